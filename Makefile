@@ -1,0 +1,261 @@
+# The image that docker-* builds and deploy installs.
+IMG ?= ghcr.io/nslifecycle/nslifecycle:latest
+# More arguments for run, demo, bench and test, for example `make demo ARGS=--once`.
+ARGS ?=
+# The tool that builds images: docker, or one that takes the same arguments.
+CONTAINER_TOOL ?= docker
+# The platforms of docker-buildx.
+PLATFORMS ?= linux/amd64,linux/arm64,linux/s390x,linux/ppc64le
+KUBECTL ?= kubectl
+
+# Tools. Each is pinned here and nowhere else.
+CONTROLLER_GEN_VERSION ?= v0.23.0
+GOLANGCI_LINT_VERSION ?= v2.15.0
+# v5.8.3 needs Go 1.27, and this project builds with 1.26.
+KUSTOMIZE_VERSION ?= v5.8.2
+SETUP_ENVTEST_VERSION ?= v0.25.1
+
+# Not to be moved: hack/control-plane.sh and the overlay of deploy rely on it.
+LOCALBIN := $(CURDIR)/bin
+CONTROLLER_GEN := $(LOCALBIN)/controller-gen
+GOLANGCI_LINT := $(LOCALBIN)/golangci-lint
+KUSTOMIZE := $(LOCALBIN)/kustomize
+SETUP_ENVTEST := $(LOCALBIN)/setup-envtest
+
+# Stop at the first error, also in a pipe.
+SHELL = /usr/bin/env bash -o pipefail
+.SHELLFLAGS = -ec
+
+.DEFAULT_GOAL := help
+
+.PHONY: all
+all: build
+
+##@ General
+
+.PHONY: help
+help: ## Show this help.
+	@awk 'BEGIN { FS = ":.*## "; printf "\nUsage: make \033[36m<target>\033[0m\n" } \
+		/^##@ / { printf "\n\033[1m%s\033[0m\n", substr($$0, 5) } \
+		/^[a-z][a-z0-9-]*:.*## / { printf "  \033[36m%-18s\033[0m %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+##@ Try it
+
+# The demo and the tests get the control plane by the script and not as a
+# prerequisite, since only the script knows where it is in the end.
+.PHONY: demo
+demo: ## A real API server, two initializers and a tour. ONCE=1 exits after the tour.
+	@$(start-demo) $(if $(filter-out 0 false,$(ONCE)),--once) $(ARGS)
+
+# Exit status 3 is the manager's word for "no cluster is configured". Any other
+# outcome, a cluster that does not answer included, is the caller's business.
+# The shell has to outlive the manager to see it, so it hands on what would stop
+# it. In a process group of its own (set -m) the manager gets each signal once:
+# it takes a second one for impatience.
+.PHONY: run
+run: build ## Run the manager against the current kubeconfig context, or an embedded control plane if there is none.
+	@set -m; "$(LOCALBIN)/manager" --leader-elect=false $(ARGS) & pid=$$!; set +m; \
+	trap 'kill "$$pid" 2>/dev/null || :' INT TERM HUP; \
+	while rc=0; wait "$$pid" || rc=$$?; kill -0 "$$pid" 2>/dev/null; do :; done; \
+	trap - INT TERM HUP; \
+	if [ "$$rc" -ne 3 ]; then exit "$$rc"; fi; \
+	echo "No cluster is configured, so an embedded control plane is started, with the manager and two initializers." >&2; \
+	$(start-demo) --no-tour
+
+##@ Development
+
+.PHONY: manifests
+manifests: controller-gen ## Generate the CRDs and the manager's ClusterRole.
+	"$(CONTROLLER_GEN)" rbac:roleName=manager-role crd paths=./api/... paths=./internal/... output:crd:artifacts:config=config/crd/bases
+
+# Two runs: the apply configurations refer to types, never to generated methods,
+# but a run that fails half-way should at least leave the methods behind.
+.PHONY: generate
+generate: controller-gen ## Generate deep copies and apply configurations.
+	"$(CONTROLLER_GEN)" object:headerFile=hack/boilerplate.go.txt paths=./api/...
+	"$(CONTROLLER_GEN)" applyconfiguration:headerFile=hack/boilerplate.go.txt paths=./api/...
+
+.PHONY: fmt
+fmt: ## Run go fmt.
+	go fmt ./...
+
+.PHONY: vet
+vet: ## Run go vet.
+	go vet ./...
+
+.PHONY: lint
+lint: golangci-lint ## Run golangci-lint.
+	"$(GOLANGCI_LINT)" run
+
+.PHONY: lint-fix
+lint-fix: golangci-lint ## Run golangci-lint and let it fix what it can.
+	"$(GOLANGCI_LINT)" run --fix
+
+.PHONY: lint-config
+lint-config: golangci-lint ## Check the configuration of golangci-lint.
+	"$(GOLANGCI_LINT)" config verify
+
+##@ Test
+
+# None of these generates or formats anything: a test that rewrites the tree
+# hides what is wrong with it. `make verify` looks after that.
+.PHONY: test
+test: ## Run all tests, against a real API server where they need one.
+	@$(use-control-plane) set -x; go test ./... -timeout 30m -coverprofile cover.out $(ARGS)
+
+.PHONY: test-integration
+test-integration: ## Run the integration tests alone, with their narration.
+	@$(use-control-plane) set -x; go test ./test/integration/... -timeout 30m -v -ginkgo.v $(ARGS)
+
+.PHONY: bench
+bench: ## Run the benchmarks and print their ratios.
+	@$(use-control-plane) set -x; go run ./test/benchmark $(ARGS)
+
+.PHONY: control-plane
+control-plane: ## Get kube-apiserver, etcd and kubectl for the tests, and print where they are.
+	@hack/control-plane.sh
+
+.PHONY: verify
+verify: ## Check that the tree is tidy, generated, formatted, linted and committed.
+	go mod tidy -diff
+	cd hack/controlplane && go mod tidy -diff
+	@$(MAKE) --no-print-directory manifests generate
+	@unformatted="$$(gofmt -l .)"; \
+	if [ -n "$$unformatted" ]; then \
+		echo "Not formatted, run \`make fmt\`:" >&2; echo "$$unformatted" >&2; exit 1; \
+	fi
+	@$(MAKE) --no-print-directory vet verify-kustomize lint-config lint verify-clean
+
+# The build of every kustomization, also of those that no other one includes.
+.PHONY: verify-kustomize
+verify-kustomize: kustomize
+	@find config -name kustomization.yaml -print | LC_ALL=C sort | while read -r file; do \
+		echo "kustomize build $${file%/*}"; \
+		"$(KUSTOMIZE)" build "$${file%/*}" >/dev/null; \
+	done
+
+.PHONY: verify-clean
+verify-clean:
+	@changed="$$(git status --porcelain)"; \
+	if [ -n "$$changed" ]; then \
+		echo "These files differ from what is committed. If generated files are among them, commit them as they are now:" >&2; \
+		echo "$$changed" >&2; exit 1; \
+	fi
+
+##@ Build
+
+# Generated files are committed, and `make verify` keeps them current: a build
+# needs no tool but Go.
+.PHONY: build
+build: ## Build the manager.
+	go build -trimpath -o "$(LOCALBIN)/manager" ./cmd
+
+.PHONY: docker-build
+docker-build: ## Build the image of the manager for this machine's platform.
+	$(CONTAINER_TOOL) build -t "$(IMG)" .
+
+.PHONY: docker-push
+docker-push: ## Push the image of the manager.
+	$(CONTAINER_TOOL) push "$(IMG)"
+
+.PHONY: docker-buildx
+docker-buildx: ## Build the image for all PLATFORMS and push it.
+	$(CONTAINER_TOOL) buildx build --push --platform="$(PLATFORMS)" -t "$(IMG)" .
+
+.PHONY: build-installer
+build-installer: kustomize ## Write dist/install.yaml, with everything that deploy installs.
+	@mkdir -p dist; $(render-install) mv "$$overlay/install.yaml" dist/install.yaml; echo "Wrote dist/install.yaml."
+
+##@ Deployment
+
+ignore-not-found ?= true
+
+.PHONY: install
+install: kustomize ## Install the CRDs.
+	"$(KUSTOMIZE)" build config/crd | $(KUBECTL) apply -f -
+
+# A policy whose parameters have no CRD any more refuses what it matches: every
+# new namespace. So the policies go first here, too.
+.PHONY: uninstall
+uninstall: kustomize ## Remove the CRDs, the policies that read them, and all configurations.
+	@$(delete-policies)
+	"$(KUSTOMIZE)" build config/crd | $(KUBECTL) delete --ignore-not-found=$(ignore-not-found) -f -
+
+.PHONY: deploy
+deploy: kustomize ## Install everything, with the manager's image from IMG.
+	@$(render-install) $(KUBECTL) apply -f "$$overlay/install.yaml"
+
+.PHONY: undeploy
+undeploy: kustomize ## Remove everything, in an order that never blocks namespaces.
+	@$(delete-policies)
+	"$(KUSTOMIZE)" build config/default | $(KUBECTL) delete --ignore-not-found=$(ignore-not-found) -f -
+
+##@ Tools
+
+CONTROLLER_GEN_MODULE := sigs.k8s.io/controller-tools/cmd/controller-gen
+GOLANGCI_LINT_MODULE := github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+KUSTOMIZE_MODULE := sigs.k8s.io/kustomize/kustomize/v5
+SETUP_ENVTEST_MODULE := sigs.k8s.io/controller-runtime/tools/setup-envtest
+
+.PHONY: controller-gen
+controller-gen: ## Install controller-gen to bin/.
+	@$(call install-tool,controller-gen,$(CONTROLLER_GEN_MODULE),$(CONTROLLER_GEN_VERSION))
+
+.PHONY: golangci-lint
+golangci-lint: ## Install golangci-lint to bin/.
+	@$(call install-tool,golangci-lint,$(GOLANGCI_LINT_MODULE),$(GOLANGCI_LINT_VERSION))
+
+.PHONY: kustomize
+kustomize: ## Install kustomize to bin/.
+	@$(call install-tool,kustomize,$(KUSTOMIZE_MODULE),$(KUSTOMIZE_VERSION))
+
+.PHONY: setup-envtest
+setup-envtest: ## Install setup-envtest to bin/.
+	@$(call install-tool,setup-envtest,$(SETUP_ENVTEST_MODULE),$(SETUP_ENVTEST_VERSION))
+
+# install-tool(name, package, version): bin/<name> becomes a link to
+# bin/<name>-<version>, so that a new version is installed as soon as it is
+# pinned, and going back to an old one costs nothing. The directory in between
+# keeps an interrupted installation from passing for a tool.
+define install-tool
+if [ ! -x "$(LOCALBIN)/$(1)-$(3)" ]; then \
+	echo "Installing $(1) $(3) ..." >&2; \
+	mkdir -p "$(LOCALBIN)"; \
+	tmp="$$(mktemp -d "$(LOCALBIN)/.$(1).XXXXXX")"; trap 'rm -rf "$$tmp"' EXIT; \
+	GOBIN="$$tmp" GOOS= GOARCH= GOFLAGS= go install "$(2)@$(3)"; \
+	mv -f "$$tmp/$(1)" "$(LOCALBIN)/$(1)-$(3)"; \
+fi; \
+ln -sfn "$(1)-$(3)" "$(LOCALBIN)/$(1)"
+endef
+
+# In a statement of its own: a failure inside an assignment in front of a
+# command would go unnoticed.
+define use-control-plane
+KUBEBUILDER_ASSETS="$$(hack/control-plane.sh)"; export KUBEBUILDER_ASSETS;
+endef
+
+# exec, so that Ctrl-C ends the demo itself and nothing stands in between.
+define start-demo
+$(use-control-plane) go build -o "$(LOCALBIN)/demo" ./test/demo; exec "$(LOCALBIN)/demo"
+endef
+
+# Renders config/default with the image IMG to $$overlay/install.yaml. The overlay
+# lies in bin/, where git does not see it: a deployment must not change the tree.
+define render-install
+overlay="$$(mktemp -d "$(LOCALBIN)/.overlay.XXXXXX")"; trap 'rm -rf "$$overlay"' EXIT; \
+printf '%s\n' 'resources:' '- ../../config/default' 'sortOptions:' '  order: fifo' >"$$overlay/kustomization.yaml"; \
+(cd "$$overlay" && "$(KUSTOMIZE)" edit set image "ghcr.io/nslifecycle/nslifecycle=$(IMG)"); \
+"$(KUSTOMIZE)" build "$$overlay" >"$$overlay/install.yaml"; \
+grep -qF -- 'image: $(IMG)' "$$overlay/install.yaml" || { echo "The image $(IMG) did not get into the Deployment." >&2; exit 1; };
+endef
+
+# Bindings before policies, and both before everything else: whatever is missing
+# afterwards, nothing asks for it any more. Clusters before 1.36 do not serve all
+# four kinds.
+define delete-policies
+served="$$($(KUBECTL) api-resources --api-group=admissionregistration.k8s.io -o name)"; \
+for kind in mutatingadmissionpolicybindings validatingadmissionpolicybindings mutatingadmissionpolicies validatingadmissionpolicies; do \
+	if ! grep -q "^$$kind\." <<<"$$served"; then continue; fi; \
+	$(KUBECTL) delete "$$kind.admissionregistration.k8s.io" -l app.kubernetes.io/name=nslifecycle --ignore-not-found; \
+done
+endef

@@ -1,0 +1,102 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+// Labels and annotations of a Namespace. Users cannot set any of them: the API
+// server's admission policies write and protect them (config/admission).
+const (
+	// Prefix starts every label and annotation key that belongs to this project.
+	Prefix = "nslifecycle.dev/"
+
+	// LabelInitializing is "true" on a Namespace exactly while its list of pending
+	// initializers is not empty. The gate is bound to it.
+	LabelInitializing = Prefix + "initializing"
+
+	// AnnotationPendingInitializers holds the names of the initializers that have
+	// not done their work yet, comma-separated, in order: the KEP's
+	// spec.initializers.pending. An initializer that is done removes its own name;
+	// with the last one the API server removes annotation and label.
+	AnnotationPendingInitializers = Prefix + "pending-initializers"
+
+	// AnnotationInitializers holds the list as it was when the Namespace was
+	// created. It never changes, and it stays: it is what progress is counted
+	// against, and what tells an initialized Namespace from one that never had to be.
+	AnnotationInitializers = Prefix + "initializers"
+
+	// AnnotationInitializationResult holds the JSON of a metav1.Status; with
+	// status "Failure" the initialization has failed and the operator deletes the
+	// Namespace. It is the KEP's spec.initializers.result.
+	AnnotationInitializationResult = Prefix + "initialization-result"
+
+	// AnnotationRequestedBy holds the name of the user who asked for the Namespace,
+	// as the API server knew it at creation. It never changes.
+	AnnotationRequestedBy = Prefix + "requested-by"
+)
+
+// LabelPolicy is on each admission policy and binding of this project and tells
+// which one it is: one of the Policy names. The operator finds them by it,
+// whatever prefix an installation gave to their names.
+const LabelPolicy = Prefix + "policy"
+
+// The admission policies, in config/admission.
+const (
+	// PolicyInject writes the list of pending initializers at creation.
+	PolicyInject = "inject"
+	// PolicyComplete takes list and label away with the last entry.
+	PolicyComplete = "complete"
+	// PolicyGate keeps everyone but initializers out.
+	PolicyGate = "gate"
+	// PolicyGuard protects the state on the Namespace.
+	PolicyGuard = "guard"
+)
+
+// VerbInitialize is the RBAC verb on namespaces whose holders pass the gate and
+// may change what is pending. It counts only when granted by a ClusterRoleBinding.
+const VerbInitialize = "initialize"
+
+// EffectiveSetName is the name of the only NamespaceInitializerSet.
+const EffectiveSetName = "effective"
+
+// Condition types of a Namespace.
+const (
+	// ConditionInitializing is True while initializers are pending and False
+	// afterwards, with one of the Reason constants. The operator sets it on every
+	// Namespace, so that a client can always wait for it.
+	ConditionInitializing = "Initializing"
+
+	// ConditionInitializedSuffix makes the condition type of one initializer:
+	// "<name>/Initialized", False while it is pending and True when it is done.
+	ConditionInitializedSuffix = "/Initialized"
+)
+
+// Reasons of ConditionInitializing and of the initializers' own conditions.
+const (
+	// ReasonPending: an initializer has not done its work yet.
+	ReasonPending = "Pending"
+	// ReasonCompleted: done.
+	ReasonCompleted = "Completed"
+	// ReasonNotRequired: the Namespace never had to be initialized.
+	ReasonNotRequired = "NotRequired"
+	// ReasonFailed: an initializer set a Failure result; the Namespace is deleted.
+	ReasonFailed = "Failed"
+)
+
+// ConditionActive is the condition type of a NamespaceInitializerConfiguration:
+// True while every new Namespace gets its initializers.
+const ConditionActive = "Active"
+
+// Reasons of ConditionActive.
+const (
+	// ReasonInForce: new Namespaces get these initializers.
+	ReasonInForce = "InForce"
+	// ReasonEmpty: the configuration registers nothing; it is in force all the same.
+	ReasonEmpty = "Empty"
+	// ReasonTooManyInitializers: the initializers of this configuration do not fit
+	// into the set any more; none of them is in force.
+	ReasonTooManyInitializers = "TooManyInitializers"
+	// ReasonNotInForceYet: the API server has not taken notice of the set yet.
+	ReasonNotInForceYet = "NotInForceYet"
+	// ReasonPolicyMissing: an admission policy that acts on the set is not installed.
+	ReasonPolicyMissing = "PolicyMissing"
+)

@@ -1,0 +1,73 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// MaxSetInitializers is the most initializers that the set, and so one Namespace,
+// can have. Names take up to 253 bytes and are written to two annotations, which
+// have to stay well below the API server's limit of 256 KiB for all of them.
+const MaxSetInitializers = 256
+
+// EffectiveInitializer is one entry of the merged list.
+type EffectiveInitializer struct {
+	// name is the identifier of the initializer.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+
+	// configuration is the name of the first NamespaceInitializerConfiguration
+	// that registers the initializer.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	Configuration string `json:"configuration,omitempty"`
+}
+
+// NamespaceInitializerSet is what the API server's admission policy reads at the
+// creation of a Namespace: the initializers of all configurations, merged. There is
+// one, named "effective". The operator writes it; write a
+// NamespaceInitializerConfiguration instead.
+//
+// It is a custom resource and not a ConfigMap because the API server cannot
+// restart its informer for built-in parameter kinds once a policy was deleted and
+// created again.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:scope=Cluster,shortName=nis,categories=nslifecycle
+// +kubebuilder:printcolumn:name="Initializers",type=string,JSONPath=`.initializers[*].name`
+// +kubebuilder:printcolumn:name="System-Namespace",type=string,priority=1,JSONPath=`.systemNamespace`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:validation:XValidation:rule="self.metadata.name == 'effective'",message="there is one NamespaceInitializerSet, named \"effective\", and the operator writes it; to register initializers, create a NamespaceInitializerConfiguration"
+type NamespaceInitializerSet struct {
+	metav1.TypeMeta `json:",inline"`
+	// metadata is the standard object metadata.
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// initializers is the merged list, in order.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=256
+	Initializers []EffectiveInitializer `json:"initializers,omitempty"`
+
+	// systemNamespace is the namespace that the operator runs in. It never waits
+	// for initializers, so that the operator can always be installed.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	SystemNamespace string `json:"systemNamespace,omitempty"`
+}
+
+// NamespaceInitializerSetList is a list of sets.
+//
+// +kubebuilder:object:root=true
+type NamespaceInitializerSetList struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []NamespaceInitializerSet `json:"items"`
+}

@@ -1,0 +1,158 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Command manager runs the reconcilers of nslifecycle against one cluster.
+//
+// It exits with status 3 where no cluster is configured at all, so that a caller can
+// tell that from a failure, and with 1 on any other error.
+package main
+
+import (
+	"crypto/tls"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+
+	"k8s.io/client-go/discovery"
+	// Kubeconfigs of managed clusters name these ways of authentication.
+	_ "k8s.io/client-go/plugin/pkg/client/auth"
+	"k8s.io/client-go/tools/clientcmd"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client/config"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/nslifecycle/nslifecycle/internal/controller"
+)
+
+// exitNoCluster is the exit status where no cluster is configured.
+const exitNoCluster = 3
+
+const defaultSystemNamespace = "nslifecycle-system"
+
+// errNoCluster means that there is neither a kubeconfig nor a Pod's ServiceAccount.
+var errNoCluster = errors.New("no cluster is configured: set KUBECONFIG or --kubeconfig, " +
+	"or run in a Pod; to try nslifecycle without a cluster, run: make demo")
+
+type options struct {
+	metricsAddress   string
+	metricsSecure    bool
+	metricsCertDir   string
+	probeAddress     string
+	leaderElect      bool
+	enableHTTP2      bool
+	qps              float64
+	burst            int
+	systemNamespace  string
+	namespaceWorkers int
+}
+
+func (o *options) bind(flags *flag.FlagSet) {
+	flags.StringVar(&o.metricsAddress, "metrics-bind-address", "0",
+		`The address of the metrics endpoint, such as ":8443"; "0" switches it off.`)
+	flags.BoolVar(&o.metricsSecure, "metrics-secure", true,
+		"Serve metrics over HTTPS, to clients that the API server authenticates and authorizes only.")
+	flags.StringVar(&o.metricsCertDir, "metrics-cert-path", "",
+		"The directory of tls.crt and tls.key for the metrics endpoint; a self-signed certificate if empty.")
+	flags.StringVar(&o.probeAddress, "health-probe-bind-address", ":8081",
+		`The address of /healthz and /readyz; "0" switches them off.`)
+	flags.BoolVar(&o.leaderElect, "leader-elect", false,
+		"Let one of several managers be active at a time.")
+	flags.BoolVar(&o.enableHTTP2, "enable-http2", false,
+		"Serve metrics with HTTP/2, which is off because of CVE-2023-44487 and CVE-2023-39325.")
+	flags.Float64Var(&o.qps, "kube-api-qps", -1,
+		"Requests per second to the API server; -1 leaves it to API Priority and Fairness.")
+	flags.IntVar(&o.burst, "kube-api-burst", 100,
+		"Requests to the API server at once, where --kube-api-qps sets a limit.")
+	flags.StringVar(&o.systemNamespace, "system-namespace", envOr("POD_NAMESPACE", defaultSystemNamespace),
+		"The namespace that the operator is installed in; it is never initialized.")
+	flags.IntVar(&o.namespaceWorkers, "namespace-workers", 10,
+		"Namespaces worked on at a time.")
+}
+
+func main() {
+	var opts options
+	opts.bind(flag.CommandLine)
+	zapOptions := zap.Options{}
+	zapOptions.BindFlags(flag.CommandLine)
+	flag.Parse()
+	ctrl.SetLogger(zap.New(zap.UseFlagOptions(&zapOptions)))
+
+	err := run(opts)
+	if errors.Is(err, errNoCluster) {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(exitNoCluster)
+	}
+	if err != nil {
+		ctrl.Log.WithName("setup").Error(err, "The manager stops")
+		os.Exit(1)
+	}
+}
+
+func run(opts options) error {
+	ctx := ctrl.SetupSignalHandler()
+	restConfig, err := config.GetConfig()
+	if clientcmd.IsEmptyConfig(err) {
+		return errNoCluster
+	}
+	if err != nil {
+		return fmt.Errorf("reading the kubeconfig: %w", err)
+	}
+	restConfig.QPS = float32(opts.qps)
+	restConfig.Burst = opts.burst
+
+	discoveryClient, err := discovery.NewDiscoveryClientForConfig(restConfig)
+	if err != nil {
+		return fmt.Errorf("creating a client for %s: %w", restConfig.Host, err)
+	}
+	if err := controller.Preflight(ctx, discoveryClient); err != nil {
+		return err
+	}
+
+	mgr, err := ctrl.NewManager(restConfig, ctrl.Options{
+		Scheme:                        controller.NewScheme(),
+		Cache:                         controller.CacheOptions(),
+		Metrics:                       metricsOptions(opts),
+		HealthProbeBindAddress:        opts.probeAddress,
+		LeaderElection:                opts.leaderElect,
+		LeaderElectionID:              "nslifecycle.dev",
+		LeaderElectionNamespace:       opts.systemNamespace,
+		LeaderElectionReleaseOnCancel: true,
+	})
+	if err != nil {
+		return fmt.Errorf("creating the manager: %w", err)
+	}
+	if err := controller.Setup(ctx, mgr, controller.Options{
+		SystemNamespace:  opts.systemNamespace,
+		NamespaceWorkers: opts.namespaceWorkers,
+	}); err != nil {
+		return err
+	}
+	ctrl.Log.WithName("setup").Info("Starting the manager", "apiServer", restConfig.Host,
+		"systemNamespace", opts.systemNamespace)
+	return mgr.Start(ctx)
+}
+
+func metricsOptions(opts options) metricsserver.Options {
+	metrics := metricsserver.Options{
+		BindAddress:   opts.metricsAddress,
+		SecureServing: opts.metricsSecure,
+		CertDir:       opts.metricsCertDir,
+	}
+	if opts.metricsSecure {
+		metrics.FilterProvider = filters.WithAuthenticationAndAuthorization
+	}
+	if !opts.enableHTTP2 {
+		metrics.TLSOpts = append(metrics.TLSOpts, func(c *tls.Config) { c.NextProtos = []string{"http/1.1"} })
+	}
+	return metrics
+}
+
+func envOr(name, fallback string) string {
+	if value := os.Getenv(name); value != "" {
+		return value
+	}
+	return fallback
+}

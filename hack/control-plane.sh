@@ -1,0 +1,323 @@
+#!/usr/bin/env bash
+# Copyright The nslifecycle Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+# Gets kube-apiserver, etcd and kubectl, and prints the directory that holds
+# them, so that tests and the demo can run a real API server:
+#
+#   KUBEBUILDER_ASSETS="$(hack/control-plane.sh)" go test ./...
+#
+# --with-controller-manager asks for kube-controller-manager as well.
+#
+# Where they come from:
+#   1. KUBEBUILDER_ASSETS, if set: taken as it is.
+#   2. A download by setup-envtest, if its server can be reached.
+#   3. A build from the Go modules pinned in hack/controlplane/go.mod: about ten
+#      minutes once on two cores. It needs nothing but a Go module proxy.
+# What is there already is used before anything is fetched. To decide otherwise:
+#
+#   NSLIFECYCLE_CONTROL_PLANE=auto|download|build   (default: auto)
+#   NSLIFECYCLE_DOWNLOAD_TIMEOUT=<seconds>          (default: 60; 600 for download)
+#
+# stdout carries the directory and nothing else; the rest goes to stderr.
+
+set -euo pipefail
+
+root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)"
+readonly root
+readonly bin="${root}/bin"
+readonly module="${root}/hack/controlplane"
+readonly built="${bin}/controlplane"
+readonly combined="${bin}/controlplane-combined"
+readonly store="${bin}/k8s"
+readonly failed_mark="${store}/.download-failed"
+
+exec 3>&1 1>&2
+
+say() { echo "control-plane: $*"; }
+
+die() {
+  say "$@"
+  exit 1
+}
+
+# The commands run in the script's own process group, so Ctrl-C reaches them
+# too; what is left to do is to remove what they had not finished.
+scratch=""
+cleanup() {
+  if [[ -n "${scratch}" ]]; then
+    # What setup-envtest unpacks is read-only.
+    chmod -R u+w "${scratch}" 2>/dev/null || true
+    rm -rf "${scratch}"
+  fi
+}
+trap cleanup EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
+new_scratch() {
+  cleanup
+  # Inside bin/, since only a rename within one file system is atomic.
+  scratch="$(mktemp -d "${bin}/.control-plane.XXXXXX")"
+}
+
+answer() {
+  echo "$1" >&3
+  exit 0
+}
+
+with_controller_manager=false
+for arg in "$@"; do
+  case "${arg}" in
+    --with-controller-manager) with_controller_manager=true ;;
+    -h | --help)
+      sed -n '/^# Gets/,/^$/s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&3
+      exit 0
+      ;;
+    *) die "Unknown argument ${arg}; the only one is --with-controller-manager." ;;
+  esac
+done
+
+# What envtest archives hold; the controller manager is in none of them.
+readonly base_binaries=(kube-apiserver etcd kubectl)
+binaries=("${base_binaries[@]}")
+if "${with_controller_manager}"; then
+  binaries+=(kube-controller-manager)
+fi
+
+has_binaries() {
+  local dir="$1" name
+  shift
+  for name in "$@"; do
+    [[ -f "${dir}/${name}" && -x "${dir}/${name}" ]] || return 1
+  done
+}
+
+# 1. KUBEBUILDER_ASSETS ------------------------------------------------------
+
+if [[ -n "${KUBEBUILDER_ASSETS:-}" ]]; then
+  # Absolute, because go test changes to the directory of each package.
+  assets="$(cd "${KUBEBUILDER_ASSETS}" 2>/dev/null && pwd -P)" ||
+    die "KUBEBUILDER_ASSETS is ${KUBEBUILDER_ASSETS}, which is not a directory. Unset it to let this script get a control plane."
+  needed=(kube-apiserver etcd)
+  if "${with_controller_manager}"; then
+    needed+=(kube-controller-manager)
+  fi
+  for name in "${needed[@]}"; do
+    has_binaries "${assets}" "${name}" ||
+      die "KUBEBUILDER_ASSETS is ${KUBEBUILDER_ASSETS}, but there is no executable ${name} in it. Put one there, or unset KUBEBUILDER_ASSETS to let this script get a control plane."
+  done
+  has_binaries "${assets}" kubectl ||
+    say "Note: there is no kubectl in KUBEBUILDER_ASSETS; whatever needs it uses the one in PATH."
+  answer "${assets}"
+fi
+
+mode="${NSLIFECYCLE_CONTROL_PLANE:-auto}"
+case "${mode}" in
+  auto | download | build) ;;
+  *) die "NSLIFECYCLE_CONTROL_PLANE is ${mode}; it must be auto, download or build." ;;
+esac
+
+command -v go >/dev/null ||
+  die "Go is not in PATH, and it is needed to get a control plane. Install Go, or set KUBEBUILDER_ASSETS to a directory with kube-apiserver and etcd."
+
+# The binaries run on this machine, whatever the caller cross-compiles for, and
+# come from this module, whatever workspace surrounds it.
+export GOOS="" GOARCH="" GOWORK=off
+mkdir -p "${bin}"
+
+# 3. The build (functions; used by 2 for kube-controller-manager) ------------
+
+package_of() {
+  case "$1" in
+    etcd) echo go.etcd.io/etcd/server/v3 ;;
+    *) echo "k8s.io/kubernetes/cmd/$1" ;;
+  esac
+}
+
+# Part of the stamp: a change of the flags is a change of the result.
+readonly build_flags="CGO_ENABLED=0 -trimpath -s -w gitVersion gitMajor gitMinor gitTreeState"
+
+hash_of_stdin() {
+  if command -v sha256sum >/dev/null; then sha256sum; else shasum -a 256; fi | cut -d ' ' -f 1
+}
+
+inputs=""
+inputs_hash() {
+  if [[ -z "${inputs}" ]]; then
+    inputs="$({
+      cat "${module}/go.mod" "${module}/go.sum"
+      cd "${module}" && go version
+      echo "${build_flags}"
+    } | hash_of_stdin)"
+  fi
+}
+
+# A binary counts only with a stamp of the same inputs that is not older than it:
+# one that somebody put there by hand is built again.
+is_current() {
+  local binary="${built}/$1" stamp="${built}/.$1.stamp"
+  inputs_hash
+  has_binaries "${built}" "$1" && [[ -f "${stamp}" ]] &&
+    [[ "$(<"${stamp}")" == "${inputs}" ]] && ! [[ "${binary}" -nt "${stamp}" ]]
+}
+
+all_current() {
+  local name
+  for name in "$@"; do
+    is_current "${name}" || return 1
+  done
+}
+
+build() {
+  local name version major minor rest v ldflags started
+  local missing=()
+  for name in "$@"; do
+    is_current "${name}" || missing+=("${name}")
+  done
+  [[ "${#missing[@]}" -gt 0 ]] || return 0
+
+  version="$(cd "${module}" && go list -m -f '{{.Version}}' k8s.io/kubernetes)"
+  IFS=. read -r major minor rest <<<"${version#v}"
+  # A build from modules has no version control to ask: without these, the
+  # server would call itself v0.0.0-master, and clients believe it.
+  v=k8s.io/component-base/version
+  ldflags="-s -w -X ${v}.gitVersion=${version} -X ${v}.gitMajor=${major} -X ${v}.gitMinor=${minor} -X ${v}.gitTreeState=clean"
+
+  say "Building ${missing[*]} (Kubernetes ${version}) from Go modules. This takes about ten minutes on two cores, once; after that it is seconds."
+  mkdir -p "${built}"
+  new_scratch
+  for name in "${missing[@]}"; do
+    started="${SECONDS}"
+    say "Building ${name} ..."
+    # Descriptor 9 is the lock: a helper that outlives the build must not keep it.
+    (cd "${module}" && CGO_ENABLED=0 go build -trimpath -ldflags "${ldflags}" \
+      -o "${scratch}/${name}" "$(package_of "${name}")") 3>&- 9>&- ||
+      die "Building ${name} failed. If modules cannot be downloaded here, set KUBEBUILDER_ASSETS to a directory with kube-apiserver and etcd."
+    # No moment has a new binary beside an old stamp, or half a binary at all.
+    rm -f "${built}/.${name}.stamp"
+    mv -f "${scratch}/${name}" "${built}/${name}"
+    echo "${inputs}" >"${scratch}/stamp"
+    mv -f "${scratch}/stamp" "${built}/.${name}.stamp"
+    say "Built ${name} in $((SECONDS - started)) s."
+  done
+}
+
+# 2. The download (functions) ------------------------------------------------
+
+# MutatingAdmissionPolicy v1 is served from 1.36 on; the minor release of the
+# pinned modules is never older, and is stated once, there.
+selector=""
+download_selector() {
+  [[ -n "${selector}" ]] || selector="$(sed -n \
+    's/^[[:space:]]*k8s\.io\/kubernetes v\([0-9]*\.[0-9]*\)\..*/\1.x/p' "${module}/go.mod" | head -n 1)"
+  [[ -n "${selector}" ]] || die "hack/controlplane/go.mod does not pin k8s.io/kubernetes."
+}
+
+downloaded=""
+find_downloaded() {
+  local path
+  download_selector
+  [[ -d "${store}/k8s" && -x "${bin}/setup-envtest" ]] || return 1
+  path="$("${bin}/setup-envtest" use --installed-only "${selector}" -p path --bin-dir "${store}" 2>/dev/null)" || return 1
+  has_binaries "${path}" "${base_binaries[@]}" || return 1
+  downloaded="${path}"
+}
+
+with_timeout() {
+  local seconds="$1"
+  shift
+  if command -v timeout >/dev/null; then timeout "${seconds}" "$@"; else "$@"; fi
+}
+
+download() {
+  local seconds path
+  download_selector
+  seconds="${NSLIFECYCLE_DOWNLOAD_TIMEOUT:-$([[ "${mode}" == download ]] && echo 600 || echo 60)}"
+  say "Downloading kube-apiserver, etcd and kubectl ${selector} with setup-envtest (for at most ${seconds} s) ..."
+  mkdir -p "${store}/k8s"
+  # The Makefile pins setup-envtest and installs it; what the calling make was
+  # told is none of this one's business.
+  env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL -u MAKEOVERRIDES \
+    make --no-print-directory -C "${root}" setup-envtest 3>&- 9>&- || return 1
+  # Into a directory of its own first: what an interrupted setup-envtest leaves
+  # behind looks complete to the next one.
+  new_scratch
+  path="$(with_timeout "${seconds}" "${bin}/setup-envtest" use "${selector}" -p path --bin-dir "${scratch}" 3>&- 9>&-)" || return 1
+  has_binaries "${path}" "${base_binaries[@]}" || return 1
+  # Moving a directory needs write permission on it, not only on its parent.
+  chmod u+w "${path}" || return 1
+  rm -rf "${store}/k8s/${path##*/}"
+  mv "${path}" "${store}/k8s/" || return 1
+  rm -f "${failed_mark}"
+  find_downloaded
+}
+
+# No archive holds kube-controller-manager, so it is built and put beside links
+# to what was downloaded.
+combine() {
+  local name
+  build kube-controller-manager
+  mkdir -p "${combined}"
+  for name in "${base_binaries[@]}"; do
+    ln -sfn "${downloaded}/${name}" "${combined}/${name}"
+  done
+  ln -sfn "${built}/kube-controller-manager" "${combined}/kube-controller-manager"
+}
+
+combined_current() {
+  has_binaries "${combined}" "${binaries[@]}" && is_current kube-controller-manager &&
+    [[ "${combined}/kube-apiserver" -ef "${downloaded}/kube-apiserver" ]]
+}
+
+# What is there already --------------------------------------------------------
+
+answer_if_present() {
+  if [[ "${mode}" != build ]] && find_downloaded; then
+    if ! "${with_controller_manager}"; then
+      answer "${downloaded}"
+    elif combined_current; then
+      answer "${combined}"
+    fi
+  fi
+  if [[ "${mode}" != download ]] && all_current "${binaries[@]}"; then
+    answer "${built}"
+  fi
+}
+
+answer_if_present
+
+# One at a time from here on; whoever waited finds the work done.
+if command -v flock >/dev/null; then
+  exec 9>"${bin}/.control-plane.lock"
+  if ! flock -n 9; then
+    say "Another process is getting the control plane; waiting for it ..."
+    flock 9
+  fi
+  answer_if_present
+fi
+
+if [[ "${mode}" != build ]]; then
+  # A failure is remembered: where downloads are blocked, only the first call
+  # pays for finding out.
+  if [[ -z "${downloaded}" ]] && [[ "${mode}" == download || ! -e "${failed_mark}" ]]; then
+    if ! download; then
+      downloaded=""
+      if [[ "${mode}" == download ]]; then
+        die "The download failed. Unset NSLIFECYCLE_CONTROL_PLANE to build the control plane from Go modules instead."
+      fi
+      date >"${failed_mark}"
+      say "The download failed, so the control plane is built instead. NSLIFECYCLE_CONTROL_PLANE=download tries again."
+    fi
+  fi
+  if [[ -n "${downloaded}" ]]; then
+    if ! "${with_controller_manager}"; then
+      answer "${downloaded}"
+    fi
+    combine
+    answer "${combined}"
+  fi
+fi
+
+build "${binaries[@]}"
+answer "${built}"

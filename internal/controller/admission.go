@@ -1,0 +1,156 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/initialization"
+)
+
+const (
+	// failAfter is the age of the set from which on every API server is taken to
+	// know its type. An API server's admission looks up parameter kinds in a
+	// discovery cache that it renews every 30 s (k8s.io/kubernetes,
+	// pkg/kubeapiserver/admission/config.go).
+	failAfter = 60 * time.Second
+
+	// How long one reconciliation waits for the API server to act on a new set, and
+	// how long it is before the next one looks again.
+	settleTimeout  = time.Second
+	settleInterval = 10 * time.Millisecond
+	settleRetry    = 2 * time.Second
+
+	// probePrefix starts the name of the Namespace that is created as a dry run.
+	probePrefix = "nslifecycle-probe-"
+)
+
+// Admission finds out whether the API server acts on the effective set, by the
+// admission policies it has and by creating a Namespace as a dry run.
+type Admission struct {
+	client.Client
+	Clock clock.PassiveClock
+
+	// proven identifies the set and the policy that a dry run has shown at work.
+	proven string
+}
+
+// Verdict is what Admission has found out.
+type Verdict struct {
+	// Reason is v1alpha1.ReasonInForce or why the set is not in force.
+	Reason string
+	// Message says more, as a sentence.
+	Message string
+	// RetryAfter is when to look again; 0 means that a watch event will tell.
+	RetryAfter time.Duration
+}
+
+// The policies are the API server's half of this project: the operator watches that
+// they are there. It changes one field of one of them, see ensureFail.
+// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=mutatingadmissionpolicies;mutatingadmissionpolicybindings;validatingadmissionpolicies;validatingadmissionpolicybindings,verbs=get;list;watch
+// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=mutatingadmissionpolicies,resourceNames=nslifecycle-inject,verbs=patch
+// Creating a namespace is used for dry runs only.
+// +kubebuilder:rbac:groups="",resources=namespaces,verbs=create
+
+// Observe returns whether the API server acts on the set. An error means that it
+// could not be found out.
+func (a *Admission) Observe(ctx context.Context, set *v1alpha1.NamespaceInitializerSet) (Verdict, error) {
+	installed, err := a.policies(ctx)
+	if err != nil {
+		return Verdict{}, err
+	}
+	if missing := installed.missing(); len(missing) > 0 {
+		a.proven = ""
+		message := fmt.Sprintf("the API server lacks %s, so new namespaces are not initialized as configured; run: %s",
+			strings.Join(missing, ", "), installCommand)
+		log.FromContext(ctx).Info("Admission policies are missing", "message", message)
+		return Verdict{Reason: v1alpha1.ReasonPolicyMissing, Message: message}, nil
+	}
+
+	verdict := Verdict{Reason: v1alpha1.ReasonInForce, Message: "every new namespace gets these initializers"}
+	identity := fmt.Sprintf("%s/%s %s/%s", set.UID, set.ResourceVersion, installed.inject.UID, installed.injectBinding.UID)
+	if a.proven != identity {
+		acts, problem := a.waitUntilInjected(ctx, set)
+		switch {
+		case problem != nil:
+			verdict.Message += fmt.Sprintf("; a dry run could not confirm it: %v", problem)
+			verdict.RetryAfter = maxRetryDelay
+		case !acts:
+			return Verdict{
+				Reason:     v1alpha1.ReasonNotInForceYet,
+				Message:    "the API server does not act on the set yet; this takes up to 30 s after an installation",
+				RetryAfter: settleRetry,
+			}, nil
+		default:
+			a.proven = identity
+		}
+	}
+	if wait, err := a.ensureFail(ctx, installed.inject, set); err != nil {
+		return verdict, err
+	} else if wait > 0 && (verdict.RetryAfter == 0 || wait < verdict.RetryAfter) {
+		verdict.RetryAfter = wait
+	}
+	return verdict, nil
+}
+
+// waitUntilInjected tells whether a Namespace that is created now gets the set's
+// initializers. The problem is an error that says nothing about that, such as
+// another policy that refuses the Namespace.
+func (a *Admission) waitUntilInjected(ctx context.Context, set *v1alpha1.NamespaceInitializerSet) (bool, error) {
+	want := strings.Join(initialization.Names(set.Initializers), ",")
+	var problem error
+	err := wait.PollUntilContextTimeout(ctx, settleInterval, settleTimeout, true, func(ctx context.Context) (bool, error) {
+		probe := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: probePrefix}}
+		problem = a.Create(ctx, probe, client.DryRunAll, client.FieldOwner(fieldOwner))
+		return problem == nil && probe.Annotations[v1alpha1.AnnotationPendingInitializers] == want, nil
+	})
+	if err != nil && ctx.Err() != nil {
+		return false, ctx.Err()
+	}
+	return err == nil, problem
+}
+
+// ensureFail makes the inject policy refuse namespaces rather than let them through
+// when the API server cannot read the set, as in the first moments after a restart.
+// The manifest cannot say so from the start: as long as an API server has not heard
+// of the set's type, nobody could create a namespace at all. It returns how long it
+// is until that can be done, or 0.
+func (a *Admission) ensureFail(
+	ctx context.Context, inject *admissionv1.MutatingAdmissionPolicy, set *v1alpha1.NamespaceInitializerSet,
+) (time.Duration, error) {
+	if policy := inject.Spec.FailurePolicy; policy != nil && *policy == admissionv1.Fail {
+		return 0, nil
+	}
+	if left := failAfter - a.Clock.Since(set.CreationTimestamp.Time); left > 0 {
+		return left, nil
+	}
+	hardened := inject.DeepCopy()
+	fail := admissionv1.Fail
+	hardened.Spec.FailurePolicy = &fail
+	patch := client.MergeFromWithOptions(inject, client.MergeFromWithOptimisticLock{})
+	err := a.Patch(ctx, hardened, patch, client.FieldOwner(fieldOwner))
+	switch {
+	case apierrors.IsForbidden(err):
+		log.FromContext(ctx).Error(err, "The inject policy stays on failurePolicy Ignore; "+
+			"allow the operator to patch it, or set it to Fail yourself", "policy", inject.Name)
+		return maxRetryDelay, nil
+	case err != nil:
+		return 0, fmt.Errorf("setting failurePolicy of MutatingAdmissionPolicy %q to Fail: %w", inject.Name, err)
+	}
+	log.FromContext(ctx).Info("Set failurePolicy of the inject policy to Fail", "policy", inject.Name)
+	return 0, nil
+}

@@ -1,0 +1,148 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	applyv1alpha1 "github.com/nslifecycle/nslifecycle/api/v1alpha1/applyconfiguration/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/initialization"
+)
+
+// ConfigurationReconciler keeps NamespaceInitializerSet/effective equal to the merge
+// of all configurations and tells in each configuration's status whether it is in
+// force. There is one request for all of them: any change can change the one list.
+type ConfigurationReconciler struct {
+	client.Client
+	// Admission finds out what the API server does with the set.
+	Admission *Admission
+	// SystemNamespace is written into the set, for the policy to exempt it.
+	SystemNamespace string
+}
+
+// +kubebuilder:rbac:groups=nslifecycle.dev,resources=namespaceinitializerconfigurations,verbs=get;list;watch
+// +kubebuilder:rbac:groups=nslifecycle.dev,resources=namespaceinitializerconfigurations/status,verbs=patch
+// +kubebuilder:rbac:groups=nslifecycle.dev,resources=namespaceinitializersets,verbs=get;list;watch;create;patch
+
+// SetupWithManager registers the reconciler.
+func (r *ConfigurationReconciler) SetupWithManager(mgr ctrl.Manager) error {
+	everything := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
+		return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: v1alpha1.EffectiveSetName}}}
+	})
+	changed := builder.WithPredicates(predicate.GenerationChangedPredicate{})
+	return ctrl.NewControllerManagedBy(mgr).
+		Named(configurationControllerName).
+		Watches(&v1alpha1.NamespaceInitializerConfiguration{}, everything, changed).
+		Watches(&v1alpha1.NamespaceInitializerSet{}, everything, changed).
+		Watches(&admissionv1.MutatingAdmissionPolicy{}, everything, changed).
+		Watches(&admissionv1.MutatingAdmissionPolicyBinding{}, everything, changed).
+		Watches(&admissionv1.ValidatingAdmissionPolicy{}, everything, changed).
+		Watches(&admissionv1.ValidatingAdmissionPolicyBinding{}, everything, changed).
+		WatchesRawSource(startOnce()).
+		WithOptions(controller.Options{
+			RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](
+				5*time.Millisecond, maxRetryDelay),
+		}).
+		Complete(r)
+}
+
+// Reconcile writes the set and the statuses of all configurations.
+func (r *ConfigurationReconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, error) {
+	var configurations v1alpha1.NamespaceInitializerConfigurationList
+	if err := r.List(ctx, &configurations); err != nil {
+		return ctrl.Result{}, fmt.Errorf("listing the configurations: %w", err)
+	}
+	merged := initialization.Merge(configurations.Items)
+	set, err := r.applySet(ctx, merged)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	verdict, err := r.Admission.Observe(ctx, set)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	var errs []error
+	for i := range configurations.Items {
+		errs = append(errs, r.writeStatus(ctx, &configurations.Items[i], merged, verdict))
+	}
+	return ctrl.Result{RequeueAfter: verdict.RetryAfter}, errors.Join(errs...)
+}
+
+// applySet makes the set what it should be and returns it.
+func (r *ConfigurationReconciler) applySet(
+	ctx context.Context, merged initialization.Merged,
+) (*v1alpha1.NamespaceInitializerSet, error) {
+	set := &v1alpha1.NamespaceInitializerSet{}
+	err := r.Get(ctx, client.ObjectKey{Name: v1alpha1.EffectiveSetName}, set)
+	if client.IgnoreNotFound(err) != nil {
+		return nil, fmt.Errorf("reading NamespaceInitializerSet %q: %w", v1alpha1.EffectiveSetName, err)
+	}
+	if err == nil && set.DeletionTimestamp == nil && set.SystemNamespace == r.SystemNamespace &&
+		slices.Equal(set.Initializers, merged.Initializers) {
+		return set, nil
+	}
+
+	desired := applyv1alpha1.NamespaceInitializerSet(v1alpha1.EffectiveSetName).
+		WithSystemNamespace(r.SystemNamespace)
+	for _, initializer := range merged.Initializers {
+		desired.WithInitializers(applyv1alpha1.EffectiveInitializer().
+			WithName(initializer.Name).WithConfiguration(initializer.Configuration))
+	}
+	if err := r.Apply(ctx, desired, client.FieldOwner(fieldOwner), client.ForceOwnership); err != nil {
+		return nil, fmt.Errorf("writing NamespaceInitializerSet %q: %w", v1alpha1.EffectiveSetName, err)
+	}
+	log.FromContext(ctx).Info("Wrote the effective set", "initializers", initialization.Names(merged.Initializers),
+		"leftOut", merged.LeftOut)
+	return &v1alpha1.NamespaceInitializerSet{
+		ObjectMeta: metav1.ObjectMeta{
+			Name:              v1alpha1.EffectiveSetName,
+			UID:               *desired.UID,
+			ResourceVersion:   *desired.ResourceVersion,
+			CreationTimestamp: *desired.CreationTimestamp,
+		},
+		Initializers:    merged.Initializers,
+		SystemNamespace: r.SystemNamespace,
+	}, nil
+}
+
+// writeStatus sets the Active condition of one configuration, if it changes.
+func (r *ConfigurationReconciler) writeStatus(
+	ctx context.Context, configuration *v1alpha1.NamespaceInitializerConfiguration,
+	merged initialization.Merged, verdict Verdict,
+) error {
+	if configuration.DeletionTimestamp != nil {
+		return nil
+	}
+	base := configuration.DeepCopy()
+	condition := initialization.ActiveCondition(configuration, merged, verdict.Reason, verdict.Message)
+	if !meta.SetStatusCondition(&configuration.Status.Conditions, condition) {
+		return nil
+	}
+	patch := client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})
+	if err := r.Status().Patch(ctx, configuration, patch, client.FieldOwner(fieldOwner)); err != nil {
+		return client.IgnoreNotFound(fmt.Errorf("writing the status of configuration %q: %w", configuration.Name, err))
+	}
+	log.FromContext(ctx).Info("Configuration status changed", "configuration", configuration.Name,
+		"active", condition.Status, "reason", condition.Reason)
+	return nil
+}

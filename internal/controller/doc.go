@@ -1,0 +1,30 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package controller holds the reconcilers: thin wiring between the API server and
+// the pure rules of the domain packages.
+//
+//   - [ConfigurationReconciler] merges all NamespaceInitializerConfigurations into
+//     NamespaceInitializerSet/effective, finds out whether the API server acts on
+//     it, and says so in each configuration's Active condition.
+//   - [NamespaceReconciler] tells on every Namespace how far its initialization
+//     has come, and deletes a Namespace whose initialization failed.
+//
+// Neither is needed for a Namespace to be injected, gated or opened: the API
+// server's admission policies do that (config/admission).
+package controller
+
+// The names of the reconcilers, in logs, metrics and Events.
+const (
+	configurationControllerName = "initializer-configuration"
+	namespaceControllerName     = "namespace-initialization"
+
+	// fieldOwner is the manager of the fields that the operator applies.
+	fieldOwner = "nslifecycle"
+
+	// reportingController is the reporting controller of Events.
+	reportingController = "nslifecycle"
+)
+
+// installCommand is what people are told to run where something is missing.
+const installCommand = "kubectl apply -k config/default"

@@ -1,0 +1,227 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/initialization"
+)
+
+// maxRetryDelay bounds the back-off after errors, like the namespace controller of
+// kube-controller-manager; the default of controller-runtime grows to 1000 s.
+const maxRetryDelay = 60 * time.Second
+
+// maxEventNote is the longest note that the events.k8s.io API takes, in bytes.
+const maxEventNote = 1024
+
+// NamespaceReconciler keeps the conditions of every Namespace in step with its list
+// of pending initializers, and deletes a Namespace whose initialization failed.
+type NamespaceReconciler struct {
+	client.Client
+	Recorder events.EventRecorder
+	Clock    clock.PassiveClock
+	// SystemNamespace is the namespace that the operator runs in; it is never deleted.
+	SystemNamespace string
+	// Workers is the number of Namespaces worked on at a time; 1 if unset.
+	Workers int
+}
+
+// +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch;patch;delete
+// +kubebuilder:rbac:groups="",resources=namespaces/status,verbs=patch
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch;update
+
+// SetupWithManager registers the reconciler.
+func (r *NamespaceReconciler) SetupWithManager(mgr ctrl.Manager) error {
+	return ctrl.NewControllerManagedBy(mgr).
+		Named(namespaceControllerName).
+		// No GenerationChangedPredicate: a Namespace has no generation.
+		For(&corev1.Namespace{}, builder.WithPredicates(initializationChanged())).
+		WithOptions(controller.Options{
+			MaxConcurrentReconciles: r.Workers,
+			RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](
+				5*time.Millisecond, maxRetryDelay),
+		}).
+		Complete(r)
+}
+
+// Reconcile brings the conditions of one Namespace up to date.
+func (r *NamespaceReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	var namespace corev1.Namespace
+	if err := r.Get(ctx, req.NamespacedName, &namespace); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if namespace.DeletionTimestamp != nil {
+		return ctrl.Result{}, nil
+	}
+
+	state := initialization.Observe(&namespace)
+	if state.Repair != nil {
+		// What this changes comes back as a watch event.
+		return ctrl.Result{}, ignoreGone(r.repairLabel(ctx, &namespace, *state.Repair))
+	}
+	changed := initialization.ComputeConditions(&namespace, state, metav1.NewTime(r.Clock.Now()))
+	if len(changed) > 0 {
+		before := namespace.DeepCopy()
+		if err := r.patchConditions(ctx, &namespace, changed); err != nil {
+			return ctrl.Result{}, ignoreGone(err)
+		}
+		r.recordEvents(ctx, before, changed, state)
+	}
+	if state.Stage == initialization.StageFailed {
+		return ctrl.Result{}, r.deleteFailed(ctx, &namespace, state)
+	}
+	return ctrl.Result{}, nil
+}
+
+// patchConditions writes the changed conditions, leaving all others to their owners.
+// The UID in the patch makes the API server refuse it where the Namespace was
+// deleted and created again in the meantime.
+func (r *NamespaceReconciler) patchConditions(
+	ctx context.Context, namespace *corev1.Namespace, changed []corev1.NamespaceCondition,
+) error {
+	body, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"uid": namespace.UID},
+		"status":   map[string]any{"conditions": changed},
+	})
+	if err != nil {
+		return fmt.Errorf("encoding the conditions of namespace %q: %w", namespace.Name, err)
+	}
+	err = r.Status().Patch(ctx, namespace, client.RawPatch(types.StrategicMergePatchType, body),
+		client.FieldOwner(fieldOwner))
+	if err != nil {
+		return fmt.Errorf("writing the conditions of namespace %q: %w", namespace.Name, err)
+	}
+	return nil
+}
+
+// repairLabel makes the label agree with the list. They disagree only where
+// somebody edited them while the admission policies were away.
+func (r *NamespaceReconciler) repairLabel(ctx context.Context, namespace *corev1.Namespace, want string) error {
+	base := namespace.DeepCopy()
+	namespace.Labels = maps.Clone(namespace.Labels)
+	note := "Set label %[1]s to %[2]q again: initializers are pending"
+	if want == "" {
+		delete(namespace.Labels, v1alpha1.LabelInitializing)
+		note = "Removed label %[1]s: no initializer is pending, and the label alone would keep the namespace shut for ever"
+	} else {
+		if namespace.Labels == nil {
+			namespace.Labels = map[string]string{}
+		}
+		namespace.Labels[v1alpha1.LabelInitializing] = want
+	}
+	patch := client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})
+	if err := r.Patch(ctx, namespace, patch, client.FieldOwner(fieldOwner)); err != nil {
+		return fmt.Errorf("repairing label %s of namespace %q: %w", v1alpha1.LabelInitializing, namespace.Name, err)
+	}
+	note = fmt.Sprintf(note, v1alpha1.LabelInitializing, want)
+	log.FromContext(ctx).Info("Repaired a namespace whose label disagreed with its list", "note", note)
+	r.Recorder.Eventf(base, nil, corev1.EventTypeWarning, "InitializationRepaired", "Repair", "%s", note)
+	return nil
+}
+
+// deleteFailed deletes a Namespace whose initialization failed, if it is still as it
+// was when that was written to its conditions.
+func (r *NamespaceReconciler) deleteFailed(
+	ctx context.Context, namespace *corev1.Namespace, state initialization.State,
+) error {
+	if why := initialization.WhyNotDelete(namespace, state, r.SystemNamespace); why != "" {
+		log.FromContext(ctx).Info("Not deleting a namespace with a failure result", "why", why)
+		return nil
+	}
+	err := r.Delete(ctx, namespace, client.Preconditions{
+		UID: &namespace.UID, ResourceVersion: &namespace.ResourceVersion,
+	})
+	if err != nil {
+		return ignoreGone(fmt.Errorf("deleting namespace %q, whose initialization failed: %w", namespace.Name, err))
+	}
+	log.FromContext(ctx).Info("Deleted a namespace whose initialization failed", "uid", namespace.UID)
+	return nil
+}
+
+// recordEvents tells what the written conditions have changed; namespace is as it was
+// before.
+func (r *NamespaceReconciler) recordEvents(
+	ctx context.Context, namespace *corev1.Namespace, changed []corev1.NamespaceCondition, state initialization.State,
+) {
+	for _, condition := range changed {
+		if condition.Type != v1alpha1.ConditionInitializing {
+			continue
+		}
+		log.FromContext(ctx).Info("Initialization has moved on", "reason", condition.Reason, "message", condition.Message)
+		switch condition.Reason {
+		case v1alpha1.ReasonPending:
+			if state.ResultProblem != "" {
+				r.event(namespace, corev1.EventTypeWarning, "InvalidInitializationResult", state.ResultProblem)
+				continue
+			}
+			if !initialization.IsInitializing(namespace) {
+				r.event(namespace, corev1.EventTypeNormal, "Initializing", condition.Message)
+			}
+		case v1alpha1.ReasonCompleted:
+			r.event(namespace, corev1.EventTypeNormal, "Initialized", condition.Message)
+		case v1alpha1.ReasonFailed:
+			r.event(namespace, corev1.EventTypeWarning, "InitializationFailed",
+				condition.Message+"; the namespace is deleted")
+		}
+	}
+}
+
+func (r *NamespaceReconciler) event(namespace *corev1.Namespace, eventType, reason, note string) {
+	if len(note) > maxEventNote {
+		note = note[:maxEventNote-3] + "..."
+	}
+	r.Recorder.Eventf(namespace, nil, eventType, reason, "Initialize", "%s", note)
+}
+
+// ignoreGone returns nil where the object has changed or gone since it was read: a
+// watch event with the news is on its way.
+func ignoreGone(err error) error {
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return nil
+	}
+	return err
+}
+
+// initializationChanged lets pass what the reconciler acts on.
+func initializationChanged() predicate.Predicate {
+	return predicate.Funcs{
+		DeleteFunc: func(event.DeleteEvent) bool { return false },
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			before, isNamespace := e.ObjectOld.(*corev1.Namespace)
+			after, isStillNamespace := e.ObjectNew.(*corev1.Namespace)
+			if !isNamespace || !isStillNamespace {
+				return true
+			}
+			if before.UID != after.UID || before.ResourceVersion == after.ResourceVersion {
+				return true // recreated, or a resync
+			}
+			state := initialization.Observe(after)
+			return after.DeletionTimestamp == nil && (state.Repair != nil ||
+				state.Stage == initialization.StageFailed ||
+				len(initialization.ComputeConditions(after, state, metav1.Time{})) > 0)
+		},
+	}
+}
