@@ -48,9 +48,9 @@ type NamespaceInitializerConfigurationStatus struct {
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:scope=Cluster,shortName=nic,categories=nslifecycle
-// +kubebuilder:printcolumn:name="Initializers",type=string,JSONPath=`.initializers[*].name`
 // +kubebuilder:printcolumn:name="Active",type=string,JSONPath=`.status.conditions[?(@.type=="Active")].status`
-// +kubebuilder:printcolumn:name="Reason",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Active")].reason`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Active")].reason`
+// +kubebuilder:printcolumn:name="Initializers",type=string,priority=1,JSONPath=`.initializers`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type NamespaceInitializerConfiguration struct {
 	metav1.TypeMeta `json:",inline"`

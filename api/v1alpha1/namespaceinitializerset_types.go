@@ -38,7 +38,7 @@ type EffectiveInitializer struct {
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Cluster,shortName=nis,categories=nslifecycle
-// +kubebuilder:printcolumn:name="Initializers",type=string,JSONPath=`.initializers[*].name`
+// +kubebuilder:printcolumn:name="Initializers",type=string,JSONPath=`.initializers`
 // +kubebuilder:printcolumn:name="System-Namespace",type=string,priority=1,JSONPath=`.systemNamespace`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:validation:XValidation:rule="self.metadata.name == 'effective'",message="there is one NamespaceInitializerSet, named \"effective\", and the operator writes it; to register initializers, create a NamespaceInitializerConfiguration"

@@ -1,0 +1,213 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controlplane
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+)
+
+// Where config/default puts the operator.
+const (
+	SystemNamespace = "nslifecycle-system"
+	ServiceAccount  = "nslifecycle-controller-manager"
+)
+
+const (
+	startTimeout = 90 * time.Second
+	// tokenLifetime is long enough for any session with the demo.
+	tokenLifetime = 24 * time.Hour
+)
+
+// ControlPlane is a running API server.
+type ControlPlane struct {
+	// Admin is the configuration of a member of system:masters.
+	Admin *rest.Config
+	// Dir is a scratch directory that goes with the control plane.
+	Dir string
+
+	environment *envtest.Environment
+	assets      string
+}
+
+// Option changes how the API server is started.
+type Option func(*envtest.Environment)
+
+// WithAPIServerFlag gives kube-apiserver one more flag, without the leading dashes.
+func WithAPIServerFlag(name string, values ...string) Option {
+	return func(environment *envtest.Environment) {
+		environment.ControlPlane.GetAPIServer().Configure().Set(name, values...)
+	}
+}
+
+// Start runs a control plane until Stop. The binaries are those of
+// KUBEBUILDER_ASSETS or what hack/control-plane.sh finds or builds.
+func Start(ctx context.Context, options ...Option) (*ControlPlane, error) {
+	assets, err := findAssets(ctx)
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp("", "nslifecycle-")
+	if err != nil {
+		return nil, fmt.Errorf("making a scratch directory: %w", err)
+	}
+	environment := &envtest.Environment{
+		BinaryAssetsDirectory:    assets,
+		ControlPlaneStartTimeout: startTimeout,
+		ControlPlaneStopTimeout:  startTimeout,
+	}
+	for _, option := range options {
+		option(environment)
+	}
+	admin, err := environment.Start()
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("starting kube-apiserver and etcd from %s: %w", assets, err),
+			environment.Stop(), os.RemoveAll(dir))
+	}
+	return &ControlPlane{Admin: admin, Dir: dir, environment: environment, assets: assets}, nil
+}
+
+// Stop ends the control plane and removes what it has written.
+func (c *ControlPlane) Stop() error {
+	return errors.Join(c.environment.Stop(), os.RemoveAll(c.Dir))
+}
+
+// User returns the configuration of a user, who is given a client certificate.
+func (c *ControlPlane) User(name string, groups ...string) (*rest.Config, error) {
+	user, err := c.environment.AddUser(envtest.User{Name: name, Groups: groups}, rest.CopyConfig(c.Admin))
+	if err != nil {
+		return nil, fmt.Errorf("adding user %q: %w", name, err)
+	}
+	return user.Config(), nil
+}
+
+// ServiceAccountConfig returns a configuration with a token of a ServiceAccount.
+func (c *ControlPlane) ServiceAccountConfig(ctx context.Context, namespace, name string) (*rest.Config, error) {
+	clientset, err := kubernetes.NewForConfig(c.Admin)
+	if err != nil {
+		return nil, fmt.Errorf("creating a client: %w", err)
+	}
+	token, err := clientset.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, name,
+		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
+			ExpirationSeconds: ptr.To(int64(tokenLifetime.Seconds())),
+		}}, metav1.CreateOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("getting a token for ServiceAccount %s/%s: %w", namespace, name, err)
+	}
+	config := rest.AnonymousClientConfig(c.Admin)
+	config.BearerToken = token.Status.Token
+	config.QPS = -1
+	return config, nil
+}
+
+// Install applies config/default, as the documentation tells users to.
+func (c *ControlPlane) Install(ctx context.Context) error {
+	_, err := c.Kubectl(ctx, c.Admin, "apply", "-k", filepath.Join(Root(), "config", "default"))
+	return err
+}
+
+// Kubectl runs kubectl as the user of a configuration and returns what it printed. The
+// error of a failing command holds what it printed to stderr.
+func (c *ControlPlane) Kubectl(ctx context.Context, config *rest.Config, args ...string) (string, error) {
+	return c.KubectlWithInput(ctx, config, "", args...)
+}
+
+// KubectlWithInput is Kubectl with something on stdin.
+func (c *ControlPlane) KubectlWithInput(
+	ctx context.Context, config *rest.Config, input string, args ...string,
+) (string, error) {
+	kubeconfig, err := os.CreateTemp(c.Dir, "kubeconfig-")
+	if err != nil {
+		return "", fmt.Errorf("making a kubeconfig: %w", err)
+	}
+	defer os.Remove(kubeconfig.Name())
+	if err := errors.Join(kubeconfig.Close(), WriteKubeconfig(kubeconfig.Name(), config)); err != nil {
+		return "", err
+	}
+	var stdout, stderr bytes.Buffer
+	command := exec.CommandContext(ctx, c.KubectlPath(),
+		append([]string{"--kubeconfig", kubeconfig.Name(), "--cache-dir", filepath.Join(c.Dir, "cache")}, args...)...)
+	command.Stdin = strings.NewReader(input)
+	command.Stdout, command.Stderr = &stdout, &stderr
+	if err := command.Run(); err != nil {
+		return stdout.String(), fmt.Errorf("kubectl %s: %w: %s",
+			strings.Join(args, " "), err, strings.TrimSpace(stderr.String()))
+	}
+	return stdout.String(), nil
+}
+
+// KubectlPath is the kubectl of the control plane, or else the one in PATH.
+func (c *ControlPlane) KubectlPath() string {
+	path := filepath.Join(c.assets, "kubectl")
+	if _, err := os.Stat(path); err != nil {
+		return "kubectl"
+	}
+	return path
+}
+
+// WriteKubeconfig writes a configuration to a kubeconfig file that only its owner can
+// read.
+func WriteKubeconfig(path string, config *rest.Config) error {
+	const name = "nslifecycle"
+	kubeconfig := clientcmdapi.NewConfig()
+	kubeconfig.CurrentContext = name
+	kubeconfig.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
+	kubeconfig.Clusters[name] = &clientcmdapi.Cluster{
+		Server: config.Host, CertificateAuthorityData: config.CAData,
+	}
+	user := &clientcmdapi.AuthInfo{
+		ClientCertificateData: config.CertData, ClientKeyData: config.KeyData, Token: config.BearerToken,
+		Impersonate: config.Impersonate.UserName, ImpersonateGroups: config.Impersonate.Groups,
+	}
+	kubeconfig.AuthInfos[name] = user
+	if err := clientcmd.WriteToFile(*kubeconfig, path); err != nil {
+		return fmt.Errorf("writing kubeconfig %s: %w", path, err)
+	}
+	return nil
+}
+
+// Root is the root directory of the repository.
+func Root() string {
+	_, file, _, _ := runtime.Caller(0)
+	if filepath.IsAbs(file) {
+		return filepath.Dir(filepath.Dir(filepath.Dir(file)))
+	}
+	// Built with -trimpath: the caller is in the repository then.
+	dir, err := os.Getwd()
+	for err == nil && dir != filepath.Dir(dir) {
+		if _, statErr := os.Stat(filepath.Join(dir, "PROJECT")); statErr == nil {
+			return dir
+		}
+		dir = filepath.Dir(dir)
+	}
+	return "."
+}
+
+// findAssets returns the directory with kube-apiserver and etcd.
+func findAssets(ctx context.Context) (string, error) {
+	command := exec.CommandContext(ctx, filepath.Join(Root(), "hack", "control-plane.sh"))
+	command.Stderr = os.Stderr
+	output, err := command.Output()
+	if err != nil {
+		return "", fmt.Errorf("getting kube-apiserver and etcd: %w", err)
+	}
+	return strings.TrimSpace(string(output)), nil
+}

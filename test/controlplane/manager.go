@@ -1,0 +1,78 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controlplane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/nslifecycle/nslifecycle/internal/controller"
+)
+
+// Manager is a running manager.
+type Manager struct {
+	cancel context.CancelFunc
+	done   chan error
+}
+
+// StartManager runs the manager as its own ServiceAccount until Stop, and returns
+// when its caches have synced.
+func (c *ControlPlane) StartManager(ctx context.Context) (*Manager, error) {
+	restConfig, err := c.ServiceAccountConfig(ctx, SystemNamespace, ServiceAccount)
+	if err != nil {
+		return nil, err
+	}
+	return RunManager(ctx, restConfig)
+}
+
+// RunManager runs the manager with a given identity.
+func RunManager(ctx context.Context, restConfig *rest.Config) (*Manager, error) {
+	mgr, err := ctrl.NewManager(restConfig, ctrl.Options{
+		Scheme:                 controller.NewScheme(),
+		Cache:                  controller.CacheOptions(),
+		Metrics:                metricsserver.Options{BindAddress: "0"},
+		HealthProbeBindAddress: "0",
+		// The tests stop it and start it again in one process.
+		Controller: config.Controller{SkipNameValidation: ptr.To(true)},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("creating the manager: %w", err)
+	}
+	runContext, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	if err := controller.Setup(runContext, mgr, controller.Options{
+		SystemNamespace: SystemNamespace, NamespaceWorkers: 10,
+	}); err != nil {
+		cancel()
+		return nil, err
+	}
+	manager := &Manager{cancel: cancel, done: make(chan error, 1)}
+	go func() {
+		manager.done <- mgr.Start(runContext)
+		close(manager.done)
+	}()
+
+	syncContext, cancelSync := context.WithTimeout(ctx, 30*time.Second)
+	defer cancelSync()
+	if !mgr.GetCache().WaitForCacheSync(syncContext) {
+		return nil, errors.Join(errors.New("the manager's caches did not sync within 30 s"), manager.Stop())
+	}
+	return manager, nil
+}
+
+// Done returns a channel that yields the manager's error if it ends by itself.
+func (m *Manager) Done() <-chan error { return m.done }
+
+// Stop stops the manager and waits for it.
+func (m *Manager) Stop() error {
+	m.cancel()
+	return <-m.done
+}
