@@ -17,9 +17,9 @@ type NamespaceInitializer struct {
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
-	// +kubebuilder:validation:XValidation:rule="!self.contains(',')",messageExpression="'initializer name \"' + self + '\" contains a comma: list each initializer as an entry of its own'"
-	// +kubebuilder:validation:XValidation:rule="self.contains(',') || self.matches('[.].*[.]')",messageExpression="'initializer name \"' + self + '\" is not fully qualified: use at least three dot-separated parts, such as \"quota.policy.example.com\"'"
-	// +kubebuilder:validation:XValidation:rule="self.contains(',') || self.matches('^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?([.][a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)*$')",messageExpression="'initializer name \"' + self + '\" is not a DNS name: each dot-separated part takes 1 to 63 lower case letters, digits and \"-\", and begins and ends with a letter or a digit'"
+	// +kubebuilder:validation:XValidation:rule="!self.contains(',')",message="the name of an initializer contains no comma: list each initializer as an entry of its own",messageExpression="'initializer name \"' + self + '\" contains a comma: list each initializer as an entry of its own'"
+	// +kubebuilder:validation:XValidation:rule="self.contains(',') || self.matches('[.].*[.]')",message="the name of an initializer must be fully qualified: use at least three dot-separated parts, such as \"quota.policy.example.com\"",messageExpression="'initializer name \"' + self + '\" is not fully qualified: use at least three dot-separated parts, such as \"quota.policy.example.com\"'"
+	// +kubebuilder:validation:XValidation:rule="self.contains(',') || self.matches('^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?([.][a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)*$')",message="the name of an initializer is a DNS name: each dot-separated part takes 1 to 63 lower case letters, digits and \"-\", and begins and ends with a letter or a digit",messageExpression="'initializer name \"' + self + '\" is not a DNS name: each dot-separated part takes 1 to 63 lower case letters, digits and \"-\", and begins and ends with a letter or a digit'"
 	Name string `json:"name"`
 }
 

@@ -32,7 +32,7 @@ const (
 	// How long one reconciliation waits for the API server to act on a new set, and
 	// how long it is before the next one looks again.
 	settleTimeout  = time.Second
-	settleInterval = 10 * time.Millisecond
+	settleInterval = 20 * time.Millisecond
 	settleRetry    = 2 * time.Second
 
 	// probePrefix starts the name of the Namespace that is created as a dry run.
@@ -66,8 +66,9 @@ type Verdict struct {
 // Creating a namespace is used for dry runs only.
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=create
 
-// Observe returns whether the API server acts on the set. An error means that it
-// could not be found out.
+// Observe returns whether the API server acts on the set. Where that could not be found
+// out, the verdict is empty and the error says why; an error next to a verdict takes
+// nothing away from it.
 func (a *Admission) Observe(ctx context.Context, set *v1alpha1.NamespaceInitializerSet) (Verdict, error) {
 	installed, err := a.policies(ctx)
 	if err != nil {
@@ -84,12 +85,14 @@ func (a *Admission) Observe(ctx context.Context, set *v1alpha1.NamespaceInitiali
 	verdict := Verdict{Reason: v1alpha1.ReasonInForce, Message: "every new namespace gets these initializers"}
 	identity := fmt.Sprintf("%s/%s %s/%s", set.UID, set.ResourceVersion, installed.inject.UID, installed.injectBinding.UID)
 	if a.proven != identity {
-		acts, problem := a.waitUntilInjected(ctx, set)
+		seen, err := a.waitUntilInjected(ctx, set)
 		switch {
-		case problem != nil:
-			verdict.Message += fmt.Sprintf("; a dry run could not confirm it: %v", problem)
+		case err != nil:
+			return Verdict{}, err
+		case seen.refusal != nil:
+			verdict.Message += fmt.Sprintf("; a dry run could not confirm it: %v", seen.refusal)
 			verdict.RetryAfter = maxRetryDelay
-		case !acts:
+		case !seen.acts:
 			return Verdict{
 				Reason:     v1alpha1.ReasonNotInForceYet,
 				Message:    "the API server does not act on the set yet; this takes up to 30 s after an installation",
@@ -99,29 +102,44 @@ func (a *Admission) Observe(ctx context.Context, set *v1alpha1.NamespaceInitiali
 			a.proven = identity
 		}
 	}
-	if wait, err := a.ensureFail(ctx, installed.inject, set); err != nil {
-		return verdict, err
-	} else if wait > 0 && (verdict.RetryAfter == 0 || wait < verdict.RetryAfter) {
-		verdict.RetryAfter = wait
+	left, err := a.ensureFail(ctx, installed.inject, set)
+	if left > 0 && (verdict.RetryAfter == 0 || left < verdict.RetryAfter) {
+		verdict.RetryAfter = left
 	}
-	return verdict, nil
+	return verdict, err
 }
 
-// waitUntilInjected tells whether a Namespace that is created now gets the set's
-// initializers. The problem is an error that says nothing about that, such as
-// another policy that refuses the Namespace.
-func (a *Admission) waitUntilInjected(ctx context.Context, set *v1alpha1.NamespaceInitializerSet) (bool, error) {
+// injection is what a Namespace that was created as a dry run has shown.
+type injection struct {
+	// acts tells whether the Namespace got the set's initializers.
+	acts bool
+	// refusal is why the API server refused the Namespace, which says nothing about
+	// the set: somebody else's policy, for one.
+	refusal error
+}
+
+// waitUntilInjected creates Namespaces as dry runs until one gets the set's
+// initializers, for a moment at most.
+func (a *Admission) waitUntilInjected(
+	ctx context.Context, set *v1alpha1.NamespaceInitializerSet,
+) (injection, error) {
 	want := strings.Join(initialization.Names(set.Initializers), ",")
-	var problem error
-	err := wait.PollUntilContextTimeout(ctx, settleInterval, settleTimeout, true, func(ctx context.Context) (bool, error) {
+	var seen injection
+	// The time-out ends the polling, and not a request that is under way.
+	err := wait.PollUntilContextTimeout(ctx, settleInterval, settleTimeout, true, func(context.Context) (bool, error) {
 		probe := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: probePrefix}}
-		problem = a.Create(ctx, probe, client.DryRunAll, client.FieldOwner(fieldOwner))
-		return problem == nil && probe.Annotations[v1alpha1.AnnotationPendingInitializers] == want, nil
+		err := a.Create(ctx, probe, client.DryRunAll, client.FieldOwner(fieldOwner))
+		if apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) {
+			seen = injection{refusal: err}
+			return false, nil
+		}
+		seen = injection{acts: probe.Annotations[v1alpha1.AnnotationPendingInitializers] == want}
+		return seen.acts, err
 	})
-	if err != nil && ctx.Err() != nil {
-		return false, ctx.Err()
+	if err != nil && !wait.Interrupted(err) {
+		return injection{}, fmt.Errorf("creating a namespace as a dry run: %w", err)
 	}
-	return err == nil, problem
+	return seen, ctx.Err()
 }
 
 // ensureFail makes the inject policy refuse namespaces rather than let them through

@@ -78,14 +78,16 @@ func (r *ConfigurationReconciler) Reconcile(ctx context.Context, _ ctrl.Request)
 		return ctrl.Result{}, err
 	}
 	verdict, err := r.Admission.Observe(ctx, set)
-	if err != nil {
+	errs := []error{err}
+	if verdict.Reason != "" {
+		for i := range configurations.Items {
+			errs = append(errs, r.writeStatus(ctx, &configurations.Items[i], merged, verdict))
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
 		return ctrl.Result{}, err
 	}
-	var errs []error
-	for i := range configurations.Items {
-		errs = append(errs, r.writeStatus(ctx, &configurations.Items[i], merged, verdict))
-	}
-	return ctrl.Result{RequeueAfter: verdict.RetryAfter}, errors.Join(errs...)
+	return ctrl.Result{RequeueAfter: verdict.RetryAfter}, nil
 }
 
 // applySet makes the set what it should be and returns it.

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -125,6 +126,11 @@ func (r *NamespaceReconciler) repairLabel(ctx context.Context, namespace *corev1
 	note := "Set label %[1]s to %[2]q again: initializers are pending"
 	if want == "" {
 		delete(namespace.Labels, v1alpha1.LabelInitializing)
+		// A list of nothing but blanks goes too, and with it a result that no longer counts:
+		// guard refuses to let the label go alone.
+		namespace.Annotations = maps.Clone(namespace.Annotations)
+		delete(namespace.Annotations, v1alpha1.AnnotationPendingInitializers)
+		delete(namespace.Annotations, v1alpha1.AnnotationInitializationResult)
 		note = "Removed label %[1]s: no initializer is pending, and the label alone would keep the namespace shut for ever"
 	} else {
 		if namespace.Labels == nil {
@@ -183,15 +189,19 @@ func (r *NamespaceReconciler) recordEvents(
 		case v1alpha1.ReasonCompleted:
 			r.event(namespace, corev1.EventTypeNormal, "Initialized", condition.Message)
 		case v1alpha1.ReasonFailed:
-			r.event(namespace, corev1.EventTypeWarning, "InitializationFailed",
-				condition.Message+"; the namespace is deleted")
+			outcome := "; the namespace is deleted"
+			if why := initialization.WhyNotDelete(namespace, state, r.SystemNamespace); why != "" {
+				outcome = "; the namespace is not deleted: " + why
+			}
+			r.event(namespace, corev1.EventTypeWarning, "InitializationFailed", condition.Message+outcome)
 		}
 	}
 }
 
 func (r *NamespaceReconciler) event(namespace *corev1.Namespace, eventType, reason, note string) {
 	if len(note) > maxEventNote {
-		note = note[:maxEventNote-3] + "..."
+		// Not in the middle of a character: the API server counts a broken one as three bytes.
+		note = strings.ToValidUTF8(note[:maxEventNote-3], "") + "..."
 	}
 	r.Recorder.Eventf(namespace, nil, eventType, reason, "Initialize", "%s", note)
 }

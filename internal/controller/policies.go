@@ -17,10 +17,22 @@ import (
 type installedPolicies struct {
 	inject        *admissionv1.MutatingAdmissionPolicy
 	injectBinding *admissionv1.MutatingAdmissionPolicyBinding
-	// found has "<policy>" for each policy and "<policy> binding" for each binding
-	// that refers to it.
-	found map[string]bool
+	// found has each policy, and each binding with the policy that it refers to. The
+	// kind is a part of it: a policy of another kind under the same label is not ours.
+	found map[installedPolicy]bool
 }
+
+// installedPolicy is a policy or, where isBinding is set, a binding for it.
+type installedPolicy struct {
+	kind, name string
+	isBinding  bool
+}
+
+// The kinds of policies, as people know them.
+const (
+	mutatingKind   = "MutatingAdmissionPolicy"
+	validatingKind = "ValidatingAdmissionPolicy"
+)
 
 // policies reads the policies by their label, since an installation may give them
 // names with a prefix of its own.
@@ -37,32 +49,33 @@ func (a *Admission) policies(ctx context.Context) (installedPolicies, error) {
 		}
 	}
 
-	installed := installedPolicies{found: map[string]bool{}}
-	policyByName := map[string]string{}
+	installed := installedPolicies{found: map[installedPolicy]bool{}}
+	mutatingLabels, validatingLabels := map[string]string{}, map[string]string{}
 	for i := range mutating.Items {
 		policy := &mutating.Items[i]
 		label := policy.Labels[v1alpha1.LabelPolicy]
-		policyByName["mutating/"+policy.Name] = label
-		installed.found[label] = true
+		mutatingLabels[policy.Name] = label
+		installed.found[installedPolicy{kind: mutatingKind, name: label}] = true
 		if label == v1alpha1.PolicyInject {
 			installed.inject = policy
 		}
 	}
 	for _, policy := range validating.Items {
 		label := policy.Labels[v1alpha1.LabelPolicy]
-		policyByName["validating/"+policy.Name] = label
-		installed.found[label] = true
+		validatingLabels[policy.Name] = label
+		installed.found[installedPolicy{kind: validatingKind, name: label}] = true
 	}
 	for i := range mutatingBinding.Items {
 		binding := &mutatingBinding.Items[i]
-		label := policyByName["mutating/"+binding.Spec.PolicyName]
-		installed.found[label+" binding"] = true
+		label := mutatingLabels[binding.Spec.PolicyName]
+		installed.found[installedPolicy{kind: mutatingKind, name: label, isBinding: true}] = true
 		if label == v1alpha1.PolicyInject {
 			installed.injectBinding = binding
 		}
 	}
 	for _, binding := range validatingBinding.Items {
-		installed.found[policyByName["validating/"+binding.Spec.PolicyName]+" binding"] = true
+		label := validatingLabels[binding.Spec.PolicyName]
+		installed.found[installedPolicy{kind: validatingKind, name: label, isBinding: true}] = true
 	}
 	return installed, nil
 }
@@ -70,16 +83,18 @@ func (a *Admission) policies(ctx context.Context) (installedPolicies, error) {
 // missing says what is not there, in words; it is empty where all is well.
 func (p installedPolicies) missing() []string {
 	var missing []string
-	for _, policy := range []struct{ name, kind string }{
-		{v1alpha1.PolicyInject, "MutatingAdmissionPolicy"},
-		{v1alpha1.PolicyComplete, "MutatingAdmissionPolicy"},
-		{v1alpha1.PolicyGate, "ValidatingAdmissionPolicy"},
-		{v1alpha1.PolicyGuard, "ValidatingAdmissionPolicy"},
+	for _, policy := range []installedPolicy{
+		{kind: mutatingKind, name: v1alpha1.PolicyInject},
+		{kind: mutatingKind, name: v1alpha1.PolicyComplete},
+		{kind: validatingKind, name: v1alpha1.PolicyGate},
+		{kind: validatingKind, name: v1alpha1.PolicyGuard},
 	} {
+		binding := policy
+		binding.isBinding = true
 		switch {
-		case !p.found[policy.name]:
+		case !p.found[policy]:
 			missing = append(missing, fmt.Sprintf("%s %q", policy.kind, policy.name))
-		case !p.found[policy.name+" binding"]:
+		case !p.found[binding]:
 			missing = append(missing, fmt.Sprintf("a %sBinding for %q", policy.kind, policy.name))
 		}
 	}

@@ -42,7 +42,7 @@ func requirements() []requirement {
 
 // Preflight returns an error that says what to do where the API server lacks a type
 // that the reconcilers cannot work without. Without it they would only retry.
-func Preflight(ctx context.Context, client discovery.DiscoveryInterface) error {
+func Preflight(ctx context.Context, client discovery.DiscoveryInterfaceWithContext) error {
 	for _, required := range requirements() {
 		served, err := servedResources(ctx, client, required.groupVersion)
 		if err != nil {
@@ -63,9 +63,9 @@ func Preflight(ctx context.Context, client discovery.DiscoveryInterface) error {
 }
 
 func servedResources(
-	_ context.Context, client discovery.DiscoveryInterface, groupVersion schema.GroupVersion,
+	ctx context.Context, client discovery.DiscoveryInterfaceWithContext, groupVersion schema.GroupVersion,
 ) ([]string, error) {
-	list, err := client.ServerResourcesForGroupVersion(groupVersion.String())
+	list, err := client.ServerResourcesForGroupVersionWithContext(ctx, groupVersion.String())
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}

@@ -41,10 +41,9 @@ func Merge(configurations []v1alpha1.NamespaceInitializerConfiguration) Merged {
 		}
 		var added []v1alpha1.EffectiveInitializer
 		for _, initializer := range configuration.Initializers {
-			if !seen[initializer.Name] {
-				added = append(added, v1alpha1.EffectiveInitializer{
-					Name: initializer.Name, Configuration: configuration.Name,
-				})
+			entry := v1alpha1.EffectiveInitializer{Name: initializer.Name, Configuration: configuration.Name}
+			if !seen[initializer.Name] && !slices.Contains(added, entry) {
+				added = append(added, entry)
 			}
 		}
 		if len(merged.Initializers)+len(added) > v1alpha1.MaxSetInitializers {

@@ -4,13 +4,13 @@
 package initialization
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/json"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 )
@@ -84,12 +84,12 @@ func Observe(namespace *corev1.Namespace) State {
 	return state
 }
 
-// SplitNames splits a comma-separated list of names; blanks and empty names are
-// dropped, so that a list that was edited by hand still means something.
+// SplitNames splits a comma-separated list of names; blanks, empty names and repeats
+// are dropped, so that a list that was edited by hand still means something.
 func SplitNames(list string) []string {
 	var names []string
 	for name := range strings.SplitSeq(list, ",") {
-		if name = strings.TrimSpace(name); name != "" {
+		if name = strings.TrimSpace(name); name != "" && !slices.Contains(names, name) {
 			names = append(names, name)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"syscall"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -59,7 +60,9 @@ func WithAPIServerFlag(name string, values ...string) Option {
 }
 
 // Start runs a control plane until Stop. The binaries are those of
-// KUBEBUILDER_ASSETS or what hack/control-plane.sh finds or builds.
+// KUBEBUILDER_ASSETS or what hack/control-plane.sh finds or builds. Once the processes
+// are starting it does not return before they are up, or have failed to come up, even
+// when the context ends: nobody could stop them otherwise.
 func Start(ctx context.Context, options ...Option) (*ControlPlane, error) {
 	assets, err := findAssets(ctx)
 	if err != nil {
@@ -70,7 +73,10 @@ func Start(ctx context.Context, options ...Option) (*ControlPlane, error) {
 		return nil, fmt.Errorf("making a scratch directory: %w", err)
 	}
 	environment := &envtest.Environment{
-		BinaryAssetsDirectory:    assets,
+		BinaryAssetsDirectory: assets,
+		// Whatever the environment variable of that name says: this is never installed
+		// into somebody's own cluster.
+		UseExistingCluster:       ptr.To(false),
 		ControlPlaneStartTimeout: startTimeout,
 		ControlPlaneStopTimeout:  startTimeout,
 	}
@@ -81,6 +87,9 @@ func Start(ctx context.Context, options ...Option) (*ControlPlane, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("starting kube-apiserver and etcd from %s: %w", assets, err),
 			environment.Stop(), os.RemoveAll(dir))
+	}
+	if ctx.Err() != nil {
+		return nil, errors.Join(ctx.Err(), environment.Stop(), os.RemoveAll(dir))
 	}
 	return &ControlPlane{Admin: admin, Dir: dir, environment: environment, assets: assets}, nil
 }
@@ -143,8 +152,7 @@ func (c *ControlPlane) KubectlWithInput(
 		return "", err
 	}
 	var stdout, stderr bytes.Buffer
-	command := exec.CommandContext(ctx, c.KubectlPath(),
-		append([]string{"--kubeconfig", kubeconfig.Name(), "--cache-dir", filepath.Join(c.Dir, "cache")}, args...)...)
+	command := c.KubectlCommand(ctx, kubeconfig.Name(), args...)
 	command.Stdin = strings.NewReader(input)
 	command.Stdout, command.Stderr = &stdout, &stderr
 	if err := command.Run(); err != nil {
@@ -152,6 +160,13 @@ func (c *ControlPlane) KubectlWithInput(
 			strings.Join(args, " "), err, strings.TrimSpace(stderr.String()))
 	}
 	return stdout.String(), nil
+}
+
+// KubectlCommand is a kubectl that has not been started yet, for a caller who has a
+// kubeconfig file and deals with input and output in a way of its own.
+func (c *ControlPlane) KubectlCommand(ctx context.Context, kubeconfig string, args ...string) *exec.Cmd {
+	return exec.CommandContext(ctx, c.KubectlPath(),
+		append([]string{"--kubeconfig", kubeconfig, "--cache-dir", filepath.Join(c.Dir, "cache")}, args...)...)
 }
 
 // KubectlPath is the kubectl of the control plane, or else the one in PATH.
@@ -205,6 +220,8 @@ func Root() string {
 func findAssets(ctx context.Context) (string, error) {
 	command := exec.CommandContext(ctx, filepath.Join(Root(), "hack", "control-plane.sh"))
 	command.Stderr = os.Stderr
+	// Not killed but asked to stop: it has to remove what it has not finished.
+	command.Cancel = func() error { return command.Process.Signal(syscall.SIGTERM) }
 	output, err := command.Output()
 	if err != nil {
 		return "", fmt.Errorf("getting kube-apiserver and etcd: %w", err)

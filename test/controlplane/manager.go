@@ -26,16 +26,22 @@ type Manager struct {
 
 // StartManager runs the manager as its own ServiceAccount until Stop, and returns
 // when its caches have synced.
-func (c *ControlPlane) StartManager(ctx context.Context) (*Manager, error) {
+func (c *ControlPlane) StartManager(ctx context.Context, changes ...func(*controller.Options)) (*Manager, error) {
 	restConfig, err := c.ServiceAccountConfig(ctx, SystemNamespace, ServiceAccount)
 	if err != nil {
 		return nil, err
 	}
-	return RunManager(ctx, restConfig)
+	return RunManager(ctx, restConfig, changes...)
 }
 
-// RunManager runs the manager with a given identity.
-func RunManager(ctx context.Context, restConfig *rest.Config) (*Manager, error) {
+// RunManager runs the manager with a given identity and changes to its options.
+func RunManager(
+	ctx context.Context, restConfig *rest.Config, changes ...func(*controller.Options),
+) (*Manager, error) {
+	options := controller.Options{SystemNamespace: SystemNamespace, NamespaceWorkers: 10}
+	for _, change := range changes {
+		change(&options)
+	}
 	mgr, err := ctrl.NewManager(restConfig, ctrl.Options{
 		Scheme:                 controller.NewScheme(),
 		Cache:                  controller.CacheOptions(),
@@ -48,9 +54,7 @@ func RunManager(ctx context.Context, restConfig *rest.Config) (*Manager, error) 
 		return nil, fmt.Errorf("creating the manager: %w", err)
 	}
 	runContext, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	if err := controller.Setup(runContext, mgr, controller.Options{
-		SystemNamespace: SystemNamespace, NamespaceWorkers: 10,
-	}); err != nil {
+	if err := controller.Setup(runContext, mgr, options); err != nil {
 		cancel()
 		return nil, err
 	}

@@ -1,0 +1,86 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package initialization
+
+import (
+	"testing"
+
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/test/wrappers"
+)
+
+func TestActiveCondition(t *testing.T) {
+	const leftOutMessage = "all configurations together may name 256 initializers, and those of configurations " +
+		"that sort before this one leave no room; none of its initializers is in force: " +
+		"remove some initializers, there or here"
+
+	tests := map[string]struct {
+		initializers []string
+		leftOut      []string
+		reason       string
+		message      string
+		wantStatus   metav1.ConditionStatus
+		wantReason   string
+		wantMessage  string
+	}{
+		"in force": {
+			initializers: []string{"rbac.corp.com"},
+			reason:       v1alpha1.ReasonInForce, message: "every new namespace gets these initializers",
+			wantStatus: metav1.ConditionTrue, wantReason: v1alpha1.ReasonInForce,
+			wantMessage: "every new namespace gets these initializers",
+		},
+		"in force, while another one is left out": {
+			initializers: []string{"rbac.corp.com"},
+			leftOut:      []string{"another"},
+			reason:       v1alpha1.ReasonInForce, message: "every new namespace gets these initializers",
+			wantStatus: metav1.ConditionTrue, wantReason: v1alpha1.ReasonInForce,
+			wantMessage: "every new namespace gets these initializers",
+		},
+		"in force without initializers": {
+			reason: v1alpha1.ReasonInForce, message: "every new namespace gets these initializers",
+			wantStatus: metav1.ConditionTrue, wantReason: v1alpha1.ReasonEmpty,
+			wantMessage: "this configuration names no initializer, so it adds nothing to new namespaces",
+		},
+		"the API server does not act on the set yet": {
+			initializers: []string{"rbac.corp.com"},
+			reason:       v1alpha1.ReasonNotInForceYet, message: "not yet",
+			wantStatus: metav1.ConditionFalse, wantReason: v1alpha1.ReasonNotInForceYet, wantMessage: "not yet",
+		},
+		"a policy is missing, which an empty configuration says too": {
+			reason: v1alpha1.ReasonPolicyMissing, message: "gate is missing",
+			wantStatus: metav1.ConditionFalse, wantReason: v1alpha1.ReasonPolicyMissing, wantMessage: "gate is missing",
+		},
+		"left out": {
+			initializers: []string{"rbac.corp.com"},
+			leftOut:      []string{"another", "mine"},
+			reason:       v1alpha1.ReasonInForce, message: "every new namespace gets these initializers",
+			wantStatus: metav1.ConditionFalse, wantReason: v1alpha1.ReasonTooManyInitializers,
+			wantMessage: leftOutMessage,
+		},
+		"left out, which installing a policy would not change": {
+			initializers: []string{"rbac.corp.com"},
+			leftOut:      []string{"mine"},
+			reason:       v1alpha1.ReasonPolicyMissing, message: "gate is missing",
+			wantStatus: metav1.ConditionFalse, wantReason: v1alpha1.ReasonTooManyInitializers,
+			wantMessage: leftOutMessage,
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			configuration := wrappers.MakeConfiguration("mine").Generation(7).Initializers(test.initializers...).Obj()
+			condition := ActiveCondition(configuration, Merged{LeftOut: test.leftOut}, test.reason, test.message)
+			g.Expect(condition).To(Equal(metav1.Condition{
+				Type:               v1alpha1.ConditionActive,
+				Status:             test.wantStatus,
+				ObservedGeneration: 7,
+				Reason:             test.wantReason,
+				Message:            test.wantMessage,
+			}))
+		})
+	}
+}

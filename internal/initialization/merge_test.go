@@ -1,0 +1,167 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package initialization
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/test/wrappers"
+)
+
+// now is what every clock of these tests shows.
+var now = time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
+
+func TestMerge(t *testing.T) {
+	type configuration = *wrappers.ConfigurationWrapper
+	const full = v1alpha1.MaxSetInitializers
+
+	tests := map[string]struct {
+		configurations []configuration
+		want           []v1alpha1.EffectiveInitializer
+		wantLeftOut    []string
+	}{
+		"no configuration": {},
+		"a configuration without initializers": {
+			configurations: []configuration{wrappers.MakeConfiguration("empty")},
+		},
+		"the order inside a configuration is kept": {
+			configurations: []configuration{
+				wrappers.MakeConfiguration("one").Initializers("z.corp.com", "a.corp.com", "m.corp.com"),
+			},
+			want: entries("one", "z.corp.com", "a.corp.com", "m.corp.com"),
+		},
+		"configurations are sorted by name, byte by byte": {
+			configurations: []configuration{
+				wrappers.MakeConfiguration("b").Initializers("b.corp.com"),
+				wrappers.MakeConfiguration("a.b").Initializers("ab.corp.com"),
+				wrappers.MakeConfiguration("a-b").Initializers("a-b.corp.com"),
+				wrappers.MakeConfiguration("10").Initializers("ten.corp.com"),
+				wrappers.MakeConfiguration("9").Initializers("nine.corp.com"),
+			},
+			want: slices.Concat(entries("10", "ten.corp.com"), entries("9", "nine.corp.com"),
+				entries("a-b", "a-b.corp.com"), entries("a.b", "ab.corp.com"), entries("b", "b.corp.com")),
+		},
+		"a repeated initializer keeps its first place": {
+			configurations: []configuration{
+				wrappers.MakeConfiguration("second").Initializers("quota.corp.com", "rbac.corp.com", "late.corp.com"),
+				wrappers.MakeConfiguration("first").Initializers("rbac.corp.com"),
+			},
+			want: slices.Concat(entries("first", "rbac.corp.com"), entries("second", "quota.corp.com", "late.corp.com")),
+		},
+		"an initializer is repeated inside a configuration": {
+			configurations: []configuration{
+				wrappers.MakeConfiguration("one").Initializers("rbac.corp.com", "quota.corp.com", "rbac.corp.com"),
+			},
+			want: entries("one", "rbac.corp.com", "quota.corp.com"),
+		},
+		"a configuration that is being deleted does not count": {
+			configurations: []configuration{
+				wrappers.MakeConfiguration("a").Initializers("rbac.corp.com", "gone.corp.com").Terminating(now, "x.corp.com/keep"),
+				wrappers.MakeConfiguration("b").Initializers("quota.corp.com", "rbac.corp.com"),
+			},
+			want: entries("b", "quota.corp.com", "rbac.corp.com"),
+		},
+		"exactly as many as the set takes": {
+			configurations: []configuration{
+				wrappers.MakeConfiguration("a").Initializers(numbered("a", full-1)...),
+				wrappers.MakeConfiguration("b").Initializers("last.corp.com"),
+			},
+			want: slices.Concat(entries("a", numbered("a", full-1)...), entries("b", "last.corp.com")),
+		},
+		"a configuration too many is left out as a whole, and a later smaller one still fits": {
+			configurations: []configuration{
+				wrappers.MakeConfiguration("a").Initializers(numbered("a", full-2)...),
+				wrappers.MakeConfiguration("b").Initializers(numbered("b", 3)...),
+				wrappers.MakeConfiguration("c").Initializers(numbered("c", 2)...),
+				wrappers.MakeConfiguration("d").Initializers("d.corp.com"),
+			},
+			want:        slices.Concat(entries("a", numbered("a", full-2)...), entries("c", numbered("c", 2)...)),
+			wantLeftOut: []string{"b", "d"},
+		},
+		"what a left out configuration names is not taken": {
+			configurations: []configuration{
+				wrappers.MakeConfiguration("a").Initializers(numbered("a", full-1)...),
+				wrappers.MakeConfiguration("b").Initializers("shared.corp.com", "other.corp.com"),
+				wrappers.MakeConfiguration("c").Initializers("shared.corp.com"),
+			},
+			want:        slices.Concat(entries("a", numbered("a", full-1)...), entries("c", "shared.corp.com")),
+			wantLeftOut: []string{"b"},
+		},
+		"what is in the set already takes no room": {
+			configurations: []configuration{
+				wrappers.MakeConfiguration("a").Initializers(numbered("a", full)...),
+				wrappers.MakeConfiguration("b").Initializers(numbered("a", full)...),
+				wrappers.MakeConfiguration("c"),
+			},
+			want: entries("a", numbered("a", full)...),
+		},
+		"a configuration that alone is too big": {
+			configurations: []configuration{
+				wrappers.MakeConfiguration("a").Initializers(numbered("a", full+1)...),
+				wrappers.MakeConfiguration("b").Initializers("b.corp.com"),
+			},
+			want:        entries("b", "b.corp.com"),
+			wantLeftOut: []string{"a"},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			var configurations []v1alpha1.NamespaceInitializerConfiguration
+			for _, configuration := range test.configurations {
+				configurations = append(configurations, *configuration.Obj())
+			}
+			merged := Merge(configurations)
+			g.Expect(merged.Initializers).To(Equal(test.want))
+			g.Expect(merged.LeftOut).To(Equal(test.wantLeftOut))
+
+			slices.Reverse(configurations)
+			g.Expect(Merge(configurations)).To(Equal(merged), "in the opposite order")
+		})
+	}
+}
+
+func TestMergeTakesAnyOrderAndChangesNothing(t *testing.T) {
+	g := NewWithT(t)
+	a := *wrappers.MakeConfiguration("a").Initializers("rbac.corp.com", "quota.corp.com").Obj()
+	b := *wrappers.MakeConfiguration("b").Initializers("quota.corp.com", "network.corp.com").Obj()
+	c := *wrappers.MakeConfiguration("c").Initializers("secrets.corp.com", "rbac.corp.com").Obj()
+	type list = []v1alpha1.NamespaceInitializerConfiguration
+	want := slices.Concat(entries("a", "rbac.corp.com", "quota.corp.com"),
+		entries("b", "network.corp.com"), entries("c", "secrets.corp.com"))
+
+	for _, given := range []list{{a, b, c}, {a, c, b}, {b, a, c}, {b, c, a}, {c, a, b}, {c, b, a}} {
+		before := slices.Clone(given)
+		g.Expect(Merge(given).Initializers).To(Equal(want))
+		g.Expect(given).To(Equal(before), "the list that was given")
+	}
+}
+
+func TestNames(t *testing.T) {
+	g := NewWithT(t)
+	g.Expect(Names(nil)).To(BeEmpty())
+	g.Expect(Names(entries("x", "b.corp.com", "a.corp.com"))).To(Equal([]string{"b.corp.com", "a.corp.com"}))
+}
+
+func entries(configuration string, names ...string) []v1alpha1.EffectiveInitializer {
+	list := make([]v1alpha1.EffectiveInitializer, 0, len(names))
+	for _, name := range names {
+		list = append(list, v1alpha1.EffectiveInitializer{Name: name, Configuration: configuration})
+	}
+	return list
+}
+
+func numbered(prefix string, count int) []string {
+	names := make([]string, 0, count)
+	for i := range count {
+		names = append(names, fmt.Sprintf("%s-%d.corp.com", prefix, i))
+	}
+	return names
+}

@@ -1,0 +1,281 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+	"sync"
+	"time"
+)
+
+// The goals.
+const (
+	goalCreation = 1.15
+	goalWrite    = 1.05
+	goalOneByOne = 150 * time.Millisecond
+	goalAtOnce   = 30 * time.Second
+	goalMemory   = 100 << 20
+)
+
+// warmUpNamespaces are initialized one by one before times are taken.
+const warmUpNamespaces = 10
+
+// benchmark is one run of everything.
+type benchmark struct {
+	options
+	servers [2]*server
+	binary  string
+	manager *manager
+	report  report
+}
+
+// measure starts the control planes, measures everything and stops them.
+func measure(ctx context.Context, opts options) (outcome *report, err error) {
+	b := &benchmark{options: opts}
+	b.report.facts = append(b.report.facts, describeMachine()...)
+	say("Starting two control planes and building the manager")
+	if err := b.start(ctx); err != nil {
+		return nil, errors.Join(err, b.stop())
+	}
+	defer func() { err = errors.Join(err, b.stop()) }()
+	version, err := b.servers[without].admin.Discovery().ServerVersion()
+	if err != nil {
+		return nil, fmt.Errorf("asking for the version of the API server: %w", err)
+	}
+	b.report.facts = append(b.report.facts, "Kubernetes "+version.GitVersion)
+
+	for _, phase := range []func(context.Context) error{
+		b.compareBare, b.install, b.measureInitialization, b.compareWorking, b.compareInstalled, b.compareEachPolicy,
+		b.compareUnregistered,
+	} {
+		if err := phase(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return &b.report, nil
+}
+
+func (b *benchmark) start(ctx context.Context) error {
+	errs := make([]error, len(b.servers)+1)
+	var starting sync.WaitGroup
+	for i := range b.servers {
+		starting.Go(func() { b.servers[i], errs[i] = startServer(ctx) })
+	}
+	starting.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	var err error
+	b.binary, err = buildManager(ctx, b.servers[with].Dir)
+	return err
+}
+
+func (b *benchmark) stop() error {
+	err := b.manager.stop()
+	for _, server := range b.servers {
+		if server != nil {
+			err = errors.Join(err, server.Stop())
+		}
+	}
+	return err
+}
+
+// compareBare is the control: it compares the servers before they differ.
+func (b *benchmark) compareBare(ctx context.Context) error {
+	if err := b.compareCreation(ctx, "Control, neither has nslifecycle: Namespace create", 0); err != nil {
+		return err
+	}
+	return b.compareWrites(ctx, "Control, neither has nslifecycle: ", 0)
+}
+
+// install installs nslifecycle on one server and puts the initializers in force.
+func (b *benchmark) install(ctx context.Context) error {
+	say("Installing nslifecycle on one of them and putting three initializers in force (may take 30 s)")
+	server := b.servers[with]
+	if _, err := server.Kubectl(ctx, server.Admin, "apply", "-k", b.kustomization); err != nil {
+		return err
+	}
+	if err := server.prepareInitializers(ctx); err != nil {
+		return err
+	}
+	var err error
+	if b.manager, err = startManager(ctx, server, b.binary); err != nil {
+		return err
+	}
+	if err := server.register(ctx); err != nil {
+		return fmt.Errorf("%w; the manager said last: %s", err, b.manager.lastWords())
+	}
+	return server.waitForInjected(ctx, strings.Join(initializerNames(), ","))
+}
+
+// measureInitialization takes the times from creation to initialized and looks at the
+// manager's memory.
+func (b *benchmark) measureInitialization(ctx context.Context) error {
+	server := b.servers[with]
+	stopInitializers, err := server.startInitializers(ctx)
+	if err != nil {
+		return err
+	}
+	defer stopInitializers()
+
+	say("Creating %d namespaces one by one", b.oneByOne)
+	if _, err := server.createOneByOne(ctx, warmUpNamespaces); err != nil {
+		return err
+	}
+	times, err := server.createOneByOne(ctx, b.oneByOne)
+	if err != nil {
+		return err
+	}
+	b.report.values = append(b.report.values,
+		newDurationLine(fmt.Sprintf("From creation to Initializing=False, %d one by one: median", b.oneByOne),
+			computeMedian(times), fmt.Sprintf(" (95th percentile %s)", formatDuration(computePercentile(times, 0.95))),
+			goalOneByOne))
+
+	say("Creating %d namespaces at once", b.atOnce)
+	times, total, err := server.createAtOnce(ctx, b.atOnce, b.clients)
+	if err != nil {
+		return err
+	}
+	b.report.values = append(b.report.values,
+		newDurationLine(fmt.Sprintf("%d created at once, %d requests at a time: until all are Initializing=False",
+			b.atOnce, b.clients), total,
+			fmt.Sprintf(" (median of each %s)", formatDuration(computeMedian(times))), goalAtOnce))
+	return b.measureMemory(warmUpNamespaces + b.oneByOne + b.atOnce)
+}
+
+func (b *benchmark) measureMemory(namespaces int) error {
+	peak, isKnown, err := b.manager.peakMemory()
+	if err != nil {
+		return err
+	}
+	line := valueLine{
+		what:  fmt.Sprintf("Peak resident memory of the manager after these %d namespaces", namespaces),
+		value: "not available on " + runtime.GOOS, goal: "under 100 MiB", verdict: "not measured",
+	}
+	if isKnown {
+		line.value = fmt.Sprintf("%.0f MiB", float64(peak)/(1<<20))
+		line.verdict = missed
+		if peak < goalMemory {
+			line.verdict = met
+		}
+	}
+	b.report.values = append(b.report.values, line)
+	return nil
+}
+
+// compareWorking compares while the manager works on the namespaces that are created.
+func (b *benchmark) compareWorking(ctx context.Context) error {
+	if err := b.removeNamespaces(ctx); err != nil {
+		return err
+	}
+	return b.compareCreation(ctx, "Namespace create, three initializers in force, manager at work on the same machine", 0)
+}
+
+// compareInstalled compares with three initializers in force and the manager stopped.
+func (b *benchmark) compareInstalled(ctx context.Context) error {
+	if err := b.manager.stop(); err != nil {
+		return err
+	}
+	if err := b.compareCreation(ctx, "Namespace create, three initializers in force", goalCreation); err != nil {
+		return err
+	}
+	return b.compareWrites(ctx, "", goalWrite)
+}
+
+// compareEachPolicy tells which policy costs how much.
+func (b *benchmark) compareEachPolicy(ctx context.Context) error {
+	if !b.eachPolicy {
+		return nil
+	}
+	bindings, err := b.servers[with].findBindings(ctx)
+	if err != nil {
+		return err
+	}
+	for _, name := range policyNames() {
+		if err := bindings.keepOnly(ctx, name); err != nil {
+			return err
+		}
+		what := fmt.Sprintf("Namespace create, three initializers in force, policy %s alone", name)
+		if err := b.compareCreation(ctx, what, 0); err != nil {
+			return err
+		}
+	}
+	return bindings.keepOnly(ctx, policyNames()...)
+}
+
+// compareUnregistered compares with the policies installed and nothing to inject.
+func (b *benchmark) compareUnregistered(ctx context.Context) error {
+	if err := b.servers[with].unregisterAll(ctx); err != nil {
+		return err
+	}
+	return b.compareCreation(ctx, "Namespace create, nothing registered", goalCreation)
+}
+
+func (b *benchmark) compareCreation(ctx context.Context, what string, goal float64) error {
+	err := b.compare(ctx, what, b.namespaces, goal, [2]request{
+		b.servers[without].createNamespace(), b.servers[with].createNamespace(),
+	})
+	return errors.Join(err, b.removeNamespaces(ctx))
+}
+
+// compareWrites compares writes in a namespace that is not initializing.
+func (b *benchmark) compareWrites(ctx context.Context, control string, goal float64) error {
+	if err := b.compare(ctx, control+"ConfigMap create", b.writes, goal, [2]request{
+		b.servers[without].createConfigMap(), b.servers[with].createConfigMap(),
+	}); err != nil {
+		return err
+	}
+	var updates [2]request
+	for i, server := range b.servers {
+		var err error
+		if updates[i], err = server.updateConfigMap(ctx); err != nil {
+			return err
+		}
+	}
+	return b.compare(ctx, control+"ConfigMap update", b.writes, goal, updates)
+}
+
+func (b *benchmark) compare(ctx context.Context, what string, samples int, goal float64, requests [2]request) error {
+	say("%s: %d times each", what, samples)
+	result, err := compare(ctx, (samples+perRound-1)/perRound, requests)
+	if err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	b.report.ratios = append(b.report.ratios, newRatioLine(what, result, goal))
+	return nil
+}
+
+// removeNamespaces leaves both servers as they were before namespaces were created.
+func (b *benchmark) removeNamespaces(ctx context.Context) error {
+	var errs [2]error
+	var removing sync.WaitGroup
+	for i, server := range b.servers {
+		removing.Go(func() { errs[i] = server.removeNamespaces(ctx) })
+	}
+	removing.Wait()
+	return errors.Join(errs[:]...)
+}
+
+// describeMachine says what a reader needs to judge the figures, and nothing that would
+// tell whose machine it was.
+func describeMachine() []string {
+	facts := []string{
+		time.Now().UTC().Format("2006-01-02"),
+		fmt.Sprintf("%d CPUs, %s/%s, %s", runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, runtime.Version()),
+	}
+	if load, err := os.ReadFile("/proc/loadavg"); err == nil {
+		if fields := strings.Fields(string(load)); len(fields) > 0 {
+			facts = append(facts, fmt.Sprintf("load average %s before the run", fields[0]))
+		}
+	}
+	return facts
+}
+
+// say tells on stderr how far it is; stdout is for the tables.
+func say(format string, args ...any) { fmt.Fprintf(os.Stderr, format+" ...\n", args...) }

@@ -1,0 +1,164 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/controller"
+)
+
+const (
+	// configurationName is that of the one configuration.
+	configurationName = "bench"
+	// settleTimeout is how long the API server may take to act on a change. It learns
+	// of a new parameter type within 30 s.
+	settleTimeout = 90 * time.Second
+	// policyDelay is more than an API server takes to notice that a binding has come or
+	// gone, which it looks for every second.
+	policyDelay = 3 * time.Second
+)
+
+// newObjectClient returns a client for the objects of this project.
+func (s *server) newObjectClient() (client.Client, error) {
+	objects, err := client.New(s.Admin, client.Options{Scheme: controller.NewScheme()})
+	if err != nil {
+		return nil, fmt.Errorf("creating a client: %w", err)
+	}
+	return objects, nil
+}
+
+// register puts the initializers in force, with the help of the manager.
+func (s *server) register(ctx context.Context) error {
+	objects, err := s.newObjectClient()
+	if err != nil {
+		return err
+	}
+	configuration := &v1alpha1.NamespaceInitializerConfiguration{ObjectMeta: metav1.ObjectMeta{Name: configurationName}}
+	for _, name := range initializerNames() {
+		configuration.Initializers = append(configuration.Initializers, v1alpha1.NamespaceInitializer{Name: name})
+	}
+	if err := objects.Create(ctx, configuration); err != nil {
+		return fmt.Errorf("creating configuration %q: %w", configurationName, err)
+	}
+	err = wait.PollUntilContextTimeout(ctx, time.Second/4, settleTimeout, true, func(ctx context.Context) (bool, error) {
+		err := objects.Get(ctx, client.ObjectKeyFromObject(configuration), configuration)
+		return meta.IsStatusConditionTrue(configuration.Status.Conditions, v1alpha1.ConditionActive), err
+	})
+	if err != nil {
+		return fmt.Errorf("waiting for configuration %q to be in force: %w", configurationName, err)
+	}
+	return nil
+}
+
+// unregisterAll empties the effective set, while no manager runs to fill it again.
+func (s *server) unregisterAll(ctx context.Context) error {
+	objects, err := s.newObjectClient()
+	if err != nil {
+		return err
+	}
+	set := &v1alpha1.NamespaceInitializerSet{}
+	if err := objects.Get(ctx, client.ObjectKey{Name: v1alpha1.EffectiveSetName}, set); err != nil {
+		return fmt.Errorf("reading NamespaceInitializerSet %q: %w", v1alpha1.EffectiveSetName, err)
+	}
+	set.Initializers = nil
+	if err := objects.Update(ctx, set); err != nil {
+		return fmt.Errorf("emptying NamespaceInitializerSet %q: %w", v1alpha1.EffectiveSetName, err)
+	}
+	return s.waitForInjected(ctx, "")
+}
+
+// waitForInjected waits until new namespaces get a given list. That the API server takes
+// away what a user sends under the project's prefix proves that the policy acts at all.
+func (s *server) waitForInjected(ctx context.Context, list string) error {
+	const sent = v1alpha1.Prefix + "sent-by-user"
+	err := wait.PollUntilContextTimeout(ctx, time.Second/4, settleTimeout, true, func(ctx context.Context) (bool, error) {
+		probe, err := s.admin.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+			Name: prefix + "probe", Annotations: map[string]string{sent: "true"},
+		}}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		if err != nil {
+			return false, err
+		}
+		_, isStillThere := probe.Annotations[sent]
+		return !isStillThere && probe.Annotations[v1alpha1.AnnotationPendingInitializers] == list, nil
+	})
+	if err != nil {
+		return fmt.Errorf("waiting for new namespaces to get the list %q: %w", list, err)
+	}
+	return nil
+}
+
+// bindings takes admission policies out of force and puts them back.
+type bindings struct {
+	objects client.Client
+	byLabel map[string]client.Object
+}
+
+// policyNames are the labels of the policies, in the order of a request's admission.
+func policyNames() []string {
+	return []string{
+		v1alpha1.PolicyInject, v1alpha1.PolicyComplete, v1alpha1.PolicyGuard, v1alpha1.PolicyGate,
+	}
+}
+
+func (s *server) findBindings(ctx context.Context) (*bindings, error) {
+	objects, err := s.newObjectClient()
+	if err != nil {
+		return nil, err
+	}
+	found := &bindings{objects: objects, byLabel: map[string]client.Object{}}
+	var mutating admissionv1.MutatingAdmissionPolicyBindingList
+	var validating admissionv1.ValidatingAdmissionPolicyBindingList
+	for _, list := range []client.ObjectList{&mutating, &validating} {
+		if err := objects.List(ctx, list, client.HasLabels{v1alpha1.LabelPolicy}); err != nil {
+			return nil, fmt.Errorf("listing the policies' bindings: %w", err)
+		}
+	}
+	for i := range mutating.Items {
+		found.byLabel[mutating.Items[i].Labels[v1alpha1.LabelPolicy]] = &mutating.Items[i]
+	}
+	for i := range validating.Items {
+		found.byLabel[validating.Items[i].Labels[v1alpha1.LabelPolicy]] = &validating.Items[i]
+	}
+	return found, nil
+}
+
+// keepOnly leaves only the named policies in force.
+func (b *bindings) keepOnly(ctx context.Context, names ...string) error {
+	for _, name := range policyNames() {
+		binding, found := b.byLabel[name]
+		if !found {
+			return fmt.Errorf("there is no binding with label %s=%s", v1alpha1.LabelPolicy, name)
+		}
+		var err error
+		if slices.Contains(names, name) {
+			fresh := binding.DeepCopyObject().(client.Object)
+			fresh.SetUID("")
+			fresh.SetResourceVersion("")
+			err = client.IgnoreAlreadyExists(b.objects.Create(ctx, fresh))
+		} else {
+			err = client.IgnoreNotFound(b.objects.Delete(ctx, binding))
+		}
+		if err != nil {
+			return fmt.Errorf("changing which policies are in force: %w", err)
+		}
+	}
+	select {
+	case <-time.After(policyDelay):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

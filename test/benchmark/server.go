@@ -1,0 +1,199 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/nslifecycle/nslifecycle/test/controlplane"
+)
+
+const (
+	// prefix starts the names of all namespaces that are created to be measured.
+	prefix = "bench-ns-"
+	// writesNamespace is where ConfigMaps are written. It exists before anything is
+	// installed, so it is never initialized.
+	writesNamespace = "bench-writes"
+	// userName is who sends the measured requests.
+	userName = "bench-user"
+	// parallel is the number of requests at a time where nothing is measured.
+	parallel = 8
+)
+
+// server is a control plane and its clients.
+type server struct {
+	*controlplane.ControlPlane
+	admin kubernetes.Interface
+	user  kubernetes.Interface
+	// created counts what was created here, for the names.
+	created int
+}
+
+// startServer starts a control plane with an ordinary user and a namespace to write to.
+func startServer(ctx context.Context) (*server, error) {
+	plane, err := controlplane.Start(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s := &server{ControlPlane: plane}
+	if err := s.prepare(ctx); err != nil {
+		return nil, errors.Join(err, plane.Stop())
+	}
+	return s, nil
+}
+
+func (s *server) prepare(ctx context.Context) error {
+	userConfig, err := s.User(userName)
+	if err != nil {
+		return err
+	}
+	if s.admin, err = newClient(s.Admin); err != nil {
+		return err
+	}
+	if s.user, err = newClient(userConfig); err != nil {
+		return err
+	}
+	if err := s.grant(ctx, userName, rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: userName},
+		rbacv1.PolicyRule{
+			APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"create", "get", "list", "watch"},
+		}, rbacv1.PolicyRule{
+			APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"create", "update"},
+		}); err != nil {
+		return err
+	}
+	_, err = s.admin.CoreV1().Namespaces().Create(ctx,
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: writesNamespace}}, metav1.CreateOptions{})
+	if err != nil {
+		return fmt.Errorf("creating namespace %q: %w", writesNamespace, err)
+	}
+	return nil
+}
+
+// newClient returns a client that does not hold requests back.
+func newClient(config *rest.Config) (kubernetes.Interface, error) {
+	config = rest.CopyConfig(config)
+	config.QPS = -1
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("creating a client: %w", err)
+	}
+	return client, nil
+}
+
+// grant gives somebody rights in the whole cluster.
+func (s *server) grant(ctx context.Context, name string, subject rbacv1.Subject, rules ...rbacv1.PolicyRule) error {
+	_, err := s.admin.RbacV1().ClusterRoles().Create(ctx,
+		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: rules}, metav1.CreateOptions{})
+	if err != nil {
+		return fmt.Errorf("creating ClusterRole %q: %w", name, err)
+	}
+	_, err = s.admin.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
+		Subjects:   []rbacv1.Subject{subject},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		return fmt.Errorf("creating ClusterRoleBinding %q: %w", name, err)
+	}
+	return nil
+}
+
+// createNamespace returns a request that creates one namespace after another.
+func (s *server) createNamespace() request {
+	return func(ctx context.Context) error {
+		_, err := s.user.CoreV1().Namespaces().Create(ctx,
+			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.nextName()}}, metav1.CreateOptions{})
+		return err
+	}
+}
+
+func (s *server) nextName() string {
+	s.created++
+	return fmt.Sprintf("%s%06d", prefix, s.created)
+}
+
+// createConfigMap returns a request that creates one ConfigMap after another.
+func (s *server) createConfigMap() request {
+	return func(ctx context.Context) error {
+		_, err := s.user.CoreV1().ConfigMaps(writesNamespace).Create(ctx, newConfigMap(s.nextName()), metav1.CreateOptions{})
+		return err
+	}
+}
+
+// updateConfigMap returns a request that changes the same ConfigMap again and again.
+func (s *server) updateConfigMap(ctx context.Context) (request, error) {
+	configMap, err := s.user.CoreV1().ConfigMaps(writesNamespace).Create(ctx, newConfigMap(s.nextName()),
+		metav1.CreateOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("creating a ConfigMap to update: %w", err)
+	}
+	count := 0
+	return func(ctx context.Context) error {
+		count++
+		configMap.Data["count"] = fmt.Sprint(count)
+		updated, err := s.user.CoreV1().ConfigMaps(writesNamespace).Update(ctx, configMap, metav1.UpdateOptions{})
+		if err == nil {
+			configMap = updated
+		}
+		return err
+	}, nil
+}
+
+func newConfigMap(name string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Data:       map[string]string{"count": "0", "text": strings.Repeat("nothing in particular ", 20)},
+	}
+}
+
+// removeNamespaces removes all namespaces that were created to be measured. There is
+// nothing in them, and no kube-controller-manager to take the finalizer off.
+func (s *server) removeNamespaces(ctx context.Context) error {
+	list, err := s.admin.CoreV1().Namespaces().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return fmt.Errorf("listing the namespaces to remove: %w", err)
+	}
+	names := make(chan *corev1.Namespace)
+	errs := make([]error, parallel)
+	var workers sync.WaitGroup
+	for i := range errs {
+		workers.Go(func() {
+			for namespace := range names {
+				errs[i] = errors.Join(errs[i], s.removeNamespace(ctx, namespace))
+			}
+		})
+	}
+	for i := range list.Items {
+		if strings.HasPrefix(list.Items[i].Name, prefix) {
+			names <- &list.Items[i]
+		}
+	}
+	close(names)
+	workers.Wait()
+	return errors.Join(errs...)
+}
+
+func (s *server) removeNamespace(ctx context.Context, namespace *corev1.Namespace) error {
+	err := s.admin.CoreV1().Namespaces().Delete(ctx, namespace.Name, metav1.DeleteOptions{})
+	if err == nil {
+		namespace.ResourceVersion = ""
+		namespace.Spec.Finalizers = nil
+		_, err = s.admin.CoreV1().Namespaces().Finalize(ctx, namespace, metav1.UpdateOptions{})
+	}
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("removing namespace %q: %w", namespace.Name, err)
+	}
+	return nil
+}

@@ -1,0 +1,70 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controlplane
+
+import (
+	"context"
+	"fmt"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/kubernetes"
+)
+
+// AggregateClusterRoles gives the ClusterRoles that are made of others, such as admin and
+// edit, the rules of those. It does so once: elsewhere kube-controller-manager does it all
+// the time, and without it these roles allow nothing.
+func (c *ControlPlane) AggregateClusterRoles(ctx context.Context) error {
+	clientset, err := kubernetes.NewForConfig(c.Admin)
+	if err != nil {
+		return fmt.Errorf("creating a client: %w", err)
+	}
+	roles, err := clientset.RbacV1().ClusterRoles().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return fmt.Errorf("listing the ClusterRoles: %w", err)
+	}
+	for _, role := range roles.Items {
+		if role.AggregationRule == nil {
+			continue
+		}
+		if role.Rules, err = collectRules(role, roles.Items, sets.New[string]()); err != nil {
+			return err
+		}
+		if _, err := clientset.RbacV1().ClusterRoles().Update(ctx, &role, metav1.UpdateOptions{}); err != nil {
+			return fmt.Errorf("writing the rules of ClusterRole %q: %w", role.Name, err)
+		}
+	}
+	return nil
+}
+
+// collectRules returns the rules of a role, or of all that it is made of: admin is made of
+// edit, and edit of view. No role counts twice.
+func collectRules(
+	role rbacv1.ClusterRole, roles []rbacv1.ClusterRole, seen sets.Set[string],
+) ([]rbacv1.PolicyRule, error) {
+	seen.Insert(role.Name)
+	if role.AggregationRule == nil {
+		return role.Rules, nil
+	}
+	var rules []rbacv1.PolicyRule
+	for i := range role.AggregationRule.ClusterRoleSelectors {
+		selector, err := metav1.LabelSelectorAsSelector(&role.AggregationRule.ClusterRoleSelectors[i])
+		if err != nil {
+			return nil, fmt.Errorf("reading the aggregation rule of ClusterRole %q: %w", role.Name, err)
+		}
+		for _, part := range roles {
+			if seen.Has(part.Name) || !selector.Matches(labels.Set(part.Labels)) {
+				continue
+			}
+			more, err := collectRules(part, roles, seen)
+			if err != nil {
+				return nil, err
+			}
+			rules = append(rules, more...)
+		}
+	}
+	return rules, nil
+}

@@ -1,0 +1,265 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/nslifecycle/nslifecycle/test/controlplane"
+	"github.com/nslifecycle/nslifecycle/test/initializers"
+)
+
+const (
+	// userName is the ordinary user of manifests/user.yaml.
+	userName = "user1@corp.example.com"
+	// configurationsFile is relative to the root of the repository.
+	configurationsFile = "test/demo/manifests/configurations.yaml"
+	// workTime is what each initializer takes longer than it needs: a namespace would be
+	// ready before anybody had looked at it.
+	workTime = time.Second
+)
+
+// The initializers, as manifests/configurations.yaml registers them.
+const (
+	ownerName  = "owner.corp.example.com"
+	policyName = "policy.corp.example.com"
+)
+
+// demo is everything that runs.
+type demo struct {
+	out *narrator
+	// log says where the log is.
+	log          string
+	controlPlane *controlplane.ControlPlane
+	manager      *controlplane.Manager
+	admin, user  actor
+	// isComplete is set once the demo has shown all that it has to show.
+	isComplete bool
+
+	// mayFinish is closed when the initializers may finish their first namespace: the tour
+	// writes to it before, however slow the machine is.
+	mayFinish chan struct{}
+	letFinish func()
+	// stops undo what was started, last one first.
+	stops []func() error
+}
+
+// actor is somebody who uses kubectl.
+type actor struct {
+	// name is how the tour calls them.
+	name       string
+	config     *rest.Config
+	kubeconfig string
+}
+
+func newDemo(out *narrator, log string) *demo {
+	mayFinish := make(chan struct{})
+	return &demo{
+		out: out, log: log, mayFinish: mayFinish,
+		letFinish: sync.OnceFunc(func() { close(mayFinish) }),
+	}
+}
+
+// play starts everything, shows it and stays up, as the options say.
+func (d *demo) play(ctx context.Context, opts options) error {
+	if err := d.start(ctx); err != nil {
+		return err
+	}
+	if opts.noTour {
+		if err := d.register(ctx, d.run); err != nil {
+			return err
+		}
+		d.letFinish()
+	} else if err := d.tour(ctx); err != nil {
+		return err
+	}
+	d.isComplete = true
+	if opts.once {
+		return nil
+	}
+	d.sayHowToGoOn()
+	select {
+	case <-ctx.Done():
+		return nil
+	case err := <-d.manager.Done():
+		return errors.Join(errors.New("the manager ended by itself"), err)
+	}
+}
+
+// start brings up the control plane, the operator and the initializers.
+func (d *demo) start(ctx context.Context) error {
+	d.out.say("Starting kube-apiserver and etcd ...")
+	controlPlane, err := controlplane.Start(ctx)
+	if err != nil {
+		return err
+	}
+	d.controlPlane = controlPlane
+	d.stops = append(d.stops, controlPlane.Stop)
+	// Owner binds its users to ClusterRole admin, which is one of these.
+	if err := controlPlane.AggregateClusterRoles(ctx); err != nil {
+		return err
+	}
+
+	d.out.say("Installing nslifecycle: kubectl apply -k config/default")
+	if err := controlPlane.Install(ctx); err != nil {
+		return err
+	}
+	d.out.say("Starting the manager as ServiceAccount %s/%s; it logs to %s",
+		controlplane.SystemNamespace, controlplane.ServiceAccount, d.log)
+	if d.manager, err = controlPlane.StartManager(ctx); err != nil {
+		return err
+	}
+	d.stops = append(d.stops, d.manager.Stop)
+
+	d.out.say("Starting two initializers, each as a ServiceAccount of its own")
+	if err := d.startInitializer(ctx, ownerName, initializers.OwnerAccount, initializers.OwnerManifest,
+		initializers.Owner); err != nil {
+		return err
+	}
+	if err := d.startInitializer(ctx, policyName, initializers.PolicyAccount, initializers.PolicyManifest,
+		initializers.Policy); err != nil {
+		return err
+	}
+	return d.addActors(ctx)
+}
+
+// stop ends all that runs. The control plane is the last to go, so that nobody who
+// watches it gets to complain.
+func (d *demo) stop() error {
+	var errs []error
+	for _, stop := range slices.Backward(d.stops) {
+		errs = append(errs, stop())
+	}
+	d.stops = nil
+	return errors.Join(errs...)
+}
+
+// startInitializer creates an initializer's ServiceAccount, which also names its
+// namespace, and runs the initializer with a token of it.
+func (d *demo) startInitializer(
+	ctx context.Context, name, account, manifest string, work initializers.Work,
+) error {
+	if _, err := d.controlPlane.KubectlWithInput(ctx, d.controlPlane.Admin, manifest, "apply", "-f", "-"); err != nil {
+		return err
+	}
+	config, err := d.controlPlane.ServiceAccountConfig(ctx, account, account)
+	if err != nil {
+		return err
+	}
+	initializer, err := initializers.Start(ctx, config, name, d.slowly(work))
+	if err != nil {
+		return err
+	}
+	d.stops = append(d.stops, func() error {
+		initializer.Stop()
+		return nil
+	})
+	return nil
+}
+
+// slowly makes work take so long that one can watch.
+func (d *demo) slowly(work initializers.Work) initializers.Work {
+	return func(ctx context.Context, client kubernetes.Interface, namespace *corev1.Namespace) error {
+		if err := work(ctx, client, namespace); err != nil {
+			return err
+		}
+		select {
+		case <-d.mayFinish:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		select {
+		case <-time.After(workTime):
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// addActors makes kubeconfig files for an administrator and for an ordinary user.
+func (d *demo) addActors(ctx context.Context) error {
+	user, err := d.controlPlane.User(userName)
+	if err != nil {
+		return err
+	}
+	d.admin = d.actor("admin", d.controlPlane.Admin)
+	d.user = d.actor("user1", user)
+	if err := errors.Join(controlplane.WriteKubeconfig(d.admin.kubeconfig, d.admin.config),
+		controlplane.WriteKubeconfig(d.user.kubeconfig, d.user.config)); err != nil {
+		return err
+	}
+	_, err = d.controlPlane.KubectlWithInput(ctx, d.admin.config, userManifest, "apply", "-f", "-")
+	return err
+}
+
+func (d *demo) actor(name string, config *rest.Config) actor {
+	return actor{name: name, config: config, kubeconfig: filepath.Join(d.controlPlane.Dir, name+".kubeconfig")}
+}
+
+// kubectl is a kubectl of somebody, in the root of the repository.
+func (d *demo) kubectl(ctx context.Context, who actor, args ...string) *exec.Cmd {
+	command := d.controlPlane.KubectlCommand(ctx, who.kubeconfig, args...)
+	command.Dir = controlplane.Root()
+	return command
+}
+
+// run runs kubectl as somebody and returns all that it printed.
+func (d *demo) run(ctx context.Context, who actor, args ...string) (string, error) {
+	output, err := d.kubectl(ctx, who, args...).CombinedOutput()
+	if err != nil {
+		err = fmt.Errorf("kubectl %s: %w: %s", shellLine(args...), err, strings.TrimSpace(string(output)))
+	}
+	return string(output), err
+}
+
+// show is run before the reader's eyes.
+func (d *demo) show(ctx context.Context, who actor, args ...string) (string, error) {
+	d.out.command(who.name, "kubectl "+shellLine(args...))
+	output, err := d.run(ctx, who, args...)
+	d.out.output(output)
+	return output, err
+}
+
+// sayHowToGoOn prints what somebody needs in another terminal.
+func (d *demo) sayHowToGoOn() {
+	d.out.say(`
+The control plane stays up until Ctrl-C. To go on in another terminal as an
+administrator, or as %s:
+`, userName)
+	for _, who := range []actor{d.admin, d.user} {
+		d.out.say("  export KUBECONFIG=%s", shellLine(who.kubeconfig))
+	}
+	if _, err := exec.LookPath("kubectl"); err != nil {
+		d.out.say("\nThere is no kubectl in PATH; this one will do:\n\n  alias kubectl=%s",
+			shellLine(d.controlPlane.KubectlPath()))
+	}
+	d.out.say(`
+Some things to try, each of them as either of the two:
+
+  kubectl create namespace team-b && kubectl create configmap early --namespace=team-b
+  kubectl wait --for=condition=Initializing=False namespace/team-b
+  kubectl describe namespace team-b
+
+And as the administrator:
+
+  kubectl get namespaceinitializerset effective --output=yaml
+  kubectl edit namespaceinitializerconfiguration policy
+  kubectl label namespace team-b nslifecycle.dev/initializing=true
+
+No Pod runs here, and a namespace that is deleted stays Terminating: there is no
+kubelet and no kube-controller-manager.`)
+}

@@ -1,0 +1,129 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Command demo shows how namespaces are initialized, on a real API server that it starts
+// for itself: it installs the project there, runs the manager as its own ServiceAccount
+// and two small initializers as theirs, and then follows one namespace of an ordinary
+// user from its creation to its first write. Whatever it tells, it has checked.
+//
+// After the tour it stays up, and what it prints is enough to go on in another terminal.
+// Ctrl-C ends it at any time, and then nothing that it started is left.
+//
+//	--once     exits after the tour, with status 0, or 1 if anything went otherwise than told
+//	--no-tour  starts everything and stays up; the manager's log goes to stderr
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+)
+
+// logTail is how much of the log is printed when something fails: the file is gone then.
+const logTail = 8 << 10
+
+// errStopped is why the context ends when somebody stops the demo.
+var errStopped = errors.New("the demo was stopped")
+
+type options struct {
+	once   bool
+	noTour bool
+}
+
+func main() {
+	var opts options
+	flag.BoolVar(&opts.once, "once", false, "Exit after the tour instead of staying up.")
+	flag.BoolVar(&opts.noTour, "no-tour", false, "Start everything and stay up, without a tour.")
+	flag.Parse()
+	if flag.NArg() > 0 || (opts.once && opts.noTour) {
+		fmt.Fprintln(flag.CommandLine.Output(), "The demo takes --once or --no-tour, not both, and no other argument.")
+		flag.Usage()
+		os.Exit(2)
+	}
+	if err := run(opts); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// run plays the demo and cleans up after it, whatever happens.
+func run(opts options) (err error) {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	defer cancel(nil)
+	out := newNarrator(os.Stdout, isTerminal(os.Stdout), func() { cancel(errStopped) })
+	stopping := sync.OnceFunc(func() { out.say("\nStopping ...") })
+	onSignal(func() {
+		stopping()
+		cancel(errStopped)
+	})
+
+	logFile, err := setUpLog(opts)
+	if err != nil {
+		return err
+	}
+	d := newDemo(out, logFile.Name())
+	err = d.play(ctx, opts)
+	stopping()
+	stopErr := d.stop()
+	// Asked only now: where Ctrl-C killed a kubectl, that may be heard of before the signal.
+	if ctx.Err() != nil {
+		err = errStopped
+		if d.isComplete {
+			err = nil
+		}
+	} else if err != nil {
+		err = fmt.Errorf("the demo failed: %w", err)
+	}
+	return errors.Join(err, stopErr, removeLog(logFile, opts, err != nil && ctx.Err() == nil))
+}
+
+// onSignal calls f at the first signal that asks the program to stop. All later ones are
+// dropped: `timeout make demo` sends two, and the clean-up must not end half-way. SIGQUIT
+// still ends the program at once.
+func onSignal(f func()) {
+	// Output that nobody reads any more is an error of the write, not the end.
+	signal.Ignore(syscall.SIGPIPE)
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	go func() {
+		<-signals
+		f()
+	}()
+}
+
+// setUpLog keeps the logs of the manager and of client-go out of the tour: they go to a
+// file. Without a tour they go to stderr.
+func setUpLog(opts options) (*os.File, error) {
+	file := os.Stderr
+	if !opts.noTour {
+		var err error
+		if file, err = os.CreateTemp("", "nslifecycle-demo-*.log"); err != nil {
+			return nil, fmt.Errorf("making a log file: %w", err)
+		}
+	}
+	ctrl.SetLogger(zap.New(zap.WriteTo(file), zap.ConsoleEncoder()))
+	klog.SetLogger(ctrl.Log.WithName("client-go"))
+	return file, nil
+}
+
+// removeLog removes the log file; of a demo that failed, it prints the end of it first.
+func removeLog(file *os.File, opts options, hasFailed bool) error {
+	if opts.noTour {
+		return nil
+	}
+	if size, err := file.Seek(0, io.SeekEnd); err == nil && hasFailed {
+		fmt.Fprintln(os.Stderr, "The end of the log:")
+		_, _ = io.Copy(os.Stderr, io.NewSectionReader(file, max(0, size-logTail), logTail))
+	}
+	return errors.Join(file.Close(), os.Remove(file.Name()))
+}

@@ -1,0 +1,117 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+)
+
+// waitingFor starts the message of condition Initializing while it is True.
+const waitingFor = "waiting for "
+
+var (
+	watchCommand = []string{
+		"get", "namespace", namespaceName, "--watch",
+		`--output=jsonpath={.status.conditions[?(@.type=="` + v1alpha1.ConditionInitializing + `")].message}{"\n"}`,
+	}
+	conditionsCommand = []string{
+		"get", "namespace", namespaceName,
+		`--output=jsonpath={range .status.conditions[*]}{.type}{"\t"}{.status}{"\t"}{.reason}{"\n"}{end}`,
+	}
+)
+
+// showProgress follows the condition while a kubectl wait is waiting for it. It is what
+// lets the initializers finish.
+func (d *demo) showProgress(ctx context.Context) error {
+	d.out.heading("The initializers finish")
+	d.out.say("The user does as the refusal says. In this demo each initializer takes a second\n" +
+		"longer than it needs; a second kubectl shows the condition meanwhile.")
+	if err := d.waitAndWatch(ctx); err != nil {
+		return err
+	}
+	output, err := d.show(ctx, d.user, conditionsCommand...)
+	if err != nil {
+		return err
+	}
+	for _, condition := range []string{
+		v1alpha1.ConditionInitializing + "\tFalse\t" + v1alpha1.ReasonCompleted,
+		ownerName + v1alpha1.ConditionInitializedSuffix + "\tTrue\t" + v1alpha1.ReasonCompleted,
+		policyName + v1alpha1.ConditionInitializedSuffix + "\tTrue\t" + v1alpha1.ReasonCompleted,
+	} {
+		if !strings.Contains(output, condition) {
+			return fmt.Errorf("the namespace lacks the condition %q", strings.ReplaceAll(condition, "\t", " "))
+		}
+	}
+	return nil
+}
+
+// waitAndWatch runs kubectl wait and, beside it, a watch of the condition's message.
+func (d *demo) waitAndWatch(ctx context.Context) error {
+	watchContext, stopWatch := context.WithCancel(ctx)
+	defer stopWatch()
+	watch := d.kubectl(watchContext, d.user, watchCommand...)
+	messages, err := watch.StdoutPipe()
+	if err != nil {
+		return fmt.Errorf("watching the condition: %w", err)
+	}
+	d.out.command(d.user.name, "kubectl "+shellLine(watchCommand...)+" &")
+	if err := watch.Start(); err != nil {
+		return fmt.Errorf("watching the condition: %w", err)
+	}
+	// Ends with the watch itself; until then the wait below is under way.
+	defer func() { _ = watch.Wait() }()
+	defer stopWatch()
+
+	d.out.command(d.user.name, "kubectl "+shellLine(waitCommand...))
+	type result struct {
+		output []byte
+		err    error
+	}
+	waited := make(chan result, 1)
+	go func() {
+		output, err := d.kubectl(ctx, d.user, waitCommand...).CombinedOutput()
+		waited <- result{output, err}
+	}()
+	steps, err := d.relay(messages)
+	if err == nil && steps < 2 {
+		err = errors.New("the namespace was complete before it had waited for anybody")
+	}
+	if err != nil {
+		return err
+	}
+	wait := <-waited
+	d.out.output(string(wait.output))
+	if wait.err != nil {
+		return fmt.Errorf("kubectl %s: %w", shellLine(waitCommand...), wait.err)
+	}
+	return nil
+}
+
+// relay prints each new message up to the one that says that nobody is waited for, and
+// returns how many there were.
+func (d *demo) relay(messages io.Reader) (int, error) {
+	count, last := 0, ""
+	lines := bufio.NewScanner(messages)
+	for lines.Scan() {
+		// A watch tells of every change of the namespace.
+		message := lines.Text()
+		if message == "" || message == last {
+			continue
+		}
+		d.out.output(message)
+		d.letFinish()
+		count, last = count+1, message
+		if !strings.HasPrefix(message, waitingFor) {
+			return count, nil
+		}
+	}
+	return count, errors.Join(errors.New("the watch of the condition ended too early"), lines.Err())
+}

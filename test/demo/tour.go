@@ -1,0 +1,221 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/test/initializers"
+)
+
+const (
+	namespaceName = "team-a"
+	// stepTimeout is how long any step of the tour may take.
+	stepTimeout  = time.Minute
+	pollInterval = 50 * time.Millisecond
+)
+
+//go:embed manifests/user.yaml
+var userManifest string
+
+// waitCommand is what a refusal advises.
+var waitCommand = []string{"wait", "--for=condition=Initializing=False", "namespace/" + namespaceName}
+
+// theWrite is what the user tries twice.
+var theWrite = []string{
+	"create", "configmap", "settings", "--namespace=" + namespaceName, "--from-literal=colour=blue",
+}
+
+// tour follows one namespace from its creation to its first write.
+func (d *demo) tour(ctx context.Context) error {
+	for _, step := range []func(context.Context) error{
+		d.showRegistration, d.showCreation, d.showRefusal, d.showProgress, d.showWrite, d.showResult,
+	} {
+		if err := withTimeout(ctx, step); err != nil {
+			return err
+		}
+	}
+	d.out.say("\nThat was the tour: the namespace was complete before its user could write to it.")
+	return nil
+}
+
+func withTimeout(ctx context.Context, step func(context.Context) error) error {
+	stepContext, cancel := context.WithTimeout(ctx, stepTimeout)
+	defer cancel()
+	err := step(stepContext)
+	if err != nil && ctx.Err() == nil && stepContext.Err() != nil {
+		return errors.Join(fmt.Errorf("this step took longer than %s", stepTimeout), err)
+	}
+	return err
+}
+
+func (d *demo) showRegistration(ctx context.Context) error {
+	d.out.heading("An administrator registers two initializers")
+	d.out.say("Every namespace that is created from then on waits for both of them.")
+	if err := d.register(ctx, d.show); err != nil {
+		return err
+	}
+	output, err := d.show(ctx, d.admin, "get", "namespaceinitializerconfigurations", "--output=wide")
+	if err != nil {
+		return err
+	}
+	for _, name := range []string{ownerName, policyName} {
+		if !strings.Contains(output, name) {
+			return fmt.Errorf("initializer %s is not among the configurations", name)
+		}
+	}
+	return nil
+}
+
+// register creates the configurations and waits until they are in force.
+func (d *demo) register(
+	ctx context.Context, run func(context.Context, actor, ...string) (string, error),
+) error {
+	if _, err := run(ctx, d.admin, "apply", "-f", configurationsFile); err != nil {
+		return err
+	}
+	_, err := run(ctx, d.admin, "wait", "--for=condition=Active", "--timeout=60s",
+		"namespaceinitializerconfigurations", "--all")
+	return err
+}
+
+func (d *demo) showCreation(ctx context.Context) error {
+	d.out.heading("A user creates a namespace")
+	d.out.say("So far %s may do nothing but create namespaces and look at them.", userName)
+	if mayWrite, err := d.mayWriteTo(ctx, metav1.NamespaceDefault); err != nil || mayWrite {
+		return errors.Join(err, fmt.Errorf("user %s should not be able to write to namespace default", userName))
+	}
+	if _, err := d.show(ctx, d.user, "create", "namespace", namespaceName); err != nil {
+		return err
+	}
+	d.out.say("\nThe API server has put it under initialization in the same request:")
+	output, err := d.show(ctx, d.user, "get", "namespace", namespaceName, "--output=jsonpath={.metadata.annotations}")
+	if err != nil {
+		return err
+	}
+	for _, want := range []string{v1alpha1.AnnotationPendingInitializers, ownerName + "," + policyName, userName} {
+		if !strings.Contains(output, want) {
+			return fmt.Errorf("the annotations of namespace %q do not contain %q", namespaceName, want)
+		}
+	}
+	return nil
+}
+
+func (d *demo) showRefusal(ctx context.Context) error {
+	d.out.heading("An early write is refused")
+	// Otherwise it would be RBAC that refuses.
+	if err := wait.PollUntilContextCancel(ctx, pollInterval, true, func(ctx context.Context) (bool, error) {
+		return d.mayWriteTo(ctx, namespaceName)
+	}); err != nil {
+		return fmt.Errorf("initializer %s did not give user %s any rights: %w", ownerName, userName, err)
+	}
+	d.out.say("The first initializer has made %s an administrator of the\n"+
+		"namespace, so RBAC allows the write. The namespace is not complete, though.", userName)
+	if _, err := d.show(ctx, d.user, "auth", "can-i", "create", "configmaps", "--namespace="+namespaceName); err != nil {
+		return err
+	}
+	output, err := d.show(ctx, d.user, theWrite...)
+	if err == nil {
+		return fmt.Errorf("namespace %q took a write although it is being initialized", namespaceName)
+	}
+	for _, want := range []string{
+		fmt.Sprintf("namespace %q", namespaceName), ownerName, policyName, "kubectl " + shellLine(waitCommand...),
+	} {
+		if !strings.Contains(output, want) {
+			return fmt.Errorf("the refusal does not contain %q", want)
+		}
+	}
+	return d.checkForbidden(ctx)
+}
+
+// checkForbidden checks the reason of the refusal, which kubectl create does not print.
+func (d *demo) checkForbidden(ctx context.Context) error {
+	client, err := kubernetes.NewForConfig(d.user.config)
+	if err != nil {
+		return fmt.Errorf("creating a client: %w", err)
+	}
+	_, err = client.CoreV1().ConfigMaps(namespaceName).Create(ctx,
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "settings"}}, metav1.CreateOptions{})
+	if !apierrors.IsForbidden(err) {
+		return fmt.Errorf("an early write should be refused as Forbidden, and not with: %w", err)
+	}
+	return nil
+}
+
+// mayWriteTo tells whether RBAC lets the user create ConfigMaps in a namespace.
+func (d *demo) mayWriteTo(ctx context.Context, namespace string) (bool, error) {
+	client, err := kubernetes.NewForConfig(d.user.config)
+	if err != nil {
+		return false, fmt.Errorf("creating a client: %w", err)
+	}
+	review, err := client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx,
+		&authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
+			ResourceAttributes: &authorizationv1.ResourceAttributes{
+				Namespace: namespace, Verb: "create", Resource: "configmaps",
+			},
+		}}, metav1.CreateOptions{})
+	if err != nil {
+		return false, fmt.Errorf("asking what user %s may do: %w", userName, err)
+	}
+	return review.Status.Allowed, nil
+}
+
+func (d *demo) showWrite(ctx context.Context) error {
+	d.out.heading("The same write again")
+	_, err := d.show(ctx, d.user, theWrite...)
+	return err
+}
+
+func (d *demo) showResult(ctx context.Context) error {
+	d.out.heading("What the initializers have left")
+	d.out.say("A quota, a NetworkPolicy that lets nothing in, and the rights of whoever asked for it.")
+	if _, err := d.show(ctx, d.user, "get", "resourcequotas,networkpolicies,rolebindings",
+		"--namespace="+namespaceName, "--output=wide"); err != nil {
+		return err
+	}
+	client, err := kubernetes.NewForConfig(d.user.config)
+	if err != nil {
+		return fmt.Errorf("creating a client: %w", err)
+	}
+	quota, err := client.CoreV1().ResourceQuotas(namespaceName).Get(ctx, initializers.QuotaName, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	policy, err := client.NetworkingV1().NetworkPolicies(namespaceName).Get(ctx,
+		initializers.NetworkPolicyName, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	binding, err := client.RbacV1().RoleBindings(namespaceName).Get(ctx,
+		initializers.OwnerBindingName, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	isUser := func(subject rbacv1.Subject) bool { return subject.Kind == rbacv1.UserKind && subject.Name == userName }
+	switch {
+	case len(quota.Spec.Hard) == 0:
+		return fmt.Errorf("ResourceQuota %q limits nothing", quota.Name)
+	case !slices.Contains(policy.Spec.PolicyTypes, networkingv1.PolicyTypeIngress) || len(policy.Spec.Ingress) > 0:
+		return fmt.Errorf("NetworkPolicy %q lets something in", policy.Name)
+	case !slices.ContainsFunc(binding.Subjects, isUser):
+		return fmt.Errorf("RoleBinding %q is not for user %s", binding.Name, userName)
+	}
+	return nil
+}

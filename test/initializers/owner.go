@@ -1,0 +1,69 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package initializers
+
+import (
+	"context"
+	_ "embed"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+)
+
+const (
+	// OwnerBindingName is the name of the RoleBinding that the initializer Owner puts
+	// into a namespace.
+	OwnerBindingName = "owner"
+	// ownerRole is the ClusterRole that it refers to.
+	ownerRole = "admin"
+	// serviceAccountPrefix starts the user name of every ServiceAccount; the names of its
+	// namespace and its own follow.
+	serviceAccountPrefix = "system:serviceaccount:"
+)
+
+// OwnerAccount is the name of the ServiceAccount of OwnerManifest, and of the namespace
+// that it is in.
+const OwnerAccount = "owner-initializer"
+
+// OwnerManifest holds that ServiceAccount, its namespace and the rights that Owner needs.
+// Apply it before any configuration exists.
+//
+//go:embed manifests/owner.yaml
+var OwnerManifest string
+
+// Owner makes whoever asked for a namespace its administrator, with a RoleBinding to
+// ClusterRole admin.
+func Owner(ctx context.Context, client kubernetes.Interface, namespace *corev1.Namespace) error {
+	requester := namespace.Annotations[v1alpha1.AnnotationRequestedBy]
+	if requester == "" {
+		return fmt.Errorf("namespace %q does not say who asked for it: annotation %s is missing",
+			namespace.Name, v1alpha1.AnnotationRequestedBy)
+	}
+	binding := &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: OwnerBindingName},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: ownerRole},
+		Subjects:   []rbacv1.Subject{subject(requester)},
+	}
+	_, err := client.RbacV1().RoleBindings(namespace.Name).Create(ctx, binding, metav1.CreateOptions{})
+	if err := ignoreExists(err); err != nil {
+		return fmt.Errorf("creating RoleBinding %q in namespace %q: %w", OwnerBindingName, namespace.Name, err)
+	}
+	return nil
+}
+
+// subject is a user as RBAC refers to it: a ServiceAccount where the name is that of one.
+func subject(user string) rbacv1.Subject {
+	if account, isServiceAccount := strings.CutPrefix(user, serviceAccountPrefix); isServiceAccount {
+		if namespace, name, found := strings.Cut(account, ":"); found {
+			return rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: name}
+		}
+	}
+	return rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}
+}

@@ -1,0 +1,299 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+)
+
+// edit is a change to a namespace's labels and annotations. A nil value removes a key.
+type edit struct {
+	labels, annotations map[string]*string
+}
+
+func set(value string) *string { return &value }
+
+// onTwo are changes to a namespace that waits for "a.test.example.com" and
+// "b.test.example.com".
+var onTwo = map[string]edit{
+	"removing the label":                 {labels: map[string]*string{v1alpha1.LabelInitializing: nil}},
+	"changing the label":                 {labels: map[string]*string{v1alpha1.LabelInitializing: set("false")}},
+	"removing the list":                  {annotations: map[string]*string{v1alpha1.AnnotationPendingInitializers: nil}},
+	"emptying the list":                  {annotations: map[string]*string{v1alpha1.AnnotationPendingInitializers: set("")}},
+	"removing an entry":                  pendingEdit("b.test.example.com"),
+	"removing list and label":            {labels: map[string]*string{v1alpha1.LabelInitializing: nil}, annotations: map[string]*string{v1alpha1.AnnotationPendingInitializers: nil}},
+	"adding to the list":                 pendingEdit("a.test.example.com,b.test.example.com,c.test.example.com"),
+	"reordering the list":                pendingEdit("b.test.example.com,a.test.example.com"),
+	"repeating an entry":                 pendingEdit("a.test.example.com,a.test.example.com"),
+	"replacing an entry":                 pendingEdit("a.test.example.com,x.test.example.com"),
+	"spelling the list in another way":   pendingEdit("a.test.example.com, b.test.example.com"),
+	"changing requested-by":              {annotations: map[string]*string{v1alpha1.AnnotationRequestedBy: set("mallory")}},
+	"removing requested-by":              {annotations: map[string]*string{v1alpha1.AnnotationRequestedBy: nil}},
+	"changing the list's origin":         {annotations: map[string]*string{v1alpha1.AnnotationInitializers: set("a.test.example.com")}},
+	"removing the list's origin":         {annotations: map[string]*string{v1alpha1.AnnotationInitializers: nil}},
+	"setting a failure result":           {annotations: map[string]*string{v1alpha1.AnnotationInitializationResult: set(`{"status":"Failure"}`)}},
+	"removing the label, keeping a list": {labels: map[string]*string{v1alpha1.LabelInitializing: nil}, annotations: map[string]*string{v1alpha1.AnnotationPendingInitializers: set("b.test.example.com")}},
+}
+
+// evenForHolders are those of them that nobody may make, with what the refusal says.
+var evenForHolders = map[string]string{
+	"removing the label":                 "leave the label alone",
+	"changing the label":                 "must be \"true\"",
+	"adding to the list":                 "can only be removed",
+	"reordering the list":                "can only be removed",
+	"repeating an entry":                 "can only be removed",
+	"replacing an entry":                 "can only be removed",
+	"spelling the list in another way":   "can only be removed",
+	"changing requested-by":              "never change",
+	"removing requested-by":              "never change",
+	"changing the list's origin":         "never change",
+	"removing the list's origin":         "never change",
+	"removing the label, keeping a list": "must be \"true\"",
+}
+
+func pendingEdit(list string) edit {
+	return edit{annotations: map[string]*string{v1alpha1.AnnotationPendingInitializers: set(list)}}
+}
+
+// way is a way to send an edit.
+type way func(ctx context.Context, config *rest.Config, namespace *corev1.Namespace, change edit) error
+
+// ways are all that the API offers, on the object and its subresources.
+var ways = map[string]way{
+	"PUT":                      put(""),
+	"PUT on /status":           put("status"),
+	"PUT on /finalize":         put("finalize"),
+	"merge patch":              patchWith(types.MergePatchType, ""),
+	"merge patch on /status":   patchWith(types.MergePatchType, "status"),
+	"strategic merge patch":    patchWith(types.StrategicMergePatchType, ""),
+	"JSON patch":               jsonPatch(""),
+	"JSON patch on /status":    jsonPatch("status"),
+	"server-side apply":        apply(""),
+	"server-side apply status": apply("status"),
+}
+
+func put(subresource string) way {
+	return func(ctx context.Context, config *rest.Config, namespace *corev1.Namespace, change edit) error {
+		changed := namespace.DeepCopy()
+		changed.ResourceVersion = "" // the operator writes its conditions at the same time
+		change.applyTo(changed)
+		return newClientset(config).CoreV1().RESTClient().Put().Resource("namespaces").Name(changed.Name).
+			SubResource(strings.Fields(subresource)...).Body(changed).Do(ctx).Error()
+	}
+}
+
+func (e edit) applyTo(namespace *corev1.Namespace) {
+	for key, value := range e.labels {
+		delete(namespace.Labels, key)
+		if value != nil {
+			namespace.Labels[key] = *value
+		}
+	}
+	for key, value := range e.annotations {
+		delete(namespace.Annotations, key)
+		if value != nil {
+			namespace.Annotations[key] = *value
+		}
+	}
+}
+
+func patchWith(patchType types.PatchType, subresource string) way {
+	return func(ctx context.Context, config *rest.Config, namespace *corev1.Namespace, change edit) error {
+		metadata := map[string]any{}
+		if change.labels != nil { // null would remove all of them
+			metadata["labels"] = change.labels
+		}
+		if change.annotations != nil {
+			metadata["annotations"] = change.annotations
+		}
+		return sendPatch(ctx, config, namespace.Name, patchType, map[string]any{"metadata": metadata}, subresource)
+	}
+}
+
+func jsonPatch(subresource string) way {
+	return func(ctx context.Context, config *rest.Config, namespace *corev1.Namespace, change edit) error {
+		var body []map[string]any
+		add := func(field string, values map[string]*string) {
+			for key, value := range values {
+				operation := map[string]any{"op": "remove", "path": "/metadata/" + field + "/" + strings.ReplaceAll(key, "/", "~1")}
+				if value != nil {
+					operation["op"], operation["value"] = "add", *value
+				}
+				body = append(body, operation)
+			}
+		}
+		add("labels", change.labels)
+		add("annotations", change.annotations)
+		return sendPatch(ctx, config, namespace.Name, types.JSONPatchType, body, subresource)
+	}
+}
+
+// apply cannot remove what another manager owns, so a removal sends the empty value.
+func apply(subresource string) way {
+	return func(ctx context.Context, config *rest.Config, namespace *corev1.Namespace, change edit) error {
+		values := func(from map[string]*string) map[string]string {
+			to := map[string]string{}
+			for key, value := range from {
+				to[key] = ""
+				if value != nil {
+					to[key] = *value
+				}
+			}
+			return to
+		}
+		body := map[string]any{
+			"apiVersion": "v1", "kind": "Namespace",
+			"metadata": map[string]any{
+				"name": namespace.Name, "labels": values(change.labels), "annotations": values(change.annotations),
+			},
+		}
+		return sendPatch(ctx, config, namespace.Name, types.ApplyPatchType, body, subresource)
+	}
+}
+
+func sendPatch(
+	ctx context.Context, config *rest.Config, name string, patchType types.PatchType, body any, subresource string,
+) error {
+	encoded, err := json.Marshal(body)
+	Expect(err).NotTo(HaveOccurred())
+	options := metav1.PatchOptions{}
+	if patchType == types.ApplyPatchType {
+		options.FieldManager, options.Force = "test", new(true)
+	}
+	_, err = newClientset(config).CoreV1().Namespaces().Patch(ctx, name, patchType, encoded, options,
+		strings.Fields(subresource)...)
+	return err
+}
+
+var _ = Describe("The guard", Ordered, ContinueOnFailure, func() {
+	var namespace *corev1.Namespace
+
+	BeforeAll(func(ctx context.Context) {
+		register(ctx, "guard", "a.test.example.com", "b.test.example.com")
+		namespace = createNamespace(ctx, ordinary, unique("guard"))
+	}, NodeTimeout(time.Minute))
+
+	for wayName, send := range ways {
+		It("refuses an ordinary user every change by "+wayName, func(ctx context.Context) {
+			for name, change := range onTwo {
+				By(name)
+				err := send(ctx, ordinaryConfig, namespace, change)
+				Expect(err).To(BeDeniedBy("guard"))
+				if _, isOrigin := change.annotations[v1alpha1.AnnotationRequestedBy]; !isOrigin &&
+					change.annotations[v1alpha1.AnnotationInitializers] == nil && !strings.Contains(name, "origin") {
+					Expect(err).To(BeForbiddenBy("guard", `user "`+ordinaryUser+`" may not change the initialization of namespace "`+namespace.Name+`"`))
+				}
+			}
+			expectUntouched(ctx, namespace)
+		}, SpecTimeout(time.Minute))
+
+		It("refuses an initializer what nobody may do by "+wayName, func(ctx context.Context) {
+			for name, message := range evenForHolders {
+				By(name)
+				Expect(send(ctx, initializerConfig, namespace, onTwo[name])).To(BeDeniedBy("guard", message))
+			}
+			expectUntouched(ctx, namespace)
+		}, SpecTimeout(time.Minute))
+
+		It("lets an initializer shrink the list and open the namespace by "+wayName, func(ctx context.Context) {
+			mine := createNamespace(ctx, ordinary, unique("guard"))
+			Expect(send(ctx, initializerConfig, mine, pendingEdit("b.test.example.com"))).To(Succeed())
+			now := get(Default, ctx, mine.Name)
+			Expect(pendingOf(now)).To(Equal("b.test.example.com"))
+			Expect(now.Labels).To(HaveKeyWithValue(v1alpha1.LabelInitializing, "true"))
+
+			By("refusing to bring an entry back")
+			Expect(send(ctx, initializerConfig, now, pendingEdit("a.test.example.com,b.test.example.com"))).To(BeDeniedBy("guard"))
+
+			By("emptying the list")
+			Expect(send(ctx, initializerConfig, now, pendingEdit(""))).To(Succeed())
+			now = get(Default, ctx, mine.Name)
+			Expect(now.Labels).NotTo(HaveKey(v1alpha1.LabelInitializing))
+			Expect(now.Annotations).NotTo(HaveKey(v1alpha1.AnnotationPendingInitializers))
+			Expect(now.Annotations).To(HaveKeyWithValue(v1alpha1.AnnotationRequestedBy, ordinaryUser))
+
+			By("refusing everybody to bring it back")
+			for _, config := range []*rest.Config{ordinaryConfig, initializerConfig, plane.Admin} {
+				for _, change := range []edit{
+					pendingEdit("a.test.example.com"),
+					{labels: map[string]*string{v1alpha1.LabelInitializing: set("true")}},
+					{
+						labels:      map[string]*string{v1alpha1.LabelInitializing: set("true")},
+						annotations: map[string]*string{v1alpha1.AnnotationPendingInitializers: set("a.test.example.com")},
+					},
+					{annotations: map[string]*string{v1alpha1.AnnotationInitializationResult: set(`{"status":"Failure"}`)}},
+					{annotations: map[string]*string{v1alpha1.AnnotationRequestedBy: set("mallory")}},
+				} {
+					Expect(send(ctx, config, now, change)).To(BeDeniedBy("guard"))
+				}
+			}
+		}, SpecTimeout(time.Minute))
+	}
+
+	It("opens a namespace whose list is removed and not only emptied", func(ctx context.Context) {
+		mine := createNamespace(ctx, ordinary, unique("guard"))
+		Expect(ways["merge patch"](ctx, initializerConfig, mine, onTwo["removing list and label"])).To(Succeed())
+		Expect(get(Default, ctx, mine.Name).Labels).NotTo(HaveKey(v1alpha1.LabelInitializing))
+	}, SpecTimeout(time.Minute))
+
+	It("does not let a label alone be put on a namespace, not even by an administrator", func(ctx context.Context) {
+		mine := createNamespace(ctx, ordinary, unique("guard"))
+		finish(ctx, mine.Name)
+		finish(ctx, mine.Name)
+		_, err := plane.Kubectl(ctx, plane.Admin, "label", "namespace", mine.Name, "nslifecycle.dev/initializing=true")
+		Expect(err).To(BeDeniedBy("guard", "both must be absent otherwise"))
+	}, SpecTimeout(time.Minute))
+
+	It("does not mind other changes by ordinary users", func(ctx context.Context) {
+		_, err := plane.Kubectl(ctx, ordinaryConfig, "label", "namespace", namespace.Name, "team=a")
+		Expect(err).NotTo(HaveOccurred())
+		_, err = plane.Kubectl(ctx, ordinaryConfig, "annotate", "namespace", namespace.Name, "example.com/note=x")
+		Expect(err).NotTo(HaveOccurred())
+	}, SpecTimeout(time.Minute))
+
+	It("refuses to open a namespace whose initialization has failed", func(ctx context.Context) {
+		// The operator deletes a failed namespace, so both are one write here.
+		mine := createNamespace(ctx, ordinary, unique("guard"))
+		change := onTwo["emptying the list"]
+		change.annotations = map[string]*string{
+			v1alpha1.AnnotationPendingInitializers:  set(""),
+			v1alpha1.AnnotationInitializationResult: set(`{"kind":"Status","status": "Failure"}`),
+		}
+		Expect(ways["merge patch"](ctx, initializerConfig, mine, change)).To(BeDeniedBy("guard", "deleted and not opened"))
+	}, SpecTimeout(time.Minute))
+
+	It("refuses an impersonated user who lacks the verb", func(ctx context.Context) {
+		Expect(ways["merge patch"](ctx, impersonatingConfig(ordinaryUser), namespace, onTwo["emptying the list"])).
+			To(BeForbiddenBy("guard"))
+	}, SpecTimeout(time.Minute))
+
+	It("does not let two writers both win", func(ctx context.Context) {
+		stale := get(Default, ctx, namespace.Name)
+		stale.ResourceVersion = "1"
+		stale.Annotations[v1alpha1.AnnotationPendingInitializers] = "b.test.example.com"
+		Expect(initializer.Update(ctx, stale)).To(Satisfy(apierrors.IsConflict))
+	}, SpecTimeout(time.Minute))
+})
+
+func expectUntouched(ctx context.Context, namespace *corev1.Namespace) {
+	GinkgoHelper()
+	now := get(Default, ctx, namespace.Name)
+	Expect(pendingOf(now)).To(Equal("a.test.example.com,b.test.example.com"))
+	Expect(now.Labels).To(HaveKeyWithValue(v1alpha1.LabelInitializing, "true"))
+	Expect(now.Annotations).To(HaveKeyWithValue(v1alpha1.AnnotationRequestedBy, ordinaryUser))
+	Expect(now.Annotations).NotTo(HaveKey(v1alpha1.AnnotationInitializationResult))
+}

@@ -1,0 +1,189 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/test/controlplane"
+	"github.com/nslifecycle/nslifecycle/test/wrappers"
+)
+
+var _ = Describe("Injection", func() {
+	It("gives a new namespace its list in the response to its creation", func(ctx context.Context) {
+		register(ctx, "inject", "a.test.example.com", "b.test.example.com")
+		namespace := createNamespace(ctx, ordinary, unique("inject"))
+		Expect(namespace.Labels).To(HaveKeyWithValue(v1alpha1.LabelInitializing, "true"))
+		Expect(namespace.Annotations).To(And(
+			HaveKeyWithValue(v1alpha1.AnnotationPendingInitializers, "a.test.example.com,b.test.example.com"),
+			HaveKeyWithValue(v1alpha1.AnnotationInitializers, "a.test.example.com,b.test.example.com"),
+			HaveKeyWithValue(v1alpha1.AnnotationRequestedBy, ordinaryUser),
+		))
+		Eventually(get).WithContext(ctx).WithArguments(namespace.Name).
+			Should(BeInitializing(corev1.ConditionTrue, v1alpha1.ReasonPending))
+		now := get(Default, ctx, namespace.Name)
+		Expect(conditionMessage(now, v1alpha1.ConditionInitializing)).To(Equal("waiting for a.test.example.com (1 of 2)"))
+		Expect(now).To(HaveCondition("b.test.example.com/Initialized", corev1.ConditionFalse, v1alpha1.ReasonPending))
+	}, SpecTimeout(time.Minute))
+
+	It("works with generateName", func(ctx context.Context) {
+		register(ctx, "generate-name", "a.test.example.com")
+		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "generated-"}}
+		Expect(ordinary.Create(ctx, namespace)).To(Succeed())
+		Expect(namespace.Name).To(HavePrefix("generated-"))
+		Expect(pendingOf(namespace)).To(Equal("a.test.example.com"))
+		finish(ctx, namespace.Name)
+		Eventually(get).WithContext(ctx).WithArguments(namespace.Name).
+			Should(BeInitializing(corev1.ConditionFalse, v1alpha1.ReasonCompleted))
+	}, SpecTimeout(time.Minute))
+
+	It("removes what the user sent under our prefix", func(ctx context.Context) {
+		send := func(name string) *corev1.Namespace {
+			return wrappers.MakeNamespace(name).
+				Label(v1alpha1.LabelInitializing, "false").Label("nslifecycle.dev/other", "x").Label("team", "a").
+				Annotation(v1alpha1.AnnotationRequestedBy, "somebody-else").
+				Annotation(v1alpha1.AnnotationPendingInitializers, "mine.test.example.com").
+				Annotation(v1alpha1.AnnotationInitializers, "").
+				Annotation(v1alpha1.AnnotationInitializationResult, `{"status":"Failure"}`).
+				Annotation("example.com/note", "kept").Obj()
+		}
+		By("registering nothing")
+		expectInjected(ctx)
+		namespace := send(unique("sent"))
+		Expect(ordinary.Create(ctx, namespace)).To(Succeed())
+		Expect(namespace.Labels).To(And(HaveKeyWithValue("team", "a"), Not(HaveKey(HavePrefix(v1alpha1.Prefix)))))
+		Expect(namespace.Annotations).To(Equal(map[string]string{"example.com/note": "kept"}))
+
+		By("registering an initializer")
+		register(ctx, "sent", "a.test.example.com")
+		namespace = send(unique("sent"))
+		Expect(ordinary.Create(ctx, namespace)).To(Succeed())
+		Expect(namespace.Labels).To(And(HaveKeyWithValue(v1alpha1.LabelInitializing, "true"),
+			Not(HaveKey("nslifecycle.dev/other"))))
+		Expect(namespace.Annotations).To(Equal(map[string]string{
+			"example.com/note":                     "kept",
+			v1alpha1.AnnotationPendingInitializers: "a.test.example.com",
+			v1alpha1.AnnotationInitializers:        "a.test.example.com",
+			v1alpha1.AnnotationRequestedBy:         ordinaryUser,
+		}))
+	}, SpecTimeout(time.Minute))
+
+	It("keeps the finalizers that the creator chose", func(ctx context.Context) {
+		register(ctx, "finalizers", "a.test.example.com")
+		namespace := wrappers.MakeNamespace(unique("finalizers")).Obj()
+		namespace.Spec.Finalizers = []corev1.FinalizerName{"openshift.com/origin", "kubernetes"}
+		Expect(ordinary.Create(ctx, namespace)).To(Succeed())
+		Expect(namespace.Spec.Finalizers).To(ConsistOf(corev1.FinalizerName("openshift.com/origin"), corev1.FinalizerKubernetes))
+	}, SpecTimeout(time.Minute))
+
+	It("exempts the namespaces that a cluster cannot do without, and its own", func(ctx context.Context) {
+		register(ctx, "exempt", "a.test.example.com")
+		for _, name := range []string{
+			metav1.NamespaceDefault, metav1.NamespaceSystem, metav1.NamespacePublic, corev1.NamespaceNodeLease,
+			controlplane.SystemNamespace,
+		} {
+			By(name)
+			namespace := wrappers.MakeNamespace(name).Obj()
+			// A dry run that fails only because the namespace exists has passed admission,
+			// so its outcome is looked at where it does not exist.
+			err := admin.Create(ctx, namespace, client.DryRunAll)
+			if err == nil {
+				Expect(namespace.Annotations).NotTo(HaveKey(v1alpha1.AnnotationPendingInitializers))
+				continue
+			}
+			Expect(err).To(MatchError(ContainSubstring("already exists")))
+			Eventually(get).WithContext(ctx).WithArguments(name).
+				Should(BeInitializing(corev1.ConditionFalse, v1alpha1.ReasonNotRequired))
+		}
+		Expect(effectiveSet(Default, ctx).SystemNamespace).To(Equal(controlplane.SystemNamespace))
+	}, SpecTimeout(time.Minute))
+
+	It("leaves existing namespaces alone when a configuration comes later", func(ctx context.Context) {
+		expectInjected(ctx)
+		before := createNamespace(ctx, ordinary, unique("before"))
+		register(ctx, "later", "a.test.example.com")
+		Expect(createNamespace(ctx, ordinary, unique("after")).Labels).To(HaveKey(v1alpha1.LabelInitializing))
+		Consistently(get).WithContext(ctx).WithArguments(before.Name).
+			Should(HaveField("Labels", Not(HaveKey(v1alpha1.LabelInitializing))))
+		Eventually(get).WithContext(ctx).WithArguments(before.Name).
+			Should(BeInitializing(corev1.ConditionFalse, v1alpha1.ReasonNotRequired))
+	}, SpecTimeout(time.Minute))
+
+	It("makes one list of three configurations, whatever the order of their creation", func(ctx context.Context) {
+		want := "one.a.example.com,two.a.example.com,one.b.example.com,one.c.example.com,two.c.example.com"
+		configurations := map[string][]string{
+			"order-a": {"one.a.example.com", "two.a.example.com"},
+			"order-b": {"two.a.example.com", "one.b.example.com", "one.a.example.com"},
+			"order-c": {"one.c.example.com", "one.b.example.com", "two.c.example.com"},
+		}
+		for _, order := range []string{"order-c order-a order-b", "order-b order-c order-a", "order-a order-b order-c"} {
+			By(order)
+			var created []client.Object
+			for name := range strings.FieldsSeq(order) {
+				configuration := wrappers.MakeConfiguration(name).Initializers(configurations[name]...).Obj()
+				Expect(admin.Create(ctx, configuration)).To(Succeed())
+				created = append(created, configuration)
+			}
+			for _, configuration := range created {
+				expectActive(ctx, configuration.GetName())
+			}
+			Expect(pendingOf(createNamespace(ctx, ordinary, unique("order")))).To(Equal(want))
+			for _, configuration := range created {
+				Expect(admin.Delete(ctx, configuration)).To(Succeed())
+			}
+			Eventually(func(g Gomega) {
+				g.Expect(effectiveSet(g, ctx).Initializers).To(BeEmpty())
+			}).WithContext(ctx).Should(Succeed())
+		}
+		expectInjected(ctx)
+	}, SpecTimeout(time.Minute))
+
+	It("injects as many initializers as a set can hold", func(ctx context.Context) {
+		long := strings.Repeat("x", 63) + "." + strings.Repeat("y", 63) + "." + strings.Repeat("z", 63)
+		for i := range v1alpha1.MaxSetInitializers/64 + 1 {
+			var names []string
+			for j := range 64 {
+				names = append(names, strings.ReplaceAll(unique("n"), "-", "")+"."+string(rune('a'+i))+string(rune('a'+j%26))+"."+long[:180])
+			}
+			configuration := wrappers.MakeConfiguration("many-" + string(rune('a'+i))).Initializers(names...).Obj()
+			Expect(admin.Create(ctx, configuration)).To(Succeed())
+			DeferCleanup(func(ctx context.Context) {
+				Expect(admin.Delete(ctx, configuration)).To(Succeed())
+				Eventually(func(g Gomega) {
+					g.Expect(effectiveSet(g, ctx).Initializers).NotTo(ContainElement(HaveField("Configuration", configuration.Name)))
+				}).WithContext(ctx).Should(Succeed())
+				expectInjected(ctx)
+			})
+			if i < v1alpha1.MaxSetInitializers/64 {
+				expectActive(ctx, configuration.Name)
+				continue
+			}
+			Eventually(func(g Gomega) {
+				var left v1alpha1.NamespaceInitializerConfiguration
+				g.Expect(admin.Get(ctx, client.ObjectKeyFromObject(configuration), &left)).To(Succeed())
+				g.Expect(left.Status.Conditions).To(ContainElement(And(
+					HaveField("Status", metav1.ConditionFalse),
+					HaveField("Reason", v1alpha1.ReasonTooManyInitializers))))
+			}).WithContext(ctx).Should(Succeed())
+		}
+		namespace := createNamespace(ctx, ordinary, unique("many"))
+		Expect(strings.Split(pendingOf(namespace), ",")).To(HaveLen(v1alpha1.MaxSetInitializers))
+
+		By("refusing a write with a message that is still short enough to be shown")
+		Expect(ordinary.Create(ctx, wrappers.MakeConfigMap(namespace.Name, "early"))).To(
+			BeForbiddenBy("gate", "and 251 more", "kubectl wait"))
+		By("letting its list shrink")
+		finish(ctx, namespace.Name)
+		Expect(strings.Split(pendingOf(get(Default, ctx, namespace.Name)), ",")).To(HaveLen(v1alpha1.MaxSetInitializers - 1))
+	}, SpecTimeout(2*time.Minute))
+})

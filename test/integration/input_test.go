@@ -1,0 +1,100 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/test/wrappers"
+)
+
+var _ = Describe("Input", func() {
+	// As people send it: YAML through kubectl, so that the message is what they read.
+	applyConfiguration := func(ctx context.Context, name string, initializerNames ...string) error {
+		object := wrappers.MakeConfiguration(name).Initializers(initializerNames...).Obj()
+		object.APIVersion, object.Kind = v1alpha1.GroupVersion.String(), "NamespaceInitializerConfiguration"
+		encoded, err := json.Marshal(object)
+		Expect(err).NotTo(HaveOccurred())
+		_, err = plane.KubectlWithInput(ctx, plane.Admin, string(encoded), "create", "-f", "-")
+		return err
+	}
+
+	DescribeTable("refuses bad names of initializers with a sentence",
+		func(ctx context.Context, message string, names ...string) {
+			Expect(applyConfiguration(ctx, unique("bad"), names...)).To(MatchError(ContainSubstring(message)))
+		},
+		Entry("two segments", `initializer name "corp.com" is not fully qualified: use at least three dot-separated parts`,
+			"corp.com", SpecTimeout(time.Minute)),
+		Entry("one segment", `is not fully qualified`, "corp", SpecTimeout(time.Minute)),
+		Entry("upper case", `initializer name "Quota.corp.com" is not a DNS name: each dot-separated part takes 1 to 63 lower case letters`,
+			"Quota.corp.com", SpecTimeout(time.Minute)),
+		Entry("a comma", `initializer name "a.corp.com,b.corp.com" contains a comma: list each initializer as an entry of its own`,
+			"a.corp.com,b.corp.com", SpecTimeout(time.Minute)),
+		Entry("an empty part", "is not a DNS name", "a..corp.com", SpecTimeout(time.Minute)),
+		Entry("a trailing dot", "is not a DNS name", "a.corp.com.", SpecTimeout(time.Minute)),
+		Entry("a part of 64 characters", "is not a DNS name", strings.Repeat("x", 64)+".corp.com", SpecTimeout(time.Minute)),
+		Entry("a blank", "is not a DNS name", "a b.corp.com", SpecTimeout(time.Minute)),
+		Entry("a line break", "is a DNS name", "a.corp.com\n", SpecTimeout(time.Minute)),
+		Entry("300 characters", "Too long: may not be more than 253 bytes",
+			strings.Repeat("abcdefghi.", 29)+"corp.com.xx", SpecTimeout(time.Minute)),
+		Entry("nothing", "at least 1 chars long", "", SpecTimeout(time.Minute)),
+		Entry("a duplicate", `Duplicate value`, "a.corp.com", "b.corp.com", "a.corp.com", SpecTimeout(time.Minute)),
+	)
+
+	It("refuses the same in an update", func(ctx context.Context) {
+		register(ctx, "update", "a.test.example.com")
+		_, err := plane.Kubectl(ctx, plane.Admin, "patch", "nic", "update", "--type=merge",
+			"-p", `{"initializers":[{"name":"nope"}]}`)
+		Expect(err).To(MatchError(ContainSubstring("is not fully qualified")))
+	}, SpecTimeout(time.Minute))
+
+	It("takes an empty list, which registers nothing", func(ctx context.Context) {
+		Expect(applyConfiguration(ctx, "empty")).To(Succeed())
+		DeferCleanup(func(ctx context.Context) {
+			Expect(admin.Delete(ctx, wrappers.MakeConfiguration("empty").Obj())).To(Succeed())
+		})
+		expectActive(ctx, "empty")
+		var empty v1alpha1.NamespaceInitializerConfiguration
+		Expect(admin.Get(ctx, client.ObjectKey{Name: "empty"}, &empty)).To(Succeed())
+		Expect(meta.FindStatusCondition(empty.Status.Conditions, v1alpha1.ConditionActive).Reason).To(Equal(v1alpha1.ReasonEmpty))
+		Expect(createNamespace(ctx, ordinary, unique("empty")).Labels).NotTo(HaveKey(v1alpha1.LabelInitializing))
+	}, SpecTimeout(time.Minute))
+
+	It("takes the longest name there is", func(ctx context.Context) {
+		part := strings.Repeat("x", 63)
+		longest := strings.Join([]string{part, part, part, strings.Repeat("y", 61)}, ".")
+		Expect(longest).To(HaveLen(253))
+		register(ctx, "longest", longest)
+		namespace := createNamespace(ctx, ordinary, unique("longest"))
+		Expect(pendingOf(namespace)).To(Equal(longest))
+		finish(ctx, namespace.Name)
+		Eventually(get).WithContext(ctx).WithArguments(namespace.Name).
+			Should(BeInitializing("False", v1alpha1.ReasonCompleted))
+	}, SpecTimeout(time.Minute))
+
+	It("refuses a set of another name, and points to configurations", func(ctx context.Context) {
+		set := &v1alpha1.NamespaceInitializerSet{}
+		set.Name = "mine"
+		Expect(admin.Create(ctx, set)).To(MatchError(ContainSubstring("create a NamespaceInitializerConfiguration")))
+	}, SpecTimeout(time.Minute))
+
+	It("shows what matters in kubectl get, by short name and category", func(ctx context.Context) {
+		register(ctx, "columns", "a.test.example.com", "b.test.example.com")
+		output, err := plane.Kubectl(ctx, plane.Admin, "get", "nic", "columns")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(output).To(MatchRegexp(`NAME\s+ACTIVE\s+REASON\s+AGE\ncolumns\s+True\s+InForce`))
+		output, err = plane.Kubectl(ctx, plane.Admin, "get", "nslifecycle", "-o", "wide")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(output).To(And(ContainSubstring("b.test.example.com"), ContainSubstring("/effective")))
+	}, SpecTimeout(time.Minute))
+})

@@ -1,0 +1,334 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/gbytes"
+	"github.com/onsi/gomega/gexec"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/controller"
+	"github.com/nslifecycle/nslifecycle/test/controlplane"
+	"github.com/nslifecycle/nslifecycle/test/wrappers"
+)
+
+// otherParameters makes the API server fill its cache of parameter kinds shortly before
+// our own kind is installed: it does not look again for up to 30 s then.
+const otherParameters = `
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicy
+metadata: {name: other.example.com}
+spec:
+  reinvocationPolicy: Never
+  paramKind: {apiVersion: v1, kind: Secret}
+  matchConstraints:
+    resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [podtemplates]}]
+  mutations:
+  - patchType: JSONPatch
+    jsonPatch: {expression: "[JSONPatch{op: 'test', path: '/kind', value: 'PodTemplate'}]"}
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicyBinding
+metadata: {name: other.example.com}
+spec:
+  policyName: other.example.com
+  paramRef: {name: none, namespace: default, parameterNotFoundAction: Allow}
+`
+
+// A control plane of their own: these specs take the installation apart.
+var _ = Describe("An installation", Ordered, ContinueOnFailure, func() {
+	var (
+		own    *controlplane.ControlPlane
+		root   client.Client
+		binary string
+	)
+
+	BeforeAll(func(ctx context.Context) {
+		var err error
+		own, err = controlplane.Start(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(func() { Expect(own.Stop()).To(Succeed()) })
+		root = newClient(own.Admin)
+		binary, err = gexec.Build("github.com/nslifecycle/nslifecycle/cmd")
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(gexec.CleanupBuildArtifacts)
+	}, NodeTimeout(5*time.Minute))
+
+	It("is asked for in a sentence where the CRDs are missing", func(ctx context.Context) {
+		output, status := runManager(ctx, binary, own.Admin)
+		Expect(status).To(Equal(1))
+		Expect(output).To(And(ContainSubstring("the CustomResourceDefinitions are not installed"),
+			ContainSubstring("kubectl apply -k config/default")))
+	}, SpecTimeout(time.Minute))
+
+	It("is not looked for where no cluster is configured", func(ctx context.Context) {
+		command := exec.CommandContext(ctx, binary, "--health-probe-bind-address=0")
+		command.Env = []string{"HOME=" + GinkgoT().TempDir(), "KUBECONFIG=" + filepath.Join(GinkgoT().TempDir(), "none")}
+		output, err := command.CombinedOutput()
+		var exit *exec.ExitError
+		Expect(errors.As(err, &exit)).To(BeTrue(), string(output))
+		Expect(exit.ExitCode()).To(Equal(3))
+		Expect(string(output)).To(ContainSubstring("no cluster is configured"))
+	}, SpecTimeout(time.Minute))
+
+	It("never blocks the creation of namespaces, neither coming nor going", func(ctx context.Context) {
+		_, err := own.KubectlWithInput(ctx, own.Admin, otherParameters, "apply", "-f", "-")
+		Expect(err).NotTo(HaveOccurred())
+		time.Sleep(2 * time.Second) // the API server looks for new policies every second
+		stop := keepCreatingNamespaces(ctx, root)
+
+		Expect(own.Install(ctx)).To(Succeed())
+		running, err := own.StartManager(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(func() { _ = running.Stop() })
+		configuration := wrappers.MakeConfiguration("first").Initializers("a.test.example.com").Obj()
+		Expect(root.Create(ctx, configuration)).To(Succeed())
+
+		By("saying that the configuration is not in force until namespaces are injected")
+		Eventually(func(g Gomega) {
+			condition := activeCondition(g, ctx, root, "first")
+			g.Expect(condition.Reason).To(Equal(v1alpha1.ReasonNotInForceYet))
+		}).WithContext(ctx).Should(Succeed())
+		Eventually(func(g Gomega) {
+			g.Expect(activeCondition(g, ctx, root, "first").Status).To(Equal(metav1.ConditionTrue))
+		}).WithContext(ctx).WithTimeout(time.Minute).Should(Succeed())
+		Expect(createNamespace(ctx, root, unique("installed")).Labels).To(HaveKey(v1alpha1.LabelInitializing))
+
+		By("installing it again over itself")
+		Expect(own.Install(ctx)).To(Succeed())
+		Expect(createNamespace(ctx, root, unique("installed")).Labels).To(HaveKey(v1alpha1.LabelInitializing))
+
+		By("removing it, as make undeploy does")
+		Expect(running.Stop()).To(Succeed())
+		undeploy(ctx, own)
+		Expect(stop()).To(BeNumerically(">", 50))
+		Expect(createNamespace(ctx, root, unique("removed")).Labels).NotTo(HaveKey(v1alpha1.LabelInitializing))
+	}, SpecTimeout(3*time.Minute))
+
+	It("shuts the last gap once every API server knows the set", func(ctx context.Context) {
+		Expect(own.Install(ctx)).To(Succeed())
+		DeferCleanup(func(ctx context.Context) { undeploy(ctx, own) })
+		Expect(failurePolicyOfInject(ctx, root)).To(Equal(admissionv1.Ignore))
+		later := clocktesting.NewFakePassiveClock(time.Now().Add(time.Hour))
+		running, err := own.StartManager(ctx, func(options *controller.Options) { options.Clock = later })
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(func() { Expect(running.Stop()).To(Succeed()) })
+		Eventually(failurePolicyOfInject).WithArguments(root).WithContext(ctx).
+			WithTimeout(time.Minute).Should(Equal(admissionv1.Fail))
+		Expect(root.Create(ctx, wrappers.MakeNamespace(unique("hardened")).Obj())).To(Succeed())
+
+		By("putting it back after an upgrade")
+		Expect(own.Install(ctx)).To(Succeed())
+		Eventually(failurePolicyOfInject).WithArguments(root).WithContext(ctx).Should(Equal(admissionv1.Fail))
+	}, SpecTimeout(2*time.Minute))
+
+	It("says which policies are missing, and notices when they come", func(ctx context.Context) {
+		Expect(own.Install(ctx)).To(Succeed())
+		DeferCleanup(func(ctx context.Context) { undeploy(ctx, own) })
+		deletePolicies(ctx, own)
+		running, err := own.StartManager(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(func() { Expect(running.Stop()).To(Succeed()) })
+		Expect(root.Create(ctx, wrappers.MakeConfiguration("policies").Initializers("a.test.example.com").Obj())).To(Succeed())
+		Eventually(func(g Gomega) {
+			condition := activeCondition(g, ctx, root, "policies")
+			g.Expect(condition.Reason).To(Equal(v1alpha1.ReasonPolicyMissing))
+			g.Expect(condition.Message).To(And(ContainSubstring(`MutatingAdmissionPolicy "inject"`),
+				ContainSubstring(`ValidatingAdmissionPolicy "gate"`), ContainSubstring("kubectl apply -k config/default")))
+		}).WithContext(ctx).Should(Succeed())
+
+		By("repairing what was edited while they were away")
+		open := wrappers.MakeNamespace(unique("drift")).Label(v1alpha1.LabelInitializing, "true").Obj()
+		shut := wrappers.MakeNamespace(unique("drift")).
+			Annotation(v1alpha1.AnnotationPendingInitializers, "a.test.example.com").Obj()
+		Expect(root.Create(ctx, open)).To(Succeed())
+		Expect(root.Create(ctx, shut)).To(Succeed())
+		Eventually(func(g Gomega) {
+			var now corev1.Namespace
+			g.Expect(root.Get(ctx, client.ObjectKeyFromObject(open), &now)).To(Succeed())
+			g.Expect(now.Labels).NotTo(HaveKey(v1alpha1.LabelInitializing))
+			g.Expect(&now).To(BeInitializing("False", v1alpha1.ReasonNotRequired))
+			var other corev1.Namespace
+			g.Expect(root.Get(ctx, client.ObjectKeyFromObject(shut), &other)).To(Succeed())
+			g.Expect(other.Labels).To(HaveKeyWithValue(v1alpha1.LabelInitializing, "true"))
+			g.Expect(&other).To(BeInitializing("True", v1alpha1.ReasonPending))
+		}).WithContext(ctx).Should(Succeed())
+
+		By("never deleting a namespace that was not created to be initialized")
+		patch := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{
+			"labels":{"nslifecycle.dev/initializing":"true"},
+			"annotations":{"nslifecycle.dev/pending-initializers":"a.test.example.com",
+				"nslifecycle.dev/initialization-result":"{\"status\":\"Failure\"}"}}}`))
+		nodeLease := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: corev1.NamespaceNodeLease}}
+		if err := root.Create(ctx, nodeLease.DeepCopy()); err != nil {
+			Expect(err).To(MatchError(ContainSubstring("already exists")))
+		}
+		for _, victim := range []*corev1.Namespace{open, nodeLease} {
+			Expect(root.Patch(ctx, victim, patch)).To(Succeed())
+			Eventually(func(g Gomega) {
+				var now corev1.Namespace
+				g.Expect(root.Get(ctx, client.ObjectKeyFromObject(victim), &now)).To(Succeed())
+				g.Expect(&now).To(BeInitializing("False", v1alpha1.ReasonFailed))
+				g.Expect(now.DeletionTimestamp).To(BeNil())
+			}).WithContext(ctx).Should(Succeed())
+		}
+
+		By("installing the policies")
+		Expect(own.Install(ctx)).To(Succeed())
+		Eventually(func(g Gomega) {
+			g.Expect(activeCondition(g, ctx, root, "policies").Status).To(Equal(metav1.ConditionTrue))
+		}).WithContext(ctx).WithTimeout(time.Minute).Should(Succeed())
+		Expect(createNamespace(ctx, root, unique("policies")).Labels).To(HaveKey(v1alpha1.LabelInitializing))
+	}, SpecTimeout(3*time.Minute))
+
+	It("works with two managers, of which one is the leader, and is ready before it leads", func(ctx context.Context) {
+		Expect(own.Install(ctx)).To(Succeed())
+		DeferCleanup(func(ctx context.Context) { undeploy(ctx, own) })
+		config, err := own.ServiceAccountConfig(ctx, controlplane.SystemNamespace, controlplane.ServiceAccount)
+		Expect(err).NotTo(HaveOccurred())
+		first := startBinary(binary, config, "--leader-elect", "--health-probe-bind-address=127.0.0.1:18081")
+		Eventually(first.Err).WithContext(ctx).Should(gbytes.Say("successfully acquired lease"))
+		second := startBinary(binary, config, "--leader-elect", "--health-probe-bind-address=127.0.0.1:18082")
+		Eventually(httpStatus).WithArguments("http://127.0.0.1:18082/readyz").WithContext(ctx).Should(Equal(200))
+		Expect(second.Err.Contents()).NotTo(ContainSubstring("successfully acquired lease"))
+
+		By("letting the second take over at once when the first is told to stop")
+		Expect(root.Create(ctx, wrappers.MakeConfiguration("leader").Initializers("a.test.example.com").Obj())).To(Succeed())
+		first.Terminate()
+		Eventually(second.Err).WithContext(ctx).Should(gbytes.Say("successfully acquired lease"))
+		Eventually(func(g Gomega) {
+			g.Expect(activeCondition(g, ctx, root, "leader").Status).To(Equal(metav1.ConditionTrue))
+		}).WithContext(ctx).WithTimeout(time.Minute).Should(Succeed())
+		Eventually(first).WithContext(ctx).Should(gexec.Exit(0))
+	}, SpecTimeout(2*time.Minute))
+})
+
+func activeCondition(g Gomega, ctx context.Context, c client.Client, name string) *metav1.Condition {
+	var configuration v1alpha1.NamespaceInitializerConfiguration
+	g.Expect(c.Get(ctx, client.ObjectKey{Name: name}, &configuration)).To(Succeed())
+	condition := meta.FindStatusCondition(configuration.Status.Conditions, v1alpha1.ConditionActive)
+	g.Expect(condition).NotTo(BeNil())
+	return condition
+}
+
+func failurePolicyOfInject(ctx context.Context, c client.Client) admissionv1.FailurePolicyType {
+	GinkgoHelper()
+	var policy admissionv1.MutatingAdmissionPolicy
+	Expect(c.Get(ctx, client.ObjectKey{Name: "nslifecycle-inject"}, &policy)).To(Succeed())
+	return *policy.Spec.FailurePolicy
+}
+
+// deletePolicies takes the admission policies away, and waits until the API server has
+// noticed.
+func deletePolicies(ctx context.Context, own *controlplane.ControlPlane) {
+	GinkgoHelper()
+	_, err := own.Kubectl(ctx, own.Admin, "delete", "mutatingadmissionpolicybindings,validatingadmissionpolicybindings,"+
+		"mutatingadmissionpolicies,validatingadmissionpolicies", "-l", "app.kubernetes.io/name=nslifecycle", "--ignore-not-found")
+	Expect(err).NotTo(HaveOccurred())
+	root := newClient(own.Admin)
+	Eventually(func() error {
+		probe := wrappers.MakeNamespace(unique("probe")).Label(v1alpha1.LabelInitializing, "false").Obj()
+		return root.Create(ctx, probe, client.DryRunAll)
+	}).WithContext(ctx).Should(Succeed())
+}
+
+// undeploy removes an installation the way make undeploy does. Nothing here ends a
+// namespace, so it does not wait for the system namespace to go.
+func undeploy(ctx context.Context, own *controlplane.ControlPlane) {
+	GinkgoHelper()
+	deletePolicies(ctx, own)
+	_, err := own.Kubectl(ctx, own.Admin, "delete", "-k", filepath.Join(controlplane.Root(), "config", "default"),
+		"--ignore-not-found", "--wait=false")
+	Expect(err).NotTo(HaveOccurred())
+	clientset := newClientset(own.Admin)
+	Eventually(func() error {
+		system, err := clientset.CoreV1().Namespaces().Get(ctx, controlplane.SystemNamespace, metav1.GetOptions{})
+		if err != nil {
+			return client.IgnoreNotFound(err)
+		}
+		system.Spec.Finalizers = nil
+		_, err = clientset.CoreV1().Namespaces().Finalize(ctx, system, metav1.UpdateOptions{})
+		return errors.Join(client.IgnoreNotFound(err), errors.New("the system namespace was still there"))
+	}).WithContext(ctx).Should(Succeed())
+	Eventually(func() error {
+		_, err := own.Kubectl(ctx, own.Admin, "get", "crd", "namespaceinitializersets.nslifecycle.dev")
+		return err
+	}).WithContext(ctx).Should(MatchError(ContainSubstring("NotFound")))
+}
+
+// keepCreatingNamespaces creates one namespace after the other until the returned
+// function is called, which returns how many there were. It fails at the first error.
+func keepCreatingNamespaces(ctx context.Context, c client.Client) (stop func() int) {
+	done := make(chan struct{})
+	count := 0
+	var group sync.WaitGroup
+	group.Go(func() {
+		defer GinkgoRecover()
+		for {
+			select {
+			case <-done:
+				return
+			case <-ctx.Done():
+				return
+			case <-time.After(50 * time.Millisecond):
+			}
+			Expect(c.Create(ctx, wrappers.MakeNamespace(unique("meanwhile")).Obj())).To(Succeed())
+			count++
+		}
+	})
+	return func() int {
+		close(done)
+		group.Wait()
+		return count
+	}
+}
+
+// runManager runs the manager until it ends and returns its output and exit status.
+func runManager(ctx context.Context, binary string, config *rest.Config) (string, int) {
+	GinkgoHelper()
+	var output bytes.Buffer
+	command := exec.CommandContext(ctx, binary, "--health-probe-bind-address=0", "--kubeconfig="+kubeconfigFile(config))
+	command.Stdout, command.Stderr = &output, &output
+	err := command.Run()
+	var exit *exec.ExitError
+	Expect(errors.As(err, &exit)).To(BeTrue(), output.String())
+	return output.String(), exit.ExitCode()
+}
+
+// startBinary runs the manager until the spec is over.
+func startBinary(binary string, config *rest.Config, args ...string) *gexec.Session {
+	GinkgoHelper()
+	session, err := gexec.Start(exec.Command(binary, append(args, "--kubeconfig="+kubeconfigFile(config))...),
+		GinkgoWriter, GinkgoWriter)
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func() { session.Terminate().Wait(30 * time.Second) })
+	return session
+}
+
+func kubeconfigFile(config *rest.Config) string {
+	GinkgoHelper()
+	path := filepath.Join(GinkgoT().TempDir(), "kubeconfig")
+	Expect(controlplane.WriteKubeconfig(path, config)).To(Succeed())
+	_, err := os.Stat(path)
+	Expect(err).NotTo(HaveOccurred())
+	return path
+}

@@ -1,0 +1,371 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/controller"
+	"github.com/nslifecycle/nslifecycle/test/controlplane"
+	"github.com/nslifecycle/nslifecycle/test/initializers"
+	"github.com/nslifecycle/nslifecycle/test/wrappers"
+)
+
+const failure = `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","message":"the team has no budget"}`
+
+var _ = Describe("The operator", func() {
+	It("lets a client wait for every namespace: initialized, never initialized, older than the operator", func(ctx context.Context) {
+		expectInjected(ctx)
+		never := createNamespace(ctx, ordinary, unique("never")).Name
+		register(ctx, "wait", "a.test.example.com")
+		serve(ctx, initializerConfig, "a.test.example.com", initializers.Nothing)
+		initialized := createNamespace(ctx, ordinary, unique("initialized")).Name
+		for name, reason := range map[string]string{
+			never: v1alpha1.ReasonNotRequired, initialized: v1alpha1.ReasonCompleted, preExistingName: v1alpha1.ReasonNotRequired,
+			metav1.NamespaceDefault: v1alpha1.ReasonNotRequired, metav1.NamespaceSystem: v1alpha1.ReasonNotRequired,
+		} {
+			_, err := plane.Kubectl(ctx, ordinaryConfig, "wait", "--for=condition=Initializing=False", "ns/"+name, "--timeout=30s")
+			Expect(err).NotTo(HaveOccurred())
+			Expect(get(Default, ctx, name)).To(BeInitializing(corev1.ConditionFalse, reason))
+		}
+	}, SpecTimeout(time.Minute))
+
+	It("tells progress, one initializer after the other", func(ctx context.Context) {
+		names := []string{"quota.corp.com", "rbac.corp.com", "net.corp.com"}
+		register(ctx, "progress", names...)
+		namespace := createNamespace(ctx, ordinary, unique("progress")).Name
+		for done := range names {
+			Eventually(func(g Gomega) {
+				now := get(g, ctx, namespace)
+				g.Expect(now).To(BeInitializing(corev1.ConditionTrue, v1alpha1.ReasonPending))
+				g.Expect(conditionMessage(now, v1alpha1.ConditionInitializing)).
+					To(Equal(fmt.Sprintf("waiting for %s (%d of 3)", names[done], done+1)))
+				for i, name := range names {
+					status, reason := corev1.ConditionFalse, v1alpha1.ReasonPending
+					if i < done {
+						status, reason = corev1.ConditionTrue, v1alpha1.ReasonCompleted
+					}
+					g.Expect(now).To(HaveCondition(corev1.NamespaceConditionType(name+"/Initialized"), status, reason))
+				}
+			}).WithContext(ctx).Should(Succeed())
+			finish(ctx, namespace)
+		}
+		Eventually(get).WithContext(ctx).WithArguments(namespace).
+			Should(BeInitializing(corev1.ConditionFalse, v1alpha1.ReasonCompleted))
+		expectEvent(ctx, namespace, "Initialized")
+	}, SpecTimeout(time.Minute))
+
+	It("leaves conditions of others, and an initializer's words about itself, as they are", func(ctx context.Context) {
+		namespace := initializing(ctx, "foreign").Name
+		Eventually(get).WithContext(ctx).WithArguments(namespace).
+			Should(BeInitializing(corev1.ConditionTrue, v1alpha1.ReasonPending))
+		patch := `{"status":{"conditions":[
+			{"type":"example.com/Billing","status":"True","reason":"Paid","message":"x"},
+			{"type":"nobody.test.example.com/Initialized","status":"False","reason":"Creating","message":"3 of 7 indices"}]}}`
+		_, err := plane.Kubectl(ctx, initializerConfig, "patch", "namespace", namespace, "--subresource=status",
+			"--type=strategic", "-p", patch)
+		Expect(err).NotTo(HaveOccurred())
+		Consistently(get).WithContext(ctx).WithArguments(namespace).Should(And(
+			HaveCondition("example.com/Billing", corev1.ConditionTrue, "Paid"),
+			HaveCondition("nobody.test.example.com/Initialized", corev1.ConditionFalse, "Creating")))
+		finish(ctx, namespace)
+		Eventually(get).WithContext(ctx).WithArguments(namespace).Should(And(
+			BeInitializing(corev1.ConditionFalse, v1alpha1.ReasonCompleted),
+			HaveCondition("example.com/Billing", corev1.ConditionTrue, "Paid"),
+			HaveCondition("nobody.test.example.com/Initialized", corev1.ConditionTrue, v1alpha1.ReasonCompleted)))
+	}, SpecTimeout(time.Minute))
+
+	It("is not needed for injecting, gating and opening, and catches up", func(ctx context.Context) {
+		register(ctx, "away", "a.test.example.com", "b.test.example.com")
+		Expect(manager.Stop()).To(Succeed())
+		DeferCleanup(func(ctx context.Context) {
+			if manager == nil {
+				var err error
+				manager, err = plane.StartManager(ctx)
+				Expect(err).NotTo(HaveOccurred())
+			}
+		})
+		manager = nil
+
+		done := createNamespace(ctx, ordinary, unique("away"))
+		Expect(pendingOf(done)).To(Equal("a.test.example.com,b.test.example.com"))
+		half := createNamespace(ctx, ordinary, unique("away"))
+		Expect(ordinary.Create(ctx, wrappers.MakeConfigMap(done.Name, "early"))).To(BeForbiddenBy("gate"))
+		finish(ctx, half.Name)
+		finish(ctx, done.Name)
+		Expect(ordinary.Create(ctx, wrappers.MakeConfigMap(done.Name, "early"))).To(BeForbiddenBy("gate"))
+		finish(ctx, done.Name)
+		now := get(Default, ctx, done.Name)
+		Expect(now.Labels).NotTo(HaveKey(v1alpha1.LabelInitializing))
+		Expect(now.Annotations).NotTo(HaveKey(v1alpha1.AnnotationPendingInitializers))
+		Expect(now.Status.Conditions).To(BeEmpty())
+		Eventually(ordinary.Create).WithArguments(wrappers.MakeConfigMap(done.Name, "late")).WithContext(ctx).Should(Succeed())
+
+		var err error
+		manager, err = plane.StartManager(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		Eventually(get).WithContext(ctx).WithArguments(done.Name).Should(And(
+			BeInitializing(corev1.ConditionFalse, v1alpha1.ReasonCompleted),
+			HaveCondition("a.test.example.com/Initialized", corev1.ConditionTrue, v1alpha1.ReasonCompleted),
+			HaveCondition("b.test.example.com/Initialized", corev1.ConditionTrue, v1alpha1.ReasonCompleted)))
+		Eventually(func(g Gomega) {
+			now := get(g, ctx, half.Name)
+			g.Expect(conditionMessage(now, v1alpha1.ConditionInitializing)).To(Equal("waiting for b.test.example.com (2 of 2)"))
+			g.Expect(now).To(HaveCondition("a.test.example.com/Initialized", corev1.ConditionTrue, v1alpha1.ReasonCompleted))
+		}).WithContext(ctx).Should(Succeed())
+	}, SpecTimeout(time.Minute))
+
+	It("tells a failure, then deletes the namespace", func(ctx context.Context) {
+		namespace := initializing(ctx, "fails")
+		// Holds the namespace, as kube-controller-manager would while it empties it.
+		watcher := observeConditions(ctx, namespace.Name)
+		setResult(ctx, namespace.Name, failure)
+		Eventually(func(g Gomega) {
+			now := get(g, ctx, namespace.Name)
+			g.Expect(now.DeletionTimestamp).NotTo(BeNil())
+			g.Expect(now).To(BeInitializing(corev1.ConditionFalse, v1alpha1.ReasonFailed))
+			g.Expect(conditionMessage(now, v1alpha1.ConditionInitializing)).To(Equal("Forbidden: the team has no budget"))
+		}).WithContext(ctx).Should(Succeed())
+		expectEvent(ctx, namespace.Name, "InitializationFailed")
+
+		By("having written the condition before the deletion, for others to observe")
+		Expect(watcher()).To(ContainElement(And(
+			HaveField("DeletionTimestamp", BeNil()), BeInitializing(corev1.ConditionFalse, v1alpha1.ReasonFailed))))
+
+		By("keeping the gate shut")
+		Expect(ordinary.Create(ctx, wrappers.MakeConfigMap(namespace.Name, "early"))).To(HaveOccurred())
+	}, SpecTimeout(time.Minute))
+
+	DescribeTable("ignores a result that is of no use, with an Event",
+		func(ctx context.Context, result, says string) {
+			namespace := initializing(ctx, "bad-result").Name
+			setResult(ctx, namespace, result)
+			Eventually(func(g Gomega) {
+				g.Expect(conditionMessage(get(g, ctx, namespace), v1alpha1.ConditionInitializing)).To(ContainSubstring(says))
+			}).WithContext(ctx).Should(Succeed())
+			Eventually(expectEvent).WithArguments(namespace, "InvalidInitializationResult")
+			Expect(get(Default, ctx, namespace).DeletionTimestamp).To(BeNil())
+			finish(ctx, namespace)
+			Eventually(get).WithContext(ctx).WithArguments(namespace).Should(And(
+				BeInitializing(corev1.ConditionFalse, v1alpha1.ReasonCompleted),
+				HaveField("Annotations", Not(HaveKey(v1alpha1.AnnotationInitializationResult)))))
+		},
+		Entry("not JSON", "it did not work", "not the JSON of a metav1.Status", SpecTimeout(time.Minute)),
+		Entry("success", `{"status":"Success"}`, `its status is "Success"`, SpecTimeout(time.Minute)),
+		Entry("no status", `{"message":"hm"}`, `its status is ""`, SpecTimeout(time.Minute)),
+	)
+
+	It("lets a namespace that is deleted while it is initializing go away", func(ctx context.Context) {
+		namespace := initializing(ctx, "deleted")
+		held := wrappers.MakeConfigMap(namespace.Name, "held")
+		held.Finalizers = []string{"example.com/held"}
+		Expect(initializer.Create(ctx, held)).To(Succeed())
+		Expect(ordinary.Delete(ctx, namespace)).To(Succeed())
+
+		By("letting whoever owns a finalizer inside release it, initializer or not")
+		Expect(ordinary.Create(ctx, wrappers.MakeConfigMap(namespace.Name, "new"))).To(HaveOccurred())
+		Eventually(func(g Gomega) {
+			g.Expect(ordinary.Delete(ctx, held)).To(Succeed())
+			held.Finalizers = nil
+			held.ResourceVersion = ""
+			g.Expect(ordinary.Update(ctx, held)).To(Succeed())
+		}).WithContext(ctx).Should(Succeed())
+
+		finalize(ctx, namespace.Name)
+		Eventually(func() error {
+			return admin.Get(ctx, client.ObjectKeyFromObject(namespace), &corev1.Namespace{})
+		}).WithContext(ctx).Should(Satisfy(apierrors.IsNotFound))
+	}, SpecTimeout(time.Minute))
+
+	It("does not touch a namespace that was deleted and created again under its name", func(ctx context.Context) {
+		register(ctx, "again", "a.test.example.com")
+		old := createNamespace(ctx, ordinary, unique("again"))
+		Expect(manager.Stop()).To(Succeed())
+		DeferCleanup(func(ctx context.Context) {
+			var err error
+			manager, err = plane.StartManager(ctx)
+			Expect(err).NotTo(HaveOccurred())
+		})
+		setResult(ctx, old.Name, failure)
+		stale := get(Default, ctx, old.Name)
+		Expect(admin.Delete(ctx, old)).To(Succeed())
+		finalize(ctx, old.Name)
+		Eventually(func() error {
+			return ordinary.Create(ctx, wrappers.MakeNamespace(old.Name).Obj())
+		}).WithContext(ctx).Should(Succeed())
+
+		behind, err := client.NewWithWatch(plane.Admin, client.Options{Scheme: controller.NewScheme()})
+		Expect(err).NotTo(HaveOccurred())
+		reconciler := &controller.NamespaceReconciler{
+			Client: interceptor.NewClient(behind, interceptor.Funcs{
+				Get: func(_ context.Context, _ client.WithWatch, _ client.ObjectKey, object client.Object, _ ...client.GetOption) error {
+					stale.DeepCopyInto(object.(*corev1.Namespace))
+					return nil
+				},
+			}),
+			Recorder: events.NewFakeRecorder(10), Clock: clock.RealClock{}, SystemNamespace: controlplane.SystemNamespace,
+		}
+		_, _ = reconciler.Reconcile(ctx, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(old)})
+		now := get(Default, ctx, old.Name)
+		Expect(now.UID).NotTo(Equal(stale.UID))
+		Expect(now.DeletionTimestamp).To(BeNil())
+		Expect(now.Status.Conditions).To(BeEmpty())
+
+		By("nor when only the deletion comes too late")
+		now = get(Default, ctx, old.Name)
+		setResult(ctx, old.Name, failure)
+		stale = get(Default, ctx, old.Name)
+		stale.Status.Conditions = []corev1.NamespaceCondition{
+			{Type: v1alpha1.ConditionInitializing, Status: "False", Reason: "Failed", Message: "Forbidden: the team has no budget"},
+			{Type: "a.test.example.com/Initialized", Status: "False", Reason: "Pending", Message: "the initializer has not removed its name from the list yet"},
+		}
+		stale.UID = "11111111-1111-1111-1111-111111111111"
+		_, err = reconciler.Reconcile(ctx, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(old)})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(get(Default, ctx, now.Name).DeletionTimestamp).To(BeNil())
+	}, SpecTimeout(time.Minute))
+
+	It("keeps up with 200 namespaces at once", func(ctx context.Context) {
+		names := []string{"a.test.example.com", "b.test.example.com", "c.test.example.com"}
+		register(ctx, "bulk", names...)
+		for _, name := range names {
+			serve(ctx, initializerConfig, name, initializers.Nothing)
+		}
+		var created []string
+		for range 200 {
+			created = append(created, unique("bulk"))
+		}
+		var group sync.WaitGroup
+		errs := make(chan error, len(created))
+		for _, name := range created {
+			group.Go(func() { errs <- ordinary.Create(ctx, wrappers.MakeNamespace(name).Obj()) })
+		}
+		group.Wait()
+		close(errs)
+		for err := range errs {
+			Expect(err).NotTo(HaveOccurred())
+		}
+		Eventually(func(g Gomega) {
+			var namespaces corev1.NamespaceList
+			g.Expect(admin.List(ctx, &namespaces)).To(Succeed())
+			finished := 0
+			for i := range namespaces.Items {
+				if strings.HasPrefix(namespaces.Items[i].Name, "bulk-") {
+					g.Expect(&namespaces.Items[i]).To(BeInitializing(corev1.ConditionFalse, v1alpha1.ReasonCompleted))
+					finished++
+				}
+			}
+			g.Expect(finished).To(Equal(len(created)))
+		}).WithContext(ctx).WithTimeout(time.Minute).WithPolling(200 * time.Millisecond).Should(Succeed())
+	}, SpecTimeout(2*time.Minute))
+
+	It("writes nothing when nothing changes", func(ctx context.Context) {
+		namespace := initializing(ctx, "quiet").Name
+		Eventually(get).WithContext(ctx).WithArguments(namespace).
+			Should(BeInitializing(corev1.ConditionTrue, v1alpha1.ReasonPending))
+		version := get(Default, ctx, namespace).ResourceVersion
+		Consistently(get).WithContext(ctx).WithArguments(namespace).
+			Should(HaveField("ResourceVersion", version))
+	}, SpecTimeout(time.Minute))
+
+	It("puts the set right when somebody changes or deletes it", func(ctx context.Context) {
+		register(ctx, "set", "a.test.example.com")
+		set := effectiveSet(Default, ctx)
+		set.Initializers = nil
+		Expect(admin.Update(ctx, set)).To(Succeed())
+		Eventually(func(g Gomega) {
+			g.Expect(effectiveSet(g, ctx).Initializers).To(HaveLen(1))
+		}).WithContext(ctx).Should(Succeed())
+		Expect(admin.Delete(ctx, effectiveSet(Default, ctx))).To(Succeed())
+		Eventually(func(g Gomega) {
+			g.Expect(effectiveSet(g, ctx).Initializers).To(HaveLen(1))
+		}).WithContext(ctx).Should(Succeed())
+		expectInjected(ctx)
+	}, SpecTimeout(time.Minute))
+})
+
+// newCreator makes a user who may create and read namespaces and nothing else, as in
+// the KEP.
+func newCreator(ctx context.Context, name string) *rest.Config {
+	GinkgoHelper()
+	config, err := plane.User(name)
+	Expect(err).NotTo(HaveOccurred())
+	bind(ctx, admin, unique("creator"), []rbacv1.PolicyRule{
+		{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"get", "list", "watch", "create"}},
+	}, rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: name})
+	return config
+}
+
+// setResult lets the initializer report a result.
+func setResult(ctx context.Context, name, result string) {
+	GinkgoHelper()
+	_, err := plane.Kubectl(ctx, initializerConfig, "annotate", "namespace", name,
+		v1alpha1.AnnotationInitializationResult+"="+result)
+	Expect(err).NotTo(HaveOccurred())
+}
+
+// finalize empties spec.finalizers, which nothing else does here.
+func finalize(ctx context.Context, name string) {
+	GinkgoHelper()
+	namespace := get(Default, ctx, name)
+	namespace.Spec.Finalizers = nil
+	namespace.ResourceVersion = ""
+	_, err := newClientset(plane.Admin).CoreV1().Namespaces().Finalize(ctx, namespace, metav1.UpdateOptions{})
+	Expect(err).NotTo(HaveOccurred())
+}
+
+func expectEvent(ctx context.Context, namespace, reason string) {
+	GinkgoHelper()
+	Eventually(func(g Gomega) {
+		var list eventsv1.EventList
+		g.Expect(admin.List(ctx, &list, client.InNamespace(metav1.NamespaceDefault))).To(Succeed())
+		g.Expect(list.Items).To(ContainElement(And(
+			HaveField("Regarding.Name", namespace), HaveField("Reason", reason))))
+	}).WithContext(ctx).Should(Succeed())
+}
+
+// observeConditions watches a namespace and returns a function that yields every state
+// that was seen.
+func observeConditions(ctx context.Context, name string) func() []*corev1.Namespace {
+	GinkgoHelper()
+	watcher, err := newClientset(plane.Admin).CoreV1().Namespaces().Watch(ctx,
+		metav1.ListOptions{FieldSelector: "metadata.name=" + name})
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(watcher.Stop)
+	var lock sync.Mutex
+	var seen []*corev1.Namespace
+	go func() {
+		for event := range watcher.ResultChan() {
+			if namespace, isNamespace := event.Object.(*corev1.Namespace); isNamespace {
+				lock.Lock()
+				seen = append(seen, namespace)
+				lock.Unlock()
+			}
+		}
+	}()
+	return func() []*corev1.Namespace {
+		lock.Lock()
+		defer lock.Unlock()
+		return append([]*corev1.Namespace(nil), seen...)
+	}
+}

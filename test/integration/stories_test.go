@@ -1,0 +1,142 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/test/initializers"
+	"github.com/nslifecycle/nslifecycle/test/wrappers"
+)
+
+var _ = Describe("The user stories of the KEP", func() {
+	// A user of their own, who may create and read namespaces and nothing else: what
+	// they can do inside one has to come from an initializer.
+	const creator = "user1@corp.example.com"
+
+	It("populates policies automatically before the creator gains rights inside", func(ctx context.Context) {
+		creatorConfig := newCreator(ctx, creator)
+		policy := installInitializer(ctx, initializers.PolicyManifest, initializers.PolicyAccount)
+		owner := installInitializer(ctx, initializers.OwnerManifest, initializers.OwnerAccount)
+		register(ctx, "policies", "quota.policy.example.com", "owner.policy.example.com")
+		serve(ctx, policy, "quota.policy.example.com", initializers.Policy)
+		serve(ctx, owner, "owner.policy.example.com", initializers.Owner)
+
+		name := unique("population")
+		_, err := plane.Kubectl(ctx, creatorConfig, "create", "namespace", name)
+		Expect(err).NotTo(HaveOccurred())
+		_, err = plane.Kubectl(ctx, creatorConfig, "wait", "--for=condition=Initializing=False", "namespace/"+name, "--timeout=30s")
+		Expect(err).NotTo(HaveOccurred())
+
+		var quotas corev1.ResourceQuotaList
+		Expect(admin.List(ctx, &quotas, client.InNamespace(name))).To(Succeed())
+		Expect(quotas.Items).To(HaveLen(1))
+		var networkPolicies networkingv1.NetworkPolicyList
+		Expect(admin.List(ctx, &networkPolicies, client.InNamespace(name))).To(Succeed())
+		Expect(networkPolicies.Items).To(HaveLen(1))
+
+		user := newClient(creatorConfig)
+		Eventually(user.Create).WithArguments(wrappers.MakeConfigMap(name, "mine")).WithContext(ctx).Should(Succeed())
+		Expect(user.Create(ctx, wrappers.MakeConfigMap(preExistingName, "not-mine"))).To(Satisfy(apierrors.IsForbidden))
+	}, SpecTimeout(time.Minute))
+
+	It("provisions an external service for 20 seconds, in which nobody else can write", func(ctx context.Context) {
+		indices := newIndexServer(20 * time.Second)
+		DeferCleanup(indices.Close)
+		register(ctx, "external", "index.search.example.com")
+		serve(ctx, initializerConfig, "index.search.example.com", indices.provision)
+
+		created := time.Now()
+		name := createNamespace(ctx, ordinary, unique("external")).Name
+		attempts := 0
+		for !indices.has(name) {
+			attempts++
+			err := ordinary.Create(ctx, wrappers.MakeConfigMap(name, fmt.Sprintf("early-%d", attempts)))
+			if indices.has(name) {
+				break // it was finished while the request was on its way
+			}
+			Expect(err).To(BeForbiddenBy("gate", "index.search.example.com"))
+			time.Sleep(200 * time.Millisecond)
+		}
+		Expect(time.Since(created)).To(BeNumerically(">=", 20*time.Second))
+		Expect(attempts).To(BeNumerically(">", 20))
+		Eventually(get).WithContext(ctx).WithArguments(name).
+			Should(BeInitializing(corev1.ConditionFalse, v1alpha1.ReasonCompleted))
+		Eventually(ordinary.Create).WithArguments(wrappers.MakeConfigMap(name, "late")).WithContext(ctx).Should(Succeed())
+	}, SpecTimeout(2*time.Minute))
+})
+
+// installInitializer installs an initializer's ServiceAccount with its rights, and
+// nothing more, and returns its identity.
+func installInitializer(ctx context.Context, manifest, account string) *rest.Config {
+	GinkgoHelper()
+	_, err := plane.KubectlWithInput(ctx, plane.Admin, manifest, "apply", "-f", "-")
+	Expect(err).NotTo(HaveOccurred())
+	config, err := plane.ServiceAccountConfig(ctx, account, account)
+	Expect(err).NotTo(HaveOccurred())
+	return config
+}
+
+// indexServer is a search engine that takes its time to make an index.
+type indexServer struct {
+	*httptest.Server
+	lock    sync.Mutex
+	indices map[string]bool
+}
+
+func newIndexServer(delay time.Duration) *indexServer {
+	server := &indexServer{indices: map[string]bool{}}
+	server.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
+		select {
+		case <-request.Context().Done():
+			return
+		case <-time.After(delay):
+		}
+		server.lock.Lock()
+		defer server.lock.Unlock()
+		server.indices[request.URL.Path] = true
+		w.WriteHeader(http.StatusCreated)
+	}))
+	return server
+}
+
+func (s *indexServer) has(name string) bool {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	return s.indices["/"+name]
+}
+
+// provision is the work of an initializer.
+func (s *indexServer) provision(ctx context.Context, _ kubernetes.Interface, namespace *corev1.Namespace) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodPut, s.URL+"/"+namespace.Name, nil)
+	if err != nil {
+		return err
+	}
+	response, err := s.Client().Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	_, _ = io.Copy(io.Discard, response.Body)
+	if response.StatusCode != http.StatusCreated {
+		return fmt.Errorf("creating an index: %s", response.Status)
+	}
+	return nil
+}
