@@ -41,7 +41,7 @@ const (
 // demo is everything that runs.
 type demo struct {
 	out *narrator
-	// log says where the log is.
+	// log is the file that the manager logs to, if it is one.
 	log          string
 	controlPlane *controlplane.ControlPlane
 	manager      *controlplane.Manager
@@ -117,8 +117,10 @@ func (d *demo) start(ctx context.Context) error {
 	if err := controlPlane.Install(ctx); err != nil {
 		return err
 	}
-	d.out.say("Starting the manager as ServiceAccount %s/%s; it logs to %s",
-		controlplane.SystemNamespace, controlplane.ServiceAccount, d.log)
+	d.out.say("Starting the manager as ServiceAccount %s", controlplane.ServiceAccount)
+	if d.log != "" {
+		d.out.say("  It logs to %s", d.log)
+	}
 	if d.manager, err = controlPlane.StartManager(ctx); err != nil {
 		return err
 	}

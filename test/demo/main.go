@@ -14,11 +14,11 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"os"
 	"os/signal"
 	"sync"
@@ -32,8 +32,8 @@ import (
 // logTail is how much of the log is printed when something fails: the file is gone then.
 const logTail = 8 << 10
 
-// errStopped is why the context ends when somebody stops the demo.
-var errStopped = errors.New("the demo was stopped")
+// errStopped is what becomes of a tour that somebody stopped.
+var errStopped = errors.New("the demo was stopped before its end")
 
 type options struct {
 	once   bool
@@ -57,34 +57,39 @@ func main() {
 }
 
 // run plays the demo and cleans up after it, whatever happens.
-func run(opts options) (err error) {
-	ctx, cancel := context.WithCancelCause(context.Background())
-	defer cancel(nil)
-	out := newNarrator(os.Stdout, isTerminal(os.Stdout), func() { cancel(errStopped) })
+func run(opts options) error {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	out := newNarrator(os.Stdout, isTerminal(os.Stdout), cancel)
 	stopping := sync.OnceFunc(func() { out.say("\nStopping ...") })
 	onSignal(func() {
 		stopping()
-		cancel(errStopped)
+		cancel()
 	})
 
 	logFile, err := setUpLog(opts)
 	if err != nil {
 		return err
 	}
-	d := newDemo(out, logFile.Name())
-	err = d.play(ctx, opts)
+	log := ""
+	if logFile != nil {
+		log = logFile.Name()
+	}
+	d := newDemo(out, log)
+	playErr := d.play(ctx, opts)
 	stopping()
 	stopErr := d.stop()
 	// Asked only now: where Ctrl-C killed a kubectl, that may be heard of before the signal.
-	if ctx.Err() != nil {
-		err = errStopped
-		if d.isComplete {
-			err = nil
-		}
-	} else if err != nil {
-		err = fmt.Errorf("the demo failed: %w", err)
+	switch wasStopped := ctx.Err() != nil; {
+	case wasStopped && d.isComplete:
+		playErr = nil
+	case wasStopped:
+		playErr = errStopped
+	case playErr != nil:
+		playErr = fmt.Errorf("the demo failed: %w", playErr)
 	}
-	return errors.Join(err, stopErr, removeLog(logFile, opts, err != nil && ctx.Err() == nil))
+	hasFailed := playErr != nil && !errors.Is(playErr, errStopped)
+	return errors.Join(playErr, stopErr, removeLog(logFile, hasFailed))
 }
 
 // onSignal calls f at the first signal that asks the program to stop. All later ones are
@@ -102,28 +107,32 @@ func onSignal(f func()) {
 }
 
 // setUpLog keeps the logs of the manager and of client-go out of the tour: they go to a
-// file. Without a tour they go to stderr.
+// file. Without a tour they go to stderr, and there is no file.
 func setUpLog(opts options) (*os.File, error) {
-	file := os.Stderr
+	var file *os.File
+	out := os.Stderr
 	if !opts.noTour {
 		var err error
 		if file, err = os.CreateTemp("", "nslifecycle-demo-*.log"); err != nil {
 			return nil, fmt.Errorf("making a log file: %w", err)
 		}
+		out = file
 	}
-	ctrl.SetLogger(zap.New(zap.WriteTo(file), zap.ConsoleEncoder()))
+	ctrl.SetLogger(zap.New(zap.WriteTo(out), zap.ConsoleEncoder()))
 	klog.SetLogger(ctrl.Log.WithName("client-go"))
 	return file, nil
 }
 
 // removeLog removes the log file; of a demo that failed, it prints the end of it first.
-func removeLog(file *os.File, opts options, hasFailed bool) error {
-	if opts.noTour {
+func removeLog(file *os.File, hasFailed bool) error {
+	if file == nil {
 		return nil
 	}
-	if size, err := file.Seek(0, io.SeekEnd); err == nil && hasFailed {
-		fmt.Fprintln(os.Stderr, "The end of the log:")
-		_, _ = io.Copy(os.Stderr, io.NewSectionReader(file, max(0, size-logTail), logTail))
+	if log, err := os.ReadFile(file.Name()); err == nil && hasFailed {
+		if len(log) > logTail {
+			_, log, _ = bytes.Cut(log[len(log)-logTail:], []byte("\n"))
+		}
+		fmt.Fprintf(os.Stderr, "The end of the log:\n%s\n", log)
 	}
 	return errors.Join(file.Close(), os.Remove(file.Name()))
 }

@@ -24,7 +24,7 @@ var (
 	}
 	conditionsCommand = []string{
 		"get", "namespace", namespaceName,
-		`--output=jsonpath={range .status.conditions[*]}{.type}{"\t"}{.status}{"\t"}{.reason}{"\n"}{end}`,
+		`--output=jsonpath={range .status.conditions[*]}{.status}{"\t"}{.reason}{"\t"}{.type}{"\n"}{end}`,
 	}
 )
 
@@ -42,9 +42,9 @@ func (d *demo) showProgress(ctx context.Context) error {
 		return err
 	}
 	for _, condition := range []string{
-		v1alpha1.ConditionInitializing + "\tFalse\t" + v1alpha1.ReasonCompleted,
-		ownerName + v1alpha1.ConditionInitializedSuffix + "\tTrue\t" + v1alpha1.ReasonCompleted,
-		policyName + v1alpha1.ConditionInitializedSuffix + "\tTrue\t" + v1alpha1.ReasonCompleted,
+		"False\t" + v1alpha1.ReasonCompleted + "\t" + v1alpha1.ConditionInitializing,
+		"True\t" + v1alpha1.ReasonCompleted + "\t" + ownerName + v1alpha1.ConditionInitializedSuffix,
+		"True\t" + v1alpha1.ReasonCompleted + "\t" + policyName + v1alpha1.ConditionInitializedSuffix,
 	} {
 		if !strings.Contains(output, condition) {
 			return fmt.Errorf("the namespace lacks the condition %q", strings.ReplaceAll(condition, "\t", " "))

@@ -98,7 +98,7 @@ func (d *demo) register(
 
 func (d *demo) showCreation(ctx context.Context) error {
 	d.out.heading("A user creates a namespace")
-	d.out.say("So far %s may do nothing but create namespaces and look at them.", userName)
+	d.out.say("So far %s may create namespaces and look at them, no more.", userName)
 	if mayWrite, err := d.mayWriteTo(ctx, metav1.NamespaceDefault); err != nil || mayWrite {
 		return errors.Join(err, fmt.Errorf("user %s should not be able to write to namespace default", userName))
 	}
@@ -185,7 +185,8 @@ func (d *demo) showWrite(ctx context.Context) error {
 
 func (d *demo) showResult(ctx context.Context) error {
 	d.out.heading("What the initializers have left")
-	d.out.say("A quota, a NetworkPolicy that lets nothing in, and the rights of whoever asked for it.")
+	d.out.say("A quota, a NetworkPolicy that lets nothing in, and the rights of the user who\n" +
+		"asked for it. Nobody counts the quota here, since no kube-controller-manager runs.")
 	if _, err := d.show(ctx, d.user, "get", "resourcequotas,networkpolicies,rolebindings",
 		"--namespace="+namespaceName, "--output=wide"); err != nil {
 		return err

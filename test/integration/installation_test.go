@@ -206,15 +206,15 @@ var _ = Describe("An installation", Ordered, ContinueOnFailure, func() {
 		config, err := own.ServiceAccountConfig(ctx, controlplane.SystemNamespace, controlplane.ServiceAccount)
 		Expect(err).NotTo(HaveOccurred())
 		first := startBinary(binary, config, "--leader-elect", "--health-probe-bind-address=127.0.0.1:18081")
-		Eventually(first.Err).WithContext(ctx).Should(gbytes.Say("successfully acquired lease"))
+		Eventually(first.Err).WithContext(ctx).Should(gbytes.Say("Successfully acquired lease"))
 		second := startBinary(binary, config, "--leader-elect", "--health-probe-bind-address=127.0.0.1:18082")
 		Eventually(httpStatus).WithArguments("http://127.0.0.1:18082/readyz").WithContext(ctx).Should(Equal(200))
-		Expect(second.Err.Contents()).NotTo(ContainSubstring("successfully acquired lease"))
+		Expect(second.Err.Contents()).NotTo(ContainSubstring("Successfully acquired lease"))
 
 		By("letting the second take over at once when the first is told to stop")
 		Expect(root.Create(ctx, wrappers.MakeConfiguration("leader").Initializers("a.test.example.com").Obj())).To(Succeed())
 		first.Terminate()
-		Eventually(second.Err).WithContext(ctx).Should(gbytes.Say("successfully acquired lease"))
+		Eventually(second.Err).WithContext(ctx).Should(gbytes.Say("Successfully acquired lease"))
 		Eventually(func(g Gomega) {
 			g.Expect(activeCondition(g, ctx, root, "leader").Status).To(Equal(metav1.ConditionTrue))
 		}).WithContext(ctx).WithTimeout(time.Minute).Should(Succeed())

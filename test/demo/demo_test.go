@@ -1,0 +1,113 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"testing"
+
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+)
+
+func TestMain(m *testing.M) {
+	ctrl.SetLogger(zap.New(zap.WriteTo(io.Discard)))
+	klog.SetLogger(ctrl.Log)
+	os.Exit(m.Run())
+}
+
+// The tour checks itself what it tells.
+func TestTour(t *testing.T) {
+	temporary := t.TempDir()
+	t.Setenv("TMPDIR", temporary)
+	var output bytes.Buffer
+	d := newDemo(newNarrator(&output, false, func() {}), "")
+
+	if err := d.play(t.Context(), options{once: true}); err != nil {
+		t.Errorf("The tour failed: %v\n%s", err, &output)
+	}
+	if !d.isComplete && !t.Failed() {
+		t.Errorf("The tour ended too early:\n%s", &output)
+	}
+	expectNothingLeft(t, d, temporary)
+}
+
+func TestNothingIsLeftOfADemoThatIsStopped(t *testing.T) {
+	for name, moment := range map[string]string{
+		"while the control plane starts": "Starting kube-apiserver",
+		"during the installation":        "Installing",
+		"while a kubectl waits":          "kubectl wait --for=condition=Initializing",
+	} {
+		t.Run(name, func(t *testing.T) {
+			temporary := t.TempDir()
+			t.Setenv("TMPDIR", temporary)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			out := &trigger{text: moment, pull: cancel}
+			d := newDemo(newNarrator(out, false, func() {}), "")
+
+			if err := d.play(ctx, options{once: true}); err == nil {
+				t.Errorf("The demo went on when its context had ended")
+			}
+			if ctx.Err() == nil {
+				t.Errorf("The demo never said %q", moment)
+			}
+			expectNothingLeft(t, d, temporary)
+		})
+	}
+}
+
+func TestShellLine(t *testing.T) {
+	for want, args := range map[string][]string{
+		"get namespace team-a":              {"get", "namespace", "team-a"},
+		"create namespace ''":               {"create", "namespace", ""},
+		`--output='jsonpath={.a}{"\n"}' it`: {`--output=jsonpath={.a}{"\n"}`, "it"},
+		`'it'\''s one'`:                     {"it's one"},
+	} {
+		if got := shellLine(args...); got != want {
+			t.Errorf("shellLine(%q) = %s, want %s", args, got, want)
+		}
+	}
+}
+
+// expectNothingLeft stops a demo and looks for its API server and its files.
+func expectNothingLeft(t *testing.T, d *demo, temporary string) {
+	t.Helper()
+	if err := d.stop(); err != nil {
+		t.Errorf("The demo could not be stopped: %v", err)
+	}
+	if d.controlPlane != nil {
+		address := strings.Trim(strings.TrimPrefix(d.controlPlane.Admin.Host, "https:"), "/")
+		if connection, err := net.Dial("tcp", address); err == nil {
+			_ = connection.Close()
+			t.Errorf("There is still an API server at %s", address)
+		}
+	}
+	left, err := os.ReadDir(temporary)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, entry := range left {
+		t.Errorf("The demo has left %s", entry.Name())
+	}
+}
+
+// trigger is a writer that acts when a text is written.
+type trigger struct {
+	text string
+	pull func()
+}
+
+func (w *trigger) Write(data []byte) (int, error) {
+	if bytes.Contains(data, []byte(w.text)) {
+		w.pull()
+	}
+	return len(data), nil
+}
