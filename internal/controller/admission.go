@@ -129,17 +129,24 @@ func (a *Admission) waitUntilInjected(
 	err := wait.PollUntilContextTimeout(ctx, settleInterval, settleTimeout, true, func(context.Context) (bool, error) {
 		probe := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: probePrefix}}
 		err := a.Create(ctx, probe, client.DryRunAll, client.FieldOwner(fieldOwner))
-		if apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) {
+		if isRefusal(err) {
 			seen = injection{refusal: err}
 			return false, nil
 		}
-		seen = injection{acts: probe.Annotations[v1alpha1.AnnotationPendingInitializers] == want}
+		seen = injection{acts: err == nil && probe.Annotations[v1alpha1.AnnotationPendingInitializers] == want}
 		return seen.acts, err
 	})
 	if err != nil && !wait.Interrupted(err) {
 		return injection{}, fmt.Errorf("creating a namespace as a dry run: %w", err)
 	}
 	return seen, ctx.Err()
+}
+
+// isRefusal tells whether an error is an answer of the admission chain. A webhook that
+// does not answer makes it an internal error.
+func isRefusal(err error) bool {
+	return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) ||
+		apierrors.IsInternalError(err)
 }
 
 // ensureFail makes the inject policy refuse namespaces rather than let them through

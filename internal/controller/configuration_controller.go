@@ -137,6 +137,7 @@ func (r *ConfigurationReconciler) writeStatus(
 	}
 	base := configuration.DeepCopy()
 	condition := initialization.ActiveCondition(configuration, merged, verdict.Reason, verdict.Message)
+	condition.LastTransitionTime = metav1.NewTime(r.Admission.Clock.Now())
 	if !meta.SetStatusCondition(&configuration.Status.Conditions, condition) {
 		return nil
 	}

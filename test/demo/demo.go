@@ -91,11 +91,24 @@ func (d *demo) play(ctx context.Context, opts options) error {
 		return nil
 	}
 	d.sayHowToGoOn()
-	select {
-	case <-ctx.Done():
-		return nil
-	case err := <-d.manager.Done():
-		return errors.Join(errors.New("the manager ended by itself"), err)
+	return d.stayUp(ctx)
+}
+
+// stayUp returns when the context or the manager ends.
+func (d *demo) stayUp(ctx context.Context) error {
+	// When a terminal goes away, make may be the only one to be told. Writing nothing is
+	// enough to find out, and the narrator does the rest.
+	heartbeat := time.NewTicker(time.Second)
+	defer heartbeat.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case err := <-d.manager.Done():
+			return errors.Join(errors.New("the manager ended by itself"), err)
+		case <-heartbeat.C:
+			d.out.output("")
+		}
 	}
 }
 
@@ -250,13 +263,13 @@ administrator, or as %s:
 			shellLine(d.controlPlane.KubectlPath()))
 	}
 	d.out.say(`
-Some things to try, each of them as either of the two:
+Some things to try as the user:
 
   kubectl create namespace team-b && kubectl create configmap early --namespace=team-b
   kubectl wait --for=condition=Initializing=False namespace/team-b
   kubectl describe namespace team-b
 
-And as the administrator:
+And as the administrator, who holds the verb "initialize" and may write at any time:
 
   kubectl get namespaceinitializerset effective --output=yaml
   kubectl edit namespaceinitializerconfiguration policy

@@ -9,9 +9,12 @@ import (
 	"io"
 	"net"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
@@ -40,24 +43,31 @@ func TestTour(t *testing.T) {
 }
 
 func TestNothingIsLeftOfADemoThatIsStopped(t *testing.T) {
-	for name, moment := range map[string]string{
-		"while the control plane starts": "Starting kube-apiserver",
-		"during the installation":        "Installing",
-		"while a kubectl waits":          "kubectl wait --for=condition=Initializing",
+	for name, test := range map[string]struct {
+		// The demo is stopped when it has said this, and a file of this name is there.
+		text, file string
+	}{
+		"while the control plane starts": {text: "Starting kube-apiserver", file: "k8s_test_framework_*"},
+		"during the installation":        {text: "Installing nslifecycle", file: "*"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			temporary := t.TempDir()
 			t.Setenv("TMPDIR", temporary)
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			out := &trigger{text: moment, pull: cancel}
+			out := &trigger{text: test.text, pull: func() {
+				go func() {
+					defer cancel()
+					waitForFile(ctx, filepath.Join(temporary, test.file))
+				}()
+			}}
 			d := newDemo(newNarrator(out, false, func() {}), "")
 
 			if err := d.play(ctx, options{once: true}); err == nil {
 				t.Errorf("The demo went on when its context had ended")
 			}
 			if ctx.Err() == nil {
-				t.Errorf("The demo never said %q", moment)
+				t.Errorf("The demo never said %q", test.text)
 			}
 			expectNothingLeft(t, d, temporary)
 		})
@@ -97,6 +107,13 @@ func expectNothingLeft(t *testing.T, d *demo, temporary string) {
 	for _, entry := range left {
 		t.Errorf("The demo has left %s", entry.Name())
 	}
+}
+
+func waitForFile(ctx context.Context, pattern string) {
+	_ = wait.PollUntilContextCancel(ctx, time.Millisecond, true, func(context.Context) (bool, error) {
+		files, err := filepath.Glob(pattern)
+		return len(files) > 0, err
+	})
 }
 
 // trigger is a writer that acts when a text is written.

@@ -78,6 +78,24 @@ var _ = Describe("Injection", func() {
 		}))
 	}, SpecTimeout(time.Minute))
 
+	It("injects into a namespace that server-side apply creates, whatever it sends", func(ctx context.Context) {
+		register(ctx, "apply", "a.test.example.com")
+		name := unique("applied")
+		manifest := `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"` + name + `",
+			"labels":{"nslifecycle.dev/initializing":"false"},
+			"annotations":{"nslifecycle.dev/pending-initializers":"","nslifecycle.dev/requested-by":"mallory"}}}`
+		_, err := plane.KubectlWithInput(ctx, ordinaryConfig, manifest, "apply", "--server-side", "-f", "-")
+		Expect(err).NotTo(HaveOccurred())
+		namespace := get(Default, ctx, name)
+		Expect(namespace.Labels).To(HaveKeyWithValue(v1alpha1.LabelInitializing, "true"))
+		Expect(pendingOf(namespace)).To(Equal("a.test.example.com"))
+		Expect(namespace.Annotations).To(HaveKeyWithValue(v1alpha1.AnnotationRequestedBy, ordinaryUser))
+
+		By("refusing to apply it once more")
+		_, err = plane.KubectlWithInput(ctx, ordinaryConfig, manifest, "apply", "--server-side", "--force-conflicts", "-f", "-")
+		Expect(err).To(BeDeniedBy("guard"))
+	}, SpecTimeout(time.Minute))
+
 	It("keeps the finalizers that the creator chose", func(ctx context.Context) {
 		register(ctx, "finalizers", "a.test.example.com")
 		namespace := wrappers.MakeNamespace(unique("finalizers")).Obj()

@@ -160,13 +160,20 @@ var _ = Describe("An installation", Ordered, ContinueOnFailure, func() {
 		open := wrappers.MakeNamespace(unique("drift")).Label(v1alpha1.LabelInitializing, "true").Obj()
 		shut := wrappers.MakeNamespace(unique("drift")).
 			Annotation(v1alpha1.AnnotationPendingInitializers, "a.test.example.com").Obj()
-		Expect(root.Create(ctx, open)).To(Succeed())
-		Expect(root.Create(ctx, shut)).To(Succeed())
+		blank := wrappers.MakeNamespace(unique("drift")).Label(v1alpha1.LabelInitializing, "false").
+			Annotation(v1alpha1.AnnotationPendingInitializers, " , ").
+			Annotation(v1alpha1.AnnotationInitializationResult, failure).Obj()
+		for _, namespace := range []*corev1.Namespace{open, blank, shut} {
+			Expect(root.Create(ctx, namespace)).To(Succeed())
+		}
 		Eventually(func(g Gomega) {
-			var now corev1.Namespace
-			g.Expect(root.Get(ctx, client.ObjectKeyFromObject(open), &now)).To(Succeed())
-			g.Expect(now.Labels).NotTo(HaveKey(v1alpha1.LabelInitializing))
-			g.Expect(&now).To(BeInitializing("False", v1alpha1.ReasonNotRequired))
+			for _, namespace := range []*corev1.Namespace{open, blank} {
+				var now corev1.Namespace
+				g.Expect(root.Get(ctx, client.ObjectKeyFromObject(namespace), &now)).To(Succeed())
+				g.Expect(now.Labels).NotTo(HaveKey(v1alpha1.LabelInitializing))
+				g.Expect(now.Annotations).To(BeEmpty())
+				g.Expect(&now).To(BeInitializing("False", v1alpha1.ReasonNotRequired))
+			}
 			var other corev1.Namespace
 			g.Expect(root.Get(ctx, client.ObjectKeyFromObject(shut), &other)).To(Succeed())
 			g.Expect(other.Labels).To(HaveKeyWithValue(v1alpha1.LabelInitializing, "true"))

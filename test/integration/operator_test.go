@@ -163,7 +163,7 @@ var _ = Describe("The operator", func() {
 			Eventually(func(g Gomega) {
 				g.Expect(conditionMessage(get(g, ctx, namespace), v1alpha1.ConditionInitializing)).To(ContainSubstring(says))
 			}).WithContext(ctx).Should(Succeed())
-			Eventually(expectEvent).WithArguments(namespace, "InvalidInitializationResult")
+			expectEvent(ctx, namespace, "InvalidInitializationResult")
 			Expect(get(Default, ctx, namespace).DeletionTimestamp).To(BeNil())
 			finish(ctx, namespace)
 			Eventually(get).WithContext(ctx).WithArguments(namespace).Should(And(

@@ -1,0 +1,340 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	applyv1alpha1 "github.com/nslifecycle/nslifecycle/api/v1alpha1/applyconfiguration/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/test/wrappers"
+)
+
+// configurationServer answers for the configurations and the set, and records in words
+// what is written to them.
+type configurationServer struct {
+	configurations []*wrappers.ConfigurationWrapper
+	// set is the effective set; it does not exist if nil.
+	set *v1alpha1.NamespaceInitializerSet
+	// The errors that requests are answered with, those of status writes by
+	// configuration.
+	listError, getError, applyError error
+	statusErrors                    map[string]error
+
+	writes []string
+}
+
+func (s *configurationServer) client() client.Client {
+	return newFakeClient(interceptor.Funcs{
+		List: s.list, Get: s.get, Apply: s.apply, SubResourcePatch: s.patchStatus,
+	})
+}
+
+func (s *configurationServer) list(
+	_ context.Context, _ client.WithWatch, list client.ObjectList, _ ...client.ListOption,
+) error {
+	for _, configuration := range s.configurations {
+		items := &list.(*v1alpha1.NamespaceInitializerConfigurationList).Items
+		*items = append(*items, *configuration.Obj())
+	}
+	return s.listError
+}
+
+func (s *configurationServer) get(
+	_ context.Context, _ client.WithWatch, key client.ObjectKey, object client.Object, _ ...client.GetOption,
+) error {
+	switch {
+	case s.getError != nil:
+		return s.getError
+	case s.set == nil || key.Name != s.set.Name:
+		return errGone
+	}
+	s.set.DeepCopyInto(object.(*v1alpha1.NamespaceInitializerSet))
+	return nil
+}
+
+func (s *configurationServer) apply(
+	_ context.Context, _ client.WithWatch, object runtime.ApplyConfiguration, opts ...client.ApplyOption,
+) error {
+	body, err := json.Marshal(object)
+	if err != nil {
+		return err
+	}
+	options := (&client.ApplyOptions{}).ApplyOptions(opts)
+	s.writes = append(s.writes, fmt.Sprintf("apply by %s, force=%t: %s", options.FieldManager, *options.Force, body))
+	// The API server answers with the whole object.
+	object.(*applyv1alpha1.NamespaceInitializerSetApplyConfiguration).
+		WithUID("set-uid").WithResourceVersion("8").WithCreationTimestamp(metav1.NewTime(now.Add(-time.Hour)))
+	return s.applyError
+}
+
+func (s *configurationServer) patchStatus(
+	_ context.Context, _ client.Client, subResource string, object client.Object, patch client.Patch,
+	opts ...client.SubResourcePatchOption,
+) error {
+	data, err := patch.Data(object)
+	if err != nil {
+		return err
+	}
+	var body v1alpha1.NamespaceInitializerConfiguration
+	if err := json.Unmarshal(data, &body); err != nil {
+		return err
+	}
+	options := (&client.SubResourcePatchOptions{}).ApplyOptions(opts)
+	write := fmt.Sprintf("%s/%s by %s, resourceVersion=%s:",
+		object.GetName(), subResource, options.FieldManager, body.ResourceVersion)
+	for _, condition := range body.Status.Conditions {
+		write += fmt.Sprintf(" %s=%s/%s", condition.Type, condition.Status, condition.Reason)
+	}
+	s.writes = append(s.writes, write)
+	return s.statusErrors[object.GetName()]
+}
+
+func TestConfigurationReconcile(t *testing.T) {
+	const (
+		applied = "apply by nslifecycle, force=true: " +
+			`{"kind":"NamespaceInitializerSet","apiVersion":"nslifecycle.dev/v1alpha1","metadata":{"name":"effective"},`
+		status = "/status by nslifecycle, resourceVersion=5: Active="
+	)
+	configuration := func(name string, initializers ...string) *wrappers.ConfigurationWrapper {
+		wrapper := wrappers.MakeConfiguration(name).Initializers(initializers...).Generation(1)
+		wrapper.ResourceVersion = "5"
+		return wrapper
+	}
+	inForce := func(wrapper *wrappers.ConfigurationWrapper) *wrappers.ConfigurationWrapper {
+		meta.SetStatusCondition(&wrapper.Status.Conditions, metav1.Condition{
+			Type: v1alpha1.ConditionActive, Status: metav1.ConditionTrue, ObservedGeneration: 1,
+			Reason: v1alpha1.ReasonInForce, Message: inForceMessage, LastTransitionTime: metav1.NewTime(now),
+		})
+		return wrapper
+	}
+	changed := func(change func(*v1alpha1.NamespaceInitializerSet)) *v1alpha1.NamespaceInitializerSet {
+		set := newSet("rbac.corp.com")
+		change(set)
+		return set
+	}
+	// ofRBAC writes the set with the one initializer that most cases have.
+	const ofRBAC = applied + `"initializers":[{"name":"rbac.corp.com","configuration":"one"}],` +
+		`"systemNamespace":"nslifecycle-system"}`
+
+	tests := map[string]struct {
+		server configurationServer
+		// installed are the admission policies, all of them if nil.
+		installed  []client.Object
+		patchError error
+
+		wantWrites []string
+		wantRetry  time.Duration
+		wantError  string
+	}{
+		"nothing is configured: there is a set all the same": {
+			wantWrites: []string{applied + `"systemNamespace":"nslifecycle-system"}`},
+		},
+		"the first configuration": {
+			server: configurationServer{
+				configurations: []*wrappers.ConfigurationWrapper{configuration("one", "rbac.corp.com")},
+			},
+			wantWrites: []string{ofRBAC, "one" + status + "True/InForce"},
+		},
+		"nothing has changed": {
+			server: configurationServer{
+				configurations: []*wrappers.ConfigurationWrapper{inForce(configuration("one", "rbac.corp.com"))},
+				set:            newSet("rbac.corp.com"),
+			},
+		},
+		"only the status is missing": {
+			server: configurationServer{
+				configurations: []*wrappers.ConfigurationWrapper{configuration("one", "rbac.corp.com")},
+				set:            newSet("rbac.corp.com"),
+			},
+			wantWrites: []string{"one" + status + "True/InForce"},
+		},
+		"only the generation has changed": {
+			server: configurationServer{
+				configurations: []*wrappers.ConfigurationWrapper{
+					inForce(configuration("one", "rbac.corp.com")).Generation(2),
+				},
+				set: newSet("rbac.corp.com"),
+			},
+			wantWrites: []string{"one" + status + "True/InForce"},
+		},
+		"somebody has edited the set": {
+			server: configurationServer{
+				configurations: []*wrappers.ConfigurationWrapper{inForce(configuration("one", "rbac.corp.com"))},
+				set:            newSet("rbac.corp.com", "mine.corp.com"),
+			},
+			wantWrites: []string{ofRBAC},
+		},
+		"the initializer has come to another configuration": {
+			server: configurationServer{
+				configurations: []*wrappers.ConfigurationWrapper{inForce(configuration("one", "rbac.corp.com"))},
+				set: changed(func(set *v1alpha1.NamespaceInitializerSet) {
+					set.Initializers[0].Configuration = "another"
+				}),
+			},
+			wantWrites: []string{ofRBAC},
+		},
+		"the operator has moved": {
+			server: configurationServer{
+				configurations: []*wrappers.ConfigurationWrapper{inForce(configuration("one", "rbac.corp.com"))},
+				set:            changed(func(set *v1alpha1.NamespaceInitializerSet) { set.SystemNamespace = "elsewhere" }),
+			},
+			wantWrites: []string{ofRBAC},
+		},
+		"the set is being deleted": {
+			server: configurationServer{
+				configurations: []*wrappers.ConfigurationWrapper{inForce(configuration("one", "rbac.corp.com"))},
+				set: changed(func(set *v1alpha1.NamespaceInitializerSet) {
+					set.DeletionTimestamp = &metav1.Time{Time: now}
+				}),
+			},
+			wantWrites: []string{ofRBAC},
+		},
+		"a configuration is being deleted": {
+			server: configurationServer{
+				configurations: []*wrappers.ConfigurationWrapper{
+					inForce(configuration("one", "rbac.corp.com")),
+					configuration("two", "quota.corp.com").Terminating(now, "corp.com/keep"),
+				},
+				set: newSet("rbac.corp.com"),
+			},
+		},
+		"an empty configuration, and one that does not fit": {
+			server: configurationServer{configurations: []*wrappers.ConfigurationWrapper{
+				configuration("empty"), inForce(configuration("one", "rbac.corp.com")),
+				configuration("too-many", numbered(v1alpha1.MaxSetInitializers)...),
+			}},
+			wantWrites: []string{
+				ofRBAC, "empty" + status + "True/Empty", "too-many" + status + "False/TooManyInitializers",
+			},
+		},
+		"no policy is installed": {
+			server: configurationServer{
+				configurations: []*wrappers.ConfigurationWrapper{inForce(configuration("one", "rbac.corp.com"))},
+				set:            newSet("rbac.corp.com"),
+			},
+			installed:  []client.Object{},
+			wantWrites: []string{"one" + status + "False/PolicyMissing"},
+		},
+		"the operator has to come back": {
+			server: configurationServer{
+				configurations: []*wrappers.ConfigurationWrapper{configuration("one", "rbac.corp.com")},
+				set: changed(func(set *v1alpha1.NamespaceInitializerSet) {
+					set.CreationTimestamp = metav1.NewTime(now.Add(-20 * time.Second))
+				}),
+			},
+			installed:  installedWith(admissionv1.Ignore),
+			wantWrites: []string{"one" + status + "True/InForce"},
+			wantRetry:  40 * time.Second,
+		},
+
+		// Errors.
+		"the configurations cannot be listed": {
+			server:    configurationServer{listError: errOutage},
+			wantError: "listing the configurations: " + errOutage.Error(),
+		},
+		"the set cannot be read": {
+			server:    configurationServer{getError: errOutage},
+			wantError: `reading NamespaceInitializerSet "effective": ` + errOutage.Error(),
+		},
+		"the set cannot be written, and no status claims anything": {
+			server: configurationServer{
+				configurations: []*wrappers.ConfigurationWrapper{configuration("one", "rbac.corp.com")},
+				applyError:     errOutage,
+			},
+			wantWrites: []string{ofRBAC},
+			wantError:  `writing NamespaceInitializerSet "effective": ` + errOutage.Error(),
+		},
+		"one status cannot be written, and the others are": {
+			server: configurationServer{
+				configurations: []*wrappers.ConfigurationWrapper{
+					configuration("gone"), configuration("one", "rbac.corp.com"), configuration("two"),
+				},
+				set:          newSet("rbac.corp.com"),
+				statusErrors: map[string]error{"gone": errGone, "one": errOutage},
+			},
+			wantWrites: []string{
+				"gone" + status + "True/Empty", "one" + status + "True/InForce", "two" + status + "True/Empty",
+			},
+			wantError: `writing the status of configuration "one": ` + errOutage.Error(),
+		},
+		"the inject policy cannot be patched, and the status is written all the same": {
+			server: configurationServer{
+				configurations: []*wrappers.ConfigurationWrapper{configuration("one", "rbac.corp.com")},
+				set:            newSet("rbac.corp.com"),
+			},
+			installed:  installedWith(admissionv1.Ignore),
+			patchError: errOutage,
+			wantWrites: []string{"one" + status + "True/InForce"},
+			wantError: `setting failurePolicy of MutatingAdmissionPolicy "nslifecycle-inject" to Fail: ` +
+				errOutage.Error(),
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			if test.installed == nil {
+				test.installed = installedWith(admissionv1.Fail)
+			}
+			pending := "rbac.corp.com"
+			if len(test.server.configurations) == 0 {
+				pending = ""
+			}
+			funcs := interceptor.Funcs{Create: (&dryRuns{answers: []dryRun{{pending: pending}}}).create}
+			if test.patchError != nil {
+				funcs.Patch = failingPatch(test.patchError)
+			}
+			reconciler := &ConfigurationReconciler{
+				Client: test.server.client(), Admission: newAdmission(funcs, test.installed...),
+				SystemNamespace: systemNamespace,
+			}
+			result, err := reconciler.Reconcile(t.Context(), ctrl.Request{})
+			g.Expect(result).To(Equal(ctrl.Result{RequeueAfter: test.wantRetry}))
+			if test.wantError == "" {
+				g.Expect(err).NotTo(HaveOccurred())
+			} else {
+				g.Expect(err).To(MatchError(test.wantError))
+			}
+			g.Expect(test.server.writes).To(Equal(test.wantWrites))
+		})
+	}
+}
+
+// What was found out about the API server's policies is not known where they cannot be
+// listed, and then no status changes.
+func TestConfigurationReconcileWithoutAVerdict(t *testing.T) {
+	g := NewWithT(t)
+	server := &configurationServer{
+		configurations: []*wrappers.ConfigurationWrapper{wrappers.MakeConfiguration("one").Initializers("rbac.corp.com")},
+		set:            newSet("rbac.corp.com"),
+	}
+	reconciler := &ConfigurationReconciler{
+		Client: server.client(), Admission: newAdmission(interceptor.Funcs{List: failingList}),
+		SystemNamespace: systemNamespace,
+	}
+	_, err := reconciler.Reconcile(t.Context(), ctrl.Request{})
+	g.Expect(err).To(MatchError(errOutage))
+	g.Expect(server.writes).To(BeEmpty())
+}
+
+func numbered(count int) []string {
+	names := make([]string, 0, count)
+	for i := range count {
+		names = append(names, fmt.Sprintf("n-%d.corp.com", i))
+	}
+	return names
+}

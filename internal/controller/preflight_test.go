@@ -1,0 +1,105 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"slices"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/discovery/fake"
+	clienttesting "k8s.io/client-go/testing"
+)
+
+func TestPreflight(t *testing.T) {
+	const (
+		ours     = "nslifecycle.dev/v1alpha1"
+		policies = "admissionregistration.k8s.io/v1"
+	)
+	everything := map[string][]string{
+		ours: {"namespaceinitializerconfigurations", "namespaceinitializerconfigurations/status", "namespaceinitializersets"},
+		policies: {
+			"mutatingadmissionpolicies", "mutatingadmissionpolicybindings", "mutatingwebhookconfigurations",
+			"validatingadmissionpolicies", "validatingadmissionpolicies/status", "validatingadmissionpolicybindings",
+			"validatingwebhookconfigurations",
+		},
+	}
+	only := func(groupVersions ...string) map[string][]string {
+		served := map[string][]string{}
+		for _, groupVersion := range groupVersions {
+			served[groupVersion] = everything[groupVersion]
+		}
+		return served
+	}
+	without := func(groupVersion string, resources ...string) map[string][]string {
+		served := only(ours, policies)
+		served[groupVersion] = slices.DeleteFunc(slices.Clone(served[groupVersion]), func(resource string) bool {
+			return slices.Contains(resources, resource)
+		})
+		return served
+	}
+
+	tests := map[string]struct {
+		served  map[string][]string
+		problem error
+		want    string
+	}{
+		"all is served": {served: everything},
+		"no CustomResourceDefinition": {
+			served: only(policies),
+			want: "the API server does not serve namespaceinitializerconfigurations, namespaceinitializersets in " +
+				"nslifecycle.dev/v1alpha1: the CustomResourceDefinitions are not installed; run: kubectl apply -k config/default",
+		},
+		"one CustomResourceDefinition is missing": {
+			served: without(ours, "namespaceinitializersets"),
+			want: "the API server does not serve namespaceinitializersets in nslifecycle.dev/v1alpha1: " +
+				"the CustomResourceDefinitions are not installed; run: kubectl apply -k config/default",
+		},
+		"an API server without mutating policies": {
+			served: without(policies, "mutatingadmissionpolicies", "mutatingadmissionpolicybindings"),
+			want: "the API server does not serve mutatingadmissionpolicies, mutatingadmissionpolicybindings in " +
+				"admissionregistration.k8s.io/v1: the API server is too old, or the type is switched off in its " +
+				"--runtime-config; use Kubernetes 1.36 or later",
+		},
+		"an API server without any policies": {
+			served: only(ours),
+			want: "the API server does not serve mutatingadmissionpolicies, mutatingadmissionpolicybindings, " +
+				"validatingadmissionpolicies, validatingadmissionpolicybindings in " +
+				"admissionregistration.k8s.io/v1: the API server is too old, or the type is switched off in its " +
+				"--runtime-config; use Kubernetes 1.36 or later",
+		},
+		"the API server does not answer": {
+			served:  everything,
+			problem: errOutage,
+			want:    "asking the API server which types of nslifecycle.dev/v1alpha1 it serves: " + errOutage.Error(),
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			server := &clienttesting.Fake{}
+			if test.problem != nil {
+				server.AddReactor("*", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
+					return true, nil, test.problem
+				})
+			}
+			for groupVersion, resources := range test.served {
+				list := &metav1.APIResourceList{GroupVersion: groupVersion}
+				for _, resource := range resources {
+					list.APIResources = append(list.APIResources, metav1.APIResource{Name: resource})
+				}
+				server.Resources = append(server.Resources, list)
+			}
+
+			err := Preflight(t.Context(), &fake.FakeDiscovery{Fake: server})
+			if test.want == "" {
+				g.Expect(err).NotTo(HaveOccurred())
+			} else {
+				g.Expect(err).To(MatchError(test.want))
+			}
+		})
+	}
+}
