@@ -55,9 +55,9 @@ func (d *demo) showProgress(ctx context.Context) error {
 
 // waitAndWatch runs kubectl wait and, beside it, a watch of the condition's message.
 func (d *demo) waitAndWatch(ctx context.Context) error {
-	watchContext, stopWatch := context.WithCancel(ctx)
-	defer stopWatch()
-	watch := d.kubectl(watchContext, d.user, watchCommand...)
+	kubectlContext, stop := context.WithCancel(ctx)
+	defer stop()
+	watch := d.kubectl(kubectlContext, d.user, watchCommand...)
 	messages, err := watch.StdoutPipe()
 	if err != nil {
 		return fmt.Errorf("watching the condition: %w", err)
@@ -66,9 +66,11 @@ func (d *demo) waitAndWatch(ctx context.Context) error {
 	if err := watch.Start(); err != nil {
 		return fmt.Errorf("watching the condition: %w", err)
 	}
-	// Ends with the watch itself; until then the wait below is under way.
-	defer func() { _ = watch.Wait() }()
-	defer stopWatch()
+	defer func() {
+		stop()
+		// It was killed, so this is an error, and of no interest.
+		_ = watch.Wait()
+	}()
 
 	d.out.command(d.user.name, "kubectl "+shellLine(waitCommand...))
 	type result struct {
@@ -77,7 +79,7 @@ func (d *demo) waitAndWatch(ctx context.Context) error {
 	}
 	waited := make(chan result, 1)
 	go func() {
-		output, err := d.kubectl(ctx, d.user, waitCommand...).CombinedOutput()
+		output, err := d.kubectl(kubectlContext, d.user, waitCommand...).CombinedOutput()
 		waited <- result{output, err}
 	}()
 	steps, err := d.relay(messages)

@@ -186,7 +186,7 @@ func (d *demo) showWrite(ctx context.Context) error {
 func (d *demo) showResult(ctx context.Context) error {
 	d.out.heading("What the initializers have left")
 	d.out.say("A quota, a NetworkPolicy that lets nothing in, and the rights of the user who\n" +
-		"asked for it. Nobody counts the quota here, since no kube-controller-manager runs.")
+		"asked for it. Nothing counts the quota, as no kube-controller-manager runs here.")
 	if _, err := d.show(ctx, d.user, "get", "resourcequotas,networkpolicies,rolebindings",
 		"--namespace="+namespaceName, "--output=wide"); err != nil {
 		return err

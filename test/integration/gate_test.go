@@ -231,7 +231,7 @@ func fill(ctx context.Context, namespace string) {
 		makeWidget("existing"), makeWidget("deletable"),
 	} {
 		object.SetNamespace(namespace)
-		Eventually(c.Create).WithArguments(object).WithContext(ctx).Should(Succeed())
+		Eventually(c.Create).WithContext(ctx).WithArguments(object).Should(Succeed())
 	}
 }
 

@@ -7,6 +7,8 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -132,13 +134,13 @@ var _ = Describe("An installation", Ordered, ContinueOnFailure, func() {
 		running, err := own.StartManager(ctx, func(options *controller.Options) { options.Clock = later })
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(func() { Expect(running.Stop()).To(Succeed()) })
-		Eventually(failurePolicyOfInject).WithArguments(root).WithContext(ctx).
+		Eventually(failurePolicyOfInject).WithContext(ctx).WithArguments(root).
 			WithTimeout(time.Minute).Should(Equal(admissionv1.Fail))
 		Expect(root.Create(ctx, wrappers.MakeNamespace(unique("hardened")).Obj())).To(Succeed())
 
 		By("putting it back after an upgrade")
 		Expect(own.Install(ctx)).To(Succeed())
-		Eventually(failurePolicyOfInject).WithArguments(root).WithContext(ctx).Should(Equal(admissionv1.Fail))
+		Eventually(failurePolicyOfInject).WithContext(ctx).WithArguments(root).Should(Equal(admissionv1.Fail))
 	}, SpecTimeout(2*time.Minute))
 
 	It("says which policies are missing, and notices when they come", func(ctx context.Context) {
@@ -156,29 +158,8 @@ var _ = Describe("An installation", Ordered, ContinueOnFailure, func() {
 				ContainSubstring(`ValidatingAdmissionPolicy "gate"`), ContainSubstring("kubectl apply -k config/default")))
 		}).WithContext(ctx).Should(Succeed())
 
-		By("repairing what was edited while they were away")
-		open := wrappers.MakeNamespace(unique("drift")).Label(v1alpha1.LabelInitializing, "true").Obj()
-		shut := wrappers.MakeNamespace(unique("drift")).
-			Annotation(v1alpha1.AnnotationPendingInitializers, "a.test.example.com").Obj()
-		blank := wrappers.MakeNamespace(unique("drift")).Label(v1alpha1.LabelInitializing, "false").
-			Annotation(v1alpha1.AnnotationPendingInitializers, " , ").
-			Annotation(v1alpha1.AnnotationInitializationResult, failure).Obj()
-		for _, namespace := range []*corev1.Namespace{open, blank, shut} {
-			Expect(root.Create(ctx, namespace)).To(Succeed())
-		}
-		Eventually(func(g Gomega) {
-			for _, namespace := range []*corev1.Namespace{open, blank} {
-				var now corev1.Namespace
-				g.Expect(root.Get(ctx, client.ObjectKeyFromObject(namespace), &now)).To(Succeed())
-				g.Expect(now.Labels).NotTo(HaveKey(v1alpha1.LabelInitializing))
-				g.Expect(now.Annotations).To(BeEmpty())
-				g.Expect(&now).To(BeInitializing("False", v1alpha1.ReasonNotRequired))
-			}
-			var other corev1.Namespace
-			g.Expect(root.Get(ctx, client.ObjectKeyFromObject(shut), &other)).To(Succeed())
-			g.Expect(other.Labels).To(HaveKeyWithValue(v1alpha1.LabelInitializing, "true"))
-			g.Expect(&other).To(BeInitializing("True", v1alpha1.ReasonPending))
-		}).WithContext(ctx).Should(Succeed())
+		By("repairing what is edited while they are away")
+		expectRepaired(ctx, root, makeDrift(ctx, root))
 
 		By("never deleting a namespace that was not created to be initialized")
 		patch := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{
@@ -189,7 +170,7 @@ var _ = Describe("An installation", Ordered, ContinueOnFailure, func() {
 		if err := root.Create(ctx, nodeLease.DeepCopy()); err != nil {
 			Expect(err).To(MatchError(ContainSubstring("already exists")))
 		}
-		for _, victim := range []*corev1.Namespace{open, nodeLease} {
+		for _, victim := range []*corev1.Namespace{createNamespace(ctx, root, unique("victim")), nodeLease} {
 			Expect(root.Patch(ctx, victim, patch)).To(Succeed())
 			Eventually(func(g Gomega) {
 				var now corev1.Namespace
@@ -207,15 +188,30 @@ var _ = Describe("An installation", Ordered, ContinueOnFailure, func() {
 		Expect(createNamespace(ctx, root, unique("policies")).Labels).To(HaveKey(v1alpha1.LabelInitializing))
 	}, SpecTimeout(3*time.Minute))
 
+	It("repairs what was edited while the policies were away, past the policies", func(ctx context.Context) {
+		drifted := makeDrift(ctx, root)
+		Expect(own.Install(ctx)).To(Succeed())
+		DeferCleanup(func(ctx context.Context) { undeploy(ctx, own) })
+		Eventually(func() error {
+			return root.Create(ctx, wrappers.MakeNamespace(unique("probe")).Label(v1alpha1.LabelInitializing, "false").Obj(),
+				client.DryRunAll)
+		}).WithContext(ctx).Should(BeDeniedBy("guard"))
+		running, err := own.StartManager(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(func() { Expect(running.Stop()).To(Succeed()) })
+		expectRepaired(ctx, root, drifted)
+	}, SpecTimeout(2*time.Minute))
+
 	It("works with two managers, of which one is the leader, and is ready before it leads", func(ctx context.Context) {
 		Expect(own.Install(ctx)).To(Succeed())
 		DeferCleanup(func(ctx context.Context) { undeploy(ctx, own) })
 		config, err := own.ServiceAccountConfig(ctx, controlplane.SystemNamespace, controlplane.ServiceAccount)
 		Expect(err).NotTo(HaveOccurred())
-		first := startBinary(binary, config, "--leader-elect", "--health-probe-bind-address=127.0.0.1:18081")
+		first := startBinary(binary, config, "--leader-elect", "--health-probe-bind-address="+freeAddress())
 		Eventually(first.Err).WithContext(ctx).Should(gbytes.Say("Successfully acquired lease"))
-		second := startBinary(binary, config, "--leader-elect", "--health-probe-bind-address=127.0.0.1:18082")
-		Eventually(httpStatus).WithArguments("http://127.0.0.1:18082/readyz").WithContext(ctx).Should(Equal(200))
+		probes := freeAddress()
+		second := startBinary(binary, config, "--leader-elect", "--health-probe-bind-address="+probes)
+		Eventually(httpStatus).WithContext(ctx).WithArguments("http://" + probes + "/readyz").Should(Equal(http.StatusOK))
 		Expect(second.Err.Contents()).NotTo(ContainSubstring("Successfully acquired lease"))
 
 		By("letting the second take over at once when the first is told to stop")
@@ -228,6 +224,50 @@ var _ = Describe("An installation", Ordered, ContinueOnFailure, func() {
 		Eventually(first).WithContext(ctx).Should(gexec.Exit(0))
 	}, SpecTimeout(2*time.Minute))
 })
+
+// drift are namespaces whose label and list disagree, as edits make them that no policy
+// sees.
+type drift struct {
+	// toOpen have a label and nothing to wait for.
+	toOpen []*corev1.Namespace
+	// toShut waits for an initializer without a label.
+	toShut *corev1.Namespace
+}
+
+func makeDrift(ctx context.Context, c client.Client) drift {
+	GinkgoHelper()
+	made := drift{
+		toOpen: []*corev1.Namespace{
+			wrappers.MakeNamespace(unique("drift")).Label(v1alpha1.LabelInitializing, "true").Obj(),
+			wrappers.MakeNamespace(unique("drift")).Label(v1alpha1.LabelInitializing, "false").
+				Annotation(v1alpha1.AnnotationPendingInitializers, " , ").
+				Annotation(v1alpha1.AnnotationInitializationResult, failure).Obj(),
+		},
+		toShut: wrappers.MakeNamespace(unique("drift")).
+			Annotation(v1alpha1.AnnotationPendingInitializers, "a.test.example.com").Obj(),
+	}
+	for _, namespace := range append([]*corev1.Namespace{made.toShut}, made.toOpen...) {
+		Expect(c.Create(ctx, namespace)).To(Succeed())
+	}
+	return made
+}
+
+func expectRepaired(ctx context.Context, c client.Client, drifted drift) {
+	GinkgoHelper()
+	Eventually(func(g Gomega) {
+		for _, namespace := range drifted.toOpen {
+			var now corev1.Namespace
+			g.Expect(c.Get(ctx, client.ObjectKeyFromObject(namespace), &now)).To(Succeed())
+			g.Expect(now.Labels).NotTo(HaveKey(v1alpha1.LabelInitializing))
+			g.Expect(now.Annotations).To(BeEmpty())
+			g.Expect(&now).To(BeInitializing("False", v1alpha1.ReasonNotRequired))
+		}
+		var now corev1.Namespace
+		g.Expect(c.Get(ctx, client.ObjectKeyFromObject(drifted.toShut), &now)).To(Succeed())
+		g.Expect(now.Labels).To(HaveKeyWithValue(v1alpha1.LabelInitializing, "true"))
+		g.Expect(&now).To(BeInitializing("True", v1alpha1.ReasonPending))
+	}).WithContext(ctx).Should(Succeed())
+}
 
 func activeCondition(g Gomega, ctx context.Context, c client.Client, name string) *metav1.Condition {
 	var configuration v1alpha1.NamespaceInitializerConfiguration
@@ -252,9 +292,11 @@ func deletePolicies(ctx context.Context, own *controlplane.ControlPlane) {
 		"mutatingadmissionpolicies,validatingadmissionpolicies", "-l", "app.kubernetes.io/name=nslifecycle", "--ignore-not-found")
 	Expect(err).NotTo(HaveOccurred())
 	root := newClient(own.Admin)
-	Eventually(func() error {
+	// Neither does guard refuse the label, nor does inject remove it.
+	Eventually(func(g Gomega) {
 		probe := wrappers.MakeNamespace(unique("probe")).Label(v1alpha1.LabelInitializing, "false").Obj()
-		return root.Create(ctx, probe, client.DryRunAll)
+		g.Expect(root.Create(ctx, probe, client.DryRunAll)).To(Succeed())
+		g.Expect(probe.Labels).To(HaveKeyWithValue(v1alpha1.LabelInitializing, "false"))
 	}).WithContext(ctx).Should(Succeed())
 }
 
@@ -338,4 +380,27 @@ func kubeconfigFile(config *rest.Config) string {
 	_, err := os.Stat(path)
 	Expect(err).NotTo(HaveOccurred())
 	return path
+}
+
+// freeAddress returns an address that nobody listens on.
+func freeAddress() string {
+	GinkgoHelper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	Expect(err).NotTo(HaveOccurred())
+	defer listener.Close()
+	return listener.Addr().String()
+}
+
+// httpStatus returns the status of a GET, or 0 where there is no answer.
+func httpStatus(ctx context.Context, url string) int {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return 0
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return 0
+	}
+	_ = response.Body.Close()
+	return response.StatusCode
 }

@@ -119,7 +119,7 @@ var _ = Describe("The operator", func() {
 		Expect(now.Labels).NotTo(HaveKey(v1alpha1.LabelInitializing))
 		Expect(now.Annotations).NotTo(HaveKey(v1alpha1.AnnotationPendingInitializers))
 		Expect(now.Status.Conditions).To(BeEmpty())
-		Eventually(ordinary.Create).WithArguments(wrappers.MakeConfigMap(done.Name, "late")).WithContext(ctx).Should(Succeed())
+		Eventually(ordinary.Create).WithContext(ctx).WithArguments(wrappers.MakeConfigMap(done.Name, "late")).Should(Succeed())
 
 		var err error
 		manager, err = plane.StartManager(ctx)

@@ -53,7 +53,7 @@ var _ = Describe("The user stories of the KEP", func() {
 		Expect(networkPolicies.Items).To(HaveLen(1))
 
 		user := newClient(creatorConfig)
-		Eventually(user.Create).WithArguments(wrappers.MakeConfigMap(name, "mine")).WithContext(ctx).Should(Succeed())
+		Eventually(user.Create).WithContext(ctx).WithArguments(wrappers.MakeConfigMap(name, "mine")).Should(Succeed())
 		Expect(user.Create(ctx, wrappers.MakeConfigMap(preExistingName, "not-mine"))).To(Satisfy(apierrors.IsForbidden))
 	}, SpecTimeout(time.Minute))
 
@@ -79,7 +79,7 @@ var _ = Describe("The user stories of the KEP", func() {
 		Expect(attempts).To(BeNumerically(">", 20))
 		Eventually(get).WithContext(ctx).WithArguments(name).
 			Should(BeInitializing(corev1.ConditionFalse, v1alpha1.ReasonCompleted))
-		Eventually(ordinary.Create).WithArguments(wrappers.MakeConfigMap(name, "late")).WithContext(ctx).Should(Succeed())
+		Eventually(ordinary.Create).WithContext(ctx).WithArguments(wrappers.MakeConfigMap(name, "late")).Should(Succeed())
 	}, SpecTimeout(2*time.Minute))
 })
 
