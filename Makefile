@@ -54,7 +54,7 @@ demo: ## A real API server, two initializers and a tour. ONCE=1 exits after the 
 # it takes a second one for impatience.
 .PHONY: run
 run: build ## Run the manager against the current kubeconfig context, or an embedded control plane if there is none.
-	@set -m; "$(LOCALBIN)/manager" --leader-elect=false $(ARGS) & pid=$$!; set +m; \
+	@set -m; "$(LOCALBIN)/manager" --leader-elect=false --zap-encoder=console $(ARGS) & pid=$$!; set +m; \
 	trap 'kill "$$pid" 2>/dev/null || :' INT TERM HUP; \
 	while rc=0; wait "$$pid" || rc=$$?; kill -0 "$$pid" 2>/dev/null; do :; done; \
 	trap - INT TERM HUP; \

@@ -9,7 +9,6 @@ package main
 
 import (
 	"crypto/tls"
-	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -17,6 +16,7 @@ import (
 	"k8s.io/client-go/discovery"
 	// Kubeconfigs of managed clusters name these ways of authentication.
 	_ "k8s.io/client-go/plugin/pkg/client/auth"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client/config"
@@ -32,9 +32,9 @@ const exitNoCluster = 3
 
 const defaultSystemNamespace = "nslifecycle-system"
 
-// errNoCluster means that there is neither a kubeconfig nor a Pod's ServiceAccount.
-var errNoCluster = errors.New("no cluster is configured: set KUBECONFIG or --kubeconfig, " +
-	"or run in a Pod; to try nslifecycle without a cluster, run: make demo")
+// noCluster is said where there is neither a kubeconfig nor a Pod's ServiceAccount.
+const noCluster = "no cluster is configured: set KUBECONFIG or --kubeconfig, " +
+	"or run in a Pod; to try nslifecycle without a cluster, run: make demo"
 
 type options struct {
 	metricsAddress   string
@@ -78,12 +78,19 @@ func main() {
 	zapOptions := zap.Options{}
 	zapOptions.BindFlags(flag.CommandLine)
 	flag.Parse()
-	ctrl.SetLogger(zap.New(zap.UseFlagOptions(&zapOptions)))
 
-	err := run(opts)
-	if errors.Is(err, errNoCluster) {
-		fmt.Fprintln(os.Stderr, err)
+	// Before there is a logger: it would log the lack of a cluster as an error with a
+	// stack trace, where one sentence does.
+	restConfig, err := config.GetConfig()
+	if clientcmd.IsEmptyConfig(err) {
+		fmt.Fprintln(os.Stderr, noCluster)
 		os.Exit(exitNoCluster)
+	}
+	ctrl.SetLogger(zap.New(zap.UseFlagOptions(&zapOptions)))
+	if err != nil {
+		err = fmt.Errorf("reading the kubeconfig: %w", err)
+	} else {
+		err = run(restConfig, opts)
 	}
 	if err != nil {
 		ctrl.Log.WithName("setup").Error(err, "The manager stops")
@@ -91,15 +98,8 @@ func main() {
 	}
 }
 
-func run(opts options) error {
+func run(restConfig *rest.Config, opts options) error {
 	ctx := ctrl.SetupSignalHandler()
-	restConfig, err := config.GetConfig()
-	if clientcmd.IsEmptyConfig(err) {
-		return errNoCluster
-	}
-	if err != nil {
-		return fmt.Errorf("reading the kubeconfig: %w", err)
-	}
 	restConfig.QPS = float32(opts.qps)
 	restConfig.Burst = opts.burst
 

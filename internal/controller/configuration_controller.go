@@ -11,6 +11,7 @@ import (
 	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -28,6 +29,9 @@ import (
 	applyv1alpha1 "github.com/nslifecycle/nslifecycle/api/v1alpha1/applyconfiguration/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
 )
+
+// conflictRetry is how long the cache gets to catch up after a conflict.
+const conflictRetry = 100 * time.Millisecond
 
 // ConfigurationReconciler keeps NamespaceInitializerSet/effective equal to the merge
 // of all configurations and tells in each configuration's status whether it is in
@@ -79,15 +83,23 @@ func (r *ConfigurationReconciler) Reconcile(ctx context.Context, _ ctrl.Request)
 	}
 	verdict, err := r.Admission.Observe(ctx, set)
 	errs := []error{err}
+	retryAfter := verdict.RetryAfter
 	if verdict.Reason != "" {
 		for i := range configurations.Items {
-			errs = append(errs, r.writeStatus(ctx, &configurations.Items[i], merged, verdict))
+			err := r.writeStatus(ctx, &configurations.Items[i], merged, verdict)
+			if apierrors.IsConflict(err) {
+				// The cache is behind. It will not ask again when it has caught up, since a
+				// change of status alone makes no request.
+				retryAfter = conflictRetry
+				continue
+			}
+			errs = append(errs, err)
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
 		return ctrl.Result{}, err
 	}
-	return ctrl.Result{RequeueAfter: verdict.RetryAfter}, nil
+	return ctrl.Result{RequeueAfter: retryAfter}, nil
 }
 
 // applySet makes the set what it should be and returns it.

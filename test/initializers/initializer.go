@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
+	"k8s.io/klog/v2"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
@@ -98,6 +99,10 @@ func (i *Initializer) serve(ctx context.Context) {
 			return
 		}
 		if err := i.initialize(ctx, name); err != nil && ctx.Err() == nil {
+			// A patch that somebody else's came before is nothing to tell.
+			if !apierrors.IsInvalid(err) && !apierrors.IsConflict(err) {
+				klog.ErrorS(err, "Initializer tries again", "initializer", i.name, "namespace", name)
+			}
 			i.queue.AddRateLimited(name)
 		} else {
 			i.queue.Forget(name)
