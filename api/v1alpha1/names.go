@@ -97,6 +97,9 @@ const (
 	ReasonTooManyInitializers = "TooManyInitializers"
 	// ReasonNotInForceYet: the API server has not taken notice of the set yet.
 	ReasonNotInForceYet = "NotInForceYet"
+	// ReasonRefused: a policy of this project refuses new namespaces, as when another
+	// admission policy changes what it protects.
+	ReasonRefused = "Refused"
 	// ReasonPolicyMissing: an admission policy that acts on the set is not installed.
 	ReasonPolicyMissing = "PolicyMissing"
 )

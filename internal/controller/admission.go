@@ -89,6 +89,13 @@ func (a *Admission) Observe(ctx context.Context, set *v1alpha1.NamespaceInitiali
 		switch {
 		case err != nil:
 			return Verdict{}, err
+		case seen.refusal != nil && installed.isOurs(seen.refusal):
+			return Verdict{
+				Reason: v1alpha1.ReasonRefused,
+				Message: fmt.Sprintf("the API server refuses new namespaces by a policy of this project, "+
+					"as a dry run has shown: %v", seen.refusal),
+				RetryAfter: settleRetry,
+			}, nil
 		case seen.refusal != nil:
 			verdict.Message += fmt.Sprintf("; a dry run could not confirm it: %v", seen.refusal)
 			verdict.RetryAfter = maxRetryDelay
@@ -103,6 +110,12 @@ func (a *Admission) Observe(ctx context.Context, set *v1alpha1.NamespaceInitiali
 		}
 	}
 	left, err := a.ensureFail(ctx, installed.inject, set)
+	if apierrors.IsForbidden(err) {
+		verdict.Message += fmt.Sprintf("; an API server that has just been restarted may let a namespace through without "+
+			"them, because the operator may not set failurePolicy of MutatingAdmissionPolicy %q to Fail: set it yourself",
+			installed.inject.Name)
+		left, err = maxRetryDelay, nil
+	}
 	if left > 0 && (verdict.RetryAfter == 0 || left < verdict.RetryAfter) {
 		verdict.RetryAfter = left
 	}
@@ -131,7 +144,7 @@ func (a *Admission) waitUntilInjected(
 		err := a.Create(ctx, probe, client.DryRunAll, client.FieldOwner(fieldOwner))
 		if isRefusal(err) {
 			seen = injection{refusal: err}
-			return false, nil
+			return true, nil
 		}
 		seen = injection{acts: err == nil && probe.Annotations[v1alpha1.AnnotationPendingInitializers] == want}
 		return seen.acts, err
@@ -167,13 +180,7 @@ func (a *Admission) ensureFail(
 	fail := admissionv1.Fail
 	hardened.Spec.FailurePolicy = &fail
 	patch := client.MergeFromWithOptions(inject, client.MergeFromWithOptimisticLock{})
-	err := a.Patch(ctx, hardened, patch, client.FieldOwner(fieldOwner))
-	switch {
-	case apierrors.IsForbidden(err):
-		log.FromContext(ctx).Error(err, "The inject policy stays on failurePolicy Ignore; "+
-			"allow the operator to patch it, or set it to Fail yourself", "policy", inject.Name)
-		return maxRetryDelay, nil
-	case err != nil:
+	if err := a.Patch(ctx, hardened, patch, client.FieldOwner(fieldOwner)); err != nil {
 		return 0, fmt.Errorf("setting failurePolicy of MutatingAdmissionPolicy %q to Fail: %w", inject.Name, err)
 	}
 	log.FromContext(ctx).Info("Set failurePolicy of the inject policy to Fail", "policy", inject.Name)

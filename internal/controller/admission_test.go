@@ -29,8 +29,10 @@ var (
 	errOutage = errors.New("the API server is out for lunch")
 
 	errForbidden = apierrors.NewForbidden(schema.GroupResource{Resource: "namespaces"}, "", errors.New("not this one"))
-	errConflict  = apierrors.NewConflict(schema.GroupResource{Resource: "namespaces"}, "x", errors.New("it has changed"))
-	errGone      = apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, "x")
+	errOurs      = apierrors.NewForbidden(schema.GroupResource{Resource: "namespaces"}, "", errors.New(
+		"ValidatingAdmissionPolicy 'nslifecycle-guard' with binding 'nslifecycle-guard' denied request: no"))
+	errConflict = apierrors.NewConflict(schema.GroupResource{Resource: "namespaces"}, "x", errors.New("it has changed"))
+	errGone     = apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, "x")
 )
 
 const inForceMessage = "every new namespace gets these initializers"
@@ -126,15 +128,21 @@ func TestAdmissionObserve(t *testing.T) {
 		},
 		"somebody else's policy forbids new namespaces": {
 			failurePolicy: admissionv1.Fail, answers: []dryRun{{err: errForbidden}},
-			want: unconfirmed(errForbidden, time.Minute),
+			want: unconfirmed(errForbidden, time.Minute), wantOnce: true,
 		},
 		"somebody else's policy finds new namespaces invalid": {
 			failurePolicy: admissionv1.Fail, answers: []dryRun{{err: apierrors.NewBadRequest("no")}},
-			want: unconfirmed(apierrors.NewBadRequest("no"), time.Minute),
+			want: unconfirmed(apierrors.NewBadRequest("no"), time.Minute), wantOnce: true,
 		},
-		"somebody else's policy forbids them only at first": {
-			failurePolicy: admissionv1.Fail, answers: []dryRun{{err: errForbidden}, {pending: list}},
-			want: inForce,
+		"a policy of this project refuses new namespaces": {
+			failurePolicy: admissionv1.Ignore, age: old, answers: []dryRun{{err: errOurs}},
+			want: Verdict{
+				Reason: v1alpha1.ReasonRefused,
+				Message: "the API server refuses new namespaces by a policy of this project, as a dry run has shown: " +
+					errOurs.Error(),
+				RetryAfter: 2 * time.Second,
+			},
+			wantOnce: true,
 		},
 		"it could not be found out": {
 			failurePolicy: admissionv1.Ignore, age: old, answers: []dryRun{{err: errOutage}},
@@ -165,15 +173,21 @@ func TestAdmissionObserve(t *testing.T) {
 		},
 		"somebody else's policy does not stand in the way of Fail": {
 			failurePolicy: admissionv1.Ignore, age: old, answers: []dryRun{{err: errForbidden}},
-			want: unconfirmed(errForbidden, time.Minute), wantPatched: true,
+			want: unconfirmed(errForbidden, time.Minute), wantPatched: true, wantOnce: true,
 		},
 		"the earlier reason to look again counts": {
 			failurePolicy: admissionv1.Ignore, age: old - 5*time.Second, answers: []dryRun{{err: errForbidden}},
-			want: unconfirmed(errForbidden, 5*time.Second),
+			want: unconfirmed(errForbidden, 5*time.Second), wantOnce: true,
 		},
 		"the operator may not set Fail": {
 			failurePolicy: admissionv1.Ignore, age: old, answers: []dryRun{{pending: list}}, patchError: errForbidden,
-			want:     Verdict{Reason: v1alpha1.ReasonInForce, Message: inForceMessage, RetryAfter: time.Minute},
+			want: Verdict{
+				Reason: v1alpha1.ReasonInForce,
+				Message: inForceMessage + "; an API server that has just been restarted may let a namespace through without " +
+					`them, because the operator may not set failurePolicy of MutatingAdmissionPolicy "nslifecycle-inject" ` +
+					"to Fail: set it yourself",
+				RetryAfter: time.Minute,
+			},
 			wantOnce: true,
 		},
 		"setting Fail fails, which says nothing against the set": {

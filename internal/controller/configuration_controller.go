@@ -26,7 +26,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
-	applyv1alpha1 "github.com/nslifecycle/nslifecycle/api/v1alpha1/applyconfiguration/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
 )
 
@@ -46,7 +45,7 @@ type ConfigurationReconciler struct {
 
 // +kubebuilder:rbac:groups=nslifecycle.dev,resources=namespaceinitializerconfigurations,verbs=get;list;watch
 // +kubebuilder:rbac:groups=nslifecycle.dev,resources=namespaceinitializerconfigurations/status,verbs=patch
-// +kubebuilder:rbac:groups=nslifecycle.dev,resources=namespaceinitializersets,verbs=get;list;watch;create;patch
+// +kubebuilder:rbac:groups=nslifecycle.dev,resources=namespaceinitializersets,verbs=get;list;watch;create;update
 
 // SetupWithManager registers the reconciler.
 func (r *ConfigurationReconciler) SetupWithManager(mgr ctrl.Manager) error {
@@ -77,7 +76,10 @@ func (r *ConfigurationReconciler) Reconcile(ctx context.Context, _ ctrl.Request)
 		return ctrl.Result{}, fmt.Errorf("listing the configurations: %w", err)
 	}
 	merged := initialization.Merge(configurations.Items)
-	set, err := r.applySet(ctx, merged)
+	set, err := r.writeSet(ctx, merged)
+	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
+		return ctrl.Result{RequeueAfter: conflictRetry}, nil
+	}
 	if err != nil {
 		return ctrl.Result{}, err
 	}
@@ -102,8 +104,9 @@ func (r *ConfigurationReconciler) Reconcile(ctx context.Context, _ ctrl.Request)
 	return ctrl.Result{RequeueAfter: retryAfter}, nil
 }
 
-// applySet makes the set what it should be and returns it.
-func (r *ConfigurationReconciler) applySet(
+// writeSet makes the set what it should be and returns it. It replaces the set as a whole:
+// an entry that somebody else has added must go.
+func (r *ConfigurationReconciler) writeSet(
 	ctx context.Context, merged initialization.Merged,
 ) (*v1alpha1.NamespaceInitializerSet, error) {
 	set := &v1alpha1.NamespaceInitializerSet{}
@@ -111,32 +114,24 @@ func (r *ConfigurationReconciler) applySet(
 	if client.IgnoreNotFound(err) != nil {
 		return nil, fmt.Errorf("reading NamespaceInitializerSet %q: %w", v1alpha1.EffectiveSetName, err)
 	}
-	if err == nil && set.DeletionTimestamp == nil && set.SystemNamespace == r.SystemNamespace &&
-		slices.Equal(set.Initializers, merged.Initializers) {
+	exists := err == nil
+	if exists && set.SystemNamespace == r.SystemNamespace && slices.Equal(set.Initializers, merged.Initializers) {
 		return set, nil
 	}
 
-	desired := applyv1alpha1.NamespaceInitializerSet(v1alpha1.EffectiveSetName).
-		WithSystemNamespace(r.SystemNamespace)
-	for _, initializer := range merged.Initializers {
-		desired.WithInitializers(applyv1alpha1.EffectiveInitializer().
-			WithName(initializer.Name).WithConfiguration(initializer.Configuration))
+	set.Initializers, set.SystemNamespace = merged.Initializers, r.SystemNamespace
+	if exists {
+		err = r.Update(ctx, set, client.FieldOwner(fieldOwner))
+	} else {
+		set.Name = v1alpha1.EffectiveSetName
+		err = r.Create(ctx, set, client.FieldOwner(fieldOwner))
 	}
-	if err := r.Apply(ctx, desired, client.FieldOwner(fieldOwner), client.ForceOwnership); err != nil {
+	if err != nil {
 		return nil, fmt.Errorf("writing NamespaceInitializerSet %q: %w", v1alpha1.EffectiveSetName, err)
 	}
 	log.FromContext(ctx).Info("Wrote the effective set", "initializers", initialization.Names(merged.Initializers),
 		"leftOut", merged.LeftOut)
-	return &v1alpha1.NamespaceInitializerSet{
-		ObjectMeta: metav1.ObjectMeta{
-			Name:              v1alpha1.EffectiveSetName,
-			UID:               *desired.UID,
-			ResourceVersion:   *desired.ResourceVersion,
-			CreationTimestamp: *desired.CreationTimestamp,
-		},
-		Initializers:    merged.Initializers,
-		SystemNamespace: r.SystemNamespace,
-	}, nil
+	return set, nil
 }
 
 // writeStatus sets the Active condition of one configuration, if it changes.

@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -14,13 +15,11 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
-	applyv1alpha1 "github.com/nslifecycle/nslifecycle/api/v1alpha1/applyconfiguration/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
@@ -32,15 +31,15 @@ type configurationServer struct {
 	set *v1alpha1.NamespaceInitializerSet
 	// The errors that requests are answered with, those of status writes by
 	// configuration.
-	listError, getError, applyError error
-	statusErrors                    map[string]error
+	listError, getError, setError error
+	statusErrors                  map[string]error
 
 	writes []string
 }
 
 func (s *configurationServer) client() client.Client {
 	return newFakeClient(interceptor.Funcs{
-		List: s.list, Get: s.get, Apply: s.apply, SubResourcePatch: s.patchStatus,
+		List: s.list, Get: s.get, Create: s.create, Update: s.update, SubResourcePatch: s.patchStatus,
 	})
 }
 
@@ -67,19 +66,31 @@ func (s *configurationServer) get(
 	return nil
 }
 
-func (s *configurationServer) apply(
-	_ context.Context, _ client.WithWatch, object runtime.ApplyConfiguration, opts ...client.ApplyOption,
+func (s *configurationServer) create(
+	_ context.Context, _ client.WithWatch, object client.Object, opts ...client.CreateOption,
 ) error {
-	body, err := json.Marshal(object)
-	if err != nil {
-		return err
+	s.recordSet("create", (&client.CreateOptions{}).ApplyOptions(opts).FieldManager, object)
+	return s.setError
+}
+
+func (s *configurationServer) update(
+	_ context.Context, _ client.WithWatch, object client.Object, opts ...client.UpdateOption,
+) error {
+	s.recordSet("update", (&client.UpdateOptions{}).ApplyOptions(opts).FieldManager, object)
+	return s.setError
+}
+
+// recordSet records a write of the set and completes it as the API server would.
+func (s *configurationServer) recordSet(verb, manager string, object client.Object) {
+	set := object.(*v1alpha1.NamespaceInitializerSet)
+	var entries []string
+	for _, entry := range set.Initializers {
+		entries = append(entries, entry.Name+" of "+entry.Configuration)
 	}
-	options := (&client.ApplyOptions{}).ApplyOptions(opts)
-	s.writes = append(s.writes, fmt.Sprintf("apply by %s, force=%t: %s", options.FieldManager, *options.Force, body))
-	// The API server answers with the whole object.
-	object.(*applyv1alpha1.NamespaceInitializerSetApplyConfiguration).
-		WithUID("set-uid").WithResourceVersion("8").WithCreationTimestamp(metav1.NewTime(now.Add(-time.Hour)))
-	return s.applyError
+	s.writes = append(s.writes, fmt.Sprintf("%s %s by %s: [%s] in %s",
+		verb, set.Name, manager, strings.Join(entries, ", "), set.SystemNamespace))
+	set.UID, set.ResourceVersion = "set-uid", "8"
+	set.CreationTimestamp = metav1.NewTime(now.Add(-time.Hour))
 }
 
 func (s *configurationServer) patchStatus(
@@ -106,8 +117,7 @@ func (s *configurationServer) patchStatus(
 
 func TestConfigurationReconcile(t *testing.T) {
 	const (
-		applied = "apply by nslifecycle, force=true: " +
-			`{"kind":"NamespaceInitializerSet","apiVersion":"nslifecycle.dev/v1alpha1","metadata":{"name":"effective"},`
+		ofRBAC = "effective by nslifecycle: [rbac.corp.com of one] in nslifecycle-system"
 		status = "/status by nslifecycle, resourceVersion=5: Active="
 	)
 	configuration := func(name string, initializers ...string) *wrappers.ConfigurationWrapper {
@@ -127,10 +137,6 @@ func TestConfigurationReconcile(t *testing.T) {
 		change(set)
 		return set
 	}
-	// ofRBAC writes the set with the one initializer that most cases have.
-	const ofRBAC = applied + `"initializers":[{"name":"rbac.corp.com","configuration":"one"}],` +
-		`"systemNamespace":"nslifecycle-system"}`
-
 	tests := map[string]struct {
 		server configurationServer
 		// installed are the admission policies, all of them if nil.
@@ -142,13 +148,13 @@ func TestConfigurationReconcile(t *testing.T) {
 		wantError  string
 	}{
 		"nothing is configured: there is a set all the same": {
-			wantWrites: []string{applied + `"systemNamespace":"nslifecycle-system"}`},
+			wantWrites: []string{"create effective by nslifecycle: [] in nslifecycle-system"},
 		},
 		"the first configuration": {
 			server: configurationServer{
 				configurations: []*wrappers.ConfigurationWrapper{configuration("one", "rbac.corp.com")},
 			},
-			wantWrites: []string{ofRBAC, "one" + status + "True/InForce"},
+			wantWrites: []string{"create " + ofRBAC, "one" + status + "True/InForce"},
 		},
 		"nothing has changed": {
 			server: configurationServer{
@@ -177,7 +183,7 @@ func TestConfigurationReconcile(t *testing.T) {
 				configurations: []*wrappers.ConfigurationWrapper{inForce(configuration("one", "rbac.corp.com"))},
 				set:            newSet("rbac.corp.com", "mine.corp.com"),
 			},
-			wantWrites: []string{ofRBAC},
+			wantWrites: []string{"update " + ofRBAC},
 		},
 		"the initializer has come to another configuration": {
 			server: configurationServer{
@@ -186,23 +192,14 @@ func TestConfigurationReconcile(t *testing.T) {
 					set.Initializers[0].Configuration = "another"
 				}),
 			},
-			wantWrites: []string{ofRBAC},
+			wantWrites: []string{"update " + ofRBAC},
 		},
 		"the operator has moved": {
 			server: configurationServer{
 				configurations: []*wrappers.ConfigurationWrapper{inForce(configuration("one", "rbac.corp.com"))},
 				set:            changed(func(set *v1alpha1.NamespaceInitializerSet) { set.SystemNamespace = "elsewhere" }),
 			},
-			wantWrites: []string{ofRBAC},
-		},
-		"the set is being deleted": {
-			server: configurationServer{
-				configurations: []*wrappers.ConfigurationWrapper{inForce(configuration("one", "rbac.corp.com"))},
-				set: changed(func(set *v1alpha1.NamespaceInitializerSet) {
-					set.DeletionTimestamp = &metav1.Time{Time: now}
-				}),
-			},
-			wantWrites: []string{ofRBAC},
+			wantWrites: []string{"update " + ofRBAC},
 		},
 		"a configuration is being deleted": {
 			server: configurationServer{
@@ -219,7 +216,7 @@ func TestConfigurationReconcile(t *testing.T) {
 				configuration("too-many", numbered(v1alpha1.MaxSetInitializers)...),
 			}},
 			wantWrites: []string{
-				ofRBAC, "empty" + status + "True/Empty", "too-many" + status + "False/TooManyInitializers",
+				"create " + ofRBAC, "empty" + status + "True/Empty", "too-many" + status + "False/TooManyInitializers",
 			},
 		},
 		"no policy is installed": {
@@ -254,10 +251,27 @@ func TestConfigurationReconcile(t *testing.T) {
 		"the set cannot be written, and no status claims anything": {
 			server: configurationServer{
 				configurations: []*wrappers.ConfigurationWrapper{configuration("one", "rbac.corp.com")},
-				applyError:     errOutage,
+				setError:       errOutage,
 			},
-			wantWrites: []string{ofRBAC},
+			wantWrites: []string{"create " + ofRBAC},
 			wantError:  `writing NamespaceInitializerSet "effective": ` + errOutage.Error(),
+		},
+		"the cache is behind the set": {
+			server: configurationServer{
+				configurations: []*wrappers.ConfigurationWrapper{configuration("one", "rbac.corp.com")},
+				set:            newSet(), setError: errConflict,
+			},
+			wantWrites: []string{"update " + ofRBAC},
+			wantRetry:  conflictRetry,
+		},
+		"the cache is behind a status": {
+			server: configurationServer{
+				configurations: []*wrappers.ConfigurationWrapper{configuration("one", "rbac.corp.com")},
+				set:            newSet("rbac.corp.com"),
+				statusErrors:   map[string]error{"one": errConflict},
+			},
+			wantWrites: []string{"one" + status + "True/InForce"},
+			wantRetry:  conflictRetry,
 		},
 		"one status cannot be written, and the others are": {
 			server: configurationServer{

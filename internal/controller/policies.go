@@ -6,6 +6,8 @@ package controller
 import (
 	"context"
 	"fmt"
+	"strconv"
+	"strings"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -20,6 +22,8 @@ type installedPolicies struct {
 	// found has each policy, and each binding with the policy that it refers to. The
 	// kind is a part of it: a policy of another kind under the same label is not ours.
 	found map[installedPolicy]bool
+	// names are the names of the policies.
+	names []string
 }
 
 // installedPolicy is a policy or, where isBinding is set, a binding for it.
@@ -55,6 +59,7 @@ func (a *Admission) policies(ctx context.Context) (installedPolicies, error) {
 		policy := &mutating.Items[i]
 		label := policy.Labels[v1alpha1.LabelPolicy]
 		mutatingLabels[policy.Name] = label
+		installed.names = append(installed.names, policy.Name)
 		installed.found[installedPolicy{kind: mutatingKind, name: label}] = true
 		if label == v1alpha1.PolicyInject {
 			installed.inject = policy
@@ -63,6 +68,7 @@ func (a *Admission) policies(ctx context.Context) (installedPolicies, error) {
 	for _, policy := range validating.Items {
 		label := policy.Labels[v1alpha1.LabelPolicy]
 		validatingLabels[policy.Name] = label
+		installed.names = append(installed.names, policy.Name)
 		installed.found[installedPolicy{kind: validatingKind, name: label}] = true
 	}
 	for i := range mutatingBinding.Items {
@@ -99,4 +105,16 @@ func (p installedPolicies) missing() []string {
 		}
 	}
 	return missing
+}
+
+// isOurs tells whether it is one of these policies that refuses a Namespace, by the name
+// in the API server's message: 'name' or "name".
+func (p installedPolicies) isOurs(refusal error) bool {
+	message := refusal.Error()
+	for _, name := range p.names {
+		if strings.Contains(message, "'"+name+"'") || strings.Contains(message, strconv.Quote(name)) {
+			return true
+		}
+	}
+	return false
 }

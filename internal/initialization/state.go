@@ -5,6 +5,7 @@ package initialization
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -96,6 +97,11 @@ func SplitNames(list string) []string {
 	return names
 }
 
+// failurePattern is what the admission policies complete and guard take for a failure,
+// since CEL cannot read JSON. Whatever the JSON says, nothing else is one: otherwise a
+// namespace could be opened and deleted at the same time.
+var failurePattern = regexp.MustCompile(`(?s)^\s*[{].*"status"\s*:\s*"Failure".*[}]\s*$`)
+
 // parseResult returns the failure that the Namespace's result tells, or a sentence
 // that says why a result is of no use, or neither where there is none.
 func parseResult(namespace *corev1.Namespace) (*metav1.Status, string) {
@@ -113,6 +119,10 @@ func parseResult(namespace *corev1.Namespace) (*metav1.Status, string) {
 			"to report success, remove the initializer's name from %s instead",
 			v1alpha1.AnnotationInitializationResult, status.Status, metav1.StatusFailure,
 			v1alpha1.AnnotationPendingInitializers)
+	}
+	if !failurePattern.MatchString(text) {
+		return nil, fmt.Sprintf(`annotation %s is ignored because it does not contain "status":%q as plain text`,
+			v1alpha1.AnnotationInitializationResult, metav1.StatusFailure)
 	}
 	return &status, ""
 }

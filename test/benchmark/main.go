@@ -29,6 +29,7 @@ type options struct {
 	quick         bool
 	check         bool
 	eachPolicy    bool
+	fsync         bool
 	markdown      string
 	kustomization string
 }
@@ -43,6 +44,7 @@ func (o *options) bind(flags *flag.FlagSet) {
 	flags.BoolVar(&o.check, "check", false, "Exit with status 1 where a goal is missed.")
 	flags.BoolVar(&o.eachPolicy, "each-policy", false,
 		"Also measure the creation of namespaces with each admission policy alone, to find what costs.")
+	flags.BoolVar(&o.fsync, "fsync", false, "Let etcd wait for the disk.")
 	flags.StringVar(&o.markdown, "markdown", "", "A file to write the tables to, for the documentation.")
 	flags.StringVar(&o.kustomization, "kustomization", filepath.Join(controlplane.Root(), "config", "default"),
 		"The directory to install from, to try changes of the policies.")

@@ -9,9 +9,12 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/nslifecycle/nslifecycle/test/controlplane"
 )
 
 // The goals.
@@ -48,7 +51,11 @@ func measure(ctx context.Context, opts options) (outcome *report, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("asking for the version of the API server: %w", err)
 	}
-	b.report.facts = append(b.report.facts, "Kubernetes "+version.GitVersion)
+	etcd := "etcd does not wait for the disk"
+	if b.fsync {
+		etcd = "etcd waits for the disk"
+	}
+	b.report.facts = append(b.report.facts, fmt.Sprintf("Kubernetes %s, %s", version.GitVersion, etcd))
 
 	for _, phase := range []func(context.Context) error{
 		b.compareBare, b.install, b.measureInitialization, b.compareWorking, b.compareInstalled, b.compareEachPolicy,
@@ -62,13 +69,16 @@ func measure(ctx context.Context, opts options) (outcome *report, err error) {
 }
 
 func (b *benchmark) start(ctx context.Context) error {
-	errs := make([]error, len(b.servers)+1)
+	var errs [2]error
 	var starting sync.WaitGroup
 	for i := range b.servers {
-		starting.Go(func() { b.servers[i], errs[i] = startServer(ctx) })
+		starting.Go(func() {
+			b.servers[i], errs[i] = startServer(ctx,
+				controlplane.WithEtcdFlag("unsafe-no-fsync", strconv.FormatBool(!b.fsync)))
+		})
 	}
 	starting.Wait()
-	if err := errors.Join(errs...); err != nil {
+	if err := errors.Join(errs[:]...); err != nil {
 		return err
 	}
 	var err error
@@ -88,10 +98,11 @@ func (b *benchmark) stop() error {
 
 // compareBare is the control: it compares the servers before they differ.
 func (b *benchmark) compareBare(ctx context.Context) error {
-	if err := b.compareCreation(ctx, "Control, neither has nslifecycle: Namespace create", 0); err != nil {
+	const control = "Control, before the installation: "
+	if err := b.compareCreation(ctx, control+"Namespace create", 0); err != nil {
 		return err
 	}
-	return b.compareWrites(ctx, "Control, neither has nslifecycle: ", 0)
+	return b.compareWrites(ctx, control, 0)
 }
 
 // install installs nslifecycle on one server and puts the initializers in force.
@@ -174,7 +185,7 @@ func (b *benchmark) compareWorking(ctx context.Context) error {
 	if err := b.removeNamespaces(ctx); err != nil {
 		return err
 	}
-	return b.compareCreation(ctx, "Namespace create, three initializers in force, manager at work on the same machine", 0)
+	return b.compareCreation(ctx, "Namespace create, three initializers, manager at work", 0)
 }
 
 // compareInstalled compares with three initializers in force and the manager stopped.
@@ -182,7 +193,10 @@ func (b *benchmark) compareInstalled(ctx context.Context) error {
 	if err := b.manager.stop(); err != nil {
 		return err
 	}
-	if err := b.compareCreation(ctx, "Namespace create, three initializers in force", goalCreation); err != nil {
+	if err := b.compareCreation(ctx, "Namespace create, three initializers", goalCreation); err != nil {
+		return err
+	}
+	if err := b.compareUpdates(ctx, "Namespace update"); err != nil {
 		return err
 	}
 	return b.compareWrites(ctx, "", goalWrite)
@@ -201,8 +215,11 @@ func (b *benchmark) compareEachPolicy(ctx context.Context) error {
 		if err := bindings.keepOnly(ctx, name); err != nil {
 			return err
 		}
-		what := fmt.Sprintf("Namespace create, three initializers in force, policy %s alone", name)
+		what := fmt.Sprintf("Namespace create, three initializers, %s alone", name)
 		if err := b.compareCreation(ctx, what, 0); err != nil {
+			return err
+		}
+		if err := b.compareUpdates(ctx, fmt.Sprintf("Namespace update, %s alone", name)); err != nil {
 			return err
 		}
 	}
@@ -224,6 +241,13 @@ func (b *benchmark) compareCreation(ctx context.Context, what string, goal float
 	return errors.Join(err, b.removeNamespaces(ctx))
 }
 
+// compareUpdates compares changes of a namespace that is not initializing.
+func (b *benchmark) compareUpdates(ctx context.Context, what string) error {
+	return b.compare(ctx, what, b.namespaces, 0, [2]request{
+		b.servers[without].updateNamespace(), b.servers[with].updateNamespace(),
+	})
+}
+
 // compareWrites compares writes in a namespace that is not initializing.
 func (b *benchmark) compareWrites(ctx context.Context, control string, goal float64) error {
 	if err := b.compare(ctx, control+"ConfigMap create", b.writes, goal, [2]request{
@@ -231,14 +255,9 @@ func (b *benchmark) compareWrites(ctx context.Context, control string, goal floa
 	}); err != nil {
 		return err
 	}
-	var updates [2]request
-	for i, server := range b.servers {
-		var err error
-		if updates[i], err = server.updateConfigMap(ctx); err != nil {
-			return err
-		}
-	}
-	return b.compare(ctx, control+"ConfigMap update", b.writes, goal, updates)
+	return b.compare(ctx, control+"ConfigMap update", b.writes, goal, [2]request{
+		b.servers[without].updateConfigMap(), b.servers[with].updateConfigMap(),
+	})
 }
 
 func (b *benchmark) compare(ctx context.Context, what string, samples int, goal float64, requests [2]request) error {

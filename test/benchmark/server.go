@@ -26,6 +26,8 @@ const (
 	// writesNamespace is where ConfigMaps are written. It exists before anything is
 	// installed, so it is never initialized.
 	writesNamespace = "bench-writes"
+	// updatesNamespace is itself updated, and never initialized either.
+	updatesNamespace = "bench-updates"
 	// userName is who sends the measured requests.
 	userName = "bench-user"
 	// parallel is the number of requests at a time where nothing is measured.
@@ -42,8 +44,8 @@ type server struct {
 }
 
 // startServer starts a control plane with an ordinary user and a namespace to write to.
-func startServer(ctx context.Context) (*server, error) {
-	plane, err := controlplane.Start(ctx)
+func startServer(ctx context.Context, options ...controlplane.Option) (*server, error) {
+	plane, err := controlplane.Start(ctx, options...)
 	if err != nil {
 		return nil, err
 	}
@@ -67,16 +69,18 @@ func (s *server) prepare(ctx context.Context) error {
 	}
 	if err := s.grant(ctx, userName, rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: userName},
 		rbacv1.PolicyRule{
-			APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"create", "get", "list", "watch"},
+			APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"create", "get", "list", "watch", "update"},
 		}, rbacv1.PolicyRule{
 			APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"create", "update"},
 		}); err != nil {
 		return err
 	}
-	_, err = s.admin.CoreV1().Namespaces().Create(ctx,
-		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: writesNamespace}}, metav1.CreateOptions{})
-	if err != nil {
-		return fmt.Errorf("creating namespace %q: %w", writesNamespace, err)
+	for _, name := range []string{writesNamespace, updatesNamespace} {
+		_, err := s.admin.CoreV1().Namespaces().Create(ctx,
+			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+		if err != nil {
+			return fmt.Errorf("creating namespace %q: %w", name, err)
+		}
 	}
 	return nil
 }
@@ -124,6 +128,25 @@ func (s *server) nextName() string {
 	return fmt.Sprintf("%s%06d", prefix, s.created)
 }
 
+// updateNamespace returns a request that changes an annotation of the same namespace
+// again and again. The first one, during the warm-up, reads it.
+func (s *server) updateNamespace() request {
+	namespaces := s.user.CoreV1().Namespaces()
+	var namespace *corev1.Namespace
+	count := 0
+	return func(ctx context.Context) error {
+		var err error
+		if namespace == nil {
+			namespace, err = namespaces.Get(ctx, updatesNamespace, metav1.GetOptions{})
+			return err
+		}
+		count++
+		metav1.SetMetaDataAnnotation(&namespace.ObjectMeta, "example.com/count", fmt.Sprint(count))
+		namespace, err = namespaces.Update(ctx, namespace, metav1.UpdateOptions{})
+		return err
+	}
+}
+
 // createConfigMap returns a request that creates one ConfigMap after another.
 func (s *server) createConfigMap() request {
 	return func(ctx context.Context) error {
@@ -132,23 +155,23 @@ func (s *server) createConfigMap() request {
 	}
 }
 
-// updateConfigMap returns a request that changes the same ConfigMap again and again.
-func (s *server) updateConfigMap(ctx context.Context) (request, error) {
-	configMap, err := s.user.CoreV1().ConfigMaps(writesNamespace).Create(ctx, newConfigMap(s.nextName()),
-		metav1.CreateOptions{})
-	if err != nil {
-		return nil, fmt.Errorf("creating a ConfigMap to update: %w", err)
-	}
+// updateConfigMap returns a request that changes the same ConfigMap again and again. The
+// first one, during the warm-up, creates it.
+func (s *server) updateConfigMap() request {
+	configMaps := s.user.CoreV1().ConfigMaps(writesNamespace)
+	var configMap *corev1.ConfigMap
 	count := 0
 	return func(ctx context.Context) error {
+		var err error
+		if configMap == nil {
+			configMap, err = configMaps.Create(ctx, newConfigMap(s.nextName()), metav1.CreateOptions{})
+			return err
+		}
 		count++
 		configMap.Data["count"] = fmt.Sprint(count)
-		updated, err := s.user.CoreV1().ConfigMaps(writesNamespace).Update(ctx, configMap, metav1.UpdateOptions{})
-		if err == nil {
-			configMap = updated
-		}
+		configMap, err = configMaps.Update(ctx, configMap, metav1.UpdateOptions{})
 		return err
-	}, nil
+	}
 }
 
 func newConfigMap(name string) *corev1.ConfigMap {

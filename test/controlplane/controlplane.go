@@ -59,6 +59,16 @@ func WithAPIServerFlag(name string, values ...string) Option {
 	}
 }
 
+// WithEtcdFlag gives etcd one more flag, without the leading dashes.
+func WithEtcdFlag(name string, values ...string) Option {
+	return func(environment *envtest.Environment) {
+		if environment.ControlPlane.Etcd == nil {
+			environment.ControlPlane.Etcd = &envtest.Etcd{}
+		}
+		environment.ControlPlane.Etcd.Configure().Set(name, values...)
+	}
+}
+
 // Start runs a control plane until Stop. The binaries are those of
 // KUBEBUILDER_ASSETS or what hack/control-plane.sh finds or builds. Once the processes
 // are starting it does not return before they are up, or have failed to come up, even

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"os"
@@ -130,6 +131,24 @@ var _ = Describe("An installation", Ordered, ContinueOnFailure, func() {
 		Expect(own.Install(ctx)).To(Succeed())
 		DeferCleanup(func(ctx context.Context) { undeploy(ctx, own) })
 		Expect(failurePolicyOfInject(ctx, root)).To(Equal(admissionv1.Ignore))
+
+		By("letting nobody past inject, while it lets namespaces through, with more than CEL can take")
+		set := &v1alpha1.NamespaceInitializerSet{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.EffectiveSetName}}
+		set.Initializers = []v1alpha1.EffectiveInitializer{{Name: "a.test.example.com"}}
+		Expect(root.Create(ctx, set)).To(Succeed())
+		Eventually(func(g Gomega) {
+			probe := wrappers.MakeNamespace(unique("probe")).Obj()
+			g.Expect(root.Create(ctx, probe, client.DryRunAll)).To(Succeed())
+			g.Expect(probe.Labels).To(HaveKey(v1alpha1.LabelInitializing))
+		}).WithContext(ctx).WithTimeout(time.Minute).Should(Succeed())
+		heavy := wrappers.MakeNamespace(unique("heavy"))
+		for i := range 20000 {
+			heavy.Label(fmt.Sprintf("nslifecycle.dev/%d", i), "")
+		}
+		Expect(root.Create(ctx, heavy.Obj())).To(BeDeniedBy("guard", "at most 2000 labels and annotations"))
+		Expect(root.Delete(ctx, set)).To(Succeed())
+
+		By("changing it to Fail")
 		later := clocktesting.NewFakePassiveClock(time.Now().Add(time.Hour))
 		running, err := own.StartManager(ctx, func(options *controller.Options) { options.Clock = later })
 		Expect(err).NotTo(HaveOccurred())

@@ -171,6 +171,8 @@ var _ = Describe("The operator", func() {
 				HaveField("Annotations", Not(HaveKey(v1alpha1.AnnotationInitializationResult)))))
 		},
 		Entry("not JSON", "it did not work", "not the JSON of a metav1.Status", SpecTimeout(time.Minute)),
+		Entry("cut off", `{"status":"Failure"`, "not the JSON of a metav1.Status", SpecTimeout(time.Minute)),
+		Entry("spelled so that CEL does not see it", `{"status":"\u0046ailure"}`, "as plain text", SpecTimeout(time.Minute)),
 		Entry("success", `{"status":"Success"}`, `its status is "Success"`, SpecTimeout(time.Minute)),
 		Entry("no status", `{"message":"hm"}`, `its status is ""`, SpecTimeout(time.Minute)),
 	)
@@ -290,12 +292,15 @@ var _ = Describe("The operator", func() {
 
 	It("puts the set right when somebody changes or deletes it", func(ctx context.Context) {
 		register(ctx, "set", "a.test.example.com")
-		set := effectiveSet(Default, ctx)
-		set.Initializers = nil
-		Expect(admin.Update(ctx, set)).To(Succeed())
-		Eventually(func(g Gomega) {
-			g.Expect(effectiveSet(g, ctx).Initializers).To(HaveLen(1))
-		}).WithContext(ctx).Should(Succeed())
+		own := v1alpha1.EffectiveInitializer{Name: "a.test.example.com", Configuration: "set"}
+		for _, edited := range [][]v1alpha1.EffectiveInitializer{nil, {{Name: "x.test.example.com"}, own}} {
+			set := effectiveSet(Default, ctx)
+			set.Initializers = edited
+			Expect(admin.Update(ctx, set)).To(Succeed())
+			Eventually(func(g Gomega) {
+				g.Expect(effectiveSet(g, ctx).Initializers).To(ConsistOf(own))
+			}).WithContext(ctx).Should(Succeed())
+		}
 		Expect(admin.Delete(ctx, effectiveSet(Default, ctx))).To(Succeed())
 		Eventually(func(g Gomega) {
 			g.Expect(effectiveSet(g, ctx).Initializers).To(HaveLen(1))

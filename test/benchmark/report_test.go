@@ -1,0 +1,116 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestVerdict(t *testing.T) {
+	for name, test := range map[string]struct {
+		ratio, goal float64
+		want        string
+	}{
+		"below":                     {1.01, 1.05, met},
+		"as good as the goal":       {1.05, 1.05, met},
+		"printed as the goal":       {1.0549, 1.05, met},
+		"printed as more":           {1.0551, 1.05, missed},
+		"no goal, whatever it says": {9, 0, noGoal},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := (ratioLine{ratio: test.ratio, goal: test.goal}).verdict(); got != test.want {
+				t.Errorf("The verdict on %v for %v is %q, want %q", test.ratio, test.goal, got, test.want)
+			}
+		})
+	}
+}
+
+func TestDurationLine(t *testing.T) {
+	line := newDurationLine("something", 41*time.Millisecond, " (more)", 150*time.Millisecond)
+	want := valueLine{what: "something", value: "41.0 ms (more)", goal: "under 150 ms", verdict: met}
+	if line != want {
+		t.Errorf("The line is %+v, want %+v", line, want)
+	}
+	if line := newDurationLine("something", 30*time.Second, "", 30*time.Second); line.verdict != missed {
+		t.Errorf("30 s is %q where the goal is to stay under it, want %q", line.verdict, missed)
+	}
+}
+
+func TestFormatDuration(t *testing.T) {
+	for want, duration := range map[string]time.Duration{
+		"0.05 ms":  50 * time.Microsecond,
+		"-0.05 ms": -50 * time.Microsecond,
+		"2.35 ms":  2346 * time.Microsecond,
+		"10.0 ms":  9999 * time.Microsecond,
+		"99.9 ms":  99949 * time.Microsecond,
+		"100 ms":   99951 * time.Microsecond,
+		"1.0 s":    999600 * time.Microsecond,
+		"12.3 s":   12345 * time.Millisecond,
+	} {
+		if got := formatDuration(duration); got != want {
+			t.Errorf("formatDuration(%d ns) = %q, want %q", duration, got, want)
+		}
+	}
+}
+
+func TestReport(t *testing.T) {
+	r := &report{
+		facts: []string{"a machine"},
+		ratios: []ratioLine{
+			{what: "Control", samples: 10, ratio: 1},
+			{what: "Slow", samples: 10, ratio: 1.5, goal: 1.15, median: [2]time.Duration{1e6, 1.5e6}},
+			{what: "Fast", samples: 10, ratio: 1.01, goal: 1.05},
+		},
+		values: []valueLine{{what: "Memory", value: "1 GiB", goal: "under 100 MiB", verdict: missed}},
+	}
+	if got, want := r.missed(), []string{"Slow", "Memory"}; !slices.Equal(got, want) {
+		t.Errorf("Missed are %v, want %v", got, want)
+	}
+
+	text := r.text()
+	slow, fast, control := strings.Index(text, "Slow"), strings.Index(text, "Fast"), strings.Index(text, "Control")
+	if slow < 0 || fast < slow || control < fast {
+		t.Errorf("The lines are not in order, those with a goal first:\n%s", text)
+	}
+	for _, want := range []string{"a machine", "1.50 ms", "0.50 ms", "at most 1.15", "1 GiB"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is missing in:\n%s", want, text)
+		}
+	}
+
+	columns := 0
+	for line := range strings.Lines(r.markdown()) {
+		if !strings.HasPrefix(line, "|") {
+			columns = 0
+			continue
+		}
+		if count := strings.Count(line, "|"); columns == 0 {
+			columns = count
+		} else if count != columns {
+			t.Errorf("A row has %d bars and the ones above it %d: %s", count, columns, line)
+		}
+	}
+}
+
+func TestParsePeakMemory(t *testing.T) {
+	for name, test := range map[string]struct {
+		status  string
+		want    int64
+		isError bool
+	}{
+		"as Linux writes it": {"Name:\tmanager\nVmPeak:\t 1294020 kB\nVmHWM:\t   67840 kB\nVmRSS:\t   60000 kB\n", 67840 << 10, false},
+		"not there":          {"Name:\tmanager\nVmRSS:\t   60000 kB\n", 0, true},
+		"no number":          {"VmHWM:\t   much kB\n", 0, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := parsePeakMemory(test.status)
+			if got != test.want || (err != nil) != test.isError {
+				t.Errorf("parsePeakMemory = %d, %v; want %d, error %v", got, err, test.want, test.isError)
+			}
+		})
+	}
+}
