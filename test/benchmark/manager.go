@@ -102,8 +102,8 @@ func (m *manager) peakMemory() (int64, bool, error) {
 	if err != nil {
 		return 0, false, fmt.Errorf("reading the memory of the manager, which said last: %s: %w", m.lastWords(), err)
 	}
-	bytes, err := parsePeakMemory(string(status))
-	return bytes, err == nil, err
+	peak, err := parsePeakMemory(string(status))
+	return peak, err == nil, err
 }
 
 // parsePeakMemory reads VmHWM from the text of /proc/<pid>/status.

@@ -69,7 +69,8 @@ func (s *server) prepare(ctx context.Context) error {
 	}
 	if err := s.grant(ctx, userName, rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: userName},
 		rbacv1.PolicyRule{
-			APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"create", "get", "list", "watch", "update"},
+			APIGroups: []string{""}, Resources: []string{"namespaces"},
+			Verbs: []string{"create", "get", "list", "watch", "update"},
 		}, rbacv1.PolicyRule{
 			APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"create", "update"},
 		}); err != nil {
