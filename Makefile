@@ -174,8 +174,8 @@ ignore-not-found ?= true
 install: kustomize ## Install the CRDs.
 	"$(KUSTOMIZE)" build config/crd | $(KUBECTL) apply -f -
 
-# A policy whose parameters have no CRD any more refuses what it matches: every
-# new namespace. So the policies go first here, too.
+# An API server that starts while a policy's parameters have no CRD refuses what
+# the policy matches: every new namespace. So the policies go first here, too.
 .PHONY: uninstall
 uninstall: kustomize ## Remove the CRDs, the policies that read them, and all configurations.
 	@$(delete-policies)

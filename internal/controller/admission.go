@@ -25,8 +25,8 @@ import (
 const (
 	// failAfter is the age of the set from which on every API server is taken to
 	// know its type. An API server's admission looks up parameter kinds in a
-	// discovery cache that it renews every 30 s (k8s.io/kubernetes,
-	// pkg/kubeapiserver/admission/config.go).
+	// discovery cache that it renews every 30 s (k8s.io/apiserver,
+	// pkg/server/options/admission.go).
 	failAfter = 60 * time.Second
 
 	// How long one reconciliation waits for the API server to act on a new set, and
