@@ -195,6 +195,11 @@ func (t table) widths() []int {
 
 // formatDuration prints three significant digits, and hundredths of a millisecond at best.
 func formatDuration(duration time.Duration) string {
+	// Not "-0.00 ms".
+	if duration <= -5*time.Microsecond {
+		return "-" + formatDuration(-duration)
+	}
+	duration = max(duration, 0)
 	switch {
 	case duration < 9995*time.Microsecond:
 		return fmt.Sprintf("%.2f ms", duration.Seconds()*1000)

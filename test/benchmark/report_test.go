@@ -44,6 +44,8 @@ func TestFormatDuration(t *testing.T) {
 	for want, duration := range map[string]time.Duration{
 		"0.05 ms":  50 * time.Microsecond,
 		"-0.05 ms": -50 * time.Microsecond,
+		"-0.01 ms": -5 * time.Microsecond,
+		"0.00 ms":  -4 * time.Microsecond,
 		"2.35 ms":  2346 * time.Microsecond,
 		"10.0 ms":  9999 * time.Microsecond,
 		"99.9 ms":  99949 * time.Microsecond,
