@@ -9,10 +9,12 @@ package main
 
 import (
 	"crypto/tls"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/discovery"
 	// Kubeconfigs of managed clusters name these ways of authentication.
 	_ "k8s.io/client-go/plugin/pkg/client/auth"
@@ -25,6 +27,7 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/nslifecycle/nslifecycle/internal/controller"
+	"github.com/nslifecycle/nslifecycle/internal/finalization"
 )
 
 // exitNoCluster is the exit status where no cluster is configured.
@@ -47,6 +50,10 @@ type options struct {
 	burst            int
 	systemNamespace  string
 	namespaceWorkers int
+	leaseName        string
+	controllers      string
+	finalizerToken   string
+	settlingTime     string
 }
 
 func (o *options) bind(flags *flag.FlagSet) {
@@ -60,6 +67,17 @@ func (o *options) bind(flags *flag.FlagSet) {
 		`The address of /healthz and /readyz; "0" switches them off.`)
 	flags.BoolVar(&o.leaderElect, "leader-elect", false,
 		"Let one of several managers be active at a time.")
+	flags.StringVar(&o.leaseName, "leader-elect-resource-name", "nslifecycle.dev",
+		"The Lease in --system-namespace that managers elect their leader by. Managers that do different work in one "+
+			"namespace, with other --controllers or another --finalizer-token, need one each.")
+	flags.StringVar(&o.controllers, "controllers", "*",
+		"The controllers that run, separated by commas: initialization, finalization; * for all, -name to leave one out.")
+	flags.StringVar(&o.finalizerToken, "finalizer-token", string(corev1.FinalizerKubernetes),
+		"The token in spec.finalizers of namespaces that finalization answers for and releases; "+
+			"any but kubernetes makes it one agent among others.")
+	flags.StringVar(&o.settlingTime, "settling-time", "auto",
+		"How long after its deletion a namespace may be found empty for good, such as 5s; "+
+			"auto takes 1s with one API server and 5s with more.")
 	flags.BoolVar(&o.enableHTTP2, "enable-http2", false,
 		"Serve metrics with HTTP/2, which is off because of CVE-2023-44487 and CVE-2023-39325.")
 	flags.Float64Var(&o.qps, "kube-api-qps", -1,
@@ -99,6 +117,12 @@ func main() {
 }
 
 func run(restConfig *rest.Config, opts options) error {
+	controllers, controllersErr := controller.ParseControllers(opts.controllers)
+	token, tokenErr := finalization.ParseToken(opts.finalizerToken)
+	settlingTime, settlingErr := finalization.ParseSettlingTime(opts.settlingTime)
+	if err := errors.Join(controllersErr, tokenErr, settlingErr); err != nil {
+		return err
+	}
 	ctx := ctrl.SetupSignalHandler()
 	restConfig.QPS = float32(opts.qps)
 	restConfig.Burst = opts.burst
@@ -107,8 +131,10 @@ func run(restConfig *rest.Config, opts options) error {
 	if err != nil {
 		return fmt.Errorf("creating a client for %s: %w", restConfig.Host, err)
 	}
-	if err := controller.Preflight(ctx, discoveryClient); err != nil {
-		return err
+	if controllers.Runs(controller.Initialization) {
+		if err := controller.Preflight(ctx, discoveryClient); err != nil {
+			return err
+		}
 	}
 
 	mgr, err := ctrl.NewManager(restConfig, ctrl.Options{
@@ -117,7 +143,7 @@ func run(restConfig *rest.Config, opts options) error {
 		Metrics:                       metricsOptions(opts),
 		HealthProbeBindAddress:        opts.probeAddress,
 		LeaderElection:                opts.leaderElect,
-		LeaderElectionID:              "nslifecycle.dev",
+		LeaderElectionID:              opts.leaseName,
 		LeaderElectionNamespace:       opts.systemNamespace,
 		LeaderElectionReleaseOnCancel: true,
 	})
@@ -125,13 +151,17 @@ func run(restConfig *rest.Config, opts options) error {
 		return fmt.Errorf("creating the manager: %w", err)
 	}
 	if err := controller.Setup(ctx, mgr, controller.Options{
+		Controllers:      controllers,
 		SystemNamespace:  opts.systemNamespace,
+		OwnNamespace:     os.Getenv("POD_NAMESPACE"),
+		FinalizerToken:   token,
+		SettlingTime:     settlingTime,
 		NamespaceWorkers: opts.namespaceWorkers,
 	}); err != nil {
 		return err
 	}
 	ctrl.Log.WithName("setup").Info("Starting the manager", "apiServer", restConfig.Host,
-		"systemNamespace", opts.systemNamespace)
+		"systemNamespace", opts.systemNamespace, "controllers", controllers.String(), "finalizerToken", token)
 	return mgr.Start(ctx)
 }
 

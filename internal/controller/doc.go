@@ -9,15 +9,18 @@
 //     it, and says so in each configuration's Active condition.
 //   - [NamespaceReconciler] tells on every Namespace how far its initialization
 //     has come, and deletes a Namespace whose initialization failed.
+//   - [FinalizationReconciler] empties every Namespace that is being deleted and
+//     releases its own token in spec.finalizers.
 //
-// Neither is needed for a Namespace to be injected, gated or opened: the API
-// server's admission policies do that (config/admission).
+// The first two are not needed for a Namespace to be injected, gated or opened: the
+// API server's admission policies do that (config/admission).
 package controller
 
 // The names of the reconcilers, in logs, metrics and Events.
 const (
 	configurationControllerName = "initializer-configuration"
 	namespaceControllerName     = "namespace-initialization"
+	finalizationControllerName  = "namespace-finalization"
 
 	// fieldOwner is the manager of the fields that the operator applies.
 	fieldOwner = "nslifecycle"

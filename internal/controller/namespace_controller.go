@@ -5,16 +5,12 @@ package controller
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
@@ -35,8 +31,7 @@ import (
 // kube-controller-manager; the default of controller-runtime grows to 1000 s.
 const maxRetryDelay = 60 * time.Second
 
-// maxEventNote is the longest note that the events.k8s.io API takes, in bytes.
-const maxEventNote = 1024
+const actionInitialize = "Initialize"
 
 // NamespaceReconciler keeps the conditions of every Namespace in step with its list
 // of pending initializers, and deletes a Namespace whose initialization failed.
@@ -86,7 +81,7 @@ func (r *NamespaceReconciler) Reconcile(ctx context.Context, req ctrl.Request) (
 	changed := initialization.ComputeConditions(&namespace, state, metav1.NewTime(r.Clock.Now()))
 	if len(changed) > 0 {
 		before := namespace.DeepCopy()
-		if err := r.patchConditions(ctx, &namespace, changed); err != nil {
+		if err := patchNamespaceStatus(ctx, r.Client, &namespace, map[string]any{"conditions": changed}); err != nil {
 			return ctrl.Result{}, ignoreGone(err)
 		}
 		r.recordEvents(ctx, before, changed, state)
@@ -95,27 +90,6 @@ func (r *NamespaceReconciler) Reconcile(ctx context.Context, req ctrl.Request) (
 		return ctrl.Result{}, r.deleteFailed(ctx, &namespace, state)
 	}
 	return ctrl.Result{}, nil
-}
-
-// patchConditions writes the changed conditions, leaving all others to their owners.
-// The UID in the patch makes the API server refuse it where the Namespace was
-// deleted and created again in the meantime.
-func (r *NamespaceReconciler) patchConditions(
-	ctx context.Context, namespace *corev1.Namespace, changed []corev1.NamespaceCondition,
-) error {
-	body, err := json.Marshal(map[string]any{
-		"metadata": map[string]any{"uid": namespace.UID},
-		"status":   map[string]any{"conditions": changed},
-	})
-	if err != nil {
-		return fmt.Errorf("encoding the conditions of namespace %q: %w", namespace.Name, err)
-	}
-	err = r.Status().Patch(ctx, namespace, client.RawPatch(types.StrategicMergePatchType, body),
-		client.FieldOwner(fieldOwner))
-	if err != nil {
-		return fmt.Errorf("writing the conditions of namespace %q: %w", namespace.Name, err)
-	}
-	return nil
 }
 
 // repairLabel makes the label agree with the list. They disagree only where
@@ -199,20 +173,7 @@ func (r *NamespaceReconciler) recordEvents(
 }
 
 func (r *NamespaceReconciler) event(namespace *corev1.Namespace, eventType, reason, note string) {
-	if len(note) > maxEventNote {
-		// Not in the middle of a character: the API server counts a broken one as three bytes.
-		note = strings.ToValidUTF8(note[:maxEventNote-3], "") + "..."
-	}
-	r.Recorder.Eventf(namespace, nil, eventType, reason, "Initialize", "%s", note)
-}
-
-// ignoreGone returns nil where the object has changed or gone since it was read: a
-// watch event with the news is on its way.
-func ignoreGone(err error) error {
-	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-		return nil
-	}
-	return err
+	recordEvent(r.Recorder, namespace, eventType, reason, actionInitialize, note)
 }
 
 // initializationChanged lets pass what the reconciler acts on.

@@ -41,7 +41,8 @@ func requirements() []requirement {
 }
 
 // Preflight returns an error that says what to do where the API server lacks a type
-// that the reconcilers cannot work without. Without it they would only retry.
+// that the reconcilers of initialization cannot work without. Without it they would only
+// retry. Finalization needs nothing but a Kubernetes.
 func Preflight(ctx context.Context, client discovery.DiscoveryInterfaceWithContext) error {
 	for _, required := range requirements() {
 		served, err := servedResources(ctx, client, required.groupVersion)

@@ -11,12 +11,17 @@ import (
 	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/selection"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/client-go/discovery"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -24,6 +29,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/finalization"
 )
 
 // syncTimeout is how long the readiness probe waits for the caches.
@@ -31,8 +37,17 @@ const syncTimeout = 500 * time.Millisecond
 
 // Options configure the reconcilers.
 type Options struct {
-	// SystemNamespace is the namespace that the operator runs in.
+	// Controllers are those that run; all of them if nil.
+	Controllers Controllers
+	// SystemNamespace is the namespace that the operator is installed in.
 	SystemNamespace string
+	// OwnNamespace is the namespace that this very program runs in; empty if it runs
+	// outside of the cluster.
+	OwnNamespace string
+	// FinalizerToken is what finalization answers for; "kubernetes" if empty.
+	FinalizerToken corev1.FinalizerName
+	// SettlingTime is how long after its deletion a namespace may be called empty.
+	SettlingTime finalization.SettlingTime
 	// NamespaceWorkers is the number of Namespaces worked on at a time.
 	NamespaceWorkers int
 	// Clock tells the time; the real one if nil.
@@ -60,15 +75,45 @@ func CacheOptions() cache.Options {
 			&admissionv1.MutatingAdmissionPolicyBinding{}:   policies,
 			&admissionv1.ValidatingAdmissionPolicy{}:        policies,
 			&admissionv1.ValidatingAdmissionPolicyBinding{}: policies,
+			// Of the Leases only those by which API servers tell that they live.
+			&coordinationv1.Lease{}: {
+				Namespaces: map[string]cache.Config{metav1.NamespaceSystem: {
+					LabelSelector: labels.SelectorFromSet(labels.Set{
+						finalization.APIServerLeaseLabel: finalization.APIServerLeaseValue,
+					}),
+				}},
+			},
 		},
 	}
 }
 
-// Setup adds all reconcilers and the probes to a manager.
+// Setup adds the chosen reconcilers and the probes to a manager.
 func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 	if options.Clock == nil {
 		options.Clock = clock.RealClock{}
 	}
+	if options.FinalizerToken == "" {
+		options.FinalizerToken = corev1.FinalizerKubernetes
+	}
+	informed := []client.Object{&corev1.Namespace{}}
+	if options.Controllers.Runs(Initialization) {
+		if err := setupInitialization(mgr, options); err != nil {
+			return err
+		}
+		informed = append(informed, &v1alpha1.NamespaceInitializerConfiguration{}, &v1alpha1.NamespaceInitializerSet{},
+			&admissionv1.MutatingAdmissionPolicy{}, &admissionv1.MutatingAdmissionPolicyBinding{},
+			&admissionv1.ValidatingAdmissionPolicy{}, &admissionv1.ValidatingAdmissionPolicyBinding{})
+	}
+	if options.Controllers.Runs(Finalization) {
+		if err := setupFinalization(mgr, options); err != nil {
+			return err
+		}
+		informed = append(informed, &coordinationv1.Lease{}, customResourceDefinitions(), apiServices())
+	}
+	return addProbes(ctx, mgr, informed)
+}
+
+func setupInitialization(mgr ctrl.Manager, options Options) error {
 	if err := (&ConfigurationReconciler{
 		Client:          mgr.GetClient(),
 		Admission:       &Admission{Client: mgr.GetClient(), Clock: options.Clock},
@@ -83,20 +128,50 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 		SystemNamespace: options.SystemNamespace,
 		Workers:         options.NamespaceWorkers,
 	}).SetupWithManager(mgr); err != nil {
-		return fmt.Errorf("setting up the reconciler of namespaces: %w", err)
+		return fmt.Errorf("setting up the reconciler of initialization: %w", err)
 	}
-	return addProbes(ctx, mgr)
+	return nil
+}
+
+func setupFinalization(mgr ctrl.Manager, options Options) error {
+	restConfig := rest.CopyConfig(mgr.GetConfig())
+	// Deleting everything means to use deprecated types too: each request would be warned of.
+	restConfig.WarningHandler = rest.NoWarnings{}
+	discoveryClient, err := discovery.NewDiscoveryClientForConfigAndClient(restConfig, mgr.GetHTTPClient())
+	if err != nil {
+		return fmt.Errorf("creating a discovery client: %w", err)
+	}
+	content, err := metadata.NewForConfigAndClient(metadata.ConfigFor(restConfig), mgr.GetHTTPClient())
+	if err != nil {
+		return fmt.Errorf("creating a metadata client: %w", err)
+	}
+	catalog := finalization.NewCatalog(discoveryClient, options.Clock)
+	reconciler := &FinalizationReconciler{
+		Client:       mgr.GetClient(),
+		Live:         mgr.GetAPIReader(),
+		Recorder:     mgr.GetEventRecorder(reportingController),
+		Clock:        options.Clock,
+		Token:        options.FinalizerToken,
+		SettlingTime: options.SettlingTime,
+		OwnNamespace: options.OwnNamespace,
+		Workers:      options.NamespaceWorkers,
+		Catalog:      catalog,
+		Deleter: finalization.NewDeleter(catalog, content, liveNamespaces{mgr.GetAPIReader()},
+			options.FinalizerToken, options.Clock),
+	}
+	reconciler.Watches = finalization.NewWatches(content, reconciler.deletions.wake,
+		mgr.GetLogger().WithName("watches"))
+	if err := reconciler.SetupWithManager(mgr); err != nil {
+		return fmt.Errorf("setting up the reconciler of finalization: %w", err)
+	}
+	return nil
 }
 
 // addProbes makes the manager ready once its caches hold what the reconcilers read.
 // The informers are asked for here and not by the reconcilers, which only the leader
 // runs: a standby is ready with caches that are as warm.
-func addProbes(ctx context.Context, mgr ctrl.Manager) error {
-	for _, object := range []client.Object{
-		&corev1.Namespace{}, &v1alpha1.NamespaceInitializerConfiguration{}, &v1alpha1.NamespaceInitializerSet{},
-		&admissionv1.MutatingAdmissionPolicy{}, &admissionv1.MutatingAdmissionPolicyBinding{},
-		&admissionv1.ValidatingAdmissionPolicy{}, &admissionv1.ValidatingAdmissionPolicyBinding{},
-	} {
+func addProbes(ctx context.Context, mgr ctrl.Manager, informed []client.Object) error {
+	for _, object := range informed {
 		if _, err := mgr.GetCache().GetInformer(ctx, object, cache.BlockUntilSynced(false)); err != nil {
 			return fmt.Errorf("starting to watch %T: %w", object, err)
 		}

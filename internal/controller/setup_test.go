@@ -9,6 +9,7 @@ import (
 
 	. "github.com/onsi/gomega"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -35,8 +36,14 @@ func TestNewScheme(t *testing.T) {
 func TestCacheOptions(t *testing.T) {
 	g := NewWithT(t)
 	options := CacheOptions()
-	g.Expect(options.ByObject).To(HaveLen(4))
+	g.Expect(options.ByObject).To(HaveLen(5))
 	for object, cached := range options.ByObject {
+		if _, isLease := object.(*coordinationv1.Lease); isLease {
+			inSystem := cached.Namespaces[metav1.NamespaceSystem].LabelSelector
+			g.Expect(inSystem.Matches(labels.Set{"apiserver.kubernetes.io/identity": "kube-apiserver"})).To(BeTrue())
+			g.Expect(inSystem.Matches(labels.Set{})).To(BeFalse())
+			continue
+		}
 		g.Expect(cached.Label.Matches(labels.Set{v1alpha1.LabelPolicy: "any"})).To(BeTrue(), "%T", object)
 		g.Expect(cached.Label.Matches(labels.Set{"app": "other"})).To(BeFalse(), "%T", object)
 	}

@@ -1,0 +1,172 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/nslifecycle/nslifecycle/internal/finalization"
+)
+
+const (
+	// shortestWakeDelay collects the events of objects that go together.
+	shortestWakeDelay = 200 * time.Millisecond
+	longestWakeDelay  = 15 * time.Second
+	// restFactor is how much longer than a pass the time to the next one is, where there
+	// are events all the time.
+	restFactor = 4
+)
+
+type requestQueue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+
+// deletions remember what is known of each Namespace that is being deleted. A restart
+// loses nothing but a settling time.
+type deletions struct {
+	lock  sync.Mutex
+	queue requestQueue
+	// running is the context of the running controller.
+	running    context.Context
+	namespaces map[string]*deletion
+}
+
+type deletion struct {
+	uid types.UID
+	// seen is when the deletion was first seen, by the own clock: that of the API server,
+	// which made the deletionTimestamp, may be another one.
+	seen time.Time
+	// cost is how long the last pass took.
+	cost time.Duration
+	// isFailing says that something went wrong in the last pass.
+	isFailing bool
+}
+
+// start is called when the controller starts.
+func (d *deletions) start(ctx context.Context, queue requestQueue) {
+	d.lock.Lock()
+	defer d.lock.Unlock()
+	d.running, d.queue = ctx, queue
+}
+
+// context returns the one of the running controller.
+func (d *deletions) context() context.Context {
+	d.lock.Lock()
+	defer d.lock.Unlock()
+	return d.running
+}
+
+// observe returns when the deletion of a Namespace was first seen.
+func (d *deletions) observe(namespace *corev1.Namespace, now time.Time) time.Time {
+	d.lock.Lock()
+	defer d.lock.Unlock()
+	known := d.namespaces[namespace.Name]
+	if known == nil || known.uid != namespace.UID {
+		if d.namespaces == nil {
+			d.namespaces = map[string]*deletion{}
+		}
+		known = &deletion{uid: namespace.UID, seen: now}
+		d.namespaces[namespace.Name] = known
+	}
+	return known.seen
+}
+
+// report remembers the outcome of a pass.
+func (d *deletions) report(name string, report *finalization.Report, cost time.Duration) {
+	d.lock.Lock()
+	defer d.lock.Unlock()
+	if known := d.namespaces[name]; known != nil {
+		known.cost, known.isFailing = cost, report.Err() != nil
+	}
+}
+
+func (d *deletions) forget(name string) {
+	d.lock.Lock()
+	defer d.lock.Unlock()
+	delete(d.namespaces, name)
+}
+
+// failing returns requests for the Namespaces whose last pass went wrong.
+func (d *deletions) failing() []reconcile.Request {
+	d.lock.Lock()
+	defer d.lock.Unlock()
+	var requests []reconcile.Request
+	for name, known := range d.namespaces {
+		if known.isFailing {
+			requests = append(requests, requestFor(name))
+		}
+	}
+	return requests
+}
+
+// wake makes a Namespace be looked at again: at once if the last object that it waited
+// for has gone, otherwise after a while, since more is likely to follow.
+func (d *deletions) wake(name string, isLast bool) {
+	d.lock.Lock()
+	defer d.lock.Unlock()
+	known := d.namespaces[name]
+	if known == nil || d.queue == nil {
+		return
+	}
+	if isLast {
+		d.queue.Add(requestFor(name))
+		return
+	}
+	d.queue.AddAfter(requestFor(name), min(max(restFactor*known.cost, shortestWakeDelay), longestWakeDelay))
+}
+
+func requestFor(name string) reconcile.Request {
+	return reconcile.Request{NamespacedName: types.NamespacedName{Name: name}}
+}
+
+// settlingLog remembers what settling time was told last.
+type settlingLog struct {
+	lock   sync.Mutex
+	chosen time.Duration
+	reason string
+}
+
+func (l *settlingLog) isNew(chosen time.Duration, reason string) bool {
+	l.lock.Lock()
+	defer l.lock.Unlock()
+	if l.reason == reason && l.chosen == chosen {
+		return false
+	}
+	l.chosen, l.reason = chosen, reason
+	return true
+}
+
+// liveNamespaces reads Namespaces from the API server.
+type liveNamespaces struct{ reader client.Reader }
+
+func (l liveNamespaces) Get(ctx context.Context, name string) (*corev1.Namespace, error) {
+	namespace := &corev1.Namespace{}
+	return namespace, l.reader.Get(ctx, client.ObjectKey{Name: name}, namespace)
+}
+
+// customResourceDefinitions and apiServices are watched by their metadata alone: that
+// something about them changes is all that matters.
+func customResourceDefinitions() *metav1.PartialObjectMetadata {
+	return partial(schema.GroupVersionKind{
+		Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition",
+	})
+}
+
+func apiServices() *metav1.PartialObjectMetadata {
+	return partial(schema.GroupVersionKind{Group: "apiregistration.k8s.io", Version: "v1", Kind: "APIService"})
+}
+
+func partial(kind schema.GroupVersionKind) *metav1.PartialObjectMetadata {
+	object := &metav1.PartialObjectMetadata{}
+	object.SetGroupVersionKind(kind)
+	return object
+}

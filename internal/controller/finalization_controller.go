@@ -1,0 +1,329 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/nslifecycle/nslifecycle/internal/finalization"
+)
+
+const (
+	// firstRetryDelay is the first delay after an error; it doubles up to maxRetryDelay.
+	firstRetryDelay = 200 * time.Millisecond
+	// discoveryDelay is how long the API server may take to put a type that has come or
+	// gone into discovery.
+	discoveryDelay = 500 * time.Millisecond
+	// ownNamespaceDelay is how long somebody else has to end the namespace that the manager
+	// runs in before the manager says that it cannot.
+	ownNamespaceDelay = 30 * time.Second
+	// maxConflicts is how often the token is tried to be released when others write to the
+	// Namespace all the time, before the queue takes over.
+	maxConflicts = 10
+
+	actionFinalize = "Finalize"
+)
+
+// FinalizationReconciler empties every Namespace that is being deleted, tells in its
+// conditions how far that is, and releases its own token in spec.finalizers.
+type FinalizationReconciler struct {
+	client.Client
+	// Live reads from the API server instead of a cache.
+	Live     client.Reader
+	Recorder events.EventRecorder
+	Clock    clock.PassiveClock
+	// Token is the finalizer token that the reconciler answers for.
+	Token corev1.FinalizerName
+	// SettlingTime is how long after a deletion a namespace may be called empty.
+	SettlingTime finalization.SettlingTime
+	// OwnNamespace is the namespace that the manager runs in; empty if it runs in none.
+	OwnNamespace string
+	// Workers is the number of Namespaces worked on at a time; 1 if unset.
+	Workers int
+
+	Catalog *finalization.Catalog
+	Deleter *finalization.Deleter
+	Watches *finalization.Watches
+
+	deletions deletions
+	settling  settlingLog
+}
+
+// Whatever is in a namespace has to be found and deleted when the namespace goes, types
+// that nobody knows yet included, and nothing else. CustomResourceDefinitions,
+// APIServices and the Leases of the API servers are read with the same right.
+// Not get: with it go reading the logs of every pod and, through the proxy subresources,
+// what every kubelet serves. Lists are read as metadata.
+// +kubebuilder:rbac:groups=*,resources=*,verbs=list;watch;delete;deletecollection
+// +kubebuilder:rbac:groups="",resources=namespaces/finalize,verbs=update
+
+// SetupWithManager registers the reconciler.
+func (r *FinalizationReconciler) SetupWithManager(mgr ctrl.Manager) error {
+	typesChanged := handler.Funcs{
+		CreateFunc: func(_ context.Context, _ event.CreateEvent, queue requestQueue) { r.typesChanged(queue) },
+		UpdateFunc: func(_ context.Context, _ event.UpdateEvent, queue requestQueue) { r.typesChanged(queue) },
+		DeleteFunc: func(_ context.Context, _ event.DeleteEvent, queue requestQueue) { r.typesChanged(queue) },
+	}
+	return ctrl.NewControllerManagedBy(mgr).
+		Named(finalizationControllerName).
+		For(&corev1.Namespace{}, builder.WithPredicates(deletionChanged())).
+		Watches(customResourceDefinitions(), typesChanged, builder.OnlyMetadata).
+		Watches(apiServices(), typesChanged, builder.OnlyMetadata).
+		WatchesRawSource(source.Func(func(ctx context.Context, queue requestQueue) error {
+			r.deletions.start(ctx, queue)
+			return nil
+		})).
+		WithOptions(controller.Options{
+			MaxConcurrentReconciles: r.Workers,
+			RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](
+				firstRetryDelay, maxRetryDelay),
+		}).
+		Complete(r)
+}
+
+// Reconcile takes one Namespace a step further towards its end.
+func (r *FinalizationReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	var namespace corev1.Namespace
+	err := r.Get(ctx, req.NamespacedName, &namespace)
+	if client.IgnoreNotFound(err) != nil {
+		return ctrl.Result{}, err
+	}
+	if err != nil || namespace.DeletionTimestamp == nil {
+		r.forget(req.Name)
+		return ctrl.Result{}, nil
+	}
+	now := r.Clock.Now()
+	seen := r.deletions.observe(&namespace, now)
+	if why := finalization.WhyNotFinalize(&namespace, r.OwnNamespace); why != "" {
+		return r.refuse(ctx, &namespace, why, seen)
+	}
+	if namespace.Status.Phase != corev1.NamespaceTerminating {
+		if err := patchNamespaceStatus(ctx, r.Client, &namespace, map[string]any{"phase": corev1.NamespaceTerminating}); err != nil {
+			return ctrl.Result{}, ignoreGone(err)
+		}
+	}
+	switch {
+	case len(namespace.Spec.Finalizers) == 0:
+		r.forget(req.Name)
+		return ctrl.Result{}, r.deleteFinally(ctx, &namespace)
+	case !finalization.HasToken(&namespace, r.Token):
+		r.forget(req.Name)
+		return ctrl.Result{}, nil
+	}
+	return r.empty(ctx, &namespace, seen.Add(r.settlingTime(ctx, now)))
+}
+
+// empty makes one pass over a Namespace and does what follows from it.
+func (r *FinalizationReconciler) empty(
+	ctx context.Context, namespace *corev1.Namespace, settledAt time.Time,
+) (ctrl.Result, error) {
+	r.Watches.Begin(namespace.Name)
+	report, err := r.Deleter.Pass(ctx, namespace, settledAt)
+	if errors.Is(err, finalization.ErrReplaced) {
+		// The cache is behind. What has become of the Namespace is on its way as an event.
+		log.FromContext(ctx).V(1).Info("The namespace has been finalized or replaced by somebody else")
+		r.forget(namespace.Name)
+		return ctrl.Result{}, nil
+	}
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	r.deletions.report(namespace.Name, report, r.Clock.Since(report.Began))
+	if report.IsProof(settledAt) {
+		return ctrl.Result{}, r.release(ctx, namespace, report)
+	}
+
+	// Written in any case, and before the wait: errors are told there as well.
+	statusErr := ignoreGone(r.writeConditions(ctx, namespace, report))
+	r.Watches.Await(r.deletions.context(), namespace.Name, report.Remaining)
+	if err := errors.Join(report.Err(), statusErr); err != nil {
+		return ctrl.Result{}, fmt.Errorf("emptying namespace %q: %w", namespace.Name, err)
+	}
+	return ctrl.Result{RequeueAfter: report.NextLook(settledAt, r.Clock.Now())}, nil
+}
+
+// release takes the own token off a Namespace that is proven to be empty.
+func (r *FinalizationReconciler) release(
+	ctx context.Context, namespace *corev1.Namespace, report *finalization.Report,
+) error {
+	isHeldByOthers := len(finalization.WithoutToken(namespace, r.Token)) > 0 || len(namespace.Finalizers) > 0
+	if isHeldByOthers { // it has to tell the truth until they are done
+		if err := r.writeConditions(ctx, namespace, report); err != nil {
+			return ignoreGone(err)
+		}
+	}
+	for range maxConflicts {
+		var live corev1.Namespace
+		if err := r.Live.Get(ctx, client.ObjectKeyFromObject(namespace), &live); err != nil {
+			return client.IgnoreNotFound(err)
+		}
+		if live.UID != namespace.UID || live.DeletionTimestamp == nil || !finalization.HasToken(&live, r.Token) {
+			return nil
+		}
+		// A PUT to /finalize writes labels and annotations as well. With the resource version
+		// it cannot bring old ones back.
+		live.Spec.Finalizers = finalization.WithoutToken(&live, r.Token)
+		err := r.SubResource("finalize").Update(ctx, &live, client.FieldOwner(fieldOwner))
+		switch {
+		case apierrors.IsConflict(err):
+			continue
+		case apierrors.IsNotFound(err):
+			return nil
+		case err != nil:
+			return fmt.Errorf("releasing token %q of namespace %q: %w", r.Token, namespace.Name, err)
+		}
+		log.FromContext(ctx).Info("Released the finalizer token of an empty namespace", "token", r.Token,
+			"uid", namespace.UID, "otherTokens", live.Spec.Finalizers, "deleted", namespace.DeletionTimestamp)
+		return nil
+	}
+	return fmt.Errorf("releasing token %q of namespace %q: somebody else writes to it all the time",
+		r.Token, namespace.Name)
+}
+
+// deleteFinally removes a Namespace that nobody holds any more. The API server does that
+// by itself when the last token goes, but not where there was none when the deletion
+// began.
+func (r *FinalizationReconciler) deleteFinally(ctx context.Context, namespace *corev1.Namespace) error {
+	if len(namespace.Finalizers) > 0 {
+		log.FromContext(ctx).V(1).Info("The namespace waits for others", "finalizers", namespace.Finalizers)
+		return nil
+	}
+	err := r.Delete(ctx, namespace, client.Preconditions{
+		UID: ptr.To(namespace.UID), ResourceVersion: ptr.To(namespace.ResourceVersion),
+	})
+	if err != nil {
+		return ignoreGone(fmt.Errorf("deleting namespace %q for good: %w", namespace.Name, err))
+	}
+	log.FromContext(ctx).Info("Deleted a namespace without finalizer tokens for good", "uid", namespace.UID)
+	return nil
+}
+
+// refuse says why a Namespace is left alone.
+func (r *FinalizationReconciler) refuse(
+	ctx context.Context, namespace *corev1.Namespace, why string, seen time.Time,
+) (ctrl.Result, error) {
+	if left := ownNamespaceDelay - r.Clock.Since(seen); namespace.Name == r.OwnNamespace && left > 0 {
+		return ctrl.Result{RequeueAfter: left}, nil
+	}
+	changed := finalization.ComputeRefusal(namespace, why, metav1.NewTime(r.Clock.Now()))
+	return ctrl.Result{}, ignoreGone(r.patchConditions(ctx, namespace, changed))
+}
+
+func (r *FinalizationReconciler) writeConditions(
+	ctx context.Context, namespace *corev1.Namespace, report *finalization.Report,
+) error {
+	return r.patchConditions(ctx, namespace,
+		finalization.ComputeConditions(namespace, report, metav1.NewTime(r.Clock.Now())))
+}
+
+// patchConditions writes the changed conditions, if there are any, and then tells of
+// those with another status than before.
+func (r *FinalizationReconciler) patchConditions(
+	ctx context.Context, namespace *corev1.Namespace, changed []corev1.NamespaceCondition,
+) error {
+	if len(changed) == 0 {
+		return nil
+	}
+	before := namespace.DeepCopy()
+	if err := patchNamespaceStatus(ctx, r.Client, namespace, map[string]any{"conditions": changed}); err != nil {
+		return err
+	}
+	for _, condition := range changed {
+		old := finalization.FindCondition(before, condition.Type)
+		isNews := condition.Status == corev1.ConditionTrue || old != nil
+		if isNews && (old == nil || old.Status != condition.Status) {
+			log.FromContext(ctx).Info("Finalization has moved on", "condition", condition.Type,
+				"status", condition.Status, "message", condition.Message)
+			recordEvent(r.Recorder, before, eventTypeOf(condition), condition.Reason, actionFinalize, condition.Message)
+		}
+	}
+	return nil
+}
+
+// eventTypeOf returns Warning for what needs somebody's attention. That something
+// remains is ordinary.
+func eventTypeOf(condition corev1.NamespaceCondition) string {
+	switch condition.Type {
+	case corev1.NamespaceDeletionDiscoveryFailure, corev1.NamespaceDeletionGVParsingFailure,
+		corev1.NamespaceDeletionContentFailure:
+		if condition.Status == corev1.ConditionTrue {
+			return corev1.EventTypeWarning
+		}
+	}
+	return corev1.EventTypeNormal
+}
+
+// settlingTime returns the settling time as it is now.
+func (r *FinalizationReconciler) settlingTime(ctx context.Context, now time.Time) time.Duration {
+	var leases coordinationv1.LeaseList
+	var err error
+	if r.SettlingTime.Fixed == nil {
+		err = r.List(ctx, &leases, client.InNamespace(metav1.NamespaceSystem),
+			client.MatchingLabels{finalization.APIServerLeaseLabel: finalization.APIServerLeaseValue})
+	}
+	chosen, reason := r.SettlingTime.Choose(leases.Items, err, now)
+	if r.settling.isNew(chosen, reason) {
+		log.FromContext(ctx).WithName("settling-time").Info("Chose the settling time of namespaces that are deleted",
+			"settlingTime", chosen.String(), "reason", reason)
+	}
+	return chosen
+}
+
+// typesChanged is called when a type may have come or gone. Namespaces that could not be
+// finalized because of their types try again without delay.
+func (r *FinalizationReconciler) typesChanged(queue requestQueue) {
+	r.Catalog.Invalidate()
+	for _, request := range r.deletions.failing() {
+		queue.Forget(request)
+		queue.AddAfter(request, discoveryDelay)
+	}
+}
+
+func (r *FinalizationReconciler) forget(name string) {
+	r.deletions.forget(name)
+	r.Watches.Forget(name)
+}
+
+// deletionChanged lets pass what the reconciler acts on. Conditions are not among it: a
+// namespace controller beside this one writes them too, and neither must wake the other.
+func deletionChanged() predicate.Predicate {
+	return predicate.Funcs{
+		CreateFunc: func(e event.CreateEvent) bool { return e.Object.GetDeletionTimestamp() != nil },
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			before, isNamespace := e.ObjectOld.(*corev1.Namespace)
+			after, isStillNamespace := e.ObjectNew.(*corev1.Namespace)
+			if !isNamespace || !isStillNamespace {
+				return true
+			}
+			isSame := before.UID == after.UID && before.DeletionTimestamp.Equal(after.DeletionTimestamp) &&
+				before.Status.Phase == after.Status.Phase &&
+				slices.Equal(before.Spec.Finalizers, after.Spec.Finalizers) &&
+				slices.Equal(before.Finalizers, after.Finalizers)
+			return after.DeletionTimestamp != nil && (!isSame || before.ResourceVersion == after.ResourceVersion)
+		},
+	}
+}

@@ -1,0 +1,62 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// maxEventNote is the longest note that the events.k8s.io API takes, in bytes.
+const maxEventNote = 1024
+
+// patchNamespaceStatus writes some fields of a Namespace's status. Conditions are
+// merged by type, so that all others are left to their owners. The UID in the patch
+// makes the API server refuse it where the Namespace was deleted and created again in
+// the meantime.
+func patchNamespaceStatus(
+	ctx context.Context, c client.Client, namespace *corev1.Namespace, status map[string]any,
+) error {
+	body, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"uid": namespace.UID},
+		"status":   status,
+	})
+	if err != nil {
+		return fmt.Errorf("encoding the status of namespace %q: %w", namespace.Name, err)
+	}
+	err = c.Status().Patch(ctx, namespace, client.RawPatch(types.StrategicMergePatchType, body),
+		client.FieldOwner(fieldOwner))
+	if err != nil {
+		return fmt.Errorf("writing the status of namespace %q: %w", namespace.Name, err)
+	}
+	return nil
+}
+
+// recordEvent records an Event about a Namespace. Too long a note is cut.
+func recordEvent(
+	recorder events.EventRecorder, namespace *corev1.Namespace, eventType, reason, action, note string,
+) {
+	if len(note) > maxEventNote {
+		// Not in the middle of a character: the API server counts a broken one as three bytes.
+		note = strings.ToValidUTF8(note[:maxEventNote-3], "") + "..."
+	}
+	recorder.Eventf(namespace, nil, eventType, reason, action, "%s", note)
+}
+
+// ignoreGone returns nil where the object has changed or gone since it was read: a
+// watch event with the news is on its way.
+func ignoreGone(err error) error {
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return nil
+	}
+	return err
+}

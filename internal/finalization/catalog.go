@@ -1,0 +1,168 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package finalization
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/clock"
+)
+
+const (
+	// maxInventoryAge bounds how long an inventory is used although nothing has been heard
+	// of a change. It matters for the types of aggregated API servers, whose changes raise
+	// no event.
+	maxInventoryAge = time.Minute
+	// discoveryTimeout is how long one discovery may take.
+	discoveryTimeout = 30 * time.Second
+)
+
+// ResourceType is a namespaced type whose objects can be deleted.
+type ResourceType struct {
+	schema.GroupVersionResource
+	CanList             bool
+	CanDeleteCollection bool
+	CanWatch            bool
+}
+
+// Inventory is what one discovery has found.
+type Inventory struct {
+	// Types are sorted by group and resource, each in the version that the API server
+	// prefers.
+	Types []ResourceType
+	// DiscoveryError says what could not be discovered. Types holds the rest.
+	DiscoveryError error
+	// ParseError says which group versions could not be parsed. Types holds the rest.
+	ParseError error
+
+	began time.Time
+}
+
+// IsComplete tells whether the inventory has everything that the API server serves.
+func (i *Inventory) IsComplete() bool {
+	return i.DiscoveryError == nil && i.ParseError == nil
+}
+
+// ResourceDiscoverer lists the namespaced types that an API server serves.
+type ResourceDiscoverer interface {
+	ServerPreferredNamespacedResourcesWithContext(ctx context.Context) ([]*metav1.APIResourceList, error)
+}
+
+// Catalog caches discovery, which all namespaces share.
+type Catalog struct {
+	discoverer ResourceDiscoverer
+	clock      clock.PassiveClock
+
+	// access is taken by whoever reads or writes what follows, for the whole of a
+	// discovery: those who wait then share its outcome.
+	access    chan struct{}
+	inventory *Inventory
+
+	// changeLock guards changed, the time of the last Invalidate.
+	changeLock sync.Mutex
+	changed    time.Time
+}
+
+// NewCatalog returns an empty catalog.
+func NewCatalog(discoverer ResourceDiscoverer, passive clock.PassiveClock) *Catalog {
+	return &Catalog{discoverer: discoverer, clock: passive, access: make(chan struct{}, 1)}
+}
+
+// Invalidate makes the next Get discover again. It is to be called when a type may have
+// come or gone.
+func (c *Catalog) Invalidate() {
+	c.changeLock.Lock()
+	defer c.changeLock.Unlock()
+	c.changed = c.clock.Now()
+}
+
+// Get returns an inventory whose discovery began at notBefore or later, and after the
+// last Invalidate. It never uses an incomplete one twice, except for callers who waited
+// for it. A failed discovery is an Inventory as well; the error is that of the context.
+func (c *Catalog) Get(ctx context.Context, notBefore time.Time) (*Inventory, error) {
+	asked := c.clock.Now()
+	select {
+	case c.access <- struct{}{}:
+		defer func() { <-c.access }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	if !c.isUsable(asked, notBefore) {
+		inventory := c.discover(ctx)
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		c.inventory = inventory
+	}
+	return c.inventory, nil
+}
+
+func (c *Catalog) isUsable(asked, notBefore time.Time) bool {
+	c.changeLock.Lock()
+	changed := c.changed
+	c.changeLock.Unlock()
+	switch {
+	case c.inventory == nil || c.inventory.began.Before(notBefore) || !c.inventory.began.After(changed):
+		return false
+	case c.inventory.IsComplete():
+		return c.clock.Since(c.inventory.began) < maxInventoryAge
+	default:
+		return !c.inventory.began.Before(asked)
+	}
+}
+
+func (c *Catalog) discover(ctx context.Context) *Inventory {
+	ctx, cancel := context.WithTimeout(ctx, discoveryTimeout)
+	defer cancel()
+	inventory := &Inventory{began: c.clock.Now()}
+	lists, err := c.discoverer.ServerPreferredNamespacedResourcesWithContext(ctx)
+	inventory.DiscoveryError = err
+	inventory.Types, inventory.ParseError = deletableTypes(lists)
+	if err == nil && len(inventory.Types) == 0 && inventory.ParseError == nil {
+		// No API server is that poor. To believe it would mean to finalize everything.
+		inventory.DiscoveryError = errors.New("the API server names no namespaced type that can be deleted")
+	}
+	return inventory
+}
+
+// deletableTypes returns the types that can be deleted, and an error that names the
+// group versions it cannot parse. Upstream gives up at the first of these.
+func deletableTypes(lists []*metav1.APIResourceList) ([]ResourceType, error) {
+	var types []ResourceType
+	var errs []error
+	for _, list := range lists {
+		if len(list.APIResources) == 0 {
+			continue
+		}
+		groupVersion, err := schema.ParseGroupVersion(list.GroupVersion)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("group version %q: %w", list.GroupVersion, err))
+			continue
+		}
+		for _, resource := range list.APIResources {
+			if !resource.Namespaced || !slices.Contains(resource.Verbs, "delete") {
+				continue
+			}
+			types = append(types, ResourceType{
+				GroupVersionResource: groupVersion.WithResource(resource.Name),
+				CanList:              slices.Contains(resource.Verbs, "list"),
+				CanDeleteCollection:  slices.Contains(resource.Verbs, "deletecollection"),
+				CanWatch:             slices.Contains(resource.Verbs, "watch"),
+			})
+		}
+	}
+	slices.SortFunc(types, func(a, b ResourceType) int {
+		return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Resource, b.Resource),
+			cmp.Compare(a.Version, b.Version))
+	})
+	return types, errors.Join(errs...)
+}

@@ -1,0 +1,351 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package finalization
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/metadata"
+	"k8s.io/utils/ptr"
+)
+
+// maxNamedErrors is how many objects of one type are named with what went wrong.
+const maxNamedErrors = 3
+
+// typeState is what a pass knows of one type in one namespace.
+type typeState struct {
+	Remaining
+
+	// page is the first page of the survey.
+	page     *metav1.PartialObjectMetadataList
+	listedAt time.Time
+	// terminating is how many of the objects are being deleted.
+	terminating int
+	// isNotServed says that the API server does not serve the type.
+	isNotServed bool
+	// hasMore says that there may be objects that this pass has not come to.
+	hasMore     bool
+	listError   error
+	deleteError error
+	// isInDoubt says that the API server gave no final answer to a DELETE.
+	isInDoubt bool
+}
+
+// look lists one page. What goes wrong becomes the type's listError; the error returned
+// ends the pass.
+func (p *pass) look(
+	ctx context.Context, state *typeState, token string,
+) (*metav1.PartialObjectMetadataList, error) {
+	var page *metav1.PartialObjectMetadataList
+	err := p.request(ctx, func(ctx context.Context) error {
+		var err error
+		// No resource version: the answer is as new as storage.
+		page, err = p.objects(state).List(ctx, metav1.ListOptions{Limit: pageSize, Continue: token})
+		return err
+	})
+	state.isNotServed = isNotServed(err)
+	switch {
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	case state.isNotServed:
+		return &metav1.PartialObjectMetadataList{}, nil
+	case token != "" && isExpired(err):
+		// The list is too old to be continued. The next pass starts a new one.
+		state.hasMore = true
+		return nil, nil
+	case err != nil:
+		state.listError = fmt.Errorf("listing %s: %w", state.Type.GroupResource(), err)
+		return nil, nil
+	}
+	state.ResourceVersion = page.ResourceVersion
+	return page, nil
+}
+
+func (p *pass) listFirstPage(ctx context.Context, state *typeState) error {
+	if !state.Type.CanList {
+		return nil
+	}
+	page, err := p.look(ctx, state, "")
+	if err != nil || page == nil {
+		return err
+	}
+	state.page, state.listedAt = page, p.clock.Now()
+	state.count(page.Items)
+	state.addUnseen(page)
+	return nil
+}
+
+// deleteType deletes the objects of one type, and counts again what is left of them.
+func (p *pass) deleteType(ctx context.Context, state *typeState) error {
+	switch {
+	case !state.Type.CanList:
+		return p.deleteUnseen(ctx, state)
+	case state.page == nil || len(state.page.Items) == 0:
+		return nil
+	}
+	wasTouched, err := p.deletePages(ctx, state)
+	if err != nil || state.listError != nil {
+		return err
+	}
+	if !wasTouched && state.page.Continue == "" {
+		return nil // counted already
+	}
+	return p.countAll(ctx, state)
+}
+
+// deletePages deletes page by page, as long as there is time.
+func (p *pass) deletePages(ctx context.Context, state *typeState) (bool, error) {
+	wasTouched := false
+	var failed []objectError
+	page, listedAt := state.page, state.listedAt
+	for page != nil {
+		if targets := needDeletion(page.Items); len(targets) > 0 {
+			if err := p.confirm(ctx, listedAt); err != nil {
+				return false, err
+			}
+			wasTouched = true
+			errs, err := p.deleteObjects(ctx, state, targets)
+			if err != nil {
+				return false, err
+			}
+			failed = append(failed, errs...)
+		}
+		if page.Continue == "" {
+			break
+		}
+		if p.isOverBudget() {
+			state.hasMore = true
+			break
+		}
+		var err error
+		page, err = p.look(ctx, state, page.Continue)
+		if err != nil {
+			return false, err
+		}
+		listedAt = p.clock.Now()
+	}
+	state.deleteError = joinObjectErrors(state.Type, failed)
+	state.isInDoubt = slices.ContainsFunc(failed, func(f objectError) bool { return !isFinal(f.err) })
+	return wasTouched, nil
+}
+
+// deleteObjects deletes some objects of a type side by side, and returns what went
+// wrong with each.
+func (p *pass) deleteObjects(
+	ctx context.Context, state *typeState, targets []metav1.PartialObjectMetadata,
+) ([]objectError, error) {
+	var lock sync.Mutex
+	var failed []objectError
+	var group sync.WaitGroup
+	defer group.Wait()
+	for _, target := range targets {
+		if err := p.deletes.Acquire(ctx, 1); err != nil {
+			return nil, err
+		}
+		group.Go(func() {
+			defer p.deletes.Release(1)
+			if err := p.deleteObject(ctx, state, &target); err != nil {
+				lock.Lock()
+				defer lock.Unlock()
+				failed = append(failed, objectError{name: target.Name, err: err})
+			}
+		})
+	}
+	group.Wait()
+	return failed, ctx.Err()
+}
+
+func (p *pass) deleteObject(ctx context.Context, state *typeState, object *metav1.PartialObjectMetadata) error {
+	err := p.request(ctx, func(ctx context.Context) error {
+		return p.objects(state).Delete(ctx, object.Name, metav1.DeleteOptions{
+			// The garbage collector must not keep what depends on the object: everything in
+			// the namespace goes.
+			PropagationPolicy: ptr.To(metav1.DeletePropagationBackground),
+			Preconditions:     &metav1.Preconditions{UID: ptr.To(object.UID)},
+		})
+	})
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return nil // gone, or replaced by another one, which is counted afterwards
+	}
+	return err
+}
+
+// deleteUnseen deletes what cannot be listed. Whether that leaves anything behind cannot
+// be known; like upstream it is taken for empty after that.
+func (p *pass) deleteUnseen(ctx context.Context, state *typeState) error {
+	if !state.Type.CanDeleteCollection {
+		return nil
+	}
+	if err := p.confirm(ctx, p.clock.Now()); err != nil {
+		return err
+	}
+	err := p.request(ctx, func(ctx context.Context) error {
+		return p.objects(state).DeleteCollection(ctx,
+			metav1.DeleteOptions{PropagationPolicy: ptr.To(metav1.DeletePropagationBackground)}, metav1.ListOptions{})
+	})
+	if err != nil && !isNotServed(err) {
+		state.deleteError = fmt.Errorf("deleting all %s: %w", state.Type.GroupResource(), err)
+		state.isInDoubt = !isFinal(err)
+	}
+	return ctx.Err()
+}
+
+// countAll counts what is left of a type, page by page, as long as there is time.
+func (p *pass) countAll(ctx context.Context, state *typeState) error {
+	state.reset()
+	token := ""
+	for {
+		page, err := p.look(ctx, state, token)
+		switch {
+		case err != nil:
+			return err
+		case page == nil:
+			return nil
+		}
+		state.count(page.Items)
+		if token = page.Continue; token == "" {
+			break
+		}
+		if p.isOverBudget() {
+			state.addUnseen(page)
+			break
+		}
+	}
+	if state.isNotServed {
+		// Its CRD has gone meanwhile, or so it seems: the next pass asks discovery.
+		p.catalog.Invalidate()
+		state.hasMore = true
+	}
+	return nil
+}
+
+func (p *pass) objects(state *typeState) metadata.ResourceInterface {
+	return p.content.Resource(state.Type.GroupVersionResource).Namespace(p.namespace.Name)
+}
+
+// needDeletion returns those objects that a DELETE changes anything about.
+func needDeletion(objects []metav1.PartialObjectMetadata) []metav1.PartialObjectMetadata {
+	var targets []metav1.PartialObjectMetadata
+	for _, object := range objects {
+		// What is being deleted in another way, in the foreground or with its dependents
+		// orphaned, goes on in the background as the rest does: the API server takes the
+		// finalizers of the other ways off then.
+		waitsForCollector := slices.Contains(object.Finalizers, metav1.FinalizerDeleteDependents) ||
+			slices.Contains(object.Finalizers, metav1.FinalizerOrphanDependents)
+		if object.DeletionTimestamp == nil || waitsForCollector {
+			targets = append(targets, object)
+		}
+	}
+	return targets
+}
+
+func (s *typeState) reset() {
+	s.Count, s.Seen, s.terminating, s.Until, s.Finalizers = 0, 0, 0, time.Time{}, nil
+}
+
+// count adds objects to those that remain.
+func (s *typeState) count(objects []metav1.PartialObjectMetadata) {
+	s.Count += len(objects)
+	s.Seen += len(objects)
+	for i := range objects {
+		object := &objects[i]
+		for _, finalizer := range object.Finalizers {
+			if s.Finalizers == nil {
+				s.Finalizers = map[string]int{}
+			}
+			s.Finalizers[finalizer]++
+		}
+		if object.DeletionTimestamp != nil {
+			s.terminating++
+			if end := object.DeletionTimestamp.Time; end.After(s.Until) {
+				s.Until = end
+			}
+		}
+	}
+}
+
+// addUnseen adds those that are on no page that was listed.
+func (s *typeState) addUnseen(last *metav1.PartialObjectMetadataList) {
+	s.Count += int(ptr.Deref(last.RemainingItemCount, 0))
+}
+
+// objectError is what went wrong with one object.
+type objectError struct {
+	name string
+	err  error
+}
+
+// joinObjectErrors makes one error of those of a type: the first few by name, and the
+// number of the others.
+func joinObjectErrors(resourceType ResourceType, failed []objectError) error {
+	if len(failed) == 0 {
+		return nil
+	}
+	slices.SortFunc(failed, func(a, b objectError) int { return cmp.Compare(a.name, b.name) })
+	var errs []error
+	for i, failure := range failed {
+		if i == maxNamedErrors {
+			errs = append(errs, fmt.Errorf("and so on with %s", plural(len(failed)-i, "other object")))
+			break
+		}
+		errs = append(errs, fmt.Errorf("deleting %s %q: %w", resourceType.GroupResource(), failure.name, failure.err))
+	}
+	return joinWith("; ", errs)
+}
+
+// isNotServed tells whether an error says that the API server does not have the type.
+// Some types that are in discovery answer "not found" to everything
+// (kubernetes/kubernetes#22413).
+func isNotServed(err error) bool {
+	return apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err)
+}
+
+// isUnavailable tells whether an error says that the server of a type is not there, as
+// an aggregated API server may be.
+func isUnavailable(err error) bool {
+	return apierrors.IsServiceUnavailable(err)
+}
+
+// isFinal tells whether an error is an answer that will not be another one in a moment,
+// such as a refusal.
+func isFinal(err error) bool {
+	var status apierrors.APIStatus
+	return errors.As(err, &status) && !apierrors.IsTimeout(err) && !apierrors.IsServerTimeout(err) &&
+		!apierrors.IsTooManyRequests(err)
+}
+
+func isExpired(err error) bool {
+	return apierrors.IsResourceExpired(err) || apierrors.IsGone(err)
+}
+
+// joinWith is errors.Join with another separator, for messages of one line.
+func joinWith(separator string, errs []error) error {
+	return &joinedError{separator: separator, errs: errs}
+}
+
+type joinedError struct {
+	separator string
+	errs      []error
+}
+
+func (e *joinedError) Error() string {
+	text := ""
+	for i, err := range e.errs {
+		if i > 0 {
+			text += e.separator
+		}
+		text += err.Error()
+	}
+	return text
+}
+
+func (e *joinedError) Unwrap() []error { return e.errs }

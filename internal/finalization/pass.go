@@ -1,0 +1,216 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package finalization
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sync/semaphore"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/metadata"
+	"k8s.io/utils/clock"
+)
+
+const (
+	// requestTimeout is how long the API server may take for one request.
+	requestTimeout = 30 * time.Second
+	// passBudget is how long a pass goes on to delete before it leaves the rest to the next
+	// one, so that a namespace with very much in it does not keep the others waiting.
+	passBudget = 10 * time.Second
+	// pageSize is how many objects are listed at a time.
+	pageSize = 500
+	// typesAtOnce is how many types of one namespace are worked on side by side.
+	typesAtOnce = 10
+	// deletesAtOnce is how many objects of one namespace are deleted side by side. More
+	// than 20 gain next to nothing on a two-core machine.
+	deletesAtOnce = 20
+	// requestsAtOnce is how many requests all namespaces together have in flight. Those
+	// who wait take turns, so that a full namespace leaves room for the others.
+	requestsAtOnce = 40
+)
+
+// ErrReplaced says that the Namespace is not any more, or not the one it was: gone,
+// created again under the same name, or released from the token by somebody else.
+var ErrReplaced = errors.New("the namespace is no longer there, or its token is no longer ours to release")
+
+// NamespaceGetter reads a Namespace from storage, not from a cache.
+type NamespaceGetter interface {
+	Get(ctx context.Context, name string) (*corev1.Namespace, error)
+}
+
+// Deleter empties namespaces.
+type Deleter struct {
+	catalog    *Catalog
+	content    metadata.Interface
+	namespaces NamespaceGetter
+	token      corev1.FinalizerName
+	clock      clock.PassiveClock
+	requests   *semaphore.Weighted
+}
+
+// NewDeleter returns a Deleter that works for one token of spec.finalizers.
+func NewDeleter(
+	catalog *Catalog, content metadata.Interface, namespaces NamespaceGetter, token corev1.FinalizerName,
+	passive clock.PassiveClock,
+) *Deleter {
+	return &Deleter{
+		catalog: catalog, content: content, namespaces: namespaces, token: token, clock: passive,
+		requests: semaphore.NewWeighted(requestsAtOnce),
+	}
+}
+
+// pass is the state of one pass over one namespace.
+type pass struct {
+	*Deleter
+	namespace *corev1.Namespace
+	began     time.Time
+
+	// confirmLock lets one of those who want the Namespace confirmed ask, and the others
+	// share the answer.
+	confirmLock sync.Mutex
+	confirmedAt time.Time
+	deletes     *semaphore.Weighted
+}
+
+// Pass looks at everything in a terminating Namespace, deletes what may be deleted now,
+// and reports what remains. What is discovered from settledAt on counts as complete;
+// before, any discovery does. The error is ErrReplaced, or that of the context or of
+// reading the Namespace; everything else is in the Report.
+func (d *Deleter) Pass(ctx context.Context, namespace *corev1.Namespace, settledAt time.Time) (*Report, error) {
+	p := &pass{
+		Deleter: d, namespace: namespace, began: d.clock.Now(), deletes: semaphore.NewWeighted(deletesAtOnce),
+	}
+	var notBefore time.Time
+	if isSettled := !p.began.Before(settledAt); isSettled {
+		notBefore = settledAt
+	}
+	inventory, types, err := p.survey(ctx, notBefore)
+	if err != nil {
+		return nil, err
+	}
+	wait, err := p.deleteInOrder(ctx, types)
+	if err != nil {
+		return nil, err
+	}
+	return newReport(p.began, inventory, types, wait), nil
+}
+
+// survey discovers the types and lists the first objects of each. A type that turns out
+// not to be served means that the inventory is out of date.
+func (p *pass) survey(ctx context.Context, notBefore time.Time) (*Inventory, []*typeState, error) {
+	var known map[ResourceType]*typeState
+	for attempt := 0; ; attempt++ {
+		inventory, err := p.catalog.Get(ctx, notBefore)
+		if err != nil {
+			return nil, nil, fmt.Errorf("waiting for the discovery of types: %w", err)
+		}
+		types := make([]*typeState, 0, len(inventory.Types))
+		var unknown []*typeState
+		for _, resourceType := range inventory.Types {
+			state := known[resourceType]
+			if state == nil || state.isNotServed {
+				state = &typeState{Remaining: Remaining{Type: resourceType}}
+				unknown = append(unknown, state)
+			}
+			types = append(types, state)
+		}
+		if err := p.sideBySide(ctx, unknown, p.listFirstPage); err != nil {
+			return nil, nil, err
+		}
+		isOutOfDate := slices.ContainsFunc(types, func(state *typeState) bool { return state.isNotServed })
+		if !isOutOfDate || attempt > 0 {
+			// What discovery names twice and the API server does not serve has no objects,
+			// as upstream holds (kubernetes/kubernetes#22413).
+			return inventory, types, nil
+		}
+		known = make(map[ResourceType]*typeState, len(types))
+		for _, state := range types {
+			known[state.Type] = state
+		}
+		notBefore = p.clock.Now()
+	}
+}
+
+// deleteInOrder goes through the stages and stops where the rest has to wait; it
+// returns why.
+func (p *pass) deleteInOrder(ctx context.Context, types []*typeState) (string, error) {
+	for current := range stageCount {
+		var states []*typeState
+		for _, state := range types {
+			if stageOf(state.Type.GroupResource()) == current {
+				states = append(states, state)
+			}
+		}
+		if err := p.sideBySide(ctx, states, p.deleteType); err != nil {
+			return "", err
+		}
+		if why := whyWait(current, states); why != "" && current+1 < stageCount {
+			return why, nil
+		}
+	}
+	return "", nil
+}
+
+// sideBySide calls f for all types, a bounded number at a time. It returns the first
+// error, which has to be one that ends the pass.
+func (p *pass) sideBySide(
+	ctx context.Context, types []*typeState, f func(context.Context, *typeState) error,
+) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(typesAtOnce)
+	for _, state := range types {
+		group.Go(func() error { return f(ctx, state) })
+	}
+	return group.Wait()
+}
+
+// request makes one request to the API server when it is its turn.
+func (p *pass) request(ctx context.Context, f func(context.Context) error) error {
+	if err := p.requests.Acquire(ctx, 1); err != nil {
+		return err
+	}
+	defer p.requests.Release(1)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	return f(ctx)
+}
+
+// confirm makes sure that the Namespace was still the same at a time after the given
+// one, so that whatever was listed by then belongs to it.
+func (p *pass) confirm(ctx context.Context, after time.Time) error {
+	p.confirmLock.Lock()
+	defer p.confirmLock.Unlock()
+	if p.confirmedAt.After(after) {
+		return nil
+	}
+	asked := p.clock.Now()
+	var live *corev1.Namespace
+	err := p.request(ctx, func(ctx context.Context) error {
+		var err error
+		live, err = p.namespaces.Get(ctx, p.namespace.Name)
+		return err
+	})
+	switch {
+	case apierrors.IsNotFound(err):
+		return ErrReplaced
+	case err != nil:
+		return fmt.Errorf("reading namespace %q before anything in it is deleted: %w", p.namespace.Name, err)
+	case live.UID != p.namespace.UID || live.DeletionTimestamp == nil || !HasToken(live, p.token):
+		return ErrReplaced
+	}
+	p.confirmedAt = asked
+	return nil
+}
+
+// isOverBudget tells whether the rest is for the next pass.
+func (p *pass) isOverBudget() bool {
+	return p.clock.Since(p.began) > passBudget
+}

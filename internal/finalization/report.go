@@ -1,0 +1,133 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package finalization
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Remaining is what is left of one type.
+type Remaining struct {
+	Type ResourceType
+	// Count is the number of objects.
+	Count int
+	// Seen is how many of them Finalizers covers; fewer than Count where there was no time
+	// to list all.
+	Seen int
+	// Finalizers counts the objects by finalizer.
+	Finalizers map[string]int
+	// Until is when the last of those that are being deleted should have gone: the API
+	// server adds terminationGracePeriodSeconds of a Pod to its deletionTimestamp, unless
+	// the Pod has come to its end already.
+	Until time.Time
+	// ResourceVersion is that of the list that was counted.
+	ResourceVersion string
+}
+
+// Report is what a pass has found and done.
+type Report struct {
+	Began time.Time
+	// Inventory is what the pass went by.
+	Inventory *Inventory
+	// Remaining are the types with objects left, in the order of the Inventory.
+	Remaining []Remaining
+	// Errors are what went wrong, one for each type at most.
+	Errors []error
+	// HasMore tells that the pass has stopped for others to get their turn, or has met
+	// something new: the next one should follow at once.
+	HasMore bool
+	// Wait says why some types have not been deleted yet; empty if all have.
+	Wait string
+}
+
+func newReport(began time.Time, inventory *Inventory, types []*typeState, wait string) *Report {
+	report := &Report{Began: began, Inventory: inventory, Wait: wait}
+	for _, state := range types {
+		if err := errors.Join(state.listError, state.deleteError); err != nil {
+			report.Errors = append(report.Errors, firstOf(state.listError, state.deleteError))
+		}
+		report.HasMore = report.HasMore || state.hasMore
+		if state.Count > 0 {
+			report.Remaining = append(report.Remaining, state.Remaining)
+		}
+	}
+	return report
+}
+
+// firstOf returns the first error that is one.
+func firstOf(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// IsClean tells whether nothing was left and nothing went wrong.
+func (r *Report) IsClean() bool {
+	return r.Inventory.IsComplete() && len(r.Remaining) == 0 && len(r.Errors) == 0 && !r.HasMore
+}
+
+// IsProof tells whether the pass shows that the namespace is empty for good: it was
+// clean, and it and its discovery began when the namespace had settled.
+func (r *Report) IsProof(settledAt time.Time) bool {
+	return r.IsClean() && !r.Began.Before(settledAt) && !r.Inventory.began.Before(settledAt)
+}
+
+// Err joins everything that went wrong, discovery included.
+func (r *Report) Err() error {
+	return errors.Join(append([]error{r.Inventory.DiscoveryError, r.Inventory.ParseError}, r.Errors...)...)
+}
+
+// Until returns when the last of the objects that are being deleted should have gone.
+func (r *Report) Until() time.Time {
+	var until time.Time
+	for _, remaining := range r.Remaining {
+		if remaining.Until.After(until) {
+			until = remaining.Until
+		}
+	}
+	return until
+}
+
+func plural(count int, noun string) string {
+	if count == 1 {
+		return fmt.Sprintf("%d %s", count, noun)
+	}
+	return fmt.Sprintf("%d %ss", count, noun)
+}
+
+const (
+	// watchedDelay is when to look again at what is watched, in case an event was missed.
+	watchedDelay = 15 * time.Second
+	// unwatchedDelay is when to look again at types that cannot be watched.
+	unwatchedDelay = 2 * time.Second
+	// longestDelay bounds all of them.
+	longestDelay = time.Minute
+)
+
+// NextLook returns how long to wait for the next pass if nothing is heard meanwhile.
+func (r *Report) NextLook(settledAt, now time.Time) time.Duration {
+	const atOnce = time.Millisecond
+	if r.HasMore {
+		return atOnce
+	}
+	if len(r.Remaining) == 0 {
+		return max(settledAt.Sub(now), atOnce)
+	}
+	delay := watchedDelay
+	// Pods may take until the end of their grace periods.
+	if until := r.Until().Add(time.Second); until.Sub(now) > delay {
+		delay = min(until.Sub(now), longestDelay)
+	}
+	for _, remaining := range r.Remaining {
+		if !remaining.Type.CanWatch {
+			delay = min(delay, unwatchedDelay)
+		}
+	}
+	return delay
+}

@@ -1,0 +1,150 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package finalization
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/gcustom"
+	"github.com/onsi/gomega/types"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"github.com/nslifecycle/nslifecycle/internal/controller"
+	"github.com/nslifecycle/nslifecycle/internal/finalization"
+	"github.com/nslifecycle/nslifecycle/test/wrappers"
+)
+
+// testFinalizer is one that nobody but the spec itself takes off.
+const testFinalizer = "test.example.com/hold"
+
+var counter atomic.Int32
+
+// unique returns a name that no other spec uses.
+func unique(prefix string) string {
+	return fmt.Sprintf("%s-%d", prefix, counter.Add(1))
+}
+
+// createNamespace creates a namespace with more tokens than its own. The spec sees to it
+// that nothing holds it at its end.
+func createNamespace(ctx context.Context, prefix string, tokens ...corev1.FinalizerName) *corev1.Namespace {
+	GinkgoHelper()
+	namespace := wrappers.MakeNamespace(unique(prefix)).Obj()
+	namespace.Spec.Finalizers = tokens
+	Expect(admin.Create(ctx, namespace)).To(Succeed())
+	return namespace
+}
+
+func create(ctx context.Context, objects ...client.Object) {
+	GinkgoHelper()
+	for _, object := range objects {
+		Expect(admin.Create(ctx, object)).To(Succeed())
+	}
+}
+
+func deleteObject(ctx context.Context, object client.Object) {
+	GinkgoHelper()
+	Expect(admin.Delete(ctx, object)).To(Succeed())
+}
+
+// get returns a namespace as it is now.
+func get(g Gomega, ctx context.Context, name string) *corev1.Namespace {
+	namespace := &corev1.Namespace{}
+	g.Expect(admin.Get(ctx, client.ObjectKey{Name: name}, namespace)).To(Succeed())
+	return namespace
+}
+
+// expectGone waits until an object is no longer there.
+func expectGone(ctx context.Context, object client.Object) {
+	GinkgoHelper()
+	Eventually(func() error {
+		return admin.Get(ctx, client.ObjectKeyFromObject(object), object.DeepCopyObject().(client.Object))
+	}).WithContext(ctx).Should(Satisfy(apierrors.IsNotFound), "%T %s is still there", object, object.GetName())
+}
+
+// expectKept makes sure that objects stay for a while, undeleted.
+func expectKept(ctx context.Context, objects ...client.Object) {
+	GinkgoHelper()
+	Consistently(func(g Gomega) {
+		for _, object := range objects {
+			now := object.DeepCopyObject().(client.Object)
+			g.Expect(admin.Get(ctx, client.ObjectKeyFromObject(object), now)).To(Succeed())
+			g.Expect(now.GetDeletionTimestamp()).To(BeNil(), "%T %s is being deleted", object, object.GetName())
+		}
+	}).WithContext(ctx).Should(Succeed())
+}
+
+// hold puts the test's finalizer on an object before it is created.
+func hold[T client.Object](object T) T {
+	controllerutil.AddFinalizer(object, testFinalizer)
+	return object
+}
+
+// release takes the test's finalizer off an object.
+func release(ctx context.Context, object client.Object) {
+	GinkgoHelper()
+	patch := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))
+	Expect(client.IgnoreNotFound(admin.Patch(ctx, object, patch))).To(Succeed())
+}
+
+// countOf returns how many objects of a type a namespace has.
+func countOf(g Gomega, ctx context.Context, gvr schema.GroupVersionResource, namespace string) int {
+	list, err := metadataClient.Resource(gvr).Namespace(namespace).List(ctx, metav1.ListOptions{})
+	g.Expect(err).NotTo(HaveOccurred())
+	return len(list.Items)
+}
+
+// kindOf names an object for messages.
+func kindOf(object client.Object) string {
+	kind, err := apiutil.GVKForObject(object, controller.NewScheme())
+	if err != nil {
+		return fmt.Sprintf("%T", object)
+	}
+	return kind.Kind
+}
+
+// HaveCondition matches a *corev1.Namespace with a condition of this type, status and
+// reason, whose message contains all of the texts.
+func HaveCondition(
+	conditionType corev1.NamespaceConditionType, status corev1.ConditionStatus, reason string, texts ...string,
+) types.GomegaMatcher {
+	return gcustom.MakeMatcher(func(namespace *corev1.Namespace) (bool, error) {
+		condition := finalization.FindCondition(namespace, conditionType)
+		if condition == nil || condition.Status != status || condition.Reason != reason {
+			return false, nil
+		}
+		for _, text := range texts {
+			if matches, err := ContainSubstring(text).Match(condition.Message); !matches || err != nil {
+				return false, err
+			}
+		}
+		return true, nil
+	}).WithTemplate(
+		"Expected namespace {{.Actual.Name}} {{.To}} have condition {{.Data}}, it has:\n{{format .Actual.Status.Conditions 1}}",
+		fmt.Sprintf("%s=%s (%s) with %q", conditionType, status, reason, texts))
+}
+
+// HaveRemaining matches a namespace that says that some resources remain.
+func HaveRemaining(texts ...string) types.GomegaMatcher {
+	return HaveCondition(corev1.NamespaceContentRemaining, corev1.ConditionTrue, "SomeResourcesRemain", texts...)
+}
+
+// HaveFinalizersRemaining matches a namespace that says that finalizers remain.
+func HaveFinalizersRemaining(texts ...string) types.GomegaMatcher {
+	return HaveCondition(corev1.NamespaceFinalizersRemaining, corev1.ConditionTrue, "SomeFinalizersRemain", texts...)
+}
+
+// HaveContentFailure matches a namespace that says what could not be deleted.
+func HaveContentFailure(texts ...string) types.GomegaMatcher {
+	return HaveCondition(corev1.NamespaceDeletionContentFailure, corev1.ConditionTrue, "ContentDeletionFailed", texts...)
+}
