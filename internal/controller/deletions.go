@@ -62,6 +62,9 @@ func (d *deletions) start(ctx context.Context, queue requestQueue) {
 func (d *deletions) context() context.Context {
 	d.lock.Lock()
 	defer d.lock.Unlock()
+	if d.running == nil {
+		return context.Background()
+	}
 	return d.running
 }
 

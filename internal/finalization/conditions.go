@@ -30,6 +30,9 @@ const (
 	// ReasonContentDeletionOrdered is ours: nothing has failed, but not everything has been
 	// deleted yet. Upstream says ContentDeleted then.
 	ReasonContentDeletionOrdered = "ContentDeletionOrdered"
+	// ReasonContentUnknown is ours, with status Unknown: nothing is known to be left, but
+	// not everything could be looked at. Upstream says that all content is removed then.
+	ReasonContentUnknown = "ContentUnknown"
 )
 
 // ComputeConditions returns those conditions of a Namespace that a report changes, with
@@ -136,6 +139,8 @@ func contentCondition(report *Report) corev1.NamespaceCondition {
 		condition.Reason, condition.Message = ReasonContentDeletionOrdered, "Content is deleted in order: "+report.Wait
 	case report.HasMore:
 		condition.Reason, condition.Message = ReasonContentDeletionOrdered, "Content is being deleted"
+	default:
+		return orUnknown(&condition, report)
 	}
 	return condition
 }
@@ -154,8 +159,28 @@ func remainingCondition(report *Report) corev1.NamespaceCondition {
 		slices.Sort(texts)
 		condition.Status, condition.Reason = corev1.ConditionTrue, ReasonSomeResourcesRemain
 		condition.Message = "Some resources are remaining: " + strings.Join(texts, ", ")
+		return condition
 	}
-	return condition
+	return orUnknown(&condition, report)
+}
+
+// orUnknown makes a condition that says that all is well Unknown where that is not
+// known.
+func orUnknown(condition *corev1.NamespaceCondition, report *Report) corev1.NamespaceCondition {
+	switch {
+	case len(report.Unknown) > 0:
+		names := make([]string, 0, len(report.Unknown))
+		for _, resource := range report.Unknown {
+			names = append(names, resource.String())
+		}
+		condition.Message = "It is not known what is left of " + joinSome(names) + ", which could not be listed"
+	case !report.Inventory.IsComplete():
+		condition.Message = "It is not known what is left of the types that could not be discovered"
+	default:
+		return *condition
+	}
+	condition.Status, condition.Reason = corev1.ConditionUnknown, ReasonContentUnknown
+	return *condition
 }
 
 func finalizersCondition(report *Report) corev1.NamespaceCondition {
@@ -183,6 +208,7 @@ func finalizersCondition(report *Report) corev1.NamespaceCondition {
 		if seen < count {
 			condition.Message += fmt.Sprintf(", among %d of %d that were looked at", seen, count)
 		}
+		return condition
 	}
-	return condition
+	return orUnknown(&condition, report)
 }

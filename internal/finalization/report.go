@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // Remaining is what is left of one type.
@@ -34,6 +36,8 @@ type Report struct {
 	Inventory *Inventory
 	// Remaining are the types with objects left, in the order of the Inventory.
 	Remaining []Remaining
+	// Unknown are the types that could not be listed: what is left of them is not known.
+	Unknown []schema.GroupResource
 	// Errors are what went wrong, one for each type at most.
 	Errors []error
 	// HasMore tells that the pass has stopped for others to get their turn, or has met
@@ -46,8 +50,12 @@ type Report struct {
 func newReport(began time.Time, inventory *Inventory, types []*typeState, wait string) *Report {
 	report := &Report{Began: began, Inventory: inventory, Wait: wait}
 	for _, state := range types {
-		if err := errors.Join(state.listError, state.deleteError); err != nil {
-			report.Errors = append(report.Errors, firstOf(state.listError, state.deleteError))
+		switch {
+		case state.listError != nil:
+			report.Errors = append(report.Errors, state.listError)
+			report.Unknown = append(report.Unknown, state.Type.GroupResource())
+		case state.deleteError != nil:
+			report.Errors = append(report.Errors, state.deleteError)
 		}
 		report.HasMore = report.HasMore || state.hasMore
 		if state.Count > 0 {
@@ -55,16 +63,6 @@ func newReport(began time.Time, inventory *Inventory, types []*typeState, wait s
 		}
 	}
 	return report
-}
-
-// firstOf returns the first error that is one.
-func firstOf(errs ...error) error {
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // IsClean tells whether nothing was left and nothing went wrong.
