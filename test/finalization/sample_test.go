@@ -1,0 +1,212 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package finalization
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/gexec"
+	appsv1 "k8s.io/api/apps/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/test/controlplane"
+	"github.com/nslifecycle/nslifecycle/test/wrappers"
+)
+
+// The program itself runs, with the arguments, the environment and the ServiceAccount of
+// the Deployment: what the sample lacks is lacking here.
+var _ = Describe("The agent of config/samples/agent", Ordered, func() {
+	const directory = "config/samples/agent"
+	var (
+		deployment appsv1.Deployment
+		binary     string
+		agent      *gexec.Session
+		token      corev1.FinalizerName
+	)
+
+	BeforeAll(func(ctx context.Context) {
+		path := filepath.Join(controlplane.Root(), directory)
+		_, err := plane.Kubectl(ctx, plane.Admin, "apply", "-k", path)
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(func(ctx context.Context) {
+			_, err := plane.Kubectl(ctx, plane.Admin, "delete", "-k", path, "--wait=false", "--ignore-not-found")
+			Expect(err).NotTo(HaveOccurred())
+		})
+		key := client.ObjectKey{Namespace: "origin-agent-system", Name: "origin-agent-controller-manager"}
+		Expect(admin.Get(ctx, key, &deployment)).To(Succeed())
+		token = corev1.FinalizerName(argumentOf(&deployment, "finalizer-token"))
+		Expect(token).NotTo(BeEmpty())
+		binary, err = gexec.Build("github.com/nslifecycle/nslifecycle/cmd")
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(gexec.CleanupBuildArtifacts)
+		agent = startAgent(ctx, binary, &deployment)
+	}, NodeTimeout(5*time.Minute))
+
+	It("may run in its namespace", func(ctx context.Context) {
+		// The API server enforces the Pod Security Standard that the namespace asks for.
+		pod := &corev1.Pod{Spec: deployment.Spec.Template.Spec}
+		pod.Namespace, pod.Name = deployment.Namespace, "dry-run"
+		Expect(admin.Create(ctx, pod, client.DryRunAll)).To(Succeed())
+	})
+
+	It("elects its leader by a Lease of its own", func(ctx context.Context) {
+		lease := &coordinationv1.Lease{}
+		lease.Namespace, lease.Name = deployment.Namespace, argumentOf(&deployment, "leader-elect-resource-name")
+		Eventually(func(g Gomega) {
+			g.Expect(admin.Get(ctx, client.ObjectKeyFromObject(lease), lease)).To(Succeed())
+			g.Expect(lease.Spec.HolderIdentity).To(HaveValue(Not(BeEmpty())))
+		}).WithContext(ctx).Should(Succeed())
+	})
+
+	It("may do no more than it has to", func(ctx context.Context) {
+		for _, attributes := range []authorizationv1.ResourceAttributes{
+			{Verb: "get", Resource: "secrets"},
+			{Verb: "get", Resource: "pods", Subresource: "log"},
+			{Verb: "get", Resource: "nodes", Subresource: "proxy"},
+			{Verb: "create", Resource: "configmaps"},
+			{Verb: "patch", Resource: "configmaps"},
+			{Verb: "patch", Resource: "namespaces"},
+			{Verb: "update", Resource: "namespaces"},
+			{Verb: "initialize", Resource: "namespaces"},
+			{Verb: "escalate", Group: "rbac.authorization.k8s.io", Resource: "clusterroles"},
+		} {
+			review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+				User:               "system:serviceaccount:" + deployment.Namespace + ":" + deployment.Spec.Template.Spec.ServiceAccountName,
+				ResourceAttributes: &attributes,
+			}}
+			Expect(admin.Create(ctx, review)).To(Succeed())
+			Expect(review.Status.Allowed).To(BeFalse(), "%+v", attributes)
+		}
+	})
+
+	It("empties a namespace and releases its own token alone", func(ctx context.Context) {
+		withoutTheManager(ctx)
+		namespace := createNamespace(ctx, "agent", token)
+		held := hold(wrappers.MakeConfigMap(namespace.Name, "held"))
+		create(ctx, held, wrappers.MakeConfigMap(namespace.Name, "settings"))
+		foreign := createNamespace(ctx, "foreign")
+		kept := wrappers.MakeConfigMap(foreign.Name, "kept")
+		create(ctx, kept)
+		deleteObject(ctx, namespace)
+		deleteObject(ctx, foreign)
+
+		By("saying what it waits for, in a condition and an Event")
+		Eventually(func(g Gomega) {
+			g.Expect(get(g, ctx, namespace.Name)).To(And(
+				HaveRemaining("configmaps. has 1 resource instances"),
+				HaveFinalizersRemaining(testFinalizer+" in 1 resource instances"),
+			))
+			g.Expect(eventsAbout(g, ctx, namespace)).To(ContainElement("SomeFinalizersRemain"))
+		}).WithContext(ctx).Should(Succeed())
+		release(ctx, held)
+
+		By("leaving the other token to whom it belongs")
+		Eventually(func(g Gomega) {
+			g.Expect(get(g, ctx, namespace.Name).Spec.Finalizers).To(ConsistOf(corev1.FinalizerKubernetes))
+		}).WithContext(ctx).Should(Succeed())
+		Expect(countOf(Default, ctx, corev1.SchemeGroupVersion.WithResource("configmaps"), namespace.Name)).To(BeZero())
+		expectKept(ctx, kept)
+		Expect(get(Default, ctx, namespace.Name).Spec.Finalizers).To(ConsistOf(corev1.FinalizerKubernetes))
+	})
+
+	It("ends a namespace together with the manager, also one that is being initialized", func(ctx context.Context) {
+		const configuration = "agent"
+		create(ctx, wrappers.MakeConfiguration(configuration).Initializers("a.agent.example.com").Obj())
+		expectInjection(ctx, true)
+		namespace := createNamespace(ctx, "initializing", token)
+		create(ctx, wrappers.MakeConfigMap(namespace.Name, "settings"))
+		deleteObject(ctx, wrappers.MakeConfiguration(configuration).Obj())
+		expectInjection(ctx, false)
+		Expect(get(Default, ctx, namespace.Name).Labels).To(HaveKey(v1alpha1.LabelInitializing))
+
+		deleteObject(ctx, namespace)
+		expectGone(ctx, namespace)
+	})
+
+	It("is never refused anything", func() {
+		agent.Terminate().Wait(30 * time.Second)
+		Expect(string(agent.Err.Contents())).NotTo(ContainSubstring("forbidden"))
+	})
+})
+
+// argumentOf returns the value of an argument of a Deployment's first container.
+func argumentOf(deployment *appsv1.Deployment, name string) string {
+	for _, argument := range deployment.Spec.Template.Spec.Containers[0].Args {
+		if value, found := strings.CutPrefix(argument, "--"+name+"="); found {
+			return value
+		}
+	}
+	return ""
+}
+
+// startAgent runs the manager as a Pod of a Deployment would.
+func startAgent(ctx context.Context, binary string, deployment *appsv1.Deployment) *gexec.Session {
+	GinkgoHelper()
+	pod := deployment.Spec.Template.Spec
+	config, err := plane.ServiceAccountConfig(ctx, deployment.Namespace, pod.ServiceAccountName)
+	Expect(err).NotTo(HaveOccurred())
+	kubeconfig := filepath.Join(GinkgoT().TempDir(), "kubeconfig")
+	Expect(controlplane.WriteKubeconfig(kubeconfig, config)).To(Succeed())
+	container := pod.Containers[0]
+	// The last one of an argument counts. The port of the probes may be taken here.
+	args := append([]string{}, container.Args...)
+	command := exec.Command(binary, append(args, "--health-probe-bind-address=0", "--kubeconfig="+kubeconfig)...)
+	command.Env = os.Environ()
+	for _, variable := range container.Env {
+		Expect(variable.ValueFrom.FieldRef.FieldPath).To(Equal("metadata.namespace"))
+		command.Env = append(command.Env, variable.Name+"="+deployment.Namespace)
+	}
+	session, err := gexec.Start(command, GinkgoWriter, GinkgoWriter)
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func() { session.Terminate().Wait(30 * time.Second) })
+	return session
+}
+
+// withoutTheManager stops the manager until the spec is over.
+func withoutTheManager(ctx context.Context) {
+	GinkgoHelper()
+	Expect(manager.Stop()).To(Succeed())
+	DeferCleanup(func(ctx context.Context) {
+		var err error
+		manager, err = plane.StartManager(ctx)
+		Expect(err).NotTo(HaveOccurred())
+	})
+}
+
+// expectInjection waits until new namespaces are put under initialization, or no longer.
+func expectInjection(ctx context.Context, isExpected bool) {
+	GinkgoHelper()
+	Eventually(func(g Gomega) {
+		probe := wrappers.MakeNamespace(unique("probe")).Obj()
+		g.Expect(admin.Create(ctx, probe, client.DryRunAll)).To(Succeed())
+		_, isInjected := probe.Labels[v1alpha1.LabelInitializing]
+		g.Expect(isInjected).To(Equal(isExpected))
+	}).WithContext(ctx).WithTimeout(time.Minute).Should(Succeed())
+}
+
+// eventsAbout returns the reasons of the Events about a namespace.
+func eventsAbout(g Gomega, ctx context.Context, namespace *corev1.Namespace) []string {
+	var list eventsv1.EventList
+	g.Expect(admin.List(ctx, &list, client.InNamespace(metav1.NamespaceDefault))).To(Succeed())
+	var reasons []string
+	for i := range list.Items {
+		if list.Items[i].Regarding.UID == namespace.UID {
+			reasons = append(reasons, list.Items[i].Reason)
+		}
+	}
+	return reasons
+}
