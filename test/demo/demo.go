@@ -274,7 +274,8 @@ And as the administrator, who holds the verb "initialize" and may write at any t
   kubectl get namespaceinitializerset effective --output=yaml
   kubectl edit namespaceinitializerconfiguration policy
   kubectl label namespace team-b nslifecycle.dev/initializing=true
+  kubectl delete namespace team-b
 
-No Pod runs here, and a namespace that is deleted stays Terminating: there is no
-kubelet and no kube-controller-manager.`)
+No Pod runs here: there is no kubelet and no kube-controller-manager. It is the
+manager that ends namespaces.`)
 }

@@ -1,10 +1,12 @@
 // Copyright The nslifecycle Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command demo shows how namespaces are initialized, on a real API server that it starts
+// Command demo shows how namespaces begin and end, on a real API server that it starts
 // for itself: it installs the project there, runs the manager as its own ServiceAccount
 // and two small initializers as theirs, and then follows one namespace of an ordinary
-// user from its creation to its first write. Whatever it tells, it has checked.
+// user from its creation to its first write. A second namespace is deleted, with an
+// object in it that holds a finalizer and a token of a second agent, and followed to its
+// end. Whatever it tells, it has checked.
 //
 // After the tour it stays up, and what it prints is enough to go on in another terminal.
 // Ctrl-C ends it at any time, and then nothing that it started is left.

@@ -43,16 +43,19 @@ var theWrite = []string{
 	"create", "configmap", "settings", "--namespace=" + namespaceName, "--from-literal=colour=blue",
 }
 
-// tour follows one namespace from its creation to its first write.
+// tour follows one namespace from its creation to its first write, and another one to its
+// end.
 func (d *demo) tour(ctx context.Context) error {
 	for _, step := range []func(context.Context) error{
 		d.showRegistration, d.showCreation, d.showRefusal, d.showProgress, d.showWrite, d.showResult,
+		d.showTokens, d.showDeletion, d.showRelease, d.showAgent,
 	} {
 		if err := withTimeout(ctx, step); err != nil {
 			return err
 		}
 	}
-	d.out.say("\nThat was the tour: the namespace was complete before its user could write to it.")
+	d.out.say("\nThat was the tour: the first namespace was complete before its user could write to\n" +
+		"it, and the second one was empty before it went.")
 	return nil
 }
 

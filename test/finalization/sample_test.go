@@ -94,7 +94,7 @@ var _ = Describe("The agent of config/samples/agent", Ordered, func() {
 	})
 
 	It("empties a namespace and releases its own token alone", func(ctx context.Context) {
-		withoutTheManager(ctx)
+		withoutTheManager()
 		namespace := createNamespace(ctx, "agent", token)
 		held := hold(wrappers.MakeConfigMap(namespace.Name, "held"))
 		create(ctx, held, wrappers.MakeConfigMap(namespace.Name, "settings"))
@@ -177,7 +177,7 @@ func startAgent(ctx context.Context, binary string, deployment *appsv1.Deploymen
 }
 
 // withoutTheManager stops the manager until the spec is over.
-func withoutTheManager(ctx context.Context) {
+func withoutTheManager() {
 	GinkgoHelper()
 	Expect(manager.Stop()).To(Succeed())
 	DeferCleanup(func(ctx context.Context) {
