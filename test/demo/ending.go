@@ -52,15 +52,19 @@ var (
 	}
 	remainsCommand = []string{
 		"get", "namespace", endingName,
-		`--output=jsonpath={range .status.conditions[?(@.reason=="` + finalization.ReasonSomeResourcesRemain + `")]}{.message}{"\n"}{end}` +
-			`{range .status.conditions[?(@.reason=="` + finalization.ReasonSomeFinalizersRemain + `")]}{.message}{"\n"}{end}` +
-			`{range .status.conditions[?(@.reason=="` + finalization.ReasonContentDeletionOrdered + `")]}{.message}{"\n"}{end}`,
+		"--output=jsonpath=" + messageOf(finalization.ReasonSomeResourcesRemain) +
+			messageOf(finalization.ReasonSomeFinalizersRemain) + messageOf(finalization.ReasonContentDeletionOrdered),
 	}
 	releaseCommand = []string{
 		"patch", "statefulset", heldName, "--namespace=" + endingName, "--type=json",
 		`--patch=[{"op": "remove", "path": "/metadata/finalizers"}]`,
 	}
 )
+
+// messageOf is the JSONPath of the message of the condition with a reason.
+func messageOf(reason string) string {
+	return `{.status.conditions[?(@.reason=="` + reason + `")].message}{"\n"}`
+}
 
 // The objects that the tour follows, as kubectl names them.
 var (
@@ -208,7 +212,8 @@ func (d *demo) showState(ctx context.Context, phase corev1.NamespacePhase, token
 	case namespace.Status.Phase != phase:
 		return fmt.Errorf("namespace %q should be %s, it is %s", endingName, phase, namespace.Status.Phase)
 	case isDeleted != (phase == corev1.NamespaceTerminating):
-		return fmt.Errorf("namespace %q is %s, and its deletionTimestamp is %v", endingName, phase, namespace.DeletionTimestamp)
+		return fmt.Errorf("namespace %q is %s, and its deletionTimestamp is %v",
+			endingName, phase, namespace.DeletionTimestamp)
 	case !slices.Equal(namespace.Spec.Finalizers, tokens):
 		return fmt.Errorf("namespace %q should have the tokens %v, it has %v", endingName, tokens, namespace.Spec.Finalizers)
 	}
