@@ -236,6 +236,12 @@ func (r *FinalizationReconciler) refuse(
 func (r *FinalizationReconciler) writeConditions(
 	ctx context.Context, namespace *corev1.Namespace, report *finalization.Report,
 ) error {
+	// What the last pass wrote may have reached the cache only while this one was at work.
+	// By the older state it would be written, and told in an Event, once more.
+	var current corev1.Namespace
+	if err := r.Get(ctx, client.ObjectKeyFromObject(namespace), &current); err == nil && current.UID == namespace.UID {
+		namespace = &current
+	}
 	return r.patchConditions(ctx, namespace,
 		finalization.ComputeConditions(namespace, report, metav1.NewTime(r.Clock.Now())))
 }
