@@ -118,7 +118,10 @@ func (r *FinalizationReconciler) Reconcile(ctx context.Context, req ctrl.Request
 	}
 	now := r.Clock.Now()
 	seen := r.deletions.observe(&namespace, now)
-	if why := finalization.WhyNotFinalize(&namespace, r.OwnNamespace); why != "" {
+	// Where others hold the Namespace, and not this one, there is nothing to refuse: its
+	// conditions are theirs.
+	isOurs := len(namespace.Spec.Finalizers) == 0 || finalization.HasToken(&namespace, r.Token)
+	if why := finalization.WhyNotFinalize(&namespace, r.OwnNamespace); why != "" && isOurs {
 		return r.refuse(ctx, &namespace, why, seen)
 	}
 	if namespace.Status.Phase != corev1.NamespaceTerminating {
