@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -83,6 +84,18 @@ func TestShellLine(t *testing.T) {
 	} {
 		if got := shellLine(args...); got != want {
 			t.Errorf("shellLine(%q) = %s, want %s", args, got, want)
+		}
+	}
+}
+
+func TestNamesIn(t *testing.T) {
+	for output, want := range map[string][]string{
+		"": nil,
+		"No resources found in development namespace.\n": nil,
+		"service/web\npod/web\n":                         {"pod/web", "service/web"},
+	} {
+		if got := namesIn(output); !slices.Equal(got, want) {
+			t.Errorf("namesIn(%q) = %q, want %q", output, got, want)
 		}
 	}
 }
