@@ -1,0 +1,371 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package finalization
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/metadata"
+	metadatafake "k8s.io/client-go/metadata/fake"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/utils/ptr"
+
+	"github.com/nslifecycle/nslifecycle/test/wrappers"
+)
+
+// now is when the clocks of these tests start.
+var now = time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
+
+// tickingClock shows a later time whenever it is looked at, as a real one does.
+type tickingClock struct {
+	lock sync.Mutex
+	time time.Time
+}
+
+func newTickingClock() *tickingClock { return &tickingClock{time: now} }
+
+func (c *tickingClock) Now() time.Time {
+	c.advance(time.Millisecond)
+	c.lock.Lock()
+	defer c.lock.Unlock()
+	return c.time
+}
+
+func (c *tickingClock) Since(start time.Time) time.Duration { return c.Now().Sub(start) }
+
+func (c *tickingClock) advance(duration time.Duration) {
+	c.lock.Lock()
+	defer c.lock.Unlock()
+	c.time = c.time.Add(duration)
+}
+
+// discoverer answers discovery, one answer after the other and the last one again and
+// again.
+type discoverer struct {
+	answers []discoveryAnswer
+	// delay is how long each discovery takes; only in a bubble of synctest.
+	delay time.Duration
+
+	lock  sync.Mutex
+	count int
+}
+
+type discoveryAnswer struct {
+	lists []*metav1.APIResourceList
+	err   error
+}
+
+func (d *discoverer) ServerPreferredNamespacedResourcesWithContext(
+	ctx context.Context,
+) ([]*metav1.APIResourceList, error) {
+	d.lock.Lock()
+	answer := d.answers[min(d.count, len(d.answers)-1)]
+	d.count++
+	d.lock.Unlock()
+	if d.delay > 0 {
+		select {
+		case <-time.After(d.delay):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	return answer.lists, answer.err
+}
+
+// allVerbs are those of an ordinary type.
+var allVerbs = metav1.Verbs{"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"}
+
+// served returns what discovery says of some types, such as "v1/pods", or
+// "example.com/v1/widgets:list,delete" for one that has just these verbs.
+func served(resources ...string) []*metav1.APIResourceList {
+	var lists []*metav1.APIResourceList
+	for _, text := range resources {
+		name, verbs, hasVerbs := strings.Cut(text, ":")
+		index := strings.LastIndex(name, "/")
+		resource := metav1.APIResource{Name: name[index+1:], Namespaced: true, Verbs: allVerbs}
+		if hasVerbs {
+			resource.Verbs = strings.Split(verbs, ",")
+		}
+		lists = append(lists, &metav1.APIResourceList{
+			GroupVersion: name[:index], APIResources: []metav1.APIResource{resource},
+		})
+	}
+	return lists
+}
+
+// resourceType is what a catalog makes of an ordinary type.
+func resourceType(group, version, resource string) ResourceType {
+	return ResourceType{
+		GroupVersionResource: schema.GroupVersionResource{Group: group, Version: version, Resource: resource},
+		CanList:              true, CanDeleteCollection: true, CanWatch: true,
+	}
+}
+
+var (
+	podsType       = resourceType("", "v1", "pods")
+	configMapsType = resourceType("", "v1", "configmaps")
+	widgetsType    = resourceType("example.com", "v1", "widgets")
+)
+
+// terminating is the Namespace that these tests empty.
+func terminating() *corev1.Namespace {
+	return wrappers.MakeNamespace("x").UID("x-uid").Terminating(now).Obj()
+}
+
+// namespaceReader answers for the Namespace, as it is in storage.
+type namespaceReader struct {
+	namespace *corev1.Namespace
+	err       error
+	log       func(string)
+}
+
+func (r *namespaceReader) Get(_ context.Context, name string) (*corev1.Namespace, error) {
+	r.log("get namespace " + name)
+	return r.namespace, r.err
+}
+
+// object is one in namespace x that has nothing special about it.
+func object(name string, finalizers ...string) metav1.PartialObjectMetadata {
+	return metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "x", Name: name, UID: types.UID(name + "-uid"), Finalizers: finalizers,
+	}}
+}
+
+// deleted is one that is being deleted and should have gone at a time.
+func deleted(until time.Time, name string, finalizers ...string) metav1.PartialObjectMetadata {
+	result := object(name, finalizers...)
+	result.DeletionTimestamp = ptr.To(metav1.NewTime(until))
+	return result
+}
+
+// contentServer plays the API server's part for the objects in namespaces, behind
+// client-go's fake of the metadata client, and records in words what is asked of it.
+// Different from that fake's own tracker it knows pages, UIDs and finalizers.
+type contentServer struct {
+	clock *tickingClock
+	// objects are those of each resource; one without finalizers goes at once.
+	objects map[string][]metav1.PartialObjectMetadata
+	// grace is how long an object of a resource stays after its deletion.
+	grace map[string]time.Duration
+	// errors are what requests are answered with, by the words that are recorded.
+	errors map[string]error
+	// hooks are called before a request is answered, by the words that are recorded.
+	hooks map[string]func()
+	// pageSize is how many objects are on a page at most, whatever is asked for.
+	pageSize int
+	// isEmptyPageFirst makes every list start with a page without objects.
+	isEmptyPageFirst bool
+
+	lock sync.Mutex
+	log  []string
+	// watches are those that are open or were so, the newest last.
+	watches []*watch.FakeWatcher
+	// fake is what stands behind the client.
+	fake *metadatafake.FakeMetadataClient
+}
+
+func (s *contentServer) client() metadata.Interface {
+	s.fake = metadatafake.NewSimpleMetadataClient(metadatafake.NewTestScheme())
+	s.fake.PrependReactor("*", "*", s.react)
+	s.fake.PrependWatchReactor("*", s.watch)
+	return &contentClient{Interface: s.fake, log: s.record}
+}
+
+func (s *contentServer) record(words string) {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	s.log = append(s.log, words)
+}
+
+// recorded returns what was asked so far that starts with one of some words.
+func (s *contentServer) recorded(verbs ...string) []string {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	var result []string
+	for _, words := range s.log {
+		if slices.ContainsFunc(verbs, func(verb string) bool { return strings.HasPrefix(words, verb) }) {
+			result = append(result, words)
+		}
+	}
+	return result
+}
+
+// remove takes objects out of storage.
+func (s *contentServer) remove(resource string) {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	delete(s.objects, resource)
+}
+
+func (s *contentServer) react(action clienttesting.Action) (bool, runtime.Object, error) {
+	resource := action.GetResource().Resource
+	words := action.GetVerb() + " " + resource
+	if list, isList := action.(clienttesting.ListActionImpl); isList && list.ListOptions.Continue != "" {
+		words += " from " + list.ListOptions.Continue
+	}
+	deletion, isDeletion := action.(clienttesting.DeleteActionImpl)
+	if isDeletion {
+		words += "/" + deletion.Name
+	}
+	if hook := s.hooks[words]; hook != nil {
+		hook()
+	}
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	switch {
+	case isDeletion:
+		options := deletion.GetDeleteOptions()
+		s.log = append(s.log, fmt.Sprintf("%s of %s, %s", words, ptr.Deref(options.Preconditions.UID, "any UID"),
+			ptr.Deref(options.PropagationPolicy, "as it comes")))
+	case action.GetNamespace() == "":
+		s.log = append(s.log, words+" everywhere")
+	default:
+		s.log = append(s.log, words)
+	}
+	if err := s.errors[words]; err != nil {
+		return true, nil, err
+	}
+	switch {
+	case isDeletion:
+		return true, nil, s.delete(resource, deletion)
+	case action.GetVerb() == "list":
+		return true, s.list(resource, action.(clienttesting.ListActionImpl).ListOptions), nil
+	default:
+		return true, nil, nil
+	}
+}
+
+func (s *contentServer) list(resource string, options metav1.ListOptions) runtime.Object {
+	objects := s.objects[resource]
+	from, _ := strconv.Atoi(options.Continue)
+	size := int(options.Limit)
+	if s.pageSize > 0 {
+		size = s.pageSize
+	}
+	page := &metav1.List{ListMeta: metav1.ListMeta{ResourceVersion: "5"}}
+	if s.isEmptyPageFirst && options.Continue == "" {
+		page.Continue = "0"
+		return page
+	}
+	to := min(from+size, len(objects))
+	for i := min(from, to); i < to; i++ {
+		page.Items = append(page.Items, runtime.RawExtension{Object: objects[i].DeepCopy()})
+	}
+	if left := len(objects) - to; left > 0 {
+		page.Continue, page.RemainingItemCount = strconv.Itoa(to), ptr.To(int64(left))
+	}
+	return page
+}
+
+func (s *contentServer) delete(resource string, action clienttesting.DeleteActionImpl) error {
+	groupResource := schema.GroupResource{Resource: resource}
+	index := slices.IndexFunc(s.objects[resource], func(object metav1.PartialObjectMetadata) bool {
+		return object.Name == action.Name
+	})
+	if index < 0 {
+		return apierrors.NewNotFound(groupResource, action.Name)
+	}
+	// The slice is copied, since a table may share it.
+	objects := slices.Clone(s.objects[resource])
+	s.objects[resource] = objects
+	target := &objects[index]
+	if *action.DeleteOptions.Preconditions.UID != target.UID {
+		return apierrors.NewConflict(groupResource, action.Name, fmt.Errorf("it has UID %s", target.UID))
+	}
+	if *action.DeleteOptions.PropagationPolicy == metav1.DeletePropagationBackground {
+		target.Finalizers = slices.DeleteFunc(slices.Clone(target.Finalizers), func(finalizer string) bool {
+			return finalizer == metav1.FinalizerDeleteDependents || finalizer == metav1.FinalizerOrphanDependents
+		})
+	}
+	if grace := s.grace[resource]; len(target.Finalizers) == 0 && grace == 0 {
+		s.objects[resource] = slices.Delete(objects, index, index+1)
+	} else if target.DeletionTimestamp == nil {
+		target.DeletionTimestamp = ptr.To(metav1.NewTime(s.clock.Now().Add(grace)))
+	}
+	return nil
+}
+
+func (s *contentServer) watch(action clienttesting.Action) (bool, watch.Interface, error) {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	words := "watch " + action.GetResource().Resource
+	s.log = append(s.log, words+" from "+action.(clienttesting.WatchActionImpl).ListOptions.ResourceVersion)
+	if err := s.errors[words]; err != nil {
+		return true, nil, err
+	}
+	watcher := watch.NewFake()
+	s.watches = append(s.watches, watcher)
+	return true, watcher, nil
+}
+
+// fail makes the server answer requests with an error from now on, or no more.
+func (s *contentServer) fail(words string, err error) {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	if s.errors == nil {
+		s.errors = map[string]error{}
+	}
+	s.errors[words] = err
+}
+
+// newest returns the watch that was opened last.
+func (s *contentServer) newest() *watch.FakeWatcher {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	return s.watches[len(s.watches)-1]
+}
+
+// contentClient adds what client-go's fake leaves out: that a watch ends with its
+// context, and the options of a deletecollection.
+type contentClient struct {
+	metadata.Interface
+	log func(string)
+}
+
+func (c *contentClient) Resource(resource schema.GroupVersionResource) metadata.Getter {
+	return &contentGetter{Getter: c.Interface.Resource(resource), resource: resource.Resource, log: c.log}
+}
+
+type contentGetter struct {
+	metadata.Getter
+	resource string
+	log      func(string)
+}
+
+func (g *contentGetter) Namespace(name string) metadata.ResourceInterface {
+	return &contentResource{ResourceInterface: g.Getter.Namespace(name), contentGetter: g}
+}
+
+func (g *contentGetter) Watch(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+	watcher, err := g.Getter.Watch(ctx, options)
+	if err == nil {
+		context.AfterFunc(ctx, watcher.Stop)
+	}
+	return watcher, err
+}
+
+type contentResource struct {
+	metadata.ResourceInterface
+	contentGetter *contentGetter
+}
+
+func (r *contentResource) DeleteCollection(
+	ctx context.Context, options metav1.DeleteOptions, listOptions metav1.ListOptions,
+) error {
+	r.contentGetter.log(fmt.Sprintf("deletecollection %s, %s", r.contentGetter.resource, *options.PropagationPolicy))
+	return r.ResourceInterface.DeleteCollection(ctx, options, listOptions)
+}
