@@ -89,8 +89,8 @@ func (p *pass) deleteType(ctx context.Context, state *typeState) error {
 	switch {
 	case !state.Type.CanList:
 		return p.deleteUnseen(ctx, state)
-	case state.page == nil || len(state.page.Items) == 0:
-		return nil
+	case state.page == nil || (len(state.page.Items) == 0 && state.page.Continue == ""):
+		return nil // A page may be empty and others follow, as the API allows.
 	}
 	wasTouched, err := p.deletePages(ctx, state)
 	if err != nil || state.listError != nil {
@@ -217,6 +217,8 @@ func (p *pass) countAll(ctx context.Context, state *typeState) error {
 		}
 		if p.isOverBudget() {
 			state.addUnseen(page)
+			// Empty pages prove nothing about those that follow.
+			state.hasMore = state.hasMore || state.Count == 0
 			break
 		}
 	}
