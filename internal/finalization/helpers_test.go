@@ -182,7 +182,7 @@ func (s *contentServer) client() metadata.Interface {
 	s.fake = metadatafake.NewSimpleMetadataClient(metadatafake.NewTestScheme())
 	s.fake.PrependReactor("*", "*", s.react)
 	s.fake.PrependWatchReactor("*", s.watch)
-	return &contentClient{Interface: s.fake, log: s.record}
+	return &contentClient{Interface: s.fake, server: s}
 }
 
 func (s *contentServer) record(words string) {
@@ -256,14 +256,14 @@ func (s *contentServer) list(resource string, options metav1.ListOptions) runtim
 	if s.pageSize > 0 {
 		size = s.pageSize
 	}
-	page := &metav1.List{ListMeta: metav1.ListMeta{ResourceVersion: "5"}}
+	page := &metav1.PartialObjectMetadataList{ListMeta: metav1.ListMeta{ResourceVersion: "5"}}
 	if s.isEmptyPageFirst && options.Continue == "" {
 		page.Continue = "0"
 		return page
 	}
 	to := min(from+size, len(objects))
 	for i := min(from, to); i < to; i++ {
-		page.Items = append(page.Items, runtime.RawExtension{Object: objects[i].DeepCopy()})
+		page.Items = append(page.Items, *objects[i].DeepCopy())
 	}
 	if left := len(objects) - to; left > 0 {
 		page.Continue, page.RemainingItemCount = strconv.Itoa(to), ptr.To(int64(left))
@@ -329,25 +329,43 @@ func (s *contentServer) newest() *watch.FakeWatcher {
 	return s.watches[len(s.watches)-1]
 }
 
-// contentClient adds what client-go's fake leaves out: that a watch ends with its
-// context, and the options of a deletecollection.
+// contentClient adds what client-go's fake leaves out: the options of a list, among them
+// its page, those of a deletecollection, and that a watch ends with its context.
 type contentClient struct {
 	metadata.Interface
-	log func(string)
+	server *contentServer
 }
 
 func (c *contentClient) Resource(resource schema.GroupVersionResource) metadata.Getter {
-	return &contentGetter{Getter: c.Interface.Resource(resource), resource: resource.Resource, log: c.log}
+	return &contentGetter{Getter: c.Interface.Resource(resource), resource: resource, server: c.server}
 }
 
 type contentGetter struct {
 	metadata.Getter
-	resource string
-	log      func(string)
+	resource schema.GroupVersionResource
+	server   *contentServer
 }
 
 func (g *contentGetter) Namespace(name string) metadata.ResourceInterface {
-	return &contentResource{ResourceInterface: g.Getter.Namespace(name), contentGetter: g}
+	return &contentResource{ResourceInterface: g.Getter.Namespace(name), getter: g, namespace: name}
+}
+
+func (g *contentGetter) List(
+	_ context.Context, options metav1.ListOptions,
+) (*metav1.PartialObjectMetadataList, error) {
+	return g.list("", options)
+}
+
+func (g *contentGetter) list(
+	namespace string, options metav1.ListOptions,
+) (*metav1.PartialObjectMetadataList, error) {
+	action := clienttesting.NewListAction(g.resource, schema.GroupVersionKind{}, namespace, options)
+	action.ListOptions = options
+	answer, err := g.server.fake.Invokes(action, nil)
+	if err != nil {
+		return nil, err
+	}
+	return answer.(*metav1.PartialObjectMetadataList), nil
 }
 
 func (g *contentGetter) Watch(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
@@ -360,12 +378,19 @@ func (g *contentGetter) Watch(ctx context.Context, options metav1.ListOptions) (
 
 type contentResource struct {
 	metadata.ResourceInterface
-	contentGetter *contentGetter
+	getter    *contentGetter
+	namespace string
+}
+
+func (r *contentResource) List(
+	_ context.Context, options metav1.ListOptions,
+) (*metav1.PartialObjectMetadataList, error) {
+	return r.getter.list(r.namespace, options)
 }
 
 func (r *contentResource) DeleteCollection(
 	ctx context.Context, options metav1.DeleteOptions, listOptions metav1.ListOptions,
 ) error {
-	r.contentGetter.log(fmt.Sprintf("deletecollection %s, %s", r.contentGetter.resource, *options.PropagationPolicy))
+	r.getter.server.record(fmt.Sprintf("deletecollection %s, %s", r.getter.resource.Resource, *options.PropagationPolicy))
 	return r.ResourceInterface.DeleteCollection(ctx, options, listOptions)
 }

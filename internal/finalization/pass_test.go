@@ -1,0 +1,763 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package finalization
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/nslifecycle/nslifecycle/test/wrappers"
+)
+
+var (
+	anyResource    = schema.GroupResource{Resource: "any"}
+	errForbidden   = apierrors.NewForbidden(anyResource, "", errors.New("a webhook says no"))
+	errNotFound    = apierrors.NewNotFound(anyResource, "")
+	errNotAllowed  = apierrors.NewMethodNotSupported(anyResource, "list")
+	errUnavailable = apierrors.NewServiceUnavailable("nobody home")
+	errTimeout     = apierrors.NewTimeoutError("too slow", 1)
+	errTooOld      = apierrors.NewResourceExpired("the list is too old")
+	errInternal    = apierrors.NewInternalError(errors.New("failed calling webhook"))
+)
+
+const (
+	waitForPods    = "everything else is deleted after pods"
+	waitForWidgets = "access rights, identities, settings and leases are deleted after widgets.example.com"
+)
+
+// ordinary are a type of each stage.
+var ordinary = []string{"v1/pods", "v1/configmaps", "example.com/v1/widgets"}
+
+type objects = []metav1.PartialObjectMetadata
+
+// passResult is what a pass has done and found, in words.
+type passResult struct {
+	// Deletes are the requests that delete something, sorted.
+	Deletes []string
+	// Remaining are the numbers of objects by resource.
+	Remaining map[string]int
+	Errors    []string
+	Wait      string
+	HasMore   bool
+}
+
+func resultOf(server *contentServer, report *Report) passResult {
+	result := passResult{Deletes: server.recorded("delete"), Wait: report.Wait, HasMore: report.HasMore}
+	slices.Sort(result.Deletes)
+	for _, remaining := range report.Remaining {
+		if result.Remaining == nil {
+			result.Remaining = map[string]int{}
+		}
+		result.Remaining[remaining.Type.Resource] = remaining.Count
+	}
+	for _, err := range report.Errors {
+		result.Errors = append(result.Errors, err.Error())
+	}
+	return result
+}
+
+// newDeleter returns one that works against a server, and finds the types there.
+func newDeleter(server *contentServer, reader *namespaceReader, types ...string) (*Deleter, *discoverer) {
+	server.clock = newTickingClock()
+	reader.log = server.record
+	api := &discoverer{answers: []discoveryAnswer{{lists: served(types...)}}}
+	return NewDeleter(NewCatalog(api, server.clock), server.client(), reader, corev1.FinalizerKubernetes, server.clock), api
+}
+
+func background(words ...string) []string {
+	var result []string
+	for _, word := range words {
+		_, name, _ := strings.Cut(word, "/")
+		result = append(result, fmt.Sprintf("delete %s of %s-uid, Background", word, name))
+	}
+	return result
+}
+
+func TestPass(t *testing.T) {
+	tests := map[string]struct {
+		// types are those that are served; the ordinary ones if none.
+		types  []string
+		server *contentServer
+		want   passResult
+	}{
+		"an empty namespace": {},
+		"everything goes at once": {
+			server: &contentServer{objects: map[string]objects{
+				"pods": {object("p1"), object("p2")}, "widgets": {object("w")}, "configmaps": {object("c")},
+			}},
+			want: passResult{Deletes: background("configmaps/c", "pods/p1", "pods/p2", "widgets/w")},
+		},
+
+		// Pods first.
+		"pods have a grace period, and the rest waits for them": {
+			server: &contentServer{
+				objects: map[string]objects{"pods": {object("p")}, "widgets": {object("w")}, "configmaps": {object("c")}},
+				grace:   map[string]time.Duration{"pods": 30 * time.Second},
+			},
+			want: passResult{
+				Deletes: background("pods/p"), Wait: waitForPods,
+				Remaining: map[string]int{"pods": 1, "widgets": 1, "configmaps": 1},
+			},
+		},
+		"a pod may not be deleted, and the rest waits for it": {
+			server: &contentServer{
+				objects: map[string]objects{"pods": {object("p")}, "widgets": {object("w")}},
+				errors:  map[string]error{"delete pods/p": errForbidden},
+			},
+			want: passResult{
+				Deletes: background("pods/p"), Wait: waitForPods, Remaining: map[string]int{"pods": 1, "widgets": 1},
+				Errors: []string{`deleting pods "p": ` + errForbidden.Error()},
+			},
+		},
+		"pods cannot be listed, and the rest waits for them": {
+			server: &contentServer{
+				objects: map[string]objects{"widgets": {object("w")}},
+				errors:  map[string]error{"list pods": errOutage},
+			},
+			want: passResult{
+				Wait:      "everything else is not deleted before it is known what is left of pods",
+				Remaining: map[string]int{"widgets": 1}, Errors: []string{"listing pods: " + errOutage.Error()},
+			},
+		},
+		"the server of pods is not there, and the rest waits for them": {
+			server: &contentServer{
+				objects: map[string]objects{"widgets": {object("w")}},
+				errors:  map[string]error{"list pods": errUnavailable},
+			},
+			want: passResult{
+				Wait:      "everything else is not deleted before it is known what is left of pods",
+				Remaining: map[string]int{"widgets": 1}, Errors: []string{"listing pods: nobody home"},
+			},
+		},
+		"pods of another group are not waited for": {
+			types: []string{"metrics.example.com/v1/pods", "v1/configmaps", "example.com/v1/widgets"},
+			server: &contentServer{
+				objects: map[string]objects{"pods": {object("p", "example.com/hold")}, "widgets": {object("w")}},
+			},
+			want: passResult{
+				Deletes: background("pods/p", "widgets/w"), Remaining: map[string]int{"pods": 1},
+				Wait: "access rights, identities, settings and leases are deleted after pods.metrics.example.com",
+			},
+		},
+
+		// What others need in order to go comes last.
+		"a finalizer holds what it needs": {
+			server: &contentServer{
+				objects: map[string]objects{"widgets": {object("w", "example.com/hold")}, "configmaps": {object("c")}},
+			},
+			want: passResult{
+				Deletes: background("widgets/w"), Wait: waitForWidgets,
+				Remaining: map[string]int{"widgets": 1, "configmaps": 1},
+			},
+		},
+		"so does one on something that was deleted before": {
+			server: &contentServer{
+				objects: map[string]objects{"widgets": {deleted(now, "w", "example.com/hold")}, "configmaps": {object("c")}},
+			},
+			want: passResult{Wait: waitForWidgets, Remaining: map[string]int{"widgets": 1, "configmaps": 1}},
+		},
+		"a finalizer on a setting holds nothing else": {
+			types: []string{"v1/pods", "v1/configmaps", "v1/secrets"},
+			server: &contentServer{
+				objects: map[string]objects{"configmaps": {object("c", "example.com/hold")}, "secrets": {object("s")}},
+			},
+			want: passResult{
+				Deletes: background("configmaps/c", "secrets/s"), Remaining: map[string]int{"configmaps": 1},
+			},
+		},
+		"a refused deletion holds nothing": {
+			server: &contentServer{
+				objects: map[string]objects{"widgets": {object("w")}, "configmaps": {object("c")}},
+				errors:  map[string]error{"delete widgets/w": errForbidden},
+			},
+			want: passResult{
+				Deletes: background("configmaps/c", "widgets/w"), Remaining: map[string]int{"widgets": 1},
+				Errors: []string{`deleting widgets.example.com "w": ` + errForbidden.Error()},
+			},
+		},
+		"a webhook that does not answer holds nothing": {
+			server: &contentServer{
+				objects: map[string]objects{"widgets": {object("w")}, "configmaps": {object("c")}},
+				errors:  map[string]error{"delete widgets/w": errInternal},
+			},
+			want: passResult{
+				Deletes: background("configmaps/c", "widgets/w"), Remaining: map[string]int{"widgets": 1},
+				Errors: []string{`deleting widgets.example.com "w": ` + errInternal.Error()},
+			},
+		},
+		"a deletion that timed out may go on, and holds": {
+			server: &contentServer{
+				objects: map[string]objects{"widgets": {object("w")}, "configmaps": {object("c")}},
+				errors:  map[string]error{"delete widgets/w": errTimeout},
+			},
+			want: passResult{
+				Deletes: background("widgets/w"), Remaining: map[string]int{"widgets": 1, "configmaps": 1},
+				Wait: waitForWidgets, Errors: []string{`deleting widgets.example.com "w": ` + errTimeout.Error()},
+			},
+		},
+		"so may one of which nothing was heard": {
+			server: &contentServer{
+				objects: map[string]objects{"widgets": {object("w")}, "configmaps": {object("c")}},
+				errors:  map[string]error{"delete widgets/w": context.DeadlineExceeded},
+			},
+			want: passResult{
+				Deletes: background("widgets/w"), Remaining: map[string]int{"widgets": 1, "configmaps": 1},
+				Wait: waitForWidgets, Errors: []string{`deleting widgets.example.com "w": context deadline exceeded`},
+			},
+		},
+		"one that comes too often is tried again first": {
+			server: &contentServer{
+				objects: map[string]objects{"widgets": {object("w")}, "configmaps": {object("c")}},
+				errors:  map[string]error{"delete widgets/w": apierrors.NewTooManyRequestsError("later")},
+			},
+			want: passResult{
+				Deletes: background("widgets/w"), Remaining: map[string]int{"widgets": 1, "configmaps": 1},
+				Wait: waitForWidgets, Errors: []string{`deleting widgets.example.com "w": Too many requests: later`},
+			},
+		},
+		"a type cannot be listed: its stage goes on, the next one waits": {
+			types: append(slices.Clone(ordinary), "v1/services"),
+			server: &contentServer{
+				objects: map[string]objects{"services": {object("s")}, "configmaps": {object("c")}},
+				errors:  map[string]error{"list widgets": errOutage},
+			},
+			want: passResult{
+				Deletes: background("services/s"), Remaining: map[string]int{"configmaps": 1},
+				Wait:   "access rights, identities, settings and leases are not deleted before it is known what is left of widgets.example.com",
+				Errors: []string{"listing widgets.example.com: " + errOutage.Error()},
+			},
+		},
+		"a type's server is not there, which holds nothing": {
+			server: &contentServer{
+				objects: map[string]objects{"configmaps": {object("c")}},
+				errors:  map[string]error{"list widgets": errUnavailable},
+			},
+			want: passResult{
+				Deletes: background("configmaps/c"), Errors: []string{"listing widgets.example.com: nobody home"},
+			},
+		},
+
+		// Objects.
+		"an object has gone since it was listed": {
+			server: &contentServer{
+				objects: map[string]objects{"widgets": {object("w")}},
+				errors:  map[string]error{"delete widgets/w": errNotFound},
+			},
+			// The server of this test still has it; a real one would not.
+			want: passResult{Deletes: background("widgets/w"), Remaining: map[string]int{"widgets": 1}},
+		},
+		"an object waits for its dependents, which need no more waiting for": {
+			server: &contentServer{objects: map[string]objects{
+				"widgets": {deleted(now, "w", metav1.FinalizerDeleteDependents)},
+			}},
+			want: passResult{Deletes: background("widgets/w")},
+		},
+		"an object's dependents are being orphaned, which nobody needs": {
+			server: &contentServer{objects: map[string]objects{
+				"widgets": {deleted(now, "w", metav1.FinalizerOrphanDependents)},
+			}},
+			want: passResult{Deletes: background("widgets/w")},
+		},
+		"an object is being deleted, and is not deleted again": {
+			server: &contentServer{objects: map[string]objects{
+				"widgets": {deleted(now, "w", "example.com/hold"), object("v")},
+			}},
+			want: passResult{Deletes: background("widgets/v"), Remaining: map[string]int{"widgets": 1}, Wait: waitForWidgets},
+		},
+		"three objects that cannot be deleted are named, the others counted": {
+			server: &contentServer{
+				objects: map[string]objects{"widgets": {object("e"), object("d"), object("c"), object("b"), object("a")}},
+				errors: map[string]error{
+					"delete widgets/a": errForbidden, "delete widgets/b": errForbidden, "delete widgets/c": errForbidden,
+					"delete widgets/d": errForbidden, "delete widgets/e": errForbidden,
+				},
+			},
+			want: passResult{
+				Deletes:   background("widgets/a", "widgets/b", "widgets/c", "widgets/d", "widgets/e"),
+				Remaining: map[string]int{"widgets": 5},
+				Errors: []string{`deleting widgets.example.com "a": ` + errForbidden.Error() + `; ` +
+					`deleting widgets.example.com "b": ` + errForbidden.Error() + `; ` +
+					`deleting widgets.example.com "c": ` + errForbidden.Error() + `; and so on with 2 other objects`},
+			},
+		},
+
+		// Verbs.
+		"a type without deletecollection": {
+			types:  []string{"example.com/v1/widgets:list,delete"},
+			server: &contentServer{objects: map[string]objects{"widgets": {object("w")}}},
+			want:   passResult{Deletes: background("widgets/w")},
+		},
+		"a type without list is deleted as a whole, and taken for empty": {
+			types:  []string{"example.com/v1/widgets:delete,deletecollection"},
+			server: &contentServer{objects: map[string]objects{"widgets": {object("w")}}},
+			want:   passResult{Deletes: []string{"delete-collection widgets", "deletecollection widgets, Background"}},
+		},
+		"a type with neither is taken for empty": {
+			types:  []string{"example.com/v1/widgets:delete"},
+			server: &contentServer{objects: map[string]objects{"widgets": {object("w")}}},
+		},
+		"a type without list may not be deleted, which holds nothing": {
+			types: []string{"example.com/v1/widgets:delete,deletecollection", "v1/configmaps"},
+			server: &contentServer{
+				objects: map[string]objects{"configmaps": {object("c")}},
+				errors:  map[string]error{"delete-collection widgets": errForbidden},
+			},
+			want: passResult{
+				Deletes: append(background("configmaps/c"), "delete-collection widgets", "deletecollection widgets, Background"),
+				Errors:  []string{"deleting all widgets.example.com: " + errForbidden.Error()},
+			},
+		},
+		"a type without list may go on being deleted, and holds": {
+			types: []string{"example.com/v1/widgets:delete,deletecollection", "v1/configmaps"},
+			server: &contentServer{
+				objects: map[string]objects{"configmaps": {object("c")}},
+				errors:  map[string]error{"delete-collection widgets": errTimeout},
+			},
+			want: passResult{
+				Deletes: []string{"delete-collection widgets", "deletecollection widgets, Background"},
+				Errors:  []string{"deleting all widgets.example.com: " + errTimeout.Error()},
+				Wait:    waitForWidgets, Remaining: map[string]int{"configmaps": 1},
+			},
+		},
+		"a type without list does not have deletecollection either": {
+			types:  []string{"example.com/v1/widgets:delete,deletecollection"},
+			server: &contentServer{errors: map[string]error{"delete-collection widgets": errNotAllowed}},
+			want:   passResult{Deletes: []string{"delete-collection widgets", "deletecollection widgets, Background"}},
+		},
+
+		// Pages.
+		"several pages": {
+			server: &contentServer{pageSize: 2, objects: map[string]objects{
+				"widgets": {object("a", "f"), object("b", "f"), object("c", "f"), object("d", "f"), object("e", "f")},
+			}},
+			want: passResult{
+				Deletes:   background("widgets/a", "widgets/b", "widgets/c", "widgets/d", "widgets/e"),
+				Remaining: map[string]int{"widgets": 5}, Wait: waitForWidgets,
+			},
+		},
+		"several pages of what is being deleted already": {
+			server: &contentServer{pageSize: 2, objects: map[string]objects{
+				"widgets": {deleted(now, "a", "f"), deleted(now, "b", "f"), deleted(now, "c", "f")},
+			}},
+			want: passResult{Remaining: map[string]int{"widgets": 3}, Wait: waitForWidgets},
+		},
+		"the first page is empty, and there are more": {
+			server: &contentServer{isEmptyPageFirst: true, objects: map[string]objects{"widgets": {object("a")}}},
+			want:   passResult{Deletes: background("widgets/a")},
+		},
+		"a list is too old to go on with": {
+			server: &contentServer{
+				pageSize: 2, errors: map[string]error{"list widgets from 2": errTooOld},
+				objects: map[string]objects{"widgets": {object("a", "f"), object("b", "f"), object("c", "f")}},
+			},
+			want: passResult{
+				Deletes: background("widgets/a", "widgets/b"), HasMore: true,
+				Remaining: map[string]int{"widgets": 2}, Wait: waitForWidgets,
+			},
+		},
+		"the second page cannot be listed": {
+			server: &contentServer{
+				pageSize: 2, errors: map[string]error{"list widgets from 2": errOutage},
+				objects: map[string]objects{"widgets": {object("a"), object("b"), object("c")}},
+			},
+			want: passResult{
+				Deletes:   background("widgets/a", "widgets/b"),
+				Remaining: map[string]int{"widgets": 3},
+				Errors:    []string{"listing widgets.example.com: " + errOutage.Error()},
+				Wait:      "access rights, identities, settings and leases are not deleted before it is known what is left of widgets.example.com",
+			},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			if len(test.types) == 0 {
+				test.types = ordinary
+			}
+			server := test.server
+			if server == nil {
+				server = &contentServer{}
+			}
+			deleter, _ := newDeleter(server, &namespaceReader{namespace: terminating()}, test.types...)
+			report, err := deleter.Pass(t.Context(), terminating(), now)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(resultOf(server, report)).To(Equal(test.want))
+			// Whatever goes wrong, a namespace with something in it is not called empty.
+			isEmpty := test.want.Remaining == nil && test.want.Errors == nil && !test.want.HasMore
+			g.Expect(report.IsProof(now)).To(Equal(isEmpty))
+		})
+	}
+}
+
+// The order of requests is what keeps the objects of a namespace that was created again
+// under the same name.
+func TestPassConfirmsTheNamespaceBetweenListAndDelete(t *testing.T) {
+	g := NewWithT(t)
+	server := &contentServer{pageSize: 1, objects: map[string]objects{"widgets": {object("a", "f"), object("b", "f")}}}
+	deleter, _ := newDeleter(server, &namespaceReader{namespace: terminating()}, "example.com/v1/widgets")
+	_, err := deleter.Pass(t.Context(), terminating(), now)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(server.log).To(Equal([]string{
+		"list widgets", "get namespace x", "delete widgets/a of a-uid, Background",
+		// The second page came after that answer.
+		"list widgets from 1", "get namespace x", "delete widgets/b of b-uid, Background",
+		"list widgets", "list widgets from 1",
+	}))
+}
+
+// One answer is enough for all types that were listed before it.
+func TestPassSharesTheConfirmation(t *testing.T) {
+	g := NewWithT(t)
+	server := &contentServer{objects: map[string]objects{
+		"pods": {object("p")}, "widgets": {object("w")}, "services": {object("s")}, "configmaps": {object("c")},
+	}}
+	deleter, _ := newDeleter(server, &namespaceReader{namespace: terminating()}, append(ordinary, "v1/services")...)
+	_, err := deleter.Pass(t.Context(), terminating(), now)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(server.recorded("get")).To(Equal([]string{"get namespace x"}))
+}
+
+func TestPassNeedsNoConfirmationWhereThereIsNothingToDelete(t *testing.T) {
+	g := NewWithT(t)
+	server := &contentServer{objects: map[string]objects{"widgets": {deleted(now, "w", "example.com/hold")}}}
+	deleter, _ := newDeleter(server, &namespaceReader{err: errOutage}, ordinary...)
+	report, err := deleter.Pass(t.Context(), terminating(), now)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(report.Wait).To(Equal(waitForWidgets))
+	g.Expect(server.recorded("get")).To(BeEmpty())
+}
+
+func TestPassDeletesNothingInAnotherNamespace(t *testing.T) {
+	tests := map[string]struct {
+		live      *corev1.Namespace
+		getError  error
+		want      error
+		wantError string
+	}{
+		"it is gone":                   {getError: errNotFound, want: ErrReplaced},
+		"it was created again":         {live: withUID(terminating(), "another-uid"), want: ErrReplaced},
+		"it was created again, active": {live: wrappers.MakeNamespace("x").UID("another-uid").Obj(), want: ErrReplaced},
+		"it is not being deleted":      {live: withoutDeletion(terminating()), want: ErrReplaced},
+		"somebody released the token":  {live: withTokens(terminating(), "example.com/agent"), want: ErrReplaced},
+		"nobody holds it any more":     {live: withTokens(terminating()), want: ErrReplaced},
+		"it cannot be read": {
+			getError: errOutage, want: errOutage,
+			wantError: `reading namespace "x" before anything in it is deleted: ` + errOutage.Error(),
+		},
+	}
+	for name, test := range tests {
+		for _, verbs := range []string{"list,delete", "delete,deletecollection"} {
+			t.Run(name+", and a type with "+verbs, func(t *testing.T) {
+				g := NewWithT(t)
+				server := &contentServer{objects: map[string]objects{"widgets": {object("w")}}}
+				deleter, _ := newDeleter(server, &namespaceReader{namespace: test.live, err: test.getError},
+					"example.com/v1/widgets:"+verbs)
+				report, err := deleter.Pass(t.Context(), terminating(), now)
+				g.Expect(err).To(MatchError(test.want))
+				if test.wantError != "" {
+					g.Expect(err).To(MatchError(test.wantError))
+				}
+				g.Expect(report).To(BeNil())
+				g.Expect(server.recorded("delete")).To(BeEmpty())
+				g.Expect(server.recorded("get")).To(HaveLen(1))
+			})
+		}
+	}
+}
+
+// Other tokens are no reason to stop, and an agent works for its own.
+func TestPassWorksForOneToken(t *testing.T) {
+	g := NewWithT(t)
+	server := &contentServer{objects: map[string]objects{"widgets": {object("w")}}}
+	namespace := withTokens(terminating(), "kubernetes", "example.com/agent")
+	deleter, _ := newDeleter(server, &namespaceReader{namespace: namespace}, ordinary...)
+	deleter.token = "example.com/agent"
+	_, err := deleter.Pass(t.Context(), namespace, now)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(server.recorded("delete")).To(Equal(background("widgets/w")))
+}
+
+// An object that took the place of the one that was listed stays for the next pass.
+func TestPassDeletesNoReplacedObject(t *testing.T) {
+	g := NewWithT(t)
+	server := &contentServer{objects: map[string]objects{"widgets": {object("w")}}}
+	server.hooks = map[string]func(){"delete widgets/w": func() {
+		server.lock.Lock()
+		defer server.lock.Unlock()
+		server.objects["widgets"][0].UID = "another-uid"
+	}}
+	deleter, _ := newDeleter(server, &namespaceReader{namespace: terminating()}, ordinary...)
+	report, err := deleter.Pass(t.Context(), terminating(), now)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(resultOf(server, report)).To(Equal(passResult{
+		Deletes: background("widgets/w"), Remaining: map[string]int{"widgets": 1},
+	}))
+	g.Expect(server.objects["widgets"]).To(HaveLen(1))
+}
+
+func TestPassDiscovers(t *testing.T) {
+	tests := map[string]struct {
+		settledAt time.Time
+		// answers are those of discovery after a first one, which another namespace needed.
+		answers   []discoveryAnswer
+		errors    map[string]error
+		wantCount int
+		wantLists []string
+		wantClean bool
+		wantProof bool
+	}{
+		"the namespace has not settled: any discovery does": {
+			settledAt: now.Add(time.Hour), wantCount: 1, wantLists: []string{"list widgets"}, wantClean: true,
+		},
+		"the namespace had settled before the last discovery": {
+			settledAt: now, wantCount: 1, wantLists: []string{"list widgets"}, wantClean: true, wantProof: true,
+		},
+		"the namespace has settled since the last discovery": {
+			settledAt: now.Add(500 * time.Millisecond),
+			answers:   []discoveryAnswer{{lists: served("example.com/v1/widgets", "v1/configmaps")}},
+			wantCount: 2, wantLists: []string{"list configmaps", "list widgets"}, wantClean: true, wantProof: true,
+		},
+		"a type is not served any more, and discovery says so, too": {
+			settledAt: now, errors: map[string]error{"list widgets": errNotFound},
+			answers:   []discoveryAnswer{{lists: served("v1/configmaps")}},
+			wantCount: 2, wantLists: []string{"list configmaps", "list widgets"}, wantClean: true, wantProof: true,
+		},
+		"a type is served in another version": {
+			settledAt: now, errors: map[string]error{"list widgets": errNotFound},
+			answers:   []discoveryAnswer{{lists: served("example.com/v2/gadgets")}},
+			wantCount: 2, wantLists: []string{"list gadgets", "list widgets"}, wantClean: true, wantProof: true,
+		},
+		// kubernetes/kubernetes#22413
+		"a type is in discovery, and not served": {
+			settledAt: now, errors: map[string]error{"list widgets": errNotFound}, wantCount: 2,
+			wantLists: []string{"list widgets", "list widgets"}, wantClean: true, wantProof: true,
+		},
+		"a type is in discovery with list, and cannot be listed": {
+			settledAt: now, errors: map[string]error{"list widgets": errNotAllowed}, wantCount: 2,
+			wantLists: []string{"list widgets", "list widgets"}, wantClean: true, wantProof: true,
+		},
+		"a type has gone, and discovery fails now": {
+			settledAt: now, errors: map[string]error{"list widgets": errNotFound},
+			answers:   []discoveryAnswer{{lists: served("example.com/v1/widgets"), err: errOutage}},
+			wantCount: 2, wantLists: []string{"list widgets", "list widgets"},
+		},
+		"a group version cannot be parsed, and the rest is deleted": {
+			settledAt: now.Add(500 * time.Millisecond),
+			answers:   []discoveryAnswer{{lists: served("example.com/v1/widgets", "a/b/c/d")}},
+			wantCount: 2, wantLists: []string{"list widgets"},
+		},
+		"discovery fails altogether": {
+			settledAt: now.Add(500 * time.Millisecond), answers: []discoveryAnswer{{err: errOutage}}, wantCount: 2,
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			server := &contentServer{errors: test.errors}
+			deleter, api := newDeleter(server, &namespaceReader{namespace: terminating()}, "example.com/v1/widgets")
+			api.answers = append(api.answers, test.answers...)
+			_, err := deleter.catalog.Get(t.Context(), time.Time{})
+			g.Expect(err).NotTo(HaveOccurred())
+			server.clock.advance(time.Second)
+
+			report, err := deleter.Pass(t.Context(), terminating(), test.settledAt)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(api.count).To(Equal(test.wantCount))
+			lists := server.recorded("list")
+			slices.Sort(lists)
+			g.Expect(lists).To(Equal(test.wantLists))
+			g.Expect(report.IsClean()).To(Equal(test.wantClean))
+			g.Expect(report.IsProof(test.settledAt)).To(Equal(test.wantProof))
+		})
+	}
+}
+
+// Types that were listed already are not listed again because of one that is not served.
+func TestPassListsAgainOnlyWhatWasNotServed(t *testing.T) {
+	g := NewWithT(t)
+	server := &contentServer{errors: map[string]error{"list widgets": errNotFound}}
+	deleter, _ := newDeleter(server, &namespaceReader{namespace: terminating()}, ordinary...)
+	_, err := deleter.Pass(t.Context(), terminating(), now)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(server.recorded("list")).To(ConsistOf("list pods", "list configmaps", "list widgets", "list widgets"))
+}
+
+// A CustomResourceDefinition that goes while its objects are deleted takes them along, or
+// so it seems. Only a new discovery can tell.
+func TestPassMeetsATypeThatGoesMeanwhile(t *testing.T) {
+	g := NewWithT(t)
+	server := &contentServer{objects: map[string]objects{"widgets": {object("w")}, "configmaps": {object("c")}}}
+	deleter, api := newDeleter(server, &namespaceReader{namespace: terminating()}, ordinary...)
+	server.hooks = map[string]func(){"delete widgets/w": func() { server.fail("list widgets", errNotFound) }}
+	report, err := deleter.Pass(t.Context(), terminating(), now)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(resultOf(server, report)).To(Equal(passResult{
+		Deletes: background("widgets/w"), Remaining: map[string]int{"configmaps": 1}, HasMore: true, Wait: waitForWidgets,
+	}))
+	g.Expect(report.IsClean()).To(BeFalse())
+
+	api.answers = []discoveryAnswer{{lists: served("v1/configmaps")}}
+	report, err = deleter.Pass(t.Context(), terminating(), now)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(report.IsProof(now)).To(BeTrue())
+	g.Expect(api.count).To(Equal(2))
+}
+
+func TestPassCannotCountWhatIsLeft(t *testing.T) {
+	g := NewWithT(t)
+	server := &contentServer{objects: map[string]objects{"widgets": {object("w")}}}
+	server.hooks = map[string]func(){"delete widgets/w": func() { server.fail("list widgets", errOutage) }}
+	deleter, _ := newDeleter(server, &namespaceReader{namespace: terminating()}, ordinary...)
+	report, err := deleter.Pass(t.Context(), terminating(), now)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(report.IsClean()).To(BeFalse())
+	g.Expect(resultOf(server, report).Errors).To(Equal([]string{"listing widgets.example.com: " + errOutage.Error()}))
+}
+
+func TestPassStopsForOthersToGetTheirTurn(t *testing.T) {
+	const tooLong = passBudget + time.Second
+	tests := map[string]struct {
+		// slow is the request that takes too long.
+		slow          string
+		objects       objects
+		isEmptyFirst  bool
+		want          passResult
+		wantSeen      int
+		wantFinalizer string
+	}{
+		"while it deletes": {
+			slow: "delete widgets/a", objects: objects{object("a", "f"), object("b", "f"), object("c", "f")},
+			want: passResult{
+				Deletes: background("widgets/a"), HasMore: true, Wait: waitForWidgets, Remaining: map[string]int{"widgets": 3},
+			},
+			wantSeen: 1,
+		},
+		"while it looks at what is being deleted": {
+			slow:    "list widgets from 2",
+			objects: objects{deleted(now, "a", "f"), deleted(now, "b", "f"), deleted(now, "c", "f"), deleted(now, "d", "f")},
+			want: passResult{
+				HasMore: true, Wait: waitForWidgets, Remaining: map[string]int{"widgets": 4},
+			},
+			wantSeen: 1,
+		},
+		"while it counts": {
+			slow:    "delete widgets/c",
+			objects: objects{object("a", "f"), object("b", "f"), object("c", "f")},
+			want: passResult{
+				Deletes: background("widgets/a", "widgets/b", "widgets/c"), Wait: waitForWidgets,
+				Remaining: map[string]int{"widgets": 3},
+			},
+			wantSeen: 1,
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			server := &contentServer{pageSize: 1, objects: map[string]objects{"widgets": test.objects}}
+			deleter, _ := newDeleter(server, &namespaceReader{namespace: terminating()}, ordinary...)
+			server.hooks = map[string]func(){test.slow: func() { server.clock.advance(tooLong) }}
+			report, err := deleter.Pass(t.Context(), terminating(), now)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(resultOf(server, report)).To(Equal(test.want))
+			g.Expect(report.Remaining[0].Seen).To(Equal(test.wantSeen))
+			g.Expect(report.Remaining[0].Finalizers).To(Equal(map[string]int{"f": test.wantSeen}))
+		})
+	}
+}
+
+// A list may start with pages that have nothing on them. That is no proof.
+func TestPassDoesNotTakeAnEmptyPageForAnEmptyType(t *testing.T) {
+	// The list after which there is no time left.
+	for name, last := range map[string]int{"while it deletes": 1, "while it counts": 2} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			server := &contentServer{isEmptyPageFirst: true, objects: map[string]objects{"widgets": {deleted(now, "w", "f")}}}
+			deleter, _ := newDeleter(server, &namespaceReader{namespace: terminating()}, ordinary...)
+			lists := 0
+			server.hooks = map[string]func(){"list widgets": func() {
+				if lists++; lists == last {
+					server.clock.advance(passBudget + time.Second)
+				}
+			}}
+			report, err := deleter.Pass(t.Context(), terminating(), now)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(report.IsClean()).To(BeFalse())
+			g.Expect(report.HasMore).To(BeTrue())
+		})
+	}
+}
+
+func TestPassCountsFinalizersAndEstimates(t *testing.T) {
+	g := NewWithT(t)
+	server := &contentServer{objects: map[string]objects{
+		"pods": {
+			deleted(now.Add(30*time.Second), "runs"), deleted(now, "has-come-to-its-end"),
+			deleted(now.Add(10*time.Second), "runs-shorter"),
+		},
+		"widgets": {object("a", "f", "g"), object("b", "f")},
+	}}
+	deleter, _ := newDeleter(server, &namespaceReader{namespace: terminating()}, ordinary...)
+	report, err := deleter.Pass(t.Context(), terminating(), now)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(report.Remaining).To(Equal([]Remaining{
+		{Type: podsType, Count: 3, Seen: 3, Until: now.Add(30 * time.Second), ResourceVersion: "5"},
+		{Type: widgetsType, Count: 2, Seen: 2, Finalizers: map[string]int{"f": 2, "g": 1}, ResourceVersion: "5"},
+	}))
+	g.Expect(report.Until()).To(Equal(now.Add(30 * time.Second)))
+}
+
+func TestPassEndsWithTheContext(t *testing.T) {
+	for _, request := range []string{"list widgets", "delete widgets/w", "delete-collection gadgets", "list widgets from 1"} {
+		t.Run(request, func(t *testing.T) {
+			g := NewWithT(t)
+			ctx, cancel := context.WithCancel(t.Context())
+			server := &contentServer{
+				objects: map[string]objects{"widgets": {object("w"), object("v")}}, pageSize: 1,
+				hooks: map[string]func(){request: cancel},
+			}
+			deleter, _ := newDeleter(server, &namespaceReader{namespace: terminating()},
+				"example.com/v1/widgets", "example.com/v1/gadgets:delete,deletecollection")
+			report, err := deleter.Pass(ctx, terminating(), now)
+			g.Expect(err).To(MatchError(context.Canceled))
+			g.Expect(report).To(BeNil())
+		})
+	}
+	t.Run("before discovery", func(t *testing.T) {
+		g := NewWithT(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		server := &contentServer{}
+		deleter, _ := newDeleter(server, &namespaceReader{namespace: terminating()}, ordinary...)
+		_, err := deleter.Pass(ctx, terminating(), now)
+		g.Expect(err).To(MatchError("waiting for the discovery of types: context canceled"))
+		g.Expect(server.log).To(BeEmpty())
+	})
+}
+
+func withUID(namespace *corev1.Namespace, uid types.UID) *corev1.Namespace {
+	namespace.UID = uid
+	return namespace
+}
+
+func withoutDeletion(namespace *corev1.Namespace) *corev1.Namespace {
+	namespace.DeletionTimestamp = nil
+	return namespace
+}
+
+func withTokens(namespace *corev1.Namespace, tokens ...corev1.FinalizerName) *corev1.Namespace {
+	namespace.Spec.Finalizers = tokens
+	return namespace
+}
