@@ -685,7 +685,7 @@ func TestPassDoesNotTakeAnEmptyPageForAnEmptyType(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			server := &contentServer{isEmptyPageFirst: true, objects: map[string]objects{"widgets": {deleted(now, "w", "f")}}}
-			deleter, _ := newDeleter(server, &namespaceReader{namespace: terminating()}, ordinary...)
+			deleter, _ := newDeleter(server, &namespaceReader{namespace: terminating()}, "example.com/v1/widgets")
 			lists := 0
 			server.hooks = map[string]func(){"list widgets": func() {
 				if lists++; lists == last {
