@@ -25,6 +25,9 @@ const (
 	// longestWatchDelay bounds the back-off of a watch that cannot be opened. Whoever waits
 	// looks again at a deadline meanwhile.
 	longestWatchDelay = 30 * time.Second
+	// shortestWatch is how long a watch has to last for the next one to follow at once. A
+	// server that ends each of them immediately would be asked without a pause otherwise.
+	shortestWatch = time.Second
 )
 
 // Watches tell when something changes in namespaces that wait for objects to go. Of each
@@ -182,6 +185,7 @@ func (w *Watches) follow(
 		return resourceVersion, err
 	}
 	defer watcher.Stop()
+	opened := time.Now()
 	for event := range watcher.ResultChan() {
 		object, isObject := event.Object.(*metav1.PartialObjectMetadata)
 		if event.Type == watch.Error || !isObject {
@@ -191,6 +195,9 @@ func (w *Watches) follow(
 		if event.Type != watch.Bookmark {
 			w.notify(object.Namespace, gvr, event.Type == watch.Deleted)
 		}
+	}
+	if lasted := time.Since(opened); lasted < shortestWatch {
+		return resourceVersion, fmt.Errorf("it has lasted %s only", lasted)
 	}
 	return resourceVersion, nil
 }
