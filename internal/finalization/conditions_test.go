@@ -1,0 +1,242 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package finalization
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+)
+
+// Two moments: when a condition was set, and when it is computed again.
+var (
+	before = metav1.NewTime(now.Add(-time.Hour))
+	at     = metav1.NewTime(now)
+)
+
+const (
+	yes = corev1.ConditionTrue
+	no  = corev1.ConditionFalse
+)
+
+type conditions = []corev1.NamespaceCondition
+
+func condition(
+	conditionType corev1.NamespaceConditionType, status corev1.ConditionStatus, reason, message string, since metav1.Time,
+) corev1.NamespaceCondition {
+	return corev1.NamespaceCondition{
+		Type: conditionType, Status: status, Reason: reason, Message: message, LastTransitionTime: since,
+	}
+}
+
+// allWell are the conditions of an empty namespace, word by word as upstream has them.
+func allWell(since metav1.Time) conditions {
+	return conditions{
+		condition("NamespaceDeletionDiscoveryFailure", no, "ResourcesDiscovered",
+			"All resources successfully discovered", since),
+		condition("NamespaceDeletionGroupVersionParsingFailure", no, "ParsedGroupVersions",
+			"All legacy kube types successfully parsed", since),
+		condition("NamespaceDeletionContentFailure", no, "ContentDeleted",
+			"All content successfully deleted, may be waiting on finalization", since),
+		condition("NamespaceContentRemaining", no, "ContentRemoved", "All content successfully removed", since),
+		condition("NamespaceFinalizersRemaining", no, "ContentHasNoFinalizers",
+			"All content-preserving finalizers finished", since),
+	}
+}
+
+// allWellBut are the conditions of an empty namespace with one of them replaced.
+func allWellBut(others ...corev1.NamespaceCondition) conditions {
+	result := allWell(at)
+	for _, other := range others {
+		for i := range result {
+			if result[i].Type == other.Type {
+				result[i] = other
+			}
+		}
+	}
+	return result
+}
+
+func TestComputeConditionsOfAReport(t *testing.T) {
+	groupsFailed := &discovery.ErrGroupDiscoveryFailed{Groups: map[schema.GroupVersion]error{
+		{Group: "metrics.k8s.io", Version: "v1beta1"}: errors.New("the server is currently unable to handle the request"),
+	}}
+	daemonSets, deployments := resourceType("apps.k8s.io", "v1", "daemonsets"), resourceType("apps.k8s.io", "v1", "deployments")
+
+	tests := map[string]struct {
+		report Report
+		want   conditions
+	}{
+		"nothing is left": {want: allWell(at)},
+		"discovery failed for some groups": {
+			report: Report{Inventory: &Inventory{DiscoveryError: groupsFailed}},
+			want: allWellBut(condition("NamespaceDeletionDiscoveryFailure", yes, "DiscoveryFailed",
+				"Discovery failed for some groups, 1 failing: unable to retrieve the complete list of server APIs: "+
+					"metrics.k8s.io/v1beta1: the server is currently unable to handle the request", at)),
+		},
+		"discovery failed for some groups, as somebody else says": {
+			report: Report{Inventory: &Inventory{DiscoveryError: fmt.Errorf("asking: %w", groupsFailed)}},
+			want: allWellBut(condition("NamespaceDeletionDiscoveryFailure", yes, "DiscoveryFailed",
+				"Discovery failed for some groups, 1 failing: asking: unable to retrieve the complete list of server APIs: "+
+					"metrics.k8s.io/v1beta1: the server is currently unable to handle the request", at)),
+		},
+		"discovery failed": {
+			report: Report{Inventory: &Inventory{DiscoveryError: errOutage}},
+			want: allWellBut(condition("NamespaceDeletionDiscoveryFailure", yes, "DiscoveryFailed",
+				errOutage.Error(), at)),
+		},
+		"a group version cannot be parsed": {
+			report: Report{Inventory: &Inventory{ParseError: errOutage}},
+			want: allWellBut(condition("NamespaceDeletionGroupVersionParsingFailure", yes, "GroupVersionParsingFailed",
+				errOutage.Error(), at)),
+		},
+		"something could not be deleted, whatever is waited for": {
+			report: Report{Errors: []error{errors.New("b"), errors.New("a")}, Wait: "later", HasMore: true},
+			want: allWellBut(condition("NamespaceDeletionContentFailure", yes, "ContentDeletionFailed",
+				"Failed to delete all resource types, 2 remaining: a, b", at)),
+		},
+		"something is waited for": {
+			report: Report{Wait: "everything else is deleted after pods", HasMore: true},
+			want: allWellBut(condition("NamespaceDeletionContentFailure", no, "ContentDeletionOrdered",
+				"Content is deleted in order: everything else is deleted after pods", at)),
+		},
+		"there is more than one pass can do": {
+			report: Report{HasMore: true},
+			want: allWellBut(condition("NamespaceDeletionContentFailure", no, "ContentDeletionOrdered",
+				"Content is being deleted", at)),
+		},
+		"objects are left": {
+			report: Report{Remaining: []Remaining{{Type: deployments, Count: 5, Seen: 5}, {Type: daemonSets, Count: 5, Seen: 5}}},
+			want: allWellBut(condition("NamespaceContentRemaining", yes, "SomeResourcesRemain",
+				"Some resources are remaining: daemonsets.apps.k8s.io has 5 resource instances, "+
+					"deployments.apps.k8s.io has 5 resource instances", at)),
+		},
+		"objects without a group are left": {
+			report: Report{Remaining: []Remaining{{Type: podsType, Count: 1, Seen: 1}}},
+			want: allWellBut(condition("NamespaceContentRemaining", yes, "SomeResourcesRemain",
+				"Some resources are remaining: pods. has 1 resource instances", at)),
+		},
+		"objects with finalizers are left": {
+			report: Report{Remaining: []Remaining{
+				{Type: daemonSets, Count: 5, Seen: 5, Finalizers: map[string]int{"service-catalog": 4, "kubedb": 5}},
+				{Type: deployments, Count: 5, Seen: 5, Finalizers: map[string]int{"service-catalog": 2}},
+			}},
+			want: allWellBut(
+				condition("NamespaceContentRemaining", yes, "SomeResourcesRemain",
+					"Some resources are remaining: daemonsets.apps.k8s.io has 5 resource instances, "+
+						"deployments.apps.k8s.io has 5 resource instances", at),
+				condition("NamespaceFinalizersRemaining", yes, "SomeFinalizersRemain",
+					"Some content in the namespace has finalizers remaining: kubedb in 5 resource instances, "+
+						"service-catalog in 6 resource instances", at)),
+		},
+		"there was no time to look at all of them": {
+			report: Report{Remaining: []Remaining{
+				{Type: daemonSets, Count: 1000, Seen: 500, Finalizers: map[string]int{"kubedb": 500}},
+				{Type: deployments, Count: 5, Seen: 5},
+			}},
+			want: allWellBut(
+				condition("NamespaceContentRemaining", yes, "SomeResourcesRemain",
+					"Some resources are remaining: daemonsets.apps.k8s.io has 1000 resource instances, "+
+						"deployments.apps.k8s.io has 5 resource instances", at),
+				condition("NamespaceFinalizersRemaining", yes, "SomeFinalizersRemain",
+					"Some content in the namespace has finalizers remaining: kubedb in 500 resource instances, "+
+						"among 505 of 1005 that were looked at", at)),
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if test.report.Inventory == nil {
+				test.report.Inventory = &Inventory{}
+			}
+			NewWithT(t).Expect(ComputeConditions(terminating(), &test.report, at)).To(Equal(test.want))
+		})
+	}
+}
+
+func TestComputeConditionsOfANamespace(t *testing.T) {
+	left := &Report{Inventory: &Inventory{}, Remaining: []Remaining{{Type: podsType, Count: 1, Seen: 1}}}
+	podLeft := func(since metav1.Time) corev1.NamespaceCondition {
+		return condition("NamespaceContentRemaining", yes, "SomeResourcesRemain",
+			"Some resources are remaining: pods. has 1 resource instances", since)
+	}
+	with := func(index int, replaced corev1.NamespaceCondition) conditions {
+		result := allWell(before)
+		result[index] = replaced
+		return result
+	}
+
+	tests := map[string]struct {
+		have   conditions
+		report *Report
+		want   conditions
+	}{
+		"it has none":             {want: allWell(at)},
+		"nothing has changed":     {have: allWell(before)},
+		"one that it has not":     {have: allWell(before)[:4], want: conditions{allWell(at)[4]}},
+		"those of others":         {have: append(conditions{condition("corp.com/Ready", yes, "Up", "", before)}, allWell(before)...)},
+		"those of others, and no": {have: conditions{condition("corp.com/Ready", yes, "Up", "", before)}, want: allWell(at)},
+		"in another order":        {have: conditions{allWell(before)[3], allWell(before)[1], allWell(before)[0], allWell(before)[4], allWell(before)[2]}},
+		"one turns True": {
+			have: allWell(before), report: left, want: conditions{podLeft(at)},
+		},
+		"one turns False": {
+			have: with(3, podLeft(before)), want: conditions{allWell(at)[3]},
+		},
+		"one gets another message, and keeps its time": {
+			have: with(3, condition("NamespaceContentRemaining", yes, "SomeResourcesRemain",
+				"Some resources are remaining: pods. has 2 resource instances", before)),
+			report: left, want: conditions{podLeft(before)},
+		},
+		"one gets another reason, and keeps its time": {
+			have: with(2, condition("NamespaceDeletionContentFailure", no, "ContentDeletionOrdered",
+				"All content successfully deleted, may be waiting on finalization", before)),
+			want: conditions{allWell(before)[2]},
+		},
+		"one is Unknown": {
+			have: with(0, condition("NamespaceDeletionDiscoveryFailure", corev1.ConditionUnknown, "ResourcesDiscovered",
+				"All resources successfully discovered", before)),
+			want: conditions{allWell(at)[0]},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			namespace := terminating()
+			namespace.Status.Conditions = test.have
+			unchanged := namespace.DeepCopy()
+			if test.report == nil {
+				test.report = &Report{Inventory: &Inventory{}}
+			}
+			g.Expect(ComputeConditions(namespace, test.report, at)).To(Equal(test.want))
+			g.Expect(namespace).To(Equal(unchanged))
+		})
+	}
+}
+
+func TestComputeRefusal(t *testing.T) {
+	g := NewWithT(t)
+	namespace := terminating()
+	refused := condition("NamespaceDeletionContentFailure", yes, "ContentDeletionFailed",
+		"Nothing is deleted: it is needed", at)
+	g.Expect(ComputeRefusal(namespace, "it is needed", at)).To(Equal(conditions{refused}))
+
+	namespace.Status.Conditions = conditions{refused}
+	g.Expect(ComputeRefusal(namespace, "it is needed", metav1.NewTime(now.Add(time.Hour)))).To(BeEmpty())
+}
+
+func TestFindCondition(t *testing.T) {
+	g := NewWithT(t)
+	namespace := terminating()
+	namespace.Status.Conditions = allWell(before)
+	g.Expect(FindCondition(namespace, corev1.NamespaceContentRemaining)).
+		To(BeIdenticalTo(&namespace.Status.Conditions[3]))
+	g.Expect(FindCondition(namespace, "corp.com/Ready")).To(BeNil())
+}

@@ -1,0 +1,106 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package finalization
+
+import (
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+)
+
+func TestParseSettlingTime(t *testing.T) {
+	tests := map[string]struct {
+		want      SettlingTime
+		wantError string
+	}{
+		"auto":  {},
+		"5s":    {want: SettlingTime{Fixed: ptr.To(5 * time.Second)}},
+		"0":     {want: SettlingTime{Fixed: ptr.To(time.Duration(0))}},
+		"100ms": {want: SettlingTime{Fixed: ptr.To(100 * time.Millisecond)}},
+		"-1s":   {wantError: `settling time "-1s" is neither "auto" nor a duration such as "5s"`},
+		"5":     {wantError: `settling time "5" is neither "auto" nor a duration such as "5s"`},
+		"Auto":  {wantError: `settling time "Auto" is neither "auto" nor a duration such as "5s"`},
+		"":      {wantError: `settling time "" is neither "auto" nor a duration such as "5s"`},
+	}
+	for text, test := range tests {
+		t.Run(text, func(t *testing.T) {
+			g := NewWithT(t)
+			settling, err := ParseSettlingTime(text)
+			expectError(g, err, test.wantError)
+			g.Expect(settling).To(Equal(test.want))
+		})
+	}
+}
+
+func TestSettlingTimeChoose(t *testing.T) {
+	const duration = 3600
+	lease := func(name string, renewed time.Time) coordinationv1.Lease {
+		return coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: coordinationv1.LeaseSpec{
+			RenewTime: ptr.To(metav1.NewMicroTime(renewed)), LeaseDurationSeconds: ptr.To(int32(duration)),
+		}}
+	}
+	live, last := lease("apiserver-b", now), lease("apiserver-a", now.Add(-duration*time.Second+1))
+	expired := lease("apiserver-c", now.Add(-duration*time.Second))
+	neverRenewed := lease("apiserver-d", now)
+	neverRenewed.Spec.RenewTime = nil
+	withoutEnd := lease("apiserver-e", now.Add(-24*time.Hour))
+	withoutEnd.Spec.LeaseDurationSeconds = nil
+
+	tests := map[string]struct {
+		settling   SettlingTime
+		leases     []coordinationv1.Lease
+		err        error
+		want       time.Duration
+		wantReason string
+	}{
+		"set": {
+			settling: SettlingTime{Fixed: ptr.To(3 * time.Second)}, leases: []coordinationv1.Lease{live}, err: errOutage,
+			want: 3 * time.Second, wantReason: "set by --settling-time",
+		},
+		"set to nothing": {
+			settling: SettlingTime{Fixed: ptr.To(time.Duration(0))}, wantReason: "set by --settling-time",
+		},
+		"no API server": {
+			want: 5 * time.Second, wantReason: "no API server has made itself known by a Lease in kube-system",
+		},
+		"one API server": {
+			leases: []coordinationv1.Lease{live}, want: time.Second, wantReason: "there is one API server: apiserver-b",
+		},
+		"two API servers": {
+			leases: []coordinationv1.Lease{live, last},
+			want:   5 * time.Second, wantReason: "there are 2 API servers: apiserver-a, apiserver-b",
+		},
+		"one of two has gone": {
+			leases: []coordinationv1.Lease{expired, live}, want: time.Second, wantReason: "there is one API server: apiserver-b",
+		},
+		"the only one has gone": {
+			leases: []coordinationv1.Lease{expired},
+			want:   5 * time.Second, wantReason: "no API server has made itself known by a Lease in kube-system",
+		},
+		"another may have gone": {
+			leases: []coordinationv1.Lease{live, neverRenewed},
+			want:   5 * time.Second, wantReason: "there are 2 API servers: apiserver-b, apiserver-d",
+		},
+		"another may never go": {
+			leases: []coordinationv1.Lease{live, withoutEnd},
+			want:   5 * time.Second, wantReason: "there are 2 API servers: apiserver-b, apiserver-e",
+		},
+		"the Leases cannot be read": {
+			err:  errOutage,
+			want: 5 * time.Second, wantReason: "the identities of the API servers could not be read: " + errOutage.Error(),
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			chosen, reason := test.settling.Choose(test.leases, test.err, now)
+			g.Expect(chosen).To(Equal(test.want))
+			g.Expect(reason).To(Equal(test.wantReason))
+		})
+	}
+}

@@ -1,0 +1,411 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package finalization
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+)
+
+// expired is what a watch ends with that falls too far behind.
+var expired = &metav1.Status{Status: metav1.StatusFailure, Code: 410, Reason: metav1.StatusReasonExpired}
+
+// watched are Watches against a server, in a bubble of synctest.
+type watched struct {
+	*Watches
+	server *contentServer
+	ctx    context.Context
+
+	lock  sync.Mutex
+	wakes []string
+}
+
+// inBubble runs a test with Watches whose goroutines end with it.
+func inBubble(t *testing.T, test func(g *WithT, w *watched)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		w := &watched{server: &contentServer{}, ctx: ctx}
+		w.Watches = NewWatches(w.server.client(), func(namespace string, isLast bool) {
+			if isLast {
+				namespace += ", the last"
+			}
+			w.lock.Lock()
+			defer w.lock.Unlock()
+			w.wakes = append(w.wakes, namespace)
+		}, logr.Discard())
+		test(NewWithT(t), w)
+	})
+}
+
+// await makes a namespace wait for two objects of each type, from resource version 5 on.
+func (w *watched) await(namespace string, types ...ResourceType) {
+	remaining := make([]Remaining, 0, len(types))
+	for _, resourceType := range types {
+		remaining = append(remaining, Remaining{Type: resourceType, Count: 2, ResourceVersion: "5"})
+	}
+	w.Await(w.ctx, namespace, remaining)
+	synctest.Wait()
+}
+
+// sends makes the newest watch send an event.
+func (w *watched) sends(eventType watch.EventType, namespace, resourceVersion string) {
+	w.server.newest().Action(eventType, &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
+		Namespace: namespace, Name: "a", ResourceVersion: resourceVersion,
+	}})
+	synctest.Wait()
+}
+
+// newWakes returns who was woken since the last call.
+func (w *watched) newWakes() []string {
+	synctest.Wait()
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	wakes := w.wakes
+	w.wakes = nil
+	return wakes
+}
+
+func (w *watched) newRequests() []string {
+	synctest.Wait()
+	w.server.lock.Lock()
+	defer w.server.lock.Unlock()
+	log := w.server.log
+	w.server.log = nil
+	return log
+}
+
+// nextRequest returns how long it takes to the next request.
+func (w *watched) nextRequest() time.Duration {
+	began := time.Now()
+	for len(w.newRequests()) == 0 && time.Since(began) < time.Hour {
+		time.Sleep(10 * time.Millisecond)
+	}
+	return time.Since(began)
+}
+
+func TestWatchesWake(t *testing.T) {
+	type event struct {
+		eventType watch.EventType
+		namespace string
+	}
+	tests := map[string]struct {
+		events []event
+		want   []string
+	}{
+		"nothing happens":           {},
+		"an object changes":         {events: []event{{watch.Modified, "x"}}, want: []string{"x"}},
+		"an object comes":           {events: []event{{watch.Added, "x"}}, want: []string{"x"}},
+		"an object goes":            {events: []event{{watch.Deleted, "x"}}, want: []string{"x"}},
+		"the last object goes":      {events: []event{{watch.Deleted, "x"}, {watch.Deleted, "x"}}, want: []string{"x", "x, the last"}},
+		"more go than were counted": {events: []event{{watch.Deleted, "x"}, {watch.Deleted, "x"}, {watch.Deleted, "x"}}, want: []string{"x", "x, the last", "x, the last"}},
+		"something happens to others": {
+			events: []event{{watch.Deleted, "y"}, {watch.Deleted, "y"}, {watch.Modified, "y"}},
+		},
+		"a bookmark comes": {events: []event{{watch.Bookmark, ""}}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(g *WithT, w *watched) {
+				w.Begin("x")
+				w.await("x", podsType)
+				for _, event := range test.events {
+					w.sends(event.eventType, event.namespace, "6")
+				}
+				g.Expect(w.newWakes()).To(Equal(test.want))
+				g.Expect(w.newRequests()).To(Equal([]string{"watch pods from 5"}))
+			})
+		})
+	}
+}
+
+func TestWatchesAreShared(t *testing.T) {
+	inBubble(t, func(g *WithT, w *watched) {
+		for _, namespace := range []string{"x", "y"} {
+			w.Begin(namespace)
+			w.await(namespace, podsType)
+		}
+		g.Expect(w.newRequests()).To(Equal([]string{"watch pods from 5"}))
+		w.sends(watch.Modified, "y", "6")
+		g.Expect(w.newWakes()).To(Equal([]string{"y"}))
+		w.sends(watch.Modified, "x", "7")
+		g.Expect(w.newWakes()).To(Equal([]string{"x"}))
+
+		w.Forget("x")
+		w.sends(watch.Modified, "x", "8")
+		w.sends(watch.Modified, "y", "9")
+		g.Expect(w.newWakes()).To(Equal([]string{"y"}))
+		g.Expect(w.server.newest().IsStopped()).To(BeFalse())
+
+		w.Forget("y")
+		synctest.Wait()
+		g.Expect(w.server.newest().IsStopped()).To(BeTrue())
+		time.Sleep(time.Hour)
+		g.Expect(w.newRequests()).To(BeEmpty())
+	})
+}
+
+func TestWatchesFollowWhatIsLeft(t *testing.T) {
+	inBubble(t, func(g *WithT, w *watched) {
+		w.Begin("x")
+		w.await("x", podsType)
+		pods := w.server.newest()
+		w.Begin("x")
+		w.await("x", widgetsType)
+		g.Expect(w.newRequests()).To(Equal([]string{"watch pods from 5", "watch widgets from 5"}))
+		g.Expect(pods.IsStopped()).To(BeTrue())
+		g.Expect(w.server.newest().IsStopped()).To(BeFalse())
+
+		// Nothing is left.
+		w.Begin("x")
+		w.await("x")
+		g.Expect(w.server.newest().IsStopped()).To(BeTrue())
+
+		// Something is again.
+		w.Begin("x")
+		w.await("x", podsType)
+		g.Expect(w.newRequests()).To(Equal([]string{"watch pods from 5"}))
+		g.Expect(w.server.newest().IsStopped()).To(BeFalse())
+	})
+}
+
+func TestWatchesOnlyWhatCanBeWatched(t *testing.T) {
+	inBubble(t, func(g *WithT, w *watched) {
+		w.Begin("x")
+		w.await("x", ResourceType{GroupVersionResource: widgetsType.GroupVersionResource, CanList: true})
+		g.Expect(w.newRequests()).To(BeEmpty())
+	})
+}
+
+// A namespace that was forgotten while the pass ended must not be watched for ever.
+func TestWatchesDoNotAwaitWhatWasNotBegun(t *testing.T) {
+	inBubble(t, func(g *WithT, w *watched) {
+		w.await("x", podsType)
+		w.Begin("y")
+		w.Forget("y")
+		w.await("y", podsType)
+		g.Expect(w.newRequests()).To(BeEmpty())
+	})
+}
+
+func TestWatchesMissNothingDuringAPass(t *testing.T) {
+	tests := map[string]struct {
+		// happens is what happens to x while y waits for pods.
+		happens func(w *watched)
+		want    []string
+	}{
+		"nothing happens": {happens: func(w *watched) { w.Begin("x") }},
+		"an object goes during the pass": {
+			happens: func(w *watched) {
+				w.Begin("x")
+				w.sends(watch.Deleted, "x", "6")
+			},
+			want: []string{"x"},
+		},
+		"an object goes before the pass": {
+			happens: func(w *watched) {
+				w.sends(watch.Deleted, "x", "6")
+				w.Begin("x")
+			},
+		},
+		"an object goes between two passes": {
+			happens: func(w *watched) {
+				w.Begin("x")
+				w.sends(watch.Deleted, "x", "6")
+				w.Begin("x")
+			},
+		},
+		"an object of another namespace goes": {
+			happens: func(w *watched) {
+				w.Begin("x")
+				w.sends(watch.Deleted, "z", "6")
+			},
+		},
+		"the watch had a gap during the pass": {
+			happens: func(w *watched) {
+				w.Begin("x")
+				w.server.newest().Error(expired)
+				time.Sleep(2 * time.Second)
+				synctest.Wait()
+			},
+			want: []string{"y", "x"},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(g *WithT, w *watched) {
+				w.Begin("y")
+				w.await("y", podsType)
+				test.happens(w)
+				w.await("x", podsType)
+				g.Expect(w.newWakes()).To(ConsistOf(test.want))
+			})
+		})
+	}
+}
+
+// A type that nobody watched has its watch begin at the list of the pass, so that the
+// API server sends what has happened since.
+func TestWatchesBeginAtTheList(t *testing.T) {
+	inBubble(t, func(g *WithT, w *watched) {
+		w.Begin("x")
+		w.Await(w.ctx, "x", []Remaining{{Type: podsType, Count: 1, ResourceVersion: "42"}})
+		g.Expect(w.newRequests()).To(Equal([]string{"watch pods from 42"}))
+		g.Expect(w.newWakes()).To(BeEmpty())
+	})
+}
+
+func TestWatchesGoOn(t *testing.T) {
+	tests := map[string]struct {
+		// ends makes the watch end.
+		ends func(w *watched)
+		// within is how long it may take until there is a new one.
+		within time.Duration
+		want   []string
+		// wantWakes are those who have to look, since something may have been missed.
+		wantWakes []string
+	}{
+		"the API server ends it, as it does after a while": {
+			ends: func(w *watched) {
+				w.sends(watch.Modified, "z", "6")
+				w.sends(watch.Bookmark, "", "9")
+				time.Sleep(watchDuration)
+				w.server.newest().Stop()
+			},
+			want: []string{"watch pods from 9"},
+		},
+		"the connection is lost": {
+			ends: func(w *watched) {
+				time.Sleep(time.Minute)
+				w.server.newest().Stop()
+			},
+			want: []string{"watch pods from 5"},
+		},
+		"it falls too far behind": {
+			ends:   func(w *watched) { w.server.newest().Error(expired) },
+			within: 1200 * time.Millisecond,
+			want:   []string{"list pods everywhere", "watch pods from 5"}, wantWakes: []string{"x", "y"},
+		},
+		"it sends what nobody understands": {
+			ends:   func(w *watched) { w.server.newest().Modify(&corev1.Pod{}) },
+			within: 1200 * time.Millisecond,
+			want:   []string{"list pods everywhere", "watch pods from 5"}, wantWakes: []string{"x", "y"},
+		},
+		"an object has no resource version": {
+			ends: func(w *watched) {
+				w.sends(watch.Modified, "z", "")
+				time.Sleep(time.Minute)
+				w.server.newest().Stop()
+			},
+			want: []string{"list pods everywhere", "watch pods from 5"}, wantWakes: []string{"x", "y"},
+		},
+		"it cannot be opened again at first": {
+			ends: func(w *watched) {
+				w.server.fail("watch pods", errOutage)
+				time.Sleep(time.Minute)
+				w.server.newest().Stop()
+				synctest.Wait()
+				w.server.fail("watch pods", nil)
+			},
+			within: 1200 * time.Millisecond, want: []string{"watch pods from 5", "watch pods from 5"},
+		},
+		"it cannot be opened again because too much has happened": {
+			ends: func(w *watched) {
+				w.server.fail("watch pods", errTooOld)
+				time.Sleep(time.Minute)
+				w.server.newest().Stop()
+				synctest.Wait()
+				w.server.fail("watch pods", nil)
+			},
+			within:    1200 * time.Millisecond,
+			want:      []string{"watch pods from 5", "list pods everywhere", "watch pods from 5"},
+			wantWakes: []string{"x", "y"},
+		},
+		"the list fails at first": {
+			ends: func(w *watched) {
+				w.server.fail("list pods", errOutage)
+				w.server.newest().Error(expired)
+				time.Sleep(1200 * time.Millisecond)
+				synctest.Wait()
+				w.server.fail("list pods", nil)
+			},
+			within:    2300 * time.Millisecond,
+			want:      []string{"list pods everywhere", "list pods everywhere", "watch pods from 5"},
+			wantWakes: []string{"x", "y"},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(g *WithT, w *watched) {
+				for _, namespace := range []string{"x", "y"} {
+					w.Begin(namespace)
+					w.await(namespace, podsType)
+				}
+				// One on which a pass is at work waits for nothing yet.
+				w.Begin("z")
+				g.Expect(w.newRequests()).To(Equal([]string{"watch pods from 5"}))
+				test.ends(w)
+				time.Sleep(test.within)
+				g.Expect(w.newRequests()).To(Equal(test.want))
+				g.Expect(w.newWakes()).To(ConsistOf(test.wantWakes))
+				g.Expect(w.server.newest().IsStopped()).To(BeFalse())
+				w.sends(watch.Modified, "x", "10")
+				g.Expect(w.newWakes()).To(Equal([]string{"x"}))
+			})
+		})
+	}
+}
+
+func TestWatchesWaitLongerAndLonger(t *testing.T) {
+	inBubble(t, func(g *WithT, w *watched) {
+		w.server.fail("watch pods", errOutage)
+		w.Begin("x")
+		w.await("x", podsType)
+		g.Expect(w.newRequests()).To(HaveLen(1))
+		for _, seconds := range []float64{1, 2, 4, 8, 16, 30, 30, 30} {
+			g.Expect(w.nextRequest().Seconds()).To(BeNumerically("~", 1.05*seconds, 0.06*seconds))
+		}
+
+		// Once it has gone well, the delays begin anew.
+		w.server.fail("watch pods", nil)
+		w.nextRequest()
+		time.Sleep(time.Minute)
+		w.server.fail("watch pods", errOutage)
+		w.server.newest().Stop()
+		g.Expect(w.newRequests()).To(HaveLen(1))
+		g.Expect(w.nextRequest().Seconds()).To(BeNumerically("~", 1.05, 0.06))
+	})
+}
+
+// An API server that ends every watch at once, such as an aggregated one without watches,
+// is not asked again and again without a pause.
+func TestWatchesPauseAfterShortWatches(t *testing.T) {
+	inBubble(t, func(g *WithT, w *watched) {
+		w.Begin("x")
+		w.await("x", podsType)
+		g.Expect(w.newRequests()).To(HaveLen(1))
+		for _, seconds := range []float64{1, 2, 4} {
+			w.server.newest().Stop()
+			g.Expect(w.nextRequest().Seconds()).To(BeNumerically("~", 1.05*seconds, 0.06*seconds))
+		}
+	})
+}
+
+func TestErrorOf(t *testing.T) {
+	g := NewWithT(t)
+	g.Expect(isExpired(errorOf(watch.Event{Type: watch.Error, Object: expired}))).To(BeTrue())
+	g.Expect(errorOf(watch.Event{Type: watch.Added, Object: &corev1.Pod{}})).
+		To(MatchError(errors.New(`unexpected *v1.Pod in a watch event of type "ADDED"`)))
+}
