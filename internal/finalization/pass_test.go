@@ -29,6 +29,7 @@ var (
 	errNotAllowed  = apierrors.NewMethodNotSupported(anyResource, "list")
 	errUnavailable = apierrors.NewServiceUnavailable("nobody home")
 	errTimeout     = apierrors.NewTimeoutError("too slow", 1)
+	errNoTime      = apierrors.NewServerTimeout(anyResource, "delete", 1)
 	errTooOld      = apierrors.NewResourceExpired("the list is too old")
 	errInternal    = apierrors.NewInternalError(errors.New("failed calling webhook"))
 )
@@ -218,6 +219,16 @@ func TestPass(t *testing.T) {
 				Wait: waitForWidgets, Errors: []string{`deleting widgets.example.com "w": context deadline exceeded`},
 			},
 		},
+		"so may one that the API server had no time for": {
+			server: &contentServer{
+				objects: map[string]objects{"widgets": {object("w")}, "configmaps": {object("c")}},
+				errors:  map[string]error{"delete widgets/w": errNoTime},
+			},
+			want: passResult{
+				Deletes: background("widgets/w"), Remaining: map[string]int{"widgets": 1, "configmaps": 1},
+				Wait: waitForWidgets, Errors: []string{`deleting widgets.example.com "w": ` + errNoTime.Error()},
+			},
+		},
 		"one that comes too often is tried again first": {
 			server: &contentServer{
 				objects: map[string]objects{"widgets": {object("w")}, "configmaps": {object("c")}},
@@ -368,6 +379,13 @@ func TestPass(t *testing.T) {
 				Remaining: map[string]int{"widgets": 2}, Wait: waitForWidgets,
 			},
 		},
+		"a list is too old from the start, as an API server may say": {
+			server: &contentServer{errors: map[string]error{"list widgets": errTooOld}},
+			want: passResult{
+				Errors: []string{"listing widgets.example.com: " + errTooOld.Error()},
+				Wait:   "access rights, identities, settings and leases are not deleted before it is known what is left of widgets.example.com",
+			},
+		},
 		"the second page cannot be listed": {
 			server: &contentServer{
 				pageSize: 2, errors: map[string]error{"list widgets from 2": errOutage},
@@ -416,6 +434,27 @@ func TestPassConfirmsTheNamespaceBetweenListAndDelete(t *testing.T) {
 		"list widgets from 1", "get namespace x", "delete widgets/b of b-uid, Background",
 		"list widgets", "list widgets from 1",
 	}))
+}
+
+// What was listed while the Namespace was being read may be from after that.
+func TestPassConfirmsFromTheMomentItAsked(t *testing.T) {
+	g := NewWithT(t)
+	server := &contentServer{}
+	reader := &namespaceReader{namespace: terminating()}
+	deleter, _ := newDeleter(server, reader, ordinary...)
+	var listedAt time.Time
+	reader.log = func(words string) {
+		server.record(words)
+		if listedAt.IsZero() {
+			listedAt = server.clock.Now()
+		}
+	}
+	p := &pass{Deleter: deleter, namespace: terminating()}
+	g.Expect(p.confirm(t.Context(), now)).To(Succeed())
+	g.Expect(p.confirm(t.Context(), now)).To(Succeed())
+	g.Expect(server.recorded("get")).To(HaveLen(1))
+	g.Expect(p.confirm(t.Context(), listedAt)).To(Succeed())
+	g.Expect(server.recorded("get")).To(HaveLen(2))
 }
 
 // One answer is enough for all types that were listed before it.
@@ -609,11 +648,14 @@ func TestPassMeetsATypeThatGoesMeanwhile(t *testing.T) {
 	}))
 	g.Expect(report.IsClean()).To(BeFalse())
 
+	// The next pass does not even ask for it.
+	server.log = nil
 	api.answers = []discoveryAnswer{{lists: served("v1/configmaps")}}
 	report, err = deleter.Pass(t.Context(), terminating(), now)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(report.IsProof(now)).To(BeTrue())
 	g.Expect(api.count).To(Equal(2))
+	g.Expect(server.recorded("list widgets")).To(BeEmpty())
 }
 
 func TestPassCannotCountWhatIsLeft(t *testing.T) {
