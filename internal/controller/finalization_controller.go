@@ -126,13 +126,13 @@ func (r *FinalizationReconciler) Reconcile(ctx context.Context, req ctrl.Request
 	}
 	if namespace.Status.Phase != corev1.NamespaceTerminating {
 		if err := patchNamespaceStatus(ctx, r.Client, &namespace, map[string]any{"phase": corev1.NamespaceTerminating}); err != nil {
-			return ctrl.Result{}, ignoreGone(err)
+			return retryConflict(err)
 		}
 	}
 	switch {
 	case len(namespace.Spec.Finalizers) == 0:
 		r.forget(req.Name)
-		return ctrl.Result{}, r.deleteFinally(ctx, &namespace)
+		return retryConflict(r.deleteFinally(ctx, &namespace))
 	case !finalization.HasToken(&namespace, r.Token):
 		r.forget(req.Name)
 		return ctrl.Result{}, nil
@@ -157,7 +157,7 @@ func (r *FinalizationReconciler) empty(
 	}
 	r.deletions.report(namespace.Name, report, r.Clock.Since(report.Began))
 	if report.IsProof(settledAt) {
-		return ctrl.Result{}, r.release(ctx, namespace, report)
+		return retryConflict(r.release(ctx, namespace, report))
 	}
 
 	// Written in any case, and before the wait: errors are told there as well.
@@ -176,7 +176,7 @@ func (r *FinalizationReconciler) release(
 	isHeldByOthers := len(finalization.WithoutToken(namespace, r.Token)) > 0 || len(namespace.Finalizers) > 0
 	if isHeldByOthers { // it has to tell the truth until they are done
 		if err := r.writeConditions(ctx, namespace, report); err != nil {
-			return ignoreGone(err)
+			return err
 		}
 	}
 	for range maxConflicts {
@@ -219,7 +219,7 @@ func (r *FinalizationReconciler) deleteFinally(ctx context.Context, namespace *c
 		UID: ptr.To(namespace.UID), ResourceVersion: ptr.To(namespace.ResourceVersion),
 	})
 	if err != nil {
-		return ignoreGone(fmt.Errorf("deleting namespace %q for good: %w", namespace.Name, err))
+		return fmt.Errorf("deleting namespace %q for good: %w", namespace.Name, err)
 	}
 	log.FromContext(ctx).Info("Deleted a namespace without finalizer tokens for good", "uid", namespace.UID)
 	return nil
@@ -233,7 +233,17 @@ func (r *FinalizationReconciler) refuse(
 		return ctrl.Result{RequeueAfter: left}, nil
 	}
 	changed := finalization.ComputeRefusal(namespace, why, metav1.NewTime(r.Clock.Now()))
-	return ctrl.Result{}, ignoreGone(r.patchConditions(ctx, namespace, changed))
+	return retryConflict(r.patchConditions(ctx, namespace, changed))
+}
+
+// retryConflict is the result after a write. After a conflict there is another attempt:
+// the event with what has changed may be one that deletionChanged holds back, such as that
+// of a label. Where the object has gone there is nothing left to do.
+func retryConflict(err error) (ctrl.Result, error) {
+	if apierrors.IsConflict(err) {
+		return ctrl.Result{RequeueAfter: firstRetryDelay}, nil
+	}
+	return ctrl.Result{}, client.IgnoreNotFound(err)
 }
 
 func (r *FinalizationReconciler) writeConditions(
