@@ -1,0 +1,82 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"testing"
+
+	. "github.com/onsi/gomega"
+)
+
+func TestParseControllers(t *testing.T) {
+	both := Controllers{Finalization: true, Initialization: true}
+	unknown := func(name string) string {
+		return `there is no controller "` + name + `"; the list takes finalization, initialization, ` +
+			"each of them with - in front to leave it out, and *"
+	}
+	tests := map[string]struct {
+		want      Controllers
+		wantError string
+	}{
+		"*":                            {want: both},
+		"finalization":                 {want: Controllers{Finalization: true}},
+		"initialization":               {want: Controllers{Initialization: true}},
+		"finalization,initialization":  {want: both},
+		"initialization, finalization": {want: both},
+		"finalization,finalization":    {want: Controllers{Finalization: true}},
+		"*,-finalization":              {want: Controllers{Initialization: true}},
+		"-initialization,*":            {want: Controllers{Finalization: true}},
+		"*,finalization":               {want: both},
+		"-finalization,initialization": {want: Controllers{Initialization: true}},
+
+		"-finalization":                    {wantError: `the list of controllers "-finalization" leaves none to run`},
+		"finalization,-finalization":       {wantError: `the list of controllers "finalization,-finalization" leaves none to run`},
+		"*,-finalization,-initialization":  {wantError: `the list of controllers "*,-finalization,-initialization" leaves none to run`},
+		"":                                 {wantError: unknown("")},
+		"*,":                               {wantError: unknown("")},
+		"-*":                               {wantError: unknown("*")},
+		"namespace":                        {wantError: unknown("namespace")},
+		"*,-namespace":                     {wantError: unknown("namespace")},
+		"Finalization":                     {wantError: unknown("Finalization")},
+		"finalization;initialization":      {wantError: unknown("finalization;initialization")},
+		"finalization,--initialization":    {wantError: unknown("-initialization")},
+		"finalization, -initialization, x": {wantError: unknown("x")},
+	}
+	for text, test := range tests {
+		t.Run(text, func(t *testing.T) {
+			g := NewWithT(t)
+			controllers, err := ParseControllers(text)
+			if test.wantError != "" {
+				g.Expect(err).To(MatchError(test.wantError))
+				return
+			}
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(controllers).To(Equal(test.want))
+		})
+	}
+}
+
+func TestControllers(t *testing.T) {
+	tests := map[string]struct {
+		controllers                          Controllers
+		wantInitialization, wantFinalization bool
+		want                                 string
+	}{
+		"all":  {wantInitialization: true, wantFinalization: true, want: "*"},
+		"none": {controllers: Controllers{}},
+		"one":  {controllers: Controllers{Finalization: true}, wantFinalization: true, want: "finalization"},
+		"both": {
+			controllers:        Controllers{Initialization: true, Finalization: true},
+			wantInitialization: true, wantFinalization: true, want: "finalization,initialization",
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			g.Expect(test.controllers.Runs(Initialization)).To(Equal(test.wantInitialization))
+			g.Expect(test.controllers.Runs(Finalization)).To(Equal(test.wantFinalization))
+			g.Expect(test.controllers.String()).To(Equal(test.want))
+		})
+	}
+}

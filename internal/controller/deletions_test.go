@@ -1,0 +1,163 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	. "github.com/onsi/gomega"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/workqueue"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/nslifecycle/nslifecycle/internal/finalization"
+)
+
+// newQueue returns one as that of the reconciler, for a bubble of synctest.
+func newQueue() requestQueue {
+	return workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](
+		firstRetryDelay, maxRetryDelay))
+}
+
+// outcome is a report of a pass in which something went wrong, or nothing.
+func outcome(err error) *finalization.Report {
+	return &finalization.Report{Inventory: &finalization.Inventory{DiscoveryError: err}}
+}
+
+// arrival returns how long it takes until something is in the queue, and takes it out.
+func arrival(queue requestQueue) (time.Duration, string) {
+	began := time.Now()
+	request, _ := queue.Get()
+	queue.Done(request)
+	return time.Since(began), request.Name
+}
+
+func TestDeletionsWake(t *testing.T) {
+	tests := map[string]struct {
+		// cost is how long the last pass took.
+		cost   time.Duration
+		isLast bool
+		want   time.Duration
+	}{
+		"the last object has gone":                       {isLast: true},
+		"the last object has gone, after a long pass":    {cost: time.Minute, isLast: true},
+		"there was no pass yet":                          {want: 200 * time.Millisecond},
+		"a short pass":                                   {cost: 10 * time.Millisecond, want: 200 * time.Millisecond},
+		"a pass that is not to be repeated all the time": {cost: time.Second, want: 4 * time.Second},
+		"a very long pass":                               {cost: time.Minute, want: 15 * time.Second},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g := NewWithT(t)
+				queue := newQueue()
+				defer queue.ShutDown()
+				var d deletions
+				d.start(t.Context(), queue)
+				d.observe(dying(), now)
+				d.report("x", outcome(nil), test.cost)
+				d.wake("x", test.isLast)
+				took, request := arrival(queue)
+				g.Expect(took).To(Equal(test.want))
+				g.Expect(request).To(Equal("x"))
+			})
+		})
+	}
+}
+
+func TestDeletionsWakeOnlyWhatIsKnown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := NewWithT(t)
+		queue := newQueue()
+		defer queue.ShutDown()
+		var d deletions
+		d.observe(dying(), now)
+		d.wake("x", true) // The controller has not started: its first list comes anyway.
+		d.start(t.Context(), queue)
+		d.wake("y", true)
+		d.forget("x")
+		d.wake("x", true)
+		d.wake("x", false)
+		time.Sleep(time.Minute)
+		g.Expect(queue.Len()).To(BeZero())
+	})
+}
+
+func TestDeletionsObserve(t *testing.T) {
+	g := NewWithT(t)
+	var d deletions
+	namespace := dying()
+	g.Expect(d.observe(namespace, now)).To(Equal(now))
+	g.Expect(d.observe(namespace, now.Add(time.Hour))).To(Equal(now))
+
+	again := dying()
+	again.UID = "another-uid"
+	g.Expect(d.observe(again, now.Add(time.Hour))).To(Equal(now.Add(time.Hour)))
+
+	d.forget("x")
+	g.Expect(d.observe(again, now.Add(2*time.Hour))).To(Equal(now.Add(2 * time.Hour)))
+}
+
+func TestDeletionsFailing(t *testing.T) {
+	g := NewWithT(t)
+	var d deletions
+	d.report("x", outcome(errOutage), time.Second) // It is not known, and stays so.
+	g.Expect(d.failing()).To(BeEmpty())
+	d.observe(dying(), now)
+	d.observe(dying(named("y")), now)
+	d.report("x", outcome(errOutage), time.Second)
+	d.report("y", outcome(nil), time.Second)
+	g.Expect(d.failing()).To(Equal([]reconcile.Request{requestFor("x")}))
+	d.report("x", outcome(nil), time.Second)
+	g.Expect(d.failing()).To(BeEmpty())
+}
+
+func TestTypesChanged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := NewWithT(t)
+		queue := newQueue()
+		defer queue.ShutDown()
+		server := &finalizationServer{}
+		reconciler := server.reconciler(events.NewFakeRecorder(10))
+		reconciler.deletions.start(t.Context(), queue)
+		for name, err := range map[string]error{"x": errOutage, "y": nil} {
+			reconciler.deletions.observe(dying(named(name)), now)
+			reconciler.deletions.report(name, outcome(err), time.Second)
+		}
+		_, err := reconciler.Catalog.Get(t.Context(), now)
+		g.Expect(err).NotTo(HaveOccurred())
+		for range 5 {
+			queue.AddRateLimited(requestFor("x"))
+		}
+		time.Sleep(time.Minute)
+		arrival(queue)
+
+		reconciler.typesChanged(queue)
+		// The API server needs a moment until discovery has what has changed.
+		took, request := arrival(queue)
+		g.Expect(took).To(Equal(discoveryDelay))
+		g.Expect(request).To(Equal("x"))
+		g.Expect(queue.NumRequeues(requestFor("x"))).To(BeZero())
+		time.Sleep(time.Minute)
+		g.Expect(queue.Len()).To(BeZero())
+
+		reconciler.Clock.(*clocktesting.FakePassiveClock).SetTime(now.Add(time.Millisecond))
+		_, err = reconciler.Catalog.Get(t.Context(), now)
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(server.discovers).To(Equal(2))
+	})
+}
+
+func TestSettlingLog(t *testing.T) {
+	g := NewWithT(t)
+	var settling settlingLog
+	g.Expect(settling.isNew(0, "a")).To(BeTrue())
+	g.Expect(settling.isNew(0, "a")).To(BeFalse())
+	g.Expect(settling.isNew(time.Second, "a")).To(BeTrue())
+	g.Expect(settling.isNew(time.Second, "b")).To(BeTrue())
+	g.Expect(settling.isNew(time.Second, "b")).To(BeFalse())
+}
