@@ -50,8 +50,8 @@ func ParseControllers(text string) (Controllers, error) {
 		case entry == allControllers:
 			all = true
 		case !slices.Contains(known, name):
-			return nil, fmt.Errorf("there is no controller %q; the list takes %s, each of them with - in front to leave it out, and *",
-				name, strings.Join(known, ", "))
+			return nil, fmt.Errorf("there is no controller %q; the list takes %s, "+
+				"each of them with - in front to leave it out, and *", name, strings.Join(known, ", "))
 		case isExcluded:
 			excluded[name] = true
 		default:

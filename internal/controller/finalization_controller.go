@@ -125,7 +125,8 @@ func (r *FinalizationReconciler) Reconcile(ctx context.Context, req ctrl.Request
 		return r.refuse(ctx, &namespace, why, seen)
 	}
 	if namespace.Status.Phase != corev1.NamespaceTerminating {
-		if err := patchNamespaceStatus(ctx, r.Client, &namespace, map[string]any{"phase": corev1.NamespaceTerminating}); err != nil {
+		phase := map[string]any{"phase": corev1.NamespaceTerminating}
+		if err := patchNamespaceStatus(ctx, r.Client, &namespace, phase); err != nil {
 			return retryConflict(err)
 		}
 	}

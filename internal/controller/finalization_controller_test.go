@@ -42,7 +42,6 @@ const (
 type finalizationServer struct {
 	// cached is the Namespace as the cache has it, live as storage does; the same if nil.
 	cached, live *corev1.Namespace
-	isGone       bool
 	// configMaps are in the namespace.
 	configMaps []metav1.PartialObjectMetadata
 	// leases are those of the API servers.

@@ -204,13 +204,6 @@ func (s *contentServer) recorded(verbs ...string) []string {
 	return result
 }
 
-// remove takes objects out of storage.
-func (s *contentServer) remove(resource string) {
-	s.lock.Lock()
-	defer s.lock.Unlock()
-	delete(s.objects, resource)
-}
-
 func (s *contentServer) react(action clienttesting.Action) (bool, runtime.Object, error) {
 	resource := action.GetResource().Resource
 	words := action.GetVerb() + " " + resource

@@ -71,10 +71,10 @@ func resultOf(server *contentServer, report *Report) passResult {
 }
 
 // newDeleter returns one that works against a server, and finds the types there.
-func newDeleter(server *contentServer, reader *namespaceReader, types ...string) (*Deleter, *discoverer) {
+func newDeleter(server *contentServer, reader *namespaceReader, resources ...string) (*Deleter, *discoverer) {
 	server.clock = newTickingClock()
 	reader.log = server.record
-	api := &discoverer{answers: []discoveryAnswer{{lists: served(types...)}}}
+	api := &discoverer{answers: []discoveryAnswer{{lists: served(resources...)}}}
 	return NewDeleter(NewCatalog(api, server.clock), server.client(), reader, corev1.FinalizerKubernetes, server.clock), api
 }
 
