@@ -444,6 +444,12 @@ func TestFinalizationReconcile(t *testing.T) {
 			server:     finalizationServer{cached: dying(named("kube-public")), statusError: errConflict},
 			wantWrites: []string{"status of kube-public" + refused}, want: retry,
 		},
+		"kube-system, held by others alone": {
+			server: finalizationServer{cached: dying(named("kube-system"), tokens(otherToken)), configMaps: fresh},
+		},
+		"the own namespace, held by others alone": {
+			server: finalizationServer{cached: dying(named(systemNamespace), tokens(otherToken)), configMaps: fresh},
+		},
 		"the own namespace, which somebody else may end": {
 			server: finalizationServer{cached: dying(named(systemNamespace)), configMaps: fresh},
 			want:   ctrl.Result{RequeueAfter: 30 * time.Second},
