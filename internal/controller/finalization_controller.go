@@ -317,6 +317,8 @@ func (r *FinalizationReconciler) settlingTime(ctx context.Context, now time.Time
 // finalized because of their types try again without delay.
 func (r *FinalizationReconciler) typesChanged(queue requestQueue) {
 	r.Catalog.Invalidate()
+	// Discovery may not know of it yet: whatever is discovered until then is not kept.
+	time.AfterFunc(discoveryDelay, r.Catalog.Invalidate)
 	for _, request := range r.deletions.failing() {
 		queue.Forget(request)
 		queue.AddAfter(request, discoveryDelay)

@@ -226,7 +226,7 @@ func TestFinalizationReconcile(t *testing.T) {
 		conditions = "status of x: uid=x-uid ResourcesDiscovered=False ParsedGroupVersions=False "
 		emptied    = conditions + "ContentDeleted=False ContentRemoved=False ContentHasNoFinalizers=False"
 		remaining  = conditions + "ContentDeleted=False SomeResourcesRemain=True SomeFinalizersRemain=True"
-		failed     = conditions + "ContentDeletionFailed=True ContentRemoved=False ContentHasNoFinalizers=False"
+		failed     = conditions + "ContentDeletionFailed=True ContentUnknown=Unknown ContentUnknown=Unknown"
 		refused    = ": uid=x-uid ContentDeletionFailed=True"
 	)
 	stuck := []metav1.PartialObjectMetadata{{ObjectMeta: metav1.ObjectMeta{
@@ -292,7 +292,7 @@ func TestFinalizationReconcile(t *testing.T) {
 		"discovery fails, and the conditions tell": {
 			server: finalizationServer{cached: dying(), discoveryError: errOutage},
 			wantWrites: []string{"status of x: uid=x-uid DiscoveryFailed=True ParsedGroupVersions=False " +
-				"ContentDeleted=False ContentRemoved=False ContentHasNoFinalizers=False"},
+				"ContentUnknown=Unknown ContentUnknown=Unknown ContentUnknown=Unknown"},
 			wantEvents: []string{"Warning DiscoveryFailed " + errOutage.Error()},
 			wantError:  `emptying namespace "x": ` + errOutage.Error(),
 		},

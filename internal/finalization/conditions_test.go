@@ -23,8 +23,9 @@ var (
 )
 
 const (
-	yes = corev1.ConditionTrue
-	no  = corev1.ConditionFalse
+	yes     = corev1.ConditionTrue
+	no      = corev1.ConditionFalse
+	unknown = corev1.ConditionUnknown
 )
 
 type conditions = []corev1.NamespaceCondition
@@ -52,6 +53,18 @@ func allWell(since metav1.Time) conditions {
 	}
 }
 
+// notKnown are the conditions of a namespace that was not looked at in full: nothing is
+// known to be left.
+func notKnown(message string) conditions {
+	return conditions{
+		condition("NamespaceDeletionContentFailure", unknown, "ContentUnknown", message, at),
+		condition("NamespaceContentRemaining", unknown, "ContentUnknown", message, at),
+		condition("NamespaceFinalizersRemaining", unknown, "ContentUnknown", message, at),
+	}
+}
+
+const undiscovered = "It is not known what is left of the types that could not be discovered"
+
 // allWellBut are the conditions of an empty namespace with one of them replaced.
 func allWellBut(others ...corev1.NamespaceCondition) conditions {
 	result := allWell(at)
@@ -78,25 +91,48 @@ func TestComputeConditionsOfAReport(t *testing.T) {
 		"nothing is left": {want: allWell(at)},
 		"discovery failed for some groups": {
 			report: Report{Inventory: &Inventory{DiscoveryError: groupsFailed}},
-			want: allWellBut(condition("NamespaceDeletionDiscoveryFailure", yes, "DiscoveryFailed",
+			want: allWellBut(append(notKnown(undiscovered), condition("NamespaceDeletionDiscoveryFailure", yes, "DiscoveryFailed",
 				"Discovery failed for some groups, 1 failing: unable to retrieve the complete list of server APIs: "+
-					"metrics.k8s.io/v1beta1: the server is currently unable to handle the request", at)),
+					"metrics.k8s.io/v1beta1: the server is currently unable to handle the request", at))...),
 		},
 		"discovery failed for some groups, as somebody else says": {
 			report: Report{Inventory: &Inventory{DiscoveryError: fmt.Errorf("asking: %w", groupsFailed)}},
-			want: allWellBut(condition("NamespaceDeletionDiscoveryFailure", yes, "DiscoveryFailed",
+			want: allWellBut(append(notKnown(undiscovered), condition("NamespaceDeletionDiscoveryFailure", yes, "DiscoveryFailed",
 				"Discovery failed for some groups, 1 failing: asking: unable to retrieve the complete list of server APIs: "+
-					"metrics.k8s.io/v1beta1: the server is currently unable to handle the request", at)),
+					"metrics.k8s.io/v1beta1: the server is currently unable to handle the request", at))...),
 		},
 		"discovery failed": {
 			report: Report{Inventory: &Inventory{DiscoveryError: errOutage}},
-			want: allWellBut(condition("NamespaceDeletionDiscoveryFailure", yes, "DiscoveryFailed",
-				errOutage.Error(), at)),
+			want: allWellBut(append(notKnown(undiscovered), condition("NamespaceDeletionDiscoveryFailure", yes, "DiscoveryFailed",
+				errOutage.Error(), at))...),
 		},
 		"a group version cannot be parsed": {
 			report: Report{Inventory: &Inventory{ParseError: errOutage}},
-			want: allWellBut(condition("NamespaceDeletionGroupVersionParsingFailure", yes, "GroupVersionParsingFailed",
-				errOutage.Error(), at)),
+			want: allWellBut(append(notKnown(undiscovered), condition("NamespaceDeletionGroupVersionParsingFailure", yes, "GroupVersionParsingFailed",
+				errOutage.Error(), at))...),
+		},
+		"some types could not be listed": {
+			report: Report{
+				Errors:  []error{errOutage},
+				Unknown: []schema.GroupResource{deployments.GroupResource(), daemonSets.GroupResource()},
+			},
+			want: allWellBut(append(
+				notKnown("It is not known what is left of deployments.apps.k8s.io, daemonsets.apps.k8s.io, which could not be listed"),
+				condition("NamespaceDeletionContentFailure", yes, "ContentDeletionFailed",
+					"Failed to delete all resource types, 1 remaining: "+errOutage.Error(), at))...),
+		},
+		"some types could not be listed, and others have objects": {
+			report: Report{
+				Errors: []error{errOutage}, Unknown: []schema.GroupResource{deployments.GroupResource()},
+				Remaining: []Remaining{{Type: podsType, Count: 1, Seen: 1, Finalizers: map[string]int{"kubedb": 1}}},
+			},
+			want: allWellBut(
+				condition("NamespaceDeletionContentFailure", yes, "ContentDeletionFailed",
+					"Failed to delete all resource types, 1 remaining: "+errOutage.Error(), at),
+				condition("NamespaceContentRemaining", yes, "SomeResourcesRemain",
+					"Some resources are remaining: pods. has 1 resource instances", at),
+				condition("NamespaceFinalizersRemaining", yes, "SomeFinalizersRemain",
+					"Some content in the namespace has finalizers remaining: kubedb in 1 resource instances", at)),
 		},
 		"something could not be deleted, whatever is waited for": {
 			report: Report{Errors: []error{errors.New("b"), errors.New("a")}, Wait: "later", HasMore: true},
