@@ -122,7 +122,9 @@ func (p *pass) deletePages(ctx context.Context, state *typeState) (bool, error) 
 		if page.Continue == "" {
 			break
 		}
-		if p.isOverBudget() {
+		// To look costs little next to deleting. What goes already, and may take long, must not
+		// keep a pass from what comes behind it.
+		if p.hasRunFor(passBudget) && wasTouched || p.hasRunFor(lookBudget) {
 			state.hasMore = true
 			break
 		}
@@ -215,7 +217,7 @@ func (p *pass) countAll(ctx context.Context, state *typeState) error {
 		if token = page.Continue; token == "" {
 			break
 		}
-		if p.isOverBudget() {
+		if p.hasRunFor(passBudget) {
 			state.addUnseen(page)
 			// Empty pages prove nothing about those that follow.
 			state.hasMore = state.hasMore || state.Count == 0

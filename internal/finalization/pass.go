@@ -25,6 +25,8 @@ const (
 	// passBudget is how long a pass goes on to delete before it leaves the rest to the next
 	// one, so that a namespace with very much in it does not keep the others waiting.
 	passBudget = 10 * time.Second
+	// lookBudget is how long it goes on to look for something to delete.
+	lookBudget = 6 * passBudget
 	// pageSize is how many objects are listed at a time.
 	pageSize = 500
 	// typesAtOnce is how many types of one namespace are worked on side by side.
@@ -210,7 +212,7 @@ func (p *pass) confirm(ctx context.Context, after time.Time) error {
 	return nil
 }
 
-// isOverBudget tells whether the rest is for the next pass.
-func (p *pass) isOverBudget() bool {
-	return p.clock.Since(p.began) > passBudget
+// hasRunFor tells whether the pass has taken longer than that.
+func (p *pass) hasRunFor(budget time.Duration) bool {
+	return p.clock.Since(p.began) > budget
 }

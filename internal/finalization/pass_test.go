@@ -4,6 +4,7 @@
 package finalization
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -670,10 +671,10 @@ func TestPassCannotCountWhatIsLeft(t *testing.T) {
 }
 
 func TestPassStopsForOthersToGetTheirTurn(t *testing.T) {
-	const tooLong = passBudget + time.Second
 	tests := map[string]struct {
-		// slow is the request that takes too long.
+		// slow is the request that takes too long, as long as told if that is not passBudget.
 		slow          string
+		took          time.Duration
 		objects       objects
 		isEmptyFirst  bool
 		want          passResult
@@ -687,9 +688,17 @@ func TestPassStopsForOthersToGetTheirTurn(t *testing.T) {
 			},
 			wantSeen: 1,
 		},
-		"while it looks at what is being deleted": {
+		"not while it looks at what is being deleted": {
 			slow:    "list widgets from 2",
-			objects: objects{deleted(now, "a", "f"), deleted(now, "b", "f"), deleted(now, "c", "f"), deleted(now, "d", "f")},
+			objects: objects{deleted(now, "a", "f"), deleted(now, "b", "f"), deleted(now, "c", "f"), object("d", "f")},
+			want: passResult{
+				Deletes: background("widgets/d"), Wait: waitForWidgets, Remaining: map[string]int{"widgets": 4},
+			},
+			wantSeen: 1,
+		},
+		"but when that takes very long": {
+			slow: "list widgets from 2", took: lookBudget,
+			objects: objects{deleted(now, "a", "f"), deleted(now, "b", "f"), deleted(now, "c", "f"), object("d", "f")},
 			want: passResult{
 				HasMore: true, Wait: waitForWidgets, Remaining: map[string]int{"widgets": 4},
 			},
@@ -710,7 +719,7 @@ func TestPassStopsForOthersToGetTheirTurn(t *testing.T) {
 			g := NewWithT(t)
 			server := &contentServer{pageSize: 1, objects: map[string]objects{"widgets": test.objects}}
 			deleter, _ := newDeleter(server, &namespaceReader{namespace: terminating()}, ordinary...)
-			server.hooks = map[string]func(){test.slow: func() { server.clock.advance(tooLong) }}
+			server.hooks = map[string]func(){test.slow: func() { server.clock.advance(cmp.Or(test.took, passBudget) + time.Second) }}
 			report, err := deleter.Pass(t.Context(), terminating(), now)
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(resultOf(server, report)).To(Equal(test.want))
