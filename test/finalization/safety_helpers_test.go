@@ -1,0 +1,457 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package finalization
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/gbytes"
+	"github.com/onsi/gomega/types"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nslifecycle/nslifecycle/internal/controller"
+	"github.com/nslifecycle/nslifecycle/internal/finalization"
+	"github.com/nslifecycle/nslifecycle/test/controlplane"
+	"github.com/nslifecycle/nslifecycle/test/wrappers"
+)
+
+const kubernetes = corev1.FinalizerKubernetes
+
+var configMaps = corev1.SchemeGroupVersion.WithResource("configmaps")
+
+// conditionTypes are all those that finalization writes.
+var conditionTypes = []corev1.NamespaceConditionType{
+	corev1.NamespaceDeletionDiscoveryFailure, corev1.NamespaceDeletionGVParsingFailure,
+	corev1.NamespaceDeletionContentFailure, corev1.NamespaceContentRemaining, corev1.NamespaceFinalizersRemaining,
+}
+
+// stopManager stops the shared manager for the rest of the spec.
+func stopManager() {
+	GinkgoHelper()
+	Expect(manager.Stop()).To(Succeed())
+	DeferCleanup(func(ctx context.Context) {
+		restarted, err := plane.StartManager(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		manager = restarted
+	})
+}
+
+// startOther starts a manager beside or instead of the shared one, until the end of the
+// spec unless it is stopped before.
+func startOther(
+	ctx context.Context, config *rest.Config, changes ...func(*controller.Options),
+) *controlplane.Manager {
+	GinkgoHelper()
+	other, err := controlplane.RunManager(ctx, config, append([]func(*controller.Options){finalizationOnly}, changes...)...)
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func() { Expect(other.Stop()).To(Succeed()) })
+	return other
+}
+
+func finalizationOnly(options *controller.Options) {
+	options.Controllers = controller.Controllers{controller.Finalization: true}
+}
+
+func withToken(token corev1.FinalizerName) func(*controller.Options) {
+	return func(options *controller.Options) { options.FinalizerToken = token }
+}
+
+func withSettlingTime(duration time.Duration) func(*controller.Options) {
+	return func(options *controller.Options) {
+		options.SettlingTime = finalization.SettlingTime{Fixed: &duration}
+	}
+}
+
+// managerConfig is the configuration of the manager's own ServiceAccount.
+func managerConfig(ctx context.Context) *rest.Config {
+	GinkgoHelper()
+	config, err := plane.ServiceAccountConfig(ctx, controlplane.SystemNamespace, controlplane.ServiceAccount)
+	Expect(err).NotTo(HaveOccurred())
+	return config
+}
+
+// agentConfig is the configuration of a ServiceAccount of its own that may do what the
+// manager may.
+func agentConfig(ctx context.Context, name string) *rest.Config {
+	GinkgoHelper()
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: name}}
+	binding := &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "nslifecycle-manager-role"},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: account.Namespace, Name: name}},
+	}
+	create(ctx, account, binding)
+	DeferCleanup(func(ctx context.Context) {
+		deleteObject(ctx, binding)
+		deleteObject(ctx, account)
+	})
+	config, err := plane.ServiceAccountConfig(ctx, account.Namespace, name)
+	Expect(err).NotTo(HaveOccurred())
+	return config
+}
+
+// useOwnPlane gives the rest of the spec a control plane of its own. Nothing is installed
+// there and no manager runs.
+func useOwnPlane(ctx context.Context, options ...controlplane.Option) {
+	GinkgoHelper()
+	sharedPlane, sharedManager, sharedAdmin, sharedMetadata := plane, manager, admin, metadataClient
+	own, err := controlplane.Start(ctx, options...)
+	Expect(err).NotTo(HaveOccurred())
+	plane, manager, admin = own, nil, newClient(own.Admin)
+	DeferCleanup(func() {
+		plane, manager, admin, metadataClient = sharedPlane, sharedManager, sharedAdmin, sharedMetadata
+		Expect(own.Stop()).To(Succeed())
+	})
+	metadataClient, err = metadata.NewForConfig(withoutLimit(own.Admin))
+	Expect(err).NotTo(HaveOccurred())
+}
+
+// finalize writes spec.finalizers of a namespace, whatever they are.
+func finalize(ctx context.Context, name string, tokens ...corev1.FinalizerName) {
+	GinkgoHelper()
+	Eventually(func() error {
+		namespace := &corev1.Namespace{}
+		if err := admin.Get(ctx, client.ObjectKey{Name: name}, namespace); err != nil {
+			return client.IgnoreNotFound(err)
+		}
+		namespace.Spec.Finalizers = tokens
+		return client.IgnoreNotFound(admin.SubResource("finalize").Update(ctx, namespace))
+	}).WithContext(ctx).Should(Succeed())
+}
+
+// HaveTokens matches a namespace with exactly these tokens in this order.
+func HaveTokens(tokens ...corev1.FinalizerName) types.GomegaMatcher {
+	return WithTransform(func(namespace *corev1.Namespace) []corev1.FinalizerName {
+		return append([]corev1.FinalizerName{}, namespace.Spec.Finalizers...)
+	}, Equal(append([]corev1.FinalizerName{}, tokens...)))
+}
+
+// BeTerminating matches a namespace that is being deleted, by time and phase.
+func BeTerminating() types.GomegaMatcher {
+	return WithTransform(func(namespace *corev1.Namespace) string {
+		return fmt.Sprintf("deleted=%t phase=%s", namespace.DeletionTimestamp != nil, namespace.Status.Phase)
+	}, Equal("deleted=true phase=Terminating"))
+}
+
+// BeActive matches a namespace that is not being deleted, by time and phase.
+func BeActive() types.GomegaMatcher {
+	return WithTransform(func(namespace *corev1.Namespace) string {
+		return fmt.Sprintf("deleted=%t phase=%s", namespace.DeletionTimestamp != nil, namespace.Status.Phase)
+	}, Equal("deleted=false phase=Active"))
+}
+
+// HaveNothingLeft matches a namespace whose conditions all say that it is empty.
+func HaveNothingLeft() types.GomegaMatcher {
+	return And(
+		HaveCondition(corev1.NamespaceDeletionDiscoveryFailure, corev1.ConditionFalse, "ResourcesDiscovered"),
+		HaveCondition(corev1.NamespaceDeletionGVParsingFailure, corev1.ConditionFalse, "ParsedGroupVersions"),
+		HaveCondition(corev1.NamespaceDeletionContentFailure, corev1.ConditionFalse, "ContentDeleted"),
+		HaveCondition(corev1.NamespaceContentRemaining, corev1.ConditionFalse, "ContentRemoved"),
+		HaveCondition(corev1.NamespaceFinalizersRemaining, corev1.ConditionFalse, "ContentHasNoFinalizers"),
+	)
+}
+
+// HaveNoVerdict matches a namespace on which finalization has written no condition.
+func HaveNoVerdict() types.GomegaMatcher {
+	return WithTransform(func(namespace *corev1.Namespace) []corev1.NamespaceConditionType {
+		found := []corev1.NamespaceConditionType{}
+		for _, condition := range namespace.Status.Conditions {
+			if slices.Contains(conditionTypes, condition.Type) {
+				found = append(found, condition.Type)
+			}
+		}
+		return found
+	}, BeEmpty())
+}
+
+// eventuallyNamespace waits until a namespace matches.
+func eventuallyNamespace(ctx context.Context, name string, matchers ...types.GomegaMatcher) {
+	GinkgoHelper()
+	Eventually(func(g Gomega) {
+		g.Expect(get(g, ctx, name)).To(And(matchers...))
+	}).WithContext(ctx).Should(Succeed())
+}
+
+// consistentlyNamespace makes sure that a namespace matches for a while.
+func consistentlyNamespace(ctx context.Context, name string, matchers ...types.GomegaMatcher) {
+	GinkgoHelper()
+	Consistently(func(g Gomega) {
+		g.Expect(get(g, ctx, name)).To(And(matchers...))
+	}).WithContext(ctx).Should(Succeed())
+}
+
+// captureLog returns what is logged in this process from now on to the end of the spec.
+func captureLog() *gbytes.Buffer {
+	buffer := gbytes.NewBuffer()
+	GinkgoWriter.TeeTo(buffer)
+	DeferCleanup(GinkgoWriter.ClearTeeWriters)
+	return buffer
+}
+
+// exchange is what a manager asks and how to have it answered.
+type exchange struct {
+	*http.Request
+	send func(*http.Request) (*http.Response, error)
+}
+
+// isWrite tells whether a request may change something.
+func isWrite(request *http.Request) bool {
+	return request.Method != http.MethodGet && request.Method != http.MethodHead
+}
+
+type transport func(*http.Request) (*http.Response, error)
+
+func (t transport) RoundTrip(request *http.Request) (*http.Response, error) { return t(request) }
+
+// intercept returns a configuration whose requests a function handles.
+func intercept(config *rest.Config, handle func(exchange) (*http.Response, error)) *rest.Config {
+	config = rest.CopyConfig(config)
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return transport(func(request *http.Request) (*http.Response, error) {
+			return handle(exchange{Request: request, send: next.RoundTrip})
+		})
+	})
+	return config
+}
+
+// answer makes a response of the API server.
+func answer(request *http.Request, status int, reason metav1.StatusReason, message string) *http.Response {
+	body := fmt.Sprintf(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":%q,"message":%q,"code":%d}`,
+		reason, message, status)
+	return answerJSON(request, status, []byte(body))
+}
+
+func answerJSON(request *http.Request, status int, body []byte) *http.Response {
+	return &http.Response{
+		StatusCode: status, Status: http.StatusText(status), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header: http.Header{"Content-Type": {"application/json"}}, Request: request,
+		Body: io.NopCloser(bytes.NewReader(body)), ContentLength: int64(len(body)),
+	}
+}
+
+// writes remembers the writing requests of a manager.
+type writes struct {
+	lock     sync.Mutex
+	requests map[string]int
+}
+
+func (w *writes) record(config *rest.Config) *rest.Config {
+	return intercept(config, func(e exchange) (*http.Response, error) {
+		if isWrite(e.Request) {
+			w.lock.Lock()
+			if w.requests == nil {
+				w.requests = map[string]int{}
+			}
+			w.requests[e.Method+" "+e.URL.Path]++
+			w.lock.Unlock()
+		}
+		return e.send(e.Request)
+	})
+}
+
+// about returns the writing requests whose path has a text in it.
+func (w *writes) about(text string) []string {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	found := []string{}
+	for _, request := range slices.Sorted(maps.Keys(w.requests)) {
+		if strings.Contains(request, text) {
+			found = append(found, fmt.Sprintf("%s (%d)", request, w.requests[request]))
+		}
+	}
+	return found
+}
+
+// gate holds the requests of a manager that match, from the first one on until it is
+// opened.
+type gate struct {
+	matches func(*http.Request) bool
+	// afterwards holds the answer and not the request.
+	afterwards bool
+	arrived    chan struct{}
+	opened     chan struct{}
+	first      sync.Once
+	lock       sync.Mutex
+	statuses   []int
+}
+
+func newGate(matches func(*http.Request) bool) *gate {
+	return &gate{matches: matches, arrived: make(chan struct{}), opened: make(chan struct{})}
+}
+
+func (g *gate) guard(config *rest.Config) *rest.Config {
+	return intercept(config, func(e exchange) (*http.Response, error) {
+		if !g.matches(e.Request) {
+			return e.send(e.Request)
+		}
+		if !g.afterwards {
+			if err := g.wait(e.Context()); err != nil {
+				return nil, err
+			}
+		}
+		response, err := e.send(e.Request)
+		if err == nil && g.afterwards {
+			if err := g.wait(e.Context()); err != nil {
+				response.Body.Close()
+				return nil, err
+			}
+		}
+		if err == nil {
+			g.lock.Lock()
+			g.statuses = append(g.statuses, response.StatusCode)
+			g.lock.Unlock()
+		}
+		return response, err
+	})
+}
+
+func (g *gate) wait(ctx context.Context) error {
+	g.first.Do(func() { close(g.arrived) })
+	select {
+	case <-g.opened:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// answers are the status codes of what went through.
+func (g *gate) answers() []int {
+	g.lock.Lock()
+	defer g.lock.Unlock()
+	return slices.Clone(g.statuses)
+}
+
+// failing makes some requests of a manager fail while it is on.
+type failing struct {
+	isOn    atomic.Bool
+	failed  atomic.Int32
+	respond func(exchange) (*http.Response, error) // nil, nil: not one of these
+}
+
+func (f *failing) breakDown(config *rest.Config) *rest.Config {
+	return intercept(config, func(e exchange) (*http.Response, error) {
+		if f.isOn.Load() {
+			if response, err := f.respond(e); response != nil || err != nil {
+				f.failed.Add(1)
+				return response, err
+			}
+		}
+		return e.send(e.Request)
+	})
+}
+
+// history is everything that a watch tells of one namespace.
+type history struct {
+	lock   sync.Mutex
+	events []watch.Event
+	gone   chan struct{}
+	goneAt time.Time
+}
+
+// watchNamespace follows a namespace from the state that it has in hand.
+func watchNamespace(ctx context.Context, namespace *corev1.Namespace) *history {
+	GinkgoHelper()
+	watching, err := client.NewWithWatch(withoutLimit(plane.Admin), client.Options{Scheme: controller.NewScheme()})
+	Expect(err).NotTo(HaveOccurred())
+	watcher, err := watching.Watch(ctx, &corev1.NamespaceList{}, client.MatchingFields{"metadata.name": namespace.Name},
+		&client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: namespace.ResourceVersion}})
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(watcher.Stop)
+	h := &history{gone: make(chan struct{})}
+	go func() {
+		for event := range watcher.ResultChan() {
+			h.lock.Lock()
+			h.events = append(h.events, event)
+			if event.Type == watch.Deleted && h.goneAt.IsZero() {
+				h.goneAt = time.Now()
+				close(h.gone)
+			}
+			h.lock.Unlock()
+		}
+	}()
+	return h
+}
+
+// states are the namespace after each write; the last one is what it was when it went.
+func (h *history) states() []*corev1.Namespace {
+	h.lock.Lock()
+	defer h.lock.Unlock()
+	states := []*corev1.Namespace{}
+	for _, event := range h.events {
+		if namespace, isNamespace := event.Object.(*corev1.Namespace); isNamespace {
+			states = append(states, namespace)
+		}
+	}
+	return states
+}
+
+// tokens are the distinct lists of tokens, in their order.
+func (h *history) tokens() []string {
+	lists := []string{}
+	for _, state := range h.states() {
+		list := fmt.Sprint(state.Spec.Finalizers)
+		if len(lists) == 0 || lists[len(lists)-1] != list {
+			lists = append(lists, list)
+		}
+	}
+	return lists
+}
+
+// settings returns named ConfigMaps.
+func settings(namespace string, names ...string) []client.Object {
+	objects := make([]client.Object, 0, len(names))
+	for _, name := range names {
+		objects = append(objects, wrappers.MakeConfigMap(namespace, name))
+	}
+	return objects
+}
+
+// createAgain creates a namespace once the old one of its name has gone.
+func createAgain(ctx context.Context, name string) *corev1.Namespace {
+	GinkgoHelper()
+	namespace := wrappers.MakeNamespace(name).Obj()
+	Eventually(func() error { return admin.Create(ctx, namespace) }).WithContext(ctx).Should(Succeed())
+	return namespace
+}
+
+// removeAll takes the objects of a type away as if there were no finalizers.
+func removeAll(ctx context.Context, gvr schema.GroupVersionResource, namespace string) {
+	GinkgoHelper()
+	objects := metadataClient.Resource(gvr).Namespace(namespace)
+	list, err := objects.List(ctx, metav1.ListOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	for _, object := range list.Items {
+		if len(object.Finalizers) > 0 {
+			_, err := objects.Patch(ctx, object.Name, "application/merge-patch+json",
+				[]byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
+			Expect(client.IgnoreNotFound(err)).To(Succeed())
+		}
+		err := objects.Delete(ctx, object.Name, metav1.DeleteOptions{})
+		if !apierrors.IsNotFound(err) {
+			Expect(err).NotTo(HaveOccurred())
+		}
+	}
+	Expect(countOf(Default, ctx, gvr, namespace)).To(BeZero())
+}
