@@ -56,6 +56,21 @@ type options struct {
 	settlingTime     string
 }
 
+// choices are the options that are more than a text.
+type choices struct {
+	controllers    controller.Controllers
+	finalizerToken corev1.FinalizerName
+	settlingTime   finalization.SettlingTime
+}
+
+func (o *options) parse() (choices, error) {
+	controllers, controllersErr := controller.ParseControllers(o.controllers)
+	token, tokenErr := finalization.ParseToken(o.finalizerToken)
+	settlingTime, settlingErr := finalization.ParseSettlingTime(o.settlingTime)
+	return choices{controllers: controllers, finalizerToken: token, settlingTime: settlingTime},
+		errors.Join(controllersErr, tokenErr, settlingErr)
+}
+
 func (o *options) bind(flags *flag.FlagSet) {
 	flags.StringVar(&o.metricsAddress, "metrics-bind-address", "0",
 		`The address of the metrics endpoint, such as ":8443"; "0" switches it off.`)
@@ -97,8 +112,13 @@ func main() {
 	zapOptions.BindFlags(flag.CommandLine)
 	flag.Parse()
 
-	// Before there is a logger: it would log the lack of a cluster as an error with a
-	// stack trace, where one sentence does.
+	// Before there is a logger: it would log what is wrong with a flag, and the lack of a
+	// cluster, as an error with a stack trace, where one sentence does.
+	chosen, err := opts.parse()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
 	restConfig, err := config.GetConfig()
 	if clientcmd.IsEmptyConfig(err) {
 		fmt.Fprintln(os.Stderr, noCluster)
@@ -108,7 +128,7 @@ func main() {
 	if err != nil {
 		err = fmt.Errorf("reading the kubeconfig: %w", err)
 	} else {
-		err = run(restConfig, opts)
+		err = run(restConfig, opts, chosen)
 	}
 	if err != nil {
 		ctrl.Log.WithName("setup").Error(err, "The manager stops")
@@ -116,13 +136,7 @@ func main() {
 	}
 }
 
-func run(restConfig *rest.Config, opts options) error {
-	controllers, controllersErr := controller.ParseControllers(opts.controllers)
-	token, tokenErr := finalization.ParseToken(opts.finalizerToken)
-	settlingTime, settlingErr := finalization.ParseSettlingTime(opts.settlingTime)
-	if err := errors.Join(controllersErr, tokenErr, settlingErr); err != nil {
-		return err
-	}
+func run(restConfig *rest.Config, opts options, chosen choices) error {
 	ctx := ctrl.SetupSignalHandler()
 	restConfig.QPS = float32(opts.qps)
 	restConfig.Burst = opts.burst
@@ -131,7 +145,7 @@ func run(restConfig *rest.Config, opts options) error {
 	if err != nil {
 		return fmt.Errorf("creating a client for %s: %w", restConfig.Host, err)
 	}
-	if controllers.Runs(controller.Initialization) {
+	if chosen.controllers.Runs(controller.Initialization) {
 		if err := controller.Preflight(ctx, discoveryClient); err != nil {
 			return err
 		}
@@ -151,17 +165,18 @@ func run(restConfig *rest.Config, opts options) error {
 		return fmt.Errorf("creating the manager: %w", err)
 	}
 	if err := controller.Setup(ctx, mgr, controller.Options{
-		Controllers:      controllers,
+		Controllers:      chosen.controllers,
 		SystemNamespace:  opts.systemNamespace,
 		OwnNamespace:     os.Getenv("POD_NAMESPACE"),
-		FinalizerToken:   token,
-		SettlingTime:     settlingTime,
+		FinalizerToken:   chosen.finalizerToken,
+		SettlingTime:     chosen.settlingTime,
 		NamespaceWorkers: opts.namespaceWorkers,
 	}); err != nil {
 		return err
 	}
 	ctrl.Log.WithName("setup").Info("Starting the manager", "apiServer", restConfig.Host,
-		"systemNamespace", opts.systemNamespace, "controllers", controllers.String(), "finalizerToken", token)
+		"systemNamespace", opts.systemNamespace, "controllers", chosen.controllers.String(),
+		"finalizerToken", chosen.finalizerToken)
 	return mgr.Start(ctx)
 }
 
