@@ -109,6 +109,12 @@ func (c *ControlPlane) Stop() error {
 	return errors.Join(c.environment.Stop(), os.RemoveAll(c.Dir))
 }
 
+// EtcdURL is where etcd listens, without TLS, for tests of states that the API server
+// lets nobody write.
+func (c *ControlPlane) EtcdURL() string {
+	return c.environment.ControlPlane.Etcd.URL.String()
+}
+
 // User returns the configuration of a user, who is given a client certificate.
 func (c *ControlPlane) User(name string, groups ...string) (*rest.Config, error) {
 	user, err := c.environment.AddUser(envtest.User{Name: name, Groups: groups}, rest.CopyConfig(c.Admin))
