@@ -6,11 +6,14 @@ package controller
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -52,11 +55,26 @@ func recordEvent(
 	recorder.Eventf(namespace, nil, eventType, reason, action, "%s", note)
 }
 
-// ignoreGone returns nil where the object has changed or gone since it was read: a
-// watch event with the news is on its way.
+// ignoreGone returns nil where the object has changed or gone since it was read, or was
+// created again: a watch event with the news is on its way.
 func ignoreGone(err error) error {
-	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) || isOfAnotherUID(err) {
 		return nil
 	}
 	return err
+}
+
+// isOfAnotherUID tells whether a patch was refused for the UID in it. The API server does
+// not call that a conflict, but an attempt to change the UID.
+func isOfAnotherUID(err error) bool {
+	if !apierrors.IsInvalid(err) {
+		return false
+	}
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) || status.Status().Details == nil {
+		return false
+	}
+	return slices.ContainsFunc(status.Status().Details.Causes, func(cause metav1.StatusCause) bool {
+		return cause.Field == "metadata.uid"
+	})
 }
