@@ -1,0 +1,117 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package finalization
+
+import (
+	"context"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/gbytes"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nslifecycle/nslifecycle/internal/finalization"
+)
+
+// patience is how much longer than the settling time the end may take on a busy machine.
+const patience = 2500 * time.Millisecond
+
+// timeToGo deletes a namespace with some content and returns how long that took, as seen
+// from before the DELETE.
+func timeToGo(ctx context.Context) time.Duration {
+	GinkgoHelper()
+	namespace := createNamespace(ctx, "settling")
+	create(ctx, settings(namespace.Name, "a", "b")...)
+	past := watchNamespace(context.WithoutCancel(ctx), namespace)
+	begin := time.Now()
+	deleteObject(ctx, namespace)
+	Eventually(past.gone).WithContext(ctx).Should(BeClosed())
+	Expect(countOf(Default, ctx, configMaps, namespace.Name)).To(BeZero())
+	past.lock.Lock()
+	defer past.lock.Unlock()
+	took := past.goneAt.Sub(begin)
+	AddReportEntry("took", took.Round(time.Millisecond).String())
+	return took
+}
+
+func apiServerLease(name string, renewed time.Time) *coordinationv1.Lease {
+	return &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: metav1.NamespaceSystem, Name: name,
+			Labels: map[string]string{finalization.APIServerLeaseLabel: finalization.APIServerLeaseValue},
+		},
+		Spec: coordinationv1.LeaseSpec{
+			HolderIdentity: ptr.To(name), LeaseDurationSeconds: ptr.To(int32(3600)),
+			RenewTime: &metav1.MicroTime{Time: renewed},
+		},
+	}
+}
+
+var _ = Describe("The settling time", Serial, func() {
+	BeforeEach(stopManager)
+
+	It("follows the number of API servers", func(ctx context.Context) {
+		var leases coordinationv1.LeaseList
+		Eventually(func(g Gomega) {
+			g.Expect(admin.List(ctx, &leases, client.InNamespace(metav1.NamespaceSystem),
+				client.MatchingLabels{finalization.APIServerLeaseLabel: finalization.APIServerLeaseValue})).To(Succeed())
+			g.Expect(leases.Items).To(HaveLen(1), "the API server makes itself known by a Lease")
+		}).WithContext(ctx).Should(Succeed())
+		self := leases.Items[0].Name
+		logged := captureLog()
+		startOther(ctx, managerConfig(ctx))
+
+		Expect(timeToGo(ctx)).To(And(BeNumerically(">=", time.Second), BeNumerically("<", time.Second+patience)))
+		Expect(logged).To(gbytes.Say(`Chose the settling time.*"settlingTime": "1s", "reason": "there is one API server: ` + self))
+
+		By("adding another API server")
+		second := apiServerLease("apiserver-other", time.Now())
+		create(ctx, second)
+		DeferCleanup(func(ctx context.Context) { Expect(client.IgnoreNotFound(admin.Delete(ctx, second))).To(Succeed()) })
+		Expect(timeToGo(ctx)).To(And(BeNumerically(">=", 5*time.Second), BeNumerically("<", 5*time.Second+patience)))
+		Expect(logged).To(gbytes.Say(`Chose the settling time.*"settlingTime": "5s", "reason": "there are 2 API servers: apiserver-`))
+
+		By("letting it be away for longer than its Lease")
+		second.Spec.RenewTime = &metav1.MicroTime{Time: time.Now().Add(-2 * time.Hour)}
+		Expect(admin.Update(ctx, second)).To(Succeed())
+		Expect(timeToGo(ctx)).To(And(BeNumerically(">=", time.Second), BeNumerically("<", time.Second+patience)))
+		Expect(logged).To(gbytes.Say(`Chose the settling time.*"settlingTime": "1s", "reason": "there is one API server: ` + self))
+
+		By("not saying the same again and again")
+		Expect(timeToGo(ctx)).To(BeNumerically(">=", time.Second))
+		Expect(logged).NotTo(gbytes.Say("Chose the settling time"))
+	}, SpecTimeout(time.Minute))
+
+	DescribeTable("is what it was set to",
+		func(ctx context.Context, fixed, most time.Duration) {
+			create(ctx, apiServerLease("apiserver-other", time.Now()))
+			DeferCleanup(func(ctx context.Context) { deleteObject(ctx, apiServerLease("apiserver-other", time.Now())) })
+			logged := captureLog()
+			startOther(ctx, managerConfig(ctx), withSettlingTime(fixed))
+			Expect(timeToGo(ctx)).To(And(BeNumerically(">=", fixed), BeNumerically("<", most)))
+			Expect(logged).To(gbytes.Say(
+				`Chose the settling time.*"settlingTime": "` + fixed.String() + `", "reason": "set by --settling-time"`))
+		},
+		Entry("with nothing to wait for", time.Duration(0), time.Second),
+		Entry("with less than a second", 300*time.Millisecond, 300*time.Millisecond+patience),
+		Entry("with more than one API server takes by itself", 3*time.Second, 3*time.Second+patience/2),
+	)
+
+	It("begins when the manager sees the deletion and not when it was made", func(ctx context.Context) {
+		namespace := createNamespace(ctx, "settling-late")
+		deleteObject(ctx, namespace)
+		consistentlyNamespace(ctx, namespace.Name, BeTerminating(), HaveTokens(kubernetes))
+		past := watchNamespace(context.WithoutCancel(ctx), namespace)
+		begin := time.Now()
+		startOther(ctx, managerConfig(ctx), withSettlingTime(2*time.Second))
+		Eventually(past.gone).WithContext(ctx).Should(BeClosed())
+		past.lock.Lock()
+		defer past.lock.Unlock()
+		Expect(past.goneAt.Sub(begin)).To(BeNumerically(">=", 2*time.Second))
+	}, SpecTimeout(time.Minute))
+})
