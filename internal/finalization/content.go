@@ -252,6 +252,12 @@ func needDeletion(objects []metav1.PartialObjectMetadata) []metav1.PartialObject
 	return targets
 }
 
+// mayHaveObjects tells whether there are objects to delete, as far as the survey could
+// tell.
+func (s *typeState) mayHaveObjects() bool {
+	return s.Count > 0 || s.listError != nil || !s.Type.CanList
+}
+
 func (s *typeState) reset() {
 	s.Count, s.Seen, s.terminating, s.Until, s.Finalizers = 0, 0, 0, time.Time{}, nil
 }

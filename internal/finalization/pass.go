@@ -146,15 +146,21 @@ func (p *pass) survey(ctx context.Context, notBefore time.Time) (*Inventory, []*
 func (p *pass) deleteInOrder(ctx context.Context, types []*typeState) (string, error) {
 	for current := range stageCount {
 		var states []*typeState
+		hasLater := false
 		for _, state := range types {
-			if stageOf(state.Type.GroupResource()) == current {
+			switch stage := stageOf(state.Type.GroupResource()); {
+			case stage == current:
 				states = append(states, state)
+			case stage > current:
+				hasLater = hasLater || state.mayHaveObjects()
 			}
 		}
 		if err := p.sideBySide(ctx, states, p.deleteType); err != nil {
 			return "", err
 		}
-		if why := whyWait(current, states); why != "" && current+1 < stageCount {
+		// Where nothing is left to wait, it would be wrong to say so, and to say it again
+		// and again beside a namespace controller that says otherwise.
+		if why := whyWait(current, states); why != "" && hasLater {
 			return why, nil
 		}
 	}
