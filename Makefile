@@ -101,11 +101,11 @@ lint-config: golangci-lint ## Check the configuration of golangci-lint.
 # hides what is wrong with it. `make verify` looks after that.
 .PHONY: test
 test: ## Run all tests, against a real API server where they need one.
-	@$(use-control-plane) set -x; go test ./... -timeout 30m -coverprofile cover.out $(ARGS)
+	@$(use-control-plane-and-peer) set -x; go test ./... -timeout 30m -coverprofile cover.out $(ARGS)
 
 .PHONY: test-integration
 test-integration: ## Run the integration tests alone, with their narration.
-	@$(use-control-plane) set -x; go test ./test/integration/... -timeout 30m -v -ginkgo.v $(ARGS)
+	@$(use-control-plane-and-peer) set -x; go test ./test/integration/... ./test/finalization/... -timeout 30m -v -ginkgo.v $(ARGS)
 
 .PHONY: bench
 bench: ## Run the benchmarks and print their ratios.
@@ -232,6 +232,16 @@ endef
 # command would go unnoticed.
 define use-control-plane
 KUBEBUILDER_ASSETS="$$(hack/control-plane.sh)"; export KUBEBUILDER_ASSETS;
+endef
+
+# With kube-controller-manager for the tests that run beside it. A control plane that the
+# user brings does not need to have one: these tests are skipped then, and say so.
+define use-control-plane-and-peer
+peer=--with-controller-manager; \
+if [ -n "$$KUBEBUILDER_ASSETS" ] && [ ! -x "$$KUBEBUILDER_ASSETS/kube-controller-manager" ]; then \
+	echo "There is no kube-controller-manager in KUBEBUILDER_ASSETS, so the tests beside it are skipped." >&2; peer=; \
+fi; \
+KUBEBUILDER_ASSETS="$$(hack/control-plane.sh $$peer)"; export KUBEBUILDER_ASSETS;
 endef
 
 # exec, so that Ctrl-C ends the demo itself and nothing stands in between.

@@ -232,15 +232,16 @@ func Root() string {
 	return "."
 }
 
-// findAssets returns the directory with kube-apiserver and etcd.
-func findAssets(ctx context.Context) (string, error) {
-	command := exec.CommandContext(ctx, filepath.Join(Root(), "hack", "control-plane.sh"))
+// findAssets returns the directory with kube-apiserver and etcd, and what else it is asked
+// for.
+func findAssets(ctx context.Context, flags ...string) (string, error) {
+	command := exec.CommandContext(ctx, filepath.Join(Root(), "hack", "control-plane.sh"), flags...)
 	command.Stderr = os.Stderr
 	// Not killed but asked to stop: it has to remove what it has not finished.
 	command.Cancel = func() error { return command.Process.Signal(syscall.SIGTERM) }
 	output, err := command.Output()
 	if err != nil {
-		return "", fmt.Errorf("getting kube-apiserver and etcd: %w", err)
+		return "", fmt.Errorf("getting the binaries of a control plane: %w", err)
 	}
 	return strings.TrimSpace(string(output)), nil
 }
