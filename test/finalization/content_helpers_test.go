@@ -1,0 +1,285 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package finalization
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nslifecycle/nslifecycle/internal/finalization"
+)
+
+// podsResource and the like are counted with countOf.
+var (
+	podsResource       = corev1.SchemeGroupVersion.WithResource("pods")
+	configMapsResource = corev1.SchemeGroupVersion.WithResource("configmaps")
+)
+
+// customType is a namespaced type of a CRD. The first of its versions is stored.
+type customType struct {
+	kind, plural, group string
+	versions            []string
+}
+
+// makeCustomType returns a type that no other spec uses.
+func makeCustomType(versions ...string) customType {
+	if len(versions) == 0 {
+		versions = []string{"v1"}
+	}
+	number := counter.Add(1)
+	return customType{
+		kind: fmt.Sprintf("Widget%d", number), plural: fmt.Sprintf("widget%ds", number),
+		group: fmt.Sprintf("g%d.test.example.com", number), versions: versions,
+	}
+}
+
+// createCustomType makes the API server serve a new type until the end of the spec.
+func createCustomType(ctx context.Context, versions ...string) customType {
+	GinkgoHelper()
+	result := makeCustomType(versions...)
+	result.install(ctx)
+	result.expectServed(ctx)
+	return result
+}
+
+func (t customType) resource() schema.GroupVersionResource { return t.resourceIn(t.versions[0]) }
+
+func (t customType) resourceIn(version string) schema.GroupVersionResource {
+	return schema.GroupVersionResource{Group: t.group, Version: version, Resource: t.plural}
+}
+
+// inMessage is how the conditions name the type.
+func (t customType) inMessage(count int) string {
+	return fmt.Sprintf("%s.%s has %d resource instances", t.plural, t.group, count)
+}
+
+func (t customType) definition() *unstructured.Unstructured {
+	var versions []any
+	for i, version := range t.versions {
+		versions = append(versions, map[string]any{
+			"name": version, "served": true, "storage": i == 0,
+			"schema": map[string]any{"openAPIV3Schema": map[string]any{
+				"type": "object", "x-kubernetes-preserve-unknown-fields": true,
+			}},
+		})
+	}
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+		"metadata": map[string]any{"name": t.plural + "." + t.group},
+		"spec": map[string]any{
+			"group": t.group, "scope": "Namespaced", "versions": versions,
+			"names": map[string]any{"kind": t.kind, "plural": t.plural},
+		},
+	}}
+}
+
+// install creates the CRD and deletes it at the end of the spec.
+func (t customType) install(ctx context.Context) {
+	GinkgoHelper()
+	create(ctx, t.definition())
+	DeferCleanup(func(ctx context.Context) {
+		Expect(client.IgnoreNotFound(admin.Delete(ctx, t.definition()))).To(Succeed())
+	})
+}
+
+// expectServed waits until every version can be listed and is in discovery.
+func (t customType) expectServed(ctx context.Context) {
+	GinkgoHelper()
+	clientset := newClientset()
+	Eventually(func(g Gomega) {
+		for _, version := range t.versions {
+			_, err := metadataClient.Resource(t.resourceIn(version)).List(ctx, metav1.ListOptions{})
+			g.Expect(err).NotTo(HaveOccurred())
+			list, err := clientset.Discovery().ServerResourcesForGroupVersion(t.group + "/" + version)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(list.APIResources).NotTo(BeEmpty())
+		}
+	}).WithContext(ctx).Should(Succeed())
+}
+
+// object is one of the type, in its first version.
+func (t customType) object(namespace, name string) *unstructured.Unstructured {
+	return t.objectIn(t.versions[0], namespace, name)
+}
+
+func (t customType) objectIn(version, namespace, name string) *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": t.group + "/" + version, "kind": t.kind,
+		"metadata": map[string]any{"namespace": namespace, "name": name},
+		"spec":     map[string]any{"size": "small"},
+	}}
+}
+
+// createCustom creates an object. The client of the suite may not know so new a type.
+func createCustom(ctx context.Context, t customType, object *unstructured.Unstructured) {
+	GinkgoHelper()
+	gvr := t.resourceIn(object.GroupVersionKind().Version)
+	_, err := newDynamic().Resource(gvr).Namespace(object.GetNamespace()).Create(ctx, object, metav1.CreateOptions{})
+	Expect(err).NotTo(HaveOccurred())
+}
+
+func newClientset() kubernetes.Interface {
+	GinkgoHelper()
+	clientset, err := kubernetes.NewForConfig(withoutLimit(plane.Admin))
+	Expect(err).NotTo(HaveOccurred())
+	return clientset
+}
+
+func newDynamic() dynamic.Interface {
+	GinkgoHelper()
+	result, err := dynamic.NewForConfig(withoutLimit(plane.Admin))
+	Expect(err).NotTo(HaveOccurred())
+	return result
+}
+
+// namespacedTypes discovers everything namespaced that has all of the verbs.
+func namespacedTypes(ctx context.Context, verbs ...string) map[schema.GroupVersionResource]metav1.APIResource {
+	GinkgoHelper()
+	lists, err := newClientset().Discovery().WithLegacy().ServerPreferredNamespacedResources()
+	Expect(err).NotTo(HaveOccurred())
+	result := map[schema.GroupVersionResource]metav1.APIResource{}
+	for _, list := range lists {
+		groupVersion, err := schema.ParseGroupVersion(list.GroupVersion)
+		Expect(err).NotTo(HaveOccurred())
+		for _, resource := range list.APIResources {
+			if sets.New(resource.Verbs...).HasAll(verbs...) {
+				result[groupVersion.WithResource(resource.Name)] = resource
+			}
+		}
+	}
+	return result
+}
+
+// expectNothingLeft makes sure that storage has no object of any type for namespaces that
+// have gone. It lists the whole cluster: nothing can be said of a path that begins with a
+// namespace that is not there.
+func expectNothingLeft(ctx context.Context, namespaces ...string) {
+	GinkgoHelper()
+	wanted := sets.New(namespaces...)
+	for gvr := range namespacedTypes(ctx, "list", "delete") {
+		Expect(namesOf(ctx, gvr, wanted)).To(BeEmpty(), "left of %s", gvr)
+	}
+}
+
+// namesOf lists the whole cluster, page by page, for what belongs to some namespaces.
+func namesOf(ctx context.Context, gvr schema.GroupVersionResource, namespaces sets.Set[string]) []string {
+	GinkgoHelper()
+	var names []string
+	options := metav1.ListOptions{Limit: 1000}
+	for {
+		list, err := metadataClient.Resource(gvr).List(ctx, options)
+		Expect(err).NotTo(HaveOccurred())
+		for _, item := range list.Items {
+			if namespaces.Has(item.Namespace) {
+				names = append(names, item.Namespace+"/"+item.Name)
+			}
+		}
+		if options.Continue = list.Continue; options.Continue == "" {
+			return names
+		}
+	}
+}
+
+// parallel calls f for the numbers up to count, some at a time, and returns what went wrong.
+func parallel(count int, f func(int) error) error {
+	GinkgoHelper()
+	const atOnce = 20
+	var group sync.WaitGroup
+	errs := make([]error, atOnce)
+	for worker := range atOnce {
+		group.Go(func() {
+			for i := worker; i < count && errs[worker] == nil; i += atOnce {
+				errs[worker] = f(i)
+			}
+		})
+	}
+	group.Wait()
+	return errors.Join(errs...)
+}
+
+// messageOf returns the message of a namespace's condition.
+func messageOf(namespace *corev1.Namespace, conditionType corev1.NamespaceConditionType) string {
+	if condition := finalization.FindCondition(namespace, conditionType); condition != nil {
+		return condition.Message
+	}
+	return ""
+}
+
+// expectSays waits until a namespace matches.
+func expectSays(ctx context.Context, namespace *corev1.Namespace, matcher OmegaMatcher) {
+	GinkgoHelper()
+	Eventually(func(g Gomega) {
+		g.Expect(get(g, ctx, namespace.Name)).To(matcher)
+	}).WithContext(ctx).Should(Succeed())
+}
+
+// expectTokenStays makes sure that a namespace is not finalized for a while.
+func expectTokenStays(ctx context.Context, namespace *corev1.Namespace) {
+	GinkgoHelper()
+	Consistently(func(g Gomega) {
+		now := get(g, ctx, namespace.Name)
+		g.Expect(now.UID).To(Equal(namespace.UID))
+		g.Expect(now.Spec.Finalizers).To(ContainElement(corev1.FinalizerKubernetes))
+	}).WithContext(ctx).Should(Succeed())
+}
+
+// expectEvent waits for an Event about a namespace.
+func expectEvent(ctx context.Context, namespace *corev1.Namespace, eventType, reason, text string) {
+	GinkgoHelper()
+	clientset := newClientset()
+	Eventually(func(g Gomega) {
+		list, err := clientset.CoreV1().Events(metav1.NamespaceDefault).List(ctx, metav1.ListOptions{
+			FieldSelector: "involvedObject.name=" + namespace.Name,
+		})
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(slices.ContainsFunc(list.Items, func(event corev1.Event) bool {
+			return event.Type == eventType && event.Reason == reason && strings.Contains(event.Message, text) &&
+				event.InvolvedObject.UID == namespace.UID
+		})).To(BeTrue(), "no Event %s %s %q among %v", eventType, reason, text, list.Items)
+	}).WithContext(ctx).Should(Succeed())
+}
+
+// expectGoneWithin is expectGone with a time of its own; it prints how long it took.
+func expectGoneWithin(ctx context.Context, object client.Object, limit time.Duration, since string) {
+	GinkgoHelper()
+	begin := time.Now()
+	Eventually(func() error {
+		return admin.Get(ctx, client.ObjectKeyFromObject(object), object.DeepCopyObject().(client.Object))
+	}).WithContext(ctx).WithTimeout(limit).Should(Satisfy(apierrors.IsNotFound), "%T %s is still there", object, object.GetName())
+	measured(since, time.Since(begin))
+}
+
+// measured prints a time and puts it into the report of the suite.
+func measured(what string, took time.Duration) {
+	GinkgoWriter.Printf("MEASURED %s: %s\n", what, took.Round(time.Millisecond))
+	AddReportEntry(what, took.Round(time.Millisecond).String())
+}
+
+// fromJSON reads an object.
+func fromJSON(text string) *unstructured.Unstructured {
+	GinkgoHelper()
+	object := &unstructured.Unstructured{}
+	Expect(json.Unmarshal([]byte(text), &object.Object)).To(Succeed(), text)
+	return object
+}
+
+func keyOf(object client.Object) client.ObjectKey { return client.ObjectKeyFromObject(object) }
