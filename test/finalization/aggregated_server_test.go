@@ -1,0 +1,332 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package finalization
+
+import (
+	"context"
+	"encoding/json"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nslifecycle/nslifecycle/test/wrappers"
+)
+
+// aggregatedServer is an API server with one group, whose objects are in memory.
+type aggregatedServer struct {
+	group     string
+	isLegacy  bool // it has no aggregated discovery
+	address   string
+	server    *httptest.Server
+	service   *corev1.Service
+	lock      sync.Mutex
+	resources map[string]*aggregatedResource
+}
+
+// aggregatedResource is a namespaced type.
+type aggregatedResource struct {
+	verbs   []string
+	objects map[types.NamespacedName]metav1.PartialObjectMetadata
+	// failsToList makes it answer 500 to lists.
+	failsToList bool
+}
+
+// startAggregatedServer serves a group through the API server under test until the end
+// of the spec. The types are given with their verbs.
+func startAggregatedServer(ctx context.Context, isLegacy bool, verbs map[string][]string) *aggregatedServer {
+	GinkgoHelper()
+	result := &aggregatedServer{
+		group: unique("g") + ".aggregated.example.com", isLegacy: isLegacy, resources: map[string]*aggregatedResource{},
+	}
+	for name, list := range verbs {
+		result.resources[name] = &aggregatedResource{
+			verbs: list, objects: map[types.NamespacedName]metav1.PartialObjectMetadata{},
+		}
+	}
+	result.start()
+	DeferCleanup(result.stop)
+
+	system := createNamespace(ctx, "aggregated")
+	result.service = &corev1.Service{}
+	result.service.Namespace, result.service.Name = system.Name, "server"
+	// The aggregator asks for this name itself: neither endpoints nor a cluster IP are needed.
+	result.service.Spec.Type, result.service.Spec.ExternalName = corev1.ServiceTypeExternalName, "localhost"
+	create(ctx, result.service)
+	create(ctx, result.apiService())
+	DeferCleanup(func(ctx context.Context) {
+		Expect(client.IgnoreNotFound(admin.Delete(ctx, result.apiService()))).To(Succeed())
+		Expect(client.IgnoreNotFound(admin.Delete(ctx, wrappers.MakeNamespace(system.Name).Obj()))).To(Succeed())
+		Eventually(func(g Gomega) {
+			groups, err := newClientset().Discovery().WithLegacy().ServerGroups()
+			g.Expect(err).NotTo(HaveOccurred())
+			for _, group := range groups.Groups {
+				g.Expect(group.Name).NotTo(Equal(result.group))
+			}
+		}).WithContext(ctx).Should(Succeed())
+	})
+	result.expectDiscovered(ctx)
+	return result
+}
+
+// start listens, at the same address as before if there was one.
+func (s *aggregatedServer) start() {
+	GinkgoHelper()
+	address := s.address
+	if address == "" {
+		address = "127.0.0.1:0"
+	}
+	listener, err := net.Listen("tcp", address)
+	Expect(err).NotTo(HaveOccurred())
+	s.address = listener.Addr().String()
+	s.server = httptest.NewUnstartedServer(s.handler())
+	Expect(s.server.Listener.Close()).To(Succeed())
+	s.server.Listener = listener
+	s.server.StartTLS()
+}
+
+// stop ends the server; it does not forget its objects.
+func (s *aggregatedServer) stop() {
+	s.server.CloseClientConnections()
+	s.server.Close()
+}
+
+func (s *aggregatedServer) apiService() *unstructured.Unstructured {
+	port := s.address[strings.LastIndex(s.address, ":")+1:]
+	object := fromJSON(`{"apiVersion":"apiregistration.k8s.io/v1","kind":"APIService",
+		"spec":{"version":"v1","groupPriorityMinimum":1000,"versionPriority":10,"insecureSkipTLSVerify":true,
+		"service":{"name":"server","port":` + port + `}}}`)
+	object.SetName("v1." + s.group)
+	namespace := "nobody"
+	if s.service != nil {
+		namespace = s.service.Namespace
+	}
+	Expect(unstructured.SetNestedField(object.Object, s.group, "spec", "group")).To(Succeed())
+	Expect(unstructured.SetNestedField(object.Object, namespace, "spec", "service", "namespace")).To(Succeed())
+	return object
+}
+
+// expectDiscovered waits until discovery has the types.
+func (s *aggregatedServer) expectDiscovered(ctx context.Context) {
+	GinkgoHelper()
+	expectAvailable(ctx, s.apiService(), "True")
+	Eventually(func(g Gomega) {
+		// As the manager does it: this one asks for the aggregated document.
+		lists, err := newClientset().Discovery().WithLegacy().ServerPreferredNamespacedResources()
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(slices.ContainsFunc(lists, func(list *metav1.APIResourceList) bool {
+			return list.GroupVersion == s.group+"/v1" && len(list.APIResources) == len(s.resources)
+		})).To(BeTrue())
+	}).WithContext(ctx).Should(Succeed())
+}
+
+// expectAvailable waits for the condition of an APIService.
+func expectAvailable(ctx context.Context, apiService *unstructured.Unstructured, status string) {
+	GinkgoHelper()
+	Eventually(func(g Gomega) {
+		now := apiService.DeepCopy()
+		g.Expect(admin.Get(ctx, keyOf(apiService), now)).To(Succeed())
+		conditions, _, err := unstructured.NestedSlice(now.Object, "status", "conditions")
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(conditions).To(ContainElement(And(HaveKeyWithValue("type", "Available"),
+			HaveKeyWithValue("status", status))), "%v", conditions)
+	}).WithContext(ctx).WithTimeout(2 * minute).Should(Succeed())
+}
+
+func (s *aggregatedServer) add(resource, namespace string, names ...string) {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	for _, name := range names {
+		object := metav1.PartialObjectMetadata{}
+		object.Namespace, object.Name, object.UID = namespace, name, types.UID(unique("uid"))
+		object.ResourceVersion = "1"
+		s.resources[resource].objects[types.NamespacedName{Namespace: namespace, Name: name}] = object
+	}
+}
+
+// count returns how many objects of a type a namespace has.
+func (s *aggregatedServer) count(resource, namespace string) int {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	return len(s.resources[resource].in(namespace))
+}
+
+func (s *aggregatedServer) setFailsToList(resource string, fails bool) {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	s.resources[resource].failsToList = fails
+}
+
+func (s *aggregatedServer) groupResource(resource string) schema.GroupResource {
+	return schema.GroupResource{Group: s.group, Resource: resource}
+}
+
+func (r *aggregatedResource) in(namespace string) []metav1.PartialObjectMetadata {
+	items := []metav1.PartialObjectMetadata{}
+	for key, object := range r.objects {
+		if namespace == "" || key.Namespace == namespace {
+			items = append(items, object)
+		}
+	}
+	slices.SortFunc(items, func(a, b metav1.PartialObjectMetadata) int { return strings.Compare(a.Name, b.Name) })
+	return items
+}
+
+func (s *aggregatedServer) handler() http.Handler {
+	mux := http.NewServeMux()
+	base := "/apis/" + s.group
+	mux.HandleFunc("GET /apis", s.serveGroups)
+	mux.HandleFunc("GET "+base, func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, s.apiGroup()) })
+	mux.HandleFunc("GET "+base+"/v1", func(w http.ResponseWriter, _ *http.Request) {
+		answer(w, http.StatusOK, s.resourceList())
+	})
+	mux.HandleFunc("GET "+base+"/v1/{resource}", s.with("list", s.list))
+	mux.HandleFunc("GET "+base+"/v1/namespaces/{namespace}/{resource}", s.with("list", s.list))
+	mux.HandleFunc("DELETE "+base+"/v1/namespaces/{namespace}/{resource}", s.with("deletecollection", s.deleteAll))
+	mux.HandleFunc("DELETE "+base+"/v1/namespaces/{namespace}/{resource}/{name}", s.with("delete", s.deleteOne))
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		refuse(w, apierrors.NewNotFound(schema.GroupResource{}, r.URL.Path))
+	})
+	return mux
+}
+
+// with calls f for a type that has a verb.
+func (s *aggregatedServer) with(
+	verb string, f func(http.ResponseWriter, *http.Request, *aggregatedResource),
+) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		s.lock.Lock()
+		defer s.lock.Unlock()
+		gr := s.groupResource(r.PathValue("resource"))
+		resource := s.resources[gr.Resource]
+		switch {
+		case resource == nil:
+			refuse(w, apierrors.NewNotFound(gr, ""))
+		case !slices.Contains(resource.verbs, verb):
+			refuse(w, apierrors.NewMethodNotSupported(gr, verb))
+		default:
+			f(w, r, resource)
+		}
+	}
+}
+
+func (s *aggregatedServer) list(w http.ResponseWriter, r *http.Request, resource *aggregatedResource) {
+	if resource.failsToList {
+		refuse(w, apierrors.NewInternalError(errBroken))
+		return
+	}
+	list := &metav1.PartialObjectMetadataList{Items: resource.in(r.PathValue("namespace"))}
+	list.APIVersion, list.Kind = "meta.k8s.io/v1", "PartialObjectMetadataList"
+	list.ResourceVersion = "1"
+	answer(w, http.StatusOK, list)
+}
+
+func (s *aggregatedServer) deleteAll(w http.ResponseWriter, r *http.Request, resource *aggregatedResource) {
+	for _, object := range resource.in(r.PathValue("namespace")) {
+		delete(resource.objects, types.NamespacedName{Namespace: object.Namespace, Name: object.Name})
+	}
+	answer(w, http.StatusOK, success())
+}
+
+func (s *aggregatedServer) deleteOne(w http.ResponseWriter, r *http.Request, resource *aggregatedResource) {
+	key := types.NamespacedName{Namespace: r.PathValue("namespace"), Name: r.PathValue("name")}
+	gr := s.groupResource(r.PathValue("resource"))
+	object, exists := resource.objects[key]
+	var options metav1.DeleteOptions
+	err := json.NewDecoder(r.Body).Decode(&options)
+	switch {
+	case err != nil:
+		refuse(w, apierrors.NewBadRequest("options: "+err.Error()))
+	case !exists:
+		refuse(w, apierrors.NewNotFound(gr, key.Name))
+	case options.Preconditions == nil || options.Preconditions.UID == nil || *options.Preconditions.UID != object.UID:
+		refuse(w, apierrors.NewBadRequest("deleted without its UID"))
+	default:
+		delete(resource.objects, key)
+		answer(w, http.StatusOK, success())
+	}
+}
+
+func (s *aggregatedServer) serveGroups(w http.ResponseWriter, r *http.Request) {
+	accept := r.Header.Get("Accept")
+	switch {
+	case !strings.Contains(accept, "as=APIGroupDiscoveryList"):
+		list := &metav1.APIGroupList{Groups: []metav1.APIGroup{*s.apiGroup()}}
+		list.APIVersion, list.Kind = "v1", "APIGroupList"
+		answer(w, http.StatusOK, list)
+	case s.isLegacy:
+		http.Error(w, "there is no aggregated discovery here", http.StatusNotAcceptable)
+	default:
+		w.Header().Set("Content-Type", "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList")
+		answer(w, http.StatusOK, s.aggregatedDiscovery())
+	}
+}
+
+func (s *aggregatedServer) apiGroup() *metav1.APIGroup {
+	version := metav1.GroupVersionForDiscovery{GroupVersion: s.group + "/v1", Version: "v1"}
+	group := &metav1.APIGroup{
+		Name: s.group, Versions: []metav1.GroupVersionForDiscovery{version}, PreferredVersion: version,
+	}
+	group.APIVersion, group.Kind = "v1", "APIGroup"
+	return group
+}
+
+func (s *aggregatedServer) resourceList() *metav1.APIResourceList {
+	list := &metav1.APIResourceList{GroupVersion: s.group + "/v1"}
+	list.APIVersion, list.Kind = "v1", "APIResourceList"
+	for name, resource := range s.resources {
+		list.APIResources = append(list.APIResources, metav1.APIResource{
+			Name: name, SingularName: name, Namespaced: true, Kind: "Aggregated", Verbs: resource.verbs,
+		})
+	}
+	return list
+}
+
+func (s *aggregatedServer) aggregatedDiscovery() *apidiscoveryv2.APIGroupDiscoveryList {
+	version := apidiscoveryv2.APIVersionDiscovery{Version: "v1", Freshness: apidiscoveryv2.DiscoveryFreshnessCurrent}
+	for name, resource := range s.resources {
+		version.Resources = append(version.Resources, apidiscoveryv2.APIResourceDiscovery{
+			Resource: name, SingularResource: name, Scope: apidiscoveryv2.ScopeNamespace, Verbs: resource.verbs,
+			ResponseKind: &metav1.GroupVersionKind{Group: s.group, Version: "v1", Kind: "Aggregated"},
+		})
+	}
+	group := apidiscoveryv2.APIGroupDiscovery{Versions: []apidiscoveryv2.APIVersionDiscovery{version}}
+	group.Name = s.group
+	list := &apidiscoveryv2.APIGroupDiscoveryList{Items: []apidiscoveryv2.APIGroupDiscovery{group}}
+	list.APIVersion, list.Kind = "apidiscovery.k8s.io/v2", "APIGroupDiscoveryList"
+	return list
+}
+
+func success() *metav1.Status {
+	status := &metav1.Status{Status: metav1.StatusSuccess}
+	status.APIVersion, status.Kind = "v1", "Status"
+	return status
+}
+
+func refuse(w http.ResponseWriter, err *apierrors.StatusError) {
+	status := err.ErrStatus
+	status.APIVersion, status.Kind = "v1", "Status"
+	answer(w, int(status.Code), &status)
+}
+
+func answer(w http.ResponseWriter, code int, object any) {
+	if w.Header().Get("Content-Type") == "" {
+		w.Header().Set("Content-Type", "application/json")
+	}
+	w.WriteHeader(code)
+	_ = json.NewEncoder(w).Encode(object)
+}

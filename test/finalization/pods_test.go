@@ -1,0 +1,150 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package finalization
+
+import (
+	"context"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	admissionv1 "k8s.io/api/admission/v1"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nslifecycle/nslifecycle/internal/finalization"
+)
+
+// others are objects of several types, of both stages after the pods.
+func others(namespace string) []client.Object {
+	GinkgoHelper()
+	var objects []client.Object
+	for _, text := range []string{
+		`{"apiVersion":"v1","kind":"ConfigMap"}`,
+		`{"apiVersion":"v1","kind":"Secret"}`,
+		`{"apiVersion":"v1","kind":"ServiceAccount"}`,
+		`{"apiVersion":"v1","kind":"Service","spec":{"ports":[{"port":80}]}}`,
+		`{"apiVersion":"v1","kind":"PersistentVolumeClaim","metadata":{},"spec":{"accessModes":["ReadWriteOnce"],` +
+			`"resources":{"requests":{"storage":"1Gi"}}}}`,
+		`{"apiVersion":"apps/v1","kind":"Deployment","spec":{"selector":{"matchLabels":{"app":"a"}},"template":` + podTemplate + `}}`,
+		`{"apiVersion":"networking.k8s.io/v1","kind":"NetworkPolicy","spec":{"podSelector":{}}}`,
+		`{"apiVersion":"coordination.k8s.io/v1","kind":"Lease"}`,
+		`{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"Role","rules":[]}`,
+		`{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"RoleBinding","roleRef":{` +
+			`"apiGroup":"rbac.authorization.k8s.io","kind":"Role","name":"other"}}`,
+	} {
+		object := fromJSON(text)
+		object.SetNamespace(namespace)
+		object.SetName("other")
+		objects = append(objects, object)
+	}
+	return objects
+}
+
+// releaseClaims does what kube-controller-manager does with claims that nothing uses.
+func releaseClaims(ctx context.Context, objects []client.Object) {
+	GinkgoHelper()
+	for _, object := range objects {
+		if object.GetObjectKind().GroupVersionKind().Kind == "PersistentVolumeClaim" {
+			release(ctx, object)
+		}
+	}
+}
+
+// makePod returns a Pod. On a node, where no kubelet runs, it stays until somebody deletes
+// it at once.
+func makePod(namespace, name, node string, grace int64) *corev1.Pod {
+	pod := &corev1.Pod{}
+	pod.Namespace, pod.Name = namespace, name
+	pod.Spec.NodeName, pod.Spec.TerminationGracePeriodSeconds = node, &grace
+	pod.Spec.Containers = []corev1.Container{{Name: "c", Image: "example.com/c"}}
+	return pod
+}
+
+// deleteNow is what a kubelet does when a Pod has come to its end.
+func deleteNow(ctx context.Context, pod *corev1.Pod) {
+	GinkgoHelper()
+	Expect(admin.Delete(ctx, pod, client.GracePeriodSeconds(0))).To(Succeed())
+}
+
+// HaveDeletionOrdered matches a namespace that says what the rest waits for.
+func HaveDeletionOrdered(texts ...string) OmegaMatcher {
+	return HaveCondition(corev1.NamespaceDeletionContentFailure, corev1.ConditionFalse,
+		finalization.ReasonContentDeletionOrdered, texts...)
+}
+
+var _ = Describe("Pods", func() {
+	It("go before everything else", func(ctx context.Context) {
+		custom := createCustomType(ctx)
+		namespace := createNamespace(ctx, "pods-first")
+		kept := others(namespace.Name)
+		create(ctx, kept...)
+		createCustom(ctx, custom, custom.object(namespace.Name, "other"))
+		kept = append(kept, custom.object(namespace.Name, "other"))
+
+		running := makePod(namespace.Name, "running", "nowhere", 600)
+		stopping := makePod(namespace.Name, "stopping", "nowhere", 600)
+		held := hold(makePod(namespace.Name, "held", "", 600))
+		pending := makePod(namespace.Name, "pending", "", 600)
+		done := makePod(namespace.Name, "done", "nowhere", 600)
+		create(ctx, running, stopping, held, pending, done)
+		done.Status.Phase = corev1.PodSucceeded
+		Expect(admin.Status().Update(ctx, done)).To(Succeed())
+		deleteObject(ctx, stopping)
+
+		deleteObject(ctx, namespace)
+		By("ending those that need no kubelet at once")
+		expectGone(ctx, pending)
+		expectGone(ctx, done)
+		expectSays(ctx, namespace, And(
+			HaveRemaining("pods. has 3 resource instances", "configmaps. has 1 resource instances",
+				"deployments.apps has 1 resource instances", "roles.rbac.authorization.k8s.io has 1 resource instances",
+				custom.inMessage(1)),
+			HaveFinalizersRemaining(testFinalizer+" in 1 resource instances"),
+			HaveDeletionOrdered("everything else is deleted after pods"),
+		))
+		expectKept(ctx, kept...)
+
+		By("waiting for the rest of them, one by one")
+		deleteNow(ctx, running)
+		expectSays(ctx, namespace, HaveRemaining("pods. has 2 resource instances"))
+		release(ctx, held)
+		expectSays(ctx, namespace, HaveRemaining("pods. has 1 resource instances"))
+		expectKept(ctx, kept...)
+		now := &corev1.Pod{}
+		Expect(admin.Get(ctx, keyOf(stopping), now)).To(Succeed())
+		Expect(*now.DeletionGracePeriodSeconds).To(BeEquivalentTo(600), "nobody shortens the time a Pod has")
+
+		deleteNow(ctx, stopping)
+		releaseClaims(ctx, kept)
+		expectGoneWithin(ctx, namespace, 4*time.Second, "the last pod -> namespace gone")
+		expectNothingLeft(ctx, namespace.Name)
+	})
+
+	It("keep everything else while their deletion is refused", func(ctx context.Context) {
+		namespace := createNamespace(ctx, "pods-refused")
+		kept := others(namespace.Name)
+		create(ctx, kept...)
+		pod := makePod(namespace.Name, "refused", "", 0)
+		create(ctx, pod)
+		webhook := refuseDeletions(ctx, namespace.Name, func(request *admissionv1.AdmissionRequest) string {
+			if request.Resource.Resource == "pods" {
+				return "the pod is needed"
+			}
+			return ""
+		})
+		webhook.expectRefused(ctx, pod)
+		deleteObject(ctx, namespace)
+		expectSays(ctx, namespace, And(
+			HaveRemaining("pods. has 1 resource instances", "configmaps. has 1 resource instances"),
+			HaveContentFailure("deleting pods", `"refused"`, "the pod is needed"),
+		))
+		expectKept(ctx, append([]client.Object{pod}, kept...)...)
+		webhook.stopRefusing()
+		expectGone(ctx, pod)
+		releaseClaims(ctx, kept)
+		expectGone(ctx, namespace)
+		expectNothingLeft(ctx, namespace.Name)
+	})
+})
