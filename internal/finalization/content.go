@@ -38,6 +38,8 @@ type typeState struct {
 	deleteError error
 	// isInDoubt says that the API server gave no final answer to a DELETE.
 	isInDoubt bool
+	// failed is how many DELETEs went wrong.
+	failed int
 }
 
 // look lists one page. What goes wrong becomes the type's listError; the error returned
@@ -135,6 +137,7 @@ func (p *pass) deletePages(ctx context.Context, state *typeState) (bool, error) 
 		}
 		listedAt = p.clock.Now()
 	}
+	state.failed = len(failed)
 	state.deleteError = joinObjectErrors(state.Type, failed)
 	state.isInDoubt = slices.ContainsFunc(failed, func(f objectError) bool { return !isFinal(f.err) })
 	return wasTouched, nil
@@ -224,6 +227,8 @@ func (p *pass) countAll(ctx context.Context, state *typeState) error {
 			break
 		}
 	}
+	// Nobody has deleted what came in the meantime, so no event will tell that it goes.
+	state.HasNew = state.Seen > state.terminating+state.failed
 	if state.isNotServed {
 		// Its CRD has gone meanwhile, or so it seems: the next pass asks discovery.
 		p.catalog.Invalidate()

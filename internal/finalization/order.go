@@ -52,7 +52,8 @@ func stageOf(resource schema.GroupResource) stage {
 // whyWait returns why the stages after this one have to wait, or nothing if they need
 // not. Known are what is left of all types of the stage, and what went wrong with them.
 //
-// An object that is being deleted is waited for. One whose deletion was refused is not:
+// An object that is being deleted is waited for, and one that has yet to be because it came
+// when the others were being deleted. One whose deletion was refused is not:
 // nobody works on its end. A type whose server is not there is not waited for either, or
 // one dead APIService would hold everything (kubernetes/kubernetes#75788). In any other
 // doubt the rest waits. Pods are always waited for: what they may run without is not
@@ -61,7 +62,8 @@ func whyWait(current stage, types []*typeState) string {
 	var waiting, unknown []string
 	for _, state := range types {
 		isUnknown := state.listError != nil && (current == stagePods || !isUnavailable(state.listError))
-		isLeft := state.terminating > 0 || state.hasMore || state.isInDoubt || (current == stagePods && state.Count > 0)
+		isLeft := state.terminating > 0 || state.HasNew || state.hasMore || state.isInDoubt ||
+			(current == stagePods && state.Count > 0)
 		switch {
 		case isUnknown:
 			unknown = append(unknown, state.Type.GroupResource().String())

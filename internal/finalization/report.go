@@ -19,6 +19,8 @@ type Remaining struct {
 	// Seen is how many of them Finalizers covers; fewer than Count where there was no time
 	// to list all.
 	Seen int
+	// HasNew says that some of them came when the pass was already deleting.
+	HasNew bool
 	// Finalizers counts the objects by finalizer.
 	Finalizers map[string]int
 	// Until is when the last of those that are being deleted should have gone: the API
@@ -104,6 +106,9 @@ const (
 	watchedDelay = 15 * time.Second
 	// unwatchedDelay is when to look again at types that cannot be watched.
 	unwatchedDelay = 2 * time.Second
+	// newDelay is when to look again where something new has come that has to be deleted as
+	// well. Not at once: a server may take its time until it says that an object goes.
+	newDelay = time.Second
 	// longestDelay bounds all of them.
 	longestDelay = time.Minute
 )
@@ -125,6 +130,9 @@ func (r *Report) NextLook(settledAt, now time.Time) time.Duration {
 	for _, remaining := range r.Remaining {
 		if !remaining.Type.CanWatch {
 			delay = min(delay, unwatchedDelay)
+		}
+		if remaining.HasNew { // until the namespace has settled there may be still more
+			delay = min(delay, max(settledAt.Sub(now), newDelay))
 		}
 	}
 	return delay
