@@ -43,6 +43,9 @@ var _ = Describe("What others need in order to go", func() {
 		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace.Name, Name: "widgets"}}
 		secret.StringData = map[string]string{"patch": `{"metadata":{"finalizers":null}}`}
 		create(ctx, role, account, binding, settings, secret)
+		// Now: the API server issues no tokens for a namespace that is being terminated.
+		config, err := plane.ServiceAccountConfig(ctx, namespace.Name, account.Name)
+		Expect(err).NotTo(HaveOccurred())
 		held := hold(custom.object(namespace.Name, "held"))
 		createCustom(ctx, custom, held)
 
@@ -70,8 +73,6 @@ var _ = Describe("What others need in order to go", func() {
 		expectKept(ctx, needed...)
 
 		By("working as a ServiceAccount of the namespace")
-		config, err := plane.ServiceAccountConfig(ctx, namespace.Name, account.Name)
-		Expect(err).NotTo(HaveOccurred())
 		clientset, err := kubernetes.NewForConfig(config)
 		Expect(err).NotTo(HaveOccurred())
 		dynamicClient, err := dynamic.NewForConfig(config)

@@ -152,7 +152,8 @@ var _ = Describe("Others who write", func() {
 				deleteObject(ctx, wrappers.MakeNamespace(name).Obj())
 			}
 			for _, name := range names {
-				expectGone(ctx, wrappers.MakeNamespace(name).Obj())
+				// What came late is found soon, and not only after a timeout.
+				expectGoneWithin(ctx, wrappers.MakeNamespace(name).Obj(), 8*time.Second, "a namespace that is written into -> gone")
 			}
 			group.Wait()
 			Expect(errors.Join(errs...)).NotTo(HaveOccurred())
