@@ -44,6 +44,8 @@ type aggregatedResource struct {
 	objects map[types.NamespacedName]metav1.PartialObjectMetadata
 	// failsToList makes it answer 500 to lists.
 	failsToList bool
+	// deleted is called after each deletion, with the server locked.
+	deleted func(types.NamespacedName)
 }
 
 // startAggregatedServer serves a group through the API server under test until the end
@@ -151,11 +153,29 @@ func (s *aggregatedServer) add(resource, namespace string, names ...string) {
 	s.lock.Lock()
 	defer s.lock.Unlock()
 	for _, name := range names {
-		object := metav1.PartialObjectMetadata{}
-		object.Namespace, object.Name, object.UID = namespace, name, types.UID(unique("uid"))
-		object.ResourceVersion = "1"
-		s.resources[resource].objects[types.NamespacedName{Namespace: namespace, Name: name}] = object
+		s.resources[resource].put(namespace, name)
 	}
+}
+
+// onDelete makes the server do something after each deletion of one of a type.
+func (s *aggregatedServer) onDelete(resource string, deleted func(*aggregatedResource, types.NamespacedName)) {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	s.resources[resource].deleted = func(key types.NamespacedName) { deleted(s.resources[resource], key) }
+}
+
+// release takes one away that waits for its finalizers.
+func (s *aggregatedServer) release(resource, namespace, name string) {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	delete(s.resources[resource].objects, types.NamespacedName{Namespace: namespace, Name: name})
+}
+
+func (r *aggregatedResource) put(namespace, name string, finalizers ...string) {
+	object := metav1.PartialObjectMetadata{}
+	object.Namespace, object.Name, object.UID = namespace, name, types.UID(unique("uid"))
+	object.ResourceVersion, object.Finalizers = "1", finalizers
+	r.objects[types.NamespacedName{Namespace: namespace, Name: name}] = object
 }
 
 // count returns how many objects of a type a namespace has.
@@ -255,9 +275,16 @@ func (s *aggregatedServer) deleteOne(w http.ResponseWriter, r *http.Request, res
 		refuse(w, apierrors.NewNotFound(gr, key.Name))
 	case options.Preconditions == nil || options.Preconditions.UID == nil || *options.Preconditions.UID != object.UID:
 		refuse(w, apierrors.NewBadRequest("deleted without its UID"))
+	case len(object.Finalizers) > 0:
+		object.DeletionTimestamp = new(metav1.Now())
+		resource.objects[key] = object
+		answer(w, http.StatusAccepted, success())
 	default:
 		delete(resource.objects, key)
 		answer(w, http.StatusOK, success())
+		if resource.deleted != nil {
+			resource.deleted(key)
+		}
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
@@ -53,6 +54,27 @@ var _ = Describe("The types of an aggregated API server", func() {
 			}
 		})
 	}
+
+	It("are waited for though they came when others were being deleted", func(ctx context.Context) {
+		server := startAggregatedServer(ctx, false, map[string][]string{"ones": {"delete", "list"}})
+		namespace := createNamespace(ctx, "late-type")
+		needed := wrappers.MakeConfigMap(namespace.Name, "needed")
+		create(ctx, needed)
+		server.add("ones", namespace.Name, "early")
+		server.onDelete("ones", func(resource *aggregatedResource, deleted types.NamespacedName) {
+			if deleted.Name == "early" {
+				resource.put(namespace.Name, "late", testFinalizer)
+			}
+		})
+		deleteObject(ctx, namespace)
+		expectSays(ctx, namespace, And(
+			HaveRemaining("ones."+server.group+" has 1 resource instances", "configmaps. has 1 resource instances"),
+			HaveFinalizersRemaining(testFinalizer+" in 1 resource instances"),
+		))
+		expectKept(ctx, needed)
+		server.release("ones", namespace.Name, "late")
+		expectGone(ctx, namespace)
+	})
 
 	It("hold the namespace while they cannot be listed", func(ctx context.Context) {
 		server := startAggregatedServer(ctx, false, map[string][]string{
