@@ -25,6 +25,9 @@ import (
 
 // refusalWebhook is a validating webhook that refuses deletions.
 type refusalWebhook struct {
+	configuration *admissionregistrationv1.ValidatingWebhookConfiguration
+	server        *httptest.Server
+
 	isOpen   atomic.Bool
 	refusals atomic.Int32
 }
@@ -52,6 +55,7 @@ func refuseDeletions(
 		_ = json.NewEncoder(w).Encode(&review)
 	}))
 	DeferCleanup(server.Close)
+	webhook.server = server
 
 	configuration := &admissionregistrationv1.ValidatingWebhookConfiguration{}
 	configuration.Name = unique("refusal")
@@ -81,6 +85,7 @@ func refuseDeletions(
 	DeferCleanup(func(ctx context.Context) {
 		Expect(client.IgnoreNotFound(admin.Delete(ctx, configuration))).To(Succeed())
 	})
+	webhook.configuration = configuration
 	return webhook
 }
 
@@ -131,6 +136,27 @@ var _ = Describe("A refused deletion", func() {
 		GinkgoWriter.Println("refused", webhook.refusals.Load(), "times")
 		webhook.stopRefusing()
 		expectGoneWithin(ctx, namespace, time.Minute, "a webhook stops refusing -> namespace gone")
+		expectNothingLeft(ctx, namespace.Name)
+	})
+
+	It("by a webhook that is down is told", func(ctx context.Context) {
+		namespace := createNamespace(ctx, "webhook-down")
+		settings := wrappers.MakeConfigMap(namespace.Name, "settings")
+		create(ctx, settings)
+		webhook := refuseDeletions(ctx, namespace.Name, func(*admissionv1.AdmissionRequest) string { return "not yet" })
+		webhook.expectRefused(ctx, settings)
+		webhook.server.Close()
+
+		deleteObject(ctx, namespace)
+		expectSays(ctx, namespace, And(
+			HaveRemaining("configmaps. has 1 resource instances"),
+			HaveContentFailure(`deleting configmaps "settings"`, "failed calling webhook", "refusal.test.example.com"),
+		))
+		expectEvent(ctx, namespace, corev1.EventTypeWarning, "ContentDeletionFailed", "failed calling webhook")
+		expectKept(ctx, settings)
+		expectTokenStays(ctx, namespace)
+		deleteObject(ctx, webhook.configuration)
+		expectGoneWithin(ctx, namespace, time.Minute, "a dead webhook is removed -> namespace gone")
 		expectNothingLeft(ctx, namespace.Name)
 	})
 

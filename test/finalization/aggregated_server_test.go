@@ -74,10 +74,12 @@ func startAggregatedServer(ctx context.Context, isLegacy bool, verbs map[string]
 		Expect(client.IgnoreNotFound(admin.Delete(ctx, result.apiService()))).To(Succeed())
 		Expect(client.IgnoreNotFound(admin.Delete(ctx, wrappers.MakeNamespace(system.Name).Obj()))).To(Succeed())
 		Eventually(func(g Gomega) {
-			groups, err := newClientset().Discovery().WithLegacy().ServerGroups()
-			g.Expect(err).NotTo(HaveOccurred())
-			for _, group := range groups.Groups {
-				g.Expect(group.Name).NotTo(Equal(result.group))
+			for _, isLegacy := range []bool{false, true} {
+				groups, err := newDiscovery(isLegacy).ServerGroupsWithContext(ctx)
+				g.Expect(err).NotTo(HaveOccurred())
+				for _, group := range groups.Groups {
+					g.Expect(group.Name).NotTo(Equal(result.group))
+				}
 			}
 		}).WithContext(ctx).Should(Succeed())
 	})
@@ -127,8 +129,7 @@ func (s *aggregatedServer) expectDiscovered(ctx context.Context) {
 	GinkgoHelper()
 	expectAvailable(ctx, s.apiService(), "True")
 	Eventually(func(g Gomega) {
-		// As the manager does it: this one asks for the aggregated document.
-		lists, err := newClientset().Discovery().WithLegacy().ServerPreferredNamespacedResources()
+		lists, err := newDiscovery(false).ServerPreferredNamespacedResourcesWithContext(ctx)
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(slices.ContainsFunc(lists, func(list *metav1.APIResourceList) bool {
 			return list.GroupVersion == s.group+"/v1" && len(list.APIResources) == len(s.resources)

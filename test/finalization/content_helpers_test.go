@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -28,11 +29,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/finalization"
 )
 
-// podsResource and the like are counted with countOf.
-var (
-	podsResource       = corev1.SchemeGroupVersion.WithResource("pods")
-	configMapsResource = corev1.SchemeGroupVersion.WithResource("configmaps")
-)
+var configMapsResource = corev1.SchemeGroupVersion.WithResource("configmaps")
 
 // customType is a namespaced type of a CRD. The first of its versions is stored.
 type customType struct {
@@ -104,12 +101,12 @@ func (t customType) install(ctx context.Context) {
 // expectServed waits until every version can be listed and is in discovery.
 func (t customType) expectServed(ctx context.Context) {
 	GinkgoHelper()
-	clientset := newClientset()
+	discoveryClient := newDiscovery(false)
 	Eventually(func(g Gomega) {
 		for _, version := range t.versions {
 			_, err := metadataClient.Resource(t.resourceIn(version)).List(ctx, metav1.ListOptions{})
 			g.Expect(err).NotTo(HaveOccurred())
-			list, err := clientset.Discovery().ServerResourcesForGroupVersion(t.group + "/" + version)
+			list, err := discoveryClient.ServerResourcesForGroupVersionWithContext(ctx, t.group+"/"+version)
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(list.APIResources).NotTo(BeEmpty())
 		}
@@ -144,6 +141,16 @@ func newClientset() kubernetes.Interface {
 	return clientset
 }
 
+// newDiscovery returns a client that takes the aggregated document, as the manager does,
+// or else asks for each group by itself.
+func newDiscovery(isLegacy bool) *discovery.DiscoveryClient {
+	GinkgoHelper()
+	result, err := discovery.NewDiscoveryClientForConfig(withoutLimit(plane.Admin))
+	Expect(err).NotTo(HaveOccurred())
+	result.UseLegacyDiscovery = isLegacy
+	return result
+}
+
 func newDynamic() dynamic.Interface {
 	GinkgoHelper()
 	result, err := dynamic.NewForConfig(withoutLimit(plane.Admin))
@@ -151,10 +158,11 @@ func newDynamic() dynamic.Interface {
 	return result
 }
 
-// namespacedTypes discovers everything namespaced that has all of the verbs.
+// namespacedTypes discovers everything namespaced that has all of the verbs, in another way
+// than the manager.
 func namespacedTypes(ctx context.Context, verbs ...string) map[schema.GroupVersionResource]metav1.APIResource {
 	GinkgoHelper()
-	lists, err := newClientset().Discovery().WithLegacy().ServerPreferredNamespacedResources()
+	lists, err := newDiscovery(true).ServerPreferredNamespacedResourcesWithContext(ctx)
 	Expect(err).NotTo(HaveOccurred())
 	result := map[schema.GroupVersionResource]metav1.APIResource{}
 	for _, list := range lists {

@@ -53,7 +53,7 @@ var _ = Describe("Custom resources", func() {
 		expectNothingStored(ctx, custom, namespace.Name)
 	})
 
-	It("hold their namespace if they got their finalizers before their CRD was deleted and created anew", func(ctx context.Context) {
+	It("may get a CRD while their namespace goes, but are not let into it", func(ctx context.Context) {
 		custom := createCustomType(ctx)
 		namespace := createNamespace(ctx, "crd-again")
 		other := wrappers.MakeConfigMap(namespace.Name, "other")
