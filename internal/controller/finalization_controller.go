@@ -42,8 +42,9 @@ const (
 	// runs in before the manager says that it cannot.
 	ownNamespaceDelay = 30 * time.Second
 	// maxConflicts is how often the token is tried to be released when others write to the
-	// Namespace all the time, before the queue takes over.
-	maxConflicts = 10
+	// Namespace all the time, before the queue takes over. That is seconds: the release has
+	// to hit a moment between two of their writes, and the queue's delays make that rarer.
+	maxConflicts = 500
 
 	actionFinalize = "Finalize"
 )
