@@ -151,7 +151,6 @@ func TestPass(t *testing.T) {
 			},
 			want: passResult{
 				Deletes: background("pods/p", "widgets/w"), Remaining: map[string]int{"pods": 1},
-				Wait: "access rights, identities, settings and leases are deleted after pods.metrics.example.com",
 			},
 		},
 
@@ -287,7 +286,7 @@ func TestPass(t *testing.T) {
 			server: &contentServer{objects: map[string]objects{
 				"widgets": {deleted(now, "w", "example.com/hold"), object("v")},
 			}},
-			want: passResult{Deletes: background("widgets/v"), Remaining: map[string]int{"widgets": 1}, Wait: waitForWidgets},
+			want: passResult{Deletes: background("widgets/v"), Remaining: map[string]int{"widgets": 1}},
 		},
 		"three objects that cannot be deleted are named, the others counted": {
 			server: &contentServer{
@@ -357,14 +356,14 @@ func TestPass(t *testing.T) {
 			}},
 			want: passResult{
 				Deletes:   background("widgets/a", "widgets/b", "widgets/c", "widgets/d", "widgets/e"),
-				Remaining: map[string]int{"widgets": 5}, Wait: waitForWidgets,
+				Remaining: map[string]int{"widgets": 5},
 			},
 		},
 		"several pages of what is being deleted already": {
 			server: &contentServer{pageSize: 2, objects: map[string]objects{
 				"widgets": {deleted(now, "a", "f"), deleted(now, "b", "f"), deleted(now, "c", "f")},
 			}},
-			want: passResult{Remaining: map[string]int{"widgets": 3}, Wait: waitForWidgets},
+			want: passResult{Remaining: map[string]int{"widgets": 3}},
 		},
 		"the first page is empty, and there are more": {
 			server: &contentServer{isEmptyPageFirst: true, objects: map[string]objects{"widgets": {object("a")}}},
@@ -377,14 +376,13 @@ func TestPass(t *testing.T) {
 			},
 			want: passResult{
 				Deletes: background("widgets/a", "widgets/b"), HasMore: true,
-				Remaining: map[string]int{"widgets": 2}, Wait: waitForWidgets,
+				Remaining: map[string]int{"widgets": 2},
 			},
 		},
 		"a list is too old from the start, as an API server may say": {
 			server: &contentServer{errors: map[string]error{"list widgets": errTooOld}},
 			want: passResult{
 				Errors: []string{"listing widgets.example.com: " + errTooOld.Error()},
-				Wait:   "access rights, identities, settings and leases are not deleted before it is known what is left of widgets.example.com",
 			},
 		},
 		"the second page cannot be listed": {
@@ -396,7 +394,6 @@ func TestPass(t *testing.T) {
 				Deletes:   background("widgets/a", "widgets/b"),
 				Remaining: map[string]int{"widgets": 3},
 				Errors:    []string{"listing widgets.example.com: " + errOutage.Error()},
-				Wait:      "access rights, identities, settings and leases are not deleted before it is known what is left of widgets.example.com",
 			},
 		},
 	}
@@ -476,7 +473,7 @@ func TestPassNeedsNoConfirmationWhereThereIsNothingToDelete(t *testing.T) {
 	deleter, _ := newDeleter(server, &namespaceReader{err: errOutage}, ordinary...)
 	report, err := deleter.Pass(t.Context(), terminating(), now)
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(report.Wait).To(Equal(waitForWidgets))
+	g.Expect(report.Remaining).To(HaveLen(1))
 	g.Expect(server.recorded("get")).To(BeEmpty())
 }
 
@@ -684,7 +681,7 @@ func TestPassStopsForOthersToGetTheirTurn(t *testing.T) {
 		"while it deletes": {
 			slow: "delete widgets/a", objects: objects{object("a", "f"), object("b", "f"), object("c", "f")},
 			want: passResult{
-				Deletes: background("widgets/a"), HasMore: true, Wait: waitForWidgets, Remaining: map[string]int{"widgets": 3},
+				Deletes: background("widgets/a"), HasMore: true, Remaining: map[string]int{"widgets": 3},
 			},
 			wantSeen: 1,
 		},
@@ -692,7 +689,7 @@ func TestPassStopsForOthersToGetTheirTurn(t *testing.T) {
 			slow:    "list widgets from 2",
 			objects: objects{deleted(now, "a", "f"), deleted(now, "b", "f"), deleted(now, "c", "f"), object("d", "f")},
 			want: passResult{
-				Deletes: background("widgets/d"), Wait: waitForWidgets, Remaining: map[string]int{"widgets": 4},
+				Deletes: background("widgets/d"), Remaining: map[string]int{"widgets": 4},
 			},
 			wantSeen: 1,
 		},
@@ -700,7 +697,7 @@ func TestPassStopsForOthersToGetTheirTurn(t *testing.T) {
 			slow: "list widgets from 2", took: lookBudget,
 			objects: objects{deleted(now, "a", "f"), deleted(now, "b", "f"), deleted(now, "c", "f"), object("d", "f")},
 			want: passResult{
-				HasMore: true, Wait: waitForWidgets, Remaining: map[string]int{"widgets": 4},
+				HasMore: true, Remaining: map[string]int{"widgets": 4},
 			},
 			wantSeen: 1,
 		},
@@ -708,7 +705,7 @@ func TestPassStopsForOthersToGetTheirTurn(t *testing.T) {
 			slow:    "delete widgets/c",
 			objects: objects{object("a", "f"), object("b", "f"), object("c", "f")},
 			want: passResult{
-				Deletes: background("widgets/a", "widgets/b", "widgets/c"), Wait: waitForWidgets,
+				Deletes:   background("widgets/a", "widgets/b", "widgets/c"),
 				Remaining: map[string]int{"widgets": 3},
 			},
 			wantSeen: 1,

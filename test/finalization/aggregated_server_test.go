@@ -211,16 +211,16 @@ func (s *aggregatedServer) handler() http.Handler {
 	mux := http.NewServeMux()
 	base := "/apis/" + s.group
 	mux.HandleFunc("GET /apis", s.serveGroups)
-	mux.HandleFunc("GET "+base, func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, s.apiGroup()) })
+	mux.HandleFunc("GET "+base, func(w http.ResponseWriter, _ *http.Request) { respond(w, http.StatusOK, s.apiGroup()) })
 	mux.HandleFunc("GET "+base+"/v1", func(w http.ResponseWriter, _ *http.Request) {
-		answer(w, http.StatusOK, s.resourceList())
+		respond(w, http.StatusOK, s.resourceList())
 	})
 	mux.HandleFunc("GET "+base+"/v1/{resource}", s.with("list", s.list))
 	mux.HandleFunc("GET "+base+"/v1/namespaces/{namespace}/{resource}", s.with("list", s.list))
 	mux.HandleFunc("DELETE "+base+"/v1/namespaces/{namespace}/{resource}", s.with("deletecollection", s.deleteAll))
 	mux.HandleFunc("DELETE "+base+"/v1/namespaces/{namespace}/{resource}/{name}", s.with("delete", s.deleteOne))
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		refuse(w, apierrors.NewNotFound(schema.GroupResource{}, r.URL.Path))
+		refuseRequest(w, apierrors.NewNotFound(schema.GroupResource{}, r.URL.Path))
 	})
 	return mux
 }
@@ -236,9 +236,9 @@ func (s *aggregatedServer) with(
 		resource := s.resources[gr.Resource]
 		switch {
 		case resource == nil:
-			refuse(w, apierrors.NewNotFound(gr, ""))
+			refuseRequest(w, apierrors.NewNotFound(gr, ""))
 		case !slices.Contains(resource.verbs, verb):
-			refuse(w, apierrors.NewMethodNotSupported(gr, verb))
+			refuseRequest(w, apierrors.NewMethodNotSupported(gr, verb))
 		default:
 			f(w, r, resource)
 		}
@@ -247,20 +247,20 @@ func (s *aggregatedServer) with(
 
 func (s *aggregatedServer) list(w http.ResponseWriter, r *http.Request, resource *aggregatedResource) {
 	if resource.failsToList {
-		refuse(w, apierrors.NewInternalError(errBroken))
+		refuseRequest(w, apierrors.NewInternalError(errBroken))
 		return
 	}
 	list := &metav1.PartialObjectMetadataList{Items: resource.in(r.PathValue("namespace"))}
 	list.APIVersion, list.Kind = "meta.k8s.io/v1", "PartialObjectMetadataList"
 	list.ResourceVersion = "1"
-	answer(w, http.StatusOK, list)
+	respond(w, http.StatusOK, list)
 }
 
 func (s *aggregatedServer) deleteAll(w http.ResponseWriter, r *http.Request, resource *aggregatedResource) {
 	for _, object := range resource.in(r.PathValue("namespace")) {
 		delete(resource.objects, types.NamespacedName{Namespace: object.Namespace, Name: object.Name})
 	}
-	answer(w, http.StatusOK, success())
+	respond(w, http.StatusOK, success())
 }
 
 func (s *aggregatedServer) deleteOne(w http.ResponseWriter, r *http.Request, resource *aggregatedResource) {
@@ -271,18 +271,18 @@ func (s *aggregatedServer) deleteOne(w http.ResponseWriter, r *http.Request, res
 	err := json.NewDecoder(r.Body).Decode(&options)
 	switch {
 	case err != nil:
-		refuse(w, apierrors.NewBadRequest("options: "+err.Error()))
+		refuseRequest(w, apierrors.NewBadRequest("options: "+err.Error()))
 	case !exists:
-		refuse(w, apierrors.NewNotFound(gr, key.Name))
+		refuseRequest(w, apierrors.NewNotFound(gr, key.Name))
 	case options.Preconditions == nil || options.Preconditions.UID == nil || *options.Preconditions.UID != object.UID:
-		refuse(w, apierrors.NewBadRequest("deleted without its UID"))
+		refuseRequest(w, apierrors.NewBadRequest("deleted without its UID"))
 	case len(object.Finalizers) > 0:
 		object.DeletionTimestamp = new(metav1.Now())
 		resource.objects[key] = object
-		answer(w, http.StatusAccepted, success())
+		respond(w, http.StatusAccepted, success())
 	default:
 		delete(resource.objects, key)
-		answer(w, http.StatusOK, success())
+		respond(w, http.StatusOK, success())
 		if resource.deleted != nil {
 			resource.deleted(key)
 		}
@@ -295,12 +295,12 @@ func (s *aggregatedServer) serveGroups(w http.ResponseWriter, r *http.Request) {
 	case !strings.Contains(accept, "as=APIGroupDiscoveryList"):
 		list := &metav1.APIGroupList{Groups: []metav1.APIGroup{*s.apiGroup()}}
 		list.APIVersion, list.Kind = "v1", "APIGroupList"
-		answer(w, http.StatusOK, list)
+		respond(w, http.StatusOK, list)
 	case s.isLegacy:
 		http.Error(w, "there is no aggregated discovery here", http.StatusNotAcceptable)
 	default:
 		w.Header().Set("Content-Type", "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList")
-		answer(w, http.StatusOK, s.aggregatedDiscovery())
+		respond(w, http.StatusOK, s.aggregatedDiscovery())
 	}
 }
 
@@ -345,13 +345,13 @@ func success() *metav1.Status {
 	return status
 }
 
-func refuse(w http.ResponseWriter, err *apierrors.StatusError) {
+func refuseRequest(w http.ResponseWriter, err *apierrors.StatusError) {
 	status := err.ErrStatus
 	status.APIVersion, status.Kind = "v1", "Status"
-	answer(w, int(status.Code), &status)
+	respond(w, int(status.Code), &status)
 }
 
-func answer(w http.ResponseWriter, code int, object any) {
+func respond(w http.ResponseWriter, code int, object any) {
 	if w.Header().Get("Content-Type") == "" {
 		w.Header().Set("Content-Type", "application/json")
 	}

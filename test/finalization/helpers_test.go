@@ -17,10 +17,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
-	"github.com/nslifecycle/nslifecycle/internal/controller"
 	"github.com/nslifecycle/nslifecycle/internal/finalization"
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
@@ -102,15 +100,6 @@ func countOf(g Gomega, ctx context.Context, gvr schema.GroupVersionResource, nam
 	list, err := metadataClient.Resource(gvr).Namespace(namespace).List(ctx, metav1.ListOptions{})
 	g.Expect(err).NotTo(HaveOccurred())
 	return len(list.Items)
-}
-
-// kindOf names an object for messages.
-func kindOf(object client.Object) string {
-	kind, err := apiutil.GVKForObject(object, controller.NewScheme())
-	if err != nil {
-		return fmt.Sprintf("%T", object)
-	}
-	return kind.Kind
 }
 
 // HaveCondition matches a *corev1.Namespace with a condition of this type, status and
