@@ -251,3 +251,36 @@ var _ = Describe("A namespace that somebody else writes to all the time", func()
 		expectGone(ctx, namespace)
 	}, SpecTimeout(time.Minute))
 })
+
+var _ = Describe("A namespace that somebody writes to just before its token is released", Serial, func() {
+	It("keeps what was written", func(ctx context.Context) {
+		const late corev1.FinalizerName = "example.com/late"
+		stopManager()
+		namespace := createNamespace(ctx, "late")
+		deleteObject(ctx, namespace)
+		held := newGate(requestFor(namespace.Name, "PUT", "/finalize"))
+		startOther(ctx, held.guard(managerConfig(ctx)), withSettlingTime(0))
+		Eventually(held.arrived).WithContext(ctx).Should(BeClosed())
+
+		By("writing while the release is on its way")
+		finalize(ctx, namespace.Name, kubernetes, late)
+		live := get(Default, ctx, namespace.Name)
+		live.Status.Conditions = append(live.Status.Conditions, corev1.NamespaceCondition{
+			Type: foreign, Status: corev1.ConditionUnknown, Reason: "Late",
+		})
+		Expect(admin.Status().Update(ctx, live)).To(Succeed())
+		live.Labels = map[string]string{"example.com/late": "yes"}
+		metav1.SetMetaDataAnnotation(&live.ObjectMeta, "example.com/late", "yes")
+		Expect(admin.Update(ctx, live)).To(Succeed())
+
+		close(held.opened)
+		eventuallyNamespace(ctx, namespace.Name, HaveTokens(late))
+		Eventually(held.answers).WithContext(ctx).Should(HaveExactElements(http.StatusConflict, http.StatusOK))
+		end := get(Default, ctx, namespace.Name)
+		Expect(end).To(HaveCondition(foreign, corev1.ConditionUnknown, "Late"))
+		Expect(end.Labels).To(HaveKeyWithValue("example.com/late", "yes"))
+		Expect(end.Annotations).To(HaveKeyWithValue("example.com/late", "yes"))
+		finalize(ctx, namespace.Name)
+		expectGone(ctx, namespace)
+	}, SpecTimeout(time.Minute))
+})
