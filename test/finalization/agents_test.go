@@ -42,14 +42,14 @@ var _ = Describe("The example of the design proposal", Serial, func() {
 	BeforeEach(func(ctx context.Context) {
 		stopManager()
 		openshift = &party{token: origin, config: agentConfig(ctx, "origin")}
-		upstream = &party{token: kubernetes, config: managerConfig(ctx)}
+		upstream = &party{token: kubernetesToken, config: managerConfig(ctx)}
 
 		By("creating the namespace as OpenShift does")
 		namespace = wrappers.MakeNamespace("development").Label("name", "development").Obj()
-		namespace.Spec.Finalizers = []corev1.FinalizerName{origin, kubernetes}
+		namespace.Spec.Finalizers = []corev1.FinalizerName{origin, kubernetesToken}
 		create(ctx, namespace)
 		DeferCleanup(func(ctx context.Context) { expectGone(ctx, namespace) })
-		Expect(get(Default, ctx, namespace.Name)).To(And(BeActive(), HaveTokens(origin, kubernetes), HaveNoVerdict()))
+		Expect(get(Default, ctx, namespace.Name)).To(And(BeActive(), HaveTokens(origin, kubernetesToken), HaveNoVerdict()))
 		past = watchNamespace(context.WithoutCancel(ctx), namespace)
 		create(ctx, settings(namespace.Name, "a", "b")...)
 		held = hold(wrappers.MakeConfigMap(namespace.Name, "held"))
@@ -57,7 +57,7 @@ var _ = Describe("The example of the design proposal", Serial, func() {
 
 		By("deleting it while nobody is there")
 		deleteObject(ctx, namespace)
-		consistentlyNamespace(ctx, namespace.Name, BeTerminating(), HaveTokens(origin, kubernetes), HaveNoVerdict())
+		consistentlyNamespace(ctx, namespace.Name, BeTerminating(), HaveTokens(origin, kubernetesToken), HaveNoVerdict())
 		Expect(countOf(Default, ctx, configMaps, namespace.Name)).To(Equal(3))
 	}, NodeTimeout(time.Minute))
 
@@ -68,7 +68,7 @@ var _ = Describe("The example of the design proposal", Serial, func() {
 		eventuallyNamespace(ctx, namespace.Name,
 			HaveRemaining("configmaps. has 1 resource instances"),
 			HaveFinalizersRemaining(testFinalizer+" in 1 resource instances"))
-		consistentlyNamespace(ctx, namespace.Name, BeTerminating(), HaveTokens(origin, kubernetes),
+		consistentlyNamespace(ctx, namespace.Name, BeTerminating(), HaveTokens(origin, kubernetesToken),
 			HaveRemaining("configmaps. has 1 resource instances"))
 		Expect(countOf(Default, ctx, configMaps, namespace.Name)).To(Equal(1))
 
@@ -88,7 +88,7 @@ var _ = Describe("The example of the design proposal", Serial, func() {
 		Eventually(past.gone).WithContext(ctx).Should(BeClosed())
 
 		By("looking back")
-		all := "[" + string(origin) + " " + string(kubernetes) + "]"
+		all := "[" + string(origin) + " " + string(kubernetesToken) + "]"
 		Expect(past.tokens()).To(HaveExactElements(all, "["+string(second.token)+"]"))
 		content := "/namespaces/" + namespace.Name + "/"
 		Expect(first.writes.about(content+"configmaps")).To(ConsistOf(
@@ -111,14 +111,14 @@ var _ = Describe("The example of the design proposal", Serial, func() {
 		openshift.start(ctx)
 		upstream.start(ctx)
 		eventuallyNamespace(ctx, namespace.Name, HaveRemaining("configmaps. has 1 resource instances"))
-		consistentlyNamespace(ctx, namespace.Name, BeTerminating(), HaveTokens(origin, kubernetes),
+		consistentlyNamespace(ctx, namespace.Name, BeTerminating(), HaveTokens(origin, kubernetesToken),
 			HaveRemaining("configmaps. has 1 resource instances"))
 		release(ctx, held)
 		expectGone(ctx, namespace)
 		Eventually(past.gone).WithContext(ctx).Should(BeClosed())
-		all := "[" + string(origin) + " " + string(kubernetes) + "]"
+		all := "[" + string(origin) + " " + string(kubernetesToken) + "]"
 		Expect(past.tokens()).To(Or(HaveExactElements(all, "["+string(origin)+"]"),
-			HaveExactElements(all, "["+string(kubernetes)+"]")))
+			HaveExactElements(all, "["+string(kubernetesToken)+"]")))
 	}, SpecTimeout(time.Minute))
 
 	It("goes on where an agent dies and comes back", func(ctx context.Context) {
@@ -158,7 +158,7 @@ var _ = Describe("An agent whose token nobody has put on", Serial, func() {
 
 		By("though it works for others")
 		deleteObject(ctx, mine)
-		eventuallyNamespace(ctx, mine.Name, HaveTokens(kubernetes), HaveNothingLeft())
+		eventuallyNamespace(ctx, mine.Name, HaveTokens(kubernetesToken), HaveNothingLeft())
 		finalize(ctx, mine.Name)
 		expectGone(ctx, mine)
 		Expect(get(Default, ctx, others.Name)).To(Equal(before))

@@ -21,11 +21,6 @@ const minute = time.Minute
 // errBroken is what a server that is broken says.
 var errBroken = errors.New("the storage of this server is broken")
 
-// HaveDiscoveryFailure matches a namespace that says what could not be discovered.
-func HaveDiscoveryFailure(texts ...string) OmegaMatcher {
-	return HaveCondition(corev1.NamespaceDeletionDiscoveryFailure, corev1.ConditionTrue, "DiscoveryFailed", texts...)
-}
-
 var _ = Describe("The types of an aggregated API server", func() {
 	for name, isLegacy := range map[string]bool{"aggregated": false, "legacy": true} {
 		It("go by the verbs that they have, with "+name+" discovery", func(ctx context.Context) {

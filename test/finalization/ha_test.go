@@ -61,13 +61,13 @@ var _ = Describe("Two managers with leader election", Serial, func() {
 
 		By("leaving everything as it is while there is no leader")
 		Consistently(remainingOf).WithContext(ctx).WithArguments(namespace.Name).Should(Equal(left))
-		eventuallyNamespace(ctx, namespace.Name, BeTerminating(), HaveTokens(kubernetes))
+		eventuallyNamespace(ctx, namespace.Name, BeTerminating(), HaveTokens(kubernetesToken))
 		Expect(standby.Err.Contents()).NotTo(MatchRegexp(acquired))
 
 		By("letting the other one take over")
 		Eventually(standby.Err).WithContext(ctx).Should(gbytes.Say(acquired))
 		AddReportEntry("time without a leader", time.Since(killed).Round(time.Second).String())
-		eventuallyNamespace(ctx, namespace.Name, BeTerminating(), HaveTokens(kubernetes),
+		eventuallyNamespace(ctx, namespace.Name, BeTerminating(), HaveTokens(kubernetesToken),
 			HaveRemaining(fmt.Sprintf("configmaps. has %d resource instances", some)),
 			HaveFinalizersRemaining(fmt.Sprintf("%s in %d resource instances", testFinalizer, some)))
 		Expect(countOf(Default, ctx, configMaps, namespace.Name)).To(Equal(some))

@@ -137,3 +137,8 @@ func HaveFinalizersRemaining(texts ...string) types.GomegaMatcher {
 func HaveContentFailure(texts ...string) types.GomegaMatcher {
 	return HaveCondition(corev1.NamespaceDeletionContentFailure, corev1.ConditionTrue, "ContentDeletionFailed", texts...)
 }
+
+// HaveDiscoveryFailure matches a namespace that says what could not be discovered.
+func HaveDiscoveryFailure(texts ...string) types.GomegaMatcher {
+	return HaveCondition(corev1.NamespaceDeletionDiscoveryFailure, corev1.ConditionTrue, "DiscoveryFailed", texts...)
+}

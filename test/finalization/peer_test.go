@@ -212,13 +212,13 @@ var _ = Describe("A namespace that is stuck beside kube-controller-manager", Ser
 			eventuallyNamespace(ctx, namespace.Name, HaveRemaining(), HaveFinalizersRemaining())
 			// Theirs begins after 5 s and comes back every 8 s, ours every 15 s.
 			Consistently(func(g Gomega) {
-				g.Expect(get(g, ctx, namespace.Name)).To(And(BeTerminating(), HaveTokens(kubernetes)))
+				g.Expect(get(g, ctx, namespace.Name)).To(And(BeTerminating(), HaveTokens(kubernetesToken)))
 			}).WithContext(ctx).WithTimeout(15 * time.Second).Should(Succeed())
 
 			By("counting")
 			before := len(past.states())
 			Consistently(func(g Gomega) {
-				g.Expect(get(g, ctx, namespace.Name)).To(And(BeTerminating(), HaveTokens(kubernetes)))
+				g.Expect(get(g, ctx, namespace.Name)).To(And(BeTerminating(), HaveTokens(kubernetesToken)))
 			}).WithContext(ctx).WithTimeout(32 * time.Second).Should(Succeed())
 			states := past.states()
 			for _, state := range states {

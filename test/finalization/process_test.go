@@ -129,7 +129,7 @@ var _ = Describe("The manager's process", Serial, func() {
 		session := startProcess(ctx, managerConfig(ctx),
 			"--controllers=finalization", "--finalizer-token="+string(origin), "--settling-time=0s")
 		deleteObject(ctx, namespace)
-		eventuallyNamespace(ctx, namespace.Name, HaveTokens(kubernetes))
+		eventuallyNamespace(ctx, namespace.Name, HaveTokens(kubernetesToken))
 		Eventually(session.Err).WithContext(ctx).Should(gbytes.Say(`"settlingTime":"0s","reason":"set by --settling-time"`))
 		finalize(ctx, namespace.Name)
 		expectGone(ctx, namespace)

@@ -79,7 +79,7 @@ var _ = Describe("A namespace that is created again under its name", Serial, fun
 			close(held.opened)
 			Eventually(held.answers).WithContext(ctx).Should(ContainElement(status))
 			expectKept(ctx, append(objects, again)...)
-			Expect(get(Default, ctx, replaced)).To(And(BeActive(), HaveTokens(kubernetes), HaveNoVerdict()))
+			Expect(get(Default, ctx, replaced)).To(And(BeActive(), HaveTokens(kubernetesToken), HaveNoVerdict()))
 			for _, object := range objects {
 				uid := object.GetUID()
 				Expect(admin.Get(ctx, client.ObjectKeyFromObject(object), object)).To(Succeed())
@@ -109,21 +109,21 @@ var _ = Describe("A namespace that is created again under its name", Serial, fun
 // foreign is a condition that has nothing to do with finalization.
 const foreign corev1.NamespaceConditionType = "example.com/Foreign"
 
-// writer writes to a namespace all the time, as fast as it can.
-type writer struct {
+// restlessWriter writes to a namespace all the time, as fast as it can.
+type restlessWriter struct {
 	name   string
 	cancel context.CancelFunc
 	done   chan error
 	last   int // valid after stop
 }
 
-func (w *writer) token(number int) corev1.FinalizerName {
+func (w *restlessWriter) token(number int) corev1.FinalizerName {
 	return corev1.FinalizerName(fmt.Sprintf("example.com/writer-%d", number))
 }
 
 // start writes an annotation with PUT, a token with PUT to /finalize and a condition with
 // PUT to /status, each with the same number, one after the other.
-func (w *writer) start(ctx context.Context) {
+func (w *restlessWriter) start(ctx context.Context) {
 	ctx, w.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	w.done = make(chan error, 1)
 	update := func(change func(*corev1.Namespace), write func(*corev1.Namespace) error) error {
@@ -150,7 +150,7 @@ func (w *writer) start(ctx context.Context) {
 				err = update(func(namespace *corev1.Namespace) {
 					kept := []corev1.FinalizerName{w.token(number)}
 					for _, token := range namespace.Spec.Finalizers {
-						if token == kubernetes {
+						if token == kubernetesToken {
 							kept = append(kept, token)
 						}
 					}
@@ -181,7 +181,7 @@ func (w *writer) start(ctx context.Context) {
 	}()
 }
 
-func (w *writer) stop() error {
+func (w *restlessWriter) stop() error {
 	w.cancel()
 	return <-w.done
 }
@@ -190,11 +190,11 @@ func tokensOf(namespace *corev1.Namespace) []corev1.FinalizerName { return names
 
 var _ = Describe("A namespace that somebody else writes to all the time", func() {
 	It("loses nothing of that and is finalized all the same", func(ctx context.Context) {
-		namespace := createNamespace(ctx, "busy", "example.com/writer-0", kubernetes)
+		namespace := createNamespace(ctx, "busy", "example.com/writer-0", kubernetesToken)
 		held := hold(wrappers.MakeConfigMap(namespace.Name, "held"))
 		create(ctx, held)
 		past := watchNamespace(context.WithoutCancel(ctx), namespace)
-		busy := &writer{name: namespace.Name}
+		busy := &restlessWriter{name: namespace.Name}
 		busy.start(ctx)
 		stop := sync.OnceValue(busy.stop)
 		DeferCleanup(func() { _ = stop() })
@@ -203,7 +203,7 @@ var _ = Describe("A namespace that somebody else writes to all the time", func()
 		eventuallyNamespace(ctx, namespace.Name, HaveRemaining("configmaps. has 1 resource instances"))
 		begin := time.Now()
 		release(ctx, held)
-		eventuallyNamespace(ctx, namespace.Name, Not(WithTransform(tokensOf, ContainElement(kubernetes))))
+		eventuallyNamespace(ctx, namespace.Name, Not(WithTransform(tokensOf, ContainElement(kubernetesToken))))
 		AddReportEntry("time to the release", time.Since(begin).String())
 		consistentlyNamespace(ctx, namespace.Name, BeTerminating(), HaveNothingLeft())
 		Expect(stop()).To(Succeed())
@@ -239,7 +239,7 @@ var _ = Describe("A namespace that somebody else writes to all the time", func()
 				Expect(number).To(BeNumerically(">=", highest[what]), "%s in %v", what, state)
 				highest[what] = number
 			}
-			hasToken := HaveTokens(state.Spec.Finalizers[0], kubernetes)
+			hasToken := HaveTokens(state.Spec.Finalizers[0], kubernetesToken)
 			if isHeld, _ := hasToken.Match(state); isHeld {
 				Expect(wasReleased).To(BeFalse(), "the token came back")
 			} else {
@@ -263,7 +263,7 @@ var _ = Describe("A namespace that somebody writes to just before its token is r
 		Eventually(held.arrived).WithContext(ctx).Should(BeClosed())
 
 		By("writing while the release is on its way")
-		finalize(ctx, namespace.Name, kubernetes, late)
+		finalize(ctx, namespace.Name, kubernetesToken, late)
 		live := get(Default, ctx, namespace.Name)
 		live.Status.Conditions = append(live.Status.Conditions, corev1.NamespaceCondition{
 			Type: foreign, Status: corev1.ConditionUnknown, Reason: "Late",

@@ -36,7 +36,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-const kubernetes = corev1.FinalizerKubernetes
+const kubernetesToken = corev1.FinalizerKubernetes
 
 var configMaps = corev1.SchemeGroupVersion.WithResource("configmaps")
 

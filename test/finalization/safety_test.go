@@ -86,7 +86,7 @@ var _ = Describe("A namespace without deletionTimestamp", Serial, func() {
 			Expect(get(Default, ctx, name)).To(Equal(state))
 			Expect(requests.about("/namespaces/" + name)).To(BeEmpty())
 		}
-		Expect(get(Default, ctx, living.Name)).To(And(BeActive(), HaveTokens(kubernetes), HaveNoVerdict()))
+		Expect(get(Default, ctx, living.Name)).To(And(BeActive(), HaveTokens(kubernetesToken), HaveNoVerdict()))
 
 		By("until it is deleted")
 		deleteObject(ctx, called)
@@ -192,7 +192,7 @@ var _ = Describe("A namespace that the cluster cannot do without", Serial, func(
 		}
 		expectKept(ctx, objects...)
 		for _, name := range names {
-			Expect(get(Default, ctx, name)).To(HaveTokens(kubernetes))
+			Expect(get(Default, ctx, name)).To(HaveTokens(kubernetesToken))
 		}
 
 		By("though it works for others")
@@ -219,14 +219,14 @@ var _ = Describe("A namespace that the cluster cannot do without", Serial, func(
 		}}
 		begin := time.Now()
 		deleteObject(ctx, wrappers.MakeNamespace(name).Obj())
-		consistentlyNamespace(ctx, name, BeTerminating(), HaveTokens(kubernetes), HaveNoVerdict())
+		consistentlyNamespace(ctx, name, BeTerminating(), HaveTokens(kubernetesToken), HaveNoVerdict())
 		Eventually(func(g Gomega) {
 			g.Expect(get(g, ctx, name)).To(HaveContentFailure("Nothing is deleted", "nslifecycle runs in namespace",
 				"run the manager outside of the cluster", "kube-controller-manager"))
 		}).WithContext(ctx).WithTimeout(45 * time.Second).Should(Succeed())
 		Expect(time.Since(begin)).To(BeNumerically(">", 29*time.Second), "somebody else was given time to end it")
 		expectKept(ctx, object, account)
-		Expect(get(Default, ctx, name)).To(And(BeTerminating(), HaveTokens(kubernetes)))
+		Expect(get(Default, ctx, name)).To(And(BeTerminating(), HaveTokens(kubernetesToken)))
 		Expect(requests.about("/namespaces/" + name)).To(ConsistOf(HavePrefix("PATCH /api/v1/namespaces/" + name + "/status")))
 
 		By("starting another manager outside of it")

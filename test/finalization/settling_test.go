@@ -105,7 +105,7 @@ var _ = Describe("The settling time", Serial, func() {
 	It("begins when the manager sees the deletion and not when it was made", func(ctx context.Context) {
 		namespace := createNamespace(ctx, "settling-late")
 		deleteObject(ctx, namespace)
-		consistentlyNamespace(ctx, namespace.Name, BeTerminating(), HaveTokens(kubernetes))
+		consistentlyNamespace(ctx, namespace.Name, BeTerminating(), HaveTokens(kubernetesToken))
 		past := watchNamespace(context.WithoutCancel(ctx), namespace)
 		begin := time.Now()
 		startOther(ctx, managerConfig(ctx), withSettlingTime(2*time.Second))

@@ -131,7 +131,7 @@ var _ = Describe("A namespace of which not everything is known", Serial, func() 
 			faults.isOn.Store(true)
 			deleteObject(ctx, namespace)
 			eventuallyNamespace(ctx, namespace.Name, why)
-			consistentlyNamespace(ctx, namespace.Name, BeTerminating(), HaveTokens(kubernetes), why)
+			consistentlyNamespace(ctx, namespace.Name, BeTerminating(), HaveTokens(kubernetesToken), why)
 			Expect(requests.about(namespace.Name + "/finalize")).To(BeEmpty())
 			Expect(faults.failed.Load()).To(BeNumerically(">", 1), "it was tried again")
 
@@ -194,7 +194,7 @@ var _ = Describe("A namespace of which not everything is known", Serial, func() 
 		deleteObject(ctx, namespace)
 		why := HaveContentFailure("listing configmaps", "not today")
 		eventuallyNamespace(ctx, namespace.Name, why)
-		consistentlyNamespace(ctx, namespace.Name, BeTerminating(), HaveTokens(kubernetes), why)
+		consistentlyNamespace(ctx, namespace.Name, BeTerminating(), HaveTokens(kubernetesToken), why)
 		faults.isOn.Store(false)
 		eventuallyNamespace(ctx, namespace.Name, HaveRemaining("configmaps. has 600 resource instances"),
 			HaveFinalizersRemaining(testFinalizer+" in 600 resource instances"))
@@ -213,9 +213,4 @@ func afterTheFirst(handle response) response {
 		}
 		return result, err
 	}
-}
-
-// HaveDiscoveryFailure matches a namespace that says what could not be discovered.
-func HaveDiscoveryFailure(texts ...string) types.GomegaMatcher {
-	return HaveCondition(corev1.NamespaceDeletionDiscoveryFailure, corev1.ConditionTrue, "DiscoveryFailed", texts...)
 }
