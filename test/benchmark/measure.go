@@ -7,13 +7,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"runtime"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/nslifecycle/nslifecycle/test/benchmark/internal/harness"
 	"github.com/nslifecycle/nslifecycle/test/controlplane"
 )
 
@@ -34,15 +34,15 @@ type benchmark struct {
 	options
 	servers [2]*server
 	binary  string
-	manager *manager
+	manager *harness.Process
 	report  report
 }
 
 // measure starts the control planes, measures everything and stops them.
 func measure(ctx context.Context, opts options) (outcome *report, err error) {
 	b := &benchmark{options: opts}
-	b.report.facts = append(b.report.facts, describeMachine()...)
-	say("Starting two control planes and building the manager")
+	b.report.facts = append(b.report.facts, harness.DescribeMachine()...)
+	harness.Say("Starting two control planes and building the manager")
 	if err := b.start(ctx); err != nil {
 		return nil, errors.Join(err, b.stop())
 	}
@@ -82,12 +82,12 @@ func (b *benchmark) start(ctx context.Context) error {
 		return err
 	}
 	var err error
-	b.binary, err = buildManager(ctx, b.servers[with].Dir)
+	b.binary, err = harness.BuildManager(ctx, b.servers[with].Dir)
 	return err
 }
 
 func (b *benchmark) stop() error {
-	err := b.manager.stop()
+	err := b.manager.Stop()
 	for _, server := range b.servers {
 		if server != nil {
 			err = errors.Join(err, server.Stop())
@@ -107,7 +107,7 @@ func (b *benchmark) compareBare(ctx context.Context) error {
 
 // install installs nslifecycle on one server and puts the initializers in force.
 func (b *benchmark) install(ctx context.Context) error {
-	say("Installing nslifecycle on one of them and putting three initializers in force (may take 30 s)")
+	harness.Say("Installing nslifecycle on one of them and putting three initializers in force (may take 30 s)")
 	server := b.servers[with]
 	if _, err := server.Kubectl(ctx, server.Admin, "apply", "-k", b.kustomization); err != nil {
 		return err
@@ -120,7 +120,7 @@ func (b *benchmark) install(ctx context.Context) error {
 		return err
 	}
 	if err := server.register(ctx); err != nil {
-		return fmt.Errorf("%w; the manager said last: %s", err, b.manager.lastWords())
+		return fmt.Errorf("%w; the manager said last: %s", err, b.manager.LastWords())
 	}
 	return server.waitForInjected(ctx, strings.Join(initializerNames(), ","))
 }
@@ -135,7 +135,7 @@ func (b *benchmark) measureInitialization(ctx context.Context) error {
 	}
 	defer stopInitializers()
 
-	say("Creating %d namespaces one by one", b.oneByOne)
+	harness.Say("Creating %d namespaces one by one", b.oneByOne)
 	if _, err := server.createOneByOne(ctx, warmUpNamespaces); err != nil {
 		return err
 	}
@@ -145,10 +145,10 @@ func (b *benchmark) measureInitialization(ctx context.Context) error {
 	}
 	b.report.values = append(b.report.values,
 		newDurationLine(fmt.Sprintf("From creation to Initializing=False, %d one by one: median", b.oneByOne),
-			computeMedian(times), fmt.Sprintf(" (95th percentile %s)", formatDuration(computePercentile(times, 0.95))),
+			harness.Median(times), fmt.Sprintf(" (95th percentile %s)", harness.FormatDuration(harness.Percentile(times, 0.95))),
 			goalOneByOne))
 
-	say("Creating %d namespaces at once", b.atOnce)
+	harness.Say("Creating %d namespaces at once", b.atOnce)
 	times, total, err := server.createAtOnce(ctx, b.atOnce, b.clients)
 	if err != nil {
 		return err
@@ -156,12 +156,12 @@ func (b *benchmark) measureInitialization(ctx context.Context) error {
 	b.report.values = append(b.report.values,
 		newDurationLine(fmt.Sprintf("%d created at once, %d requests at a time: until all are Initializing=False",
 			b.atOnce, b.clients), total,
-			fmt.Sprintf(" (median of each %s)", formatDuration(computeMedian(times))), goalAtOnce))
+			fmt.Sprintf(" (median of each %s)", harness.FormatDuration(harness.Median(times))), goalAtOnce))
 	return b.measureMemory(warmUpNamespaces + b.oneByOne + b.atOnce)
 }
 
 func (b *benchmark) measureMemory(namespaces int) error {
-	peak, isKnown, err := b.manager.peakMemory()
+	peak, isKnown, err := b.manager.PeakMemory()
 	if err != nil {
 		return err
 	}
@@ -170,7 +170,7 @@ func (b *benchmark) measureMemory(namespaces int) error {
 		value: "not available on " + runtime.GOOS, goal: "under 100 MiB", verdict: "not measured",
 	}
 	if isKnown {
-		line.value = fmt.Sprintf("%.0f MiB", float64(peak)/(1<<20))
+		line.value = harness.FormatMemory(peak)
 		line.verdict = missed
 		if peak < goalMemory {
 			line.verdict = met
@@ -190,7 +190,7 @@ func (b *benchmark) compareWorking(ctx context.Context) error {
 
 // compareInstalled compares with three initializers in force and the manager stopped.
 func (b *benchmark) compareInstalled(ctx context.Context) error {
-	if err := b.manager.stop(); err != nil {
+	if err := b.manager.Stop(); err != nil {
 		return err
 	}
 	if err := b.compareCreation(ctx, "Namespace create, three initializers", goalCreation); err != nil {
@@ -261,7 +261,7 @@ func (b *benchmark) compareWrites(ctx context.Context, control string, goal floa
 }
 
 func (b *benchmark) compare(ctx context.Context, what string, samples int, goal float64, requests [2]request) error {
-	say("%s: %d times each", what, samples)
+	harness.Say("%s: %d times each", what, samples)
 	result, err := compare(ctx, (samples+perRound-1)/perRound, requests)
 	if err != nil {
 		return fmt.Errorf("%s: %w", what, err)
@@ -280,21 +280,3 @@ func (b *benchmark) removeNamespaces(ctx context.Context) error {
 	removing.Wait()
 	return errors.Join(errs[:]...)
 }
-
-// describeMachine says what a reader needs to judge the figures, and nothing that would
-// tell whose machine it was.
-func describeMachine() []string {
-	facts := []string{
-		time.Now().UTC().Format("2006-01-02"),
-		fmt.Sprintf("%d CPUs, %s/%s, %s", runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, runtime.Version()),
-	}
-	if load, err := os.ReadFile("/proc/loadavg"); err == nil {
-		if fields := strings.Fields(string(load)); len(fields) > 0 {
-			facts = append(facts, fmt.Sprintf("load average %s before the run", fields[0]))
-		}
-	}
-	return facts
-}
-
-// say tells on stderr how far it is; stdout is for the tables.
-func say(format string, args ...any) { fmt.Fprintf(os.Stderr, format+" ...\n", args...) }

@@ -8,9 +8,9 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 	"time"
-	"unicode/utf8"
+
+	"github.com/nslifecycle/nslifecycle/test/benchmark/internal/harness"
 )
 
 // What a line says of its goal.
@@ -51,8 +51,8 @@ func newRatioLine(what string, c *comparison, goal float64) ratioLine {
 	for side := range line.median {
 		samples := c.all(side)
 		line.samples = len(samples)
-		line.median[side] = computeMedian(samples)
-		line.high[side] = computePercentile(samples, 0.95)
+		line.median[side] = harness.Median(samples)
+		line.high[side] = harness.Percentile(samples, 0.95)
 		line.controls[side] = c.control(side)
 	}
 	return line
@@ -85,22 +85,14 @@ func (r *report) missed() []string {
 	return names
 }
 
-// table is what both forms of output are made of.
-type table struct {
-	title  string
-	header []string
-	rows   [][]string
-	note   string
-}
-
-func (r *report) tables() []table {
-	ratios := table{
-		title: "Requests, with nslifecycle against without",
-		header: []string{
+func (r *report) tables() []harness.Table {
+	ratios := harness.Table{
+		Title: "Requests, with nslifecycle against without",
+		Header: []string{
 			"Request", "Samples each", "Median without", "Median with", "Difference", "95th percentile",
 			"Ratio of medians (95 %)", "Same server twice", "Goal", "Result",
 		},
-		note: "Two figures in one column are without and with. Same server twice is a ratio as well, " +
+		Note: "Two figures in one column are without and with. Same server twice is a ratio as well, " +
 			"of one half of the samples to the other: what it is away from 1 is noise.",
 	}
 	// Those with a goal first, and otherwise as they were measured.
@@ -113,107 +105,35 @@ func (r *report) tables() []table {
 		if line.goal > 0 {
 			goal = fmt.Sprintf("at most %.2f", line.goal)
 		}
-		ratios.rows = append(ratios.rows, []string{
+		ratios.Rows = append(ratios.Rows, []string{
 			line.what, fmt.Sprint(line.samples),
-			formatDuration(line.median[without]), formatDuration(line.median[with]),
-			formatDuration(line.median[with] - line.median[without]),
-			formatDuration(line.high[without]) + ", " + formatDuration(line.high[with]),
+			harness.FormatDuration(line.median[without]), harness.FormatDuration(line.median[with]),
+			harness.FormatDuration(line.median[with] - line.median[without]),
+			harness.FormatDuration(line.high[without]) + ", " + harness.FormatDuration(line.high[with]),
 			fmt.Sprintf("%.2f (%.2f to %.2f)", line.ratio, line.range95.low, line.range95.high),
 			fmt.Sprintf("%.2f, %.2f", line.controls[without], line.controls[with]),
 			goal, line.verdict(),
 		})
 	}
-	values := table{
-		title:  "Initialization by three initializers that do nothing",
-		header: []string{"Measured", "Value", "Goal", "Result"},
+	values := harness.Table{
+		Title:  "Initialization by three initializers that do nothing",
+		Header: []string{"Measured", "Value", "Goal", "Result"},
 	}
 	for _, line := range r.values {
-		values.rows = append(values.rows, []string{line.what, line.value, line.goal, line.verdict})
+		values.Rows = append(values.Rows, []string{line.what, line.value, line.goal, line.verdict})
 	}
-	return []table{ratios, values}
+	return []harness.Table{ratios, values}
 }
 
 // text is the report for a terminal.
-func (r *report) text() string {
-	var out strings.Builder
-	for _, fact := range r.facts {
-		fmt.Fprintf(&out, "%s\n", fact)
-	}
-	for _, table := range r.tables() {
-		if len(table.rows) == 0 {
-			continue
-		}
-		fmt.Fprintf(&out, "\n%s\n\n", table.title)
-		widths := table.widths()
-		for _, row := range append([][]string{table.header}, table.rows...) {
-			for i, cell := range row {
-				if i == len(row)-1 {
-					fmt.Fprintf(&out, "%s\n", cell)
-					continue
-				}
-				fmt.Fprintf(&out, "%s%s", cell, strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell)+2))
-			}
-		}
-		if table.note != "" {
-			fmt.Fprintf(&out, "\n%s\n", table.note)
-		}
-	}
-	return out.String()
-}
+func (r *report) text() string { return harness.Text(r.facts, r.tables()) }
 
 // markdown is the report for the documentation.
-func (r *report) markdown() string {
-	var out strings.Builder
-	for _, fact := range r.facts {
-		fmt.Fprintf(&out, "- %s\n", fact)
-	}
-	for _, table := range r.tables() {
-		if len(table.rows) == 0 {
-			continue
-		}
-		fmt.Fprintf(&out, "\n**%s**\n\n| %s |\n|%s\n", table.title,
-			strings.Join(table.header, " | "), strings.Repeat(" --- |", len(table.header)))
-		for _, row := range table.rows {
-			fmt.Fprintf(&out, "| %s |\n", strings.Join(row, " | "))
-		}
-		if table.note != "" {
-			fmt.Fprintf(&out, "\n%s\n", table.note)
-		}
-	}
-	return out.String()
-}
-
-func (t table) widths() []int {
-	widths := make([]int, len(t.header))
-	for _, row := range append([][]string{t.header}, t.rows...) {
-		for i, cell := range row {
-			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
-		}
-	}
-	return widths
-}
-
-// formatDuration prints three significant digits, and hundredths of a millisecond at best.
-func formatDuration(duration time.Duration) string {
-	// Not "-0.00 ms".
-	if duration <= -5*time.Microsecond {
-		return "-" + formatDuration(-duration)
-	}
-	duration = max(duration, 0)
-	switch {
-	case duration < 9995*time.Microsecond:
-		return fmt.Sprintf("%.2f ms", duration.Seconds()*1000)
-	case duration < 99950*time.Microsecond:
-		return fmt.Sprintf("%.1f ms", duration.Seconds()*1000)
-	case duration < 999500*time.Microsecond:
-		return fmt.Sprintf("%.0f ms", duration.Seconds()*1000)
-	}
-	return fmt.Sprintf("%.1f s", duration.Seconds())
-}
+func (r *report) markdown() string { return harness.Markdown(r.facts, r.tables()) }
 
 // newDurationLine is a valueLine whose goal is a time.
 func newDurationLine(what string, value time.Duration, notes string, goal time.Duration) valueLine {
-	line := valueLine{what: what, value: formatDuration(value) + notes, goal: noGoal, verdict: noGoal}
+	line := valueLine{what: what, value: harness.FormatDuration(value) + notes, goal: noGoal, verdict: noGoal}
 	if goal > 0 {
 		line.goal = "under " + formatGoal(goal)
 		line.verdict = missed

@@ -40,25 +40,6 @@ func TestDurationLine(t *testing.T) {
 	}
 }
 
-func TestFormatDuration(t *testing.T) {
-	for want, duration := range map[string]time.Duration{
-		"0.05 ms":  50 * time.Microsecond,
-		"-0.05 ms": -50 * time.Microsecond,
-		"-0.01 ms": -5 * time.Microsecond,
-		"0.00 ms":  -4 * time.Microsecond,
-		"2.35 ms":  2346 * time.Microsecond,
-		"10.0 ms":  9999 * time.Microsecond,
-		"99.9 ms":  99949 * time.Microsecond,
-		"100 ms":   99951 * time.Microsecond,
-		"1.0 s":    999600 * time.Microsecond,
-		"12.3 s":   12345 * time.Millisecond,
-	} {
-		if got := formatDuration(duration); got != want {
-			t.Errorf("formatDuration(%d ns) = %q, want %q", duration, got, want)
-		}
-	}
-}
-
 func TestReport(t *testing.T) {
 	r := &report{
 		facts: []string{"a machine"},
@@ -95,24 +76,5 @@ func TestReport(t *testing.T) {
 		} else if count != columns {
 			t.Errorf("A row has %d bars and the ones above it %d: %s", count, columns, line)
 		}
-	}
-}
-
-func TestParsePeakMemory(t *testing.T) {
-	for name, test := range map[string]struct {
-		status  string
-		want    int64
-		isError bool
-	}{
-		"as Linux writes it": {"Name:\tmanager\nVmPeak:\t 1294020 kB\nVmHWM:\t   67840 kB\nVmRSS:\t   60000 kB\n", 67840 << 10, false},
-		"not there":          {"Name:\tmanager\nVmRSS:\t   60000 kB\n", 0, true},
-		"no number":          {"VmHWM:\t   much kB\n", 0, true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			got, err := parsePeakMemory(test.status)
-			if got != test.want || (err != nil) != test.isError {
-				t.Errorf("parsePeakMemory = %d, %v; want %d, error %v", got, err, test.want, test.isError)
-			}
-		})
 	}
 }

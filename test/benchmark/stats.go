@@ -6,8 +6,9 @@ package main
 import (
 	"math"
 	"math/rand/v2"
-	"slices"
 	"time"
+
+	"github.com/nslifecycle/nslifecycle/test/benchmark/internal/harness"
 )
 
 const (
@@ -17,34 +18,14 @@ const (
 	outside = 0.025
 )
 
-// number is what the statistics work on.
-type number interface{ ~int64 | ~float64 }
-
-// computePercentile returns the value below which a share of the samples lies,
-// interpolated between the two nearest ones; 0 where there are no samples.
-func computePercentile[T number](samples []T, share float64) T {
-	if len(samples) == 0 {
-		return 0
-	}
-	sorted := slices.Clone(samples)
-	slices.Sort(sorted)
-	position := share * float64(len(sorted)-1)
-	below := int(math.Floor(position))
-	above := min(below+1, len(sorted)-1)
-	fraction := position - float64(below)
-	return sorted[below] + T(fraction*float64(sorted[above]-sorted[below]))
-}
-
-func computeMedian[T number](samples []T) T { return computePercentile(samples, 0.5) }
-
 // computeRatio returns the median of some samples as a multiple of the median of others;
 // NaN where there is nothing to compare with.
 func computeRatio(samples, reference []time.Duration) float64 {
-	divisor := computeMedian(reference)
+	divisor := harness.Median(reference)
 	if divisor == 0 || len(samples) == 0 {
 		return math.NaN()
 	}
-	return float64(computeMedian(samples)) / float64(divisor)
+	return float64(harness.Median(samples)) / float64(divisor)
 }
 
 // interval is where a ratio would lie most of the time if it were measured again.
@@ -69,5 +50,5 @@ func computeInterval(samples, reference [][]time.Duration) interval {
 		}
 		ratios = append(ratios, computeRatio(drawn, drawnReference))
 	}
-	return interval{low: computePercentile(ratios, outside), high: computePercentile(ratios, 1-outside)}
+	return interval{low: harness.Percentile(ratios, outside), high: harness.Percentile(ratios, 1-outside)}
 }

@@ -10,41 +10,6 @@ import (
 	"time"
 )
 
-func TestComputePercentile(t *testing.T) {
-	for name, test := range map[string]struct {
-		samples []float64
-		share   float64
-		want    float64
-	}{
-		"no samples":                 {nil, 0.5, 0},
-		"one sample":                 {[]float64{7}, 0.95, 7},
-		"the middle of three":        {[]float64{9, 1, 5}, 0.5, 5},
-		"between the middle of four": {[]float64{4, 1, 3, 2}, 0.5, 2.5},
-		"the smallest":               {[]float64{3, 1, 2}, 0, 1},
-		"the largest":                {[]float64{3, 1, 2}, 1, 3},
-		"95 % of 0 to 100":           {seq(101), 0.95, 95},
-		"95 % between two samples":   {[]float64{0, 10}, 0.95, 9.5},
-		"an outlier moves no median": {[]float64{1, 2, 3, 4, 1e9}, 0.5, 3},
-		"equal samples":              {[]float64{2, 2, 2, 2}, 0.3, 2},
-	} {
-		t.Run(name, func(t *testing.T) {
-			before := slices.Clone(test.samples)
-			if got := computePercentile(test.samples, test.share); math.Abs(got-test.want) > 1e-9 {
-				t.Errorf("computePercentile(%v, %v) = %v, want %v", test.samples, test.share, got, test.want)
-			}
-			if !slices.Equal(test.samples, before) {
-				t.Errorf("The samples were changed from %v to %v", before, test.samples)
-			}
-		})
-	}
-}
-
-func TestComputeMedianOfDurations(t *testing.T) {
-	if got := computeMedian([]time.Duration{3 * time.Millisecond, time.Millisecond}); got != 2*time.Millisecond {
-		t.Errorf("computeMedian = %s, want 2ms", got)
-	}
-}
-
 func TestComputeRatio(t *testing.T) {
 	for name, test := range map[string]struct {
 		samples, reference []time.Duration
@@ -88,13 +53,4 @@ func TestComputeInterval(t *testing.T) {
 	if got := computeInterval(nil, reference); !math.IsNaN(got.low) || !math.IsNaN(got.high) {
 		t.Errorf("The interval of nothing is %v, want NaN", got)
 	}
-}
-
-// seq returns 0 to count-1, the largest first.
-func seq(count int) []float64 {
-	values := make([]float64, 0, count)
-	for i := range count {
-		values = append(values, float64(count-1-i))
-	}
-	return values
 }
