@@ -111,6 +111,10 @@ test-integration: ## Run the integration tests alone, with their narration.
 bench: ## Run the benchmarks and print their ratios.
 	@$(use-control-plane) set -x; go run ./test/benchmark $(ARGS)
 
+.PHONY: bench-finalization
+bench-finalization: ## Measure the end of namespaces against kube-controller-manager. ARGS=--quick for a look.
+	@$(use-control-plane-with-peer) set -x; go run ./test/benchmark/finalization $(ARGS)
+
 .PHONY: control-plane
 control-plane: ## Get kube-apiserver, etcd and kubectl for the tests, and print where they are.
 	@hack/control-plane.sh
@@ -242,6 +246,10 @@ if [ -n "$$KUBEBUILDER_ASSETS" ] && [ ! -x "$$KUBEBUILDER_ASSETS/kube-controller
 	echo "There is no kube-controller-manager in KUBEBUILDER_ASSETS, so the tests beside it are skipped." >&2; peer=; \
 fi; \
 KUBEBUILDER_ASSETS="$$(hack/control-plane.sh $$peer)"; export KUBEBUILDER_ASSETS;
+endef
+
+define use-control-plane-with-peer
+KUBEBUILDER_ASSETS="$$(hack/control-plane.sh --with-controller-manager)"; export KUBEBUILDER_ASSETS;
 endef
 
 # exec, so that Ctrl-C ends the demo itself and nothing stands in between.

@@ -83,11 +83,22 @@ func (p *Process) Stop() error {
 	p.stop.Do(func() {
 		p.cancel()
 		<-p.exited
-		if p.err != nil && !errors.Is(p.err, context.Canceled) {
+		if p.err != nil && !errors.Is(p.err, context.Canceled) && !wasInterrupted(p.err) {
 			err = fmt.Errorf("%s ended with %w; it said last: %s", p.name, p.err, p.LastWords())
 		}
 	})
 	return err
+}
+
+// wasInterrupted tells whether a process has left it to the operating system what an
+// interrupt does.
+func wasInterrupted(err error) bool {
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) {
+		return false
+	}
+	status, isStatus := exit.Sys().(syscall.WaitStatus)
+	return isStatus && status.Signaled() && status.Signal() == syscall.SIGINT
 }
 
 // Exited returns a channel that is closed when the process has ended.

@@ -1,0 +1,142 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// content is what each namespace of a scenario has in it.
+type content struct {
+	configMaps, secrets, services, deployments int
+	// held custom resources have a finalizer, which the harness takes off 2 s after the
+	// namespace has been deleted.
+	held int
+	// pods are on a node, so that they have a grace period.
+	pods int
+}
+
+// scenario is one case.
+type scenario struct {
+	name, title string
+	// crds is how many CustomResourceDefinitions there are.
+	crds int
+	// namespaces is how many are deleted at once.
+	namespaces int
+	content    content
+	// isCrowded says that there are many objects in other namespaces, and idleNamespaces
+	// how many other namespaces.
+	isCrowded      bool
+	idleNamespaces int
+	// isCheap says that --quick measures it.
+	isCheap bool
+}
+
+const (
+	emptyWith100CRDs   = "empty-crds-100"
+	emptyWith300CRDs   = "empty-crds-300"
+	oneThousandMaps    = "configmaps-1000"
+	tenThousandMaps    = "configmaps-10000"
+	twentyPods         = "pods-20"
+	many100            = "many-100-empty"
+	many500            = "many-500-empty"
+	many100Full        = "many-100-full"
+	many500Full        = "many-500-full"
+	amongTenThousand   = "many-500-among-10000"
+	crowded            = "crowded-"
+	crowdSize          = 50_000
+	crowdTitle         = ", beside 50,000 other objects"
+	manyCRDs           = 100
+	idleNamespaceCount = 10_000
+)
+
+// scenarios returns all cases as the report lists them.
+func scenarios() []scenario {
+	full := content{configMaps: 8, secrets: 4, services: 4, deployments: 4}
+	many := []scenario{
+		{name: many100, title: "100 empty namespaces, 100 CRDs", namespaces: 100, crds: manyCRDs},
+		{name: many500, title: "500 empty namespaces, 100 CRDs", namespaces: 500, crds: manyCRDs},
+		{name: many100Full, title: "100 namespaces of 20 objects, 100 CRDs", namespaces: 100, crds: manyCRDs, content: full},
+		{name: many500Full, title: "500 namespaces of 20 objects, 100 CRDs", namespaces: 500, crds: manyCRDs, content: full},
+	}
+	all := []scenario{
+		{name: "empty", title: "empty", namespaces: 1, isCheap: true},
+		{name: emptyWith100CRDs, title: "empty, 100 CRDs", namespaces: 1, crds: manyCRDs, isCheap: true},
+		{name: emptyWith300CRDs, title: "empty, 300 CRDs", namespaces: 1, crds: 300},
+		{name: oneThousandMaps, title: "1,000 ConfigMaps", namespaces: 1, content: content{configMaps: 1000}, isCheap: true},
+		{name: tenThousandMaps, title: "10,000 ConfigMaps", namespaces: 1, content: content{configMaps: 10_000}},
+		{name: "finalizers-1000", title: "1,000 custom resources held for 2 s", namespaces: 1, crds: 1,
+			content: content{held: 1000}, isCheap: true},
+		{name: twentyPods, title: "20 pods, 5 s grace", namespaces: 1, content: content{pods: 20}, isCheap: true},
+	}
+	all = append(all, many...)
+	for _, s := range many {
+		s.name, s.title, s.isCrowded = crowded+s.name, s.title+crowdTitle, true
+		all = append(all, s)
+	}
+	return append(all, scenario{name: amongTenThousand, title: "500 empty namespaces of 10,500, 100 CRDs",
+		namespaces: 500, crds: manyCRDs, idleNamespaces: idleNamespaceCount})
+}
+
+// selectScenarios returns those with these names, separated by commas, or all of them, or
+// all that are cheap.
+func selectScenarios(names string, onlyCheap bool) ([]scenario, error) {
+	all := scenarios()
+	if names == "" {
+		return slices.DeleteFunc(all, func(s scenario) bool { return onlyCheap && !s.isCheap }), nil
+	}
+	wanted := strings.Split(names, ",")
+	for _, name := range wanted {
+		if !slices.ContainsFunc(all, func(s scenario) bool { return s.name == name }) {
+			return nil, fmt.Errorf("there is no case %q; --list shows which ones there are", name)
+		}
+	}
+	return slices.DeleteFunc(all, func(s scenario) bool { return !slices.Contains(wanted, s.name) }), nil
+}
+
+// computeOrder returns scenarios as they are measured: what is laborious to remove comes
+// last, and the number of CRDs changes as rarely as possible.
+func computeOrder(selected []scenario) []scenario {
+	ordered := slices.Clone(selected)
+	slices.SortStableFunc(ordered, func(a, b scenario) int {
+		return cmp.Or(compareBools(a.isCrowded, b.isCrowded), cmp.Compare(a.idleNamespaces, b.idleNamespaces),
+			cmp.Compare(a.crds, b.crds))
+	})
+	return ordered
+}
+
+func compareBools(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case b:
+		return -1
+	}
+	return 1
+}
+
+// The two sides of a comparison.
+const (
+	peer = iota
+	ours
+)
+
+// sideNames are how the sides are called in the report.
+var sideNames = [2]string{"peer", "ours"}
+
+// computeSides returns the order of the sides in a round.
+func computeSides(round int, peerOnly, oursOnly bool) []int {
+	switch {
+	case peerOnly:
+		return []int{peer}
+	case oursOnly:
+		return []int{ours}
+	case round%2 == 1:
+		return []int{ours, peer}
+	}
+	return []int{peer, ours}
+}

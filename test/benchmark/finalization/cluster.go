@@ -1,0 +1,313 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/yaml"
+
+	"github.com/nslifecycle/nslifecycle/test/benchmark/internal/harness"
+	"github.com/nslifecycle/nslifecycle/test/controlplane"
+)
+
+const (
+	// parallel is the number of requests at a time, also of those that delete namespaces.
+	parallel = 32
+	// assetsVariable names the directory of the control plane's binaries.
+	assetsVariable = "KUBEBUILDER_ASSETS"
+	// secondServer is the Lease of an API server that does not exist.
+	secondServer = "apiserver-of-the-benchmark"
+	// leaseSeconds is how long that Lease is good for, as with the real ones.
+	leaseSeconds = 3600
+
+	pollInterval = 250 * time.Millisecond
+	// setUpTimeout is for what the harness waits for outside of any measurement.
+	setUpTimeout = 5 * time.Minute
+)
+
+// cluster is the control plane and what the harness does there.
+type cluster struct {
+	*controlplane.ControlPlane
+	client  kubernetes.Interface
+	dynamic dynamic.Interface
+	// scraper's requests are not counted, neither here nor by the API server.
+	scraper  rest.Interface
+	meter    *meter
+	observer *observer
+	// serverPID is the process of kube-apiserver, or 0 where that is not known.
+	serverPID int
+	// crds is how many there are, and crowd how many objects in other namespaces.
+	crds, crowd int
+}
+
+// findAssets sees to it that there are binaries, kube-controller-manager among them, and
+// that the control plane is started from the same ones.
+func findAssets(ctx context.Context) (string, error) {
+	command := exec.CommandContext(ctx, filepath.Join(controlplane.Root(), "hack", "control-plane.sh"),
+		"--with-controller-manager")
+	command.Stderr = os.Stderr
+	// Not killed but asked to stop: it has to remove what it has not finished.
+	command.Cancel = func() error { return command.Process.Signal(syscall.SIGTERM) }
+	output, err := command.Output()
+	if err != nil {
+		return "", fmt.Errorf("getting kube-apiserver, etcd and kube-controller-manager: %w", err)
+	}
+	assets := strings.TrimSpace(string(output))
+	return assets, os.Setenv(assetsVariable, assets)
+}
+
+// startCluster starts a control plane with our ServiceAccount and its rights.
+func startCluster(ctx context.Context, fsync bool) (*cluster, error) {
+	plane, err := controlplane.Start(ctx, controlplane.WithEtcdFlag("unsafe-no-fsync", strconv.FormatBool(!fsync)))
+	if err != nil {
+		return nil, err
+	}
+	c := &cluster{ControlPlane: plane, meter: &meter{sent: counts{}}}
+	if err := c.prepare(ctx); err != nil {
+		return nil, errors.Join(err, c.Stop())
+	}
+	return c, nil
+}
+
+func (c *cluster) prepare(ctx context.Context) error {
+	config := rest.CopyConfig(c.Admin)
+	config.QPS = -1
+	config.WarningHandler = rest.NoWarnings{}
+	scraper, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return fmt.Errorf("creating a client: %w", err)
+	}
+	c.scraper = scraper.CoreV1().RESTClient()
+
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return c.meter.wrap(next) })
+	if c.dynamic, err = dynamic.NewForConfig(config); err != nil {
+		return fmt.Errorf("creating a dynamic client: %w", err)
+	}
+	typed := rest.CopyConfig(config)
+	typed.ContentType = runtime.ContentTypeProtobuf
+	if c.client, err = kubernetes.NewForConfig(typed); err != nil {
+		return fmt.Errorf("creating a client: %w", err)
+	}
+	if c.serverPID, _, err = harness.FindChild("kube-apiserver"); err != nil {
+		return err
+	}
+	if err := c.installRights(ctx); err != nil {
+		return err
+	}
+	c.observer, err = startObserver(ctx, c.client)
+	return err
+}
+
+// Stop ends the control plane.
+func (c *cluster) Stop() error {
+	if c.observer != nil {
+		c.observer.stop()
+	}
+	return c.ControlPlane.Stop()
+}
+
+// installRights installs of config/default what the manager needs to end namespaces: its
+// namespace, its ServiceAccount and the rights of that. The policies would cost the API
+// server time that has nothing to do with this.
+func (c *cluster) installRights(ctx context.Context) error {
+	everything, err := c.Kubectl(ctx, c.Admin, "kustomize", filepath.Join(controlplane.Root(), "config", "default"))
+	if err != nil {
+		return err
+	}
+	var rights []string
+	for document := range strings.SplitSeq(everything, "\n---\n") {
+		var object metav1.TypeMeta
+		if err := yaml.Unmarshal([]byte(document), &object); err != nil {
+			return fmt.Errorf("reading config/default: %w", err)
+		}
+		switch object.Kind {
+		case "Namespace", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding":
+			rights = append(rights, document)
+		}
+	}
+	_, err = c.KubectlWithInput(ctx, c.Admin, strings.Join(rights, "\n---\n"), "apply", "-f", "-")
+	return err
+}
+
+// setServers makes it look as if there were one API server, or two.
+func (c *cluster) setServers(ctx context.Context, count int) error {
+	leases := c.client.CoordinationV1().Leases(metav1.NamespaceSystem)
+	if err := leases.Delete(ctx, secondServer, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("removing the Lease of the second API server: %w", err)
+	}
+	if count == 1 {
+		return nil
+	}
+	now := metav1.NewMicroTime(time.Now())
+	_, err := leases.Create(ctx, &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: secondServer, Labels: map[string]string{"apiserver.kubernetes.io/identity": "kube-apiserver"},
+		},
+		Spec: coordinationv1.LeaseSpec{
+			HolderIdentity: ptr.To(secondServer), LeaseDurationSeconds: ptr.To[int32](leaseSeconds),
+			AcquireTime: &now, RenewTime: &now,
+		},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		return fmt.Errorf("creating the Lease of a second API server: %w", err)
+	}
+	return nil
+}
+
+// countServers returns how many API servers a controller sees.
+func (c *cluster) countServers(ctx context.Context) (int, error) {
+	leases, err := c.client.CoordinationV1().Leases(metav1.NamespaceSystem).List(ctx,
+		metav1.ListOptions{LabelSelector: "apiserver.kubernetes.io/identity=kube-apiserver"})
+	if err != nil {
+		return 0, fmt.Errorf("counting the API servers: %w", err)
+	}
+	return len(leases.Items), nil
+}
+
+// waitForServers waits until as many API servers have made themselves known, which takes
+// a real one a moment.
+func (c *cluster) waitForServers(ctx context.Context, count int) error {
+	err := wait.PollUntilContextTimeout(ctx, pollInterval, setUpTimeout, true,
+		func(ctx context.Context) (bool, error) {
+			servers, err := c.countServers(ctx)
+			return servers == count, err
+		})
+	if err != nil {
+		return fmt.Errorf("waiting for %d Leases of API servers in kube-system: %w", count, err)
+	}
+	return nil
+}
+
+// Calm is when the API server has had at most calmRequests in calmInterval, and has used
+// at most half a processor.
+const (
+	calmInterval = time.Second
+	calmRequests = 5
+	calmTimeout  = 90 * time.Second
+)
+
+// calm waits until nothing happens any more, and returns how many requests the API server
+// has had by then. Where it never becomes calm this is as good as it gets.
+func (c *cluster) calm(ctx context.Context) (counts, error) {
+	deadline := time.Now().Add(calmTimeout)
+	last, lastCPU, err := c.read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for inARow := 0; inARow < 2; {
+		if err := sleep(ctx, calmInterval); err != nil {
+			return nil, err
+		}
+		now, cpu, err := c.read(ctx)
+		if err != nil {
+			return nil, err
+		}
+		inARow++
+		// The processor time of reading the metrics is in there.
+		if now.minus(last).total() > calmRequests || cpu-lastCPU > calmInterval/2 {
+			inARow = 0
+		}
+		if inARow == 0 && time.Now().After(deadline) {
+			harness.Say("The API server has been busy for %s, going on", calmTimeout)
+			return now, nil
+		}
+		last, lastCPU = now, cpu
+	}
+	return last, nil
+}
+
+func (c *cluster) read(ctx context.Context) (counts, time.Duration, error) {
+	cpu, _, err := c.serverCPU()
+	if err != nil {
+		return nil, 0, err
+	}
+	requests, err := scrape(ctx, c.scraper)
+	return requests, cpu, err
+}
+
+// serverCPU is the processor time of the API server, or false where that is not known.
+func (c *cluster) serverCPU() (time.Duration, bool, error) {
+	if c.serverPID == 0 {
+		return 0, false, nil
+	}
+	return harness.ReadCPU(c.serverPID)
+}
+
+func (c *cluster) createNamespaces(ctx context.Context, names []string) error {
+	return inParallel(ctx, len(names), func(ctx context.Context, i int) error {
+		_, err := c.client.CoreV1().Namespaces().Create(ctx,
+			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: names[i]}}, metav1.CreateOptions{})
+		return err
+	})
+}
+
+func (c *cluster) deleteNamespaces(ctx context.Context, names []string) error {
+	return inParallel(ctx, len(names), func(ctx context.Context, i int) error {
+		return c.client.CoreV1().Namespaces().Delete(ctx, names[i], metav1.DeleteOptions{})
+	})
+}
+
+// removeNamespaces removes namespaces that nothing is in, without a controller.
+func (c *cluster) removeNamespaces(ctx context.Context, names []string) error {
+	if err := c.deleteNamespaces(ctx, names); err != nil {
+		return err
+	}
+	return inParallel(ctx, len(names), func(ctx context.Context, i int) error {
+		_, err := c.client.CoreV1().Namespaces().Finalize(ctx,
+			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: names[i]}}, metav1.UpdateOptions{})
+		return err
+	})
+}
+
+// inParallel does something for each number below count, some at a time.
+func inParallel(ctx context.Context, count int, do func(ctx context.Context, i int) error) error {
+	group, groupContext := errgroup.WithContext(ctx)
+	group.SetLimit(parallel)
+	for i := range count {
+		group.Go(func() error { return do(groupContext, i) })
+	}
+	return group.Wait()
+}
+
+func sleep(ctx context.Context, duration time.Duration) error {
+	timer := time.NewTimer(duration)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// makeNames returns names that start the same.
+func makeNames(prefix string, count int) []string {
+	names := make([]string, 0, count)
+	for i := range count {
+		names = append(names, fmt.Sprintf("%s-%05d", prefix, i))
+	}
+	return names
+}

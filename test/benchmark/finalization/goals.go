@@ -1,0 +1,194 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/nslifecycle/nslifecycle/test/benchmark/internal/harness"
+)
+
+// What a goal may come to.
+const (
+	met         = "met"
+	missed      = "missed"
+	notMeasured = "not measured"
+)
+
+// peerDelay is how long kube-controller-manager waits before it looks at a namespace.
+const peerDelay = 5 * time.Second
+
+// settlingTime is how long ours waits at least, by the number of API servers.
+func settlingTime(servers int) time.Duration {
+	if servers == 1 {
+		return time.Second
+	}
+	return 5 * time.Second
+}
+
+// goal is what a case should come to.
+type goal struct {
+	what     string
+	scenario string
+	servers  int
+	// value is NaN where it was not measured.
+	value func(*line) float64
+	// limit is the least that the value may be, or the most if isMost.
+	limit  float64
+	isMost bool
+	unit   string
+}
+
+func goals() []goal {
+	list := []goal{
+		{what: "100 empty namespaces, 100 CRDs: times faster", scenario: many100, servers: 1,
+			value: (*line).timeRatio, limit: 20},
+		{what: "100 empty namespaces, 100 CRDs: times fewer requests", scenario: many100, servers: 1,
+			value: (*line).requestsRatio, limit: 25},
+		{what: "Empty, 100 CRDs: times faster", scenario: emptyWith100CRDs, servers: 1,
+			value: (*line).timeRatio, limit: 4},
+		{what: "Empty, 100 CRDs, two API servers: time above settling", scenario: emptyWith100CRDs, servers: 2,
+			value: (*line).aboveSettling, limit: 0.3, isMost: true, unit: " s"},
+	}
+	for _, servers := range []int{1, 2} {
+		suffix := ""
+		if servers == 2 {
+			suffix = ", two API servers"
+		}
+		list = append(list,
+			goal{what: "10,000 ConfigMaps" + suffix + ": times faster, without settling", scenario: tenThousandMaps,
+				servers: servers, value: (*line).settledRatio, limit: 2},
+			goal{what: "20 pods" + suffix + ": time after the last pod, at worst", scenario: twentyPods,
+				servers: servers, value: (*line).worstAfterPods, limit: 1, isMost: true, unit: " s"})
+	}
+	return append(list, goal{what: "500 namespaces of 10,500: peak memory", scenario: amongTenThousand, servers: 1,
+		value: (*line).worstMemory, limit: 100, isMost: true, unit: " MiB"})
+}
+
+// judge returns the value and the verdict of a goal. A NaN meets nothing.
+func (g goal) judge(l *line) (value float64, verdict string) {
+	value = math.NaN()
+	if l != nil {
+		value = g.value(l)
+	}
+	switch {
+	case math.IsNaN(value):
+		return value, notMeasured
+	case g.isMost && value <= g.limit, !g.isMost && value >= g.limit:
+		return value, met
+	}
+	return value, missed
+}
+
+func (g goal) format(value float64) string {
+	switch {
+	case math.IsNaN(value):
+		return "-"
+	case math.IsInf(value, 1):
+		return "∞"
+	}
+	return fmt.Sprintf("%.2f%s", value, g.unit)
+}
+
+func (g goal) formatLimit() string {
+	limit := strings.TrimSuffix(fmt.Sprintf("%.1f", g.limit), ".0") + g.unit
+	if g.isMost {
+		return "at most " + limit
+	}
+	return "at least " + limit
+}
+
+// line is one case with one number of API servers.
+type line struct {
+	scenario scenario
+	servers  int
+	samples  [2][]sample
+}
+
+// collect returns something of each sample of a side.
+func collect[T any](l *line, side int, what func(sample) T) []T {
+	values := make([]T, 0, len(l.samples[side]))
+	for _, measured := range l.samples[side] {
+		values = append(values, what(measured))
+	}
+	return values
+}
+
+func (l *line) times(side int) []time.Duration {
+	return collect(l, side, func(s sample) time.Duration { return s.gone })
+}
+
+func (l *line) medianTime(side int) time.Duration { return harness.Median(l.times(side)) }
+
+func (l *line) medianRequests(side int) int64 {
+	return harness.Median(collect(l, side, func(s sample) int64 { return s.requests.total() }))
+}
+
+// medianByVerb returns the median of the requests of each verb.
+func (l *line) medianByVerb(side int) counts {
+	result := counts{}
+	for _, measured := range l.samples[side] {
+		for verb := range measured.requests {
+			result[verb] = harness.Median(collect(l, side, func(s sample) int64 { return s.requests[verb] }))
+		}
+	}
+	return result.minus(nil)
+}
+
+// isComplete tells whether there is something to compare.
+func (l *line) isComplete() bool { return len(l.samples[peer]) > 0 && len(l.samples[ours]) > 0 }
+
+func (l *line) timeRatio() float64 {
+	if !l.isComplete() {
+		return math.NaN()
+	}
+	return l.medianTime(peer).Seconds() / l.medianTime(ours).Seconds()
+}
+
+func (l *line) requestsRatio() float64 {
+	if !l.isComplete() || l.medianRequests(ours) == 0 {
+		return math.NaN()
+	}
+	return float64(l.medianRequests(peer)) / float64(l.medianRequests(ours))
+}
+
+// aboveSettling is our time without the settling time, in seconds.
+func (l *line) aboveSettling() float64 {
+	if len(l.samples[ours]) == 0 {
+		return math.NaN()
+	}
+	return (l.medianTime(ours) - settlingTime(l.servers)).Seconds()
+}
+
+// settledRatio compares the times without what each side waits in any case. Where all our
+// work is done while we wait, nothing is left to compare with.
+func (l *line) settledRatio() float64 {
+	if !l.isComplete() {
+		return math.NaN()
+	}
+	own := l.aboveSettling()
+	if own <= 0 {
+		return math.Inf(1)
+	}
+	return (l.medianTime(peer) - peerDelay).Seconds() / own
+}
+
+func (l *line) worstAfterPods() float64 {
+	if len(l.samples[ours]) == 0 {
+		return math.NaN()
+	}
+	return slices.Max(collect(l, ours, func(s sample) time.Duration { return s.afterPods })).Seconds()
+}
+
+// worstMemory is the most memory that ours has had, in MiB.
+func (l *line) worstMemory() float64 {
+	if len(l.samples[ours]) == 0 || !l.samples[ours][0].isMemoryKnown {
+		return math.NaN()
+	}
+	return float64(slices.Max(collect(l, ours, func(s sample) int64 { return s.peakMemory }))) / (1 << 20)
+}

@@ -1,0 +1,155 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+)
+
+type options struct {
+	rounds     int
+	cases      string
+	identities string
+	quick      bool
+	list       bool
+	peerOnly   bool
+	oursOnly   bool
+	check      bool
+	fsync      bool
+	timeout    time.Duration
+	markdown   string
+	chart      string
+
+	// What follows from the flags.
+	selected  []scenario
+	servers   []int
+	idleFor   time.Duration
+	setByUser map[string]bool
+}
+
+// both is the choice of one API server and then two.
+const both = "both"
+
+func (o *options) bind(flags *flag.FlagSet) {
+	flags.IntVar(&o.rounds, "rounds", 3, "How often each case is measured with each controller; 1 with --quick.")
+	flags.StringVar(&o.cases, "case", "", "Measure only these cases, separated by commas.")
+	flags.StringVar(&o.identities, "identities", both,
+		"How many API servers there seem to be: 1, 2 or both, one after the other; 1 with --quick.")
+	flags.BoolVar(&o.quick, "quick", false, "Measure only the cheap cases, and once, to see whether everything works.")
+	flags.BoolVar(&o.list, "list", false, "List the cases and exit.")
+	flags.BoolVar(&o.peerOnly, "peer-only", false, "Measure kube-controller-manager alone.")
+	flags.BoolVar(&o.oursOnly, "ours-only", false, "Measure nslifecycle alone.")
+	flags.BoolVar(&o.check, "check", false, "Exit with status 1 where a goal is missed.")
+	flags.BoolVar(&o.fsync, "fsync", false, "Let etcd wait for the disk.")
+	flags.DurationVar(&o.timeout, "timeout", 45*time.Minute, "How long one measurement may take before the run is given up.")
+	flags.StringVar(&o.markdown, "markdown", "", "A file to write the tables to, for the documentation.")
+	flags.StringVar(&o.chart, "chart", "",
+		"A file to write a chart to, as SVG. If two API servers are measured as well, theirs goes to a second file, "+
+			"with -two-servers in its name.")
+}
+
+// complete makes the options consistent.
+func (o *options) complete() error {
+	o.idleFor = 20 * time.Second
+	if o.quick {
+		o.idleFor = 5 * time.Second
+		if !o.setByUser["rounds"] {
+			o.rounds = 1
+		}
+		if !o.setByUser["identities"] {
+			o.identities = "1"
+		}
+	}
+	switch {
+	case o.rounds < 1:
+		return errors.New("--rounds must be at least 1")
+	case o.peerOnly && o.oursOnly:
+		return errors.New("--peer-only and --ours-only exclude each other")
+	}
+	switch o.identities {
+	case "1":
+		o.servers = []int{1}
+	case "2":
+		o.servers = []int{2}
+	case both:
+		o.servers = []int{1, 2}
+	default:
+		return fmt.Errorf("--identities is %q; it must be 1, 2 or %s", o.identities, both)
+	}
+	var err error
+	o.selected, err = selectScenarios(o.cases, o.quick)
+	return err
+}
+
+func main() {
+	opts := options{setByUser: map[string]bool{}}
+	opts.bind(flag.CommandLine)
+	flag.Parse()
+	flag.Visit(func(f *flag.Flag) { opts.setByUser[f.Name] = true })
+	// What a client library has to say in passing would tear the tables apart.
+	ctrl.SetLogger(klog.Background())
+	if err := run(opts); err != nil {
+		fmt.Fprintf(os.Stderr, "bench-finalization: %v\n", err)
+		os.Exit(1)
+	}
+}
+
+func run(opts options) error {
+	if err := opts.complete(); err != nil {
+		return err
+	}
+	if opts.list {
+		for _, s := range opts.selected {
+			fmt.Printf("%-28s %s\n", s.name, s.title)
+		}
+		return nil
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	outcome, err := measure(ctx, opts)
+	if ctx.Err() != nil {
+		err = errors.New("interrupted")
+	}
+	// What has been measured before an error took its time, too.
+	if outcome != nil && (err == nil || len(outcome.lines) > 0) {
+		err = errors.Join(err, publish(outcome, opts))
+	}
+	if err != nil {
+		return err
+	}
+	if missed := outcome.missed(); opts.check && len(missed) > 0 {
+		return fmt.Errorf("goals were missed: %s", strings.Join(missed, "; "))
+	}
+	return nil
+}
+
+// publish prints the report and writes it to the files that were asked for.
+func publish(outcome *report, opts options) error {
+	fmt.Print(outcome.text())
+	if opts.markdown != "" {
+		if err := os.WriteFile(opts.markdown, []byte(outcome.markdown()), 0o644); err != nil {
+			return fmt.Errorf("writing the tables: %w", err)
+		}
+	}
+	if opts.chart == "" {
+		return nil
+	}
+	for path, image := range outcome.charts(opts.chart) {
+		if err := os.WriteFile(path, image, 0o644); err != nil {
+			return fmt.Errorf("writing the chart: %w", err)
+		}
+	}
+	return nil
+}

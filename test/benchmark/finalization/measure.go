@@ -1,0 +1,302 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/nslifecycle/nslifecycle/test/benchmark/internal/harness"
+)
+
+const (
+	// holdTime is how long after the DELETE finalizers are taken off.
+	holdTime = 2 * time.Second
+	// afterwards is how long after the end of the last namespace processor time and memory
+	// are read: controllers have an event to write, or a cache to clear.
+	afterwards = 500 * time.Millisecond
+)
+
+// sample is one measurement of one case with one controller.
+type sample struct {
+	// gone is the time from before the first DELETE until the last namespace was gone, and
+	// afterPods the part of it after the last pod.
+	gone, afterPods time.Duration
+	requests        counts
+	// What the operating system says, if it does.
+	isCPUKnown, isMemoryKnown bool
+	serverCPU, controllerCPU  time.Duration
+	peakMemory                int64
+}
+
+// benchmark is one run of everything.
+type benchmark struct {
+	options
+	cluster    *cluster
+	contenders *contenders
+	report     *report
+	// measured counts, for names.
+	measured int
+}
+
+// measure starts a control plane, measures everything and stops it. The report is as
+// complete as the error lets it be.
+func measure(ctx context.Context, opts options) (outcome *report, err error) {
+	b := &benchmark{options: opts, report: &report{facts: harness.DescribeMachine()}}
+	harness.Say("Starting a control plane and building the manager")
+	assets, err := findAssets(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if b.cluster, err = startCluster(ctx, opts.fsync); err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, b.cluster.Stop()) }()
+	if b.contenders, err = newContenders(ctx, b.cluster, assets); err != nil {
+		return nil, err
+	}
+	if err := b.describe(); err != nil {
+		return nil, err
+	}
+	if err := b.measureIdle(ctx); err != nil {
+		return nil, err
+	}
+	return b.report, b.measureAll(ctx)
+}
+
+func (b *benchmark) describe() error {
+	version, err := b.cluster.client.Discovery().ServerVersion()
+	if err != nil {
+		return fmt.Errorf("asking for the version of the API server: %w", err)
+	}
+	etcd := "etcd does not wait for the disk"
+	if b.fsync {
+		etcd = "etcd waits for the disk"
+	}
+	b.report.facts = append(b.report.facts, fmt.Sprintf("Kubernetes %s, %s", version.GitVersion, etcd),
+		fmt.Sprintf("rounds: %d", b.rounds))
+	return nil
+}
+
+// measureIdle finds out how many requests there are while nothing happens.
+func (b *benchmark) measureIdle(ctx context.Context) error {
+	harness.Say("Counting the requests while nothing happens")
+	if err := b.cluster.waitForServers(ctx, 1); err != nil {
+		return err
+	}
+	alone, err := b.countIdle(ctx)
+	if err != nil {
+		return err
+	}
+	fact := fmt.Sprintf("requests per second while idle: %.1f without a controller", alone)
+	for _, side := range computeSides(0, b.peerOnly, b.oursOnly) {
+		process, err := b.contenders.start(ctx, side)
+		if err != nil {
+			return err
+		}
+		rate, err := b.countIdle(ctx)
+		if err := errors.Join(err, process.Stop()); err != nil {
+			return err
+		}
+		fact += fmt.Sprintf(", %.1f with %s", rate, sideNames[side])
+	}
+	b.report.facts = append(b.report.facts, fact)
+	return nil
+}
+
+func (b *benchmark) countIdle(ctx context.Context) (float64, error) {
+	before, err := b.cluster.calm(ctx)
+	if err != nil {
+		return 0, err
+	}
+	start := time.Now()
+	if err := sleep(ctx, b.idleFor); err != nil {
+		return 0, err
+	}
+	after, err := scrape(ctx, b.cluster.scraper)
+	return float64(after.minus(before).total()) / time.Since(start).Seconds(), err
+}
+
+func (b *benchmark) measureAll(ctx context.Context) error {
+	for _, s := range b.selected {
+		for _, servers := range b.servers {
+			b.report.lines = append(b.report.lines, &line{scenario: s, servers: servers})
+		}
+	}
+	for _, s := range computeOrder(b.selected) {
+		if err := b.measureScenario(ctx, s); err != nil {
+			return fmt.Errorf("%s: %w", s.title, err)
+		}
+	}
+	return nil
+}
+
+// measureScenario prepares what is around the namespaces of a scenario and measures it.
+func (b *benchmark) measureScenario(ctx context.Context, s scenario) error {
+	harness.Say("Preparing: %s", s.title)
+	if err := b.cluster.setCRDs(ctx, s.crds); err != nil {
+		return err
+	}
+	if s.isCrowded {
+		if err := b.cluster.setCrowd(ctx); err != nil {
+			return err
+		}
+	}
+	idle := makeNames("bench-idle", s.idleNamespaces)
+	if err := b.cluster.createNamespaces(ctx, idle); err != nil {
+		return fmt.Errorf("creating %d other namespaces: %w", len(idle), err)
+	}
+	for _, servers := range b.servers {
+		if err := b.cluster.setServers(ctx, servers); err != nil {
+			return err
+		}
+		if err := b.cluster.waitForServers(ctx, servers); err != nil {
+			return err
+		}
+		if err := b.measureRounds(ctx, b.report.find(s.name, servers)); err != nil {
+			return err
+		}
+	}
+	return b.cluster.removeNamespaces(ctx, idle)
+}
+
+func (b *benchmark) measureRounds(ctx context.Context, l *line) error {
+	for round := range b.rounds {
+		for _, side := range computeSides(round, b.peerOnly, b.oursOnly) {
+			harness.Say("%s, API servers: %d, round %d of %d, %s",
+				l.scenario.title, l.servers, round+1, b.rounds, sideNames[side])
+			measured, err := b.measureOnce(ctx, l.scenario, side)
+			if err != nil {
+				return fmt.Errorf("%s: %w", sideNames[side], err)
+			}
+			harness.Say("  %s, %d requests", formatTime(measured.gone), measured.requests.total())
+			l.samples[side] = append(l.samples[side], measured)
+		}
+	}
+	return nil
+}
+
+// measureOnce creates the namespaces of a scenario and lets a controller end them.
+func (b *benchmark) measureOnce(ctx context.Context, s scenario, side int) (result sample, err error) {
+	b.measured++
+	names := makeNames(fmt.Sprintf("bench-%d", b.measured), s.namespaces)
+	if err := b.cluster.createNamespaces(ctx, names); err != nil {
+		return result, fmt.Errorf("creating namespaces: %w", err)
+	}
+	for _, name := range names {
+		if err := b.cluster.fill(ctx, name, s.content); err != nil {
+			return result, err
+		}
+	}
+	process, err := b.contenders.start(ctx, side)
+	if err != nil {
+		return result, err
+	}
+	defer func() { err = errors.Join(err, process.Stop()) }()
+
+	var nodeAgent *kubelet
+	if s.content.pods > 0 {
+		var pods []string
+		for _, name := range names {
+			for _, pod := range makeNames("object", s.content.pods) {
+				pods = append(pods, name+"/"+pod)
+			}
+		}
+		if nodeAgent, err = startKubelet(ctx, b.cluster.client, pods); err != nil {
+			return result, err
+		}
+		defer nodeAgent.stop()
+	}
+	return b.measureEnd(ctx, s, names, process, nodeAgent)
+}
+
+// measureEnd deletes namespaces and watches them go.
+func (b *benchmark) measureEnd(
+	ctx context.Context, s scenario, names []string, process *harness.Process, nodeAgent *kubelet,
+) (result sample, err error) {
+	before, err := b.cluster.calm(ctx)
+	if err != nil {
+		return result, err
+	}
+	sentBefore := b.cluster.meter.read()
+	costBefore, err := b.readCost(process)
+	if err != nil {
+		return result, err
+	}
+	expected := b.cluster.observer.expect(names)
+
+	start := time.Now()
+	if err := b.deleteAndRelease(ctx, names, s.content.held); err != nil {
+		return result, err
+	}
+	if err := waitUntilGone(ctx, expected, process, b.timeout); err != nil {
+		if nodeAgent != nil {
+			err = errors.Join(err, nodeAgent.err())
+		}
+		return result, err
+	}
+	if err := sleep(ctx, afterwards); err != nil {
+		return result, err
+	}
+	if result, err = b.readCost(process); err != nil {
+		return result, err
+	}
+	after, err := b.cluster.calm(ctx)
+	if err != nil {
+		return result, err
+	}
+	result.serverCPU -= costBefore.serverCPU
+	result.controllerCPU -= costBefore.controllerCPU
+	result.requests = after.minus(before).minus(b.cluster.meter.read().minus(sentBefore))
+	result.gone = expected.last.Sub(start)
+	if nodeAgent != nil {
+		if err := waitUntilGone(ctx, nodeAgent.departure, process, setUpTimeout); err != nil {
+			return result, err
+		}
+		// The two watches may differ by more than there is between the events.
+		result.afterPods = max(expected.last.Sub(nodeAgent.last), 0)
+	}
+	return result, nil
+}
+
+// deleteAndRelease deletes namespaces and takes off, later, the finalizers in them.
+func (b *benchmark) deleteAndRelease(ctx context.Context, names []string, held int) error {
+	group, groupContext := errgroup.WithContext(ctx)
+	if held > 0 {
+		group.Go(func() error {
+			if err := sleep(groupContext, holdTime); err != nil {
+				return err
+			}
+			for _, name := range names {
+				if err := b.cluster.release(groupContext, name, held); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	group.Go(func() error {
+		if err := b.cluster.deleteNamespaces(groupContext, names); err != nil {
+			return fmt.Errorf("deleting namespaces: %w", err)
+		}
+		return nil
+	})
+	return group.Wait()
+}
+
+// readCost reads what the operating system knows about the processes so far.
+func (b *benchmark) readCost(process *harness.Process) (sample, error) {
+	var now sample
+	var isServerKnown bool
+	var err, serverErr, memoryErr error
+	now.serverCPU, isServerKnown, serverErr = b.cluster.serverCPU()
+	now.controllerCPU, now.isCPUKnown, err = process.CPU()
+	now.isCPUKnown = now.isCPUKnown && isServerKnown
+	now.peakMemory, now.isMemoryKnown, memoryErr = process.PeakMemory()
+	return now, errors.Join(err, serverErr, memoryErr)
+}

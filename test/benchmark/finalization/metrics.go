@@ -1,0 +1,165 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+
+	"k8s.io/client-go/rest"
+)
+
+// The metrics of kube-apiserver that are read, and the label that matters.
+const (
+	requestTotal = "apiserver_request_total"
+	longRunning  = "apiserver_longrunning_requests"
+	verbLabel    = "verb"
+	watchVerb    = "WATCH"
+)
+
+// counts are numbers of requests by verb, as the API server calls them.
+type counts map[string]int64
+
+func (c counts) total() int64 {
+	var sum int64
+	for _, count := range c {
+		sum += count
+	}
+	return sum
+}
+
+// minus returns the difference, without verbs that have none.
+func (c counts) minus(other counts) counts {
+	difference := counts{}
+	for verb, count := range c {
+		difference[verb] = count
+	}
+	for verb, count := range other {
+		difference[verb] -= count
+	}
+	for verb, count := range difference {
+		if count == 0 {
+			delete(difference, verb)
+		}
+	}
+	return difference
+}
+
+// parseRequests reads how many requests have begun so far from what /metrics says. Those
+// that take long count there twice: in the total when they have ended, and in a gauge
+// while they last.
+func parseRequests(metrics io.Reader) (counts, error) {
+	result := counts{}
+	lines := bufio.NewScanner(metrics)
+	// Help texts and bucket lists may be long.
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		line := lines.Text()
+		name, rest, hasLabels := strings.Cut(line, "{")
+		if !hasLabels || name != requestTotal && name != longRunning {
+			continue
+		}
+		labels, value, err := parseSample(rest)
+		if err != nil {
+			return nil, fmt.Errorf("reading %q: %w", line, err)
+		}
+		verb := labels[verbLabel]
+		// Others that take long, such as CONNECT, are not for controllers.
+		if isOverhead(labels) || name == longRunning && verb != watchVerb {
+			continue
+		}
+		result[verb] += int64(value)
+	}
+	return result, lines.Err()
+}
+
+// isOverhead tells whether requests are for the API server's own endpoints, such as
+// /metrics and /readyz, which no controller asks.
+func isOverhead(labels map[string]string) bool {
+	switch labels["subresource"] {
+	case "/metrics", "/healthz", "/livez", "/readyz":
+		return true
+	}
+	return false
+}
+
+// parseSample reads `a="b",c="d"} 12`, which is what follows the name of a metric.
+func parseSample(text string) (map[string]string, float64, error) {
+	labels := map[string]string{}
+	for !strings.HasPrefix(text, "}") {
+		name, rest, found := strings.Cut(text, "=")
+		if !found {
+			return nil, 0, fmt.Errorf("a label has no value in %q", text)
+		}
+		quoted, err := strconv.QuotedPrefix(rest)
+		if err != nil {
+			return nil, 0, fmt.Errorf("the value of label %s is not quoted in %q", name, rest)
+		}
+		if labels[name], err = strconv.Unquote(quoted); err != nil {
+			return nil, 0, fmt.Errorf("reading the value of label %s: %w", name, err)
+		}
+		text = strings.TrimPrefix(rest[len(quoted):], ",")
+	}
+	fields := strings.Fields(text[1:])
+	if len(fields) == 0 {
+		return nil, 0, fmt.Errorf("there is no value in %q", text)
+	}
+	value, err := strconv.ParseFloat(fields[0], 64)
+	return labels, value, err
+}
+
+// scrape asks the API server how many requests it has had.
+func scrape(ctx context.Context, client rest.Interface) (counts, error) {
+	body, err := client.Get().AbsPath("/metrics").Stream(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("asking the API server for its metrics: %w", err)
+	}
+	defer body.Close()
+	return parseRequests(body)
+}
+
+// meter counts what the harness sends, so that it can be taken off.
+type meter struct {
+	lock sync.Mutex
+	sent counts
+}
+
+// wrap makes a client count its requests.
+func (m *meter) wrap(next http.RoundTripper) http.RoundTripper {
+	return roundTripper(func(request *http.Request) (*http.Response, error) {
+		verb := computeVerb(request)
+		m.lock.Lock()
+		m.sent[verb]++
+		m.lock.Unlock()
+		return next.RoundTrip(request)
+	})
+}
+
+func (m *meter) read() counts {
+	m.lock.Lock()
+	defer m.lock.Unlock()
+	return counts{}.minus(counts{}.minus(m.sent))
+}
+
+// computeVerb returns what the API server calls a request of the harness. It reads single
+// objects only while nothing is measured.
+func computeVerb(request *http.Request) string {
+	switch {
+	case request.Method != http.MethodGet:
+		return request.Method
+	case request.URL.Query().Get("watch") != "":
+		return watchVerb
+	}
+	return "LIST"
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return f(request) }

@@ -1,0 +1,178 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+)
+
+// departure tells when the last of some objects is gone.
+type departure struct {
+	lock    sync.Mutex
+	waiting map[string]bool
+	last    time.Time
+	done    chan struct{}
+}
+
+func newDeparture(names []string) *departure {
+	d := &departure{waiting: map[string]bool{}, done: make(chan struct{})}
+	for _, name := range names {
+		d.waiting[name] = true
+	}
+	return d
+}
+
+// see notes that an object is gone.
+func (d *departure) see(name string, now time.Time) {
+	d.lock.Lock()
+	defer d.lock.Unlock()
+	if !d.waiting[name] {
+		return
+	}
+	delete(d.waiting, name)
+	if len(d.waiting) == 0 {
+		d.last = now
+		close(d.done)
+	}
+}
+
+// left is how many objects are still there.
+func (d *departure) left() int {
+	d.lock.Lock()
+	defer d.lock.Unlock()
+	return len(d.waiting)
+}
+
+// observer sees by one watch when namespaces go.
+type observer struct {
+	lock     sync.Mutex
+	expected *departure
+	stop     func()
+}
+
+func startObserver(ctx context.Context, client kubernetes.Interface) (*observer, error) {
+	o := &observer{}
+	informer := informers.NewSharedInformerFactory(client, 0)
+	err := error(nil)
+	o.stop, err = startInformer(ctx, informer, informer.Core().V1().Namespaces().Informer(),
+		cache.ResourceEventHandlerFuncs{DeleteFunc: func(object any) {
+			now := time.Now()
+			o.lock.Lock()
+			expected := o.expected
+			o.lock.Unlock()
+			if key, err := cache.DeletionHandlingMetaNamespaceKeyFunc(object); err == nil && expected != nil {
+				expected.see(key, now)
+			}
+		}})
+	if err != nil {
+		return nil, fmt.Errorf("watching namespaces: %w", err)
+	}
+	return o, nil
+}
+
+// expect makes the observer look for the end of these namespaces, and of no others.
+func (o *observer) expect(names []string) *departure {
+	o.lock.Lock()
+	defer o.lock.Unlock()
+	o.expected = newDeparture(names)
+	return o.expected
+}
+
+// kubelet ends pods when their grace period is over.
+type kubelet struct {
+	*departure
+	client kubernetes.Interface
+	stop   func()
+
+	lock   sync.Mutex
+	ending map[types.UID]bool
+	errs   error
+}
+
+// startKubelet looks after the pods of the node that the harness puts pods on. It knows
+// how many there are of them.
+func startKubelet(ctx context.Context, client kubernetes.Interface, pods []string) (*kubelet, error) {
+	k := &kubelet{departure: newDeparture(pods), client: client, ending: map[types.UID]bool{}}
+	factory := informers.NewSharedInformerFactoryWithOptions(client, 0,
+		informers.WithTweakListOptions(func(options *metav1.ListOptions) {
+			options.FieldSelector = fields.OneTermEqualSelector("spec.nodeName", nodeName).String()
+		}))
+	err := error(nil)
+	k.stop, err = startInformer(ctx, factory, factory.Core().V1().Pods().Informer(), cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(object any) { k.sync(ctx, object) },
+		UpdateFunc: func(_, object any) { k.sync(ctx, object) },
+		DeleteFunc: func(object any) {
+			now := time.Now()
+			if key, err := cache.DeletionHandlingMetaNamespaceKeyFunc(object); err == nil {
+				k.see(key, now)
+			}
+		},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("watching pods: %w", err)
+	}
+	return k, nil
+}
+
+// sync ends a pod later if it is being deleted.
+func (k *kubelet) sync(ctx context.Context, object any) {
+	pod, isPod := object.(*corev1.Pod)
+	if !isPod || pod.DeletionTimestamp == nil || pod.DeletionGracePeriodSeconds == nil {
+		return
+	}
+	k.lock.Lock()
+	defer k.lock.Unlock()
+	if k.ending[pod.UID] {
+		return
+	}
+	k.ending[pod.UID] = true
+	grace := time.Duration(*pod.DeletionGracePeriodSeconds) * time.Second
+	time.AfterFunc(grace, func() {
+		options := metav1.NewDeleteOptions(0)
+		options.Preconditions = metav1.NewUIDPreconditions(string(pod.UID))
+		if err := k.client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, *options); err != nil {
+			k.lock.Lock()
+			defer k.lock.Unlock()
+			k.errs = errors.Join(k.errs, fmt.Errorf("ending pod %s/%s: %w", pod.Namespace, pod.Name, err))
+		}
+	})
+}
+
+// err tells what went wrong so far.
+func (k *kubelet) err() error {
+	k.lock.Lock()
+	defer k.lock.Unlock()
+	return k.errs
+}
+
+// startInformer starts the informer of a factory and waits until it has listed. The
+// function that it returns stops it.
+func startInformer(
+	ctx context.Context, factory informers.SharedInformerFactory, informer cache.SharedIndexInformer,
+	handler cache.ResourceEventHandler,
+) (func(), error) {
+	if _, err := informer.AddEventHandler(handler); err != nil {
+		return nil, err
+	}
+	runContext, cancel := context.WithCancel(ctx)
+	stop := func() { cancel(); factory.Shutdown() }
+	factory.Start(runContext.Done())
+	if !cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
+		stop()
+		return nil, errors.New("the harness could not list them")
+	}
+	return stop, nil
+}
