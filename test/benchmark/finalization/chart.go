@@ -20,18 +20,17 @@ import (
 	"gonum.org/v1/plot/vg/vgsvg"
 )
 
-// The measures of a chart.
+// The measures of a chart, in points.
 const (
-	panelWidth = 300
-	labelWidth = 250
-	rowHeight  = 34
+	panelWidth = 270
+	labelWidth = 300
+	rowHeight  = 30
 	barHeight  = 11
-	// marginHeight is for the title, the legend and the axis.
-	marginHeight = 84
-	textSize     = 11
-	// leastBar is where the axis begins: the largest power of ten below the least value, but
-	// not above this.
-	leastBar = 1.0
+	// headHeight is for the legend, and axesHeight for the titles and the axes below.
+	headHeight = 36
+	axesHeight = 48
+	margin     = 12
+	textSize   = 11
 )
 
 // sideColors are told apart by those who see no red or no green, too, and in grey.
@@ -40,7 +39,7 @@ var sideColors = [2]color.Color{
 	ours: color.RGBA{R: 0x1f, G: 0x5f, B: 0xa8, A: 0xff},
 }
 
-var gridColor = color.Gray{Y: 0xe4}
+var gridColor = color.Gray{Y: 0xd4}
 
 // charts draws the cases of each number of API servers. It returns the files by path.
 func (r *report) charts(path string) map[string][]byte {
@@ -68,72 +67,96 @@ type panel struct {
 	title  string
 	value  func(l *line, side int) float64
 	format func(value float64) string
+	// least is where the axis begins, or at the power of ten below the least value.
+	least float64
 }
 
 func panels() [2]panel {
 	return [2]panel{
-		{"Time to gone, seconds", func(l *line, side int) float64 { return l.medianTime(side).Seconds() },
-			func(value float64) string { return fmt.Sprintf("%.1f", value) }},
-		{"Requests", func(l *line, side int) float64 { return float64(l.medianRequests(side)) },
-			func(value float64) string { return formatCount(int64(value)) }},
+		{title: "Time to gone, seconds", least: 0.1,
+			value:  func(l *line, side int) float64 { return l.medianTime(side).Seconds() },
+			format: func(value float64) string { return fmt.Sprintf("%.1f", value) }},
+		{title: "Requests", least: 1,
+			value:  func(l *line, side int) float64 { return float64(l.medianRequests(side)) },
+			format: func(value float64) string { return formatCount(int64(value)) }},
 	}
 }
 
 // drawChart draws one row for each line, with two bars in each of two panels.
 func drawChart(subtitle string, lines []*line) []byte {
-	height := vg.Length(len(lines)*rowHeight + marginHeight)
-	canvas := vgsvg.New(labelWidth+2*panelWidth, height)
-	whole := draw.New(canvas)
-	for i, half := range panels() {
-		p := newPanel(half, lines, i == 0, subtitle)
-		left := vg.Length(0)
-		right := vg.Length(panelWidth)
-		if i == 1 {
-			left, right = labelWidth+panelWidth, 0
-		}
-		p.Draw(draw.Crop(whole, left, -right, 0, 0))
-	}
+	canvas := vgsvg.New(chartSize(len(lines)))
+	drawPanels(draw.New(canvas), subtitle, lines)
 	var out bytes.Buffer
 	// A buffer takes everything.
 	_, _ = canvas.WriteTo(&out)
 	return out.Bytes()
 }
 
-func newPanel(half panel, lines []*line, hasLabels bool, subtitle string) *plot.Plot {
+func chartSize(lines int) (width, height vg.Length) {
+	return labelWidth + 2*panelWidth + 3*margin, vg.Length(lines*rowHeight + headHeight + axesHeight + margin)
+}
+
+func drawPanels(whole draw.Canvas, subtitle string, lines []*line) {
+	whole.SetColor(color.White)
+	whole.Fill(whole.Rectangle.Path())
+	drawHead(whole, subtitle)
+	halves := panels()
+	newPanel(halves[0], lines, true).Draw(draw.Crop(whole, margin, -panelWidth-2*margin, margin, -headHeight))
+	newPanel(halves[1], lines, false).Draw(draw.Crop(whole, labelWidth+panelWidth+2*margin, -margin, margin, -headHeight))
+}
+
+// drawHead draws the legend above both panels, and what the chart is about before it.
+func drawHead(whole draw.Canvas, subtitle string) {
+	style := newStyle(textSize + 1)
+	at := vg.Point{X: whole.Min.X + margin, Y: whole.Max.Y - headHeight/2}
+	whole.FillText(style, at, "The end of namespaces, "+subtitle)
+	at.X += labelWidth
+	for side, name := range legendNames {
+		whole.FillPolygon(sideColors[side], []vg.Point{
+			{X: at.X, Y: at.Y - barHeight/2}, {X: at.X, Y: at.Y + barHeight/2},
+			{X: at.X + barHeight, Y: at.Y + barHeight/2}, {X: at.X + barHeight, Y: at.Y - barHeight/2},
+		})
+		at.X += barHeight + 5
+		whole.FillText(style, at, name)
+		at.X += style.Width(name) + 2*margin
+	}
+}
+
+func newStyle(size vg.Length) text.Style {
+	style := text.Style{
+		Color: color.Black, Font: font.From(plot.DefaultFont, size), YAlign: text.YCenter, Handler: plot.DefaultTextHandler,
+	}
+	style.Font.Variant = "Sans"
+	return style
+}
+
+func newPanel(half panel, lines []*line, hasLabels bool) *plot.Plot {
 	p := plot.New()
-	p.Title.Text = half.title + " (" + subtitle + ")"
-	p.Title.Padding = 6
-	for _, style := range []*text.Style{&p.Title.TextStyle, &p.X.Tick.Label, &p.Y.Tick.Label, &p.Legend.TextStyle} {
+	p.BackgroundColor = nil
+	p.X.Label.Text, p.X.Label.Padding = half.title, 4
+	for _, style := range []*text.Style{&p.X.Label.TextStyle, &p.X.Tick.Label, &p.Y.Tick.Label} {
 		style.Font.Variant = "Sans"
 		style.Font.Size = textSize
 	}
 	bars := newBars(half, lines)
 	p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, plot.TickerFunc(powersOfTen)
 	p.X.Min, p.X.Max = bars.least, bars.most
-	p.Y.Min, p.Y.Max = -0.5, float64(len(lines))-0.5
-	names := make([]string, len(lines))
 	if hasLabels {
+		names := make([]string, len(lines))
 		for i, l := range lines {
 			names[len(lines)-1-i] = l.scenario.title
 		}
-	}
-	p.NominalY(names...)
-	p.Y.LineStyle.Width = 0
-	if !hasLabels {
+		p.NominalY(names...)
+		p.Y.LineStyle.Width = 0
+	} else {
 		p.HideY()
 	}
+	p.Y.Min, p.Y.Max = -0.5, float64(len(lines))-0.5
 	grid := plotter.NewGrid()
 	grid.Vertical.Color, grid.Horizontal.Width = gridColor, 0
-	grid.Vertical.Dashes = nil
 	p.Add(grid, bars)
-	for side := range sideColors {
-		p.Legend.Add(legendNames[side], swatch{sideColors[side]})
-	}
-	p.Legend.Left, p.Legend.Top = false, false
-	p.Legend.XOffs, p.Legend.YOffs = 0, -marginHeight/2
-	if hasLabels {
-		p.Legend = plot.NewLegend()
-	}
+	// Adding may have widened it.
+	p.X.Min, p.X.Max = bars.least, bars.most
 	return p
 }
 
@@ -150,7 +173,7 @@ type bars struct {
 }
 
 func newBars(half panel, lines []*line) *bars {
-	b := &bars{half: half, lines: lines, least: leastBar, most: leastBar}
+	b := &bars{half: half, lines: lines, least: half.least, most: half.least, style: newStyle(textSize - 2)}
 	for _, l := range lines {
 		for side := range l.samples {
 			if value := half.value(l, side); value > 0 {
@@ -160,11 +183,7 @@ func newBars(half panel, lines []*line) *bars {
 	}
 	b.least = math.Pow10(int(math.Floor(math.Log10(b.least))))
 	// Room for the numbers beside the longest bars.
-	b.most = max(b.most*math.Pow(b.most/b.least, 0.2), b.least*10)
-	b.style = text.Style{
-		Color: color.Black, Font: font.From(plot.DefaultFont, textSize-2), YAlign: text.YCenter, Handler: plot.DefaultTextHandler,
-	}
-	b.style.Font.Variant = "Sans"
+	b.most = max(b.most*math.Pow(b.most/b.least, 0.22), b.least*10)
 	return b
 }
 
@@ -193,26 +212,22 @@ func (b *bars) Plot(canvas draw.Canvas, p *plot.Plot) {
 	}
 }
 
-// swatch is the color of a side in the legend.
-type swatch struct{ color color.Color }
-
-// Thumbnail draws it.
-func (s swatch) Thumbnail(canvas *draw.Canvas) {
-	canvas.FillPolygon(s.color, []vg.Point{
-		{X: canvas.Min.X, Y: canvas.Min.Y}, {X: canvas.Min.X, Y: canvas.Max.Y},
-		{X: canvas.Max.X, Y: canvas.Max.Y}, {X: canvas.Max.X, Y: canvas.Min.Y},
-	})
-}
-
 // powersOfTen are the ticks of a log axis.
 func powersOfTen(least, most float64) []plot.Tick {
 	var ticks []plot.Tick
 	for value := least; value <= most; value *= 10 {
-		label := fmt.Sprintf("%g", value)
-		if value >= 1 {
-			label = formatCount(int64(math.Round(value)))
-		}
-		ticks = append(ticks, plot.Tick{Value: value, Label: label})
+		ticks = append(ticks, plot.Tick{Value: value, Label: formatPower(value)})
 	}
 	return ticks
+}
+
+// formatPower prints a power of ten in little room.
+func formatPower(value float64) string {
+	switch {
+	case value >= 999_999:
+		return fmt.Sprintf("%gM", math.Round(value/1e6))
+	case value >= 999:
+		return fmt.Sprintf("%gk", math.Round(value/1e3))
+	}
+	return fmt.Sprintf("%.3g", value)
 }

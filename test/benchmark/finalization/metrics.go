@@ -22,6 +22,9 @@ const (
 	longRunning  = "apiserver_longrunning_requests"
 	verbLabel    = "verb"
 	watchVerb    = "WATCH"
+	deleteVerb   = "DELETE"
+	// deleteCollectionVerb is what the report calls the deletion of all objects of a type.
+	deleteCollectionVerb = "DELETECOLLECTION"
 )
 
 // counts are numbers of requests by verb, as the API server calls them.
@@ -74,6 +77,10 @@ func parseRequests(metrics io.Reader) (counts, error) {
 		// Others that take long, such as CONNECT, are not for controllers.
 		if isOverhead(labels) || name == longRunning && verb != watchVerb {
 			continue
+		}
+		// The API server has one word for both.
+		if verb == deleteVerb && labels["scope"] == "namespace" {
+			verb = deleteCollectionVerb
 		}
 		result[verb] += int64(value)
 	}

@@ -1,0 +1,188 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"encoding/xml"
+	"errors"
+	"io"
+	"math"
+	"strings"
+	"testing"
+	"time"
+)
+
+// makeLine returns a line with samples of these times and numbers of requests.
+func makeLine(name string, servers int, peers, own []sample) *line {
+	for _, s := range scenarios() {
+		if s.name == name {
+			return &line{scenario: s, servers: servers, samples: [2][]sample{peer: peers, ours: own}}
+		}
+	}
+	return nil
+}
+
+func makeSample(gone time.Duration, lists int64) sample {
+	return sample{gone: gone, requests: counts{"LIST": lists}, isMemoryKnown: true, peakMemory: 50 << 20}
+}
+
+func findGoal(t *testing.T, what string) goal {
+	t.Helper()
+	for _, g := range goals() {
+		if g.what == what {
+			return g
+		}
+	}
+	t.Fatalf("There is no goal %q", what)
+	return goal{}
+}
+
+func TestGoals(t *testing.T) {
+	second := func(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+	manyLine := func(peers, own float64, requests int64) *line {
+		return makeLine(many100, 1, []sample{makeSample(second(peers), 25_000)}, []sample{makeSample(second(own), requests)})
+	}
+	maps := func(servers int, peers, own float64) *line {
+		return makeLine(tenThousandMaps, servers, []sample{makeSample(second(peers), 1)}, []sample{makeSample(second(own), 1)})
+	}
+	for name, test := range map[string]struct {
+		what    string
+		line    *line
+		value   float64
+		verdict string
+	}{
+		"not measured":     {"100 empty namespaces, 100 CRDs: times faster", nil, math.NaN(), notMeasured},
+		"only one side":    {"100 empty namespaces, 100 CRDs: times faster", makeLine(many100, 1, nil, []sample{makeSample(1, 1)}), math.NaN(), notMeasured},
+		"fast enough":      {"100 empty namespaces, 100 CRDs: times faster", manyLine(60, 3, 1), 20, met},
+		"not fast enough":  {"100 empty namespaces, 100 CRDs: times faster", manyLine(60, 4, 1), 15, missed},
+		"few requests":     {"100 empty namespaces, 100 CRDs: times fewer requests", manyLine(1, 1, 1000), 25, met},
+		"many requests":    {"100 empty namespaces, 100 CRDs: times fewer requests", manyLine(1, 1, 2500), 10, missed},
+		"without settling": {"10,000 ConfigMaps: times faster, without settling", maps(1, 29, 9), 3, met},
+		"without settling, two servers": {"10,000 ConfigMaps, two API servers: times faster, without settling",
+			maps(2, 29, 21), 1.5, missed},
+		"all while settling": {"10,000 ConfigMaps, two API servers: times faster, without settling",
+			maps(2, 29, 5), math.Inf(1), met},
+		"after settling": {"Empty, 100 CRDs, two API servers: time above settling",
+			makeLine(emptyWith100CRDs, 2, nil, []sample{makeSample(second(5.25), 1)}), 0.25, met},
+		"long after settling": {"Empty, 100 CRDs, two API servers: time above settling",
+			makeLine(emptyWith100CRDs, 2, nil, []sample{makeSample(second(5.5), 1)}), 0.5, missed},
+		"the worst pod counts": {"20 pods: time after the last pod, at worst",
+			makeLine(twentyPods, 1, nil, []sample{{afterPods: second(0.5)}, {afterPods: second(1.5)}}), 1.5, missed},
+		"memory": {"500 namespaces of 10,500: peak memory",
+			makeLine(amongTenThousand, 1, nil, []sample{makeSample(1, 1)}), 50, met},
+		"memory that is not known": {"500 namespaces of 10,500: peak memory",
+			makeLine(amongTenThousand, 1, nil, []sample{{}}), math.NaN(), notMeasured},
+	} {
+		t.Run(name, func(t *testing.T) {
+			value, verdict := findGoal(t, test.what).judge(test.line)
+			isEqual := value == test.value || math.Abs(value-test.value) < 1e-9 || math.IsNaN(value) && math.IsNaN(test.value)
+			if !isEqual || verdict != test.verdict {
+				t.Errorf("The goal comes to %v, %s; want %v, %s", value, verdict, test.value, test.verdict)
+			}
+		})
+	}
+}
+
+func TestGoalFormat(t *testing.T) {
+	for want, got := range map[string]string{
+		"at least 20":     goal{limit: 20}.formatLimit(),
+		"at most 0.3 s":   goal{limit: 0.3, isMost: true, unit: " s"}.formatLimit(),
+		"0.25 s":          goal{unit: " s"}.format(0.25),
+		"-":               goal{}.format(math.NaN()),
+		"∞":               goal{}.format(math.Inf(1)),
+		"at most 100 MiB": goal{limit: 100, isMost: true, unit: " MiB"}.formatLimit(),
+	} {
+		if got != want {
+			t.Errorf("It says %q, want %q", got, want)
+		}
+	}
+}
+
+func TestLineMedians(t *testing.T) {
+	l := makeLine("empty", 1,
+		[]sample{{requests: counts{"LIST": 10, "GET": 5}}, {requests: counts{"LIST": 30}}, {requests: counts{"LIST": 20, "GET": 1}}}, nil)
+	if got := l.medianRequests(peer); got != 21 {
+		t.Errorf("The median is %d, want 21", got)
+	}
+	if got := formatVerbs(l.medianByVerb(peer)); got != "LIST 20, GET 1" {
+		t.Errorf("By verb it is %q", got)
+	}
+}
+
+func testReport() *report {
+	return &report{facts: []string{"a machine"}, lines: []*line{
+		makeLine("empty", 1, []sample{makeSample(5200*time.Millisecond, 265)}, []sample{makeSample(1100*time.Millisecond, 70)}),
+		makeLine(emptyWith100CRDs, 1, []sample{makeSample(5700*time.Millisecond, 500)}, []sample{makeSample(1900*time.Millisecond, 0)}),
+		makeLine(emptyWith300CRDs, 1, []sample{makeSample(11400*time.Millisecond, 1500)}, nil),
+		makeLine(twentyPods, 2, nil, []sample{makeSample(5300*time.Millisecond, 1_234_567)}),
+		makeLine(many500, 2, nil, nil),
+	}}
+}
+
+func TestReport(t *testing.T) {
+	r := testReport()
+	text := r.text()
+	for _, want := range []string{"a machine", "5.20 s", "4.7", "3.8", "LIST 265", "LIST 1,234,567", "50 MiB", "not measured", "CRDs, 100 to 300"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is missing in:\n%s", want, text)
+		}
+	}
+	if got := r.missed(); len(got) != 1 || got[0] != "Empty, 100 CRDs: times faster" {
+		t.Errorf("The goals missed are %q", got)
+	}
+	columns := 0
+	for row := range strings.Lines(r.markdown()) {
+		if !strings.HasPrefix(row, "|") {
+			columns = 0
+			continue
+		}
+		if count := strings.Count(row, "|"); columns == 0 {
+			columns = count
+		} else if count != columns {
+			t.Errorf("A row has %d bars and the ones above it %d: %s", count, columns, row)
+		}
+	}
+}
+
+func TestFormat(t *testing.T) {
+	for want, got := range map[string]string{
+		"0.07 s": formatTime(70 * time.Millisecond), "99.99 s": formatTime(99990 * time.Millisecond),
+		"100.0 s": formatTime(99996 * time.Millisecond), "7": formatCount(7), "-1,000": formatCount(-1000),
+		"26,500": formatCount(26500), "1,234,567": formatCount(1234567), "20.0": formatRatio(20), nothing: formatRatio(math.NaN()),
+		"0.1": formatPower(0.1), "10": formatPower(10), "1k": formatPower(1000), "100k": formatPower(1e5), "10M": formatPower(1e7),
+	} {
+		if got != want {
+			t.Errorf("It says %q, want %q", got, want)
+		}
+	}
+}
+
+func TestCharts(t *testing.T) {
+	files := testReport().charts("dir/chart.svg")
+	if len(files) != 2 {
+		t.Fatalf("There are %d files, want one for each number of API servers", len(files))
+	}
+	for path, want := range map[string][]string{
+		"dir/chart.svg":             {"empty, 300 CRDs", "one API server", "265", "kube-controller-manager"},
+		"dir/chart-two-servers.svg": {"20 pods, 5 s grace", "two API servers", "1,234,567", "nslifecycle"},
+	} {
+		decoder := xml.NewDecoder(bytes.NewReader(files[path]))
+		for {
+			if _, err := decoder.Token(); errors.Is(err, io.EOF) {
+				break
+			} else if err != nil {
+				t.Fatalf("%s is not XML: %v", path, err)
+			}
+		}
+		for _, text := range want {
+			if !strings.Contains(string(files[path]), ">"+text+"<") && !strings.Contains(string(files[path]), text+"<") {
+				t.Errorf("%q is not in %s", text, path)
+			}
+		}
+	}
+	if strings.Contains(string(files["dir/chart.svg"]), "20 pods") {
+		t.Error("A case with two API servers is in the chart of one")
+	}
+}
