@@ -1,6 +1,6 @@
 # The image that docker-* builds and deploy installs.
 IMG ?= ghcr.io/nslifecycle/nslifecycle:latest
-# More arguments for run, demo, bench and test, for example `make demo ARGS=--once`.
+# More arguments for run, demo, bench, bench-finalization and test, for example `make demo ARGS=--once`.
 ARGS ?=
 # The tool that builds images: docker, or one that takes the same arguments.
 CONTAINER_TOOL ?= docker
