@@ -98,7 +98,7 @@ func chartSize(lines int) (width, height vg.Length) {
 
 func drawPanels(whole draw.Canvas, subtitle string, lines []*line) {
 	whole.SetColor(color.White)
-	whole.Fill(whole.Rectangle.Path())
+	whole.Fill(whole.Path())
 	drawHead(whole, subtitle)
 	halves := panels()
 	newPanel(halves[0], lines, true).Draw(draw.Crop(whole, margin, -panelWidth-2*margin, margin, -headHeight))
@@ -147,7 +147,7 @@ func newPanel(half panel, lines []*line, hasLabels bool) *plot.Plot {
 			names[len(lines)-1-i] = l.scenario.title
 		}
 		p.NominalY(names...)
-		p.Y.LineStyle.Width = 0
+		p.Y.Width = 0
 	} else {
 		p.HideY()
 	}

@@ -53,7 +53,8 @@ func (o *options) bind(flags *flag.FlagSet) {
 	flags.BoolVar(&o.oursOnly, "ours-only", false, "Measure nslifecycle alone.")
 	flags.BoolVar(&o.check, "check", false, "Exit with status 1 where a goal is missed.")
 	flags.BoolVar(&o.fsync, "fsync", false, "Let etcd wait for the disk.")
-	flags.DurationVar(&o.timeout, "timeout", 45*time.Minute, "How long one measurement may take before the run is given up.")
+	flags.DurationVar(&o.timeout, "timeout", 45*time.Minute,
+		"How long one measurement may take before the run is given up.")
 	flags.StringVar(&o.markdown, "markdown", "", "A file to write the tables to, for the documentation.")
 	flags.StringVar(&o.chart, "chart", "",
 		"A file to write a chart to, as SVG. If two API servers are measured as well, theirs goes to a second file, "+

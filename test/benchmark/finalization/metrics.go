@@ -65,11 +65,11 @@ func parseRequests(metrics io.Reader) (counts, error) {
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
 		line := lines.Text()
-		name, rest, hasLabels := strings.Cut(line, "{")
+		name, tail, hasLabels := strings.Cut(line, "{")
 		if !hasLabels || name != requestTotal && name != longRunning {
 			continue
 		}
-		labels, value, err := parseSample(rest)
+		labels, value, err := parseSample(tail)
 		if err != nil {
 			return nil, fmt.Errorf("reading %q: %w", line, err)
 		}
@@ -101,18 +101,18 @@ func isOverhead(labels map[string]string) bool {
 func parseSample(text string) (map[string]string, float64, error) {
 	labels := map[string]string{}
 	for !strings.HasPrefix(text, "}") {
-		name, rest, found := strings.Cut(text, "=")
+		name, tail, found := strings.Cut(text, "=")
 		if !found {
 			return nil, 0, fmt.Errorf("a label has no value in %q", text)
 		}
-		quoted, err := strconv.QuotedPrefix(rest)
+		quoted, err := strconv.QuotedPrefix(tail)
 		if err != nil {
-			return nil, 0, fmt.Errorf("the value of label %s is not quoted in %q", name, rest)
+			return nil, 0, fmt.Errorf("the value of label %s is not quoted in %q", name, tail)
 		}
 		if labels[name], err = strconv.Unquote(quoted); err != nil {
 			return nil, 0, fmt.Errorf("reading the value of label %s: %w", name, err)
 		}
-		text = strings.TrimPrefix(rest[len(quoted):], ",")
+		text = strings.TrimPrefix(tail[len(quoted):], ",")
 	}
 	fields := strings.Fields(text[1:])
 	if len(fields) == 0 {
