@@ -124,7 +124,7 @@ func run(opts options) error {
 		err = errors.New("interrupted")
 	}
 	// What has been measured before an error took its time, too.
-	if outcome != nil && (err == nil || len(outcome.lines) > 0) {
+	if outcome != nil && (err == nil || len(outcome.measured()) > 0) {
 		err = errors.Join(err, publish(outcome, opts))
 	}
 	if err != nil {
