@@ -89,8 +89,15 @@ func drawChart(subtitle string, lines []*line) []byte {
 	var out bytes.Buffer
 	// A buffer takes everything.
 	_, _ = canvas.WriteTo(&out)
-	return out.Bytes()
+	return bytes.ReplaceAll(out.Bytes(), []byte(fontFamily+";"), []byte(fontFamily+similarFonts+";"))
 }
+
+// Few machines that show a chart have the font that it was laid out with. These are as
+// wide, but for the last one.
+const (
+	fontFamily   = "font-family:Liberation Sans"
+	similarFonts = ",Arial,Helvetica,sans-serif"
+)
 
 func chartSize(lines int) (width, height vg.Length) {
 	return labelWidth + 2*panelWidth + 3*margin, vg.Length(lines*rowHeight + headHeight + axesHeight + margin)
