@@ -41,20 +41,21 @@ const noCluster = "no cluster is configured: set KUBECONFIG or --kubeconfig, " +
 	"or run in a Pod; to try nslifecycle without a cluster, run: make demo"
 
 type options struct {
-	metricsAddress   string
-	metricsSecure    bool
-	metricsCertDir   string
-	probeAddress     string
-	leaderElect      bool
-	enableHTTP2      bool
-	qps              float64
-	burst            int
-	systemNamespace  string
-	namespaceWorkers int
-	leaseName        string
-	controllers      string
-	finalizerToken   string
-	settlingTime     string
+	metricsAddress      string
+	metricsSecure       bool
+	metricsCertDir      string
+	probeAddress        string
+	leaderElect         bool
+	enableHTTP2         bool
+	qps                 float64
+	burst               int
+	systemNamespace     string
+	namespaceWorkers    int
+	finalizationWorkers int
+	leaseName           string
+	controllers         string
+	finalizerToken      string
+	settlingTime        string
 }
 
 // choices are the options that are more than a text.
@@ -103,7 +104,9 @@ func (o *options) bind(flags *flag.FlagSet) {
 	flags.StringVar(&o.systemNamespace, "system-namespace", envOr("POD_NAMESPACE", defaultSystemNamespace),
 		"The namespace that the operator is installed in; it is never initialized.")
 	flags.IntVar(&o.namespaceWorkers, "namespace-workers", 10,
-		"Namespaces worked on at a time.")
+		"Namespaces whose initialization is worked on at a time.")
+	flags.IntVar(&o.finalizationWorkers, "finalization-workers", 100,
+		"Namespaces whose finalization is worked on at a time.")
 }
 
 func main() {
@@ -166,12 +169,13 @@ func run(restConfig *rest.Config, opts options, chosen choices) error {
 		return fmt.Errorf("creating the manager: %w", err)
 	}
 	if err := controller.Setup(ctx, mgr, controller.Options{
-		Controllers:      chosen.controllers,
-		SystemNamespace:  opts.systemNamespace,
-		OwnNamespace:     os.Getenv("POD_NAMESPACE"),
-		FinalizerToken:   chosen.finalizerToken,
-		SettlingTime:     chosen.settlingTime,
-		NamespaceWorkers: opts.namespaceWorkers,
+		Controllers:         chosen.controllers,
+		SystemNamespace:     opts.systemNamespace,
+		OwnNamespace:        os.Getenv("POD_NAMESPACE"),
+		FinalizerToken:      chosen.finalizerToken,
+		SettlingTime:        chosen.settlingTime,
+		NamespaceWorkers:    opts.namespaceWorkers,
+		FinalizationWorkers: opts.finalizationWorkers,
 	}); err != nil {
 		return err
 	}

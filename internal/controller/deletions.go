@@ -45,6 +45,8 @@ type deletion struct {
 	// seen is when the deletion was first seen, by the own clock: that of the API server,
 	// which made the deletionTimestamp, may be another one.
 	seen time.Time
+	// ledger is what passes have found out. The queue lets only one at a time work on it.
+	ledger *finalization.Ledger
 	// cost is how long the last pass took.
 	cost time.Duration
 	// isFailing says that something went wrong in the last pass.
@@ -77,10 +79,17 @@ func (d *deletions) observe(namespace *corev1.Namespace, now time.Time) time.Tim
 		if d.namespaces == nil {
 			d.namespaces = map[string]*deletion{}
 		}
-		known = &deletion{uid: namespace.UID, seen: now}
+		known = &deletion{uid: namespace.UID, seen: now, ledger: &finalization.Ledger{}}
 		d.namespaces[namespace.Name] = known
 	}
 	return known.seen
+}
+
+// ledger returns the one of a Namespace that was observed before.
+func (d *deletions) ledger(name string) *finalization.Ledger {
+	d.lock.Lock()
+	defer d.lock.Unlock()
+	return d.namespaces[name].ledger
 }
 
 // report remembers the outcome of a pass.

@@ -63,7 +63,9 @@ type FinalizationReconciler struct {
 	SettlingTime finalization.SettlingTime
 	// OwnNamespace is the namespace that the manager runs in; empty if it runs in none.
 	OwnNamespace string
-	// Workers is the number of Namespaces worked on at a time; 1 if unset.
+	// Workers is the number of Namespaces worked on at a time; 1 if unset. The more there
+	// are, the more of them share an answer of the API server; how many requests are made at
+	// a time is bounded elsewhere.
 	Workers int
 
 	Catalog *finalization.Catalog
@@ -139,15 +141,15 @@ func (r *FinalizationReconciler) Reconcile(ctx context.Context, req ctrl.Request
 		r.forget(req.Name)
 		return ctrl.Result{}, nil
 	}
-	return r.empty(ctx, &namespace, seen.Add(r.settlingTime(ctx, now)))
+	return r.empty(ctx, &namespace, seen, seen.Add(r.settlingTime(ctx, now)))
 }
 
 // empty makes one pass over a Namespace and does what follows from it.
 func (r *FinalizationReconciler) empty(
-	ctx context.Context, namespace *corev1.Namespace, settledAt time.Time,
+	ctx context.Context, namespace *corev1.Namespace, seenAt, settledAt time.Time,
 ) (ctrl.Result, error) {
 	r.Watches.Begin(namespace.Name)
-	report, err := r.Deleter.Pass(ctx, namespace, settledAt)
+	report, err := r.Deleter.Pass(ctx, namespace, seenAt, settledAt, r.deletions.ledger(namespace.Name))
 	if errors.Is(err, finalization.ErrReplaced) {
 		// The cache is behind. What has become of the Namespace is on its way as an event.
 		log.FromContext(ctx).V(1).Info("The namespace has been finalized or replaced by somebody else")
@@ -158,12 +160,16 @@ func (r *FinalizationReconciler) empty(
 		return ctrl.Result{}, err
 	}
 	r.deletions.report(namespace.Name, report, r.Clock.Since(report.Began))
-	if report.IsProof(settledAt) {
+	if report.IsProof {
 		return retryConflict(r.release(ctx, namespace, report))
 	}
 
-	// Written in any case, and before the wait: errors are told there as well.
-	statusErr := ignoreGone(r.writeConditions(ctx, namespace, report))
+	// Written in any case, and before the wait: errors are told there as well. Of a namespace
+	// of which nothing has ever been told there is nothing to tell while it only settles.
+	var statusErr error
+	if !report.IsClean() || finalization.FindCondition(namespace, corev1.NamespaceContentRemaining) != nil {
+		statusErr = ignoreGone(r.writeConditions(ctx, namespace, report))
+	}
 	r.Watches.Await(r.deletions.context(), namespace.Name, report.Remaining)
 	if err := errors.Join(report.Err(), statusErr); err != nil {
 		return ctrl.Result{}, fmt.Errorf("emptying namespace %q: %w", namespace.Name, err)
@@ -181,10 +187,14 @@ func (r *FinalizationReconciler) release(
 			return err
 		}
 	}
-	for range maxConflicts {
-		var live corev1.Namespace
-		if err := r.Live.Get(ctx, client.ObjectKeyFromObject(namespace), &live); err != nil {
-			return client.IgnoreNotFound(err)
+	for attempt := range maxConflicts {
+		live := *namespace.DeepCopy()
+		// What the cache has will do where nobody else writes to the Namespace any more. It has
+		// no managedFields, which matters only to those who stay.
+		if attempt > 0 || isHeldByOthers {
+			if err := r.Live.Get(ctx, client.ObjectKeyFromObject(namespace), &live); err != nil {
+				return client.IgnoreNotFound(err)
+			}
 		}
 		if live.UID != namespace.UID || live.DeletionTimestamp == nil || !finalization.HasToken(&live, r.Token) {
 			return nil

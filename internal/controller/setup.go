@@ -48,8 +48,10 @@ type Options struct {
 	FinalizerToken corev1.FinalizerName
 	// SettlingTime is how long after its deletion a namespace may be called empty.
 	SettlingTime finalization.SettlingTime
-	// NamespaceWorkers is the number of Namespaces worked on at a time.
+	// NamespaceWorkers is the number of initializing Namespaces worked on at a time.
 	NamespaceWorkers int
+	// FinalizationWorkers is the number of terminating Namespaces worked on at a time.
+	FinalizationWorkers int
 	// Clock tells the time; the real one if nil.
 	Clock clock.PassiveClock
 }
@@ -154,7 +156,7 @@ func setupFinalization(mgr ctrl.Manager, options Options) error {
 		Token:        options.FinalizerToken,
 		SettlingTime: options.SettlingTime,
 		OwnNamespace: options.OwnNamespace,
-		Workers:      options.NamespaceWorkers,
+		Workers:      options.FinalizationWorkers,
 		Catalog:      catalog,
 		Deleter: finalization.NewDeleter(catalog, content, liveNamespaces{mgr.GetAPIReader()},
 			options.FinalizerToken, options.Clock),

@@ -106,12 +106,16 @@ func (c *Catalog) Get(ctx context.Context, notBefore time.Time) (*Inventory, err
 	return c.inventory, nil
 }
 
-func (c *Catalog) isUsable(asked, notBefore time.Time) bool {
+// isStale tells whether a type may have come or gone since an inventory was made.
+func (c *Catalog) isStale(inventory *Inventory) bool {
 	c.changeLock.Lock()
-	changed := c.changed
-	c.changeLock.Unlock()
+	defer c.changeLock.Unlock()
+	return !inventory.began.After(c.changed)
+}
+
+func (c *Catalog) isUsable(asked, notBefore time.Time) bool {
 	switch {
-	case c.inventory == nil || c.inventory.began.Before(notBefore) || !c.inventory.began.After(changed):
+	case c.inventory == nil || c.inventory.began.Before(notBefore) || c.isStale(c.inventory):
 		return false
 	case c.inventory.IsComplete():
 		return c.clock.Since(c.inventory.began) < maxInventoryAge

@@ -54,22 +54,49 @@ func (p *pass) look(
 		page, err = p.objects(state).List(ctx, metav1.ListOptions{Limit: pageSize, Continue: token})
 		return err
 	})
-	state.isNotServed = isNotServed(err)
-	switch {
-	case ctx.Err() != nil:
+	if ctx.Err() != nil {
 		return nil, ctx.Err()
-	case state.isNotServed:
-		return &metav1.PartialObjectMetadataList{}, nil
-	case token != "" && isExpired(err):
+	}
+	if token != "" && isExpired(err) {
 		// The list is too old to be continued. The next pass starts a new one.
 		state.hasMore = true
 		return nil, nil
-	case err != nil:
-		state.listError = fmt.Errorf("listing %s: %w", state.Type.GroupResource(), err)
-		return nil, nil
 	}
-	state.ResourceVersion = page.ResourceVersion
-	return page, nil
+	return state.judge(page, err), nil
+}
+
+// judge takes in the answer to a list. It returns the page, an empty one where the type
+// is not served, or nil where that went wrong.
+func (s *typeState) judge(page *metav1.PartialObjectMetadataList, err error) *metav1.PartialObjectMetadataList {
+	s.isNotServed = isNotServed(err)
+	switch {
+	case s.isNotServed:
+		return &metav1.PartialObjectMetadataList{}
+	case err != nil:
+		s.listError = fmt.Errorf("listing %s: %w", s.Type.GroupResource(), err)
+		return nil
+	}
+	s.ResourceVersion = page.ResourceVersion
+	return page
+}
+
+// take takes in the first page.
+func (s *typeState) take(found *finding) {
+	if found == nil { // cannot be listed
+		return
+	}
+	page := s.judge(found.page, found.err)
+	if page == nil {
+		return
+	}
+	s.page, s.listedAt = page, found.listedAt
+	s.count(page.Items)
+	s.addUnseen(page)
+}
+
+// isOpen tells whether something may be left of the type.
+func (s *typeState) isOpen() bool {
+	return s.Count > 0 || s.hasMore || s.isNotServed || s.listError != nil || s.deleteError != nil || !s.Type.CanList
 }
 
 func (p *pass) listFirstPage(ctx context.Context, state *typeState) error {
@@ -77,13 +104,10 @@ func (p *pass) listFirstPage(ctx context.Context, state *typeState) error {
 		return nil
 	}
 	page, err := p.look(ctx, state, "")
-	if err != nil || page == nil {
-		return err
+	if err == nil && page != nil {
+		state.take(&finding{page: page, listedAt: p.clock.Now()})
 	}
-	state.page, state.listedAt = page, p.clock.Now()
-	state.count(page.Items)
-	state.addUnseen(page)
-	return nil
+	return err
 }
 
 // deleteType deletes the objects of one type, and counts again what is left of them.
@@ -95,13 +119,24 @@ func (p *pass) deleteType(ctx context.Context, state *typeState) error {
 		return nil // A page may be empty and others follow, as the API allows.
 	}
 	wasTouched, err := p.deletePages(ctx, state)
-	if err != nil || state.listError != nil {
+	switch {
+	case err != nil || state.listError != nil:
 		return err
-	}
-	if !wasTouched && state.page.Continue == "" {
+	case !wasTouched && state.page.Continue == "":
 		return nil // counted already
+	case !p.ledger.isProof && state.isPresumedGone():
+		// The survey that proves it is still to come.
+		state.reset()
+		return nil
 	}
 	return p.countAll(ctx, state)
+}
+
+// isPresumedGone tells whether the API server must have removed all objects of the type
+// when it was told to: there was no finalizer, and nothing went wrong. Pods go later.
+func (s *typeState) isPresumedGone() bool {
+	return s.deleteError == nil && !s.hasMore && len(s.Finalizers) == 0 && s.terminating == 0 &&
+		s.Count == s.Seen && s.Type.GroupResource() != podsResource
 }
 
 // deletePages deletes page by page, as long as there is time.

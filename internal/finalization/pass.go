@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -56,6 +55,7 @@ type Deleter struct {
 	token      corev1.FinalizerName
 	clock      clock.PassiveClock
 	requests   *semaphore.Weighted
+	surveyor   *surveyor
 }
 
 // NewDeleter returns a Deleter that works for one token of spec.finalizers.
@@ -63,16 +63,36 @@ func NewDeleter(
 	catalog *Catalog, content metadata.Interface, namespaces NamespaceGetter, token corev1.FinalizerName,
 	passive clock.PassiveClock,
 ) *Deleter {
+	requests := semaphore.NewWeighted(requestsAtOnce)
 	return &Deleter{
 		catalog: catalog, content: content, namespaces: namespaces, token: token, clock: passive,
-		requests: semaphore.NewWeighted(requestsAtOnce),
+		requests: requests,
+		surveyor: &surveyor{content: content, clock: passive, requests: requests},
 	}
+}
+
+// Ledger is what is known of a Namespace from one pass to the next: what the last survey
+// of all types has found, brought up to date by every pass since. The zero Ledger knows
+// nothing.
+type Ledger struct {
+	inventory *Inventory
+	types     []*typeState
+	// isProof says that the survey and its discovery were asked for when the namespace had
+	// settled. A type that was empty then, or is found empty later, is so for good.
+	isProof bool
+}
+
+// needsSurvey tells whether all types must be looked at, and not just those of which
+// something may be left.
+func (l *Ledger) needsSurvey(isSettled bool, catalog *Catalog) bool {
+	return l.inventory == nil || l.isProof != isSettled || !l.inventory.IsComplete() || catalog.isStale(l.inventory)
 }
 
 // pass is the state of one pass over one namespace.
 type pass struct {
 	*Deleter
 	namespace *corev1.Namespace
+	ledger    *Ledger
 	began     time.Time
 
 	// confirmLock lets one of those who want the Namespace confirmed ask, and the others
@@ -82,63 +102,98 @@ type pass struct {
 	deletes     *semaphore.Weighted
 }
 
-// Pass looks at everything in a terminating Namespace, deletes what may be deleted now,
-// and reports what remains. What is discovered from settledAt on counts as complete;
-// before, any discovery does. The error is ErrReplaced, or that of the context or of
+// Pass looks at what is in a terminating Namespace, deletes what may be deleted now, and
+// reports what remains. The deletion was first seen at seenAt; what is found out from
+// settledAt on proves that the namespace is empty. Passes over the same Namespace share
+// a Ledger, one after the other. The error is ErrReplaced, or that of the context or of
 // reading the Namespace; everything else is in the Report.
-func (d *Deleter) Pass(ctx context.Context, namespace *corev1.Namespace, settledAt time.Time) (*Report, error) {
+func (d *Deleter) Pass(
+	ctx context.Context, namespace *corev1.Namespace, seenAt, settledAt time.Time, ledger *Ledger,
+) (*Report, error) {
 	p := &pass{
-		Deleter: d, namespace: namespace, began: d.clock.Now(), deletes: semaphore.NewWeighted(deletesAtOnce),
+		Deleter: d, namespace: namespace, ledger: ledger, began: d.clock.Now(),
+		deletes: semaphore.NewWeighted(deletesAtOnce),
 	}
-	var notBefore time.Time
-	if isSettled := !p.began.Before(settledAt); isSettled {
-		notBefore = settledAt
+	isSettled := !p.began.Before(settledAt)
+	var err error
+	if ledger.needsSurvey(isSettled, d.catalog) {
+		err = p.survey(ctx, seenAt, settledAt)
+	} else {
+		err = p.lookAgain(ctx)
 	}
-	inventory, types, err := p.survey(ctx, notBefore)
 	if err != nil {
 		return nil, err
 	}
-	wait, err := p.deleteInOrder(ctx, types)
+	wait, err := p.deleteInOrder(ctx, ledger.types)
 	if err != nil {
 		return nil, err
 	}
-	return newReport(p.began, inventory, types, wait), nil
+	return newReport(p.began, ledger, wait), nil
 }
 
-// survey discovers the types and lists the first objects of each. A type that turns out
+// survey discovers the types and finds the first objects of each. A type that turns out
 // not to be served means that the inventory is out of date.
-func (p *pass) survey(ctx context.Context, notBefore time.Time) (*Inventory, []*typeState, error) {
-	var known map[ResourceType]*typeState
+func (p *pass) survey(ctx context.Context, seenAt, settledAt time.Time) error {
+	// Before the namespace has settled any discovery will do.
+	discoveredAfter, askedAfter := time.Time{}, seenAt
+	isSettled := !p.began.Before(settledAt)
+	if isSettled {
+		discoveredAfter, askedAfter = settledAt, settledAt
+	}
+	known := map[ResourceType]*typeState{}
 	for attempt := 0; ; attempt++ {
-		inventory, err := p.catalog.Get(ctx, notBefore)
+		inventory, err := p.catalog.Get(ctx, discoveredAfter)
 		if err != nil {
-			return nil, nil, fmt.Errorf("waiting for the discovery of types: %w", err)
+			return fmt.Errorf("waiting for the discovery of types: %w", err)
+		}
+		var unknown []ResourceType
+		for _, resourceType := range inventory.Types {
+			if known[resourceType] == nil && resourceType.CanList {
+				unknown = append(unknown, resourceType)
+			}
+		}
+		found, err := p.surveyor.look(ctx, p.namespace.Name, unknown, askedAfter)
+		if err != nil {
+			return err
 		}
 		types := make([]*typeState, 0, len(inventory.Types))
-		var unknown []*typeState
+		isOutOfDate := false
 		for _, resourceType := range inventory.Types {
 			state := known[resourceType]
-			if state == nil || state.isNotServed {
+			if state == nil {
 				state = &typeState{Remaining: Remaining{Type: resourceType}}
-				unknown = append(unknown, state)
+				state.take(found[resourceType])
 			}
+			isOutOfDate = isOutOfDate || state.isNotServed
 			types = append(types, state)
 		}
-		if err := p.sideBySide(ctx, unknown, p.listFirstPage); err != nil {
-			return nil, nil, err
-		}
-		isOutOfDate := slices.ContainsFunc(types, func(state *typeState) bool { return state.isNotServed })
 		if !isOutOfDate || attempt > 0 {
 			// What discovery names twice and the API server does not serve has no objects,
 			// as upstream holds (kubernetes/kubernetes#22413).
-			return inventory, types, nil
+			*p.ledger = Ledger{inventory: inventory, types: types, isProof: isSettled}
+			return nil
 		}
-		known = make(map[ResourceType]*typeState, len(types))
 		for _, state := range types {
-			known[state.Type] = state
+			if !state.isNotServed {
+				known[state.Type] = state
+			}
 		}
-		notBefore = p.clock.Now()
+		discoveredAfter = p.clock.Now()
+		askedAfter = discoveredAfter
 	}
+}
+
+// lookAgain looks at those types of which something may be left.
+func (p *pass) lookAgain(ctx context.Context) error {
+	var open []*typeState
+	for i, state := range p.ledger.types {
+		if state.isOpen() {
+			state = &typeState{Remaining: Remaining{Type: state.Type}}
+			p.ledger.types[i] = state
+			open = append(open, state)
+		}
+	}
+	return p.sideBySide(ctx, open, p.listFirstPage)
 }
 
 // deleteInOrder goes through the stages and stops where the rest has to wait; it

@@ -45,13 +45,16 @@ type Report struct {
 	// HasMore tells that the pass has stopped for others to get their turn, or has met
 	// something new: the next one should follow at once.
 	HasMore bool
+	// IsProof tells that the namespace is empty for good: nothing is left, nothing went
+	// wrong, and all of that was found out after the namespace had settled.
+	IsProof bool
 	// Wait says why some types have not been deleted yet; empty if all have.
 	Wait string
 }
 
-func newReport(began time.Time, inventory *Inventory, types []*typeState, wait string) *Report {
-	report := &Report{Began: began, Inventory: inventory, Wait: wait}
-	for _, state := range types {
+func newReport(began time.Time, ledger *Ledger, wait string) *Report {
+	report := &Report{Began: began, Inventory: ledger.inventory, Wait: wait}
+	for _, state := range ledger.types {
 		switch {
 		case state.listError != nil:
 			report.Errors = append(report.Errors, state.listError)
@@ -64,18 +67,13 @@ func newReport(began time.Time, inventory *Inventory, types []*typeState, wait s
 			report.Remaining = append(report.Remaining, state.Remaining)
 		}
 	}
+	report.IsProof = ledger.isProof && report.IsClean()
 	return report
 }
 
 // IsClean tells whether nothing was left and nothing went wrong.
 func (r *Report) IsClean() bool {
 	return r.Inventory.IsComplete() && len(r.Remaining) == 0 && len(r.Errors) == 0 && !r.HasMore
-}
-
-// IsProof tells whether the pass shows that the namespace is empty for good: it was
-// clean, and it and its discovery began when the namespace had settled.
-func (r *Report) IsProof(settledAt time.Time) bool {
-	return r.IsClean() && !r.Began.Before(settledAt) && !r.Inventory.began.Before(settledAt)
 }
 
 // Err joins everything that went wrong, discovery included.

@@ -38,7 +38,7 @@ func (c *ControlPlane) StartManager(ctx context.Context, changes ...func(*contro
 func RunManager(
 	ctx context.Context, restConfig *rest.Config, changes ...func(*controller.Options),
 ) (*Manager, error) {
-	options := controller.Options{SystemNamespace: SystemNamespace, NamespaceWorkers: 10}
+	options := controller.Options{SystemNamespace: SystemNamespace, NamespaceWorkers: 10, FinalizationWorkers: 100}
 	for _, change := range changes {
 		change(&options)
 	}

@@ -1,0 +1,282 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package finalization
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/metadata"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
+)
+
+const (
+	// gatherTime is how long a round waits for more namespaces to join it.
+	gatherTime = 10 * time.Millisecond
+	// roundDistance is how long a round that follows another waits. Where there is a second
+	// round there are many namespaces, and the longer it waits the more of them it serves.
+	roundDistance = 250 * time.Millisecond
+	// roundPatience is how long a round keeps the next one waiting, in case a type does
+	// not answer. Those who want to know about that type wait on.
+	roundPatience = 2 * time.Second
+	// answerLifetime is how long answers are kept for namespaces that come later.
+	answerLifetime = 2 * time.Second
+)
+
+// surveyor finds out what is in namespaces. It asks in rounds: in each, a type is asked
+// for once, on behalf of all namespaces that want to know. That there is no object of a
+// type in the whole cluster is an answer for all of them, and for those that come later
+// and were terminating when it was given.
+type surveyor struct {
+	content  metadata.Interface
+	clock    clock.PassiveClock
+	requests *semaphore.Weighted
+
+	lock sync.Mutex
+	// waiting are the questions for the next round.
+	waiting []*question
+	// isRunning tells that a round is on its way or about to begin.
+	isRunning bool
+	lastRound time.Time
+	// answers are those for the whole cluster.
+	answers map[ResourceType]*clusterAnswer
+}
+
+// question is what one namespace wants to know.
+type question struct {
+	namespace string
+	types     []ResourceType
+	// notBefore is when the answers must have been asked for at the earliest.
+	notBefore time.Time
+	found     map[ResourceType]*finding
+	done      chan struct{}
+	// isFinished tells that done is closed.
+	isFinished bool
+}
+
+// finding is what there is of a type in a namespace.
+type finding struct {
+	// page is the first page of the list, and all of it where it was cut out of a list of
+	// the whole cluster.
+	page     *metav1.PartialObjectMetadataList
+	listedAt time.Time
+	err      error
+}
+
+// clusterAnswer is what there is of a type in the whole cluster.
+type clusterAnswer struct {
+	asked           time.Time
+	listedAt        time.Time
+	resourceVersion string
+	// objects are sorted by namespace; those that are not in it have none.
+	objects map[string][]metav1.PartialObjectMetadata
+}
+
+func (a *clusterAnswer) findingFor(namespace string) *finding {
+	page := &metav1.PartialObjectMetadataList{Items: a.objects[namespace]}
+	page.ResourceVersion = a.resourceVersion
+	return &finding{page: page, listedAt: a.listedAt}
+}
+
+// look returns what there is of some types in a namespace, from answers that were asked
+// for at notBefore or later. The error is that of the context.
+func (s *surveyor) look(
+	ctx context.Context, namespace string, types []ResourceType, notBefore time.Time,
+) (map[ResourceType]*finding, error) {
+	asked := &question{
+		namespace: namespace, types: types, notBefore: notBefore,
+		found: map[ResourceType]*finding{}, done: make(chan struct{}),
+	}
+	if s.isAnswered(asked) {
+		return asked.found, nil
+	}
+	select {
+	case <-asked.done:
+		return asked.found, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// isAnswered answers a question from what is known, or puts it up for the next round.
+func (s *surveyor) isAnswered(asked *question) bool {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	s.answerFromKnown(asked)
+	if asked.finishIfComplete(); asked.isFinished {
+		return true
+	}
+	s.waiting = append(s.waiting, asked)
+	if !s.isRunning {
+		s.isRunning = true
+		go s.runRounds()
+	}
+	return false
+}
+
+// answerFromKnown is called with the lock.
+func (s *surveyor) answerFromKnown(asked *question) {
+	for _, resourceType := range asked.types {
+		answer := s.answers[resourceType]
+		if asked.found[resourceType] == nil && answer != nil && !answer.asked.Before(asked.notBefore) {
+			asked.found[resourceType] = answer.findingFor(asked.namespace)
+		}
+	}
+}
+
+// runRounds asks until nobody wants to know anything.
+func (s *surveyor) runRounds() {
+	for {
+		// Not by the injected clock: nothing but the number of requests depends on it.
+		if left := roundDistance - time.Since(s.lastRound); left > gatherTime {
+			time.Sleep(left)
+		} else {
+			time.Sleep(gatherTime)
+		}
+		s.lock.Lock()
+		questions := s.waiting
+		s.waiting = nil
+		s.lock.Unlock()
+
+		select {
+		case <-s.startRound(questions):
+		case <-time.After(roundPatience):
+		}
+
+		s.lock.Lock()
+		s.lastRound = time.Now()
+		s.dropOldAnswers()
+		isLast := len(s.waiting) == 0
+		s.isRunning = !isLast
+		s.lock.Unlock()
+		if isLast {
+			return
+		}
+	}
+}
+
+// dropOldAnswers is called with the lock.
+func (s *surveyor) dropOldAnswers() {
+	for resourceType, answer := range s.answers {
+		if s.clock.Since(answer.asked) > answerLifetime {
+			delete(s.answers, resourceType)
+		}
+	}
+}
+
+// startRound begins to answer questions, types side by side. The channel is closed when
+// all are answered.
+func (s *surveyor) startRound(questions []*question) <-chan struct{} {
+	askers := map[ResourceType][]*question{}
+	s.lock.Lock()
+	for _, asked := range questions {
+		s.answerFromKnown(asked)
+		asked.finishIfComplete()
+		for _, resourceType := range asked.types {
+			if asked.found[resourceType] == nil {
+				askers[resourceType] = append(askers[resourceType], asked)
+			}
+		}
+	}
+	s.lock.Unlock()
+	var group sync.WaitGroup
+	for resourceType, asking := range askers {
+		group.Go(func() { s.ask(resourceType, asking) })
+	}
+	over := make(chan struct{})
+	go func() {
+		group.Wait()
+		close(over)
+	}()
+	return over
+}
+
+// finishIfComplete is called with the surveyor's lock.
+func (q *question) finishIfComplete() {
+	if len(q.found) == len(q.types) && !q.isFinished {
+		q.isFinished = true
+		close(q.done)
+	}
+}
+
+// ask finds the objects of one type in the namespaces of some questions.
+func (s *surveyor) ask(resourceType ResourceType, asking []*question) {
+	if len(asking) > fewAskers {
+		answer := s.askCluster(resourceType, len(asking))
+		if answer != nil {
+			s.lock.Lock()
+			defer s.lock.Unlock()
+			if s.answers == nil {
+				s.answers = map[ResourceType]*clusterAnswer{}
+			}
+			s.answers[resourceType] = answer
+			for _, asked := range asking {
+				asked.found[resourceType] = answer.findingFor(asked.namespace)
+				asked.finishIfComplete()
+			}
+			return
+		}
+	}
+	for _, asked := range asking {
+		found := &finding{}
+		found.page, found.err = s.list(resourceType, asked.namespace, metav1.ListOptions{Limit: pageSize})
+		found.listedAt = s.clock.Now()
+		s.lock.Lock()
+		asked.found[resourceType] = found
+		asked.finishIfComplete()
+		s.lock.Unlock()
+	}
+}
+
+// askCluster lists a type in the whole cluster, if that is the cheaper way to know it for
+// so many namespaces; otherwise, and where it fails, it returns nil. A list of one object
+// tells how many there are.
+func (s *surveyor) askCluster(resourceType ResourceType, askers int) *clusterAnswer {
+	answer := &clusterAnswer{asked: s.clock.Now(), objects: map[string][]metav1.PartialObjectMetadata{}}
+	page, err := s.list(resourceType, metav1.NamespaceAll, metav1.ListOptions{Limit: 1})
+	if err != nil {
+		return nil
+	}
+	if page.Continue != "" {
+		if page.RemainingItemCount == nil || chooseWay(askers, 1+*page.RemainingItemCount) != wholeCluster {
+			return nil
+		}
+		// Anew, and not from where the first list has ended: it is one request less.
+		if page, err = s.list(resourceType, metav1.NamespaceAll, metav1.ListOptions{Limit: pageSize}); err != nil {
+			return nil
+		}
+	}
+	for {
+		for _, object := range page.Items {
+			answer.objects[object.Namespace] = append(answer.objects[object.Namespace], object)
+		}
+		answer.resourceVersion, answer.listedAt = page.ResourceVersion, s.clock.Now()
+		if page.Continue == "" {
+			return answer
+		}
+		page, err = s.list(resourceType, metav1.NamespaceAll, metav1.ListOptions{Limit: pageSize, Continue: page.Continue})
+		if err != nil {
+			return nil
+		}
+	}
+}
+
+// list makes one request. No resource version: the answer is as new as storage. It is
+// not bound to any context of those who ask, since others rely on the same answer.
+func (s *surveyor) list(
+	resourceType ResourceType, namespace string, options metav1.ListOptions,
+) (*metav1.PartialObjectMetadataList, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), requestTimeout)
+	defer cancel()
+	if err := s.requests.Acquire(ctx, 1); err != nil {
+		return nil, err
+	}
+	defer s.requests.Release(1)
+	options.TimeoutSeconds = ptr.To(int64(requestTimeout.Seconds()))
+	return s.content.Resource(resourceType.GroupVersionResource).Namespace(namespace).List(ctx, options)
+}
