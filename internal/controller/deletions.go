@@ -49,6 +49,8 @@ type deletion struct {
 	ledger *finalization.Ledger
 	// cost is how long the last pass took.
 	cost time.Duration
+	// hasNews says that there was something to tell after this pass or an earlier one.
+	hasNews bool
 	// isFailing says that something went wrong in the last pass.
 	isFailing bool
 }
@@ -92,13 +94,15 @@ func (d *deletions) ledger(name string) *finalization.Ledger {
 	return d.namespaces[name].ledger
 }
 
-// report remembers the outcome of a pass.
-func (d *deletions) report(name string, report *finalization.Report, cost time.Duration) {
+// report remembers the outcome of a pass, and tells whether there is, or was before,
+// anything to tell about the Namespace.
+func (d *deletions) report(name string, report *finalization.Report, cost time.Duration) bool {
 	d.lock.Lock()
 	defer d.lock.Unlock()
-	if known := d.namespaces[name]; known != nil {
-		known.cost, known.isFailing = cost, report.Err() != nil
-	}
+	known := d.namespaces[name]
+	known.cost, known.isFailing = cost, report.Err() != nil
+	known.hasNews = known.hasNews || !report.IsClean()
+	return known.hasNews
 }
 
 func (d *deletions) forget(name string) {

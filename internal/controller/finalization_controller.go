@@ -159,7 +159,7 @@ func (r *FinalizationReconciler) empty(
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	r.deletions.report(namespace.Name, report, r.Clock.Since(report.Began))
+	hasNews := r.deletions.report(namespace.Name, report, r.Clock.Since(report.Began))
 	if report.IsProof {
 		return retryConflict(r.release(ctx, namespace, report))
 	}
@@ -167,7 +167,7 @@ func (r *FinalizationReconciler) empty(
 	// Written in any case, and before the wait: errors are told there as well. Of a namespace
 	// of which nothing has ever been told there is nothing to tell while it only settles.
 	var statusErr error
-	if !report.IsClean() || finalization.FindCondition(namespace, corev1.NamespaceContentRemaining) != nil {
+	if hasNews || finalization.FindCondition(namespace, corev1.NamespaceContentRemaining) != nil {
 		statusErr = ignoreGone(r.writeConditions(ctx, namespace, report))
 	}
 	r.Watches.Await(r.deletions.context(), namespace.Name, report.Remaining)

@@ -28,8 +28,8 @@ type typeState struct {
 	// page is the first page of the survey.
 	page     *metav1.PartialObjectMetadataList
 	listedAt time.Time
-	// terminating is how many of the objects are being deleted.
-	terminating int
+	// isUncounted says that the survey has found nothing yet, and not come to the end.
+	isUncounted bool
 	// isNotServed says that the API server does not serve the type.
 	isNotServed bool
 	// hasMore says that there may be objects that this pass has not come to.
@@ -92,11 +92,13 @@ func (s *typeState) take(found *finding) {
 	s.page, s.listedAt = page, found.listedAt
 	s.count(page.Items)
 	s.addUnseen(page)
+	// A page may be empty and others follow, as the API allows.
+	s.isUncounted = s.Count == 0 && page.Continue != ""
 }
 
 // isOpen tells whether something may be left of the type.
 func (s *typeState) isOpen() bool {
-	return s.Count > 0 || s.hasMore || s.isNotServed || s.listError != nil || s.deleteError != nil || !s.Type.CanList
+	return s.Count > 0 || s.isUncounted || s.hasMore || s.isNotServed || s.listError != nil || s.deleteError != nil || !s.Type.CanList
 }
 
 func (p *pass) listFirstPage(ctx context.Context, state *typeState) error {
@@ -116,7 +118,7 @@ func (p *pass) deleteType(ctx context.Context, state *typeState) error {
 	case !state.Type.CanList:
 		return p.deleteUnseen(ctx, state)
 	case state.page == nil || (len(state.page.Items) == 0 && state.page.Continue == ""):
-		return nil // A page may be empty and others follow, as the API allows.
+		return nil
 	}
 	wasTouched, err := p.deletePages(ctx, state)
 	switch {
@@ -135,7 +137,7 @@ func (p *pass) deleteType(ctx context.Context, state *typeState) error {
 // isPresumedGone tells whether the API server must have removed all objects of the type
 // when it was told to: there was no finalizer, and nothing went wrong. Pods go later.
 func (s *typeState) isPresumedGone() bool {
-	return s.deleteError == nil && !s.hasMore && len(s.Finalizers) == 0 && s.terminating == 0 &&
+	return s.deleteError == nil && !s.hasMore && !s.isUncounted && len(s.Finalizers) == 0 && s.Terminating == 0 &&
 		s.Count == s.Seen && s.Type.GroupResource() != podsResource
 }
 
@@ -263,7 +265,7 @@ func (p *pass) countAll(ctx context.Context, state *typeState) error {
 		}
 	}
 	// Nobody has deleted what came in the meantime, so no event will tell that it goes.
-	state.HasNew = state.Seen > state.terminating+state.failed
+	state.HasNew = state.Seen > state.Terminating+state.failed
 	if state.isNotServed {
 		// Its CRD has gone meanwhile, or so it seems: the next pass asks discovery.
 		p.catalog.Invalidate()
@@ -295,11 +297,11 @@ func needDeletion(objects []metav1.PartialObjectMetadata) []metav1.PartialObject
 // mayHaveObjects tells whether there are objects to delete, as far as the survey could
 // tell.
 func (s *typeState) mayHaveObjects() bool {
-	return s.Count > 0 || s.listError != nil || !s.Type.CanList
+	return s.Count > 0 || s.isUncounted || s.listError != nil || !s.Type.CanList
 }
 
 func (s *typeState) reset() {
-	s.Count, s.Seen, s.terminating, s.Until, s.Finalizers = 0, 0, 0, time.Time{}, nil
+	s.Count, s.Seen, s.Terminating, s.Until, s.Finalizers, s.isUncounted = 0, 0, 0, time.Time{}, nil, false
 }
 
 // count adds objects to those that remain.
@@ -315,7 +317,7 @@ func (s *typeState) count(objects []metav1.PartialObjectMetadata) {
 			s.Finalizers[finalizer]++
 		}
 		if object.DeletionTimestamp != nil {
-			s.terminating++
+			s.Terminating++
 			if end := object.DeletionTimestamp.Time; end.After(s.Until) {
 				s.Until = end
 			}

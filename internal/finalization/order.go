@@ -62,7 +62,7 @@ func whyWait(current stage, types []*typeState) string {
 	var waiting, unknown []string
 	for _, state := range types {
 		isUnknown := state.listError != nil && (current == stagePods || !isUnavailable(state.listError))
-		isLeft := state.terminating > 0 || state.HasNew || state.hasMore || state.isInDoubt ||
+		isLeft := state.Terminating > 0 || state.HasNew || state.hasMore || state.isInDoubt ||
 			(current == stagePods && state.Count > 0)
 		switch {
 		case isUnknown:

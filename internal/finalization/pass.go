@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -88,6 +89,24 @@ func (l *Ledger) needsSurvey(isSettled bool, catalog *Catalog) bool {
 	return l.inventory == nil || l.isProof != isSettled || !l.inventory.IsComplete() || catalog.isStale(l.inventory)
 }
 
+// answersFrom returns from when on discovery and the answers of others may be. They may
+// be older than the pass where it is the first one, or where the last one has left
+// nothing: then nothing that happened since can be missed.
+func (l *Ledger) answersFrom(isSettled bool, seenAt, settledAt, began time.Time) (time.Time, time.Time) {
+	isFirst := l.inventory == nil
+	isNews := l.isProof != isSettled
+	switch {
+	case !isSettled && isFirst:
+		return time.Time{}, seenAt // any discovery will do before the namespace has settled
+	case !isSettled:
+		return time.Time{}, began
+	case isNews && (isFirst || !slices.ContainsFunc(l.types, (*typeState).isOpen)):
+		return settledAt, settledAt
+	default:
+		return settledAt, began
+	}
+}
+
 // pass is the state of one pass over one namespace.
 type pass struct {
 	*Deleter
@@ -134,12 +153,8 @@ func (d *Deleter) Pass(
 // survey discovers the types and finds the first objects of each. A type that turns out
 // not to be served means that the inventory is out of date.
 func (p *pass) survey(ctx context.Context, seenAt, settledAt time.Time) error {
-	// Before the namespace has settled any discovery will do.
-	discoveredAfter, askedAfter := time.Time{}, seenAt
 	isSettled := !p.began.Before(settledAt)
-	if isSettled {
-		discoveredAfter, askedAfter = settledAt, settledAt
-	}
+	discoveredAfter, askedAfter := p.ledger.answersFrom(isSettled, seenAt, settledAt, p.began)
 	known := map[ResourceType]*typeState{}
 	for attempt := 0; ; attempt++ {
 		inventory, err := p.catalog.Get(ctx, discoveredAfter)

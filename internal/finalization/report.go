@@ -19,6 +19,8 @@ type Remaining struct {
 	// Seen is how many of them Finalizers covers; fewer than Count where there was no time
 	// to list all.
 	Seen int
+	// Terminating is how many of those that were seen are being deleted.
+	Terminating int
 	// HasNew says that some of them came when the pass was already deleting.
 	HasNew bool
 	// Finalizers counts the objects by finalizer.
@@ -38,7 +40,8 @@ type Report struct {
 	Inventory *Inventory
 	// Remaining are the types with objects left, in the order of the Inventory.
 	Remaining []Remaining
-	// Unknown are the types that could not be listed: what is left of them is not known.
+	// Unknown are the types that could not be listed, or not to the end: what is left of
+	// them is not known.
 	Unknown []schema.GroupResource
 	// Errors are what went wrong, one for each type at most.
 	Errors []error
@@ -59,6 +62,8 @@ func newReport(began time.Time, ledger *Ledger, wait string) *Report {
 		case state.listError != nil:
 			report.Errors = append(report.Errors, state.listError)
 			report.Unknown = append(report.Unknown, state.Type.GroupResource())
+		case state.isUncounted:
+			report.Unknown = append(report.Unknown, state.Type.GroupResource())
 		case state.deleteError != nil:
 			report.Errors = append(report.Errors, state.deleteError)
 		}
@@ -73,7 +78,8 @@ func newReport(began time.Time, ledger *Ledger, wait string) *Report {
 
 // IsClean tells whether nothing was left and nothing went wrong.
 func (r *Report) IsClean() bool {
-	return r.Inventory.IsComplete() && len(r.Remaining) == 0 && len(r.Errors) == 0 && !r.HasMore
+	return r.Inventory.IsComplete() && len(r.Remaining) == 0 && len(r.Unknown) == 0 &&
+		len(r.Errors) == 0 && !r.HasMore
 }
 
 // Err joins everything that went wrong, discovery included.

@@ -84,17 +84,21 @@ func (w *Watches) Await(ctx context.Context, namespace string, remaining []Remai
 	if waiting == nil {
 		return
 	}
+	before := waiting.awaited
 	waiting.awaited = map[schema.GroupVersionResource]int{}
 	hasChanged := false
 	for i := range remaining {
 		left := &remaining[i]
-		if !left.Type.CanWatch {
-			continue
+		if !left.Type.CanWatch || left.Terminating == 0 {
+			continue // what nobody has deleted yet does not go by itself
 		}
 		gvr := left.Type.GroupVersionResource
 		waiting.awaited[gvr] = left.Count
-		hasChanged = hasChanged || waiting.changed[gvr]
-		if w.types[gvr] == nil {
+		_, wasAwaited := before[gvr]
+		isRunning := w.types[gvr] != nil
+		// A watch that runs for others may have got past what the list has missed.
+		hasChanged = hasChanged || waiting.changed[gvr] || (isRunning && !wasAwaited)
+		if !isRunning {
 			watchContext, cancel := context.WithCancel(ctx)
 			w.types[gvr] = cancel
 			go w.run(watchContext, gvr, left.ResourceVersion)
