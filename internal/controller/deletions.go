@@ -100,6 +100,9 @@ func (d *deletions) report(name string, report *finalization.Report, cost time.D
 	d.lock.Lock()
 	defer d.lock.Unlock()
 	known := d.namespaces[name]
+	if known == nil {
+		return !report.IsClean()
+	}
 	known.cost, known.isFailing = cost, report.Err() != nil
 	known.hasNews = known.hasNews || !report.IsClean()
 	return known.hasNews

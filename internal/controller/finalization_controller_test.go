@@ -254,12 +254,21 @@ func TestFinalizationReconcile(t *testing.T) {
 			server: finalizationServer{cached: dying(tokens(), func(n *corev1.Namespace) { n.DeletionTimestamp = nil })},
 		},
 		"empty": {server: finalizationServer{cached: dying()}, wantWrites: []string{finalized}},
-		"empty, and not settled": {
+		"empty, and not settled: there is nothing to tell": {
 			server: finalizationServer{cached: dying()}, settling: 5 * time.Second,
-			wantWrites: []string{emptied}, want: ctrl.Result{RequeueAfter: 5 * time.Second},
+			want: ctrl.Result{RequeueAfter: 5 * time.Second},
+		},
+		"empty, and not settled, and something was told before": {
+			server: finalizationServer{cached: dying(func(n *corev1.Namespace) {
+				n.Status.Conditions = []corev1.NamespaceCondition{{
+					Type: corev1.NamespaceContentRemaining, Status: corev1.ConditionTrue,
+				}}
+			})},
+			settling: 5 * time.Second, wantWrites: []string{emptied}, want: ctrl.Result{RequeueAfter: 5 * time.Second},
+			wantEvents: []string{"Normal ContentRemoved All content successfully removed"},
 		},
 		"its phase is told first": {
-			server: finalizationServer{cached: dying(active)}, wantWrites: []string{phase, finalized},
+			server: finalizationServer{cached: dying(active)}, wantWrites: []string{phase, "finalize x by nslifecycle: uid=x-uid resourceVersion=8 tokens=[]"},
 		},
 		"its phase cannot be told": {
 			server: finalizationServer{cached: dying(active), statusError: errOutage}, wantWrites: []string{phase},
@@ -341,6 +350,13 @@ func TestFinalizationReconcile(t *testing.T) {
 		},
 		"the own token is not there, and the phase is told all the same": {
 			server: finalizationServer{cached: dying(active, tokens(otherToken))}, wantWrites: []string{phase},
+		},
+		"the token is released from what the cache has, and nothing is read": {
+			server: finalizationServer{cached: dying(), liveError: errOutage}, wantWrites: []string{finalized},
+		},
+		"what others hold is read from storage first": {
+			server:     finalizationServer{cached: dying(held), liveError: errOutage},
+			wantWrites: []string{emptied}, wantError: errOutage.Error(),
 		},
 		"a conflict: the token is released from what is there now": {
 			server: finalizationServer{
@@ -522,6 +538,22 @@ func TestFinalizationReconcileSettles(t *testing.T) {
 	g.Expect(server.writes).To(ContainElement(HavePrefix("finalize x by nslifecycle: uid=another-uid")))
 	// What was discovered before the namespace had settled is not relied on.
 	g.Expect(server.discovers).To(Equal(2))
+}
+
+// What was told once is told again when it has changed, though the cache may be behind.
+func TestFinalizationReconcileTellsTheEndOfWhatItTold(t *testing.T) {
+	g := NewWithT(t)
+	server := &finalizationServer{cached: dying(), listError: errOutage}
+	reconciler := server.reconciler(events.NewFakeRecorder(10))
+	reconciler.SettlingTime.Fixed = ptr.To(time.Minute)
+	reconciler.deletions.start(t.Context(), nil)
+	_, err := reconciler.Reconcile(t.Context(), requestFor("x"))
+	g.Expect(err).To(MatchError(errOutage))
+	server.listError, server.writes = nil, nil
+	_, err = reconciler.Reconcile(t.Context(), requestFor("x"))
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(server.writes).To(Equal([]string{"status of x: uid=x-uid ResourcesDiscovered=False " +
+		"ParsedGroupVersions=False ContentDeleted=False ContentRemoved=False ContentHasNoFinalizers=False"}))
 }
 
 func TestFinalizationReconcileChoosesTheSettlingTime(t *testing.T) {

@@ -46,7 +46,7 @@ func TestWhyWait(t *testing.T) {
 	}
 	empty := func(*typeState) {}
 	left := func(s *typeState) { s.Count = 1 }
-	ending := func(s *typeState) { s.Count, s.terminating = 1, 1 }
+	ending := func(s *typeState) { s.Count, s.Terminating = 1, 1 }
 	many := func(change func(*typeState)) []*typeState {
 		var states []*typeState
 		for _, resource := range []string{"a", "b", "c", "d", "e"} {
@@ -109,7 +109,7 @@ func TestWhyWait(t *testing.T) {
 		},
 		"something is left of a type whose server is not there any more": {
 			stage: stageMost, types: []*typeState{state(widgetsType, func(s *typeState) {
-				s.listError, s.terminating = unavailable, 1
+				s.listError, s.Terminating = unavailable, 1
 			})},
 			want: "access rights, identities, settings and leases are deleted after widgets.example.com",
 		},

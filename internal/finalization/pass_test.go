@@ -408,12 +408,12 @@ func TestPass(t *testing.T) {
 				server = &contentServer{}
 			}
 			deleter, _ := newDeleter(server, &namespaceReader{namespace: terminating()}, test.types...)
-			report, err := deleter.Pass(t.Context(), terminating(), now)
+			report, err := deleter.Pass(t.Context(), terminating(), now, now, &Ledger{})
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(resultOf(server, report)).To(Equal(test.want))
 			// Whatever goes wrong, a namespace with something in it is not called empty.
 			isEmpty := test.want.Remaining == nil && test.want.Errors == nil && !test.want.HasMore
-			g.Expect(report.IsProof(now)).To(Equal(isEmpty))
+			g.Expect(report.IsProof).To(Equal(isEmpty))
 		})
 	}
 }
@@ -424,7 +424,7 @@ func TestPassConfirmsTheNamespaceBetweenListAndDelete(t *testing.T) {
 	g := NewWithT(t)
 	server := &contentServer{pageSize: 1, objects: map[string]objects{"widgets": {object("a", "f"), object("b", "f")}}}
 	deleter, _ := newDeleter(server, &namespaceReader{namespace: terminating()}, "example.com/v1/widgets")
-	_, err := deleter.Pass(t.Context(), terminating(), now)
+	_, err := deleter.Pass(t.Context(), terminating(), now, now, &Ledger{})
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(server.log).To(Equal([]string{
 		"list widgets", "get namespace x", "delete widgets/a of a-uid, Background",
@@ -462,7 +462,7 @@ func TestPassSharesTheConfirmation(t *testing.T) {
 		"pods": {object("p")}, "widgets": {object("w")}, "services": {object("s")}, "configmaps": {object("c")},
 	}}
 	deleter, _ := newDeleter(server, &namespaceReader{namespace: terminating()}, append(ordinary, "v1/services")...)
-	_, err := deleter.Pass(t.Context(), terminating(), now)
+	_, err := deleter.Pass(t.Context(), terminating(), now, now, &Ledger{})
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(server.recorded("get")).To(Equal([]string{"get namespace x"}))
 }
@@ -471,7 +471,7 @@ func TestPassNeedsNoConfirmationWhereThereIsNothingToDelete(t *testing.T) {
 	g := NewWithT(t)
 	server := &contentServer{objects: map[string]objects{"widgets": {deleted(now, "w", "example.com/hold")}}}
 	deleter, _ := newDeleter(server, &namespaceReader{err: errOutage}, ordinary...)
-	report, err := deleter.Pass(t.Context(), terminating(), now)
+	report, err := deleter.Pass(t.Context(), terminating(), now, now, &Ledger{})
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(report.Remaining).To(HaveLen(1))
 	g.Expect(server.recorded("get")).To(BeEmpty())
@@ -502,7 +502,7 @@ func TestPassDeletesNothingInAnotherNamespace(t *testing.T) {
 				server := &contentServer{objects: map[string]objects{"widgets": {object("w")}}}
 				deleter, _ := newDeleter(server, &namespaceReader{namespace: test.live, err: test.getError},
 					"example.com/v1/widgets:"+verbs)
-				report, err := deleter.Pass(t.Context(), terminating(), now)
+				report, err := deleter.Pass(t.Context(), terminating(), now, now, &Ledger{})
 				g.Expect(err).To(MatchError(test.want))
 				if test.wantError != "" {
 					g.Expect(err).To(MatchError(test.wantError))
@@ -522,7 +522,7 @@ func TestPassWorksForOneToken(t *testing.T) {
 	namespace := withTokens(terminating(), "kubernetes", "example.com/agent")
 	deleter, _ := newDeleter(server, &namespaceReader{namespace: namespace}, ordinary...)
 	deleter.token = "example.com/agent"
-	_, err := deleter.Pass(t.Context(), namespace, now)
+	_, err := deleter.Pass(t.Context(), namespace, now, now, &Ledger{})
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(server.recorded("delete")).To(Equal(background("widgets/w")))
 }
@@ -537,7 +537,7 @@ func TestPassDeletesNoReplacedObject(t *testing.T) {
 		server.objects["widgets"][0].UID = "another-uid"
 	}}
 	deleter, _ := newDeleter(server, &namespaceReader{namespace: terminating()}, ordinary...)
-	report, err := deleter.Pass(t.Context(), terminating(), now)
+	report, err := deleter.Pass(t.Context(), terminating(), now, now, &Ledger{})
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(resultOf(server, report)).To(Equal(passResult{
 		Deletes: background("widgets/w"), Remaining: map[string]int{"widgets": 1},
@@ -610,14 +610,14 @@ func TestPassDiscovers(t *testing.T) {
 			g.Expect(err).NotTo(HaveOccurred())
 			server.clock.advance(time.Second)
 
-			report, err := deleter.Pass(t.Context(), terminating(), test.settledAt)
+			report, err := deleter.Pass(t.Context(), terminating(), now, test.settledAt, &Ledger{})
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(api.count).To(Equal(test.wantCount))
 			lists := server.recorded("list")
 			slices.Sort(lists)
 			g.Expect(lists).To(Equal(test.wantLists))
 			g.Expect(report.IsClean()).To(Equal(test.wantClean))
-			g.Expect(report.IsProof(test.settledAt)).To(Equal(test.wantProof))
+			g.Expect(report.IsProof).To(Equal(test.wantProof))
 		})
 	}
 }
@@ -627,7 +627,7 @@ func TestPassListsAgainOnlyWhatWasNotServed(t *testing.T) {
 	g := NewWithT(t)
 	server := &contentServer{errors: map[string]error{"list widgets": errNotFound}}
 	deleter, _ := newDeleter(server, &namespaceReader{namespace: terminating()}, ordinary...)
-	_, err := deleter.Pass(t.Context(), terminating(), now)
+	_, err := deleter.Pass(t.Context(), terminating(), now, now, &Ledger{})
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(server.recorded("list")).To(ConsistOf("list pods", "list configmaps", "list widgets", "list widgets"))
 }
@@ -639,7 +639,8 @@ func TestPassMeetsATypeThatGoesMeanwhile(t *testing.T) {
 	server := &contentServer{objects: map[string]objects{"widgets": {object("w")}, "configmaps": {object("c")}}}
 	deleter, api := newDeleter(server, &namespaceReader{namespace: terminating()}, ordinary...)
 	server.hooks = map[string]func(){"delete widgets/w": func() { server.fail("list widgets", errNotFound) }}
-	report, err := deleter.Pass(t.Context(), terminating(), now)
+	ledger := &Ledger{}
+	report, err := deleter.Pass(t.Context(), terminating(), now, now, ledger)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(resultOf(server, report)).To(Equal(passResult{
 		Deletes: background("widgets/w"), Remaining: map[string]int{"configmaps": 1}, HasMore: true, Wait: waitForWidgets,
@@ -649,9 +650,9 @@ func TestPassMeetsATypeThatGoesMeanwhile(t *testing.T) {
 	// The next pass does not even ask for it.
 	server.log = nil
 	api.answers = []discoveryAnswer{{lists: served("v1/configmaps")}}
-	report, err = deleter.Pass(t.Context(), terminating(), now)
+	report, err = deleter.Pass(t.Context(), terminating(), now, now, ledger)
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(report.IsProof(now)).To(BeTrue())
+	g.Expect(report.IsProof).To(BeTrue())
 	g.Expect(api.count).To(Equal(2))
 	g.Expect(server.recorded("list widgets")).To(BeEmpty())
 }
@@ -661,7 +662,7 @@ func TestPassCannotCountWhatIsLeft(t *testing.T) {
 	server := &contentServer{objects: map[string]objects{"widgets": {object("w")}}}
 	server.hooks = map[string]func(){"delete widgets/w": func() { server.fail("list widgets", errOutage) }}
 	deleter, _ := newDeleter(server, &namespaceReader{namespace: terminating()}, ordinary...)
-	report, err := deleter.Pass(t.Context(), terminating(), now)
+	report, err := deleter.Pass(t.Context(), terminating(), now, now, &Ledger{})
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(report.IsClean()).To(BeFalse())
 	g.Expect(resultOf(server, report).Errors).To(Equal([]string{"listing widgets.example.com: " + errOutage.Error()}))
@@ -717,7 +718,7 @@ func TestPassStopsForOthersToGetTheirTurn(t *testing.T) {
 			server := &contentServer{pageSize: 1, objects: map[string]objects{"widgets": test.objects}}
 			deleter, _ := newDeleter(server, &namespaceReader{namespace: terminating()}, ordinary...)
 			server.hooks = map[string]func(){test.slow: func() { server.clock.advance(cmp.Or(test.took, passBudget) + time.Second) }}
-			report, err := deleter.Pass(t.Context(), terminating(), now)
+			report, err := deleter.Pass(t.Context(), terminating(), now, now, &Ledger{})
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(resultOf(server, report)).To(Equal(test.want))
 			g.Expect(report.Remaining[0].Seen).To(Equal(test.wantSeen))
@@ -740,7 +741,7 @@ func TestPassDoesNotTakeAnEmptyPageForAnEmptyType(t *testing.T) {
 					server.clock.advance(passBudget + time.Second)
 				}
 			}}
-			report, err := deleter.Pass(t.Context(), terminating(), now)
+			report, err := deleter.Pass(t.Context(), terminating(), now, now, &Ledger{})
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(report.IsClean()).To(BeFalse())
 			g.Expect(report.HasMore).To(BeTrue())
@@ -758,10 +759,10 @@ func TestPassCountsFinalizersAndEstimates(t *testing.T) {
 		"widgets": {object("a", "f", "g"), object("b", "f")},
 	}}
 	deleter, _ := newDeleter(server, &namespaceReader{namespace: terminating()}, ordinary...)
-	report, err := deleter.Pass(t.Context(), terminating(), now)
+	report, err := deleter.Pass(t.Context(), terminating(), now, now, &Ledger{})
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(report.Remaining).To(Equal([]Remaining{
-		{Type: podsType, Count: 3, Seen: 3, Until: now.Add(30 * time.Second), ResourceVersion: "5"},
+		{Type: podsType, Count: 3, Seen: 3, Terminating: 3, Until: now.Add(30 * time.Second), ResourceVersion: "5"},
 		{Type: widgetsType, Count: 2, Seen: 2, Finalizers: map[string]int{"f": 2, "g": 1}, ResourceVersion: "5"},
 	}))
 	g.Expect(report.Until()).To(Equal(now.Add(30 * time.Second)))
@@ -778,7 +779,7 @@ func TestPassEndsWithTheContext(t *testing.T) {
 			}
 			deleter, _ := newDeleter(server, &namespaceReader{namespace: terminating()},
 				"example.com/v1/widgets", "example.com/v1/gadgets:delete,deletecollection")
-			report, err := deleter.Pass(ctx, terminating(), now)
+			report, err := deleter.Pass(ctx, terminating(), now, now, &Ledger{})
 			g.Expect(err).To(MatchError(context.Canceled))
 			g.Expect(report).To(BeNil())
 		})
@@ -789,7 +790,7 @@ func TestPassEndsWithTheContext(t *testing.T) {
 		cancel()
 		server := &contentServer{}
 		deleter, _ := newDeleter(server, &namespaceReader{namespace: terminating()}, ordinary...)
-		_, err := deleter.Pass(ctx, terminating(), now)
+		_, err := deleter.Pass(ctx, terminating(), now, now, &Ledger{})
 		g.Expect(err).To(MatchError("waiting for the discovery of types: context canceled"))
 		g.Expect(server.log).To(BeEmpty())
 	})

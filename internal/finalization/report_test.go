@@ -8,33 +8,55 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
+// What else makes a survey a proof is the business of TestLedger….
 func TestIsProof(t *testing.T) {
-	settledAt := now.Add(time.Second)
+	state := func(change func(*typeState)) func(*Ledger) {
+		return func(l *Ledger) { change(l.types[0]) }
+	}
 	tests := map[string]struct {
-		change func(*Report)
+		change func(*Ledger)
 		want   bool
 	}{
-		"clean, and begun when the namespace had settled": {change: func(*Report) {}, want: true},
-		"begun the moment before":                         {change: func(r *Report) { r.Began = settledAt.Add(-1) }},
-		"discovered the moment before":                    {change: func(r *Report) { r.Inventory.began = settledAt.Add(-1) }},
-		"begun later":                                     {change: func(r *Report) { r.Began = settledAt.Add(time.Hour) }, want: true},
-		"something remains": {change: func(r *Report) {
-			r.Remaining = []Remaining{{Type: podsType, Count: 1}}
-		}},
-		"something went wrong":                {change: func(r *Report) { r.Errors = []error{errOutage} }},
-		"there is more":                       {change: func(r *Report) { r.HasMore = true }},
-		"discovery failed":                    {change: func(r *Report) { r.Inventory.DiscoveryError = errOutage }},
-		"a group version could not be parsed": {change: func(r *Report) { r.Inventory.ParseError = errOutage }},
+		"clean, and surveyed when the namespace had settled": {change: func(*Ledger) {}, want: true},
+		"surveyed before":                     {change: func(l *Ledger) { l.isProof = false }},
+		"something remains":                   {change: state(func(s *typeState) { s.Count = 1 })},
+		"something may remain":                {change: state(func(s *typeState) { s.isUncounted = true })},
+		"something could not be listed":       {change: state(func(s *typeState) { s.listError = errOutage })},
+		"something could not be deleted":      {change: state(func(s *typeState) { s.deleteError = errOutage })},
+		"there is more":                       {change: state(func(s *typeState) { s.hasMore = true })},
+		"discovery failed":                    {change: func(l *Ledger) { l.inventory.DiscoveryError = errOutage }},
+		"a group version could not be parsed": {change: func(l *Ledger) { l.inventory.ParseError = errOutage }},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			report := &Report{Began: settledAt, Inventory: &Inventory{began: settledAt}}
-			test.change(report)
-			NewWithT(t).Expect(report.IsProof(settledAt)).To(Equal(test.want))
+			g := NewWithT(t)
+			ledger := &Ledger{
+				inventory: &Inventory{}, isProof: true, types: []*typeState{{Remaining: Remaining{Type: widgetsType}}},
+			}
+			test.change(ledger)
+			report := newReport(now, ledger, "")
+			g.Expect(report.IsProof).To(Equal(test.want))
 		})
 	}
+}
+
+// A list may begin with an empty page. What follows is not known before it is listed.
+func TestReportDoesNotKnowWhatWasNotListedToTheEnd(t *testing.T) {
+	g := NewWithT(t)
+	state := &typeState{Remaining: Remaining{Type: widgetsType}}
+	page := &metav1.PartialObjectMetadataList{}
+	page.Continue = "more"
+	state.take(&finding{page: page})
+	g.Expect(state.isOpen()).To(BeTrue())
+	g.Expect(state.mayHaveObjects()).To(BeTrue())
+	report := newReport(now, &Ledger{inventory: &Inventory{}, isProof: true, types: []*typeState{state}}, "")
+	g.Expect(report.Unknown).To(Equal([]schema.GroupResource{widgetsType.GroupResource()}))
+	g.Expect(report.IsClean()).To(BeFalse())
+	g.Expect(report.IsProof).To(BeFalse())
 }
 
 func TestNextLook(t *testing.T) {

@@ -54,7 +54,7 @@ func inBubble(t *testing.T, test func(g *WithT, w *watched)) {
 func (w *watched) await(namespace string, types ...ResourceType) {
 	remaining := make([]Remaining, 0, len(types))
 	for _, resourceType := range types {
-		remaining = append(remaining, Remaining{Type: resourceType, Count: 2, ResourceVersion: "5"})
+		remaining = append(remaining, Remaining{Type: resourceType, Count: 2, Terminating: 1, ResourceVersion: "5"})
 	}
 	w.Await(w.ctx, namespace, remaining)
 	synctest.Wait()
@@ -138,6 +138,7 @@ func TestWatchesAreShared(t *testing.T) {
 			w.await(namespace, podsType)
 		}
 		g.Expect(w.newRequests()).To(Equal([]string{"watch pods from 5"}))
+		w.newWakes()
 		w.sends(watch.Modified, "y", "6")
 		g.Expect(w.newWakes()).To(Equal([]string{"y"}))
 		w.sends(watch.Modified, "x", "7")
@@ -202,9 +203,10 @@ func TestWatchesDoNotAwaitWhatWasNotBegun(t *testing.T) {
 
 func TestWatchesMissNothingDuringAPass(t *testing.T) {
 	tests := map[string]struct {
-		// happens is what happens to x while y waits for pods.
+		// happens is what happens to x while x and y wait for pods.
 		happens func(w *watched)
-		want    []string
+		// want are those who are woken when x goes on to wait.
+		want []string
 	}{
 		"nothing happens": {happens: func(w *watched) { w.Begin("x") }},
 		"an object goes during the pass": {
@@ -240,15 +242,18 @@ func TestWatchesMissNothingDuringAPass(t *testing.T) {
 				time.Sleep(2 * time.Second)
 				synctest.Wait()
 			},
-			want: []string{"y", "x"},
+			want: []string{"x"},
 		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(g *WithT, w *watched) {
-				w.Begin("y")
-				w.await("y", podsType)
+				for _, namespace := range []string{"x", "y"} {
+					w.Begin(namespace)
+					w.await(namespace, podsType)
+				}
 				test.happens(w)
+				w.newWakes()
 				w.await("x", podsType)
 				g.Expect(w.newWakes()).To(ConsistOf(test.want))
 			})
@@ -256,12 +261,48 @@ func TestWatchesMissNothingDuringAPass(t *testing.T) {
 	}
 }
 
+// A list may be older than the pass. What has happened since, a watch that runs for others
+// may have got past before the pass began.
+func TestWatchesLookAgainWhereAWatchRunsAlready(t *testing.T) {
+	inBubble(t, func(g *WithT, w *watched) {
+		w.Begin("y")
+		w.await("y", podsType)
+		g.Expect(w.newWakes()).To(BeEmpty()) // That watch begins at the list.
+		w.Begin("x")
+		w.await("x", podsType)
+		g.Expect(w.newWakes()).To(Equal([]string{"x"}))
+		// Once is enough: from the first wait on nothing is missed.
+		w.Begin("x")
+		w.await("x", podsType)
+		g.Expect(w.newWakes()).To(BeEmpty())
+	})
+}
+
+// What nobody has deleted does not go by itself, so it takes no watch.
+func TestWatchesOnlyWhatIsBeingDeleted(t *testing.T) {
+	inBubble(t, func(g *WithT, w *watched) {
+		w.Begin("x")
+		w.Await(w.ctx, "x", []Remaining{
+			{Type: podsType, Count: 3, Terminating: 1, ResourceVersion: "5"},
+			{Type: widgetsType, Count: 3, ResourceVersion: "5"},
+		})
+		g.Expect(w.newRequests()).To(Equal([]string{"watch pods from 5"}))
+
+		// Neither does it keep one.
+		pods := w.server.newest()
+		w.Begin("x")
+		w.Await(w.ctx, "x", []Remaining{{Type: podsType, Count: 3, ResourceVersion: "5"}})
+		synctest.Wait()
+		g.Expect(pods.IsStopped()).To(BeTrue())
+	})
+}
+
 // A type that nobody watched has its watch begin at the list of the pass, so that the
 // API server sends what has happened since.
 func TestWatchesBeginAtTheList(t *testing.T) {
 	inBubble(t, func(g *WithT, w *watched) {
 		w.Begin("x")
-		w.Await(w.ctx, "x", []Remaining{{Type: podsType, Count: 1, ResourceVersion: "42"}})
+		w.Await(w.ctx, "x", []Remaining{{Type: podsType, Count: 1, Terminating: 1, ResourceVersion: "42"}})
 		g.Expect(w.newRequests()).To(Equal([]string{"watch pods from 42"}))
 		g.Expect(w.newWakes()).To(BeEmpty())
 	})
@@ -356,6 +397,7 @@ func TestWatchesGoOn(t *testing.T) {
 				// One on which a pass is at work waits for nothing yet.
 				w.Begin("z")
 				g.Expect(w.newRequests()).To(Equal([]string{"watch pods from 5"}))
+				w.newWakes()
 				test.ends(w)
 				time.Sleep(test.within)
 				g.Expect(w.newRequests()).To(Equal(test.want))
