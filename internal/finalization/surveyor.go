@@ -5,10 +5,12 @@ package finalization
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
 	"golang.org/x/sync/semaphore"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/metadata"
 	"k8s.io/utils/clock"
@@ -107,6 +109,7 @@ func (s *surveyor) look(
 func (s *surveyor) isAnswered(asked *question) bool {
 	s.lock.Lock()
 	defer s.lock.Unlock()
+	s.dropOldAnswers() // Without a round nobody else does.
 	s.answerFromKnown(asked)
 	if asked.finishIfComplete(); asked.isFinished {
 		return true
@@ -222,9 +225,17 @@ func (s *surveyor) ask(resourceType ResourceType, asking []*question) {
 			return
 		}
 	}
+	var silence error
 	for _, asked := range asking {
-		found := &finding{}
-		found.page, found.err = s.list(resourceType, asked.namespace, metav1.ListOptions{Limit: pageSize})
+		found := &finding{err: silence}
+		// What does not answer for one namespace does not for the next one either. With a
+		// timeout each, the last of hundreds would wait for hours.
+		if silence == nil {
+			found.page, found.err = s.list(resourceType, asked.namespace, metav1.ListOptions{Limit: pageSize})
+			if errors.Is(found.err, context.DeadlineExceeded) || apierrors.IsTimeout(found.err) {
+				silence = found.err
+			}
+		}
 		found.listedAt = s.clock.Now()
 		s.lock.Lock()
 		asked.found[resourceType] = found
