@@ -168,5 +168,5 @@ func deletableTypes(lists []*metav1.APIResourceList) ([]ResourceType, error) {
 		return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Resource, b.Resource),
 			cmp.Compare(a.Version, b.Version))
 	})
-	return types, errors.Join(errs...)
+	return slices.Compact(types), errors.Join(errs...)
 }

@@ -106,7 +106,7 @@ func (p *pass) listFirstPage(ctx context.Context, state *typeState) error {
 		return nil
 	}
 	page, err := p.look(ctx, state, "")
-	if err == nil && page != nil {
+	if err == nil && page != nil && !state.isNotServed {
 		state.take(&finding{page: page, listedAt: p.clock.Now()})
 	}
 	return err
@@ -135,10 +135,11 @@ func (p *pass) deleteType(ctx context.Context, state *typeState) error {
 }
 
 // isPresumedGone tells whether the API server must have removed all objects of the type
-// when it was told to: there was no finalizer, and nothing went wrong. Pods go later.
+// when it was told to: there was no finalizer, and nothing went wrong. Pods go later. Of
+// objects on other pages than the first the finalizers are not known.
 func (s *typeState) isPresumedGone() bool {
 	return s.deleteError == nil && !s.hasMore && !s.isUncounted && len(s.Finalizers) == 0 && s.Terminating == 0 &&
-		s.Count == s.Seen && s.Type.GroupResource() != podsResource
+		s.Count == s.Seen && s.page.Continue == "" && s.Type.GroupResource() != podsResource
 }
 
 // deletePages deletes page by page, as long as there is time.
@@ -267,9 +268,7 @@ func (p *pass) countAll(ctx context.Context, state *typeState) error {
 	// Nobody has deleted what came in the meantime, so no event will tell that it goes.
 	state.HasNew = state.Seen > state.Terminating+state.failed
 	if state.isNotServed {
-		// Its CRD has gone meanwhile, or so it seems: the next pass asks discovery.
-		p.catalog.Invalidate()
-		state.hasMore = true
+		p.askDiscoveryFor(state)
 	}
 	return nil
 }

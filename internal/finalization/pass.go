@@ -81,12 +81,24 @@ type Ledger struct {
 	// isProof says that the survey and its discovery were asked for when the namespace had
 	// settled. A type that was empty then, or is found empty later, is so for good.
 	isProof bool
+	// settledAt is when the namespace had settled, as far as was known at the survey.
+	settledAt time.Time
+	// isCutShort says that the last pass has ended in the middle. It may have counted types
+	// in part, so that they look empty.
+	isCutShort bool
 }
 
 // needsSurvey tells whether all types must be looked at, and not just those of which
 // something may be left.
-func (l *Ledger) needsSurvey(isSettled bool, catalog *Catalog) bool {
-	return l.inventory == nil || l.isProof != isSettled || !l.inventory.IsComplete() || catalog.isStale(l.inventory)
+func (l *Ledger) needsSurvey(isSettled bool, settledAt time.Time, catalog *Catalog) bool {
+	return l.inventory == nil || l.isCutShort || l.isOutdated(isSettled, settledAt) ||
+		!l.inventory.IsComplete() || catalog.isStale(l.inventory)
+}
+
+// isOutdated tells whether the namespace has settled since the survey, or settles later
+// than was known then: with a second API server the settling time grows.
+func (l *Ledger) isOutdated(isSettled bool, settledAt time.Time) bool {
+	return l.isProof != isSettled || (l.isProof && l.settledAt.Before(settledAt))
 }
 
 // answersFrom returns from when on discovery and the answers of others may be. They may
@@ -94,13 +106,13 @@ func (l *Ledger) needsSurvey(isSettled bool, catalog *Catalog) bool {
 // nothing: then nothing that happened since can be missed.
 func (l *Ledger) answersFrom(isSettled bool, seenAt, settledAt, began time.Time) (time.Time, time.Time) {
 	isFirst := l.inventory == nil
-	isNews := l.isProof != isSettled
+	hasLeft := l.isCutShort || slices.ContainsFunc(l.types, (*typeState).isOpen)
 	switch {
 	case !isSettled && isFirst:
 		return time.Time{}, seenAt // any discovery will do before the namespace has settled
 	case !isSettled:
 		return time.Time{}, began
-	case isNews && (isFirst || !slices.ContainsFunc(l.types, (*typeState).isOpen)):
+	case isFirst || (!hasLeft && l.isOutdated(isSettled, settledAt)):
 		return settledAt, settledAt
 	default:
 		return settledAt, began
@@ -133,21 +145,29 @@ func (d *Deleter) Pass(
 		Deleter: d, namespace: namespace, ledger: ledger, began: d.clock.Now(),
 		deletes: semaphore.NewWeighted(deletesAtOnce),
 	}
-	isSettled := !p.began.Before(settledAt)
+	wait, err := p.run(ctx, seenAt, settledAt)
+	if err != nil {
+		ledger.isCutShort = true
+		return nil, err
+	}
+	for _, state := range ledger.types {
+		state.page = nil // Whatever is left is listed anew.
+	}
+	return newReport(p.began, ledger, wait), nil
+}
+
+// run makes the pass, and returns why some types have to wait.
+func (p *pass) run(ctx context.Context, seenAt, settledAt time.Time) (string, error) {
 	var err error
-	if ledger.needsSurvey(isSettled, d.catalog) {
+	if p.ledger.needsSurvey(!p.began.Before(settledAt), settledAt, p.catalog) {
 		err = p.survey(ctx, seenAt, settledAt)
 	} else {
 		err = p.lookAgain(ctx)
 	}
 	if err != nil {
-		return nil, err
+		return "", err
 	}
-	wait, err := p.deleteInOrder(ctx, ledger.types)
-	if err != nil {
-		return nil, err
-	}
-	return newReport(p.began, ledger, wait), nil
+	return p.deleteInOrder(ctx, p.ledger.types)
 }
 
 // survey discovers the types and finds the first objects of each. A type that turns out
@@ -185,7 +205,7 @@ func (p *pass) survey(ctx context.Context, seenAt, settledAt time.Time) error {
 		if !isOutOfDate || attempt > 0 {
 			// What discovery names twice and the API server does not serve has no objects,
 			// as upstream holds (kubernetes/kubernetes#22413).
-			*p.ledger = Ledger{inventory: inventory, types: types, isProof: isSettled}
+			*p.ledger = Ledger{inventory: inventory, types: types, isProof: isSettled, settledAt: settledAt}
 			return nil
 		}
 		for _, state := range types {
@@ -201,14 +221,31 @@ func (p *pass) survey(ctx context.Context, seenAt, settledAt time.Time) error {
 // lookAgain looks at those types of which something may be left.
 func (p *pass) lookAgain(ctx context.Context) error {
 	var open []*typeState
+	wasNotServed := map[ResourceType]bool{}
 	for i, state := range p.ledger.types {
 		if state.isOpen() {
+			wasNotServed[state.Type] = state.isNotServed
 			state = &typeState{Remaining: Remaining{Type: state.Type}}
 			p.ledger.types[i] = state
 			open = append(open, state)
 		}
 	}
-	return p.sideBySide(ctx, open, p.listFirstPage)
+	if err := p.sideBySide(ctx, open, p.listFirstPage); err != nil {
+		return err
+	}
+	for _, state := range open {
+		if state.isNotServed && !wasNotServed[state.Type] {
+			p.askDiscoveryFor(state)
+		}
+	}
+	return nil
+}
+
+// askDiscoveryFor makes the next pass discover anew, since a type is not served all at
+// once: its CRD has gone meanwhile, or so it seems.
+func (p *pass) askDiscoveryFor(state *typeState) {
+	p.catalog.Invalidate()
+	state.hasMore = true
 }
 
 // deleteInOrder goes through the stages and stops where the rest has to wait; it
