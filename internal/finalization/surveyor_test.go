@@ -195,14 +195,14 @@ func TestSurveyorAsks(t *testing.T) {
 	}
 	tests := map[string]struct {
 		namespaces   []string
-		server       clusterServer
+		server       *clusterServer
 		types        []ResourceType
 		want         map[string][]string
 		wantRequests []string
 	}{
 		"one namespace asks for itself, each type once": {
 			namespaces:   []string{"x"},
-			server:       clusterServer{objects: map[string][]string{"widgets": {"x/a", "y/b"}}},
+			server:       &clusterServer{objects: map[string][]string{"widgets": {"x/a", "y/b"}}},
 			types:        []ResourceType{podsType, widgetsType},
 			want:         map[string][]string{"x": {"widgets x/a"}},
 			wantRequests: []string{"pods in x, 500", "widgets in x, 500"},
@@ -216,19 +216,19 @@ func TestSurveyorAsks(t *testing.T) {
 			wantRequests: []string{"pods everywhere, 1", "widgets everywhere, 1"},
 		},
 		"there is one object, and it is known already": {
-			namespaces: three, server: clusterServer{objects: map[string][]string{"widgets": {"z/a"}}},
+			namespaces: three, server: &clusterServer{objects: map[string][]string{"widgets": {"z/a"}}},
 			want: map[string][]string{"z": {"widgets z/a"}}, wantRequests: []string{"widgets everywhere, 1"},
 		},
 		"few objects, some of them nobody's": {
 			namespaces: three,
-			server:     clusterServer{objects: map[string][]string{"widgets": {"a/a", "x/a", "x/b", "y/a"}}},
+			server:     &clusterServer{objects: map[string][]string{"widgets": {"a/a", "x/a", "x/b", "y/a"}}},
 			want:       map[string][]string{"x": {"widgets x/a", "widgets x/b"}, "y": {"widgets y/a"}},
 			// The second list is a new one, not what follows the first.
 			wantRequests: []string{"widgets everywhere, 1", "widgets everywhere, 500"},
 		},
 		"few objects on several pages": {
 			namespaces: three,
-			server:     clusterServer{pageSize: 2, objects: map[string][]string{"widgets": {"w/a", "x/a", "x/b", "x/c", "y/a"}}},
+			server:     &clusterServer{pageSize: 2, objects: map[string][]string{"widgets": {"w/a", "x/a", "x/b", "x/c", "y/a"}}},
 			want:       map[string][]string{"x": {"widgets x/a", "widgets x/b", "widgets x/c"}, "y": {"widgets y/a"}},
 			wantRequests: []string{
 				"widgets everywhere from 2", "widgets everywhere from 4", "widgets everywhere, 1", "widgets everywhere, 500",
@@ -236,25 +236,25 @@ func TestSurveyorAsks(t *testing.T) {
 		},
 		"many objects elsewhere": {
 			namespaces:   three,
-			server:       clusterServer{objects: map[string][]string{"widgets": append(many("other", 2000), "x/a")}},
+			server:       &clusterServer{objects: map[string][]string{"widgets": append(many("other", 2000), "x/a")}},
 			want:         map[string][]string{"x": {"widgets x/a"}},
 			wantRequests: []string{"widgets everywhere, 1", "widgets in x, 500", "widgets in y, 500", "widgets in z, 500"},
 		},
 		"nobody says how many there are": {
 			namespaces:   three,
-			server:       clusterServer{hidesCount: true, objects: map[string][]string{"widgets": {"x/a", "x/b"}}},
+			server:       &clusterServer{hidesCount: true, objects: map[string][]string{"widgets": {"x/a", "x/b"}}},
 			want:         map[string][]string{"x": {"widgets x/a", "widgets x/b"}},
 			wantRequests: []string{"widgets everywhere, 1", "widgets in x, 500", "widgets in y, 500", "widgets in z, 500"},
 		},
 		"the list of all namespaces is refused, and that of one fails": {
 			namespaces:   three,
-			server:       clusterServer{errors: failing, objects: map[string][]string{"widgets": {"x/a"}}},
+			server:       &clusterServer{errors: failing, objects: map[string][]string{"widgets": {"x/a"}}},
 			want:         map[string][]string{"x": {"widgets x/a"}, "y": {"widgets: " + errOutage.Error()}},
 			wantRequests: []string{"widgets everywhere, 1", "widgets in x, 500", "widgets in y, 500", "widgets in z, 500"},
 		},
 		"the list that is worth it fails": {
 			namespaces: three,
-			server: clusterServer{
+			server: &clusterServer{
 				errors:  map[string]error{"widgets everywhere, 500": errOutage},
 				objects: map[string][]string{"widgets": {"x/a", "y/a"}},
 			},
@@ -266,7 +266,7 @@ func TestSurveyorAsks(t *testing.T) {
 		},
 		"the list becomes too old on the way, and nothing of it is used": {
 			namespaces: three,
-			server: clusterServer{
+			server: &clusterServer{
 				pageSize: 1, errors: map[string]error{"widgets everywhere from 1": errTooOld},
 				objects: map[string][]string{"widgets": {"x/a", "y/a"}},
 			},
@@ -283,6 +283,9 @@ func TestSurveyorAsks(t *testing.T) {
 				g := NewWithT(t)
 				if test.types == nil {
 					test.types = []ResourceType{widgetsType}
+				}
+				if test.server == nil {
+					test.server = &clusterServer{}
 				}
 				if test.want == nil {
 					test.want = map[string][]string{}
