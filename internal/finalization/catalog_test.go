@@ -175,6 +175,10 @@ func TestCatalogReadsDiscovery(t *testing.T) {
 			answer: discoveryAnswer{lists: served("example.com/v1/widgets", "v1/pods", "v1/configmaps")},
 			want:   []ResourceType{configMapsType, podsType, widgetsType},
 		},
+		"a type that is named twice": {
+			answer: discoveryAnswer{lists: served("v1/pods", "v1/configmaps", "v1/pods")},
+			want:   []ResourceType{configMapsType, podsType},
+		},
 		"a type that cannot be deleted": {
 			answer: discoveryAnswer{lists: served("v1/configmaps", "v1/bindings:create", "v1/events:get,list,watch")},
 			want:   []ResourceType{configMapsType},

@@ -8,7 +8,7 @@
 //
 // One pass over a namespace:
 //
-//	discover ──► list every type ──► is it still the same namespace? ──no──► stop
+//	discover ──►  list the types ──► is it still the same namespace? ──no──► stop
 //	                                          │ yes
 //	                                          ▼
 //	             ┌───────────────── delete the pods ───────────────┐
@@ -24,11 +24,49 @@
 //
 // # When the token may be released
 //
-// A namespace may be finalized after a pass that is clean and began after the settling
-// time. Clean means that discovery was complete and taken after the settling time too,
-// that every type was listed by a consistent read, that nothing was left in any of them,
-// and that nothing went wrong. From the settling time on every API server has seen the
-// deletion and creates nothing more in the namespace, so what is empty once stays empty.
+// A namespace may be finalized after a pass that is clean and goes by answers that were
+// asked for after the settling time. Clean means that discovery was complete and asked for
+// after the settling time too, that every type was listed by a consistent read, that
+// nothing was left in any of them, and that nothing went wrong. From the settling time on
+// every API server has seen the deletion and creates nothing more in the namespace, so what
+// is empty once stays empty.
+//
+// # Why a shared answer is a proof
+//
+// The surveyor asks each type once for many namespaces, and the Ledger keeps what it has
+// learnt from one pass to the next. That a namespace is empty follows all the same:
+//
+//   - Lists are consistent reads. Without a resourceVersion the answer is at least as new
+//     as the moment when the request reached the API server, and all pages of one list show
+//     the same moment. So an answer is dated by when it was asked for, never by when it
+//     came, and a list that could not be read to its end is no answer.
+//   - What was asked for after the settling time misses nothing: no API server admits a
+//     creation in the namespace any more, so no object can come after the moment that the
+//     list shows.
+//   - A list of the whole cluster has all objects of each namespace. Where it has none of
+//     a namespace, that one is empty, and where it has none at all, all are. It does not
+//     matter who asked, or in what pass.
+//   - Types may be looked at each at its own time, since emptiness lasts: of two types that
+//     were found empty one after the other, both are empty after the second look. So a
+//     type that was found empty after the settling time needs no other look, and only
+//     those with something left get one.
+//   - The types are all there are: discovery was complete, and asked for after the settling
+//     time. A type that comes or goes later, or is not served all at once, means another
+//     survey. So does a settling time that has grown, since answers from before its end
+//     prove nothing, and a pass that was cut short, since it may have counted in part.
+//
+// An answer that is older than the pass that uses it is no less of a proof, but what it
+// shows may have gone meanwhile, and the event that told so may have come before anybody
+// waited for it. So older answers are used only where nothing can be missed: in the first
+// pass, and in the one after the settling time if the last one has left nothing. Before the
+// settling time they have to be from after the deletion was seen, so that nothing in them is
+// from another namespace of the same name; nothing is proven by them.
+//
+// This does not cover a request that was admitted before the API server saw the deletion,
+// and that a slow webhook holds for longer than the settling time; types that cannot be
+// listed; an API server that checks no namespace when it creates, or whose list of the
+// whole cluster leaves out what the namespaces hold; and types that an aggregated API
+// server begins to serve after the survey without a change of its APIService.
 //
 // # Why nobody else's objects are deleted
 //
