@@ -109,7 +109,7 @@ func (s *surveyor) look(
 func (s *surveyor) isAnswered(asked *question) bool {
 	s.lock.Lock()
 	defer s.lock.Unlock()
-	s.dropOldAnswers() // Without a round nobody else does.
+	s.dropOldAnswers()
 	s.answerFromKnown(asked)
 	if asked.finishIfComplete(); asked.isFinished {
 		return true
@@ -153,11 +153,16 @@ func (s *surveyor) runRounds() {
 
 		s.lock.Lock()
 		s.lastRound = time.Now()
-		s.dropOldAnswers()
 		isLast := len(s.waiting) == 0
 		s.isRunning = !isLast
 		s.lock.Unlock()
 		if isLast {
+			// A list of the whole cluster takes memory, and it may be long until somebody asks.
+			time.AfterFunc(2*answerLifetime, func() {
+				s.lock.Lock()
+				defer s.lock.Unlock()
+				s.dropOldAnswers()
+			})
 			return
 		}
 	}
