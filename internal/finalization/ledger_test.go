@@ -83,7 +83,7 @@ func TestLedgerProvesNothingBeforeTheSettlingTime(t *testing.T) {
 	p.g.Expect(report.IsClean()).To(BeTrue())
 	p.g.Expect(report.IsProof).To(BeFalse())
 	_, requests = p.pass(t, later)
-	p.g.Expect(requests).To(BeEmpty())
+	p.g.Expect(requests).To(Equal([]string{"list pods"}))
 
 	p.server.objects["widgets"] = objects{object("late", "example.com/hold")}
 	settledAt := p.server.clock.Now()
@@ -97,6 +97,19 @@ func TestLedgerProvesNothingBeforeTheSettlingTime(t *testing.T) {
 	report, requests = p.pass(t, settledAt)
 	p.g.Expect(requests).To(Equal([]string{"list widgets"}))
 	p.g.Expect(report.IsProof).To(BeTrue())
+}
+
+// Nothing else goes while there is a pod, and before the settling time one may come that
+// the survey has not seen.
+func TestLedgerDoesNotMissAPodThatComes(t *testing.T) {
+	p := newPasses(t, &contentServer{objects: map[string]objects{
+		"widgets": {object("w", "example.com/hold")}, "configmaps": {object("c")},
+	}})
+	p.pass(t, later)
+	p.server.objects["widgets"], p.server.objects["pods"] = nil, objects{deleted(later, "late")}
+	report, requests := p.pass(t, later)
+	p.g.Expect(requests).To(Equal(listEachType))
+	p.g.Expect(report.Wait).To(Equal(waitForPods))
 }
 
 // Answers that were given to others are a proof if they were asked for after the settling
@@ -157,6 +170,13 @@ func TestLedgerNeedsSurvey(t *testing.T) {
 		"the settling time has become shorter": {
 			ledger:    Ledger{inventory: &Inventory{began: now}, isProof: true, settledAt: settledAt.Add(time.Second)},
 			isSettled: true,
+		},
+		"the clock was set back": {
+			ledger: Ledger{inventory: &Inventory{began: now}, isProof: true, settledAt: settledAt}, want: true,
+		},
+		"the last pass was cut short": {
+			ledger:    Ledger{inventory: &Inventory{began: now}, isProof: true, settledAt: settledAt, isCutShort: true},
+			isSettled: true, want: true,
 		},
 		"discovery failed": {
 			ledger:    Ledger{inventory: &Inventory{began: now, DiscoveryError: errOutage}, isProof: true, settledAt: settledAt},
@@ -336,6 +356,11 @@ func TestAnswersFrom(t *testing.T) {
 		test.ledger = surveyed(false, change)
 		tests["settled, and what was left is "+name] = test
 	}
+	// What it has counted in part looks empty.
+	cutShort := tests["again after it has settled"]
+	cutShort.ledger = surveyed(false, nothing)
+	cutShort.ledger.isCutShort = true
+	tests["settled, and the last pass was cut short"] = cutShort
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)

@@ -218,12 +218,14 @@ func (p *pass) survey(ctx context.Context, seenAt, settledAt time.Time) error {
 	}
 }
 
-// lookAgain looks at those types of which something may be left.
+// lookAgain looks at those types of which something may be left. Pods may have come while
+// the namespace has not settled, and must not run on without what they were set up with.
 func (p *pass) lookAgain(ctx context.Context) error {
 	var open []*typeState
 	wasNotServed := map[ResourceType]bool{}
 	for i, state := range p.ledger.types {
-		if state.isOpen() {
+		mayHaveCome := !p.ledger.isProof && stageOf(state.Type.GroupResource()) == stagePods
+		if state.isOpen() || mayHaveCome {
 			wasNotServed[state.Type] = state.isNotServed
 			state = &typeState{Remaining: Remaining{Type: state.Type}}
 			p.ledger.types[i] = state
