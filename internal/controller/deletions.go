@@ -180,6 +180,21 @@ func customResourceDefinitions() *metav1.PartialObjectMetadata {
 	})
 }
 
+// automanagedLabel is on the APIServices that kube-apiserver makes for the groups that it
+// serves itself, those of CustomResourceDefinitions included.
+const automanagedLabel = "kube-aggregator.kubernetes.io/automanaged"
+
+// isAggregated tells whether an aggregated API server serves a group version, by the
+// cached APIServices. In doubt one does.
+func isAggregated(reader client.Reader) func(schema.GroupVersion) bool {
+	return func(groupVersion schema.GroupVersion) bool {
+		service := apiServices()
+		key := client.ObjectKey{Name: groupVersion.Version + "." + groupVersion.Group}
+		err := reader.Get(context.Background(), key, service)
+		return err != nil || service.Labels[automanagedLabel] == ""
+	}
+}
+
 func apiServices() *metav1.PartialObjectMetadata {
 	return partial(schema.GroupVersionKind{Group: "apiregistration.k8s.io", Version: "v1", Kind: "APIService"})
 }

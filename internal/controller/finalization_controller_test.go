@@ -74,7 +74,7 @@ func (s *finalizationServer) reconciler(recorder events.EventRecorder) *Finaliza
 		OwnNamespace: systemNamespace,
 		Catalog:      catalog,
 	}
-	reconciler.Deleter = finalization.NewDeleter(catalog, content, liveNamespaces{live}, reconciler.Token, passive)
+	reconciler.Deleter = finalization.NewDeleter(catalog, content, liveNamespaces{live}, reconciler.Token, passive, nil)
 	reconciler.Watches = finalization.NewWatches(content, reconciler.deletions.wake, logr.Discard())
 	return reconciler
 }

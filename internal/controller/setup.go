@@ -159,7 +159,7 @@ func setupFinalization(mgr ctrl.Manager, options Options) error {
 		Workers:      options.FinalizationWorkers,
 		Catalog:      catalog,
 		Deleter: finalization.NewDeleter(catalog, content, liveNamespaces{mgr.GetAPIReader()},
-			options.FinalizerToken, options.Clock),
+			options.FinalizerToken, options.Clock, isAggregated(mgr.GetClient())),
 	}
 	reconciler.Watches = finalization.NewWatches(content, reconciler.deletions.wake,
 		mgr.GetLogger().WithName("watches"))

@@ -98,7 +98,8 @@ func (s *typeState) take(found *finding) {
 
 // isOpen tells whether something may be left of the type.
 func (s *typeState) isOpen() bool {
-	return s.Count > 0 || s.isUncounted || s.hasMore || s.isNotServed || s.listError != nil || s.deleteError != nil || !s.Type.CanList
+	return s.Count > 0 || s.isUncounted || s.hasMore || s.isNotServed || !s.Type.CanList ||
+		s.listError != nil || s.deleteError != nil
 }
 
 func (p *pass) listFirstPage(ctx context.Context, state *typeState) error {

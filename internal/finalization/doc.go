@@ -46,14 +46,18 @@
 //   - A list of the whole cluster has all objects of each namespace. Where it has none of
 //     a namespace, that one is empty, and where it has none at all, all are. It does not
 //     matter who asked, or in what pass.
-//   - Types may be looked at each at its own time, since emptiness lasts: of two types that
-//     were found empty one after the other, both are empty after the second look. So a
-//     type that was found empty after the settling time needs no other look, and only
-//     those with something left get one.
+//   - Types may be looked at each at its own time within a pass, since emptiness lasts: of
+//     two types that were found empty one after the other, both are empty after the second
+//     look.
 //   - The types are all there are: discovery was complete, and asked for after the settling
 //     time. A type that comes or goes later, or is not served all at once, means another
 //     survey. So does a settling time that has grown, since answers from before its end
 //     prove nothing, and a pass that was cut short, since it may have counted in part.
+//   - While something is left, only the types with something left are looked at. When
+//     nothing is left any more, all types are surveyed once more in the same pass: emptiness
+//     lasts by the rules, but a request that was admitted before the deletion and that a
+//     webhook has held since breaks them, and the longer a namespace waits, the more likely
+//     that is.
 //
 // An answer that is older than the pass that uses it is no less of a proof, but what it
 // shows may have gone meanwhile, and the event that told so may have come before anybody
@@ -62,11 +66,12 @@
 // settling time they have to be from after the deletion was seen, so that nothing in them is
 // from another namespace of the same name; nothing is proven by them.
 //
+// Lists of the whole cluster are relied on only for types that kube-apiserver serves
+// itself. An aggregated API server need not be written with them in mind.
+//
 // This does not cover a request that was admitted before the API server saw the deletion,
-// and that a slow webhook holds for longer than the settling time; types that cannot be
-// listed; an API server that checks no namespace when it creates, or whose list of the
-// whole cluster leaves out what the namespaces hold; and types that an aggregated API
-// server begins to serve after the survey without a change of its APIService.
+// and that a slow webhook holds until the namespace has gone; types that cannot be listed;
+// and an API server that checks no namespace when it creates.
 //
 // # Why nobody else's objects are deleted
 //

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sync/semaphore"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/metadata"
 	"k8s.io/utils/clock"
 )
@@ -59,16 +60,18 @@ type Deleter struct {
 	surveyor   *surveyor
 }
 
-// NewDeleter returns a Deleter that works for one token of spec.finalizers.
+// NewDeleter returns a Deleter that works for one token of spec.finalizers. Types that are
+// aggregated, as far as the last argument tells, are listed in each namespace by itself;
+// nil stands for none.
 func NewDeleter(
 	catalog *Catalog, content metadata.Interface, namespaces NamespaceGetter, token corev1.FinalizerName,
-	passive clock.PassiveClock,
+	passive clock.PassiveClock, isAggregated func(schema.GroupVersion) bool,
 ) *Deleter {
 	requests := semaphore.NewWeighted(requestsAtOnce)
 	return &Deleter{
 		catalog: catalog, content: content, namespaces: namespaces, token: token, clock: passive,
 		requests: requests,
-		surveyor: &surveyor{content: content, clock: passive, requests: requests},
+		surveyor: newSurveyor(content, passive, requests, isAggregated),
 	}
 }
 
@@ -79,7 +82,7 @@ type Ledger struct {
 	inventory *Inventory
 	types     []*typeState
 	// isProof says that the survey and its discovery were asked for when the namespace had
-	// settled. A type that was empty then, or is found empty later, is so for good.
+	// settled.
 	isProof bool
 	// settledAt is when the namespace had settled, as far as was known at the survey.
 	settledAt time.Time
@@ -158,16 +161,26 @@ func (d *Deleter) Pass(
 
 // run makes the pass, and returns why some types have to wait.
 func (p *pass) run(ctx context.Context, seenAt, settledAt time.Time) (string, error) {
-	var err error
-	if p.ledger.needsSurvey(!p.began.Before(settledAt), settledAt, p.catalog) {
-		err = p.survey(ctx, seenAt, settledAt)
-	} else {
-		err = p.lookAgain(ctx)
+	mustSurvey := p.ledger.needsSurvey(!p.began.Before(settledAt), settledAt, p.catalog)
+	for {
+		var err error
+		if mustSurvey {
+			err = p.survey(ctx, seenAt, settledAt)
+		} else {
+			err = p.lookAgain(ctx)
+		}
+		if err != nil {
+			return "", err
+		}
+		wait, err := p.deleteInOrder(ctx, p.ledger.types)
+		if err != nil || mustSurvey || !newReport(p.began, p.ledger, wait).IsProof {
+			return wait, err
+		}
+		// What was left is gone. What was empty at the survey may have been looked at long ago,
+		// and something may have come since: an object that the API server had accepted before,
+		// and that a slow webhook has held. So everything is looked at once more.
+		mustSurvey = true
 	}
-	if err != nil {
-		return "", err
-	}
-	return p.deleteInOrder(ctx, p.ledger.types)
 }
 
 // survey discovers the types and finds the first objects of each. A type that turns out

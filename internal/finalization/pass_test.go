@@ -76,7 +76,7 @@ func newDeleter(server *contentServer, reader *namespaceReader, resources ...str
 	server.clock = newTickingClock()
 	reader.log = server.record
 	api := &discoverer{answers: []discoveryAnswer{{lists: served(resources...)}}}
-	return NewDeleter(NewCatalog(api, server.clock), server.client(), reader, corev1.FinalizerKubernetes, server.clock), api
+	return NewDeleter(NewCatalog(api, server.clock), server.client(), reader, corev1.FinalizerKubernetes, server.clock, nil), api
 }
 
 func background(words ...string) []string {

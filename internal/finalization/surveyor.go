@@ -7,11 +7,14 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"golang.org/x/sync/semaphore"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/metadata"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
@@ -28,6 +31,12 @@ const (
 	roundPatience = 2 * time.Second
 	// answerLifetime is how long answers are kept for namespaces that come later.
 	answerLifetime = 2 * time.Second
+	// failureLifetime is how long a list of the whole cluster that has failed is not tried
+	// again.
+	failureLifetime = time.Minute
+	// requestsOfType is how many lists of one type are made side by side, so that a type that
+	// does not answer leaves room for the others.
+	requestsOfType = 8
 )
 
 // surveyor finds out what is in namespaces. It asks in rounds: in each, a type is asked
@@ -38,6 +47,8 @@ type surveyor struct {
 	content  metadata.Interface
 	clock    clock.PassiveClock
 	requests *semaphore.Weighted
+	// isAggregated tells whether an aggregated API server serves a group version.
+	isAggregated func(schema.GroupVersion) bool
 
 	lock sync.Mutex
 	// waiting are the questions for the next round.
@@ -47,6 +58,18 @@ type surveyor struct {
 	lastRound time.Time
 	// answers are those for the whole cluster.
 	answers map[ResourceType]*clusterAnswer
+	// failures are when lists of the whole cluster have failed last.
+	failures map[ResourceType]time.Time
+}
+
+func newSurveyor(
+	content metadata.Interface, passive clock.PassiveClock, requests *semaphore.Weighted,
+	isAggregated func(schema.GroupVersion) bool,
+) *surveyor {
+	return &surveyor{
+		content: content, clock: passive, requests: requests, isAggregated: isAggregated,
+		answers: map[ResourceType]*clusterAnswer{}, failures: map[ResourceType]time.Time{},
+	}
 }
 
 // question is what one namespace wants to know.
@@ -70,16 +93,23 @@ type finding struct {
 	err      error
 }
 
-// clusterAnswer is what there is of a type in the whole cluster.
+// clusterAnswer is what there is of a type in the whole cluster. Objects are kept only of
+// those who asked; of others it is known whether they have any.
 type clusterAnswer struct {
 	asked           time.Time
 	listedAt        time.Time
 	resourceVersion string
-	// objects are sorted by namespace; those that are not in it have none.
+	// objects are sorted by namespace.
 	objects map[string][]metav1.PartialObjectMetadata
+	// others are namespaces that have objects, and did not ask.
+	others map[string]bool
 }
 
+// findingFor returns what there is in a namespace, or nil where that is not known.
 func (a *clusterAnswer) findingFor(namespace string) *finding {
+	if a.others[namespace] {
+		return nil
+	}
 	page := &metav1.PartialObjectMetadataList{Items: a.objects[namespace]}
 	page.ResourceVersion = a.resourceVersion
 	return &finding{page: page, listedAt: a.listedAt}
@@ -127,7 +157,9 @@ func (s *surveyor) answerFromKnown(asked *question) {
 	for _, resourceType := range asked.types {
 		answer := s.answers[resourceType]
 		if asked.found[resourceType] == nil && answer != nil && !answer.asked.Before(asked.notBefore) {
-			asked.found[resourceType] = answer.findingFor(asked.namespace)
+			if found := answer.findingFor(asked.namespace); found != nil {
+				asked.found[resourceType] = found
+			}
 		}
 	}
 }
@@ -214,14 +246,10 @@ func (q *question) finishIfComplete() {
 
 // ask finds the objects of one type in the namespaces of some questions.
 func (s *surveyor) ask(resourceType ResourceType, asking []*question) {
-	if len(asking) > fewAskers {
-		answer := s.askCluster(resourceType, len(asking))
-		if answer != nil {
+	if len(asking) > fewAskers && s.mayAskCluster(resourceType) {
+		if answer := s.askCluster(resourceType, asking); answer != nil {
 			s.lock.Lock()
 			defer s.lock.Unlock()
-			if s.answers == nil {
-				s.answers = map[ResourceType]*clusterAnswer{}
-			}
 			s.answers[resourceType] = answer
 			for _, asked := range asking {
 				asked.found[resourceType] = answer.findingFor(asked.namespace)
@@ -230,56 +258,101 @@ func (s *surveyor) ask(resourceType ResourceType, asking []*question) {
 			return
 		}
 	}
-	var silence error
+	// silence is the error of a type that does not answer for one namespace: it does not for
+	// the next one either, and with a timeout each the last of hundreds would wait for hours.
+	var silence atomic.Pointer[error]
+	var group errgroup.Group
+	group.SetLimit(requestsOfType)
 	for _, asked := range asking {
-		found := &finding{err: silence}
-		// What does not answer for one namespace does not for the next one either. With a
-		// timeout each, the last of hundreds would wait for hours.
-		if silence == nil {
-			found.page, found.err = s.list(resourceType, asked.namespace, metav1.ListOptions{Limit: pageSize})
-			if errors.Is(found.err, context.DeadlineExceeded) || apierrors.IsTimeout(found.err) {
-				silence = found.err
+		group.Go(func() error {
+			found := &finding{}
+			if known := silence.Load(); known != nil {
+				found.err = *known
+			} else {
+				found.page, found.err = s.list(resourceType, asked.namespace, metav1.ListOptions{Limit: pageSize})
+				if errors.Is(found.err, context.DeadlineExceeded) || apierrors.IsTimeout(found.err) {
+					silence.Store(&found.err)
+				}
 			}
-		}
-		found.listedAt = s.clock.Now()
-		s.lock.Lock()
-		asked.found[resourceType] = found
-		asked.finishIfComplete()
-		s.lock.Unlock()
+			found.listedAt = s.clock.Now()
+			s.lock.Lock()
+			defer s.lock.Unlock()
+			asked.found[resourceType] = found
+			asked.finishIfComplete()
+			return nil
+		})
 	}
+	_ = group.Wait()
+}
+
+// mayAskCluster tells whether a list of the whole cluster can be relied on. That of an
+// aggregated API server proves nothing about single namespaces: it need not be written
+// with such lists in mind. Nor is it tried again soon where it has failed: one object in
+// whatever namespace that cannot be converted is enough for that.
+func (s *surveyor) mayAskCluster(resourceType ResourceType) bool {
+	if s.isAggregated != nil && s.isAggregated(resourceType.GroupVersion()) {
+		return false
+	}
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	failed, hasFailed := s.failures[resourceType]
+	return !hasFailed || s.clock.Since(failed) > failureLifetime
 }
 
 // askCluster lists a type in the whole cluster, if that is the cheaper way to know it for
 // so many namespaces; otherwise, and where it fails, it returns nil. A list of one object
 // tells how many there are.
-func (s *surveyor) askCluster(resourceType ResourceType, askers int) *clusterAnswer {
-	answer := &clusterAnswer{asked: s.clock.Now(), objects: map[string][]metav1.PartialObjectMetadata{}}
-	page, err := s.list(resourceType, metav1.NamespaceAll, metav1.ListOptions{Limit: 1})
+func (s *surveyor) askCluster(resourceType ResourceType, asking []*question) *clusterAnswer {
+	answer := &clusterAnswer{
+		asked: s.clock.Now(), objects: map[string][]metav1.PartialObjectMetadata{}, others: map[string]bool{},
+	}
+	page, err := s.listCluster(resourceType, metav1.ListOptions{Limit: 1})
 	if err != nil {
 		return nil
 	}
 	if page.Continue != "" {
-		if page.RemainingItemCount == nil || chooseWay(askers, 1+*page.RemainingItemCount) != wholeCluster {
+		if page.RemainingItemCount == nil || chooseWay(len(asking), 1+*page.RemainingItemCount) != wholeCluster {
 			return nil
 		}
 		// Anew, and not from where the first list has ended: it is one request less.
-		if page, err = s.list(resourceType, metav1.NamespaceAll, metav1.ListOptions{Limit: pageSize}); err != nil {
+		if page, err = s.listCluster(resourceType, metav1.ListOptions{Limit: pageSize}); err != nil {
 			return nil
 		}
 	}
+	isAsked := make(map[string]bool, len(asking))
+	for _, asked := range asking {
+		isAsked[asked.namespace] = true
+	}
 	for {
 		for _, object := range page.Items {
-			answer.objects[object.Namespace] = append(answer.objects[object.Namespace], object)
+			if isAsked[object.Namespace] {
+				answer.objects[object.Namespace] = append(answer.objects[object.Namespace], object)
+			} else {
+				answer.others[object.Namespace] = true
+			}
 		}
 		answer.resourceVersion, answer.listedAt = page.ResourceVersion, s.clock.Now()
 		if page.Continue == "" {
 			return answer
 		}
-		page, err = s.list(resourceType, metav1.NamespaceAll, metav1.ListOptions{Limit: pageSize, Continue: page.Continue})
+		page, err = s.listCluster(resourceType, metav1.ListOptions{Limit: pageSize, Continue: page.Continue})
 		if err != nil {
 			return nil
 		}
 	}
+}
+
+// listCluster is list in all namespaces, and remembers where that fails.
+func (s *surveyor) listCluster(
+	resourceType ResourceType, options metav1.ListOptions,
+) (*metav1.PartialObjectMetadataList, error) {
+	page, err := s.list(resourceType, metav1.NamespaceAll, options)
+	if err != nil {
+		s.lock.Lock()
+		defer s.lock.Unlock()
+		s.failures[resourceType] = s.clock.Now()
+	}
+	return page, err
 }
 
 // list makes one request. No resource version: the answer is as new as storage. It is
@@ -287,12 +360,30 @@ func (s *surveyor) askCluster(resourceType ResourceType, askers int) *clusterAns
 func (s *surveyor) list(
 	resourceType ResourceType, namespace string, options metav1.ListOptions,
 ) (*metav1.PartialObjectMetadataList, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), requestTimeout)
-	defer cancel()
+	ctx := context.Background()
 	if err := s.requests.Acquire(ctx, 1); err != nil {
 		return nil, err
 	}
 	defer s.requests.Release(1)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
 	options.TimeoutSeconds = ptr.To(int64(requestTimeout.Seconds()))
-	return s.content.Resource(resourceType.GroupVersionResource).Namespace(namespace).List(ctx, options)
+	page, err := s.content.Resource(resourceType.GroupVersionResource).Namespace(namespace).List(ctx, options)
+	if err != nil {
+		return nil, err
+	}
+	keepWhatMatters(page)
+	return page, nil
+}
+
+// keepWhatMatters drops the bulk of what metadata is, managedFields and annotations, since
+// many pages may be held at a time.
+func keepWhatMatters(page *metav1.PartialObjectMetadataList) {
+	for i := range page.Items {
+		object := &page.Items[i]
+		object.ObjectMeta = metav1.ObjectMeta{
+			Namespace: object.Namespace, Name: object.Name, UID: object.UID,
+			DeletionTimestamp: object.DeletionTimestamp, Finalizers: object.Finalizers,
+		}
+	}
 }

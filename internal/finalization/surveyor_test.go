@@ -134,7 +134,7 @@ func (s *clusterServer) newRequests() []string {
 }
 
 func (s *clusterServer) surveyor() *surveyor {
-	return &surveyor{content: s, clock: clock.RealClock{}, requests: semaphore.NewWeighted(requestsAtOnce)}
+	return newSurveyor(s, clock.RealClock{}, semaphore.NewWeighted(requestsAtOnce), nil)
 }
 
 // lookFor returns in words what there is of some types in a namespace.
@@ -316,7 +316,7 @@ func TestSurveyorReusesAnswers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				g := NewWithT(t)
-				server := clusterServer{latency: 50 * time.Millisecond, objects: map[string][]string{"widgets": {"late/a"}}}
+				server := clusterServer{latency: 50 * time.Millisecond, objects: map[string][]string{"widgets": {"other/a"}}}
 				surveyor := server.surveyor()
 				lookTogether(surveyor, []string{"x", "y", "z"}, widgetsType)
 				g.Expect(server.newRequests()).To(HaveLen(1))
@@ -324,11 +324,57 @@ func TestSurveyorReusesAnswers(t *testing.T) {
 
 				time.Sleep(test.later - time.Since(asked))
 				found := lookFor(t.Context(), surveyor, "late", asked.Add(test.notBefore), widgetsType)
-				g.Expect(found).To(Equal([]string{"widgets late/a"}))
+				g.Expect(found).To(BeEmpty())
 				g.Expect(server.newRequests()).To(Equal(test.want))
 			})
 		})
 	}
+}
+
+// Of a namespace that did not ask it is known whether it has objects, and not which.
+func TestSurveyorAsksForObjectsOfOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := NewWithT(t)
+		server := clusterServer{objects: map[string][]string{"widgets": {"late/a"}}}
+		surveyor := server.surveyor()
+		began := time.Now()
+		lookTogether(surveyor, []string{"x", "y", "z"}, widgetsType)
+		server.newRequests()
+		g.Expect(lookFor(t.Context(), surveyor, "late", began, widgetsType)).To(Equal([]string{"widgets late/a"}))
+		g.Expect(server.newRequests()).To(Equal([]string{"widgets in late, 500"}))
+	})
+}
+
+// What an aggregated API server says of the whole cluster proves nothing, and what has
+// failed there is not tried again soon.
+func TestSurveyorDoesNotAskForTheWholeCluster(t *testing.T) {
+	namespaces := []string{"x", "y", "z"}
+	each := []string{"widgets in x, 500", "widgets in y, 500", "widgets in z, 500"}
+	t.Run("of an aggregated API server", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			g := NewWithT(t)
+			server := clusterServer{}
+			surveyor := server.surveyor()
+			surveyor.isAggregated = func(version schema.GroupVersion) bool { return version == widgetsType.GroupVersion() }
+			lookTogether(surveyor, namespaces, widgetsType)
+			g.Expect(server.newRequests()).To(ConsistOf(each))
+			lookTogether(surveyor, namespaces, podsType)
+			g.Expect(server.newRequests()).To(HaveLen(1))
+		})
+	})
+	t.Run("where it has failed", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			g := NewWithT(t)
+			server := clusterServer{}
+			surveyor := server.surveyor()
+			surveyor.failures[widgetsType] = time.Now()
+			lookTogether(surveyor, namespaces, widgetsType)
+			g.Expect(server.newRequests()).To(ConsistOf(each))
+			time.Sleep(failureLifetime + 1)
+			lookTogether(surveyor, namespaces, widgetsType)
+			g.Expect(server.newRequests()).To(HaveLen(1))
+		})
+	})
 }
 
 // Of several types only those are asked for that are not known.
