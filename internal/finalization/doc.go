@@ -82,5 +82,5 @@
 // back, the Namespace was the same when the list was made, and so everything in the list
 // belongs to it. Each object is deleted with its UID as precondition. That rules out
 // deletecollection, which upstream uses, wherever objects can be listed. It is no loss:
-// deleting objects one by one and side by side takes less than half the time.
+// deleting objects one by one and side by side takes about half the time.
 package finalization

@@ -32,12 +32,12 @@ const (
 	pageSize = 500
 	// typesAtOnce is how many types of one namespace are worked on side by side.
 	typesAtOnce = 10
-	// deletesAtOnce is how many objects of one namespace are deleted side by side. More
-	// than 20 gain next to nothing on a two-core machine.
-	deletesAtOnce = 20
+	// deletesAtOnce is how many objects of one namespace are deleted side by side. Measured on
+	// a two-core machine, 40 take two thirds of the time that 20 take.
+	deletesAtOnce = 40
 	// requestsAtOnce is how many requests all namespaces together have in flight. Those
 	// who wait take turns, so that a full namespace leaves room for the others.
-	requestsAtOnce = 40
+	requestsAtOnce = 64
 )
 
 // ErrReplaced says that the Namespace is not any more, or not the one it was: gone,
