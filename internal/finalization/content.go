@@ -136,11 +136,12 @@ func (p *pass) deleteType(ctx context.Context, state *typeState) error {
 }
 
 // isPresumedGone tells whether the API server must have removed all objects of the type
-// when it was told to: there was no finalizer, and nothing went wrong. Pods go later. Of
-// objects on other pages than the first the finalizers are not known.
+// when it was told to: there was no finalizer, and nothing went wrong. Of objects on other
+// pages than the first the finalizers are not known. Only where no other stage follows:
+// what comes while a type is being deleted may need what that stage deletes.
 func (s *typeState) isPresumedGone() bool {
 	return s.deleteError == nil && !s.hasMore && !s.isUncounted && len(s.Finalizers) == 0 && s.Terminating == 0 &&
-		s.Count == s.Seen && s.page.Continue == "" && s.Type.GroupResource() != podsResource
+		s.Count == s.Seen && s.page.Continue == "" && stageOf(s.Type.GroupResource()) == stageSupport
 }
 
 // deletePages deletes page by page, as long as there is time.

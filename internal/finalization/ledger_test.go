@@ -384,10 +384,11 @@ func TestIsPresumedGone(t *testing.T) {
 		change func(*typeState)
 		want   bool
 	}{
-		"deleted, and nothing holds it": {change: func(*typeState) {}, want: true},
-		"pods have a grace period":      {change: func(s *typeState) { s.Type = podsType }},
-		"pods of another group have not": {
-			change: func(s *typeState) { s.Type = resourceType("metrics.example.com", "v1", "pods") }, want: true,
+		"deleted, and nothing holds it":  {change: func(*typeState) {}, want: true},
+		"pods have a grace period":       {change: func(s *typeState) { s.Type = podsType }},
+		"others may need the last stage": {change: func(s *typeState) { s.Type = widgetsType }},
+		"configmaps of another group are not in it": {
+			change: func(s *typeState) { s.Type = resourceType("metrics.example.com", "v1", "configmaps") },
 		},
 		"something has a finalizer": {change: func(s *typeState) { s.Finalizers = map[string]int{"f": 1} }},
 		"something goes already":    {change: func(s *typeState) { s.Terminating = 1 }},
@@ -402,7 +403,7 @@ func TestIsPresumedGone(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			state := &typeState{
-				Remaining: Remaining{Type: widgetsType, Count: 2, Seen: 2}, page: &metav1.PartialObjectMetadataList{},
+				Remaining: Remaining{Type: resourceType("", "v1", "configmaps"), Count: 2, Seen: 2}, page: &metav1.PartialObjectMetadataList{},
 			}
 			test.change(state)
 			NewWithT(t).Expect(state.isPresumedGone()).To(Equal(test.want))
@@ -421,22 +422,22 @@ func TestPassPresumesBeforeTheSettlingTimeOnly(t *testing.T) {
 	}{
 		"not settled": {
 			settledAt: later, object: object("w"), wantClean: true,
-			want: []string{"list widgets", "get namespace x", "delete widgets/w of w-uid, Background"},
+			want: []string{"list configmaps", "get namespace x", "delete configmaps/w of w-uid, Background"},
 		},
 		"settled": {
 			settledAt: now, object: object("w"), wantClean: true,
-			want: []string{"list widgets", "get namespace x", "delete widgets/w of w-uid, Background", "list widgets"},
+			want: []string{"list configmaps", "get namespace x", "delete configmaps/w of w-uid, Background", "list configmaps"},
 		},
 		"not settled, and held": {
 			settledAt: later, object: object("w", "example.com/hold"),
-			want: []string{"list widgets", "get namespace x", "delete widgets/w of w-uid, Background", "list widgets"},
+			want: []string{"list configmaps", "get namespace x", "delete configmaps/w of w-uid, Background", "list configmaps"},
 		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			server := &contentServer{objects: map[string]objects{"widgets": {test.object}}}
-			deleter, _ := newDeleter(server, &namespaceReader{namespace: terminating()}, "example.com/v1/widgets")
+			server := &contentServer{objects: map[string]objects{"configmaps": {test.object}}}
+			deleter, _ := newDeleter(server, &namespaceReader{namespace: terminating()}, "v1/configmaps")
 			report, err := deleter.Pass(t.Context(), terminating(), now, test.settledAt, &Ledger{})
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(server.log).To(Equal(test.want))
@@ -449,7 +450,7 @@ func TestPassPresumesBeforeTheSettlingTimeOnly(t *testing.T) {
 // namespace has settled.
 func TestPassLooksAgainAtWhatItPresumed(t *testing.T) {
 	p := newPasses(t, &contentServer{
-		objects: map[string]objects{"widgets": {object("w")}}, grace: map[string]time.Duration{"widgets": time.Minute},
+		objects: map[string]objects{"configmaps": {object("c")}}, grace: map[string]time.Duration{"configmaps": time.Minute},
 	})
 	report, _ := p.pass(t, later)
 	p.g.Expect(report.IsClean()).To(BeTrue())
