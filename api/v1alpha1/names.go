@@ -68,7 +68,20 @@ const (
 	// ConditionInitializedSuffix makes the condition type of one initializer:
 	// "<name>/Initialized", False while it is pending and True when it is done.
 	ConditionInitializedSuffix = "/Initialized"
+
+	// ConditionDeletionBlocked is True while the deletion of a Namespace does not get on,
+	// with the leading cause as its reason, and False with ReasonProgressing once it does
+	// again. A Namespace that never stood still does not have it.
+	ConditionDeletionBlocked = Prefix + "DeletionBlocked"
+
+	// ConditionInitializationBlocked is the same for the initialization of a Namespace.
+	ConditionInitializationBlocked = Prefix + "InitializationBlocked"
 )
+
+// ReasonProgressing is the reason of ConditionDeletionBlocked and
+// ConditionInitializationBlocked with status False. With status True the reason is a cause:
+// one of the Cause constants of internal/diagnosis.
+const ReasonProgressing = "Progressing"
 
 // Reasons of ConditionInitializing and of the initializers' own conditions.
 const (

@@ -1,0 +1,221 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package diagnosis
+
+import (
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/nslifecycle/nslifecycle/test/wrappers"
+)
+
+const (
+	asOf = " (as of 2026-03-01T12:01:00Z)"
+
+	deletionBlocked       = "nslifecycle.dev/DeletionBlocked"
+	initializationBlocked = "nslifecycle.dev/InitializationBlocked"
+)
+
+func makeConfigMaps(names ...string) []Object {
+	var objects []Object
+	for _, name := range names {
+		objects = append(objects, Object{Resource: "configmaps", Namespace: "shop", Name: name})
+	}
+	return objects
+}
+
+func TestComputeBlocked(t *testing.T) {
+	held := Finding{
+		Cause: CauseFinalizerOwnerGone, Message: "the owner of finalizer example.com/hold is gone.",
+		Objects: makeConfigMaps("a", "b"), Count: 2,
+		Remedies: []string{"install it again.", "kubectl patch"},
+	}
+	const heldMessage = "the owner of finalizer example.com/hold is gone; objects: configmaps/a, configmaps/b; " +
+		"what to do: install it again" + asOf
+	dead := Finding{Cause: CauseAPIServiceUnavailable, Message: "APIService v1.example.com is down"}
+	long := Finding{Cause: CauseForbidden, Message: strings.Repeat("é", 2000)}
+	more := Finding{Cause: CausePodNotEnding, Message: "pods do not end", Objects: makeConfigMaps("a"), Count: 12}
+
+	tests := map[string]struct {
+		stage    Stage
+		have     *corev1.NamespaceCondition
+		findings []Finding
+		want     []corev1.NamespaceCondition
+	}{
+		"one finding": {
+			stage: StageTerminating, findings: []Finding{held},
+			want: []corev1.NamespaceCondition{makeCondition(deletionBlocked, "True", "FinalizerOwnerGone", heldMessage)},
+		},
+		"two findings": {
+			stage: StageTerminating, findings: []Finding{held, dead},
+			want: []corev1.NamespaceCondition{makeCondition(deletionBlocked, "True", "FinalizerOwnerGone",
+				heldMessage+"; and 1 more finding: kubectl nslifecycle explain shop")},
+		},
+		"three findings, and many objects": {
+			stage: StageTerminating, findings: []Finding{more, held, dead},
+			want: []corev1.NamespaceCondition{makeCondition(deletionBlocked, "True", "PodNotEnding",
+				"pods do not end; objects: configmaps/a, and 11 more"+asOf+"; and 2 more findings: kubectl nslifecycle explain shop")},
+		},
+		"objects that are named already": {
+			stage: StageTerminating, findings: []Finding{{
+				Cause: CausePodNotEnding, Message: `configmaps "a" waits`, Objects: makeConfigMaps("a"), Count: 1,
+			}},
+			want: []corev1.NamespaceCondition{makeCondition(deletionBlocked, "True", "PodNotEnding", `configmaps "a" waits`+asOf)},
+		},
+		"the namespace itself": {
+			stage: StageInitializing, findings: []Finding{{
+				Cause: CauseInitializerAbsent, Message: "nobody acts", Objects: []Object{{Resource: "namespaces", Name: "shop"}}, Count: 1,
+			}},
+			want: []corev1.NamespaceCondition{makeCondition(initializationBlocked, "True", "InitializerAbsent", "nobody acts"+asOf)},
+		},
+		"no objects, no remedy": {
+			stage: StageInitializing, findings: []Finding{dead},
+			want: []corev1.NamespaceCondition{makeCondition(initializationBlocked, "True", "APIServiceUnavailable", dead.Message+asOf)},
+		},
+		"too long": {
+			stage: StageTerminating, findings: []Finding{long, dead},
+			want: []corev1.NamespaceCondition{makeCondition(deletionBlocked, "True", "Forbidden",
+				strings.Repeat("é", 469)+"..."+asOf+"; and 1 more finding: kubectl nslifecycle explain shop")},
+		},
+		"known": {
+			stage: StageTerminating, findings: []Finding{held},
+			have: &corev1.NamespaceCondition{Status: "True", Reason: "FinalizerOwnerGone", Message: heldMessage},
+		},
+		"known for longer": {
+			stage: StageTerminating, findings: []Finding{{Cause: CausePodNotEnding, Message: "pod web-1 should have ended 65s ago"}},
+			have: &corev1.NamespaceCondition{Status: "True", Reason: "PodNotEnding",
+				Message: "pod web-1 should have ended 2m5s ago (as of 2026-03-01T11:59:00Z)"},
+		},
+		"with another object": {
+			stage: StageTerminating, findings: []Finding{{Cause: CausePodNotEnding, Message: "pod web-1 should have ended 65s ago"}},
+			have: &corev1.NamespaceCondition{Status: "True", Reason: "PodNotEnding",
+				Message: "pod web-2 should have ended 65s ago" + asOf},
+			want: []corev1.NamespaceCondition{makeCondition(deletionBlocked, "True", "PodNotEnding",
+				"pod web-1 should have ended 65s ago"+asOf)},
+		},
+		"with another message": {
+			stage: StageTerminating, findings: []Finding{held},
+			have: &corev1.NamespaceCondition{Status: "True", Reason: "FinalizerOwnerGone", Message: "old"},
+			want: []corev1.NamespaceCondition{makeCondition(deletionBlocked, "True", "FinalizerOwnerGone", heldMessage)},
+		},
+		"with another cause": {
+			stage: StageTerminating, findings: []Finding{held},
+			have: &corev1.NamespaceCondition{Status: "True", Reason: "FinalizerPending", Message: heldMessage},
+			want: []corev1.NamespaceCondition{makeCondition(deletionBlocked, "True", "FinalizerOwnerGone", heldMessage)},
+		},
+		"blocked again": {
+			stage: StageTerminating, findings: []Finding{held},
+			have: &corev1.NamespaceCondition{Status: "False", Reason: "Progressing"},
+			want: []corev1.NamespaceCondition{makeCondition(deletionBlocked, "True", "FinalizerOwnerGone", heldMessage)},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			now := metav1.NewTime(began.Add(time.Minute))
+			namespace := wrappers.MakeNamespace("shop").Obj()
+			wantSince := now
+			if test.have != nil {
+				have := *test.have
+				have.Type, have.LastTransitionTime = BlockedCondition(test.stage), metav1.NewTime(began)
+				namespace.Status.Conditions = []corev1.NamespaceCondition{have}
+				if have.Status == corev1.ConditionTrue {
+					wantSince = have.LastTransitionTime
+				}
+			}
+			changed := ComputeBlocked(namespace, &Diagnosis{Namespace: "shop", Stage: test.stage, Findings: test.findings}, now)
+			for i := range test.want {
+				test.want[i].LastTransitionTime = wantSince
+			}
+			g.Expect(changed).To(Equal(test.want))
+			for _, condition := range changed {
+				g.Expect(len(condition.Message)).To(BeNumerically("<=", 1024))
+				g.Expect(utf8.ValidString(condition.Message)).To(BeTrue())
+			}
+		})
+	}
+}
+
+func TestComputeMoving(t *testing.T) {
+	blocked := func(conditionType string) corev1.NamespaceCondition {
+		return makeCondition(conditionType, "True", "Forbidden", "forbidden")
+	}
+	moving := func(conditionType, message string) corev1.NamespaceCondition {
+		moving := makeCondition(conditionType, "False", "Progressing", message)
+		moving.LastTransitionTime = metav1.NewTime(began)
+		return moving
+	}
+	tests := map[string]struct {
+		namespace *wrappers.NamespaceWrapper
+		blocked   Stage
+		want      []corev1.NamespaceCondition
+	}{
+		"never stood still": {namespace: wrappers.MakeNamespace("x").Terminating(began)},
+		"has moved before": {
+			namespace: wrappers.MakeNamespace("x").Terminating(began).Condition(moving(deletionBlocked, "old")),
+		},
+		"deletion": {
+			namespace: wrappers.MakeNamespace("x").Terminating(began).Condition(blocked(deletionBlocked)),
+			want:      []corev1.NamespaceCondition{moving(deletionBlocked, "the deletion goes on")},
+		},
+		"deletion that stands still": {
+			namespace: wrappers.MakeNamespace("x").Terminating(began).Condition(blocked(deletionBlocked)),
+			blocked:   StageTerminating,
+		},
+		"initialization": {
+			namespace: wrappers.MakeNamespace("x").Initializers("a").Condition(blocked(initializationBlocked)),
+			want:      []corev1.NamespaceCondition{moving(initializationBlocked, "the initialization goes on")},
+		},
+		"initialization that stands still": {
+			namespace: wrappers.MakeNamespace("x").Initializers("a").Condition(blocked(initializationBlocked)),
+			blocked:   StageInitializing,
+		},
+		"initialization that is over": {
+			namespace: wrappers.MakeNamespace("x").Condition(blocked(initializationBlocked)),
+			want:      []corev1.NamespaceCondition{moving(initializationBlocked, "the initialization is over")},
+		},
+		"deleted while it was being initialized, and stuck in both": {
+			namespace: wrappers.MakeNamespace("x").Initializers("a").Terminating(began).
+				Condition(blocked(initializationBlocked)).Condition(blocked(deletionBlocked)),
+			blocked: StageTerminating,
+			want:    []corev1.NamespaceCondition{moving(initializationBlocked, "the namespace is being deleted")},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			NewWithT(t).Expect(ComputeMoving(test.namespace.Obj(), test.blocked, metav1.NewTime(began))).To(Equal(test.want))
+		})
+	}
+}
+
+func TestFindingKey(t *testing.T) {
+	base := Finding{Cause: CauseFinalizerPending, Message: "waits since 12:00 for 3 of them", Objects: makeConfigMaps("a"), Count: 3}
+	tests := map[string]struct {
+		change func(*Finding)
+		isSame bool
+	}{
+		"numbers and times": {change: func(f *Finding) { f.Message = "waits since 12:01 for 2 of them"; f.Count = 2 }, isSame: true},
+		"certainty":         {change: func(f *Finding) { f.Certainty = Proven }, isSame: true},
+		"cause":             {change: func(f *Finding) { f.Cause = CauseFinalizerOwnerGone }},
+		"objects":           {change: func(f *Finding) { f.Objects = makeConfigMaps("b") }},
+		"words":             {change: func(f *Finding) { f.Message = "waits for another" }},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			other := base
+			test.change(&other)
+			want := Equal(base.Key())
+			if !test.isSame {
+				want = Not(want)
+			}
+			NewWithT(t).Expect(other.Key()).To(want)
+		})
+	}
+}

@@ -1,0 +1,177 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package inventory
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	metadatafake "k8s.io/client-go/metadata/fake"
+	clienttesting "k8s.io/client-go/testing"
+)
+
+// discovered is a Discoverer that gives one answer.
+type discovered struct {
+	lists []*metav1.APIResourceList
+	err   error
+}
+
+func (d discovered) ServerPreferredNamespacedResourcesWithContext(context.Context) ([]*metav1.APIResourceList, error) {
+	return d.lists, d.err
+}
+
+var errDown = errors.New("the server is currently unable to handle the request")
+
+func TestDiscover(t *testing.T) {
+	core := &metav1.APIResourceList{GroupVersion: "v1", APIResources: []metav1.APIResource{
+		{Name: "secrets", Kind: "Secret", Namespaced: true, Verbs: metav1.Verbs{"list"}},
+		{Name: "configmaps", Kind: "ConfigMap", Namespaced: true, Verbs: metav1.Verbs{"list", "delete"}},
+		{Name: "nodes", Kind: "Node"},
+	}}
+	odd := &metav1.APIResourceList{GroupVersion: "a/b/c", APIResources: []metav1.APIResource{{Name: "x", Namespaced: true}}}
+	metrics := schema.GroupVersion{Group: "metrics.k8s.io", Version: "v1beta1"}
+
+	found, err := Discover(t.Context(), discovered{
+		lists: []*metav1.APIResourceList{core, odd, {GroupVersion: "empty.example.com/v1"}},
+		err:   &discovery.ErrGroupDiscoveryFailed{Groups: map[schema.GroupVersion]error{metrics: errDown}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, one := range found.Types {
+		names = append(names, one.String())
+	}
+	if !slices.Equal(names, []string{"configmaps", "secrets"}) {
+		t.Errorf("got types %v", names)
+	}
+	if !found.Types[0].Can("delete") || found.Types[1].Can("delete") {
+		t.Errorf("got verbs %+v", found.Types)
+	}
+	if got := found.Types[0].GroupVersionKind().String(); got != "/v1, Kind=ConfigMap" {
+		t.Errorf("got kind %s", got)
+	}
+	if !errors.Is(found.Failed[metrics], errDown) || found.Unparsed["a/b/c"] == nil {
+		t.Errorf("got failed %v, unparsed %v", found.Failed, found.Unparsed)
+	}
+	if text := found.Err().Error(); !strings.Contains(text, "metrics.k8s.io/v1beta1") || !strings.Contains(text, `"a/b/c"`) {
+		t.Errorf("got error %q", text)
+	}
+}
+
+func TestDiscoverNothing(t *testing.T) {
+	for name, answer := range map[string]discovered{"an error": {err: errDown}, "no types": {}} {
+		if found, err := Discover(t.Context(), answer); err == nil {
+			t.Errorf("%s: got %+v", name, found)
+		}
+	}
+}
+
+var configMaps = Type{
+	GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"},
+	Kind:                 "ConfigMap", Verbs: []string{"list", "delete"},
+}
+
+// newClient returns a client that answers the lists of a type with these pages, or errors,
+// one after another, and notes the options of each.
+func newClient(answers ...any) (*metadatafake.FakeMetadataClient, *[]metav1.ListOptions) {
+	scheme := metadatafake.NewTestScheme()
+	_ = metav1.AddMetaToScheme(scheme)
+	client := metadatafake.NewSimpleMetadataClient(scheme)
+	var asked []metav1.ListOptions
+	client.PrependReactor("list", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		options := action.(clienttesting.ListActionImpl).ListOptions
+		at := len(asked)
+		asked = append(asked, options)
+		switch answer := answers[at].(type) {
+		case error:
+			return true, nil, answer
+		case *metav1.List:
+			return true, answer, nil
+		}
+		return false, nil, nil
+	})
+	return client, &asked
+}
+
+func page(next string, remaining *int64, names ...string) *metav1.List {
+	list := &metav1.List{}
+	list.Continue, list.RemainingItemCount = next, remaining
+	for _, name := range names {
+		object := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}}
+		list.Items = append(list.Items, runtime.RawExtension{Object: object})
+	}
+	return list
+}
+
+func TestList(t *testing.T) {
+	expired := apierrors.NewResourceExpired("the provided continue parameter is too old")
+	for name, test := range map[string]struct {
+		of        Type
+		limit     int
+		answers   []any
+		names     []string
+		count     int
+		isAtLeast bool
+		err       string
+	}{
+		"nothing":               {of: configMaps, answers: []any{page("", nil)}},
+		"one page":              {of: configMaps, answers: []any{page("", nil, "a", "b")}, names: []string{"a", "b"}, count: 2},
+		"two pages":             {of: configMaps, answers: []any{page("x", nil, "a"), page("", nil, "b")}, names: []string{"a", "b"}, count: 2},
+		"a limit":               {of: configMaps, limit: 1, answers: []any{page("x", new(int64(41)), "a")}, names: []string{"a"}, count: 42},
+		"a limit, uncounted":    {of: configMaps, limit: 1, answers: []any{page("x", nil, "a")}, names: []string{"a"}, count: 1, isAtLeast: true},
+		"a page that expired":   {of: configMaps, answers: []any{page("x", nil, "a"), expired, page("", nil, "a", "b")}, names: []string{"a", "b"}, count: 2},
+		"an error in between":   {of: configMaps, answers: []any{page("x", nil, "a"), errDown}, names: []string{"a"}, count: 1, err: "listing configmaps"},
+		"a type that has gone":  {of: configMaps, answers: []any{apierrors.NewNotFound(schema.GroupResource{}, "")}},
+		"a type without a list": {of: Type{GroupVersionResource: configMaps.GroupVersionResource, Verbs: []string{"delete"}}, err: "offers no list"},
+		"a type to ask only":    {of: Type{GroupVersionResource: configMaps.GroupVersionResource, Verbs: []string{"create"}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			client, asked := newClient(test.answers...)
+			found := List(t.Context(), client, "shop", []Type{test.of}, test.limit)
+			if len(*asked) != len(test.answers) {
+				t.Errorf("asked %d times, want %d", len(*asked), len(test.answers))
+			}
+			if test.count == 0 && test.err == "" {
+				if len(found) > 0 {
+					t.Errorf("got %+v", found)
+				}
+				return
+			}
+			if len(found) != 1 {
+				t.Fatalf("got %+v", found)
+			}
+			var names []string
+			for _, object := range found[0].Objects {
+				names = append(names, object.Name)
+			}
+			if !slices.Equal(names, test.names) || found[0].Count != test.count || found[0].IsAtLeast != test.isAtLeast {
+				t.Errorf("got %v of %d, %t", names, found[0].Count, found[0].IsAtLeast)
+			}
+			if text := fmt.Sprint(found[0].Err); test.err != "" && !strings.Contains(text, test.err) || test.err == "" && found[0].Err != nil {
+				t.Errorf("got error %v", found[0].Err)
+			}
+		})
+	}
+}
+
+func TestListKeepsTheKindOfAnError(t *testing.T) {
+	client, _ := newClient(&apierrors.StatusError{ErrStatus: metav1.Status{
+		Code: http.StatusServiceUnavailable, Reason: metav1.StatusReasonServiceUnavailable,
+	}})
+	found := List(t.Context(), client, "shop", []Type{configMaps}, Unlimited)
+	if len(found) != 1 || !apierrors.IsServiceUnavailable(found[0].Err) {
+		t.Errorf("got %+v", found)
+	}
+}
