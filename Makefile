@@ -22,6 +22,10 @@ GOLANGCI_LINT := $(LOCALBIN)/golangci-lint
 KUSTOMIZE := $(LOCALBIN)/kustomize
 SETUP_ENVTEST := $(LOCALBIN)/setup-envtest
 
+# As the image is built. Besides, kustomize in the plugin uses Go's package plugin where
+# there is cgo, and then the linker has to keep everything and takes minutes.
+export CGO_ENABLED ?= 0
+
 # Stop at the first error, also in a pipe.
 SHELL = /usr/bin/env bash -o pipefail
 .SHELLFLAGS = -ec
@@ -153,6 +157,12 @@ verify-clean:
 .PHONY: build
 build: ## Build the manager.
 	go build -trimpath -o "$(LOCALBIN)/manager" ./cmd
+
+# kubectl finds both names in PATH: the second one completes the arguments of the first.
+.PHONY: build-plugin
+build-plugin: ## Build the kubectl plugin.
+	go build -trimpath -o "$(LOCALBIN)/kubectl-nslifecycle" ./cmd/kubectl-nslifecycle
+	ln -sfn kubectl-nslifecycle "$(LOCALBIN)/kubectl_complete-nslifecycle"
 
 .PHONY: docker-build
 docker-build: ## Build the image of the manager for this machine's platform.

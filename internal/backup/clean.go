@@ -1,0 +1,131 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package backup
+
+import (
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+)
+
+// serverAnnotations are written by the cluster, about an object of this cluster. A name
+// that ends in a slash stands for all that start so.
+var serverAnnotations = []string{
+	"kubectl.kubernetes.io/last-applied-configuration",
+	"deployment.kubernetes.io/revision",
+	"deprecated.daemonset.template.generation",
+	"batch.kubernetes.io/job-tracking",
+	"endpoints.kubernetes.io/last-change-trigger-time",
+	"kubernetes.io/service-account.uid",
+	"pv.kubernetes.io/",
+	"volume.kubernetes.io/selected-node",
+	"volume.kubernetes.io/storage-provisioner",
+	"volume.beta.kubernetes.io/storage-provisioner",
+	v1alpha1.Prefix,
+}
+
+// serverLabels are those that the cluster writes.
+var serverLabels = []string{
+	"kubernetes.io/metadata.name",
+	"kubernetes.io/legacy-token-last-used",
+	v1alpha1.Prefix,
+}
+
+// cleaners remove what the cluster has assigned to objects of certain kinds.
+var cleaners = map[schema.GroupKind]func(object map[string]any){
+	kindNamespace: cleanNamespace,
+	kindSecret:    cleanSecret,
+	kindClaim:     cleanClaim,
+	kindService:   cleanService,
+	kindPod:       cleanPod,
+	kindJob:       cleanJob,
+}
+
+// Clean returns what a user might have written to get an object: without what the server
+// sets, without status, without owners and finalizers. An owner's UID is another one
+// after the object has been created anew, and the garbage collector would delete what
+// refers to the old one; a finalizer belongs to a controller, which adds it again.
+func Clean(object *unstructured.Unstructured) *unstructured.Unstructured {
+	clean := object.DeepCopy()
+	if cleaner := cleaners[groupKind(object)]; cleaner != nil {
+		cleaner(clean.Object)
+	}
+	cleanTemplates(clean.Object)
+	metadata := map[string]any{"name": clean.GetName()}
+	if namespace := clean.GetNamespace(); namespace != "" {
+		metadata["namespace"] = namespace
+	}
+	if labels := without(clean.GetLabels(), serverLabels); len(labels) > 0 {
+		metadata["labels"] = labels
+	}
+	if annotations := without(clean.GetAnnotations(), serverAnnotations); len(annotations) > 0 {
+		metadata["annotations"] = annotations
+	}
+	clean.Object["metadata"] = metadata
+	delete(clean.Object, "status")
+	return clean
+}
+
+// without returns a map for JSON, without the keys that a list names.
+func without(values map[string]string, names []string) map[string]any {
+	kept := map[string]any{}
+	for key, value := range values {
+		if !isListed(key, names) {
+			kept[key] = value
+		}
+	}
+	return kept
+}
+
+func isListed(key string, names []string) bool {
+	for _, name := range names {
+		if key == name || (strings.HasSuffix(name, "/") && strings.HasPrefix(key, name)) {
+			return true
+		}
+	}
+	return false
+}
+
+// cleanTemplates removes the empty fields that the API server adds to the metadata of
+// templates: a strict reader takes none of them for an object's.
+func cleanTemplates(object map[string]any) {
+	for _, path := range [][]string{
+		{"spec", "template"}, {"spec", "jobTemplate"}, {"spec", "jobTemplate", "spec", "template"},
+	} {
+		if template := mapAt(object, path...); template != nil {
+			removeEmptyTimestamp(template)
+		}
+	}
+	claims, _ := mapAt(object, "spec")["volumeClaimTemplates"].([]any)
+	for _, claim := range claims {
+		if template, isMap := claim.(map[string]any); isMap {
+			removeEmptyTimestamp(template)
+			delete(template, "status")
+		}
+	}
+}
+
+func removeEmptyTimestamp(template map[string]any) {
+	metadata := mapAt(template, "metadata")
+	if created, isSet := metadata["creationTimestamp"]; isSet && created == nil {
+		delete(metadata, "creationTimestamp")
+	}
+}
+
+// mapAt returns the map at a path, to be changed, or nil.
+func mapAt(object map[string]any, path ...string) map[string]any {
+	for _, field := range path {
+		object, _ = object[field].(map[string]any)
+	}
+	return object
+}
+
+func removeFields(object map[string]any, fields ...string) {
+	for _, field := range fields {
+		delete(object, field)
+	}
+}

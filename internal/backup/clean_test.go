@@ -1,0 +1,193 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package backup
+
+import (
+	"bytes"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+
+	"github.com/nslifecycle/nslifecycle/internal/inventory"
+)
+
+func TestClean(t *testing.T) {
+	tests := map[string]struct{ given, want string }{
+		"what the server sets, owners, finalizers and status go": {
+			given: `{apiVersion: v1, kind: ConfigMap, data: {a: b}, status: {x: y}, metadata: {
+        name: c, namespace: nn, generateName: g, uid: u, resourceVersion: "1", generation: 3, selfLink: s,
+        creationTimestamp: "2026-01-01T00:00:00Z", deletionTimestamp: "2026-01-01T00:00:00Z",
+        deletionGracePeriodSeconds: 0, managedFields: [{manager: m}], finalizers: [f.example.com/x],
+        ownerReferences: [{apiVersion: v1, kind: Pod, name: p, uid: q}],
+        labels: {keep: "1"},
+        annotations: {kubectl.kubernetes.io/last-applied-configuration: "{}", keep: "2"}}}`,
+			want: `{apiVersion: v1, kind: ConfigMap, data: {a: b}, metadata: {
+        name: c, namespace: nn, labels: {keep: "1"}, annotations: {keep: "2"}}}`,
+		},
+		"a Namespace is nobody's yet": {
+			given: `{apiVersion: v1, kind: Namespace, spec: {finalizers: [kubernetes]}, status: {phase: Active}, metadata: {
+        name: nn, labels: {kubernetes.io/metadata.name: nn, nslifecycle.dev/initializing: "true"},
+        annotations: {nslifecycle.dev/pending-initializers: a.b.c}}}`,
+			want: `{apiVersion: v1, kind: Namespace, metadata: {name: nn}}`,
+		},
+		"a Service gets new addresses": {
+			given: `{apiVersion: v1, kind: Service, metadata: {name: s}, spec: {clusterIP: 10.0.0.1, clusterIPs: [10.0.0.1],
+        healthCheckNodePort: 30001, ipFamilies: [IPv4], ipFamilyPolicy: SingleStack, ports: [{port: 1, nodePort: 30002}]}}`,
+			want: `{apiVersion: v1, kind: Service, metadata: {name: s}, spec: {ports: [{port: 1, nodePort: 30002}]}}`,
+		},
+		"a headless Service stays one, with both families": {
+			given: `{apiVersion: v1, kind: Service, metadata: {name: s}, spec: {clusterIP: None, clusterIPs: [None],
+        ipFamilies: [IPv4, IPv6], ipFamilyPolicy: RequireDualStack}}`,
+			want: `{apiVersion: v1, kind: Service, metadata: {name: s}, spec: {clusterIP: None, clusterIPs: [None],
+        ipFamilies: [IPv4, IPv6], ipFamilyPolicy: RequireDualStack}}`,
+		},
+		"a claim that the cluster has bound is free": {
+			given: `{apiVersion: v1, kind: PersistentVolumeClaim, spec: {volumeName: v, storageClassName: s}, metadata: {name: c,
+        annotations: {pv.kubernetes.io/bound-by-controller: "yes", pv.kubernetes.io/bind-completed: "yes",
+        volume.kubernetes.io/selected-node: nn}}}`,
+			want: `{apiVersion: v1, kind: PersistentVolumeClaim, spec: {storageClassName: s}, metadata: {name: c}}`,
+		},
+		"a claim that was written for a volume keeps it": {
+			given: `{apiVersion: v1, kind: PersistentVolumeClaim, spec: {volumeName: v}, metadata: {name: c,
+        annotations: {pv.kubernetes.io/bind-completed: "yes"}}}`,
+			want: `{apiVersion: v1, kind: PersistentVolumeClaim, spec: {volumeName: v}, metadata: {name: c}}`,
+		},
+		"a Pod loses its node and its token": {
+			given: `{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {nodeName: nn, serviceAccount: a, serviceAccountName: a,
+        priority: 0, preemptionPolicy: PreemptLowerPriority, ephemeralContainers: [{name: e}],
+        volumes: [{name: kube-api-access-x1, projected: {}}, {name: d}],
+        initContainers: [{name: i, volumeMounts: [{name: kube-api-access-x1, mountPath: /var/run/secrets/kubernetes.io/serviceaccount}]}],
+        containers: [{name: c, volumeMounts: [{name: d, mountPath: /d},
+          {name: kube-api-access-x1, mountPath: /var/run/secrets/kubernetes.io/serviceaccount}]}]}}`,
+			want: `{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {serviceAccountName: a, volumes: [{name: d}],
+        initContainers: [{name: i}], containers: [{name: c, volumeMounts: [{name: d, mountPath: /d}]}]}}`,
+		},
+		"a Pod without containers is not touched further": {
+			given: `{apiVersion: v1, kind: Pod, metadata: {name: p}}`,
+			want:  `{apiVersion: v1, kind: Pod, metadata: {name: p}}`,
+		},
+		"a Job gets a new selector": {
+			given: `{apiVersion: batch/v1, kind: Job, metadata: {name: j, labels: {job-name: j, app: a}}, spec: {
+        manualSelector: false, selector: {matchLabels: {batch.kubernetes.io/controller-uid: u}}, template: {metadata: {
+        creationTimestamp: null, labels: {batch.kubernetes.io/controller-uid: u, controller-uid: u, job-name: j}}}}}`,
+			want: `{apiVersion: batch/v1, kind: Job, metadata: {name: j, labels: {app: a}}, spec: {template: {metadata: {}}}}`,
+		},
+		"a Job with a selector of its own keeps it": {
+			given: `{apiVersion: batch/v1, kind: Job, metadata: {name: j}, spec: {manualSelector: true,
+        selector: {matchLabels: {app: a}}, template: {metadata: {labels: {app: a}}}}}`,
+			want: `{apiVersion: batch/v1, kind: Job, metadata: {name: j}, spec: {manualSelector: true,
+        selector: {matchLabels: {app: a}}, template: {metadata: {labels: {app: a}}}}}`,
+		},
+		"the token of a ServiceAccount is the cluster's": {
+			given: `{apiVersion: v1, kind: Secret, type: kubernetes.io/service-account-token, data: {token: dA==}, metadata: {
+        name: s, annotations: {kubernetes.io/service-account.name: a, kubernetes.io/service-account.uid: u}}}`,
+			want: `{apiVersion: v1, kind: Secret, type: kubernetes.io/service-account-token, metadata: {
+        name: s, annotations: {kubernetes.io/service-account.name: a}}}`,
+		},
+		"templates have no empty timestamps": {
+			given: `{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: s}, spec: {
+        template: {metadata: {creationTimestamp: null, labels: {a: b}}},
+        volumeClaimTemplates: [{metadata: {name: d, creationTimestamp: null}, status: {phase: Pending}}]}}`,
+			want: `{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: s}, spec: {
+        template: {metadata: {labels: {a: b}}}, volumeClaimTemplates: [{metadata: {name: d}}]}}`,
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			given := parse(t, test.given)
+			before := given.DeepCopy()
+			g.Expect(Clean(given).Object).To(Equal(parse(t, test.want).Object))
+			g.Expect(given).To(Equal(before), "the original stays as it is")
+		})
+	}
+}
+
+func TestWhyLeftOut(t *testing.T) {
+	service := `{apiVersion: v1, kind: Service, metadata: {name: s, uid: s}, spec: {selector: {a: b}}}`
+	owner := `{apiVersion: apps/v1, kind: ReplicaSet, metadata: {name: o, uid: owner}}`
+	replicaSets := inventory.Type{Kind: "ReplicaSet"}
+	replicaSets.Group, replicaSets.Version, replicaSets.Resource = "apps", "v1", "replicasets"
+	controlled := `{apiVersion: v1, kind: Pod, metadata: {name: p, uid: p, ownerReferences: [
+    {apiVersion: apps/v1, kind: ReplicaSet, name: o, uid: owner, controller: true}]}}`
+	tests := map[string]struct {
+		object string
+		others []string
+		listed []inventory.Type
+		want   Reason
+	}{
+		"controlled, and the controller is there": {object: controlled, others: []string{owner},
+			listed: []inventory.Type{replicaSets}, want: ReasonControlled},
+		"controlled, and the controller is not asked for":      {object: controlled, want: ReasonControlled},
+		"controlled, and the controller is gone or unreadable": {object: controlled, listed: []inventory.Type{replicaSets}},
+		"owned, but not controlled": {object: `{apiVersion: v1, kind: Pod, metadata: {name: p, uid: p, ownerReferences: [
+      {apiVersion: apps/v1, kind: ReplicaSet, name: o, uid: owner}]}}`, others: []string{owner}},
+		"the root CA":         {object: `{apiVersion: v1, kind: ConfigMap, metadata: {name: kube-root-ca.crt}}`, want: ReasonMade},
+		"another ConfigMap":   {object: `{apiVersion: v1, kind: ConfigMap, metadata: {name: c}}`},
+		"the ServiceAccount":  {object: `{apiVersion: v1, kind: ServiceAccount, metadata: {name: default}}`, want: ReasonMade},
+		"one that was edited": {object: `{apiVersion: v1, kind: ServiceAccount, imagePullSecrets: [{name: s}], metadata: {name: default}}`},
+		"an Event":            {object: `{apiVersion: events.k8s.io/v1, kind: Event, metadata: {name: e}}`, want: ReasonMade},
+		"a Lease":             {object: `{apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {name: e}}`, want: ReasonMade},
+		"endpoints of a Service": {object: `{apiVersion: v1, kind: Endpoints, metadata: {name: s}}`,
+			others: []string{service}, want: ReasonMade},
+		"endpoints that somebody has written": {object: `{apiVersion: v1, kind: Endpoints, metadata: {name: t}}`, others: []string{service}},
+		"a Pod that has ended":                {object: `{apiVersion: v1, kind: Pod, metadata: {name: p}, status: {phase: Succeeded}}`, want: ReasonEnded},
+		"a Pod that runs":                     {object: `{apiVersion: v1, kind: Pod, metadata: {name: p}, status: {phase: Running}}`},
+		"a Job that has failed": {object: `{apiVersion: batch/v1, kind: Job, metadata: {name: p},
+      status: {conditions: [{type: Failed, status: "True"}]}}`, want: ReasonEnded},
+		"a Job that is suspended": {object: `{apiVersion: batch/v1, kind: Job, metadata: {name: p},
+      status: {conditions: [{type: Suspended, status: "True"}]}}`},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			var found []*unstructured.Unstructured
+			for _, text := range append(test.others, test.object) {
+				found = append(found, parse(t, text))
+			}
+			choice := newSelection(found, test.listed, []inventory.Type{replicaSets})
+			g.Expect(choice.whyLeftOut(found[len(found)-1])).To(Equal(test.want))
+		})
+	}
+}
+
+func TestSortObjectsAndWrite(t *testing.T) {
+	g := NewWithT(t)
+	texts := []string{
+		`{apiVersion: v1, kind: ResourceQuota, metadata: {name: q}}`,
+		`{apiVersion: example.com/v1, kind: Thing, metadata: {name: t}}`,
+		`{apiVersion: apps/v1, kind: Deployment, metadata: {name: d}}`,
+		`{apiVersion: gateway.networking.k8s.io/v1, kind: HTTPRoute, metadata: {name: r}}`,
+		`{apiVersion: v1, kind: ConfigMap, metadata: {name: b}}`,
+		`{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}`,
+		`{apiVersion: v1, kind: ServiceAccount, metadata: {name: s}}`,
+		`{apiVersion: v1, kind: Namespace, metadata: {name: nn}}`,
+	}
+	var objects []*unstructured.Unstructured
+	for _, text := range texts {
+		objects = append(objects, parse(t, text))
+	}
+	sortObjects(objects)
+	var names string
+	for _, object := range objects {
+		names += object.GetName()
+	}
+	g.Expect(names).To(Equal("nnsabdrtq"))
+
+	var out bytes.Buffer
+	g.Expect(Write(&out, objects[:2])).To(Succeed())
+	g.Expect(out.String()).To(Equal("---\napiVersion: v1\nkind: Namespace\nmetadata:\n  name: nn\n" +
+		"---\napiVersion: v1\nkind: ServiceAccount\nmetadata:\n  name: s\n"))
+}
+
+func parse(t *testing.T, text string) *unstructured.Unstructured {
+	t.Helper()
+	object := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal([]byte(text), &object.Object); err != nil {
+		t.Fatalf("%v in %s", err, text)
+	}
+	return object
+}

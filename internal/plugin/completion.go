@@ -1,0 +1,57 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plugin
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// completionTimeout is how long somebody who has pressed Tab waits.
+const completionTimeout = 3 * time.Second
+
+// completeNamespace completes the first argument of a command with the names of
+// namespaces. It offers nothing where they cannot be listed.
+func (s *session) completeNamespace(
+	command *cobra.Command, args []string, _ string,
+) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return s.namespaceNames(command.Context()), cobra.ShellCompDirectiveNoFileComp
+}
+
+func (s *session) namespaceNames(ctx context.Context) []string {
+	client, err := s.namespaces()
+	if err != nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, completionTimeout)
+	defer cancel()
+	list, err := client.List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil
+	}
+	var names []string
+	for i := range list.Items {
+		names = append(names, list.Items[i].Name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+func (s *session) completeContexts(
+	*cobra.Command, []string, string,
+) ([]string, cobra.ShellCompDirective) {
+	config, err := s.flags.ToRawKubeConfigLoader().RawConfig()
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return slices.Sorted(maps.Keys(config.Contexts)), cobra.ShellCompDirectiveNoFileComp
+}

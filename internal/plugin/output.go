@@ -1,0 +1,97 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plugin
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/printers"
+)
+
+// Output formats.
+const (
+	outputJSON = "json"
+	outputYAML = "yaml"
+	outputWide = "wide"
+)
+
+// outputVersion is the apiVersion of what the commands print as JSON or YAML. It is no API
+// of a server.
+const outputVersion = "cli.nslifecycle.dev/v1alpha1"
+
+// output is flag -o.
+type output struct {
+	format  string
+	formats []string
+}
+
+// newOutput returns the flag with the formats that a command offers.
+func newOutput(formats ...string) *output { return &output{formats: formats} }
+
+// addFlag declares the flag for a command.
+func (o *output) addFlag(command *cobra.Command) {
+	command.Flags().StringVarP(&o.format, "output", "o", "", "Output format: one of "+strings.Join(o.formats, ", "))
+	_ = command.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(o.formats, cobra.ShellCompDirectiveNoFileComp))
+}
+
+// validate returns an error for a format that the command does not offer.
+func (o *output) validate() error {
+	if o.format == "" || slices.Contains(o.formats, o.format) {
+		return nil
+	}
+	return fmt.Errorf("unknown output format %q; use one of %s", o.format, strings.Join(o.formats, ", "))
+}
+
+// isStructured tells whether the output is for programs.
+func (o *output) isStructured() bool { return o.format == outputJSON || o.format == outputYAML }
+
+// isWide tells whether people want all columns.
+func (o *output) isWide() bool { return o.format == outputWide }
+
+// print writes a value as JSON or YAML, as an object of a kind.
+func (o *output) print(out io.Writer, kind string, value any) error {
+	text, err := json.Marshal(value)
+	if err != nil {
+		return fmt.Errorf("encoding %s: %w", kind, err)
+	}
+	object := &unstructured.Unstructured{}
+	if err := json.Unmarshal(text, &object.Object); err != nil {
+		return fmt.Errorf("encoding %s: %w", kind, err)
+	}
+	object.SetAPIVersion(outputVersion)
+	object.SetKind(kind)
+	printer, err := genericclioptions.NewJSONYamlPrintFlags().ToPrinter(o.format)
+	if err != nil {
+		return err
+	}
+	return printer.PrintObj(object, out)
+}
+
+// printTable writes a table. Columns with a priority above 0 appear only if it is wide.
+func printTable(out io.Writer, table *metav1.Table, isWide, hasNoHeaders bool) error {
+	return printers.NewTablePrinter(printers.PrintOptions{Wide: isWide, NoHeaders: hasNoHeaders}).PrintObj(table, out)
+}
+
+// columns defines the columns of a table by their names. A + marks one that only a wide
+// table has.
+func columns(names ...string) []metav1.TableColumnDefinition {
+	definitions := make([]metav1.TableColumnDefinition, 0, len(names))
+	for _, name := range names {
+		name, isWide := strings.CutPrefix(name, "+")
+		definition := metav1.TableColumnDefinition{Name: name, Type: "string"}
+		if isWide {
+			definition.Priority = 1
+		}
+		definitions = append(definitions, definition)
+	}
+	return definitions
+}

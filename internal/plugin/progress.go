@@ -1,0 +1,96 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plugin
+
+import (
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
+	"github.com/nslifecycle/nslifecycle/internal/initialization"
+)
+
+// Phases of one initializer.
+const (
+	phaseDone    = "done"
+	phaseTurn    = "working"
+	phaseWaiting = "waiting"
+	phaseFailed  = "failed"
+)
+
+// progress is how far one initializer is with a namespace.
+type progress struct {
+	name  string
+	phase string
+	// message is what the initializer says of itself, if anything.
+	message string
+}
+
+// computeProgress tells how far each initializer is, in order.
+func computeProgress(namespace *corev1.Namespace, state *initialization.State) []progress {
+	all := make([]progress, 0, len(state.All))
+	for _, name := range state.All {
+		one := progress{name: name, phase: phaseDone}
+		switch turn := slices.Index(state.Pending, name); {
+		case turn == 0 && state.Failure != nil:
+			one.phase = phaseFailed
+		case turn == 0:
+			one.phase = phaseTurn
+		case turn > 0:
+			one.phase = phaseWaiting
+		}
+		if one.phase == phaseTurn || one.phase == phaseFailed {
+			one.message = ownMessage(namespace, name)
+		}
+		all = append(all, one)
+	}
+	return all
+}
+
+// ownMessage returns what an initializer itself says in its condition. What the operator
+// says there for it tells nothing that the list does not.
+func ownMessage(namespace *corev1.Namespace, name string) string {
+	conditionType := corev1.NamespaceConditionType(name + v1alpha1.ConditionInitializedSuffix)
+	condition := diagnosis.FindCondition(namespace, conditionType)
+	if condition == nil || condition.Reason == v1alpha1.ReasonPending || condition.Reason == v1alpha1.ReasonCompleted {
+		return ""
+	}
+	if condition.Message == "" {
+		return condition.Reason
+	}
+	return fmt.Sprintf("%s: %s", condition.Reason, condition.Message)
+}
+
+// progressLines makes one line for each initializer.
+func progressLines(all []progress, width int, colours palette) []string {
+	longest := 0
+	for _, one := range all {
+		longest = max(longest, len(one.name))
+	}
+	lines := make([]string, 0, len(all))
+	for _, one := range all {
+		name := fmt.Sprintf("%-*s", longest, one.name)
+		line := fmt.Sprintf("  %s  %s", name, colourPhase(one.phase, colours))
+		if room := width - longest - len(one.phase) - 6; one.message != "" && room > 0 {
+			line += "  " + colours.faint(clip(one.message, room))
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+func colourPhase(phase string, colours palette) string {
+	switch phase {
+	case phaseDone:
+		return colours.green(phase)
+	case phaseTurn:
+		return colours.yellow(phase)
+	case phaseFailed:
+		return colours.red(phase)
+	}
+	return colours.faint(phase)
+}

@@ -1,0 +1,107 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plugin
+
+import (
+	"flag"
+	"fmt"
+	"io"
+	"strconv"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+)
+
+// userAgent starts what the API server's audit log says of the plugin.
+const userAgent = "kubectl-nslifecycle"
+
+// session is what all commands share.
+type session struct {
+	genericiooptions.IOStreams
+
+	flags     *genericclioptions.ConfigFlags
+	verbosity int
+}
+
+func newSession(streams genericiooptions.IOStreams) *session {
+	flags := genericclioptions.NewConfigFlags(true)
+	flags.WrapConfigFn = func(config *rest.Config) *rest.Config {
+		config.UserAgent = userAgent + "/" + readVersion().Version
+		// The plugin asks for each type at once, when it is asked, and never in a loop of
+		// its own: the API server's priority and fairness is all the limit that it needs.
+		config.QPS = -1
+		return config
+	}
+	return &session{IOStreams: streams, flags: flags}
+}
+
+func (s *session) addFlags(root *cobra.Command) {
+	flags := root.PersistentFlags()
+	s.flags.AddFlags(flags)
+	flags.IntVarP(&s.verbosity, "v", "v", 0, "How much to log of the requests that are made (0 to 10)")
+	_ = root.RegisterFlagCompletionFunc("context", s.completeContexts)
+}
+
+// quietLogs keeps the client library's own log to itself, unless the user has asked for
+// it: whatever matters in it is an error that a command reports.
+func (s *session) quietLogs() {
+	var logging flag.FlagSet
+	klog.InitFlags(&logging)
+	if s.verbosity > 0 {
+		_ = logging.Set("v", strconv.Itoa(s.verbosity))
+		return
+	}
+	_ = logging.Set("logtostderr", "false")
+	_ = logging.Set("alsologtostderr", "false")
+	_ = logging.Set("stderrthreshold", "FATAL")
+	klog.SetOutput(io.Discard)
+}
+
+// restConfig returns the configuration that the kubeconfig flags describe. It does not
+// contact the server.
+func (s *session) restConfig() (*rest.Config, error) {
+	config, err := s.flags.ToRESTConfig()
+	if err != nil {
+		return nil, fmt.Errorf("no cluster to talk to: %w; see --kubeconfig and --context", err)
+	}
+	return config, nil
+}
+
+// namespaceName returns the namespace that a command which only reads is about: its
+// argument, or else what -n or the kubeconfig's context say, as everywhere in kubectl.
+func (s *session) namespaceName(args []string) (string, error) {
+	if len(args) > 0 {
+		return args[0], nil
+	}
+	name, _, err := s.flags.ToRawKubeConfigLoader().Namespace()
+	if err != nil {
+		return "", fmt.Errorf("finding the namespace of the current context: %w", err)
+	}
+	return name, nil
+}
+
+// namespaces returns a client for Namespaces.
+func (s *session) namespaces() (corev1client.NamespaceInterface, error) {
+	config, err := s.restConfig()
+	if err != nil {
+		return nil, err
+	}
+	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
+	config.ContentType = runtime.ContentTypeProtobuf
+	client, err := corev1client.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("creating a client: %w", err)
+	}
+	return client.Namespaces(), nil
+}
+
+// warnf prints a sentence to stderr that is not an error of the command.
+func (s *session) warnf(format string, args ...any) {
+	fmt.Fprintf(s.ErrOut, s.palette(s.ErrOut).yellow("Warning:")+" "+format+"\n", args...)
+}
