@@ -13,6 +13,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/discovery"
@@ -56,6 +57,8 @@ type options struct {
 	controllers         string
 	finalizerToken      string
 	settlingTime        string
+	diagnosisPatience   time.Duration
+	diagnosisWorkers    int
 }
 
 // choices are the options that are more than a text.
@@ -70,7 +73,15 @@ func (o *options) parse() (choices, error) {
 	token, tokenErr := finalization.ParseToken(o.finalizerToken)
 	settlingTime, settlingErr := finalization.ParseSettlingTime(o.settlingTime)
 	return choices{controllers: controllers, finalizerToken: token, settlingTime: settlingTime},
-		errors.Join(controllersErr, tokenErr, settlingErr)
+		errors.Join(controllersErr, tokenErr, settlingErr, o.checkPatience())
+}
+
+func (o *options) checkPatience() error {
+	if o.diagnosisPatience < time.Second {
+		return fmt.Errorf("diagnosis patience %s is too short: use 1s or more, "+
+			"or --controllers=*,-diagnosis for no diagnosis", o.diagnosisPatience)
+	}
+	return nil
 }
 
 func (o *options) bind(flags *flag.FlagSet) {
@@ -88,7 +99,8 @@ func (o *options) bind(flags *flag.FlagSet) {
 		"The Lease in --system-namespace that managers elect their leader by. Managers that do different work in one "+
 			"namespace, with other --controllers or another --finalizer-token, need one each.")
 	flags.StringVar(&o.controllers, "controllers", "*",
-		"The controllers that run, separated by commas: initialization, finalization; * for all, -name to leave one out.")
+		"The controllers that run, separated by commas: "+
+			"initialization, finalization, diagnosis; * for all, -name to leave one out.")
 	flags.StringVar(&o.finalizerToken, "finalizer-token", string(corev1.FinalizerKubernetes),
 		"The token in spec.finalizers of namespaces that finalization answers for and releases; "+
 			"any but kubernetes makes it one agent among others.")
@@ -97,6 +109,8 @@ func (o *options) bind(flags *flag.FlagSet) {
 			"auto takes 1s with one API server and 5s with more.")
 	flags.BoolVar(&o.enableHTTP2, "enable-http2", false,
 		"Serve metrics with HTTP/2, which is off because of CVE-2023-44487 and CVE-2023-39325.")
+	// No limit by default: the requests are the same with one and only come later, and the API
+	// server knows better when it has too many (docs/benchmarks.md, "Limits of requests").
 	flags.Float64Var(&o.qps, "kube-api-qps", -1,
 		"Requests per second to the API server; -1 leaves it to API Priority and Fairness.")
 	flags.IntVar(&o.burst, "kube-api-burst", 100,
@@ -107,6 +121,10 @@ func (o *options) bind(flags *flag.FlagSet) {
 		"Namespaces whose initialization is worked on at a time.")
 	flags.IntVar(&o.finalizationWorkers, "finalization-workers", 100,
 		"Namespaces whose finalization is worked on at a time.")
+	flags.DurationVar(&o.diagnosisPatience, "diagnosis-patience", controller.DefaultPatience,
+		"How long the initialization or deletion of a namespace may stand still before it is found out why.")
+	flags.IntVar(&o.diagnosisWorkers, "diagnosis-workers", 2,
+		"Namespaces of which it is found out at a time why they stand still.")
 }
 
 func main() {
@@ -176,6 +194,8 @@ func run(restConfig *rest.Config, opts options, chosen choices) error {
 		SettlingTime:        chosen.settlingTime,
 		NamespaceWorkers:    opts.namespaceWorkers,
 		FinalizationWorkers: opts.finalizationWorkers,
+		DiagnosisPatience:   opts.diagnosisPatience,
+		DiagnosisWorkers:    opts.diagnosisWorkers,
 	}); err != nil {
 		return err
 	}

@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -33,6 +34,11 @@ var (
 		"ValidatingAdmissionPolicy 'nslifecycle-guard' with binding 'nslifecycle-guard' denied request: no"))
 	errConflict = apierrors.NewConflict(schema.GroupResource{Resource: "namespaces"}, "x", errors.New("it has changed"))
 	errGone     = apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, "x")
+	// errRecreated is what the API server says of a patch with the UID of an object that was
+	// deleted and created again.
+	errRecreated = apierrors.NewInvalid(schema.GroupKind{Kind: "Namespace"}, "x", field.ErrorList{
+		field.Invalid(field.NewPath("metadata", "uid"), "x-uid", "field is immutable"),
+	})
 )
 
 const inForceMessage = "every new namespace gets these initializers"

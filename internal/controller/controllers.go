@@ -17,6 +17,8 @@ const (
 	Initialization = "initialization"
 	// Finalization is their death: it empties namespaces that are deleted.
 	Finalization = "finalization"
+	// Diagnosis tells why a namespace does not get on with either, whoever works on it.
+	Diagnosis = "diagnosis"
 )
 
 const allControllers = "*"
@@ -41,7 +43,7 @@ func (c Controllers) String() string {
 // for one, "-name" for all but it where "*" is there too, and "*" for all. It returns an
 // error for a name that is unknown, and where nothing would run.
 func ParseControllers(text string) (Controllers, error) {
-	known := []string{Finalization, Initialization}
+	known := []string{Diagnosis, Finalization, Initialization}
 	runs, excluded, all := Controllers{}, map[string]bool{}, false
 	for entry := range strings.SplitSeq(text, ",") {
 		entry = strings.TrimSpace(entry)

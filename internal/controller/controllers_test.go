@@ -11,28 +11,32 @@ import (
 
 func TestParseControllers(t *testing.T) {
 	both := Controllers{Finalization: true, Initialization: true}
+	all := Controllers{Diagnosis: true, Finalization: true, Initialization: true}
 	unknown := func(name string) string {
-		return `there is no controller "` + name + `"; the list takes finalization, initialization, ` +
-			"each of them with - in front to leave it out, and *"
+		return `there is no controller "` + name + `"; the list takes diagnosis, finalization, ` +
+			"initialization, each of them with - in front to leave it out, and *"
 	}
 	tests := map[string]struct {
 		want      Controllers
 		wantError string
 	}{
-		"*":                            {want: both},
+		"*":                            {want: all},
+		"diagnosis":                    {want: Controllers{Diagnosis: true}},
+		"*,-diagnosis":                 {want: both},
 		"finalization":                 {want: Controllers{Finalization: true}},
 		"initialization":               {want: Controllers{Initialization: true}},
 		"finalization,initialization":  {want: both},
 		"initialization, finalization": {want: both},
 		"finalization,finalization":    {want: Controllers{Finalization: true}},
-		"*,-finalization":              {want: Controllers{Initialization: true}},
-		"-initialization,*":            {want: Controllers{Finalization: true}},
-		"*,finalization":               {want: both},
+		"*,-finalization":              {want: Controllers{Diagnosis: true, Initialization: true}},
+		"-initialization,*":            {want: Controllers{Diagnosis: true, Finalization: true}},
+		"*,finalization":               {want: all},
 		"-finalization,initialization": {want: Controllers{Initialization: true}},
 
-		"-finalization":                    {wantError: `the list of controllers "-finalization" leaves none to run`},
-		"finalization,-finalization":       {wantError: `the list of controllers "finalization,-finalization" leaves none to run`},
-		"*,-finalization,-initialization":  {wantError: `the list of controllers "*,-finalization,-initialization" leaves none to run`},
+		"-finalization":              {wantError: `the list of controllers "-finalization" leaves none to run`},
+		"finalization,-finalization": {wantError: `the list of controllers "finalization,-finalization" leaves none to run`},
+		"*,-finalization,-initialization,-diagnosis": {wantError: `the list of controllers ` +
+			`"*,-finalization,-initialization,-diagnosis" leaves none to run`},
 		"":                                 {wantError: unknown("")},
 		"*,":                               {wantError: unknown("")},
 		"-*":                               {wantError: unknown("*")},

@@ -11,6 +11,8 @@
 //     has come, and deletes a Namespace whose initialization failed.
 //   - [FinalizationReconciler] empties every Namespace that is being deleted and
 //     releases its own token in spec.finalizers.
+//   - [DiagnosisReconciler] tells on a Namespace whose beginning or end does not get
+//     on what holds it, whoever works on it.
 //
 // The first two are not needed for a Namespace to be injected, gated or opened: the
 // API server's admission policies do that (config/admission).
@@ -21,6 +23,7 @@ const (
 	configurationControllerName = "initializer-configuration"
 	namespaceControllerName     = "namespace-initialization"
 	finalizationControllerName  = "namespace-finalization"
+	diagnosisControllerName     = "namespace-diagnosis"
 
 	// fieldOwner is the manager of the fields that the operator applies.
 	fieldOwner = "nslifecycle"

@@ -108,8 +108,18 @@ func (r *FinalizationReconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Complete(r)
 }
 
-// Reconcile takes one Namespace a step further towards its end.
+// Reconcile takes one Namespace a step further towards its end. Where the API server says
+// when to come back, it is then and not when the queue would have it.
 func (r *FinalizationReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	result, err := r.reconcile(ctx, req)
+	if delay := finalization.RetryAfter(err); delay > 0 {
+		log.FromContext(ctx).Info("The API server puts requests off", "retryAfter", delay.String(), "error", err.Error())
+		return ctrl.Result{RequeueAfter: delay}, nil
+	}
+	return result, err
+}
+
+func (r *FinalizationReconciler) reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	var namespace corev1.Namespace
 	err := r.Get(ctx, req.NamespacedName, &namespace)
 	if client.IgnoreNotFound(err) != nil {

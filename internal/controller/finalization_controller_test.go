@@ -15,6 +15,7 @@ import (
 	. "github.com/onsi/gomega"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	metadatafake "k8s.io/client-go/metadata/fake"
@@ -277,6 +278,9 @@ func TestFinalizationReconcile(t *testing.T) {
 		"its phase cannot be told because somebody else writes": {
 			server: finalizationServer{cached: dying(active), statusError: errConflict}, wantWrites: []string{phase}, want: retry,
 		},
+		"it was created again before its phase was told": {
+			server: finalizationServer{cached: dying(active), statusError: errRecreated}, wantWrites: []string{phase}, want: retry,
+		},
 		"it went before its phase was told": {
 			server: finalizationServer{cached: dying(active), statusError: errGone}, wantWrites: []string{phase},
 		},
@@ -298,6 +302,18 @@ func TestFinalizationReconcile(t *testing.T) {
 				"listing configmaps: " + errOutage.Error()},
 			wantError: `emptying namespace "x": listing configmaps: ` + errOutage.Error(),
 		},
+		"requests are put off: it comes back when it was told to": {
+			server:     finalizationServer{cached: dying(), listError: apierrors.NewTooManyRequests("too many", 7)},
+			wantWrites: []string{failed}, want: ctrl.Result{RequeueAfter: 7 * time.Second},
+			wantEvents: []string{"Warning ContentDeletionFailed Failed to delete all resource types, 1 remaining: " +
+				"listing configmaps: too many"},
+		},
+		"the release is put off": {
+			server: finalizationServer{
+				cached: dying(), finalizeErrors: []error{apierrors.NewTooManyRequests("too many", 7)},
+			},
+			wantWrites: []string{finalized}, want: ctrl.Result{RequeueAfter: 7 * time.Second},
+		},
 		"discovery fails, and the conditions tell": {
 			server: finalizationServer{cached: dying(), discoveryError: errOutage},
 			wantWrites: []string{"status of x: uid=x-uid DiscoveryFailed=True ParsedGroupVersions=False " +
@@ -313,6 +329,10 @@ func TestFinalizationReconcile(t *testing.T) {
 		},
 		"it went while its conditions were written": {
 			server:     finalizationServer{cached: dying(), configMaps: stuck, statusError: errGone},
+			wantWrites: []string{remaining}, want: ctrl.Result{RequeueAfter: 2 * time.Second},
+		},
+		"it was created again while its conditions were written": {
+			server:     finalizationServer{cached: dying(), configMaps: stuck, statusError: errRecreated},
 			wantWrites: []string{remaining}, want: ctrl.Result{RequeueAfter: 2 * time.Second},
 		},
 		"it was created again, and the cache does not know": {
@@ -343,6 +363,10 @@ func TestFinalizationReconcile(t *testing.T) {
 		},
 		"somebody else writes its conditions while others hold it": {
 			server:     finalizationServer{cached: dying(held), statusError: errConflict},
+			wantWrites: []string{emptied}, want: retry,
+		},
+		"it was created again before its conditions were told while others hold it": {
+			server:     finalizationServer{cached: dying(held), statusError: errRecreated},
 			wantWrites: []string{emptied}, want: retry,
 		},
 		"the own token is not there": {
@@ -458,6 +482,10 @@ func TestFinalizationReconcile(t *testing.T) {
 		},
 		"kube-public, and somebody else writes": {
 			server:     finalizationServer{cached: dying(named("kube-public")), statusError: errConflict},
+			wantWrites: []string{"status of kube-public" + refused}, want: retry,
+		},
+		"kube-public, and it was created again": {
+			server:     finalizationServer{cached: dying(named("kube-public")), statusError: errRecreated},
 			wantWrites: []string{"status of kube-public" + refused}, want: retry,
 		},
 		"kube-system, held by others alone": {

@@ -189,7 +189,7 @@ func TestNamespaceReconcile(t *testing.T) {
 			wantError:  `writing the status of namespace "x": ` + errOutage.Error(),
 		},
 		"it was recreated since it was read": {
-			server:     namespaceServer{namespace: failed().Obj(), statusError: errConflict},
+			server:     namespaceServer{namespace: failed().Obj(), statusError: errRecreated},
 			wantWrites: []string{failedPatch},
 		},
 		"it went since it was read": {

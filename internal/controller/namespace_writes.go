@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -25,7 +26,7 @@ const maxEventNote = 1024
 // patchNamespaceStatus writes some fields of a Namespace's status. Conditions are
 // merged by type, so that all others are left to their owners. The UID in the patch
 // makes the API server refuse it where the Namespace was deleted and created again in
-// the meantime.
+// the meantime; the error is a Conflict then.
 func patchNamespaceStatus(
 	ctx context.Context, c client.Client, namespace *corev1.Namespace, status map[string]any,
 ) error {
@@ -38,6 +39,9 @@ func patchNamespaceStatus(
 	}
 	err = c.Status().Patch(ctx, namespace, client.RawPatch(types.StrategicMergePatchType, body),
 		client.FieldOwner(fieldOwner))
+	if isOfAnotherUID(err) {
+		err = apierrors.NewConflict(corev1.Resource("namespaces"), namespace.Name, err)
+	}
 	if err != nil {
 		return fmt.Errorf("writing the status of namespace %q: %w", namespace.Name, err)
 	}
@@ -48,17 +52,26 @@ func patchNamespaceStatus(
 func recordEvent(
 	recorder events.EventRecorder, namespace *corev1.Namespace, eventType, reason, action, note string,
 ) {
+	recordEventAbout(recorder, namespace, nil, eventType, reason, action, note)
+}
+
+// recordEventAbout records an Event about a Namespace and something else that it concerns;
+// nil if there is nothing else.
+func recordEventAbout(
+	recorder events.EventRecorder, namespace *corev1.Namespace, related runtime.Object,
+	eventType, reason, action, note string,
+) {
 	if len(note) > maxEventNote {
 		// Not in the middle of a character: the API server counts a broken one as three bytes.
 		note = strings.ToValidUTF8(note[:maxEventNote-3], "") + "..."
 	}
-	recorder.Eventf(namespace, nil, eventType, reason, action, "%s", note)
+	recorder.Eventf(namespace, related, eventType, reason, action, "%s", note)
 }
 
 // ignoreGone returns nil where the object has changed or gone since it was read, or was
 // created again: a watch event with the news is on its way.
 func ignoreGone(err error) error {
-	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) || isOfAnotherUID(err) {
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return nil
 	}
 	return err

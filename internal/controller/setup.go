@@ -52,6 +52,11 @@ type Options struct {
 	NamespaceWorkers int
 	// FinalizationWorkers is the number of terminating Namespaces worked on at a time.
 	FinalizationWorkers int
+	// DiagnosisPatience is how long a Namespace may stand still before it is diagnosed;
+	// DefaultPatience if zero.
+	DiagnosisPatience time.Duration
+	// DiagnosisWorkers is the number of Namespaces diagnosed at a time.
+	DiagnosisWorkers int
 	// Clock tells the time; the real one if nil.
 	Clock clock.PassiveClock
 }
@@ -97,6 +102,9 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 	if options.FinalizerToken == "" {
 		options.FinalizerToken = corev1.FinalizerKubernetes
 	}
+	if options.DiagnosisPatience == 0 {
+		options.DiagnosisPatience = DefaultPatience
+	}
 	informed := []client.Object{&corev1.Namespace{}}
 	if options.Controllers.Runs(Initialization) {
 		if err := setupInitialization(mgr, options); err != nil {
@@ -111,6 +119,11 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 			return err
 		}
 		informed = append(informed, &coordinationv1.Lease{}, customResourceDefinitions(), apiServices())
+	}
+	if options.Controllers.Runs(Diagnosis) {
+		if err := setupDiagnosis(mgr, options); err != nil {
+			return err
+		}
 	}
 	return addProbes(ctx, mgr, informed)
 }
@@ -139,18 +152,26 @@ func setupFinalization(mgr ctrl.Manager, options Options) error {
 	restConfig := rest.CopyConfig(mgr.GetConfig())
 	// Deleting everything means to use deprecated types too: each request would be warned of.
 	restConfig.WarningHandler = rest.NoWarnings{}
-	discoveryClient, err := discovery.NewDiscoveryClientForConfigAndClient(restConfig, mgr.GetHTTPClient())
+	httpClient := *mgr.GetHTTPClient()
+	httpClient.Transport = finalization.NotePostponements(httpClient.Transport)
+	discoveryClient, err := discovery.NewDiscoveryClientForConfigAndClient(restConfig, &httpClient)
 	if err != nil {
 		return fmt.Errorf("creating a discovery client: %w", err)
 	}
-	content, err := metadata.NewForConfigAndClient(metadata.ConfigFor(restConfig), mgr.GetHTTPClient())
+	content, err := metadata.NewForConfigAndClient(metadata.ConfigFor(restConfig), &httpClient)
 	if err != nil {
 		return fmt.Errorf("creating a metadata client: %w", err)
+	}
+	live, err := client.New(restConfig, client.Options{
+		HTTPClient: &httpClient, Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
+	})
+	if err != nil {
+		return fmt.Errorf("creating a client without a cache: %w", err)
 	}
 	catalog := finalization.NewCatalog(discoveryClient, options.Clock)
 	reconciler := &FinalizationReconciler{
 		Client:       mgr.GetClient(),
-		Live:         mgr.GetAPIReader(),
+		Live:         live,
 		Recorder:     mgr.GetEventRecorder(reportingController),
 		Clock:        options.Clock,
 		Token:        options.FinalizerToken,
@@ -158,13 +179,33 @@ func setupFinalization(mgr ctrl.Manager, options Options) error {
 		OwnNamespace: options.OwnNamespace,
 		Workers:      options.FinalizationWorkers,
 		Catalog:      catalog,
-		Deleter: finalization.NewDeleter(catalog, content, liveNamespaces{mgr.GetAPIReader()},
+		Deleter: finalization.NewDeleter(catalog, content, liveNamespaces{live},
 			options.FinalizerToken, options.Clock, isAggregated(mgr.GetClient())),
 	}
 	reconciler.Watches = finalization.NewWatches(content, reconciler.deletions.wake,
 		mgr.GetLogger().WithName("watches"))
 	if err := reconciler.SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("setting up the reconciler of finalization: %w", err)
+	}
+	return nil
+}
+
+func setupDiagnosis(mgr ctrl.Manager, options Options) error {
+	budget := newRequestBudget()
+	diagnoser, err := newClusterDiagnoser(mgr.GetConfig(), options.DiagnosisPatience, budget)
+	if err != nil {
+		return err
+	}
+	if err := (&DiagnosisReconciler{
+		Client:    mgr.GetClient(),
+		Diagnoser: diagnoser,
+		Recorder:  mgr.GetEventRecorder(reportingController),
+		Clock:     options.Clock,
+		Patience:  options.DiagnosisPatience,
+		Workers:   options.DiagnosisWorkers,
+		Budget:    budget,
+	}).SetupWithManager(mgr); err != nil {
+		return fmt.Errorf("setting up the reconciler of diagnosis: %w", err)
 	}
 	return nil
 }

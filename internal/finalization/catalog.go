@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/clock"
@@ -125,17 +126,31 @@ func (c *Catalog) isUsable(asked, notBefore time.Time) bool {
 }
 
 func (c *Catalog) discover(ctx context.Context) *Inventory {
-	ctx, cancel := context.WithTimeout(ctx, discoveryTimeout)
-	defer cancel()
 	inventory := &Inventory{began: c.clock.Now()}
-	lists, err := c.discoverer.ServerPreferredNamespacedResourcesWithContext(ctx)
+	var lists []*metav1.APIResourceList
+	err := within(ctx, discoveryTimeout, func(ctx context.Context) error {
+		var err error
+		lists, err = c.discoverer.ServerPreferredNamespacedResourcesWithContext(ctx)
+		return err
+	})
 	inventory.DiscoveryError = err
 	inventory.Types, inventory.ParseError = deletableTypes(lists)
-	if err == nil && len(inventory.Types) == 0 && inventory.ParseError == nil {
-		// No API server is that poor. To believe it would mean to finalize everything.
-		inventory.DiscoveryError = errors.New("the API server names no namespaced type that can be deleted")
+	if inventory.IsComplete() && !hasCoreType(inventory.Types) {
+		// No API server is that poor, but client-go takes "not found" at /api, as something
+		// between here and there may answer, for a server without that group. To believe it
+		// would mean to finalize everything, with pods that run on.
+		inventory.DiscoveryError = errors.New(
+			"the API server names no type of the core group that can be deleted, not even configmaps")
 	}
 	return inventory
+}
+
+// hasCoreType tells whether some type is of the core group. Not whether that is pods: there
+// are API servers that serve none, but all serve the likes of ConfigMaps and Secrets.
+func hasCoreType(types []ResourceType) bool {
+	return slices.ContainsFunc(types, func(resourceType ResourceType) bool {
+		return resourceType.Group == corev1.GroupName
+	})
 }
 
 // deletableTypes returns the types that can be deleted, and an error that names the

@@ -162,6 +162,7 @@ func TestCatalogBoundsADiscovery(t *testing.T) {
 }
 
 func TestCatalogReadsDiscovery(t *testing.T) {
+	const noCoreGroup = "the API server names no type of the core group that can be deleted, not even configmaps"
 	groupsFailed := &discovery.ErrGroupDiscoveryFailed{Groups: map[schema.GroupVersion]error{
 		{Group: "metrics.k8s.io", Version: "v1beta1"}: errOutage,
 	}}
@@ -190,13 +191,14 @@ func TestCatalogReadsDiscovery(t *testing.T) {
 			want: []ResourceType{configMapsType},
 		},
 		"a type that can only be deleted": {
-			answer: discoveryAnswer{lists: served("example.com/v1/widgets:delete")},
-			want:   []ResourceType{{GroupVersionResource: widgetsType.GroupVersionResource}},
+			answer: discoveryAnswer{lists: served("v1/configmaps", "example.com/v1/widgets:delete")},
+			want:   []ResourceType{configMapsType, {GroupVersionResource: widgetsType.GroupVersionResource}},
 		},
 		"each verb by itself": {
-			answer: discoveryAnswer{lists: served("example.com/v1/a:delete,list", "example.com/v1/b:delete,deletecollection",
-				"example.com/v1/c:delete,watch")},
+			answer: discoveryAnswer{lists: served("v1/configmaps", "example.com/v1/a:delete,list",
+				"example.com/v1/b:delete,deletecollection", "example.com/v1/c:delete,watch")},
 			want: []ResourceType{
+				configMapsType,
 				{GroupVersionResource: widgetsType.GroupVersion().WithResource("a"), CanList: true},
 				{GroupVersionResource: widgetsType.GroupVersion().WithResource("b"), CanDeleteCollection: true},
 				{GroupVersionResource: widgetsType.GroupVersion().WithResource("c"), CanWatch: true},
@@ -217,18 +219,30 @@ func TestCatalogReadsDiscovery(t *testing.T) {
 			want:   []ResourceType{configMapsType},
 		},
 		"nothing": {
-			wantDiscoveryError: "the API server names no namespaced type that can be deleted",
+			wantDiscoveryError: noCoreGroup,
 		},
 		"nothing that can be deleted": {
 			answer:             discoveryAnswer{lists: served("v1/events:get,list,watch")},
-			wantDiscoveryError: "the API server names no namespaced type that can be deleted",
+			wantDiscoveryError: noCoreGroup,
+		},
+		"no type of the core group": {
+			answer: discoveryAnswer{lists: servedOnly("example.com/v1/widgets")},
+			want:   []ResourceType{widgetsType}, wantDiscoveryError: noCoreGroup,
+		},
+		"no type of the core group that can be deleted": {
+			answer: discoveryAnswer{lists: servedOnly("example.com/v1/widgets", "v1/events:get,list,watch")},
+			want:   []ResourceType{widgetsType}, wantDiscoveryError: noCoreGroup,
+		},
+		"of the core group no pods": {
+			answer: discoveryAnswer{lists: servedOnly("example.com/v1/widgets", "v1/configmaps")},
+			want:   []ResourceType{configMapsType, widgetsType},
 		},
 		"nothing but an error": {
 			answer:             discoveryAnswer{err: errOutage},
 			wantDiscoveryError: errOutage.Error(),
 		},
 		"nothing that can be parsed": {
-			answer:         discoveryAnswer{lists: served("a/b/c/d")},
+			answer:         discoveryAnswer{lists: servedOnly("a/b/c/d")},
 			wantParseError: `group version "a/b/c": unexpected GroupVersion string: a/b/c`,
 		},
 	}

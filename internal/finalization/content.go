@@ -9,7 +9,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -48,7 +50,7 @@ func (p *pass) look(
 	ctx context.Context, state *typeState, token string,
 ) (*metav1.PartialObjectMetadataList, error) {
 	var page *metav1.PartialObjectMetadataList
-	err := p.request(ctx, func(ctx context.Context) error {
+	err := inTurn(ctx, p.requests, func(ctx context.Context) error {
 		var err error
 		// No resource version: the answer is as new as storage.
 		page, err = p.objects(state).List(ctx, metav1.ListOptions{Limit: pageSize, Continue: token})
@@ -161,7 +163,7 @@ func (p *pass) deletePages(ctx context.Context, state *typeState) (bool, error) 
 			}
 			failed = append(failed, errs...)
 		}
-		if page.Continue == "" {
+		if page.Continue == "" || state.hasMore {
 			break
 		}
 		// To look costs little next to deleting. What goes already, and may take long, must not
@@ -184,7 +186,8 @@ func (p *pass) deletePages(ctx context.Context, state *typeState) (bool, error) 
 }
 
 // deleteObjects deletes some objects of a type side by side, and returns what went
-// wrong with each.
+// wrong with each. Once the API server puts a DELETE off the others are left to another
+// pass: each would wait as long, in the way of other namespaces.
 func (p *pass) deleteObjects(
 	ctx context.Context, state *typeState, targets []metav1.PartialObjectMetadata,
 ) ([]objectError, error) {
@@ -192,13 +195,23 @@ func (p *pass) deleteObjects(
 	var failed []objectError
 	var group sync.WaitGroup
 	defer group.Wait()
+	var isPutOff atomic.Bool
 	for _, target := range targets {
 		if err := p.deletes.Acquire(ctx, 1); err != nil {
 			return nil, err
 		}
+		if isPutOff.Load() {
+			p.deletes.Release(1)
+			state.hasMore = true
+			break
+		}
 		group.Go(func() {
 			defer p.deletes.Release(1)
 			if err := p.deleteObject(ctx, state, &target); err != nil {
+				// Without a time to wait it is a refusal like any other, by a webhook for example.
+				if RetryAfter(err) > 0 {
+					isPutOff.Store(true)
+				}
 				lock.Lock()
 				defer lock.Unlock()
 				failed = append(failed, objectError{name: target.Name, err: err})
@@ -210,7 +223,7 @@ func (p *pass) deleteObjects(
 }
 
 func (p *pass) deleteObject(ctx context.Context, state *typeState, object *metav1.PartialObjectMetadata) error {
-	err := p.request(ctx, func(ctx context.Context) error {
+	err := inTurn(ctx, p.requests, func(ctx context.Context) error {
 		return p.objects(state).Delete(ctx, object.Name, metav1.DeleteOptions{
 			// The garbage collector must not keep what depends on the object: everything in
 			// the namespace goes.
@@ -233,7 +246,7 @@ func (p *pass) deleteUnseen(ctx context.Context, state *typeState) error {
 	if err := p.confirm(ctx, p.clock.Now()); err != nil {
 		return err
 	}
-	err := p.request(ctx, func(ctx context.Context) error {
+	err := inTurn(ctx, p.requests, func(ctx context.Context) error {
 		return p.objects(state).DeleteCollection(ctx,
 			metav1.DeleteOptions{PropagationPolicy: ptr.To(metav1.DeletePropagationBackground)}, metav1.ListOptions{})
 	})
@@ -391,14 +404,11 @@ type joinedError struct {
 }
 
 func (e *joinedError) Error() string {
-	text := ""
-	for i, err := range e.errs {
-		if i > 0 {
-			text += e.separator
-		}
-		text += err.Error()
+	texts := make([]string, 0, len(e.errs))
+	for _, err := range e.errs {
+		texts = append(texts, err.Error())
 	}
-	return text
+	return strings.Join(texts, e.separator)
 }
 
 func (e *joinedError) Unwrap() []error { return e.errs }

@@ -73,6 +73,9 @@
 // and that a slow webhook holds until the namespace has gone; types that cannot be listed;
 // and an API server that checks no namespace when it creates.
 //
+// That the API server puts a request off, with 429, is no answer: the type counts as one
+// that could not be listed.
+//
 // # Why nobody else's objects are deleted
 //
 // Objects are listed by the name of their namespace, and a name can be used again: while

@@ -90,8 +90,18 @@ func (d *discoverer) ServerPreferredNamespacedResourcesWithContext(
 var allVerbs = metav1.Verbs{"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"}
 
 // served returns what discovery says of some types, such as "v1/pods", or
-// "example.com/v1/widgets:list,delete" for one that has just these verbs.
+// "example.com/v1/widgets:list,delete" for one that has just these verbs. Where none is
+// of the core group there is one of it that can be deleted and that nobody asks about,
+// since no API server is without.
 func served(resources ...string) []*metav1.APIResourceList {
+	if !slices.ContainsFunc(resources, func(text string) bool { return strings.HasPrefix(text, "v1/") }) {
+		resources = append([]string{"v1/unseen:delete"}, resources...)
+	}
+	return servedOnly(resources...)
+}
+
+// servedOnly is served without a type that was not named.
+func servedOnly(resources ...string) []*metav1.APIResourceList {
 	var lists []*metav1.APIResourceList
 	for _, text := range resources {
 		name, verbs, hasVerbs := strings.Cut(text, ":")

@@ -141,9 +141,9 @@ func TestLedgerTakesAnswersOfOthers(t *testing.T) {
 			p.server.clock.advance(time.Second + 10*time.Millisecond)
 			p.deleter.surveyor.answers = map[ResourceType]*clusterAnswer{}
 			for _, resourceType := range []ResourceType{podsType, configMapsType, widgetsType} {
-				p.deleter.surveyor.answers[resourceType] = &clusterAnswer{
-					asked: settledAt.Add(test.asked), listedAt: settledAt.Add(5 * time.Millisecond),
-				}
+				answer := &clusterAnswer{asked: settledAt.Add(test.asked)}
+				answer.finish("1", settledAt.Add(5*time.Millisecond))
+				p.deleter.surveyor.answers[resourceType] = answer
 			}
 			report, requests := p.pass(t, settledAt)
 			p.g.Expect(requests).To(Equal(test.want))

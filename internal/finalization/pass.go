@@ -21,7 +21,7 @@ import (
 )
 
 const (
-	// requestTimeout is how long the API server may take for one request.
+	// requestTimeout is how long the API server may take for one request, and put it off.
 	requestTimeout = 30 * time.Second
 	// passBudget is how long a pass goes on to delete before it leaves the rest to the next
 	// one, so that a namespace with very much in it does not keep the others waiting.
@@ -80,7 +80,8 @@ func NewDeleter(
 // nothing.
 type Ledger struct {
 	inventory *Inventory
-	types     []*typeState
+	// types are those of which something may be left, and pods: some may come.
+	types []*typeState
 	// isProof says that the survey and its discovery were asked for when the namespace had
 	// settled.
 	isProof bool
@@ -148,7 +149,7 @@ func (d *Deleter) Pass(
 		Deleter: d, namespace: namespace, ledger: ledger, began: d.clock.Now(),
 		deletes: semaphore.NewWeighted(deletesAtOnce),
 	}
-	wait, err := p.run(ctx, seenAt, settledAt)
+	report, err := p.run(ctx, seenAt, settledAt)
 	if err != nil {
 		ledger.isCutShort = true
 		return nil, err
@@ -156,25 +157,30 @@ func (d *Deleter) Pass(
 	for _, state := range ledger.types {
 		state.page = nil // Whatever is left is listed anew.
 	}
-	return newReport(p.began, ledger, wait), nil
+	return report, nil
 }
 
-// run makes the pass, and returns why some types have to wait.
-func (p *pass) run(ctx context.Context, seenAt, settledAt time.Time) (string, error) {
-	mustSurvey := p.ledger.needsSurvey(!p.began.Before(settledAt), settledAt, p.catalog)
+// run makes the pass.
+func (p *pass) run(ctx context.Context, seenAt, settledAt time.Time) (*Report, error) {
+	isSettled := !p.began.Before(settledAt)
+	mustSurvey := p.ledger.needsSurvey(isSettled, settledAt, p.catalog)
 	for {
 		var err error
 		if mustSurvey {
-			err = p.survey(ctx, seenAt, settledAt)
+			err = p.survey(ctx, isSettled, seenAt, settledAt)
 		} else {
 			err = p.lookAgain(ctx)
 		}
 		if err != nil {
-			return "", err
+			return nil, err
 		}
 		wait, err := p.deleteInOrder(ctx, p.ledger.types)
-		if err != nil || mustSurvey || !newReport(p.began, p.ledger, wait).IsProof {
-			return wait, err
+		if err != nil {
+			return nil, err
+		}
+		report := newReport(p.began, p.ledger, wait)
+		if mustSurvey || !report.IsProof {
+			return report, nil
 		}
 		// What was left is gone. What was empty at the survey may have been looked at long ago,
 		// and something may have come since: an object that the API server had accepted before,
@@ -185,10 +191,10 @@ func (p *pass) run(ctx context.Context, seenAt, settledAt time.Time) (string, er
 
 // survey discovers the types and finds the first objects of each. A type that turns out
 // not to be served means that the inventory is out of date.
-func (p *pass) survey(ctx context.Context, seenAt, settledAt time.Time) error {
-	isSettled := !p.began.Before(settledAt)
+func (p *pass) survey(ctx context.Context, isSettled bool, seenAt, settledAt time.Time) error {
 	discoveredAfter, askedAfter := p.ledger.answersFrom(isSettled, seenAt, settledAt, p.began)
-	known := map[ResourceType]*typeState{}
+	var kept []*typeState
+	isKnown := map[ResourceType]bool{}
 	for attempt := 0; ; attempt++ {
 		inventory, err := p.catalog.Get(ctx, discoveredAfter)
 		if err != nil {
@@ -196,7 +202,7 @@ func (p *pass) survey(ctx context.Context, seenAt, settledAt time.Time) error {
 		}
 		var unknown []ResourceType
 		for _, resourceType := range inventory.Types {
-			if known[resourceType] == nil && resourceType.CanList {
+			if !isKnown[resourceType] && resourceType.CanList {
 				unknown = append(unknown, resourceType)
 			}
 		}
@@ -204,31 +210,55 @@ func (p *pass) survey(ctx context.Context, seenAt, settledAt time.Time) error {
 		if err != nil {
 			return err
 		}
-		types := make([]*typeState, 0, len(inventory.Types))
-		isOutOfDate := false
-		for _, resourceType := range inventory.Types {
-			state := known[resourceType]
-			if state == nil {
-				state = &typeState{Remaining: Remaining{Type: resourceType}}
-				state.take(found[resourceType])
-			}
-			isOutOfDate = isOutOfDate || state.isNotServed
-			types = append(types, state)
-		}
+		types, isOutOfDate := takeFound(inventory.Types, kept, isKnown, found)
 		if !isOutOfDate || attempt > 0 {
 			// What discovery names twice and the API server does not serve has no objects,
 			// as upstream holds (kubernetes/kubernetes#22413).
 			*p.ledger = Ledger{inventory: inventory, types: types, isProof: isSettled, settledAt: settledAt}
 			return nil
 		}
+		for _, resourceType := range inventory.Types {
+			isKnown[resourceType] = true
+		}
 		for _, state := range types {
-			if !state.isNotServed {
-				known[state.Type] = state
+			if state.isNotServed {
+				delete(isKnown, state.Type)
+			} else {
+				kept = append(kept, state)
 			}
 		}
 		discoveredAfter = p.clock.Now()
 		askedAfter = discoveredAfter
 	}
+}
+
+// takeFound returns the states of those types that matter from here on, and whether one of
+// them is not served, so that the inventory seems out of date. The states of what is
+// known already are among the kept ones, unless there was nothing to keep.
+func takeFound(
+	types []ResourceType, kept []*typeState, isKnown map[ResourceType]bool, found map[ResourceType]*finding,
+) ([]*typeState, bool) {
+	var states []*typeState
+	isOutOfDate := false
+	for _, resourceType := range types {
+		var state *typeState
+		if isKnown[resourceType] {
+			i := slices.IndexFunc(kept, func(s *typeState) bool { return s.Type == resourceType })
+			if i < 0 {
+				continue
+			}
+			state = kept[i]
+		} else {
+			state = &typeState{Remaining: Remaining{Type: resourceType}}
+			state.take(found[resourceType])
+		}
+		isOutOfDate = isOutOfDate || state.isNotServed
+		// What is empty needs no state: in bulk, most of the memory would go into that.
+		if state.isOpen() || stageOf(resourceType.GroupResource()) == stagePods {
+			states = append(states, state)
+		}
+	}
+	return states, isOutOfDate
 }
 
 // lookAgain looks at those types of which something may be left. Pods may have come while
@@ -302,15 +332,13 @@ func (p *pass) sideBySide(
 	return group.Wait()
 }
 
-// request makes one request to the API server when it is its turn.
-func (p *pass) request(ctx context.Context, f func(context.Context) error) error {
-	if err := p.requests.Acquire(ctx, 1); err != nil {
+// inTurn makes one request to the API server when it is its turn.
+func inTurn(ctx context.Context, requests *semaphore.Weighted, request func(context.Context) error) error {
+	if err := requests.Acquire(ctx, 1); err != nil {
 		return err
 	}
-	defer p.requests.Release(1)
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
-	return f(ctx)
+	defer requests.Release(1)
+	return within(ctx, requestTimeout, request)
 }
 
 // confirm makes sure that the Namespace was still the same at a time after the given
@@ -323,7 +351,7 @@ func (p *pass) confirm(ctx context.Context, after time.Time) error {
 	}
 	asked := p.clock.Now()
 	var live *corev1.Namespace
-	err := p.request(ctx, func(ctx context.Context) error {
+	err := inTurn(ctx, p.requests, func(ctx context.Context) error {
 		var err error
 		live, err = p.namespaces.Get(ctx, p.namespace.Name)
 		return err

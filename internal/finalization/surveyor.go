@@ -103,6 +103,8 @@ type clusterAnswer struct {
 	objects map[string][]metav1.PartialObjectMetadata
 	// others are namespaces that have objects, and did not ask.
 	others map[string]bool
+	// nothing is the finding for all namespaces without objects.
+	nothing *finding
 }
 
 // findingFor returns what there is in a namespace, or nil where that is not known.
@@ -110,9 +112,21 @@ func (a *clusterAnswer) findingFor(namespace string) *finding {
 	if a.others[namespace] {
 		return nil
 	}
-	page := &metav1.PartialObjectMetadataList{Items: a.objects[namespace]}
+	objects := a.objects[namespace]
+	if len(objects) == 0 {
+		return a.nothing
+	}
+	page := &metav1.PartialObjectMetadataList{Items: objects}
 	page.ResourceVersion = a.resourceVersion
 	return &finding{page: page, listedAt: a.listedAt}
+}
+
+// finish is called when all objects have been taken in.
+func (a *clusterAnswer) finish(resourceVersion string, listedAt time.Time) {
+	a.resourceVersion, a.listedAt = resourceVersion, listedAt
+	page := &metav1.PartialObjectMetadataList{}
+	page.ResourceVersion = resourceVersion
+	a.nothing = &finding{page: page, listedAt: listedAt}
 }
 
 // look returns what there is of some types in a namespace, from answers that were asked
@@ -247,19 +261,15 @@ func (q *question) finishIfComplete() {
 // ask finds the objects of one type in the namespaces of some questions.
 func (s *surveyor) ask(resourceType ResourceType, asking []*question) {
 	if len(asking) > fewAskers && s.mayAskCluster(resourceType) {
-		if answer := s.askCluster(resourceType, asking); answer != nil {
-			s.lock.Lock()
-			defer s.lock.Unlock()
-			s.answers[resourceType] = answer
-			for _, asked := range asking {
-				asked.found[resourceType] = answer.findingFor(asked.namespace)
-				asked.finishIfComplete()
-			}
+		answer, err := s.askCluster(resourceType, asking)
+		if answer != nil || apierrors.IsTooManyRequests(err) {
+			s.answerAll(resourceType, asking, answer, err)
 			return
 		}
 	}
-	// silence is the error of a type that does not answer for one namespace: it does not for
-	// the next one either, and with a timeout each the last of hundreds would wait for hours.
+	// silence is the error of a type that does not answer for one namespace, or is put off: it
+	// is the same for the next one, and with a timeout each the last of hundreds would wait for
+	// hours.
 	var silence atomic.Pointer[error]
 	var group errgroup.Group
 	group.SetLimit(requestsOfType)
@@ -270,7 +280,8 @@ func (s *surveyor) ask(resourceType ResourceType, asking []*question) {
 				found.err = *known
 			} else {
 				found.page, found.err = s.list(resourceType, asked.namespace, metav1.ListOptions{Limit: pageSize})
-				if errors.Is(found.err, context.DeadlineExceeded) || apierrors.IsTimeout(found.err) {
+				if errors.Is(found.err, context.DeadlineExceeded) || apierrors.IsTimeout(found.err) ||
+					apierrors.IsTooManyRequests(found.err) {
 					silence.Store(&found.err)
 				}
 			}
@@ -283,6 +294,25 @@ func (s *surveyor) ask(resourceType ResourceType, asking []*question) {
 		})
 	}
 	_ = group.Wait()
+}
+
+// answerAll answers all who ask for a type from a list of the whole cluster. Where the API
+// server puts that off there is no answer: to ask for each namespace instead would be more
+// of what it has too much of.
+func (s *surveyor) answerAll(resourceType ResourceType, asking []*question, answer *clusterAnswer, err error) {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	if answer != nil {
+		s.answers[resourceType] = answer
+	}
+	for _, asked := range asking {
+		found := &finding{err: err}
+		if answer != nil {
+			found = answer.findingFor(asked.namespace)
+		}
+		asked.found[resourceType] = found
+		asked.finishIfComplete()
+	}
 }
 
 // mayAskCluster tells whether a list of the whole cluster can be relied on. That of an
@@ -300,23 +330,23 @@ func (s *surveyor) mayAskCluster(resourceType ResourceType) bool {
 }
 
 // askCluster lists a type in the whole cluster, if that is the cheaper way to know it for
-// so many namespaces; otherwise, and where it fails, it returns nil. A list of one object
-// tells how many there are.
-func (s *surveyor) askCluster(resourceType ResourceType, asking []*question) *clusterAnswer {
+// so many namespaces; otherwise, and where it fails, it returns no answer. A list of one
+// object tells how many there are.
+func (s *surveyor) askCluster(resourceType ResourceType, asking []*question) (*clusterAnswer, error) {
 	answer := &clusterAnswer{
 		asked: s.clock.Now(), objects: map[string][]metav1.PartialObjectMetadata{}, others: map[string]bool{},
 	}
 	page, err := s.listCluster(resourceType, metav1.ListOptions{Limit: 1})
 	if err != nil {
-		return nil
+		return nil, err
 	}
 	if page.Continue != "" {
 		if page.RemainingItemCount == nil || chooseWay(len(asking), 1+*page.RemainingItemCount) != wholeCluster {
-			return nil
+			return nil, nil
 		}
 		// Anew, and not from where the first list has ended: it is one request less.
 		if page, err = s.listCluster(resourceType, metav1.ListOptions{Limit: pageSize}); err != nil {
-			return nil
+			return nil, err
 		}
 	}
 	isAsked := make(map[string]bool, len(asking))
@@ -331,23 +361,24 @@ func (s *surveyor) askCluster(resourceType ResourceType, asking []*question) *cl
 				answer.others[object.Namespace] = true
 			}
 		}
-		answer.resourceVersion, answer.listedAt = page.ResourceVersion, s.clock.Now()
 		if page.Continue == "" {
-			return answer
+			answer.finish(page.ResourceVersion, s.clock.Now())
+			return answer, nil
 		}
 		page, err = s.listCluster(resourceType, metav1.ListOptions{Limit: pageSize, Continue: page.Continue})
 		if err != nil {
-			return nil
+			return nil, err
 		}
 	}
 }
 
-// listCluster is list in all namespaces, and remembers where that fails.
+// listCluster is list in all namespaces, and remembers where that fails. That a request is
+// put off says nothing about the type.
 func (s *surveyor) listCluster(
 	resourceType ResourceType, options metav1.ListOptions,
 ) (*metav1.PartialObjectMetadataList, error) {
 	page, err := s.list(resourceType, metav1.NamespaceAll, options)
-	if err != nil {
+	if err != nil && !apierrors.IsTooManyRequests(err) {
 		s.lock.Lock()
 		defer s.lock.Unlock()
 		s.failures[resourceType] = s.clock.Now()
@@ -360,15 +391,13 @@ func (s *surveyor) listCluster(
 func (s *surveyor) list(
 	resourceType ResourceType, namespace string, options metav1.ListOptions,
 ) (*metav1.PartialObjectMetadataList, error) {
-	ctx := context.Background()
-	if err := s.requests.Acquire(ctx, 1); err != nil {
-		return nil, err
-	}
-	defer s.requests.Release(1)
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
 	options.TimeoutSeconds = ptr.To(int64(requestTimeout.Seconds()))
-	page, err := s.content.Resource(resourceType.GroupVersionResource).Namespace(namespace).List(ctx, options)
+	var page *metav1.PartialObjectMetadataList
+	err := inTurn(context.Background(), s.requests, func(ctx context.Context) error {
+		var err error
+		page, err = s.content.Resource(resourceType.GroupVersionResource).Namespace(namespace).List(ctx, options)
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -17,6 +17,7 @@ import (
 
 	. "github.com/onsi/gomega"
 	"golang.org/x/sync/semaphore"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/metadata"
@@ -186,6 +187,46 @@ func many(namespace string, count int) []string {
 		objects = append(objects, fmt.Sprintf("%s/%d", namespace, i))
 	}
 	return objects
+}
+
+// A list of each namespace would be more of what the API server has too much of.
+func TestSurveyorAsksForLessWhereRequestsArePutOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := NewWithT(t)
+		namespaces := []string{"x", "y", "z"}
+		everywhere := []string{"widgets everywhere, 1"}
+		server := &clusterServer{errors: map[string]error{everywhere[0]: apierrors.NewTooManyRequests("busy", 7)}}
+		surveyor := server.surveyor()
+		found := lookTogether(surveyor, namespaces, widgetsType)
+		for _, namespace := range namespaces {
+			g.Expect(found[namespace]).To(Equal([]string{"widgets: busy"}))
+		}
+		g.Expect(server.newRequests()).To(Equal(everywhere))
+
+		// It is no failure of the type: the whole cluster is asked as soon as it can be.
+		server.errors = nil
+		g.Expect(lookTogether(surveyor, namespaces, widgetsType)).To(BeEmpty())
+		g.Expect(server.newRequests()).To(Equal(everywhere))
+	})
+}
+
+func TestSurveyorStopsAskingForATypeThatIsPutOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := NewWithT(t)
+		// Of more than one object, and no word of how many, so that each namespace is asked for.
+		server := &clusterServer{
+			objects: map[string][]string{"widgets": {"a/1", "b/2"}}, hidesCount: true,
+			errors: map[string]error{}, latency: time.Second,
+		}
+		var namespaces []string
+		for i := range 50 {
+			namespace := fmt.Sprintf("n%d", i)
+			namespaces = append(namespaces, namespace)
+			server.errors["widgets in "+namespace+", 500"] = apierrors.NewTooManyRequests("busy", 7)
+		}
+		g.Expect(lookTogether(server.surveyor(), namespaces, widgetsType)).To(HaveLen(50))
+		g.Expect(len(server.newRequests())).To(BeNumerically("<=", 1+requestsOfType))
+	})
 }
 
 func TestSurveyorAsks(t *testing.T) {

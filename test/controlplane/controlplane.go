@@ -33,7 +33,8 @@ const (
 )
 
 const (
-	startTimeout = 90 * time.Second
+	startTimeout      = 5 * time.Minute
+	serverStopTimeout = 90 * time.Second
 	// tokenLifetime is long enough for any session with the demo.
 	tokenLifetime = 24 * time.Hour
 )
@@ -88,7 +89,7 @@ func Start(ctx context.Context, options ...Option) (*ControlPlane, error) {
 		// into somebody's own cluster.
 		UseExistingCluster:       ptr.To(false),
 		ControlPlaneStartTimeout: startTimeout,
-		ControlPlaneStopTimeout:  startTimeout,
+		ControlPlaneStopTimeout:  serverStopTimeout,
 	}
 	for _, option := range options {
 		option(environment)

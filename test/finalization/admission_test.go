@@ -5,10 +5,6 @@ package finalization
 
 import (
 	"context"
-	"encoding/json"
-	"encoding/pem"
-	"net/http"
-	"net/http/httptest"
 	"sync/atomic"
 	"time"
 
@@ -23,10 +19,9 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// refusalWebhook is a validating webhook that refuses deletions.
+// refusalWebhook is a webhook that refuses deletions.
 type refusalWebhook struct {
-	configuration *admissionregistrationv1.ValidatingWebhookConfiguration
-	server        *httptest.Server
+	*webhook
 
 	isOpen   atomic.Bool
 	refusals atomic.Int32
@@ -38,55 +33,21 @@ func refuseDeletions(
 	ctx context.Context, namespace string, why func(*admissionv1.AdmissionRequest) string,
 ) *refusalWebhook {
 	GinkgoHelper()
-	webhook := &refusalWebhook{}
-	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		var review admissionv1.AdmissionReview
-		if err := json.NewDecoder(r.Body).Decode(&review); err != nil || review.Request == nil {
-			http.Error(w, "no AdmissionReview", http.StatusBadRequest)
-			return
-		}
-		review.Response = &admissionv1.AdmissionResponse{UID: review.Request.UID, Allowed: true}
-		if text := why(review.Request); text != "" && !webhook.isOpen.Load() {
-			webhook.refusals.Add(1)
-			review.Response.Allowed = false
-			review.Response.Result = &metav1.Status{Message: text, Code: http.StatusForbidden}
-		}
-		review.Request = nil
-		_ = json.NewEncoder(w).Encode(&review)
-	}))
-	DeferCleanup(server.Close)
-	webhook.server = server
-
-	configuration := &admissionregistrationv1.ValidatingWebhookConfiguration{}
-	configuration.Name = unique("refusal")
-	configuration.Webhooks = []admissionregistrationv1.ValidatingWebhook{{
-		Name: "refusal.test.example.com",
-		ClientConfig: admissionregistrationv1.WebhookClientConfig{
-			URL: new(server.URL),
-			CABundle: pem.EncodeToMemory(&pem.Block{
-				Type: "CERTIFICATE", Bytes: server.Certificate().Raw,
-			}),
-		},
-		Rules: []admissionregistrationv1.RuleWithOperations{{
-			Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Delete},
-			Rule: admissionregistrationv1.Rule{
-				APIGroups: []string{"*"}, APIVersions: []string{"*"}, Resources: []string{"*"},
-				Scope: new(admissionregistrationv1.NamespacedScope),
-			},
-		}},
-		NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{
-			corev1.LabelMetadataName: namespace,
-		}},
-		SideEffects:             new(admissionregistrationv1.SideEffectClassNone),
-		AdmissionReviewVersions: []string{"v1"},
-		FailurePolicy:           new(admissionregistrationv1.Fail),
-	}}
-	create(ctx, configuration)
-	DeferCleanup(func(ctx context.Context) {
-		Expect(client.IgnoreNotFound(admin.Delete(ctx, configuration))).To(Succeed())
-	})
-	webhook.configuration = configuration
-	return webhook
+	refusal := &refusalWebhook{}
+	everything := admissionregistrationv1.Rule{
+		APIGroups: []string{"*"}, APIVersions: []string{"*"}, Resources: []string{"*"},
+		Scope: new(admissionregistrationv1.NamespacedScope),
+	}
+	refusal.webhook = startWebhook(ctx, namespace, admissionregistrationv1.Delete, everything,
+		func(request *admissionv1.AdmissionRequest) string {
+			text := why(request)
+			if text == "" || refusal.isOpen.Load() {
+				return ""
+			}
+			refusal.refusals.Add(1)
+			return text
+		})
+	return refusal
 }
 
 func (w *refusalWebhook) stopRefusing() { w.isOpen.Store(true) }
@@ -122,10 +83,7 @@ var _ = Describe("A refused deletion", func() {
 		webhook.expectRefused(ctx, precious)
 
 		deleteObject(ctx, namespace)
-		releaseWhenDeleted(ctx, gone)
-		for _, object := range gone {
-			expectGone(ctx, object)
-		}
+		expectAllReleased(ctx, gone)
 		expectSays(ctx, namespace, And(
 			HaveRemaining("configmaps. has 1 resource instances"),
 			HaveContentFailure(`deleting configmaps "precious"`, "it is precious"),
@@ -150,7 +108,7 @@ var _ = Describe("A refused deletion", func() {
 		deleteObject(ctx, namespace)
 		expectSays(ctx, namespace, And(
 			HaveRemaining("configmaps. has 1 resource instances"),
-			HaveContentFailure(`deleting configmaps "settings"`, "failed calling webhook", "refusal.test.example.com"),
+			HaveContentFailure(`deleting configmaps "settings"`, "failed calling webhook", "webhook.test.example.com"),
 		))
 		expectEvent(ctx, namespace, corev1.EventTypeWarning, "ContentDeletionFailed", "failed calling webhook")
 		expectKept(ctx, settings)
@@ -170,10 +128,7 @@ var _ = Describe("A refused deletion", func() {
 		expectRefused(ctx, precious)
 
 		deleteObject(ctx, namespace)
-		releaseWhenDeleted(ctx, gone)
-		for _, object := range gone {
-			expectGone(ctx, object)
-		}
+		expectAllReleased(ctx, gone)
 		expectSays(ctx, namespace, And(
 			HaveRemaining("configmaps. has 1 resource instances"),
 			HaveContentFailure(`deleting configmaps "precious"`, "the policy finds it precious"),
@@ -201,10 +156,7 @@ var _ = Describe("A refused deletion", func() {
 		})
 		webhook.expectRefused(ctx, precious)
 		deleteObject(ctx, namespace)
-		releaseWhenDeleted(ctx, gone)
-		for _, object := range gone {
-			expectGone(ctx, object)
-		}
+		expectAllReleased(ctx, gone)
 		expectSays(ctx, namespace, And(
 			HaveRemaining(custom.inMessage(1)),
 			HaveContentFailure("deleting "+custom.plural+"."+custom.group+` "precious"`, "it is precious"),
@@ -215,6 +167,15 @@ var _ = Describe("A refused deletion", func() {
 		expectNothingLeft(ctx, namespace.Name)
 	})
 })
+
+// expectAllReleased waits until objects are gone, and releases the claims among them.
+func expectAllReleased(ctx context.Context, objects []client.Object) {
+	GinkgoHelper()
+	releaseWhenDeleted(ctx, objects)
+	for _, object := range objects {
+		expectGone(ctx, object)
+	}
+}
 
 // releaseWhenDeleted waits until the claims among the objects are being deleted, and does
 // then what kube-controller-manager does with them.

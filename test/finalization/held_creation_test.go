@@ -5,10 +5,6 @@ package finalization
 
 import (
 	"context"
-	"encoding/json"
-	"encoding/pem"
-	"net/http"
-	"net/http/httptest"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -65,44 +61,18 @@ var _ = Describe("A creation that a webhook holds", func() {
 // namespace when it is let go, and tells when it is asked.
 func holdCreations(ctx context.Context, namespace string, asked chan<- struct{}, letGo <-chan struct{}) {
 	GinkgoHelper()
-	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		var review admissionv1.AdmissionReview
-		if err := json.NewDecoder(r.Body).Decode(&review); err != nil || review.Request == nil {
-			http.Error(w, "no AdmissionReview", http.StatusBadRequest)
-			return
-		}
-		if review.Request.DryRun == nil || !*review.Request.DryRun {
+	limitRanges := admissionregistrationv1.Rule{
+		APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"limitranges"},
+	}
+	startWebhook(ctx, namespace, admissionregistrationv1.Create, limitRanges,
+		func(request *admissionv1.AdmissionRequest) string {
+			if isDryRun(request) {
+				return "the webhook is there"
+			}
 			asked <- struct{}{}
 			<-letGo
-		}
-		// A dry run is refused, so that one can tell that the webhook works.
-		isDryRun := review.Request.DryRun != nil && *review.Request.DryRun
-		review.Response = &admissionv1.AdmissionResponse{UID: review.Request.UID, Allowed: !isDryRun}
-		review.Request = nil
-		_ = json.NewEncoder(w).Encode(&review)
-	}))
-	DeferCleanup(server.Close)
-	configuration := &admissionregistrationv1.ValidatingWebhookConfiguration{}
-	configuration.Name = unique("slow")
-	configuration.Webhooks = []admissionregistrationv1.ValidatingWebhook{{
-		Name: "slow.test.example.com",
-		ClientConfig: admissionregistrationv1.WebhookClientConfig{
-			URL:      new(server.URL),
-			CABundle: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}),
-		},
-		Rules: []admissionregistrationv1.RuleWithOperations{{
-			Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
-			Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"limitranges"}},
-		}},
-		NamespaceSelector:       &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: namespace}},
-		SideEffects:             new(admissionregistrationv1.SideEffectClassNone),
-		AdmissionReviewVersions: []string{"v1"},
-		TimeoutSeconds:          new(int32(30)),
-	}}
-	create(ctx, configuration)
-	DeferCleanup(func(ctx context.Context) {
-		Expect(client.IgnoreNotFound(admin.Delete(ctx, configuration))).To(Succeed())
-	})
+			return ""
+		})
 	probe := &corev1.LimitRange{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "probe"}}
 	Eventually(func() error { return admin.Create(ctx, probe.DeepCopy(), client.DryRunAll) }).WithContext(ctx).ShouldNot(Succeed())
 }

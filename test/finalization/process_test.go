@@ -116,7 +116,7 @@ var _ = Describe("The manager's process", Serial, func() {
 		Expect(initializing).NotTo(gexec.Exit())
 
 		By("until another one finalizes, beside it")
-		finalizing := startProcess(ctx, managerConfig(ctx), "--controllers=*,-initialization")
+		finalizing := startProcess(ctx, managerConfig(ctx), "--controllers=*,-initialization,-diagnosis")
 		expectGone(ctx, namespace)
 		Expect(finalizing.Err).To(gbytes.Say(`"controllers":"finalization"`))
 		deleteObject(ctx, living)
@@ -147,16 +147,17 @@ var _ = Describe("The manager's process", Serial, func() {
 			Expect(strings.TrimSuffix(stderr.String(), "\n")).To(And(ContainSubstring(sentence), Not(ContainSubstring("\n"))))
 		},
 		Entry("a controller that is not", "--controllers=namespaces",
-			`there is no controller "namespaces"; the list takes finalization, initialization`),
+			`there is no controller "namespaces"; the list takes diagnosis, finalization, initialization`),
 		Entry("a controller that is not, left out", "--controllers=*,-namespaces", `there is no controller "namespaces"`),
 		Entry("no controller", "--controllers=", `there is no controller ""`),
-		Entry("no controller left", "--controllers=*,-initialization,-finalization", "leaves none to run"),
+		Entry("no controller left", "--controllers=*,-initialization,-finalization,-diagnosis", "leaves none to run"),
 		Entry("a token without a domain", "--finalizer-token=agent", "such as example.com/agent"),
 		Entry("a token of more than one", "--finalizer-token=a.example.com/a,kubernetes",
 			"is no finalizer token of a namespace"),
 		Entry("no token", "--finalizer-token=", `"" is no finalizer token of a namespace`),
 		Entry("a settling time without a unit", "--settling-time=5", `neither "auto" nor a duration such as "5s"`),
 		Entry("a settling time before the deletion", "--settling-time=-1s", `neither "auto" nor a duration`),
+		Entry("no patience", "--diagnosis-patience=0s", "diagnosis patience 0s is too short: use 1s or more"),
 		Entry("no settling time", "--settling-time=", `neither "auto" nor a duration`),
 	)
 

@@ -36,6 +36,16 @@ func unavailable(path string) response {
 	}
 }
 
+// missing answers 404 to requests for a path.
+func missing(path string) response {
+	return func(e exchange) (*http.Response, error) {
+		if e.URL.Path != path {
+			return nil, nil
+		}
+		return answer(e.Request, http.StatusNotFound, metav1.StatusReasonNotFound, "never heard of it"), nil
+	}
+}
+
 // stale makes the API server say in its discovery that it does not know better about a
 // group, as it does where the APIService of the group is down.
 func stale(group string) response {
@@ -142,6 +152,8 @@ var _ = Describe("A namespace of which not everything is known", Serial, func() 
 		},
 		Entry("all groups", 3, unavailable("/apis"), HaveDiscoveryFailure("the server is currently unable")),
 		Entry("the core group", 3, unavailable("/api"), HaveDiscoveryFailure("the server is currently unable")),
+		Entry("the core group, which seems not to exist", 3, missing("/api"),
+			HaveDiscoveryFailure("no type of the core group that can be deleted")),
 		Entry("one group in an aggregated discovery", 3, stale("apps"),
 			HaveDiscoveryFailure("Discovery failed for some groups, 1 failing", "apps/v1")),
 		Entry("one group by itself", 3, unaggregated(unavailable("/apis/apps/v1")),

@@ -24,6 +24,8 @@ type contenders struct {
 	cluster     *cluster
 	binaries    [2]string
 	kubeconfigs [2]string
+	// limit is how many requests ours may make.
+	limit limit
 	// started counts, for names.
 	started int
 }
@@ -37,7 +39,7 @@ func newContenders(ctx context.Context, c *cluster, assets string) (*contenders,
 	if err != nil {
 		return nil, err
 	}
-	result := &contenders{cluster: c}
+	result := &contenders{cluster: c, limit: defaultLimit}
 	for side, config := range [2]*rest.Config{peer: peerConfig, ours: oursConfig} {
 		result.kubeconfigs[side] = filepath.Join(c.Dir, sideNames[side]+".kubeconfig")
 		if err := controlplane.WriteKubeconfig(result.kubeconfigs[side], config); err != nil {
@@ -56,10 +58,14 @@ func (c *contenders) args(side int) []string {
 			"--use-service-account-credentials", "--secure-port=0",
 		}
 	}
-	return []string{
+	args := []string{
 		"--kubeconfig", c.kubeconfigs[ours], "--controllers=finalization", "--leader-elect=false",
 		"--health-probe-bind-address=0", "--metrics-bind-address=0",
 	}
+	if c.limit != defaultLimit { // Otherwise the manager's own default is measured.
+		args = append(args, c.limit.args()...)
+	}
+	return args
 }
 
 // start starts a controller and lets it end one namespace, after which it has all that it

@@ -37,6 +37,12 @@
 // Lease in kube-system like those by which API servers tell that they live; nobody serves
 // anything behind it. The peer does not look at it.
 //
+// # Limits
+//
+// With --limits ours alone is measured, with several limits of requests. From the first
+// DELETE until the last namespace is gone another client reads and writes a ConfigMap, and
+// the time that its requests take is measured as well, once also while nothing is deleted.
+//
 // # Fairness
 //
 // Each controller has the identity and rights that it has in a cluster: the peer is

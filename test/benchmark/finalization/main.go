@@ -28,6 +28,7 @@ type options struct {
 	oursOnly   bool
 	check      bool
 	fsync      bool
+	limits     bool
 	timeout    time.Duration
 	markdown   string
 	chart      string
@@ -52,6 +53,8 @@ func (o *options) bind(flags *flag.FlagSet) {
 	flags.BoolVar(&o.peerOnly, "peer-only", false, "Measure kube-controller-manager alone.")
 	flags.BoolVar(&o.oursOnly, "ours-only", false, "Measure nslifecycle alone.")
 	flags.BoolVar(&o.check, "check", false, "Exit with status 1 where a goal is missed.")
+	flags.BoolVar(&o.limits, "limits", false,
+		"Measure nslifecycle alone, with several limits of requests, and what another client notices.")
 	flags.BoolVar(&o.fsync, "fsync", false, "Let etcd wait for the disk.")
 	flags.DurationVar(&o.timeout, "timeout", 45*time.Minute,
 		"How long one measurement may take before the run is given up.")
@@ -71,6 +74,12 @@ func (o *options) complete() error {
 		}
 		if !o.setByUser["identities"] {
 			o.identities = "1"
+		}
+	}
+	if o.limits {
+		o.oursOnly, o.identities = true, "1"
+		if o.cases == "" {
+			o.cases = limitCases
 		}
 	}
 	switch {
@@ -124,7 +133,7 @@ func run(opts options) error {
 		err = errors.New("interrupted")
 	}
 	// What has been measured before an error took its time, too.
-	if outcome != nil && (err == nil || len(outcome.measured()) > 0) {
+	if outcome != nil && (err == nil || len(outcome.measured())+len(outcome.limitLines) > 0) {
 		err = errors.Join(err, publish(outcome, opts))
 	}
 	if err != nil {

@@ -32,6 +32,8 @@ type sample struct {
 	isCPUKnown, isMemoryKnown bool
 	serverCPU, controllerCPU  time.Duration
 	peakMemory                int64
+	// latencies are those of another client's requests meanwhile, with --limits.
+	latencies []time.Duration
 }
 
 // benchmark is one run of everything.
@@ -40,6 +42,8 @@ type benchmark struct {
 	cluster    *cluster
 	contenders *contenders
 	report     *report
+	// bystander is there with --limits.
+	bystander *bystander
 	// measured counts, for names.
 	measured int
 }
@@ -65,6 +69,9 @@ func measure(ctx context.Context, opts options) (outcome *report, err error) {
 	}
 	if err := b.measureIdle(ctx); err != nil {
 		return nil, err
+	}
+	if b.limits {
+		return b.report, b.measureLimits(ctx)
 	}
 	return b.report, b.measureAll(ctx)
 }
@@ -229,6 +236,8 @@ func (b *benchmark) measureEnd(
 		return result, err
 	}
 	expected := b.cluster.observer.expect(names)
+	stopAsking := b.bystander.ask(ctx)
+	defer func() { _, _ = stopAsking() }()
 
 	start := time.Now()
 	if err := b.deleteAndRelease(ctx, names, s.content.held); err != nil {
@@ -240,12 +249,17 @@ func (b *benchmark) measureEnd(
 		}
 		return result, err
 	}
+	latencies, err := stopAsking()
+	if err != nil {
+		return result, err
+	}
 	if err := sleep(ctx, afterwards); err != nil {
 		return result, err
 	}
 	if result, err = b.readCost(process); err != nil {
 		return result, err
 	}
+	result.latencies = latencies
 	after, err := b.cluster.calm(ctx)
 	if err != nil {
 		return result, err

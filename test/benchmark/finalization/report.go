@@ -21,6 +21,10 @@ type report struct {
 	// facts describe what it ran on.
 	facts []string
 	lines []*line
+	// limitLines and undisturbed are there with --limits: the latter is how long another
+	// client's requests take while nothing is deleted.
+	limitLines  []*limitLine
+	undisturbed []time.Duration
 }
 
 // find returns the line of a case, or nil.
@@ -51,6 +55,9 @@ func (r *report) text() string { return harness.Text(r.facts, r.tables()) }
 func (r *report) markdown() string { return harness.Markdown(r.facts, r.tables()) }
 
 func (r *report) tables() []harness.Table {
+	if len(r.limitLines) > 0 {
+		return []harness.Table{r.limitTable()}
+	}
 	return []harness.Table{
 		r.timeTable(), r.requestTable(), r.costTable(), r.podTable(), r.growthTable(), r.goalTable(),
 	}

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"io"
 	"math"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -155,6 +156,42 @@ func TestFormat(t *testing.T) {
 	} {
 		if got != want {
 			t.Errorf("It says %q, want %q", got, want)
+		}
+	}
+}
+
+func TestLimitTable(t *testing.T) {
+	seconds := func(values ...float64) []sample {
+		var samples []sample
+		for _, value := range values {
+			gone := time.Duration(value * float64(time.Second))
+			samples = append(samples, sample{
+				gone: gone, serverCPU: gone / 10, controllerCPU: gone / 100,
+				latencies: []time.Duration{time.Millisecond, 3 * time.Millisecond},
+			})
+		}
+		return samples
+	}
+	r := report{
+		undisturbed: []time.Duration{2 * time.Millisecond},
+		limitLines: []*limitLine{
+			{scenario: scenario{title: "empty"}, limit: limit{qps: 20, burst: 30}, samples: seconds(30, 10, 20)},
+			{scenario: scenario{title: "empty"}, limit: defaultLimit, samples: seconds(1)},
+			{scenario: scenario{title: "not measured"}, limit: defaultLimit},
+		},
+	}
+	want := [][]string{
+		{"nothing is deleted", "-", "-", "-", "-", "-", "2.00 ms", "2.00 ms", "1"},
+		{"empty", "20/s, burst 30", "20.00 s", "30.00 s", "2.00 s", "0.20 s", "2.00 ms", "3.00 ms", "6"},
+		{"empty", "none", "1.00 s", "1.00 s", "0.10 s", "0.01 s", "2.00 ms", "2.98 ms", "2"},
+	}
+	tables := r.tables()
+	if len(tables) != 1 || !reflect.DeepEqual(tables[0].Rows, want) {
+		t.Errorf("The tables are %v, want one with rows %v", tables, want)
+	}
+	for _, row := range tables[0].Rows {
+		if len(row) != len(tables[0].Header) {
+			t.Errorf("Row %q has %d cells, want %d", row[0], len(row), len(tables[0].Header))
 		}
 	}
 }

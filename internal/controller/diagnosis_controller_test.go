@@ -1,0 +1,486 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
+	"github.com/nslifecycle/nslifecycle/test/wrappers"
+)
+
+// asOf is when something was found.
+var asOf = regexp.MustCompile(` \(as of [^)]+\)`)
+
+const patience = 30 * time.Second
+
+// ward is a Namespace whose diagnosis is made up. Writes to its conditions show at once; what
+// the API server makes of them is the business of the tests in test/diagnosis.
+type ward struct {
+	*DiagnosisReconciler
+	// namespace is nil once it has gone.
+	namespace *corev1.Namespace
+	findings  []diagnosis.Finding
+	// The errors that requests are answered with.
+	getError, statusError, diagnosisError error
+	// foundUID is that of the Namespace that is diagnosed; the same if empty.
+	foundUID types.UID
+	// onDiagnose is called at each diagnosis.
+	onDiagnose func()
+
+	clock     *clocktesting.FakePassiveClock
+	recorder  *events.FakeRecorder
+	diagnoses int
+	writes    []string
+}
+
+func newWard(namespace *corev1.Namespace, findings ...diagnosis.Finding) *ward {
+	w := &ward{
+		namespace: namespace, findings: findings,
+		clock: clocktesting.NewFakePassiveClock(now), recorder: events.NewFakeRecorder(10),
+	}
+	w.DiagnosisReconciler = &DiagnosisReconciler{
+		Client:    newFakeClient(interceptor.Funcs{Get: w.get, SubResourcePatch: w.patchStatus}),
+		Diagnoser: w, Recorder: w.recorder, Clock: w.clock, Patience: patience,
+	}
+	w.standstills.start()
+	return w
+}
+
+func (w *ward) get(
+	_ context.Context, _ client.WithWatch, _ client.ObjectKey, object client.Object, _ ...client.GetOption,
+) error {
+	switch {
+	case w.getError != nil:
+		return w.getError
+	case w.namespace == nil:
+		return errGone
+	}
+	w.namespace.DeepCopyInto(object.(*corev1.Namespace))
+	return nil
+}
+
+func (w *ward) patchStatus(
+	_ context.Context, _ client.Client, _ string, object client.Object, patch client.Patch,
+	_ ...client.SubResourcePatchOption,
+) error {
+	data, err := patch.Data(object)
+	if err != nil {
+		return err
+	}
+	var body corev1.Namespace
+	if err := json.Unmarshal(data, &body); err != nil {
+		return err
+	}
+	for _, condition := range body.Status.Conditions {
+		w.writes = append(w.writes, asOf.ReplaceAllString(fmt.Sprintf("%s: %s=%s/%s: %s",
+			body.UID, condition.Type, condition.Status, condition.Reason, condition.Message), ""))
+		if w.statusError != nil {
+			continue
+		}
+		if have := diagnosis.FindCondition(w.namespace, condition.Type); have != nil {
+			*have = condition
+		} else {
+			w.namespace.Status.Conditions = append(w.namespace.Status.Conditions, condition)
+		}
+	}
+	return w.statusError
+}
+
+func (w *ward) Diagnose(_ context.Context, name string) (*diagnosis.Diagnosis, error) {
+	w.diagnoses++
+	if w.onDiagnose != nil {
+		w.onDiagnose()
+	}
+	if w.diagnosisError != nil {
+		return nil, w.diagnosisError
+	}
+	found := &diagnosis.Diagnosis{
+		Namespace: name, UID: w.namespace.UID, Stage: diagnosis.StageInitializing, Findings: w.findings,
+	}
+	if w.foundUID != "" {
+		found.UID = w.foundUID
+	}
+	if w.namespace.DeletionTimestamp != nil {
+		found.Stage = diagnosis.StageTerminating
+	}
+	return found, nil
+}
+
+// pass lets some time pass and reconciles, and returns when to do so again.
+func (w *ward) pass(g *WithT, t *testing.T, passed time.Duration) time.Duration {
+	t.Helper()
+	w.clock.SetTime(w.clock.Now().Add(passed))
+	result, err := w.Reconcile(t.Context(), requestFor("x"))
+	g.Expect(err).NotTo(HaveOccurred())
+	return result.RequeueAfter
+}
+
+// written returns the writes since the last call.
+func (w *ward) written() []string {
+	writes := w.writes
+	w.writes = nil
+	return writes
+}
+
+// blockedNamespaces returns what the gauge counts, by stage and cause.
+func blockedNamespaces(g *WithT) map[string]float64 {
+	families, err := metrics.Registry.Gather()
+	g.Expect(err).NotTo(HaveOccurred())
+	counts := map[string]float64{}
+	for _, family := range families {
+		if family.GetName() != "nslifecycle_namespaces_blocked" {
+			continue
+		}
+		for _, metric := range family.GetMetric() {
+			// Sorted by name: cause, stage.
+			counts[metric.GetLabel()[1].GetValue()+"/"+metric.GetLabel()[0].GetValue()] = metric.GetGauge().GetValue()
+		}
+	}
+	return counts
+}
+
+func held1() diagnosis.Finding {
+	return diagnosis.Finding{
+		Cause: diagnosis.CauseFinalizerOwnerGone, Message: "nobody takes finalizer hold off",
+		Objects: []diagnosis.Object{{Resource: "configmaps", Namespace: "x", Name: "a"}}, Count: 1,
+	}
+}
+
+func held2() diagnosis.Finding {
+	finding := held1()
+	finding.Objects = []diagnosis.Object{{Resource: "configmaps", Namespace: "x", Name: "b"}}
+	return finding
+}
+
+const (
+	blockedWrite = "x-uid: nslifecycle.dev/DeletionBlocked=True/FinalizerOwnerGone: " +
+		"nobody takes finalizer hold off; objects: configmaps/a"
+	movingWrite = "x-uid: nslifecycle.dev/DeletionBlocked=False/Progressing: the deletion goes on"
+	heldEvent   = "Warning FinalizerOwnerGone nobody takes finalizer hold off; objects: configmaps/a"
+)
+
+func TestDiagnosisReconcileOfADeletion(t *testing.T) {
+	g := NewWithT(t)
+	w := newWard(dying(), held1())
+
+	// Patience.
+	g.Expect(w.pass(g, t, 0)).To(Equal(patience))
+	g.Expect(w.pass(g, t, patience-time.Second)).To(Equal(time.Second))
+	g.Expect(w.diagnoses).To(BeZero())
+	g.Expect(w.pass(g, t, time.Second)).To(Equal(patience))
+	g.Expect(w.diagnoses).To(Equal(1))
+	g.Expect(w.written()).To(Equal([]string{blockedWrite}))
+	g.Expect(recorded(w.recorder)).To(Equal([]string{heldEvent}))
+	g.Expect(blockedNamespaces(g)).To(Equal(map[string]float64{"Terminating/FinalizerOwnerGone": 1}))
+
+	// Woken in between, by the own write for one.
+	g.Expect(w.pass(g, t, 10*time.Second)).To(Equal(20 * time.Second))
+	g.Expect(w.diagnoses).To(Equal(1))
+
+	// Again and again, ever more rarely, and without another word.
+	for _, want := range []time.Duration{60, 120, 240, 300, 300} {
+		g.Expect(w.pass(g, t, w.standstills.namespaces["x"].next.Sub(w.clock.Now()))).To(Equal(want * time.Second))
+	}
+	g.Expect(w.diagnoses).To(Equal(6))
+	g.Expect(w.written()).To(BeEmpty())
+	g.Expect(recorded(w.recorder)).To(BeEmpty())
+
+	// A second finding; the first one is not told of again.
+	w.findings = []diagnosis.Finding{held1(), held2()}
+	w.pass(g, t, longestPause)
+	g.Expect(w.written()).To(Equal([]string{blockedWrite + "; and 1 more finding: kubectl nslifecycle explain x"}))
+	g.Expect(recorded(w.recorder)).To(Equal([]string{
+		"Warning FinalizerOwnerGone nobody takes finalizer hold off; objects: configmaps/b"}))
+
+	// Another cause, which counts in place of the first.
+	forbidden := diagnosis.Finding{Cause: diagnosis.CauseForbidden, Message: "forbidden"}
+	w.findings = []diagnosis.Finding{forbidden}
+	w.pass(g, t, longestPause)
+	g.Expect(blockedNamespaces(g)).To(Equal(map[string]float64{
+		"Terminating/FinalizerOwnerGone": 0, "Terminating/Forbidden": 1}))
+	g.Expect(w.written()).To(HaveLen(1))
+	g.Expect(recorded(w.recorder)).To(Equal([]string{"Warning Forbidden forbidden"}))
+
+	// It moves: that is told at once, and everything begins anew.
+	diagnoses := w.diagnoses
+	w.namespace.Status.Conditions = append(w.namespace.Status.Conditions,
+		corev1.NamespaceCondition{Type: corev1.NamespaceContentRemaining, Status: corev1.ConditionTrue})
+	g.Expect(w.pass(g, t, time.Second)).To(Equal(patience))
+	g.Expect(w.written()).To(Equal([]string{movingWrite}))
+	g.Expect(blockedNamespaces(g)).To(HaveKeyWithValue("Terminating/Forbidden", 0.0))
+	g.Expect(w.diagnoses).To(Equal(diagnoses))
+
+	// It stands still again for the same reason: a condition, and no Event.
+	g.Expect(w.pass(g, t, patience)).To(Equal(patience))
+	g.Expect(w.written()).To(Equal([]string{"x-uid: nslifecycle.dev/DeletionBlocked=True/Forbidden: forbidden"}))
+	g.Expect(recorded(w.recorder)).To(BeEmpty())
+	g.Expect(blockedNamespaces(g)).To(HaveKeyWithValue("Terminating/Forbidden", 1.0))
+
+	// It goes.
+	w.namespace = nil
+	g.Expect(w.pass(g, t, time.Second)).To(BeZero())
+	g.Expect(blockedNamespaces(g)).To(HaveKeyWithValue("Terminating/Forbidden", 0.0))
+	g.Expect(w.standstills.namespaces).To(BeEmpty())
+	g.Expect(w.written()).To(BeEmpty())
+}
+
+func TestDiagnosisReconcileOfAnInitialization(t *testing.T) {
+	g := NewWithT(t)
+	w := newWard(wrappers.MakeNamespace("x").UID("x-uid").Initializers("a.corp.com", "b.corp.com").Obj(),
+		diagnosis.Finding{Cause: diagnosis.CauseInitializerAbsent, Message: "nobody serves a.corp.com"})
+	const blocked = "x-uid: nslifecycle.dev/InitializationBlocked=True/InitializerAbsent: nobody serves a.corp.com"
+	const moving = "x-uid: nslifecycle.dev/InitializationBlocked=False/Progressing: "
+	stuck := func() {
+		t.Helper()
+		w.pass(g, t, 0)
+		w.pass(g, t, patience)
+		g.Expect(w.written()).To(Equal([]string{blocked}))
+		g.Expect(blockedNamespaces(g)).To(HaveKeyWithValue("Initializing/InitializerAbsent", 1.0))
+	}
+	freed := func(why string) {
+		t.Helper()
+		w.pass(g, t, time.Second)
+		g.Expect(w.written()).To(Equal([]string{moving + why}))
+		g.Expect(blockedNamespaces(g)).To(HaveKeyWithValue("Initializing/InitializerAbsent", 0.0))
+	}
+	stuck()
+	w.namespace.Annotations[v1alpha1.AnnotationPendingInitializers] = "b.corp.com"
+	freed("the initialization goes on")
+	stuck()
+	delete(w.namespace.Annotations, v1alpha1.AnnotationPendingInitializers)
+	delete(w.namespace.Labels, v1alpha1.LabelInitializing)
+	freed("the initialization is over")
+	g.Expect(w.standstills.namespaces).To(BeEmpty())
+
+	// Deleted while it is stuck.
+	w.namespace = wrappers.MakeNamespace("x").UID("x-uid").Initializers("a.corp.com").Obj()
+	stuck()
+	w.namespace.DeletionTimestamp = &metav1.Time{Time: now}
+	freed("the namespace is being deleted")
+	g.Expect(w.standstills.namespaces["x"].told).To(BeNil(), "what holds its deletion is told of again")
+}
+
+func TestDiagnosisReconcileTakesOver(t *testing.T) {
+	tests := map[string]struct {
+		message    string
+		wantWrites []string
+		wantEvents []string
+	}{
+		"what is still so is not told of again": {message: "nobody takes finalizer hold off; objects: configmaps/a (as of 2026-03-01T11:00:00Z)"},
+		"what is not so any more is":            {message: "old", wantWrites: []string{blockedWrite}, wantEvents: []string{heldEvent}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			namespace := dying()
+			namespace.Status.Conditions = []corev1.NamespaceCondition{{
+				Type: v1alpha1.ConditionDeletionBlocked, Status: corev1.ConditionTrue,
+				Reason: "FinalizerOwnerGone", Message: test.message,
+			}}
+			w := newWard(namespace, held1())
+			w.pass(g, t, 0)
+			g.Expect(w.written()).To(BeEmpty(), "it stays as long as nothing moves")
+			g.Expect(blockedNamespaces(g)).To(Equal(map[string]float64{"Terminating/FinalizerOwnerGone": 1}))
+			w.pass(g, t, patience)
+			g.Expect(w.written()).To(Equal(test.wantWrites))
+			g.Expect(recorded(w.recorder)).To(Equal(test.wantEvents))
+			g.Expect(blockedNamespaces(g)).To(Equal(map[string]float64{"Terminating/FinalizerOwnerGone": 1}))
+		})
+	}
+}
+
+func TestDiagnosisReconcileOfTheHealthy(t *testing.T) {
+	g := NewWithT(t)
+	w := newWard(dying())
+	w.pass(g, t, 0)
+	g.Expect(w.pass(g, t, patience)).To(Equal(patience))
+	g.Expect(w.pass(g, t, patience)).To(Equal(2 * patience))
+	g.Expect(w.diagnoses).To(Equal(2))
+	g.Expect(w.written()).To(BeEmpty(), "there is no condition where there never was anything to say")
+	g.Expect(blockedNamespaces(g)).To(BeEmpty())
+
+	w.findings = []diagnosis.Finding{held1()}
+	w.pass(g, t, 2*patience)
+	g.Expect(w.written()).To(Equal([]string{blockedWrite}))
+	g.Expect(recorded(w.recorder)).To(HaveLen(1))
+	w.findings = nil
+	w.pass(g, t, longestPause)
+	g.Expect(w.written()).To(Equal([]string{movingWrite}), "nothing is to blame any more, though it has not moved yet")
+	g.Expect(blockedNamespaces(g)).To(Equal(map[string]float64{"Terminating/FinalizerOwnerGone": 0}))
+
+	w.findings = []diagnosis.Finding{held1()}
+	w.pass(g, t, longestPause)
+	g.Expect(recorded(w.recorder)).To(HaveLen(1), "what comes back is told of again")
+}
+
+func TestDiagnosisReconcileOfTheUsed(t *testing.T) {
+	g := NewWithT(t)
+	w := newWard(wrappers.MakeNamespace("x").UID("x-uid").Obj())
+	g.Expect(w.pass(g, t, 0)).To(BeZero())
+	g.Expect(w.written()).To(BeEmpty())
+	g.Expect(w.standstills.namespaces).To(BeEmpty())
+}
+
+func TestDiagnosisReconcileErrors(t *testing.T) {
+	tests := map[string]struct {
+		prepare       func(*ward)
+		wantError     string
+		wantAgain     time.Duration
+		wantDiagnoses int
+		wantWrites    []string
+	}{
+		"the namespace cannot be read": {
+			prepare: func(w *ward) { w.getError = errOutage }, wantError: errOutage.Error(),
+		},
+		"the cluster cannot be read": {
+			prepare: func(w *ward) { w.diagnosisError = errOutage }, wantAgain: patience, wantDiagnoses: 1,
+		},
+		"it has gone meanwhile": {
+			prepare: func(w *ward) { w.diagnosisError = errGone }, wantAgain: patience, wantDiagnoses: 1,
+		},
+		"it has gone from the cache meanwhile": {
+			prepare:   func(w *ward) { w.onDiagnose = func() { w.getError = errGone } },
+			wantAgain: patience, wantDiagnoses: 1,
+		},
+		"it has moved meanwhile": {
+			prepare:   func(w *ward) { w.onDiagnose = func() { w.namespace.Spec.Finalizers = nil } },
+			wantAgain: patience, wantDiagnoses: 1,
+		},
+		"it was created again, and the cache does not have it yet": {
+			prepare:   func(w *ward) { w.foundUID = "other" },
+			wantAgain: patience, wantDiagnoses: 1,
+		},
+		"its condition cannot be written": {
+			prepare:   func(w *ward) { w.statusError = errOutage },
+			wantError: `writing the status of namespace "x": ` + errOutage.Error(), wantAgain: patience,
+			wantDiagnoses: 1, wantWrites: []string{blockedWrite},
+		},
+		"it has gone before its condition is written": {
+			prepare:   func(w *ward) { w.statusError = errGone },
+			wantAgain: patience, wantDiagnoses: 1, wantWrites: []string{blockedWrite},
+		},
+		"there have been too many requests": {
+			prepare: func(w *ward) {
+				w.Budget = newRequestBudget()
+				w.Budget.unpaid.Store(diagnosisRequestsBurst + 199)
+			},
+			wantAgain: 2 * time.Second,
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			w := newWard(dying(), held1())
+			w.pass(g, t, 0)
+			w.clock.SetTime(now.Add(patience))
+			test.prepare(w)
+			result, err := w.Reconcile(t.Context(), requestFor("x"))
+			if test.wantError == "" {
+				g.Expect(err).NotTo(HaveOccurred())
+			} else {
+				g.Expect(err).To(MatchError(test.wantError))
+			}
+			g.Expect(result.RequeueAfter).To(Equal(test.wantAgain))
+			g.Expect(w.diagnoses).To(Equal(test.wantDiagnoses))
+			g.Expect(w.written()).To(Equal(test.wantWrites))
+			g.Expect(recorded(w.recorder)).To(BeEmpty())
+		})
+	}
+}
+
+// What could not be written is told later, the Event included.
+func TestDiagnosisReconcileAfterAFailedWrite(t *testing.T) {
+	g := NewWithT(t)
+	w := newWard(dying(), held1())
+	w.pass(g, t, 0)
+	w.clock.SetTime(now.Add(patience))
+	w.statusError = errOutage
+	_, err := w.Reconcile(t.Context(), requestFor("x"))
+	g.Expect(err).To(MatchError(errOutage))
+	w.statusError = nil
+	w.written()
+	w.pass(g, t, patience)
+	g.Expect(w.written()).To(Equal([]string{blockedWrite}))
+	g.Expect(recorded(w.recorder)).To(Equal([]string{heldEvent}))
+}
+
+// News comes before a first diagnosis, and that before one more of the same.
+func TestDiagnosisReconcilePriorities(t *testing.T) {
+	g := NewWithT(t)
+	w := newWard(dying(), held1())
+	first, err := w.Reconcile(t.Context(), requestFor("x"))
+	g.Expect(err).NotTo(HaveOccurred())
+	w.clock.SetTime(now.Add(patience))
+	repeated, err := w.Reconcile(t.Context(), requestFor("x"))
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(*repeated.Priority).To(BeNumerically("<", *first.Priority))
+	g.Expect(*first.Priority).To(BeNumerically("<", 0), "that of an event")
+}
+
+// Events about two findings of the same cause are not taken for one that is repeated.
+func TestDiagnosisReconcileRelatesEventsToObjects(t *testing.T) {
+	g := NewWithT(t)
+	g.Expect(firstObject(held1())).To(Equal(&corev1.ObjectReference{Namespace: "x", Name: "a"}))
+	if object := firstObject(diagnosis.Finding{}); object != nil { // not a nil pointer either
+		t.Errorf("there is no object, and it is related to %v", object)
+	}
+}
+
+func TestMayStandStill(t *testing.T) {
+	used := wrappers.MakeNamespace("x").Obj()
+	initializing := wrappers.MakeNamespace("x").Initializers("a.corp.com").Obj()
+	blocked := func(conditionType corev1.NamespaceConditionType, status corev1.ConditionStatus) *corev1.Namespace {
+		return wrappers.MakeNamespace("x").Condition(corev1.NamespaceCondition{Type: conditionType, Status: status}).Obj()
+	}
+	for name, test := range map[string]struct {
+		namespace *corev1.Namespace
+		want      bool
+	}{
+		"in use":                         {namespace: used},
+		"terminating":                    {namespace: dying(), want: true},
+		"initializing":                   {namespace: initializing, want: true},
+		"in use, and said to be blocked": {namespace: blocked(v1alpha1.ConditionInitializationBlocked, "True"), want: true},
+		"in use, and once blocked":       {namespace: blocked(v1alpha1.ConditionInitializationBlocked, "False")},
+		"restored as it was":             {namespace: blocked(v1alpha1.ConditionDeletionBlocked, "True"), want: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			passes := mayStandStill()
+			g.Expect(passes.Create(event.CreateEvent{Object: test.namespace})).To(Equal(test.want))
+			g.Expect(passes.Update(event.UpdateEvent{ObjectOld: used, ObjectNew: test.namespace})).To(Equal(test.want))
+			g.Expect(passes.Update(event.UpdateEvent{ObjectOld: test.namespace, ObjectNew: used})).To(Equal(test.want))
+			g.Expect(passes.Delete(event.DeleteEvent{Object: test.namespace})).To(BeTrue())
+		})
+	}
+}
+
+// A new leader in the same process begins anew.
+func TestStandstillsStart(t *testing.T) {
+	g := NewWithT(t)
+	w := newWard(dying(), held1())
+	w.pass(g, t, 0)
+	w.pass(g, t, patience)
+	w.standstills.start()
+	g.Expect(blockedNamespaces(g)).To(BeEmpty())
+	g.Expect(w.pass(g, t, 0)).To(Equal(patience))
+	g.Expect(blockedNamespaces(g)).To(Equal(map[string]float64{"Terminating/FinalizerOwnerGone": 1}))
+}

@@ -1,0 +1,141 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nslifecycle/nslifecycle/test/benchmark/internal/harness"
+)
+
+// limit is a choice of --kube-api-qps and --kube-api-burst.
+type limit struct{ qps, burst int }
+
+// defaultLimit is what the manager does without these flags: the API server alone decides.
+var defaultLimit = limit{qps: -1, burst: 100}
+
+// limits are those that --limits measures, the defaults of kube-controller-manager first.
+func limits() []limit {
+	return []limit{{qps: 20, burst: 30}, {qps: 50, burst: 100}, {qps: 200, burst: 400}, defaultLimit}
+}
+
+// limitCases are the cases of --limits where the user names none: many types, many
+// namespaces, many objects.
+var limitCases = strings.Join([]string{emptyWith100CRDs, many100, oneThousandMaps}, ",")
+
+func (l limit) args() []string {
+	return []string{"--kube-api-qps=" + strconv.Itoa(l.qps), "--kube-api-burst=" + strconv.Itoa(l.burst)}
+}
+
+func (l limit) String() string {
+	if l.qps < 0 {
+		return "none"
+	}
+	return fmt.Sprintf("%d/s, burst %d", l.qps, l.burst)
+}
+
+// limitLine is what was measured of one case with one limit.
+type limitLine struct {
+	scenario scenario
+	limit    limit
+	samples  []sample
+}
+
+// measureLimits measures ours with each limit, and what another client has of it.
+func (b *benchmark) measureLimits(ctx context.Context) error {
+	var err error
+	if b.bystander, err = newBystander(ctx, b.cluster); err != nil {
+		return err
+	}
+	if err := b.measureUndisturbed(ctx); err != nil {
+		return err
+	}
+	for _, s := range computeOrder(b.selected) {
+		if err := b.cluster.setCRDs(ctx, s.crds); err != nil {
+			return err
+		}
+		lines := make([]*limitLine, 0, len(limits()))
+		for _, l := range limits() {
+			lines = append(lines, &limitLine{scenario: s, limit: l})
+		}
+		b.report.limitLines = append(b.report.limitLines, lines...)
+		for round := range b.rounds {
+			for _, line := range lines {
+				harness.Say("%s, limit of requests: %s, round %d of %d", s.title, line.limit, round+1, b.rounds)
+				b.contenders.limit = line.limit
+				measured, err := b.measureOnce(ctx, s, ours)
+				if err != nil {
+					return fmt.Errorf("%s, limit of requests %s: %w", s.title, line.limit, err)
+				}
+				harness.Say("  %s", formatTime(measured.gone))
+				line.samples = append(line.samples, measured)
+			}
+		}
+	}
+	return nil
+}
+
+// measureUndisturbed finds out how long another client's requests take while the manager
+// has nothing to do.
+func (b *benchmark) measureUndisturbed(ctx context.Context) error {
+	process, err := b.contenders.start(ctx, ours)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = process.Stop() }()
+	if _, err := b.cluster.calm(ctx); err != nil {
+		return err
+	}
+	stop := b.bystander.ask(ctx)
+	err = sleep(ctx, b.idleFor)
+	latencies, askError := stop()
+	b.report.undisturbed = latencies
+	return errors.Join(err, askError, process.Stop())
+}
+
+func (r *report) limitTable() harness.Table {
+	table := harness.Table{
+		Title: "Limits of requests",
+		Header: []string{
+			"Case", "Limit", "Time to gone, median", "Worst", "API server", "Manager",
+			"Other client, median", "p99", "Its requests",
+		},
+		Note: "The manager with --kube-api-qps and --kube-api-burst. Processor time is the median of the rounds, with " +
+			"that of the other client's requests. The other client reads and writes a ConfigMap in turn, with 10 ms " +
+			"between two requests, while the namespaces go; its requests of all rounds count together.",
+	}
+	idle := []string{"nothing is deleted", nothing, nothing, nothing, nothing, nothing}
+	table.Rows = append(table.Rows, append(idle, describeLatencies(r.undisturbed)...))
+	for _, l := range r.limitLines {
+		if len(l.samples) == 0 {
+			continue
+		}
+		var times, serverTimes, managerTimes, latencies []time.Duration
+		for _, measured := range l.samples {
+			times = append(times, measured.gone)
+			serverTimes = append(serverTimes, measured.serverCPU)
+			managerTimes = append(managerTimes, measured.controllerCPU)
+			latencies = append(latencies, measured.latencies...)
+		}
+		row := []string{
+			l.scenario.title, l.limit.String(), formatTime(harness.Median(times)), formatTime(harness.Percentile(times, 1)),
+			formatTime(harness.Median(serverTimes)), formatTime(harness.Median(managerTimes)),
+		}
+		table.Rows = append(table.Rows, append(row, describeLatencies(latencies)...))
+	}
+	return table
+}
+
+// describeLatencies fills the columns about the other client.
+func describeLatencies(latencies []time.Duration) []string {
+	return []string{
+		harness.FormatDuration(harness.Median(latencies)), harness.FormatDuration(harness.Percentile(latencies, 0.99)),
+		formatCount(int64(len(latencies))),
+	}
+}
