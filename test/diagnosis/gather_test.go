@@ -1,0 +1,180 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package diagnosis
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
+	"github.com/nslifecycle/nslifecycle/test/wrappers"
+)
+
+var _ = Describe("A namespace", func() {
+	It("that does not exist is an error that says so", func(ctx context.Context) {
+		gatherer, err := diagnosis.NewGatherer(plane.Admin)
+		Expect(err).NotTo(HaveOccurred())
+		_, err = gatherer.Gather(ctx, "nobody-has-made-this")
+		Expect(err).To(MatchError(apierrors.IsNotFound, "IsNotFound"))
+	})
+
+	It("that is healthy has no findings", func(ctx context.Context) {
+		namespace := createNamespace(ctx, "healthy")
+		result := diagnose(ctx, namespace.Name)
+		Expect(result.State).To(Equal(diagnosis.Healthy))
+		Expect(result.Stage).To(Equal(diagnosis.StageActive))
+		Expect(result.Findings).To(BeEmpty())
+		Expect(result.Unread).To(BeEmpty())
+	})
+
+	It("that was deleted a moment ago has no findings", func(ctx context.Context) {
+		namespace := createNamespace(ctx, "young")
+		held := hold(wrappers.MakeConfigMap(namespace.Name, "held"))
+		create(ctx, held)
+		deleteObject(ctx, namespace, held)
+		result := diagnosis.Diagnose(gather(ctx, plane.Admin, namespace.Name, diagnosis.DefaultPatience))
+		Expect(result.State).To(Equal(diagnosis.Progressing))
+		Expect(result.Findings).To(BeEmpty())
+		Expect(result.Summary).To(ContainSubstring("1 configmaps is left"))
+	})
+
+	It("is held by a finalizer that nobody in the cluster knows", func(ctx context.Context) {
+		namespace := createNamespace(ctx, "finalizer")
+		held := hold(wrappers.MakeConfigMap(namespace.Name, "held"))
+		create(ctx, held)
+		deleteObject(ctx, namespace, held)
+		result := diagnose(ctx, namespace.Name)
+		Expect(result.State).To(Equal(diagnosis.Blocked))
+		Expect(causesOf(result)).To(ConsistOf(diagnosis.CauseFinalizerOwnerGone))
+		finding := findingOf(result, diagnosis.CauseFinalizerOwnerGone)
+		Expect(finding.Certainty).To(Equal(diagnosis.Likely), "it may be outside of the cluster")
+		Expect(finding.Objects).To(ConsistOf(diagnosis.Object{
+			Resource: "configmaps", Namespace: namespace.Name, Name: "held",
+		}))
+		Expect(finding.Message).To(ContainSubstring(testFinalizer))
+	})
+
+	It("is held by an aggregated API server that does not answer", func(ctx context.Context) {
+		namespace := createNamespace(ctx, "apiservice")
+		group := unique("dead") + ".example.com"
+		apiService := fromJSON(`{"apiVersion":"apiregistration.k8s.io/v1","kind":"APIService","metadata":{"name":"v1.` + group +
+			`"},"spec":{"group":"` + group + `","version":"v1","groupPriorityMinimum":1000,"versionPriority":10,` +
+			`"insecureSkipTLSVerify":true,"service":{"namespace":"default","name":"nobody","port":443}}}`)
+		create(ctx, apiService)
+		Eventually(func(g Gomega) {
+			g.Expect(admin.Get(ctx, client.ObjectKeyFromObject(apiService), apiService)).To(Succeed())
+			conditions, _, _ := unstructured.NestedSlice(apiService.Object, "status", "conditions")
+			g.Expect(conditions).To(ContainElement(HaveKeyWithValue("reason", "ServiceNotFound")))
+		}).WithContext(ctx).Should(Succeed())
+		deleteObject(ctx, namespace)
+		Eventually(func(g Gomega) {
+			result := diagnose(ctx, namespace.Name)
+			g.Expect(causesOf(result)).To(ConsistOf(diagnosis.CauseAPIServiceUnavailable))
+			finding := findingOf(result, diagnosis.CauseAPIServiceUnavailable)
+			g.Expect(finding.Certainty).To(Equal(diagnosis.Proven))
+			g.Expect(finding.Message).To(ContainSubstring("Service default/nobody does not exist"))
+		}).WithContext(ctx).Should(Succeed())
+	})
+
+	It("is held by a policy that refuses the deletion of what is in it", func(ctx context.Context) {
+		namespace := createNamespace(ctx, "policy")
+		precious := wrappers.MakeConfigMap(namespace.Name, "precious")
+		create(ctx, precious)
+		policy := refuseByPolicy(ctx, namespace.Name, precious.Name)
+		deleteObject(ctx, namespace)
+		result := diagnose(ctx, namespace.Name)
+		Expect(causesOf(result)).To(ConsistOf(diagnosis.CauseAdmissionRefused))
+		finding := findingOf(result, diagnosis.CauseAdmissionRefused)
+		Expect(finding.Certainty).To(Equal(diagnosis.Proven))
+		Expect(finding.Message).To(ContainSubstring(policy))
+		Expect(finding.Evidence).To(ContainElement(ContainSubstring("it is precious")))
+		Expect(admin.Get(ctx, client.ObjectKeyFromObject(precious), precious)).To(Succeed(), "it was only a dry run")
+		Expect(precious.DeletionTimestamp).To(BeNil())
+	})
+
+	It("is held by the finalizer of an object whose definition is being deleted", func(ctx context.Context) {
+		custom := createCustomType(ctx)
+		namespace := createNamespace(ctx, "definition")
+		held := hold(custom.object(namespace.Name, "held"))
+		createCustom(ctx, custom, held)
+		deleteObject(ctx, namespace)
+		deleteObject(ctx, custom.definition())
+		Eventually(func(g Gomega) {
+			result := diagnose(ctx, namespace.Name)
+			g.Expect(causesOf(result)).To(ConsistOf(diagnosis.CauseFinalizerOwnerGone))
+			g.Expect(result.Findings[len(result.Findings)-1].Evidence).To(ContainElement(And(
+				ContainSubstring("CustomResourceDefinition %q has deletionTimestamp", custom.String()),
+				ContainSubstring("Terminating=True"))))
+		}).WithContext(ctx).Should(Succeed())
+	})
+
+	It("is diagnosed quickly where there are 300 types more", func(ctx context.Context) {
+		const extra = 300
+		for range extra {
+			create(ctx, makeCustomType().definition())
+		}
+		namespace := createNamespace(ctx, "fast")
+		held := hold(wrappers.MakeConfigMap(namespace.Name, "held"))
+		create(ctx, held)
+		deleteObject(ctx, namespace, held)
+		var facts *diagnosis.Facts
+		Eventually(func(g Gomega) {
+			facts = gather(ctx, plane.Admin, namespace.Name, 0)
+			g.Expect(len(facts.Inventory.Types)).To(BeNumerically(">", extra))
+		}).WithContext(ctx).WithTimeout(time.Minute).Should(Succeed())
+
+		for range 5 {
+			begin := time.Now()
+			result := diagnosis.Diagnose(gather(ctx, plane.Admin, namespace.Name, 0))
+			took := time.Since(begin)
+			AddReportEntry("time", fmt.Sprintf("%d types: %s", len(facts.Inventory.Types), took.Round(time.Millisecond)),
+				ReportEntryVisibilityAlways)
+			Expect(causesOf(result)).To(ConsistOf(diagnosis.CauseFinalizerOwnerGone))
+			Expect(took).To(BeNumerically("<", 10*time.Second))
+		}
+	})
+})
+
+// refuseByPolicy puts a policy in force that refuses the deletion of what has a certain
+// name in a namespace; it returns the policy's name.
+func refuseByPolicy(ctx context.Context, namespace, name string) string {
+	GinkgoHelper()
+	policy := &admissionregistrationv1.ValidatingAdmissionPolicy{}
+	policy.Name = unique("refusal")
+	policy.Spec = admissionregistrationv1.ValidatingAdmissionPolicySpec{
+		MatchConstraints: &admissionregistrationv1.MatchResources{
+			NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: namespace}},
+			ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{
+				RuleWithOperations: admissionregistrationv1.RuleWithOperations{
+					Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Delete},
+					Rule: admissionregistrationv1.Rule{
+						APIGroups: []string{"*"}, APIVersions: []string{"*"}, Resources: []string{"*"},
+					},
+				},
+			}},
+		},
+		Validations: []admissionregistrationv1.Validation{{
+			Expression: `request.name != "` + name + `"`, Message: "it is precious",
+		}},
+	}
+	binding := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{}
+	binding.Name = policy.Name
+	binding.Spec.PolicyName = policy.Name
+	binding.Spec.ValidationActions = []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny}
+	create(ctx, policy, binding)
+	Eventually(func() error {
+		return admin.Delete(ctx, wrappers.MakeConfigMap(namespace, name), client.DryRunAll)
+	}).WithContext(ctx).ShouldNot(Succeed())
+	return policy.Name
+}

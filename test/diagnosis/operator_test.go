@@ -1,0 +1,344 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package diagnosis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/gexec"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/controller"
+	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
+	"github.com/nslifecycle/nslifecycle/test/controlplane"
+	"github.com/nslifecycle/nslifecycle/test/wrappers"
+)
+
+// patience is that of the managers in these specs.
+const patience = 2 * time.Second
+
+// startManager runs the manager, with the rights of its own ServiceAccount, until the end of
+// the spec.
+func startManager(ctx context.Context, changes ...func(*controller.Options)) {
+	GinkgoHelper()
+	impatient := func(options *controller.Options) {
+		options.DiagnosisPatience, options.DiagnosisWorkers = patience, 2
+	}
+	manager, err := plane.StartManager(ctx, append([]func(*controller.Options){impatient}, changes...)...)
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func() { Expect(manager.Stop()).To(Succeed()) })
+}
+
+// only leaves one controller of the manager running.
+func only(name string) func(*controller.Options) {
+	return func(options *controller.Options) { options.Controllers = controller.Controllers{name: true} }
+}
+
+func withPatience(patience time.Duration) func(*controller.Options) {
+	return func(options *controller.Options) { options.DiagnosisPatience = patience }
+}
+
+// startPeer runs the namespace controller of the real kube-controller-manager until the end
+// of the spec.
+func startPeer(ctx context.Context) {
+	GinkgoHelper()
+	peer, err := plane.StartControllerManager(ctx, "--controllers=namespace-controller")
+	if errors.Is(err, controlplane.ErrNoControllerManager) {
+		Skip(err.Error())
+	}
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func() { Expect(peer.Stop()).To(Succeed()) })
+	Eventually(peer.Log).WithContext(ctx).Should(ContainSubstring("Starting namespace controller"))
+}
+
+// diagnosisEvents returns what Events about a namespace say that come from its diagnosis,
+// each as often as it was recorded.
+func diagnosisEvents(g Gomega, ctx context.Context, namespace *corev1.Namespace) []string {
+	var list eventsv1.EventList
+	g.Expect(admin.List(ctx, &list, client.InNamespace(metav1.NamespaceDefault))).To(Succeed())
+	said := []string{}
+	for _, event := range list.Items {
+		if event.Regarding.UID != namespace.UID || event.Action != "Diagnose" {
+			continue
+		}
+		times := 1
+		if event.Series != nil {
+			times = int(event.Series.Count)
+		}
+		for range times {
+			said = append(said, event.Type+" "+event.Reason+" "+event.Note)
+		}
+	}
+	return said
+}
+
+// recordStates returns a function that returns the states that a namespace has had since, the
+// latest one last.
+func recordStates(ctx context.Context, namespace *corev1.Namespace) func(Gomega) []*corev1.Namespace {
+	GinkgoHelper()
+	clientset, err := kubernetes.NewForConfig(plane.Admin)
+	Expect(err).NotTo(HaveOccurred())
+	watcher, err := clientset.CoreV1().Namespaces().Watch(context.WithoutCancel(ctx), metav1.ListOptions{
+		FieldSelector: "metadata.name=" + namespace.Name, ResourceVersion: namespace.ResourceVersion,
+	})
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(watcher.Stop)
+	var states []*corev1.Namespace
+	return func(g Gomega) []*corev1.Namespace {
+		for {
+			select {
+			case event, isOpen := <-watcher.ResultChan():
+				g.Expect(isOpen).To(BeTrue(), "the watch ended")
+				if event.Type != watch.Deleted {
+					states = append(states, event.Object.(*corev1.Namespace))
+				}
+			default:
+				return states
+			}
+		}
+	}
+}
+
+// saysBlocked returns how often the condition was True and was not in the state before.
+func saysBlocked(states []*corev1.Namespace, stage diagnosis.Stage) int {
+	times, isBlocked := 0, false
+	for _, state := range states {
+		if diagnosis.IsBlocked(state, stage) && !isBlocked {
+			times++
+		}
+		isBlocked = diagnosis.IsBlocked(state, stage)
+	}
+	return times
+}
+
+const (
+	deletionBlocked       = v1alpha1.ConditionDeletionBlocked
+	initializationBlocked = v1alpha1.ConditionInitializationBlocked
+)
+
+// On a control plane of their own: a manager ends every namespace that is deleted, and counts
+// every one that is stuck.
+var _ = Describe("The operator", Serial, Ordered, ContinueOnFailure, func() {
+	BeforeAll(func(ctx context.Context) {
+		sharedPlane, sharedAdmin := plane, admin
+		own, err := controlplane.Start(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		plane = own
+		DeferCleanup(func() {
+			plane, admin = sharedPlane, sharedAdmin
+			Expect(own.Stop()).To(Succeed())
+		})
+		admin, err = client.New(withoutLimit(own.Admin), client.Options{Scheme: controller.NewScheme()})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(own.Install(ctx)).To(Succeed())
+	})
+
+	Describe("about a namespace that is deleted", func() {
+		DescribeTable("says what holds it, and that it goes on, whoever ends it,",
+			func(ctx context.Context, start func(context.Context)) {
+				start(ctx)
+				namespace := createNamespace(ctx, "stuck")
+				first, second := hold(wrappers.MakeConfigMap(namespace.Name, "first")), hold(wrappers.MakeConfigMap(namespace.Name, "second"))
+				create(ctx, first, second)
+				deleteObject(ctx, namespace)
+				eventually(ctx, namespace.Name, HaveCondition(deletionBlocked, corev1.ConditionTrue,
+					string(diagnosis.CauseFinalizerOwnerGone), testFinalizer, "configmaps/first, configmaps/second"))
+				Eventually(diagnosisEvents).WithContext(ctx).WithArguments(namespace).Should(
+					ConsistOf(And(HavePrefix("Warning FinalizerOwnerGone "), ContainSubstring(testFinalizer))))
+
+				By("saying it once, however often it looks")
+				settled := get(Default, ctx, namespace.Name)
+				Consistently(func(g Gomega) {
+					g.Expect(diagnosisEvents(g, ctx, namespace)).To(HaveLen(1))
+					g.Expect(get(g, ctx, namespace.Name).ResourceVersion).To(Equal(settled.ResourceVersion))
+				}).WithContext(ctx).WithTimeout(8 * time.Second).Should(Succeed())
+
+				By("moving")
+				states := recordStates(ctx, settled)
+				release(ctx, first)
+				Eventually(states).WithContext(ctx).Should(ContainElement(HaveCondition(
+					deletionBlocked, corev1.ConditionFalse, v1alpha1.ReasonProgressing, "the deletion goes on")))
+				eventually(ctx, namespace.Name, HaveCondition(deletionBlocked, corev1.ConditionTrue,
+					string(diagnosis.CauseFinalizerOwnerGone), `configmaps "second"`))
+				release(ctx, second)
+				expectGone(ctx, namespace)
+			},
+			Entry("be it the manager", func(ctx context.Context) { startManager(ctx) }, SpecTimeout(time.Minute)),
+			Entry("or kube-controller-manager", func(ctx context.Context) {
+				startPeer(ctx)
+				// It begins after 5 s; with less patience nobody seems to work on the deletion.
+				startManager(ctx, only(controller.Diagnosis), withPatience(8*time.Second))
+			}, SpecTimeout(2*time.Minute)),
+		)
+
+		It("says nothing while it is merely slow", func(ctx context.Context) {
+			startManager(ctx)
+			namespace := createNamespace(ctx, "slow")
+			var objects []client.Object
+			for i := range 12 {
+				objects = append(objects, hold(wrappers.MakeConfigMap(namespace.Name, fmt.Sprintf("held-%02d", i))))
+			}
+			create(ctx, objects...)
+			states := recordStates(ctx, get(Default, ctx, namespace.Name))
+			deleteObject(ctx, namespace)
+			Eventually(func() []client.Object {
+				release(ctx, objects[0])
+				objects = objects[1:]
+				return objects
+			}).WithContext(ctx).WithPolling(patience / 3).Should(BeEmpty())
+			expectGone(ctx, namespace)
+			Expect(states(Default)).To(And(Not(BeEmpty()), HaveEach(Satisfy(func(state *corev1.Namespace) bool {
+				return diagnosis.FindCondition(state, deletionBlocked) == nil
+			}))))
+			Expect(diagnosisEvents(Default, ctx, namespace)).To(BeEmpty())
+		}, SpecTimeout(time.Minute))
+
+		// Both write conditions, and about pods they do not agree: while kube-controller-manager
+		// waits for pods it says that nothing is left.
+		DescribeTable("is not written to over and over beside kube-controller-manager",
+			func(ctx context.Context, make func(namespace string) client.Object) {
+				namespace := createNamespace(ctx, "both")
+				held := hold(make(namespace.Name))
+				create(ctx, held)
+				startPeer(ctx)
+				startManager(ctx)
+				states := recordStates(ctx, get(Default, ctx, namespace.Name))
+				deleteObject(ctx, namespace)
+				blocked := Satisfy(func(state *corev1.Namespace) bool {
+					return diagnosis.IsBlocked(state, diagnosis.StageTerminating)
+				})
+				eventually(ctx, namespace.Name, blocked)
+				// Theirs begins after 5 s, which may be a movement, and comes back every 8 s.
+				Consistently(func(g Gomega) { states(g) }).WithContext(ctx).WithTimeout(15 * time.Second).Should(Succeed())
+				before := saysBlocked(states(Default), diagnosis.StageTerminating)
+				Consistently(func(g Gomega) {
+					g.Expect(get(g, ctx, namespace.Name)).To(blocked)
+					g.Expect(saysBlocked(states(g), diagnosis.StageTerminating)).To(Equal(before))
+				}).WithContext(ctx).WithTimeout(20 * time.Second).Should(Succeed())
+				Expect(before).To(BeNumerically("<=", 3))
+				release(ctx, held)
+				expectGone(ctx, namespace)
+			},
+			Entry("when a ConfigMap holds it", func(namespace string) client.Object {
+				return wrappers.MakeConfigMap(namespace, "held")
+			}, SpecTimeout(2*time.Minute)),
+			Entry("when a Pod holds it", func(namespace string) client.Object {
+				return &corev1.Pod{
+					ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "held"},
+					Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "none", Image: "example.com/none"}}},
+				}
+			}, SpecTimeout(2*time.Minute)),
+		)
+	})
+
+	Describe("about a namespace that is initialized", func() {
+		It("says that nobody acts, until somebody does", func(ctx context.Context) {
+			startManager(ctx)
+			const initializer = "absent.test.example.com"
+			configuration := wrappers.MakeConfiguration(unique("absent")).Initializers(initializer).Obj()
+			create(ctx, configuration)
+			Eventually(func(g Gomega) {
+				g.Expect(admin.Get(ctx, client.ObjectKeyFromObject(configuration), configuration)).To(Succeed())
+				g.Expect(configuration.Status.Conditions).To(ContainElement(HaveField("Reason", v1alpha1.ReasonInForce)))
+			}).WithContext(ctx).WithTimeout(time.Minute).Should(Succeed())
+
+			namespace := createNamespace(ctx, "waiting")
+			eventually(ctx, namespace.Name, HaveCondition(initializationBlocked, corev1.ConditionTrue,
+				string(diagnosis.CauseInitializerAbsent), initializer))
+			Eventually(diagnosisEvents).WithContext(ctx).WithArguments(namespace).Should(
+				ConsistOf(HavePrefix("Warning InitializerAbsent ")))
+
+			patch := client.RawPatch("application/merge-patch+json",
+				[]byte(`{"metadata":{"annotations":{"`+v1alpha1.AnnotationPendingInitializers+`":null}}}`))
+			Expect(admin.Patch(ctx, namespace, patch)).To(Succeed())
+			eventually(ctx, namespace.Name, And(
+				HaveCondition(initializationBlocked, corev1.ConditionFalse, v1alpha1.ReasonProgressing, "is over"),
+				HaveCondition(v1alpha1.ConditionInitializing, corev1.ConditionFalse, v1alpha1.ReasonCompleted)))
+		}, SpecTimeout(2*time.Minute))
+	})
+
+	Describe("in its metrics", func() {
+		It("count the namespaces that are blocked", func(ctx context.Context) {
+			scrape := startProcess(ctx, "--controllers=finalization,diagnosis", "--diagnosis-patience="+patience.String())
+			namespace := createNamespace(ctx, "counted")
+			held := hold(wrappers.MakeConfigMap(namespace.Name, "held"))
+			create(ctx, held)
+			deleteObject(ctx, namespace)
+			const blocked = `nslifecycle_namespaces_blocked{cause="FinalizerOwnerGone",stage="Terminating"} `
+			Eventually(scrape).WithContext(ctx).Should(And(
+				ContainElement(blocked+"1"), ContainElement(HavePrefix(`nslifecycle_diagnoses_total{result="blocked"} `)),
+				ContainElement(HavePrefix("nslifecycle_diagnosis_duration_seconds_count ")),
+				ContainElement(MatchRegexp(`^nslifecycle_diagnosis_requests_total [1-9]`))))
+			AddReportEntry("metrics", strings.Join(scrape(Default), "\n"))
+			release(ctx, held)
+			expectGone(ctx, namespace)
+			Eventually(scrape).WithContext(ctx).Should(ContainElement(blocked + "0"))
+		}, SpecTimeout(2*time.Minute))
+	})
+})
+
+// startProcess runs the real binary until the end of the spec, and returns a function that
+// returns the lines of its own metrics.
+func startProcess(ctx context.Context, flags ...string) func(Gomega) []string {
+	GinkgoHelper()
+	binary := filepath.Join(GinkgoT().TempDir(), "manager")
+	build := exec.CommandContext(ctx, "go", "build", "-o", binary, "./cmd")
+	build.Dir = controlplane.Root()
+	output, err := build.CombinedOutput()
+	Expect(err).NotTo(HaveOccurred(), string(output))
+
+	config, err := plane.ServiceAccountConfig(ctx, controlplane.SystemNamespace, controlplane.ServiceAccount)
+	Expect(err).NotTo(HaveOccurred())
+	kubeconfig := filepath.Join(GinkgoT().TempDir(), "kubeconfig")
+	Expect(controlplane.WriteKubeconfig(kubeconfig, config)).To(Succeed())
+	address := freeAddress()
+	session, err := gexec.Start(exec.Command(binary, append(flags, "--kubeconfig="+kubeconfig,
+		"--health-probe-bind-address=0", "--metrics-bind-address="+address, "--metrics-secure=false")...), GinkgoWriter, GinkgoWriter)
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func() { session.Terminate().Wait(30 * time.Second) })
+	return func(g Gomega) []string {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/metrics", nil)
+		g.Expect(err).NotTo(HaveOccurred())
+		response, err := http.DefaultClient.Do(request)
+		if err != nil { // It is still starting.
+			return nil
+		}
+		defer response.Body.Close()
+		body, err := io.ReadAll(response.Body)
+		g.Expect(err).NotTo(HaveOccurred())
+		lines := []string{}
+		for line := range strings.Lines(string(body)) {
+			if strings.HasPrefix(line, "nslifecycle_") {
+				lines = append(lines, strings.TrimSpace(line))
+			}
+		}
+		return lines
+	}
+}
+
+// freeAddress returns one of this machine that nobody listens at.
+func freeAddress() string {
+	GinkgoHelper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	Expect(err).NotTo(HaveOccurred())
+	defer listener.Close()
+	return listener.Addr().String()
+}

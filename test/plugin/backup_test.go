@@ -1,0 +1,173 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plugin
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nslifecycle/nslifecycle/test/controlplane"
+)
+
+var _ = Describe("backup", Ordered, func() {
+	var somebody *user
+	var original string
+
+	BeforeAll(func(ctx context.Context) {
+		somebody = newUser(plane.Admin)
+		for _, running := range []*controlplane.ControlPlane{plane, bare} {
+			applyTestdata(ctx, running, "crontab.yaml")
+			_, err := running.Kubectl(ctx, running.Admin, "wait", "--for=condition=Established", "crd/crontabs.stable.example.com")
+			Expect(err).NotTo(HaveOccurred())
+		}
+		applyTestdata(ctx, plane, "shop.yaml")
+		DeferCleanup(func(ctx context.Context) {
+			for _, finalized := range []client.Object{
+				&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "settings"}},
+				&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "data"}},
+			} {
+				release(ctx, admin, finalized)
+			}
+			// It has a node, and no kubelet.
+			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "debug"}}
+			Expect(admin.Delete(ctx, pod, client.GracePeriodSeconds(0))).To(Succeed())
+			remove(ctx, "shop")
+		})
+		makeControlled(ctx)
+		taken := somebody.run(ctx, "backup", "shop", "--include-secrets")
+		Expect(taken.code).To(BeZero())
+		original = taken.stdout
+	}, NodeTimeout(testTimeout))
+
+	for name, args := range map[string][]string{"client-side": nil, "server-side": {"--server-side"}} {
+		It("gives the same objects back in another cluster: "+name, func(ctx context.Context) {
+			_, err := bare.KubectlWithInput(ctx, bare.Admin, original,
+				append([]string{"apply", "--validate=strict", "-f", "-"}, args...)...)
+			Expect(err).NotTo(HaveOccurred())
+			restored := newUser(bare.Admin).run(ctx, "backup", "shop", "--include-secrets")
+			Expect(restored.code).To(BeZero())
+			Expect(restored.stdout).To(Equal(original))
+			emptyBare(ctx, "shop")
+		}, NodeTimeout(testTimeout))
+	}
+
+	It("holds what a user might have written, and nothing else", func() {
+		for _, gone := range []string{
+			"uid:", "resourceVersion", "managedFields", "generation:", "creationTimestamp", "status:",
+			"ownerReferences", "finalizers", "clusterIP: 10.", "- 10.", "nodeName", "kube-api-access", "last-applied",
+			"kube-root-ca.crt", "controller-uid", "deployment.kubernetes.io/revision",
+		} {
+			Expect(original).NotTo(ContainSubstring(gone))
+		}
+		Expect(original).To(ContainSubstring("kind: CronTab"))
+		Expect(original).To(ContainSubstring("clusterIP: None"), "headless")
+		Expect(original).NotTo(ContainSubstring("name: controlled"))
+		kinds := []string{}
+		for line := range strings.Lines(original) {
+			if kind, isKind := strings.CutPrefix(line, "kind: "); isKind {
+				kinds = append(kinds, strings.TrimSpace(kind))
+			}
+		}
+		Expect(kinds).To(Equal([]string{
+			"Namespace", "LimitRange", "NetworkPolicy", "ServiceAccount", "Role", "RoleBinding", "ConfigMap", "ConfigMap",
+			"Secret", "PersistentVolumeClaim", "Service", "Service", "PodDisruptionBudget", "Pod", "Job", "Deployment",
+			"StatefulSet", "CronJob", "HorizontalPodAutoscaler", "Ingress", "CronTab", "ResourceQuota",
+		}))
+	})
+
+	It("leaves out Secrets, and what others make anew, and says so", func(ctx context.Context) {
+		file := filepath.Join(somebody.home, "shop.yaml")
+		taken := somebody.run(ctx, "backup", "shop", "-f", file)
+		Expect(taken.code).To(BeZero())
+		Expect(taken.stdout).To(BeEmpty())
+		Expect(taken.stderr).To(ContainSubstring("21 objects written to " + file))
+		Expect(taken.stderr).To(ContainSubstring("Left out: 1 Secret (--include-secrets keeps them)."))
+		Expect(taken.stderr).To(ContainSubstring("Left out: 1 object that others control and make anew (--all keeps them)."))
+		text, err := os.ReadFile(file)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(string(text)).NotTo(ContainSubstring("kind: Secret"))
+		Expect(string(text)).NotTo(ContainSubstring("cGFzc3dvcmQ"))
+		info, err := os.Stat(file)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(info.Mode().Perm()).To(BeEquivalentTo(0o600))
+
+		all := somebody.run(ctx, "backup", "shop", "--all")
+		Expect(all.stdout).To(ContainSubstring("name: controlled"))
+		Expect(all.stdout).NotTo(ContainSubstring("ownerReferences"))
+	}, NodeTimeout(testTimeout))
+
+	It("takes certain types only", func(ctx context.Context) {
+		taken := somebody.run(ctx, "backup", "shop", "--types=deployments,configmaps,replicasets.apps")
+		Expect(taken.code).To(BeZero())
+		Expect(strings.Count(taken.stdout, "\nkind: ")).To(Equal(3))
+		wrong := somebody.run(ctx, "backup", "shop", "--types=nonsense")
+		Expect(wrong.code).To(Equal(1))
+		Expect(wrong.stderr).To(ContainSubstring(`no namespaced type "nonsense"`))
+		missing := somebody.run(ctx, "backup", "no-such-shop")
+		Expect(missing.code).To(Equal(1))
+		Expect(missing.stderr).To(ContainSubstring(`namespaces "no-such-shop" not found`))
+	}, NodeTimeout(testTimeout))
+
+	It("writes what it can read, and says what is missing", func(ctx context.Context) {
+		reader := newRestrictedUser(ctx, plane, "reader", rbacv1.PolicyRule{
+			APIGroups: []string{"", "apps"}, Resources: []string{"configmaps", "deployments"}, Verbs: []string{"list"},
+		})
+		taken := reader.run(ctx, "backup", "shop")
+		Expect(taken.code).To(Equal(1))
+		Expect(strings.Count(taken.stdout, "\nkind: ")).To(Equal(3))
+		Expect(taken.stderr).To(ContainSubstring("could not be read: the Namespace itself: namespaces"))
+		Expect(taken.stderr).To(ContainSubstring("could not be read: services: services is forbidden"))
+		Expect(taken.stderr).To(ContainSubstring("Left out: Secrets; how many there are cannot be told."))
+		Expect(taken.stderr).To(HaveSuffix("error: the backup of namespace \"shop\" is not complete\n"))
+	}, NodeTimeout(testTimeout))
+})
+
+func applyTestdata(ctx context.Context, running *controlplane.ControlPlane, file string) {
+	GinkgoHelper()
+	_, err := running.Kubectl(ctx, running.Admin, "apply", "-f",
+		filepath.Join(controlplane.Root(), "test", "plugin", "testdata", file))
+	Expect(err).NotTo(HaveOccurred())
+}
+
+// makeControlled makes a ReplicaSet of the Deployment, as its controller would.
+func makeControlled(ctx context.Context) {
+	GinkgoHelper()
+	deployment := &appsv1.Deployment{}
+	Expect(admin.Get(ctx, client.ObjectKey{Namespace: "shop", Name: "web"}, deployment)).To(Succeed())
+	Expect(admin.Create(ctx, &appsv1.ReplicaSet{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "shop", Name: "controlled", Labels: deployment.Spec.Template.Labels,
+			OwnerReferences: []metav1.OwnerReference{{
+				APIVersion: "apps/v1", Kind: "Deployment", Name: "web", UID: deployment.UID,
+				Controller: ptr.To(true), BlockOwnerDeletion: ptr.To(true),
+			}},
+		},
+		Spec: appsv1.ReplicaSetSpec{Selector: deployment.Spec.Selector, Template: deployment.Spec.Template},
+	})).To(Succeed())
+}
+
+// emptyBare removes a namespace and all of its content where no controller does it.
+func emptyBare(ctx context.Context, name string) {
+	GinkgoHelper()
+	types, err := bare.Kubectl(ctx, bare.Admin, "api-resources", "--namespaced", "--verbs=delete", "-o", "name")
+	Expect(err).NotTo(HaveOccurred())
+	_, err = bare.Kubectl(ctx, bare.Admin, "delete", strings.Join(strings.Fields(types), ","), "--all",
+		"--namespace", name, "--wait=false", "--grace-period=0", "--force")
+	Expect(err).NotTo(HaveOccurred())
+	release(ctx, bareAdmin, &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: "data"}})
+	release(ctx, bareAdmin, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: "debug"}})
+	finalize(ctx, bareAdmin, name)
+	Expect(newUser(bare.Admin).run(ctx, "orphans").stderr).To(Equal("No orphans found.\n"))
+}

@@ -1,0 +1,197 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/gbytes"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nslifecycle/nslifecycle/test/controlplane"
+)
+
+const testFinalizer = "test.example.com/hold"
+
+var counter atomic.Int32
+
+// unique returns a name that no other spec uses.
+func unique(prefix string) string { return fmt.Sprintf("%s-%d", prefix, counter.Add(1)) }
+
+// user is somebody who runs kubectl.
+type user struct {
+	// home has their kubeconfig and what the plugin remembers.
+	home string
+}
+
+func newUser(config *rest.Config) *user {
+	GinkgoHelper()
+	home, err := os.MkdirTemp(plane.Dir, "home-")
+	Expect(err).NotTo(HaveOccurred())
+	Expect(controlplane.WriteKubeconfig(filepath.Join(home, "kubeconfig"), config)).To(Succeed())
+	return &user{home: home}
+}
+
+// newRestrictedUser makes a user of a control plane who may do what the rules say.
+func newRestrictedUser(
+	ctx context.Context, running *controlplane.ControlPlane, name string, rules ...rbacv1.PolicyRule,
+) *user {
+	GinkgoHelper()
+	config, err := running.User(name)
+	Expect(err).NotTo(HaveOccurred())
+	c := newClient(running.Admin)
+	for _, object := range []client.Object{
+		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: rules},
+		&rbacv1.ClusterRoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: name}},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
+		},
+	} {
+		Expect(c.Create(ctx, object)).To(Succeed())
+		DeferCleanup(func(ctx context.Context) { _ = c.Delete(ctx, object) })
+	}
+	return newUser(config)
+}
+
+// environment is that of a shell with the plugin installed.
+func (u *user) environment() []string {
+	return append(os.Environ(), "PATH="+bin+string(os.PathListSeparator)+os.Getenv("PATH"),
+		"HOME="+u.home, "XDG_STATE_HOME="+u.home, "KUBECONFIG="+filepath.Join(u.home, "kubeconfig"))
+}
+
+// result is what a command has left.
+type result struct {
+	stdout, stderr string
+	code           int
+}
+
+// run runs `kubectl nslifecycle` to its end.
+func (u *user) run(ctx context.Context, args ...string) result {
+	GinkgoHelper()
+	return u.runWith(ctx, nil, args...)
+}
+
+// runWith is run with more environment variables.
+func (u *user) runWith(ctx context.Context, environment []string, args ...string) result {
+	GinkgoHelper()
+	return u.kubectl(ctx, environment, append([]string{"nslifecycle"}, args...)...)
+}
+
+func (u *user) kubectl(ctx context.Context, environment []string, args ...string) result {
+	GinkgoHelper()
+	var stdout, stderr strings.Builder
+	command := exec.CommandContext(ctx, filepath.Join(bin, "kubectl"), args...)
+	command.Env = append(u.environment(), environment...)
+	command.Stdout, command.Stderr = &stdout, &stderr
+	err := command.Run()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		Expect(err).NotTo(HaveOccurred())
+	}
+	GinkgoWriter.Printf("$ kubectl %s\n%s%s", strings.Join(args, " "), stdout.String(), stderr.String())
+	Expect(stdout.String() + stderr.String()).NotTo(ContainSubstring("panic:"))
+	Expect(stdout.String()).NotTo(ContainSubstring("\x1b"), "colours in a pipe")
+	return result{stdout: stdout.String(), stderr: stderr.String(), code: command.ProcessState.ExitCode()}
+}
+
+// running is a command that is under way.
+type running struct {
+	command        *exec.Cmd
+	stdout, stderr *gbytes.Buffer
+	done           chan struct{}
+}
+
+// start starts `kubectl nslifecycle` for the time of a spec.
+func (u *user) start(args ...string) *running {
+	GinkgoHelper()
+	r := &running{stdout: gbytes.NewBuffer(), stderr: gbytes.NewBuffer(), done: make(chan struct{})}
+	r.command = exec.Command(filepath.Join(bin, "kubectl"), append([]string{"nslifecycle"}, args...)...)
+	r.command.Env = u.environment()
+	r.command.Stdout, r.command.Stderr = r.stdout, r.stderr
+	Expect(r.command.Start()).To(Succeed())
+	go func() {
+		_ = r.command.Wait() // The exit status stands in ProcessState.
+		close(r.done)
+	}()
+	DeferCleanup(func() {
+		_ = r.command.Process.Kill()
+		<-r.done
+	})
+	return r
+}
+
+// wait returns what the command has left when it has ended.
+func (r *running) wait(ctx context.Context) result {
+	GinkgoHelper()
+	Eventually(r.done).WithContext(ctx).WithTimeout(60 * time.Second).Should(BeClosed())
+	finished := result{
+		stdout: string(r.stdout.Contents()), stderr: string(r.stderr.Contents()),
+		code: r.command.ProcessState.ExitCode(),
+	}
+	GinkgoWriter.Printf("$ %s\n%s%s", strings.Join(r.command.Args, " "), finished.stdout, finished.stderr)
+	return finished
+}
+
+// makeNamespace creates a namespace with this label for the time of a spec.
+func makeNamespace(ctx context.Context, c client.Client, prefix string) *corev1.Namespace {
+	GinkgoHelper()
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		Name: unique(prefix), Labels: map[string]string{"test": prefix},
+	}}
+	Expect(c.Create(ctx, namespace)).To(Succeed())
+	DeferCleanup(func(ctx context.Context) {
+		Expect(client.IgnoreNotFound(c.Delete(ctx, namespace))).To(Or(Succeed(), Satisfy(apierrors.IsConflict)))
+	})
+	return namespace
+}
+
+// makeConfigMap creates a ConfigMap, with finalizers if there are any.
+func makeConfigMap(ctx context.Context, c client.Client, namespace, name string, finalizers ...string) *corev1.ConfigMap {
+	GinkgoHelper()
+	object := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Finalizers: finalizers},
+		Data:       map[string]string{"key": "value"},
+	}
+	Expect(c.Create(ctx, object)).To(Succeed())
+	return object
+}
+
+// release takes all finalizers off an object.
+func release(ctx context.Context, c client.Client, object client.Object) {
+	GinkgoHelper()
+	Expect(client.IgnoreNotFound(c.Patch(ctx, object, client.RawPatch("application/merge-patch+json",
+		[]byte(`{"metadata":{"finalizers":null}}`))))).To(Succeed())
+}
+
+// finalize removes a Namespace that is being deleted by force, whatever is in it.
+func finalize(ctx context.Context, c client.Client, name string) {
+	GinkgoHelper()
+	namespace := &corev1.Namespace{}
+	Expect(c.Get(ctx, client.ObjectKey{Name: name}, namespace)).To(Succeed())
+	Expect(client.IgnoreNotFound(c.Delete(ctx, namespace))).To(Succeed())
+	Eventually(func(g Gomega) {
+		g.Expect(c.Get(ctx, client.ObjectKey{Name: name}, namespace)).To(Succeed())
+		namespace.Spec.Finalizers = nil
+		g.Expect(c.SubResource("finalize").Update(ctx, namespace)).To(Succeed())
+	}).WithContext(ctx).Should(Succeed())
+	Eventually(func() bool {
+		return apierrors.IsNotFound(c.Get(ctx, client.ObjectKey{Name: name}, namespace))
+	}).WithContext(ctx).Should(BeTrue())
+}

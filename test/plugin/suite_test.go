@@ -1,0 +1,99 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plugin
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+
+	"github.com/nslifecycle/nslifecycle/internal/controller"
+	"github.com/nslifecycle/nslifecycle/test/controlplane"
+)
+
+var (
+	// plane has the operator, installed and running; bare has nothing but an API server:
+	// nobody ends a namespace there.
+	plane, bare *controlplane.ControlPlane
+	manager     *controlplane.Manager
+	// admin and bareAdmin are members of system:masters.
+	admin, bareAdmin client.Client
+	// bin has the plugin, under both of its names, and kubectl.
+	bin string
+)
+
+func TestPlugin(t *testing.T) {
+	RegisterFailHandler(Fail)
+	RunSpecs(t, "Plugin")
+}
+
+var _ = BeforeSuite(func(ctx context.Context) {
+	ctrl.SetLogger(zap.New(zap.WriteTo(GinkgoWriter), zap.UseDevMode(true)))
+	SetDefaultEventuallyTimeout(30 * time.Second)
+	SetDefaultEventuallyPollingInterval(20 * time.Millisecond)
+	SetDefaultConsistentlyDuration(time.Second)
+	EnforceDefaultTimeoutsWhenUsingContexts()
+
+	var err error
+	plane, err = controlplane.Start(ctx)
+	Expect(err).NotTo(HaveOccurred())
+	bare, err = controlplane.Start(ctx)
+	Expect(err).NotTo(HaveOccurred())
+	admin, bareAdmin = newClient(plane.Admin), newClient(bare.Admin)
+	bin = buildPlugin(ctx)
+	Expect(plane.Install(ctx)).To(Succeed())
+	Expect(plane.AggregateClusterRoles(ctx)).To(Succeed())
+	manager, err = plane.StartManager(ctx)
+	Expect(err).NotTo(HaveOccurred())
+})
+
+var _ = AfterSuite(func() {
+	if manager != nil {
+		Expect(manager.Stop()).To(Succeed())
+	}
+	for _, running := range []*controlplane.ControlPlane{plane, bare} {
+		if running != nil {
+			Expect(running.Stop()).To(Succeed())
+		}
+	}
+})
+
+// buildPlugin returns a directory with everything that users put into their PATH.
+func buildPlugin(ctx context.Context) string {
+	GinkgoHelper()
+	dir, err := os.MkdirTemp(plane.Dir, "bin-")
+	Expect(err).NotTo(HaveOccurred())
+	binary := filepath.Join(dir, "kubectl-nslifecycle")
+	build := exec.CommandContext(ctx, "go", "build", "-o", binary, "./cmd/kubectl-nslifecycle")
+	build.Dir = controlplane.Root()
+	output, err := build.CombinedOutput()
+	Expect(err).NotTo(HaveOccurred(), string(output))
+	Expect(os.Symlink("kubectl-nslifecycle", filepath.Join(dir, "kubectl_complete-nslifecycle"))).To(Succeed())
+	kubectl, err := exec.LookPath(plane.KubectlPath())
+	Expect(err).NotTo(HaveOccurred())
+	kubectl, err = filepath.Abs(kubectl)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(os.Symlink(kubectl, filepath.Join(dir, "kubectl"))).To(Succeed())
+	return dir
+}
+
+func newClient(config *rest.Config) client.Client {
+	GinkgoHelper()
+	config = rest.CopyConfig(config)
+	config.QPS = -1
+	config.WarningHandler = rest.NoWarnings{}
+	result, err := client.New(config, client.Options{Scheme: controller.NewScheme()})
+	Expect(err).NotTo(HaveOccurred())
+	return result
+}
