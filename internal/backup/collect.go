@@ -137,7 +137,7 @@ func (c *collector) readNamespace(ctx context.Context) error {
 // be created holds no object of anybody's, such as the metrics of pods.
 func (c *collector) chooseTypes(all []inventory.Type) error {
 	for _, name := range c.options.Types {
-		if !slices.ContainsFunc(all, func(one inventory.Type) bool { return isNamed(one, name) }) {
+		if !slices.ContainsFunc(all, func(one inventory.Type) bool { return one.IsNamed(name) }) {
 			return fmt.Errorf("the API server has no namespaced type %q; "+
 				"`kubectl api-resources --namespaced` lists those that it has", name)
 		}
@@ -152,12 +152,7 @@ func (c *collector) chooseTypes(all []inventory.Type) error {
 
 func (c *collector) isAskedFor(one inventory.Type) bool {
 	return len(c.options.Types) == 0 ||
-		slices.ContainsFunc(c.options.Types, func(name string) bool { return isNamed(one, name) })
-}
-
-// isNamed tells whether users mean a type by a name: deployments.apps, or deployments.
-func isNamed(one inventory.Type, name string) bool {
-	return name == one.String() || name == one.Resource
+		slices.ContainsFunc(c.options.Types, func(name string) bool { return one.IsNamed(name) })
 }
 
 func isSecrets(one inventory.Type) bool {

@@ -34,6 +34,11 @@ func (t Type) String() string {
 	return t.GroupResource().String()
 }
 
+// IsNamed tells whether users mean the type by a name: deployments.apps, or deployments.
+func (t Type) IsNamed(name string) bool {
+	return name == t.String() || name == t.Resource
+}
+
 // GroupVersionKind returns what apiVersion and kind of an object of the type say.
 func (t Type) GroupVersionKind() schema.GroupVersionKind {
 	return t.GroupVersion().WithKind(t.Kind)

@@ -26,8 +26,9 @@ const explainedAtOnce = 4
 
 type explainOptions struct {
 	*session
-	output *output
-	isAll  bool
+	output   *output
+	isAll    bool
+	patience time.Duration
 }
 
 func newExplainCommand(session *session) *cobra.Command {
@@ -54,8 +55,10 @@ func newExplainCommand(session *session) *cobra.Command {
 		},
 	}
 	options.output.addFlag(command)
-	command.Flags().BoolVarP(&options.isAll, "all", "A", false,
-		"Every namespace that is being deleted or initialized")
+	flags := command.Flags()
+	flags.BoolVarP(&options.isAll, "all", "A", false, "Every namespace that is being deleted or initialized")
+	flags.DurationVar(&options.patience, "patience", diagnosis.DefaultPatience,
+		"How long something may take before anybody is blamed for it")
 	return command
 }
 
@@ -73,7 +76,7 @@ func (o *explainOptions) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	result, err := o.diagnose(ctx, name)
+	result, err := o.diagnose(ctx, name, o.patience)
 	if err != nil {
 		return err
 	}
@@ -83,8 +86,9 @@ func (o *explainOptions) run(ctx context.Context, args []string) error {
 	return exitFor(result)
 }
 
-// diagnose finds out how one namespace is getting on.
-func (s *session) diagnose(ctx context.Context, name string) (*diagnosis.Diagnosis, error) {
+// diagnose finds out how one namespace is getting on. Nobody is blamed for what has not
+// taken longer than the patience.
+func (s *session) diagnose(ctx context.Context, name string, patience time.Duration) (*diagnosis.Diagnosis, error) {
 	config, err := s.restConfig()
 	if err != nil {
 		return nil, err
@@ -93,6 +97,7 @@ func (s *session) diagnose(ctx context.Context, name string) (*diagnosis.Diagnos
 	if err != nil {
 		return nil, err
 	}
+	gatherer.Patience = patience
 	facts, err := gatherer.Gather(ctx, name)
 	switch {
 	case apierrors.IsNotFound(err):
@@ -115,7 +120,7 @@ func (o *explainOptions) explainAll(ctx context.Context) error {
 	group.SetLimit(explainedAtOnce)
 	for i, name := range names {
 		group.Go(func() error {
-			all[i], errs[i] = o.diagnose(ctx, name)
+			all[i], errs[i] = o.diagnose(ctx, name, o.patience)
 			return nil
 		})
 	}
