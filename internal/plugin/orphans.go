@@ -4,11 +4,9 @@
 package plugin
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 	"time"
 
@@ -115,7 +113,7 @@ func (o *orphansOptions) delete(ctx context.Context, search *orphanSearch, orpha
 	if !o.isSure {
 		question := fmt.Sprintf("Delete %s in %s that do not exist?",
 			count(len(orphans), "object"), count(countNamespaces(orphans), "namespace"))
-		isAgreed, err := o.ask(question)
+		isAgreed, err := o.ask(ctx, question)
 		if err != nil {
 			return err
 		}
@@ -145,13 +143,13 @@ func (o *orphansOptions) delete(ctx context.Context, search *orphanSearch, orpha
 }
 
 // ask puts a question to somebody at a terminal. Anything but yes means no.
-func (s *session) ask(question string) (bool, error) {
+func (s *session) ask(ctx context.Context, question string) (bool, error) {
 	fmt.Fprintf(s.ErrOut, "%s [y/N] ", question)
-	answer, err := bufio.NewReader(s.In).ReadString('\n')
-	if err != nil && !errors.Is(err, io.EOF) {
+	answer, err := s.readLine(ctx)
+	if err != nil {
 		return false, fmt.Errorf("reading the answer: %w", err)
 	}
-	switch strings.ToLower(strings.TrimSpace(answer)) {
+	switch strings.ToLower(answer) {
 	case "y", "yes":
 		return true, nil
 	}

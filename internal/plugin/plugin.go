@@ -78,6 +78,7 @@ func New(streams genericiooptions.IOStreams) *cobra.Command {
 		newCreateCommand(session),
 		newDeleteCommand(session),
 		newExplainCommand(session),
+		newFinalizeCommand(session),
 		newListCommand(session),
 		newOrphansCommand(session),
 		newUseCommand(session),

@@ -1,0 +1,102 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plugin
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/nslifecycle/nslifecycle/internal/backup"
+)
+
+// backUp writes everything that remains to a new file. It fails where something is not in
+// the backup, unless the user has accepted that not everything can be read.
+func (o *finalizeOptions) backUp(ctx context.Context, forcer *forcer, planned *plan) error {
+	taken, err := backup.Collect(ctx, forcer.config, planned.Namespace, backup.Options{All: true, IncludeSecrets: true})
+	if err != nil {
+		return fmt.Errorf("backing up namespace %q: %w", planned.Namespace, err)
+	}
+	missing := whatIsMissing(planned.Remaining, taken.Objects)
+	if gaps := append(taken.Unread, missing...); len(gaps) > 0 {
+		if !o.allowed.allowsUnread {
+			return fmt.Errorf("the backup would not be complete (%s); %s accepts that, and --no-backup writes none",
+				strings.Join(gaps, "; "), flagAllowUnread)
+		}
+		for _, gap := range gaps {
+			o.warnf("Not in the backup: %s", gap)
+		}
+	}
+	var text bytes.Buffer
+	if err := backup.Write(&text, taken.Objects); err != nil {
+		return err
+	}
+	if err := createFile(planned.Backup, text.Bytes(), privateMode); err != nil {
+		return err
+	}
+	fmt.Fprintf(o.ErrOut, "\nBackup written to %s: %s, what is secret in them included. "+
+		"Bring them back: kubectl apply --server-side -f %s\n",
+		planned.Backup, count(len(taken.Objects), "object"), planned.Backup)
+	return nil
+}
+
+// whatIsMissing names the objects that are not in a backup.
+func whatIsMissing(remaining []remnant, saved []*unstructured.Unstructured) []string {
+	type key struct {
+		kind schema.GroupKind
+		name string
+	}
+	isSaved := map[key]bool{}
+	for _, object := range saved {
+		isSaved[key{object.GroupVersionKind().GroupKind(), object.GetName()}] = true
+	}
+	var missing []string
+	for i := range remaining {
+		kind := remaining[i].served.GroupVersionKind().GroupKind()
+		if !isSaved[key{kind, remaining[i].Name}] {
+			missing = append(missing, remaining[i].String())
+		}
+	}
+	return missing
+}
+
+// createFile writes a file that does not exist yet, and returns when it is on the disk:
+// what it holds may be in no other place soon.
+func createFile(name string, text []byte, mode os.FileMode) error {
+	file, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+	if errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("%s exists already, and is not overwritten; choose another file with --backup", name)
+	}
+	if err != nil {
+		return fmt.Errorf("writing the backup: %w", err)
+	}
+	_, err = file.Write(text)
+	err = errors.Join(err, file.Sync(), file.Close(), syncDirectory(filepath.Dir(name)))
+	if err != nil {
+		return errors.Join(fmt.Errorf("writing the backup: %w", err), os.Remove(name))
+	}
+	return nil
+}
+
+// syncDirectory makes sure that a new file is found again after a power failure. Windows
+// does that by itself, and knows no other way.
+func syncDirectory(name string) error {
+	if runtime.GOOS == "windows" {
+		return nil
+	}
+	directory, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	return errors.Join(directory.Sync(), directory.Close())
+}
