@@ -3,6 +3,7 @@ module github.com/nslifecycle/nslifecycle
 go 1.26.0
 
 require (
+	github.com/creack/pty v1.1.24
 	github.com/go-logr/logr v1.4.4
 	github.com/google/go-cmp v0.7.0
 	github.com/mitchellh/go-wordwrap v1.0.1

@@ -1,0 +1,251 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plugin
+
+import (
+	"context"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/creack/pty"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/gbytes"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// makeStuckNamespace makes a namespace that is being deleted and held by everything that
+// can hold it: two finalizers of its own, two tokens, and objects with finalizers. Two
+// objects in it have not been deleted.
+func makeStuckNamespace(ctx context.Context) *corev1.Namespace {
+	GinkgoHelper()
+	namespace := &corev1.Namespace{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: unique("stuck"), Finalizers: []string{testFinalizer, "test.example.com/another"},
+		},
+		Spec: corev1.NamespaceSpec{Finalizers: []corev1.FinalizerName{testToken}},
+	}
+	Expect(bareAdmin.Create(ctx, namespace)).To(Succeed())
+	DeferCleanup(func(ctx context.Context) { removeForGood(ctx, namespace.Name) })
+	makeConfigMap(ctx, bareAdmin, namespace.Name, "kept")
+	makeSecret(ctx, namespace.Name)
+	for name, finalizers := range map[string][]string{
+		"held": {testFinalizer, "test.example.com/another"}, "second": {testFinalizer},
+	} {
+		Expect(bareAdmin.Delete(ctx, makeConfigMap(ctx, bareAdmin, namespace.Name, name, finalizers...))).To(Succeed())
+	}
+	Expect(bareAdmin.Delete(ctx, namespace)).To(Succeed())
+	Expect(bareAdmin.Get(ctx, client.ObjectKeyFromObject(namespace), namespace)).To(Succeed())
+	return namespace
+}
+
+// removeForGood leaves nothing of a namespace for the specs that look for orphans.
+func removeForGood(ctx context.Context, name string) {
+	GinkgoHelper()
+	var configMaps corev1.ConfigMapList
+	Expect(bareAdmin.List(ctx, &configMaps, client.InNamespace(name))).To(Succeed())
+	for i := range configMaps.Items {
+		release(ctx, bareAdmin, &configMaps.Items[i])
+		Expect(client.IgnoreNotFound(bareAdmin.Delete(ctx, &configMaps.Items[i]))).To(Succeed())
+	}
+	Expect(bareAdmin.DeleteAllOf(ctx, &corev1.Secret{}, client.InNamespace(name))).To(Succeed())
+	namespace := &corev1.Namespace{}
+	err := bareAdmin.Get(ctx, client.ObjectKey{Name: name}, namespace)
+	if apierrors.IsNotFound(err) {
+		return
+	}
+	Expect(err).NotTo(HaveOccurred())
+	release(ctx, bareAdmin, namespace)
+	finalize(ctx, bareAdmin, name)
+}
+
+func makeSecret(ctx context.Context, namespace string) *corev1.Secret {
+	GinkgoHelper()
+	secret := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "kept"}, Data: map[string][]byte{"key": []byte("secret")},
+	}
+	Expect(bareAdmin.Create(ctx, secret)).To(Succeed())
+	return secret
+}
+
+func configMapNamed(ctx context.Context, namespace *corev1.Namespace, name string) *corev1.ConfigMap {
+	GinkgoHelper()
+	configMap := &corev1.ConfigMap{}
+	Expect(bareAdmin.Get(ctx, client.ObjectKey{Namespace: namespace.Name, Name: name}, configMap)).To(Succeed())
+	return configMap
+}
+
+// snapshot returns the resourceVersions of a namespace and of what is in it.
+func snapshot(ctx context.Context, name string) map[string]string {
+	GinkgoHelper()
+	versions := map[string]string{}
+	namespace := &corev1.Namespace{}
+	Expect(bareAdmin.Get(ctx, client.ObjectKey{Name: name}, namespace)).To(Succeed())
+	versions["namespace"] = namespace.ResourceVersion
+	var configMaps corev1.ConfigMapList
+	Expect(bareAdmin.List(ctx, &configMaps, client.InNamespace(name))).To(Succeed())
+	for _, object := range configMaps.Items {
+		versions["configmap "+object.Name] = object.ResourceVersion
+	}
+	var secrets corev1.SecretList
+	Expect(bareAdmin.List(ctx, &secrets, client.InNamespace(name))).To(Succeed())
+	for _, object := range secrets.Items {
+		versions["secret "+object.Name] = object.ResourceVersion
+	}
+	return versions
+}
+
+// rulesToRead are what is needed to see a namespace and the objects of some types.
+func rulesToRead(resources ...string) []rbacv1.PolicyRule {
+	read := []string{"get", "list", "watch"}
+	return []rbacv1.PolicyRule{
+		{APIGroups: []string{""}, Resources: append(resources, "namespaces"), Verbs: read},
+		{APIGroups: []string{"*"}, Resources: resources, Verbs: read},
+	}
+}
+
+// refuseUpdates makes a policy for the time of a spec by which nobody changes a ConfigMap
+// in a namespace.
+func refuseUpdates(ctx context.Context, namespace string) {
+	GinkgoHelper()
+	policy := &admissionregistrationv1.ValidatingAdmissionPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: unique("refuse")},
+		Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
+			MatchConstraints: &admissionregistrationv1.MatchResources{
+				ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{
+					RuleWithOperations: admissionregistrationv1.RuleWithOperations{
+						Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Update},
+						Rule: admissionregistrationv1.Rule{
+							APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"configmaps"},
+						},
+					},
+				}},
+			},
+			MatchConditions: []admissionregistrationv1.MatchCondition{
+				{Name: "namespace", Expression: "request.namespace == '" + namespace + "'"},
+				// The cleanup may.
+				{Name: "plugin", Expression: "request.options.?fieldManager.orValue('') == 'kubectl-nslifecycle'"},
+			},
+			Validations: []admissionregistrationv1.Validation{{Expression: "false", Message: "nobody changes this"}},
+		},
+	}
+	binding := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: policy.Name},
+		Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
+			PolicyName:        policy.Name,
+			ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
+		},
+	}
+	for _, object := range []client.Object{policy, binding} {
+		Expect(bareAdmin.Create(ctx, object)).To(Succeed())
+		DeferCleanup(func(ctx context.Context) { Expect(bareAdmin.Delete(ctx, object)).To(Succeed()) })
+	}
+}
+
+var annotation = client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"annotations":{"a":"b"}}}`))
+
+func annotate(ctx context.Context, namespace *corev1.Namespace) {
+	GinkgoHelper()
+	Expect(bareAdmin.Patch(ctx, namespace, annotation)).To(Succeed())
+}
+
+func annotateConfigMap(name string) func(context.Context, *corev1.Namespace) {
+	return func(ctx context.Context, namespace *corev1.Namespace) {
+		GinkgoHelper()
+		Expect(bareAdmin.Patch(ctx, configMapNamed(ctx, namespace, name), annotation)).To(Succeed())
+	}
+}
+
+func deleteKept(ctx context.Context, namespace *corev1.Namespace) {
+	GinkgoHelper()
+	Expect(bareAdmin.Delete(ctx, configMapNamed(ctx, namespace, "kept"))).To(Succeed())
+}
+
+// recreate makes another namespace with the same name, which is stuck in the same way.
+func recreate(ctx context.Context, namespace *corev1.Namespace) {
+	GinkgoHelper()
+	removeForGood(ctx, namespace.Name)
+	again := &corev1.Namespace{
+		ObjectMeta: metav1.ObjectMeta{Name: namespace.Name, Finalizers: namespace.Finalizers},
+		Spec:       corev1.NamespaceSpec{Finalizers: []corev1.FinalizerName{testToken}},
+	}
+	Expect(bareAdmin.Create(ctx, again)).To(Succeed())
+	Expect(bareAdmin.Delete(ctx, again)).To(Succeed())
+}
+
+// command is a `kubectl nslifecycle` in a directory that has not been started yet.
+func (u *user) command(dir string, args ...string) *exec.Cmd {
+	command := exec.Command(filepath.Join(bin, "kubectl"), append([]string{"nslifecycle"}, args...)...)
+	command.Dir, command.Env = dir, u.environment()
+	return command
+}
+
+// terminal is a terminal with a `kubectl nslifecycle` in it.
+type terminal struct {
+	file   *os.File
+	screen *gbytes.Buffer
+	ended  chan struct{}
+	status int
+}
+
+func (u *user) onTerminal(dir string, args ...string) *terminal {
+	GinkgoHelper()
+	command := u.command(dir, args...)
+	command.Env = append(command.Env, "TERM=xterm", "NO_COLOR=")
+	file, err := pty.StartWithSize(command, &pty.Winsize{Rows: 40, Cols: 300})
+	Expect(err).NotTo(HaveOccurred())
+	t := &terminal{file: file, screen: gbytes.NewBuffer(), ended: make(chan struct{})}
+	go func() {
+		defer close(t.ended)
+		_, _ = io.Copy(io.MultiWriter(t.screen, GinkgoWriter), file) // ends with an error when the process does
+		_ = command.Wait()                                           // The status says how.
+		t.status = command.ProcessState.ExitCode()
+	}()
+	DeferCleanup(func() {
+		_ = command.Process.Kill()
+		<-t.ended
+		Expect(file.Close()).To(Succeed())
+	})
+	return t
+}
+
+// expect waits until a text is on the screen.
+func (t *terminal) expect(ctx context.Context, text string) {
+	GinkgoHelper()
+	Eventually(t.shown).WithContext(ctx).Should(ContainSubstring(text))
+}
+
+// shown is everything that was written to the terminal.
+func (t *terminal) shown() string {
+	return strings.ReplaceAll(string(t.screen.Contents()), "\r\n", "\n")
+}
+
+func (t *terminal) enter(line string) {
+	GinkgoHelper()
+	_, err := io.WriteString(t.file, line+"\n")
+	Expect(err).NotTo(HaveOccurred())
+}
+
+// interrupt presses Ctrl-C.
+func (t *terminal) interrupt() {
+	GinkgoHelper()
+	_, err := io.WriteString(t.file, "\x03")
+	Expect(err).NotTo(HaveOccurred())
+}
+
+// wait returns the exit status.
+func (t *terminal) wait(ctx context.Context) int {
+	GinkgoHelper()
+	Eventually(t.ended).WithContext(ctx).WithTimeout(time.Minute).Should(BeClosed())
+	return t.status
+}
