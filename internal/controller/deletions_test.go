@@ -19,8 +19,7 @@ import (
 
 // newQueue returns one as that of the reconciler, for a bubble of synctest.
 func newQueue() requestQueue {
-	return workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](
-		firstRetryDelay, maxRetryDelay))
+	return workqueue.NewTypedRateLimitingQueue(newRateLimiter(firstRetryDelay))
 }
 
 // outcome is a report of a pass in which something went wrong, or nothing.

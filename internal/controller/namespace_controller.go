@@ -31,6 +31,11 @@ import (
 // kube-controller-manager; the default of controller-runtime grows to 1000 s.
 const maxRetryDelay = 60 * time.Second
 
+// newRateLimiter returns one that doubles the delay after each error, from the first one on.
+func newRateLimiter(first time.Duration) workqueue.TypedRateLimiter[reconcile.Request] {
+	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](first, maxRetryDelay)
+}
+
 const actionInitialize = "Initialize"
 
 // NamespaceReconciler keeps the conditions of every Namespace in step with its list
@@ -55,11 +60,7 @@ func (r *NamespaceReconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Named(namespaceControllerName).
 		// No GenerationChangedPredicate: a Namespace has no generation.
 		For(&corev1.Namespace{}, builder.WithPredicates(initializationChanged())).
-		WithOptions(controller.Options{
-			MaxConcurrentReconciles: r.Workers,
-			RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](
-				5*time.Millisecond, maxRetryDelay),
-		}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: r.Workers, RateLimiter: newRateLimiter(5 * time.Millisecond)}).
 		Complete(r)
 }
 

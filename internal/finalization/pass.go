@@ -193,8 +193,8 @@ func (p *pass) run(ctx context.Context, seenAt, settledAt time.Time) (*Report, e
 // not to be served means that the inventory is out of date.
 func (p *pass) survey(ctx context.Context, isSettled bool, seenAt, settledAt time.Time) error {
 	discoveredAfter, askedAfter := p.ledger.answersFrom(isSettled, seenAt, settledAt, p.began)
-	var kept []*typeState
-	isKnown := map[ResourceType]bool{}
+	// What an earlier attempt has found: nil where there is nothing to keep.
+	known := map[ResourceType]*typeState{}
 	for attempt := 0; ; attempt++ {
 		inventory, err := p.catalog.Get(ctx, discoveredAfter)
 		if err != nil {
@@ -202,7 +202,7 @@ func (p *pass) survey(ctx context.Context, isSettled bool, seenAt, settledAt tim
 		}
 		var unknown []ResourceType
 		for _, resourceType := range inventory.Types {
-			if !isKnown[resourceType] && resourceType.CanList {
+			if _, isKnown := known[resourceType]; !isKnown && resourceType.CanList {
 				unknown = append(unknown, resourceType)
 			}
 		}
@@ -210,7 +210,7 @@ func (p *pass) survey(ctx context.Context, isSettled bool, seenAt, settledAt tim
 		if err != nil {
 			return err
 		}
-		types, isOutOfDate := takeFound(inventory.Types, kept, isKnown, found)
+		types, isOutOfDate := takeFound(inventory.Types, known, found)
 		if !isOutOfDate || attempt > 0 {
 			// What discovery names twice and the API server does not serve has no objects,
 			// as upstream holds (kubernetes/kubernetes#22413).
@@ -218,13 +218,13 @@ func (p *pass) survey(ctx context.Context, isSettled bool, seenAt, settledAt tim
 			return nil
 		}
 		for _, resourceType := range inventory.Types {
-			isKnown[resourceType] = true
+			known[resourceType] = nil
 		}
 		for _, state := range types {
 			if state.isNotServed {
-				delete(isKnown, state.Type)
+				delete(known, state.Type)
 			} else {
-				kept = append(kept, state)
+				known[state.Type] = state
 			}
 		}
 		discoveredAfter = p.clock.Now()
@@ -233,24 +233,21 @@ func (p *pass) survey(ctx context.Context, isSettled bool, seenAt, settledAt tim
 }
 
 // takeFound returns the states of those types that matter from here on, and whether one of
-// them is not served, so that the inventory seems out of date. The states of what is
-// known already are among the kept ones, unless there was nothing to keep.
+// them is not served, so that the inventory seems out of date. What is known already is not
+// among what was found now.
 func takeFound(
-	types []ResourceType, kept []*typeState, isKnown map[ResourceType]bool, found map[ResourceType]*finding,
+	types []ResourceType, known map[ResourceType]*typeState, found map[ResourceType]*finding,
 ) ([]*typeState, bool) {
 	var states []*typeState
 	isOutOfDate := false
 	for _, resourceType := range types {
-		var state *typeState
-		if isKnown[resourceType] {
-			i := slices.IndexFunc(kept, func(s *typeState) bool { return s.Type == resourceType })
-			if i < 0 {
-				continue
-			}
-			state = kept[i]
-		} else {
+		state, isKnown := known[resourceType]
+		switch {
+		case !isKnown:
 			state = &typeState{Remaining: Remaining{Type: resourceType}}
 			state.take(found[resourceType])
+		case state == nil:
+			continue
 		}
 		isOutOfDate = isOutOfDate || state.isNotServed
 		// What is empty needs no state: in bulk, most of the memory would go into that.
