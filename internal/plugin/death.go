@@ -44,11 +44,7 @@ type death struct {
 }
 
 func newDeath(session *session, namespace *corev1.Namespace, patience time.Duration) (*death, error) {
-	config, err := session.restConfig()
-	if err != nil {
-		return nil, err
-	}
-	remains, err := newRemains(config, namespace.Name)
+	remains, err := session.newRemains(namespace.Name)
 	if err != nil {
 		return nil, err
 	}
@@ -99,7 +95,7 @@ func (d *death) wait(ctx context.Context, seen <-chan sighting) error {
 		}
 		if !isDiagnosing && d.isStuck() {
 			isDiagnosing, d.diagnosedAt = true, time.Now()
-			go d.diagnose(ctx, verdicts)
+			go d.judge(ctx, verdicts)
 		}
 		d.draw()
 	}
@@ -164,8 +160,9 @@ func (d *death) isStuck() bool {
 	return time.Since(d.movedAt) >= d.patience && time.Since(d.diagnosedAt) >= d.patience
 }
 
-func (d *death) diagnose(ctx context.Context, verdicts chan<- *diagnosis.Diagnosis) {
-	verdict, err := d.gather(ctx)
+// judge looks for a cause, and sends what it has found.
+func (d *death) judge(ctx context.Context, verdicts chan<- *diagnosis.Diagnosis) {
+	verdict, err := d.diagnose(ctx, d.name, d.patience)
 	if err != nil {
 		verdict = &diagnosis.Diagnosis{
 			State: diagnosis.Progressing, Summary: fmt.Sprintf("the cause could not be looked for: %v", err),
@@ -175,23 +172,6 @@ func (d *death) diagnose(ctx context.Context, verdicts chan<- *diagnosis.Diagnos
 	case verdicts <- verdict:
 	case <-ctx.Done():
 	}
-}
-
-func (d *death) gather(ctx context.Context) (*diagnosis.Diagnosis, error) {
-	config, err := d.restConfig()
-	if err != nil {
-		return nil, err
-	}
-	gatherer, err := diagnosis.NewGatherer(config)
-	if err != nil {
-		return nil, err
-	}
-	gatherer.Patience = d.patience
-	facts, err := gatherer.Gather(ctx, d.name)
-	if err != nil {
-		return nil, err
-	}
-	return diagnosis.Diagnose(facts), nil
 }
 
 // tell shows a verdict, unless it is the same as before.

@@ -187,9 +187,7 @@ func (s *session) screen(out io.Writer) screen {
 }
 
 func (s *session) warnUnread(namespace string, unread []string) {
-	for _, one := range unread {
-		s.warnf("Not read in namespace %s, and a cause may be hidden there: %s", namespace, one)
-	}
+	s.warnEach(fmt.Sprintf("Not read in namespace %s, and a cause may be hidden there", namespace), unread)
 }
 
 // exitFor is the exit status that tells whether anything is blocked.

@@ -186,9 +186,7 @@ func (o *finalizeOptions) show(planned *plan) error {
 		return err
 	}
 	o.warnUnread(planned.Namespace, planned.Diagnosis.Unread)
-	for _, unread := range planned.Unread {
-		o.warnf("There may be more objects in namespace %s: %s", planned.Namespace, unread)
-	}
+	o.warnEach(fmt.Sprintf("There may be more objects in namespace %s", planned.Namespace), planned.Unread)
 	return nil
 }
 

@@ -12,7 +12,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/discovery"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
@@ -38,13 +37,9 @@ func (s *session) newForcer(name string) (*forcer, error) {
 	if err != nil {
 		return nil, err
 	}
-	objects, err := metadata.NewForConfig(config)
+	discoverer, objects, err := s.contentClients()
 	if err != nil {
-		return nil, fmt.Errorf("creating a client: %w", err)
-	}
-	discoverer, err := discovery.NewDiscoveryClientForConfig(config)
-	if err != nil {
-		return nil, fmt.Errorf("creating a client: %w", err)
+		return nil, err
 	}
 	return &forcer{
 		name: name, config: config, namespaces: namespaces, metadata: objects, discoverer: discoverer,

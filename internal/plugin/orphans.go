@@ -57,11 +57,7 @@ func (o *orphansOptions) run(ctx context.Context) error {
 	if o.isDeleting && !o.isSure && !isTerminal(o.In) {
 		return errors.New("nobody can be asked whether the orphans may be deleted; use --yes to do it without asking")
 	}
-	config, err := o.restConfig()
-	if err != nil {
-		return err
-	}
-	search, err := newOrphanSearch(config)
+	search, err := o.newOrphanSearch()
 	if err != nil {
 		return err
 	}
@@ -72,9 +68,7 @@ func (o *orphansOptions) run(ctx context.Context) error {
 	if err := o.print(found); err != nil {
 		return err
 	}
-	for _, unread := range found.unread {
-		o.warnf("There may be more orphans: %s", unread)
-	}
+	o.warnEach("There may be more orphans", found.unread)
 	if o.isDeleting && len(found.orphans) > 0 {
 		if err := o.delete(ctx, search, found.orphans); err != nil {
 			return err

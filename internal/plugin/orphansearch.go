@@ -16,9 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/metadata"
-	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 
 	"github.com/nslifecycle/nslifecycle/internal/inventory"
@@ -62,16 +60,10 @@ type orphanSearch struct {
 	client     metadata.Interface
 }
 
-func newOrphanSearch(config *rest.Config) (*orphanSearch, error) {
-	config = rest.CopyConfig(config)
-	config.WarningHandlerWithContext = rest.NoWarnings{}
-	discoverer, err := discovery.NewDiscoveryClientForConfig(config)
+func (s *session) newOrphanSearch() (*orphanSearch, error) {
+	discoverer, client, err := s.contentClients()
 	if err != nil {
-		return nil, fmt.Errorf("creating a client: %w", err)
-	}
-	client, err := metadata.NewForConfig(config)
-	if err != nil {
-		return nil, fmt.Errorf("creating a client: %w", err)
+		return nil, err
 	}
 	return &orphanSearch{discoverer: discoverer, client: client}, nil
 }

@@ -6,13 +6,10 @@ package plugin
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
-	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/metadata"
-	"k8s.io/client-go/rest"
 
 	"github.com/nslifecycle/nslifecycle/internal/inventory"
 )
@@ -48,16 +45,10 @@ type typeCount struct {
 	count    int
 }
 
-func newRemains(config *rest.Config, namespace string) (*remains, error) {
-	config = rest.CopyConfig(config)
-	config.WarningHandlerWithContext = rest.NoWarnings{}
-	client, err := metadata.NewForConfig(config)
+func (s *session) newRemains(namespace string) (*remains, error) {
+	discoverer, client, err := s.contentClients()
 	if err != nil {
-		return nil, fmt.Errorf("creating a client: %w", err)
-	}
-	discoverer, err := discovery.NewDiscoveryClientForConfig(config)
-	if err != nil {
-		return nil, fmt.Errorf("creating a client: %w", err)
+		return nil, err
 	}
 	return &remains{client: client, discoverer: discoverer, namespace: namespace}, nil
 }

@@ -13,9 +13,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/discovery"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
+
+	"github.com/nslifecycle/nslifecycle/internal/inventory"
 )
 
 // userAgent starts what the API server's audit log says of the plugin.
@@ -101,7 +105,43 @@ func (s *session) namespaces() (corev1client.NamespaceInterface, error) {
 	return client.Namespaces(), nil
 }
 
+// contentClients returns clients that discover types and read the metadata of whatever there
+// is of them. Types that are deprecated are read too, without a word about it.
+func (s *session) contentClients() (inventory.Discoverer, metadata.Interface, error) {
+	config, err := s.restConfig()
+	if err != nil {
+		return nil, nil, err
+	}
+	config.WarningHandlerWithContext = rest.NoWarnings{}
+	discoverer, err := discovery.NewDiscoveryClientForConfig(config)
+	if err != nil {
+		return nil, nil, fmt.Errorf("creating a client: %w", err)
+	}
+	objects, err := metadata.NewForConfig(config)
+	if err != nil {
+		return nil, nil, fmt.Errorf("creating a client: %w", err)
+	}
+	return discoverer, objects, nil
+}
+
 // warnf prints a sentence to stderr that is not an error of the command.
 func (s *session) warnf(format string, args ...any) {
 	fmt.Fprintf(s.ErrOut, s.palette(s.ErrOut).yellow("Warning:")+" "+format+"\n", args...)
+}
+
+// warnEach prints a warning for each of some gaps. Where there are many, such as one for
+// each type in a cluster that does not answer, it counts most of them, unless the user has
+// asked for more.
+func (s *session) warnEach(about string, gaps []string) {
+	const most = 5
+	shown := gaps
+	if s.verbosity == 0 && len(gaps) > most {
+		shown = gaps[:most]
+	}
+	for _, gap := range shown {
+		s.warnf("%s: %s", about, gap)
+	}
+	if more := len(gaps) - len(shown); more > 0 {
+		s.warnf("%s: %d more like these; -v=1 shows them all", about, more)
+	}
 }
