@@ -25,10 +25,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
-	"k8s.io/client-go/discovery"
-	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/metadata"
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
@@ -174,43 +171,4 @@ func newMapper(scheme *runtime.Scheme) meta.RESTMapper {
 	}
 	mapper.Add(apiServiceKind, meta.RESTScopeRoot)
 	return mapper
-}
-
-// newClients returns a Gatherer for the rights of a configuration.
-func newClients(config *rest.Config) (*Gatherer, error) {
-	config = rest.CopyConfig(config)
-	config.QPS = -1
-	config.WarningHandler = rest.NoWarnings{}
-	config.WarningHandlerWithContext = rest.NoWarnings{}
-	clock := &serverClock{}
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		clock.next = next
-		return clock
-	})
-	httpClient, err := rest.HTTPClientFor(config)
-	if err != nil {
-		return nil, fmt.Errorf("creating an HTTP client: %w", err)
-	}
-	scheme := newScheme()
-	whole, err := client.New(config, client.Options{HTTPClient: httpClient, Scheme: scheme, Mapper: newMapper(scheme)})
-	if err != nil {
-		return nil, fmt.Errorf("creating a client: %w", err)
-	}
-	discoveryClient, err := discovery.NewDiscoveryClientForConfigAndClient(config, httpClient)
-	if err != nil {
-		return nil, fmt.Errorf("creating a discovery client: %w", err)
-	}
-	metadataClient, err := metadata.NewForConfigAndClient(metadata.ConfigFor(config), httpClient)
-	if err != nil {
-		return nil, fmt.Errorf("creating a metadata client: %w", err)
-	}
-	dynamicClient, err := dynamic.NewForConfigAndClient(config, httpClient)
-	if err != nil {
-		return nil, fmt.Errorf("creating a dynamic client: %w", err)
-	}
-	return &Gatherer{
-		Patience: DefaultPatience, lister: whole, discoverer: discoveryClient, metadata: metadataClient,
-		dynamic: dynamicClient,
-		trier:   dryRunner{metadataClient}, reviewer: accessReviewer{whole}, now: clock.now,
-	}, nil
 }

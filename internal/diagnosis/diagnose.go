@@ -141,6 +141,8 @@ func summarize(facts *Facts, diagnosis *Diagnosis) (State, string) {
 func describeProgress(facts *Facts) string {
 	deleted := fmt.Sprintf("deleted %s ago", facts.ago(facts.Namespace.DeletionTimestamp.Time))
 	switch until := facts.podsUntil(); {
+	case facts.isUnnoticed():
+		return deleted + "; nothing is left in it, which the namespace controller has not noticed yet"
 	case countOf(facts.Content) == 0:
 		return deleted + "; nothing is known to be left in it"
 	case until.After(facts.Now):

@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/utils/ptr"
 )
 
 // lossOfOwner is what is lost where nothing is known of a finalizer.
@@ -92,9 +91,8 @@ func (f *Facts) leaseOf(name string) (text string, isAlive, isThere bool) {
 	for i := range f.Leases {
 		lease := &f.Leases[i]
 		if lease.Name == name && lease.Namespace == "kube-system" && lease.Spec.RenewTime != nil {
-			return fmt.Sprintf("Lease kube-system/%s was renewed %s ago, at %s, by %q", name,
-					f.ago(lease.Spec.RenewTime.Time), stamp(lease.Spec.RenewTime.Time), ptr.Deref(lease.Spec.HolderIdentity, "")),
-				f.isFresh(lease.Spec.RenewTime.Time, lease.Spec.LeaseDurationSeconds), true
+			text, isAlive = f.readLease(lease)
+			return text, isAlive, true
 		}
 	}
 	if !f.isRead(SourceLeases) {

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"sync"
 	"time"
@@ -17,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
@@ -48,7 +50,41 @@ type Gatherer struct {
 // NewGatherer returns a Gatherer that works with the rights of a configuration, without a
 // limit to the rate of its requests: API priority and fairness is the limit.
 func NewGatherer(config *rest.Config) (*Gatherer, error) {
-	return newClients(config)
+	config = rest.CopyConfig(config)
+	config.QPS = -1
+	config.WarningHandler = rest.NoWarnings{}
+	config.WarningHandlerWithContext = rest.NoWarnings{}
+	clock := &serverClock{}
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		clock.next = next
+		return clock
+	})
+	httpClient, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("creating an HTTP client: %w", err)
+	}
+	scheme := newScheme()
+	whole, err := client.New(config, client.Options{HTTPClient: httpClient, Scheme: scheme, Mapper: newMapper(scheme)})
+	if err != nil {
+		return nil, fmt.Errorf("creating a client: %w", err)
+	}
+	discoveryClient, err := discovery.NewDiscoveryClientForConfigAndClient(config, httpClient)
+	if err != nil {
+		return nil, fmt.Errorf("creating a discovery client: %w", err)
+	}
+	metadataClient, err := metadata.NewForConfigAndClient(metadata.ConfigFor(config), httpClient)
+	if err != nil {
+		return nil, fmt.Errorf("creating a metadata client: %w", err)
+	}
+	dynamicClient, err := dynamic.NewForConfigAndClient(config, httpClient)
+	if err != nil {
+		return nil, fmt.Errorf("creating a dynamic client: %w", err)
+	}
+	return &Gatherer{
+		Patience: DefaultPatience, lister: whole, discoverer: discoveryClient, metadata: metadataClient,
+		dynamic: dynamicClient,
+		trier:   dryRunner{metadataClient}, reviewer: accessReviewer{whole}, now: clock.now,
+	}, nil
 }
 
 // Gather reads the facts about one namespace. It fails if the Namespace cannot be read,

@@ -62,42 +62,35 @@ func (g *gathering) readLeases(ctx context.Context) {
 
 func (g *gathering) readDeployments(ctx context.Context) {
 	list := &appsv1.DeploymentList{}
-	if !g.list(ctx, SourceDeployments, list) {
-		return
+	if g.list(ctx, SourceDeployments, list) {
+		noteWorkloads(g, list.Items, func(of *appsv1.Deployment) Workload {
+			return makeWorkload(SourceDeployments, of, &of.Spec.Template, ptr.Deref(of.Spec.Replicas, 1), of.Status.ReadyReplicas)
+		})
 	}
-	g.note(func(facts *Facts) {
-		for i := range list.Items {
-			of := &list.Items[i]
-			facts.Workloads = append(facts.Workloads, makeWorkload(SourceDeployments, of, &of.Spec.Template,
-				ptr.Deref(of.Spec.Replicas, 1), of.Status.ReadyReplicas))
-		}
-	})
 }
 
 func (g *gathering) readStatefulSets(ctx context.Context) {
 	list := &appsv1.StatefulSetList{}
-	if !g.list(ctx, SourceStatefulSets, list) {
-		return
+	if g.list(ctx, SourceStatefulSets, list) {
+		noteWorkloads(g, list.Items, func(of *appsv1.StatefulSet) Workload {
+			return makeWorkload(SourceStatefulSets, of, &of.Spec.Template, ptr.Deref(of.Spec.Replicas, 1), of.Status.ReadyReplicas)
+		})
 	}
-	g.note(func(facts *Facts) {
-		for i := range list.Items {
-			of := &list.Items[i]
-			facts.Workloads = append(facts.Workloads, makeWorkload(SourceStatefulSets, of, &of.Spec.Template,
-				ptr.Deref(of.Spec.Replicas, 1), of.Status.ReadyReplicas))
-		}
-	})
 }
 
 func (g *gathering) readDaemonSets(ctx context.Context) {
 	list := &appsv1.DaemonSetList{}
-	if !g.list(ctx, SourceDaemonSets, list) {
-		return
+	if g.list(ctx, SourceDaemonSets, list) {
+		noteWorkloads(g, list.Items, func(of *appsv1.DaemonSet) Workload {
+			return makeWorkload(SourceDaemonSets, of, &of.Spec.Template, of.Status.DesiredNumberScheduled, of.Status.NumberReady)
+		})
 	}
+}
+
+func noteWorkloads[T any](g *gathering, objects []T, workloadOf func(*T) Workload) {
 	g.note(func(facts *Facts) {
-		for i := range list.Items {
-			of := &list.Items[i]
-			facts.Workloads = append(facts.Workloads, makeWorkload(SourceDaemonSets, of, &of.Spec.Template,
-				of.Status.DesiredNumberScheduled, of.Status.NumberReady))
+		for i := range objects {
+			facts.Workloads = append(facts.Workloads, workloadOf(&objects[i]))
 		}
 	})
 }
@@ -117,11 +110,7 @@ func (g *gathering) readRunningPods(ctx context.Context) {
 			g.missed(SourcePods, "", err)
 			return
 		}
-		g.note(func(facts *Facts) {
-			for i := range list.Items {
-				facts.Workloads = append(facts.Workloads, makePod(&list.Items[i]))
-			}
-		})
+		noteWorkloads(g, list.Items, makePod)
 		seen += len(list.Items)
 		if options.Continue = list.Continue; options.Continue == "" {
 			return

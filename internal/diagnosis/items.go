@@ -168,12 +168,7 @@ func (f *Facts) ago(t time.Time) string { return duration.HumanDuration(f.Now.Su
 
 // condition returns a condition of the Namespace, or nil.
 func (f *Facts) condition(conditionType corev1.NamespaceConditionType) *corev1.NamespaceCondition {
-	for i := range f.Namespace.Status.Conditions {
-		if f.Namespace.Status.Conditions[i].Type == conditionType {
-			return &f.Namespace.Status.Conditions[i]
-		}
-	}
-	return nil
+	return FindCondition(f.Namespace, conditionType)
 }
 
 // failure returns what a condition complains of, or nothing if it is not True.

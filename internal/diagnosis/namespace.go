@@ -10,7 +10,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/utils/ptr"
 
 	"github.com/nslifecycle/nslifecycle/internal/inventory"
 )
@@ -164,10 +163,9 @@ func (f *Facts) controllerLeases() (texts []string, isAlive, isThere bool) {
 		if lease.Name != ownLease || lease.Spec.RenewTime == nil {
 			continue
 		}
-		texts = append(texts, fmt.Sprintf("Lease %s/%s was renewed %s ago, at %s, by %q", lease.Namespace, lease.Name,
-			f.ago(lease.Spec.RenewTime.Time), stamp(lease.Spec.RenewTime.Time), ptr.Deref(lease.Spec.HolderIdentity, "")))
-		isThere = true
-		isAlive = isAlive || f.isFresh(lease.Spec.RenewTime.Time, lease.Spec.LeaseDurationSeconds)
+		text, isFresh := f.readLease(lease)
+		texts = append(texts, text)
+		isThere, isAlive = true, isAlive || isFresh
 	}
 	if len(texts) == 1 && f.isRead(SourceLeases) {
 		texts = append(texts, "there is no Lease "+ownLease+" of nslifecycle")
@@ -178,7 +176,7 @@ func (f *Facts) controllerLeases() (texts []string, isAlive, isThere bool) {
 // findUnknown is for a namespace that should have gone and does not, where nothing else was
 // found.
 func findUnknown(f *Facts) []Finding {
-	if !f.isOverdue(f.lastStep()) || f.Movement.IsSeen() || f.hasTime() {
+	if !f.isOverdue(f.lastStep()) || f.Movement.IsSeen() || f.hasTime() || f.isUnnoticed() {
 		return nil
 	}
 	// What could not be read may hold a healthy controller, or another cause.
@@ -197,6 +195,12 @@ func findUnknown(f *Facts) []Finding {
 		finding.Message = fmt.Sprintf("%s left in the namespace, and nothing tells why", f.whatIsLeft())
 	}
 	return []Finding{finding.some(f.items())}
+}
+
+// isUnnoticed tells whether the last object has gone and the namespace controller has not
+// seen that yet: it looks again within a minute.
+func (f *Facts) isUnnoticed() bool {
+	return f.isEmpty() && f.failure(corev1.NamespaceContentRemaining) != ""
 }
 
 // hasTime tells whether something is left that is being deleted and still has time.

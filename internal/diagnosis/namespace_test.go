@@ -84,6 +84,12 @@ func TestFindOnNamespace(t *testing.T) {
 		"something that goes away": {facts: makeDeath(left, func(facts *Facts) {
 			facts.Movement.Gone = map[schema.GroupResource]int{configMaps.GroupResource(): 1}
 		})},
+		"nothing that is left, which the namespace controller has not noticed yet": {
+			facts: makeDeath(func(facts *Facts) {
+				setStatus(facts, "NamespaceContentRemaining", corev1.ConditionTrue, "SomeResourcesRemain",
+					"Some resources are remaining: configmaps. has 1 resource instances")
+			}),
+		},
 		"nothing that is left, and nobody says so": {
 			facts: makeDeath(),
 			want:  []want{{CauseUnknown, Likely, "nothing tells what", "", nil}},

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
@@ -280,10 +281,9 @@ func (f *Facts) traceLeases(s *suspect, found *traces) {
 		if fit == none || lease.Spec.RenewTime == nil {
 			continue
 		}
-		text := fmt.Sprintf("Lease %s/%s was renewed %s ago, at %s, by %q", lease.Namespace, lease.Name,
-			f.ago(lease.Spec.RenewTime.Time), stamp(lease.Spec.RenewTime.Time), ptr.Deref(lease.Spec.HolderIdentity, ""))
+		text, isFresh := f.readLease(lease)
 		one := trace{text, fit, lease.Namespace == f.Namespace.Name}
-		if f.isFresh(lease.Spec.RenewTime.Time, lease.Spec.LeaseDurationSeconds) {
+		if isFresh {
 			found.alive = append(found.alive, one)
 		} else {
 			// It may have been given up for another one, or leader election switched off.
@@ -293,12 +293,15 @@ func (f *Facts) traceLeases(s *suspect, found *traces) {
 	}
 }
 
-// isFresh tells whether who renews a Lease seems to be alive: a leader renews it several
-// times in its duration, and a new one takes it over soon after.
-func (f *Facts) isFresh(renewed time.Time, seconds *int32) bool {
+// readLease says when a Lease was renewed, and whether who renews it seems to be alive: a
+// leader renews it several times in its duration, and a new one takes it over soon after.
+func (f *Facts) readLease(lease *coordinationv1.Lease) (text string, isFresh bool) {
 	const times = 4
-	longest := max(times*time.Duration(ptr.Deref(seconds, 15))*time.Second, time.Minute)
-	return f.Now.Sub(renewed) < longest
+	renewed := lease.Spec.RenewTime.Time
+	longest := max(times*time.Duration(ptr.Deref(lease.Spec.LeaseDurationSeconds, 15))*time.Second, time.Minute)
+	text = fmt.Sprintf("Lease %s/%s was renewed %s ago, at %s, by %q", lease.Namespace, lease.Name, f.ago(renewed),
+		stamp(renewed), ptr.Deref(lease.Spec.HolderIdentity, ""))
+	return text, f.Now.Sub(renewed) < longest
 }
 
 // traceAPI looks at what serves the API groups of the same domain.
