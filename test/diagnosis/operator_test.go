@@ -146,7 +146,7 @@ var _ = Describe("The operator", Serial, Ordered, ContinueOnFailure, func() {
 			plane, admin = sharedPlane, sharedAdmin
 			Expect(own.Stop()).To(Succeed())
 		})
-		admin, err = client.New(withoutLimit(own.Admin), client.Options{Scheme: controller.NewScheme()})
+		admin, err = controlplane.NewClient(own.Admin)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(own.Install(ctx)).To(Succeed())
 	})

@@ -14,12 +14,10 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
-	"github.com/nslifecycle/nslifecycle/internal/controller"
 	"github.com/nslifecycle/nslifecycle/test/controlplane"
 )
 
@@ -45,9 +43,9 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	var err error
 	plane, err = controlplane.Start(ctx)
 	Expect(err).NotTo(HaveOccurred())
-	admin, err = client.New(withoutLimit(plane.Admin), client.Options{Scheme: controller.NewScheme()})
+	admin, err = controlplane.NewClient(plane.Admin)
 	Expect(err).NotTo(HaveOccurred())
-	dynamicClient, err = dynamic.NewForConfig(withoutLimit(plane.Admin))
+	dynamicClient, err = dynamic.NewForConfig(controlplane.Unlimited(plane.Admin))
 	Expect(err).NotTo(HaveOccurred())
 	Expect(plane.Install(ctx)).To(Succeed())
 })
@@ -57,10 +55,3 @@ var _ = AfterSuite(func() {
 		Expect(plane.Stop()).To(Succeed())
 	}
 })
-
-func withoutLimit(config *rest.Config) *rest.Config {
-	config = rest.CopyConfig(config)
-	config.QPS = -1
-	config.WarningHandler = rest.NoWarnings{}
-	return config
-}

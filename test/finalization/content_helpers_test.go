@@ -27,6 +27,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/internal/finalization"
+	"github.com/nslifecycle/nslifecycle/test/controlplane"
 )
 
 var configMapsResource = corev1.SchemeGroupVersion.WithResource("configmaps")
@@ -136,7 +137,7 @@ func createCustom(ctx context.Context, t customType, object *unstructured.Unstru
 
 func newClientset() kubernetes.Interface {
 	GinkgoHelper()
-	clientset, err := kubernetes.NewForConfig(withoutLimit(plane.Admin))
+	clientset, err := kubernetes.NewForConfig(controlplane.Unlimited(plane.Admin))
 	Expect(err).NotTo(HaveOccurred())
 	return clientset
 }
@@ -145,7 +146,7 @@ func newClientset() kubernetes.Interface {
 // or else asks for each group by itself.
 func newDiscovery(isLegacy bool) *discovery.DiscoveryClient {
 	GinkgoHelper()
-	result, err := discovery.NewDiscoveryClientForConfig(withoutLimit(plane.Admin))
+	result, err := discovery.NewDiscoveryClientForConfig(controlplane.Unlimited(plane.Admin))
 	Expect(err).NotTo(HaveOccurred())
 	result.UseLegacyDiscovery = isLegacy
 	return result
@@ -153,7 +154,7 @@ func newDiscovery(isLegacy bool) *discovery.DiscoveryClient {
 
 func newDynamic() dynamic.Interface {
 	GinkgoHelper()
-	result, err := dynamic.NewForConfig(withoutLimit(plane.Admin))
+	result, err := dynamic.NewForConfig(controlplane.Unlimited(plane.Admin))
 	Expect(err).NotTo(HaveOccurred())
 	return result
 }

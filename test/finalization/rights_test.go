@@ -82,7 +82,7 @@ var _ = Describe("The rights of the manager", func() {
 	// everything is all that the API server serves, subresources included.
 	everything := func(verbs []string, namespace string) []access {
 		GinkgoHelper()
-		client, err := discovery.NewDiscoveryClientForConfig(withoutLimit(plane.Admin))
+		client, err := discovery.NewDiscoveryClientForConfig(controlplane.Unlimited(plane.Admin))
 		Expect(err).NotTo(HaveOccurred())
 		_, lists, err := client.ServerGroupsAndResources()
 		Expect(err).NotTo(HaveOccurred())

@@ -123,7 +123,7 @@ func useOwnPlane(ctx context.Context, options ...controlplane.Option) {
 		plane, manager, admin, metadataClient = sharedPlane, sharedManager, sharedAdmin, sharedMetadata
 		Expect(own.Stop()).To(Succeed())
 	})
-	metadataClient, err = metadata.NewForConfig(withoutLimit(own.Admin))
+	metadataClient, err = metadata.NewForConfig(controlplane.Unlimited(own.Admin))
 	Expect(err).NotTo(HaveOccurred())
 }
 
@@ -373,7 +373,7 @@ type history struct {
 // watchNamespace follows a namespace from the state that it has in hand.
 func watchNamespace(ctx context.Context, namespace *corev1.Namespace) *history {
 	GinkgoHelper()
-	watching, err := client.NewWithWatch(withoutLimit(plane.Admin), client.Options{Scheme: controller.NewScheme()})
+	watching, err := client.NewWithWatch(controlplane.Unlimited(plane.Admin), client.Options{Scheme: controller.NewScheme()})
 	Expect(err).NotTo(HaveOccurred())
 	watcher, err := watching.Watch(ctx, &corev1.NamespaceList{}, client.MatchingFields{"metadata.name": namespace.Name},
 		&client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: namespace.ResourceVersion}})

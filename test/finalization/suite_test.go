@@ -18,7 +18,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
-	"github.com/nslifecycle/nslifecycle/internal/controller"
 	"github.com/nslifecycle/nslifecycle/test/controlplane"
 )
 
@@ -48,7 +47,7 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	plane, err = controlplane.Start(ctx)
 	Expect(err).NotTo(HaveOccurred())
 	admin = newClient(plane.Admin)
-	metadataClient, err = metadata.NewForConfig(withoutLimit(plane.Admin))
+	metadataClient, err = metadata.NewForConfig(controlplane.Unlimited(plane.Admin))
 	Expect(err).NotTo(HaveOccurred())
 	Expect(plane.Install(ctx)).To(Succeed())
 	manager, err = plane.StartManager(ctx)
@@ -64,16 +63,9 @@ var _ = AfterSuite(func() {
 	}
 })
 
-func withoutLimit(config *rest.Config) *rest.Config {
-	config = rest.CopyConfig(config)
-	config.QPS = -1
-	config.WarningHandler = rest.NoWarnings{}
-	return config
-}
-
 func newClient(config *rest.Config) client.Client {
 	GinkgoHelper()
-	result, err := client.New(withoutLimit(config), client.Options{Scheme: controller.NewScheme()})
+	result, err := controlplane.NewClient(config)
 	Expect(err).NotTo(HaveOccurred())
 	return result
 }

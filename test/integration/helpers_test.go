@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/test/controlplane"
 	"github.com/nslifecycle/nslifecycle/test/initializers"
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
@@ -127,9 +128,7 @@ func finish(ctx context.Context, name string) {
 
 func newClientset(config *rest.Config) kubernetes.Interface {
 	GinkgoHelper()
-	config = rest.CopyConfig(config)
-	config.QPS = -1
-	clientset, err := kubernetes.NewForConfig(config)
+	clientset, err := kubernetes.NewForConfig(controlplane.Unlimited(config))
 	Expect(err).NotTo(HaveOccurred())
 	return clientset
 }

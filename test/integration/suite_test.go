@@ -18,7 +18,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
-	"github.com/nslifecycle/nslifecycle/internal/controller"
 	"github.com/nslifecycle/nslifecycle/test/controlplane"
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
@@ -120,9 +119,7 @@ func bind(
 
 func newClient(config *rest.Config) client.Client {
 	GinkgoHelper()
-	config = rest.CopyConfig(config)
-	config.QPS = -1
-	result, err := client.New(config, client.Options{Scheme: controller.NewScheme()})
+	result, err := controlplane.NewClient(config)
 	Expect(err).NotTo(HaveOccurred())
 	return result
 }

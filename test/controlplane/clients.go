@@ -1,0 +1,42 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controlplane
+
+import (
+	"errors"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nslifecycle/nslifecycle/internal/controller"
+)
+
+// Unlimited returns a copy of a configuration without a limit to the rate of its requests
+// on this side. What is deprecated is used without a word about it.
+func Unlimited(config *rest.Config) *rest.Config {
+	config = rest.CopyConfig(config)
+	config.QPS = -1
+	config.WarningHandler = rest.NoWarnings{}
+	return config
+}
+
+// NewClient returns an Unlimited client for the types that the manager knows, and for those
+// that are added to its scheme.
+func NewClient(config *rest.Config, add ...func(*runtime.Scheme) error) (client.Client, error) {
+	scheme := controller.NewScheme()
+	var errs []error
+	for _, addToScheme := range add {
+		errs = append(errs, addToScheme(scheme))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, fmt.Errorf("adding types to a scheme: %w", err)
+	}
+	result, err := client.New(Unlimited(config), client.Options{Scheme: scheme})
+	if err != nil {
+		return nil, fmt.Errorf("creating a client: %w", err)
+	}
+	return result, nil
+}
