@@ -1,6 +1,6 @@
 # The image that docker-* builds and deploy installs.
 IMG ?= ghcr.io/nslifecycle/nslifecycle:latest
-# More arguments for run, demo, bench, bench-finalization and test, for example `make demo ARGS=--once`.
+# More arguments for run, demo, the benchmarks and test, for example `make demo ARGS=--once`.
 ARGS ?=
 # The tool that builds images: docker, or one that takes the same arguments.
 CONTAINER_TOOL ?= docker
@@ -107,9 +107,12 @@ lint-config: golangci-lint ## Check the configuration of golangci-lint.
 test: ## Run all tests, against a real API server where they need one.
 	@$(use-control-plane-and-peer) set -x; go test ./... -timeout 30m -coverprofile cover.out $(ARGS)
 
+# Those that run against a real API server, but for the demo's.
+SUITES = ./test/integration ./test/finalization ./test/diagnosis ./test/causes ./test/plugin
+
 .PHONY: test-integration
-test-integration: ## Run the integration tests alone, with their narration.
-	@$(use-control-plane-and-peer) set -x; go test ./test/integration/... ./test/finalization/... -timeout 30m -v -ginkgo.v $(ARGS)
+test-integration: ## Run the suites on a real API server alone, with their narration.
+	@$(use-control-plane-and-peer) set -x; go test $(SUITES) -timeout 30m -v -ginkgo.v $(ARGS)
 
 .PHONY: bench
 bench: ## Run the benchmarks and print their ratios.
@@ -118,6 +121,10 @@ bench: ## Run the benchmarks and print their ratios.
 .PHONY: bench-finalization
 bench-finalization: ## Measure the end of namespaces against kube-controller-manager. ARGS=--quick for a look.
 	@$(use-control-plane-with-peer) set -x; go run ./test/benchmark/finalization $(ARGS)
+
+.PHONY: bench-plugin
+bench-plugin: ## Measure how long the kubectl plugin takes.
+	@$(use-control-plane) set -x; go run ./test/benchmark/plugin $(ARGS)
 
 .PHONY: control-plane
 control-plane: ## Get kube-apiserver, etcd and kubectl for the tests, and print where they are.

@@ -1,0 +1,198 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package main measures how long a user of the kubectl plugin waits: for a command that
+// talks to no server, and for explain in a cluster with many types. kubectl itself is
+// measured beside it, in turn, so that what disturbs the machine disturbs both.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nslifecycle/nslifecycle/test/benchmark/internal/harness"
+	"github.com/nslifecycle/nslifecycle/test/controlplane"
+)
+
+const (
+	// stuck is a namespace that is being deleted and held.
+	stuck = "stuck"
+	// exitBlocked is what explain exits with where it has found a cause.
+	exitBlocked = 3
+)
+
+// line is one command that is measured.
+type line struct {
+	title  string
+	binary string
+	args   []string
+	// exitStatus is what it exits with if it has done its work.
+	exitStatus int
+	goal       time.Duration
+	took       []time.Duration
+}
+
+func main() {
+	rounds := flag.Int("rounds", 20, "How often each command is run.")
+	crds := flag.Int("crds", 300, "How many CustomResourceDefinitions there are.")
+	flag.Parse()
+	ctrl.SetLogger(klog.Background())
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, max(1, *rounds), max(0, *crds)); err != nil {
+		fmt.Fprintf(os.Stderr, "bench-plugin: %v\n", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, rounds, crds int) (err error) {
+	facts := harness.DescribeMachine()
+	harness.Say("Starting a control plane and building the plugin")
+	plane, err := controlplane.Start(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, plane.Stop()) }()
+	plugin := filepath.Join(plane.Dir, "kubectl-nslifecycle")
+	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", plugin, "./cmd/kubectl-nslifecycle")
+	build.Dir = controlplane.Root()
+	if output, err := build.CombinedOutput(); err != nil {
+		return fmt.Errorf("building the plugin: %w: %s", err, output)
+	}
+	kubeconfig := filepath.Join(plane.Dir, "kubeconfig")
+	if err := controlplane.WriteKubeconfig(kubeconfig, plane.Admin); err != nil {
+		return err
+	}
+	harness.Say("Making %d CustomResourceDefinitions and a namespace that is stuck", crds)
+	if err := prepare(ctx, plane, crds); err != nil {
+		return err
+	}
+	kubectl, server := plane.KubectlPath(), "--kubeconfig="+kubeconfig
+	lines := []*line{
+		{title: "kubectl version --client", binary: kubectl, args: []string{"version", "--client"}},
+		{title: "kubectl-nslifecycle version", binary: plugin, args: []string{"version"}, goal: 100 * time.Millisecond},
+		{title: "kubectl get namespace", binary: kubectl, args: []string{"get", "namespace", stuck, server}},
+		{title: fmt.Sprintf("kubectl-nslifecycle explain, %d CRDs, stuck", crds), binary: plugin,
+			args: []string{"explain", stuck, "--patience=1s", server}, exitStatus: exitBlocked, goal: 2 * time.Second},
+	}
+	for round := range rounds {
+		harness.Say("Round %d of %d", round+1, rounds)
+		for _, l := range lines {
+			if err := l.measure(ctx); err != nil {
+				return err
+			}
+		}
+	}
+	fmt.Print(harness.Text(facts, []harness.Table{tabulate(lines)}))
+	return nil
+}
+
+// prepare fills the cluster.
+func prepare(ctx context.Context, plane *controlplane.ControlPlane, crds int) error {
+	admin, err := controlplane.NewClient(plane.Admin, apiextensionsv1.AddToScheme)
+	if err != nil {
+		return err
+	}
+	for i := range crds {
+		if err := admin.Create(ctx, newDefinition(i)); err != nil {
+			return fmt.Errorf("creating a CustomResourceDefinition: %w", err)
+		}
+	}
+	if crds > 0 {
+		output, err := plane.Kubectl(ctx, plane.Admin, "wait", "--for=condition=Established", "--timeout=120s",
+			"customresourcedefinitions", "--all")
+		if err != nil {
+			return fmt.Errorf("waiting for the CustomResourceDefinitions: %w: %s", err, output)
+		}
+	}
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: stuck}}
+	held := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+		Namespace: stuck, Name: "held", Finalizers: []string{"bench.example.com/hold"},
+	}}
+	for _, object := range []client.Object{namespace, held} {
+		if err := admin.Create(ctx, object); err != nil {
+			return fmt.Errorf("creating %s: %w", object.GetName(), err)
+		}
+	}
+	for _, object := range []client.Object{held, namespace} {
+		if err := admin.Delete(ctx, object); err != nil {
+			return fmt.Errorf("deleting %s: %w", object.GetName(), err)
+		}
+	}
+	// Nobody is blamed before.
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(2 * time.Second):
+		return nil
+	}
+}
+
+func newDefinition(i int) *apiextensionsv1.CustomResourceDefinition {
+	singular := fmt.Sprintf("widget%03d", i)
+	group := fmt.Sprintf("group%02d.bench.example.com", i/10)
+	preserves := true
+	return &apiextensionsv1.CustomResourceDefinition{
+		ObjectMeta: metav1.ObjectMeta{Name: singular + "s." + group},
+		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
+			Group: group, Scope: apiextensionsv1.NamespaceScoped,
+			Names: apiextensionsv1.CustomResourceDefinitionNames{
+				Plural: singular + "s", Singular: singular, Kind: fmt.Sprintf("Widget%03d", i),
+			},
+			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
+				Name: "v1", Served: true, Storage: true,
+				Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{
+					Type: "object", XPreserveUnknownFields: &preserves,
+				}},
+			}},
+		},
+	}
+}
+
+// measure runs the command once.
+func (l *line) measure(ctx context.Context) error {
+	command := exec.CommandContext(ctx, l.binary, l.args...)
+	began := time.Now()
+	output, err := command.CombinedOutput()
+	l.took = append(l.took, time.Since(began))
+	if command.ProcessState.ExitCode() != l.exitStatus {
+		return fmt.Errorf("%s: %w: %s", l.title, err, output)
+	}
+	return nil
+}
+
+func tabulate(lines []*line) harness.Table {
+	table := harness.Table{
+		Title:  "How long a command takes",
+		Header: []string{"Command", "Median", "95th percentile", "Goal", "Result"},
+	}
+	for _, l := range lines {
+		goal, result := "-", "-"
+		median := harness.Median(l.took)
+		if l.goal > 0 {
+			goal, result = "at most "+harness.FormatDuration(l.goal), "met"
+			if median > l.goal {
+				result = "missed"
+			}
+		}
+		table.Rows = append(table.Rows, []string{
+			l.title, harness.FormatDuration(median), harness.FormatDuration(harness.Percentile(l.took, 0.95)), goal, result,
+		})
+	}
+	return table
+}
