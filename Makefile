@@ -108,7 +108,7 @@ test: ## Run all tests, against a real API server where they need one.
 	@$(use-control-plane-and-peer) set -x; go test ./... -timeout 30m -coverprofile cover.out $(ARGS)
 
 # Those that run against a real API server, but for the demo's.
-SUITES = ./test/integration ./test/finalization ./test/diagnosis ./test/causes ./test/plugin
+SUITES ?= ./test/integration ./test/finalization ./test/diagnosis ./test/causes ./test/plugin
 
 .PHONY: test-integration
 test-integration: ## Run the suites on a real API server alone, with their narration.

@@ -128,7 +128,8 @@ func (f *Facts) noteTurn(name string, turn time.Time) []string {
 	var last time.Time
 	manager := ""
 	for _, entry := range f.Namespace.ManagedFields {
-		if entry.Time != nil && !entry.Time.Time.Before(last) {
+		// Its status is written by the manager, which only watches.
+		if entry.Time != nil && entry.Subresource == "" && !entry.Time.Time.Before(last) {
 			last, manager = entry.Time.Time, entry.Manager
 		}
 	}

@@ -117,6 +117,7 @@ func (o *orphansOptions) delete(ctx context.Context, search *orphanSearch, orpha
 		}
 	}
 	var errs []error
+	var refused []orphan
 	remaining := 0
 	for i := range orphans {
 		outcome, err := search.delete(ctx, &orphans[i])
@@ -124,14 +125,24 @@ func (o *orphansOptions) delete(ctx context.Context, search *orphanSearch, orpha
 			errs = append(errs, err)
 			continue
 		}
-		if outcome == outcomeHeld {
+		switch outcome {
+		case outcomeHeld:
 			remaining++
+		case outcomeRefused:
+			refused = append(refused, orphans[i])
 		}
 		fmt.Fprintf(o.ErrOut, "%s in namespace %s: %s\n", orphans[i], orphans[i].Namespace, outcome)
 	}
 	if remaining > 0 {
 		o.warnf("%s held by finalizers, which nobody can remove while there is no namespace. Create it, let the "+
 			"owners do their work, and delete it again: kubectl create namespace NAME", isOrAre(remaining))
+	}
+	if len(refused) > 0 {
+		errs = append(errs, fmt.Errorf("%s in %s cannot be deleted while an admission policy or webhook of the cluster "+
+			"selects by namespace, as the gate of nslifecycle does: the API server asks for the namespace first. "+
+			"Create the namespace and delete it again, and what is in it goes with it: "+
+			"kubectl create namespace %[3]s && kubectl delete namespace %[3]s",
+			count(len(refused), "object"), count(countNamespaces(refused), "namespace"), refused[0].Namespace))
 	}
 	return errors.Join(errs...)
 }

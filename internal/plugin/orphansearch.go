@@ -28,6 +28,7 @@ const (
 	outcomeGone    = "had gone already"
 	outcomeHeld    = "marked as deleted, and held by its finalizers"
 	outcomeHome    = "left alone, since its namespace exists now"
+	outcomeRefused = "refused, since its namespace does not exist"
 )
 
 // orphan is an object whose namespace does not exist.
@@ -197,10 +198,7 @@ func (s *orphanSearch) delete(ctx context.Context, one *orphan) (outcome string,
 	})
 	switch {
 	case isNamespaceRefusal(err, one.Namespace):
-		return "", fmt.Errorf("%s in namespace %q cannot be deleted while an admission policy or webhook of the cluster "+
-			"selects by namespace, as the gate of nslifecycle does: the API server asks for the namespace first. "+
-			"Create the namespace and delete it again, and the object goes with it: "+
-			"kubectl create namespace %s && kubectl delete namespace %s", one, one.Namespace, one.Namespace, one.Namespace)
+		return outcomeRefused, nil
 	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
 		return outcomeGone, nil
 	case err != nil:

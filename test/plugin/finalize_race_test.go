@@ -4,7 +4,10 @@
 package plugin
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -43,8 +46,9 @@ func tapped(w *wire) *user {
 	}
 	var once sync.Once
 	server := httptest.NewServer(http.HandlerFunc(func(response http.ResponseWriter, request *http.Request) {
+		defer GinkgoRecover()
 		if request.Method == http.MethodPut || request.Method == http.MethodPatch || request.Method == http.MethodDelete {
-			isDryRun := request.URL.Query().Get("dryRun") == metav1.DryRunAll
+			isDryRun := isDryRun(request)
 			if !isDryRun && w.before != nil {
 				once.Do(func() {
 					defer GinkgoRecover()
@@ -57,6 +61,20 @@ func tapped(w *wire) *user {
 	}))
 	DeferCleanup(server.Close)
 	return newUser(&rest.Config{Host: server.URL})
+}
+
+// isDryRun tells whether a request is one: a DELETE has that in its body.
+func isDryRun(request *http.Request) bool {
+	GinkgoHelper()
+	if request.Method != http.MethodDelete {
+		return request.URL.Query().Get("dryRun") == metav1.DryRunAll
+	}
+	body, err := io.ReadAll(request.Body)
+	Expect(err).NotTo(HaveOccurred())
+	request.Body = io.NopCloser(bytes.NewReader(body))
+	var options metav1.DeleteOptions
+	Expect(json.Unmarshal(body, &options)).To(Succeed())
+	return slices.Contains(options.DryRun, metav1.DryRunAll)
 }
 
 func (w *wire) note(request *http.Request, isDryRun bool) {

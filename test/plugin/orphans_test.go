@@ -88,6 +88,8 @@ var _ = Describe("orphans", func() {
 		}, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"list"}})
 		found := blind.run(ctx, "orphans")
 		Expect(found.code).To(Equal(1))
+		Expect(found.stderr).To(MatchRegexp(`Warning: There may be more orphans: \d+ more like these; -v=1 shows them all`))
+		found = blind.run(ctx, "orphans", "-v=1")
 		Expect(found.stderr).To(ContainSubstring("Warning: There may be more orphans: listing secrets"))
 		Expect(found.stderr).NotTo(ContainSubstring("listing configmaps"))
 
