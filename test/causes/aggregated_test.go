@@ -150,7 +150,7 @@ var _ = Describe("An aggregated API server", func() {
 		s := newScene(ctx)
 		s.create(ctx, localhost)
 		s.register(ctx, s.serve(map[string]response{
-			"/apis":                               {http.StatusInternalServerError, "out of order"},
+			"/apis":                               {http.StatusServiceUnavailable, "out of order"},
 			"/apis/$id.aggregated.example.com/v1": {http.StatusOK, things},
 		}))
 		s.expectAvailable(ctx, "True")

@@ -183,12 +183,20 @@ func (s *scene) ageLease(ctx context.Context) {
 	Expect(admin.Update(ctx, lease)).To(Succeed())
 }
 
+// addToken makes an agent answer for the namespace.
+func (s *scene) addToken(ctx context.Context, token corev1.FinalizerName) {
+	GinkgoHelper()
+	Eventually(func(g Gomega) {
+		namespace := s.namespace(g, ctx) // The manager writes its status meanwhile.
+		namespace.Spec.Finalizers = append(namespace.Spec.Finalizers, token)
+		g.Expect(admin.SubResource("finalize").Update(ctx, namespace)).To(Succeed())
+	}).WithContext(ctx).Should(Succeed())
+}
+
 var _ = Describe("The Namespace itself", func() {
 	It("has a token that an agent has not released", func(ctx context.Context) {
 		s := newScene(ctx)
-		namespace := s.namespace(Default, ctx)
-		namespace.Spec.Finalizers = append(namespace.Spec.Finalizers, "agent.example.org/origin")
-		Expect(admin.SubResource("finalize").Update(ctx, namespace)).To(Succeed())
+		s.addToken(ctx, "agent.example.org/origin")
 		s.end(ctx)
 		s.expectBlamed(ctx, proven(diagnosis.CauseNamespaceToken, "namespaces/"+s.ns).saying("agent.example.org/origin"))
 		finalize(ctx, s.ns, corev1.FinalizerKubernetes)
@@ -209,9 +217,7 @@ var _ = Describe("The Namespace itself", func() {
 
 	It("has both, beside an object that is held", func(ctx context.Context) {
 		s := newScene(ctx)
-		namespace := s.namespace(Default, ctx)
-		namespace.Spec.Finalizers = append(namespace.Spec.Finalizers, "agent.example.org/origin")
-		Expect(admin.SubResource("finalize").Update(ctx, namespace)).To(Succeed())
+		s.addToken(ctx, "agent.example.org/origin")
 		s.create(ctx, heldSettings)
 		s.end(ctx)
 		s.expectBlamed(ctx, likely(diagnosis.CauseFinalizerOwnerGone, "configmaps/held"))

@@ -126,7 +126,7 @@ func tryRelease(ctx context.Context, object client.Object) error {
 	return nil
 }
 
-// finalize leaves a namespace no other tokens than one, if that.
+// finalize leaves a namespace no other token than one, for the manager to release.
 func finalize(ctx context.Context, name string, token corev1.FinalizerName) {
 	GinkgoHelper()
 	Eventually(func() error {
@@ -134,10 +134,11 @@ func finalize(ctx context.Context, name string, token corev1.FinalizerName) {
 		if err := admin.Get(ctx, client.ObjectKey{Name: name}, namespace); err != nil {
 			return client.IgnoreNotFound(err)
 		}
-		if len(namespace.Spec.Finalizers) <= 1 {
+		tokens := []corev1.FinalizerName{token}
+		if slices.Equal(namespace.Spec.Finalizers, tokens) {
 			return nil
 		}
-		namespace.Spec.Finalizers = []corev1.FinalizerName{token}
+		namespace.Spec.Finalizers = tokens
 		return client.IgnoreNotFound(admin.SubResource("finalize").Update(ctx, namespace))
 	}).WithContext(ctx).Should(Succeed())
 }
