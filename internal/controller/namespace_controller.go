@@ -60,7 +60,9 @@ func (r *NamespaceReconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Named(namespaceControllerName).
 		// No GenerationChangedPredicate: a Namespace has no generation.
 		For(&corev1.Namespace{}, builder.WithPredicates(initializationChanged())).
-		WithOptions(controller.Options{MaxConcurrentReconciles: r.Workers, RateLimiter: newRateLimiter(5 * time.Millisecond)}).
+		WithOptions(controller.Options{
+			MaxConcurrentReconciles: r.Workers, RateLimiter: newRateLimiter(5 * time.Millisecond),
+		}).
 		Complete(r)
 }
 

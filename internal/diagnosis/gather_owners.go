@@ -64,7 +64,8 @@ func (g *gathering) readDeployments(ctx context.Context) {
 	list := &appsv1.DeploymentList{}
 	if g.list(ctx, SourceDeployments, list) {
 		noteWorkloads(g, list.Items, func(of *appsv1.Deployment) Workload {
-			return makeWorkload(SourceDeployments, of, &of.Spec.Template, ptr.Deref(of.Spec.Replicas, 1), of.Status.ReadyReplicas)
+			return makeWorkload(SourceDeployments, of, &of.Spec.Template, ptr.Deref(of.Spec.Replicas, 1),
+				of.Status.ReadyReplicas)
 		})
 	}
 }
@@ -73,7 +74,8 @@ func (g *gathering) readStatefulSets(ctx context.Context) {
 	list := &appsv1.StatefulSetList{}
 	if g.list(ctx, SourceStatefulSets, list) {
 		noteWorkloads(g, list.Items, func(of *appsv1.StatefulSet) Workload {
-			return makeWorkload(SourceStatefulSets, of, &of.Spec.Template, ptr.Deref(of.Spec.Replicas, 1), of.Status.ReadyReplicas)
+			return makeWorkload(SourceStatefulSets, of, &of.Spec.Template, ptr.Deref(of.Spec.Replicas, 1),
+				of.Status.ReadyReplicas)
 		})
 	}
 }

@@ -32,7 +32,7 @@ func candidateBranches(planned *plan, colours palette) []branch {
 	var branches []branch
 	for _, one := range planned.Candidates {
 		branches = append(branches, branch{
-			label: sentenceCase(one.removal.String()), text: one.Effect, paint: colours.bold,
+			label: sentenceCase(one.String()), text: one.Effect, paint: colours.bold,
 			children: []branch{{text: one.Command, isVerbatim: true, paint: colours.cyan}},
 		})
 	}
