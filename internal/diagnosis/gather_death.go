@@ -221,7 +221,16 @@ func (g *gathering) lookAgain(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	second := inventory.List(ctx, g.metadata, facts.Namespace.Name, listed, mostListed)
-	g.note(func(facts *Facts) { facts.Movement = computeMovement(facts.Content, second) })
+	g.note(func(facts *Facts) {
+		facts.Movement = computeMovement(facts.Content, second)
+		for _, content := range second {
+			if content.Err != nil {
+				facts.Unread = append(facts.Unread, Unread{SourceContent, fmt.Sprintf(
+					"whether %s become less is not known: the second look at them failed: %s", content.Type,
+					oneLine(content.Err.Error()))})
+			}
+		}
+	})
 }
 
 // readPods reads the pods that are left, and their nodes. What uses a claim is a pod, too.
