@@ -81,8 +81,10 @@ func (f *Facts) overdueByFinalizer() map[string][]item {
 		if !f.isOverdueItem(i) {
 			continue
 		}
-		for _, finalizer := range i.Finalizers {
-			groups[finalizer] = append(groups[finalizer], i)
+		for n, finalizer := range i.Finalizers {
+			if slices.Index(i.Finalizers, finalizer) == n { // it may be there twice
+				groups[finalizer] = append(groups[finalizer], i)
+			}
 		}
 	}
 	return groups

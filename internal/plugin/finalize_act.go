@@ -30,15 +30,21 @@ type jsonPatchOperation struct {
 }
 
 // patchWithout returns the patch that takes one finalizer off the very object that was
-// shown, as it was shown, and fails otherwise.
+// shown, as it was shown, and fails otherwise. A list may have the same finalizer twice.
 func patchWithout(uid types.UID, resourceVersion string, finalizers []string, finalizer string) ([]byte, error) {
-	path := "/metadata/finalizers/" + strconv.Itoa(slices.Index(finalizers, finalizer))
-	patch, err := json.Marshal([]jsonPatchOperation{
+	operations := []jsonPatchOperation{
 		{"test", "/metadata/uid", string(uid)},
 		{"test", "/metadata/resourceVersion", resourceVersion},
-		{"test", path, finalizer},
-		{"remove", path, ""},
-	})
+	}
+	// From the end, so that the others keep their places.
+	for i, one := range slices.Backward(finalizers) {
+		if one == finalizer {
+			path := "/metadata/finalizers/" + strconv.Itoa(i)
+			operations = append(operations, jsonPatchOperation{"test", path, finalizer},
+				jsonPatchOperation{"remove", path, ""})
+		}
+	}
+	patch, err := json.Marshal(operations)
 	if err != nil {
 		return nil, fmt.Errorf("encoding a patch: %w", err)
 	}

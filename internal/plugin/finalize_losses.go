@@ -74,7 +74,7 @@ func listCandidates(facts *predicament) []candidate {
 	byFinalizer := map[string][]remnant{}
 	var finalizers []string
 	for _, object := range facts.remnants {
-		for _, finalizer := range object.Finalizers {
+		for _, finalizer := range unique(object.Finalizers) {
 			if !object.IsTerminating {
 				continue
 			}
@@ -94,10 +94,10 @@ func listCandidates(facts *predicament) []candidate {
 	for _, finalizer := range finalizers {
 		add(removal{Finalizer: finalizer}, "takes it off "+nameRemnants(byFinalizer[finalizer]))
 	}
-	for _, finalizer := range facts.namespace.Finalizers {
+	for _, finalizer := range unique(facts.namespace.Finalizers) {
 		add(removal{NamespaceFinalizer: finalizer}, "takes it off the Namespace")
 	}
-	for _, token := range facts.namespace.Spec.Finalizers {
+	for _, token := range unique(facts.namespace.Spec.Finalizers) {
 		if token != corev1.FinalizerKubernetes {
 			add(removal{Token: string(token)}, "releases the token of an agent")
 		}

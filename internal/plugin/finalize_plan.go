@@ -175,16 +175,28 @@ func whyNotFinalize(facts *predicament) error {
 	return nil
 }
 
-// whatHolds names the tokens and finalizers of a Namespace.
+// whatHolds names the tokens and finalizers of a Namespace, each once: the API server takes
+// a list that has the same one twice, and a removal removes both.
 func whatHolds(namespace *corev1.Namespace) []string {
 	var holders []string
-	for _, finalizer := range namespace.Finalizers {
+	for _, finalizer := range unique(namespace.Finalizers) {
 		holders = append(holders, "finalizer "+finalizer)
 	}
-	for _, token := range namespace.Spec.Finalizers {
+	for _, token := range unique(namespace.Spec.Finalizers) {
 		holders = append(holders, "token "+string(token))
 	}
 	return holders
+}
+
+// unique returns the elements of a list in their order, each once.
+func unique[T comparable](list []T) []T {
+	var once []T
+	for _, element := range list {
+		if !slices.Contains(once, element) {
+			once = append(once, element)
+		}
+	}
+	return once
 }
 
 // release plans to take a token or a finalizer off the Namespace itself.

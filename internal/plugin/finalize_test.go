@@ -186,6 +186,14 @@ func TestPlanFinalize(t *testing.T) {
 			orphans:    []string{"configmaps/a", "persistentvolumeclaims/disk"},
 			objections: []string{flagOrphan},
 		},
+		"the namespace's own token, which is there twice, with content": {
+			change: func(facts *predicament) {
+				facts.namespace.Spec.Finalizers = []corev1.FinalizerName{corev1.FinalizerKubernetes, corev1.FinalizerKubernetes}
+			},
+			wanted: kubernetes, heldBy: []string{"finalizer example.com/project"},
+			orphans:    []string{"configmaps/a", "persistentvolumeclaims/disk"},
+			objections: []string{flagOrphan},
+		},
 		"the namespace's own token, without content": {
 			change: func(facts *predicament) { facts.remnants = nil },
 			wanted: kubernetes, heldBy: []string{"finalizer example.com/project", "token " + agent},
@@ -423,14 +431,16 @@ func TestWhatChanged(t *testing.T) {
 }
 
 func TestPatchWithout(t *testing.T) {
-	patch, err := patchWithout("u", "7", []string{"a/b", hold}, hold)
+	patch, err := patchWithout("u", "7", []string{hold, "a/b", hold}, hold)
 	if err != nil {
 		t.Fatal(err)
 	}
 	expected := `[{"op":"test","path":"/metadata/uid","value":"u"},` +
 		`{"op":"test","path":"/metadata/resourceVersion","value":"7"},` +
-		`{"op":"test","path":"/metadata/finalizers/1","value":"example.com/hold"},` +
-		`{"op":"remove","path":"/metadata/finalizers/1"}]`
+		`{"op":"test","path":"/metadata/finalizers/2","value":"example.com/hold"},` +
+		`{"op":"remove","path":"/metadata/finalizers/2"},` +
+		`{"op":"test","path":"/metadata/finalizers/0","value":"example.com/hold"},` +
+		`{"op":"remove","path":"/metadata/finalizers/0"}]`
 	if diff := cmp.Diff(expected, string(patch)); diff != "" {
 		t.Error(diff)
 	}
