@@ -63,6 +63,10 @@ func newFinalizeCommand(session *session) *cobra.Command {
 		Args:              oneNamespace,
 		ValidArgsFunction: session.completeNamespace,
 		RunE: func(command *cobra.Command, args []string) error {
+			// What an empty variable of a script makes of it would select everything.
+			if command.Flags().Changed("resource") && len(options.wanted.Resources) == 0 {
+				return errors.New("--resource is empty; leave it out to remove the --finalizer from all objects")
+			}
 			return options.run(command.Context(), args[0])
 		},
 	}

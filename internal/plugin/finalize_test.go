@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
 	"github.com/nslifecycle/nslifecycle/internal/inventory"
@@ -491,5 +492,16 @@ func TestCreateFile(t *testing.T) {
 	}
 	if info, err := os.Stat(name); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("%v, %v", info, err)
+	}
+}
+
+func TestEmptyResource(t *testing.T) {
+	for _, flags := range [][]string{{"--resource="}, {"--resource", ""}} {
+		command := newFinalizeCommand(newSession(genericiooptions.NewTestIOStreamsDiscard()))
+		command.SetArgs(append([]string{"shop", "--finalizer=" + hold}, flags...))
+		command.SilenceErrors, command.SilenceUsage = true, true
+		if err := command.Execute(); err == nil || !strings.Contains(err.Error(), "--resource is empty") {
+			t.Errorf("%q: got %v", flags, err)
+		}
 	}
 }
