@@ -215,7 +215,12 @@ func (o *finalizeOptions) force(ctx context.Context, forcer *forcer, planned *pl
 	if len(planned.Targets) > 0 && done > 0 {
 		o.tell("Removed %s from %s.", planned.Removal, count(done, "object"))
 	}
+	var unanswered unansweredError
 	switch {
+	case errors.As(err, &unanswered):
+		o.warnf("The API server has not answered: %s may have been removed, from one object if it is a finalizer of "+
+			"objects. See what there is now: %s explain %s", planned.Removal, displayName, planned.Namespace)
+		return err
 	case err != nil && done == 0:
 		return refused(err)
 	case err != nil:
@@ -238,14 +243,19 @@ func (o *finalizeOptions) tell(format string, args ...any) {
 
 // tellOutcome says what is left behind, and how to go on.
 func (o *finalizeOptions) tellOutcome(ctx context.Context, forcer *forcer, planned *plan) {
-	if len(planned.HeldBy) == 0 && forcer.waitUntilGone(ctx, planned) {
+	isGone := len(planned.HeldBy) == 0 && forcer.waitUntilGone(ctx, planned)
+	if isGone {
 		o.tell("Namespace %s is gone.", planned.Namespace)
 	} else {
 		o.tell("Namespace %s is still being deleted. See how it is getting on: %s explain %s",
 			planned.Namespace, displayName, planned.Namespace)
 	}
-	if len(planned.Orphans) > 0 {
+	switch {
+	case len(planned.Orphans) > 0 && isGone:
 		o.tell("Left behind without a namespace: %s. Find them: %s orphans",
+			nameRemnants(planned.Orphans), displayName)
+	case len(planned.Orphans) > 0:
+		o.tell("Still in it, and left behind when it goes: %s. Delete them before, or find them then: %s orphans",
 			nameRemnants(planned.Orphans), displayName)
 	}
 	if len(planned.Losses) > 0 {

@@ -152,7 +152,33 @@ func (f *forcer) act(ctx context.Context, planned *plan) (done int, err error) {
 	default:
 		return f.patchTargets(ctx, planned)
 	}
-	return 0, f.explainWrite(ctx, planned, err)
+	return 0, f.explainAnswer(ctx, planned, err)
+}
+
+// unansweredError is of a write that may have been made all the same: the answer was lost,
+// or nobody has waited for it.
+type unansweredError struct{ error }
+
+func (e unansweredError) Unwrap() error { return e.error }
+
+// isUnanswered tells whether it is not known what became of a write. The API server makes
+// none of those that it refuses.
+func isUnanswered(err error) bool {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return true
+	}
+	const firstServerError = 500
+	code := int(status.Status().Code)
+	return (code == 0 || code >= firstServerError) && !strings.Contains(err.Error(), "failed calling webhook")
+}
+
+// explainAnswer makes a sentence of what the API server says to a write that was no dry run.
+func (f *forcer) explainAnswer(ctx context.Context, planned *plan, err error) error {
+	if err != nil && isUnanswered(err) {
+		return unansweredError{err}
+	}
+	return f.explainWrite(ctx, planned, err)
 }
 
 // patchTargets takes the finalizer off one object after the other and stops at the first
@@ -166,7 +192,7 @@ func (f *forcer) patchTargets(ctx context.Context, planned *plan) (done int, err
 		if err != nil {
 			rest := *planned // What was written to before this was written to by us.
 			rest.Targets = planned.Targets[i:]
-			return done, f.explainWrite(ctx, &rest, err)
+			return done, f.explainAnswer(ctx, &rest, err)
 		}
 		done++
 	}

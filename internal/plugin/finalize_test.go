@@ -4,7 +4,10 @@
 package plugin
 
 import (
+	"context"
 	"errors"
+	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -502,6 +505,29 @@ func TestEmptyResource(t *testing.T) {
 		command.SilenceErrors, command.SilenceUsage = true, true
 		if err := command.Execute(); err == nil || !strings.Contains(err.Error(), "--resource is empty") {
 			t.Errorf("%q: got %v", flags, err)
+		}
+	}
+}
+
+func TestIsUnanswered(t *testing.T) {
+	resource := schema.GroupResource{Resource: "configmaps"}
+	for name, test := range map[string]struct {
+		err      error
+		expected bool
+	}{
+		"connection lost":    {fmt.Errorf("removing: %w", io.EOF), true},
+		"interrupted":        {context.Canceled, true},
+		"too late":           {context.DeadlineExceeded, true},
+		"time-out of etcd":   {apierrors.NewTimeoutError("etcdserver: request timed out", 1), true},
+		"time-out of server": {apierrors.NewServerTimeout(resource, "patch", 1), true},
+		"internal":           {apierrors.NewInternalError(errors.New("rpc error")), true},
+		"webhook":            {apierrors.NewInternalError(errors.New(`failed calling webhook "a"`)), false},
+		"conflict":           {apierrors.NewConflict(resource, "a", errors.New("changed")), false},
+		"forbidden":          {fmt.Errorf("removing: %w", apierrors.NewForbidden(resource, "a", nil)), false},
+		"invalid":            {apierrors.NewInvalid(schema.GroupKind{}, "a", nil), false},
+	} {
+		if got := isUnanswered(test.err); got != test.expected {
+			t.Errorf("%s: got %t", name, got)
 		}
 	}
 }
