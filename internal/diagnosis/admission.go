@@ -123,7 +123,7 @@ func (f *Facts) blamePolicy(r rejection) []Finding {
 		Message:  fmt.Sprintf("ValidatingAdmissionPolicy %q refuses: %s", r.name, f.whatIsRefused(r)),
 		Evidence: r.evidence(),
 		Remedies: []string{
-			fmt.Sprintf("kubectl get validatingadmissionpolicy %s --output=yaml", r.name),
+			fmt.Sprintf("kubectl get validatingadmissionpolicy %s --output=yaml", quoteForShell(r.name)),
 			"kubectl get validatingadmissionpolicybindings",
 			"Satisfy the policy, or take this namespace out of its binding by its namespaceSelector",
 		},

@@ -57,7 +57,7 @@ func findInitializers(f *Facts) []Finding {
 func (f *Facts) skip(pending []string) string {
 	rest := "-"
 	if len(pending) > 1 {
-		rest = "=" + strings.Join(pending[1:], ",")
+		rest = quoteForShell("=" + strings.Join(pending[1:], ","))
 	}
 	return fmt.Sprintf("kubectl annotate namespace %s --overwrite %s%s", f.Namespace.Name,
 		v1alpha1.AnnotationPendingInitializers, rest)

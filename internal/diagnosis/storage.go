@@ -120,7 +120,8 @@ func (f *Facts) findForbidden() []Finding {
 		Message:  fmt.Sprintf("the namespace controller may not do its work: user %q may not %s %s", user, verb, resource),
 		Evidence: f.quotes(corev1.NamespaceDeletionContentFailure),
 		Remedies: []string{
-			fmt.Sprintf("kubectl auth can-i %s %s --namespace=%s --as=%s", verb, resource, f.Namespace.Name, user),
+			fmt.Sprintf("kubectl auth can-i %s %s --namespace=%s --as=%s", verb, resource, f.Namespace.Name,
+				quoteForShell(user)),
 			fmt.Sprintf("Restore the ClusterRole and the ClusterRoleBinding of %s", user),
 		},
 	}}

@@ -58,6 +58,6 @@ func report(errOut io.Writer, err error) int {
 		fmt.Fprintln(errOut, "Interrupted.")
 		return ExitInterrupted
 	}
-	fmt.Fprintln(errOut, "error:", err)
+	fmt.Fprintln(errOut, "error:", visibleLines(err.Error()))
 	return ExitError
 }

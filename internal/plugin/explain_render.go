@@ -149,7 +149,7 @@ func isCommand(text string) bool { return strings.HasPrefix(text, "kubectl ") }
 func listObjects(objects []diagnosis.Object, number int, namespace string) string {
 	names := make([]string, 0, len(objects)+1)
 	for _, object := range objects {
-		name := object.Resource + "/" + object.Name
+		name := object.Resource + "/" + visible(object.Name)
 		if object.Namespace != "" && object.Namespace != namespace {
 			name += " in namespace " + object.Namespace
 		}

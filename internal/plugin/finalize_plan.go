@@ -89,7 +89,7 @@ type remnant struct {
 	served inventory.Type
 }
 
-func (r *remnant) String() string { return r.Resource + "/" + r.Name }
+func (r *remnant) String() string { return r.Resource + "/" + visible(r.Name) }
 
 // predicament is all that a plan is made from.
 type predicament struct {

@@ -46,7 +46,7 @@ type orphan struct {
 }
 
 // String returns type and name as kubectl writes them.
-func (o orphan) String() string { return o.Resource + "/" + o.Name }
+func (o orphan) String() string { return o.Resource + "/" + visible(o.Name) }
 
 // orphans is what a search has found, sorted.
 type orphans struct {

@@ -126,7 +126,7 @@ func (s *session) contentClients() (inventory.Discoverer, metadata.Interface, er
 
 // warnf prints a sentence to stderr that is not an error of the command.
 func (s *session) warnf(format string, args ...any) {
-	fmt.Fprintf(s.ErrOut, s.palette(s.ErrOut).yellow("Warning:")+" "+format+"\n", args...)
+	fmt.Fprintln(s.ErrOut, s.palette(s.ErrOut).yellow("Warning:")+" "+visibleLines(fmt.Sprintf(format, args...)))
 }
 
 // warnEach prints a warning for each of some gaps. Where there are many, such as one for

@@ -74,3 +74,20 @@ func TestRenderTreeColours(t *testing.T) {
 		t.Error(diff)
 	}
 }
+
+func TestVisible(t *testing.T) {
+	for text, expected := range map[string]string{
+		"roles/a b — ü 😀":     "roles/a b — ü 😀",
+		"\x1b[2Kgone\u009b1A": `\x1b[2Kgone\u009b1A`,
+		"new\nline\r\x00":     `new\nline\r\x00`,
+		"right\u202eot tfel":  `right\u202eot tfel`,
+	} {
+		if got := visible(text); got != expected {
+			t.Errorf("got %q, expected %q", got, expected)
+		}
+	}
+	tree := renderTree([]branch{{text: "kubectl get roles \x1b[2Ka\nb", isVerbatim: true}}, 0)
+	if expected := "└── kubectl get roles \\x1b[2Ka\\nb\n"; tree != expected {
+		t.Errorf("got %q, expected %q", tree, expected)
+	}
+}
