@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/metadata"
@@ -121,7 +122,7 @@ func (g *Gatherer) readNamespace(ctx context.Context, name string) (*corev1.Name
 	list := &corev1.NamespaceList{}
 	err := g.lister.List(ctx, list, named(name))
 	if apierrors.IsForbidden(err) {
-		return nil, fmt.Errorf("reading namespace %q takes the right to list namespaces: %w", name, err)
+		return g.getNamespace(ctx, name)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("reading namespace %q: %w", name, err)
@@ -131,6 +132,21 @@ func (g *Gatherer) readNamespace(ctx context.Context, name string) (*corev1.Name
 			apierrors.NewNotFound(corev1.Resource("namespaces"), name))
 	}
 	return &list.Items[0], nil
+}
+
+// getNamespace is for who may not list namespaces: in a namespace of one's own one may get
+// it, by a RoleBinding there.
+func (g *Gatherer) getNamespace(ctx context.Context, name string) (*corev1.Namespace, error) {
+	object, err := g.dynamic.Resource(corev1.SchemeGroupVersion.WithResource(namespaceResource)).
+		Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("reading namespace %q takes the right to get it: %w", name, err)
+	}
+	namespace := &corev1.Namespace{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, namespace); err != nil {
+		return nil, fmt.Errorf("reading namespace %q: %w", name, err)
+	}
+	return namespace, nil
 }
 
 // named selects one object by its name.
