@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/inventory"
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
@@ -151,6 +152,21 @@ func TestWhatConditionsProve(t *testing.T) {
 	written(time.Minute, own)
 	if got := whatConditionsProve(facts); got != "" {
 		t.Errorf("of an old condition: got %q", got)
+	}
+	setStatus(facts, "NamespaceContentRemaining", corev1.ConditionTrue, "SomeResourcesRemain",
+		"Some resources are remaining: configmaps. has 1 resource instances")
+	written(10*time.Second, own)
+	if got := whatConditionsProve(facts); got != "10s ago what is left was counted anew, and was not what it had been" {
+		t.Errorf("of a count that has changed: got %q", got)
+	}
+	setStatus(facts, v1alpha1.ConditionDeletionBlocked, corev1.ConditionTrue, "FinalizerOwnerGone", "")
+	if got := whatConditionsProve(facts); got != "" {
+		t.Errorf("of a namespace that stands still: got %q", got)
+	}
+	setStatus(facts, v1alpha1.ConditionDeletionBlocked, corev1.ConditionFalse, "", "")
+	setStatus(facts, "NamespaceDeletionContentFailure", corev1.ConditionTrue, "ContentDeletionFailed", "port 4711")
+	if got := whatConditionsProve(facts); got != "" {
+		t.Errorf("of an error that is another one each time: got %q", got)
 	}
 	written(10*time.Second, `{"f:status":{"f:conditions":{"k:{\"type\":\"Other\"}":{}}}}`)
 	if got := whatConditionsProve(facts); got != "" {

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/inventory"
 )
 
@@ -101,7 +103,25 @@ func whatConditionsProve(facts *Facts) string {
 				facts.ago(written), said, match[1], now.Count)
 		}
 	}
+	if facts.isCountedAnew(written) {
+		return fmt.Sprintf("%s ago what is left was counted anew, and was not what it had been", facts.ago(written))
+	}
 	return ""
+}
+
+// isCountedAnew tells whether the last thing that was written to the status was another
+// count: nothing there has begun or ended at that time, and no errors are listed, which are
+// others each time. A controller writes only what has changed. Whoever works on one object
+// after another may take seconds for each, and two looks at them see nothing of it.
+func (f *Facts) isCountedAnew(written time.Time) bool {
+	blocked := f.condition(v1alpha1.ConditionDeletionBlocked)
+	if blocked != nil && blocked.Status == corev1.ConditionTrue {
+		return false // it says that nothing has moved for a while
+	}
+	return !slices.ContainsFunc(f.Namespace.Status.Conditions, func(condition corev1.NamespaceCondition) bool {
+		isError := isOfErrors(condition.Type) && condition.Status == corev1.ConditionTrue
+		return isError || !condition.LastTransitionTime.Time.Before(written.Add(-time.Second))
+	})
 }
 
 // statusWritten returns when the condition that counts what is left may last have been

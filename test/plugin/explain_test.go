@@ -100,6 +100,6 @@ var _ = Describe("explain", func() {
 		explained := newRestrictedUser(ctx, bare, unique("nobody")).run(ctx, "explain", "default")
 		Expect(explained.code).To(Equal(1))
 		Expect(explained.stdout).To(BeEmpty())
-		Expect(explained.stderr).To(And(HavePrefix("error: "), ContainSubstring("cannot list resource \"namespaces\"")))
+		Expect(explained.stderr).To(And(HavePrefix("error: "), ContainSubstring("cannot get resource \"namespaces\"")))
 	})
 })
