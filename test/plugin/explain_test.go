@@ -92,7 +92,7 @@ var _ = Describe("explain", func() {
 			ContainSubstring("Namespace %s: Terminating", dying.Name), Not(ContainSubstring(active.Name)),
 		))
 		both := someone.run(ctx, "explain", "--all", active.Name)
-		Expect(both).To(HaveField("code", 1))
+		Expect(both.code).To(Equal(1))
 		Expect(both.stderr).To(ContainSubstring("not both"))
 	})
 
