@@ -214,17 +214,20 @@ func (f *Facts) blameUnseen(finding *Finding, held string, s *suspect, found tra
 	finding.Evidence = append(finding.Evidence, f.noteSearch())
 	isSearched := len(f.unreadPlaces()) == 0
 	install := "Install the controller of " + s.domain + " again, and let it finish"
-	if known, isKnown := lookUp(s.finalizer); isKnown {
+	known, isKnown := lookUp(s.finalizer)
+	if isKnown {
 		install = "See whether " + known.owner + " runs, and let it finish"
 	}
+	// The owners of what is in a cloud may run there, where nobody sees them.
+	isGone := !known.isCloud
 	switch {
 	case s.domain != "" && isSearched && len(found.groups) == 0:
-		finding.Cause, finding.IsOwnerGone = CauseFinalizerOwnerGone, true
+		finding.Cause, finding.IsOwnerGone = CauseFinalizerOwnerGone, isGone
 		finding.Message = fmt.Sprintf("%s; nothing in the cluster has to do with %s, so its owner seems to be uninstalled",
 			held, s.domain)
 		finding.Remedies = append(finding.Remedies, install)
 	case s.domain != "" && isSearched:
-		finding.Cause, finding.IsOwnerGone = CauseFinalizerOwnerGone, true
+		finding.Cause, finding.IsOwnerGone = CauseFinalizerOwnerGone, isGone
 		finding.Message = fmt.Sprintf("%s; %s is still installed, but no workload or Lease of its controller is there",
 			held, joinSome(found.groups))
 		finding.Remedies = append(finding.Remedies, install)

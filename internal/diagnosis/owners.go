@@ -338,6 +338,9 @@ func (f *Facts) accountsOf(s *suspect) []boundAccount {
 	var accounts []boundAccount
 	for i := range f.ClusterRoleBindings {
 		binding := &f.ClusterRoleBindings[i]
+		if strings.HasPrefix(binding.Name, "system:") {
+			continue // Kubernetes makes these everywhere, for accounts that few clusters have.
+		}
 		for _, subject := range binding.Subjects {
 			if subject.Kind != rbacv1.ServiceAccountKind {
 				continue
