@@ -219,7 +219,9 @@ func (f *Facts) blameUnseen(finding *Finding, held string, s *suspect, found tra
 		install = "See whether " + known.owner + " runs, and let it finish"
 	}
 	// The owners of what is in a cloud may run there, where nobody sees them.
-	isGone := !known.isCloud
+	isGone := !known.isCloud && !slices.ContainsFunc(cloudDomains, func(domain string) bool {
+		return s.domain == domain || strings.HasSuffix(s.domain, "."+domain)
+	})
 	switch {
 	case s.domain != "" && isSearched && len(found.groups) == 0:
 		finding.Cause, finding.IsOwnerGone = CauseFinalizerOwnerGone, isGone

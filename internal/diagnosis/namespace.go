@@ -116,6 +116,9 @@ func findSilence(f *Facts) []Finding {
 	if hasSpoken && (isAlive || !f.isRead(SourceLeases) || !f.isIdle()) {
 		return nil
 	}
+	if f.isUnnoticed() && !isThere {
+		return nil // The last object may have gone this very moment.
+	}
 	finding := Finding{
 		Cause: CauseNamespaceControllerSilent, Certainty: Likely,
 		Message: fmt.Sprintf("nobody works on the deletion: %s after it the Namespace has no condition that tells of it",
@@ -129,8 +132,11 @@ func findSilence(f *Facts) []Finding {
 		Loss: "whatever is in the namespace stays in storage, where it cannot be seen any more",
 	}
 	if hasSpoken {
-		finding.Message = "nobody goes on with the deletion: objects are left that nobody has deleted, and no namespace " +
-			"controller holds its Lease"
+		left := "objects are left that nobody has deleted"
+		if f.isEmpty() {
+			left = "nothing is left, which nobody has noticed"
+		}
+		finding.Message = fmt.Sprintf("nobody goes on with the deletion: %s, and no namespace controller holds its Lease", left)
 		finding.Evidence = append(finding.Evidence, f.quotes(deletionConditions...)...)
 	}
 	// A controller without leader election has no Lease.

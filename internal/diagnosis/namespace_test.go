@@ -22,6 +22,10 @@ func TestFindOnNamespace(t *testing.T) {
 		facts.Leases = []coordinationv1.Lease{makeLease("kube-system", "kube-controller-manager", "x", now.Add(-time.Hour))}
 	}
 	silent := func(facts *Facts) { facts.Namespace.Status.Conditions = nil }
+	unnoticed := func(facts *Facts) {
+		setStatus(facts, "NamespaceContentRemaining", corev1.ConditionTrue, "SomeResourcesRemain",
+			"Some resources are remaining: configmaps. has 1 resource instances")
+	}
 	deletedAgo := func(ago time.Duration) func(*Facts) {
 		return func(facts *Facts) { facts.Namespace.DeletionTimestamp.Time = now.Add(-ago) }
 	}
@@ -84,11 +88,13 @@ func TestFindOnNamespace(t *testing.T) {
 		"something that goes away": {facts: makeDeath(left, func(facts *Facts) {
 			facts.Movement.Gone = map[schema.GroupResource]int{configMaps.GroupResource(): 1}
 		})},
-		"nothing that is left, which the namespace controller has not noticed yet": {
-			facts: makeDeath(func(facts *Facts) {
-				setStatus(facts, "NamespaceContentRemaining", corev1.ConditionTrue, "SomeResourcesRemain",
-					"Some resources are remaining: configmaps. has 1 resource instances")
-			}),
+		"nothing that is left, which the namespace controller has not noticed yet": {facts: makeDeath(unnoticed)},
+		"nothing that is left, which a namespace controller without a Lease has not noticed yet": {
+			facts: makeDeath(unnoticed, noLeases),
+		},
+		"nothing that is left, which a namespace controller that has stopped does not notice": {
+			facts: makeDeath(unnoticed, staleLease),
+			want:  []want{{CauseNamespaceControllerSilent, Likely, "nothing is left, which nobody has noticed", "renewed 60m ago", object}},
 		},
 		"nothing that is left, and nobody says so": {
 			facts: makeDeath(),

@@ -14,7 +14,10 @@ import (
 
 // Whoever cleans up in a cloud may run there: that nobody is seen says nothing of its life.
 func TestCloudOwnersAreNotGoneUnseen(t *testing.T) {
-	for _, finalizer := range []string{finalizerLoadBalancer, "networking.gke.io/l4-netlb-v2", "service.k8s.aws/resources"} {
+	for _, finalizer := range []string{
+		finalizerLoadBalancer, "networking.gke.io/l4-netlb-v2", "service.k8s.aws/resources",
+		"service.eks.amazonaws.com/resources",
+	} {
 		found := Diagnose(makeDeath(withContent(contentOf(services, makeDeleted("web", finalizer)))))
 		if len(found.Findings) != 1 || found.Findings[0].IsOwnerGone {
 			t.Errorf("%s: got %+v", finalizer, found.Findings)

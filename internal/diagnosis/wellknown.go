@@ -109,6 +109,13 @@ var wellKnownPrefixes = map[string]wellKnown{
 	},
 }
 
+// cloudDomains are those of clouds that run controllers outside of the clusters that they
+// offer, of which nothing is seen in these.
+var cloudDomains = []string{
+	"amazonaws.com", "k8s.aws", "gke.io", "cloud.google.com", "azure.com", "microsoft.com", "alibabacloud.com",
+	"digitalocean.com", "ibm.com", "oraclecloud.com",
+}
+
 // lookUp returns what is known of a finalizer.
 func lookUp(finalizer string) (wellKnown, bool) {
 	if known, isKnown := wellKnownFinalizers[finalizer]; isKnown {

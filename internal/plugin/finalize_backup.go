@@ -12,10 +12,10 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/nslifecycle/nslifecycle/internal/backup"
 )
@@ -27,11 +27,14 @@ func (o *finalizeOptions) backUp(ctx context.Context, forcer *forcer, planned *p
 	if err != nil {
 		return fmt.Errorf("backing up namespace %q: %w", planned.Namespace, err)
 	}
-	missing := whatIsMissing(planned.Remaining, taken.Objects)
+	missing, err := forcer.whatIsMissing(ctx, planned.Remaining, taken.Objects)
+	if err != nil {
+		return err
+	}
 	if gaps := append(taken.Unread, missing...); len(gaps) > 0 {
 		if !o.allowed.allowsUnread {
 			return fmt.Errorf("the backup would not be complete (%s); %s accepts that, and --no-backup writes none",
-				strings.Join(gaps, "; "), flagAllowUnread)
+				summarize(gaps), flagAllowUnread)
 		}
 		for _, gap := range gaps {
 			o.warnf("Not in the backup: %s", gap)
@@ -50,8 +53,40 @@ func (o *finalizeOptions) backUp(ctx context.Context, forcer *forcer, planned *p
 	return nil
 }
 
-// whatIsMissing names the objects that are not in a backup.
-func whatIsMissing(remaining []remnant, saved []*unstructured.Unstructured) []string {
+// whatIsMissing names the objects that are not in a backup, and are still there: what has
+// gone since the plan was made is no gap.
+func (f *forcer) whatIsMissing(
+	ctx context.Context, remaining []remnant, saved []*unstructured.Unstructured,
+) ([]string, error) {
+	missing := notSaved(remaining, saved)
+	if len(missing) == 0 {
+		return nil, nil
+	}
+	now, err := f.look(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("looking whether what is not in the backup is still there: %w", err)
+	}
+	return stillThere(missing, now), nil
+}
+
+// stillThere names those of some objects that have not gone. Where something cannot be read
+// that is not known of any.
+func stillThere(objects []*remnant, now *predicament) []string {
+	present := map[types.UID]bool{}
+	for i := range now.remnants {
+		present[now.remnants[i].UID] = true
+	}
+	var names []string
+	for _, object := range objects {
+		if present[object.UID] || len(now.unread) > 0 {
+			names = append(names, object.String())
+		}
+	}
+	return names
+}
+
+// notSaved returns the objects that are not in a backup.
+func notSaved(remaining []remnant, saved []*unstructured.Unstructured) []*remnant {
 	type key struct {
 		kind schema.GroupKind
 		name string
@@ -60,11 +95,11 @@ func whatIsMissing(remaining []remnant, saved []*unstructured.Unstructured) []st
 	for _, object := range saved {
 		isSaved[key{object.GroupVersionKind().GroupKind(), object.GetName()}] = true
 	}
-	var missing []string
+	var missing []*remnant
 	for i := range remaining {
 		kind := remaining[i].served.GroupVersionKind().GroupKind()
 		if !isSaved[key{kind, remaining[i].Name}] {
-			missing = append(missing, remaining[i].String())
+			missing = append(missing, &remaining[i])
 		}
 	}
 	return missing

@@ -281,7 +281,7 @@ func objectionsTo(planned *plan, allowed permits) []string {
 	if number := len(planned.Unread); number > 0 && !allowed.allowsUnread {
 		objections = append(objections, fmt.Sprintf(
 			"not everything in the namespace can be read, so there may be objects that are neither shown here nor in "+
-				"the backup (%s); %s accepts that", strings.Join(planned.Unread, "; "), flagAllowUnread))
+				"the backup (%s); %s accepts that", summarize(planned.Unread), flagAllowUnread))
 	}
 	if reason := whyMaybeAlive(planned.Diagnosis, planned.Removal); reason != "" && !allowed.isEvenIfAlive {
 		objections = append(objections, fmt.Sprintf("%s; %s removes it all the same", reason, flagEvenIfAlive))

@@ -454,10 +454,23 @@ func TestWhatIsMissing(t *testing.T) {
 	saved := &unstructured.Unstructured{}
 	saved.SetGroupVersionKind(configMaps.GroupVersionKind())
 	saved.SetName("a")
-	actual := whatIsMissing([]remnant{left(configMaps, "a"), left(configMaps, "b"), left(widgets, "a")},
+	missing := notSaved([]remnant{left(configMaps, "a"), left(configMaps, "b"), left(widgets, "a")},
 		[]*unstructured.Unstructured{saved})
-	if diff := cmp.Diff([]string{"configmaps/b", "widgets.example.com/a"}, actual); diff != "" {
-		t.Error(diff)
+	all := []string{"configmaps/b", "widgets.example.com/a"}
+	for name, test := range map[string]struct {
+		now      *predicament
+		expected []string
+	}{
+		"all are still there":               {&predicament{remnants: []remnant{*missing[0], *missing[1]}}, all},
+		"one has gone":                      {&predicament{remnants: []remnant{*missing[1]}}, all[1:]},
+		"all have gone":                     {&predicament{}, nil},
+		"nothing can be read of those left": {&predicament{unread: []string{"configmaps"}}, all},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(test.expected, stillThere(missing, test.now)); diff != "" {
+				t.Error(diff)
+			}
+		})
 	}
 }
 

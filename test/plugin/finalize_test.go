@@ -152,7 +152,7 @@ var _ = Describe("finalize", func() {
 			someone = newRestrictedUser(ctx, bare, unique("half-blind"), append(rulesToRead("configmaps"),
 				rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"namespaces/finalize"}, Verbs: []string{"update"}})...)
 			expectRefusal(ctx, namespace, "--allow-unread accepts that", "--token="+testToken, "--even-if-alive")
-			expectRefusal(ctx, namespace, "cannot list resource \"secrets\"", "--token="+testToken, "--even-if-alive")
+			expectRefusal(ctx, namespace, "cannot list resource \"secrets\"", "--token="+testToken, "--even-if-alive", "-v=1")
 		})
 
 		It("whom the API server does not allow it, before anybody is asked", func(ctx context.Context) {
