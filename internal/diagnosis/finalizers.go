@@ -310,8 +310,8 @@ func (f *Facts) isLeft(name string) bool {
 
 // inspect is a command that shows an object with everything that tells of its finalizers.
 func (f *Facts) inspect(i item) string {
-	return fmt.Sprintf("kubectl get %s %s --namespace=%s --output=yaml --show-managed-fields", i.Type, quoteForShell(i.Name),
-		f.Namespace.Name)
+	return fmt.Sprintf("kubectl get %s %s --namespace=%s --output=yaml --show-managed-fields", i.Type,
+		quoteForShell(i.Name), f.Namespace.Name)
 }
 
 // force is the last resort for a finalizer of objects.

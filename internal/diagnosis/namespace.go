@@ -136,7 +136,8 @@ func findSilence(f *Facts) []Finding {
 		if f.isEmpty() {
 			left = "nothing is left, which nobody has noticed"
 		}
-		finding.Message = fmt.Sprintf("nobody goes on with the deletion: %s, and no namespace controller holds its Lease", left)
+		finding.Message = fmt.Sprintf("nobody goes on with the deletion: %s, and no namespace controller holds its Lease",
+			left)
 		finding.Evidence = append(finding.Evidence, f.quotes(deletionConditions...)...)
 	}
 	// A controller without leader election has no Lease.
