@@ -198,7 +198,14 @@ func findUnknown(f *Facts) []Finding {
 			"See the log of the namespace controller, in kube-controller-manager or in the manager of nslifecycle",
 		},
 	}
-	if len(f.Content) > 0 {
+	switch {
+	case len(f.Content) > 0 && !slices.Contains(f.Namespace.Spec.Finalizers, corev1.FinalizerKubernetes):
+		finding.Message = fmt.Sprintf("%s left in the namespace; the token kubernetes, by which a namespace controller "+
+			"deletes what is in it, was released before that was gone", f.whatIsLeft())
+		finding.Remedies = append([]string{"Delete what is left before the last token or finalizer of the Namespace is " +
+			"released: nobody sees it afterwards"}, finding.Remedies...)
+		finding.Loss = "what is left stays in storage without a namespace"
+	case len(f.Content) > 0:
 		finding.Message = fmt.Sprintf("%s left in the namespace, and nothing tells why", f.whatIsLeft())
 	}
 	return []Finding{finding.some(f.items())}

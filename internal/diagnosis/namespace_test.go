@@ -85,6 +85,11 @@ func TestFindOnNamespace(t *testing.T) {
 			facts: makeDeath(left, withContentFailure("it is a bad day")),
 			want:  []want{{CauseUnknown, Likely, "1 configmaps is left", "it is a bad day", []string{"configmaps/a"}}},
 		},
+		"something in a namespace whose token was released by force": {
+			facts: makeDeath(left, withTokens("agent.example.com")),
+			want: []want{{CauseUnknown, Likely, "1 configmaps is left in the namespace; the token kubernetes", "agent.example.com",
+				[]string{"configmaps/a"}}},
+		},
 		"something that goes away": {facts: makeDeath(left, func(facts *Facts) {
 			facts.Movement.Gone = map[schema.GroupResource]int{configMaps.GroupResource(): 1}
 		})},
