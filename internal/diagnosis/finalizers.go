@@ -36,6 +36,7 @@ func findFinalizers(f *Facts) []Finding {
 			finding = f.blameOwner(finalizer, items, CauseFinalizerPending)
 		}
 		finding.Evidence = append(finding.Evidence, f.noteDefinitions(items)...)
+		finding.Evidence = append(finding.Evidence, f.noteUnlisted(items)...)
 		findings = append(findings, finding)
 	}
 	return findings
@@ -272,6 +273,19 @@ func (f *Facts) noteFinalizer(finalizer string, items []item) string {
 	first := slices.MinFunc(items, func(a, b item) int { return a.deletedAt().Compare(b.deletedAt()) })
 	return fmt.Sprintf("%s %q has deletionTimestamp %s and finalizer %s", first.Type, first.Name,
 		stamp(first.deletedAt()), finalizer)
+}
+
+// noteUnlisted says of which types of some items not all objects were looked at, so that
+// there may be more of them.
+func (f *Facts) noteUnlisted(items []item) []string {
+	var texts []string
+	for _, content := range f.Content {
+		listed := len(content.Objects)
+		if listed < content.Count && slices.Contains(resourcesOf(items), content.Type.String()) {
+			texts = append(texts, fmt.Sprintf("of %d %s the first %d were looked at", content.Count, content.Type, listed))
+		}
+	}
+	return texts
 }
 
 // findSibling looks for an object which cannot be finalized since another one is missing,

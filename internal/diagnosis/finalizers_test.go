@@ -57,6 +57,11 @@ func TestFindFinalizers(t *testing.T) {
 			facts.Movement.Released = map[string]int{held: 1}
 		})},
 		"counts that were higher a moment ago": {facts: makeDeath(left, func(facts *Facts) { facts.Movement.Said = "3 and now 1" })},
+		"more objects than were looked at": {
+			facts: makeDeath(left, func(facts *Facts) { facts.Content[0].Count = 600 }),
+			want: []want{{CauseFinalizerOwnerGone, Likely, "widgets", "of 600 widgets.widgets.example.com the first 1 were looked at",
+				object}},
+		},
 		"another finalizer being taken off is no excuse": {
 			facts: makeDeath(left, func(facts *Facts) { facts.Movement.Released = map[string]int{"other.example.org/x": 3} }),
 			want:  []want{{CauseFinalizerOwnerGone, Likely, "seems to be uninstalled", "looked for its owner", object}},
