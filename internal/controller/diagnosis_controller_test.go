@@ -24,6 +24,7 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
+	"github.com/nslifecycle/nslifecycle/internal/nscondition"
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
@@ -96,7 +97,7 @@ func (w *ward) patchStatus(
 		if w.statusError != nil {
 			continue
 		}
-		if have := diagnosis.FindCondition(w.namespace, condition.Type); have != nil {
+		if have := nscondition.Find(w.namespace, condition.Type); have != nil {
 			*have = condition
 		} else {
 			w.namespace.Status.Conditions = append(w.namespace.Status.Conditions, condition)

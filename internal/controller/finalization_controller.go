@@ -28,6 +28,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/nslifecycle/nslifecycle/internal/finalization"
+	"github.com/nslifecycle/nslifecycle/internal/nscondition"
 )
 
 const (
@@ -171,7 +172,7 @@ func (r *FinalizationReconciler) empty(
 	// Written in any case, and before the wait: errors are told there as well. Of a namespace
 	// of which nothing has ever been told there is nothing to tell while it only settles.
 	var statusErr error
-	if hasNews || finalization.FindCondition(namespace, corev1.NamespaceContentRemaining) != nil {
+	if hasNews || nscondition.Find(namespace, corev1.NamespaceContentRemaining) != nil {
 		statusErr = ignoreGone(r.writeConditions(ctx, namespace, report))
 	}
 	r.Watches.Await(r.deletions.context(), namespace.Name, report.Remaining)
@@ -288,7 +289,7 @@ func (r *FinalizationReconciler) patchConditions(
 		return err
 	}
 	for _, condition := range changed {
-		old := finalization.FindCondition(before, condition.Type)
+		old := nscondition.Find(before, condition.Type)
 		isNews := condition.Status == corev1.ConditionTrue || old != nil
 		if isNews && (old == nil || old.Status != condition.Status) {
 			log.FromContext(ctx).Info("Finalization has moved on", "condition", condition.Type,

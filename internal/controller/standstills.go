@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
+	"github.com/nslifecycle/nslifecycle/internal/nscondition"
 )
 
 // longestPause is the longest time between two diagnoses of a Namespace that does not move,
@@ -86,7 +87,7 @@ func (s *standstill) observe(namespace *corev1.Namespace, now time.Time, patienc
 	if uid != namespace.UID || stage != s.Stage() {
 		s.told = nil
 		if diagnosis.IsBlocked(namespace, s.Stage()) {
-			cause = diagnosis.Cause(diagnosis.FindCondition(namespace, diagnosis.BlockedCondition(s.Stage())).Reason)
+			cause = diagnosis.Cause(nscondition.Find(namespace, diagnosis.BlockedCondition(s.Stage())).Reason)
 		}
 	}
 	s.setCause(cause)

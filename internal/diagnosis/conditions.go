@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/nscondition"
 )
 
 // maxMessage is the longest message of a condition, in bytes. It is what an Event takes.
@@ -34,7 +35,7 @@ func BlockedCondition(stage Stage) corev1.NamespaceConditionType {
 // IsBlocked tells whether a Namespace has the condition that says that it does not get on
 // with a stage, with status True.
 func IsBlocked(namespace *corev1.Namespace, stage Stage) bool {
-	condition := FindCondition(namespace, BlockedCondition(stage))
+	condition := nscondition.Find(namespace, BlockedCondition(stage))
 	return condition != nil && condition.Status == corev1.ConditionTrue
 }
 
@@ -48,7 +49,7 @@ func ComputeBlocked(
 		Type: BlockedCondition(diagnosis.Stage), Status: corev1.ConditionTrue, LastTransitionTime: now,
 		Reason: string(diagnosis.Findings[0].Cause), Message: blockedMessage(diagnosis, now),
 	}
-	if have := FindCondition(namespace, want.Type); have != nil && have.Status == want.Status {
+	if have := nscondition.Find(namespace, want.Type); have != nil && have.Status == want.Status {
 		if have.Reason == want.Reason && withoutTimes(have.Message) == withoutTimes(want.Message) {
 			return nil
 		}
@@ -72,18 +73,6 @@ func ComputeMoving(namespace *corev1.Namespace, blocked Stage, now metav1.Time) 
 		})
 	}
 	return changed
-}
-
-// FindCondition returns the condition of a type, or nil if the Namespace has none.
-func FindCondition(
-	namespace *corev1.Namespace, conditionType corev1.NamespaceConditionType,
-) *corev1.NamespaceCondition {
-	for i := range namespace.Status.Conditions {
-		if namespace.Status.Conditions[i].Type == conditionType {
-			return &namespace.Status.Conditions[i]
-		}
-	}
-	return nil
 }
 
 func movingMessage(namespace *corev1.Namespace, stage Stage) string {

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/nslifecycle/nslifecycle/internal/inventory"
+	"github.com/nslifecycle/nslifecycle/internal/nscondition"
 )
 
 // mostObjects is how many objects a finding names.
@@ -170,7 +171,7 @@ func (f *Facts) ago(t time.Time) string { return duration.HumanDuration(f.Now.Su
 
 // condition returns a condition of the Namespace, or nil.
 func (f *Facts) condition(conditionType corev1.NamespaceConditionType) *corev1.NamespaceCondition {
-	return FindCondition(f.Namespace, conditionType)
+	return nscondition.Find(f.Namespace, conditionType)
 }
 
 // failure returns what a condition complains of, or nothing if it is not True.

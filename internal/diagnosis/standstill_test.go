@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/nscondition"
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
@@ -28,7 +29,7 @@ func makeCondition(conditionType, status, reason, message string) corev1.Namespa
 
 func setCondition(conditionType, status, reason, message string) func(*corev1.Namespace) {
 	return func(namespace *corev1.Namespace) {
-		if have := FindCondition(namespace, corev1.NamespaceConditionType(conditionType)); have != nil {
+		if have := nscondition.Find(namespace, corev1.NamespaceConditionType(conditionType)); have != nil {
 			*have = makeCondition(conditionType, status, reason, message)
 			return
 		}

@@ -12,6 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/discovery"
+
+	"github.com/nslifecycle/nslifecycle/internal/nscondition"
 )
 
 // Reasons of the conditions, those of upstream's namespace controller.
@@ -66,7 +68,7 @@ func changed(
 	var result []corev1.NamespaceCondition
 	for _, condition := range wanted {
 		condition.LastTransitionTime = now
-		if old := FindCondition(namespace, condition.Type); old != nil {
+		if old := nscondition.Find(namespace, condition.Type); old != nil {
 			if old.Status == condition.Status {
 				condition.LastTransitionTime = old.LastTransitionTime
 			}
@@ -77,18 +79,6 @@ func changed(
 		result = append(result, condition)
 	}
 	return result
-}
-
-// FindCondition returns a Namespace's condition of a type, or nil.
-func FindCondition(
-	namespace *corev1.Namespace, conditionType corev1.NamespaceConditionType,
-) *corev1.NamespaceCondition {
-	for i := range namespace.Status.Conditions {
-		if namespace.Status.Conditions[i].Type == conditionType {
-			return &namespace.Status.Conditions[i]
-		}
-	}
-	return nil
 }
 
 func discoveryCondition(err error) corev1.NamespaceCondition {

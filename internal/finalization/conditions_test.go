@@ -267,12 +267,3 @@ func TestComputeRefusal(t *testing.T) {
 	namespace.Status.Conditions = conditions{refused}
 	g.Expect(ComputeRefusal(namespace, "it is needed", metav1.NewTime(now.Add(time.Hour)))).To(BeEmpty())
 }
-
-func TestFindCondition(t *testing.T) {
-	g := NewWithT(t)
-	namespace := terminating()
-	namespace.Status.Conditions = allWell(before)
-	g.Expect(FindCondition(namespace, corev1.NamespaceContentRemaining)).
-		To(BeIdenticalTo(&namespace.Status.Conditions[3]))
-	g.Expect(FindCondition(namespace, "corp.com/Ready")).To(BeNil())
-}

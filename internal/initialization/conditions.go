@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/nscondition"
 )
 
 // ComputeConditions returns the conditions that a Namespace in this state should
@@ -34,7 +35,7 @@ func ComputeConditions(
 
 	var changed []corev1.NamespaceCondition
 	for i, want := range wanted {
-		have := findCondition(namespace.Status.Conditions, want.Type)
+		have := nscondition.Find(namespace, want.Type)
 		if have != nil {
 			isOwn := i > 0
 			if isOwn && saysTheSame(have, want) && !isReason(have.Reason) {
@@ -56,7 +57,7 @@ func ComputeConditions(
 // IsInitializing tells whether a Namespace has the condition Initializing with
 // status True.
 func IsInitializing(namespace *corev1.Namespace) bool {
-	condition := findCondition(namespace.Status.Conditions, v1alpha1.ConditionInitializing)
+	condition := nscondition.Find(namespace, v1alpha1.ConditionInitializing)
 	return condition != nil && condition.Status == corev1.ConditionTrue
 }
 
@@ -126,15 +127,4 @@ func saysTheSame(have *corev1.NamespaceCondition, want corev1.NamespaceCondition
 // isReason tells whether a reason is one that the operator itself writes.
 func isReason(reason string) bool {
 	return reason == v1alpha1.ReasonPending || reason == v1alpha1.ReasonCompleted
-}
-
-func findCondition(
-	conditions []corev1.NamespaceCondition, conditionType corev1.NamespaceConditionType,
-) *corev1.NamespaceCondition {
-	for i := range conditions {
-		if conditions[i].Type == conditionType {
-			return &conditions[i]
-		}
-	}
-	return nil
 }

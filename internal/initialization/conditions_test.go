@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/nscondition"
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
@@ -309,7 +310,7 @@ func expectConditionsToSettle(t *testing.T, namespace *corev1.Namespace) {
 
 	written := namespace.DeepCopy()
 	for _, condition := range changed {
-		if have := findCondition(written.Status.Conditions, condition.Type); have != nil {
+		if have := nscondition.Find(written, condition.Type); have != nil {
 			*have = condition
 		} else {
 			written.Status.Conditions = append([]corev1.NamespaceCondition{condition}, written.Status.Conditions...)

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/json"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/nscondition"
 )
 
 // Stage is where a Namespace stands in its initialization.
@@ -157,7 +158,7 @@ func IsExempt(name, systemNamespace string) bool {
 }
 
 func conditionReason(namespace *corev1.Namespace) string {
-	if condition := findCondition(namespace.Status.Conditions, v1alpha1.ConditionInitializing); condition != nil {
+	if condition := nscondition.Find(namespace, v1alpha1.ConditionInitializing); condition != nil {
 		return condition.Reason
 	}
 	return ""

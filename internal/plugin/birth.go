@@ -15,8 +15,8 @@ import (
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
-	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
+	"github.com/nslifecycle/nslifecycle/internal/nscondition"
 )
 
 // operatorGrace is how long a new Namespace without initializers may yet get some: on API
@@ -93,7 +93,7 @@ func (b *birth) look(namespace *corev1.Namespace, isDecided bool) (isReady bool,
 		return false, fmt.Errorf("namespace %q is being deleted: somebody has deleted it while it was initialized", b.name)
 	case len(b.last.Pending) > 0:
 		return false, nil
-	case len(b.last.All) == 0 && !isDecided && diagnosis.FindCondition(namespace, v1alpha1.ConditionInitializing) == nil:
+	case len(b.last.All) == 0 && !isDecided && nscondition.Find(namespace, v1alpha1.ConditionInitializing) == nil:
 		return false, nil
 	}
 	b.display.keep()

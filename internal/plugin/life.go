@@ -17,6 +17,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
+	"github.com/nslifecycle/nslifecycle/internal/nscondition"
 )
 
 // life is what a Namespace object alone tells of where it is in its life.
@@ -67,13 +68,13 @@ func describeLife(namespace *corev1.Namespace) life {
 		described.Stage = diagnosis.StageInitializing
 		described.WaitsFor, described.IsBlocked = whatHoldsInitialization(namespace, &state)
 	default:
-		initializing := diagnosis.FindCondition(namespace, v1alpha1.ConditionInitializing)
+		initializing := nscondition.Find(namespace, v1alpha1.ConditionInitializing)
 		if initializing != nil && initializing.Reason == v1alpha1.ReasonCompleted {
 			described.Since = initializing.LastTransitionTime
 		}
 	}
 	if diagnosis.IsBlocked(namespace, described.Stage) {
-		described.Cause = diagnosis.FindCondition(namespace, diagnosis.BlockedCondition(described.Stage)).Reason
+		described.Cause = nscondition.Find(namespace, diagnosis.BlockedCondition(described.Stage)).Reason
 	}
 	return described
 }
@@ -194,7 +195,7 @@ func describeFinalizers(message string) string {
 func findTrue(
 	namespace *corev1.Namespace, conditionType corev1.NamespaceConditionType,
 ) *corev1.NamespaceCondition {
-	condition := diagnosis.FindCondition(namespace, conditionType)
+	condition := nscondition.Find(namespace, conditionType)
 	if condition == nil || condition.Status != corev1.ConditionTrue {
 		return nil
 	}

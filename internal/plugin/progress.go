@@ -10,8 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
-	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
+	"github.com/nslifecycle/nslifecycle/internal/nscondition"
 )
 
 // Phases of one initializer.
@@ -55,7 +55,7 @@ func computeProgress(namespace *corev1.Namespace, state *initialization.State) [
 // says there for it tells nothing that the list does not.
 func ownMessage(namespace *corev1.Namespace, name string) string {
 	conditionType := corev1.NamespaceConditionType(name + v1alpha1.ConditionInitializedSuffix)
-	condition := diagnosis.FindCondition(namespace, conditionType)
+	condition := nscondition.Find(namespace, conditionType)
 	if condition == nil || condition.Reason == v1alpha1.ReasonPending || condition.Reason == v1alpha1.ReasonCompleted {
 		return ""
 	}

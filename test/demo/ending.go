@@ -18,6 +18,7 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/internal/controller"
 	"github.com/nslifecycle/nslifecycle/internal/finalization"
+	"github.com/nslifecycle/nslifecycle/internal/nscondition"
 	"github.com/nslifecycle/nslifecycle/test/controlplane"
 )
 
@@ -240,7 +241,7 @@ func (d *demo) untilOnlyHeld(ctx context.Context) error {
 		if err != nil {
 			return false, err
 		}
-		condition := finalization.FindCondition(namespace, corev1.NamespaceDeletionContentFailure)
+		condition := nscondition.Find(namespace, corev1.NamespaceDeletionContentFailure)
 		return condition != nil && strings.HasSuffix(condition.Message, waitsForHeld), nil
 	})
 	if err != nil {

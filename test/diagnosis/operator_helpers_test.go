@@ -15,7 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
+	"github.com/nslifecycle/nslifecycle/internal/nscondition"
 )
 
 // get returns a namespace as it is now.
@@ -47,7 +47,7 @@ func HaveCondition(
 	conditionType corev1.NamespaceConditionType, status corev1.ConditionStatus, reason string, texts ...string,
 ) types.GomegaMatcher {
 	return gcustom.MakeMatcher(func(namespace *corev1.Namespace) (bool, error) {
-		condition := diagnosis.FindCondition(namespace, conditionType)
+		condition := nscondition.Find(namespace, conditionType)
 		if condition == nil || condition.Status != status || condition.Reason != reason {
 			return false, nil
 		}

@@ -28,6 +28,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/controller"
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
+	"github.com/nslifecycle/nslifecycle/internal/nscondition"
 	"github.com/nslifecycle/nslifecycle/test/controlplane"
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
@@ -206,7 +207,7 @@ var _ = Describe("The operator", Serial, Ordered, ContinueOnFailure, func() {
 			}).WithContext(ctx).WithPolling(patience / 3).Should(BeEmpty())
 			expectGone(ctx, namespace)
 			Expect(states(Default)).To(And(Not(BeEmpty()), HaveEach(Satisfy(func(state *corev1.Namespace) bool {
-				return diagnosis.FindCondition(state, deletionBlocked) == nil
+				return nscondition.Find(state, deletionBlocked) == nil
 			}))))
 			Expect(diagnosisEvents(Default, ctx, namespace)).To(BeEmpty())
 		}, SpecTimeout(time.Minute))

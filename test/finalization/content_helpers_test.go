@@ -26,7 +26,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/nslifecycle/nslifecycle/internal/finalization"
+	"github.com/nslifecycle/nslifecycle/internal/nscondition"
 	"github.com/nslifecycle/nslifecycle/test/controlplane"
 )
 
@@ -227,7 +227,7 @@ func parallel(count int, f func(int) error) error {
 
 // messageOf returns the message of a namespace's condition.
 func messageOf(namespace *corev1.Namespace, conditionType corev1.NamespaceConditionType) string {
-	if condition := finalization.FindCondition(namespace, conditionType); condition != nil {
+	if condition := nscondition.Find(namespace, conditionType); condition != nil {
 		return condition.Message
 	}
 	return ""

@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
-	"github.com/nslifecycle/nslifecycle/internal/finalization"
+	"github.com/nslifecycle/nslifecycle/internal/nscondition"
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
@@ -108,7 +108,7 @@ func HaveCondition(
 	conditionType corev1.NamespaceConditionType, status corev1.ConditionStatus, reason string, texts ...string,
 ) types.GomegaMatcher {
 	return gcustom.MakeMatcher(func(namespace *corev1.Namespace) (bool, error) {
-		condition := finalization.FindCondition(namespace, conditionType)
+		condition := nscondition.Find(namespace, conditionType)
 		if condition == nil || condition.Status != status || condition.Reason != reason {
 			return false, nil
 		}

@@ -1,0 +1,19 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package nscondition finds the conditions of a Namespace, for all who read or write them:
+// apimachinery does that for metav1.Condition only, and a Namespace has conditions of a
+// type of its own.
+package nscondition
+
+import corev1 "k8s.io/api/core/v1"
+
+// Find returns the condition of a type, or nil if the Namespace has none.
+func Find(namespace *corev1.Namespace, conditionType corev1.NamespaceConditionType) *corev1.NamespaceCondition {
+	for i := range namespace.Status.Conditions {
+		if namespace.Status.Conditions[i].Type == conditionType {
+			return &namespace.Status.Conditions[i]
+		}
+	}
+	return nil
+}
