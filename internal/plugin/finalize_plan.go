@@ -10,10 +10,10 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
+	"github.com/nslifecycle/nslifecycle/internal/initialization"
 	"github.com/nslifecycle/nslifecycle/internal/inventory"
 )
 
@@ -23,11 +23,6 @@ const (
 	flagAllowUnread = "--allow-unread"
 	flagEvenIfAlive = "--even-if-alive"
 )
-
-// systemNamespaces are never forced: no cluster can do without them.
-var systemNamespaces = []string{
-	metav1.NamespaceDefault, metav1.NamespaceSystem, metav1.NamespacePublic, corev1.NamespaceNodeLease,
-}
 
 // removal says which one thing is to be removed: a token, a finalizer of the Namespace, or
 // a finalizer of the objects in it.
@@ -163,7 +158,7 @@ func planFinalize(facts *predicament, wanted removal, allowed permits) (*plan, e
 func whyNotFinalize(facts *predicament) error {
 	name := facts.namespace.Name
 	switch {
-	case slices.Contains(systemNamespaces, name):
+	case initialization.IsExempt(name, ""): // The same ones as at their birth.
 		return fmt.Errorf("namespace %q is one that no cluster can do without; nothing is ever removed from it by force",
 			name)
 	case facts.diagnosis.UID != facts.namespace.UID:
