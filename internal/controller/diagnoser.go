@@ -49,11 +49,7 @@ func newClusterDiagnoser(
 func (d *clusterDiagnoser) Diagnose(ctx context.Context, name string) (*diagnosis.Diagnosis, error) {
 	ctx, cancel := context.WithTimeout(ctx, diagnosisTimeout)
 	defer cancel()
-	facts, err := d.gatherer.Gather(ctx, name)
-	if err != nil {
-		return nil, err
-	}
-	return diagnosis.Diagnose(facts), nil
+	return d.gatherer.Diagnose(ctx, name)
 }
 
 // requestBudget bounds the rate of requests of diagnoses. They are paid for afterwards,

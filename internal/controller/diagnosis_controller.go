@@ -193,7 +193,8 @@ func (r *DiagnosisReconciler) patchConditions(
 }
 
 // firstObject refers to an object that a finding is about, nil if it is about none. Its
-// kind is not known. Without it, Events about two findings of the same cause would be taken for one that is repeated.
+// kind is not known. Without it, Events about two findings of the same cause would be taken
+// for one that is repeated.
 func firstObject(finding diagnosis.Finding) runtime.Object {
 	if len(finding.Objects) == 0 {
 		return nil

@@ -117,6 +117,16 @@ func (g *Gatherer) Gather(ctx context.Context, name string) (*Facts, error) {
 	return facts, nil
 }
 
+// Diagnose gathers the facts about one namespace, and computes what follows from them. Its
+// errors are those of Gather.
+func (g *Gatherer) Diagnose(ctx context.Context, name string) (*Diagnosis, error) {
+	facts, err := g.Gather(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	return Diagnose(facts), nil
+}
+
 // readNamespace lists, since that is a right that everybody who looks after namespaces has.
 func (g *Gatherer) readNamespace(ctx context.Context, name string) (*corev1.Namespace, error) {
 	list := &corev1.NamespaceList{}

@@ -34,6 +34,7 @@ type death struct {
 	hasWarned bool
 
 	patience time.Duration
+	gatherer *diagnosis.Gatherer
 	// trace is what moves as a deletion gets on; movedAt is when it did.
 	trace       string
 	movedAt     time.Time
@@ -48,11 +49,15 @@ func newDeath(session *session, namespace *corev1.Namespace, patience time.Durat
 	if err != nil {
 		return nil, err
 	}
+	gatherer, err := session.newGatherer(patience)
+	if err != nil {
+		return nil, err
+	}
 	now := time.Now()
 	return &death{
 		session: session, display: newDisplay(session.Out), name: namespace.Name, started: now,
 		remains: remains, countdown: newCountdown(), namespace: namespace,
-		patience: patience, movedAt: now,
+		patience: patience, gatherer: gatherer, movedAt: now,
 	}, nil
 }
 
@@ -162,7 +167,7 @@ func (d *death) isStuck() bool {
 
 // judge looks for a cause, and sends what it has found.
 func (d *death) judge(ctx context.Context, verdicts chan<- *diagnosis.Diagnosis) {
-	verdict, err := d.diagnose(ctx, d.name, d.patience)
+	verdict, err := diagnose(ctx, d.gatherer, d.name)
 	if err != nil {
 		verdict = &diagnosis.Diagnosis{
 			State: diagnosis.Progressing, Summary: fmt.Sprintf("the cause could not be looked for: %v", err),

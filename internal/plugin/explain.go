@@ -76,7 +76,11 @@ func (o *explainOptions) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	result, err := o.diagnose(ctx, name, o.patience)
+	gatherer, err := o.newGatherer(o.patience)
+	if err != nil {
+		return err
+	}
+	result, err := diagnose(ctx, gatherer, name)
 	if err != nil {
 		return err
 	}
@@ -86,9 +90,9 @@ func (o *explainOptions) run(ctx context.Context, args []string) error {
 	return exitFor(result)
 }
 
-// diagnose finds out how one namespace is getting on. Nobody is blamed for what has not
-// taken longer than the patience.
-func (s *session) diagnose(ctx context.Context, name string, patience time.Duration) (*diagnosis.Diagnosis, error) {
+// newGatherer returns what reads the facts about namespaces. Nobody is blamed for what has
+// not taken longer than the patience.
+func (s *session) newGatherer(patience time.Duration) (*diagnosis.Gatherer, error) {
 	config, err := s.restConfig()
 	if err != nil {
 		return nil, err
@@ -98,19 +102,25 @@ func (s *session) diagnose(ctx context.Context, name string, patience time.Durat
 		return nil, err
 	}
 	gatherer.Patience = patience
-	facts, err := gatherer.Gather(ctx, name)
-	switch {
-	case apierrors.IsNotFound(err):
+	return gatherer, nil
+}
+
+// diagnose finds out how one namespace is getting on.
+func diagnose(ctx context.Context, gatherer *diagnosis.Gatherer, name string) (*diagnosis.Diagnosis, error) {
+	found, err := gatherer.Diagnose(ctx, name)
+	if apierrors.IsNotFound(err) {
 		return nil, fmt.Errorf("there is no namespace %q", name)
-	case err != nil:
-		return nil, err
 	}
-	return diagnosis.Diagnose(facts), nil
+	return found, err
 }
 
 // explainAll explains what is not just active. The worst of them gives the exit status.
 func (o *explainOptions) explainAll(ctx context.Context) error {
 	names, err := o.unsettledNames(ctx)
+	if err != nil {
+		return err
+	}
+	gatherer, err := o.newGatherer(o.patience)
 	if err != nil {
 		return err
 	}
@@ -120,7 +130,7 @@ func (o *explainOptions) explainAll(ctx context.Context) error {
 	group.SetLimit(explainedAtOnce)
 	for i, name := range names {
 		group.Go(func() error {
-			all[i], errs[i] = o.diagnose(ctx, name, o.patience)
+			all[i], errs[i] = diagnose(ctx, gatherer, name)
 			return nil
 		})
 	}

@@ -126,7 +126,11 @@ func (o *finalizeOptions) run(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	found, err := o.diagnose(ctx, name, diagnosis.DefaultPatience)
+	gatherer, err := o.newGatherer(diagnosis.DefaultPatience)
+	if err != nil {
+		return err
+	}
+	found, err := diagnose(ctx, gatherer, name)
 	if err != nil {
 		return err
 	}

@@ -54,9 +54,9 @@ func (b blame) since(evidence ...string) blame {
 
 // diagnose diagnoses the namespace as it is now.
 func (s *scene) diagnose(g Gomega, ctx context.Context, from *diagnosis.Gatherer) *diagnosis.Diagnosis {
-	facts, err := from.Gather(ctx, s.ns)
+	found, err := from.Diagnose(ctx, s.ns)
 	g.Expect(err).NotTo(HaveOccurred())
-	return diagnosis.Diagnose(facts)
+	return found
 }
 
 // expectNoMore waits until a cause is no longer blamed.
