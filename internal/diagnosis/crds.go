@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -164,7 +165,8 @@ func (f *Facts) findTerminatingDefinitions() []Finding {
 			},
 			Loss: lossDefinition,
 		}
-		if reason := terminatingReason(definition); reason == "InstanceDeletionFailed" {
+		condition := apihelpers.FindCRDCondition(definition, apiextensionsv1.Terminating)
+		if condition != nil && condition.Reason == "InstanceDeletionFailed" {
 			finding.Certainty = Proven
 		}
 		findings = append(findings, finding.some(left))
@@ -193,20 +195,9 @@ func (f *Facts) noteDefinitions(items []item) []string {
 func noteDefinition(definition *apiextensionsv1.CustomResourceDefinition) string {
 	text := fmt.Sprintf("CustomResourceDefinition %q has deletionTimestamp %s", definition.Name,
 		stamp(definition.DeletionTimestamp.Time))
-	for _, condition := range definition.Status.Conditions {
-		if condition.Type == apiextensionsv1.Terminating {
-			text += fmt.Sprintf(" and condition Terminating=%s, %s: %s", condition.Status, condition.Reason,
-				oneLine(condition.Message))
-		}
+	if condition := apihelpers.FindCRDCondition(definition, apiextensionsv1.Terminating); condition != nil {
+		text += fmt.Sprintf(" and condition Terminating=%s, %s: %s", condition.Status, condition.Reason,
+			oneLine(condition.Message))
 	}
 	return text
-}
-
-func terminatingReason(definition *apiextensionsv1.CustomResourceDefinition) string {
-	for _, condition := range definition.Status.Conditions {
-		if condition.Type == apiextensionsv1.Terminating {
-			return condition.Reason
-		}
-	}
-	return ""
 }

@@ -220,9 +220,7 @@ func (f *Facts) blameUnseen(finding *Finding, held string, s *suspect, found tra
 		install = "See whether " + known.owner + " runs, and let it finish"
 	}
 	// The owners of what is in a cloud may run there, where nobody sees them.
-	isGone := !known.isCloud && !slices.ContainsFunc(cloudDomains, func(domain string) bool {
-		return s.domain == domain || strings.HasSuffix(s.domain, "."+domain)
-	})
+	isGone := !known.isCloud && !isOfCloud(s.domain)
 	switch {
 	case s.domain != "" && isSearched && len(found.groups) == 0:
 		finding.Cause, finding.IsOwnerGone = CauseFinalizerOwnerGone, isGone
@@ -270,7 +268,7 @@ func (f *Facts) noteFinalizer(finalizer string, items []item) string {
 	if len(items) == 0 {
 		return "" // It is on the Namespace itself, which the caller tells of.
 	}
-	first := slices.MinFunc(items, func(a, b item) int { return a.deletedAt().Compare(b.deletedAt()) })
+	first := longestWaiting(items)
 	return fmt.Sprintf("%s %q has deletionTimestamp %s and finalizer %s", first.Type, first.Name,
 		stamp(first.deletedAt()), finalizer)
 }

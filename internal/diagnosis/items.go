@@ -137,6 +137,12 @@ func describe(items []item) string {
 	return fmt.Sprintf("%d objects (%s)", len(items), joinSome(names))
 }
 
+// longestWaiting returns the item that should have gone first. There is at least one, and all
+// are being deleted.
+func longestWaiting(items []item) item {
+	return slices.MinFunc(items, func(a, b item) int { return a.deletedAt().Compare(b.deletedAt()) })
+}
+
 // oldest returns when the first of some items should have gone.
 func oldest(items []item) time.Time {
 	var first time.Time

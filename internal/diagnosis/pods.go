@@ -76,36 +76,43 @@ func hasEnded(pod *corev1.Pod) bool {
 		ptr.Deref(pod.DeletionGracePeriodSeconds, 1) == 0
 }
 
+// readiness returns what a node says of itself, nil if it says nothing, and whether it is
+// there.
+func (f *Facts) readiness(name string) (condition *corev1.NodeCondition, isThere bool) {
+	at := slices.IndexFunc(f.Nodes, func(node corev1.Node) bool { return node.Name == name })
+	if at < 0 {
+		return nil, false
+	}
+	conditions := f.Nodes[at].Status.Conditions
+	for i := range conditions {
+		if conditions[i].Type == corev1.NodeReady {
+			return &conditions[i], true
+		}
+	}
+	return nil, true
+}
+
 // whatOfNode says what is wrong with a node; nothing if it is fine, or if that could not
 // be read.
 func (f *Facts) whatOfNode(name string) string {
-	at := slices.IndexFunc(f.Nodes, func(node corev1.Node) bool { return node.Name == name })
-	if at < 0 {
-		if name == "" || !f.isRead(SourceNodes) {
-			return ""
-		}
+	ready, isThere := f.readiness(name)
+	switch {
+	case !isThere && (name == "" || !f.isRead(SourceNodes)):
+		return ""
+	case !isThere:
 		return fmt.Sprintf("node %q does not exist", name)
+	case ready == nil || ready.Status == corev1.ConditionTrue:
+		return ""
 	}
-	for _, condition := range f.Nodes[at].Status.Conditions {
-		if condition.Type == corev1.NodeReady && condition.Status != corev1.ConditionTrue {
-			return fmt.Sprintf("node %q is Ready=%s since %s: %s: %s", name, condition.Status,
-				stamp(condition.LastTransitionTime.Time), condition.Reason, oneLine(condition.Message))
-		}
-	}
-	return ""
+	return fmt.Sprintf("node %q is Ready=%s since %s: %s: %s", name, ready.Status,
+		stamp(ready.LastTransitionTime.Time), ready.Reason, oneLine(ready.Message))
 }
 
 // isSilent tells whether a node is gone or does not report any more. One that reports that
 // it is not ready may still end its pods.
 func (f *Facts) isSilent(name string) bool {
-	for _, node := range f.Nodes {
-		for _, condition := range node.Status.Conditions {
-			if node.Name == name && condition.Type == corev1.NodeReady {
-				return condition.Status == corev1.ConditionUnknown
-			}
-		}
-	}
-	return true
+	ready, _ := f.readiness(name)
+	return ready == nil || ready.Status == corev1.ConditionUnknown
 }
 
 func (f *Facts) blameNode(node string, pods []item) Finding {
@@ -167,7 +174,7 @@ func (f *Facts) blamePodFinalizer(finalizer string, pods []item) Finding {
 }
 
 func (f *Facts) notePod(pods []item) string {
-	first := slices.MinFunc(pods, func(a, b item) int { return a.deletedAt().Compare(b.deletedAt()) })
+	first := longestWaiting(pods)
 	return fmt.Sprintf("pods %q has deletionTimestamp %s, its grace period of %ds included", first.Name,
 		stamp(first.deletedAt()), ptr.Deref(first.DeletionGracePeriodSeconds, 0))
 }

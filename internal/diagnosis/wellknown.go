@@ -3,7 +3,10 @@
 
 package diagnosis
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // Who runs the controllers of Kubernetes itself.
 const (
@@ -114,6 +117,13 @@ var wellKnownPrefixes = map[string]wellKnown{
 var cloudDomains = []string{
 	"amazonaws.com", "k8s.aws", "gke.io", "cloud.google.com", "azure.com", "microsoft.com", "alibabacloud.com",
 	"digitalocean.com", "ibm.com", "oraclecloud.com",
+}
+
+// isOfCloud tells whether a domain is that of such a cloud.
+func isOfCloud(domain string) bool {
+	return slices.ContainsFunc(cloudDomains, func(cloud string) bool {
+		return domain == cloud || strings.HasSuffix(domain, "."+cloud)
+	})
 }
 
 // lookUp returns what is known of a finalizer.
