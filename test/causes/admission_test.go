@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
+	"github.com/nslifecycle/nslifecycle/test/webhooks"
 )
 
 // webhook is a webhook that the API server has to ask before anything of the scene's
@@ -69,27 +70,9 @@ const settings = `
 // answering returns the clientConfig of a webhook that is answered until the end of the
 // spec; why returns why a request is refused, or nothing.
 func answering(why func(*admissionv1.AdmissionRequest) string) string {
-	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		var review admissionv1.AdmissionReview
-		if err := json.NewDecoder(r.Body).Decode(&review); err != nil || review.Request == nil {
-			http.Error(w, "no AdmissionReview", http.StatusBadRequest)
-			return
-		}
-		review.Response = &admissionv1.AdmissionResponse{UID: review.Request.UID, Allowed: true}
-		if text := why(review.Request); text != "" {
-			review.Response.Allowed = false
-			review.Response.Result = &metav1.Status{Message: text, Code: http.StatusForbidden}
-		}
-		review.Request = nil
-		_ = json.NewEncoder(w).Encode(&review)
-	}))
+	server, clientConfig := webhooks.Serve(why)
 	DeferCleanup(server.Close)
-	config, err := json.Marshal(admissionregistrationv1.WebhookClientConfig{
-		URL: &server.URL,
-		CABundle: pem.EncodeToMemory(&pem.Block{
-			Type: "CERTIFICATE", Bytes: server.Certificate().Raw,
-		}),
-	})
+	config, err := json.Marshal(clientConfig)
 	Expect(err).NotTo(HaveOccurred())
 	return string(config)
 }

@@ -10,7 +10,6 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	"github.com/onsi/gomega/gcustom"
 	"github.com/onsi/gomega/types"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -19,7 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
-	"github.com/nslifecycle/nslifecycle/internal/nscondition"
+	"github.com/nslifecycle/nslifecycle/test/matchers"
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
@@ -102,26 +101,8 @@ func countOf(g Gomega, ctx context.Context, gvr schema.GroupVersionResource, nam
 	return len(list.Items)
 }
 
-// HaveCondition matches a *corev1.Namespace with a condition of this type, status and
-// reason, whose message contains all of the texts.
-func HaveCondition(
-	conditionType corev1.NamespaceConditionType, status corev1.ConditionStatus, reason string, texts ...string,
-) types.GomegaMatcher {
-	return gcustom.MakeMatcher(func(namespace *corev1.Namespace) (bool, error) {
-		condition := nscondition.Find(namespace, conditionType)
-		if condition == nil || condition.Status != status || condition.Reason != reason {
-			return false, nil
-		}
-		for _, text := range texts {
-			if matches, err := ContainSubstring(text).Match(condition.Message); !matches || err != nil {
-				return false, err
-			}
-		}
-		return true, nil
-	}).WithTemplate(
-		"Expected namespace {{.Actual.Name}} {{.To}} have condition {{.Data}}, it has:\n{{format .Actual.Status.Conditions 1}}",
-		fmt.Sprintf("%s=%s (%s) with %q", conditionType, status, reason, texts))
-}
+// HaveCondition is that of all suites.
+var HaveCondition = matchers.HaveCondition
 
 // HaveRemaining matches a namespace that says that some resources remain.
 func HaveRemaining(texts ...string) types.GomegaMatcher {

@@ -5,9 +5,6 @@ package finalization
 
 import (
 	"context"
-	"encoding/json"
-	"encoding/pem"
-	"net/http"
 	"net/http/httptest"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -17,6 +14,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nslifecycle/nslifecycle/test/webhooks"
 )
 
 // webhook is a validating webhook in the test process.
@@ -32,30 +31,14 @@ func startWebhook(
 	resources admissionregistrationv1.Rule, why func(*admissionv1.AdmissionRequest) string,
 ) *webhook {
 	GinkgoHelper()
-	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		var review admissionv1.AdmissionReview
-		if err := json.NewDecoder(r.Body).Decode(&review); err != nil || review.Request == nil {
-			http.Error(w, "no AdmissionReview", http.StatusBadRequest)
-			return
-		}
-		review.Response = &admissionv1.AdmissionResponse{UID: review.Request.UID, Allowed: true}
-		if text := why(review.Request); text != "" {
-			review.Response.Allowed = false
-			review.Response.Result = &metav1.Status{Message: text, Code: http.StatusForbidden}
-		}
-		review.Request = nil
-		_ = json.NewEncoder(w).Encode(&review)
-	}))
+	server, clientConfig := webhooks.Serve(why)
 	DeferCleanup(server.Close)
 
 	configuration := &admissionregistrationv1.ValidatingWebhookConfiguration{}
 	configuration.Name = unique("webhook")
 	configuration.Webhooks = []admissionregistrationv1.ValidatingWebhook{{
-		Name: "webhook.test.example.com",
-		ClientConfig: admissionregistrationv1.WebhookClientConfig{
-			URL:      new(server.URL),
-			CABundle: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}),
-		},
+		Name:         "webhook.test.example.com",
+		ClientConfig: clientConfig,
 		Rules: []admissionregistrationv1.RuleWithOperations{{
 			Operations: []admissionregistrationv1.OperationType{operation}, Rule: resources,
 		}},

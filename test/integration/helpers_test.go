@@ -11,7 +11,6 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	"github.com/onsi/gomega/gcustom"
 	"github.com/onsi/gomega/types"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -24,6 +23,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/test/controlplane"
 	"github.com/nslifecycle/nslifecycle/test/initializers"
+	"github.com/nslifecycle/nslifecycle/test/matchers"
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
@@ -133,22 +133,8 @@ func newClientset(config *rest.Config) kubernetes.Interface {
 	return clientset
 }
 
-// HaveCondition matches a *corev1.Namespace with a condition of this type, status and
-// reason.
-func HaveCondition(
-	conditionType corev1.NamespaceConditionType, status corev1.ConditionStatus, reason string,
-) types.GomegaMatcher {
-	return gcustom.MakeMatcher(func(namespace *corev1.Namespace) (bool, error) {
-		for _, condition := range namespace.Status.Conditions {
-			if condition.Type == conditionType {
-				return condition.Status == status && condition.Reason == reason, nil
-			}
-		}
-		return false, nil
-	}).WithTemplate(
-		"Expected namespace {{.Actual.Name}} {{.To}} have condition {{.Data}}, it has:\n{{format .Actual.Status.Conditions 1}}",
-		fmt.Sprintf("%s=%s (%s)", conditionType, status, reason))
-}
+// HaveCondition is that of all suites.
+var HaveCondition = matchers.HaveCondition
 
 // BeInitializing matches a namespace with the condition Initializing of this reason.
 func BeInitializing(status corev1.ConditionStatus, reason string) types.GomegaMatcher {
@@ -172,14 +158,14 @@ func pendingOf(namespace *corev1.Namespace) string {
 
 // BeDeniedBy matches an error in which one of the policies refuses a request.
 func BeDeniedBy(policy string, substrings ...string) types.GomegaMatcher {
-	matchers := []types.GomegaMatcher{
+	all := []types.GomegaMatcher{
 		HaveOccurred(),
 		MatchError(ContainSubstring("ValidatingAdmissionPolicy 'nslifecycle-" + policy + "'")),
 	}
 	for _, substring := range substrings {
-		matchers = append(matchers, MatchError(ContainSubstring(substring)))
+		all = append(all, MatchError(ContainSubstring(substring)))
 	}
-	return And(matchers...)
+	return And(all...)
 }
 
 // BeForbiddenBy is BeDeniedBy for refusals with status 403.

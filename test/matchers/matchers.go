@@ -1,0 +1,38 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package matchers are the Gomega matchers of several suites.
+package matchers
+
+import (
+	"fmt"
+
+	"github.com/onsi/gomega"
+	"github.com/onsi/gomega/gcustom"
+	"github.com/onsi/gomega/types"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/nslifecycle/nslifecycle/internal/nscondition"
+)
+
+// HaveCondition matches a *corev1.Namespace with a condition of this type, status and
+// reason, whose message contains all of the texts.
+func HaveCondition(
+	conditionType corev1.NamespaceConditionType, status corev1.ConditionStatus, reason string, texts ...string,
+) types.GomegaMatcher {
+	return gcustom.MakeMatcher(func(namespace *corev1.Namespace) (bool, error) {
+		condition := nscondition.Find(namespace, conditionType)
+		if condition == nil || condition.Status != status || condition.Reason != reason {
+			return false, nil
+		}
+		for _, text := range texts {
+			if matches, err := gomega.ContainSubstring(text).Match(condition.Message); !matches || err != nil {
+				return false, err
+			}
+		}
+		return true, nil
+	}).WithTemplate(
+		"Expected namespace {{.Actual.Name}} {{.To}} have condition {{.Data}}, it has:\n"+
+			"{{format .Actual.Status.Conditions 1}}",
+		fmt.Sprintf("%s=%s (%s) with %q", conditionType, status, reason, texts))
+}

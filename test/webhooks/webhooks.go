@@ -1,0 +1,41 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package webhooks runs admission webhooks in the process of a test.
+package webhooks
+
+import (
+	"encoding/json"
+	"encoding/pem"
+	"net/http"
+	"net/http/httptest"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Serve runs a server of webhooks until it is closed, and returns with it how the API server
+// reaches it. Why returns why a request is refused, or nothing.
+func Serve(
+	why func(*admissionv1.AdmissionRequest) string,
+) (*httptest.Server, admissionregistrationv1.WebhookClientConfig) {
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var review admissionv1.AdmissionReview
+		if err := json.NewDecoder(r.Body).Decode(&review); err != nil || review.Request == nil {
+			http.Error(w, "no AdmissionReview", http.StatusBadRequest)
+			return
+		}
+		review.Response = &admissionv1.AdmissionResponse{UID: review.Request.UID, Allowed: true}
+		if text := why(review.Request); text != "" {
+			review.Response.Allowed = false
+			review.Response.Result = &metav1.Status{Message: text, Code: http.StatusForbidden}
+		}
+		review.Request = nil
+		_ = json.NewEncoder(w).Encode(&review)
+	}))
+	return server, admissionregistrationv1.WebhookClientConfig{
+		URL:      &server.URL,
+		CABundle: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}),
+	}
+}
