@@ -59,6 +59,7 @@ type options struct {
 	settlingTime        string
 	diagnosisPatience   time.Duration
 	diagnosisWorkers    int
+	isCheck             bool
 }
 
 // choices are the options that are more than a text.
@@ -125,6 +126,8 @@ func (o *options) bind(flags *flag.FlagSet) {
 		"How long the initialization or deletion of a namespace may stand still before it is found out why.")
 	flags.IntVar(&o.diagnosisWorkers, "diagnosis-workers", 2,
 		"Namespaces of which it is found out at a time why they stand still.")
+	flags.BoolVar(&o.isCheck, "check", false,
+		"Look for a minute whether the installation in the cluster works, say what was found, and exit: with 0 if it does.")
 }
 
 func main() {
@@ -160,6 +163,9 @@ func main() {
 
 func run(restConfig *rest.Config, opts options, chosen choices) error {
 	ctx := ctrl.SetupSignalHandler()
+	if opts.isCheck {
+		return check(ctx, restConfig, opts, chosen, os.Stdout)
+	}
 	restConfig.QPS = float32(opts.qps)
 	restConfig.Burst = opts.burst
 

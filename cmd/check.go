@@ -1,0 +1,67 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nslifecycle/nslifecycle/internal/checkup"
+	"github.com/nslifecycle/nslifecycle/internal/controller"
+)
+
+// An installation needs a moment: a manager has to start and to become the leader, and the
+// API server takes up to 30 s to learn of a new kind of parameters.
+const (
+	checkPatience = time.Minute
+	checkInterval = 2 * time.Second
+)
+
+// check says whether the installation in the cluster works. It returns an error if that is
+// still not so after checkPatience.
+func check(ctx context.Context, restConfig *rest.Config, opts options, chosen choices, out io.Writer) error {
+	hasInitialization := chosen.controllers.Runs(controller.Initialization)
+	if hasInitialization {
+		discoveryClient, err := discovery.NewDiscoveryClientForConfig(restConfig)
+		if err != nil {
+			return fmt.Errorf("creating a client for %s: %w", restConfig.Host, err)
+		}
+		if err := controller.Preflight(ctx, discoveryClient); err != nil {
+			return err
+		}
+	}
+	apiClient, err := client.New(restConfig, client.Options{Scheme: controller.NewScheme()})
+	if err != nil {
+		return fmt.Errorf("creating a client for %s: %w", restConfig.Host, err)
+	}
+	installation := checkup.Checkup{
+		Client: apiClient, Clock: clock.RealClock{},
+		SystemNamespace: opts.systemNamespace, LeaseName: opts.leaseName,
+		HasInitialization: hasInitialization,
+	}
+
+	var findings []checkup.Finding
+	err = wait.PollUntilContextTimeout(ctx, checkInterval, checkPatience, true,
+		func(ctx context.Context) (bool, error) {
+			// The time is up in the middle of it: what was found before is the answer.
+			latest := installation.Run(ctx)
+			if ctx.Err() == nil || findings == nil {
+				findings = latest
+			}
+			return checkup.Failed(findings) == nil, nil
+		})
+	checkup.Print(out, findings)
+	if err != nil {
+		return fmt.Errorf("the installation does not work: %w", err)
+	}
+	return nil
+}
