@@ -6,11 +6,16 @@ ARGS ?=
 CONTAINER_TOOL ?= docker
 # The platforms of docker-buildx.
 PLATFORMS ?= linux/amd64,linux/arm64,linux/s390x,linux/ppc64le
+# The platforms of image-archive.
+ARCHIVE_PLATFORMS ?= linux/amd64,linux/arm64
+# How long undeploy waits for the end of the system namespace before it sees to that itself.
+UNDEPLOY_PATIENCE ?= 60s
 KUBECTL ?= kubectl
 
 # Tools. Each is pinned here and nowhere else.
 CONTROLLER_GEN_VERSION ?= v0.23.0
 GOLANGCI_LINT_VERSION ?= v2.15.0
+HELM_VERSION ?= v4.3.1
 # v5.8.3 needs Go 1.27, and this project builds with 1.26.
 KUSTOMIZE_VERSION ?= v5.8.2
 SETUP_ENVTEST_VERSION ?= v0.25.1
@@ -19,6 +24,7 @@ SETUP_ENVTEST_VERSION ?= v0.25.1
 LOCALBIN := $(CURDIR)/bin
 CONTROLLER_GEN := $(LOCALBIN)/controller-gen
 GOLANGCI_LINT := $(LOCALBIN)/golangci-lint
+HELM := $(LOCALBIN)/helm
 KUSTOMIZE := $(LOCALBIN)/kustomize
 SETUP_ENVTEST := $(LOCALBIN)/setup-envtest
 
@@ -104,7 +110,8 @@ lint-config: golangci-lint ## Check the configuration of golangci-lint.
 # None of these generates or formats anything: a test that rewrites the tree
 # hides what is wrong with it. `make verify` looks after that.
 .PHONY: test
-test: ## Run all tests, against a real API server where they need one.
+test: helm kustomize ## Run all tests, against a real API server where they need one.
+	cd hack/image && go test ./...
 	@$(use-control-plane-and-peer) set -x; go test ./... -timeout 30m -coverprofile cover.out $(ARGS)
 
 # Those that run against a real API server, but for the demo's.
@@ -134,12 +141,13 @@ control-plane: ## Get kube-apiserver, etcd and kubectl for the tests, and print 
 verify: ## Check that the tree is tidy, generated, formatted, linted and committed.
 	go mod tidy -diff
 	cd hack/controlplane && go mod tidy -diff
-	@$(MAKE) --no-print-directory manifests generate
+	cd hack/image && go mod tidy -diff
+	@$(MAKE) --no-print-directory manifests generate build-installer IMG=ghcr.io/nslifecycle/nslifecycle:latest
 	@unformatted="$$(gofmt -l .)"; \
 	if [ -n "$$unformatted" ]; then \
 		echo "Not formatted, run \`make fmt\`:" >&2; echo "$$unformatted" >&2; exit 1; \
 	fi
-	@$(MAKE) --no-print-directory vet verify-kustomize lint-config lint verify-clean
+	@$(MAKE) --no-print-directory vet verify-kustomize verify-chart lint-config lint verify-clean
 
 # The build of every kustomization, also of those that no other one includes.
 .PHONY: verify-kustomize
@@ -148,6 +156,10 @@ verify-kustomize: kustomize
 		echo "kustomize build $${file%/*}"; \
 		"$(KUSTOMIZE)" build "$${file%/*}" >/dev/null; \
 	done
+
+.PHONY: verify-chart
+verify-chart: helm
+	"$(HELM)" lint --strict --kube-version=1.36 dist/chart
 
 .PHONY: verify-clean
 verify-clean:
@@ -183,9 +195,17 @@ docker-push: ## Push the image of the manager.
 docker-buildx: ## Build the image for all PLATFORMS and push it.
 	$(CONTAINER_TOOL) buildx build --push --platform="$(PLATFORMS)" -t "$(IMG)" .
 
+# Both are committed, so that they can be had from a tag without any tool.
 .PHONY: build-installer
-build-installer: kustomize ## Write dist/install.yaml, with everything that deploy installs.
-	@mkdir -p dist; $(render-install) mv "$$overlay/install.yaml" dist/install.yaml; echo "Wrote dist/install.yaml."
+build-installer: kustomize ## Write dist/install.yaml, and what dist/chart takes from it.
+	@$(render-install) mv "$$overlay/install.yaml" dist/install.yaml; echo "Wrote dist/install.yaml."
+	go run ./hack/chart dist/install.yaml dist/chart/files
+
+# A module of its own: what makes the image is no part of the manager.
+.PHONY: image-archive
+image-archive: ## Write dist/image.tar, an OCI archive for amd64 and arm64, without a container engine.
+	cd hack/image && go run . --root="$(CURDIR)" --name="$(IMG)" --output="$(CURDIR)/dist/image.tar" \
+		--platforms="$(ARCHIVE_PLATFORMS)"
 
 ##@ Deployment
 
@@ -206,15 +226,20 @@ uninstall: kustomize ## Remove the CRDs, the policies that read them, and all co
 deploy: kustomize ## Install everything, with the manager's image from IMG.
 	@$(render-install) $(KUBECTL) apply -f "$$overlay/install.yaml"
 
+# The manager loses its rights with the rest, and it would not empty the namespace that it
+# runs in anyway. Where the built-in namespace controller is off nobody is left to end it,
+# so a manager outside of the cluster does.
 .PHONY: undeploy
-undeploy: kustomize ## Remove everything, in an order that never blocks namespaces.
+undeploy: kustomize build ## Remove everything, in an order that never blocks namespaces.
 	@$(delete-policies)
-	"$(KUSTOMIZE)" build config/default | $(KUBECTL) delete --ignore-not-found=$(ignore-not-found) -f -
+	"$(KUSTOMIZE)" build config/default | $(KUBECTL) delete --wait=false --ignore-not-found=$(ignore-not-found) -f -
+	@$(await-end-of-system-namespace)
 
 ##@ Tools
 
 CONTROLLER_GEN_MODULE := sigs.k8s.io/controller-tools/cmd/controller-gen
 GOLANGCI_LINT_MODULE := github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+HELM_MODULE := helm.sh/helm/v4/cmd/helm
 KUSTOMIZE_MODULE := sigs.k8s.io/kustomize/kustomize/v5
 SETUP_ENVTEST_MODULE := sigs.k8s.io/controller-runtime/tools/setup-envtest
 
@@ -225,6 +250,10 @@ controller-gen: ## Install controller-gen to bin/.
 .PHONY: golangci-lint
 golangci-lint: ## Install golangci-lint to bin/.
 	@$(call install-tool,golangci-lint,$(GOLANGCI_LINT_MODULE),$(GOLANGCI_LINT_VERSION))
+
+.PHONY: helm
+helm: ## Install helm to bin/.
+	@$(call install-tool,helm,$(HELM_MODULE),$(HELM_VERSION))
 
 .PHONY: kustomize
 kustomize: ## Install kustomize to bin/.
@@ -282,6 +311,18 @@ printf '%s\n' 'resources:' '- ../../config/default' 'sortOptions:' '  order: fif
 (cd "$$overlay" && "$(KUSTOMIZE)" edit set image "ghcr.io/nslifecycle/nslifecycle=$(IMG)"); \
 "$(KUSTOMIZE)" build "$$overlay" >"$$overlay/install.yaml"; \
 grep -qF -- 'image: $(IMG)' "$$overlay/install.yaml" || { echo "The image $(IMG) did not get into the Deployment." >&2; exit 1; };
+endef
+
+# In a process group of its own, for the same reasons as in run.
+define await-end-of-system-namespace
+wait-for-end() { $(KUBECTL) wait --for=delete namespace/nslifecycle-system --timeout="$$1"; }; \
+if ! wait-for-end "$(UNDEPLOY_PATIENCE)" 2>/dev/null; then \
+	echo "Nobody has ended namespace nslifecycle-system within $(UNDEPLOY_PATIENCE), so a manager is run here until it has gone." >&2; \
+	set -m; "$(LOCALBIN)/manager" --controllers=finalization --leader-elect=false --health-probe-bind-address=0 \
+		--zap-encoder=console --zap-log-level=error & pid=$$!; set +m; \
+	trap 'kill "$$pid" 2>/dev/null || :; wait "$$pid" || :' EXIT; \
+	wait-for-end 5m; \
+fi
 endef
 
 # Bindings before policies, and both before everything else: whatever is missing

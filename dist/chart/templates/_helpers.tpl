@@ -1,0 +1,54 @@
+{{/*
+The names of the objects do not depend on the release: CRDs and admission policies exist
+once in a cluster, and the manager's rights name one of the policies.
+*/}}
+
+{{- define "nslifecycle.labels" -}}
+app.kubernetes.io/name: nslifecycle
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+{{- end }}
+
+{{- define "nslifecycle.selector" -}}
+app.kubernetes.io/name: nslifecycle
+control-plane: controller-manager
+{{- end }}
+
+{{- define "nslifecycle.image" -}}
+{{- if .Values.image.digest -}}
+{{ .Values.image.repository }}@{{ .Values.image.digest }}
+{{- else -}}
+{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
+{{- end }}
+{{- end }}
+
+{{/* The flags that say what the manager is to do, for those that are not the default. */}}
+{{- define "nslifecycle.arguments" -}}
+{{- if ne .Values.controllers "*" }}
+- {{ printf "--controllers=%s" .Values.controllers | quote }}
+{{- end }}
+{{- if ne .Values.finalizerToken "kubernetes" }}
+- {{ printf "--finalizer-token=%s" .Values.finalizerToken | quote }}
+{{- end }}
+{{- if ne .Values.settlingTime "auto" }}
+- {{ printf "--settling-time=%s" .Values.settlingTime | quote }}
+{{- end }}
+{{- if ne (float64 .Values.kubeAPIQPS) -1.0 }}
+- --kube-api-qps={{ .Values.kubeAPIQPS }}
+- --kube-api-burst={{ .Values.kubeAPIBurst }}
+{{- end }}
+{{- if ne .Values.logLevel "info" }}
+- --zap-log-level={{ .Values.logLevel }}
+{{- end }}
+{{- with .Values.extraArgs }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{/* A generated file, for this release's namespace. */}}
+{{- define "nslifecycle.generated" -}}
+{{- $root := index . 0 -}}
+{{- $root.Files.Get (index . 1)
+      | replace "namespace: nslifecycle-system" (printf "namespace: %s" $root.Release.Namespace)
+      | replace "app.kubernetes.io/managed-by: kustomize"
+                (printf "app.kubernetes.io/managed-by: %s" $root.Release.Service) -}}
+{{- end }}

@@ -1,0 +1,155 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package install
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/nslifecycle/nslifecycle/test/controlplane"
+)
+
+const (
+	managedBy = "app.kubernetes.io/managed-by"
+	keep      = "helm.sh/resource-policy"
+)
+
+var _ = Describe("Every way of installing", func() {
+	It("gives the same objects", func(ctx context.Context) {
+		kustomized := byName(parse(kubectl(ctx, "kustomize", filepath.Join(controlplane.Root(), "config", "default"))))
+		content, err := os.ReadFile(manifest())
+		Expect(err).NotTo(HaveOccurred())
+		expectSame(byName(parse(string(content))), kustomized)
+
+		// The Namespace apart: `helm install` needs one before it begins.
+		rendered, err := template(ctx, "--set=namespace.create=true")
+		Expect(err).NotTo(HaveOccurred())
+		charted := byName(rendered)
+		Expect(charted).To(HaveKey("Pod/nslifecycle-check"))
+		delete(charted, "Pod/nslifecycle-check")
+		for name, object := range charted {
+			labels := object.GetLabels()
+			if kustomized[name].GetLabels()[managedBy] != "" {
+				Expect(labels).To(HaveKeyWithValue(managedBy, "Helm"), name)
+				labels[managedBy] = "kustomize"
+				object.SetLabels(labels)
+			}
+			annotations := object.GetAnnotations()
+			if object.GetKind() == "CustomResourceDefinition" {
+				Expect(annotations).To(HaveKeyWithValue(keep, "keep"), name)
+			}
+			delete(annotations, keep)
+			object.SetAnnotations(annotations)
+			charted[name] = object
+		}
+		expectSame(charted, kustomized)
+	}, SpecTimeout(time.Minute))
+})
+
+var _ = Describe("The chart", func() {
+	It("goes to the namespace of the release", func(ctx context.Context) {
+		objects, err := template(ctx, "--namespace=elsewhere")
+		Expect(err).NotTo(HaveOccurred())
+		for _, object := range objects {
+			Expect(object.GetNamespace()).To(Or(BeEmpty(), Equal("elsewhere")))
+			subjects, _, err := unstructured.NestedSlice(object.Object, "subjects")
+			Expect(err).NotTo(HaveOccurred())
+			for _, subject := range subjects {
+				Expect(subject).To(Or(Not(HaveKey("namespace")), HaveKeyWithValue("namespace", "elsewhere")))
+			}
+		}
+	}, SpecTimeout(time.Minute))
+
+	It("hands its values to the manager", func(ctx context.Context) {
+		objects, err := template(ctx, "--set=image.digest=sha256:"+fmt.Sprintf("%064d", 1),
+			"--set=controllers=*\\,-diagnosis", "--set=finalizerToken=example.com/agent", "--set=settlingTime=7s",
+			"--set=kubeAPIQPS=20", "--set=kubeAPIBurst=40", "--set=logLevel=debug", "--set=extraArgs={--namespace-workers=3}",
+			"--set=metrics.enabled=false", "--set=priorityClassName=", "--set=podDisruptionBudget.enabled=false")
+		Expect(err).NotTo(HaveOccurred())
+		named := byName(objects)
+		Expect(named).NotTo(HaveKey("Service/nslifecycle-controller-manager-metrics-service"))
+		Expect(named).NotTo(HaveKey("ResourceQuota/nslifecycle-critical-pods"))
+		Expect(named).NotTo(HaveKey("PodDisruptionBudget/nslifecycle-controller-manager"))
+		pod := deployment(named).Spec.Template.Spec
+		Expect(pod.PriorityClassName).To(BeEmpty())
+		Expect(pod.Containers[0].Image).To(HaveSuffix("nslifecycle@sha256:" + fmt.Sprintf("%064d", 1)))
+		Expect(pod.Containers[0].Args).To(Equal([]string{
+			"--leader-elect", "--health-probe-bind-address=:8081",
+			"--controllers=*,-diagnosis", "--finalizer-token=example.com/agent", "--settling-time=7s",
+			"--kube-api-qps=20", "--kube-api-burst=40", "--zap-log-level=debug", "--namespace-workers=3",
+		}))
+	}, SpecTimeout(time.Minute))
+
+	It("has a network policy and a ServiceMonitor for those who ask for them", func(ctx context.Context) {
+		objects, err := template(ctx, "--set=networkPolicy.enabled=true", "--set=metrics.serviceMonitor.enabled=true")
+		Expect(err).NotTo(HaveOccurred())
+		named := byName(objects)
+		for name, path := range map[string]string{
+			"NetworkPolicy/nslifecycle-allow-metrics-traffic":               "network-policy/allow-metrics-traffic.yaml",
+			"ServiceMonitor/nslifecycle-controller-manager-metrics-monitor": "prometheus/monitor.yaml",
+		} {
+			Expect(named).To(HaveKey(name))
+			content, err := os.ReadFile(filepath.Join(controlplane.Root(), "config", path))
+			Expect(err).NotTo(HaveOccurred())
+			Expect(named[name].Object["spec"]).To(Equal(parse(string(content))[0].Object["spec"]))
+		}
+	}, SpecTimeout(time.Minute))
+
+	DescribeTable("refuses values that make no sense", func(ctx context.Context, value, said string) {
+		_, err := template(ctx, "--set="+value)
+		Expect(err).To(MatchError(ContainSubstring(said)))
+	},
+		Entry("a word that it does not know", "replica=2", "replica"),
+		Entry("less than no manager", "replicas=-1", "replicas"),
+		Entry("a controller that there is none of", "controllers=births", "controllers"),
+		Entry("a time without a unit", "settlingTime=5", "settlingTime"),
+		Entry("the port of the probes", "metrics.port=8081", "port"),
+		Entry("half a digest", "image.digest=sha256:0", "digest"),
+		Entry("an argument that is no flag", "extraArgs={check}", "extraArgs"),
+		SpecTimeout(time.Minute),
+	)
+})
+
+func byName(objects []unstructured.Unstructured) map[string]unstructured.Unstructured {
+	GinkgoHelper()
+	named := map[string]unstructured.Unstructured{}
+	for _, object := range objects {
+		name := object.GetKind() + "/" + object.GetName()
+		Expect(named).NotTo(HaveKey(name))
+		named[name] = object
+	}
+	return named
+}
+
+// expectSame compares object by object, so that a failure shows the one that differs.
+func expectSame(got, want map[string]unstructured.Unstructured) {
+	GinkgoHelper()
+	names := func(objects map[string]unstructured.Unstructured) (names []string) {
+		for name := range objects {
+			names = append(names, name)
+		}
+		return names
+	}
+	Expect(names(got)).To(ConsistOf(names(want)))
+	for name, object := range want {
+		Expect(got[name].Object).To(Equal(object.Object), name)
+	}
+}
+
+func deployment(named map[string]unstructured.Unstructured) *appsv1.Deployment {
+	GinkgoHelper()
+	var typed appsv1.Deployment
+	object := named["Deployment/nslifecycle-controller-manager"]
+	Expect(runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &typed)).To(Succeed())
+	return &typed
+}

@@ -1,0 +1,136 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package install
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+	"sigs.k8s.io/yaml"
+
+	"github.com/nslifecycle/nslifecycle/internal/controller"
+	"github.com/nslifecycle/nslifecycle/test/controlplane"
+)
+
+var (
+	plane *controlplane.ControlPlane
+	// admin is a member of system:masters.
+	admin client.Client
+	// kubeconfig is a file for the same user.
+	kubeconfig string
+)
+
+func TestInstall(t *testing.T) {
+	RegisterFailHandler(Fail)
+	RunSpecs(t, "Install")
+}
+
+var _ = BeforeSuite(func(ctx context.Context) {
+	ctrl.SetLogger(zap.New(zap.WriteTo(GinkgoWriter), zap.UseDevMode(true)))
+	SetDefaultEventuallyTimeout(30 * time.Second)
+	SetDefaultEventuallyPollingInterval(50 * time.Millisecond)
+	EnforceDefaultTimeoutsWhenUsingContexts()
+
+	makeTarget(ctx, "helm")
+	var err error
+	plane, err = controlplane.Start(ctx)
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func() { Expect(plane.Stop()).To(Succeed()) })
+	admin, err = client.New(plane.Admin, client.Options{Scheme: controller.NewScheme()})
+	Expect(err).NotTo(HaveOccurred())
+	kubeconfig = filepath.Join(plane.Dir, "admin.kubeconfig")
+	Expect(controlplane.WriteKubeconfig(kubeconfig, plane.Admin)).To(Succeed())
+}, NodeTimeout(15*time.Minute))
+
+// makeTarget runs make in the root of the repository, against the control plane of the suite
+// where there is one.
+func makeTarget(ctx context.Context, args ...string) string {
+	GinkgoHelper()
+	command := exec.CommandContext(ctx, "make", append([]string{"--no-print-directory"}, args...)...)
+	command.Dir = controlplane.Root()
+	if plane != nil {
+		command.Args = append(command.Args, "KUBECTL="+plane.KubectlPath())
+		command.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig)
+	}
+	output, err := command.CombinedOutput()
+	Expect(err).NotTo(HaveOccurred(), "make %s: %s", strings.Join(args, " "), output)
+	return string(output)
+}
+
+func kubectl(ctx context.Context, args ...string) string {
+	GinkgoHelper()
+	output, err := plane.Kubectl(ctx, plane.Admin, args...)
+	Expect(err).NotTo(HaveOccurred())
+	return output
+}
+
+// helm runs the pinned Helm with directories of its own, whatever the user's settings are.
+func helm(ctx context.Context, args ...string) (string, error) {
+	command := exec.CommandContext(ctx, filepath.Join(controlplane.Root(), "bin", "helm"), args...)
+	home := filepath.Join(plane.Dir, "helm")
+	command.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig, "HELM_CACHE_HOME="+home,
+		"HELM_CONFIG_HOME="+home, "HELM_DATA_HOME="+home)
+	var stdout, stderr bytes.Buffer
+	command.Stdout, command.Stderr = &stdout, &stderr
+	if err := command.Run(); err != nil {
+		return "", fmt.Errorf("helm %s: %w: %s", strings.Join(args, " "), err, stderr.String())
+	}
+	return stdout.String(), nil
+}
+
+// chart and manifest are what users install from.
+func chart() string    { return filepath.Join(controlplane.Root(), "dist", "chart") }
+func manifest() string { return filepath.Join(controlplane.Root(), "dist", "install.yaml") }
+
+// template renders the chart as `helm install` would, in the namespace of config/default.
+func template(ctx context.Context, args ...string) ([]unstructured.Unstructured, error) {
+	output, err := helm(ctx, append([]string{
+		"template", "nslifecycle", chart(), "--namespace=" + controlplane.SystemNamespace, "--kube-version=1.36",
+	}, args...)...)
+	if err != nil {
+		return nil, err
+	}
+	return parse(output), nil
+}
+
+// parse reads the objects of a manifest.
+func parse(manifest string) []unstructured.Unstructured {
+	GinkgoHelper()
+	var objects []unstructured.Unstructured
+	for _, document := range strings.Split("\n"+manifest, "\n---\n") {
+		var object unstructured.Unstructured
+		Expect(yaml.Unmarshal([]byte(document), &object.Object)).To(Succeed())
+		if len(object.Object) > 0 {
+			objects = append(objects, object)
+		}
+	}
+	return objects
+}
+
+// endNamespaces runs finalization outside of the installation, as an administrator, like the
+// built-in namespace controller.
+func endNamespaces(ctx context.Context) {
+	GinkgoHelper()
+	running, err := controlplane.RunManager(ctx, rest.CopyConfig(plane.Admin), func(options *controller.Options) {
+		controllers, err := controller.ParseControllers("finalization")
+		Expect(err).NotTo(HaveOccurred())
+		options.Controllers = controllers
+	})
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func() { Expect(running.Stop()).To(Succeed()) })
+}
