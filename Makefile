@@ -315,7 +315,10 @@ endef
 
 # In a process group of its own, for the same reasons as in run.
 define await-end-of-system-namespace
-wait-for-end() { $(KUBECTL) wait --for=delete namespace/nslifecycle-system --timeout="$$1"; }; \
+wait-for-end() { \
+	[ -z "$$($(KUBECTL) get namespace nslifecycle-system --ignore-not-found --output=name)" ] || \
+		$(KUBECTL) wait --for=delete namespace/nslifecycle-system --timeout="$$1"; \
+}; \
 if ! wait-for-end "$(UNDEPLOY_PATIENCE)" 2>/dev/null; then \
 	echo "Nobody has ended namespace nslifecycle-system within $(UNDEPLOY_PATIENCE), so a manager is run here until it has gone." >&2; \
 	set -m; "$(LOCALBIN)/manager" --controllers=finalization --leader-elect=false --health-probe-bind-address=0 \

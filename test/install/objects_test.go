@@ -50,7 +50,6 @@ var _ = Describe("Every way of installing", func() {
 			}
 			delete(annotations, keep)
 			object.SetAnnotations(annotations)
-			charted[name] = object
 		}
 		expectSame(charted, kustomized)
 	}, SpecTimeout(time.Minute))
@@ -120,21 +119,21 @@ var _ = Describe("The chart", func() {
 	)
 })
 
-func byName(objects []unstructured.Unstructured) map[string]unstructured.Unstructured {
+func byName(objects []unstructured.Unstructured) map[string]*unstructured.Unstructured {
 	GinkgoHelper()
-	named := map[string]unstructured.Unstructured{}
+	named := map[string]*unstructured.Unstructured{}
 	for _, object := range objects {
 		name := object.GetKind() + "/" + object.GetName()
 		Expect(named).NotTo(HaveKey(name))
-		named[name] = object
+		named[name] = &object
 	}
 	return named
 }
 
 // expectSame compares object by object, so that a failure shows the one that differs.
-func expectSame(got, want map[string]unstructured.Unstructured) {
+func expectSame(got, want map[string]*unstructured.Unstructured) {
 	GinkgoHelper()
-	names := func(objects map[string]unstructured.Unstructured) (names []string) {
+	names := func(objects map[string]*unstructured.Unstructured) (names []string) {
 		for name := range objects {
 			names = append(names, name)
 		}
@@ -146,7 +145,7 @@ func expectSame(got, want map[string]unstructured.Unstructured) {
 	}
 }
 
-func deployment(named map[string]unstructured.Unstructured) *appsv1.Deployment {
+func deployment(named map[string]*unstructured.Unstructured) *appsv1.Deployment {
 	GinkgoHelper()
 	var typed appsv1.Deployment
 	object := named["Deployment/nslifecycle-controller-manager"]

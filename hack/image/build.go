@@ -1,0 +1,165 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+)
+
+// nonroot is the user that the manager runs as: the same number as in the distroless
+// images, so that both images of this project behave alike.
+const nonroot = "65532"
+
+const (
+	passwd = "root:x:0:0:root:/root:/sbin/nologin\nnonroot:x:" + nonroot + ":" + nonroot + ":nonroot:/:/sbin/nologin\n"
+	group  = "root:x:0:\nnonroot:x:" + nonroot + ":\n"
+)
+
+// platformImage is the image of one platform, and what its binary is made of.
+type platformImage struct {
+	platform v1.Platform
+	image    v1.Image
+	// bom is a CycloneDX document in JSON.
+	bom []byte
+}
+
+// buildImages compiles the manager for each platform and makes an image of it.
+func buildImages(ctx context.Context, opts options) ([]platformImage, error) {
+	scratch, err := os.MkdirTemp("", "nslifecycle-image-")
+	if err != nil {
+		return nil, fmt.Errorf("making a scratch directory: %w", err)
+	}
+	defer os.RemoveAll(scratch)
+
+	images := make([]platformImage, 0, len(opts.platforms))
+	for _, platform := range opts.platforms {
+		binary := filepath.Join(scratch, "manager")
+		if err := compile(ctx, opts, platform, binary); err != nil {
+			return nil, err
+		}
+		bom, err := describeBinary(opts, binary)
+		if err != nil {
+			return nil, err
+		}
+		image, err := makeImage(opts, platform, binary)
+		if err != nil {
+			return nil, fmt.Errorf("making the image for %s: %w", platform, err)
+		}
+		images = append(images, platformImage{platform: platform, image: image, bom: bom})
+	}
+	return images, nil
+}
+
+// compile builds the manager with the flags of the Dockerfile, and without the state of
+// version control: that says "modified" where nothing but an untracked file lies around.
+func compile(ctx context.Context, opts options, platform v1.Platform, binary string) error {
+	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w",
+		"-o", binary, opts.target)
+	build.Dir = opts.root
+	// GOWORK and GOFLAGS belong to this machine, and the result must not.
+	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off", "GOFLAGS=",
+		"GOOS="+platform.OS, "GOARCH="+platform.Architecture)
+	if output, err := build.CombinedOutput(); err != nil {
+		return fmt.Errorf("building %s for %s: %w: %s", opts.target, platform, err, bytes.TrimSpace(output))
+	}
+	return nil
+}
+
+func makeImage(opts options, platform v1.Platform, binary string) (v1.Image, error) {
+	files, err := makeFileSystem(binary, opts.created)
+	if err != nil {
+		return nil, err
+	}
+	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) {
+		return io.NopCloser(bytes.NewReader(files)), nil
+	}, tarball.WithMediaType(types.OCILayer))
+	if err != nil {
+		return nil, fmt.Errorf("making the layer: %w", err)
+	}
+
+	base := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
+	base, err = mutate.ConfigFile(base, &v1.ConfigFile{
+		OS: platform.OS, Architecture: platform.Architecture, Variant: platform.Variant,
+		Created: v1.Time{Time: opts.created},
+		RootFS:  v1.RootFS{Type: "layers"},
+		Config: v1.Config{
+			Entrypoint: []string{"/manager"},
+			User:       nonroot + ":" + nonroot,
+			WorkingDir: "/",
+			Labels:     labels(opts),
+		},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("making the configuration: %w", err)
+	}
+	return mutate.Append(base, mutate.Addendum{Layer: layer, History: v1.History{
+		Created: v1.Time{Time: opts.created}, CreatedBy: "go build " + opts.target,
+	}})
+}
+
+// labels are the ones that OCI defines; https://specs.opencontainers.org/image-spec/annotations/.
+func labels(opts options) map[string]string {
+	const prefix = "org.opencontainers.image."
+	return map[string]string{
+		prefix + "title":       "nslifecycle",
+		prefix + "description": "Looks after a Kubernetes Namespace from its creation to its end.",
+		prefix + "url":         "https://github.com/nslifecycle/nslifecycle",
+		prefix + "source":      "https://github.com/nslifecycle/nslifecycle",
+		prefix + "licenses":    "Apache-2.0",
+		prefix + "version":     opts.version,
+		prefix + "revision":    opts.revision,
+		prefix + "created":     opts.created.Format(time.RFC3339),
+	}
+}
+
+// makeFileSystem returns the tar of all that the image holds. It belongs to root and
+// nobody may write to it.
+func makeFileSystem(binary string, modified time.Time) ([]byte, error) {
+	manager, err := os.ReadFile(binary)
+	if err != nil {
+		return nil, fmt.Errorf("reading the manager: %w", err)
+	}
+	var files bytes.Buffer
+	writer := tar.NewWriter(&files)
+	for _, file := range []struct {
+		name    string
+		mode    int64
+		content []byte
+	}{
+		{"etc/", 0o755, nil},
+		{"etc/group", 0o444, []byte(group)},
+		{"etc/passwd", 0o444, []byte(passwd)},
+		{"manager", 0o555, manager},
+	} {
+		// The writer makes a directory of a name that ends in a slash.
+		header := &tar.Header{
+			Name: file.name, Mode: file.mode, Size: int64(len(file.content)), ModTime: modified, Format: tar.FormatPAX,
+		}
+		err := writer.WriteHeader(header)
+		if err == nil {
+			_, err = writer.Write(file.content)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("writing %s to the layer: %w", file.name, err)
+		}
+	}
+	if err := writer.Close(); err != nil {
+		return nil, fmt.Errorf("writing the layer: %w", err)
+	}
+	return files.Bytes(), nil
+}

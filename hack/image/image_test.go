@@ -1,0 +1,333 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"archive/tar"
+	"encoding/json"
+	"errors"
+	"io"
+	"log"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	cyclonedx "github.com/CycloneDX/cyclonedx-go"
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/registry"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/validate"
+)
+
+const created = "1700000000"
+
+// makeModule writes a module with a program to a new directory, whose name is different
+// each time.
+func makeModule(t *testing.T) string {
+	t.Helper()
+	root := t.TempDir()
+	for file, content := range map[string]string{
+		"go.mod": "module example.com/tiny\n\ngo 1.26.0\n",
+		"cmd/main.go": `package main
+
+import "example.com/tiny/words"
+
+func main() { println(words.Where()) }
+`,
+		"words/words.go": `package words
+
+import "runtime"
+
+func Where() string { _, file, _, _ := runtime.Caller(0); return file }
+`,
+		"words/ignored.md": root,
+	} {
+		path := filepath.Join(root, file)
+		err := os.MkdirAll(filepath.Dir(path), 0o755)
+		if err = errors.Join(err, os.WriteFile(path, []byte(content), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return root
+}
+
+// build builds an archive of a new copy of the module.
+func build(t *testing.T, platforms string) string {
+	t.Helper()
+	output := filepath.Join(t.TempDir(), "image.tar")
+	if err := run(t.Context(), []string{
+		"--root", makeModule(t), "--name", "example.com/tiny:v1", "--output", output,
+		"--platforms", platforms, "--version", "v1", "--revision", "abc", "--created", created,
+	}, io.Discard); err != nil {
+		t.Fatal(err)
+	}
+	return output
+}
+
+func TestTwoBuildsGiveOneArchive(t *testing.T) {
+	var archives [2][]byte
+	for i := range archives {
+		// Nothing in the build cache: what comes from there has been compiled in another
+		// directory, and would be the same even with that directory in it.
+		t.Setenv("GOCACHE", t.TempDir())
+		var err error
+		if archives[i], err = os.ReadFile(build(t, "linux/amd64")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !slices.Equal(archives[0], archives[1]) {
+		t.Errorf("two builds of the same sources in different directories gave different archives, of %d and %d bytes",
+			len(archives[0]), len(archives[1]))
+	}
+}
+
+func TestArchive(t *testing.T) {
+	dir := t.TempDir()
+	unpack(t, build(t, "linux/amd64,linux/arm64"), dir)
+	top, err := layout.ImageIndexFromPath(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	manifest, err := top.IndexManifest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := len(manifest.Manifests); got != 3 {
+		t.Fatalf("the archive has %d entries instead of an index and two bills of materials", got)
+	}
+	named := manifest.Manifests[0]
+	if named.Annotations[nameAnnotation] != "example.com/tiny:v1" || named.Annotations[tagAnnotation] != "v1" {
+		t.Errorf("the index is named %v", named.Annotations)
+	}
+	index, err := top.ImageIndex(named.Digest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := validate.Index(index); err != nil {
+		t.Error(err)
+	}
+
+	t.Run("holds an image for each platform", func(t *testing.T) {
+		images, err := index.IndexManifest()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var platforms []string
+		for _, descriptor := range images.Manifests {
+			platforms = append(platforms, descriptor.Platform.String())
+			image, err := index.Image(descriptor.Digest)
+			if err != nil {
+				t.Fatal(err)
+			}
+			checkImage(t, image, descriptor.Platform)
+		}
+		if want := []string{"linux/amd64", "linux/arm64"}; !slices.Equal(platforms, want) {
+			t.Errorf("the platforms are %v", platforms)
+		}
+	})
+
+	t.Run("has bills of materials that a registry lists as referrers", func(t *testing.T) {
+		server := httptest.NewServer(registry.New(registry.WithReferrersSupport(true),
+			registry.Logger(log.New(io.Discard, "", 0))))
+		defer server.Close()
+		repository, err := name.NewRepository(strings.TrimPrefix(server.URL, "http://") + "/tiny")
+		if err != nil {
+			t.Fatal(err)
+		}
+		push(t, top, manifest, repository)
+		images, err := index.IndexManifest()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, descriptor := range images.Manifests {
+			checkReferrer(t, repository, descriptor)
+		}
+	})
+}
+
+// checkImage looks at what a container runtime makes of an image.
+func checkImage(t *testing.T, image v1.Image, platform *v1.Platform) {
+	t.Helper()
+	config, err := image.ConfigFile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if config.OS != platform.OS || config.Architecture != platform.Architecture {
+		t.Errorf("the image for %s says %s/%s", platform, config.OS, config.Architecture)
+	}
+	if !slices.Equal(config.Config.Entrypoint, []string{"/manager"}) || config.Config.User != "65532:65532" {
+		t.Errorf("entrypoint %v, user %q", config.Config.Entrypoint, config.Config.User)
+	}
+	if got := config.Config.Labels["org.opencontainers.image.created"]; got != "2023-11-14T22:13:20Z" {
+		t.Errorf("the label says that it was created at %q", got)
+	}
+
+	reader := mutate.Extract(image)
+	defer reader.Close()
+	modes := map[string]int64{}
+	files := tar.NewReader(reader)
+	for {
+		header, err := files.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		modes[header.Name] = header.Mode
+		if header.ModTime.Unix() != 1700000000 {
+			t.Errorf("%s is of %s", header.Name, header.ModTime)
+		}
+	}
+	if len(modes) != 4 || modes["manager"] != 0o555 || modes["etc/passwd"] != 0o444 {
+		t.Errorf("the files and their modes are %v", modes)
+	}
+}
+
+// push writes everything in the archive to a repository, as tools do that know referrers.
+func push(t *testing.T, top v1.ImageIndex, manifest *v1.IndexManifest, repository name.Repository) {
+	t.Helper()
+	for _, descriptor := range manifest.Manifests {
+		var err error
+		if descriptor.MediaType.IsIndex() {
+			var index v1.ImageIndex
+			if index, err = top.ImageIndex(descriptor.Digest); err == nil {
+				err = remote.WriteIndex(repository.Tag("v1"), index)
+			}
+		} else {
+			var image v1.Image
+			if image, err = top.Image(descriptor.Digest); err == nil {
+				err = remote.Write(repository.Digest(descriptor.Digest.String()), image)
+			}
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// checkReferrer reads the bill of materials of an image from a registry.
+func checkReferrer(t *testing.T, repository name.Repository, image v1.Descriptor) {
+	t.Helper()
+	referrers, err := remote.Referrers(repository.Digest(image.Digest.String()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	manifest, err := referrers.IndexManifest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(manifest.Manifests) != 1 || manifest.Manifests[0].ArtifactType != bomMediaType {
+		t.Fatalf("the referrers of %s are %v", image.Platform, manifest.Manifests)
+	}
+	artifact, err := remote.Image(repository.Digest(manifest.Manifests[0].Digest.String()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	layers, err := artifact.Layers()
+	if err != nil || len(layers) != 1 {
+		t.Fatalf("%d layers and error %v", len(layers), err)
+	}
+	document, err := layers[0].Compressed()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer document.Close()
+	var bom cyclonedx.BOM
+	if err := cyclonedx.NewBOMDecoder(document, cyclonedx.BOMFileFormatJSON).Decode(&bom); err != nil {
+		t.Fatal(err)
+	}
+	if bom.Metadata.Component.PackageURL != "pkg:golang/example.com/tiny@v1" {
+		t.Errorf("it is the bill of materials of %s", bom.Metadata.Component.PackageURL)
+	}
+}
+
+// The binary of this test is as good as any.
+func TestBillOfMaterialsNamesEachModule(t *testing.T) {
+	binary, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	document, err := describeBinary(options{version: "v1"}, binary)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var bom struct {
+		SpecVersion string
+		Components  []struct{ Name, Version, Purl string }
+	}
+	if err := json.Unmarshal(document, &bom); err != nil {
+		t.Fatal(err)
+	}
+	versions := map[string]string{}
+	for _, component := range bom.Components {
+		versions[component.Name] = component.Version
+		if want := "pkg:golang/" + component.Name + "@" + component.Version; component.Purl != want {
+			t.Errorf("the package URL of %s is %q", component.Name, component.Purl)
+		}
+	}
+	for _, name := range []string{"std", "github.com/google/go-containerregistry", "github.com/CycloneDX/cyclonedx-go"} {
+		if versions[name] == "" {
+			t.Errorf("%s is missing, or without a version, in %v", name, versions)
+		}
+	}
+	if bom.SpecVersion != "1.5" {
+		t.Errorf("it is of CycloneDX %s", bom.SpecVersion)
+	}
+}
+
+func TestWrongArguments(t *testing.T) {
+	for title, args := range map[string][]string{
+		"no name":           {"--output", "x.tar"},
+		"no output":         {"--name", "x"},
+		"one argument more": {"--name", "x", "--output", "x.tar", "y"},
+		"half a platform":   {"--name", "x", "--output", "x.tar", "--platforms", "linux"},
+		"a time in words": {"--name", "x", "--output", "x.tar", "--version", "v", "--revision", "r",
+			"--created", "today"},
+		"no repository": {"--name", "x", "--output", "x.tar", "--root", t.TempDir()},
+	} {
+		t.Run(title, func(t *testing.T) {
+			if _, err := parse(t.Context(), args); err == nil {
+				t.Errorf("%v passed", args)
+			}
+		})
+	}
+}
+
+func unpack(t *testing.T, archive, dir string) {
+	t.Helper()
+	file, err := os.Open(archive)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	reader := tar.NewReader(file)
+	for {
+		header, err := reader.Next()
+		if errors.Is(err, io.EOF) {
+			return
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(dir, filepath.FromSlash(header.Name))
+		if header.Typeflag == tar.TypeDir {
+			err = os.MkdirAll(path, 0o755)
+		} else {
+			var content []byte
+			if content, err = io.ReadAll(reader); err == nil {
+				err = os.WriteFile(path, content, 0o600)
+			}
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}

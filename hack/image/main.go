@@ -1,0 +1,124 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+)
+
+// options say what is built, and what the image tells about itself.
+type options struct {
+	// root is the directory of the main module, target the package in it.
+	root, target string
+	// name is the reference that the image is loaded under, such as ghcr.io/owner/name:tag.
+	name string
+	// output is the path of the archive.
+	output    string
+	platforms []v1.Platform
+	// version and revision go to the labels.
+	version, revision string
+	// created is the time of everything in the archive.
+	created time.Time
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, os.Args[1:], os.Stdout)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// run builds the archive and prints the digest of the image index.
+func run(ctx context.Context, args []string, out io.Writer) error {
+	opts, err := parse(ctx, args)
+	if err != nil {
+		return err
+	}
+	images, err := buildImages(ctx, opts)
+	if err != nil {
+		return err
+	}
+	digest, err := writeArchive(opts, images)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "Wrote %s: %s@%s\n", opts.output, opts.name, digest)
+	return nil
+}
+
+// parse reads the flags. What they leave open about the commit is asked of git, in root.
+func parse(ctx context.Context, args []string) (options, error) {
+	var opts options
+	var platforms, created string
+	flags := flag.NewFlagSet("image", flag.ContinueOnError)
+	flags.StringVar(&opts.root, "root", ".", "The directory of the main module.")
+	flags.StringVar(&opts.target, "package", "./cmd", "The package of the manager in it.")
+	flags.StringVar(&opts.name, "name", "", "The name of the image, such as ghcr.io/nslifecycle/nslifecycle:v0.1.0.")
+	flags.StringVar(&opts.output, "output", "", "The path of the archive to write.")
+	flags.StringVar(&platforms, "platforms", "linux/amd64,linux/arm64", "The platforms, separated by commas.")
+	flags.StringVar(&opts.version, "version", "", "The version in the labels; that of `git describe` if empty.")
+	flags.StringVar(&opts.revision, "revision", "", "The commit in the labels; git's HEAD if empty.")
+	flags.StringVar(&created, "created", os.Getenv("SOURCE_DATE_EPOCH"),
+		"The time of everything in the archive, in seconds since 1970; "+
+			"SOURCE_DATE_EPOCH by default, and the time of git's HEAD without it.")
+	if err := flags.Parse(args); err != nil {
+		return options{}, err
+	}
+	if opts.name == "" || opts.output == "" || flags.NArg() > 0 {
+		return options{}, errors.New("give --name and --output, and no other arguments")
+	}
+	for _, name := range strings.Split(platforms, ",") {
+		platform, err := v1.ParsePlatform(strings.TrimSpace(name))
+		if err != nil || platform.OS == "" || platform.Architecture == "" {
+			return options{}, fmt.Errorf("%q in --platforms is not of the form os/architecture", name)
+		}
+		opts.platforms = append(opts.platforms, *platform)
+	}
+	return opts, opts.describe(ctx, created)
+}
+
+// describe fills in what is known of the commit.
+func (o *options) describe(ctx context.Context, created string) error {
+	for _, wanted := range []struct {
+		value *string
+		args  []string
+	}{
+		{&o.version, []string{"describe", "--always", "--dirty"}},
+		{&o.revision, []string{"rev-parse", "HEAD"}},
+		{&created, []string{"log", "-1", "--format=%ct"}},
+	} {
+		if *wanted.value != "" {
+			continue
+		}
+		git := exec.CommandContext(ctx, "git", append([]string{"-C", o.root}, wanted.args...)...)
+		answer, err := git.Output()
+		if err != nil {
+			return fmt.Errorf("asking git about the commit by %q: %w; "+
+				"outside of a clone, give --version, --revision and --created", git.String(), err)
+		}
+		*wanted.value = strings.TrimSpace(string(answer))
+	}
+	seconds, err := strconv.ParseInt(created, 10, 64)
+	if err != nil || seconds < 0 {
+		return fmt.Errorf("%q is not a number of seconds since 1970: correct --created or SOURCE_DATE_EPOCH", created)
+	}
+	o.created = time.Unix(seconds, 0).UTC()
+	return nil
+}
