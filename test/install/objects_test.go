@@ -38,6 +38,7 @@ var _ = Describe("Every way of installing", func() {
 		Expect(charted).To(HaveKey("Pod/nslifecycle-check"))
 		delete(charted, "Pod/nslifecycle-check")
 		for name, object := range charted {
+			Expect(kustomized).To(HaveKey(name))
 			labels := object.GetLabels()
 			if kustomized[name].GetLabels()[managedBy] != "" {
 				Expect(labels).To(HaveKeyWithValue(managedBy, "Helm"), name)
@@ -115,7 +116,6 @@ var _ = Describe("The chart", func() {
 		Entry("the port of the probes", "metrics.port=8081", "port"),
 		Entry("half a digest", "image.digest=sha256:0", "digest"),
 		Entry("an argument that is no flag", "extraArgs={check}", "extraArgs"),
-		SpecTimeout(time.Minute),
 	)
 })
 
