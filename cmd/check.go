@@ -19,15 +19,10 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/controller"
 )
 
-// An installation needs a moment: a manager has to start and to become the leader, and the
-// API server takes up to 30 s to learn of a new kind of parameters.
-const (
-	checkPatience = time.Minute
-	checkInterval = 2 * time.Second
-)
+const checkInterval = 2 * time.Second
 
 // check says whether the installation in the cluster works. It returns an error if that is
-// still not so after checkPatience.
+// still not so after opts.checkTimeout.
 func check(ctx context.Context, restConfig *rest.Config, opts options, chosen choices, out io.Writer) error {
 	hasInitialization := chosen.controllers.Runs(controller.Initialization)
 	if hasInitialization {
@@ -50,7 +45,7 @@ func check(ctx context.Context, restConfig *rest.Config, opts options, chosen ch
 	}
 
 	var findings []checkup.Finding
-	err = wait.PollUntilContextTimeout(ctx, checkInterval, checkPatience, true,
+	err = wait.PollUntilContextTimeout(ctx, checkInterval, opts.checkTimeout, true,
 		func(ctx context.Context) (bool, error) {
 			// The time is up in the middle of it: what was found before is the answer.
 			latest := installation.Run(ctx)

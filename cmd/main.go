@@ -60,6 +60,7 @@ type options struct {
 	diagnosisPatience   time.Duration
 	diagnosisWorkers    int
 	isCheck             bool
+	checkTimeout        time.Duration
 }
 
 // choices are the options that are more than a text.
@@ -127,7 +128,11 @@ func (o *options) bind(flags *flag.FlagSet) {
 	flags.IntVar(&o.diagnosisWorkers, "diagnosis-workers", 2,
 		"Namespaces of which it is found out at a time why they stand still.")
 	flags.BoolVar(&o.isCheck, "check", false,
-		"Look for a minute whether the installation in the cluster works, say what was found, and exit: with 0 if it does.")
+		"Look whether the installation in the cluster works, say what was found, and exit: with 0 if it does.")
+	// An installation needs a moment: a manager has to start and to become the leader, and the
+	// API server takes up to 30 s to learn of a new kind of parameters.
+	flags.DurationVar(&o.checkTimeout, "check-timeout", time.Minute,
+		"How long --check looks again before it gives up.")
 }
 
 func main() {

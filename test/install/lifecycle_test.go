@@ -48,14 +48,14 @@ var ways = map[string]way{
 		},
 		uninstall: func(ctx context.Context) {
 			deletePolicies(ctx)
-			kubectl(ctx, "delete", "-k", filepath.Join(controlplane.Root(), "config", "default"))
+			kubectl(ctx, "delete", "--ignore-not-found", "-k", filepath.Join(controlplane.Root(), "config", "default"))
 		},
 	},
 	"the manifest": {
 		install: func(ctx context.Context) { kubectl(ctx, "apply", "-f", manifest()) },
 		uninstall: func(ctx context.Context) {
 			deletePolicies(ctx)
-			kubectl(ctx, "delete", "-f", manifest())
+			kubectl(ctx, "delete", "--ignore-not-found", "-f", manifest())
 		},
 	},
 	"Helm": {
@@ -241,7 +241,8 @@ func checkInstallation(ctx context.Context) string {
 	Expect(err).NotTo(HaveOccurred())
 	own := filepath.Join(GinkgoT().TempDir(), "kubeconfig")
 	Expect(controlplane.WriteKubeconfig(own, config)).To(Succeed())
-	command := exec.CommandContext(ctx, filepath.Join(controlplane.Root(), "bin", "manager"), "--check")
+	command := exec.CommandContext(ctx, filepath.Join(controlplane.Root(), "bin", "manager"),
+		"--check", "--check-timeout=5s")
 	command.Env = []string{"KUBECONFIG=" + own, "POD_NAMESPACE=" + controlplane.SystemNamespace}
 	output, err := command.CombinedOutput()
 	Expect(err).To(HaveOccurred(), string(output))
