@@ -8,6 +8,12 @@ CONTAINER_TOOL ?= docker
 PLATFORMS ?= linux/amd64,linux/arm64,linux/s390x,linux/ppc64le
 # The platforms of image-archive.
 ARCHIVE_PLATFORMS ?= linux/amd64,linux/arm64
+# The command that makes the image in $$IMAGE_ARCHIVE known to the cluster in KUBECONFIG as $$IMG,
+# for test-e2e. Without one, test-e2e makes a cluster of its own with Kind.
+LOAD_IMAGE ?=
+# The name of that cluster, and the image of its node; the one that Kind knows best if empty.
+KIND_CLUSTER ?= nslifecycle-test-e2e
+KIND_NODE_IMAGE ?=
 # How long undeploy waits for the end of the system namespace before it sees to that itself.
 UNDEPLOY_PATIENCE ?= 60s
 KUBECTL ?= kubectl
@@ -16,6 +22,7 @@ KUBECTL ?= kubectl
 CONTROLLER_GEN_VERSION ?= v0.23.0
 GOLANGCI_LINT_VERSION ?= v2.15.0
 HELM_VERSION ?= v4.3.1
+KIND_VERSION ?= v0.33.0
 # v5.8.3 needs Go 1.27, and this project builds with 1.26.
 KUSTOMIZE_VERSION ?= v5.8.2
 SETUP_ENVTEST_VERSION ?= v0.25.1
@@ -25,6 +32,7 @@ LOCALBIN := $(CURDIR)/bin
 CONTROLLER_GEN := $(LOCALBIN)/controller-gen
 GOLANGCI_LINT := $(LOCALBIN)/golangci-lint
 HELM := $(LOCALBIN)/helm
+KIND := $(LOCALBIN)/kind
 KUSTOMIZE := $(LOCALBIN)/kustomize
 SETUP_ENVTEST := $(LOCALBIN)/setup-envtest
 
@@ -91,7 +99,7 @@ fmt: ## Run go fmt.
 
 .PHONY: vet
 vet: ## Run go vet.
-	go vet ./...
+	go vet -tags=e2e ./...
 
 .PHONY: lint
 lint: golangci-lint ## Run golangci-lint.
@@ -120,6 +128,21 @@ SUITES ?= ./test/integration ./test/finalization ./test/diagnosis ./test/causes 
 .PHONY: test-integration
 test-integration: ## Run the suites on a real API server alone, with their narration.
 	@$(use-control-plane-and-peer) set -x; go test $(SUITES) -timeout 30m -v -ginkgo.v $(ARGS)
+
+# The cluster that Kind makes goes when the tests are over, whatever came of them.
+.PHONY: test-e2e
+test-e2e: kustomize build-plugin image-archive $(if $(LOAD_IMAGE),,kind) ## Run the end-to-end tests on a cluster that Kind makes, or with LOAD_IMAGE on that of KUBECONFIG.
+ifeq ($(LOAD_IMAGE),)
+	@kubeconfig="$$(mktemp)"; trap '"$(KIND)" delete cluster --name="$(KIND_CLUSTER)"; rm -f "$$kubeconfig"' EXIT; \
+	export KUBECONFIG="$$kubeconfig"; \
+	"$(KIND)" create cluster --name="$(KIND_CLUSTER)" --wait=3m $(if $(KIND_NODE_IMAGE),--image="$(KIND_NODE_IMAGE)"); \
+	"$(KIND)" load image-archive dist/image.tar --name="$(KIND_CLUSTER)"; \
+	$(run-e2e)
+else
+	@export IMG="$(IMG)" IMAGE_ARCHIVE="$(CURDIR)/dist/image.tar"; \
+	$(LOAD_IMAGE); \
+	$(run-e2e)
+endif
 
 .PHONY: bench
 bench: ## Run the benchmarks and print their ratios.
@@ -240,6 +263,7 @@ undeploy: kustomize build ## Remove everything, in an order that never blocks na
 CONTROLLER_GEN_MODULE := sigs.k8s.io/controller-tools/cmd/controller-gen
 GOLANGCI_LINT_MODULE := github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 HELM_MODULE := helm.sh/helm/v4/cmd/helm
+KIND_MODULE := sigs.k8s.io/kind
 KUSTOMIZE_MODULE := sigs.k8s.io/kustomize/kustomize/v5
 SETUP_ENVTEST_MODULE := sigs.k8s.io/controller-runtime/tools/setup-envtest
 
@@ -254,6 +278,10 @@ golangci-lint: ## Install golangci-lint to bin/.
 .PHONY: helm
 helm: ## Install helm to bin/.
 	@$(call install-tool,helm,$(HELM_MODULE),$(HELM_VERSION))
+
+.PHONY: kind
+kind: ## Install kind to bin/.
+	@$(call install-tool,kind,$(KIND_MODULE),$(KIND_VERSION))
 
 .PHONY: kustomize
 kustomize: ## Install kustomize to bin/.
@@ -296,6 +324,11 @@ endef
 
 define use-control-plane-with-peer
 KUBEBUILDER_ASSETS="$$(hack/control-plane.sh --with-controller-manager)"; export KUBEBUILDER_ASSETS;
+endef
+
+# A build tag of their own, so that go test ./... does not look for a cluster.
+define run-e2e
+set -x; IMG="$(IMG)" KUBECTL="$(KUBECTL)" go test -tags=e2e -count=1 ./test/e2e -timeout 60m -v -ginkgo.v $(ARGS)
 endef
 
 # exec, so that Ctrl-C ends the demo itself and nothing stands in between.

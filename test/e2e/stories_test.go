@@ -1,0 +1,255 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/test/controlplane"
+	"github.com/nslifecycle/nslifecycle/test/initializers"
+	. "github.com/nslifecycle/nslifecycle/test/matchers"
+	"github.com/nslifecycle/nslifecycle/test/wrappers"
+)
+
+const (
+	// e2eLabel is on every namespace that is made here.
+	e2eLabel = "example.com/nslifecycle-e2e"
+
+	ownerInitializer   = "owner.e2e.example.com"
+	policyInitializer  = "policy.e2e.example.com"
+	failingInitializer = "failing.e2e.example.com"
+)
+
+var _ = Describe("A namespace", func() {
+	It("is prepared by two initializers before its user can use it, and goes with all that is in it", func(ctx context.Context) {
+		By("two initializers being at work, with few rights")
+		applyText(ctx, initializers.OwnerManifest)
+		applyText(ctx, initializers.PolicyManifest)
+		DeferCleanup(func(ctx context.Context) {
+			kubectl(ctx, "delete", "namespace,clusterrole,clusterrolebinding", initializers.OwnerAccount, initializers.PolicyAccount)
+		}, NodeTimeout(2*time.Minute))
+		isHeld := &atomic.Bool{}
+		isHeld.Store(true)
+		start(ctx, initializers.OwnerAccount, ownerInitializer, initializers.Owner)
+		start(ctx, initializers.PolicyAccount, policyInitializer,
+			func(ctx context.Context, clientset kubernetes.Interface, namespace *corev1.Namespace) error {
+				if isHeld.Load() {
+					return errors.New("held by the test")
+				}
+				return initializers.Policy(ctx, clientset, namespace)
+			})
+		register(ctx, ownerInitializer, policyInitializer)
+
+		By("a user creating one")
+		userConfig := user(ctx, "developer")
+		asUser, err := controlplane.NewClient(userConfig)
+		Expect(err).NotTo(HaveOccurred())
+		namespace := createNamespace(ctx, "shop-", asUser)
+		Expect(namespace.Annotations).To(HaveKeyWithValue(v1alpha1.AnnotationRequestedBy,
+			"system:serviceaccount:"+accounts+":developer"))
+		Eventually(func(g Gomega) {
+			g.Expect(admin.Get(ctx, client.ObjectKeyFromObject(namespace), namespace)).To(Succeed())
+			g.Expect(namespace.Annotations).To(HaveKeyWithValue(v1alpha1.AnnotationPendingInitializers, policyInitializer))
+		}).WithContext(ctx).Should(Succeed())
+		// The user is the namespace's administrator by now, and still does not get in.
+		err = asUser.Create(ctx, wrappers.MakeConfigMap(namespace.Name, "early"))
+		Expect(apierrors.IsForbidden(err)).To(BeTrue(), "%v", err)
+		Expect(err).To(MatchError(ContainSubstring("kubectl wait")))
+		isHeld.Store(false)
+		expectReady(ctx, namespace)
+
+		By("the user filling it, and all of it running")
+		for _, object := range shop(namespace.Name) {
+			Expect(asUser.Create(ctx, object)).To(Succeed())
+		}
+		Eventually(func() []corev1.Pod { return runningPods(ctx, namespace.Name) }).WithContext(ctx).Should(HaveLen(4))
+
+		By("it going")
+		_, err = plugin(ctx, "delete", namespace.Name, "--timeout=2m")
+		Expect(err).NotTo(HaveOccurred())
+		expectGone(ctx, namespace)
+	}, SpecTimeout(6*time.Minute))
+
+	It("is deleted if an initializer fails", func(ctx context.Context) {
+		applyText(ctx, initializers.OwnerManifest)
+		DeferCleanup(func(ctx context.Context) {
+			kubectl(ctx, "delete", "namespace,clusterrole,clusterrolebinding", initializers.OwnerAccount)
+		}, NodeTimeout(2*time.Minute))
+		start(ctx, initializers.OwnerAccount, failingInitializer, fail)
+		register(ctx, failingInitializer)
+		expectGone(ctx, createNamespace(ctx, "failed-", nil))
+	}, SpecTimeout(4*time.Minute))
+
+	It("tells what it waits for where something holds it", func(ctx context.Context) {
+		namespace := createNamespace(ctx, "stuck-", nil)
+		expectReady(ctx, namespace)
+		held := wrappers.MakeConfigMap(namespace.Name, "held")
+		held.Finalizers = []string{"example.com/nobody-serves-this"}
+		Expect(admin.Create(ctx, held)).To(Succeed())
+		Expect(admin.Delete(ctx, namespace)).To(Succeed())
+		Eventually(func(g Gomega) {
+			g.Expect(admin.Get(ctx, client.ObjectKeyFromObject(namespace), namespace)).To(Succeed())
+			g.Expect(namespace).To(HaveCondition(corev1.NamespaceFinalizersRemaining, corev1.ConditionTrue,
+				"SomeFinalizersRemain", "example.com/nobody-serves-this"))
+		}).WithContext(ctx).Should(Succeed())
+		Eventually(func(g Gomega) {
+			said, _ := plugin(ctx, "explain", namespace.Name)
+			g.Expect(said).To(And(ContainSubstring("held"), ContainSubstring("example.com/nobody-serves-this")))
+		}).WithContext(ctx).Should(Succeed())
+		kubectl(ctx, "--namespace="+namespace.Name, "patch", "configmap", "held", "--type=json",
+			`--patch=[{"op":"remove","path":"/metadata/finalizers"}]`)
+		expectGone(ctx, namespace)
+	}, SpecTimeout(4*time.Minute))
+})
+
+// createNamespace creates a labelled one, as an administrator if nobody else is given.
+func createNamespace(ctx context.Context, prefix string, creator client.Client) *corev1.Namespace {
+	GinkgoHelper()
+	if creator == nil {
+		creator = admin
+	}
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		GenerateName: "nslifecycle-e2e-" + prefix, Labels: map[string]string{e2eLabel: ""},
+	}}
+	Expect(creator.Create(ctx, namespace)).To(Succeed())
+	return namespace
+}
+
+func expectReady(ctx context.Context, namespace *corev1.Namespace) {
+	GinkgoHelper()
+	kubectl(ctx, "wait", "--for=condition=Initializing=false", "namespace/"+namespace.Name, "--timeout=1m")
+}
+
+func expectGone(ctx context.Context, namespace *corev1.Namespace) {
+	GinkgoHelper()
+	Eventually(func() bool {
+		return apierrors.IsNotFound(admin.Get(ctx, client.ObjectKeyFromObject(namespace), &corev1.Namespace{}))
+	}).WithContext(ctx).Should(BeTrue(), "namespace %q has not gone", namespace.Name)
+}
+
+// start runs an initializer as a ServiceAccount of the same name as its namespace.
+func start(ctx context.Context, account, name string, work initializers.Work) {
+	GinkgoHelper()
+	initializer, err := initializers.Start(ctx, serviceAccount(ctx, account, account), name, work)
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(initializer.Stop)
+}
+
+// fail is the work of an initializer that can do nothing for a namespace.
+func fail(ctx context.Context, clientset kubernetes.Interface, namespace *corev1.Namespace) error {
+	result, err := json.Marshal(metav1.Status{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"},
+		Status:   metav1.StatusFailure, Message: "there is no room",
+	})
+	if err != nil {
+		return err
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"uid": namespace.UID, "annotations": map[string]string{v1alpha1.AnnotationInitializationResult: string(result)},
+	}})
+	if err != nil {
+		return err
+	}
+	_, err = clientset.CoreV1().Namespaces().Patch(ctx, namespace.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+	// An initializer that returns no error has done its work.
+	return errors.Join(err, errors.New("failed for good"))
+}
+
+// register makes all new namespaces wait for some initializers until the end of the spec.
+func register(ctx context.Context, names ...string) {
+	GinkgoHelper()
+	configuration := wrappers.MakeConfiguration("nslifecycle-e2e").Initializers(names...).Obj()
+	Expect(admin.Create(ctx, configuration)).To(Succeed())
+	DeferCleanup(func(ctx context.Context) {
+		Expect(admin.Delete(ctx, configuration)).To(Succeed())
+		Eventually(func(g Gomega) {
+			var set v1alpha1.NamespaceInitializerSet
+			g.Expect(admin.Get(ctx, client.ObjectKey{Name: v1alpha1.EffectiveSetName}, &set)).To(Succeed())
+			g.Expect(set.Initializers).To(BeEmpty())
+		}).WithContext(ctx).Should(Succeed())
+	})
+	kubectl(ctx, "wait", "--for=condition=Active", "namespaceinitializerconfiguration/"+configuration.Name, "--timeout=2m")
+}
+
+func runningPods(ctx context.Context, namespace string) []corev1.Pod {
+	GinkgoHelper()
+	var pods corev1.PodList
+	Expect(admin.List(ctx, &pods, client.InNamespace(namespace))).To(Succeed())
+	var running []corev1.Pod
+	for _, pod := range pods.Items {
+		if pod.Status.Phase == corev1.PodRunning {
+			running = append(running, pod)
+		}
+	}
+	return running
+}
+
+// shop is what a team might run: four Pods of a Deployment, a StatefulSet and a Job, and what
+// goes with them.
+func shop(namespace string) []client.Object {
+	meta := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: namespace, Name: name} }
+	labels := func(app string) map[string]string { return map[string]string{"app": app} }
+	template := func(app string, policy corev1.RestartPolicy) corev1.PodTemplateSpec {
+		return corev1.PodTemplateSpec{
+			ObjectMeta: metav1.ObjectMeta{Labels: labels(app)},
+			Spec: corev1.PodSpec{
+				RestartPolicy: policy, TerminationGracePeriodSeconds: ptr.To[int64](5),
+				Containers: []corev1.Container{{
+					Name: "sleep", Image: image, ImagePullPolicy: corev1.PullIfNotPresent,
+					// It looks for a working installation, with the rights of nobody, and so goes
+					// on until it is told to stop. No other image is sure to be there.
+					Command: []string{"/manager", "--check", "--check-timeout=1h"},
+					// The initializer's quota asks for them.
+					Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
+						corev1.ResourceCPU: resource.MustParse("1m"), corev1.ResourceMemory: resource.MustParse("16Mi"),
+					}},
+				}},
+			},
+		}
+	}
+	return []client.Object{
+		&corev1.ConfigMap{ObjectMeta: meta("settings"), Data: map[string]string{"colour": "blue"}},
+		&corev1.Secret{ObjectMeta: meta("password"), StringData: map[string]string{"password": "secret"}},
+		&corev1.ServiceAccount{ObjectMeta: meta("robot")},
+		&rbacv1.RoleBinding{
+			ObjectMeta: meta("robots-see"), Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Name: "robot"}},
+			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "view"},
+		},
+		&corev1.Service{ObjectMeta: meta("front"), Spec: corev1.ServiceSpec{
+			Selector: labels("front"), Ports: []corev1.ServicePort{{Port: 80}},
+		}},
+		&appsv1.Deployment{ObjectMeta: meta("front"), Spec: appsv1.DeploymentSpec{
+			Replicas: ptr.To[int32](2), Selector: &metav1.LabelSelector{MatchLabels: labels("front")},
+			Template: template("front", corev1.RestartPolicyAlways),
+		}},
+		&appsv1.StatefulSet{ObjectMeta: meta("store"), Spec: appsv1.StatefulSetSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: labels("store")},
+			Template: template("store", corev1.RestartPolicyAlways),
+		}},
+		&batchv1.Job{ObjectMeta: meta("report"), Spec: batchv1.JobSpec{
+			Template: template("report", corev1.RestartPolicyNever),
+		}},
+	}
+}
