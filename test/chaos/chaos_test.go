@@ -1,0 +1,199 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package chaos
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/gexec"
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/cert"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nslifecycle/nslifecycle/test/controlplane"
+)
+
+// enough namespaces for a verdict.
+const enough = 100
+
+// disturbance is something that happens in the middle of the traffic.
+type disturbance struct {
+	name string
+	do   func(ctx context.Context, managers *replicas)
+}
+
+var disturbances = []disturbance{
+	{"nothing", func(context.Context, *replicas) {}},
+	{"the leader is told to stop", func(ctx context.Context, managers *replicas) {
+		leader := managers.leader(ctx)
+		leader.Terminate()
+		Eventually(leader).WithContext(ctx).Should(gexec.Exit(0))
+	}},
+	{"the leader is killed", func(ctx context.Context, managers *replicas) {
+		leader := managers.leader(ctx)
+		leader.Kill()
+		Eventually(leader).WithContext(ctx).Should(gexec.Exit())
+	}},
+	{"the API server is killed", func(ctx context.Context, _ *replicas) {
+		Expect(plane.KillAPIServer(ctx)).To(Succeed())
+		Expect(plane.StartAPIServer()).To(Succeed())
+	}},
+	// Clients keep their connections for as long as the server does.
+	{"the API server's certificate is replaced and the server killed", func(ctx context.Context, _ *replicas) {
+		before := servingCertificate(ctx, plane.Admin)
+		Expect(authority.Rotate()).To(Succeed())
+		Eventually(func() string { return servingCertificate(ctx, plane.Admin) }).
+			WithContext(ctx).WithTimeout(2 * time.Minute).ShouldNot(Equal(before))
+		Expect(plane.KillAPIServer(ctx)).To(Succeed())
+		Expect(plane.StartAPIServer()).To(Succeed())
+	}},
+	{"a new version of CRDs, rights and policies is installed", func(ctx context.Context, _ *replicas) {
+		upgrade(ctx)
+	}},
+}
+
+var _ = Describe("Namespaces come and go", func() {
+	It("whatever happens to managers, API server, certificates and CRDs", func(ctx context.Context) {
+		managers := startReplicas(ctx, "--metrics-bind-address=0")
+		managers.leader(ctx)
+		Eventually(func() string {
+			output, err := plane.Kubectl(ctx, plane.Admin, "get", "nic", "chaos",
+				`--output=jsonpath={.status.conditions[?(@.type=="Active")].status}`)
+			Expect(err).NotTo(HaveOccurred())
+			return output
+		}).WithContext(ctx).Should(Equal("True"))
+		// The manager does that once the set is old enough.
+		_, err := plane.Kubectl(ctx, plane.Admin, "patch", "mutatingadmissionpolicy", "nslifecycle-inject",
+			"--type=merge", `--patch={"spec":{"failurePolicy":"Fail"}}`)
+		Expect(err).NotTo(HaveOccurred())
+
+		namespaces := startTraffic(ctx)
+		var report strings.Builder
+		for _, disturbance := range disturbances {
+			By(disturbance.name)
+			before := time.Now()
+			disturbance.do(ctx, managers)
+			took := time.Since(before)
+			birth, death := namespaces.recovery(ctx, before)
+			fmt.Fprintf(&report, "%-68s took %5.1f s, next ready after %5.1f s, next gone after %5.1f s\n",
+				disturbance.name, took.Seconds(), birth.Seconds(), death.Seconds())
+		}
+		// Some more, with all that has happened behind them.
+		Eventually(namespaces.count).WithContext(ctx).Should(BeNumerically(">=", enough))
+		namespaces.end()
+		AddReportEntry("recovery", report.String())
+
+		Expect(namespaces.violations).To(BeEmpty())
+		for _, l := range namespaces.lives {
+			Expect(l.gone).NotTo(BeZero(), "namespace %s: %+v", l.name, l)
+		}
+		expectNoOrphans(ctx)
+	}, SpecTimeout(8*time.Minute))
+
+	It("and metrics are served with a certificate that was replaced", func(ctx context.Context) {
+		dir, address := GinkgoT().TempDir(), freeAddress()
+		replaceMetricsCertificate(dir, "first.example.com")
+		// Only one of them gets the address.
+		config, err := plane.ServiceAccountConfig(ctx, controlplane.SystemNamespace, controlplane.ServiceAccount)
+		Expect(err).NotTo(HaveOccurred())
+		runOne(config, "--metrics-bind-address="+address, "--metrics-cert-path="+dir)
+		served := func() string { return commonName(address) }
+		Eventually(served).WithContext(ctx).Should(HavePrefix("first.example.com"))
+		replaceMetricsCertificate(dir, "second.example.com")
+		Eventually(served).WithContext(ctx).Should(HavePrefix("second.example.com"))
+	}, SpecTimeout(3*time.Minute))
+})
+
+// upgrade installs what is there again with changes in each CRD, as the next version might
+// have them: one more column, and one more field in the schema.
+func upgrade(ctx context.Context) {
+	GinkgoHelper()
+	Expect(plane.Install(ctx)).To(Succeed())
+	var crds apiextensionsv1.CustomResourceDefinitionList
+	Expect(admin.List(ctx, &crds)).To(Succeed())
+	changed := 0
+	for _, crd := range crds.Items {
+		if crd.Spec.Group != "nslifecycle.dev" {
+			continue
+		}
+		before := crd.DeepCopy()
+		version := &crd.Spec.Versions[0]
+		version.AdditionalPrinterColumns = append(version.AdditionalPrinterColumns,
+			apiextensionsv1.CustomResourceColumnDefinition{Name: "Next", Type: "string", JSONPath: ".next"})
+		version.Schema.OpenAPIV3Schema.Properties["next"] = apiextensionsv1.JSONSchemaProps{Type: "string"}
+		Expect(admin.Patch(ctx, &crd, client.MergeFrom(before))).To(Succeed())
+		changed++
+	}
+	Expect(changed).To(Equal(2))
+}
+
+// expectNoOrphans looks for what namespaces have left behind.
+func expectNoOrphans(ctx context.Context) {
+	GinkgoHelper()
+	var namespaces corev1.NamespaceList
+	Expect(admin.List(ctx, &namespaces)).To(Succeed())
+	known := map[string]bool{}
+	for _, namespace := range namespaces.Items {
+		known[namespace.Name] = true
+	}
+	var configMaps corev1.ConfigMapList
+	var quotas corev1.ResourceQuotaList
+	Expect(admin.List(ctx, &configMaps)).To(Succeed())
+	Expect(admin.List(ctx, &quotas)).To(Succeed())
+	for _, configMap := range configMaps.Items {
+		Expect(known).To(HaveKey(configMap.Namespace), "ConfigMap %q", configMap.Name)
+	}
+	for _, quota := range quotas.Items {
+		Expect(known).To(HaveKey(quota.Namespace), "ResourceQuota %q", quota.Name)
+	}
+}
+
+// servingCertificate is the serial number of the one that new connections see.
+func servingCertificate(ctx context.Context, config *rest.Config) string {
+	GinkgoHelper()
+	pool := x509.NewCertPool()
+	Expect(pool.AppendCertsFromPEM(config.CAData)).To(BeTrue())
+	dialer := tls.Dialer{Config: &tls.Config{RootCAs: pool}}
+	connection, err := dialer.DialContext(ctx, "tcp", strings.Trim(strings.TrimPrefix(config.Host, "https:"), "/"))
+	Expect(err).NotTo(HaveOccurred())
+	defer connection.Close()
+	return connection.(*tls.Conn).ConnectionState().PeerCertificates[0].SerialNumber.String()
+}
+
+func commonName(address string) string {
+	connection, err := tls.Dial("tcp", address, &tls.Config{InsecureSkipVerify: true}) //nolint:gosec
+	if err != nil {
+		return ""
+	}
+	defer connection.Close()
+	return connection.ConnectionState().PeerCertificates[0].Subject.CommonName
+}
+
+func replaceMetricsCertificate(dir, host string) {
+	GinkgoHelper()
+	certificate, key, err := cert.GenerateSelfSignedCertKey(host, nil, nil)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(os.WriteFile(filepath.Join(dir, "tls.key"), key, 0o600)).To(Succeed())
+	Expect(os.WriteFile(filepath.Join(dir, "tls.crt"), certificate, 0o600)).To(Succeed())
+}
+
+func freeAddress() string {
+	GinkgoHelper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	Expect(err).NotTo(HaveOccurred())
+	defer listener.Close()
+	return listener.Addr().String()
+}

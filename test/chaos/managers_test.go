@@ -1,0 +1,123 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package chaos
+
+import (
+	"context"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/gbytes"
+	"github.com/onsi/gomega/gexec"
+	"k8s.io/client-go/rest"
+
+	"github.com/nslifecycle/nslifecycle/test/controlplane"
+)
+
+// replicas keeps two managers running.
+type replicas struct {
+	kubeconfig string
+	flags      []string
+
+	lock    sync.Mutex
+	running []*gexec.Session
+	ended   bool
+	done    sync.WaitGroup
+}
+
+// startReplicas runs managers until the spec is over.
+func startReplicas(ctx context.Context, flags ...string) *replicas {
+	GinkgoHelper()
+	config, err := plane.ServiceAccountConfig(ctx, controlplane.SystemNamespace, controlplane.ServiceAccount)
+	Expect(err).NotTo(HaveOccurred())
+	kubeconfig := filepath.Join(GinkgoT().TempDir(), "kubeconfig")
+	Expect(controlplane.WriteKubeconfig(kubeconfig, config)).To(Succeed())
+	r := &replicas{kubeconfig: kubeconfig, flags: flags, running: make([]*gexec.Session, 2)}
+	for index := range r.running {
+		r.start(index)
+		r.done.Go(func() { r.supervise(index) })
+	}
+	DeferCleanup(r.stop)
+	return r
+}
+
+func (r *replicas) start(index int) {
+	command := exec.Command(binary, append([]string{
+		"--kubeconfig=" + r.kubeconfig, "--leader-elect", "--health-probe-bind-address=0",
+	}, r.flags...)...)
+	session, err := gexec.Start(command, GinkgoWriter, GinkgoWriter)
+	Expect(err).NotTo(HaveOccurred())
+	r.running[index] = session
+}
+
+// supervise starts a manager again when it has ended.
+func (r *replicas) supervise(index int) {
+	defer GinkgoRecover()
+	for {
+		r.lock.Lock()
+		session := r.running[index]
+		r.lock.Unlock()
+		<-session.Exited
+		r.lock.Lock()
+		ended := r.ended
+		if !ended {
+			r.start(index)
+		}
+		r.lock.Unlock()
+		if ended {
+			return
+		}
+		// As the kubelet waits, though not as long.
+		time.Sleep(time.Second)
+	}
+}
+
+func (r *replicas) stop() {
+	r.lock.Lock()
+	r.ended = true
+	for _, session := range r.running {
+		session.Terminate()
+	}
+	r.lock.Unlock()
+	r.done.Wait()
+}
+
+// leader waits until one has said that it leads, and returns it.
+func (r *replicas) leader(ctx context.Context) *gexec.Session {
+	GinkgoHelper()
+	var leader *gexec.Session
+	Eventually(func(g Gomega) {
+		r.lock.Lock()
+		defer r.lock.Unlock()
+		leader = nil
+		for _, session := range r.running {
+			if session.ExitCode() < 0 && isLeading(session.Err) {
+				leader = session
+			}
+		}
+		g.Expect(leader).NotTo(BeNil(), "no manager leads")
+	}).WithContext(ctx).Should(Succeed())
+	return leader
+}
+
+func isLeading(said *gbytes.Buffer) bool {
+	matches, err := ContainSubstring("uccessfully acquired lease").Match(string(said.Contents()))
+	return err == nil && matches
+}
+
+// runOne runs one manager until the spec is over.
+func runOne(config *rest.Config, flags ...string) {
+	GinkgoHelper()
+	kubeconfig := filepath.Join(GinkgoT().TempDir(), "kubeconfig")
+	Expect(controlplane.WriteKubeconfig(kubeconfig, config)).To(Succeed())
+	session, err := gexec.Start(exec.Command(binary, append([]string{
+		"--kubeconfig=" + kubeconfig, "--health-probe-bind-address=0",
+	}, flags...)...), GinkgoWriter, GinkgoWriter)
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func() { session.Terminate().Wait(30 * time.Second) })
+}

@@ -1,0 +1,88 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package chaos
+
+import (
+	"context"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+
+	"github.com/nslifecycle/nslifecycle/test/controlplane"
+	"github.com/nslifecycle/nslifecycle/test/initializers"
+	"github.com/nslifecycle/nslifecycle/test/wrappers"
+)
+
+// injected is what the namespaces of the traffic wait for.
+const injected = policyInitializer + "," + ownerInitializer
+
+const (
+	policyInitializer = "policy.chaos.example.com"
+	ownerInitializer  = "owner.chaos.example.com"
+)
+
+var (
+	plane *controlplane.ControlPlane
+	// authority signs the API server's certificates.
+	authority *controlplane.Authority
+	// admin is a member of system:masters.
+	admin client.Client
+	// binary is the manager.
+	binary string
+)
+
+func TestChaos(t *testing.T) {
+	RegisterFailHandler(Fail)
+	RunSpecs(t, "Chaos")
+}
+
+var _ = BeforeSuite(func(ctx context.Context) {
+	ctrl.SetLogger(zap.New(zap.WriteTo(GinkgoWriter), zap.UseDevMode(true)))
+	SetDefaultEventuallyTimeout(time.Minute)
+	SetDefaultEventuallyPollingInterval(20 * time.Millisecond)
+	EnforceDefaultTimeoutsWhenUsingContexts()
+
+	keys := GinkgoT().TempDir()
+	var err error
+	authority, err = controlplane.NewAuthority(keys)
+	Expect(err).NotTo(HaveOccurred())
+	plane, err = controlplane.Start(ctx, controlplane.WithRestarts(authority))
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func() { Expect(plane.Stop()).To(Succeed()) })
+	admin, err = controlplane.NewClient(plane.Admin, apiextensionsv1.AddToScheme)
+	Expect(err).NotTo(HaveOccurred())
+
+	binary = filepath.Join(plane.Dir, "manager")
+	command := exec.CommandContext(ctx, "go", "build", "-o", binary, "./cmd")
+	command.Dir = controlplane.Root()
+	output, err := command.CombinedOutput()
+	Expect(err).NotTo(HaveOccurred(), string(output))
+
+	Expect(plane.Install(ctx)).To(Succeed())
+	Expect(plane.AggregateClusterRoles(ctx)).To(Succeed())
+	serve(ctx, initializers.PolicyManifest, initializers.PolicyAccount, policyInitializer, initializers.Policy)
+	serve(ctx, initializers.OwnerManifest, initializers.OwnerAccount, ownerInitializer, initializers.Owner)
+	Expect(admin.Create(ctx,
+		wrappers.MakeConfiguration("chaos").Initializers(policyInitializer, ownerInitializer).Obj())).To(Succeed())
+}, NodeTimeout(15*time.Minute))
+
+// serve runs an initializer until the suite is over.
+func serve(ctx context.Context, manifest, account, name string, work initializers.Work) {
+	GinkgoHelper()
+	_, err := plane.KubectlWithInput(ctx, plane.Admin, manifest, "apply", "-f", "-")
+	Expect(err).NotTo(HaveOccurred())
+	config, err := plane.ServiceAccountConfig(ctx, account, account)
+	Expect(err).NotTo(HaveOccurred())
+	running, err := initializers.Start(ctx, config, name, work)
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(running.Stop)
+}
