@@ -144,6 +144,15 @@ else
 	$(run-e2e)
 endif
 
+# The latest tag before this commit; there has to be one.
+FROM ?= $(shell git describe --tags --abbrev=0 HEAD^ 2>/dev/null)
+
+.PHONY: test-upgrade
+test-upgrade: ## Upgrade from another version, FROM, with namespaces on their way.
+	@[ -n "$(FROM)" ] || { echo "There is no tag to upgrade from: say FROM=..., a tag or commit." >&2; exit 1; }
+	@$(use-control-plane) set -x; UPGRADE_FROM="$(FROM)" go test ./test/chaos -count=1 -timeout 30m -v -ginkgo.v \
+		-ginkgo.focus="An upgrade" $(ARGS)
+
 .PHONY: bench
 bench: ## Run the benchmarks and print their ratios.
 	@$(use-control-plane) set -x; go run ./test/benchmark $(ARGS)

@@ -106,10 +106,9 @@ var _ = Describe("Namespaces come and go", func() {
 	It("and metrics are served with a certificate that was replaced", func(ctx context.Context) {
 		dir, address := GinkgoT().TempDir(), freeAddress()
 		replaceMetricsCertificate(dir, "first.example.com")
-		// Only one of them gets the address.
 		config, err := plane.ServiceAccountConfig(ctx, controlplane.SystemNamespace, controlplane.ServiceAccount)
 		Expect(err).NotTo(HaveOccurred())
-		runOne(config, "--metrics-bind-address="+address, "--metrics-cert-path="+dir)
+		runManager(binary, config, "--metrics-bind-address="+address, "--metrics-cert-path="+dir)
 		served := func() string { return commonName(address) }
 		Eventually(served).WithContext(ctx).Should(HavePrefix("first.example.com"))
 		replaceMetricsCertificate(dir, "second.example.com")

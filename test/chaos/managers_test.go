@@ -110,8 +110,8 @@ func isLeading(said *gbytes.Buffer) bool {
 	return err == nil && matches
 }
 
-// runOne runs one manager until the spec is over.
-func runOne(config *rest.Config, flags ...string) {
+// runManager runs one manager until the spec is over.
+func runManager(binary string, config *rest.Config, flags ...string) *gexec.Session {
 	GinkgoHelper()
 	kubeconfig := filepath.Join(GinkgoT().TempDir(), "kubeconfig")
 	Expect(controlplane.WriteKubeconfig(kubeconfig, config)).To(Succeed())
@@ -120,4 +120,5 @@ func runOne(config *rest.Config, flags ...string) {
 	}, flags...)...), GinkgoWriter, GinkgoWriter)
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() { session.Terminate().Wait(30 * time.Second) })
+	return session
 }
