@@ -132,15 +132,15 @@ test-integration: ## Run the suites on a real API server alone, with their narra
 # The cluster that Kind makes goes when the tests are over, whatever came of them.
 .PHONY: test-e2e
 test-e2e: kustomize build-plugin image-archive $(if $(LOAD_IMAGE),,kind) ## Run the end-to-end tests on a cluster that Kind makes, or with LOAD_IMAGE on that of KUBECONFIG.
-ifeq ($(LOAD_IMAGE),)
+ifdef LOAD_IMAGE
+	@export IMG="$(IMG)" IMAGE_ARCHIVE="$(CURDIR)/dist/image.tar"; \
+	$(LOAD_IMAGE); \
+	$(run-e2e)
+else
 	@kubeconfig="$$(mktemp)"; trap '"$(KIND)" delete cluster --name="$(KIND_CLUSTER)"; rm -f "$$kubeconfig"' EXIT; \
 	export KUBECONFIG="$$kubeconfig"; \
 	"$(KIND)" create cluster --name="$(KIND_CLUSTER)" --wait=3m $(if $(KIND_NODE_IMAGE),--image="$(KIND_NODE_IMAGE)"); \
 	"$(KIND)" load image-archive dist/image.tar --name="$(KIND_CLUSTER)"; \
-	$(run-e2e)
-else
-	@export IMG="$(IMG)" IMAGE_ARCHIVE="$(CURDIR)/dist/image.tar"; \
-	$(LOAD_IMAGE); \
 	$(run-e2e)
 endif
 
