@@ -30,6 +30,7 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/internal/controller"
 	"github.com/nslifecycle/nslifecycle/internal/finalization"
+	"github.com/nslifecycle/nslifecycle/internal/version"
 )
 
 // exitNoCluster is the exit status where no cluster is configured.
@@ -61,6 +62,7 @@ type options struct {
 	diagnosisWorkers    int
 	isCheck             bool
 	checkTimeout        time.Duration
+	isVersion           bool
 }
 
 // choices are the options that are more than a text.
@@ -133,6 +135,7 @@ func (o *options) bind(flags *flag.FlagSet) {
 	// API server takes up to 30 s to learn of a new kind of parameters.
 	flags.DurationVar(&o.checkTimeout, "check-timeout", time.Minute,
 		"How long --check looks again before it gives up.")
+	flags.BoolVar(&o.isVersion, "version", false, "Print the version of the manager, and exit.")
 }
 
 func main() {
@@ -141,6 +144,10 @@ func main() {
 	zapOptions := zap.Options{}
 	zapOptions.BindFlags(flag.CommandLine)
 	flag.Parse()
+	if opts.isVersion {
+		fmt.Printf("manager %s\n", version.Read())
+		return
+	}
 
 	// Before there is a logger: it would log what is wrong with a flag, and the lack of a
 	// cluster, as an error with a stack trace, where one sentence does.
@@ -210,7 +217,7 @@ func run(restConfig *rest.Config, opts options, chosen choices) error {
 	}); err != nil {
 		return err
 	}
-	ctrl.Log.WithName("setup").Info("Starting the manager", "apiServer", restConfig.Host,
+	ctrl.Log.WithName("setup").Info("Starting the manager", "version", version.Read().Version, "apiServer", restConfig.Host,
 		"systemNamespace", opts.systemNamespace, "controllers", chosen.controllers.String(),
 		"finalizerToken", chosen.finalizerToken)
 	return mgr.Start(ctx)

@@ -8,13 +8,15 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	buildversion "github.com/nslifecycle/nslifecycle/internal/version"
 )
 
 // metricsNamespace starts the name of every metric of this project.
 const metricsNamespace = "nslifecycle"
 
-// The metrics of this project, beside those of controller-runtime. Each is changed by the
-// leader alone, since only the leader runs the reconcilers. They are those of the process,
+// The metrics of this project, beside those of controller-runtime. Each but buildInfo is changed
+// by the leader alone, since only the leader runs the reconcilers. They are those of the process,
 // as the registry is. docs/operations.md lists them all.
 var (
 	namespacesBlocked = prometheus.NewGaugeVec(prometheus.GaugeOpts{
@@ -46,6 +48,12 @@ var (
 		Name:      "diagnosis_requests_total",
 		Help:      "Requests to the API server that diagnoses have made.",
 	})
+
+	buildInfo = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Namespace: metricsNamespace,
+		Name:      "build_info",
+		Help:      "Always 1; the labels say which manager this is.",
+	}, []string{"version", "revision", "go_version"})
 )
 
 // The results of a diagnosis, in diagnosesTotal.
@@ -61,7 +69,9 @@ const (
 )
 
 func init() {
-	metrics.Registry.MustRegister(namespacesBlocked, diagnosesTotal, diagnosisDuration, diagnosisRequestsTotal)
+	metrics.Registry.MustRegister(namespacesBlocked, diagnosesTotal, diagnosisDuration, diagnosisRequestsTotal, buildInfo)
+	build := buildversion.Read()
+	buildInfo.WithLabelValues(build.Version, build.Revision, build.Go).Set(1)
 	// A counter that appears with its first value hides its first increase.
 	for _, result := range []string{resultBlocked, resultProgressing, resultOutdated, resultError} {
 		diagnosesTotal.WithLabelValues(result)

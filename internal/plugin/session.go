@@ -20,6 +20,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/nslifecycle/nslifecycle/internal/inventory"
+	"github.com/nslifecycle/nslifecycle/internal/version"
 )
 
 // userAgent starts what the API server's audit log says of the plugin.
@@ -36,7 +37,7 @@ type session struct {
 func newSession(streams genericiooptions.IOStreams) *session {
 	flags := genericclioptions.NewConfigFlags(true)
 	flags.WrapConfigFn = func(config *rest.Config) *rest.Config {
-		config.UserAgent = userAgent + "/" + readVersion().Version
+		config.UserAgent = userAgent + "/" + version.Read().Version
 		// The plugin asks for each type at once, when it is asked, and never in a loop of
 		// its own: the API server's priority and fairness is all the limit that it needs.
 		config.QPS = -1
