@@ -14,6 +14,11 @@ LOAD_IMAGE ?=
 # The name of that cluster, and the image of its node; the one that Kind knows best if empty.
 KIND_CLUSTER ?= nslifecycle-test-e2e
 KIND_NODE_IMAGE ?=
+# The archive of image-push.
+ARCHIVE ?= dist/image.tar
+# The image of release-artifacts, and the platforms of the programs.
+RELEASE_IMAGE ?= ghcr.io/nslifecycle/nslifecycle
+RELEASE_PLATFORMS ?= linux/amd64,linux/arm64,darwin/amd64,darwin/arm64,windows/amd64,windows/arm64
 # How long undeploy waits for the end of the system namespace before it sees to that itself.
 UNDEPLOY_PATIENCE ?= 60s
 KUBECTL ?= kubectl
@@ -238,6 +243,30 @@ build-installer: kustomize ## Write dist/install.yaml, and what dist/chart takes
 image-archive: ## Write dist/image.tar, an OCI archive for amd64 and arm64, without a container engine.
 	cd hack/image && go run . --root="$(CURDIR)" --name="$(IMG)" --output="$(CURDIR)/dist/image.tar" \
 		--platforms="$(ARCHIVE_PLATFORMS)"
+
+.PHONY: image-push
+image-push: ## Push an image archive, ARCHIVE=dist/image.tar, with its bills of materials as IMG.
+	cd hack/image && go run . push "$(abspath $(ARCHIVE))" "$(IMG)"
+
+# From what is committed: the revision in the programs has to be the truth. All times are that
+# of the commit, so everybody gets the same files, and the workflow of a release does no more.
+.PHONY: release-artifacts
+release-artifacts: ## Write to dist/release what a release consists of, VERSION=v0.1.0.
+	@[ -n "$(VERSION)" ] || { echo "Say which release: make release-artifacts VERSION=v0.1.0" >&2; exit 1; }
+	@changed="$$(git status --porcelain)"; \
+	if [ -n "$$changed" ]; then \
+		echo "Commit these changes first, or stash them: a release is made of a commit." >&2; \
+		echo "$$changed" >&2; exit 1; \
+	fi
+	rm -rf dist/release
+	@set -x; revision="$$(git rev-parse HEAD)"; created="$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct)}"; \
+	cd hack/image; \
+	go run . --root="$(CURDIR)" --name="$(RELEASE_IMAGE):$(VERSION)" --version="$(VERSION)" \
+		--revision="$$revision" --created="$$created" --platforms="$(ARCHIVE_PLATFORMS)" \
+		--output="$(CURDIR)/dist/release/nslifecycle-image_$(VERSION).tar"; \
+	go run ./release --root="$(CURDIR)" --image="$(RELEASE_IMAGE)" --version="$(VERSION)" \
+		--revision="$$revision" --created="$$created" --platforms="$(RELEASE_PLATFORMS)" \
+		--output="$(CURDIR)/dist/release"
 
 ##@ Deployment
 

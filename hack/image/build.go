@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"time"
 
@@ -19,6 +18,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/google/go-containerregistry/pkg/v1/types"
+
+	"github.com/nslifecycle/nslifecycle/hack/image/internal/binary"
 )
 
 // nonroot is the user that the manager runs as: the same number as in the distroless
@@ -48,15 +49,19 @@ func buildImages(ctx context.Context, opts options) ([]platformImage, error) {
 
 	images := make([]platformImage, 0, len(opts.platforms))
 	for _, platform := range opts.platforms {
-		binary := filepath.Join(scratch, "manager")
-		if err := compile(ctx, opts, platform, binary); err != nil {
+		manager := filepath.Join(scratch, "manager")
+		build := binary.Build{
+			Root: opts.root, Package: opts.target, OS: platform.OS, Arch: platform.Architecture,
+			Version: opts.version, Revision: opts.revision, Output: manager,
+		}
+		if err := build.Run(ctx); err != nil {
 			return nil, err
 		}
-		bom, err := describeBinary(opts, binary)
+		bom, err := binary.Describe(manager, opts.version, opts.created)
 		if err != nil {
 			return nil, err
 		}
-		image, err := makeImage(opts, platform, binary)
+		image, err := makeImage(opts, platform, manager)
 		if err != nil {
 			return nil, fmt.Errorf("making the image for %s: %w", platform, err)
 		}
@@ -65,23 +70,8 @@ func buildImages(ctx context.Context, opts options) ([]platformImage, error) {
 	return images, nil
 }
 
-// compile builds the manager with the flags of the Dockerfile, and without the state of
-// version control: that says "modified" where nothing but an untracked file lies around.
-func compile(ctx context.Context, opts options, platform v1.Platform, binary string) error {
-	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w",
-		"-o", binary, opts.target)
-	build.Dir = opts.root
-	// GOWORK and GOFLAGS belong to this machine, and the result must not.
-	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off", "GOFLAGS=",
-		"GOOS="+platform.OS, "GOARCH="+platform.Architecture)
-	if output, err := build.CombinedOutput(); err != nil {
-		return fmt.Errorf("building %s for %s: %w: %s", opts.target, platform, err, bytes.TrimSpace(output))
-	}
-	return nil
-}
-
-func makeImage(opts options, platform v1.Platform, binary string) (v1.Image, error) {
-	files, err := makeFileSystem(binary, opts.created)
+func makeImage(opts options, platform v1.Platform, manager string) (v1.Image, error) {
+	files, err := makeFileSystem(manager, opts.created)
 	if err != nil {
 		return nil, err
 	}
@@ -129,8 +119,8 @@ func labels(opts options) map[string]string {
 
 // makeFileSystem returns the tar of all that the image holds. It belongs to root and
 // nobody may write to it.
-func makeFileSystem(binary string, modified time.Time) ([]byte, error) {
-	manager, err := os.ReadFile(binary)
+func makeFileSystem(path string, modified time.Time) ([]byte, error) {
+	manager, err := os.ReadFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("reading the manager: %w", err)
 	}

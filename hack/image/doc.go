@@ -23,6 +23,8 @@
 // modules that the linker has recorded in the binary. It refers to its image the way that
 // OCI 1.1 has for it, so that a registry lists it under the image's referrers.
 //
+// `image push ARCHIVE NAME` writes all of that to a registry, without a container engine too.
+//
 // # Reproducible
 //
 // The same sources, Go release and options give the same archive, byte for byte: the binary

@@ -45,8 +45,11 @@ func main() {
 	}
 }
 
-// run builds the archive and prints the digest of the image index.
+// run builds the archive and prints the digest of the image index, or pushes one.
 func run(ctx context.Context, args []string, out io.Writer) error {
+	if len(args) > 0 && args[0] == "push" {
+		return runPush(ctx, args[1:], out)
+	}
 	opts, err := parse(ctx, args)
 	if err != nil {
 		return err

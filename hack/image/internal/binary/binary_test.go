@@ -1,0 +1,86 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package binary
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+)
+
+// The program that this package belongs to is as good as any.
+func TestBillOfMaterialsNamesEachModule(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "image")
+	build := Build{Root: "../..", Package: ".", OS: runtime.GOOS, Arch: runtime.GOARCH, Version: "v1", Output: path}
+	if err := build.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	document, err := Describe(path, "v1", time.Unix(1700000000, 0).UTC())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var bom struct {
+		SpecVersion string
+		Components  []struct{ Name, Version, Purl string }
+	}
+	if err := json.Unmarshal(document, &bom); err != nil {
+		t.Fatal(err)
+	}
+	versions := map[string]string{}
+	for _, component := range bom.Components {
+		versions[component.Name] = component.Version
+		if want := "pkg:golang/" + component.Name + "@" + component.Version; component.Purl != want {
+			t.Errorf("the package URL of %s is %q", component.Name, component.Purl)
+		}
+	}
+	for _, name := range []string{"std", "github.com/google/go-containerregistry", "github.com/CycloneDX/cyclonedx-go"} {
+		if versions[name] == "" {
+			t.Errorf("%s is missing, or without a version, in %v", name, versions)
+		}
+	}
+	if bom.SpecVersion != "1.5" {
+		t.Errorf("it is of CycloneDX %s", bom.SpecVersion)
+	}
+}
+
+// The name of the package with the version is in the flags as a text: nothing but this test
+// would notice that it has moved.
+func TestBinarySaysItsVersion(t *testing.T) {
+	root, err := filepath.Abs("../../../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Everything that a program of the main module needs to print its version.
+	scratch := filepath.Join(t.TempDir(), "module")
+	for file, content := range map[string]string{
+		"go.mod":  "module github.com/nslifecycle/nslifecycle\n\ngo 1.26.0\n",
+		"main.go": "package main\n\nimport \"github.com/nslifecycle/nslifecycle/internal/version\"\n\nfunc main() { i := version.Read(); print(i.Version, \" \", i.Revision) }\n",
+	} {
+		err = errors.Join(os.MkdirAll(scratch, 0o755), os.WriteFile(filepath.Join(scratch, file), []byte(content), 0o600))
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.CopyFS(filepath.Join(scratch, "internal/version"), os.DirFS(filepath.Join(root, "internal/version"))); err != nil {
+		t.Fatal(err)
+	}
+	output := filepath.Join(t.TempDir(), "program")
+	build := Build{
+		Root: scratch, Package: ".", OS: runtime.GOOS, Arch: runtime.GOARCH,
+		Version: "v1.2.3", Revision: "abc", Output: output,
+	}
+	if err := build.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	said, err := exec.CommandContext(t.Context(), output).CombinedOutput()
+	if err != nil || strings.TrimSpace(string(said)) != "v1.2.3 abc" {
+		t.Errorf("the program says %q, error %v", said, err)
+	}
+}

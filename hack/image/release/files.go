@@ -1,0 +1,230 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"text/template"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+)
+
+const (
+	manifestName  = "install.yaml"
+	krewName      = "krew-nslifecycle.yaml"
+	checksumsName = "SHA256SUMS"
+)
+
+// developmentImage is the image in what is committed.
+const developmentImage = "image: ghcr.io/nslifecycle/nslifecycle:latest\n"
+
+// writeManifest writes dist/install.yaml with the image of the release. By its digest: what is
+// pulled is what was released, whatever becomes of the tag.
+func writeManifest(opts options) error {
+	content, err := os.ReadFile(filepath.Join(opts.root, "dist", manifestName))
+	if err != nil {
+		return fmt.Errorf("reading the manifest: %w", err)
+	}
+	digest, err := readDigest(opts.imageArchive())
+	if err != nil {
+		return fmt.Errorf("reading the digest of the image from %s: %w", opts.imageArchive(), err)
+	}
+	image := fmt.Sprintf("image: %s:%s@%s\n", opts.image, opts.version, digest)
+	released, err := replaceOnce(string(content), developmentImage, image)
+	if err != nil {
+		return fmt.Errorf("setting the image in the manifest: %w", err)
+	}
+	return writeFile(opts.path(manifestName), []byte(released))
+}
+
+// readDigest returns the digest of the index of images, which is the first in the archive.
+func readDigest(archive string) (v1.Hash, error) {
+	file, err := os.Open(archive)
+	if err != nil {
+		return v1.Hash{}, err
+	}
+	defer file.Close()
+	reader := tar.NewReader(file)
+	for {
+		header, err := reader.Next()
+		if err != nil {
+			return v1.Hash{}, fmt.Errorf("looking for index.json: %w", err)
+		}
+		if header.Name != "index.json" {
+			continue
+		}
+		var index v1.IndexManifest
+		if err := json.NewDecoder(reader).Decode(&index); err != nil {
+			return v1.Hash{}, err
+		}
+		if len(index.Manifests) == 0 || !index.Manifests[0].MediaType.IsIndex() {
+			return v1.Hash{}, errors.New("it does not begin with an index of images")
+		}
+		return index.Manifests[0].Digest, nil
+	}
+}
+
+// writeChart packs dist/chart as `helm package` does, with the version of the release. helm
+// itself would write the time of the day into the archive.
+func writeChart(opts options) error {
+	root := filepath.Join(opts.root, "dist", "chart")
+	version := strings.TrimPrefix(opts.version, "v")
+	var entries []entry
+	// In the order of the names.
+	err := filepath.WalkDir(root, func(path string, found fs.DirEntry, err error) error {
+		if err != nil || found.IsDir() {
+			return err
+		}
+		content, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		name, err := filepath.Rel(root, path)
+		if err != nil {
+			return err
+		}
+		if name == "Chart.yaml" {
+			if content, err = setChartVersion(content, version, opts.version); err != nil {
+				return err
+			}
+		}
+		entries = append(entries, entry{"nslifecycle/" + filepath.ToSlash(name), 0o644, content})
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("reading the chart: %w", err)
+	}
+	name := "nslifecycle-" + version + ".tgz"
+	packed, err := pack(name, opts.created, entries)
+	if err != nil {
+		return fmt.Errorf("packing the chart: %w", err)
+	}
+	return writeFile(opts.path(name), packed)
+}
+
+// setChartVersion sets the version of the chart, and that of the image.
+func setChartVersion(content []byte, version, appVersion string) ([]byte, error) {
+	isSet := map[string]bool{}
+	lines := strings.SplitAfter(string(content), "\n")
+	for i, line := range lines {
+		key, _, _ := strings.Cut(line, ":")
+		switch key {
+		case "version":
+			lines[i] = "version: " + version + "\n"
+		case "appVersion":
+			lines[i] = "appVersion: " + appVersion + "\n"
+		default:
+			continue
+		}
+		if isSet[key] {
+			return nil, fmt.Errorf("there are two lines of %s in Chart.yaml", key)
+		}
+		isSet[key] = true
+	}
+	if len(isSet) != 2 {
+		return nil, errors.New("version and appVersion have to be in Chart.yaml")
+	}
+	return []byte(strings.Join(lines, "")), nil
+}
+
+func replaceOnce(text, old, replacement string) (string, error) {
+	if count := strings.Count(text, old); count != 1 {
+		return "", fmt.Errorf("%q is there %d times instead of once", strings.TrimSpace(old), count)
+	}
+	return strings.Replace(text, old, replacement, 1), nil
+}
+
+// krewManifest is in the form of https://krew.sigs.k8s.io/docs/developer-guide/plugin-manifest/.
+var krewManifest = template.Must(template.New(krewName).Parse(`apiVersion: krew.googlecontainertools.github.com/v1alpha2
+kind: Plugin
+metadata:
+  name: nslifecycle
+spec:
+  version: {{ .Version }}
+  homepage: https://github.com/nslifecycle/nslifecycle
+  shortDescription: Create, inspect and end namespaces; say why one is stuck
+  description: |
+    Shows the stage of every namespace and what it waits for, explains why a
+    namespace does not get on with its initialization or deletion and what to do,
+    follows a deletion, writes a namespace as YAML, and, as the last resort,
+    removes finalizers safely.
+
+    It works in every cluster. Where the operator nslifecycle is installed, it
+    shows the initializers of new namespaces as well.
+  platforms:
+{{- range .Platforms }}
+  - selector:
+      matchLabels:
+        os: {{ .OS }}
+        arch: {{ .Arch }}
+    uri: https://github.com/nslifecycle/nslifecycle/releases/download/{{ $.Version }}/{{ .Archive }}
+    sha256: {{ .Sum }}
+    bin: {{ .Binary }}
+{{- end }}
+`))
+
+// writeKrew writes the manifest of the plugin. It has the checksums of the archives.
+func writeKrew(opts options) error {
+	type entry struct{ OS, Arch, Archive, Sum, Binary string }
+	var platforms []entry
+	for _, on := range opts.platforms {
+		archive := plugin.archive(opts.version, on)
+		sum, err := checksum(opts.path(archive))
+		if err != nil {
+			return err
+		}
+		platforms = append(platforms, entry{on.os, on.arch, archive, sum, plugin.file(on)})
+	}
+	var manifest bytes.Buffer
+	if err := krewManifest.Execute(&manifest, map[string]any{
+		"Version": opts.version, "Platforms": platforms,
+	}); err != nil {
+		return fmt.Errorf("writing the manifest for Krew: %w", err)
+	}
+	return writeFile(opts.path(krewName), manifest.Bytes())
+}
+
+// writeChecksums writes what `sha256sum --check` takes, for everything in the directory.
+func writeChecksums(opts options) error {
+	files, err := os.ReadDir(opts.output)
+	if err != nil {
+		return fmt.Errorf("reading the release: %w", err)
+	}
+	var sums strings.Builder
+	for _, file := range files {
+		if file.Name() == checksumsName {
+			continue
+		}
+		sum, err := checksum(opts.path(file.Name()))
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(&sums, "%s  %s\n", sum, file.Name())
+	}
+	return writeFile(opts.path(checksumsName), []byte(sums.String()))
+}
+
+func checksum(path string) (string, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return "", fmt.Errorf("reading a part of the release: %w", err)
+	}
+	defer file.Close()
+	hash := sha256.New()
+	if _, err := io.Copy(hash, file); err != nil {
+		return "", fmt.Errorf("reading a part of the release: %w", err)
+	}
+	return hex.EncodeToString(hash.Sum(nil)), nil
+}
