@@ -24,8 +24,12 @@ UNDEPLOY_PATIENCE ?= 60s
 KUBECTL ?= kubectl
 
 # Tools. Each is pinned here and nowhere else.
+ACTIONLINT_VERSION ?= v1.7.12
 CONTROLLER_GEN_VERSION ?= v0.23.0
+COSIGN_VERSION ?= v3.1.3
+CRD_REF_DOCS_VERSION ?= v0.3.0
 GOLANGCI_LINT_VERSION ?= v2.15.0
+GOVULNCHECK_VERSION ?= v1.8.0
 HELM_VERSION ?= v4.3.1
 KIND_VERSION ?= v0.33.0
 # v5.8.3 needs Go 1.27, and this project builds with 1.26.
@@ -34,8 +38,11 @@ SETUP_ENVTEST_VERSION ?= v0.25.1
 
 # Not to be moved: hack/control-plane.sh and the overlay of deploy rely on it.
 LOCALBIN := $(CURDIR)/bin
+ACTIONLINT := $(LOCALBIN)/actionlint
 CONTROLLER_GEN := $(LOCALBIN)/controller-gen
+CRD_REF_DOCS := $(LOCALBIN)/crd-ref-docs
 GOLANGCI_LINT := $(LOCALBIN)/golangci-lint
+GOVULNCHECK := $(LOCALBIN)/govulncheck
 HELM := $(LOCALBIN)/helm
 KIND := $(LOCALBIN)/kind
 KUSTOMIZE := $(LOCALBIN)/kustomize
@@ -97,6 +104,11 @@ manifests: controller-gen ## Generate the CRDs and the manager's ClusterRole.
 generate: controller-gen ## Generate deep copies and apply configurations.
 	"$(CONTROLLER_GEN)" object:headerFile=hack/boilerplate.go.txt paths=./api/...
 	"$(CONTROLLER_GEN)" applyconfiguration:headerFile=hack/boilerplate.go.txt paths=./api/...
+
+.PHONY: api-reference
+api-reference: crd-ref-docs ## Generate docs/api-reference.md from the types.
+	"$(CRD_REF_DOCS)" --log-level=ERROR --source-path=api/v1alpha1 --config=hack/api-reference/config.yaml \
+		--templates-dir=hack/api-reference/templates --renderer=markdown --output-path=docs/api-reference.md
 
 .PHONY: fmt
 fmt: ## Run go fmt.
@@ -179,12 +191,12 @@ verify: ## Check that the tree is tidy, generated, formatted, linted and committ
 	go mod tidy -diff
 	cd hack/controlplane && go mod tidy -diff
 	cd hack/image && go mod tidy -diff
-	@$(MAKE) --no-print-directory manifests generate build-installer IMG=ghcr.io/nslifecycle/nslifecycle:latest
+	@$(MAKE) --no-print-directory manifests generate api-reference build-installer IMG=ghcr.io/nslifecycle/nslifecycle:latest
 	@unformatted="$$(gofmt -l .)"; \
 	if [ -n "$$unformatted" ]; then \
 		echo "Not formatted, run \`make fmt\`:" >&2; echo "$$unformatted" >&2; exit 1; \
 	fi
-	@$(MAKE) --no-print-directory vet verify-kustomize verify-chart lint-config lint verify-clean
+	@$(MAKE) --no-print-directory vet verify-kustomize verify-chart verify-workflows lint-config lint verify-clean
 
 # The build of every kustomization, also of those that no other one includes.
 .PHONY: verify-kustomize
@@ -197,6 +209,16 @@ verify-kustomize: kustomize
 .PHONY: verify-chart
 verify-chart: helm
 	"$(HELM)" lint --strict --kube-version=1.36 dist/chart
+
+.PHONY: verify-workflows
+verify-workflows: actionlint
+	"$(ACTIONLINT)"
+
+# Not part of verify: what is known of a vulnerability changes from day to day, and the tree does not.
+.PHONY: vulncheck
+vulncheck: govulncheck ## Look for known vulnerabilities in what is called.
+	"$(GOVULNCHECK)" ./...
+	"$(GOVULNCHECK)" -C hack/image ./...
 
 .PHONY: verify-clean
 verify-clean:
@@ -298,20 +320,41 @@ undeploy: kustomize build ## Remove everything, in an order that never blocks na
 
 ##@ Tools
 
+ACTIONLINT_MODULE := github.com/rhysd/actionlint/cmd/actionlint
 CONTROLLER_GEN_MODULE := sigs.k8s.io/controller-tools/cmd/controller-gen
+COSIGN_MODULE := github.com/sigstore/cosign/v3/cmd/cosign
+CRD_REF_DOCS_MODULE := github.com/elastic/crd-ref-docs
 GOLANGCI_LINT_MODULE := github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+GOVULNCHECK_MODULE := golang.org/x/vuln/cmd/govulncheck
 HELM_MODULE := helm.sh/helm/v4/cmd/helm
 KIND_MODULE := sigs.k8s.io/kind
 KUSTOMIZE_MODULE := sigs.k8s.io/kustomize/kustomize/v5
 SETUP_ENVTEST_MODULE := sigs.k8s.io/controller-runtime/tools/setup-envtest
 
+.PHONY: actionlint
+actionlint: ## Install actionlint to bin/.
+	@$(call install-tool,actionlint,$(ACTIONLINT_MODULE),$(ACTIONLINT_VERSION))
+
 .PHONY: controller-gen
 controller-gen: ## Install controller-gen to bin/.
 	@$(call install-tool,controller-gen,$(CONTROLLER_GEN_MODULE),$(CONTROLLER_GEN_VERSION))
 
+# It signs a release.
+.PHONY: cosign
+cosign: ## Install cosign to bin/.
+	@$(call install-tool,cosign,$(COSIGN_MODULE),$(COSIGN_VERSION))
+
+.PHONY: crd-ref-docs
+crd-ref-docs: ## Install crd-ref-docs to bin/.
+	@$(call install-tool,crd-ref-docs,$(CRD_REF_DOCS_MODULE),$(CRD_REF_DOCS_VERSION))
+
 .PHONY: golangci-lint
 golangci-lint: ## Install golangci-lint to bin/.
 	@$(call install-tool,golangci-lint,$(GOLANGCI_LINT_MODULE),$(GOLANGCI_LINT_VERSION))
+
+.PHONY: govulncheck
+govulncheck: ## Install govulncheck to bin/.
+	@$(call install-tool,govulncheck,$(GOVULNCHECK_MODULE),$(GOVULNCHECK_VERSION))
 
 .PHONY: helm
 helm: ## Install helm to bin/.

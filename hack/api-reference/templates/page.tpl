@@ -1,0 +1,49 @@
+{{- define "gvList" -}}
+<!-- Generated from api/v1alpha1 by `make api-reference`. Do not edit. -->
+# API reference
+{{ range . }}
+`{{ .GroupVersionString }}` has two kinds, both cluster-scoped:
+{{ range .SortedKinds }}
+- [{{ . }}](#{{ . | lower }})
+{{- end }}
+
+What the stage of a namespace is told by, its label, annotations and conditions, is in the [README](../README.md#state-on-the-namespace). For Go there are [types](../api/v1alpha1) and [apply configurations](../api/v1alpha1/applyconfiguration).
+
+The API server refuses what breaks a rule under "validation", or the form of a name.
+{{- $types := .SortedTypes }}
+{{- range $types }}{{ if .GVK }}{{ template "type" . }}{{ end }}{{ end }}
+{{- range $types }}{{ if not .GVK }}{{ template "type" . }}{{ end }}{{ end }}
+{{ end }}
+{{- end -}}
+
+{{- define "type" }}
+
+## {{ .Name }}
+
+{{ .Doc }}
+{{- if .References }}
+
+Part of
+{{- range $i, $reference := .SortedReferences }}{{ if $i }},{{ end }} {{ markdownRenderTypeLink $reference }}{{ end }}.
+{{- end }}
+
+| field | type | description | validation |
+| --- | --- | --- | --- |
+{{- if .GVK }}
+| `apiVersion` | string | `{{ .GVK.Group }}/{{ .GVK.Version }}` | |
+| `kind` | string | `{{ .GVK.Kind }}` | |
+{{- end }}
+{{- range .Members }}
+| `{{ .Name }}` | {{ markdownRenderType .Type }} | {{ markdownRenderFieldDoc .Doc | replace "<br />" " " }} |
+{{- range $i, $rule := .Validation }}{{ if $i }},{{ end }} {{ template "rule" $rule }}{{ end }} |
+{{- end }}
+{{- end }}
+
+{{- define "rule" -}}
+{{- if hasPrefix "Required" . }}required
+{{- else if hasPrefix "Optional" . }}optional
+{{- else if eq . "MinLength: 1" }}not empty
+{{- else }}{{ . | replace "MinLength: " "at least " | replace "MaxLength: " "at most " | replace "MaxItems: " "at most " }}
+{{- if hasPrefix "MaxItems" . }} items{{ else }} characters{{ end }}
+{{- end }}
+{{- end }}
