@@ -22,8 +22,10 @@ import (
 	"github.com/onsi/gomega/gexec"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -92,6 +94,39 @@ var _ = Describe("An installation", Ordered, ContinueOnFailure, func() {
 		Expect(exit.ExitCode()).To(Equal(3))
 		Expect(string(output)).To(ContainSubstring("no cluster is configured"))
 	}, SpecTimeout(time.Minute))
+
+	// RBAC cannot limit the right to patch a policy to one field, so the binding limits what the
+	// policy can be made to do.
+	It("does not let the manager's right to patch inject reach anything but new namespaces", func(ctx context.Context) {
+		DeferCleanup(func(ctx context.Context) { undeploy(ctx, own) })
+		Expect(own.Install(ctx)).To(Succeed())
+		config, err := own.ServiceAccountConfig(ctx, "nslifecycle-system", "nslifecycle-controller-manager")
+		Expect(err).NotTo(HaveOccurred())
+		const rewrite = `{"spec": {"paramKind": null, "matchConditions": null, "variables": null,
+			"matchConstraints": {"resourceRules": [
+				{"apiGroups": ["*"], "apiVersions": ["*"], "operations": ["*"], "resources": ["*"], "scope": "*"}]},
+			"mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression":
+				"[JSONPatch{op: 'add', path: '/metadata/annotations', value: {'rewritten': 'yes'}}]"}}]}}`
+		inject := &admissionv1.MutatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "nslifecycle-inject"}}
+		Expect(newClient(config).Patch(ctx, inject, client.RawPatch(types.MergePatchType, []byte(rewrite)))).To(Succeed())
+
+		By("rewriting new namespaces, so that the change has arrived")
+		Eventually(func(g Gomega) {
+			probe := wrappers.MakeNamespace(unique("probe")).Obj()
+			g.Expect(root.Create(ctx, probe, client.DryRunAll)).To(Succeed())
+			g.Expect(probe.Annotations).To(HaveKeyWithValue("rewritten", "yes"))
+		}).WithContext(ctx).Should(Succeed())
+
+		By("leaving everything else alone")
+		probe := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "probe"}}
+		Expect(root.Create(ctx, probe, client.DryRunAll)).To(Succeed())
+		Expect(probe.Annotations).To(BeEmpty())
+
+		By("not letting the manager change the binding")
+		binding := &admissionv1.MutatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: "nslifecycle-inject"}}
+		err = newClient(config).Patch(ctx, binding, client.RawPatch(types.MergePatchType, []byte(`{"spec": {"matchResources": null}}`)))
+		Expect(apierrors.IsForbidden(err)).To(BeTrue(), "%v", err)
+	}, SpecTimeout(5*time.Minute))
 
 	It("never blocks the creation of namespaces, neither coming nor going", func(ctx context.Context) {
 		_, err := own.KubectlWithInput(ctx, own.Admin, otherParameters, "apply", "-f", "-")
