@@ -1,0 +1,130 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package docs
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"unicode"
+)
+
+// page is what matters of a Markdown file here.
+type page struct {
+	links []link
+	// anchors are the fragments that GitHub gives to headings.
+	anchors map[string]bool
+	// code is the text of code blocks and spans, a line or a span each.
+	code []link
+	// rows are the first cells of tables.
+	rows []link
+}
+
+// link is a target, or another text, and its line.
+type link struct {
+	line int
+	text string
+}
+
+var (
+	fences   = regexp.MustCompile("^ {0,3}(```+|~~~+)")
+	headings = regexp.MustCompile(`^#{1,6}\s+(.*?)\s*#*$`)
+	spans    = regexp.MustCompile("``(.+?)``|`([^`]+)`")
+	htmlCode = regexp.MustCompile(`<code>(.*?)</code>`)
+	links    = regexp.MustCompile(`\]\(<?([^()\s<>]+)>?(?:\s+"[^"]*")?\)`)
+	// linkTexts leaves of a link in a heading what is shown.
+	linkTexts = regexp.MustCompile(`\[([^\]]*)\]\([^)]*\)`)
+)
+
+// parse reads as much of Markdown as the files of this project use.
+func parse(content string) page {
+	result := page{anchors: map[string]bool{}}
+	fence := ""
+	number := 0
+	for line := range strings.Lines(content) {
+		number++
+		line = strings.TrimRight(line, "\n")
+		mark := fences.FindStringSubmatch(line)
+		switch {
+		case fence != "":
+			if mark != nil && strings.HasPrefix(mark[1], fence) {
+				fence = ""
+			} else {
+				result.code = append(result.code, link{number, line})
+			}
+		case mark != nil:
+			fence = mark[1]
+		default:
+			result.readText(number, line)
+		}
+	}
+	return result
+}
+
+// readText takes a line that is not in a block of code.
+func (p *page) readText(number int, line string) {
+	for _, span := range slices.Concat(spans.FindAllStringSubmatch(line, -1), htmlCode.FindAllStringSubmatch(line, -1)) {
+		p.code = append(p.code, link{number, strings.Join(span[1:], "")})
+	}
+	for _, found := range links.FindAllStringSubmatch(spans.ReplaceAllString(line, ""), -1) {
+		p.links = append(p.links, link{number, found[1]})
+	}
+	if cell, isRow := strings.CutPrefix(line, "| "); isRow {
+		first, _, _ := strings.Cut(cell, " |")
+		p.rows = append(p.rows, link{number, first})
+	}
+	if heading := headings.FindStringSubmatch(line); heading != nil {
+		anchor := slug(heading[1])
+		// A heading that is there twice gets a number.
+		for i, first := 1, anchor; p.anchors[anchor]; i++ {
+			anchor = fmt.Sprintf("%s-%d", first, i)
+		}
+		p.anchors[anchor] = true
+	}
+}
+
+// slug makes the fragment of a heading the way GitHub does.
+func slug(heading string) string {
+	text := linkTexts.ReplaceAllString(heading, "$1")
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == ' ':
+			return '-'
+		case r == '-' || r == '_' || unicode.IsLetter(r) || unicode.IsDigit(r):
+			return unicode.ToLower(r)
+		}
+		return -1
+	}, text)
+}
+
+func TestParse(t *testing.T) {
+	const content = "# Its `finalizers`, and *more*\n" +
+		"A [link](a.md#b), [two](<c d.md>) ![image](e.png \"title\") and `[no](link)`, `make x`.\n" +
+		"```sh\n# no heading\n[no](link.md)\nmake all\n```\n" +
+		"| `--flag` | [link](f.md) |\n" +
+		"# Does it work?\n# Does it work?\n## [A link](x.md) in it\n"
+	got := parse(content)
+	if want := []link{{2, "a.md#b"}, {2, "e.png"}, {8, "f.md"}, {11, "x.md"}}; !slices.Equal(got.links, want) {
+		t.Errorf("links: %v", got.links)
+	}
+	for _, want := range []string{"its-finalizers-and-more", "does-it-work", "does-it-work-1", "a-link-in-it"} {
+		if !got.anchors[want] {
+			t.Errorf("no anchor %s in %v", want, got.anchors)
+		}
+	}
+	if len(got.anchors) != 4 {
+		t.Errorf("anchors: %v", got.anchors)
+	}
+	if want := []link{
+		{1, "finalizers"}, {2, "[no](link)"}, {2, "make x"}, {4, "# no heading"}, {5, "[no](link.md)"}, {6, "make all"},
+		{8, "--flag"},
+	}; !slices.Equal(got.code, want) {
+		t.Errorf("code: %v", got.code)
+	}
+	if want := []link{{8, "`--flag`"}}; !slices.Equal(got.rows, want) {
+		t.Errorf("rows: %v", got.rows)
+	}
+}
