@@ -244,7 +244,7 @@ build-plugin: ## Build the kubectl plugin.
 
 .PHONY: docker-build
 docker-build: ## Build the image of the manager for this machine's platform.
-	$(CONTAINER_TOOL) build -t "$(IMG)" .
+	$(CONTAINER_TOOL) build $(image-version) -t "$(IMG)" .
 
 .PHONY: docker-push
 docker-push: ## Push the image of the manager.
@@ -252,7 +252,7 @@ docker-push: ## Push the image of the manager.
 
 .PHONY: docker-buildx
 docker-buildx: ## Build the image for all PLATFORMS and push it.
-	$(CONTAINER_TOOL) buildx build --push --platform="$(PLATFORMS)" -t "$(IMG)" .
+	$(CONTAINER_TOOL) buildx build --push --platform="$(PLATFORMS)" $(image-version) -t "$(IMG)" .
 
 # Both are committed, so that they can be had from a tag without any tool.
 .PHONY: build-installer
@@ -410,6 +410,9 @@ endef
 # A build tag of their own, so that go test ./... does not look for a cluster.
 define run-e2e
 set -x; IMG="$(IMG)" KUBECTL="$(KUBECTL)" go test -tags=e2e -count=1 ./test/e2e -timeout 60m -v -ginkgo.v $(ARGS)
+# What the manager in the image says of itself; git is asked when the image is built.
+define image-version
+--build-arg=VERSION="$$(git describe --always --dirty)" --build-arg=REVISION="$$(git rev-parse HEAD)"
 endef
 
 # exec, so that Ctrl-C ends the demo itself and nothing stands in between.
