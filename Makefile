@@ -410,6 +410,8 @@ endef
 # A build tag of their own, so that go test ./... does not look for a cluster.
 define run-e2e
 set -x; IMG="$(IMG)" KUBECTL="$(KUBECTL)" go test -tags=e2e -count=1 ./test/e2e -timeout 60m -v -ginkgo.v $(ARGS)
+endef
+
 # What the manager in the image says of itself; git is asked when the image is built.
 define image-version
 --build-arg=VERSION="$$(git describe --always --dirty)" --build-arg=REVISION="$$(git rev-parse HEAD)"
