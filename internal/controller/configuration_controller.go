@@ -83,6 +83,7 @@ func (r *ConfigurationReconciler) Reconcile(ctx context.Context, _ ctrl.Request)
 	errs := []error{err}
 	retryAfter := verdict.RetryAfter
 	if verdict.Reason != "" {
+		tellStatus(verdict.Reason)
 		for i := range configurations.Items {
 			err := r.writeStatus(ctx, &configurations.Items[i], merged, verdict)
 			if apierrors.IsConflict(err) {

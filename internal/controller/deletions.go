@@ -45,6 +45,11 @@ type deletion struct {
 	// seen is when the deletion was first seen, by the own clock: that of the API server,
 	// which made the deletionTimestamp, may be another one.
 	seen time.Time
+	// begun is when the deletion began, for the metrics.
+	begun time.Time
+	// hasBegun says that this manager works on the Namespace's end, and isOver that its part
+	// in it is over. The cache may show the Namespace as it was for some time after that.
+	hasBegun, isOver bool
 	// ledger is what passes have found out. The queue lets only one at a time work on it.
 	ledger *finalization.Ledger
 	// cost is how long the last pass took.
@@ -81,17 +86,43 @@ func (d *deletions) observe(namespace *corev1.Namespace, now time.Time) time.Tim
 		if d.namespaces == nil {
 			d.namespaces = map[string]*deletion{}
 		}
-		known = &deletion{uid: namespace.UID, seen: now, ledger: &finalization.Ledger{}}
+		known.end(outcomeOvertaken, now) // of the one before it with this name
+		known = &deletion{
+			uid: namespace.UID, seen: now, begun: whenBegun(*namespace.DeletionTimestamp, now),
+			ledger: &finalization.Ledger{},
+		}
 		d.namespaces[namespace.Name] = known
 	}
 	return known.seen
 }
 
-// ledger returns the one of a Namespace that was observed before.
-func (d *deletions) ledger(name string) *finalization.Ledger {
+// begin returns the ledger of a Namespace that was observed before, and whether this is its
+// first pass.
+func (d *deletions) begin(name string) (*finalization.Ledger, bool) {
 	d.lock.Lock()
 	defer d.lock.Unlock()
-	return d.namespaces[name].ledger
+	known := d.namespaces[name]
+	isFirst := !known.hasBegun
+	known.hasBegun = true
+	return known.ledger, isFirst
+}
+
+// end counts the end of a Namespace that this manager worked on, once. It returns the UID
+// and the seconds since the deletion, and false where there was nothing to count.
+func (d *deletions) end(name, outcome string, now time.Time) (types.UID, float64, bool) {
+	d.lock.Lock()
+	defer d.lock.Unlock()
+	return d.namespaces[name].end(outcome, now)
+}
+
+func (d *deletion) end(outcome string, now time.Time) (types.UID, float64, bool) {
+	if d == nil || !d.hasBegun || d.isOver {
+		return "", 0, false
+	}
+	d.isOver = true
+	seconds := secondsSince(d.begun, now)
+	finalizationDuration.WithLabelValues(outcome).Observe(seconds)
+	return d.uid, seconds, true
 }
 
 // report remembers the outcome of a pass, and tells whether there is, or was before,

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
 	clocktesting "k8s.io/utils/clock/testing"
@@ -159,4 +161,47 @@ func TestSettlingLog(t *testing.T) {
 	g.Expect(settling.isNew(time.Second, "a")).To(BeTrue())
 	g.Expect(settling.isNew(time.Second, "b")).To(BeTrue())
 	g.Expect(settling.isNew(time.Second, "b")).To(BeFalse())
+}
+
+// ended returns how many finalizations have had an outcome.
+func ended(g *WithT, outcome string) int {
+	var metric dto.Metric
+	g.Expect(finalizationDuration.WithLabelValues(outcome).(prometheus.Histogram).Write(&metric)).To(Succeed())
+	return int(metric.GetHistogram().GetSampleCount())
+}
+
+func TestDeletionsEnd(t *testing.T) {
+	g := NewWithT(t)
+	later := now.Add(90 * time.Second)
+	released, overtaken := ended(g, outcomeReleased), ended(g, outcomeOvertaken)
+	var d deletions
+	end := func(outcome string) bool {
+		_, _, isCounted := d.end("x", outcome, later)
+		return isCounted
+	}
+	g.Expect(end(outcomeOvertaken)).To(BeFalse(), "nothing is known")
+	d.observe(dying(), now)
+	g.Expect(end(outcomeOvertaken)).To(BeFalse(), "it was left alone")
+
+	_, isFirst := d.begin("x")
+	g.Expect(isFirst).To(BeTrue())
+	_, isFirst = d.begin("x")
+	g.Expect(isFirst).To(BeFalse())
+	uid, seconds, isCounted := d.end("x", outcomeReleased, later)
+	g.Expect(isCounted).To(BeTrue())
+	g.Expect(string(uid)).To(Equal("x-uid"))
+	g.Expect(seconds).To(Equal(90.0))
+	_, isFirst = d.begin("x")
+	g.Expect(isFirst).To(BeFalse(), "by a cache that is behind")
+	g.Expect(end(outcomeOvertaken)).To(BeFalse(), "it is counted already")
+	g.Expect(ended(g, outcomeReleased)).To(Equal(released + 1))
+	g.Expect(ended(g, outcomeOvertaken)).To(Equal(overtaken))
+
+	d.forget("x")
+	d.observe(dying(), now)
+	d.begin("x")
+	again := dying()
+	again.UID = "another-uid"
+	d.observe(again, now)
+	g.Expect(ended(g, outcomeOvertaken)).To(Equal(overtaken+1), "somebody else has ended the one before")
 }

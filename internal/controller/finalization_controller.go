@@ -108,6 +108,7 @@ func (r *FinalizationReconciler) SetupWithManager(mgr ctrl.Manager) error {
 func (r *FinalizationReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	result, err := r.reconcile(ctx, req)
 	if delay := finalization.RetryAfter(err); delay > 0 {
+		finalizationPutOffTotal.Inc()
 		log.FromContext(ctx).Info("The API server puts requests off", "retryAfter", delay.String(), "error", err.Error())
 		return ctrl.Result{RequeueAfter: delay}, nil
 	}
@@ -121,7 +122,7 @@ func (r *FinalizationReconciler) reconcile(ctx context.Context, req ctrl.Request
 		return ctrl.Result{}, err
 	}
 	if err != nil || namespace.DeletionTimestamp == nil {
-		r.forget(req.Name)
+		r.forget(ctx, req.Name)
 		return ctrl.Result{}, nil
 	}
 	now := r.Clock.Now()
@@ -140,10 +141,10 @@ func (r *FinalizationReconciler) reconcile(ctx context.Context, req ctrl.Request
 	}
 	switch {
 	case len(namespace.Spec.Finalizers) == 0:
-		r.forget(req.Name)
+		r.forget(ctx, req.Name)
 		return retryConflict(r.deleteFinally(ctx, &namespace))
 	case !finalization.HasToken(&namespace, r.Token):
-		r.forget(req.Name)
+		r.forget(ctx, req.Name)
 		return ctrl.Result{}, nil
 	}
 	return r.empty(ctx, &namespace, seen, seen.Add(r.settlingTime(ctx, now)))
@@ -154,11 +155,15 @@ func (r *FinalizationReconciler) empty(
 	ctx context.Context, namespace *corev1.Namespace, seenAt, settledAt time.Time,
 ) (ctrl.Result, error) {
 	r.Watches.Begin(namespace.Name)
-	report, err := r.Deleter.Pass(ctx, namespace, seenAt, settledAt, r.deletions.ledger(namespace.Name))
+	ledger, isFirst := r.deletions.begin(namespace.Name)
+	if isFirst {
+		log.FromContext(ctx).Info("Finalization has begun", "uid", namespace.UID,
+			"deleted", namespace.DeletionTimestamp, "tokens", namespace.Spec.Finalizers)
+	}
+	report, err := r.Deleter.Pass(ctx, namespace, seenAt, settledAt, ledger)
 	if errors.Is(err, finalization.ErrReplaced) {
 		// The cache is behind. What has become of the Namespace is on its way as an event.
-		log.FromContext(ctx).V(1).Info("The namespace has been finalized or replaced by somebody else")
-		r.forget(namespace.Name)
+		r.forget(ctx, namespace.Name)
 		return ctrl.Result{}, nil
 	}
 	if err != nil {
@@ -216,8 +221,10 @@ func (r *FinalizationReconciler) release(
 		case err != nil:
 			return fmt.Errorf("releasing token %q of namespace %q: %w", r.Token, namespace.Name, err)
 		}
+		_, seconds, _ := r.deletions.end(namespace.Name, outcomeReleased, r.Clock.Now())
 		log.FromContext(ctx).Info("Released the finalizer token of an empty namespace", "token", r.Token,
-			"uid", namespace.UID, "otherTokens", live.Spec.Finalizers, "deleted", namespace.DeletionTimestamp)
+			"uid", namespace.UID, "otherTokens", live.Spec.Finalizers, "deleted", namespace.DeletionTimestamp,
+			"seconds", seconds)
 		return nil
 	}
 	return fmt.Errorf("releasing token %q of namespace %q: somebody else writes to it all the time",
@@ -322,6 +329,7 @@ func (r *FinalizationReconciler) settlingTime(ctx context.Context, now time.Time
 			client.MatchingLabels{finalization.APIServerLeaseLabel: finalization.APIServerLeaseValue})
 	}
 	chosen, reason := r.SettlingTime.Choose(leases.Items, err, now)
+	settlingTime.WithLabelValues().Set(chosen.Seconds())
 	if r.settling.isNew(chosen, reason) {
 		log.FromContext(ctx).WithName("settling-time").Info("Chose the settling time of namespaces that are deleted",
 			"settlingTime", chosen.String(), "reason", reason)
@@ -341,7 +349,13 @@ func (r *FinalizationReconciler) typesChanged(queue requestQueue) {
 	}
 }
 
-func (r *FinalizationReconciler) forget(name string) {
+// forget drops what is known of a Namespace that there is nothing more to do about. If this
+// manager was still at work on it, somebody else has been faster.
+func (r *FinalizationReconciler) forget(ctx context.Context, name string) {
+	if uid, seconds, wasUnderWay := r.deletions.end(name, outcomeOvertaken, r.Clock.Now()); wasUnderWay {
+		log.FromContext(ctx).Info("Somebody else has ended the namespace, or taken its token", "token", r.Token,
+			"uid", uid, "seconds", seconds)
+	}
 	r.deletions.forget(name)
 	r.Watches.Forget(name)
 }

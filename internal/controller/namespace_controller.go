@@ -48,6 +48,8 @@ type NamespaceReconciler struct {
 	SystemNamespace string
 	// Workers is the number of Namespaces worked on at a time; 1 if unset.
 	Workers int
+
+	births births
 }
 
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch;patch;delete
@@ -60,6 +62,7 @@ func (r *NamespaceReconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Named(namespaceControllerName).
 		// No GenerationChangedPredicate: a Namespace has no generation.
 		For(&corev1.Namespace{}, builder.WithPredicates(initializationChanged())).
+		Watches(&corev1.Namespace{}, r.births.handler(r.Clock)).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: r.Workers, RateLimiter: newRateLimiter(5 * time.Millisecond),
 		}).
@@ -153,7 +156,8 @@ func (r *NamespaceReconciler) recordEvents(
 		if condition.Type != v1alpha1.ConditionInitializing {
 			continue
 		}
-		log.FromContext(ctx).Info("Initialization has moved on", "reason", condition.Reason, "message", condition.Message)
+		log.FromContext(ctx).Info("Initialization has moved on", "uid", namespace.UID, "reason", condition.Reason,
+			"message", condition.Message, "pending", state.Pending)
 		switch condition.Reason {
 		case v1alpha1.ReasonPending:
 			if state.ResultProblem != "" {

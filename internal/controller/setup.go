@@ -125,6 +125,11 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 			return err
 		}
 	}
+	if err := mgr.Add(counted.runner(district{
+		reader: mgr.GetClient(), controllers: options.Controllers, token: options.FinalizerToken,
+	})); err != nil {
+		return fmt.Errorf("setting up the census of namespaces: %w", err)
+	}
 	return addProbes(ctx, mgr, informed)
 }
 
@@ -180,7 +185,7 @@ func setupFinalization(mgr ctrl.Manager, options Options) error {
 		Workers:      options.FinalizationWorkers,
 		Catalog:      catalog,
 		Deleter: finalization.NewDeleter(catalog, content, liveNamespaces{live},
-			options.FinalizerToken, options.Clock, isAggregated(mgr.GetClient())),
+			options.FinalizerToken, options.Clock, isAggregated(mgr.GetClient())).WithMeter(meter{}),
 	}
 	reconciler.Watches = finalization.NewWatches(content, reconciler.deletions.wake,
 		mgr.GetLogger().WithName("watches"))

@@ -52,6 +52,7 @@ func (p *pass) look(
 	var page *metav1.PartialObjectMetadataList
 	err := inTurn(ctx, p.requests, func(ctx context.Context) error {
 		var err error
+		p.meter.Requested(PurposeList)
 		// No resource version: the answer is as new as storage.
 		page, err = p.objects(state).List(ctx, metav1.ListOptions{Limit: pageSize, Continue: token})
 		return err
@@ -224,6 +225,7 @@ func (p *pass) deleteObjects(
 
 func (p *pass) deleteObject(ctx context.Context, state *typeState, object *metav1.PartialObjectMetadata) error {
 	err := inTurn(ctx, p.requests, func(ctx context.Context) error {
+		p.meter.Requested(PurposeDelete)
 		return p.objects(state).Delete(ctx, object.Name, metav1.DeleteOptions{
 			// The garbage collector must not keep what depends on the object: everything in
 			// the namespace goes.
@@ -233,6 +235,9 @@ func (p *pass) deleteObject(ctx context.Context, state *typeState, object *metav
 	})
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return nil // gone, or replaced by another one, which is counted afterwards
+	}
+	if err == nil && object.DeletionTimestamp == nil {
+		p.meter.Deleted()
 	}
 	return err
 }
@@ -247,6 +252,7 @@ func (p *pass) deleteUnseen(ctx context.Context, state *typeState) error {
 		return err
 	}
 	err := inTurn(ctx, p.requests, func(ctx context.Context) error {
+		p.meter.Requested(PurposeDeleteCollection)
 		return p.objects(state).DeleteCollection(ctx,
 			metav1.DeleteOptions{PropagationPolicy: ptr.To(metav1.DeletePropagationBackground)}, metav1.ListOptions{})
 	})

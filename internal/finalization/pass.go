@@ -58,6 +58,7 @@ type Deleter struct {
 	clock      clock.PassiveClock
 	requests   *semaphore.Weighted
 	surveyor   *surveyor
+	meter      Meter
 }
 
 // NewDeleter returns a Deleter that works for one token of spec.finalizers. Types that are
@@ -72,6 +73,7 @@ func NewDeleter(
 		catalog: catalog, content: content, namespaces: namespaces, token: token, clock: passive,
 		requests: requests,
 		surveyor: newSurveyor(content, passive, requests, isAggregated),
+		meter:    noMeter{},
 	}
 }
 
@@ -350,6 +352,7 @@ func (p *pass) confirm(ctx context.Context, after time.Time) error {
 	var live *corev1.Namespace
 	err := inTurn(ctx, p.requests, func(ctx context.Context) error {
 		var err error
+		p.meter.Requested(PurposeConfirm)
 		live, err = p.namespaces.Get(ctx, p.namespace.Name)
 		return err
 	})

@@ -49,6 +49,7 @@ type surveyor struct {
 	requests *semaphore.Weighted
 	// isAggregated tells whether an aggregated API server serves a group version.
 	isAggregated func(schema.GroupVersion) bool
+	meter        Meter
 
 	lock sync.Mutex
 	// waiting are the questions for the next round.
@@ -67,7 +68,7 @@ func newSurveyor(
 	isAggregated func(schema.GroupVersion) bool,
 ) *surveyor {
 	return &surveyor{
-		content: content, clock: passive, requests: requests, isAggregated: isAggregated,
+		content: content, clock: passive, requests: requests, isAggregated: isAggregated, meter: noMeter{},
 		answers: map[ResourceType]*clusterAnswer{}, failures: map[ResourceType]time.Time{},
 	}
 }
@@ -139,10 +140,12 @@ func (s *surveyor) look(
 		found: map[ResourceType]*finding{}, done: make(chan struct{}),
 	}
 	if s.isAnswered(asked) {
+		s.meter.Answered(asked.answered())
 		return asked.found, nil
 	}
 	select {
 	case <-asked.done:
+		s.meter.Answered(asked.answered())
 		return asked.found, nil
 	case <-ctx.Done():
 		return nil, ctx.Err()
@@ -256,6 +259,17 @@ func (q *question) finishIfComplete() {
 		q.isFinished = true
 		close(q.done)
 	}
+}
+
+// answered returns to how much of a finished question there is an answer and no error.
+func (q *question) answered() int {
+	count := 0
+	for _, found := range q.found {
+		if found.err == nil {
+			count++
+		}
+	}
+	return count
 }
 
 // ask finds the objects of one type in the namespaces of some questions.
@@ -395,6 +409,7 @@ func (s *surveyor) list(
 	var page *metav1.PartialObjectMetadataList
 	err := inTurn(context.Background(), s.requests, func(ctx context.Context) error {
 		var err error
+		s.meter.Requested(PurposeSurvey)
 		page, err = s.content.Resource(resourceType.GroupVersionResource).Namespace(namespace).List(ctx, options)
 		return err
 	})

@@ -1,0 +1,75 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+
+	"github.com/nslifecycle/nslifecycle/internal/initialization"
+)
+
+// births measure how long namespaces are initialized. They go by each event as it comes and
+// not by what is reconciled: one reconciliation may stand for several events, and does not
+// see when each of them was. What ended while no manager was there is not counted, since
+// nobody knows when that was.
+type births struct {
+	lock sync.Mutex
+	// begun is when the Namespaces that wait for initializers were created.
+	begun map[types.UID]time.Time
+}
+
+// handler observes events and makes no requests.
+func (b *births) handler(passive clock.PassiveClock) handler.EventHandler {
+	observe := func(object client.Object, isGone bool) {
+		namespace, isNamespace := object.(*corev1.Namespace)
+		if !isNamespace {
+			return
+		}
+		now := passive.Now()
+		if outcome, begun := b.observe(namespace, isGone, now); outcome != "" {
+			initializationDuration.WithLabelValues(outcome).Observe(secondsSince(begun, now))
+		}
+	}
+	return handler.Funcs{
+		CreateFunc: func(_ context.Context, e event.CreateEvent, _ requestQueue) { observe(e.Object, false) },
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent, _ requestQueue) { observe(e.ObjectNew, false) },
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, _ requestQueue) { observe(e.Object, true) },
+	}
+}
+
+// observe returns what came of an initialization, once, when it has ended, and when it began.
+func (b *births) observe(namespace *corev1.Namespace, isGone bool, now time.Time) (string, time.Time) {
+	b.lock.Lock()
+	defer b.lock.Unlock()
+	begun, isKnown := b.begun[namespace.UID]
+	outcome := ""
+	stage := initialization.Observe(namespace).Stage
+	switch {
+	case stage == initialization.StageFailed:
+		outcome = outcomeFailed // before it is deleted for that
+	case isGone || namespace.DeletionTimestamp != nil:
+		outcome = outcomeDeleted
+	case stage != initialization.StagePending:
+		outcome = outcomeCompleted
+	case !isKnown:
+		if b.begun == nil {
+			b.begun = map[types.UID]time.Time{}
+		}
+		b.begun[namespace.UID] = whenBegun(namespace.CreationTimestamp, now)
+	}
+	if !isKnown || outcome == "" {
+		return "", time.Time{}
+	}
+	delete(b.begun, namespace.UID)
+	return outcome, begun
+}
