@@ -135,15 +135,15 @@ lint-config: golangci-lint ## Check the configuration of golangci-lint.
 # None of these generates or formats anything: a test that rewrites the tree
 # hides what is wrong with it. `make verify` looks after that.
 .PHONY: test
-test: helm kustomize ## Run all tests, against a real API server where they need one.
+test: helm kustomize promtool ## Run all tests, against a real API server where they need one.
 	cd hack/image && go test ./...
 	@$(use-control-plane-and-peer) set -x; go test ./... -timeout 30m -coverprofile cover.out $(ARGS)
 
 # Those that run against a real API server, but for the demo's.
-SUITES ?= ./test/integration ./test/finalization ./test/diagnosis ./test/causes ./test/plugin
+SUITES ?= ./test/integration ./test/finalization ./test/diagnosis ./test/causes ./test/plugin ./test/metrics
 
 .PHONY: test-integration
-test-integration: ## Run the suites on a real API server alone, with their narration.
+test-integration: promtool ## Run the suites on a real API server alone, with their narration.
 	@$(use-control-plane-and-peer) set -x; go test $(SUITES) -timeout 30m -v -ginkgo.v $(ARGS)
 
 # The cluster that Kind makes goes when the tests are over, whatever came of them.

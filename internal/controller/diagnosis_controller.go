@@ -25,6 +25,7 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
+	"github.com/nslifecycle/nslifecycle/internal/nscondition"
 )
 
 const (
@@ -180,11 +181,14 @@ func (r *DiagnosisReconciler) patchConditions(
 	if len(changed) == 0 {
 		return nil
 	}
+	before := namespace.DeepCopy()
 	if err := patchNamespaceStatus(ctx, r.Client, namespace, map[string]any{"conditions": changed}); err != nil {
 		return err
 	}
 	for _, condition := range changed {
-		if condition.Status == corev1.ConditionFalse {
+		// Once, and not again where nothing but the message has changed.
+		old := nscondition.Find(before, condition.Type)
+		if condition.Status == corev1.ConditionFalse && old != nil && old.Status == corev1.ConditionTrue {
 			log.FromContext(ctx).Info("The namespace gets on again", "condition", condition.Type,
 				"message", condition.Message)
 		}

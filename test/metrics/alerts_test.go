@@ -1,0 +1,124 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package metrics
+
+import (
+	"context"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"sigs.k8s.io/yaml"
+)
+
+const runbooks = "https://github.com/nslifecycle/nslifecycle/blob/main/docs/runbooks.md#"
+
+// ruleFile is what Prometheus reads, and what is in the spec of a PrometheusRule.
+type ruleFile struct {
+	Groups []struct {
+		Name  string `json:"name"`
+		Rules []rule `json:"rules"`
+	} `json:"groups"`
+}
+
+type rule struct {
+	Alert       string            `json:"alert"`
+	Expr        string            `json:"expr"`
+	For         string            `json:"for"`
+	Labels      map[string]string `json:"labels"`
+	Annotations map[string]string `json:"annotations"`
+}
+
+// alerts returns the rules that are installed.
+func alerts() (ruleFile, []rule) {
+	GinkgoHelper()
+	var object struct {
+		Spec ruleFile `json:"spec"`
+	}
+	Expect(yaml.UnmarshalStrict([]byte(readFile("config", "prometheus", "rules.yaml")), &struct {
+		APIVersion string         `json:"apiVersion"`
+		Kind       string         `json:"kind"`
+		Metadata   map[string]any `json:"metadata"`
+		Spec       *ruleFile      `json:"spec"`
+	}{Spec: &object.Spec})).To(Succeed())
+	var rules []rule
+	for _, group := range object.Spec.Groups {
+		rules = append(rules, group.Rules...)
+	}
+	Expect(rules).NotTo(BeEmpty())
+	return object.Spec, rules
+}
+
+// metricName finds the names of metrics in a query: what is followed by braces or a range, or
+// stands alone in parentheses.
+var metricName = regexp.MustCompile(`\b([a-z]+(?:_[a-z0-9]+)+)(?:\{|\[|\))`)
+
+var _ = Describe("The alerts", func() {
+	It("fire when they should, and not when they should not", func(ctx context.Context) {
+		spec, _ := alerts()
+		content, err := yaml.Marshal(spec)
+		Expect(err).NotTo(HaveOccurred())
+		dir := GinkgoT().TempDir()
+		tests := filepath.Join(dir, "alerts.yaml")
+		Expect(os.WriteFile(filepath.Join(dir, "rules.yaml"), content, 0o600)).To(Succeed())
+		Expect(os.WriteFile(tests, []byte(readFile("test", "metrics", "testdata", "alerts.yaml")), 0o600)).To(Succeed())
+		_, err = promtool(ctx, "", "check", "rules", "--lint-fatal", filepath.Join(dir, "rules.yaml"))
+		Expect(err).NotTo(HaveOccurred())
+		_, err = promtool(ctx, "", "test", "rules", tests)
+		Expect(err).NotTo(HaveOccurred())
+	})
+
+	It("are each tested, and each with a runbook", func() {
+		var tested struct {
+			Tests []struct {
+				Alerts []struct {
+					Name string           `json:"alertname"`
+					Want []map[string]any `json:"exp_alerts"`
+				} `json:"alert_rule_test"`
+			} `json:"tests"`
+		}
+		Expect(yaml.Unmarshal([]byte(readFile("test", "metrics", "testdata", "alerts.yaml")), &tested)).To(Succeed())
+		var firing []string
+		for _, test := range tested.Tests {
+			for _, alert := range test.Alerts {
+				if len(alert.Want) > 0 {
+					firing = append(firing, alert.Name)
+				}
+			}
+		}
+		firing = append(firing, "NslifecycleAbsent") // which has a test of its own
+
+		headings := regexp.MustCompile(`(?m)^## (\w+)$`).FindAllStringSubmatch(readFile("docs", "runbooks.md"), -1)
+		var sections, names []string
+		for _, heading := range headings {
+			sections = append(sections, heading[1])
+		}
+		_, rules := alerts()
+		for _, rule := range rules {
+			names = append(names, rule.Alert)
+			Expect(rule.Annotations).To(And(HaveKey("summary"), HaveKey("description"),
+				HaveKeyWithValue("runbook_url", runbooks+strings.ToLower(rule.Alert))))
+			Expect(rule.Labels["severity"]).To(BeElementOf("critical", "warning"))
+			Expect(rule.For).NotTo(BeEmpty())
+		}
+		Expect(firing).To(ConsistOf(names))
+		Expect(sections).To(Equal(names), "in the same order")
+	})
+
+	It("are about metrics that there are", func() {
+		_, rules := alerts()
+		for _, rule := range rules {
+			names := metricName.FindAllStringSubmatch(rule.Expr, -1)
+			Expect(names).NotTo(BeEmpty(), rule.Alert)
+			for _, name := range names {
+				Expect(slices.Sorted(maps.Keys(second))).To(ContainElement(name[1]), rule.Alert)
+			}
+		}
+	})
+})
