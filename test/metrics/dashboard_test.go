@@ -1,0 +1,228 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package metrics
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	dto "github.com/prometheus/client_model/go"
+	"sigs.k8s.io/yaml"
+)
+
+// What the variables of the dashboard stand for.
+const (
+	job       = "nslifecycle-controller-manager-metrics-service"
+	apiserver = "apiserver"
+	inScrape  = `job="%s",namespace="nslifecycle-system",instance="a"`
+)
+
+// mayBeEmpty are titles of panels of which a query has no series in the run, with the reason.
+var mayBeEmpty = map[string]string{}
+
+// dashboard is what matters here of what Grafana reads.
+type dashboard struct {
+	Title         string `json:"title"`
+	SchemaVersion int    `json:"schemaVersion"`
+	Templating    struct {
+		List []struct {
+			Name       string `json:"name"`
+			Type       string `json:"type"`
+			Definition string `json:"definition"`
+		} `json:"list"`
+	} `json:"templating"`
+	Panels []panel `json:"panels"`
+}
+
+type panel struct {
+	ID         int            `json:"id"`
+	Title      string         `json:"title"`
+	Type       string         `json:"type"`
+	Datasource map[string]any `json:"datasource"`
+	GridPos    struct {
+		H int `json:"h"`
+		W int `json:"w"`
+		X int `json:"x"`
+		Y int `json:"y"`
+	} `json:"gridPos"`
+	Targets []struct {
+		Datasource map[string]any `json:"datasource"`
+		Expr       string         `json:"expr"`
+	} `json:"targets"`
+}
+
+func readDashboard() dashboard {
+	GinkgoHelper()
+	var result dashboard
+	Expect(json.Unmarshal([]byte(readFile("config", "grafana", "nslifecycle.json")), &result)).To(Succeed())
+	return result
+}
+
+// unitTest is a file for promtool test rules.
+type unitTest struct {
+	RuleFiles          []string `json:"rule_files"`
+	EvaluationInterval string   `json:"evaluation_interval"`
+	Tests              []test   `json:"tests"`
+}
+
+type test struct {
+	Interval    string       `json:"interval"`
+	InputSeries []series     `json:"input_series"`
+	Expressions []expression `json:"promql_expr_test"`
+}
+
+type series struct {
+	Series string `json:"series"`
+	Values string `json:"values"`
+}
+
+type expression struct {
+	Expr     string   `json:"expr"`
+	EvalTime string   `json:"eval_time"`
+	Samples  []sample `json:"exp_samples"`
+}
+
+type sample struct {
+	Labels string  `json:"labels"`
+	Value  float64 `json:"value"`
+}
+
+// addSeries adds the samples of one scrape, as Prometheus stores them.
+func addSeries(values map[string][]float64, from families, scrapeLabels string) {
+	for name, family := range from {
+		for _, metric := range family.GetMetric() {
+			add := func(suffix string, value float64, labels ...string) {
+				all := append(labelsOf(metric), labels...)
+				all = append(all, scrapeLabels)
+				key := name + suffix + "{" + strings.Join(all, ",") + "}"
+				values[key] = append(values[key], value)
+			}
+			switch family.GetType() {
+			case dto.MetricType_COUNTER:
+				add("", metric.GetCounter().GetValue())
+			case dto.MetricType_GAUGE:
+				add("", metric.GetGauge().GetValue())
+			case dto.MetricType_UNTYPED:
+				add("", metric.GetUntyped().GetValue())
+			case dto.MetricType_HISTOGRAM:
+				histogram := metric.GetHistogram()
+				for _, bucket := range histogram.GetBucket() {
+					bound := strconv.FormatFloat(bucket.GetUpperBound(), 'g', -1, 64)
+					add("_bucket", float64(bucket.GetCumulativeCount()), fmt.Sprintf("le=%q", bound))
+				}
+				add("_sum", histogram.GetSampleSum())
+				add("_count", float64(histogram.GetSampleCount()))
+			}
+		}
+	}
+}
+
+// queries returns what the dashboard asks for, by where it does.
+func queries(of dashboard) map[string]string {
+	result := map[string]string{}
+	for _, panel := range of.Panels {
+		for i, target := range panel.Targets {
+			result[fmt.Sprintf("%s (%d)", panel.Title, i)] = target.Expr
+		}
+	}
+	values := regexp.MustCompile(`^label_values\((.*), (\w+)\)$`)
+	for _, variable := range of.Templating.List {
+		if variable.Type == "query" {
+			result["variable "+variable.Name] = values.ReplaceAllString(variable.Definition, "group by ($2) ($1)")
+		}
+	}
+	variables := strings.NewReplacer("$__rate_interval", "5m", "$job", job, "$namespace", "nslifecycle-system")
+	for place, query := range result {
+		result[place] = variables.Replace(query)
+	}
+	return result
+}
+
+var _ = Describe("The dashboard", func() {
+	It("asks for nothing that there is not", func(ctx context.Context) {
+		values := map[string][]float64{}
+		for _, scraped := range []families{first, second} {
+			addSeries(values, scraped, fmt.Sprintf(inScrape, job))
+		}
+		for _, scraped := range []families{firstOfServer, secondOfServer} {
+			addSeries(values, scraped, fmt.Sprintf(inScrape, apiserver))
+		}
+		var input []series
+		for _, name := range slices.Sorted(maps.Keys(values)) {
+			var texts []string
+			for _, value := range values[name] {
+				texts = append(texts, strconv.FormatFloat(value, 'f', -1, 64))
+			}
+			input = append(input, series{Series: name, Values: strings.Join(texts, " ")})
+		}
+
+		asked := queries(readDashboard())
+		Expect(len(asked)).To(BeNumerically(">", 30))
+		var expressions []expression
+		for _, place := range slices.Sorted(maps.Keys(asked)) {
+			query := asked[place]
+			Expect(query).NotTo(ContainSubstring("$"), place)
+			expected := expression{Expr: "count(" + query + ") > bool 0", EvalTime: "1m"}
+			if mayBeEmpty[place] == "" {
+				expected.Samples = []sample{{Labels: "{}", Value: 1}}
+			}
+			expressions = append(expressions, expected)
+		}
+		for place := range mayBeEmpty {
+			Expect(asked).To(HaveKey(place))
+		}
+		file := filepath.Join(GinkgoT().TempDir(), "queries.yaml")
+		content, err := yaml.Marshal(unitTest{
+			RuleFiles: []string{}, EvaluationInterval: "1m",
+			Tests: []test{{Interval: "1m", InputSeries: input, Expressions: expressions}},
+		})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(os.WriteFile(file, content, 0o600)).To(Succeed())
+		_, err = promtool(ctx, "", "test", "rules", file)
+		Expect(err).NotTo(HaveOccurred())
+	})
+
+	It("is one that Grafana can show", func() {
+		read := readDashboard()
+		Expect(read.Title).To(Equal("nslifecycle"))
+		Expect(read.SchemaVersion).To(BeNumerically(">=", 39))
+		var names []string
+		for _, variable := range read.Templating.List {
+			names = append(names, variable.Name)
+		}
+		Expect(names).To(Equal([]string{"datasource", "job", "namespace"}))
+		ids, places := map[int]bool{}, map[string]string{}
+		for _, panel := range read.Panels {
+			Expect(ids).NotTo(HaveKey(panel.ID), panel.Title)
+			ids[panel.ID] = true
+			Expect(panel.Type).To(BeElementOf("row", "stat", "timeseries", "heatmap"))
+			Expect(panel.Title).NotTo(BeEmpty())
+			for x := panel.GridPos.X; x < panel.GridPos.X+panel.GridPos.W; x++ {
+				Expect(x).To(BeNumerically("<", 24), panel.Title)
+				for y := panel.GridPos.Y; y < panel.GridPos.Y+panel.GridPos.H; y++ {
+					cell := fmt.Sprint(x, "/", y)
+					Expect(places[cell]).To(BeEmpty(), "%s lies on it", panel.Title)
+					places[cell] = panel.Title
+				}
+			}
+			if panel.Type == "row" {
+				continue
+			}
+			Expect(panel.Targets).NotTo(BeEmpty(), panel.Title)
+			for _, target := range panel.Targets {
+				Expect(target.Datasource).To(HaveKeyWithValue("uid", "${datasource}"))
+			}
+		}
+	})
+})
