@@ -7,6 +7,7 @@ import (
 	"context"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -15,6 +16,8 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"sigs.k8s.io/yaml"
+
+	"github.com/nslifecycle/nslifecycle/test/controlplane"
 )
 
 const runbooks = "https://github.com/nslifecycle/nslifecycle/blob/main/docs/runbooks.md#"
@@ -109,6 +112,28 @@ var _ = Describe("The alerts", func() {
 		}
 		Expect(firing).To(ConsistOf(names))
 		Expect(sections).To(Equal(names), "in the same order")
+	})
+
+	It("have runbooks with commands that can be run", func(ctx context.Context) {
+		kubeconfig := filepath.Join(GinkgoT().TempDir(), "kubeconfig")
+		Expect(controlplane.WriteKubeconfig(kubeconfig, plane.Admin)).To(Succeed())
+		commands := 0
+		for _, block := range regexp.MustCompile("(?s)```sh\n(.*?)```").FindAllStringSubmatch(readFile("docs", "runbooks.md"), -1) {
+			for line := range strings.Lines(block[1]) {
+				// No Pod runs here, and the plugin has tests of its own.
+				if strings.Contains(line, " logs ") || strings.Contains(line, "kubectl nslifecycle ") {
+					continue
+				}
+				commands++
+				command := exec.CommandContext(ctx, "bash", "-ec", line)
+				command.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig,
+					"PATH="+filepath.Dir(plane.KubectlPath())+string(os.PathListSeparator)+os.Getenv("PATH"))
+				output, err := run(command, "")
+				Expect(err).NotTo(HaveOccurred())
+				Expect(output).NotTo(ContainSubstring("No resources found"), line)
+			}
+		}
+		Expect(commands).To(BeNumerically(">=", 9))
 	})
 
 	It("are about metrics that there are", func() {
