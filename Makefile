@@ -191,9 +191,8 @@ verify: ## Check that the tree is tidy, generated, formatted, linted and committ
 	go mod tidy -diff
 	cd hack/controlplane && go mod tidy -diff
 	cd hack/image && go mod tidy -diff
-	@$(MAKE) --no-print-directory manifests generate api-reference build-installer IMG=ghcr.io/nslifecycle/nslifecycle:latest
 	cd hack/promtool && go mod tidy -diff
-	@$(MAKE) --no-print-directory manifests generate build-installer IMG=ghcr.io/nslifecycle/nslifecycle:latest
+	@$(MAKE) --no-print-directory manifests generate api-reference build-installer IMG=ghcr.io/nslifecycle/nslifecycle:latest
 	@unformatted="$$(gofmt -l .)"; \
 	if [ -n "$$unformatted" ]; then \
 		echo "Not formatted, run \`make fmt\`:" >&2; echo "$$unformatted" >&2; exit 1; \

@@ -10,23 +10,20 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
-	buildversion "github.com/nslifecycle/nslifecycle/internal/version"
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/finalization"
+	buildversion "github.com/nslifecycle/nslifecycle/internal/version"
 )
 
 // metricsNamespace starts the name of every metric of this project.
 const metricsNamespace = "nslifecycle"
 
-// The metrics of this project, beside those of controller-runtime. Each but buildInfo is changed
-// by the leader alone, since only the leader runs the reconcilers. They are those of the process,
-// as the registry is. docs/operations.md lists them all.
 // nativeBucketFactor is how much wider each bucket of a native histogram is than the one
 // before it, at most.
 const nativeBucketFactor = 1.1
 
-// The metrics of this project, beside those of controller-runtime. Each is changed by the
-// leader alone, since only the leader runs the reconcilers. They are those of the process,
+// The metrics of this project, beside those of controller-runtime. Each but buildInfo is changed
+// by the leader alone, since only the leader runs the reconcilers. They are those of the process,
 // as the registry is. None has the name of a namespace in a label: there may be very many.
 // docs/metrics.md lists them all, and a test compares.
 var (
@@ -147,12 +144,11 @@ const (
 )
 
 func init() {
-	metrics.Registry.MustRegister(namespacesBlocked, diagnosesTotal, diagnosisDuration, diagnosisRequestsTotal, buildInfo)
-	build := buildversion.Read()
-	buildInfo.WithLabelValues(build.Version, build.Revision, build.Go).Set(1)
-	metrics.Registry.MustRegister(namespacesBlocked, diagnosesTotal, diagnosisDuration, diagnosisRequestsTotal,
+	metrics.Registry.MustRegister(buildInfo, namespacesBlocked, diagnosesTotal, diagnosisDuration, diagnosisRequestsTotal,
 		initializationDuration, finalizationDuration, effectiveSetStatus, settlingTime, objectsDeletedTotal,
 		finalizationRequestsTotal, surveyAnswersTotal, finalizationPutOffTotal, counted)
+	build := buildversion.Read()
+	buildInfo.WithLabelValues(build.Version, build.Revision, build.Go).Set(1)
 	// A counter that appears with its first value hides its first increase.
 	for _, result := range []string{resultBlocked, resultProgressing, resultOutdated, resultError} {
 		diagnosesTotal.WithLabelValues(result)
