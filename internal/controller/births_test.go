@@ -64,6 +64,7 @@ func TestBirthsObserve(t *testing.T) {
 		"one that got open when nobody watched":        {events: []*corev1.Namespace{open, open}},
 		"one that fails":                               {events: []*corev1.Namespace{pending, failed}, want: []string{outcomeFailed}},
 		"one that fails, and is deleted for that":      {events: []*corev1.Namespace{pending, failed, failedAndDeleted}, isGone: true, want: []string{outcomeFailed}},
+		"one of which both came in one event":          {events: []*corev1.Namespace{pending, failedAndDeleted}, want: []string{outcomeFailed}},
 		"one that failed when nobody watched":          {events: []*corev1.Namespace{failed, failedAndDeleted}},
 		"one that is deleted before it is open":        {events: []*corev1.Namespace{pending, deleted}, want: []string{outcomeDeleted}},
 		"one that is deleted, and gone":                {events: []*corev1.Namespace{pending, deleted, deleted}, isGone: true, want: []string{outcomeDeleted}},
