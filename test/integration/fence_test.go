@@ -1,0 +1,69 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import (
+	"context"
+	"path/filepath"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nslifecycle/nslifecycle/test/controlplane"
+	"github.com/nslifecycle/nslifecycle/test/wrappers"
+)
+
+var _ = Describe("The fence of config/samples/fence", func() {
+	It("keeps an initializer to namespaces that are being initialized", func(ctx context.Context) {
+		for _, arguments := range [][]string{
+			{"-f", filepath.Join(controlplane.Root(), "test/initializers/manifests/owner.yaml")},
+			{"-k", filepath.Join(controlplane.Root(), "config/samples/fence")},
+		} {
+			_, err := plane.Kubectl(ctx, plane.Admin, append([]string{"apply"}, arguments...)...)
+			Expect(err).NotTo(HaveOccurred())
+			DeferCleanup(func(ctx context.Context) {
+				_, err := plane.Kubectl(ctx, plane.Admin, append([]string{"delete", "--wait=false"}, arguments...)...)
+				Expect(err).NotTo(HaveOccurred())
+			})
+		}
+		config, err := plane.ServiceAccountConfig(ctx, "owner-initializer", "owner-initializer")
+		Expect(err).NotTo(HaveOccurred())
+		fenced := newClient(config)
+		open := wrappers.MakeNamespace("default").Obj()
+		register(ctx, "fence", "a.test.example.com")
+		initializing := createNamespace(ctx, ordinary, unique("fenced"))
+
+		patch := func(ctx context.Context, name, metadata string) error {
+			return fenced.Patch(ctx, wrappers.MakeNamespace(name).Obj(),
+				client.RawPatch(types.MergePatchType, []byte(`{"metadata": `+metadata+`}`)), client.DryRunAll)
+		}
+		bind := func(ctx context.Context, namespace string) error {
+			binding := &rbacv1.RoleBinding{RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "admin"}}
+			binding.Namespace, binding.Name = namespace, "fenced"
+			return fenced.Create(ctx, binding, client.DryRunAll)
+		}
+		const label = `{"labels": {"pod-security.kubernetes.io/enforce": "privileged"}}`
+		By("refusing what is allowed by its ClusterRole elsewhere, as soon as the API server has noticed")
+		Eventually(patch).WithContext(ctx).WithArguments(open.Name, label).
+			Should(MatchError(ContainSubstring("may change only Namespaces that are being initialized")))
+		Expect(patch(ctx, open.Name, `{"annotations": {"a": "b"}}`)).To(MatchError(ContainSubstring("may change only Namespaces")))
+		Expect(bind(ctx, open.Name)).To(MatchError(ContainSubstring("may write only into namespaces that are being initialized")))
+
+		By("letting it do its work")
+		Expect(bind(ctx, initializing.Name)).To(Succeed())
+		Expect(patch(ctx, initializing.Name, `{"annotations": {"a": "b"}}`)).To(Succeed())
+		Expect(patch(ctx, initializing.Name, `{"annotations": {"nslifecycle.dev/pending-initializers": null}}`)).To(Succeed())
+
+		By("letting it change no other label of a namespace that is being initialized")
+		Expect(patch(ctx, initializing.Name, label)).To(MatchError(ContainSubstring("none of their other labels")))
+
+		By("being no fence for others")
+		Expect(admin.Patch(ctx, open, client.RawPatch(types.MergePatchType, []byte(`{"metadata": `+label+`}`)), client.DryRunAll)).
+			To(Succeed())
+	}, SpecTimeout(3*time.Minute))
+})
