@@ -3,8 +3,9 @@
 
 package v1alpha1
 
-// Labels and annotations of a Namespace. Users cannot set any of them: the API
-// server's admission policies write and protect them (config/admission).
+// Labels and annotations of a Namespace that tell of its initialization. Users cannot set
+// any of them: the API server's admission policies write and protect them
+// (config/admission).
 const (
 	// Prefix starts every label and annotation key that belongs to this project.
 	Prefix = "nslifecycle.dev/"
@@ -34,6 +35,20 @@ const (
 	AnnotationRequestedBy = Prefix + "requested-by"
 )
 
+// What users do set on a Namespace, also when they create it. Each has a policy of its own,
+// which is off by default (config/protection, config/expiry).
+const (
+	// LabelDeletionProtection keeps a Namespace from being deleted, whatever the value.
+	LabelDeletionProtection = Prefix + "deletion-protection"
+
+	// AnnotationExpiresAt is when a Namespace is deleted, in the format of RFC 3339.
+	AnnotationExpiresAt = Prefix + "expires-at"
+
+	// AnnotationTTL is how long after its creation a Namespace is deleted: days, hours,
+	// minutes and seconds, such as "7d" or "1h30m". It is that or AnnotationExpiresAt.
+	AnnotationTTL = Prefix + "ttl"
+)
+
 // LabelPolicy is on each admission policy and binding of this project and tells
 // which one it is: one of the Policy names. The operator finds them by it,
 // whatever prefix an installation gave to their names.
@@ -49,6 +64,14 @@ const (
 	PolicyGate = "gate"
 	// PolicyGuard protects the state on the Namespace.
 	PolicyGuard = "guard"
+)
+
+// The admission policies that are off by default, in config/protection and config/expiry.
+const (
+	// PolicyProtection refuses to delete what has LabelDeletionProtection.
+	PolicyProtection = "protection"
+	// PolicyExpiry says who may make a Namespace expire, and checks the values.
+	PolicyExpiry = "expiry"
 )
 
 // VerbInitialize is the RBAC verb on namespaces whose holders pass the gate and
@@ -76,6 +99,34 @@ const (
 
 	// ConditionInitializationBlocked is the same for the initialization of a Namespace.
 	ConditionInitializationBlocked = Prefix + "InitializationBlocked"
+
+	// ConditionExpiring is True from the moment on a Namespace has been warned of: it is
+	// deleted within the hour. Until then, and where it is not deleted although it has
+	// expired, it is False, with one of the Reason constants. The message says when the
+	// Namespace is deleted. A Namespace that was never to expire does not have it.
+	ConditionExpiring = Prefix + "Expiring"
+)
+
+// Reasons of ConditionExpiring, and of the Events about it.
+const (
+	// ReasonExpiryScheduled: it is deleted, but not within the hour.
+	ReasonExpiryScheduled = "ExpiryScheduled"
+	// ReasonExpiresSoon: it is deleted within the hour.
+	ReasonExpiresSoon = "ExpiresSoon"
+	// ReasonDeletionRefused: it has expired, and the API server refuses to delete it.
+	ReasonDeletionRefused = "DeletionRefused"
+	// ReasonDeletionProtected: it is not deleted because it has LabelDeletionProtection.
+	ReasonDeletionProtected = "DeletionProtected"
+	// ReasonExpiryDryRun: it is not deleted because the operator only says what it would do.
+	ReasonExpiryDryRun = "ExpiryDryRun"
+	// ReasonExpiryPolicyMissing: it is not deleted because nobody has checked who asked for it.
+	ReasonExpiryPolicyMissing = "ExpiryPolicyMissing"
+	// ReasonInvalidExpiry: the annotations do not say clearly when it expires.
+	ReasonInvalidExpiry = "InvalidExpiry"
+	// ReasonNeverExpires: it is one that the cluster or the operator cannot do without.
+	ReasonNeverExpires = "NeverExpires"
+	// ReasonNoExpiry: the annotation has been removed.
+	ReasonNoExpiry = "NoExpiry"
 )
 
 // ReasonProgressing is the reason of ConditionDeletionBlocked and

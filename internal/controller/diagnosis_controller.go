@@ -183,6 +183,7 @@ func (r *DiagnosisReconciler) patchConditions(
 	}
 	before := namespace.DeepCopy()
 	if err := patchNamespaceStatus(ctx, r.Client, namespace, map[string]any{"conditions": changed}); err != nil {
+	if err := patchNamespaceConditions(ctx, r.Client, namespace, changed); err != nil {
 		return err
 	}
 	for _, condition := range changed {

@@ -292,7 +292,7 @@ func (r *FinalizationReconciler) patchConditions(
 		return nil
 	}
 	before := namespace.DeepCopy()
-	if err := patchNamespaceStatus(ctx, r.Client, namespace, map[string]any{"conditions": changed}); err != nil {
+	if err := patchNamespaceConditions(ctx, r.Client, namespace, changed); err != nil {
 		return err
 	}
 	for _, condition := range changed {

@@ -25,6 +25,7 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
+	"github.com/nslifecycle/nslifecycle/internal/protection"
 )
 
 // maxRetryDelay bounds the back-off after errors, like the namespace controller of
@@ -87,7 +88,7 @@ func (r *NamespaceReconciler) Reconcile(ctx context.Context, req ctrl.Request) (
 	changed := initialization.ComputeConditions(&namespace, state, metav1.NewTime(r.Clock.Now()))
 	if len(changed) > 0 {
 		before := namespace.DeepCopy()
-		if err := patchNamespaceStatus(ctx, r.Client, &namespace, map[string]any{"conditions": changed}); err != nil {
+		if err := patchNamespaceConditions(ctx, r.Client, &namespace, changed); err != nil {
 			return ctrl.Result{}, ignoreGone(err)
 		}
 		r.recordEvents(ctx, before, changed, state)
@@ -173,6 +174,9 @@ func (r *NamespaceReconciler) recordEvents(
 			outcome := "; the namespace is deleted"
 			if why := initialization.WhyNotDelete(namespace, state, r.SystemNamespace); why != "" {
 				outcome = "; the namespace is not deleted: " + why
+			}
+			if protection.IsProtected(namespace) { // The message says so already.
+				outcome = ""
 			}
 			r.event(namespace, corev1.EventTypeWarning, "InitializationFailed", condition.Message+outcome)
 		}

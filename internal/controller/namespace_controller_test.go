@@ -217,6 +217,14 @@ func TestNamespaceReconcile(t *testing.T) {
 			wantEvents: []string{failedEvent + "not deleted: it lacks annotation nslifecycle.dev/initializers, " +
 				"so it was not created to be initialized"},
 		},
+		"failed, and protected from deletion": {
+			server: namespaceServer{
+				namespace: failed().Label(v1alpha1.LabelDeletionProtection, "enabled").Obj(),
+			},
+			wantWrites: []string{failedPatch},
+			wantEvents: []string{failedEvent + "not deleted: label nslifecycle.dev/deletion-protection protects it; " +
+				"to let it go, run: kubectl label namespace x nslifecycle.dev/deletion-protection-"},
+		},
 		"failed, and changed since": {
 			server:     namespaceServer{namespace: failed().Obj(), deleteError: errConflict},
 			wantWrites: []string{failedPatch, deletion + "8"},

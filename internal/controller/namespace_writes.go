@@ -48,6 +48,13 @@ func patchNamespaceStatus(
 	return nil
 }
 
+// patchNamespaceConditions writes some conditions of a Namespace.
+func patchNamespaceConditions(
+	ctx context.Context, c client.Client, namespace *corev1.Namespace, changed []corev1.NamespaceCondition,
+) error {
+	return patchNamespaceStatus(ctx, c, namespace, map[string]any{"conditions": changed})
+}
+
 // recordEvent records an Event about a Namespace. Too long a note is cut.
 func recordEvent(
 	recorder events.EventRecorder, namespace *corev1.Namespace, eventType, reason, action, note string,

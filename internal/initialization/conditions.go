@@ -11,6 +11,7 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/nscondition"
+	"github.com/nslifecycle/nslifecycle/internal/protection"
 )
 
 // ComputeConditions returns the conditions that a Namespace in this state should
@@ -23,7 +24,7 @@ import (
 func ComputeConditions(
 	namespace *corev1.Namespace, state State, now metav1.Time,
 ) []corev1.NamespaceCondition {
-	wanted := []corev1.NamespaceCondition{initializingCondition(state)}
+	wanted := []corev1.NamespaceCondition{initializingCondition(namespace, state)}
 	pending := map[string]int{}
 	for i, name := range state.Pending {
 		pending[name] = i
@@ -61,7 +62,7 @@ func IsInitializing(namespace *corev1.Namespace) bool {
 	return condition != nil && condition.Status == corev1.ConditionTrue
 }
 
-func initializingCondition(state State) corev1.NamespaceCondition {
+func initializingCondition(namespace *corev1.Namespace, state State) corev1.NamespaceCondition {
 	condition := corev1.NamespaceCondition{
 		Type: v1alpha1.ConditionInitializing, Status: corev1.ConditionFalse,
 	}
@@ -77,6 +78,9 @@ func initializingCondition(state State) corev1.NamespaceCondition {
 	case StageFailed:
 		condition.Reason = v1alpha1.ReasonFailed
 		condition.Message = failureMessage(state.Failure)
+		if why := protection.WhyNotDelete(namespace); why != "" {
+			condition.Message += "; the namespace is not deleted: " + why
+		}
 	case StageCompleted:
 		condition.Reason = v1alpha1.ReasonCompleted
 		condition.Message = "all initializers have done their work"

@@ -233,6 +233,16 @@ func TestComputeConditions(t *testing.T) {
 				one(rbac, no, v1alpha1.ReasonPending, myTurn, at),
 			},
 		},
+		"failed, and protected from deletion": {
+			namespace: wrappers.MakeNamespace("x").Initializers(rbac).Result(`{"status":"Failure","message":"no quota left"}`).
+				Label(v1alpha1.LabelDeletionProtection, "enabled"),
+			want: conditions{
+				whole(no, v1alpha1.ReasonFailed, "no quota left; the namespace is not deleted: "+
+					"label nslifecycle.dev/deletion-protection protects it; to let it go, run: "+
+					"kubectl label namespace x nslifecycle.dev/deletion-protection-", at),
+				one(rbac, no, v1alpha1.ReasonPending, myTurn, at),
+			},
+		},
 		"failed without a word": {
 			namespace: wrappers.MakeNamespace("x").Initializers(rbac).Result(`{"status":"Failure"}`),
 			want: conditions{

@@ -15,6 +15,7 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/nscondition"
+	"github.com/nslifecycle/nslifecycle/internal/protection"
 )
 
 // Stage is where a Namespace stands in its initialization.
@@ -143,7 +144,7 @@ func WhyNotDelete(namespace *corev1.Namespace, state State, systemNamespace stri
 		return fmt.Sprintf("it lacks annotation %s, so it was not created to be initialized",
 			v1alpha1.AnnotationInitializers)
 	}
-	return ""
+	return protection.WhyNotDelete(namespace)
 }
 
 // IsExempt tells whether a Namespace never waits for initializers: those that the

@@ -267,6 +267,11 @@ func TestWhyNotDelete(t *testing.T) {
 			namespace: wrappers.MakeNamespace("x").Pending(quota).Result(failureResult),
 			want:      "it lacks annotation nslifecycle.dev/initializers, so it was not created to be initialized",
 		},
+		"protected from deletion": {
+			namespace: failed("x").Label(v1alpha1.LabelDeletionProtection, "enabled"),
+			want: "label nslifecycle.dev/deletion-protection protects it; to let it go, run: " +
+				"kubectl label namespace x nslifecycle.dev/deletion-protection-",
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

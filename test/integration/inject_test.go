@@ -5,6 +5,7 @@ package integration
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"time"
 
@@ -76,6 +77,67 @@ var _ = Describe("Injection", func() {
 			v1alpha1.AnnotationInitializers:        "a.test.example.com",
 			v1alpha1.AnnotationRequestedBy:         ordinaryUser,
 		}))
+	}, SpecTimeout(time.Minute))
+
+	It("leaves what users may ask for: protection from deletion, and expiry", func(ctx context.Context) {
+		send := func(name string) *wrappers.NamespaceWrapper {
+			return wrappers.MakeNamespace(name).
+				Label(v1alpha1.LabelDeletionProtection, "enabled").Annotation(v1alpha1.AnnotationTTL, "8h").
+				Annotation(v1alpha1.AnnotationExpiresAt, "2099-01-01T00:00:00Z")
+		}
+		kept := And(HaveField("Labels", HaveKeyWithValue(v1alpha1.LabelDeletionProtection, "enabled")),
+			HaveField("Annotations", And(HaveKeyWithValue(v1alpha1.AnnotationTTL, "8h"),
+				HaveKeyWithValue(v1alpha1.AnnotationExpiresAt, "2099-01-01T00:00:00Z"))))
+		// Longer and shorter keys, and a label in the place of an annotation, are none of them.
+		stripped := []string{
+			"nslifecycle.dev/deletion-protection-x", "nslifecycle.dev/ttl-x", "nslifecycle.dev/tt", "nslifecycle.dev/expires-a",
+		}
+		expectOnlyThose := func(namespace *corev1.Namespace) {
+			GinkgoHelper()
+			Expect(namespace).To(kept)
+			for _, key := range append(stripped, v1alpha1.AnnotationTTL, v1alpha1.AnnotationExpiresAt) {
+				Expect(namespace.Labels).NotTo(HaveKey(key))
+			}
+			for _, key := range append(stripped, v1alpha1.LabelDeletionProtection) {
+				Expect(namespace.Annotations).NotTo(HaveKey(key))
+			}
+		}
+		for _, registered := range []string{"", "kept"} {
+			if registered == "" {
+				By("registering nothing")
+				expectInjected(ctx)
+			} else {
+				By("registering an initializer")
+				register(ctx, registered, "a.test.example.com")
+			}
+			alone := send(unique("kept")).Obj()
+			Expect(ordinary.Create(ctx, alone)).To(Succeed())
+			expectOnlyThose(alone)
+			Expect(alone.Labels[v1alpha1.LabelInitializing]).To(Equal(map[string]string{"": "", "kept": "true"}[registered]))
+
+			more := send(unique("kept")).Label(v1alpha1.AnnotationTTL, "x").Label(v1alpha1.AnnotationExpiresAt, "x").
+				Annotation(v1alpha1.LabelDeletionProtection, "x")
+			for _, key := range stripped {
+				more.Label(key, "x").Annotation(key, "x")
+			}
+			namespace := more.Obj()
+			Expect(ordinary.Create(ctx, namespace)).To(Succeed())
+			expectOnlyThose(namespace)
+			Expect(namespace.Labels[v1alpha1.LabelInitializing]).To(Equal(alone.Labels[v1alpha1.LabelInitializing]))
+		}
+	}, SpecTimeout(time.Minute))
+
+	It("removes as many keys under our prefix as guard lets through, beside those that stay", func(ctx context.Context) {
+		register(ctx, "bound", "a.test.example.com")
+		namespace := wrappers.MakeNamespace(unique("bound")).Label(v1alpha1.LabelDeletionProtection, "enabled").
+			Annotation(v1alpha1.AnnotationTTL, "8h")
+		for i := range 999 {
+			namespace.Label(fmt.Sprintf("nslifecycle.dev/%d", i), "").Annotation(fmt.Sprintf("nslifecycle.dev/%d", i), "")
+		}
+		made := namespace.Obj()
+		Expect(ordinary.Create(ctx, made)).To(Succeed())
+		Expect(made.Labels).To(And(HaveLen(3), HaveKey(v1alpha1.LabelInitializing), HaveKey(v1alpha1.LabelDeletionProtection)))
+		Expect(made.Annotations).To(And(HaveLen(4), HaveKey(v1alpha1.AnnotationTTL), HaveKey(v1alpha1.AnnotationRequestedBy)))
 	}, SpecTimeout(time.Minute))
 
 	It("injects into a namespace that server-side apply creates, whatever it sends", func(ctx context.Context) {

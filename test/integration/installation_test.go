@@ -174,7 +174,8 @@ var _ = Describe("An installation", Ordered, ContinueOnFailure, func() {
 			g.Expect(root.Create(ctx, probe, client.DryRunAll)).To(Succeed())
 			g.Expect(probe.Labels).To(HaveKey(v1alpha1.LabelInitializing))
 		}).WithContext(ctx).WithTimeout(time.Minute).Should(Succeed())
-		heavy := wrappers.MakeNamespace(unique("heavy"))
+		heavy := wrappers.MakeNamespace(unique("heavy")).Label(v1alpha1.LabelDeletionProtection, "enabled").
+			Annotation(v1alpha1.AnnotationTTL, "8h")
 		for i := range 20000 {
 			heavy.Label(fmt.Sprintf("nslifecycle.dev/%d", i), "")
 		}
