@@ -60,6 +60,7 @@ type options struct {
 	settlingTime        string
 	diagnosisPatience   time.Duration
 	diagnosisWorkers    int
+	isExpiryDryRun      bool
 	isCheck             bool
 	checkTimeout        time.Duration
 	isVersion           bool
@@ -104,7 +105,7 @@ func (o *options) bind(flags *flag.FlagSet) {
 			"namespace, with other --controllers or another --finalizer-token, need one each.")
 	flags.StringVar(&o.controllers, "controllers", "*",
 		"The controllers that run, separated by commas: "+
-			"initialization, finalization, diagnosis; * for all, -name to leave one out.")
+			"initialization, finalization, diagnosis, expiry; * for all but expiry, -name to leave one out.")
 	flags.StringVar(&o.finalizerToken, "finalizer-token", string(corev1.FinalizerKubernetes),
 		"The token in spec.finalizers of namespaces that finalization answers for and releases; "+
 			"any but kubernetes makes it one agent among others.")
@@ -129,6 +130,8 @@ func (o *options) bind(flags *flag.FlagSet) {
 		"How long the initialization or deletion of a namespace may stand still before it is found out why.")
 	flags.IntVar(&o.diagnosisWorkers, "diagnosis-workers", 2,
 		"Namespaces of which it is found out at a time why they stand still.")
+	flags.BoolVar(&o.isExpiryDryRun, "expiry-dry-run", false,
+		"Say which namespaces have expired, and do not delete them.")
 	flags.BoolVar(&o.isCheck, "check", false,
 		"Look whether the installation in the cluster works, say what was found, and exit: with 0 if it does.")
 	// An installation needs a moment: a manager has to start and to become the leader, and the
@@ -214,6 +217,7 @@ func run(restConfig *rest.Config, opts options, chosen choices) error {
 		FinalizationWorkers: opts.finalizationWorkers,
 		DiagnosisPatience:   opts.diagnosisPatience,
 		DiagnosisWorkers:    opts.diagnosisWorkers,
+		IsExpiryDryRun:      opts.isExpiryDryRun,
 	}); err != nil {
 		return err
 	}

@@ -19,16 +19,27 @@ const (
 	Finalization = "finalization"
 	// Diagnosis tells why a namespace does not get on with either, whoever works on it.
 	Diagnosis = "diagnosis"
+	// Expiry deletes namespaces at a time that was set for them. It is off by default.
+	Expiry = "expiry"
 )
 
 const allControllers = "*"
 
-// Controllers are the names of those that run. Nil means all.
+// Those that "*" stands for, and those that have to be named.
+var (
+	onByDefault  = []string{Diagnosis, Finalization, Initialization}
+	offByDefault = []string{Expiry}
+)
+
+// Controllers are the names of those that run. Nil means all that are on by default.
 type Controllers map[string]bool
 
 // Runs tells whether a controller runs.
 func (c Controllers) Runs(name string) bool {
-	return c == nil || c[name]
+	if c == nil {
+		return slices.Contains(onByDefault, name)
+	}
+	return c[name]
 }
 
 // String lists those that run.
@@ -40,10 +51,10 @@ func (c Controllers) String() string {
 }
 
 // ParseControllers reads a list in the manner of kube-controller-manager: "name" stands
-// for one, "-name" for all but it where "*" is there too, and "*" for all. It returns an
-// error for a name that is unknown, and where nothing would run.
+// for one, "-name" for all but it where "*" is there too, and "*" for all that are on by
+// default. It returns an error for a name that is unknown, and where nothing would run.
 func ParseControllers(text string) (Controllers, error) {
-	known := []string{Diagnosis, Finalization, Initialization}
+	known := slices.Sorted(slices.Values(slices.Concat(onByDefault, offByDefault)))
 	runs, excluded, all := Controllers{}, map[string]bool{}, false
 	for entry := range strings.SplitSeq(text, ",") {
 		entry = strings.TrimSpace(entry)
@@ -53,7 +64,8 @@ func ParseControllers(text string) (Controllers, error) {
 			all = true
 		case !slices.Contains(known, name):
 			return nil, fmt.Errorf("there is no controller %q; the list takes %s, "+
-				"each of them with - in front to leave it out, and *", name, strings.Join(known, ", "))
+				"each of them with - in front to leave it out, and * for all but %s",
+				name, strings.Join(known, ", "), strings.Join(offByDefault, ", "))
 		case isExcluded:
 			excluded[name] = true
 		default:
@@ -61,7 +73,7 @@ func ParseControllers(text string) (Controllers, error) {
 		}
 	}
 	for _, name := range known {
-		if all {
+		if all && slices.Contains(onByDefault, name) {
 			runs[name] = true
 		}
 		if excluded[name] {

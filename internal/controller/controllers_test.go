@@ -13,8 +13,8 @@ func TestParseControllers(t *testing.T) {
 	both := Controllers{Finalization: true, Initialization: true}
 	all := Controllers{Diagnosis: true, Finalization: true, Initialization: true}
 	unknown := func(name string) string {
-		return `there is no controller "` + name + `"; the list takes diagnosis, finalization, ` +
-			"initialization, each of them with - in front to leave it out, and *"
+		return `there is no controller "` + name + `"; the list takes diagnosis, expiry, finalization, ` +
+			"initialization, each of them with - in front to leave it out, and * for all but expiry"
 	}
 	tests := map[string]struct {
 		want      Controllers
@@ -32,6 +32,13 @@ func TestParseControllers(t *testing.T) {
 		"-initialization,*":            {want: Controllers{Diagnosis: true, Finalization: true}},
 		"*,finalization":               {want: all},
 		"-finalization,initialization": {want: Controllers{Initialization: true}},
+		"expiry":                       {want: Controllers{Expiry: true}},
+		"*,-expiry":                    {want: all},
+		"*,expiry": {want: Controllers{
+			Diagnosis: true, Expiry: true, Finalization: true, Initialization: true,
+		}},
+		"expiry,*,-diagnosis,-finalization": {want: Controllers{Expiry: true, Initialization: true}},
+		"*,expiry,-expiry":                  {want: all},
 
 		"-finalization":              {wantError: `the list of controllers "-finalization" leaves none to run`},
 		"finalization,-finalization": {wantError: `the list of controllers "finalization,-finalization" leaves none to run`},
@@ -70,6 +77,7 @@ func TestControllers(t *testing.T) {
 		"all":  {wantInitialization: true, wantFinalization: true, want: "*"},
 		"none": {controllers: Controllers{}},
 		"one":  {controllers: Controllers{Finalization: true}, wantFinalization: true, want: "finalization"},
+		"off":  {controllers: Controllers{Expiry: true}, want: "expiry"},
 		"both": {
 			controllers:        Controllers{Initialization: true, Finalization: true},
 			wantInitialization: true, wantFinalization: true, want: "finalization,initialization",
@@ -80,6 +88,7 @@ func TestControllers(t *testing.T) {
 			g := NewWithT(t)
 			g.Expect(test.controllers.Runs(Initialization)).To(Equal(test.wantInitialization))
 			g.Expect(test.controllers.Runs(Finalization)).To(Equal(test.wantFinalization))
+			g.Expect(test.controllers.Runs(Expiry)).To(Equal(test.controllers[Expiry]))
 			g.Expect(test.controllers.String()).To(Equal(test.want))
 		})
 	}

@@ -13,6 +13,8 @@
 //     releases its own token in spec.finalizers.
 //   - [DiagnosisReconciler] tells on a Namespace whose beginning or end does not get
 //     on what holds it, whoever works on it.
+//   - [ExpiryReconciler] deletes every Namespace at the time that was set for it. It is
+//     off by default.
 //
 // The first two are not needed for a Namespace to be injected, gated or opened: the
 // API server's admission policies do that (config/admission).
@@ -24,6 +26,7 @@ const (
 	namespaceControllerName     = "namespace-initialization"
 	finalizationControllerName  = "namespace-finalization"
 	diagnosisControllerName     = "namespace-diagnosis"
+	expiryControllerName        = "namespace-expiry"
 
 	// fieldOwner is the manager of the fields that the operator applies.
 	fieldOwner = "nslifecycle"
@@ -32,5 +35,8 @@ const (
 	reportingController = "nslifecycle"
 )
 
-// installCommand is what people are told to run where something is missing.
-const installCommand = "kubectl apply -k config/default"
+// What people are told to run where something is missing.
+const (
+	installCommand       = "kubectl apply -k config/default"
+	installExpiryCommand = "kubectl apply -k config/expiry"
+)

@@ -37,7 +37,7 @@ const syncTimeout = 500 * time.Millisecond
 
 // Options configure the reconcilers.
 type Options struct {
-	// Controllers are those that run; all of them if nil.
+	// Controllers are those that run; all that are on by default if nil.
 	Controllers Controllers
 	// SystemNamespace is the namespace that the operator is installed in.
 	SystemNamespace string
@@ -57,6 +57,8 @@ type Options struct {
 	DiagnosisPatience time.Duration
 	// DiagnosisWorkers is the number of Namespaces diagnosed at a time.
 	DiagnosisWorkers int
+	// IsExpiryDryRun keeps expiry from deleting anything: it only says what it would delete.
+	IsExpiryDryRun bool
 	// Clock tells the time; the real one if nil.
 	Clock clock.PassiveClock
 }
@@ -129,6 +131,12 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 		reader: mgr.GetClient(), controllers: options.Controllers, token: options.FinalizerToken,
 	})); err != nil {
 		return fmt.Errorf("setting up the census of namespaces: %w", err)
+	if options.Controllers.Runs(Expiry) {
+		if err := setupExpiry(mgr, options); err != nil {
+			return err
+		}
+		informed = append(informed,
+			&admissionv1.ValidatingAdmissionPolicy{}, &admissionv1.ValidatingAdmissionPolicyBinding{})
 	}
 	return addProbes(ctx, mgr, informed)
 }
@@ -211,6 +219,29 @@ func setupDiagnosis(mgr ctrl.Manager, options Options) error {
 		Budget:    budget,
 	}).SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("setting up the reconciler of diagnosis: %w", err)
+	}
+	return nil
+}
+
+func setupExpiry(mgr ctrl.Manager, options Options) error {
+	httpClient := *mgr.GetHTTPClient()
+	httpClient.Transport = noteServerTime(httpClient.Transport)
+	live, err := client.New(mgr.GetConfig(), client.Options{
+		HTTPClient: &httpClient, Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
+	})
+	if err != nil {
+		return fmt.Errorf("creating a client without a cache: %w", err)
+	}
+	if err := (&ExpiryReconciler{
+		Client:          mgr.GetClient(),
+		Live:            live,
+		Recorder:        mgr.GetEventRecorder(reportingController),
+		Clock:           options.Clock,
+		SystemNamespace: options.SystemNamespace,
+		OwnNamespace:    options.OwnNamespace,
+		IsDryRun:        options.IsExpiryDryRun,
+	}).SetupWithManager(mgr); err != nil {
+		return fmt.Errorf("setting up the reconciler of expiry: %w", err)
 	}
 	return nil
 }

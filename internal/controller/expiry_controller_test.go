@@ -1,0 +1,272 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	clocktesting "k8s.io/utils/clock/testing"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/expiry"
+	"github.com/nslifecycle/nslifecycle/test/wrappers"
+)
+
+func expiryPolicy() *admissionv1.ValidatingAdmissionPolicy {
+	return &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{
+		Name: "some-expiry", Labels: map[string]string{v1alpha1.LabelPolicy: v1alpha1.PolicyExpiry},
+	}}
+}
+
+func expiryBinding() *admissionv1.ValidatingAdmissionPolicyBinding {
+	return &admissionv1.ValidatingAdmissionPolicyBinding{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "some-expiry", Labels: map[string]string{v1alpha1.LabelPolicy: v1alpha1.PolicyExpiry},
+		},
+		Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
+			PolicyName: "some-expiry", ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny},
+		},
+	}
+}
+
+func TestExpiryReconcile(t *testing.T) {
+	const (
+		statusPatch = "application/strategic-merge-patch+json of x/status by nslifecycle: uid=x-uid "
+		deletion    = "delete x: uid=x-uid resourceVersion=7"
+		toKeep      = "; to keep it, run: kubectl annotate namespace x nslifecycle.dev/ttl-"
+		onTime      = "the namespace is deleted at 2026-03-01T12:00:00Z (nslifecycle.dev/ttl=8h)" + toKeep
+	)
+	// It expires now.
+	expired := func() *wrappers.NamespaceWrapper {
+		wrapper := wrappers.MakeNamespace("x").UID("x-uid").ResourceVersion("7").Annotation(v1alpha1.AnnotationTTL, "8h")
+		wrapper.CreationTimestamp = metav1.NewTime(now.Add(-8 * time.Hour))
+		return wrapper
+	}
+	warned := func() *wrappers.NamespaceWrapper {
+		return expired().Condition(corev1.NamespaceCondition{
+			Type: v1alpha1.ConditionExpiring, Status: corev1.ConditionTrue, Reason: v1alpha1.ReasonExpiresSoon,
+			Message: onTime, LastTransitionTime: metav1.NewTime(now.Add(-expiry.Notice)),
+		})
+	}
+	policies := []client.Object{expiryPolicy(), expiryBinding()}
+
+	tests := map[string]struct {
+		// cached is what the cache has of the Namespace; live is what it is, or the same.
+		cached, live *wrappers.NamespaceWrapper
+		server       namespaceServer
+		// cachedPolicies are those of the cache; livePolicies are those that there are.
+		cachedPolicies, livePolicies []client.Object
+		// serverTime is what the API server takes for now; now if nil, and unknown if zero.
+		serverTime *time.Time
+		liveError  error
+		wantResult ctrl.Result
+		wantWrites []string
+		wantEvents []string
+		wantError  string
+	}{
+		"gone":           {cached: expired(), server: namespaceServer{getError: errGone}},
+		"cannot be read": {cached: expired(), server: namespaceServer{getError: errOutage}, wantError: errOutage.Error()},
+		"warned of, and expired": {
+			cached: warned(), wantWrites: []string{deletion},
+			wantEvents: []string{"Normal Expired the namespace has expired (nslifecycle.dev/ttl=8h) and is deleted"},
+		},
+		"never warned of": {
+			cached: expired().Annotation(v1alpha1.AnnotationTTL, "8h1s"), wantResult: ctrl.Result{RequeueAfter: time.Second},
+			wantWrites: []string{statusPatch + "nslifecycle.dev/Expiring=True/ExpiresSoon"},
+			wantEvents: []string{"Warning ExpiresSoon the namespace is deleted at 2026-03-01T12:00:01Z (nslifecycle.dev/ttl=8h1s)" + toKeep},
+		},
+
+		// The cache is behind.
+		"put off since": {
+			cached: warned(), live: warned().Annotation(v1alpha1.AnnotationTTL, "80h"), wantResult: ctrl.Result{RequeueAfter: 12 * time.Hour},
+			wantWrites: []string{statusPatch + "nslifecycle.dev/Expiring=False/ExpiryScheduled"},
+		},
+		"protected since": {
+			cached: warned(), live: warned().Label(v1alpha1.LabelDeletionProtection, ""),
+			wantWrites: []string{statusPatch + "nslifecycle.dev/Expiring=False/DeletionProtected"},
+			wantEvents: []string{"Warning DeletionProtected the namespace has expired at 2026-03-01T12:00:00Z (nslifecycle.dev/ttl=8h), " +
+				"and is not deleted: label nslifecycle.dev/deletion-protection protects it; to let it go, run: " +
+				"kubectl label namespace x nslifecycle.dev/deletion-protection-"},
+		},
+		"deleted since":      {cached: warned(), live: warned().Terminating(now)},
+		"gone since":         {cached: warned(), liveError: errGone},
+		"replaced since":     {cached: warned(), live: wrappers.MakeNamespace("x").UID("y-uid")},
+		"not to be read now": {cached: warned(), liveError: errOutage, wantError: errOutage.Error()},
+		"warned of since": {
+			cached: expired(), live: warned(), wantWrites: []string{deletion},
+			wantEvents: []string{"Normal Expired the namespace has expired (nslifecycle.dev/ttl=8h) and is deleted"},
+		},
+		"its condition has gone since": {
+			cached: warned(), live: expired(), wantResult: ctrl.Result{RequeueAfter: time.Second},
+			wantWrites: []string{statusPatch + "nslifecycle.dev/Expiring=True/ExpiresSoon"},
+			wantEvents: []string{"Warning ExpiresSoon " + onTime},
+		},
+
+		// Clocks.
+		"a clock that is ahead of the API server's": {
+			cached: warned(), serverTime: new(now.Add(-time.Minute)), wantResult: ctrl.Result{RequeueAfter: time.Minute},
+		},
+		"a clock that is behind the API server's": {
+			cached: warned(), serverTime: new(now.Add(time.Hour)), wantWrites: []string{deletion},
+			wantEvents: []string{"Normal Expired the namespace has expired (nslifecycle.dev/ttl=8h) and is deleted"},
+		},
+		"an API server that does not tell the time": {
+			cached: warned(), serverTime: new(time.Time{}),
+			wantError: "the API server does not say what time it is there, and by the clock of one machine alone no namespace is deleted",
+		},
+
+		// The policy.
+		"the policy has gone since": {
+			cached: warned(), livePolicies: []client.Object{expiryPolicy()},
+			wantWrites: []string{statusPatch + "nslifecycle.dev/Expiring=False/ExpiryPolicyMissing"},
+			wantEvents: []string{`Warning ExpiryPolicyMissing the namespace is not deleted when it expires: the API server lacks ` +
+				`ValidatingAdmissionPolicy "expiry", or a binding that denies in all namespaces, so anybody who may update a ` +
+				`namespace could have it deleted; run: kubectl apply -k config/expiry`},
+		},
+
+		// Answers to the deletion.
+		"changed in this moment": {
+			cached: warned(), server: namespaceServer{deleteError: errConflict},
+			wantWrites: []string{deletion}, wantResult: ctrl.Result{RequeueAfter: firstRetryDelay},
+		},
+		"gone in this moment": {cached: warned(), server: namespaceServer{deleteError: errGone}, wantWrites: []string{deletion}},
+		"an outage in this moment": {
+			cached: warned(), server: namespaceServer{deleteError: errOutage}, wantWrites: []string{deletion},
+			wantError: `deleting namespace "x", which has expired: ` + errOutage.Error(),
+		},
+		"refused": {
+			cached: warned(), server: namespaceServer{deleteError: errForbidden},
+			wantWrites: []string{deletion, statusPatch + "nslifecycle.dev/Expiring=True/DeletionRefused since " + now.Add(-time.Hour).String()},
+			wantEvents: []string{"Warning DeletionRefused " + onTime + "; the API server has refused that, and it is tried again: " + errForbidden.Error()},
+			wantResult: ctrl.Result{RequeueAfter: 10 * time.Second},
+		},
+
+		"no warning can be written": {
+			cached: expired(), server: namespaceServer{statusError: errOutage},
+			wantWrites: []string{statusPatch + "nslifecycle.dev/Expiring=True/ExpiresSoon"},
+			wantError:  `writing the status of namespace "x": ` + errOutage.Error(), wantResult: ctrl.Result{RequeueAfter: time.Second},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			if test.live == nil {
+				test.live = test.cached
+			}
+			if test.cachedPolicies == nil {
+				test.cachedPolicies = policies
+			}
+			if test.livePolicies == nil {
+				test.livePolicies = policies
+			}
+			if test.serverTime == nil {
+				test.serverTime = new(now)
+			}
+			test.server.namespace = test.cached.Obj()
+			live := &namespaceServer{namespace: test.live.Obj(), getError: test.liveError}
+			recorder := events.NewFakeRecorder(10)
+			reconciler := &ExpiryReconciler{
+				Client: newFakeClient(interceptor.Funcs{
+					Get: test.server.get, SubResourcePatch: test.server.patchStatus, Delete: test.server.delete,
+				}, test.cachedPolicies...),
+				Live: newFakeClient(interceptor.Funcs{Get: func(
+					ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, opts ...client.GetOption,
+				) error {
+					if at, isAsked := ctx.Value(serverTimeKey{}).(*time.Time); isAsked {
+						*at = *test.serverTime
+					}
+					return live.get(ctx, c, key, object, opts...)
+				}}, test.livePolicies...),
+				Recorder: recorder, Clock: clocktesting.NewFakePassiveClock(now), SystemNamespace: systemNamespace,
+			}
+			result, err := reconciler.Reconcile(t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Name: "x"}})
+			if test.wantError != "" {
+				g.Expect(err).To(MatchError(test.wantError))
+			} else {
+				g.Expect(err).NotTo(HaveOccurred())
+			}
+			g.Expect(result).To(Equal(test.wantResult))
+			g.Expect(test.server.writes).To(Equal(test.wantWrites))
+			g.Expect(recorded(recorder)).To(Equal(test.wantEvents))
+		})
+	}
+}
+
+func TestExpiryNeverDeletesWhatIsExempt(t *testing.T) {
+	for _, name := range []string{"default", "kube-system", "kube-public", "kube-node-lease", systemNamespace, "own"} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			reconciler := &ExpiryReconciler{SystemNamespace: systemNamespace, OwnNamespace: "own"}
+			namespace := wrappers.MakeNamespace(name).Annotation(v1alpha1.AnnotationExpiresAt, "2020-01-01T00:00:00Z").Obj()
+			decision, err := reconciler.decide(t.Context(),
+				newFakeClient(interceptor.Funcs{}, expiryPolicy(), expiryBinding()), namespace, now)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(decision.ShouldDelete).To(BeFalse())
+			g.Expect(decision.Condition.Reason).To(Equal(v1alpha1.ReasonNeverExpires))
+		})
+	}
+}
+
+func TestFindExpiryPolicyProblem(t *testing.T) {
+	changed := func(change func(*admissionv1.ValidatingAdmissionPolicy)) *admissionv1.ValidatingAdmissionPolicy {
+		policy := expiryPolicy()
+		change(policy)
+		return policy
+	}
+	changedBinding := func(change func(*admissionv1.ValidatingAdmissionPolicyBinding)) *admissionv1.ValidatingAdmissionPolicyBinding {
+		binding := expiryBinding()
+		change(binding)
+		return binding
+	}
+	tests := map[string]struct {
+		objects []client.Object
+		isFine  bool
+	}{
+		"none":                     {},
+		"both":                     {objects: []client.Object{expiryPolicy(), expiryBinding()}, isFine: true},
+		"no binding":               {objects: []client.Object{expiryPolicy()}},
+		"no policy":                {objects: []client.Object{expiryBinding()}},
+		"a policy that fails shut": {objects: []client.Object{changed(func(p *admissionv1.ValidatingAdmissionPolicy) { p.Spec.FailurePolicy = new(admissionv1.Fail) }), expiryBinding()}, isFine: true},
+		"a policy that fails open": {objects: []client.Object{changed(func(p *admissionv1.ValidatingAdmissionPolicy) { p.Spec.FailurePolicy = new(admissionv1.Ignore) }), expiryBinding()}},
+		"another policy":           {objects: []client.Object{changed(func(p *admissionv1.ValidatingAdmissionPolicy) { p.Labels[v1alpha1.LabelPolicy] = v1alpha1.PolicyGuard }), expiryBinding()}},
+		"a binding of another": {objects: []client.Object{expiryPolicy(), changedBinding(func(b *admissionv1.ValidatingAdmissionPolicyBinding) {
+			b.Spec.PolicyName = "other"
+		})}},
+		"a binding that only warns": {objects: []client.Object{expiryPolicy(), changedBinding(func(b *admissionv1.ValidatingAdmissionPolicyBinding) {
+			b.Spec.ValidationActions = []admissionv1.ValidationAction{admissionv1.Warn, admissionv1.Audit}
+		})}},
+		"a binding for some namespaces": {objects: []client.Object{expiryPolicy(), changedBinding(func(b *admissionv1.ValidatingAdmissionPolicyBinding) {
+			b.Spec.MatchResources = &admissionv1.MatchResources{ObjectSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}}
+		})}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			problem, err := findExpiryPolicyProblem(t.Context(), newFakeClient(interceptor.Funcs{}, test.objects...))
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(problem == "").To(Equal(test.isFine), problem)
+		})
+	}
+}
+
+func TestMayExpire(t *testing.T) {
+	g := NewWithT(t)
+	g.Expect(mayExpire(wrappers.MakeNamespace("x").Obj())).To(BeFalse())
+	g.Expect(mayExpire(wrappers.MakeNamespace("x").Annotation(v1alpha1.AnnotationTTL, "").Obj())).To(BeTrue())
+	g.Expect(mayExpire(wrappers.MakeNamespace("x").Annotation(v1alpha1.AnnotationExpiresAt, "").Obj())).To(BeTrue())
+	g.Expect(mayExpire(wrappers.MakeNamespace("x").Condition(corev1.NamespaceCondition{
+		Type: v1alpha1.ConditionExpiring,
+	}).Obj())).To(BeTrue())
+}

@@ -1,0 +1,428 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package guardrails
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/controller"
+	"github.com/nslifecycle/nslifecycle/internal/expiry"
+	"github.com/nslifecycle/nslifecycle/test/controlplane"
+	"github.com/nslifecycle/nslifecycle/test/wrappers"
+)
+
+const (
+	yes, no = corev1.ConditionTrue, corev1.ConditionFalse
+
+	farOff = "2099-01-01T00:00:00Z"
+)
+
+func withTTL(prefix, ttl string) *wrappers.NamespaceWrapper {
+	return wrappers.MakeNamespace(unique(prefix)).Annotation(v1alpha1.AnnotationTTL, ttl)
+}
+
+// annotate sets annotations of a namespace as somebody; nil removes one.
+func annotate(
+	ctx context.Context, config *rest.Config, name string, annotations map[string]any, subresource ...string,
+) error {
+	GinkgoHelper()
+	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": annotations}})
+	Expect(err).NotTo(HaveOccurred())
+	clientset, err := kubernetes.NewForConfig(config)
+	Expect(err).NotTo(HaveOccurred())
+	_, err = clientset.CoreV1().Namespaces().Patch(ctx, name, types.MergePatchType, body, metav1.PatchOptions{}, subresource...)
+	return err
+}
+
+// put writes a namespace whole, to a subresource or to itself.
+func put(ctx context.Context, config *rest.Config, namespace *corev1.Namespace, subresource ...string) error {
+	GinkgoHelper()
+	clientset, err := kubernetes.NewForConfig(config)
+	Expect(err).NotTo(HaveOccurred())
+	return clientset.CoreV1().RESTClient().Put().Resource("namespaces").Name(namespace.Name).
+		SubResource(subresource...).Body(namespace).Do(ctx).Error()
+}
+
+var _ = Describe("The expiry policy", func() {
+	It("lets only those change an expiry who may delete the namespace", func(ctx context.Context) {
+		for name, given := range map[string]struct {
+			have map[string]string
+			set  map[string]any
+		}{
+			"setting a time":        {set: map[string]any{v1alpha1.AnnotationExpiresAt: farOff}},
+			"setting a lifetime":    {set: map[string]any{v1alpha1.AnnotationTTL: "1h"}},
+			"shortening a lifetime": {have: map[string]string{v1alpha1.AnnotationTTL: "8h"}, set: map[string]any{v1alpha1.AnnotationTTL: "1h"}},
+			"prolonging a lifetime": {have: map[string]string{v1alpha1.AnnotationTTL: "8h"}, set: map[string]any{v1alpha1.AnnotationTTL: "9h"}},
+			"saying it otherwise": {
+				have: map[string]string{v1alpha1.AnnotationTTL: "8h"},
+				set:  map[string]any{v1alpha1.AnnotationTTL: nil, v1alpha1.AnnotationExpiresAt: farOff},
+			},
+		} {
+			By(name)
+			wrapper := wrappers.MakeNamespace(unique("who"))
+			for key, value := range given.have {
+				wrapper.Annotation(key, value)
+			}
+			namespace := create(ctx, owner, wrapper)
+			for _, subresource := range [][]string{nil, {"status"}} {
+				Expect(annotate(ctx, editorConfig, namespace.Name, given.set, subresource...)).To(BeForbiddenBy("expiry",
+					`user "`+editorUser+`" may not change when namespace "`+namespace.Name+`" expires`, "the right to delete it"))
+			}
+			for _, subresource := range [][]string{nil, {"status"}, {"finalize"}} {
+				changed := get(Default, ctx, namespace.Name)
+				if changed.Annotations == nil {
+					changed.Annotations = map[string]string{}
+				}
+				for key, value := range given.set {
+					delete(changed.Annotations, key)
+					if text, isText := value.(string); isText {
+						changed.Annotations[key] = text
+					}
+				}
+				Expect(put(ctx, editorConfig, changed, subresource...)).To(BeForbiddenBy("expiry"))
+			}
+			Expect(expiryOf(get(Default, ctx, namespace.Name))).To(Equal(expiryOf(namespace)))
+			Expect(annotate(ctx, ownerConfig, namespace.Name, given.set)).To(Succeed())
+		}
+		By("server-side apply")
+		namespace := create(ctx, owner, wrappers.MakeNamespace(unique("who")))
+		manifest := `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"` + namespace.Name +
+			`","annotations":{"nslifecycle.dev/ttl":"1h"}}}`
+		_, err := plane.KubectlWithInput(ctx, editorConfig, manifest, "apply", "--server-side", "-f", "-")
+		Expect(err).To(BeDeniedBy("expiry"))
+		_, err = plane.KubectlWithInput(ctx, ownerConfig, manifest, "apply", "--server-side", "-f", "-")
+		Expect(err).NotTo(HaveOccurred())
+	}, SpecTimeout(time.Minute))
+
+	It("lets whoever may update a namespace keep it, and whoever creates one choose", func(ctx context.Context) {
+		namespace := create(ctx, editor, withTTL("keep", "8h"))
+		Expect(namespace.Annotations).To(HaveKeyWithValue(v1alpha1.AnnotationTTL, "8h"))
+		By("changing something else")
+		Expect(annotate(ctx, editorConfig, namespace.Name, map[string]any{"example.com/note": "x"})).To(Succeed())
+		Expect(annotate(ctx, editorConfig, namespace.Name, map[string]any{v1alpha1.AnnotationTTL: "8h"})).To(Succeed())
+		By("removing the expiry")
+		Expect(annotate(ctx, editorConfig, namespace.Name, map[string]any{v1alpha1.AnnotationTTL: nil})).To(Succeed())
+		By("not bringing it back")
+		Expect(annotate(ctx, editorConfig, namespace.Name, map[string]any{v1alpha1.AnnotationTTL: "8h"})).To(BeForbiddenBy("expiry"))
+	}, SpecTimeout(time.Minute))
+
+	It("asks what a DELETE would ask, so that a Role in the namespace counts", func(ctx context.Context) {
+		const name = "tenant@corp.example.com"
+		config := newUser(ctx, name, "get", "patch")
+		mine := create(ctx, owner, wrappers.MakeNamespace(unique("tenant")))
+		other := create(ctx, owner, wrappers.MakeNamespace(unique("tenant")))
+		for _, object := range []client.Object{
+			&rbacv1.Role{
+				ObjectMeta: metav1.ObjectMeta{Namespace: mine.Name, Name: "owner"},
+				Rules:      []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"delete"}}},
+			},
+			&rbacv1.RoleBinding{
+				ObjectMeta: metav1.ObjectMeta{Namespace: mine.Name, Name: "owner"},
+				RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "owner"},
+				Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: name}},
+			},
+		} {
+			Expect(admin.Create(ctx, object)).To(Succeed())
+		}
+		set := map[string]any{v1alpha1.AnnotationTTL: "8h"}
+		Eventually(func() error { return annotate(ctx, config, mine.Name, set) }).WithContext(ctx).Should(Succeed())
+		Expect(annotate(ctx, config, other.Name, set)).To(BeForbiddenBy("expiry"))
+		c := newClient(config)
+		Expect(c.Delete(ctx, mine, client.DryRunAll)).To(Succeed())
+		Expect(c.Delete(ctx, other, client.DryRunAll)).NotTo(Succeed())
+	}, SpecTimeout(time.Minute))
+
+	It("takes the values that the operator understands, and no others", func(ctx context.Context) {
+		accepted := map[bool]int{}
+		for key, values := range map[string][]string{
+			v1alpha1.AnnotationExpiresAt: {
+				farOff, "2026-12-24T18:00:00+01:00", "2026-12-24T18:00:00-23:59", "2026-12-24T18:00:00.5Z", "9999-12-31T23:59:59Z",
+				"0001-01-01T00:00:00Z", "2028-02-29T00:00:00Z", "2026-12-24T18:00:00.123456789+00:00",
+				"", "tomorrow", "2026-12-24", "2026-12-24T18:00:00", "2026-12-24 18:00:00Z", "2026-12-24t18:00:00z",
+				"2026-12-24T18:00Z", "2026-12-24T24:00:00Z", "2026-12-24T18:60:00Z", "2026-12-24T18:00:60Z",
+				"2026-12-24T18:00:00,5Z", "2026-12-24T18:00:00+24:00", "2026-02-29T00:00:00Z", "2026-04-31T00:00:00Z",
+				"2026-13-01T00:00:00Z", "2026-00-10T00:00:00Z", "2026-01-00T00:00:00Z", "12026-12-24T18:00:00Z",
+				" 2026-12-24T18:00:00Z", "2026-12-24T18:00:00Z\n", "2026-12-24T18:00:00.1234567890Z", "1798135200",
+				"٢٠٢٦-12-24T18:00:00Z", strings.Repeat("9", 200000),
+			},
+			v1alpha1.AnnotationTTL: {
+				"1s", "90m", "8h", "7d", "1d2h3m4s", "1h30m", "0d5m", "99999d99999h99999m99999s",
+				"", "0", "0s", "0d0h0m0s", "-1h", "+1h", "8", "8H", "1.5h", "1h 30m", "30m1h", "1h1h", "1w", "1ms", "P7D",
+				"100000d", "8h\n", " 8h", "h", "never", "٨h", strings.Repeat("9", 200000),
+			},
+		} {
+			for _, value := range values {
+				namespace := wrappers.MakeNamespace("value").Annotation(key, value).Obj()
+				namespace.CreationTimestamp = metav1.Now()
+				_, readErr := expiry.Read(namespace)
+				err := owner.Create(ctx, namespace, client.DryRunAll)
+				if readErr == nil {
+					Expect(err).NotTo(HaveOccurred(), "%q", value)
+				} else {
+					Expect(err).To(BeDeniedBy("expiry", "annotation "+key+" must be a time"), "%q", value)
+				}
+				accepted[readErr == nil]++
+			}
+		}
+		Expect(accepted).To(Equal(map[bool]int{true: 16, false: 46}))
+
+		By("refusing two of them")
+		both := withTTL("both", "8h").Annotation(v1alpha1.AnnotationExpiresAt, farOff).Obj()
+		Expect(owner.Create(ctx, both)).To(BeDeniedBy("expiry", "and not both"))
+		namespace := create(ctx, owner, withTTL("both", "8h"))
+		Expect(annotate(ctx, ownerConfig, namespace.Name, map[string]any{v1alpha1.AnnotationExpiresAt: farOff})).
+			To(BeDeniedBy("expiry", "and not both"))
+	}, SpecTimeout(time.Minute))
+})
+
+func expiryOf(namespace *corev1.Namespace) [2]string {
+	return [2]string{namespace.Annotations[v1alpha1.AnnotationExpiresAt], namespace.Annotations[v1alpha1.AnnotationTTL]}
+}
+
+// dryRun makes a manager say only what it would do.
+func dryRun(options *controller.Options) { options.IsExpiryDryRun = true }
+
+// warnings returns the Events of one reason about a namespace.
+func warnings(g Gomega, ctx context.Context, namespace *corev1.Namespace, reason string) []string {
+	var found []string
+	for _, event := range eventsAbout(g, ctx, namespace) {
+		if strings.HasPrefix(event, "Warning "+reason+" ") {
+			found = append(found, event)
+		}
+	}
+	return found
+}
+
+var _ = Describe("Expiry", func() {
+	It("deletes a namespace when its time has come, after a warning, and no other", func(ctx context.Context) {
+		runManager(ctx, "expiry,finalization")
+		neighbours := []*corev1.Namespace{
+			create(ctx, owner, wrappers.MakeNamespace(unique("neighbour"))), create(ctx, owner, withTTL("neighbour", "3h")),
+		}
+		held := withTTL("expires", "5s").Obj()
+		held.Finalizers = []string{"test.example.com/hold"}
+		Expect(owner.Create(ctx, held)).To(Succeed())
+		at := create(ctx, owner, wrappers.MakeNamespace(unique("expires")).
+			Annotation(v1alpha1.AnnotationExpiresAt, time.Now().Add(5*time.Second).UTC().Format(time.RFC3339Nano)))
+		for _, namespace := range []*corev1.Namespace{held, at} {
+			Eventually(warnings).WithContext(ctx).WithArguments(namespace, v1alpha1.ReasonExpiresSoon).Should(HaveLen(1))
+		}
+		expectGone(ctx, at)
+		Eventually(eventsAbout).WithContext(ctx).WithArguments(held).
+			Should(ContainElement("Normal Expired the namespace has expired (nslifecycle.dev/ttl=5s) and is deleted"))
+		now := get(Default, ctx, held.Name)
+		Expect(now.DeletionTimestamp.Time).To(BeTemporally(">=", now.CreationTimestamp.Add(5*time.Second)))
+		Expect(now).To(HaveCondition(v1alpha1.ConditionExpiring, yes, v1alpha1.ReasonExpiresSoon))
+		Expect(warnings(Default, ctx, held, v1alpha1.ReasonExpiresSoon)).To(HaveLen(1))
+		Expect(owner.Patch(ctx, held, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))).To(Succeed())
+		expectGone(ctx, held)
+
+		for _, neighbour := range neighbours {
+			expectKept(ctx, neighbour)
+		}
+		Expect(get(Default, ctx, neighbours[0].Name).Status.Conditions).To(BeEmpty())
+		Expect(get(Default, ctx, neighbours[1].Name)).To(
+			HaveCondition(v1alpha1.ConditionExpiring, no, v1alpha1.ReasonExpiryScheduled, "(nslifecycle.dev/ttl=3h); to keep it, run: "))
+	}, SpecTimeout(time.Minute))
+
+	It("keeps a namespace whose time was put off or taken away after the warning", func(ctx context.Context) {
+		runManager(ctx, "expiry")
+		putOff, kept := create(ctx, owner, withTTL("put-off", "4s")), create(ctx, owner, withTTL("put-off", "4s"))
+		for _, namespace := range []*corev1.Namespace{putOff, kept} {
+			Eventually(get).WithContext(ctx).WithArguments(namespace.Name).
+				Should(HaveCondition(v1alpha1.ConditionExpiring, yes, v1alpha1.ReasonExpiresSoon))
+		}
+		Expect(annotate(ctx, ownerConfig, putOff.Name, map[string]any{v1alpha1.AnnotationTTL: "8h"})).To(Succeed())
+		// With the command of the warning.
+		_, err := plane.Kubectl(ctx, editorConfig, "annotate", "namespace", kept.Name, "nslifecycle.dev/ttl-")
+		Expect(err).NotTo(HaveOccurred())
+		Eventually(get).WithContext(ctx).WithArguments(putOff.Name).
+			Should(HaveCondition(v1alpha1.ConditionExpiring, no, v1alpha1.ReasonExpiryScheduled))
+		Eventually(get).WithContext(ctx).WithArguments(kept.Name).
+			Should(HaveCondition(v1alpha1.ConditionExpiring, no, v1alpha1.ReasonNoExpiry))
+		Consistently(func(g Gomega) {
+			g.Expect(get(g, ctx, putOff.Name).DeletionTimestamp).To(BeNil())
+			g.Expect(get(g, ctx, kept.Name).DeletionTimestamp).To(BeNil())
+		}).WithContext(ctx).WithTimeout(5 * time.Second).WithPolling(100 * time.Millisecond).Should(Succeed())
+	}, SpecTimeout(time.Minute))
+
+	It("gives an hour from the warning where that comes too late, and tells it once", func(ctx context.Context) {
+		namespace := create(ctx, owner, wrappers.MakeNamespace(unique("too-late")).
+			Annotation(v1alpha1.AnnotationExpiresAt, "2020-01-01T00:00:00Z"))
+		for range 2 {
+			chosen, err := controller.ParseControllers("expiry")
+			Expect(err).NotTo(HaveOccurred())
+			running, err := plane.StartManager(ctx, func(options *controller.Options) { options.Controllers = chosen })
+			Expect(err).NotTo(HaveOccurred())
+			Eventually(get).WithContext(ctx).WithArguments(namespace.Name).
+				Should(HaveCondition(v1alpha1.ConditionExpiring, yes, v1alpha1.ReasonExpiresSoon, "since it had expired before anybody was warned"))
+			expectKept(ctx, namespace)
+			Expect(running.Stop()).To(Succeed())
+		}
+		Expect(warnings(Default, ctx, namespace, v1alpha1.ReasonExpiresSoon)).To(HaveLen(1))
+	}, SpecTimeout(time.Minute))
+
+	It("never deletes a protected namespace, and warns again when it is not any more", func(ctx context.Context) {
+		runManager(ctx, "expiry")
+		namespace := create(ctx, owner, withTTL("guarded", "2s").Label(v1alpha1.LabelDeletionProtection, "enabled"))
+		Eventually(warnings).WithContext(ctx).WithArguments(namespace, v1alpha1.ReasonDeletionProtected).
+			Should(ConsistOf(ContainSubstring("kubectl label namespace " + namespace.Name + " nslifecycle.dev/deletion-protection-")))
+		expectKept(ctx, namespace)
+		Expect(get(Default, ctx, namespace.Name)).To(
+			HaveCondition(v1alpha1.ConditionExpiring, no, v1alpha1.ReasonDeletionProtected, "has expired"))
+		Expect(warnings(Default, ctx, namespace, v1alpha1.ReasonDeletionProtected)).To(HaveLen(1))
+
+		_, err := plane.Kubectl(ctx, ownerConfig, "label", "namespace", namespace.Name, "nslifecycle.dev/deletion-protection-")
+		Expect(err).NotTo(HaveOccurred())
+		Eventually(get).WithContext(ctx).WithArguments(namespace.Name).
+			Should(HaveCondition(v1alpha1.ConditionExpiring, yes, v1alpha1.ReasonExpiresSoon, "before anybody was warned"))
+		expectKept(ctx, namespace)
+	}, SpecTimeout(time.Minute))
+
+	It("deletes nothing in a dry run, and says what it would", func(ctx context.Context) {
+		runManager(ctx, "*,expiry", dryRun)
+		namespace := create(ctx, owner, withTTL("dry-run", "2s"))
+		Eventually(warnings).WithContext(ctx).WithArguments(namespace, v1alpha1.ReasonExpiryDryRun).
+			Should(ConsistOf(ContainSubstring("is not deleted: the operator runs with --expiry-dry-run")))
+		expectKept(ctx, namespace)
+	}, SpecTimeout(time.Minute))
+
+	It("is off by default", func(ctx context.Context) {
+		runManager(ctx, "*")
+		namespace := create(ctx, owner, withTTL("off", "1s"))
+		Eventually(get).WithContext(ctx).WithArguments(namespace.Name).
+			Should(HaveCondition(v1alpha1.ConditionInitializing, no, v1alpha1.ReasonNotRequired))
+		expectKept(ctx, namespace)
+		Consistently(get).WithContext(ctx).WithArguments(namespace.Name).WithTimeout(2 * time.Second).
+			Should(HaveField("DeletionTimestamp", BeNil()))
+	}, SpecTimeout(time.Minute))
+
+	It("never deletes what the cluster or the operator cannot do without", func(ctx context.Context) {
+		runManager(ctx, "expiry")
+		for _, name := range []string{metav1.NamespaceDefault, metav1.NamespaceSystem, controlplane.SystemNamespace} {
+			namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+			Expect(client.IgnoreAlreadyExists(admin.Create(ctx, namespace))).To(Succeed())
+			Expect(annotate(ctx, plane.Admin, name, map[string]any{v1alpha1.AnnotationTTL: "1s"})).To(Succeed())
+			DeferCleanup(func(ctx context.Context) {
+				Expect(annotate(ctx, plane.Admin, name, map[string]any{v1alpha1.AnnotationTTL: nil})).To(Succeed())
+			})
+			Eventually(get).WithContext(ctx).WithArguments(name).
+				Should(HaveCondition(v1alpha1.ConditionExpiring, no, v1alpha1.ReasonNeverExpires))
+			expectKept(ctx, get(Default, ctx, name))
+		}
+	}, SpecTimeout(time.Minute))
+
+	It("goes by the clock of the API server where its own is ahead", func(ctx context.Context) {
+		ahead := clocktesting.NewFakePassiveClock(time.Now().Add(24 * time.Hour))
+		runManager(ctx, "expiry", func(options *controller.Options) { options.Clock = ahead })
+		namespace := create(ctx, owner, withTTL("clock", "3h"))
+		Eventually(get).WithContext(ctx).WithArguments(namespace.Name).
+			Should(HaveCondition(v1alpha1.ConditionExpiring, no, v1alpha1.ReasonExpiryScheduled))
+		expectKept(ctx, namespace)
+		Expect(warnings(Default, ctx, namespace, v1alpha1.ReasonExpiresSoon)).To(BeEmpty())
+	}, SpecTimeout(time.Minute))
+
+	It("says that somebody else refuses the deletion, and tries again", func(ctx context.Context) {
+		policy, binding := refusing("test.example.com/refuse")
+		Expect(admin.Create(ctx, policy)).To(Succeed())
+		Expect(admin.Create(ctx, binding)).To(Succeed())
+		DeferCleanup(func(ctx context.Context) { _ = admin.Delete(ctx, policy) })
+		namespace := create(ctx, owner, withTTL("refused", "8h").Label("test.example.com/refuse", "true"))
+		Eventually(func() error { return owner.Delete(ctx, namespace.DeepCopy(), client.DryRunAll) }).WithContext(ctx).
+			Should(MatchError(ContainSubstring("not today")))
+		runManager(ctx, "expiry")
+		// Only now, so that the warning comes in time.
+		Expect(annotate(ctx, ownerConfig, namespace.Name, map[string]any{
+			v1alpha1.AnnotationTTL: nil, v1alpha1.AnnotationExpiresAt: time.Now().Add(5 * time.Second).UTC().Format(time.RFC3339),
+		})).To(Succeed())
+		Eventually(get).WithContext(ctx).WithArguments(namespace.Name).
+			Should(HaveCondition(v1alpha1.ConditionExpiring, yes, v1alpha1.ReasonDeletionRefused, "not today"))
+		Eventually(warnings).WithContext(ctx).WithArguments(namespace, v1alpha1.ReasonDeletionRefused).Should(HaveLen(1))
+		expectKept(ctx, namespace)
+
+		Expect(admin.Delete(ctx, binding)).To(Succeed())
+		Eventually(func(g Gomega) {
+			g.Expect(get(g, ctx, namespace.Name).DeletionTimestamp).NotTo(BeNil())
+		}).WithContext(ctx).WithTimeout(time.Minute).Should(Succeed())
+		Expect(warnings(Default, ctx, namespace, v1alpha1.ReasonDeletionRefused)).To(HaveLen(1))
+	}, SpecTimeout(2*time.Minute))
+
+	It("deletes nothing while the policy is away, and takes up what is clear when it is back", func(ctx context.Context) {
+		runManager(ctx, "expiry")
+		waiting := create(ctx, owner, withTTL("policy", "8h"))
+		Eventually(get).WithContext(ctx).WithArguments(waiting.Name).
+			Should(HaveCondition(v1alpha1.ConditionExpiring, no, v1alpha1.ReasonExpiryScheduled))
+		Expect(admin.Delete(ctx, &admissionv1.ValidatingAdmissionPolicyBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: "nslifecycle-expiry"},
+		})).To(Succeed())
+		DeferCleanup(restorePolicies)
+		Eventually(get).WithContext(ctx).WithArguments(waiting.Name).Should(HaveCondition(
+			v1alpha1.ConditionExpiring, no, v1alpha1.ReasonExpiryPolicyMissing, "run: kubectl apply -k config/expiry"))
+		By("setting what the policy would refuse")
+		wrong := create(ctx, owner, withTTL("policy", "8h"))
+		Eventually(func() error {
+			return annotate(ctx, editorConfig, wrong.Name, map[string]any{v1alpha1.AnnotationTTL: "soon"})
+		}).WithContext(ctx).Should(Succeed())
+		short := create(ctx, owner, wrappers.MakeNamespace(unique("policy")))
+		Expect(annotate(ctx, editorConfig, short.Name, map[string]any{v1alpha1.AnnotationTTL: "1s"})).To(Succeed())
+		for _, namespace := range []*corev1.Namespace{wrong, short} {
+			expectKept(ctx, namespace)
+		}
+
+		By("bringing the policy back")
+		restorePolicies(ctx)
+		Eventually(get).WithContext(ctx).WithArguments(waiting.Name).
+			Should(HaveCondition(v1alpha1.ConditionExpiring, no, v1alpha1.ReasonExpiryScheduled))
+		Eventually(get).WithContext(ctx).WithArguments(wrong.Name).
+			Should(HaveCondition(v1alpha1.ConditionExpiring, no, v1alpha1.ReasonInvalidExpiry, `is "soon"`))
+		Expect(warnings(Default, ctx, wrong, v1alpha1.ReasonInvalidExpiry)).To(HaveLen(1))
+		Eventually(get).WithContext(ctx).WithArguments(short.Name).
+			Should(HaveCondition(v1alpha1.ConditionExpiring, yes, v1alpha1.ReasonExpiresSoon, "before anybody was warned"))
+		expectKept(ctx, wrong)
+	}, SpecTimeout(time.Minute))
+})
+
+// restorePolicies installs all again, and waits until the expiry policy is enforced.
+func restorePolicies(ctx context.Context) {
+	GinkgoHelper()
+	_, err := plane.Kubectl(ctx, plane.Admin, "apply", "-k", plane.Dir+"/config/default")
+	Expect(err).NotTo(HaveOccurred())
+	Eventually(func() error {
+		return admin.Create(ctx, wrappers.MakeNamespace("probe").Annotation(v1alpha1.AnnotationTTL, "x").Obj(), client.DryRunAll)
+	}).WithContext(ctx).Should(BeDeniedBy("expiry"))
+}
+
+// refusing is somebody else's policy that refuses to delete namespaces with a label.
+func refusing(label string) (*admissionv1.ValidatingAdmissionPolicy, *admissionv1.ValidatingAdmissionPolicyBinding) {
+	const name = "refuse.test.example.com"
+	policy := &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	policy.Spec.MatchConstraints = &admissionv1.MatchResources{
+		ObjectSelector: &metav1.LabelSelector{MatchLabels: map[string]string{label: "true"}},
+		ResourceRules: []admissionv1.NamedRuleWithOperations{{RuleWithOperations: admissionv1.RuleWithOperations{
+			Operations: []admissionv1.OperationType{admissionv1.Delete},
+			Rule:       admissionv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"namespaces"}},
+		}}},
+	}
+	policy.Spec.Validations = []admissionv1.Validation{{Expression: "false", Message: "not today"}}
+	binding := &admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	binding.Spec.PolicyName = name
+	binding.Spec.ValidationActions = []admissionv1.ValidationAction{admissionv1.Deny}
+	return policy, binding
+}

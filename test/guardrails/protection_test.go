@@ -1,0 +1,176 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package guardrails
+
+import (
+	"context"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/controller"
+	"github.com/nslifecycle/nslifecycle/test/controlplane"
+	"github.com/nslifecycle/nslifecycle/test/wrappers"
+)
+
+func protected(prefix string) *wrappers.NamespaceWrapper {
+	return wrappers.MakeNamespace(unique(prefix)).Label(v1alpha1.LabelDeletionProtection, "enabled")
+}
+
+var _ = Describe("Deletion protection", func() {
+	It("refuses everybody to delete a namespace with the label, and says how to remove it", func(ctx context.Context) {
+		namespace := create(ctx, owner, protected("protected"))
+		Expect(namespace.Labels).To(HaveKeyWithValue(v1alpha1.LabelDeletionProtection, "enabled"))
+		operator, err := plane.ServiceAccountConfig(ctx, controlplane.SystemNamespace, controlplane.ServiceAccount)
+		Expect(err).NotTo(HaveOccurred())
+		collector := rest.CopyConfig(plane.Admin)
+		collector.Impersonate = rest.ImpersonationConfig{
+			UserName: "system:serviceaccount:kube-system:generic-garbage-collector",
+			Groups:   []string{"system:serviceaccounts", "system:serviceaccounts:kube-system", "system:masters"},
+		}
+		for who, c := range map[string]client.Client{
+			"its owner": owner, "an administrator": admin, "the operator": newClient(operator),
+			"the garbage collector": newClient(collector),
+		} {
+			By(who)
+			Expect(c.Delete(ctx, namespace.DeepCopy())).To(BeForbiddenBy("protection",
+				`namespace "`+namespace.Name+`" is protected from deletion`,
+				"kubectl label namespace "+namespace.Name+" nslifecycle.dev/deletion-protection-"))
+		}
+		for how, options := range map[string][]client.DeleteOption{
+			"a dry run": {client.DryRunAll}, "in the foreground": {client.PropagationPolicy(metav1.DeletePropagationForeground)},
+			"at once": {client.GracePeriodSeconds(0)}, "as an orphan": {client.PropagationPolicy(metav1.DeletePropagationOrphan)},
+		} {
+			By(how)
+			Expect(owner.Delete(ctx, namespace.DeepCopy(), options...)).To(BeForbiddenBy("protection"))
+		}
+		expectKept(ctx, namespace)
+
+		By("removing the label with the command of the message")
+		_, err = plane.Kubectl(ctx, ownerConfig, "label", "namespace", namespace.Name, "nslifecycle.dev/deletion-protection-")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(owner.Delete(ctx, namespace)).To(Succeed())
+	}, SpecTimeout(time.Minute))
+
+	It("counts the label whatever its value, and however it came", func(ctx context.Context) {
+		for _, value := range []string{"", "false", "disabled"} {
+			namespace := create(ctx, owner, wrappers.MakeNamespace(unique("value")))
+			patch := client.MergeFrom(namespace.DeepCopy())
+			namespace.Labels[v1alpha1.LabelDeletionProtection] = value
+			Expect(editor.Status().Patch(ctx, namespace, patch)).To(Succeed())
+			Expect(owner.Delete(ctx, namespace)).To(BeForbiddenBy("protection"))
+		}
+	}, SpecTimeout(time.Minute))
+
+	It("knows no way to delete several at once", func(ctx context.Context) {
+		namespace := create(ctx, owner, protected("collection"))
+		clientset, err := kubernetes.NewForConfig(plane.Admin)
+		Expect(err).NotTo(HaveOccurred())
+		err = clientset.CoreV1().RESTClient().Delete().Resource("namespaces").
+			Param("labelSelector", v1alpha1.LabelDeletionProtection).Do(ctx).Error()
+		Expect(err).To(Satisfy(apierrors.IsMethodNotSupported))
+
+		By("deleting them one after the other, as kubectl does")
+		other := create(ctx, owner, wrappers.MakeNamespace(unique("collection")))
+		_, err = plane.Kubectl(ctx, ownerConfig, "delete", "namespace", namespace.Name, other.Name, "--wait=false")
+		Expect(err).To(MatchError(ContainSubstring(`namespace "` + namespace.Name + `" is protected`)))
+		Expect(get(Default, ctx, other.Name).DeletionTimestamp).NotTo(BeNil())
+		expectKept(ctx, namespace)
+	}, SpecTimeout(time.Minute))
+
+	It("leaves all other namespaces alone", func(ctx context.Context) {
+		namespace := create(ctx, owner, wrappers.MakeNamespace(unique("free")).Label("deletion-protection", "enabled"))
+		Expect(owner.Delete(ctx, namespace)).To(Succeed())
+	}, SpecTimeout(time.Minute))
+
+	It("lets a deletion that has begun come to its end", func(ctx context.Context) {
+		namespace := wrappers.MakeNamespace(unique("late")).Obj()
+		namespace.Finalizers = []string{"test.example.com/hold"}
+		Expect(owner.Create(ctx, namespace)).To(Succeed())
+		Expect(owner.Delete(ctx, namespace)).To(Succeed())
+		patch := client.RawPatch("application/merge-patch+json",
+			[]byte(`{"metadata":{"labels":{"nslifecycle.dev/deletion-protection":"enabled"}}}`))
+		Expect(owner.Patch(ctx, namespace, patch)).To(Succeed())
+		Expect(namespace.Labels).To(HaveKey(v1alpha1.LabelDeletionProtection))
+
+		By("sending the final DELETE, when the tokens have gone before the finalizers")
+		clientset, err := kubernetes.NewForConfig(plane.Admin)
+		Expect(err).NotTo(HaveOccurred())
+		namespace.Spec.Finalizers = nil
+		namespace, err = clientset.CoreV1().Namespaces().Finalize(ctx, namespace, metav1.UpdateOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(owner.Patch(ctx, namespace, client.RawPatch("application/merge-patch+json",
+			[]byte(`{"metadata":{"finalizers":null}}`)))).To(Succeed())
+		Expect(client.IgnoreNotFound(owner.Delete(ctx, namespace.DeepCopy()))).To(Succeed())
+		expectGone(ctx, namespace)
+
+		By("emptying and ending one with the operator")
+		runManager(ctx, "finalization")
+		namespace = create(ctx, owner, wrappers.MakeNamespace(unique("late")))
+		Expect(admin.Create(ctx, wrappers.MakeConfigMap(namespace.Name, "content"))).To(Succeed())
+		Expect(owner.Delete(ctx, namespace)).To(Succeed())
+		expectGone(ctx, namespace)
+	}, SpecTimeout(time.Minute))
+
+	It("keeps a namespace whose initialization has failed, and says so until it may go", func(ctx context.Context) {
+		runManager(ctx, controller.Initialization)
+		configuration := wrappers.MakeConfiguration("protection").Initializers("a.test.example.com").Obj()
+		Expect(admin.Create(ctx, configuration)).To(Succeed())
+		DeferCleanup(func(ctx context.Context) { Expect(admin.Delete(ctx, configuration)).To(Succeed()) })
+		Eventually(func(g Gomega) {
+			probe := wrappers.MakeNamespace("probe").Obj()
+			g.Expect(admin.Create(ctx, probe, client.DryRunAll)).To(Succeed())
+			g.Expect(probe.Labels).To(HaveKey(v1alpha1.LabelInitializing))
+		}).WithContext(ctx).WithTimeout(time.Minute).Should(Succeed())
+
+		namespace := create(ctx, owner, protected("failed"))
+		Expect(namespace.Labels).To(And(HaveKey(v1alpha1.LabelInitializing), HaveKey(v1alpha1.LabelDeletionProtection)))
+		patch := client.RawPatch("application/merge-patch+json",
+			[]byte(`{"metadata":{"annotations":{"nslifecycle.dev/initialization-result":"{\"status\":\"Failure\",\"message\":\"no budget\"}"}}}`))
+		Expect(admin.Patch(ctx, namespace, patch)).To(Succeed())
+		why := "no budget; the namespace is not deleted: label nslifecycle.dev/deletion-protection protects it; " +
+			"to let it go, run: kubectl label namespace " + namespace.Name + " nslifecycle.dev/deletion-protection-"
+		Eventually(get).WithContext(ctx).WithArguments(namespace.Name).
+			Should(HaveCondition(v1alpha1.ConditionInitializing, corev1.ConditionFalse, v1alpha1.ReasonFailed, why))
+		Eventually(eventsAbout).WithContext(ctx).WithArguments(namespace).
+			Should(ContainElement("Warning InitializationFailed " + why))
+		expectKept(ctx, namespace)
+
+		By("removing the label")
+		_, err := plane.Kubectl(ctx, ownerConfig, "label", "namespace", namespace.Name, "nslifecycle.dev/deletion-protection-")
+		Expect(err).NotTo(HaveOccurred())
+		Eventually(func(g Gomega) {
+			g.Expect(get(g, ctx, namespace.Name).DeletionTimestamp).NotTo(BeNil())
+		}).WithContext(ctx).Should(Succeed())
+	}, SpecTimeout(2*time.Minute))
+})
+
+// eventsAbout returns the Events about a namespace in words, each as often as it was seen.
+func eventsAbout(g Gomega, ctx context.Context, namespace *corev1.Namespace) []string {
+	var list eventsv1.EventList
+	g.Expect(admin.List(ctx, &list)).To(Succeed())
+	var words []string
+	for _, event := range list.Items {
+		if event.Regarding.UID != namespace.UID {
+			continue
+		}
+		times := 1
+		if event.Series != nil {
+			times = int(event.Series.Count)
+		}
+		for range times {
+			words = append(words, event.Type+" "+event.Reason+" "+event.Note)
+		}
+	}
+	return words
+}

@@ -1,0 +1,204 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package guardrails
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/types"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+
+	"github.com/nslifecycle/nslifecycle/internal/controller"
+	"github.com/nslifecycle/nslifecycle/test/controlplane"
+	"github.com/nslifecycle/nslifecycle/test/matchers"
+	"github.com/nslifecycle/nslifecycle/test/wrappers"
+)
+
+// Users of the shared control plane.
+const (
+	// editorUser may do anything with namespaces but delete them.
+	editorUser = "editor@corp.example.com"
+	// ownerUser may do anything with namespaces.
+	ownerUser = "owner@corp.example.com"
+)
+
+var (
+	plane *controlplane.ControlPlane
+
+	admin         client.Client
+	editor, owner client.Client
+	editorConfig  *rest.Config
+	ownerConfig   *rest.Config
+
+	counter atomic.Int32
+)
+
+func TestGuardRails(t *testing.T) {
+	RegisterFailHandler(Fail)
+	RunSpecs(t, "Guard rails")
+}
+
+var _ = BeforeSuite(func(ctx context.Context) {
+	ctrl.SetLogger(zap.New(zap.WriteTo(GinkgoWriter), zap.UseDevMode(true)))
+	SetDefaultEventuallyTimeout(30 * time.Second)
+	SetDefaultEventuallyPollingInterval(20 * time.Millisecond)
+	SetDefaultConsistentlyDuration(time.Second)
+	EnforceDefaultTimeoutsWhenUsingContexts()
+
+	var err error
+	plane, err = controlplane.Start(ctx)
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func() { Expect(plane.Stop()).To(Succeed()) })
+	admin = newClient(plane.Admin)
+	_, err = plane.Kubectl(ctx, plane.Admin, "apply", "-k", enableGuardRails())
+	Expect(err).NotTo(HaveOccurred())
+
+	editorConfig = newUser(ctx, editorUser, "get", "list", "watch", "create", "update", "patch")
+	editor = newClient(editorConfig)
+	ownerConfig = newUser(ctx, ownerUser, "get", "list", "watch", "create", "update", "patch", "delete")
+	owner = newClient(ownerConfig)
+
+	By("waiting until the API server enforces both policies")
+	sample := wrappers.MakeNamespace("sample").Label("nslifecycle.dev/deletion-protection", "enabled").Obj()
+	Expect(admin.Create(ctx, sample)).To(Succeed())
+	Eventually(func() error { return admin.Delete(ctx, sample.DeepCopy(), client.DryRunAll) }).WithContext(ctx).
+		Should(BeForbiddenBy("protection"))
+	Eventually(func() error {
+		return admin.Create(ctx, wrappers.MakeNamespace("probe").Annotation("nslifecycle.dev/ttl", "x").Obj(), client.DryRunAll)
+	}).WithContext(ctx).Should(BeDeniedBy("expiry"))
+})
+
+// enableGuardRails returns a copy of config/default in which everything about guard rails is
+// no comment any more, as the documentation tells users to do.
+func enableGuardRails() string {
+	GinkgoHelper()
+	dir := filepath.Join(plane.Dir, "config")
+	Expect(os.CopyFS(dir, os.DirFS(filepath.Join(controlplane.Root(), "config")))).To(Succeed())
+	file := filepath.Join(dir, "default", "kustomization.yaml")
+	text, err := os.ReadFile(file)
+	Expect(err).NotTo(HaveOccurred())
+	for _, line := range []string{
+		"- ../protection", "- ../expiry",
+		"- path: manager_expiry_patch.yaml", "  target:\n#     kind: Deployment\n#     name: controller-manager",
+	} {
+		commented := []byte("# " + line + "\n")
+		Expect(bytes.Count(text, commented)).To(Equal(1), line)
+		enabled := strings.ReplaceAll(line, "\n# ", "\n")
+		text = bytes.Replace(text, commented, []byte(enabled+"\n"), 1)
+	}
+	Expect(os.WriteFile(file, text, 0o600)).To(Succeed())
+	return filepath.Dir(file)
+}
+
+// unique returns a name that no other spec uses.
+func unique(prefix string) string {
+	return fmt.Sprintf("%s-%d", prefix, counter.Add(1))
+}
+
+// newUser makes a user with verbs on namespaces in the whole cluster.
+func newUser(ctx context.Context, name string, verbs ...string) *rest.Config {
+	GinkgoHelper()
+	config, err := plane.User(name)
+	Expect(err).NotTo(HaveOccurred())
+	for _, object := range []client.Object{
+		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: []rbacv1.PolicyRule{{
+			APIGroups: []string{""}, Resources: []string{"namespaces", "namespaces/status", "namespaces/finalize"}, Verbs: verbs,
+		}}},
+		&rbacv1.ClusterRoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
+			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: name}},
+		},
+	} {
+		Expect(admin.Create(ctx, object)).To(Succeed())
+	}
+	return config
+}
+
+func newClient(config *rest.Config) client.Client {
+	GinkgoHelper()
+	result, err := controlplane.NewClient(config)
+	Expect(err).NotTo(HaveOccurred())
+	return result
+}
+
+// runManager runs the manager with its own rights for the time of one spec.
+func runManager(ctx context.Context, controllers string, changes ...func(*controller.Options)) {
+	GinkgoHelper()
+	chosen, err := controller.ParseControllers(controllers)
+	Expect(err).NotTo(HaveOccurred())
+	choose := func(options *controller.Options) { options.Controllers = chosen }
+	running, err := plane.StartManager(ctx, append(changes, choose)...)
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func() { Expect(running.Stop()).To(Succeed()) })
+}
+
+// create creates a namespace as somebody.
+func create(ctx context.Context, c client.Client, namespace *wrappers.NamespaceWrapper) *corev1.Namespace {
+	GinkgoHelper()
+	object := namespace.Obj()
+	Expect(c.Create(ctx, object)).To(Succeed())
+	return object
+}
+
+// get returns a namespace as it is now.
+func get(g Gomega, ctx context.Context, name string) *corev1.Namespace {
+	namespace := &corev1.Namespace{}
+	g.Expect(admin.Get(ctx, client.ObjectKey{Name: name}, namespace)).To(Succeed())
+	return namespace
+}
+
+// expectGone waits until a namespace is no longer there.
+func expectGone(ctx context.Context, namespace *corev1.Namespace) {
+	GinkgoHelper()
+	Eventually(func() error {
+		return admin.Get(ctx, client.ObjectKeyFromObject(namespace), &corev1.Namespace{})
+	}).WithContext(ctx).Should(Satisfy(apierrors.IsNotFound), "namespace %s is still there", namespace.Name)
+}
+
+// expectKept makes sure that a namespace stays for a while, undeleted.
+func expectKept(ctx context.Context, namespace *corev1.Namespace) {
+	GinkgoHelper()
+	Consistently(func(g Gomega) {
+		now := get(g, ctx, namespace.Name)
+		g.Expect(now.DeletionTimestamp).To(BeNil())
+		g.Expect(now.UID).To(Equal(namespace.UID))
+	}).WithContext(ctx).Should(Succeed())
+}
+
+// HaveCondition is that of all suites.
+var HaveCondition = matchers.HaveCondition
+
+// BeDeniedBy matches an error in which one of the policies refuses a request.
+func BeDeniedBy(policy string, substrings ...string) types.GomegaMatcher {
+	all := []types.GomegaMatcher{
+		HaveOccurred(), MatchError(ContainSubstring("ValidatingAdmissionPolicy 'nslifecycle-" + policy + "'")),
+	}
+	for _, substring := range substrings {
+		all = append(all, MatchError(ContainSubstring(substring)))
+	}
+	return And(all...)
+}
+
+// BeForbiddenBy is BeDeniedBy for refusals with status 403.
+func BeForbiddenBy(policy string, substrings ...string) types.GomegaMatcher {
+	return And(BeDeniedBy(policy, substrings...), Satisfy(apierrors.IsForbidden))
+}
