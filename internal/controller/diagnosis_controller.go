@@ -182,7 +182,6 @@ func (r *DiagnosisReconciler) patchConditions(
 		return nil
 	}
 	before := namespace.DeepCopy()
-	if err := patchNamespaceStatus(ctx, r.Client, namespace, map[string]any{"conditions": changed}); err != nil {
 	if err := patchNamespaceConditions(ctx, r.Client, namespace, changed); err != nil {
 		return err
 	}

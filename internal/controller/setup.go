@@ -131,6 +131,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 		reader: mgr.GetClient(), controllers: options.Controllers, token: options.FinalizerToken,
 	})); err != nil {
 		return fmt.Errorf("setting up the census of namespaces: %w", err)
+	}
 	if options.Controllers.Runs(Expiry) {
 		if err := setupExpiry(mgr, options); err != nil {
 			return err
