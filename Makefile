@@ -258,8 +258,12 @@ docker-buildx: ## Build the image for all PLATFORMS and push it.
 # Both are committed, so that they can be had from a tag without any tool.
 .PHONY: build-installer
 build-installer: kustomize ## Write dist/install.yaml, and what dist/chart takes from it.
-	@$(render-install) mv "$$overlay/install.yaml" dist/install.yaml; echo "Wrote dist/install.yaml."
-	go run ./hack/chart dist/install.yaml dist/chart/files
+	@$(render-install) mv "$$overlay/install.yaml" dist/install.yaml; echo "Wrote dist/install.yaml."; \
+	printf '%s\n' 'namespace: nslifecycle-system' 'namePrefix: nslifecycle-' 'sortOptions:' '  order: fifo' \
+		'resources:' '- ../../config/protection' '- ../../config/expiry' '- ../../config/prometheus' \
+		>"$$overlay/kustomization.yaml"; \
+	"$(KUSTOMIZE)" build "$$overlay" >"$$overlay/optional.yaml"; \
+	go run ./hack/chart dist/install.yaml "$$overlay/optional.yaml" dist/chart/files
 
 # A module of its own: what makes the image is no part of the manager.
 .PHONY: image-archive

@@ -3,9 +3,10 @@
 
 // Command chart writes those parts of the Helm chart that are the same in every
 // installation: the CRDs, the access rights and the admission policies. It takes them from
-// the output of kustomize, so that they cannot drift.
+// the output of kustomize, so that they cannot drift. What is off by default comes from a second
+// manifest, and goes to a file for each part that can be switched on.
 //
-//	go run ./hack/chart dist/install.yaml dist/chart/files
+//	go run ./hack/chart dist/install.yaml optional.yaml dist/chart/files
 //
 // The chart includes these files as text and not as templates, so the braces of CEL need
 // no escaping. What has values is a template, written by hand; a kind that is neither is
@@ -23,7 +24,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-const header = "# Generated from dist/install.yaml by `make build-installer`. Do not edit.\n"
+const header = "# Generated from config/ by `make build-installer`. Do not edit.\n"
 
 // keep makes Helm leave an object alone when it uninstalls a release. With the CRDs would go
 // every configuration, and while the policies still exist, an API server that starts without
@@ -44,8 +45,19 @@ var fileOf = map[string]string{
 	"ValidatingAdmissionPolicyBinding": "admission.yaml",
 }
 
+// optionalFileOf is the file that each object that is off by default goes to.
+var optionalFileOf = map[string]string{
+	"ValidatingAdmissionPolicy/nslifecycle-protection":        "protection.yaml",
+	"ValidatingAdmissionPolicyBinding/nslifecycle-protection": "protection.yaml",
+	"ValidatingAdmissionPolicy/nslifecycle-expiry":            "expiry.yaml",
+	"ValidatingAdmissionPolicyBinding/nslifecycle-expiry":     "expiry.yaml",
+	"PrometheusRule/nslifecycle-controller-manager-rules":     "prometheus_rules.yaml",
+}
+
 // templated are the kinds that templates are written for.
-var templated = []string{"Deployment", "Namespace", "PodDisruptionBudget", "ResourceQuota", "Service"}
+var templated = []string{
+	"Deployment", "Namespace", "PodDisruptionBudget", "ResourceQuota", "Service", "ServiceMonitor",
+}
 
 func main() {
 	if err := run(os.Args[1:]); err != nil {
@@ -55,27 +67,35 @@ func main() {
 }
 
 func run(args []string) error {
-	if len(args) != 2 {
-		return errors.New("usage: chart INSTALL.YAML DIRECTORY")
+	if len(args) != 3 {
+		return errors.New("usage: chart INSTALL.YAML OPTIONAL.YAML DIRECTORY")
 	}
-	manifest, err := os.ReadFile(args[0])
-	if err != nil {
-		return fmt.Errorf("reading the manifest: %w", err)
-	}
-	files, err := split(string(manifest))
-	if err != nil {
-		return fmt.Errorf("splitting %s: %w", args[0], err)
-	}
-	for name, content := range files {
-		if err := os.WriteFile(filepath.Join(args[1], name), []byte(content), 0o644); err != nil {
-			return fmt.Errorf("writing a part of the chart: %w", err)
+	for _, part := range []struct {
+		manifest string
+		fileOf   func(kind, name string) string
+	}{
+		{args[0], func(kind, _ string) string { return fileOf[kind] }},
+		{args[1], func(kind, name string) string { return optionalFileOf[kind+"/"+name] }},
+	} {
+		manifest, err := os.ReadFile(part.manifest)
+		if err != nil {
+			return fmt.Errorf("reading a manifest: %w", err)
+		}
+		files, err := split(string(manifest), part.fileOf)
+		if err != nil {
+			return fmt.Errorf("splitting %s: %w", part.manifest, err)
+		}
+		for name, content := range files {
+			if err := os.WriteFile(filepath.Join(args[2], name), []byte(content), 0o644); err != nil {
+				return fmt.Errorf("writing a part of the chart: %w", err)
+			}
 		}
 	}
 	return nil
 }
 
 // split returns the content of each file, with the objects in the order of the manifest.
-func split(manifest string) (map[string]string, error) {
+func split(manifest string, fileOf func(kind, name string) string) (map[string]string, error) {
 	files := map[string]string{}
 	// kustomize separates by exactly this, and indents whatever is inside of a text.
 	for _, document := range strings.Split(manifest, "\n---\n") {
@@ -87,10 +107,12 @@ func split(manifest string) (map[string]string, error) {
 		if slices.Contains(templated, kind) {
 			continue
 		}
-		file, isKnown := fileOf[kind]
-		if !isKnown {
-			return nil, fmt.Errorf("kind %q has no place in the chart: say in hack/chart which file it goes to, "+
-				"or write a template for it", kind)
+		metadata, _ := object["metadata"].(map[string]any)
+		name, _ := metadata["name"].(string)
+		file := fileOf(kind, name)
+		if file == "" {
+			return nil, fmt.Errorf("%s %q has no place in the chart: say in hack/chart which file it goes to, "+
+				"or write a template for it", kind, name)
 		}
 		if kind == "CustomResourceDefinition" {
 			if err := annotate(object, keep, "keep"); err != nil {
@@ -99,7 +121,7 @@ func split(manifest string) (map[string]string, error) {
 		}
 		content, err := yaml.Marshal(object)
 		if err != nil {
-			return nil, fmt.Errorf("writing an object of kind %s: %w", kind, err)
+			return nil, fmt.Errorf("writing %s %q: %w", kind, name, err)
 		}
 		if files[file] == "" {
 			files[file] = header

@@ -23,7 +23,12 @@ control-plane: controller-manager
 
 {{/* The flags that say what the manager is to do, for those that are not the default. */}}
 {{- define "nslifecycle.arguments" -}}
-{{- if ne .Values.controllers "*" }}
+{{- if .Values.expiry.enabled }}
+- {{ printf "--controllers=%s,expiry" .Values.controllers | quote }}
+{{- if .Values.expiry.dryRun }}
+- --expiry-dry-run
+{{- end }}
+{{- else if ne .Values.controllers "*" }}
 - {{ printf "--controllers=%s" .Values.controllers | quote }}
 {{- end }}
 {{- if ne .Values.finalizerToken "kubernetes" }}
