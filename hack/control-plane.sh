@@ -7,7 +7,9 @@
 #
 #   KUBEBUILDER_ASSETS="$(hack/control-plane.sh)" go test ./...
 #
-# --with-controller-manager asks for kube-controller-manager as well.
+# --with-controller-manager asks for kube-controller-manager as well. --version=1.35 asks
+# for the kube-apiserver of another minor release, one that is pinned in
+# hack/controlplane/<minor>; KUBEBUILDER_ASSETS does not count then.
 #
 # Where they come from:
 #   1. KUBEBUILDER_ASSETS, if set: taken as it is.
@@ -26,8 +28,8 @@ set -euo pipefail
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)"
 readonly root
 readonly bin="${root}/bin"
-readonly module="${root}/hack/controlplane"
-readonly built="${bin}/controlplane"
+module="${root}/hack/controlplane"
+built="${bin}/controlplane"
 readonly combined="${bin}/controlplane-combined"
 readonly store="${bin}/k8s"
 readonly failed_mark="${store}/.download-failed"
@@ -66,21 +68,52 @@ answer() {
   exit 0
 }
 
+# The minor release that a go.mod pins.
+minor_of() {
+  sed -n 's/^[[:space:]]*\(require \)\{0,1\}k8s\.io\/kubernetes v\([0-9]*\.[0-9]*\)\..*/\2/p' "$1/go.mod" | head -n 1
+}
+
 with_controller_manager=false
+other=""
 for arg in "$@"; do
   case "${arg}" in
+    --version=*) other="${arg#--version=}" ;;
     --with-controller-manager) with_controller_manager=true ;;
     -h | --help)
       sed -n '/^# Gets/,/^$/s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&3
       exit 0
       ;;
-    *) die "Unknown argument ${arg}; the only one is --with-controller-manager." ;;
+    *) die "Unknown argument ${arg}; those known are --with-controller-manager and --version=<minor>." ;;
   esac
 done
+readonly with_controller_manager
+
+if [[ -n "${other}" ]]; then
+  unset KUBEBUILDER_ASSETS
+  if [[ "${other}" == "$(minor_of "${module}")" ]]; then
+    other=""
+  else
+    "${with_controller_manager}" && die "kube-controller-manager is pinned for $(minor_of "${module}") alone."
+    [[ -f "${module}/${other}/go.mod" ]] ||
+      die "Kubernetes ${other} is not pinned in hack/controlplane; run: hack/pin-control-plane.sh ${other}"
+    # etcd and kubectl are those of all others.
+    base="$("${BASH_SOURCE[0]}" 3>&-)"
+    readonly base
+    module="${module}/${other}"
+    built="${bin}/controlplane-${other}"
+    mkdir -p "${built}"
+    ln -sfn "${base}/etcd" "${built}/etcd"
+    ln -sfn "${base}/kubectl" "${built}/kubectl"
+  fi
+fi
+readonly module built other
 
 # What envtest archives hold; the controller manager is in none of them.
 readonly base_binaries=(kube-apiserver etcd kubectl)
 binaries=("${base_binaries[@]}")
+if [[ -n "${other}" ]]; then
+  binaries=(kube-apiserver)
+fi
 if "${with_controller_manager}"; then
   binaries+=(kube-controller-manager)
 fi
@@ -209,9 +242,11 @@ build() {
 # pinned modules is never older, and is stated once, there.
 selector=""
 download_selector() {
-  [[ -n "${selector}" ]] || selector="$(sed -n \
-    's/^[[:space:]]*k8s\.io\/kubernetes v\([0-9]*\.[0-9]*\)\..*/\1.x/p' "${module}/go.mod" | head -n 1)"
-  [[ -n "${selector}" ]] || die "hack/controlplane/go.mod does not pin k8s.io/kubernetes."
+  if [[ -z "${selector}" ]]; then
+    selector="$(minor_of "${module}")"
+    [[ -n "${selector}" ]] || die "${module#"${root}/"}/go.mod does not pin k8s.io/kubernetes."
+    selector+=.x
+  fi
 }
 
 downloaded=""
