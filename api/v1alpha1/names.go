@@ -33,6 +33,11 @@ const (
 	// AnnotationRequestedBy holds the name of the user who asked for the Namespace,
 	// as the API server knew it at creation. It never changes.
 	AnnotationRequestedBy = Prefix + "requested-by"
+
+	// AnnotationInjectedAt holds the time at which the operator gave the Namespace its list,
+	// in RFC 3339, where the operator did that and not the API server (config/compat). The
+	// Namespace was open until then. It never changes.
+	AnnotationInjectedAt = Prefix + "injected-at"
 )
 
 // What users do set on a Namespace, also when they create it. Each has a policy of its own,
@@ -53,6 +58,13 @@ const (
 // which one it is: one of the Policy names. The operator finds them by it,
 // whatever prefix an installation gave to their names.
 const LabelPolicy = Prefix + "policy"
+
+// LabelInjection is on the policy guard of an installation where the operator gives new
+// Namespaces their list, with value InjectionByOperator (config/compat).
+const (
+	LabelInjection      = Prefix + "injection"
+	InjectionByOperator = "operator"
+)
 
 // The admission policies, in config/admission.
 const (
@@ -77,6 +89,10 @@ const (
 // VerbInitialize is the RBAC verb on namespaces whose holders pass the gate and
 // may change what is pending. It counts only when granted by a ClusterRoleBinding.
 const VerbInitialize = "initialize"
+
+// VerbInject is the RBAC verb on namespaces of whoever gives new Namespaces their list where
+// the API server cannot: the operator's ServiceAccount and nobody else (config/compat).
+const VerbInject = "inject"
 
 // EffectiveSetName is the name of the only NamespaceInitializerSet.
 const EffectiveSetName = "effective"
@@ -166,4 +182,6 @@ const (
 	ReasonRefused = "Refused"
 	// ReasonPolicyMissing: an admission policy that acts on the set is not installed.
 	ReasonPolicyMissing = "PolicyMissing"
+	// ReasonPolicyMismatch: the admission policies are those for another kind of API server.
+	ReasonPolicyMismatch = "PolicyMismatch"
 )

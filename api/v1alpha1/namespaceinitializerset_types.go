@@ -25,6 +25,12 @@ type EffectiveInitializer struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	Configuration string `json:"configuration,omitempty"`
+
+	// inForceSince is the time from which new Namespaces get this initializer, where it is
+	// the operator that gives it to them and not the API server. One that was created
+	// before does not get it.
+	// +optional
+	InForceSince *metav1.Time `json:"inForceSince,omitempty"`
 }
 
 // NamespaceInitializerSet is what the API server's admission policy reads at the

@@ -5,7 +5,9 @@
 // functions: which initializers are in force ([Merge]), what a Namespace says
 // about itself ([Observe]), which conditions follow from that
 // ([ComputeConditions]), and when a failed Namespace may be deleted
-// ([WhyNotDelete]). It makes no API calls and reads no clock.
+// ([WhyNotDelete]). Where the API server has no policy that gives new Namespaces their
+// list, the operator does that ([ComputeInjection]). It makes no API calls and reads no
+// clock.
 //
 // The states of a Namespace, as [Observe] tells them:
 //

@@ -143,6 +143,10 @@ func WhyNotDelete(namespace *corev1.Namespace, state State, systemNamespace stri
 	case namespace.Annotations[v1alpha1.AnnotationInitializers] == "":
 		return fmt.Sprintf("it lacks annotation %s, so it was not created to be initialized",
 			v1alpha1.AnnotationInitializers)
+	case openFor(namespace) >= maxWindow:
+		return fmt.Sprintf("it was open for %s before the operator gave it its initializers, and may hold what others "+
+			"have put there; delete it yourself, or correct annotation %s",
+			openFor(namespace), v1alpha1.AnnotationInitializationResult)
 	}
 	return protection.WhyNotDelete(namespace)
 }

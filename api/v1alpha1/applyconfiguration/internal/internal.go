@@ -32,6 +32,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: configuration
       type:
         scalar: string
+    - name: inForceSince
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
     - name: name
       type:
         scalar: string

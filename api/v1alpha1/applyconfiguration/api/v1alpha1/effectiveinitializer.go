@@ -5,6 +5,10 @@
 
 package v1alpha1
 
+import (
+	v1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
 // EffectiveInitializerApplyConfiguration represents a declarative configuration of the EffectiveInitializer type for use
 // with apply.
 //
@@ -15,6 +19,10 @@ type EffectiveInitializerApplyConfiguration struct {
 	// configuration is the name of the first NamespaceInitializerConfiguration
 	// that registers the initializer.
 	Configuration *string `json:"configuration,omitempty"`
+	// inForceSince is the time from which new Namespaces get this initializer, where it is
+	// the operator that gives it to them and not the API server. One that was created
+	// before does not get it.
+	InForceSince *v1.Time `json:"inForceSince,omitempty"`
 }
 
 // EffectiveInitializerApplyConfiguration constructs a declarative configuration of the EffectiveInitializer type for use with
@@ -36,5 +44,13 @@ func (b *EffectiveInitializerApplyConfiguration) WithName(value string) *Effecti
 // If called multiple times, the Configuration field is set to the value of the last call.
 func (b *EffectiveInitializerApplyConfiguration) WithConfiguration(value string) *EffectiveInitializerApplyConfiguration {
 	b.Configuration = &value
+	return b
+}
+
+// WithInForceSince sets the InForceSince field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the InForceSince field is set to the value of the last call.
+func (b *EffectiveInitializerApplyConfiguration) WithInForceSince(value v1.Time) *EffectiveInitializerApplyConfiguration {
+	b.InForceSince = &value
 	return b
 }
