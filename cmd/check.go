@@ -25,12 +25,13 @@ const checkInterval = 2 * time.Second
 // still not so after opts.checkTimeout.
 func check(ctx context.Context, restConfig *rest.Config, opts options, chosen choices, out io.Writer) error {
 	hasInitialization := chosen.controllers.Runs(controller.Initialization)
+	var server controller.Server
 	if hasInitialization {
 		discoveryClient, err := discovery.NewDiscoveryClientForConfig(restConfig)
 		if err != nil {
 			return fmt.Errorf("creating a client for %s: %w", restConfig.Host, err)
 		}
-		if err := controller.Preflight(ctx, discoveryClient); err != nil {
+		if server, err = controller.Preflight(ctx, discoveryClient); err != nil {
 			return err
 		}
 	}
@@ -41,7 +42,7 @@ func check(ctx context.Context, restConfig *rest.Config, opts options, chosen ch
 	installation := checkup.Checkup{
 		Client: apiClient, Clock: clock.RealClock{},
 		SystemNamespace: opts.systemNamespace, LeaseName: opts.leaseName,
-		HasInitialization: hasInitialization,
+		HasInitialization: hasInitialization, LacksMutatingPolicies: server.LacksMutatingPolicies,
 	}
 
 	var findings []checkup.Finding

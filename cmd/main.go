@@ -188,15 +188,17 @@ func run(restConfig *rest.Config, opts options, chosen choices) error {
 	if err != nil {
 		return fmt.Errorf("creating a client for %s: %w", restConfig.Host, err)
 	}
+	var server controller.Server
 	if chosen.controllers.Runs(controller.Initialization) {
-		if err := controller.Preflight(ctx, discoveryClient); err != nil {
+		if server, err = controller.Preflight(ctx, discoveryClient); err != nil {
 			return err
 		}
+		ctrl.Log.WithName("setup").Info(server.String())
 	}
 
 	mgr, err := ctrl.NewManager(restConfig, ctrl.Options{
 		Scheme:                        controller.NewScheme(),
-		Cache:                         controller.CacheOptions(),
+		Cache:                         controller.CacheOptions(server),
 		Metrics:                       metricsOptions(opts),
 		HealthProbeBindAddress:        opts.probeAddress,
 		LeaderElection:                opts.leaderElect,
@@ -208,6 +210,7 @@ func run(restConfig *rest.Config, opts options, chosen choices) error {
 		return fmt.Errorf("creating the manager: %w", err)
 	}
 	if err := controller.Setup(ctx, mgr, controller.Options{
+		Server:              server,
 		Controllers:         chosen.controllers,
 		SystemNamespace:     opts.systemNamespace,
 		OwnNamespace:        os.Getenv("POD_NAMESPACE"),

@@ -44,6 +44,8 @@ const (
 type Admission struct {
 	client.Client
 	Clock clock.PassiveClock
+	// Server is what the API server can do.
+	Server Server
 
 	// proven identifies the set and the policy that a dry run has shown at work.
 	proven string
@@ -74,12 +76,23 @@ func (a *Admission) Observe(ctx context.Context, set *v1alpha1.NamespaceInitiali
 	if err != nil {
 		return Verdict{}, err
 	}
-	if missing := installed.missing(); len(missing) > 0 {
+	if a.operatorInjects(installed) {
+		return a.observeOperator(ctx, set, installed)
+	}
+	if missing := installed.missing(allPolicies()); len(missing) > 0 {
 		a.proven = ""
 		message := fmt.Sprintf("the API server lacks %s, so new namespaces are not initialized as configured; run: %s",
 			strings.Join(missing, ", "), installCommand)
 		log.FromContext(ctx).Info("Admission policies are missing", "message", message)
 		return Verdict{Reason: v1alpha1.ReasonPolicyMissing, Message: message}, nil
+	}
+	if installed.isForOperator {
+		a.proven = ""
+		return Verdict{
+			Reason: v1alpha1.ReasonPolicyMismatch,
+			Message: "policy guard is the one of config/compat, which refuses what policy inject gives to new namespaces; run: " +
+				installCommand,
+		}, nil
 	}
 
 	verdict := Verdict{Reason: v1alpha1.ReasonInForce, Message: "every new namespace gets these initializers"}
@@ -90,15 +103,9 @@ func (a *Admission) Observe(ctx context.Context, set *v1alpha1.NamespaceInitiali
 		case err != nil:
 			return Verdict{}, err
 		case seen.refusal != nil && installed.isOurs(seen.refusal):
-			return Verdict{
-				Reason: v1alpha1.ReasonRefused,
-				Message: fmt.Sprintf("the API server refuses new namespaces by a policy of this project, "+
-					"as a dry run has shown: %v", seen.refusal),
-				RetryAfter: settleRetry,
-			}, nil
+			return refusedByUs(seen.refusal), nil
 		case seen.refusal != nil:
-			verdict.Message += fmt.Sprintf("; a dry run could not confirm it: %v", seen.refusal)
-			verdict.RetryAfter = maxRetryDelay
+			verdict = unconfirmed(verdict, seen.refusal)
 		case !seen.acts:
 			return Verdict{
 				Reason:     v1alpha1.ReasonNotInForceYet,

@@ -7,10 +7,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
-	admissionv1 "k8s.io/api/admissionregistration/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -52,17 +51,18 @@ func (r *ConfigurationReconciler) SetupWithManager(mgr ctrl.Manager) error {
 		return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: v1alpha1.EffectiveSetName}}}
 	})
 	changed := builder.WithPredicates(predicate.GenerationChangedPredicate{})
-	return ctrl.NewControllerManagedBy(mgr).
+	controllerBuilder := ctrl.NewControllerManagedBy(mgr).
 		Named(configurationControllerName).
 		Watches(&v1alpha1.NamespaceInitializerConfiguration{}, everything, changed).
 		Watches(&v1alpha1.NamespaceInitializerSet{}, everything, changed).
-		Watches(&admissionv1.MutatingAdmissionPolicy{}, everything, changed).
-		Watches(&admissionv1.MutatingAdmissionPolicyBinding{}, everything, changed).
-		Watches(&admissionv1.ValidatingAdmissionPolicy{}, everything, changed).
-		Watches(&admissionv1.ValidatingAdmissionPolicyBinding{}, everything, changed).
 		WatchesRawSource(startOnce()).
-		WithOptions(controller.Options{RateLimiter: newRateLimiter(5 * time.Millisecond)}).
-		Complete(r)
+		WithOptions(controller.Options{RateLimiter: newRateLimiter(5 * time.Millisecond)})
+	for _, object := range policyObjects(r.Admission.Server) {
+		// The label that tells which guard it is changes no generation.
+		controllerBuilder.Watches(object, everything, builder.WithPredicates(predicate.Or(
+			predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{})))
+	}
+	return controllerBuilder.Complete(r)
 }
 
 // Reconcile writes the set and the statuses of all configurations.
@@ -112,11 +112,20 @@ func (r *ConfigurationReconciler) writeSet(
 		return nil, fmt.Errorf("reading NamespaceInitializerSet %q: %w", v1alpha1.EffectiveSetName, err)
 	}
 	exists := err == nil
-	if exists && set.SystemNamespace == r.SystemNamespace && slices.Equal(set.Initializers, merged.Initializers) {
+	wanted := merged.Initializers
+	injects, err := r.Admission.OperatorInjects(ctx)
+	if injects {
+		wanted, err = r.Admission.Stamp(ctx, wanted, set.Initializers)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if exists && set.SystemNamespace == r.SystemNamespace &&
+		apiequality.Semantic.DeepEqual(set.Initializers, wanted) {
 		return set, nil
 	}
 
-	set.Initializers, set.SystemNamespace = merged.Initializers, r.SystemNamespace
+	set.Initializers, set.SystemNamespace = wanted, r.SystemNamespace
 	if exists {
 		err = r.Update(ctx, set, client.FieldOwner(fieldOwner))
 	} else {

@@ -8,7 +8,8 @@
 //     NamespaceInitializerSet/effective, finds out whether the API server acts on
 //     it, and says so in each configuration's Active condition.
 //   - [NamespaceReconciler] tells on every Namespace how far its initialization
-//     has come, and deletes a Namespace whose initialization failed.
+//     has come, and deletes a Namespace whose initialization failed. Where the API
+//     server cannot, it gives new Namespaces their list ([Injector]).
 //   - [FinalizationReconciler] empties every Namespace that is being deleted and
 //     releases its own token in spec.finalizers.
 //   - [DiagnosisReconciler] tells on a Namespace whose beginning or end does not get
@@ -16,8 +17,10 @@
 //   - [ExpiryReconciler] deletes every Namespace at the time that was set for it. It is
 //     off by default.
 //
-// The first two are not needed for a Namespace to be injected, gated or opened: the
-// API server's admission policies do that (config/admission).
+// Where the API server serves MutatingAdmissionPolicy v1, the first two are not needed for
+// a Namespace to be injected, gated or opened: the API server's admission policies do that
+// (config/admission). Elsewhere it is gated by them, and the rest is the operator's
+// (config/compat).
 package controller
 
 // The names of the reconcilers, in logs, metrics and Events.
@@ -40,3 +43,8 @@ const (
 	installCommand       = "kubectl apply -k config/default"
 	installExpiryCommand = "kubectl apply -k config/expiry"
 )
+// installCommand is what people are told to run where something is missing.
+const installCommand = "kubectl apply -k config/default"
+
+// compatCommand is the same for API servers without MutatingAdmissionPolicy v1.
+const compatCommand = "kubectl apply -k config/compat"

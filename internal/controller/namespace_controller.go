@@ -51,6 +51,9 @@ type NamespaceReconciler struct {
 	Workers int
 
 	births births
+	// Injector gives new Namespaces their list where the API server does not; nil if it
+	// always does.
+	Injector *Injector
 }
 
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch;patch;delete
@@ -80,6 +83,10 @@ func (r *NamespaceReconciler) Reconcile(ctx context.Context, req ctrl.Request) (
 		return ctrl.Result{}, nil
 	}
 
+	injected, err := r.Injector.Inject(ctx, &namespace)
+	if err != nil || injected.retryAfter > 0 {
+		return ctrl.Result{RequeueAfter: injected.retryAfter}, ignoreGone(err)
+	}
 	state := initialization.Observe(&namespace)
 	if state.Repair != nil {
 		// What this changes comes back as a watch event.
@@ -89,6 +96,12 @@ func (r *NamespaceReconciler) Reconcile(ctx context.Context, req ctrl.Request) (
 	if len(changed) > 0 {
 		before := namespace.DeepCopy()
 		if err := patchNamespaceConditions(ctx, r.Client, &namespace, changed); err != nil {
+		var at []string
+		if injected.isFirstLook {
+			at = append(at, namespace.ResourceVersion)
+		}
+		err := patchNamespaceStatus(ctx, r.Client, &namespace, map[string]any{"conditions": changed}, at...)
+		if err != nil {
 			return ctrl.Result{}, ignoreGone(err)
 		}
 		r.recordEvents(ctx, before, changed, state)
@@ -122,6 +135,11 @@ func (r *NamespaceReconciler) repairLabel(ctx context.Context, namespace *corev1
 	patch := client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})
 	if err := r.Patch(ctx, namespace, patch, client.FieldOwner(fieldOwner)); err != nil {
 		return fmt.Errorf("repairing label %s of namespace %q: %w", v1alpha1.LabelInitializing, namespace.Name, err)
+	}
+	if _, isInjected := base.Annotations[v1alpha1.AnnotationInjectedAt]; isInjected && want == "" {
+		// Nothing is wrong: without policy complete this is how every initialization ends.
+		log.FromContext(ctx).Info("Opened a namespace, whose list has become empty")
+		return nil
 	}
 	note = fmt.Sprintf(note, v1alpha1.LabelInitializing, want)
 	log.FromContext(ctx).Info("Repaired a namespace whose label disagreed with its list", "note", note)

@@ -26,14 +26,16 @@ const maxEventNote = 1024
 // patchNamespaceStatus writes some fields of a Namespace's status. Conditions are
 // merged by type, so that all others are left to their owners. The UID in the patch
 // makes the API server refuse it where the Namespace was deleted and created again in
-// the meantime; the error is a Conflict then.
+// the meantime; the error is a Conflict then. So it is where a resource version is given
+// and the Namespace has another one.
 func patchNamespaceStatus(
-	ctx context.Context, c client.Client, namespace *corev1.Namespace, status map[string]any,
+	ctx context.Context, c client.Client, namespace *corev1.Namespace, status map[string]any, resourceVersion ...string,
 ) error {
-	body, err := json.Marshal(map[string]any{
-		"metadata": map[string]any{"uid": namespace.UID},
-		"status":   status,
-	})
+	metadata := map[string]any{"uid": namespace.UID}
+	for _, version := range resourceVersion {
+		metadata["resourceVersion"] = version
+	}
+	body, err := json.Marshal(map[string]any{"metadata": metadata, "status": status})
 	if err != nil {
 		return fmt.Errorf("encoding the status of namespace %q: %w", namespace.Name, err)
 	}

@@ -19,6 +19,9 @@ import (
 type installedPolicies struct {
 	inject        *admissionv1.MutatingAdmissionPolicy
 	injectBinding *admissionv1.MutatingAdmissionPolicyBinding
+	guard         *admissionv1.ValidatingAdmissionPolicy
+	// isForOperator tells that guard is the one of config/compat.
+	isForOperator bool
 	// found has each policy, and each binding with the policy that it refers to. The
 	// kind is a part of it: a policy of another kind under the same label is not ours.
 	found map[installedPolicy]bool
@@ -47,7 +50,11 @@ func (a *Admission) policies(ctx context.Context) (installedPolicies, error) {
 		validating        admissionv1.ValidatingAdmissionPolicyList
 		validatingBinding admissionv1.ValidatingAdmissionPolicyBindingList
 	)
-	for _, list := range []client.ObjectList{&mutating, &mutatingBinding, &validating, &validatingBinding} {
+	lists := []client.ObjectList{&validating, &validatingBinding}
+	if !a.Server.LacksMutatingPolicies {
+		lists = append(lists, &mutating, &mutatingBinding)
+	}
+	for _, list := range lists {
 		if err := a.List(ctx, list, client.HasLabels{v1alpha1.LabelPolicy}); err != nil {
 			return installedPolicies{}, fmt.Errorf("listing the admission policies: %w", err)
 		}
@@ -65,11 +72,16 @@ func (a *Admission) policies(ctx context.Context) (installedPolicies, error) {
 			installed.inject = policy
 		}
 	}
-	for _, policy := range validating.Items {
+	for i := range validating.Items {
+		policy := &validating.Items[i]
 		label := policy.Labels[v1alpha1.LabelPolicy]
 		validatingLabels[policy.Name] = label
 		installed.names = append(installed.names, policy.Name)
 		installed.found[installedPolicy{kind: validatingKind, name: label}] = true
+		if label == v1alpha1.PolicyGuard {
+			installed.guard = policy
+			installed.isForOperator = policy.Labels[v1alpha1.LabelInjection] == v1alpha1.InjectionByOperator
+		}
 	}
 	for i := range mutatingBinding.Items {
 		binding := &mutatingBinding.Items[i]
@@ -86,15 +98,32 @@ func (a *Admission) policies(ctx context.Context) (installedPolicies, error) {
 	return installed, nil
 }
 
-// missing says what is not there, in words; it is empty where all is well.
-func (p installedPolicies) missing() []string {
-	var missing []string
-	for _, policy := range []installedPolicy{
+// allPolicies are those of config/default.
+func allPolicies() []installedPolicy {
+	return append([]installedPolicy{
 		{kind: mutatingKind, name: v1alpha1.PolicyInject},
 		{kind: mutatingKind, name: v1alpha1.PolicyComplete},
+	}, validatingPolicies()...)
+}
+
+// validatingPolicies are those of config/compat.
+func validatingPolicies() []installedPolicy {
+	return []installedPolicy{
 		{kind: validatingKind, name: v1alpha1.PolicyGate},
 		{kind: validatingKind, name: v1alpha1.PolicyGuard},
-	} {
+	}
+}
+
+// hasMutating tells whether the API server has any policy that changes namespaces.
+func (p installedPolicies) hasMutating() bool {
+	return p.found[installedPolicy{kind: mutatingKind, name: v1alpha1.PolicyInject}] ||
+		p.found[installedPolicy{kind: mutatingKind, name: v1alpha1.PolicyComplete}]
+}
+
+// missing says which of these are not there, in words; it is empty where all is well.
+func (p installedPolicies) missing(needed []installedPolicy) []string {
+	var missing []string
+	for _, policy := range needed {
 		binding := policy
 		binding.isBinding = true
 		switch {

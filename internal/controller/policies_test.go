@@ -83,7 +83,7 @@ func TestMissingPolicies(t *testing.T) {
 			admission := &Admission{Client: newFakeClient(interceptor.Funcs{}, test.installed...)}
 			installed, err := admission.policies(t.Context())
 			g.Expect(err).NotTo(HaveOccurred())
-			g.Expect(installed.missing()).To(Equal(test.want))
+			g.Expect(installed.missing(allPolicies())).To(Equal(test.want))
 			if len(test.want) == 0 {
 				g.Expect(installed.inject.Name).To(Equal("nslifecycle-inject"))
 				g.Expect(installed.injectBinding.Name).To(Equal("inject-binding"))

@@ -45,31 +45,35 @@ func TestPreflight(t *testing.T) {
 	tests := map[string]struct {
 		served  map[string][]string
 		problem error
+		server  Server
 		want    string
 	}{
 		"all is served": {served: everything},
 		"no CustomResourceDefinition": {
 			served: only(policies),
 			want: "the API server does not serve namespaceinitializerconfigurations, namespaceinitializersets in " +
-				"nslifecycle.dev/v1alpha1: the CustomResourceDefinitions are not installed; run: kubectl apply -k config/default",
+				"nslifecycle.dev/v1alpha1: the CustomResourceDefinitions are not installed; run: " +
+				"kubectl apply -k config/default, or, before Kubernetes 1.36: kubectl apply -k config/compat",
 		},
 		"one CustomResourceDefinition is missing": {
 			served: without(ours, "namespaceinitializersets"),
 			want: "the API server does not serve namespaceinitializersets in nslifecycle.dev/v1alpha1: " +
-				"the CustomResourceDefinitions are not installed; run: kubectl apply -k config/default",
+				"the CustomResourceDefinitions are not installed; run: kubectl apply -k config/default, or, before " +
+				"Kubernetes 1.36: kubectl apply -k config/compat",
 		},
 		"an API server without mutating policies": {
 			served: without(policies, "mutatingadmissionpolicies", "mutatingadmissionpolicybindings"),
-			want: "the API server does not serve mutatingadmissionpolicies, mutatingadmissionpolicybindings in " +
-				"admissionregistration.k8s.io/v1: the API server is too old, or the type is switched off in its " +
-				"--runtime-config; use Kubernetes 1.36 or later",
+			server: Server{LacksMutatingPolicies: true},
+		},
+		"an API server with half of it": {
+			served: without(policies, "mutatingadmissionpolicybindings"),
+			server: Server{LacksMutatingPolicies: true},
 		},
 		"an API server without any policies": {
 			served: only(ours),
-			want: "the API server does not serve mutatingadmissionpolicies, mutatingadmissionpolicybindings, " +
-				"validatingadmissionpolicies, validatingadmissionpolicybindings in " +
+			want: "the API server does not serve validatingadmissionpolicies, validatingadmissionpolicybindings in " +
 				"admissionregistration.k8s.io/v1: the API server is too old, or the type is switched off in its " +
-				"--runtime-config; use Kubernetes 1.36 or later",
+				"--runtime-config; use Kubernetes 1.30 or later",
 		},
 		"the API server does not answer": {
 			served:  everything,
@@ -80,9 +84,9 @@ func TestPreflight(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			server := &clienttesting.Fake{}
+			fakeServer := &clienttesting.Fake{}
 			if test.problem != nil {
-				server.AddReactor("*", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
+				fakeServer.AddReactor("*", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
 					return true, nil, test.problem
 				})
 			}
@@ -91,10 +95,11 @@ func TestPreflight(t *testing.T) {
 				for _, resource := range resources {
 					list.APIResources = append(list.APIResources, metav1.APIResource{Name: resource})
 				}
-				server.Resources = append(server.Resources, list)
+				fakeServer.Resources = append(fakeServer.Resources, list)
 			}
 
-			err := Preflight(t.Context(), &fake.FakeDiscovery{Fake: server})
+			server, err := Preflight(t.Context(), &fake.FakeDiscovery{Fake: fakeServer})
+			g.Expect(server).To(Equal(test.server))
 			if test.want == "" {
 				g.Expect(err).NotTo(HaveOccurred())
 			} else {

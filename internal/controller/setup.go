@@ -38,6 +38,9 @@ const syncTimeout = 500 * time.Millisecond
 // Options configure the reconcilers.
 type Options struct {
 	// Controllers are those that run; all that are on by default if nil.
+	// Server is what the API server can do, as Preflight has found out.
+	Server Server
+	// Controllers are those that run; all of them if nil.
 	Controllers Controllers
 	// SystemNamespace is the namespace that the operator is installed in.
 	SystemNamespace string
@@ -73,17 +76,13 @@ func NewScheme() *runtime.Scheme {
 
 // CacheOptions keep the manager's memory small: no managedFields, and of the
 // cluster's admission policies only our own.
-func CacheOptions() cache.Options {
+func CacheOptions(server Server) cache.Options {
 	ours, err := labels.NewRequirement(v1alpha1.LabelPolicy, selection.Exists, nil)
 	utilruntime.Must(err)
 	policies := cache.ByObject{Label: labels.NewSelector().Add(*ours)}
-	return cache.Options{
+	options := cache.Options{
 		DefaultTransform: cache.TransformStripManagedFields(),
 		ByObject: map[client.Object]cache.ByObject{
-			&admissionv1.MutatingAdmissionPolicy{}:          policies,
-			&admissionv1.MutatingAdmissionPolicyBinding{}:   policies,
-			&admissionv1.ValidatingAdmissionPolicy{}:        policies,
-			&admissionv1.ValidatingAdmissionPolicyBinding{}: policies,
 			// Of the Leases only those by which API servers tell that they live.
 			&coordinationv1.Lease{}: {
 				Namespaces: map[string]cache.Config{metav1.NamespaceSystem: {
@@ -94,6 +93,21 @@ func CacheOptions() cache.Options {
 			},
 		},
 	}
+	for _, object := range policyObjects(server) {
+		options.ByObject[object] = policies
+	}
+	return options
+}
+
+// policyObjects are the kinds of policies and bindings that the API server serves.
+func policyObjects(server Server) []client.Object {
+	objects := []client.Object{
+		&admissionv1.ValidatingAdmissionPolicy{}, &admissionv1.ValidatingAdmissionPolicyBinding{},
+	}
+	if !server.LacksMutatingPolicies {
+		objects = append(objects, &admissionv1.MutatingAdmissionPolicy{}, &admissionv1.MutatingAdmissionPolicyBinding{})
+	}
+	return objects
 }
 
 // Setup adds the chosen reconcilers and the probes to a manager.
@@ -112,9 +126,8 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 		if err := setupInitialization(mgr, options); err != nil {
 			return err
 		}
-		informed = append(informed, &v1alpha1.NamespaceInitializerConfiguration{}, &v1alpha1.NamespaceInitializerSet{},
-			&admissionv1.MutatingAdmissionPolicy{}, &admissionv1.MutatingAdmissionPolicyBinding{},
-			&admissionv1.ValidatingAdmissionPolicy{}, &admissionv1.ValidatingAdmissionPolicyBinding{})
+		informed = append(informed, &v1alpha1.NamespaceInitializerConfiguration{}, &v1alpha1.NamespaceInitializerSet{})
+		informed = append(informed, policyObjects(options.Server)...)
 	}
 	if options.Controllers.Runs(Finalization) {
 		if err := setupFinalization(mgr, options); err != nil {
@@ -143,9 +156,10 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 }
 
 func setupInitialization(mgr ctrl.Manager, options Options) error {
+	admission := &Admission{Client: mgr.GetClient(), Clock: options.Clock, Server: options.Server}
 	if err := (&ConfigurationReconciler{
 		Client:          mgr.GetClient(),
-		Admission:       &Admission{Client: mgr.GetClient(), Clock: options.Clock},
+		Admission:       admission,
 		SystemNamespace: options.SystemNamespace,
 	}).SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("setting up the reconciler of configurations: %w", err)
@@ -156,8 +170,21 @@ func setupInitialization(mgr ctrl.Manager, options Options) error {
 		Clock:           options.Clock,
 		SystemNamespace: options.SystemNamespace,
 		Workers:         options.NamespaceWorkers,
+		Injector: &Injector{
+			Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Admission: admission,
+			Recorder: mgr.GetEventRecorder(reportingController), Clock: options.Clock,
+			SystemNamespace: options.SystemNamespace,
+		},
 	}).SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("setting up the reconciler of initialization: %w", err)
+	}
+	discoveryClient, err := discovery.NewDiscoveryClientForConfig(mgr.GetConfig())
+	if err != nil {
+		return fmt.Errorf("creating a discovery client: %w", err)
+	}
+	watch := &serverWatch{Discovery: discoveryClient, Server: options.Server, Interval: serverWatchInterval}
+	if err := mgr.Add(watch); err != nil {
+		return fmt.Errorf("adding the watch of what the API server can do: %w", err)
 	}
 	return nil
 }

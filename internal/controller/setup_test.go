@@ -35,7 +35,9 @@ func TestNewScheme(t *testing.T) {
 
 func TestCacheOptions(t *testing.T) {
 	g := NewWithT(t)
-	options := CacheOptions()
+	// One of a kind that is not served would keep the cache from starting.
+	g.Expect(CacheOptions(Server{LacksMutatingPolicies: true}).ByObject).To(HaveLen(3))
+	options := CacheOptions(Server{})
 	g.Expect(options.ByObject).To(HaveLen(5))
 	for object, cached := range options.ByObject {
 		if _, isLease := object.(*coordinationv1.Lease); isLease {

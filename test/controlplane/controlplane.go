@@ -146,7 +146,12 @@ func (c *ControlPlane) ServiceAccountConfig(ctx context.Context, namespace, name
 
 // Install applies config/default, as the documentation tells users to.
 func (c *ControlPlane) Install(ctx context.Context) error {
-	_, err := c.Kubectl(ctx, c.Admin, "apply", "-k", filepath.Join(Root(), "config", "default"))
+	return c.InstallFrom(ctx, "default")
+}
+
+// InstallFrom applies another directory of config, such as compat.
+func (c *ControlPlane) InstallFrom(ctx context.Context, directory string) error {
+	_, err := c.Kubectl(ctx, c.Admin, "apply", "-k", filepath.Join(Root(), "config", directory))
 	return err
 }
 

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"time"
 
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -20,6 +21,9 @@ import (
 
 // Manager is a running manager.
 type Manager struct {
+	// Server is what the manager has found out of the API server.
+	Server controller.Server
+
 	cancel context.CancelFunc
 	done   chan error
 }
@@ -39,12 +43,21 @@ func RunManager(
 	ctx context.Context, restConfig *rest.Config, changes ...func(*controller.Options),
 ) (*Manager, error) {
 	options := controller.Options{SystemNamespace: SystemNamespace, NamespaceWorkers: 10, FinalizationWorkers: 100}
+	discoveryClient, err := discovery.NewDiscoveryClientForConfig(restConfig)
+	if err != nil {
+		return nil, fmt.Errorf("creating a discovery client: %w", err)
+	}
 	for _, change := range changes {
 		change(&options)
 	}
+	if options.Controllers.Runs(controller.Initialization) {
+		if options.Server, err = controller.Preflight(ctx, discoveryClient); err != nil {
+			return nil, err
+		}
+	}
 	mgr, err := ctrl.NewManager(restConfig, ctrl.Options{
 		Scheme:                 controller.NewScheme(),
-		Cache:                  controller.CacheOptions(),
+		Cache:                  controller.CacheOptions(options.Server),
 		Metrics:                metricsserver.Options{BindAddress: "0"},
 		HealthProbeBindAddress: "0",
 		// The tests stop it and start it again in one process.
@@ -58,7 +71,7 @@ func RunManager(
 		cancel()
 		return nil, err
 	}
-	manager := &Manager{cancel: cancel, done: make(chan error, 1)}
+	manager := &Manager{Server: options.Server, cancel: cancel, done: make(chan error, 1)}
 	go func() {
 		manager.done <- mgr.Start(runContext)
 		close(manager.done)

@@ -1,0 +1,125 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/initialization"
+)
+
+// Injector gives new Namespaces their list where the API server has no policy that does.
+type Injector struct {
+	client.Client
+	// Live reads the set from the API server: the cache may not have what was in force
+	// when a Namespace was created that it has already.
+	Live client.Reader
+	// Admission knows whether it is the operator's turn.
+	Admission       *Admission
+	Recorder        events.EventRecorder
+	Clock           clock.PassiveClock
+	SystemNamespace string
+}
+
+// look is what came of looking at a Namespace.
+type look struct {
+	// isFirstLook tells that the operator had to decide whether the Namespace gets a list.
+	// What it writes next about the Namespace must not be based on an old one.
+	isFirstLook bool
+	// retryAfter is when to look again, if the Namespace should have got its list and could
+	// not; nothing else is to be done about it until then.
+	retryAfter time.Duration
+}
+
+// Inject gives a Namespace that the operator has not seen before its list, if it has to
+// have one.
+func (i *Injector) Inject(ctx context.Context, namespace *corev1.Namespace) (look, error) {
+	if i == nil || initialization.IsSeen(namespace) {
+		return look{}, nil
+	}
+	installed, err := i.Admission.policies(ctx)
+	if err != nil || !i.Admission.operatorInjects(installed) {
+		return look{}, err
+	}
+	firstLook := look{isFirstLook: true}
+	var set v1alpha1.NamespaceInitializerSet
+	err = i.Live.Get(ctx, client.ObjectKey{Name: v1alpha1.EffectiveSetName}, &set)
+	if client.IgnoreNotFound(err) != nil {
+		return firstLook, fmt.Errorf("reading NamespaceInitializerSet %q: %w", v1alpha1.EffectiveSetName, err)
+	}
+	names := initialization.ComputeInjection(namespace, &set, i.SystemNamespace)
+	if len(names) == 0 {
+		return firstLook, nil
+	}
+	if why := i.Admission.whyNotInject(installed); why != "" {
+		// A list that nobody protects would only look like one.
+		i.warn(namespace, why)
+		return look{isFirstLook: true, retryAfter: settleRetry}, nil
+	}
+	return firstLook, i.write(ctx, namespace, names)
+}
+
+// warn says on a Namespace that it has no list and should have one.
+func (i *Injector) warn(namespace *corev1.Namespace, why string) {
+	recordEvent(i.Recorder, namespace, corev1.EventTypeWarning, "NotInitialized", actionInitialize,
+		"The namespace is open and should not be, because the operator cannot give it its initializers yet: "+why)
+}
+
+func (i *Injector) write(ctx context.Context, namespace *corev1.Namespace, names []string) error {
+	base := namespace.DeepCopy()
+	// So that the UID is in the patch, as the resource version is: it is for this very Namespace,
+	// and for nothing that anybody has made of it since.
+	base.UID = ""
+	now := i.Clock.Now()
+	initialization.Inject(namespace, names, now)
+	patch := client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})
+	err := i.Patch(ctx, namespace, patch, client.FieldOwner(fieldOwner))
+	if isOfAnotherUID(err) {
+		err = apierrors.NewConflict(corev1.Resource("namespaces"), namespace.Name, err)
+	}
+	if err != nil {
+		if ignoreGone(err) != nil {
+			base.UID = namespace.UID
+			i.warn(base, err.Error())
+		}
+		return fmt.Errorf("giving namespace %q its initializers: %w", namespace.Name, err)
+	}
+	log.FromContext(ctx).Info("Gave a new namespace its initializers", "initializers", names,
+		"openFor", now.Sub(namespace.CreationTimestamp.Time))
+	return nil
+}
+
+// operatorInjects tells whether it is the operator that gives new Namespaces their list:
+// where the API server cannot, and where it could but has only been given the policies of
+// config/compat, as after an upgrade of the API server.
+func (a *Admission) operatorInjects(installed installedPolicies) bool {
+	return a.Server.LacksMutatingPolicies || installed.isForOperator && !installed.hasMutating()
+}
+
+// whyNotInject returns why the operator must not give a Namespace its list, or "".
+func (a *Admission) whyNotInject(installed installedPolicies) string {
+	if missing := installed.missing(validatingPolicies()); len(missing) > 0 {
+		return fmt.Sprintf("the API server lacks %s; run: %s", strings.Join(missing, ", "), compatCommand)
+	}
+	if !installed.isForOperator {
+		return "policy guard is the one for API servers that serve MutatingAdmissionPolicy v1, and this one does not; run: " +
+			compatCommand
+	}
+	return ""
+}
+
+// errNoTime says that the API server did not tell its time.
+var errNoTime = errors.New("the API server returned a new namespace without creationTimestamp")
