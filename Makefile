@@ -136,8 +136,23 @@ lint-config: golangci-lint ## Check the configuration of golangci-lint.
 # hides what is wrong with it. `make verify` looks after that.
 .PHONY: test
 test: helm kustomize promtool ## Run all tests, against a real API server where they need one.
+test: helm kustomize ## Run all tests, against a real API server where they need one, but for test-versions.
+	@echo "test/versions is skipped; make test-versions runs it." >&2
 	cd hack/image && go test ./...
 	@$(use-control-plane-and-peer) set -x; go test ./... -timeout 30m -coverprofile cover.out $(ARGS)
+
+# The API servers of test-versions, each pinned in hack/controlplane.
+VERSIONS ?= 1.30 1.31 1.32 1.33 1.34 1.35 1.36
+
+.PHONY: test-versions
+test-versions: ## Run test/versions on the API servers of VERSIONS. Where they have to be built it takes an hour.
+	@failed=; for version in $(VERSIONS); do \
+		if ! assets="$$(hack/control-plane.sh --version="$$version")" || ! (set -x; NSLIFECYCLE_TEST_VERSIONS=1 \
+			KUBEBUILDER_ASSETS="$$assets" go test ./test/versions -count=1 -timeout 30m $(ARGS)); then \
+			failed="$$failed $$version"; \
+		fi; \
+	done; \
+	if [ -n "$$failed" ]; then echo "test/versions failed with Kubernetes$$failed." >&2; exit 1; fi
 
 # Those that run against a real API server, but for the demo's.
 SUITES ?= ./test/integration ./test/finalization ./test/diagnosis ./test/causes ./test/plugin ./test/metrics
@@ -189,7 +204,7 @@ control-plane: ## Get kube-apiserver, etcd and kubectl for the tests, and print 
 .PHONY: verify
 verify: ## Check that the tree is tidy, generated, formatted, linted and committed.
 	go mod tidy -diff
-	cd hack/controlplane && go mod tidy -diff
+	for file in hack/controlplane/go.mod hack/controlplane/*/go.mod; do (cd "$${file%/*}" && go mod tidy -diff); done
 	cd hack/image && go mod tidy -diff
 	cd hack/promtool && go mod tidy -diff
 	@$(MAKE) --no-print-directory manifests generate api-reference build-installer IMG=ghcr.io/nslifecycle/nslifecycle:latest

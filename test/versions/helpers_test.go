@@ -1,0 +1,189 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package versions
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/types"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/test/controlplane"
+	"github.com/nslifecycle/nslifecycle/test/initializers"
+	"github.com/nslifecycle/nslifecycle/test/matchers"
+	"github.com/nslifecycle/nslifecycle/test/wrappers"
+)
+
+var counter atomic.Int32
+
+// unique returns a name that no other spec uses.
+func unique(prefix string) string {
+	return fmt.Sprintf("%s-%d", prefix, counter.Add(1))
+}
+
+// register puts a configuration in force for the time of one spec.
+func register(ctx context.Context, name string, names ...string) {
+	GinkgoHelper()
+	configuration := wrappers.MakeConfiguration(name).Initializers(names...).Obj()
+	Expect(admin.Create(ctx, configuration)).To(Succeed())
+	DeferCleanup(func(ctx context.Context) {
+		Expect(client.IgnoreNotFound(admin.Delete(ctx, configuration))).To(Succeed())
+		Eventually(func(g Gomega) {
+			set := &v1alpha1.NamespaceInitializerSet{}
+			g.Expect(admin.Get(ctx, client.ObjectKey{Name: v1alpha1.EffectiveSetName}, set)).To(Succeed())
+			var left []string
+			for _, entry := range set.Initializers {
+				g.Expect(entry.Configuration).NotTo(Equal(name))
+				left = append(left, entry.Name)
+			}
+			if !byOperator {
+				// The API server's own copy of the set as well.
+				probe := wrappers.MakeNamespace("probe").Obj()
+				g.Expect(admin.Create(ctx, probe, client.DryRunAll)).To(Succeed())
+				g.Expect(probe.Annotations[v1alpha1.AnnotationPendingInitializers]).To(Equal(strings.Join(left, ",")))
+			}
+		}).WithContext(ctx).Should(Succeed())
+	})
+	expectActive(ctx, name, metav1.ConditionTrue, v1alpha1.ReasonInForce)
+}
+
+// expectActive waits for the Active condition of a configuration, and returns its message.
+func expectActive(ctx context.Context, name string, status metav1.ConditionStatus, reason string) string {
+	GinkgoHelper()
+	var message string
+	Eventually(func(g Gomega) {
+		var now v1alpha1.NamespaceInitializerConfiguration
+		g.Expect(admin.Get(ctx, client.ObjectKey{Name: name}, &now)).To(Succeed())
+		condition := meta.FindStatusCondition(now.Status.Conditions, v1alpha1.ConditionActive)
+		g.Expect(condition).NotTo(BeNil())
+		message = condition.Message
+		g.Expect(condition.Status).To(Equal(status), message)
+		g.Expect(condition.Reason).To(Equal(reason), message)
+		g.Expect(condition.ObservedGeneration).To(Equal(now.Generation))
+	}).WithContext(ctx).Should(Succeed())
+	return message
+}
+
+func get(g Gomega, ctx context.Context, name string) *corev1.Namespace {
+	namespace := &corev1.Namespace{}
+	g.Expect(admin.Get(ctx, client.ObjectKey{Name: name}, namespace)).To(Succeed())
+	return namespace
+}
+
+// create creates a namespace as the ordinary user.
+func create(ctx context.Context, name string) *corev1.Namespace {
+	GinkgoHelper()
+	namespace := wrappers.MakeNamespace(name).Obj()
+	Expect(ordinary.Create(ctx, namespace)).To(Succeed())
+	return namespace
+}
+
+// createInjected creates a namespace and waits until it has its list and says so.
+func createInjected(ctx context.Context, name string) *corev1.Namespace {
+	GinkgoHelper()
+	created := create(ctx, name)
+	if !byOperator {
+		Expect(created.Labels).To(HaveKeyWithValue(v1alpha1.LabelInitializing, "true"))
+	}
+	return expectPending(ctx, name)
+}
+
+func expectPending(ctx context.Context, name string) *corev1.Namespace {
+	GinkgoHelper()
+	var namespace *corev1.Namespace
+	Eventually(func(g Gomega) {
+		namespace = get(g, ctx, name)
+		g.Expect(namespace.Labels).To(HaveKeyWithValue(v1alpha1.LabelInitializing, "true"))
+		g.Expect(namespace).To(BeInitializing(corev1.ConditionTrue, v1alpha1.ReasonPending))
+	}).WithContext(ctx).Should(Succeed())
+	return namespace
+}
+
+// expectOpen waits until a namespace is open for everybody, for this reason.
+func expectOpen(ctx context.Context, name, reason string) *corev1.Namespace {
+	GinkgoHelper()
+	var namespace *corev1.Namespace
+	Eventually(func(g Gomega) {
+		namespace = get(g, ctx, name)
+		g.Expect(namespace).To(BeInitializing(corev1.ConditionFalse, reason))
+		g.Expect(namespace.Labels).NotTo(HaveKey(v1alpha1.LabelInitializing))
+		g.Expect(namespace.Annotations).NotTo(HaveKey(v1alpha1.AnnotationPendingInitializers))
+	}).WithContext(ctx).Should(Succeed())
+	// Each API server has a watch of its own for the gate.
+	Eventually(ordinary.Create).WithContext(ctx).
+		WithArguments(wrappers.MakeConfigMap(name, unique("open"))).Should(Succeed())
+	return namespace
+}
+
+func expectGone(ctx context.Context, name string) {
+	GinkgoHelper()
+	Eventually(func() error {
+		return admin.Get(ctx, client.ObjectKey{Name: name}, &corev1.Namespace{})
+	}).WithContext(ctx).Should(Satisfy(apierrors.IsNotFound))
+}
+
+// serve runs an initializer for the time of one spec.
+func serve(ctx context.Context, name string, work initializers.Work) {
+	GinkgoHelper()
+	running, err := initializers.Start(ctx, initializerConfig, name, work)
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(running.Stop)
+}
+
+// finish takes the first pending initializer off the list, as the initializer user.
+func finish(ctx context.Context, name string) {
+	GinkgoHelper()
+	clientset, err := kubernetes.NewForConfig(controlplane.Unlimited(initializerConfig))
+	Expect(err).NotTo(HaveOccurred())
+	Eventually(func() error {
+		namespace, err := clientset.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		first, _, _ := strings.Cut(namespace.Annotations[v1alpha1.AnnotationPendingInitializers], ",")
+		return initializers.Finish(ctx, clientset, namespace, first)
+	}).WithContext(ctx).Should(Succeed())
+}
+
+// plugin runs `kubectl nslifecycle` as an administrator and returns what it printed. The
+// error is that of its exit status.
+func plugin(ctx context.Context, args ...string) (string, error) {
+	GinkgoHelper()
+	kubeconfig := filepath.Join(plane.Dir, unique("kubeconfig"))
+	Expect(controlplane.WriteKubeconfig(kubeconfig, plane.Admin)).To(Succeed())
+	command := exec.CommandContext(ctx, filepath.Join(bin, "kubectl-nslifecycle"), args...)
+	command.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig)
+	output, err := command.CombinedOutput()
+	return string(output), err
+}
+
+// BeInitializing matches a namespace with the condition Initializing of this reason.
+func BeInitializing(status corev1.ConditionStatus, reason string) types.GomegaMatcher {
+	return matchers.HaveCondition(v1alpha1.ConditionInitializing, status, reason)
+}
+
+// BeDeniedBy matches an error in which one of the policies refuses a request.
+func BeDeniedBy(policy string, substrings ...string) types.GomegaMatcher {
+	all := []types.GomegaMatcher{
+		HaveOccurred(), MatchError(ContainSubstring("ValidatingAdmissionPolicy 'nslifecycle-" + policy + "'")),
+	}
+	for _, substring := range substrings {
+		all = append(all, MatchError(ContainSubstring(substring)))
+	}
+	return And(all...)
+}

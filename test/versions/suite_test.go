@@ -1,0 +1,167 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package versions
+
+import (
+	"context"
+	"flag"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+
+	"github.com/nslifecycle/nslifecycle/test/controlplane"
+	"github.com/nslifecycle/nslifecycle/test/wrappers"
+)
+
+// window is how many namespaces the window is measured with.
+var window = flag.Int("window", 0,
+	"how many namespaces to create in order to measure how long they are open before the operator injects; 0 for none")
+
+const (
+	ordinaryUser    = "alice@corp.example.com"
+	initializerUser = "initializer@corp.example.com"
+	preExistingName = "pre-existing"
+)
+
+// The directories of config.
+const (
+	configDefault = "default"
+	configCompat  = "compat"
+)
+
+var (
+	plane   *controlplane.ControlPlane
+	manager *controlplane.Manager
+	// byOperator tells that it is the operator that injects on this API server.
+	byOperator bool
+
+	// admin is a member of system:masters. ordinary may do anything but the verbs of this
+	// project, and initializer holds initialize besides.
+	admin, ordinary, initializer client.Client
+	initializerConfig            *rest.Config
+	// bin has the plugin and kubectl.
+	bin string
+)
+
+func TestVersions(t *testing.T) {
+	if os.Getenv("NSLIFECYCLE_TEST_VERSIONS") == "" {
+		t.Skip("run make test-versions, which runs this on the API servers of several versions")
+	}
+	RegisterFailHandler(Fail)
+	RunSpecs(t, "Versions")
+}
+
+var _ = BeforeSuite(func(ctx context.Context) {
+	ctrl.SetLogger(zap.New(zap.WriteTo(GinkgoWriter), zap.UseDevMode(true)))
+	SetDefaultEventuallyTimeout(30 * time.Second)
+	SetDefaultEventuallyPollingInterval(20 * time.Millisecond)
+	SetDefaultConsistentlyDuration(time.Second)
+	EnforceDefaultTimeoutsWhenUsingContexts()
+
+	var err error
+	plane, err = controlplane.Start(ctx)
+	Expect(err).NotTo(HaveOccurred())
+	admin = newClient(plane.Admin)
+	discoverer, err := discovery.NewDiscoveryClientForConfig(plane.Admin)
+	Expect(err).NotTo(HaveOccurred())
+	version, err := discoverer.ServerVersion()
+	Expect(err).NotTo(HaveOccurred())
+
+	Expect(admin.Create(ctx, wrappers.MakeNamespace(preExistingName).Obj())).To(Succeed())
+	// By the version, and not by what is tested here.
+	minor, err := strconv.Atoi(strings.TrimSuffix(version.Minor, "+"))
+	Expect(err).NotTo(HaveOccurred())
+	byOperator = minor < 36
+	Expect(plane.InstallFrom(ctx, fitting())).To(Succeed())
+	AddReportEntry("API server "+version.GitVersion+" with config/"+fitting(), ReportEntryVisibilityAlways)
+	Expect(plane.AggregateClusterRoles(ctx)).To(Succeed())
+
+	ordinary = newClient(newUser(ctx, ordinaryUser))
+	initializerConfig = newUser(ctx, initializerUser, "initialize")
+	initializer = newClient(initializerConfig)
+	bin = buildPlugin(ctx)
+	startManager(ctx)
+})
+
+var _ = AfterSuite(func() {
+	stopManager()
+	if plane != nil {
+		Expect(plane.Stop()).To(Succeed())
+	}
+})
+
+// fitting is the directory of config that is for this API server.
+func fitting() string {
+	if byOperator {
+		return configCompat
+	}
+	return configDefault
+}
+
+func startManager(ctx context.Context) {
+	GinkgoHelper()
+	var err error
+	manager, err = plane.StartManager(ctx)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(manager.Server.LacksMutatingPolicies).To(Equal(byOperator))
+}
+
+func stopManager() {
+	GinkgoHelper()
+	if manager != nil {
+		Expect(manager.Stop()).To(Succeed())
+		manager = nil
+	}
+}
+
+// newUser makes a user who may do everything in the cluster that takes no verb of this
+// project, and what is granted besides.
+func newUser(ctx context.Context, name string, verbs ...string) *rest.Config {
+	GinkgoHelper()
+	config, err := plane.User(name)
+	Expect(err).NotTo(HaveOccurred())
+	verbs = append(verbs, "get", "list", "watch", "create", "update", "patch", "delete", "deletecollection")
+	Expect(admin.Create(ctx, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: []rbacv1.PolicyRule{
+		{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: verbs},
+	}})).To(Succeed())
+	Expect(admin.Create(ctx, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: name}},
+	})).To(Succeed())
+	return config
+}
+
+func newClient(config *rest.Config) client.Client {
+	GinkgoHelper()
+	result, err := controlplane.NewClient(config)
+	Expect(err).NotTo(HaveOccurred())
+	return result
+}
+
+// buildPlugin returns a directory with what users put into their PATH.
+func buildPlugin(ctx context.Context) string {
+	GinkgoHelper()
+	dir, err := os.MkdirTemp(plane.Dir, "bin-")
+	Expect(err).NotTo(HaveOccurred())
+	build := exec.CommandContext(ctx, "go", "build", "-o", filepath.Join(dir, "kubectl-nslifecycle"), "./cmd/kubectl-nslifecycle")
+	build.Dir = controlplane.Root()
+	output, err := build.CombinedOutput()
+	Expect(err).NotTo(HaveOccurred(), string(output))
+	return dir
+}
