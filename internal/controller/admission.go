@@ -90,8 +90,8 @@ func (a *Admission) Observe(ctx context.Context, set *v1alpha1.NamespaceInitiali
 		a.proven = ""
 		return Verdict{
 			Reason: v1alpha1.ReasonPolicyMismatch,
-			Message: "policy guard is the one of config/compat, which refuses what policy inject gives to new namespaces; run: " +
-				installCommand,
+			Message: "policy guard is the one of config/compat, which refuses what policy inject gives to new namespaces; " +
+				"run: " + installCommand,
 		}, nil
 	}
 

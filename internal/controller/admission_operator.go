@@ -20,8 +20,8 @@ import (
 
 // inForceByOperator is the message of a configuration that is in force where the operator
 // injects.
-const inForceByOperator = "every new namespace gets these initializers from the operator, shortly after it was created; " +
-	"until then it is open"
+const inForceByOperator = "every new namespace gets these initializers from the operator, shortly after it was " +
+	"created; until then it is open"
 
 // observeOperator is Observe where the operator itself gives new Namespaces their list. The
 // API server's part in that is to let the operator do so, and nobody else.

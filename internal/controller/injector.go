@@ -34,8 +34,8 @@ type Injector struct {
 	SystemNamespace string
 }
 
-// look is what came of looking at a Namespace.
-type look struct {
+// Look is what came of looking at a Namespace.
+type Look struct {
 	// isFirstLook tells that the operator had to decide whether the Namespace gets a list.
 	// What it writes next about the Namespace must not be based on an old one.
 	isFirstLook bool
@@ -46,15 +46,15 @@ type look struct {
 
 // Inject gives a Namespace that the operator has not seen before its list, if it has to
 // have one.
-func (i *Injector) Inject(ctx context.Context, namespace *corev1.Namespace) (look, error) {
+func (i *Injector) Inject(ctx context.Context, namespace *corev1.Namespace) (Look, error) {
 	if i == nil || initialization.IsSeen(namespace) {
-		return look{}, nil
+		return Look{}, nil
 	}
 	installed, err := i.Admission.policies(ctx)
 	if err != nil || !i.Admission.operatorInjects(installed) {
-		return look{}, err
+		return Look{}, err
 	}
-	firstLook := look{isFirstLook: true}
+	firstLook := Look{isFirstLook: true}
 	var set v1alpha1.NamespaceInitializerSet
 	err = i.Live.Get(ctx, client.ObjectKey{Name: v1alpha1.EffectiveSetName}, &set)
 	if client.IgnoreNotFound(err) != nil {
@@ -67,7 +67,7 @@ func (i *Injector) Inject(ctx context.Context, namespace *corev1.Namespace) (loo
 	if why := i.Admission.whyNotInject(installed); why != "" {
 		// A list that nobody protects would only look like one.
 		i.warn(namespace, why)
-		return look{isFirstLook: true, retryAfter: settleRetry}, nil
+		return Look{isFirstLook: true, retryAfter: settleRetry}, nil
 	}
 	return firstLook, i.write(ctx, namespace, names)
 }

@@ -30,11 +30,11 @@ type Server struct {
 // String says what follows for new namespaces.
 func (s Server) String() string {
 	if s.LacksMutatingPolicies {
-		return "The API server does not serve MutatingAdmissionPolicy v1: new namespaces get their initializers from the " +
-			"operator, and are open until then"
+		return "The API server does not serve MutatingAdmissionPolicy v1: " +
+			"new namespaces get their initializers from the operator, and are open until then"
 	}
-	return "The API server serves MutatingAdmissionPolicy v1: new namespaces get their initializers from the API server, " +
-		"in the request that creates them"
+	return "The API server serves MutatingAdmissionPolicy v1: " +
+		"new namespaces get their initializers from the API server, in the request that creates them"
 }
 
 // requirement is a type that the API server has to serve.

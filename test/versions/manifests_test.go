@@ -1,0 +1,73 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package versions
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/nslifecycle/nslifecycle/test/controlplane"
+)
+
+// There are two guards, and a rule that is added to one is easily forgotten in the other.
+// Rules are told apart by what they say to users.
+func TestGuardsHaveTheSameRules(t *testing.T) {
+	g := NewWithT(t)
+	usual := read(t, "admission", "guard.yaml")
+	var policy admissionv1.ValidatingAdmissionPolicy
+	g.Expect(yaml.UnmarshalStrict(bytes.Split(usual, []byte("\n---\n"))[0], &policy)).To(Succeed())
+	var operations []struct {
+		Op, Path string
+		Value    json.RawMessage
+	}
+	g.Expect(yaml.Unmarshal(read(t, "compat", "guard.yaml"), &operations)).To(Succeed())
+	g.Expect(operations).To(HaveLen(2))
+	g.Expect(operations[1].Path).To(Equal("/spec"))
+	var compat admissionv1.ValidatingAdmissionPolicySpec
+	g.Expect(json.Unmarshal(operations[1].Value, &compat)).To(Succeed())
+
+	g.Expect(compat.MatchConstraints).To(Equal(policy.Spec.MatchConstraints))
+	g.Expect(compat.FailurePolicy).To(Equal(policy.Spec.FailurePolicy))
+	there := rules(compat)
+	for text, rule := range rules(policy.Spec) {
+		g.Expect(there).To(HaveKey(text))
+		// What is more there lets the operator inject, or complete.
+		without := strings.NewReplacer(" || variables.injects", "").Replace(there[text])
+		if strings.Contains(text, "must be \"true\" on namespace") || strings.Contains(text, "are set by the") {
+			continue
+		}
+		g.Expect(without).To(Equal(rule), text)
+	}
+}
+
+// rules returns the expressions of a policy by the beginning of their messages.
+func rules(spec admissionv1.ValidatingAdmissionPolicySpec) map[string]string {
+	blanks := regexp.MustCompile(`\s+`)
+	found := map[string]string{}
+	for _, validation := range spec.Validations {
+		text := blanks.ReplaceAllString(validation.Message+validation.MessageExpression, " ")
+		// As far as both say the same.
+		for _, end := range []string{" API server", " operator after", "\" while annotation", " and nslifecycle.dev/init", ", nslifecycle.dev/initializers and"} {
+			text, _, _ = strings.Cut(text, end)
+		}
+		found[text] = blanks.ReplaceAllString(validation.Expression, " ")
+	}
+	return found
+}
+
+func read(t *testing.T, path ...string) []byte {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join(append([]string{controlplane.Root(), "config"}, path...)...))
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	return content
+}
