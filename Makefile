@@ -135,8 +135,7 @@ lint-config: golangci-lint ## Check the configuration of golangci-lint.
 # None of these generates or formats anything: a test that rewrites the tree
 # hides what is wrong with it. `make verify` looks after that.
 .PHONY: test
-test: helm kustomize promtool ## Run all tests, against a real API server where they need one.
-test: helm kustomize ## Run all tests, against a real API server where they need one, but for test-versions.
+test: helm kustomize promtool ## Run all tests, against a real API server where they need one, but for test-versions.
 	@echo "test/versions is skipped; make test-versions runs it." >&2
 	cd hack/image && go test ./...
 	@$(use-control-plane-and-peer) set -x; go test ./... -timeout 30m -coverprofile cover.out $(ARGS)

@@ -42,9 +42,6 @@ const (
 const (
 	installCommand       = "kubectl apply -k config/default"
 	installExpiryCommand = "kubectl apply -k config/expiry"
+	// compatCommand is installCommand for API servers without MutatingAdmissionPolicy v1.
+	compatCommand = "kubectl apply -k config/compat"
 )
-// installCommand is what people are told to run where something is missing.
-const installCommand = "kubectl apply -k config/default"
-
-// compatCommand is the same for API servers without MutatingAdmissionPolicy v1.
-const compatCommand = "kubectl apply -k config/compat"

@@ -50,10 +50,11 @@ type NamespaceReconciler struct {
 	// Workers is the number of Namespaces worked on at a time; 1 if unset.
 	Workers int
 
-	births births
 	// Injector gives new Namespaces their list where the API server does not; nil if it
 	// always does.
 	Injector *Injector
+
+	births births
 }
 
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch;patch;delete
@@ -95,13 +96,11 @@ func (r *NamespaceReconciler) Reconcile(ctx context.Context, req ctrl.Request) (
 	changed := initialization.ComputeConditions(&namespace, state, metav1.NewTime(r.Clock.Now()))
 	if len(changed) > 0 {
 		before := namespace.DeepCopy()
-		if err := patchNamespaceConditions(ctx, r.Client, &namespace, changed); err != nil {
 		var at []string
 		if injected.isFirstLook {
 			at = append(at, namespace.ResourceVersion)
 		}
-		err := patchNamespaceStatus(ctx, r.Client, &namespace, map[string]any{"conditions": changed}, at...)
-		if err != nil {
+		if err := patchNamespaceConditions(ctx, r.Client, &namespace, changed, at...); err != nil {
 			return ctrl.Result{}, ignoreGone(err)
 		}
 		r.recordEvents(ctx, before, changed, state)

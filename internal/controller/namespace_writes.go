@@ -53,8 +53,9 @@ func patchNamespaceStatus(
 // patchNamespaceConditions writes some conditions of a Namespace.
 func patchNamespaceConditions(
 	ctx context.Context, c client.Client, namespace *corev1.Namespace, changed []corev1.NamespaceCondition,
+	resourceVersion ...string,
 ) error {
-	return patchNamespaceStatus(ctx, c, namespace, map[string]any{"conditions": changed})
+	return patchNamespaceStatus(ctx, c, namespace, map[string]any{"conditions": changed}, resourceVersion...)
 }
 
 // recordEvent records an Event about a Namespace. Too long a note is cut.

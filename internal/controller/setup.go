@@ -37,10 +37,9 @@ const syncTimeout = 500 * time.Millisecond
 
 // Options configure the reconcilers.
 type Options struct {
-	// Controllers are those that run; all that are on by default if nil.
 	// Server is what the API server can do, as Preflight has found out.
 	Server Server
-	// Controllers are those that run; all of them if nil.
+	// Controllers are those that run; all that are on by default if nil.
 	Controllers Controllers
 	// SystemNamespace is the namespace that the operator is installed in.
 	SystemNamespace string
