@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/nscondition"
 	"github.com/nslifecycle/nslifecycle/test/controlplane"
 	"github.com/nslifecycle/nslifecycle/test/initializers"
 	"github.com/nslifecycle/nslifecycle/test/matchers"
@@ -51,12 +52,18 @@ func register(ctx context.Context, name string, names ...string) {
 				g.Expect(entry.Configuration).NotTo(Equal(name))
 				left = append(left, entry.Name)
 			}
-			if !byOperator {
-				// The API server's own copy of the set as well.
-				probe := wrappers.MakeNamespace("probe").Obj()
+			// Whoever injects has a copy of the set.
+			probe := wrappers.MakeNamespace(unique("probe")).Obj()
+			if byOperator {
+				probe = create(ctx, probe.Name)
+				Eventually(func(g Gomega) {
+					probe = get(g, ctx, probe.Name)
+					g.Expect(nscondition.Find(probe, v1alpha1.ConditionInitializing)).NotTo(BeNil())
+				}).WithContext(ctx).Should(Succeed())
+			} else {
 				g.Expect(admin.Create(ctx, probe, client.DryRunAll)).To(Succeed())
-				g.Expect(probe.Annotations[v1alpha1.AnnotationPendingInitializers]).To(Equal(strings.Join(left, ",")))
 			}
+			g.Expect(probe.Annotations[v1alpha1.AnnotationPendingInitializers]).To(Equal(strings.Join(left, ",")))
 		}).WithContext(ctx).Should(Succeed())
 	})
 	expectActive(ctx, name, metav1.ConditionTrue, v1alpha1.ReasonInForce)

@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/test/controlplane"
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
@@ -96,6 +97,16 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	initializer = newClient(initializerConfig)
 	bin = buildPlugin(ctx)
 	startManager(ctx)
+
+	By("waiting until the policies are in force, which takes an API server a moment")
+	Eventually(func(g Gomega) {
+		forged := wrappers.MakeNamespace("forged").Obj()
+		listed(forged)
+		err := admin.Create(ctx, forged, client.DryRunAll)
+		g.Expect(err != nil || forged.Labels[v1alpha1.LabelInitializing] == "").To(BeTrue())
+		early := wrappers.MakeConfigMap(metav1.NamespaceDefault, "early")
+		g.Expect(ordinary.Create(ctx, early, client.DryRunAll)).To(Succeed())
+	}).WithContext(ctx).WithTimeout(time.Minute).Should(Succeed())
 })
 
 var _ = AfterSuite(func() {
