@@ -155,6 +155,7 @@ test-versions: ## Run test/versions on the API servers of VERSIONS. Where they h
 
 # Those that run against a real API server, but for the demo's.
 SUITES ?= ./test/integration ./test/finalization ./test/diagnosis ./test/causes ./test/plugin ./test/metrics
+SUITES ?= ./test/integration ./test/finalization ./test/diagnosis ./test/causes ./test/plugin ./test/guardrails
 
 .PHONY: test-integration
 test-integration: promtool ## Run the suites on a real API server alone, with their narration.
