@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -15,8 +16,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
+	"github.com/nslifecycle/nslifecycle/internal/protection"
 )
 
 type deleteOptions struct {
@@ -109,6 +112,11 @@ func (o *deleteOptions) delete(
 			"the new one is not touched", namespace.Name)
 	case apierrors.IsNotFound(err): // Somebody was faster; it is what was wanted.
 		return nil
+	case apierrors.IsForbidden(err) && protection.IsProtected(namespace) &&
+		strings.Contains(err.Error(), v1alpha1.LabelDeletionProtection):
+		return fmt.Errorf("namespace %q is protected from deletion by label %s, and was not deleted; "+
+			"if it is to go with all its content, run first: %s",
+			namespace.Name, v1alpha1.LabelDeletionProtection, protection.RemovalCommand(namespace.Name))
 	}
 	return err
 }

@@ -16,8 +16,10 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
+	"github.com/nslifecycle/nslifecycle/internal/expiry"
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
 	"github.com/nslifecycle/nslifecycle/internal/nscondition"
+	"github.com/nslifecycle/nslifecycle/internal/protection"
 )
 
 // life is what a Namespace object alone tells of where it is in its life.
@@ -35,6 +37,10 @@ type life struct {
 	// PendingInitializers are in their order.
 	PendingInitializers []string `json:"pendingInitializers,omitempty"`
 	RequestedBy         string   `json:"requestedBy,omitempty"`
+	// IsProtected: it has the label that keeps it from being deleted.
+	IsProtected bool `json:"isProtected,omitempty"`
+	// ExpiresAt is when it is to be deleted, if its annotations say that clearly.
+	ExpiresAt *metav1.Time `json:"expiresAt,omitempty"`
 }
 
 // lifeMetadata is the part of the metadata that tells one namespace from another.
@@ -58,6 +64,8 @@ func describeLife(namespace *corev1.Namespace) life {
 		Since:               namespace.CreationTimestamp,
 		PendingInitializers: state.Pending,
 		RequestedBy:         namespace.Annotations[v1alpha1.AnnotationRequestedBy],
+		IsProtected:         protection.IsProtected(namespace),
+		ExpiresAt:           expiryOf(namespace),
 	}
 	switch {
 	case namespace.DeletionTimestamp != nil:
@@ -77,6 +85,18 @@ func describeLife(namespace *corev1.Namespace) life {
 		described.Cause = nscondition.Find(namespace, diagnosis.BlockedCondition(described.Stage)).Reason
 	}
 	return described
+}
+
+// expiryOf is when a Namespace is to be deleted, or nil where that is not clear.
+func expiryOf(namespace *corev1.Namespace) *metav1.Time {
+	if !expiry.Has(namespace) {
+		return nil
+	}
+	expires, err := expiry.Read(namespace)
+	if err != nil {
+		return nil
+	}
+	return &metav1.Time{Time: expires.At}
 }
 
 // whatHoldsInitialization names the initializer whose turn it is, or the failure.

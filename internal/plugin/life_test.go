@@ -14,6 +14,7 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
+	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
 var (
@@ -125,7 +126,8 @@ func TestLifeTable(t *testing.T) {
 	lives := []life{
 		{Metadata: lifeMetadata{Name: "active", CreationTimestamp: testStart}, Stage: diagnosis.StageActive, Since: testEnd},
 		{Metadata: lifeMetadata{Name: "b", CreationTimestamp: testStart}, Stage: diagnosis.StageTerminating, Since: testEnd,
-			WaitsFor: []string{"this", "that", "more"}, IsBlocked: true, RequestedBy: "me"},
+			WaitsFor: []string{"this", "that", "more"}, IsBlocked: true, RequestedBy: "me",
+			IsProtected: true, ExpiresAt: &metav1.Time{Time: testEnd.Add(3 * time.Hour)}},
 	}
 	now := testEnd.Add(time.Minute)
 	var narrow, wide, bare bytes.Buffer
@@ -133,7 +135,9 @@ func TestLifeTable(t *testing.T) {
 	g.Expect(narrow.String()).To(Equal("NAME     STAGE         AGE   WAITS FOR\n" +
 		"active   Active        61m   \nb        Terminating   61m   this\n"))
 	g.Expect(printTable(&wide, lifeTable(lives, now, true), true, false)).To(Succeed())
-	g.Expect(wide.String()).To(ContainSubstring("b        Terminating   61m   60s     me             this        that; more\n"))
+	g.Expect(wide.String()).To(MatchRegexp(`PROTECTED +EXPIRES +WAITS FOR +AND\n`))
+	g.Expect(wide.String()).To(MatchRegexp(`active +Active +61m +60s +<none> +no +<never> `))
+	g.Expect(wide.String()).To(ContainSubstring("b        Terminating   61m   60s     me             yes         in 179m   this        that; more\n"))
 
 	g.Expect(printTable(&bare, lifeTable(lives, now, false), false, true)).To(Succeed())
 	for _, table := range []*bytes.Buffer{&narrow, &bare} {
@@ -142,6 +146,35 @@ func TestLifeTable(t *testing.T) {
 		g.Expect(coloured).To(ContainSubstring("b        \x1b[31mTerminating\x1b[0m "))
 		g.Expect(colourLives(table.Bytes(), lives, palette{isPlain: true})).To(Equal(table.Bytes()))
 	}
+}
+
+func TestLifeTellsProtectionAndExpiry(t *testing.T) {
+	tests := map[string]struct {
+		namespace   *wrappers.NamespaceWrapper
+		isProtected bool
+		expires     *metav1.Time
+	}{
+		"neither":   {namespace: wrappers.MakeNamespace("shop")},
+		"protected": {namespace: wrappers.MakeNamespace("shop").Label(v1alpha1.LabelDeletionProtection, ""), isProtected: true},
+		"a time": {
+			namespace: wrappers.MakeNamespace("shop").Annotation(v1alpha1.AnnotationExpiresAt, "2026-12-24T18:00:00Z"),
+			expires:   &metav1.Time{Time: time.Date(2026, 12, 24, 18, 0, 0, 0, time.UTC)},
+		},
+		"no clear time": {namespace: wrappers.MakeNamespace("shop").Annotation(v1alpha1.AnnotationTTL, "soon")},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			described := describeLife(test.namespace.Obj())
+			g.Expect(described.IsProtected).To(Equal(test.isProtected))
+			g.Expect(described.ExpiresAt).To(Equal(test.expires))
+		})
+	}
+	g := NewWithT(t)
+	now := time.Date(2026, 12, 24, 18, 0, 0, 0, time.UTC)
+	g.Expect(expiresIn(nil, now)).To(Equal("<never>"))
+	g.Expect(expiresIn(&metav1.Time{Time: now}, now)).To(Equal("expired"))
+	g.Expect(expiresIn(&metav1.Time{Time: now.Add(48 * time.Hour)}, now)).To(Equal("in 2d"))
 }
 
 func TestParseStage(t *testing.T) {

@@ -122,7 +122,7 @@ const phraseWidth = 100
 // lifeTable makes a table with one row for each namespace.
 func lifeTable(lives []life, now time.Time, isWide bool) *metav1.Table {
 	table := &metav1.Table{ColumnDefinitions: columns(
-		"Name", "Stage", "Age", "+Since", "+Requested By", "Waits For", "+And")}
+		"Name", "Stage", "Age", "+Since", "+Requested By", "+Protected", "+Expires", "Waits For", "+And")}
 	for i := range lives {
 		first, others := "", ""
 		if len(lives[i].WaitsFor) > 0 {
@@ -134,7 +134,7 @@ func lifeTable(lives []life, now time.Time, isWide bool) *metav1.Table {
 		table.Rows = append(table.Rows, metav1.TableRow{Cells: []any{
 			lives[i].Metadata.Name, string(lives[i].Stage),
 			ageOf(lives[i].Metadata.CreationTimestamp, now), ageOf(lives[i].Since, now),
-			orNone(lives[i].RequestedBy), first, others,
+			orNone(lives[i].RequestedBy), yesOrNo(lives[i].IsProtected), expiresIn(lives[i].ExpiresAt, now), first, others,
 		}})
 	}
 	return table
@@ -169,6 +169,24 @@ func ageOf(since metav1.Time, now time.Time) string {
 		return "<unknown>"
 	}
 	return duration.HumanDuration(now.Sub(since.Time))
+}
+
+func yesOrNo(is bool) string {
+	if is {
+		return "yes"
+	}
+	return "no"
+}
+
+// expiresIn says how long it is until a namespace expires.
+func expiresIn(at *metav1.Time, now time.Time) string {
+	switch {
+	case at == nil:
+		return "<never>"
+	case !at.After(now):
+		return "expired"
+	}
+	return "in " + duration.HumanDuration(at.Sub(now))
 }
 
 func orNone(text string) string { return cmp.Or(text, "<none>") }

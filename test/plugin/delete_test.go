@@ -6,6 +6,8 @@ package plugin
 import (
 	"context"
 	"fmt"
+	"path/filepath"
+	"strings"
 	"syscall"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -15,6 +17,8 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nslifecycle/nslifecycle/test/controlplane"
 )
 
 var _ = Describe("delete", func() {
@@ -93,6 +97,32 @@ var _ = Describe("delete", func() {
 			Expect(refused.stderr).To(ContainSubstring("belongs to the cluster itself"))
 		}
 		Expect(get(ctx, bareAdmin, "kube-public").DeletionTimestamp).To(BeNil())
+	}, NodeTimeout(testTimeout))
+
+	It("says how a namespace that is protected can be deleted after all", func(ctx context.Context) {
+		_, err := plane.Kubectl(ctx, plane.Admin, "apply", "-k", filepath.Join(controlplane.Root(), "config", "protection"))
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(func(ctx context.Context) {
+			_, err := plane.Kubectl(ctx, plane.Admin, "delete", "-k", filepath.Join(controlplane.Root(), "config", "protection"))
+			Expect(err).NotTo(HaveOccurred())
+		})
+		namespace := makeNamespace(ctx, admin, "protected")
+		_, err = plane.Kubectl(ctx, plane.Admin, "label", "namespace", namespace.Name, "nslifecycle.dev/deletion-protection=enabled")
+		Expect(err).NotTo(HaveOccurred())
+		somebody := newUser(plane.Admin)
+		removal := "kubectl label namespace " + namespace.Name + " nslifecycle.dev/deletion-protection-"
+		Eventually(func() string {
+			return somebody.run(ctx, "delete", namespace.Name, "--dry-run=server").stderr
+		}).WithContext(ctx).Should(HaveSuffix("run first: " + removal + "\n"))
+		refused := somebody.run(ctx, "delete", namespace.Name)
+		Expect(refused.code).To(Equal(1))
+		Expect(refused.stderr).To(Equal(`error: namespace "` + namespace.Name + `" is protected from deletion by label ` +
+			"nslifecycle.dev/deletion-protection, and was not deleted; if it is to go with all its content, run first: " + removal + "\n"))
+		Expect(somebody.run(ctx, "list", "-o", "wide", "-l", "nslifecycle.dev/deletion-protection").stdout).To(MatchRegexp(`yes +<never>`))
+
+		_, err = plane.Kubectl(ctx, plane.Admin, strings.Fields(removal)[1:]...)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(somebody.run(ctx, "delete", namespace.Name).code).To(BeZero())
 	}, NodeTimeout(testTimeout))
 
 	It("goes by the conditions where the content cannot be read", func(ctx context.Context) {
