@@ -256,7 +256,11 @@ func TestFindExpiryPolicyProblem(t *testing.T) {
 			g := NewWithT(t)
 			problem, err := findExpiryPolicyProblem(t.Context(), newFakeClient(interceptor.Funcs{}, test.objects...))
 			g.Expect(err).NotTo(HaveOccurred())
-			g.Expect(problem == "").To(Equal(test.isFine), problem)
+			if test.isFine {
+				g.Expect(problem).To(BeEmpty())
+			} else {
+				g.Expect(problem).To(ContainSubstring(`lacks ValidatingAdmissionPolicy "expiry"`))
+			}
 		})
 	}
 }
