@@ -160,7 +160,7 @@ var _ = Describe("A namespace that was there before", func() {
 		}).WithContext(ctx).Should(BeTemporally(">", get(Default, ctx, unseen).CreationTimestamp.Time))
 		configuration := wrappers.MakeConfiguration("unseen").Initializers(rbac).Obj()
 		Expect(admin.Create(ctx, configuration)).To(Succeed())
-		DeferCleanup(func(ctx context.Context) { Expect(admin.Delete(ctx, configuration)).To(Succeed()) })
+		DeferCleanup(deregister, configuration)
 		startManager(ctx)
 		expectActive(ctx, configuration.Name, metav1.ConditionTrue, v1alpha1.ReasonInForce)
 		expectOpen(ctx, unseen, v1alpha1.ReasonNotRequired)

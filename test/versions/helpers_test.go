@@ -42,31 +42,35 @@ func register(ctx context.Context, name string, names ...string) {
 	GinkgoHelper()
 	configuration := wrappers.MakeConfiguration(name).Initializers(names...).Obj()
 	Expect(admin.Create(ctx, configuration)).To(Succeed())
-	DeferCleanup(func(ctx context.Context) {
-		Expect(client.IgnoreNotFound(admin.Delete(ctx, configuration))).To(Succeed())
-		Eventually(func(g Gomega) {
-			set := &v1alpha1.NamespaceInitializerSet{}
-			g.Expect(admin.Get(ctx, client.ObjectKey{Name: v1alpha1.EffectiveSetName}, set)).To(Succeed())
-			var left []string
-			for _, entry := range set.Initializers {
-				g.Expect(entry.Configuration).NotTo(Equal(name))
-				left = append(left, entry.Name)
-			}
-			// Whoever injects has a copy of the set.
-			probe := wrappers.MakeNamespace(unique("probe")).Obj()
-			if byOperator {
-				probe = create(ctx, probe.Name)
-				Eventually(func(g Gomega) {
-					probe = get(g, ctx, probe.Name)
-					g.Expect(nscondition.Find(probe, v1alpha1.ConditionInitializing)).NotTo(BeNil())
-				}).WithContext(ctx).Should(Succeed())
-			} else {
-				g.Expect(admin.Create(ctx, probe, client.DryRunAll)).To(Succeed())
-			}
-			g.Expect(probe.Annotations[v1alpha1.AnnotationPendingInitializers]).To(Equal(strings.Join(left, ",")))
-		}).WithContext(ctx).Should(Succeed())
-	})
+	DeferCleanup(deregister, configuration)
 	expectActive(ctx, name, metav1.ConditionTrue, v1alpha1.ReasonInForce)
+}
+
+// deregister deletes a configuration, and waits until no new namespace gets its initializers.
+func deregister(ctx context.Context, configuration *v1alpha1.NamespaceInitializerConfiguration) {
+	GinkgoHelper()
+	Expect(client.IgnoreNotFound(admin.Delete(ctx, configuration))).To(Succeed())
+	Eventually(func(g Gomega) {
+		set := &v1alpha1.NamespaceInitializerSet{}
+		g.Expect(admin.Get(ctx, client.ObjectKey{Name: v1alpha1.EffectiveSetName}, set)).To(Succeed())
+		var left []string
+		for _, entry := range set.Initializers {
+			g.Expect(entry.Configuration).NotTo(Equal(configuration.Name))
+			left = append(left, entry.Name)
+		}
+		// Whoever injects has a copy of the set.
+		probe := wrappers.MakeNamespace(unique("probe")).Obj()
+		if byOperator {
+			probe = create(ctx, probe.Name)
+			Eventually(func(g Gomega) {
+				probe = get(g, ctx, probe.Name)
+				g.Expect(nscondition.Find(probe, v1alpha1.ConditionInitializing)).NotTo(BeNil())
+			}).WithContext(ctx).Should(Succeed())
+		} else {
+			g.Expect(admin.Create(ctx, probe, client.DryRunAll)).To(Succeed())
+		}
+		g.Expect(probe.Annotations[v1alpha1.AnnotationPendingInitializers]).To(Equal(strings.Join(left, ",")))
+	}).WithContext(ctx).Should(Succeed())
 }
 
 // expectActive waits for the Active condition of a configuration, and returns its message.

@@ -22,7 +22,7 @@ var _ = Describe("An installation for another API server", Ordered, func() {
 	BeforeAll(func(ctx context.Context) {
 		configuration := wrappers.MakeConfiguration("installation").Initializers(rbac).Obj()
 		Expect(admin.Create(ctx, configuration)).To(Succeed())
-		DeferCleanup(func(ctx context.Context) { Expect(admin.Delete(ctx, configuration)).To(Succeed()) })
+		DeferCleanup(deregister, configuration)
 		expectActive(ctx, "installation", metav1.ConditionTrue, v1alpha1.ReasonInForce)
 		DeferCleanup(func(ctx context.Context) {
 			Expect(plane.InstallFrom(ctx, fitting())).To(Succeed())
