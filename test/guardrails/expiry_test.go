@@ -386,6 +386,10 @@ var _ = Describe("Expiry", func() {
 			expectKept(ctx, namespace)
 		}
 
+		both := map[string]any{v1alpha1.AnnotationTTL: "1s", v1alpha1.AnnotationExpiresAt: farOff}
+		twice := create(ctx, owner, wrappers.MakeNamespace(unique("policy")))
+		Expect(annotate(ctx, editorConfig, twice.Name, both)).To(Succeed())
+
 		By("bringing the policy back")
 		restorePolicies(ctx)
 		Eventually(get).WithContext(ctx).WithArguments(waiting.Name).
@@ -396,6 +400,16 @@ var _ = Describe("Expiry", func() {
 		Eventually(get).WithContext(ctx).WithArguments(short.Name).
 			Should(HaveCondition(v1alpha1.ConditionExpiring, yes, v1alpha1.ReasonExpiresSoon, "before anybody was warned"))
 		expectKept(ctx, wrong)
+
+		By("not letting one of two be chosen by somebody who may not delete the namespace")
+		Eventually(get).WithContext(ctx).WithArguments(twice.Name).
+			Should(HaveCondition(v1alpha1.ConditionExpiring, no, v1alpha1.ReasonInvalidExpiry, "are both there"))
+		Expect(annotate(ctx, editorConfig, twice.Name, map[string]any{v1alpha1.AnnotationExpiresAt: nil})).To(BeForbiddenBy("expiry"))
+		Expect(annotate(ctx, editorConfig, twice.Name, map[string]any{"example.com/note": "x"})).To(Succeed())
+		expectKept(ctx, twice)
+		Expect(annotate(ctx, editorConfig, twice.Name, map[string]any{
+			v1alpha1.AnnotationTTL: nil, v1alpha1.AnnotationExpiresAt: nil,
+		})).To(Succeed())
 	}, SpecTimeout(time.Minute))
 })
 
