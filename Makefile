@@ -120,11 +120,11 @@ vet: ## Run go vet.
 
 .PHONY: lint
 lint: golangci-lint ## Run golangci-lint.
-	"$(GOLANGCI_LINT)" run
+	"$(GOLANGCI_LINT)" run --build-tags=e2e
 
 .PHONY: lint-fix
 lint-fix: golangci-lint ## Run golangci-lint and let it fix what it can.
-	"$(GOLANGCI_LINT)" run --fix
+	"$(GOLANGCI_LINT)" run --build-tags=e2e --fix
 
 .PHONY: lint-config
 lint-config: golangci-lint ## Check the configuration of golangci-lint.

@@ -224,7 +224,8 @@ func run(restConfig *rest.Config, opts options, chosen choices) error {
 	}); err != nil {
 		return err
 	}
-	ctrl.Log.WithName("setup").Info("Starting the manager", "version", version.Read().Version, "apiServer", restConfig.Host,
+	ctrl.Log.WithName("setup").Info("Starting the manager",
+		"version", version.Read().Version, "apiServer", restConfig.Host,
 		"systemNamespace", opts.systemNamespace, "controllers", chosen.controllers.String(),
 		"finalizerToken", chosen.finalizerToken)
 	return mgr.Start(ctx)

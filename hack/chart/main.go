@@ -31,18 +31,24 @@ const header = "# Generated from config/ by `make build-installer`. Do not edit.
 // the CRDs refuses all new namespaces.
 const keep = "helm.sh/resource-policy"
 
+// The files that several kinds go to.
+const (
+	rbacFile      = "rbac.yaml"
+	admissionFile = "admission.yaml"
+)
+
 // fileOf is the file that each kind goes to.
 var fileOf = map[string]string{
 	"CustomResourceDefinition":         "crds.yaml",
-	"ServiceAccount":                   "rbac.yaml",
-	"ClusterRole":                      "rbac.yaml",
-	"ClusterRoleBinding":               "rbac.yaml",
-	"Role":                             "rbac.yaml",
-	"RoleBinding":                      "rbac.yaml",
-	"MutatingAdmissionPolicy":          "admission.yaml",
-	"MutatingAdmissionPolicyBinding":   "admission.yaml",
-	"ValidatingAdmissionPolicy":        "admission.yaml",
-	"ValidatingAdmissionPolicyBinding": "admission.yaml",
+	"ServiceAccount":                   rbacFile,
+	"ClusterRole":                      rbacFile,
+	"ClusterRoleBinding":               rbacFile,
+	"Role":                             rbacFile,
+	"RoleBinding":                      rbacFile,
+	"MutatingAdmissionPolicy":          admissionFile,
+	"MutatingAdmissionPolicyBinding":   admissionFile,
+	"ValidatingAdmissionPolicy":        admissionFile,
+	"ValidatingAdmissionPolicyBinding": admissionFile,
 }
 
 // optionalFileOf is the file that each object that is off by default goes to.

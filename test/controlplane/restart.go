@@ -42,7 +42,7 @@ func WithRestarts(ca *Authority) Option {
 	return func(environment *envtest.Environment) {
 		server := environment.ControlPlane.GetAPIServer()
 		server.CertDir = ca.dir
-		server.SecureServing.CA = pemOf(cert.CertificateBlockType, ca.certificate.Raw)
+		server.CA = pemOf(cert.CertificateBlockType, ca.certificate.Raw)
 	}
 }
 
@@ -112,8 +112,9 @@ func replaceFile(path string, content []byte) error {
 
 // KillAPIServer ends the API server as a crash would.
 func (c *ControlPlane) KillAPIServer(ctx context.Context) error {
-	flag := "secure-port=" + c.environment.ControlPlane.GetAPIServer().SecureServing.Port
-	if output, err := exec.CommandContext(ctx, "pkill", "-KILL", "-f", "kube-apiserver.*"+flag).CombinedOutput(); err != nil {
+	flag := "secure-port=" + c.environment.ControlPlane.GetAPIServer().Port
+	output, err := exec.CommandContext(ctx, "pkill", "-KILL", "-f", "kube-apiserver.*"+flag).CombinedOutput()
+	if err != nil {
 		return fmt.Errorf("killing the API server: %w: %s", err, output)
 	}
 	return nil

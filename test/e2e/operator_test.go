@@ -41,7 +41,7 @@ var _ = Describe("The Deployment of config/default", Ordered, func() {
 
 	It("serves its metrics to those who may read them, and to nobody else", func(ctx context.Context) {
 		kubectl(ctx, "--namespace="+accounts, "create", "serviceaccount", "prometheus")
-		address := forward(ctx, "pod/"+leader(ctx), 8443)
+		address := forward("pod/"+leader(ctx), 8443)
 		token := serviceAccount(ctx, accounts, "prometheus").BearerToken
 		status, _ := scrape(ctx, address, token)
 		Expect(status).To(Equal(http.StatusForbidden))
@@ -142,7 +142,7 @@ func evict(ctx context.Context, pod string) error {
 }
 
 // forward makes a port of a Pod reachable until the end of the spec, and returns its address.
-func forward(ctx context.Context, target string, port int) string {
+func forward(target string, port int) string {
 	GinkgoHelper()
 	command := exec.Command(kubectlCommand(), "--namespace="+systemNamespace, "port-forward", target, fmt.Sprintf(":%d", port))
 	stdout, err := command.StdoutPipe()
@@ -168,7 +168,7 @@ func scrape(ctx context.Context, address, token string) (int, string) {
 		request.Header.Set("Authorization", "Bearer "+token)
 	}
 	// The manager makes its own certificate at start.
-	httpClient := http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} //nolint:gosec
+	httpClient := http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 	response, err := httpClient.Do(request)
 	Expect(err).NotTo(HaveOccurred())
 	defer response.Body.Close()
