@@ -98,7 +98,7 @@ var _ = Describe("The chart", func() {
 	It("has what is off by default for those who ask for it", func(ctx context.Context) {
 		objects, err := template(ctx, "--set=networkPolicy.enabled=true", "--set=metrics.serviceMonitor.enabled=true",
 			"--set=metrics.prometheusRule.enabled=true", "--set=deletionProtection.enabled=true",
-			"--set=expiry.enabled=true", "--set=expiry.dryRun=true", "--set=controllers=initialization\\,finalization")
+			"--set=expiry.enabled=true", "--set=controllers=initialization\\,finalization")
 		Expect(err).NotTo(HaveOccurred())
 		named := byName(objects)
 		Expect(deployment(named).Spec.Template.Spec.Containers[0].Args).To(ContainElements(
