@@ -147,7 +147,7 @@ var _ = Describe("The manager's process", Serial, func() {
 			Expect(strings.TrimSuffix(stderr.String(), "\n")).To(And(ContainSubstring(sentence), Not(ContainSubstring("\n"))))
 		},
 		Entry("a controller that is not", "--controllers=namespaces",
-			`there is no controller "namespaces"; the list takes diagnosis, finalization, initialization`),
+			`there is no controller "namespaces"; the list takes diagnosis, expiry, finalization, initialization`),
 		Entry("a controller that is not, left out", "--controllers=*,-namespaces", `there is no controller "namespaces"`),
 		Entry("no controller", "--controllers=", `there is no controller ""`),
 		Entry("no controller left", "--controllers=*,-initialization,-finalization,-diagnosis", "leaves none to run"),
