@@ -16,6 +16,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/discovery"
@@ -98,7 +99,7 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	bin = buildPlugin(ctx)
 	startManager(ctx)
 
-	By("waiting until the policies are in force, which takes an API server a moment")
+	By("waiting until the policies are in force, and the manager has looked at what there was before")
 	Eventually(func(g Gomega) {
 		forged := wrappers.MakeNamespace("forged").Obj()
 		listed(forged)
@@ -109,6 +110,7 @@ var _ = BeforeSuite(func(ctx context.Context) {
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(forged.Labels).NotTo(HaveKey(v1alpha1.LabelInitializing))
 		}
+		g.Expect(get(g, ctx, preExistingName)).To(BeInitializing(corev1.ConditionFalse, v1alpha1.ReasonNotRequired))
 	}).WithContext(ctx).WithTimeout(time.Minute).Should(Succeed())
 })
 
