@@ -196,7 +196,8 @@ func secondsSince(begin, end time.Time) float64 {
 // tellStatus makes the metrics say what the API server does with the effective set.
 func tellStatus(reason string) {
 	for _, possible := range []string{
-		v1alpha1.ReasonInForce, v1alpha1.ReasonNotInForceYet, v1alpha1.ReasonPolicyMissing, v1alpha1.ReasonRefused,
+		v1alpha1.ReasonInForce, v1alpha1.ReasonNotInForceYet, v1alpha1.ReasonPolicyMismatch, v1alpha1.ReasonPolicyMissing,
+		v1alpha1.ReasonRefused,
 	} {
 		value := 0.0
 		if possible == reason {
