@@ -13,11 +13,13 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -34,6 +36,10 @@ const (
 
 	// noticeableSkew is how far two clocks may be apart before it is said.
 	noticeableSkew = time.Minute
+
+	// ownMatchConditions is how many the policy in config/expiry has. Each further one is an
+	// exception.
+	ownMatchConditions = 1
 )
 
 // ExpiryReconciler deletes every Namespace at the time that was set for it, after a warning.
@@ -48,6 +54,9 @@ type ExpiryReconciler struct {
 	SystemNamespace, OwnNamespace string
 	// IsDryRun keeps it from deleting anything.
 	IsDryRun bool
+
+	// refused is until when a Namespace, by its name, is left alone after a refused deletion.
+	refused map[string]time.Time
 }
 
 // It reads the policies, reads and deletes namespaces and writes their conditions with the
@@ -64,6 +73,8 @@ func (r *ExpiryReconciler) SetupWithManager(mgr ctrl.Manager) error {
 		For(&corev1.Namespace{}, builder.WithPredicates(predicate.NewPredicateFuncs(mayExpire))).
 		Watches(&admissionv1.ValidatingAdmissionPolicy{}, all, isExpiryPolicy).
 		Watches(&admissionv1.ValidatingAdmissionPolicyBinding{}, all, isExpiryPolicy).
+		// One worker: refused is not locked.
+		WithOptions(controller.Options{MaxConcurrentReconciles: 1, RateLimiter: newRateLimiter(firstRetryDelay)}).
 		Complete(r)
 }
 
@@ -72,19 +83,27 @@ func (r *ExpiryReconciler) SetupWithManager(mgr ctrl.Manager) error {
 func (r *ExpiryReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	var namespace corev1.Namespace
 	if err := r.Get(ctx, req.NamespacedName, &namespace); err != nil {
+		if apierrors.IsNotFound(err) {
+			delete(r.refused, req.Name)
+		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	now := r.Clock.Now()
-	decision, err := r.decide(ctx, r.Client, &namespace, now)
+	decision, err := r.decide(ctx, r.Client, &namespace, clocks{now, now})
 	if err != nil || decision.IsIdle() {
 		return ctrl.Result{RequeueAfter: decision.Wait}, err
+	}
+	// The refusal is written to the Namespace, which comes back here as an event. Where its
+	// text is another one each time, that would go round without a rest.
+	if left := r.refused[req.Name].Sub(now); decision.ShouldDelete && left > 0 {
+		return ctrl.Result{RequeueAfter: left}, nil
 	}
 
 	live, serverTime, err := r.readLive(ctx, req.NamespacedName)
 	if err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	decision, err = r.decide(ctx, r.Live, live, r.earlier(ctx, now, serverTime))
+	decision, err = r.decide(ctx, r.Live, live, r.compare(ctx, now, serverTime))
 	if err != nil {
 		return ctrl.Result{}, err
 	}
@@ -96,10 +115,10 @@ func (r *ExpiryReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctr
 
 // decide says what is to be done about a Namespace, with the policies as a reader knows them.
 func (r *ExpiryReconciler) decide(
-	ctx context.Context, reader client.Reader, namespace *corev1.Namespace, now time.Time,
+	ctx context.Context, reader client.Reader, namespace *corev1.Namespace, now clocks,
 ) (expiry.Decision, error) {
 	given := expiry.Circumstances{
-		Now: now, IsDryRun: r.IsDryRun,
+		Now: now.earlier, Latest: now.later, IsDryRun: r.IsDryRun,
 		IsExempt: initialization.IsExempt(namespace.Name, r.SystemNamespace) || namespace.Name == r.OwnNamespace,
 	}
 	if expiry.Has(namespace) && namespace.DeletionTimestamp == nil {
@@ -127,17 +146,20 @@ func (r *ExpiryReconciler) readLive(
 	return namespace, *serverTime, nil
 }
 
-// earlier returns the earlier one of two times, so that a clock that is wrong deletes
-// nothing too early: not the one here, and not the one of the API server.
-func (r *ExpiryReconciler) earlier(ctx context.Context, here, there time.Time) time.Time {
+// clocks are what two clocks show at the same time.
+type clocks struct{ earlier, later time.Time }
+
+// compare puts two times in order, so that a clock that is wrong deletes nothing too early:
+// not the one here, and not the one of the API server.
+func (r *ExpiryReconciler) compare(ctx context.Context, here, there time.Time) clocks {
 	if skew := here.Sub(there); skew.Abs() > noticeableSkew {
-		log.FromContext(ctx).Info("The clocks here and of the API server differ; the earlier one counts",
-			"here", here.UTC(), "there", there.UTC())
+		log.FromContext(ctx).Info("The clocks here and of the API server differ; deletions go by the earlier one, "+
+			"and warnings by the later one", "here", here.UTC(), "there", there.UTC())
 	}
 	if there.Before(here) {
-		return there
+		return clocks{earlier: there, later: here}
 	}
-	return here
+	return clocks{earlier: here, later: there}
 }
 
 // tell writes a condition and then records the Event about it.
@@ -175,6 +197,10 @@ func (r *ExpiryReconciler) deleteExpired(
 	case isRefusal(err):
 		log.FromContext(ctx).Info("The API server refuses to delete an expired namespace", "error", err.Error(),
 			"next", decision.Wait.String())
+		if r.refused == nil {
+			r.refused = map[string]time.Time{}
+		}
+		r.refused[namespace.Name] = r.Clock.Now().Add(decision.Wait)
 		return ctrl.Result{RequeueAfter: decision.Wait},
 			ignoreGone(r.tell(ctx, namespace, expiry.Refused(namespace, err)))
 	case err != nil:
@@ -198,7 +224,7 @@ func findExpiryPolicyProblem(ctx context.Context, reader client.Reader) (string,
 		}
 	}
 	for _, policy := range policies.Items {
-		if policy.Spec.FailurePolicy != nil && *policy.Spec.FailurePolicy != admissionv1.Fail {
+		if !checksEverything(&policy.Spec) {
 			continue
 		}
 		if slices.ContainsFunc(bindings.Items, func(binding admissionv1.ValidatingAdmissionPolicyBinding) bool {
@@ -208,8 +234,22 @@ func findExpiryPolicyProblem(ctx context.Context, reader client.Reader) (string,
 			return "", nil
 		}
 	}
-	return "the API server lacks ValidatingAdmissionPolicy \"expiry\", or a binding that denies in all namespaces, " +
-		"so anybody who may update a namespace could have it deleted; run: " + installExpiryCommand, nil
+	return "the API server lacks ValidatingAdmissionPolicy \"expiry\" without exceptions, or a binding that denies " +
+		"in all namespaces, so anybody who may update a namespace could have it deleted; run: " + installExpiryCommand, nil
+}
+
+// checksEverything tells whether a policy fails shut, and nobody has made an exception to it.
+// What is in its expressions is for those who wrote them to answer for.
+func checksEverything(spec *admissionv1.ValidatingAdmissionPolicySpec) bool {
+	failsShut := spec.FailurePolicy == nil || *spec.FailurePolicy == admissionv1.Fail
+	matches := spec.MatchConstraints
+	return failsShut && spec.ParamKind == nil && matches != nil && len(matches.ExcludeResourceRules) == 0 &&
+		selectsEverything(matches.NamespaceSelector) && selectsEverything(matches.ObjectSelector) &&
+		len(spec.MatchConditions) <= ownMatchConditions
+}
+
+func selectsEverything(selector *metav1.LabelSelector) bool {
+	return selector == nil || len(selector.MatchLabels)+len(selector.MatchExpressions) == 0
 }
 
 // allExpiring asks for all Namespaces that may expire: the policy concerns each of them.

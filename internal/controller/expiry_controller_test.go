@@ -25,9 +25,18 @@ import (
 )
 
 func expiryPolicy() *admissionv1.ValidatingAdmissionPolicy {
-	return &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{
-		Name: "some-expiry", Labels: map[string]string{v1alpha1.LabelPolicy: v1alpha1.PolicyExpiry},
-	}}
+	return &admissionv1.ValidatingAdmissionPolicy{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "some-expiry", Labels: map[string]string{v1alpha1.LabelPolicy: v1alpha1.PolicyExpiry},
+		},
+		Spec: admissionv1.ValidatingAdmissionPolicySpec{
+			// The API server fills in the selectors.
+			MatchConstraints: &admissionv1.MatchResources{
+				NamespaceSelector: &metav1.LabelSelector{}, ObjectSelector: &metav1.LabelSelector{},
+			},
+			MatchConditions: []admissionv1.MatchCondition{{Name: "something-to-check", Expression: "true"}},
+		},
+	}
 }
 
 func expiryBinding() *admissionv1.ValidatingAdmissionPolicyBinding {
@@ -122,6 +131,13 @@ func TestExpiryReconcile(t *testing.T) {
 			cached: warned(), serverTime: new(now.Add(time.Hour)), wantWrites: []string{deletion},
 			wantEvents: []string{"Normal Expired the namespace has expired (nslifecycle.dev/ttl=8h) and is deleted"},
 		},
+		"a clock that is behind the API server's, and a warning": {
+			cached: expired().Annotation(v1alpha1.AnnotationTTL, "8h1s"), serverTime: new(now.Add(time.Hour)),
+			wantResult: ctrl.Result{RequeueAfter: 2 * time.Hour},
+			wantWrites: []string{statusPatch + "nslifecycle.dev/Expiring=True/ExpiresSoon since " + now.Add(time.Hour).String()},
+			wantEvents: []string{"Warning ExpiresSoon the namespace is deleted at 2026-03-01T14:00:00Z, since it had expired before " +
+				"anybody was warned (nslifecycle.dev/ttl=8h1s)" + toKeep},
+		},
 		"an API server that does not tell the time": {
 			cached: warned(), serverTime: new(time.Time{}),
 			wantError: "the API server does not say what time it is there, and by the clock of one machine alone no namespace is deleted",
@@ -132,7 +148,7 @@ func TestExpiryReconcile(t *testing.T) {
 			cached: warned(), livePolicies: []client.Object{expiryPolicy()},
 			wantWrites: []string{statusPatch + "nslifecycle.dev/Expiring=False/ExpiryPolicyMissing"},
 			wantEvents: []string{`Warning ExpiryPolicyMissing the namespace is not deleted when it expires: the API server lacks ` +
-				`ValidatingAdmissionPolicy "expiry", or a binding that denies in all namespaces, so anybody who may update a ` +
+				`ValidatingAdmissionPolicy "expiry" without exceptions, or a binding that denies in all namespaces, so anybody who may update a ` +
 				`namespace could have it deleted; run: kubectl apply -k config/expiry`},
 		},
 
@@ -204,6 +220,53 @@ func TestExpiryReconcile(t *testing.T) {
 	}
 }
 
+// A refusal whose text is another one each time is written to the Namespace each time, and
+// that comes back as an event.
+func TestExpiryRestsAfterARefusal(t *testing.T) {
+	g := NewWithT(t)
+	namespace := wrappers.MakeNamespace("x").UID("x-uid").ResourceVersion("7").Annotation(v1alpha1.AnnotationTTL, "8h")
+	namespace.CreationTimestamp = metav1.NewTime(now.Add(-8 * time.Hour))
+	namespace.Condition(corev1.NamespaceCondition{
+		Type: v1alpha1.ConditionExpiring, Status: corev1.ConditionTrue, Reason: v1alpha1.ReasonExpiresSoon,
+		Message: "the namespace is deleted at 2026-03-01T12:00:00Z (nslifecycle.dev/ttl=8h); to keep it, run: " +
+			"kubectl annotate namespace x nslifecycle.dev/ttl-", LastTransitionTime: metav1.NewTime(now.Add(-expiry.Notice)),
+	})
+	server := &namespaceServer{namespace: namespace.Obj(), deleteError: errForbidden}
+	get := func(
+		ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, opts ...client.GetOption,
+	) error {
+		if at, isAsked := ctx.Value(serverTimeKey{}).(*time.Time); isAsked {
+			*at = now.Add(time.Hour)
+		}
+		return server.get(ctx, c, key, object, opts...)
+	}
+	clock := clocktesting.NewFakePassiveClock(now)
+	reconciler := &ExpiryReconciler{
+		Client: newFakeClient(interceptor.Funcs{
+			Get: get, SubResourcePatch: server.patchStatus, Delete: server.delete,
+		}, expiryPolicy(), expiryBinding()),
+		Live:     newFakeClient(interceptor.Funcs{Get: get}, expiryPolicy(), expiryBinding()),
+		Recorder: events.NewFakeRecorder(10), Clock: clock, SystemNamespace: systemNamespace,
+	}
+	reconcile := func(wait time.Duration, writes int) {
+		result, err := reconciler.Reconcile(t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Name: "x"}})
+		g.ExpectWithOffset(1, err).NotTo(HaveOccurred())
+		g.ExpectWithOffset(1, result).To(Equal(ctrl.Result{RequeueAfter: wait}))
+		g.ExpectWithOffset(1, server.writes).To(HaveLen(writes))
+		server.writes = nil
+	}
+	reconcile(10*time.Second, 2)
+	reconcile(10*time.Second, 0)
+	clock.SetTime(now.Add(4 * time.Second))
+	reconcile(6*time.Second, 0)
+	clock.SetTime(now.Add(time.Minute))
+	reconcile(time.Minute, 2)
+	server.getError = errGone
+	reconcile(0, 0)
+	server.getError = nil
+	reconcile(time.Minute, 2) // another one with this name
+}
+
 func TestExpiryNeverDeletesWhatIsExempt(t *testing.T) {
 	for _, name := range []string{"default", "kube-system", "kube-public", "kube-node-lease", systemNamespace, "own"} {
 		t.Run(name, func(t *testing.T) {
@@ -211,7 +274,7 @@ func TestExpiryNeverDeletesWhatIsExempt(t *testing.T) {
 			reconciler := &ExpiryReconciler{SystemNamespace: systemNamespace, OwnNamespace: "own"}
 			namespace := wrappers.MakeNamespace(name).Annotation(v1alpha1.AnnotationExpiresAt, "2020-01-01T00:00:00Z").Obj()
 			decision, err := reconciler.decide(t.Context(),
-				newFakeClient(interceptor.Funcs{}, expiryPolicy(), expiryBinding()), namespace, now)
+				newFakeClient(interceptor.Funcs{}, expiryPolicy(), expiryBinding()), namespace, clocks{now, now})
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(decision.ShouldDelete).To(BeFalse())
 			g.Expect(decision.Condition.Reason).To(Equal(v1alpha1.ReasonNeverExpires))
@@ -234,13 +297,29 @@ func TestFindExpiryPolicyProblem(t *testing.T) {
 		objects []client.Object
 		isFine  bool
 	}{
-		"none":                     {},
-		"both":                     {objects: []client.Object{expiryPolicy(), expiryBinding()}, isFine: true},
-		"no binding":               {objects: []client.Object{expiryPolicy()}},
-		"no policy":                {objects: []client.Object{expiryBinding()}},
-		"a policy that fails shut": {objects: []client.Object{changed(func(p *admissionv1.ValidatingAdmissionPolicy) { p.Spec.FailurePolicy = new(admissionv1.Fail) }), expiryBinding()}, isFine: true},
-		"a policy that fails open": {objects: []client.Object{changed(func(p *admissionv1.ValidatingAdmissionPolicy) { p.Spec.FailurePolicy = new(admissionv1.Ignore) }), expiryBinding()}},
-		"another policy":           {objects: []client.Object{changed(func(p *admissionv1.ValidatingAdmissionPolicy) { p.Labels[v1alpha1.LabelPolicy] = v1alpha1.PolicyGuard }), expiryBinding()}},
+		"none":                          {},
+		"both":                          {objects: []client.Object{expiryPolicy(), expiryBinding()}, isFine: true},
+		"no binding":                    {objects: []client.Object{expiryPolicy()}},
+		"no policy":                     {objects: []client.Object{expiryBinding()}},
+		"a policy that fails shut":      {objects: []client.Object{changed(func(p *admissionv1.ValidatingAdmissionPolicy) { p.Spec.FailurePolicy = new(admissionv1.Fail) }), expiryBinding()}, isFine: true},
+		"a policy that fails open":      {objects: []client.Object{changed(func(p *admissionv1.ValidatingAdmissionPolicy) { p.Spec.FailurePolicy = new(admissionv1.Ignore) }), expiryBinding()}},
+		"a policy that matches nothing": {objects: []client.Object{changed(func(p *admissionv1.ValidatingAdmissionPolicy) { p.Spec.MatchConstraints = nil }), expiryBinding()}},
+		"a policy for some namespaces": {objects: []client.Object{changed(func(p *admissionv1.ValidatingAdmissionPolicy) {
+			p.Spec.MatchConstraints.NamespaceSelector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "a", Operator: metav1.LabelSelectorOpDoesNotExist}}
+		}), expiryBinding()}},
+		"a policy for some labels": {objects: []client.Object{changed(func(p *admissionv1.ValidatingAdmissionPolicy) {
+			p.Spec.MatchConstraints.ObjectSelector.MatchLabels = map[string]string{"a": "b"}
+		}), expiryBinding()}},
+		"a policy that leaves something out": {objects: []client.Object{changed(func(p *admissionv1.ValidatingAdmissionPolicy) {
+			p.Spec.MatchConstraints.ExcludeResourceRules = []admissionv1.NamedRuleWithOperations{{ResourceNames: []string{"shop"}}}
+		}), expiryBinding()}},
+		"a policy for some users": {objects: []client.Object{changed(func(p *admissionv1.ValidatingAdmissionPolicy) {
+			p.Spec.MatchConditions = append(p.Spec.MatchConditions, admissionv1.MatchCondition{Name: "not-ours"})
+		}), expiryBinding()}},
+		"a policy with parameters": {objects: []client.Object{changed(func(p *admissionv1.ValidatingAdmissionPolicy) {
+			p.Spec.ParamKind = &admissionv1.ParamKind{Kind: "ConfigMap"}
+		}), expiryBinding()}},
+		"another policy": {objects: []client.Object{changed(func(p *admissionv1.ValidatingAdmissionPolicy) { p.Labels[v1alpha1.LabelPolicy] = v1alpha1.PolicyGuard }), expiryBinding()}},
 		"a binding of another": {objects: []client.Object{expiryPolicy(), changedBinding(func(b *admissionv1.ValidatingAdmissionPolicyBinding) {
 			b.Spec.PolicyName = "other"
 		})}},

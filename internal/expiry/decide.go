@@ -31,6 +31,9 @@ const (
 // Circumstances are what decides beside the Namespace itself.
 type Circumstances struct {
 	Now time.Time
+	// Latest is what time it may be at the latest, where that is later than Now. A warning
+	// counts from there.
+	Latest time.Time
 	// IsExempt tells that the Namespace is one that the cluster or the operator cannot do
 	// without.
 	IsExempt bool
@@ -120,7 +123,11 @@ func schedule(namespace *corev1.Namespace, given Circumstances, expires Expiry) 
 			decision.Wait = min(left, maxWait)
 			return decision
 		}
-		at := given.Now.Truncate(time.Second) // What a condition holds.
+		at := given.Now
+		if given.Latest.After(at) {
+			at = given.Latest
+		}
+		at = at.Truncate(time.Second) // What a condition holds.
 		return Decision{
 			Condition: &corev1.NamespaceCondition{
 				Type: v1alpha1.ConditionExpiring, Status: corev1.ConditionTrue, Reason: v1alpha1.ReasonExpiresSoon,

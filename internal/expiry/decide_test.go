@@ -179,6 +179,15 @@ func TestDecide(t *testing.T) {
 			want: write(expiring(no, v1alpha1.ReasonExpiryDryRun, kept+dryRun, 9), warn, 0),
 		},
 
+		"an hour off, by one of two clocks": {
+			namespace: ttl(), have: &scheduled, at: 7, given: Circumstances{Latest: hours(7.5)},
+			want: write(expiring(yes, v1alpha1.ReasonExpiresSoon, onTime, 7.5), warn, time.Hour),
+		},
+		"expired, by one of two clocks": {
+			namespace: ttl(), have: &scheduled, at: 7, given: Circumstances{Latest: hours(11)},
+			want: write(warnedLate, warn, 5*time.Hour),
+		},
+		"expired, by the clock that has been put right": {namespace: ttl(), have: &warnedLate, at: 11, want: Decision{Wait: time.Hour}},
 		"refused": {namespace: ttl(), have: &refused, at: 8.05, want: Decision{ShouldDelete: true, Wait: 3 * time.Minute}},
 		"refused, and put off since": {
 			namespace: makeNamespace().Annotation(v1alpha1.AnnotationTTL, "80h"), have: &refused, at: 9,
