@@ -119,6 +119,31 @@ var _ = Describe("The chart", func() {
 		}
 	}, SpecTimeout(time.Minute))
 
+	It("lets the manager delete what has expired only where a value says so", func(ctx context.Context) {
+		for values, isDryRun := range map[string]bool{
+			"expiry.enabled=true": true, "expiry.enabled=true,expiry.dryRun=null": true,
+			"expiry.enabled=true,expiry.dryRun=true": true, "expiry.enabled=true,expiry.dryRun=false": false,
+		} {
+			objects, err := template(ctx, "--set="+values)
+			Expect(err).NotTo(HaveOccurred())
+			arguments := deployment(byName(objects)).Spec.Template.Spec.Containers[0].Args
+			Expect(arguments).To(ContainElement("--controllers=*,expiry"), values)
+			if isDryRun {
+				Expect(arguments).To(ContainElement("--expiry-dry-run"), values)
+			} else {
+				Expect(arguments).NotTo(ContainElement("--expiry-dry-run"), values)
+			}
+		}
+	}, SpecTimeout(time.Minute))
+
+	It("writes large numbers as the manager reads them", func(ctx context.Context) {
+		// A number of a values file is a float; --set makes it an integer.
+		objects, err := template(ctx, "--set-json=kubeAPIQPS=2000000", "--set-json=kubeAPIBurst=3000000")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(deployment(byName(objects)).Spec.Template.Spec.Containers[0].Args).To(
+			ContainElements("--kube-api-qps=2e+06", "--kube-api-burst=3000000"))
+	}, SpecTimeout(time.Minute))
+
 	It("adds labels that a Prometheus selects rules by", func(ctx context.Context) {
 		objects, err := template(ctx, "--set=metrics.prometheusRule.enabled=true", "--set=metrics.prometheusRule.labels.release=mine")
 		Expect(err).NotTo(HaveOccurred())
@@ -135,6 +160,7 @@ var _ = Describe("The chart", func() {
 		Entry("a controller that there is none of", "controllers=births", "controllers"),
 		Entry("a time without a unit", "settlingTime=5", "settlingTime"),
 		Entry("the port of the probes", "metrics.port=8081", "port"),
+		Entry("a label that selects the managers", "podLabels.control-plane=other", "podLabels"),
 		Entry("half a digest", "image.digest=sha256:0", "digest"),
 		Entry("an argument that is no flag", "extraArgs={check}", "extraArgs"),
 	)

@@ -25,7 +25,8 @@ control-plane: controller-manager
 {{- define "nslifecycle.arguments" -}}
 {{- if .Values.expiry.enabled }}
 - {{ printf "--controllers=%s,expiry" .Values.controllers | quote }}
-{{- if .Values.expiry.dryRun }}
+{{- /* Only an explicit false: null, or the values of an older chart, must not make it delete. */}}
+{{- if ne (toString .Values.expiry.dryRun) "false" }}
 - --expiry-dry-run
 {{- end }}
 {{- else if ne .Values.controllers "*" }}
@@ -39,7 +40,7 @@ control-plane: controller-manager
 {{- end }}
 {{- if ne (float64 .Values.kubeAPIQPS) -1.0 }}
 - --kube-api-qps={{ .Values.kubeAPIQPS }}
-- --kube-api-burst={{ .Values.kubeAPIBurst }}
+- --kube-api-burst={{ int64 .Values.kubeAPIBurst }}
 {{- end }}
 {{- if ne .Values.logLevel "info" }}
 - --zap-log-level={{ .Values.logLevel }}
