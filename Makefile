@@ -331,10 +331,12 @@ deploy: kustomize ## Install everything, with the manager's image from IMG.
 # The manager loses its rights with the rest, and it would not empty the namespace that it
 # runs in anyway. Where the built-in namespace controller is off nobody is left to end it,
 # so a manager outside of the cluster does.
+# config/compat: the policies have gone by then, and without two kinds of them, which are not
+# served before 1.36, it has all that config/default has.
 .PHONY: undeploy
 undeploy: kustomize build ## Remove everything, in an order that never blocks namespaces.
 	@$(delete-policies)
-	"$(KUSTOMIZE)" build config/default | $(KUBECTL) delete --wait=false --ignore-not-found=$(ignore-not-found) -f -
+	"$(KUSTOMIZE)" build config/compat | $(KUBECTL) delete --wait=false --ignore-not-found=$(ignore-not-found) -f -
 	@$(await-end-of-system-namespace)
 
 ##@ Tools
