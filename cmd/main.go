@@ -198,7 +198,7 @@ func run(restConfig *rest.Config, opts options, chosen choices) error {
 
 	mgr, err := ctrl.NewManager(restConfig, ctrl.Options{
 		Scheme:                        controller.NewScheme(),
-		Cache:                         controller.CacheOptions(server),
+		Cache:                         controller.CacheOptions(server, chosen.controllers),
 		Metrics:                       metricsOptions(opts),
 		HealthProbeBindAddress:        opts.probeAddress,
 		LeaderElection:                opts.leaderElect,

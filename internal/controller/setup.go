@@ -75,7 +75,7 @@ func NewScheme() *runtime.Scheme {
 
 // CacheOptions keep the manager's memory small: no managedFields, and of the
 // cluster's admission policies only our own.
-func CacheOptions(server Server) cache.Options {
+func CacheOptions(server Server, controllers Controllers) cache.Options {
 	ours, err := labels.NewRequirement(v1alpha1.LabelPolicy, selection.Exists, nil)
 	utilruntime.Must(err)
 	policies := cache.ByObject{Label: labels.NewSelector().Add(*ours)}
@@ -92,8 +92,17 @@ func CacheOptions(server Server) cache.Options {
 			},
 		},
 	}
-	for _, object := range policyObjects(server) {
-		options.ByObject[object] = policies
+	// A kind that is not served would keep the manager from starting, and nobody has asked the
+	// API server about these where initialization does not run.
+	switch {
+	case controllers.Runs(Initialization):
+		for _, object := range policyObjects(server) {
+			options.ByObject[object] = policies
+		}
+	case controllers.Runs(Expiry):
+		for _, object := range policyObjects(Server{LacksMutatingPolicies: true}) {
+			options.ByObject[object] = policies
+		}
 	}
 	return options
 }

@@ -36,8 +36,10 @@ func TestNewScheme(t *testing.T) {
 func TestCacheOptions(t *testing.T) {
 	g := NewWithT(t)
 	// One of a kind that is not served would keep the cache from starting.
-	g.Expect(CacheOptions(Server{LacksMutatingPolicies: true}).ByObject).To(HaveLen(3))
-	options := CacheOptions(Server{})
+	g.Expect(CacheOptions(Server{LacksMutatingPolicies: true}, nil).ByObject).To(HaveLen(3))
+	g.Expect(CacheOptions(Server{}, Controllers{Finalization: true, Diagnosis: true}).ByObject).To(HaveLen(1))
+	g.Expect(CacheOptions(Server{}, Controllers{Expiry: true}).ByObject).To(HaveLen(3))
+	options := CacheOptions(Server{}, nil)
 	g.Expect(options.ByObject).To(HaveLen(5))
 	for object, cached := range options.ByObject {
 		if _, isLease := object.(*coordinationv1.Lease); isLease {

@@ -57,7 +57,7 @@ func RunManager(
 	}
 	mgr, err := ctrl.NewManager(restConfig, ctrl.Options{
 		Scheme:                 controller.NewScheme(),
-		Cache:                  controller.CacheOptions(options.Server),
+		Cache:                  controller.CacheOptions(options.Server, options.Controllers),
 		Metrics:                metricsserver.Options{BindAddress: "0"},
 		HealthProbeBindAddress: "0",
 		// The tests stop it and start it again in one process.
