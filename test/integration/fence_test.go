@@ -15,24 +15,21 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/test/controlplane"
+	"github.com/nslifecycle/nslifecycle/test/initializers"
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
 var _ = Describe("The fence of config/samples/fence", func() {
 	It("keeps an initializer to namespaces that are being initialized", func(ctx context.Context) {
-		for _, arguments := range [][]string{
-			{"-f", filepath.Join(controlplane.Root(), "test/initializers/manifests/owner.yaml")},
-			{"-k", filepath.Join(controlplane.Root(), "config/samples/fence")},
-		} {
-			_, err := plane.Kubectl(ctx, plane.Admin, append([]string{"apply"}, arguments...)...)
-			Expect(err).NotTo(HaveOccurred())
-			DeferCleanup(func(ctx context.Context) {
-				_, err := plane.Kubectl(ctx, plane.Admin, append([]string{"delete", "--wait=false"}, arguments...)...)
-				Expect(err).NotTo(HaveOccurred())
-			})
-		}
-		config, err := plane.ServiceAccountConfig(ctx, "owner-initializer", "owner-initializer")
+		// The initializer stays: other specs use it as well.
+		config := installInitializer(ctx, initializers.OwnerManifest, initializers.OwnerAccount)
+		fence := filepath.Join(controlplane.Root(), "config", "samples", "fence")
+		_, err := plane.Kubectl(ctx, plane.Admin, "apply", "-k", fence)
 		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(func(ctx context.Context) {
+			_, err := plane.Kubectl(ctx, plane.Admin, "delete", "-k", fence)
+			Expect(err).NotTo(HaveOccurred())
+		})
 		fenced := newClient(config)
 		open := wrappers.MakeNamespace("default").Obj()
 		register(ctx, "fence", "a.test.example.com")
