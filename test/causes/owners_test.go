@@ -223,6 +223,10 @@ var _ = Describe("The Namespace itself", func() {
 		s.expectBlamed(ctx, likely(diagnosis.CauseFinalizerOwnerGone, "configmaps/held"))
 		release(ctx, s.objects(heldSettings)[0])
 		s.expectNoMore(ctx, diagnosis.CauseFinalizerOwnerGone)
+		// Until then the controller has still something to do, for longer than the suite's patience
+		// where the machine is busy.
+		Eventually(func(g Gomega) []corev1.FinalizerName { return s.namespace(g, ctx).Spec.Finalizers }).
+			WithContext(ctx).ShouldNot(ContainElement(corev1.FinalizerKubernetes))
 		s.expectBlamed(ctx, proven(diagnosis.CauseNamespaceToken, "namespaces/"+s.ns))
 		finalize(ctx, s.ns, corev1.FinalizerKubernetes)
 		s.expectGone(ctx)
