@@ -97,8 +97,9 @@ func (r *DiagnosisReconciler) Reconcile(ctx context.Context, req ctrl.Request) (
 	if known.cause == "" {
 		blocked = ""
 	}
-	if err := r.patchConditions(ctx, &namespace,
-		diagnosis.ComputeMoving(&namespace, blocked, metav1.NewTime(now))); err != nil {
+	// Not what a cache that is behind takes for news: it would be told twice.
+	moving := diagnosis.ComputeMoving(&namespace, blocked, metav1.NewTime(now))
+	if err := r.patchConditions(ctx, &namespace, moving, namespace.ResourceVersion); err != nil {
 		return ctrl.Result{}, ignoreGone(err)
 	}
 	if known.Stage() == diagnosis.StageActive {
@@ -176,13 +177,13 @@ func (r *DiagnosisReconciler) tell(
 }
 
 func (r *DiagnosisReconciler) patchConditions(
-	ctx context.Context, namespace *corev1.Namespace, changed []corev1.NamespaceCondition,
+	ctx context.Context, namespace *corev1.Namespace, changed []corev1.NamespaceCondition, resourceVersion ...string,
 ) error {
 	if len(changed) == 0 {
 		return nil
 	}
 	before := namespace.DeepCopy()
-	if err := patchNamespaceConditions(ctx, r.Client, namespace, changed); err != nil {
+	if err := patchNamespaceConditions(ctx, r.Client, namespace, changed, resourceVersion...); err != nil {
 		return err
 	}
 	for _, condition := range changed {

@@ -6,6 +6,7 @@ package controller
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"regexp"
 	"testing"
@@ -13,6 +14,7 @@ import (
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
@@ -39,7 +41,9 @@ type ward struct {
 	*DiagnosisReconciler
 	// namespace is nil once it has gone.
 	namespace *corev1.Namespace
-	findings  []diagnosis.Finding
+	// cached is what a cache that is behind shows; the Namespace itself if nil.
+	cached   *corev1.Namespace
+	findings []diagnosis.Finding
 	// The errors that requests are answered with.
 	getError, statusError, diagnosisError error
 	// foundUID is that of the Namespace that is diagnosed; the same if empty.
@@ -74,6 +78,9 @@ func (w *ward) get(
 		return w.getError
 	case w.namespace == nil:
 		return errGone
+	case w.cached != nil:
+		w.cached.DeepCopyInto(object.(*corev1.Namespace))
+		return nil
 	}
 	w.namespace.DeepCopyInto(object.(*corev1.Namespace))
 	return nil
@@ -90,6 +97,9 @@ func (w *ward) patchStatus(
 	var body corev1.Namespace
 	if err := json.Unmarshal(data, &body); err != nil {
 		return err
+	}
+	if body.ResourceVersion != "" && body.ResourceVersion != w.namespace.ResourceVersion {
+		return apierrors.NewConflict(corev1.Resource("namespaces"), body.Name, errors.New("outdated"))
 	}
 	for _, condition := range body.Status.Conditions {
 		w.writes = append(w.writes, asOf.ReplaceAllString(fmt.Sprintf("%s: %s=%s/%s: %s",
@@ -422,6 +432,23 @@ func TestDiagnosisReconcileAfterAFailedWrite(t *testing.T) {
 	w.pass(g, t, patience)
 	g.Expect(w.written()).To(Equal([]string{blockedWrite}))
 	g.Expect(recorded(w.recorder)).To(Equal([]string{heldEvent}))
+}
+
+// A cache that is behind does not have it told twice that a Namespace gets on.
+func TestDiagnosisReconcileOfAStaleNamespace(t *testing.T) {
+	g := NewWithT(t)
+	w := newWard(dying(), held1())
+	w.namespace.ResourceVersion = "1"
+	w.pass(g, t, 0)
+	w.pass(g, t, patience)
+	w.written()
+	stale := w.namespace.DeepCopy()
+	w.namespace.DeletionTimestamp, w.namespace.ResourceVersion = nil, "2"
+	w.pass(g, t, 0)
+	g.Expect(w.written()).To(HaveLen(1))
+	stale.DeletionTimestamp, w.namespace.ResourceVersion, w.cached = nil, "3", stale
+	w.pass(g, t, 0)
+	g.Expect(w.written()).To(BeEmpty())
 }
 
 // News comes before a first diagnosis, and that before one more of the same.

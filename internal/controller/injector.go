@@ -34,42 +34,32 @@ type Injector struct {
 	SystemNamespace string
 }
 
-// Look is what came of looking at a Namespace.
-type Look struct {
-	// isFirstLook tells that the operator had to decide whether the Namespace gets a list.
-	// What it writes next about the Namespace must not be based on an old one.
-	isFirstLook bool
-	// retryAfter is when to look again, if the Namespace should have got its list and could
-	// not; nothing else is to be done about it until then.
-	retryAfter time.Duration
-}
-
 // Inject gives a Namespace that the operator has not seen before its list, if it has to
-// have one.
-func (i *Injector) Inject(ctx context.Context, namespace *corev1.Namespace) (Look, error) {
+// have one. It returns when to look again if the Namespace should have got it and could not:
+// nothing else is to be done about it until then. Zero is no reason to look again.
+func (i *Injector) Inject(ctx context.Context, namespace *corev1.Namespace) (time.Duration, error) {
 	if i == nil || initialization.IsSeen(namespace) {
-		return Look{}, nil
+		return 0, nil
 	}
 	installed, err := i.Admission.policies(ctx)
 	if err != nil || !i.Admission.operatorInjects(installed) {
-		return Look{}, err
+		return 0, err
 	}
-	firstLook := Look{isFirstLook: true}
 	var set v1alpha1.NamespaceInitializerSet
 	err = i.Live.Get(ctx, client.ObjectKey{Name: v1alpha1.EffectiveSetName}, &set)
 	if client.IgnoreNotFound(err) != nil {
-		return firstLook, fmt.Errorf("reading NamespaceInitializerSet %q: %w", v1alpha1.EffectiveSetName, err)
+		return 0, fmt.Errorf("reading NamespaceInitializerSet %q: %w", v1alpha1.EffectiveSetName, err)
 	}
 	names := initialization.ComputeInjection(namespace, &set, i.SystemNamespace)
 	if len(names) == 0 {
-		return firstLook, nil
+		return 0, nil
 	}
 	if why := i.Admission.whyNotInject(installed); why != "" {
 		// A list that nobody protects would only look like one.
 		i.warn(namespace, why)
-		return Look{isFirstLook: true, retryAfter: settleRetry}, nil
+		return settleRetry, nil
 	}
-	return firstLook, i.write(ctx, namespace, names)
+	return 0, i.write(ctx, namespace, names)
 }
 
 // warn says on a Namespace that it has no list and should have one.

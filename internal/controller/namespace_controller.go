@@ -84,9 +84,8 @@ func (r *NamespaceReconciler) Reconcile(ctx context.Context, req ctrl.Request) (
 		return ctrl.Result{}, nil
 	}
 
-	injected, err := r.Injector.Inject(ctx, &namespace)
-	if err != nil || injected.retryAfter > 0 {
-		return ctrl.Result{RequeueAfter: injected.retryAfter}, ignoreGone(err)
+	if retryAfter, err := r.Injector.Inject(ctx, &namespace); err != nil || retryAfter > 0 {
+		return ctrl.Result{RequeueAfter: retryAfter}, ignoreGone(err)
 	}
 	state := initialization.Observe(&namespace)
 	if state.Repair != nil {
@@ -96,11 +95,9 @@ func (r *NamespaceReconciler) Reconcile(ctx context.Context, req ctrl.Request) (
 	changed := initialization.ComputeConditions(&namespace, state, metav1.NewTime(r.Clock.Now()))
 	if len(changed) > 0 {
 		before := namespace.DeepCopy()
-		var at []string
-		if injected.isFirstLook {
-			at = append(at, namespace.ResourceVersion)
-		}
-		if err := patchNamespaceConditions(ctx, r.Client, &namespace, changed, at...); err != nil {
+		// Not what a cache that is behind takes for news: it would be told twice. The event with
+		// what has changed passes the predicate if anything is left to write.
+		if err := patchNamespaceConditions(ctx, r.Client, &namespace, changed, namespace.ResourceVersion); err != nil {
 			return ctrl.Result{}, ignoreGone(err)
 		}
 		r.recordEvents(ctx, before, changed, state)

@@ -272,7 +272,7 @@ var _ = Describe("The log", func() {
 				continue
 			}
 			word := line["msg"].(string)
-			for _, key := range []string{"reason", "condition", "status"} {
+			for _, key := range []string{"reason", "condition", "status", "finding"} {
 				if value, isThere := line[key].(string); isThere {
 					word += " " + value
 				}
@@ -294,30 +294,34 @@ var _ = Describe("The log", func() {
 		remains  = "Finalization has moved on NamespaceContentRemaining True"
 		held     = "Finalization has moved on NamespaceFinalizersRemaining True"
 		found    = "Found out why the namespace does not get on"
+		goesOn   = "The namespace gets on again nslifecycle.dev/InitializationBlocked"
 	)
 	DescribeTable("tells each transition of a life once",
-		func(name string, births, deaths, standstills []string) {
+		func(name string, births, deaths []string, lastFinding string) {
 			told := transitions("first-" + name)
 			Expect(told["namespace-initialization"]).To(Equal(births))
 			Expect(told["namespace-finalization"]).To(Equal(deaths))
-			// On a slow machine others may stand still for a moment as well.
-			if standstills != nil {
-				Expect(told["namespace-diagnosis"]).To(Equal(standstills))
+			// On a slow machine any may stand still for a moment between two steps of the spec,
+			// and get on again: how often is not known, but nothing is told twice.
+			standstills := told["namespace-diagnosis"]
+			Expect(slices.Compact(slices.Clone(standstills))).To(Equal(standstills))
+			if lastFinding != "" {
+				Expect(standstills).To(ContainElement(HavePrefix(found)))
+				Expect(standstills[len(standstills)-1]).To(HavePrefix(lastFinding))
 			}
 		},
-		Entry("a whole life", "completed", []string{began, next, open}, []string{dies, released}, nil),
+		Entry("a whole life", "completed", []string{began, next, open}, []string{dies, released}, ""),
 		Entry("a failure", "failed", []string{
 			began, "Initialization has moved on Failed", "Deleted a namespace whose initialization failed",
-		}, []string{dies, released}, nil),
-		Entry("a deletion of what waits", "deleted", []string{began}, []string{dies, released}, nil),
+		}, []string{dies, released}, ""),
+		Entry("a deletion of what waits", "deleted", []string{began}, []string{dies, released}, ""),
 		Entry("an end by somebody else's hand", "overtaken", []string{began, next, open}, []string{
 			dies, remains, held, "Somebody else has ended the namespace, or taken its token",
-		}, nil),
+		}, ""),
 		Entry("an end without a token", "tokenless", []string{began, next, open},
-			[]string{"Deleted a namespace without finalizer tokens for good"}, nil),
-		Entry("a standstill that is over", "late", []string{began, next, open}, nil,
-			[]string{found, "The namespace gets on again nslifecycle.dev/InitializationBlocked"}),
+			[]string{"Deleted a namespace without finalizer tokens for good"}, ""),
+		Entry("a standstill that is over", "late", []string{began, next, open}, nil, goesOn),
 		Entry("an end that is blocked", "blocked", []string{began, next, open}, []string{dies, remains, held},
-			[]string{found}),
+			found),
 	)
 })

@@ -93,8 +93,7 @@ func liveAndDie(ctx context.Context, prefix string) {
 	By("getting on after a while")
 	begun(ctx, name("late"))
 	eventually(ctx, name("late"), isBlocked(v1alpha1.ConditionInitializationBlocked, corev1.ConditionTrue))
-	finish(ctx, name("late"), quota)
-	finish(ctx, name("late"), policy)
+	finishBoth(ctx, name("late"))
 	eventually(ctx, name("late"), isBlocked(v1alpha1.ConditionInitializationBlocked, corev1.ConditionFalse))
 
 	By("leaving one that waits, in vain for a stranger, and one that is blocked")
@@ -130,13 +129,18 @@ func begun(ctx context.Context, name string) {
 func beOpen(ctx context.Context, name string) {
 	GinkgoHelper()
 	begun(ctx, name)
+	finishBoth(ctx, name)
+	eventually(ctx, name, matchers.HaveCondition(v1alpha1.ConditionInitializing, corev1.ConditionFalse,
+		v1alpha1.ReasonCompleted))
+}
+
+func finishBoth(ctx context.Context, name string) {
+	GinkgoHelper()
 	finish(ctx, name, quota)
 	// The manager sees each turn: two patches at once may be one news.
 	eventually(ctx, name, matchers.HaveCondition(v1alpha1.ConditionInitializing, corev1.ConditionTrue,
 		v1alpha1.ReasonPending, policy))
 	finish(ctx, name, policy)
-	eventually(ctx, name, matchers.HaveCondition(v1alpha1.ConditionInitializing, corev1.ConditionFalse,
-		v1alpha1.ReasonCompleted))
 }
 
 func finish(ctx context.Context, name, initializer string) {
