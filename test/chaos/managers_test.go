@@ -35,9 +35,7 @@ func startReplicas(ctx context.Context, flags ...string) *replicas {
 	GinkgoHelper()
 	config, err := plane.ServiceAccountConfig(ctx, controlplane.SystemNamespace, controlplane.ServiceAccount)
 	Expect(err).NotTo(HaveOccurred())
-	kubeconfig := filepath.Join(GinkgoT().TempDir(), "kubeconfig")
-	Expect(controlplane.WriteKubeconfig(kubeconfig, config)).To(Succeed())
-	r := &replicas{kubeconfig: kubeconfig, flags: flags, running: make([]*gexec.Session, 2)}
+	r := &replicas{kubeconfig: kubeconfigFile(config), flags: append(flags, "--leader-elect"), running: make([]*gexec.Session, 2)}
 	for index := range r.running {
 		r.start(index)
 		r.done.Go(func() { r.supervise(index) })
@@ -47,12 +45,7 @@ func startReplicas(ctx context.Context, flags ...string) *replicas {
 }
 
 func (r *replicas) start(index int) {
-	command := exec.Command(binary, append([]string{
-		"--kubeconfig=" + r.kubeconfig, "--leader-elect", "--health-probe-bind-address=0",
-	}, r.flags...)...)
-	session, err := gexec.Start(command, GinkgoWriter, GinkgoWriter)
-	Expect(err).NotTo(HaveOccurred())
-	r.running[index] = session
+	r.running[index] = startProcess(binary, r.kubeconfig, r.flags...)
 }
 
 // supervise starts a manager again when it has ended.
@@ -113,12 +106,23 @@ func isLeading(said *gbytes.Buffer) bool {
 // runManager runs one manager until the spec is over.
 func runManager(binary string, config *rest.Config, flags ...string) *gexec.Session {
 	GinkgoHelper()
-	kubeconfig := filepath.Join(GinkgoT().TempDir(), "kubeconfig")
-	Expect(controlplane.WriteKubeconfig(kubeconfig, config)).To(Succeed())
+	session := startProcess(binary, kubeconfigFile(config), flags...)
+	DeferCleanup(func() { session.Terminate().Wait(30 * time.Second) })
+	return session
+}
+
+func startProcess(binary, kubeconfig string, flags ...string) *gexec.Session {
+	GinkgoHelper()
 	session, err := gexec.Start(exec.Command(binary, append([]string{
 		"--kubeconfig=" + kubeconfig, "--health-probe-bind-address=0",
 	}, flags...)...), GinkgoWriter, GinkgoWriter)
 	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(func() { session.Terminate().Wait(30 * time.Second) })
 	return session
+}
+
+func kubeconfigFile(config *rest.Config) string {
+	GinkgoHelper()
+	path := filepath.Join(GinkgoT().TempDir(), "kubeconfig")
+	Expect(controlplane.WriteKubeconfig(path, config)).To(Succeed())
+	return path
 }

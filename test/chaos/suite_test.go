@@ -5,7 +5,6 @@ package chaos
 
 import (
 	"context"
-	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
@@ -62,11 +61,7 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	Expect(err).NotTo(HaveOccurred())
 
 	binary = filepath.Join(plane.Dir, "manager")
-	command := exec.CommandContext(ctx, "go", "build", "-o", binary, "./cmd")
-	command.Dir = controlplane.Root()
-	output, err := command.CombinedOutput()
-	Expect(err).NotTo(HaveOccurred(), string(output))
-
+	Expect(controlplane.Build(ctx, controlplane.Root(), controlplane.ManagerProgram, binary)).To(Succeed())
 	Expect(plane.Install(ctx)).To(Succeed())
 	Expect(plane.AggregateClusterRoles(ctx)).To(Succeed())
 	serve(ctx, initializers.PolicyManifest, initializers.PolicyAccount, policyInitializer, initializers.Policy)

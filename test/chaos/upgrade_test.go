@@ -50,10 +50,7 @@ var _ = Describe("An upgrade from another version", func() {
 		apply(old)
 		Expect(cluster.AggregateClusterRoles(ctx)).To(Succeed())
 		oldBinary := filepath.Join(cluster.Dir, "old-manager")
-		build := exec.CommandContext(ctx, "go", "build", "-o", oldBinary, "./cmd")
-		build.Dir = old
-		output, err := build.CombinedOutput()
-		Expect(err).NotTo(HaveOccurred(), string(output))
+		Expect(controlplane.Build(ctx, old, controlplane.ManagerProgram, oldBinary)).To(Succeed())
 		config, err := cluster.ServiceAccountConfig(ctx, controlplane.SystemNamespace, controlplane.ServiceAccount)
 		Expect(err).NotTo(HaveOccurred())
 		oldManager := runManager(oldBinary, config, "--leader-elect")

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os/exec"
 	"path/filepath"
@@ -301,10 +300,7 @@ var _ = Describe("The operator", Serial, Ordered, ContinueOnFailure, func() {
 func startProcess(ctx context.Context, flags ...string) func(Gomega) []string {
 	GinkgoHelper()
 	binary := filepath.Join(GinkgoT().TempDir(), "manager")
-	build := exec.CommandContext(ctx, "go", "build", "-o", binary, "./cmd")
-	build.Dir = controlplane.Root()
-	output, err := build.CombinedOutput()
-	Expect(err).NotTo(HaveOccurred(), string(output))
+	Expect(controlplane.Build(ctx, controlplane.Root(), controlplane.ManagerProgram, binary)).To(Succeed())
 
 	config, err := plane.ServiceAccountConfig(ctx, controlplane.SystemNamespace, controlplane.ServiceAccount)
 	Expect(err).NotTo(HaveOccurred())
@@ -335,11 +331,10 @@ func startProcess(ctx context.Context, flags ...string) func(Gomega) []string {
 	}
 }
 
-// freeAddress returns one of this machine that nobody listens at.
+// freeAddress is one for the manager to listen on.
 func freeAddress() string {
 	GinkgoHelper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	address, err := controlplane.FreeAddress()
 	Expect(err).NotTo(HaveOccurred())
-	defer listener.Close()
-	return listener.Addr().String()
+	return address
 }

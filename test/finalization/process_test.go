@@ -37,10 +37,7 @@ func managerBinary(ctx context.Context) string {
 		return builtManager
 	}
 	builtManager = filepath.Join(plane.Dir, "manager")
-	command := exec.CommandContext(ctx, "go", "build", "-o", builtManager, "./cmd")
-	command.Dir = controlplane.Root()
-	output, err := command.CombinedOutput()
-	Expect(err).NotTo(HaveOccurred(), string(output))
+	Expect(controlplane.Build(ctx, controlplane.Root(), controlplane.ManagerProgram, builtManager)).To(Succeed())
 	return builtManager
 }
 

@@ -16,7 +16,6 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	"github.com/onsi/gomega/types"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -184,21 +183,9 @@ func expectKept(ctx context.Context, namespace *corev1.Namespace) {
 	}).WithContext(ctx).Should(Succeed())
 }
 
-// HaveCondition is that of all suites.
-var HaveCondition = matchers.HaveCondition
-
-// BeDeniedBy matches an error in which one of the policies refuses a request.
-func BeDeniedBy(policy string, substrings ...string) types.GomegaMatcher {
-	all := []types.GomegaMatcher{
-		HaveOccurred(), MatchError(ContainSubstring("ValidatingAdmissionPolicy 'nslifecycle-" + policy + "'")),
-	}
-	for _, substring := range substrings {
-		all = append(all, MatchError(ContainSubstring(substring)))
-	}
-	return And(all...)
-}
-
-// BeForbiddenBy is BeDeniedBy for refusals with status 403.
-func BeForbiddenBy(policy string, substrings ...string) types.GomegaMatcher {
-	return And(BeDeniedBy(policy, substrings...), Satisfy(apierrors.IsForbidden))
-}
+// The matchers of all suites.
+var (
+	HaveCondition = matchers.HaveCondition
+	BeDeniedBy    = matchers.BeDeniedBy
+	BeForbiddenBy = matchers.BeForbiddenBy
+)

@@ -13,7 +13,6 @@ import (
 	. "github.com/onsi/gomega"
 	"github.com/onsi/gomega/types"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -133,8 +132,12 @@ func newClientset(config *rest.Config) kubernetes.Interface {
 	return clientset
 }
 
-// HaveCondition is that of all suites.
-var HaveCondition = matchers.HaveCondition
+// The matchers of all suites.
+var (
+	HaveCondition = matchers.HaveCondition
+	BeDeniedBy    = matchers.BeDeniedBy
+	BeForbiddenBy = matchers.BeForbiddenBy
+)
 
 // BeInitializing matches a namespace with the condition Initializing of this reason.
 func BeInitializing(status corev1.ConditionStatus, reason string) types.GomegaMatcher {
@@ -154,23 +157,6 @@ func conditionMessage(namespace *corev1.Namespace, conditionType corev1.Namespac
 // pendingOf returns a namespace's list.
 func pendingOf(namespace *corev1.Namespace) string {
 	return namespace.Annotations[v1alpha1.AnnotationPendingInitializers]
-}
-
-// BeDeniedBy matches an error in which one of the policies refuses a request.
-func BeDeniedBy(policy string, substrings ...string) types.GomegaMatcher {
-	all := []types.GomegaMatcher{
-		HaveOccurred(),
-		MatchError(ContainSubstring("ValidatingAdmissionPolicy 'nslifecycle-" + policy + "'")),
-	}
-	for _, substring := range substrings {
-		all = append(all, MatchError(ContainSubstring(substring)))
-	}
-	return And(all...)
-}
-
-// BeForbiddenBy is BeDeniedBy for refusals with status 403.
-func BeForbiddenBy(policy string, substrings ...string) types.GomegaMatcher {
-	return And(BeDeniedBy(policy, substrings...), Satisfy(apierrors.IsForbidden))
 }
 
 // NotBeDenied matches whatever error or success comes from behind the policies.

@@ -8,7 +8,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -435,13 +434,12 @@ func kubeconfigFile(config *rest.Config) string {
 	return path
 }
 
-// freeAddress returns an address that nobody listens on.
+// freeAddress is one for the manager to listen on.
 func freeAddress() string {
 	GinkgoHelper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	address, err := controlplane.FreeAddress()
 	Expect(err).NotTo(HaveOccurred())
-	defer listener.Close()
-	return listener.Addr().String()
+	return address
 }
 
 // httpStatus returns the status of a GET, or 0 where there is no answer.

@@ -11,6 +11,7 @@ import (
 	"github.com/onsi/gomega/gcustom"
 	"github.com/onsi/gomega/types"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/nslifecycle/nslifecycle/internal/nscondition"
 )
@@ -35,4 +36,21 @@ func HaveCondition(
 		"Expected namespace {{.Actual.Name}} {{.To}} have condition {{.Data}}, it has:\n"+
 			"{{format .Actual.Status.Conditions 1}}",
 		fmt.Sprintf("%s=%s (%s) with %q", conditionType, status, reason, texts))
+}
+
+// BeDeniedBy matches an error in which one of the policies refuses a request.
+func BeDeniedBy(policy string, substrings ...string) types.GomegaMatcher {
+	all := []types.GomegaMatcher{
+		gomega.HaveOccurred(),
+		gomega.MatchError(gomega.ContainSubstring("ValidatingAdmissionPolicy 'nslifecycle-" + policy + "'")),
+	}
+	for _, substring := range substrings {
+		all = append(all, gomega.MatchError(gomega.ContainSubstring(substring)))
+	}
+	return gomega.And(all...)
+}
+
+// BeForbiddenBy is BeDeniedBy for refusals with status 403.
+func BeForbiddenBy(policy string, substrings ...string) types.GomegaMatcher {
+	return gomega.And(BeDeniedBy(policy, substrings...), gomega.Satisfy(apierrors.IsForbidden))
 }

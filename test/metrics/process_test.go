@@ -10,7 +10,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os/exec"
 	"path/filepath"
@@ -49,10 +48,7 @@ func binary() string { return filepath.Join(plane.Dir, "manager") }
 // build builds the real program, and makes those who ask for its metrics.
 func build(ctx context.Context) {
 	GinkgoHelper()
-	command := exec.CommandContext(ctx, "go", "build", "-o", binary(), "./cmd")
-	command.Dir = controlplane.Root()
-	_, err := run(command, "")
-	Expect(err).NotTo(HaveOccurred())
+	Expect(controlplane.Build(ctx, controlplane.Root(), controlplane.ManagerProgram, binary())).To(Succeed())
 	scraper, stranger = newToken(ctx, "scraper"), newToken(ctx, "stranger")
 	bind(ctx, "scraper", "nslifecycle-metrics-reader")
 	Expect(admin.Create(ctx, &rbacv1.ClusterRole{
@@ -193,11 +189,10 @@ func run(command *exec.Cmd, input string) (string, error) {
 	return string(output), err
 }
 
-// freeAddress returns one of this machine that nobody listens at.
+// freeAddress is one for the manager to listen on.
 func freeAddress() string {
 	GinkgoHelper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	address, err := controlplane.FreeAddress()
 	Expect(err).NotTo(HaveOccurred())
-	defer listener.Close()
-	return listener.Addr().String()
+	return address
 }

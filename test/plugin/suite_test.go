@@ -73,11 +73,8 @@ func buildPlugin(ctx context.Context) string {
 	GinkgoHelper()
 	dir, err := os.MkdirTemp(plane.Dir, "bin-")
 	Expect(err).NotTo(HaveOccurred())
-	binary := filepath.Join(dir, "kubectl-nslifecycle")
-	build := exec.CommandContext(ctx, "go", "build", "-o", binary, "./cmd/kubectl-nslifecycle")
-	build.Dir = controlplane.Root()
-	output, err := build.CombinedOutput()
-	Expect(err).NotTo(HaveOccurred(), string(output))
+	Expect(controlplane.Build(ctx, controlplane.Root(), controlplane.PluginProgram, filepath.Join(dir, "kubectl-nslifecycle"))).
+		To(Succeed())
 	Expect(os.Symlink("kubectl-nslifecycle", filepath.Join(dir, "kubectl_complete-nslifecycle"))).To(Succeed())
 	kubectl, err := exec.LookPath(plane.KubectlPath())
 	Expect(err).NotTo(HaveOccurred())

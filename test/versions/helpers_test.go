@@ -188,13 +188,5 @@ func BeInitializing(status corev1.ConditionStatus, reason string) types.GomegaMa
 	return matchers.HaveCondition(v1alpha1.ConditionInitializing, status, reason)
 }
 
-// BeDeniedBy matches an error in which one of the policies refuses a request.
-func BeDeniedBy(policy string, substrings ...string) types.GomegaMatcher {
-	all := []types.GomegaMatcher{
-		HaveOccurred(), MatchError(ContainSubstring("ValidatingAdmissionPolicy 'nslifecycle-" + policy + "'")),
-	}
-	for _, substring := range substrings {
-		all = append(all, MatchError(ContainSubstring(substring)))
-	}
-	return And(all...)
-}
+// BeDeniedBy is that of all suites.
+var BeDeniedBy = matchers.BeDeniedBy

@@ -7,7 +7,6 @@ import (
 	"context"
 	"flag"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -175,9 +174,7 @@ func buildPlugin(ctx context.Context) string {
 	GinkgoHelper()
 	dir, err := os.MkdirTemp(plane.Dir, "bin-")
 	Expect(err).NotTo(HaveOccurred())
-	build := exec.CommandContext(ctx, "go", "build", "-o", filepath.Join(dir, "kubectl-nslifecycle"), "./cmd/kubectl-nslifecycle")
-	build.Dir = controlplane.Root()
-	output, err := build.CombinedOutput()
-	Expect(err).NotTo(HaveOccurred(), string(output))
+	Expect(controlplane.Build(ctx, controlplane.Root(), controlplane.PluginProgram, filepath.Join(dir, "kubectl-nslifecycle"))).
+		To(Succeed())
 	return dir
 }

@@ -36,10 +36,8 @@ type Process struct {
 // BuildManager builds the manager and returns the path of the binary.
 func BuildManager(ctx context.Context, dir string) (string, error) {
 	path := filepath.Join(dir, "manager")
-	command := exec.CommandContext(ctx, "go", "build", "-o", path, "./cmd")
-	command.Dir = controlplane.Root()
-	if output, err := command.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("building the manager: %w: %s", err, bytes.TrimSpace(output))
+	if err := controlplane.Build(ctx, controlplane.Root(), controlplane.ManagerProgram, path); err != nil {
+		return "", err
 	}
 	return path, nil
 }
