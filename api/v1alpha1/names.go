@@ -160,6 +160,12 @@ const (
 	ReasonNotRequired = "NotRequired"
 	// ReasonFailed: an initializer set a Failure result; the Namespace is deleted.
 	ReasonFailed = "Failed"
+	// ReasonTimedOut: the initializer has not done its work in time, and the initialization
+	// went on without it. Of its own condition only, which is False then.
+	ReasonTimedOut = "TimedOut"
+	// ReasonDeregistered: no configuration names the initializer any more, and the
+	// initialization went on without it. Of its own condition only, which is False then.
+	ReasonDeregistered = "Deregistered"
 )
 
 // ConditionActive is the condition type of a NamespaceInitializerConfiguration:
@@ -184,4 +190,18 @@ const (
 	ReasonPolicyMissing = "PolicyMissing"
 	// ReasonPolicyMismatch: the admission policies are those for another kind of API server.
 	ReasonPolicyMismatch = "PolicyMismatch"
+)
+
+// ConditionServed is the condition type of a NamespaceInitializerConfiguration that is False
+// where somebody is missing who does the work of its initializers.
+const ConditionServed = "Served"
+
+// Reasons of ConditionServed.
+const (
+	// ReasonServed: there is somebody who may do the work, and no Namespace waits in vain.
+	ReasonServed = "Served"
+	// ReasonNobodyMayServe: nobody but the control plane holds VerbInitialize.
+	ReasonNobodyMayServe = "NobodyMayServe"
+	// ReasonNotServed: a Namespace has waited for an initializer for long, and it has not acted.
+	ReasonNotServed = "NotServed"
 )

@@ -21,13 +21,112 @@ type NamespaceInitializer struct {
 	// +kubebuilder:validation:XValidation:rule="self.contains(',') || self.matches('[.].*[.]')",message="the name of an initializer must be fully qualified: use at least three dot-separated parts, such as \"quota.policy.example.com\"",messageExpression="'initializer name \"' + self + '\" is not fully qualified: use at least three dot-separated parts, such as \"quota.policy.example.com\"'"
 	// +kubebuilder:validation:XValidation:rule="self.contains(',') || self.matches('^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?([.][a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)*$')",message="the name of an initializer is a DNS name: each dot-separated part takes 1 to 63 lower case letters, digits and \"-\", and begins and ends with a letter or a digit",messageExpression="'initializer name \"' + self + '\" is not a DNS name: each dot-separated part takes 1 to 63 lower case letters, digits and \"-\", and begins and ends with a letter or a digit'"
 	Name string `json:"name"`
+
+	InitializerSettings `json:",inline"`
+}
+
+// InitializerFailurePolicy says what becomes of a Namespace whose initializer does not do
+// its work in time.
+//
+// +kubebuilder:validation:Enum=Fail;Ignore
+type InitializerFailurePolicy string
+
+// The failure policies.
+const (
+	// InitializerFail fails the initialization: the Namespace gets a result and is deleted.
+	InitializerFail InitializerFailurePolicy = "Fail"
+	// InitializerIgnore goes on without the initializer.
+	InitializerIgnore InitializerFailurePolicy = "Ignore"
+)
+
+// InitializerSettings are what a configuration may say about an initializer beyond its name.
+// Without any of them it is as the Namespace Initializer KEP has it: every new Namespace
+// waits for it, for as long as it takes. Where several configurations name an initializer,
+// the settings of the first one count.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.failurePolicy) || has(self.timeoutSeconds)",message="failurePolicy says what happens when the time is over: set timeoutSeconds as well, or leave failurePolicy out"
+type InitializerSettings struct {
+	// timeoutSeconds is how long a Namespace waits for the initializer once it has its turn,
+	// in seconds. Then failurePolicy says what happens. It counts from when the operator saw
+	// that the turn had come, and is never cut short. Without it a Namespace waits for as
+	// long as it takes.
+	//
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=2592000
+	TimeoutSeconds *int32 `json:"timeoutSeconds,omitempty"`
+
+	// failurePolicy is what happens when timeoutSeconds are over. With "Fail", which is the
+	// default, the initialization has failed: the Namespace gets a result and is deleted.
+	// With "Ignore" it goes on without this initializer, and a condition and an Event say so.
+	//
+	// +optional
+	FailurePolicy *InitializerFailurePolicy `json:"failurePolicy,omitempty"`
+
+	// finalizer is a token that every Namespace which gets the initializer has in
+	// spec.finalizers from its creation on, such as "search.example.com/index". The Namespace
+	// does not go before an agent has released it.
+	//
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=317
+	Finalizer string `json:"finalizer,omitempty"`
+
+	// namespaceSelector limits the initializer to the Namespaces whose labels match in the
+	// request that creates them. Whoever creates a Namespace chooses its labels, so this is
+	// no means to enforce anything. Without it every new Namespace gets the initializer.
+	//
+	// +optional
+	NamespaceSelector *NamespaceSelector `json:"namespaceSelector,omitempty"`
+}
+
+// NamespaceSelector selects Namespaces by their labels, as metav1.LabelSelector does. All
+// requirements have to be met; an empty selector selects every Namespace. Its size is
+// bounded, since admission evaluates it.
+type NamespaceSelector struct {
+	// matchLabels are labels that the Namespace must have with these values.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxProperties=16
+	MatchLabels map[string]string `json:"matchLabels,omitempty"`
+
+	// matchExpressions are further requirements.
+	//
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=16
+	MatchExpressions []NamespaceSelectorRequirement `json:"matchExpressions,omitempty"`
+}
+
+// NamespaceSelectorRequirement is what one label of a Namespace must meet.
+//
+// +kubebuilder:validation:XValidation:rule="self.operator in ['In', 'NotIn'] ? has(self.values) && self.values.size() > 0 : !has(self.values) || self.values.size() == 0",message="operators In and NotIn need values, and Exists and DoesNotExist take none"
+type NamespaceSelectorRequirement struct {
+	// key is the key of the label.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=317
+	Key string `json:"key"`
+
+	// operator relates the label to the values.
+	// +required
+	// +kubebuilder:validation:Enum=In;NotIn;Exists;DoesNotExist
+	Operator metav1.LabelSelectorOperator `json:"operator"`
+
+	// values are those of operators In and NotIn. A Namespace without the label meets NotIn.
+	//
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=32
+	// +kubebuilder:validation:items:MaxLength=63
+	Values []string `json:"values,omitempty"`
 }
 
 // NamespaceInitializerConfigurationStatus says what became of a configuration.
 type NamespaceInitializerConfigurationStatus struct {
-	// conditions tell the state of the configuration. The type is "Active": True
-	// while every new Namespace gets the initializers of this configuration, False
-	// with a reason otherwise.
+	// conditions tell the state of the configuration. "Active" is True while every new
+	// Namespace gets the initializers of this configuration, and False with a reason
+	// otherwise. "Served" is False where somebody is missing who does their work.
 	//
 	// +optional
 	// +listType=map
@@ -50,6 +149,7 @@ type NamespaceInitializerConfigurationStatus struct {
 // +kubebuilder:resource:scope=Cluster,shortName=nic,categories=nslifecycle
 // +kubebuilder:printcolumn:name="Active",type=string,JSONPath=`.status.conditions[?(@.type=="Active")].status`
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Active")].reason`
+// +kubebuilder:printcolumn:name="Served",type=string,JSONPath=`.status.conditions[?(@.type=="Served")].status`
 // +kubebuilder:printcolumn:name="Initializers",type=string,priority=1,JSONPath=`.initializers`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type NamespaceInitializerConfiguration struct {

@@ -31,6 +31,8 @@ type EffectiveInitializer struct {
 	// before does not get it.
 	// +optional
 	InForceSince *metav1.Time `json:"inForceSince,omitempty"`
+
+	InitializerSettings `json:",inline"`
 }
 
 // NamespaceInitializerSet is what the API server's admission policy reads at the

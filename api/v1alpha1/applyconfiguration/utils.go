@@ -21,6 +21,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 	// Group=nslifecycle.dev, Version=v1alpha1
 	case v1alpha1.SchemeGroupVersion.WithKind("EffectiveInitializer"):
 		return &apiv1alpha1.EffectiveInitializerApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("InitializerSettings"):
+		return &apiv1alpha1.InitializerSettingsApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("NamespaceInitializer"):
 		return &apiv1alpha1.NamespaceInitializerApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("NamespaceInitializerConfiguration"):
@@ -29,6 +31,10 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.NamespaceInitializerConfigurationStatusApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("NamespaceInitializerSet"):
 		return &apiv1alpha1.NamespaceInitializerSetApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("NamespaceSelector"):
+		return &apiv1alpha1.NamespaceSelectorApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("NamespaceSelectorRequirement"):
+		return &apiv1alpha1.NamespaceSelectorRequirementApplyConfiguration{}
 
 	}
 	return nil

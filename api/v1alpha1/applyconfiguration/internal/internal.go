@@ -32,18 +32,44 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: configuration
       type:
         scalar: string
+    - name: failurePolicy
+      type:
+        namedType: com.github.nslifecycle.nslifecycle.api.v1alpha1.InitializerFailurePolicy
+    - name: finalizer
+      type:
+        scalar: string
     - name: inForceSince
       type:
         namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
     - name: name
       type:
         scalar: string
+    - name: namespaceSelector
+      type:
+        namedType: com.github.nslifecycle.nslifecycle.api.v1alpha1.NamespaceSelector
+    - name: timeoutSeconds
+      type:
+        scalar: numeric
+- name: com.github.nslifecycle.nslifecycle.api.v1alpha1.InitializerFailurePolicy
+  scalar: string
 - name: com.github.nslifecycle.nslifecycle.api.v1alpha1.NamespaceInitializer
   map:
     fields:
+    - name: failurePolicy
+      type:
+        namedType: com.github.nslifecycle.nslifecycle.api.v1alpha1.InitializerFailurePolicy
+    - name: finalizer
+      type:
+        scalar: string
     - name: name
       type:
         scalar: string
+    - name: namespaceSelector
+      type:
+        namedType: com.github.nslifecycle.nslifecycle.api.v1alpha1.NamespaceSelector
+    - name: timeoutSeconds
+      type:
+        scalar: numeric
 - name: com.github.nslifecycle.nslifecycle.api.v1alpha1.NamespaceInitializerConfiguration
   map:
     fields:
@@ -101,6 +127,35 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: systemNamespace
       type:
         scalar: string
+- name: com.github.nslifecycle.nslifecycle.api.v1alpha1.NamespaceSelector
+  map:
+    fields:
+    - name: matchExpressions
+      type:
+        list:
+          elementType:
+            namedType: com.github.nslifecycle.nslifecycle.api.v1alpha1.NamespaceSelectorRequirement
+          elementRelationship: atomic
+    - name: matchLabels
+      type:
+        map:
+          elementType:
+            scalar: string
+- name: com.github.nslifecycle.nslifecycle.api.v1alpha1.NamespaceSelectorRequirement
+  map:
+    fields:
+    - name: key
+      type:
+        scalar: string
+    - name: operator
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelectorOperator
+    - name: values
+      type:
+        list:
+          elementType:
+            scalar: string
+          elementRelationship: atomic
 - name: io.k8s.apimachinery.pkg.apis.meta.v1.Condition
   map:
     fields:
@@ -136,6 +191,8 @@ var schemaYAML = typed.YAMLObject(`types:
         elementType:
           namedType: __untyped_deduced_
         elementRelationship: separable
+- name: io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelectorOperator
+  scalar: string
 - name: io.k8s.apimachinery.pkg.apis.meta.v1.ManagedFieldsEntry
   map:
     fields:

@@ -6,6 +6,7 @@
 package v1alpha1
 
 import (
+	apiv1alpha1 "github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	v1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -22,7 +23,8 @@ type EffectiveInitializerApplyConfiguration struct {
 	// inForceSince is the time from which new Namespaces get this initializer, where it is
 	// the operator that gives it to them and not the API server. One that was created
 	// before does not get it.
-	InForceSince *v1.Time `json:"inForceSince,omitempty"`
+	InForceSince                          *v1.Time `json:"inForceSince,omitempty"`
+	InitializerSettingsApplyConfiguration `json:""`
 }
 
 // EffectiveInitializerApplyConfiguration constructs a declarative configuration of the EffectiveInitializer type for use with
@@ -52,5 +54,37 @@ func (b *EffectiveInitializerApplyConfiguration) WithConfiguration(value string)
 // If called multiple times, the InForceSince field is set to the value of the last call.
 func (b *EffectiveInitializerApplyConfiguration) WithInForceSince(value v1.Time) *EffectiveInitializerApplyConfiguration {
 	b.InForceSince = &value
+	return b
+}
+
+// WithTimeoutSeconds sets the TimeoutSeconds field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the TimeoutSeconds field is set to the value of the last call.
+func (b *EffectiveInitializerApplyConfiguration) WithTimeoutSeconds(value int32) *EffectiveInitializerApplyConfiguration {
+	b.InitializerSettingsApplyConfiguration.TimeoutSeconds = &value
+	return b
+}
+
+// WithFailurePolicy sets the FailurePolicy field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the FailurePolicy field is set to the value of the last call.
+func (b *EffectiveInitializerApplyConfiguration) WithFailurePolicy(value apiv1alpha1.InitializerFailurePolicy) *EffectiveInitializerApplyConfiguration {
+	b.InitializerSettingsApplyConfiguration.FailurePolicy = &value
+	return b
+}
+
+// WithFinalizer sets the Finalizer field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Finalizer field is set to the value of the last call.
+func (b *EffectiveInitializerApplyConfiguration) WithFinalizer(value string) *EffectiveInitializerApplyConfiguration {
+	b.InitializerSettingsApplyConfiguration.Finalizer = &value
+	return b
+}
+
+// WithNamespaceSelector sets the NamespaceSelector field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the NamespaceSelector field is set to the value of the last call.
+func (b *EffectiveInitializerApplyConfiguration) WithNamespaceSelector(value *NamespaceSelectorApplyConfiguration) *EffectiveInitializerApplyConfiguration {
+	b.InitializerSettingsApplyConfiguration.NamespaceSelector = value
 	return b
 }

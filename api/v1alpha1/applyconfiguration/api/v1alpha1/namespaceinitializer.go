@@ -5,6 +5,10 @@
 
 package v1alpha1
 
+import (
+	apiv1alpha1 "github.com/nslifecycle/nslifecycle/api/v1alpha1"
+)
+
 // NamespaceInitializerApplyConfiguration represents a declarative configuration of the NamespaceInitializer type for use
 // with apply.
 //
@@ -14,7 +18,8 @@ type NamespaceInitializerApplyConfiguration struct {
 	// list of pending initializers. It is fully qualified: at least three
 	// dot-separated DNS labels, such as "quota.policy.example.com", of which the
 	// last ones are a domain that belongs to whoever wrote the initializer.
-	Name *string `json:"name,omitempty"`
+	Name                                  *string `json:"name,omitempty"`
+	InitializerSettingsApplyConfiguration `json:""`
 }
 
 // NamespaceInitializerApplyConfiguration constructs a declarative configuration of the NamespaceInitializer type for use with
@@ -28,5 +33,37 @@ func NamespaceInitializer() *NamespaceInitializerApplyConfiguration {
 // If called multiple times, the Name field is set to the value of the last call.
 func (b *NamespaceInitializerApplyConfiguration) WithName(value string) *NamespaceInitializerApplyConfiguration {
 	b.Name = &value
+	return b
+}
+
+// WithTimeoutSeconds sets the TimeoutSeconds field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the TimeoutSeconds field is set to the value of the last call.
+func (b *NamespaceInitializerApplyConfiguration) WithTimeoutSeconds(value int32) *NamespaceInitializerApplyConfiguration {
+	b.InitializerSettingsApplyConfiguration.TimeoutSeconds = &value
+	return b
+}
+
+// WithFailurePolicy sets the FailurePolicy field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the FailurePolicy field is set to the value of the last call.
+func (b *NamespaceInitializerApplyConfiguration) WithFailurePolicy(value apiv1alpha1.InitializerFailurePolicy) *NamespaceInitializerApplyConfiguration {
+	b.InitializerSettingsApplyConfiguration.FailurePolicy = &value
+	return b
+}
+
+// WithFinalizer sets the Finalizer field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Finalizer field is set to the value of the last call.
+func (b *NamespaceInitializerApplyConfiguration) WithFinalizer(value string) *NamespaceInitializerApplyConfiguration {
+	b.InitializerSettingsApplyConfiguration.Finalizer = &value
+	return b
+}
+
+// WithNamespaceSelector sets the NamespaceSelector field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the NamespaceSelector field is set to the value of the last call.
+func (b *NamespaceInitializerApplyConfiguration) WithNamespaceSelector(value *NamespaceSelectorApplyConfiguration) *NamespaceInitializerApplyConfiguration {
+	b.InitializerSettingsApplyConfiguration.NamespaceSelector = value
 	return b
 }

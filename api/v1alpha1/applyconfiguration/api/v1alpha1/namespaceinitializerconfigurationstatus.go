@@ -14,9 +14,9 @@ import (
 //
 // NamespaceInitializerConfigurationStatus says what became of a configuration.
 type NamespaceInitializerConfigurationStatusApplyConfiguration struct {
-	// conditions tell the state of the configuration. The type is "Active": True
-	// while every new Namespace gets the initializers of this configuration, False
-	// with a reason otherwise.
+	// conditions tell the state of the configuration. "Active" is True while every new
+	// Namespace gets the initializers of this configuration, and False with a reason
+	// otherwise. "Served" is False where somebody is missing who does their work.
 	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
 }
 
