@@ -39,10 +39,11 @@ func check(ctx context.Context, restConfig *rest.Config, opts options, chosen ch
 	if err != nil {
 		return fmt.Errorf("creating a client for %s: %w", restConfig.Host, err)
 	}
+	admission := &controller.Admission{Client: apiClient, Clock: clock.RealClock{}, Server: server}
 	installation := checkup.Checkup{
 		Client: apiClient, Clock: clock.RealClock{},
 		SystemNamespace: opts.systemNamespace, LeaseName: opts.leaseName,
-		HasInitialization: hasInitialization, LacksMutatingPolicies: server.LacksMutatingPolicies,
+		HasInitialization: hasInitialization, Policies: admission.CheckInstalled,
 	}
 
 	var findings []checkup.Finding

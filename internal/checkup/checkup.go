@@ -9,10 +9,8 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 	"time"
 
-	admissionv1 "k8s.io/api/admissionregistration/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -35,9 +33,9 @@ type Checkup struct {
 	// HasInitialization tells whether its managers look after new namespaces; without that
 	// there need be no policies.
 	HasInitialization bool
-	// LacksMutatingPolicies tells that the API server does not serve MutatingAdmissionPolicy
-	// v1. The manager gives new namespaces their list then, and the API server does not.
-	LacksMutatingPolicies bool
+	// Policies returns an error where the admission policies are not as they should be, and
+	// whether it is the manager that gives new namespaces their list, and not the API server.
+	Policies func(context.Context) (managerInjects bool, err error)
 }
 
 // Finding is the answer to one question.
@@ -54,11 +52,12 @@ func (c *Checkup) Run(ctx context.Context) []Finding {
 	if !c.HasInitialization {
 		return findings
 	}
+	managerInjects, err := c.Policies(ctx)
 	return append(findings,
-		Finding{What: "the admission policies are installed", Err: c.checkPolicies(ctx)},
+		Finding{What: "the admission policies are installed", Err: err},
 		Finding{What: "the set of initializers is published", Err: c.checkSet(ctx)},
 		Finding{What: "namespaces get the condition " + v1alpha1.ConditionInitializing, Err: c.checkCondition(ctx)},
-		Finding{What: "namespaces can be created", Err: c.checkCreation(ctx)},
+		Finding{What: "namespaces can be created", Err: c.checkCreation(ctx, managerInjects)},
 	)
 }
 
@@ -103,39 +102,6 @@ func (c *Checkup) checkLeader(ctx context.Context) error {
 	return nil
 }
 
-// checkPolicies looks for each policy and each binding by its label.
-func (c *Checkup) checkPolicies(ctx context.Context) error {
-	mutating := []string{v1alpha1.PolicyComplete, v1alpha1.PolicyInject}
-	validating := []string{v1alpha1.PolicyGate, v1alpha1.PolicyGuard}
-	type kind struct {
-		kind  string
-		names []string
-	}
-	kinds := []kind{{"ValidatingAdmissionPolicy", validating}, {"ValidatingAdmissionPolicyBinding", validating}}
-	if !c.LacksMutatingPolicies {
-		kinds = append(kinds, kind{"MutatingAdmissionPolicy", mutating}, kind{"MutatingAdmissionPolicyBinding", mutating})
-	}
-	var missing []string
-	for _, wanted := range kinds {
-		var list metav1.PartialObjectMetadataList
-		list.SetGroupVersionKind(admissionv1.SchemeGroupVersion.WithKind(wanted.kind + "List"))
-		if err := c.Client.List(ctx, &list, client.HasLabels{v1alpha1.LabelPolicy}); err != nil {
-			return fmt.Errorf("listing objects of kind %s: %w", wanted.kind, err)
-		}
-		for _, name := range wanted.names {
-			if !slices.ContainsFunc(list.Items, func(item metav1.PartialObjectMetadata) bool {
-				return item.Labels[v1alpha1.LabelPolicy] == name
-			}) {
-				missing = append(missing, fmt.Sprintf("%s %q", wanted.kind, name))
-			}
-		}
-	}
-	if len(missing) > 0 {
-		return fmt.Errorf("there is no %s; install it again", strings.Join(missing, ", and no "))
-	}
-	return nil
-}
-
 func (c *Checkup) checkSet(ctx context.Context) error {
 	if _, err := c.readSet(ctx); err != nil {
 		return fmt.Errorf("reading NamespaceInitializerSet %q: %w", v1alpha1.EffectiveSetName, err)
@@ -163,12 +129,12 @@ func (c *Checkup) checkCondition(ctx context.Context) error {
 
 // checkCreation creates a namespace in a dry run. It is in order that it gets no list where
 // nothing is registered, or where the manager gives it one afterwards.
-func (c *Checkup) checkCreation(ctx context.Context) error {
+func (c *Checkup) checkCreation(ctx context.Context, managerInjects bool) error {
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "nslifecycle-check-"}}
 	if err := c.Client.Create(ctx, namespace, client.DryRunAll); err != nil {
 		return fmt.Errorf("a dry run was refused: %w", err)
 	}
-	if c.LacksMutatingPolicies {
+	if managerInjects {
 		return nil
 	}
 	set, err := c.readSet(ctx)

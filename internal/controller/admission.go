@@ -79,20 +79,10 @@ func (a *Admission) Observe(ctx context.Context, set *v1alpha1.NamespaceInitiali
 	if a.operatorInjects(installed) {
 		return a.observeOperator(ctx, set, installed)
 	}
-	if missing := installed.missing(allPolicies()); len(missing) > 0 {
+	if verdict, isInstalled := installed.judge(); !isInstalled {
 		a.proven = ""
-		message := fmt.Sprintf("the API server lacks %s, so new namespaces are not initialized as configured; run: %s",
-			strings.Join(missing, ", "), installCommand)
-		log.FromContext(ctx).Info("Admission policies are missing", "message", message)
-		return Verdict{Reason: v1alpha1.ReasonPolicyMissing, Message: message}, nil
-	}
-	if installed.isForOperator {
-		a.proven = ""
-		return Verdict{
-			Reason: v1alpha1.ReasonPolicyMismatch,
-			Message: "policy guard is the one of config/compat, which refuses what policy inject gives to new namespaces; " +
-				"run: " + installCommand,
-		}, nil
+		log.FromContext(ctx).Info("The admission policies do not fit", "message", verdict.Message)
+		return verdict, nil
 	}
 
 	verdict := Verdict{Reason: v1alpha1.ReasonInForce, Message: "every new namespace gets these initializers"}
@@ -127,6 +117,26 @@ func (a *Admission) Observe(ctx context.Context, set *v1alpha1.NamespaceInitiali
 		verdict.RetryAfter = left
 	}
 	return verdict, err
+}
+
+// judge tells whether the policies are those of config/default, and what it means if they
+// are not.
+func (p installedPolicies) judge() (Verdict, bool) {
+	switch missing := p.missing(allPolicies()); {
+	case len(missing) > 0:
+		return Verdict{
+			Reason: v1alpha1.ReasonPolicyMissing,
+			Message: fmt.Sprintf("the API server lacks %s, so new namespaces are not initialized as configured; run: %s",
+				strings.Join(missing, ", "), installCommand),
+		}, false
+	case p.isForOperator:
+		return Verdict{
+			Reason: v1alpha1.ReasonPolicyMismatch,
+			Message: "policy guard is the one of config/compat, which refuses what policy inject gives to new namespaces; " +
+				"run: " + installCommand,
+		}, false
+	}
+	return Verdict{}, true
 }
 
 // injection is what a Namespace that was created as a dry run has shown.

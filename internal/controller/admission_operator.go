@@ -5,6 +5,7 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -124,6 +125,26 @@ func (a *Admission) probe(
 func (a *Admission) OperatorInjects(ctx context.Context) (bool, error) {
 	installed, err := a.policies(ctx)
 	return a.operatorInjects(installed), err
+}
+
+// CheckInstalled returns an error where the policies are not those that this API server
+// needs, or not all of them, and who gives new Namespaces their list: the operator, or the
+// API server.
+func (a *Admission) CheckInstalled(ctx context.Context) (operatorInjects bool, err error) {
+	installed, err := a.policies(ctx)
+	if err != nil {
+		return false, err
+	}
+	if a.operatorInjects(installed) {
+		if why := a.whyNotInject(installed); why != "" {
+			err = errors.New(why)
+		}
+		return true, err
+	}
+	if verdict, isInstalled := installed.judge(); !isInstalled {
+		err = errors.New(verdict.Message)
+	}
+	return false, err
 }
 
 // Stamp returns the entries of a new set with the time from which each is in force: the next

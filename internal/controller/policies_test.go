@@ -151,3 +151,46 @@ func policyMeta(name, label string) metav1.ObjectMeta {
 func newFakeClient(funcs interceptor.Funcs, objects ...client.Object) client.Client {
 	return fake.NewClientBuilder().WithScheme(NewScheme()).WithObjects(objects...).WithInterceptorFuncs(funcs).Build()
 }
+
+func TestAdmissionCheckInstalled(t *testing.T) {
+	old := Server{LacksMutatingPolicies: true}
+	for name, test := range map[string]struct {
+		server    Server
+		installed []client.Object
+		// wantOperator tells that the operator injects.
+		wantOperator bool
+		want         string
+	}{
+		"config/default": {installed: installedWith(admissionv1.Fail)},
+		"config/default, of which some is missing": {
+			installed: withoutPolicy(installedWith(admissionv1.Fail), "inject-binding"),
+			want:      `the API server lacks a MutatingAdmissionPolicyBinding for "inject", so`,
+		},
+		"nothing":                              {want: "the API server lacks MutatingAdmissionPolicy"},
+		"config/compat, where it is needed":    {server: old, installed: compatInstalled(), wantOperator: true},
+		"config/compat, after an upgrade":      {installed: compatInstalled(), wantOperator: true},
+		"config/default, where it cannot work": {server: old, installed: installedWith(""), wantOperator: true, want: "config/compat"},
+		"config/compat, of which some is missing": {
+			server: old, installed: withoutPolicy(compatInstalled(), "nslifecycle-gate"), wantOperator: true,
+			want: `the API server lacks ValidatingAdmissionPolicy "gate"; run`,
+		},
+		"policies of both": {
+			installed: append(withoutPolicy(withoutPolicy(installedWith(""), "nslifecycle-guard"), "nslifecycle-gate"),
+				compatInstalled()[0], compatInstalled()[2]),
+			want: "policy guard is the one of config/compat",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			admission := newAdmission(interceptor.Funcs{}, test.installed...)
+			admission.Server = test.server
+			operatorInjects, err := admission.CheckInstalled(t.Context())
+			g.Expect(operatorInjects).To(Equal(test.wantOperator))
+			if test.want == "" {
+				g.Expect(err).NotTo(HaveOccurred())
+			} else {
+				g.Expect(err).To(MatchError(ContainSubstring(test.want)))
+			}
+		})
+	}
+}

@@ -190,7 +190,7 @@ var _ = Describe("Half an installation", Ordered, ContinueOnFailure, func() {
 		deletePolicies(ctx)
 		Expect(admin.Create(ctx, wrappers.MakeConfiguration("test").Initializers("a.test.example.com").Obj())).To(Succeed())
 		expectNamespacesComeAndGo(ctx)
-		Expect(checkInstallation(ctx)).To(ContainSubstring(`there is no ValidatingAdmissionPolicy "gate"`))
+		Expect(checkInstallation(ctx)).To(ContainSubstring(`ValidatingAdmissionPolicy "gate"`))
 	}, SpecTimeout(3*time.Minute))
 
 	It("lets administrators open and delete namespaces where the manager is missing", func(ctx context.Context) {
