@@ -70,6 +70,8 @@ type InitializerSettings struct {
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=317
+	// +kubebuilder:validation:XValidation:rule="self != 'kubernetes'",message="finalizer \"kubernetes\" belongs to the namespace controller, and every namespace has it: use one of your own with a domain in front, such as \"search.example.com/index\""
+	// +kubebuilder:validation:XValidation:rule="self == 'kubernetes' || self.indexOf('/') <= 253 && self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/([A-Za-z0-9][-A-Za-z0-9_.]{0,61})?[A-Za-z0-9]$')",message="a finalizer is a domain, \"/\" and a name of 1 to 63 letters, digits, \"-\", \"_\" and \".\", such as \"search.example.com/index\"",messageExpression="'finalizer \"' + self + '\" is no token for spec.finalizers of a namespace: use a domain, \"/\" and a name of 1 to 63 letters, digits, \"-\", \"_\" and \".\", such as \"search.example.com/index\"'"
 	Finalizer string `json:"finalizer,omitempty"`
 
 	// namespaceSelector limits the initializer to the Namespaces whose labels match in the
@@ -88,7 +90,9 @@ type NamespaceSelector struct {
 	//
 	// +optional
 	// +kubebuilder:validation:MaxProperties=16
-	MatchLabels map[string]string `json:"matchLabels,omitempty"`
+	// +kubebuilder:validation:XValidation:rule="self.all(k, k.indexOf('/') <= 253 && k.matches('^([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?([A-Za-z0-9][-A-Za-z0-9_.]{0,61})?[A-Za-z0-9]$'))",message="a key of matchLabels is no key of a label: use a name of 1 to 63 letters, digits, \"-\", \"_\" and \".\", with or without a domain and \"/\" in front"
+	// +kubebuilder:validation:XValidation:rule="self.all(k, !k.startsWith('nslifecycle.dev/') || k == 'nslifecycle.dev/deletion-protection')",message="namespaceSelector cannot select by labels under nslifecycle.dev/, which a new namespace does not have yet: use a label of your own"
+	MatchLabels map[string]LabelValue `json:"matchLabels,omitempty"`
 
 	// matchExpressions are further requirements.
 	//
@@ -98,6 +102,13 @@ type NamespaceSelector struct {
 	MatchExpressions []NamespaceSelectorRequirement `json:"matchExpressions,omitempty"`
 }
 
+// LabelValue is the value of a label. It has a pattern and no rule, as the keys below, since the
+// API server's estimate of costs does not allow for rules on as many values as a set can have.
+//
+// +kubebuilder:validation:MaxLength=63
+// +kubebuilder:validation:Pattern=`^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$`
+type LabelValue string
+
 // NamespaceSelectorRequirement is what one label of a Namespace must meet.
 //
 // +kubebuilder:validation:XValidation:rule="self.operator in ['In', 'NotIn'] ? has(self.values) && self.values.size() > 0 : !has(self.values) || self.values.size() == 0",message="operators In and NotIn need values, and Exists and DoesNotExist take none"
@@ -106,6 +117,8 @@ type NamespaceSelectorRequirement struct {
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=317
+	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?([A-Za-z0-9][-A-Za-z0-9_.]{0,61})?[A-Za-z0-9]$`
+	// +kubebuilder:validation:XValidation:rule="!self.startsWith('nslifecycle.dev/') || self == 'nslifecycle.dev/deletion-protection'",message="namespaceSelector cannot select by labels under nslifecycle.dev/, which a new namespace does not have yet: use a label of your own"
 	Key string `json:"key"`
 
 	// operator relates the label to the values.
@@ -118,8 +131,7 @@ type NamespaceSelectorRequirement struct {
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=32
-	// +kubebuilder:validation:items:MaxLength=63
-	Values []string `json:"values,omitempty"`
+	Values []LabelValue `json:"values,omitempty"`
 }
 
 // NamespaceInitializerConfigurationStatus says what became of a configuration.

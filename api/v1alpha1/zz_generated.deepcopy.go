@@ -234,7 +234,7 @@ func (in *NamespaceSelector) DeepCopyInto(out *NamespaceSelector) {
 	*out = *in
 	if in.MatchLabels != nil {
 		in, out := &in.MatchLabels, &out.MatchLabels
-		*out = make(map[string]string, len(*in))
+		*out = make(map[string]LabelValue, len(*in))
 		for key, val := range *in {
 			(*out)[key] = val
 		}
@@ -263,7 +263,7 @@ func (in *NamespaceSelectorRequirement) DeepCopyInto(out *NamespaceSelectorRequi
 	*out = *in
 	if in.Values != nil {
 		in, out := &in.Values, &out.Values
-		*out = make([]string, len(*in))
+		*out = make([]LabelValue, len(*in))
 		copy(*out, *in)
 	}
 }

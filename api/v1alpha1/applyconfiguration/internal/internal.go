@@ -52,6 +52,8 @@ var schemaYAML = typed.YAMLObject(`types:
         scalar: numeric
 - name: com.github.nslifecycle.nslifecycle.api.v1alpha1.InitializerFailurePolicy
   scalar: string
+- name: com.github.nslifecycle.nslifecycle.api.v1alpha1.LabelValue
+  scalar: string
 - name: com.github.nslifecycle.nslifecycle.api.v1alpha1.NamespaceInitializer
   map:
     fields:
@@ -140,7 +142,7 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         map:
           elementType:
-            scalar: string
+            namedType: com.github.nslifecycle.nslifecycle.api.v1alpha1.LabelValue
 - name: com.github.nslifecycle.nslifecycle.api.v1alpha1.NamespaceSelectorRequirement
   map:
     fields:
@@ -154,7 +156,7 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         list:
           elementType:
-            scalar: string
+            namedType: com.github.nslifecycle.nslifecycle.api.v1alpha1.LabelValue
           elementRelationship: atomic
 - name: io.k8s.apimachinery.pkg.apis.meta.v1.Condition
   map:

@@ -5,6 +5,10 @@
 
 package v1alpha1
 
+import (
+	apiv1alpha1 "github.com/nslifecycle/nslifecycle/api/v1alpha1"
+)
+
 // NamespaceSelectorApplyConfiguration represents a declarative configuration of the NamespaceSelector type for use
 // with apply.
 //
@@ -13,7 +17,7 @@ package v1alpha1
 // bounded, since admission evaluates it.
 type NamespaceSelectorApplyConfiguration struct {
 	// matchLabels are labels that the Namespace must have with these values.
-	MatchLabels map[string]string `json:"matchLabels,omitempty"`
+	MatchLabels map[string]apiv1alpha1.LabelValue `json:"matchLabels,omitempty"`
 	// matchExpressions are further requirements.
 	MatchExpressions []NamespaceSelectorRequirementApplyConfiguration `json:"matchExpressions,omitempty"`
 }
@@ -28,9 +32,9 @@ func NamespaceSelector() *NamespaceSelectorApplyConfiguration {
 // and returns the receiver, so that objects can be build by chaining "With" function invocations.
 // If called multiple times, the entries provided by each call will be put on the MatchLabels field,
 // overwriting an existing map entries in MatchLabels field with the same key.
-func (b *NamespaceSelectorApplyConfiguration) WithMatchLabels(entries map[string]string) *NamespaceSelectorApplyConfiguration {
+func (b *NamespaceSelectorApplyConfiguration) WithMatchLabels(entries map[string]apiv1alpha1.LabelValue) *NamespaceSelectorApplyConfiguration {
 	if b.MatchLabels == nil && len(entries) > 0 {
-		b.MatchLabels = make(map[string]string, len(entries))
+		b.MatchLabels = make(map[string]apiv1alpha1.LabelValue, len(entries))
 	}
 	for k, v := range entries {
 		b.MatchLabels[k] = v

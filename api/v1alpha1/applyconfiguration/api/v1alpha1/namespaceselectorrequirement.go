@@ -6,6 +6,7 @@
 package v1alpha1
 
 import (
+	apiv1alpha1 "github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	v1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -19,7 +20,7 @@ type NamespaceSelectorRequirementApplyConfiguration struct {
 	// operator relates the label to the values.
 	Operator *v1.LabelSelectorOperator `json:"operator,omitempty"`
 	// values are those of operators In and NotIn. A Namespace without the label meets NotIn.
-	Values []string `json:"values,omitempty"`
+	Values []apiv1alpha1.LabelValue `json:"values,omitempty"`
 }
 
 // NamespaceSelectorRequirementApplyConfiguration constructs a declarative configuration of the NamespaceSelectorRequirement type for use with
@@ -47,7 +48,7 @@ func (b *NamespaceSelectorRequirementApplyConfiguration) WithOperator(value v1.L
 // WithValues adds the given value to the Values field in the declarative configuration
 // and returns the receiver, so that objects can be build by chaining "With" function invocations.
 // If called multiple times, values provided by each call will be appended to the Values field.
-func (b *NamespaceSelectorRequirementApplyConfiguration) WithValues(values ...string) *NamespaceSelectorRequirementApplyConfiguration {
+func (b *NamespaceSelectorRequirementApplyConfiguration) WithValues(values ...apiv1alpha1.LabelValue) *NamespaceSelectorRequirementApplyConfiguration {
 	for i := range values {
 		b.Values = append(b.Values, values[i])
 	}
