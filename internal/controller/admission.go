@@ -6,6 +6,7 @@ package controller
 import (
 	"context"
 	"fmt"
+	"maps"
 	"strings"
 	"time"
 
@@ -141,35 +142,49 @@ func (p installedPolicies) judge() (Verdict, bool) {
 
 // injection is what a Namespace that was created as a dry run has shown.
 type injection struct {
-	// acts tells whether the Namespace got the set's initializers.
+	// acts tells whether the Namespace got those of the set's initializers that select it.
 	acts bool
 	// refusal is why the API server refused the Namespace, which says nothing about
 	// the set: somebody else's policy, for one.
 	refusal error
 }
 
-// waitUntilInjected creates Namespaces as dry runs until one gets the set's
-// initializers, for a moment at most.
+// waitUntilInjected creates Namespaces as dry runs until they get the set's
+// initializers, for a moment at most. Which ones a Namespace gets can depend on its
+// labels, so there may be several.
 func (a *Admission) waitUntilInjected(
 	ctx context.Context, set *v1alpha1.NamespaceInitializerSet,
 ) (injection, error) {
-	want := strings.Join(initialization.Names(set.Initializers), ",")
+	probes := initialization.ProbeLabels(set.Initializers)
 	var seen injection
 	// The time-out ends the polling, and not a request that is under way.
 	err := wait.PollUntilContextTimeout(ctx, settleInterval, settleTimeout, true, func(context.Context) (bool, error) {
-		probe := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: probePrefix}}
-		err := a.Create(ctx, probe, client.DryRunAll, client.FieldOwner(fieldOwner))
-		if isRefusal(err) {
-			seen = injection{refusal: err}
-			return true, nil
+		for _, labels := range probes {
+			probe := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: probePrefix, Labels: maps.Clone(labels)}}
+			err := a.Create(ctx, probe, client.DryRunAll, client.FieldOwner(fieldOwner))
+			if isRefusal(err) {
+				seen = injection{refusal: err}
+				return true, nil
+			}
+			seen = injection{acts: err == nil && isInjected(probe, initialization.Selected(set.Initializers, labels))}
+			if !seen.acts {
+				return false, err
+			}
 		}
-		seen = injection{acts: err == nil && probe.Annotations[v1alpha1.AnnotationPendingInitializers] == want}
-		return seen.acts, err
+		return true, nil
 	})
 	if err != nil && !wait.Interrupted(err) {
 		return injection{}, fmt.Errorf("creating a namespace as a dry run: %w", err)
 	}
 	return seen, ctx.Err()
+}
+
+// isInjected tells whether a new Namespace has got these initializers and no others, and
+// their tokens.
+func isInjected(namespace *corev1.Namespace, initializers []v1alpha1.EffectiveInitializer) bool {
+	list := strings.Join(initialization.Names(initializers), ",")
+	return namespace.Annotations[v1alpha1.AnnotationPendingInitializers] == list &&
+		len(initialization.MissingTokens(namespace, initializers)) == 0
 }
 
 // isRefusal tells whether an error is an answer of the admission chain. A webhook that

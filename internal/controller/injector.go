@@ -50,8 +50,8 @@ func (i *Injector) Inject(ctx context.Context, namespace *corev1.Namespace) (tim
 	if client.IgnoreNotFound(err) != nil {
 		return 0, fmt.Errorf("reading NamespaceInitializerSet %q: %w", v1alpha1.EffectiveSetName, err)
 	}
-	names := initialization.ComputeInjection(namespace, &set, i.SystemNamespace)
-	if len(names) == 0 {
+	initializers := initialization.ComputeInjection(namespace, &set, i.SystemNamespace)
+	if len(initializers) == 0 {
 		return 0, nil
 	}
 	if why := i.Admission.whyNotInject(installed); why != "" {
@@ -59,7 +59,7 @@ func (i *Injector) Inject(ctx context.Context, namespace *corev1.Namespace) (tim
 		i.warn(namespace, why)
 		return settleRetry, nil
 	}
-	return 0, i.write(ctx, namespace, names)
+	return 0, i.write(ctx, namespace, initializers)
 }
 
 // warn says on a Namespace that it has no list and should have one.
@@ -68,28 +68,43 @@ func (i *Injector) warn(namespace *corev1.Namespace, why string) {
 		"The namespace is open and should not be, because the operator cannot give it its initializers yet: "+why)
 }
 
-func (i *Injector) write(ctx context.Context, namespace *corev1.Namespace, names []string) error {
+func (i *Injector) write(
+	ctx context.Context, namespace *corev1.Namespace, initializers []v1alpha1.EffectiveInitializer,
+) error {
 	base := namespace.DeepCopy()
-	// So that the UID is in the patch, as the resource version is: it is for this very Namespace,
-	// and for nothing that anybody has made of it since.
-	base.UID = ""
 	now := i.Clock.Now()
-	initialization.Inject(namespace, names, now)
-	patch := client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})
-	err := i.Patch(ctx, namespace, patch, client.FieldOwner(fieldOwner))
+	hasTokens := len(initialization.MissingTokens(namespace, initializers)) > 0
+	initialization.Inject(namespace, initializers, now)
+	var err error
+	if hasTokens {
+		// A PUT to /finalize writes labels and annotations as well, so list and tokens are there
+		// in the same moment. It carries the UID and the resource version.
+		err = i.SubResource("finalize").Update(ctx, namespace, client.FieldOwner(fieldOwner))
+	} else {
+		err = i.patch(ctx, namespace, base)
+	}
 	if isOfAnotherUID(err) {
 		err = apierrors.NewConflict(corev1.Resource("namespaces"), namespace.Name, err)
 	}
 	if err != nil {
 		if ignoreGone(err) != nil {
-			base.UID = namespace.UID
 			i.warn(base, err.Error())
 		}
 		return fmt.Errorf("giving namespace %q its initializers: %w", namespace.Name, err)
 	}
-	log.FromContext(ctx).Info("Gave a new namespace its initializers", "initializers", names,
-		"openFor", now.Sub(namespace.CreationTimestamp.Time))
+	log.FromContext(ctx).Info("Gave a new namespace its initializers", "initializers",
+		initialization.Names(initializers), "openFor", now.Sub(namespace.CreationTimestamp.Time))
 	return nil
+}
+
+// patch writes what differs between two states of a Namespace.
+func (i *Injector) patch(ctx context.Context, namespace, base *corev1.Namespace) error {
+	// So that the UID is in the patch, as the resource version is: it is for this very Namespace,
+	// and for nothing that anybody has made of it since.
+	base = base.DeepCopy()
+	base.UID = ""
+	return i.Patch(ctx, namespace, client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{}),
+		client.FieldOwner(fieldOwner))
 }
 
 // operatorInjects tells whether it is the operator that gives new Namespaces their list:

@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -48,12 +49,41 @@ func forceSince(since time.Time) *v1alpha1.NamespaceInitializerSet {
 	return set
 }
 
+// withToken gives the one initializer of a set a finalizer and a selector.
+func withToken(set *v1alpha1.NamespaceInitializerSet, token string) *v1alpha1.NamespaceInitializerSet {
+	set.Initializers[0].Finalizer = token
+	set.Initializers[0].NamespaceSelector = &v1alpha1.NamespaceSelector{MatchLabels: map[string]v1alpha1.LabelValue{"team": "a"}}
+	return set
+}
+
+func ofTeam(team string, tokens ...corev1.FinalizerName) func(*corev1.Namespace) {
+	return func(namespace *corev1.Namespace) {
+		namespace.Labels = map[string]string{"team": team}
+		namespace.Spec.Finalizers = tokens
+	}
+}
+
+// put is the API server's part in a PUT to a subresource.
+func (s *namespaceServer) put(
+	_ context.Context, _ client.Client, subResource string, object client.Object, opts ...client.SubResourceUpdateOption,
+) error {
+	options := (&client.SubResourceUpdateOptions{}).ApplyOptions(opts)
+	namespace := object.(*corev1.Namespace)
+	s.writes = append(s.writes, fmt.Sprintf("PUT of %s/%s by %s: uid=%s resourceVersion=%s %v %v %v",
+		object.GetName(), subResource, options.FieldManager, object.GetUID(), object.GetResourceVersion(),
+		namespace.Spec.Finalizers, namespace.Labels, namespace.Annotations))
+	return s.patchError
+}
+
 func TestReconcileWhereTheOperatorInjects(t *testing.T) {
 	const (
 		injection = `application/merge-patch+json of x by nslifecycle: {"metadata":{"annotations":{` +
 			`"nslifecycle.dev/initializers":"rbac.corp.com","nslifecycle.dev/injected-at":"2026-03-01T12:00:00Z",` +
 			`"nslifecycle.dev/pending-initializers":"rbac.corp.com"},"labels":{"nslifecycle.dev/initializing":"true"},` +
 			`"resourceVersion":"7","uid":"x-uid"}}`
+		put = "PUT of x/finalize by nslifecycle: uid=x-uid resourceVersion=7 [kubernetes a.b/c] " +
+			"map[nslifecycle.dev/initializing:true team:a] map[nslifecycle.dev/initializers:rbac.corp.com " +
+			"nslifecycle.dev/injected-at:2026-03-01T12:00:00Z nslifecycle.dev/pending-initializers:rbac.corp.com]"
 		pendingStatus = "application/strategic-merge-patch+json of x/status by nslifecycle: uid=x-uid " +
 			"Initializing=True/Pending rbac.corp.com/Initialized=False/Pending"
 		notRequired = "application/strategic-merge-patch+json of x/status by nslifecycle: uid=x-uid " +
@@ -85,6 +115,31 @@ func TestReconcileWhereTheOperatorInjects(t *testing.T) {
 		"an initializer that came later is none of its business": {
 			server: lacking, installed: compatInstalled(), set: forceSince(now.Add(time.Second)),
 			wantWrites: []string{notRequired},
+		},
+		"it gives a namespace list and token in one request": {
+			server: lacking, installed: compatInstalled(), set: withToken(forceSince(now), "a.b/c"),
+			change:     ofTeam("a", corev1.FinalizerKubernetes),
+			wantWrites: []string{put, pendingStatus}, wantEvents: []string{pendingEvent},
+		},
+		"the namespace has the token": {
+			server: lacking, installed: compatInstalled(), set: withToken(forceSince(now), "a.b/c"),
+			change:     ofTeam("a", "a.b/c"),
+			wantWrites: []string{injection, pendingStatus}, wantEvents: []string{pendingEvent},
+		},
+		"the initializer does not select the namespace": {
+			server: lacking, installed: compatInstalled(), set: withToken(forceSince(now), "a.b/c"), change: ofTeam("b"),
+			wantWrites: []string{notRequired},
+		},
+		"the namespace has changed since, and would get a token": {
+			server: lacking, installed: compatInstalled(), set: withToken(forceSince(now), "a.b/c"),
+			change: ofTeam("a", corev1.FinalizerKubernetes), answers: namespaceServer{patchError: errConflict},
+			wantWrites: []string{put},
+		},
+		"the operator may not put tokens on": {
+			server: lacking, installed: compatInstalled(), set: withToken(forceSince(now), "a.b/c"),
+			change: ofTeam("a", corev1.FinalizerKubernetes), answers: namespaceServer{patchError: errForbidden},
+			wantWrites: []string{put}, wantEvents: []string{openEvent + errForbidden.Error()},
+			wantError: `giving namespace "x" its initializers: ` + errForbidden.Error(),
 		},
 		"there is no set yet": {
 			server: lacking, installed: compatInstalled(), wantWrites: []string{notRequired},

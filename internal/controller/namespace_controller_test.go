@@ -40,7 +40,7 @@ type namespaceServer struct {
 
 func (s *namespaceServer) client() client.Client {
 	return newFakeClient(interceptor.Funcs{
-		Get: s.get, Patch: s.patch, SubResourcePatch: s.patchStatus, Delete: s.delete,
+		Get: s.get, Patch: s.patch, SubResourcePatch: s.patchStatus, SubResourceUpdate: s.put, Delete: s.delete,
 	})
 }
 

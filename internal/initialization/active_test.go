@@ -21,6 +21,9 @@ func TestActiveCondition(t *testing.T) {
 	tests := map[string]struct {
 		initializers []string
 		leftOut      []string
+		tooLarge     []string
+		merged       []v1alpha1.EffectiveInitializer
+		overruled    []v1alpha1.EffectiveInitializer
 		reason       string
 		message      string
 		wantStatus   metav1.ConditionStatus
@@ -39,6 +42,46 @@ func TestActiveCondition(t *testing.T) {
 			reason:       v1alpha1.ReasonInForce, message: "every new namespace gets these initializers",
 			wantStatus: metav1.ConditionTrue, wantReason: v1alpha1.ReasonInForce,
 			wantMessage: "every new namespace gets these initializers",
+		},
+		"in force where a selector selects": {
+			initializers: []string{"rbac.corp.com", "quota.corp.com"},
+			merged:       []v1alpha1.EffectiveInitializer{entry(rbac, nil), selecting(entry("quota.corp.com", nil), "team", "a")},
+			reason:       v1alpha1.ReasonInForce, message: "every new namespace gets these initializers",
+			wantStatus: metav1.ConditionTrue, wantReason: v1alpha1.ReasonInForce,
+			wantMessage: "every new namespace gets these initializers; those with a namespaceSelector only where it selects " +
+				"the namespace",
+		},
+		"the selectors of others": {
+			initializers: []string{"rbac.corp.com"},
+			merged:       []v1alpha1.EffectiveInitializer{entry("rbac.corp.com", nil), selecting(entry("x", nil), "team", "a")},
+			reason:       v1alpha1.ReasonInForce, message: "every new namespace gets these initializers",
+			wantStatus: metav1.ConditionTrue, wantReason: v1alpha1.ReasonInForce,
+			wantMessage: "every new namespace gets these initializers",
+		},
+		"in force with the settings of another configuration": {
+			initializers: []string{"rbac.corp.com"},
+			overruled:    []v1alpha1.EffectiveInitializer{entry("rbac.corp.com", nil), entry("quota.corp.com", nil)},
+			reason:       v1alpha1.ReasonInForce, message: "every new namespace gets these initializers",
+			wantStatus: metav1.ConditionTrue, wantReason: v1alpha1.ReasonInForce,
+			wantMessage: "every new namespace gets these initializers; the settings here do not count for rbac.corp.com, " +
+				`which has others in configuration "corp", quota.corp.com, which has others in configuration "corp"`,
+		},
+		"in force with the settings of many others": {
+			initializers: []string{"rbac.corp.com"},
+			overruled:    entries("corp", "a", "b", "c", "d", "e", "f", "g"),
+			reason:       v1alpha1.ReasonInForce, message: "yes",
+			wantStatus: metav1.ConditionTrue, wantReason: v1alpha1.ReasonInForce,
+			wantMessage: `yes; the settings here do not count for a, which has others in configuration "corp", ` +
+				`b, which has others in configuration "corp", c, which has others in configuration "corp", ` +
+				`d, which has others in configuration "corp", e, which has others in configuration "corp" and 2 more`,
+		},
+		"left out for its size": {
+			initializers: []string{"rbac.corp.com"},
+			leftOut:      []string{"mine"}, tooLarge: []string{"mine"},
+			reason: v1alpha1.ReasonInForce, message: "every new namespace gets these initializers",
+			wantStatus: metav1.ConditionFalse, wantReason: v1alpha1.ReasonTooManyInitializers,
+			wantMessage: "the initializers of all configurations together may have 512 KiB, and those of configurations that " +
+				"sort before this one leave no room; none of its initializers is in force: shorten the selectors, there or here",
 		},
 		"in force without initializers": {
 			reason: v1alpha1.ReasonInForce, message: "every new namespace gets these initializers",
@@ -73,7 +116,10 @@ func TestActiveCondition(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			configuration := wrappers.MakeConfiguration("mine").Generation(7).Initializers(test.initializers...).Obj()
-			condition := ActiveCondition(configuration, Merged{LeftOut: test.leftOut}, test.reason, test.message)
+			condition := ActiveCondition(configuration, Merged{
+				Initializers: test.merged, LeftOut: test.leftOut, TooLarge: test.tooLarge,
+				Overruled: map[string][]v1alpha1.EffectiveInitializer{"mine": test.overruled},
+			}, test.reason, test.message)
 			g.Expect(condition).To(Equal(metav1.Condition{
 				Type:               v1alpha1.ConditionActive,
 				Status:             test.wantStatus,

@@ -25,7 +25,8 @@ func IsSeen(namespace *corev1.Namespace) bool {
 }
 
 // ComputeInjection returns the initializers that a Namespace has to get from the operator,
-// in order, or none. It gets each one that was in force when it was created, unless the
+// in order, or none. It gets each one that was in force when it was created and that selects
+// it by the labels it has now: those it was created with are not known. It gets none if the
 // operator has looked at it before, it is exempt, it is being deleted, or anything under
 // our prefix says that it has had its turn. Where it is not known since when an initializer
 // is in force, the Namespace does not get it.
@@ -33,19 +34,19 @@ func IsSeen(namespace *corev1.Namespace) bool {
 // Both times are those of the API server, in whole seconds.
 func ComputeInjection(
 	namespace *corev1.Namespace, set *v1alpha1.NamespaceInitializerSet, systemNamespace string,
-) []string {
+) []v1alpha1.EffectiveInitializer {
 	if IsSeen(namespace) || namespace.DeletionTimestamp != nil || IsExempt(namespace.Name, systemNamespace) ||
 		hasState(namespace) {
 		return nil
 	}
-	var names []string
-	for _, initializer := range set.Initializers {
+	var initializers []v1alpha1.EffectiveInitializer
+	for _, initializer := range Selected(set.Initializers, namespace.Labels) {
 		since := initializer.InForceSince
 		if since != nil && !namespace.CreationTimestamp.Time.Before(since.Time) {
-			names = append(names, initializer.Name)
+			initializers = append(initializers, initializer)
 		}
 	}
-	return names
+	return initializers
 }
 
 // hasState tells whether a Namespace has anything of its initialization, or of an earlier one.
@@ -65,20 +66,21 @@ func hasState(namespace *corev1.Namespace) bool {
 	return false
 }
 
-// Inject gives a Namespace a list, as policy inject does at creation. Who asked for the
-// Namespace is not known any more.
-func Inject(namespace *corev1.Namespace, names []string, now time.Time) {
+// Inject gives a Namespace a list, and the tokens of its initializers, as policy inject does
+// at creation. Who asked for the Namespace is not known any more.
+func Inject(namespace *corev1.Namespace, initializers []v1alpha1.EffectiveInitializer, now time.Time) {
 	if namespace.Labels == nil {
 		namespace.Labels = map[string]string{}
 	}
 	if namespace.Annotations == nil {
 		namespace.Annotations = map[string]string{}
 	}
-	list := strings.Join(names, ",")
+	list := strings.Join(Names(initializers), ",")
 	namespace.Labels[v1alpha1.LabelInitializing] = "true"
 	namespace.Annotations[v1alpha1.AnnotationPendingInitializers] = list
 	namespace.Annotations[v1alpha1.AnnotationInitializers] = list
 	namespace.Annotations[v1alpha1.AnnotationInjectedAt] = now.UTC().Format(time.RFC3339Nano)
+	namespace.Spec.Finalizers = append(namespace.Spec.Finalizers, MissingTokens(namespace, initializers)...)
 }
 
 // Stamp returns the wanted entries with the time from which each is in force: since when it

@@ -26,6 +26,16 @@ func entry(name string, since *metav1.Time) v1alpha1.EffectiveInitializer {
 	return v1alpha1.EffectiveInitializer{Name: name, Configuration: "corp", InForceSince: since}
 }
 
+const token = "search.example.com/index"
+
+// selecting is the entry with a selector for one label.
+func selecting(entry v1alpha1.EffectiveInitializer, key, value string) v1alpha1.EffectiveInitializer {
+	entry.NamespaceSelector = &v1alpha1.NamespaceSelector{
+		MatchLabels: map[string]v1alpha1.LabelValue{key: v1alpha1.LabelValue(value)},
+	}
+	return entry
+}
+
 func TestComputeInjection(t *testing.T) {
 	before := []v1alpha1.EffectiveInitializer{entry(rbac, after(-time.Hour)), entry(quota, after(-time.Minute))}
 	tests := map[string]struct {
@@ -36,6 +46,14 @@ func TestComputeInjection(t *testing.T) {
 	}{
 		"a new namespace":       {initializers: before, want: []string{rbac, quota}},
 		"nothing is registered": {},
+		"only those that select it": {
+			initializers: []v1alpha1.EffectiveInitializer{
+				selecting(entry(rbac, after(0)), "team", "a"), selecting(entry(quota, after(0)), "team", "b"),
+				selecting(entry(mesh, after(time.Second)), "team", "a"),
+			},
+			change: func(namespace *corev1.Namespace) { namespace.Labels = map[string]string{"team": "a"} },
+			want:   []string{rbac},
+		},
 		"only those that were in force when it was created": {
 			initializers: []v1alpha1.EffectiveInitializer{
 				entry(rbac, after(time.Second)), entry(quota, after(0)), entry(mesh, after(time.Hour)),
@@ -92,7 +110,8 @@ func TestComputeInjection(t *testing.T) {
 				test.change(namespace)
 			}
 			set := &v1alpha1.NamespaceInitializerSet{Initializers: test.initializers}
-			NewWithT(t).Expect(ComputeInjection(namespace, set, systemNamespace)).To(Equal(test.want))
+			got := Names(ComputeInjection(namespace, set, systemNamespace))
+			NewWithT(t).Expect(got).To(HaveExactElements(test.want))
 		})
 	}
 }
@@ -116,13 +135,16 @@ func TestInject(t *testing.T) {
 	set := &v1alpha1.NamespaceInitializerSet{Initializers: []v1alpha1.EffectiveInitializer{
 		entry(rbac, &metav1.Time{}), entry(quota, &metav1.Time{}),
 	}}
-	names := ComputeInjection(namespace, set, systemNamespace)
-	g.Expect(names).To(Equal([]string{rbac, quota}))
+	set.Initializers[1].Finalizer = token
+	initializers := ComputeInjection(namespace, set, systemNamespace)
+	names := []string{rbac, quota}
+	g.Expect(Names(initializers)).To(Equal(names))
 
-	Inject(namespace, names, created.Add(20*time.Millisecond))
+	Inject(namespace, initializers, created.Add(20*time.Millisecond))
 	g.Expect(Observe(namespace)).To(Equal(State{Stage: StagePending, All: names, Pending: names}))
 	g.Expect(namespace.Annotations).To(HaveKeyWithValue(v1alpha1.AnnotationInjectedAt, "2026-03-01T12:00:00.02Z"))
 	g.Expect(namespace.Annotations).NotTo(HaveKey(v1alpha1.AnnotationRequestedBy))
+	g.Expect(namespace.Spec.Finalizers).To(Equal([]corev1.FinalizerName{token}))
 	g.Expect(ComputeInjection(namespace, set, systemNamespace)).To(BeEmpty())
 }
 

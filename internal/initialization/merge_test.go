@@ -4,8 +4,10 @@
 package initialization
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -142,6 +144,85 @@ func TestMergeTakesAnyOrderAndChangesNothing(t *testing.T) {
 		g.Expect(Merge(given).Initializers).To(Equal(want))
 		g.Expect(given).To(Equal(before), "the list that was given")
 	}
+}
+
+// The first place of an initializer gives its settings, and others are told.
+func TestMergeSettings(t *testing.T) {
+	seconds, ignore, fail := int32(60), v1alpha1.InitializerIgnore, v1alpha1.InitializerFail
+	type settings = v1alpha1.InitializerSettings
+	team := &v1alpha1.NamespaceSelector{MatchLabels: map[string]v1alpha1.LabelValue{"team": "a"}}
+	timeout := settings{TimeoutSeconds: &seconds}
+	for name, test := range map[string]struct {
+		first, second settings
+		wantOverruled bool
+	}{
+		"none":                       {},
+		"the same":                   {first: settings{NamespaceSelector: team}, second: settings{NamespaceSelector: team.DeepCopy()}},
+		"only in the first":          {first: settings{Finalizer: "a.b/c"}, wantOverruled: true},
+		"only in the second":         {second: settings{Finalizer: "a.b/c"}, wantOverruled: true},
+		"another finalizer":          {first: settings{Finalizer: "a.b/c"}, second: settings{Finalizer: "a.b/d"}, wantOverruled: true},
+		"another selector":           {first: settings{NamespaceSelector: team}, second: timeout, wantOverruled: true},
+		"Fail, which is the default": {first: timeout, second: settings{TimeoutSeconds: &seconds, FailurePolicy: &fail}},
+		"Ignore, which is not":       {first: timeout, second: settings{TimeoutSeconds: &seconds, FailurePolicy: &ignore}, wantOverruled: true},
+		"no time-out":                {first: timeout, wantOverruled: true},
+		"all of them": {
+			first: settings{
+				TimeoutSeconds: &seconds, FailurePolicy: &ignore, Finalizer: "a.b/c", NamespaceSelector: team,
+			},
+			wantOverruled: true,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			first := *wrappers.MakeConfiguration("a").Initializer("rbac.corp.com", test.first).Obj()
+			second := *wrappers.MakeConfiguration("b").Initializers("quota.corp.com").Initializer("rbac.corp.com", test.second).Obj()
+			before := first.DeepCopy()
+			merged := Merge([]v1alpha1.NamespaceInitializerConfiguration{second, first})
+			want := v1alpha1.EffectiveInitializer{Name: "rbac.corp.com", Configuration: "a", InitializerSettings: test.first}
+			g.Expect(merged.Initializers).To(Equal(append([]v1alpha1.EffectiveInitializer{want}, entries("b", "quota.corp.com")...)))
+			if test.wantOverruled {
+				g.Expect(merged.Overruled).To(Equal(map[string][]v1alpha1.EffectiveInitializer{"b": {want}}))
+			} else {
+				g.Expect(merged.Overruled).To(BeNil())
+			}
+			if selector := merged.Initializers[0].NamespaceSelector; selector != nil {
+				selector.MatchLabels["team"] = "changed"
+				g.Expect(first).To(Equal(*before), "the configuration that was given")
+				selector.MatchLabels["team"] = "a"
+			}
+		})
+	}
+}
+
+// Below the size that the API server can store, whatever the selectors.
+func TestMergeLeavesOutWhatIsTooLarge(t *testing.T) {
+	g := NewWithT(t)
+	long := strings.Repeat("x", 63)
+	large := func(name string, count int) v1alpha1.NamespaceInitializerConfiguration {
+		configuration := wrappers.MakeConfiguration(name)
+		for i := range count {
+			selector := &v1alpha1.NamespaceSelector{}
+			for range 16 {
+				requirement := v1alpha1.NamespaceSelectorRequirement{Key: long, Operator: "NotIn"}
+				for range 32 {
+					requirement.Values = append(requirement.Values, v1alpha1.LabelValue(long))
+				}
+				selector.MatchExpressions = append(selector.MatchExpressions, requirement)
+			}
+			configuration.Initializer(fmt.Sprintf("i%d.%s.corp.com", i, name),
+				v1alpha1.InitializerSettings{NamespaceSelector: selector})
+		}
+		return *configuration.Obj()
+	}
+	merged := Merge([]v1alpha1.NamespaceInitializerConfiguration{
+		large("a", 8), large("b", 10), large("c", 4), *wrappers.MakeConfiguration("d").Initializers("d.corp.com").Obj(),
+	})
+	g.Expect(merged.LeftOut).To(Equal([]string{"b"}))
+	g.Expect(merged.TooLarge).To(Equal([]string{"b"}))
+	g.Expect(merged.Initializers).To(HaveLen(8 + 4 + 1))
+	encoded, err := json.Marshal(merged.Initializers)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(len(encoded)).To(BeNumerically("<", maxSetBytes+1024))
 }
 
 func TestNames(t *testing.T) {

@@ -48,3 +48,12 @@ func (w *ConfigurationWrapper) Initializers(names ...string) *ConfigurationWrapp
 	}
 	return w
 }
+
+// Initializer adds an initializer with settings.
+func (w *ConfigurationWrapper) Initializer(
+	name string, settings v1alpha1.InitializerSettings,
+) *ConfigurationWrapper {
+	w.NamespaceInitializerConfiguration.Initializers = append(w.NamespaceInitializerConfiguration.Initializers,
+		v1alpha1.NamespaceInitializer{Name: name, InitializerSettings: settings})
+	return w
+}

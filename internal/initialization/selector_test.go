@@ -1,0 +1,148 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package initialization
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/test/selectors"
+)
+
+// Kubernetes is the judge. test/integration has the API server's policy judge the same.
+func TestSelectsAsKubernetesDoes(t *testing.T) {
+	for name, selector := range selectors.All() {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			kubernetes, err := metav1.LabelSelectorAsSelector(selectors.AsKubernetes(selector))
+			g.Expect(err).NotTo(HaveOccurred())
+			for of, set := range selectors.Labels() {
+				g.Expect(Selects(selector, set)).To(Equal(kubernetes.Matches(labels.Set(set))), of)
+			}
+		})
+	}
+}
+
+// The API server does not take any of these. A namespace waits rather than not.
+func TestSelectsWhatIsNotValid(t *testing.T) {
+	g := NewWithT(t)
+	of := func(operator metav1.LabelSelectorOperator) *v1alpha1.NamespaceSelector {
+		return &v1alpha1.NamespaceSelector{MatchExpressions: []v1alpha1.NamespaceSelectorRequirement{
+			{Key: "team", Operator: operator},
+		}}
+	}
+	g.Expect(Selects(of("Near"), nil)).To(BeTrue())
+	g.Expect(Selects(of(metav1.LabelSelectorOpIn), map[string]string{"team": ""})).To(BeFalse())
+	g.Expect(Selects(of(metav1.LabelSelectorOpNotIn), map[string]string{"team": ""})).To(BeTrue())
+}
+
+func TestSelectedKeepsTheOrder(t *testing.T) {
+	g := NewWithT(t)
+	initializers := []v1alpha1.EffectiveInitializer{
+		selecting(entry(rbac, nil), "team", "a"), entry(quota, nil), selecting(entry(mesh, nil), "team", "a"),
+		selecting(entry("other.corp.com", nil), "team", "b"),
+	}
+	g.Expect(Names(Selected(initializers, map[string]string{"team": "a"}))).To(Equal([]string{rbac, quota, mesh}))
+	g.Expect(Names(Selected(initializers, nil))).To(Equal([]string{quota}))
+	g.Expect(Selected(nil, nil)).To(BeEmpty())
+}
+
+func TestMissingTokens(t *testing.T) {
+	with := func(tokens ...string) []v1alpha1.EffectiveInitializer {
+		var initializers []v1alpha1.EffectiveInitializer
+		for i, token := range tokens {
+			initializer := entry(fmt.Sprintf("i%d.corp.com", i), nil)
+			initializer.Finalizer = token
+			initializers = append(initializers, initializer)
+		}
+		return initializers
+	}
+	type names = []corev1.FinalizerName
+	for name, test := range map[string]struct {
+		have         names
+		initializers []v1alpha1.EffectiveInitializer
+		want         names
+	}{
+		"none":              {have: names{"kubernetes"}, initializers: with("", "")},
+		"in order":          {initializers: with("b.c/d", "", "a.b/c"), want: names{"b.c/d", "a.b/c"}},
+		"each once":         {initializers: with("b.c/d", "a.b/c", "b.c/d"), want: names{"b.c/d", "a.b/c"}},
+		"those of the user": {have: names{"a.b/c", "kubernetes"}, initializers: with("b.c/d", "a.b/c"), want: names{"b.c/d"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			namespace := &corev1.Namespace{Spec: corev1.NamespaceSpec{Finalizers: test.have}}
+			NewWithT(t).Expect(MissingTokens(namespace, test.initializers)).To(Equal(test.want))
+		})
+	}
+}
+
+// Whatever labels are tried, each initializer that can be selected is.
+func TestProbeLabels(t *testing.T) {
+	all := selectors.All()
+	for name, selector := range all {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			initializer := entry(rbac, nil)
+			initializer.NamespaceSelector = selector
+			probes := ProbeLabels([]v1alpha1.EffectiveInitializer{initializer})
+			g.Expect(probes[0]).To(BeEmpty())
+			selected := slices.ContainsFunc(probes, func(set map[string]string) bool { return Selects(selector, set) })
+			isPossible := name[:min(len(name), 13)] != "contradiction"
+			g.Expect(selected).To(Equal(isPossible))
+			if !isPossible || Selects(selector, nil) {
+				g.Expect(probes).To(HaveLen(1))
+			}
+		})
+	}
+
+	t.Run("of all together", func(t *testing.T) {
+		g := NewWithT(t)
+		var initializers []v1alpha1.EffectiveInitializer
+		for _, name := range slices.Sorted(maps.Keys(all)) {
+			initializer := entry(name, nil)
+			initializer.NamespaceSelector = all[name]
+			initializers = append(initializers, initializer)
+		}
+		probes := ProbeLabels(initializers)
+		g.Expect(len(probes)).To(BeNumerically("<=", maxProbes))
+		selected := map[string]bool{}
+		for _, set := range probes {
+			for _, initializer := range Selected(initializers, set) {
+				selected[initializer.Name] = true
+			}
+		}
+		// All but those that contradict themselves, and with so many some do not get their turn.
+		g.Expect(len(selected)).To(BeNumerically(">=", len(all)-8))
+	})
+
+	t.Run("of two that go together", func(t *testing.T) {
+		g := NewWithT(t)
+		g.Expect(ProbeLabels([]v1alpha1.EffectiveInitializer{
+			selecting(entry(rbac, nil), "team", "a"), selecting(entry(quota, nil), "tier", "gold"), entry(mesh, nil),
+		})).To(Equal([]map[string]string{nil, {"team": "a", "tier": "gold"}}))
+	})
+
+	t.Run("of two that do not", func(t *testing.T) {
+		g := NewWithT(t)
+		g.Expect(ProbeLabels([]v1alpha1.EffectiveInitializer{
+			selecting(entry(rbac, nil), "team", "a"), selecting(entry(quota, nil), "team", "b"),
+		})).To(Equal([]map[string]string{nil, {"team": "a"}, {"team": "b"}}))
+	})
+
+	t.Run("of more than there is room for", func(t *testing.T) {
+		g := NewWithT(t)
+		var initializers []v1alpha1.EffectiveInitializer
+		for i := range 3 * maxProbes {
+			initializers = append(initializers, selecting(entry(rbac, nil), "team", fmt.Sprintf("t%d", i)))
+		}
+		g.Expect(ProbeLabels(initializers)).To(HaveLen(maxProbes))
+	})
+}

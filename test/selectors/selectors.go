@@ -1,0 +1,121 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package selectors has selectors of namespaces and labels to try them on, for tests that
+// compare who judges them: Kubernetes, the operator and the API server's admission policy.
+package selectors
+
+import (
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+)
+
+// The labels that most of the selectors are about.
+const (
+	team = "team"
+	tier = "corp.example.com/tier"
+)
+
+// All returns selectors by a name for each. They are all valid, and one configuration can hold
+// them.
+func All() map[string]*v1alpha1.NamespaceSelector {
+	const (
+		in, notIn       = metav1.LabelSelectorOpIn, metav1.LabelSelectorOpNotIn
+		exists, missing = metav1.LabelSelectorOpExists, metav1.LabelSelectorOpDoesNotExist
+	)
+	all := map[string]*v1alpha1.NamespaceSelector{
+		"none":            nil,
+		"empty":           {},
+		"empty-parts":     {MatchLabels: map[string]v1alpha1.LabelValue{}, MatchExpressions: expressions()},
+		"label":           matchLabels(team, "a"),
+		"label-b":         matchLabels(team, "b"),
+		"label-empty":     matchLabels(team, ""),
+		"label-case":      matchLabels(team, "A"),
+		"label-prefix":    matchLabels(tier, "gold"),
+		"labels":          matchLabels(team, "a", tier, "gold"),
+		"labels-other":    matchLabels(team, "a", tier, "silver"),
+		"many-labels":     matchLabels(numbered(16)...),
+		"in":              expression(team, in, "a"),
+		"in-two":          expression(team, in, "a", "b"),
+		"in-empty":        expression(team, in, ""),
+		"in-with-empty":   expression(team, in, "", "b"),
+		"in-twice":        expression(team, in, "b", "b"),
+		"in-prefix":       expression(tier, in, "silver", "gold"),
+		"in-substring":    expression(team, in, "aa"),
+		"in-many":         expression(team, in, append(numberedValues(31), "a")...),
+		"in-long":         expression(team, in, v1alpha1.LabelValue(strings.Repeat("x", 63))),
+		"not-in":          expression(team, notIn, "a"),
+		"not-in-two":      expression(team, notIn, "a", "b"),
+		"not-in-empty":    expression(team, notIn, ""),
+		"not-in-prefix":   expression(tier, notIn, "gold"),
+		"not-in-many":     expression(team, notIn, append(numberedValues(31), "b")...),
+		"exists":          expression(team, exists),
+		"exists-prefix":   expression(tier, exists),
+		"exists-name":     expression("kubernetes.io/metadata.name", exists),
+		"name":            expression("kubernetes.io/metadata.name", in, "shop"),
+		"not-name":        expression("kubernetes.io/metadata.name", notIn, "shop"),
+		"missing":         expression(team, missing),
+		"missing-prefix":  expression(tier, missing),
+		"missing-other":   expression("nobody", missing),
+		"exists-other":    expression("nobody", exists),
+		"protected":       expression(v1alpha1.LabelDeletionProtection, exists),
+		"not-protected":   expression(v1alpha1.LabelDeletionProtection, missing),
+		"both":            both(matchLabels(team, "a"), expression(tier, exists)),
+		"both-not":        both(matchLabels(team, "a"), expression(tier, missing)),
+		"both-same":       both(matchLabels(team, "a"), expression(team, in, "a", "b")),
+		"contradiction":   both(matchLabels(team, "a"), expression(team, notIn, "a")),
+		"contradiction-2": both(expression(team, exists), expression(team, missing)),
+		"contradiction-3": both(expression(team, in, "a"), expression(team, in, "b")),
+		"narrowed":        both(expression(team, in, "a", "b"), expression(team, notIn, "a")),
+		"overlap":         both(expression(team, in, "a", "b"), expression(team, in, "b", "c")),
+		"exists-not-a":    both(expression(team, exists), expression(team, notIn, "a")),
+		"exists-not-any":  both(expression(team, exists), expression(team, notIn, "", "probe-0")),
+		"missing-or-b":    both(expression(team, notIn, "a"), expression(tier, notIn, "gold", "silver")),
+		"and-missing":     both(expression(team, in, "a", "b"), expression(tier, missing)),
+		"key-upper":       expression("Team", exists),
+		"key-dots":        expression("a.b.c_d-e", exists),
+	}
+	most := &v1alpha1.NamespaceSelector{}
+	for range 16 {
+		not := expression(team, notIn, numberedValues(32)...)
+		most.MatchExpressions = append(most.MatchExpressions, not.MatchExpressions...)
+	}
+	all["most"] = most
+	return all
+}
+
+// Labels returns labels of namespaces by a name for each.
+func Labels() map[string]map[string]string {
+	all := map[string]map[string]string{
+		"none":        nil,
+		"empty":       {team: ""},
+		"long":        {team: strings.Repeat("x", 63)},
+		"upper":       {team: "A"},
+		"upper-key":   {"Team": "a"},
+		"dots":        {"a.b.c_d-e": "x"},
+		"gold":        {tier: "gold"},
+		"tier-empty":  {tier: ""},
+		"other":       {"nobody": "a"},
+		"protected":   {v1alpha1.LabelDeletionProtection: "true"},
+		"ours":        {v1alpha1.LabelInitializing: "true", v1alpha1.Prefix + "x": "a"},
+		"wrong-name":  {"kubernetes.io/metadata.name": "shop"},
+		"many":        {},
+		"almost-many": {},
+	}
+	for _, value := range []string{"a", "b", "c", "aa", "probe-0", "v7"} {
+		all["team-"+value] = map[string]string{team: value}
+		for _, level := range []string{"", "gold", "silver", "bronze"} {
+			all["team-"+value+"-"+level] = map[string]string{team: value, tier: level}
+		}
+	}
+	pairs := numbered(16)
+	for i := 0; i < len(pairs); i += 2 {
+		all["many"][pairs[i]] = pairs[i+1]
+		all["almost-many"][pairs[i]] = pairs[i+1]
+	}
+	all["almost-many"][pairs[0]] = "x"
+	return all
+}
