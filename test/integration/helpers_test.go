@@ -37,7 +37,15 @@ func unique(prefix string) string {
 // register puts a configuration in force for the time of one spec.
 func register(ctx context.Context, name string, initializerNames ...string) *v1alpha1.NamespaceInitializerConfiguration {
 	GinkgoHelper()
-	configuration := wrappers.MakeConfiguration(name).Initializers(initializerNames...).Obj()
+	return registerAll(ctx, wrappers.MakeConfiguration(name).Initializers(initializerNames...))
+}
+
+// registerAll is register for initializers with settings.
+func registerAll(
+	ctx context.Context, wrapper *wrappers.ConfigurationWrapper,
+) *v1alpha1.NamespaceInitializerConfiguration {
+	GinkgoHelper()
+	configuration, name := wrapper.Obj(), wrapper.Name
 	Expect(admin.Create(ctx, configuration)).To(Succeed())
 	DeferCleanup(func(ctx context.Context) {
 		Expect(client.IgnoreNotFound(admin.Delete(ctx, configuration))).To(Succeed())

@@ -51,6 +51,57 @@ var _ = Describe("Input", func() {
 		Entry("a duplicate", `Duplicate value`, "a.corp.com", "b.corp.com", "a.corp.com", SpecTimeout(time.Minute)),
 	)
 
+	DescribeTable("refuses bad settings with a sentence",
+		func(ctx context.Context, settings, message string) {
+			manifest := `{"apiVersion":"nslifecycle.dev/v1alpha1","kind":"NamespaceInitializerConfiguration",` +
+				`"metadata":{"name":"` + unique("bad") + `"},"initializers":[{"name":"a.test.example.com",` + settings + `}]}`
+			_, err := plane.KubectlWithInput(ctx, plane.Admin, manifest, "create", "--dry-run=server", "-f", "-")
+			if message == "" {
+				Expect(err).NotTo(HaveOccurred())
+			} else {
+				Expect(err).To(MatchError(ContainSubstring(message)))
+			}
+		},
+		Entry("none of it", `"finalizer":"search.example.com/index","timeoutSeconds":60,"namespaceSelector":{"matchLabels":`+
+			`{"team":"","corp.example.com/tier":"gold"},"matchExpressions":[{"key":"team","operator":"NotIn","values":["a","b"]},`+
+			`{"key":"nslifecycle.dev/deletion-protection","operator":"Exists"}]}`, "", SpecTimeout(time.Minute)),
+		Entry("the token of the namespace controller", `"finalizer":"kubernetes"`,
+			`finalizer "kubernetes" belongs to the namespace controller, and every namespace has it: use one of your own`,
+			SpecTimeout(time.Minute)),
+		Entry("a token without a domain", `"finalizer":"index"`,
+			`finalizer "index" is no token for spec.finalizers of a namespace: use a domain, "/" and a name`,
+			SpecTimeout(time.Minute)),
+		Entry("a domain that is none", `"finalizer":"Search.example.com/index"`, `is no token for spec.finalizers`,
+			SpecTimeout(time.Minute)),
+		Entry("a domain that is too long", `"finalizer":"`+strings.Repeat("a", 254)+`/index"`,
+			`is no token for spec.finalizers`, SpecTimeout(time.Minute)),
+		Entry("a name that is too long", `"finalizer":"example.com/`+strings.Repeat("a", 64)+`"`,
+			`is no token for spec.finalizers`, SpecTimeout(time.Minute)),
+		Entry("an empty token", `"finalizer":""`, "at least 1 chars long", SpecTimeout(time.Minute)),
+		Entry("a key that is none", `"namespaceSelector":{"matchLabels":{"a b":"c"}}`,
+			"a key of matchLabels is no key of a label: use a name of 1 to 63 letters", SpecTimeout(time.Minute)),
+		Entry("a key of ours", `"namespaceSelector":{"matchLabels":{"nslifecycle.dev/initializing":"true"}}`,
+			"namespaceSelector cannot select by labels under nslifecycle.dev/", SpecTimeout(time.Minute)),
+		Entry("a value that is none", `"namespaceSelector":{"matchLabels":{"a":"b c"}}`,
+			"namespaceSelector.matchLabels.a in body should match", SpecTimeout(time.Minute)),
+		Entry("a key of ours in an expression",
+			`"namespaceSelector":{"matchExpressions":[{"key":"nslifecycle.dev/initializers","operator":"Exists"}]}`,
+			"namespaceSelector cannot select by labels under nslifecycle.dev/", SpecTimeout(time.Minute)),
+		Entry("a key that is none in an expression", `"namespaceSelector":{"matchExpressions":[{"key":"/a","operator":"Exists"}]}`,
+			"matchExpressions[0].key in body should match", SpecTimeout(time.Minute)),
+		Entry("a value that is none in an expression",
+			`"namespaceSelector":{"matchExpressions":[{"key":"a","operator":"In","values":["-"]}]}`,
+			"matchExpressions[0].values[0] in body should match", SpecTimeout(time.Minute)),
+		Entry("In without values", `"namespaceSelector":{"matchExpressions":[{"key":"a","operator":"In"}]}`,
+			"operators In and NotIn need values, and Exists and DoesNotExist take none", SpecTimeout(time.Minute)),
+		Entry("Exists with values", `"namespaceSelector":{"matchExpressions":[{"key":"a","operator":"Exists","values":["b"]}]}`,
+			"operators In and NotIn need values, and Exists and DoesNotExist take none", SpecTimeout(time.Minute)),
+		Entry("an operator that is none", `"namespaceSelector":{"matchExpressions":[{"key":"a","operator":"Gt","values":["1"]}]}`,
+			`supported values: "In", "NotIn", "Exists", "DoesNotExist"`, SpecTimeout(time.Minute)),
+		Entry("a failure policy without a time-out", `"failurePolicy":"Ignore"`,
+			"failurePolicy says what happens when the time is over: set timeoutSeconds as well", SpecTimeout(time.Minute)),
+	)
+
 	It("refuses the same in an update", func(ctx context.Context) {
 		register(ctx, "update", "a.test.example.com")
 		_, err := plane.Kubectl(ctx, plane.Admin, "patch", "nic", "update", "--type=merge",

@@ -1,0 +1,302 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/initialization"
+	"github.com/nslifecycle/nslifecycle/test/selectors"
+	"github.com/nslifecycle/nslifecycle/test/wrappers"
+)
+
+const (
+	initializerA, initializerB, initializerC = "a.test.example.com", "b.test.example.com", "c.test.example.com"
+
+	tokenA, tokenB corev1.FinalizerName = "search.example.com/index", "dns.example.com/zone"
+)
+
+type settings = v1alpha1.InitializerSettings
+
+// ofTeam selects namespaces by one label.
+func ofTeam(team string) *v1alpha1.NamespaceSelector {
+	return &v1alpha1.NamespaceSelector{MatchLabels: map[string]v1alpha1.LabelValue{"team": v1alpha1.LabelValue(team)}}
+}
+
+// nameLabel is the label that the API server itself puts on.
+const nameLabel = corev1.LabelMetadataName
+
+var _ = Describe("A selector", func() {
+	It("is judged by the API server as by the operator, for all kinds of selectors and labels", func(ctx context.Context) {
+		wrapper := wrappers.MakeConfiguration("selectors")
+		all := selectors.All()
+		for i, name := range slices.Sorted(maps.Keys(all)) {
+			wrapper.Initializer(fmt.Sprintf("s%d.test.example.com", i), settings{NamespaceSelector: all[name]})
+		}
+		registerAll(ctx, wrapper)
+		initializers := effectiveSet(Default, ctx).Initializers
+		Expect(initializers).To(HaveLen(len(all)))
+		for of, labels := range selectors.Labels() {
+			expect := func(namespace *corev1.Namespace, seen map[string]string) {
+				GinkgoHelper()
+				namespace.Labels = maps.Clone(labels)
+				Expect(ordinary.Create(ctx, namespace, client.DryRunAll)).To(Succeed())
+				want := initialization.Names(initialization.Selected(initializers, seen))
+				Expect(strings.Split(pendingOf(namespace), ",")).To(Equal(want), of)
+			}
+			// The API server adds the label before admission where there is a name, and only then.
+			withName := map[string]string{nameLabel: "shop"}
+			maps.Copy(withName, labels)
+			expect(wrappers.MakeNamespace("shop").Obj(), withName)
+			expect(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "shop-"}}, labels)
+		}
+	}, SpecTimeout(time.Minute))
+
+	It("leaves a namespace alone that no initializer selects, now and after a change of its labels", func(ctx context.Context) {
+		registerAll(ctx, wrappers.MakeConfiguration("later").
+			Initializer(initializerA, settings{NamespaceSelector: ofTeam("a"), Finalizer: string(tokenA)}))
+		namespace := createNamespace(ctx, ordinary, unique("unselected"))
+		expectUntouched := func(namespace *corev1.Namespace) {
+			GinkgoHelper()
+			Expect(namespace.Labels).NotTo(HaveKey(v1alpha1.LabelInitializing))
+			Expect(namespace.Annotations).NotTo(HaveKey(HavePrefix(v1alpha1.Prefix)))
+			Expect(namespace.Spec.Finalizers).To(Equal([]corev1.FinalizerName{corev1.FinalizerKubernetes}))
+		}
+		expectUntouched(namespace)
+		Eventually(get).WithContext(ctx).WithArguments(namespace.Name).
+			Should(BeInitializing(corev1.ConditionFalse, v1alpha1.ReasonNotRequired))
+
+		By("adding the label")
+		base := namespace.DeepCopy()
+		namespace.Labels["team"] = "a"
+		Expect(ordinary.Patch(ctx, namespace, client.MergeFrom(base))).To(Succeed())
+		expectUntouched(namespace)
+		Consistently(get).WithContext(ctx).WithArguments(namespace.Name).
+			Should(HaveField("Labels", Not(HaveKey(v1alpha1.LabelInitializing))))
+		expectUntouched(get(Default, ctx, namespace.Name))
+
+		By("removing the label from one that waits")
+		waiting := wrappers.MakeNamespace(unique("selected")).Label("team", "a").Obj()
+		Expect(ordinary.Create(ctx, waiting)).To(Succeed())
+		Expect(pendingOf(waiting)).To(Equal(initializerA))
+		base = waiting.DeepCopy()
+		delete(waiting.Labels, "team")
+		Expect(ordinary.Patch(ctx, waiting, client.MergeFrom(base))).To(Succeed())
+		Expect(pendingOf(waiting)).To(Equal(initializerA))
+		Expect(ordinary.Create(ctx, wrappers.MakeConfigMap(waiting.Name, "early"))).To(BeDeniedBy("gate"))
+	}, SpecTimeout(time.Minute))
+
+	It("cannot be got round by a label that is removed, and says in Active that it selects", func(ctx context.Context) {
+		registerAll(ctx, wrappers.MakeConfiguration("own").Initializer(initializerA, settings{
+			NamespaceSelector: &v1alpha1.NamespaceSelector{MatchExpressions: []v1alpha1.NamespaceSelectorRequirement{
+				{Key: v1alpha1.LabelDeletionProtection, Operator: metav1.LabelSelectorOpDoesNotExist},
+			}},
+		}))
+		namespace := wrappers.MakeNamespace(unique("own")).Label("nslifecycle.dev/deletion-protection-x", "true").Obj()
+		Expect(ordinary.Create(ctx, namespace)).To(Succeed())
+		Expect(pendingOf(namespace)).To(Equal(initializerA))
+		Expect(activeMessage(ctx, "own")).To(HaveSuffix("; those with a namespaceSelector only where it selects the namespace"))
+	}, SpecTimeout(time.Minute))
+
+	It("can be changed, for namespaces that are created from then on", func(ctx context.Context) {
+		configuration := registerAll(ctx, wrappers.MakeConfiguration("changing").
+			Initializer(initializerA, settings{NamespaceSelector: ofTeam("a")}))
+		create := func(team string) string {
+			GinkgoHelper()
+			namespace := wrappers.MakeNamespace(unique("changing")).Label("team", team).Obj()
+			Expect(ordinary.Create(ctx, namespace)).To(Succeed())
+			return pendingOf(namespace)
+		}
+		Expect(create("a")).To(Equal(initializerA))
+		Expect(create("b")).To(BeEmpty())
+		for _, change := range []struct {
+			settings settings
+			a, b     string
+		}{
+			{settings: settings{NamespaceSelector: ofTeam("b")}, b: initializerA},
+			{settings: settings{}, a: initializerA, b: initializerA},
+			{settings: settings{NamespaceSelector: ofTeam("a")}, a: initializerA},
+		} {
+			Eventually(func() error {
+				if err := admin.Get(ctx, client.ObjectKeyFromObject(configuration), configuration); err != nil {
+					return err
+				}
+				configuration.Initializers[0].InitializerSettings = change.settings
+				return admin.Update(ctx, configuration)
+			}).WithContext(ctx).Should(Succeed())
+			expectActive(ctx, configuration.Name)
+			Expect(create("a")).To(Equal(change.a))
+			Expect(create("b")).To(Equal(change.b))
+		}
+	}, SpecTimeout(time.Minute))
+})
+
+var _ = Describe("A finalizer of an initializer", func() {
+	It("is in spec.finalizers from the creation on, once, beside what the creator sent", func(ctx context.Context) {
+		registerAll(ctx, wrappers.MakeConfiguration("tokens").
+			Initializer(initializerA, settings{Finalizer: string(tokenA)}).
+			Initializer(initializerB, settings{Finalizer: string(tokenA)}).
+			Initializer(initializerC, settings{Finalizer: string(tokenB), NamespaceSelector: ofTeam("a")}))
+		type tokens = []corev1.FinalizerName
+		const kubernetes, theirs = corev1.FinalizerKubernetes, corev1.FinalizerName("openshift.com/origin")
+		for of, test := range map[string]struct {
+			sent, want, wantInTeam tokens
+		}{
+			"nothing": {want: tokens{tokenA, kubernetes}, wantInTeam: tokens{tokenA, tokenB, kubernetes}},
+			"none": {
+				sent: tokens{}, want: tokens{tokenA, kubernetes}, wantInTeam: tokens{tokenA, tokenB, kubernetes},
+			},
+			"kubernetes": {
+				sent: tokens{kubernetes}, want: tokens{kubernetes, tokenA}, wantInTeam: tokens{kubernetes, tokenA, tokenB},
+			},
+			"the token": {
+				sent: tokens{tokenA}, want: tokens{tokenA, kubernetes}, wantInTeam: tokens{tokenA, tokenB, kubernetes},
+			},
+			"the other": {
+				sent: tokens{tokenB, kubernetes},
+				want: tokens{tokenB, kubernetes, tokenA}, wantInTeam: tokens{tokenB, kubernetes, tokenA},
+			},
+			"theirs, twice": {
+				sent: tokens{theirs, theirs},
+				want: tokens{theirs, theirs, tokenA, kubernetes}, wantInTeam: tokens{theirs, theirs, tokenA, tokenB, kubernetes},
+			},
+			"all of them in another order": {
+				sent: tokens{tokenB, tokenA, theirs, kubernetes},
+				want: tokens{tokenB, tokenA, theirs, kubernetes}, wantInTeam: tokens{tokenB, tokenA, theirs, kubernetes},
+			},
+		} {
+			for user, c := range map[string]client.Client{"ordinary": ordinary, "initializer": initializer, "admin": admin} {
+				namespace := wrappers.MakeNamespace("shop").Obj()
+				namespace.Spec.Finalizers = slices.Clone(test.sent)
+				Expect(c.Create(ctx, namespace, client.DryRunAll)).To(Succeed())
+				Expect(namespace.Spec.Finalizers).To(Equal(test.want), of+" as "+user)
+
+				namespace = &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+					GenerateName: "shop-", Labels: map[string]string{"team": "a"},
+				}}
+				namespace.Spec.Finalizers = slices.Clone(test.sent)
+				Expect(c.Create(ctx, namespace, client.DryRunAll)).To(Succeed())
+				Expect(namespace.Spec.Finalizers).To(Equal(test.wantInTeam), of+" in the team, as "+user)
+			}
+		}
+		By("sending no spec at all")
+		name := unique("applied")
+		_, err := plane.KubectlWithInput(ctx, ordinaryConfig,
+			`{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"`+name+`"}}`, "apply", "--server-side", "-f", "-")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(get(Default, ctx, name).Spec.Finalizers).To(Equal(tokens{tokenA, kubernetes}))
+		By("being a namespace that never waits")
+		exempt := wrappers.MakeNamespace(metav1.NamespacePublic).Obj()
+		if err := admin.Create(ctx, exempt, client.DryRunAll); err == nil {
+			Expect(exempt.Spec.Finalizers).To(Equal(tokens{kubernetes}))
+		}
+	}, SpecTimeout(time.Minute))
+
+	It("holds the namespace until an agent releases it", func(ctx context.Context) {
+		registerAll(ctx, wrappers.MakeConfiguration("held").Initializer(initializerA, settings{Finalizer: string(tokenA)}))
+		namespace := createNamespace(ctx, ordinary, unique("held"))
+		Expect(ordinary.Delete(ctx, namespace)).To(Succeed())
+		By("waiting until nobody but the agent holds it")
+		Eventually(get).WithContext(ctx).WithArguments(namespace.Name).Should(And(
+			HaveField("DeletionTimestamp", Not(BeNil())),
+			HaveField("Spec.Finalizers", Equal([]corev1.FinalizerName{tokenA}))))
+		Eventually(func() error {
+			held := get(Default, ctx, namespace.Name)
+			held.Spec.Finalizers = nil
+			return initializer.SubResource("finalize").Update(ctx, held)
+		}).WithContext(ctx).Should(Succeed())
+		Eventually(func() error { return admin.Get(ctx, client.ObjectKeyFromObject(namespace), &corev1.Namespace{}) }).
+			WithContext(ctx).Should(Satisfy(apierrors.IsNotFound))
+	}, SpecTimeout(time.Minute))
+
+	It("stays within the CEL budget with the largest set and the largest namespace", func(ctx context.Context) {
+		long := strings.Repeat("x", 60)
+		for i := range v1alpha1.MaxSetInitializers / 64 {
+			wrapper := wrappers.MakeConfiguration(fmt.Sprintf("large-%d", i))
+			for j := range 64 {
+				selector := &v1alpha1.NamespaceSelector{MatchLabels: map[string]v1alpha1.LabelValue{}}
+				for k := range 16 {
+					key, value := fmt.Sprintf("l%d", k), v1alpha1.LabelValue(fmt.Sprintf("v%d", k))
+					selector.MatchLabels[key] = value
+					requirement := v1alpha1.NamespaceSelectorRequirement{Key: key, Operator: metav1.LabelSelectorOpIn}
+					for v := range 8 {
+						requirement.Values = append(requirement.Values, v1alpha1.LabelValue(fmt.Sprint(v)))
+					}
+					requirement.Values = append(requirement.Values, value)
+					selector.MatchExpressions = append(selector.MatchExpressions, requirement)
+				}
+				wrapper.Initializer(fmt.Sprintf("n%d.g%d.%s.%s.%s.example.com", j, i, long, long, long), settings{
+					Finalizer: fmt.Sprintf("%s.example.com/%d-%d", long, i, j), NamespaceSelector: selector,
+				})
+			}
+			registerAll(ctx, wrapper)
+		}
+		build := func(sent int) *corev1.Namespace {
+			wrapper := wrappers.MakeNamespace("large")
+			for i := range 1000 {
+				wrapper.Label(fmt.Sprintf("l%d", i), fmt.Sprintf("v%d", i))
+			}
+			for i := range 990 {
+				wrapper.Annotation(fmt.Sprintf("nslifecycle.dev/a%d", i), "")
+			}
+			namespace := wrapper.Obj()
+			for i := range sent {
+				namespace.Spec.Finalizers = append(namespace.Spec.Finalizers,
+					corev1.FinalizerName(fmt.Sprintf("%s.example.com/sent-%d", long, i)))
+			}
+			return namespace
+		}
+		const most = 1000 - v1alpha1.MaxSetInitializers - 1 // One is the token "kubernetes".
+		namespace := build(most)
+		Expect(ordinary.Create(ctx, namespace, client.DryRunAll)).To(Succeed())
+		Expect(strings.Split(pendingOf(namespace), ",")).To(HaveLen(v1alpha1.MaxSetInitializers))
+		Expect(namespace.Spec.Finalizers).To(HaveLen(1000))
+		Expect(ordinary.Create(ctx, build(most+1), client.DryRunAll)).
+			To(BeDeniedBy("guard", "a new namespace can have at most 1000 tokens in spec.finalizers"))
+		By("sending so many tokens that inject might give up")
+		namespace = build(0)
+		for i := range 20000 {
+			namespace.Spec.Finalizers = append(namespace.Spec.Finalizers, corev1.FinalizerName(fmt.Sprintf("a.b/%d", i)))
+		}
+		Expect(ordinary.Create(ctx, namespace, client.DryRunAll)).To(MatchError(ContainSubstring("nslifecycle-")))
+	}, SpecTimeout(2*time.Minute))
+})
+
+var _ = Describe("Settings in several configurations", func() {
+	It("are those of the first one, and the others say so", func(ctx context.Context) {
+		registerAll(ctx, wrappers.MakeConfiguration("several-1").Initializer(initializerA, settings{Finalizer: string(tokenA)}))
+		registerAll(ctx, wrappers.MakeConfiguration("several-2").Initializer(initializerA, settings{Finalizer: string(tokenB)}))
+		namespace := createNamespace(ctx, ordinary, unique("several"))
+		Expect(namespace.Spec.Finalizers).To(Equal([]corev1.FinalizerName{tokenA, corev1.FinalizerKubernetes}))
+		Expect(effectiveSet(Default, ctx).Initializers).To(ConsistOf(And(
+			HaveField("Configuration", "several-1"), HaveField("Finalizer", string(tokenA)))))
+		Expect(activeMessage(ctx, "several-1")).To(Equal("every new namespace gets these initializers"))
+		Expect(activeMessage(ctx, "several-2")).To(Equal("every new namespace gets these initializers; the settings here do " +
+			`not count for a.test.example.com, which has others in configuration "several-1"`))
+	}, SpecTimeout(time.Minute))
+})
+
+// activeMessage returns what a configuration says of being in force.
+func activeMessage(ctx context.Context, name string) string {
+	GinkgoHelper()
+	var configuration v1alpha1.NamespaceInitializerConfiguration
+	Expect(admin.Get(ctx, client.ObjectKey{Name: name}, &configuration)).To(Succeed())
+	condition := meta.FindStatusCondition(configuration.Status.Conditions, v1alpha1.ConditionActive)
+	Expect(condition.Status).To(Equal(metav1.ConditionTrue))
+	return condition.Message
+}
