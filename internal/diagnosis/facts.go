@@ -73,7 +73,12 @@ type Facts struct {
 	Reviews []Review
 	// Registered are the initializers of all configurations.
 	Registered []string
+	// Tokens are the finalizers of those initializers.
+	Tokens []RegisteredToken
 }
+
+// RegisteredToken is a token that new Namespaces get with an initializer.
+type RegisteredToken struct{ Token, Initializer, Configuration string }
 
 // Source is what facts come from: a type of objects as kubectl takes it, or a question.
 type Source string

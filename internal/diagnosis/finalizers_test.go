@@ -206,6 +206,14 @@ func TestFinalizerOfFinding(t *testing.T) {
 		"an agent that is gone": {
 			makeDeath(withTokens(agent)), agent, true, "kubectl nslifecycle finalize shop --token=" + agent,
 		},
+		"an agent that a configuration counts on": {
+			makeDeath(withTokens(agent), withRegisteredToken(agent)), agent, false,
+			"kubectl nslifecycle finalize shop --token=" + agent,
+		},
+		"an agent that a configuration may count on": {
+			makeDeath(withTokens(agent), withUnread(SourceConfigurations)), agent, false,
+			"kubectl nslifecycle finalize shop --token=" + agent,
+		},
 		"an agent that lives": {
 			makeDeath(withTokens("widgets.example.com/agent"), withWorkloads(makeOperator(1))), "widgets.example.com/agent", false,
 			"kubectl nslifecycle finalize shop --token=widgets.example.com/agent",

@@ -61,6 +61,34 @@ func registered(list *v1alpha1.NamespaceInitializerConfigurationList) []string {
 	return slices.Compact(names)
 }
 
+// readTokens reads which initializer a token of the Namespace comes with, if it has one that
+// is not the namespace controller's.
+func (g *gathering) readTokens(ctx context.Context) {
+	if len(g.facts.tokens()) == 0 {
+		return
+	}
+	list := &v1alpha1.NamespaceInitializerConfigurationList{}
+	if g.list(ctx, SourceConfigurations, list) {
+		g.note(func(facts *Facts) { facts.Tokens = registeredTokens(list) })
+	}
+}
+
+// registeredTokens returns them in the order in which the configurations count.
+func registeredTokens(list *v1alpha1.NamespaceInitializerConfigurationList) []RegisteredToken {
+	var tokens []RegisteredToken
+	for _, configuration := range list.Items {
+		for _, initializer := range configuration.Initializers {
+			if initializer.Finalizer != "" {
+				tokens = append(tokens, RegisteredToken{initializer.Finalizer, initializer.Name, configuration.Name})
+			}
+		}
+	}
+	slices.SortStableFunc(tokens, func(a, b RegisteredToken) int {
+		return strings.Compare(a.Configuration, b.Configuration)
+	})
+	return tokens
+}
+
 // readRunners reads the running pods of a ServiceAccount.
 func (g *gathering) readRunners(ctx context.Context, account types.NamespacedName) {
 	list := &corev1.PodList{}

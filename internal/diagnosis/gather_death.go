@@ -39,6 +39,7 @@ func (g *gathering) readDeath(ctx context.Context) {
 		func() { g.discover(ctx) },
 		func() { g.readAPIServices(ctx) },
 		func() { g.readDefinitionNames(ctx) },
+		func() { g.readTokens(ctx) },
 	)
 	g.readContent(ctx)
 	sideBySide(

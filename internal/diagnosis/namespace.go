@@ -35,6 +35,7 @@ func findTokens(f *Facts) []Finding {
 	var findings []Finding
 	for _, token := range f.tokens() {
 		finding := f.blameOnNamespace(token, "spec.finalizers", CauseNamespaceToken)
+		f.nameInitializer(&finding, token)
 		finding.Remedies = append(finding.Remedies, f.forceBy("token", token))
 		if hasOwn {
 			finding.Certainty = Likely
@@ -89,6 +90,28 @@ func (f *Facts) blameOnNamespace(name, where string, cause Cause) Finding {
 		fmt.Sprintf("kubectl get namespace %s --output=yaml --show-managed-fields", f.Namespace.Name),
 	}
 	return finding.about([]Object{{Resource: namespaceResource, Name: f.Namespace.Name}})
+}
+
+// nameInitializer says which initializer a token comes with, where a configuration says so.
+// Somebody counts on its agent then, wherever that runs, so nobody is called gone.
+func (f *Facts) nameInitializer(finding *Finding, token string) {
+	if !f.isRead(SourceConfigurations) {
+		finding.IsOwnerGone = false
+		return
+	}
+	place := slices.IndexFunc(f.Tokens, func(registered RegisteredToken) bool { return registered.Token == token })
+	if place < 0 {
+		return
+	}
+	registered := f.Tokens[place]
+	finding.IsOwnerGone = false
+	finding.Message += fmt.Sprintf("; it comes with initializer %s of configuration %q, whose agent has to release it",
+		registered.Initializer, registered.Configuration)
+	finding.Evidence = append(finding.Evidence, fmt.Sprintf(
+		"NamespaceInitializerConfiguration %q has finalizer %s for initializer %s", registered.Configuration, token,
+		registered.Initializer))
+	finding.Remedies[0] = fmt.Sprintf("Have the agent of initializer %s run until the namespace has gone; if it has none, "+
+		"take finalizer %s out of the configuration, so that no further namespace gets it", registered.Initializer, token)
 }
 
 func (f *Facts) namesIn(where string) []string {

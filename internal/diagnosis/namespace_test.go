@@ -16,6 +16,10 @@ func withTokens(tokens ...corev1.FinalizerName) func(*Facts) {
 	return func(facts *Facts) { facts.Namespace.Spec.Finalizers = tokens }
 }
 
+func withRegisteredToken(token string) func(*Facts) {
+	return func(facts *Facts) { facts.Tokens = []RegisteredToken{{token, "index.corp.com", "search"}} }
+}
+
 func TestFindOnNamespace(t *testing.T) {
 	noLeases := func(facts *Facts) { facts.Leases = nil }
 	staleLease := func(facts *Facts) {
@@ -35,6 +39,17 @@ func TestFindOnNamespace(t *testing.T) {
 		"a leftover token": {
 			facts: makeDeath(withTokens("openshift.com/origin")),
 			want:  []want{{CauseNamespaceToken, Proven, "openshift.com/origin in its spec.finalizers", "[openshift.com/origin]", object}},
+		},
+		"a leftover token of an initializer": {
+			facts: makeDeath(withTokens("openshift.com/origin"), withRegisteredToken("openshift.com/origin")),
+			want: []want{{CauseNamespaceToken, Proven,
+				`it comes with initializer index.corp.com of configuration "search", whose agent has to release it`,
+				`NamespaceInitializerConfiguration "search" has finalizer openshift.com/origin for initializer index.corp.com`,
+				object}},
+		},
+		"a leftover token of nobody's, while others are registered": {
+			facts: makeDeath(withTokens("openshift.com/origin"), withRegisteredToken("example.com/other")),
+			want:  []want{{CauseNamespaceToken, Proven, "has not been taken off for 9m55s", "[openshift.com/origin]", object}},
 		},
 		"a leftover token beside that of the namespace controller": {
 			facts: makeDeath(withTokens("kubernetes", "openshift.com/origin")),
