@@ -6,6 +6,7 @@ package integration
 import (
 	"context"
 	"encoding/json"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/test/controlplane"
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
@@ -101,6 +103,12 @@ var _ = Describe("Input", func() {
 		Entry("a failure policy without a time-out", `"failurePolicy":"Ignore"`,
 			"failurePolicy says what happens when the time is over: set timeoutSeconds as well", SpecTimeout(time.Minute)),
 	)
+
+	It("takes the sample that has all settings", func(ctx context.Context) {
+		_, err := plane.Kubectl(ctx, plane.Admin, "create", "--dry-run=server", "-f", filepath.Join(controlplane.Root(),
+			"config/samples/v1alpha1_namespaceinitializerconfiguration_settings.yaml"))
+		Expect(err).NotTo(HaveOccurred())
+	}, SpecTimeout(time.Minute))
 
 	It("refuses the same in an update", func(ctx context.Context) {
 		register(ctx, "update", "a.test.example.com")

@@ -226,6 +226,15 @@ var _ = Describe("A finalizer of an initializer", func() {
 
 	It("stays within the CEL budget with the largest set and the largest namespace", func(ctx context.Context) {
 		long := strings.Repeat("x", 60)
+		var created []client.Object
+		DeferCleanup(func(ctx context.Context) {
+			for _, configuration := range created {
+				Expect(admin.Delete(ctx, configuration)).To(Succeed())
+			}
+			Eventually(func(g Gomega) { g.Expect(effectiveSet(g, ctx).Initializers).To(BeEmpty()) }).
+				WithContext(ctx).WithTimeout(time.Minute).Should(Succeed())
+			expectInjected(ctx)
+		})
 		for i := range v1alpha1.MaxSetInitializers / 64 {
 			wrapper := wrappers.MakeConfiguration(fmt.Sprintf("large-%d", i))
 			for j := range 64 {
@@ -244,8 +253,17 @@ var _ = Describe("A finalizer of an initializer", func() {
 					Finalizer: fmt.Sprintf("%s.example.com/%d-%d", long, i, j), NamespaceSelector: selector,
 				})
 			}
-			registerAll(ctx, wrapper)
+			configuration := wrapper.Obj()
+			Expect(admin.Create(ctx, configuration)).To(Succeed())
+			created = append(created, configuration)
 		}
+		Eventually(func(g Gomega) {
+			for _, configuration := range created {
+				var now v1alpha1.NamespaceInitializerConfiguration
+				g.Expect(admin.Get(ctx, client.ObjectKeyFromObject(configuration), &now)).To(Succeed())
+				g.Expect(meta.IsStatusConditionTrue(now.Status.Conditions, v1alpha1.ConditionActive)).To(BeTrue())
+			}
+		}).WithContext(ctx).WithTimeout(time.Minute).WithPolling(time.Second / 4).Should(Succeed())
 		build := func(sent int) *corev1.Namespace {
 			wrapper := wrappers.MakeNamespace("large")
 			for i := range 1000 {
@@ -274,7 +292,7 @@ var _ = Describe("A finalizer of an initializer", func() {
 			namespace.Spec.Finalizers = append(namespace.Spec.Finalizers, corev1.FinalizerName(fmt.Sprintf("a.b/%d", i)))
 		}
 		Expect(ordinary.Create(ctx, namespace, client.DryRunAll)).To(MatchError(ContainSubstring("nslifecycle-")))
-	}, SpecTimeout(2*time.Minute))
+	}, SpecTimeout(4*time.Minute))
 })
 
 var _ = Describe("Settings in several configurations", func() {
