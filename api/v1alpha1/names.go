@@ -108,6 +108,11 @@ const (
 	// "<name>/Initialized", False while it is pending and True when it is done.
 	ConditionInitializedSuffix = "/Initialized"
 
+	// ConditionInitializerTurn is True while it is the turn of an initializer with a time-out,
+	// which the message names; the time-out is counted from lastTransitionTime. A Namespace
+	// that never had such an initializer does not have it.
+	ConditionInitializerTurn = Prefix + "InitializerTurn"
+
 	// ConditionDeletionBlocked is True while the deletion of a Namespace does not get on,
 	// with the leading cause as its reason, and False with ReasonProgressing once it does
 	// again. A Namespace that never stood still does not have it.

@@ -36,6 +36,13 @@ var (
 		"How long namespaces took from their deletion until the finalizer token was released.",
 		[]float64{0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 900, 3600, 14400, 86400})
 
+	initializersSkippedTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Namespace: metricsNamespace,
+		Name:      "initializers_skipped_total",
+		Help: "Initializers that namespaces went on without, because their time was over or no configuration names " +
+			"them any more.",
+	}, []string{"reason"})
+
 	effectiveSetStatus = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Namespace: metricsNamespace,
 		Name:      "effective_set_status",
@@ -145,8 +152,8 @@ const (
 
 func init() {
 	metrics.Registry.MustRegister(buildInfo, namespacesBlocked, diagnosesTotal, diagnosisDuration, diagnosisRequestsTotal,
-		initializationDuration, finalizationDuration, effectiveSetStatus, settlingTime, objectsDeletedTotal,
-		finalizationRequestsTotal, surveyAnswersTotal, finalizationPutOffTotal, counted)
+		initializationDuration, initializersSkippedTotal, finalizationDuration, effectiveSetStatus, settlingTime,
+		objectsDeletedTotal, finalizationRequestsTotal, surveyAnswersTotal, finalizationPutOffTotal, counted)
 	build := buildversion.Read()
 	buildInfo.WithLabelValues(build.Version, build.Revision, build.Go).Set(1)
 	// A counter that appears with its first value hides its first increase.
@@ -155,6 +162,9 @@ func init() {
 	}
 	for _, outcome := range []string{outcomeCompleted, outcomeFailed, outcomeDeleted} {
 		initializationDuration.WithLabelValues(outcome)
+	}
+	for _, reason := range []string{v1alpha1.ReasonTimedOut, v1alpha1.ReasonDeregistered} {
+		initializersSkippedTotal.WithLabelValues(reason)
 	}
 	for _, outcome := range []string{outcomeReleased, outcomeOvertaken} {
 		finalizationDuration.WithLabelValues(outcome)

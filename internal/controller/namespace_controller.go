@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
@@ -53,6 +54,9 @@ type NamespaceReconciler struct {
 	// Injector gives new Namespaces their list where the API server does not; nil if it
 	// always does.
 	Injector *Injector
+	// Overruler goes on without initializers that take too long or are registered no more; nil
+	// if nobody does.
+	Overruler *Overruler
 
 	births births
 }
@@ -63,15 +67,19 @@ type NamespaceReconciler struct {
 
 // SetupWithManager registers the reconciler.
 func (r *NamespaceReconciler) SetupWithManager(mgr ctrl.Manager) error {
-	return ctrl.NewControllerManagedBy(mgr).
+	controllerBuilder := ctrl.NewControllerManagedBy(mgr).
 		Named(namespaceControllerName).
 		// No GenerationChangedPredicate: a Namespace has no generation.
 		For(&corev1.Namespace{}, builder.WithPredicates(initializationChanged())).
 		Watches(&corev1.Namespace{}, r.births.handler(r.Clock)).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: r.Workers, RateLimiter: newRateLimiter(5 * time.Millisecond),
-		}).
-		Complete(r)
+		})
+	if r.Overruler != nil {
+		controllerBuilder.Watches(&v1alpha1.NamespaceInitializerConfiguration{}, r.Overruler.handler(),
+			builder.WithPredicates(predicate.GenerationChangedPredicate{}))
+	}
+	return controllerBuilder.Complete(r)
 }
 
 // Reconcile brings the conditions of one Namespace up to date.
@@ -92,20 +100,44 @@ func (r *NamespaceReconciler) Reconcile(ctx context.Context, req ctrl.Request) (
 		// What this changes comes back as a watch event.
 		return ctrl.Result{}, ignoreGone(r.repairLabel(ctx, &namespace, *state.Repair))
 	}
-	changed := initialization.ComputeConditions(&namespace, state, metav1.NewTime(r.Clock.Now()))
-	if len(changed) > 0 {
-		before := namespace.DeepCopy()
-		// Not what a cache that is behind takes for news: it would be told twice. The event with
-		// what has changed passes the predicate if anything is left to write.
-		if err := patchNamespaceConditions(ctx, r.Client, &namespace, changed, namespace.ResourceVersion); err != nil {
-			return ctrl.Result{}, ignoreGone(err)
-		}
-		r.recordEvents(ctx, before, changed, state)
+	if retryAfter, err := r.writeConditions(ctx, &namespace, state); err != nil || retryAfter > 0 {
+		return ctrl.Result{RequeueAfter: retryAfter}, ignoreGone(err)
 	}
 	if state.Stage == initialization.StageFailed {
 		return ctrl.Result{}, r.deleteFailed(ctx, &namespace, state)
 	}
-	return ctrl.Result{}, nil
+	after, err := r.Overruler.Overrule(ctx, &namespace, state)
+	return ctrl.Result{RequeueAfter: after}, err
+}
+
+// writeConditions writes the conditions that have to change, and tells what that changes. It
+// returns when to try again where nothing else would ask for that.
+func (r *NamespaceReconciler) writeConditions(
+	ctx context.Context, namespace *corev1.Namespace, state initialization.State,
+) (time.Duration, error) {
+	changed := initialization.ComputeConditions(namespace, state, metav1.NewTime(r.Clock.Now()))
+	turn, err := r.Overruler.Turn(ctx, namespace, state)
+	if err != nil {
+		return 0, err
+	}
+	if turn != nil {
+		changed = append(changed, *turn)
+	}
+	if len(changed) == 0 {
+		return 0, nil
+	}
+	before := namespace.DeepCopy()
+	// Not what a cache that is behind takes for news: it would be told twice. The event with
+	// what has changed passes the predicate if anything is left to write, but for the turn.
+	err = patchNamespaceConditions(ctx, r.Client, namespace, changed, namespace.ResourceVersion)
+	if apierrors.IsConflict(err) && turn != nil {
+		return conflictRetry, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	r.recordEvents(ctx, before, changed, state)
+	return 0, nil
 }
 
 // repairLabel makes the label agree with the list. They disagree only where

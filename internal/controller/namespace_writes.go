@@ -35,7 +35,12 @@ func patchNamespaceStatus(
 	for _, version := range resourceVersion {
 		metadata["resourceVersion"] = version
 	}
-	body, err := json.Marshal(map[string]any{"metadata": metadata, "status": status})
+	return patchNamespace(ctx, c, namespace, map[string]any{"metadata": metadata, "status": status})
+}
+
+// patchNamespace writes a change that has the UID in its metadata by the status of a Namespace.
+func patchNamespace(ctx context.Context, c client.Client, namespace *corev1.Namespace, change map[string]any) error {
+	body, err := json.Marshal(change)
 	if err != nil {
 		return fmt.Errorf("encoding the status of namespace %q: %w", namespace.Name, err)
 	}

@@ -183,6 +183,10 @@ func setupInitialization(mgr ctrl.Manager, options Options) error {
 			Recorder: mgr.GetEventRecorder(reportingController), Clock: options.Clock,
 			SystemNamespace: options.SystemNamespace,
 		},
+		Overruler: &Overruler{
+			Client: mgr.GetClient(), Live: mgr.GetAPIReader(),
+			Recorder: mgr.GetEventRecorder(reportingController), Clock: options.Clock,
+		},
 	}).SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("setting up the reconciler of initialization: %w", err)
 	}

@@ -20,7 +20,7 @@ import (
 // other types never appear in it.
 //
 // What an initializer says of its own progress in its own condition stays, as long
-// as it does not contradict the list.
+// as it does not contradict the list. What was written of one that was skipped stays, too.
 func ComputeConditions(
 	namespace *corev1.Namespace, state State, now metav1.Time,
 ) []corev1.NamespaceCondition {
@@ -31,6 +31,9 @@ func ComputeConditions(
 	}
 	for _, name := range state.All {
 		turn, isPending := pending[name]
+		if !isPending && isSkipped(namespace, name) {
+			continue // It was written with the list, and is not to become "done" now.
+		}
 		wanted = append(wanted, initializerCondition(name, turn, isPending))
 	}
 
@@ -83,7 +86,7 @@ func initializingCondition(namespace *corev1.Namespace, state State) corev1.Name
 		}
 	case StageCompleted:
 		condition.Reason = v1alpha1.ReasonCompleted
-		condition.Message = "all initializers have done their work"
+		condition.Message = completedMessage(SkippedOf(namespace, state))
 	case StageNotRequired:
 		condition.Reason = v1alpha1.ReasonNotRequired
 		condition.Message = "this namespace has no initializers to wait for"
@@ -130,5 +133,5 @@ func saysTheSame(have *corev1.NamespaceCondition, want corev1.NamespaceCondition
 
 // isReason tells whether a reason is one that the operator itself writes.
 func isReason(reason string) bool {
-	return reason == v1alpha1.ReasonPending || reason == v1alpha1.ReasonCompleted
+	return reason == v1alpha1.ReasonPending || reason == v1alpha1.ReasonCompleted || isSkipReason(reason)
 }

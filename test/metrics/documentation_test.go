@@ -228,11 +228,14 @@ var _ = Describe("The metrics", func() {
 			first  float64
 			second float64
 		}{
-			// Those that end, the tokenless and the blocked one, and the late one get open.
-			{own + "initialization_duration_seconds", []string{`outcome="completed"`}, 5, 10},
-			{own + "initialization_duration_seconds", []string{`outcome="failed"`}, 1, 2},
+			// Those that end, the tokenless and the blocked one, and the late one get open, and those
+			// that an initializer was skipped for.
+			{own + "initialization_duration_seconds", []string{`outcome="completed"`}, 7, 14},
+			{own + "initialization_duration_seconds", []string{`outcome="failed"`}, 2, 4},
+			{own + "initializers_skipped_total", []string{`reason="TimedOut"`}, 1, 2},
+			{own + "initializers_skipped_total", []string{`reason="Deregistered"`}, 1, 2},
 			{own + "initialization_duration_seconds", []string{`outcome="deleted"`}, 1, 2},
-			{own + "finalization_duration_seconds", []string{`outcome="released"`}, 3, 6},
+			{own + "finalization_duration_seconds", []string{`outcome="released"`}, 4, 8},
 			{own + "finalization_duration_seconds", []string{`outcome="overtaken"`}, 1, 2},
 			{own + "namespaces_initializing", []string{`initializer="` + quota + `"`}, 1, 2},
 			{own + "namespaces_initializing", []string{`initializer="` + policy + `"`}, 0, 0},
@@ -286,9 +289,12 @@ var _ = Describe("The log", func() {
 		return words
 	}
 	const (
-		began    = "Initialization has moved on Pending " + quota
-		next     = "Initialization has moved on Pending " + policy
-		open     = "Initialization has moved on Completed"
+		began = "Initialization has moved on Pending " + quota
+		next  = "Initialization has moved on Pending " + policy
+		open  = "Initialization has moved on Completed"
+
+		turnOfLate = "Initialization has moved on Pending " + late
+
 		dies     = "Finalization has begun"
 		released = "Released the finalizer token of an empty namespace"
 		remains  = "Finalization has moved on NamespaceContentRemaining True"
@@ -314,6 +320,16 @@ var _ = Describe("The log", func() {
 		Entry("a failure", "failed", []string{
 			began, "Initialization has moved on Failed", "Deleted a namespace whose initialization failed",
 		}, []string{dies, released}, ""),
+		Entry("a time-out that is ignored", "skipped", []string{
+			began, next, turnOfLate, "Went on without initializers TimedOut", open,
+		}, nil, ""),
+		Entry("a time-out that is not", "expired", []string{
+			began, next, turnOfLate, "Failed an initialization, since its time was over",
+			"Initialization has moved on Failed", "Deleted a namespace whose initialization failed",
+		}, []string{dies, released}, ""),
+		Entry("a deregistration", "dropped", []string{
+			began, next, turnOfLate, "Went on without initializers Deregistered", open,
+		}, nil, ""),
 		Entry("a deletion of what waits", "deleted", []string{began}, []string{dies, released}, ""),
 		Entry("an end by somebody else's hand", "overtaken", []string{began, next, open}, []string{
 			dies, remains, held, "Somebody else has ended the namespace, or taken its token",

@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
@@ -31,6 +32,8 @@ import (
 const (
 	quota  = "quota.test.example.com"
 	policy = "policy.test.example.com"
+	// late is one that nobody does the work of.
+	late = "late.test.example.com"
 	// configMaps are in each namespace that is to end well.
 	configMaps = 3
 )
@@ -46,11 +49,68 @@ func register(ctx context.Context) {
 	}).WithContext(ctx).Should(Succeed())
 }
 
+// overrule leads namespaces through a time-out with each policy, and through a deregistration.
+// The configuration for that is gone in the end.
+func overrule(ctx context.Context, prefix string) {
+	GinkgoHelper()
+	name := func(suffix string) string { return prefix + "-" + suffix }
+	configuration := wrappers.MakeConfiguration("test-" + prefix).Initializers(late).Obj()
+	change := func(seconds *int32, failurePolicy v1alpha1.InitializerFailurePolicy) {
+		configuration.Initializers[0].TimeoutSeconds = seconds
+		configuration.Initializers[0].FailurePolicy = nil
+		if seconds != nil {
+			configuration.Initializers[0].FailurePolicy = &failurePolicy
+		}
+	}
+	activate := func() {
+		Eventually(func(g Gomega) {
+			g.Expect(admin.Get(ctx, client.ObjectKeyFromObject(configuration), configuration)).To(Succeed())
+			active := meta.FindStatusCondition(configuration.Status.Conditions, v1alpha1.ConditionActive)
+			g.Expect(active).NotTo(BeNil())
+			g.Expect(active.Status).To(Equal(metav1.ConditionTrue))
+			g.Expect(active.ObservedGeneration).To(Equal(configuration.Generation))
+		}).WithContext(ctx).Should(Succeed())
+	}
+	update := func(seconds *int32, failurePolicy v1alpha1.InitializerFailurePolicy) {
+		Eventually(func() error {
+			if err := admin.Get(ctx, client.ObjectKeyFromObject(configuration), configuration); err != nil {
+				return err
+			}
+			change(seconds, failurePolicy)
+			return admin.Update(ctx, configuration)
+		}).WithContext(ctx).Should(Succeed())
+		activate()
+	}
+	change(ptr.To[int32](1), v1alpha1.InitializerIgnore)
+	Expect(admin.Create(ctx, configuration)).To(Succeed())
+	activate()
+	isOpen := matchers.HaveCondition(v1alpha1.ConditionInitializing, corev1.ConditionFalse, v1alpha1.ReasonCompleted)
+
+	By("going on without an initializer whose time is over")
+	begun(ctx, name("skipped"))
+	finishBoth(ctx, name("skipped"))
+	eventually(ctx, name("skipped"), isOpen)
+
+	By("failing because the time is over")
+	update(ptr.To[int32](1), v1alpha1.InitializerFail)
+	begun(ctx, name("expired"))
+	finishBoth(ctx, name("expired"))
+	expectGone(ctx, name("expired"))
+
+	By("going on without an initializer that is registered no more")
+	update(nil, "")
+	begun(ctx, name("dropped"))
+	finishBoth(ctx, name("dropped"))
+	Expect(admin.Delete(ctx, configuration)).To(Succeed())
+	eventually(ctx, name("dropped"), isOpen)
+}
+
 // liveAndDie leads namespaces through each life that there is, and leaves one waiting for an
 // initializer and one blocked in its end. The names begin with the prefix.
 func liveAndDie(ctx context.Context, prefix string) {
 	GinkgoHelper()
 	name := func(suffix string) string { return prefix + "-" + suffix }
+	overrule(ctx, prefix)
 
 	By("completing an initialization, and deleting the namespace")
 	beOpen(ctx, name("completed"))

@@ -1,0 +1,272 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/initialization"
+)
+
+// The Events of initializers that are taken off a list.
+const (
+	eventTimedOut     = "InitializerTimedOut"
+	eventDeregistered = "InitializerDeregistered"
+)
+
+// Overruler goes on without initializers that take longer than their configuration lets them,
+// and without those that no configuration names any more. It opens gates and fails namespaces,
+// so nothing is done by what a cache says: Namespace and configurations are read again from the
+// API server before every write, and the write is refused if the Namespace has changed since.
+type Overruler struct {
+	client.Client
+	// Live reads from the API server and not from a cache.
+	Live     client.Reader
+	Recorder events.EventRecorder
+	Clock    clock.PassiveClock
+
+	absences absences
+}
+
+// Turn returns the condition that the limit of the first initializer is counted from, where it
+// has to be written.
+func (o *Overruler) Turn(
+	ctx context.Context, namespace *corev1.Namespace, state initialization.State,
+) (*corev1.NamespaceCondition, error) {
+	if o == nil {
+		return nil, nil
+	}
+	var limit *initialization.Limit
+	if state.Stage == initialization.StagePending {
+		registered, err := registeredBy(ctx, o.Client)
+		if err != nil {
+			return nil, err
+		}
+		limit = initialization.LimitOf(state, registered)
+	}
+	return initialization.TurnCondition(namespace, limit, metav1.NewTime(o.Clock.Now())), nil
+}
+
+// Overrule does what has to be done about a Namespace that waits. It returns when to look again.
+func (o *Overruler) Overrule(
+	ctx context.Context, namespace *corev1.Namespace, state initialization.State,
+) (time.Duration, error) {
+	if o == nil || state.Stage != initialization.StagePending {
+		return 0, nil
+	}
+	registered, err := registeredBy(ctx, o.Client)
+	if err != nil {
+		return 0, err
+	}
+	now := o.Clock.Now()
+	absent, after := o.absences.observe(state.Pending, initialization.Unregistered(state.Pending, registered), now)
+	overruling := initialization.Overrule(namespace, state, registered, absent, now)
+	if len(overruling.Dropped) == 0 && overruling.Expired == nil {
+		return earlier(after, overruling.After), nil
+	}
+	retry, err := o.overruleLive(ctx, namespace, absent)
+	if apierrors.IsConflict(err) {
+		return conflictRetry, nil
+	}
+	return earlier(after, retry), ignoreGone(err)
+}
+
+// overruleLive decides again, by what the API server says now, and acts on it.
+func (o *Overruler) overruleLive(
+	ctx context.Context, seen *corev1.Namespace, absent []string,
+) (time.Duration, error) {
+	registered, err := registeredBy(ctx, o.Live)
+	if err != nil {
+		return 0, err
+	}
+	for _, name := range absent {
+		if _, isBack := registered[name]; isBack {
+			o.absences.forget(name)
+		}
+	}
+	live := &corev1.Namespace{}
+	if err := o.Live.Get(ctx, client.ObjectKeyFromObject(seen), live); err != nil {
+		return 0, fmt.Errorf("reading namespace %q: %w", seen.Name, err)
+	}
+	state := initialization.Observe(live)
+	if live.UID != seen.UID || state.Repair != nil {
+		return 0, nil // It will be looked at again for that.
+	}
+	overruling := initialization.Overrule(live, state, registered, absent, o.Clock.Now())
+	if names, reason, message := overruling.Skipped(); len(names) > 0 {
+		return 0, o.skip(ctx, live, names, reason, message)
+	}
+	if overruling.Expired != nil {
+		return 0, o.fail(ctx, live, overruling.Expired)
+	}
+	return overruling.After, nil
+}
+
+// skip takes names off the list and says so in their conditions, in one write: nobody ever sees
+// an entry gone without a word.
+func (o *Overruler) skip(
+	ctx context.Context, namespace *corev1.Namespace, names []string, reason, message string,
+) error {
+	before := namespace.DeepCopy()
+	var list any // Null takes the annotation away.
+	left, isLeft := initialization.Without(namespace.Annotations[v1alpha1.AnnotationPendingInitializers], names)
+	if isLeft {
+		list = left
+	}
+	conditions := initialization.SkippedConditions(names, reason, message, metav1.NewTime(o.Clock.Now()))
+	if err := o.write(ctx, namespace, v1alpha1.AnnotationPendingInitializers, list, conditions); err != nil {
+		return fmt.Errorf("taking initializers off the list of namespace %q: %w", namespace.Name, err)
+	}
+	initializersSkippedTotal.WithLabelValues(reason).Add(float64(len(names)))
+	log.FromContext(ctx).Info("Went on without initializers", "uid", namespace.UID, "initializers", names,
+		"reason", reason, "pending", left)
+	eventReason := eventTimedOut
+	if reason == v1alpha1.ReasonDeregistered {
+		eventReason = eventDeregistered
+	}
+	for _, name := range names {
+		recordEvent(o.Recorder, before, corev1.EventTypeWarning, eventReason, actionInitialize, name+" was "+message)
+	}
+	return nil
+}
+
+// fail leaves the result that the initializer itself would leave. What comes of a result is told
+// and done when it comes back.
+func (o *Overruler) fail(ctx context.Context, namespace *corev1.Namespace, limit *initialization.Limit) error {
+	result, err := json.Marshal(limit.Result())
+	if err != nil {
+		return fmt.Errorf("encoding the result of namespace %q: %w", namespace.Name, err)
+	}
+	err = o.write(ctx, namespace, v1alpha1.AnnotationInitializationResult, string(result), nil)
+	if err != nil {
+		return fmt.Errorf("failing the initialization of namespace %q: %w", namespace.Name, err)
+	}
+	log.FromContext(ctx).Info("Failed an initialization, since its time was over", "uid", namespace.UID,
+		"initializer", limit.Initializer, "timeout", limit.Timeout.String(), "configuration", limit.Configuration)
+	return nil
+}
+
+// write changes an annotation and conditions of a Namespace that is still the one that was read.
+// A write of the status may change annotations as well, and admission checks it like any other.
+func (o *Overruler) write(
+	ctx context.Context, namespace *corev1.Namespace, annotation string, value any,
+	conditions []corev1.NamespaceCondition,
+) error {
+	return patchNamespace(ctx, o.Client, namespace, map[string]any{
+		"metadata": map[string]any{
+			"uid": namespace.UID, "resourceVersion": namespace.ResourceVersion,
+			"annotations": map[string]any{annotation: value},
+		},
+		"status": map[string]any{"conditions": conditions},
+	})
+}
+
+// handler has all Namespaces that wait looked at when a configuration changes, and takes notice
+// of each initializer that a configuration names, however short that is.
+func (o *Overruler) handler() handler.EventHandler {
+	observe := func(ctx context.Context, object client.Object, isGone bool, queue requestQueue) {
+		configuration, isConfiguration := object.(*v1alpha1.NamespaceInitializerConfiguration)
+		if !isConfiguration {
+			return
+		}
+		if !isGone {
+			for _, initializer := range configuration.Initializers {
+				o.absences.forget(initializer.Name)
+			}
+		}
+		var waiting corev1.NamespaceList
+		err := o.List(ctx, &waiting, client.HasLabels{v1alpha1.LabelInitializing}, client.UnsafeDisableDeepCopy)
+		if err != nil {
+			log.FromContext(ctx).Error(err, "Could not list the namespaces that wait for initializers")
+		}
+		for i := range waiting.Items {
+			queue.Add(requestFor(waiting.Items[i].Name))
+		}
+	}
+	return handler.Funcs{
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, queue requestQueue) {
+			observe(ctx, e.Object, false, queue)
+		},
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, queue requestQueue) {
+			observe(ctx, e.ObjectNew, false, queue)
+		},
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, queue requestQueue) {
+			observe(ctx, e.Object, true, queue)
+		},
+	}
+}
+
+func registeredBy(ctx context.Context, reader client.Reader) (map[string]initialization.Registration, error) {
+	var configurations v1alpha1.NamespaceInitializerConfigurationList
+	if err := reader.List(ctx, &configurations); err != nil {
+		return nil, fmt.Errorf("listing the configurations: %w", err)
+	}
+	return initialization.Registered(configurations.Items), nil
+}
+
+// absences remember since when initializers that Namespaces wait for have been missing from all
+// configurations, without interruption, as this process has seen it. After a restart that
+// begins anew.
+type absences struct {
+	lock  sync.Mutex
+	since map[string]time.Time
+}
+
+// observe returns which of the missing initializers have been missing for long enough, and
+// when the next one will have been.
+func (a *absences) observe(names, missing []string, now time.Time) (absent []string, after time.Duration) {
+	a.lock.Lock()
+	defer a.lock.Unlock()
+	if a.since == nil {
+		a.since = map[string]time.Time{}
+	}
+	for _, name := range names {
+		if !slices.Contains(missing, name) {
+			delete(a.since, name)
+			continue
+		}
+		since, isKnown := a.since[name]
+		if !isKnown {
+			since = now
+			a.since[name] = now
+		}
+		left := since.Add(initialization.DeregistrationDelay).Sub(now)
+		if left > 0 {
+			after = earlier(after, left)
+			continue
+		}
+		absent = append(absent, name)
+	}
+	return absent, after
+}
+
+func (a *absences) forget(name string) {
+	a.lock.Lock()
+	defer a.lock.Unlock()
+	delete(a.since, name)
+}
+
+// earlier returns the shorter of two times to wait, of which 0 is none.
+func earlier(a, b time.Duration) time.Duration {
+	if a == 0 || (b > 0 && b < a) {
+		return b
+	}
+	return a
+}

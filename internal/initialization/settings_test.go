@@ -1,0 +1,93 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package initialization
+
+import (
+	"fmt"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	"k8s.io/utils/ptr"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/test/wrappers"
+)
+
+// withTimeout names initializers that all have one time-out.
+func withTimeout(name string, seconds int32, initializers ...string) *wrappers.ConfigurationWrapper {
+	configuration := wrappers.MakeConfiguration(name).Initializers(initializers...)
+	for i := range configuration.NamespaceInitializerConfiguration.Initializers {
+		configuration.NamespaceInitializerConfiguration.Initializers[i].TimeoutSeconds = ptr.To(seconds)
+	}
+	return configuration
+}
+
+func TestRegistered(t *testing.T) {
+	var many []string
+	for i := range v1alpha1.MaxSetInitializers {
+		many = append(many, fmt.Sprintf("i%d.corp.com", i))
+	}
+	tests := map[string]struct {
+		configurations []*wrappers.ConfigurationWrapper
+		want           map[string]string
+	}{
+		"none": {want: map[string]string{}},
+		"one configuration": {
+			configurations: []*wrappers.ConfigurationWrapper{withTimeout("a", 1, rbac, quota)},
+			want:           map[string]string{rbac: "a 1", quota: "a 1"},
+		},
+		"the first one by its name counts, whatever the order": {
+			configurations: []*wrappers.ConfigurationWrapper{withTimeout("b", 2, rbac), withTimeout("a", 1, rbac)},
+			want:           map[string]string{rbac: "a 1"},
+		},
+		"one that is being deleted does not count beside another": {
+			configurations: []*wrappers.ConfigurationWrapper{
+				withTimeout("a", 1, rbac).Terminating(now, "corp.com/hold"), withTimeout("b", 2, rbac),
+			},
+			want: map[string]string{rbac: "b 2"},
+		},
+		"one that is being deleted still names its initializers": {
+			configurations: []*wrappers.ConfigurationWrapper{withTimeout("a", 1, rbac).Terminating(now, "corp.com/hold")},
+			want:           map[string]string{rbac: "a 1"},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			got := map[string]string{}
+			for initializer, registration := range Registered(objects(test.configurations)) {
+				got[initializer] = fmt.Sprintf("%s %d", registration.Configuration, *registration.Settings.TimeoutSeconds)
+			}
+			g.Expect(got).To(Equal(test.want))
+		})
+	}
+
+	t.Run("one that does not fit into the set names its initializers, too", func(t *testing.T) {
+		g := NewWithT(t)
+		got := Registered(objects([]*wrappers.ConfigurationWrapper{
+			wrappers.MakeConfiguration("b").Initializers(many...), withTimeout("c", 3, rbac, many[0]),
+		}))
+		g.Expect(got).To(HaveLen(len(many) + 1))
+		g.Expect(got[rbac].Configuration).To(Equal("c"))
+		g.Expect(got[many[0]].Configuration).To(Equal("b"))
+		g.Expect(got[many[0]].Settings.TimeoutSeconds).To(BeNil())
+	})
+}
+
+func TestUnregistered(t *testing.T) {
+	g := NewWithT(t)
+	registered := map[string]Registration{quota: {}}
+	g.Expect(Unregistered([]string{rbac, quota, mesh}, registered)).To(Equal([]string{rbac, mesh}))
+	g.Expect(Unregistered([]string{quota}, registered)).To(BeEmpty())
+	g.Expect(Unregistered([]string{rbac}, nil)).To(Equal([]string{rbac}))
+	g.Expect(Unregistered(nil, registered)).To(BeEmpty())
+}
+
+func objects(configurations []*wrappers.ConfigurationWrapper) []v1alpha1.NamespaceInitializerConfiguration {
+	var items []v1alpha1.NamespaceInitializerConfiguration
+	for _, configuration := range configurations {
+		items = append(items, *configuration.Obj())
+	}
+	return items
+}

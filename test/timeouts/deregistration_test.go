@@ -1,0 +1,100 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package timeouts
+
+import (
+	"context"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/initialization"
+	"github.com/nslifecycle/nslifecycle/test/wrappers"
+)
+
+var _ = Describe("Deregistration", func() {
+	BeforeEach(bindWorker)
+
+	It("takes initializers off a list wherever they stand, in one write, and opens what waits for nobody else", func(ctx context.Context) {
+		runManager(ctx)
+		stays := register(ctx, initializer("middle.test.example.com"))
+		goes := register(ctx, initializer(first), initializer(last))
+		// Sorted by the names of the configurations, first and last come after the one that stays.
+		some := create(ctx, wrappers.MakeNamespace("some"))
+		Expect(pendingOf(some)).To(Equal("middle.test.example.com," + first + "," + last))
+		all := create(ctx, wrappers.MakeNamespace("all"))
+		Eventually(finish).WithContext(ctx).WithArguments(all.Name, "middle.test.example.com").Should(Succeed())
+		seen := watchOne(ctx, some.Name)
+		deleted := time.Now()
+		Expect(admin.Delete(ctx, goes)).To(Succeed())
+
+		now := expectOpen(ctx, all.Name)
+		Expect(time.Since(deleted)).To(BeNumerically(">=", initialization.DeregistrationDelay))
+		Expect(now).To(HaveCondition(v1alpha1.ConditionInitializing, corev1.ConditionFalse, v1alpha1.ReasonCompleted,
+			"but for "+first+" and "+last+", which were skipped"))
+		for _, name := range []string{first, last} {
+			Expect(now).To(HaveCondition(ownCondition(name), corev1.ConditionFalse, v1alpha1.ReasonDeregistered))
+			expectEvent(ctx, all, "InitializerDeregistered", name+" was skipped: no NamespaceInitializerConfiguration names")
+		}
+		Eventually(func(g Gomega) string { return pendingOf(get(g, ctx, some.Name)) }).WithContext(ctx).
+			Should(Equal("middle.test.example.com"))
+		for _, namespace := range seen.all() {
+			Expect(pendingOf(namespace)).To(Or(Equal("middle.test.example.com"),
+				Equal("middle.test.example.com,"+first+","+last)))
+		}
+		Expect(admin.Delete(ctx, stays)).To(Succeed())
+		expectOpen(ctx, some.Name)
+	}, SpecTimeout(time.Minute))
+
+	It("of one among others in a configuration leaves the others", func(ctx context.Context) {
+		runManager(ctx)
+		configuration := register(ctx, initializer(first), initializer(slow), initializer(last))
+		namespace := create(ctx, wrappers.MakeNamespace("shrunk"))
+		Eventually(func() error {
+			if err := admin.Get(ctx, client.ObjectKeyFromObject(configuration), configuration); err != nil {
+				return err
+			}
+			configuration.Initializers = []v1alpha1.NamespaceInitializer{initializer(slow)}
+			return admin.Update(ctx, configuration)
+		}).WithContext(ctx).Should(Succeed())
+		Eventually(func(g Gomega) string { return pendingOf(get(g, ctx, namespace.Name)) }).WithContext(ctx).
+			Should(Equal(slow))
+		Consistently(func(g Gomega) { g.Expect(pendingOf(get(g, ctx, namespace.Name))).To(Equal(slow)) }).
+			WithContext(ctx).Should(Succeed())
+		Expect(finish(ctx, namespace.Name, slow)).To(Succeed())
+		now := expectOpen(ctx, namespace.Name)
+		Expect(now).To(HaveCondition(ownCondition(slow), corev1.ConditionTrue, v1alpha1.ReasonCompleted))
+		Expect(now).To(HaveCondition(ownCondition(first), corev1.ConditionFalse, v1alpha1.ReasonDeregistered))
+	}, SpecTimeout(time.Minute))
+
+	It("is none where the configuration comes back soon, or is only being deleted", func(ctx context.Context) {
+		runManager(ctx)
+		configuration := register(ctx, initializer(slow))
+		namespace := create(ctx, wrappers.MakeNamespace("again"))
+		isWaiting := func(g Gomega) { g.Expect(pendingOf(get(g, ctx, namespace.Name))).To(Equal(slow)) }
+		// Twice 3 s without it are not 5 s without it.
+		for range 2 {
+			Expect(admin.Delete(ctx, configuration)).To(Succeed())
+			Consistently(isWaiting, 3*time.Second).WithContext(ctx).Should(Succeed())
+			configuration = wrappers.MakeConfiguration(configuration.Name).Initializers(slow).Obj()
+			Expect(admin.Create(ctx, configuration)).To(Succeed())
+		}
+		finalizers := func(value string) {
+			Expect(client.IgnoreNotFound(admin.Patch(ctx, configuration, client.RawPatch(types.MergePatchType,
+				[]byte(`{"metadata":{"finalizers":`+value+`}}`))))).To(Succeed())
+		}
+		finalizers(`["test.example.com/hold"]`)
+		Consistently(isWaiting, initialization.DeregistrationDelay+time.Second).WithContext(ctx).Should(Succeed())
+		Expect(admin.Delete(ctx, configuration)).To(Succeed()) // A finalizer keeps it.
+		Consistently(isWaiting, initialization.DeregistrationDelay+time.Second).WithContext(ctx).Should(Succeed())
+		finalizers("null")
+		now := expectOpen(ctx, namespace.Name)
+		Expect(now).To(HaveCondition(ownCondition(slow), corev1.ConditionFalse, v1alpha1.ReasonDeregistered))
+	}, SpecTimeout(time.Minute))
+})
