@@ -141,9 +141,9 @@ func (o *Overruler) skip(
 	if reason == v1alpha1.ReasonDeregistered {
 		eventReason = eventDeregistered
 	}
-	for _, name := range names {
-		recordEvent(o.Recorder, before, corev1.EventTypeWarning, eventReason, actionInitialize, name+" was "+message)
-	}
+	// One Event for all of them: those that are alike but for the note would be taken for one.
+	recordEvent(o.Recorder, before, corev1.EventTypeWarning, eventReason, actionInitialize,
+		fmt.Sprintf("%s %s %s", initialization.Enumerate(names), initialization.WasOrWere(names), message))
 	return nil
 }
 

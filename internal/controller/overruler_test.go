@@ -216,9 +216,7 @@ func TestOverruler(t *testing.T) {
 			wantWrites: []string{"status uid=x-uid version=8 pending-initializers=null " +
 				"rbac.corp.com/Initialized=False/Deregistered quota.corp.com/Initialized=False/Deregistered"},
 			wantEvents: []string{
-				"Warning InitializerDeregistered rbac.corp.com was skipped: no " +
-					"NamespaceInitializerConfiguration names the initializer any more",
-				"Warning InitializerDeregistered quota.corp.com was skipped: no " +
+				"Warning InitializerDeregistered rbac.corp.com and quota.corp.com were skipped: no " +
 					"NamespaceInitializerConfiguration names the initializer any more",
 			},
 		},

@@ -124,13 +124,25 @@ func isSkipReason(reason string) bool {
 // completedMessage says which initializers have not done their work, if any.
 func completedMessage(skipped []string) string {
 	const done = "all initializers have done their work"
-	switch len(skipped) {
-	case 0:
+	if len(skipped) == 0 {
 		return done
-	case 1:
-		return fmt.Sprintf("%s, but for %s, which was skipped", done, skipped[0])
 	}
-	last := len(skipped) - 1
-	return fmt.Sprintf("%s, but for %s and %s, which were skipped", done,
-		strings.Join(skipped[:last], ", "), skipped[last])
+	return fmt.Sprintf("%s, but for %s, which %s skipped", done, Enumerate(skipped), WasOrWere(skipped))
+}
+
+// Enumerate makes "a", "a and b" or "a, b and c" of names.
+func Enumerate(names []string) string {
+	if len(names) < 2 {
+		return strings.Join(names, "")
+	}
+	last := len(names) - 1
+	return strings.Join(names[:last], ", ") + " and " + names[last]
+}
+
+// WasOrWere is the verb that goes with so many names.
+func WasOrWere(names []string) string {
+	if len(names) == 1 {
+		return "was"
+	}
+	return "were"
 }

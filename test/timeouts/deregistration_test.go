@@ -40,8 +40,9 @@ var _ = Describe("Deregistration", func() {
 			"but for "+first+" and "+last+", which were skipped"))
 		for _, name := range []string{first, last} {
 			Expect(now).To(HaveCondition(ownCondition(name), corev1.ConditionFalse, v1alpha1.ReasonDeregistered))
-			expectEvent(ctx, all, "InitializerDeregistered", name+" was skipped: no NamespaceInitializerConfiguration names")
 		}
+		expectEvent(ctx, all, "InitializerDeregistered",
+			first+" and "+last+" were skipped: no NamespaceInitializerConfiguration names")
 		Eventually(func(g Gomega) string { return pendingOf(get(g, ctx, some.Name)) }).WithContext(ctx).
 			Should(Equal("middle.test.example.com"))
 		for _, namespace := range seen.all() {
