@@ -209,4 +209,6 @@ const (
 	ReasonNobodyMayServe = "NobodyMayServe"
 	// ReasonNotServed: a Namespace has waited for an initializer for long, and it has not acted.
 	ReasonNotServed = "NotServed"
+	// ReasonRightsUnknown: it could not be found out who holds VerbInitialize.
+	ReasonRightsUnknown = "RightsUnknown"
 )

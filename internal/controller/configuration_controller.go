@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
@@ -14,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -37,6 +39,8 @@ type ConfigurationReconciler struct {
 	client.Client
 	// Admission finds out what the API server does with the set.
 	Admission *Admission
+	// Service finds out whether somebody serves the initializers; nil if nobody asks.
+	Service *Service
 	// SystemNamespace is written into the set, for the policy to exempt it.
 	SystemNamespace string
 }
@@ -84,8 +88,13 @@ func (r *ConfigurationReconciler) Reconcile(ctx context.Context, _ ctrl.Request)
 	retryAfter := verdict.RetryAfter
 	if verdict.Reason != "" {
 		tellStatus(verdict.Reason)
+		var service *initialization.Service
+		if r.Service != nil && len(configurations.Items) > 0 {
+			service = ptr.To(r.Service.observe(ctx, configurations.Items))
+			retryAfter = earlier(retryAfter, servedInterval)
+		}
 		for i := range configurations.Items {
-			err := r.writeStatus(ctx, &configurations.Items[i], merged, verdict)
+			err := r.writeStatus(ctx, &configurations.Items[i], merged, verdict, service)
 			if apierrors.IsConflict(err) {
 				// The cache is behind. It will not ask again when it has caught up, since a
 				// change of status alone makes no request.
@@ -140,25 +149,35 @@ func (r *ConfigurationReconciler) writeSet(
 	return set, nil
 }
 
-// writeStatus sets the Active condition of one configuration, if it changes.
+// writeStatus sets the conditions of one configuration, if they change.
 func (r *ConfigurationReconciler) writeStatus(
 	ctx context.Context, configuration *v1alpha1.NamespaceInitializerConfiguration,
-	merged initialization.Merged, verdict Verdict,
+	merged initialization.Merged, verdict Verdict, service *initialization.Service,
 ) error {
 	if configuration.DeletionTimestamp != nil {
 		return nil
 	}
 	base := configuration.DeepCopy()
-	condition := initialization.ActiveCondition(configuration, merged, verdict.Reason, verdict.Message)
-	condition.LastTransitionTime = metav1.NewTime(r.Admission.Clock.Now())
-	if !meta.SetStatusCondition(&configuration.Status.Conditions, condition) {
+	conditions := []metav1.Condition{
+		initialization.ActiveCondition(configuration, merged, verdict.Reason, verdict.Message),
+	}
+	if service != nil {
+		conditions = append(conditions, initialization.ServedCondition(configuration, *service))
+	}
+	hasChanged, words := false, []any{"configuration", configuration.Name}
+	for _, condition := range conditions {
+		condition.LastTransitionTime = metav1.NewTime(r.Admission.Clock.Now())
+		hasChanged = meta.SetStatusCondition(&configuration.Status.Conditions, condition) || hasChanged
+		words = append(words, strings.ToLower(condition.Type), condition.Status, // The keys are active and served.
+			strings.ToLower(condition.Type)+"Reason", condition.Reason)
+	}
+	if !hasChanged {
 		return nil
 	}
 	patch := client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})
 	if err := r.Status().Patch(ctx, configuration, patch, client.FieldOwner(fieldOwner)); err != nil {
 		return client.IgnoreNotFound(fmt.Errorf("writing the status of configuration %q: %w", configuration.Name, err))
 	}
-	log.FromContext(ctx).Info("Configuration status changed", "configuration", configuration.Name,
-		"active", condition.Status, "reason", condition.Reason)
+	log.FromContext(ctx).Info("Configuration status changed", words...)
 	return nil
 }

@@ -168,6 +168,7 @@ func setupInitialization(mgr ctrl.Manager, options Options) error {
 	if err := (&ConfigurationReconciler{
 		Client:          mgr.GetClient(),
 		Admission:       admission,
+		Service:         &Service{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clock: options.Clock},
 		SystemNamespace: options.SystemNamespace,
 	}).SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("setting up the reconciler of configurations: %w", err)

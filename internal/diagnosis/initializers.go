@@ -168,14 +168,26 @@ var systemHolders = []rbacv1.Subject{
 
 // holderSubjects returns who may initialize the namespace, by the bindings that say so.
 func (f *Facts) holderSubjects() map[rbacv1.Subject]string {
+	return holdersIn(f.ClusterRoles, f.ClusterRoleBindings, func(rule *rbacv1.PolicyRule) bool {
+		return grants(rule) && (len(rule.ResourceNames) == 0 || slices.Contains(rule.ResourceNames, f.Namespace.Name))
+	})
+}
+
+// MayAnybodyInitialize tells whether these rights let anybody but the control plane, cluster
+// administrators and our own manager initialize some namespace.
+func MayAnybodyInitialize(roles []rbacv1.ClusterRole, bindings []rbacv1.ClusterRoleBinding) bool {
+	return len(holdersIn(roles, bindings, grants)) > 0
+}
+
+func holdersIn(
+	roles []rbacv1.ClusterRole, bindings []rbacv1.ClusterRoleBinding, isGrant func(*rbacv1.PolicyRule) bool,
+) map[rbacv1.Subject]string {
 	granting := map[string]bool{}
-	for _, role := range f.ClusterRoles {
-		granting[role.Name] = slices.ContainsFunc(role.Rules, func(rule rbacv1.PolicyRule) bool {
-			return grants(&rule, f.Namespace.Name)
-		})
+	for _, role := range roles {
+		granting[role.Name] = slices.ContainsFunc(role.Rules, func(rule rbacv1.PolicyRule) bool { return isGrant(&rule) })
 	}
 	subjects := map[rbacv1.Subject]string{}
-	for _, binding := range f.ClusterRoleBindings {
+	for _, binding := range bindings {
 		if !granting[binding.RoleRef.Name] {
 			continue
 		}
@@ -189,13 +201,12 @@ func (f *Facts) holderSubjects() map[rbacv1.Subject]string {
 	return subjects
 }
 
-// grants tells whether a rule gives the verb for a namespace.
-func grants(rule *rbacv1.PolicyRule, namespace string) bool {
+// grants tells whether a rule gives the verb for all namespaces, or for those that it names.
+func grants(rule *rbacv1.PolicyRule) bool {
 	has := func(list []string, name string) bool {
 		return slices.Contains(list, name) || slices.Contains(list, rbacv1.VerbAll)
 	}
-	return has(rule.Verbs, v1alpha1.VerbInitialize) && has(rule.APIGroups, "") && has(rule.Resources, namespaceResource) &&
-		(len(rule.ResourceNames) == 0 || slices.Contains(rule.ResourceNames, namespace))
+	return has(rule.Verbs, v1alpha1.VerbInitialize) && has(rule.APIGroups, "") && has(rule.Resources, namespaceResource)
 }
 
 // isSystemHolder leaves out the control plane, and our own manager, which is in the binding
