@@ -35,6 +35,8 @@ type Options struct {
 	IsUnordered bool
 	// Finalizer is the token that a Namespace has before the first call; nil if none.
 	Finalizer *corev1.FinalizerName
+	// Fake is the client of a test with package initializertest; nil otherwise.
+	Fake client.WithWatch
 }
 
 // Validate says what is wrong with the options.
@@ -142,7 +144,6 @@ func pathOf(annotation string) string {
 func (e *engine) write(
 	ctx context.Context, namespace *corev1.Namespace, change func(*corev1.Namespace) (operation, error),
 ) (bool, error) {
-	namespace = namespace.DeepCopy()
 	for range serving.MaxRaces {
 		if !e.isOwed(namespace) {
 			return false, nil

@@ -1,0 +1,658 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/pkg/internal/fakeapi"
+	"github.com/nslifecycle/nslifecycle/pkg/internal/serving"
+	"github.com/nslifecycle/nslifecycle/test/wrappers"
+)
+
+const (
+	me    = "b.corp.com"
+	uid   = types.UID("shop-uid")
+	token = corev1.FinalizerName("search.example.com/index")
+)
+
+var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+// snapshot is a cache: what the watch has shown, which may be behind.
+type snapshot struct {
+	client.Reader
+	namespace *corev1.Namespace
+}
+
+func (s *snapshot) Get(_ context.Context, key client.ObjectKey, object client.Object, _ ...client.GetOption) error {
+	if s.namespace == nil || s.namespace.Name != key.Name {
+		return apierrors.NewNotFound(corev1.Resource("namespaces"), key.Name)
+	}
+	s.namespace.DeepCopyInto(object.(*corev1.Namespace))
+	return nil
+}
+
+// bench runs a reconciler on a cache and an API server of its own.
+type bench struct {
+	*serving.Reconciler
+	cache *snapshot
+	live  client.WithWatch
+	clock *clocktesting.FakePassiveClock
+	// requests are those to the API server, without reads of Namespaces.
+	requests []string
+	reads    int
+	calls    int
+	// before is called before each patch of a Namespace, with its number from 1 on.
+	before func(number int) error
+	// refuse returns the error of a write to a subresource.
+	refuse func(subresource string) error
+}
+
+func newBench(cached, live *corev1.Namespace, options Options, call serving.Call) *bench {
+	b := &bench{cache: &snapshot{namespace: cached}, clock: clocktesting.NewFakePassiveClock(now)}
+	builder := fake.NewClientBuilder().WithScheme(serving.NewScheme())
+	if live != nil {
+		builder.WithObjects(live)
+	}
+	b.live = fakeapi.Wrap(builder.Build())
+	patches := 0
+	recording := interceptor.NewClient(b.live, interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, opts ...client.GetOption) error {
+			b.reads++
+			return c.Get(ctx, key, object, opts...)
+		},
+		Patch: func(ctx context.Context, c client.WithWatch, object client.Object, p client.Patch, opts ...client.PatchOption) error {
+			patches++
+			b.requests = append(b.requests, describePatch(object, p))
+			if b.before != nil {
+				if err := b.before(patches); err != nil {
+					return err
+				}
+			}
+			return c.Patch(ctx, object, p, opts...)
+		},
+		SubResourcePatch: func(ctx context.Context, c client.Client, subresource string, object client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
+			b.requests = append(b.requests, describeStatus(object, p))
+			if b.refuse != nil {
+				if err := b.refuse(subresource); err != nil {
+					return err
+				}
+			}
+			return c.SubResource(subresource).Patch(ctx, object, p, opts...)
+		},
+		SubResourceUpdate: func(ctx context.Context, c client.Client, subresource string, object client.Object, opts ...client.SubResourceUpdateOption) error {
+			b.requests = append(b.requests, fmt.Sprintf("%s %s %v", subresource, object.GetName(), object.(*corev1.Namespace).Spec.Finalizers))
+			if b.refuse != nil {
+				if err := b.refuse(subresource); err != nil {
+					return err
+				}
+			}
+			return c.SubResource(subresource).Update(ctx, object, opts...)
+		},
+	})
+	if options.Backoff == (serving.Backoff{}) {
+		options.Options = serving.DefaultOptions()
+	}
+	b.Reconciler = &serving.Reconciler{
+		Work: NewWork(recording, me, func(ctx context.Context, namespace *corev1.Namespace) (serving.Result, error) {
+			b.calls++
+			return call(ctx, namespace)
+		}, options),
+		Cache: b.cache, Client: recording, Clock: b.clock, Backoff: options.Backoff,
+	}
+	if cached != nil {
+		b.Observe(cached)
+	}
+	return b
+}
+
+func (b *bench) reconcile() (reconcile.Result, error) {
+	return b.Reconcile(context.Background(), reconcile.Request{NamespacedName: types.NamespacedName{Name: "shop"}})
+}
+
+func (b *bench) namespace() *corev1.Namespace {
+	var namespace corev1.Namespace
+	if err := b.live.Get(context.Background(), client.ObjectKey{Name: "shop"}, &namespace); err != nil {
+		return nil
+	}
+	return &namespace
+}
+
+func describePatch(object client.Object, p client.Patch) string {
+	data, _ := p.Data(object)
+	var operations []struct{ Op, Path, Value string }
+	if err := json.Unmarshal(data, &operations); err != nil {
+		return err.Error()
+	}
+	var parts []string
+	for _, operation := range operations {
+		path := strings.TrimPrefix(strings.TrimPrefix(operation.Path, "/metadata/annotations/nslifecycle.dev~1"), "/metadata/")
+		parts = append(parts, fmt.Sprintf("%s %s=%s", operation.Op, path, operation.Value))
+	}
+	return object.GetName() + ": " + strings.Join(parts, ", ")
+}
+
+func describeStatus(object client.Object, p client.Patch) string {
+	data, _ := p.Data(object)
+	var namespace corev1.Namespace
+	if err := json.Unmarshal(data, &namespace); err != nil {
+		return err.Error()
+	}
+	condition := namespace.Status.Conditions[0]
+	return fmt.Sprintf("%s status of %s: %s=%s %s: %s", object.GetName(), namespace.UID,
+		condition.Type, condition.Status, condition.Reason, condition.Message)
+}
+
+func waiting(names ...string) *wrappers.NamespaceWrapper {
+	return wrappers.MakeNamespace("shop").UID(uid).Initializers(names...)
+}
+
+func done(context.Context, *corev1.Namespace) (serving.Result, error) { return serving.Result{}, nil }
+
+func returning(err error) serving.Call {
+	return func(context.Context, *corev1.Namespace) (serving.Result, error) { return serving.Result{}, err }
+}
+
+const failure = `{"status":"Failure","reason":"NoQuota"}`
+
+func TestReconcile(t *testing.T) {
+	wait := &serving.Wait{After: time.Minute, Reason: "NoCertificate", Message: "no certificate yet"}
+	status := "shop status of shop-uid: b.corp.com/Initialized="
+	finishing := "shop: test uid=shop-uid, test pending-initializers="
+	forbidden := apierrors.NewForbidden(corev1.Resource("namespaces"), "shop", errors.New("no"))
+
+	for name, test := range map[string]struct {
+		cached, live *corev1.Namespace // live is as cached where it is nil
+		isGone       bool
+		options      Options
+		call         serving.Call
+		before       func(number int) error
+		refuse       func(subresource string) error
+
+		wantCalls    int
+		wantRequests []string
+		wantAfter    time.Duration
+		wantErr      []string
+		wantPending  string
+	}{
+		"the only one opens the namespace": {
+			cached: waiting(me).Obj(), call: done,
+			wantCalls: 1, wantRequests: []string{finishing + "b.corp.com, replace pending-initializers="},
+		},
+		"the first one takes its own name off and no other": {
+			cached: waiting(me, "c.corp.com").Obj(), call: done,
+			wantCalls:    1,
+			wantRequests: []string{finishing + "b.corp.com,c.corp.com, replace pending-initializers=c.corp.com"},
+			wantPending:  "c.corp.com",
+		},
+		"what it says of its work is published after its name is off": {
+			cached: waiting(me).Obj(),
+			call: func(context.Context, *corev1.Namespace) (serving.Result, error) {
+				return serving.Result{Reason: "IndexCreated", Message: "3 shards"}, nil
+			},
+			wantCalls: 1, wantRequests: []string{
+				finishing + "b.corp.com, replace pending-initializers=", status + "True IndexCreated: 3 shards",
+			},
+		},
+		"a reason of the operator's is replaced": {
+			cached: waiting(me).Obj(),
+			call: func(context.Context, *corev1.Namespace) (serving.Result, error) {
+				return serving.Result{Reason: v1alpha1.ReasonTimedOut, Message: "3 shards"}, nil
+			},
+			wantCalls: 1, wantRequests: []string{
+				finishing + "b.corp.com, replace pending-initializers=", status + "True Initialized: 3 shards",
+			},
+		},
+		"not its turn": {
+			cached: waiting("a.corp.com", me).Obj(), call: done, wantPending: "a.corp.com,b.corp.com",
+		},
+		"unordered does not wait for its turn": {
+			cached: waiting("a.corp.com", me, "c.corp.com").Obj(), options: Options{IsUnordered: true}, call: done,
+			wantCalls:    1,
+			wantRequests: []string{finishing + "a.corp.com,b.corp.com,c.corp.com, replace pending-initializers=a.corp.com,c.corp.com"},
+			wantPending:  "a.corp.com,c.corp.com",
+		},
+		"not in the list": {
+			cached: waiting("a.corp.com").Obj(), options: Options{IsUnordered: true}, call: done, wantPending: "a.corp.com",
+		},
+		"a part of another's name is not its name": {
+			cached: waiting("x"+me, me+"x").Obj(), options: Options{IsUnordered: true}, call: done, wantPending: "xb.corp.com,b.corp.comx",
+		},
+		"terminating": {
+			cached: waiting(me).Terminating(now).Obj(), live: waiting(me).Obj(), call: done, wantPending: me,
+		},
+		"a failure result is there": {
+			cached: waiting(me).Result(failure).Obj(), call: done, wantPending: me,
+		},
+		"a result that is none does not count": {
+			cached: waiting(me).Result("all is well").Obj(), call: done,
+			wantCalls: 1, wantRequests: []string{finishing + "b.corp.com, replace pending-initializers="},
+		},
+		"gone from the cache": {live: waiting(me).Obj(), call: done, wantPending: me},
+
+		"a lost race is run again without another call": {
+			cached: waiting(me, "c.corp.com", "d.corp.com").Obj(), live: waiting(me, "d.corp.com").Obj(), call: done,
+			wantCalls: 1, wantRequests: []string{
+				finishing + "b.corp.com,c.corp.com,d.corp.com, replace pending-initializers=c.corp.com,d.corp.com",
+				finishing + "b.corp.com,d.corp.com, replace pending-initializers=d.corp.com",
+			},
+			wantPending: "d.corp.com",
+		},
+		"a conflict is run again without another call": {
+			cached: waiting(me).Obj(), call: done,
+			before: func(number int) error {
+				if number < 4 {
+					return apierrors.NewConflict(corev1.Resource("namespaces"), "shop", errors.New("busy"))
+				}
+				return nil
+			},
+			wantCalls: 1, wantRequests: []string{
+				finishing + "b.corp.com, replace pending-initializers=", finishing + "b.corp.com, replace pending-initializers=",
+				finishing + "b.corp.com, replace pending-initializers=", finishing + "b.corp.com, replace pending-initializers=",
+			},
+		},
+		"the operator has taken the name off meanwhile": {
+			cached: waiting(me, "c.corp.com").Obj(), live: waiting("c.corp.com").Obj(), call: done,
+			wantCalls:    1,
+			wantRequests: []string{finishing + "b.corp.com,c.corp.com, replace pending-initializers=c.corp.com"},
+			wantPending:  "c.corp.com",
+		},
+		"another has failed meanwhile": {
+			cached: waiting("a.corp.com", me, "c.corp.com").Obj(), live: waiting("a.corp.com", me).Result(failure).Obj(),
+			options: Options{IsUnordered: true}, call: done,
+			wantCalls:    1,
+			wantRequests: []string{finishing + "a.corp.com,b.corp.com,c.corp.com, replace pending-initializers=a.corp.com,c.corp.com"},
+			wantPending:  "a.corp.com,b.corp.com",
+		},
+		"gone when it is done": {
+			cached: waiting(me).Obj(), isGone: true, call: done,
+			wantCalls: 1, wantRequests: []string{finishing + "b.corp.com, replace pending-initializers="},
+		},
+		"created again when it is done": {
+			cached: waiting(me).Obj(), live: waiting(me).UID("another").Obj(), call: done,
+			wantCalls: 1, wantRequests: []string{finishing + "b.corp.com, replace pending-initializers="}, wantPending: me,
+		},
+		"a refusal that is no race is an error, and is told": {
+			cached: waiting(me).Obj(), call: done,
+			before: func(int) error {
+				return apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Namespace").GroupKind(), "shop", nil)
+			},
+			wantCalls: 1, wantRequests: []string{
+				finishing + "b.corp.com, replace pending-initializers=",
+				status + `False Retrying: changing annotation nslifecycle.dev/pending-initializers of namespace "shop": Namespace "shop" is invalid`,
+			},
+			wantErr: []string{"is invalid"}, wantPending: me,
+		},
+		"without the verb it says which role to create": {
+			cached: waiting(me).Obj(), call: done, before: func(int) error { return forbidden },
+			refuse:    func(string) error { return forbidden },
+			wantCalls: 1, wantErr: []string{
+				`initializer "b.corp.com" may not write what came of its work for namespace "shop"`,
+				"it needs the verbs patch and initialize on namespaces, granted by a ClusterRoleBinding",
+				"kubectl create clusterrole initializer:b.corp.com --verb=get,list,watch,patch,initialize --resource=namespaces; " +
+					"kubectl create clusterrolebinding initializer:b.corp.com --clusterrole=initializer:b.corp.com --serviceaccount=test:test",
+			},
+			wantPending: me,
+		},
+
+		"an ordinary error": {
+			cached: waiting(me).Obj(), call: returning(errors.New("no route to host")),
+			wantCalls: 1, wantRequests: []string{status + "False Retrying: no route to host"},
+			wantErr: []string{`initializer b.corp.com, namespace "shop": no route to host`}, wantPending: me,
+		},
+		"not found is an error like others": {
+			cached: waiting(me).Obj(), call: returning(apierrors.NewNotFound(corev1.Resource("configmaps"), "template")),
+			wantCalls: 1, wantRequests: []string{status + `False Retrying: configmaps "template" not found`},
+			wantErr: []string{"template"}, wantPending: me,
+		},
+		"a long message is cut between two characters": {
+			cached: waiting(me).Obj(), call: returning(errors.New("x" + strings.Repeat("é", 1000))),
+			wantCalls: 1, wantRequests: []string{status + "False Retrying: x" + strings.Repeat("é", 510) + "..."},
+			wantErr: []string{"é"}, wantPending: me,
+		},
+		"what is published already is not published again": {
+			cached: waiting(me).Condition(corev1.NamespaceCondition{
+				Type: me + "/Initialized", Status: corev1.ConditionFalse, Reason: "Retrying", Message: "no route to host",
+			}).Obj(),
+			call: returning(errors.New("no route to host")), wantCalls: 1, wantErr: []string{"no route"}, wantPending: me,
+		},
+		"what cannot be published changes nothing": {
+			cached: waiting(me).Obj(), call: returning(wait), refuse: func(string) error { return forbidden },
+			wantCalls: 1, wantRequests: []string{status + "False NoCertificate: no certificate yet"},
+			wantAfter: time.Minute, wantPending: me,
+		},
+		"a panic": {
+			cached:    waiting(me).Obj(),
+			call:      func(context.Context, *corev1.Namespace) (serving.Result, error) { panic("index out of range") },
+			wantCalls: 1, wantRequests: []string{status + "False Panicked: panic: index out of range; this is a bug in the " +
+				"function that was given to package initializer or agent, whose log has the stack"},
+			wantErr: []string{"panic: index out of range"}, wantPending: me,
+		},
+		"not yet": {
+			cached: waiting(me).Obj(), call: returning(fmt.Errorf("preparing: %w", wait)),
+			wantCalls: 1, wantRequests: []string{status + "False NoCertificate: no certificate yet"},
+			wantAfter: time.Minute, wantPending: me,
+		},
+		"not yet without time and reason": {
+			cached: waiting(me).Obj(), call: returning(&serving.Wait{After: -1, Message: "soon"}),
+			wantCalls: 1, wantRequests: []string{status + "False Waiting: soon"},
+			wantAfter: serving.DefaultFirstBackoff, wantPending: me,
+		},
+		"failed for good": {
+			cached: waiting(me).Obj(), call: returning(fmt.Errorf("preparing: %w", &serving.Final{Reason: "NoQuota", Message: "<none> left"})),
+			wantCalls: 1, wantRequests: []string{
+				finishing + `b.corp.com, add initialization-result={"kind":"Status","apiVersion":"v1","metadata":{},` +
+					`"status":"Failure","message":"\u003cnone\u003e left","reason":"NoQuota"}`,
+			},
+			wantPending: me,
+		},
+		"failed for good, and the operator has taken the name off meanwhile": {
+			cached: waiting(me, "c.corp.com").Obj(), live: waiting("c.corp.com").Obj(),
+			call: returning(&serving.Final{Reason: "NoQuota", Message: "none left"}), wantCalls: 1, wantRequests: []string{
+				finishing + `b.corp.com,c.corp.com, add initialization-result={"kind":"Status","apiVersion":"v1","metadata":{},` +
+					`"status":"Failure","message":"none left","reason":"NoQuota"}`,
+			},
+			wantPending: "c.corp.com",
+		},
+		"progress": {
+			cached: waiting(me).Obj(),
+			call: func(ctx context.Context, _ *corev1.Namespace) (serving.Result, error) {
+				serving.Progress(ctx, "Creating", "1 of 2")
+				serving.Progress(ctx, "Creating", "1 of 2")
+				serving.Progress(ctx, v1alpha1.ReasonPending, "2 of 2")
+				return serving.Result{}, nil
+			},
+			wantCalls: 1, wantRequests: []string{
+				status + "False Creating: 1 of 2", status + "False Progressing: 2 of 2",
+				finishing + "b.corp.com, replace pending-initializers=",
+			},
+		},
+
+		"the finalizer is put on before the call": {
+			cached: waiting(me).ResourceVersion("999").Obj(), live: waiting(me).Obj(), options: Options{Finalizer: ptr.To(token)},
+			call: func(_ context.Context, namespace *corev1.Namespace) (serving.Result, error) {
+				if len(namespace.Spec.Finalizers) != 1 {
+					return serving.Result{}, fmt.Errorf("finalizers are %v", namespace.Spec.Finalizers)
+				}
+				return serving.Result{}, nil
+			},
+			wantCalls: 1, wantRequests: []string{
+				"finalize shop [search.example.com/index]", finishing + "b.corp.com, replace pending-initializers=",
+			},
+		},
+		"the finalizer is there": {
+			cached: func() *corev1.Namespace {
+				n := waiting(me).Obj()
+				n.Spec.Finalizers = []corev1.FinalizerName{token}
+				return n
+			}(),
+			options:   Options{Finalizer: ptr.To(token)},
+			call:      done,
+			wantCalls: 1, wantRequests: []string{finishing + "b.corp.com, replace pending-initializers="},
+		},
+		"without the finalizer there is no call": {
+			cached: waiting(me).Obj(), options: Options{Finalizer: ptr.To(token)}, call: done,
+			refuse:       func(string) error { return forbidden },
+			wantRequests: nil,
+			wantErr: []string{"writing spec.finalizers of namespace \"shop\"",
+				"kubectl create clusterrole initializer:b.corp.com-finalize --verb=update --resource=namespaces/finalize"},
+			wantPending: me,
+		},
+		"gone before the finalizer is put on": {
+			cached: waiting(me).Obj(), isGone: true, options: Options{Finalizer: ptr.To(token)}, call: done,
+			wantRequests: []string{"finalize shop [search.example.com/index]"},
+		},
+		"created again before the finalizer is put on": {
+			cached: waiting(me).Obj(), live: waiting(me).UID("another").Obj(), options: Options{Finalizer: ptr.To(token)}, call: done,
+			wantRequests: []string{"finalize shop [search.example.com/index]"}, wantPending: me,
+		},
+		"opened before the finalizer is put on": {
+			cached: waiting(me).ResourceVersion("7").Obj(), live: waiting(me).Pending().Obj(),
+			options: Options{Finalizer: ptr.To(token)}, call: done,
+			wantRequests: []string{"finalize shop [search.example.com/index]"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			live := test.live
+			if live == nil && !test.isGone {
+				live = test.cached.DeepCopy()
+			}
+			b := newBench(nil, live, test.options, test.call)
+			if cached := test.cached; cached != nil {
+				if test.live == nil && !test.isGone {
+					cached = b.namespace() // with the resource version that it got
+				}
+				b.cache.namespace = cached
+				b.Observe(cached)
+			}
+			b.before, b.refuse = test.before, test.refuse
+			result, err := b.reconcile()
+
+			g.Expect(b.calls).To(Equal(test.wantCalls))
+			if test.wantRequests != nil || (test.refuse == nil && test.before == nil) {
+				g.Expect(b.requests).To(HaveExactElements(asAny(test.wantRequests)...))
+			}
+			g.Expect(result).To(Equal(reconcile.Result{RequeueAfter: test.wantAfter}))
+			if test.wantErr == nil {
+				g.Expect(err).NotTo(HaveOccurred())
+			}
+			for _, text := range test.wantErr {
+				g.Expect(err).To(MatchError(ContainSubstring(text)))
+			}
+			if after := b.namespace(); after != nil {
+				g.Expect(after.Annotations[v1alpha1.AnnotationPendingInitializers]).To(Equal(test.wantPending))
+				_, isLabelled := after.Labels[v1alpha1.LabelInitializing]
+				g.Expect(isLabelled).To(Equal(test.wantPending != ""))
+			}
+		})
+	}
+}
+
+func asAny(texts []string) []any {
+	var result []any
+	for _, text := range texts {
+		result = append(result, Or(Equal(text), HavePrefix(text+":")))
+	}
+	return result
+}
+
+func TestTheFunctionGetsACopy(t *testing.T) {
+	g := NewWithT(t)
+	b := newBench(waiting(me, "c.corp.com").Obj(), waiting(me, "c.corp.com").Obj(), Options{},
+		func(_ context.Context, namespace *corev1.Namespace) (serving.Result, error) {
+			*namespace = *waiting("c.corp.com", me).UID("another").Obj()
+			return serving.Result{}, nil
+		})
+	_, err := b.reconcile()
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(b.requests).To(Equal([]string{
+		"shop: test uid=shop-uid, test pending-initializers=b.corp.com,c.corp.com, replace pending-initializers=c.corp.com",
+	}))
+}
+
+func TestOnlyTheWriteIsRepeatedOnceTheFunctionIsDone(t *testing.T) {
+	for name, test := range map[string]struct {
+		call serving.Call
+		want string
+	}{
+		"done":   {call: done, want: "replace"},
+		"failed": {call: returning(&serving.Final{Reason: "NoQuota"}), want: "add"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			b := newBench(waiting(me).Obj(), waiting(me).Obj(), Options{}, test.call)
+			b.before = func(number int) error {
+				if number < 3 {
+					return apierrors.NewInternalError(errors.New("etcd is away"))
+				}
+				return nil
+			}
+			for range 2 {
+				_, err := b.reconcile()
+				g.Expect(err).To(MatchError(ContainSubstring("etcd is away")))
+				b.clock.SetTime(b.clock.Now().Add(time.Hour))
+			}
+			_, err := b.reconcile()
+			g.Expect(err).NotTo(HaveOccurred())
+			// The cache still has it as it was, and the queue comes back to it.
+			_, err = b.reconcile()
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(b.calls).To(Equal(1))
+			if after := b.namespace(); test.want == "add" {
+				g.Expect(after.Annotations).To(HaveKeyWithValue(v1alpha1.AnnotationInitializationResult, ContainSubstring("NoQuota")))
+			} else {
+				g.Expect(after.Annotations).NotTo(HaveKey(v1alpha1.AnnotationPendingInitializers))
+			}
+		})
+	}
+}
+
+func TestTooManyLostRacesAreLeftToTheQueue(t *testing.T) {
+	g := NewWithT(t)
+	b := newBench(waiting(me).Obj(), waiting(me).Obj(), Options{}, done)
+	b.before = func(int) error {
+		return apierrors.NewConflict(corev1.Resource("namespaces"), "shop", errors.New("busy"))
+	}
+	_, err := b.reconcile()
+	g.Expect(err).To(MatchError(ContainSubstring("others were first 20 times")))
+	g.Expect(b.calls).To(Equal(1))
+	g.Expect(b.reads).To(Equal(serving.MaxRaces))
+}
+
+func TestTheBackoffHoldsWhateverTheWatchBrings(t *testing.T) {
+	g := NewWithT(t)
+	options := Options{Options: serving.Options{Workers: 1, Backoff: serving.Backoff{First: time.Second, Max: 5 * time.Second}}}
+	broken := errors.New("down")
+	b := newBench(waiting(me).Obj(), waiting(me).Obj(), options, func(context.Context, *corev1.Namespace) (serving.Result, error) {
+		return serving.Result{}, broken
+	})
+	for attempt, delay := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 5 * time.Second, 5 * time.Second} {
+		_, err := b.reconcile()
+		g.Expect(err).To(MatchError(broken))
+		g.Expect(b.calls).To(Equal(attempt + 1))
+		b.clock.SetTime(b.clock.Now().Add(delay - time.Millisecond))
+		result, err := b.reconcile()
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(result).To(Equal(reconcile.Result{RequeueAfter: time.Millisecond}))
+		g.Expect(b.calls).To(Equal(attempt + 1))
+		b.clock.SetTime(b.clock.Now().Add(time.Millisecond))
+	}
+	// It begins anew once the function has got on.
+	broken = &serving.Wait{After: time.Hour}
+	_, err := b.reconcile()
+	g.Expect(err).NotTo(HaveOccurred())
+	broken = errors.New("down again")
+	_, err = b.reconcile()
+	g.Expect(err).To(MatchError(broken))
+	result, err := b.reconcile()
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(result).To(Equal(reconcile.Result{RequeueAfter: time.Second}))
+}
+
+func TestACallEndsWhenTheNamespaceNoLongerWaits(t *testing.T) {
+	for name, change := range map[string]func(b *bench){
+		"terminating":      func(b *bench) { b.Observe(waiting(me).Terminating(now).Obj()) },
+		"the name is off":  func(b *bench) { b.Observe(waiting("c.corp.com").Obj()) },
+		"failed":           func(b *bench) { b.Observe(waiting(me).Result(failure).Obj()) },
+		"no longer listed": func(b *bench) { b.Forget(waiting(me).Obj()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			var b *bench
+			b = newBench(waiting(me).Obj(), waiting(me).Obj(), Options{}, func(ctx context.Context, _ *corev1.Namespace) (serving.Result, error) {
+				change(b)
+				<-ctx.Done()
+				return serving.Result{}, ctx.Err()
+			})
+			result, err := b.reconcile()
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(result).To(Equal(reconcile.Result{}))
+			g.Expect(b.requests).To(BeEmpty())
+			// Nothing is left that could be called again.
+			_, err = b.reconcile()
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(b.calls).To(Equal(1))
+		})
+	}
+}
+
+func TestNothingIsSaidWhenTheProcessEnds(t *testing.T) {
+	g := NewWithT(t)
+	ctx, stop := context.WithCancel(context.Background())
+	b := newBench(waiting(me).Obj(), waiting(me).Obj(), Options{}, func(ctx context.Context, _ *corev1.Namespace) (serving.Result, error) {
+		stop()
+		return serving.Result{}, ctx.Err()
+	})
+	_, err := b.Reconcile(ctx, reconcile.Request{NamespacedName: types.NamespacedName{Name: "shop"}})
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(b.requests).To(BeEmpty())
+}
+
+func TestProgressOutsideOfACall(t *testing.T) {
+	g := NewWithT(t)
+	var kept context.Context
+	b := newBench(waiting(me).Obj(), waiting(me).Obj(), Options{}, func(ctx context.Context, _ *corev1.Namespace) (serving.Result, error) {
+		kept = context.WithoutCancel(ctx)
+		return serving.Result{}, nil
+	})
+	_, err := b.reconcile()
+	g.Expect(err).NotTo(HaveOccurred())
+	serving.Progress(kept, "Late", "after the call")
+	serving.Progress(context.Background(), "Never", "in no call")
+	g.Expect(b.requests).To(HaveLen(1))
+}
+
+func TestATransitionTimeIsThatOfTheStatus(t *testing.T) {
+	g := NewWithT(t)
+	since := metav1.NewTime(now.Add(-time.Hour))
+	namespace := waiting(me).Condition(corev1.NamespaceCondition{
+		Type: me + "/Initialized", Status: corev1.ConditionFalse, Reason: v1alpha1.ReasonPending, LastTransitionTime: since,
+	}).Obj()
+	b := newBench(namespace, namespace.DeepCopy(), Options{}, returning(errors.New("down")))
+	_, err := b.reconcile()
+	g.Expect(err).To(HaveOccurred())
+	condition := b.namespace().Status.Conditions[0]
+	g.Expect(condition.Reason).To(Equal(serving.ReasonRetrying))
+	g.Expect(condition.LastTransitionTime.Time).To(BeTemporally("==", since.Time))
+}
+
+// Of two conditions that are refused only the first one costs a request, for a while.
+func TestWithoutTheRightToPublishNothingIsAskedForAWhile(t *testing.T) {
+	g := NewWithT(t)
+	b := newBench(waiting(me).Obj(), waiting(me).Obj(), Options{}, returning(&serving.Wait{After: time.Second, Message: "soon"}))
+	b.refuse = func(string) error {
+		return apierrors.NewForbidden(corev1.Resource("namespaces/status"), "shop", errors.New("no"))
+	}
+	for range 3 {
+		_, err := b.reconcile()
+		g.Expect(err).NotTo(HaveOccurred())
+	}
+	g.Expect(b.requests).To(HaveLen(1))
+	b.clock.SetTime(now.Add(time.Minute))
+	b.refuse = nil
+	_, err := b.reconcile()
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(b.requests).To(HaveLen(2))
+	g.Expect(b.namespace().Status.Conditions).To(HaveLen(1))
+}
