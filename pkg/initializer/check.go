@@ -51,7 +51,7 @@ func (e *MissingRightsError) Error() string { return e.Message }
 // all Namespaces, so one that is limited to some, by resourceNames, counts as missing. Whether
 // the name is registered is left out where the identity may not know.
 func Check(ctx context.Context, config *rest.Config, name string, opts ...Option) error {
-	options, err := validate(name, opts)
+	options, err := engine.NewOptions(name, opts)
 	if err != nil {
 		return err
 	}

@@ -42,7 +42,7 @@ type Result struct {
 // When the manager starts, Add logs what [Check] says. That stops nothing, and neither does
 // a right that is missing: it goes on as soon as it is given.
 func Add(mgr manager.Manager, name string, fn Func, opts ...Option) error {
-	options, err := validate(name, opts)
+	options, err := engine.NewOptions(name, opts)
 	if fn == nil {
 		err = errors.Join(err, fmt.Errorf("initializer %q has no function: give Add one that does the work", name))
 	}
@@ -67,15 +67,6 @@ func Add(mgr manager.Manager, name string, fn Func, opts ...Option) error {
 		return fmt.Errorf("adding initializer %q to the manager: %w", name, err)
 	}
 	return nil
-}
-
-// validate returns the options, or what is wrong with them and the name.
-func validate(name string, opts []Option) (engine.Options, error) {
-	options := engine.Options{Options: serving.DefaultOptions()}
-	for _, opt := range opts {
-		opt(&options)
-	}
-	return options, errors.Join(v1alpha1.ValidateInitializerName(name), options.Validate())
 }
 
 // call makes of a Func what package serving calls.

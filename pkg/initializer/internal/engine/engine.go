@@ -39,13 +39,18 @@ type Options struct {
 	Fake client.WithWatch
 }
 
-// Validate says what is wrong with the options.
-func (o Options) Validate() error {
-	err := o.Options.Validate()
-	if o.Finalizer != nil {
-		err = errors.Join(err, serving.ValidateToken(*o.Finalizer))
+// NewOptions returns the options of the initializer of a name, or what is wrong with them or
+// with the name.
+func NewOptions[Option ~func(*Options)](name string, opts []Option) (Options, error) {
+	options := Options{Options: serving.DefaultOptions()}
+	for _, opt := range opts {
+		opt(&options)
 	}
-	return err
+	err := errors.Join(v1alpha1.ValidateInitializerName(name), options.Validate())
+	if options.Finalizer != nil {
+		err = errors.Join(err, serving.ValidateToken(*options.Finalizer))
+	}
+	return options, err
 }
 
 // engine serves one name.

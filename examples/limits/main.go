@@ -1,0 +1,54 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// The program limits is an initializer: it gives every new namespace a LimitRange.
+package main
+
+import (
+	"context"
+	"os"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+
+	"github.com/nslifecycle/nslifecycle/pkg/initializer"
+)
+
+const name = "limits.corp.example.com"
+
+func main() {
+	ctrl.SetLogger(zap.New())
+	if err := run(ctrl.SetupSignalHandler()); err != nil {
+		ctrl.Log.Error(err, "The initializer has ended")
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context) error {
+	mgr, err := ctrl.NewManager(ctrl.GetConfigOrDie(), ctrl.Options{})
+	if err != nil {
+		return err
+	}
+	if err := initializer.Add(mgr, name, limits(mgr.GetClient())); err != nil {
+		return err
+	}
+	return mgr.Start(ctx)
+}
+
+// limits returns what prepares one namespace.
+func limits(c client.Client) initializer.Func {
+	return func(ctx context.Context, namespace *corev1.Namespace) (initializer.Result, error) {
+		err := c.Create(ctx, &corev1.LimitRange{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace.Name, Name: "defaults"},
+			Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{{
+				Type:    corev1.LimitTypeContainer,
+				Default: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("256Mi")},
+			}}},
+		})
+		return initializer.Result{}, client.IgnoreAlreadyExists(err)
+	}
+}

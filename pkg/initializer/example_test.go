@@ -1,0 +1,116 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package initializer_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/pkg/initializer"
+	"github.com/nslifecycle/nslifecycle/pkg/initializer/initializertest"
+)
+
+// An initializer that makes whoever asked for a namespace its administrator.
+func ExampleAdd() {
+	mgr, err := ctrl.NewManager(ctrl.GetConfigOrDie(), ctrl.Options{})
+	if err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+	owner := func(ctx context.Context, namespace *corev1.Namespace) (initializer.Result, error) {
+		user := namespace.Annotations[v1alpha1.AnnotationRequestedBy]
+		err := mgr.GetClient().Create(ctx, &rbacv1.RoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace.Name, Name: "owner"},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "admin"},
+			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
+		})
+		return initializer.Result{Message: "the owner is " + user}, client.IgnoreAlreadyExists(err)
+	}
+	if err := initializer.Add(mgr, "owner.corp.example.com", owner); err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+	if err := mgr.Start(ctrl.SetupSignalHandler()); err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+}
+
+// What is wrong with the name is said before anything hangs.
+func ExampleAdd_badName() {
+	fmt.Println(initializer.Add(nil, "owner", func(context.Context, *corev1.Namespace) (initializer.Result, error) {
+		return initializer.Result{}, nil
+	}))
+	// Output: initializer name "owner" is not fully qualified: use at least three dot-separated parts, such as "quota.policy.example.com"
+}
+
+// A namespace that asks for what does not exist is deleted, and whoever asked is told why.
+func ExampleFailed() {
+	team := func(_ context.Context, namespace *corev1.Namespace) (initializer.Result, error) {
+		if namespace.Labels["team"] == "" {
+			return initializer.Result{}, initializer.Failed(metav1.StatusReasonInvalid,
+				"namespace %q has no label team: create it again with one", namespace.Name)
+		}
+		return initializer.Result{}, nil
+	}
+
+	namespace := initializertest.NewNamespace("shop", "team.corp.example.com")
+	report := initializertest.Run(new(testing.T), "team.corp.example.com", team, namespace)
+	fmt.Println(report.Namespace.Annotations[v1alpha1.AnnotationInitializationResult])
+	// Output: {"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"namespace \"shop\" has no label team: create it again with one","reason":"Invalid"}
+}
+
+// Waiting is no error: the condition says what for.
+func ExampleNotYet() {
+	certificate := func(context.Context, *corev1.Namespace) (initializer.Result, error) {
+		return initializer.Result{}, initializer.NotYet(10*time.Second, "Issuing", "the certificate authority has not answered")
+	}
+
+	namespace := initializertest.NewNamespace("shop", "certificate.corp.example.com")
+	report := initializertest.Run(new(testing.T), "certificate.corp.example.com", certificate, namespace)
+	for _, condition := range report.Published {
+		fmt.Printf("%s=%s %s: %s\n", condition.Type, condition.Status, condition.Reason, condition.Message)
+	}
+	// Output: certificate.corp.example.com/Initialized=False Issuing: the certificate authority has not answered
+}
+
+// Long work says how far it is.
+func ExampleProgress() {
+	indices := func(ctx context.Context, _ *corev1.Namespace) (initializer.Result, error) {
+		for i, index := range []string{"orders", "customers"} {
+			initializer.Progress(ctx, "Creating", "index %s, %d of 2", index, i+1)
+		}
+		return initializer.Result{Reason: "Created", Message: "2 indices"}, nil
+	}
+
+	namespace := initializertest.NewNamespace("shop", "indices.corp.example.com")
+	report := initializertest.Run(new(testing.T), "indices.corp.example.com", indices, namespace)
+	for _, condition := range report.Published {
+		fmt.Printf("%s %s: %s\n", condition.Status, condition.Reason, condition.Message)
+	}
+	// Output:
+	// False Creating: index orders, 1 of 2
+	// False Creating: index customers, 2 of 2
+	// True Created: 2 indices
+}
+
+// Before anything is registered, a program can look whether it will work.
+func ExampleCheck() {
+	err := initializer.Check(context.Background(), ctrl.GetConfigOrDie(), "owner.corp.example.com")
+	var missing *initializer.MissingRightsError
+	if errors.As(err, &missing) {
+		fmt.Println(missing.Message) // With the commands that give them.
+	}
+}

@@ -1,0 +1,105 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package initializer
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+)
+
+func nothing(context.Context, *corev1.Namespace) (Result, error) { return Result{}, nil }
+
+// newManager returns a manager for an API server that nobody asks.
+func newManager(t *testing.T, skipNames *bool) manager.Manager {
+	mgr, err := ctrl.NewManager(&rest.Config{Host: "http://localhost:1"}, ctrl.Options{
+		Scheme: runtime.NewScheme(), Metrics: server.Options{BindAddress: "0"},
+		Controller: config.Controller{SkipNameValidation: skipNames},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return mgr
+}
+
+func TestAddSaysWhatIsWrong(t *testing.T) {
+	const good = "wrong-use.corp.example.com"
+	for name, test := range map[string]struct {
+		name string
+		fn   Func
+		opts []Option
+		want []string
+	}{
+		"no name":    {fn: nothing, want: []string{"an initializer needs a name"}},
+		"two parts":  {name: "limits.corp", fn: nothing, want: []string{"not fully qualified", "three dot-separated parts"}},
+		"comma":      {name: "a.corp.com,b.corp.com", fn: nothing, want: []string{"contains a comma"}},
+		"upper case": {name: "Limits.corp.com", fn: nothing, want: []string{"is not a DNS name"}},
+		"too long": {
+			name: strings.Repeat("a.", 127), fn: nothing, want: []string{"it has 254 characters, and may have up to 253"},
+		},
+		"no function": {name: good, want: []string{`initializer "wrong-use.corp.example.com" has no function`}},
+		"no workers":  {name: good, fn: nothing, opts: []Option{WithWorkers(0)}, want: []string{"WithWorkers(0): at least one"}},
+		"negative workers": {
+			name: good, fn: nothing, opts: []Option{WithWorkers(-1)}, want: []string{"WithWorkers(-1)"},
+		},
+		"no back-off": {
+			name: good, fn: nothing, opts: []Option{WithBackoff(0, time.Second)}, want: []string{"WithBackoff(0s, 1s)"},
+		},
+		"negative back-off": {
+			name: good, fn: nothing, opts: []Option{WithBackoff(-time.Second, time.Second)}, want: []string{"WithBackoff(-1s, 1s)"},
+		},
+		"a back-off that shrinks": {
+			name: good, fn: nothing, opts: []Option{WithBackoff(time.Minute, time.Second)},
+			want: []string{"WithBackoff(1m0s, 1s)", "the longest no shorter"},
+		},
+		"the controller's finalizer": {
+			name: good, fn: nothing, opts: []Option{WithFinalizer("kubernetes")},
+			want: []string{`"kubernetes" cannot be the token of an agent`, "namespace controller"},
+		},
+		"a finalizer without a domain": {
+			name: good, fn: nothing, opts: []Option{WithFinalizer("index")}, want: []string{`"index" cannot be the token`, "no domain"},
+		},
+		"an empty finalizer": {
+			name: good, fn: nothing, opts: []Option{WithFinalizer("")}, want: []string{`"" cannot be the token`},
+		},
+		"all at once": {
+			name: "a", opts: []Option{WithWorkers(0)}, want: []string{"not fully qualified", "WithWorkers(0)", "has no function"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := Add(newManager(t, nil), test.name, test.fn, test.opts...)
+			for _, want := range test.want {
+				NewWithT(t).Expect(err).To(MatchError(ContainSubstring(want)))
+			}
+		})
+	}
+}
+
+// counter makes names that this process has not served yet, also when tests are run again.
+var counter atomic.Int32
+
+func TestAddTwice(t *testing.T) {
+	g := NewWithT(t)
+	name := fmt.Sprintf("twice-%d.corp.example.com", counter.Add(1))
+	mgr := newManager(t, nil)
+	g.Expect(Add(mgr, name, nothing)).To(Succeed())
+	g.Expect(Add(mgr, "another."+name, nothing)).To(Succeed())
+	g.Expect(Add(mgr, name, nothing)).To(MatchError(And(
+		ContainSubstring("initializer "+name+" is served in this process already"),
+		ContainSubstring("SkipNameValidation"))))
+	g.Expect(Add(newManager(t, ptr.To(true)), name, nothing)).To(Succeed())
+}

@@ -1,0 +1,48 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package initializertest_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/pkg/initializer"
+	"github.com/nslifecycle/nslifecycle/pkg/initializer/initializertest"
+)
+
+// A test of an initializer that writes a ConfigMap. It takes its own name off the list, and
+// does as well when it is called again after a crash.
+func ExampleRun() {
+	t := new(testing.T) // That of the test.
+
+	c := initializertest.NewClient()
+	welcome := func(ctx context.Context, namespace *corev1.Namespace) (initializer.Result, error) {
+		err := c.Create(ctx, &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace.Name, Name: "welcome"},
+			Data:       map[string]string{"owner": namespace.Annotations[v1alpha1.AnnotationRequestedBy]},
+		})
+		return initializer.Result{}, client.IgnoreAlreadyExists(err)
+	}
+
+	namespace := initializertest.NewNamespace("shop", "welcome.corp.example.com", "quota.corp.example.com")
+	report := initializertest.Run(t, "welcome.corp.example.com", welcome, namespace, initializertest.On(c))
+	fmt.Printf("%T, pending: %s\n", report.Outcome, report.Namespace.Annotations[v1alpha1.AnnotationPendingInitializers])
+	fmt.Printf("again: %T\n", report.Again(t).Outcome)
+
+	var made corev1.ConfigMap
+	if err := c.Get(context.Background(), client.ObjectKey{Namespace: "shop", Name: "welcome"}, &made); err != nil {
+		fmt.Println(err)
+	}
+	fmt.Println("owner:", made.Data["owner"])
+	// Output:
+	// initializertest.Finished, pending: quota.corp.example.com
+	// again: initializertest.Finished
+	// owner: alice@corp.example.com
+}
