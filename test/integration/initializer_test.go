@@ -6,15 +6,19 @@ package integration
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync/atomic"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
@@ -27,6 +31,12 @@ import (
 var initializerRules = []rbacv1.PolicyRule{
 	{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"get", "list", "watch", "patch", "initialize"}},
 }
+
+// Those that it can do without.
+var (
+	statusRule   = rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"namespaces/status"}, Verbs: []string{"patch"}}
+	finalizeRule = rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"namespaces/finalize"}, Verbs: []string{"update"}}
+)
 
 // userWith makes a user with some rights and no others.
 func userWith(ctx context.Context, name string, rules ...rbacv1.PolicyRule) *rest.Config {
@@ -52,6 +62,10 @@ func startManager(config *rest.Config, add func(mgr ctrl.Manager) error) {
 		stop()
 		Eventually(done).WithContext(ctx).Should(Receive(Succeed()))
 	})
+}
+
+func ownCondition(name string) corev1.NamespaceConditionType {
+	return corev1.NamespaceConditionType(name + v1alpha1.ConditionInitializedSuffix)
 }
 
 var _ = Describe("Package initializer", func() {
@@ -81,5 +95,175 @@ var _ = Describe("Package initializer", func() {
 			g.Expect(get(g, ctx, name)).To(matchers.HaveCondition(v1alpha1.ConditionInitializing, corev1.ConditionFalse, v1alpha1.ReasonCompleted))
 		}).WithContext(ctx).Should(Succeed())
 		Expect(calls.Load()).To(BeEquivalentTo(1))
-	})
+	}, SpecTimeout(time.Minute))
+
+	It("publishes what the function says, which stays", func(ctx context.Context) {
+		name := unique("published") + ".corp.example.com"
+		config := userWith(ctx, unique("package-initializer"), append(initializerRules, statusRule)...)
+		startManager(config, func(mgr ctrl.Manager) error {
+			return pkginitializer.Add(mgr, name, func(_ context.Context, namespace *corev1.Namespace) (pkginitializer.Result, error) {
+				switch namespace.Labels["go"] {
+				case "panic":
+					panic("index out of range")
+				case "":
+					return pkginitializer.Result{}, pkginitializer.NotYet(time.Hour, "NoLabel", "set label go")
+				}
+				return pkginitializer.Result{Reason: "Labelled", Message: "it has label go"}, nil
+			})
+		})
+		register(ctx, unique("package"), name)
+
+		bad := unique("panics")
+		Expect(ordinary.Create(ctx, wrappers.MakeNamespace(bad).Label("go", "panic").Obj())).To(Succeed())
+		Eventually(func(g Gomega) {
+			g.Expect(get(g, ctx, bad)).To(matchers.HaveCondition(ownCondition(name), corev1.ConditionFalse, "Panicked", "index out of range"))
+		}).WithContext(ctx).Should(Succeed())
+
+		waits := unique("waits")
+		Expect(ordinary.Create(ctx, wrappers.MakeNamespace(waits).Obj())).To(Succeed())
+		Eventually(func(g Gomega) {
+			g.Expect(get(g, ctx, waits)).To(matchers.HaveCondition(ownCondition(name), corev1.ConditionFalse, "NoLabel", "set label go"))
+		}).WithContext(ctx).Should(Succeed())
+
+		// Not after an hour, but when the namespace changes.
+		for _, namespace := range []string{waits, bad} {
+			Expect(ordinary.Patch(ctx, wrappers.MakeNamespace(namespace).Obj(),
+				client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"go":"on"}}}`)))).To(Succeed())
+			Eventually(func(g Gomega) {
+				g.Expect(get(g, ctx, namespace)).To(And(
+					matchers.HaveCondition(ownCondition(name), corev1.ConditionTrue, "Labelled", "it has label go"),
+					matchers.HaveCondition(v1alpha1.ConditionInitializing, corev1.ConditionFalse, v1alpha1.ReasonCompleted)))
+			}).WithContext(ctx).Should(Succeed())
+		}
+	}, SpecTimeout(time.Minute))
+
+	It("leaves a result where it can never be done, and the operator deletes the namespace", func(ctx context.Context) {
+		name := unique("fails") + ".corp.example.com"
+		config := userWith(ctx, unique("package-initializer"), initializerRules...)
+		startManager(config, func(mgr ctrl.Manager) error {
+			return pkginitializer.Add(mgr, name, func(context.Context, *corev1.Namespace) (pkginitializer.Result, error) {
+				return pkginitializer.Result{}, pkginitializer.Failed("NoQuota", "nothing is left for %q", "shop")
+			})
+		})
+		register(ctx, unique("package"), name)
+
+		namespace := wrappers.MakeNamespace(unique("fails")).Obj()
+		namespace.Finalizers = []string{"test.example.com/look"}
+		Expect(ordinary.Create(ctx, namespace)).To(Succeed())
+		Eventually(func(g Gomega) {
+			now := get(g, ctx, namespace.Name)
+			g.Expect(now.DeletionTimestamp).NotTo(BeNil())
+			g.Expect(now).To(matchers.HaveCondition(v1alpha1.ConditionInitializing, corev1.ConditionFalse, v1alpha1.ReasonFailed,
+				`NoQuota: nothing is left for "shop"`))
+		}).WithContext(ctx).Should(Succeed())
+		Expect(admin.Patch(ctx, namespace, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))).To(Succeed())
+	}, SpecTimeout(time.Minute))
+
+	It("puts a finalizer on before the first call, and changes nothing else", func(ctx context.Context) {
+		const token = corev1.FinalizerName("search.example.com/index")
+		name := unique("finalizer") + ".corp.example.com"
+		config := userWith(ctx, unique("package-initializer"), append(initializerRules, finalizeRule)...)
+		tokens := make(chan []corev1.FinalizerName, 10)
+		startManager(config, func(mgr ctrl.Manager) error {
+			return pkginitializer.Add(mgr, name, func(ctx context.Context, namespace *corev1.Namespace) (pkginitializer.Result, error) {
+				tokens <- get(Default, ctx, namespace.Name).Spec.Finalizers
+				return pkginitializer.Result{}, nil
+			}, pkginitializer.WithFinalizer(token))
+		})
+		register(ctx, unique("package"), name)
+
+		namespace := wrappers.MakeNamespace(unique("finalizer")).Label("team", "shop").Obj()
+		Expect(ordinary.Create(ctx, namespace, client.FieldOwner("the-creator"))).To(Succeed())
+		Eventually(tokens).WithContext(ctx).Should(Receive(Equal([]corev1.FinalizerName{corev1.FinalizerKubernetes, token})))
+		Eventually(func(g Gomega) {
+			now := get(g, ctx, namespace.Name)
+			g.Expect(now.Labels).NotTo(HaveKey(v1alpha1.LabelInitializing))
+			g.Expect(now.Labels).To(HaveKeyWithValue("team", "shop"))
+			// The cache of the initializer has no managed fields.
+			g.Expect(now.ManagedFields).To(ContainElement(HaveField("Manager", "the-creator")))
+		}).WithContext(ctx).Should(Succeed())
+	}, SpecTimeout(time.Minute))
+
+	It("says which rights are missing and how to give them, and goes on when they are given", func(ctx context.Context) {
+		name, user := unique("rights")+".corp.example.com", unique("package-initializer")
+		config := userWith(ctx, user, statusRule, rbacv1.PolicyRule{
+			APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"get", "list", "watch", "patch"},
+		})
+		register(ctx, unique("package"), name)
+		err := pkginitializer.Check(ctx, config, name)
+		var missing *pkginitializer.MissingRightsError
+		Expect(errors.As(err, &missing)).To(BeTrue(), "%v", err)
+		Expect(missing.Missing).To(Equal([]string{"initialize namespaces"}))
+		Expect(missing.Message).To(HavePrefix("user %q may not initialize namespaces; as an administrator run: kubectl create clusterrole", user))
+
+		var calls atomic.Int32
+		startManager(config, func(mgr ctrl.Manager) error {
+			return pkginitializer.Add(mgr, name, func(context.Context, *corev1.Namespace) (pkginitializer.Result, error) {
+				calls.Add(1)
+				return pkginitializer.Result{}, nil
+			}, pkginitializer.WithBackoff(50*time.Millisecond, 50*time.Millisecond))
+		})
+		namespace := unique("rights")
+		Expect(ordinary.Create(ctx, wrappers.MakeNamespace(namespace).Obj())).To(Succeed())
+		Eventually(func(g Gomega) {
+			g.Expect(get(g, ctx, namespace)).To(matchers.HaveCondition(ownCondition(name), corev1.ConditionFalse, "Retrying",
+				"kubectl create clusterrole initializer:"+name+" --verb=get,list,watch,patch,initialize --resource=namespaces"))
+		}).WithContext(ctx).Should(Succeed())
+
+		_, commands, _ := strings.Cut(missing.Message, "run: ")
+		for command := range strings.SplitSeq(commands, "; ") {
+			_, err := plane.Kubectl(ctx, plane.Admin, strings.Fields(strings.ReplaceAll(command, `"`, ""))[1:]...)
+			Expect(err).NotTo(HaveOccurred())
+		}
+		DeferCleanup(func(ctx context.Context) {
+			for _, kind := range []string{"clusterrole", "clusterrolebinding"} {
+				_, err := plane.Kubectl(ctx, plane.Admin, "delete", kind, "initializer:"+name)
+				Expect(err).NotTo(HaveOccurred())
+			}
+		})
+		Eventually(func(g Gomega) {
+			g.Expect(pkginitializer.Check(ctx, config, name)).To(Succeed())
+			g.Expect(get(g, ctx, namespace).Labels).NotTo(HaveKey(v1alpha1.LabelInitializing))
+		}).WithContext(ctx).Should(Succeed())
+		Expect(calls.Load()).To(BeEquivalentTo(1))
+	}, SpecTimeout(time.Minute))
+
+	It("says that a name is registered nowhere, where it may know", func(ctx context.Context) {
+		name := unique("unregistered") + ".corp.example.com"
+		mayKnow := userWith(ctx, unique("package-initializer"), append(initializerRules, rbacv1.PolicyRule{
+			APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"namespaceinitializersets"}, Verbs: []string{"get"},
+		})...)
+		mayNot := userWith(ctx, unique("package-initializer"), initializerRules...)
+		var unregistered *pkginitializer.NotRegisteredError
+		err := pkginitializer.Check(ctx, mayKnow, name)
+		Expect(errors.As(err, &unregistered)).To(BeTrue(), "%v", err)
+		Expect(unregistered.Name).To(Equal(name))
+		Expect(pkginitializer.Check(ctx, mayNot, name)).To(Succeed())
+		register(ctx, unique("package"), name)
+		Expect(pkginitializer.Check(ctx, mayKnow, name)).To(Succeed())
+	}, SpecTimeout(time.Minute))
+
+	DescribeTable("takes the same names as the API server", func(ctx context.Context, name string) {
+		configuration := wrappers.MakeConfiguration(unique("names")).Initializers(name).Obj()
+		Expect(admin.Create(ctx, configuration, client.DryRunAll) == nil).
+			To(Equal(v1alpha1.ValidateInitializerName(name) == nil))
+	},
+		Entry("good", "a.b.c", SpecTimeout(time.Minute)),
+		Entry("digits", "0.1.2", SpecTimeout(time.Minute)),
+		Entry("the longest", strings.Repeat("a.", 126)+"a", SpecTimeout(time.Minute)),
+		Entry("too long", strings.Repeat("a.", 126)+"ab", SpecTimeout(time.Minute)),
+		Entry("the longest part", strings.Repeat("a", 63)+".b.c", SpecTimeout(time.Minute)),
+		Entry("too long a part", strings.Repeat("a", 64)+".b.c", SpecTimeout(time.Minute)),
+		Entry("nothing", "", SpecTimeout(time.Minute)),
+		Entry("two parts", "a.b", SpecTimeout(time.Minute)),
+		Entry("a comma", "a.b.c,d.e.f", SpecTimeout(time.Minute)),
+		Entry("an empty part", "a..b", SpecTimeout(time.Minute)),
+		Entry("a dot in front", ".a.b.c", SpecTimeout(time.Minute)),
+		Entry("a dot at the end", "a.b.c.", SpecTimeout(time.Minute)),
+		Entry("upper case", "A.b.c", SpecTimeout(time.Minute)),
+		Entry("a dash at the end of a part", "a-.b.c", SpecTimeout(time.Minute)),
+		Entry("a line break", "a.b.c\n", SpecTimeout(time.Minute)),
+		Entry("a slash", "a.b.c/d", SpecTimeout(time.Minute)),
+		Entry("a letter that is not ASCII", "é.b.c", SpecTimeout(time.Minute)),
+	)
 })

@@ -1,0 +1,121 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package serving
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/flowcontrol"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/nslifecycle/nslifecycle/test/wrappers"
+)
+
+func TestUnlimited(t *testing.T) {
+	g := NewWithT(t)
+	g.Expect(unlimited(&rest.Config{}).QPS).To(BeEquivalentTo(-1))
+	g.Expect(unlimited(&rest.Config{QPS: 20}).QPS).To(BeEquivalentTo(20))
+	g.Expect(unlimited(&rest.Config{RateLimiter: flowcontrol.NewFakeAlwaysRateLimiter()}).QPS).To(BeZero())
+	config := &rest.Config{}
+	unlimited(config)
+	g.Expect(config.QPS).To(BeZero(), "the manager's own configuration")
+}
+
+func TestBackoff(t *testing.T) {
+	for name, test := range map[string]struct {
+		backoff  Backoff
+		failures int
+		want     time.Duration
+	}{
+		"first":          {Backoff{time.Second, time.Minute}, 1, time.Second},
+		"second":         {Backoff{time.Second, time.Minute}, 2, 2 * time.Second},
+		"sixth":          {Backoff{time.Second, time.Minute}, 6, 32 * time.Second},
+		"seventh":        {Backoff{time.Second, time.Minute}, 7, time.Minute},
+		"no longer ever": {Backoff{time.Second, time.Minute}, 1 << 30, time.Minute},
+		"no overflow":    {Backoff{1, 1<<63 - 1}, 1 << 30, 1<<63 - 1},
+		"constant":       {Backoff{time.Second, time.Second}, 3, time.Second},
+	} {
+		if got := test.backoff.after(test.failures); got != test.want {
+			t.Errorf("%s: after(%d) = %s, want %s", name, test.failures, got, test.want)
+		}
+	}
+}
+
+func TestTheQueueAsksTheReconciler(t *testing.T) {
+	g := NewWithT(t)
+	r := &Reconciler{Backoff: Backoff{First: time.Second, Max: time.Minute}}
+	request := reconcile.Request{}
+	r.delays.Store(request, 4*time.Second)
+	g.Expect(limiter{r}.When(request)).To(Equal(4 * time.Second))
+	g.Expect(limiter{r}.When(request)).To(Equal(time.Second), "where the error is not one that was told")
+}
+
+// Events bring to the queue what may have something to do, and nothing is left behind.
+func TestHandler(t *testing.T) {
+	r := &Reconciler{Work: Work{
+		Owed: func(namespace *corev1.Namespace) bool { return namespace.Labels["owed"] != "" },
+		Due:  func(namespace *corev1.Namespace) bool { return namespace.Labels["owed"] == "now" },
+	}}
+	now := wrappers.MakeNamespace("shop").UID("1").ResourceVersion("1").Label("owed", "now").Obj()
+	later := wrappers.MakeNamespace("shop").UID("1").ResourceVersion("2").Label("owed", "later").Obj()
+	never := wrappers.MakeNamespace("shop").UID("1").ResourceVersion("3").Obj()
+	again := wrappers.MakeNamespace("shop").UID("2").ResourceVersion("4").Label("owed", "now").Obj()
+	told := now.DeepCopy()
+	told.ResourceVersion, told.Status.Conditions = "5", []corev1.NamespaceCondition{{Type: "x"}}
+	annotated := now.DeepCopy()
+	annotated.ResourceVersion, annotated.Annotations = "6", map[string]string{"a": "b"}
+	finalized := now.DeepCopy()
+	finalized.ResourceVersion, finalized.Spec.Finalizers = "7", []corev1.FinalizerName{"kubernetes"}
+
+	for name, test := range map[string]struct {
+		before, after *corev1.Namespace
+		wantQueued    bool
+		wantKnown     []string
+	}{
+		"new and due":              {nil, now, true, []string{"1"}},
+		"new and not due":          {nil, later, false, []string{"1"}},
+		"new and not owed":         {nil, never, false, nil},
+		"its turn has come":        {later, now, true, []string{"1"}},
+		"no longer owed":           {now, never, false, nil},
+		"its status has changed":   {now, told, false, []string{"1"}},
+		"an annotation":            {now, annotated, true, []string{"1"}},
+		"spec.finalizers":          {now, finalized, true, []string{"1"}},
+		"a resync":                 {now, now, true, []string{"1"}},
+		"deleted":                  {now, nil, false, nil},
+		"created again unnoticed":  {now, again, true, []string{"2"}},
+		"created again, not owing": {again, never, false, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			r.tasks = tasks{}
+			queue := workqueue.NewTypedRateLimitingQueue[reconcile.Request](limiter{r})
+			defer queue.ShutDown()
+			handler, ctx := r.handler(), context.Background()
+			if test.before != nil {
+				r.Observe(test.before)
+			}
+			switch {
+			case test.before == nil:
+				handler.Create(ctx, event.CreateEvent{Object: test.after}, queue)
+			case test.after == nil:
+				handler.Delete(ctx, event.DeleteEvent{Object: test.before}, queue)
+			default:
+				handler.Update(ctx, event.UpdateEvent{ObjectOld: test.before, ObjectNew: test.after}, queue)
+			}
+			g.Expect(queue.Len() == 1).To(Equal(test.wantQueued))
+			var known []string
+			for uid := range r.tasks.byUID {
+				known = append(known, string(uid))
+			}
+			g.Expect(known).To(Equal(test.wantKnown))
+		})
+	}
+}
