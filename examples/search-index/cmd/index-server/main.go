@@ -1,0 +1,89 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Command index-server serves indices from a directory over HTTP, until it is told to stop.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+
+	"github.com/nslifecycle/nslifecycle/examples/search-index/indexserver"
+)
+
+// Nobody may keep a connection busy for longer than this.
+const (
+	headerTimeout = 5 * time.Second
+	bodyTimeout   = 10 * time.Second
+	idleTimeout   = time.Minute
+	stopTimeout   = 10 * time.Second
+	maxHeader     = 16 << 10
+)
+
+func main() {
+	var address, dir string
+	flag.StringVar(&address, "listen-address", ":8080", "The address to listen at.")
+	flag.StringVar(&dir, "data-dir", "data", "The directory of the indices.")
+	flag.Parse()
+	if flag.NArg() > 0 {
+		fmt.Fprintln(flag.CommandLine.Output(), "index-server takes no arguments but its flags.")
+		flag.Usage()
+		os.Exit(2)
+	}
+	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, address, dir)
+	cancel()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// run serves until the context ends, and lets the requests of that moment finish.
+func run(ctx context.Context, address, dir string) error {
+	log := zap.New()
+	store, err := indexserver.Open(dir)
+	if err != nil {
+		return err
+	}
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		return fmt.Errorf("listening: %w", err)
+	}
+	server := &http.Server{
+		Handler:           indexserver.NewHandler(store, log),
+		ReadHeaderTimeout: headerTimeout,
+		ReadTimeout:       bodyTimeout,
+		WriteTimeout:      bodyTimeout,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    maxHeader,
+	}
+	log.Info("Serving", "address", listener.Addr().String(), "indices", len(store.List()))
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve(listener) }()
+	select {
+	case err := <-ended:
+		return fmt.Errorf("serving: %w", err)
+	case <-ctx.Done():
+	}
+	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
+	defer cancel()
+	err = server.Shutdown(stopping)
+	if ended := <-ended; !errors.Is(ended, http.ErrServerClosed) {
+		err = errors.Join(err, ended)
+	}
+	if err != nil {
+		return fmt.Errorf("stopping: %w", err)
+	}
+	return nil
+}

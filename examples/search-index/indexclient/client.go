@@ -1,0 +1,195 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package indexclient
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nslifecycle/nslifecycle/examples/search-index/indexserver"
+)
+
+const (
+	// maxAnswer is the most that is read of an answer.
+	maxAnswer = 16 << 20
+	// maxRetryAfter is the longest time that a server may put a caller off for.
+	maxRetryAfter = 10 * time.Minute
+)
+
+// Client talks to one index server. It is safe for use by several goroutines.
+type Client struct {
+	base    *url.URL
+	timeout time.Duration
+	http    *http.Client
+	now     func() time.Time
+}
+
+// New returns a client for the server at a URL. The timeout is that of each request: a
+// server that accepts connections and never answers is one that is down.
+func New(server string, timeout time.Duration) (*Client, error) {
+	base, err := url.Parse(server)
+	if err != nil {
+		return nil, fmt.Errorf("parsing the URL of the index server: %w", err)
+	}
+	if (base.Scheme != "http" && base.Scheme != "https") || base.Host == "" {
+		return nil, fmt.Errorf("%q is no URL of an index server: it has to be like http://index-server:8080", server)
+	}
+	if timeout <= 0 {
+		return nil, fmt.Errorf("a timeout of %s leaves no time for an answer: it has to be more than 0", timeout)
+	}
+	return &Client{
+		base: base, timeout: timeout, now: time.Now,
+		http: &http.Client{
+			// Whoever sends its callers elsewhere is no index server.
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		},
+	}, nil
+}
+
+// Create makes an index for a Namespace, or finds that it has been made.
+func (c *Client) Create(ctx context.Context, name string, owner indexserver.Owner) (indexserver.Index, error) {
+	var made indexserver.Index
+	err := c.do(ctx, http.MethodPut, c.url(nil, "indices", name), owner, &made)
+	return made, err
+}
+
+// Get returns an index.
+func (c *Client) Get(ctx context.Context, name string) (indexserver.Index, error) {
+	var found indexserver.Index
+	err := c.do(ctx, http.MethodGet, c.url(nil, "indices", name), nil, &found)
+	return found, err
+}
+
+// List returns all indices.
+func (c *Client) List(ctx context.Context) ([]indexserver.Index, error) {
+	var found []indexserver.Index
+	err := c.do(ctx, http.MethodGet, c.url(nil, "indices"), nil, &found)
+	return found, err
+}
+
+// Delete removes the index of a Namespace. It is no error if there is none.
+func (c *Client) Delete(ctx context.Context, name, uid string) error {
+	return c.do(ctx, http.MethodDelete, c.url(url.Values{"uid": {uid}}, "indices", name), nil, nil)
+}
+
+// Add puts a document into an index, in the place of one with the same ID.
+func (c *Client) Add(ctx context.Context, name string, document indexserver.Document) error {
+	return c.do(ctx, http.MethodPost, c.url(nil, "indices", name, "documents"), document, nil)
+}
+
+// Search returns the documents of an index that have every word of a query.
+func (c *Client) Search(ctx context.Context, name, query string) (indexserver.Found, error) {
+	var found indexserver.Found
+	err := c.do(ctx, http.MethodGet, c.url(url.Values{"q": {query}}, "indices", name, "_search"), nil, &found)
+	return found, err
+}
+
+func (c *Client) url(query url.Values, elements ...string) string {
+	for i, element := range elements {
+		elements[i] = url.PathEscape(element)
+	}
+	target := c.base.JoinPath(elements...)
+	target.RawQuery = query.Encode()
+	return target.String()
+}
+
+// do makes one request within the timeout, its answer included.
+func (c *Client) do(ctx context.Context, method, target string, body, into any) error {
+	limited, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	var reader io.Reader
+	if body != nil {
+		data, err := json.Marshal(body)
+		if err != nil {
+			return fmt.Errorf("encoding a request: %w", err)
+		}
+		reader = bytes.NewReader(data)
+	}
+	request, err := http.NewRequestWithContext(limited, method, target, reader)
+	if err != nil {
+		return fmt.Errorf("making a request: %w", err)
+	}
+	request.Header.Set("Content-Type", "application/json")
+	response, err := c.http.Do(request)
+	if err != nil {
+		return c.classify(ctx, limited, err)
+	}
+	defer response.Body.Close()
+	data, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
+	if err != nil {
+		return c.classify(ctx, limited, err)
+	}
+	return c.read(response, data, into)
+}
+
+// classify says what became of a request without an answer.
+func (c *Client) classify(ctx, limited context.Context, err error) error {
+	switch {
+	case ctx.Err() != nil:
+		return fmt.Errorf("talking to the index server: %w", context.Cause(ctx))
+	case limited.Err() != nil:
+		return &SlowError{URL: c.base.String(), Timeout: c.timeout}
+	}
+	// The method and the URL, which the error begins with, are none of the reader's business.
+	var inURL *url.Error
+	if errors.As(err, &inURL) {
+		err = inURL.Err
+	}
+	return &DownError{URL: c.base.String(), Err: err}
+}
+
+// read says what became of a request with an answer.
+func (c *Client) read(response *http.Response, data []byte, into any) error {
+	status := response.StatusCode
+	switch {
+	case status == http.StatusTooManyRequests || status >= http.StatusInternalServerError:
+		return &BusyError{Status: status, Message: messageOf(data), RetryAfter: c.retryAfter(response.Header)}
+	case status >= http.StatusBadRequest:
+		return &RefusedError{Status: status, Message: messageOf(data)}
+	case status < http.StatusOK || status >= http.StatusMultipleChoices:
+		return &BusyError{Status: status, Message: "that is no answer of an index server"}
+	case into == nil:
+		return nil
+	}
+	if err := json.Unmarshal(data, into); err != nil {
+		return &BusyError{Status: status, Message: "the answer cannot be read: " + err.Error()}
+	}
+	return nil
+}
+
+// retryAfter reads the header of that name: seconds, or a date.
+func (c *Client) retryAfter(header http.Header) time.Duration {
+	var wait time.Duration
+	text := header.Get("Retry-After")
+	if seconds, err := strconv.Atoi(text); err == nil {
+		wait = time.Duration(min(seconds, int(maxRetryAfter/time.Second))) * time.Second
+	} else if date, err := http.ParseTime(text); err == nil {
+		wait = date.Sub(c.now())
+	}
+	return min(max(wait, 0), maxRetryAfter)
+}
+
+// messageOf is the sentence in the body of an answer, or the beginning of whatever else
+// there is: a proxy on the way writes pages.
+func messageOf(data []byte) string {
+	const most = 200
+	var problem indexserver.Problem
+	if err := json.Unmarshal(data, &problem); err == nil && problem.Error != "" {
+		return problem.Error
+	}
+	text := strings.ToValidUTF8(strings.Join(strings.Fields(string(data)), " "), "")
+	if len(text) > most {
+		text = strings.ToValidUTF8(text[:most], "") + " ..."
+	}
+	return text
+}

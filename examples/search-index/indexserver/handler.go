@@ -1,0 +1,164 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package indexserver
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+
+	"github.com/go-logr/logr"
+)
+
+const (
+	// maxBody is the most that a request may bring.
+	maxBody = 64 << 10
+	// defaultHits and maxHits are how many hits an answer has.
+	defaultHits = 10
+	maxHits     = 100
+)
+
+// NewHandler serves a store.
+func NewHandler(store *Store, log logr.Logger) http.Handler {
+	h := &handler{store: store, log: log}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, "ok\n")
+	})
+	mux.HandleFunc("GET /indices", h.serve(h.list))
+	mux.HandleFunc("PUT /indices/{name}", h.serve(h.create))
+	mux.HandleFunc("GET /indices/{name}", h.serve(h.get))
+	mux.HandleFunc("DELETE /indices/{name}", h.serve(h.delete))
+	mux.HandleFunc("POST /indices/{name}/documents", h.serve(h.add))
+	mux.HandleFunc("GET /indices/{name}/_search", h.serve(h.search))
+	return http.MaxBytesHandler(mux, maxBody)
+}
+
+type handler struct {
+	store *Store
+	log   logr.Logger
+}
+
+// answer is what a request gets: a status, and what is to be the body, if anything.
+type answer struct {
+	status int
+	body   any
+}
+
+func (h *handler) list(*http.Request) (answer, error) {
+	return answer{http.StatusOK, h.store.List()}, nil
+}
+
+func (h *handler) create(r *http.Request) (answer, error) {
+	var owner Owner
+	if err := decode(r, &owner); err != nil {
+		return answer{}, err
+	}
+	made, isNew, err := h.store.Create(r.PathValue("name"), owner)
+	if isNew {
+		h.log.Info("Created an index", "index", made.Name, "namespace", owner.Namespace, "uid", owner.UID)
+	}
+	return answer{createdOrOK(isNew), made}, err
+}
+
+func (h *handler) get(r *http.Request) (answer, error) {
+	found, err := h.store.Get(r.PathValue("name"))
+	return answer{http.StatusOK, found}, err
+}
+
+func (h *handler) delete(r *http.Request) (answer, error) {
+	name, uid := r.PathValue("name"), r.URL.Query().Get("uid")
+	err := h.store.Delete(name, uid)
+	if err == nil {
+		h.log.Info("Deleted an index, if it was there", "index", name, "uid", uid)
+	}
+	return answer{status: http.StatusNoContent}, err
+}
+
+func (h *handler) add(r *http.Request) (answer, error) {
+	var document Document
+	if err := decode(r, &document); err != nil {
+		return answer{}, err
+	}
+	id, isNew, err := h.store.Add(r.PathValue("name"), document)
+	return answer{createdOrOK(isNew), map[string]string{"id": id}}, err
+}
+
+func (h *handler) search(r *http.Request) (answer, error) {
+	limit := defaultHits
+	if text := r.URL.Query().Get("limit"); text != "" {
+		var err error
+		if limit, err = strconv.Atoi(text); err != nil || limit < 1 || limit > maxHits {
+			return answer{}, fmt.Errorf("%w: limit %q is no number from 1 to %d", ErrInvalid, text, maxHits)
+		}
+	}
+	found, err := h.store.Search(r.PathValue("name"), r.URL.Query().Get("q"), limit)
+	return answer{http.StatusOK, found}, err
+}
+
+// serve turns what a function returns into a response.
+func (h *handler) serve(f func(*http.Request) (answer, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		result, err := f(r)
+		if err != nil {
+			result = answer{statusOf(err), Problem{Error: err.Error()}}
+			if result.status == http.StatusInternalServerError {
+				// The sentence may have paths in it.
+				h.log.Error(err, "A request failed", "method", r.Method, "path", r.URL.Path)
+				result.body = Problem{Error: "the server could not do it, and its log says why"}
+			}
+		}
+		if result.body == nil {
+			w.WriteHeader(result.status)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(result.status)
+		if err := json.NewEncoder(w).Encode(result.body); err != nil {
+			h.log.V(1).Info("The caller did not wait for the answer", "path", r.URL.Path, "error", err.Error())
+		}
+	}
+}
+
+// decode reads the body of a request, which has to be one JSON object and nothing else. A
+// field that nobody knows is a mistake of the caller.
+func decode(r *http.Request, into any) error {
+	decoder := json.NewDecoder(r.Body)
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(into); err != nil {
+		return fmt.Errorf("%w: the body cannot be read: %w", ErrInvalid, err)
+	}
+	if decoder.More() {
+		return fmt.Errorf("%w: there is more in the body than one object", ErrInvalid)
+	}
+	return nil
+}
+
+func statusOf(err error) int {
+	var tooLarge *http.MaxBytesError
+	switch {
+	case errors.As(err, &tooLarge):
+		return http.StatusRequestEntityTooLarge
+	case errors.Is(err, ErrInvalid):
+		return http.StatusBadRequest
+	case errors.Is(err, ErrNotFound):
+		return http.StatusNotFound
+	case errors.Is(err, ErrConflict):
+		return http.StatusConflict
+	case errors.Is(err, ErrGone):
+		return http.StatusGone
+	default:
+		return http.StatusInternalServerError
+	}
+}
+
+func createdOrOK(isNew bool) int {
+	if isNew {
+		return http.StatusCreated
+	}
+	return http.StatusOK
+}

@@ -1,0 +1,385 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package indexserver
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var (
+	start = time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
+	shop  = Owner{Namespace: "shop", UID: "11111111-aaaa"}
+	// shopAgain is the Namespace of the same name that came after it.
+	shopAgain = Owner{Namespace: "shop", UID: "22222222-bbbb"}
+)
+
+const shopIndex = "shop-11111111"
+
+// clock is what the store takes for the time.
+type clock struct{ time time.Time }
+
+func (c *clock) now() time.Time { return c.time }
+
+func openAt(t *testing.T, dir string, clock *clock) *Store {
+	t.Helper()
+	store, err := open(dir, clock.now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return store
+}
+
+func openNew(t *testing.T) *Store {
+	t.Helper()
+	return openAt(t, t.TempDir(), &clock{start})
+}
+
+func mustCreate(t *testing.T, store *Store, name string, owner Owner) {
+	t.Helper()
+	if _, isNew, err := store.Create(name, owner); err != nil || !isNew {
+		t.Fatalf("Create(%q, %v): isNew %t, error %v", name, owner, isNew, err)
+	}
+}
+
+func mustAdd(t *testing.T, store *Store, name string, document Document) string {
+	t.Helper()
+	id, _, err := store.Add(name, document)
+	if err != nil {
+		t.Fatalf("Add(%q, %v): %v", name, document, err)
+	}
+	return id
+}
+
+func TestCreateIsForOneNamespace(t *testing.T) {
+	for name, test := range map[string]struct {
+		index   string
+		owner   Owner
+		prepare func(*Store) error
+		isNew   bool
+		want    error
+	}{
+		"there is none":   {index: shopIndex, owner: shop, isNew: true},
+		"it is its own":   {index: shopIndex, owner: shop, prepare: createShop},
+		"another UID's":   {index: shopIndex, owner: shopAgain, prepare: createShop, want: ErrConflict},
+		"another name's":  {index: shopIndex, owner: Owner{Namespace: "shoe", UID: shop.UID}, prepare: createShop, want: ErrConflict},
+		"deleted":         {index: shopIndex, owner: shop, prepare: createAndDeleteShop, want: ErrGone},
+		"deleted, anew":   {index: shopIndex, owner: shopAgain, prepare: createAndDeleteShop, isNew: true},
+		"never made":      {index: shopIndex, owner: shop, prepare: deleteShop, want: ErrGone},
+		"no name":         {owner: shop, want: ErrInvalid},
+		"a path":          {index: "../shop", owner: shop, want: ErrInvalid},
+		"a hidden name":   {index: ".gone", owner: shop, want: ErrInvalid},
+		"capital letters": {index: "Shop", owner: shop, want: ErrInvalid},
+		"a dash at the end": {
+			index: "shop-", owner: shop, want: ErrInvalid,
+		},
+		"128 characters": {index: strings.Repeat("a", 128), owner: shop, want: ErrInvalid},
+		"127 characters": {index: strings.Repeat("a", 127), owner: shop, isNew: true},
+		"no UID":         {index: shopIndex, owner: Owner{Namespace: "shop"}, want: ErrInvalid},
+		"a path as UID":  {index: shopIndex, owner: Owner{Namespace: "shop", UID: "../x"}, want: ErrInvalid},
+		"no namespace":   {index: shopIndex, owner: Owner{UID: shop.UID}, want: ErrInvalid},
+	} {
+		t.Run(name, func(t *testing.T) {
+			store := openNew(t)
+			if test.prepare != nil {
+				if err := test.prepare(store); err != nil {
+					t.Fatal(err)
+				}
+			}
+			before := store.List()
+
+			made, isNew, err := store.Create(test.index, test.owner)
+
+			if !errors.Is(err, test.want) || isNew != test.isNew {
+				t.Errorf("Create: isNew %t, error %v; want %t, %v", isNew, err, test.isNew, test.want)
+			}
+			if test.want == nil {
+				want := Index{Name: test.index, Owner: test.owner, Created: start}
+				if diff := cmp.Diff(want, made); diff != "" {
+					t.Errorf("Create (-want +got):\n%s", diff)
+				}
+			} else if diff := cmp.Diff(before, store.List()); diff != "" {
+				t.Errorf("A refused Create changed something (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func createShop(store *Store) error {
+	_, _, err := store.Create(shopIndex, shop)
+	return err
+}
+
+func deleteShop(store *Store) error {
+	return store.Delete(shopIndex, shop.UID)
+}
+
+func createAndDeleteShop(store *Store) error {
+	return errors.Join(createShop(store), deleteShop(store))
+}
+
+func TestDeleteIsOfOneNamespace(t *testing.T) {
+	store := openNew(t)
+	mustCreate(t, store, shopIndex, shop)
+
+	if err := store.Delete(shopIndex, shopAgain.UID); !errors.Is(err, ErrConflict) {
+		t.Errorf("Delete for another UID: %v, want a conflict", err)
+	}
+	if err := store.Delete(shopIndex, ""); !errors.Is(err, ErrInvalid) {
+		t.Errorf("Delete for no UID: %v, want that it is invalid", err)
+	}
+	if _, err := store.Get(shopIndex); err != nil {
+		t.Errorf("The index should have survived that: %v", err)
+	}
+	for range 2 {
+		if err := store.Delete(shopIndex, shop.UID); err != nil {
+			t.Errorf("Delete: %v", err)
+		}
+		if _, err := store.Get(shopIndex); !errors.Is(err, ErrNotFound) {
+			t.Errorf("Get after Delete: %v, want that there is none", err)
+		}
+	}
+	if left, err := os.ReadDir(store.dir); err != nil || len(left) != 1 || left[0].Name() != goneDir {
+		t.Errorf("There is something left: %v, %v", left, err)
+	}
+	if _, _, err := store.Add(shopIndex, Document{Text: "late"}); !errors.Is(err, ErrNotFound) {
+		t.Errorf("Add after Delete: %v, want that there is none", err)
+	}
+}
+
+// The conflict of the refused deletion must not be remembered as a deletion.
+func TestARefusedDeleteIsNotRemembered(t *testing.T) {
+	store := openNew(t)
+	mustCreate(t, store, shopIndex, shop)
+	if err := store.Delete(shopIndex, shopAgain.UID); !errors.Is(err, ErrConflict) {
+		t.Fatalf("Delete for another UID: %v, want a conflict", err)
+	}
+	mustCreate(t, store, "shop-22222222", shopAgain)
+}
+
+func TestADeletionIsForgottenAfterADay(t *testing.T) {
+	clock := &clock{start}
+	store := openAt(t, t.TempDir(), clock)
+	if err := deleteShop(store); err != nil {
+		t.Fatal(err)
+	}
+	clock.time = start.Add(goneFor)
+	if err := store.Delete("other", "33333333"); err != nil {
+		t.Fatal(err)
+	}
+	if err := createShop(store); !errors.Is(err, ErrGone) {
+		t.Errorf("Create after a day: %v, want that it is gone", err)
+	}
+	clock.time = start.Add(goneFor + time.Second)
+	if err := store.Delete("another", "44444444"); err != nil {
+		t.Fatal(err)
+	}
+	if err := createShop(store); err != nil {
+		t.Errorf("Create after more than a day: %v", err)
+	}
+	if _, err := os.Stat(store.gonePath(shop.UID)); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("The file of a forgotten deletion: %v, want that there is none", err)
+	}
+}
+
+func TestSearch(t *testing.T) {
+	store := openNew(t)
+	mustCreate(t, store, shopIndex, shop)
+	mustCreate(t, store, "other", shopAgain)
+	mustAdd(t, store, "other", Document{ID: "elsewhere", Text: "namespace shop is ready"})
+	for i, text := range []string{
+		"Namespace shop is ready.", "The shop is open; open for everybody", "open", "Ärger mit der Tür",
+	} {
+		mustAdd(t, store, shopIndex, Document{
+			ID: fmt.Sprintf("d%d", i), Time: start.Add(time.Duration(i) * time.Second), Text: text,
+			Fields: map[string]string{"requestedBy": fmt.Sprintf("user%d@corp.example.com", i)},
+		})
+	}
+	for name, test := range map[string]struct {
+		query string
+		limit int
+		want  []string
+		total int
+	}{
+		"one word":            {query: "ready", limit: 9, want: []string{"d0"}, total: 1},
+		"in any case":         {query: "READY!", limit: 9, want: []string{"d0"}, total: 1},
+		"the better one":      {query: "open", limit: 9, want: []string{"d1", "d2"}, total: 2},
+		"all words":           {query: "shop is", limit: 9, want: []string{"d1", "d0"}, total: 2},
+		"one of them nowhere": {query: "shop nowhere", limit: 9, want: []string{}},
+		"a field":             {query: "user3", limit: 9, want: []string{"d3"}, total: 1},
+		"other letters":       {query: "tür", limit: 9, want: []string{"d3"}, total: 1},
+		"no part of a word":   {query: "read", limit: 9, want: []string{}},
+		"all":                 {query: " ", limit: 9, want: []string{"d3", "d2", "d1", "d0"}, total: 4},
+		"no more than that":   {query: "", limit: 1, want: []string{"d3"}, total: 4},
+	} {
+		t.Run(name, func(t *testing.T) {
+			found, err := store.Search(shopIndex, test.query, test.limit)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := []string{}
+			for _, hit := range found.Hits {
+				got = append(got, hit.Document.ID)
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" || found.Total != test.total {
+				t.Errorf("Search found %d, want %d (-want +got):\n%s", found.Total, test.total, diff)
+			}
+		})
+	}
+}
+
+func TestAddReplaces(t *testing.T) {
+	store := openNew(t)
+	mustCreate(t, store, shopIndex, shop)
+	first := Document{ID: "ready", Time: start, Text: "old words"}
+	mustAdd(t, store, shopIndex, first)
+	if _, isNew, err := store.Add(shopIndex, first); isNew || err != nil {
+		t.Errorf("Add of the same document: isNew %t, error %v", isNew, err)
+	}
+	mustAdd(t, store, shopIndex, Document{ID: "ready", Time: start, Text: "new words"})
+	for query, want := range map[string]int{"old": 0, "new": 1, "words": 1} {
+		if found, err := store.Search(shopIndex, query, 9); err != nil || found.Total != want {
+			t.Errorf("Search(%q) found %d, %v; want %d", query, found.Total, err, want)
+		}
+	}
+	for _, id := range []string{"../x", "a.b", "A"} {
+		if _, _, err := store.Add(shopIndex, Document{ID: id}); !errors.Is(err, ErrInvalid) {
+			t.Errorf("Add with the ID %q: %v, want that it is invalid", id, err)
+		}
+	}
+	// The next number is taken.
+	mustAdd(t, store, shopIndex, Document{ID: "00000003"})
+	if id := mustAdd(t, store, shopIndex, Document{Text: "no ID"}); id != "00000004" {
+		t.Errorf("The server chose the ID %q", id)
+	}
+}
+
+// What was answered is there after a restart, and nothing else.
+func TestOpenFindsWhatWasThere(t *testing.T) {
+	dir, clock := t.TempDir(), &clock{start}
+	store := openAt(t, dir, clock)
+	mustCreate(t, store, shopIndex, shop)
+	document := Document{ID: "ready", Time: start, Text: "ready", Fields: map[string]string{"by": "alice"}}
+	mustAdd(t, store, shopIndex, document)
+	mustCreate(t, store, "other", shopAgain)
+	if err := store.Delete("other", shopAgain.UID); err != nil {
+		t.Fatal(err)
+	}
+	want := store.List()
+
+	store = openAt(t, dir, clock)
+	if diff := cmp.Diff(want, store.List()); diff != "" {
+		t.Errorf("List after a restart (-want +got):\n%s", diff)
+	}
+	found, err := store.Search(shopIndex, "alice", 9)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(Found{Total: 1, Hits: []Hit{{Score: 1, Document: document}}}, found); diff != "" {
+		t.Errorf("Search after a restart (-want +got):\n%s", diff)
+	}
+	if _, _, err := store.Create("other", shopAgain); !errors.Is(err, ErrGone) {
+		t.Errorf("Create of what was deleted before the restart: %v, want that it is gone", err)
+	}
+	if _, isNew, err := store.Add(shopIndex, document); isNew || err != nil {
+		t.Errorf("Add of what is there: isNew %t, error %v", isNew, err)
+	}
+}
+
+// Each of these is what the end of the process at some line leaves.
+func TestOpenClearsUpAfterAKill(t *testing.T) {
+	for name, leave := range map[string]func(t *testing.T, store *Store) error{
+		"an index that has no name yet": func(_ *testing.T, store *Store) error {
+			return os.MkdirAll(filepath.Join(store.dir, scratchPrefix+"1", documentsDir), 0o700)
+		},
+		"half of a document": func(_ *testing.T, store *Store) error {
+			return os.WriteFile(filepath.Join(store.dir, shopIndex, documentsDir, scratchPrefix+"1"), []byte(`{"id":`), 0o600)
+		},
+		"half of a deletion that is being remembered": func(_ *testing.T, store *Store) error {
+			return os.WriteFile(filepath.Join(store.dir, goneDir, scratchPrefix+"1"), []byte(`"20`), 0o600)
+		},
+		"a deletion that is remembered only": func(t *testing.T, store *Store) error {
+			mustCreate(t, store, "other", shopAgain)
+			return store.remember(shopAgain.UID)
+		},
+		"the rest of an index that was deleted": func(t *testing.T, store *Store) error {
+			mustCreate(t, store, "other", shopAgain)
+			return errors.Join(store.remember(shopAgain.UID),
+				os.Rename(filepath.Join(store.dir, "other"), filepath.Join(store.dir, scratchPrefix+shopAgain.UID)))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir, clock := t.TempDir(), &clock{start}
+			store := openAt(t, dir, clock)
+			mustCreate(t, store, shopIndex, shop)
+			mustAdd(t, store, shopIndex, Document{ID: "ready", Time: start, Text: "ready"})
+			want := store.List()
+			if err := leave(t, store); err != nil {
+				t.Fatal(err)
+			}
+
+			store = openAt(t, dir, clock)
+
+			if diff := cmp.Diff(want, store.List()); diff != "" {
+				t.Errorf("List (-want +got):\n%s", diff)
+			}
+			err := filepath.WalkDir(dir, func(path string, _ os.DirEntry, err error) error {
+				if strings.Contains(path, scratchPrefix) || strings.Contains(path, "other") {
+					t.Errorf("%s is still there", path)
+				}
+				return err
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func TestOpenRefusesWhatItCannotRead(t *testing.T) {
+	store := openNew(t)
+	mustCreate(t, store, shopIndex, shop)
+	path := filepath.Join(store.dir, shopIndex, indexFile)
+	if err := os.WriteFile(path, []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(store.dir); err == nil || !strings.Contains(err.Error(), path) {
+		t.Errorf("Open: %v, want an error with the path %s", err, path)
+	}
+}
+
+func TestOneOfManyCreates(t *testing.T) {
+	store := openNew(t)
+	const callers = 20
+	var group sync.WaitGroup
+	created := make(chan bool, callers)
+	for range callers {
+		group.Go(func() {
+			_, isNew, err := store.Create(shopIndex, shop)
+			if err != nil {
+				t.Errorf("Create: %v", err)
+			}
+			created <- isNew
+		})
+	}
+	group.Wait()
+	close(created)
+	count := 0
+	for isNew := range created {
+		if isNew {
+			count++
+		}
+	}
+	if count != 1 {
+		t.Errorf("%d of %d callers have created the index", count, callers)
+	}
+}
