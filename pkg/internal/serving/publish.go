@@ -67,7 +67,7 @@ func (r *Reconciler) publish(
 	status corev1.ConditionStatus, reason, message string,
 ) {
 	now := r.Clock.Now()
-	if r.publisher.isRefused(now) {
+	if r.Work.ConditionType == "" || r.publisher.isRefused(now) {
 		return
 	}
 	want := corev1.NamespaceCondition{

@@ -122,11 +122,17 @@ func (r *Reconciler) serve(ctx context.Context, task *task, namespace *corev1.Na
 		return client.IgnoreNotFound(err)
 	}
 	log.FromContext(ctx).Info("Served a namespace", "uid", namespace.UID)
-	if task.result != (Result{}) {
+	// What nobody holds any more has gone with the write, and there is nothing to tell of it.
+	if task.result != (Result{}) && !isUnheld(namespace) {
 		r.publish(ctx, task, namespace, corev1.ConditionTrue,
 			r.reason(task.result.Reason, r.Work.ReasonDone), task.result.Message)
 	}
 	return nil
+}
+
+// isUnheld tells whether the last write to a Namespace that is being deleted was its end.
+func isUnheld(namespace *corev1.Namespace) bool {
+	return namespace.DeletionTimestamp != nil && len(namespace.Spec.Finalizers) == 0 && len(namespace.Finalizers) == 0
 }
 
 // call calls the function. Where it returns nil the task is settled.

@@ -32,7 +32,8 @@ type Call func(ctx context.Context, namespace *corev1.Namespace) (Result, error)
 type Work struct {
 	// Name tells the work from others in the log and in metrics.
 	Name string
-	// ConditionType is the type of the condition in which the work tells how far it is.
+	// ConditionType is the type of the condition in which the work tells how far it is;
+	// empty where it tells of nothing.
 	ConditionType corev1.NamespaceConditionType
 	// ReasonDone is the reason of the condition for a Result with a message alone.
 	ReasonDone string
