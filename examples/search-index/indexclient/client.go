@@ -84,7 +84,10 @@ func (c *Client) Delete(ctx context.Context, name, uid string) error {
 
 // Add puts a document into an index, in the place of one with the same ID.
 func (c *Client) Add(ctx context.Context, name string, document indexserver.Document) error {
-	return c.do(ctx, http.MethodPost, c.url(nil, "indices", name, "documents"), document, nil)
+	var added struct {
+		ID string `json:"id"`
+	}
+	return c.do(ctx, http.MethodPost, c.url(nil, "indices", name, "documents"), document, &added)
 }
 
 // Search returns the documents of an index that have every word of a query.
@@ -158,8 +161,11 @@ func (c *Client) read(response *http.Response, data []byte, into any) error {
 		return &RefusedError{Status: status, Message: messageOf(data)}
 	case status < http.StatusOK || status >= http.StatusMultipleChoices:
 		return &BusyError{Status: status, Message: "that is no answer of an index server"}
-	case into == nil:
+	case into == nil && status == http.StatusNoContent:
 		return nil
+	case into == nil:
+		// Some gateways answer 200 to whatever they do not know.
+		return &BusyError{Status: status, Message: "that is no answer of an index server"}
 	}
 	if err := json.Unmarshal(data, into); err != nil {
 		return &BusyError{Status: status, Message: "the answer cannot be read: " + err.Error()}

@@ -1,0 +1,107 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/nslifecycle/nslifecycle/examples/search-index/indexclient"
+	"github.com/nslifecycle/nslifecycle/examples/search-index/indexserver"
+	"github.com/nslifecycle/nslifecycle/pkg/agent"
+	"github.com/nslifecycle/nslifecycle/pkg/initializer"
+)
+
+const (
+	// InitializerName is what the configuration registers.
+	InitializerName = "search.corp.example.com"
+	// Token is in spec.finalizers of each Namespace that may have an index.
+	Token corev1.FinalizerName = "search.corp.example.com/index"
+)
+
+// Reasons in the conditions of a Namespace.
+const (
+	reasonCreating = "CreatingIndex"
+	reasonReady    = "IndexReady"
+	reasonDeleted  = "IndexDeleted"
+	reasonBusy     = "ServiceBusy"
+	// reasonRefused is why a Namespace cannot be initialized at all.
+	reasonRefused metav1.StatusReason = "IndexRefused"
+)
+
+// uidLength is how much of the UID is in the name of an index: enough for people to tell
+// two Namespaces of one name apart. The service compares all of it.
+const uidLength = 8
+
+// Setup adds everything to a manager.
+func Setup(mgr manager.Manager, indices *indexclient.Client) error {
+	c := &controller{indices: indices}
+	return errors.Join(
+		initializer.Add(mgr, InitializerName, c.create, initializer.WithFinalizer(Token)),
+		// The Pods of a Namespace send their last logs while it is being emptied.
+		agent.Add(mgr, Token, c.delete, agent.AfterContent()),
+		c.addReadiness(mgr),
+	)
+}
+
+type controller struct{ indices *indexclient.Client }
+
+// IndexName is the name of the index of a Namespace.
+func IndexName(namespace *corev1.Namespace) string {
+	uid := string(namespace.UID)
+	return namespace.Name + "-" + uid[:min(uidLength, len(uid))]
+}
+
+// create makes the index of a new Namespace.
+func (c *controller) create(ctx context.Context, namespace *corev1.Namespace) (initializer.Result, error) {
+	name := IndexName(namespace)
+	initializer.Progress(ctx, reasonCreating, "creating index %s", name)
+	_, err := c.indices.Create(ctx, name, indexserver.Owner{Namespace: namespace.Name, UID: string(namespace.UID)})
+	if err != nil {
+		return initializer.Result{}, whyNotCreated(name, err)
+	}
+	return initializer.Result{Reason: reasonReady, Message: fmt.Sprintf("index %s is ready", name)}, nil
+}
+
+// whyNotCreated tells what can pass from what cannot. Failed deletes the Namespace, so it is
+// said only of an answer about this very request.
+func whyNotCreated(name string, err error) error {
+	var busy *indexclient.BusyError
+	var refused *indexclient.RefusedError
+	switch {
+	case errors.As(err, &busy) && busy.RetryAfter > 0:
+		return initializer.NotYet(busy.RetryAfter, reasonBusy, "creating index %s: %v", name, err)
+	// The index has been deleted already, and so is the Namespace.
+	case errors.As(err, &refused) && refused.IsFinal() && refused.Status != http.StatusGone:
+		return initializer.Failed(reasonRefused, "creating index %s: %v", name, err)
+	default:
+		return fmt.Errorf("creating index %s: %w", name, err)
+	}
+}
+
+// delete removes the index of a Namespace that has ended. Nothing but the word of the service
+// that the index is not there lets the Namespace go.
+func (c *controller) delete(ctx context.Context, namespace *corev1.Namespace) (agent.Result, error) {
+	name := IndexName(namespace)
+	err := c.indices.Delete(ctx, name, string(namespace.UID))
+	var busy *indexclient.BusyError
+	var refused *indexclient.RefusedError
+	switch {
+	case err == nil:
+		return agent.Result{Reason: reasonDeleted, Message: fmt.Sprintf("index %s has been deleted", name)}, nil
+	case errors.As(err, &busy) && busy.RetryAfter > 0:
+		return agent.Result{}, agent.NotYet(busy.RetryAfter, reasonBusy, "deleting index %s: %v", name, err)
+	// The index of that name is another Namespace's, so this one could never get its own.
+	case errors.As(err, &refused) && refused.Status == http.StatusConflict:
+		return agent.Result{Reason: reasonDeleted, Message: fmt.Sprintf("there was no index: %v", err)}, nil
+	default:
+		return agent.Result{}, fmt.Errorf("deleting index %s: %w", name, err)
+	}
+}

@@ -1,0 +1,180 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/examples/search-index/indexclient"
+	"github.com/nslifecycle/nslifecycle/examples/search-index/indexserver"
+	"github.com/nslifecycle/nslifecycle/pkg/agent"
+	"github.com/nslifecycle/nslifecycle/pkg/initializer"
+)
+
+func shop() *corev1.Namespace {
+	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", UID: "11111111-aaaa-bbbb"}}
+}
+
+// newController returns one whose service gives the same answer to everything.
+func newController(t *testing.T, handler http.Handler) *controller {
+	t.Helper()
+	server := httptest.NewServer(handler)
+	t.Cleanup(server.Close)
+	client, err := indexclient.New(server.URL, time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &controller{indices: client}
+}
+
+func answer(status int, retryAfter string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Retry-After", retryAfter)
+		w.WriteHeader(status)
+	})
+}
+
+func TestWhatAnAnswerMeans(t *testing.T) {
+	for name, test := range map[string]struct {
+		status     int
+		retryAfter string
+		// A Namespace is deleted where isFailed, and released where isReleased.
+		isFailed, isReleased bool
+		wait                 time.Duration
+	}{
+		"busy":                {status: 500},
+		"busy for a time":     {status: 503, retryAfter: "7", wait: 7 * time.Second},
+		"too many requests":   {status: 429, retryAfter: "1", wait: time.Second},
+		"conflict":            {status: 409, isFailed: true, isReleased: true},
+		"bad request":         {status: 400, isFailed: true},
+		"too large":           {status: 413, isFailed: true},
+		"unprocessable":       {status: 422, isFailed: true},
+		"deleted before":      {status: 410},
+		"who are you":         {status: 401},
+		"you may not":         {status: 403},
+		"the wrong address":   {status: 404},
+		"the wrong method":    {status: 405},
+		"sent elsewhere":      {status: 302},
+		"nobody knows":        {status: 418},
+		"any page":            {status: 200},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newController(t, answer(test.status, test.retryAfter))
+
+			_, err := c.create(t.Context(), shop())
+			var failed *initializer.FailedError
+			var notYet *initializer.NotYetError
+			if err == nil {
+				t.Fatal("create is done")
+			}
+			if errors.As(err, &failed) != test.isFailed {
+				t.Errorf("create: %v, want that it has failed: %t", err, test.isFailed)
+			}
+			if errors.As(err, &notYet) != (test.wait > 0) || (notYet != nil && notYet.After != test.wait) {
+				t.Errorf("create: %v, want that it waits %s", err, test.wait)
+			}
+			if !strings.Contains(err.Error(), "shop-11111111") {
+				t.Errorf("create: %v, want an error with the name of the index", err)
+			}
+
+			_, err = c.delete(t.Context(), shop())
+			var agentNotYet *agent.NotYetError
+			if (err == nil) != test.isReleased {
+				t.Errorf("delete: %v, want that the namespace is released: %t", err, test.isReleased)
+			}
+			if errors.As(err, &agentNotYet) != (test.wait > 0) || (agentNotYet != nil && agentNotYet.After != test.wait) {
+				t.Errorf("delete: %v, want that it waits %s", err, test.wait)
+			}
+		})
+	}
+}
+
+func TestTheLifeOfAnIndex(t *testing.T) {
+	store, err := indexserver.Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := newController(t, indexserver.NewHandler(store, logr.Discard()))
+	for range 2 {
+		result, err := c.create(t.Context(), shop())
+		if want := (initializer.Result{Reason: "IndexReady", Message: "index shop-11111111 is ready"}); err != nil || result != want {
+			t.Fatalf("create: %v, %v", result, err)
+		}
+	}
+	ready := shop()
+	ready.CreationTimestamp = metav1.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
+	ready.Annotations = map[string]string{v1alpha1.AnnotationRequestedBy: "alice@corp.example.com"}
+	ready.Status.Conditions = []corev1.NamespaceCondition{{
+		Type: v1alpha1.ConditionInitializing, Status: corev1.ConditionFalse, Reason: v1alpha1.ReasonCompleted,
+		LastTransitionTime: metav1.NewTime(ready.CreationTimestamp.Add(3 * time.Second)),
+	}}
+	for range 2 {
+		if err := c.logReadiness(t.Context(), ready); err != nil {
+			t.Fatal(err)
+		}
+	}
+	found, err := store.Search("shop-11111111", "alice ready", 9)
+	want := "namespace shop is ready: alice@corp.example.com asked for it at 2026-07-01T12:00:00Z, and it took 3s"
+	if err != nil || found.Total != 1 || found.Hits[0].Document.Text != want {
+		t.Errorf("The index has %v, %v; want %q", found, err, want)
+	}
+	for range 2 {
+		result, err := c.delete(t.Context(), shop())
+		if want := (agent.Result{Reason: "IndexDeleted", Message: "index shop-11111111 has been deleted"}); err != nil || result != want {
+			t.Errorf("delete: %v, %v", result, err)
+		}
+	}
+	if err := c.logReadiness(t.Context(), ready); err != nil {
+		t.Errorf("Readiness of what has gone: %v", err)
+	}
+	if _, err := c.create(t.Context(), shop()); err == nil || errors.As(err, new(*initializer.FailedError)) {
+		t.Errorf("create of what has gone: %v, want an error that is not for good", err)
+	}
+	if diff := cmp.Diff([]indexserver.Index{}, store.List()); diff != "" {
+		t.Errorf("Indices (-want +got):\n%s", diff)
+	}
+}
+
+func TestIsReady(t *testing.T) {
+	ready := func(change func(*corev1.Namespace)) *corev1.Namespace {
+		namespace := shop()
+		namespace.Spec.Finalizers = []corev1.FinalizerName{corev1.FinalizerKubernetes, Token}
+		namespace.Annotations = map[string]string{v1alpha1.AnnotationInitializers: "a.b.c," + InitializerName}
+		namespace.Status.Conditions = []corev1.NamespaceCondition{{
+			Type: v1alpha1.ConditionInitializing, Status: corev1.ConditionFalse, Reason: v1alpha1.ReasonCompleted,
+		}}
+		change(namespace)
+		return namespace
+	}
+	for name, test := range map[string]struct {
+		namespace *corev1.Namespace
+		want      bool
+	}{
+		"ready":       {ready(func(*corev1.Namespace) {}), true},
+		"not open":    {ready(func(n *corev1.Namespace) { n.Status.Conditions[0].Status = corev1.ConditionTrue }), false},
+		"failed":      {ready(func(n *corev1.Namespace) { n.Status.Conditions[0].Reason = v1alpha1.ReasonFailed }), false},
+		"nothing yet": {ready(func(n *corev1.Namespace) { n.Status.Conditions = nil }), false},
+		"no token":    {ready(func(n *corev1.Namespace) { n.Spec.Finalizers = n.Spec.Finalizers[:1] }), false},
+		"ending":      {ready(func(n *corev1.Namespace) { n.DeletionTimestamp = &metav1.Time{} }), false},
+		"others only": {ready(func(n *corev1.Namespace) { n.Annotations[v1alpha1.AnnotationInitializers] = "a.b.c" }), false},
+		"an old one":  {ready(func(n *corev1.Namespace) { n.Annotations = nil }), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := isReady(test.namespace); got != test.want {
+				t.Errorf("isReady = %t, want %t", got, test.want)
+			}
+		})
+	}
+}

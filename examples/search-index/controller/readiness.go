@@ -1,0 +1,113 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	runtimecontroller "sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/examples/search-index/indexclient"
+	"github.com/nslifecycle/nslifecycle/examples/search-index/indexserver"
+)
+
+const (
+	// readyID is the ID of the first document. There is one, however often it is written.
+	readyID = "ready"
+	// How long an attempt waits after an error.
+	firstBackoff = 200 * time.Millisecond
+	maxBackoff   = time.Minute
+)
+
+// addReadiness adds what writes the first document into an index, when the Namespace is
+// ready. The initializer cannot do it: it need not be the last one.
+func (c *controller) addReadiness(mgr manager.Manager) error {
+	return builder.ControllerManagedBy(mgr).Named("readiness").
+		For(&corev1.Namespace{}, builder.WithPredicates(predicate.Funcs{
+			CreateFunc: func(e event.CreateEvent) bool { return isReady(e.Object) },
+			UpdateFunc: func(e event.UpdateEvent) bool { return !isReady(e.ObjectOld) && isReady(e.ObjectNew) },
+			DeleteFunc: func(event.DeleteEvent) bool { return false },
+		})).
+		WithOptions(runtimecontroller.Options{
+			RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstBackoff, maxBackoff),
+		}).
+		Complete(reconcile.Func(func(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+			var namespace corev1.Namespace
+			if err := mgr.GetCache().Get(ctx, request.NamespacedName, &namespace); err != nil {
+				return reconcile.Result{}, client.IgnoreNotFound(err)
+			}
+			if !isReady(&namespace) {
+				return reconcile.Result{}, nil
+			}
+			return reconcile.Result{}, c.logReadiness(ctx, &namespace)
+		}))
+}
+
+// isReady tells whether a Namespace has an index and has been opened.
+func isReady(object client.Object) bool {
+	namespace, isNamespace := object.(*corev1.Namespace)
+	if !isNamespace || namespace.DeletionTimestamp != nil || !slices.Contains(namespace.Spec.Finalizers, Token) {
+		return false
+	}
+	hadInitializer := slices.Contains(
+		strings.Split(namespace.Annotations[v1alpha1.AnnotationInitializers], ","), InitializerName)
+	return hadInitializer && openedAt(namespace) != nil
+}
+
+// openedAt returns when a Namespace was opened, or nil if it is not open.
+func openedAt(namespace *corev1.Namespace) *time.Time {
+	for _, condition := range namespace.Status.Conditions {
+		if condition.Type == v1alpha1.ConditionInitializing && condition.Status == corev1.ConditionFalse &&
+			condition.Reason == v1alpha1.ReasonCompleted {
+			return &condition.LastTransitionTime.Time
+		}
+	}
+	return nil
+}
+
+// logReadiness writes the first document.
+func (c *controller) logReadiness(ctx context.Context, namespace *corev1.Namespace) error {
+	err := c.indices.Add(ctx, IndexName(namespace), readyDocument(namespace))
+	var refused *indexclient.RefusedError
+	if errors.As(err, &refused) {
+		// The index has gone, with the Namespace, or takes no such document. Nothing depends on it.
+		log.FromContext(ctx).Info("The first document was not written", "uid", namespace.UID, "error", err.Error())
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("writing the first document of index %s: %w", IndexName(namespace), err)
+	}
+	return nil
+}
+
+// readyDocument says who asked for a Namespace, when, and how long it took. It is the same
+// whenever it is made.
+func readyDocument(namespace *corev1.Namespace) indexserver.Document {
+	opened := openedAt(namespace).UTC()
+	asked := namespace.CreationTimestamp.UTC()
+	requester := namespace.Annotations[v1alpha1.AnnotationRequestedBy]
+	return indexserver.Document{
+		ID: readyID, Time: opened,
+		Text: fmt.Sprintf("namespace %s is ready: %s asked for it at %s, and it took %s",
+			namespace.Name, requester, asked.Format(time.RFC3339), opened.Sub(asked)),
+		Fields: map[string]string{
+			"namespace": namespace.Name, "uid": string(namespace.UID), "requestedBy": requester,
+		},
+	}
+}
