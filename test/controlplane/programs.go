@@ -14,6 +14,9 @@ import (
 const (
 	ManagerProgram = "./cmd"
 	PluginProgram  = "./cmd/kubectl-nslifecycle"
+	// The two of the example search-index.
+	IndexServerProgram      = "./examples/search-index/cmd/index-server"
+	SearchControllerProgram = "./examples/search-index/cmd/search-controller"
 )
 
 // Build builds a program of the checkout at root, which is Root for this one, to a path.

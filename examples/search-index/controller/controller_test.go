@@ -54,21 +54,21 @@ func TestWhatAnAnswerMeans(t *testing.T) {
 		isFailed, isReleased bool
 		wait                 time.Duration
 	}{
-		"busy":                {status: 500},
-		"busy for a time":     {status: 503, retryAfter: "7", wait: 7 * time.Second},
-		"too many requests":   {status: 429, retryAfter: "1", wait: time.Second},
-		"conflict":            {status: 409, isFailed: true, isReleased: true},
-		"bad request":         {status: 400, isFailed: true},
-		"too large":           {status: 413, isFailed: true},
-		"unprocessable":       {status: 422, isFailed: true},
-		"deleted before":      {status: 410},
-		"who are you":         {status: 401},
-		"you may not":         {status: 403},
-		"the wrong address":   {status: 404},
-		"the wrong method":    {status: 405},
-		"sent elsewhere":      {status: 302},
-		"nobody knows":        {status: 418},
-		"any page":            {status: 200},
+		"busy":              {status: 500},
+		"busy for a time":   {status: 503, retryAfter: "7", wait: 7 * time.Second},
+		"too many requests": {status: 429, retryAfter: "1", wait: time.Second},
+		"conflict":          {status: 409, isFailed: true, isReleased: true},
+		"bad request":       {status: 400, isFailed: true},
+		"too large":         {status: 413, isFailed: true},
+		"unprocessable":     {status: 422, isFailed: true},
+		"deleted before":    {status: 410},
+		"who are you":       {status: 401},
+		"you may not":       {status: 403},
+		"the wrong address": {status: 404},
+		"the wrong method":  {status: 405},
+		"sent elsewhere":    {status: 302},
+		"nobody knows":      {status: 418},
+		"any page":          {status: 200},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := newController(t, answer(test.status, test.retryAfter))

@@ -1,0 +1,96 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package searchindex
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+	"sync/atomic"
+)
+
+// fault is what happens to a request on its way to the server. To pass is to have it served.
+type fault func(w http.ResponseWriter, r *http.Request, pass http.Handler)
+
+// proxy stands between the controller and the server.
+type proxy struct {
+	fault atomic.Pointer[fault]
+	to    http.Handler
+}
+
+// newProxy serves at a listener what it gets from a server. A server that is not there looks
+// like none behind the proxy.
+func newProxy(listener net.Listener, server string) (*proxy, *http.Server, error) {
+	target, err := url.Parse(server)
+	if err != nil {
+		return nil, nil, err
+	}
+	reverse := httputil.NewSingleHostReverseProxy(target)
+	reverse.ErrorHandler = func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) }
+	p := &proxy{to: reverse}
+	p.set(nothing)
+	front := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		(*p.fault.Load())(w, r, p.to)
+	})}
+	go func() { _ = front.Serve(listener) }()
+	return p, front, nil
+}
+
+func (p *proxy) set(f fault) { p.fault.Store(&f) }
+
+func nothing(w http.ResponseWriter, r *http.Request, pass http.Handler) { pass.ServeHTTP(w, r) }
+
+// down ends the connection without a word.
+func down(http.ResponseWriter, *http.Request, http.Handler) { panic(http.ErrAbortHandler) }
+
+// slow answers when nobody waits any more.
+func slow(_ http.ResponseWriter, r *http.Request, _ http.Handler) { <-r.Context().Done() }
+
+// troubled answers with a status, and maybe with a time to wait.
+func troubled(status int, retryAfter string) fault {
+	return func(w http.ResponseWriter, _ *http.Request, _ http.Handler) {
+		if retryAfter != "" {
+			w.Header().Set("Retry-After", retryAfter)
+		}
+		w.WriteHeader(status)
+	}
+}
+
+// answerLost has the request served, and the caller never hears of it.
+func answerLost(_ http.ResponseWriter, r *http.Request, pass http.Handler) {
+	pass.ServeHTTP(httptest.NewRecorder(), r)
+	panic(http.ErrAbortHandler)
+}
+
+// onlyFor is a fault for the requests of one method.
+func onlyFor(method string, f fault) fault {
+	return func(w http.ResponseWriter, r *http.Request, pass http.Handler) {
+		if r.Method == method {
+			f(w, r, pass)
+		} else {
+			nothing(w, r, pass)
+		}
+	}
+}
+
+// serveLate has a request served whose sender has given up, and returns the status.
+func serveLate(r *http.Request, body []byte, pass http.Handler) int {
+	r = r.Clone(context.WithoutCancel(r.Context()))
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	answer := httptest.NewRecorder()
+	pass.ServeHTTP(answer, r)
+	return answer.Code
+}
+
+// nameIn returns the name of the Namespace whose index a path is of.
+func nameIn(path string) string {
+	index := strings.Split(strings.TrimPrefix(path, "/indices/"), "/")[0]
+	return index[:max(0, strings.LastIndex(index, "-"))]
+}
