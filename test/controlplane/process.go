@@ -25,6 +25,8 @@ type Process struct {
 func StartProcess(output io.Writer, path string, args ...string) (*Process, error) {
 	command := exec.Command(path, args...)
 	command.Stdout, command.Stderr = output, output
+	// In a process group of its own: Ctrl-C is for whoever started it, who stops it then.
+	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := command.Start(); err != nil {
 		return nil, fmt.Errorf("starting %s: %w", path, err)
 	}

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -46,6 +47,10 @@ type demo struct {
 	controlPlane *controlplane.ControlPlane
 	manager      *controlplane.Manager
 	admin, user  actor
+	// output is where programs write to that are not the demo itself.
+	output io.Writer
+	// search is the example search-index, if it is a part of the demo.
+	search *searchIndex
 	// isComplete is set once the demo has shown all that it has to show.
 	isComplete bool
 
@@ -68,7 +73,7 @@ type actor struct {
 func newDemo(out *narrator, log string) *demo {
 	mayFinish := make(chan struct{})
 	return &demo{
-		out: out, log: log, mayFinish: mayFinish,
+		out: out, log: log, output: io.Discard, mayFinish: mayFinish,
 		letFinish: sync.OnceFunc(func() { close(mayFinish) }),
 	}
 }
@@ -78,8 +83,13 @@ func (d *demo) play(ctx context.Context, opts options) error {
 	if err := d.start(ctx); err != nil {
 		return err
 	}
+	if opts.searchIndex {
+		if err := d.startSearchIndex(ctx); err != nil {
+			return err
+		}
+	}
 	if opts.noTour {
-		if err := d.register(ctx, d.run); err != nil {
+		if err := d.registerAll(ctx, d.run); err != nil {
 			return err
 		}
 		d.letFinish()
@@ -261,6 +271,10 @@ administrator, or as %s:
 	if _, err := exec.LookPath("kubectl"); err != nil {
 		d.out.say("\nThere is no kubectl in PATH; this one will do:\n\n  alias kubectl=%s",
 			shellLine(d.controlPlane.KubectlPath()))
+	}
+	if d.search != nil {
+		d.out.say("\nThe index server is at %s; it says which indices there are:\n\n  curl %s/indices",
+			d.search.url, d.search.url)
 	}
 	d.out.say(`
 Some things to try as the user:

@@ -43,6 +43,25 @@ func TestTour(t *testing.T) {
 	expectNothingLeft(t, d, temporary)
 }
 
+// What comes before it in the tour is tested above.
+func TestTourOfSearchIndex(t *testing.T) {
+	temporary := t.TempDir()
+	t.Setenv("TMPDIR", temporary)
+	var output bytes.Buffer
+	d := newDemo(newNarrator(&output, false, func() {}), "")
+	d.letFinish()
+	for number, step := range []func(context.Context) error{
+		d.start, d.startSearchIndex, func(ctx context.Context) error { return d.register(ctx, d.run) }, d.searchTour,
+	} {
+		if err := step(t.Context()); err != nil {
+			t.Errorf("Step %d of the tour failed: %v\n%s", number, err, &output)
+			break
+		}
+	}
+	t.Log(&output)
+	expectNothingLeft(t, d, temporary)
+}
+
 func TestNothingIsLeftOfADemoThatIsStopped(t *testing.T) {
 	for name, test := range map[string]struct {
 		// The demo is stopped when it has said this, and a file of this name is there.

@@ -11,8 +11,9 @@
 // After the tour it stays up, and what it prints is enough to go on in another terminal.
 // Ctrl-C ends it at any time, and then nothing that it started is left.
 //
-//	--once     exits after the tour, with status 0, or 1 if anything went otherwise than told
-//	--no-tour  starts everything and stays up; the manager's log goes to stderr
+//	--once          exits after the tour, with status 0, or 1 if anything went otherwise than told
+//	--no-tour       starts everything and stays up; the manager's log goes to stderr
+//	--search-index  runs examples/search-index as well, and shows it at the end of the tour
 package main
 
 import (
@@ -38,17 +39,19 @@ const logTail = 8 << 10
 var errStopped = errors.New("the demo was stopped before its end")
 
 type options struct {
-	once   bool
-	noTour bool
+	once        bool
+	noTour      bool
+	searchIndex bool
 }
 
 func main() {
 	var opts options
 	flag.BoolVar(&opts.once, "once", false, "Exit after the tour instead of staying up.")
 	flag.BoolVar(&opts.noTour, "no-tour", false, "Start everything and stay up, without a tour.")
+	flag.BoolVar(&opts.searchIndex, "search-index", false, "Run examples/search-index as well, and show it.")
 	flag.Parse()
 	if flag.NArg() > 0 || (opts.once && opts.noTour) {
-		fmt.Fprintln(flag.CommandLine.Output(), "The demo takes --once or --no-tour, not both, and no other argument.")
+		fmt.Fprintln(flag.CommandLine.Output(), "The demo takes --once or --no-tour, not both, and --search-index.")
 		flag.Usage()
 		os.Exit(2)
 	}
@@ -78,6 +81,11 @@ func run(opts options) error {
 		log = logFile.Name()
 	}
 	d := newDemo(out, log)
+	if opts.noTour {
+		d.output = os.Stderr
+	} else if logFile != nil {
+		d.output = logFile
+	}
 	playErr := d.play(ctx, opts)
 	stopping()
 	stopErr := d.stop()

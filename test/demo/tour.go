@@ -46,16 +46,29 @@ var theWrite = []string{
 // tour follows one namespace from its creation to its first write, and another one to its
 // end.
 func (d *demo) tour(ctx context.Context) error {
-	for _, step := range []func(context.Context) error{
+	if err := inTurn(ctx,
 		d.showRegistration, d.showCreation, d.showRefusal, d.showProgress, d.showWrite, d.showResult,
 		d.showTokens, d.showDeletion, d.showRelease, d.showAgent,
-	} {
-		if err := withTimeout(ctx, step); err != nil {
+	); err != nil {
+		return err
+	}
+	if d.search != nil {
+		if err := d.searchTour(ctx); err != nil {
 			return err
 		}
 	}
 	d.out.say("\nThat was the tour: the first namespace was complete before its user could write to\n" +
 		"it, and the second one was empty before it went.")
+	return nil
+}
+
+// inTurn takes the steps of a tour.
+func inTurn(ctx context.Context, steps ...func(context.Context) error) error {
+	for _, step := range steps {
+		if err := withTimeout(ctx, step); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 

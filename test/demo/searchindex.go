@@ -1,0 +1,288 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/examples/search-index/controller"
+	"github.com/nslifecycle/nslifecycle/internal/nscondition"
+	"github.com/nslifecycle/nslifecycle/test/controlplane"
+)
+
+const (
+	searchName = "shop"
+	// The manifests of the example, relative to the root of the repository. No Pod runs here,
+	// so the Deployments are left out.
+	searchManifests     = "examples/search-index/manifests"
+	searchConfiguration = searchManifests + "/configuration.yaml"
+	searchNamespace     = "search-index"
+	searchAccount       = "controller"
+)
+
+const searchCondition = corev1.NamespaceConditionType(
+	controller.InitializerName + v1alpha1.ConditionInitializedSuffix)
+
+var (
+	searchConditionCommand = []string{
+		"get", "namespace", searchName,
+		`--output=jsonpath={.status.conditions[?(@.type=="` + string(searchCondition) + `")].message}{"\n"}`,
+	}
+	searchTokensCommand = []string{
+		"get", "namespace", searchName, `--output=jsonpath={.spec.finalizers}{"\n"}`,
+	}
+)
+
+// searchIndex is the example of that name.
+type searchIndex struct {
+	binary, address, url string
+	server               *controlplane.Process
+}
+
+// startSearchIndex builds the two programs of the example and runs them: the server, and the
+// controller with the rights that its manifests give to it.
+func (d *demo) startSearchIndex(ctx context.Context) error {
+	d.out.say("Starting the index server and the controller of examples/search-index")
+	address, err := controlplane.FreeAddress()
+	if err != nil {
+		return err
+	}
+	d.search = &searchIndex{
+		binary: filepath.Join(d.controlPlane.Dir, "index-server"), address: address, url: "http://" + address,
+	}
+	binary := filepath.Join(d.controlPlane.Dir, "search-controller")
+	if err := errors.Join(
+		controlplane.Build(ctx, controlplane.Root(), controlplane.IndexServerProgram, d.search.binary),
+		controlplane.Build(ctx, controlplane.Root(), controlplane.SearchControllerProgram, binary),
+	); err != nil {
+		return err
+	}
+	if err := d.startIndexServer(); err != nil {
+		return err
+	}
+	d.stops = append(d.stops, func() error {
+		if d.search.server == nil {
+			return nil
+		}
+		return d.search.server.Stop()
+	})
+
+	if _, err := d.run(ctx, d.admin, "apply", "-f", searchManifests+"/namespace.yaml",
+		"-f", searchManifests+"/rbac.yaml"); err != nil {
+		return err
+	}
+	config, err := d.controlPlane.ServiceAccountConfig(ctx, searchNamespace, searchAccount)
+	if err != nil {
+		return err
+	}
+	kubeconfig := filepath.Join(d.controlPlane.Dir, "search-controller.kubeconfig")
+	if err := controlplane.WriteKubeconfig(kubeconfig, config); err != nil {
+		return err
+	}
+	process, err := controlplane.StartProcess(d.output, binary, "--kubeconfig="+kubeconfig, "--index-server="+d.search.url)
+	if err != nil {
+		return err
+	}
+	d.stops = append(d.stops, process.Stop)
+	return nil
+}
+
+func (d *demo) startIndexServer() error {
+	process, err := controlplane.StartProcess(d.output, d.search.binary,
+		"--listen-address="+d.search.address, "--data-dir="+filepath.Join(d.controlPlane.Dir, "indices"))
+	if err != nil {
+		return err
+	}
+	d.search.server = process
+	return nil
+}
+
+func (d *demo) stopIndexServer() error {
+	process := d.search.server
+	d.search.server = nil
+	return process.Stop()
+}
+
+// registerAll registers all initializers that run.
+func (d *demo) registerAll(
+	ctx context.Context, run func(context.Context, actor, ...string) (string, error),
+) error {
+	if err := d.register(ctx, run); err != nil || d.search == nil {
+		return err
+	}
+	return d.registerSearchIndex(ctx, run)
+}
+
+func (d *demo) registerSearchIndex(
+	ctx context.Context, run func(context.Context, actor, ...string) (string, error),
+) error {
+	if _, err := run(ctx, d.admin, "apply", "-f", searchConfiguration); err != nil {
+		return err
+	}
+	_, err := run(ctx, d.admin, "wait", "--for=condition=Active", "--timeout=60s", "-f", searchConfiguration)
+	return err
+}
+
+// searchTour follows the index of one namespace.
+func (d *demo) searchTour(ctx context.Context) error {
+	return inTurn(ctx, d.showSearchRegistration, d.showServiceDown, d.showIndex, d.showIndexDeleted)
+}
+
+func (d *demo) showSearchRegistration(ctx context.Context) error {
+	d.out.heading("A search service")
+	d.out.say("Each namespace is to have an index for its logs in a service outside of the cluster.\n" +
+		"The initializer makes it; its agent deletes it, and has a token of its own for that.")
+	return d.registerSearchIndex(ctx, d.show)
+}
+
+// showServiceDown shows that a namespace waits for the service.
+func (d *demo) showServiceDown(ctx context.Context) error {
+	d.out.heading("The service is down")
+	d.out.say("Somebody has stopped the index server, and the user creates a namespace. It waits,\n" +
+		"and says what for.")
+	if err := d.stopIndexServer(); err != nil {
+		return err
+	}
+	if _, err := d.show(ctx, d.user, "create", "namespace", searchName); err != nil {
+		return err
+	}
+	if err := d.untilSearchCondition(ctx, corev1.ConditionFalse, "is down"); err != nil {
+		return err
+	}
+	output, err := d.show(ctx, d.user, searchConditionCommand...)
+	if err != nil {
+		return err
+	}
+	if !strings.Contains(output, d.search.url) {
+		return fmt.Errorf("namespace %q does not say that it waits for %s", searchName, d.search.url)
+	}
+	return nil
+}
+
+// showIndex shows that the index is there before the namespace is ready, and what is in it.
+func (d *demo) showIndex(ctx context.Context) error {
+	d.out.heading("The service is back")
+	d.out.say("The index server is started, the index is made, and then the namespace is ready.")
+	if err := d.startIndexServer(); err != nil {
+		return err
+	}
+	if _, err := d.show(ctx, d.user, "wait", "--for=condition=Initializing=False", "namespace/"+searchName); err != nil {
+		return err
+	}
+	namespace, err := d.searchedNamespace(ctx)
+	if err != nil {
+		return err
+	}
+	index := controller.IndexName(namespace)
+	if err := d.untilSearchCondition(ctx, corev1.ConditionTrue, index+" is ready"); err != nil {
+		return err
+	}
+	if _, err := d.show(ctx, d.user, searchConditionCommand...); err != nil {
+		return err
+	}
+	d.out.say("\nThe first document says who has asked for the namespace:")
+	path := "/indices/" + index + "/_search?q=" + url.QueryEscape("ready")
+	// It is written when the namespace is ready, so a moment later.
+	if err := d.poll(ctx, func(ctx context.Context) (bool, error) {
+		_, body, err := d.fetch(ctx, path)
+		return strings.Contains(body, userName), err
+	}); err != nil {
+		return fmt.Errorf("there is no document in index %s: %w", index, err)
+	}
+	status, body, err := d.fetch(ctx, path)
+	d.out.command(d.admin.name, "curl "+shellLine(d.search.url+path))
+	d.out.output(body)
+	if err != nil || status != http.StatusOK || !strings.Contains(body, "namespace "+searchName+" is ready") {
+		return errors.Join(err, fmt.Errorf("the search in index %s found something else than told", index))
+	}
+	return nil
+}
+
+// showIndexDeleted shows that the index goes with the namespace.
+func (d *demo) showIndexDeleted(ctx context.Context) error {
+	d.out.heading("The namespace is deleted, and its index")
+	d.out.say("The agent's token holds the namespace until the service has said that the index is gone.")
+	output, err := d.show(ctx, d.admin, searchTokensCommand...)
+	if err != nil {
+		return err
+	}
+	if !strings.Contains(output, string(controller.Token)) {
+		return fmt.Errorf("namespace %q does not have the token %s", searchName, controller.Token)
+	}
+	namespace, err := d.searchedNamespace(ctx)
+	if err != nil {
+		return err
+	}
+	if _, err := d.show(ctx, d.admin, "delete", "namespace", searchName); err != nil {
+		return err
+	}
+	path := "/indices/" + controller.IndexName(namespace)
+	status, body, err := d.fetch(ctx, path)
+	d.out.command(d.admin.name, "curl "+shellLine(d.search.url+path))
+	d.out.output(body)
+	if err != nil || status != http.StatusNotFound {
+		return errors.Join(err, fmt.Errorf("the index of namespace %q should be gone", searchName))
+	}
+	return nil
+}
+
+// untilSearchCondition waits until the namespace says something of its index.
+func (d *demo) untilSearchCondition(ctx context.Context, status corev1.ConditionStatus, text string) error {
+	err := d.poll(ctx, func(ctx context.Context) (bool, error) {
+		namespace, err := d.searchedNamespace(ctx)
+		if err != nil {
+			return false, err
+		}
+		condition := nscondition.Find(namespace, searchCondition)
+		return condition != nil && condition.Status == status && strings.Contains(condition.Message, text), nil
+	})
+	if err != nil {
+		return fmt.Errorf("namespace %q does not say that its index %s: %w", searchName, text, err)
+	}
+	return nil
+}
+
+func (d *demo) poll(ctx context.Context, condition wait.ConditionWithContextFunc) error {
+	return wait.PollUntilContextCancel(ctx, pollInterval, true, condition)
+}
+
+func (d *demo) searchedNamespace(ctx context.Context) (*corev1.Namespace, error) {
+	client, err := kubernetes.NewForConfig(d.admin.config)
+	if err != nil {
+		return nil, fmt.Errorf("creating a client: %w", err)
+	}
+	return client.CoreV1().Namespaces().Get(ctx, searchName, metav1.GetOptions{})
+}
+
+// fetch is what curl does.
+func (d *demo) fetch(ctx context.Context, path string) (status int, body string, err error) {
+	const timeout = 10 * time.Second
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, d.search.url+path, nil)
+	if err != nil {
+		return 0, "", fmt.Errorf("making a request: %w", err)
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return 0, "", fmt.Errorf("asking the index server: %w", err)
+	}
+	defer response.Body.Close()
+	data, err := io.ReadAll(response.Body)
+	return response.StatusCode, string(data), err
+}
