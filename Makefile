@@ -154,7 +154,7 @@ test-versions: ## Run test/versions on the API servers of VERSIONS. Where they h
 	if [ -n "$$failed" ]; then echo "test/versions failed with Kubernetes$$failed." >&2; exit 1; fi
 
 # Those that run against a real API server, but for the demo's.
-SUITES ?= ./test/integration ./test/finalization ./test/diagnosis ./test/causes ./test/plugin ./test/guardrails ./test/timeouts ./test/metrics
+SUITES ?= ./test/integration ./test/initializer ./test/agent ./test/searchindex ./test/finalization ./test/diagnosis ./test/causes ./test/plugin ./test/guardrails ./test/timeouts ./test/metrics
 
 .PHONY: test-integration
 test-integration: promtool ## Run the suites on a real API server alone, with their narration.
@@ -206,6 +206,7 @@ verify: ## Check that the tree is tidy, generated, formatted, linted and committ
 	for file in hack/controlplane/go.mod hack/controlplane/*/go.mod; do (cd "$${file%/*}" && go mod tidy -diff); done
 	cd hack/image && go mod tidy -diff
 	cd hack/promtool && go mod tidy -diff
+	cd hack/gojq && go mod tidy -diff
 	@$(MAKE) --no-print-directory manifests generate api-reference build-installer IMG=ghcr.io/nslifecycle/nslifecycle:latest
 	@unformatted="$$(gofmt -l .)"; \
 	if [ -n "$$unformatted" ]; then \

@@ -181,6 +181,27 @@ func TestTargetsIn(t *testing.T) {
 	}
 }
 
+// TestScript compares the initializer in shell, which is tested, with the page that shows it.
+func TestScript(t *testing.T) {
+	script, err := os.ReadFile(filepath.Join(root, "examples/shell/initializer.sh"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	shebang, rest, _ := strings.Cut(string(script), "\n")
+	_, rest, hasLicence := strings.Cut(rest, "# SPDX-License-Identifier: Apache-2.0\n\n")
+	if !hasLicence {
+		t.Fatal("examples/shell/initializer.sh does not begin with the licence")
+	}
+	const page = "docs/writing-an-initializer.md"
+	content, err := os.ReadFile(filepath.Join(root, page))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(content), "```sh\n"+shebang+"\n"+rest+"```\n") {
+		t.Errorf("%s does not show examples/shell/initializer.sh as it is", page)
+	}
+}
+
 // foreignFlags are bound by libraries: controller-runtime's zap.Options and config.
 var foreignFlags = []string{
 	"kubeconfig", "zap-devel", "zap-encoder", "zap-log-level", "zap-stacktrace-level", "zap-time-encoding",

@@ -1,0 +1,41 @@
+#!/bin/sh
+# Copyright The nslifecycle Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+# Serves an initializer until it is stopped: gives every new namespace the LimitRange of its
+# size. It needs kubectl and jq, and remembers nothing: kill it where you like.
+me=limits.corp.example.com
+cd "$(dirname "$0")" || exit
+seen='{.metadata.name} {.metadata.annotations.nslifecycle\.dev/pending-initializers}{"\n"}'
+
+# The patch that ends the work on the Namespace on stdin, or nothing where there is none to do.
+end='.metadata | (.annotations["nslifecycle.dev/pending-initializers"] // "") as $list | ($list / ",") as $names
+  | select($names[0] == $me and .deletionTimestamp == null
+      and .annotations["nslifecycle.dev/initialization-result"] == null)
+  | "/metadata/annotations/nslifecycle.dev~1" as $of
+  | [{op: "test", path: "/metadata/uid", value: .uid}, {op: "test", path: ($of + "pending-initializers"), value: $list},
+     if $failure == "" then {op: "replace", path: ($of + "pending-initializers"), value: ($names[1:] | join(","))}
+     else {op: "add", path: ($of + "initialization-result"),
+           value: ({status: "Failure", reason: "UnknownSize", message: $failure} | tojson)} end]'
+
+serve() {
+  namespace=$(kubectl get namespace "$1" --ignore-not-found --output=json --request-timeout=10s) || return
+  size=$(printf %s "$namespace" | jq --raw-output '.metadata.labels["corp.example.com/size"] // "small"') || return
+  failure=; [ -f "sizes/$size.yaml" ] || failure="there is no size $size, only small and large"
+  patch=$(printf %s "$namespace" | jq --compact-output --arg me "$me" --arg failure "$failure" "$end") || return
+  [ -n "$patch" ] || return 0
+  # The work. It must bear being done twice.
+  [ -n "$failure" ] || kubectl apply --server-side --field-manager="$me" --namespace="$1" \
+    --filename="sizes/$size.yaml" --request-timeout=10s || return
+  kubectl patch namespace "$1" --type=json --patch="$patch" --request-timeout=10s
+}
+
+# What fails, a lost race too, is tried once more at once. The watch ends after a minute and
+# begins again with a list, which brings back the rest.
+while sleep 1; do
+  kubectl get namespaces --selector=nslifecycle.dev/initializing --watch --output=jsonpath="$seen" \
+    --request-timeout=60s |
+    while read -r name names; do
+      case $names in "$me" | "$me",*) serve "$name" || serve "$name" ;; esac
+    done
+done

@@ -1,0 +1,264 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package initializer
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/gexec"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/test/controlplane"
+	"github.com/nslifecycle/nslifecycle/test/initializers"
+	. "github.com/nslifecycle/nslifecycle/test/matchers"
+	"github.com/nslifecycle/nslifecycle/test/wrappers"
+)
+
+// What the manifests in examples/shell say.
+const (
+	shellInitializer = "limits.corp.example.com"
+	shellUser        = "system:serviceaccount:limits-initializer:limits"
+	sizeLabel        = "corp.example.com/size"
+	limitRangeName   = "defaults"
+)
+
+// The initializers beside it, one before and one after it.
+const (
+	firstInitializer = "first.shell.example.com"
+	lastInitializer  = "last.shell.example.com"
+)
+
+// shim stands in PATH as kubectl. Where the file <command>-before or <command>-after is in
+// the directory of the script, it removes it and kills everything that belongs to the script,
+// as the end of a container does. Where hold is there, it waits with the patch until that is
+// gone.
+const shim = `#!/bin/sh
+command=$1
+case "$*" in *--watch*) command=watch ;; esac
+stop() { if rm "$STOPS/$command-$1" 2>/dev/null; then kill -KILL 0; fi; }
+stop before
+if [ "$command" = patch ] && [ -e "$STOPS/hold" ]; then
+  touch "$STOPS/held"
+  while [ -e "$STOPS/hold" ]; do sleep 0.05; done
+fi
+"$REAL_KUBECTL" "$@"
+code=$?
+stop after
+exit "$code"
+`
+
+// script is examples/shell/initializer.sh as a process.
+type script struct {
+	dir, path, kubeconfig string
+}
+
+func newScript(ctx context.Context) *script {
+	GinkgoHelper()
+	s := &script{dir: GinkgoT().TempDir(), path: filepath.Join(controlplane.Root(), "examples", "shell")}
+	_, err := plane.Kubectl(ctx, plane.Admin, "apply", "-f", filepath.Join(s.path, "rbac.yaml"))
+	Expect(err).NotTo(HaveOccurred())
+	config, err := plane.ServiceAccountConfig(ctx, "limits-initializer", "limits")
+	Expect(err).NotTo(HaveOccurred())
+	s.kubeconfig = filepath.Join(s.dir, "kubeconfig")
+	Expect(controlplane.WriteKubeconfig(s.kubeconfig, config)).To(Succeed())
+	Expect(os.WriteFile(filepath.Join(s.dir, "kubectl"), []byte(shim), 0o700)).To(Succeed())
+	Expect(controlplane.Build(ctx, filepath.Join(controlplane.Root(), "hack", "gojq"),
+		"github.com/itchyny/gojq/cmd/gojq", filepath.Join(s.dir, "jq"))).To(Succeed())
+	return s
+}
+
+// start runs it until it is killed, or the spec is over.
+func (s *script) start() *gexec.Session {
+	GinkgoHelper()
+	command := exec.Command(filepath.Join(s.path, "initializer.sh"))
+	command.Dir = s.dir
+	command.Env = []string{
+		"PATH=" + s.dir + ":/usr/local/bin:/usr/bin:/bin", "HOME=" + s.dir, "STOPS=" + s.dir,
+		"KUBECONFIG=" + s.kubeconfig, "REAL_KUBECTL=" + plane.KubectlPath(),
+	}
+	// A process group, so that all of it can be killed at once.
+	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	session, err := gexec.Start(command, GinkgoWriter, GinkgoWriter)
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func() { kill(session) })
+	return session
+}
+
+// kill ends a process group without a warning.
+func kill(session *gexec.Session) {
+	GinkgoHelper()
+	// It may have ended before.
+	_ = syscall.Kill(-session.Command.Process.Pid, syscall.SIGKILL)
+	Eventually(session).WithTimeout(time.Minute).Should(gexec.Exit())
+}
+
+// touch makes one of the files that the shim looks for.
+func (s *script) touch(name string) {
+	GinkgoHelper()
+	Expect(os.WriteFile(filepath.Join(s.dir, name), nil, 0o600)).To(Succeed())
+}
+
+// serveByHand runs an initializer of test/initializers that does nothing, until the spec is
+// over.
+func serveByHand(ctx context.Context, account, name string) {
+	GinkgoHelper()
+	running, err := initializers.Start(ctx, newAccount(ctx, account, serving), name, initializers.Nothing)
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(running.Stop)
+}
+
+var _ = Describe("The initializer in shell", Ordered, func() {
+	var s *script
+
+	BeforeAll(func(ctx context.Context) {
+		s = newScript(ctx)
+	}, NodeTimeout(5*time.Minute))
+
+	// alone registers it with its own manifest.
+	alone := func(ctx context.Context) {
+		GinkgoHelper()
+		manifest := filepath.Join(s.path, "configuration.yaml")
+		_, err := plane.Kubectl(ctx, plane.Admin, "apply", "-f", manifest)
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(func(ctx context.Context) {
+			_, err := plane.Kubectl(ctx, plane.Admin, "delete", "-f", manifest)
+			Expect(err).NotTo(HaveOccurred())
+			expectInjected(ctx)
+		})
+		expectInjected(ctx, shellInitializer)
+	}
+	limits := func(ctx context.Context, namespace string) string {
+		GinkgoHelper()
+		var limitRange corev1.LimitRange
+		Expect(admin.Get(ctx, client.ObjectKey{Namespace: namespace, Name: limitRangeName}, &limitRange)).To(Succeed())
+		return limitRange.Spec.Limits[0].Default.Cpu().String()
+	}
+
+	It("prepares many namespaces between two others, and is killed meanwhile", func(ctx context.Context) {
+		serveByHand(ctx, "first", firstInitializer)
+		serveByHand(ctx, "last", lastInitializer)
+		register(ctx, firstInitializer, shellInitializer, lastInitializer)
+		seen := record(ctx)
+
+		session := s.start()
+		var names []string
+		for range 20 {
+			names = append(names, create(ctx, wrappers.MakeNamespace(unique("many"))).Name)
+		}
+		for i, name := range names {
+			expectReady(ctx, name)
+			Expect(limits(ctx, name)).To(Equal("500m"))
+			if i%6 == 3 {
+				kill(session)
+				session = s.start()
+			}
+		}
+
+		heard := seen.hear(ctx)
+		owners := map[string]string{
+			firstInitializer: userOf("first"), shellInitializer: shellUser, lastInitializer: userOf("last"),
+		}
+		heard.expectOwners(owners, names...)
+		Expect(heard.expectNothingLate(owners, names...)).To(BeNumerically(">=", len(names)))
+	}, SpecTimeout(5*time.Minute))
+
+	It("goes on from wherever it was killed", func(ctx context.Context) {
+		alone(ctx)
+		for _, stop := range []string{
+			"watch-before", "get-before", "get-after", "apply-before", "apply-after", "patch-before", "patch-after",
+		} {
+			By(stop)
+			namespace := create(ctx, wrappers.MakeNamespace(unique("killed")).Label(sizeLabel, "large"))
+			s.touch(stop)
+			Eventually(s.start()).WithContext(ctx).Should(gexec.Exit())
+			Expect(filepath.Join(s.dir, stop)).NotTo(BeAnExistingFile())
+			session := s.start()
+			expectReady(ctx, namespace.Name)
+			Expect(limits(ctx, namespace.Name)).To(Equal("2"))
+			kill(session)
+		}
+	}, SpecTimeout(5*time.Minute))
+
+	It("reads again where the list has changed under its hands", func(ctx context.Context) {
+		other := newAccount(ctx, "unordered", serving)
+		register(ctx, shellInitializer, lastInitializer)
+		seen := record(ctx)
+		hold, held := filepath.Join(s.dir, "hold"), filepath.Join(s.dir, "held")
+		s.touch("hold")
+		session := s.start()
+		namespace := create(ctx, wrappers.MakeNamespace(unique("conflict")))
+		Eventually(held).WithContext(ctx).Should(BeAnExistingFile())
+		Expect(initializers.Finish(ctx, newClientset(other), namespace, lastInitializer)).To(Succeed())
+		Expect(os.Remove(hold)).To(Succeed())
+
+		expectReady(ctx, namespace.Name)
+		Expect(string(session.Err.Contents())).To(ContainSubstring("the server rejected our request"))
+		seen.hear(ctx).expectOwners(map[string]string{
+			lastInitializer: userOf("unordered"), shellInitializer: shellUser,
+		}, namespace.Name)
+	}, SpecTimeout(2*time.Minute))
+
+	It("says so where a namespace can never be prepared, and goes on with the others", func(ctx context.Context) {
+		alone(ctx)
+		impossible := wrappers.MakeNamespace(unique("impossible")).Label(sizeLabel, "huge").Obj()
+		// Somebody keeps it, so that it can be looked at after its deletion.
+		impossible.Finalizers = []string{"example.com/kept"}
+		Expect(admin.Create(ctx, impossible)).To(Succeed())
+		s.start()
+		Eventually(func(g Gomega) {
+			namespace := get(g, ctx, impossible.Name)
+			g.Expect(namespace).To(HaveCondition(v1alpha1.ConditionInitializing, corev1.ConditionFalse,
+				v1alpha1.ReasonFailed, "UnknownSize: there is no size huge, only small and large"))
+			g.Expect(namespace.DeletionTimestamp).NotTo(BeNil())
+			g.Expect(pendingOf(namespace)).To(Equal(shellInitializer))
+		}).WithContext(ctx).Should(Succeed())
+		healthy := create(ctx, wrappers.MakeNamespace(unique("healthy")))
+		expectReady(ctx, healthy.Name)
+
+		Expect(admin.Patch(ctx, impossible, client.RawPatch("application/merge-patch+json",
+			[]byte(`{"metadata":{"finalizers":null}}`)))).To(Succeed())
+		expectGone(ctx, impossible)
+	}, SpecTimeout(2*time.Minute))
+
+	It("leaves a namespace alone that is being deleted, and one where it is not its turn", func(ctx context.Context) {
+		register(ctx, firstInitializer, shellInitializer)
+		first := newClientset(newAccount(ctx, "first", serving))
+		terminating := wrappers.MakeNamespace(unique("left")).Obj()
+		terminating.Finalizers = []string{"example.com/kept"}
+		Expect(admin.Create(ctx, terminating)).To(Succeed())
+		Expect(admin.Delete(ctx, terminating)).To(Succeed())
+		Expect(initializers.Finish(ctx, first, terminating, firstInitializer)).To(Succeed())
+		waiting := create(ctx, wrappers.MakeNamespace(unique("left")))
+		served := create(ctx, wrappers.MakeNamespace(unique("taken")))
+		Expect(initializers.Finish(ctx, first, served, firstInitializer)).To(Succeed())
+
+		s.start()
+		expectReady(ctx, served.Name)
+		// They come before it in the list, so it has seen them.
+		for _, name := range []string{terminating.Name, waiting.Name} {
+			Expect(pendingOf(get(Default, ctx, name))).To(HaveSuffix(shellInitializer))
+		}
+		for _, write := range audited() {
+			if write.User.Username == shellUser {
+				Expect(write.ObjectRef.Name).NotTo(BeElementOf(terminating.Name, waiting.Name))
+				Expect(write.ObjectRef.Namespace).NotTo(BeElementOf(terminating.Name, waiting.Name))
+			}
+		}
+
+		Expect(initializers.Finish(ctx, first, waiting, firstInitializer)).To(Succeed())
+		expectReady(ctx, waiting.Name)
+		Expect(admin.Patch(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: terminating.Name}},
+			client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`)))).To(Succeed())
+	}, SpecTimeout(2*time.Minute))
+})

@@ -1,0 +1,62 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package initializer
+
+import (
+	"context"
+	"path/filepath"
+	"testing"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+
+	"github.com/nslifecycle/nslifecycle/test/controlplane"
+	"github.com/nslifecycle/nslifecycle/test/wrappers"
+)
+
+// accounts is the namespace of the ServiceAccounts of the initializers. It is there before
+// anything is registered, as it has to be.
+const accounts = "initializers"
+
+var (
+	plane   *controlplane.ControlPlane
+	manager *controlplane.Manager
+	// admin is a member of system:masters.
+	admin client.WithWatch
+	// auditLog is the file that the API server writes.
+	auditLog string
+)
+
+func TestInitializer(t *testing.T) {
+	RegisterFailHandler(Fail)
+	RunSpecs(t, "Initializer")
+}
+
+var _ = BeforeSuite(func(ctx context.Context) {
+	ctrl.SetLogger(zap.New(zap.WriteTo(GinkgoWriter), zap.UseDevMode(true)))
+	SetDefaultEventuallyTimeout(time.Minute)
+	SetDefaultEventuallyPollingInterval(20 * time.Millisecond)
+	EnforceDefaultTimeoutsWhenUsingContexts()
+
+	auditLog = filepath.Join(GinkgoT().TempDir(), "audit.log")
+	var err error
+	plane, err = controlplane.Start(ctx,
+		controlplane.WithAPIServerFlag("audit-policy-file",
+			filepath.Join(controlplane.Root(), "test", "initializer", "testdata", "audit-policy.yaml")),
+		controlplane.WithAPIServerFlag("audit-log-path", auditLog))
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func() { Expect(plane.Stop()).To(Succeed()) })
+	admin, err = client.NewWithWatch(controlplane.Unlimited(plane.Admin), client.Options{Scheme: newScheme()})
+	Expect(err).NotTo(HaveOccurred())
+
+	Expect(plane.Install(ctx)).To(Succeed())
+	Expect(admin.Create(ctx, wrappers.MakeNamespace(accounts).Obj())).To(Succeed())
+	manager, err = plane.StartManager(ctx)
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func() { Expect(manager.Stop()).To(Succeed()) })
+}, NodeTimeout(15*time.Minute))

@@ -1,0 +1,240 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package initializer
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+)
+
+// version is what one version of a namespace said of its initialization.
+type version struct {
+	name, resourceVersion, pending string
+	isOpen                         bool
+}
+
+// recording keeps every version of every namespace, by UID.
+type recording struct {
+	lock     sync.Mutex
+	versions map[types.UID][]version
+	latest   string
+}
+
+// record watches namespaces until the spec is over.
+func record(ctx context.Context) *recording {
+	GinkgoHelper()
+	var list corev1.NamespaceList
+	Expect(admin.List(ctx, &list)).To(Succeed())
+	watch, err := newClientset(plane.Admin).CoreV1().Namespaces().Watch(context.WithoutCancel(ctx),
+		metav1.ListOptions{ResourceVersion: list.ResourceVersion})
+	Expect(err).NotTo(HaveOccurred())
+	r := &recording{versions: map[types.UID][]version{}}
+	var done sync.WaitGroup
+	done.Go(func() {
+		for event := range watch.ResultChan() {
+			namespace, isNamespace := event.Object.(*corev1.Namespace)
+			if !isNamespace {
+				continue
+			}
+			_, isClosed := namespace.Labels[v1alpha1.LabelInitializing]
+			r.lock.Lock()
+			r.latest = namespace.ResourceVersion
+			r.versions[namespace.UID] = append(r.versions[namespace.UID], version{
+				name: namespace.Name, resourceVersion: namespace.ResourceVersion,
+				pending: pendingOf(namespace), isOpen: !isClosed,
+			})
+			r.lock.Unlock()
+		}
+	})
+	DeferCleanup(func() {
+		watch.Stop()
+		done.Wait()
+	})
+	return r
+}
+
+// upToNow returns the versions that there have been by now.
+func (r *recording) upToNow(ctx context.Context) map[types.UID][]version {
+	GinkgoHelper()
+	// Written last, so it is seen last.
+	mark := &corev1.Namespace{}
+	Expect(admin.Get(ctx, client.ObjectKey{Name: accounts}, mark)).To(Succeed())
+	before := mark.DeepCopy()
+	mark.Labels["recorded"] = unique("mark")
+	Expect(admin.Patch(ctx, mark, client.MergeFrom(before))).To(Succeed())
+	Eventually(func() string {
+		r.lock.Lock()
+		defer r.lock.Unlock()
+		return r.latest
+	}).WithContext(ctx).Should(Equal(mark.ResourceVersion))
+	r.lock.Lock()
+	defer r.lock.Unlock()
+	versions := map[types.UID][]version{}
+	for uid, all := range r.versions {
+		if uid != mark.UID {
+			versions[uid] = slices.Clone(all)
+		}
+	}
+	return versions
+}
+
+// write is a request of the audit log.
+type write struct {
+	Verb string `json:"verb"`
+	User struct {
+		Username string `json:"username"`
+	} `json:"user"`
+	ObjectRef struct {
+		Resource    string `json:"resource"`
+		Subresource string `json:"subresource"`
+		Namespace   string `json:"namespace"`
+		Name        string `json:"name"`
+	} `json:"objectRef"`
+	ResponseStatus struct {
+		Code int `json:"code"`
+	} `json:"responseStatus"`
+	ResponseObject struct {
+		Metadata struct {
+			UID             types.UID `json:"uid"`
+			ResourceVersion string    `json:"resourceVersion"`
+		} `json:"metadata"`
+	} `json:"responseObject"`
+	Received  metav1.MicroTime `json:"requestReceivedTimestamp"`
+	Completed metav1.MicroTime `json:"stageTimestamp"`
+}
+
+func (w *write) succeeded() bool { return w.ResponseStatus.Code < 300 }
+
+// audited returns all writes that the API server has answered, in the order in which it did.
+func audited() []write {
+	GinkgoHelper()
+	file, err := os.Open(auditLog)
+	Expect(err).NotTo(HaveOccurred())
+	defer file.Close()
+	var writes []write
+	reader := bufio.NewReader(file)
+	for {
+		line, err := reader.ReadBytes('\n')
+		if err != nil {
+			// What follows the last line feed is being written.
+			return writes
+		}
+		var entry write
+		Expect(json.Unmarshal(line, &entry)).To(Succeed(), string(line))
+		writes = append(writes, entry)
+	}
+}
+
+// removal is who took an entry off the list of a namespace, and when that was done.
+type removal struct {
+	users []string
+	at    time.Time
+	last  bool
+}
+
+// testimony is what the two witnesses say together.
+type testimony struct {
+	// removals by UID and entry.
+	removals map[types.UID]map[string]removal
+	names    map[types.UID]string
+	writes   []write
+}
+
+// hear puts together who has removed which entry. Each version of a namespace has gone out
+// in the answer to the request that has made it.
+func (r *recording) hear(ctx context.Context) *testimony {
+	GinkgoHelper()
+	versions := r.upToNow(ctx)
+	t := &testimony{removals: map[types.UID]map[string]removal{}, names: map[types.UID]string{}, writes: audited()}
+	makers := map[string][]write{}
+	for _, write := range t.writes {
+		if version := write.ResponseObject.Metadata.ResourceVersion; version != "" && write.succeeded() {
+			makers[version] = append(makers[version], write)
+		}
+	}
+	for uid, all := range versions {
+		t.names[uid], t.removals[uid] = all[0].name, map[string]removal{}
+		for i := 1; i < len(all); i++ {
+			for _, name := range missing(all[i-1].pending, all[i].pending) {
+				removed := removal{last: all[i].isOpen}
+				for _, write := range makers[all[i].resourceVersion] {
+					removed.users = append(removed.users, write.User.Username)
+					if removed.at.IsZero() {
+						removed.at = write.Completed.Time
+					}
+				}
+				t.removals[uid][name] = removed
+			}
+		}
+	}
+	return t
+}
+
+// missing are the names that are in the list before and not in the list after.
+func missing(before, after string) []string {
+	left := strings.Split(after, ",")
+	return slices.DeleteFunc(strings.Split(before, ","), func(name string) bool {
+		return name == "" || slices.Contains(left, name)
+	})
+}
+
+// expectOwners checks that every entry of these namespaces was removed, and each by its
+// owner: a user by entry.
+func (t *testimony) expectOwners(owners map[string]string, namespaces ...string) {
+	GinkgoHelper()
+	count := 0
+	for uid, removals := range t.removals {
+		if !slices.Contains(namespaces, t.names[uid]) {
+			continue
+		}
+		count++
+		for name, user := range owners {
+			Expect(removals).To(HaveKey(name), "namespace %s", t.names[uid])
+			// Requests that change nothing are answered with the same version, so there may be more.
+			Expect(removals[name].users).To(ContainElement(user), "namespace %s, entry %s", t.names[uid], name)
+		}
+	}
+	Expect(count).To(Equal(len(namespaces)), "namespaces that were seen")
+}
+
+// expectNothingLate checks that no owner has sent a write into a namespace after its own entry
+// had been removed, and returns how many writes there were.
+func (t *testimony) expectNothingLate(owners map[string]string, namespaces ...string) int {
+	GinkgoHelper()
+	entries := map[string]string{}
+	for name, user := range owners {
+		entries[user] = name
+	}
+	uids := map[string]types.UID{}
+	for uid, name := range t.names {
+		uids[name] = uid
+	}
+	count := 0
+	for _, write := range t.writes {
+		entry, isOurs := entries[write.User.Username]
+		if !isOurs || write.ObjectRef.Resource == "namespaces" || !slices.Contains(namespaces, write.ObjectRef.Namespace) {
+			continue
+		}
+		count++
+		removed := t.removals[uids[write.ObjectRef.Namespace]][entry]
+		Expect(write.Received.Time).To(BeTemporally("<", removed.at),
+			"%s wrote into namespace %s after it had finished there", write.User.Username, write.ObjectRef.Namespace)
+	}
+	return count
+}
