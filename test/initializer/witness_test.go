@@ -7,6 +7,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -19,14 +20,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 )
 
 // version is what one version of a namespace said of its initialization.
 type version struct {
 	name, resourceVersion, pending string
-	isOpen                         bool
+	conditions                     []string
+	// seen is when the watch has delivered it.
+	seen time.Time
 }
 
 // recording keeps every version of every namespace, by UID.
@@ -52,12 +53,16 @@ func record(ctx context.Context) *recording {
 			if !isNamespace {
 				continue
 			}
-			_, isClosed := namespace.Labels[v1alpha1.LabelInitializing]
+			var conditions []string
+			for _, condition := range namespace.Status.Conditions {
+				conditions = append(conditions, fmt.Sprintf("%s=%s %s: %s",
+					condition.Type, condition.Status, condition.Reason, condition.Message))
+			}
 			r.lock.Lock()
 			r.latest = namespace.ResourceVersion
 			r.versions[namespace.UID] = append(r.versions[namespace.UID], version{
 				name: namespace.Name, resourceVersion: namespace.ResourceVersion,
-				pending: pendingOf(namespace), isOpen: !isClosed,
+				pending: pendingOf(namespace), conditions: conditions, seen: time.Now(),
 			})
 			r.lock.Unlock()
 		}
@@ -94,6 +99,16 @@ func (r *recording) upToNow(ctx context.Context) map[types.UID][]version {
 	return versions
 }
 
+// conditions returns all conditions that a namespace has ever had.
+func (r *recording) conditions(ctx context.Context, uid types.UID) []string {
+	GinkgoHelper()
+	var all []string
+	for _, version := range r.upToNow(ctx)[uid] {
+		all = append(all, version.conditions...)
+	}
+	return all
+}
+
 // write is a request of the audit log.
 type write struct {
 	Verb string `json:"verb"`
@@ -119,7 +134,14 @@ type write struct {
 	Completed metav1.MicroTime `json:"stageTimestamp"`
 }
 
-func (w *write) succeeded() bool { return w.ResponseStatus.Code < 300 }
+func (w *write) succeeded() bool { return w.ResponseStatus.Code >= 200 && w.ResponseStatus.Code < 300 }
+
+// isUnanswered says that the client went away, as one does that is killed. The write may have
+// been done all the same.
+func (w *write) isUnanswered() bool {
+	return w.ResponseStatus.Code == 0 || w.ResponseStatus.Code >= 500 ||
+		w.succeeded() && w.ResponseObject.Metadata.ResourceVersion == ""
+}
 
 // audited returns all writes that the API server has answered, in the order in which it did.
 func audited() []write {
@@ -145,7 +167,6 @@ func audited() []write {
 type removal struct {
 	users []string
 	at    time.Time
-	last  bool
 }
 
 // testimony is what the two witnesses say together.
@@ -157,14 +178,20 @@ type testimony struct {
 }
 
 // hear puts together who has removed which entry. Each version of a namespace has gone out
-// in the answer to the request that has made it.
+// in the answer to the request that has made it, or was made by one that nobody waited for any
+// more: then it may have been any of those.
 func (r *recording) hear(ctx context.Context) *testimony {
 	GinkgoHelper()
 	versions := r.upToNow(ctx)
 	t := &testimony{removals: map[types.UID]map[string]removal{}, names: map[types.UID]string{}, writes: audited()}
-	makers := map[string][]write{}
+	makers, unanswered := map[string][]write{}, map[string][]write{}
 	for _, write := range t.writes {
-		if version := write.ResponseObject.Metadata.ResourceVersion; version != "" && write.succeeded() {
+		version := write.ResponseObject.Metadata.ResourceVersion
+		switch {
+		case write.ObjectRef.Resource != "namespaces":
+		case write.isUnanswered():
+			unanswered[write.ObjectRef.Name] = append(unanswered[write.ObjectRef.Name], write)
+		case write.succeeded():
 			makers[version] = append(makers[version], write)
 		}
 	}
@@ -172,12 +199,15 @@ func (r *recording) hear(ctx context.Context) *testimony {
 		t.names[uid], t.removals[uid] = all[0].name, map[string]removal{}
 		for i := 1; i < len(all); i++ {
 			for _, name := range missing(all[i-1].pending, all[i].pending) {
-				removed := removal{last: all[i].isOpen}
-				for _, write := range makers[all[i].resourceVersion] {
+				removed := removal{at: all[i].seen}
+				candidates := makers[all[i].resourceVersion]
+				if len(candidates) == 0 {
+					candidates = unanswered[all[i].name]
+				} else {
+					removed.at = candidates[0].Completed.Time
+				}
+				for _, write := range candidates {
 					removed.users = append(removed.users, write.User.Username)
-					if removed.at.IsZero() {
-						removed.at = write.Completed.Time
-					}
 				}
 				t.removals[uid][name] = removed
 			}

@@ -1,0 +1,157 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Command worker is an initializer as a process of its own, for tests that kill it. It puts
+// a ConfigMap into each namespace, and keeps a diary that survives it. It can also be told
+// to kill itself at some point of its work.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"net/http"
+	"os"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/nslifecycle/nslifecycle/pkg/initializer"
+)
+
+// diary is a file that has every line as soon as it is written.
+type diary struct{ file *os.File }
+
+func (d diary) write(format string, args ...any) {
+	// In one write, so that the lines of several processes do not mix.
+	_, err := fmt.Fprintf(d.file, "%d "+format+"\n", append([]any{os.Getpid()}, args...)...)
+	if err == nil {
+		err = d.file.Sync()
+	}
+	if err != nil {
+		panic(err)
+	}
+}
+
+// stop is where the process kills itself: when a point is reached for the n-th time.
+type stop struct {
+	point string
+	left  atomic.Int64
+	diary diary
+}
+
+func (s *stop) at(point string) {
+	if point == s.point && s.left.Add(-1) == 0 {
+		s.diary.write("stopped %s", point)
+		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+		select {}
+	}
+}
+
+// wrap stops before or after the patch of a namespace.
+func (s *stop) wrap(next http.RoundTripper) http.RoundTripper {
+	return roundTripper(func(request *http.Request) (*http.Response, error) {
+		isPatch := request.Method == http.MethodPatch &&
+			strings.HasPrefix(request.URL.Path, "/api/v1/namespaces/") && strings.Count(request.URL.Path, "/") == 4
+		if isPatch {
+			s.at("before-patch")
+		}
+		response, err := next.RoundTrip(request)
+		if isPatch {
+			s.at("after-patch")
+		}
+		return response, err
+	})
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+// RoundTrip sends a request.
+func (r roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return r(request) }
+
+func main() {
+	var name, path, stopAt, election string
+	var stopAfter int64
+	var isUnordered bool
+	flag.StringVar(&name, "name", "", "The initializer's name.")
+	flag.StringVar(&path, "diary", "", "The file that tells what has been done.")
+	flag.StringVar(&stopAt, "stop-at", "", "The point at which to kill itself: before-work, after-work, before-return, "+
+		"before-patch or after-patch.")
+	flag.Int64Var(&stopAfter, "stop-after", 1, "At which time it is reached.")
+	flag.StringVar(&election, "elect-in", "", "The namespace in which to elect a leader; none if empty.")
+	flag.BoolVar(&isUnordered, "unordered", false, "Do not wait for the turn.")
+	flag.Parse()
+	ctrl.SetLogger(zap.New(zap.UseDevMode(true)))
+	if err := run(name, path, election, isUnordered, stopAt, stopAfter); err != nil {
+		fmt.Fprintf(os.Stderr, "worker: %v\n", err)
+		os.Exit(1)
+	}
+}
+
+func run(name, path, election string, isUnordered bool, stopAt string, stopAfter int64) error {
+	file, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return fmt.Errorf("opening the diary: %w", err)
+	}
+	d := diary{file: file}
+	s := &stop{point: stopAt, diary: d}
+	s.left.Store(stopAfter)
+	config, err := ctrl.GetConfig()
+	if err != nil {
+		return err
+	}
+	clientset, err := kubernetes.NewForConfig(unlimited(config))
+	if err != nil {
+		return fmt.Errorf("creating a client: %w", err)
+	}
+	config.Wrap(s.wrap)
+	duration := func(d time.Duration) *time.Duration { return &d }
+	mgr, err := ctrl.NewManager(config, ctrl.Options{
+		Metrics:          metricsserver.Options{BindAddress: "0"},
+		LeaderElection:   election != "",
+		LeaderElectionID: name, LeaderElectionNamespace: election,
+		// A killed leader is missed soon.
+		LeaseDuration: duration(3 * time.Second), RenewDeadline: duration(2 * time.Second),
+		RetryPeriod: duration(200 * time.Millisecond),
+	})
+	if err != nil {
+		return err
+	}
+	var options []initializer.Option
+	if isUnordered {
+		options = append(options, initializer.Unordered())
+	}
+	err = initializer.Add(mgr, name, func(ctx context.Context, namespace *corev1.Namespace) (initializer.Result, error) {
+		d.write("start %s %s", namespace.Name, namespace.UID)
+		s.at("before-work")
+		_, err := clientset.CoreV1().ConfigMaps(namespace.Name).Create(ctx,
+			&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+		if err != nil && !apierrors.IsAlreadyExists(err) {
+			return initializer.Result{}, fmt.Errorf("creating ConfigMap %q: %w", name, err)
+		}
+		s.at("after-work")
+		d.write("success %s %s", namespace.Name, namespace.UID)
+		s.at("before-return")
+		return initializer.Result{Reason: "Prepared", Message: "the ConfigMap is there"}, nil
+	}, options...)
+	if err != nil {
+		return err
+	}
+	return mgr.Start(ctrl.SetupSignalHandler())
+}
+
+func unlimited(config *rest.Config) *rest.Config {
+	config = rest.CopyConfig(config)
+	config.QPS = -1
+	return config
+}

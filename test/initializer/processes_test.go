@@ -1,0 +1,242 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package initializer
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/gexec"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nslifecycle/nslifecycle/test/controlplane"
+	"github.com/nslifecycle/nslifecycle/test/wrappers"
+)
+
+// More rights than serving.
+var (
+	working = rbacv1.PolicyRule{
+		APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"create"},
+	}
+	publishing = rbacv1.PolicyRule{
+		APIGroups: []string{""}, Resources: []string{"namespaces/status"}, Verbs: []string{"patch"},
+	}
+	electing = rbacv1.PolicyRule{
+		APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"},
+		Verbs: []string{"get", "create", "update"},
+	}
+)
+
+// points are where a worker kills itself.
+var points = []string{"before-work", "after-work", "before-return", "before-patch", "after-patch"}
+
+// buildWorker builds test/initializer/internal/worker.
+func buildWorker(ctx context.Context) string {
+	GinkgoHelper()
+	binary := filepath.Join(GinkgoT().TempDir(), "worker")
+	Expect(controlplane.Build(ctx, controlplane.Root(), "./test/initializer/internal/worker", binary)).To(Succeed())
+	return binary
+}
+
+// worker is an initializer in processes of its own, one after another.
+type worker struct {
+	binary, name, kubeconfig string
+	flags                    []string
+	diary                    string
+}
+
+func newWorker(ctx context.Context, binary, account, name string, flags ...string) *worker {
+	GinkgoHelper()
+	config := newAccount(ctx, account, serving, working, publishing, electing)
+	dir := GinkgoT().TempDir()
+	w := &worker{
+		binary: binary, name: name, flags: flags,
+		kubeconfig: filepath.Join(dir, "kubeconfig"), diary: filepath.Join(dir, "diary"),
+	}
+	Expect(controlplane.WriteKubeconfig(w.kubeconfig, config)).To(Succeed())
+	return w
+}
+
+// start runs one process until it is killed, or the spec is over.
+func (w *worker) start(flags ...string) *gexec.Session {
+	GinkgoHelper()
+	args := append([]string{"--kubeconfig=" + w.kubeconfig, "--name=" + w.name, "--diary=" + w.diary}, w.flags...)
+	session, err := gexec.Start(exec.Command(w.binary, append(args, flags...)...), GinkgoWriter, GinkgoWriter)
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func() { session.Kill().Wait(time.Minute) })
+	return session
+}
+
+// supervise starts the worker again and again, and kills it at random moments, or lets it
+// kill itself at one of the points after the other, until the context ends. It returns how
+// often it was killed from outside.
+func (w *worker) supervise(ctx context.Context, random *rand.Rand) int {
+	killed := 0
+	for life := 0; ctx.Err() == nil; life++ {
+		session := w.start("--stop-at="+points[life%len(points)], fmt.Sprintf("--stop-after=%d", 1+random.IntN(10)))
+		// Nothing is measured: this is how long a life may be.
+		select {
+		case <-session.Exited:
+		case <-time.After(time.Duration(1000+random.IntN(2000)) * time.Millisecond):
+			session.Kill()
+			<-session.Exited
+			killed++
+		case <-ctx.Done():
+			session.Kill()
+			<-session.Exited
+		}
+	}
+	return killed
+}
+
+// entry is a line of a diary.
+type entry struct{ pid, event, name, uid string }
+
+// read returns the diary.
+func (w *worker) read() []entry {
+	GinkgoHelper()
+	content, err := os.ReadFile(w.diary)
+	Expect(err).NotTo(HaveOccurred())
+	var entries []entry
+	for line := range strings.Lines(string(content)) {
+		fields := append(strings.Fields(line), "", "")
+		entries = append(entries, entry{fields[0], fields[1], fields[2], fields[3]})
+	}
+	return entries
+}
+
+// successes counts how often the function came to its end, by UID.
+func (w *worker) successes() map[string]int {
+	GinkgoHelper()
+	result := map[string]int{}
+	for _, entry := range w.read() {
+		if entry.event == "success" {
+			result[entry.uid]++
+		}
+	}
+	return result
+}
+
+var _ = Describe("Initializers that are killed", func() {
+	It("leave every namespace ready, and touch nothing that is not theirs", func(ctx context.Context) {
+		const count = 200
+		seed := uint64(GinkgoRandomSeed())
+		By(fmt.Sprintf("killing with seed %d; repeat with -ginkgo.seed", seed))
+		binary := buildWorker(ctx)
+		workers := []*worker{
+			newWorker(ctx, binary, "killed-first", "first.killed.example.com"),
+			newWorker(ctx, binary, "killed-second", "second.killed.example.com", "--unordered"),
+			newWorker(ctx, binary, "killed-third", "third.killed.example.com"),
+		}
+		owners := map[string]string{
+			"first.killed.example.com": userOf("killed-first"), "second.killed.example.com": userOf("killed-second"),
+			"third.killed.example.com": userOf("killed-third"),
+		}
+		register(ctx, workers[0].name, workers[1].name, workers[2].name)
+		seen := record(ctx)
+
+		lives, end := context.WithCancel(ctx)
+		defer end()
+		var running sync.WaitGroup
+		killed := make([]int, len(workers))
+		for i, w := range workers {
+			running.Go(func() {
+				defer GinkgoRecover()
+				killed[i] = w.supervise(lives, rand.New(rand.NewPCG(seed, uint64(i))))
+			})
+		}
+		namespaces := make([]*corev1.Namespace, count)
+		names := make([]string, count)
+		for i := range count {
+			namespaces[i] = create(ctx, wrappers.MakeNamespace(unique("killed")))
+			names[i] = namespaces[i].Name
+			// A few at a time, so that there is something to do in every life.
+			if i >= 10 {
+				expectReady(ctx, names[i-10])
+			}
+		}
+		expectReady(ctx, names...)
+		end()
+		running.Wait()
+
+		By("looking at what each has done")
+		stopped := map[string]int{}
+		var report strings.Builder
+		for i, w := range workers {
+			starts, repeats := 0, 0
+			successes := w.successes()
+			for _, entry := range w.read() {
+				switch entry.event {
+				case "start":
+					starts++
+				case "stopped":
+					stopped[entry.name]++
+				}
+			}
+			for _, namespace := range namespaces {
+				Expect(successes[string(namespace.UID)]).To(BeNumerically(">=", 1), "%s, %s", w.name, namespace.Name)
+				repeats += successes[string(namespace.UID)] - 1
+				Expect(admin.Get(ctx, client.ObjectKey{Namespace: namespace.Name, Name: w.name},
+					&corev1.ConfigMap{})).To(Succeed())
+			}
+			fmt.Fprintf(&report, "%s: killed from outside %d times, %d calls, %d of them after a success\n",
+				w.name, killed[i], starts, repeats)
+		}
+		heard := seen.hear(ctx)
+		heard.expectOwners(owners, names...)
+		writes := heard.expectNothingLate(owners, names...)
+		fmt.Fprintf(&report, "killed by themselves: %v\n%d writes into %d namespaces, none of them late\n",
+			stopped, writes, count)
+		AddReportEntry("what was done", report.String())
+		for _, point := range points {
+			Expect(stopped).To(HaveKey(point))
+		}
+	}, SpecTimeout(12*time.Minute))
+
+	It("hand over to the other replica", func(ctx context.Context) {
+		w := newWorker(ctx, buildWorker(ctx), "elected", "elected.killed.example.com", "--elect-in="+accounts)
+		register(ctx, w.name)
+		replicas := map[string]*gexec.Session{}
+		for range 2 {
+			session := w.start()
+			replicas[fmt.Sprint(session.Command.Process.Pid)] = session
+		}
+		var names []string
+		batch := func() {
+			for range 20 {
+				names = append(names, create(ctx, wrappers.MakeNamespace(unique("elected"))).Name)
+			}
+		}
+		batch()
+		expectReady(ctx, names[0])
+		// In the middle of it.
+		leader := w.read()[0].pid
+		replicas[leader].Kill()
+		<-replicas[leader].Exited
+		batch()
+		expectReady(ctx, names...)
+
+		Expect(w.successes()).To(HaveLen(len(names)))
+		isHandedOver := false
+		for _, entry := range w.read() {
+			if entry.pid != leader {
+				isHandedOver = true
+			} else {
+				Expect(isHandedOver).To(BeFalse(), "both were at work: %v", entry)
+			}
+		}
+		Expect(isHandedOver).To(BeTrue())
+	}, SpecTimeout(3*time.Minute))
+})
