@@ -1,0 +1,170 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package initializer
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/pkg/initializer"
+	. "github.com/nslifecycle/nslifecycle/test/matchers"
+	"github.com/nslifecycle/nslifecycle/test/wrappers"
+)
+
+// without is serving without some verbs.
+func without(verbs ...string) rbacv1.PolicyRule {
+	rule := *serving.DeepCopy()
+	rule.Verbs = slices.DeleteFunc(rule.Verbs, func(verb string) bool { return slices.Contains(verbs, verb) })
+	return rule
+}
+
+// reading lets an initializer know which ones are registered.
+var reading = rbacv1.PolicyRule{
+	APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"namespaceinitializersets"},
+	Verbs: []string{"get"},
+}
+
+// follow runs the kubectl commands that a message ends with, as an administrator, and returns
+// how many there were. What they create goes with the spec.
+func follow(ctx context.Context, message string) int {
+	GinkgoHelper()
+	_, commands, found := strings.Cut(message, "as an administrator run: ")
+	Expect(found).To(BeTrue(), message)
+	count := 0
+	for command := range strings.SplitSeq(commands, "; ") {
+		fields := strings.Fields(command)
+		Expect(fields[0]).To(Equal("kubectl"), command)
+		_, err := plane.Kubectl(ctx, plane.Admin, fields[1:]...)
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(func(ctx context.Context) {
+			_, err := plane.Kubectl(ctx, plane.Admin, "delete", fields[2], fields[3])
+			Expect(err).NotTo(HaveOccurred())
+		})
+		count++
+	}
+	return count
+}
+
+// nothing is a function whose work is done at once.
+func nothing(context.Context, *corev1.Namespace) (initializer.Result, error) {
+	return initializer.Result{}, nil
+}
+
+var _ = Describe("Wrong use of pkg/initializer", func() {
+	const name = "one.wronguse.example.com"
+
+	It("is refused at once where it can be seen at once", func(ctx context.Context) {
+		config := newAccount(ctx, unique("wronguse"), serving)
+		mgr, _ := newManager(config)
+		for bad, sentence := range map[string]string{
+			"":                   `an initializer needs a name, such as "quota.policy.example.com"`,
+			"limits":             "is not fully qualified: use at least three dot-separated parts",
+			"Limits.example.com": "is not a DNS name",
+			"a.b.c,d.e.f":        "contains a comma: list each initializer as an entry of its own",
+		} {
+			Expect(initializer.Add(mgr, bad, nothing)).To(MatchError(ContainSubstring(sentence)))
+			Expect(initializer.Check(ctx, config, bad)).To(MatchError(ContainSubstring(sentence)))
+		}
+		Expect(initializer.Add(mgr, name, nil)).To(MatchError(ContainSubstring("give Add one")))
+		Expect(initializer.Add(mgr, name, nothing, initializer.WithWorkers(0))).To(MatchError(ContainSubstring("WithWorkers(0)")))
+		Expect(initializer.Add(mgr, name, nothing, initializer.WithBackoff(2, 1))).To(MatchError(ContainSubstring("WithBackoff")))
+		Expect(initializer.Add(mgr, name, nothing, initializer.WithFinalizer("kubernetes"))).To(HaveOccurred())
+	})
+
+	It("is told of a name that is registered nowhere", func(ctx context.Context) {
+		const sentence = "no NamespaceInitializerConfiguration names initializer \"" + name + "\""
+		config := newAccount(ctx, unique("wronguse"), serving, reading)
+		err := initializer.Check(ctx, config, name)
+		var unregistered *initializer.NotRegisteredError
+		Expect(errors.As(err, &unregistered)).To(BeTrue(), "%v", err)
+		Expect(unregistered.Name).To(Equal(name))
+		Expect(err).To(MatchError(ContainSubstring(sentence)))
+		said := serve(ctx, config, name, nothing)
+		Eventually(func() string { return string(said.Contents()) }).WithContext(ctx).Should(ContainSubstring("is not registered yet"))
+
+		// It is not too late.
+		register(ctx, name)
+		Expect(initializer.Check(ctx, config, name)).To(Succeed())
+		expectReady(ctx, create(ctx, wrappers.MakeNamespace(unique("registered"))).Name)
+	}, SpecTimeout(2*time.Minute))
+
+	DescribeTable("is told which verb is missing, and how to give it",
+		func(ctx context.Context, missing string) {
+			register(ctx, name)
+			account := unique("wronguse")
+			config := newAccount(ctx, account, without(missing), publishing)
+			err := initializer.Check(ctx, config, name)
+			var rights *initializer.MissingRightsError
+			Expect(errors.As(err, &rights)).To(BeTrue(), "%v", err)
+			Expect(rights.Missing).To(Equal([]string{missing + " namespaces"}))
+			Expect(err).To(MatchError(And(ContainSubstring(userOf(account)), ContainSubstring("may not "+missing+" namespaces"))))
+
+			said := serve(ctx, config, name, nothing, soon)
+			namespace := create(ctx, wrappers.MakeNamespace(unique("rights")))
+			Eventually(func() string { return string(said.Contents()) }).WithContext(ctx).
+				Should(And(ContainSubstring("lacks rights"), ContainSubstring("as an administrator run: ")))
+			message := rights.Message
+			if missing == "initialize" || missing == "patch" {
+				// The condition has the commands as well.
+				Eventually(func(g Gomega) {
+					now := get(g, ctx, namespace.Name)
+					g.Expect(now).To(HaveCondition(conditionOf(name), corev1.ConditionFalse, "Retrying", "as an administrator run: "))
+				}).WithContext(ctx).Should(Succeed())
+			}
+			Expect(pendingOf(get(Default, ctx, namespace.Name))).To(Equal(name))
+
+			Expect(follow(ctx, message)).To(Equal(2))
+			expectReady(ctx, namespace.Name)
+			Expect(initializer.Check(ctx, config, name)).To(Succeed())
+		},
+		Entry("initialize", SpecTimeout(2*time.Minute), "initialize"),
+		Entry("patch", SpecTimeout(2*time.Minute), "patch"),
+		Entry("list", SpecTimeout(2*time.Minute), "list"),
+		Entry("watch", SpecTimeout(2*time.Minute), "watch"),
+	)
+
+	It("is no wrong use to go without the right to tell how far it is", func(ctx context.Context) {
+		register(ctx, name)
+		var served calls
+		said := serve(ctx, newAccount(ctx, unique("wronguse"), serving), name,
+			func(ctx context.Context, namespace *corev1.Namespace) (initializer.Result, error) {
+				initializer.Progress(ctx, "Working", "call %d", served.note(namespace))
+				if len(served.of(namespace.Name)) <= 2 {
+					return initializer.Result{}, errors.New("once more")
+				}
+				return initializer.Result{Message: "done"}, nil
+			}, soon)
+		names := []string{
+			create(ctx, wrappers.MakeNamespace(unique("silent"))).Name,
+			create(ctx, wrappers.MakeNamespace(unique("silent"))).Name,
+		}
+		expectReady(ctx, names...)
+		Expect(strings.Count(string(said.Contents()), "verb patch on namespaces/status is missing")).To(Equal(1))
+	}, SpecTimeout(2*time.Minute))
+
+	It("gets no further with a Role or RoleBinding", func(ctx context.Context) {
+		register(ctx, name)
+		account := unique("wronguse")
+		config := newAccount(ctx, account, without("initialize"))
+		namespace := create(ctx, wrappers.MakeNamespace(unique("local")))
+		bound := &rbacv1.RoleBinding{
+			RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "nslifecycle-namespace-initializer"},
+			Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: accounts, Name: account}},
+		}
+		bound.Namespace, bound.Name = namespace.Name, "initializer"
+		Expect(admin.Get(ctx, client.ObjectKey{Name: bound.RoleRef.Name}, &rbacv1.ClusterRole{})).To(Succeed())
+		Expect(admin.Create(ctx, bound)).To(Succeed())
+		Expect(initializer.Check(ctx, config, name)).To(MatchError(ContainSubstring("may not initialize namespaces")))
+	}, SpecTimeout(time.Minute))
+})
