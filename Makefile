@@ -192,6 +192,10 @@ bench: ## Run the benchmarks and print their ratios.
 bench-finalization: ## Measure the end of namespaces against kube-controller-manager. ARGS=--quick for a look.
 	@$(use-control-plane-with-peer) set -x; go run ./test/benchmark/finalization $(ARGS)
 
+.PHONY: bench-initializer
+bench-initializer: ## Measure what an initializer adds to the time until a namespace is ready.
+	@$(use-control-plane) set -x; go run ./test/benchmark/initializer $(ARGS)
+
 .PHONY: bench-plugin
 bench-plugin: ## Measure how long the kubectl plugin takes.
 	@$(use-control-plane) set -x; go run ./test/benchmark/plugin $(ARGS)

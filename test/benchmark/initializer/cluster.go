@@ -1,0 +1,208 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/test/benchmark/internal/harness"
+	"github.com/nslifecycle/nslifecycle/test/controlplane"
+	"github.com/nslifecycle/nslifecycle/test/wrappers"
+)
+
+const (
+	// account is the ServiceAccount of all initializers, and its namespace.
+	account = "bench-initializers"
+	// patience is how long anything may take before the run is given up.
+	patience = 2 * time.Minute
+	// pollInterval is the time between two looks where nothing is measured.
+	pollInterval = 50 * time.Millisecond
+)
+
+// cluster is a control plane with nslifecycle and a manager.
+type cluster struct {
+	*controlplane.ControlPlane
+	admin   client.Client
+	user    kubernetes.Interface
+	manager *harness.Process
+	// kubeconfig is that of the initializers, and binary this program.
+	kubeconfig, binary string
+	version            string
+	// created and started count what was, for the names.
+	created, started int
+}
+
+func startCluster(ctx context.Context, fsync bool) (*cluster, error) {
+	plane, err := controlplane.Start(ctx, controlplane.WithEtcdFlag("unsafe-no-fsync", strconv.FormatBool(!fsync)))
+	if err != nil {
+		return nil, err
+	}
+	c := &cluster{ControlPlane: plane}
+	if err := c.prepare(ctx); err != nil {
+		return nil, errors.Join(err, c.stop())
+	}
+	return c, nil
+}
+
+func (c *cluster) stop() error { return errors.Join(c.manager.Stop(), c.Stop()) }
+
+func (c *cluster) prepare(ctx context.Context) error {
+	var err error
+	if c.binary, err = os.Executable(); err != nil {
+		return fmt.Errorf("looking for this program: %w", err)
+	}
+	if c.admin, err = controlplane.NewClient(c.Admin); err != nil {
+		return err
+	}
+	if c.user, err = kubernetes.NewForConfig(controlplane.Unlimited(c.Admin)); err != nil {
+		return fmt.Errorf("creating a client: %w", err)
+	}
+	version, err := c.user.Discovery().ServerVersion()
+	if err != nil {
+		return fmt.Errorf("asking for the version of the API server: %w", err)
+	}
+	c.version = version.GitVersion
+	if err := c.Install(ctx); err != nil {
+		return err
+	}
+	if err := c.prepareAccount(ctx); err != nil {
+		return err
+	}
+	return c.startManager(ctx)
+}
+
+// prepareAccount makes the identity of the initializers.
+func (c *cluster) prepareAccount(ctx context.Context) error {
+	meta := metav1.ObjectMeta{Name: account}
+	for _, object := range []client.Object{
+		&corev1.Namespace{ObjectMeta: meta},
+		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: account, Name: account}},
+		&rbacv1.ClusterRole{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{{
+			APIGroups: []string{""}, Resources: []string{"namespaces"},
+			Verbs: []string{"get", "list", "watch", "patch", v1alpha1.VerbInitialize},
+		}}},
+		&rbacv1.ClusterRoleBinding{
+			ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: account},
+			Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: account, Name: account}},
+		},
+	} {
+		if err := c.admin.Create(ctx, object); err != nil {
+			return fmt.Errorf("making the identity of the initializers: %w", err)
+		}
+	}
+	var err error
+	c.kubeconfig, err = c.writeKubeconfig(ctx, account, account)
+	return err
+}
+
+func (c *cluster) writeKubeconfig(ctx context.Context, namespace, name string) (string, error) {
+	config, err := c.ServiceAccountConfig(ctx, namespace, name)
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(c.Dir, name+".kubeconfig")
+	return path, controlplane.WriteKubeconfig(path, config)
+}
+
+func (c *cluster) startManager(ctx context.Context) error {
+	binary, err := harness.BuildManager(ctx, c.Dir)
+	if err != nil {
+		return err
+	}
+	kubeconfig, err := c.writeKubeconfig(ctx, controlplane.SystemNamespace, controlplane.ServiceAccount)
+	if err != nil {
+		return err
+	}
+	c.manager, err = harness.StartProcess(ctx, "the manager", filepath.Join(c.Dir, "manager.log"), binary,
+		"--kubeconfig="+kubeconfig, "--leader-elect=false", "--health-probe-bind-address=0", "--metrics-bind-address=0")
+	return err
+}
+
+// register puts a list in force, and no other.
+func (c *cluster) register(ctx context.Context, names []string) error {
+	configuration := wrappers.MakeConfiguration("bench").Obj()
+	_, err := controllerutil.CreateOrUpdate(ctx, c.admin, configuration, func() error {
+		configuration.Initializers = nil
+		for _, name := range names {
+			configuration.Initializers = append(configuration.Initializers, v1alpha1.NamespaceInitializer{Name: name})
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("registering initializers: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for {
+		probe := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "probe-"}}
+		err := c.admin.Create(ctx, probe, client.DryRunAll)
+		if err == nil && probe.Annotations[v1alpha1.AnnotationPendingInitializers] == strings.Join(names, ",") {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("the list is not injected: %w; the manager said last: %s",
+				errors.Join(ctx.Err(), err), c.manager.LastWords())
+		case <-time.After(pollInterval):
+		}
+	}
+}
+
+// way is how the initializers of a chain are served.
+type way struct {
+	how   string
+	apart bool
+}
+
+func (w way) String() string {
+	if w.apart {
+		return w.how + ", a process each"
+	}
+	return w.how + ", one process"
+}
+
+// serve starts the processes for a chain.
+func (c *cluster) serve(ctx context.Context, w way, names []string) (stop func() error, err error) {
+	groups := [][]string{names}
+	if w.apart {
+		groups = nil
+		for _, name := range names {
+			groups = append(groups, []string{name})
+		}
+	}
+	var running []*harness.Process
+	stop = func() error {
+		var errs []error
+		for _, process := range running {
+			errs = append(errs, process.Stop())
+		}
+		return errors.Join(errs...)
+	}
+	for _, group := range groups {
+		c.started++
+		process, err := harness.StartProcess(ctx, "an initializer",
+			filepath.Join(c.Dir, fmt.Sprintf("initializer-%d.log", c.started)), c.binary,
+			"--serve="+w.how, "--as="+c.kubeconfig, "--names="+strings.Join(group, ","))
+		if err != nil {
+			return nil, errors.Join(err, stop())
+		}
+		running = append(running, process)
+	}
+	return stop, nil
+}

@@ -1,0 +1,141 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nslifecycle/nslifecycle/test/benchmark/internal/harness"
+)
+
+// The goals.
+const (
+	goalEach   = 15 * time.Millisecond
+	goalAtOnce = 20 * time.Second
+)
+
+const (
+	// warmUp is the number of namespaces that are prepared before times are taken.
+	warmUp = 5
+	// chainAtOnce is the length of the chain through which many namespaces go at once.
+	chainAtOnce = 3
+)
+
+// lengths are those of the chains.
+var lengths = []int{1, 2, 4, 8}
+
+var ways = []way{{withLibrary, false}, {byHand, false}, {withLibrary, true}, {byHand, true}}
+
+// samples are the times of one way and length.
+type samples struct{ open, ready []time.Duration }
+
+// outcome is what was measured.
+type outcome struct {
+	facts  []string
+	atOnce int
+	chains map[way]map[int]*samples
+	crowds map[way][]time.Duration
+}
+
+func namesOf(length int) []string {
+	names := make([]string, length)
+	for i := range names {
+		names[i] = fmt.Sprintf("number-%d.bench.example.com", i+1)
+	}
+	return names
+}
+
+func measure(ctx context.Context, opts options) (result *outcome, err error) {
+	result = &outcome{
+		facts: harness.DescribeMachine(), atOnce: opts.atOnce,
+		chains: map[way]map[int]*samples{}, crowds: map[way][]time.Duration{},
+	}
+	harness.Say("Starting a control plane and the manager")
+	c, err := startCluster(ctx, opts.fsync)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, c.stop()) }()
+	etcd := "etcd does not wait for the disk"
+	if opts.fsync {
+		etcd = "etcd waits for the disk"
+	}
+	result.facts = append(result.facts, fmt.Sprintf("Kubernetes %s, %s", c.version, etcd))
+	for round := range opts.rounds {
+		for _, length := range lengths {
+			harness.Say("Round %d of %d: a chain of %d", round+1, opts.rounds, length)
+			if err := c.register(ctx, namesOf(length)); err != nil {
+				return nil, err
+			}
+			for i := range ways {
+				if err := result.measureChain(ctx, c, ways[(i+round)%len(ways)], length, opts.namespaces); err != nil {
+					return nil, err
+				}
+			}
+		}
+		harness.Say("Round %d of %d: %d namespaces at once", round+1, opts.rounds, opts.atOnce)
+		if err := c.register(ctx, namesOf(chainAtOnce)); err != nil {
+			return nil, err
+		}
+		for i := range ways {
+			if err := result.measureCrowd(ctx, c, ways[(i+round)%len(ways)], opts.clients); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return result, nil
+}
+
+// with does something while a chain is served and observed, and warm.
+func (c *cluster) with(ctx context.Context, w way, length int, do func(*observer) error) (err error) {
+	stop, err := c.serve(ctx, w, namesOf(length))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, stop()) }()
+	o, err := c.observe(ctx)
+	if err != nil {
+		return err
+	}
+	defer o.stop()
+	if _, err := o.oneByOne(ctx, warmUp); err != nil {
+		return err
+	}
+	return do(o)
+}
+
+func (r *outcome) measureChain(ctx context.Context, c *cluster, w way, length, count int) error {
+	return c.with(ctx, w, length, func(o *observer) error {
+		births, err := o.oneByOne(ctx, count)
+		if err != nil {
+			return err
+		}
+		if r.chains[w] == nil {
+			r.chains[w] = map[int]*samples{}
+		}
+		if r.chains[w][length] == nil {
+			r.chains[w][length] = &samples{}
+		}
+		taken := r.chains[w][length]
+		for _, birth := range births {
+			taken.open = append(taken.open, birth.open.Sub(birth.asked))
+			taken.ready = append(taken.ready, birth.ready.Sub(birth.asked))
+		}
+		return nil
+	})
+}
+
+func (r *outcome) measureCrowd(ctx context.Context, c *cluster, w way, clients int) error {
+	return c.with(ctx, w, chainAtOnce, func(o *observer) error {
+		took, err := o.atOnce(ctx, r.atOnce, clients)
+		if err != nil {
+			return err
+		}
+		r.crowds[w] = append(r.crowds[w], took)
+		return nil
+	})
+}

@@ -1,0 +1,83 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/nslifecycle/nslifecycle/test/benchmark/internal/harness"
+)
+
+// What a line says of its goal.
+const (
+	noGoal = "-"
+	met    = "met"
+	missed = "missed"
+)
+
+// slope is what one more in a chain adds to the median, by least squares.
+func slope(medians map[int]time.Duration) time.Duration {
+	var n, sumX, sumY, sumXX, sumXY float64
+	for length, median := range medians {
+		x, y := float64(length), float64(median)
+		n, sumX, sumY, sumXX, sumXY = n+1, sumX+x, sumY+y, sumXX+x*x, sumXY+x*y
+	}
+	if divisor := n*sumXX - sumX*sumX; divisor != 0 {
+		return time.Duration((n*sumXY - sumX*sumY) / divisor)
+	}
+	return 0
+}
+
+// judge returns the goal and whether a time has met it. Only the library has goals.
+func judge(w way, took, goal time.Duration) (words, result string) {
+	words = "under " + harness.FormatDuration(goal)
+	switch {
+	case w.how != withLibrary:
+		return noGoal, noGoal
+	case took < goal:
+		return words, met
+	}
+	return words, missed
+}
+
+// tables returns the report and the goals that were missed.
+func (r *outcome) tables() ([]harness.Table, []string) {
+	chains := harness.Table{
+		Title: "From creation until users are let in, and until Initializing=False, by the length of the chain: medians",
+		Header: []string{
+			"Initializers", "1", "2", "4", "8", "Each adds until users are let in", "Each adds until Initializing=False",
+			"Goal", "Result",
+		},
+		Note: "Each adds: the slope of the medians over the length of the chain. The goal is for the longer of the two.",
+	}
+	crowds := harness.Table{
+		Title: fmt.Sprintf("%d namespaces at once, through %d initializers, until all are Initializing=False",
+			r.atOnce, chainAtOnce),
+		Header: []string{"Initializers", "Median of the rounds", "Worst", "Goal", "Result"},
+	}
+	var without []string
+	add := func(table *harness.Table, w way, took, goal time.Duration, cells ...string) {
+		words, result := judge(w, took, goal)
+		if result == missed {
+			without = append(without, table.Title+": "+w.String())
+		}
+		table.Rows = append(table.Rows, append(append([]string{w.String()}, cells...), words, result))
+	}
+	for _, w := range ways {
+		open, ready := map[int]time.Duration{}, map[int]time.Duration{}
+		var cells []string
+		for _, length := range lengths {
+			taken := r.chains[w][length]
+			open[length], ready[length] = harness.Median(taken.open), harness.Median(taken.ready)
+			cells = append(cells, harness.FormatDuration(open[length])+", "+harness.FormatDuration(ready[length]))
+		}
+		cells = append(cells, harness.FormatDuration(slope(open)), harness.FormatDuration(slope(ready)))
+		add(&chains, w, max(slope(open), slope(ready)), goalEach, cells...)
+		worst := slices.Max(r.crowds[w])
+		add(&crowds, w, worst, goalAtOnce, harness.FormatDuration(harness.Median(r.crowds[w])), harness.FormatDuration(worst))
+	}
+	return []harness.Table{chains, crowds}, without
+}
