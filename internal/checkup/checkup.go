@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/initialization"
 )
 
 // Checkup asks one cluster about one installation.
@@ -142,9 +143,10 @@ func (c *Checkup) checkCreation(ctx context.Context, managerInjects bool) error 
 		return fmt.Errorf("reading NamespaceInitializerSet %q: %w", v1alpha1.EffectiveSetName, err)
 	}
 	_, isInitializing := namespace.Labels[v1alpha1.LabelInitializing]
-	if isInitializing != (len(set.Initializers) > 0) {
-		return fmt.Errorf("%d initializers are registered, but initializing is %t in a dry run; "+
-			"a change takes up to 30 s to be in force", len(set.Initializers), isInitializing)
+	wanted := len(initialization.Selected(set.Initializers, nil))
+	if isInitializing != (wanted > 0) {
+		return fmt.Errorf("%d initializers are registered for a namespace without labels, but initializing is %t in a dry "+
+			"run; a change takes up to 30 s to be in force", wanted, isInitializing)
 	}
 	return nil
 }

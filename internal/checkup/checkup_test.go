@@ -4,16 +4,24 @@
 package checkup
 
 import (
+	"context"
+	"errors"
 	"strings"
 	"testing"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 )
 
 // The rest is asked of a real API server, in test/install and test/e2e.
@@ -61,6 +69,46 @@ func TestCheckLeader(t *testing.T) {
 			Print(&out, findings)
 			if isOK := strings.HasPrefix(out.String(), "ok    a manager is at work\n"); isOK != (test.want == "") {
 				t.Errorf("printed %q", out.String())
+			}
+		})
+	}
+}
+
+// What a namespace without labels gets depends on the selectors.
+func TestCheckCreation(t *testing.T) {
+	selecting := v1alpha1.EffectiveInitializer{Name: "b.corp.com", InitializerSettings: v1alpha1.InitializerSettings{
+		NamespaceSelector: &v1alpha1.NamespaceSelector{MatchLabels: map[string]v1alpha1.LabelValue{"team": "a"}},
+	}}
+	all := v1alpha1.EffectiveInitializer{Name: "a.corp.com"}
+	for name, test := range map[string]struct {
+		initializers   []v1alpha1.EffectiveInitializer
+		isInitializing bool
+		want           string
+	}{
+		"nothing is registered":      {},
+		"one that selects others":    {initializers: []v1alpha1.EffectiveInitializer{selecting}},
+		"one for all":                {initializers: []v1alpha1.EffectiveInitializer{selecting, all}, isInitializing: true},
+		"one for all, not in force":  {initializers: []v1alpha1.EffectiveInitializer{selecting, all}, want: "1 initializers"},
+		"one that should not select": {initializers: []v1alpha1.EffectiveInitializer{selecting}, isInitializing: true, want: "0 init"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			scheme := runtime.NewScheme()
+			if err := errors.Join(corev1.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
+				t.Fatal(err)
+			}
+			set := &v1alpha1.NamespaceInitializerSet{Initializers: test.initializers}
+			set.Name = v1alpha1.EffectiveSetName
+			api := fake.NewClientBuilder().WithScheme(scheme).WithObjects(set).WithInterceptorFuncs(interceptor.Funcs{
+				Create: func(_ context.Context, _ client.WithWatch, object client.Object, _ ...client.CreateOption) error {
+					if test.isInitializing {
+						object.SetLabels(map[string]string{v1alpha1.LabelInitializing: "true"})
+					}
+					return nil
+				},
+			}).Build()
+			err := (&Checkup{Client: api}).checkCreation(t.Context())
+			if (err == nil) != (test.want == "") || err != nil && !strings.HasPrefix(err.Error(), test.want) {
+				t.Errorf("got %v instead of %q", err, test.want)
 			}
 		})
 	}

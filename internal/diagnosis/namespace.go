@@ -110,8 +110,9 @@ func (f *Facts) nameInitializer(finding *Finding, token string) {
 	finding.Evidence = append(finding.Evidence, fmt.Sprintf(
 		"NamespaceInitializerConfiguration %q has finalizer %s for initializer %s", registered.Configuration, token,
 		registered.Initializer))
-	finding.Remedies[0] = fmt.Sprintf("Have the agent of initializer %s run until the namespace has gone; if it has none, "+
-		"take finalizer %s out of the configuration, so that no further namespace gets it", registered.Initializer, token)
+	finding.Remedies[0] = fmt.Sprintf("Have the agent of initializer %s run until the namespace has gone; if it has "+
+		"none, take finalizer %s out of the configuration, so that no further namespace gets it",
+		registered.Initializer, token)
 }
 
 func (f *Facts) namesIn(where string) []string {

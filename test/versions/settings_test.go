@@ -88,7 +88,8 @@ var _ = Describe("Settings of an initializer", func() {
 			namespace := event.Object.(*corev1.Namespace)
 			isListed = namespace.Annotations[v1alpha1.AnnotationPendingInitializers] != ""
 			Expect(slices.Contains(namespace.Spec.Finalizers, token)).To(Equal(isListed))
-			Expect(namespace.Labels[v1alpha1.LabelInitializing] == "true").To(Equal(isListed))
+			_, isLabelled := namespace.Labels[v1alpha1.LabelInitializing]
+			Expect(isLabelled).To(Equal(isListed))
 		}
 
 		By("deleting it, which takes the agent")
