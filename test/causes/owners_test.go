@@ -16,7 +16,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
+	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
 // heldSettings is a ConfigMap with a finalizer whose owner leaves no trace.
@@ -199,6 +201,22 @@ var _ = Describe("The Namespace itself", func() {
 		s.addToken(ctx, "agent.example.org/origin")
 		s.end(ctx)
 		s.expectBlamed(ctx, proven(diagnosis.CauseNamespaceToken, "namespaces/"+s.ns).saying("agent.example.org/origin"))
+		finalize(ctx, s.ns, corev1.FinalizerKubernetes)
+		s.expectGone(ctx)
+	})
+
+	It("has the token of an initializer whose agent does not run", func(ctx context.Context) {
+		configuration := wrappers.MakeConfiguration("search").Initializer("index.search.example.com",
+			v1alpha1.InitializerSettings{Finalizer: "search.example.com/index", NamespaceSelector: &v1alpha1.NamespaceSelector{
+				MatchLabels: map[string]v1alpha1.LabelValue{"search.example.com/indexed": "true"},
+			}}).Obj()
+		Expect(admin.Create(ctx, configuration)).To(Succeed())
+		DeferCleanup(func(ctx context.Context) { Expect(admin.Delete(ctx, configuration)).To(Succeed()) })
+		s := newScene(ctx)
+		s.addToken(ctx, "search.example.com/index")
+		s.end(ctx)
+		s.expectBlamed(ctx, proven(diagnosis.CauseNamespaceToken, "namespaces/"+s.ns).saying("search.example.com/index",
+			`it comes with initializer index.search.example.com of configuration "search", whose agent has to release it`))
 		finalize(ctx, s.ns, corev1.FinalizerKubernetes)
 		s.expectGone(ctx)
 	})
