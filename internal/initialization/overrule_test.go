@@ -74,6 +74,9 @@ func TestOverrule(t *testing.T) {
 			namespace: waiting().Condition(since(10 * time.Second)), registered: limited,
 			want: Overruling{After: 21 * time.Second},
 		},
+		"the last moment of a time-out": {
+			namespace: waiting().Condition(since(31*time.Second - 1)), registered: limited, want: Overruling{After: 1},
+		},
 		"a time-out that is over": {
 			namespace: waiting().Condition(since(31 * time.Second)), registered: limited,
 			want: Overruling{Expired: limit},

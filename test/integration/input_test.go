@@ -151,7 +151,7 @@ var _ = Describe("Input", func() {
 		register(ctx, "columns", "a.test.example.com", "b.test.example.com")
 		output, err := plane.Kubectl(ctx, plane.Admin, "get", "nic", "columns")
 		Expect(err).NotTo(HaveOccurred())
-		Expect(output).To(MatchRegexp(`NAME\s+ACTIVE\s+REASON\s+AGE\ncolumns\s+True\s+InForce`))
+		Expect(output).To(MatchRegexp(`NAME\s+ACTIVE\s+REASON\s+SERVED\s+AGE\ncolumns\s+True\s+InForce\s+True`))
 		output, err = plane.Kubectl(ctx, plane.Admin, "get", "nslifecycle", "-o", "wide")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(output).To(And(ContainSubstring("b.test.example.com"), ContainSubstring("/effective")))
