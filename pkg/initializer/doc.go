@@ -27,15 +27,17 @@
 // A Func has to bear being called again for a Namespace that it has served: after an error of
 // its own, and after the process was ended between its work and the write. It is not called
 // for a Namespace that terminates, that has failed, or that does not wait for it. Its context
-// ends when any of these comes true while it works.
+// ends when any of these comes true while it works. A Func that neither returns nor heeds its
+// context takes up one of the workers for ever, see [WithWorkers]: give its requests a time-out.
 //
 // # What is published
 //
 // The condition "<name>/Initialized" of the Namespace says what keeps it waiting: what
-// [NotYet] and [Progress] say, or Retrying or Panicked with the error. The reasons Pending,
-// Completed, TimedOut and Deregistered are the operator's; in their place appears Waiting,
-// Progressing or Initialized. Nothing depends on the condition. Messages of more than 1024
-// bytes are cut.
+// [NotYet] and [Progress] say, or Retrying or Panicked with the error, or Working where a
+// Func has said nothing for ten seconds: the operator takes an initializer that says nothing
+// for a minute for dead. The reasons Pending, Completed, TimedOut and Deregistered are the
+// operator's; in their place appears Waiting, Progressing or Initialized. Nothing that this
+// package does depends on the condition. Messages of more than 1024 bytes are cut.
 //
 // # Rights
 //

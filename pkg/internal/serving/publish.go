@@ -138,6 +138,19 @@ func (p *progress) end() {
 	p.isEnded = true
 }
 
+// breakSilence publishes that the call is under way, where nothing was published of the work
+// yet: what says nothing for long passes for dead.
+func (p *progress) breakSilence(ctx context.Context) {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	have := nscondition.Find(p.namespace, p.reconciler.Work.ConditionType)
+	isSilent := have == nil || (p.reconciler.Work.IsReserved != nil && p.reconciler.Work.IsReserved(have.Reason))
+	if p.isEnded || ctx.Err() != nil || !isSilent || p.task.hasPublished() {
+		return
+	}
+	p.reconciler.publish(ctx, p.task, p.namespace, corev1.ConditionFalse, ReasonWorking, "the work is under way")
+}
+
 // Progress publishes how far the call is to which a context belongs.
 func Progress(ctx context.Context, reason, message string) {
 	p, isCall := ctx.Value(progressKey{}).(*progress)

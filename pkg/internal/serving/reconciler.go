@@ -4,6 +4,7 @@
 package serving
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,6 +28,9 @@ type Reconciler struct {
 	Client  client.Client
 	Clock   clock.PassiveClock
 	Backoff Backoff
+	// Silence is how long a call may be under way before the condition says so; DefaultSilence
+	// if it is zero.
+	Silence time.Duration
 
 	tasks     tasks
 	delays    sync.Map
@@ -139,7 +143,9 @@ func isUnheld(namespace *corev1.Namespace) bool {
 func (r *Reconciler) call(ctx context.Context, task *task, namespace *corev1.Namespace) error {
 	callContext, end := task.begin(ctx)
 	progress := &progress{reconciler: r, task: task, namespace: namespace}
+	silence := time.AfterFunc(cmp.Or(r.Silence, DefaultSilence), func() { progress.breakSilence(callContext) })
 	result, err := r.callRecovering(context.WithValue(callContext, progressKey{}, progress), namespace.DeepCopy())
+	silence.Stop()
 	progress.end()
 	end()
 

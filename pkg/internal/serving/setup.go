@@ -39,6 +39,9 @@ const (
 	DefaultWorkers      = 4
 	DefaultFirstBackoff = 200 * time.Millisecond
 	DefaultMaxBackoff   = time.Minute
+	// DefaultSilence is much less than the minute after which the operator takes an initializer
+	// that says nothing for dead.
+	DefaultSilence = 10 * time.Second
 )
 
 // Options are those of package initializer and agent alike.

@@ -71,6 +71,12 @@ func (t *task) end() {
 	}
 }
 
+func (t *task) hasPublished() bool {
+	t.publishing.Lock()
+	defer t.publishing.Unlock()
+	return t.published != nil
+}
+
 func (t *task) over() bool {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()

@@ -18,6 +18,7 @@ const (
 	ReasonPanicked    = "Panicked"
 	ReasonWaiting     = "Waiting"
 	ReasonProgressing = "Progressing"
+	ReasonWorking     = "Working"
 )
 
 // Result is what a call says of work that is done. It is published where it is not empty.

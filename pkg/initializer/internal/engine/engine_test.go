@@ -656,3 +656,37 @@ func TestWithoutTheRightToPublishNothingIsAskedForAWhile(t *testing.T) {
 	g.Expect(b.requests).To(HaveLen(2))
 	g.Expect(b.namespace().Status.Conditions).To(HaveLen(1))
 }
+
+// What says nothing for a minute passes for dead.
+func TestLongWorkSaysThatItIsUnderWay(t *testing.T) {
+	const status = "shop status of shop-uid: b.corp.com/Initialized=False "
+	pending := corev1.NamespaceCondition{
+		Type: me + "/Initialized", Status: corev1.ConditionFalse, Reason: v1alpha1.ReasonPending,
+	}
+	for name, test := range map[string]struct {
+		namespace *corev1.Namespace
+		want      string
+	}{
+		"nothing was said":             {waiting(me).Obj(), "Working: the work is under way"},
+		"nobody but the operator said": {waiting(me).Condition(pending).Obj(), "Working: the work is under way"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			said := make(chan struct{})
+			b := newBench(test.namespace, test.namespace.DeepCopy(), Options{}, func(context.Context, *corev1.Namespace) (serving.Result, error) {
+				<-said
+				return serving.Result{}, nil
+			})
+			b.Silence = 1
+			b.refuse = func(string) error {
+				close(said)
+				return nil
+			}
+			_, err := b.reconcile()
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(b.requests).To(Equal([]string{
+				status + test.want, "shop: test uid=shop-uid, test pending-initializers=b.corp.com, replace pending-initializers=",
+			}))
+		})
+	}
+}
