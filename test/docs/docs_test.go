@@ -279,3 +279,24 @@ func TestManagerFlags(t *testing.T) {
 		}
 	}
 }
+
+// The example of pkg/initializer is quoted in full, without what every file begins with.
+func TestTheExampleIsQuoted(t *testing.T) {
+	content, err := os.ReadFile(filepath.Join(root, "docs/writing-an-initializer.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for file, from := range map[string]string{
+		"examples/limits/main.go":      "package main",
+		"examples/limits/main_test.go": "func TestLimits",
+	} {
+		source, err := os.ReadFile(filepath.Join(root, file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, quoted, found := strings.Cut(string(source), from)
+		if !found || !strings.Contains(string(content), "```go\n"+from+quoted+"```\n") {
+			t.Errorf("docs/writing-an-initializer.md does not quote %s as it is", file)
+		}
+	}
+}
