@@ -259,6 +259,22 @@ func TestALostRaceIsRunAgain(t *testing.T) {
 	}
 }
 
+// A token that somebody else has taken off in between is not written about.
+func TestALostTokenIsNotWritten(t *testing.T) {
+	w := newWorld(t, namespaceWith(token, other), succeed)
+	w.beforeWrite = func(int) error {
+		namespace := w.namespace()
+		namespace.Spec.Finalizers = []corev1.FinalizerName{other}
+		return w.client.Update(t.Context(), namespace)
+	}
+	if result, err := w.reconcile(); err != nil || result.RequeueAfter != 0 {
+		t.Errorf("Reconcile: %v, %v", result, err)
+	}
+	if w.writes != 1 || w.condition() != (told{}) {
+		t.Errorf("%d writes, condition %v; want 1 and none", w.writes, w.condition())
+	}
+}
+
 // Once the function has returned nil only the write is made again.
 func TestOnlyTheWriteIsRepeated(t *testing.T) {
 	w := newWorld(t, namespaceWith(token), succeed)

@@ -1,0 +1,96 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package agent_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/nslifecycle/nslifecycle/pkg/agent"
+)
+
+// errBusy is what the buckets of the examples say while something is in them.
+var errBusy = errors.New("the bucket is not empty")
+
+// buckets stands for a service outside of the cluster. Each bucket is that of a UID, since
+// the name of a Namespace may be used again.
+type buckets map[string]int
+
+func (b buckets) Delete(_ context.Context, uid string) error {
+	if b[uid] > 0 {
+		b[uid]--
+		return errBusy
+	}
+	delete(b, uid)
+	return nil
+}
+
+// A program that deletes the bucket of each Namespace whose content has gone.
+func ExampleAdd() {
+	run := func(ctx context.Context, service buckets) error {
+		mgr, err := ctrl.NewManager(ctrl.GetConfigOrDie(), ctrl.Options{
+			LeaderElection: true, LeaderElectionID: "buckets.corp.example.com",
+		})
+		if err != nil {
+			return err
+		}
+		err = agent.Add(mgr, "buckets.corp.example.com/bucket",
+			func(ctx context.Context, namespace *corev1.Namespace) (agent.Result, error) {
+				// Nil, and the Namespace is released. It bears being called again.
+				return agent.Result{}, service.Delete(ctx, string(namespace.UID))
+			},
+			agent.AfterContent())
+		if err != nil {
+			return err
+		}
+		return mgr.Start(ctx)
+	}
+	_ = run
+}
+
+// A bucket with something in it is no error: it takes its time. The function is called again
+// until it returns nil.
+func ExampleNotYet() {
+	service := buckets{"1234": 2}
+	deleteBucket := func(ctx context.Context, namespace *corev1.Namespace) (agent.Result, error) {
+		err := service.Delete(ctx, string(namespace.UID))
+		if errors.Is(err, errBusy) {
+			return agent.Result{}, agent.NotYet(10*time.Second, "EmptyingBucket", "bucket %s: %v", namespace.Name, err)
+		}
+		return agent.Result{Reason: "BucketDeleted", Message: "the bucket is gone"}, err
+	}
+
+	shop := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", UID: "1234"}}
+	for {
+		result, err := deleteBucket(context.Background(), shop)
+		var notYet *agent.NotYetError
+		if errors.As(err, &notYet) {
+			fmt.Printf("%s, again after %s\n", notYet.Message, notYet.After)
+			continue
+		}
+		fmt.Println(result.Message)
+		break
+	}
+	// Output:
+	// bucket shop: the bucket is not empty, again after 10s
+	// bucket shop: the bucket is not empty, again after 10s
+	// the bucket is gone
+}
+
+// Namespaces with a label get the token, also those that exist already.
+func ExamplePutOn() {
+	selectsTeams := func(namespace *corev1.Namespace) bool { return namespace.Labels["corp.example.com/team"] != "" }
+	option := agent.PutOn(selectsTeams)
+	_ = option // For agent.Add.
+	fmt.Println(selectsTeams(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		Name: "shop", Labels: map[string]string{"corp.example.com/team": "a"},
+	}}))
+	// Output: true
+}
