@@ -316,6 +316,10 @@ func TestAnotherUIDIsNotReleased(t *testing.T) {
 		if err := w.client.Create(t.Context(), again); err != nil {
 			return err
 		}
+		// It is being deleted as well, so nothing but the UID tells it from the one before.
+		if err := w.client.Delete(t.Context(), again); err != nil {
+			return err
+		}
 		return apierrors.NewConflict(corev1.Resource("namespaces"), name, errors.New("another resource version"))
 	}
 	if result, err := w.reconcile(); err != nil || result.RequeueAfter != 0 {
