@@ -86,9 +86,11 @@ func (w *worker) supervise(ctx context.Context, random *rand.Rand) int {
 	killed := 0
 	for life := 0; ctx.Err() == nil; life++ {
 		session := w.start("--stop-at="+points[life%len(points)], fmt.Sprintf("--stop-after=%d", 1+random.IntN(10)))
+		least := 0
 		// Each third time it may not even come to work. On a machine that is slow, it has to
 		// the other times.
 		if life%3 != 0 {
+			least = 1000
 			select {
 			case <-session.Err.Detect("Starting workers"):
 			case <-session.Exited:
@@ -99,7 +101,7 @@ func (w *worker) supervise(ctx context.Context, random *rand.Rand) int {
 		// Nothing is measured: this is how long a life may be.
 		select {
 		case <-session.Exited:
-		case <-time.After(time.Duration(random.IntN(2000)) * time.Millisecond):
+		case <-time.After(time.Duration(least+random.IntN(2000)) * time.Millisecond):
 			session.Kill()
 			<-session.Exited
 			killed++

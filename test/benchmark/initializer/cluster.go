@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -177,32 +178,46 @@ func (w way) String() string {
 	return w.how + ", one process"
 }
 
-// serve starts the processes for a chain.
-func (c *cluster) serve(ctx context.Context, w way, names []string) (stop func() error, err error) {
+// chain are the processes that serve the initializers of a chain.
+type chain []*harness.Process
+
+// serve starts them.
+func (c *cluster) serve(ctx context.Context, w way, names []string) (chain, error) {
 	groups := [][]string{names}
 	if w.apart {
-		groups = nil
-		for _, name := range names {
-			groups = append(groups, []string{name})
-		}
+		groups = slices.Collect(slices.Chunk(names, 1))
 	}
-	var running []*harness.Process
-	stop = func() error {
-		var errs []error
-		for _, process := range running {
-			errs = append(errs, process.Stop())
-		}
-		return errors.Join(errs...)
-	}
+	var running chain
 	for _, group := range groups {
 		c.started++
 		process, err := harness.StartProcess(ctx, "an initializer",
 			filepath.Join(c.Dir, fmt.Sprintf("initializer-%d.log", c.started)), c.binary,
 			"--serve="+w.how, "--as="+c.kubeconfig, "--names="+strings.Join(group, ","))
 		if err != nil {
-			return nil, errors.Join(err, stop())
+			return nil, errors.Join(err, running.stop())
 		}
 		running = append(running, process)
 	}
-	return stop, nil
+	return running, nil
+}
+
+func (c chain) stop() error {
+	var errs []error
+	for _, process := range c {
+		errs = append(errs, process.Stop())
+	}
+	return errors.Join(errs...)
+}
+
+// cpu is the processor time that they have used so far; 0 where nobody tells.
+func (c chain) cpu() (time.Duration, error) {
+	var sum time.Duration
+	for _, process := range c {
+		used, _, err := process.CPU()
+		if err != nil {
+			return 0, err
+		}
+		sum += used
+	}
+	return sum, nil
 }

@@ -39,6 +39,8 @@ type outcome struct {
 	atOnce int
 	chains map[way]map[int]*samples
 	crowds map[way][]time.Duration
+	// cpu is the processor time of the initializers for all namespaces of a crowd.
+	cpu map[way][]time.Duration
 }
 
 func namesOf(length int) []string {
@@ -52,7 +54,7 @@ func namesOf(length int) []string {
 func measure(ctx context.Context, opts options) (result *outcome, err error) {
 	result = &outcome{
 		facts: harness.DescribeMachine(), atOnce: opts.atOnce,
-		chains: map[way]map[int]*samples{}, crowds: map[way][]time.Duration{},
+		chains: map[way]map[int]*samples{}, crowds: map[way][]time.Duration{}, cpu: map[way][]time.Duration{},
 	}
 	harness.Say("Starting a control plane and the manager")
 	c, err := startCluster(ctx, opts.fsync)
@@ -91,12 +93,12 @@ func measure(ctx context.Context, opts options) (result *outcome, err error) {
 }
 
 // with does something while a chain is served and observed, and warm.
-func (c *cluster) with(ctx context.Context, w way, length int, do func(*observer) error) (err error) {
-	stop, err := c.serve(ctx, w, namesOf(length))
+func (c *cluster) with(ctx context.Context, w way, length int, do func(*observer, chain) error) (err error) {
+	serving, err := c.serve(ctx, w, namesOf(length))
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, stop()) }()
+	defer func() { err = errors.Join(err, serving.stop()) }()
 	o, err := c.observe(ctx)
 	if err != nil {
 		return err
@@ -105,11 +107,11 @@ func (c *cluster) with(ctx context.Context, w way, length int, do func(*observer
 	if _, err := o.oneByOne(ctx, warmUp); err != nil {
 		return err
 	}
-	return do(o)
+	return do(o, serving)
 }
 
 func (r *outcome) measureChain(ctx context.Context, c *cluster, w way, length, count int) error {
-	return c.with(ctx, w, length, func(o *observer) error {
+	return c.with(ctx, w, length, func(o *observer, _ chain) error {
 		births, err := o.oneByOne(ctx, count)
 		if err != nil {
 			return err
@@ -130,12 +132,21 @@ func (r *outcome) measureChain(ctx context.Context, c *cluster, w way, length, c
 }
 
 func (r *outcome) measureCrowd(ctx context.Context, c *cluster, w way, clients int) error {
-	return c.with(ctx, w, chainAtOnce, func(o *observer) error {
+	return c.with(ctx, w, chainAtOnce, func(o *observer, serving chain) error {
+		before, err := serving.cpu()
+		if err != nil {
+			return err
+		}
 		took, err := o.atOnce(ctx, r.atOnce, clients)
 		if err != nil {
 			return err
 		}
+		after, err := serving.cpu()
+		if err != nil {
+			return err
+		}
 		r.crowds[w] = append(r.crowds[w], took)
+		r.cpu[w] = append(r.cpu[w], after-before)
 		return nil
 	})
 }
