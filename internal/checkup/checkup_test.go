@@ -106,7 +106,7 @@ func TestCheckCreation(t *testing.T) {
 					return nil
 				},
 			}).Build()
-			err := (&Checkup{Client: api}).checkCreation(t.Context())
+			err := (&Checkup{Client: api}).checkCreation(t.Context(), false)
 			if (err == nil) != (test.want == "") || err != nil && !strings.HasPrefix(err.Error(), test.want) {
 				t.Errorf("got %v instead of %q", err, test.want)
 			}
