@@ -121,7 +121,9 @@ func (f *Facts) noteTurn(name string, turn time.Time) []string {
 		strings.Join(pendingInitializers(f.Namespace), ", "), name, stamp(turn))}
 	for i := range f.Namespace.Status.Conditions {
 		condition := &f.Namespace.Status.Conditions[i]
-		if string(condition.Type) == name+v1alpha1.ConditionInitializedSuffix {
+		// Where it has a time-out, the wait is going to end by itself.
+		hasTimeout := condition.Type == v1alpha1.ConditionInitializerTurn && condition.Status == corev1.ConditionTrue
+		if string(condition.Type) == name+v1alpha1.ConditionInitializedSuffix || hasTimeout {
 			texts = append(texts, quote(condition))
 		}
 	}

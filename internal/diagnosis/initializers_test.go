@@ -160,3 +160,15 @@ func TestMayAnybodyInitialize(t *testing.T) {
 		})
 	}
 }
+
+func TestTimeoutsAreEvidence(t *testing.T) {
+	g := NewWithT(t)
+	facts := makeBirth()
+	condition := corev1.NamespaceCondition{
+		Type: "nslifecycle.dev/InitializerTurn", Status: corev1.ConditionTrue, Reason: "Pending", Message: "it has a time-out",
+	}
+	facts.Namespace.Status.Conditions = append(facts.Namespace.Status.Conditions, condition)
+	g.Expect(facts.noteTurn(quota, now)).To(ContainElement(ContainSubstring("it has a time-out")))
+	facts.Namespace.Status.Conditions[len(facts.Namespace.Status.Conditions)-1].Status = corev1.ConditionFalse
+	g.Expect(facts.noteTurn(quota, now)).NotTo(ContainElement(ContainSubstring("it has a time-out")))
+}

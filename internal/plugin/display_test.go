@@ -81,6 +81,16 @@ func TestProgressLines(t *testing.T) {
 	namespace.Annotations[v1alpha1.AnnotationInitializationResult] = `{"status":"Failure"}`
 	state = initialization.Observe(namespace)
 	g.Expect(computeProgress(namespace, &state)[1].phase).To(Equal(phaseFailed))
+
+	namespace.Annotations = map[string]string{
+		v1alpha1.AnnotationInitializers: "a.b.c,dd.e.f", v1alpha1.AnnotationPendingInitializers: "dd.e.f",
+	}
+	namespace.Status.Conditions = initialization.SkippedConditions([]string{"a.b.c", "dd.e.f"}, v1alpha1.ReasonTimedOut,
+		"skipped: too late", namespace.CreationTimestamp)
+	state = initialization.Observe(namespace)
+	g.Expect(progressLines(computeProgress(namespace, &state), unlimited, palette{isPlain: true})[0]).
+		To(Equal("  a.b.c   skipped  TimedOut: too late"))
+	g.Expect(computeProgress(namespace, &state)[1].phase).To(Equal(phaseTurn))
 }
 
 func TestCountdown(t *testing.T) {

@@ -6,6 +6,7 @@ package plugin
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -20,6 +21,7 @@ const (
 	phaseTurn    = "working"
 	phaseWaiting = "waiting"
 	phaseFailed  = "failed"
+	phaseSkipped = "skipped"
 )
 
 // progress is how far one initializer is with a namespace.
@@ -33,6 +35,7 @@ type progress struct {
 // computeProgress tells how far each initializer is, in order.
 func computeProgress(namespace *corev1.Namespace, state *initialization.State) []progress {
 	all := make([]progress, 0, len(state.All))
+	skipped := initialization.SkippedOf(namespace, *state)
 	for _, name := range state.All {
 		one := progress{name: name, phase: phaseDone}
 		switch turn := slices.Index(state.Pending, name); {
@@ -42,8 +45,10 @@ func computeProgress(namespace *corev1.Namespace, state *initialization.State) [
 			one.phase = phaseTurn
 		case turn > 0:
 			one.phase = phaseWaiting
+		case slices.Contains(skipped, name):
+			one.phase = phaseSkipped
 		}
-		if one.phase == phaseTurn || one.phase == phaseFailed {
+		if one.phase == phaseTurn || one.phase == phaseFailed || one.phase == phaseSkipped {
 			one.message = ownMessage(namespace, name)
 		}
 		all = append(all, one)
@@ -62,7 +67,8 @@ func ownMessage(namespace *corev1.Namespace, name string) string {
 	if condition.Message == "" {
 		return condition.Reason
 	}
-	return fmt.Sprintf("%s: %s", condition.Reason, condition.Message)
+	// The phase says that it was skipped.
+	return fmt.Sprintf("%s: %s", condition.Reason, strings.TrimPrefix(condition.Message, phaseSkipped+": "))
 }
 
 // progressLines makes one line for each initializer.
@@ -89,7 +95,7 @@ func colourPhase(phase string, colours palette) string {
 		return colours.green(phase)
 	case phaseTurn:
 		return colours.yellow(phase)
-	case phaseFailed:
+	case phaseFailed, phaseSkipped:
 		return colours.red(phase)
 	}
 	return colours.faint(phase)
