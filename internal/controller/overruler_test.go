@@ -126,7 +126,9 @@ func TestOverruler(t *testing.T) {
 	tests := map[string]struct {
 		server waitServer
 		// isAbsent says that the initializers have been missing for long already.
-		isAbsent   bool
+		isAbsent bool
+		// isBack says that the absence of the first one is over.
+		isBack     bool
 		want       time.Duration
 		wantWrites []string
 		wantEvents []string
@@ -221,7 +223,7 @@ func TestOverruler(t *testing.T) {
 			},
 		},
 		"registered nowhere for long by the cache, and registered": {
-			server: waitServer{cachedNames: others, liveNames: configured(0, "")}, isAbsent: true,
+			server: waitServer{cachedNames: others, liveNames: configured(0, "")}, isAbsent: true, isBack: true,
 		},
 		"registered nowhere for long by the cache, and nobody knows": {
 			server: waitServer{listError: errOutage}, isAbsent: true,
@@ -248,6 +250,9 @@ func TestOverruler(t *testing.T) {
 				g.Expect(err).To(MatchError(test.wantError))
 			}
 			g.Expect(after).To(Equal(test.want))
+			if test.isBack {
+				g.Expect(overruler.absences.since).NotTo(HaveKey(rbac))
+			}
 			g.Expect(server.writes).To(Equal(test.wantWrites))
 			g.Expect(recorded(recorder)).To(Equal(test.wantEvents))
 		})
