@@ -53,6 +53,7 @@
 // # The condition
 //
 // Its type is the token. It is False while the Namespace is held: Retrying with the error,
-// Panicked, or the reason and message of NotYet and [Progress]. It is True with the [Result]
+// Panicked, Working where a call takes long, or the reason and message of [NotYet] and
+// [Progress]. It is True with the [Result]
 // once the token is off and others still hold the Namespace.
 package agent
