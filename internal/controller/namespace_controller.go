@@ -128,9 +128,10 @@ func (r *NamespaceReconciler) writeConditions(
 	}
 	before := namespace.DeepCopy()
 	// Not what a cache that is behind takes for news: it would be told twice. The event with
-	// what has changed passes the predicate if anything is left to write, but for the turn.
+	// what has changed passes the predicate only if anything is left to write, and this request
+	// has taken the place of the one that was to come when a time is over.
 	err = patchNamespaceConditions(ctx, r.Client, namespace, changed, namespace.ResourceVersion)
-	if apierrors.IsConflict(err) && turn != nil {
+	if apierrors.IsConflict(err) {
 		return conflictRetry, nil
 	}
 	if err != nil {
@@ -247,7 +248,10 @@ func initializationChanged() predicate.Predicate {
 				return true // recreated, or a resync
 			}
 			state := initialization.Observe(after)
+			// A repair comes back for what the request that made it has not come to: it has taken
+			// the place of the one that was to come when a time is over.
 			return after.DeletionTimestamp == nil && (state.Repair != nil ||
+				initialization.Observe(before).Repair != nil ||
 				state.Stage == initialization.StageFailed ||
 				len(initialization.ComputeConditions(after, state, metav1.Time{})) > 0)
 		},

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	. "github.com/onsi/gomega"
@@ -23,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/initialization"
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
@@ -130,6 +132,7 @@ func TestNamespaceReconcile(t *testing.T) {
 
 	tests := map[string]struct {
 		server     namespaceServer
+		want       time.Duration
 		wantWrites []string
 		wantEvents []string
 		wantError  string
@@ -190,6 +193,12 @@ func TestNamespaceReconcile(t *testing.T) {
 		},
 		"it was recreated since it was read": {
 			server:     namespaceServer{namespace: failed().Obj(), statusError: errRecreated},
+			want:       conflictRetry,
+			wantWrites: []string{failedPatch},
+		},
+		"it has changed since it was read": {
+			server:     namespaceServer{namespace: failed().Obj(), statusError: errConflict},
+			want:       conflictRetry,
 			wantWrites: []string{failedPatch},
 		},
 		"it went since it was read": {
@@ -300,7 +309,7 @@ func TestNamespaceReconcile(t *testing.T) {
 				Clock: clocktesting.NewFakePassiveClock(now), SystemNamespace: systemNamespace,
 			}
 			result, err := reconciler.Reconcile(t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Name: "x"}})
-			g.Expect(result).To(BeZero())
+			g.Expect(result).To(Equal(ctrl.Result{RequeueAfter: test.want}))
 			if test.wantError == "" {
 				g.Expect(err).NotTo(HaveOccurred())
 			} else {
@@ -403,6 +412,22 @@ func TestInitializationChanged(t *testing.T) {
 			g.Expect(passes).To(Equal(test.want))
 		})
 	}
+}
+
+// The request that repairs does nothing else, and takes the place of one that was to come later.
+func TestInitializationChangedLetsARepairPass(t *testing.T) {
+	g := NewWithT(t)
+	broken := wrappers.MakeNamespace("x").UID("x-uid").ResourceVersion("7").Initializers("rbac.corp.com").Obj()
+	broken.Status.Conditions = initialization.ComputeConditions(broken, initialization.Observe(broken), metav1.NewTime(now))
+	repaired := broken.DeepCopy()
+	repaired.ResourceVersion = "8"
+	delete(broken.Labels, v1alpha1.LabelInitializing)
+	passes := initializationChanged().Update(event.UpdateEvent{ObjectOld: broken, ObjectNew: repaired})
+	g.Expect(passes).To(BeTrue())
+	later := repaired.DeepCopy()
+	later.ResourceVersion = "9"
+	passes = initializationChanged().Update(event.UpdateEvent{ObjectOld: repaired, ObjectNew: later})
+	g.Expect(passes).To(BeFalse())
 }
 
 func TestInitializationChangedForOtherEvents(t *testing.T) {
