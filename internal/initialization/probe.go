@@ -17,6 +17,10 @@ import (
 // server acts on a set.
 const maxProbes = 8
 
+// maxProbeLabels bounds the labels of one of them. Policy guard takes 2000 labels and
+// annotations of a new Namespace, and a dry run that it refuses would show nothing.
+const maxProbeLabels = 1500
+
 // probe is a Namespace that shows that some selectors are in force.
 type probe struct {
 	labels    map[string]string
@@ -55,6 +59,9 @@ func addProbe(probes []probe, selector *v1alpha1.NamespaceSelector) []probe {
 	for i := 1; i < len(probes); i++ {
 		merged := maps.Clone(probes[i].labels)
 		maps.Copy(merged, own)
+		if len(merged) > maxProbeLabels {
+			continue
+		}
 		all := append(slices.Clone(probes[i].selectors), selector)
 		if !slices.ContainsFunc(all, func(s *v1alpha1.NamespaceSelector) bool { return !Selects(s, merged) }) {
 			probes[i] = probe{labels: merged, selectors: all}

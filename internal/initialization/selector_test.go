@@ -137,6 +137,26 @@ func TestProbeLabels(t *testing.T) {
 		})).To(Equal([]map[string]string{nil, {"team": "a"}, {"team": "b"}}))
 	})
 
+	t.Run("of more labels than a new namespace can have", func(t *testing.T) {
+		g := NewWithT(t)
+		var initializers []v1alpha1.EffectiveInitializer
+		for i := range v1alpha1.MaxSetInitializers {
+			initializer := selecting(entry(rbac, nil), fmt.Sprintf("l%d", i), "a")
+			for j := range 15 {
+				initializer.NamespaceSelector.MatchLabels[fmt.Sprintf("l%d-%d", i, j)] = "a"
+			}
+			initializers = append(initializers, initializer)
+		}
+		probes := ProbeLabels(initializers)
+		g.Expect(probes).To(HaveEach(Satisfy(func(set map[string]string) bool { return len(set) <= maxProbeLabels })))
+		// And yet each is selected once.
+		total := 0
+		for _, set := range probes {
+			total += len(set)
+		}
+		g.Expect(total).To(Equal(16 * v1alpha1.MaxSetInitializers))
+	})
+
 	t.Run("of more than there is room for", func(t *testing.T) {
 		g := NewWithT(t)
 		var initializers []v1alpha1.EffectiveInitializer
