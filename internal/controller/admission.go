@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -166,7 +167,7 @@ func (a *Admission) waitUntilInjected(
 				seen = injection{refusal: err}
 				return true, nil
 			}
-			seen = injection{acts: err == nil && isInjected(probe, initialization.Selected(set.Initializers, labels))}
+			seen = injection{acts: err == nil && isInjected(probe, set.Initializers, labels)}
 			if !seen.acts {
 				return false, err
 			}
@@ -179,12 +180,31 @@ func (a *Admission) waitUntilInjected(
 	return seen, ctx.Err()
 }
 
-// isInjected tells whether a new Namespace has got these initializers and no others, and
-// their tokens.
-func isInjected(namespace *corev1.Namespace, initializers []v1alpha1.EffectiveInitializer) bool {
-	list := strings.Join(initialization.Names(initializers), ",")
-	return namespace.Annotations[v1alpha1.AnnotationPendingInitializers] == list &&
-		len(initialization.MissingTokens(namespace, initializers)) == 0
+// isInjected tells whether a new Namespace that was sent with these labels has got those of the
+// initializers that select it and no others, and their tokens.
+//
+// Other policies may have put labels on or taken them off, before inject or after it. Where that
+// decides whether an initializer selects the Namespace, either is right: otherwise such a policy
+// would keep the set from ever being in force.
+func isInjected(
+	namespace *corev1.Namespace, initializers []v1alpha1.EffectiveInitializer, sent map[string]string,
+) bool {
+	list := namespace.Annotations[v1alpha1.AnnotationPendingInitializers]
+	got := initialization.SplitNames(list)
+	returned := maps.Clone(namespace.Labels)
+	if _, isSent := sent[corev1.LabelMetadataName]; !isSent {
+		delete(returned, corev1.LabelMetadataName) // The API server adds it after admission.
+	}
+	var expected []v1alpha1.EffectiveInitializer
+	for _, initializer := range initializers {
+		atFirst := initialization.Selects(initializer.NamespaceSelector, sent)
+		atLast := initialization.Selects(initializer.NamespaceSelector, returned)
+		if atFirst && atLast || atFirst != atLast && slices.Contains(got, initializer.Name) {
+			expected = append(expected, initializer)
+		}
+	}
+	return list == strings.Join(initialization.Names(expected), ",") &&
+		len(initialization.MissingTokens(namespace, expected)) == 0
 }
 
 // isRefusal tells whether an error is an answer of the admission chain. A webhook that

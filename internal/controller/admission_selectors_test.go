@@ -33,14 +33,22 @@ func TestAdmissionObserveSelectorsAndTokens(t *testing.T) {
 	}
 	never := team("a")
 	never.MatchExpressions = []v1alpha1.NamespaceSelectorRequirement{{Key: "team", Operator: metav1.LabelSelectorOpDoesNotExist}}
+	missing := func(key string) *v1alpha1.NamespaceSelector {
+		return &v1alpha1.NamespaceSelector{MatchExpressions: []v1alpha1.NamespaceSelectorRequirement{
+			{Key: key, Operator: metav1.LabelSelectorOpDoesNotExist},
+		}}
+	}
+	without, unnamed := missing("team"), missing(corev1.LabelMetadataName)
 	type set = []v1alpha1.EffectiveInitializer
 
 	for name, test := range map[string]struct {
 		wanted, acted set
 		// refuses is the label for which the API server refuses a Namespace.
-		refuses    string
-		want       string
-		wantProbes int
+		refuses string
+		// before and after are labels that others add before and after inject.
+		before, after map[string]string
+		want          string
+		wantProbes    int
 	}{
 		"all of it is in force": {
 			wanted:     set{selecting("a.b.c", "x.y/z", nil), selecting("d.e.f", "x.y/q", team("a"))},
@@ -93,6 +101,34 @@ func TestAdmissionObserveSelectorsAndTokens(t *testing.T) {
 			acted:  set{selecting("a.b.c", "", nil)}, refuses: "team",
 			want: v1alpha1.ReasonInForce, wantProbes: 2,
 		},
+		"others add a label that is asked for, before": {
+			wanted: set{selecting("a.b.c", "x.y/z", nil), selecting("d.e.f", "x.y/q", without)},
+			acted:  set{selecting("a.b.c", "x.y/z", nil), selecting("d.e.f", "x.y/q", without)},
+			before: map[string]string{"team": "x"}, want: v1alpha1.ReasonInForce,
+		},
+		"others add a label that is asked for, after": {
+			wanted: set{selecting("a.b.c", "x.y/z", nil), selecting("d.e.f", "x.y/q", without)},
+			acted:  set{selecting("a.b.c", "x.y/z", nil), selecting("d.e.f", "x.y/q", without)},
+			after:  map[string]string{"team": "x"}, want: v1alpha1.ReasonInForce,
+		},
+		"others add a label that is asked for, and nothing is there yet": {
+			wanted: set{selecting("a.b.c", "x.y/z", nil), selecting("d.e.f", "x.y/q", without)},
+			before: map[string]string{"team": "x"}, want: v1alpha1.ReasonNotInForceYet,
+		},
+		"others add a label that is asked for, and a token is not there yet": {
+			wanted: set{selecting("a.b.c", "", nil), selecting("d.e.f", "x.y/q", without)},
+			acted:  set{selecting("a.b.c", "", nil), selecting("d.e.f", "", without)},
+			after:  map[string]string{"team": "x"}, want: v1alpha1.ReasonNotInForceYet,
+		},
+		"others add a label that nobody asks for": {
+			wanted: set{selecting("a.b.c", "", nil), selecting("d.e.f", "", without)},
+			acted:  set{selecting("a.b.c", "", nil)},
+			before: map[string]string{"tier": "x"}, want: v1alpha1.ReasonNotInForceYet,
+		},
+		"the name comes after admission": {
+			wanted: set{selecting("d.e.f", "", unnamed)},
+			after:  map[string]string{corev1.LabelMetadataName: "probe"}, want: v1alpha1.ReasonNotInForceYet,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -106,7 +142,12 @@ func TestAdmissionObserveSelectorsAndTokens(t *testing.T) {
 					if _, found := namespace.Labels[test.refuses]; found {
 						return errForbidden
 					}
+					if namespace.Labels == nil {
+						namespace.Labels = map[string]string{}
+					}
+					maps.Copy(namespace.Labels, test.before)
 					selected := initialization.Selected(test.acted, maps.Clone(namespace.Labels))
+					maps.Copy(namespace.Labels, test.after)
 					namespace.Annotations = map[string]string{
 						v1alpha1.AnnotationPendingInitializers: strings.Join(initialization.Names(selected), ","),
 					}

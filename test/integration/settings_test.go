@@ -13,6 +13,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -113,6 +114,55 @@ var _ = Describe("A selector", func() {
 		Expect(activeMessage(ctx, "own")).To(HaveSuffix("; those with a namespaceSelector only where it selects the namespace"))
 	}, SpecTimeout(time.Minute))
 
+	It("is in force beside others, with more labels than one namespace can have", func(ctx context.Context) {
+		DeferCleanup(func(ctx context.Context) {
+			Eventually(func(g Gomega) { g.Expect(effectiveSet(g, ctx).Initializers).To(BeEmpty()) }).
+				WithContext(ctx).Should(Succeed())
+			expectInjected(ctx)
+		})
+		for i := range 3 {
+			wrapper := wrappers.MakeConfiguration(fmt.Sprintf("many-%d", i))
+			for j := range 64 {
+				selector := &v1alpha1.NamespaceSelector{MatchLabels: map[string]v1alpha1.LabelValue{}}
+				for k := range 16 {
+					selector.MatchLabels[fmt.Sprintf("l%d-%d-%d", i, j, k)] = "a"
+				}
+				wrapper.Initializer(fmt.Sprintf("n%d.g%d.example.com", j, i), settings{NamespaceSelector: selector})
+			}
+			configuration := wrapper.Obj()
+			Expect(admin.Create(ctx, configuration)).To(Succeed())
+			DeferCleanup(func(ctx context.Context) { Expect(admin.Delete(ctx, configuration)).To(Succeed()) })
+			expectActive(ctx, configuration.Name)
+		}
+		Expect(activeMessage(ctx, "many-2")).To(HaveSuffix("; those with a namespaceSelector only where it selects the namespace"))
+	}, SpecTimeout(2*time.Minute))
+
+	It("is in force where other policies put on the label that it asks for, whoever comes first", func(ctx context.Context) {
+		DeferCleanup(func(ctx context.Context) {
+			Eventually(func(g Gomega) {
+				namespace := wrappers.MakeNamespace("shop").Obj()
+				g.Expect(ordinary.Create(ctx, namespace, client.DryRunAll)).To(Succeed())
+				g.Expect(namespace.Labels).NotTo(HaveKey("team"))
+			}).WithContext(ctx).Should(Succeed())
+		})
+		for i := range 4 {
+			key := fmt.Sprintf("label-%d", i)
+			for _, object := range labellingPolicy(key) {
+				Expect(admin.Create(ctx, object)).To(Succeed())
+				DeferCleanup(func(ctx context.Context) { Expect(admin.Delete(ctx, object)).To(Succeed()) })
+			}
+			Eventually(func(g Gomega) {
+				namespace := wrappers.MakeNamespace("shop").Obj()
+				g.Expect(ordinary.Create(ctx, namespace, client.DryRunAll)).To(Succeed())
+				g.Expect(namespace.Labels).To(HaveKey(key))
+			}).WithContext(ctx).Should(Succeed())
+		}
+		unlabelled := &v1alpha1.NamespaceSelector{MatchExpressions: []v1alpha1.NamespaceSelectorRequirement{
+			{Key: "team", Operator: metav1.LabelSelectorOpDoesNotExist},
+		}}
+		registerAll(ctx, wrappers.MakeConfiguration("labelled").Initializer(initializerA, settings{NamespaceSelector: unlabelled}))
+	}, SpecTimeout(time.Minute))
+
 	It("can be changed, for namespaces that are created from then on", func(ctx context.Context) {
 		configuration := registerAll(ctx, wrappers.MakeConfiguration("changing").
 			Initializer(initializerA, settings{NamespaceSelector: ofTeam("a")}))
@@ -145,6 +195,34 @@ var _ = Describe("A selector", func() {
 		}
 	}, SpecTimeout(time.Minute))
 })
+
+// labellingPolicy returns a policy, with its binding, that puts a label of its own and the label
+// "team" on every new namespace.
+func labellingPolicy(key string) []client.Object {
+	name := metav1.ObjectMeta{Name: "test-" + key}
+	return []client.Object{
+		&admissionv1.MutatingAdmissionPolicy{ObjectMeta: name, Spec: admissionv1.MutatingAdmissionPolicySpec{
+			ReinvocationPolicy: admissionv1.NeverReinvocationPolicy,
+			MatchConstraints: &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{{
+				RuleWithOperations: admissionv1.RuleWithOperations{
+					Operations: []admissionv1.OperationType{admissionv1.Create},
+					Rule: admissionv1.Rule{
+						APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"namespaces"},
+					},
+				},
+			}}},
+			Mutations: []admissionv1.Mutation{{
+				PatchType: admissionv1.PatchTypeApplyConfiguration,
+				ApplyConfiguration: &admissionv1.ApplyConfiguration{
+					Expression: fmt.Sprintf(`Object{metadata: Object.metadata{labels: {"team": "x", %q: "x"}}}`, key),
+				},
+			}},
+		}},
+		&admissionv1.MutatingAdmissionPolicyBinding{
+			ObjectMeta: name, Spec: admissionv1.MutatingAdmissionPolicyBindingSpec{PolicyName: name.Name},
+		},
+	}
+}
 
 var _ = Describe("A finalizer of an initializer", func() {
 	It("is in spec.finalizers from the creation on, once, beside what the creator sent", func(ctx context.Context) {
