@@ -143,9 +143,12 @@ func (p *progress) end() {
 func (p *progress) breakSilence(ctx context.Context) {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
+	// Once the call has ended the Namespace is not ours to look at: a lost race reads it again.
+	if p.isEnded || ctx.Err() != nil || p.task.hasPublished() {
+		return
+	}
 	have := nscondition.Find(p.namespace, p.reconciler.Work.ConditionType)
-	isSilent := have == nil || (p.reconciler.Work.IsReserved != nil && p.reconciler.Work.IsReserved(have.Reason))
-	if p.isEnded || ctx.Err() != nil || !isSilent || p.task.hasPublished() {
+	if have != nil && (p.reconciler.Work.IsReserved == nil || !p.reconciler.Work.IsReserved(have.Reason)) {
 		return
 	}
 	p.reconciler.publish(ctx, p.task, p.namespace, corev1.ConditionFalse, ReasonWorking, "the work is under way")

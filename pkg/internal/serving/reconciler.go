@@ -19,6 +19,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
+// tellingTimeout is how long it may take to publish that the time of a pass is over.
+const tellingTimeout = 10 * time.Second
+
 // Reconciler does the Work for each Namespace that is owed it.
 type Reconciler struct {
 	Work Work
@@ -54,14 +57,14 @@ func (b Backoff) after(failures int) time.Duration {
 	return min(delay, b.Max)
 }
 
-// Observe takes notice of a Namespace as the watch has it. Nothing is done for one that was
-// never observed.
-func (r *Reconciler) Observe(namespace *corev1.Namespace) {
+// Observe takes notice of a Namespace as the watch has it, and tells whether it was not owed
+// the work before. Nothing is done for one that was never observed.
+func (r *Reconciler) Observe(namespace *corev1.Namespace) (isNew bool) {
 	if r.Work.Owed(namespace) {
-		r.tasks.add(namespace.UID)
-	} else {
-		r.Forget(namespace)
+		return r.tasks.add(namespace.UID)
 	}
+	r.Forget(namespace)
+	return false
 }
 
 // Forget takes notice of a Namespace that the watch does not have any more.
@@ -82,8 +85,15 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{RequeueAfter: left}, nil
 	}
 	err := r.serve(ctx, task, &namespace)
-	if ctx.Err() != nil || task.over() || err == nil {
+	if errors.Is(ctx.Err(), context.Canceled) || task.over() || err == nil {
 		return reconcile.Result{}, nil
+	}
+	// A manager can give each pass a time (ReconciliationTimeout). It is over, which is an error
+	// like others: it has to be told, and tried again.
+	if ctx.Err() != nil {
+		telling, cancel := context.WithTimeout(context.WithoutCancel(ctx), tellingTimeout)
+		defer cancel()
+		ctx = telling
 	}
 	var wait *Wait
 	if errors.As(err, &wait) {
@@ -195,6 +205,10 @@ func (r *Reconciler) retry(
 	delay := r.Backoff.after(task.failures)
 	task.retryAt = r.Clock.Now().Add(delay)
 	r.delays.Store(req, delay)
+	// controller-runtime never comes back to what is terminal, and here everything is tried again.
+	if errors.Is(err, reconcile.TerminalError(nil)) {
+		return fmt.Errorf("%s, namespace %q: %s", r.Work.Name, namespace.Name, err.Error())
+	}
 	return fmt.Errorf("%s, namespace %q: %w", r.Work.Name, namespace.Name, err)
 }
 

@@ -217,8 +217,8 @@ func (r *Reconciler) handler() handler.EventHandler {
 			if before.UID != namespace.UID {
 				r.Forget(before)
 			}
-			r.Observe(namespace)
-			if hasChanged(before, namespace) {
+			// Whether it is owed the work may hang on its status: on what agent.PutOn selects.
+			if isNew := r.Observe(namespace); isNew || hasChanged(before, namespace) {
 				enqueue(queue, namespace)
 			}
 		},

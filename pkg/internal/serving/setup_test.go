@@ -61,8 +61,11 @@ func TestTheQueueAsksTheReconciler(t *testing.T) {
 // Events bring to the queue what may have something to do, and nothing is left behind.
 func TestHandler(t *testing.T) {
 	r := &Reconciler{Work: Work{
-		Owed: func(namespace *corev1.Namespace) bool { return namespace.Labels["owed"] != "" },
-		Due:  func(namespace *corev1.Namespace) bool { return namespace.Labels["owed"] == "now" },
+		Owed: func(namespace *corev1.Namespace) bool {
+			isOpen := namespace.Labels["opened"] == "" || len(namespace.Status.Conditions) > 0
+			return namespace.Labels["owed"] != "" && isOpen
+		},
+		Due: func(namespace *corev1.Namespace) bool { return namespace.Labels["owed"] == "now" },
 	}}
 	now := wrappers.MakeNamespace("shop").UID("1").ResourceVersion("1").Label("owed", "now").Obj()
 	later := wrappers.MakeNamespace("shop").UID("1").ResourceVersion("2").Label("owed", "later").Obj()
@@ -74,6 +77,11 @@ func TestHandler(t *testing.T) {
 	annotated.ResourceVersion, annotated.Annotations = "6", map[string]string{"a": "b"}
 	finalized := now.DeepCopy()
 	finalized.ResourceVersion, finalized.Spec.Finalizers = "7", []corev1.FinalizerName{"kubernetes"}
+
+	closed := now.DeepCopy()
+	closed.Labels["opened"] = "only"
+	opened := closed.DeepCopy()
+	opened.ResourceVersion, opened.Status.Conditions = "8", []corev1.NamespaceCondition{{Type: "x"}}
 
 	for name, test := range map[string]struct {
 		before, after *corev1.Namespace
@@ -88,6 +96,7 @@ func TestHandler(t *testing.T) {
 		"its status has changed":   {now, told, 0, []string{"1"}},
 		"an annotation":            {now, annotated, 1, []string{"1"}},
 		"spec.finalizers":          {now, finalized, 1, []string{"1"}},
+		"owed by its status":       {closed, opened, 1, []string{"1"}},
 		"a resync":                 {now, now, 1, []string{"1"}},
 		"deleted":                  {now, nil, 0, nil},
 		"created again unnoticed":  {now, again, 1, []string{"2"}},

@@ -96,15 +96,18 @@ func (t *tasks) find(uid types.UID) *task {
 	return t.byUID[uid]
 }
 
-func (t *tasks) add(uid types.UID) {
+// add tells whether there was none.
+func (t *tasks) add(uid types.UID) bool {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
 	if t.byUID == nil {
 		t.byUID = map[types.UID]*task{}
 	}
-	if t.byUID[uid] == nil {
-		t.byUID[uid] = &task{}
+	if t.byUID[uid] != nil {
+		return false
 	}
+	t.byUID[uid] = &task{}
+	return true
 }
 
 func (t *tasks) remove(uid types.UID) {

@@ -690,3 +690,28 @@ func TestLongWorkSaysThatItIsUnderWay(t *testing.T) {
 		})
 	}
 }
+
+// A manager that gives each pass a time does not have a Namespace forgotten for it.
+func TestAPassThatTakesTooLongIsTriedAgain(t *testing.T) {
+	g := NewWithT(t)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
+	defer cancel()
+	b := newBench(waiting(me).Obj(), waiting(me).Obj(), Options{}, func(ctx context.Context, _ *corev1.Namespace) (serving.Result, error) {
+		<-ctx.Done()
+		return serving.Result{}, ctx.Err()
+	})
+	_, err := b.Reconcile(ctx, reconcile.Request{NamespacedName: types.NamespacedName{Name: "shop"}})
+	g.Expect(err).To(MatchError(context.DeadlineExceeded))
+	g.Expect(b.requests).To(Equal([]string{
+		"shop status of shop-uid: b.corp.com/Initialized=False Retrying: context deadline exceeded",
+	}))
+}
+
+// controller-runtime comes back to every error but this one.
+func TestNoErrorIsTerminal(t *testing.T) {
+	g := NewWithT(t)
+	b := newBench(waiting(me).Obj(), waiting(me).Obj(), Options{}, returning(reconcile.TerminalError(errors.New("no such team"))))
+	_, err := b.reconcile()
+	g.Expect(err).To(MatchError(ContainSubstring("no such team")))
+	g.Expect(errors.Is(err, reconcile.TerminalError(nil))).To(BeFalse())
+}
