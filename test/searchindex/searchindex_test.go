@@ -85,6 +85,8 @@ var _ = Describe("The example search-index", Ordered, func() {
 		Entry("asks for a pause", "busy", troubled(http.StatusServiceUnavailable, "1"), "ServiceBusy", "503 Service Unavailable"),
 		Entry("does what it is told, and its answers get lost", "lost", fault(answerLost), "Retrying", "is down: EOF"),
 		Entry("is another one", "page", troubled(http.StatusOK, ""), "Retrying", "200 OK"),
+		// As one that speaks HTTPS alone does. As the word of the service it would delete the namespace.
+		Entry("has somebody before it who refuses", "gateway", troubled(http.StatusBadRequest, ""), "Retrying", "400 Bad Request"),
 		Entry("does not know the controller", "unknown", troubled(http.StatusUnauthorized, ""), "Retrying", "401 Unauthorized"),
 	)
 
@@ -166,6 +168,7 @@ var _ = Describe("The example search-index", Ordered, func() {
 	It("fails a namespace of which the service wants no index at all, and others none the less get theirs", func(ctx context.Context) {
 		between.set(func(w http.ResponseWriter, r *http.Request, pass http.Handler) {
 			if r.Method == http.MethodPut && nameIn(r.URL.Path) == "search-bad" {
+				w.Header().Set(indexserver.SignatureHeader, indexserver.Signature)
 				troubled(http.StatusUnprocessableEntity, "")(w, r, pass)
 				return
 			}

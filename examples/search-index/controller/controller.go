@@ -99,7 +99,7 @@ func (c *controller) delete(ctx context.Context, namespace *corev1.Namespace) (a
 	case errors.As(err, &busy) && busy.RetryAfter > 0:
 		return agent.Result{}, agent.NotYet(busy.RetryAfter, reasonBusy, "deleting index %s: %v", name, err)
 	// The index of that name is another Namespace's, so this one could never get its own.
-	case errors.As(err, &refused) && refused.Status == http.StatusConflict:
+	case errors.As(err, &refused) && refused.IsFinal() && refused.Status == http.StatusConflict:
 		return agent.Result{Reason: reasonDeleted, Message: fmt.Sprintf("there was no index: %v", err)}, nil
 	default:
 		return agent.Result{}, fmt.Errorf("deleting index %s: %w", name, err)

@@ -39,8 +39,11 @@ func newController(t *testing.T, handler http.Handler) *controller {
 	return &controller{indices: client}
 }
 
-func answer(status int, retryAfter string) http.Handler {
+func answer(status int, retryAfter string, isByGateway bool) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if !isByGateway {
+			w.Header().Set(indexserver.SignatureHeader, indexserver.Signature)
+		}
 		w.Header().Set("Retry-After", retryAfter)
 		w.WriteHeader(status)
 	})
@@ -48,8 +51,9 @@ func answer(status int, retryAfter string) http.Handler {
 
 func TestWhatAnAnswerMeans(t *testing.T) {
 	for name, test := range map[string]struct {
-		status     int
-		retryAfter string
+		status      int
+		retryAfter  string
+		isByGateway bool
 		// A Namespace is deleted where isFailed, and released where isReleased.
 		isFailed, isReleased bool
 		wait                 time.Duration
@@ -69,9 +73,15 @@ func TestWhatAnAnswerMeans(t *testing.T) {
 		"sent elsewhere":    {status: 302},
 		"nobody knows":      {status: 418},
 		"any page":          {status: 200},
+		// Nothing of this is about the request, so nothing is deleted or released.
+		"a gateway's conflict":    {status: 409, isByGateway: true},
+		"a gateway's bad request": {status: 400, isByGateway: true},
+		"a gateway's limit":       {status: 413, isByGateway: true},
+		"a gateway's 422":         {status: 422, isByGateway: true},
+		"a gateway's success":     {status: 204, isByGateway: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := newController(t, answer(test.status, test.retryAfter))
+			c := newController(t, answer(test.status, test.retryAfter, test.isByGateway))
 
 			_, err := c.create(t.Context(), shop())
 			var failed *initializer.FailedError

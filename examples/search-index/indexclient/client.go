@@ -154,12 +154,13 @@ func (c *Client) classify(ctx, limited context.Context, err error) error {
 // read says what became of a request with an answer.
 func (c *Client) read(response *http.Response, data []byte, into any) error {
 	status := response.StatusCode
+	isByServer := response.Header.Get(indexserver.SignatureHeader) == indexserver.Signature
 	switch {
 	case status == http.StatusTooManyRequests || status >= http.StatusInternalServerError:
 		return &BusyError{Status: status, Message: messageOf(data), RetryAfter: c.retryAfter(response.Header)}
 	case status >= http.StatusBadRequest:
-		return &RefusedError{Status: status, Message: messageOf(data)}
-	case status < http.StatusOK || status >= http.StatusMultipleChoices:
+		return &RefusedError{Status: status, Message: messageOf(data), IsByServer: isByServer}
+	case status < http.StatusOK || status >= http.StatusMultipleChoices || !isByServer:
 		return &BusyError{Status: status, Message: "that is no answer of an index server"}
 	case into == nil && status == http.StatusNoContent:
 		return nil

@@ -173,10 +173,11 @@ func TestRefusals(t *testing.T) {
 func TestBusy(t *testing.T) {
 	now := time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
 	for name, test := range map[string]struct {
-		status int
-		header string
-		body   string
-		want   BusyError
+		status    int
+		header    string
+		body      string
+		isForeign bool
+		want      BusyError
 	}{
 		"500": {
 			status: 500, body: `{"error": "the disk is full"}`,
@@ -200,10 +201,14 @@ func TestBusy(t *testing.T) {
 		"sent elsewhere":   {status: 302, header: "", want: BusyError{Status: 302, Message: "that is no answer of an index server"}},
 		"an endless page":  {status: 500, body: strings.Repeat("é", 300), want: BusyError{Status: 500, Message: strings.Repeat("é", 100) + " ..."}},
 		"no JSON at all":   {status: 200, body: "<html>", want: BusyError{Status: 200, Message: "the answer cannot be read: invalid character '<' looking for beginning of value"}},
+		"somebody's JSON":  {status: 200, body: "{}", isForeign: true, want: BusyError{Status: 200, Message: "that is no answer of an index server"}},
 		"an empty success": {status: 200, want: BusyError{Status: 200, Message: "the answer cannot be read: unexpected end of JSON input"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			client := newTestClient(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				if !test.isForeign {
+					w.Header().Set(indexserver.SignatureHeader, indexserver.Signature)
+				}
 				w.Header().Set("Retry-After", test.header)
 				w.Header().Set("Location", "http://elsewhere.invalid/")
 				w.WriteHeader(test.status)

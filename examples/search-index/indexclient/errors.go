@@ -48,6 +48,9 @@ func (e *BusyError) Error() string {
 type RefusedError struct {
 	Status  int
 	Message string
+	// IsByServer says that it was the index server that refused. Otherwise it was something in
+	// between, or something else at that address.
+	IsByServer bool
 }
 
 func (e *RefusedError) Error() string {
@@ -55,10 +58,14 @@ func (e *RefusedError) Error() string {
 }
 
 // IsFinal tells whether the same request will be refused however often it is made: there is
-// something wrong with the request. A refusal of the caller (401, 403), of the address (404,
-// 405) or of the moment (408, 425) is put right elsewhere, and so is whatever else there may
-// be.
+// something wrong with the request, and the index server itself says so. A refusal of the
+// caller (401, 403), of the address (404, 405) or of the moment (408, 425) is put right
+// elsewhere, and so is whatever else there may be: a server that is asked over HTTP and speaks
+// HTTPS answers 400 to everything.
 func (e *RefusedError) IsFinal() bool {
+	if !e.IsByServer {
+		return false
+	}
 	switch e.Status {
 	case http.StatusBadRequest, http.StatusConflict, http.StatusGone,
 		http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity:

@@ -22,6 +22,13 @@ const (
 	maxHits     = 100
 )
 
+// Every answer of the server has this header, by which callers tell it from whatever stands in
+// front of it: a gateway has a 400 and a 409 of its own.
+const (
+	SignatureHeader = "Answered-By"
+	Signature       = "index-server"
+)
+
 // NewHandler serves a store.
 func NewHandler(store *Store, log logr.Logger) http.Handler {
 	h := &handler{store: store, log: log}
@@ -35,7 +42,15 @@ func NewHandler(store *Store, log logr.Logger) http.Handler {
 	mux.HandleFunc("DELETE /indices/{name}", h.serve(h.delete))
 	mux.HandleFunc("POST /indices/{name}/documents", h.serve(h.add))
 	mux.HandleFunc("GET /indices/{name}/_search", h.serve(h.search))
-	return http.MaxBytesHandler(mux, maxBody)
+	return http.MaxBytesHandler(signed(mux), maxBody)
+}
+
+// signed has every answer say whose it is.
+func signed(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set(SignatureHeader, Signature)
+		next.ServeHTTP(w, r)
+	})
 }
 
 type handler struct {
