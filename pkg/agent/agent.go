@@ -41,7 +41,11 @@ func Add(mgr manager.Manager, token corev1.FinalizerName, fn Func, opts ...Optio
 		return fmt.Errorf("agent.Add(%q): there is no function to call", token)
 	}
 	o := newOptions(opts)
-	if err := errors.Join(serving.ValidateToken(token), o.Validate()); err != nil {
+	err := errors.Join(serving.ValidateToken(token), o.Validate())
+	if o.isPutOn && o.putOn == nil {
+		err = errors.Join(err, errors.New("PutOn(nil): give it a function that tells which Namespaces get the token"))
+	}
+	if err != nil {
 		return fmt.Errorf("agent.Add(%q): %w", token, err)
 	}
 	if err := serving.Add(mgr, func(c client.Client) serving.Setup {

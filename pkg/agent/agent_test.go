@@ -449,6 +449,8 @@ func TestAddRefuses(t *testing.T) {
 		"a bare name":         {"index", succeed, nil, "it has no domain"},
 		"no function":         {token, nil, nil, "no function"},
 		"no workers":          {token, succeed, []Option{WithWorkers(0)}, "WithWorkers(0)"},
+		"no manager":          {token, succeed, nil, "there is no manager"},
+		"nobody selects":      {token, succeed, []Option{PutOn(nil)}, "PutOn(nil)"},
 		"no time":             {token, succeed, []Option{WithBackoff(0, time.Second)}, "WithBackoff(0s, 1s)"},
 		"the wrong way round": {token, succeed, []Option{WithBackoff(time.Minute, time.Second)}, "WithBackoff(1m0s, 1s)"},
 	} {

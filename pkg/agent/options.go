@@ -18,6 +18,8 @@ type options struct {
 	serving.Options
 	afterContent bool
 	putOn        func(*corev1.Namespace) bool
+	// isPutOn tells PutOn(nil), which is a mistake, from no PutOn at all.
+	isPutOn bool
 }
 
 func newOptions(opts []Option) *options {
@@ -52,5 +54,5 @@ func AfterContent() Option {
 // asked at each change of a Namespace, and must not wait for anything. A token that it does
 // not select any more stays.
 func PutOn(selects func(namespace *corev1.Namespace) bool) Option {
-	return func(o *options) { o.putOn = selects }
+	return func(o *options) { o.putOn, o.isPutOn = selects, true }
 }

@@ -92,6 +92,10 @@ func TestAddSaysWhatIsWrong(t *testing.T) {
 // counter makes names that this process has not served yet, also when tests are run again.
 var counter atomic.Int32
 
+func TestAddWithoutAManager(t *testing.T) {
+	NewWithT(t).Expect(Add(nil, "nowhere.corp.example.com", nothing)).To(MatchError(ContainSubstring("there is no manager")))
+}
+
 func TestAddTwice(t *testing.T) {
 	g := NewWithT(t)
 	name := fmt.Sprintf("twice-%d.corp.example.com", counter.Add(1))

@@ -112,7 +112,7 @@ func NewNamespace(name string, initializers ...string) *corev1.Namespace {
 
 // RequestedBy says who asked for a Namespace, instead of alice@corp.example.com, and returns it.
 func RequestedBy(namespace *corev1.Namespace, user string) *corev1.Namespace {
-	namespace.Annotations[v1alpha1.AnnotationRequestedBy] = user
+	metav1.SetMetaDataAnnotation(&namespace.ObjectMeta, v1alpha1.AnnotationRequestedBy, user)
 	return namespace
 }
 
@@ -178,6 +178,9 @@ func Run(
 // Func that cannot bear that will fail in a cluster sooner or later.
 func (r *Report) Again(t TestingT) *Report {
 	t.Helper()
+	if r.before == nil {
+		t.Fatalf("Running again for namespace %q: it terminates, and the Func was not called for it", r.Namespace.Name)
+	}
 	var current corev1.Namespace
 	if err := r.Client.Get(context.Background(), client.ObjectKeyFromObject(r.before), &current); err != nil {
 		t.Fatalf("Reading namespace %q again: %v", r.before.Name, err)

@@ -163,6 +163,11 @@ func (f *fatal) Fatalf(format string, args ...any) {
 func TestWrongUseEndsTheTest(t *testing.T) {
 	namespace := initializertest.NewNamespace("shop", first)
 	for want, run := range map[string]func(t initializertest.TestingT){
+		"it terminates, and the Func was not called": func(t initializertest.TestingT) {
+			terminating := initializertest.NewNamespace("shop", first)
+			terminating.DeletionTimestamp = &metav1.Time{}
+			initializertest.Run(t, first, returning(initializer.Result{}, nil), terminating).Again(t)
+		},
 		"not fully qualified": func(t initializertest.TestingT) {
 			initializertest.Run(t, "a", returning(initializer.Result{}, nil), namespace)
 		},
@@ -180,5 +185,12 @@ func TestWrongUseEndsTheTest(t *testing.T) {
 			g.Expect(func() { run(f) }).To(PanicWith(f))
 			g.Expect(f.text).To(ContainSubstring(want))
 		})
+	}
+}
+
+func TestRequestedByForABareNamespace(t *testing.T) {
+	namespace := initializertest.RequestedBy(&corev1.Namespace{}, "bob@corp.example.com")
+	if got := namespace.Annotations[v1alpha1.AnnotationRequestedBy]; got != "bob@corp.example.com" {
+		t.Errorf("It was requested by %q", got)
 	}
 }

@@ -134,6 +134,9 @@ type Setup struct {
 // own: that of the manager would watch all of them, with all that they have. The cache fills
 // before the manager is the leader.
 func Add(mgr manager.Manager, newSetup func(c client.Client) Setup) error {
+	if mgr == nil {
+		return errors.New("there is no manager to add it to: give Add one of controller-runtime, made by ctrl.NewManager")
+	}
 	c, err := NewClient(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
 		return err
