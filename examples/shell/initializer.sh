@@ -21,6 +21,7 @@ end='.metadata | (.annotations["nslifecycle.dev/pending-initializers"] // "") as
 serve() {
   namespace=$(kubectl get namespace "$1" --ignore-not-found --output=json --request-timeout=10s) || return
   size=$(printf %s "$namespace" | jq --raw-output '.metadata.labels["corp.example.com/size"] // "small"') || return
+  [ -f sizes/small.yaml ] || return # The sizes are not there, so nobody knows which there are.
   failure=; [ -f "sizes/$size.yaml" ] || failure="there is no size $size, only small and large"
   patch=$(printf %s "$namespace" | jq --compact-output --arg me "$me" --arg failure "$failure" "$end") || return
   [ -n "$patch" ] || return 0
