@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -42,6 +43,7 @@ type Overruler struct {
 	Recorder events.EventRecorder
 	Clock    clock.PassiveClock
 
+	memo     registrations
 	absences absences
 }
 
@@ -55,7 +57,7 @@ func (o *Overruler) Turn(
 	}
 	var limit *initialization.Limit
 	if state.Stage == initialization.StagePending {
-		registered, err := registeredBy(ctx, o.Client)
+		registered, err := o.registered(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -71,7 +73,7 @@ func (o *Overruler) Overrule(
 	if o == nil || state.Stage != initialization.StagePending {
 		return 0, nil
 	}
-	registered, err := registeredBy(ctx, o.Client)
+	registered, err := o.registered(ctx)
 	if err != nil {
 		return 0, err
 	}
@@ -92,10 +94,11 @@ func (o *Overruler) Overrule(
 func (o *Overruler) overruleLive(
 	ctx context.Context, seen *corev1.Namespace, absent []string,
 ) (time.Duration, error) {
-	registered, err := registeredBy(ctx, o.Live)
-	if err != nil {
-		return 0, err
+	var configurations v1alpha1.NamespaceInitializerConfigurationList
+	if err := o.Live.List(ctx, &configurations); err != nil {
+		return 0, fmt.Errorf("listing the configurations: %w", err)
 	}
+	registered := initialization.Registered(configurations.Items)
 	for _, name := range absent {
 		if _, isBack := registered[name]; isBack {
 			o.absences.forget(name)
@@ -213,12 +216,39 @@ func (o *Overruler) handler() handler.EventHandler {
 	}
 }
 
-func registeredBy(ctx context.Context, reader client.Reader) (map[string]initialization.Registration, error) {
+// registered returns what the configurations say, by the cache. It is asked for each Namespace
+// that waits, and costs much where there are many initializers with large selectors, so it is
+// kept until a configuration changes.
+func (o *Overruler) registered(ctx context.Context) (map[string]initialization.Registration, error) {
 	var configurations v1alpha1.NamespaceInitializerConfigurationList
-	if err := reader.List(ctx, &configurations); err != nil {
+	if err := o.List(ctx, &configurations); err != nil {
 		return nil, fmt.Errorf("listing the configurations: %w", err)
 	}
-	return initialization.Registered(configurations.Items), nil
+	return o.memo.get(configurations.Items), nil
+}
+
+// registrations are what configurations say, for as long as they stay the same.
+type registrations struct {
+	lock   sync.Mutex
+	of     string
+	byName map[string]initialization.Registration
+}
+
+func (r *registrations) get(
+	configurations []v1alpha1.NamespaceInitializerConfiguration,
+) map[string]initialization.Registration {
+	keys := make([]string, 0, len(configurations))
+	for i := range configurations {
+		keys = append(keys, fmt.Sprintf("%s/%s", configurations[i].UID, configurations[i].ResourceVersion))
+	}
+	slices.Sort(keys)
+	of := strings.Join(keys, " ")
+	r.lock.Lock()
+	defer r.lock.Unlock()
+	if r.byName == nil || r.of != of {
+		r.of, r.byName = of, initialization.Registered(configurations)
+	}
+	return r.byName
 }
 
 // absences remember since when initializers that Namespaces wait for have been missing from all

@@ -139,7 +139,8 @@ var _ = Describe("An installation", Ordered, ContinueOnFailure, func() {
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(func() { _ = running.Stop() })
 		configuration := wrappers.MakeConfiguration("first").Initializers("a.test.example.com").Obj()
-		Expect(root.Create(ctx, configuration)).To(Succeed())
+		// The CRD of the installation before may still be in the API server's mind, terminating.
+		Eventually(func() error { return root.Create(ctx, configuration) }).WithContext(ctx).Should(Succeed())
 
 		// How long this takes depends on when the API server last renewed its cache.
 		By("not saying that the configuration is in force before namespaces are injected")
