@@ -34,7 +34,13 @@ type Reconciler struct {
 	// Silence is how long a call may be under way before the condition says so; DefaultSilence
 	// if it is zero.
 	Silence time.Duration
+	// Inheritance is how long after its begin a Namespace may turn up that the leader before has
+	// served already, and of which the cache does not know that yet. Such a one is read again
+	// before it is served.
+	Inheritance time.Duration
 
+	begin     sync.Once
+	begun     time.Time
 	tasks     tasks
 	delays    sync.Map
 	publisher publisher
@@ -60,8 +66,9 @@ func (b Backoff) after(failures int) time.Duration {
 // Observe takes notice of a Namespace as the watch has it, and tells whether it was not owed
 // the work before. Nothing is done for one that was never observed.
 func (r *Reconciler) Observe(namespace *corev1.Namespace) (isNew bool) {
+	r.begin.Do(func() { r.begun = r.Clock.Now() })
 	if r.Work.Owed(namespace) {
-		return r.tasks.add(namespace.UID)
+		return r.tasks.add(namespace.UID, r.Clock.Since(r.begun) < r.Inheritance)
 	}
 	r.Forget(namespace)
 	return false
@@ -109,15 +116,9 @@ func (r *Reconciler) isDue(namespace *corev1.Namespace) bool {
 // serve calls the function, unless that has been settled, and writes what came of it.
 func (r *Reconciler) serve(ctx context.Context, task *task, namespace *corev1.Namespace) error {
 	if !task.isSettled {
-		if !task.isPrepared && r.Work.Prepare != nil {
-			if err := r.Work.Prepare(ctx, namespace); err != nil {
-				return client.IgnoreNotFound(err)
-			}
-			if !r.isDue(namespace) {
-				return nil
-			}
+		if err := r.prepare(ctx, task, namespace); err != nil || !r.isDue(namespace) {
+			return client.IgnoreNotFound(err)
 		}
-		task.isPrepared = true
 		if err := r.call(ctx, task, namespace); err != nil {
 			return err
 		}
@@ -147,6 +148,26 @@ func (r *Reconciler) serve(ctx context.Context, task *task, namespace *corev1.Na
 // isUnheld tells whether the last write to a Namespace that is being deleted was its end.
 func isUnheld(namespace *corev1.Namespace) bool {
 	return namespace.DeletionTimestamp != nil && len(namespace.Spec.Finalizers) == 0 && len(namespace.Finalizers) == 0
+}
+
+// prepare does what has to be done before the first call, and brings the Namespace up to date
+// where it looks at it.
+func (r *Reconciler) prepare(ctx context.Context, task *task, namespace *corev1.Namespace) error {
+	if task.isPrepared {
+		return nil
+	}
+	if task.isInherited {
+		if err := Reread(ctx, r.Client, namespace); err != nil {
+			return err
+		}
+	}
+	if r.Work.Prepare != nil && r.isDue(namespace) {
+		if err := r.Work.Prepare(ctx, namespace); err != nil {
+			return err
+		}
+	}
+	task.isPrepared = r.isDue(namespace)
+	return nil
 }
 
 // call calls the function. Where it returns nil the task is settled.

@@ -44,6 +44,9 @@ const (
 	DefaultSilence = 10 * time.Second
 )
 
+// inheritance is longer than any cache is behind.
+const inheritance = time.Minute
+
 // Options are those of package initializer and agent alike.
 type Options struct {
 	Workers int
@@ -159,6 +162,7 @@ func Add(mgr manager.Manager, newSetup func(c client.Client) Setup) error {
 	}
 	reconciler := &Reconciler{
 		Work: setup.Work, Cache: namespaces, Client: c, Clock: clock.RealClock{}, Backoff: setup.Options.Backoff,
+		Inheritance: inheritance,
 	}
 	served, err := controller.New(setup.Work.Name, mgr, controller.Options{
 		Reconciler:              reconciler,

@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -60,7 +61,7 @@ func TestTheQueueAsksTheReconciler(t *testing.T) {
 
 // Events bring to the queue what may have something to do, and nothing is left behind.
 func TestHandler(t *testing.T) {
-	r := &Reconciler{Work: Work{
+	r := &Reconciler{Clock: clock.RealClock{}, Work: Work{
 		Owed: func(namespace *corev1.Namespace) bool {
 			isOpen := namespace.Labels["opened"] == "" || len(namespace.Status.Conditions) > 0
 			return namespace.Labels["owed"] != "" && isOpen

@@ -31,7 +31,9 @@ type task struct {
 
 	// The rest is for Reconcile alone, which one worker at a time does for one name.
 
-	// isPrepared says that Prepare has succeeded.
+	// isInherited says that the cache may not have heard yet that the work is done.
+	isInherited bool
+	// isPrepared says that all is there for the first call.
 	isPrepared bool
 	// isSettled says that there is nothing left to do but to write what came of it: result,
 	// or final where that is not nil.
@@ -96,8 +98,8 @@ func (t *tasks) find(uid types.UID) *task {
 	return t.byUID[uid]
 }
 
-// add tells whether there was none.
-func (t *tasks) add(uid types.UID) bool {
+// add tells whether there was none. One that is inherited may have been done by another process.
+func (t *tasks) add(uid types.UID, isInherited bool) bool {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
 	if t.byUID == nil {
@@ -106,7 +108,7 @@ func (t *tasks) add(uid types.UID) bool {
 	if t.byUID[uid] != nil {
 		return false
 	}
-	t.byUID[uid] = &task{}
+	t.byUID[uid] = &task{isInherited: isInherited}
 	return true
 }
 

@@ -715,3 +715,41 @@ func TestNoErrorIsTerminal(t *testing.T) {
 	g.Expect(err).To(MatchError(ContainSubstring("no such team")))
 	g.Expect(errors.Is(err, reconcile.TerminalError(nil))).To(BeFalse())
 }
+
+// The leader before may have served what the cache still shows as waiting.
+func TestWhatIsInheritedIsReadBeforeItIsServed(t *testing.T) {
+	finished := wrappers.MakeNamespace("shop").UID("shop-uid").Obj()
+	again := waiting(me).UID("another").Obj()
+	terminating := waiting(me).Terminating(now).Obj()
+	terminating.Finalizers = []string{"test.example.com/hold"} // The fake client wants one.
+	for name, test := range map[string]struct {
+		live      *corev1.Namespace
+		after     time.Duration
+		wantCalls int
+		wantReads int
+	}{
+		"waiting still":           {live: waiting(me).Obj(), wantCalls: 1, wantReads: 1},
+		"finished":                {live: finished, wantReads: 1},
+		"gone":                    {wantReads: 1},
+		"created again":           {live: again, wantReads: 1},
+		"terminating":             {live: terminating, wantReads: 1},
+		"not its turn":            {live: waiting("a.corp.com", me).Obj(), wantReads: 1},
+		"new, by the time":        {live: waiting(me).Obj(), after: time.Minute, wantCalls: 1},
+		"new, at the last moment": {live: finished, after: time.Minute - 1, wantReads: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			b := newBench(nil, test.live, Options{}, done)
+			b.Inheritance = time.Minute
+			b.Observe(wrappers.MakeNamespace("other").Obj())
+			b.clock.SetTime(now.Add(test.after))
+			b.cache.namespace = waiting(me).Obj()
+			b.Observe(b.cache.namespace)
+			_, err := b.reconcile()
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(b.calls).To(Equal(test.wantCalls))
+			g.Expect(b.reads).To(Equal(test.wantReads))
+			g.Expect(b.requests).To(HaveLen(test.wantCalls))
+		})
+	}
+}
