@@ -34,9 +34,10 @@ type Reconciler struct {
 	// Silence is how long a call may be under way before the condition says so; DefaultSilence
 	// if it is zero.
 	Silence time.Duration
-	// Inheritance is how long after its begin a Namespace may turn up that the leader before has
-	// served already, and of which the cache does not know that yet. Such a one is read again
-	// before it is served.
+	// Inheritance is by how much the clocks of this process and of the API server may differ. A
+	// Namespace that is older than this process may have been served by the leader before, and
+	// the cache not know of that yet: it is read again before it is served. None is where this
+	// is zero.
 	Inheritance time.Duration
 
 	begin     sync.Once
@@ -68,10 +69,19 @@ func (b Backoff) after(failures int) time.Duration {
 func (r *Reconciler) Observe(namespace *corev1.Namespace) (isNew bool) {
 	r.begin.Do(func() { r.begun = r.Clock.Now() })
 	if r.Work.Owed(namespace) {
-		return r.tasks.add(namespace.UID, r.Clock.Since(r.begun) < r.Inheritance)
+		isOlder := owedSince(namespace).Before(r.begun.Add(r.Inheritance))
+		return r.tasks.add(namespace.UID, r.Inheritance > 0 && isOlder)
 	}
 	r.Forget(namespace)
 	return false
+}
+
+// owedSince returns when a Namespace can have begun to be owed work, in whole seconds.
+func owedSince(namespace *corev1.Namespace) time.Time {
+	if namespace.DeletionTimestamp != nil {
+		return namespace.DeletionTimestamp.Time
+	}
+	return namespace.CreationTimestamp.Time
 }
 
 // Forget takes notice of a Namespace that the watch does not have any more.

@@ -44,8 +44,9 @@ const (
 	DefaultSilence = 10 * time.Second
 )
 
-// inheritance is longer than any cache is behind.
-const inheritance = time.Minute
+// inheritance is the most by which clocks that are kept in time differ, and more than the
+// second that creationTimestamp lacks.
+const inheritance = 5 * time.Second
 
 // Options are those of package initializer and agent alike.
 type Options struct {

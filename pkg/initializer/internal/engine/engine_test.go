@@ -724,7 +724,7 @@ func TestWhatIsInheritedIsReadBeforeItIsServed(t *testing.T) {
 	terminating.Finalizers = []string{"test.example.com/hold"} // The fake client wants one.
 	for name, test := range map[string]struct {
 		live      *corev1.Namespace
-		after     time.Duration
+		created   time.Duration
 		wantCalls int
 		wantReads int
 	}{
@@ -734,16 +734,17 @@ func TestWhatIsInheritedIsReadBeforeItIsServed(t *testing.T) {
 		"created again":           {live: again, wantReads: 1},
 		"terminating":             {live: terminating, wantReads: 1},
 		"not its turn":            {live: waiting("a.corp.com", me).Obj(), wantReads: 1},
-		"new, by the time":        {live: waiting(me).Obj(), after: time.Minute, wantCalls: 1},
-		"new, at the last moment": {live: finished, after: time.Minute - 1, wantReads: 1},
+		"new, by the time":        {live: waiting(me).Obj(), created: time.Minute, wantCalls: 1},
+		"new, at the last moment": {live: finished, created: time.Minute - 1, wantReads: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			b := newBench(nil, test.live, Options{}, done)
 			b.Inheritance = time.Minute
 			b.Observe(wrappers.MakeNamespace("other").Obj())
-			b.clock.SetTime(now.Add(test.after))
+			b.clock.SetTime(now.Add(time.Hour))
 			b.cache.namespace = waiting(me).Obj()
+			b.cache.namespace.CreationTimestamp = metav1.NewTime(now.Add(test.created))
 			b.Observe(b.cache.namespace)
 			_, err := b.reconcile()
 			g.Expect(err).NotTo(HaveOccurred())
