@@ -138,7 +138,7 @@ lint-config: golangci-lint ## Check the configuration of golangci-lint.
 test: helm kustomize promtool ## Run all tests, against a real API server where they need one, but for test-versions.
 	@echo "test/versions is skipped; make test-versions runs it." >&2
 	cd hack/image && go test ./...
-	@$(use-control-plane-and-peer) set -x; go test ./... -timeout 30m -coverprofile cover.out $(ARGS)
+	@$(use-control-plane-and-peer) set -x; go test ./... -timeout 60m -coverprofile cover.out $(ARGS)
 
 # The API servers of test-versions, each pinned in hack/controlplane.
 VERSIONS ?= 1.30 1.31 1.32 1.33 1.34 1.35 1.36

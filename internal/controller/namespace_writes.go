@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -18,6 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nslifecycle/nslifecycle/internal/nscondition"
 )
 
 // maxEventNote is the longest note that the events.k8s.io API takes, in bytes.
@@ -76,11 +77,7 @@ func recordEventAbout(
 	recorder events.EventRecorder, namespace *corev1.Namespace, related runtime.Object,
 	eventType, reason, action, note string,
 ) {
-	if len(note) > maxEventNote {
-		// Not in the middle of a character: the API server counts a broken one as three bytes.
-		note = strings.ToValidUTF8(note[:maxEventNote-3], "") + "..."
-	}
-	recorder.Eventf(namespace, related, eventType, reason, action, "%s", note)
+	recorder.Eventf(namespace, related, eventType, reason, action, "%s", nscondition.Shorten(note, maxEventNote))
 }
 
 // ignoreGone returns nil where the object has changed or gone since it was read, or was

@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -221,7 +220,7 @@ func (o *Overruler) handler() handler.EventHandler {
 // kept until a configuration changes.
 func (o *Overruler) registered(ctx context.Context) (map[string]initialization.Registration, error) {
 	var configurations v1alpha1.NamespaceInitializerConfigurationList
-	if err := o.List(ctx, &configurations); err != nil {
+	if err := o.List(ctx, &configurations, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing the configurations: %w", err)
 	}
 	return o.memo.get(configurations.Items), nil
@@ -237,12 +236,7 @@ type registrations struct {
 func (r *registrations) get(
 	configurations []v1alpha1.NamespaceInitializerConfiguration,
 ) map[string]initialization.Registration {
-	keys := make([]string, 0, len(configurations))
-	for i := range configurations {
-		keys = append(keys, fmt.Sprintf("%s/%s", configurations[i].UID, configurations[i].ResourceVersion))
-	}
-	slices.Sort(keys)
-	of := strings.Join(keys, " ")
+	of := generations(configurations)
 	r.lock.Lock()
 	defer r.lock.Unlock()
 	if r.byName == nil || r.of != of {

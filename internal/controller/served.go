@@ -6,6 +6,7 @@ package controller
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -47,7 +48,8 @@ func (s *Service) observe(
 	now := s.Clock.Now()
 	var service initialization.Service
 	var waiting corev1.NamespaceList
-	if err := s.List(ctx, &waiting, client.HasLabels{v1alpha1.LabelInitializing}); err != nil {
+	err := s.List(ctx, &waiting, client.HasLabels{v1alpha1.LabelInitializing}, client.UnsafeDisableDeepCopy)
+	if err != nil {
 		service.WhyUnknown = fmt.Sprintf("listing the namespaces that wait for initializers: %v", err)
 		return service
 	}
@@ -82,11 +84,13 @@ func (s *Service) mayAnybodyServe(ctx context.Context) (bool, error) {
 	return diagnosis.MayAnybodyInitialize(roles.Items, bindings.Items), nil
 }
 
-// generations identifies what the configurations say.
+// generations identifies what the configurations say, in whatever order they are. A deletion
+// that has begun is a generation as well.
 func generations(configurations []v1alpha1.NamespaceInitializerConfiguration) string {
-	var text strings.Builder
+	keys := make([]string, 0, len(configurations))
 	for i := range configurations {
-		fmt.Fprintf(&text, "%s/%d ", configurations[i].UID, configurations[i].Generation)
+		keys = append(keys, fmt.Sprintf("%s/%d", configurations[i].UID, configurations[i].Generation))
 	}
-	return text.String()
+	slices.Sort(keys)
+	return strings.Join(keys, " ")
 }

@@ -103,7 +103,7 @@ func blockedMessage(diagnosis *Diagnosis, now metav1.Time) string {
 		more += "kubectl nslifecycle explain " + diagnosis.Namespace
 	}
 	more = fmt.Sprintf(" (as of %s)", now.UTC().Format(time.RFC3339)) + more
-	return shorten(diagnosis.Findings[0].Note(), maxMessage-len(more)) + more
+	return nscondition.Shorten(diagnosis.Findings[0].Note(), maxMessage-len(more)) + more
 }
 
 // Note tells of a finding in one line: what it is, which objects it is about, and what to
@@ -144,12 +144,3 @@ func (f Finding) Key() string {
 var times = regexp.MustCompile(`\d{4}-\d\d-\d\dT[\d:.]+Z|\b(\d+[ydhms])+\b`)
 
 func withoutTimes(text string) string { return times.ReplaceAllString(text, "") }
-
-// shorten cuts a text to some number of bytes, and not in the middle of a character.
-func shorten(text string, most int) string {
-	const mark = "..."
-	if len(text) <= most {
-		return text
-	}
-	return strings.ToValidUTF8(text[:most-len(mark)], "") + mark
-}

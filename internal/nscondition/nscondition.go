@@ -1,12 +1,17 @@
 // Copyright The nslifecycle Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package nscondition finds the conditions of a Namespace, for all who read or write them:
+// Package nscondition finds the conditions of a Namespace, and shortens what is written into
+// them and into Events, for all who read or write them:
 // apimachinery does that for metav1.Condition only, and a Namespace has conditions of a
 // type of its own.
 package nscondition
 
-import corev1 "k8s.io/api/core/v1"
+import (
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+)
 
 // Find returns the condition of a type, or nil if the Namespace has none.
 func Find(namespace *corev1.Namespace, conditionType corev1.NamespaceConditionType) *corev1.NamespaceCondition {
@@ -16,4 +21,14 @@ func Find(namespace *corev1.Namespace, conditionType corev1.NamespaceConditionTy
 		}
 	}
 	return nil
+}
+
+// Shorten cuts a text to some number of bytes, and not in the middle of a character: the API
+// server counts a broken one as three bytes.
+func Shorten(text string, most int) string {
+	const mark = "..."
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most-len(mark)], "") + mark
 }

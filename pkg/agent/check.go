@@ -6,7 +6,6 @@ package agent
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -39,11 +38,7 @@ func Check(ctx context.Context, config *rest.Config, token corev1.FinalizerName)
 	if err := serving.ValidateToken(token); err != nil {
 		return err
 	}
-	httpClient, err := rest.HTTPClientFor(config)
-	if err != nil {
-		return fmt.Errorf("creating an HTTP client: %w", err)
-	}
-	c, err := serving.NewClient(config, httpClient)
+	c, err := serving.Connect(config)
 	if err != nil {
 		return err
 	}

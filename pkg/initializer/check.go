@@ -55,11 +55,7 @@ func Check(ctx context.Context, config *rest.Config, name string, opts ...Option
 	if err != nil {
 		return err
 	}
-	httpClient, err := rest.HTTPClientFor(config)
-	if err != nil {
-		return fmt.Errorf("creating an HTTP client: %w", err)
-	}
-	c, err := serving.NewClient(config, httpClient)
+	c, err := serving.Connect(config)
 	if err != nil {
 		return err
 	}

@@ -7,7 +7,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 
@@ -30,11 +29,7 @@ const (
 
 // Cut shortens a message that is too long to be published.
 func Cut(message string) string {
-	if len(message) <= maxMessage {
-		return message
-	}
-	// Not in the middle of a character.
-	return strings.ToValidUTF8(message[:maxMessage-3], "") + "..."
+	return nscondition.Shorten(message, maxMessage)
 }
 
 // publisher remembers that conditions cannot be published.

@@ -120,6 +120,15 @@ func NewClient(config *rest.Config, httpClient *http.Client) (client.Client, err
 	return c, nil
 }
 
+// Connect returns such a client for a program that has no manager.
+func Connect(config *rest.Config) (client.Client, error) {
+	httpClient, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("creating an HTTP client: %w", err)
+	}
+	return NewClient(config, httpClient)
+}
+
 // names are those that this process serves. controller-runtime looks at the names of
 // controllers as well, but its error does not tell what to do.
 var names sync.Map
