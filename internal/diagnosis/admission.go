@@ -11,6 +11,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/nslifecycle/nslifecycle/internal/shell"
 )
 
 // findAdmission blames webhooks and policies that refuse the deletion of objects, or the
@@ -123,7 +125,7 @@ func (f *Facts) blamePolicy(r rejection) []Finding {
 		Message:  fmt.Sprintf("ValidatingAdmissionPolicy %q refuses: %s", r.name, f.whatIsRefused(r)),
 		Evidence: r.evidence(),
 		Remedies: []string{
-			fmt.Sprintf("kubectl get validatingadmissionpolicy %s --output=yaml", quoteForShell(r.name)),
+			fmt.Sprintf("kubectl get validatingadmissionpolicy %s --output=yaml", shell.Quote(r.name)),
 			"kubectl get validatingadmissionpolicybindings",
 			"Satisfy the policy, or take this namespace out of its binding by its namespaceSelector",
 		},

@@ -7,9 +7,7 @@ import (
 	"errors"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
-	"unicode"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -80,19 +78,4 @@ func oneLine(text string) string {
 		return string(runes[:most]) + " ..."
 	}
 	return text
-}
-
-// harmless is what a shell takes as it is.
-var harmless = regexp.MustCompile(`^[A-Za-z0-9_./:@%+,=-]+$`)
-
-// quoteForShell makes one word of a name in a command that is to be copied. Roles and users
-// may have anything in their names.
-func quoteForShell(name string) string {
-	switch {
-	case harmless.MatchString(name) && !strings.HasPrefix(name, "-"):
-		return name
-	case strings.ContainsFunc(name, func(char rune) bool { return !unicode.IsPrint(char) }):
-		return "$'" + strings.ReplaceAll(strings.Trim(strconv.QuoteToASCII(name), `"`), "'", `\'`) + "'"
-	}
-	return "'" + strings.ReplaceAll(name, "'", `'\''`) + "'"
 }

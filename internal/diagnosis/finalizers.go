@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/nslifecycle/nslifecycle/internal/shell"
 )
 
 // lossOfOwner is what is lost where nothing is known of a finalizer.
@@ -323,7 +325,7 @@ func (f *Facts) isLeft(name string) bool {
 // inspect is a command that shows an object with everything that tells of its finalizers.
 func (f *Facts) inspect(i item) string {
 	return fmt.Sprintf("kubectl get %s %s --namespace=%s --output=yaml --show-managed-fields", i.Type,
-		quoteForShell(i.Name), f.Namespace.Name)
+		shell.Quote(i.Name), f.Namespace.Name)
 }
 
 // force is the last resort for a finalizer of objects.

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/shell"
 )
 
 const lossInitializer = "the namespace opens without what the initializer was to put there, such as quotas, network " +
@@ -57,7 +58,7 @@ func findInitializers(f *Facts) []Finding {
 func (f *Facts) skip(pending []string) string {
 	rest := "-"
 	if len(pending) > 1 {
-		rest = quoteForShell("=" + strings.Join(pending[1:], ","))
+		rest = shell.Quote("=" + strings.Join(pending[1:], ","))
 	}
 	return fmt.Sprintf("kubectl annotate namespace %s --overwrite %s%s", f.Namespace.Name,
 		v1alpha1.AnnotationPendingInitializers, rest)

@@ -9,6 +9,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/nslifecycle/nslifecycle/internal/shell"
 )
 
 // manyObjects is from how many objects on a time-out may be due to their number.
@@ -121,7 +123,7 @@ func (f *Facts) findForbidden() []Finding {
 		Evidence: f.quotes(corev1.NamespaceDeletionContentFailure),
 		Remedies: []string{
 			fmt.Sprintf("kubectl auth can-i %s %s --namespace=%s --as=%s", verb, resource, f.Namespace.Name,
-				quoteForShell(user)),
+				shell.Quote(user)),
 			fmt.Sprintf("Restore the ClusterRole and the ClusterRoleBinding of %s", user),
 		},
 	}}

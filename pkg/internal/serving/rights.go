@@ -11,6 +11,8 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nslifecycle/nslifecycle/internal/shell"
 )
 
 // Right is one verb on namespaces, or on a subresource of them, at cluster scope.
@@ -83,7 +85,7 @@ func identity(ctx context.Context, c client.Client) subject {
 	if account, isServiceAccount := strings.CutPrefix(name, "system:serviceaccount:"); isServiceAccount {
 		return subject{name: fmt.Sprintf("user %q", name), flag: "--serviceaccount=" + account}
 	}
-	return subject{name: fmt.Sprintf("user %q", name), flag: fmt.Sprintf("--user=%q", name)}
+	return subject{name: fmt.Sprintf("user %q", name), flag: "--user=" + shell.Quote(name)}
 }
 
 // commands gives all rights, and not those that are missing alone: a role that exists

@@ -1,11 +1,11 @@
 // Copyright The nslifecycle Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package diagnosis
+package shell
 
 import "testing"
 
-func TestQuoteForShell(t *testing.T) {
+func TestQuote(t *testing.T) {
 	for name, expected := range map[string]string{
 		"orders":                    "orders",
 		"system:serviceaccount:a:b": "system:serviceaccount:a:b",
@@ -18,7 +18,7 @@ func TestQuoteForShell(t *testing.T) {
 		"\x1b[2K'a":                 `$'\x1b[2K\'a'`,
 		"new\nline":                 `$'new\nline'`,
 	} {
-		if got := quoteForShell(name); got != expected {
+		if got := Quote(name); got != expected {
 			t.Errorf("%q: got %s, expected %s", name, got, expected)
 		}
 	}
