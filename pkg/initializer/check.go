@@ -59,16 +59,17 @@ func Check(ctx context.Context, config *rest.Config, name string, opts ...Option
 	if err != nil {
 		return err
 	}
-	return check(ctx, c, name, options)
+	return errors.Join(check(ctx, c, name, options)...)
 }
 
-func check(ctx context.Context, c client.Client, name string, options engine.Options) error {
+// check returns what it finds; nil stands for what is well.
+func check(ctx context.Context, c client.Client, name string, options engine.Options) []error {
 	err := serving.CheckRights(ctx, c, engine.RoleName(name), engine.Rights(options))
 	var missing *serving.MissingRights
 	if errors.As(err, &missing) {
 		err = (*MissingRightsError)(missing)
 	}
-	return errors.Join(err, checkRegistered(ctx, c, name))
+	return []error{err, checkRegistered(ctx, c, name)}
 }
 
 // checkRegistered looks into the set that the operator makes of all configurations. What it
@@ -91,18 +92,20 @@ func checkRegistered(ctx context.Context, c client.Client, name string) error {
 	return nil
 }
 
-// report logs what a check says.
-func report(ctx context.Context, log logr.Logger, err error) {
+// report logs what a check finds.
+func report(ctx context.Context, log logr.Logger, findings []error) {
 	var missing *MissingRightsError
 	var unregistered *NotRegisteredError
-	switch {
-	case err == nil || ctx.Err() != nil:
-	case errors.As(err, &missing):
-		log.Error(missing, "The initializer lacks rights, and waits until they are given", "missing", missing.Missing)
-	case errors.As(err, &unregistered):
-		// Not an error: it has to be there before it is registered.
-		log.Info("The initializer is not registered yet", "message", unregistered.Error())
-	default:
-		log.Error(err, "Did not find out whether the initializer can work")
+	for _, err := range findings {
+		switch {
+		case err == nil || ctx.Err() != nil:
+		case errors.As(err, &missing):
+			log.Error(missing, "The initializer lacks rights, and waits until they are given", "missing", missing.Missing)
+		case errors.As(err, &unregistered):
+			// Not an error: it has to be there before it is registered.
+			log.Info("The initializer is not registered yet", "message", unregistered.Error())
+		default:
+			log.Error(err, "Did not find out whether the initializer can work")
+		}
 	}
 }

@@ -5,12 +5,14 @@ package initializer
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr/funcr"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -106,4 +108,16 @@ func TestAddTwice(t *testing.T) {
 		ContainSubstring("initializer "+name+" is served in this process already"),
 		ContainSubstring("SkipNameValidation"))))
 	g.Expect(Add(newManager(t, ptr.To(true)), name, nothing)).To(Succeed())
+}
+
+func TestReportLogsAllFindings(t *testing.T) {
+	g := NewWithT(t)
+	var lines []string
+	log := funcr.New(func(_, args string) { lines = append(lines, args) }, funcr.Options{})
+	report(t.Context(), log, []error{nil, nil})
+	g.Expect(lines).To(BeEmpty())
+	report(t.Context(), log, []error{&MissingRightsError{Message: "may not patch"}, &NotRegisteredError{Name: "a.b.c"}})
+	report(t.Context(), log, []error{errors.New("no route to host"), nil})
+	g.Expect(lines).To(HaveExactElements(ContainSubstring("may not patch"), ContainSubstring(`initializer \"a.b.c\"`),
+		ContainSubstring("no route to host")))
 }
