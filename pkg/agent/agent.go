@@ -11,7 +11,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -53,7 +52,7 @@ func Add(mgr manager.Manager, token corev1.FinalizerName, fn Func, opts ...Optio
 			Work: newWork(c, token, fn, o), Options: o.Options,
 			// Most Namespaces are not being deleted, and nothing has to be known of those. The API
 			// server keeps the phase and the deletionTimestamp together.
-			Watched: cache.ByObject{
+			Watched: serving.Selection{
 				Field: fields.OneTermEqualSelector("status.phase", string(corev1.NamespaceTerminating)),
 			},
 			Check: func(ctx context.Context) { logCheck(ctx, c, token) },

@@ -12,7 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
@@ -36,8 +35,8 @@ type Result struct {
 }
 
 // Add serves an initializer with a controller in a manager: of several replicas only the
-// leader does, and each initializer has a cache of its own of the Namespaces that wait. The
-// manager's scheme and cache need to know nothing of all this.
+// leader does. The initializers of a manager share a cache of the Namespaces that wait. The
+// manager's own scheme and cache need to know nothing of all this.
 //
 // When the manager starts, Add logs what [Check] says. That stops nothing, and neither does
 // a right that is missing: it goes on as soon as it is given.
@@ -57,7 +56,7 @@ func Add(mgr manager.Manager, name string, fn Func, opts ...Option) error {
 		return serving.Setup{
 			Work:    engine.NewWork(c, name, call(fn), options),
 			Options: options.Options,
-			Watched: cache.ByObject{Label: labels.NewSelector().Add(*waiting)},
+			Watched: serving.Selection{Label: labels.NewSelector().Add(*waiting)},
 			Check: func(ctx context.Context) {
 				report(ctx, mgr.GetLogger().WithValues("initializer", name), check(ctx, c, name, options))
 			},

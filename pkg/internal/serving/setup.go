@@ -17,12 +17,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -137,15 +138,32 @@ var names sync.Map
 type Setup struct {
 	Work    Work
 	Options Options
-	// Watched selects the Namespaces that are watched.
-	Watched cache.ByObject
+	// Watched are the Namespaces that are watched.
+	Watched Selection
 	// Check looks for what is wrong once the manager starts, and logs it; nil if nothing does.
 	Check func(ctx context.Context)
 }
 
-// Add creates a controller in a manager that does the work, with a cache of Namespaces of its
-// own: that of the manager would watch all of them, with all that they have. The cache fills
-// before the manager is the leader.
+// Selection selects Namespaces: all of them where both selectors are nil.
+type Selection struct {
+	Label labels.Selector
+	Field fields.Selector
+}
+
+// String tells one Selection from another.
+func (s Selection) String() string {
+	var label, field string
+	if s.Label != nil {
+		label = s.Label.String()
+	}
+	if s.Field != nil {
+		field = s.Field.String()
+	}
+	return label + ";" + field
+}
+
+// Add creates a controller in a manager that does the work, with a cache of the Namespaces
+// that it watches: the manager's own would watch all of them, with all that they have.
 func Add(mgr manager.Manager, newSetup func(c client.Client) Setup) error {
 	if mgr == nil {
 		return errors.New("there is no manager to add it to: give Add one of controller-runtime, made by ctrl.NewManager")
@@ -155,15 +173,10 @@ func Add(mgr manager.Manager, newSetup func(c client.Client) Setup) error {
 		return err
 	}
 	setup := newSetup(c)
-	setup.Watched.Transform = cache.TransformStripManagedFields()
-	namespaces, err := cache.New(unlimited(mgr.GetConfig()), cache.Options{
-		HTTPClient: mgr.GetHTTPClient(), Scheme: c.Scheme(), Mapper: c.RESTMapper(),
-		ByObject: map[client.Object]cache.ByObject{&corev1.Namespace{}: setup.Watched},
-	})
+	namespaces, err := caches.get(mgr, c, setup.Watched)
 	if err != nil {
-		return fmt.Errorf("creating a cache of namespaces: %w", err)
+		return err
 	}
-
 	skipsNames := ptr.Deref(mgr.GetControllerOptions().SkipNameValidation, false)
 	if _, isTaken := names.LoadOrStore(setup.Work.Name, true); isTaken && !skipsNames {
 		return fmt.Errorf("%s is served in this process already: add it once, "+
@@ -187,9 +200,6 @@ func Add(mgr manager.Manager, newSetup func(c client.Client) Setup) error {
 	}
 	if err := served.Watch(source.Kind(namespaces, client.Object(&corev1.Namespace{}), reconciler.handler())); err != nil {
 		return fmt.Errorf("watching namespaces for %s: %w", setup.Work.Name, err)
-	}
-	if err := mgr.Add(namespaces); err != nil {
-		return fmt.Errorf("adding a cache of namespaces to the manager: %w", err)
 	}
 	if setup.Check == nil {
 		return nil

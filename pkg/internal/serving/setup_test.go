@@ -8,13 +8,19 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
@@ -128,4 +134,50 @@ func TestHandler(t *testing.T) {
 			g.Expect(known).To(Equal(test.wantKnown))
 		})
 	}
+}
+
+func TestManagersShareNoCaches(t *testing.T) {
+	g := NewWithT(t)
+	shared := sharedCaches{byKey: map[cacheKey]cache.Cache{}}
+	get := func(mgr manager.Manager, watched Selection) cache.Cache {
+		t.Helper()
+		reads, err := NewClient(mgr.GetConfig(), mgr.GetHTTPClient())
+		g.Expect(err).NotTo(HaveOccurred())
+		got, err := shared.get(mgr, reads, watched)
+		g.Expect(err).NotTo(HaveOccurred())
+		return got
+	}
+	label := Selection{Label: labels.Set{"a": "b"}.AsSelector()}
+	field := Selection{Field: fields.OneTermEqualSelector("a", "b")}
+	one, other := newManager(g), newManager(g)
+	of := map[cache.Cache]bool{}
+	for _, mgr := range []manager.Manager{one, other, uncomparable{Manager: one}, uncomparable{Manager: one}} {
+		for _, watched := range []Selection{label, field, {}} {
+			got := get(mgr, watched)
+			g.Expect(of).NotTo(HaveKey(got))
+			of[got] = true
+		}
+	}
+	g.Expect(get(one, Selection{Label: labels.Set{"a": "b"}.AsSelector()})).To(BeIdenticalTo(get(one, label)))
+	g.Expect(shared.byKey).To(HaveLen(6))
+
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	g.Expect(one.Start(ctx)).To(Succeed())
+	g.Expect(shared.byKey).To(HaveLen(3), "those of a manager that has stopped are forgotten")
+}
+
+// uncomparable is a manager that cannot be the key of a map.
+type uncomparable struct {
+	manager.Manager
+	_ []string
+}
+
+// newManager returns a manager for an API server that nobody asks.
+func newManager(g *WithT) manager.Manager {
+	mgr, err := manager.New(&rest.Config{Host: "http://localhost:1"}, manager.Options{
+		Metrics: server.Options{BindAddress: "0"}, Logger: logr.Discard(),
+	})
+	g.Expect(err).NotTo(HaveOccurred())
+	return mgr
 }
