@@ -19,3 +19,17 @@ func TestFind(t *testing.T) {
 	g.Expect(Find(namespace, corev1.NamespaceContentRemaining)).To(BeIdenticalTo(&namespace.Status.Conditions[1]))
 	g.Expect(Find(namespace, "corp.com/Ready")).To(BeNil())
 }
+
+func TestShorten(t *testing.T) {
+	for name, test := range map[string]struct{ text, want string }{
+		"short":                        {"12345678", "12345678"},
+		"long":                         {"123456789", "12345..."},
+		"in the middle of a character": {"1234é6789", "1234..."},
+		"at the end of a character":    {"123é6789", "123é..."},
+		"long characters, which fit":   {"日本", "日本"},
+	} {
+		if got := Shorten(test.text, 8); got != test.want {
+			t.Errorf("%s: got %q, want %q", name, got, test.want)
+		}
+	}
+}
