@@ -24,8 +24,15 @@ import (
 // nobody knows when that was.
 type births struct {
 	lock sync.Mutex
-	// begun is when the Namespaces that wait for initializers were created.
-	begun map[types.UID]time.Time
+	// byUID are the Namespaces that wait for initializers.
+	byUID map[types.UID]*birth
+}
+
+type birth struct {
+	// begun is when the Namespace was created.
+	begun time.Time
+	// written is when its progress was last written to its conditions.
+	written time.Time
 }
 
 // handler observes events and makes no requests.
@@ -51,7 +58,7 @@ func (b *births) handler(passive clock.PassiveClock) handler.EventHandler {
 func (b *births) observe(namespace *corev1.Namespace, isGone bool, now time.Time) (string, time.Time) {
 	b.lock.Lock()
 	defer b.lock.Unlock()
-	begun, isKnown := b.begun[namespace.UID]
+	known, isKnown := b.byUID[namespace.UID]
 	outcome := ""
 	stage := initialization.Observe(namespace).Stage
 	switch {
@@ -62,14 +69,36 @@ func (b *births) observe(namespace *corev1.Namespace, isGone bool, now time.Time
 	case stage != initialization.StagePending:
 		outcome = outcomeCompleted
 	case !isKnown:
-		if b.begun == nil {
-			b.begun = map[types.UID]time.Time{}
+		if b.byUID == nil {
+			b.byUID = map[types.UID]*birth{}
 		}
-		b.begun[namespace.UID] = whenBegun(namespace.CreationTimestamp, now)
+		b.byUID[namespace.UID] = &birth{begun: whenBegun(namespace.CreationTimestamp, now)}
 	}
 	if !isKnown || outcome == "" {
 		return "", time.Time{}
 	}
-	delete(b.begun, namespace.UID)
-	return outcome, begun
+	delete(b.byUID, namespace.UID)
+	return outcome, known.begun
+}
+
+// untilProgress returns how long to wait before more progress is written to the conditions of
+// a Namespace, so that there is that interval between two writes. They would slow down the
+// initializers of which they tell, where those take less time than the writes do.
+func (b *births) untilProgress(uid types.UID, now time.Time, interval time.Duration) time.Duration {
+	b.lock.Lock()
+	defer b.lock.Unlock()
+	known, isKnown := b.byUID[uid]
+	if !isKnown {
+		return 0
+	}
+	return known.written.Add(interval).Sub(now)
+}
+
+// wroteProgress takes notice of such a write.
+func (b *births) wroteProgress(uid types.UID, now time.Time) {
+	b.lock.Lock()
+	defer b.lock.Unlock()
+	if known, isKnown := b.byUID[uid]; isKnown {
+		known.written = now
+	}
 }

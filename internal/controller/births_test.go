@@ -88,7 +88,7 @@ func TestBirthsObserve(t *testing.T) {
 			}
 			g.Expect(got).To(Equal(test.want))
 			if len(got) > 0 {
-				g.Expect(b.begun).To(BeEmpty(), "nothing is remembered of what is over")
+				g.Expect(b.byUID).To(BeEmpty(), "nothing is remembered of what is over")
 			}
 		})
 	}

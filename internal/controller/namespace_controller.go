@@ -40,6 +40,10 @@ func newRateLimiter(first time.Duration) workqueue.TypedRateLimiter[reconcile.Re
 
 const actionInitialize = "Initialize"
 
+// progressInterval is what nobody minds who watches a Namespace, and many times what an
+// initializer takes that does next to nothing.
+const progressInterval = 200 * time.Millisecond
+
 // NamespaceReconciler keeps the conditions of every Namespace in step with its list
 // of pending initializers, and deletes a Namespace whose initialization failed.
 type NamespaceReconciler struct {
@@ -50,6 +54,9 @@ type NamespaceReconciler struct {
 	SystemNamespace string
 	// Workers is the number of Namespaces worked on at a time; 1 if unset.
 	Workers int
+	// ProgressInterval is the least time between two writes that say which initializer is waited
+	// for. That one is waited for at all, and the end, are written at once.
+	ProgressInterval time.Duration
 
 	// Injector gives new Namespaces their list where the API server does not; nil if it
 	// always does.
@@ -126,6 +133,14 @@ func (r *NamespaceReconciler) writeConditions(
 	if len(changed) == 0 {
 		return 0, nil
 	}
+	isProgress := state.Stage == initialization.StagePending
+	// Limits are counted from the condition that tells of a turn.
+	if isProgress && turn == nil && initialization.IsInitializing(namespace) {
+		wait := r.births.untilProgress(namespace.UID, r.Clock.Now(), r.ProgressInterval)
+		if wait > 0 {
+			return wait, nil
+		}
+	}
 	before := namespace.DeepCopy()
 	// Not what a cache that is behind takes for news: it would be told twice. The event with
 	// what has changed passes the predicate only if anything is left to write, and this request
@@ -136,6 +151,9 @@ func (r *NamespaceReconciler) writeConditions(
 	}
 	if err != nil {
 		return 0, err
+	}
+	if isProgress {
+		r.births.wroteProgress(namespace.UID, r.Clock.Now())
 	}
 	r.recordEvents(ctx, before, changed, state)
 	return 0, nil

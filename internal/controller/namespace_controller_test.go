@@ -321,6 +321,52 @@ func TestNamespaceReconcile(t *testing.T) {
 	}
 }
 
+// Initializers that take no time are not slowed down by writes that tell of each.
+func TestNamespaceReconcileWritesProgressAtIntervals(t *testing.T) {
+	const interval = time.Second
+	g := NewWithT(t)
+	waitingFor := func(names ...string) *corev1.Namespace {
+		return wrappers.MakeNamespace("x").UID("x-uid").ResourceVersion("7").
+			Initializers("a.corp.com", "b.corp.com", "c.corp.com", "d.corp.com").Pending(names...).Obj()
+	}
+	server := &namespaceServer{namespace: waitingFor("a.corp.com")}
+	clock := clocktesting.NewFakePassiveClock(now)
+	reconciler := &NamespaceReconciler{
+		Client: server.client(), Recorder: events.NewFakeRecorder(10), Clock: clock,
+		SystemNamespace: systemNamespace, ProgressInterval: interval,
+	}
+	// pass returns how often something was written, and when to come back.
+	pass := func(passed time.Duration, namespace *corev1.Namespace) (int, time.Duration) {
+		clock.SetTime(clock.Now().Add(passed))
+		namespace.Status = server.namespace.Status
+		server.namespace, server.writes = namespace, nil
+		reconciler.births.observe(namespace, false, clock.Now())
+		result, err := reconciler.Reconcile(t.Context(), requestFor("x"))
+		g.Expect(err).NotTo(HaveOccurred())
+		if len(server.writes) > 0 {
+			state := initialization.Observe(namespace)
+			namespace.Status.Conditions = initialization.ComputeConditions(&corev1.Namespace{}, state, metav1.NewTime(now))
+		}
+		return len(server.writes), result.RequeueAfter
+	}
+	expect := func(passed time.Duration, namespace *corev1.Namespace, writes int, again time.Duration) {
+		t.Helper()
+		gotWrites, gotAgain := pass(passed, namespace)
+		g.Expect(gotWrites).To(Equal(writes))
+		g.Expect(gotAgain).To(Equal(again))
+	}
+	all := waitingFor("a.corp.com", "b.corp.com", "c.corp.com", "d.corp.com")
+	three := waitingFor("b.corp.com", "c.corp.com", "d.corp.com")
+	two := waitingFor("c.corp.com", "d.corp.com")
+	expect(0, all, 1, 0)
+	expect(interval/4, three, 0, interval*3/4)
+	expect(interval/4, two, 0, interval/2)
+	expect(interval/2, two, 1, 0)
+	expect(interval*3, waitingFor("d.corp.com"), 1, 0)
+	expect(0, waitingFor(), 1, 0)
+	g.Expect(reconciler.births.byUID).To(BeEmpty())
+}
+
 // The namespaces that the cluster or the operator cannot do without.
 func TestNamespaceReconcileNeverDeletesExemptNamespaces(t *testing.T) {
 	for _, name := range []string{"default", "kube-system", "kube-public", "kube-node-lease", systemNamespace} {

@@ -332,7 +332,8 @@ func TestNamespaceReconcileWritesTheTurn(t *testing.T) {
 			configuration := wrappers.MakeConfiguration("c").Initializers("rbac.corp.com")
 			configuration.NamespaceInitializerConfiguration.Initializers[0].TimeoutSeconds = ptr.To[int32](30)
 			server := &namespaceServer{
-				namespace:   wrappers.MakeNamespace("x").UID("x-uid").ResourceVersion("7").Initializers("rbac.corp.com").Obj(),
+				namespace: wrappers.MakeNamespace("x").UID("x-uid").ResourceVersion("7").Initializers("rbac.corp.com").
+					Condition(corev1.NamespaceCondition{Type: v1alpha1.ConditionInitializing, Status: corev1.ConditionTrue}).Obj(),
 				statusError: test.refusal,
 			}
 			recorder := events.NewFakeRecorder(10)
@@ -340,7 +341,11 @@ func TestNamespaceReconcileWritesTheTurn(t *testing.T) {
 			reconciler := &NamespaceReconciler{
 				Client: server.client(), Recorder: recorder, Clock: clocktesting.NewFakePassiveClock(now),
 				Overruler: waits.overruler(recorder, clocktesting.NewFakePassiveClock(now)),
+				// A turn that is limited is not progress that can wait.
+				ProgressInterval: time.Hour,
 			}
+			reconciler.births.observe(server.namespace, false, now)
+			reconciler.births.wroteProgress("x-uid", now)
 			result, err := reconciler.Reconcile(t.Context(), requestFor("x"))
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(result.RequeueAfter).To(Equal(test.wantAfter))

@@ -179,6 +179,9 @@ func setupInitialization(mgr ctrl.Manager, options Options) error {
 		Clock:           options.Clock,
 		SystemNamespace: options.SystemNamespace,
 		Workers:         options.NamespaceWorkers,
+
+		ProgressInterval: progressInterval,
+
 		Injector: &Injector{
 			Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Admission: admission,
 			Recorder: mgr.GetEventRecorder(reportingController), Clock: options.Clock,
