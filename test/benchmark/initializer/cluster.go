@@ -47,6 +47,8 @@ type cluster struct {
 	version            string
 	// created and started count what was, for the names.
 	created, started int
+	// settling is how long initializers run before they are measured.
+	settling time.Duration
 }
 
 func startCluster(ctx context.Context, fsync bool) (*cluster, error) {

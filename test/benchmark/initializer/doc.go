@@ -8,7 +8,7 @@
 // pkg/initializer, all in one process or each in its own, and by the machinery of
 // test/initializers, which is written by hand with client-go alone, in the same two ways. So
 // what disturbs the machine disturbs all of them. The processes are started anew for every
-// turn, and some namespaces are prepared before times are taken.
+// turn, and some namespaces are prepared, and some seconds pass, before times are taken.
 //
 // The clock is the client's: from before its POST until its watch delivers the namespace
 // without the label, and with the condition Initializing with status False. The first is when

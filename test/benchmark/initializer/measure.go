@@ -21,6 +21,9 @@ const (
 const (
 	// warmUp is the number of namespaces that are prepared before times are taken.
 	warmUp = 5
+	// settling is how long initializers run before times are taken. What is not younger by some
+	// seconds than its process pkg/initializer reads once more.
+	settling = 7 * time.Second
 	// chainAtOnce is the length of the chain through which many namespaces go at once.
 	chainAtOnce = 3
 )
@@ -61,6 +64,9 @@ func measure(ctx context.Context, opts options) (result *outcome, err error) {
 	if err != nil {
 		return nil, err
 	}
+	if !opts.quick {
+		c.settling = settling
+	}
 	defer func() { err = errors.Join(err, c.stop()) }()
 	etcd := "etcd does not wait for the disk"
 	if opts.fsync {
@@ -99,6 +105,7 @@ func (c *cluster) with(ctx context.Context, w way, length int, do func(*observer
 		return err
 	}
 	defer func() { err = errors.Join(err, serving.stop()) }()
+	settled := time.After(c.settling)
 	o, err := c.observe(ctx)
 	if err != nil {
 		return err
@@ -106,6 +113,11 @@ func (c *cluster) with(ctx context.Context, w way, length int, do func(*observer
 	defer o.stop()
 	if _, err := o.oneByOne(ctx, warmUp); err != nil {
 		return err
+	}
+	select {
+	case <-settled:
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 	return do(o, serving)
 }
