@@ -163,8 +163,12 @@ func newDynamic() dynamic.Interface {
 // than the manager.
 func namespacedTypes(ctx context.Context, verbs ...string) map[schema.GroupVersionResource]metav1.APIResource {
 	GinkgoHelper()
-	lists, err := newDiscovery(true).ServerPreferredNamespacedResourcesWithContext(ctx)
-	Expect(err).NotTo(HaveOccurred())
+	var lists []*metav1.APIResourceList
+	// The group of a type that another spec has just deleted may still be there, without the type.
+	Eventually(func() (err error) {
+		lists, err = newDiscovery(true).ServerPreferredNamespacedResourcesWithContext(ctx)
+		return err
+	}).WithContext(ctx).Should(Succeed())
 	result := map[schema.GroupVersionResource]metav1.APIResource{}
 	for _, list := range lists {
 		groupVersion, err := schema.ParseGroupVersion(list.GroupVersion)
@@ -184,26 +188,32 @@ func namespacedTypes(ctx context.Context, verbs ...string) map[schema.GroupVersi
 func expectNothingLeft(ctx context.Context, namespaces ...string) {
 	GinkgoHelper()
 	wanted := sets.New(namespaces...)
-	for gvr := range namespacedTypes(ctx, "list", "delete") {
-		Expect(namesOf(ctx, gvr, wanted)).To(BeEmpty(), "left of %s", gvr)
-	}
+	Eventually(func(g Gomega) {
+		for gvr := range namespacedTypes(ctx, "list", "delete") {
+			names, err := namesOf(ctx, gvr, wanted)
+			Expect(names).To(BeEmpty(), "left of %s", gvr)
+			// Another spec may just have deleted the type.
+			g.Expect(err).NotTo(HaveOccurred())
+		}
+	}).WithContext(ctx).Should(Succeed())
 }
 
 // namesOf lists the whole cluster, page by page, for what belongs to some namespaces.
-func namesOf(ctx context.Context, gvr schema.GroupVersionResource, namespaces sets.Set[string]) []string {
-	GinkgoHelper()
+func namesOf(ctx context.Context, gvr schema.GroupVersionResource, namespaces sets.Set[string]) ([]string, error) {
 	var names []string
 	options := metav1.ListOptions{Limit: 1000}
 	for {
 		list, err := metadataClient.Resource(gvr).List(ctx, options)
-		Expect(err).NotTo(HaveOccurred())
+		if err != nil {
+			return names, err
+		}
 		for _, item := range list.Items {
 			if namespaces.Has(item.Namespace) {
 				names = append(names, item.Namespace+"/"+item.Name)
 			}
 		}
 		if options.Continue = list.Continue; options.Continue == "" {
-			return names
+			return names, nil
 		}
 	}
 }

@@ -15,6 +15,7 @@ import (
 	. "github.com/onsi/gomega"
 	"golang.org/x/sync/errgroup"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 
@@ -84,8 +85,12 @@ var _ = Describe("The rights of the manager", func() {
 		GinkgoHelper()
 		client, err := discovery.NewDiscoveryClientForConfig(controlplane.Unlimited(plane.Admin))
 		Expect(err).NotTo(HaveOccurred())
-		_, lists, err := client.ServerGroupsAndResources()
-		Expect(err).NotTo(HaveOccurred())
+		var lists []*metav1.APIResourceList
+		// Another spec may just have deleted a type.
+		Eventually(func() error {
+			_, lists, err = client.ServerGroupsAndResources()
+			return err
+		}).Should(Succeed())
 		wanted := []access{}
 		for _, list := range lists {
 			version, err := schema.ParseGroupVersion(list.GroupVersion)
