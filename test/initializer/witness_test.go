@@ -19,6 +19,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+	watchtools "k8s.io/client-go/tools/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -42,8 +44,11 @@ func record(ctx context.Context) *recording {
 	GinkgoHelper()
 	var list corev1.NamespaceList
 	Expect(admin.List(ctx, &list)).To(Succeed())
-	watch, err := newClientset(plane.Admin).CoreV1().Namespaces().Watch(context.WithoutCancel(ctx),
-		metav1.ListOptions{ResourceVersion: list.ResourceVersion})
+	namespaces := newClientset(plane.Admin).CoreV1().Namespaces()
+	// The API server ends watches that do not keep up: it goes on where it was.
+	watch, err := watchtools.NewRetryWatcherWithContext(context.WithoutCancel(ctx), list.ResourceVersion, &cache.ListWatch{
+		WatchFuncWithContext: namespaces.Watch,
+	})
 	Expect(err).NotTo(HaveOccurred())
 	r := &recording{versions: map[types.UID][]version{}}
 	var done sync.WaitGroup
