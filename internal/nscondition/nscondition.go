@@ -1,10 +1,9 @@
 // Copyright The nslifecycle Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package nscondition finds the conditions of a Namespace, and shortens what is written into
-// them and into Events, for all who read or write them:
-// apimachinery does that for metav1.Condition only, and a Namespace has conditions of a
-// type of its own.
+// Package nscondition is for all who read or write the conditions of a Namespace. It finds them,
+// which apimachinery does for metav1.Condition only, and a Namespace has conditions of a type
+// of its own; and it shortens what is written into them, and into Events.
 package nscondition
 
 import (

@@ -201,7 +201,7 @@ func followNumbers(watcher watch.Interface, writers []*writer) (map[*writer]int,
 			return nil, fmt.Errorf("the watch has ended with %v", event.Object)
 		}
 		for _, w := range writers {
-			number, _ := strconv.Atoi(w.read(namespace))
+			number, _ := w.number(namespace)
 			if number < last[w] {
 				return nil, fmt.Errorf("%s went back from %d to %d at resource version %s: %v",
 					w.what, last[w], number, namespace.ResourceVersion, namespace.ManagedFields)

@@ -15,8 +15,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// startLimit is how long a command may take that contacts no server, on a machine that does
-// nothing else for a moment.
+// startLimit is how long a command may take that contacts no server.
 const startLimit = 100 * time.Millisecond
 
 var _ = Describe("use", func() {
@@ -80,15 +79,16 @@ var _ = Describe("use", func() {
 		config.Host = "https://192.0.2.1" // reserved: nobody answers
 		isolated := newUser(&config)
 		for _, args := range [][]string{{"use"}, {"--help"}, {"version"}} {
-			Eventually(func() time.Duration {
+			fastest := time.Hour
+			for range 10 {
 				command := exec.CommandContext(ctx, filepath.Join(bin, "kubectl-nslifecycle"), args...)
 				command.Env = isolated.environment()
 				began := time.Now()
 				Expect(command.Run()).To(Succeed())
-				took := time.Since(began)
-				AddReportEntry("kubectl-nslifecycle "+args[0], took.String())
-				return took
-			}).WithContext(ctx).Should(BeNumerically("<", startLimit), args[0])
+				fastest = min(fastest, time.Since(began))
+			}
+			AddReportEntry("kubectl-nslifecycle "+args[0], fastest.String())
+			Expect(fastest).To(BeNumerically("<", startLimit), args[0])
 		}
 	}, NodeTimeout(testTimeout))
 })

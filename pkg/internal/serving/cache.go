@@ -37,7 +37,7 @@ func (c *sharedCaches) get(mgr manager.Manager, reads client.Client, watched Sel
 	// Managers are pointers; one that somebody has wrapped in a type of another kind cannot be
 	// a key.
 	isShared := reflect.ValueOf(mgr).Comparable()
-	key := cacheKey{watched: watched.String()}
+	key := cacheKey{watched: fmt.Sprintf("%v;%v", watched.Label, watched.Field)}
 	c.lock.Lock()
 	defer c.lock.Unlock()
 	if isShared {

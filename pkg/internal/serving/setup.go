@@ -150,18 +150,6 @@ type Selection struct {
 	Field fields.Selector
 }
 
-// String tells one Selection from another.
-func (s Selection) String() string {
-	var label, field string
-	if s.Label != nil {
-		label = s.Label.String()
-	}
-	if s.Field != nil {
-		field = s.Field.String()
-	}
-	return label + ";" + field
-}
-
 // Add creates a controller in a manager that does the work, with a cache of the Namespaces
 // that it watches: the manager's own would watch all of them, with all that they have.
 func Add(mgr manager.Manager, newSetup func(c client.Client) Setup) error {
