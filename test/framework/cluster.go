@@ -1,0 +1,172 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package framework
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+
+	"github.com/nslifecycle/nslifecycle/internal/controller"
+	"github.com/nslifecycle/nslifecycle/test/controlplane"
+)
+
+// Names of the users of a Cluster.
+const (
+	OrdinaryUser    = "alice@corp.example.com"
+	InitializerUser = "initializer@corp.example.com"
+)
+
+// User is an identity and a client that acts as it.
+type User struct {
+	client.Client
+	Config *rest.Config
+}
+
+// Clientset returns a typed client of the user without a client-side rate limit.
+func (u *User) Clientset() kubernetes.Interface {
+	GinkgoHelper()
+	clientset, err := kubernetes.NewForConfig(controlplane.Unlimited(u.Config))
+	Expect(err).NotTo(HaveOccurred())
+	return clientset
+}
+
+// Cluster is a control plane with this project installed.
+type Cluster struct {
+	*controlplane.ControlPlane
+	// Admin is a member of system:masters.
+	Admin *User
+	// Ordinary may do everything but use the verb "initialize".
+	Ordinary *User
+	// Initializer may do the same and holds "initialize".
+	Initializer *User
+	// Manager is nil until StartManager.
+	Manager *controlplane.Manager
+}
+
+// SetDefaults sets the logger and the timeouts of Gomega for a suite.
+func SetDefaults() {
+	ctrl.SetLogger(zap.New(zap.WriteTo(GinkgoWriter), zap.UseDevMode(true)))
+	SetDefaultEventuallyTimeout(30 * time.Second)
+	SetDefaultEventuallyPollingInterval(20 * time.Millisecond)
+	SetDefaultConsistentlyDuration(time.Second)
+	EnforceDefaultTimeoutsWhenUsingContexts()
+}
+
+// Start runs a control plane without this project.
+func Start(ctx context.Context, options ...controlplane.Option) *Cluster {
+	GinkgoHelper()
+	plane, err := controlplane.Start(ctx, options...)
+	Expect(err).NotTo(HaveOccurred())
+	cluster := &Cluster{ControlPlane: plane, Admin: NewUser(plane.Admin)}
+	cluster.Ordinary = cluster.AddUser(ctx, OrdinaryUser, VerbsButInitialize)
+	cluster.Initializer = cluster.AddUser(ctx, InitializerUser, slices.Concat([]string{"initialize"}, VerbsButInitialize))
+	return cluster
+}
+
+// Install applies a directory of config, "default" or "compat".
+func (c *Cluster) Install(ctx context.Context, directory string) {
+	GinkgoHelper()
+	Expect(c.InstallFrom(ctx, directory)).To(Succeed())
+	Expect(c.AggregateClusterRoles(ctx)).To(Succeed())
+}
+
+// StartManager runs the manager as its own ServiceAccount.
+func (c *Cluster) StartManager(ctx context.Context, changes ...func(*controller.Options)) {
+	GinkgoHelper()
+	var err error
+	c.Manager, err = c.ControlPlane.StartManager(ctx, changes...)
+	Expect(err).NotTo(HaveOccurred())
+}
+
+// StopManager stops the manager where it runs.
+func (c *Cluster) StopManager() {
+	GinkgoHelper()
+	if c.Manager != nil {
+		Expect(c.Manager.Stop()).To(Succeed())
+		c.Manager = nil
+	}
+}
+
+// Stop stops the manager and the control plane. It does nothing where Start failed.
+func (c *Cluster) Stop() {
+	GinkgoHelper()
+	if c != nil {
+		c.StopManager()
+		Expect(c.ControlPlane.Stop()).To(Succeed())
+	}
+}
+
+// VerbsButInitialize are the verbs of the API and of RBAC without "initialize".
+var VerbsButInitialize = []string{
+	"get", "list", "watch", "create", "update", "patch", "delete", "deletecollection",
+	"bind", "escalate", "impersonate",
+}
+
+// AddUser adds a user who has the given verbs on every resource.
+func (c *Cluster) AddUser(ctx context.Context, name string, verbs []string) *User {
+	GinkgoHelper()
+	return c.AddUserWithRules(ctx, name, rbacv1.PolicyRule{
+		APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: verbs,
+	})
+}
+
+// AddUserWithRules adds a user who is bound to the rules by a ClusterRoleBinding.
+func (c *Cluster) AddUserWithRules(ctx context.Context, name string, rules ...rbacv1.PolicyRule) *User {
+	GinkgoHelper()
+	config, err := c.User(name)
+	Expect(err).NotTo(HaveOccurred())
+	c.Bind(ctx, name, rules, rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: name})
+	return NewUser(config)
+}
+
+// Bind grants rules to subjects with a ClusterRoleBinding until the spec or the suite ends.
+func (c *Cluster) Bind(ctx context.Context, name string, rules []rbacv1.PolicyRule, subjects ...rbacv1.Subject) {
+	GinkgoHelper()
+	for _, object := range []client.Object{
+		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: rules},
+		&rbacv1.ClusterRoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: name}, Subjects: subjects,
+			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
+		},
+	} {
+		Expect(c.Admin.Create(ctx, object)).To(Succeed())
+		DeferCleanup(func(ctx context.Context) { _ = c.Admin.Delete(ctx, object) })
+	}
+}
+
+// Impersonate returns a user whom the administrator impersonates.
+func (c *Cluster) Impersonate(user string, groups ...string) *User {
+	GinkgoHelper()
+	config := rest.CopyConfig(c.Admin.Config)
+	config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: groups}
+	return NewUser(config)
+}
+
+// NewUser returns a user with a client for the types that the manager knows.
+func NewUser(config *rest.Config) *User {
+	GinkgoHelper()
+	c, err := controlplane.NewClient(config)
+	Expect(err).NotTo(HaveOccurred())
+	return &User{Client: c, Config: config}
+}
+
+var counter atomic.Int32
+
+// Unique returns a name that no other call returns.
+func Unique(prefix string) string {
+	return fmt.Sprintf("%s-%d", prefix, counter.Add(1))
+}

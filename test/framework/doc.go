@@ -1,0 +1,7 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package framework sets up suites that run against a real API server: a control plane with
+// config/default installed, the manager with the rights of its own ServiceAccount, and users
+// with and without the verb "initialize". Its helpers fail the running spec.
+package framework

@@ -1,0 +1,124 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package framework
+
+import (
+	"context"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/test/initializers"
+	"github.com/nslifecycle/nslifecycle/test/wrappers"
+)
+
+// Register registers initializers until the spec ends, and waits until new namespaces get them.
+func (c *Cluster) Register(ctx context.Context, name string, initializerNames ...string) {
+	GinkgoHelper()
+	c.RegisterConfiguration(ctx, wrappers.MakeConfiguration(name).Initializers(initializerNames...))
+}
+
+// RegisterConfiguration is Register for initializers with settings.
+func (c *Cluster) RegisterConfiguration(
+	ctx context.Context, wrapper *wrappers.ConfigurationWrapper,
+) *v1alpha1.NamespaceInitializerConfiguration {
+	GinkgoHelper()
+	configuration, name := wrapper.Obj(), wrapper.Name
+	Expect(c.Admin.Create(ctx, configuration)).To(Succeed())
+	DeferCleanup(func(ctx context.Context) {
+		Expect(client.IgnoreNotFound(c.Admin.Delete(ctx, configuration))).To(Succeed())
+		Eventually(func(g Gomega) {
+			for _, entry := range c.EffectiveSet(g, ctx).Initializers {
+				g.Expect(entry.Configuration).NotTo(Equal(name))
+			}
+		}).WithContext(ctx).Should(Succeed())
+		c.ExpectInjected(ctx)
+	})
+	c.ExpectActive(ctx, name)
+	return configuration
+}
+
+// ExpectInjected waits until the API server gives new namespaces the initializers of the set.
+func (c *Cluster) ExpectInjected(ctx context.Context) {
+	GinkgoHelper()
+	Eventually(func(g Gomega) {
+		var names []string
+		for _, entry := range c.EffectiveSet(g, ctx).Initializers {
+			names = append(names, entry.Name)
+		}
+		probe := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "probe-"}}
+		g.Expect(c.Admin.Create(ctx, probe, client.DryRunAll)).To(Succeed())
+		g.Expect(PendingOf(probe)).To(Equal(strings.Join(names, ",")))
+	}).WithContext(ctx).Should(Succeed())
+}
+
+// ExpectActive waits for the condition Active of a configuration's current generation.
+func (c *Cluster) ExpectActive(ctx context.Context, name string) {
+	GinkgoHelper()
+	Eventually(func(g Gomega) {
+		var now v1alpha1.NamespaceInitializerConfiguration
+		g.Expect(c.Admin.Get(ctx, client.ObjectKey{Name: name}, &now)).To(Succeed())
+		condition := meta.FindStatusCondition(now.Status.Conditions, v1alpha1.ConditionActive)
+		g.Expect(condition).NotTo(BeNil())
+		g.Expect(condition.Status).To(Equal(metav1.ConditionTrue), condition.Message)
+		g.Expect(condition.ObservedGeneration).To(Equal(now.Generation))
+	}).WithContext(ctx).Should(Succeed())
+}
+
+// EffectiveSet returns the set that policy inject reads.
+func (c *Cluster) EffectiveSet(g Gomega, ctx context.Context) *v1alpha1.NamespaceInitializerSet {
+	set := &v1alpha1.NamespaceInitializerSet{}
+	g.Expect(c.Admin.Get(ctx, client.ObjectKey{Name: v1alpha1.EffectiveSetName}, set)).To(Succeed())
+	return set
+}
+
+// CreateNamespace creates a namespace as a user and returns it as the API server stored it.
+func CreateNamespace(ctx context.Context, user client.Client, name string) *corev1.Namespace {
+	GinkgoHelper()
+	namespace := wrappers.MakeNamespace(name).Obj()
+	Expect(user.Create(ctx, namespace)).To(Succeed())
+	return namespace
+}
+
+// CreateInitializing registers one initializer that no program serves, and creates a namespace
+// that waits for it as the ordinary user.
+func (c *Cluster) CreateInitializing(ctx context.Context, prefix string) *corev1.Namespace {
+	GinkgoHelper()
+	c.Register(ctx, prefix, "nobody.test.example.com")
+	namespace := CreateNamespace(ctx, c.Ordinary, Unique(prefix))
+	Expect(namespace.Labels).To(HaveKeyWithValue(v1alpha1.LabelInitializing, "true"))
+	return namespace
+}
+
+// Finish removes the first entry of the pending list, as the initializer user.
+func (c *Cluster) Finish(ctx context.Context, name string) {
+	GinkgoHelper()
+	clientset := c.Initializer.Clientset()
+	Eventually(func() error {
+		namespace, err := clientset.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		first, _, _ := strings.Cut(PendingOf(namespace), ",")
+		return initializers.Finish(ctx, clientset, namespace, first)
+	}).WithContext(ctx).Should(Succeed())
+}
+
+// GetNamespace returns a namespace as it is now.
+func (c *Cluster) GetNamespace(g Gomega, ctx context.Context, name string) *corev1.Namespace {
+	namespace := &corev1.Namespace{}
+	g.Expect(c.Admin.Get(ctx, client.ObjectKey{Name: name}, namespace)).To(Succeed())
+	return namespace
+}
+
+// PendingOf returns the pending list of a namespace as it is written.
+func PendingOf(namespace *corev1.Namespace) string {
+	return namespace.Annotations[v1alpha1.AnnotationPendingInitializers]
+}
