@@ -33,6 +33,7 @@ func compatInstalled() []client.Object {
 	return []client.Object{
 		validatingPolicy("nslifecycle-gate", v1alpha1.PolicyGate),
 		validatingBinding("gate-binding", v1alpha1.PolicyGate, "nslifecycle-gate"),
+		validatingBinding("gate-resources-binding", v1alpha1.PolicyGate, "nslifecycle-gate"),
 		guard,
 		validatingBinding("guard-binding", v1alpha1.PolicyGuard, "nslifecycle-guard"),
 	}

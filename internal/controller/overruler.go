@@ -127,13 +127,10 @@ func (o *Overruler) skip(
 	ctx context.Context, namespace *corev1.Namespace, names []string, reason, message string,
 ) error {
 	before := namespace.DeepCopy()
-	var list any // Null takes the annotation away.
-	left, isLeft := initialization.Without(namespace.Annotations[v1alpha1.AnnotationPendingInitializers], names)
-	if isLeft {
-		list = left
-	}
+	// An empty list opens the namespace. An absent one would be put back by the API server.
+	left := initialization.Without(namespace.Annotations[v1alpha1.AnnotationPendingInitializers], names)
 	conditions := initialization.SkippedConditions(names, reason, message, metav1.NewTime(o.Clock.Now()))
-	if err := o.write(ctx, namespace, v1alpha1.AnnotationPendingInitializers, list, conditions); err != nil {
+	if err := o.write(ctx, namespace, v1alpha1.AnnotationPendingInitializers, left, conditions); err != nil {
 		return fmt.Errorf("taking initializers off the list of namespace %q: %w", namespace.Name, err)
 	}
 	initializersSkippedTotal.WithLabelValues(reason).Add(float64(len(names)))

@@ -152,7 +152,7 @@ func TestOverruler(t *testing.T) {
 			server: waitServer{
 				cachedNames: ignore, liveNames: ignore, live: waiting().Pending(rbac).Obj(),
 			},
-			wantWrites: []string{"status uid=x-uid version=8 pending-initializers=null " +
+			wantWrites: []string{"status uid=x-uid version=8 pending-initializers= " +
 				"rbac.corp.com/Initialized=False/TimedOut"},
 			wantEvents: []string{timedOut},
 		},
@@ -215,7 +215,7 @@ func TestOverruler(t *testing.T) {
 		},
 		"all of them registered nowhere for long": {
 			server: waitServer{}, isAbsent: true,
-			wantWrites: []string{"status uid=x-uid version=8 pending-initializers=null " +
+			wantWrites: []string{"status uid=x-uid version=8 pending-initializers= " +
 				"rbac.corp.com/Initialized=False/Deregistered quota.corp.com/Initialized=False/Deregistered"},
 			wantEvents: []string{
 				"Warning InitializerDeregistered rbac.corp.com and quota.corp.com were skipped: no " +
