@@ -259,26 +259,40 @@ var _ = Describe("The status of an initializing namespace", Ordered, ContinueOnF
 		patch, err := json.Marshal(map[string]any{"status": map[string]any{"conditions": []any{turn}}})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(cluster.Ordinary.Status().Patch(ctx, namespace.DeepCopy(),
-			client.RawPatch(types.StrategicMergePatchType, patch))).To(BeForbiddenBy("guard", "may not change the status"))
+			client.RawPatch(types.StrategicMergePatchType, patch))).To(BeForbiddenBy("guard", "may not change the conditions"))
 		now := cluster.GetNamespace(Default, ctx, namespace.Name)
 		now.Status.Conditions = []corev1.NamespaceCondition{turn}
 		Expect(cluster.Ordinary.Status().Update(ctx, now)).To(BeForbiddenBy("guard"))
+
+		By("pretending that the initializer was skipped")
+		Expect(writeCondition(ctx, namespace, "slow.test.example.com/Initialized", v1alpha1.ReasonTimedOut, "m")).
+			To(BeForbiddenBy("guard", "may not change the conditions"))
+		By("filling the status")
+		Expect(writeCondition(ctx, namespace, "corp.example.com/Ready", "R", strings.Repeat("m", 64<<10))).
+			To(BeForbiddenBy("guard", "64 KiB"))
+		By("reporting something else, as an initializer that lacks the verb does")
+		Expect(writeCondition(ctx, namespace, "slow.test.example.com/Initialized", "Retrying", "m")).To(Succeed())
 		expectStillInitializing(ctx, namespace)
 	}, SpecTimeout(time.Minute))
 
 	It("does not let users forge this project's conditions on an open namespace, and leaves other conditions alone", func(ctx context.Context) {
 		namespace := framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("status"))
-		write := func(conditionType string) error {
-			patch := fmt.Sprintf(`{"status":{"conditions":[{"type":%q,"status":"True","reason":"R","message":"m"}]}}`, conditionType)
-			return cluster.Ordinary.Status().Patch(ctx, namespace.DeepCopy(),
-				client.RawPatch(types.StrategicMergePatchType, []byte(patch)))
-		}
 		for _, conditionType := range []string{"Initializing", v1alpha1.ConditionExpiring, v1alpha1.ConditionInitializerTurn} {
-			Expect(write(conditionType)).To(BeForbiddenBy("guard", "may not change the conditions"))
+			Expect(writeCondition(ctx, namespace, conditionType, "R", "m")).To(BeForbiddenBy("guard", "may not change the conditions"))
 		}
-		Expect(write("corp.example.com/Ready")).To(Succeed())
+		Expect(writeCondition(ctx, namespace, "corp.example.com/Ready", "R", "m")).To(Succeed())
 	}, SpecTimeout(time.Minute))
 })
+
+// writeCondition writes a condition of a namespace as the ordinary user.
+func writeCondition(ctx context.Context, namespace *corev1.Namespace, conditionType, reason, message string) error {
+	GinkgoHelper()
+	patch, err := json.Marshal(map[string]any{"status": map[string]any{"conditions": []map[string]string{
+		{"type": conditionType, "status": "False", "reason": reason, "message": message},
+	}}})
+	Expect(err).NotTo(HaveOccurred())
+	return cluster.Ordinary.Status().Patch(ctx, namespace.DeepCopy(), client.RawPatch(types.StrategicMergePatchType, patch))
+}
 
 // Its creator must not leave so little room on a namespace that its state cannot be written.
 var _ = Describe("A namespace filled by its creator", Ordered, ContinueOnFailure, func() {
