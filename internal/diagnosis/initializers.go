@@ -53,15 +53,11 @@ func findInitializers(f *Facts) []Finding {
 	return []Finding{finding.about([]Object{{Resource: namespaceResource, Name: f.Namespace.Name}})}
 }
 
-// skip is the last resort: it takes the name of the first initializer off the list, which
-// takes the verb initialize.
+// skip returns the command that removes the first initializer from the pending list. It requires
+// the verb initialize.
 func (f *Facts) skip(pending []string) string {
-	rest := "-"
-	if len(pending) > 1 {
-		rest = shell.Quote("=" + strings.Join(pending[1:], ","))
-	}
 	return fmt.Sprintf("kubectl annotate namespace %s --overwrite %s%s", f.Namespace.Name,
-		v1alpha1.AnnotationPendingInitializers, rest)
+		v1alpha1.AnnotationPendingInitializers, shell.Quote("="+strings.Join(pending[1:], ",")))
 }
 
 // blameHolders tells by those who could act whether anybody can.

@@ -272,7 +272,7 @@ var _ = Describe("The operator", Serial, Ordered, ContinueOnFailure, func() {
 				ConsistOf(HavePrefix("Warning InitializerAbsent ")))
 
 			patch := client.RawPatch("application/merge-patch+json",
-				[]byte(`{"metadata":{"annotations":{"`+v1alpha1.AnnotationPendingInitializers+`":null}}}`))
+				[]byte(`{"metadata":{"annotations":{"`+v1alpha1.AnnotationPendingInitializers+`":""}}}`))
 			Expect(admin.Patch(ctx, namespace, patch)).To(Succeed())
 			eventually(ctx, namespace.Name, And(
 				HaveCondition(initializationBlocked, corev1.ConditionFalse, v1alpha1.ReasonProgressing, "is over"),
