@@ -54,7 +54,7 @@ var _ = Describe("A tenant who reads a Namespace", Ordered, ContinueOnFailure, f
 		DeferCleanup(cluster.Stop)
 		cluster.Install(ctx, "default")
 		cluster.StartManager(ctx, func(options *controller.Options) { options.DiagnosisPatience = progressDeadline })
-		createVictim(ctx, cluster)
+		createOtherTenant(ctx, cluster)
 	})
 
 	It("cannot find out by a finalizer which words occur in another namespace", func(ctx context.Context) {
@@ -143,7 +143,7 @@ var _ = Describe("A tenant who reads a Namespace", Ordered, ContinueOnFailure, f
 func finalizerOf(word string) string { return word + ".example.com/hold" }
 
 // createVictim creates what runs in the other tenant's namespace, and what refers to it.
-func createVictim(ctx context.Context, cluster *framework.Cluster) {
+func createOtherTenant(ctx context.Context, cluster *framework.Cluster) {
 	GinkgoHelper()
 	framework.CreateNamespace(ctx, cluster.Admin, victim)
 	in := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: victim, Name: name} }
