@@ -56,12 +56,11 @@ func findInitializers(f *Facts) []Finding {
 // skip is the last resort: it takes the name of the first initializer off the list, which
 // takes the verb initialize.
 func (f *Facts) skip(pending []string) string {
-	rest := "-"
-	if len(pending) > 1 {
-		rest = shell.Quote("=" + strings.Join(pending[1:], ","))
+	const command = "kubectl annotate namespace %s --overwrite " + v1alpha1.AnnotationPendingInitializers
+	if len(pending) == 1 {
+		return shell.Command(command+"-", f.Namespace.Name)
 	}
-	return fmt.Sprintf("kubectl annotate namespace %s --overwrite %s%s", f.Namespace.Name,
-		v1alpha1.AnnotationPendingInitializers, rest)
+	return shell.Command(command+"=%s", f.Namespace.Name, strings.Join(pending[1:], ","))
 }
 
 // blameHolders tells by those who could act whether anybody can.
