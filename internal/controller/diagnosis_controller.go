@@ -26,6 +26,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
 	"github.com/nslifecycle/nslifecycle/internal/nscondition"
+	"github.com/nslifecycle/nslifecycle/internal/printable"
 )
 
 const (
@@ -205,6 +206,9 @@ func firstObject(finding diagnosis.Finding) runtime.Object {
 		return nil
 	}
 	object := finding.Objects[0]
+	if printable.Escape(object.Name) != object.Name {
+		return nil // A reference cannot be escaped.
+	}
 	return &corev1.ObjectReference{Namespace: object.Namespace, Name: object.Name}
 }
 

@@ -161,7 +161,7 @@ func Refused(namespace *corev1.Namespace, refusal error) Decision {
 	}
 	told.Reason = v1alpha1.ReasonDeletionRefused
 	told.Message = warning(namespace.Name, expires, have.LastTransitionTime.Time) +
-		refusedInfix + clip(refusal.Error(), shownRefusal)
+		refusedInfix + nscondition.Shorten(refusal.Error(), shownRefusal)
 	if *have == told {
 		return Decision{}
 	}
@@ -169,7 +169,7 @@ func Refused(namespace *corev1.Namespace, refusal error) Decision {
 }
 
 const (
-	// shownRefusal is how much of a refusal is shown, in characters.
+	// shownRefusal is how much of a refusal is shown, in bytes.
 	shownRefusal = 512
 
 	refusedInfix = "; the API server has refused that, and it is tried again: "
@@ -212,7 +212,7 @@ func warning(name string, expires Expiry, warnedAt time.Time) string {
 // recorded with the change.
 func tell(namespace *corev1.Namespace, given Circumstances, reason, message, eventType string) Decision {
 	want := corev1.NamespaceCondition{
-		Type: v1alpha1.ConditionExpiring, Status: corev1.ConditionFalse, Reason: reason, Message: message,
+		Type: v1alpha1.ConditionExpiring, Status: corev1.ConditionFalse, Reason: reason, Message: nscondition.Message(message),
 		LastTransitionTime: metav1.NewTime(given.Now.Truncate(time.Second)),
 	}
 	if have := nscondition.Find(namespace, v1alpha1.ConditionExpiring); have != nil && have.Status == want.Status {
