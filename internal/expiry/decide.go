@@ -14,6 +14,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/nscondition"
 	"github.com/nslifecycle/nslifecycle/internal/protection"
+	"github.com/nslifecycle/nslifecycle/internal/shell"
 )
 
 const (
@@ -204,8 +205,8 @@ func warning(name string, expires Expiry, warnedAt time.Time) string {
 	if at := deletionTime(expires, warnedAt); !at.Equal(expires.At) {
 		when = fmt.Sprintf("%s, since it had expired before anybody was warned (%s)", show(at), expires)
 	}
-	return fmt.Sprintf("the namespace is deleted at %s; to keep it, run: kubectl annotate namespace %s %s-",
-		when, name, expires.Key)
+	return fmt.Sprintf("the namespace is deleted at %s; to keep it, run: %s",
+		when, shell.Command("kubectl annotate namespace %s %s-", name, expires.Key))
 }
 
 // tell is the decision that changes nothing but a condition, which is False. The Event is
