@@ -8,6 +8,7 @@ package printable
 
 import (
 	"fmt"
+	"io"
 	"strconv"
 	"strings"
 	"unicode"
@@ -61,6 +62,17 @@ func YAML(document string) string {
 // IsDocument reports whether JSON and YAML return a document as it is.
 func IsDocument(document string) bool { return isPrintable(document, lineLayout) }
 
+// Log is the destination of a log in JSON or for a console. It takes whole lines in each Write.
+type Log struct{ io.Writer }
+
+// Write implements io.Writer.
+func (l Log) Write(lines []byte) (int, error) {
+	if _, err := io.WriteString(l.Writer, JSON(string(lines))); err != nil {
+		return 0, err
+	}
+	return len(lines), nil
+}
+
 func escapeGo(char rune) string {
 	quoted := strconv.QuoteRuneToASCII(char)
 	return quoted[1 : len(quoted)-1]
@@ -97,5 +109,6 @@ func isPrintable(text, keep string) bool {
 // isPrintableChar is unicode.IsPrint without the letters and marks that fonts do not show. Of
 // white space it has the space only; bidirectional controls are in category Cf, which it lacks.
 func isPrintableChar(char rune) bool {
-	return unicode.IsPrint(char) && !unicode.In(char, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector)
+	return unicode.IsPrint(char) &&
+		!unicode.In(char, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector)
 }

@@ -77,6 +77,15 @@ func TestDocuments(t *testing.T) {
 	}
 }
 
+func TestLog(t *testing.T) {
+	var out strings.Builder
+	line := []byte("{\"error\":\"\u009b\u202e\"}\n")
+	written, err := Log{&out}.Write(line)
+	if err != nil || written != len(line) || out.String() != "{\"error\":\"\\u009b\\u202e\"}\n" {
+		t.Errorf("%d bytes, %v: %q", written, err, out.String())
+	}
+}
+
 func FuzzEscape(f *testing.F) {
 	for _, text := range []string{"orders", "a\nb\u009b\u202e\xff", "\U000e0001\\u202e", "\x1b]0;x\x07"} {
 		f.Add(text)
