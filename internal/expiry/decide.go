@@ -213,8 +213,8 @@ func warning(name string, expires Expiry, warnedAt time.Time) string {
 // recorded with the change.
 func tell(namespace *corev1.Namespace, given Circumstances, reason, message, eventType string) Decision {
 	want := corev1.NamespaceCondition{
-		Type: v1alpha1.ConditionExpiring, Status: corev1.ConditionFalse, Reason: reason, Message: nscondition.Message(message),
-		LastTransitionTime: metav1.NewTime(given.Now.Truncate(time.Second)),
+		Type: v1alpha1.ConditionExpiring, Status: corev1.ConditionFalse, Reason: reason,
+		Message: nscondition.Message(message), LastTransitionTime: metav1.NewTime(given.Now.Truncate(time.Second)),
 	}
 	if have := nscondition.Find(namespace, v1alpha1.ConditionExpiring); have != nil && have.Status == want.Status {
 		want.LastTransitionTime = have.LastTransitionTime

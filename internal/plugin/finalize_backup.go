@@ -50,7 +50,8 @@ func (o *finalizeOptions) backUp(ctx context.Context, forcer *forcer, planned *p
 	}
 	fmt.Fprintf(o.ErrOut, "\nBackup written to %s: %s, what is secret in them included. "+
 		"Bring them back: %s\n",
-		planned.Backup, count(len(taken.Objects), "object"), shell.Command("kubectl apply --server-side -f %s", planned.Backup))
+		planned.Backup, count(len(taken.Objects), "object"),
+		shell.Command("kubectl apply --server-side -f %s", planned.Backup))
 	return nil
 }
 

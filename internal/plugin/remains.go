@@ -73,7 +73,8 @@ func (r *remains) look(ctx context.Context) tally {
 			result.unread = append(result.unread, content.Err.Error())
 		}
 		if content.Count > 0 {
-			result.counts = append(result.counts, typeCount{resource: printable.Escape(content.Type.String()), count: content.Count})
+			resource := printable.Escape(content.Type.String())
+			result.counts = append(result.counts, typeCount{resource: resource, count: content.Count})
 		}
 	}
 	slices.SortFunc(result.counts, func(a, b typeCount) int { return cmp.Compare(a.resource, b.resource) })

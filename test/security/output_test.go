@@ -199,7 +199,7 @@ var _ = Describe("Text from outside", Ordered, ContinueOnFailure, func() {
 			ObjectMeta: metav1.ObjectMeta{
 				Namespace: namespace.Name, Name: "saved", Annotations: map[string]string{"a": hostileText},
 			},
-			Data: map[string]string{"text": hostileText + "\n---\n\U000e0041\U0001f600\u00a0\ufe0f", "plain": "a\nb\n"},
+			Data: map[string]string{"text": hostileText + "\u0085\x7f\n---\n\U000e0041\U0001f600\u00a0\ufe0f", "plain": "a\nb\n"},
 		}
 		Expect(attacked.Admin.Create(ctx, saved)).To(Succeed())
 		backup := filepath.Join(attacked.Dir, "backup.yaml")
