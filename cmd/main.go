@@ -111,8 +111,8 @@ func (o *options) bind(flags *flag.FlagSet) {
 		"The token in spec.finalizers of namespaces that finalization answers for and releases; "+
 			"any but kubernetes makes it one agent among others.")
 	flags.StringVar(&o.settlingTime, "settling-time", "auto",
-		"How long after its deletion a namespace may be found empty for good, such as 5s; "+
-			"auto takes 1s with one API server and 5s with more.")
+		"The grace period between the deletion of a namespace and the check that it is empty for good, such as 5s; "+
+			"auto takes 1s with one API server and no admission webhook that can delay a request, otherwise 5s.")
 	flags.BoolVar(&o.enableHTTP2, "enable-http2", false,
 		"Serve metrics with HTTP/2, which is off because of CVE-2023-44487 and CVE-2023-39325.")
 	// No limit by default: the requests are the same with one and only come later, and the API

@@ -70,12 +70,16 @@ const (
 const (
 	// PolicyInject writes the list of pending initializers at creation.
 	PolicyInject = "inject"
-	// PolicyComplete takes list and label away with the last entry.
+	// PolicyComplete removes list and label in the write that empties the list, and puts back
+	// what a write leaves out.
 	PolicyComplete = "complete"
-	// PolicyGate keeps everyone but initializers out.
+	// PolicyGate refuses writes into an initializing namespace by users without VerbInitialize.
 	PolicyGate = "gate"
 	// PolicyGuard protects the state on the Namespace.
 	PolicyGuard = "guard"
+	// PolicyRequireSet refuses new namespaces that claim to be initializing where no
+	// NamespaceInitializerSet exists.
+	PolicyRequireSet = "require-set"
 )
 
 // The admission policies that are off by default, in config/protection and config/expiry.

@@ -10,7 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	applycorev1 "k8s.io/client-go/applyconfigurations/core/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
@@ -42,13 +42,9 @@ func run(ctx context.Context) error {
 // limits returns what prepares one namespace.
 func limits(c client.Client) initializer.Func {
 	return func(ctx context.Context, namespace *corev1.Namespace) (initializer.Result, error) {
-		err := c.Create(ctx, &corev1.LimitRange{
-			ObjectMeta: metav1.ObjectMeta{Namespace: namespace.Name, Name: "defaults"},
-			Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{{
-				Type:    corev1.LimitTypeContainer,
-				Default: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("256Mi")},
-			}}},
-		})
-		return initializer.Result{}, client.IgnoreAlreadyExists(err)
+		limits := applycorev1.LimitRange("defaults", namespace.Name).WithSpec(applycorev1.LimitRangeSpec().WithLimits(
+			applycorev1.LimitRangeItem().WithType(corev1.LimitTypeContainer).
+				WithDefault(corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("256Mi")})))
+		return initializer.Result{}, c.Apply(ctx, limits, client.FieldOwner(name), client.ForceOwnership)
 	}
 }

@@ -26,7 +26,7 @@ serve() {
   patch=$(printf %s "$namespace" | jq --compact-output --arg me "$me" --arg failure "$failure" "$end") || return
   [ -n "$patch" ] || return 0
   # The work. It must bear being done twice.
-  [ -n "$failure" ] || kubectl apply --server-side --field-manager="$me" --namespace="$1" \
+  [ -n "$failure" ] || kubectl apply --server-side --force-conflicts --field-manager="$me" --namespace="$1" \
     --filename="sizes/$size.yaml" --request-timeout=10s || return
   kubectl patch namespace "$1" --type=json --patch="$patch" --request-timeout=10s
 }

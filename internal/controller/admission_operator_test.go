@@ -123,7 +123,7 @@ func TestAdmissionObserveWhereTheOperatorInjects(t *testing.T) {
 			},
 		},
 		"the policies are those for a newer API server": {
-			server: lacking, installed: installedWith(admissionv1.Fail)[4:],
+			server: lacking, installed: installedWith(admissionv1.Fail)[6:],
 			want: Verdict{
 				Reason: v1alpha1.ReasonPolicyMismatch,
 				Message: "new namespaces are not initialized: policy guard is the one for API servers that serve " +
@@ -139,7 +139,7 @@ func TestAdmissionObserveWhereTheOperatorInjects(t *testing.T) {
 			},
 		},
 		"both kinds of policies are there": {
-			installed: append(compatInstalled(), installedWith(admissionv1.Fail)[:4]...),
+			installed: append(compatInstalled(), installedWith(admissionv1.Fail)[:6]...),
 			want: Verdict{
 				Reason: v1alpha1.ReasonPolicyMismatch,
 				Message: "policy guard is the one of config/compat, which refuses what policy inject gives to new namespaces; " +

@@ -247,7 +247,7 @@ func TestAdmissionObserve(t *testing.T) {
 func TestAdmissionObserveWithoutPolicies(t *testing.T) {
 	g := NewWithT(t)
 	server := &dryRuns{answers: []dryRun{{}}}
-	admission := newAdmission(interceptor.Funcs{Create: server.create}, installedWith(admissionv1.Fail)[:6]...)
+	admission := newAdmission(interceptor.Funcs{Create: server.create}, installedWith(admissionv1.Fail)[:9]...)
 	g.Expect(admission.Observe(t.Context(), newSet("rbac.corp.com"))).To(Equal(Verdict{
 		Reason: v1alpha1.ReasonPolicyMissing,
 		Message: `the API server lacks ValidatingAdmissionPolicy "guard", so new namespaces are not initialized as ` +

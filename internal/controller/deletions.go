@@ -178,23 +178,6 @@ func requestFor(name string) reconcile.Request {
 	return reconcile.Request{NamespacedName: types.NamespacedName{Name: name}}
 }
 
-// settlingLog remembers what settling time was told last.
-type settlingLog struct {
-	lock   sync.Mutex
-	chosen time.Duration
-	reason string
-}
-
-func (l *settlingLog) isNew(chosen time.Duration, reason string) bool {
-	l.lock.Lock()
-	defer l.lock.Unlock()
-	if l.reason == reason && l.chosen == chosen {
-		return false
-	}
-	l.chosen, l.reason = chosen, reason
-	return true
-}
-
 // liveNamespaces reads Namespaces from the API server.
 type liveNamespaces struct{ reader client.Reader }
 

@@ -153,16 +153,6 @@ func TestTypesChanged(t *testing.T) {
 	})
 }
 
-func TestSettlingLog(t *testing.T) {
-	g := NewWithT(t)
-	var settling settlingLog
-	g.Expect(settling.isNew(0, "a")).To(BeTrue())
-	g.Expect(settling.isNew(0, "a")).To(BeFalse())
-	g.Expect(settling.isNew(time.Second, "a")).To(BeTrue())
-	g.Expect(settling.isNew(time.Second, "b")).To(BeTrue())
-	g.Expect(settling.isNew(time.Second, "b")).To(BeFalse())
-}
-
 // ended returns how many finalizations have had an outcome.
 func ended(g *WithT, outcome string) int {
 	var metric dto.Metric

@@ -41,8 +41,9 @@ func newClusterDiagnoser(
 	if err != nil {
 		return nil, fmt.Errorf("creating what gathers the facts about namespaces: %w", err)
 	}
-	// The manager may not patch whatever there is, and should not.
-	gatherer.Patience, gatherer.IsWithoutPatches = patience, true
+	// Everyone who can read the Namespace reads what is found. The manager has no right to patch
+	// arbitrary objects, and should not have it.
+	gatherer.Patience, gatherer.IsPublic, gatherer.IsWithoutPatches = patience, true, true
 	return &clusterDiagnoser{gatherer: gatherer}, nil
 }
 

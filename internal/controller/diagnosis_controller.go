@@ -50,7 +50,8 @@ type Diagnoser interface {
 // DiagnosisReconciler finds the Namespaces whose initialization or deletion does not get
 // on, and tells why: in a condition, in Events and in metrics. It reads nothing but the
 // Namespaces themselves until one of them stands still, and it does not matter who
-// initializes or finalizes them.
+// initializes or finalizes them. A diagnosis lists what it reads, with the rights of
+// finalization.
 type DiagnosisReconciler struct {
 	client.Client
 	Diagnoser Diagnoser
@@ -65,10 +66,6 @@ type DiagnosisReconciler struct {
 
 	standstills standstills
 }
-
-// What holds a namespace may be the lack of a right of somebody else. All else that a
-// diagnosis reads it lists, with the rights of finalization.
-// +kubebuilder:rbac:groups=authorization.k8s.io,resources=subjectaccessreviews,verbs=create
 
 // SetupWithManager registers the reconciler.
 func (r *DiagnosisReconciler) SetupWithManager(mgr ctrl.Manager) error {
@@ -206,10 +203,7 @@ func firstObject(finding diagnosis.Finding) runtime.Object {
 		return nil
 	}
 	object := finding.Objects[0]
-	if printable.Escape(object.Name) != object.Name {
-		return nil // A reference cannot be escaped.
-	}
-	return &corev1.ObjectReference{Namespace: object.Namespace, Name: object.Name}
+	return &corev1.ObjectReference{Namespace: object.Namespace, Name: printable.Escape(object.Name)}
 }
 
 // waitFor makes the Namespace be looked at again after a while.

@@ -183,10 +183,12 @@ func held2() diagnosis.Finding {
 }
 
 const (
-	blockedWrite = "x-uid: nslifecycle.dev/DeletionBlocked=True/FinalizerOwnerGone: " +
+	heldWrite = "x-uid: nslifecycle.dev/DeletionBlocked=True/FinalizerOwnerGone: " +
 		"nobody takes finalizer hold off; objects: configmaps/a"
-	movingWrite = "x-uid: nslifecycle.dev/DeletionBlocked=False/Progressing: the deletion goes on"
-	heldEvent   = "Warning FinalizerOwnerGone nobody takes finalizer hold off; objects: configmaps/a"
+	explainHint  = "; for details run: kubectl nslifecycle explain x"
+	blockedWrite = heldWrite + explainHint
+	movingWrite  = "x-uid: nslifecycle.dev/DeletionBlocked=False/Progressing: the deletion goes on"
+	heldEvent    = "Warning FinalizerOwnerGone nobody takes finalizer hold off; objects: configmaps/a"
 )
 
 func TestDiagnosisReconcileOfADeletion(t *testing.T) {
@@ -218,7 +220,7 @@ func TestDiagnosisReconcileOfADeletion(t *testing.T) {
 	// A second finding; the first one is not told of again.
 	w.findings = []diagnosis.Finding{held1(), held2()}
 	w.pass(g, t, longestPause)
-	g.Expect(w.written()).To(Equal([]string{blockedWrite + "; and 1 more finding: kubectl nslifecycle explain x"}))
+	g.Expect(w.written()).To(Equal([]string{heldWrite + "; and 1 more finding" + explainHint}))
 	g.Expect(recorded(w.recorder)).To(Equal([]string{
 		"Warning FinalizerOwnerGone nobody takes finalizer hold off; objects: configmaps/b"}))
 
@@ -242,7 +244,7 @@ func TestDiagnosisReconcileOfADeletion(t *testing.T) {
 
 	// It stands still again for the same reason: a condition, and no Event.
 	g.Expect(w.pass(g, t, patience)).To(Equal(patience))
-	g.Expect(w.written()).To(Equal([]string{"x-uid: nslifecycle.dev/DeletionBlocked=True/Forbidden: forbidden"}))
+	g.Expect(w.written()).To(Equal([]string{"x-uid: nslifecycle.dev/DeletionBlocked=True/Forbidden: forbidden" + explainHint}))
 	g.Expect(recorded(w.recorder)).To(BeEmpty())
 	g.Expect(blockedNamespaces(g)).To(HaveKeyWithValue("Terminating/Forbidden", 1.0))
 
@@ -258,7 +260,7 @@ func TestDiagnosisReconcileOfAnInitialization(t *testing.T) {
 	g := NewWithT(t)
 	w := newWard(wrappers.MakeNamespace("x").UID("x-uid").Initializers("a.corp.com", "b.corp.com").Obj(),
 		diagnosis.Finding{Cause: diagnosis.CauseInitializerAbsent, Message: "nobody serves a.corp.com"})
-	const blocked = "x-uid: nslifecycle.dev/InitializationBlocked=True/InitializerAbsent: nobody serves a.corp.com"
+	const blocked = "x-uid: nslifecycle.dev/InitializationBlocked=True/InitializerAbsent: nobody serves a.corp.com" + explainHint
 	const moving = "x-uid: nslifecycle.dev/InitializationBlocked=False/Progressing: "
 	stuck := func() {
 		t.Helper()
@@ -296,7 +298,7 @@ func TestDiagnosisReconcileTakesOver(t *testing.T) {
 		wantWrites []string
 		wantEvents []string
 	}{
-		"what is still so is not told of again": {message: "nobody takes finalizer hold off; objects: configmaps/a (as of 2026-03-01T11:00:00Z)"},
+		"what is still so is not told of again": {message: "nobody takes finalizer hold off; objects: configmaps/a (as of 2026-03-01T11:00:00Z)" + explainHint},
 		"what is not so any more is":            {message: "old", wantWrites: []string{blockedWrite}, wantEvents: []string{heldEvent}},
 	}
 	for name, test := range tests {

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"time"
 
-	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -73,11 +72,13 @@ type FinalizationReconciler struct {
 
 	deletions deletions
 	settling  settlingLog
+	webhooks  delayingWebhooks
 }
 
 // Whatever is in a namespace has to be found and deleted when the namespace goes, types
 // that nobody knows yet included, and nothing else. CustomResourceDefinitions,
-// APIServices and the Leases of the API servers are read with the same right.
+// APIServices, the Leases of the API servers and the configurations of admission webhooks are
+// read with the same right.
 // Not get: with it go reading the logs of every pod and, through the proxy subresources,
 // what every kubelet serves. Lists are read as metadata.
 // +kubebuilder:rbac:groups=*,resources=*,verbs=list;watch;delete;deletecollection
@@ -147,7 +148,7 @@ func (r *FinalizationReconciler) reconcile(ctx context.Context, req ctrl.Request
 		r.forget(ctx, req.Name)
 		return ctrl.Result{}, nil
 	}
-	return r.empty(ctx, &namespace, seen, seen.Add(r.settlingTime(ctx, now)))
+	return r.empty(ctx, &namespace, seen, seen.Add(r.settlingTime(ctx, seen)))
 }
 
 // empty makes one pass over a Namespace and does what follows from it.
@@ -318,23 +319,6 @@ func eventTypeOf(condition corev1.NamespaceCondition) string {
 		}
 	}
 	return corev1.EventTypeNormal
-}
-
-// settlingTime returns the settling time as it is now.
-func (r *FinalizationReconciler) settlingTime(ctx context.Context, now time.Time) time.Duration {
-	var leases coordinationv1.LeaseList
-	var err error
-	if r.SettlingTime.Fixed == nil {
-		err = r.List(ctx, &leases, client.InNamespace(metav1.NamespaceSystem),
-			client.MatchingLabels{finalization.APIServerLeaseLabel: finalization.APIServerLeaseValue})
-	}
-	chosen, reason := r.SettlingTime.Choose(leases.Items, err, now)
-	settlingTime.WithLabelValues().Set(chosen.Seconds())
-	if r.settling.isNew(chosen, reason) {
-		log.FromContext(ctx).WithName("settling-time").Info("Chose the settling time of namespaces that are deleted",
-			"settlingTime", chosen.String(), "reason", reason)
-	}
-	return chosen
 }
 
 // typesChanged is called when a type may have come or gone. Namespaces that could not be

@@ -13,6 +13,7 @@ import (
 
 	"github.com/go-logr/logr"
 	. "github.com/onsi/gomega"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -47,15 +48,18 @@ type finalizationServer struct {
 	configMaps []metav1.PartialObjectMetadata
 	// leases are those of the API servers.
 	leases []coordinationv1.Lease
+	// webhooks are the configurations of validating webhooks.
+	webhooks []admissionv1.ValidatingWebhookConfiguration
 	// The errors that requests are answered with. Those of finalize come one after the
 	// other.
-	getError, liveError, listError, discoveryError, leasesError, statusError, deleteError error
-	finalizeErrors                                                                        []error
+	getError, liveError, listError, discoveryError, leasesError, webhooksError, statusError, deleteError error
+	finalizeErrors                                                                                       []error
 	// onFinalize is called at each request to finalize.
 	onFinalize func(*finalizationServer)
 
-	writes    []string
-	discovers int
+	writes       []string
+	discovers    int
+	webhookLists int
 }
 
 func (s *finalizationServer) reconciler(recorder events.EventRecorder) *FinalizationReconciler {
@@ -64,7 +68,7 @@ func (s *finalizationServer) reconciler(recorder events.EventRecorder) *Finaliza
 	content.PrependReactor("*", "*", s.content)
 	content.PrependWatchReactor("*", clienttesting.DefaultWatchReactor(nil, errOutage))
 	catalog := finalization.NewCatalog(s, passive)
-	live := newFakeClient(interceptor.Funcs{Get: s.getLive})
+	live := newFakeClient(interceptor.Funcs{Get: s.getLive, List: s.listWebhooks})
 	reconciler := &FinalizationReconciler{
 		Client: newFakeClient(interceptor.Funcs{
 			Get: s.get, List: s.list, Delete: s.delete, SubResourcePatch: s.patchStatus, SubResourceUpdate: s.finalize,
@@ -137,6 +141,18 @@ func (s *finalizationServer) list(
 	}
 	list.(*coordinationv1.LeaseList).Items = s.leases
 	return s.leasesError
+}
+
+func (s *finalizationServer) listWebhooks(
+	_ context.Context, _ client.WithWatch, list client.ObjectList, _ ...client.ListOption,
+) error {
+	switch list := list.(type) {
+	case *admissionv1.MutatingWebhookConfigurationList:
+		s.webhookLists++
+	case *admissionv1.ValidatingWebhookConfigurationList:
+		list.Items = s.webhooks
+	}
+	return s.webhooksError
 }
 
 func (s *finalizationServer) delete(
@@ -582,32 +598,6 @@ func TestFinalizationReconcileTellsTheEndOfWhatItTold(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(server.writes).To(Equal([]string{"status of x: uid=x-uid ResourcesDiscovered=False " +
 		"ParsedGroupVersions=False ContentDeleted=False ContentRemoved=False ContentHasNoFinalizers=False"}))
-}
-
-func TestFinalizationReconcileChoosesTheSettlingTime(t *testing.T) {
-	lease := func(name string) coordinationv1.Lease {
-		return coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	}
-	tests := map[string]struct {
-		server finalizationServer
-		want   time.Duration
-	}{
-		"one API server":           {server: finalizationServer{leases: []coordinationv1.Lease{lease("a")}}, want: time.Second},
-		"two API servers":          {server: finalizationServer{leases: []coordinationv1.Lease{lease("a"), lease("b")}}, want: 5 * time.Second},
-		"Leases that are not read": {server: finalizationServer{leases: []coordinationv1.Lease{lease("a")}, leasesError: errOutage}, want: 5 * time.Second},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			g := NewWithT(t)
-			test.server.cached = dying()
-			reconciler := test.server.reconciler(events.NewFakeRecorder(10))
-			reconciler.SettlingTime = finalization.SettlingTime{}
-			reconciler.deletions.start(t.Context(), nil)
-			result, err := reconciler.Reconcile(t.Context(), requestFor("x"))
-			g.Expect(err).NotTo(HaveOccurred())
-			g.Expect(result.RequeueAfter).To(Equal(test.want))
-		})
-	}
 }
 
 func TestFinalizationReconcileGivesUpAfterManyConflicts(t *testing.T) {

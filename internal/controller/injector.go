@@ -50,8 +50,7 @@ func (i *Injector) Inject(ctx context.Context, namespace *corev1.Namespace) (tim
 	if client.IgnoreNotFound(err) != nil {
 		return 0, fmt.Errorf("reading NamespaceInitializerSet %q: %w", v1alpha1.EffectiveSetName, err)
 	}
-	initializers := initialization.ComputeInjection(namespace, &set, i.SystemNamespace)
-	if len(initializers) == 0 {
+	if len(initialization.ComputeInjection(namespace, &set, i.SystemNamespace)) == 0 {
 		return 0, nil
 	}
 	if why := i.Admission.whyNotInject(installed); why != "" {
@@ -59,7 +58,13 @@ func (i *Injector) Inject(ctx context.Context, namespace *corev1.Namespace) (tim
 		i.warn(namespace, why)
 		return settleRetry, nil
 	}
-	return 0, i.write(ctx, namespace, initializers)
+	return 0, writeNamespace(ctx, i.Live, namespace, func(namespace *corev1.Namespace, resourceVersion string) error {
+		initializers := initialization.ComputeInjection(namespace, &set, i.SystemNamespace)
+		if len(initializers) == 0 {
+			return nil
+		}
+		return i.write(ctx, namespace, resourceVersion, initializers)
+	})
 }
 
 // warn says on a Namespace that it has no list and should have one.
@@ -69,7 +74,8 @@ func (i *Injector) warn(namespace *corev1.Namespace, why string) {
 }
 
 func (i *Injector) write(
-	ctx context.Context, namespace *corev1.Namespace, initializers []v1alpha1.EffectiveInitializer,
+	ctx context.Context, namespace *corev1.Namespace, resourceVersion string,
+	initializers []v1alpha1.EffectiveInitializer,
 ) error {
 	base := namespace.DeepCopy()
 	now := i.Clock.Now()
@@ -78,10 +84,11 @@ func (i *Injector) write(
 	var err error
 	if hasTokens {
 		// A PUT to /finalize writes labels and annotations as well, so list and tokens are there
-		// in the same moment. It carries the UID and the resource version.
+		// in the same moment. It carries the UID and always the resource version, since it
+		// replaces what other writers have changed.
 		err = i.SubResource("finalize").Update(ctx, namespace, client.FieldOwner(fieldOwner))
 	} else {
-		err = i.patch(ctx, namespace, base)
+		err = i.patch(ctx, namespace, base, resourceVersion)
 	}
 	if isOfAnotherUID(err) {
 		err = apierrors.NewConflict(corev1.Resource("namespaces"), namespace.Name, err)
@@ -98,13 +105,15 @@ func (i *Injector) write(
 }
 
 // patch writes what differs between two states of a Namespace.
-func (i *Injector) patch(ctx context.Context, namespace, base *corev1.Namespace) error {
-	// So that the UID is in the patch, as the resource version is: it is for this very Namespace,
-	// and for nothing that anybody has made of it since.
+func (i *Injector) patch(ctx context.Context, namespace, base *corev1.Namespace, resourceVersion string) error {
+	// So that the UID is in the patch.
 	base = base.DeepCopy()
 	base.UID = ""
-	return i.Patch(ctx, namespace, client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{}),
-		client.FieldOwner(fieldOwner))
+	patch := client.MergeFrom(base)
+	if resourceVersion != "" {
+		patch = client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})
+	}
+	return i.Patch(ctx, namespace, patch, client.FieldOwner(fieldOwner))
 }
 
 // operatorInjects tells whether it is the operator that gives new Namespaces their list:

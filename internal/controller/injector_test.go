@@ -33,6 +33,7 @@ func compatInstalled() []client.Object {
 	return []client.Object{
 		validatingPolicy("nslifecycle-gate", v1alpha1.PolicyGate),
 		validatingBinding("gate-binding", v1alpha1.PolicyGate, "nslifecycle-gate"),
+		validatingBinding("gate-resources-binding", v1alpha1.PolicyGate, "nslifecycle-gate"),
 		guard,
 		validatingBinding("guard-binding", v1alpha1.PolicyGuard, "nslifecycle-guard"),
 	}
@@ -222,7 +223,7 @@ func TestReconcileWhereTheOperatorInjects(t *testing.T) {
 			admission := newAdmission(interceptor.Funcs{}, test.installed...)
 			admission.Server = test.server
 			reconciler := &NamespaceReconciler{
-				Client: server.client(), Recorder: recorder, Clock: clock, SystemNamespace: systemNamespace,
+				Client: server.client(), Live: server.client(), Recorder: recorder, Clock: clock, SystemNamespace: systemNamespace,
 				Injector: &Injector{
 					Client: server.client(), Live: sets, Admission: admission, Recorder: recorder, Clock: clock,
 					SystemNamespace: systemNamespace,
@@ -304,7 +305,7 @@ func TestCompletionWhereTheOperatorInjects(t *testing.T) {
 			server := &namespaceServer{namespace: namespace}
 			recorder := events.NewFakeRecorder(10)
 			reconciler := &NamespaceReconciler{
-				Client: server.client(), Recorder: recorder, Clock: clocktesting.NewFakePassiveClock(now),
+				Client: server.client(), Live: server.client(), Recorder: recorder, Clock: clocktesting.NewFakePassiveClock(now),
 			}
 			_, err := reconciler.Reconcile(t.Context(), ctrl.Request{})
 			g.Expect(err).NotTo(HaveOccurred())

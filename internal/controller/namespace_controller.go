@@ -48,6 +48,8 @@ const progressInterval = 200 * time.Millisecond
 // of pending initializers, and deletes a Namespace whose initialization failed.
 type NamespaceReconciler struct {
 	client.Client
+	// Live reads from the API server and not from a cache.
+	Live     client.Reader
 	Recorder events.EventRecorder
 	Clock    clock.PassiveClock
 	// SystemNamespace is the namespace that the operator runs in; it is never deleted.
@@ -107,56 +109,62 @@ func (r *NamespaceReconciler) Reconcile(ctx context.Context, req ctrl.Request) (
 		// What this changes comes back as a watch event.
 		return ctrl.Result{}, ignoreGone(r.repairLabel(ctx, &namespace, *state.Repair))
 	}
-	if retryAfter, err := r.writeConditions(ctx, &namespace, state); err != nil || retryAfter > 0 {
+	if retryAfter, err := r.writeConditions(ctx, &namespace); err != nil || retryAfter > 0 {
 		return ctrl.Result{RequeueAfter: retryAfter}, ignoreGone(err)
 	}
 	if state.Stage == initialization.StageFailed {
-		return ctrl.Result{}, r.deleteFailed(ctx, &namespace, state)
+		return ctrl.Result{}, ignoreGone(r.deleteFailed(ctx, &namespace))
 	}
 	after, err := r.Overruler.Overrule(ctx, &namespace, state)
 	return ctrl.Result{RequeueAfter: after}, err
 }
 
-// writeConditions writes the conditions that have to change, and tells what that changes. It
-// returns when to try again where nothing else would ask for that.
+// writeConditions writes the conditions that have to change, and records Events about the change.
+// It returns when to try again where no watch event will come.
 func (r *NamespaceReconciler) writeConditions(
-	ctx context.Context, namespace *corev1.Namespace, state initialization.State,
-) (time.Duration, error) {
-	changed := initialization.ComputeConditions(namespace, state, metav1.NewTime(r.Clock.Now()))
-	turn, err := r.Overruler.Turn(ctx, namespace, state)
-	if err != nil {
-		return 0, err
-	}
-	if turn != nil {
-		changed = append(changed, *turn)
-	}
-	if len(changed) == 0 {
-		return 0, nil
-	}
-	isProgress := state.Stage == initialization.StagePending
-	// Limits are counted from the condition that tells of a turn.
-	if isProgress && turn == nil && initialization.IsInitializing(namespace) {
-		wait := r.births.untilProgress(namespace.UID, r.Clock.Now(), r.ProgressInterval)
-		if wait > 0 {
-			return wait, nil
+	ctx context.Context, seen *corev1.Namespace,
+) (retryAfter time.Duration, err error) {
+	err = writeNamespace(ctx, r.Live, seen, func(namespace *corev1.Namespace, resourceVersion string) error {
+		state := initialization.Observe(namespace)
+		if namespace.DeletionTimestamp != nil || state.Repair != nil {
+			return nil // The watch event of this state is on its way.
 		}
-	}
-	before := namespace.DeepCopy()
-	// Not what a cache that is behind takes for news: it would be told twice. The event with
-	// what has changed passes the predicate only if anything is left to write, and this request
-	// has taken the place of the one that was to come when a time is over.
-	err = patchNamespaceConditions(ctx, r.Client, namespace, changed, namespace.ResourceVersion)
+		changed := initialization.ComputeConditions(namespace, state, metav1.NewTime(r.Clock.Now()))
+		turn, err := r.Overruler.Turn(ctx, namespace, state)
+		if err != nil {
+			return err
+		}
+		if turn != nil {
+			changed = append(changed, *turn)
+		}
+		if len(changed) == 0 {
+			return nil
+		}
+		isProgress := state.Stage == initialization.StagePending
+		// Limits are counted from the condition that tells of a turn.
+		if isProgress && turn == nil && initialization.IsInitializing(namespace) {
+			retryAfter = r.births.untilProgress(namespace.UID, r.Clock.Now(), r.ProgressInterval)
+			if retryAfter > 0 {
+				return nil
+			}
+		}
+		before := namespace.DeepCopy()
+		// With the resource version, so that what a stale cache takes for a change is not reported
+		// twice. The event with what has changed passes the predicate only if anything is left to
+		// write, and this request has taken the place of the one that was to come when a time is over.
+		if err := patchNamespaceConditions(ctx, r.Client, namespace, changed, resourceVersion); err != nil {
+			return err
+		}
+		if isProgress {
+			r.births.wroteProgress(namespace.UID, r.Clock.Now())
+		}
+		r.recordEvents(ctx, before, changed, state)
+		return nil
+	})
 	if apierrors.IsConflict(err) {
 		return conflictRetry, nil
 	}
-	if err != nil {
-		return 0, err
-	}
-	if isProgress {
-		r.births.wroteProgress(namespace.UID, r.Clock.Now())
-	}
-	r.recordEvents(ctx, before, changed, state)
-	return 0, nil
+	return retryAfter, err
 }
 
 // repairLabel makes the label agree with the list. They disagree only where
@@ -194,23 +202,27 @@ func (r *NamespaceReconciler) repairLabel(ctx context.Context, namespace *corev1
 	return nil
 }
 
-// deleteFailed deletes a Namespace whose initialization failed, if it is still as it
-// was when that was written to its conditions.
-func (r *NamespaceReconciler) deleteFailed(
-	ctx context.Context, namespace *corev1.Namespace, state initialization.State,
-) error {
-	if why := initialization.WhyNotDelete(namespace, state, r.SystemNamespace); why != "" {
-		log.FromContext(ctx).Info("Not deleting a namespace with a failure result", "why", why)
+// deleteFailed deletes a Namespace whose initialization has failed. Its conditions say so already.
+func (r *NamespaceReconciler) deleteFailed(ctx context.Context, seen *corev1.Namespace) error {
+	return writeNamespace(ctx, r.Live, seen, func(namespace *corev1.Namespace, resourceVersion string) error {
+		if namespace.DeletionTimestamp != nil {
+			return nil
+		}
+		state := initialization.Observe(namespace)
+		if why := initialization.WhyNotDelete(namespace, state, r.SystemNamespace); why != "" {
+			log.FromContext(ctx).Info("Not deleting a namespace with a failure result", "why", why)
+			return nil
+		}
+		preconditions := client.Preconditions{UID: &namespace.UID}
+		if resourceVersion != "" {
+			preconditions.ResourceVersion = &resourceVersion
+		}
+		if err := r.Delete(ctx, namespace, preconditions); err != nil {
+			return fmt.Errorf("deleting namespace %q, whose initialization failed: %w", namespace.Name, err)
+		}
+		log.FromContext(ctx).Info("Deleted a namespace whose initialization failed", "uid", namespace.UID)
 		return nil
-	}
-	err := r.Delete(ctx, namespace, client.Preconditions{
-		UID: &namespace.UID, ResourceVersion: &namespace.ResourceVersion,
 	})
-	if err != nil {
-		return ignoreGone(fmt.Errorf("deleting namespace %q, whose initialization failed: %w", namespace.Name, err))
-	}
-	log.FromContext(ctx).Info("Deleted a namespace whose initialization failed", "uid", namespace.UID)
-	return nil
 }
 
 // recordEvents tells what the written conditions have changed; namespace is as it was

@@ -6,6 +6,7 @@ package controller
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -18,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	clocktesting "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -83,6 +85,9 @@ func (s *namespaceServer) patchStatus(
 	options := (&client.SubResourcePatchOptions{}).ApplyOptions(opts)
 	words := []string{fmt.Sprintf("%s of %s/%s by %s: uid=%s",
 		patch.Type(), object.GetName(), subResource, options.FieldManager, body.UID)}
+	if body.ResourceVersion == "" && (errors.Is(s.statusError, errConflict) || errors.Is(s.statusError, errRecreated)) {
+		words = append(words, "without resourceVersion")
+	}
 	for _, condition := range body.Status.Conditions {
 		word := fmt.Sprintf("%s=%s/%s", condition.Type, condition.Status, condition.Reason)
 		if !condition.LastTransitionTime.Time.Equal(now) {
@@ -103,7 +108,7 @@ func (s *namespaceServer) delete(
 ) error {
 	options := (&client.DeleteOptions{}).ApplyOptions(opts)
 	s.writes = append(s.writes, fmt.Sprintf("delete %s: uid=%s resourceVersion=%s",
-		object.GetName(), *options.Preconditions.UID, *options.Preconditions.ResourceVersion))
+		object.GetName(), *options.Preconditions.UID, ptr.Deref(options.Preconditions.ResourceVersion, "")))
 	return s.deleteError
 }
 
@@ -117,6 +122,9 @@ func TestNamespaceReconcile(t *testing.T) {
 		deletion    = "delete x: uid=x-uid resourceVersion="
 
 		failedPatch = statusPatch + "Initializing=False/Failed rbac.corp.com/Initialized=False/Pending"
+		// The last attempt after conflicts.
+		unconditionalPatch = statusPatch + "without resourceVersion " +
+			"Initializing=False/Failed rbac.corp.com/Initialized=False/Pending"
 		failedEvent = "Warning InitializationFailed Forbidden: no quota left; the namespace is "
 	)
 	condition := func(conditionType, status, reason, message string) corev1.NamespaceCondition {
@@ -194,12 +202,12 @@ func TestNamespaceReconcile(t *testing.T) {
 		"it was recreated since it was read": {
 			server:     namespaceServer{namespace: failed().Obj(), statusError: errRecreated},
 			want:       conflictRetry,
-			wantWrites: []string{failedPatch},
+			wantWrites: []string{failedPatch, failedPatch, failedPatch, unconditionalPatch},
 		},
-		"it has changed since it was read": {
+		"it changes all the time": {
 			server:     namespaceServer{namespace: failed().Obj(), statusError: errConflict},
 			want:       conflictRetry,
-			wantWrites: []string{failedPatch},
+			wantWrites: []string{failedPatch, failedPatch, failedPatch, unconditionalPatch},
 		},
 		"it went since it was read": {
 			server:     namespaceServer{namespace: failed().Obj(), statusError: errGone},
@@ -234,9 +242,9 @@ func TestNamespaceReconcile(t *testing.T) {
 			wantEvents: []string{failedEvent + "not deleted: label nslifecycle.dev/deletion-protection protects it; " +
 				"to let it go, run: kubectl label namespace x nslifecycle.dev/deletion-protection-"},
 		},
-		"failed, and changed since": {
+		"failed, and it changes all the time": {
 			server:     namespaceServer{namespace: failed().Obj(), deleteError: errConflict},
-			wantWrites: []string{failedPatch, deletion + "8"},
+			wantWrites: []string{failedPatch, deletion + "8", deletion + "7", deletion + "7", deletion},
 			wantEvents: []string{failedEvent + "deleted"},
 		},
 		"failed, and gone since": {
@@ -305,7 +313,7 @@ func TestNamespaceReconcile(t *testing.T) {
 			g := NewWithT(t)
 			recorder := events.NewFakeRecorder(10)
 			reconciler := &NamespaceReconciler{
-				Client: test.server.client(), Recorder: recorder,
+				Client: test.server.client(), Live: test.server.client(), Recorder: recorder,
 				Clock: clocktesting.NewFakePassiveClock(now), SystemNamespace: systemNamespace,
 			}
 			result, err := reconciler.Reconcile(t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Name: "x"}})
@@ -332,7 +340,7 @@ func TestNamespaceReconcileWritesProgressAtIntervals(t *testing.T) {
 	server := &namespaceServer{namespace: waitingFor("a.corp.com")}
 	clock := clocktesting.NewFakePassiveClock(now)
 	reconciler := &NamespaceReconciler{
-		Client: server.client(), Recorder: events.NewFakeRecorder(10), Clock: clock,
+		Client: server.client(), Live: server.client(), Recorder: events.NewFakeRecorder(10), Clock: clock,
 		SystemNamespace: systemNamespace, ProgressInterval: interval,
 	}
 	// pass returns how often something was written, and when to come back.
@@ -376,7 +384,7 @@ func TestNamespaceReconcileNeverDeletesExemptNamespaces(t *testing.T) {
 				Initializers("rbac.corp.com").Result(`{"status":"Failure","message":"no"}`).Obj()}
 			recorder := events.NewFakeRecorder(10)
 			reconciler := &NamespaceReconciler{
-				Client: server.client(), Recorder: recorder,
+				Client: server.client(), Live: server.client(), Recorder: recorder,
 				Clock: clocktesting.NewFakePassiveClock(now), SystemNamespace: systemNamespace,
 			}
 			_, err := reconciler.Reconcile(t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Name: name}})

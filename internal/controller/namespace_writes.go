@@ -24,17 +24,51 @@ import (
 // maxEventNote is the longest note that the events.k8s.io API takes, in bytes.
 const maxEventNote = 1024
 
+// writeAttempts is how often a write is tried that must not be prevented by other writes.
+const writeAttempts = 4
+
+// writeNamespace calls write with a Namespace and the resource version that its request must
+// carry, and after each conflict again with the Namespace as the API server has it. The last
+// call has no resource version: a user who changes the Namespace all the time must not be able
+// to prevent the write. The request carries the UID all the same, and only holders of the verb
+// "initialize" can change what the operator decides by (policy guard).
+func writeNamespace(
+	ctx context.Context, live client.Reader, namespace *corev1.Namespace,
+	write func(namespace *corev1.Namespace, resourceVersion string) error,
+) error {
+	key, uid := client.ObjectKeyFromObject(namespace), namespace.UID
+	for attempt := 1; ; attempt++ {
+		resourceVersion := namespace.ResourceVersion
+		if attempt == writeAttempts {
+			resourceVersion = ""
+		}
+		conflict := write(namespace, resourceVersion)
+		if !apierrors.IsConflict(conflict) || attempt == writeAttempts {
+			return conflict
+		}
+		namespace = &corev1.Namespace{}
+		if err := live.Get(ctx, key, namespace); err != nil {
+			return fmt.Errorf("reading namespace %q: %w", key.Name, err)
+		}
+		if namespace.UID != uid {
+			return conflict
+		}
+	}
+}
+
 // patchNamespaceStatus writes some fields of a Namespace's status. Conditions are
 // merged by type, so that all others are left to their owners. The UID in the patch
 // makes the API server refuse it where the Namespace was deleted and created again in
 // the meantime; the error is a Conflict then. So it is where a resource version is given
-// and the Namespace has another one.
+// that is not empty, and the Namespace has another one.
 func patchNamespaceStatus(
 	ctx context.Context, c client.Client, namespace *corev1.Namespace, status map[string]any, resourceVersion ...string,
 ) error {
 	metadata := map[string]any{"uid": namespace.UID}
 	for _, version := range resourceVersion {
-		metadata["resourceVersion"] = version
+		if version != "" {
+			metadata["resourceVersion"] = version
+		}
 	}
 	return patchNamespace(ctx, c, namespace, map[string]any{"metadata": metadata, "status": status})
 }

@@ -107,33 +107,39 @@ func (o *Overruler) overruleLive(
 	if err := o.Live.Get(ctx, client.ObjectKeyFromObject(seen), live); err != nil {
 		return 0, fmt.Errorf("reading namespace %q: %w", seen.Name, err)
 	}
-	state := initialization.Observe(live)
-	if live.UID != seen.UID || state.Repair != nil {
-		return 0, nil // It will be looked at again for that.
+	if live.UID != seen.UID {
+		return 0, nil // A watch event is on its way.
 	}
-	overruling := initialization.Overrule(live, state, registered, absent, o.Clock.Now())
-	if names, reason, message := overruling.Skipped(); len(names) > 0 {
-		return 0, o.skip(ctx, live, names, reason, message)
-	}
-	if overruling.Expired != nil {
-		return 0, o.fail(ctx, live, overruling.Expired)
-	}
-	return overruling.After, nil
+	var after time.Duration
+	err := writeNamespace(ctx, o.Live, live, func(live *corev1.Namespace, resourceVersion string) error {
+		state := initialization.Observe(live)
+		if state.Repair != nil {
+			return nil // The repair comes first.
+		}
+		overruling := initialization.Overrule(live, state, registered, absent, o.Clock.Now())
+		after = overruling.After
+		if names, reason, message := overruling.Skipped(); len(names) > 0 {
+			return o.skip(ctx, live, resourceVersion, names, reason, message)
+		}
+		if overruling.Expired != nil {
+			return o.fail(ctx, live, resourceVersion, overruling.Expired)
+		}
+		return nil
+	})
+	return after, err
 }
 
 // skip takes names off the list and says so in their conditions, in one write: nobody ever sees
 // an entry gone without a word.
 func (o *Overruler) skip(
-	ctx context.Context, namespace *corev1.Namespace, names []string, reason, message string,
+	ctx context.Context, namespace *corev1.Namespace, resourceVersion string, names []string, reason, message string,
 ) error {
 	before := namespace.DeepCopy()
-	var list any // Null takes the annotation away.
-	left, isLeft := initialization.Without(namespace.Annotations[v1alpha1.AnnotationPendingInitializers], names)
-	if isLeft {
-		list = left
-	}
+	// An empty list opens the namespace. An absent one would be put back by the API server.
+	left := initialization.Without(namespace.Annotations[v1alpha1.AnnotationPendingInitializers], names)
 	conditions := initialization.SkippedConditions(names, reason, message, metav1.NewTime(o.Clock.Now()))
-	if err := o.write(ctx, namespace, v1alpha1.AnnotationPendingInitializers, list, conditions); err != nil {
+	err := o.write(ctx, namespace, resourceVersion, v1alpha1.AnnotationPendingInitializers, left, conditions)
+	if err != nil {
 		return fmt.Errorf("taking initializers off the list of namespace %q: %w", namespace.Name, err)
 	}
 	initializersSkippedTotal.WithLabelValues(reason).Add(float64(len(names)))
@@ -151,12 +157,14 @@ func (o *Overruler) skip(
 
 // fail leaves the result that the initializer itself would leave. What comes of a result is told
 // and done when it comes back.
-func (o *Overruler) fail(ctx context.Context, namespace *corev1.Namespace, limit *initialization.Limit) error {
+func (o *Overruler) fail(
+	ctx context.Context, namespace *corev1.Namespace, resourceVersion string, limit *initialization.Limit,
+) error {
 	result, err := json.Marshal(limit.Result())
 	if err != nil {
 		return fmt.Errorf("encoding the result of namespace %q: %w", namespace.Name, err)
 	}
-	err = o.write(ctx, namespace, v1alpha1.AnnotationInitializationResult, string(result), nil)
+	err = o.write(ctx, namespace, resourceVersion, v1alpha1.AnnotationInitializationResult, string(result), nil)
 	if err != nil {
 		return fmt.Errorf("failing the initialization of namespace %q: %w", namespace.Name, err)
 	}
@@ -168,15 +176,15 @@ func (o *Overruler) fail(ctx context.Context, namespace *corev1.Namespace, limit
 // write changes an annotation and conditions of a Namespace that is still the one that was read.
 // A write of the status may change annotations as well, and admission checks it like any other.
 func (o *Overruler) write(
-	ctx context.Context, namespace *corev1.Namespace, annotation string, value any,
+	ctx context.Context, namespace *corev1.Namespace, resourceVersion, annotation, value string,
 	conditions []corev1.NamespaceCondition,
 ) error {
+	metadata := map[string]any{"uid": namespace.UID, "annotations": map[string]any{annotation: value}}
+	if resourceVersion != "" {
+		metadata["resourceVersion"] = resourceVersion
+	}
 	return patchNamespace(ctx, o.Client, namespace, map[string]any{
-		"metadata": map[string]any{
-			"uid": namespace.UID, "resourceVersion": namespace.ResourceVersion,
-			"annotations": map[string]any{annotation: value},
-		},
-		"status": map[string]any{"conditions": conditions},
+		"metadata": metadata, "status": map[string]any{"conditions": conditions},
 	})
 }
 

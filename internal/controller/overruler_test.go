@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -152,7 +153,7 @@ func TestOverruler(t *testing.T) {
 			server: waitServer{
 				cachedNames: ignore, liveNames: ignore, live: waiting().Pending(rbac).Obj(),
 			},
-			wantWrites: []string{"status uid=x-uid version=8 pending-initializers=null " +
+			wantWrites: []string{"status uid=x-uid version=8 pending-initializers= " +
 				"rbac.corp.com/Initialized=False/TimedOut"},
 			wantEvents: []string{timedOut},
 		},
@@ -192,9 +193,9 @@ func TestOverruler(t *testing.T) {
 			wantError: `reading namespace "x": ` + errOutage.Error(),
 		},
 		"the namespace has gone": {server: waitServer{cachedNames: ignore, liveNames: ignore, getError: errGone}},
-		"somebody was faster": {
+		"it changes all the time": {
 			server:     waitServer{cachedNames: ignore, liveNames: ignore, refuse: errConflict},
-			wantWrites: []string{skip}, want: conflictRetry,
+			wantWrites: []string{skip, skip, skip, strings.Replace(skip, "version=8", "version=", 1)}, want: conflictRetry,
 		},
 		"the write is refused": {
 			server:     waitServer{cachedNames: ignore, liveNames: ignore, refuse: errOutage},
@@ -215,7 +216,7 @@ func TestOverruler(t *testing.T) {
 		},
 		"all of them registered nowhere for long": {
 			server: waitServer{}, isAbsent: true,
-			wantWrites: []string{"status uid=x-uid version=8 pending-initializers=null " +
+			wantWrites: []string{"status uid=x-uid version=8 pending-initializers= " +
 				"rbac.corp.com/Initialized=False/Deregistered quota.corp.com/Initialized=False/Deregistered"},
 			wantEvents: []string{
 				"Warning InitializerDeregistered rbac.corp.com and quota.corp.com were skipped: no " +
@@ -339,7 +340,7 @@ func TestNamespaceReconcileWritesTheTurn(t *testing.T) {
 			recorder := events.NewFakeRecorder(10)
 			waits := &waitServer{cachedNames: []*wrappers.ConfigurationWrapper{configuration}}
 			reconciler := &NamespaceReconciler{
-				Client: server.client(), Recorder: recorder, Clock: clocktesting.NewFakePassiveClock(now),
+				Client: server.client(), Live: server.client(), Recorder: recorder, Clock: clocktesting.NewFakePassiveClock(now),
 				Overruler: waits.overruler(recorder, clocktesting.NewFakePassiveClock(now)),
 				// A turn that is limited is not progress that can wait.
 				ProgressInterval: time.Hour,
@@ -349,7 +350,7 @@ func TestNamespaceReconcileWritesTheTurn(t *testing.T) {
 			result, err := reconciler.Reconcile(t.Context(), requestFor("x"))
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(result.RequeueAfter).To(Equal(test.wantAfter))
-			g.Expect(server.writes).To(ConsistOf(HaveSuffix("nslifecycle.dev/InitializerTurn=True/Pending")))
+			g.Expect(server.writes).To(And(Not(BeEmpty()), HaveEach(HaveSuffix("nslifecycle.dev/InitializerTurn=True/Pending"))))
 		})
 	}
 }

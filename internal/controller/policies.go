@@ -22,9 +22,9 @@ type installedPolicies struct {
 	guard         *admissionv1.ValidatingAdmissionPolicy
 	// isForOperator tells that guard is the one of config/compat.
 	isForOperator bool
-	// found has each policy, and each binding with the policy that it refers to. The
-	// kind is a part of it: a policy of another kind under the same label is not ours.
-	found map[installedPolicy]bool
+	// found counts the policies, and the bindings by the policy that they refer to. The
+	// kind is a part of the key: a policy of another kind under the same label is not ours.
+	found map[installedPolicy]int
 	// names are the names of the policies.
 	names []string
 }
@@ -33,6 +33,15 @@ type installedPolicies struct {
 type installedPolicy struct {
 	kind, name string
 	isBinding  bool
+}
+
+// bindings returns how many bindings the policy needs. The gate has one for resources named
+// "namespaces", to which no namespaceSelector applies.
+func (p installedPolicy) bindings() int {
+	if p.name == v1alpha1.PolicyGate {
+		return 2
+	}
+	return 1
 }
 
 // The kinds of policies, as people know them.
@@ -60,14 +69,14 @@ func (a *Admission) policies(ctx context.Context) (installedPolicies, error) {
 		}
 	}
 
-	installed := installedPolicies{found: map[installedPolicy]bool{}}
+	installed := installedPolicies{found: map[installedPolicy]int{}}
 	mutatingLabels, validatingLabels := map[string]string{}, map[string]string{}
 	for i := range mutating.Items {
 		policy := &mutating.Items[i]
 		label := policy.Labels[v1alpha1.LabelPolicy]
 		mutatingLabels[policy.Name] = label
 		installed.names = append(installed.names, policy.Name)
-		installed.found[installedPolicy{kind: mutatingKind, name: label}] = true
+		installed.found[installedPolicy{kind: mutatingKind, name: label}]++
 		if label == v1alpha1.PolicyInject {
 			installed.inject = policy
 		}
@@ -77,7 +86,7 @@ func (a *Admission) policies(ctx context.Context) (installedPolicies, error) {
 		label := policy.Labels[v1alpha1.LabelPolicy]
 		validatingLabels[policy.Name] = label
 		installed.names = append(installed.names, policy.Name)
-		installed.found[installedPolicy{kind: validatingKind, name: label}] = true
+		installed.found[installedPolicy{kind: validatingKind, name: label}]++
 		if label == v1alpha1.PolicyGuard {
 			installed.guard = policy
 			installed.isForOperator = policy.Labels[v1alpha1.LabelInjection] == v1alpha1.InjectionByOperator
@@ -86,14 +95,14 @@ func (a *Admission) policies(ctx context.Context) (installedPolicies, error) {
 	for i := range mutatingBinding.Items {
 		binding := &mutatingBinding.Items[i]
 		label := mutatingLabels[binding.Spec.PolicyName]
-		installed.found[installedPolicy{kind: mutatingKind, name: label, isBinding: true}] = true
+		installed.found[installedPolicy{kind: mutatingKind, name: label, isBinding: true}]++
 		if label == v1alpha1.PolicyInject {
 			installed.injectBinding = binding
 		}
 	}
 	for _, binding := range validatingBinding.Items {
 		label := validatingLabels[binding.Spec.PolicyName]
-		installed.found[installedPolicy{kind: validatingKind, name: label, isBinding: true}] = true
+		installed.found[installedPolicy{kind: validatingKind, name: label, isBinding: true}]++
 	}
 	return installed, nil
 }
@@ -103,6 +112,7 @@ func allPolicies() []installedPolicy {
 	return append([]installedPolicy{
 		{kind: mutatingKind, name: v1alpha1.PolicyInject},
 		{kind: mutatingKind, name: v1alpha1.PolicyComplete},
+		{kind: validatingKind, name: v1alpha1.PolicyRequireSet},
 	}, validatingPolicies()...)
 }
 
@@ -116,8 +126,8 @@ func validatingPolicies() []installedPolicy {
 
 // hasMutating tells whether the API server has any policy that changes namespaces.
 func (p installedPolicies) hasMutating() bool {
-	return p.found[installedPolicy{kind: mutatingKind, name: v1alpha1.PolicyInject}] ||
-		p.found[installedPolicy{kind: mutatingKind, name: v1alpha1.PolicyComplete}]
+	return p.found[installedPolicy{kind: mutatingKind, name: v1alpha1.PolicyInject}] > 0 ||
+		p.found[installedPolicy{kind: mutatingKind, name: v1alpha1.PolicyComplete}] > 0
 }
 
 // missing says which of these are not there, in words; it is empty where all is well.
@@ -127,9 +137,9 @@ func (p installedPolicies) missing(needed []installedPolicy) []string {
 		binding := policy
 		binding.isBinding = true
 		switch {
-		case !p.found[policy]:
+		case p.found[policy] == 0:
 			missing = append(missing, fmt.Sprintf("%s %q", policy.kind, policy.name))
-		case !p.found[binding]:
+		case p.found[binding] < policy.bindings():
 			missing = append(missing, fmt.Sprintf("a %sBinding for %q", policy.kind, policy.name))
 		}
 	}

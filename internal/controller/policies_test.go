@@ -34,6 +34,7 @@ func TestMissingPolicies(t *testing.T) {
 		"none is there": {
 			want: []string{
 				`MutatingAdmissionPolicy "inject"`, `MutatingAdmissionPolicy "complete"`,
+				`ValidatingAdmissionPolicy "require-set"`,
 				`ValidatingAdmissionPolicy "gate"`, `ValidatingAdmissionPolicy "guard"`,
 			},
 		},
@@ -111,8 +112,11 @@ func installedWith(failurePolicy admissionv1.FailurePolicyType) []client.Object 
 		mutatingBinding("inject-binding", v1alpha1.PolicyInject, "nslifecycle-inject"),
 		mutatingPolicy("nslifecycle-complete", v1alpha1.PolicyComplete),
 		mutatingBinding("complete-binding", v1alpha1.PolicyComplete, "nslifecycle-complete"),
+		validatingPolicy("nslifecycle-require-set", v1alpha1.PolicyRequireSet),
+		validatingBinding("require-set-binding", v1alpha1.PolicyRequireSet, "nslifecycle-require-set"),
 		validatingPolicy("nslifecycle-gate", v1alpha1.PolicyGate),
 		validatingBinding("gate-binding", v1alpha1.PolicyGate, "nslifecycle-gate"),
+		validatingBinding("gate-resources-binding", v1alpha1.PolicyGate, "nslifecycle-gate"),
 		validatingPolicy("nslifecycle-guard", v1alpha1.PolicyGuard),
 		validatingBinding("guard-binding", v1alpha1.PolicyGuard, "nslifecycle-guard"),
 	}
@@ -175,9 +179,8 @@ func TestAdmissionCheckInstalled(t *testing.T) {
 			want: `the API server lacks ValidatingAdmissionPolicy "gate"; run`,
 		},
 		"policies of both": {
-			installed: append(withoutPolicy(withoutPolicy(installedWith(""), "nslifecycle-guard"), "nslifecycle-gate"),
-				compatInstalled()[0], compatInstalled()[2]),
-			want: "policy guard is the one of config/compat",
+			installed: append(compatInstalled(), installedWith("")[:6]...),
+			want:      "policy guard is the one of config/compat",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -175,6 +175,7 @@ func setupInitialization(mgr ctrl.Manager, options Options) error {
 	}
 	if err := (&NamespaceReconciler{
 		Client:          mgr.GetClient(),
+		Live:            mgr.GetAPIReader(),
 		Recorder:        mgr.GetEventRecorder(reportingController),
 		Clock:           options.Clock,
 		SystemNamespace: options.SystemNamespace,

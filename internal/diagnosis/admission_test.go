@@ -12,13 +12,13 @@ import (
 )
 
 const (
-	deadText   = `failed calling webhook "guard.example.com": failed to call webhook: Post "https://guard.guards.svc:443/?timeout=10s": service "guard" not found`
+	deadText   = `failed calling webhook "guard.example.com": failed to call webhook: Post "https://guard.guards-system.svc:443/?timeout=10s": service "guard" not found`
 	deniedText = `admission webhook "guard.example.com" denied the request: it is precious`
 	policyText = `configmaps "a" is forbidden: ValidatingAdmissionPolicy 'precious' with binding 'all' denied request: it is precious`
 )
 
 func withWebhook(facts *Facts) {
-	service := types.NamespacedName{Namespace: "guards", Name: "guard"}
+	service := types.NamespacedName{Namespace: "guards-system", Name: "guard"}
 	facts.Webhooks = []Webhook{{
 		Name: "guard.example.com", Resource: string(SourceValidating), Configuration: "guards", Service: &service,
 	}}
@@ -48,7 +48,7 @@ func TestFindAdmission(t *testing.T) {
 	runCases(t, map[string]diagnoseCase{
 		"a dead webhook": {
 			facts: makeDeath(left, refusedDelete(dead), withWebhook),
-			want:  []want{{CauseAdmissionWebhookFailing, Proven, "Service guards/guard does not exist", "a dry run of the deletion", object}},
+			want:  []want{{CauseAdmissionWebhookFailing, Proven, "Service guards-system/guard does not exist", "a dry run of the deletion", object}},
 		},
 		"a dead webhook, at once": {
 			facts: makeDeath(left, refusedDelete(dead), young),

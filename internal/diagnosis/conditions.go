@@ -8,7 +8,6 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -88,23 +87,16 @@ func movingMessage(namespace *corev1.Namespace, stage Stage) string {
 	return "the initialization is over"
 }
 
-// blockedMessage tells of the leading finding, since when that is known, for findings
-// mention how long ago something was, and how many others there are. Where that is too long
-// it is cut, but not the end, which says how to get the rest.
+// blockedMessage describes the leading finding, the time of the diagnosis, since findings mention
+// how long ago something was, and the number of other findings. Where that is too long it is cut,
+// but not the end, which says how to see the whole diagnosis.
 func blockedMessage(diagnosis *Diagnosis, now metav1.Time) string {
-	var more string
-	switch others := len(diagnosis.Findings) - 1; others {
-	case 0:
-	case 1:
-		more = "; and 1 more finding: "
-	default:
-		more = fmt.Sprintf("; and %d more findings: ", others)
+	end := fmt.Sprintf(" (as of %s)", stamp(now.Time))
+	if others := len(diagnosis.Findings) - 1; others > 0 {
+		end += "; and " + plural(others, "more finding")
 	}
-	if more != "" {
-		more += "kubectl nslifecycle explain " + diagnosis.Namespace
-	}
-	more = fmt.Sprintf(" (as of %s)", now.UTC().Format(time.RFC3339)) + more
-	return nscondition.Shorten(diagnosis.Findings[0].Note(), maxMessage-len(more)) + more
+	end += "; for details run: kubectl nslifecycle explain " + diagnosis.Namespace
+	return nscondition.Shorten(diagnosis.Findings[0].Note(), maxMessage-len(end)) + end
 }
 
 // Note tells of a finding in one line: what it is, which objects it is about, and what to

@@ -17,7 +17,8 @@ import (
 )
 
 const (
-	asOf = " (as of 2026-03-01T12:01:00Z)"
+	asOf        = " (as of 2026-03-01T12:01:00Z)"
+	explainHint = "; for details run: kubectl nslifecycle explain shop"
 
 	deletionBlocked       = "nslifecycle.dev/DeletionBlocked"
 	initializationBlocked = "nslifecycle.dev/InitializationBlocked"
@@ -37,8 +38,9 @@ func TestComputeBlocked(t *testing.T) {
 		Objects: makeConfigMaps("a", "b"), Count: 2,
 		Remedies: []string{"install it again.", "kubectl patch"},
 	}
-	const heldMessage = "the owner of finalizer example.com/hold is gone; objects: configmaps/a, configmaps/b; " +
-		"what to do: install it again" + asOf
+	const heldNote = "the owner of finalizer example.com/hold is gone; objects: configmaps/a, configmaps/b; " +
+		"what to do: install it again"
+	const heldMessage = heldNote + asOf + explainHint
 	dead := Finding{Cause: CauseAPIServiceUnavailable, Message: "APIService v1.example.com is down"}
 	long := Finding{Cause: CauseForbidden, Message: strings.Repeat("é", 2000)}
 	more := Finding{Cause: CausePodNotEnding, Message: "pods do not end", Objects: makeConfigMaps("a"), Count: 12}
@@ -56,33 +58,33 @@ func TestComputeBlocked(t *testing.T) {
 		"two findings": {
 			stage: StageTerminating, findings: []Finding{held, dead},
 			want: []corev1.NamespaceCondition{makeCondition(deletionBlocked, "True", "FinalizerOwnerGone",
-				heldMessage+"; and 1 more finding: kubectl nslifecycle explain shop")},
+				heldNote+asOf+"; and 1 more finding"+explainHint)},
 		},
 		"three findings, and many objects": {
 			stage: StageTerminating, findings: []Finding{more, held, dead},
 			want: []corev1.NamespaceCondition{makeCondition(deletionBlocked, "True", "PodNotEnding",
-				"pods do not end; objects: configmaps/a, and 11 more"+asOf+"; and 2 more findings: kubectl nslifecycle explain shop")},
+				"pods do not end; objects: configmaps/a, and 11 more"+asOf+"; and 2 more findings"+explainHint)},
 		},
 		"objects that are named already": {
 			stage: StageTerminating, findings: []Finding{{
 				Cause: CausePodNotEnding, Message: `configmaps "a" waits`, Objects: makeConfigMaps("a"), Count: 1,
 			}},
-			want: []corev1.NamespaceCondition{makeCondition(deletionBlocked, "True", "PodNotEnding", `configmaps "a" waits`+asOf)},
+			want: []corev1.NamespaceCondition{makeCondition(deletionBlocked, "True", "PodNotEnding", `configmaps "a" waits`+asOf+explainHint)},
 		},
 		"the namespace itself": {
 			stage: StageInitializing, findings: []Finding{{
 				Cause: CauseInitializerAbsent, Message: "nobody acts", Objects: []Object{{Resource: "namespaces", Name: "shop"}}, Count: 1,
 			}},
-			want: []corev1.NamespaceCondition{makeCondition(initializationBlocked, "True", "InitializerAbsent", "nobody acts"+asOf)},
+			want: []corev1.NamespaceCondition{makeCondition(initializationBlocked, "True", "InitializerAbsent", "nobody acts"+asOf+explainHint)},
 		},
 		"no objects, no remedy": {
 			stage: StageInitializing, findings: []Finding{dead},
-			want: []corev1.NamespaceCondition{makeCondition(initializationBlocked, "True", "APIServiceUnavailable", dead.Message+asOf)},
+			want: []corev1.NamespaceCondition{makeCondition(initializationBlocked, "True", "APIServiceUnavailable", dead.Message+asOf+explainHint)},
 		},
 		"too long": {
 			stage: StageTerminating, findings: []Finding{long, dead},
 			want: []corev1.NamespaceCondition{makeCondition(deletionBlocked, "True", "Forbidden",
-				strings.Repeat("é", 469)+"..."+asOf+"; and 1 more finding: kubectl nslifecycle explain shop")},
+				strings.Repeat("é", 460)+"..."+asOf+"; and 1 more finding"+explainHint)},
 		},
 		"known": {
 			stage: StageTerminating, findings: []Finding{held},
@@ -91,14 +93,14 @@ func TestComputeBlocked(t *testing.T) {
 		"known for longer": {
 			stage: StageTerminating, findings: []Finding{{Cause: CausePodNotEnding, Message: "pod web-1 should have ended 65s ago"}},
 			have: &corev1.NamespaceCondition{Status: "True", Reason: "PodNotEnding",
-				Message: "pod web-1 should have ended 2m5s ago (as of 2026-03-01T11:59:00Z)"},
+				Message: "pod web-1 should have ended 2m5s ago (as of 2026-03-01T11:59:00Z)" + explainHint},
 		},
 		"with another object": {
 			stage: StageTerminating, findings: []Finding{{Cause: CausePodNotEnding, Message: "pod web-1 should have ended 65s ago"}},
 			have: &corev1.NamespaceCondition{Status: "True", Reason: "PodNotEnding",
-				Message: "pod web-2 should have ended 65s ago" + asOf},
+				Message: "pod web-2 should have ended 65s ago" + asOf + explainHint},
 			want: []corev1.NamespaceCondition{makeCondition(deletionBlocked, "True", "PodNotEnding",
-				"pod web-1 should have ended 65s ago"+asOf)},
+				"pod web-1 should have ended 65s ago"+asOf+explainHint)},
 		},
 		"with another message": {
 			stage: StageTerminating, findings: []Finding{held},

@@ -56,6 +56,9 @@ func find(facts *Facts, stage Stage) []Finding {
 		}
 	}
 	slices.SortStableFunc(findings, compareFindings)
+	if facts.IsPublic {
+		facts.publish(findings)
+	}
 	return findings
 }
 

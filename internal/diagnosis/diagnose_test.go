@@ -83,6 +83,7 @@ func TestDiagnoseOfAnything(t *testing.T) {
 		if !reflect.DeepEqual(first, second) {
 			t.Fatalf("the same facts give %+v and %+v", first, second)
 		}
+		expectPublishable(t, facts)
 		for _, finding := range first.Findings {
 			if finding.Message == "" || len(finding.Remedies) == 0 || finding.Count < len(finding.Objects) || len(finding.Objects) > mostObjects {
 				t.Fatalf("finding %+v of %+v", finding, facts)

@@ -192,8 +192,8 @@ func (f *Facts) blameDiscovery(groupVersion schema.GroupVersion) Finding {
 	name := groupVersion.Version + "." + groupVersion.Group
 	finding := Finding{
 		Cause: CauseDiscoveryFailing, Certainty: Proven,
-		Message: fmt.Sprintf("the types of %s cannot be discovered: %s", groupVersion,
-			oneLine(f.Inventory.Failed[groupVersion].Error())),
+		Message: fmt.Sprintf("the types of %s cannot be discovered", groupVersion) +
+			f.detail(f.Inventory.Failed[groupVersion].Error()),
 		Remedies: []string{path, shell.Command("kubectl get apiservice %s --output=yaml", name)},
 		Evidence: append(f.complaintsOf(groupVersion), f.quotes(corev1.NamespaceDeletionDiscoveryFailure)...),
 	}
@@ -221,7 +221,7 @@ func (f *Facts) findDiscoveryByCondition() []Finding {
 	}
 	return []Finding{{
 		Cause: CauseDiscoveryFailing, Certainty: Likely,
-		Message:  "the namespace controller cannot discover all types: " + oneLine(text),
+		Message:  "the namespace controller cannot discover all types" + f.detail(text),
 		Evidence: f.quotes(corev1.NamespaceDeletionDiscoveryFailure),
 		Remedies: []string{"kubectl api-resources", "kubectl get apiservices"},
 	}}
@@ -230,7 +230,7 @@ func (f *Facts) findDiscoveryByCondition() []Finding {
 func (f *Facts) blameParsing(text string) Finding {
 	return Finding{
 		Cause: CauseGroupVersionInvalid, Certainty: Proven,
-		Message:  "the name of a group version cannot be parsed: " + oneLine(text),
+		Message:  "the name of a group version cannot be parsed" + f.detail(text),
 		Evidence: append([]string{oneLine(text)}, f.quotes(corev1.NamespaceDeletionGVParsingFailure)...),
 		Remedies: []string{
 			"kubectl api-resources", "kubectl get apiservices",

@@ -204,7 +204,7 @@ func (f *Facts) blameDead(finding *Finding, held string, found traces) {
 		finding.Remedies = []string{"Install its owner in another namespace, and let it finish: nothing can be created " +
 			"in one that is being deleted"}
 	}
-	if sign.strength == strong && len(f.unreadPlaces()) == 0 {
+	if sign.strength == strong && f.isSearched() {
 		finding.Certainty = Proven
 	}
 	finding.Evidence = append(finding.Evidence, texts(found.dead)...)
@@ -215,7 +215,6 @@ func (f *Facts) blameDead(finding *Finding, held string, found traces) {
 // proven to be gone.
 func (f *Facts) blameUnseen(finding *Finding, held string, s *suspect, found traces) {
 	finding.Evidence = append(finding.Evidence, f.noteSearch())
-	isSearched := len(f.unreadPlaces()) == 0
 	install := "Install the controller of " + s.domain + " again, and let it finish"
 	known, isKnown := lookUp(s.finalizer)
 	if isKnown {
@@ -224,15 +223,18 @@ func (f *Facts) blameUnseen(finding *Finding, held string, s *suspect, found tra
 	// The owners of what is in a cloud may run there, where nobody sees them.
 	isGone := !known.isCloud && !isOfCloud(s.domain)
 	switch {
-	case s.domain != "" && isSearched && len(found.groups) == 0:
+	case s.domain != "" && f.isSearched() && len(found.groups) == 0:
 		finding.Cause, finding.IsOwnerGone = CauseFinalizerOwnerGone, isGone
 		finding.Message = fmt.Sprintf("%s; nothing in the cluster has to do with %s, so its owner seems to be uninstalled",
 			held, s.domain)
 		finding.Remedies = append(finding.Remedies, install)
-	case s.domain != "" && isSearched:
+	case s.domain != "" && f.isSearched():
 		finding.Cause, finding.IsOwnerGone = CauseFinalizerOwnerGone, isGone
 		finding.Message = fmt.Sprintf("%s; %s is still installed, but no workload or Lease of its controller is there",
 			held, joinSome(found.groups))
+		finding.Remedies = append(finding.Remedies, install)
+	case isKnown:
+		finding.Message = held + ", which " + known.owner + " removes"
 		finding.Remedies = append(finding.Remedies, install)
 	default:
 		finding.Message = held + "; who should take it off is not known"
@@ -243,6 +245,9 @@ func (f *Facts) blameUnseen(finding *Finding, held string, s *suspect, found tra
 // places are where an owner could have left a trace.
 var places = []Source{SourceAPIServices, SourceBindings, SourceDefinitions, SourceDaemonSets, SourceDeployments,
 	SourceLeases, SourcePods, SourceStatefulSets, SourceAccounts}
+
+// isSearched reports whether the owner was looked for in all places.
+func (f *Facts) isSearched() bool { return !f.IsPublic && len(f.unreadPlaces()) == 0 }
 
 // unreadPlaces returns those that could not be read.
 func (f *Facts) unreadPlaces() []string {
@@ -302,8 +307,8 @@ func (f *Facts) findSibling(finalizer string, items []item) (Finding, bool) {
 			}
 			return Finding{
 				Cause: CauseSiblingMissing, Certainty: Likely, Finalizer: finalizer,
-				Message: fmt.Sprintf("%s cannot be finalized since it needs %s %q, which was deleted before it",
-					describe(items[:1]), match[1], match[2]),
+				Message: fmt.Sprintf("%s cannot be finalized since it needs %s, which was deleted before it",
+					describe(items[:1]), f.unlessPublic(fmt.Sprintf("%s %q", match[1], match[2]), "another object")),
 				Evidence: []string{quoteComplaint(complaint), f.noteFinalizer(finalizer, items)},
 				Remedies: []string{
 					"Nothing can be created in a namespace that is being deleted: see whether the controller can be told to " +

@@ -19,7 +19,7 @@ var operator = types.NamespacedName{Namespace: "widgets-system", Name: "widgets"
 func makeOperator(ready int32) Workload {
 	return Workload{
 		Source: SourceDeployments, Namespace: operator.Namespace, Name: "controller",
-		Texts: []string{"controller", "--domain=widgets.example.com"}, Account: operator, Wanted: 1, Ready: ready,
+		Texts: []string{"controller", "widgets.example.com"}, Account: operator, Wanted: 1, Ready: ready,
 	}
 }
 

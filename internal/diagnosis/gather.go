@@ -35,6 +35,8 @@ const answerTimeout = 5 * time.Second
 type Gatherer struct {
 	// Patience goes into the facts.
 	Patience time.Duration
+	// IsPublic goes into the facts as well. What runs in other namespaces is not read then.
+	IsPublic bool
 	// IsWithoutPatches leaves out the dry runs of patches, for one who has no right to patch:
 	// the audit log would have a refusal of each.
 	IsWithoutPatches bool
@@ -97,7 +99,7 @@ func (g *Gatherer) Gather(ctx context.Context, name string) (*Facts, error) {
 		return nil, err
 	}
 	gathering := &gathering{Gatherer: g, facts: &Facts{
-		Now: g.now(), Patience: g.Patience, Namespace: namespace,
+		Now: g.now(), Patience: g.Patience, IsPublic: g.IsPublic, Namespace: namespace,
 	}}
 	switch stageOf(namespace) {
 	case StageTerminating:

@@ -185,11 +185,11 @@ func (f *Facts) whatOf(name types.NamespacedName) string {
 	case !isKnown:
 		return ""
 	case !backend.Exists && name.Namespace == f.Namespace.Name:
-		return "Service " + name.String() + " was in this namespace and has gone with it"
+		return f.service(name) + " was in this namespace and has gone with it"
 	case !backend.Exists:
-		return "Service " + name.String() + " does not exist"
+		return f.service(name) + " does not exist"
 	case !backend.IsAddressed:
-		return "Service " + name.String() + " has no ready endpoint"
+		return f.service(name) + " has no ready endpoint"
 	}
 	return ""
 }

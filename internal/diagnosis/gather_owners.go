@@ -51,18 +51,25 @@ func (g *gathering) readOwners(ctx context.Context) {
 	})
 }
 
+// ownerNamespace is where owners are looked for; empty for all namespaces.
+func (g *gathering) ownerNamespace() string { return g.facts.unlessPublic("", g.facts.Namespace.Name) }
+
 // readLeases leaves those of the nodes out: there are thousands, and none is an owner.
 func (g *gathering) readLeases(ctx context.Context) {
 	list := &coordinationv1.LeaseList{}
 	notOfNodes := fields.OneTermNotEqualSelector("metadata.namespace", corev1.NamespaceNodeLease)
 	if g.list(ctx, SourceLeases, list, client.MatchingFieldsSelector{Selector: notOfNodes}) {
-		g.note(func(facts *Facts) { facts.Leases = list.Items })
+		g.note(func(facts *Facts) {
+			facts.Leases = slices.DeleteFunc(list.Items, func(lease coordinationv1.Lease) bool {
+				return !facts.mayName(lease.Namespace) && !isOfControlPlane(&lease)
+			})
+		})
 	}
 }
 
 func (g *gathering) readDeployments(ctx context.Context) {
 	list := &appsv1.DeploymentList{}
-	if g.list(ctx, SourceDeployments, list) {
+	if g.list(ctx, SourceDeployments, list, inNamespace(g.ownerNamespace())) {
 		noteWorkloads(g, list.Items, func(of *appsv1.Deployment) Workload {
 			return makeWorkload(SourceDeployments, of, &of.Spec.Template, ptr.Deref(of.Spec.Replicas, 1),
 				of.Status.ReadyReplicas)
@@ -72,7 +79,7 @@ func (g *gathering) readDeployments(ctx context.Context) {
 
 func (g *gathering) readStatefulSets(ctx context.Context) {
 	list := &appsv1.StatefulSetList{}
-	if g.list(ctx, SourceStatefulSets, list) {
+	if g.list(ctx, SourceStatefulSets, list, inNamespace(g.ownerNamespace())) {
 		noteWorkloads(g, list.Items, func(of *appsv1.StatefulSet) Workload {
 			return makeWorkload(SourceStatefulSets, of, &of.Spec.Template, ptr.Deref(of.Spec.Replicas, 1),
 				of.Status.ReadyReplicas)
@@ -82,7 +89,7 @@ func (g *gathering) readStatefulSets(ctx context.Context) {
 
 func (g *gathering) readDaemonSets(ctx context.Context) {
 	list := &appsv1.DaemonSetList{}
-	if g.list(ctx, SourceDaemonSets, list) {
+	if g.list(ctx, SourceDaemonSets, list, inNamespace(g.ownerNamespace())) {
 		noteWorkloads(g, list.Items, func(of *appsv1.DaemonSet) Workload {
 			return makeWorkload(SourceDaemonSets, of, &of.Spec.Template, of.Status.DesiredNumberScheduled, of.Status.NumberReady)
 		})
@@ -107,7 +114,7 @@ func (g *gathering) readRunningPods(ctx context.Context) {
 		Limit: mostListed, FieldSelector: fields.OneTermEqualSelector("status.phase", string(corev1.PodRunning)).String(),
 	}
 	for seen := 0; ; {
-		list, err := g.metadata.Resource(pods).List(ctx, options)
+		list, err := g.metadata.Resource(pods).Namespace(g.ownerNamespace()).List(ctx, options)
 		if err != nil {
 			g.missed(SourcePods, "", err)
 			return
@@ -134,7 +141,8 @@ func (g *gathering) readBindings(ctx context.Context) {
 	}
 }
 
-// makeWorkload collects everything by which a workload can be known.
+// makeWorkload collects the names by which a workload can be identified. Commands, arguments and
+// environment variables are not among them: they can be confidential, and match by accident.
 func makeWorkload(
 	source Source, object metav1.Object, template *corev1.PodTemplateSpec, wanted, ready int32,
 ) Workload {
@@ -147,8 +155,6 @@ func makeWorkload(
 	workload.Texts = append(textsOf(object), template.Spec.ServiceAccountName)
 	for _, container := range template.Spec.Containers {
 		workload.Texts = append(workload.Texts, container.Name)
-		workload.Texts = append(workload.Texts, container.Command...)
-		workload.Texts = append(workload.Texts, container.Args...)
 		workload.Images = append(workload.Images, container.Image)
 	}
 	return workload
@@ -177,8 +183,12 @@ func textsOf(object metav1.Object) []string {
 	return append(texts, labels...)
 }
 
-// readReviews asks whether those who seem to be the owners may do their work.
+// readReviews asks whether those who seem to be the owners may do their work. Public findings do
+// not say so: those owners are in other namespaces.
 func (g *gathering) readReviews(ctx context.Context) {
+	if g.IsPublic {
+		return
+	}
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	var questions []func()

@@ -217,6 +217,7 @@ func runCases(t *testing.T, cases map[string]diagnoseCase) {
 			if isBlocked := got.State == Blocked; isBlocked != (len(test.want) > 0) {
 				t.Errorf("state is %s with %d findings", got.State, len(test.want))
 			}
+			expectPublishable(t, test.facts)
 			if again := Diagnose(test.facts); !reflect.DeepEqual(got, again) {
 				t.Errorf("another time it is another diagnosis: %+v and %+v", got, again)
 			}

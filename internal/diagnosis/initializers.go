@@ -53,12 +53,12 @@ func findInitializers(f *Facts) []Finding {
 	return []Finding{finding.about([]Object{{Resource: namespaceResource, Name: f.Namespace.Name}})}
 }
 
-// skip is the last resort: it takes the name of the first initializer off the list, which
-// takes the verb initialize.
+// skip returns the command that removes the first initializer from the pending list. It requires
+// the verb initialize.
 func (f *Facts) skip(pending []string) string {
 	const command = "kubectl annotate namespace %s --overwrite " + v1alpha1.AnnotationPendingInitializers
 	if len(pending) == 1 {
-		return shell.Command(command+"-", f.Namespace.Name)
+		return shell.Command(command+"=", f.Namespace.Name)
 	}
 	return shell.Command(command+"=%s", f.Namespace.Name, strings.Join(pending[1:], ","))
 }
@@ -77,12 +77,13 @@ func (f *Facts) blameHolders(finding *Finding, waits string, holders []holder) {
 		finding.Remedies = append([]string{"Install the controller of the initializer, with a ClusterRoleBinding to a " +
 			"ClusterRole that has the verb initialize on namespaces"}, finding.Remedies...)
 	case slices.ContainsFunc(holders, isAlive):
-		finding.Message = waits + "; " + holders[slices.IndexFunc(holders, isAlive)].text
+		finding.Message = waits + "; an identity that holds the verb initialize has a running Pod" +
+			f.detail(holders[slices.IndexFunc(holders, isAlive)].text)
 	case slices.ContainsFunc(holders, isUnsure) || !canRead:
 		finding.Message = waits + "; whether anybody who holds the verb initialize is alive is not known"
 	default:
 		finding.Cause, finding.Certainty = CauseInitializerAbsent, Proven
-		finding.Message = waits + "; nobody who holds the verb initialize is alive: " + holders[0].text
+		finding.Message = waits + "; nobody who holds the verb initialize is alive" + f.detail(holders[0].text)
 		if slices.ContainsFunc(holders, func(one holder) bool { return one.life == notRunning }) {
 			// Its token may be in use outside of the cluster.
 			finding.Certainty = Likely

@@ -66,13 +66,13 @@ func withHolder(subject rbacv1.Subject, role string, rule rbacv1.PolicyRule) fun
 }
 
 func TestFindInitializers(t *testing.T) {
-	account := types.NamespacedName{Namespace: "corp", Name: "quota"}
-	subject := rbacv1.Subject{Kind: "ServiceAccount", Namespace: "corp", Name: "quota"}
+	account := types.NamespacedName{Namespace: "quota-system", Name: "quota"}
+	subject := rbacv1.Subject{Kind: "ServiceAccount", Namespace: "quota-system", Name: "quota"}
 	holds := withHolder(subject, "quota", initializeRule())
 	exists := func(exists bool) func(*Facts) {
 		return func(facts *Facts) { facts.Accounts = map[types.NamespacedName]bool{account: exists} }
 	}
-	runs := withWorkloads(Workload{Source: SourcePods, Namespace: "corp", Name: "quota-1", Account: account, Wanted: 1, Ready: 1})
+	runs := withWorkloads(Workload{Source: SourcePods, Namespace: "quota-system", Name: "quota-1", Account: account, Wanted: 1, Ready: 1})
 	object := []string{"namespaces/shop"}
 	runCases(t, map[string]diagnoseCase{
 		"an initializer that has time": {facts: makeBirth(func(facts *Facts) {
@@ -100,7 +100,7 @@ func TestFindInitializers(t *testing.T) {
 		},
 		"a ServiceAccount that does not exist": {
 			facts: makeBirth(holds, exists(false)),
-			want:  []want{{CauseInitializerAbsent, Proven, "does not exist", "ServiceAccount corp/quota", object}},
+			want:  []want{{CauseInitializerAbsent, Proven, "does not exist", "ServiceAccount quota-system/quota", object}},
 		},
 		"a ServiceAccount without pods": {
 			facts: makeBirth(holds, exists(true)),
@@ -140,7 +140,7 @@ func TestMayAnybodyInitialize(t *testing.T) {
 			ObjectMeta: metav1.ObjectMeta{Name: "b"}, RoleRef: rbacv1.RoleRef{Kind: "ClusterRole", Name: "r"}, Subjects: subjects,
 		}
 	}
-	account := rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: "corp", Name: "initializer"}
+	account := rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: "quota-system", Name: "initializer"}
 	tests := map[string]struct {
 		role    rbacv1.ClusterRole
 		binding rbacv1.ClusterRoleBinding

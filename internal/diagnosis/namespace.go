@@ -9,7 +9,9 @@ import (
 	"strings"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nslifecycle/nslifecycle/internal/inventory"
 	"github.com/nslifecycle/nslifecycle/internal/shell"
@@ -150,8 +152,8 @@ func findSilence(f *Facts) []Finding {
 			f.ago(f.Namespace.DeletionTimestamp.Time)),
 		Evidence: leases,
 		Remedies: []string{
-			"kubectl get leases --namespace=kube-system",
 			"See whether kube-controller-manager runs, with its namespace-controller on, or the manager of nslifecycle",
+			"kubectl get leases --namespace=kube-system",
 			"kubectl get pods --namespace=kube-system --selector=component=kube-controller-manager",
 		},
 		Loss: "whatever is in the namespace stays in storage, where it cannot be seen any more",
@@ -183,6 +185,12 @@ func (f *Facts) isIdle() bool {
 	isDeleted := slices.ContainsFunc(items, func(i item) bool { return i.DeletionTimestamp != nil })
 	isRefused := slices.ContainsFunc(f.Trials, func(trial Trial) bool { return trial.Err != nil })
 	return !isDeleted && !isRefused && (len(items) > 0 || f.isEmpty())
+}
+
+// isOfControlPlane reports whether a Lease tells whether a controller of Kubernetes or a namespace
+// controller runs.
+func isOfControlPlane(lease *coordinationv1.Lease) bool {
+	return lease.Namespace == metav1.NamespaceSystem || lease.Name == ownLease
 }
 
 // controllerLeases says what the Leases of the namespace controllers tell, whether one of

@@ -244,11 +244,17 @@ func (f *Facts) trace(s *suspect) traces {
 	return found
 }
 
+// isSign reports whether an object of a namespace that fits is a sign of an owner. Where other
+// namespaces are left out, a similar name is none: what fits better may be there.
+func (f *Facts) isSign(namespace string, fit strength) bool {
+	return f.mayName(namespace) && (fit == strong || !f.IsPublic)
+}
+
 func (f *Facts) traceWorkloads(s *suspect, found *traces) {
 	for i := range f.Workloads {
 		workload := &f.Workloads[i]
 		fit := s.fitsWorkload(workload)
-		if fit == none {
+		if fit == none || !f.isSign(workload.Namespace, fit) {
 			continue
 		}
 		text := fmt.Sprintf("%s %s/%s has %d of %d pods ready", workload.Source, workload.Namespace, workload.Name,
@@ -278,7 +284,7 @@ func (f *Facts) traceLeases(s *suspect, found *traces) {
 	for i := range f.Leases {
 		lease := &f.Leases[i]
 		fit := s.fits(lease.Name, ptr.Deref(lease.Spec.HolderIdentity, ""))
-		if fit == none || lease.Spec.RenewTime == nil {
+		if fit == none || lease.Spec.RenewTime == nil || !f.isSign(lease.Namespace, fit) {
 			continue
 		}
 		text, isFresh := f.readLease(lease)
@@ -315,8 +321,8 @@ func (f *Facts) traceAPI(s *suspect, found *traces) {
 		if service.IsAvailable {
 			found.alive = append(found.alive, trace{"APIService " + service.Name + " is available", weak, isHere})
 		} else {
-			found.dead = append(found.dead, trace{fmt.Sprintf("APIService %s is not available: %s: %s",
-				service.Name, service.Reason, oneLine(service.Message)), weak, isHere})
+			found.dead = append(found.dead, trace{fmt.Sprintf("APIService %s is not available: %s", service.Name,
+				service.Reason) + f.detail(service.Message), weak, isHere})
 		}
 	}
 	for _, name := range f.DefinitionNames {
@@ -346,7 +352,7 @@ func (f *Facts) accountsOf(s *suspect) []boundAccount {
 				continue
 			}
 			fit := s.fits(binding.Name, binding.RoleRef.Name, subject.Name, subject.Namespace)
-			if fit != none {
+			if fit != none && f.isSign(subject.Namespace, fit) {
 				name := types.NamespacedName{Namespace: subject.Namespace, Name: subject.Name}
 				accounts = append(accounts, boundAccount{name, binding.Name, fit})
 			}

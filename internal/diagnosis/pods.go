@@ -106,8 +106,8 @@ func (f *Facts) whatOfNode(name string) string {
 	case ready == nil || ready.Status == corev1.ConditionTrue:
 		return ""
 	}
-	return fmt.Sprintf("node %q is Ready=%s since %s: %s: %s", name, ready.Status,
-		stamp(ready.LastTransitionTime.Time), ready.Reason, oneLine(ready.Message))
+	return fmt.Sprintf("node %q is Ready=%s since %s: %s", name, ready.Status,
+		stamp(ready.LastTransitionTime.Time), ready.Reason) + f.detail(ready.Message)
 }
 
 // isSilent tells whether a node is gone or does not report any more. One that reports that

@@ -37,7 +37,7 @@ func (f *Facts) findUnreadable() []Finding {
 		}
 		finding := Finding{
 			Cause: CauseStorageUnreadable, Certainty: Likely,
-			Message:  fmt.Sprintf("stored objects of type %s cannot be read: %s", content.Type, oneLine(err.Error())),
+			Message:  fmt.Sprintf("stored objects of type %s cannot be read", content.Type) + f.detail(err.Error()),
 			Evidence: []string{oneLine(err.Error())},
 			Remedies: []string{
 				shell.Command("kubectl get %s --namespace=%s", content.Type, f.Namespace.Name),
@@ -119,11 +119,12 @@ func (f *Facts) findForbidden() []Finding {
 	resource = strings.TrimSuffix(resource+"."+group, ".")
 	return []Finding{{
 		Cause: CauseForbidden, Certainty: Proven,
-		Message:  fmt.Sprintf("the namespace controller may not do its work: user %q may not %s %s", user, verb, resource),
+		Message: fmt.Sprintf("the namespace controller may not do its work: %s may not %s %s",
+			f.unlessPublic(fmt.Sprintf("user %q", user), "it"), verb, resource),
 		Evidence: f.quotes(corev1.NamespaceDeletionContentFailure),
 		Remedies: []string{
+			"Restore the ClusterRole and the ClusterRoleBinding of the namespace controller",
 			shell.Command("kubectl auth can-i %s %s --namespace=%s --as=%s", verb, resource, f.Namespace.Name, user),
-			fmt.Sprintf("Restore the ClusterRole and the ClusterRoleBinding of %s", user),
 		},
 	}}
 }

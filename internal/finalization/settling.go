@@ -13,26 +13,26 @@ import (
 )
 
 const (
-	// APIServerLeaseLabel is on the Leases by which kube-apiservers tell that they live, in
-	// namespace kube-system (KEP-1965).
+	// APIServerLeaseLabel is on the Leases that kube-apiservers renew in namespace kube-system
+	// (KEP-1965).
 	APIServerLeaseLabel = "apiserver.kubernetes.io/identity"
 	// APIServerLeaseValue is its value.
 	APIServerLeaseValue = "kube-apiserver"
 
-	// oneServerSettlingTime is for a cluster with one API server, where the deletion and
-	// everything that is created go through the same process. What remains is its own
-	// watch of namespaces, which is milliseconds behind.
-	oneServerSettlingTime = time.Second
-	// manyServersSettlingTime is what upstream's namespace controller waits always.
-	manyServersSettlingTime = 5 * time.Second
+	// shortSettlingTime is for one API server, which serves the DELETE of the namespace and every
+	// CREATE, and no webhook that can delay a CREATE. What remains is that server's own watch
+	// of namespaces, which is milliseconds behind.
+	shortSettlingTime = time.Second
+	// longSettlingTime is how long upstream's namespace controller always waits.
+	longSettlingTime = 5 * time.Second
 
 	automatic = "auto"
 )
 
-// SettlingTime is how long after a deletion was seen a pass must begin to count as
-// proof that a namespace is empty. By then every API server has seen the deletion, too.
+// SettlingTime is a grace period: how long after the operator has seen a deletion a pass must begin
+// to count as proof that a namespace is empty. By then every API server has seen the deletion.
 type SettlingTime struct {
-	// Fixed is the time; chosen by the number of API servers if nil.
+	// Fixed is the time; if nil, the API servers and the admission webhooks decide.
 	Fixed *time.Duration
 }
 
@@ -48,14 +48,17 @@ func ParseSettlingTime(text string) (SettlingTime, error) {
 	return SettlingTime{Fixed: &fixed}, nil
 }
 
-// Choose returns the settling time and the reason for it. The Leases are those of the
-// API servers; an error says that they could not be read.
-func (s SettlingTime) Choose(leases []coordinationv1.Lease, err error, now time.Time) (time.Duration, string) {
+// Choose returns the grace period and the reason for it. The Leases are those of the API servers;
+// err is the error of reading them. listWebhooks returns the webhooks that can delay a CREATE; it
+// is called only if the grace period depends on them.
+func (s SettlingTime) Choose(
+	leases []coordinationv1.Lease, err error, now time.Time, listWebhooks func() ([]string, error),
+) (time.Duration, string) {
 	if s.Fixed != nil {
 		return *s.Fixed, "set by --settling-time"
 	}
 	if err != nil {
-		return manyServersSettlingTime, fmt.Sprintf("the identities of the API servers could not be read: %v", err)
+		return longSettlingTime, fmt.Sprintf("the identities of the API servers could not be read: %v", err)
 	}
 	var live []string
 	for i := range leases {
@@ -66,15 +69,24 @@ func (s SettlingTime) Choose(leases []coordinationv1.Lease, err error, now time.
 	slices.Sort(live)
 	switch len(live) {
 	case 0:
-		return manyServersSettlingTime, "no API server has made itself known by a Lease in kube-system"
+		return longSettlingTime, "no API server has made itself known by a Lease in kube-system"
 	case 1:
-		return oneServerSettlingTime, "there is one API server: " + live[0]
 	default:
-		return manyServersSettlingTime, fmt.Sprintf("there are %d API servers: %s", len(live), strings.Join(live, ", "))
+		return longSettlingTime, fmt.Sprintf("there are %d API servers: %s", len(live), strings.Join(live, ", "))
+	}
+	webhooks, err := listWebhooks()
+	switch {
+	case err != nil:
+		return longSettlingTime, fmt.Sprintf("the admission webhooks could not be listed: %v", err)
+	case len(webhooks) > 0:
+		return longSettlingTime, fmt.Sprintf("admission webhooks can delay requests: %d, the first is %s",
+			len(webhooks), slices.Min(webhooks))
+	default:
+		return shortSettlingTime, "there is one API server: " + live[0]
 	}
 }
 
-// isLive tells whether a Lease has not run out. In doubt it has not.
+// isLive reports whether a Lease has not expired, or may not have.
 func isLive(lease *coordinationv1.Lease, now time.Time) bool {
 	if lease.Spec.RenewTime == nil || lease.Spec.LeaseDurationSeconds == nil {
 		return true

@@ -55,12 +55,15 @@ func TestSettlingTimeChoose(t *testing.T) {
 		settling   SettlingTime
 		leases     []coordinationv1.Lease
 		err        error
+		webhooks   []string
+		webhookErr error
 		want       time.Duration
 		wantReason string
 	}{
 		"set": {
 			settling: SettlingTime{Fixed: ptr.To(3 * time.Second)}, leases: []coordinationv1.Lease{live}, err: errOutage,
-			want: 3 * time.Second, wantReason: "set by --settling-time",
+			webhooks: []string{"a"},
+			want:     3 * time.Second, wantReason: "set by --settling-time",
 		},
 		"set to nothing": {
 			settling: SettlingTime{Fixed: ptr.To(time.Duration(0))}, wantReason: "set by --settling-time",
@@ -74,6 +77,14 @@ func TestSettlingTimeChoose(t *testing.T) {
 		"two API servers": {
 			leases: []coordinationv1.Lease{live, last},
 			want:   5 * time.Second, wantReason: "there are 2 API servers: apiserver-a, apiserver-b",
+		},
+		"one API server, and webhooks": {
+			leases: []coordinationv1.Lease{live}, webhooks: []string{"b", "a"},
+			want: 5 * time.Second, wantReason: "admission webhooks can delay requests: 2, the first is a",
+		},
+		"one API server, and webhooks that cannot be listed": {
+			leases: []coordinationv1.Lease{live}, webhookErr: errOutage,
+			want: 5 * time.Second, wantReason: "the admission webhooks could not be listed: " + errOutage.Error(),
 		},
 		"one of two has gone": {
 			leases: []coordinationv1.Lease{expired, live}, want: time.Second, wantReason: "there is one API server: apiserver-b",
@@ -98,7 +109,8 @@ func TestSettlingTimeChoose(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			chosen, reason := test.settling.Choose(test.leases, test.err, now)
+			chosen, reason := test.settling.Choose(test.leases, test.err, now,
+				func() ([]string, error) { return test.webhooks, test.webhookErr })
 			g.Expect(chosen).To(Equal(test.want))
 			g.Expect(reason).To(Equal(test.wantReason))
 		})

@@ -82,6 +82,9 @@ func initializingCondition(namespace *corev1.Namespace, state State) corev1.Name
 	case StageFailed:
 		condition.Reason = v1alpha1.ReasonFailed
 		condition.Message = failureMessage(state.Failure)
+		if state.ResultProblem != "" {
+			condition.Message += "; " + state.ResultProblem
+		}
 		if why := protection.WhyNotDelete(namespace); why != "" {
 			condition.Message += "; the namespace is not deleted: " + why
 		}

@@ -86,9 +86,9 @@ func SkippedConditions(names []string, reason, message string, now metav1.Time) 
 	return conditions
 }
 
-// Without returns a list as it is written on the Namespace without some of its names, and
-// whether any name is left. What it leaves it leaves as it is: admission compares.
-func Without(list string, names []string) (string, bool) {
+// Without returns a list as it is written on the Namespace without some of its names. The
+// remaining entries keep their spelling, which admission compares; a list without any name is "".
+func Without(list string, names []string) string {
 	var left []string
 	for entry := range strings.SplitSeq(list, ",") {
 		if !slices.Contains(names, strings.TrimSpace(entry)) {
@@ -96,7 +96,10 @@ func Without(list string, names []string) (string, bool) {
 		}
 	}
 	rest := strings.Join(left, ",")
-	return rest, len(SplitNames(rest)) > 0
+	if len(SplitNames(rest)) == 0 {
+		return ""
+	}
+	return rest
 }
 
 // SkippedOf returns which of its initializers a Namespace has gone on without, in order.

@@ -42,7 +42,8 @@ type State struct {
 	Pending []string
 	// Failure is the result that an initializer left; set exactly in StageFailed.
 	Failure *metav1.Status
-	// ResultProblem says why a result is ignored, or is empty.
+	// ResultProblem says what is wrong with the result, or is empty. In StagePending the result
+	// is ignored.
 	ResultProblem string
 	// Repair is the value that label v1alpha1.LabelInitializing should have where
 	// it disagrees with the list, nil where it does agree. An empty value means
@@ -99,34 +100,40 @@ func SplitNames(list string) []string {
 	return names
 }
 
-// failurePattern is what the admission policies complete and guard take for a failure,
-// since CEL cannot read JSON. Whatever the JSON says, nothing else is one: otherwise a
-// namespace could be opened and deleted at the same time.
-var failurePattern = regexp.MustCompile(`(?s)^\s*[{].*"status"\s*:\s*"Failure".*[}]\s*$`)
+// failurePattern matches a JSON object with "status":"Failure" at its top level, as the admission
+// policies complete and guard match it, since CEL cannot parse JSON. It alone decides whether an
+// initialization has failed: with two definitions, a namespace could be neither opened nor deleted.
+var failurePattern = regexp.MustCompile(`(?s)^\s*[{]([^{}]|[{][^{}]*[}])*"status"\s*:\s*"Failure".*[}]\s*$`)
 
-// parseResult returns the failure that the Namespace's result tells, or a sentence
-// that says why a result is of no use, or neither where there is none.
+// parseResult returns the failure in a Namespace's result, and a sentence about what is wrong with
+// the result. Without a failure the sentence says why the result is ignored.
 func parseResult(namespace *corev1.Namespace) (*metav1.Status, string) {
-	text, found := namespace.Annotations[v1alpha1.AnnotationInitializationResult]
-	if !found {
+	text := namespace.Annotations[v1alpha1.AnnotationInitializationResult]
+	if text == "" {
 		return nil, ""
 	}
 	var status metav1.Status
-	if err := json.Unmarshal([]byte(text), &status); err != nil {
+	err := json.Unmarshal([]byte(text), &status)
+	switch {
+	case failurePattern.MatchString(text) && err != nil:
+		// The fields that were parsed before the error are not reliable.
+		return &metav1.Status{Status: metav1.StatusFailure}, fmt.Sprintf(
+			"annotation %s is not the JSON of a metav1.Status: %v", v1alpha1.AnnotationInitializationResult, err)
+	case failurePattern.MatchString(text):
+		status.Status = metav1.StatusFailure // Also where the field occurs twice.
+		return &status, ""
+	case err != nil:
 		return nil, fmt.Sprintf("annotation %s is ignored because it is not the JSON of a metav1.Status: %v",
 			v1alpha1.AnnotationInitializationResult, err)
-	}
-	if status.Status != metav1.StatusFailure {
-		return nil, fmt.Sprintf("annotation %s is ignored because its status is %q and not %q; "+
-			"to report success, remove the initializer's name from %s instead",
-			v1alpha1.AnnotationInitializationResult, status.Status, metav1.StatusFailure,
-			v1alpha1.AnnotationPendingInitializers)
-	}
-	if !failurePattern.MatchString(text) {
-		return nil, fmt.Sprintf(`annotation %s is ignored because it does not contain "status":%q as plain text`,
+	case status.Status == metav1.StatusFailure:
+		return nil, fmt.Sprintf(`annotation %s is ignored because it does not contain "status":%q as plain text `+
+			"at the top level, before any text with braces",
 			v1alpha1.AnnotationInitializationResult, metav1.StatusFailure)
 	}
-	return &status, ""
+	return nil, fmt.Sprintf("annotation %s is ignored because its status is %q and not %q; "+
+		"to report success, remove the initializer's name from %s instead",
+		v1alpha1.AnnotationInitializationResult, status.Status, metav1.StatusFailure,
+		v1alpha1.AnnotationPendingInitializers)
 }
 
 // WhyNotDelete returns why a Namespace in StageFailed must not be deleted, or ""

@@ -176,10 +176,8 @@ func TestObserveIgnoresAResultThatIsNoFailure(t *testing.T) {
 		// want is how the problem begins.
 		want string
 	}{
-		"empty":                       {result: "", want: noJSON + "unexpected end of JSON input"},
 		"not JSON":                    {result: "Failure", want: noJSON},
 		"cut short":                   {result: `{"status":"Failure"`, want: noJSON + "unexpected end of JSON input"},
-		"more after it":               {result: `{"status":"Failure"} {}`, want: noJSON},
 		"another shape":               {result: `["Failure"]`, want: noJSON},
 		"another type":                {result: `{"status":{}}`, want: noJSON},
 		"null":                        {result: "null", want: no + `""` + remedy},
@@ -189,6 +187,14 @@ func TestObserveIgnoresAResultThatIsNoFailure(t *testing.T) {
 		"the word in another case":    {result: `{"status":"failure"}`, want: no + `"failure"` + remedy},
 		"the field in another case":   {result: `{"Status":"Failure"}`, want: no + `""` + remedy},
 		"the field in another object": {result: `{"details":{"status":"Failure"}}`, want: no + `""` + remedy},
+		"escaped": {
+			result: `{"\u0073tatus":"Failure"}`,
+			want:   `annotation nslifecycle.dev/initialization-result is ignored because it does not contain "status":"Failure" as plain text`,
+		},
+		"after text with one brace": {
+			result: `{"message":"{","status":"Failure"}`,
+			want:   `annotation nslifecycle.dev/initialization-result is ignored because it does not contain "status":"Failure" as plain text`,
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -197,6 +203,37 @@ func TestObserveIgnoresAResultThatIsNoFailure(t *testing.T) {
 			g.Expect(state.ResultProblem).To(HavePrefix(test.want))
 			state.ResultProblem = ""
 			g.Expect(state).To(Equal(State{Stage: StagePending, All: []string{rbac}, Pending: []string{rbac}}))
+		})
+	}
+}
+
+// The admission policies take each of these for a failure, so the operator must, too.
+func TestObserveAFailureThatIsNotAStatus(t *testing.T) {
+	const problem = "annotation nslifecycle.dev/initialization-result is not the JSON of a metav1.Status: "
+	tests := map[string]struct{ result, wantProblem string }{
+		"a code that is no number": {result: `{"status":"Failure","code":"NaN"}`, wantProblem: problem},
+		"a trailing comma":         {result: `{"status":"Failure",}`, wantProblem: problem},
+		"more after it":            {result: `{"status":"Failure"} {}`, wantProblem: problem},
+		"twice":                    {result: `{"status":"Failure","status":"Failure"}`},
+		"twice, the second time another": {
+			result: `{"status":"Failure","status":"Success"}`,
+		},
+		"twice, the first time another": {result: `{"status":"Success","status":"Failure"}`},
+		"after an object":               {result: `{"metadata":{},"status":"Failure"}`},
+		"an empty result is none":       {result: ""},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			state := Observe(wrappers.MakeNamespace("x").Initializers(rbac).Result(test.result).Obj())
+			if test.result == "" {
+				g.Expect(state).To(Equal(State{Stage: StagePending, All: []string{rbac}, Pending: []string{rbac}}))
+				return
+			}
+			g.Expect(state.Stage).To(Equal(StageFailed))
+			g.Expect(state.Failure).NotTo(BeNil())
+			g.Expect(state.ResultProblem).To(HavePrefix(test.wantProblem))
+			g.Expect(state.ResultProblem == "").To(Equal(test.wantProblem == ""))
 		})
 	}
 }

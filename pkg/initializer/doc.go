@@ -6,7 +6,7 @@
 //
 //	err := initializer.Add(mgr, "limits.corp.example.com",
 //		func(ctx context.Context, namespace *corev1.Namespace) (initializer.Result, error) {
-//			return initializer.Result{}, createLimits(ctx, namespace.Name)
+//			return initializer.Result{}, applyLimits(ctx, namespace.Name)
 //		})
 //
 // The name is one that a NamespaceInitializerConfiguration registers, and mgr is any manager
@@ -25,10 +25,14 @@
 //	a panic                 the same; other Namespaces are none the worse for it
 //
 // A Func has to bear being called again for a Namespace that it has served: after an error of
-// its own, and after the process was ended between its work and the write. It is not called
-// for a Namespace that terminates, that has failed, or that does not wait for it. Its context
-// ends when any of these comes true while it works. A Func that neither returns nor heeds its
-// context takes up one of the workers for ever, see [WithWorkers]: give its requests a time-out.
+// its own, and after the process was ended between its work and the write. So it uses server-side
+// apply, or compares what is there. It must not take AlreadyExists for success: the object may have
+// been written by another user's request, delayed since an older Namespace of that name.
+//
+// A Func is not called for a Namespace that terminates, that has failed, or that does not wait for
+// it. Its context ends when any of these comes true while it works. A Func that neither returns nor
+// heeds its context takes up one of the workers for ever, see [WithWorkers]: give its requests a
+// time-out.
 //
 // # What is published
 //

@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	applyrbacv1 "k8s.io/client-go/applyconfigurations/rbac/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -31,12 +32,12 @@ func ExampleAdd() {
 	}
 	owner := func(ctx context.Context, namespace *corev1.Namespace) (initializer.Result, error) {
 		user := namespace.Annotations[v1alpha1.AnnotationRequestedBy]
-		err := mgr.GetClient().Create(ctx, &rbacv1.RoleBinding{
-			ObjectMeta: metav1.ObjectMeta{Namespace: namespace.Name, Name: "owner"},
-			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "admin"},
-			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
-		})
-		return initializer.Result{Message: "the owner is " + user}, client.IgnoreAlreadyExists(err)
+		binding := applyrbacv1.RoleBinding("owner", namespace.Name).
+			WithRoleRef(applyrbacv1.RoleRef().WithAPIGroup(rbacv1.GroupName).WithKind("ClusterRole").WithName("admin")).
+			WithSubjects(applyrbacv1.Subject().WithAPIGroup(rbacv1.GroupName).WithKind(rbacv1.UserKind).WithName(user))
+		// Not Create: an object of that name may be from another user's delayed request.
+		err := mgr.GetClient().Apply(ctx, binding, client.FieldOwner("owner.corp.example.com"), client.ForceOwnership)
+		return initializer.Result{Message: "the owner is " + user}, err
 	}
 	if err := initializer.Add(mgr, "owner.corp.example.com", owner); err != nil {
 		fmt.Println(err)

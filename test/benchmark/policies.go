@@ -103,13 +103,14 @@ func (s *server) waitForInjected(ctx context.Context, list string) error {
 // bindings takes admission policies out of force and puts them back.
 type bindings struct {
 	objects client.Client
-	byLabel map[string]client.Object
+	byLabel map[string][]client.Object
 }
 
 // policyNames are the labels of the policies, in the order of a request's admission.
 func policyNames() []string {
 	return []string{
-		v1alpha1.PolicyInject, v1alpha1.PolicyComplete, v1alpha1.PolicyGuard, v1alpha1.PolicyGate,
+		v1alpha1.PolicyInject, v1alpha1.PolicyComplete, v1alpha1.PolicyRequireSet, v1alpha1.PolicyGuard,
+		v1alpha1.PolicyGate,
 	}
 }
 
@@ -118,7 +119,7 @@ func (s *server) findBindings(ctx context.Context) (*bindings, error) {
 	if err != nil {
 		return nil, err
 	}
-	found := &bindings{objects: objects, byLabel: map[string]client.Object{}}
+	found := &bindings{objects: objects, byLabel: map[string][]client.Object{}}
 	var mutating admissionv1.MutatingAdmissionPolicyBindingList
 	var validating admissionv1.ValidatingAdmissionPolicyBindingList
 	for _, list := range []client.ObjectList{&mutating, &validating} {
@@ -127,10 +128,12 @@ func (s *server) findBindings(ctx context.Context) (*bindings, error) {
 		}
 	}
 	for i := range mutating.Items {
-		found.byLabel[mutating.Items[i].Labels[v1alpha1.LabelPolicy]] = &mutating.Items[i]
+		label := mutating.Items[i].Labels[v1alpha1.LabelPolicy]
+		found.byLabel[label] = append(found.byLabel[label], &mutating.Items[i])
 	}
 	for i := range validating.Items {
-		found.byLabel[validating.Items[i].Labels[v1alpha1.LabelPolicy]] = &validating.Items[i]
+		label := validating.Items[i].Labels[v1alpha1.LabelPolicy]
+		found.byLabel[label] = append(found.byLabel[label], &validating.Items[i])
 	}
 	return found, nil
 }
@@ -138,21 +141,22 @@ func (s *server) findBindings(ctx context.Context) (*bindings, error) {
 // keepOnly leaves only the named policies in force.
 func (b *bindings) keepOnly(ctx context.Context, names ...string) error {
 	for _, name := range policyNames() {
-		binding, found := b.byLabel[name]
-		if !found {
+		if len(b.byLabel[name]) == 0 {
 			return fmt.Errorf("there is no binding with label %s=%s", v1alpha1.LabelPolicy, name)
 		}
-		var err error
-		if slices.Contains(names, name) {
-			fresh := binding.DeepCopyObject().(client.Object)
-			fresh.SetUID("")
-			fresh.SetResourceVersion("")
-			err = client.IgnoreAlreadyExists(b.objects.Create(ctx, fresh))
-		} else {
-			err = client.IgnoreNotFound(b.objects.Delete(ctx, binding))
-		}
-		if err != nil {
-			return fmt.Errorf("changing which policies are in force: %w", err)
+		for _, binding := range b.byLabel[name] {
+			var err error
+			if slices.Contains(names, name) {
+				fresh := binding.DeepCopyObject().(client.Object)
+				fresh.SetUID("")
+				fresh.SetResourceVersion("")
+				err = client.IgnoreAlreadyExists(b.objects.Create(ctx, fresh))
+			} else {
+				err = client.IgnoreNotFound(b.objects.Delete(ctx, binding))
+			}
+			if err != nil {
+				return fmt.Errorf("changing which policies are in force: %w", err)
+			}
 		}
 	}
 	select {

@@ -165,7 +165,7 @@ kind: Deployment
 metadata:
   namespace: $id-system
   name: widget-operator
-  labels: {app.kubernetes.io/name: $id-widget-operator}
+  labels: {app.kubernetes.io/name: $id-widget-operator, app.kubernetes.io/part-of: widgets.$id.example.com}
 spec:
   selector: {matchLabels: {app: widget-operator}}
   template:
@@ -173,7 +173,7 @@ spec:
     spec:
       serviceAccountName: widget-operator
       containers:
-      - {name: manager, image: registry.example.com/$id/widget-operator, args: [--leader-election-id=widgets.$id.example.com]}
+      - {name: manager, image: registry.example.com/$id/widget-operator}
 status: {replicas: 1, readyReplicas: 1, availableReplicas: 1, updatedReplicas: 1}
 ---
 apiVersion: v1

@@ -120,7 +120,7 @@ var _ = Describe("An upgrade from another version", func() {
 // annotate takes the only initializer off the list, as an administrator.
 func annotate(ctx context.Context, cluster *controlplane.ControlPlane, name string) {
 	GinkgoHelper()
-	_, err := cluster.Kubectl(ctx, cluster.Admin, "annotate", "namespace", name, v1alpha1.AnnotationPendingInitializers+"-")
+	_, err := cluster.Kubectl(ctx, cluster.Admin, "annotate", "--overwrite", "namespace", name, v1alpha1.AnnotationPendingInitializers+"=")
 	Expect(err).NotTo(HaveOccurred())
 }
 

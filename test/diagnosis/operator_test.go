@@ -160,9 +160,9 @@ var _ = Describe("The operator", Serial, Ordered, ContinueOnFailure, func() {
 				create(ctx, first, second)
 				deleteObject(ctx, namespace)
 				eventually(ctx, namespace.Name, HaveCondition(deletionBlocked, corev1.ConditionTrue,
-					string(diagnosis.CauseFinalizerOwnerGone), testFinalizer, "configmaps/first, configmaps/second"))
+					string(diagnosis.CauseFinalizerPending), testFinalizer, "configmaps/first, configmaps/second"))
 				Eventually(diagnosisEvents).WithContext(ctx).WithArguments(namespace).Should(
-					ConsistOf(And(HavePrefix("Warning FinalizerOwnerGone "), ContainSubstring(testFinalizer))))
+					ConsistOf(And(HavePrefix("Warning FinalizerPending "), ContainSubstring(testFinalizer))))
 
 				By("saying it once, however often it looks")
 				settled := get(Default, ctx, namespace.Name)
@@ -177,7 +177,7 @@ var _ = Describe("The operator", Serial, Ordered, ContinueOnFailure, func() {
 				Eventually(states).WithContext(ctx).Should(ContainElement(HaveCondition(
 					deletionBlocked, corev1.ConditionFalse, v1alpha1.ReasonProgressing, "the deletion goes on")))
 				eventually(ctx, namespace.Name, HaveCondition(deletionBlocked, corev1.ConditionTrue,
-					string(diagnosis.CauseFinalizerOwnerGone), `configmaps "second"`))
+					string(diagnosis.CauseFinalizerPending), `configmaps "second"`))
 				release(ctx, second)
 				expectGone(ctx, namespace)
 			},
@@ -272,7 +272,7 @@ var _ = Describe("The operator", Serial, Ordered, ContinueOnFailure, func() {
 				ConsistOf(HavePrefix("Warning InitializerAbsent ")))
 
 			patch := client.RawPatch("application/merge-patch+json",
-				[]byte(`{"metadata":{"annotations":{"`+v1alpha1.AnnotationPendingInitializers+`":null}}}`))
+				[]byte(`{"metadata":{"annotations":{"`+v1alpha1.AnnotationPendingInitializers+`":""}}}`))
 			Expect(admin.Patch(ctx, namespace, patch)).To(Succeed())
 			eventually(ctx, namespace.Name, And(
 				HaveCondition(initializationBlocked, corev1.ConditionFalse, v1alpha1.ReasonProgressing, "is over"),
@@ -287,7 +287,7 @@ var _ = Describe("The operator", Serial, Ordered, ContinueOnFailure, func() {
 			held := hold(wrappers.MakeConfigMap(namespace.Name, "held"))
 			create(ctx, held)
 			deleteObject(ctx, namespace)
-			const blocked = `nslifecycle_namespaces_blocked{cause="FinalizerOwnerGone",stage="Terminating"} `
+			const blocked = `nslifecycle_namespaces_blocked{cause="FinalizerPending",stage="Terminating"} `
 			Eventually(scrape).WithContext(ctx).Should(And(
 				ContainElement(blocked+"1"), ContainElement(HavePrefix(`nslifecycle_diagnoses_total{result="blocked"} `)),
 				ContainElement(HavePrefix("nslifecycle_diagnosis_duration_seconds_count ")),

@@ -27,7 +27,7 @@ var notOurs = []string{".git", "bin", "dist/release"}
 func readPages(t *testing.T) map[string]page {
 	t.Helper()
 	pages := map[string]page{}
-	err := filepath.WalkDir(root, func(path string, _ fs.DirEntry, err error) error {
+	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -37,6 +37,9 @@ func readPages(t *testing.T) map[string]page {
 		}
 		name = filepath.ToSlash(name)
 		if slices.Contains(notOurs, name) {
+			if !entry.IsDir() { // .git in a linked worktree
+				return nil
+			}
 			return fs.SkipDir
 		}
 		if filepath.Ext(name) != ".md" {

@@ -18,8 +18,11 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-var _ = Describe("A creation that a webhook holds", func() {
+var _ = Describe("A creation that a webhook holds", Serial, func() {
+	BeforeEach(stopManager)
+
 	It("is found although it comes long after the settling time", func(ctx context.Context) {
+		startOther(ctx, managerConfig(ctx), withSettlingTime(time.Second)) // With the webhook, auto is 5 s.
 		namespace := createNamespace(ctx, "slow")
 		asked, letGo := make(chan struct{}, 1), make(chan struct{})
 		holdCreations(ctx, namespace.Name, asked, letGo)

@@ -10,6 +10,8 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"github.com/onsi/gomega/gbytes"
+	admissionv1 "k8s.io/api/admission/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -98,6 +100,30 @@ var _ = Describe("The settling time", Serial, func() {
 		Expect(timeToGo(ctx)).To(BeNumerically(">=", time.Second))
 		Expect(logged).NotTo(gbytes.Say("Chose the settling time"))
 	}, SpecTimeout(5*time.Minute))
+
+	It("is longer while a webhook can delay the creation of objects", func(ctx context.Context) {
+		logged := captureLog()
+		startOther(ctx, managerConfig(ctx))
+		expectToGoAfter(ctx, time.Second, patience)
+
+		By("registering a webhook that cannot")
+		everything := admissionregistrationv1.Rule{
+			APIGroups: []string{"*"}, APIVersions: []string{"*"}, Resources: []string{"*"},
+		}
+		allow := func(*admissionv1.AdmissionRequest) string { return "" }
+		startWebhook(ctx, "none", admissionregistrationv1.Update, everything, allow)
+		expectToGoAfter(ctx, time.Second, patience)
+
+		By("registering one that can")
+		slow := startWebhook(ctx, "none", admissionregistrationv1.Create, everything, allow)
+		Expect(timeToGo(ctx)).To(BeNumerically(">=", 5*time.Second))
+		Expect(logged).To(gbytes.Say(`Chose the settling time.*"settlingTime": "5s", "reason": "admission webhooks can delay requests: 1, ` +
+			`the first is \\"webhook.test.example.com\\" of ValidatingWebhookConfiguration \\"` + slow.configuration.Name))
+
+		By("removing it")
+		Expect(admin.Delete(ctx, slow.configuration)).To(Succeed())
+		expectToGoAfter(ctx, time.Second, patience)
+	}, SpecTimeout(2*time.Minute))
 
 	DescribeTable("is what it was set to",
 		func(ctx context.Context, fixed, patience time.Duration) {

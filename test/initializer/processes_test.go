@@ -28,7 +28,7 @@ import (
 // More rights than serving.
 var (
 	working = rbacv1.PolicyRule{
-		APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"create"},
+		APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"create", "patch"},
 	}
 	publishing = rbacv1.PolicyRule{
 		APIGroups: []string{""}, Resources: []string{"namespaces/status"}, Verbs: []string{"patch"},

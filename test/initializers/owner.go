@@ -11,7 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	applyrbacv1 "k8s.io/client-go/applyconfigurations/rbac/v1"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
@@ -46,24 +46,22 @@ func Owner(ctx context.Context, client kubernetes.Interface, namespace *corev1.N
 		return fmt.Errorf("namespace %q does not say who asked for it: annotation %s is missing",
 			namespace.Name, v1alpha1.AnnotationRequestedBy)
 	}
-	binding := &rbacv1.RoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: OwnerBindingName},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: ownerRole},
-		Subjects:   []rbacv1.Subject{subject(requester)},
-	}
-	_, err := client.RbacV1().RoleBindings(namespace.Name).Create(ctx, binding, metav1.CreateOptions{})
-	if err := ignoreExists(err); err != nil {
-		return fmt.Errorf("creating RoleBinding %q in namespace %q: %w", OwnerBindingName, namespace.Name, err)
+	binding := applyrbacv1.RoleBinding(OwnerBindingName, namespace.Name).
+		WithRoleRef(applyrbacv1.RoleRef().WithAPIGroup(rbacv1.GroupName).WithKind("ClusterRole").WithName(ownerRole)).
+		WithSubjects(subject(requester))
+	_, err := client.RbacV1().RoleBindings(namespace.Name).Apply(ctx, binding, applyOptions(OwnerAccount))
+	if err != nil {
+		return fmt.Errorf("failed to apply RoleBinding %q in namespace %q: %w", OwnerBindingName, namespace.Name, err)
 	}
 	return nil
 }
 
 // subject is a user as RBAC refers to it: a ServiceAccount where the name is that of one.
-func subject(user string) rbacv1.Subject {
+func subject(user string) *applyrbacv1.SubjectApplyConfiguration {
 	if account, isServiceAccount := strings.CutPrefix(user, serviceAccountPrefix); isServiceAccount {
 		if namespace, name, found := strings.Cut(account, ":"); found {
-			return rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: name}
+			return applyrbacv1.Subject().WithKind(rbacv1.ServiceAccountKind).WithNamespace(namespace).WithName(name)
 		}
 	}
-	return rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}
+	return applyrbacv1.Subject().WithAPIGroup(rbacv1.GroupName).WithKind(rbacv1.UserKind).WithName(user)
 }

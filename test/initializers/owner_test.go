@@ -6,23 +6,24 @@ package initializers
 import (
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	rbacv1 "k8s.io/api/rbac/v1"
+	applyrbacv1 "k8s.io/client-go/applyconfigurations/rbac/v1"
 )
 
 func TestSubject(t *testing.T) {
-	user := func(name string) rbacv1.Subject {
-		return rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: name}
+	user := func(name string) *applyrbacv1.SubjectApplyConfiguration {
+		return applyrbacv1.Subject().WithAPIGroup(rbacv1.GroupName).WithKind(rbacv1.UserKind).WithName(name)
 	}
-	for name, want := range map[string]rbacv1.Subject{
+	for name, want := range map[string]*applyrbacv1.SubjectApplyConfiguration{
 		"user1@corp.example.com": user("user1@corp.example.com"),
-		"system:serviceaccount:ci:deployer": {
-			Kind: rbacv1.ServiceAccountKind, Namespace: "ci", Name: "deployer",
-		},
+		"system:serviceaccount:ci:deployer": applyrbacv1.Subject().
+			WithKind(rbacv1.ServiceAccountKind).WithNamespace("ci").WithName("deployer"),
 		"system:serviceaccount:ci": user("system:serviceaccount:ci"),
 		"system:admin":             user("system:admin"),
 	} {
-		if got := subject(name); got != want {
-			t.Errorf("subject(%q) = %v, want %v", name, got, want)
+		if diff := cmp.Diff(want, subject(name)); diff != "" {
+			t.Errorf("subject(%q): %s", name, diff)
 		}
 	}
 }

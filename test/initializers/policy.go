@@ -10,9 +10,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	applycorev1 "k8s.io/client-go/applyconfigurations/core/v1"
+	applymetav1 "k8s.io/client-go/applyconfigurations/meta/v1"
+	applynetworkingv1 "k8s.io/client-go/applyconfigurations/networking/v1"
 	"k8s.io/client-go/kubernetes"
 )
 
@@ -34,39 +37,43 @@ const PolicyAccount = "policy-initializer"
 //go:embed manifests/policy.yaml
 var PolicyManifest string
 
-// Policy gives a namespace a ResourceQuota and a NetworkPolicy that lets nothing in.
+// Policy gives a namespace a ResourceQuota and a NetworkPolicy that allows no ingress.
 func Policy(ctx context.Context, client kubernetes.Interface, namespace *corev1.Namespace) error {
-	quota := &corev1.ResourceQuota{
-		ObjectMeta: metav1.ObjectMeta{Name: QuotaName},
-		Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{
-			corev1.ResourcePods:           resource.MustParse("20"),
-			corev1.ResourceRequestsCPU:    resource.MustParse("4"),
-			corev1.ResourceRequestsMemory: resource.MustParse("8Gi"),
-		}},
+	hard := corev1.ResourceList{
+		corev1.ResourcePods:           resource.MustParse("20"),
+		corev1.ResourceRequestsCPU:    resource.MustParse("4"),
+		corev1.ResourceRequestsMemory: resource.MustParse("8Gi"),
 	}
-	_, err := client.CoreV1().ResourceQuotas(namespace.Name).Create(ctx, quota, metav1.CreateOptions{})
-	if err := ignoreExists(err); err != nil {
-		return fmt.Errorf("creating ResourceQuota %q in namespace %q: %w", QuotaName, namespace.Name, err)
+	quota, err := client.CoreV1().ResourceQuotas(namespace.Name).Apply(ctx,
+		applycorev1.ResourceQuota(QuotaName, namespace.Name).WithSpec(applycorev1.ResourceQuotaSpec().WithHard(hard)),
+		applyOptions(PolicyAccount))
+	if err != nil {
+		return fmt.Errorf("failed to apply ResourceQuota %q in namespace %q: %w", QuotaName, namespace.Name, err)
 	}
-	policy := &networkingv1.NetworkPolicy{
-		ObjectMeta: metav1.ObjectMeta{Name: NetworkPolicyName},
-		// No selector means all pods, and no rule means that nothing is let in.
-		Spec: networkingv1.NetworkPolicySpec{
-			PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress},
-		},
+	policy, err := client.NetworkingV1().NetworkPolicies(namespace.Name).Apply(ctx,
+		applynetworkingv1.NetworkPolicy(NetworkPolicyName, namespace.Name).WithSpec(
+			// An empty selector selects all pods, and without a rule nothing is allowed.
+			applynetworkingv1.NetworkPolicySpec().WithPodSelector(applymetav1.LabelSelector()).
+				WithPolicyTypes(networkingv1.PolicyTypeIngress)),
+		applyOptions(PolicyAccount))
+	if err != nil {
+		return fmt.Errorf("failed to apply NetworkPolicy %q in namespace %q: %w", NetworkPolicyName, namespace.Name, err)
 	}
-	_, err = client.NetworkingV1().NetworkPolicies(namespace.Name).Create(ctx, policy, metav1.CreateOptions{})
-	if err := ignoreExists(err); err != nil {
-		return fmt.Errorf("creating NetworkPolicy %q in namespace %q: %w", NetworkPolicyName, namespace.Name, err)
+	// Apply leaves alone the fields that it does not name, such as the scopes of a quota and the
+	// rules of a NetworkPolicy. If another user has written the object, they undo the policy.
+	if !equality.Semantic.DeepEqual(quota.Spec, corev1.ResourceQuotaSpec{Hard: hard}) {
+		return fmt.Errorf("another client has set fields of ResourceQuota %q in namespace %q", QuotaName, namespace.Name)
+	}
+	if !equality.Semantic.DeepEqual(policy.Spec, networkingv1.NetworkPolicySpec{
+		PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress},
+	}) {
+		return fmt.Errorf("another client has set fields of NetworkPolicy %q in namespace %q",
+			NetworkPolicyName, namespace.Name)
 	}
 	return nil
 }
 
-// ignoreExists makes creation idempotent: an earlier attempt may have come this far, and
-// nobody but initializers can have created anything in the namespace.
-func ignoreExists(err error) error {
-	if apierrors.IsAlreadyExists(err) {
-		return nil
-	}
-	return err
+// applyOptions make an apply repeatable, whoever has written the object before.
+func applyOptions(fieldManager string) metav1.ApplyOptions {
+	return metav1.ApplyOptions{FieldManager: fieldManager, Force: true}
 }

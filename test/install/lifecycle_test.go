@@ -114,7 +114,7 @@ var _ = Describe("An installation comes and goes", Ordered, ContinueOnFailure, f
 
 			By("being removed as the documentation says")
 			Expect(admin.Delete(ctx, configuration)).To(Succeed())
-			kubectl(ctx, "annotate", "namespace", "waiting", v1alpha1.AnnotationPendingInitializers+"-")
+			kubectl(ctx, "annotate", "--overwrite", "namespace", "waiting", v1alpha1.AnnotationPendingInitializers+"=")
 			stop()
 			chosen.uninstall(ctx)
 
@@ -207,7 +207,7 @@ var _ = Describe("Half an installation", Ordered, ContinueOnFailure, func() {
 			namespace := wrappers.MakeNamespace(name).Obj()
 			Expect(admin.Create(ctx, namespace)).To(Succeed())
 			if name == "opened" {
-				kubectl(ctx, "annotate", "namespace", name, v1alpha1.AnnotationPendingInitializers+"-")
+				kubectl(ctx, "annotate", "--overwrite", "namespace", name, v1alpha1.AnnotationPendingInitializers+"=")
 				Expect(admin.Get(ctx, client.ObjectKeyFromObject(namespace), namespace)).To(Succeed())
 				Expect(namespace.Labels).NotTo(HaveKey(v1alpha1.LabelInitializing))
 			}

@@ -225,6 +225,7 @@ var _ = Describe("The operator", func() {
 					return nil
 				},
 			}),
+			Live:     behind,
 			Recorder: events.NewFakeRecorder(10), Clock: clock.RealClock{}, SystemNamespace: controlplane.SystemNamespace,
 		}
 		_, _ = reconciler.Reconcile(ctx, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(old)})

@@ -242,7 +242,7 @@ var _ = Describe("The metrics", func() {
 			{own + "namespaces_terminating", []string{`state="remaining"`}, 1, 2},
 			{own + "namespaces_terminating", []string{`state="emptying"`}, 0, 0},
 			{own + "namespaces_blocked", []string{`cause="InitializerAbsent"`, `stage="Initializing"`}, 1, 2},
-			{own + "namespaces_blocked", []string{`cause="FinalizerOwnerGone"`, `stage="Terminating"`}, 1, 2},
+			{own + "namespaces_blocked", []string{`cause="FinalizerPending"`, `stage="Terminating"`}, 1, 2},
 			{own + "configurations", []string{`active="True"`}, 1, 1},
 			{own + "effective_set_status", []string{`reason="InForce"`}, 1, 1},
 			{own + "effective_set_status", []string{`reason="PolicyMissing"`}, 0, 0},

@@ -9,7 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
+	osexec "os/exec"
 	"path/filepath"
 	"strings"
 	"time"
@@ -59,9 +59,9 @@ var _ = Describe("Text from outside", Ordered, ContinueOnFailure, func() {
 
 	run := func(ctx context.Context, args ...string) string {
 		GinkgoHelper()
-		command := exec.CommandContext(ctx, plugin, append([]string{"--kubeconfig", kubeconfig}, args...)...)
+		command := osexec.CommandContext(ctx, plugin, append([]string{"--kubeconfig", kubeconfig}, args...)...)
 		output, err := command.CombinedOutput()
-		var exit *exec.ExitError
+		var exit *osexec.ExitError
 		if err != nil && !errors.As(err, &exit) {
 			Expect(err).NotTo(HaveOccurred())
 		}
@@ -167,8 +167,7 @@ var _ = Describe("Text from outside", Ordered, ContinueOnFailure, func() {
 			g.Expect(eventsAbout(g, ctx, attacked.Admin, now)).To(ContainElement(And(ContainSubstring("PWN"), beOneLine())))
 		}).WithContext(ctx).Should(Succeed())
 		expectHarmless(run(ctx, "list", "-o", "wide"), "list")
-		Expect(attacked.Admin.Patch(ctx, wrappers.MakeNamespace(name).Obj(), client.RawPatch("application/merge-patch+json",
-			[]byte(`{"metadata":{"finalizers":null}}`)))).To(Succeed())
+		Expect(attacked.Admin.Patch(ctx, wrappers.MakeNamespace(name).Obj(), withoutFinalizers)).To(Succeed())
 	}, SpecTimeout(time.Minute))
 
 	It("reaches no terminal raw where objects are orphaned", func(ctx context.Context) {
@@ -243,8 +242,7 @@ func makeHostileBindings(ctx context.Context, c client.Client, namespace string,
 		Expect(c.List(ctx, &list, client.InNamespace(namespace))).To(Succeed())
 		for i := range list.Items {
 			// Without its namespace an object cannot be changed.
-			Expect(client.IgnoreNotFound(c.Patch(ctx, &list.Items[i], client.RawPatch("application/merge-patch+json",
-				[]byte(`{"metadata":{"finalizers":null}}`))))).To(Succeed())
+			Expect(client.IgnoreNotFound(c.Patch(ctx, &list.Items[i], withoutFinalizers))).To(Succeed())
 		}
 	})
 }

@@ -9,8 +9,8 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	applycorev1 "k8s.io/client-go/applyconfigurations/core/v1"
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -75,9 +75,9 @@ var _ = Describe("kubectl nslifecycle", func() {
 	It("creates a namespace and waits for its initializers, wherever they come from", func(ctx context.Context) {
 		register(ctx, "created", rbac)
 		serve(ctx, rbac, func(ctx context.Context, clientset kubernetes.Interface, namespace *corev1.Namespace) error {
-			_, err := clientset.CoreV1().ConfigMaps(namespace.Name).Create(ctx,
-				&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "prepared"}}, metav1.CreateOptions{})
-			return ignoreExists(err)
+			_, err := clientset.CoreV1().ConfigMaps(namespace.Name).Apply(ctx,
+				applycorev1.ConfigMap("prepared", namespace.Name), metav1.ApplyOptions{FieldManager: rbac, Force: true})
+			return err
 		})
 		name := unique("created")
 		output, err := plugin(ctx, "create", name, "--wait")
@@ -95,10 +95,3 @@ var _ = Describe("kubectl nslifecycle", func() {
 		Expect(output).To(ContainSubstring(preExistingName))
 	})
 })
-
-func ignoreExists(err error) error {
-	if apierrors.IsAlreadyExists(err) {
-		return nil
-	}
-	return err
-}

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	applycorev1 "k8s.io/client-go/applyconfigurations/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
@@ -24,11 +24,9 @@ func ExampleRun() {
 
 	c := initializertest.NewClient()
 	welcome := func(ctx context.Context, namespace *corev1.Namespace) (initializer.Result, error) {
-		err := c.Create(ctx, &corev1.ConfigMap{
-			ObjectMeta: metav1.ObjectMeta{Namespace: namespace.Name, Name: "welcome"},
-			Data:       map[string]string{"owner": namespace.Annotations[v1alpha1.AnnotationRequestedBy]},
-		})
-		return initializer.Result{}, client.IgnoreAlreadyExists(err)
+		welcome := applycorev1.ConfigMap("welcome", namespace.Name).
+			WithData(map[string]string{"owner": namespace.Annotations[v1alpha1.AnnotationRequestedBy]})
+		return initializer.Result{}, c.Apply(ctx, welcome, client.FieldOwner("welcome.corp.example.com"), client.ForceOwnership)
 	}
 
 	namespace := initializertest.NewNamespace("shop", "welcome.corp.example.com", "quota.corp.example.com")

@@ -18,8 +18,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	applycorev1 "k8s.io/client-go/applyconfigurations/core/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -134,10 +134,10 @@ func run(name, path, election string, isUnordered bool, stopAt string, stopAfter
 	err = initializer.Add(mgr, name, func(ctx context.Context, namespace *corev1.Namespace) (initializer.Result, error) {
 		d.write("start %s %s", namespace.Name, namespace.UID)
 		s.at("before-work")
-		_, err := clientset.CoreV1().ConfigMaps(namespace.Name).Create(ctx,
-			&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
-		if err != nil && !apierrors.IsAlreadyExists(err) {
-			return initializer.Result{}, fmt.Errorf("creating ConfigMap %q: %w", name, err)
+		_, err := clientset.CoreV1().ConfigMaps(namespace.Name).Apply(ctx,
+			applycorev1.ConfigMap(name, namespace.Name), metav1.ApplyOptions{FieldManager: name, Force: true})
+		if err != nil {
+			return initializer.Result{}, fmt.Errorf("failed to apply ConfigMap %q: %w", name, err)
 		}
 		s.at("after-work")
 		d.write("success %s %s", namespace.Name, namespace.UID)

@@ -1,0 +1,113 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/nslifecycle/nslifecycle/internal/finalization"
+)
+
+const (
+	// webhooksMaxAge is how old a list of webhooks may be while a namespace cannot be empty for good
+	// yet, since the shortest grace period of --settling-time=auto has not passed.
+	webhooksMaxAge = time.Second
+	// webhooksTimeout limits the requests for a list. The longest grace period has passed by then.
+	webhooksTimeout = 5 * time.Second
+)
+
+// settlingTime returns the grace period of a Namespace whose deletion was first seen at the given time.
+func (r *FinalizationReconciler) settlingTime(ctx context.Context, seen time.Time) time.Duration {
+	now := r.Clock.Now() // The reconciler may have waited for a request since its own reading of the clock.
+	var leases coordinationv1.LeaseList
+	var err error
+	if r.SettlingTime.Fixed == nil {
+		err = r.List(ctx, &leases, client.InNamespace(metav1.NamespaceSystem),
+			client.MatchingLabels{finalization.APIServerLeaseLabel: finalization.APIServerLeaseValue})
+	}
+	chosen, reason := r.SettlingTime.Choose(leases.Items, err, now, func() ([]string, error) {
+		return r.webhooks.get(ctx, r.Live, r.Clock, seen, now)
+	})
+	settlingTime.WithLabelValues().Set(chosen.Seconds())
+	if r.settling.isNew(chosen, reason) {
+		log.FromContext(ctx).WithName("settling-time").Info("Chose the settling time of namespaces that are deleted",
+			"settlingTime", chosen.String(), "reason", reason)
+	}
+	return chosen
+}
+
+// delayingWebhooks is the last list of webhooks that can delay a request, shared by all Namespaces.
+//
+// It is a list and not an informer. A namespace is finalized only if a list requested after its
+// deletion was seen has no such webhook, whereas nothing limits how stale an informer is; and an
+// informer without the right to list would keep the manager from starting. There are two requests
+// a second at most, however many namespaces are deleted.
+type delayingWebhooks struct {
+	lock   sync.Mutex
+	listed time.Time
+	names  []string
+	err    error
+}
+
+// get returns the webhooks from a list that was requested after seen, the time when a deletion was
+// first seen, or at most webhooksMaxAge ago.
+func (w *delayingWebhooks) get(
+	ctx context.Context, reader client.Reader, passive clock.PassiveClock, seen, now time.Time,
+) ([]string, error) {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	oldest := now.Add(-webhooksMaxAge)
+	if w.err == nil && seen.Before(oldest) {
+		oldest = seen
+	}
+	if !w.listed.IsZero() && !w.listed.Before(oldest) {
+		return w.names, w.err
+	}
+	w.listed = passive.Now()
+	if w.names, w.err = listDelayingWebhooks(ctx, reader); w.err != nil {
+		w.listed = passive.Now() // Those that have waited for the lock do not repeat it.
+	}
+	return w.names, w.err
+}
+
+func listDelayingWebhooks(ctx context.Context, reader client.Reader) ([]string, error) {
+	ctx, cancel := context.WithTimeout(ctx, webhooksTimeout)
+	defer cancel()
+	var mutating admissionv1.MutatingWebhookConfigurationList
+	if err := reader.List(ctx, &mutating); err != nil {
+		return nil, fmt.Errorf("failed to list MutatingWebhookConfigurations: %w", err)
+	}
+	var validating admissionv1.ValidatingWebhookConfigurationList
+	if err := reader.List(ctx, &validating); err != nil {
+		return nil, fmt.Errorf("failed to list ValidatingWebhookConfigurations: %w", err)
+	}
+	return finalization.DelayingWebhooks(mutating.Items, validating.Items), nil
+}
+
+// settlingLog remembers the grace period that was logged last.
+type settlingLog struct {
+	lock   sync.Mutex
+	chosen time.Duration
+	reason string
+}
+
+func (l *settlingLog) isNew(chosen time.Duration, reason string) bool {
+	l.lock.Lock()
+	defer l.lock.Unlock()
+	if l.reason == reason && l.chosen == chosen {
+		return false
+	}
+	l.chosen, l.reason = chosen, reason
+	return true
+}

@@ -1,0 +1,133 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/nslifecycle/nslifecycle/internal/finalization"
+)
+
+// slowWebhook is a webhook that can delay requests.
+var slowWebhook = admissionv1.ValidatingWebhookConfiguration{
+	ObjectMeta: metav1.ObjectMeta{Name: "slow"},
+	Webhooks: []admissionv1.ValidatingWebhook{{Name: "slow.example.com", Rules: []admissionv1.RuleWithOperations{{
+		Operations: []admissionv1.OperationType{admissionv1.OperationAll},
+		Rule:       admissionv1.Rule{APIGroups: []string{"*"}, APIVersions: []string{"*"}, Resources: []string{"*"}},
+	}}}},
+}
+
+func TestFinalizationReconcileChoosesTheSettlingTime(t *testing.T) {
+	one := []coordinationv1.Lease{{ObjectMeta: metav1.ObjectMeta{Name: "a"}}}
+	two := slices.Concat(one, []coordinationv1.Lease{{ObjectMeta: metav1.ObjectMeta{Name: "b"}}})
+	tests := map[string]struct {
+		server    finalizationServer
+		want      time.Duration
+		wantLists int
+	}{
+		"one API server":          {server: finalizationServer{leases: one}, want: time.Second, wantLists: 1},
+		"two API servers":         {server: finalizationServer{leases: two}, want: 5 * time.Second},
+		"Leases cannot be listed": {server: finalizationServer{leases: one, leasesError: errOutage}, want: 5 * time.Second},
+		"a webhook can delay requests": {
+			server: finalizationServer{leases: one, webhooks: []admissionv1.ValidatingWebhookConfiguration{slowWebhook}},
+			want:   5 * time.Second, wantLists: 1,
+		},
+		"webhooks cannot be listed": {
+			server: finalizationServer{leases: one, webhooksError: errOutage}, want: 5 * time.Second, wantLists: 1,
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			test.server.cached = dying()
+			reconciler := test.server.reconciler(events.NewFakeRecorder(10))
+			reconciler.SettlingTime = finalization.SettlingTime{}
+			reconciler.deletions.start(t.Context(), nil)
+			result, err := reconciler.Reconcile(t.Context(), requestFor("x"))
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(result.RequeueAfter).To(Equal(test.want))
+			g.Expect(test.server.webhookLists).To(Equal(test.wantLists))
+		})
+	}
+}
+
+func TestDelayingWebhooksGet(t *testing.T) {
+	const none, some, failed = "none", "some", "failed"
+	type call struct {
+		// at and seen are the times of the call and of the deletion, since the first call.
+		at, seen time.Duration
+		// answer is that of the API server, if the webhooks are listed.
+		answer    string
+		want      string
+		wantLists int
+	}
+	tests := map[string][]call{
+		"one list for all namespaces of a second": {
+			{answer: none, want: none, wantLists: 1},
+			{at: time.Second, seen: time.Second, answer: some, want: none},
+			{at: time.Second + 1, seen: time.Second, answer: some, want: some, wantLists: 1},
+		},
+		"one list for each deletion": {
+			{answer: some, want: some, wantLists: 1},
+			{at: time.Second, want: some, answer: none},
+			{at: time.Hour, want: some, answer: none},
+		},
+		"a list from before the deletion is not enough to finalize": {
+			{answer: none, want: none, wantLists: 1},
+			{at: 500 * time.Millisecond, seen: 500 * time.Millisecond, answer: some, want: none},
+			{at: 1500 * time.Millisecond, seen: 500 * time.Millisecond, answer: some, want: some, wantLists: 1},
+		},
+		"an error is retried after a second": {
+			{answer: failed, want: failed, wantLists: 1},
+			{at: time.Second, answer: none, want: failed},
+			{at: time.Second + 1, answer: none, want: none, wantLists: 1},
+		},
+	}
+	for name, calls := range tests {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			var webhooks delayingWebhooks
+			for i, call := range calls {
+				server := &finalizationServer{cached: dying()}
+				switch call.answer {
+				case some:
+					server.webhooks = []admissionv1.ValidatingWebhookConfiguration{slowWebhook}
+				case failed:
+					server.webhooksError = errOutage
+				}
+				now := now.Add(call.at)
+				names, err := webhooks.get(t.Context(), server.reconciler(events.NewFakeRecorder(1)).Live,
+					clocktesting.NewFakePassiveClock(now), now.Add(call.seen-call.at), now)
+				got := none
+				switch {
+				case err != nil:
+					got = failed
+				case len(names) > 0:
+					got = some
+				}
+				g.Expect(got).To(Equal(call.want), "call %d", i)
+				g.Expect(server.webhookLists).To(Equal(call.wantLists), "call %d", i)
+			}
+		})
+	}
+}
+
+func TestSettlingLog(t *testing.T) {
+	g := NewWithT(t)
+	var settling settlingLog
+	g.Expect(settling.isNew(0, "a")).To(BeTrue())
+	g.Expect(settling.isNew(0, "a")).To(BeFalse())
+	g.Expect(settling.isNew(time.Second, "a")).To(BeTrue())
+	g.Expect(settling.isNew(time.Second, "b")).To(BeTrue())
+	g.Expect(settling.isNew(time.Second, "b")).To(BeFalse())
+}

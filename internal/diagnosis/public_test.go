@@ -1,0 +1,201 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package diagnosis
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// diagnosePublic diagnoses as the operator does.
+func diagnosePublic(facts *Facts) *Diagnosis {
+	public := *facts
+	public.IsPublic = true
+	return Diagnose(&public)
+}
+
+// otherNamespaces returns the names of all other namespaces that occur in facts.
+func otherNamespaces(facts *Facts) []string {
+	var names []string
+	for _, workload := range facts.Workloads {
+		names = append(names, workload.Namespace, workload.Account.Namespace)
+	}
+	for _, lease := range facts.Leases {
+		names = append(names, lease.Namespace)
+	}
+	for _, binding := range facts.ClusterRoleBindings {
+		for _, subject := range binding.Subjects {
+			names = append(names, subject.Namespace)
+		}
+	}
+	for account := range facts.Accounts {
+		names = append(names, account.Namespace)
+	}
+	for service := range facts.Backends {
+		names = append(names, service.Namespace)
+	}
+	for _, service := range facts.APIServices {
+		names = append(names, service.Service.Namespace)
+	}
+	for _, webhook := range facts.Webhooks {
+		if webhook.Service != nil {
+			names = append(names, webhook.Service.Namespace)
+		}
+	}
+	for i := range facts.Definitions {
+		if service := conversionService(&facts.Definitions[i]); service != nil {
+			names = append(names, service.Namespace)
+		}
+	}
+	return names
+}
+
+// expectPublishable expects that the public findings name no other namespace, and have nothing
+// but what is published.
+func expectPublishable(t *testing.T, facts *Facts) {
+	t.Helper()
+	for _, finding := range diagnosePublic(facts).Findings {
+		if len(finding.Evidence) > 0 || len(finding.Remedies) != 1 {
+			t.Errorf("public finding %s has evidence %q and remedies %q", finding.Cause, finding.Evidence, finding.Remedies)
+		}
+		for _, name := range otherNamespaces(facts) {
+			if name != "" && name != shop && strings.Contains(finding.Note(), name) {
+				t.Errorf("public finding %s names namespace %q: %s", finding.Cause, name, finding.Note())
+			}
+		}
+		for _, object := range finding.Objects {
+			if object.Namespace != "" && object.Namespace != shop {
+				t.Errorf("public finding %s is about %+v", finding.Cause, object)
+			}
+		}
+	}
+}
+
+// A user chooses the name of a finalizer. What it matches in other namespaces must not show.
+func TestPublicFindingsDoNotDependOnOtherNamespaces(t *testing.T) {
+	elsewhere := Workload{
+		Source: SourceDeployments, Namespace: "other", Name: "widgets", Texts: []string{"widgets.example.com", held},
+		Images: []string{"registry.test/widgets.example.com"}, Wanted: 1, Ready: 1,
+		Account: types.NamespacedName{Namespace: "other", Name: "widgets"},
+	}
+	dead := elsewhere
+	dead.Ready = 0
+	for name, change := range map[string]func(*Facts){
+		"a workload that runs":      withWorkloads(elsewhere),
+		"a workload that does not":  withWorkloads(dead),
+		"a Pod":                     withWorkloads(Workload{Source: SourcePods, Namespace: "other", Name: "widgets", Ready: 1}),
+		"a Lease that is renewed":   withLeases(makeLease("other", "widgets.example.com", "", now)),
+		"a Lease that is not":       withLeases(makeLease("other", "widgets.example.com", "", deleted)),
+		"a holder of a Lease":       withLeases(makeLease("other", "lock", "widgets.example.com", now)),
+		"a Lease of Kubernetes":     withLeases(makeLease("kube-system", "kube-scheduler", "widgets.example.com", now)),
+		"a ServiceAccount":          withBinding("other", true),
+		"a missing ServiceAccount":  withBinding("other", false),
+		"a right that is missing":   func(facts *Facts) { withWorkloads(makeOperator(1))(facts); withReview(false)(facts) },
+		"all of them":               func(facts *Facts) { withWorkloads(elsewhere, dead)(facts); withBinding("other", false)(facts) },
+		"a list that was forbidden": withUnread(SourceDeployments, SourceLeases, SourceAccounts),
+	} {
+		t.Run(name, func(t *testing.T) {
+			for where, left := range map[string]func(*Facts){
+				"an object":           withContent(contentOf(widgets, makeDeleted("a", held))),
+				"a Pod":               withPod("web", func(pod *corev1.Pod) { pod.Finalizers, pod.Status.Phase = []string{held}, corev1.PodFailed }),
+				"a load balancer":     withContent(contentOf(services, makeDeleted("web", finalizerLoadBalancer))),
+				"the namespace token": withTokens(held),
+			} {
+				without, with := diagnosePublic(makeDeath(left)), diagnosePublic(makeDeath(left, change))
+				if len(without.Findings) != 1 || !reflect.DeepEqual(without.Findings, with.Findings) {
+					t.Errorf("of %s: got %+v, want %+v", where, with.Findings, without.Findings)
+				}
+			}
+		})
+	}
+}
+
+func TestPublicFindings(t *testing.T) {
+	left := withContent(contentOf(widgets, makeDeleted("a", held)))
+	here := makeOperator(0)
+	here.Namespace = shop
+	similar := here
+	similar.Texts = []string{"widgets"}
+	snapshot := "snapshot.storage.kubernetes.io/volumesnapshot-bound-protection"
+	account := rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: "quota-system", Name: "quota"}
+	quotaPod := Workload{
+		Source: SourcePods, Namespace: "quota-system", Name: "quota-1", Wanted: 1, Ready: 1,
+		Account: types.NamespacedName{Namespace: "quota-system", Name: "quota"},
+	}
+	for name, test := range map[string]struct {
+		facts   *Facts
+		cause   Cause
+		message string
+	}{
+		"no owner": {
+			makeDeath(left), CauseFinalizerPending, "who should take it off is not known",
+		},
+		"an owner by its finalizer": {
+			makeDeath(withContent(contentOf(configMaps, makeDeleted("a", snapshot)))), CauseFinalizerPending,
+			"which the snapshot controller removes",
+		},
+		"an owner in the namespace": {
+			makeDeath(left, withWorkloads(here)), CauseFinalizerOwnerInNamespace, "deployments.apps shop/controller has 0 of 1 pods ready",
+		},
+		"a ServiceAccount of the namespace": {
+			makeDeath(left, withBinding(shop, false)), CauseFinalizerOwnerInNamespace, "ServiceAccount shop/widgets, which does not exist",
+		},
+		"a similar name in the namespace": {
+			makeDeath(left, withWorkloads(similar)), CauseFinalizerPending, "who should take it off is not known",
+		},
+		"an APIService of the same domain": {
+			makeDeath(left, func(facts *Facts) {
+				facts.APIServices = []APIService{{
+					Name: "v1.widgets.example.com", GroupVersion: widgets.GroupVersion(), Reason: "ServiceNotFound",
+					Service: types.NamespacedName{Namespace: "other", Name: "server"},
+					Message: `service/server in "other" is not present`,
+				}}
+			}), CauseFinalizerOwnerGone, "APIService v1.widgets.example.com is not available: ServiceNotFound",
+		},
+		"kube-controller-manager": {
+			makeDeath(withContent(contentOf(claims, makeDeleted("a", finalizerClaim))), func(facts *Facts) {
+				facts.Leases = []coordinationv1.Lease{makeLease("kube-system", "kube-controller-manager", "x", deleted)}
+			}), CauseFinalizerOwnerGone, "the pvc-protection controller of kube-controller-manager, which does not run",
+		},
+		"an initializer that runs": {
+			makeBirth(withHolder(account, "quota", initializeRule()), withWorkloads(quotaPod)), CauseInitializerSlow,
+			"an identity that holds the verb initialize has a running Pod",
+		},
+		"an initializer whose ServiceAccount does not exist": {
+			makeBirth(withHolder(account, "quota", initializeRule()), func(facts *Facts) {
+				facts.Accounts = map[types.NamespacedName]bool{quotaPod.Account: false}
+			}), CauseInitializerAbsent, "nobody who holds the verb initialize is alive",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			findings := diagnosePublic(test.facts).Findings
+			if len(findings) != 1 || findings[0].Cause != test.cause || !strings.HasSuffix(findings[0].Message, test.message) {
+				t.Fatalf("got %+v, want %s: %s", findings, test.cause, test.message)
+			}
+			expectPublishable(t, test.facts)
+		})
+	}
+}
+
+// Commands, arguments and environment variables of containers can be confidential.
+func TestMakeWorkloadIgnoresArguments(t *testing.T) {
+	template := &corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{
+		Name: "main", Image: "registry.test/main", Command: []string{"command"}, Args: []string{"argument"},
+		Env: []corev1.EnvVar{{Name: "variable", Value: "value"}},
+	}}}}
+	workload := makeWorkload(SourceDeployments, &metav1.ObjectMeta{Namespace: shop, Name: "web"}, template, 1, 1)
+	for _, secret := range []string{"command", "argument", "variable", "value"} {
+		s := suspectOf(secret, nil)
+		if fit := s.fitsWorkload(&workload); fit != none {
+			t.Errorf("%s fits %d", secret, fit)
+		}
+	}
+}

@@ -1,0 +1,76 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package finalization
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+)
+
+// clusterScoped are the built-in resources without a namespace that webhooks commonly match.
+// A resource of the same name in another group may be namespaced.
+var clusterScoped = map[string][]string{
+	"": {"componentstatuses", "namespaces", "nodes", "persistentvolumes"},
+	"admissionregistration.k8s.io": {
+		"mutatingadmissionpolicies", "mutatingadmissionpolicybindings", "mutatingwebhookconfigurations",
+		"validatingadmissionpolicies", "validatingadmissionpolicybindings", "validatingwebhookconfigurations",
+	},
+	"apiextensions.k8s.io":         {"customresourcedefinitions"},
+	"apiregistration.k8s.io":       {"apiservices"},
+	"certificates.k8s.io":          {"certificatesigningrequests"},
+	"flowcontrol.apiserver.k8s.io": {"flowschemas", "prioritylevelconfigurations"},
+	"networking.k8s.io":            {"ingressclasses"},
+	"node.k8s.io":                  {"runtimeclasses"},
+	"rbac.authorization.k8s.io":    {"clusterrolebindings", "clusterroles"},
+	"scheduling.k8s.io":            {"priorityclasses"},
+	"storage.k8s.io":               {"csidrivers", "csinodes", "storageclasses", "volumeattachments"},
+}
+
+// DelayingWebhooks returns the webhooks that can delay a CREATE or CONNECT in a namespace past its
+// deletion. The API server checks that the namespace is not terminating before it calls them, and
+// the gate before it calls validating ones, and it repeats neither check afterwards. It does
+// repeat the admission of an UPDATE or DELETE whose object has been replaced meanwhile.
+//
+// Selectors and matchConditions do not count: labels change, and so does what they select.
+func DelayingWebhooks(
+	mutating []admissionv1.MutatingWebhookConfiguration, validating []admissionv1.ValidatingWebhookConfiguration,
+) []string {
+	var names []string
+	for i := range mutating {
+		for j := range mutating[i].Webhooks {
+			if webhook := &mutating[i].Webhooks[j]; slices.ContainsFunc(webhook.Rules, canDelay) {
+				names = append(names, fmt.Sprintf("%q of MutatingWebhookConfiguration %q", webhook.Name, mutating[i].Name))
+			}
+		}
+	}
+	for i := range validating {
+		for j := range validating[i].Webhooks {
+			if webhook := &validating[i].Webhooks[j]; slices.ContainsFunc(webhook.Rules, canDelay) {
+				names = append(names, fmt.Sprintf("%q of ValidatingWebhookConfiguration %q", webhook.Name, validating[i].Name))
+			}
+		}
+	}
+	return names
+}
+
+// canDelay reports whether a rule matches, or may match, a CREATE or CONNECT in a namespace.
+func canDelay(rule admissionv1.RuleWithOperations) bool {
+	if rule.Scope != nil && *rule.Scope == admissionv1.ClusterScope {
+		return false
+	}
+	if !slices.ContainsFunc(rule.Operations, func(operation admissionv1.OperationType) bool {
+		return operation != admissionv1.Update && operation != admissionv1.Delete
+	}) {
+		return false
+	}
+	return slices.ContainsFunc(rule.APIGroups, func(group string) bool {
+		return slices.ContainsFunc(rule.Resources, func(resource string) bool {
+			resource, _, _ = strings.Cut(resource, "/") // without its subresource
+			return !slices.Contains(clusterScoped[group], resource)
+		})
+	})
+}

@@ -1,0 +1,112 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controlplane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+)
+
+// SecondAPIServer is another kube-apiserver on the etcd of a ControlPlane. It accepts the same
+// certificates and tokens.
+type SecondAPIServer struct {
+	process *Process
+	address string
+	log     string
+}
+
+// StartSecondAPIServer starts another kube-apiserver with the flags of the first one and more
+// flags, such as --feature-gates=CBORServingAndStorage=true. It returns when the API server is
+// ready. Stop it before the ControlPlane.
+func (c *ControlPlane) StartSecondAPIServer(ctx context.Context, flags ...string) (*SecondAPIServer, error) {
+	first := c.environment.ControlPlane.GetAPIServer()
+	address, err := FreeAddress()
+	if err != nil {
+		return nil, err
+	}
+	_, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, fmt.Errorf("failed to parse address %q: %w", address, err)
+	}
+	log, err := os.CreateTemp(c.Dir, "second-kube-apiserver-")
+	if err != nil {
+		return nil, fmt.Errorf("failed to create the log of the second kube-apiserver: %w", err)
+	}
+	defer log.Close()
+	// The defaults of envtest. Flags that a test has set for the first server take precedence.
+	args := first.Configure().AsStrings(map[string][]string{
+		"service-cluster-ip-range":         {"10.0.0.0/24"},
+		"allow-privileged":                 {"true"},
+		"disable-admission-plugins":        {"ServiceAccount"},
+		"authorization-mode":               {"RBAC"},
+		"bind-address":                     {"127.0.0.1"},
+		"secure-port":                      {port},
+		"etcd-servers":                     {c.EtcdURL()},
+		"cert-dir":                         {first.CertDir},
+		"service-account-issuer":           {first.SecureServing.URL("https", "/").String()},
+		"service-account-key-file":         {filepath.Join(first.CertDir, "sa-signer.crt")},
+		"service-account-signing-key-file": {filepath.Join(first.CertDir, "sa-signer.key")},
+	})
+	process, err := StartProcess(log, first.Path, append(args, flags...)...)
+	if err != nil {
+		return nil, err
+	}
+	second := &SecondAPIServer{process: process, address: address, log: log.Name()}
+	if err := second.waitUntilReady(ctx, c.Admin); err != nil {
+		return nil, errors.Join(err, process.Kill())
+	}
+	return second, nil
+}
+
+func (s *SecondAPIServer) waitUntilReady(ctx context.Context, admin *rest.Config) error {
+	clientset, err := kubernetes.NewForConfig(s.ConfigFor(admin))
+	if err != nil {
+		return fmt.Errorf("failed to create a client: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	for {
+		err := clientset.RESTClient().Get().AbsPath("/readyz").Do(ctx).Error()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-s.process.Ended():
+			log, _ := os.ReadFile(s.log)
+			return fmt.Errorf("the second kube-apiserver exited: %s", lastOf(string(log)))
+		case <-ctx.Done():
+			return fmt.Errorf("the second kube-apiserver is not ready: %w", err)
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+// ConfigFor returns a configuration with the same identity for this API server.
+func (s *SecondAPIServer) ConfigFor(config *rest.Config) *rest.Config {
+	config = rest.CopyConfig(config)
+	config.Host = "https://" + s.address
+	return config
+}
+
+// Pause stops the process with SIGSTOP. Its caches become stale until Resume.
+func (s *SecondAPIServer) Pause() error {
+	return s.process.command.Process.Signal(syscall.SIGSTOP)
+}
+
+// Resume continues the process after Pause.
+func (s *SecondAPIServer) Resume() error {
+	return s.process.command.Process.Signal(syscall.SIGCONT)
+}
+
+// Stop kills the process, paused or not.
+func (s *SecondAPIServer) Stop() error { return s.process.Kill() }

@@ -1,0 +1,32 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package framework
+
+import (
+	"context"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/nslifecycle/nslifecycle/test/controlplane"
+)
+
+// SecondAPIServer is another kube-apiserver of a Cluster.
+type SecondAPIServer struct{ *controlplane.SecondAPIServer }
+
+// StartSecondAPIServer starts another kube-apiserver on the same etcd until the spec or the
+// container ends.
+func (c *Cluster) StartSecondAPIServer(ctx context.Context, flags ...string) *SecondAPIServer {
+	GinkgoHelper()
+	second, err := c.ControlPlane.StartSecondAPIServer(ctx, flags...)
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func() { Expect(second.Stop()).To(Succeed()) })
+	return &SecondAPIServer{second}
+}
+
+// As returns a user whose requests go to this API server.
+func (s *SecondAPIServer) As(user *User) *User {
+	GinkgoHelper()
+	return NewUser(s.ConfigFor(user.Config))
+}

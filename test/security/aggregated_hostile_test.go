@@ -1,0 +1,80 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package security
+
+import (
+	"bytes"
+	"context"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+var _ = Describe("A hostile aggregated API server that knows what the operator does", func() {
+	It("cannot make the operator delete another object by the name of an item", func(ctx context.Context) {
+		victim := createVictim(ctx)
+		server := startHostileServer(ctx, "things", "list", "delete")
+		server.serveItems(makeThing("", "../"+toConfigMaps(victim.Namespace)+"/"+victim.Name, victim.UID))
+		namespace := terminate(ctx, "byname")
+		Eventually(func() []string { return server.received(http.MethodGet) }).Should(ContainElement(ContainSubstring(namespace.Name)))
+		expectKept(ctx, victim)
+		expectTerminating(ctx, namespace)
+		server.serveItems()
+	}, SpecTimeout(specTimeout))
+
+	It("cannot exhaust memory with a body without end", func(ctx context.Context) {
+		server := startHostileServer(ctx, "things", "list", "delete")
+		const most = 256 << 20
+		var sent atomic.Int64
+		isOver := make(chan struct{})
+		var once sync.Once
+		server.set(func(w http.ResponseWriter, _ *http.Request) {
+			defer once.Do(func() { close(isOver) })
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = w.Write([]byte(`{"apiVersion":"meta.k8s.io/v1","kind":"PartialObjectMetadataList","metadata":{},"items":[{"metadata":{"name":"`))
+			chunk := bytes.Repeat([]byte("a"), 1<<20)
+			for n := 0; n < most; n += len(chunk) {
+				if _, err := w.Write(chunk); err != nil {
+					return
+				}
+				sent.Add(int64(len(chunk)))
+			}
+			_, _ = w.Write([]byte(`"}}]}`))
+		}, nil)
+		terminate(ctx, "body")
+		Eventually(isOver).WithTimeout(time.Minute).Should(BeClosed())
+		AddReportEntry("bytes sent", sent.Load())
+		server.serveItems()
+		Expect(sent.Load()).To(BeNumerically("<", most), "the operator has read all of the body")
+	}, SpecTimeout(specTimeout))
+
+	It("cannot hide objects behind a negative remainingItemCount", func(ctx context.Context) {
+		server := startHostileServer(ctx, "things", "list", "delete")
+		server.set(func(w http.ResponseWriter, _ *http.Request) {
+			writeList(w, metav1.ListMeta{RemainingItemCount: new(int64(-1))}, makeThing("", "left", "uid"))
+		}, nil)
+		namespace := terminate(ctx, "negative")
+		expectTerminating(ctx, namespace)
+		server.serveItems()
+	}, SpecTimeout(specTimeout))
+
+	It("cannot stop finalization for longer than it is broken, by Retry-After", func(ctx context.Context) {
+		server := startHostileServer(ctx, "things", "list", "delete")
+		server.set(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Retry-After", "86400")
+			writeJSON(w, http.StatusTooManyRequests, apierrors.NewTooManyRequests("wait", 86400).Status())
+		}, nil)
+		namespace := terminate(ctx, "retryafter")
+		Eventually(func() []string { return server.received(http.MethodGet) }).Should(ContainElement(ContainSubstring(namespace.Name)))
+		expectTerminating(ctx, namespace)
+		server.serveItems()
+		expectDeleted(ctx, namespace)
+	}, SpecTimeout(specTimeout))
+})

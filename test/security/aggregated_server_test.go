@@ -1,0 +1,180 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package security
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/discovery"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nslifecycle/nslifecycle/test/framework"
+)
+
+// hostileServer is an aggregated API server of a vendor. It returns what a spec tells it to.
+type hostileServer struct {
+	group string
+
+	lock sync.Mutex
+	// list answers list requests, remove answers deletions.
+	list, remove http.HandlerFunc
+	// paths are the requests for objects that the server has received, as "METHOD path".
+	paths []string
+}
+
+// startHostileServer registers an aggregated API server until the spec ends. It serves
+// namespaced types with these names and verbs.
+func startHostileServer(ctx context.Context, name string, verbs ...string) *hostileServer {
+	GinkgoHelper()
+	hostile := &hostileServer{group: framework.Unique("g") + ".vendor.example.com"}
+	hostile.serveItems()
+	hostile.remove = func(w http.ResponseWriter, _ *http.Request) {
+		writeJSON(w, http.StatusOK, map[string]any{"kind": "Status", "apiVersion": "v1", "status": "Success"})
+	}
+	server := httptest.NewTLSServer(hostile.handler(name, verbs))
+	DeferCleanup(func() {
+		server.CloseClientConnections()
+		server.Close()
+	})
+	hostile.register(ctx, server.Listener.Addr().String())
+	return hostile
+}
+
+func (s *hostileServer) register(ctx context.Context, address string) {
+	GinkgoHelper()
+	// The aggregator resolves this name itself: neither endpoints nor a cluster IP are needed.
+	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: framework.Unique("vendor")}}
+	service.Spec.Type, service.Spec.ExternalName = corev1.ServiceTypeExternalName, "localhost"
+	_, port, _ := strings.Cut(address, ":")
+	apiService := &unstructured.Unstructured{}
+	Expect(json.Unmarshal([]byte(`{"apiVersion":"apiregistration.k8s.io/v1","kind":"APIService",
+		"metadata":{"name":"v1.`+s.group+`"},
+		"spec":{"group":"`+s.group+`","version":"v1","groupPriorityMinimum":1000,"versionPriority":10,
+		"insecureSkipTLSVerify":true,
+		"service":{"namespace":"default","name":"`+service.Name+`","port":`+port+`}}}`), apiService)).To(Succeed())
+	// Cleanup runs in the opposite order: the group leaves discovery after the APIService is deleted.
+	DeferCleanup(s.expectDiscovered, false)
+	for _, object := range []client.Object{service, apiService} {
+		Expect(cluster.Admin.Create(ctx, object)).To(Succeed())
+		DeferCleanup(func(ctx context.Context) {
+			Expect(client.IgnoreNotFound(cluster.Admin.Delete(ctx, object))).To(Succeed())
+		})
+	}
+	s.expectDiscovered(ctx, true)
+}
+
+// expectDiscovered waits until the API server has the group in discovery, or has not.
+func (s *hostileServer) expectDiscovered(ctx context.Context, want bool) {
+	GinkgoHelper()
+	discoveryClient, err := discovery.NewDiscoveryClientForConfig(cluster.Admin.Config)
+	Expect(err).NotTo(HaveOccurred())
+	Eventually(func(g Gomega) {
+		_, lists, err := discoveryClient.ServerGroupsAndResources()
+		g.Expect(err).NotTo(HaveOccurred())
+		found := false
+		for _, list := range lists {
+			found = found || strings.HasPrefix(list.GroupVersion, s.group+"/") && len(list.APIResources) > 0
+		}
+		g.Expect(found).To(Equal(want))
+	}).WithContext(ctx).WithTimeout(specTimeout).Should(Succeed())
+}
+
+func (s *hostileServer) handler(name string, verbs []string) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /apis", func(w http.ResponseWriter, _ *http.Request) {
+		group := apidiscoveryv2.APIGroupDiscovery{
+			ObjectMeta: metav1.ObjectMeta{Name: s.group},
+			Versions: []apidiscoveryv2.APIVersionDiscovery{{
+				Version: "v1", Freshness: apidiscoveryv2.DiscoveryFreshnessCurrent,
+				Resources: []apidiscoveryv2.APIResourceDiscovery{{
+					Resource: name, SingularResource: "thing", Scope: apidiscoveryv2.ScopeNamespace, Verbs: verbs,
+					ResponseKind: &metav1.GroupVersionKind{Group: s.group, Version: "v1", Kind: "Thing"},
+				}},
+			}},
+		}
+		w.Header().Set("Content-Type", "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList")
+		writeJSON(w, http.StatusOK, &apidiscoveryv2.APIGroupDiscoveryList{
+			TypeMeta: metav1.TypeMeta{APIVersion: "apidiscovery.k8s.io/v2", Kind: "APIGroupDiscoveryList"},
+			Items:    []apidiscoveryv2.APIGroupDiscovery{group},
+		})
+	})
+	mux.HandleFunc("/apis/"+s.group+"/v1", func(w http.ResponseWriter, _ *http.Request) {
+		writeJSON(w, http.StatusOK, &metav1.APIResourceList{GroupVersion: s.group + "/v1"})
+	})
+	mux.HandleFunc("/apis/"+s.group+"/v1/", func(w http.ResponseWriter, r *http.Request) {
+		s.lock.Lock()
+		s.paths = append(s.paths, r.Method+" "+r.URL.Path)
+		answer := s.list
+		if r.Method == http.MethodDelete {
+			answer = s.remove
+		}
+		s.lock.Unlock()
+		answer(w, r)
+	})
+	return mux
+}
+
+// set changes the answers.
+func (s *hostileServer) set(list, remove http.HandlerFunc) {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	if list != nil {
+		s.list = list
+	}
+	if remove != nil {
+		s.remove = remove
+	}
+}
+
+// serveItems makes the server return these objects in every namespace.
+func (s *hostileServer) serveItems(items ...metav1.PartialObjectMetadata) {
+	s.set(func(w http.ResponseWriter, _ *http.Request) { writeList(w, metav1.ListMeta{}, items...) }, nil)
+}
+
+// received returns the requests with a method that the server has received.
+func (s *hostileServer) received(method string) []string {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	var paths []string
+	for _, path := range s.paths {
+		if rest, ok := strings.CutPrefix(path, method+" "); ok {
+			paths = append(paths, rest)
+		}
+	}
+	return paths
+}
+
+func makeThing(namespace, name string, uid types.UID) metav1.PartialObjectMetadata {
+	return metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
+		Namespace: namespace, Name: name, UID: uid, ResourceVersion: "1",
+	}}
+}
+
+func writeList(w http.ResponseWriter, meta metav1.ListMeta, items ...metav1.PartialObjectMetadata) {
+	meta.ResourceVersion = "1"
+	writeJSON(w, http.StatusOK, &metav1.PartialObjectMetadataList{
+		TypeMeta: metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: "PartialObjectMetadataList"},
+		ListMeta: meta, Items: append([]metav1.PartialObjectMetadata{}, items...),
+	})
+}
+
+func writeJSON(w http.ResponseWriter, code int, object any) {
+	if w.Header().Get("Content-Type") == "" {
+		w.Header().Set("Content-Type", "application/json")
+	}
+	w.WriteHeader(code)
+	_ = json.NewEncoder(w).Encode(object)
+}

@@ -1,0 +1,181 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package security
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nslifecycle/nslifecycle/test/framework"
+	"github.com/nslifecycle/nslifecycle/test/wrappers"
+)
+
+// toConfigMaps is a path from the objects of an aggregated type in a namespace to the ConfigMaps
+// of another namespace: /apis/<group>/v1/namespaces/<namespace>/<resource> has five segments
+// before the resource.
+func toConfigMaps(namespace string) string {
+	return strings.Repeat("../", 5) + "api/v1/namespaces/" + namespace + "/configmaps"
+}
+
+var _ = Describe("A hostile aggregated API server", func() {
+	var victim *corev1.ConfigMap
+
+	BeforeEach(func(ctx context.Context) { victim = createVictim(ctx) })
+
+	It("cannot make the operator delete other objects by the name of a resource", func(ctx context.Context) {
+		startHostileServer(ctx, toConfigMaps(victim.Namespace), "list", "delete", "deletecollection")
+		expectDeleted(ctx, terminate(ctx, "byresource"))
+		expectKept(ctx, victim)
+	}, SpecTimeout(specTimeout))
+
+	It("cannot make the operator delete what items of other namespaces name", func(ctx context.Context) {
+		server := startHostileServer(ctx, "configmaps", "list", "delete")
+		server.serveItems(makeThing(victim.Namespace, victim.Name, victim.UID))
+		namespace := terminate(ctx, "foreign")
+		path := "/apis/" + server.group + "/v1/namespaces/" + namespace.Name + "/configmaps/" + victim.Name
+		Eventually(func() []string { return server.received(http.MethodDelete) }).Should(ContainElement(path))
+		expectKept(ctx, victim)
+		Expect(server.received(http.MethodDelete)).NotTo(ContainElement(ContainSubstring(victim.Namespace)))
+		server.serveItems()
+		expectDeleted(ctx, namespace)
+	}, SpecTimeout(specTimeout))
+
+	for name, item := range map[string]metav1.PartialObjectMetadata{
+		"an item without a name": makeThing("", "", "uid"),
+		"an item without a UID":  makeThing("", "nobody", ""),
+	} {
+		It("cannot end finalization by "+name, func(ctx context.Context) {
+			server := startHostileServer(ctx, "things", "list", "delete")
+			server.serveItems(item)
+			namespace := terminate(ctx, "item")
+			expectTerminating(ctx, namespace)
+			server.serveItems()
+			expectDeleted(ctx, namespace)
+		}, SpecTimeout(specTimeout))
+	}
+
+	for name, answer := range map[string]http.HandlerFunc{
+		"a Status that says Success": func(w http.ResponseWriter, _ *http.Request) {
+			writeJSON(w, http.StatusOK, map[string]any{"kind": "Status", "apiVersion": "v1", "status": "Success"})
+		},
+		"one object in place of a list": func(w http.ResponseWriter, _ *http.Request) {
+			object := makeThing("", "one", "uid")
+			object.APIVersion, object.Kind = "meta.k8s.io/v1", "PartialObjectMetadata"
+			writeJSON(w, http.StatusOK, object)
+		},
+		"text": func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok")) },
+		"nothing": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(http.StatusOK)
+		},
+		"a redirect": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Location", cluster.Admin.Config.Host+"/api/v1/namespaces/"+victim.Namespace+"/configmaps")
+			w.WriteHeader(http.StatusFound)
+		},
+		"continue tokens without end and no items": func(w http.ResponseWriter, _ *http.Request) {
+			writeList(w, metav1.ListMeta{Continue: "more"})
+		},
+		"continue tokens without end": func(w http.ResponseWriter, _ *http.Request) {
+			writeList(w, metav1.ListMeta{Continue: "more"}, makeThing("", "left", "uid"))
+		},
+	} {
+		It("cannot end finalization by answering a list request with "+name, func(ctx context.Context) {
+			server := startHostileServer(ctx, "things", "list", "delete")
+			server.set(answer, nil)
+			namespace := terminate(ctx, "answer")
+			expectTerminating(ctx, namespace)
+			expectKept(ctx, victim)
+			server.serveItems()
+			expectDeleted(ctx, namespace)
+		}, SpecTimeout(specTimeout))
+	}
+
+	It("cannot keep the operator busy with watch events", func(ctx context.Context) {
+		server := startHostileServer(ctx, "things", "list", "delete", "watch")
+		held := makeThing("", "held", "uid")
+		held.DeletionTimestamp, held.Finalizers = new(metav1.Now()), []string{"vendor.example.com/held"}
+		var events atomic.Int64
+		server.set(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Query().Get("watch") == "" {
+				writeList(w, metav1.ListMeta{}, held)
+				return
+			}
+			object := held
+			object.Namespace = strings.Split(server.received(http.MethodGet)[0], "/")[5]
+			object.APIVersion, object.Kind = "meta.k8s.io/v1", "PartialObjectMetadata"
+			w.Header().Set("Content-Type", "application/json")
+			for r.Context().Err() == nil && events.Load() < 20000 {
+				_ = json.NewEncoder(w).Encode(map[string]any{"type": "MODIFIED", "object": object})
+				events.Add(1)
+				w.(http.Flusher).Flush()
+			}
+		}, nil)
+		namespace := terminate(ctx, "events")
+		expectTerminating(ctx, namespace)
+		lists := len(server.received(http.MethodGet))
+		AddReportEntry("requests in 4 s", lists)
+		AddReportEntry("events in 4 s", events.Load())
+		Expect(lists).To(BeNumerically("<", 100))
+		server.serveItems()
+		expectDeleted(ctx, namespace)
+	}, SpecTimeout(specTimeout))
+})
+
+// createVictim creates a ConfigMap in a namespace that nobody deletes until the spec ends.
+func createVictim(ctx context.Context) *corev1.ConfigMap {
+	GinkgoHelper()
+	other := framework.CreateNamespace(ctx, cluster.Admin, framework.Unique("victim"))
+	victim := wrappers.MakeConfigMap(other.Name, "precious")
+	Expect(cluster.Admin.Create(ctx, victim)).To(Succeed())
+	DeferCleanup(func(ctx context.Context) { Expect(cluster.Admin.Delete(ctx, other)).To(Succeed()) })
+	return victim
+}
+
+// expectKept checks for a while that an object is still there.
+func expectKept(ctx context.Context, victim *corev1.ConfigMap) {
+	GinkgoHelper()
+	Consistently(func(g Gomega) {
+		now := &corev1.ConfigMap{}
+		g.Expect(cluster.Admin.Get(ctx, client.ObjectKeyFromObject(victim), now)).To(Succeed())
+		g.Expect(now.UID).To(Equal(victim.UID))
+	}).WithContext(ctx).WithTimeout(3 * time.Second).Should(Succeed())
+}
+
+// terminate creates a namespace and deletes it.
+func terminate(ctx context.Context, prefix string) *corev1.Namespace {
+	GinkgoHelper()
+	namespace := framework.CreateNamespace(ctx, cluster.Admin, framework.Unique(prefix))
+	Expect(cluster.Admin.Delete(ctx, namespace)).To(Succeed())
+	return namespace
+}
+
+// expectTerminating checks that the operator does not release a namespace for a while.
+func expectTerminating(ctx context.Context, namespace *corev1.Namespace) {
+	GinkgoHelper()
+	Consistently(func(g Gomega) {
+		now := cluster.GetNamespace(g, ctx, namespace.Name)
+		g.Expect(now.UID).To(Equal(namespace.UID))
+		g.Expect(now.Spec.Finalizers).To(ContainElement(corev1.FinalizerKubernetes))
+	}).WithContext(ctx).WithTimeout(4 * time.Second).Should(Succeed())
+}
+
+// expectDeleted waits until a namespace does not exist.
+func expectDeleted(ctx context.Context, namespace *corev1.Namespace) {
+	GinkgoHelper()
+	Eventually(func() error {
+		return cluster.Admin.Get(ctx, types.NamespacedName{Name: namespace.Name}, &corev1.Namespace{})
+	}).WithContext(ctx).Should(Satisfy(apierrors.IsNotFound))
+}

@@ -1,0 +1,283 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package security
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/test/framework"
+	"github.com/nslifecycle/nslifecycle/test/wrappers"
+)
+
+// A is the API server of the cluster, B the second one.
+var _ = Describe("With two API servers", Ordered, func() {
+	const rounds = 50
+	var (
+		second       *framework.SecondAPIServer
+		throughB     kubernetes.Interface
+		initializerB kubernetes.Interface
+	)
+
+	BeforeAll(func(ctx context.Context) {
+		second = cluster.StartSecondAPIServer(ctx)
+		throughB = second.As(cluster.Ordinary).Clientset()
+		initializerB = second.As(cluster.Initializer).Clientset()
+		// Only namespaces with this label get the initializer.
+		cluster.RegisterConfiguration(ctx, wrappers.MakeConfiguration("two").Initializer("nobody.test.example.com",
+			v1alpha1.InitializerSettings{NamespaceSelector: &v1alpha1.NamespaceSelector{MatchLabels: map[string]v1alpha1.LabelValue{"two": "yes"}}}))
+		// B has its own watch of policies and of the set.
+		Eventually(func(g Gomega) {
+			probe := makeTwo("probe")
+			g.Expect(second.As(cluster.Ordinary).Create(ctx, probe, client.DryRunAll)).To(Succeed())
+			g.Expect(probe.Labels).To(HaveKey(v1alpha1.LabelInitializing))
+		}).WithContext(ctx).WithTimeout(time.Minute).Should(Succeed())
+	}, NodeTimeout(5*time.Minute))
+
+	// write creates, updates and deletes a ConfigMap through B and returns what B accepted.
+	write := func(ctx context.Context, namespace string) []string {
+		configMaps := throughB.CoreV1().ConfigMaps(namespace)
+		var accepted []string
+		var group sync.WaitGroup
+		var lock sync.Mutex
+		for name, do := range map[string]func() error{
+			"create": func() error {
+				_, err := configMaps.Create(ctx, wrappers.MakeConfigMap(namespace, framework.Unique("new")), metav1.CreateOptions{})
+				return err
+			},
+			"update": func() error {
+				_, err := configMaps.Update(ctx, &corev1.ConfigMap{
+					ObjectMeta: metav1.ObjectMeta{Name: "existing"}, Data: map[string]string{"a": framework.Unique("b")},
+				}, metav1.UpdateOptions{})
+				return err
+			},
+			"delete": func() error { return configMaps.Delete(ctx, "deletable", metav1.DeleteOptions{}) },
+		} {
+			group.Go(func() {
+				if err := do(); err == nil {
+					lock.Lock()
+					defer lock.Unlock()
+					accepted = append(accepted, name)
+				}
+			})
+		}
+		group.Wait()
+		return accepted
+	}
+
+	// recreate ends a namespace through A as a forced finalize does, and creates it again with
+	// an initializer, which puts two ConfigMaps in it.
+	// It returns the revision of storage that has the new namespace.
+	recreate := func(ctx context.Context, name string) int {
+		GinkgoHelper()
+		clientset := cluster.Admin.Clientset()
+		namespaces := clientset.CoreV1().Namespaces()
+		Expect(namespaces.Delete(ctx, name, metav1.DeleteOptions{})).To(Succeed())
+		Eventually(func() error {
+			now, err := namespaces.Get(ctx, name, metav1.GetOptions{})
+			if apierrors.IsNotFound(err) {
+				return nil
+			}
+			now.Spec.Finalizers = nil
+			_, err = namespaces.Finalize(ctx, now, metav1.UpdateOptions{})
+			return client.IgnoreNotFound(err)
+		}).WithContext(ctx).WithPolling(time.Millisecond).Should(Succeed())
+		var created *corev1.Namespace
+		Eventually(func() error {
+			var err error
+			created, err = cluster.Ordinary.Clientset().CoreV1().Namespaces().Create(ctx, makeTwo(name), metav1.CreateOptions{})
+			return err
+		}).WithContext(ctx).WithPolling(time.Millisecond).Should(Succeed())
+		for _, configMap := range []string{"existing", "deletable"} {
+			_, err := cluster.Initializer.Clientset().CoreV1().ConfigMaps(name).
+				Create(ctx, wrappers.MakeConfigMap(name, configMap), metav1.CreateOptions{})
+			Expect(err).NotTo(HaveOccurred())
+		}
+		return revisionOf(created)
+	}
+
+	It("keeps a new namespace shut on B from the first moment", func(ctx context.Context) {
+		landed := 0
+		for range rounds {
+			namespace := makeTwo(framework.Unique("two"))
+			created := make(chan struct{})
+			result := make(chan int)
+			go func() {
+				count := 0
+				<-created
+				for range 5 {
+					count += len(write(ctx, namespace.Name))
+				}
+				result <- count
+			}()
+			Expect(cluster.Ordinary.Create(ctx, namespace)).To(Succeed())
+			close(created)
+			landed += <-result
+		}
+		AddReportEntry("landed", fmt.Sprintf("%d of %d", landed, rounds*15))
+		Expect(landed).To(BeZero())
+	}, SpecTimeout(specTimeout))
+
+	It("keeps a namespace shut on B that the request on A has not created yet", func(ctx context.Context) {
+		landed, requests := 0, 0
+		for range rounds {
+			namespace := makeTwo(framework.Unique("two"))
+			stop := make(chan struct{})
+			var group sync.WaitGroup
+			group.Go(func() {
+				defer GinkgoRecover()
+				for {
+					select {
+					case <-stop:
+						return
+					default:
+						landed += len(write(ctx, namespace.Name))
+						requests += 3
+					}
+				}
+			})
+			Expect(cluster.Ordinary.Create(ctx, namespace)).To(Succeed())
+			_, err := initializerB.CoreV1().ConfigMaps(namespace.Name).Create(ctx,
+				wrappers.MakeConfigMap(namespace.Name, "existing"), metav1.CreateOptions{})
+			Expect(err).NotTo(HaveOccurred())
+			close(stop)
+			group.Wait()
+		}
+		AddReportEntry("landed", fmt.Sprintf("%d of %d", landed, requests))
+		Expect(landed).To(BeZero())
+	}, SpecTimeout(specTimeout))
+
+	It("opens a namespace on B a moment after A", func(ctx context.Context) {
+		var refused int
+		var longest time.Duration
+		for range rounds / 2 {
+			namespace := makeTwo(framework.Unique("two"))
+			Expect(cluster.Ordinary.Create(ctx, namespace)).To(Succeed())
+			cluster.Finish(ctx, namespace.Name)
+			opened := time.Now()
+			Eventually(func() error {
+				_, err := throughB.CoreV1().ConfigMaps(namespace.Name).Create(ctx,
+					wrappers.MakeConfigMap(namespace.Name, "a"), metav1.CreateOptions{})
+				if err != nil {
+					refused++
+					Expect(err).To(BeForbiddenBy("gate"))
+				}
+				return err
+			}).WithContext(ctx).WithPolling(time.Millisecond).Should(Succeed())
+			longest = max(longest, time.Since(opened))
+		}
+		AddReportEntry("after opening", fmt.Sprintf("refused %d, longest %s", refused, longest))
+		Expect(longest).To(BeNumerically("<", 5*time.Second))
+	}, SpecTimeout(specTimeout))
+
+	It("measures what B accepts in a namespace that A has deleted and created again", func(ctx context.Context) {
+		counts := map[string]int{}
+		for range rounds / 2 {
+			name := framework.Unique("again")
+			framework.CreateNamespace(ctx, cluster.Ordinary, name)
+			Eventually(func() error { // B has seen the namespace
+				_, err := throughB.CoreV1().ConfigMaps(name).Create(ctx, wrappers.MakeConfigMap(name, "old"), metav1.CreateOptions{})
+				return err
+			}).WithContext(ctx).Should(Succeed())
+			// From before the deletion on, so that some requests reach B in the same millisecond.
+			stop := make(chan struct{})
+			var group sync.WaitGroup
+			for range 2 {
+				group.Go(func() {
+					defer GinkgoRecover()
+					for {
+						select {
+						case <-stop:
+							return
+						default:
+							write(ctx, name)
+						}
+					}
+				})
+			}
+			since := recreate(ctx, name)
+			write(ctx, name)
+			close(stop)
+			group.Wait()
+			var found corev1.ConfigMapList
+			Expect(cluster.Admin.List(ctx, &found, client.InNamespace(name))).To(Succeed())
+			isDeleted := true
+			for _, configMap := range found.Items {
+				switch {
+				case configMap.Name == "deletable":
+					isDeleted = false
+				case configMap.Name != "existing":
+					// A forced finalize leaves the older ones behind.
+					if revisionOf(&configMap) > since {
+						counts["create"]++
+					}
+				case configMap.Data != nil:
+					counts["update"]++
+				}
+			}
+			if isDeleted {
+				counts["delete"]++
+			}
+		}
+		AddReportEntry("landed after a re-creation", fmt.Sprintf("%v in %d namespaces", counts, rounds/2))
+		Expect(counts).NotTo(HaveKey("create"))
+	}, SpecTimeout(specTimeout))
+
+	It("measures what B accepts when it resumes after a pause", func(ctx context.Context) {
+		fresh, recreated := map[string]int{}, map[string]int{}
+		const pauses = 5
+		for range pauses {
+			old, other := framework.Unique("paused"), framework.Unique("fresh")
+			framework.CreateNamespace(ctx, cluster.Ordinary, old)
+			Eventually(func() error {
+				_, err := throughB.CoreV1().ConfigMaps(old).Create(ctx, wrappers.MakeConfigMap(old, "old"), metav1.CreateOptions{})
+				return err
+			}).WithContext(ctx).Should(Succeed())
+			Expect(second.Pause()).To(Succeed())
+			recreate(ctx, old)
+			Expect(cluster.Ordinary.Create(ctx, makeTwo(other))).To(Succeed())
+			// The requests wait in the sockets of B, and are the first thing that it reads.
+			var group sync.WaitGroup
+			group.Go(func() {
+				for _, accepted := range write(ctx, old) {
+					recreated[accepted]++
+				}
+			})
+			group.Go(func() {
+				for _, accepted := range write(ctx, other) {
+					fresh[accepted]++
+				}
+			})
+			time.Sleep(50 * time.Millisecond) // The requests are sent; nothing tells when.
+			Expect(second.Resume()).To(Succeed())
+			group.Wait()
+		}
+		AddReportEntry("after a pause", fmt.Sprintf("new name: %v, created again: %v, of %d each", fresh, recreated, pauses))
+		Expect(fresh).To(BeEmpty())
+	}, SpecTimeout(specTimeout))
+})
+
+// makeTwo returns a namespace that gets the initializer.
+func makeTwo(name string) *corev1.Namespace {
+	return wrappers.MakeNamespace(name).Label("two", "yes").Obj()
+}
+
+func revisionOf(object client.Object) int {
+	GinkgoHelper()
+	revision, err := strconv.Atoi(object.GetResourceVersion())
+	Expect(err).NotTo(HaveOccurred())
+	return revision
+}

@@ -1,0 +1,79 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package security
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/test/framework"
+	"github.com/nslifecycle/nslifecycle/test/wrappers"
+)
+
+var _ = Describe("A creator who writes to the Namespace all the time", func() {
+	// writeUntil patches an annotation with eight clients until the function returns.
+	writeUntil := func(ctx context.Context, namespace *corev1.Namespace, reached func(*corev1.Namespace) bool) time.Duration {
+		GinkgoHelper()
+		begin := time.Now()
+		namespaces := cluster.Ordinary.Clientset().CoreV1().Namespaces()
+		stop := make(chan struct{})
+		var group sync.WaitGroup
+		for range 8 {
+			group.Go(func() {
+				for {
+					select {
+					case <-stop:
+						return
+					default:
+						_, _ = namespaces.Patch(ctx, namespace.Name, types.MergePatchType,
+							[]byte(`{"metadata":{"annotations":{"a":"`+framework.Unique("v")+`"}}}`), metav1.PatchOptions{})
+					}
+				}
+			})
+		}
+		defer group.Wait()
+		defer close(stop)
+		Eventually(func(g Gomega) bool {
+			return reached(cluster.GetNamespace(g, ctx, namespace.Name))
+		}).WithContext(ctx).WithTimeout(15 * time.Second).Should(BeTrue())
+		return time.Since(begin)
+	}
+
+	It("does not keep a failed namespace from being deleted", func(ctx context.Context) {
+		namespace := cluster.CreateInitializing(ctx, "busy")
+		go func() {
+			defer GinkgoRecover()
+			Eventually(func(g Gomega) { // The writers are at work.
+				g.Expect(cluster.GetNamespace(g, ctx, namespace.Name).Annotations).To(HaveKey("a"))
+			}).WithContext(ctx).Should(Succeed())
+			Expect(cluster.Initializer.Patch(ctx, namespace.DeepCopy(), mergePatch(failed))).To(Succeed())
+		}()
+		held := &corev1.Namespace{}
+		held.Name = namespace.Name
+		Expect(cluster.Initializer.Patch(ctx, held, mergePatch(`{"metadata":{"finalizers":["test.example.com/hold"]}}`))).To(Succeed())
+		DeferCleanup(func(ctx context.Context) {
+			Expect(cluster.Admin.Patch(ctx, held, mergePatch(`{"metadata":{"finalizers":null}}`))).To(Succeed())
+		})
+		AddReportEntry("deleted after", writeUntil(ctx, namespace, func(now *corev1.Namespace) bool {
+			return now.DeletionTimestamp != nil
+		}).String())
+	}, SpecTimeout(specTimeout))
+
+	It("does not keep a time-out from being enforced", func(ctx context.Context) {
+		cluster.RegisterConfiguration(ctx, wrappers.MakeConfiguration("busy").Initializer("nobody.test.example.com",
+			v1alpha1.InitializerSettings{TimeoutSeconds: new(int32(1)), FailurePolicy: new(v1alpha1.InitializerIgnore)}))
+		namespace := framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("busy"))
+		AddReportEntry("opened after", writeUntil(ctx, namespace, func(now *corev1.Namespace) bool {
+			return now.Labels[v1alpha1.LabelInitializing] == ""
+		}).String())
+	}, SpecTimeout(specTimeout))
+})

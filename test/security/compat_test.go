@@ -1,0 +1,177 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package security
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/test/framework"
+	"github.com/nslifecycle/nslifecycle/test/wrappers"
+)
+
+// With config/compat a namespace is open until the operator has given it its list. Nothing that its
+// creator does in that time may keep the list away for good.
+var _ = Describe("With config/compat", Ordered, ContinueOnFailure, func() {
+	var compat *framework.Cluster
+
+	BeforeAll(func(ctx context.Context) {
+		compat = framework.Start(ctx)
+		DeferCleanup(compat.Stop)
+		compat.Install(ctx, "compat")
+		compat.StartManager(ctx)
+		Expect(compat.Admin.Create(ctx, wrappers.MakeConfiguration("compat").Initializers("nobody.test.example.com").Obj())).To(Succeed())
+		compat.ExpectActive(ctx, "compat")
+	}, NodeTimeout(5*time.Minute))
+
+	expectInjected := func(ctx context.Context, name string) *corev1.Namespace {
+		GinkgoHelper()
+		var now *corev1.Namespace
+		Eventually(func(g Gomega) {
+			now = compat.GetNamespace(g, ctx, name)
+			g.Expect(now.Labels).To(HaveKeyWithValue(v1alpha1.LabelInitializing, "true"))
+			g.Expect(framework.PendingOf(now)).To(Equal("nobody.test.example.com"))
+		}).WithContext(ctx).WithTimeout(20 * time.Second).Should(Succeed())
+		return now
+	}
+
+	It("a creator cannot have a namespace taken for one that the operator has seen", func(ctx context.Context) {
+		namespace := wrappers.MakeNamespace(framework.Unique("seen")).
+			Condition(corev1.NamespaceCondition{Type: v1alpha1.ConditionInitializing, Status: corev1.ConditionFalse}).Obj()
+		Expect(compat.Ordinary.Create(ctx, namespace)).To(Succeed())
+		expectInjected(ctx, namespace.Name)
+		for _, body := range []string{
+			`{"status":{"conditions":[{"type":"Initializing","status":"False"}]}}`,
+			`{"status":{"conditions":null}}`,
+		} {
+			compat.StopManager()
+			other := framework.CreateNamespace(ctx, compat.Ordinary, framework.Unique("seen"))
+			err := compat.Ordinary.Status().Patch(ctx, other.DeepCopy(), mergePatch(body))
+			if !strings.Contains(body, "null") {
+				Expect(err).To(BeForbiddenBy("guard"))
+			}
+			compat.StartManager(ctx)
+			expectInjected(ctx, other.Name)
+		}
+	}, SpecTimeout(2*time.Minute))
+
+	It("a creator cannot plant state of ours", func(ctx context.Context) {
+		compat.StopManager()
+		namespace := framework.CreateNamespace(ctx, compat.Ordinary, framework.Unique("planted"))
+		for _, key := range []string{
+			v1alpha1.AnnotationPendingInitializers, v1alpha1.AnnotationInitializers, v1alpha1.AnnotationRequestedBy,
+			v1alpha1.AnnotationInjectedAt, v1alpha1.AnnotationInitializationResult,
+		} {
+			for _, value := range []string{"", "x"} {
+				By(key + "=" + value)
+				Expect(compat.Ordinary.Patch(ctx, namespace.DeepCopy(), mergePatch(`{"metadata":{"annotations":{"`+key+`":"`+value+`"}}}`))).
+					To(BeDeniedBy("guard"))
+				Expect(compat.Ordinary.Create(ctx, wrappers.MakeNamespace(framework.Unique("planted")).Annotation(key, value).Obj())).
+					To(BeDeniedBy("guard"))
+			}
+		}
+		Expect(compat.Ordinary.Patch(ctx, namespace.DeepCopy(), mergePatch(`{"metadata":{"labels":{"`+v1alpha1.LabelInitializing+`":""}}}`))).
+			To(BeDeniedBy("guard"))
+		for _, size := range []int{132 << 10, 255 << 10} {
+			Expect(compat.Ordinary.Patch(ctx, namespace.DeepCopy(), mergePatch(`{"metadata":{"annotations":{"a":"`+strings.Repeat("x", size)+`"}}}`))).
+				To(BeDeniedBy("guard"))
+		}
+		compat.StartManager(ctx)
+		expectInjected(ctx, namespace.Name)
+	}, SpecTimeout(2*time.Minute))
+
+	for name, verb := range map[string]string{"initialize": "initialize", "nothing": "get"} {
+		It("who holds "+name+" cannot inject", func(ctx context.Context) {
+			user := compat.AddUserWithRules(ctx, framework.Unique(name)+"@corp.example.com", rbacv1.PolicyRule{
+				APIGroups: []string{""}, Resources: []string{"namespaces", "namespaces/status"}, Verbs: []string{"create", "update", "patch", "get", verb},
+			})
+			compat.StopManager()
+			DeferCleanup(func(ctx context.Context) { compat.StartManager(ctx) })
+			var namespace *corev1.Namespace
+			Eventually(func() error {
+				namespace = wrappers.MakeNamespace(framework.Unique("inject")).Obj()
+				return user.Create(ctx, namespace)
+			}).WithContext(ctx).Should(Succeed())
+			Expect(user.Patch(ctx, namespace, mergePatch(`{"metadata":{"labels":{"`+v1alpha1.LabelInitializing+`":"true"},"annotations":{`+
+				`"`+v1alpha1.AnnotationPendingInitializers+`":"mine.example.com","`+v1alpha1.AnnotationInitializers+`":"mine.example.com",`+
+				`"`+v1alpha1.AnnotationInjectedAt+`":"2026-01-01T00:00:00Z"}}}`))).To(BeDeniedBy("guard"))
+		}, SpecTimeout(2*time.Minute))
+	}
+
+	for name, enlarge := range map[string]func(*corev1.Namespace, int){
+		"a large owner reference": func(n *corev1.Namespace, size int) {
+			n.OwnerReferences = []metav1.OwnerReference{{APIVersion: "example.com/v1", Kind: "Filler", Name: strings.Repeat("x", size), UID: "u"}}
+		},
+	} {
+		It("a creator cannot keep the list away by "+name, func(ctx context.Context) {
+			var namespace *corev1.Namespace
+			// The first is about as large as etcd takes it.
+			for _, size := range []int{1572352, 1572096, 1571840, 1 << 20, 256 << 10, 120 << 10} {
+				namespace = wrappers.MakeNamespace(framework.Unique("large")).Obj()
+				enlarge(namespace, size)
+				if compat.Ordinary.Create(ctx, namespace) == nil {
+					AddReportEntry("size", fmt.Sprint(size))
+					break
+				}
+			}
+			expectInjected(ctx, namespace.Name)
+		}, SpecTimeout(2*time.Minute))
+	}
+
+	It("a creator cannot keep the list away by writing all the time", func(ctx context.Context) {
+		namespaces := compat.Ordinary.Clientset().CoreV1().Namespaces()
+		var longest time.Duration
+		for range 5 {
+			name := framework.Unique("busy")
+			begin := time.Now()
+			framework.CreateNamespace(ctx, compat.Ordinary, name)
+			stop := make(chan struct{})
+			var group sync.WaitGroup
+			for range 8 {
+				group.Go(func() {
+					for {
+						select {
+						case <-stop:
+							return
+						default:
+							_, _ = namespaces.Patch(ctx, name, types.MergePatchType,
+								[]byte(`{"metadata":{"annotations":{"a":"`+framework.Unique("v")+`"}}}`), metav1.PatchOptions{})
+						}
+					}
+				})
+			}
+			for time.Since(begin) < 10*time.Second &&
+				compat.GetNamespace(Default, ctx, name).Labels[v1alpha1.LabelInitializing] == "" {
+			}
+			took := time.Since(begin)
+			close(stop)
+			group.Wait()
+			AddReportEntry("open for", took.String())
+			longest = max(longest, took)
+		}
+		Expect(longest).To(BeNumerically("<", 5*time.Second))
+	}, SpecTimeout(2*time.Minute))
+
+	It("the creation time of a namespace cannot be chosen", func(ctx context.Context) {
+		namespace := wrappers.MakeNamespace(framework.Unique("old")).Obj()
+		namespace.CreationTimestamp = metav1.NewTime(time.Now().Add(-24 * time.Hour))
+		Expect(compat.Ordinary.Create(ctx, namespace)).To(Succeed())
+		expectInjected(ctx, namespace.Name)
+		var now corev1.Namespace
+		Expect(compat.Admin.Get(ctx, client.ObjectKeyFromObject(namespace), &now)).To(Succeed())
+		Expect(time.Since(now.CreationTimestamp.Time)).To(BeNumerically("<", time.Minute))
+	}, SpecTimeout(2*time.Minute))
+})

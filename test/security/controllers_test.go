@@ -1,0 +1,164 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package security
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/test/controlplane"
+	"github.com/nslifecycle/nslifecycle/test/framework"
+	"github.com/nslifecycle/nslifecycle/test/wrappers"
+)
+
+// The controllers of kube-controller-manager pass the gate. An ordinary user must not reach into an
+// initializing namespace through them.
+var _ = Describe("With kube-controller-manager", Ordered, func() {
+	var namespace, own *corev1.Namespace
+
+	BeforeAll(func(ctx context.Context) {
+		running, err := cluster.StartControllerManager(ctx, "--use-service-account-credentials=true",
+			"--controllers=garbage-collector-controller,persistentvolume-binder-controller,serviceaccount-controller,"+
+				"root-ca-certificate-publisher-controller,clusterrole-aggregation-controller,resourcequota-controller,"+
+				"endpointslice-controller,ttl-after-finished-controller")
+		if errors.Is(err, controlplane.ErrNoControllerManager) {
+			Skip(err.Error())
+		}
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(func() { Expect(running.Stop()).To(Succeed()) })
+		own = framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("own"))
+		namespace = cluster.CreateInitializing(ctx, "controllers")
+	}, NodeTimeout(2*time.Minute))
+
+	It("its own controllers write into an initializing namespace", func(ctx context.Context) {
+		for _, object := range []client.Object{
+			&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}},
+			wrappers.MakeConfigMap("", "kube-root-ca.crt"),
+		} {
+			object.SetNamespace(namespace.Name)
+			Eventually(func() error {
+				return cluster.Admin.Get(ctx, client.ObjectKeyFromObject(object), object)
+			}).WithContext(ctx).WithTimeout(time.Minute).Should(Succeed())
+		}
+	}, SpecTimeout(specTimeout))
+
+	It("the garbage collector does not delete for forged owner references", func(ctx context.Context) {
+		owner := wrappers.MakeConfigMap(namespace.Name, "owner")
+		Expect(cluster.Initializer.Create(ctx, owner)).To(Succeed())
+		child := wrappers.MakeConfigMap(namespace.Name, "child")
+		child.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "owner", UID: owner.UID}}
+		Expect(cluster.Initializer.Create(ctx, child)).To(Succeed())
+
+		// The owner of each of these is looked up where it is not, and is absent there.
+		var forged []client.Object
+		for _, reference := range []metav1.OwnerReference{
+			{APIVersion: "v1", Kind: "ConfigMap", Name: "owner", UID: owner.UID},
+			{APIVersion: "v1", Kind: "ConfigMap", Name: "another", UID: owner.UID},
+			{APIVersion: "v1", Kind: "Secret", Name: "owner", UID: owner.UID},
+			{APIVersion: "v1", Kind: "Node", Name: "owner", UID: owner.UID},
+			{APIVersion: "v1", Kind: "Namespace", Name: "absent", UID: namespace.UID},
+			{APIVersion: "v1", Kind: "ConfigMap", Name: "child", UID: child.UID, BlockOwnerDeletion: new(true)},
+		} {
+			object := wrappers.MakeConfigMap(own.Name, framework.Unique("forged"))
+			object.OwnerReferences = []metav1.OwnerReference{reference}
+			role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: framework.Unique("forged")}}
+			role.OwnerReferences = object.OwnerReferences
+			forged = append(forged, object, role)
+		}
+		for _, object := range forged {
+			Expect(cluster.Ordinary.Create(ctx, object)).To(Succeed())
+		}
+		DeferCleanup(func(ctx context.Context) {
+			for _, object := range forged {
+				Expect(client.IgnoreNotFound(cluster.Admin.Delete(ctx, object))).To(Succeed())
+			}
+		})
+		By("deleting the first of them, which shows that the collector has come to them")
+		Eventually(func() error {
+			return cluster.Admin.Get(ctx, client.ObjectKeyFromObject(forged[0]), &corev1.ConfigMap{})
+		}).WithContext(ctx).WithTimeout(time.Minute).Should(Satisfy(apierrors.IsNotFound))
+		Consistently(func(g Gomega) {
+			for _, object := range []*corev1.ConfigMap{owner, child} {
+				now := &corev1.ConfigMap{}
+				g.Expect(cluster.Admin.Get(ctx, client.ObjectKeyFromObject(object), now)).To(Succeed())
+				g.Expect(now.DeletionTimestamp).To(BeNil())
+			}
+			g.Expect(cluster.GetNamespace(g, ctx, namespace.Name).DeletionTimestamp).To(BeNil())
+		}).WithContext(ctx).WithTimeout(3 * time.Second).Should(Succeed())
+	}, SpecTimeout(specTimeout))
+
+	It("who may write ClusterRoles cannot get the verb initialize by aggregation", func(ctx context.Context) {
+		user := cluster.AddUserWithRules(ctx, "aggregator@corp.example.com", rbacv1.PolicyRule{
+			APIGroups: []string{rbacv1.GroupName}, Resources: []string{"clusterroles", "clusterrolebindings"},
+			Verbs: []string{"create", "get", "list", "update", "patch"},
+		})
+		for _, verb := range []string{"initialize", "*"} {
+			Eventually(func() error {
+				return user.Create(ctx, &rbacv1.ClusterRole{
+					ObjectMeta: metav1.ObjectMeta{
+						Name: framework.Unique("aggregated"), Labels: map[string]string{"rbac.authorization.k8s.io/aggregate-to-admin": "true"},
+					},
+					Rules: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{verb}}},
+				})
+			}).WithContext(ctx).Should(MatchError(ContainSubstring("is attempting to grant RBAC permissions not currently held")))
+		}
+		Expect(user.Create(ctx, &rbacv1.ClusterRole{
+			ObjectMeta: metav1.ObjectMeta{Name: framework.Unique("aggregation")},
+			AggregationRule: &rbacv1.AggregationRule{ClusterRoleSelectors: []metav1.LabelSelector{{
+				MatchLabels: map[string]string{"app.kubernetes.io/name": "nslifecycle"},
+			}}},
+		})).To(MatchError(ContainSubstring("must have cluster-admin privileges to use the aggregationRule")))
+	}, SpecTimeout(specTimeout))
+
+	It("who may create PersistentVolumes can have one bound to the claim of an initializer", func(ctx context.Context) {
+		claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: namespace.Name, Name: "data"}}
+		claim.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}
+		claim.Spec.StorageClassName = new("")
+		claim.Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}
+		Expect(cluster.Initializer.Create(ctx, claim)).To(Succeed())
+		volume := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: framework.Unique("volume")}}
+		volume.Spec.AccessModes = claim.Spec.AccessModes
+		volume.Spec.Capacity = claim.Spec.Resources.Requests
+		volume.Spec.ClaimRef = &corev1.ObjectReference{Namespace: namespace.Name, Name: "data"}
+		volume.Spec.HostPath = &corev1.HostPathVolumeSource{Path: "/nonexistent"}
+		Expect(cluster.Ordinary.Create(ctx, volume)).To(Succeed())
+		DeferCleanup(func(ctx context.Context) {
+			for _, object := range []client.Object{claim, volume} {
+				Expect(cluster.Admin.Patch(ctx, object, mergePatch(`{"metadata":{"finalizers":null}}`))).To(Succeed())
+				Expect(client.IgnoreNotFound(cluster.Admin.Delete(ctx, object))).To(Succeed())
+			}
+		})
+		Eventually(func(g Gomega) {
+			now := &corev1.PersistentVolumeClaim{}
+			g.Expect(cluster.Admin.Get(ctx, client.ObjectKeyFromObject(claim), now)).To(Succeed())
+			g.Expect(now.Spec.VolumeName).To(Equal(volume.Name))
+		}).WithContext(ctx).WithTimeout(time.Minute).Should(Succeed())
+	}, SpecTimeout(specTimeout))
+
+	It("who may delete a cluster-scoped object deletes what an initializer has made depend on it", func(ctx context.Context) {
+		owner := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: framework.Unique("owner")}}
+		Expect(cluster.Admin.Create(ctx, owner)).To(Succeed())
+		child := wrappers.MakeConfigMap(namespace.Name, "depends")
+		child.OwnerReferences = []metav1.OwnerReference{{
+			APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "ClusterRole", Name: owner.Name, UID: owner.UID,
+		}}
+		Expect(cluster.Initializer.Create(ctx, child)).To(Succeed())
+		Expect(cluster.Ordinary.Delete(ctx, owner)).To(Succeed())
+		Eventually(func() error {
+			return cluster.Admin.Get(ctx, client.ObjectKeyFromObject(child), child)
+		}).WithContext(ctx).WithTimeout(time.Minute).Should(Satisfy(apierrors.IsNotFound))
+		Expect(cluster.GetNamespace(Default, ctx, namespace.Name).Labels).To(HaveKey(v1alpha1.LabelInitializing))
+	}, SpecTimeout(specTimeout))
+})

@@ -1,0 +1,107 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package security
+
+import (
+	"context"
+	"encoding/json"
+	"encoding/pem"
+	"net/http"
+	"net/http/httptest"
+	"sync/atomic"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nslifecycle/nslifecycle/test/framework"
+)
+
+var _ = Describe("A conversion webhook that lies", func() {
+	for name, lie := range map[string]func(metadata, victim map[string]any){
+		"about the namespace": func(metadata, victim map[string]any) { metadata["namespace"] = victim["namespace"] },
+		"about the name": func(metadata, victim map[string]any) {
+			metadata["name"] = toConfigMaps(victim["namespace"].(string)) + "/precious"
+		},
+		"about the UID": func(metadata, victim map[string]any) { metadata["uid"] = victim["uid"] },
+		"about everything": func(metadata, victim map[string]any) {
+			metadata["namespace"], metadata["name"], metadata["uid"] = victim["namespace"], victim["name"], victim["uid"]
+		},
+	} {
+		It("does not make the operator delete or leave behind another object: "+name, func(ctx context.Context) {
+			var isLying atomic.Bool
+			var victim atomic.Pointer[map[string]any]
+			server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				var review map[string]any
+				_ = json.NewDecoder(r.Body).Decode(&review)
+				request := review["request"].(map[string]any)
+				converted := []any{}
+				for _, object := range request["objects"].([]any) {
+					object.(map[string]any)["apiVersion"] = request["desiredAPIVersion"]
+					metadata := object.(map[string]any)["metadata"].(map[string]any)
+					if isLying.Load() && metadata["name"] == "held" {
+						lie(metadata, *victim.Load())
+					}
+					converted = append(converted, object)
+				}
+				writeJSON(w, http.StatusOK, map[string]any{
+					"apiVersion": review["apiVersion"], "kind": review["kind"],
+					"response": map[string]any{
+						"uid": request["uid"], "convertedObjects": converted, "result": map[string]any{"status": "Success"},
+					},
+				})
+			}))
+			DeferCleanup(server.Close)
+			group := framework.Unique("conversion") + ".example.com"
+			installCRD(ctx, group, "lies", "lie", "Lie", "li", "Namespaced")
+			definition := &unstructured.Unstructured{}
+			definition.SetAPIVersion("apiextensions.k8s.io/v1")
+			definition.SetKind("CustomResourceDefinition")
+			definition.SetName("lies." + group)
+			conversion, err := json.Marshal(map[string]any{"spec": map[string]any{"conversion": map[string]any{
+				"strategy": "Webhook", "webhook": map[string]any{
+					"conversionReviewVersions": []string{"v1"}, "clientConfig": map[string]any{
+						"url":      server.URL,
+						"caBundle": pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}),
+					},
+				},
+			}}})
+			Expect(err).NotTo(HaveOccurred())
+			Expect(cluster.Admin.Patch(ctx, definition, mergePatch(string(conversion)))).To(Succeed())
+
+			other := framework.CreateNamespace(ctx, cluster.Admin, framework.Unique("victim"))
+			namespace := framework.CreateNamespace(ctx, cluster.Admin, framework.Unique("lying"))
+			create := func(namespace, name string) *unstructured.Unstructured {
+				object := &unstructured.Unstructured{}
+				object.SetAPIVersion(group + "/v1")
+				object.SetKind("Lie")
+				object.SetNamespace(namespace)
+				object.SetName(name)
+				Expect(cluster.Admin.Create(ctx, object)).To(Succeed())
+				return object
+			}
+			precious := create(other.Name, "precious")
+			held := create(namespace.Name, "held")
+			metadata := precious.Object["metadata"].(map[string]any)
+			victim.Store(&metadata)
+			isLying.Store(true)
+
+			Expect(cluster.Admin.Delete(ctx, namespace)).To(Succeed())
+			Eventually(func(g Gomega) *corev1.Namespace { return cluster.GetNamespace(g, ctx, namespace.Name) }).WithContext(ctx).
+				Should(HaveCondition(corev1.NamespaceDeletionContentFailure, corev1.ConditionTrue, "ContentDeletionFailed", "lies."+group))
+			expectTerminating(ctx, namespace)
+			Expect(cluster.Admin.Get(ctx, client.ObjectKeyFromObject(precious), precious)).To(Succeed())
+			Expect(precious.GetDeletionTimestamp()).To(BeNil())
+			Expect(cluster.Admin.Get(ctx, client.ObjectKeyFromObject(held), held)).To(Succeed())
+
+			isLying.Store(false)
+			expectDeleted(ctx, namespace)
+			Expect(cluster.Admin.Get(ctx, client.ObjectKeyFromObject(precious), precious)).To(Succeed())
+			Expect(cluster.Admin.Delete(ctx, other)).To(Succeed())
+		}, SpecTimeout(2*time.Minute))
+	}
+})

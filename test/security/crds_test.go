@@ -1,0 +1,114 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package security
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"sync"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/test/controlplane"
+	"github.com/nslifecycle/nslifecycle/test/framework"
+	"github.com/nslifecycle/nslifecycle/test/wrappers"
+)
+
+var _ = Describe("While the CustomResourceDefinitions are deleted and applied again", Ordered, func() {
+	var broken *framework.Cluster
+
+	BeforeAll(func(ctx context.Context) {
+		broken = framework.Start(ctx)
+		DeferCleanup(broken.Stop)
+		broken.Install(ctx, "default")
+		broken.StartManager(ctx)
+	}, NodeTimeout(5*time.Minute))
+
+	// Where there is no set nothing is registered, so failurePolicy Fail does not apply: see
+	// "Order of installation and removal" in docs/admission-policies.md. What must hold is that no
+	// namespace is created without its list while the configuration is Active.
+	It("no namespace is created without its list while a configuration is Active", func(ctx context.Context) {
+		configuration := wrappers.MakeConfiguration("crds").Initializers("nobody.test.example.com").Obj()
+		Expect(broken.Admin.Create(ctx, configuration)).To(Succeed())
+		broken.ExpectActive(ctx, "crds")
+		policy := &admissionregistrationv1.MutatingAdmissionPolicy{}
+		policy.Name = "nslifecycle-inject"
+		fail := client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"failurePolicy":"Fail"}}`))
+		Expect(broken.Admin.Patch(ctx, policy, fail)).To(Succeed())
+		Eventually(func(g Gomega) { // API servers look for changed policies once a second.
+			g.Expect(broken.Admin.Get(ctx, client.ObjectKeyFromObject(policy), policy)).To(Succeed())
+			g.Expect(policy.Spec.FailurePolicy).To(HaveValue(Equal(admissionregistrationv1.Fail)))
+		}).WithContext(ctx).Should(Succeed())
+
+		type outcome struct {
+			at   time.Time
+			what string
+		}
+		var outcomes []outcome
+		stop := make(chan struct{})
+		var group sync.WaitGroup
+		clientset := broken.Ordinary.Clientset()
+		group.Go(func() {
+			defer GinkgoRecover()
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				created, err := clientset.CoreV1().Namespaces().Create(ctx,
+					&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "crds-"}}, metav1.CreateOptions{})
+				what := "with its list"
+				switch {
+				case err != nil:
+					what = "refused: " + err.Error()
+				case created.Labels[v1alpha1.LabelInitializing] == "":
+					what = "without its list"
+				}
+				outcomes = append(outcomes, outcome{time.Now(), what})
+				time.Sleep(20 * time.Millisecond)
+			}
+		})
+		begin := time.Now()
+		_, err := broken.Kubectl(ctx, broken.Admin.Config, "delete", "crd",
+			"namespaceinitializersets.nslifecycle.dev", "namespaceinitializerconfigurations.nslifecycle.dev")
+		Expect(err).NotTo(HaveOccurred())
+		deleted := time.Since(begin)
+		applied := time.Since(begin)
+		_, err = broken.Kubectl(ctx, broken.Admin.Config, "apply", "-k", filepath.Join(controlplane.Root(), "config", "crd"))
+		Expect(err).NotTo(HaveOccurred())
+		Eventually(func() error {
+			return broken.Admin.Create(ctx, wrappers.MakeConfiguration("crds").Initializers("nobody.test.example.com").Obj())
+		}).WithContext(ctx).Should(Succeed())
+		registered := time.Since(begin)
+		broken.ExpectActive(ctx, "crds")
+		active := time.Since(begin)
+		time.Sleep(time.Second) // Some namespaces are created after that as well.
+		close(stop)
+		group.Wait()
+		AddReportEntry("times", fmt.Sprintf("deleted %s, applied %s, registered %s, active %s", deleted, applied, registered, active))
+		for _, one := range outcomes {
+			if at := one.at.Sub(begin); at < 0 || at > active {
+				Expect(one.what).To(Equal("with its list"), "%s after the deletion", at)
+			}
+		}
+		last, text, count := "", "", 0
+		for _, one := range outcomes {
+			if one.what != last {
+				text += fmt.Sprintf(" (%d)\n%s %s", count, one.at.Sub(begin).Round(time.Millisecond), one.what)
+				last, count = one.what, 0
+			}
+			count++
+		}
+		AddReportEntry("outcomes", text+fmt.Sprintf(" (%d)", count))
+	}, SpecTimeout(5*time.Minute))
+})

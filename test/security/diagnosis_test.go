@@ -1,0 +1,268 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package security
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/controller"
+	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
+	"github.com/nslifecycle/nslifecycle/internal/nscondition"
+	"github.com/nslifecycle/nslifecycle/test/framework"
+	"github.com/nslifecycle/nslifecycle/test/wrappers"
+)
+
+// victim is the namespace of the other tenant.
+const victim = "tenant-b"
+
+// Words that occur in one place of the other tenant's objects each. A tenant who guesses one uses
+// it as the domain of a finalizer.
+var (
+	words = []string{
+		"argword", "commandword", "envword", "imageword", "containerword", "labelword", "deploymentword", "podword",
+		"accountword", "leaseword", "holderword", "bindingsubjectword", "uninstalledword", victim,
+	}
+	unknownWord = "unknownword"
+)
+
+// The specs have a control plane of their own, with a manager that does not wait long before it
+// diagnoses. All of them wait for that.
+var _ = Describe("A tenant who reads a Namespace", Ordered, ContinueOnFailure, func() {
+	const progressDeadline = 4 * time.Second
+	var cluster *framework.Cluster
+
+	BeforeAll(func(ctx context.Context) {
+		cluster = framework.Start(ctx)
+		DeferCleanup(cluster.Stop)
+		cluster.Install(ctx, "default")
+		cluster.StartManager(ctx, func(options *controller.Options) { options.DiagnosisPatience = progressDeadline })
+		createOtherTenant(ctx, cluster)
+	})
+
+	It("cannot find out by a finalizer which words occur in another namespace", func(ctx context.Context) {
+		stuck := func(word string) *corev1.Namespace {
+			namespace := framework.CreateNamespace(ctx, cluster.Admin, framework.Unique("stuck"))
+			held := wrappers.MakeConfigMap(namespace.Name, "held")
+			held.Finalizers = []string{finalizerOf(word)}
+			Expect(cluster.Admin.Create(ctx, held)).To(Succeed())
+			DeferCleanup(func(ctx context.Context) {
+				patch := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))
+				Expect(cluster.Admin.Patch(ctx, held, patch)).To(Succeed())
+			})
+			Eventually(func(g Gomega) {
+				g.Expect(cluster.GetNamespace(g, ctx, namespace.Name)).To(HaveCondition(
+					v1alpha1.ConditionInitializing, corev1.ConditionFalse, v1alpha1.ReasonNotRequired))
+			}).WithContext(ctx).Should(Succeed())
+			Expect(cluster.Admin.Delete(ctx, namespace)).To(Succeed())
+			return namespace
+		}
+		reference := stuck(unknownWord)
+		guesses := map[string]*corev1.Namespace{}
+		for _, word := range words {
+			guesses[word] = stuck(word)
+		}
+		Eventually(func(g Gomega) {
+			expected := published(g, ctx, cluster, reference, unknownWord)
+			g.Expect(expected).To(ContainElement(HavePrefix("Event Warning ")))
+			for word, namespace := range guesses {
+				texts := published(g, ctx, cluster, namespace, word)
+				g.Expect(texts).To(ContainElement(HavePrefix("Event Warning ")))
+				expectNoVictim(g, texts)
+				g.Expect(texts).To(Equal(expected), "the namespace that guesses %s", word)
+			}
+			g.Expect(cluster.GetNamespace(g, ctx, reference.Name)).To(HaveCondition(
+				v1alpha1.ConditionDeletionBlocked, corev1.ConditionTrue, string(diagnosis.CauseFinalizerPending),
+				finalizerOf(unknownWord), `configmaps "held"`, "kubectl nslifecycle explain "+reference.Name))
+		}).WithContext(ctx).WithTimeout(2 * time.Minute).WithPolling(time.Second).Should(Succeed())
+
+		By("being told all of it by explain, with rights to read the other namespace")
+		Expect(explain(ctx, cluster, guesses["deploymentword"].Name)).To(ContainSubstring(
+			"deployments.apps " + victim + "/deploymentword-controller has 0 of 1 pods ready"))
+		Expect(explain(ctx, cluster, guesses["argword"].Name)).NotTo(ContainSubstring(victim), "arguments are no evidence")
+	}, SpecTimeout(3*time.Minute))
+
+	It("is not told who may initialize it", func(ctx context.Context) {
+		initialize := rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"initialize"}}
+		cluster.Bind(ctx, "initializers-of-the-test", []rbacv1.PolicyRule{initialize},
+			rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: victim, Name: "accountword"},
+			rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "bindingsubjectword"})
+		namespace := cluster.CreateInitializing(ctx, "not-told")
+		Eventually(func(g Gomega) {
+			texts := published(g, ctx, cluster, namespace, unknownWord)
+			g.Expect(texts).To(ContainElement(HavePrefix("Event Warning InitializerSlow ")))
+			expectNoVictim(g, texts)
+			g.Expect(cluster.GetNamespace(g, ctx, namespace.Name)).To(HaveCondition(
+				v1alpha1.ConditionInitializationBlocked, corev1.ConditionTrue, string(diagnosis.CauseInitializerSlow),
+				"nobody.test.example.com", "kubectl nslifecycle explain "+namespace.Name))
+		}).WithContext(ctx).WithTimeout(time.Minute).WithPolling(time.Second).Should(Succeed())
+		Expect(explain(ctx, cluster, namespace.Name)).To(And(
+			ContainSubstring("ServiceAccount "+victim+"/accountword"), ContainSubstring("bindingsubjectword")))
+	}, SpecTimeout(2*time.Minute))
+
+	It("is not told where the Service of a webhook is", func(ctx context.Context) {
+		namespace := framework.CreateNamespace(ctx, cluster.Admin, framework.Unique("refused"))
+		Expect(cluster.Admin.Create(ctx, wrappers.MakeConfigMap(namespace.Name, "kept"))).To(Succeed())
+		webhook := webhookOfVictim(namespace.Name)
+		Expect(cluster.Admin.Create(ctx, webhook)).To(Succeed())
+		DeferCleanup(func(ctx context.Context) { Expect(cluster.Admin.Delete(ctx, webhook)).To(Succeed()) })
+		Eventually(func() error {
+			return cluster.Admin.Delete(ctx, wrappers.MakeConfigMap(namespace.Name, "kept"), client.DryRunAll)
+		}).WithContext(ctx).Should(MatchError(ContainSubstring("failed calling webhook")))
+		Expect(cluster.Admin.Delete(ctx, namespace)).To(Succeed())
+		Eventually(func(g Gomega) {
+			condition := nscondition.Find(cluster.GetNamespace(g, ctx, namespace.Name), v1alpha1.ConditionDeletionBlocked)
+			g.Expect(condition).NotTo(BeNil())
+			g.Expect(condition.Reason).To(Equal(string(diagnosis.CauseAdmissionWebhookFailing)))
+			expectNoVictim(g, []string{condition.Message})
+			g.Expect(condition.Message).To(And(ContainSubstring(`"guard.test.example.com"`),
+				ContainSubstring("its Service does not exist"), ContainSubstring(webhook.Name)))
+			expectNoVictim(g, diagnosisEvents(g, ctx, cluster, namespace))
+		}).WithContext(ctx).WithTimeout(time.Minute).WithPolling(time.Second).Should(Succeed())
+		Expect(explain(ctx, cluster, namespace.Name)).To(ContainSubstring("Service " + victim + "/guard does not exist"))
+	}, SpecTimeout(2*time.Minute))
+})
+
+func finalizerOf(word string) string { return word + ".example.com/hold" }
+
+// createVictim creates what runs in the other tenant's namespace, and what refers to it.
+func createOtherTenant(ctx context.Context, cluster *framework.Cluster) {
+	GinkgoHelper()
+	framework.CreateNamespace(ctx, cluster.Admin, victim)
+	in := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: victim, Name: name} }
+	template := corev1.PodSpec{
+		ServiceAccountName: "accountword",
+		Containers: []corev1.Container{{
+			Name: "containerword", Image: "registry.test.example.com/imageword:v1", Command: []string{"/bin/commandword"},
+			Args: []string{"--finalizer=" + finalizerOf("argword")}, Env: []corev1.EnvVar{{Name: "TARGET", Value: "envword"}},
+		}},
+	}
+	labels := map[string]string{"app": "labelword"}
+	pod := &corev1.Pod{ObjectMeta: in("podword-0"), Spec: template}
+	holder, now := "holderword-0", metav1.NowMicro()
+	for _, object := range []client.Object{
+		&corev1.ServiceAccount{ObjectMeta: in("accountword")},
+		&appsv1.Deployment{ObjectMeta: in("deploymentword-controller"), Spec: appsv1.DeploymentSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: template},
+		}},
+		&appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: victim, Name: "database", Labels: labels},
+			Spec: appsv1.StatefulSetSpec{
+				Selector: &metav1.LabelSelector{MatchLabels: labels},
+				Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: template},
+			}},
+		&coordinationv1.Lease{ObjectMeta: in("leaseword"), Spec: coordinationv1.LeaseSpec{
+			HolderIdentity: &holder, RenewTime: &now, LeaseDurationSeconds: new(int32(3600)),
+		}},
+		pod,
+	} {
+		Expect(cluster.Admin.Create(ctx, object)).To(Succeed())
+	}
+	pod.Status.Phase = corev1.PodRunning
+	Expect(cluster.Admin.Status().Update(ctx, pod)).To(Succeed())
+	cluster.Bind(ctx, "rights-of-the-other-tenant", nil,
+		rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: victim, Name: "accountword"},
+		rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: victim, Name: "uninstalledword"},
+		rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "bindingsubjectword"})
+}
+
+// webhookOfVictim returns a webhook for a namespace whose Service, which does not exist, is in the
+// other tenant's namespace.
+func webhookOfVictim(namespace string) *admissionregistrationv1.ValidatingWebhookConfiguration {
+	none := admissionregistrationv1.SideEffectClassNone
+	return &admissionregistrationv1.ValidatingWebhookConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: framework.Unique("guard")},
+		Webhooks: []admissionregistrationv1.ValidatingWebhook{{
+			Name: "guard.test.example.com", SideEffects: &none, AdmissionReviewVersions: []string{"v1"},
+			ClientConfig: admissionregistrationv1.WebhookClientConfig{
+				Service: &admissionregistrationv1.ServiceReference{Namespace: victim, Name: "guard"},
+			},
+			NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: namespace}},
+			Rules: []admissionregistrationv1.RuleWithOperations{{
+				Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Delete},
+				Rule: admissionregistrationv1.Rule{
+					APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"configmaps"},
+				},
+			}},
+		}},
+	}
+}
+
+// times are what the texts about two namespaces differ in.
+var times = regexp.MustCompile(`\d{4}-\d\d-\d\dT[\d:.]+Z|\b\d+(m\d+)?s\b`)
+
+// published returns all conditions of a namespace and what the diagnosis says in Events, with its
+// name and the word that it guesses replaced.
+func published(
+	g Gomega, ctx context.Context, cluster *framework.Cluster, namespace *corev1.Namespace, word string,
+) []string {
+	texts := diagnosisEvents(g, ctx, cluster, namespace)
+	for _, condition := range cluster.GetNamespace(g, ctx, namespace.Name).Status.Conditions {
+		texts = append(texts, fmt.Sprintf("condition %s=%s %s %s", condition.Type, condition.Status, condition.Reason,
+			condition.Message))
+	}
+	replacer := strings.NewReplacer(namespace.Name, "NAMESPACE", finalizerOf(word), "FINALIZER", word+".example.com", "DOMAIN")
+	for i, text := range texts {
+		texts[i] = times.ReplaceAllString(replacer.Replace(text), "TIME")
+	}
+	slices.Sort(texts)
+	return texts
+}
+
+func diagnosisEvents(
+	g Gomega, ctx context.Context, cluster *framework.Cluster, namespace *corev1.Namespace,
+) []string {
+	var list eventsv1.EventList
+	g.Expect(cluster.Admin.List(ctx, &list, client.InNamespace(metav1.NamespaceDefault))).To(Succeed())
+	var texts []string
+	for _, event := range list.Items {
+		if event.Regarding.UID == namespace.UID && event.Action == "Diagnose" {
+			g.Expect(event.Related == nil || event.Related.Namespace != victim).To(BeTrue())
+			texts = append(texts, fmt.Sprintf("Event %s %s %s", event.Type, event.Reason, event.Note))
+		}
+	}
+	return texts
+}
+
+// expectNoVictim expects that texts name nothing of the other tenant.
+func expectNoVictim(g Gomega, texts []string) {
+	for _, text := range texts {
+		for _, word := range words {
+			g.Expect(text).NotTo(ContainSubstring(word), "%s", text)
+		}
+	}
+}
+
+// explain returns everything that the diagnosis finds with the rights of an administrator, as
+// kubectl nslifecycle explain does.
+func explain(ctx context.Context, cluster *framework.Cluster, name string) string {
+	GinkgoHelper()
+	gatherer, err := diagnosis.NewGatherer(cluster.Admin.Config)
+	Expect(err).NotTo(HaveOccurred())
+	gatherer.Patience = 0
+	found, err := gatherer.Diagnose(ctx, name)
+	Expect(err).NotTo(HaveOccurred())
+	var texts []string
+	for _, finding := range found.Findings {
+		texts = append(texts, finding.Message)
+		texts = append(texts, finding.Evidence...)
+	}
+	return strings.Join(texts, "\n")
+}

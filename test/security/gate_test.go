@@ -1,0 +1,173 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package security
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nslifecycle/nslifecycle/test/framework"
+	"github.com/nslifecycle/nslifecycle/test/wrappers"
+)
+
+// namespacesCRD defines a namespaced resource whose plural is "namespaces", such as
+// namespaces.servicebus.azure.com.
+const namespacesCRD = `
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: namespaces.servicebus.test.example.com}
+spec:
+  group: servicebus.test.example.com
+  scope: Namespaced
+  names: {plural: namespaces, singular: namespace, kind: Namespace}
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    subresources: {status: {}}
+    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
+`
+
+func makeServiceBus(namespace, name string) *unstructured.Unstructured {
+	object := &unstructured.Unstructured{Object: map[string]any{}}
+	object.SetAPIVersion("servicebus.test.example.com/v1")
+	object.SetKind("Namespace")
+	object.SetNamespace(namespace)
+	object.SetName(name)
+	return object
+}
+
+var _ = Describe("The gate for custom resources named namespaces", Ordered, ContinueOnFailure, func() {
+	var initializing, open *corev1.Namespace
+
+	BeforeAll(func(ctx context.Context) {
+		_, err := cluster.KubectlWithInput(ctx, cluster.Admin.Config, namespacesCRD, "apply", "-f", "-")
+		Expect(err).NotTo(HaveOccurred())
+		_, err = cluster.Kubectl(ctx, cluster.Admin.Config, "wait", "--for=condition=Established",
+			"crd/namespaces.servicebus.test.example.com")
+		Expect(err).NotTo(HaveOccurred())
+		open = framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("open"))
+		initializing = cluster.CreateInitializing(ctx, "plural")
+		for _, namespace := range []*corev1.Namespace{initializing, open} {
+			Eventually(cluster.Initializer.Create).WithContext(ctx).
+				WithArguments(makeServiceBus(namespace.Name, "existing")).Should(Succeed())
+		}
+	}, NodeTimeout(time.Minute))
+
+	writes := map[string]func(ctx context.Context, namespace string) error{
+		"create": func(ctx context.Context, namespace string) error {
+			return cluster.Ordinary.Create(ctx, makeServiceBus(namespace, framework.Unique("new")))
+		},
+		"create with the gate's label": func(ctx context.Context, namespace string) error {
+			object := makeServiceBus(namespace, framework.Unique("new"))
+			object.SetLabels(map[string]string{"nslifecycle.dev/initializing": "true"})
+			return cluster.Ordinary.Create(ctx, object)
+		},
+		"PUT": func(ctx context.Context, namespace string) error {
+			object := makeServiceBus(namespace, "existing")
+			if err := cluster.Ordinary.Get(ctx, client.ObjectKeyFromObject(object), object); err != nil {
+				return err
+			}
+			object.SetLabels(map[string]string{"a": framework.Unique("b")})
+			return cluster.Ordinary.Update(ctx, object)
+		},
+		"merge patch": func(ctx context.Context, namespace string) error {
+			return cluster.Ordinary.Patch(ctx, makeServiceBus(namespace, "existing"),
+				client.RawPatch(types.MergePatchType, []byte(`{"spec":{"a":"`+framework.Unique("b")+`"}}`)))
+		},
+		"server-side apply": func(ctx context.Context, namespace string) error {
+			object := makeServiceBus(namespace, framework.Unique("applied"))
+			body, err := json.Marshal(object)
+			Expect(err).NotTo(HaveOccurred())
+			return cluster.Ordinary.Patch(ctx, object, client.RawPatch(types.ApplyPatchType, body),
+				&client.PatchOptions{FieldManager: "test"})
+		},
+		"patch of the status": func(ctx context.Context, namespace string) error {
+			return cluster.Ordinary.Status().Patch(ctx, makeServiceBus(namespace, "existing"),
+				client.RawPatch(types.MergePatchType, []byte(`{"status":{"a":"`+framework.Unique("b")+`"}}`)))
+		},
+		"delete": func(ctx context.Context, namespace string) error {
+			return cluster.Ordinary.Delete(ctx, makeServiceBus(namespace, "existing"), client.DryRunAll)
+		},
+	}
+	for name, write := range writes {
+		It("refuses to "+name+" in an initializing namespace and not in an open one", func(ctx context.Context) {
+			Expect(write(ctx, initializing.Name)).To(BeForbiddenBy("gate",
+				`namespace "`+initializing.Name+`" is being initialized`))
+			Expect(write(ctx, open.Name)).To(Succeed())
+		}, SpecTimeout(time.Minute))
+	}
+
+	It("does not apply to Namespaces of the core group", func(ctx context.Context) {
+		framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("core"))
+		_, err := cluster.Kubectl(ctx, cluster.Ordinary.Config, "label", "namespace", initializing.Name, "team=a")
+		Expect(err).NotTo(HaveOccurred())
+	}, SpecTimeout(time.Minute))
+})
+
+var _ = Describe("A terminating namespace that was being initialized", Ordered, ContinueOnFailure, func() {
+	var namespace *corev1.Namespace
+
+	BeforeAll(func(ctx context.Context) {
+		namespace = cluster.CreateInitializing(ctx, "terminating")
+		for _, object := range []client.Object{makePod("held"), wrappers.MakeConfigMap("", "untouched")} {
+			object.SetNamespace(namespace.Name)
+			object.SetFinalizers([]string{"test.example.com/hold"})
+			Eventually(cluster.Initializer.Create).WithContext(ctx).WithArguments(object).Should(Succeed())
+			DeferCleanup(func(ctx context.Context) { _ = cluster.Admin.Patch(ctx, object, withoutFinalizers) })
+		}
+		Expect(cluster.Ordinary.Delete(ctx, namespace)).To(Succeed())
+		// Pods are deleted before everything else, so the ConfigMap is not being deleted yet.
+		Eventually(func(g Gomega) {
+			held := &corev1.Pod{}
+			g.Expect(cluster.Admin.Get(ctx, client.ObjectKey{Namespace: namespace.Name, Name: "held"}, held)).To(Succeed())
+			g.Expect(held.DeletionTimestamp).NotTo(BeNil())
+		}).WithContext(ctx).Should(Succeed())
+	}, NodeTimeout(time.Minute))
+
+	It("refuses to update an object that is not being deleted", func(ctx context.Context) {
+		Expect(cluster.Ordinary.Patch(ctx, wrappers.MakeConfigMap(namespace.Name, "untouched"),
+			client.RawPatch(types.MergePatchType, []byte(`{"data":{"a":"b"}}`)))).To(BeForbiddenBy("gate"))
+	}, SpecTimeout(time.Minute))
+
+	It("refuses ephemeral containers even in a Pod that is being deleted", func(ctx context.Context) {
+		_, err := cluster.Ordinary.Clientset().CoreV1().Pods(namespace.Name).Patch(ctx, "held", types.StrategicMergePatchType,
+			[]byte(`{"spec":{"ephemeralContainers":[{"name":"d","image":"example.com/debug"}]}}`), metav1.PatchOptions{},
+			"ephemeralcontainers")
+		Expect(err).To(BeForbiddenBy("gate"))
+	}, SpecTimeout(time.Minute))
+
+	It("lets a user delete an object", func(ctx context.Context) {
+		Expect(cluster.Ordinary.Delete(ctx, wrappers.MakeConfigMap(namespace.Name, "untouched"), client.DryRunAll)).To(Succeed())
+	}, SpecTimeout(time.Minute))
+
+	It("lets a controller without the verb remove its finalizer from an object that is being deleted", func(ctx context.Context) {
+		held := makePod("held")
+		held.Namespace = namespace.Name
+		Expect(cluster.Ordinary.Patch(ctx, held, withoutFinalizers)).To(Succeed())
+	}, SpecTimeout(time.Minute))
+})
+
+var withoutFinalizers = client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
+
+func makePod(name string) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: corev1.PodSpec{
+			TerminationGracePeriodSeconds: ptr.To(int64(0)),
+			AutomountServiceAccountToken:  ptr.To(false),
+			Containers:                    []corev1.Container{{Name: "c", Image: "example.com/image"}},
+		},
+	}
+}

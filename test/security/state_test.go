@@ -1,0 +1,454 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package security
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/test/framework"
+	"github.com/nslifecycle/nslifecycle/test/wrappers"
+)
+
+// stateKeys are the annotations of an initializing namespace.
+var stateKeys = []string{
+	v1alpha1.AnnotationPendingInitializers, v1alpha1.AnnotationInitializers, v1alpha1.AnnotationRequestedBy,
+}
+
+// expectStillInitializing checks that label, list and origin are what inject has written.
+func expectStillInitializing(ctx context.Context, before *corev1.Namespace) {
+	GinkgoHelper()
+	now := cluster.GetNamespace(Default, ctx, before.Name)
+	Expect(now.UID).To(Equal(before.UID))
+	Expect(now.Labels).To(HaveKeyWithValue(v1alpha1.LabelInitializing, "true"))
+	for _, key := range stateKeys {
+		Expect(now.Annotations).To(HaveKeyWithValue(key, before.Annotations[key]))
+	}
+}
+
+// A creator must not be able to make a later write of someone else leave out the state.
+var _ = Describe("A write that leaves out the state of an initialization", Ordered, ContinueOnFailure, func() {
+	const manager = "gitops"
+
+	BeforeAll(func(ctx context.Context) {
+		cluster.Register(ctx, "left-out", "a.test.example.com", "b.test.example.com")
+	}, NodeTimeout(time.Minute))
+
+	// create creates a namespace as the ordinary user, with what the user adds to it.
+	create := func(ctx context.Context, add func(namespace *corev1.Namespace)) *corev1.Namespace {
+		GinkgoHelper()
+		namespace := wrappers.MakeNamespace(framework.Unique("left-out")).Obj()
+		if add != nil {
+			add(namespace)
+		}
+		Expect(cluster.Ordinary.Create(ctx, namespace)).To(Succeed())
+		Expect(namespace.Labels).To(HaveKeyWithValue(v1alpha1.LabelInitializing, "true"))
+		return namespace
+	}
+	// lastApplied is what kubectl apply would have recorded, had it set the state.
+	lastApplied := func() string {
+		annotations := map[string]string{}
+		for _, key := range stateKeys {
+			annotations[key] = "x"
+		}
+		text, err := json.Marshal(map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{
+			"labels": map[string]string{v1alpha1.LabelInitializing: "true"}, "annotations": annotations,
+		}})
+		Expect(err).NotTo(HaveOccurred())
+		return string(text)
+	}
+	manifest := func(name string) string {
+		return "apiVersion: v1\nkind: Namespace\nmetadata:\n  name: " + name + "\n  labels: {team: a}\n"
+	}
+	// fields claims the ownership of the given label and annotations.
+	fields := func(labels, annotations []string) *metav1.FieldsV1 {
+		owned := map[string]any{"f:labels": map[string]any{}, "f:annotations": map[string]any{}}
+		for _, key := range labels {
+			owned["f:labels"].(map[string]any)["f:"+key] = map[string]any{}
+		}
+		for _, key := range annotations {
+			owned["f:annotations"].(map[string]any)["f:"+key] = map[string]any{}
+		}
+		raw, err := json.Marshal(map[string]any{"f:metadata": owned})
+		Expect(err).NotTo(HaveOccurred())
+		return &metav1.FieldsV1{Raw: raw}
+	}
+
+	for applier, user := range map[string]func() *framework.User{
+		"an administrator":        func() *framework.User { return cluster.Admin },
+		"an initializer":          func() *framework.User { return cluster.Initializer },
+		"a user without the verb": func() *framework.User { return cluster.Ordinary },
+	} {
+		It("does not open a namespace with a planted last-applied-configuration when applied by "+applier, func(ctx context.Context) {
+			namespace := create(ctx, func(namespace *corev1.Namespace) {
+				namespace.Annotations[corev1.LastAppliedConfigAnnotation] = lastApplied()
+			})
+			_, err := cluster.KubectlWithInput(ctx, user().Config, manifest(namespace.Name), "apply", "-f", "-")
+			Expect(err).NotTo(HaveOccurred())
+			Expect(cluster.GetNamespace(Default, ctx, namespace.Name).Labels).To(HaveKeyWithValue("team", "a"))
+			expectStillInitializing(ctx, namespace)
+		}, SpecTimeout(time.Minute))
+
+		It("does not open one with planted managedFields when applied by "+applier, func(ctx context.Context) {
+			namespace := create(ctx, func(namespace *corev1.Namespace) {
+				namespace.ManagedFields = []metav1.ManagedFieldsEntry{{
+					Manager: manager, Operation: metav1.ManagedFieldsOperationApply, APIVersion: "v1", FieldsType: "FieldsV1",
+					Time: ptr.To(metav1.Now()), FieldsV1: fields([]string{v1alpha1.LabelInitializing}, stateKeys),
+				}}
+			})
+			_, err := cluster.KubectlWithInput(ctx, user().Config, manifest(namespace.Name),
+				"apply", "--server-side", "--force-conflicts", "--field-manager="+manager, "-f", "-")
+			Expect(err).NotTo(HaveOccurred())
+			expectStillInitializing(ctx, namespace)
+		}, SpecTimeout(time.Minute))
+	}
+
+	It("does not open one whose state a user has adopted by server-side apply", func(ctx context.Context) {
+		namespace := create(ctx, nil)
+		adopt, err := json.Marshal(map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{
+			"name": namespace.Name, "labels": map[string]string{v1alpha1.LabelInitializing: "true"},
+			"annotations": map[string]string{
+				v1alpha1.AnnotationPendingInitializers: namespace.Annotations[v1alpha1.AnnotationPendingInitializers],
+				v1alpha1.AnnotationInitializers:        namespace.Annotations[v1alpha1.AnnotationInitializers],
+				v1alpha1.AnnotationRequestedBy:         namespace.Annotations[v1alpha1.AnnotationRequestedBy],
+			},
+		}})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(cluster.Ordinary.Patch(ctx, namespace.DeepCopy(), client.RawPatch(types.ApplyPatchType, adopt),
+			&client.PatchOptions{FieldManager: manager})).To(Succeed())
+		_, err = cluster.KubectlWithInput(ctx, cluster.Admin.Config, manifest(namespace.Name),
+			"apply", "--server-side", "--force-conflicts", "--field-manager="+manager, "-f", "-")
+		Expect(err).NotTo(HaveOccurred())
+		expectStillInitializing(ctx, namespace)
+	}, SpecTimeout(time.Minute))
+
+	It("does not open one whose last-applied-configuration a user has annotated later", func(ctx context.Context) {
+		namespace := create(ctx, nil)
+		_, err := cluster.Kubectl(ctx, cluster.Ordinary.Config, "annotate", "namespace", namespace.Name,
+			corev1.LastAppliedConfigAnnotation+"="+lastApplied())
+		Expect(err).NotTo(HaveOccurred())
+		_, err = cluster.KubectlWithInput(ctx, cluster.Admin.Config, manifest(namespace.Name), "apply", "-f", "-")
+		Expect(err).NotTo(HaveOccurred())
+		expectStillInitializing(ctx, namespace)
+	}, SpecTimeout(time.Minute))
+
+	for subresource, path := range map[string]string{"the object": "", "/status": "/status", "/finalize": "/finalize"} {
+		It("changes nothing as a PUT to "+subresource+" without labels and annotations", func(ctx context.Context) {
+			namespace := create(ctx, nil)
+			Eventually(func(g Gomega) { // Later the operator writes no status.
+				g.Expect(cluster.GetNamespace(g, ctx, namespace.Name)).To(HaveCondition(
+					v1alpha1.ConditionInitializing, corev1.ConditionTrue, v1alpha1.ReasonPending))
+			}).WithContext(ctx).Should(Succeed())
+			for _, user := range []*framework.User{cluster.Ordinary, cluster.Initializer, cluster.Admin} {
+				now := cluster.GetNamespace(Default, ctx, namespace.Name)
+				now.Labels, now.Annotations, now.ManagedFields, now.ResourceVersion = nil, nil, nil, ""
+				Expect(user.Clientset().CoreV1().RESTClient().Put().
+					AbsPath("/api/v1/namespaces/" + namespace.Name + path).Body(now).Do(ctx).Error()).To(Succeed())
+				expectStillInitializing(ctx, namespace)
+			}
+		}, SpecTimeout(time.Minute))
+	}
+
+	It("keeps who requested an open namespace", func(ctx context.Context) {
+		namespace := create(ctx, nil)
+		cluster.Finish(ctx, namespace.Name)
+		cluster.Finish(ctx, namespace.Name)
+		_, err := cluster.KubectlWithInput(ctx, cluster.Ordinary.Config, manifest(namespace.Name), "replace", "-f", "-")
+		Expect(err).NotTo(HaveOccurred())
+		now := cluster.GetNamespace(Default, ctx, namespace.Name)
+		Expect(now.Labels).To(And(HaveKeyWithValue("team", "a"), Not(HaveKey(v1alpha1.LabelInitializing))))
+		Expect(now.Annotations).To(And(
+			HaveKeyWithValue(v1alpha1.AnnotationRequestedBy, framework.OrdinaryUser),
+			HaveKeyWithValue(v1alpha1.AnnotationInitializers, "a.test.example.com,b.test.example.com"),
+			Not(HaveKey(v1alpha1.AnnotationPendingInitializers))))
+	}, SpecTimeout(time.Minute))
+
+	It("does not lose a failure", func(ctx context.Context) {
+		namespace := create(ctx, func(namespace *corev1.Namespace) {
+			namespace.Labels[v1alpha1.LabelDeletionProtection] = "true" // The operator leaves the namespace.
+		})
+		patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`,
+			v1alpha1.AnnotationInitializationResult, `{"status":"Failure"}`)
+		Expect(cluster.Initializer.Patch(ctx, namespace.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch)))).To(Succeed())
+		emptied := fmt.Sprintf(`{"metadata":{"annotations":{%q:"",%q:null}}}`,
+			v1alpha1.AnnotationPendingInitializers, v1alpha1.AnnotationInitializationResult)
+		Expect(cluster.Initializer.Patch(ctx, namespace.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(emptied)))).
+			To(BeDeniedBy("guard", "has failed"))
+		_, err := cluster.Kubectl(ctx, cluster.Initializer.Config, "annotate", "namespace", namespace.Name,
+			v1alpha1.AnnotationInitializationResult+"-")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(cluster.GetNamespace(Default, ctx, namespace.Name).Annotations).To(
+			HaveKeyWithValue(v1alpha1.AnnotationInitializationResult, `{"status":"Failure"}`))
+
+		By("removing it on purpose, with the empty string")
+		_, err = cluster.Kubectl(ctx, cluster.Ordinary.Config, "annotate", "--overwrite", "namespace", namespace.Name,
+			v1alpha1.AnnotationInitializationResult+"=")
+		Expect(err).To(BeDeniedBy("guard"))
+		_, err = cluster.Kubectl(ctx, cluster.Initializer.Config, "annotate", "--overwrite", "namespace", namespace.Name,
+			v1alpha1.AnnotationInitializationResult+"=")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(cluster.GetNamespace(Default, ctx, namespace.Name).Annotations).NotTo(HaveKey(v1alpha1.AnnotationInitializationResult))
+		expectStillInitializing(ctx, namespace)
+	}, SpecTimeout(time.Minute))
+
+	It("opens the namespace only with an empty list", func(ctx context.Context) {
+		namespace := create(ctx, nil)
+		_, err := cluster.Kubectl(ctx, cluster.Ordinary.Config, "annotate", "--overwrite", "namespace", namespace.Name,
+			v1alpha1.AnnotationPendingInitializers+"=")
+		Expect(err).To(BeDeniedBy("guard"))
+		_, err = cluster.Kubectl(ctx, cluster.Admin.Config, "annotate", "namespace", namespace.Name,
+			v1alpha1.AnnotationPendingInitializers+"-")
+		Expect(err).NotTo(HaveOccurred())
+		expectStillInitializing(ctx, namespace)
+		_, err = cluster.Kubectl(ctx, cluster.Admin.Config, "annotate", "--overwrite", "namespace", namespace.Name,
+			v1alpha1.AnnotationPendingInitializers+"=")
+		Expect(err).NotTo(HaveOccurred())
+		now := cluster.GetNamespace(Default, ctx, namespace.Name)
+		Expect(now.Labels).NotTo(HaveKey(v1alpha1.LabelInitializing))
+		Expect(now.Annotations).NotTo(HaveKey(v1alpha1.AnnotationPendingInitializers))
+	}, SpecTimeout(time.Minute))
+
+	It("does not accept another value", func(ctx context.Context) {
+		namespace := create(ctx, nil)
+		for key, value := range map[string]string{
+			v1alpha1.AnnotationRequestedBy: "mallory", v1alpha1.AnnotationInitializers: "a.test.example.com",
+			v1alpha1.AnnotationPendingInitializers: "c.test.example.com",
+		} {
+			for _, user := range []*framework.User{cluster.Ordinary, cluster.Initializer, cluster.Admin} {
+				_, err := cluster.Kubectl(ctx, user.Config, "annotate", "--overwrite", "namespace", namespace.Name, key+"="+value)
+				Expect(err).To(BeDeniedBy("guard"))
+			}
+		}
+		expectStillInitializing(ctx, namespace)
+	}, SpecTimeout(time.Minute))
+})
+
+var _ = Describe("The status of an initializing namespace", Ordered, ContinueOnFailure, func() {
+	It("does not let users move the start of a time-out", func(ctx context.Context) {
+		cluster.RegisterConfiguration(ctx, wrappers.MakeConfiguration("turn").Initializer("slow.test.example.com",
+			v1alpha1.InitializerSettings{
+				TimeoutSeconds: ptr.To(int32(86400)), FailurePolicy: ptr.To(v1alpha1.InitializerIgnore),
+			}))
+		namespace := framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("turn"))
+		var turn corev1.NamespaceCondition
+		Eventually(func(g Gomega) {
+			for _, condition := range cluster.GetNamespace(g, ctx, namespace.Name).Status.Conditions {
+				if condition.Type == v1alpha1.ConditionInitializerTurn {
+					turn = condition
+				}
+			}
+			g.Expect(turn.Message).NotTo(BeEmpty())
+		}).WithContext(ctx).Should(Succeed())
+
+		turn.LastTransitionTime = metav1.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)
+		patch, err := json.Marshal(map[string]any{"status": map[string]any{"conditions": []any{turn}}})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(cluster.Ordinary.Status().Patch(ctx, namespace.DeepCopy(),
+			client.RawPatch(types.StrategicMergePatchType, patch))).To(BeForbiddenBy("guard", "may not change the conditions"))
+		now := cluster.GetNamespace(Default, ctx, namespace.Name)
+		now.Status.Conditions = []corev1.NamespaceCondition{turn}
+		Expect(cluster.Ordinary.Status().Update(ctx, now)).To(BeForbiddenBy("guard"))
+
+		By("pretending that the initializer was skipped")
+		Expect(writeCondition(ctx, namespace, "slow.test.example.com/Initialized", v1alpha1.ReasonTimedOut, "m")).
+			To(BeForbiddenBy("guard", "may not change the conditions"))
+		By("filling the status")
+		Expect(writeCondition(ctx, namespace, "corp.example.com/Ready", "R", strings.Repeat("m", 64<<10))).
+			To(BeForbiddenBy("guard", "64 KiB"))
+		By("reporting something else, as an initializer that lacks the verb does")
+		Expect(writeCondition(ctx, namespace, "slow.test.example.com/Initialized", "Retrying", "m")).To(Succeed())
+		expectStillInitializing(ctx, namespace)
+	}, SpecTimeout(time.Minute))
+
+	It("does not let users forge this project's conditions on an open namespace, and leaves other conditions alone", func(ctx context.Context) {
+		namespace := framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("status"))
+		for _, conditionType := range []string{"Initializing", v1alpha1.ConditionExpiring, v1alpha1.ConditionInitializerTurn} {
+			Expect(writeCondition(ctx, namespace, conditionType, "R", "m")).To(BeForbiddenBy("guard", "may not change the conditions"))
+		}
+		Expect(writeCondition(ctx, namespace, "corp.example.com/Ready", "R", "m")).To(Succeed())
+	}, SpecTimeout(time.Minute))
+})
+
+// writeCondition writes a condition of a namespace as the ordinary user.
+func writeCondition(ctx context.Context, namespace *corev1.Namespace, conditionType, reason, message string) error {
+	GinkgoHelper()
+	patch, err := json.Marshal(map[string]any{"status": map[string]any{"conditions": []map[string]string{
+		{"type": conditionType, "status": "False", "reason": reason, "message": message},
+	}}})
+	Expect(err).NotTo(HaveOccurred())
+	return cluster.Ordinary.Status().Patch(ctx, namespace.DeepCopy(), client.RawPatch(types.StrategicMergePatchType, patch))
+}
+
+// Its creator must not leave so little room on a namespace that its state cannot be written.
+var _ = Describe("A namespace filled by its creator", Ordered, ContinueOnFailure, func() {
+	BeforeAll(func(ctx context.Context) {
+		cluster.RegisterConfiguration(ctx, wrappers.MakeConfiguration("full").
+			Initializer("full.test.example.com", v1alpha1.InitializerSettings{}))
+	}, NodeTimeout(time.Minute))
+
+	big := strings.Repeat("x", 100<<10)
+	fillings := map[string]func(namespace *corev1.Namespace){
+		"annotations": func(namespace *corev1.Namespace) {
+			maps.Copy(namespace.Annotations, map[string]string{"example.com/a": big, "example.com/b": big})
+		},
+		"wide characters": func(namespace *corev1.Namespace) {
+			namespace.Annotations["example.com/a"] = strings.Repeat("\U0001F600", 50<<10)
+		},
+		"an owner reference": func(namespace *corev1.Namespace) {
+			namespace.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: big + big, UID: "u"}}
+		},
+		"finalizers": func(namespace *corev1.Namespace) {
+			for i := range 1000 {
+				namespace.Finalizers = append(namespace.Finalizers,
+					fmt.Sprintf("%s.example.com/%d-%s", strings.Repeat("x", 60), i, strings.Repeat("x", 55)))
+			}
+			namespace.Finalizers = append(namespace.Finalizers, "example.com/"+strings.Repeat("x", 63))
+		},
+	}
+	for name, fill := range fillings {
+		It("is refused with too many "+name, func(ctx context.Context) {
+			namespace := wrappers.MakeNamespace(framework.Unique("full")).Obj()
+			fill(namespace)
+			Expect(cluster.Ordinary.Create(ctx, namespace)).To(BeDeniedBy("guard", "128 KiB"))
+		}, SpecTimeout(time.Minute))
+
+		It("is refused with too many "+name+" while it is being initialized", func(ctx context.Context) {
+			namespace := framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("full"))
+			before := namespace.DeepCopy()
+			fill(namespace)
+			Expect(cluster.Ordinary.Patch(ctx, namespace, client.MergeFrom(before))).To(BeDeniedBy("guard", "128 KiB"))
+		}, SpecTimeout(time.Minute))
+	}
+
+	It("can still fail where it has as much as is allowed", func(ctx context.Context) {
+		namespace := wrappers.MakeNamespace(framework.Unique("full")).Obj()
+		namespace.Annotations["example.com/a"] = strings.Repeat("x", 128<<10-200)
+		namespace.ManagedFields = []metav1.ManagedFieldsEntry{{
+			Manager: strings.Repeat("x", 100), Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "v1",
+			FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:metadata":{"f:annotations":{` + manyFields() + `}}}`)},
+		}}
+		for i := range 1500 {
+			namespace.Labels[fmt.Sprintf("%s.%d.example.com/%s", strings.Repeat("x", 200), i, strings.Repeat("y", 63))] =
+				strings.Repeat("z", 63)
+		}
+		Expect(cluster.Ordinary.Create(ctx, namespace)).To(Succeed())
+		result, err := json.Marshal(metav1.Status{Status: metav1.StatusFailure, Message: strings.Repeat("m", 10000)})
+		Expect(err).NotTo(HaveOccurred())
+		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{
+			v1alpha1.AnnotationInitializationResult: string(result),
+		}}})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(cluster.Initializer.Patch(ctx, namespace.DeepCopy(), client.RawPatch(types.MergePatchType, patch))).To(Succeed())
+		Eventually(func() bool {
+			now := &corev1.Namespace{}
+			err := cluster.Admin.Get(ctx, client.ObjectKeyFromObject(namespace), now)
+			return err != nil || now.DeletionTimestamp != nil
+		}).WithContext(ctx).Should(BeTrue())
+	}, SpecTimeout(time.Minute))
+
+	It("is accepted with the same annotations where no initializer selects it, and may shrink later", func(ctx context.Context) {
+		namespace := wrappers.MakeNamespace(framework.Unique("full")).Obj()
+		namespace.Annotations["example.com/a"] = big
+		Expect(cluster.Ordinary.Create(ctx, namespace)).To(Succeed())
+		_, err := cluster.Kubectl(ctx, cluster.Ordinary.Config, "annotate", "namespace", namespace.Name, "example.com/a-")
+		Expect(err).NotTo(HaveOccurred())
+	}, SpecTimeout(time.Minute))
+})
+
+// manyFields returns some 600 KiB of fields that no object has.
+func manyFields() string {
+	var fields []string
+	for i := range 3000 {
+		fields = append(fields, fmt.Sprintf(`"f:example.com/%s-%d":{}`, strings.Repeat("x", 180), i))
+	}
+	return strings.Join(fields, ",")
+}
+
+var _ = Describe("A result that is not quite a metav1.Status", Ordered, ContinueOnFailure, func() {
+	BeforeAll(func(ctx context.Context) {
+		cluster.Register(ctx, "result", "result.test.example.com")
+	}, NodeTimeout(time.Minute))
+
+	setResult := func(ctx context.Context, result string) *corev1.Namespace {
+		GinkgoHelper()
+		namespace := framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("result"))
+		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{
+			v1alpha1.AnnotationInitializationResult: result,
+		}}})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(cluster.Initializer.Patch(ctx, namespace, client.RawPatch(types.MergePatchType, patch))).To(Succeed())
+		return namespace
+	}
+
+	for name, result := range map[string]string{
+		"a code that is no number": `{"status":"Failure","code":"NaN"}`,
+		"a trailing comma":         `{"status":"Failure",}`,
+		"duplicate keys":           `{"status":"Failure","status":"Success"}`,
+	} {
+		It("fails the namespace: "+name, func(ctx context.Context) {
+			namespace := setResult(ctx, result)
+			Eventually(func(g Gomega) {
+				now := &corev1.Namespace{}
+				err := cluster.Admin.Get(ctx, client.ObjectKeyFromObject(namespace), now)
+				g.Expect(apierrors.IsNotFound(err) || now.DeletionTimestamp != nil).To(BeTrue())
+			}).WithContext(ctx).Should(Succeed())
+		}, SpecTimeout(time.Minute))
+	}
+
+	for name, result := range map[string]string{
+		"nested":  `{"details":{"status":"Failure"}}`,
+		"escaped": `{"\u0073tatus":"Failure"}`,
+	} {
+		It("does not fail the namespace: "+name, func(ctx context.Context) {
+			namespace := setResult(ctx, result)
+			Eventually(func(g Gomega) {
+				g.Expect(cluster.GetNamespace(g, ctx, namespace.Name)).To(HaveCondition(
+					v1alpha1.ConditionInitializing, corev1.ConditionTrue, v1alpha1.ReasonPending, "is ignored because"))
+			}).WithContext(ctx).Should(Succeed())
+			cluster.Finish(ctx, namespace.Name)
+			Expect(cluster.GetNamespace(Default, ctx, namespace.Name).Labels).NotTo(HaveKey(v1alpha1.LabelInitializing))
+		}, SpecTimeout(time.Minute))
+	}
+})
+
+// Policy inject, which replaces what users send, does not run without a set.
+var _ = Describe("Without a NamespaceInitializerSet", Serial, Ordered, func() {
+	BeforeAll(func(ctx context.Context) {
+		cluster.StopManager()
+		DeferCleanup(func(ctx context.Context) { cluster.StartManager(ctx) })
+		set := &v1alpha1.NamespaceInitializerSet{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.EffectiveSetName}}
+		Expect(client.IgnoreNotFound(cluster.Admin.Delete(ctx, set))).To(Succeed())
+	}, NodeTimeout(time.Minute))
+
+	It("refuses a new namespace with a state that its creator has made up", func(ctx context.Context) {
+		forge := func() error {
+			return cluster.Ordinary.Create(ctx, wrappers.MakeNamespace(framework.Unique("forged")).
+				Initializers("forged.test.example.com").
+				Annotation(v1alpha1.AnnotationRequestedBy, framework.OrdinaryUser).Obj())
+		}
+		// The API server may not have seen yet that there is no set.
+		Eventually(forge).WithContext(ctx).Should(BeDeniedBy("require-set"))
+		Expect(cluster.Ordinary.Create(ctx, wrappers.MakeNamespace(framework.Unique("forged")).
+			Annotation(v1alpha1.AnnotationRequestedBy, framework.OrdinaryUser).Obj())).To(BeDeniedBy("guard"))
+	}, SpecTimeout(time.Minute))
+
+	It("lets users create namespaces", func(ctx context.Context) {
+		namespace := framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("plain"))
+		Expect(namespace.Labels).NotTo(HaveKey(v1alpha1.LabelInitializing))
+	}, SpecTimeout(time.Minute))
+})

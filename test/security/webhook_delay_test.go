@@ -1,0 +1,258 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package security
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	admissionv1 "k8s.io/api/admission/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/test/framework"
+	"github.com/nslifecycle/nslifecycle/test/webhooks"
+	"github.com/nslifecycle/nslifecycle/test/wrappers"
+)
+
+// longestDelay is how long the webhook of these specs delays a request at most: longer than the
+// grace period with one API server and no webhooks, shorter than the one with webhooks.
+const longestDelay = 3 * time.Second
+
+// Where the cluster has such a webhook a namespace is finalized after 5 s, so a spec takes longer.
+var _ = Describe("A request that a webhook delays until its namespace is created again", func() {
+	const (
+		create  = admissionregistrationv1.Create
+		update  = admissionregistrationv1.Update
+		remove  = admissionregistrationv1.Delete
+		connect = admissionregistrationv1.Connect
+	)
+	var name string
+	BeforeEach(func(ctx context.Context) {
+		name = framework.Unique("delayed")
+		framework.CreateNamespace(ctx, cluster.Ordinary, name)
+		Expect(cluster.Admin.Create(ctx, settingsIn(name))).To(Succeed())
+	})
+
+	It("does not create a RoleBinding in the initializing namespace of another user", func(ctx context.Context) {
+		cluster.Register(ctx, name, "nobody.test.example.com")
+		webhook := installValidating(ctx, name, create, "rolebindings")
+		created := webhook.send(ctx, func() error { return cluster.Ordinary.Create(ctx, bindingFor(name)) })
+
+		Expect(webhook.recreate(ctx, name).Labels).To(HaveKeyWithValue(v1alpha1.LabelInitializing, "true"))
+		Eventually(ctx, created).Should(Receive())
+		expectNoRoleBindings(ctx, name)
+	}, SpecTimeout(time.Minute))
+
+	It("does not create a RoleBinding in the open namespace of another user", func(ctx context.Context) {
+		webhook := installMutating(ctx, name, create, "rolebindings")
+		created := webhook.send(ctx, func() error { return cluster.Ordinary.Create(ctx, bindingFor(name)) })
+
+		webhook.recreate(ctx, name)
+		Eventually(ctx, created).Should(Receive())
+		expectNoRoleBindings(ctx, name)
+	}, SpecTimeout(time.Minute))
+
+	It("does not connect to a Pod in the initializing namespace of another user", func(ctx context.Context) {
+		cluster.Register(ctx, name, "nobody.test.example.com")
+		webhook := installValidating(ctx, name, connect, "pods/exec")
+		connected := webhook.send(ctx, func() error { return exec(ctx, name) })
+
+		Expect(webhook.recreate(ctx, name).Labels).To(HaveKeyWithValue(v1alpha1.LabelInitializing, "true"))
+		var err error
+		Eventually(ctx, connected).Should(Receive(&err))
+		Expect(err).To(MatchError(ContainSubstring("not found")), "the old namespace has no such Pod")
+	}, SpecTimeout(time.Minute))
+
+	// The API server repeats the admission of these, so the gate refuses them whatever the delay.
+	DescribeTable("changes nothing in the initializing namespace of another user",
+		func(ctx context.Context, operation admissionregistrationv1.OperationType, request func(context.Context, client.Object) error) {
+			cluster.Register(ctx, name, "nobody.test.example.com")
+			webhook := installValidating(ctx, name, operation, "configmaps")
+			changed := webhook.send(ctx, func() error { return request(ctx, settingsIn(name)) })
+
+			Expect(webhook.recreate(ctx, name).Labels).To(HaveKeyWithValue(v1alpha1.LabelInitializing, "true"))
+			var err error
+			Eventually(ctx, changed).Should(Receive(&err))
+			Expect(err).To(BeDeniedBy("gate"))
+		},
+		Entry("by an UPDATE", update, func(ctx context.Context, object client.Object) error {
+			return cluster.Ordinary.Update(ctx, object)
+		}),
+		Entry("by a DELETE", remove, func(ctx context.Context, object client.Object) error {
+			return cluster.Ordinary.Delete(ctx, object)
+		}),
+	)
+})
+
+// settingsIn returns a ConfigMap that is in the namespace before and after.
+func settingsIn(namespace string) *corev1.ConfigMap {
+	return wrappers.MakeConfigMap(namespace, "settings")
+}
+
+func bindingFor(namespace string) *rbacv1.RoleBinding {
+	return &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "attack"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "admin"},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: framework.OrdinaryUser}},
+	}
+}
+
+func expectNoRoleBindings(ctx context.Context, namespace string) {
+	GinkgoHelper()
+	Consistently(func(g Gomega) {
+		var bindings rbacv1.RoleBindingList
+		g.Expect(cluster.Admin.List(ctx, &bindings, client.InNamespace(namespace))).To(Succeed())
+		g.Expect(bindings.Items).To(BeEmpty())
+	}).WithContext(ctx).Should(Succeed())
+}
+
+// exec sends the request of `kubectl exec` for Pod "agent", as the ordinary user.
+func exec(ctx context.Context, namespace string) error {
+	return cluster.Ordinary.Clientset().CoreV1().RESTClient().Post().Namespace(namespace).Resource("pods").Name("agent").
+		SubResource("exec").VersionedParams(&corev1.PodExecOptions{Command: []string{"id"}, Stdout: true}, scheme.ParameterCodec).
+		Do(ctx).Error()
+}
+
+// delayingWebhook delays requests of the ordinary user until the namespace has been created again,
+// but for no longer than longestDelay.
+type delayingWebhook struct {
+	received, recreated chan struct{}
+	once                sync.Once
+}
+
+// answer denies dry runs, by which a spec knows that the API server calls the webhook.
+func (w *delayingWebhook) answer(request *admissionv1.AdmissionRequest) string {
+	if ptr.Deref(request.DryRun, false) {
+		return "the webhook is called"
+	}
+	if request.UserInfo.Username != framework.OrdinaryUser {
+		return "" // The operator empties the namespace.
+	}
+	w.once.Do(func() { close(w.received) })
+	select {
+	case <-w.recreated:
+	case <-time.After(longestDelay):
+	}
+	return ""
+}
+
+// send makes a request and returns when the webhook has received it.
+func (w *delayingWebhook) send(ctx context.Context, request func() error) <-chan error {
+	GinkgoHelper()
+	result := make(chan error, 1)
+	go func() { result <- request() }()
+	Eventually(ctx, w.received).Should(BeClosed())
+	return result
+}
+
+// recreate deletes a namespace and creates it again as another user as soon as that is possible.
+func (w *delayingWebhook) recreate(ctx context.Context, name string) *corev1.Namespace {
+	GinkgoHelper()
+	old := cluster.GetNamespace(Default, ctx, name)
+	Expect(cluster.Ordinary.Delete(ctx, old)).To(Succeed())
+	bob := cluster.AddUser(ctx, framework.Unique("bob"), framework.VerbsButInitialize)
+	recreated := &corev1.Namespace{}
+	Eventually(func() error {
+		recreated = &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		return bob.Create(ctx, recreated)
+	}).WithContext(ctx).Should(Succeed())
+	Expect(recreated.UID).NotTo(Equal(old.UID))
+	// What an initializer creates, and the delayed request must not reach.
+	Expect(cluster.Initializer.Create(ctx, agentIn(name))).To(Succeed())
+	Expect(cluster.Initializer.Create(ctx, settingsIn(name))).To(Succeed())
+	close(w.recreated)
+	return recreated
+}
+
+func agentIn(namespace string) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "agent"},
+		Spec: corev1.PodSpec{
+			Containers:                   []corev1.Container{{Name: "agent", Image: "example.com/agent"}},
+			AutomountServiceAccountToken: ptr.To(false),
+		},
+	}
+}
+
+// installValidating installs a validating webhook for one namespace until the spec ends. It runs
+// after the gate, which is a ValidatingAdmissionPolicy.
+func installValidating(
+	ctx context.Context, namespace string, operation admissionregistrationv1.OperationType, resource string,
+) *delayingWebhook {
+	GinkgoHelper()
+	return install(ctx, namespace, func(clientConfig admissionregistrationv1.WebhookClientConfig) client.Object {
+		return &admissionregistrationv1.ValidatingWebhookConfiguration{
+			ObjectMeta: metav1.ObjectMeta{Name: namespace},
+			Webhooks: []admissionregistrationv1.ValidatingWebhook{{
+				Name: "delay.test.example.com", ClientConfig: clientConfig, Rules: rulesFor(operation, resource),
+				NamespaceSelector: selectorFor(namespace), AdmissionReviewVersions: []string{"v1"},
+				SideEffects: ptr.To(admissionregistrationv1.SideEffectClassNone),
+			}},
+		}
+	})
+}
+
+// installMutating installs a mutating webhook for one namespace until the spec ends. It runs after
+// NamespaceLifecycle, the plugin of the API server that refuses to create in a terminating namespace.
+func installMutating(
+	ctx context.Context, namespace string, operation admissionregistrationv1.OperationType, resource string,
+) *delayingWebhook {
+	GinkgoHelper()
+	return install(ctx, namespace, func(clientConfig admissionregistrationv1.WebhookClientConfig) client.Object {
+		return &admissionregistrationv1.MutatingWebhookConfiguration{
+			ObjectMeta: metav1.ObjectMeta{Name: namespace},
+			Webhooks: []admissionregistrationv1.MutatingWebhook{{
+				Name: "delay.test.example.com", ClientConfig: clientConfig, Rules: rulesFor(operation, resource),
+				NamespaceSelector: selectorFor(namespace), AdmissionReviewVersions: []string{"v1"},
+				SideEffects: ptr.To(admissionregistrationv1.SideEffectClassNone),
+			}},
+		}
+	})
+}
+
+func install(
+	ctx context.Context, namespace string, configurationFor func(admissionregistrationv1.WebhookClientConfig) client.Object,
+) *delayingWebhook {
+	GinkgoHelper()
+	webhook := &delayingWebhook{received: make(chan struct{}), recreated: make(chan struct{})}
+	server, clientConfig := webhooks.Serve(webhook.answer)
+	DeferCleanup(server.Close)
+	configuration := configurationFor(clientConfig)
+	Expect(cluster.Admin.Create(ctx, configuration)).To(Succeed())
+	DeferCleanup(func(ctx context.Context) { Expect(cluster.Admin.Delete(ctx, configuration)).To(Succeed()) })
+	Eventually(func() error {
+		return cluster.Admin.Update(ctx, settingsIn(namespace), client.DryRunAll)
+	}).WithContext(ctx).Should(MatchError(ContainSubstring("the webhook is called")))
+	return webhook
+}
+
+func rulesFor(
+	operation admissionregistrationv1.OperationType, resource string,
+) []admissionregistrationv1.RuleWithOperations {
+	rule := func(operation admissionregistrationv1.OperationType, resource string) admissionregistrationv1.RuleWithOperations {
+		return admissionregistrationv1.RuleWithOperations{
+			Operations: []admissionregistrationv1.OperationType{operation},
+			Rule: admissionregistrationv1.Rule{
+				APIGroups: []string{"*"}, APIVersions: []string{"*"}, Resources: []string{resource},
+			},
+		}
+	}
+	return []admissionregistrationv1.RuleWithOperations{
+		rule(operation, resource), rule(admissionregistrationv1.Update, "configmaps"), // of the dry run
+	}
+}
+
+func selectorFor(namespace string) *metav1.LabelSelector {
+	return &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: namespace}}
+}
