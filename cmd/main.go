@@ -30,6 +30,7 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/internal/controller"
 	"github.com/nslifecycle/nslifecycle/internal/finalization"
+	"github.com/nslifecycle/nslifecycle/internal/printable"
 	"github.com/nslifecycle/nslifecycle/internal/version"
 )
 
@@ -144,7 +145,7 @@ func (o *options) bind(flags *flag.FlagSet) {
 func main() {
 	var opts options
 	opts.bind(flag.CommandLine)
-	zapOptions := zap.Options{}
+	zapOptions := zap.Options{DestWriter: printable.Log{Writer: os.Stderr}}
 	zapOptions.BindFlags(flag.CommandLine)
 	flag.Parse()
 	if opts.isVersion {

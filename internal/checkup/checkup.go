@@ -21,6 +21,7 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
+	"github.com/nslifecycle/nslifecycle/internal/shell"
 )
 
 // Checkup asks one cluster about one installation.
@@ -86,8 +87,8 @@ func (c *Checkup) checkLeader(ctx context.Context) error {
 	var lease coordinationv1.Lease
 	err := c.Client.Get(ctx, client.ObjectKey{Namespace: c.SystemNamespace, Name: c.LeaseName}, &lease)
 	if apierrors.IsNotFound(err) {
-		return fmt.Errorf("no manager has ever led in namespace %q; see why with: kubectl --namespace=%s get pods",
-			c.SystemNamespace, c.SystemNamespace)
+		return fmt.Errorf("no manager has ever led in namespace %q; see why with: %s",
+			c.SystemNamespace, shell.Command("kubectl --namespace=%s get pods", c.SystemNamespace))
 	}
 	if err != nil {
 		return fmt.Errorf("reading Lease %q in namespace %q: %w", c.LeaseName, c.SystemNamespace, err)

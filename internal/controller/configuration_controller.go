@@ -27,6 +27,7 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
+	"github.com/nslifecycle/nslifecycle/internal/nscondition"
 )
 
 // conflictRetry is how long the cache gets to catch up after a conflict.
@@ -167,6 +168,7 @@ func (r *ConfigurationReconciler) writeStatus(
 	hasChanged, words := false, []any{"configuration", configuration.Name}
 	for _, condition := range conditions {
 		condition.LastTransitionTime = metav1.NewTime(r.Admission.Clock.Now())
+		condition.Message = nscondition.Message(condition.Message)
 		hasChanged = meta.SetStatusCondition(&configuration.Status.Conditions, condition) || hasChanged
 		words = append(words, strings.ToLower(condition.Type), condition.Status, // The keys are active and served.
 			strings.ToLower(condition.Type)+"Reason", condition.Reason)

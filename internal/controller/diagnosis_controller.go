@@ -26,6 +26,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
 	"github.com/nslifecycle/nslifecycle/internal/nscondition"
+	"github.com/nslifecycle/nslifecycle/internal/printable"
 )
 
 const (
@@ -202,7 +203,7 @@ func firstObject(finding diagnosis.Finding) runtime.Object {
 		return nil
 	}
 	object := finding.Objects[0]
-	return &corev1.ObjectReference{Namespace: object.Namespace, Name: object.Name}
+	return &corev1.ObjectReference{Namespace: object.Namespace, Name: printable.Escape(object.Name)}
 }
 
 // waitFor makes the Namespace be looked at again after a while.

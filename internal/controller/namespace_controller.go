@@ -198,7 +198,7 @@ func (r *NamespaceReconciler) repairLabel(ctx context.Context, namespace *corev1
 	}
 	note = fmt.Sprintf(note, v1alpha1.LabelInitializing, want)
 	log.FromContext(ctx).Info("Repaired a namespace whose label disagreed with its list", "note", note)
-	r.Recorder.Eventf(base, nil, corev1.EventTypeWarning, "InitializationRepaired", "Repair", "%s", note)
+	recordEvent(r.Recorder, base, corev1.EventTypeWarning, "InitializationRepaired", "Repair", note)
 	return nil
 }
 

@@ -98,7 +98,7 @@ func patchNamespaceConditions(
 	return patchNamespaceStatus(ctx, c, namespace, map[string]any{"conditions": changed}, resourceVersion...)
 }
 
-// recordEvent records an Event about a Namespace. Too long a note is cut.
+// recordEvent records an Event about a Namespace. The note is escaped, and cut if it is too long.
 func recordEvent(
 	recorder events.EventRecorder, namespace *corev1.Namespace, eventType, reason, action, note string,
 ) {

@@ -125,7 +125,7 @@ func (f *Facts) blamePolicy(r rejection) []Finding {
 		Message:  fmt.Sprintf("ValidatingAdmissionPolicy %q refuses: %s", r.name, f.whatIsRefused(r)),
 		Evidence: r.evidence(),
 		Remedies: []string{
-			fmt.Sprintf("kubectl get validatingadmissionpolicy %s --output=yaml", shell.Quote(r.name)),
+			shell.Command("kubectl get validatingadmissionpolicy %s --output=yaml", r.name),
 			"kubectl get validatingadmissionpolicybindings",
 			"Satisfy the policy, or take this namespace out of its binding by its namespaceSelector",
 		},
@@ -177,7 +177,7 @@ func (f *Facts) findInvalid() []Finding {
 			Evidence: r.evidence(),
 			Remedies: []string{
 				"Correct what the error names, in the same patch that takes the finalizer off",
-				"kubectl edit " + resource + " " + first.Name + " --namespace=" + f.Namespace.Name,
+				shell.Command("kubectl edit %s %s --namespace=%s", resource, first.Name, f.Namespace.Name),
 				"If the schema of a CustomResourceDefinition has become stricter, loosen it until the object has gone",
 			},
 			Loss: lossOfOwner,
@@ -199,7 +199,7 @@ func (f *Facts) addWebhook(finding *Finding, name string) {
 			finding.Certainty = Likely
 		}
 		finding.Remedies = append(finding.Remedies,
-			fmt.Sprintf("kubectl get %s %s --output=yaml", webhook.Resource, webhook.Configuration))
+			shell.Command("kubectl get %s %s --output=yaml", webhook.Resource, webhook.Configuration))
 		if webhook.Service == nil {
 			finding.Evidence = append(finding.Evidence, fmt.Sprintf("%s %q calls %s", webhook.Resource,
 				webhook.Configuration, webhook.URL))
@@ -212,7 +212,7 @@ func (f *Facts) addWebhook(finding *Finding, name string) {
 			finding.Evidence = append(finding.Evidence, what)
 		}
 		finding.Remedies = append(finding.Remedies,
-			fmt.Sprintf("kubectl get service,endpointslices,pods --namespace=%s", webhook.Service.Namespace))
+			shell.Command("kubectl get service,endpointslices,pods --namespace=%s", webhook.Service.Namespace))
 	}
 	switch finding.Cause {
 	case CauseAdmissionWebhookFailing:

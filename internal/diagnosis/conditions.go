@@ -14,6 +14,7 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/nscondition"
+	"github.com/nslifecycle/nslifecycle/internal/printable"
 )
 
 // maxMessage is the longest message of a condition, in bytes. It is what an Event takes.
@@ -117,7 +118,7 @@ func (f Finding) objects() string {
 	var names []string
 	for _, object := range f.Objects {
 		if object.Resource != "namespaces" && !strings.Contains(f.Message, strconv.Quote(object.Name)) {
-			names = append(names, object.Resource+"/"+object.Name)
+			names = append(names, object.Resource+"/"+printable.Name(object.Name))
 		}
 	}
 	if others := f.Count - len(f.Objects); others > 0 && len(names) > 0 {

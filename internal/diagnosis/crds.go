@@ -12,6 +12,8 @@ import (
 	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/nslifecycle/nslifecycle/internal/shell"
 )
 
 const lossDefinition = "removing the CustomResourceDefinition's own finalizer would leave its objects in storage, " +
@@ -88,7 +90,7 @@ func (f *Facts) blameConversion(failure *conversionFailure) Finding {
 	name := definition.Name
 	service := conversionService(definition)
 	finding.Remedies = append(finding.Remedies,
-		fmt.Sprintf("kubectl get customresourcedefinition %s --output=jsonpath='{.spec.conversion}'", name))
+		shell.Command("kubectl get customresourcedefinition %s --output=jsonpath='{.spec.conversion}'", name))
 	if service != nil {
 		finding.Evidence = append(finding.Evidence, "the webhook is Service "+service.String())
 		if what := f.whatOf(*service); what != "" {
@@ -96,14 +98,14 @@ func (f *Facts) blameConversion(failure *conversionFailure) Finding {
 			finding.Evidence = append(finding.Evidence, what)
 		}
 		finding.Remedies = append(finding.Remedies,
-			fmt.Sprintf("kubectl get service,endpointslices,pods --namespace=%s", service.Namespace))
+			shell.Command("kubectl get service,endpointslices,pods --namespace=%s", service.Namespace))
 	}
 	if webhook := conversionWebhook(definition); webhook != nil && len(webhook.CABundle) == 0 {
 		finding.Evidence = append(finding.Evidence, "spec.conversion.webhook.clientConfig of the "+
 			"CustomResourceDefinition has no caBundle")
 	}
 	finding.Remedies = append(finding.Remedies, "Bring the webhook back, in another namespace if it was in this one",
-		fmt.Sprintf("kubectl patch customresourcedefinition %s --type=merge "+
+		shell.Command("kubectl patch customresourcedefinition %s --type=merge "+
 			`--patch='{"spec":{"conversion":{"strategy":"None","webhook":null}}}'`, name))
 	return finding.about([]Object{{Resource: string(SourceDefinitions), Name: name}})
 }
@@ -160,8 +162,8 @@ func (f *Facts) findTerminatingDefinitions() []Finding {
 				definition.Name, describe(left)),
 			Evidence: []string{noteDefinition(definition)},
 			Remedies: []string{
-				fmt.Sprintf("kubectl get customresourcedefinition %s --output=jsonpath='{.status.conditions}'", definition.Name),
-				fmt.Sprintf("kubectl delete %s --all --namespace=%s", definition.Name, f.Namespace.Name),
+				shell.Command("kubectl get customresourcedefinition %s --output=jsonpath='{.status.conditions}'", definition.Name),
+				shell.Command("kubectl delete %s --all --namespace=%s", definition.Name, f.Namespace.Name),
 			},
 			Loss: lossDefinition,
 		}

@@ -10,6 +10,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
+
+	"github.com/nslifecycle/nslifecycle/internal/shell"
 )
 
 // findVolumes blames a pod that is not being deleted for the claims that it mounts. Where
@@ -36,7 +38,7 @@ func findVolumes(f *Facts) []Finding {
 				fmt.Sprintf("pod %q is %s on node %q and mounts it", users[0].Name, users[0].Status.Phase, users[0].Spec.NodeName),
 			},
 			Remedies: []string{
-				fmt.Sprintf("kubectl delete pod %s --namespace=%s", users[0].Name, f.Namespace.Name), f.force(finalizerClaim),
+				shell.Command("kubectl delete pod %s --namespace=%s", users[0].Name, f.Namespace.Name), f.force(finalizerClaim),
 			},
 			Loss: lossVolume,
 		}

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/nslifecycle/nslifecycle/internal/inventory"
+	"github.com/nslifecycle/nslifecycle/internal/shell"
 )
 
 // findDiscovery blames what keeps the types of the cluster from being known. Until they
@@ -68,10 +69,10 @@ func (f *Facts) blameAPIService(name types.NamespacedName, services []*APIServic
 		Message: fmt.Sprintf("APIService %s does not answer, so that nobody knows what it holds in this namespace",
 			first.Name),
 		Remedies: []string{
-			fmt.Sprintf("kubectl get apiservice %s --output=yaml", first.Name),
-			fmt.Sprintf("kubectl get service,endpointslices,pods --namespace=%s", name.Namespace),
+			shell.Command("kubectl get apiservice %s --output=yaml", first.Name),
+			shell.Command("kubectl get service,endpointslices,pods --namespace=%s", name.Namespace),
 			"Bring the server behind it back; if it was uninstalled for good, remove what it has left: " +
-				"kubectl delete apiservice " + first.Name,
+				shell.Command("kubectl delete apiservice %s", first.Name),
 		},
 		Loss: "with the APIService the objects that its server keeps in this namespace are out of reach; they stay in " +
 			"the storage of that server",
@@ -187,13 +188,13 @@ func (f *Facts) failedGroupVersions() []schema.GroupVersion {
 }
 
 func (f *Facts) blameDiscovery(groupVersion schema.GroupVersion) Finding {
-	path := fmt.Sprintf("kubectl get --raw=/apis/%s", groupVersion)
+	path := shell.Command("kubectl get --raw=/apis/%s", groupVersion)
 	name := groupVersion.Version + "." + groupVersion.Group
 	finding := Finding{
 		Cause: CauseDiscoveryFailing, Certainty: Proven,
 		Message: fmt.Sprintf("the types of %s cannot be discovered", groupVersion) +
 			f.detail(f.Inventory.Failed[groupVersion].Error()),
-		Remedies: []string{path, fmt.Sprintf("kubectl get apiservice %s --output=yaml", name)},
+		Remedies: []string{path, shell.Command("kubectl get apiservice %s --output=yaml", name)},
 		Evidence: append(f.complaintsOf(groupVersion), f.quotes(corev1.NamespaceDeletionDiscoveryFailure)...),
 	}
 	if err, wasAsked := f.Direct[groupVersion]; wasAsked && err == nil && isStale(f.Inventory.Failed[groupVersion]) {

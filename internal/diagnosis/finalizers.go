@@ -151,7 +151,7 @@ func (f *Facts) blameLiving(finding *Finding, held string, items []item, found t
 	for i := range f.Workloads {
 		workload := &f.Workloads[i]
 		if slices.Contains(found.accounts, workload.Account) && workload.IsAlive() && workload.Source != SourcePods {
-			finding.Remedies = append(finding.Remedies, fmt.Sprintf("kubectl logs --namespace=%s %s/%s --tail=100",
+			finding.Remedies = append(finding.Remedies, shell.Command("kubectl logs --namespace=%s %s/%s --tail=100",
 				workload.Namespace, workload.Source, workload.Name))
 			break
 		}
@@ -184,7 +184,7 @@ func (f *Facts) blameLiving(finding *Finding, held string, items []item, found t
 	finding.Message = held + "; its owner may not take it off: " + denied[0]
 	finding.Evidence = append(finding.Evidence, denied...)
 	finding.Remedies = []string{
-		fmt.Sprintf("kubectl auth can-i patch %s --namespace=%s --as=system:serviceaccount:%s:%s", items[0].Type,
+		shell.Command("kubectl auth can-i patch %s --namespace=%s --as=system:serviceaccount:%s:%s", items[0].Type,
 			f.Namespace.Name, account.Namespace, account.Name),
 		"Give the ServiceAccount its rights back by a ClusterRoleBinding until the namespace has gone: no RoleBinding " +
 			"can be created in a namespace that is being deleted, and the one it had may have been deleted with it",
@@ -329,8 +329,8 @@ func (f *Facts) isLeft(name string) bool {
 
 // inspect is a command that shows an object with everything that tells of its finalizers.
 func (f *Facts) inspect(i item) string {
-	return fmt.Sprintf("kubectl get %s %s --namespace=%s --output=yaml --show-managed-fields", i.Type,
-		shell.Quote(i.Name), f.Namespace.Name)
+	return shell.Command("kubectl get %s %s --namespace=%s --output=yaml --show-managed-fields", i.Type, i.Name,
+		f.Namespace.Name)
 }
 
 // force is the last resort for a finalizer of objects.
@@ -339,7 +339,7 @@ func (f *Facts) force(finalizer string) string { return f.forceBy("finalizer", f
 // forceBy is the last resort for what a flag of the command stands for. Without others the
 // command only shows what it would do.
 func (f *Facts) forceBy(flag, name string) string {
-	return fmt.Sprintf("kubectl nslifecycle finalize %s --%s=%s", f.Namespace.Name, flag, name)
+	return shell.Command("kubectl nslifecycle finalize %s --%s=%s", f.Namespace.Name, flag, name)
 }
 
 // best returns the sign that fits best; the first of those that fit as well.

@@ -56,8 +56,11 @@ func findInitializers(f *Facts) []Finding {
 // skip returns the command that removes the first initializer from the pending list. It requires
 // the verb initialize.
 func (f *Facts) skip(pending []string) string {
-	return fmt.Sprintf("kubectl annotate namespace %s --overwrite %s%s", f.Namespace.Name,
-		v1alpha1.AnnotationPendingInitializers, shell.Quote("="+strings.Join(pending[1:], ",")))
+	const command = "kubectl annotate namespace %s --overwrite " + v1alpha1.AnnotationPendingInitializers
+	if len(pending) == 1 {
+		return shell.Command(command+"=", f.Namespace.Name)
+	}
+	return shell.Command(command+"=%s", f.Namespace.Name, strings.Join(pending[1:], ","))
 }
 
 // blameHolders tells by those who could act whether anybody can.

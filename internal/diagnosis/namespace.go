@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nslifecycle/nslifecycle/internal/inventory"
+	"github.com/nslifecycle/nslifecycle/internal/shell"
 )
 
 const namespaceResource = "namespaces"
@@ -89,7 +90,7 @@ func (f *Facts) blameOnNamespace(name, where string, cause Cause) Finding {
 		strings.Join(f.namesIn(where), ", "), stamp(f.Namespace.DeletionTimestamp.Time))
 	finding.Remedies = []string{
 		"Find the agent that " + name + " belongs to, and have it run until the namespace has gone",
-		fmt.Sprintf("kubectl get namespace %s --output=yaml --show-managed-fields", f.Namespace.Name),
+		shell.Command("kubectl get namespace %s --output=yaml --show-managed-fields", f.Namespace.Name),
 	}
 	return finding.about([]Object{{Resource: namespaceResource, Name: f.Namespace.Name}})
 }
@@ -226,7 +227,7 @@ func findUnknown(f *Facts) []Finding {
 			stamp(f.Namespace.DeletionTimestamp.Time), strings.Join(f.namesIn("spec.finalizers"), ", "))},
 			f.quotes(deletionConditions...)...),
 		Remedies: []string{
-			fmt.Sprintf("kubectl get namespace %s --output=yaml", f.Namespace.Name),
+			shell.Command("kubectl get namespace %s --output=yaml", f.Namespace.Name),
 			"See the log of the namespace controller, in kube-controller-manager or in the manager of nslifecycle",
 		},
 	}

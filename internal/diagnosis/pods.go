@@ -12,6 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
+
+	"github.com/nslifecycle/nslifecycle/internal/shell"
 )
 
 const lossPod = "its containers may go on running on the node, with what they have mounted"
@@ -122,10 +124,11 @@ func (f *Facts) blameNode(node string, pods []item) Finding {
 			f.ago(oldest(pods)), node, f.whatOfNode(node)),
 		Evidence: append([]string{f.whatOfNode(node), f.notePod(pods)}, f.noteClaims(pods)...),
 		Remedies: []string{
-			"kubectl get node " + node + " --output=wide",
-			"Bring the node back; if it has gone for good, tell the cluster so, and the pods go: kubectl delete node " + node,
-			fmt.Sprintf("kubectl taint node %s node.kubernetes.io/out-of-service=nodeshutdown:NoExecute", node),
-			fmt.Sprintf("kubectl delete pod %s --namespace=%s --grace-period=0 --force", pods[0].Name, f.Namespace.Name),
+			shell.Command("kubectl get node %s --output=wide", node),
+			"Bring the node back; if it has gone for good, tell the cluster so, and the pods go: " +
+				shell.Command("kubectl delete node %s", node),
+			shell.Command("kubectl taint node %s node.kubernetes.io/out-of-service=nodeshutdown:NoExecute", node),
+			shell.Command("kubectl delete pod %s --namespace=%s --grace-period=0 --force", pods[0].Name, f.Namespace.Name),
 		},
 		Loss: lossPod,
 	}
@@ -145,9 +148,9 @@ func (f *Facts) blameKubelet(pods []item) Finding {
 			f.ago(oldest(pods))),
 		Evidence: append([]string{f.notePod(pods)}, f.noteClaims(pods)...),
 		Remedies: []string{
-			fmt.Sprintf("kubectl describe pod %s --namespace=%s", pods[0].Name, f.Namespace.Name),
+			shell.Command("kubectl describe pod %s --namespace=%s", pods[0].Name, f.Namespace.Name),
 			"See the log of the kubelet on its node: a volume that cannot be unmounted, or a container that cannot be killed",
-			fmt.Sprintf("kubectl delete pod %s --namespace=%s --grace-period=0 --force", pods[0].Name, f.Namespace.Name),
+			shell.Command("kubectl delete pod %s --namespace=%s --grace-period=0 --force", pods[0].Name, f.Namespace.Name),
 		},
 		Loss: lossPod,
 	}

@@ -40,7 +40,7 @@ func (f *Facts) findUnreadable() []Finding {
 			Message:  fmt.Sprintf("stored objects of type %s cannot be read", content.Type) + f.detail(err.Error()),
 			Evidence: []string{oneLine(err.Error())},
 			Remedies: []string{
-				fmt.Sprintf("kubectl get %s --namespace=%s", content.Type, f.Namespace.Name),
+				shell.Command("kubectl get %s --namespace=%s", content.Type, f.Namespace.Name),
 				"See the log of kube-apiserver for the key in etcd; check that its encryption configuration still has the key " +
 					"that the objects were written with",
 				"An object that is lost for good can be deleted with the delete option " +
@@ -74,7 +74,7 @@ func (f *Facts) findTooMany() []Finding {
 				content.Type),
 			Evidence: f.quotes(corev1.NamespaceDeletionContentFailure), Count: content.Count,
 			Remedies: []string{
-				fmt.Sprintf("kubectl delete %s --all --namespace=%s --wait=false", content.Type, f.Namespace.Name),
+				shell.Command("kubectl delete %s --all --namespace=%s --wait=false", content.Type, f.Namespace.Name),
 				"Give etcd and kube-apiserver more room, or let nslifecycle delete them: it deletes one by one",
 			},
 		})
@@ -124,8 +124,7 @@ func (f *Facts) findForbidden() []Finding {
 		Evidence: f.quotes(corev1.NamespaceDeletionContentFailure),
 		Remedies: []string{
 			"Restore the ClusterRole and the ClusterRoleBinding of the namespace controller",
-			fmt.Sprintf("kubectl auth can-i %s %s --namespace=%s --as=%s", verb, resource, f.Namespace.Name,
-				shell.Quote(user)),
+			shell.Command("kubectl auth can-i %s %s --namespace=%s --as=%s", verb, resource, f.Namespace.Name, user),
 		},
 	}}
 }

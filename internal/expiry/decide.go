@@ -14,6 +14,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/nscondition"
 	"github.com/nslifecycle/nslifecycle/internal/protection"
+	"github.com/nslifecycle/nslifecycle/internal/shell"
 )
 
 const (
@@ -161,7 +162,7 @@ func Refused(namespace *corev1.Namespace, refusal error) Decision {
 	}
 	told.Reason = v1alpha1.ReasonDeletionRefused
 	told.Message = warning(namespace.Name, expires, have.LastTransitionTime.Time) +
-		refusedInfix + clip(refusal.Error(), shownRefusal)
+		refusedInfix + nscondition.Shorten(refusal.Error(), shownRefusal)
 	if *have == told {
 		return Decision{}
 	}
@@ -169,7 +170,7 @@ func Refused(namespace *corev1.Namespace, refusal error) Decision {
 }
 
 const (
-	// shownRefusal is how much of a refusal is shown, in characters.
+	// shownRefusal is how much of a refusal is shown, in bytes.
 	shownRefusal = 512
 
 	refusedInfix = "; the API server has refused that, and it is tried again: "
@@ -204,16 +205,16 @@ func warning(name string, expires Expiry, warnedAt time.Time) string {
 	if at := deletionTime(expires, warnedAt); !at.Equal(expires.At) {
 		when = fmt.Sprintf("%s, since it had expired before anybody was warned (%s)", show(at), expires)
 	}
-	return fmt.Sprintf("the namespace is deleted at %s; to keep it, run: kubectl annotate namespace %s %s-",
-		when, name, expires.Key)
+	return fmt.Sprintf("the namespace is deleted at %s; to keep it, run: %s",
+		when, shell.Command("kubectl annotate namespace %s %s-", name, expires.Key))
 }
 
 // tell is the decision that changes nothing but a condition, which is False. The Event is
 // recorded with the change.
 func tell(namespace *corev1.Namespace, given Circumstances, reason, message, eventType string) Decision {
 	want := corev1.NamespaceCondition{
-		Type: v1alpha1.ConditionExpiring, Status: corev1.ConditionFalse, Reason: reason, Message: message,
-		LastTransitionTime: metav1.NewTime(given.Now.Truncate(time.Second)),
+		Type: v1alpha1.ConditionExpiring, Status: corev1.ConditionFalse, Reason: reason,
+		Message: nscondition.Message(message), LastTransitionTime: metav1.NewTime(given.Now.Truncate(time.Second)),
 	}
 	if have := nscondition.Find(namespace, v1alpha1.ConditionExpiring); have != nil && have.Status == want.Status {
 		want.LastTransitionTime = have.LastTransitionTime

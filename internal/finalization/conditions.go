@@ -67,7 +67,7 @@ func changed(
 ) []corev1.NamespaceCondition {
 	var result []corev1.NamespaceCondition
 	for _, condition := range wanted {
-		condition.LastTransitionTime = now
+		condition.LastTransitionTime, condition.Message = now, nscondition.Message(condition.Message)
 		if old := nscondition.Find(namespace, condition.Type); old != nil {
 			if old.Status == condition.Status {
 				condition.LastTransitionTime = old.LastTransitionTime

@@ -39,6 +39,7 @@ func ComputeConditions(
 
 	var changed []corev1.NamespaceCondition
 	for i, want := range wanted {
+		want.Message = nscondition.Message(want.Message)
 		have := nscondition.Find(namespace, want.Type)
 		if have != nil {
 			isOwn := i > 0

@@ -3,13 +3,15 @@
 
 // Package nscondition is for all who read or write the conditions of a Namespace. It finds them,
 // which apimachinery does for metav1.Condition only, and a Namespace has conditions of a type
-// of its own; and it shortens what is written into them, and into Events.
+// of its own; and it escapes and shortens what is written into them, and into Events.
 package nscondition
 
 import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/nslifecycle/nslifecycle/internal/printable"
 )
 
 // Find returns the condition of a type, or nil if the Namespace has none.
@@ -22,10 +24,16 @@ func Find(namespace *corev1.Namespace, conditionType corev1.NamespaceConditionTy
 	return nil
 }
 
-// Shorten cuts a text to some number of bytes, and not in the middle of a character: the API
-// server counts a broken one as three bytes.
+// Message returns text for a condition or an Event: one line of printable characters, since names
+// and errors in it may be from anybody. What is computed from the same facts must be compared with
+// a condition in this form.
+func Message(text string) string { return printable.Escape(text) }
+
+// Shorten is Message for at most some number of bytes. It does not cut in the middle of a
+// character: the API server counts a broken one as three bytes.
 func Shorten(text string, most int) string {
 	const mark = "..."
+	text = Message(text)
 	if len(text) <= most {
 		return text
 	}

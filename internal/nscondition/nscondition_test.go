@@ -27,6 +27,8 @@ func TestShorten(t *testing.T) {
 		"in the middle of a character": {"1234é6789", "1234..."},
 		"at the end of a character":    {"123é6789", "123é..."},
 		"long characters, which fit":   {"日本", "日本"},
+		"a line break":                 {"a\nb", `a\nb`},
+		"escaped before it is cut":     {"12\u202e6", `12\u2...`},
 	} {
 		if got := Shorten(test.text, 8); got != test.want {
 			t.Errorf("%s: got %q, want %q", name, got, test.want)

@@ -12,10 +12,10 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/cli-runtime/pkg/genericclioptions"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
+	"github.com/nslifecycle/nslifecycle/internal/shell"
 )
 
 // defaultCreateTimeout is long for an initializer that works, and short for somebody who
@@ -89,8 +89,7 @@ func (o *createOptions) run(ctx context.Context, name string) error {
 		return err
 	}
 	if pending := initialization.Observe(created).Pending; len(pending) > 0 {
-		fmt.Fprintf(o.ErrOut, "It waits for %s. Wait with it: kubectl wait --for=condition=Initializing=False namespace/%s\n",
-			count(len(pending), "initializer"), name)
+		fmt.Fprintf(o.ErrOut, "It waits for %s. Wait with it: %s\n", count(len(pending), "initializer"), waitCommand(name))
 	}
 	return nil
 }
@@ -105,13 +104,9 @@ func (o *createOptions) printCreated(namespace *corev1.Namespace) error {
 }
 
 func (o *createOptions) printNamespace(namespace *corev1.Namespace) error {
-	printer, err := genericclioptions.NewJSONYamlPrintFlags().ToPrinter(o.output.format)
-	if err != nil {
-		return err
-	}
 	namespace = namespace.DeepCopy()
 	namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
-	return printer.PrintObj(namespace, o.Out)
+	return o.output.printObject(o.Out, namespace)
 }
 
 // wait shows the progress of a new Namespace until it can be used.
@@ -131,16 +126,21 @@ func (o *createOptions) wait(
 	case ctx.Err() != nil:
 		return &StatusError{Code: ExitInterrupted, Err: fmt.Errorf(
 			"interrupted: namespace %q goes on being initialized; "+
-				"`kubectl wait --for=condition=Initializing=False namespace/%s` waits for it", created.Name, created.Name)}
+				"`%s` waits for it", created.Name, waitCommand(created.Name))}
 	case waiting.Err() != nil:
-		return fmt.Errorf("namespace %q was not ready within %s: it waits for %s; `%s explain %s` tells why",
-			created.Name, o.timeout, birth.pending(), displayName, created.Name)
+		return fmt.Errorf("namespace %q was not ready within %s: it waits for %s; `%s` tells why",
+			created.Name, o.timeout, birth.pending(), explainCommand(created.Name))
 	case err != nil:
 		return err
 	case o.output.isStructured():
 		return o.printNamespace(ready)
 	}
 	return nil
+}
+
+// waitCommand waits until a namespace is initialized.
+func waitCommand(name string) string {
+	return shell.Command("kubectl wait --for=condition=Initializing=False namespace/%s", name)
 }
 
 // withTimeout is context.WithTimeout, where 0 means none.

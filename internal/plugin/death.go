@@ -187,7 +187,7 @@ func (d *death) tell(verdict *diagnosis.Diagnosis) {
 		d.told = text
 		d.display.printf("Nothing has moved for %s.\n%s", time.Since(d.movedAt).Round(time.Second), text)
 		if verdict.State == diagnosis.Blocked {
-			d.display.printf("More: %s explain %s", displayName, d.name)
+			d.display.printf("More: %s", explainCommand(d.name))
 		}
 	}
 }

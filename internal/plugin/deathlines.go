@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
+	"github.com/nslifecycle/nslifecycle/internal/printable"
 )
 
 const (
@@ -92,7 +93,7 @@ func plainCountdown(countdown *countdown) []string {
 func plainWaits(phrases []string) []string {
 	var lines []string
 	for _, phrase := range phrases {
-		lines = append(lines, "waits for "+strings.Join(strings.Fields(phrase), " "))
+		lines = append(lines, "waits for "+clip(phrase, unlimited))
 	}
 	return lines
 }
@@ -100,15 +101,15 @@ func plainWaits(phrases []string) []string {
 // verdictLines makes a few lines of a diagnosis, for somebody who waits.
 func verdictLines(verdict *diagnosis.Diagnosis, colours palette) []string {
 	if verdict.State != diagnosis.Blocked {
-		return []string{"There is nothing to blame yet: " + verdict.Summary}
+		return []string{"There is nothing to blame yet: " + printable.Escape(verdict.Summary)}
 	}
 	var lines []string
 	for i := range verdict.Findings[:min(len(verdict.Findings), mostFindings)] {
 		finding := &verdict.Findings[i]
 		lines = append(lines, fmt.Sprintf("%s (%s): %s",
-			colours.red(string(finding.Cause)), strings.ToLower(string(finding.Certainty)), finding.Message))
+			colours.red(string(finding.Cause)), strings.ToLower(string(finding.Certainty)), printable.Escape(finding.Message)))
 		if len(finding.Remedies) > 0 {
-			lines = append(lines, "  "+colours.cyan("Try: ")+finding.Remedies[0])
+			lines = append(lines, "  "+colours.cyan("Try: ")+printable.Escape(finding.Remedies[0]))
 		}
 	}
 	if more := len(verdict.Findings) - mostFindings; more > 0 {

@@ -20,6 +20,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
 	"github.com/nslifecycle/nslifecycle/internal/protection"
+	"github.com/nslifecycle/nslifecycle/internal/shell"
 )
 
 type deleteOptions struct {
@@ -139,14 +140,14 @@ func (o *deleteOptions) wait(
 	case ctx.Err() != nil:
 		return &StatusError{Code: ExitInterrupted, Err: fmt.Errorf(
 			"interrupted: the deletion of namespace %q goes on in the cluster, and cannot be taken back; "+
-				"`%s delete %s` shows it again", name, displayName, name)}
+				"`%s` shows it again", name, shell.Command(displayName+" delete %s", name))}
 	case errors.Is(err, context.DeadlineExceeded):
 		code := ExitError
 		if death.isBlocked() {
 			code = ExitBlocked
 		}
 		return &StatusError{Code: code, Err: fmt.Errorf("namespace %q was not gone within %s, and its deletion goes on; "+
-			"`%s explain %s` tells what holds it", name, o.timeout, displayName, name)}
+			"`%s` tells what holds it", name, o.timeout, explainCommand(name))}
 	}
 	return err
 }

@@ -8,6 +8,8 @@ import (
 	"io"
 	"slices"
 	"strings"
+
+	"github.com/nslifecycle/nslifecycle/internal/printable"
 )
 
 // display shows what changes while somebody waits. On a terminal it keeps a block of lines
@@ -57,7 +59,7 @@ func (d *display) show(lines []string) {
 // erase takes the block off the terminal.
 func (d *display) erase() {
 	if len(d.drawn) > 0 {
-		fmt.Fprintf(d.out, "\x1b[%dA\x1b[J", len(d.drawn))
+		fmt.Fprintf(d.out, control+"%dA"+control+"J", len(d.drawn))
 		d.drawn = nil
 	}
 }
@@ -65,9 +67,9 @@ func (d *display) erase() {
 // keep leaves the block where it stands: what is shown next goes below it.
 func (d *display) keep() { d.drawn = nil }
 
-// clip shortens plain text to a width, in characters.
+// clip shortens text from elsewhere to a width, in characters, and makes one line of it.
 func clip(text string, width int) string {
-	text = strings.Join(strings.Fields(text), " ")
+	text = printable.Escape(strings.Join(strings.Fields(text), " "))
 	runes := []rune(text)
 	if len(runes) <= width {
 		return text

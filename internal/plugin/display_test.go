@@ -36,7 +36,7 @@ func TestDisplayInAPipe(t *testing.T) {
 func TestDisplayOnATerminal(t *testing.T) {
 	g := NewWithT(t)
 	var out bytes.Buffer
-	shown := newDisplay(&out)
+	shown := newDisplay(stream{&out})
 	shown.isLive = true
 	shown.show([]string{"a", "b"})
 	shown.show([]string{"a", "b"})
@@ -185,7 +185,7 @@ func TestPalette(t *testing.T) {
 	var out bytes.Buffer
 	session := newSession(genericiooptions.IOStreams{Out: &out, ErrOut: &out})
 	g.Expect(session.palette(&out).red("text")).To(Equal("text"), "no terminal")
-	g.Expect(palette{}.red("text")).To(Equal("\x1b[31mtext\x1b[0m"))
+	g.Expect(shown(palette{}.red("text"))).To(Equal("\x1b[31mtext\x1b[0m"))
 	g.Expect(palette{}.red("")).To(BeEmpty())
 	session.warnf("look at %d", 7)
 	g.Expect(out.String()).To(Equal("Warning: look at 7\n"))

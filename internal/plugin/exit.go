@@ -51,13 +51,13 @@ func report(errOut io.Writer, err error) int {
 		return ExitOK
 	case errors.As(err, &exit):
 		if exit.Err != nil {
-			fmt.Fprintln(errOut, "error:", exit.Err)
+			fmt.Fprintln(errOut, "error:", paragraph(exit.Err.Error()))
 		}
 		return exit.Code
 	case errors.Is(err, context.Canceled):
 		fmt.Fprintln(errOut, "Interrupted.")
 		return ExitInterrupted
 	}
-	fmt.Fprintln(errOut, "error:", visibleLines(err.Error()))
+	fmt.Fprintln(errOut, "error:", paragraph(err.Error()))
 	return ExitError
 }

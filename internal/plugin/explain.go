@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
+	"github.com/nslifecycle/nslifecycle/internal/shell"
 )
 
 // explainedAtOnce is how many namespaces are looked at side by side: each takes many
@@ -199,6 +200,9 @@ func (s *session) screen(out io.Writer) screen {
 func (s *session) warnUnread(namespace string, unread []string) {
 	s.warnEach(fmt.Sprintf("Not read in namespace %s, and a cause may be hidden there", namespace), unread)
 }
+
+// explainCommand tells the user to explain a namespace.
+func explainCommand(name string) string { return shell.Command(displayName+" explain %s", name) }
 
 // exitFor is the exit status that tells whether anything is blocked.
 func exitFor(all ...*diagnosis.Diagnosis) error {

@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
+	"github.com/nslifecycle/nslifecycle/internal/printable"
+	"github.com/nslifecycle/nslifecycle/internal/shell"
 )
 
 // screen is what text is made for.
@@ -29,7 +31,7 @@ func renderDiagnosis(result *diagnosis.Diagnosis, screen screen) string {
 	var out strings.Builder
 	fmt.Fprintf(&out, "Namespace %s: %s, %s\n", screen.colours.bold(result.Namespace), stageFor(result, screen.now),
 		colourState(result.State, screen.colours))
-	for _, line := range wrap(summaryOf(result), screen.columns) {
+	for _, line := range wrap(printable.Escape(summaryOf(result)), screen.columns) {
 		out.WriteString(line + "\n")
 	}
 	if len(result.Findings) > 0 {
@@ -127,13 +129,13 @@ func several(label string, texts []string, colours palette) []branch {
 		return nil
 	}
 	node := branch{label: label, paint: colours.faint}
-	if len(texts) == 1 && !isCommand(texts[0]) {
+	if len(texts) == 1 && !shell.IsCommand(texts[0]) {
 		node.text = texts[0]
 		return []branch{node}
 	}
 	for _, text := range texts {
 		child := branch{text: text}
-		if isCommand(text) {
+		if shell.IsCommand(text) {
 			child.isVerbatim, child.paint = true, colours.cyan
 		}
 		node.children = append(node.children, child)
@@ -141,15 +143,12 @@ func several(label string, texts []string, colours palette) []branch {
 	return []branch{node}
 }
 
-// isCommand tells a remedy that is a command from one that is a sentence.
-func isCommand(text string) bool { return strings.HasPrefix(text, "kubectl ") }
-
 // listObjects names objects as kubectl takes them, and counts those that are not named.
 // The namespace is said only where it is another one.
 func listObjects(objects []diagnosis.Object, number int, namespace string) string {
 	names := make([]string, 0, len(objects)+1)
 	for _, object := range objects {
-		name := object.Resource + "/" + visible(object.Name)
+		name := object.Resource + "/" + printable.Name(object.Name)
 		if object.Namespace != "" && object.Namespace != namespace {
 			name += " in namespace " + object.Namespace
 		}

@@ -118,7 +118,7 @@ func TestRenderDiagnosis(t *testing.T) {
 }
 
 func TestRenderDiagnosisOnTerminal(t *testing.T) {
-	text := renderDiagnosis(stuck(), screen{columns: 60, now: noon})
+	text := shown(renderDiagnosis(stuck(), screen{columns: 60, now: noon}))
 	for line := range strings.Lines(text) {
 		for _, code := range []string{"\x1b[31m", "\x1b[33m", "\x1b[36m", "\x1b[2m", "\x1b[1m", "\x1b[0m"} {
 			line = strings.ReplaceAll(line, code, "")

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/nslifecycle/nslifecycle/internal/backup"
+	"github.com/nslifecycle/nslifecycle/internal/shell"
 )
 
 // backUp writes everything that remains to a new file. It fails where something is not in
@@ -48,8 +49,9 @@ func (o *finalizeOptions) backUp(ctx context.Context, forcer *forcer, planned *p
 		return err
 	}
 	fmt.Fprintf(o.ErrOut, "\nBackup written to %s: %s, what is secret in them included. "+
-		"Bring them back: kubectl apply --server-side -f %s\n",
-		planned.Backup, count(len(taken.Objects), "object"), planned.Backup)
+		"Bring them back: %s\n",
+		planned.Backup, count(len(taken.Objects), "object"),
+		shell.Command("kubectl apply --server-side -f %s", planned.Backup))
 	return nil
 }
 

@@ -87,9 +87,7 @@ func listCandidates(facts *predicament) []candidate {
 	slices.Sort(finalizers)
 	var all []candidate
 	add := func(wanted removal, effect string, flags ...string) {
-		command := strings.Join(append([]string{displayName, "finalize", facts.namespace.Name, wanted.flags()},
-			flags...), " ")
-		all = append(all, candidate{removal: wanted, Command: command, Effect: effect})
+		all = append(all, candidate{removal: wanted, Command: wanted.command(facts.namespace.Name, flags...), Effect: effect})
 	}
 	for _, finalizer := range finalizers {
 		add(removal{Finalizer: finalizer}, "takes it off "+nameRemnants(byFinalizer[finalizer]))

@@ -15,6 +15,8 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
 	"github.com/nslifecycle/nslifecycle/internal/inventory"
+	"github.com/nslifecycle/nslifecycle/internal/printable"
+	"github.com/nslifecycle/nslifecycle/internal/shell"
 )
 
 // Flags that lift an objection.
@@ -50,19 +52,17 @@ func (r removal) String() string {
 	return "finalizer " + r.Finalizer
 }
 
-// flags are those that ask for the removal.
-func (r removal) flags() string {
+// command asks for the removal, with flags that lift objections.
+func (r removal) command(namespace string, lifting ...string) string {
+	flag := "--finalizer"
 	switch {
 	case r.Token != "":
-		return "--token=" + r.Token
+		flag = "--token"
 	case r.NamespaceFinalizer != "":
-		return "--namespace-finalizer=" + r.NamespaceFinalizer
+		flag = "--namespace-finalizer"
 	}
-	flags := "--finalizer=" + r.Finalizer
-	for _, resource := range r.Resources {
-		flags += " --resource=" + resource
-	}
-	return flags
+	words := append([]string{displayName, "finalize %s", flag + "=%s"}, lifting...)
+	return shell.Command(strings.Join(words, " "), namespace, r.name())
 }
 
 // permits are the flags that lift objections.
@@ -84,7 +84,7 @@ type remnant struct {
 	served inventory.Type
 }
 
-func (r *remnant) String() string { return r.Resource + "/" + visible(r.Name) }
+func (r *remnant) String() string { return r.Resource + "/" + printable.Name(r.Name) }
 
 // predicament is all that a plan is made from.
 type predicament struct {
@@ -165,7 +165,7 @@ func whyNotFinalize(facts *predicament) error {
 		return fmt.Errorf("namespace %q was created anew while it was looked at; look again", name)
 	case facts.namespace.DeletionTimestamp == nil:
 		return fmt.Errorf("namespace %q is not being deleted, so nothing holds it; "+
-			"if it is to go, delete it first: kubectl delete namespace %s", name, name)
+			"if it is to go, delete it first: %s", name, shell.Command("kubectl delete namespace %s", name))
 	}
 	return nil
 }

@@ -141,7 +141,7 @@ func TestLifeTable(t *testing.T) {
 
 	g.Expect(printTable(&bare, lifeTable(lives, now, false), false, true)).To(Succeed())
 	for _, table := range []*bytes.Buffer{&narrow, &bare} {
-		coloured := string(colourLives(table.Bytes(), lives, palette{}))
+		coloured := shown(string(colourLives(table.Bytes(), lives, palette{})))
 		g.Expect(coloured).To(ContainSubstring("active   \x1b[32mActive\x1b[0m "))
 		g.Expect(coloured).To(ContainSubstring("b        \x1b[31mTerminating\x1b[0m "))
 		g.Expect(colourLives(table.Bytes(), lives, palette{isPlain: true})).To(Equal(table.Bytes()))

@@ -12,6 +12,9 @@ import (
 
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/nslifecycle/nslifecycle/internal/printable"
+	"github.com/nslifecycle/nslifecycle/internal/shell"
 )
 
 type orphansOptions struct {
@@ -96,7 +99,7 @@ func (o *orphansOptions) print(found *orphans) error {
 	table := &metav1.Table{ColumnDefinitions: columns("Namespace", "Type", "Name", "Age", "Finalizers", "+UID")}
 	for _, one := range found.orphans {
 		table.Rows = append(table.Rows, metav1.TableRow{Cells: []any{
-			one.Namespace, one.Resource, one.Name, ageOf(one.CreationTimestamp, now),
+			one.Namespace, one.Resource, printable.Name(one.Name), ageOf(one.CreationTimestamp, now),
 			orNone(strings.Join(one.Finalizers, ",")), string(one.UID),
 		}})
 	}
@@ -141,8 +144,8 @@ func (o *orphansOptions) delete(ctx context.Context, search *orphanSearch, orpha
 		errs = append(errs, fmt.Errorf("%s in %s cannot be deleted while an admission policy or webhook of the cluster "+
 			"selects by namespace, as the gate of nslifecycle does: the API server asks for the namespace first. "+
 			"Create the namespace and delete it again, and what is in it goes with it: "+
-			"kubectl create namespace %[3]s && kubectl delete namespace %[3]s",
-			count(len(refused), "object"), count(countNamespaces(refused), "namespace"), refused[0].Namespace))
+			"%s", count(len(refused), "object"), count(countNamespaces(refused), "namespace"),
+			shell.Command("kubectl create namespace %s && kubectl delete namespace %[1]s", refused[0].Namespace)))
 	}
 	return errors.Join(errs...)
 }

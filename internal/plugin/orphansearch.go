@@ -20,6 +20,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/nslifecycle/nslifecycle/internal/inventory"
+	"github.com/nslifecycle/nslifecycle/internal/printable"
 )
 
 // What became of an orphan that was to be deleted.
@@ -46,7 +47,7 @@ type orphan struct {
 }
 
 // String returns type and name as kubectl writes them.
-func (o orphan) String() string { return o.Resource + "/" + visible(o.Name) }
+func (o orphan) String() string { return o.Resource + "/" + printable.Name(o.Name) }
 
 // orphans is what a search has found, sorted.
 type orphans struct {

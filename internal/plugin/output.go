@@ -4,6 +4,7 @@
 package plugin
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -13,8 +14,12 @@ import (
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/printers"
+
+	"github.com/nslifecycle/nslifecycle/internal/backup"
+	"github.com/nslifecycle/nslifecycle/internal/printable"
 )
 
 // Output formats.
@@ -69,15 +74,37 @@ func (o *output) print(out io.Writer, kind string, value any) error {
 	}
 	object.SetAPIVersion(outputVersion)
 	object.SetKind(kind)
-	printer, err := genericclioptions.NewJSONYamlPrintFlags().ToPrinter(o.format)
+	return o.printObject(out, object)
+}
+
+// printObject writes an object as JSON or YAML in which all that is not printable is escaped: a
+// stream that escaped it would change the values.
+func (o *output) printObject(out io.Writer, object runtime.Object) error {
+	printer, err := genericclioptions.NewJSONYamlPrintFlags().ToPrinter(outputJSON)
 	if err != nil {
 		return err
 	}
-	return printer.PrintObj(object, out)
+	var document bytes.Buffer
+	if err := printer.PrintObj(object, &document); err != nil {
+		return err
+	}
+	text := []byte(printable.JSON(document.String()))
+	if o.format == outputYAML {
+		if text, err = backup.YAML(document.Bytes()); err != nil {
+			return err
+		}
+	}
+	_, err = out.Write(text)
+	return err
 }
 
-// printTable writes a table. Columns with a priority above 0 appear only if it is wide.
+// printTable writes a table, with its cells escaped. Columns with a priority above 0 appear only if it is wide.
 func printTable(out io.Writer, table *metav1.Table, isWide, hasNoHeaders bool) error {
+	for _, row := range table.Rows {
+		for i, cell := range row.Cells {
+			row.Cells[i] = printable.Escape(fmt.Sprint(cell))
+		}
+	}
 	return printers.NewTablePrinter(printers.PrintOptions{Wide: isWide, NoHeaders: hasNoHeaders}).PrintObj(table, out)
 }
 

@@ -30,21 +30,30 @@ func (p palette) paint(code, text string) string {
 	if p.isPlain || text == "" {
 		return text
 	}
-	return "\x1b[" + code + "m" + text + "\x1b[0m"
+	return control + code + "m" + text + control + "0m"
 }
 
 // isTerminal tells whether somebody looks at a stream while it is written.
-func isTerminal(stream any) bool {
-	file, isFile := stream.(*os.File)
+func isTerminal(of any) bool {
+	file, isFile := fileOf(of)
 	return isFile && term.IsTerminal(int(file.Fd()))
+}
+
+// fileOf returns the file behind stdin, stdout or stderr.
+func fileOf(of any) (file *os.File, ok bool) {
+	if escaped, isStream := of.(stream); isStream {
+		of = escaped.Writer
+	}
+	file, ok = of.(*os.File)
+	return file, ok
 }
 
 // unlimited is the width of what is no terminal.
 const unlimited = 1 << 20
 
 // width returns the columns of a terminal, or unlimited for anything else.
-func width(stream any) int {
-	if file, isFile := stream.(*os.File); isFile {
+func width(of any) int {
+	if file, isFile := fileOf(of); isFile {
 		if columns, _, err := term.GetSize(int(file.Fd())); err == nil && columns > 0 {
 			return columns
 		}

@@ -34,9 +34,10 @@ func Main(args []string, streams genericiooptions.IOStreams) int {
 	defer stop()
 	// A second signal ends the process at once.
 	context.AfterFunc(ctx, stop)
+	streams = escaping(streams)
 	rest.SetDefaultWarningHandler(rest.NewWarningWriter(streams.ErrOut, rest.WarningWriterOptions{Deduplicate: true}))
 
-	root := New(streams)
+	root := newRoot(streams)
 	root.SetArgs(args[1:])
 	if isCompletion(args[0]) {
 		root.SetArgs(append([]string{cobra.ShellCompRequestCmd}, args[1:]...))
@@ -49,7 +50,9 @@ func isCompletion(command string) bool {
 }
 
 // New returns the root command.
-func New(streams genericiooptions.IOStreams) *cobra.Command {
+func New(streams genericiooptions.IOStreams) *cobra.Command { return newRoot(escaping(streams)) }
+
+func newRoot(streams genericiooptions.IOStreams) *cobra.Command {
 	session := newSession(streams)
 	root := &cobra.Command{
 		Use:         commandName,

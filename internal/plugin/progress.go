@@ -13,6 +13,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
 	"github.com/nslifecycle/nslifecycle/internal/nscondition"
+	"github.com/nslifecycle/nslifecycle/internal/printable"
 )
 
 // Phases of one initializer.
@@ -37,7 +38,7 @@ func computeProgress(namespace *corev1.Namespace, state *initialization.State) [
 	all := make([]progress, 0, len(state.All))
 	skipped := initialization.SkippedOf(namespace, *state)
 	for _, name := range state.All {
-		one := progress{name: name, phase: phaseDone}
+		one := progress{name: printable.Escape(name), phase: phaseDone}
 		switch turn := slices.Index(state.Pending, name); {
 		case turn == 0 && state.Failure != nil:
 			one.phase = phaseFailed

@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/metadata"
 
 	"github.com/nslifecycle/nslifecycle/internal/inventory"
+	"github.com/nslifecycle/nslifecycle/internal/printable"
 )
 
 // fullLookInterval is the time between two looks at all types. In between only those are
@@ -72,7 +73,8 @@ func (r *remains) look(ctx context.Context) tally {
 			result.unread = append(result.unread, content.Err.Error())
 		}
 		if content.Count > 0 {
-			result.counts = append(result.counts, typeCount{resource: content.Type.String(), count: content.Count})
+			resource := printable.Escape(content.Type.String())
+			result.counts = append(result.counts, typeCount{resource: resource, count: content.Count})
 		}
 	}
 	slices.SortFunc(result.counts, func(a, b typeCount) int { return cmp.Compare(a.resource, b.resource) })

@@ -58,14 +58,16 @@ func (s *session) addFlags(root *cobra.Command) {
 func (s *session) quietLogs() {
 	var logging flag.FlagSet
 	klog.InitFlags(&logging)
-	if s.verbosity > 0 {
-		_ = logging.Set("v", strconv.Itoa(s.verbosity))
-		return
+	for name, value := range map[string]string{
+		"logtostderr": "false", "alsologtostderr": "false", "stderrthreshold": "FATAL", "one_output": "true",
+		"v": strconv.Itoa(s.verbosity),
+	} {
+		_ = logging.Set(name, value)
 	}
-	_ = logging.Set("logtostderr", "false")
-	_ = logging.Set("alsologtostderr", "false")
-	_ = logging.Set("stderrthreshold", "FATAL")
 	klog.SetOutput(io.Discard)
+	if s.verbosity > 0 {
+		klog.SetOutput(s.ErrOut)
+	}
 }
 
 // restConfig returns the configuration that the kubeconfig flags describe. It does not
@@ -127,7 +129,7 @@ func (s *session) contentClients() (inventory.Discoverer, metadata.Interface, er
 
 // warnf prints a sentence to stderr that is not an error of the command.
 func (s *session) warnf(format string, args ...any) {
-	fmt.Fprintln(s.ErrOut, s.palette(s.ErrOut).yellow("Warning:")+" "+visibleLines(fmt.Sprintf(format, args...)))
+	fmt.Fprintln(s.ErrOut, s.palette(s.ErrOut).yellow("Warning:")+" "+paragraph(fmt.Sprintf(format, args...)))
 }
 
 // warnEach prints a warning for each of some gaps. Where there are many, such as one for

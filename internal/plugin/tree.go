@@ -4,11 +4,11 @@
 package plugin
 
 import (
-	"strconv"
 	"strings"
-	"unicode"
 
 	"github.com/mitchellh/go-wordwrap"
+
+	"github.com/nslifecycle/nslifecycle/internal/printable"
 )
 
 // minimalText is the least number of columns that text is wrapped to: a narrower column
@@ -62,47 +62,16 @@ func writeBranches(out *strings.Builder, branches []branch, indent string, colum
 	}
 }
 
-// visible writes out what a terminal would obey instead of showing it: names of Roles,
-// conditions and Events may have anything in them, whoever wrote them.
-func visible(text string) string {
-	if !strings.ContainsFunc(text, isInvisible) {
-		return text
-	}
-	var out strings.Builder
-	for _, char := range text {
-		if isInvisible(char) {
-			out.WriteString(strings.Trim(strconv.QuoteRuneToASCII(char), "'"))
-		} else {
-			out.WriteRune(char)
-		}
-	}
-	return out.String()
-}
-
-// visibleLines is visible for text that may have lines.
-func visibleLines(text string) string {
-	lines := strings.Split(text, "\n")
-	for i := range lines {
-		lines[i] = visible(lines[i])
-	}
-	return strings.Join(lines, "\n")
-}
-
-// isInvisible is true for control characters, and for those that turn the direction of
-// what follows.
-func isInvisible(char rune) bool { return unicode.IsControl(char) || unicode.Is(unicode.Cf, char) }
-
 // lines returns what is said at a branch, coloured after it was wrapped.
 func (b *branch) lines(columns int) []string {
-	text := visible(b.text)
-	label := b.label
+	text, label := printable.Escape(b.text), printable.Escape(b.label)
 	if label != "" && text != "" {
 		label += ":"
 		text = label + " " + text
 	} else if label != "" {
 		text = label
 	}
-	lines := strings.Split(text, "\n")
+	lines := []string{text}
 	if !b.isVerbatim {
 		lines = wrap(text, columns)
 	}

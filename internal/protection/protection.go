@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/shell"
 )
 
 // IsProtected tells whether a Namespace has the label. Its value does not matter, as in
@@ -33,5 +34,5 @@ func WhyNotDelete(namespace *corev1.Namespace) string {
 
 // RemovalCommand is what takes the protection off a Namespace.
 func RemovalCommand(name string) string {
-	return fmt.Sprintf("kubectl label namespace %s %s-", name, v1alpha1.LabelDeletionProtection)
+	return shell.Command("kubectl label namespace %s "+v1alpha1.LabelDeletionProtection+"-", name)
 }

@@ -1,27 +1,47 @@
 // Copyright The nslifecycle Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package shell writes names into commands that people are told to copy.
+// Package shell makes the commands that the user is told to copy.
 package shell
 
 import (
+	"fmt"
 	"regexp"
-	"strconv"
 	"strings"
-	"unicode"
+
+	"github.com/nslifecycle/nslifecycle/internal/printable"
 )
 
-// harmless is what a shell takes as it is.
-var harmless = regexp.MustCompile(`^[A-Za-z0-9_./:@%+,=-]+$`)
+// safe matches words that no shell interprets, at the start of an argument or within one.
+// Quotation is no way to make others safe: sh, fish and PowerShell do not agree on it.
+var safe = regexp.MustCompile(`^[A-Za-z0-9_./][A-Za-z0-9_./:@=,+-]*$`)
 
-// Quote makes one word of a name in a command that is to be copied. Roles and users
-// may have anything in their names.
-func Quote(name string) string {
-	switch {
-	case harmless.MatchString(name) && !strings.HasPrefix(name, "-"):
-		return name
-	case strings.ContainsFunc(name, func(char rune) bool { return !unicode.IsPrint(char) }):
-		return "$'" + strings.ReplaceAll(strings.Trim(strconv.QuoteToASCII(name), `"`), "'", `\'`) + "'"
+// program starts every command.
+const program = "kubectl "
+
+// Command returns a kubectl command with names in the place of the verbs %s of a format. If one
+// of the names is not safe in a shell, it returns a sentence that cannot be taken for a command.
+func Command(format string, names ...any) string {
+	for _, name := range names {
+		if !safe.MatchString(fmt.Sprint(name)) {
+			return sentence(format, names)
+		}
 	}
-	return "'" + strings.ReplaceAll(name, "'", `'\''`) + "'"
+	return fmt.Sprintf(format, names...)
+}
+
+// IsCommand reports whether a text is a command and not a sentence.
+func IsCommand(text string) bool { return strings.HasPrefix(text, program) }
+
+func sentence(format string, names []any) string {
+	words := make([]any, 0, len(names))
+	for _, name := range names {
+		word := fmt.Sprint(name)
+		if !safe.MatchString(word) {
+			word = printable.Quote(word)
+		}
+		words = append(words, word)
+	}
+	return fmt.Sprintf("Run kubectl with the arguments "+strings.TrimPrefix(format, program)+
+		"; a name among them cannot be pasted into a shell safely", words...)
 }

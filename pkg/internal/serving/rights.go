@@ -72,20 +72,20 @@ func GrantCommands(ctx context.Context, c client.Client, role string, rights []R
 	return strings.Join(commands(role, identity(ctx, c), rights), "; ")
 }
 
-// subject is whom rights are given to.
-type subject struct{ name, flag string }
+// subject is whom rights are given to, as a flag of kubectl and its value.
+type subject struct{ name, flag, value string }
 
 // identity returns who the client is. Whoever may not ask is told to put the name in.
 func identity(ctx context.Context, c client.Client) subject {
 	var review authenticationv1.SelfSubjectReview
 	if err := c.Create(ctx, &review); err != nil || review.Status.UserInfo.Username == "" {
-		return subject{name: "this identity", flag: "--serviceaccount=NAMESPACE:NAME"}
+		return subject{name: "this identity", flag: "--serviceaccount", value: "NAMESPACE:NAME"}
 	}
 	name := review.Status.UserInfo.Username
 	if account, isServiceAccount := strings.CutPrefix(name, "system:serviceaccount:"); isServiceAccount {
-		return subject{name: fmt.Sprintf("user %q", name), flag: "--serviceaccount=" + account}
+		return subject{name: fmt.Sprintf("user %q", name), flag: "--serviceaccount", value: account}
 	}
-	return subject{name: fmt.Sprintf("user %q", name), flag: "--user=" + shell.Quote(name)}
+	return subject{name: fmt.Sprintf("user %q", name), flag: "--user", value: name}
 }
 
 // commands gives all rights, and not those that are missing alone: a role that exists
@@ -107,9 +107,9 @@ func commands(role string, who subject, rights []Right) []string {
 			name += "-" + subresource
 		}
 		result = append(result,
-			fmt.Sprintf("kubectl create clusterrole %s --verb=%s --resource=%s",
+			shell.Command("kubectl create clusterrole %s --verb=%s --resource=%s",
 				name, strings.Join(verbs[resource], ","), resource),
-			fmt.Sprintf("kubectl create clusterrolebinding %s --clusterrole=%s %s", name, name, who.flag))
+			shell.Command("kubectl create clusterrolebinding %s --clusterrole=%s "+who.flag+"=%s", name, name, who.value))
 	}
 	return result
 }

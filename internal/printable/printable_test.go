@@ -1,0 +1,137 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package printable
+
+import (
+	"encoding/json"
+	"reflect"
+	"strings"
+	"testing"
+	"unicode"
+	"unicode/utf8"
+)
+
+func TestEscape(t *testing.T) {
+	for text, want := range map[string]string{
+		"":       "",
+		"orders": "orders",
+		"Größe 大きさ размер العربية 👍": "Größe 大きさ размер العربية 👍",
+		`a \ b " c ' d`:        `a \ b " c ' d`,
+		"a\nb\r\tc":            `a\nb\r\tc`,
+		"\x00\x07\x08\x1b\x7f": `\x00\a\b\x1b\x7f`,
+		"\x1b]0;title\x07":     `\x1b]0;title\a`,
+		"\u0085\u009b2J":       `\u0085\u009b2J`,
+		"\u2028\u2029":         `\u2028\u2029`,
+		"\u061c\u200e\u200f":   `\u061c\u200e\u200f`,
+		"\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069": `\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069`,
+		"\u00ad\u200b\u200c\u200d\u2060\ufeff":                   `\u00ad\u200b\u200c\u200d\u2060\ufeff`,
+		"\U000e0041\U000e007f":                                   `\U000e0041\U000e007f`, // tags
+		"\ufe0f\U000e0100\u034f\u115f\u3164\uffa0":               `\ufe0f\U000e0100\u034f\u115f\u3164\uffa0`,
+		"\u00a0\u3000":           `\u00a0\u3000`,
+		"\ue000\uffff\U0010ffff": `\ue000\uffff\U0010ffff`,
+		"a\xff\xc3b\xe2\x80":     `a\xff\xc3b\xe2\x80`,
+		"\ufffd":                 "\ufffd",
+	} {
+		if got := Escape(text); got != want {
+			t.Errorf("%q: got %s, want %s", text, got, want)
+		}
+	}
+}
+
+func TestLines(t *testing.T) {
+	if got := Lines("a\n\tb\r\x1bc\u2028"); got != "a\n\tb\\r\\x1bc\\u2028" {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestName(t *testing.T) {
+	for name, want := range map[string]string{
+		"orders":             "orders",
+		"system:node-reader": "system:node-reader",
+		"größe":              "größe",
+		"":                   `""`,
+		"a b":                `"a b"`,
+		"a, secrets/b":       `"a, secrets/b"`,
+		`x\'; touch PWN #`:   `"x\\'; touch PWN #"`,
+		"\u202ea":            `"\u202ea"`,
+		"a\u3164":            `"a\u3164"`,
+		"a\nb":               `"a\nb"`,
+	} {
+		if got := Name(name); got != want {
+			t.Errorf("%q: got %s, want %s", name, got, want)
+		}
+	}
+}
+
+func TestDocuments(t *testing.T) {
+	const document = "{\n\t\"\u202e\": \"\U000e0001\u007f\",\n\t\"a\": \"b\"\n}\n"
+	if got, want := JSON(document), "{\n\t\"\\u202e\": \"\\udb40\\udc01\\u007f\",\n\t\"a\": \"b\"\n}\n"; got != want {
+		t.Errorf("JSON: got %q, want %q", got, want)
+	}
+	if got, want := YAML(document), "{\n\t\"\\u202e\": \"\\U000e0001\\u007f\",\n\t\"a\": \"b\"\n}\n"; got != want {
+		t.Errorf("YAML: got %q, want %q", got, want)
+	}
+	if IsDocument(document) || !IsDocument(JSON(document)) || !IsDocument("{}\n") {
+		t.Error("IsDocument does not agree with JSON")
+	}
+}
+
+func TestLog(t *testing.T) {
+	var out strings.Builder
+	line := []byte("{\"error\":\"\u009b\u202e\"}\n")
+	written, err := Log{&out}.Write(line)
+	if err != nil || written != len(line) || out.String() != "{\"error\":\"\\u009b\\u202e\"}\n" {
+		t.Errorf("%d bytes, %v: %q", written, err, out.String())
+	}
+}
+
+func FuzzEscape(f *testing.F) {
+	for _, text := range []string{"orders", "a\nb\u009b\u202e\xff", "\U000e0001\\u202e", "\x1b]0;x\x07"} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		for name, escaped := range map[string]string{"Escape": Escape(text), "Name": Name(text)} {
+			if strings.ContainsFunc(escaped, isDangerous) || !utf8.ValidString(escaped) {
+				t.Errorf("%s returns %q", name, escaped)
+			}
+			if again := Escape(escaped); again != escaped {
+				t.Errorf("%s: %q becomes %q when it is escaped again", name, escaped, again)
+			}
+		}
+		if lines := Lines(text); strings.Count(lines, "\n") != strings.Count(text, "\n") ||
+			strings.ContainsFunc(strings.NewReplacer("\n", "", "\t", "").Replace(lines), isDangerous) {
+			t.Errorf("Lines returns %q", lines)
+		}
+		expectSameJSON(t, text)
+	})
+}
+
+// expectSameJSON encodes text as a key and as a value.
+func expectSameJSON(t *testing.T, text string) {
+	t.Helper()
+	document, err := json.Marshal(map[string]string{text: text, "a": "b"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	escaped := JSON(string(document))
+	if strings.ContainsFunc(escaped, isDangerous) {
+		t.Errorf("JSON returns %q", escaped)
+	}
+	var before, after map[string]string
+	if err := json.Unmarshal(document, &before); err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal([]byte(escaped), &after); err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(before, after) {
+		t.Errorf("got %q, want %q", after, before)
+	}
+}
+
+// isDangerous is the rule in other words than those of the package.
+func isDangerous(char rune) bool {
+	return char < 0x20 || char >= 0x7f && char < 0xa0 || char == 0x2028 || char == 0x2029 ||
+		unicode.In(char, unicode.Cf, unicode.Bidi_Control, unicode.Variation_Selector, unicode.Co, unicode.Cs)
+}
