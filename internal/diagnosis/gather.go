@@ -24,6 +24,8 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nslifecycle/nslifecycle/internal/metadataclient"
 )
 
 // answerTimeout is how long an answer may take. It is generous for everything but an
@@ -79,6 +81,7 @@ func NewGatherer(config *rest.Config) (*Gatherer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("creating a metadata client: %w", err)
 	}
+	metadataClient = metadataclient.New(metadataClient)
 	dynamicClient, err := dynamic.NewForConfigAndClient(config, httpClient)
 	if err != nil {
 		return nil, fmt.Errorf("creating a dynamic client: %w", err)

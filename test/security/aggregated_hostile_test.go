@@ -23,10 +23,11 @@ var _ = Describe("A hostile aggregated API server that knows what the operator d
 		server := startHostileServer(ctx, "things", "list", "delete")
 		server.serveItems(makeThing("", "../"+toConfigMaps(victim.Namespace)+"/"+victim.Name, victim.UID))
 		namespace := terminate(ctx, "byname")
-		Eventually(func() []string { return server.received(http.MethodGet) }).Should(ContainElement(ContainSubstring(namespace.Name)))
+		expectFailure(ctx, namespace, "things."+server.group, "is not valid")
 		expectKept(ctx, victim)
 		expectTerminating(ctx, namespace)
 		server.serveItems()
+		expectDeleted(ctx, namespace)
 	}, SpecTimeout(specTimeout))
 
 	It("cannot exhaust memory with a body without end", func(ctx context.Context) {
