@@ -37,6 +37,9 @@ const (
 	ReasonContentUnknown = "ContentUnknown"
 )
 
+// maxMessage is how many bytes of a message a condition has.
+const maxMessage = 16 << 10
+
 // ComputeConditions returns those conditions of a Namespace that a report changes, with
 // upstream's types, reasons and messages. All others are left alone.
 func ComputeConditions(
@@ -68,6 +71,10 @@ func changed(
 	var result []corev1.NamespaceCondition
 	for _, condition := range wanted {
 		condition.LastTransitionTime = now
+		// It quotes API servers, and the API server refuses a Namespace that is too large.
+		if len(condition.Message) > maxMessage {
+			condition.Message = strings.ToValidUTF8(condition.Message[:maxMessage], "") + " ..."
+		}
 		if old := nscondition.Find(namespace, condition.Type); old != nil {
 			if old.Status == condition.Status {
 				condition.LastTransitionTime = old.LastTransitionTime

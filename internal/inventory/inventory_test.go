@@ -47,7 +47,7 @@ func TestDiscover(t *testing.T) {
 		lists: []*metav1.APIResourceList{core, odd, {GroupVersion: "empty.example.com/v1"}, {
 			GroupVersion: traversing.String(), APIResources: []metav1.APIResource{{Name: "..", Namespaced: true}},
 		}},
-		err:   &discovery.ErrGroupDiscoveryFailed{Groups: map[schema.GroupVersion]error{metrics: errDown}},
+		err: &discovery.ErrGroupDiscoveryFailed{Groups: map[schema.GroupVersion]error{metrics: errDown}},
 	})
 	if err != nil {
 		t.Fatal(err)
