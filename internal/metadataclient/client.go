@@ -123,6 +123,11 @@ func (r *checkedResource) List(
 		return nil, notSent(r.typeErr)
 	}
 	list, err := r.client.List(ctx, options)
+	var tooLarge *ResponseTooLargeError
+	if errors.As(err, &tooLarge) && (options.Limit == 0 || options.Limit > smallPage) {
+		options.Limit = smallPage
+		list, err = r.client.List(ctx, options)
+	}
 	if err != nil {
 		return nil, err
 	}
