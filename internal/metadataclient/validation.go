@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
@@ -28,7 +28,7 @@ func ValidateSegment(field, value string) error {
 	if value == "" {
 		return fmt.Errorf("%s is empty", field)
 	}
-	if problems := path.IsValidPathSegmentName(value); len(problems) > 0 {
+	if problems := content.IsPathSegmentName(value); len(problems) > 0 {
 		return fmt.Errorf("%s %s is not valid: %s", field, Quote(value), strings.Join(problems, ", "))
 	}
 	return nil
