@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/nslifecycle/nslifecycle/internal/inventory"
+	"github.com/nslifecycle/nslifecycle/internal/metadataclient"
 )
 
 const (
@@ -223,7 +224,7 @@ func (c *collector) countSecrets(ctx context.Context, all []inventory.Type) {
 		c.unread("how many Secrets there are: %v", err)
 		return
 	}
-	for _, content := range inventory.List(ctx, client, c.namespace, all[index:index+1], 1) {
+	for _, content := range inventory.List(ctx, metadataclient.New(client), c.namespace, all[index:index+1], 1) {
 		// 0 where they cannot be counted, which is no gap: nobody has asked for them.
 		c.backup.LeftOut[ReasonSecret] = content.Count
 	}

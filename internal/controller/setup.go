@@ -30,6 +30,7 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/finalization"
+	"github.com/nslifecycle/nslifecycle/internal/metadataclient"
 )
 
 // syncTimeout is how long the readiness probe waits for the caches.
@@ -212,11 +213,14 @@ func setupFinalization(mgr ctrl.Manager, options Options) error {
 	restConfig.WarningHandler = rest.NoWarnings{}
 	httpClient := *mgr.GetHTTPClient()
 	httpClient.Transport = finalization.NotePostponements(httpClient.Transport)
-	discoveryClient, err := discovery.NewDiscoveryClientForConfigAndClient(restConfig, &httpClient)
+	// Aggregated API servers answer lists and discovery.
+	limited := httpClient
+	limited.Transport = metadataclient.LimitResponses(httpClient.Transport)
+	discoveryClient, err := discovery.NewDiscoveryClientForConfigAndClient(restConfig, &limited)
 	if err != nil {
 		return fmt.Errorf("creating a discovery client: %w", err)
 	}
-	content, err := metadata.NewForConfigAndClient(metadata.ConfigFor(restConfig), &httpClient)
+	content, err := metadata.NewForConfigAndClient(metadata.ConfigFor(restConfig), &limited)
 	if err != nil {
 		return fmt.Errorf("creating a metadata client: %w", err)
 	}

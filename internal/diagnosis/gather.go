@@ -24,6 +24,8 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nslifecycle/nslifecycle/internal/metadataclient"
 )
 
 // answerTimeout is how long an answer may take. It is generous for everything but an
@@ -71,15 +73,19 @@ func NewGatherer(config *rest.Config) (*Gatherer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("creating a client: %w", err)
 	}
-	discoveryClient, err := discovery.NewDiscoveryClientForConfigAndClient(config, httpClient)
+	// Aggregated API servers answer the requests of these clients.
+	limited := *httpClient
+	limited.Transport = metadataclient.LimitResponses(httpClient.Transport)
+	discoveryClient, err := discovery.NewDiscoveryClientForConfigAndClient(config, &limited)
 	if err != nil {
 		return nil, fmt.Errorf("creating a discovery client: %w", err)
 	}
-	metadataClient, err := metadata.NewForConfigAndClient(metadata.ConfigFor(config), httpClient)
+	metadataClient, err := metadata.NewForConfigAndClient(metadata.ConfigFor(config), &limited)
 	if err != nil {
 		return nil, fmt.Errorf("creating a metadata client: %w", err)
 	}
-	dynamicClient, err := dynamic.NewForConfigAndClient(config, httpClient)
+	metadataClient = metadataclient.New(metadataClient)
+	dynamicClient, err := dynamic.NewForConfigAndClient(config, &limited)
 	if err != nil {
 		return nil, fmt.Errorf("creating a dynamic client: %w", err)
 	}

@@ -14,6 +14,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/nslifecycle/nslifecycle/internal/metadataclient"
 )
 
 const (
@@ -68,7 +70,8 @@ func (g *gathering) tried(trial Trial) {
 				"whether the API server would accept a %s of %s is not known: the right to %s them is missing",
 				trial.Verb, trial.Type, strings.ToLower(trial.Verb))})
 		})
-	case err != nil && strings.Contains(err.Error(), "does not support dry run"):
+	case errors.Is(err, metadataclient.ErrNotSent),
+		err != nil && strings.Contains(err.Error(), "does not support dry run"):
 		g.note(func(facts *Facts) {
 			facts.Unread = append(facts.Unread, Unread{SourceTrials, fmt.Sprintf(
 				"whether the API server would accept a %s of %s is not known: %s", trial.Verb, trial.Type,

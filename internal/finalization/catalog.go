@@ -16,6 +16,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/clock"
+
+	"github.com/nslifecycle/nslifecycle/internal/metadataclient"
 )
 
 const (
@@ -42,7 +44,8 @@ type Inventory struct {
 	Types []ResourceType
 	// DiscoveryError says what could not be discovered. Types holds the rest.
 	DiscoveryError error
-	// ParseError says which group versions could not be parsed. Types holds the rest.
+	// ParseError says which group versions could not be parsed, or have a resource whose name
+	// cannot be part of a URL. Types holds the rest.
 	ParseError error
 
 	began time.Time
@@ -154,7 +157,7 @@ func hasCoreType(types []ResourceType) bool {
 }
 
 // deletableTypes returns the types that can be deleted, and an error that names the
-// group versions it cannot parse. Upstream gives up at the first of these.
+// group versions that it cannot parse or use. Upstream gives up at the first of these.
 func deletableTypes(lists []*metav1.APIResourceList) ([]ResourceType, error) {
 	var types []ResourceType
 	var errs []error
@@ -164,15 +167,20 @@ func deletableTypes(lists []*metav1.APIResourceList) ([]ResourceType, error) {
 		}
 		groupVersion, err := schema.ParseGroupVersion(list.GroupVersion)
 		if err != nil {
-			errs = append(errs, fmt.Errorf("group version %q: %w", list.GroupVersion, err))
+			errs = append(errs, fmt.Errorf("group version %s: %w", metadataclient.Quote(list.GroupVersion), err))
 			continue
 		}
 		for _, resource := range list.APIResources {
 			if !resource.Namespaced || !slices.Contains(resource.Verbs, "delete") {
 				continue
 			}
+			gvr := groupVersion.WithResource(resource.Name)
+			if err := metadataclient.ValidateType(gvr); err != nil {
+				errs = append(errs, fmt.Errorf("group version %s: %w", metadataclient.Quote(list.GroupVersion), err))
+				continue
+			}
 			types = append(types, ResourceType{
-				GroupVersionResource: groupVersion.WithResource(resource.Name),
+				GroupVersionResource: gvr,
 				CanList:              slices.Contains(resource.Verbs, "list"),
 				CanDeleteCollection:  slices.Contains(resource.Verbs, "deletecollection"),
 				CanWatch:             slices.Contains(resource.Verbs, "watch"),

@@ -214,6 +214,13 @@ func TestCatalogReadsDiscovery(t *testing.T) {
 			wantParseError: "group version \"a/b/c\": unexpected GroupVersion string: a/b/c\n" +
 				"group version \"e/f/g\": unexpected GroupVersion string: e/f/g",
 		},
+		"a resource whose name cannot be part of a URL, and the rest is known": {
+			answer: discoveryAnswer{lists: served("v1/configmaps", "example.com/v1/..", "../v1/widgets", "example.com/v1/a%2fb")},
+			want:   []ResourceType{configMapsType},
+			wantParseError: `group version "example.com/v1": resource ".." is not valid: may not be '..'` + "\n" +
+				`group version "../v1": group ".." is not valid: may not be '..'` + "\n" +
+				`group version "example.com/v1": resource "a%2fb" is not valid: may not contain '%'`,
+		},
 		"a group version that cannot be parsed has nothing in it": {
 			answer: discoveryAnswer{lists: append(served("v1/configmaps"), &metav1.APIResourceList{GroupVersion: "a/b/c"})},
 			want:   []ResourceType{configMapsType},

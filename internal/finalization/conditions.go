@@ -37,6 +37,10 @@ const (
 	ReasonContentUnknown = "ContentUnknown"
 )
 
+// maxMessage is the longest message of a condition, in bytes. Messages quote API servers, and the
+// API server refuses a Namespace that is too large.
+const maxMessage = 16 << 10
+
 // ComputeConditions returns those conditions of a Namespace that a report changes, with
 // upstream's types, reasons and messages. All others are left alone.
 func ComputeConditions(
@@ -67,7 +71,8 @@ func changed(
 ) []corev1.NamespaceCondition {
 	var result []corev1.NamespaceCondition
 	for _, condition := range wanted {
-		condition.LastTransitionTime, condition.Message = now, nscondition.Message(condition.Message)
+		condition.LastTransitionTime = now
+		condition.Message = nscondition.Shorten(condition.Message, maxMessage)
 		if old := nscondition.Find(namespace, condition.Type); old != nil {
 			if old.Status == condition.Status {
 				condition.LastTransitionTime = old.LastTransitionTime

@@ -18,6 +18,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/metadata"
 	"k8s.io/utils/ptr"
+
+	"github.com/nslifecycle/nslifecycle/internal/metadataclient"
 )
 
 // maxNamedErrors is how many objects of one type are named with what went wrong.
@@ -369,7 +371,8 @@ func joinObjectErrors(resourceType ResourceType, failed []objectError) error {
 			errs = append(errs, fmt.Errorf("and so on with %s", plural(len(failed)-i, "other object")))
 			break
 		}
-		errs = append(errs, fmt.Errorf("deleting %s %q: %w", resourceType.GroupResource(), failure.name, failure.err))
+		errs = append(errs, fmt.Errorf("deleting %s %s: %w",
+			resourceType.GroupResource(), metadataclient.Quote(failure.name), failure.err))
 	}
 	return joinWith("; ", errs)
 }
@@ -390,6 +393,9 @@ func isUnavailable(err error) bool {
 // isFinal tells whether an error is an answer that will not be another one in a moment,
 // such as a refusal.
 func isFinal(err error) bool {
+	if errors.Is(err, metadataclient.ErrNotSent) {
+		return true
+	}
 	var status apierrors.APIStatus
 	return errors.As(err, &status) && !apierrors.IsTimeout(err) && !apierrors.IsServerTimeout(err) &&
 		!apierrors.IsTooManyRequests(err)

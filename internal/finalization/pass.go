@@ -18,6 +18,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/metadata"
 	"k8s.io/utils/clock"
+
+	"github.com/nslifecycle/nslifecycle/internal/metadataclient"
 )
 
 const (
@@ -69,6 +71,7 @@ func NewDeleter(
 	passive clock.PassiveClock, isAggregated func(schema.GroupVersion) bool,
 ) *Deleter {
 	requests := semaphore.NewWeighted(requestsAtOnce)
+	content = metadataclient.New(content)
 	return &Deleter{
 		catalog: catalog, content: content, namespaces: namespaces, token: token, clock: passive,
 		requests: requests,

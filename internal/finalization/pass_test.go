@@ -103,6 +103,32 @@ func TestPass(t *testing.T) {
 			want: passResult{Deletes: background("configmaps/c", "pods/p1", "pods/p2", "widgets/w")},
 		},
 
+		// Answers that an API server must not give.
+		"an item whose name is a path is not deleted, and the others are": {
+			server: &contentServer{objects: map[string]objects{"widgets": {object("../a"), object("w")}}},
+			want: passResult{
+				Deletes: background("widgets/w"), Remaining: map[string]int{"widgets": 1}, Errors: []string{
+					`deleting widgets.example.com "../a": no request was sent: name "../a" is not valid: may not contain '/'`,
+				},
+			},
+		},
+		"an item without a UID is not deleted": {
+			server: &contentServer{objects: map[string]objects{
+				"widgets": {{ObjectMeta: metav1.ObjectMeta{Namespace: "x", Name: "w"}}},
+			}},
+			want: passResult{Remaining: map[string]int{"widgets": 1}, Errors: []string{
+				`deleting widgets.example.com "w": no request was sent: the object has no UID`,
+			}},
+		},
+		"an item of another namespace is not deleted": {
+			server: &contentServer{objects: map[string]objects{
+				"widgets": {{ObjectMeta: metav1.ObjectMeta{Namespace: "y", Name: "w", UID: "w-uid"}}},
+			}},
+			want: passResult{Errors: []string{
+				`listing widgets.example.com: the answer for namespace "x" has an item in namespace "y"`,
+			}},
+		},
+
 		// Pods first.
 		"pods have a grace period, and the rest waits for them": {
 			server: &contentServer{

@@ -21,6 +21,15 @@ import (
 // request that has to end before that would be one that took too long, nobody would know
 // why, and the next one would come too early.
 
+// maxRetryAfter bounds Retry-After, whoever sends it: an aggregated API server must not delay a
+// namespace for longer. Upstream's namespace controller never waits longer either.
+const maxRetryAfter = time.Minute
+
+// retryAfter returns the duration of a Retry-After.
+func retryAfter(seconds int) time.Duration {
+	return time.Duration(min(max(seconds, 0), int(maxRetryAfter.Seconds()))) * time.Second
+}
+
 // errPutOff has no figure in it: it stands in a condition, which must not change with
 // every attempt.
 const errPutOff = "the API server puts requests off (429, too many requests) for longer than a request may wait"
@@ -69,7 +78,7 @@ func (p *postponement) take(response *http.Response) {
 	if response.StatusCode != http.StatusTooManyRequests || err != nil {
 		return
 	}
-	p.until = time.Now().Add(time.Duration(seconds) * time.Second)
+	p.until = time.Now().Add(retryAfter(seconds))
 	if p.until.After(p.deadline) {
 		p.giveUp()
 	}
@@ -95,7 +104,8 @@ func (n postponementNoter) RoundTrip(request *http.Request) (*http.Response, err
 func (n postponementNoter) WrappedRoundTripper() http.RoundTripper { return n.next }
 
 // RetryAfter returns how long the API server wants not to be asked again: the longest such
-// time in an error and those that are joined in it, or 0 where it has said none.
+// time in an error and those that are joined in it, or 0 where it has said none. It is bounded
+// by maxRetryAfter.
 func RetryAfter(err error) time.Duration {
 	var wait time.Duration
 	var joined interface{ Unwrap() []error }
@@ -106,7 +116,7 @@ func RetryAfter(err error) time.Duration {
 		return wait
 	}
 	if seconds, hasDelay := apierrors.SuggestsClientDelay(err); hasDelay && apierrors.IsTooManyRequests(err) {
-		wait = time.Duration(seconds) * time.Second
+		wait = retryAfter(seconds)
 	}
 	return wait
 }

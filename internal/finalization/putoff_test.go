@@ -76,6 +76,12 @@ func TestPutOff(t *testing.T) {
 		"for longer than a request may wait": {
 			answers: []string{"32"}, wantCount: 1, wantError: errPutOff, wantDelay: 32 * time.Second,
 		},
+		"for a day": {
+			answers: []string{"86400"}, wantCount: 1, wantError: errPutOff, wantDelay: maxRetryAfter,
+		},
+		"for longer than a duration": {
+			answers: []string{"9223372036854775807"}, wantCount: 1, wantError: errPutOff, wantDelay: maxRetryAfter,
+		},
 		"in the end for longer than is left": {
 			answers: []string{"20"}, wantCount: 2, wantTook: 20 * time.Second, wantError: errPutOff, wantDelay: 20 * time.Second,
 		},
@@ -143,6 +149,8 @@ func TestRetryAfter(t *testing.T) {
 		"something else":     {err: errOutage},
 		"put off":            {err: busy(3), want: 3 * time.Second},
 		"put off, no time":   {err: busy(0)},
+		"put off for a day":  {err: busy(86400), want: maxRetryAfter},
+		"a negative time":    {err: busy(-1)},
 		"wrapped":            {err: fmt.Errorf("listing: %w", busy(3)), want: 3 * time.Second},
 		"the longest counts": {err: errors.Join(errOutage, busy(3), fmt.Errorf("x: %w", errors.Join(busy(7))), busy(5)), want: 7 * time.Second},
 		"of several objects": {err: joinWith("; ", []error{errOutage, busy(4)}), want: 4 * time.Second},

@@ -17,6 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/metadata"
 	"k8s.io/utils/ptr"
+
+	"github.com/nslifecycle/nslifecycle/internal/metadataclient"
 )
 
 const (
@@ -57,7 +59,7 @@ type waiter struct {
 // be told. Wake must not block, and must not call the Watches.
 func NewWatches(content metadata.Interface, wake func(namespace string, isLast bool), log logr.Logger) *Watches {
 	return &Watches{
-		content: content, wake: wake, log: log,
+		content: metadataclient.New(content), wake: wake, log: log,
 		namespaces: map[string]*waiter{}, types: map[schema.GroupVersionResource]context.CancelFunc{},
 	}
 }

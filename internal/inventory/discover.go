@@ -14,6 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
+
+	"github.com/nslifecycle/nslifecycle/internal/metadataclient"
 )
 
 // Type is a namespaced type of objects.
@@ -98,13 +100,17 @@ func Discover(ctx context.Context, discoverer Discoverer) (*Inventory, error) {
 			continue
 		}
 		for _, resource := range list.APIResources {
-			if resource.Namespaced {
-				inventory.Types = append(inventory.Types, Type{
-					GroupVersionResource: groupVersion.WithResource(resource.Name),
-					Kind:                 resource.Kind,
-					Verbs:                resource.Verbs,
-				})
+			if !resource.Namespaced {
+				continue
 			}
+			gvr := groupVersion.WithResource(resource.Name)
+			if err := metadataclient.ValidateType(gvr); err != nil {
+				inventory.Failed[groupVersion] = err
+				continue
+			}
+			inventory.Types = append(inventory.Types, Type{
+				GroupVersionResource: gvr, Kind: resource.Kind, Verbs: resource.Verbs,
+			})
 		}
 	}
 	slices.SortFunc(inventory.Types, func(a, b Type) int {

@@ -40,11 +40,14 @@ func TestDiscover(t *testing.T) {
 		{Name: "nodes", Kind: "Node"},
 	}}
 	odd := &metav1.APIResourceList{GroupVersion: "a/b/c", APIResources: []metav1.APIResource{{Name: "x", Namespaced: true}}}
+	traversing := schema.GroupVersion{Group: "vendor.example.com", Version: "v1"}
 	metrics := schema.GroupVersion{Group: "metrics.k8s.io", Version: "v1beta1"}
 
 	found, err := Discover(t.Context(), discovered{
-		lists: []*metav1.APIResourceList{core, odd, {GroupVersion: "empty.example.com/v1"}},
-		err:   &discovery.ErrGroupDiscoveryFailed{Groups: map[schema.GroupVersion]error{metrics: errDown}},
+		lists: []*metav1.APIResourceList{core, odd, {GroupVersion: "empty.example.com/v1"}, {
+			GroupVersion: traversing.String(), APIResources: []metav1.APIResource{{Name: "..", Namespaced: true}},
+		}},
+		err: &discovery.ErrGroupDiscoveryFailed{Groups: map[schema.GroupVersion]error{metrics: errDown}},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -62,7 +65,7 @@ func TestDiscover(t *testing.T) {
 	if got := found.Types[0].GroupVersionKind().String(); got != "/v1, Kind=ConfigMap" {
 		t.Errorf("got kind %s", got)
 	}
-	if !errors.Is(found.Failed[metrics], errDown) || found.Unparsed["a/b/c"] == nil {
+	if !errors.Is(found.Failed[metrics], errDown) || found.Failed[traversing] == nil || found.Unparsed["a/b/c"] == nil {
 		t.Errorf("got failed %v, unparsed %v", found.Failed, found.Unparsed)
 	}
 	if text := found.Err().Error(); !strings.Contains(text, "metrics.k8s.io/v1beta1") || !strings.Contains(text, `"a/b/c"`) {

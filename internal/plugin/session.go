@@ -20,6 +20,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/nslifecycle/nslifecycle/internal/inventory"
+	"github.com/nslifecycle/nslifecycle/internal/metadataclient"
 	"github.com/nslifecycle/nslifecycle/internal/version"
 )
 
@@ -124,7 +125,7 @@ func (s *session) contentClients() (inventory.Discoverer, metadata.Interface, er
 	if err != nil {
 		return nil, nil, fmt.Errorf("creating a client: %w", err)
 	}
-	return discoverer, objects, nil
+	return discoverer, metadataclient.New(objects), nil
 }
 
 // warnf prints a sentence to stderr that is not an error of the command.

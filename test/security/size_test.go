@@ -28,7 +28,7 @@ var _ = Describe("The size of a Namespace", func() {
 		"managed fields": func(n *corev1.Namespace, filler string) {
 			n.ManagedFields = append(n.ManagedFields, metav1.ManagedFieldsEntry{
 				Manager: "filler", Operation: metav1.ManagedFieldsOperationApply, APIVersion: "v1", FieldsType: "FieldsV1",
-				Time: new(metav1.Now()), FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:metadata":{"f:annotations":{"f:` + filler + `":{}}}}`)},
+				Time: new(metav1.Now()), FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:annotations":{"f:` + filler + `":{}}}}`),
 			})
 		},
 	} {

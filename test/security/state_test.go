@@ -86,7 +86,7 @@ var _ = Describe("A write that leaves out the state of an initialization", Order
 		}
 		raw, err := json.Marshal(map[string]any{"f:metadata": owned})
 		Expect(err).NotTo(HaveOccurred())
-		return &metav1.FieldsV1{Raw: raw}
+		return metav1.NewFieldsV1(string(raw))
 	}
 
 	for applier, user := range map[string]func() *framework.User{
@@ -340,7 +340,7 @@ var _ = Describe("A namespace filled by its creator", Ordered, ContinueOnFailure
 		namespace.Annotations["example.com/a"] = strings.Repeat("x", 128<<10-200)
 		namespace.ManagedFields = []metav1.ManagedFieldsEntry{{
 			Manager: strings.Repeat("x", 100), Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "v1",
-			FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:metadata":{"f:annotations":{` + manyFields() + `}}}`)},
+			FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:annotations":{` + manyFields() + `}}}`),
 		}}
 		for i := range 1500 {
 			namespace.Labels[fmt.Sprintf("%s.%d.example.com/%s", strings.Repeat("x", 200), i, strings.Repeat("y", 63))] =

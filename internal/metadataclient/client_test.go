@@ -1,0 +1,186 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package metadataclient
+
+import (
+	"encoding/json"
+	"errors"
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
+)
+
+var things = schema.GroupVersionResource{Group: "vendor.example.com", Version: "v1", Resource: "things"}
+
+var withUID = metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions("uid")}
+
+// recorder is an API server that records the paths of requests.
+type recorder struct {
+	paths []string
+	list  metav1.PartialObjectMetadataList
+}
+
+func (r *recorder) RoundTrip(request *http.Request) (*http.Response, error) {
+	r.paths = append(r.paths, request.Method+" "+request.URL.EscapedPath())
+	answer := httptest.NewRecorder()
+	answer.Header().Set("Content-Type", "application/json")
+	r.list.TypeMeta = metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: "PartialObjectMetadataList"}
+	_ = json.NewEncoder(answer).Encode(&r.list)
+	return answer.Result(), nil
+}
+
+func newClient(t testing.TB, server http.RoundTripper) metadata.Interface {
+	t.Helper()
+	client, err := metadata.NewForConfig(&rest.Config{Transport: server, QPS: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return New(client)
+}
+
+func TestRequestsWithInvalidSegmentsAreNotSent(t *testing.T) {
+	for name, call := range map[string]func(metadata.Interface, string) error{
+		"delete": func(c metadata.Interface, bad string) error {
+			return c.Resource(things).Namespace("x").Delete(t.Context(), bad, withUID)
+		},
+		"delete of a subresource": func(c metadata.Interface, bad string) error {
+			return c.Resource(things).Namespace("x").Delete(t.Context(), "a", withUID, bad)
+		},
+		"delete in a namespace": func(c metadata.Interface, bad string) error {
+			return c.Resource(things).Namespace(bad).Delete(t.Context(), "a", withUID)
+		},
+		"deletecollection in a namespace": func(c metadata.Interface, bad string) error {
+			return c.Resource(things).Namespace(bad).
+				DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{})
+		},
+		"deletecollection of a resource": func(c metadata.Interface, bad string) error {
+			return c.Resource(things.GroupVersion().WithResource(bad)).Namespace("x").
+				DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{})
+		},
+		"get": func(c metadata.Interface, bad string) error {
+			_, err := c.Resource(things).Get(t.Context(), bad, metav1.GetOptions{})
+			return err
+		},
+		"patch": func(c metadata.Interface, bad string) error {
+			_, err := c.Resource(things).Namespace("x").
+				Patch(t.Context(), bad, types.MergePatchType, nil, metav1.PatchOptions{})
+			return err
+		},
+		"list of a resource": func(c metadata.Interface, bad string) error {
+			_, err := c.Resource(things.GroupVersion().WithResource(bad)).List(t.Context(), metav1.ListOptions{})
+			return err
+		},
+		"watch of a version": func(c metadata.Interface, bad string) error {
+			_, err := c.Resource(schema.GroupVersionResource{Version: bad, Resource: "things"}).
+				Watch(t.Context(), metav1.ListOptions{})
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, bad := range []string{"", ".", "..", "a/b", "../..", "/", "%", "a%2fb", "..%2f"} {
+				server := &recorder{}
+				if err := call(newClient(t, server), bad); !errors.Is(err, ErrNotSent) {
+					t.Errorf("%q: error %v", bad, err)
+				}
+				if len(server.paths) > 0 {
+					t.Errorf("%q: sent %v", bad, server.paths)
+				}
+			}
+		})
+	}
+}
+
+func TestDeleteRequiresUID(t *testing.T) {
+	for name, options := range map[string]metav1.DeleteOptions{
+		"no preconditions": {},
+		"no UID":           {Preconditions: &metav1.Preconditions{}},
+		"an empty UID":     {Preconditions: metav1.NewUIDPreconditions("")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := &recorder{}
+			err := newClient(t, server).Resource(things).Namespace("x").Delete(t.Context(), "a", options)
+			if !errors.Is(err, ErrNotSent) || len(server.paths) > 0 {
+				t.Errorf("error %v, sent %v", err, server.paths)
+			}
+		})
+	}
+}
+
+func TestListAnswers(t *testing.T) {
+	item := func(namespace string) metav1.PartialObjectMetadata {
+		return metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "a"}}
+	}
+	for name, test := range map[string]struct {
+		namespace string
+		remaining *int64
+		item      metav1.PartialObjectMetadata
+		wantErr   bool
+	}{
+		"an item of the namespace":                     {namespace: "x", item: item("x")},
+		"an item without a namespace":                  {namespace: "x", item: item("")},
+		"an item of another namespace":                 {namespace: "x", item: item("y"), wantErr: true},
+		"an item of some namespace, of all namespaces": {item: item("y")},
+		"a count":          {namespace: "x", item: item("x"), remaining: ptr.To(int64(3))},
+		"a negative count": {namespace: "x", item: item("x"), remaining: ptr.To(int64(-1)), wantErr: true},
+		"a huge count":     {namespace: "x", item: item("x"), remaining: ptr.To(int64(math.MaxInt64)), wantErr: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := &recorder{}
+			server.list.Items, server.list.RemainingItemCount = []metav1.PartialObjectMetadata{test.item}, test.remaining
+			list, err := newClient(t, server).Resource(things).Namespace(test.namespace).List(t.Context(), metav1.ListOptions{})
+			if (err != nil) != test.wantErr || (list == nil) != test.wantErr {
+				t.Errorf("list %v, error %v", list, err)
+			}
+		})
+	}
+}
+
+// FuzzDeletePath checks that a request for an object has the path of that object, whatever the
+// strings are.
+func FuzzDeletePath(f *testing.F) {
+	f.Add("vendor.example.com", "v1", "things", "x", "a")
+	f.Add("", "v1", "services", "x", "../../../../api/v1/namespaces/y/secrets/s")
+	f.Add("..", "..", "..", "..", "..")
+	f.Add("a", "v1", "things", "x%2f..", "a?b#c")
+	f.Fuzz(func(t *testing.T, group, version, resource, namespace, name string) {
+		server := &recorder{}
+		gvr := schema.GroupVersionResource{Group: group, Version: version, Resource: resource}
+		_ = newClient(t, server).Resource(gvr).Namespace(namespace).Delete(t.Context(), name, withUID)
+		if len(server.paths) == 0 {
+			return
+		}
+		want := []string{"", "apis", group, version, "namespaces", namespace, resource, name}
+		if group == "" {
+			want = slices.Concat([]string{"", "api"}, want[3:])
+		}
+		var got []string
+		for segment := range strings.SplitSeq(strings.TrimPrefix(server.paths[0], "DELETE "), "/") {
+			decoded, err := url.PathUnescape(segment)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = append(got, decoded)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("the path is %q, want %q", got, want)
+		}
+	})
+}
+
+func TestQuoteBoundsLength(t *testing.T) {
+	if text := Quote(strings.Repeat("a", 1<<20)); len(text) > 300 {
+		t.Errorf("%d bytes", len(text))
+	}
+}

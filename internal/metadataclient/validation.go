@@ -1,0 +1,49 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package metadataclient
+
+import (
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/validate/content"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// maxQuoted is how many bytes of a value stand in an error: the longest name that is valid.
+const maxQuoted = 253
+
+// Quote returns a value from an API server for use in an error, which becomes part of a
+// condition. The value may have any length.
+func Quote(value string) string {
+	if len(value) > maxQuoted {
+		return fmt.Sprintf("%q (%d bytes in all)", value[:maxQuoted], len(value))
+	}
+	return fmt.Sprintf("%q", value)
+}
+
+// ValidateSegment returns an error if a value cannot be one segment of a URL path.
+func ValidateSegment(field, value string) error {
+	if value == "" {
+		return fmt.Errorf("%s is empty", field)
+	}
+	if problems := content.IsPathSegmentName(value); len(problems) > 0 {
+		return fmt.Errorf("%s %s is not valid: %s", field, Quote(value), strings.Join(problems, ", "))
+	}
+	return nil
+}
+
+// ValidateType returns an error if group, version or resource cannot be segments of a URL path.
+// The core group is empty.
+func ValidateType(gvr schema.GroupVersionResource) error {
+	if gvr.Group != "" {
+		if err := ValidateSegment("group", gvr.Group); err != nil {
+			return err
+		}
+	}
+	if err := ValidateSegment("version", gvr.Version); err != nil {
+		return err
+	}
+	return ValidateSegment("resource", gvr.Resource)
+}
