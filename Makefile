@@ -113,18 +113,22 @@ api-reference: crd-ref-docs ## Generate docs/api-reference.md from the types.
 .PHONY: fmt
 fmt: ## Run go fmt.
 	go fmt ./...
+	cd test/benchmark && go fmt ./...
 
 .PHONY: vet
 vet: ## Run go vet.
 	go vet -tags=e2e ./...
+	cd test/benchmark && go vet ./...
 
 .PHONY: lint
 lint: golangci-lint ## Run golangci-lint.
 	"$(GOLANGCI_LINT)" run --build-tags=e2e
+	cd test/benchmark && "$(GOLANGCI_LINT)" run
 
 .PHONY: lint-fix
 lint-fix: golangci-lint ## Run golangci-lint and let it fix what it can.
 	"$(GOLANGCI_LINT)" run --build-tags=e2e --fix
+	cd test/benchmark && "$(GOLANGCI_LINT)" run --fix
 
 .PHONY: lint-config
 lint-config: golangci-lint ## Check the configuration of golangci-lint.
@@ -138,6 +142,7 @@ lint-config: golangci-lint ## Check the configuration of golangci-lint.
 test: helm kustomize promtool ## Run all tests, against a real API server where they need one, but for test-versions.
 	@echo "test/versions is skipped; make test-versions runs it." >&2
 	cd hack/image && go test ./...
+	cd test/benchmark && go test ./...
 	@$(use-control-plane-and-peer) set -x; go test ./... -timeout 60m -coverprofile cover.out $(ARGS)
 
 # The API servers of test-versions, each pinned in hack/controlplane.
@@ -186,19 +191,19 @@ test-upgrade: ## Upgrade from another version, FROM, with namespaces on their wa
 
 .PHONY: bench
 bench: ## Run the benchmarks and print their ratios.
-	@$(use-control-plane) set -x; go run ./test/benchmark $(ARGS)
+	@$(use-control-plane) $(call run-benchmark,.)
 
 .PHONY: bench-finalization
 bench-finalization: ## Measure the end of namespaces against kube-controller-manager. ARGS=--quick for a look.
-	@$(use-control-plane-with-peer) set -x; go run ./test/benchmark/finalization $(ARGS)
+	@$(use-control-plane-with-peer) $(call run-benchmark,./finalization)
 
 .PHONY: bench-initializer
 bench-initializer: ## Measure what an initializer adds to the time until a namespace is ready.
-	@$(use-control-plane) set -x; go run ./test/benchmark/initializer $(ARGS)
+	@$(use-control-plane) $(call run-benchmark,./initializer)
 
 .PHONY: bench-plugin
 bench-plugin: ## Measure how long the kubectl plugin takes.
-	@$(use-control-plane) set -x; go run ./test/benchmark/plugin $(ARGS)
+	@$(use-control-plane) $(call run-benchmark,./plugin)
 
 .PHONY: control-plane
 control-plane: ## Get kube-apiserver, etcd and kubectl for the tests, and print where they are.
@@ -209,6 +214,7 @@ verify: ## Check that the tree is tidy, generated, formatted, linted and committ
 	go mod tidy -diff
 	for file in hack/controlplane/go.mod hack/controlplane/*/go.mod; do (cd "$${file%/*}" && go mod tidy -diff); done
 	cd hack/image && go mod tidy -diff
+	cd test/benchmark && go mod tidy -diff
 	cd hack/promtool && go mod tidy -diff
 	cd hack/gojq && go mod tidy -diff
 	@$(MAKE) --no-print-directory manifests generate api-reference build-installer IMG=ghcr.io/nslifecycle/nslifecycle:latest
@@ -239,6 +245,7 @@ verify-workflows: actionlint
 vulncheck: govulncheck ## Look for known vulnerabilities in what is called.
 	"$(GOVULNCHECK)" ./...
 	"$(GOVULNCHECK)" -C hack/image ./...
+	"$(GOVULNCHECK)" -C test/benchmark ./...
 
 .PHONY: verify-clean
 verify-clean:
@@ -447,6 +454,13 @@ endef
 
 define use-control-plane-with-peer
 KUBEBUILDER_ASSETS="$$(hack/control-plane.sh --with-controller-manager)"; export KUBEBUILDER_ASSETS;
+endef
+
+# run-benchmark(package): builds a program of the module test/benchmark and runs it here, so that
+# paths in ARGS are relative to this directory. `go run` would need test/benchmark as its directory.
+define run-benchmark
+set -x; go build -C test/benchmark -o "$(LOCALBIN)/benchmarks/" $(1); \
+"$(LOCALBIN)/benchmarks/$(if $(filter .,$(1)),benchmark,$(notdir $(1)))" $(ARGS)
 endef
 
 # A build tag of their own, so that go test ./... does not look for a cluster.
