@@ -91,7 +91,7 @@ func SkippedConditions(names []string, reason, message string, now metav1.Time) 
 func Without(list string, names []string) string {
 	var left []string
 	for entry := range strings.SplitSeq(list, ",") {
-		if !slices.Contains(names, strings.TrimSpace(entry)) {
+		if !slices.Contains(names, strings.Trim(entry, blanks)) {
 			left = append(left, entry)
 		}
 	}

@@ -88,12 +88,16 @@ func Observe(namespace *corev1.Namespace) State {
 	return state
 }
 
-// SplitNames splits a comma-separated list of names; blanks, empty names and repeats
-// are dropped, so that a list that was edited by hand still means something.
+// blanks are the characters that do not make an entry of a list, as the admission policies see them
+// (\s of RE2). With others, the policies would put back what the operator removes as blank.
+const blanks = "\t\n\f\r "
+
+// SplitNames splits a comma-separated list of names. Blanks, empty names and repeats are dropped, so
+// that a list that was edited by hand can still be read.
 func SplitNames(list string) []string {
 	var names []string
 	for name := range strings.SplitSeq(list, ",") {
-		if name = strings.TrimSpace(name); name != "" && !slices.Contains(names, name) {
+		if name = strings.Trim(name, blanks); name != "" && !slices.Contains(names, name) {
 			names = append(names, name)
 		}
 	}

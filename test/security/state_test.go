@@ -223,6 +223,17 @@ var _ = Describe("A write that leaves out the state of an initialization", Order
 		Expect(now.Annotations).NotTo(HaveKey(v1alpha1.AnnotationPendingInitializers))
 	}, SpecTimeout(time.Minute))
 
+	It("accepts an empty list on an open namespace, as a repeated write sends it", func(ctx context.Context) {
+		namespace := create(ctx, nil)
+		for range 2 {
+			_, err := cluster.Kubectl(ctx, cluster.Initializer.Config, "annotate", "--overwrite", "namespace", namespace.Name,
+				v1alpha1.AnnotationPendingInitializers+"=")
+			Expect(err).NotTo(HaveOccurred())
+			Expect(cluster.GetNamespace(Default, ctx, namespace.Name).Annotations).NotTo(
+				HaveKey(v1alpha1.AnnotationPendingInitializers))
+		}
+	}, SpecTimeout(time.Minute))
+
 	It("does not accept another value", func(ctx context.Context) {
 		namespace := create(ctx, nil)
 		for key, value := range map[string]string{
