@@ -139,15 +139,10 @@ var _ = Describe("With two API servers", Ordered, func() {
 			var group sync.WaitGroup
 			group.Go(func() {
 				defer GinkgoRecover()
-				for {
-					select {
-					case <-stop:
-						return
-					default:
-						landed += len(write(ctx, namespace.Name))
-						requests += 3
-					}
-				}
+				repeatUntil(stop, func() {
+					landed += len(write(ctx, namespace.Name))
+					requests += 3
+				})
 			})
 			Expect(cluster.Ordinary.Create(ctx, namespace)).To(Succeed())
 			_, err := initializerB.CoreV1().ConfigMaps(namespace.Name).Create(ctx,
@@ -198,14 +193,7 @@ var _ = Describe("With two API servers", Ordered, func() {
 			for range 2 {
 				group.Go(func() {
 					defer GinkgoRecover()
-					for {
-						select {
-						case <-stop:
-							return
-						default:
-							write(ctx, name)
-						}
-					}
+					repeatUntil(stop, func() { write(ctx, name) })
 				})
 			}
 			since := recreate(ctx, name)

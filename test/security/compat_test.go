@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"sync"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -15,7 +14,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
@@ -132,33 +130,17 @@ var _ = Describe("With config/compat", Ordered, ContinueOnFailure, func() {
 	}
 
 	It("a creator cannot keep the list away by writing all the time", func(ctx context.Context) {
-		namespaces := compat.Ordinary.Clientset().CoreV1().Namespaces()
 		var longest time.Duration
 		for range 5 {
 			name := framework.Unique("busy")
 			begin := time.Now()
 			framework.CreateNamespace(ctx, compat.Ordinary, name)
-			stop := make(chan struct{})
-			var group sync.WaitGroup
-			for range 8 {
-				group.Go(func() {
-					for {
-						select {
-						case <-stop:
-							return
-						default:
-							_, _ = namespaces.Patch(ctx, name, types.MergePatchType,
-								[]byte(`{"metadata":{"annotations":{"a":"`+framework.Unique("v")+`"}}}`), metav1.PatchOptions{})
-						}
-					}
-				})
-			}
+			stop := keepAnnotating(ctx, compat.Ordinary, name)
 			for time.Since(begin) < 10*time.Second &&
 				compat.GetNamespace(Default, ctx, name).Labels[v1alpha1.LabelInitializing] == "" {
 			}
 			took := time.Since(begin)
-			close(stop)
-			group.Wait()
+			stop()
 			AddReportEntry("open for", took.String())
 			longest = max(longest, took)
 		}

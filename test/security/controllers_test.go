@@ -136,7 +136,7 @@ var _ = Describe("With kube-controller-manager", Ordered, func() {
 		Expect(cluster.Ordinary.Create(ctx, volume)).To(Succeed())
 		DeferCleanup(func(ctx context.Context) {
 			for _, object := range []client.Object{claim, volume} {
-				Expect(cluster.Admin.Patch(ctx, object, mergePatch(`{"metadata":{"finalizers":null}}`))).To(Succeed())
+				Expect(cluster.Admin.Patch(ctx, object, withoutFinalizers)).To(Succeed())
 				Expect(client.IgnoreNotFound(cluster.Admin.Delete(ctx, object))).To(Succeed())
 			}
 		})

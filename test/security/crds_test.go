@@ -42,7 +42,7 @@ var _ = Describe("While the CustomResourceDefinitions are deleted and applied ag
 		broken.ExpectActive(ctx, "crds")
 		policy := &admissionregistrationv1.MutatingAdmissionPolicy{}
 		policy.Name = "nslifecycle-inject"
-		fail := client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"failurePolicy":"Fail"}}`))
+		fail := mergePatch(`{"spec":{"failurePolicy":"Fail"}}`)
 		Expect(broken.Admin.Patch(ctx, policy, fail)).To(Succeed())
 		Eventually(func(g Gomega) { // API servers look for changed policies once a second.
 			g.Expect(broken.Admin.Get(ctx, client.ObjectKeyFromObject(policy), policy)).To(Succeed())
@@ -59,12 +59,7 @@ var _ = Describe("While the CustomResourceDefinitions are deleted and applied ag
 		clientset := broken.Ordinary.Clientset()
 		group.Go(func() {
 			defer GinkgoRecover()
-			for {
-				select {
-				case <-stop:
-					return
-				default:
-				}
+			repeatUntil(stop, func() {
 				created, err := clientset.CoreV1().Namespaces().Create(ctx,
 					&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "crds-"}}, metav1.CreateOptions{})
 				what := "with its list"
@@ -76,7 +71,7 @@ var _ = Describe("While the CustomResourceDefinitions are deleted and applied ag
 				}
 				outcomes = append(outcomes, outcome{time.Now(), what})
 				time.Sleep(20 * time.Millisecond)
-			}
+			})
 		})
 		begin := time.Now()
 		_, err := broken.Kubectl(ctx, broken.Admin.Config, "delete", "crd",

@@ -64,8 +64,7 @@ var _ = Describe("A tenant who reads a Namespace", Ordered, ContinueOnFailure, f
 			held.Finalizers = []string{finalizerOf(word)}
 			Expect(cluster.Admin.Create(ctx, held)).To(Succeed())
 			DeferCleanup(func(ctx context.Context) {
-				patch := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))
-				Expect(cluster.Admin.Patch(ctx, held, patch)).To(Succeed())
+				Expect(cluster.Admin.Patch(ctx, held, withoutFinalizers)).To(Succeed())
 			})
 			Eventually(func(g Gomega) {
 				g.Expect(cluster.GetNamespace(g, ctx, namespace.Name)).To(HaveCondition(
@@ -142,7 +141,8 @@ var _ = Describe("A tenant who reads a Namespace", Ordered, ContinueOnFailure, f
 
 func finalizerOf(word string) string { return word + ".example.com/hold" }
 
-// createVictim creates what runs in the other tenant's namespace, and what refers to it.
+// createOtherTenant creates workloads, Leases and ServiceAccounts of the other tenant, and a
+// ClusterRoleBinding that refers to them.
 func createOtherTenant(ctx context.Context, cluster *framework.Cluster) {
 	GinkgoHelper()
 	framework.CreateNamespace(ctx, cluster.Admin, victim)

@@ -149,7 +149,7 @@ var _ = Describe("The encoding of a request", func() {
 				Expect(namespace.Labels).To(HaveKeyWithValue(labelKey, "true"))
 				Expect(framework.PendingOf(namespace)).To(Equal("nobody.test.example.com"))
 				Expect(namespace.Annotations).To(HaveKeyWithValue(requesterKey, framework.OrdinaryUser))
-				Expect(cluster.Admin.Patch(ctx, namespace, mergePatch(`{"metadata":{"finalizers":null}}`))).To(Succeed())
+				Expect(cluster.Admin.Patch(ctx, namespace, withoutFinalizers)).To(Succeed())
 			}
 		}
 	}, SpecTimeout(specTimeout))

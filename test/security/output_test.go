@@ -5,7 +5,6 @@ package security
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -153,11 +152,11 @@ var _ = Describe("Text from outside", Ordered, ContinueOnFailure, func() {
 		By("reporting a failure with hostile text")
 		result := mustEncode(map[string]any{"status": "Failure", "reason": "Broken", "message": hostileText})
 		Eventually(func() error {
-			return attacked.Initializer.Patch(ctx, wrappers.MakeNamespace(name).Obj(), client.RawPatch("application/merge-patch+json",
-				mustEncode(map[string]any{"metadata": map[string]any{
+			return attacked.Initializer.Patch(ctx, wrappers.MakeNamespace(name).Obj(),
+				mergePatch(string(mustEncode(map[string]any{"metadata": map[string]any{
 					"finalizers":  []string{hostileFinalizer},
 					"annotations": map[string]string{v1alpha1.AnnotationInitializationResult: string(result)},
-				}})))
+				}}))))
 		}).WithContext(ctx).Should(Succeed())
 		Eventually(func(g Gomega) {
 			now := attacked.GetNamespace(g, ctx, name)
@@ -320,13 +319,6 @@ func beOneLine() OmegaMatcher {
 			return !unicode.IsPrint(char) || unicode.Is(unicode.Variation_Selector, char)
 		})
 	})
-}
-
-func mustEncode(value any) []byte {
-	GinkgoHelper()
-	text, err := json.Marshal(value)
-	Expect(err).NotTo(HaveOccurred())
-	return text
 }
 
 // eventsAbout returns what Events of the operator about a namespace say.

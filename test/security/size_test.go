@@ -13,8 +13,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 )
 
 var _ = Describe("The size of a Namespace", func() {
@@ -36,15 +34,14 @@ var _ = Describe("The size of a Namespace", func() {
 			namespace := cluster.CreateInitializing(ctx, "size")
 			size := largest(ctx, namespace, enlarge)
 			AddReportEntry("largest filler", fmt.Sprint(size))
-			Expect(cluster.Initializer.Patch(ctx, namespace, mergePatch(failed))).To(Succeed())
+			Expect(cluster.Initializer.Patch(ctx, namespace, resultPatch(failureResult))).To(Succeed())
 			expectDeleted(ctx, namespace)
 		}, SpecTimeout(specTimeout))
 	}
 })
 
-// failed sets a failure as the result.
-const failed = `{"metadata":{"annotations":{"` + v1alpha1.AnnotationInitializationResult +
-	`":"{\"kind\":\"Status\",\"apiVersion\":\"v1\",\"status\":\"Failure\",\"message\":\"no quota is left\"}"}}}`
+// failureResult is the result of an initializer that has failed.
+const failureResult = `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"quota exceeded"}`
 
 // largest makes a namespace as large as the API server takes it from the ordinary user, and returns
 // the size of the filler.

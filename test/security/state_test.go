@@ -5,7 +5,6 @@ package security
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"strings"
@@ -24,22 +23,6 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/framework"
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
-
-// stateKeys are the annotations of an initializing namespace.
-var stateKeys = []string{
-	v1alpha1.AnnotationPendingInitializers, v1alpha1.AnnotationInitializers, v1alpha1.AnnotationRequestedBy,
-}
-
-// expectStillInitializing checks that label, list and origin are what inject has written.
-func expectStillInitializing(ctx context.Context, before *corev1.Namespace) {
-	GinkgoHelper()
-	now := cluster.GetNamespace(Default, ctx, before.Name)
-	Expect(now.UID).To(Equal(before.UID))
-	Expect(now.Labels).To(HaveKeyWithValue(v1alpha1.LabelInitializing, "true"))
-	for _, key := range stateKeys {
-		Expect(now.Annotations).To(HaveKeyWithValue(key, before.Annotations[key]))
-	}
-}
 
 // A creator must not be able to make a later write of someone else leave out the state.
 var _ = Describe("A write that leaves out the state of an initialization", Ordered, ContinueOnFailure, func() {
@@ -66,10 +49,9 @@ var _ = Describe("A write that leaves out the state of an initialization", Order
 		for _, key := range stateKeys {
 			annotations[key] = "x"
 		}
-		text, err := json.Marshal(map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{
+		text := mustEncode(map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{
 			"labels": map[string]string{v1alpha1.LabelInitializing: "true"}, "annotations": annotations,
 		}})
-		Expect(err).NotTo(HaveOccurred())
 		return string(text)
 	}
 	manifest := func(name string) string {
@@ -84,8 +66,7 @@ var _ = Describe("A write that leaves out the state of an initialization", Order
 		for _, key := range annotations {
 			owned["f:annotations"].(map[string]any)["f:"+key] = map[string]any{}
 		}
-		raw, err := json.Marshal(map[string]any{"f:metadata": owned})
-		Expect(err).NotTo(HaveOccurred())
+		raw := mustEncode(map[string]any{"f:metadata": owned})
 		return &metav1.FieldsV1{Raw: raw}
 	}
 
@@ -101,7 +82,7 @@ var _ = Describe("A write that leaves out the state of an initialization", Order
 			_, err := cluster.KubectlWithInput(ctx, user().Config, manifest(namespace.Name), "apply", "-f", "-")
 			Expect(err).NotTo(HaveOccurred())
 			Expect(cluster.GetNamespace(Default, ctx, namespace.Name).Labels).To(HaveKeyWithValue("team", "a"))
-			expectStillInitializing(ctx, namespace)
+			expectUnchanged(ctx, namespace)
 		}, SpecTimeout(time.Minute))
 
 		It("does not open one with planted managedFields when applied by "+applier, func(ctx context.Context) {
@@ -114,13 +95,13 @@ var _ = Describe("A write that leaves out the state of an initialization", Order
 			_, err := cluster.KubectlWithInput(ctx, user().Config, manifest(namespace.Name),
 				"apply", "--server-side", "--force-conflicts", "--field-manager="+manager, "-f", "-")
 			Expect(err).NotTo(HaveOccurred())
-			expectStillInitializing(ctx, namespace)
+			expectUnchanged(ctx, namespace)
 		}, SpecTimeout(time.Minute))
 	}
 
 	It("does not open one whose state a user has adopted by server-side apply", func(ctx context.Context) {
 		namespace := create(ctx, nil)
-		adopt, err := json.Marshal(map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{
+		adopt := mustEncode(map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{
 			"name": namespace.Name, "labels": map[string]string{v1alpha1.LabelInitializing: "true"},
 			"annotations": map[string]string{
 				v1alpha1.AnnotationPendingInitializers: namespace.Annotations[v1alpha1.AnnotationPendingInitializers],
@@ -128,13 +109,12 @@ var _ = Describe("A write that leaves out the state of an initialization", Order
 				v1alpha1.AnnotationRequestedBy:         namespace.Annotations[v1alpha1.AnnotationRequestedBy],
 			},
 		}})
-		Expect(err).NotTo(HaveOccurred())
 		Expect(cluster.Ordinary.Patch(ctx, namespace.DeepCopy(), client.RawPatch(types.ApplyPatchType, adopt),
 			&client.PatchOptions{FieldManager: manager})).To(Succeed())
-		_, err = cluster.KubectlWithInput(ctx, cluster.Admin.Config, manifest(namespace.Name),
+		_, err := cluster.KubectlWithInput(ctx, cluster.Admin.Config, manifest(namespace.Name),
 			"apply", "--server-side", "--force-conflicts", "--field-manager="+manager, "-f", "-")
 		Expect(err).NotTo(HaveOccurred())
-		expectStillInitializing(ctx, namespace)
+		expectUnchanged(ctx, namespace)
 	}, SpecTimeout(time.Minute))
 
 	It("does not open one whose last-applied-configuration a user has annotated later", func(ctx context.Context) {
@@ -144,7 +124,7 @@ var _ = Describe("A write that leaves out the state of an initialization", Order
 		Expect(err).NotTo(HaveOccurred())
 		_, err = cluster.KubectlWithInput(ctx, cluster.Admin.Config, manifest(namespace.Name), "apply", "-f", "-")
 		Expect(err).NotTo(HaveOccurred())
-		expectStillInitializing(ctx, namespace)
+		expectUnchanged(ctx, namespace)
 	}, SpecTimeout(time.Minute))
 
 	for subresource, path := range map[string]string{"the object": "", "/status": "/status", "/finalize": "/finalize"} {
@@ -159,7 +139,7 @@ var _ = Describe("A write that leaves out the state of an initialization", Order
 				now.Labels, now.Annotations, now.ManagedFields, now.ResourceVersion = nil, nil, nil, ""
 				Expect(user.Clientset().CoreV1().RESTClient().Put().
 					AbsPath("/api/v1/namespaces/" + namespace.Name + path).Body(now).Do(ctx).Error()).To(Succeed())
-				expectStillInitializing(ctx, namespace)
+				expectUnchanged(ctx, namespace)
 			}
 		}, SpecTimeout(time.Minute))
 	}
@@ -182,12 +162,10 @@ var _ = Describe("A write that leaves out the state of an initialization", Order
 		namespace := create(ctx, func(namespace *corev1.Namespace) {
 			namespace.Labels[v1alpha1.LabelDeletionProtection] = "true" // The operator leaves the namespace.
 		})
-		patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`,
-			v1alpha1.AnnotationInitializationResult, `{"status":"Failure"}`)
-		Expect(cluster.Initializer.Patch(ctx, namespace.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch)))).To(Succeed())
+		Expect(cluster.Initializer.Patch(ctx, namespace.DeepCopy(), resultPatch(`{"status":"Failure"}`))).To(Succeed())
 		emptied := fmt.Sprintf(`{"metadata":{"annotations":{%q:"",%q:null}}}`,
 			v1alpha1.AnnotationPendingInitializers, v1alpha1.AnnotationInitializationResult)
-		Expect(cluster.Initializer.Patch(ctx, namespace.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(emptied)))).
+		Expect(cluster.Initializer.Patch(ctx, namespace.DeepCopy(), mergePatch(emptied))).
 			To(BeDeniedBy("guard", "has failed"))
 		_, err := cluster.Kubectl(ctx, cluster.Initializer.Config, "annotate", "namespace", namespace.Name,
 			v1alpha1.AnnotationInitializationResult+"-")
@@ -203,7 +181,7 @@ var _ = Describe("A write that leaves out the state of an initialization", Order
 			v1alpha1.AnnotationInitializationResult+"=")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(cluster.GetNamespace(Default, ctx, namespace.Name).Annotations).NotTo(HaveKey(v1alpha1.AnnotationInitializationResult))
-		expectStillInitializing(ctx, namespace)
+		expectUnchanged(ctx, namespace)
 	}, SpecTimeout(time.Minute))
 
 	It("opens the namespace only with an empty list", func(ctx context.Context) {
@@ -214,7 +192,7 @@ var _ = Describe("A write that leaves out the state of an initialization", Order
 		_, err = cluster.Kubectl(ctx, cluster.Admin.Config, "annotate", "namespace", namespace.Name,
 			v1alpha1.AnnotationPendingInitializers+"-")
 		Expect(err).NotTo(HaveOccurred())
-		expectStillInitializing(ctx, namespace)
+		expectUnchanged(ctx, namespace)
 		_, err = cluster.Kubectl(ctx, cluster.Admin.Config, "annotate", "--overwrite", "namespace", namespace.Name,
 			v1alpha1.AnnotationPendingInitializers+"=")
 		Expect(err).NotTo(HaveOccurred())
@@ -234,7 +212,7 @@ var _ = Describe("A write that leaves out the state of an initialization", Order
 				Expect(err).To(BeDeniedBy("guard"))
 			}
 		}
-		expectStillInitializing(ctx, namespace)
+		expectUnchanged(ctx, namespace)
 	}, SpecTimeout(time.Minute))
 })
 
@@ -256,8 +234,7 @@ var _ = Describe("The status of an initializing namespace", Ordered, ContinueOnF
 		}).WithContext(ctx).Should(Succeed())
 
 		turn.LastTransitionTime = metav1.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)
-		patch, err := json.Marshal(map[string]any{"status": map[string]any{"conditions": []any{turn}}})
-		Expect(err).NotTo(HaveOccurred())
+		patch := mustEncode(map[string]any{"status": map[string]any{"conditions": []any{turn}}})
 		Expect(cluster.Ordinary.Status().Patch(ctx, namespace.DeepCopy(),
 			client.RawPatch(types.StrategicMergePatchType, patch))).To(BeForbiddenBy("guard", "may not change the conditions"))
 		now := cluster.GetNamespace(Default, ctx, namespace.Name)
@@ -272,7 +249,7 @@ var _ = Describe("The status of an initializing namespace", Ordered, ContinueOnF
 			To(BeForbiddenBy("guard", "64 KiB"))
 		By("reporting something else, as an initializer that lacks the verb does")
 		Expect(writeCondition(ctx, namespace, "slow.test.example.com/Initialized", "Retrying", "m")).To(Succeed())
-		expectStillInitializing(ctx, namespace)
+		expectUnchanged(ctx, namespace)
 	}, SpecTimeout(time.Minute))
 
 	It("does not let users forge this project's conditions on an open namespace, and leaves other conditions alone", func(ctx context.Context) {
@@ -287,10 +264,9 @@ var _ = Describe("The status of an initializing namespace", Ordered, ContinueOnF
 // writeCondition writes a condition of a namespace as the ordinary user.
 func writeCondition(ctx context.Context, namespace *corev1.Namespace, conditionType, reason, message string) error {
 	GinkgoHelper()
-	patch, err := json.Marshal(map[string]any{"status": map[string]any{"conditions": []map[string]string{
+	patch := mustEncode(map[string]any{"status": map[string]any{"conditions": []map[string]string{
 		{"type": conditionType, "status": "False", "reason": reason, "message": message},
 	}}})
-	Expect(err).NotTo(HaveOccurred())
 	return cluster.Ordinary.Status().Patch(ctx, namespace.DeepCopy(), client.RawPatch(types.StrategicMergePatchType, patch))
 }
 
@@ -347,18 +323,9 @@ var _ = Describe("A namespace filled by its creator", Ordered, ContinueOnFailure
 				strings.Repeat("z", 63)
 		}
 		Expect(cluster.Ordinary.Create(ctx, namespace)).To(Succeed())
-		result, err := json.Marshal(metav1.Status{Status: metav1.StatusFailure, Message: strings.Repeat("m", 10000)})
-		Expect(err).NotTo(HaveOccurred())
-		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{
-			v1alpha1.AnnotationInitializationResult: string(result),
-		}}})
-		Expect(err).NotTo(HaveOccurred())
-		Expect(cluster.Initializer.Patch(ctx, namespace.DeepCopy(), client.RawPatch(types.MergePatchType, patch))).To(Succeed())
-		Eventually(func() bool {
-			now := &corev1.Namespace{}
-			err := cluster.Admin.Get(ctx, client.ObjectKeyFromObject(namespace), now)
-			return err != nil || now.DeletionTimestamp != nil
-		}).WithContext(ctx).Should(BeTrue())
+		result := mustEncode(metav1.Status{Status: metav1.StatusFailure, Message: strings.Repeat("m", 10000)})
+		Expect(cluster.Initializer.Patch(ctx, namespace.DeepCopy(), resultPatch(string(result)))).To(Succeed())
+		expectDeletionRequested(ctx, namespace)
 	}, SpecTimeout(time.Minute))
 
 	It("is accepted with the same annotations where no initializer selects it, and may shrink later", func(ctx context.Context) {
@@ -369,6 +336,16 @@ var _ = Describe("A namespace filled by its creator", Ordered, ContinueOnFailure
 		Expect(err).NotTo(HaveOccurred())
 	}, SpecTimeout(time.Minute))
 })
+
+// expectDeletionRequested waits until a namespace is terminating or does not exist.
+func expectDeletionRequested(ctx context.Context, namespace *corev1.Namespace) {
+	GinkgoHelper()
+	Eventually(func(g Gomega) {
+		now := &corev1.Namespace{}
+		err := cluster.Admin.Get(ctx, client.ObjectKeyFromObject(namespace), now)
+		g.Expect(apierrors.IsNotFound(err) || now.DeletionTimestamp != nil).To(BeTrue())
+	}).WithContext(ctx).Should(Succeed())
+}
 
 // manyFields returns some 600 KiB of fields that no object has.
 func manyFields() string {
@@ -387,11 +364,7 @@ var _ = Describe("A result that is not quite a metav1.Status", Ordered, Continue
 	setResult := func(ctx context.Context, result string) *corev1.Namespace {
 		GinkgoHelper()
 		namespace := framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("result"))
-		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{
-			v1alpha1.AnnotationInitializationResult: result,
-		}}})
-		Expect(err).NotTo(HaveOccurred())
-		Expect(cluster.Initializer.Patch(ctx, namespace, client.RawPatch(types.MergePatchType, patch))).To(Succeed())
+		Expect(cluster.Initializer.Patch(ctx, namespace, resultPatch(result))).To(Succeed())
 		return namespace
 	}
 
@@ -402,11 +375,7 @@ var _ = Describe("A result that is not quite a metav1.Status", Ordered, Continue
 	} {
 		It("fails the namespace: "+name, func(ctx context.Context) {
 			namespace := setResult(ctx, result)
-			Eventually(func(g Gomega) {
-				now := &corev1.Namespace{}
-				err := cluster.Admin.Get(ctx, client.ObjectKeyFromObject(namespace), now)
-				g.Expect(apierrors.IsNotFound(err) || now.DeletionTimestamp != nil).To(BeTrue())
-			}).WithContext(ctx).Should(Succeed())
+			expectDeletionRequested(ctx, namespace)
 		}, SpecTimeout(time.Minute))
 	}
 

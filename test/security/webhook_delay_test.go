@@ -176,13 +176,9 @@ func (w *delayingWebhook) recreate(ctx context.Context, name string) *corev1.Nam
 }
 
 func agentIn(namespace string) *corev1.Pod {
-	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "agent"},
-		Spec: corev1.PodSpec{
-			Containers:                   []corev1.Container{{Name: "agent", Image: "example.com/agent"}},
-			AutomountServiceAccountToken: ptr.To(false),
-		},
-	}
+	agent := makePod("agent")
+	agent.Namespace = namespace
+	return agent
 }
 
 // installValidating installs a validating webhook for one namespace until the spec ends. It runs
