@@ -17,7 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-var _ = Describe("A hostile aggregated API server that knows what the operator does", func() {
+var _ = Describe("A hostile aggregated API server that attacks the operator itself", func() {
 	It("cannot make the operator delete another object by the name of an item", func(ctx context.Context) {
 		victim := createVictim(ctx)
 		server := startHostileServer(ctx, "things", "list", "delete")
@@ -29,7 +29,7 @@ var _ = Describe("A hostile aggregated API server that knows what the operator d
 		server.serveItems()
 	}, SpecTimeout(specTimeout))
 
-	It("cannot exhaust memory with a body without end", func(ctx context.Context) {
+	It("cannot exhaust memory with an endless body", func(ctx context.Context) {
 		server := startHostileServer(ctx, "things", "list", "delete")
 		const most = 256 << 20
 		var sent atomic.Int64
@@ -52,7 +52,7 @@ var _ = Describe("A hostile aggregated API server that knows what the operator d
 		Eventually(isOver).WithTimeout(time.Minute).Should(BeClosed())
 		AddReportEntry("bytes sent", sent.Load())
 		server.serveItems()
-		Expect(sent.Load()).To(BeNumerically("<", most), "the operator has read all of the body")
+		Expect(sent.Load()).To(BeNumerically("<", most), "the operator has read the whole body")
 	}, SpecTimeout(specTimeout))
 
 	It("cannot hide objects behind a negative remainingItemCount", func(ctx context.Context) {
@@ -65,7 +65,7 @@ var _ = Describe("A hostile aggregated API server that knows what the operator d
 		server.serveItems()
 	}, SpecTimeout(specTimeout))
 
-	It("cannot stop finalization for longer than it is broken, by Retry-After", func(ctx context.Context) {
+	It("cannot delay finalization with a long Retry-After once it has recovered", func(ctx context.Context) {
 		server := startHostileServer(ctx, "things", "list", "delete")
 		server.set(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Retry-After", "86400")

@@ -19,7 +19,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-var _ = Describe("A creator who writes to the Namespace all the time", func() {
+var _ = Describe("A creator who keeps writing to the Namespace", func() {
 	// writeUntil runs keepAnnotating until the function returns true, and returns how long that took.
 	writeUntil := func(ctx context.Context, namespace *corev1.Namespace, reached func(*corev1.Namespace) bool) time.Duration {
 		GinkgoHelper()
@@ -31,11 +31,11 @@ var _ = Describe("A creator who writes to the Namespace all the time", func() {
 		return time.Since(begin)
 	}
 
-	It("does not keep a failed namespace from being deleted", func(ctx context.Context) {
+	It("cannot prevent the deletion of a failed namespace", func(ctx context.Context) {
 		namespace := cluster.CreateInitializing(ctx, "busy")
 		go func() {
 			defer GinkgoRecover()
-			Eventually(func(g Gomega) { // The writers are at work.
+			Eventually(func(g Gomega) { // The other clients have started to write.
 				g.Expect(cluster.GetNamespace(g, ctx, namespace.Name).Annotations).To(HaveKey("a"))
 			}).WithContext(ctx).Should(Succeed())
 			Expect(cluster.Initializer.Patch(ctx, namespace.DeepCopy(), resultPatch(failureResult))).To(Succeed())
@@ -51,7 +51,7 @@ var _ = Describe("A creator who writes to the Namespace all the time", func() {
 		}).String())
 	}, SpecTimeout(specTimeout))
 
-	It("does not keep a time-out from being enforced", func(ctx context.Context) {
+	It("cannot prevent a time-out from being enforced", func(ctx context.Context) {
 		cluster.RegisterConfiguration(ctx, wrappers.MakeConfiguration("busy").Initializer("nobody.test.example.com",
 			v1alpha1.InitializerSettings{TimeoutSeconds: new(int32(1)), FailurePolicy: new(v1alpha1.InitializerIgnore)}))
 		namespace := framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("busy"))

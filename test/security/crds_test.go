@@ -33,9 +33,9 @@ var _ = Describe("While the CustomResourceDefinitions are deleted and applied ag
 		broken.StartManager(ctx)
 	}, NodeTimeout(5*time.Minute))
 
-	// Where there is no set nothing is registered, so failurePolicy Fail does not apply: see
-	// "Order of installation and removal" in docs/admission-policies.md. What must hold is that no
-	// namespace is created without its list while the configuration is Active.
+	// Without the CRD no initializer is registered, and policy inject does nothing: see "Order of
+	// installation and removal" in docs/admission-policies.md. But no namespace must be created
+	// without its pending list while the configuration is Active.
 	It("no namespace is created without its list while a configuration is Active", func(ctx context.Context) {
 		configuration := wrappers.MakeConfiguration("crds").Initializers("nobody.test.example.com").Obj()
 		Expect(broken.Admin.Create(ctx, configuration)).To(Succeed())
@@ -44,7 +44,7 @@ var _ = Describe("While the CustomResourceDefinitions are deleted and applied ag
 		policy.Name = "nslifecycle-inject"
 		fail := mergePatch(`{"spec":{"failurePolicy":"Fail"}}`)
 		Expect(broken.Admin.Patch(ctx, policy, fail)).To(Succeed())
-		Eventually(func(g Gomega) { // API servers look for changed policies once a second.
+		Eventually(func(g Gomega) { // API servers refresh policies once a second.
 			g.Expect(broken.Admin.Get(ctx, client.ObjectKeyFromObject(policy), policy)).To(Succeed())
 			g.Expect(policy.Spec.FailurePolicy).To(HaveValue(Equal(admissionregistrationv1.Fail)))
 		}).WithContext(ctx).Should(Succeed())
@@ -87,7 +87,7 @@ var _ = Describe("While the CustomResourceDefinitions are deleted and applied ag
 		registered := time.Since(begin)
 		broken.ExpectActive(ctx, "crds")
 		active := time.Since(begin)
-		time.Sleep(time.Second) // Some namespaces are created after that as well.
+		time.Sleep(time.Second) // Create some namespaces after that, too.
 		close(stop)
 		group.Wait()
 		AddReportEntry("times", fmt.Sprintf("deleted %s, applied %s, registered %s, active %s", deleted, applied, registered, active))

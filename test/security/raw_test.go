@@ -27,11 +27,11 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/framework"
 )
 
-// specTimeout bounds one spec. On a busy machine a control plane takes a minute to register a type.
+// specTimeout is the timeout of one spec. On a busy machine a control plane takes a minute to register a type.
 const specTimeout = 2 * time.Minute
 
-// send makes one request with a body that no client would write. The error is the Status that
-// the API server has returned.
+// send sends one request with a raw body, which client-go would not encode like that. The error is
+// the Status that the API server returns.
 func send(
 	ctx context.Context, user *framework.User, method, path, contentType string, body []byte,
 ) (map[string]any, error) {

@@ -30,7 +30,7 @@ var _ = Describe("The size of a Namespace", func() {
 			})
 		},
 	} {
-		It("does not keep a failure from being recorded, nor a namespace from being deleted: "+name, func(ctx context.Context) {
+		It("does not prevent a failure from being recorded and the namespace from being deleted: "+name, func(ctx context.Context) {
 			namespace := cluster.CreateInitializing(ctx, "size")
 			size := largest(ctx, namespace, enlarge)
 			AddReportEntry("largest filler", fmt.Sprint(size))
@@ -43,8 +43,8 @@ var _ = Describe("The size of a Namespace", func() {
 // failureResult is the result of an initializer that has failed.
 const failureResult = `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"quota exceeded"}`
 
-// largest makes a namespace as large as the API server takes it from the ordinary user, and returns
-// the size of the filler.
+// largest makes a namespace as large as the API server accepts it from the ordinary user, and
+// returns the size of the filler.
 func largest(ctx context.Context, namespace *corev1.Namespace, enlarge func(*corev1.Namespace, string)) int {
 	GinkgoHelper()
 	low, high := 0, 1600<<10

@@ -24,7 +24,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// A creator must not be able to make a later write of someone else leave out the state.
+// A creator must not be able to make a later write of another user remove the state.
 var _ = Describe("A write that leaves out the state of an initialization", Ordered, ContinueOnFailure, func() {
 	const manager = "gitops"
 
@@ -32,7 +32,7 @@ var _ = Describe("A write that leaves out the state of an initialization", Order
 		cluster.Register(ctx, "left-out", "a.test.example.com", "b.test.example.com")
 	}, NodeTimeout(time.Minute))
 
-	// create creates a namespace as the ordinary user, with what the user adds to it.
+	// create creates a namespace as the ordinary user, changed by add.
 	create := func(ctx context.Context, add func(namespace *corev1.Namespace)) *corev1.Namespace {
 		GinkgoHelper()
 		namespace := wrappers.MakeNamespace(framework.Unique("left-out")).Obj()
@@ -43,7 +43,7 @@ var _ = Describe("A write that leaves out the state of an initialization", Order
 		Expect(namespace.Labels).To(HaveKeyWithValue(v1alpha1.LabelInitializing, "true"))
 		return namespace
 	}
-	// lastApplied is what kubectl apply would have recorded, had it set the state.
+	// lastApplied returns what kubectl apply would record if it had set the state.
 	lastApplied := func() string {
 		annotations := map[string]string{}
 		for _, key := range stateKeys {
@@ -128,9 +128,9 @@ var _ = Describe("A write that leaves out the state of an initialization", Order
 	}, SpecTimeout(time.Minute))
 
 	for subresource, path := range map[string]string{"the object": "", "/status": "/status", "/finalize": "/finalize"} {
-		It("changes nothing as a PUT to "+subresource+" without labels and annotations", func(ctx context.Context) {
+		It("changes nothing if it is a PUT to "+subresource+" without labels and annotations", func(ctx context.Context) {
 			namespace := create(ctx, nil)
-			Eventually(func(g Gomega) { // Later the operator writes no status.
+			Eventually(func(g Gomega) { // The operator writes no status after that.
 				g.Expect(cluster.GetNamespace(g, ctx, namespace.Name)).To(HaveCondition(
 					v1alpha1.ConditionInitializing, corev1.ConditionTrue, v1alpha1.ReasonPending))
 			}).WithContext(ctx).Should(Succeed())
@@ -144,7 +144,7 @@ var _ = Describe("A write that leaves out the state of an initialization", Order
 		}, SpecTimeout(time.Minute))
 	}
 
-	It("keeps who requested an open namespace", func(ctx context.Context) {
+	It("does not remove the requester of an open namespace", func(ctx context.Context) {
 		namespace := create(ctx, nil)
 		cluster.Finish(ctx, namespace.Name)
 		cluster.Finish(ctx, namespace.Name)
@@ -158,9 +158,9 @@ var _ = Describe("A write that leaves out the state of an initialization", Order
 			Not(HaveKey(v1alpha1.AnnotationPendingInitializers))))
 	}, SpecTimeout(time.Minute))
 
-	It("does not lose a failure", func(ctx context.Context) {
+	It("does not remove a failure result", func(ctx context.Context) {
 		namespace := create(ctx, func(namespace *corev1.Namespace) {
-			namespace.Labels[v1alpha1.LabelDeletionProtection] = "true" // The operator leaves the namespace.
+			namespace.Labels[v1alpha1.LabelDeletionProtection] = "true" // The operator does not delete the namespace.
 		})
 		Expect(cluster.Initializer.Patch(ctx, namespace.DeepCopy(), resultPatch(`{"status":"Failure"}`))).To(Succeed())
 		emptied := fmt.Sprintf(`{"metadata":{"annotations":{%q:"",%q:null}}}`,
@@ -173,7 +173,7 @@ var _ = Describe("A write that leaves out the state of an initialization", Order
 		Expect(cluster.GetNamespace(Default, ctx, namespace.Name).Annotations).To(
 			HaveKeyWithValue(v1alpha1.AnnotationInitializationResult, `{"status":"Failure"}`))
 
-		By("removing it on purpose, with the empty string")
+		By("removing it explicitly, with the empty string")
 		_, err = cluster.Kubectl(ctx, cluster.Ordinary.Config, "annotate", "--overwrite", "namespace", namespace.Name,
 			v1alpha1.AnnotationInitializationResult+"=")
 		Expect(err).To(BeDeniedBy("guard"))
@@ -247,7 +247,7 @@ var _ = Describe("The status of an initializing namespace", Ordered, ContinueOnF
 		By("filling the status")
 		Expect(writeCondition(ctx, namespace, "corp.example.com/Ready", "R", strings.Repeat("m", 64<<10))).
 			To(BeForbiddenBy("guard", "64 KiB"))
-		By("reporting something else, as an initializer that lacks the verb does")
+		By("reporting progress, as an initializer without the verb does")
 		Expect(writeCondition(ctx, namespace, "slow.test.example.com/Initialized", "Retrying", "m")).To(Succeed())
 		expectUnchanged(ctx, namespace)
 	}, SpecTimeout(time.Minute))
@@ -270,7 +270,7 @@ func writeCondition(ctx context.Context, namespace *corev1.Namespace, conditionT
 	return cluster.Ordinary.Status().Patch(ctx, namespace.DeepCopy(), client.RawPatch(types.StrategicMergePatchType, patch))
 }
 
-// Its creator must not leave so little room on a namespace that its state cannot be written.
+// The creator of a namespace must not be able to fill it so that its state cannot be written.
 var _ = Describe("A namespace filled by its creator", Ordered, ContinueOnFailure, func() {
 	BeforeAll(func(ctx context.Context) {
 		cluster.RegisterConfiguration(ctx, wrappers.MakeConfiguration("full").
@@ -311,7 +311,7 @@ var _ = Describe("A namespace filled by its creator", Ordered, ContinueOnFailure
 		}, SpecTimeout(time.Minute))
 	}
 
-	It("can still fail where it has as much as is allowed", func(ctx context.Context) {
+	It("can still fail if it has the maximum size", func(ctx context.Context) {
 		namespace := wrappers.MakeNamespace(framework.Unique("full")).Obj()
 		namespace.Annotations["example.com/a"] = strings.Repeat("x", 128<<10-200)
 		namespace.ManagedFields = []metav1.ManagedFieldsEntry{{
@@ -347,7 +347,7 @@ func expectDeletionRequested(ctx context.Context, namespace *corev1.Namespace) {
 	}).WithContext(ctx).Should(Succeed())
 }
 
-// manyFields returns some 600 KiB of fields that no object has.
+// manyFields returns about 600 KiB of entries for managedFields.
 func manyFields() string {
 	var fields []string
 	for i := range 3000 {
@@ -356,7 +356,7 @@ func manyFields() string {
 	return strings.Join(fields, ",")
 }
 
-var _ = Describe("A result that is not quite a metav1.Status", Ordered, ContinueOnFailure, func() {
+var _ = Describe("A result that is not a valid metav1.Status", Ordered, ContinueOnFailure, func() {
 	BeforeAll(func(ctx context.Context) {
 		cluster.Register(ctx, "result", "result.test.example.com")
 	}, NodeTimeout(time.Minute))
@@ -369,9 +369,9 @@ var _ = Describe("A result that is not quite a metav1.Status", Ordered, Continue
 	}
 
 	for name, result := range map[string]string{
-		"a code that is no number": `{"status":"Failure","code":"NaN"}`,
-		"a trailing comma":         `{"status":"Failure",}`,
-		"duplicate keys":           `{"status":"Failure","status":"Success"}`,
+		"a code that is not a number": `{"status":"Failure","code":"NaN"}`,
+		"a trailing comma":            `{"status":"Failure",}`,
+		"duplicate keys":              `{"status":"Failure","status":"Success"}`,
 	} {
 		It("fails the namespace: "+name, func(ctx context.Context) {
 			namespace := setResult(ctx, result)
@@ -395,7 +395,7 @@ var _ = Describe("A result that is not quite a metav1.Status", Ordered, Continue
 	}
 })
 
-// Policy inject, which replaces what users send, does not run without a set.
+// Without a set, policy inject does not run and does not replace what users send.
 var _ = Describe("Without a NamespaceInitializerSet", Serial, Ordered, func() {
 	BeforeAll(func(ctx context.Context) {
 		cluster.StopManager()
@@ -404,13 +404,13 @@ var _ = Describe("Without a NamespaceInitializerSet", Serial, Ordered, func() {
 		Expect(client.IgnoreNotFound(cluster.Admin.Delete(ctx, set))).To(Succeed())
 	}, NodeTimeout(time.Minute))
 
-	It("refuses a new namespace with a state that its creator has made up", func(ctx context.Context) {
+	It("refuses a new namespace with a state that its creator has forged", func(ctx context.Context) {
 		forge := func() error {
 			return cluster.Ordinary.Create(ctx, wrappers.MakeNamespace(framework.Unique("forged")).
 				Initializers("forged.test.example.com").
 				Annotation(v1alpha1.AnnotationRequestedBy, framework.OrdinaryUser).Obj())
 		}
-		// The API server may not have seen yet that there is no set.
+		// The API server may not have observed the deletion of the set yet.
 		Eventually(forge).WithContext(ctx).Should(BeDeniedBy("require-set"))
 		Expect(cluster.Ordinary.Create(ctx, wrappers.MakeNamespace(framework.Unique("forged")).
 			Annotation(v1alpha1.AnnotationRequestedBy, framework.OrdinaryUser).Obj())).To(BeDeniedBy("guard"))
