@@ -70,7 +70,7 @@ const (
 const (
 	// PolicyInject writes the list of pending initializers at creation.
 	PolicyInject = "inject"
-	// PolicyComplete removes list and label in the write that empties the list, and puts back
+	// PolicyComplete removes list and label in the write that empties the list, and restores
 	// what a write leaves out.
 	PolicyComplete = "complete"
 	// PolicyGate refuses writes into an initializing namespace by users without VerbInitialize.

@@ -25,7 +25,7 @@ serve() {
   failure=; [ -f "sizes/$size.yaml" ] || failure="there is no size $size, only small and large"
   patch=$(printf %s "$namespace" | jq --compact-output --arg me "$me" --arg failure "$failure" "$end") || return
   [ -n "$patch" ] || return 0
-  # The work. It must bear being done twice.
+  # The work. It must be idempotent.
   [ -n "$failure" ] || kubectl apply --server-side --force-conflicts --field-manager="$me" --namespace="$1" \
     --filename="sizes/$size.yaml" --request-timeout=10s || return
   kubectl patch namespace "$1" --type=json --patch="$patch" --request-timeout=10s

@@ -35,10 +35,10 @@ func Write(w io.Writer, objects []*unstructured.Unstructured) error {
 	return nil
 }
 
-// YAML converts a JSON document to YAML in which all characters are printable. YAML has characters
-// which the library refuses to write, or which end lines so that the text comes back as another
-// one, or swallows the document behind it; terminals and editors obey or hide others. A document
-// with one of them stays JSON, which is YAML too, and in which they can be escaped.
+// YAML converts a JSON document to YAML in which all characters are printable. The library refuses
+// to write some characters; others are line breaks in YAML, so that a decoder returns another text
+// or skips the next document; terminals and editors interpret or hide others. A document with such
+// a character stays JSON, which is valid YAML and can escape them.
 func YAML(document []byte) ([]byte, error) {
 	if !isUnsafe(string(document)) {
 		return yaml.JSONToYAML(document)
@@ -50,11 +50,11 @@ func YAML(document []byte) ([]byte, error) {
 	return []byte(longKey.ReplaceAllString(printable.YAML(indented.String()), "$1? $2") + "\n"), nil
 }
 
-// longKey matches keys which YAML takes only after a question mark: those of more than 1024
-// characters are among them.
+// longKey matches all keys of more than 1024 characters, which YAML accepts only after a question
+// mark, and some shorter ones.
 var longKey = regexp.MustCompile(`(?m)^( *)("(?:[^"\\]|\\.){100,}":)`)
 
-// isUnsafe reports whether JSON has to stay JSON. The separators of lines and paragraphs are
+// isUnsafe reports whether a document must stay JSON. Line and paragraph separators are already
 // escaped in it, and a key of two angle brackets merges maps.
 func isUnsafe(text string) bool {
 	return !printable.IsDocument(text) || strings.Contains(text, `\u2028`) ||

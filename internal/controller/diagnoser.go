@@ -39,10 +39,10 @@ func newClusterDiagnoser(
 	config.Wrap(budget.count)
 	gatherer, err := diagnosis.NewGatherer(config)
 	if err != nil {
-		return nil, fmt.Errorf("creating what gathers the facts about namespaces: %w", err)
+		return nil, fmt.Errorf("failed to create the gatherer of diagnosis facts: %w", err)
 	}
-	// Everyone who can read the Namespace reads what is found. The manager has no right to patch
-	// arbitrary objects, and should not have it.
+	// The findings are published on the Namespace. The manager is not authorized to patch arbitrary
+	// objects, and should not be.
 	gatherer.Patience, gatherer.IsPublic, gatherer.IsWithoutPatches = patience, true, true
 	return &clusterDiagnoser{gatherer: gatherer}, nil
 }

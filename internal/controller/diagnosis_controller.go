@@ -47,11 +47,10 @@ type Diagnoser interface {
 	Diagnose(ctx context.Context, name string) (*diagnosis.Diagnosis, error)
 }
 
-// DiagnosisReconciler finds the Namespaces whose initialization or deletion does not get
-// on, and tells why: in a condition, in Events and in metrics. It reads nothing but the
-// Namespaces themselves until one of them stands still, and it does not matter who
-// initializes or finalizes them. A diagnosis lists what it reads, with the rights of
-// finalization.
+// DiagnosisReconciler finds Namespaces whose initialization or deletion makes no progress, and
+// reports the cause in a condition, in Events and in metrics. It reads only the Namespaces until
+// one of them is stalled, whichever controllers initialize or finalize them. A diagnosis sends only
+// list requests, for which the rights of finalization suffice.
 type DiagnosisReconciler struct {
 	client.Client
 	Diagnoser Diagnoser

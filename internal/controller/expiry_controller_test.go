@@ -136,7 +136,7 @@ func TestExpiryReconcile(t *testing.T) {
 			wantResult: ctrl.Result{RequeueAfter: 2 * time.Hour},
 			wantWrites: []string{statusPatch + "nslifecycle.dev/Expiring=True/ExpiresSoon since " + now.Add(time.Hour).String()},
 			wantEvents: []string{"Warning ExpiresSoon the namespace is deleted at 2026-03-01T14:00:00Z, since it had expired before " +
-				"anybody was warned (nslifecycle.dev/ttl=8h1s)" + toKeep},
+				"the first warning (nslifecycle.dev/ttl=8h1s)" + toKeep},
 		},
 		"an API server that does not tell the time": {
 			cached: warned(), serverTime: new(time.Time{}),

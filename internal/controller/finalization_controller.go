@@ -75,12 +75,11 @@ type FinalizationReconciler struct {
 	webhooks  delayingWebhooks
 }
 
-// Whatever is in a namespace has to be found and deleted when the namespace goes, types
-// that nobody knows yet included, and nothing else. CustomResourceDefinitions,
-// APIServices, the Leases of the API servers and the configurations of admission webhooks are
-// read with the same right.
-// Not get: with it go reading the logs of every pod and, through the proxy subresources,
-// what every kubelet serves. Lists are read as metadata.
+// All objects in a terminating namespace have to be found and deleted, also those of types that
+// will be defined later. CustomResourceDefinitions, APIServices, the Leases of the API servers and
+// the configurations of admission webhooks are read with the same right.
+// Not get: it includes the logs of every pod and, through the proxy subresources, what every
+// kubelet serves. Lists are read as metadata.
 // +kubebuilder:rbac:groups=*,resources=*,verbs=list;watch;delete;deletecollection
 // +kubebuilder:rbac:groups="",resources=namespaces/finalize,verbs=update
 

@@ -83,9 +83,9 @@ func (i *Injector) write(
 	initialization.Inject(namespace, initializers, now)
 	var err error
 	if hasTokens {
-		// A PUT to /finalize writes labels and annotations as well, so list and tokens are there
-		// in the same moment. It carries the UID and always the resource version, since it
-		// replaces what other writers have changed.
+		// A PUT to /finalize writes labels and annotations as well, so the pending list and the
+		// namespace finalizers are added in one request. It always carries the UID and the resource
+		// version, since it replaces the changes of other clients.
 		err = i.SubResource("finalize").Update(ctx, namespace, client.FieldOwner(fieldOwner))
 	} else {
 		err = i.patch(ctx, namespace, base, resourceVersion)
@@ -104,9 +104,9 @@ func (i *Injector) write(
 	return nil
 }
 
-// patch writes what differs between two states of a Namespace.
+// patch writes the difference between two states of a Namespace.
 func (i *Injector) patch(ctx context.Context, namespace, base *corev1.Namespace, resourceVersion string) error {
-	// So that the UID is in the patch.
+	// Without a UID in the base, the patch contains the UID.
 	base = base.DeepCopy()
 	base.UID = ""
 	patch := client.MergeFrom(base)

@@ -120,14 +120,14 @@ func (r *NamespaceReconciler) Reconcile(ctx context.Context, req ctrl.Request) (
 }
 
 // writeConditions writes the conditions that have to change, and records Events about the change.
-// It returns when to try again where no watch event will come.
+// It returns when to retry if no watch event will trigger that.
 func (r *NamespaceReconciler) writeConditions(
 	ctx context.Context, seen *corev1.Namespace,
 ) (retryAfter time.Duration, err error) {
 	err = writeNamespace(ctx, r.Live, seen, func(namespace *corev1.Namespace, resourceVersion string) error {
 		state := initialization.Observe(namespace)
 		if namespace.DeletionTimestamp != nil || state.Repair != nil {
-			return nil // The watch event of this state is on its way.
+			return nil // The watch event of this state is still to come.
 		}
 		changed := initialization.ComputeConditions(namespace, state, metav1.NewTime(r.Clock.Now()))
 		turn, err := r.Overruler.Turn(ctx, namespace, state)
@@ -141,7 +141,7 @@ func (r *NamespaceReconciler) writeConditions(
 			return nil
 		}
 		isProgress := state.Stage == initialization.StagePending
-		// Limits are counted from the condition that tells of a turn.
+		// Time-outs are counted from the condition InitializerTurn.
 		if isProgress && turn == nil && initialization.IsInitializing(namespace) {
 			retryAfter = r.births.untilProgress(namespace.UID, r.Clock.Now(), r.ProgressInterval)
 			if retryAfter > 0 {
@@ -149,9 +149,9 @@ func (r *NamespaceReconciler) writeConditions(
 			}
 		}
 		before := namespace.DeepCopy()
-		// With the resource version, so that what a stale cache takes for a change is not reported
-		// twice. The event with what has changed passes the predicate only if anything is left to
-		// write, and this request has taken the place of the one that was to come when a time is over.
+		// With the resource version, so that a stale cache does not lead to a second report. After a
+		// conflict the caller requeues: the predicate may drop the watch event of the other write, and
+		// this request has replaced the one that was queued for the end of a time-out.
 		if err := patchNamespaceConditions(ctx, r.Client, namespace, changed, resourceVersion); err != nil {
 			return err
 		}

@@ -204,7 +204,7 @@ func TestNamespaceReconcile(t *testing.T) {
 			want:       conflictRetry,
 			wantWrites: []string{failedPatch, failedPatch, failedPatch, unconditionalPatch},
 		},
-		"it changes all the time": {
+		"it changes before every attempt": {
 			server:     namespaceServer{namespace: failed().Obj(), statusError: errConflict},
 			want:       conflictRetry,
 			wantWrites: []string{failedPatch, failedPatch, failedPatch, unconditionalPatch},
@@ -242,7 +242,7 @@ func TestNamespaceReconcile(t *testing.T) {
 			wantEvents: []string{failedEvent + "not deleted: label nslifecycle.dev/deletion-protection protects it; " +
 				"to let it go, run: kubectl label namespace x nslifecycle.dev/deletion-protection-"},
 		},
-		"failed, and it changes all the time": {
+		"failed, and it changes before every attempt": {
 			server:     namespaceServer{namespace: failed().Obj(), deleteError: errConflict},
 			wantWrites: []string{failedPatch, deletion + "8", deletion + "7", deletion + "7", deletion},
 			wantEvents: []string{failedEvent + "deleted"},

@@ -24,14 +24,14 @@ import (
 // maxEventNote is the longest note that the events.k8s.io API takes, in bytes.
 const maxEventNote = 1024
 
-// writeAttempts is how often a write is tried that must not be prevented by other writes.
+// writeAttempts is the number of attempts of a write that other clients must not be able to prevent.
 const writeAttempts = 4
 
 // writeNamespace calls write with a Namespace and the resource version that its request must
-// carry, and after each conflict again with the Namespace as the API server has it. The last
-// call has no resource version: a user who changes the Namespace all the time must not be able
-// to prevent the write. The request carries the UID all the same, and only holders of the verb
-// "initialize" can change what the operator decides by (policy guard).
+// carry. After each conflict it reads the Namespace from the API server and calls write again. The
+// last attempt has no resource version: a user who keeps changing the Namespace must not be able to
+// prevent the write. It still carries the UID, and only holders of the verb "initialize" can change
+// the fields that the operator's decision depends on (policy guard).
 func writeNamespace(
 	ctx context.Context, live client.Reader, namespace *corev1.Namespace,
 	write func(namespace *corev1.Namespace, resourceVersion string) error,
@@ -48,7 +48,7 @@ func writeNamespace(
 		}
 		namespace = &corev1.Namespace{}
 		if err := live.Get(ctx, key, namespace); err != nil {
-			return fmt.Errorf("reading namespace %q: %w", key.Name, err)
+			return fmt.Errorf("failed to get namespace %q: %w", key.Name, err)
 		}
 		if namespace.UID != uid {
 			return conflict
@@ -58,9 +58,8 @@ func writeNamespace(
 
 // patchNamespaceStatus writes some fields of a Namespace's status. Conditions are
 // merged by type, so that all others are left to their owners. The UID in the patch
-// makes the API server refuse it where the Namespace was deleted and created again in
-// the meantime; the error is a Conflict then. So it is where a resource version is given
-// that is not empty, and the Namespace has another one.
+// makes the API server refuse it with a Conflict if the Namespace was deleted and created again in
+// the meantime, as does a resource version that is neither empty nor current.
 func patchNamespaceStatus(
 	ctx context.Context, c client.Client, namespace *corev1.Namespace, status map[string]any, resourceVersion ...string,
 ) error {
@@ -98,7 +97,8 @@ func patchNamespaceConditions(
 	return patchNamespaceStatus(ctx, c, namespace, map[string]any{"conditions": changed}, resourceVersion...)
 }
 
-// recordEvent records an Event about a Namespace. The note is escaped, and cut if it is too long.
+// recordEvent records an Event about a Namespace. The note is escaped, and truncated if it is too
+// long.
 func recordEvent(
 	recorder events.EventRecorder, namespace *corev1.Namespace, eventType, reason, action, note string,
 ) {

@@ -108,7 +108,7 @@ func (o *Overruler) overruleLive(
 		return 0, fmt.Errorf("reading namespace %q: %w", seen.Name, err)
 	}
 	if live.UID != seen.UID {
-		return 0, nil // A watch event is on its way.
+		return 0, nil // The watch event of the new Namespace is still to come.
 	}
 	var after time.Duration
 	err := writeNamespace(ctx, o.Live, live, func(live *corev1.Namespace, resourceVersion string) error {
@@ -129,18 +129,18 @@ func (o *Overruler) overruleLive(
 	return after, err
 }
 
-// skip takes names off the list and says so in their conditions, in one write: nobody ever sees
-// an entry gone without a word.
+// skip removes names from the pending list and reports that in their conditions, in one write: no
+// client sees a shorter list without the conditions.
 func (o *Overruler) skip(
 	ctx context.Context, namespace *corev1.Namespace, resourceVersion string, names []string, reason, message string,
 ) error {
 	before := namespace.DeepCopy()
-	// An empty list opens the namespace. An absent one would be put back by the API server.
+	// An empty list opens the namespace. An absent one would be restored by the API server.
 	left := initialization.Without(namespace.Annotations[v1alpha1.AnnotationPendingInitializers], names)
 	conditions := initialization.SkippedConditions(names, reason, message, metav1.NewTime(o.Clock.Now()))
 	err := o.write(ctx, namespace, resourceVersion, v1alpha1.AnnotationPendingInitializers, left, conditions)
 	if err != nil {
-		return fmt.Errorf("taking initializers off the list of namespace %q: %w", namespace.Name, err)
+		return fmt.Errorf("failed to remove initializers from the pending list of namespace %q: %w", namespace.Name, err)
 	}
 	initializersSkippedTotal.WithLabelValues(reason).Add(float64(len(names)))
 	log.FromContext(ctx).Info("Went on without initializers", "uid", namespace.UID, "initializers", names,
@@ -155,18 +155,17 @@ func (o *Overruler) skip(
 	return nil
 }
 
-// fail leaves the result that the initializer itself would leave. What comes of a result is told
-// and done when it comes back.
+// fail sets the result that the initializer itself would set. The next reconcile handles it.
 func (o *Overruler) fail(
 	ctx context.Context, namespace *corev1.Namespace, resourceVersion string, limit *initialization.Limit,
 ) error {
 	result, err := json.Marshal(limit.Result())
 	if err != nil {
-		return fmt.Errorf("encoding the result of namespace %q: %w", namespace.Name, err)
+		return fmt.Errorf("failed to encode the result of namespace %q: %w", namespace.Name, err)
 	}
 	err = o.write(ctx, namespace, resourceVersion, v1alpha1.AnnotationInitializationResult, string(result), nil)
 	if err != nil {
-		return fmt.Errorf("failing the initialization of namespace %q: %w", namespace.Name, err)
+		return fmt.Errorf("failed to set the result of namespace %q: %w", namespace.Name, err)
 	}
 	log.FromContext(ctx).Info("Failed an initialization, since its time was over", "uid", namespace.UID,
 		"initializer", limit.Initializer, "timeout", limit.Timeout.String(), "configuration", limit.Configuration)

@@ -193,14 +193,14 @@ func TestOverruler(t *testing.T) {
 			wantError: `reading namespace "x": ` + errOutage.Error(),
 		},
 		"the namespace has gone": {server: waitServer{cachedNames: ignore, liveNames: ignore, getError: errGone}},
-		"it changes all the time": {
+		"it changes before every attempt": {
 			server:     waitServer{cachedNames: ignore, liveNames: ignore, refuse: errConflict},
 			wantWrites: []string{skip, skip, skip, strings.Replace(skip, "version=8", "version=", 1)}, want: conflictRetry,
 		},
 		"the write is refused": {
 			server:     waitServer{cachedNames: ignore, liveNames: ignore, refuse: errOutage},
 			wantWrites: []string{skip},
-			wantError: `taking initializers off the list of namespace "x": writing the status of namespace "x": ` +
+			wantError: `failed to remove initializers from the pending list of namespace "x": writing the status of namespace "x": ` +
 				errOutage.Error(),
 		},
 

@@ -20,10 +20,11 @@ type installedPolicies struct {
 	inject        *admissionv1.MutatingAdmissionPolicy
 	injectBinding *admissionv1.MutatingAdmissionPolicyBinding
 	guard         *admissionv1.ValidatingAdmissionPolicy
-	// isForOperator tells that guard is the one of config/compat.
+	// isForOperator reports whether guard is the one of config/compat.
 	isForOperator bool
 	// found counts the policies, and the bindings by the policy that they refer to. The
-	// kind is a part of the key: a policy of another kind under the same label is not ours.
+	// kind is a part of the key: a policy of another kind with the same label is not part of
+	// this project.
 	found map[installedPolicy]int
 	// names are the names of the policies.
 	names []string
@@ -35,8 +36,8 @@ type installedPolicy struct {
 	isBinding  bool
 }
 
-// bindings returns how many bindings the policy needs. The gate has one for resources named
-// "namespaces", to which no namespaceSelector applies.
+// bindings returns how many bindings the policy needs. The gate has a second one, for custom
+// resources named "namespaces", to which its namespaceSelector does not apply.
 func (p installedPolicy) bindings() int {
 	if p.name == v1alpha1.PolicyGate {
 		return 2
@@ -124,7 +125,7 @@ func validatingPolicies() []installedPolicy {
 	}
 }
 
-// hasMutating tells whether the API server has any policy that changes namespaces.
+// hasMutating reports whether the API server has a policy that mutates namespaces.
 func (p installedPolicies) hasMutating() bool {
 	return p.found[installedPolicy{kind: mutatingKind, name: v1alpha1.PolicyInject}] > 0 ||
 		p.found[installedPolicy{kind: mutatingKind, name: v1alpha1.PolicyComplete}] > 0

@@ -20,16 +20,17 @@ import (
 )
 
 const (
-	// webhooksMaxAge is how old a list of webhooks may be while a namespace cannot be empty for good
-	// yet, since the shortest grace period of --settling-time=auto has not passed.
+	// webhooksMaxAge is the maximum age of a list of webhooks that is used until the shortest grace
+	// period of --settling-time=auto has passed.
 	webhooksMaxAge = time.Second
-	// webhooksTimeout limits the requests for a list. The longest grace period has passed by then.
+	// webhooksTimeout is the time-out of the list requests. It is the longest grace period of
+	// --settling-time=auto.
 	webhooksTimeout = 5 * time.Second
 )
 
 // settlingTime returns the grace period of a Namespace whose deletion was first seen at the given time.
 func (r *FinalizationReconciler) settlingTime(ctx context.Context, seen time.Time) time.Duration {
-	now := r.Clock.Now() // The reconciler may have waited for a request since its own reading of the clock.
+	now := r.Clock.Now() // The reconciler may have waited for a request since it read the clock.
 	var leases coordinationv1.LeaseList
 	var err error
 	if r.SettlingTime.Fixed == nil {
@@ -41,7 +42,7 @@ func (r *FinalizationReconciler) settlingTime(ctx context.Context, seen time.Tim
 	})
 	settlingTime.WithLabelValues().Set(chosen.Seconds())
 	if r.settling.isNew(chosen, reason) {
-		log.FromContext(ctx).WithName("settling-time").Info("Chose the settling time of namespaces that are deleted",
+		log.FromContext(ctx).WithName("settling-time").Info("Chose the grace period of terminating namespaces",
 			"settlingTime", chosen.String(), "reason", reason)
 	}
 	return chosen
@@ -49,10 +50,10 @@ func (r *FinalizationReconciler) settlingTime(ctx context.Context, seen time.Tim
 
 // delayingWebhooks is the last list of webhooks that can delay a request, shared by all Namespaces.
 //
-// It is a list and not an informer. A namespace is finalized only if a list requested after its
-// deletion was seen has no such webhook, whereas nothing limits how stale an informer is; and an
-// informer without the right to list would keep the manager from starting. There are two requests
-// a second at most, however many namespaces are deleted.
+// It sends list requests and is not an informer. A namespace is finalized only if a list requested
+// after its deletion was seen has no such webhook, whereas nothing limits how stale an informer is;
+// and an informer without the right to list would keep the manager from starting. There are at most
+// two requests a second, independent of the number of terminating namespaces.
 type delayingWebhooks struct {
 	lock   sync.Mutex
 	listed time.Time
@@ -76,7 +77,7 @@ func (w *delayingWebhooks) get(
 	}
 	w.listed = passive.Now()
 	if w.names, w.err = listDelayingWebhooks(ctx, reader); w.err != nil {
-		w.listed = passive.Now() // Those that have waited for the lock do not repeat it.
+		w.listed = passive.Now() // Callers that have waited for the lock do not repeat the requests.
 	}
 	return w.names, w.err
 }

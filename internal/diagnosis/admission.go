@@ -176,9 +176,9 @@ func (f *Facts) findInvalid() []Finding {
 				first.Finalizer, resource, first.Name),
 			Evidence: r.evidence(),
 			Remedies: []string{
-				"Correct what the error names, in the same patch that takes the finalizer off",
+				"Correct what the error names, in the same patch that removes the finalizer",
 				shell.Command("kubectl edit %s %s --namespace=%s", resource, first.Name, f.Namespace.Name),
-				"If the schema of a CustomResourceDefinition has become stricter, loosen it until the object has gone",
+				"If the schema of a CustomResourceDefinition has become stricter, relax it until the object is deleted",
 			},
 			Loss: lossOfOwner,
 		}

@@ -88,8 +88,8 @@ func movingMessage(namespace *corev1.Namespace, stage Stage) string {
 }
 
 // blockedMessage describes the leading finding, the time of the diagnosis, since findings mention
-// how long ago something was, and the number of other findings. Where that is too long it is cut,
-// but not the end, which says how to see the whole diagnosis.
+// how long ago something was, and the number of other findings. A message that is too long is
+// truncated before its end, which has the command that shows the whole diagnosis.
 func blockedMessage(diagnosis *Diagnosis, now metav1.Time) string {
 	end := fmt.Sprintf(" (as of %s)", stamp(now.Time))
 	if others := len(diagnosis.Findings) - 1; others > 0 {

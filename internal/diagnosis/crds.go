@@ -104,7 +104,7 @@ func (f *Facts) blameConversion(failure *conversionFailure) Finding {
 		finding.Evidence = append(finding.Evidence, "spec.conversion.webhook.clientConfig of the "+
 			"CustomResourceDefinition has no caBundle")
 	}
-	finding.Remedies = append(finding.Remedies, "Bring the webhook back, in another namespace if it was in this one",
+	finding.Remedies = append(finding.Remedies, "Restore the webhook, in another namespace if it was in this one",
 		shell.Command("kubectl patch customresourcedefinition %s --type=merge "+
 			`--patch='{"spec":{"conversion":{"strategy":"None","webhook":null}}}'`, name))
 	return finding.about([]Object{{Resource: string(SourceDefinitions), Name: name}})

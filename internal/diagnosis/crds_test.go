@@ -45,7 +45,7 @@ func TestFindDefinitions(t *testing.T) {
 	runCases(t, map[string]diagnoseCase{
 		"a conversion webhook that was in the namespace": {
 			facts: makeDeath(withContent(failing(widgets, broken)), withDefinition(convertedBy(shop)), gone, withContentFailure(broken.Error())),
-			want:  []want{{CauseConversionWebhookFailing, Proven, "was in this namespace and has gone with it", "no caBundle", crd}},
+			want:  []want{{CauseConversionWebhookFailing, Proven, "was in this namespace and was deleted with it", "no caBundle", crd}},
 		},
 		"a conversion webhook of which only the condition tells": {
 			facts: makeDeath(withContentFailure(broken.Error()), withUnread("widgets.widgets.example.com")),
@@ -104,7 +104,7 @@ func TestFindStorage(t *testing.T) {
 		"forbidden to the namespace controller": {
 			facts: makeDeath(few, withContentFailure(`configmaps is forbidden: User "system:serviceaccount:kube-system:namespace-controller" cannot `+
 				`deletecollection resource "configmaps" in API group "" in the namespace "shop"`)),
-			want: []want{{CauseForbidden, Proven, "may not deletecollection configmaps", "namespace-controller", nil}},
+			want: []want{{CauseForbidden, Proven, "cannot deletecollection configmaps", "namespace-controller", nil}},
 		},
 	})
 }

@@ -71,7 +71,7 @@ func (f *Facts) blameAPIService(name types.NamespacedName, services []*APIServic
 		Remedies: []string{
 			shell.Command("kubectl get apiservice %s --output=yaml", first.Name),
 			shell.Command("kubectl get service,endpointslices,pods --namespace=%s", name.Namespace),
-			"Bring the server behind it back; if it was uninstalled for good, remove what it has left: " +
+			"Restore the server behind it; if it was uninstalled for good, delete the APIService: " +
 				shell.Command("kubectl delete apiservice %s", first.Name),
 		},
 		Loss: "with the APIService the objects that its server keeps in this namespace are out of reach; they stay in " +

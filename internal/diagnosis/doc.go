@@ -7,7 +7,7 @@
 // It has two halves. A Gatherer reads Facts from a cluster; whatever it may not or cannot
 // read is a fact as well. Diagnose, a pure function, computes the findings from them. The
 // operator's condition, Events and metrics and the kubectl plugin all show what Diagnose
-// returns; the operator, which publishes it, leaves out what is in other namespaces.
+// returns; the operator, which publishes it, omits objects of other namespaces.
 //
 // A finding is called Proven only where the facts leave no other explanation: an error
 // that the API server has answered with, or an owner of which every trace is gone. All

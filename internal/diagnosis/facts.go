@@ -28,7 +28,7 @@ type Facts struct {
 	// Patience is how long a finalizer, a pod or a token may take before it is blamed. The
 	// API server's own errors are blamed at once.
 	Patience time.Duration
-	// IsPublic says that the findings are published in the Namespace.
+	// IsPublic restricts the findings to what may be published on the Namespace.
 	IsPublic bool
 	// Namespace is the Namespace itself.
 	Namespace *corev1.Namespace
@@ -206,7 +206,8 @@ type Complaint struct {
 type Workload struct {
 	Source          Source
 	Namespace, Name string
-	// Texts are its names and labels; Images are apart, since a registry is shared by many.
+	// Texts are its names and labels; Images are separate, since many workloads share a
+	// registry.
 	Texts, Images []string
 	// Account is the ServiceAccount of its pods; empty where that is not known.
 	Account types.NamespacedName

@@ -225,19 +225,19 @@ func (f *Facts) blameUnseen(finding *Finding, held string, s *suspect, found tra
 	switch {
 	case s.domain != "" && f.isSearched() && len(found.groups) == 0:
 		finding.Cause, finding.IsOwnerGone = CauseFinalizerOwnerGone, isGone
-		finding.Message = fmt.Sprintf("%s; nothing in the cluster has to do with %s, so its owner seems to be uninstalled",
+		finding.Message = fmt.Sprintf("%s; no object in the cluster refers to %s, so its owner seems to be uninstalled",
 			held, s.domain)
 		finding.Remedies = append(finding.Remedies, install)
 	case s.domain != "" && f.isSearched():
 		finding.Cause, finding.IsOwnerGone = CauseFinalizerOwnerGone, isGone
-		finding.Message = fmt.Sprintf("%s; %s is still installed, but no workload or Lease of its controller is there",
+		finding.Message = fmt.Sprintf("%s; %s is still installed, but no workload or Lease of its controller exists",
 			held, joinSome(found.groups))
 		finding.Remedies = append(finding.Remedies, install)
 	case isKnown:
 		finding.Message = held + ", which " + known.owner + " removes"
 		finding.Remedies = append(finding.Remedies, install)
 	default:
-		finding.Message = held + "; who should take it off is not known"
+		finding.Message = held + "; the controller responsible for it is not known"
 		finding.Remedies = append(finding.Remedies, "Find out who puts this finalizer on, and whether it runs")
 	}
 }
@@ -246,7 +246,7 @@ func (f *Facts) blameUnseen(finding *Finding, held string, s *suspect, found tra
 var places = []Source{SourceAPIServices, SourceBindings, SourceDefinitions, SourceDaemonSets, SourceDeployments,
 	SourceLeases, SourcePods, SourceStatefulSets, SourceAccounts}
 
-// isSearched reports whether the owner was looked for in all places.
+// isSearched reports whether all places were read in which an owner can be.
 func (f *Facts) isSearched() bool { return !f.IsPublic && len(f.unreadPlaces()) == 0 }
 
 // unreadPlaces returns those that could not be read.
@@ -327,7 +327,7 @@ func (f *Facts) isLeft(name string) bool {
 	return slices.ContainsFunc(f.items(), func(i item) bool { return i.Name == name && i.DeletionTimestamp == nil })
 }
 
-// inspect is a command that shows an object with everything that tells of its finalizers.
+// inspect returns the command that shows an object with its finalizers and managed fields.
 func (f *Facts) inspect(i item) string {
 	return shell.Command("kubectl get %s %s --namespace=%s --output=yaml --show-managed-fields", i.Type, i.Name,
 		f.Namespace.Name)

@@ -35,9 +35,9 @@ const answerTimeout = 5 * time.Second
 // Gatherer reads the facts about namespaces. It changes nothing: it reads, asks about
 // rights, and makes dry runs of a few deletions and patches.
 type Gatherer struct {
-	// Patience goes into the facts.
+	// Patience is copied into the facts.
 	Patience time.Duration
-	// IsPublic goes into the facts as well. What runs in other namespaces is not read then.
+	// IsPublic is copied into the facts. If it is set, workloads in other namespaces are not read.
 	IsPublic bool
 	// IsWithoutPatches leaves out the dry runs of patches, for one who has no right to patch:
 	// the audit log would have a refusal of each.

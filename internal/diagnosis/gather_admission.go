@@ -185,7 +185,7 @@ func (f *Facts) whatOf(name types.NamespacedName) string {
 	case !isKnown:
 		return ""
 	case !backend.Exists && name.Namespace == f.Namespace.Name:
-		return f.service(name) + " was in this namespace and has gone with it"
+		return f.service(name) + " was in this namespace and was deleted with it"
 	case !backend.Exists:
 		return f.service(name) + " does not exist"
 	case !backend.IsAddressed:

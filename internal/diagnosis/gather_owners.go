@@ -51,10 +51,10 @@ func (g *gathering) readOwners(ctx context.Context) {
 	})
 }
 
-// ownerNamespace is where owners are looked for; empty for all namespaces.
+// ownerNamespace returns the namespace in which owners are looked for; empty for all namespaces.
 func (g *gathering) ownerNamespace() string { return g.facts.unlessPublic("", g.facts.Namespace.Name) }
 
-// readLeases leaves those of the nodes out: there are thousands, and none is an owner.
+// readLeases skips the Leases of nodes: there are thousands, and none belongs to an owner.
 func (g *gathering) readLeases(ctx context.Context) {
 	list := &coordinationv1.LeaseList{}
 	notOfNodes := fields.OneTermNotEqualSelector("metadata.namespace", corev1.NamespaceNodeLease)
@@ -183,8 +183,8 @@ func textsOf(object metav1.Object) []string {
 	return append(texts, labels...)
 }
 
-// readReviews asks whether those who seem to be the owners may do their work. Public findings do
-// not say so: those owners are in other namespaces.
+// readReviews checks whether the ServiceAccounts of possible owners are authorized to act. Public
+// findings do not depend on that: those ServiceAccounts are in other namespaces.
 func (g *gathering) readReviews(ctx context.Context) {
 	if g.IsPublic {
 		return

@@ -80,10 +80,10 @@ func (f *Facts) blameHolders(finding *Finding, waits string, holders []holder) {
 		finding.Message = waits + "; an identity that holds the verb initialize has a running Pod" +
 			f.detail(holders[slices.IndexFunc(holders, isAlive)].text)
 	case slices.ContainsFunc(holders, isUnsure) || !canRead:
-		finding.Message = waits + "; whether anybody who holds the verb initialize is alive is not known"
+		finding.Message = waits + "; it is not known whether an identity that holds the verb initialize is running"
 	default:
 		finding.Cause, finding.Certainty = CauseInitializerAbsent, Proven
-		finding.Message = waits + "; nobody who holds the verb initialize is alive" + f.detail(holders[0].text)
+		finding.Message = waits + "; no identity that holds the verb initialize is running" + f.detail(holders[0].text)
 		if slices.ContainsFunc(holders, func(one holder) bool { return one.life == notRunning }) {
 			// Its token may be in use outside of the cluster.
 			finding.Certainty = Likely

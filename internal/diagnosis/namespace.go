@@ -89,7 +89,7 @@ func (f *Facts) blameOnNamespace(name, where string, cause Cause) Finding {
 	finding.Evidence[0] = fmt.Sprintf("%s: [%s], deletionTimestamp %s", where,
 		strings.Join(f.namesIn(where), ", "), stamp(f.Namespace.DeletionTimestamp.Time))
 	finding.Remedies = []string{
-		"Find the agent that " + name + " belongs to, and have it run until the namespace has gone",
+		"Find the agent that " + name + " belongs to, and have it run until the namespace is deleted",
 		shell.Command("kubectl get namespace %s --output=yaml --show-managed-fields", f.Namespace.Name),
 	}
 	return finding.about([]Object{{Resource: namespaceResource, Name: f.Namespace.Name}})
@@ -187,8 +187,8 @@ func (f *Facts) isIdle() bool {
 	return !isDeleted && !isRefused && (len(items) > 0 || f.isEmpty())
 }
 
-// isOfControlPlane reports whether a Lease tells whether a controller of Kubernetes or a namespace
-// controller runs.
+// isOfControlPlane reports whether a Lease belongs to a controller of Kubernetes or to a namespace
+// controller.
 func isOfControlPlane(lease *coordinationv1.Lease) bool {
 	return lease.Namespace == metav1.NamespaceSystem || lease.Name == ownLease
 }

@@ -94,7 +94,7 @@ func TestFindOnNamespace(t *testing.T) {
 		"a namespace controller without a Lease that says why it does not get on": {
 			facts: makeDeath(left, noLeases, withContentFailure(`deleting configmaps "a": configmaps "a" is forbidden: `+
 				`User "system:serviceaccount:default:x" cannot delete resource "configmaps" in API group "" in the namespace "shop"`)),
-			want: []want{{CauseForbidden, Proven, "may not delete configmaps", "ContentDeletionFailed", nil}},
+			want: []want{{CauseForbidden, Proven, "cannot delete configmaps", "ContentDeletionFailed", nil}},
 		},
 		"something that nothing explains": {
 			facts: makeDeath(left, withContentFailure("it is a bad day")),

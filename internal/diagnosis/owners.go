@@ -244,8 +244,8 @@ func (f *Facts) trace(s *suspect) traces {
 	return found
 }
 
-// isSign reports whether an object of a namespace that fits is a sign of an owner. Where other
-// namespaces are left out, a similar name is none: what fits better may be there.
+// isSign reports whether a matching object of a namespace is evidence of an owner. If other
+// namespaces are not read, a similar name is not enough: a better match may be there.
 func (f *Facts) isSign(namespace string, fit strength) bool {
 	return f.mayName(namespace) && (fit == strong || !f.IsPublic)
 }

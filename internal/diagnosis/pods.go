@@ -125,7 +125,7 @@ func (f *Facts) blameNode(node string, pods []item) Finding {
 		Evidence: append([]string{f.whatOfNode(node), f.notePod(pods)}, f.noteClaims(pods)...),
 		Remedies: []string{
 			shell.Command("kubectl get node %s --output=wide", node),
-			"Bring the node back; if it has gone for good, tell the cluster so, and the pods go: " +
+			"Restore the node; if it is lost for good, delete its Node object, which deletes the pods: " +
 				shell.Command("kubectl delete node %s", node),
 			shell.Command("kubectl taint node %s node.kubernetes.io/out-of-service=nodeshutdown:NoExecute", node),
 			shell.Command("kubectl delete pod %s --namespace=%s --grace-period=0 --force", pods[0].Name, f.Namespace.Name),

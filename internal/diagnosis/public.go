@@ -9,18 +9,18 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Public findings stand in conditions and Events of the Namespace, where users read them who
-// cannot read other namespaces. They name objects of the namespace and cluster-scoped objects
-// only, and quote no text of another program. What the workloads, ServiceAccounts and Leases of
-// other namespaces look like does not change them: a user who names a finalizer after a guessed
-// word must not learn whether the word occurs there.
+// Public findings are published in conditions and Events of the Namespace, where users who cannot
+// read other namespaces can read them. They name only objects of the namespace and cluster-scoped
+// objects, and quote no errors. They do not depend on workloads, ServiceAccounts and Leases of
+// other namespaces: a user who uses a guessed word as the name of a finalizer must not learn
+// whether it occurs there.
 
 // mayName reports whether findings may name, and depend on, objects of a namespace.
 func (f *Facts) mayName(namespace string) bool {
 	return !f.IsPublic || namespace == f.Namespace.Name
 }
 
-// unlessPublic returns a text, or the one to publish in its place.
+// unlessPublic returns text, or public in its place if the findings are published.
 func (f *Facts) unlessPublic(text, public string) string {
 	if f.IsPublic {
 		return public
@@ -28,8 +28,8 @@ func (f *Facts) unlessPublic(text, public string) string {
 	return text
 }
 
-// detail returns what follows a sentence that ends here in public findings, such as the text of
-// an error: that can name anything.
+// detail returns the end of a message, such as the text of an error. Public findings omit it, since
+// it can name any object.
 func (f *Facts) detail(text string) string { return f.unlessPublic(": "+oneLine(text), "") }
 
 // service names the Service behind a webhook or an aggregated API server.
@@ -40,8 +40,8 @@ func (f *Facts) service(name types.NamespacedName) string {
 	return "its Service"
 }
 
-// publish removes what public findings do not have. The first remedy of a finding names nothing
-// outside of the namespace but cluster-scoped objects; others may.
+// publish removes what must not be published. The first remedy of each finding names only objects
+// of the namespace and cluster-scoped objects; others may name more.
 func (f *Facts) publish(findings []Finding) {
 	for i := range findings {
 		finding := &findings[i]

@@ -22,7 +22,7 @@ func diagnosePublic(facts *Facts) *Diagnosis {
 	return Diagnose(&public)
 }
 
-// otherNamespaces returns the names of all other namespaces that occur in facts.
+// otherNamespaces returns the names of all namespaces that occur in facts.
 func otherNamespaces(facts *Facts) []string {
 	var names []string
 	for _, workload := range facts.Workloads {
@@ -58,8 +58,8 @@ func otherNamespaces(facts *Facts) []string {
 	return names
 }
 
-// expectPublishable expects that the public findings name no other namespace, and have nothing
-// but what is published.
+// expectPublishable expects that the public findings name no other namespace, and have only the
+// fields that are published.
 func expectPublishable(t *testing.T, facts *Facts) {
 	t.Helper()
 	for _, finding := range diagnosePublic(facts).Findings {
@@ -79,7 +79,7 @@ func expectPublishable(t *testing.T, facts *Facts) {
 	}
 }
 
-// A user chooses the name of a finalizer. What it matches in other namespaces must not show.
+// Users choose the names of finalizers. Matches in other namespaces must not change the findings.
 func TestPublicFindingsDoNotDependOnOtherNamespaces(t *testing.T) {
 	elsewhere := Workload{
 		Source: SourceDeployments, Namespace: "other", Name: "widgets", Texts: []string{"widgets.example.com", held},
@@ -104,10 +104,10 @@ func TestPublicFindingsDoNotDependOnOtherNamespaces(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			for where, left := range map[string]func(*Facts){
-				"an object":           withContent(contentOf(widgets, makeDeleted("a", held))),
-				"a Pod":               withPod("web", func(pod *corev1.Pod) { pod.Finalizers, pod.Status.Phase = []string{held}, corev1.PodFailed }),
-				"a load balancer":     withContent(contentOf(services, makeDeleted("web", finalizerLoadBalancer))),
-				"the namespace token": withTokens(held),
+				"an object":             withContent(contentOf(widgets, makeDeleted("a", held))),
+				"a Pod":                 withPod("web", func(pod *corev1.Pod) { pod.Finalizers, pod.Status.Phase = []string{held}, corev1.PodFailed }),
+				"a load balancer":       withContent(contentOf(services, makeDeleted("web", finalizerLoadBalancer))),
+				"a namespace finalizer": withTokens(held),
 			} {
 				without, with := diagnosePublic(makeDeath(left)), diagnosePublic(makeDeath(left, change))
 				if len(without.Findings) != 1 || !reflect.DeepEqual(without.Findings, with.Findings) {
@@ -136,7 +136,7 @@ func TestPublicFindings(t *testing.T) {
 		message string
 	}{
 		"no owner": {
-			makeDeath(left), CauseFinalizerPending, "who should take it off is not known",
+			makeDeath(left), CauseFinalizerPending, "the controller responsible for it is not known",
 		},
 		"an owner by its finalizer": {
 			makeDeath(withContent(contentOf(configMaps, makeDeleted("a", snapshot)))), CauseFinalizerPending,
@@ -149,7 +149,7 @@ func TestPublicFindings(t *testing.T) {
 			makeDeath(left, withBinding(shop, false)), CauseFinalizerOwnerInNamespace, "ServiceAccount shop/widgets, which does not exist",
 		},
 		"a similar name in the namespace": {
-			makeDeath(left, withWorkloads(similar)), CauseFinalizerPending, "who should take it off is not known",
+			makeDeath(left, withWorkloads(similar)), CauseFinalizerPending, "the controller responsible for it is not known",
 		},
 		"an APIService of the same domain": {
 			makeDeath(left, func(facts *Facts) {
@@ -172,7 +172,7 @@ func TestPublicFindings(t *testing.T) {
 		"an initializer whose ServiceAccount does not exist": {
 			makeBirth(withHolder(account, "quota", initializeRule()), func(facts *Facts) {
 				facts.Accounts = map[types.NamespacedName]bool{quotaPod.Account: false}
-			}), CauseInitializerAbsent, "nobody who holds the verb initialize is alive",
+			}), CauseInitializerAbsent, "no identity that holds the verb initialize is running",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -119,7 +119,7 @@ func (f *Facts) findForbidden() []Finding {
 	resource = strings.TrimSuffix(resource+"."+group, ".")
 	return []Finding{{
 		Cause: CauseForbidden, Certainty: Proven,
-		Message: fmt.Sprintf("the namespace controller may not do its work: %s may not %s %s",
+		Message: fmt.Sprintf("the namespace controller lacks a right: %s cannot %s %s",
 			f.unlessPublic(fmt.Sprintf("user %q", user), "it"), verb, resource),
 		Evidence: f.quotes(corev1.NamespaceDeletionContentFailure),
 		Remedies: []string{

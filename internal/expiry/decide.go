@@ -170,7 +170,7 @@ func Refused(namespace *corev1.Namespace, refusal error) Decision {
 }
 
 const (
-	// shownRefusal is how much of a refusal is shown, in bytes.
+	// shownRefusal is the maximum length of a refusal in the message, in bytes.
 	shownRefusal = 512
 
 	refusedInfix = "; the API server has refused that, and it is tried again: "
@@ -203,7 +203,7 @@ func deletionTime(expires Expiry, warnedAt time.Time) time.Time {
 func warning(name string, expires Expiry, warnedAt time.Time) string {
 	when := show(expires.At) + " (" + expires.String() + ")"
 	if at := deletionTime(expires, warnedAt); !at.Equal(expires.At) {
-		when = fmt.Sprintf("%s, since it had expired before anybody was warned (%s)", show(at), expires)
+		when = fmt.Sprintf("%s, since it had expired before the first warning (%s)", show(at), expires)
 	}
 	return fmt.Sprintf("the namespace is deleted at %s; to keep it, run: %s",
 		when, shell.Command("kubectl annotate namespace %s %s-", name, expires.Key))

@@ -23,7 +23,7 @@ const (
 	// Of a namespace that lives for eight hours.
 	onTime = "the namespace is deleted at 2026-03-01T20:00:00Z (nslifecycle.dev/ttl=8h)" + toKeep
 	// Of one that was warned of three hours after that.
-	tooLate = "the namespace is deleted at 2026-03-02T00:00:00Z, since it had expired before anybody was warned " +
+	tooLate = "the namespace is deleted at 2026-03-02T00:00:00Z, since it had expired before the first warning " +
 		"(nslifecycle.dev/ttl=8h)" + toKeep
 )
 
@@ -114,7 +114,7 @@ func TestDecide(t *testing.T) {
 		"brought forward into the past, after a warning": {
 			namespace: makeNamespace().Annotation(v1alpha1.AnnotationTTL, "1h"), have: &warned, at: 7.5,
 			want: write(expiring(yes, v1alpha1.ReasonExpiresSoon, "the namespace is deleted at 2026-03-01T20:30:00Z, "+
-				"since it had expired before anybody was warned (nslifecycle.dev/ttl=1h)"+toKeep, 7.5), warn, time.Hour),
+				"since it had expired before the first warning (nslifecycle.dev/ttl=1h)"+toKeep, 7.5), warn, time.Hour),
 		},
 		"a condition that somebody made up": {
 			namespace: ttl(), have: new(expiring(yes, v1alpha1.ReasonExpiresSoon, "soon", 1)), at: 11,
@@ -123,7 +123,7 @@ func TestDecide(t *testing.T) {
 		"of another time, though True": {
 			namespace: makeNamespace().Annotation(v1alpha1.AnnotationTTL, "7h"), have: &warned, at: 9,
 			want: write(expiring(yes, v1alpha1.ReasonExpiresSoon, "the namespace is deleted at 2026-03-01T22:00:00Z, "+
-				"since it had expired before anybody was warned (nslifecycle.dev/ttl=7h)"+toKeep, 9), warn, time.Hour),
+				"since it had expired before the first warning (nslifecycle.dev/ttl=7h)"+toKeep, 9), warn, time.Hour),
 		},
 
 		"a far year": {
@@ -135,7 +135,7 @@ func TestDecide(t *testing.T) {
 		"a year long past": {
 			namespace: makeNamespace().Annotation(v1alpha1.AnnotationExpiresAt, "0001-01-01T00:00:00Z"), at: 9,
 			want: write(expiring(yes, v1alpha1.ReasonExpiresSoon, "the namespace is deleted at 2026-03-01T22:00:00Z, since "+
-				"it had expired before anybody was warned (nslifecycle.dev/expires-at=0001-01-01T00:00:00Z); to keep it, run: "+
+				"it had expired before the first warning (nslifecycle.dev/expires-at=0001-01-01T00:00:00Z); to keep it, run: "+
 				"kubectl annotate namespace shop nslifecycle.dev/expires-at-", 9), warn, time.Hour),
 		},
 

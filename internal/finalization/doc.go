@@ -69,13 +69,13 @@
 // Lists of the whole cluster are relied on only for types that kube-apiserver serves
 // itself. An aggregated API server need not be written with them in mind.
 //
-// This does not cover a request that was admitted before the API server saw the deletion, and
-// that is delayed for longer than the settling time: by a webhook, for which DelayingWebhooks
-// makes it longer, or by a quota, a conversion webhook, encryption or etcd; types that cannot be
-// listed; and an API server that checks no namespace when it creates.
+// This does not cover a request that was admitted before the API server saw the deletion, and that
+// is delayed for longer than the grace period: by a webhook, for which DelayingWebhooks extends it,
+// or by a quota, a conversion webhook, encryption or etcd; types that cannot be listed; and an API
+// server that does not check the namespace when it creates an object.
 //
-// That the API server puts a request off, with 429, is no answer: the type counts as one
-// that could not be listed.
+// If the API server throttles a list request, with 429, the type counts as one that could not be
+// listed.
 //
 // # Why nobody else's objects are deleted
 //

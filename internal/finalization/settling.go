@@ -21,7 +21,7 @@ const (
 
 	// shortSettlingTime is for one API server, which serves the DELETE of the namespace and every
 	// CREATE, and no webhook that can delay a CREATE. What remains is that server's own watch
-	// of namespaces, which is milliseconds behind.
+	// cache of namespaces, which is stale by milliseconds.
 	shortSettlingTime = time.Second
 	// longSettlingTime is how long upstream's namespace controller always waits.
 	longSettlingTime = 5 * time.Second
@@ -29,8 +29,9 @@ const (
 	automatic = "auto"
 )
 
-// SettlingTime is a grace period: how long after the operator has seen a deletion a pass must begin
-// to count as proof that a namespace is empty. By then every API server has seen the deletion.
+// SettlingTime is the grace period between the time when the operator sees a deletion and the start
+// of a pass that can confirm that the namespace is empty. By then every API server has seen the
+// deletion.
 type SettlingTime struct {
 	// Fixed is the time; if nil, the API servers and the admission webhooks decide.
 	Fixed *time.Duration
@@ -58,7 +59,7 @@ func (s SettlingTime) Choose(
 		return *s.Fixed, "set by --settling-time"
 	}
 	if err != nil {
-		return longSettlingTime, fmt.Sprintf("the identities of the API servers could not be read: %v", err)
+		return longSettlingTime, fmt.Sprintf("the Leases of the API servers could not be listed: %v", err)
 	}
 	var live []string
 	for i := range leases {
@@ -69,7 +70,7 @@ func (s SettlingTime) Choose(
 	slices.Sort(live)
 	switch len(live) {
 	case 0:
-		return longSettlingTime, "no API server has made itself known by a Lease in kube-system"
+		return longSettlingTime, "there is no current Lease of an API server in kube-system"
 	case 1:
 	default:
 		return longSettlingTime, fmt.Sprintf("there are %d API servers: %s", len(live), strings.Join(live, ", "))
@@ -86,7 +87,7 @@ func (s SettlingTime) Choose(
 	}
 }
 
-// isLive reports whether a Lease has not expired, or may not have.
+// isLive reports whether a Lease has not expired. Without a renewal time or a duration it has not.
 func isLive(lease *coordinationv1.Lease, now time.Time) bool {
 	if lease.Spec.RenewTime == nil || lease.Spec.LeaseDurationSeconds == nil {
 		return true

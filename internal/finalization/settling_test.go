@@ -69,7 +69,7 @@ func TestSettlingTimeChoose(t *testing.T) {
 			settling: SettlingTime{Fixed: ptr.To(time.Duration(0))}, wantReason: "set by --settling-time",
 		},
 		"no API server": {
-			want: 5 * time.Second, wantReason: "no API server has made itself known by a Lease in kube-system",
+			want: 5 * time.Second, wantReason: "there is no current Lease of an API server in kube-system",
 		},
 		"one API server": {
 			leases: []coordinationv1.Lease{live}, want: time.Second, wantReason: "there is one API server: apiserver-b",
@@ -91,7 +91,7 @@ func TestSettlingTimeChoose(t *testing.T) {
 		},
 		"the only one has gone": {
 			leases: []coordinationv1.Lease{expired},
-			want:   5 * time.Second, wantReason: "no API server has made itself known by a Lease in kube-system",
+			want:   5 * time.Second, wantReason: "there is no current Lease of an API server in kube-system",
 		},
 		"another may have gone": {
 			leases: []coordinationv1.Lease{live, neverRenewed},
@@ -103,7 +103,7 @@ func TestSettlingTimeChoose(t *testing.T) {
 		},
 		"the Leases cannot be read": {
 			err:  errOutage,
-			want: 5 * time.Second, wantReason: "the identities of the API servers could not be read: " + errOutage.Error(),
+			want: 5 * time.Second, wantReason: "the Leases of the API servers could not be listed: " + errOutage.Error(),
 		},
 	}
 	for name, test := range tests {

@@ -35,7 +35,7 @@ var clusterScoped = map[string][]string{
 // the gate before it calls validating ones, and it repeats neither check afterwards. It does
 // repeat the admission of an UPDATE or DELETE whose object has been replaced meanwhile.
 //
-// Selectors and matchConditions do not count: labels change, and so does what they select.
+// Selectors and matchConditions are ignored: labels change, and so does what they select.
 func DelayingWebhooks(
 	mutating []admissionv1.MutatingWebhookConfiguration, validating []admissionv1.ValidatingWebhookConfiguration,
 ) []string {

@@ -109,8 +109,8 @@ func SplitNames(list string) []string {
 // initialization has failed: with two definitions, a namespace could be neither opened nor deleted.
 var failurePattern = regexp.MustCompile(`(?s)^\s*[{]([^{}]|[{][^{}]*[}])*"status"\s*:\s*"Failure".*[}]\s*$`)
 
-// parseResult returns the failure in a Namespace's result, and a sentence about what is wrong with
-// the result. Without a failure the sentence says why the result is ignored.
+// parseResult returns the failure in a Namespace's result, and a message about what is wrong with
+// the result. Without a failure the message says why the result is ignored.
 func parseResult(namespace *corev1.Namespace) (*metav1.Status, string) {
 	text := namespace.Annotations[v1alpha1.AnnotationInitializationResult]
 	if text == "" {
@@ -124,7 +124,7 @@ func parseResult(namespace *corev1.Namespace) (*metav1.Status, string) {
 		return &metav1.Status{Status: metav1.StatusFailure}, fmt.Sprintf(
 			"annotation %s is not the JSON of a metav1.Status: %v", v1alpha1.AnnotationInitializationResult, err)
 	case failurePattern.MatchString(text):
-		status.Status = metav1.StatusFailure // Also where the field occurs twice.
+		status.Status = metav1.StatusFailure // Also if the field occurs twice.
 		return &status, ""
 	case err != nil:
 		return nil, fmt.Sprintf("annotation %s is ignored because it is not the JSON of a metav1.Status: %v",

@@ -207,14 +207,14 @@ func TestObserveIgnoresAResultThatIsNoFailure(t *testing.T) {
 	}
 }
 
-// The admission policies take each of these for a failure, so the operator must, too.
+// The admission policies treat each of these as a failure, so the operator must, too.
 func TestObserveAFailureThatIsNotAStatus(t *testing.T) {
 	const problem = "annotation nslifecycle.dev/initialization-result is not the JSON of a metav1.Status: "
 	tests := map[string]struct{ result, wantProblem string }{
-		"a code that is no number": {result: `{"status":"Failure","code":"NaN"}`, wantProblem: problem},
-		"a trailing comma":         {result: `{"status":"Failure",}`, wantProblem: problem},
-		"more after it":            {result: `{"status":"Failure"} {}`, wantProblem: problem},
-		"twice":                    {result: `{"status":"Failure","status":"Failure"}`},
+		"a code that is not a number": {result: `{"status":"Failure","code":"NaN"}`, wantProblem: problem},
+		"a trailing comma":            {result: `{"status":"Failure",}`, wantProblem: problem},
+		"more after it":               {result: `{"status":"Failure"} {}`, wantProblem: problem},
+		"twice":                       {result: `{"status":"Failure","status":"Failure"}`},
 		"twice, the second time another": {
 			result: `{"status":"Failure","status":"Success"}`,
 		},
@@ -341,7 +341,7 @@ func FuzzSplitNames(f *testing.F) {
 		names := SplitNames(list)
 		seen := map[string]bool{}
 		for _, name := range names {
-			if name == "" || strings.Contains(name, ",") || strings.TrimSpace(name) != name || seen[name] {
+			if name == "" || strings.Contains(name, ",") || strings.Trim(name, blanks) != name || seen[name] {
 				t.Errorf("SplitNames(%q) has entry %q, which is empty, repeated, or no name at all", list, name)
 			}
 			seen[name] = true

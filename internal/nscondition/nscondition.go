@@ -1,9 +1,8 @@
 // Copyright The nslifecycle Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package nscondition is for all who read or write the conditions of a Namespace. It finds them,
-// which apimachinery does for metav1.Condition only, and a Namespace has conditions of a type
-// of its own; and it escapes and shortens what is written into them, and into Events.
+// Package nscondition finds conditions of a Namespace, which have a type of their own that
+// apimachinery has no function for. It also escapes and truncates text for conditions and Events.
 package nscondition
 
 import (
@@ -24,9 +23,9 @@ func Find(namespace *corev1.Namespace, conditionType corev1.NamespaceConditionTy
 	return nil
 }
 
-// Message returns text for a condition or an Event: one line of printable characters, since names
-// and errors in it may be from anybody. What is computed from the same facts must be compared with
-// a condition in this form.
+// Message returns text for a condition or an Event: one line of printable characters, since users
+// can choose the names and errors in it. Compare a computed message with the one of a condition in
+// this form.
 func Message(text string) string { return printable.Escape(text) }
 
 // Shorten is Message for at most some number of bytes. It does not cut in the middle of a

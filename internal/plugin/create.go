@@ -89,7 +89,7 @@ func (o *createOptions) run(ctx context.Context, name string) error {
 		return err
 	}
 	if pending := initialization.Observe(created).Pending; len(pending) > 0 {
-		fmt.Fprintf(o.ErrOut, "It waits for %s. Wait with it: %s\n", count(len(pending), "initializer"), waitCommand(name))
+		fmt.Fprintf(o.ErrOut, "It waits for %s. To wait until it is initialized, run: %s\n", count(len(pending), "initializer"), waitCommand(name))
 	}
 	return nil
 }
@@ -125,10 +125,10 @@ func (o *createOptions) wait(
 	switch {
 	case ctx.Err() != nil:
 		return &StatusError{Code: ExitInterrupted, Err: fmt.Errorf(
-			"interrupted: namespace %q goes on being initialized; "+
+			"interrupted: namespace %q is still being initialized; "+
 				"`%s` waits for it", created.Name, waitCommand(created.Name))}
 	case waiting.Err() != nil:
-		return fmt.Errorf("namespace %q was not ready within %s: it waits for %s; `%s` tells why",
+		return fmt.Errorf("namespace %q was not ready within %s: it waits for %s; `%s` shows why",
 			created.Name, o.timeout, birth.pending(), explainCommand(created.Name))
 	case err != nil:
 		return err
@@ -138,7 +138,7 @@ func (o *createOptions) wait(
 	return nil
 }
 
-// waitCommand waits until a namespace is initialized.
+// waitCommand returns the command that waits until a namespace is initialized.
 func waitCommand(name string) string {
 	return shell.Command("kubectl wait --for=condition=Initializing=False namespace/%s", name)
 }

@@ -147,7 +147,7 @@ func (o *deleteOptions) wait(
 			code = ExitBlocked
 		}
 		return &StatusError{Code: code, Err: fmt.Errorf("namespace %q was not gone within %s, and its deletion goes on; "+
-			"`%s` tells what holds it", name, o.timeout, explainCommand(name))}
+			"`%s` shows what blocks it", name, o.timeout, explainCommand(name))}
 	}
 	return err
 }

@@ -67,7 +67,7 @@ func (d *display) erase() {
 // keep leaves the block where it stands: what is shown next goes below it.
 func (d *display) keep() { d.drawn = nil }
 
-// clip shortens text from elsewhere to a width, in characters, and makes one line of it.
+// clip returns text as one line of printable characters, truncated to a width in characters.
 func clip(text string, width int) string {
 	text = printable.Escape(strings.Join(strings.Fields(text), " "))
 	runes := []rune(text)

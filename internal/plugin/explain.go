@@ -201,7 +201,7 @@ func (s *session) warnUnread(namespace string, unread []string) {
 	s.warnEach(fmt.Sprintf("Not read in namespace %s, and a cause may be hidden there", namespace), unread)
 }
 
-// explainCommand tells the user to explain a namespace.
+// explainCommand returns the command that explains a namespace.
 func explainCommand(name string) string { return shell.Command(displayName+" explain %s", name) }
 
 // exitFor is the exit status that tells whether anything is blocked.

@@ -143,8 +143,8 @@ func several(label string, texts []string, colours palette) []branch {
 	return []branch{node}
 }
 
-// listObjects names objects as kubectl takes them, and counts those that are not named.
-// The namespace is said only where it is another one.
+// listObjects names objects as arguments of kubectl, and counts those that are not named. It
+// includes only namespaces other than the given one.
 func listObjects(objects []diagnosis.Object, number int, namespace string) string {
 	names := make([]string, 0, len(objects)+1)
 	for _, object := range objects {

@@ -223,7 +223,7 @@ func (o *finalizeOptions) force(ctx context.Context, forcer *forcer, planned *pl
 	switch {
 	case errors.As(err, &unanswered):
 		o.warnf("The API server has not answered: %s may have been removed, from one object if it is a finalizer of "+
-			"objects. See what there is now: %s", planned.Removal, explainCommand(planned.Namespace))
+			"objects. To see the current state, run: %s", planned.Removal, explainCommand(planned.Namespace))
 		return err
 	case err != nil && done == 0:
 		return refused(err)
@@ -251,7 +251,7 @@ func (o *finalizeOptions) tellOutcome(ctx context.Context, forcer *forcer, plann
 	if isGone {
 		o.tell("Namespace %s is gone.", planned.Namespace)
 	} else {
-		o.tell("Namespace %s is still being deleted. See how it is getting on: %s",
+		o.tell("Namespace %s is still being deleted. To see its progress, run: %s",
 			planned.Namespace, explainCommand(planned.Namespace))
 	}
 	switch {

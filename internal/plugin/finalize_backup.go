@@ -48,8 +48,8 @@ func (o *finalizeOptions) backUp(ctx context.Context, forcer *forcer, planned *p
 	if err := createFile(planned.Backup, text.Bytes(), privateMode); err != nil {
 		return err
 	}
-	fmt.Fprintf(o.ErrOut, "\nBackup written to %s: %s, what is secret in them included. "+
-		"Bring them back: %s\n",
+	fmt.Fprintf(o.ErrOut, "\nBackup written to %s: %s, including the contents of Secrets. "+
+		"To restore them, run: %s\n",
 		planned.Backup, count(len(taken.Objects), "object"),
 		shell.Command("kubectl apply --server-side -f %s", planned.Backup))
 	return nil

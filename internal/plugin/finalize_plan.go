@@ -52,7 +52,7 @@ func (r removal) String() string {
 	return "finalizer " + r.Finalizer
 }
 
-// command asks for the removal, with flags that lift objections.
+// command returns the command that requests the removal, with flags that override objections.
 func (r removal) command(namespace string, lifting ...string) string {
 	flag := "--finalizer"
 	switch {
@@ -164,8 +164,8 @@ func whyNotFinalize(facts *predicament) error {
 	case facts.diagnosis.UID != facts.namespace.UID:
 		return fmt.Errorf("namespace %q was created anew while it was looked at; look again", name)
 	case facts.namespace.DeletionTimestamp == nil:
-		return fmt.Errorf("namespace %q is not being deleted, so nothing holds it; "+
-			"if it is to go, delete it first: %s", name, shell.Command("kubectl delete namespace %s", name))
+		return fmt.Errorf("namespace %q is not being deleted, so nothing blocks its deletion; "+
+			"to delete it, run: %s", name, shell.Command("kubectl delete namespace %s", name))
 	}
 	return nil
 }

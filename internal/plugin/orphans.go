@@ -142,8 +142,8 @@ func (o *orphansOptions) delete(ctx context.Context, search *orphanSearch, orpha
 	}
 	if len(refused) > 0 {
 		errs = append(errs, fmt.Errorf("%s in %s cannot be deleted while an admission policy or webhook of the cluster "+
-			"selects by namespace, as the gate of nslifecycle does: the API server asks for the namespace first. "+
-			"Create the namespace and delete it again, and what is in it goes with it: "+
+			"selects by namespace, as the gate of nslifecycle does: the API server reads the namespace first. "+
+			"Create the namespace and delete it again, which deletes the objects in it: "+
 			"%s", count(len(refused), "object"), count(countNamespaces(refused), "namespace"),
 			shell.Command("kubectl create namespace %s && kubectl delete namespace %[1]s", refused[0].Namespace)))
 	}

@@ -77,8 +77,8 @@ func (o *output) print(out io.Writer, kind string, value any) error {
 	return o.printObject(out, object)
 }
 
-// printObject writes an object as JSON or YAML in which all that is not printable is escaped: a
-// stream that escaped it would change the values.
+// printObject writes an object as JSON or YAML in which all characters that are not printable are
+// escaped. A stream would escape them in a way that changes the values.
 func (o *output) printObject(out io.Writer, object runtime.Object) error {
 	printer, err := genericclioptions.NewJSONYamlPrintFlags().ToPrinter(outputJSON)
 	if err != nil {
@@ -98,7 +98,8 @@ func (o *output) printObject(out io.Writer, object runtime.Object) error {
 	return err
 }
 
-// printTable writes a table, with its cells escaped. Columns with a priority above 0 appear only if it is wide.
+// printTable writes a table and escapes its cells. Columns with a priority above 0 appear only if
+// it is wide.
 func printTable(out io.Writer, table *metav1.Table, isWide, hasNoHeaders bool) error {
 	for _, row := range table.Rows {
 		for i, cell := range row.Cells {

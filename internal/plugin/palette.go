@@ -33,7 +33,7 @@ func (p palette) paint(code, text string) string {
 	return control + code + "m" + text + control + "0m"
 }
 
-// isTerminal tells whether somebody looks at a stream while it is written.
+// isTerminal reports whether a stream is a terminal.
 func isTerminal(of any) bool {
 	file, isFile := fileOf(of)
 	return isFile && term.IsTerminal(int(file.Fd()))
@@ -48,7 +48,7 @@ func fileOf(of any) (file *os.File, ok bool) {
 	return file, ok
 }
 
-// unlimited is the width of what is no terminal.
+// unlimited is the width of a stream that is not a terminal.
 const unlimited = 1 << 20
 
 // width returns the columns of a terminal, or unlimited for anything else.

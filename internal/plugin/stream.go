@@ -13,13 +13,13 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/printable"
 )
 
-// stream is stdout or stderr, where text from a cluster must not steer the terminal. It escapes
-// all that is not printable but line feeds, tabs and the control sequences of this package. It
-// takes whole characters in each Write.
+// stream is stdout or stderr, where text from a cluster must not control the terminal. It escapes
+// all characters that are not printable, except line feeds, tabs and the control sequences of this
+// package. It accepts only whole characters in each Write.
 type stream struct{ io.Writer }
 
 // control starts the control sequences of this package, in the place of csi. It is random, so that
-// no text from elsewhere has it.
+// no text from a cluster contains it.
 var control = "\x1b" + rand.Text() + "["
 
 // csi starts the control sequences that terminals understand.
@@ -43,6 +43,6 @@ func escaping(streams genericiooptions.IOStreams) genericiooptions.IOStreams {
 	return streams
 }
 
-// paragraph indents all lines of a text but the first, so that no text from elsewhere looks like
-// another error or warning.
+// paragraph indents all lines of a text but the first, so that none of them looks like another
+// error or warning.
 func paragraph(text string) string { return strings.ReplaceAll(text, "\n", "\n  ") }

@@ -21,7 +21,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/printable"
 )
 
-// shown is how text arrives at a terminal.
+// shown returns text as a terminal receives it.
 func shown(text string) string {
 	var out strings.Builder
 	_, _ = stream{&out}.Write([]byte(text))
@@ -87,7 +87,7 @@ func TestNothingHostileIsPrinted(t *testing.T) {
 	g.Expect(clip(hostile, unlimited)).To(Equal(printable.Escape("x b " + hostile[4:])))
 }
 
-// What is escaped in a document has the same values for a program.
+// Programs decode the same values from an escaped document.
 func TestDocumentsAreEscaped(t *testing.T) {
 	for format, decode := range map[string]func(data []byte, value any) error{
 		outputJSON: json.Unmarshal,

@@ -62,7 +62,7 @@ func writeBranches(out *strings.Builder, branches []branch, indent string, colum
 	}
 }
 
-// lines returns what is said at a branch, coloured after it was wrapped.
+// lines returns the text of a branch, coloured after wrapping.
 func (b *branch) lines(columns int) []string {
 	text, label := printable.Escape(b.text), printable.Escape(b.label)
 	if label != "" && text != "" {

@@ -1,9 +1,9 @@
 // Copyright The nslifecycle Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package printable escapes text that comes from outside: names, messages and annotations of
-// objects, and the answers of servers and webhooks. A terminal obeys or hides some characters in
-// it, and a line break makes one line look like two.
+// Package printable escapes text from a cluster: names, messages and annotations of objects, and
+// responses of servers and webhooks. A terminal interprets or hides some of its characters, and a
+// line break makes one line look like two.
 package printable
 
 import (
@@ -27,8 +27,8 @@ func Escape(text string) string { return replace(text, "", escapeGo) }
 // Lines is Escape for text that may have several lines. It keeps line feeds and tabs.
 func Lines(text string) string { return replace(text, lineLayout, escapeGo) }
 
-// Name returns a name for a list or a table: quoted unless it is plain. Names of RBAC objects may
-// have spaces and commas.
+// Name returns a name for a list or a table: quoted unless it is plain. Names of RBAC objects can
+// contain spaces and commas.
 func Name(name string) string {
 	if name == "" || strings.ContainsAny(name, " ,;\"'`\\") || !isPrintable(name, "") {
 		return Quote(name)
@@ -78,8 +78,8 @@ func escapeGo(char rune) string {
 	return quoted[1 : len(quoted)-1]
 }
 
-// replace escapes what is not printable and not in keep. Bytes that are no UTF-8 become \x and
-// two digits.
+// replace escapes characters that are neither printable nor in keep. Bytes that are not valid UTF-8
+// become \x and two digits.
 func replace(text, keep string, escape func(char rune) string) string {
 	if isPrintable(text, keep) {
 		return text

@@ -130,7 +130,7 @@ func expectSameJSON(t *testing.T, text string) {
 	}
 }
 
-// isDangerous is the rule in other words than those of the package.
+// isDangerous implements the rule independently of the package.
 func isDangerous(char rune) bool {
 	return char < 0x20 || char >= 0x7f && char < 0xa0 || char == 0x2028 || char == 0x2029 ||
 		unicode.In(char, unicode.Cf, unicode.Bidi_Control, unicode.Variation_Selector, unicode.Co, unicode.Cs)

@@ -15,7 +15,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/shell"
 )
 
-// IsProtected tells whether a Namespace has the label. Its value does not matter, as in
+// IsProtected reports whether a Namespace has the label. Its value does not matter, as in
 // config/protection/protection.yaml.
 func IsProtected(namespace *corev1.Namespace) bool {
 	_, isProtected := namespace.Labels[v1alpha1.LabelDeletionProtection]
@@ -32,7 +32,7 @@ func WhyNotDelete(namespace *corev1.Namespace) string {
 		v1alpha1.LabelDeletionProtection, RemovalCommand(namespace.Name))
 }
 
-// RemovalCommand is what takes the protection off a Namespace.
+// RemovalCommand returns the command that removes the protection from a Namespace.
 func RemovalCommand(name string) string {
 	return shell.Command("kubectl label namespace %s "+v1alpha1.LabelDeletionProtection+"-", name)
 }

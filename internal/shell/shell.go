@@ -1,7 +1,7 @@
 // Copyright The nslifecycle Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package shell makes the commands that the user is told to copy.
+// Package shell formats the kubectl commands that are proposed to the user.
 package shell
 
 import (
@@ -13,7 +13,7 @@ import (
 )
 
 // safe matches words that no shell interprets, at the start of an argument or within one.
-// Quotation is no way to make others safe: sh, fish and PowerShell do not agree on it.
+// Quoting does not make other words safe: sh, fish and PowerShell have different rules for it.
 var safe = regexp.MustCompile(`^[A-Za-z0-9_./][A-Za-z0-9_./:@=,+-]*$`)
 
 // program starts every command.

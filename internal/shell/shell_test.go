@@ -12,8 +12,7 @@ import (
 	"unicode"
 )
 
-// interpreted are words that at least one of sh, dash, bash, zsh, fish and PowerShell does not
-// take as they are.
+// interpreted are words that at least one of sh, dash, bash, zsh, fish and PowerShell interprets.
 var interpreted = []string{
 	"", "a b", "it's", `a"b`, `a\b`, "x; touch HIT #", `x\'; touch HIT #`, "$(touch HIT)", "`touch HIT`",
 	"$'\\r\\'; touch HIT #'", "a\ntouch HIT", "a\rtouch HIT", "a\x00b", "\x1b]0;x\x07", "\u009b2J", "a\u202eb", "a\u00a0b",
@@ -45,7 +44,7 @@ func TestCommand(t *testing.T) {
 	}
 }
 
-// Whatever becomes a command is one line that shells give to kubectl word for word.
+// Every command is one line whose words a shell passes to kubectl unchanged.
 func FuzzCommand(f *testing.F) {
 	for _, name := range append(interpreted, plain...) {
 		f.Add(name)
@@ -61,7 +60,7 @@ func FuzzCommand(f *testing.F) {
 	})
 }
 
-// TestShells pastes what Command returns, whatever it is called, into the shells that there are.
+// TestShells runs what Command returns in the installed shells.
 func TestShells(t *testing.T) {
 	names := append(append([]string{}, plain...), interpreted...)
 	for _, shell := range []string{"sh", "dash", "bash", "zsh", "fish"} {
@@ -79,7 +78,7 @@ func TestShells(t *testing.T) {
 	}
 }
 
-// expectArguments runs a command in a shell, with a kubectl that notes its arguments.
+// expectArguments runs a command in a shell, with a kubectl that records its arguments.
 func expectArguments(t *testing.T, shell, command string, want []string) {
 	t.Helper()
 	dir := t.TempDir()

@@ -24,15 +24,14 @@
 //	any other error         called again after a back-off, see [WithBackoff]
 //	a panic                 the same; other Namespaces are none the worse for it
 //
-// A Func has to bear being called again for a Namespace that it has served: after an error of
-// its own, and after the process was ended between its work and the write. So it uses server-side
-// apply, or compares what is there. It must not take AlreadyExists for success: the object may have
-// been written by another user's request, delayed since an older Namespace of that name.
+// A Func must be idempotent: it is called again for the same Namespace after an error, and after
+// the process ended between its work and the write. Use server-side apply, or compare existing
+// objects. Do not treat AlreadyExists as success: the object may be from a request of another user
+// that was delayed since an older Namespace of that name.
 //
-// A Func is not called for a Namespace that terminates, that has failed, or that does not wait for
-// it. Its context ends when any of these comes true while it works. A Func that neither returns nor
-// heeds its context takes up one of the workers for ever, see [WithWorkers]: give its requests a
-// time-out.
+// A Func is not called for a Namespace that is terminating, has failed, or does not wait for it. Its
+// context is canceled when one of these becomes true. A Func that neither returns nor respects its
+// context blocks one of the workers, see [WithWorkers]: set time-outs for its requests.
 //
 // # What is published
 //

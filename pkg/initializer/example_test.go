@@ -35,7 +35,7 @@ func ExampleAdd() {
 		binding := applyrbacv1.RoleBinding("owner", namespace.Name).
 			WithRoleRef(applyrbacv1.RoleRef().WithAPIGroup(rbacv1.GroupName).WithKind("ClusterRole").WithName("admin")).
 			WithSubjects(applyrbacv1.Subject().WithAPIGroup(rbacv1.GroupName).WithKind(rbacv1.UserKind).WithName(user))
-		// Not Create: an object of that name may be from another user's delayed request.
+		// Apply and not Create: an object of that name may be from a delayed request of another user.
 		err := mgr.GetClient().Apply(ctx, binding, client.FieldOwner("owner.corp.example.com"), client.ForceOwnership)
 		return initializer.Result{Message: "the owner is " + user}, err
 	}

@@ -155,7 +155,7 @@ func (b *bindings) keepOnly(ctx context.Context, names ...string) error {
 				err = client.IgnoreNotFound(b.objects.Delete(ctx, binding))
 			}
 			if err != nil {
-				return fmt.Errorf("changing which policies are in force: %w", err)
+				return fmt.Errorf("failed to change the enforced policies: %w", err)
 			}
 		}
 	}

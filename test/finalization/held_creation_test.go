@@ -18,10 +18,10 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-var _ = Describe("A creation that a webhook holds", Serial, func() {
+var _ = Describe("A creation that a webhook delays", Serial, func() {
 	BeforeEach(stopManager)
 
-	It("is found although it comes long after the settling time", func(ctx context.Context) {
+	It("is found although it is written long after the grace period", func(ctx context.Context) {
 		startOther(ctx, managerConfig(ctx), withSettlingTime(time.Second)) // With the webhook, auto is 5 s.
 		namespace := createNamespace(ctx, "slow")
 		asked, letGo := make(chan struct{}, 1), make(chan struct{})

@@ -81,24 +81,24 @@ var _ = Describe("The settling time", Serial, func() {
 		startOther(ctx, managerConfig(ctx))
 
 		expectToGoAfter(ctx, time.Second, patience)
-		Expect(logged).To(gbytes.Say(`Chose the settling time.*"settlingTime": "1s", "reason": "there is one API server: ` + self))
+		Expect(logged).To(gbytes.Say(`Chose the grace period.*"settlingTime": "1s", "reason": "there is one API server: ` + self))
 
 		By("adding another API server")
 		second := apiServerLease("apiserver-other", time.Now())
 		create(ctx, second)
 		DeferCleanup(func(ctx context.Context) { Expect(client.IgnoreNotFound(admin.Delete(ctx, second))).To(Succeed()) })
 		expectToGoAfter(ctx, 5*time.Second, patience)
-		Expect(logged).To(gbytes.Say(`Chose the settling time.*"settlingTime": "5s", "reason": "there are 2 API servers: apiserver-`))
+		Expect(logged).To(gbytes.Say(`Chose the grace period.*"settlingTime": "5s", "reason": "there are 2 API servers: apiserver-`))
 
 		By("letting it be away for longer than its Lease")
 		second.Spec.RenewTime = &metav1.MicroTime{Time: time.Now().Add(-2 * time.Hour)}
 		Expect(admin.Update(ctx, second)).To(Succeed())
 		expectToGoAfter(ctx, time.Second, patience)
-		Expect(logged).To(gbytes.Say(`Chose the settling time.*"settlingTime": "1s", "reason": "there is one API server: ` + self))
+		Expect(logged).To(gbytes.Say(`Chose the grace period.*"settlingTime": "1s", "reason": "there is one API server: ` + self))
 
 		By("not saying the same again and again")
 		Expect(timeToGo(ctx)).To(BeNumerically(">=", time.Second))
-		Expect(logged).NotTo(gbytes.Say("Chose the settling time"))
+		Expect(logged).NotTo(gbytes.Say("Chose the grace period"))
 	}, SpecTimeout(5*time.Minute))
 
 	It("is longer while a webhook can delay the creation of objects", func(ctx context.Context) {
@@ -106,7 +106,7 @@ var _ = Describe("The settling time", Serial, func() {
 		startOther(ctx, managerConfig(ctx))
 		expectToGoAfter(ctx, time.Second, patience)
 
-		By("registering a webhook that cannot")
+		By("registering a webhook that cannot delay a CREATE")
 		everything := admissionregistrationv1.Rule{
 			APIGroups: []string{"*"}, APIVersions: []string{"*"}, Resources: []string{"*"},
 		}
@@ -114,10 +114,10 @@ var _ = Describe("The settling time", Serial, func() {
 		startWebhook(ctx, "none", admissionregistrationv1.Update, everything, allow)
 		expectToGoAfter(ctx, time.Second, patience)
 
-		By("registering one that can")
+		By("registering a webhook that can delay a CREATE")
 		slow := startWebhook(ctx, "none", admissionregistrationv1.Create, everything, allow)
 		Expect(timeToGo(ctx)).To(BeNumerically(">=", 5*time.Second))
-		Expect(logged).To(gbytes.Say(`Chose the settling time.*"settlingTime": "5s", "reason": "admission webhooks can delay requests: 1, ` +
+		Expect(logged).To(gbytes.Say(`Chose the grace period.*"settlingTime": "5s", "reason": "admission webhooks can delay requests: 1, ` +
 			`the first is \\"webhook.test.example.com\\" of ValidatingWebhookConfiguration \\"` + slow.configuration.Name))
 
 		By("removing it")
@@ -133,7 +133,7 @@ var _ = Describe("The settling time", Serial, func() {
 			startOther(ctx, managerConfig(ctx), withSettlingTime(fixed))
 			expectToGoAfter(ctx, fixed, patience)
 			Expect(logged).To(gbytes.Say(
-				`Chose the settling time.*"settlingTime": "` + fixed.String() + `", "reason": "set by --settling-time"`))
+				`Chose the grace period.*"settlingTime": "` + fixed.String() + `", "reason": "set by --settling-time"`))
 		},
 		Entry("with nothing to wait for", time.Duration(0), time.Second),
 		Entry("with less than a second", 300*time.Millisecond, patience),

@@ -49,9 +49,9 @@ type Cluster struct {
 	*controlplane.ControlPlane
 	// Admin is a member of system:masters.
 	Admin *User
-	// Ordinary may do everything but use the verb "initialize".
+	// Ordinary has every verb but "initialize".
 	Ordinary *User
-	// Initializer may do the same and holds "initialize".
+	// Initializer has every verb.
 	Initializer *User
 	// Manager is nil until StartManager.
 	Manager *controlplane.Manager
@@ -92,7 +92,7 @@ func (c *Cluster) StartManager(ctx context.Context, changes ...func(*controller.
 	Expect(err).NotTo(HaveOccurred())
 }
 
-// StopManager stops the manager where it runs.
+// StopManager stops the manager if it is running.
 func (c *Cluster) StopManager() {
 	GinkgoHelper()
 	if c.Manager != nil {
@@ -101,7 +101,7 @@ func (c *Cluster) StopManager() {
 	}
 }
 
-// Stop stops the manager and the control plane. It does nothing where Start failed.
+// Stop stops the manager and the control plane. It does nothing if Start failed.
 func (c *Cluster) Stop() {
 	GinkgoHelper()
 	if c != nil {

@@ -272,7 +272,7 @@ var _ = Describe("Expiry", func() {
 			running, err := plane.StartManager(ctx, func(options *controller.Options) { options.Controllers = chosen })
 			Expect(err).NotTo(HaveOccurred())
 			Eventually(get).WithContext(ctx).WithArguments(namespace.Name).
-				Should(HaveCondition(v1alpha1.ConditionExpiring, yes, v1alpha1.ReasonExpiresSoon, "since it had expired before anybody was warned"))
+				Should(HaveCondition(v1alpha1.ConditionExpiring, yes, v1alpha1.ReasonExpiresSoon, "since it had expired before the first warning"))
 			expectKept(ctx, namespace)
 			Expect(running.Stop()).To(Succeed())
 		}
@@ -292,7 +292,7 @@ var _ = Describe("Expiry", func() {
 		_, err := plane.Kubectl(ctx, ownerConfig, "label", "namespace", namespace.Name, "nslifecycle.dev/deletion-protection-")
 		Expect(err).NotTo(HaveOccurred())
 		Eventually(get).WithContext(ctx).WithArguments(namespace.Name).
-			Should(HaveCondition(v1alpha1.ConditionExpiring, yes, v1alpha1.ReasonExpiresSoon, "before anybody was warned"))
+			Should(HaveCondition(v1alpha1.ConditionExpiring, yes, v1alpha1.ReasonExpiresSoon, "before the first warning"))
 		expectKept(ctx, namespace)
 	}, SpecTimeout(time.Minute))
 
@@ -398,7 +398,7 @@ var _ = Describe("Expiry", func() {
 			Should(HaveCondition(v1alpha1.ConditionExpiring, no, v1alpha1.ReasonInvalidExpiry, `is "soon"`))
 		Expect(warnings(Default, ctx, wrong, v1alpha1.ReasonInvalidExpiry)).To(HaveLen(1))
 		Eventually(get).WithContext(ctx).WithArguments(short.Name).
-			Should(HaveCondition(v1alpha1.ConditionExpiring, yes, v1alpha1.ReasonExpiresSoon, "before anybody was warned"))
+			Should(HaveCondition(v1alpha1.ConditionExpiring, yes, v1alpha1.ReasonExpiresSoon, "before the first warning"))
 		expectKept(ctx, wrong)
 
 		By("not letting one of two be chosen by somebody who may not delete the namespace")

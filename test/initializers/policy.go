@@ -59,8 +59,8 @@ func Policy(ctx context.Context, client kubernetes.Interface, namespace *corev1.
 	if err != nil {
 		return fmt.Errorf("failed to apply NetworkPolicy %q in namespace %q: %w", NetworkPolicyName, namespace.Name, err)
 	}
-	// Apply leaves alone the fields that it does not name, such as the scopes of a quota and the
-	// rules of a NetworkPolicy. If another user has written the object, they undo the policy.
+	// Apply does not change fields that it does not set, such as the scopes of a quota and the rules
+	// of a NetworkPolicy. If another user has created the object, these can disable the policy.
 	if !equality.Semantic.DeepEqual(quota.Spec, corev1.ResourceQuotaSpec{Hard: hard}) {
 		return fmt.Errorf("another client has set fields of ResourceQuota %q in namespace %q", QuotaName, namespace.Name)
 	}
@@ -73,7 +73,7 @@ func Policy(ctx context.Context, client kubernetes.Interface, namespace *corev1.
 	return nil
 }
 
-// applyOptions make an apply repeatable, whoever has written the object before.
+// applyOptions returns options with which an apply can be repeated and takes over existing fields.
 func applyOptions(fieldManager string) metav1.ApplyOptions {
 	return metav1.ApplyOptions{FieldManager: fieldManager, Force: true}
 }

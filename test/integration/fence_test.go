@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/test/controlplane"
+	"github.com/nslifecycle/nslifecycle/test/framework"
 	"github.com/nslifecycle/nslifecycle/test/initializers"
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
@@ -24,16 +25,16 @@ var _ = Describe("The fence of config/samples/fence", func() {
 		// The initializer stays: other specs use it as well.
 		config := installInitializer(ctx, initializers.OwnerManifest, initializers.OwnerAccount)
 		fence := filepath.Join(controlplane.Root(), "config", "samples", "fence")
-		_, err := plane.Kubectl(ctx, plane.Admin, "apply", "-k", fence)
+		_, err := cluster.Kubectl(ctx, cluster.Admin.Config, "apply", "-k", fence)
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(func(ctx context.Context) {
-			_, err := plane.Kubectl(ctx, plane.Admin, "delete", "-k", fence)
+			_, err := cluster.Kubectl(ctx, cluster.Admin.Config, "delete", "-k", fence)
 			Expect(err).NotTo(HaveOccurred())
 		})
-		fenced := newClient(config)
+		fenced := framework.NewUser(config)
 		open := wrappers.MakeNamespace("default").Obj()
-		register(ctx, "fence", "a.test.example.com")
-		initializing := createNamespace(ctx, ordinary, unique("fenced"))
+		cluster.Register(ctx, "fence", "a.test.example.com")
+		initializing := framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("fenced"))
 
 		patch := func(ctx context.Context, name, metadata string) error {
 			return fenced.Patch(ctx, wrappers.MakeNamespace(name).Obj(),
@@ -60,7 +61,7 @@ var _ = Describe("The fence of config/samples/fence", func() {
 		Expect(patch(ctx, initializing.Name, label)).To(MatchError(ContainSubstring("none of their other labels")))
 
 		By("being no fence for others")
-		Expect(admin.Patch(ctx, open, client.RawPatch(types.MergePatchType, []byte(`{"metadata": `+label+`}`)), client.DryRunAll)).
+		Expect(cluster.Admin.Patch(ctx, open, client.RawPatch(types.MergePatchType, []byte(`{"metadata": `+label+`}`)), client.DryRunAll)).
 			To(Succeed())
 	}, SpecTimeout(3*time.Minute))
 })

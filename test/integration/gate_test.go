@@ -25,6 +25,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/nslifecycle/nslifecycle/test/framework"
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
@@ -51,7 +52,7 @@ type attempt func(ctx context.Context, config *rest.Config, namespace string) er
 
 func core(do func(context.Context, kubernetes.Interface, string) error) attempt {
 	return func(ctx context.Context, config *rest.Config, namespace string) error {
-		return do(ctx, newClientset(config), namespace)
+		return do(ctx, framework.NewUser(config).Clientset(), namespace)
 	}
 }
 
@@ -214,7 +215,7 @@ func patchConfigMap(patchType types.PatchType, patch string) attempt {
 // fill creates the objects that the attempts need, as an initializer would.
 func fill(ctx context.Context, namespace string) {
 	GinkgoHelper()
-	c := initializer
+	c := cluster.Initializer
 	labels := map[string]string{"app": "existing"}
 	podTemplate := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: makePod("").Spec}
 	for _, object := range []client.Object{
@@ -239,17 +240,17 @@ var _ = Describe("The gate", Ordered, ContinueOnFailure, func() {
 	var namespace *corev1.Namespace
 
 	BeforeAll(func(ctx context.Context) {
-		_, err := plane.KubectlWithInput(ctx, plane.Admin, widgetCRD, "apply", "-f", "-")
+		_, err := cluster.KubectlWithInput(ctx, cluster.Admin.Config, widgetCRD, "apply", "-f", "-")
 		Expect(err).NotTo(HaveOccurred())
-		_, err = plane.Kubectl(ctx, plane.Admin, "wait", "--for=condition=Established", "crd/widgets.test.example.com")
+		_, err = cluster.Kubectl(ctx, cluster.Admin.Config, "wait", "--for=condition=Established", "crd/widgets.test.example.com")
 		Expect(err).NotTo(HaveOccurred())
-		namespace = initializing(ctx, "gate")
+		namespace = cluster.CreateInitializing(ctx, "gate")
 		fill(ctx, namespace.Name)
 	}, NodeTimeout(time.Minute))
 
 	for name, do := range attempts {
 		It("stops an ordinary user who tries to "+name, func(ctx context.Context) {
-			Expect(do(ctx, ordinaryConfig, namespace.Name)).To(BeForbiddenBy("gate",
+			Expect(do(ctx, cluster.Ordinary.Config, namespace.Name)).To(BeForbiddenBy("gate",
 				`namespace "`+namespace.Name+`" is being initialized`,
 				"pending: nobody.test.example.com",
 				"kubectl wait --for=condition=Initializing=False namespace/"+namespace.Name))
@@ -258,7 +259,7 @@ var _ = Describe("The gate", Ordered, ContinueOnFailure, func() {
 
 	for name, do := range attempts {
 		It("lets an initializer "+name, func(ctx context.Context) {
-			Expect(do(ctx, initializerConfig, namespace.Name)).To(NotBeDenied())
+			Expect(do(ctx, cluster.Initializer.Config, namespace.Name)).To(NotBeDenied())
 		}, SpecTimeout(time.Minute))
 	}
 
@@ -276,8 +277,8 @@ var _ = Describe("The gate", Ordered, ContinueOnFailure, func() {
 		} {
 			By(user)
 			bindUser(ctx, user)
-			writer := impersonating(user, groups...)
-			Eventually(writer.Create).WithArguments(wrappers.MakeConfigMap(namespace.Name, unique("system"))).
+			writer := cluster.Impersonate(user, groups...)
+			Eventually(writer.Create).WithArguments(wrappers.MakeConfigMap(namespace.Name, framework.Unique("system"))).
 				WithContext(ctx).Should(Succeed())
 		}
 	}, SpecTimeout(time.Minute))
@@ -285,66 +286,66 @@ var _ = Describe("The gate", Ordered, ContinueOnFailure, func() {
 	It("is not opened by a Role inside the namespace", func(ctx context.Context) {
 		const user = "insider@corp.example.com"
 		rules := []rbacv1.PolicyRule{
-			{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: append([]string{"initialize"}, everyVerbBut...)},
+			{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: append([]string{"initialize"}, framework.VerbsButInitialize...)},
 		}
 		meta := metav1.ObjectMeta{Namespace: namespace.Name, Name: "insider"}
-		Expect(initializer.Create(ctx, &rbacv1.Role{ObjectMeta: meta, Rules: rules})).To(Succeed())
-		Expect(initializer.Create(ctx, &rbacv1.RoleBinding{
+		Expect(cluster.Initializer.Create(ctx, &rbacv1.Role{ObjectMeta: meta, Rules: rules})).To(Succeed())
+		Expect(cluster.Initializer.Create(ctx, &rbacv1.RoleBinding{
 			ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "insider"},
 			Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
 		})).To(Succeed())
-		insider := impersonating(user, "system:authenticated")
+		insider := cluster.Impersonate(user, "system:authenticated")
 		Eventually(func() error {
 			return insider.Create(ctx, wrappers.MakeConfigMap(namespace.Name, "insider"))
 		}).WithContext(ctx).Should(BeForbiddenBy("gate"))
 	}, SpecTimeout(time.Minute))
 
 	It("is opened by a ClusterRole for this namespace's name only", func(ctx context.Context) {
-		other := createNamespace(ctx, ordinary, unique("gate"))
+		other := framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("gate"))
 		const user = "one-namespace@corp.example.com"
-		bind(ctx, admin, unique("one-namespace"), []rbacv1.PolicyRule{
+		cluster.Bind(ctx, framework.Unique("one-namespace"), []rbacv1.PolicyRule{
 			{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"create"}},
 			{APIGroups: []string{""}, Resources: []string{"namespaces"}, ResourceNames: []string{namespace.Name}, Verbs: []string{"initialize"}},
 		}, rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user})
-		writer := impersonating(user, "system:authenticated")
-		Eventually(writer.Create).WithArguments(wrappers.MakeConfigMap(namespace.Name, unique("named"))).
+		writer := cluster.Impersonate(user, "system:authenticated")
+		Eventually(writer.Create).WithArguments(wrappers.MakeConfigMap(namespace.Name, framework.Unique("named"))).
 			WithContext(ctx).Should(Succeed())
 		Expect(writer.Create(ctx, wrappers.MakeConfigMap(other.Name, "named"))).To(BeForbiddenBy("gate", other.Name))
 	}, SpecTimeout(time.Minute))
 
 	It("stops an impersonated user who lacks the verb, whoever impersonates", func(ctx context.Context) {
-		Expect(impersonating(ordinaryUser).Create(ctx, wrappers.MakeConfigMap(namespace.Name, "imp"))).
+		Expect(cluster.Impersonate(framework.OrdinaryUser).Create(ctx, wrappers.MakeConfigMap(namespace.Name, "imp"))).
 			To(BeForbiddenBy("gate"))
 	}, SpecTimeout(time.Minute))
 
 	It("stops a server-side dry run just the same", func(ctx context.Context) {
-		Expect(ordinary.Create(ctx, wrappers.MakeConfigMap(namespace.Name, "dry"), client.DryRunAll)).
+		Expect(cluster.Ordinary.Create(ctx, wrappers.MakeConfigMap(namespace.Name, "dry"), client.DryRunAll)).
 			To(BeForbiddenBy("gate"))
 	}, SpecTimeout(time.Minute))
 
 	It("does not hide anything from reads", func(ctx context.Context) {
-		Expect(ordinary.List(ctx, &corev1.ConfigMapList{}, client.InNamespace(namespace.Name))).To(Succeed())
+		Expect(cluster.Ordinary.List(ctx, &corev1.ConfigMapList{}, client.InNamespace(namespace.Name))).To(Succeed())
 	}, SpecTimeout(time.Minute))
 
 	It("is not even evaluated for a namespace that is not initializing", func(ctx context.Context) {
-		other := createNamespace(ctx, ordinary, unique("gate"))
-		finish(ctx, other.Name)
+		other := framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("gate"))
+		cluster.Finish(ctx, other.Name)
 		// Every evaluation of the policy refuses this user, so what gets through has not
 		// been evaluated. The binding goes by the API server's own watch of namespaces,
 		// which takes a moment.
-		Eventually(ordinary.Create).WithContext(ctx).WithArguments(wrappers.MakeConfigMap(other.Name, "first")).
+		Eventually(cluster.Ordinary.Create).WithContext(ctx).WithArguments(wrappers.MakeConfigMap(other.Name, "first")).
 			Should(Succeed())
 		for range 20 {
-			Expect(ordinary.Create(ctx, wrappers.MakeConfigMap(other.Name, unique("free")))).To(Succeed())
+			Expect(cluster.Ordinary.Create(ctx, wrappers.MakeConfigMap(other.Name, framework.Unique("free")))).To(Succeed())
 		}
-		Expect(ordinary.Create(ctx, wrappers.MakeConfigMap(namespace.Name, "refused"))).To(BeForbiddenBy("gate"))
+		Expect(cluster.Ordinary.Create(ctx, wrappers.MakeConfigMap(namespace.Name, "refused"))).To(BeForbiddenBy("gate"))
 	}, SpecTimeout(time.Minute))
 })
 
 // bindUser lets a user write everywhere, without "initialize".
 func bindUser(ctx context.Context, user string) {
 	GinkgoHelper()
-	bind(ctx, admin, unique("user"), []rbacv1.PolicyRule{
-		{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: everyVerbBut},
+	cluster.Bind(ctx, framework.Unique("user"), []rbacv1.PolicyRule{
+		{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: framework.VerbsButInitialize},
 	}, rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user})
 }

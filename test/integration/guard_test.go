@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/test/framework"
 )
 
 // edit is a change to a namespace's labels and annotations. A nil value removes a key.
@@ -91,7 +92,7 @@ func put(subresource string) way {
 		changed := namespace.DeepCopy()
 		changed.ResourceVersion = "" // the operator writes its conditions at the same time
 		change.applyTo(changed)
-		return newClientset(config).CoreV1().RESTClient().Put().Resource("namespaces").Name(changed.Name).
+		return framework.NewUser(config).Clientset().CoreV1().RESTClient().Put().Resource("namespaces").Name(changed.Name).
 			SubResource(strings.Fields(subresource)...).Body(changed).Do(ctx).Error()
 	}
 }
@@ -174,7 +175,7 @@ func sendPatch(
 	if patchType == types.ApplyPatchType {
 		options.FieldManager, options.Force = "test", new(true)
 	}
-	_, err = newClientset(config).CoreV1().Namespaces().Patch(ctx, name, patchType, encoded, options,
+	_, err = framework.NewUser(config).Clientset().CoreV1().Namespaces().Patch(ctx, name, patchType, encoded, options,
 		strings.Fields(subresource)...)
 	return err
 }
@@ -183,8 +184,8 @@ var _ = Describe("The guard", Ordered, ContinueOnFailure, func() {
 	var namespace *corev1.Namespace
 
 	BeforeAll(func(ctx context.Context) {
-		register(ctx, "guard", "a.test.example.com", "b.test.example.com")
-		namespace = createNamespace(ctx, ordinary, unique("guard"))
+		cluster.Register(ctx, "guard", "a.test.example.com", "b.test.example.com")
+		namespace = framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("guard"))
 	}, NodeTimeout(time.Minute))
 
 	for wayName, send := range ways {
@@ -194,12 +195,12 @@ var _ = Describe("The guard", Ordered, ContinueOnFailure, func() {
 		It("changes nothing where the state is left out by "+wayName, func(ctx context.Context) {
 			// The operator has written its conditions, so the status in a PUT is current.
 			Eventually(func(g Gomega) {
-				g.Expect(get(g, ctx, namespace.Name)).To(BeInitializing("True", v1alpha1.ReasonPending))
+				g.Expect(cluster.GetNamespace(g, ctx, namespace.Name)).To(BeInitializing("True", v1alpha1.ReasonPending))
 			}).WithContext(ctx).Should(Succeed())
 			for name, change := range leavingOut {
-				for _, config := range []*rest.Config{ordinaryConfig, initializerConfig} {
+				for _, config := range []*rest.Config{cluster.Ordinary.Config, cluster.Initializer.Config} {
 					By(name)
-					Expect(send(ctx, config, get(Default, ctx, namespace.Name), change)).To(Succeed())
+					Expect(send(ctx, config, cluster.GetNamespace(Default, ctx, namespace.Name), change)).To(Succeed())
 					expectUntouched(ctx, namespace)
 				}
 			}
@@ -210,11 +211,11 @@ var _ = Describe("The guard", Ordered, ContinueOnFailure, func() {
 		It("refuses an ordinary user every change by "+wayName, func(ctx context.Context) {
 			for name, change := range onTwo {
 				By(name)
-				err := send(ctx, ordinaryConfig, namespace, change)
+				err := send(ctx, cluster.Ordinary.Config, namespace, change)
 				Expect(err).To(BeDeniedBy("guard"))
 				if _, isOrigin := change.annotations[v1alpha1.AnnotationRequestedBy]; !isOrigin &&
 					change.annotations[v1alpha1.AnnotationInitializers] == nil && !strings.Contains(name, "origin") {
-					Expect(err).To(BeForbiddenBy("guard", `user "`+ordinaryUser+`" may not change the initialization of namespace "`+namespace.Name+`"`))
+					Expect(err).To(BeForbiddenBy("guard", `user "`+framework.OrdinaryUser+`" may not change the initialization of namespace "`+namespace.Name+`"`))
 				}
 			}
 			expectUntouched(ctx, namespace)
@@ -223,30 +224,30 @@ var _ = Describe("The guard", Ordered, ContinueOnFailure, func() {
 		It("refuses an initializer what nobody may do by "+wayName, func(ctx context.Context) {
 			for name, message := range evenForHolders {
 				By(name)
-				Expect(send(ctx, initializerConfig, namespace, onTwo[name])).To(BeDeniedBy("guard", message))
+				Expect(send(ctx, cluster.Initializer.Config, namespace, onTwo[name])).To(BeDeniedBy("guard", message))
 			}
 			expectUntouched(ctx, namespace)
 		}, SpecTimeout(time.Minute))
 
 		It("lets an initializer shrink the list and open the namespace by "+wayName, func(ctx context.Context) {
-			mine := createNamespace(ctx, ordinary, unique("guard"))
-			Expect(send(ctx, initializerConfig, mine, pendingEdit("b.test.example.com"))).To(Succeed())
-			now := get(Default, ctx, mine.Name)
-			Expect(pendingOf(now)).To(Equal("b.test.example.com"))
+			mine := framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("guard"))
+			Expect(send(ctx, cluster.Initializer.Config, mine, pendingEdit("b.test.example.com"))).To(Succeed())
+			now := cluster.GetNamespace(Default, ctx, mine.Name)
+			Expect(framework.PendingOf(now)).To(Equal("b.test.example.com"))
 			Expect(now.Labels).To(HaveKeyWithValue(v1alpha1.LabelInitializing, "true"))
 
 			By("refusing to bring an entry back")
-			Expect(send(ctx, initializerConfig, now, pendingEdit("a.test.example.com,b.test.example.com"))).To(BeDeniedBy("guard"))
+			Expect(send(ctx, cluster.Initializer.Config, now, pendingEdit("a.test.example.com,b.test.example.com"))).To(BeDeniedBy("guard"))
 
 			By("emptying the list")
-			Expect(send(ctx, initializerConfig, now, pendingEdit(""))).To(Succeed())
-			now = get(Default, ctx, mine.Name)
+			Expect(send(ctx, cluster.Initializer.Config, now, pendingEdit(""))).To(Succeed())
+			now = cluster.GetNamespace(Default, ctx, mine.Name)
 			Expect(now.Labels).NotTo(HaveKey(v1alpha1.LabelInitializing))
 			Expect(now.Annotations).NotTo(HaveKey(v1alpha1.AnnotationPendingInitializers))
-			Expect(now.Annotations).To(HaveKeyWithValue(v1alpha1.AnnotationRequestedBy, ordinaryUser))
+			Expect(now.Annotations).To(HaveKeyWithValue(v1alpha1.AnnotationRequestedBy, framework.OrdinaryUser))
 
 			By("refusing everybody to bring it back")
-			for _, config := range []*rest.Config{ordinaryConfig, initializerConfig, plane.Admin} {
+			for _, config := range []*rest.Config{cluster.Ordinary.Config, cluster.Initializer.Config, cluster.Admin.Config} {
 				for _, change := range []edit{
 					pendingEdit("a.test.example.com"),
 					{labels: map[string]*string{v1alpha1.LabelInitializing: set("true")}},
@@ -264,49 +265,49 @@ var _ = Describe("The guard", Ordered, ContinueOnFailure, func() {
 	}
 
 	It("does not let a label alone be put on a namespace, not even by an administrator", func(ctx context.Context) {
-		mine := createNamespace(ctx, ordinary, unique("guard"))
-		finish(ctx, mine.Name)
-		finish(ctx, mine.Name)
-		_, err := plane.Kubectl(ctx, plane.Admin, "label", "namespace", mine.Name, "nslifecycle.dev/initializing=true")
+		mine := framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("guard"))
+		cluster.Finish(ctx, mine.Name)
+		cluster.Finish(ctx, mine.Name)
+		_, err := cluster.Kubectl(ctx, cluster.Admin.Config, "label", "namespace", mine.Name, "nslifecycle.dev/initializing=true")
 		Expect(err).To(BeDeniedBy("guard", "both must be absent otherwise"))
 	}, SpecTimeout(time.Minute))
 
 	It("does not mind other changes by ordinary users", func(ctx context.Context) {
-		_, err := plane.Kubectl(ctx, ordinaryConfig, "label", "namespace", namespace.Name, "team=a")
+		_, err := cluster.Kubectl(ctx, cluster.Ordinary.Config, "label", "namespace", namespace.Name, "team=a")
 		Expect(err).NotTo(HaveOccurred())
-		_, err = plane.Kubectl(ctx, ordinaryConfig, "annotate", "namespace", namespace.Name, "example.com/note=x")
+		_, err = cluster.Kubectl(ctx, cluster.Ordinary.Config, "annotate", "namespace", namespace.Name, "example.com/note=x")
 		Expect(err).NotTo(HaveOccurred())
 	}, SpecTimeout(time.Minute))
 
 	It("refuses to open a namespace whose initialization has failed", func(ctx context.Context) {
 		// The operator deletes a failed namespace, so both are one write here.
-		mine := createNamespace(ctx, ordinary, unique("guard"))
+		mine := framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("guard"))
 		change := onTwo["emptying the list"]
 		change.annotations = map[string]*string{
 			v1alpha1.AnnotationPendingInitializers:  set(""),
 			v1alpha1.AnnotationInitializationResult: set(`{"kind":"Status","status": "Failure"}`),
 		}
-		Expect(ways["merge patch"](ctx, initializerConfig, mine, change)).To(BeDeniedBy("guard", "deleted and not opened"))
+		Expect(ways["merge patch"](ctx, cluster.Initializer.Config, mine, change)).To(BeDeniedBy("guard", "deleted and not opened"))
 	}, SpecTimeout(time.Minute))
 
 	It("refuses an impersonated user who lacks the verb", func(ctx context.Context) {
-		Expect(ways["merge patch"](ctx, impersonatingConfig(ordinaryUser), namespace, onTwo["emptying the list"])).
+		Expect(ways["merge patch"](ctx, cluster.Impersonate(framework.OrdinaryUser).Config, namespace, onTwo["emptying the list"])).
 			To(BeForbiddenBy("guard"))
 	}, SpecTimeout(time.Minute))
 
 	It("does not let two writers both win", func(ctx context.Context) {
-		stale := get(Default, ctx, namespace.Name)
+		stale := cluster.GetNamespace(Default, ctx, namespace.Name)
 		stale.ResourceVersion = "1"
 		stale.Annotations[v1alpha1.AnnotationPendingInitializers] = "b.test.example.com"
-		Expect(initializer.Update(ctx, stale)).To(Satisfy(apierrors.IsConflict))
+		Expect(cluster.Initializer.Update(ctx, stale)).To(Satisfy(apierrors.IsConflict))
 	}, SpecTimeout(time.Minute))
 })
 
 func expectUntouched(ctx context.Context, namespace *corev1.Namespace) {
 	GinkgoHelper()
-	now := get(Default, ctx, namespace.Name)
-	Expect(pendingOf(now)).To(Equal("a.test.example.com,b.test.example.com"))
+	now := cluster.GetNamespace(Default, ctx, namespace.Name)
+	Expect(framework.PendingOf(now)).To(Equal("a.test.example.com,b.test.example.com"))
 	Expect(now.Labels).To(HaveKeyWithValue(v1alpha1.LabelInitializing, "true"))
-	Expect(now.Annotations).To(HaveKeyWithValue(v1alpha1.AnnotationRequestedBy, ordinaryUser))
+	Expect(now.Annotations).To(HaveKeyWithValue(v1alpha1.AnnotationRequestedBy, framework.OrdinaryUser))
 	Expect(now.Annotations).NotTo(HaveKey(v1alpha1.AnnotationInitializationResult))
 }

@@ -23,6 +23,7 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	pkginitializer "github.com/nslifecycle/nslifecycle/pkg/initializer"
+	"github.com/nslifecycle/nslifecycle/test/framework"
 	"github.com/nslifecycle/nslifecycle/test/matchers"
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
@@ -37,15 +38,6 @@ var (
 	statusRule   = rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"namespaces/status"}, Verbs: []string{"patch"}}
 	finalizeRule = rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"namespaces/finalize"}, Verbs: []string{"update"}}
 )
-
-// userWith makes a user with some rights and no others.
-func userWith(ctx context.Context, name string, rules ...rbacv1.PolicyRule) *rest.Config {
-	GinkgoHelper()
-	config, err := plane.User(name)
-	Expect(err).NotTo(HaveOccurred())
-	bind(ctx, admin, name, rules, rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: name})
-	return config
-}
 
 // startManager runs a manager that knows no type at all, until the spec is over.
 func startManager(config *rest.Config, add func(mgr ctrl.Manager) error) {
@@ -70,8 +62,8 @@ func ownCondition(name string) corev1.NamespaceConditionType {
 
 var _ = Describe("Package initializer", func() {
 	It("takes its entry off the list once the function has done its work, with no more rights than it says", func(ctx context.Context) {
-		first, second := unique("first")+".corp.example.com", unique("second")+".corp.example.com"
-		config := userWith(ctx, unique("package-initializer"), initializerRules...)
+		first, second := framework.Unique("first")+".corp.example.com", framework.Unique("second")+".corp.example.com"
+		config := cluster.AddUserWithRules(ctx, framework.Unique("package-initializer"), initializerRules...).Config
 		var calls atomic.Int32
 		startManager(config, func(mgr ctrl.Manager) error {
 			return errors.Join(
@@ -87,19 +79,19 @@ var _ = Describe("Package initializer", func() {
 				}),
 			)
 		})
-		register(ctx, unique("package"), first, second)
+		cluster.Register(ctx, framework.Unique("package"), first, second)
 
-		name := unique("shop")
-		Expect(ordinary.Create(ctx, wrappers.MakeNamespace(name).Obj())).To(Succeed())
+		name := framework.Unique("shop")
+		Expect(cluster.Ordinary.Create(ctx, wrappers.MakeNamespace(name).Obj())).To(Succeed())
 		Eventually(func(g Gomega) {
-			g.Expect(get(g, ctx, name)).To(matchers.HaveCondition(v1alpha1.ConditionInitializing, corev1.ConditionFalse, v1alpha1.ReasonCompleted))
+			g.Expect(cluster.GetNamespace(g, ctx, name)).To(matchers.HaveCondition(v1alpha1.ConditionInitializing, corev1.ConditionFalse, v1alpha1.ReasonCompleted))
 		}).WithContext(ctx).Should(Succeed())
 		Expect(calls.Load()).To(BeEquivalentTo(1))
 	}, SpecTimeout(time.Minute))
 
 	It("publishes what the function says, which stays", func(ctx context.Context) {
-		name := unique("published") + ".corp.example.com"
-		config := userWith(ctx, unique("package-initializer"), append(initializerRules, statusRule)...)
+		name := framework.Unique("published") + ".corp.example.com"
+		config := cluster.AddUserWithRules(ctx, framework.Unique("package-initializer"), append(initializerRules, statusRule)...).Config
 		startManager(config, func(mgr ctrl.Manager) error {
 			return pkginitializer.Add(mgr, name, func(_ context.Context, namespace *corev1.Namespace) (pkginitializer.Result, error) {
 				switch namespace.Labels["go"] {
@@ -111,26 +103,26 @@ var _ = Describe("Package initializer", func() {
 				return pkginitializer.Result{Reason: "Labelled", Message: "it has label go"}, nil
 			})
 		})
-		register(ctx, unique("package"), name)
+		cluster.Register(ctx, framework.Unique("package"), name)
 
-		bad := unique("panics")
-		Expect(ordinary.Create(ctx, wrappers.MakeNamespace(bad).Label("go", "panic").Obj())).To(Succeed())
+		bad := framework.Unique("panics")
+		Expect(cluster.Ordinary.Create(ctx, wrappers.MakeNamespace(bad).Label("go", "panic").Obj())).To(Succeed())
 		Eventually(func(g Gomega) {
-			g.Expect(get(g, ctx, bad)).To(matchers.HaveCondition(ownCondition(name), corev1.ConditionFalse, "Panicked", "index out of range"))
+			g.Expect(cluster.GetNamespace(g, ctx, bad)).To(matchers.HaveCondition(ownCondition(name), corev1.ConditionFalse, "Panicked", "index out of range"))
 		}).WithContext(ctx).Should(Succeed())
 
-		waits := unique("waits")
-		Expect(ordinary.Create(ctx, wrappers.MakeNamespace(waits).Obj())).To(Succeed())
+		waits := framework.Unique("waits")
+		Expect(cluster.Ordinary.Create(ctx, wrappers.MakeNamespace(waits).Obj())).To(Succeed())
 		Eventually(func(g Gomega) {
-			g.Expect(get(g, ctx, waits)).To(matchers.HaveCondition(ownCondition(name), corev1.ConditionFalse, "NoLabel", "set label go"))
+			g.Expect(cluster.GetNamespace(g, ctx, waits)).To(matchers.HaveCondition(ownCondition(name), corev1.ConditionFalse, "NoLabel", "set label go"))
 		}).WithContext(ctx).Should(Succeed())
 
 		// Not after an hour, but when the namespace changes.
 		for _, namespace := range []string{waits, bad} {
-			Expect(ordinary.Patch(ctx, wrappers.MakeNamespace(namespace).Obj(),
+			Expect(cluster.Ordinary.Patch(ctx, wrappers.MakeNamespace(namespace).Obj(),
 				client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"go":"on"}}}`)))).To(Succeed())
 			Eventually(func(g Gomega) {
-				g.Expect(get(g, ctx, namespace)).To(And(
+				g.Expect(cluster.GetNamespace(g, ctx, namespace)).To(And(
 					matchers.HaveCondition(ownCondition(name), corev1.ConditionTrue, "Labelled", "it has label go"),
 					matchers.HaveCondition(v1alpha1.ConditionInitializing, corev1.ConditionFalse, v1alpha1.ReasonCompleted)))
 			}).WithContext(ctx).Should(Succeed())
@@ -138,45 +130,45 @@ var _ = Describe("Package initializer", func() {
 	}, SpecTimeout(time.Minute))
 
 	It("leaves a result where it can never be done, and the operator deletes the namespace", func(ctx context.Context) {
-		name := unique("fails") + ".corp.example.com"
-		config := userWith(ctx, unique("package-initializer"), initializerRules...)
+		name := framework.Unique("fails") + ".corp.example.com"
+		config := cluster.AddUserWithRules(ctx, framework.Unique("package-initializer"), initializerRules...).Config
 		startManager(config, func(mgr ctrl.Manager) error {
 			return pkginitializer.Add(mgr, name, func(context.Context, *corev1.Namespace) (pkginitializer.Result, error) {
 				return pkginitializer.Result{}, pkginitializer.Failed("NoQuota", "nothing is left for %q", "shop")
 			})
 		})
-		register(ctx, unique("package"), name)
+		cluster.Register(ctx, framework.Unique("package"), name)
 
-		namespace := wrappers.MakeNamespace(unique("fails")).Obj()
+		namespace := wrappers.MakeNamespace(framework.Unique("fails")).Obj()
 		namespace.Finalizers = []string{"test.example.com/look"}
-		Expect(ordinary.Create(ctx, namespace)).To(Succeed())
+		Expect(cluster.Ordinary.Create(ctx, namespace)).To(Succeed())
 		Eventually(func(g Gomega) {
-			now := get(g, ctx, namespace.Name)
+			now := cluster.GetNamespace(g, ctx, namespace.Name)
 			g.Expect(now.DeletionTimestamp).NotTo(BeNil())
 			g.Expect(now).To(matchers.HaveCondition(v1alpha1.ConditionInitializing, corev1.ConditionFalse, v1alpha1.ReasonFailed,
 				`NoQuota: nothing is left for "shop"`))
 		}).WithContext(ctx).Should(Succeed())
-		Expect(admin.Patch(ctx, namespace, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))).To(Succeed())
+		Expect(cluster.Admin.Patch(ctx, namespace, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))).To(Succeed())
 	}, SpecTimeout(time.Minute))
 
 	It("puts a finalizer on before the first call, and changes nothing else", func(ctx context.Context) {
 		const token = corev1.FinalizerName("search.example.com/index")
-		name := unique("finalizer") + ".corp.example.com"
-		config := userWith(ctx, unique("package-initializer"), append(initializerRules, finalizeRule)...)
+		name := framework.Unique("finalizer") + ".corp.example.com"
+		config := cluster.AddUserWithRules(ctx, framework.Unique("package-initializer"), append(initializerRules, finalizeRule)...).Config
 		tokens := make(chan []corev1.FinalizerName, 10)
 		startManager(config, func(mgr ctrl.Manager) error {
 			return pkginitializer.Add(mgr, name, func(ctx context.Context, namespace *corev1.Namespace) (pkginitializer.Result, error) {
-				tokens <- get(Default, ctx, namespace.Name).Spec.Finalizers
+				tokens <- cluster.GetNamespace(Default, ctx, namespace.Name).Spec.Finalizers
 				return pkginitializer.Result{}, nil
 			}, pkginitializer.WithFinalizer(token))
 		})
-		register(ctx, unique("package"), name)
+		cluster.Register(ctx, framework.Unique("package"), name)
 
-		namespace := wrappers.MakeNamespace(unique("finalizer")).Label("team", "shop").Obj()
-		Expect(ordinary.Create(ctx, namespace, client.FieldOwner("the-creator"))).To(Succeed())
+		namespace := wrappers.MakeNamespace(framework.Unique("finalizer")).Label("team", "shop").Obj()
+		Expect(cluster.Ordinary.Create(ctx, namespace, client.FieldOwner("the-creator"))).To(Succeed())
 		Eventually(tokens).WithContext(ctx).Should(Receive(Equal([]corev1.FinalizerName{corev1.FinalizerKubernetes, token})))
 		Eventually(func(g Gomega) {
-			now := get(g, ctx, namespace.Name)
+			now := cluster.GetNamespace(g, ctx, namespace.Name)
 			g.Expect(now.Labels).NotTo(HaveKey(v1alpha1.LabelInitializing))
 			g.Expect(now.Labels).To(HaveKeyWithValue("team", "shop"))
 			// The cache of the initializer has no managed fields.
@@ -185,11 +177,11 @@ var _ = Describe("Package initializer", func() {
 	}, SpecTimeout(time.Minute))
 
 	It("says which rights are missing and how to give them, and goes on when they are given", func(ctx context.Context) {
-		name, user := unique("rights")+".corp.example.com", unique("package-initializer")
-		config := userWith(ctx, user, statusRule, rbacv1.PolicyRule{
+		name, user := framework.Unique("rights")+".corp.example.com", framework.Unique("package-initializer")
+		config := cluster.AddUserWithRules(ctx, user, statusRule, rbacv1.PolicyRule{
 			APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"get", "list", "watch", "patch"},
-		})
-		register(ctx, unique("package"), name)
+		}).Config
+		cluster.Register(ctx, framework.Unique("package"), name)
 		err := pkginitializer.Check(ctx, config, name)
 		var missing *pkginitializer.MissingRightsError
 		Expect(errors.As(err, &missing)).To(BeTrue(), "%v", err)
@@ -203,49 +195,49 @@ var _ = Describe("Package initializer", func() {
 				return pkginitializer.Result{}, nil
 			}, pkginitializer.WithBackoff(50*time.Millisecond, 50*time.Millisecond))
 		})
-		namespace := unique("rights")
-		Expect(ordinary.Create(ctx, wrappers.MakeNamespace(namespace).Obj())).To(Succeed())
+		namespace := framework.Unique("rights")
+		Expect(cluster.Ordinary.Create(ctx, wrappers.MakeNamespace(namespace).Obj())).To(Succeed())
 		Eventually(func(g Gomega) {
-			g.Expect(get(g, ctx, namespace)).To(matchers.HaveCondition(ownCondition(name), corev1.ConditionFalse, "Retrying",
+			g.Expect(cluster.GetNamespace(g, ctx, namespace)).To(matchers.HaveCondition(ownCondition(name), corev1.ConditionFalse, "Retrying",
 				"kubectl create clusterrole initializer:"+name+" --verb=get,list,watch,patch,initialize --resource=namespaces"))
 		}).WithContext(ctx).Should(Succeed())
 
 		_, commands, _ := strings.Cut(missing.Message, "run: ")
 		for command := range strings.SplitSeq(commands, "; ") {
-			_, err := plane.Kubectl(ctx, plane.Admin, strings.Fields(strings.ReplaceAll(command, `"`, ""))[1:]...)
+			_, err := cluster.Kubectl(ctx, cluster.Admin.Config, strings.Fields(strings.ReplaceAll(command, `"`, ""))[1:]...)
 			Expect(err).NotTo(HaveOccurred())
 		}
 		DeferCleanup(func(ctx context.Context) {
 			for _, kind := range []string{"clusterrole", "clusterrolebinding"} {
-				_, err := plane.Kubectl(ctx, plane.Admin, "delete", kind, "initializer:"+name)
+				_, err := cluster.Kubectl(ctx, cluster.Admin.Config, "delete", kind, "initializer:"+name)
 				Expect(err).NotTo(HaveOccurred())
 			}
 		})
 		Eventually(func(g Gomega) {
 			g.Expect(pkginitializer.Check(ctx, config, name)).To(Succeed())
-			g.Expect(get(g, ctx, namespace).Labels).NotTo(HaveKey(v1alpha1.LabelInitializing))
+			g.Expect(cluster.GetNamespace(g, ctx, namespace).Labels).NotTo(HaveKey(v1alpha1.LabelInitializing))
 		}).WithContext(ctx).Should(Succeed())
 		Expect(calls.Load()).To(BeEquivalentTo(1))
 	}, SpecTimeout(time.Minute))
 
 	It("says that a name is registered nowhere, where it may know", func(ctx context.Context) {
-		name := unique("unregistered") + ".corp.example.com"
-		mayKnow := userWith(ctx, unique("package-initializer"), append(initializerRules, rbacv1.PolicyRule{
+		name := framework.Unique("unregistered") + ".corp.example.com"
+		mayKnow := cluster.AddUserWithRules(ctx, framework.Unique("package-initializer"), append(initializerRules, rbacv1.PolicyRule{
 			APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"namespaceinitializersets"}, Verbs: []string{"get"},
-		})...)
-		mayNot := userWith(ctx, unique("package-initializer"), initializerRules...)
+		})...).Config
+		mayNot := cluster.AddUserWithRules(ctx, framework.Unique("package-initializer"), initializerRules...).Config
 		var unregistered *pkginitializer.NotRegisteredError
 		err := pkginitializer.Check(ctx, mayKnow, name)
 		Expect(errors.As(err, &unregistered)).To(BeTrue(), "%v", err)
 		Expect(unregistered.Name).To(Equal(name))
 		Expect(pkginitializer.Check(ctx, mayNot, name)).To(Succeed())
-		register(ctx, unique("package"), name)
+		cluster.Register(ctx, framework.Unique("package"), name)
 		Expect(pkginitializer.Check(ctx, mayKnow, name)).To(Succeed())
 	}, SpecTimeout(time.Minute))
 
 	DescribeTable("takes the same names as the API server", func(ctx context.Context, name string) {
-		configuration := wrappers.MakeConfiguration(unique("names")).Initializers(name).Obj()
-		Expect(admin.Create(ctx, configuration, client.DryRunAll) == nil).
+		configuration := wrappers.MakeConfiguration(framework.Unique("names")).Initializers(name).Obj()
+		Expect(cluster.Admin.Create(ctx, configuration, client.DryRunAll) == nil).
 			To(Equal(v1alpha1.ValidateInitializerName(name) == nil))
 	},
 		Entry("good", "a.b.c", SpecTimeout(time.Minute)),

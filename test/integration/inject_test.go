@@ -17,34 +17,35 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/test/controlplane"
+	"github.com/nslifecycle/nslifecycle/test/framework"
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
 var _ = Describe("Injection", func() {
 	It("gives a new namespace its list in the response to its creation", func(ctx context.Context) {
-		register(ctx, "inject", "a.test.example.com", "b.test.example.com")
-		namespace := createNamespace(ctx, ordinary, unique("inject"))
+		cluster.Register(ctx, "inject", "a.test.example.com", "b.test.example.com")
+		namespace := framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("inject"))
 		Expect(namespace.Labels).To(HaveKeyWithValue(v1alpha1.LabelInitializing, "true"))
 		Expect(namespace.Annotations).To(And(
 			HaveKeyWithValue(v1alpha1.AnnotationPendingInitializers, "a.test.example.com,b.test.example.com"),
 			HaveKeyWithValue(v1alpha1.AnnotationInitializers, "a.test.example.com,b.test.example.com"),
-			HaveKeyWithValue(v1alpha1.AnnotationRequestedBy, ordinaryUser),
+			HaveKeyWithValue(v1alpha1.AnnotationRequestedBy, framework.OrdinaryUser),
 		))
-		Eventually(get).WithContext(ctx).WithArguments(namespace.Name).
+		Eventually(cluster.GetNamespace).WithContext(ctx).WithArguments(namespace.Name).
 			Should(BeInitializing(corev1.ConditionTrue, v1alpha1.ReasonPending))
-		now := get(Default, ctx, namespace.Name)
+		now := cluster.GetNamespace(Default, ctx, namespace.Name)
 		Expect(conditionMessage(now, v1alpha1.ConditionInitializing)).To(Equal("waiting for a.test.example.com (1 of 2)"))
 		Expect(now).To(HaveCondition("b.test.example.com/Initialized", corev1.ConditionFalse, v1alpha1.ReasonPending))
 	}, SpecTimeout(time.Minute))
 
 	It("works with generateName", func(ctx context.Context) {
-		register(ctx, "generate-name", "a.test.example.com")
+		cluster.Register(ctx, "generate-name", "a.test.example.com")
 		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "generated-"}}
-		Expect(ordinary.Create(ctx, namespace)).To(Succeed())
+		Expect(cluster.Ordinary.Create(ctx, namespace)).To(Succeed())
 		Expect(namespace.Name).To(HavePrefix("generated-"))
-		Expect(pendingOf(namespace)).To(Equal("a.test.example.com"))
-		finish(ctx, namespace.Name)
-		Eventually(get).WithContext(ctx).WithArguments(namespace.Name).
+		Expect(framework.PendingOf(namespace)).To(Equal("a.test.example.com"))
+		cluster.Finish(ctx, namespace.Name)
+		Eventually(cluster.GetNamespace).WithContext(ctx).WithArguments(namespace.Name).
 			Should(BeInitializing(corev1.ConditionFalse, v1alpha1.ReasonCompleted))
 	}, SpecTimeout(time.Minute))
 
@@ -59,23 +60,23 @@ var _ = Describe("Injection", func() {
 				Annotation("example.com/note", "kept").Obj()
 		}
 		By("registering nothing")
-		expectInjected(ctx)
-		namespace := send(unique("sent"))
-		Expect(ordinary.Create(ctx, namespace)).To(Succeed())
+		cluster.ExpectInjected(ctx)
+		namespace := send(framework.Unique("sent"))
+		Expect(cluster.Ordinary.Create(ctx, namespace)).To(Succeed())
 		Expect(namespace.Labels).To(And(HaveKeyWithValue("team", "a"), Not(HaveKey(HavePrefix(v1alpha1.Prefix)))))
 		Expect(namespace.Annotations).To(Equal(map[string]string{"example.com/note": "kept"}))
 
 		By("registering an initializer")
-		register(ctx, "sent", "a.test.example.com")
-		namespace = send(unique("sent"))
-		Expect(ordinary.Create(ctx, namespace)).To(Succeed())
+		cluster.Register(ctx, "sent", "a.test.example.com")
+		namespace = send(framework.Unique("sent"))
+		Expect(cluster.Ordinary.Create(ctx, namespace)).To(Succeed())
 		Expect(namespace.Labels).To(And(HaveKeyWithValue(v1alpha1.LabelInitializing, "true"),
 			Not(HaveKey("nslifecycle.dev/other"))))
 		Expect(namespace.Annotations).To(Equal(map[string]string{
 			"example.com/note":                     "kept",
 			v1alpha1.AnnotationPendingInitializers: "a.test.example.com",
 			v1alpha1.AnnotationInitializers:        "a.test.example.com",
-			v1alpha1.AnnotationRequestedBy:         ordinaryUser,
+			v1alpha1.AnnotationRequestedBy:         framework.OrdinaryUser,
 		}))
 	}, SpecTimeout(time.Minute))
 
@@ -105,69 +106,69 @@ var _ = Describe("Injection", func() {
 		for _, registered := range []string{"", "kept"} {
 			if registered == "" {
 				By("registering nothing")
-				expectInjected(ctx)
+				cluster.ExpectInjected(ctx)
 			} else {
 				By("registering an initializer")
-				register(ctx, registered, "a.test.example.com")
+				cluster.Register(ctx, registered, "a.test.example.com")
 			}
-			alone := send(unique("kept")).Obj()
-			Expect(ordinary.Create(ctx, alone)).To(Succeed())
+			alone := send(framework.Unique("kept")).Obj()
+			Expect(cluster.Ordinary.Create(ctx, alone)).To(Succeed())
 			expectOnlyThose(alone)
 			Expect(alone.Labels[v1alpha1.LabelInitializing]).To(Equal(map[string]string{"": "", "kept": "true"}[registered]))
 
-			more := send(unique("kept")).Label(v1alpha1.AnnotationTTL, "x").Label(v1alpha1.AnnotationExpiresAt, "x").
+			more := send(framework.Unique("kept")).Label(v1alpha1.AnnotationTTL, "x").Label(v1alpha1.AnnotationExpiresAt, "x").
 				Annotation(v1alpha1.LabelDeletionProtection, "x")
 			for _, key := range stripped {
 				more.Label(key, "x").Annotation(key, "x")
 			}
 			namespace := more.Obj()
-			Expect(ordinary.Create(ctx, namespace)).To(Succeed())
+			Expect(cluster.Ordinary.Create(ctx, namespace)).To(Succeed())
 			expectOnlyThose(namespace)
 			Expect(namespace.Labels[v1alpha1.LabelInitializing]).To(Equal(alone.Labels[v1alpha1.LabelInitializing]))
 		}
 	}, SpecTimeout(time.Minute))
 
 	It("removes as many keys under our prefix as guard lets through, beside those that stay", func(ctx context.Context) {
-		register(ctx, "bound", "a.test.example.com")
-		namespace := wrappers.MakeNamespace(unique("bound")).Label(v1alpha1.LabelDeletionProtection, "enabled").
+		cluster.Register(ctx, "bound", "a.test.example.com")
+		namespace := wrappers.MakeNamespace(framework.Unique("bound")).Label(v1alpha1.LabelDeletionProtection, "enabled").
 			Annotation(v1alpha1.AnnotationTTL, "8h")
 		for i := range 999 {
 			namespace.Label(fmt.Sprintf("nslifecycle.dev/%d", i), "").Annotation(fmt.Sprintf("nslifecycle.dev/%d", i), "")
 		}
 		made := namespace.Obj()
-		Expect(ordinary.Create(ctx, made)).To(Succeed())
+		Expect(cluster.Ordinary.Create(ctx, made)).To(Succeed())
 		Expect(made.Labels).To(And(HaveLen(3), HaveKey(v1alpha1.LabelInitializing), HaveKey(v1alpha1.LabelDeletionProtection)))
 		Expect(made.Annotations).To(And(HaveLen(4), HaveKey(v1alpha1.AnnotationTTL), HaveKey(v1alpha1.AnnotationRequestedBy)))
 	}, SpecTimeout(time.Minute))
 
 	It("injects into a namespace that server-side apply creates, whatever it sends", func(ctx context.Context) {
-		register(ctx, "apply", "a.test.example.com")
-		name := unique("applied")
+		cluster.Register(ctx, "apply", "a.test.example.com")
+		name := framework.Unique("applied")
 		manifest := `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"` + name + `",
 			"labels":{"nslifecycle.dev/initializing":"false"},
 			"annotations":{"nslifecycle.dev/pending-initializers":"","nslifecycle.dev/requested-by":"mallory"}}}`
-		_, err := plane.KubectlWithInput(ctx, ordinaryConfig, manifest, "apply", "--server-side", "-f", "-")
+		_, err := cluster.KubectlWithInput(ctx, cluster.Ordinary.Config, manifest, "apply", "--server-side", "-f", "-")
 		Expect(err).NotTo(HaveOccurred())
-		namespace := get(Default, ctx, name)
+		namespace := cluster.GetNamespace(Default, ctx, name)
 		Expect(namespace.Labels).To(HaveKeyWithValue(v1alpha1.LabelInitializing, "true"))
-		Expect(pendingOf(namespace)).To(Equal("a.test.example.com"))
-		Expect(namespace.Annotations).To(HaveKeyWithValue(v1alpha1.AnnotationRequestedBy, ordinaryUser))
+		Expect(framework.PendingOf(namespace)).To(Equal("a.test.example.com"))
+		Expect(namespace.Annotations).To(HaveKeyWithValue(v1alpha1.AnnotationRequestedBy, framework.OrdinaryUser))
 
 		By("refusing to apply it once more")
-		_, err = plane.KubectlWithInput(ctx, ordinaryConfig, manifest, "apply", "--server-side", "--force-conflicts", "-f", "-")
+		_, err = cluster.KubectlWithInput(ctx, cluster.Ordinary.Config, manifest, "apply", "--server-side", "--force-conflicts", "-f", "-")
 		Expect(err).To(BeDeniedBy("guard"))
 	}, SpecTimeout(time.Minute))
 
 	It("keeps the finalizers that the creator chose", func(ctx context.Context) {
-		register(ctx, "finalizers", "a.test.example.com")
-		namespace := wrappers.MakeNamespace(unique("finalizers")).Obj()
+		cluster.Register(ctx, "finalizers", "a.test.example.com")
+		namespace := wrappers.MakeNamespace(framework.Unique("finalizers")).Obj()
 		namespace.Spec.Finalizers = []corev1.FinalizerName{"openshift.com/origin", "kubernetes"}
-		Expect(ordinary.Create(ctx, namespace)).To(Succeed())
+		Expect(cluster.Ordinary.Create(ctx, namespace)).To(Succeed())
 		Expect(namespace.Spec.Finalizers).To(ConsistOf(corev1.FinalizerName("openshift.com/origin"), corev1.FinalizerKubernetes))
 	}, SpecTimeout(time.Minute))
 
 	It("exempts the namespaces that a cluster cannot do without, and its own", func(ctx context.Context) {
-		register(ctx, "exempt", "a.test.example.com")
+		cluster.Register(ctx, "exempt", "a.test.example.com")
 		for _, name := range []string{
 			metav1.NamespaceDefault, metav1.NamespaceSystem, metav1.NamespacePublic, corev1.NamespaceNodeLease,
 			controlplane.SystemNamespace,
@@ -176,26 +177,26 @@ var _ = Describe("Injection", func() {
 			namespace := wrappers.MakeNamespace(name).Obj()
 			// A dry run that fails only because the namespace exists has passed admission,
 			// so its outcome is looked at where it does not exist.
-			err := admin.Create(ctx, namespace, client.DryRunAll)
+			err := cluster.Admin.Create(ctx, namespace, client.DryRunAll)
 			if err == nil {
 				Expect(namespace.Annotations).NotTo(HaveKey(v1alpha1.AnnotationPendingInitializers))
 				continue
 			}
 			Expect(err).To(MatchError(ContainSubstring("already exists")))
-			Eventually(get).WithContext(ctx).WithArguments(name).
+			Eventually(cluster.GetNamespace).WithContext(ctx).WithArguments(name).
 				Should(BeInitializing(corev1.ConditionFalse, v1alpha1.ReasonNotRequired))
 		}
-		Expect(effectiveSet(Default, ctx).SystemNamespace).To(Equal(controlplane.SystemNamespace))
+		Expect(cluster.EffectiveSet(Default, ctx).SystemNamespace).To(Equal(controlplane.SystemNamespace))
 	}, SpecTimeout(time.Minute))
 
 	It("leaves existing namespaces alone when a configuration comes later", func(ctx context.Context) {
-		expectInjected(ctx)
-		before := createNamespace(ctx, ordinary, unique("before"))
-		register(ctx, "later", "a.test.example.com")
-		Expect(createNamespace(ctx, ordinary, unique("after")).Labels).To(HaveKey(v1alpha1.LabelInitializing))
-		Consistently(get).WithContext(ctx).WithArguments(before.Name).
+		cluster.ExpectInjected(ctx)
+		before := framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("before"))
+		cluster.Register(ctx, "later", "a.test.example.com")
+		Expect(framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("after")).Labels).To(HaveKey(v1alpha1.LabelInitializing))
+		Consistently(cluster.GetNamespace).WithContext(ctx).WithArguments(before.Name).
 			Should(HaveField("Labels", Not(HaveKey(v1alpha1.LabelInitializing))))
-		Eventually(get).WithContext(ctx).WithArguments(before.Name).
+		Eventually(cluster.GetNamespace).WithContext(ctx).WithArguments(before.Name).
 			Should(BeInitializing(corev1.ConditionFalse, v1alpha1.ReasonNotRequired))
 	}, SpecTimeout(time.Minute))
 
@@ -211,21 +212,21 @@ var _ = Describe("Injection", func() {
 			var created []client.Object
 			for name := range strings.FieldsSeq(order) {
 				configuration := wrappers.MakeConfiguration(name).Initializers(configurations[name]...).Obj()
-				Expect(admin.Create(ctx, configuration)).To(Succeed())
+				Expect(cluster.Admin.Create(ctx, configuration)).To(Succeed())
 				created = append(created, configuration)
 			}
 			for _, configuration := range created {
-				expectActive(ctx, configuration.GetName())
+				cluster.ExpectActive(ctx, configuration.GetName())
 			}
-			Expect(pendingOf(createNamespace(ctx, ordinary, unique("order")))).To(Equal(want))
+			Expect(framework.PendingOf(framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("order")))).To(Equal(want))
 			for _, configuration := range created {
-				Expect(admin.Delete(ctx, configuration)).To(Succeed())
+				Expect(cluster.Admin.Delete(ctx, configuration)).To(Succeed())
 			}
 			Eventually(func(g Gomega) {
-				g.Expect(effectiveSet(g, ctx).Initializers).To(BeEmpty())
+				g.Expect(cluster.EffectiveSet(g, ctx).Initializers).To(BeEmpty())
 			}).WithContext(ctx).Should(Succeed())
 		}
-		expectInjected(ctx)
+		cluster.ExpectInjected(ctx)
 	}, SpecTimeout(time.Minute))
 
 	It("injects as many initializers as a set can hold", func(ctx context.Context) {
@@ -233,37 +234,37 @@ var _ = Describe("Injection", func() {
 		for i := range v1alpha1.MaxSetInitializers/64 + 1 {
 			var names []string
 			for j := range 64 {
-				names = append(names, strings.ReplaceAll(unique("n"), "-", "")+"."+string(rune('a'+i))+string(rune('a'+j%26))+"."+long[:180])
+				names = append(names, strings.ReplaceAll(framework.Unique("n"), "-", "")+"."+string(rune('a'+i))+string(rune('a'+j%26))+"."+long[:180])
 			}
 			configuration := wrappers.MakeConfiguration("many-" + string(rune('a'+i))).Initializers(names...).Obj()
-			Expect(admin.Create(ctx, configuration)).To(Succeed())
+			Expect(cluster.Admin.Create(ctx, configuration)).To(Succeed())
 			DeferCleanup(func(ctx context.Context) {
-				Expect(admin.Delete(ctx, configuration)).To(Succeed())
+				Expect(cluster.Admin.Delete(ctx, configuration)).To(Succeed())
 				Eventually(func(g Gomega) {
-					g.Expect(effectiveSet(g, ctx).Initializers).NotTo(ContainElement(HaveField("Configuration", configuration.Name)))
+					g.Expect(cluster.EffectiveSet(g, ctx).Initializers).NotTo(ContainElement(HaveField("Configuration", configuration.Name)))
 				}).WithContext(ctx).Should(Succeed())
-				expectInjected(ctx)
+				cluster.ExpectInjected(ctx)
 			})
 			if i < v1alpha1.MaxSetInitializers/64 {
-				expectActive(ctx, configuration.Name)
+				cluster.ExpectActive(ctx, configuration.Name)
 				continue
 			}
 			Eventually(func(g Gomega) {
 				var left v1alpha1.NamespaceInitializerConfiguration
-				g.Expect(admin.Get(ctx, client.ObjectKeyFromObject(configuration), &left)).To(Succeed())
+				g.Expect(cluster.Admin.Get(ctx, client.ObjectKeyFromObject(configuration), &left)).To(Succeed())
 				g.Expect(left.Status.Conditions).To(ContainElement(And(
 					HaveField("Status", metav1.ConditionFalse),
 					HaveField("Reason", v1alpha1.ReasonTooManyInitializers))))
 			}).WithContext(ctx).Should(Succeed())
 		}
-		namespace := createNamespace(ctx, ordinary, unique("many"))
-		Expect(strings.Split(pendingOf(namespace), ",")).To(HaveLen(v1alpha1.MaxSetInitializers))
+		namespace := framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("many"))
+		Expect(strings.Split(framework.PendingOf(namespace), ",")).To(HaveLen(v1alpha1.MaxSetInitializers))
 
 		By("refusing a write with a message that is still short enough to be shown")
-		Expect(ordinary.Create(ctx, wrappers.MakeConfigMap(namespace.Name, "early"))).To(
+		Expect(cluster.Ordinary.Create(ctx, wrappers.MakeConfigMap(namespace.Name, "early"))).To(
 			BeForbiddenBy("gate", "and 251 more", "kubectl wait"))
 		By("letting its list shrink")
-		finish(ctx, namespace.Name)
-		Expect(strings.Split(pendingOf(get(Default, ctx, namespace.Name)), ",")).To(HaveLen(v1alpha1.MaxSetInitializers - 1))
+		cluster.Finish(ctx, namespace.Name)
+		Expect(strings.Split(framework.PendingOf(cluster.GetNamespace(Default, ctx, namespace.Name)), ",")).To(HaveLen(v1alpha1.MaxSetInitializers - 1))
 	}, SpecTimeout(2*time.Minute))
 })

@@ -17,6 +17,7 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/test/controlplane"
+	"github.com/nslifecycle/nslifecycle/test/framework"
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
@@ -27,13 +28,13 @@ var _ = Describe("Input", func() {
 		object.APIVersion, object.Kind = v1alpha1.GroupVersion.String(), "NamespaceInitializerConfiguration"
 		encoded, err := json.Marshal(object)
 		Expect(err).NotTo(HaveOccurred())
-		_, err = plane.KubectlWithInput(ctx, plane.Admin, string(encoded), "create", "-f", "-")
+		_, err = cluster.KubectlWithInput(ctx, cluster.Admin.Config, string(encoded), "create", "-f", "-")
 		return err
 	}
 
 	DescribeTable("refuses bad names of initializers with a sentence",
 		func(ctx context.Context, message string, names ...string) {
-			Expect(applyConfiguration(ctx, unique("bad"), names...)).To(MatchError(ContainSubstring(message)))
+			Expect(applyConfiguration(ctx, framework.Unique("bad"), names...)).To(MatchError(ContainSubstring(message)))
 		},
 		Entry("two segments", `initializer name "corp.com" is not fully qualified: use at least three dot-separated parts`,
 			"corp.com", SpecTimeout(time.Minute)),
@@ -56,8 +57,8 @@ var _ = Describe("Input", func() {
 	DescribeTable("refuses bad settings with a sentence",
 		func(ctx context.Context, settings, message string) {
 			manifest := `{"apiVersion":"nslifecycle.dev/v1alpha1","kind":"NamespaceInitializerConfiguration",` +
-				`"metadata":{"name":"` + unique("bad") + `"},"initializers":[{"name":"a.test.example.com",` + settings + `}]}`
-			_, err := plane.KubectlWithInput(ctx, plane.Admin, manifest, "create", "--dry-run=server", "-f", "-")
+				`"metadata":{"name":"` + framework.Unique("bad") + `"},"initializers":[{"name":"a.test.example.com",` + settings + `}]}`
+			_, err := cluster.KubectlWithInput(ctx, cluster.Admin.Config, manifest, "create", "--dry-run=server", "-f", "-")
 			if message == "" {
 				Expect(err).NotTo(HaveOccurred())
 			} else {
@@ -105,14 +106,14 @@ var _ = Describe("Input", func() {
 	)
 
 	It("takes the sample that has all settings", func(ctx context.Context) {
-		_, err := plane.Kubectl(ctx, plane.Admin, "create", "--dry-run=server", "-f", filepath.Join(controlplane.Root(),
+		_, err := cluster.Kubectl(ctx, cluster.Admin.Config, "create", "--dry-run=server", "-f", filepath.Join(controlplane.Root(),
 			"config/samples/v1alpha1_namespaceinitializerconfiguration_settings.yaml"))
 		Expect(err).NotTo(HaveOccurred())
 	}, SpecTimeout(time.Minute))
 
 	It("refuses the same in an update", func(ctx context.Context) {
-		register(ctx, "update", "a.test.example.com")
-		_, err := plane.Kubectl(ctx, plane.Admin, "patch", "nic", "update", "--type=merge",
+		cluster.Register(ctx, "update", "a.test.example.com")
+		_, err := cluster.Kubectl(ctx, cluster.Admin.Config, "patch", "nic", "update", "--type=merge",
 			"-p", `{"initializers":[{"name":"nope"}]}`)
 		Expect(err).To(MatchError(ContainSubstring("is not fully qualified")))
 	}, SpecTimeout(time.Minute))
@@ -120,39 +121,39 @@ var _ = Describe("Input", func() {
 	It("takes an empty list, which registers nothing", func(ctx context.Context) {
 		Expect(applyConfiguration(ctx, "empty")).To(Succeed())
 		DeferCleanup(func(ctx context.Context) {
-			Expect(admin.Delete(ctx, wrappers.MakeConfiguration("empty").Obj())).To(Succeed())
+			Expect(cluster.Admin.Delete(ctx, wrappers.MakeConfiguration("empty").Obj())).To(Succeed())
 		})
-		expectActive(ctx, "empty")
+		cluster.ExpectActive(ctx, "empty")
 		var empty v1alpha1.NamespaceInitializerConfiguration
-		Expect(admin.Get(ctx, client.ObjectKey{Name: "empty"}, &empty)).To(Succeed())
+		Expect(cluster.Admin.Get(ctx, client.ObjectKey{Name: "empty"}, &empty)).To(Succeed())
 		Expect(meta.FindStatusCondition(empty.Status.Conditions, v1alpha1.ConditionActive).Reason).To(Equal(v1alpha1.ReasonEmpty))
-		Expect(createNamespace(ctx, ordinary, unique("empty")).Labels).NotTo(HaveKey(v1alpha1.LabelInitializing))
+		Expect(framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("empty")).Labels).NotTo(HaveKey(v1alpha1.LabelInitializing))
 	}, SpecTimeout(time.Minute))
 
 	It("takes the longest name there is", func(ctx context.Context) {
 		part := strings.Repeat("x", 63)
 		longest := strings.Join([]string{part, part, part, strings.Repeat("y", 61)}, ".")
 		Expect(longest).To(HaveLen(253))
-		register(ctx, "longest", longest)
-		namespace := createNamespace(ctx, ordinary, unique("longest"))
-		Expect(pendingOf(namespace)).To(Equal(longest))
-		finish(ctx, namespace.Name)
-		Eventually(get).WithContext(ctx).WithArguments(namespace.Name).
+		cluster.Register(ctx, "longest", longest)
+		namespace := framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("longest"))
+		Expect(framework.PendingOf(namespace)).To(Equal(longest))
+		cluster.Finish(ctx, namespace.Name)
+		Eventually(cluster.GetNamespace).WithContext(ctx).WithArguments(namespace.Name).
 			Should(BeInitializing("False", v1alpha1.ReasonCompleted))
 	}, SpecTimeout(time.Minute))
 
 	It("refuses a set of another name, and points to configurations", func(ctx context.Context) {
 		set := &v1alpha1.NamespaceInitializerSet{}
 		set.Name = "mine"
-		Expect(admin.Create(ctx, set)).To(MatchError(ContainSubstring("create a NamespaceInitializerConfiguration")))
+		Expect(cluster.Admin.Create(ctx, set)).To(MatchError(ContainSubstring("create a NamespaceInitializerConfiguration")))
 	}, SpecTimeout(time.Minute))
 
 	It("shows what matters in kubectl get, by short name and category", func(ctx context.Context) {
-		register(ctx, "columns", "a.test.example.com", "b.test.example.com")
-		output, err := plane.Kubectl(ctx, plane.Admin, "get", "nic", "columns")
+		cluster.Register(ctx, "columns", "a.test.example.com", "b.test.example.com")
+		output, err := cluster.Kubectl(ctx, cluster.Admin.Config, "get", "nic", "columns")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(output).To(MatchRegexp(`NAME\s+ACTIVE\s+REASON\s+SERVED\s+AGE\ncolumns\s+True\s+InForce\s+True`))
-		output, err = plane.Kubectl(ctx, plane.Admin, "get", "nslifecycle", "-o", "wide")
+		output, err = cluster.Kubectl(ctx, cluster.Admin.Config, "get", "nslifecycle", "-o", "wide")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(output).To(And(ContainSubstring("b.test.example.com"), ContainSubstring("/effective")))
 	}, SpecTimeout(time.Minute))

@@ -32,6 +32,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/controller"
 	"github.com/nslifecycle/nslifecycle/test/controlplane"
+	"github.com/nslifecycle/nslifecycle/test/framework"
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
@@ -71,7 +72,7 @@ var _ = Describe("An installation", Ordered, ContinueOnFailure, func() {
 		own, err = controlplane.Start(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(func() { Expect(own.Stop()).To(Succeed()) })
-		root = newClient(own.Admin)
+		root = framework.NewUser(own.Admin)
 		binary, err = gexec.Build("github.com/nslifecycle/nslifecycle/cmd")
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(gexec.CleanupBuildArtifacts)
@@ -107,11 +108,11 @@ var _ = Describe("An installation", Ordered, ContinueOnFailure, func() {
 			"mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression":
 				"[JSONPatch{op: 'add', path: '/metadata/annotations', value: {'rewritten': 'yes'}}]"}}]}}`
 		inject := &admissionv1.MutatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "nslifecycle-inject"}}
-		Expect(newClient(config).Patch(ctx, inject, client.RawPatch(types.MergePatchType, []byte(rewrite)))).To(Succeed())
+		Expect(framework.NewUser(config).Patch(ctx, inject, client.RawPatch(types.MergePatchType, []byte(rewrite)))).To(Succeed())
 
 		By("rewriting new namespaces, so that the change has arrived")
 		Eventually(func(g Gomega) {
-			probe := wrappers.MakeNamespace(unique("probe")).Obj()
+			probe := wrappers.MakeNamespace(framework.Unique("probe")).Obj()
 			g.Expect(root.Create(ctx, probe, client.DryRunAll)).To(Succeed())
 			g.Expect(probe.Annotations).To(HaveKeyWithValue("rewritten", "yes"))
 		}).WithContext(ctx).Should(Succeed())
@@ -123,7 +124,7 @@ var _ = Describe("An installation", Ordered, ContinueOnFailure, func() {
 
 		By("not letting the manager change the binding")
 		binding := &admissionv1.MutatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: "nslifecycle-inject"}}
-		err = newClient(config).Patch(ctx, binding, client.RawPatch(types.MergePatchType, []byte(`{"spec": {"matchResources": null}}`)))
+		err = framework.NewUser(config).Patch(ctx, binding, client.RawPatch(types.MergePatchType, []byte(`{"spec": {"matchResources": null}}`)))
 		Expect(apierrors.IsForbidden(err)).To(BeTrue(), "%v", err)
 	}, SpecTimeout(5*time.Minute))
 
@@ -147,17 +148,17 @@ var _ = Describe("An installation", Ordered, ContinueOnFailure, func() {
 		Eventually(func(g Gomega) {
 			g.Expect(activeCondition(g, ctx, root, "first").Status).To(Equal(metav1.ConditionTrue))
 		}).WithContext(ctx).WithTimeout(time.Minute).Should(Succeed())
-		Expect(createNamespace(ctx, root, unique("installed")).Labels).To(HaveKey(v1alpha1.LabelInitializing))
+		Expect(framework.CreateNamespace(ctx, root, framework.Unique("installed")).Labels).To(HaveKey(v1alpha1.LabelInitializing))
 
 		By("installing it again over itself")
 		Expect(own.Install(ctx)).To(Succeed())
-		Expect(createNamespace(ctx, root, unique("installed")).Labels).To(HaveKey(v1alpha1.LabelInitializing))
+		Expect(framework.CreateNamespace(ctx, root, framework.Unique("installed")).Labels).To(HaveKey(v1alpha1.LabelInitializing))
 
 		By("removing it, as make undeploy does")
 		Expect(running.Stop()).To(Succeed())
 		undeploy(ctx, own)
 		Expect(stop()).To(BeNumerically(">", 50))
-		Expect(createNamespace(ctx, root, unique("removed")).Labels).NotTo(HaveKey(v1alpha1.LabelInitializing))
+		Expect(framework.CreateNamespace(ctx, root, framework.Unique("removed")).Labels).NotTo(HaveKey(v1alpha1.LabelInitializing))
 	}, SpecTimeout(3*time.Minute))
 
 	It("shuts the last gap once every API server knows the set", func(ctx context.Context) {
@@ -170,11 +171,11 @@ var _ = Describe("An installation", Ordered, ContinueOnFailure, func() {
 		set.Initializers = []v1alpha1.EffectiveInitializer{{Name: "a.test.example.com"}}
 		Expect(root.Create(ctx, set)).To(Succeed())
 		Eventually(func(g Gomega) {
-			probe := wrappers.MakeNamespace(unique("probe")).Obj()
+			probe := wrappers.MakeNamespace(framework.Unique("probe")).Obj()
 			g.Expect(root.Create(ctx, probe, client.DryRunAll)).To(Succeed())
 			g.Expect(probe.Labels).To(HaveKey(v1alpha1.LabelInitializing))
 		}).WithContext(ctx).WithTimeout(time.Minute).Should(Succeed())
-		heavy := wrappers.MakeNamespace(unique("heavy")).Label(v1alpha1.LabelDeletionProtection, "enabled").
+		heavy := wrappers.MakeNamespace(framework.Unique("heavy")).Label(v1alpha1.LabelDeletionProtection, "enabled").
 			Annotation(v1alpha1.AnnotationTTL, "8h")
 		for i := range 20000 {
 			heavy.Label(fmt.Sprintf("nslifecycle.dev/%d", i), "")
@@ -189,7 +190,7 @@ var _ = Describe("An installation", Ordered, ContinueOnFailure, func() {
 		DeferCleanup(func() { Expect(running.Stop()).To(Succeed()) })
 		Eventually(failurePolicyOfInject).WithContext(ctx).WithArguments(root).
 			WithTimeout(time.Minute).Should(Equal(admissionv1.Fail))
-		Expect(root.Create(ctx, wrappers.MakeNamespace(unique("hardened")).Obj())).To(Succeed())
+		Expect(root.Create(ctx, wrappers.MakeNamespace(framework.Unique("hardened")).Obj())).To(Succeed())
 
 		By("putting it back after an upgrade")
 		Expect(own.Install(ctx)).To(Succeed())
@@ -223,7 +224,7 @@ var _ = Describe("An installation", Ordered, ContinueOnFailure, func() {
 		if err := root.Create(ctx, nodeLease.DeepCopy()); err != nil {
 			Expect(err).To(MatchError(ContainSubstring("already exists")))
 		}
-		for _, victim := range []*corev1.Namespace{createNamespace(ctx, root, unique("victim")), nodeLease} {
+		for _, victim := range []*corev1.Namespace{framework.CreateNamespace(ctx, root, framework.Unique("victim")), nodeLease} {
 			Expect(root.Patch(ctx, victim, patch)).To(Succeed())
 			Eventually(func(g Gomega) {
 				var now corev1.Namespace
@@ -238,7 +239,7 @@ var _ = Describe("An installation", Ordered, ContinueOnFailure, func() {
 		Eventually(func(g Gomega) {
 			g.Expect(activeCondition(g, ctx, root, "policies").Status).To(Equal(metav1.ConditionTrue))
 		}).WithContext(ctx).WithTimeout(time.Minute).Should(Succeed())
-		Expect(createNamespace(ctx, root, unique("policies")).Labels).To(HaveKey(v1alpha1.LabelInitializing))
+		Expect(framework.CreateNamespace(ctx, root, framework.Unique("policies")).Labels).To(HaveKey(v1alpha1.LabelInitializing))
 	}, SpecTimeout(3*time.Minute))
 
 	It("repairs what was edited while the policies were away, past the policies", func(ctx context.Context) {
@@ -246,7 +247,7 @@ var _ = Describe("An installation", Ordered, ContinueOnFailure, func() {
 		Expect(own.Install(ctx)).To(Succeed())
 		DeferCleanup(func(ctx context.Context) { undeploy(ctx, own) })
 		Eventually(func() error {
-			return root.Create(ctx, wrappers.MakeNamespace(unique("probe")).Label(v1alpha1.LabelInitializing, "false").Obj(),
+			return root.Create(ctx, wrappers.MakeNamespace(framework.Unique("probe")).Label(v1alpha1.LabelInitializing, "false").Obj(),
 				client.DryRunAll)
 		}).WithContext(ctx).Should(BeDeniedBy("guard"))
 		running, err := own.StartManager(ctx)
@@ -291,12 +292,12 @@ func makeDrift(ctx context.Context, c client.Client) drift {
 	GinkgoHelper()
 	made := drift{
 		toOpen: []*corev1.Namespace{
-			wrappers.MakeNamespace(unique("drift")).Label(v1alpha1.LabelInitializing, "true").Obj(),
-			wrappers.MakeNamespace(unique("drift")).Label(v1alpha1.LabelInitializing, "false").
+			wrappers.MakeNamespace(framework.Unique("drift")).Label(v1alpha1.LabelInitializing, "true").Obj(),
+			wrappers.MakeNamespace(framework.Unique("drift")).Label(v1alpha1.LabelInitializing, "false").
 				Annotation(v1alpha1.AnnotationPendingInitializers, " , ").
 				Annotation(v1alpha1.AnnotationInitializationResult, failure).Obj(),
 		},
-		toShut: wrappers.MakeNamespace(unique("drift")).
+		toShut: wrappers.MakeNamespace(framework.Unique("drift")).
 			Annotation(v1alpha1.AnnotationPendingInitializers, "a.test.example.com").Obj(),
 	}
 	for _, namespace := range append([]*corev1.Namespace{made.toShut}, made.toOpen...) {
@@ -344,10 +345,10 @@ func deletePolicies(ctx context.Context, own *controlplane.ControlPlane) {
 	_, err := own.Kubectl(ctx, own.Admin, "delete", "mutatingadmissionpolicybindings,validatingadmissionpolicybindings,"+
 		"mutatingadmissionpolicies,validatingadmissionpolicies", "-l", "app.kubernetes.io/name=nslifecycle", "--ignore-not-found")
 	Expect(err).NotTo(HaveOccurred())
-	root := newClient(own.Admin)
+	root := framework.NewUser(own.Admin)
 	// Neither does guard refuse the label, nor does inject remove it.
 	Eventually(func(g Gomega) {
-		probe := wrappers.MakeNamespace(unique("probe")).Label(v1alpha1.LabelInitializing, "false").Obj()
+		probe := wrappers.MakeNamespace(framework.Unique("probe")).Label(v1alpha1.LabelInitializing, "false").Obj()
 		g.Expect(root.Create(ctx, probe, client.DryRunAll)).To(Succeed())
 		g.Expect(probe.Labels).To(HaveKeyWithValue(v1alpha1.LabelInitializing, "false"))
 	}).WithContext(ctx).Should(Succeed())
@@ -361,7 +362,7 @@ func undeploy(ctx context.Context, own *controlplane.ControlPlane) {
 	_, err := own.Kubectl(ctx, own.Admin, "delete", "-k", filepath.Join(controlplane.Root(), "config", "default"),
 		"--ignore-not-found", "--wait=false")
 	Expect(err).NotTo(HaveOccurred())
-	clientset := newClientset(own.Admin)
+	clientset := framework.NewUser(own.Admin).Clientset()
 	Eventually(func() error {
 		system, err := clientset.CoreV1().Namespaces().Get(ctx, controlplane.SystemNamespace, metav1.GetOptions{})
 		if err != nil {
@@ -393,7 +394,7 @@ func keepCreatingNamespaces(ctx context.Context, c client.Client) (stop func() i
 				return
 			case <-time.After(50 * time.Millisecond):
 			}
-			Expect(c.Create(ctx, wrappers.MakeNamespace(unique("meanwhile")).Obj())).To(Succeed())
+			Expect(c.Create(ctx, wrappers.MakeNamespace(framework.Unique("meanwhile")).Obj())).To(Succeed())
 			count++
 		}
 	})

@@ -27,6 +27,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/controller"
 	"github.com/nslifecycle/nslifecycle/test/controlplane"
+	"github.com/nslifecycle/nslifecycle/test/framework"
 	"github.com/nslifecycle/nslifecycle/test/initializers"
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
@@ -35,28 +36,28 @@ const failure = `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":
 
 var _ = Describe("The operator", func() {
 	It("lets a client wait for every namespace: initialized, never initialized, older than the operator", func(ctx context.Context) {
-		expectInjected(ctx)
-		never := createNamespace(ctx, ordinary, unique("never")).Name
-		register(ctx, "wait", "a.test.example.com")
-		serve(ctx, initializerConfig, "a.test.example.com", initializers.Nothing)
-		initialized := createNamespace(ctx, ordinary, unique("initialized")).Name
+		cluster.ExpectInjected(ctx)
+		never := framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("never")).Name
+		cluster.Register(ctx, "wait", "a.test.example.com")
+		serve(ctx, cluster.Initializer.Config, "a.test.example.com", initializers.Nothing)
+		initialized := framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("initialized")).Name
 		for name, reason := range map[string]string{
 			never: v1alpha1.ReasonNotRequired, initialized: v1alpha1.ReasonCompleted, preExistingName: v1alpha1.ReasonNotRequired,
 			metav1.NamespaceDefault: v1alpha1.ReasonNotRequired, metav1.NamespaceSystem: v1alpha1.ReasonNotRequired,
 		} {
-			_, err := plane.Kubectl(ctx, ordinaryConfig, "wait", "--for=condition=Initializing=False", "ns/"+name, "--timeout=30s")
+			_, err := cluster.Kubectl(ctx, cluster.Ordinary.Config, "wait", "--for=condition=Initializing=False", "ns/"+name, "--timeout=30s")
 			Expect(err).NotTo(HaveOccurred())
-			Expect(get(Default, ctx, name)).To(BeInitializing(corev1.ConditionFalse, reason))
+			Expect(cluster.GetNamespace(Default, ctx, name)).To(BeInitializing(corev1.ConditionFalse, reason))
 		}
 	}, SpecTimeout(time.Minute))
 
 	It("tells progress, one initializer after the other", func(ctx context.Context) {
 		names := []string{"quota.corp.com", "rbac.corp.com", "net.corp.com"}
-		register(ctx, "progress", names...)
-		namespace := createNamespace(ctx, ordinary, unique("progress")).Name
+		cluster.Register(ctx, "progress", names...)
+		namespace := framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("progress")).Name
 		for done := range names {
 			Eventually(func(g Gomega) {
-				now := get(g, ctx, namespace)
+				now := cluster.GetNamespace(g, ctx, namespace)
 				g.Expect(now).To(BeInitializing(corev1.ConditionTrue, v1alpha1.ReasonPending))
 				g.Expect(conditionMessage(now, v1alpha1.ConditionInitializing)).
 					To(Equal(fmt.Sprintf("waiting for %s (%d of 3)", names[done], done+1)))
@@ -68,80 +69,75 @@ var _ = Describe("The operator", func() {
 					g.Expect(now).To(HaveCondition(corev1.NamespaceConditionType(name+"/Initialized"), status, reason))
 				}
 			}).WithContext(ctx).Should(Succeed())
-			finish(ctx, namespace)
+			cluster.Finish(ctx, namespace)
 		}
-		Eventually(get).WithContext(ctx).WithArguments(namespace).
+		Eventually(cluster.GetNamespace).WithContext(ctx).WithArguments(namespace).
 			Should(BeInitializing(corev1.ConditionFalse, v1alpha1.ReasonCompleted))
 		expectEvent(ctx, namespace, "Initialized")
 	}, SpecTimeout(time.Minute))
 
 	It("leaves conditions of others, and an initializer's words about itself, as they are", func(ctx context.Context) {
-		namespace := initializing(ctx, "foreign").Name
-		Eventually(get).WithContext(ctx).WithArguments(namespace).
+		namespace := cluster.CreateInitializing(ctx, "foreign").Name
+		Eventually(cluster.GetNamespace).WithContext(ctx).WithArguments(namespace).
 			Should(BeInitializing(corev1.ConditionTrue, v1alpha1.ReasonPending))
 		patch := `{"status":{"conditions":[
 			{"type":"example.com/Billing","status":"True","reason":"Paid","message":"x"},
 			{"type":"nobody.test.example.com/Initialized","status":"False","reason":"Creating","message":"3 of 7 indices"}]}}`
-		_, err := plane.Kubectl(ctx, initializerConfig, "patch", "namespace", namespace, "--subresource=status",
+		_, err := cluster.Kubectl(ctx, cluster.Initializer.Config, "patch", "namespace", namespace, "--subresource=status",
 			"--type=strategic", "-p", patch)
 		Expect(err).NotTo(HaveOccurred())
-		Consistently(get).WithContext(ctx).WithArguments(namespace).Should(And(
+		Consistently(cluster.GetNamespace).WithContext(ctx).WithArguments(namespace).Should(And(
 			HaveCondition("example.com/Billing", corev1.ConditionTrue, "Paid"),
 			HaveCondition("nobody.test.example.com/Initialized", corev1.ConditionFalse, "Creating")))
-		finish(ctx, namespace)
-		Eventually(get).WithContext(ctx).WithArguments(namespace).Should(And(
+		cluster.Finish(ctx, namespace)
+		Eventually(cluster.GetNamespace).WithContext(ctx).WithArguments(namespace).Should(And(
 			BeInitializing(corev1.ConditionFalse, v1alpha1.ReasonCompleted),
 			HaveCondition("example.com/Billing", corev1.ConditionTrue, "Paid"),
 			HaveCondition("nobody.test.example.com/Initialized", corev1.ConditionTrue, v1alpha1.ReasonCompleted)))
 	}, SpecTimeout(time.Minute))
 
 	It("is not needed for injecting, gating and opening, and catches up", func(ctx context.Context) {
-		register(ctx, "away", "a.test.example.com", "b.test.example.com")
-		Expect(manager.Stop()).To(Succeed())
+		cluster.Register(ctx, "away", "a.test.example.com", "b.test.example.com")
+		cluster.StopManager()
 		DeferCleanup(func(ctx context.Context) {
-			if manager == nil {
-				var err error
-				manager, err = plane.StartManager(ctx)
-				Expect(err).NotTo(HaveOccurred())
+			if cluster.Manager == nil {
+				cluster.StartManager(ctx)
 			}
 		})
-		manager = nil
 
-		done := createNamespace(ctx, ordinary, unique("away"))
-		Expect(pendingOf(done)).To(Equal("a.test.example.com,b.test.example.com"))
-		half := createNamespace(ctx, ordinary, unique("away"))
-		Expect(ordinary.Create(ctx, wrappers.MakeConfigMap(done.Name, "early"))).To(BeForbiddenBy("gate"))
-		finish(ctx, half.Name)
-		finish(ctx, done.Name)
-		Expect(ordinary.Create(ctx, wrappers.MakeConfigMap(done.Name, "early"))).To(BeForbiddenBy("gate"))
-		finish(ctx, done.Name)
-		now := get(Default, ctx, done.Name)
+		done := framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("away"))
+		Expect(framework.PendingOf(done)).To(Equal("a.test.example.com,b.test.example.com"))
+		half := framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("away"))
+		Expect(cluster.Ordinary.Create(ctx, wrappers.MakeConfigMap(done.Name, "early"))).To(BeForbiddenBy("gate"))
+		cluster.Finish(ctx, half.Name)
+		cluster.Finish(ctx, done.Name)
+		Expect(cluster.Ordinary.Create(ctx, wrappers.MakeConfigMap(done.Name, "early"))).To(BeForbiddenBy("gate"))
+		cluster.Finish(ctx, done.Name)
+		now := cluster.GetNamespace(Default, ctx, done.Name)
 		Expect(now.Labels).NotTo(HaveKey(v1alpha1.LabelInitializing))
 		Expect(now.Annotations).NotTo(HaveKey(v1alpha1.AnnotationPendingInitializers))
 		Expect(now.Status.Conditions).To(BeEmpty())
-		Eventually(ordinary.Create).WithContext(ctx).WithArguments(wrappers.MakeConfigMap(done.Name, "late")).Should(Succeed())
+		Eventually(cluster.Ordinary.Create).WithContext(ctx).WithArguments(wrappers.MakeConfigMap(done.Name, "late")).Should(Succeed())
 
-		var err error
-		manager, err = plane.StartManager(ctx)
-		Expect(err).NotTo(HaveOccurred())
-		Eventually(get).WithContext(ctx).WithArguments(done.Name).Should(And(
+		cluster.StartManager(ctx)
+		Eventually(cluster.GetNamespace).WithContext(ctx).WithArguments(done.Name).Should(And(
 			BeInitializing(corev1.ConditionFalse, v1alpha1.ReasonCompleted),
 			HaveCondition("a.test.example.com/Initialized", corev1.ConditionTrue, v1alpha1.ReasonCompleted),
 			HaveCondition("b.test.example.com/Initialized", corev1.ConditionTrue, v1alpha1.ReasonCompleted)))
 		Eventually(func(g Gomega) {
-			now := get(g, ctx, half.Name)
+			now := cluster.GetNamespace(g, ctx, half.Name)
 			g.Expect(conditionMessage(now, v1alpha1.ConditionInitializing)).To(Equal("waiting for b.test.example.com (2 of 2)"))
 			g.Expect(now).To(HaveCondition("a.test.example.com/Initialized", corev1.ConditionTrue, v1alpha1.ReasonCompleted))
 		}).WithContext(ctx).Should(Succeed())
 	}, SpecTimeout(time.Minute))
 
 	It("tells a failure, then deletes the namespace", func(ctx context.Context) {
-		namespace := initializing(ctx, "fails")
+		namespace := cluster.CreateInitializing(ctx, "fails")
 		// Holds the namespace, as kube-controller-manager would while it empties it.
 		watcher := observeConditions(ctx, namespace.Name)
 		setResult(ctx, namespace.Name, failure)
 		Eventually(func(g Gomega) {
-			now := get(g, ctx, namespace.Name)
+			now := cluster.GetNamespace(g, ctx, namespace.Name)
 			g.Expect(now.DeletionTimestamp).NotTo(BeNil())
 			g.Expect(now).To(BeInitializing(corev1.ConditionFalse, v1alpha1.ReasonFailed))
 			g.Expect(conditionMessage(now, v1alpha1.ConditionInitializing)).To(Equal("Forbidden: the team has no budget"))
@@ -153,20 +149,20 @@ var _ = Describe("The operator", func() {
 			HaveField("DeletionTimestamp", BeNil()), BeInitializing(corev1.ConditionFalse, v1alpha1.ReasonFailed))))
 
 		By("keeping the gate shut")
-		Expect(ordinary.Create(ctx, wrappers.MakeConfigMap(namespace.Name, "early"))).To(HaveOccurred())
+		Expect(cluster.Ordinary.Create(ctx, wrappers.MakeConfigMap(namespace.Name, "early"))).To(HaveOccurred())
 	}, SpecTimeout(time.Minute))
 
 	DescribeTable("ignores a result that is of no use, with an Event",
 		func(ctx context.Context, result, says string) {
-			namespace := initializing(ctx, "bad-result").Name
+			namespace := cluster.CreateInitializing(ctx, "bad-result").Name
 			setResult(ctx, namespace, result)
 			Eventually(func(g Gomega) {
-				g.Expect(conditionMessage(get(g, ctx, namespace), v1alpha1.ConditionInitializing)).To(ContainSubstring(says))
+				g.Expect(conditionMessage(cluster.GetNamespace(g, ctx, namespace), v1alpha1.ConditionInitializing)).To(ContainSubstring(says))
 			}).WithContext(ctx).Should(Succeed())
 			expectEvent(ctx, namespace, "InvalidInitializationResult")
-			Expect(get(Default, ctx, namespace).DeletionTimestamp).To(BeNil())
-			finish(ctx, namespace)
-			Eventually(get).WithContext(ctx).WithArguments(namespace).Should(And(
+			Expect(cluster.GetNamespace(Default, ctx, namespace).DeletionTimestamp).To(BeNil())
+			cluster.Finish(ctx, namespace)
+			Eventually(cluster.GetNamespace).WithContext(ctx).WithArguments(namespace).Should(And(
 				BeInitializing(corev1.ConditionFalse, v1alpha1.ReasonCompleted),
 				HaveField("Annotations", Not(HaveKey(v1alpha1.AnnotationInitializationResult)))))
 		},
@@ -178,45 +174,41 @@ var _ = Describe("The operator", func() {
 	)
 
 	It("lets a namespace that is deleted while it is initializing go away", func(ctx context.Context) {
-		namespace := initializing(ctx, "deleted")
+		namespace := cluster.CreateInitializing(ctx, "deleted")
 		held := wrappers.MakeConfigMap(namespace.Name, "held")
 		held.Finalizers = []string{"example.com/held"}
-		Expect(initializer.Create(ctx, held)).To(Succeed())
-		Expect(ordinary.Delete(ctx, namespace)).To(Succeed())
+		Expect(cluster.Initializer.Create(ctx, held)).To(Succeed())
+		Expect(cluster.Ordinary.Delete(ctx, namespace)).To(Succeed())
 
 		By("letting whoever owns a finalizer inside release it, initializer or not")
-		Expect(ordinary.Create(ctx, wrappers.MakeConfigMap(namespace.Name, "new"))).To(HaveOccurred())
+		Expect(cluster.Ordinary.Create(ctx, wrappers.MakeConfigMap(namespace.Name, "new"))).To(HaveOccurred())
 		Eventually(func(g Gomega) {
-			g.Expect(ordinary.Delete(ctx, held)).To(Succeed())
+			g.Expect(cluster.Ordinary.Delete(ctx, held)).To(Succeed())
 			held.Finalizers = nil
 			held.ResourceVersion = ""
-			g.Expect(ordinary.Update(ctx, held)).To(Succeed())
+			g.Expect(cluster.Ordinary.Update(ctx, held)).To(Succeed())
 		}).WithContext(ctx).Should(Succeed())
 
 		finalize(ctx, namespace.Name)
 		Eventually(func() error {
-			return admin.Get(ctx, client.ObjectKeyFromObject(namespace), &corev1.Namespace{})
+			return cluster.Admin.Get(ctx, client.ObjectKeyFromObject(namespace), &corev1.Namespace{})
 		}).WithContext(ctx).Should(Satisfy(apierrors.IsNotFound))
 	}, SpecTimeout(time.Minute))
 
 	It("does not touch a namespace that was deleted and created again under its name", func(ctx context.Context) {
-		register(ctx, "again", "a.test.example.com")
-		old := createNamespace(ctx, ordinary, unique("again"))
-		Expect(manager.Stop()).To(Succeed())
-		DeferCleanup(func(ctx context.Context) {
-			var err error
-			manager, err = plane.StartManager(ctx)
-			Expect(err).NotTo(HaveOccurred())
-		})
+		cluster.Register(ctx, "again", "a.test.example.com")
+		old := framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("again"))
+		cluster.StopManager()
+		DeferCleanup(func(ctx context.Context) { cluster.StartManager(ctx) })
 		setResult(ctx, old.Name, failure)
-		stale := get(Default, ctx, old.Name)
-		Expect(admin.Delete(ctx, old)).To(Succeed())
+		stale := cluster.GetNamespace(Default, ctx, old.Name)
+		Expect(cluster.Admin.Delete(ctx, old)).To(Succeed())
 		finalize(ctx, old.Name)
 		Eventually(func() error {
-			return ordinary.Create(ctx, wrappers.MakeNamespace(old.Name).Obj())
+			return cluster.Ordinary.Create(ctx, wrappers.MakeNamespace(old.Name).Obj())
 		}).WithContext(ctx).Should(Succeed())
 
-		behind, err := client.NewWithWatch(plane.Admin, client.Options{Scheme: controller.NewScheme()})
+		behind, err := client.NewWithWatch(cluster.Admin.Config, client.Options{Scheme: controller.NewScheme()})
 		Expect(err).NotTo(HaveOccurred())
 		reconciler := &controller.NamespaceReconciler{
 			Client: interceptor.NewClient(behind, interceptor.Funcs{
@@ -229,15 +221,15 @@ var _ = Describe("The operator", func() {
 			Recorder: events.NewFakeRecorder(10), Clock: clock.RealClock{}, SystemNamespace: controlplane.SystemNamespace,
 		}
 		_, _ = reconciler.Reconcile(ctx, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(old)})
-		now := get(Default, ctx, old.Name)
+		now := cluster.GetNamespace(Default, ctx, old.Name)
 		Expect(now.UID).NotTo(Equal(stale.UID))
 		Expect(now.DeletionTimestamp).To(BeNil())
 		Expect(now.Status.Conditions).To(BeEmpty())
 
 		By("nor when only the deletion comes too late")
-		now = get(Default, ctx, old.Name)
+		now = cluster.GetNamespace(Default, ctx, old.Name)
 		setResult(ctx, old.Name, failure)
-		stale = get(Default, ctx, old.Name)
+		stale = cluster.GetNamespace(Default, ctx, old.Name)
 		stale.Status.Conditions = []corev1.NamespaceCondition{
 			{Type: v1alpha1.ConditionInitializing, Status: "False", Reason: "Failed", Message: "Forbidden: the team has no budget"},
 			{Type: "a.test.example.com/Initialized", Status: "False", Reason: "Pending", Message: "the initializer has not removed its name from the list yet"},
@@ -245,23 +237,23 @@ var _ = Describe("The operator", func() {
 		stale.UID = "11111111-1111-1111-1111-111111111111"
 		_, err = reconciler.Reconcile(ctx, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(old)})
 		Expect(err).NotTo(HaveOccurred())
-		Expect(get(Default, ctx, now.Name).DeletionTimestamp).To(BeNil())
+		Expect(cluster.GetNamespace(Default, ctx, now.Name).DeletionTimestamp).To(BeNil())
 	}, SpecTimeout(time.Minute))
 
 	It("keeps up with 200 namespaces at once", func(ctx context.Context) {
 		names := []string{"a.test.example.com", "b.test.example.com", "c.test.example.com"}
-		register(ctx, "bulk", names...)
+		cluster.Register(ctx, "bulk", names...)
 		for _, name := range names {
-			serve(ctx, initializerConfig, name, initializers.Nothing)
+			serve(ctx, cluster.Initializer.Config, name, initializers.Nothing)
 		}
 		var created []string
 		for range 200 {
-			created = append(created, unique("bulk"))
+			created = append(created, framework.Unique("bulk"))
 		}
 		var group sync.WaitGroup
 		errs := make(chan error, len(created))
 		for _, name := range created {
-			group.Go(func() { errs <- ordinary.Create(ctx, wrappers.MakeNamespace(name).Obj()) })
+			group.Go(func() { errs <- cluster.Ordinary.Create(ctx, wrappers.MakeNamespace(name).Obj()) })
 		}
 		group.Wait()
 		close(errs)
@@ -270,7 +262,7 @@ var _ = Describe("The operator", func() {
 		}
 		Eventually(func(g Gomega) {
 			var namespaces corev1.NamespaceList
-			g.Expect(admin.List(ctx, &namespaces)).To(Succeed())
+			g.Expect(cluster.Admin.List(ctx, &namespaces)).To(Succeed())
 			finished := 0
 			for i := range namespaces.Items {
 				if strings.HasPrefix(namespaces.Items[i].Name, "bulk-") {
@@ -283,49 +275,45 @@ var _ = Describe("The operator", func() {
 	}, SpecTimeout(2*time.Minute))
 
 	It("writes nothing when nothing changes", func(ctx context.Context) {
-		namespace := initializing(ctx, "quiet").Name
-		Eventually(get).WithContext(ctx).WithArguments(namespace).
+		namespace := cluster.CreateInitializing(ctx, "quiet").Name
+		Eventually(cluster.GetNamespace).WithContext(ctx).WithArguments(namespace).
 			Should(BeInitializing(corev1.ConditionTrue, v1alpha1.ReasonPending))
-		version := get(Default, ctx, namespace).ResourceVersion
-		Consistently(get).WithContext(ctx).WithArguments(namespace).
+		version := cluster.GetNamespace(Default, ctx, namespace).ResourceVersion
+		Consistently(cluster.GetNamespace).WithContext(ctx).WithArguments(namespace).
 			Should(HaveField("ResourceVersion", version))
 	}, SpecTimeout(time.Minute))
 
 	It("puts the set right when somebody changes or deletes it", func(ctx context.Context) {
-		register(ctx, "set", "a.test.example.com")
+		cluster.Register(ctx, "set", "a.test.example.com")
 		own := v1alpha1.EffectiveInitializer{Name: "a.test.example.com", Configuration: "set"}
 		for _, edited := range [][]v1alpha1.EffectiveInitializer{nil, {{Name: "x.test.example.com"}, own}} {
-			set := effectiveSet(Default, ctx)
+			set := cluster.EffectiveSet(Default, ctx)
 			set.Initializers = edited
-			Expect(admin.Update(ctx, set)).To(Succeed())
+			Expect(cluster.Admin.Update(ctx, set)).To(Succeed())
 			Eventually(func(g Gomega) {
-				g.Expect(effectiveSet(g, ctx).Initializers).To(ConsistOf(own))
+				g.Expect(cluster.EffectiveSet(g, ctx).Initializers).To(ConsistOf(own))
 			}).WithContext(ctx).Should(Succeed())
 		}
-		Expect(admin.Delete(ctx, effectiveSet(Default, ctx))).To(Succeed())
+		Expect(cluster.Admin.Delete(ctx, cluster.EffectiveSet(Default, ctx))).To(Succeed())
 		Eventually(func(g Gomega) {
-			g.Expect(effectiveSet(g, ctx).Initializers).To(HaveLen(1))
+			g.Expect(cluster.EffectiveSet(g, ctx).Initializers).To(HaveLen(1))
 		}).WithContext(ctx).Should(Succeed())
-		expectInjected(ctx)
+		cluster.ExpectInjected(ctx)
 	}, SpecTimeout(time.Minute))
 })
 
-// newCreator makes a user who may create and read namespaces and nothing else, as in
-// the KEP.
+// newCreator adds a user who may only create and read namespaces, as in the KEP.
 func newCreator(ctx context.Context, name string) *rest.Config {
 	GinkgoHelper()
-	config, err := plane.User(name)
-	Expect(err).NotTo(HaveOccurred())
-	bind(ctx, admin, unique("creator"), []rbacv1.PolicyRule{
-		{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"get", "list", "watch", "create"}},
-	}, rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: name})
-	return config
+	return cluster.AddUserWithRules(ctx, name, rbacv1.PolicyRule{
+		APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"get", "list", "watch", "create"},
+	}).Config
 }
 
 // setResult lets the initializer report a result.
 func setResult(ctx context.Context, name, result string) {
 	GinkgoHelper()
-	_, err := plane.Kubectl(ctx, initializerConfig, "annotate", "namespace", name,
+	_, err := cluster.Kubectl(ctx, cluster.Initializer.Config, "annotate", "namespace", name,
 		v1alpha1.AnnotationInitializationResult+"="+result)
 	Expect(err).NotTo(HaveOccurred())
 }
@@ -333,10 +321,10 @@ func setResult(ctx context.Context, name, result string) {
 // finalize empties spec.finalizers, which nothing else does here.
 func finalize(ctx context.Context, name string) {
 	GinkgoHelper()
-	namespace := get(Default, ctx, name)
+	namespace := cluster.GetNamespace(Default, ctx, name)
 	namespace.Spec.Finalizers = nil
 	namespace.ResourceVersion = ""
-	_, err := newClientset(plane.Admin).CoreV1().Namespaces().Finalize(ctx, namespace, metav1.UpdateOptions{})
+	_, err := framework.NewUser(cluster.Admin.Config).Clientset().CoreV1().Namespaces().Finalize(ctx, namespace, metav1.UpdateOptions{})
 	Expect(err).NotTo(HaveOccurred())
 }
 
@@ -344,7 +332,7 @@ func expectEvent(ctx context.Context, namespace, reason string) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
 		var list eventsv1.EventList
-		g.Expect(admin.List(ctx, &list, client.InNamespace(metav1.NamespaceDefault))).To(Succeed())
+		g.Expect(cluster.Admin.List(ctx, &list, client.InNamespace(metav1.NamespaceDefault))).To(Succeed())
 		g.Expect(list.Items).To(ContainElement(And(
 			HaveField("Regarding.Name", namespace), HaveField("Reason", reason))))
 	}).WithContext(ctx).Should(Succeed())
@@ -354,7 +342,7 @@ func expectEvent(ctx context.Context, namespace, reason string) {
 // that was seen.
 func observeConditions(ctx context.Context, name string) func() []*corev1.Namespace {
 	GinkgoHelper()
-	watcher, err := newClientset(plane.Admin).CoreV1().Namespaces().Watch(ctx,
+	watcher, err := framework.NewUser(cluster.Admin.Config).Clientset().CoreV1().Namespaces().Watch(ctx,
 		metav1.ListOptions{FieldSelector: "metadata.name=" + name})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(watcher.Stop)

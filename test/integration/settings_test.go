@@ -22,6 +22,7 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
+	"github.com/nslifecycle/nslifecycle/test/framework"
 	"github.com/nslifecycle/nslifecycle/test/selectors"
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
@@ -49,16 +50,16 @@ var _ = Describe("A selector", func() {
 		for i, name := range slices.Sorted(maps.Keys(all)) {
 			wrapper.Initializer(fmt.Sprintf("s%d.test.example.com", i), settings{NamespaceSelector: all[name]})
 		}
-		registerAll(ctx, wrapper)
-		initializers := effectiveSet(Default, ctx).Initializers
+		cluster.RegisterConfiguration(ctx, wrapper)
+		initializers := cluster.EffectiveSet(Default, ctx).Initializers
 		Expect(initializers).To(HaveLen(len(all)))
 		for of, labels := range selectors.Labels() {
 			expect := func(namespace *corev1.Namespace, seen map[string]string) {
 				GinkgoHelper()
 				namespace.Labels = maps.Clone(labels)
-				Expect(ordinary.Create(ctx, namespace, client.DryRunAll)).To(Succeed())
+				Expect(cluster.Ordinary.Create(ctx, namespace, client.DryRunAll)).To(Succeed())
 				want := initialization.Names(initialization.Selected(initializers, seen))
-				Expect(strings.Split(pendingOf(namespace), ",")).To(Equal(want), of)
+				Expect(strings.Split(framework.PendingOf(namespace), ",")).To(Equal(want), of)
 			}
 			// The API server adds the label before admission where there is a name, and only then.
 			withName := map[string]string{nameLabel: "shop"}
@@ -69,9 +70,9 @@ var _ = Describe("A selector", func() {
 	}, SpecTimeout(time.Minute))
 
 	It("leaves a namespace alone that no initializer selects, now and after a change of its labels", func(ctx context.Context) {
-		registerAll(ctx, wrappers.MakeConfiguration("later").
+		cluster.RegisterConfiguration(ctx, wrappers.MakeConfiguration("later").
 			Initializer(initializerA, settings{NamespaceSelector: ofTeam("a"), Finalizer: string(tokenA)}))
-		namespace := createNamespace(ctx, ordinary, unique("unselected"))
+		namespace := framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("unselected"))
 		expectUntouched := func(namespace *corev1.Namespace) {
 			GinkgoHelper()
 			Expect(namespace.Labels).NotTo(HaveKey(v1alpha1.LabelInitializing))
@@ -79,46 +80,46 @@ var _ = Describe("A selector", func() {
 			Expect(namespace.Spec.Finalizers).To(Equal([]corev1.FinalizerName{corev1.FinalizerKubernetes}))
 		}
 		expectUntouched(namespace)
-		Eventually(get).WithContext(ctx).WithArguments(namespace.Name).
+		Eventually(cluster.GetNamespace).WithContext(ctx).WithArguments(namespace.Name).
 			Should(BeInitializing(corev1.ConditionFalse, v1alpha1.ReasonNotRequired))
 
 		By("adding the label")
 		base := namespace.DeepCopy()
 		namespace.Labels["team"] = "a"
-		Expect(ordinary.Patch(ctx, namespace, client.MergeFrom(base))).To(Succeed())
+		Expect(cluster.Ordinary.Patch(ctx, namespace, client.MergeFrom(base))).To(Succeed())
 		expectUntouched(namespace)
-		Consistently(get).WithContext(ctx).WithArguments(namespace.Name).
+		Consistently(cluster.GetNamespace).WithContext(ctx).WithArguments(namespace.Name).
 			Should(HaveField("Labels", Not(HaveKey(v1alpha1.LabelInitializing))))
-		expectUntouched(get(Default, ctx, namespace.Name))
+		expectUntouched(cluster.GetNamespace(Default, ctx, namespace.Name))
 
 		By("removing the label from one that waits")
-		waiting := wrappers.MakeNamespace(unique("selected")).Label("team", "a").Obj()
-		Expect(ordinary.Create(ctx, waiting)).To(Succeed())
-		Expect(pendingOf(waiting)).To(Equal(initializerA))
+		waiting := wrappers.MakeNamespace(framework.Unique("selected")).Label("team", "a").Obj()
+		Expect(cluster.Ordinary.Create(ctx, waiting)).To(Succeed())
+		Expect(framework.PendingOf(waiting)).To(Equal(initializerA))
 		base = waiting.DeepCopy()
 		delete(waiting.Labels, "team")
-		Expect(ordinary.Patch(ctx, waiting, client.MergeFrom(base))).To(Succeed())
-		Expect(pendingOf(waiting)).To(Equal(initializerA))
-		Expect(ordinary.Create(ctx, wrappers.MakeConfigMap(waiting.Name, "early"))).To(BeDeniedBy("gate"))
+		Expect(cluster.Ordinary.Patch(ctx, waiting, client.MergeFrom(base))).To(Succeed())
+		Expect(framework.PendingOf(waiting)).To(Equal(initializerA))
+		Expect(cluster.Ordinary.Create(ctx, wrappers.MakeConfigMap(waiting.Name, "early"))).To(BeDeniedBy("gate"))
 	}, SpecTimeout(time.Minute))
 
 	It("cannot be got round by a label that is removed, and says in Active that it selects", func(ctx context.Context) {
-		registerAll(ctx, wrappers.MakeConfiguration("own").Initializer(initializerA, settings{
+		cluster.RegisterConfiguration(ctx, wrappers.MakeConfiguration("own").Initializer(initializerA, settings{
 			NamespaceSelector: &v1alpha1.NamespaceSelector{MatchExpressions: []v1alpha1.NamespaceSelectorRequirement{
 				{Key: v1alpha1.LabelDeletionProtection, Operator: metav1.LabelSelectorOpDoesNotExist},
 			}},
 		}))
-		namespace := wrappers.MakeNamespace(unique("own")).Label("nslifecycle.dev/deletion-protection-x", "true").Obj()
-		Expect(ordinary.Create(ctx, namespace)).To(Succeed())
-		Expect(pendingOf(namespace)).To(Equal(initializerA))
+		namespace := wrappers.MakeNamespace(framework.Unique("own")).Label("nslifecycle.dev/deletion-protection-x", "true").Obj()
+		Expect(cluster.Ordinary.Create(ctx, namespace)).To(Succeed())
+		Expect(framework.PendingOf(namespace)).To(Equal(initializerA))
 		Expect(activeMessage(ctx, "own")).To(HaveSuffix("; those with a namespaceSelector only where it selects the namespace"))
 	}, SpecTimeout(time.Minute))
 
 	It("is in force beside others, with more labels than one namespace can have", func(ctx context.Context) {
 		DeferCleanup(func(ctx context.Context) {
-			Eventually(func(g Gomega) { g.Expect(effectiveSet(g, ctx).Initializers).To(BeEmpty()) }).
+			Eventually(func(g Gomega) { g.Expect(cluster.EffectiveSet(g, ctx).Initializers).To(BeEmpty()) }).
 				WithContext(ctx).Should(Succeed())
-			expectInjected(ctx)
+			cluster.ExpectInjected(ctx)
 		})
 		for i := range 3 {
 			wrapper := wrappers.MakeConfiguration(fmt.Sprintf("many-%d", i))
@@ -130,9 +131,9 @@ var _ = Describe("A selector", func() {
 				wrapper.Initializer(fmt.Sprintf("n%d.g%d.example.com", j, i), settings{NamespaceSelector: selector})
 			}
 			configuration := wrapper.Obj()
-			Expect(admin.Create(ctx, configuration)).To(Succeed())
-			DeferCleanup(func(ctx context.Context) { Expect(admin.Delete(ctx, configuration)).To(Succeed()) })
-			expectActive(ctx, configuration.Name)
+			Expect(cluster.Admin.Create(ctx, configuration)).To(Succeed())
+			DeferCleanup(func(ctx context.Context) { Expect(cluster.Admin.Delete(ctx, configuration)).To(Succeed()) })
+			cluster.ExpectActive(ctx, configuration.Name)
 		}
 		Expect(activeMessage(ctx, "many-2")).To(HaveSuffix("; those with a namespaceSelector only where it selects the namespace"))
 	}, SpecTimeout(2*time.Minute))
@@ -141,36 +142,36 @@ var _ = Describe("A selector", func() {
 		DeferCleanup(func(ctx context.Context) {
 			Eventually(func(g Gomega) {
 				namespace := wrappers.MakeNamespace("shop").Obj()
-				g.Expect(ordinary.Create(ctx, namespace, client.DryRunAll)).To(Succeed())
+				g.Expect(cluster.Ordinary.Create(ctx, namespace, client.DryRunAll)).To(Succeed())
 				g.Expect(namespace.Labels).NotTo(HaveKey("team"))
 			}).WithContext(ctx).Should(Succeed())
 		})
 		for i := range 4 {
 			key := fmt.Sprintf("label-%d", i)
 			for _, object := range labellingPolicy(key) {
-				Expect(admin.Create(ctx, object)).To(Succeed())
-				DeferCleanup(func(ctx context.Context) { Expect(admin.Delete(ctx, object)).To(Succeed()) })
+				Expect(cluster.Admin.Create(ctx, object)).To(Succeed())
+				DeferCleanup(func(ctx context.Context) { Expect(cluster.Admin.Delete(ctx, object)).To(Succeed()) })
 			}
 			Eventually(func(g Gomega) {
 				namespace := wrappers.MakeNamespace("shop").Obj()
-				g.Expect(ordinary.Create(ctx, namespace, client.DryRunAll)).To(Succeed())
+				g.Expect(cluster.Ordinary.Create(ctx, namespace, client.DryRunAll)).To(Succeed())
 				g.Expect(namespace.Labels).To(HaveKey(key))
 			}).WithContext(ctx).Should(Succeed())
 		}
 		unlabelled := &v1alpha1.NamespaceSelector{MatchExpressions: []v1alpha1.NamespaceSelectorRequirement{
 			{Key: "team", Operator: metav1.LabelSelectorOpDoesNotExist},
 		}}
-		registerAll(ctx, wrappers.MakeConfiguration("labelled").Initializer(initializerA, settings{NamespaceSelector: unlabelled}))
+		cluster.RegisterConfiguration(ctx, wrappers.MakeConfiguration("labelled").Initializer(initializerA, settings{NamespaceSelector: unlabelled}))
 	}, SpecTimeout(time.Minute))
 
 	It("can be changed, for namespaces that are created from then on", func(ctx context.Context) {
-		configuration := registerAll(ctx, wrappers.MakeConfiguration("changing").
+		configuration := cluster.RegisterConfiguration(ctx, wrappers.MakeConfiguration("changing").
 			Initializer(initializerA, settings{NamespaceSelector: ofTeam("a")}))
 		create := func(team string) string {
 			GinkgoHelper()
-			namespace := wrappers.MakeNamespace(unique("changing")).Label("team", team).Obj()
-			Expect(ordinary.Create(ctx, namespace)).To(Succeed())
-			return pendingOf(namespace)
+			namespace := wrappers.MakeNamespace(framework.Unique("changing")).Label("team", team).Obj()
+			Expect(cluster.Ordinary.Create(ctx, namespace)).To(Succeed())
+			return framework.PendingOf(namespace)
 		}
 		Expect(create("a")).To(Equal(initializerA))
 		Expect(create("b")).To(BeEmpty())
@@ -183,13 +184,13 @@ var _ = Describe("A selector", func() {
 			{settings: settings{NamespaceSelector: ofTeam("a")}, a: initializerA},
 		} {
 			Eventually(func() error {
-				if err := admin.Get(ctx, client.ObjectKeyFromObject(configuration), configuration); err != nil {
+				if err := cluster.Admin.Get(ctx, client.ObjectKeyFromObject(configuration), configuration); err != nil {
 					return err
 				}
 				configuration.Initializers[0].InitializerSettings = change.settings
-				return admin.Update(ctx, configuration)
+				return cluster.Admin.Update(ctx, configuration)
 			}).WithContext(ctx).Should(Succeed())
-			expectActive(ctx, configuration.Name)
+			cluster.ExpectActive(ctx, configuration.Name)
 			Expect(create("a")).To(Equal(change.a))
 			Expect(create("b")).To(Equal(change.b))
 		}
@@ -226,7 +227,7 @@ func labellingPolicy(key string) []client.Object {
 
 var _ = Describe("A finalizer of an initializer", func() {
 	It("is in spec.finalizers from the creation on, once, beside what the creator sent", func(ctx context.Context) {
-		registerAll(ctx, wrappers.MakeConfiguration("tokens").
+		cluster.RegisterConfiguration(ctx, wrappers.MakeConfiguration("tokens").
 			Initializer(initializerA, settings{Finalizer: string(tokenA)}).
 			Initializer(initializerB, settings{Finalizer: string(tokenA)}).
 			Initializer(initializerC, settings{Finalizer: string(tokenB), NamespaceSelector: ofTeam("a")}))
@@ -258,7 +259,7 @@ var _ = Describe("A finalizer of an initializer", func() {
 				want: tokens{tokenB, tokenA, theirs, kubernetes}, wantInTeam: tokens{tokenB, tokenA, theirs, kubernetes},
 			},
 		} {
-			for user, c := range map[string]client.Client{"ordinary": ordinary, "initializer": initializer, "admin": admin} {
+			for user, c := range map[string]client.Client{"ordinary": cluster.Ordinary, "initializer": cluster.Initializer, "admin": cluster.Admin} {
 				namespace := wrappers.MakeNamespace("shop").Obj()
 				namespace.Spec.Finalizers = slices.Clone(test.sent)
 				Expect(c.Create(ctx, namespace, client.DryRunAll)).To(Succeed())
@@ -273,32 +274,34 @@ var _ = Describe("A finalizer of an initializer", func() {
 			}
 		}
 		By("sending no spec at all")
-		name := unique("applied")
-		_, err := plane.KubectlWithInput(ctx, ordinaryConfig,
+		name := framework.Unique("applied")
+		_, err := cluster.KubectlWithInput(ctx, cluster.Ordinary.Config,
 			`{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"`+name+`"}}`, "apply", "--server-side", "-f", "-")
 		Expect(err).NotTo(HaveOccurred())
-		Expect(get(Default, ctx, name).Spec.Finalizers).To(Equal(tokens{tokenA, kubernetes}))
+		Expect(cluster.GetNamespace(Default, ctx, name).Spec.Finalizers).To(Equal(tokens{tokenA, kubernetes}))
 		By("being a namespace that never waits")
 		exempt := wrappers.MakeNamespace(metav1.NamespacePublic).Obj()
-		if err := admin.Create(ctx, exempt, client.DryRunAll); err == nil {
+		if err := cluster.Admin.Create(ctx, exempt, client.DryRunAll); err == nil {
 			Expect(exempt.Spec.Finalizers).To(Equal(tokens{kubernetes}))
 		}
 	}, SpecTimeout(time.Minute))
 
 	It("holds the namespace until an agent releases it", func(ctx context.Context) {
-		registerAll(ctx, wrappers.MakeConfiguration("held").Initializer(initializerA, settings{Finalizer: string(tokenA)}))
-		namespace := createNamespace(ctx, ordinary, unique("held"))
-		Expect(ordinary.Delete(ctx, namespace)).To(Succeed())
+		cluster.RegisterConfiguration(ctx, wrappers.MakeConfiguration("held").Initializer(initializerA, settings{Finalizer: string(tokenA)}))
+		namespace := framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("held"))
+		Expect(cluster.Ordinary.Delete(ctx, namespace)).To(Succeed())
 		By("waiting until nobody but the agent holds it")
-		Eventually(get).WithContext(ctx).WithArguments(namespace.Name).Should(And(
+		Eventually(cluster.GetNamespace).WithContext(ctx).WithArguments(namespace.Name).Should(And(
 			HaveField("DeletionTimestamp", Not(BeNil())),
 			HaveField("Spec.Finalizers", Equal([]corev1.FinalizerName{tokenA}))))
 		Eventually(func() error {
-			held := get(Default, ctx, namespace.Name)
+			held := cluster.GetNamespace(Default, ctx, namespace.Name)
 			held.Spec.Finalizers = nil
-			return initializer.SubResource("finalize").Update(ctx, held)
+			return cluster.Initializer.SubResource("finalize").Update(ctx, held)
 		}).WithContext(ctx).Should(Succeed())
-		Eventually(func() error { return admin.Get(ctx, client.ObjectKeyFromObject(namespace), &corev1.Namespace{}) }).
+		Eventually(func() error {
+			return cluster.Admin.Get(ctx, client.ObjectKeyFromObject(namespace), &corev1.Namespace{})
+		}).
 			WithContext(ctx).Should(Satisfy(apierrors.IsNotFound))
 	}, SpecTimeout(time.Minute))
 
@@ -307,11 +310,11 @@ var _ = Describe("A finalizer of an initializer", func() {
 		var created []client.Object
 		DeferCleanup(func(ctx context.Context) {
 			for _, configuration := range created {
-				Expect(admin.Delete(ctx, configuration)).To(Succeed())
+				Expect(cluster.Admin.Delete(ctx, configuration)).To(Succeed())
 			}
-			Eventually(func(g Gomega) { g.Expect(effectiveSet(g, ctx).Initializers).To(BeEmpty()) }).
+			Eventually(func(g Gomega) { g.Expect(cluster.EffectiveSet(g, ctx).Initializers).To(BeEmpty()) }).
 				WithContext(ctx).WithTimeout(time.Minute).Should(Succeed())
-			expectInjected(ctx)
+			cluster.ExpectInjected(ctx)
 		})
 		for i := range v1alpha1.MaxSetInitializers / 64 {
 			wrapper := wrappers.MakeConfiguration(fmt.Sprintf("large-%d", i))
@@ -332,13 +335,13 @@ var _ = Describe("A finalizer of an initializer", func() {
 				})
 			}
 			configuration := wrapper.Obj()
-			Expect(admin.Create(ctx, configuration)).To(Succeed())
+			Expect(cluster.Admin.Create(ctx, configuration)).To(Succeed())
 			created = append(created, configuration)
 		}
 		Eventually(func(g Gomega) {
 			for _, configuration := range created {
 				var now v1alpha1.NamespaceInitializerConfiguration
-				g.Expect(admin.Get(ctx, client.ObjectKeyFromObject(configuration), &now)).To(Succeed())
+				g.Expect(cluster.Admin.Get(ctx, client.ObjectKeyFromObject(configuration), &now)).To(Succeed())
 				g.Expect(meta.IsStatusConditionTrue(now.Status.Conditions, v1alpha1.ConditionActive)).To(BeTrue())
 			}
 		}).WithContext(ctx).WithTimeout(time.Minute).WithPolling(time.Second / 4).Should(Succeed())
@@ -359,27 +362,27 @@ var _ = Describe("A finalizer of an initializer", func() {
 		}
 		const most = 1000 - v1alpha1.MaxSetInitializers - 1 // One is the token "kubernetes".
 		namespace := build(most)
-		Expect(ordinary.Create(ctx, namespace, client.DryRunAll)).To(Succeed())
-		Expect(strings.Split(pendingOf(namespace), ",")).To(HaveLen(v1alpha1.MaxSetInitializers))
+		Expect(cluster.Ordinary.Create(ctx, namespace, client.DryRunAll)).To(Succeed())
+		Expect(strings.Split(framework.PendingOf(namespace), ",")).To(HaveLen(v1alpha1.MaxSetInitializers))
 		Expect(namespace.Spec.Finalizers).To(HaveLen(1000))
-		Expect(ordinary.Create(ctx, build(most+1), client.DryRunAll)).
+		Expect(cluster.Ordinary.Create(ctx, build(most+1), client.DryRunAll)).
 			To(BeDeniedBy("guard", "a new namespace can have at most 1000 tokens in spec.finalizers"))
 		By("sending so many tokens that inject might give up")
 		namespace = build(0)
 		for i := range 20000 {
 			namespace.Spec.Finalizers = append(namespace.Spec.Finalizers, corev1.FinalizerName(fmt.Sprintf("a.b/%d", i)))
 		}
-		Expect(ordinary.Create(ctx, namespace, client.DryRunAll)).To(MatchError(ContainSubstring("nslifecycle-")))
+		Expect(cluster.Ordinary.Create(ctx, namespace, client.DryRunAll)).To(MatchError(ContainSubstring("nslifecycle-")))
 	}, SpecTimeout(4*time.Minute))
 })
 
 var _ = Describe("Settings in several configurations", func() {
 	It("are those of the first one, and the others say so", func(ctx context.Context) {
-		registerAll(ctx, wrappers.MakeConfiguration("several-1").Initializer(initializerA, settings{Finalizer: string(tokenA)}))
-		registerAll(ctx, wrappers.MakeConfiguration("several-2").Initializer(initializerA, settings{Finalizer: string(tokenB)}))
-		namespace := createNamespace(ctx, ordinary, unique("several"))
+		cluster.RegisterConfiguration(ctx, wrappers.MakeConfiguration("several-1").Initializer(initializerA, settings{Finalizer: string(tokenA)}))
+		cluster.RegisterConfiguration(ctx, wrappers.MakeConfiguration("several-2").Initializer(initializerA, settings{Finalizer: string(tokenB)}))
+		namespace := framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("several"))
 		Expect(namespace.Spec.Finalizers).To(Equal([]corev1.FinalizerName{tokenA, corev1.FinalizerKubernetes}))
-		Expect(effectiveSet(Default, ctx).Initializers).To(ConsistOf(And(
+		Expect(cluster.EffectiveSet(Default, ctx).Initializers).To(ConsistOf(And(
 			HaveField("Configuration", "several-1"), HaveField("Finalizer", string(tokenA)))))
 		Expect(activeMessage(ctx, "several-1")).To(Equal("every new namespace gets these initializers"))
 		Expect(activeMessage(ctx, "several-2")).To(Equal("every new namespace gets these initializers; the settings here do " +
@@ -391,7 +394,7 @@ var _ = Describe("Settings in several configurations", func() {
 func activeMessage(ctx context.Context, name string) string {
 	GinkgoHelper()
 	var configuration v1alpha1.NamespaceInitializerConfiguration
-	Expect(admin.Get(ctx, client.ObjectKey{Name: name}, &configuration)).To(Succeed())
+	Expect(cluster.Admin.Get(ctx, client.ObjectKey{Name: name}, &configuration)).To(Succeed())
 	condition := meta.FindStatusCondition(configuration.Status.Conditions, v1alpha1.ConditionActive)
 	Expect(condition.Status).To(Equal(metav1.ConditionTrue))
 	return condition.Message

@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/test/framework"
 	"github.com/nslifecycle/nslifecycle/test/initializers"
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
@@ -35,24 +36,24 @@ var _ = Describe("The user stories of the KEP", func() {
 		creatorConfig := newCreator(ctx, creator)
 		policy := installInitializer(ctx, initializers.PolicyManifest, initializers.PolicyAccount)
 		owner := installInitializer(ctx, initializers.OwnerManifest, initializers.OwnerAccount)
-		register(ctx, "policies", "quota.policy.example.com", "owner.policy.example.com")
+		cluster.Register(ctx, "policies", "quota.policy.example.com", "owner.policy.example.com")
 		serve(ctx, policy, "quota.policy.example.com", initializers.Policy)
 		serve(ctx, owner, "owner.policy.example.com", initializers.Owner)
 
-		name := unique("population")
-		_, err := plane.Kubectl(ctx, creatorConfig, "create", "namespace", name)
+		name := framework.Unique("population")
+		_, err := cluster.Kubectl(ctx, creatorConfig, "create", "namespace", name)
 		Expect(err).NotTo(HaveOccurred())
-		_, err = plane.Kubectl(ctx, creatorConfig, "wait", "--for=condition=Initializing=False", "namespace/"+name, "--timeout=30s")
+		_, err = cluster.Kubectl(ctx, creatorConfig, "wait", "--for=condition=Initializing=False", "namespace/"+name, "--timeout=30s")
 		Expect(err).NotTo(HaveOccurred())
 
 		var quotas corev1.ResourceQuotaList
-		Expect(admin.List(ctx, &quotas, client.InNamespace(name))).To(Succeed())
+		Expect(cluster.Admin.List(ctx, &quotas, client.InNamespace(name))).To(Succeed())
 		Expect(quotas.Items).To(HaveLen(1))
 		var networkPolicies networkingv1.NetworkPolicyList
-		Expect(admin.List(ctx, &networkPolicies, client.InNamespace(name))).To(Succeed())
+		Expect(cluster.Admin.List(ctx, &networkPolicies, client.InNamespace(name))).To(Succeed())
 		Expect(networkPolicies.Items).To(HaveLen(1))
 
-		user := newClient(creatorConfig)
+		user := framework.NewUser(creatorConfig)
 		Eventually(user.Create).WithContext(ctx).WithArguments(wrappers.MakeConfigMap(name, "mine")).Should(Succeed())
 		Expect(user.Create(ctx, wrappers.MakeConfigMap(preExistingName, "not-mine"))).To(Satisfy(apierrors.IsForbidden))
 	}, SpecTimeout(time.Minute))
@@ -60,15 +61,15 @@ var _ = Describe("The user stories of the KEP", func() {
 	It("provisions an external service for 20 seconds, in which nobody else can write", func(ctx context.Context) {
 		indices := newIndexServer(20 * time.Second)
 		DeferCleanup(indices.Close)
-		register(ctx, "external", "index.search.example.com")
-		serve(ctx, initializerConfig, "index.search.example.com", indices.provision)
+		cluster.Register(ctx, "external", "index.search.example.com")
+		serve(ctx, cluster.Initializer.Config, "index.search.example.com", indices.provision)
 
 		created := time.Now()
-		name := createNamespace(ctx, ordinary, unique("external")).Name
+		name := framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("external")).Name
 		attempts := 0
 		for !indices.has(name) {
 			attempts++
-			err := ordinary.Create(ctx, wrappers.MakeConfigMap(name, fmt.Sprintf("early-%d", attempts)))
+			err := cluster.Ordinary.Create(ctx, wrappers.MakeConfigMap(name, fmt.Sprintf("early-%d", attempts)))
 			if indices.has(name) {
 				break // it was finished while the request was on its way
 			}
@@ -77,9 +78,9 @@ var _ = Describe("The user stories of the KEP", func() {
 		}
 		Expect(time.Since(created)).To(BeNumerically(">=", 20*time.Second))
 		Expect(attempts).To(BeNumerically(">", 20))
-		Eventually(get).WithContext(ctx).WithArguments(name).
+		Eventually(cluster.GetNamespace).WithContext(ctx).WithArguments(name).
 			Should(BeInitializing(corev1.ConditionFalse, v1alpha1.ReasonCompleted))
-		Eventually(ordinary.Create).WithContext(ctx).WithArguments(wrappers.MakeConfigMap(name, "late")).Should(Succeed())
+		Eventually(cluster.Ordinary.Create).WithContext(ctx).WithArguments(wrappers.MakeConfigMap(name, "late")).Should(Succeed())
 	}, SpecTimeout(2*time.Minute))
 })
 
@@ -87,9 +88,9 @@ var _ = Describe("The user stories of the KEP", func() {
 // nothing more, and returns its identity.
 func installInitializer(ctx context.Context, manifest, account string) *rest.Config {
 	GinkgoHelper()
-	_, err := plane.KubectlWithInput(ctx, plane.Admin, manifest, "apply", "-f", "-")
+	_, err := cluster.KubectlWithInput(ctx, cluster.Admin.Config, manifest, "apply", "-f", "-")
 	Expect(err).NotTo(HaveOccurred())
-	config, err := plane.ServiceAccountConfig(ctx, account, account)
+	config, err := cluster.ServiceAccountConfig(ctx, account, account)
 	Expect(err).NotTo(HaveOccurred())
 	return config
 }

@@ -117,7 +117,7 @@ var _ = Describe("create", func() {
 		interrupt(created)
 		ended := created.wait(ctx)
 		Expect(ended.code).To(Equal(130))
-		Expect(ended.stderr).To(ContainSubstring("goes on being initialized"))
+		Expect(ended.stderr).To(ContainSubstring("is still being initialized"))
 		Expect(get(ctx, admin, name).DeletionTimestamp).To(BeNil())
 	}, NodeTimeout(testTimeout))
 

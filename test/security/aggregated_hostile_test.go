@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-var _ = Describe("A hostile aggregated API server that knows what the operator does", func() {
+var _ = Describe("A hostile aggregated API server that attacks the operator itself", func() {
 	It("cannot make the operator delete another object by the name of an item", func(ctx context.Context) {
 		victim := createVictim(ctx)
 		server := startHostileServer(ctx, "things", "list", "delete")
@@ -32,7 +32,7 @@ var _ = Describe("A hostile aggregated API server that knows what the operator d
 		expectDeleted(ctx, namespace)
 	}, SpecTimeout(specTimeout))
 
-	It("cannot exhaust memory with a body without end", func(ctx context.Context) {
+	It("cannot exhaust memory with an endless body", func(ctx context.Context) {
 		server := startHostileServer(ctx, "things", "list", "delete")
 		const most = 256 << 20
 		var sent atomic.Int64 // by the first response
@@ -74,7 +74,7 @@ var _ = Describe("A hostile aggregated API server that knows what the operator d
 		server.serveItems()
 	}, SpecTimeout(specTimeout))
 
-	It("cannot stop finalization for longer than it is broken, by Retry-After", func(ctx context.Context) {
+	It("cannot delay finalization with a long Retry-After once it has recovered", func(ctx context.Context) {
 		server := startHostileServer(ctx, "things", "list", "delete")
 		server.set(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Retry-After", "86400")

@@ -24,19 +24,19 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/framework"
 )
 
-// hostileServer is an aggregated API server of a vendor. It returns what a spec tells it to.
+// hostileServer is an aggregated API server whose responses a spec chooses.
 type hostileServer struct {
 	group string
 
 	lock sync.Mutex
-	// list answers list requests, remove answers deletions.
+	// list handles list requests, remove handles DELETE requests.
 	list, remove http.HandlerFunc
 	// paths are the requests for objects that the server has received, as "METHOD path".
 	paths []string
 }
 
-// startHostileServer registers an aggregated API server until the spec ends. It serves
-// namespaced types with these names and verbs.
+// startHostileServer registers an aggregated API server until the spec ends. It serves a
+// namespaced type with this name and these verbs.
 func startHostileServer(ctx context.Context, name string, verbs ...string) *hostileServer {
 	GinkgoHelper()
 	hostile := &hostileServer{group: framework.Unique("g") + ".vendor.example.com"}
@@ -76,7 +76,7 @@ func (s *hostileServer) register(ctx context.Context, address string) {
 	s.expectDiscovered(ctx, true)
 }
 
-// expectDiscovered waits until the API server has the group in discovery, or has not.
+// expectDiscovered waits until the group is in discovery, or until it is not.
 func (s *hostileServer) expectDiscovered(ctx context.Context, want bool) {
 	GinkgoHelper()
 	discoveryClient, err := discovery.NewDiscoveryClientForConfig(cluster.Admin.Config)
@@ -127,7 +127,7 @@ func (s *hostileServer) handler(name string, verbs []string) http.Handler {
 	return mux
 }
 
-// set changes the answers.
+// set changes the responses.
 func (s *hostileServer) set(list, remove http.HandlerFunc) {
 	s.lock.Lock()
 	defer s.lock.Unlock()

@@ -43,7 +43,7 @@ var _ = Describe("A hostile aggregated API server", func() {
 		expectKept(ctx, victim)
 	}, SpecTimeout(specTimeout))
 
-	It("cannot make the operator delete what items of other namespaces name", func(ctx context.Context) {
+	It("cannot make the operator delete objects by items of other namespaces", func(ctx context.Context) {
 		server := startHostileServer(ctx, "configmaps", "list", "delete")
 		server.serveItems(makeThing(victim.Namespace, victim.Name, victim.UID))
 		namespace := terminate(ctx, "foreign")
@@ -57,9 +57,9 @@ var _ = Describe("A hostile aggregated API server", func() {
 
 	for name, item := range map[string]metav1.PartialObjectMetadata{
 		"an item without a name": makeThing("", "", "uid"),
-		"an item without a UID":  makeThing("", "nobody", ""),
+		"an item without a UID":  makeThing("", "no-uid", ""),
 	} {
-		It("cannot end finalization by "+name, func(ctx context.Context) {
+		It("cannot make the operator complete finalization with "+name, func(ctx context.Context) {
 			server := startHostileServer(ctx, "things", "list", "delete")
 			server.serveItems(item)
 			namespace := terminate(ctx, "item")
@@ -87,14 +87,14 @@ var _ = Describe("A hostile aggregated API server", func() {
 			w.Header().Set("Location", cluster.Admin.Config.Host+"/api/v1/namespaces/"+victim.Namespace+"/configmaps")
 			w.WriteHeader(http.StatusFound)
 		},
-		"continue tokens without end and no items": func(w http.ResponseWriter, _ *http.Request) {
+		"endless continue tokens and no items": func(w http.ResponseWriter, _ *http.Request) {
 			writeList(w, metav1.ListMeta{Continue: "more"})
 		},
-		"continue tokens without end": func(w http.ResponseWriter, _ *http.Request) {
+		"endless continue tokens": func(w http.ResponseWriter, _ *http.Request) {
 			writeList(w, metav1.ListMeta{Continue: "more"}, makeThing("", "left", "uid"))
 		},
 	} {
-		It("cannot end finalization by answering a list request with "+name, func(ctx context.Context) {
+		It("cannot make the operator complete finalization by answering a list request with "+name, func(ctx context.Context) {
 			server := startHostileServer(ctx, "things", "list", "delete")
 			server.set(answer, nil)
 			namespace := terminate(ctx, "answer")
@@ -136,7 +136,7 @@ var _ = Describe("A hostile aggregated API server", func() {
 	}, SpecTimeout(specTimeout))
 })
 
-// createVictim creates a ConfigMap in a namespace that nobody deletes until the spec ends.
+// createVictim creates a ConfigMap in a namespace that the spec does not delete before it ends.
 func createVictim(ctx context.Context) *corev1.ConfigMap {
 	GinkgoHelper()
 	other := framework.CreateNamespace(ctx, cluster.Admin, framework.Unique("victim"))
@@ -146,7 +146,7 @@ func createVictim(ctx context.Context) *corev1.ConfigMap {
 	return victim
 }
 
-// expectKept checks for a while that an object is still there.
+// expectKept checks for a while that an object still exists.
 func expectKept(ctx context.Context, victim *corev1.ConfigMap) {
 	GinkgoHelper()
 	Consistently(func(g Gomega) {

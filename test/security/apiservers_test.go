@@ -78,9 +78,9 @@ var _ = Describe("With two API servers", Ordered, func() {
 		return accepted
 	}
 
-	// recreate ends a namespace through A as a forced finalize does, and creates it again with
-	// an initializer, which puts two ConfigMaps in it.
-	// It returns the revision of storage that has the new namespace.
+	// recreate deletes a namespace through A, empties spec.finalizers, and creates it again with an
+	// initializer, which creates two ConfigMaps in it. It returns the resource version of the new
+	// namespace.
 	recreate := func(ctx context.Context, name string) int {
 		GinkgoHelper()
 		clientset := cluster.Admin.Clientset()
@@ -109,7 +109,7 @@ var _ = Describe("With two API servers", Ordered, func() {
 		return revisionOf(created)
 	}
 
-	It("keeps a new namespace shut on B from the first moment", func(ctx context.Context) {
+	It("gates a new namespace on B from its creation on", func(ctx context.Context) {
 		landed := 0
 		for range rounds {
 			namespace := makeTwo(framework.Unique("two"))
@@ -131,7 +131,7 @@ var _ = Describe("With two API servers", Ordered, func() {
 		Expect(landed).To(BeZero())
 	}, SpecTimeout(specTimeout))
 
-	It("keeps a namespace shut on B that the request on A has not created yet", func(ctx context.Context) {
+	It("gates a namespace on B while the request on A that creates it is in progress", func(ctx context.Context) {
 		landed, requests := 0, 0
 		for range rounds {
 			namespace := makeTwo(framework.Unique("two"))
@@ -139,15 +139,10 @@ var _ = Describe("With two API servers", Ordered, func() {
 			var group sync.WaitGroup
 			group.Go(func() {
 				defer GinkgoRecover()
-				for {
-					select {
-					case <-stop:
-						return
-					default:
-						landed += len(write(ctx, namespace.Name))
-						requests += 3
-					}
-				}
+				repeatUntil(stop, func() {
+					landed += len(write(ctx, namespace.Name))
+					requests += 3
+				})
 			})
 			Expect(cluster.Ordinary.Create(ctx, namespace)).To(Succeed())
 			_, err := initializerB.CoreV1().ConfigMaps(namespace.Name).Create(ctx,
@@ -192,20 +187,13 @@ var _ = Describe("With two API servers", Ordered, func() {
 				_, err := throughB.CoreV1().ConfigMaps(name).Create(ctx, wrappers.MakeConfigMap(name, "old"), metav1.CreateOptions{})
 				return err
 			}).WithContext(ctx).Should(Succeed())
-			// From before the deletion on, so that some requests reach B in the same millisecond.
+			// Start before the deletion, so that some requests reach B in the same millisecond.
 			stop := make(chan struct{})
 			var group sync.WaitGroup
 			for range 2 {
 				group.Go(func() {
 					defer GinkgoRecover()
-					for {
-						select {
-						case <-stop:
-							return
-						default:
-							write(ctx, name)
-						}
-					}
+					repeatUntil(stop, func() { write(ctx, name) })
 				})
 			}
 			since := recreate(ctx, name)
@@ -220,7 +208,7 @@ var _ = Describe("With two API servers", Ordered, func() {
 				case configMap.Name == "deletable":
 					isDeleted = false
 				case configMap.Name != "existing":
-					// A forced finalize leaves the older ones behind.
+					// The deletion above leaves older ones behind.
 					if revisionOf(&configMap) > since {
 						counts["create"]++
 					}
@@ -249,7 +237,7 @@ var _ = Describe("With two API servers", Ordered, func() {
 			Expect(second.Pause()).To(Succeed())
 			recreate(ctx, old)
 			Expect(cluster.Ordinary.Create(ctx, makeTwo(other))).To(Succeed())
-			// The requests wait in the sockets of B, and are the first thing that it reads.
+			// The requests wait in the sockets of B, which reads them first when it resumes.
 			var group sync.WaitGroup
 			group.Go(func() {
 				for _, accepted := range write(ctx, old) {
@@ -261,7 +249,7 @@ var _ = Describe("With two API servers", Ordered, func() {
 					fresh[accepted]++
 				}
 			})
-			time.Sleep(50 * time.Millisecond) // The requests are sent; nothing tells when.
+			time.Sleep(50 * time.Millisecond) // The requests are sent; the client does not report when.
 			Expect(second.Resume()).To(Succeed())
 			group.Wait()
 		}

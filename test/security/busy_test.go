@@ -19,56 +19,39 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-var _ = Describe("A creator who writes to the Namespace all the time", func() {
-	// writeUntil patches an annotation with eight clients until the function returns.
+var _ = Describe("A creator who keeps writing to the Namespace", func() {
+	// writeUntil runs keepAnnotating until the function returns true, and returns how long that took.
 	writeUntil := func(ctx context.Context, namespace *corev1.Namespace, reached func(*corev1.Namespace) bool) time.Duration {
 		GinkgoHelper()
 		begin := time.Now()
-		namespaces := cluster.Ordinary.Clientset().CoreV1().Namespaces()
-		stop := make(chan struct{})
-		var group sync.WaitGroup
-		for range 8 {
-			group.Go(func() {
-				for {
-					select {
-					case <-stop:
-						return
-					default:
-						_, _ = namespaces.Patch(ctx, namespace.Name, types.MergePatchType,
-							[]byte(`{"metadata":{"annotations":{"a":"`+framework.Unique("v")+`"}}}`), metav1.PatchOptions{})
-					}
-				}
-			})
-		}
-		defer group.Wait()
-		defer close(stop)
+		defer keepAnnotating(ctx, cluster.Ordinary, namespace.Name)()
 		Eventually(func(g Gomega) bool {
 			return reached(cluster.GetNamespace(g, ctx, namespace.Name))
 		}).WithContext(ctx).WithTimeout(15 * time.Second).Should(BeTrue())
 		return time.Since(begin)
 	}
 
-	It("does not keep a failed namespace from being deleted", func(ctx context.Context) {
+	It("cannot prevent the deletion of a failed namespace", func(ctx context.Context) {
 		namespace := cluster.CreateInitializing(ctx, "busy")
 		go func() {
 			defer GinkgoRecover()
-			Eventually(func(g Gomega) { // The writers are at work.
+			Eventually(func(g Gomega) { // The other clients have started to write.
 				g.Expect(cluster.GetNamespace(g, ctx, namespace.Name).Annotations).To(HaveKey("a"))
 			}).WithContext(ctx).Should(Succeed())
-			Expect(cluster.Initializer.Patch(ctx, namespace.DeepCopy(), mergePatch(failed))).To(Succeed())
+			Expect(cluster.Initializer.Patch(ctx, namespace.DeepCopy(), resultPatch(failureResult))).To(Succeed())
 		}()
 		held := &corev1.Namespace{}
 		held.Name = namespace.Name
 		Expect(cluster.Initializer.Patch(ctx, held, mergePatch(`{"metadata":{"finalizers":["test.example.com/hold"]}}`))).To(Succeed())
 		DeferCleanup(func(ctx context.Context) {
-			Expect(cluster.Admin.Patch(ctx, held, mergePatch(`{"metadata":{"finalizers":null}}`))).To(Succeed())
+			Expect(cluster.Admin.Patch(ctx, held, withoutFinalizers)).To(Succeed())
 		})
 		AddReportEntry("deleted after", writeUntil(ctx, namespace, func(now *corev1.Namespace) bool {
 			return now.DeletionTimestamp != nil
 		}).String())
 	}, SpecTimeout(specTimeout))
 
-	It("does not keep a time-out from being enforced", func(ctx context.Context) {
+	It("cannot prevent a time-out from being enforced", func(ctx context.Context) {
 		cluster.RegisterConfiguration(ctx, wrappers.MakeConfiguration("busy").Initializer("nobody.test.example.com",
 			v1alpha1.InitializerSettings{TimeoutSeconds: new(int32(1)), FailurePolicy: new(v1alpha1.InitializerIgnore)}))
 		namespace := framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("busy"))
@@ -77,3 +60,24 @@ var _ = Describe("A creator who writes to the Namespace all the time", func() {
 		}).String())
 	}, SpecTimeout(specTimeout))
 })
+
+// keepAnnotating patches an annotation of a namespace with eight concurrent clients until the
+// returned function is called.
+func keepAnnotating(ctx context.Context, user *framework.User, name string) (stop func()) {
+	GinkgoHelper()
+	namespaces := user.Clientset().CoreV1().Namespaces()
+	stopped := make(chan struct{})
+	var group sync.WaitGroup
+	for range 8 {
+		group.Go(func() {
+			repeatUntil(stopped, func() {
+				_, _ = namespaces.Patch(ctx, name, types.MergePatchType,
+					[]byte(`{"metadata":{"annotations":{"a":"`+framework.Unique("v")+`"}}}`), metav1.PatchOptions{})
+			})
+		})
+	}
+	return func() {
+		close(stopped)
+		group.Wait()
+	}
+}

@@ -66,7 +66,7 @@ var _ = Describe("An API server that accepts CBOR", Ordered, func() {
 		}
 	}, SpecTimeout(specTimeout))
 
-	It("does not let an ordinary user into an initializing namespace", func(ctx context.Context) {
+	It("does not let an ordinary user write into an initializing namespace", func(ctx context.Context) {
 		namespace := cluster.CreateInitializing(ctx, "cbor-content")
 		body, err := direct.Marshal(map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "a"}})
 		Expect(err).NotTo(HaveOccurred())
@@ -89,7 +89,7 @@ func waitForList(ctx context.Context, user *framework.User) {
 	}).WithContext(ctx).WithTimeout(time.Minute).Should(Succeed())
 }
 
-// cborMap encodes a map of fewer than 24 entries, which may name a key twice.
+// cborMap encodes a map of fewer than 24 entries, which may contain a key twice.
 func cborMap(entries ...any) []byte {
 	encoded := []byte{0xa0 | byte(len(entries)/2)}
 	for _, entry := range entries {

@@ -23,8 +23,8 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// The controllers of kube-controller-manager pass the gate. An ordinary user must not reach into an
-// initializing namespace through them.
+// The controllers of kube-controller-manager pass the gate. An ordinary user must not be able to
+// use them to change an initializing namespace.
 var _ = Describe("With kube-controller-manager", Ordered, func() {
 	var namespace, own *corev1.Namespace
 
@@ -54,14 +54,14 @@ var _ = Describe("With kube-controller-manager", Ordered, func() {
 		}
 	}, SpecTimeout(specTimeout))
 
-	It("the garbage collector does not delete for forged owner references", func(ctx context.Context) {
+	It("forged owner references do not make the garbage collector delete objects", func(ctx context.Context) {
 		owner := wrappers.MakeConfigMap(namespace.Name, "owner")
 		Expect(cluster.Initializer.Create(ctx, owner)).To(Succeed())
 		child := wrappers.MakeConfigMap(namespace.Name, "child")
 		child.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "owner", UID: owner.UID}}
 		Expect(cluster.Initializer.Create(ctx, child)).To(Succeed())
 
-		// The owner of each of these is looked up where it is not, and is absent there.
+		// The garbage collector looks up the owner of each of these in a place where it does not exist.
 		var forged []client.Object
 		for _, reference := range []metav1.OwnerReference{
 			{APIVersion: "v1", Kind: "ConfigMap", Name: "owner", UID: owner.UID},
@@ -85,7 +85,7 @@ var _ = Describe("With kube-controller-manager", Ordered, func() {
 				Expect(client.IgnoreNotFound(cluster.Admin.Delete(ctx, object))).To(Succeed())
 			}
 		})
-		By("deleting the first of them, which shows that the collector has come to them")
+		By("waiting for the deletion of the first of them, which shows that the collector has processed them")
 		Eventually(func() error {
 			return cluster.Admin.Get(ctx, client.ObjectKeyFromObject(forged[0]), &corev1.ConfigMap{})
 		}).WithContext(ctx).WithTimeout(time.Minute).Should(Satisfy(apierrors.IsNotFound))
@@ -99,7 +99,7 @@ var _ = Describe("With kube-controller-manager", Ordered, func() {
 		}).WithContext(ctx).WithTimeout(3 * time.Second).Should(Succeed())
 	}, SpecTimeout(specTimeout))
 
-	It("who may write ClusterRoles cannot get the verb initialize by aggregation", func(ctx context.Context) {
+	It("a user who may write ClusterRoles cannot get the verb initialize by aggregation", func(ctx context.Context) {
 		user := cluster.AddUserWithRules(ctx, "aggregator@corp.example.com", rbacv1.PolicyRule{
 			APIGroups: []string{rbacv1.GroupName}, Resources: []string{"clusterroles", "clusterrolebindings"},
 			Verbs: []string{"create", "get", "list", "update", "patch"},
@@ -122,7 +122,7 @@ var _ = Describe("With kube-controller-manager", Ordered, func() {
 		})).To(MatchError(ContainSubstring("must have cluster-admin privileges to use the aggregationRule")))
 	}, SpecTimeout(specTimeout))
 
-	It("who may create PersistentVolumes can have one bound to the claim of an initializer", func(ctx context.Context) {
+	It("a user who may create PersistentVolumes can bind one to the claim of an initializer", func(ctx context.Context) {
 		claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: namespace.Name, Name: "data"}}
 		claim.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}
 		claim.Spec.StorageClassName = new("")
@@ -136,7 +136,7 @@ var _ = Describe("With kube-controller-manager", Ordered, func() {
 		Expect(cluster.Ordinary.Create(ctx, volume)).To(Succeed())
 		DeferCleanup(func(ctx context.Context) {
 			for _, object := range []client.Object{claim, volume} {
-				Expect(cluster.Admin.Patch(ctx, object, mergePatch(`{"metadata":{"finalizers":null}}`))).To(Succeed())
+				Expect(cluster.Admin.Patch(ctx, object, withoutFinalizers)).To(Succeed())
 				Expect(client.IgnoreNotFound(cluster.Admin.Delete(ctx, object))).To(Succeed())
 			}
 		})
@@ -147,7 +147,7 @@ var _ = Describe("With kube-controller-manager", Ordered, func() {
 		}).WithContext(ctx).WithTimeout(time.Minute).Should(Succeed())
 	}, SpecTimeout(specTimeout))
 
-	It("who may delete a cluster-scoped object deletes what an initializer has made depend on it", func(ctx context.Context) {
+	It("a user who may delete a cluster-scoped object can delete its dependents of an initializer", func(ctx context.Context) {
 		owner := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: framework.Unique("owner")}}
 		Expect(cluster.Admin.Create(ctx, owner)).To(Succeed())
 		child := wrappers.MakeConfigMap(namespace.Name, "depends")

@@ -33,18 +33,18 @@ var _ = Describe("While the CustomResourceDefinitions are deleted and applied ag
 		broken.StartManager(ctx)
 	}, NodeTimeout(5*time.Minute))
 
-	// Where there is no set nothing is registered, so failurePolicy Fail does not apply: see
-	// "Order of installation and removal" in docs/admission-policies.md. What must hold is that no
-	// namespace is created without its list while the configuration is Active.
+	// Without the CRD no initializer is registered, and policy inject does nothing: see "Order of
+	// installation and removal" in docs/admission-policies.md. But no namespace must be created
+	// without its pending list while the configuration is Active.
 	It("no namespace is created without its list while a configuration is Active", func(ctx context.Context) {
 		configuration := wrappers.MakeConfiguration("crds").Initializers("nobody.test.example.com").Obj()
 		Expect(broken.Admin.Create(ctx, configuration)).To(Succeed())
 		broken.ExpectActive(ctx, "crds")
 		policy := &admissionregistrationv1.MutatingAdmissionPolicy{}
 		policy.Name = "nslifecycle-inject"
-		fail := client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"failurePolicy":"Fail"}}`))
+		fail := mergePatch(`{"spec":{"failurePolicy":"Fail"}}`)
 		Expect(broken.Admin.Patch(ctx, policy, fail)).To(Succeed())
-		Eventually(func(g Gomega) { // API servers look for changed policies once a second.
+		Eventually(func(g Gomega) { // API servers refresh policies once a second.
 			g.Expect(broken.Admin.Get(ctx, client.ObjectKeyFromObject(policy), policy)).To(Succeed())
 			g.Expect(policy.Spec.FailurePolicy).To(HaveValue(Equal(admissionregistrationv1.Fail)))
 		}).WithContext(ctx).Should(Succeed())
@@ -59,12 +59,7 @@ var _ = Describe("While the CustomResourceDefinitions are deleted and applied ag
 		clientset := broken.Ordinary.Clientset()
 		group.Go(func() {
 			defer GinkgoRecover()
-			for {
-				select {
-				case <-stop:
-					return
-				default:
-				}
+			repeatUntil(stop, func() {
 				created, err := clientset.CoreV1().Namespaces().Create(ctx,
 					&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "crds-"}}, metav1.CreateOptions{})
 				what := "with its list"
@@ -76,7 +71,7 @@ var _ = Describe("While the CustomResourceDefinitions are deleted and applied ag
 				}
 				outcomes = append(outcomes, outcome{time.Now(), what})
 				time.Sleep(20 * time.Millisecond)
-			}
+			})
 		})
 		begin := time.Now()
 		_, err := broken.Kubectl(ctx, broken.Admin.Config, "delete", "crd",
@@ -92,7 +87,7 @@ var _ = Describe("While the CustomResourceDefinitions are deleted and applied ag
 		registered := time.Since(begin)
 		broken.ExpectActive(ctx, "crds")
 		active := time.Since(begin)
-		time.Sleep(time.Second) // Some namespaces are created after that as well.
+		time.Sleep(time.Second) // Create some namespaces after that, too.
 		close(stop)
 		group.Wait()
 		AddReportEntry("times", fmt.Sprintf("deleted %s, applied %s, registered %s, active %s", deleted, applied, registered, active))

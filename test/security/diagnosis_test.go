@@ -33,8 +33,8 @@ import (
 // victim is the namespace of the other tenant.
 const victim = "tenant-b"
 
-// Words that occur in one place of the other tenant's objects each. A tenant who guesses one uses
-// it as the domain of a finalizer.
+// Words each of which occurs in one field of the other tenant's objects. A tenant who guesses one
+// uses it in the name of a finalizer.
 var (
 	words = []string{
 		"argword", "commandword", "envword", "imageword", "containerword", "labelword", "deploymentword", "podword",
@@ -43,8 +43,8 @@ var (
 	unknownWord = "unknownword"
 )
 
-// The specs have a control plane of their own, with a manager that does not wait long before it
-// diagnoses. All of them wait for that.
+// The specs have a control plane of their own, whose manager starts a diagnosis after a few
+// seconds. Each spec waits for one.
 var _ = Describe("A tenant who reads a Namespace", Ordered, ContinueOnFailure, func() {
 	const progressDeadline = 4 * time.Second
 	var cluster *framework.Cluster
@@ -57,15 +57,14 @@ var _ = Describe("A tenant who reads a Namespace", Ordered, ContinueOnFailure, f
 		createOtherTenant(ctx, cluster)
 	})
 
-	It("cannot find out by a finalizer which words occur in another namespace", func(ctx context.Context) {
+	It("cannot find out with a finalizer which words occur in another namespace", func(ctx context.Context) {
 		stuck := func(word string) *corev1.Namespace {
 			namespace := framework.CreateNamespace(ctx, cluster.Admin, framework.Unique("stuck"))
 			held := wrappers.MakeConfigMap(namespace.Name, "held")
 			held.Finalizers = []string{finalizerOf(word)}
 			Expect(cluster.Admin.Create(ctx, held)).To(Succeed())
 			DeferCleanup(func(ctx context.Context) {
-				patch := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))
-				Expect(cluster.Admin.Patch(ctx, held, patch)).To(Succeed())
+				Expect(cluster.Admin.Patch(ctx, held, withoutFinalizers)).To(Succeed())
 			})
 			Eventually(func(g Gomega) {
 				g.Expect(cluster.GetNamespace(g, ctx, namespace.Name)).To(HaveCondition(
@@ -93,18 +92,18 @@ var _ = Describe("A tenant who reads a Namespace", Ordered, ContinueOnFailure, f
 				finalizerOf(unknownWord), `configmaps "held"`, "kubectl nslifecycle explain "+reference.Name))
 		}).WithContext(ctx).WithTimeout(2 * time.Minute).WithPolling(time.Second).Should(Succeed())
 
-		By("being told all of it by explain, with rights to read the other namespace")
+		By("running explain with the rights to read the other namespace")
 		Expect(explain(ctx, cluster, guesses["deploymentword"].Name)).To(ContainSubstring(
 			"deployments.apps " + victim + "/deploymentword-controller has 0 of 1 pods ready"))
 		Expect(explain(ctx, cluster, guesses["argword"].Name)).NotTo(ContainSubstring(victim), "arguments are no evidence")
 	}, SpecTimeout(3*time.Minute))
 
-	It("is not told who may initialize it", func(ctx context.Context) {
+	It("cannot see who may initialize it", func(ctx context.Context) {
 		initialize := rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"initialize"}}
 		cluster.Bind(ctx, "initializers-of-the-test", []rbacv1.PolicyRule{initialize},
 			rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: victim, Name: "accountword"},
 			rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "bindingsubjectword"})
-		namespace := cluster.CreateInitializing(ctx, "not-told")
+		namespace := cluster.CreateInitializing(ctx, "holders")
 		Eventually(func(g Gomega) {
 			texts := published(g, ctx, cluster, namespace, unknownWord)
 			g.Expect(texts).To(ContainElement(HavePrefix("Event Warning InitializerSlow ")))
@@ -117,7 +116,7 @@ var _ = Describe("A tenant who reads a Namespace", Ordered, ContinueOnFailure, f
 			ContainSubstring("ServiceAccount "+victim+"/accountword"), ContainSubstring("bindingsubjectword")))
 	}, SpecTimeout(2*time.Minute))
 
-	It("is not told where the Service of a webhook is", func(ctx context.Context) {
+	It("cannot see where the Service of a webhook is", func(ctx context.Context) {
 		namespace := framework.CreateNamespace(ctx, cluster.Admin, framework.Unique("refused"))
 		Expect(cluster.Admin.Create(ctx, wrappers.MakeConfigMap(namespace.Name, "kept"))).To(Succeed())
 		webhook := webhookOfVictim(namespace.Name)
@@ -142,7 +141,8 @@ var _ = Describe("A tenant who reads a Namespace", Ordered, ContinueOnFailure, f
 
 func finalizerOf(word string) string { return word + ".example.com/hold" }
 
-// createVictim creates what runs in the other tenant's namespace, and what refers to it.
+// createOtherTenant creates workloads, Leases and ServiceAccounts of the other tenant, and a
+// ClusterRoleBinding that refers to them.
 func createOtherTenant(ctx context.Context, cluster *framework.Cluster) {
 	GinkgoHelper()
 	framework.CreateNamespace(ctx, cluster.Admin, victim)
@@ -205,11 +205,11 @@ func webhookOfVictim(namespace string) *admissionregistrationv1.ValidatingWebhoo
 	}
 }
 
-// times are what the texts about two namespaces differ in.
+// times matches the only parts in which texts about two namespaces may differ.
 var times = regexp.MustCompile(`\d{4}-\d\d-\d\dT[\d:.]+Z|\b\d+(m\d+)?s\b`)
 
-// published returns all conditions of a namespace and what the diagnosis says in Events, with its
-// name and the word that it guesses replaced.
+// published returns all conditions of a namespace and the Events of the diagnosis, with the name
+// of the namespace and the guessed word replaced.
 func published(
 	g Gomega, ctx context.Context, cluster *framework.Cluster, namespace *corev1.Namespace, word string,
 ) []string {
@@ -241,7 +241,7 @@ func diagnosisEvents(
 	return texts
 }
 
-// expectNoVictim expects that texts name nothing of the other tenant.
+// expectNoVictim expects that texts name no object of the other tenant.
 func expectNoVictim(g Gomega, texts []string) {
 	for _, text := range texts {
 		for _, word := range words {

@@ -32,8 +32,8 @@ const (
 )
 
 // onObject is a body for the namespace %NAME%, which waits for an initializer. Each tries to open
-// the namespace, or to change the record of its initialization, in a way that decoders or patch
-// handlers may read differently than the policies do.
+// the namespace, or to change the state of its initialization, in a way that decoders or patch
+// handlers may interpret differently than the policies do.
 type onObject struct{ contentType, subresource, body string }
 
 const (
@@ -116,7 +116,7 @@ var _ = Describe("The encoding of a request", func() {
 		}
 	}, SpecTimeout(specTimeout))
 
-	It("does not keep a new namespace from getting its list", func(ctx context.Context) {
+	It("does not prevent the injection into a new namespace", func(ctx context.Context) {
 		cluster.Register(ctx, "create-encoding", "nobody.test.example.com")
 		forged := `"labels":{"` + labelKey + `":"","nslifecycle.dev/x":"y"},"annotations":{"` + pendingKey + `":"","` + requesterKey + `":"mallory"}`
 		for contentType, bodies := range map[string][]string{
@@ -149,12 +149,12 @@ var _ = Describe("The encoding of a request", func() {
 				Expect(namespace.Labels).To(HaveKeyWithValue(labelKey, "true"))
 				Expect(framework.PendingOf(namespace)).To(Equal("nobody.test.example.com"))
 				Expect(namespace.Annotations).To(HaveKeyWithValue(requesterKey, framework.OrdinaryUser))
-				Expect(cluster.Admin.Patch(ctx, namespace, mergePatch(`{"metadata":{"finalizers":null}}`))).To(Succeed())
+				Expect(cluster.Admin.Patch(ctx, namespace, withoutFinalizers)).To(Succeed())
 			}
 		}
 	}, SpecTimeout(specTimeout))
 
-	It("does not let a protobuf body into an initializing namespace", func(ctx context.Context) {
+	It("does not let a protobuf body pass the gate", func(ctx context.Context) {
 		namespace := cluster.CreateInitializing(ctx, "content-protobuf")
 		body := inProtobuf(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a"}})
 		_, err := send(ctx, cluster.Ordinary, http.MethodPost, "/api/v1/namespaces/"+namespace.Name+"/configmaps", protobufType, body)

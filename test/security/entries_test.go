@@ -54,7 +54,7 @@ var _ = Describe("The number of entries of an initializing Namespace", func() {
 			created := wrappers.MakeNamespace(framework.Unique("entries")).Obj()
 			fill(created)
 			Expect(cluster.Ordinary.Create(ctx, created)).To(BeDeniedBy("guard", "at most 2000"))
-			expectStillInitializing(ctx, before)
+			expectUnchanged(ctx, before)
 		}, SpecTimeout(specTimeout))
 	}
 
@@ -70,7 +70,7 @@ var _ = Describe("The number of entries of an initializing Namespace", func() {
 				now.Status.Conditions = append(now.Status.Conditions, conditions...)
 				g.Expect(cluster.Ordinary.Status().Update(ctx, now)).To(BeForbiddenBy("guard", "64 KiB"))
 			}).WithContext(ctx).Should(Succeed())
-			expectStillInitializing(ctx, namespace)
+			expectUnchanged(ctx, namespace)
 		}, SpecTimeout(specTimeout))
 	}
 

@@ -5,7 +5,6 @@ package security
 
 import (
 	"context"
-	"encoding/json"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -21,27 +20,13 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// namespacesCRD defines a namespaced resource whose plural is "namespaces", such as
-// namespaces.servicebus.azure.com.
-const namespacesCRD = `
-apiVersion: apiextensions.k8s.io/v1
-kind: CustomResourceDefinition
-metadata: {name: namespaces.servicebus.test.example.com}
-spec:
-  group: servicebus.test.example.com
-  scope: Namespaced
-  names: {plural: namespaces, singular: namespace, kind: Namespace}
-  versions:
-  - name: v1
-    served: true
-    storage: true
-    subresources: {status: {}}
-    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
-`
+// serviceBusGroup has a namespaced resource whose plural is "namespaces", like the group
+// servicebus.azure.com.
+const serviceBusGroup = "servicebus.test.example.com"
 
 func makeServiceBus(namespace, name string) *unstructured.Unstructured {
 	object := &unstructured.Unstructured{Object: map[string]any{}}
-	object.SetAPIVersion("servicebus.test.example.com/v1")
+	object.SetAPIVersion(serviceBusGroup + "/v1")
 	object.SetKind("Namespace")
 	object.SetNamespace(namespace)
 	object.SetName(name)
@@ -52,11 +37,7 @@ var _ = Describe("The gate for custom resources named namespaces", Ordered, Cont
 	var initializing, open *corev1.Namespace
 
 	BeforeAll(func(ctx context.Context) {
-		_, err := cluster.KubectlWithInput(ctx, cluster.Admin.Config, namespacesCRD, "apply", "-f", "-")
-		Expect(err).NotTo(HaveOccurred())
-		_, err = cluster.Kubectl(ctx, cluster.Admin.Config, "wait", "--for=condition=Established",
-			"crd/namespaces.servicebus.test.example.com")
-		Expect(err).NotTo(HaveOccurred())
+		installCRD(ctx, serviceBusGroup, "namespaces", "namespace", "Namespace", "sb", "Namespaced")
 		open = framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("open"))
 		initializing = cluster.CreateInitializing(ctx, "plural")
 		for _, namespace := range []*corev1.Namespace{initializing, open} {
@@ -84,18 +65,16 @@ var _ = Describe("The gate for custom resources named namespaces", Ordered, Cont
 		},
 		"merge patch": func(ctx context.Context, namespace string) error {
 			return cluster.Ordinary.Patch(ctx, makeServiceBus(namespace, "existing"),
-				client.RawPatch(types.MergePatchType, []byte(`{"spec":{"a":"`+framework.Unique("b")+`"}}`)))
+				mergePatch(`{"spec":{"a":"`+framework.Unique("b")+`"}}`))
 		},
 		"server-side apply": func(ctx context.Context, namespace string) error {
 			object := makeServiceBus(namespace, framework.Unique("applied"))
-			body, err := json.Marshal(object)
-			Expect(err).NotTo(HaveOccurred())
-			return cluster.Ordinary.Patch(ctx, object, client.RawPatch(types.ApplyPatchType, body),
+			return cluster.Ordinary.Patch(ctx, object, client.RawPatch(types.ApplyPatchType, mustEncode(object)),
 				&client.PatchOptions{FieldManager: "test"})
 		},
 		"patch of the status": func(ctx context.Context, namespace string) error {
 			return cluster.Ordinary.Status().Patch(ctx, makeServiceBus(namespace, "existing"),
-				client.RawPatch(types.MergePatchType, []byte(`{"status":{"a":"`+framework.Unique("b")+`"}}`)))
+				mergePatch(`{"status":{"a":"`+framework.Unique("b")+`"}}`))
 		},
 		"delete": func(ctx context.Context, namespace string) error {
 			return cluster.Ordinary.Delete(ctx, makeServiceBus(namespace, "existing"), client.DryRunAll)
@@ -138,7 +117,7 @@ var _ = Describe("A terminating namespace that was being initialized", Ordered, 
 
 	It("refuses to update an object that is not being deleted", func(ctx context.Context) {
 		Expect(cluster.Ordinary.Patch(ctx, wrappers.MakeConfigMap(namespace.Name, "untouched"),
-			client.RawPatch(types.MergePatchType, []byte(`{"data":{"a":"b"}}`)))).To(BeForbiddenBy("gate"))
+			mergePatch(`{"data":{"a":"b"}}`))).To(BeForbiddenBy("gate"))
 	}, SpecTimeout(time.Minute))
 
 	It("refuses ephemeral containers even in a Pod that is being deleted", func(ctx context.Context) {
@@ -158,8 +137,6 @@ var _ = Describe("A terminating namespace that was being initialized", Ordered, 
 		Expect(cluster.Ordinary.Patch(ctx, held, withoutFinalizers)).To(Succeed())
 	}, SpecTimeout(time.Minute))
 })
-
-var withoutFinalizers = client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
 
 func makePod(name string) *corev1.Pod {
 	return &corev1.Pod{

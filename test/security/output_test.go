@@ -5,7 +5,6 @@ package security
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -37,20 +36,20 @@ import (
 
 const (
 	hostileFinalizer = "gone.test.example.com/hold"
-	// hostileText steers a terminal, reverses what follows, and has a line that looks like one of
-	// the plugin.
+	// hostileText has control sequences, reverses the text after it, and has a line that looks like
+	// an error of the plugin.
 	hostileText = "a\u009b2J\x1b]0;PWN\x07\u202e\ufeff\u2028\r\nerror: PWN"
 )
 
-// hostileNames are names that the API server takes for RoleBindings.
+// hostileNames are names that the API server accepts for RoleBindings.
 var hostileNames = []string{
 	`x\'; touch PWN #`, `$'\r\'; touch PWN #'`, "$(touch PWN)", "b\nerror: PWN\nkubectl touch PWN", "c\x07\u009b2JPWN",
 	"d\u202ePWN", "e\x1b]0;PWN\x07", "f\ufeff\u2028\u2069\u200bPWN", "g, secrets PWN", "h  secrets  PWN",
 }
 
-// An attacker who may create objects in one namespace chooses their names, and what their
-// conditions and Events say. An administrator reads them.
-var _ = Describe("Text from outside", Ordered, ContinueOnFailure, func() {
+// An attacker who may create objects in one namespace chooses their names and the texts of their
+// conditions and Events. An administrator reads them.
+var _ = Describe("Hostile text", Ordered, ContinueOnFailure, func() {
 	var (
 		attacked   *framework.Cluster
 		plugin     string
@@ -79,7 +78,7 @@ var _ = Describe("Text from outside", Ordered, ContinueOnFailure, func() {
 		Expect(controlplane.WriteKubeconfig(kubeconfig, attacked.Admin.Config)).To(Succeed())
 	})
 
-	It("reaches no terminal, condition or Event raw where a deletion is stuck", func(ctx context.Context) {
+	It("is escaped in terminals, conditions and Events if a deletion is stuck", func(ctx context.Context) {
 		namespace := framework.CreateNamespace(ctx, attacked.Admin, framework.Unique("hostile")).Name
 		makeHostileBindings(ctx, attacked.Admin, namespace, hostileFinalizer)
 		makeHostileEvents(ctx, attacked.Admin, namespace)
@@ -96,7 +95,7 @@ var _ = Describe("Text from outside", Ordered, ContinueOnFailure, func() {
 				g.Expect(condition.Status).To(Equal(corev1.ConditionTrue), string(conditionType))
 			}
 			failure := nscondition.Find(now, corev1.NamespaceDeletionContentFailure)
-			g.Expect(failure.Message).To(ContainSubstring("PWN"), "what the attacker has written")
+			g.Expect(failure.Message).To(ContainSubstring("PWN"), "the text of the attacker")
 			g.Expect(eventsAbout(g, ctx, attacked.Admin, now)).To(ContainElement(ContainSubstring("PWN")))
 		}).WithContext(ctx).Should(Succeed())
 
@@ -128,7 +127,7 @@ var _ = Describe("Text from outside", Ordered, ContinueOnFailure, func() {
 		Expect(run(ctx, "explain", namespace, "--patience=1s")).To(ContainSubstring("cannot be pasted into a shell safely"))
 	}, SpecTimeout(3*time.Minute))
 
-	It("reaches no terminal raw where an initialization takes its time", func(ctx context.Context) {
+	It("is escaped in terminals during an initialization", func(ctx context.Context) {
 		attacked.Register(ctx, "hostile", "hostile.test.example.com")
 		name := framework.Unique("hostile")
 		namespace := wrappers.MakeNamespace(name).Obj()
@@ -153,11 +152,11 @@ var _ = Describe("Text from outside", Ordered, ContinueOnFailure, func() {
 		By("reporting a failure with hostile text")
 		result := mustEncode(map[string]any{"status": "Failure", "reason": "Broken", "message": hostileText})
 		Eventually(func() error {
-			return attacked.Initializer.Patch(ctx, wrappers.MakeNamespace(name).Obj(), client.RawPatch("application/merge-patch+json",
-				mustEncode(map[string]any{"metadata": map[string]any{
+			return attacked.Initializer.Patch(ctx, wrappers.MakeNamespace(name).Obj(),
+				mergePatch(string(mustEncode(map[string]any{"metadata": map[string]any{
 					"finalizers":  []string{hostileFinalizer},
 					"annotations": map[string]string{v1alpha1.AnnotationInitializationResult: string(result)},
-				}})))
+				}}))))
 		}).WithContext(ctx).Should(Succeed())
 		Eventually(func(g Gomega) {
 			now := attacked.GetNamespace(g, ctx, name)
@@ -170,7 +169,7 @@ var _ = Describe("Text from outside", Ordered, ContinueOnFailure, func() {
 		Expect(attacked.Admin.Patch(ctx, wrappers.MakeNamespace(name).Obj(), withoutFinalizers)).To(Succeed())
 	}, SpecTimeout(time.Minute))
 
-	It("reaches no terminal raw where objects are orphaned", func(ctx context.Context) {
+	It("is escaped in terminals if objects are orphaned", func(ctx context.Context) {
 		namespace := framework.CreateNamespace(ctx, attacked.Admin, framework.Unique("hostile"))
 		makeHostileBindings(ctx, attacked.Admin, namespace.Name, hostileFinalizer)
 		Expect(attacked.Admin.Delete(ctx, namespace)).To(Succeed())
@@ -191,7 +190,7 @@ var _ = Describe("Text from outside", Ordered, ContinueOnFailure, func() {
 		Expect(rows).To(HaveLen(len(hostileNames)), "one row for each object")
 	}, SpecTimeout(time.Minute))
 
-	It("is in a backup as it was, and escaped", func(ctx context.Context) {
+	It("is escaped in a backup and restored from it", func(ctx context.Context) {
 		namespace := framework.CreateNamespace(ctx, attacked.Admin, framework.Unique("hostile"))
 		makeHostileBindings(ctx, attacked.Admin, namespace.Name)
 		saved := &corev1.ConfigMap{
@@ -241,7 +240,7 @@ func makeHostileBindings(ctx context.Context, c client.Client, namespace string,
 		var list rbacv1.RoleBindingList
 		Expect(c.List(ctx, &list, client.InNamespace(namespace))).To(Succeed())
 		for i := range list.Items {
-			// Without its namespace an object cannot be changed.
+			// An object without its namespace cannot be changed.
 			Expect(client.IgnoreNotFound(c.Patch(ctx, &list.Items[i], withoutFinalizers))).To(Succeed())
 		}
 	})
@@ -262,8 +261,8 @@ func makeHostileEvents(ctx context.Context, c client.Client, namespace string) {
 	}
 }
 
-// refuseDeletion makes the API server refuse the deletion of a ConfigMap, for a reason that the
-// attacker words.
+// refuseDeletion makes the API server refuse the deletion of a ConfigMap, with a message that the
+// attacker chooses.
 func refuseDeletion(ctx context.Context, c client.Client, namespace string) {
 	GinkgoHelper()
 	configMap := wrappers.MakeConfigMap(namespace, "refused")
@@ -301,7 +300,7 @@ func refuseDeletion(ctx context.Context, c client.Client, namespace string) {
 	}).WithContext(ctx).Should(BeTrue())
 }
 
-// expectHarmless checks what a command has printed, of which it may have made several lines.
+// expectHarmless checks the output of a command, which may have several lines.
 func expectHarmless(output, command string) {
 	GinkgoHelper()
 	for line := range strings.Lines(output) {
@@ -313,7 +312,7 @@ func expectHarmless(output, command string) {
 	}
 }
 
-// beOneLine succeeds for text without characters that a terminal obeys or hides.
+// beOneLine succeeds for text without characters that a terminal interprets or hides.
 func beOneLine() OmegaMatcher {
 	return Satisfy(func(text string) bool {
 		return utf8.ValidString(text) && !strings.ContainsFunc(text, func(char rune) bool {
@@ -322,14 +321,7 @@ func beOneLine() OmegaMatcher {
 	})
 }
 
-func mustEncode(value any) []byte {
-	GinkgoHelper()
-	text, err := json.Marshal(value)
-	Expect(err).NotTo(HaveOccurred())
-	return text
-}
-
-// eventsAbout returns what Events of the operator about a namespace say.
+// eventsAbout returns the texts of the Events of the operator about a namespace.
 func eventsAbout(g Gomega, ctx context.Context, c client.Client, namespace *corev1.Namespace) []string {
 	var list eventsv1.EventList
 	g.Expect(c.List(ctx, &list, client.InNamespace(metav1.NamespaceDefault))).To(Succeed())

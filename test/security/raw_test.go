@@ -27,11 +27,11 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/framework"
 )
 
-// specTimeout bounds one spec. On a busy machine a control plane takes a minute to register a type.
+// specTimeout is the timeout of one spec. On a busy machine a control plane takes a minute to register a type.
 const specTimeout = 2 * time.Minute
 
-// send makes one request with a body that no client would write. The error is the Status that
-// the API server has returned.
+// send sends one request with a raw body, which client-go would not encode like that. The error is
+// the Status that the API server returns.
 func send(
 	ctx context.Context, user *framework.User, method, path, contentType string, body []byte,
 ) (map[string]any, error) {
@@ -86,20 +86,53 @@ func fill(body string, namespace *corev1.Namespace) string {
 	return strings.ReplaceAll(body, "%NAME%", namespace.Name)
 }
 
+// withoutFinalizers removes all finalizers of an object.
+var withoutFinalizers = mergePatch(`{"metadata":{"finalizers":null}}`)
+
 func mergePatch(body string) client.Patch {
 	return client.RawPatch(types.MergePatchType, []byte(body))
 }
 
-// expectUnchanged checks that label, list, requester and origin of a namespace are those that the
-// API server has given it.
+// resultPatch sets the result of an initialization.
+func resultPatch(result string) client.Patch {
+	GinkgoHelper()
+	return mergePatch(string(mustEncode(map[string]any{"metadata": map[string]any{"annotations": map[string]string{
+		v1alpha1.AnnotationInitializationResult: result,
+	}}})))
+}
+
+func mustEncode(value any) []byte {
+	GinkgoHelper()
+	text, err := json.Marshal(value)
+	Expect(err).NotTo(HaveOccurred())
+	return text
+}
+
+// repeatUntil calls a function until the channel is closed.
+func repeatUntil(stop <-chan struct{}, do func()) {
+	for {
+		select {
+		case <-stop:
+			return
+		default:
+			do()
+		}
+	}
+}
+
+// stateKeys are the annotations that policy inject writes.
+var stateKeys = []string{
+	v1alpha1.AnnotationPendingInitializers, v1alpha1.AnnotationInitializers, v1alpha1.AnnotationRequestedBy,
+}
+
+// expectUnchanged checks that a namespace is still being initialized, with the state that policy
+// inject has written.
 func expectUnchanged(ctx context.Context, namespace *corev1.Namespace) {
 	GinkgoHelper()
 	now := cluster.GetNamespace(Default, ctx, namespace.Name)
 	Expect(now.UID).To(Equal(namespace.UID))
 	Expect(now.Labels).To(HaveKeyWithValue(v1alpha1.LabelInitializing, "true"))
-	for _, key := range []string{
-		v1alpha1.AnnotationPendingInitializers, v1alpha1.AnnotationInitializers, v1alpha1.AnnotationRequestedBy,
-	} {
+	for _, key := range stateKeys {
 		Expect(now.Annotations).To(HaveKeyWithValue(key, namespace.Annotations[key]))
 	}
 	Expect(now.Annotations).NotTo(HaveKey(v1alpha1.AnnotationInitializationResult))

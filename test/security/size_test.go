@@ -13,8 +13,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 )
 
 var _ = Describe("The size of a Namespace", func() {
@@ -32,22 +30,21 @@ var _ = Describe("The size of a Namespace", func() {
 			})
 		},
 	} {
-		It("does not keep a failure from being recorded, nor a namespace from being deleted: "+name, func(ctx context.Context) {
+		It("does not prevent a failure from being recorded and the namespace from being deleted: "+name, func(ctx context.Context) {
 			namespace := cluster.CreateInitializing(ctx, "size")
 			size := largest(ctx, namespace, enlarge)
 			AddReportEntry("largest filler", fmt.Sprint(size))
-			Expect(cluster.Initializer.Patch(ctx, namespace, mergePatch(failed))).To(Succeed())
+			Expect(cluster.Initializer.Patch(ctx, namespace, resultPatch(failureResult))).To(Succeed())
 			expectDeleted(ctx, namespace)
 		}, SpecTimeout(specTimeout))
 	}
 })
 
-// failed sets a failure as the result.
-const failed = `{"metadata":{"annotations":{"` + v1alpha1.AnnotationInitializationResult +
-	`":"{\"kind\":\"Status\",\"apiVersion\":\"v1\",\"status\":\"Failure\",\"message\":\"no quota is left\"}"}}}`
+// failureResult is the result of an initializer that has failed.
+const failureResult = `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"quota exceeded"}`
 
-// largest makes a namespace as large as the API server takes it from the ordinary user, and returns
-// the size of the filler.
+// largest makes a namespace as large as the API server accepts it from the ordinary user, and
+// returns the size of the filler.
 func largest(ctx context.Context, namespace *corev1.Namespace, enlarge func(*corev1.Namespace, string)) int {
 	GinkgoHelper()
 	low, high := 0, 1600<<10

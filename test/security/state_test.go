@@ -5,7 +5,6 @@ package security
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"strings"
@@ -25,23 +24,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// stateKeys are the annotations of an initializing namespace.
-var stateKeys = []string{
-	v1alpha1.AnnotationPendingInitializers, v1alpha1.AnnotationInitializers, v1alpha1.AnnotationRequestedBy,
-}
-
-// expectStillInitializing checks that label, list and origin are what inject has written.
-func expectStillInitializing(ctx context.Context, before *corev1.Namespace) {
-	GinkgoHelper()
-	now := cluster.GetNamespace(Default, ctx, before.Name)
-	Expect(now.UID).To(Equal(before.UID))
-	Expect(now.Labels).To(HaveKeyWithValue(v1alpha1.LabelInitializing, "true"))
-	for _, key := range stateKeys {
-		Expect(now.Annotations).To(HaveKeyWithValue(key, before.Annotations[key]))
-	}
-}
-
-// A creator must not be able to make a later write of someone else leave out the state.
+// A creator must not be able to make a later write of another user remove the state.
 var _ = Describe("A write that leaves out the state of an initialization", Ordered, ContinueOnFailure, func() {
 	const manager = "gitops"
 
@@ -49,7 +32,7 @@ var _ = Describe("A write that leaves out the state of an initialization", Order
 		cluster.Register(ctx, "left-out", "a.test.example.com", "b.test.example.com")
 	}, NodeTimeout(time.Minute))
 
-	// create creates a namespace as the ordinary user, with what the user adds to it.
+	// create creates a namespace as the ordinary user, changed by add.
 	create := func(ctx context.Context, add func(namespace *corev1.Namespace)) *corev1.Namespace {
 		GinkgoHelper()
 		namespace := wrappers.MakeNamespace(framework.Unique("left-out")).Obj()
@@ -60,16 +43,15 @@ var _ = Describe("A write that leaves out the state of an initialization", Order
 		Expect(namespace.Labels).To(HaveKeyWithValue(v1alpha1.LabelInitializing, "true"))
 		return namespace
 	}
-	// lastApplied is what kubectl apply would have recorded, had it set the state.
+	// lastApplied returns what kubectl apply would record if it had set the state.
 	lastApplied := func() string {
 		annotations := map[string]string{}
 		for _, key := range stateKeys {
 			annotations[key] = "x"
 		}
-		text, err := json.Marshal(map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{
+		text := mustEncode(map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{
 			"labels": map[string]string{v1alpha1.LabelInitializing: "true"}, "annotations": annotations,
 		}})
-		Expect(err).NotTo(HaveOccurred())
 		return string(text)
 	}
 	manifest := func(name string) string {
@@ -84,9 +66,7 @@ var _ = Describe("A write that leaves out the state of an initialization", Order
 		for _, key := range annotations {
 			owned["f:annotations"].(map[string]any)["f:"+key] = map[string]any{}
 		}
-		raw, err := json.Marshal(map[string]any{"f:metadata": owned})
-		Expect(err).NotTo(HaveOccurred())
-		return metav1.NewFieldsV1(string(raw))
+		return metav1.NewFieldsV1(string(mustEncode(map[string]any{"f:metadata": owned})))
 	}
 
 	for applier, user := range map[string]func() *framework.User{
@@ -101,7 +81,7 @@ var _ = Describe("A write that leaves out the state of an initialization", Order
 			_, err := cluster.KubectlWithInput(ctx, user().Config, manifest(namespace.Name), "apply", "-f", "-")
 			Expect(err).NotTo(HaveOccurred())
 			Expect(cluster.GetNamespace(Default, ctx, namespace.Name).Labels).To(HaveKeyWithValue("team", "a"))
-			expectStillInitializing(ctx, namespace)
+			expectUnchanged(ctx, namespace)
 		}, SpecTimeout(time.Minute))
 
 		It("does not open one with planted managedFields when applied by "+applier, func(ctx context.Context) {
@@ -114,13 +94,13 @@ var _ = Describe("A write that leaves out the state of an initialization", Order
 			_, err := cluster.KubectlWithInput(ctx, user().Config, manifest(namespace.Name),
 				"apply", "--server-side", "--force-conflicts", "--field-manager="+manager, "-f", "-")
 			Expect(err).NotTo(HaveOccurred())
-			expectStillInitializing(ctx, namespace)
+			expectUnchanged(ctx, namespace)
 		}, SpecTimeout(time.Minute))
 	}
 
 	It("does not open one whose state a user has adopted by server-side apply", func(ctx context.Context) {
 		namespace := create(ctx, nil)
-		adopt, err := json.Marshal(map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{
+		adopt := mustEncode(map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{
 			"name": namespace.Name, "labels": map[string]string{v1alpha1.LabelInitializing: "true"},
 			"annotations": map[string]string{
 				v1alpha1.AnnotationPendingInitializers: namespace.Annotations[v1alpha1.AnnotationPendingInitializers],
@@ -128,13 +108,12 @@ var _ = Describe("A write that leaves out the state of an initialization", Order
 				v1alpha1.AnnotationRequestedBy:         namespace.Annotations[v1alpha1.AnnotationRequestedBy],
 			},
 		}})
-		Expect(err).NotTo(HaveOccurred())
 		Expect(cluster.Ordinary.Patch(ctx, namespace.DeepCopy(), client.RawPatch(types.ApplyPatchType, adopt),
 			&client.PatchOptions{FieldManager: manager})).To(Succeed())
-		_, err = cluster.KubectlWithInput(ctx, cluster.Admin.Config, manifest(namespace.Name),
+		_, err := cluster.KubectlWithInput(ctx, cluster.Admin.Config, manifest(namespace.Name),
 			"apply", "--server-side", "--force-conflicts", "--field-manager="+manager, "-f", "-")
 		Expect(err).NotTo(HaveOccurred())
-		expectStillInitializing(ctx, namespace)
+		expectUnchanged(ctx, namespace)
 	}, SpecTimeout(time.Minute))
 
 	It("does not open one whose last-applied-configuration a user has annotated later", func(ctx context.Context) {
@@ -144,13 +123,13 @@ var _ = Describe("A write that leaves out the state of an initialization", Order
 		Expect(err).NotTo(HaveOccurred())
 		_, err = cluster.KubectlWithInput(ctx, cluster.Admin.Config, manifest(namespace.Name), "apply", "-f", "-")
 		Expect(err).NotTo(HaveOccurred())
-		expectStillInitializing(ctx, namespace)
+		expectUnchanged(ctx, namespace)
 	}, SpecTimeout(time.Minute))
 
 	for subresource, path := range map[string]string{"the object": "", "/status": "/status", "/finalize": "/finalize"} {
-		It("changes nothing as a PUT to "+subresource+" without labels and annotations", func(ctx context.Context) {
+		It("changes nothing if it is a PUT to "+subresource+" without labels and annotations", func(ctx context.Context) {
 			namespace := create(ctx, nil)
-			Eventually(func(g Gomega) { // Later the operator writes no status.
+			Eventually(func(g Gomega) { // The operator writes no status after that.
 				g.Expect(cluster.GetNamespace(g, ctx, namespace.Name)).To(HaveCondition(
 					v1alpha1.ConditionInitializing, corev1.ConditionTrue, v1alpha1.ReasonPending))
 			}).WithContext(ctx).Should(Succeed())
@@ -159,12 +138,12 @@ var _ = Describe("A write that leaves out the state of an initialization", Order
 				now.Labels, now.Annotations, now.ManagedFields, now.ResourceVersion = nil, nil, nil, ""
 				Expect(user.Clientset().CoreV1().RESTClient().Put().
 					AbsPath("/api/v1/namespaces/" + namespace.Name + path).Body(now).Do(ctx).Error()).To(Succeed())
-				expectStillInitializing(ctx, namespace)
+				expectUnchanged(ctx, namespace)
 			}
 		}, SpecTimeout(time.Minute))
 	}
 
-	It("keeps who requested an open namespace", func(ctx context.Context) {
+	It("does not remove the requester of an open namespace", func(ctx context.Context) {
 		namespace := create(ctx, nil)
 		cluster.Finish(ctx, namespace.Name)
 		cluster.Finish(ctx, namespace.Name)
@@ -178,16 +157,14 @@ var _ = Describe("A write that leaves out the state of an initialization", Order
 			Not(HaveKey(v1alpha1.AnnotationPendingInitializers))))
 	}, SpecTimeout(time.Minute))
 
-	It("does not lose a failure", func(ctx context.Context) {
+	It("does not remove a failure result", func(ctx context.Context) {
 		namespace := create(ctx, func(namespace *corev1.Namespace) {
-			namespace.Labels[v1alpha1.LabelDeletionProtection] = "true" // The operator leaves the namespace.
+			namespace.Labels[v1alpha1.LabelDeletionProtection] = "true" // The operator does not delete the namespace.
 		})
-		patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`,
-			v1alpha1.AnnotationInitializationResult, `{"status":"Failure"}`)
-		Expect(cluster.Initializer.Patch(ctx, namespace.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch)))).To(Succeed())
+		Expect(cluster.Initializer.Patch(ctx, namespace.DeepCopy(), resultPatch(`{"status":"Failure"}`))).To(Succeed())
 		emptied := fmt.Sprintf(`{"metadata":{"annotations":{%q:"",%q:null}}}`,
 			v1alpha1.AnnotationPendingInitializers, v1alpha1.AnnotationInitializationResult)
-		Expect(cluster.Initializer.Patch(ctx, namespace.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(emptied)))).
+		Expect(cluster.Initializer.Patch(ctx, namespace.DeepCopy(), mergePatch(emptied))).
 			To(BeDeniedBy("guard", "has failed"))
 		_, err := cluster.Kubectl(ctx, cluster.Initializer.Config, "annotate", "namespace", namespace.Name,
 			v1alpha1.AnnotationInitializationResult+"-")
@@ -195,7 +172,7 @@ var _ = Describe("A write that leaves out the state of an initialization", Order
 		Expect(cluster.GetNamespace(Default, ctx, namespace.Name).Annotations).To(
 			HaveKeyWithValue(v1alpha1.AnnotationInitializationResult, `{"status":"Failure"}`))
 
-		By("removing it on purpose, with the empty string")
+		By("removing it explicitly, with the empty string")
 		_, err = cluster.Kubectl(ctx, cluster.Ordinary.Config, "annotate", "--overwrite", "namespace", namespace.Name,
 			v1alpha1.AnnotationInitializationResult+"=")
 		Expect(err).To(BeDeniedBy("guard"))
@@ -203,7 +180,7 @@ var _ = Describe("A write that leaves out the state of an initialization", Order
 			v1alpha1.AnnotationInitializationResult+"=")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(cluster.GetNamespace(Default, ctx, namespace.Name).Annotations).NotTo(HaveKey(v1alpha1.AnnotationInitializationResult))
-		expectStillInitializing(ctx, namespace)
+		expectUnchanged(ctx, namespace)
 	}, SpecTimeout(time.Minute))
 
 	It("opens the namespace only with an empty list", func(ctx context.Context) {
@@ -214,7 +191,7 @@ var _ = Describe("A write that leaves out the state of an initialization", Order
 		_, err = cluster.Kubectl(ctx, cluster.Admin.Config, "annotate", "namespace", namespace.Name,
 			v1alpha1.AnnotationPendingInitializers+"-")
 		Expect(err).NotTo(HaveOccurred())
-		expectStillInitializing(ctx, namespace)
+		expectUnchanged(ctx, namespace)
 		_, err = cluster.Kubectl(ctx, cluster.Admin.Config, "annotate", "--overwrite", "namespace", namespace.Name,
 			v1alpha1.AnnotationPendingInitializers+"=")
 		Expect(err).NotTo(HaveOccurred())
@@ -245,7 +222,7 @@ var _ = Describe("A write that leaves out the state of an initialization", Order
 				Expect(err).To(BeDeniedBy("guard"))
 			}
 		}
-		expectStillInitializing(ctx, namespace)
+		expectUnchanged(ctx, namespace)
 	}, SpecTimeout(time.Minute))
 })
 
@@ -267,8 +244,7 @@ var _ = Describe("The status of an initializing namespace", Ordered, ContinueOnF
 		}).WithContext(ctx).Should(Succeed())
 
 		turn.LastTransitionTime = metav1.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)
-		patch, err := json.Marshal(map[string]any{"status": map[string]any{"conditions": []any{turn}}})
-		Expect(err).NotTo(HaveOccurred())
+		patch := mustEncode(map[string]any{"status": map[string]any{"conditions": []any{turn}}})
 		Expect(cluster.Ordinary.Status().Patch(ctx, namespace.DeepCopy(),
 			client.RawPatch(types.StrategicMergePatchType, patch))).To(BeForbiddenBy("guard", "may not change the conditions"))
 		now := cluster.GetNamespace(Default, ctx, namespace.Name)
@@ -281,9 +257,9 @@ var _ = Describe("The status of an initializing namespace", Ordered, ContinueOnF
 		By("filling the status")
 		Expect(writeCondition(ctx, namespace, "corp.example.com/Ready", "R", strings.Repeat("m", 64<<10))).
 			To(BeForbiddenBy("guard", "64 KiB"))
-		By("reporting something else, as an initializer that lacks the verb does")
+		By("reporting progress, as an initializer without the verb does")
 		Expect(writeCondition(ctx, namespace, "slow.test.example.com/Initialized", "Retrying", "m")).To(Succeed())
-		expectStillInitializing(ctx, namespace)
+		expectUnchanged(ctx, namespace)
 	}, SpecTimeout(time.Minute))
 
 	It("does not let users forge this project's conditions on an open namespace, and leaves other conditions alone", func(ctx context.Context) {
@@ -298,14 +274,13 @@ var _ = Describe("The status of an initializing namespace", Ordered, ContinueOnF
 // writeCondition writes a condition of a namespace as the ordinary user.
 func writeCondition(ctx context.Context, namespace *corev1.Namespace, conditionType, reason, message string) error {
 	GinkgoHelper()
-	patch, err := json.Marshal(map[string]any{"status": map[string]any{"conditions": []map[string]string{
+	patch := mustEncode(map[string]any{"status": map[string]any{"conditions": []map[string]string{
 		{"type": conditionType, "status": "False", "reason": reason, "message": message},
 	}}})
-	Expect(err).NotTo(HaveOccurred())
 	return cluster.Ordinary.Status().Patch(ctx, namespace.DeepCopy(), client.RawPatch(types.StrategicMergePatchType, patch))
 }
 
-// Its creator must not leave so little room on a namespace that its state cannot be written.
+// The creator of a namespace must not be able to fill it so that its state cannot be written.
 var _ = Describe("A namespace filled by its creator", Ordered, ContinueOnFailure, func() {
 	BeforeAll(func(ctx context.Context) {
 		cluster.RegisterConfiguration(ctx, wrappers.MakeConfiguration("full").
@@ -346,7 +321,7 @@ var _ = Describe("A namespace filled by its creator", Ordered, ContinueOnFailure
 		}, SpecTimeout(time.Minute))
 	}
 
-	It("can still fail where it has as much as is allowed", func(ctx context.Context) {
+	It("can still fail if it has the maximum size", func(ctx context.Context) {
 		namespace := wrappers.MakeNamespace(framework.Unique("full")).Obj()
 		namespace.Annotations["example.com/a"] = strings.Repeat("x", 128<<10-200)
 		namespace.ManagedFields = []metav1.ManagedFieldsEntry{{
@@ -358,18 +333,9 @@ var _ = Describe("A namespace filled by its creator", Ordered, ContinueOnFailure
 				strings.Repeat("z", 63)
 		}
 		Expect(cluster.Ordinary.Create(ctx, namespace)).To(Succeed())
-		result, err := json.Marshal(metav1.Status{Status: metav1.StatusFailure, Message: strings.Repeat("m", 10000)})
-		Expect(err).NotTo(HaveOccurred())
-		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{
-			v1alpha1.AnnotationInitializationResult: string(result),
-		}}})
-		Expect(err).NotTo(HaveOccurred())
-		Expect(cluster.Initializer.Patch(ctx, namespace.DeepCopy(), client.RawPatch(types.MergePatchType, patch))).To(Succeed())
-		Eventually(func() bool {
-			now := &corev1.Namespace{}
-			err := cluster.Admin.Get(ctx, client.ObjectKeyFromObject(namespace), now)
-			return err != nil || now.DeletionTimestamp != nil
-		}).WithContext(ctx).Should(BeTrue())
+		result := mustEncode(metav1.Status{Status: metav1.StatusFailure, Message: strings.Repeat("m", 10000)})
+		Expect(cluster.Initializer.Patch(ctx, namespace.DeepCopy(), resultPatch(string(result)))).To(Succeed())
+		expectDeletionRequested(ctx, namespace)
 	}, SpecTimeout(time.Minute))
 
 	It("is accepted with the same annotations where no initializer selects it, and may shrink later", func(ctx context.Context) {
@@ -381,7 +347,17 @@ var _ = Describe("A namespace filled by its creator", Ordered, ContinueOnFailure
 	}, SpecTimeout(time.Minute))
 })
 
-// manyFields returns some 600 KiB of fields that no object has.
+// expectDeletionRequested waits until a namespace is terminating or does not exist.
+func expectDeletionRequested(ctx context.Context, namespace *corev1.Namespace) {
+	GinkgoHelper()
+	Eventually(func(g Gomega) {
+		now := &corev1.Namespace{}
+		err := cluster.Admin.Get(ctx, client.ObjectKeyFromObject(namespace), now)
+		g.Expect(apierrors.IsNotFound(err) || now.DeletionTimestamp != nil).To(BeTrue())
+	}).WithContext(ctx).Should(Succeed())
+}
+
+// manyFields returns about 600 KiB of entries for managedFields.
 func manyFields() string {
 	var fields []string
 	for i := range 3000 {
@@ -390,7 +366,7 @@ func manyFields() string {
 	return strings.Join(fields, ",")
 }
 
-var _ = Describe("A result that is not quite a metav1.Status", Ordered, ContinueOnFailure, func() {
+var _ = Describe("A result that is not a valid metav1.Status", Ordered, ContinueOnFailure, func() {
 	BeforeAll(func(ctx context.Context) {
 		cluster.Register(ctx, "result", "result.test.example.com")
 	}, NodeTimeout(time.Minute))
@@ -398,26 +374,18 @@ var _ = Describe("A result that is not quite a metav1.Status", Ordered, Continue
 	setResult := func(ctx context.Context, result string) *corev1.Namespace {
 		GinkgoHelper()
 		namespace := framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("result"))
-		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{
-			v1alpha1.AnnotationInitializationResult: result,
-		}}})
-		Expect(err).NotTo(HaveOccurred())
-		Expect(cluster.Initializer.Patch(ctx, namespace, client.RawPatch(types.MergePatchType, patch))).To(Succeed())
+		Expect(cluster.Initializer.Patch(ctx, namespace, resultPatch(result))).To(Succeed())
 		return namespace
 	}
 
 	for name, result := range map[string]string{
-		"a code that is no number": `{"status":"Failure","code":"NaN"}`,
-		"a trailing comma":         `{"status":"Failure",}`,
-		"duplicate keys":           `{"status":"Failure","status":"Success"}`,
+		"a code that is not a number": `{"status":"Failure","code":"NaN"}`,
+		"a trailing comma":            `{"status":"Failure",}`,
+		"duplicate keys":              `{"status":"Failure","status":"Success"}`,
 	} {
 		It("fails the namespace: "+name, func(ctx context.Context) {
 			namespace := setResult(ctx, result)
-			Eventually(func(g Gomega) {
-				now := &corev1.Namespace{}
-				err := cluster.Admin.Get(ctx, client.ObjectKeyFromObject(namespace), now)
-				g.Expect(apierrors.IsNotFound(err) || now.DeletionTimestamp != nil).To(BeTrue())
-			}).WithContext(ctx).Should(Succeed())
+			expectDeletionRequested(ctx, namespace)
 		}, SpecTimeout(time.Minute))
 	}
 
@@ -437,7 +405,7 @@ var _ = Describe("A result that is not quite a metav1.Status", Ordered, Continue
 	}
 })
 
-// Policy inject, which replaces what users send, does not run without a set.
+// Without a set, policy inject does not run and does not replace what users send.
 var _ = Describe("Without a NamespaceInitializerSet", Serial, Ordered, func() {
 	BeforeAll(func(ctx context.Context) {
 		cluster.StopManager()
@@ -446,13 +414,13 @@ var _ = Describe("Without a NamespaceInitializerSet", Serial, Ordered, func() {
 		Expect(client.IgnoreNotFound(cluster.Admin.Delete(ctx, set))).To(Succeed())
 	}, NodeTimeout(time.Minute))
 
-	It("refuses a new namespace with a state that its creator has made up", func(ctx context.Context) {
+	It("refuses a new namespace with a state that its creator has forged", func(ctx context.Context) {
 		forge := func() error {
 			return cluster.Ordinary.Create(ctx, wrappers.MakeNamespace(framework.Unique("forged")).
 				Initializers("forged.test.example.com").
 				Annotation(v1alpha1.AnnotationRequestedBy, framework.OrdinaryUser).Obj())
 		}
-		// The API server may not have seen yet that there is no set.
+		// The API server may not have observed the deletion of the set yet.
 		Eventually(forge).WithContext(ctx).Should(BeDeniedBy("require-set"))
 		Expect(cluster.Ordinary.Create(ctx, wrappers.MakeNamespace(framework.Unique("forged")).
 			Annotation(v1alpha1.AnnotationRequestedBy, framework.OrdinaryUser).Obj())).To(BeDeniedBy("guard"))

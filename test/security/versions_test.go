@@ -62,7 +62,7 @@ func installCRD(ctx context.Context, group, plural, singular, kind, short, scope
 // write is a request that the gate must refuse. %NAME% is the initializing namespace.
 type write struct{ method, path, contentType, body string }
 
-// otherVersions write objects through a version or a group that is not the one of storage.
+// otherVersions write objects through versions or groups other than the storage version.
 var otherVersions = map[string]write{
 	"HorizontalPodAutoscaler v1": {http.MethodPost, "/apis/autoscaling/v1/namespaces/%NAME%/horizontalpodautoscalers", jsonType,
 		`{"apiVersion":"autoscaling/v1","kind":"HorizontalPodAutoscaler","metadata":{"name":"a"},"spec":{"maxReplicas":1,"scaleTargetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"d"}}}`},
@@ -124,7 +124,7 @@ var pluralNamespaces = map[string]write{
 		`{"apiVersion":"%GROUP%/v1","kind":"Space","metadata":{"name":"a"}}`},
 	"POST with generateName": {http.MethodPost, "/apis/%GROUP%/v2/namespaces/%NAME%/namespaces", jsonType,
 		`{"apiVersion":"%GROUP%/v2","kind":"Space","metadata":{"generateName":"a-"}}`},
-	"POST with our label": {http.MethodPost, "/apis/%GROUP%/v1/namespaces/%NAME%/namespaces", jsonType,
+	"POST with the label of the gate": {http.MethodPost, "/apis/%GROUP%/v1/namespaces/%NAME%/namespaces", jsonType,
 		`{"apiVersion":"%GROUP%/v1","kind":"Space","metadata":{"name":"b","labels":{"nslifecycle.dev/initializing":"true"}}}`},
 	"PATCH": {http.MethodPatch, "/apis/%GROUP%/v2/namespaces/%NAME%/namespaces/existing", mergeType, `{"spec":{"replicas":7}}`},
 	"apply": {http.MethodPatch, "/apis/%GROUP%/v1/namespaces/%NAME%/namespaces/existing?fieldManager=x&force=true", applyYAMLType,
@@ -184,16 +184,16 @@ var _ = Describe("The name and the version of a type", Ordered, ContinueOnFailur
 	}
 
 	for name, one := range pluralNamespaces {
-		It("does not let an ordinary user past the gate in a type called namespaces: "+name, func(ctx context.Context) {
+		It("does not let an ordinary user past the gate in a type named namespaces: "+name, func(ctx context.Context) {
 			spaces := "plural." + group
 			_, err := send(ctx, cluster.Ordinary, one.method, in(one.path, spaces, namespace), one.contentType, []byte(in(one.body, spaces, namespace)))
 			Expect(err).To(Satisfy(apierrors.IsForbidden))
 		}, SpecTimeout(specTimeout))
 	}
 
-	// The API server reads the name of such an object as that of a namespace, and serves none of them
-	// by name.
-	It("reaches no namespace by cluster-scoped objects of a type called namespaces", func(ctx context.Context) {
+	// The API server takes the name of such an object for the name of a namespace, and serves no such
+	// object by name.
+	It("does not change a namespace through cluster-scoped objects of a type named namespaces", func(ctx context.Context) {
 		spaces := "cluster." + group
 		for _, name := range []string{"a", namespace.Name} {
 			body := `{"apiVersion":"` + spaces + `/v1","kind":"Space","metadata":{"name":"` + name + `"}}`
@@ -209,7 +209,7 @@ var _ = Describe("The name and the version of a type", Ordered, ContinueOnFailur
 	}, SpecTimeout(specTimeout))
 })
 
-// in puts a group and the name of a namespace in a path or a body.
+// in replaces %GROUP% and %NAME% in a path or a body.
 func in(text, group string, namespace *corev1.Namespace) string {
 	return strings.NewReplacer("%GROUP%", group, "%NAME%", namespace.Name).Replace(text)
 }

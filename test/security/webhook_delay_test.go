@@ -29,7 +29,7 @@ import (
 // grace period with one API server and no webhooks, shorter than the one with webhooks.
 const longestDelay = 3 * time.Second
 
-// Where the cluster has such a webhook a namespace is finalized after 5 s, so a spec takes longer.
+// A spec takes more than 5 s: with such a webhook that is the grace period of a deletion.
 var _ = Describe("A request that a webhook delays until its namespace is created again", func() {
 	const (
 		create  = admissionregistrationv1.Create
@@ -74,7 +74,7 @@ var _ = Describe("A request that a webhook delays until its namespace is created
 		Expect(err).To(MatchError(ContainSubstring("not found")), "the old namespace has no such Pod")
 	}, SpecTimeout(time.Minute))
 
-	// The API server repeats the admission of these, so the gate refuses them whatever the delay.
+	// The API server repeats the admission of these, so the gate refuses them after any delay.
 	DescribeTable("changes nothing in the initializing namespace of another user",
 		func(ctx context.Context, operation admissionregistrationv1.OperationType, request func(context.Context, client.Object) error) {
 			cluster.Register(ctx, name, "nobody.test.example.com")
@@ -95,7 +95,7 @@ var _ = Describe("A request that a webhook delays until its namespace is created
 	)
 })
 
-// settingsIn returns a ConfigMap that is in the namespace before and after.
+// settingsIn returns a ConfigMap that the old and the new namespace contain.
 func settingsIn(namespace string) *corev1.ConfigMap {
 	return wrappers.MakeConfigMap(namespace, "settings")
 }
@@ -131,13 +131,13 @@ type delayingWebhook struct {
 	once                sync.Once
 }
 
-// answer denies dry runs, by which a spec knows that the API server calls the webhook.
+// answer denies dry runs, which shows that the API server calls the webhook.
 func (w *delayingWebhook) answer(request *admissionv1.AdmissionRequest) string {
 	if ptr.Deref(request.DryRun, false) {
 		return "the webhook is called"
 	}
 	if request.UserInfo.Username != framework.OrdinaryUser {
-		return "" // The operator empties the namespace.
+		return "" // A request of the operator.
 	}
 	w.once.Do(func() { close(w.received) })
 	select {
@@ -168,7 +168,7 @@ func (w *delayingWebhook) recreate(ctx context.Context, name string) *corev1.Nam
 		return bob.Create(ctx, recreated)
 	}).WithContext(ctx).Should(Succeed())
 	Expect(recreated.UID).NotTo(Equal(old.UID))
-	// What an initializer creates, and the delayed request must not reach.
+	// Objects of an initializer, which the delayed request must not reach.
 	Expect(cluster.Initializer.Create(ctx, agentIn(name))).To(Succeed())
 	Expect(cluster.Initializer.Create(ctx, settingsIn(name))).To(Succeed())
 	close(w.recreated)
@@ -176,13 +176,9 @@ func (w *delayingWebhook) recreate(ctx context.Context, name string) *corev1.Nam
 }
 
 func agentIn(namespace string) *corev1.Pod {
-	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "agent"},
-		Spec: corev1.PodSpec{
-			Containers:                   []corev1.Container{{Name: "agent", Image: "example.com/agent"}},
-			AutomountServiceAccountToken: ptr.To(false),
-		},
-	}
+	agent := makePod("agent")
+	agent.Namespace = namespace
+	return agent
 }
 
 // installValidating installs a validating webhook for one namespace until the spec ends. It runs

@@ -27,7 +27,7 @@ const (
 	refusedFor = time.Minute
 )
 
-// Cut escapes a message, and shortens one that is too long to be published.
+// Cut escapes a message, and truncates one that is too long to be published.
 func Cut(message string) string {
 	return nscondition.Shorten(message, maxMessage)
 }

@@ -72,10 +72,10 @@ func GrantCommands(ctx context.Context, c client.Client, role string, rights []R
 	return strings.Join(commands(role, identity(ctx, c), rights), "; ")
 }
 
-// subject is whom rights are given to, as a flag of kubectl and its value.
+// subject is the identity that rights are granted to, as a flag of kubectl and its value.
 type subject struct{ name, flag, value string }
 
-// identity returns who the client is. Whoever may not ask is told to put the name in.
+// identity returns the identity of the client, or a placeholder if the client cannot read it.
 func identity(ctx context.Context, c client.Client) subject {
 	var review authenticationv1.SelfSubjectReview
 	if err := c.Create(ctx, &review); err != nil || review.Status.UserInfo.Username == "" {
