@@ -5,7 +5,6 @@ package security
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"strings"
@@ -17,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/test/framework"
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
@@ -89,13 +87,9 @@ var _ = Describe("The number of entries of an initializing Namespace", func() {
 		Expect(cluster.Ordinary.Patch(ctx, namespace, client.MergeFrom(before))).To(Succeed())
 		Expect(cluster.Ordinary.Patch(ctx, namespace.DeepCopy(), mergePatch(`{"metadata":{"annotations":{"one-more":""}}}`))).
 			To(BeDeniedBy("guard", "at most 2000"))
-		result, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{
-			v1alpha1.AnnotationInitializationResult: `{"status":"Success"}`,
-		}}})
-		Expect(err).NotTo(HaveOccurred())
-		Expect(cluster.Initializer.Patch(ctx, namespace.DeepCopy(), mergePatch(string(result)))).To(Succeed())
+		Expect(cluster.Initializer.Patch(ctx, namespace.DeepCopy(), resultPatch(`{"status":"Success"}`))).To(Succeed())
 		cluster.Finish(ctx, namespace.Name)
-		Expect(cluster.Initializer.Patch(ctx, namespace.DeepCopy(), mergePatch(failed))).To(Succeed())
+		Expect(cluster.Initializer.Patch(ctx, namespace.DeepCopy(), resultPatch(`{"status":"Failure"}`))).To(Succeed())
 		Eventually(func(g Gomega) {
 			g.Expect(cluster.GetNamespace(g, ctx, namespace.Name).DeletionTimestamp).NotTo(BeNil())
 		}).WithContext(ctx).Should(Succeed())
