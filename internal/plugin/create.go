@@ -89,7 +89,8 @@ func (o *createOptions) run(ctx context.Context, name string) error {
 		return err
 	}
 	if pending := initialization.Observe(created).Pending; len(pending) > 0 {
-		fmt.Fprintf(o.ErrOut, "It waits for %s. To wait until it is initialized, run: %s\n", count(len(pending), "initializer"), waitCommand(name))
+		fmt.Fprintf(o.ErrOut, "It waits for %s. To wait until it is initialized, run: %s\n",
+			count(len(pending), "initializer"), waitCommand(name))
 	}
 	return nil
 }
