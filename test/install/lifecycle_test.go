@@ -236,7 +236,6 @@ func stopOnce(stop func() error) func() {
 // what it says of an installation that does not work.
 func checkInstallation(ctx context.Context) string {
 	GinkgoHelper()
-	makeTarget(ctx, "build")
 	config, err := plane.ServiceAccountConfig(ctx, controlplane.SystemNamespace, controlplane.ServiceAccount)
 	Expect(err).NotTo(HaveOccurred())
 	own := filepath.Join(GinkgoT().TempDir(), "kubeconfig")

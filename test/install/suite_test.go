@@ -46,7 +46,8 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	SetDefaultEventuallyPollingInterval(50 * time.Millisecond)
 	EnforceDefaultTimeoutsWhenUsingContexts()
 
-	makeTarget(ctx, "helm")
+	// Here and not in a spec, since the first build takes minutes.
+	makeTarget(ctx, "helm", "build")
 	var err error
 	plane, err = controlplane.Start(ctx)
 	Expect(err).NotTo(HaveOccurred())
