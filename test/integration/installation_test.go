@@ -247,8 +247,8 @@ var _ = Describe("An installation", Ordered, ContinueOnFailure, func() {
 		Expect(own.Install(ctx)).To(Succeed())
 		DeferCleanup(func(ctx context.Context) { undeploy(ctx, own) })
 		Eventually(func() error {
-			return root.Create(ctx, wrappers.MakeNamespace(framework.Unique("probe")).Label(v1alpha1.LabelInitializing, "false").Obj(),
-				client.DryRunAll)
+			return root.Create(ctx, wrappers.MakeNamespace(framework.Unique("probe")).
+				Annotation(v1alpha1.AnnotationRequestedBy, "mallory").Obj(), client.DryRunAll)
 		}).WithContext(ctx).Should(BeDeniedBy("guard"))
 		running, err := own.StartManager(ctx)
 		Expect(err).NotTo(HaveOccurred())

@@ -145,7 +145,7 @@ var _ = Describe("docs/metrics.md", func() {
 
 // isChore tells whether a line is about no transition of the namespace.
 func isChore(message string) bool {
-	return message == "Chose the grace period of namespaces that are deleted"
+	return message == "Chose the grace period of terminating namespaces"
 }
 
 var _ = Describe("The metrics", func() {

@@ -77,8 +77,8 @@ var _ = Describe("The number of entries of an initializing Namespace", func() {
 		namespace := framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("entries"))
 		before := namespace.DeepCopy()
 		namespace.Finalizers = []string{"test.example.com/hold"}
-		// The label of the name and the namespace finalizer count as well.
-		taken := len(namespace.Labels) - 1 + len(namespace.Spec.Finalizers) + len(namespace.Finalizers)
+		// The label of the name counts as well.
+		taken := len(namespace.Labels) - 1 + len(namespace.Finalizers)
 		annotations := map[string]string{}
 		for i := range 2000 - taken {
 			annotations[fmt.Sprintf("a%d", i)] = ""
