@@ -110,7 +110,7 @@ var _ = Describe("finalize", func() {
 
 	Describe("refuses", func() {
 		It("a namespace that is not being deleted, or not there", func(ctx context.Context) {
-			expectRefusal(ctx, makeNamespace(ctx, bareAdmin, "active"), "is not being deleted, so nothing holds it",
+			expectRefusal(ctx, makeNamespace(ctx, bareAdmin, "active"), "is not being deleted, so nothing blocks its deletion",
 				"--token=kubernetes", "--orphan", "--even-if-alive")
 			missing := someone.run(ctx, "finalize", "missing", "--token=kubernetes")
 			Expect(missing).To(Equal(result{code: 1, stderr: "error: there is no namespace \"missing\"\n"}))
