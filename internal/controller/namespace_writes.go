@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -63,13 +64,18 @@ func writeNamespace(
 func patchNamespaceStatus(
 	ctx context.Context, c client.Client, namespace *corev1.Namespace, status map[string]any, resourceVersion ...string,
 ) error {
-	metadata := map[string]any{"uid": namespace.UID}
-	for _, version := range resourceVersion {
-		if version != "" {
-			metadata["resourceVersion"] = version
-		}
-	}
+	metadata := preconditions(namespace, strings.Join(resourceVersion, ""))
 	return patchNamespace(ctx, c, namespace, map[string]any{"metadata": metadata, "status": status})
+}
+
+// preconditions returns the metadata of a patch that applies to this Namespace only, and only in
+// the given resource version unless that is empty.
+func preconditions(namespace *corev1.Namespace, resourceVersion string) map[string]any {
+	metadata := map[string]any{"uid": namespace.UID}
+	if resourceVersion != "" {
+		metadata["resourceVersion"] = resourceVersion
+	}
+	return metadata
 }
 
 // patchNamespace writes a change that has the UID in its metadata by the status of a Namespace.

@@ -178,10 +178,8 @@ func (o *Overruler) write(
 	ctx context.Context, namespace *corev1.Namespace, resourceVersion, annotation, value string,
 	conditions []corev1.NamespaceCondition,
 ) error {
-	metadata := map[string]any{"uid": namespace.UID, "annotations": map[string]any{annotation: value}}
-	if resourceVersion != "" {
-		metadata["resourceVersion"] = resourceVersion
-	}
+	metadata := preconditions(namespace, resourceVersion)
+	metadata["annotations"] = map[string]any{annotation: value}
 	return patchNamespace(ctx, o.Client, namespace, map[string]any{
 		"metadata": metadata, "status": map[string]any{"conditions": conditions},
 	})

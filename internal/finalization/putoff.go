@@ -21,7 +21,7 @@ import (
 // request that has to end before that would be one that took too long, nobody would know
 // why, and the next one would come too early.
 
-// maxRetryAfter bounds Retry-After, whoever sends it: an aggregated API server must not delay a
+// maxRetryAfter bounds Retry-After, regardless of the server: an aggregated API server must not delay a
 // namespace for longer. Upstream's namespace controller never waits longer either.
 const maxRetryAfter = time.Minute
 
