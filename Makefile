@@ -159,7 +159,7 @@ test-versions: ## Run test/versions on the API servers of VERSIONS. Where they h
 	if [ -n "$$failed" ]; then echo "test/versions failed with Kubernetes$$failed." >&2; exit 1; fi
 
 # Those that run against a real API server, but for the demo's.
-SUITES ?= ./test/integration ./test/initializer ./test/agent ./test/searchindex ./test/finalization ./test/diagnosis ./test/causes ./test/plugin ./test/guardrails ./test/timeouts ./test/metrics ./test/security
+SUITES ?= ./test/integration ./test/initializer ./test/finalizer ./test/searchindex ./test/finalization ./test/diagnosis ./test/causes ./test/plugin ./test/guardrails ./test/timeouts ./test/metrics ./test/security
 
 .PHONY: test-integration
 test-integration: promtool ## Run the suites on a real API server alone, with their narration.

@@ -15,8 +15,8 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/nslifecycle/nslifecycle/internal/checkup"
 	"github.com/nslifecycle/nslifecycle/internal/controller"
+	"github.com/nslifecycle/nslifecycle/internal/installcheck"
 )
 
 const checkInterval = 2 * time.Second
@@ -40,13 +40,13 @@ func check(ctx context.Context, restConfig *rest.Config, opts options, chosen ch
 		return fmt.Errorf("creating a client for %s: %w", restConfig.Host, err)
 	}
 	admission := &controller.Admission{Client: apiClient, Clock: clock.RealClock{}, Server: server}
-	installation := checkup.Checkup{
+	installation := installcheck.Checkup{
 		Client: apiClient, Clock: clock.RealClock{},
 		SystemNamespace: opts.systemNamespace, LeaseName: opts.leaseName,
 		HasInitialization: hasInitialization, Policies: admission.CheckInstalled,
 	}
 
-	var findings []checkup.Finding
+	var findings []installcheck.Finding
 	err = wait.PollUntilContextTimeout(ctx, checkInterval, opts.checkTimeout, true,
 		func(ctx context.Context) (bool, error) {
 			// The time is up in the middle of it: what was found before is the answer.
@@ -54,9 +54,9 @@ func check(ctx context.Context, restConfig *rest.Config, opts options, chosen ch
 			if ctx.Err() == nil || findings == nil {
 				findings = latest
 			}
-			return checkup.Failed(findings) == nil, nil
+			return installcheck.Failed(findings) == nil, nil
 		})
-	checkup.Print(out, findings)
+	installcheck.Print(out, findings)
 	if err != nil {
 		return fmt.Errorf("the installation does not work: %w", err)
 	}

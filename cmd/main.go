@@ -123,11 +123,11 @@ func (o *options) bind(flags *flag.FlagSet) {
 		"Requests to the API server at once, where --kube-api-qps sets a limit.")
 	flags.StringVar(&o.systemNamespace, "system-namespace", envOr("POD_NAMESPACE", defaultSystemNamespace),
 		"The namespace that the operator is installed in; it is never initialized.")
-	flags.IntVar(&o.namespaceWorkers, "namespace-workers", 10,
+	flags.IntVar(&o.namespaceWorkers, "initialization-workers", 10,
 		"Namespaces whose initialization is worked on at a time.")
 	flags.IntVar(&o.finalizationWorkers, "finalization-workers", 100,
 		"Namespaces whose finalization is worked on at a time.")
-	flags.DurationVar(&o.diagnosisPatience, "diagnosis-patience", controller.DefaultPatience,
+	flags.DurationVar(&o.diagnosisPatience, "diagnosis-progress-deadline", controller.DefaultPatience,
 		"How long the initialization or deletion of a namespace may stand still before it is found out why.")
 	flags.IntVar(&o.diagnosisWorkers, "diagnosis-workers", 2,
 		"Namespaces of which it is found out at a time why they stand still.")

@@ -183,15 +183,15 @@ const ConditionActive = "Active"
 
 // Reasons of ConditionActive.
 const (
-	// ReasonInForce: new Namespaces get these initializers.
-	ReasonInForce = "InForce"
+	// ReasonEnforced: new Namespaces get these initializers.
+	ReasonEnforced = "Enforced"
 	// ReasonEmpty: the configuration registers nothing; it is in force all the same.
 	ReasonEmpty = "Empty"
 	// ReasonTooManyInitializers: the initializers of this configuration do not fit
 	// into the set any more; none of them is in force.
 	ReasonTooManyInitializers = "TooManyInitializers"
-	// ReasonNotInForceYet: the API server has not taken notice of the set yet.
-	ReasonNotInForceYet = "NotInForceYet"
+	// ReasonEnforcementPending: the API server has not taken notice of the set yet.
+	ReasonEnforcementPending = "EnforcementPending"
 	// ReasonRefused: a policy of this project refuses new namespaces, as when another
 	// admission policy changes what it protects.
 	ReasonRefused = "Refused"
@@ -201,18 +201,18 @@ const (
 	ReasonPolicyMismatch = "PolicyMismatch"
 )
 
-// ConditionServed is the condition type of a NamespaceInitializerConfiguration that is False
+// ConditionHealthy is the condition type of a NamespaceInitializerConfiguration that is False
 // where somebody is missing who does the work of its initializers.
-const ConditionServed = "Served"
+const ConditionHealthy = "Healthy"
 
-// Reasons of ConditionServed.
+// Reasons of ConditionHealthy.
 const (
-	// ReasonServed: there is somebody who may do the work, and no Namespace waits in vain.
-	ReasonServed = "Served"
-	// ReasonNobodyMayServe: nobody but the control plane holds VerbInitialize.
-	ReasonNobodyMayServe = "NobodyMayServe"
-	// ReasonNotServed: a Namespace has waited for an initializer for long, and it has not acted.
-	ReasonNotServed = "NotServed"
-	// ReasonRightsUnknown: it could not be found out who holds VerbInitialize.
-	ReasonRightsUnknown = "RightsUnknown"
+	// ReasonHealthy: there is somebody who may do the work, and no Namespace waits in vain.
+	ReasonHealthy = "Healthy"
+	// ReasonInitializerUnauthorized: nobody but the control plane holds VerbInitialize.
+	ReasonInitializerUnauthorized = "InitializerUnauthorized"
+	// ReasonInitializerUnresponsive: a Namespace has waited for an initializer for long, and it has not acted.
+	ReasonInitializerUnresponsive = "InitializerUnresponsive"
+	// ReasonAuthorizationUnknown: it could not be found out who holds VerbInitialize.
+	ReasonAuthorizationUnknown = "AuthorizationUnknown"
 )

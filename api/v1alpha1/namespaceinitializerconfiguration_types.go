@@ -138,7 +138,7 @@ type NamespaceSelectorRequirement struct {
 type NamespaceInitializerConfigurationStatus struct {
 	// conditions tell the state of the configuration. "Active" is True while every new
 	// Namespace gets the initializers of this configuration, and False with a reason
-	// otherwise. "Served" is False where somebody is missing who does their work.
+	// otherwise. "Healthy" is False where somebody is missing who does their work.
 	//
 	// +optional
 	// +listType=map
@@ -158,10 +158,10 @@ type NamespaceInitializerConfigurationStatus struct {
 // +genclient:nonNamespaced
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
-// +kubebuilder:resource:scope=Cluster,shortName=nic,categories=nslifecycle
+// +kubebuilder:resource:scope=Cluster,shortName=nsinit,categories=nslifecycle
 // +kubebuilder:printcolumn:name="Active",type=string,JSONPath=`.status.conditions[?(@.type=="Active")].status`
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Active")].reason`
-// +kubebuilder:printcolumn:name="Served",type=string,JSONPath=`.status.conditions[?(@.type=="Served")].status`
+// +kubebuilder:printcolumn:name="Healthy",type=string,JSONPath=`.status.conditions[?(@.type=="Healthy")].status`
 // +kubebuilder:printcolumn:name="Initializers",type=string,priority=1,JSONPath=`.initializers`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type NamespaceInitializerConfiguration struct {

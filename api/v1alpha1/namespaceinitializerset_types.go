@@ -45,7 +45,7 @@ type EffectiveInitializer struct {
 // created again.
 //
 // +kubebuilder:object:root=true
-// +kubebuilder:resource:scope=Cluster,shortName=nis,categories=nslifecycle
+// +kubebuilder:resource:scope=Cluster,shortName=nsinitset,categories=nslifecycle
 // +kubebuilder:printcolumn:name="Initializers",type=string,JSONPath=`.initializers`
 // +kubebuilder:printcolumn:name="System-Namespace",type=string,priority=1,JSONPath=`.systemNamespace`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`

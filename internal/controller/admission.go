@@ -55,7 +55,7 @@ type Admission struct {
 
 // Verdict is what Admission has found out.
 type Verdict struct {
-	// Reason is v1alpha1.ReasonInForce or why the set is not in force.
+	// Reason is v1alpha1.ReasonEnforced or why the set is not in force.
 	Reason string
 	// Message says more, as a sentence.
 	Message string
@@ -87,7 +87,7 @@ func (a *Admission) Observe(ctx context.Context, set *v1alpha1.NamespaceInitiali
 		return verdict, nil
 	}
 
-	verdict := Verdict{Reason: v1alpha1.ReasonInForce, Message: "every new namespace gets these initializers"}
+	verdict := Verdict{Reason: v1alpha1.ReasonEnforced, Message: "every new namespace gets these initializers"}
 	identity := fmt.Sprintf("%s/%s %s/%s", set.UID, set.ResourceVersion, installed.inject.UID, installed.injectBinding.UID)
 	if a.proven != identity {
 		seen, err := a.waitUntilInjected(ctx, set)
@@ -100,7 +100,7 @@ func (a *Admission) Observe(ctx context.Context, set *v1alpha1.NamespaceInitiali
 			verdict = unconfirmed(verdict, seen.refusal)
 		case !seen.acts:
 			return Verdict{
-				Reason:     v1alpha1.ReasonNotInForceYet,
+				Reason:     v1alpha1.ReasonEnforcementPending,
 				Message:    "the API server does not act on the set yet; this takes up to 30 s after an installation",
 				RetryAfter: settleRetry,
 			}, nil

@@ -39,7 +39,7 @@ func (a *Admission) observeOperator(
 		log.FromContext(ctx).Info("The admission policies do not fit", "message", message)
 		return Verdict{Reason: reason, Message: message}, nil
 	}
-	verdict := Verdict{Reason: v1alpha1.ReasonInForce, Message: inForceByOperator}
+	verdict := Verdict{Reason: v1alpha1.ReasonEnforced, Message: inForceByOperator}
 	if !a.Server.LacksMutatingPolicies {
 		verdict.Message += "; this API server can do better: run: " + installCommand
 	}
@@ -68,7 +68,7 @@ func (a *Admission) observeOperator(
 	}
 	if left := initialization.InForceFrom(set.Initializers).Sub(now); left > 0 {
 		return Verdict{
-			Reason:     v1alpha1.ReasonNotInForceYet,
+			Reason:     v1alpha1.ReasonEnforcementPending,
 			Message:    "the operator gives these initializers to namespaces that are created from the next second on",
 			RetryAfter: left,
 		}, nil
@@ -81,7 +81,7 @@ func (a *Admission) observeOperator(
 		return Verdict{}, err
 	case refusal == nil:
 		return Verdict{
-			Reason:     v1alpha1.ReasonNotInForceYet,
+			Reason:     v1alpha1.ReasonEnforcementPending,
 			Message:    "the API server does not act on policy guard yet; this takes some seconds after an installation",
 			RetryAfter: settleRetry,
 		}, nil

@@ -61,9 +61,9 @@ func (s *compatServer) create(
 }
 
 func TestAdmissionObserveWhereTheOperatorInjects(t *testing.T) {
-	inForce := Verdict{Reason: v1alpha1.ReasonInForce, Message: inForceByOperator}
+	inForce := Verdict{Reason: v1alpha1.ReasonEnforced, Message: inForceByOperator}
 	unconfirmed := Verdict{
-		Reason:     v1alpha1.ReasonInForce,
+		Reason:     v1alpha1.ReasonEnforced,
 		Message:    inForceByOperator + "; a dry run could not confirm it: " + errForbidden.Error(),
 		RetryAfter: time.Minute,
 	}
@@ -82,14 +82,14 @@ func TestAdmissionObserveWhereTheOperatorInjects(t *testing.T) {
 		"the API server could do it itself": {
 			installed: compatInstalled(), api: compatServer{forgedError: errOurs},
 			want: Verdict{
-				Reason:  v1alpha1.ReasonInForce,
+				Reason:  v1alpha1.ReasonEnforced,
 				Message: inForceByOperator + "; this API server can do better: run: kubectl apply -k config/default",
 			},
 		},
 		"an initializer comes into force with the next second": {
 			server: lacking, installed: compatInstalled(), api: compatServer{forgedError: errOurs}, since: time.Second,
 			want: Verdict{
-				Reason:     v1alpha1.ReasonNotInForceYet,
+				Reason:     v1alpha1.ReasonEnforcementPending,
 				Message:    "the operator gives these initializers to namespaces that are created from the next second on",
 				RetryAfter: time.Second,
 			},
@@ -97,7 +97,7 @@ func TestAdmissionObserveWhereTheOperatorInjects(t *testing.T) {
 		"guard is not enforced": {
 			server: lacking, installed: compatInstalled(),
 			want: Verdict{
-				Reason:     v1alpha1.ReasonNotInForceYet,
+				Reason:     v1alpha1.ReasonEnforcementPending,
 				Message:    "the API server does not act on policy guard yet; this takes some seconds after an installation",
 				RetryAfter: 2 * time.Second,
 			},
@@ -175,7 +175,7 @@ func TestAdmissionObserveWhereTheOperatorInjects(t *testing.T) {
 			g.Expect(verdict).To(Equal(test.want))
 
 			// What is proven is not asked for again, and nothing else is taken for granted.
-			isProven := test.want.Reason == v1alpha1.ReasonInForce && test.want.RetryAfter == 0
+			isProven := test.want.Reason == v1alpha1.ReasonEnforced && test.want.RetryAfter == 0
 			before := test.api.dryRuns
 			test.api.dryRuns = 0
 			again, err := admission.Observe(t.Context(), forceSince(now.Add(test.since)))

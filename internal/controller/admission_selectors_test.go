@@ -53,81 +53,81 @@ func TestAdmissionObserveSelectorsAndTokens(t *testing.T) {
 		"all of it is in force": {
 			wanted:     set{selecting("a.b.c", "x.y/z", nil), selecting("d.e.f", "x.y/q", team("a"))},
 			acted:      set{selecting("a.b.c", "x.y/z", nil), selecting("d.e.f", "x.y/q", team("a"))},
-			want:       v1alpha1.ReasonInForce,
+			want:       v1alpha1.ReasonEnforced,
 			wantProbes: 2,
 		},
 		"an initializer that selects is not there yet": {
 			wanted: set{selecting("a.b.c", "", nil), selecting("d.e.f", "", team("a"))},
 			acted:  set{selecting("a.b.c", "", nil)},
-			want:   v1alpha1.ReasonNotInForceYet,
+			want:   v1alpha1.ReasonEnforcementPending,
 		},
 		"all of them select, and none is there yet": {
 			wanted: set{selecting("d.e.f", "", team("a"))},
-			want:   v1alpha1.ReasonNotInForceYet,
+			want:   v1alpha1.ReasonEnforcementPending,
 		},
 		"the selector was another one": {
 			wanted: set{selecting("d.e.f", "", team("a"))},
 			acted:  set{selecting("d.e.f", "", team("b"))},
-			want:   v1alpha1.ReasonNotInForceYet,
+			want:   v1alpha1.ReasonEnforcementPending,
 		},
 		"there was no selector": {
 			wanted: set{selecting("d.e.f", "", team("a"))},
 			acted:  set{selecting("d.e.f", "", nil)},
-			want:   v1alpha1.ReasonNotInForceYet,
+			want:   v1alpha1.ReasonEnforcementPending,
 		},
 		"there was a selector": {
 			wanted: set{selecting("d.e.f", "", nil)},
 			acted:  set{selecting("d.e.f", "", team("a"))},
-			want:   v1alpha1.ReasonNotInForceYet,
+			want:   v1alpha1.ReasonEnforcementPending,
 		},
 		"a token is not there yet": {
 			wanted: set{selecting("a.b.c", "x.y/z", nil)},
 			acted:  set{selecting("a.b.c", "", nil)},
-			want:   v1alpha1.ReasonNotInForceYet,
+			want:   v1alpha1.ReasonEnforcementPending,
 		},
 		"the token of one that selects is not there yet": {
 			wanted: set{selecting("d.e.f", "x.y/z", team("a"))},
 			acted:  set{selecting("d.e.f", "", team("a"))},
-			want:   v1alpha1.ReasonNotInForceYet,
+			want:   v1alpha1.ReasonEnforcementPending,
 		},
 		"one that never selects shows nowhere": {
 			wanted:     set{selecting("a.b.c", "", nil), selecting("d.e.f", "x.y/z", never)},
 			acted:      set{selecting("a.b.c", "", nil)},
-			want:       v1alpha1.ReasonInForce,
+			want:       v1alpha1.ReasonEnforced,
 			wantProbes: 1,
 		},
 		"somebody refuses the label": {
 			wanted: set{selecting("a.b.c", "", nil), selecting("d.e.f", "", team("a"))},
 			acted:  set{selecting("a.b.c", "", nil)}, refuses: "team",
-			want: v1alpha1.ReasonInForce, wantProbes: 2,
+			want: v1alpha1.ReasonEnforced, wantProbes: 2,
 		},
 		"others add a label that is asked for, before": {
 			wanted: set{selecting("a.b.c", "x.y/z", nil), selecting("d.e.f", "x.y/q", without)},
 			acted:  set{selecting("a.b.c", "x.y/z", nil), selecting("d.e.f", "x.y/q", without)},
-			before: map[string]string{"team": "x"}, want: v1alpha1.ReasonInForce,
+			before: map[string]string{"team": "x"}, want: v1alpha1.ReasonEnforced,
 		},
 		"others add a label that is asked for, after": {
 			wanted: set{selecting("a.b.c", "x.y/z", nil), selecting("d.e.f", "x.y/q", without)},
 			acted:  set{selecting("a.b.c", "x.y/z", nil), selecting("d.e.f", "x.y/q", without)},
-			after:  map[string]string{"team": "x"}, want: v1alpha1.ReasonInForce,
+			after:  map[string]string{"team": "x"}, want: v1alpha1.ReasonEnforced,
 		},
 		"others add a label that is asked for, and nothing is there yet": {
 			wanted: set{selecting("a.b.c", "x.y/z", nil), selecting("d.e.f", "x.y/q", without)},
-			before: map[string]string{"team": "x"}, want: v1alpha1.ReasonNotInForceYet,
+			before: map[string]string{"team": "x"}, want: v1alpha1.ReasonEnforcementPending,
 		},
 		"others add a label that is asked for, and a token is not there yet": {
 			wanted: set{selecting("a.b.c", "", nil), selecting("d.e.f", "x.y/q", without)},
 			acted:  set{selecting("a.b.c", "", nil), selecting("d.e.f", "", without)},
-			after:  map[string]string{"team": "x"}, want: v1alpha1.ReasonNotInForceYet,
+			after:  map[string]string{"team": "x"}, want: v1alpha1.ReasonEnforcementPending,
 		},
 		"others add a label that nobody asks for": {
 			wanted: set{selecting("a.b.c", "", nil), selecting("d.e.f", "", without)},
 			acted:  set{selecting("a.b.c", "", nil)},
-			before: map[string]string{"tier": "x"}, want: v1alpha1.ReasonNotInForceYet,
+			before: map[string]string{"tier": "x"}, want: v1alpha1.ReasonEnforcementPending,
 		},
 		"the name comes after admission": {
 			wanted: set{selecting("d.e.f", "", unnamed)},
-			after:  map[string]string{corev1.LabelMetadataName: "probe"}, want: v1alpha1.ReasonNotInForceYet,
+			after:  map[string]string{corev1.LabelMetadataName: "probe"}, want: v1alpha1.ReasonEnforcementPending,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

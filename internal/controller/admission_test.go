@@ -81,18 +81,18 @@ func TestAdmissionObserve(t *testing.T) {
 		old = time.Minute
 	)
 	notYet := Verdict{
-		Reason:     v1alpha1.ReasonNotInForceYet,
+		Reason:     v1alpha1.ReasonEnforcementPending,
 		Message:    "the API server does not act on the set yet; this takes up to 30 s after an installation",
 		RetryAfter: 2 * time.Second,
 	}
 	unconfirmed := func(err error, retryAfter time.Duration) Verdict {
 		return Verdict{
-			Reason:     v1alpha1.ReasonInForce,
+			Reason:     v1alpha1.ReasonEnforced,
 			Message:    inForceMessage + "; a dry run could not confirm it: " + err.Error(),
 			RetryAfter: retryAfter,
 		}
 	}
-	inForce := Verdict{Reason: v1alpha1.ReasonInForce, Message: inForceMessage}
+	inForce := Verdict{Reason: v1alpha1.ReasonEnforced, Message: inForceMessage}
 
 	tests := map[string]struct {
 		failurePolicy admissionv1.FailurePolicyType
@@ -166,7 +166,7 @@ func TestAdmissionObserve(t *testing.T) {
 		// The failure policy of inject.
 		"the set is too young for Fail": {
 			failurePolicy: admissionv1.Ignore, age: old - 5*time.Second, answers: []dryRun{{pending: list}},
-			want:     Verdict{Reason: v1alpha1.ReasonInForce, Message: inForceMessage, RetryAfter: 5 * time.Second},
+			want:     Verdict{Reason: v1alpha1.ReasonEnforced, Message: inForceMessage, RetryAfter: 5 * time.Second},
 			wantOnce: true,
 		},
 		"the set is old enough for Fail": {
@@ -188,7 +188,7 @@ func TestAdmissionObserve(t *testing.T) {
 		"the operator may not set Fail": {
 			failurePolicy: admissionv1.Ignore, age: old, answers: []dryRun{{pending: list}}, patchError: errForbidden,
 			want: Verdict{
-				Reason: v1alpha1.ReasonInForce,
+				Reason: v1alpha1.ReasonEnforced,
 				Message: inForceMessage + "; an API server that has just been restarted may let a namespace through without " +
 					`them, because the operator may not set failurePolicy of MutatingAdmissionPolicy "nslifecycle-inject" ` +
 					"to Fail: set it yourself",
@@ -285,8 +285,8 @@ func TestAdmissionObserveWithASlowServer(t *testing.T) {
 		pending string
 		want    string
 	}{
-		"that acts":     {delay: settleTimeout * 2, pending: "rbac.corp.com", want: v1alpha1.ReasonInForce},
-		"that does not": {delay: settleTimeout * 2 / 3, want: v1alpha1.ReasonNotInForceYet},
+		"that acts":     {delay: settleTimeout * 2, pending: "rbac.corp.com", want: v1alpha1.ReasonEnforced},
+		"that does not": {delay: settleTimeout * 2 / 3, want: v1alpha1.ReasonEnforcementPending},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -335,32 +335,32 @@ func TestAdmissionObserveProvesOnlyWhatChanged(t *testing.T) {
 			g.Expect(apiServer.Create(t.Context(), object)).To(Succeed())
 		}
 
-		expect(1, v1alpha1.ReasonInForce)
-		expect(0, v1alpha1.ReasonInForce)
+		expect(1, v1alpha1.ReasonEnforced)
+		expect(0, v1alpha1.ReasonEnforced)
 
 		set.ResourceVersion = "8"
-		expect(1, v1alpha1.ReasonInForce)
-		expect(0, v1alpha1.ReasonInForce)
+		expect(1, v1alpha1.ReasonEnforced)
+		expect(0, v1alpha1.ReasonEnforced)
 		set.UID = "another-uid"
-		expect(1, v1alpha1.ReasonInForce)
-		expect(0, v1alpha1.ReasonInForce)
+		expect(1, v1alpha1.ReasonEnforced)
+		expect(0, v1alpha1.ReasonEnforced)
 
 		inject := installedWith(admissionv1.Fail)[0]
 		install(inject, "another-uid")
-		expect(1, v1alpha1.ReasonInForce)
-		expect(0, v1alpha1.ReasonInForce)
+		expect(1, v1alpha1.ReasonEnforced)
+		expect(0, v1alpha1.ReasonEnforced)
 		binding := mutatingBinding("inject-binding", v1alpha1.PolicyInject, inject.GetName())
 		install(binding, "another-uid")
-		expect(1, v1alpha1.ReasonInForce)
-		expect(0, v1alpha1.ReasonInForce)
+		expect(1, v1alpha1.ReasonEnforced)
+		expect(0, v1alpha1.ReasonEnforced)
 
 		// While a policy is away, whichever it is, nothing is taken for granted.
 		gate := validatingPolicy("nslifecycle-gate", v1alpha1.PolicyGate)
 		g.Expect(apiServer.Delete(t.Context(), gate)).To(Succeed())
 		expect(0, v1alpha1.ReasonPolicyMissing)
 		install(gate, "another-uid")
-		expect(1, v1alpha1.ReasonInForce)
-		expect(0, v1alpha1.ReasonInForce)
+		expect(1, v1alpha1.ReasonEnforced)
+		expect(0, v1alpha1.ReasonEnforced)
 	})
 }
 
@@ -375,7 +375,7 @@ func TestAdmissionObserveKeepsTryingWhatIsNotProven(t *testing.T) {
 		server.answers, server.count = []dryRun{{pending: "rbac.corp.com"}}, 0
 		verdict, err := admission.Observe(t.Context(), newSet("rbac.corp.com"))
 		g.Expect(err).NotTo(HaveOccurred())
-		g.Expect(verdict).To(Equal(Verdict{Reason: v1alpha1.ReasonInForce, Message: inForceMessage}))
+		g.Expect(verdict).To(Equal(Verdict{Reason: v1alpha1.ReasonEnforced, Message: inForceMessage}))
 		g.Expect(server.count).To(Equal(1), "dry runs")
 	})
 }

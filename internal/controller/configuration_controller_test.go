@@ -128,7 +128,7 @@ func TestConfigurationReconcile(t *testing.T) {
 	inForce := func(wrapper *wrappers.ConfigurationWrapper) *wrappers.ConfigurationWrapper {
 		meta.SetStatusCondition(&wrapper.Status.Conditions, metav1.Condition{
 			Type: v1alpha1.ConditionActive, Status: metav1.ConditionTrue, ObservedGeneration: 1,
-			Reason: v1alpha1.ReasonInForce, Message: inForceMessage, LastTransitionTime: metav1.NewTime(now),
+			Reason: v1alpha1.ReasonEnforced, Message: inForceMessage, LastTransitionTime: metav1.NewTime(now),
 		})
 		return wrapper
 	}

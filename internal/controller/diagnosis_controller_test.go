@@ -259,21 +259,21 @@ func TestDiagnosisReconcileOfADeletion(t *testing.T) {
 func TestDiagnosisReconcileOfAnInitialization(t *testing.T) {
 	g := NewWithT(t)
 	w := newWard(wrappers.MakeNamespace("x").UID("x-uid").Initializers("a.corp.com", "b.corp.com").Obj(),
-		diagnosis.Finding{Cause: diagnosis.CauseInitializerAbsent, Message: "nobody serves a.corp.com"})
-	const blocked = "x-uid: nslifecycle.dev/InitializationBlocked=True/InitializerAbsent: nobody serves a.corp.com" + explainHint
+		diagnosis.Finding{Cause: diagnosis.CauseInitializerNotRunning, Message: "nobody serves a.corp.com"})
+	const blocked = "x-uid: nslifecycle.dev/InitializationBlocked=True/InitializerNotRunning: nobody serves a.corp.com" + explainHint
 	const moving = "x-uid: nslifecycle.dev/InitializationBlocked=False/Progressing: "
 	stuck := func() {
 		t.Helper()
 		w.pass(g, t, 0)
 		w.pass(g, t, patience)
 		g.Expect(w.written()).To(Equal([]string{blocked}))
-		g.Expect(blockedNamespaces(g)).To(HaveKeyWithValue("Initializing/InitializerAbsent", 1.0))
+		g.Expect(blockedNamespaces(g)).To(HaveKeyWithValue("Initializing/InitializerNotRunning", 1.0))
 	}
 	freed := func(why string) {
 		t.Helper()
 		w.pass(g, t, time.Second)
 		g.Expect(w.written()).To(Equal([]string{moving + why}))
-		g.Expect(blockedNamespaces(g)).To(HaveKeyWithValue("Initializing/InitializerAbsent", 0.0))
+		g.Expect(blockedNamespaces(g)).To(HaveKeyWithValue("Initializing/InitializerNotRunning", 0.0))
 	}
 	stuck()
 	w.namespace.Annotations[v1alpha1.AnnotationPendingInitializers] = "b.corp.com"

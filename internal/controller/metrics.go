@@ -72,14 +72,14 @@ var (
 
 	surveyAnswersTotal = prometheus.NewCounter(prometheus.CounterOpts{
 		Namespace: metricsNamespace,
-		Name:      "survey_answers_total",
+		Name:      "shared_list_requests_total",
 		Help: "Answers to what there is of one type in one namespace. Each would have taken at least one request if " +
 			"namespaces did not share them: less the requests for purpose survey, they are the requests saved.",
 	})
 
 	finalizationPutOffTotal = prometheus.NewCounter(prometheus.CounterOpts{
 		Namespace: metricsNamespace,
-		Name:      "finalization_put_off_total",
+		Name:      "finalization_throttled_total",
 		Help:      "How often a namespace had to be left for later since the API server put requests off, with 429.",
 	})
 
@@ -206,7 +206,7 @@ func secondsSince(begin, end time.Time) float64 {
 // tellStatus makes the metrics say what the API server does with the effective set.
 func tellStatus(reason string) {
 	for _, possible := range []string{
-		v1alpha1.ReasonInForce, v1alpha1.ReasonNotInForceYet, v1alpha1.ReasonPolicyMismatch, v1alpha1.ReasonPolicyMissing,
+		v1alpha1.ReasonEnforced, v1alpha1.ReasonEnforcementPending, v1alpha1.ReasonPolicyMismatch, v1alpha1.ReasonPolicyMissing,
 		v1alpha1.ReasonRefused,
 	} {
 		value := 0.0

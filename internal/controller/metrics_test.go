@@ -15,7 +15,7 @@ import (
 // An alert is about each reason but one, so whatever Observe finds out has to be there.
 func TestTellStatus(t *testing.T) {
 	reasons := []string{
-		v1alpha1.ReasonInForce, v1alpha1.ReasonNotInForceYet, v1alpha1.ReasonPolicyMismatch,
+		v1alpha1.ReasonEnforced, v1alpha1.ReasonEnforcementPending, v1alpha1.ReasonPolicyMismatch,
 		v1alpha1.ReasonPolicyMissing, v1alpha1.ReasonRefused,
 	}
 	t.Cleanup(effectiveSetStatus.Reset)

@@ -100,6 +100,6 @@ func TestConfigurationReconcileTellsWhoServes(t *testing.T) {
 	result, err := reconciler.Reconcile(t.Context(), requestFor(v1alpha1.EffectiveSetName))
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(server.writes).To(ContainElement(
-		HaveSuffix(": Active=False/PolicyMissing Served=False/NobodyMayServe")))
+		HaveSuffix(": Active=False/PolicyMissing Healthy=False/InitializerUnauthorized")))
 	g.Expect(result.RequeueAfter).To(Equal(servedInterval))
 }

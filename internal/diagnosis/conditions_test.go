@@ -43,7 +43,7 @@ func TestComputeBlocked(t *testing.T) {
 	const heldMessage = heldNote + asOf + explainHint
 	dead := Finding{Cause: CauseAPIServiceUnavailable, Message: "APIService v1.example.com is down"}
 	long := Finding{Cause: CauseForbidden, Message: strings.Repeat("é", 2000)}
-	more := Finding{Cause: CausePodNotEnding, Message: "pods do not end", Objects: makeConfigMaps("a"), Count: 12}
+	more := Finding{Cause: CausePodNotTerminating, Message: "pods do not end", Objects: makeConfigMaps("a"), Count: 12}
 
 	tests := map[string]struct {
 		stage    Stage
@@ -62,20 +62,20 @@ func TestComputeBlocked(t *testing.T) {
 		},
 		"three findings, and many objects": {
 			stage: StageTerminating, findings: []Finding{more, held, dead},
-			want: []corev1.NamespaceCondition{makeCondition(deletionBlocked, "True", "PodNotEnding",
+			want: []corev1.NamespaceCondition{makeCondition(deletionBlocked, "True", "PodNotTerminating",
 				"pods do not end; objects: configmaps/a, and 11 more"+asOf+"; and 2 more findings"+explainHint)},
 		},
 		"objects that are named already": {
 			stage: StageTerminating, findings: []Finding{{
-				Cause: CausePodNotEnding, Message: `configmaps "a" waits`, Objects: makeConfigMaps("a"), Count: 1,
+				Cause: CausePodNotTerminating, Message: `configmaps "a" waits`, Objects: makeConfigMaps("a"), Count: 1,
 			}},
-			want: []corev1.NamespaceCondition{makeCondition(deletionBlocked, "True", "PodNotEnding", `configmaps "a" waits`+asOf+explainHint)},
+			want: []corev1.NamespaceCondition{makeCondition(deletionBlocked, "True", "PodNotTerminating", `configmaps "a" waits`+asOf+explainHint)},
 		},
 		"the namespace itself": {
 			stage: StageInitializing, findings: []Finding{{
-				Cause: CauseInitializerAbsent, Message: "nobody acts", Objects: []Object{{Resource: "namespaces", Name: "shop"}}, Count: 1,
+				Cause: CauseInitializerNotRunning, Message: "nobody acts", Objects: []Object{{Resource: "namespaces", Name: "shop"}}, Count: 1,
 			}},
-			want: []corev1.NamespaceCondition{makeCondition(initializationBlocked, "True", "InitializerAbsent", "nobody acts"+asOf+explainHint)},
+			want: []corev1.NamespaceCondition{makeCondition(initializationBlocked, "True", "InitializerNotRunning", "nobody acts"+asOf+explainHint)},
 		},
 		"no objects, no remedy": {
 			stage: StageInitializing, findings: []Finding{dead},
@@ -91,15 +91,15 @@ func TestComputeBlocked(t *testing.T) {
 			have: &corev1.NamespaceCondition{Status: "True", Reason: "FinalizerOwnerGone", Message: heldMessage},
 		},
 		"known for longer": {
-			stage: StageTerminating, findings: []Finding{{Cause: CausePodNotEnding, Message: "pod web-1 should have ended 65s ago"}},
-			have: &corev1.NamespaceCondition{Status: "True", Reason: "PodNotEnding",
+			stage: StageTerminating, findings: []Finding{{Cause: CausePodNotTerminating, Message: "pod web-1 should have ended 65s ago"}},
+			have: &corev1.NamespaceCondition{Status: "True", Reason: "PodNotTerminating",
 				Message: "pod web-1 should have ended 2m5s ago (as of 2026-03-01T11:59:00Z)" + explainHint},
 		},
 		"with another object": {
-			stage: StageTerminating, findings: []Finding{{Cause: CausePodNotEnding, Message: "pod web-1 should have ended 65s ago"}},
-			have: &corev1.NamespaceCondition{Status: "True", Reason: "PodNotEnding",
+			stage: StageTerminating, findings: []Finding{{Cause: CausePodNotTerminating, Message: "pod web-1 should have ended 65s ago"}},
+			have: &corev1.NamespaceCondition{Status: "True", Reason: "PodNotTerminating",
 				Message: "pod web-2 should have ended 65s ago" + asOf + explainHint},
-			want: []corev1.NamespaceCondition{makeCondition(deletionBlocked, "True", "PodNotEnding",
+			want: []corev1.NamespaceCondition{makeCondition(deletionBlocked, "True", "PodNotTerminating",
 				"pod web-1 should have ended 65s ago"+asOf+explainHint)},
 		},
 		"with another message": {

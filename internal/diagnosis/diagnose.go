@@ -64,14 +64,14 @@ func find(facts *Facts, stage Stage) []Finding {
 
 // order puts a cause before what may follow from it.
 var order = []Cause{
-	CauseNamespaceControllerSilent, CauseForbidden,
+	CauseNamespaceControllerUnresponsive, CauseForbidden,
 	CauseAPIServiceUnavailable, CauseDiscoveryStale, CauseDiscoveryFailing, CauseGroupVersionInvalid,
 	CauseConversionWebhookFailing, CauseStorageUnreadable,
 	CauseAdmissionWebhookFailing, CauseAdmissionRefused, CauseFinalizerRemovalInvalid,
-	CauseFinalizerOwnerInNamespace, CauseFinalizerOwnerGone, CauseFinalizerOwnerForbidden, CauseSiblingMissing,
-	CausePodOnDeadNode, CausePodNotEnding, CausePodFinalizer,
+	CauseFinalizerOwnerInNamespace, CauseFinalizerOwnerGone, CauseFinalizerOwnerForbidden, CauseDependencyDeleted,
+	CausePodOnUnreachableNode, CausePodNotTerminating, CausePodFinalizer,
 	CauseCloudResource, CauseVolumeInUse, CauseForegroundDeletion, CauseFinalizerPending, CauseCRDTerminating,
-	CauseThrottled, CauseTooManyObjects, CauseNamespaceToken, CauseNamespaceFinalizer, CauseUnknown,
+	CauseThrottled, CauseTooManyObjects, CauseNamespaceFinalizer, CauseNamespaceMetadataFinalizer, CauseUnknown,
 }
 
 // compareFindings puts what is proven first, then the cause that others follow from, then

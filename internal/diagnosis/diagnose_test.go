@@ -96,7 +96,7 @@ func TestDiagnoseOfAnything(t *testing.T) {
 func TestOrder(t *testing.T) {
 	findings := []Finding{
 		{Cause: CauseFinalizerPending, Certainty: Likely, Count: 3}, {Cause: CauseFinalizerPending, Certainty: Likely, Count: 9},
-		{Cause: CauseNamespaceControllerSilent, Certainty: Likely}, {Cause: CauseNamespaceToken, Certainty: Proven},
+		{Cause: CauseNamespaceControllerUnresponsive, Certainty: Likely}, {Cause: CauseNamespaceFinalizer, Certainty: Proven},
 	}
 	for i := 1; i < len(findings); i++ {
 		if compareFindings(findings[i-1], findings[i]) <= 0 {

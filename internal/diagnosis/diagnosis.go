@@ -70,9 +70,9 @@ const (
 	// CauseFinalizerPending: who should take the finalizer off is there, or is not known,
 	// and has not done it.
 	CauseFinalizerPending Cause = "FinalizerPending"
-	// CauseSiblingMissing: an object cannot be finalized since another one that it needs
+	// CauseDependencyDeleted: an object cannot be finalized since another one that it needs
 	// was deleted first.
-	CauseSiblingMissing Cause = "SiblingMissing"
+	CauseDependencyDeleted Cause = "DependencyDeleted"
 	// CauseConversionWebhookFailing: objects of a CustomResourceDefinition cannot be read
 	// since its conversion webhook does not answer.
 	CauseConversionWebhookFailing Cause = "ConversionWebhookFailing"
@@ -86,11 +86,11 @@ const (
 	// CauseFinalizerRemovalInvalid: the finalizer cannot be taken off since the object does
 	// not pass validation any more.
 	CauseFinalizerRemovalInvalid Cause = "FinalizerRemovalInvalid"
-	// CausePodOnDeadNode: the kubelet that should end a pod does not answer, or its node is
+	// CausePodOnUnreachableNode: the kubelet that should end a pod does not answer, or its node is
 	// gone.
-	CausePodOnDeadNode Cause = "PodOnDeadNode"
-	// CausePodNotEnding: a pod has outlived its grace period on a node that is alive.
-	CausePodNotEnding Cause = "PodNotEnding"
+	CausePodOnUnreachableNode Cause = "PodOnUnreachableNode"
+	// CausePodNotTerminating: a pod has outlived its grace period on a node that is alive.
+	CausePodNotTerminating Cause = "PodNotTerminating"
 	// CausePodFinalizer: a pod has ended and is held by a finalizer.
 	CausePodFinalizer Cause = "PodFinalizer"
 	// CauseVolumeInUse: a PersistentVolumeClaim is in use by a pod.
@@ -100,17 +100,17 @@ const (
 	CauseCloudResource Cause = "CloudResource"
 	// CauseForegroundDeletion: an object waits for its dependents to go.
 	CauseForegroundDeletion Cause = "ForegroundDeletion"
-	// CauseNamespaceToken: an agent has not released its token in spec.finalizers.
-	CauseNamespaceToken Cause = "NamespaceToken"
-	// CauseNamespaceFinalizer: somebody has not taken off a finalizer in
-	// metadata.finalizers of the Namespace.
+	// CauseNamespaceFinalizer: an agent has not released its token in spec.finalizers.
 	CauseNamespaceFinalizer Cause = "NamespaceFinalizer"
+	// CauseNamespaceMetadataFinalizer: somebody has not taken off a finalizer in
+	// metadata.finalizers of the Namespace.
+	CauseNamespaceMetadataFinalizer Cause = "NamespaceMetadataFinalizer"
 	// CauseTooManyObjects: there are so many objects that requests time out.
 	CauseTooManyObjects Cause = "TooManyObjects"
 	// CauseStorageUnreadable: stored objects cannot be read.
 	CauseStorageUnreadable Cause = "StorageUnreadable"
-	// CauseNamespaceControllerSilent: nobody deletes the content of the namespace.
-	CauseNamespaceControllerSilent Cause = "NamespaceControllerSilent"
+	// CauseNamespaceControllerUnresponsive: nobody deletes the content of the namespace.
+	CauseNamespaceControllerUnresponsive Cause = "NamespaceControllerUnresponsive"
 	// CauseForbidden: the namespace controller may not do what it has to.
 	CauseForbidden Cause = "Forbidden"
 	// CauseThrottled: the API server puts the namespace controller off.
@@ -121,9 +121,9 @@ const (
 
 // Causes that hold a namespace that is being initialized.
 const (
-	// CauseInitializerAbsent: nobody but the control plane holds the verb initialize for the
+	// CauseInitializerNotRunning: nobody but the control plane holds the verb initialize for the
 	// namespace, or nobody who holds it is alive.
-	CauseInitializerAbsent Cause = "InitializerAbsent"
+	CauseInitializerNotRunning Cause = "InitializerNotRunning"
 	// CauseInitializerSlow: somebody who could act seems to be alive, and has not acted for a
 	// while.
 	CauseInitializerSlow Cause = "InitializerSlow"
@@ -156,7 +156,7 @@ type Finding struct {
 	// with "kubectl ".
 	Remedies []string `json:"remedies,omitempty"`
 	// Finalizer is what the finding is about, if that is one finalizer: of the objects, with
-	// CauseNamespaceFinalizer of the Namespace, and with CauseNamespaceToken a token in its
+	// CauseNamespaceMetadataFinalizer of the Namespace, and with CauseNamespaceFinalizer a token in its
 	// spec.finalizers.
 	Finalizer string `json:"finalizer,omitempty"`
 	// IsOwnerGone tells that nobody was found who would take the finalizer off, although

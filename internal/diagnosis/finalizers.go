@@ -306,7 +306,7 @@ func (f *Facts) findSibling(finalizer string, items []item) (Finding, bool) {
 				continue
 			}
 			return Finding{
-				Cause: CauseSiblingMissing, Certainty: Likely, Finalizer: finalizer,
+				Cause: CauseDependencyDeleted, Certainty: Likely, Finalizer: finalizer,
 				Message: fmt.Sprintf("%s cannot be finalized since it needs %s, which was deleted before it",
 					describe(items[:1]), f.unlessPublic(fmt.Sprintf("%s %q", match[1], match[2]), "another object")),
 				Evidence: []string{quoteComplaint(complaint), f.noteFinalizer(finalizer, items)},

@@ -144,7 +144,7 @@ func TestFindFinalizers(t *testing.T) {
 			facts: makeDeath(left, withWorkloads(makeOperator(1)), func(facts *Facts) {
 				facts.Complaints = []Complaint{{widgets, "a", "condition Ready", `providers.example.com "p" not found`, deleted}}
 			}),
-			want: []want{{CauseSiblingMissing, Likely, `needs providers.example.com "p"`, "condition Ready of widgets", object}},
+			want: []want{{CauseDependencyDeleted, Likely, `needs providers.example.com "p"`, "condition Ready of widgets", object}},
 		},
 		"a complaint about something that is there": {
 			facts: makeDeath(left, withContent(contentOf(configMaps, makeObject("p"))), withWorkloads(makeOperator(1)), func(facts *Facts) {
@@ -204,30 +204,30 @@ func TestFinalizerOfFinding(t *testing.T) {
 			"kubectl nslifecycle finalize shop --finalizer=" + held,
 		},
 		"an agent that is gone": {
-			makeDeath(withTokens(agent)), agent, true, "kubectl nslifecycle finalize shop --token=" + agent,
+			makeDeath(withTokens(agent)), agent, true, "kubectl nslifecycle finalize shop --namespace-finalizer=" + agent,
 		},
 		"an agent that a configuration counts on": {
 			makeDeath(withTokens(agent), withRegisteredToken(agent)), agent, false,
-			"kubectl nslifecycle finalize shop --token=" + agent,
+			"kubectl nslifecycle finalize shop --namespace-finalizer=" + agent,
 		},
 		"an agent that a configuration may count on": {
 			makeDeath(withTokens(agent), withUnread(SourceConfigurations)), agent, false,
-			"kubectl nslifecycle finalize shop --token=" + agent,
+			"kubectl nslifecycle finalize shop --namespace-finalizer=" + agent,
 		},
 		"an agent that lives": {
 			makeDeath(withTokens("widgets.example.com/agent"), withWorkloads(makeOperator(1))), "widgets.example.com/agent", false,
-			"kubectl nslifecycle finalize shop --token=widgets.example.com/agent",
+			"kubectl nslifecycle finalize shop --namespace-finalizer=widgets.example.com/agent",
 		},
 		"an agent of whom nothing is known": {
-			makeDeath(withTokens("hold")), "hold", false, "kubectl nslifecycle finalize shop --token=hold",
+			makeDeath(withTokens("hold")), "hold", false, "kubectl nslifecycle finalize shop --namespace-finalizer=hold",
 		},
 		"an agent that cannot be looked for": {
 			makeDeath(withTokens(agent), withUnread(SourceDeployments)), agent, false,
-			"kubectl nslifecycle finalize shop --token=" + agent,
+			"kubectl nslifecycle finalize shop --namespace-finalizer=" + agent,
 		},
 		"an owner on the Namespace": {
 			makeDeath(withTokens(), func(facts *Facts) { facts.Namespace.Finalizers = []string{agent} }), agent, true,
-			"kubectl nslifecycle finalize shop --namespace-finalizer=" + agent,
+			"kubectl nslifecycle finalize shop --metadata-finalizer=" + agent,
 		},
 		"a claim in use": {
 			makeDeath(withContent(contentOf(claims, makeDeleted("data", finalizerClaim))),

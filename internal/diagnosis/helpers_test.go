@@ -255,15 +255,15 @@ func expectForce(t *testing.T, got Finding) {
 	t.Helper()
 	flag := "finalizer"
 	switch got.Cause {
-	case CauseNamespaceToken:
-		flag = "token"
 	case CauseNamespaceFinalizer:
-		flag = "namespace-finalizer"
+		flag = "token"
+	case CauseNamespaceMetadataFinalizer:
+		flag = "metadata-finalizer"
 	case CauseFinalizerOwnerGone, CauseFinalizerOwnerInNamespace:
 		if !got.IsOwnerGone {
 			t.Errorf("the owner of %q is not said to be gone", got.Finalizer)
 		}
-	case CauseFinalizerPending, CauseFinalizerOwnerForbidden, CauseSiblingMissing, CauseVolumeInUse, CausePodFinalizer:
+	case CauseFinalizerPending, CauseFinalizerOwnerForbidden, CauseDependencyDeleted, CauseVolumeInUse, CausePodFinalizer:
 		if got.IsOwnerGone {
 			t.Errorf("%s says that the owner of %q is gone", got.Cause, got.Finalizer)
 		}

@@ -72,7 +72,7 @@ func (f *Facts) blameHolders(finding *Finding, waits string, holders []holder) {
 	case !f.isRead(SourceRoles, SourceBindings):
 		finding.Message = waits + "; who could act is not known"
 	case len(holders) == 0:
-		finding.Cause, finding.Certainty = CauseInitializerAbsent, Proven
+		finding.Cause, finding.Certainty = CauseInitializerNotRunning, Proven
 		finding.Message = waits + "; nobody but the control plane holds the verb initialize for this namespace"
 		finding.Remedies = append([]string{"Install the controller of the initializer, with a ClusterRoleBinding to a " +
 			"ClusterRole that has the verb initialize on namespaces"}, finding.Remedies...)
@@ -82,7 +82,7 @@ func (f *Facts) blameHolders(finding *Finding, waits string, holders []holder) {
 	case slices.ContainsFunc(holders, isUnsure) || !canRead:
 		finding.Message = waits + "; it is not known whether an identity that holds the verb initialize is running"
 	default:
-		finding.Cause, finding.Certainty = CauseInitializerAbsent, Proven
+		finding.Cause, finding.Certainty = CauseInitializerNotRunning, Proven
 		finding.Message = waits + "; no identity that holds the verb initialize is running" + f.detail(holders[0].text)
 		if slices.ContainsFunc(holders, func(one holder) bool { return one.life == notRunning }) {
 			// Its token may be in use outside of the cluster.

@@ -83,11 +83,11 @@ func TestFindInitializers(t *testing.T) {
 		})},
 		"nobody who could act": {
 			facts: makeBirth(),
-			want:  []want{{CauseInitializerAbsent, Proven, "nobody but the control plane", "the turn of quota.corp.com began at 2026-03-01T11:50:00Z", object}},
+			want:  []want{{CauseInitializerNotRunning, Proven, "nobody but the control plane", "the turn of quota.corp.com began at 2026-03-01T11:50:00Z", object}},
 		},
 		"somebody who may act on another namespace only": {
 			facts: makeBirth(withHolder(subject, "quota", initializeRule("other")), exists(true), runs),
-			want:  []want{{CauseInitializerAbsent, Proven, "nobody but the control plane", "", object}},
+			want:  []want{{CauseInitializerNotRunning, Proven, "nobody but the control plane", "", object}},
 		},
 		"somebody who may act on this one": {
 			facts: makeBirth(withHolder(subject, "quota", initializeRule(shop)), exists(true), runs),
@@ -100,11 +100,11 @@ func TestFindInitializers(t *testing.T) {
 		},
 		"a ServiceAccount that does not exist": {
 			facts: makeBirth(holds, exists(false)),
-			want:  []want{{CauseInitializerAbsent, Proven, "does not exist", "ServiceAccount quota-system/quota", object}},
+			want:  []want{{CauseInitializerNotRunning, Proven, "does not exist", "ServiceAccount quota-system/quota", object}},
 		},
 		"a ServiceAccount without pods": {
 			facts: makeBirth(holds, exists(true)),
-			want:  []want{{CauseInitializerAbsent, Likely, "has no running pod", "", object}},
+			want:  []want{{CauseInitializerNotRunning, Likely, "has no running pod", "", object}},
 		},
 		"a ServiceAccount whose pods may not be read": {
 			facts: makeBirth(holds, exists(true), withUnread(SourcePods)),

@@ -37,7 +37,7 @@ func findTokens(f *Facts) []Finding {
 	hasOwn := slices.Contains(f.Namespace.Spec.Finalizers, corev1.FinalizerKubernetes)
 	var findings []Finding
 	for _, token := range f.tokens() {
-		finding := f.blameOnNamespace(token, "spec.finalizers", CauseNamespaceToken)
+		finding := f.blameOnNamespace(token, "spec.finalizers", CauseNamespaceFinalizer)
 		f.nameInitializer(&finding, token)
 		finding.Remedies = append(finding.Remedies, f.forceBy("token", token))
 		if hasOwn {
@@ -51,8 +51,8 @@ func findTokens(f *Facts) []Finding {
 		return findings // Whoever owns a finalizer in metadata may wait for these.
 	}
 	for _, finalizer := range f.Namespace.Finalizers {
-		finding := f.blameOnNamespace(finalizer, "metadata.finalizers", CauseNamespaceFinalizer)
-		finding.Remedies = append(finding.Remedies, f.forceBy("namespace-finalizer", finalizer))
+		finding := f.blameOnNamespace(finalizer, "metadata.finalizers", CauseNamespaceMetadataFinalizer)
+		finding.Remedies = append(finding.Remedies, f.forceBy("metadata-finalizer", finalizer))
 		finding.Certainty = Proven
 		findings = append(findings, finding)
 	}
@@ -147,7 +147,7 @@ func findSilence(f *Facts) []Finding {
 		return nil // The last object may have gone this very moment.
 	}
 	finding := Finding{
-		Cause: CauseNamespaceControllerSilent, Certainty: Likely,
+		Cause: CauseNamespaceControllerUnresponsive, Certainty: Likely,
 		Message: fmt.Sprintf("nobody works on the deletion: %s after it the Namespace has no condition that tells of it",
 			f.ago(f.Namespace.DeletionTimestamp.Time)),
 		Evidence: leases,

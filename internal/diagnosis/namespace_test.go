@@ -38,22 +38,22 @@ func TestFindOnNamespace(t *testing.T) {
 	runCases(t, map[string]diagnoseCase{
 		"a leftover token": {
 			facts: makeDeath(withTokens("openshift.com/origin")),
-			want:  []want{{CauseNamespaceToken, Proven, "openshift.com/origin in its spec.finalizers", "[openshift.com/origin]", object}},
+			want:  []want{{CauseNamespaceFinalizer, Proven, "openshift.com/origin in its spec.finalizers", "[openshift.com/origin]", object}},
 		},
 		"a leftover token of an initializer": {
 			facts: makeDeath(withTokens("openshift.com/origin"), withRegisteredToken("openshift.com/origin")),
-			want: []want{{CauseNamespaceToken, Proven,
+			want: []want{{CauseNamespaceFinalizer, Proven,
 				`it comes with initializer index.corp.com of configuration "search", whose agent has to release it`,
 				`NamespaceInitializerConfiguration "search" has finalizer openshift.com/origin for initializer index.corp.com`,
 				object}},
 		},
 		"a leftover token of nobody's, while others are registered": {
 			facts: makeDeath(withTokens("openshift.com/origin"), withRegisteredToken("example.com/other")),
-			want:  []want{{CauseNamespaceToken, Proven, "has not been taken off for 9m55s", "[openshift.com/origin]", object}},
+			want:  []want{{CauseNamespaceFinalizer, Proven, "has not been taken off for 9m55s", "[openshift.com/origin]", object}},
 		},
 		"a leftover token beside that of the namespace controller": {
 			facts: makeDeath(withTokens("kubernetes", "openshift.com/origin")),
-			want:  []want{{CauseNamespaceToken, Likely, "", "", object}},
+			want:  []want{{CauseNamespaceFinalizer, Likely, "", "", object}},
 		},
 		"an agent that has to wait as well": {
 			facts: makeDeath(withTokens("kubernetes", "openshift.com/origin"), withContent(contentOf(configMaps, makeDeleted("a", held)))),
@@ -64,32 +64,32 @@ func TestFindOnNamespace(t *testing.T) {
 		})},
 		"a leftover finalizer on the Namespace": {
 			facts: makeDeath(withTokens(), func(facts *Facts) { facts.Namespace.Finalizers = []string{"controller.cattle.io/namespace-auth"} }),
-			want:  []want{{CauseNamespaceFinalizer, Proven, "controller.cattle.io/namespace-auth in its metadata.finalizers", "", object}},
+			want:  []want{{CauseNamespaceMetadataFinalizer, Proven, "controller.cattle.io/namespace-auth in its metadata.finalizers", "", object}},
 		},
 		"a finalizer on the Namespace whose turn has not come": {
 			facts: makeDeath(withTokens("agent.example.com"), func(facts *Facts) { facts.Namespace.Finalizers = []string{"a.example.org/b"} }),
-			want:  []want{{CauseNamespaceToken, Proven, "agent.example.com", "", object}},
+			want:  []want{{CauseNamespaceFinalizer, Proven, "agent.example.com", "", object}},
 		},
 		"no namespace controller": {
 			facts: makeDeath(silent, staleLease, left),
-			want:  []want{{CauseNamespaceControllerSilent, Proven, "nobody works on the deletion", "renewed 60m ago", object}},
+			want:  []want{{CauseNamespaceControllerUnresponsive, Proven, "nobody works on the deletion", "renewed 60m ago", object}},
 		},
 		"no namespace controller that has a Lease": {
 			facts: makeDeath(silent, noLeases, left),
-			want:  []want{{CauseNamespaceControllerSilent, Likely, "nobody works on the deletion", "there is no Lease kube-system/kube-controller-manager", object}},
+			want:  []want{{CauseNamespaceControllerUnresponsive, Likely, "nobody works on the deletion", "there is no Lease kube-system/kube-controller-manager", object}},
 		},
 		"no namespace controller for 29 s": {facts: makeDeath(silent, noLeases, left, deletedAgo(29*time.Second))},
 		"a namespace controller that is busy, or switched off": {
 			facts: makeDeath(silent, left),
-			want:  []want{{CauseNamespaceControllerSilent, Likely, "", "renewed 1s ago", object}},
+			want:  []want{{CauseNamespaceControllerUnresponsive, Likely, "", "renewed 1s ago", object}},
 		},
 		"a namespace controller of which nothing can be read": {
 			facts: makeDeath(silent, noLeases, left, withUnread(SourceLeases)),
-			want:  []want{{CauseNamespaceControllerSilent, Likely, "", "could not be read", object}},
+			want:  []want{{CauseNamespaceControllerUnresponsive, Likely, "", "could not be read", object}},
 		},
 		"a namespace controller that has stopped in the middle": {
 			facts: makeDeath(left, staleLease),
-			want:  []want{{CauseNamespaceControllerSilent, Likely, "nobody goes on", "renewed 60m ago", object}},
+			want:  []want{{CauseNamespaceControllerUnresponsive, Likely, "nobody goes on", "renewed 60m ago", object}},
 		},
 		"a namespace controller without a Lease that says why it does not get on": {
 			facts: makeDeath(left, noLeases, withContentFailure(`deleting configmaps "a": configmaps "a" is forbidden: `+
@@ -114,7 +114,7 @@ func TestFindOnNamespace(t *testing.T) {
 		},
 		"nothing that is left, which a namespace controller that has stopped does not notice": {
 			facts: makeDeath(unnoticed, staleLease),
-			want:  []want{{CauseNamespaceControllerSilent, Likely, "nothing is left, which nobody has noticed", "renewed 60m ago", object}},
+			want:  []want{{CauseNamespaceControllerUnresponsive, Likely, "nothing is left, which nobody has noticed", "renewed 60m ago", object}},
 		},
 		"nothing that is left, and nobody says so": {
 			facts: makeDeath(),

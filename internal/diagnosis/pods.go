@@ -119,7 +119,7 @@ func (f *Facts) isSilent(name string) bool {
 
 func (f *Facts) blameNode(node string, pods []item) Finding {
 	finding := Finding{
-		Cause: CausePodOnDeadNode, Certainty: Likely,
+		Cause: CausePodOnUnreachableNode, Certainty: Likely,
 		Message: fmt.Sprintf("%s should have ended %s ago on node %q, which is not there to end it: %s", describe(pods),
 			f.ago(oldest(pods)), node, f.whatOfNode(node)),
 		Evidence: append([]string{f.whatOfNode(node), f.notePod(pods)}, f.noteClaims(pods)...),
@@ -143,7 +143,7 @@ func (f *Facts) blameNode(node string, pods []item) Finding {
 
 func (f *Facts) blameKubelet(pods []item) Finding {
 	finding := Finding{
-		Cause: CausePodNotEnding, Certainty: Likely,
+		Cause: CausePodNotTerminating, Certainty: Likely,
 		Message: fmt.Sprintf("%s should have ended %s ago, when the grace period was over", describe(pods),
 			f.ago(oldest(pods))),
 		Evidence: append([]string{f.notePod(pods)}, f.noteClaims(pods)...),

@@ -48,23 +48,23 @@ func TestFindPods(t *testing.T) {
 	runCases(t, map[string]diagnoseCase{
 		"a pod on a node that is not there": {
 			facts: makeDeath(withPod("web", nil), claim),
-			want:  []want{{CausePodOnDeadNode, Proven, `node "worker-1" does not exist`, `persistentvolumeclaims "data" waits for pod "web"`, object}},
+			want:  []want{{CausePodOnUnreachableNode, Proven, `node "worker-1" does not exist`, `persistentvolumeclaims "data" waits for pod "web"`, object}},
 		},
 		"a pod on a node that does not report": {
 			facts: makeDeath(withPod("web", nil), withNode(corev1.ConditionUnknown)),
-			want:  []want{{CausePodOnDeadNode, Proven, "Ready=Unknown", "Kubelet stopped posting", object}},
+			want:  []want{{CausePodOnUnreachableNode, Proven, "Ready=Unknown", "Kubelet stopped posting", object}},
 		},
 		"a pod on a node that is not ready": {
 			facts: makeDeath(withPod("web", nil), withNode(corev1.ConditionFalse)),
-			want:  []want{{CausePodOnDeadNode, Likely, "Ready=False", "", object}},
+			want:  []want{{CausePodOnUnreachableNode, Likely, "Ready=False", "", object}},
 		},
 		"a pod on a node that is fine": {
 			facts: makeDeath(withPod("web", nil), withNode(corev1.ConditionTrue), claim),
-			want:  []want{{CausePodNotEnding, Proven, `node "worker-1" is alive`, "its grace period of 30s included", object}},
+			want:  []want{{CausePodNotTerminating, Proven, `node "worker-1" is alive`, "its grace period of 30s included", object}},
 		},
 		"a pod on a node that may not be read": {
 			facts: makeDeath(withPod("web", nil), withUnread(SourceNodes)),
-			want:  []want{{CausePodNotEnding, Likely, "when the grace period was over", "", object}},
+			want:  []want{{CausePodNotTerminating, Likely, "when the grace period was over", "", object}},
 		},
 		"a pod within its grace period, and the claim behind it": {
 			facts: makeDeath(claim, withPod("web", func(pod *corev1.Pod) { pod.DeletionTimestamp.Time = now.Add(time.Hour) })),
@@ -87,11 +87,11 @@ func TestFindPods(t *testing.T) {
 		},
 		"a pod with a finalizer that still runs, on a dead node": {
 			facts: makeDeath(withPod("web", func(pod *corev1.Pod) { pod.Finalizers = []string{held} })),
-			want:  []want{{CausePodOnDeadNode, Proven, "", "", object}},
+			want:  []want{{CausePodOnUnreachableNode, Proven, "", "", object}},
 		},
 		"pods that may not be read": {
 			facts: makeDeath(withContent(contentOf(pods, makeDeleted("web"))), withUnread(SourcePods, SourceNodes)),
-			want:  []want{{CausePodNotEnding, Likely, "", "", object}},
+			want:  []want{{CausePodNotTerminating, Likely, "", "", object}},
 		},
 	})
 }

@@ -172,7 +172,7 @@ func TestPublicFindings(t *testing.T) {
 		"an initializer whose ServiceAccount does not exist": {
 			makeBirth(withHolder(account, "quota", initializeRule()), func(facts *Facts) {
 				facts.Accounts = map[types.NamespacedName]bool{quotaPod.Account: false}
-			}), CauseInitializerAbsent, "no identity that holds the verb initialize is running",
+			}), CauseInitializerNotRunning, "no identity that holds the verb initialize is running",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -16,7 +16,7 @@ import (
 const mostOverruled = 5
 
 // ActiveCondition returns the Active condition of a configuration. The reason says
-// what the API server does with the merged set as a whole, v1alpha1.ReasonInForce
+// what the API server does with the merged set as a whole, v1alpha1.ReasonEnforced
 // where it acts on it; the message says more.
 func ActiveCondition(
 	configuration *v1alpha1.NamespaceInitializerConfiguration, merged Merged, reason, message string,
@@ -39,7 +39,7 @@ func ActiveCondition(
 		condition.Message = fmt.Sprintf("all configurations together may name %d initializers, and those of "+
 			"configurations that sort before this one leave no room; none of its initializers is in force: "+
 			"remove some initializers, there or here", v1alpha1.MaxSetInitializers)
-	case reason != v1alpha1.ReasonInForce:
+	case reason != v1alpha1.ReasonEnforced:
 	case len(configuration.Initializers) == 0:
 		condition.Status = metav1.ConditionTrue
 		condition.Reason = v1alpha1.ReasonEmpty

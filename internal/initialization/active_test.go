@@ -32,45 +32,45 @@ func TestActiveCondition(t *testing.T) {
 	}{
 		"in force": {
 			initializers: []string{"rbac.corp.com"},
-			reason:       v1alpha1.ReasonInForce, message: "every new namespace gets these initializers",
-			wantStatus: metav1.ConditionTrue, wantReason: v1alpha1.ReasonInForce,
+			reason:       v1alpha1.ReasonEnforced, message: "every new namespace gets these initializers",
+			wantStatus: metav1.ConditionTrue, wantReason: v1alpha1.ReasonEnforced,
 			wantMessage: "every new namespace gets these initializers",
 		},
 		"in force, while another one is left out": {
 			initializers: []string{"rbac.corp.com"},
 			leftOut:      []string{"another"},
-			reason:       v1alpha1.ReasonInForce, message: "every new namespace gets these initializers",
-			wantStatus: metav1.ConditionTrue, wantReason: v1alpha1.ReasonInForce,
+			reason:       v1alpha1.ReasonEnforced, message: "every new namespace gets these initializers",
+			wantStatus: metav1.ConditionTrue, wantReason: v1alpha1.ReasonEnforced,
 			wantMessage: "every new namespace gets these initializers",
 		},
 		"in force where a selector selects": {
 			initializers: []string{"rbac.corp.com", "quota.corp.com"},
 			merged:       []v1alpha1.EffectiveInitializer{entry(rbac, nil), selecting(entry("quota.corp.com", nil), "team", "a")},
-			reason:       v1alpha1.ReasonInForce, message: "every new namespace gets these initializers",
-			wantStatus: metav1.ConditionTrue, wantReason: v1alpha1.ReasonInForce,
+			reason:       v1alpha1.ReasonEnforced, message: "every new namespace gets these initializers",
+			wantStatus: metav1.ConditionTrue, wantReason: v1alpha1.ReasonEnforced,
 			wantMessage: "every new namespace gets these initializers; those with a namespaceSelector only where it selects " +
 				"the namespace",
 		},
 		"the selectors of others": {
 			initializers: []string{"rbac.corp.com"},
 			merged:       []v1alpha1.EffectiveInitializer{entry("rbac.corp.com", nil), selecting(entry("x", nil), "team", "a")},
-			reason:       v1alpha1.ReasonInForce, message: "every new namespace gets these initializers",
-			wantStatus: metav1.ConditionTrue, wantReason: v1alpha1.ReasonInForce,
+			reason:       v1alpha1.ReasonEnforced, message: "every new namespace gets these initializers",
+			wantStatus: metav1.ConditionTrue, wantReason: v1alpha1.ReasonEnforced,
 			wantMessage: "every new namespace gets these initializers",
 		},
 		"in force with the settings of another configuration": {
 			initializers: []string{"rbac.corp.com"},
 			overruled:    []v1alpha1.EffectiveInitializer{entry("rbac.corp.com", nil), entry("quota.corp.com", nil)},
-			reason:       v1alpha1.ReasonInForce, message: "every new namespace gets these initializers",
-			wantStatus: metav1.ConditionTrue, wantReason: v1alpha1.ReasonInForce,
+			reason:       v1alpha1.ReasonEnforced, message: "every new namespace gets these initializers",
+			wantStatus: metav1.ConditionTrue, wantReason: v1alpha1.ReasonEnforced,
 			wantMessage: "every new namespace gets these initializers; the settings here do not count for rbac.corp.com, " +
 				`which has others in configuration "corp", quota.corp.com, which has others in configuration "corp"`,
 		},
 		"in force with the settings of many others": {
 			initializers: []string{"rbac.corp.com"},
 			overruled:    entries("corp", "a", "b", "c", "d", "e", "f", "g"),
-			reason:       v1alpha1.ReasonInForce, message: "yes",
-			wantStatus: metav1.ConditionTrue, wantReason: v1alpha1.ReasonInForce,
+			reason:       v1alpha1.ReasonEnforced, message: "yes",
+			wantStatus: metav1.ConditionTrue, wantReason: v1alpha1.ReasonEnforced,
 			wantMessage: `yes; the settings here do not count for a, which has others in configuration "corp", ` +
 				`b, which has others in configuration "corp", c, which has others in configuration "corp", ` +
 				`d, which has others in configuration "corp", e, which has others in configuration "corp" and 2 more`,
@@ -78,20 +78,20 @@ func TestActiveCondition(t *testing.T) {
 		"left out for its size": {
 			initializers: []string{"rbac.corp.com"},
 			leftOut:      []string{"mine"}, tooLarge: []string{"mine"},
-			reason: v1alpha1.ReasonInForce, message: "every new namespace gets these initializers",
+			reason: v1alpha1.ReasonEnforced, message: "every new namespace gets these initializers",
 			wantStatus: metav1.ConditionFalse, wantReason: v1alpha1.ReasonTooManyInitializers,
 			wantMessage: "the initializers of all configurations together may have 512 KiB, and those of configurations that " +
 				"sort before this one leave no room; none of its initializers is in force: shorten the selectors, there or here",
 		},
 		"in force without initializers": {
-			reason: v1alpha1.ReasonInForce, message: "every new namespace gets these initializers",
+			reason: v1alpha1.ReasonEnforced, message: "every new namespace gets these initializers",
 			wantStatus: metav1.ConditionTrue, wantReason: v1alpha1.ReasonEmpty,
 			wantMessage: "this configuration names no initializer, so it adds nothing to new namespaces",
 		},
 		"the API server does not act on the set yet": {
 			initializers: []string{"rbac.corp.com"},
-			reason:       v1alpha1.ReasonNotInForceYet, message: "not yet",
-			wantStatus: metav1.ConditionFalse, wantReason: v1alpha1.ReasonNotInForceYet, wantMessage: "not yet",
+			reason:       v1alpha1.ReasonEnforcementPending, message: "not yet",
+			wantStatus: metav1.ConditionFalse, wantReason: v1alpha1.ReasonEnforcementPending, wantMessage: "not yet",
 		},
 		"a policy is missing, which an empty configuration says too": {
 			reason: v1alpha1.ReasonPolicyMissing, message: "gate is missing",
@@ -100,7 +100,7 @@ func TestActiveCondition(t *testing.T) {
 		"left out": {
 			initializers: []string{"rbac.corp.com"},
 			leftOut:      []string{"another", "mine"},
-			reason:       v1alpha1.ReasonInForce, message: "every new namespace gets these initializers",
+			reason:       v1alpha1.ReasonEnforced, message: "every new namespace gets these initializers",
 			wantStatus: metav1.ConditionFalse, wantReason: v1alpha1.ReasonTooManyInitializers,
 			wantMessage: leftOutMessage,
 		},

@@ -98,7 +98,7 @@ func ServedCondition(
 	configuration *v1alpha1.NamespaceInitializerConfiguration, service Service,
 ) metav1.Condition {
 	condition := metav1.Condition{
-		Type: v1alpha1.ConditionServed, Status: metav1.ConditionFalse, ObservedGeneration: configuration.Generation,
+		Type: v1alpha1.ConditionHealthy, Status: metav1.ConditionFalse, ObservedGeneration: configuration.Generation,
 	}
 	var names, complaints []string
 	for _, initializer := range configuration.Initializers {
@@ -109,22 +109,22 @@ func ServedCondition(
 	}
 	switch {
 	case len(names) == 0:
-		condition.Status, condition.Reason = metav1.ConditionTrue, v1alpha1.ReasonServed
+		condition.Status, condition.Reason = metav1.ConditionTrue, v1alpha1.ReasonHealthy
 		condition.Message = "this configuration names no initializer"
 	case service.WhyUnknown == "" && !service.IsPossible:
-		condition.Reason = v1alpha1.ReasonNobodyMayServe
+		condition.Reason = v1alpha1.ReasonInitializerUnauthorized
 		condition.Message = fmt.Sprintf("nobody but the control plane and cluster administrators may do the work of %s: "+
 			"create a ClusterRole with the verbs get, list, watch, patch and %s on namespaces, and a ClusterRoleBinding "+
 			"of it to whoever runs the initializer; a Role or a RoleBinding does not count",
 			Enumerate(names), v1alpha1.VerbInitialize)
 	case len(complaints) > 0:
-		condition.Reason = v1alpha1.ReasonNotServed
+		condition.Reason = v1alpha1.ReasonInitializerUnresponsive
 		condition.Message = strings.Join(complaints, "; ")
 	case service.WhyUnknown != "":
-		condition.Status, condition.Reason = metav1.ConditionUnknown, v1alpha1.ReasonRightsUnknown
+		condition.Status, condition.Reason = metav1.ConditionUnknown, v1alpha1.ReasonAuthorizationUnknown
 		condition.Message = "it is not known who may do the work of the initializers: " + service.WhyUnknown
 	default:
-		condition.Status, condition.Reason = metav1.ConditionTrue, v1alpha1.ReasonServed
+		condition.Status, condition.Reason = metav1.ConditionTrue, v1alpha1.ReasonHealthy
 		condition.Message = fmt.Sprintf("somebody may do the work, and no namespace has waited for longer than %s "+
 			"without a sign of life", ServePatience)
 	}

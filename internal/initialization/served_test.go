@@ -113,31 +113,31 @@ func TestServedCondition(t *testing.T) {
 	}{
 		"empty, whatever is known": {
 			service: Service{WhyUnknown: "?", Neglected: neglected}, status: metav1.ConditionTrue,
-			reason: v1alpha1.ReasonServed, message: "this configuration names no initializer",
+			reason: v1alpha1.ReasonHealthy, message: "this configuration names no initializer",
 		},
 		"served": {
 			initializers: []string{rbac}, service: Service{IsPossible: true, Neglected: neglected},
-			status: metav1.ConditionTrue, reason: v1alpha1.ReasonServed, message: served,
+			status: metav1.ConditionTrue, reason: v1alpha1.ReasonHealthy, message: served,
 		},
 		"nobody may": {
 			initializers: []string{rbac, quota}, service: Service{Neglected: neglected},
-			status: metav1.ConditionFalse, reason: v1alpha1.ReasonNobodyMayServe, message: nobody,
+			status: metav1.ConditionFalse, reason: v1alpha1.ReasonInitializerUnauthorized, message: nobody,
 		},
 		"nobody acts": {
 			initializers: []string{rbac, quota}, service: Service{IsPossible: true, Neglected: neglected},
-			status: metav1.ConditionFalse, reason: v1alpha1.ReasonNotServed, message: quotaWaits,
+			status: metav1.ConditionFalse, reason: v1alpha1.ReasonInitializerUnresponsive, message: quotaWaits,
 		},
 		"nobody acts for two of them": {
 			initializers: []string{mesh, quota}, service: Service{IsPossible: true, Neglected: neglected},
-			status: metav1.ConditionFalse, reason: v1alpha1.ReasonNotServed, message: meshWaits + "; " + quotaWaits,
+			status: metav1.ConditionFalse, reason: v1alpha1.ReasonInitializerUnresponsive, message: meshWaits + "; " + quotaWaits,
 		},
 		"nobody acts, and who may is not known": {
 			initializers: []string{quota}, service: Service{WhyUnknown: "no", Neglected: neglected},
-			status: metav1.ConditionFalse, reason: v1alpha1.ReasonNotServed, message: quotaWaits,
+			status: metav1.ConditionFalse, reason: v1alpha1.ReasonInitializerUnresponsive, message: quotaWaits,
 		},
 		"who may is not known": {
 			initializers: []string{rbac}, service: Service{WhyUnknown: "forbidden", Neglected: neglected},
-			status: metav1.ConditionUnknown, reason: v1alpha1.ReasonRightsUnknown,
+			status: metav1.ConditionUnknown, reason: v1alpha1.ReasonAuthorizationUnknown,
 			message: "it is not known who may do the work of the initializers: forbidden",
 		},
 	}
@@ -145,7 +145,7 @@ func TestServedCondition(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			configuration := wrappers.MakeConfiguration("c").Generation(3).Initializers(test.initializers...).Obj()
 			NewWithT(t).Expect(ServedCondition(configuration, test.service)).To(Equal(metav1.Condition{
-				Type: v1alpha1.ConditionServed, Status: test.status, Reason: test.reason, Message: test.message,
+				Type: v1alpha1.ConditionHealthy, Status: test.status, Reason: test.reason, Message: test.message,
 				ObservedGeneration: 3,
 			}))
 		})

@@ -55,7 +55,7 @@ func newDeleteCommand(session *session) *cobra.Command {
 	flags.BoolVar(&options.isWaiting, "wait", true, "Wait until the namespace is gone, and show what remains")
 	flags.BoolVar(&options.ignoreNotFound, "ignore-not-found", false, "A namespace that does not exist is no error")
 	flags.DurationVar(&options.timeout, "timeout", 0, "How long to wait; 0 for as long as it takes")
-	flags.DurationVar(&options.patience, "patience", diagnosis.DefaultPatience,
+	flags.DurationVar(&options.patience, "progress-deadline", diagnosis.DefaultPatience,
 		"How long nothing may move before the cause is looked for")
 	return command
 }
@@ -65,7 +65,7 @@ func (o *deleteOptions) run(ctx context.Context, name string) error {
 		return err
 	}
 	if o.patience <= 0 {
-		return fmt.Errorf("--patience=%s: it takes some time to see that nothing moves", o.patience)
+		return fmt.Errorf("--progress-deadline=%s: it takes some time to see that nothing moves", o.patience)
 	}
 	// The operator does not initialize what a cluster cannot do without. It is the same list.
 	if initialization.IsExempt(name, "") {

@@ -58,7 +58,7 @@ func newExplainCommand(session *session) *cobra.Command {
 	options.output.addFlag(command)
 	flags := command.Flags()
 	flags.BoolVarP(&options.isAll, "all", "A", false, "Every namespace that is being deleted or initialized")
-	flags.DurationVar(&options.patience, "patience", diagnosis.DefaultPatience,
+	flags.DurationVar(&options.patience, "progress-deadline", diagnosis.DefaultPatience,
 		"How long something may take before anybody is blamed for it")
 	return command
 }

@@ -41,7 +41,7 @@ func newFinalizeCommand(session *session) *cobra.Command {
 		Long: "Remove one token or finalizer that holds a namespace which is being deleted, by force. It is\n" +
 			"the last resort: whatever its owner would have cleaned up stays behind. First do what\n" +
 			"`" + displayName + " explain` says.\n\n" +
-			"Without one of --token, --namespace-finalizer and --finalizer it shows the findings and\n" +
+			"Without one of --namespace-finalizer, --metadata-finalizer and --finalizer it shows the findings and\n" +
 			"everything that could be removed. With one of them it shows what would be done, what would be\n" +
 			"lost, and which objects would be left without a namespace, and asks the API server in a dry\n" +
 			"run whether it would accept that. It changes nothing unless --dry-run=false is given. Then it\n" +
@@ -59,7 +59,7 @@ func newFinalizeCommand(session *session) *cobra.Command {
 			"  kubectl nslifecycle finalize shop --finalizer=example.com/cleanup \\\n" +
 			"    --resource=widgets.example.com --dry-run=false\n\n" +
 			"  # Release the token of an agent that has been uninstalled, in a script\n" +
-			"  kubectl nslifecycle finalize shop --token=example.com/agent --dry-run=false --confirm=shop",
+			"  kubectl nslifecycle finalize shop --namespace-finalizer=example.com/agent --dry-run=false --confirm=shop",
 		Args:              oneNamespace,
 		ValidArgsFunction: session.completeNamespace,
 		RunE: func(command *cobra.Command, args []string) error {
@@ -77,8 +77,8 @@ func newFinalizeCommand(session *session) *cobra.Command {
 
 func (o *finalizeOptions) addFlags(command *cobra.Command) {
 	flags := command.Flags()
-	flags.StringVar(&o.wanted.Token, "token", "", "Token in spec.finalizers of the Namespace to release")
-	flags.StringVar(&o.wanted.NamespaceFinalizer, "namespace-finalizer", "",
+	flags.StringVar(&o.wanted.Token, "namespace-finalizer", "", "Token in spec.finalizers of the Namespace to release")
+	flags.StringVar(&o.wanted.NamespaceFinalizer, "metadata-finalizer", "",
 		"Finalizer in metadata.finalizers of the Namespace to remove")
 	flags.StringVar(&o.wanted.Finalizer, "finalizer", "", "Finalizer to remove from objects in the namespace")
 	flags.StringSliceVar(&o.wanted.Resources, "resource", nil,
@@ -94,7 +94,7 @@ func (o *finalizeOptions) addFlags(command *cobra.Command) {
 		"Accept that there may be objects which cannot be read, and are in no backup")
 	flags.BoolVar(&o.allowed.isEvenIfAlive, strings.TrimPrefix(flagEvenIfAlive, "--"), false,
 		"Accept that whoever should remove it may be at work")
-	command.MarkFlagsMutuallyExclusive("token", "namespace-finalizer", "finalizer")
+	command.MarkFlagsMutuallyExclusive("namespace-finalizer", "metadata-finalizer", "finalizer")
 	command.MarkFlagsMutuallyExclusive("backup", "no-backup")
 	_ = command.RegisterFlagCompletionFunc("dry-run",
 		cobra.FixedCompletions([]string{dryRunServer, dryRunNone}, cobra.ShellCompDirectiveNoFileComp))

@@ -23,7 +23,7 @@ import (
 const (
 	flagOrphan      = "--orphan"
 	flagAllowUnread = "--allow-unread"
-	flagEvenIfAlive = "--even-if-alive"
+	flagEvenIfAlive = "--ignore-active-owner"
 )
 
 // removal says which one thing is to be removed: a token, a finalizer of the Namespace, or
@@ -57,9 +57,9 @@ func (r removal) command(namespace string, lifting ...string) string {
 	flag := "--finalizer"
 	switch {
 	case r.Token != "":
-		flag = "--token"
-	case r.NamespaceFinalizer != "":
 		flag = "--namespace-finalizer"
+	case r.NamespaceFinalizer != "":
+		flag = "--metadata-finalizer"
 	}
 	words := append([]string{displayName, "finalize %s", flag + "=%s"}, lifting...)
 	return shell.Command(strings.Join(words, " "), namespace, r.name())
@@ -241,7 +241,7 @@ func (p *plan) chooseTargets(facts *predicament, wanted removal) error {
 	switch {
 	case len(p.Targets)+len(p.NotDeleted) == 0:
 		return fmt.Errorf("no object that could be read in namespace %q has finalizer %s; "+
-			"finalizers of the Namespace itself are removed with --namespace-finalizer or --token",
+			"finalizers of the Namespace itself are removed with --metadata-finalizer or --namespace-finalizer",
 			p.Namespace, wanted.Finalizer)
 	case len(p.Targets) == 0:
 		return fmt.Errorf("none of the objects with finalizer %s is being deleted yet, so it holds nothing: %s",
@@ -313,9 +313,9 @@ func findingsAbout(found *diagnosis.Diagnosis, wanted *removal) []diagnosis.Find
 	for _, finding := range found.Findings {
 		name := wanted.Finalizer
 		switch finding.Cause {
-		case diagnosis.CauseNamespaceToken:
-			name = wanted.Token
 		case diagnosis.CauseNamespaceFinalizer:
+			name = wanted.Token
+		case diagnosis.CauseNamespaceMetadataFinalizer:
 			name = wanted.NamespaceFinalizer
 		}
 		if name != "" && name == finding.Finalizer {

@@ -148,7 +148,7 @@ func TestPlanFinalize(t *testing.T) {
 			objections: []string{"(PodFinalizer: a pod); " + flagEvenIfAlive},
 		},
 		"finalizer with the name of a token": {
-			change: func(facts *predicament) { facts.diagnosis = blockedBy(diagnosis.CauseNamespaceToken, hold, "") },
+			change: func(facts *predicament) { facts.diagnosis = blockedBy(diagnosis.CauseNamespaceFinalizer, hold, "") },
 			wanted: finalizer, targets: []string{"configmaps/a"}, heldBy: held,
 			objections: []string{"no finding says that finalizer example.com/hold is stuck"},
 		},
@@ -164,20 +164,20 @@ func TestPlanFinalize(t *testing.T) {
 			objections: []string{"nothing is known to be wrong"},
 		},
 		"agent's token, and the content is deleted all the same": {
-			change: func(facts *predicament) { facts.diagnosis = blockedBy(diagnosis.CauseNamespaceToken, agent, "") },
+			change: func(facts *predicament) { facts.diagnosis = blockedBy(diagnosis.CauseNamespaceFinalizer, agent, "") },
 			wanted: token, heldBy: held[:2],
 		},
 		"agent's token, and nobody deletes the content": {
 			change: func(facts *predicament) {
 				facts.namespace.Spec.Finalizers = []corev1.FinalizerName{agent}
-				facts.diagnosis = blockedBy(diagnosis.CauseNamespaceToken, agent, "")
+				facts.diagnosis = blockedBy(diagnosis.CauseNamespaceFinalizer, agent, "")
 			},
 			wanted: token, heldBy: held[:1], orphans: []string{"configmaps/a", "persistentvolumeclaims/disk"},
 			objections: []string{"2 objects would be left without a namespace"},
 		},
 		"finalizer of the Namespace": {
 			change: func(facts *predicament) {
-				facts.diagnosis = blockedBy(diagnosis.CauseNamespaceFinalizer, "example.com/project", "")
+				facts.diagnosis = blockedBy(diagnosis.CauseNamespaceMetadataFinalizer, "example.com/project", "")
 			},
 			wanted: removal{NamespaceFinalizer: "example.com/project"}, heldBy: held[1:],
 		},
@@ -334,9 +334,9 @@ func TestListCandidates(t *testing.T) {
 		"kubectl nslifecycle finalize shop --finalizer=example.com/hold: " +
 			"takes it off configmaps/a, configmaps/b, configmaps/c, and 1 more",
 		"kubectl nslifecycle finalize shop --finalizer=other/one: takes it off configmaps/a",
-		"kubectl nslifecycle finalize shop --namespace-finalizer=example.com/project: takes it off the Namespace",
-		"kubectl nslifecycle finalize shop --token=example.com/agent: releases the token of an agent",
-		"kubectl nslifecycle finalize shop --token=kubernetes --orphan: gives up everything that is left, " +
+		"kubectl nslifecycle finalize shop --metadata-finalizer=example.com/project: takes it off the Namespace",
+		"kubectl nslifecycle finalize shop --namespace-finalizer=example.com/agent: releases the token of an agent",
+		"kubectl nslifecycle finalize shop --namespace-finalizer=kubernetes --orphan: gives up everything that is left, " +
 			"configmaps/a, configmaps/b, configmaps/c, and 2 more; persistentvolumeclaims/disk: nobody deletes it any more",
 	}
 	if diff := cmp.Diff(expected, actual); diff != "" {

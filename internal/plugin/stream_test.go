@@ -116,7 +116,7 @@ func TestDocumentsAreEscaped(t *testing.T) {
 
 func TestRemovalCommand(t *testing.T) {
 	g := NewWithT(t)
-	g.Expect(removal{Token: "a/b"}.command("n", flagOrphan)).To(Equal("kubectl nslifecycle finalize n --token=a/b --orphan"))
+	g.Expect(removal{Token: "a/b"}.command("n", flagOrphan)).To(Equal("kubectl nslifecycle finalize n --namespace-finalizer=a/b --orphan"))
 	g.Expect(removal{Finalizer: "a b"}.command("n")).To(HavePrefix(
 		`Run kubectl with the arguments nslifecycle finalize n --finalizer="a b"; `))
 }

@@ -17,7 +17,7 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/pkg/initializer/internal/engine"
-	"github.com/nslifecycle/nslifecycle/pkg/internal/serving"
+	"github.com/nslifecycle/nslifecycle/pkg/internal/workrunner"
 )
 
 // NotRegisteredError says that no NamespaceInitializerConfiguration names an initializer. That
@@ -55,7 +55,7 @@ func Check(ctx context.Context, config *rest.Config, name string, opts ...Option
 	if err != nil {
 		return err
 	}
-	c, err := serving.Connect(config)
+	c, err := workrunner.Connect(config)
 	if err != nil {
 		return err
 	}
@@ -64,8 +64,8 @@ func Check(ctx context.Context, config *rest.Config, name string, opts ...Option
 
 // check returns what it finds; nil stands for what is well.
 func check(ctx context.Context, c client.Client, name string, options engine.Options) []error {
-	err := serving.CheckRights(ctx, c, engine.RoleName(name), engine.Rights(options))
-	var missing *serving.MissingRights
+	err := workrunner.CheckRights(ctx, c, engine.RoleName(name), engine.Rights(options))
+	var missing *workrunner.MissingRights
 	if errors.As(err, &missing) {
 		err = (*MissingRightsError)(missing)
 	}

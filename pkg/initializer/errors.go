@@ -9,7 +9,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/nslifecycle/nslifecycle/pkg/internal/serving"
+	"github.com/nslifecycle/nslifecycle/pkg/internal/workrunner"
 )
 
 // Failed returns an error that says that a Namespace can never be initialized: the operator
@@ -31,15 +31,15 @@ func (e *FailedError) Error() string { return e.final().Error() }
 
 // As gives package serving what it looks for.
 func (e *FailedError) As(target any) bool {
-	final, isWanted := target.(**serving.Final)
+	final, isWanted := target.(**workrunner.Final)
 	if isWanted {
 		*final = e.final()
 	}
 	return isWanted
 }
 
-func (e *FailedError) final() *serving.Final {
-	return &serving.Final{Reason: e.Reason, Message: e.Message}
+func (e *FailedError) final() *workrunner.Final {
+	return &workrunner.Final{Reason: e.Reason, Message: e.Message}
 }
 
 // NotYet returns an error that says that a Namespace cannot be initialized yet. That is no
@@ -65,13 +65,13 @@ func (e *NotYetError) Error() string { return e.wait().Error() }
 
 // As gives package serving what it looks for.
 func (e *NotYetError) As(target any) bool {
-	wait, isWanted := target.(**serving.Wait)
+	wait, isWanted := target.(**workrunner.Wait)
 	if isWanted {
 		*wait = e.wait()
 	}
 	return isWanted
 }
 
-func (e *NotYetError) wait() *serving.Wait {
-	return &serving.Wait{After: e.After, Reason: e.Reason, Message: e.Message}
+func (e *NotYetError) wait() *workrunner.Wait {
+	return &workrunner.Wait{After: e.After, Reason: e.Reason, Message: e.Message}
 }

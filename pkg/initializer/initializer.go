@@ -17,7 +17,7 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/pkg/initializer/internal/engine"
-	"github.com/nslifecycle/nslifecycle/pkg/internal/serving"
+	"github.com/nslifecycle/nslifecycle/pkg/internal/workrunner"
 )
 
 // Func prepares one Namespace, which is a copy that it may change; the change goes nowhere.
@@ -52,11 +52,11 @@ func Add(mgr manager.Manager, name string, fn Func, opts ...Option) error {
 	if err != nil {
 		return fmt.Errorf("selecting by label %s: %w", v1alpha1.LabelInitializing, err)
 	}
-	err = serving.Add(mgr, func(c client.Client) serving.Setup {
-		return serving.Setup{
+	err = workrunner.Add(mgr, func(c client.Client) workrunner.Setup {
+		return workrunner.Setup{
 			Work:    engine.NewWork(c, name, call(fn), options),
 			Options: options.Options,
-			Watched: serving.Selection{Label: labels.NewSelector().Add(*waiting)},
+			Watched: workrunner.Selection{Label: labels.NewSelector().Add(*waiting)},
 			Check: func(ctx context.Context) {
 				report(ctx, mgr.GetLogger().WithValues("initializer", name), check(ctx, c, name, options))
 			},
@@ -69,10 +69,10 @@ func Add(mgr manager.Manager, name string, fn Func, opts ...Option) error {
 }
 
 // call makes of a Func what package serving calls.
-func call(fn Func) serving.Call {
-	return func(ctx context.Context, namespace *corev1.Namespace) (serving.Result, error) {
+func call(fn Func) workrunner.Call {
+	return func(ctx context.Context, namespace *corev1.Namespace) (workrunner.Result, error) {
 		result, err := fn(ctx, namespace)
-		return serving.Result(result), err
+		return workrunner.Result(result), err
 	}
 }
 
@@ -93,7 +93,7 @@ func WithWorkers(n int) Option {
 // WithBackoff sets the time between an error and the next call: first after the first error,
 // then twice as long after each one, up to longest. 200 ms and a minute without it.
 func WithBackoff(first, longest time.Duration) Option {
-	return func(options *engine.Options) { options.Backoff = serving.Backoff{First: first, Max: longest} }
+	return func(options *engine.Options) { options.Backoff = workrunner.Backoff{First: first, Max: longest} }
 }
 
 // WithFinalizer sees to it that a Namespace has a token in spec.finalizers before the Func is
@@ -110,5 +110,5 @@ func WithFinalizer(token corev1.FinalizerName) Option {
 // again. It never fails: what cannot be published is left out. With any other context it does
 // nothing.
 func Progress(ctx context.Context, reason, format string, args ...any) {
-	serving.Progress(ctx, reason, fmt.Sprintf(format, args...))
+	workrunner.Progress(ctx, reason, fmt.Sprintf(format, args...))
 }

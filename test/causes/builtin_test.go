@@ -103,7 +103,7 @@ status:
      message: 'cannot log in to the database: secrets "admin-password" not found'}
 `)
 		s.end(ctx)
-		s.expectBlamed(ctx, likely(diagnosis.CauseSiblingMissing, s.text("widgets.$id.example.com/held")).
+		s.expectBlamed(ctx, likely(diagnosis.CauseDependencyDeleted, s.text("widgets.$id.example.com/held")).
 			saying("admin-password"))
 		release(ctx, s.objects(heldWidget)[0])
 		s.expectGone(ctx)

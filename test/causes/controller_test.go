@@ -59,7 +59,7 @@ var _ = Describe("The namespace controller", func() {
 		s.create(ctx, settings)
 		s.delete(ctx, s.manifest())
 		// It may be one that holds no Lease.
-		s.expectBlamed(ctx, likely(diagnosis.CauseNamespaceControllerSilent, "namespaces/"+s.ns))
+		s.expectBlamed(ctx, likely(diagnosis.CauseNamespaceControllerUnresponsive, "namespaces/"+s.ns))
 
 		By("running it again")
 		other, err := plane.StartManager(ctx)

@@ -200,7 +200,7 @@ var _ = Describe("The Namespace itself", func() {
 		s := newScene(ctx)
 		s.addToken(ctx, "agent.example.org/origin")
 		s.end(ctx)
-		s.expectBlamed(ctx, proven(diagnosis.CauseNamespaceToken, "namespaces/"+s.ns).saying("agent.example.org/origin"))
+		s.expectBlamed(ctx, proven(diagnosis.CauseNamespaceFinalizer, "namespaces/"+s.ns).saying("agent.example.org/origin"))
 		finalize(ctx, s.ns, corev1.FinalizerKubernetes)
 		s.expectGone(ctx)
 	})
@@ -215,7 +215,7 @@ var _ = Describe("The Namespace itself", func() {
 		s := newScene(ctx)
 		s.addToken(ctx, "search.example.com/index")
 		s.end(ctx)
-		s.expectBlamed(ctx, proven(diagnosis.CauseNamespaceToken, "namespaces/"+s.ns).saying("search.example.com/index",
+		s.expectBlamed(ctx, proven(diagnosis.CauseNamespaceFinalizer, "namespaces/"+s.ns).saying("search.example.com/index",
 			`it comes with initializer index.search.example.com of configuration "search", whose agent has to release it`))
 		finalize(ctx, s.ns, corev1.FinalizerKubernetes)
 		s.expectGone(ctx)
@@ -227,7 +227,7 @@ var _ = Describe("The Namespace itself", func() {
 			[]byte(`{"metadata":{"finalizers":["controller.cattle.io/namespace-auth"]}}`))
 		Expect(admin.Patch(ctx, s.namespace(Default, ctx), patch)).To(Succeed())
 		s.end(ctx)
-		s.expectBlamed(ctx, proven(diagnosis.CauseNamespaceFinalizer, "namespaces/"+s.ns).
+		s.expectBlamed(ctx, proven(diagnosis.CauseNamespaceMetadataFinalizer, "namespaces/"+s.ns).
 			saying("controller.cattle.io/namespace-auth"))
 		release(ctx, s.namespace(Default, ctx))
 		s.expectGone(ctx)
@@ -245,7 +245,7 @@ var _ = Describe("The Namespace itself", func() {
 		// where the machine is busy.
 		Eventually(func(g Gomega) []corev1.FinalizerName { return s.namespace(g, ctx).Spec.Finalizers }).
 			WithContext(ctx).ShouldNot(ContainElement(corev1.FinalizerKubernetes))
-		s.expectBlamed(ctx, proven(diagnosis.CauseNamespaceToken, "namespaces/"+s.ns))
+		s.expectBlamed(ctx, proven(diagnosis.CauseNamespaceFinalizer, "namespaces/"+s.ns))
 		finalize(ctx, s.ns, corev1.FinalizerKubernetes)
 		s.expectGone(ctx)
 	})

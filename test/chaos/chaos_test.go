@@ -69,7 +69,7 @@ var _ = Describe("Namespaces come and go", func() {
 		managers := startReplicas(ctx, "--metrics-bind-address=0")
 		managers.leader(ctx)
 		Eventually(func() string {
-			output, err := plane.Kubectl(ctx, plane.Admin, "get", "nic", "chaos",
+			output, err := plane.Kubectl(ctx, plane.Admin, "get", "nsinit", "chaos",
 				`--output=jsonpath={.status.conditions[?(@.type=="Active")].status}`)
 			Expect(err).NotTo(HaveOccurred())
 			return output

@@ -108,7 +108,7 @@ func diagnose(ctx context.Context, name string) *diagnosis.Diagnosis {
 func causesOf(result *diagnosis.Diagnosis) []diagnosis.Cause {
 	var causes []diagnosis.Cause
 	for _, finding := range result.Findings {
-		if finding.Cause != diagnosis.CauseNamespaceControllerSilent {
+		if finding.Cause != diagnosis.CauseNamespaceControllerUnresponsive {
 			causes = append(causes, finding.Cause)
 		}
 	}

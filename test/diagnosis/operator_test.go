@@ -262,14 +262,14 @@ var _ = Describe("The operator", Serial, Ordered, ContinueOnFailure, func() {
 			create(ctx, configuration)
 			Eventually(func(g Gomega) {
 				g.Expect(admin.Get(ctx, client.ObjectKeyFromObject(configuration), configuration)).To(Succeed())
-				g.Expect(configuration.Status.Conditions).To(ContainElement(HaveField("Reason", v1alpha1.ReasonInForce)))
+				g.Expect(configuration.Status.Conditions).To(ContainElement(HaveField("Reason", v1alpha1.ReasonEnforced)))
 			}).WithContext(ctx).WithTimeout(time.Minute).Should(Succeed())
 
 			namespace := createNamespace(ctx, "waiting")
 			eventually(ctx, namespace.Name, HaveCondition(initializationBlocked, corev1.ConditionTrue,
-				string(diagnosis.CauseInitializerAbsent), initializer))
+				string(diagnosis.CauseInitializerNotRunning), initializer))
 			Eventually(diagnosisEvents).WithContext(ctx).WithArguments(namespace).Should(
-				ConsistOf(HavePrefix("Warning InitializerAbsent ")))
+				ConsistOf(HavePrefix("Warning InitializerNotRunning ")))
 
 			patch := client.RawPatch("application/merge-patch+json",
 				[]byte(`{"metadata":{"annotations":{"`+v1alpha1.AnnotationPendingInitializers+`":""}}}`))
@@ -282,7 +282,7 @@ var _ = Describe("The operator", Serial, Ordered, ContinueOnFailure, func() {
 
 	Describe("in its metrics", func() {
 		It("count the namespaces that are blocked", func(ctx context.Context) {
-			scrape := startProcess(ctx, "--controllers=finalization,diagnosis", "--diagnosis-patience="+patience.String())
+			scrape := startProcess(ctx, "--controllers=finalization,diagnosis", "--diagnosis-progress-deadline="+patience.String())
 			namespace := createNamespace(ctx, "counted")
 			held := hold(wrappers.MakeConfigMap(namespace.Name, "held"))
 			create(ctx, held)

@@ -154,7 +154,7 @@ var _ = Describe("The manager's process", Serial, func() {
 		Entry("no token", "--finalizer-token=", `"" is no finalizer token of a namespace`),
 		Entry("a settling time without a unit", "--settling-time=5", `neither "auto" nor a duration such as "5s"`),
 		Entry("a settling time before the deletion", "--settling-time=-1s", `neither "auto" nor a duration`),
-		Entry("no patience", "--diagnosis-patience=0s", "diagnosis patience 0s is too short: use 1s or more"),
+		Entry("no patience", "--diagnosis-progress-deadline=0s", "diagnosis patience 0s is too short: use 1s or more"),
 		Entry("no settling time", "--settling-time=", `neither "auto" nor a duration`),
 	)
 

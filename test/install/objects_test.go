@@ -78,7 +78,7 @@ var _ = Describe("The chart", func() {
 	It("hands its values to the manager", func(ctx context.Context) {
 		objects, err := template(ctx, "--set=image.digest=sha256:"+fmt.Sprintf("%064d", 1),
 			"--set=controllers=*\\,-diagnosis", "--set=finalizerToken=example.com/agent", "--set=settlingTime=7s",
-			"--set=kubeAPIQPS=20", "--set=kubeAPIBurst=40", "--set=logLevel=debug", "--set=extraArgs={--namespace-workers=3}",
+			"--set=kubeAPIQPS=20", "--set=kubeAPIBurst=40", "--set=logLevel=debug", "--set=extraArgs={--initialization-workers=3}",
 			"--set=metrics.enabled=false", "--set=priorityClassName=", "--set=podDisruptionBudget.enabled=false")
 		Expect(err).NotTo(HaveOccurred())
 		named := byName(objects)
@@ -91,7 +91,7 @@ var _ = Describe("The chart", func() {
 		Expect(pod.Containers[0].Args).To(Equal([]string{
 			"--leader-elect", "--health-probe-bind-address=:8081",
 			"--controllers=*,-diagnosis", "--finalizer-token=example.com/agent", "--settling-time=7s",
-			"--kube-api-qps=20", "--kube-api-burst=40", "--zap-log-level=debug", "--namespace-workers=3",
+			"--kube-api-qps=20", "--kube-api-burst=40", "--zap-log-level=debug", "--initialization-workers=3",
 		}))
 	}, SpecTimeout(time.Minute))
 

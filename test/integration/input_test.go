@@ -113,7 +113,7 @@ var _ = Describe("Input", func() {
 
 	It("refuses the same in an update", func(ctx context.Context) {
 		cluster.Register(ctx, "update", "a.test.example.com")
-		_, err := cluster.Kubectl(ctx, cluster.Admin.Config, "patch", "nic", "update", "--type=merge",
+		_, err := cluster.Kubectl(ctx, cluster.Admin.Config, "patch", "nsinit", "update", "--type=merge",
 			"-p", `{"initializers":[{"name":"nope"}]}`)
 		Expect(err).To(MatchError(ContainSubstring("is not fully qualified")))
 	}, SpecTimeout(time.Minute))
@@ -150,7 +150,7 @@ var _ = Describe("Input", func() {
 
 	It("shows what matters in kubectl get, by short name and category", func(ctx context.Context) {
 		cluster.Register(ctx, "columns", "a.test.example.com", "b.test.example.com")
-		output, err := cluster.Kubectl(ctx, cluster.Admin.Config, "get", "nic", "columns")
+		output, err := cluster.Kubectl(ctx, cluster.Admin.Config, "get", "nsinit", "columns")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(output).To(MatchRegexp(`NAME\s+ACTIVE\s+REASON\s+SERVED\s+AGE\ncolumns\s+True\s+InForce\s+True`))
 		output, err = cluster.Kubectl(ctx, cluster.Admin.Config, "get", "nslifecycle", "-o", "wide")

@@ -241,10 +241,10 @@ var _ = Describe("The metrics", func() {
 			{own + "namespaces_initializing", []string{`initializer="` + policy + `"`}, 0, 0},
 			{own + "namespaces_terminating", []string{`state="remaining"`}, 1, 2},
 			{own + "namespaces_terminating", []string{`state="emptying"`}, 0, 0},
-			{own + "namespaces_blocked", []string{`cause="InitializerAbsent"`, `stage="Initializing"`}, 1, 2},
+			{own + "namespaces_blocked", []string{`cause="InitializerNotRunning"`, `stage="Initializing"`}, 1, 2},
 			{own + "namespaces_blocked", []string{`cause="FinalizerPending"`, `stage="Terminating"`}, 1, 2},
 			{own + "configurations", []string{`active="True"`}, 1, 1},
-			{own + "effective_set_status", []string{`reason="InForce"`}, 1, 1},
+			{own + "effective_set_status", []string{`reason="Enforced"`}, 1, 1},
 			{own + "effective_set_status", []string{`reason="PolicyMissing"`}, 0, 0},
 			{own + "settling_time_seconds", nil, 1, 1},
 			{own + "objects_deleted_total", nil, configMaps + 2, 2*configMaps + 4},
@@ -260,7 +260,7 @@ var _ = Describe("The metrics", func() {
 			count, _ := second.value(own+"finalization_requests_total", `purpose="`+purpose+`"`)
 			Expect(count).To(BeNumerically(">", 0), purpose)
 		}
-		answers, _ := second.value(own + "survey_answers_total")
+		answers, _ := second.value(own + "shared_list_requests_total")
 		Expect(answers).To(BeNumerically(">", 0))
 	})
 })

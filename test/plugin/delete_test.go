@@ -46,7 +46,7 @@ var _ = Describe("delete", func() {
 		namespace := makeNamespace(ctx, admin, "stuck")
 		held := makeConfigMap(ctx, admin, namespace.Name, "held", testFinalizer)
 		DeferCleanup(func(ctx context.Context) { release(ctx, admin, held) })
-		deleted := newUser(plane.Admin).run(ctx, "delete", namespace.Name, "--patience=2s", "--timeout=12s")
+		deleted := newUser(plane.Admin).run(ctx, "delete", namespace.Name, "--progress-deadline=2s", "--timeout=12s")
 		Expect(deleted.stdout).To(MatchRegexp(`Nothing has moved for \d+s`))
 		Expect(deleted.stdout).To(ContainSubstring(testFinalizer))
 		Expect(deleted.stdout).To(ContainSubstring("kubectl nslifecycle explain " + namespace.Name))

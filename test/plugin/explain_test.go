@@ -48,7 +48,7 @@ var _ = Describe("explain", func() {
 
 		var explained result
 		Eventually(func() int {
-			explained = someone.run(ctx, "explain", namespace.Name, "--patience=1s")
+			explained = someone.run(ctx, "explain", namespace.Name, "--progress-deadline=1s")
 			return explained.code
 		}).WithContext(ctx).Should(Equal(3))
 		Expect(explained.stdout).To(And(
@@ -60,7 +60,7 @@ var _ = Describe("explain", func() {
 		))
 		Expect(explained.stderr).To(BeEmpty(), "blocked is an answer, and no error")
 
-		explained = someone.run(ctx, "explain", namespace.Name, "--patience=1s", "--output=json")
+		explained = someone.run(ctx, "explain", namespace.Name, "--progress-deadline=1s", "--output=json")
 		Expect(explained.code).To(Equal(3))
 		var document struct {
 			APIVersion, Kind string

@@ -99,7 +99,7 @@ func (w *wire) made() []string {
 var _ = Describe("finalize, at the very write", func() {
 	force := func(ctx context.Context, w *wire, namespace *corev1.Namespace, flags ...string) result {
 		GinkgoHelper()
-		return tapped(w).run(ctx, append([]string{"finalize", namespace.Name, "--even-if-alive", "--no-backup",
+		return tapped(w).run(ctx, append([]string{"finalize", namespace.Name, "--ignore-active-owner", "--no-backup",
 			"--dry-run=false", "--confirm=" + namespace.Name}, flags...)...)
 	}
 
@@ -118,13 +118,13 @@ var _ = Describe("finalize, at the very write", func() {
 			ContainSubstring("has changed since it was shown"), ContainSubstring(reason)))
 		Expect(snapshot(ctx, namespace.Name)).To(Equal(before))
 	},
-		Entry("the Namespace was written to, for a token", "--token="+testToken, "the Namespace was written to", annotate),
-		Entry("the Namespace was written to, for the token kubernetes", "--token=kubernetes",
+		Entry("the Namespace was written to, for a token", "--namespace-finalizer="+testToken, "the Namespace was written to", annotate),
+		Entry("the Namespace was written to, for the token kubernetes", "--namespace-finalizer=kubernetes",
 			"the Namespace was written to", annotate),
-		Entry("the Namespace was written to, for its finalizer", "--namespace-finalizer="+testFinalizer,
+		Entry("the Namespace was written to, for its finalizer", "--metadata-finalizer="+testFinalizer,
 			"the Namespace was written to", annotate),
-		Entry("the Namespace is another one, for a token", "--token="+testToken, "the Namespace was created anew", recreate),
-		Entry("the Namespace is another one, for its finalizer", "--namespace-finalizer="+testFinalizer,
+		Entry("the Namespace is another one, for a token", "--namespace-finalizer="+testToken, "the Namespace was created anew", recreate),
+		Entry("the Namespace is another one, for its finalizer", "--metadata-finalizer="+testFinalizer,
 			"the Namespace was created anew", recreate),
 		Entry("the object was written to", "--finalizer="+testFinalizer, "configmaps/held was written to",
 			annotateConfigMap("held")),
@@ -147,11 +147,11 @@ var _ = Describe("finalize, at the very write", func() {
 		Expect(bareAdmin.Delete(ctx, namespace)).To(Succeed())
 		before := snapshot(ctx, namespace.Name)
 		w := &wire{}
-		Expect(tapped(w).run(ctx, "finalize", namespace.Name, "--token=kubernetes", "--even-if-alive").code).To(Equal(0))
+		Expect(tapped(w).run(ctx, "finalize", namespace.Name, "--namespace-finalizer=kubernetes", "--ignore-active-owner").code).To(Equal(0))
 		Expect(w.made()).To(Equal([]string{"dry run of PUT " + namespace.Name + "/finalize"}))
 		Expect(snapshot(ctx, namespace.Name)).To(Equal(before))
 
-		forced := force(ctx, w, namespace, "--token=kubernetes")
+		forced := force(ctx, w, namespace, "--namespace-finalizer=kubernetes")
 		Expect(forced.code).To(Equal(0), forced.stderr)
 		Expect(w.made()).To(Equal([]string{"PUT " + namespace.Name + "/finalize",
 			"dry run of PUT " + namespace.Name + "/finalize"}))

@@ -21,7 +21,7 @@ import (
 const testToken = "test.example.com/agent"
 
 // A namespace is stuck here as soon as it is deleted, but the diagnosis blames nobody
-// before half a minute has passed: most specs say --even-if-alive instead of waiting.
+// before half a minute has passed: most specs say --ignore-active-owner instead of waiting.
 var _ = Describe("finalize", func() {
 	var (
 		someone *user
@@ -63,18 +63,18 @@ var _ = Describe("finalize", func() {
 			Expect(offered.stdout).To(And(
 				ContainSubstring("What could be removed by force, the least harmful first"),
 				ContainSubstring("kubectl nslifecycle finalize %s --finalizer=%s\n", namespace.Name, testFinalizer),
-				ContainSubstring("kubectl nslifecycle finalize %s --namespace-finalizer=%s\n", namespace.Name, testFinalizer),
-				ContainSubstring("kubectl nslifecycle finalize %s --token=%s\n", namespace.Name, testToken),
-				ContainSubstring("kubectl nslifecycle finalize %s --token=kubernetes --orphan\n", namespace.Name),
+				ContainSubstring("kubectl nslifecycle finalize %s --metadata-finalizer=%s\n", namespace.Name, testFinalizer),
+				ContainSubstring("kubectl nslifecycle finalize %s --namespace-finalizer=%s\n", namespace.Name, testToken),
+				ContainSubstring("kubectl nslifecycle finalize %s --namespace-finalizer=kubernetes --orphan\n", namespace.Name),
 			))
 
 			for _, flags := range [][]string{
 				{"--finalizer=" + testFinalizer},
-				{"--namespace-finalizer=" + testFinalizer},
-				{"--token=" + testToken},
-				{"--token=kubernetes", "--orphan"},
+				{"--metadata-finalizer=" + testFinalizer},
+				{"--namespace-finalizer=" + testToken},
+				{"--namespace-finalizer=kubernetes", "--orphan"},
 			} {
-				shown := finalize(ctx, namespace, append(flags, "--even-if-alive", "--confirm="+namespace.Name)...)
+				shown := finalize(ctx, namespace, append(flags, "--ignore-active-owner", "--confirm="+namespace.Name)...)
 				Expect(shown.code).To(Equal(0))
 				Expect(shown.stdout).To(ContainSubstring("What it would do"))
 				Expect(shown.stderr).To(HaveSuffix("Nothing was changed: this was a dry run. --dry-run=false does it.\n"))
@@ -84,7 +84,7 @@ var _ = Describe("finalize", func() {
 
 		It("prints the whole plan as an object", func(ctx context.Context) {
 			namespace := makeStuckNamespace(ctx)
-			shown := finalize(ctx, namespace, "--token=kubernetes", "-o", "json")
+			shown := finalize(ctx, namespace, "--namespace-finalizer=kubernetes", "-o", "json")
 			Expect(shown.code).To(Equal(1), "--orphan is missing")
 			var plan struct {
 				APIVersion, Kind, Namespace string
@@ -111,8 +111,8 @@ var _ = Describe("finalize", func() {
 	Describe("refuses", func() {
 		It("a namespace that is not being deleted, or not there", func(ctx context.Context) {
 			expectRefusal(ctx, makeNamespace(ctx, bareAdmin, "active"), "is not being deleted, so nothing blocks its deletion",
-				"--token=kubernetes", "--orphan", "--even-if-alive")
-			missing := someone.run(ctx, "finalize", "missing", "--token=kubernetes")
+				"--namespace-finalizer=kubernetes", "--orphan", "--ignore-active-owner")
+			missing := someone.run(ctx, "finalize", "missing", "--namespace-finalizer=kubernetes")
 			Expect(missing).To(Equal(result{code: 1, stderr: "error: there is no namespace \"missing\"\n"}))
 		})
 
@@ -120,30 +120,30 @@ var _ = Describe("finalize", func() {
 			for _, name := range []string{"default", "kube-system", "kube-public", "kube-node-lease"} {
 				namespace := &corev1.Namespace{}
 				Expect(bareAdmin.Get(ctx, client.ObjectKey{Name: name}, namespace)).To(Succeed())
-				expectRefusal(ctx, namespace, "no cluster can do without", "--token=kubernetes", "--orphan", "--even-if-alive")
+				expectRefusal(ctx, namespace, "no cluster can do without", "--namespace-finalizer=kubernetes", "--orphan", "--ignore-active-owner")
 			}
 		})
 
 		It("tokens and finalizers that are not there", func(ctx context.Context) {
 			namespace := makeStuckNamespace(ctx)
-			expectRefusal(ctx, namespace, "has no token example.com/other", "--token=example.com/other")
-			expectRefusal(ctx, namespace, "has no finalizer "+testToken, "--namespace-finalizer="+testToken)
+			expectRefusal(ctx, namespace, "has no token example.com/other", "--namespace-finalizer=example.com/other")
+			expectRefusal(ctx, namespace, "has no finalizer "+testToken, "--metadata-finalizer="+testToken)
 			expectRefusal(ctx, namespace, "has finalizer example.com/other", "--finalizer=example.com/other")
 			expectRefusal(ctx, namespace, "--resource=secrets", "--finalizer="+testFinalizer, "--resource=secrets")
 		})
 
 		It("to orphan anything unasked", func(ctx context.Context) {
 			expectRefusal(ctx, makeStuckNamespace(ctx), "4 objects would be left without a namespace",
-				"--token=kubernetes", "--even-if-alive")
+				"--namespace-finalizer=kubernetes", "--ignore-active-owner")
 		})
 
 		It("while it may go by itself", func(ctx context.Context) {
-			expectRefusal(ctx, makeStuckNamespace(ctx), "nothing is known to be wrong", "--token="+testToken)
+			expectRefusal(ctx, makeStuckNamespace(ctx), "nothing is known to be wrong", "--namespace-finalizer="+testToken)
 		})
 
 		It("where the owner of the finalizer is alive", func(ctx context.Context) {
 			namespace := makeStuckNamespace(ctx)
-			expectRefusal(ctx, namespace, "--even-if-alive removes it all the same", "--finalizer="+testFinalizer)
+			expectRefusal(ctx, namespace, "--ignore-active-owner removes it all the same", "--finalizer="+testFinalizer)
 		})
 
 		It("what it cannot see all of", func(ctx context.Context) {
@@ -151,20 +151,20 @@ var _ = Describe("finalize", func() {
 			// Everything but Secrets.
 			someone = newRestrictedUser(ctx, bare, unique("half-blind"), append(rulesToRead("configmaps"),
 				rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"namespaces/finalize"}, Verbs: []string{"update"}})...)
-			expectRefusal(ctx, namespace, "--allow-unread accepts that", "--token="+testToken, "--even-if-alive")
-			expectRefusal(ctx, namespace, "cannot list resource \"secrets\"", "--token="+testToken, "--even-if-alive", "-v=1")
+			expectRefusal(ctx, namespace, "--allow-unread accepts that", "--namespace-finalizer="+testToken, "--ignore-active-owner")
+			expectRefusal(ctx, namespace, "cannot list resource \"secrets\"", "--namespace-finalizer="+testToken, "--ignore-active-owner", "-v=1")
 		})
 
 		It("whom the API server does not allow it, before anybody is asked", func(ctx context.Context) {
 			namespace := makeStuckNamespace(ctx)
 			someone = newRestrictedUser(ctx, bare, unique("reader"), rulesToRead("*")...)
 			for flag, right := range map[string]string{
-				"--token=" + testToken:                   `cannot update resource "namespaces/finalize"`,
-				"--namespace-finalizer=" + testFinalizer: `cannot patch resource "namespaces"`,
-				"--finalizer=" + testFinalizer:           `cannot patch resource "configmaps"`,
+				"--namespace-finalizer=" + testToken:    `cannot update resource "namespaces/finalize"`,
+				"--metadata-finalizer=" + testFinalizer: `cannot patch resource "namespaces"`,
+				"--finalizer=" + testFinalizer:          `cannot patch resource "configmaps"`,
 			} {
-				expectRefusal(ctx, namespace, right, flag, "--even-if-alive", "--allow-unread")
-				expectRefusal(ctx, namespace, "you lack this right", flag, "--even-if-alive", "--allow-unread")
+				expectRefusal(ctx, namespace, right, flag, "--ignore-active-owner", "--allow-unread")
+				expectRefusal(ctx, namespace, "you lack this right", flag, "--ignore-active-owner", "--allow-unread")
 			}
 		})
 
@@ -172,12 +172,12 @@ var _ = Describe("finalize", func() {
 			namespace := makeStuckNamespace(ctx)
 			refuseUpdates(ctx, namespace.Name)
 			Eventually(func(g Gomega) {
-				shown := finalize(ctx, namespace, "--finalizer="+testFinalizer, "--even-if-alive")
+				shown := finalize(ctx, namespace, "--finalizer="+testFinalizer, "--ignore-active-owner")
 				g.Expect(shown.code).To(Equal(1))
 				g.Expect(shown.stderr).To(And(ContainSubstring("nobody changes this"),
 					ContainSubstring("this rule does not allow it")))
 			}).WithContext(ctx).Should(Succeed())
-			expectRefusal(ctx, namespace, "the API server does not accept it", "--finalizer="+testFinalizer, "--even-if-alive")
+			expectRefusal(ctx, namespace, "the API server does not accept it", "--finalizer="+testFinalizer, "--ignore-active-owner")
 		})
 
 		It("without a confirmation", func(ctx context.Context) {
@@ -187,7 +187,7 @@ var _ = Describe("finalize", func() {
 				"--confirm=":      "there is no terminal to confirm on; in a script, confirm with --confirm=" + namespace.Name,
 				"--confirm=other": "--confirm=other is not the name of the namespace",
 			} {
-				refused := finalize(ctx, namespace, "--token="+testToken, "--even-if-alive", "--dry-run=false",
+				refused := finalize(ctx, namespace, "--namespace-finalizer="+testToken, "--ignore-active-owner", "--dry-run=false",
 					"--backup="+filepath.Join(dir, "unconfirmed.yaml"), flag)
 				Expect(refused.code).To(Equal(1))
 				Expect(refused.stderr).To(ContainSubstring(reason))
@@ -201,7 +201,7 @@ var _ = Describe("finalize", func() {
 			file := filepath.Join(dir, "precious.yaml")
 			Expect(os.WriteFile(file, []byte("precious"), 0o600)).To(Succeed())
 			before := snapshot(ctx, namespace.Name)
-			refused := finalize(ctx, namespace, "--token="+testToken, "--even-if-alive", "--dry-run=false",
+			refused := finalize(ctx, namespace, "--namespace-finalizer="+testToken, "--ignore-active-owner", "--dry-run=false",
 				"--confirm="+namespace.Name, "--backup="+file)
 			Expect(refused.code).To(Equal(1))
 			Expect(refused.stderr).To(ContainSubstring("exists already, and is not overwritten"))
@@ -211,13 +211,13 @@ var _ = Describe("finalize", func() {
 
 		It("flags that contradict each other or make no sense", func(ctx context.Context) {
 			for flags, reason := range map[[2]string]string{
-				{"--token=a", "--finalizer=b"}:       "none of the others can be",
-				{"--backup=a", "--no-backup"}:        "none of the others can be",
-				{"--token=a", "--resource=pods"}:     "--finalizer, which is missing",
-				{"--token=a", "--dry-run=perhaps"}:   "unknown --dry-run=perhaps",
-				{"--token=a", "--output=wide"}:       "unknown output format",
-				{"--token=a", "second-namespace"}:    "one namespace at a time",
-				{"--token=a", "--confirmed=anybody"}: "unknown flag",
+				{"--namespace-finalizer=a", "--finalizer=b"}:       "none of the others can be",
+				{"--backup=a", "--no-backup"}:                      "none of the others can be",
+				{"--namespace-finalizer=a", "--resource=pods"}:     "--finalizer, which is missing",
+				{"--namespace-finalizer=a", "--dry-run=perhaps"}:   "unknown --dry-run=perhaps",
+				{"--namespace-finalizer=a", "--output=wide"}:       "unknown output format",
+				{"--namespace-finalizer=a", "second-namespace"}:    "one namespace at a time",
+				{"--namespace-finalizer=a", "--confirmed=anybody"}: "unknown flag",
 			} {
 				refused := someone.run(ctx, "finalize", "any", flags[0], flags[1])
 				Expect(refused.code).To(Equal(1))
@@ -230,7 +230,7 @@ var _ = Describe("finalize", func() {
 		// force does what finalize is for.
 		force := func(ctx context.Context, namespace *corev1.Namespace, flags ...string) result {
 			GinkgoHelper()
-			forced := finalize(ctx, namespace, append(flags, "--even-if-alive", "--dry-run=false",
+			forced := finalize(ctx, namespace, append(flags, "--ignore-active-owner", "--dry-run=false",
 				"--confirm="+namespace.Name)...)
 			Expect(forced.code).To(Equal(0), forced.stderr)
 			return forced
@@ -256,12 +256,12 @@ var _ = Describe("finalize", func() {
 
 		It("removes a finalizer of the Namespace, then a token, and no other", func(ctx context.Context) {
 			namespace := makeStuckNamespace(ctx)
-			force(ctx, namespace, "--namespace-finalizer="+testFinalizer, "--no-backup")
+			force(ctx, namespace, "--metadata-finalizer="+testFinalizer, "--no-backup")
 			Expect(bareAdmin.Get(ctx, client.ObjectKeyFromObject(namespace), namespace)).To(Succeed())
 			Expect(namespace.Finalizers).To(ConsistOf("test.example.com/another"))
 			Expect(namespace.Spec.Finalizers).To(ConsistOf(corev1.FinalizerKubernetes, corev1.FinalizerName(testToken)))
 
-			force(ctx, namespace, "--token="+testToken, "--no-backup")
+			force(ctx, namespace, "--namespace-finalizer="+testToken, "--no-backup")
 			Expect(bareAdmin.Get(ctx, client.ObjectKeyFromObject(namespace), namespace)).To(Succeed())
 			Expect(namespace.Finalizers).To(ConsistOf("test.example.com/another"))
 			Expect(namespace.Spec.Finalizers).To(ConsistOf(corev1.FinalizerKubernetes))
@@ -273,7 +273,7 @@ var _ = Describe("finalize", func() {
 			secret := makeSecret(ctx, namespace.Name)
 			Expect(bareAdmin.Delete(ctx, namespace)).To(Succeed())
 
-			command := someone.command(dir, "finalize", namespace.Name, "--token=kubernetes", "--orphan", "--even-if-alive",
+			command := someone.command(dir, "finalize", namespace.Name, "--namespace-finalizer=kubernetes", "--orphan", "--ignore-active-owner",
 				"--dry-run=false", "--confirm="+namespace.Name)
 			output, err := command.CombinedOutput()
 			Expect(err).NotTo(HaveOccurred(), string(output))
@@ -320,7 +320,7 @@ var _ = Describe("finalize", func() {
 		// ask runs the command until it asks for the name.
 		ask := func(ctx context.Context, namespace *corev1.Namespace, flags ...string) *terminal {
 			GinkgoHelper()
-			terminal := someone.onTerminal(dir, append([]string{"finalize", namespace.Name, "--even-if-alive",
+			terminal := someone.onTerminal(dir, append([]string{"finalize", namespace.Name, "--ignore-active-owner",
 				"--dry-run=false", "--no-backup"}, flags...)...)
 			terminal.expect(ctx, "Type the name of the namespace to go on: ")
 			return terminal
@@ -329,7 +329,7 @@ var _ = Describe("finalize", func() {
 		It("for the name, and takes no other for an answer", func(ctx context.Context) {
 			namespace := makeStuckNamespace(ctx)
 			before := snapshot(ctx, namespace.Name)
-			terminal := ask(ctx, namespace, "--token="+testToken)
+			terminal := ask(ctx, namespace, "--namespace-finalizer="+testToken)
 			Expect(terminal.shown()).To(ContainSubstring("\x1b["), "colours on a terminal")
 			terminal.enter("yes")
 			Expect(terminal.wait(ctx)).To(Equal(1))
@@ -339,7 +339,7 @@ var _ = Describe("finalize", func() {
 
 		It("for the name, and does it then", func(ctx context.Context) {
 			namespace := makeStuckNamespace(ctx)
-			terminal := ask(ctx, namespace, "--token="+testToken)
+			terminal := ask(ctx, namespace, "--namespace-finalizer="+testToken)
 			terminal.enter(namespace.Name)
 			Expect(terminal.wait(ctx)).To(Equal(0))
 			Expect(bareAdmin.Get(ctx, client.ObjectKeyFromObject(namespace), namespace)).To(Succeed())
@@ -349,7 +349,7 @@ var _ = Describe("finalize", func() {
 		It("and stops at Ctrl-C", func(ctx context.Context) {
 			namespace := makeStuckNamespace(ctx)
 			before := snapshot(ctx, namespace.Name)
-			terminal := ask(ctx, namespace, "--token="+testToken)
+			terminal := ask(ctx, namespace, "--namespace-finalizer="+testToken)
 			terminal.interrupt()
 			Expect(terminal.wait(ctx)).To(Equal(130))
 			Expect(snapshot(ctx, namespace.Name)).To(Equal(before))
@@ -366,11 +366,11 @@ var _ = Describe("finalize", func() {
 			Expect(terminal.shown()).To(And(ContainSubstring("has changed since it was shown"), ContainSubstring(reason)))
 			Expect(snapshot(ctx, namespace.Name)).To(Equal(before))
 		},
-			Entry("the Namespace is written to", "--token="+testToken, "the Namespace was written to", annotate),
-			Entry("the namespace is another one", "--token="+testToken, "the Namespace was created anew", recreate),
-			Entry("an object that would be orphaned is written to", "--token=kubernetes", "configmaps/kept was written to",
+			Entry("the Namespace is written to", "--namespace-finalizer="+testToken, "the Namespace was written to", annotate),
+			Entry("the namespace is another one", "--namespace-finalizer="+testToken, "the Namespace was created anew", recreate),
+			Entry("an object that would be orphaned is written to", "--namespace-finalizer=kubernetes", "configmaps/kept was written to",
 				annotateConfigMap("kept")),
-			Entry("an object that would be orphaned goes", "--token=kubernetes", "configmaps/kept is gone", deleteKept),
+			Entry("an object that would be orphaned goes", "--namespace-finalizer=kubernetes", "configmaps/kept is gone", deleteKept),
 			Entry("the object that would lose its finalizer is written to", "--finalizer="+testFinalizer,
 				"configmaps/held was written to", annotateConfigMap("held")),
 		)

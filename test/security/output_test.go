@@ -111,20 +111,20 @@ var _ = Describe("Hostile text", Ordered, ContinueOnFailure, func() {
 
 		commands := [][]string{
 			{"list"}, {"list", "-o", "wide"}, {"list", "-o", "json"}, {"list", "-o", "yaml"},
-			{"explain", namespace, "--patience=1s"}, {"explain", "--all", "--patience=1s"},
-			{"explain", namespace, "--patience=1s", "-o", "json"}, {"explain", namespace, "--patience=1s", "-o", "yaml"},
+			{"explain", namespace, "--progress-deadline=1s"}, {"explain", "--all", "--progress-deadline=1s"},
+			{"explain", namespace, "--progress-deadline=1s", "-o", "json"}, {"explain", namespace, "--progress-deadline=1s", "-o", "yaml"},
 			{"finalize", namespace}, {"finalize", namespace, "-o", "yaml"},
 			{"finalize", namespace, "--finalizer=" + hostileFinalizer},
 			{"finalize", namespace, "--finalizer=" + hostileFinalizer, "--resource=rolebindings", "-o", "json"},
-			{"finalize", namespace, "--token=kubernetes", "--orphan", "--dry-run"},
-			{"backup", namespace}, {"delete", namespace, "--timeout=4s", "--patience=1s"},
+			{"finalize", namespace, "--namespace-finalizer=kubernetes", "--orphan", "--dry-run"},
+			{"backup", namespace}, {"delete", namespace, "--timeout=4s", "--progress-deadline=1s"},
 			{"finalize", namespace, "--finalizer=PWN\u202e\x1b[2J\nerror: PWN"}, {"explain", hostileText},
 			{"backup", namespace, "-v=9"},
 		}
 		for _, command := range commands {
 			expectHarmless(run(ctx, command...), strings.Join(command, " "))
 		}
-		Expect(run(ctx, "explain", namespace, "--patience=1s")).To(ContainSubstring("cannot be pasted into a shell safely"))
+		Expect(run(ctx, "explain", namespace, "--progress-deadline=1s")).To(ContainSubstring("cannot be pasted into a shell safely"))
 	}, SpecTimeout(3*time.Minute))
 
 	It("is escaped in terminals during an initialization", func(ctx context.Context) {
@@ -142,8 +142,8 @@ var _ = Describe("Hostile text", Ordered, ContinueOnFailure, func() {
 		}).WithContext(ctx).Should(Succeed())
 
 		for _, command := range [][]string{
-			{"list", "-o", "wide"}, {"list", "-o", "yaml"}, {"explain", name, "--patience=1s"},
-			{"explain", name, "--patience=1s", "-o", "json"},
+			{"list", "-o", "wide"}, {"list", "-o", "yaml"}, {"explain", name, "--progress-deadline=1s"},
+			{"explain", name, "--progress-deadline=1s", "-o", "json"},
 			{"create", framework.Unique("hostile"), "--annotations=a=" + "\u202e\u009b2J", "-o", "yaml"},
 		} {
 			expectHarmless(run(ctx, command...), strings.Join(command, " "))

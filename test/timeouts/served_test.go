@@ -27,7 +27,7 @@ var _ = Describe("A configuration", func() {
 		GinkgoHelper()
 		Eventually(func(g Gomega) {
 			g.Expect(admin.Get(ctx, client.ObjectKeyFromObject(configuration), configuration)).To(Succeed())
-			served := meta.FindStatusCondition(configuration.Status.Conditions, v1alpha1.ConditionServed)
+			served := meta.FindStatusCondition(configuration.Status.Conditions, v1alpha1.ConditionHealthy)
 			g.Expect(served).NotTo(BeNil())
 			g.Expect(served.Reason).To(Equal(reason), served.Message)
 			g.Expect(served.Status).To(Equal(status))
@@ -46,14 +46,14 @@ var _ = Describe("A configuration", func() {
 	It("says that nobody may serve it, and when somebody may", func(ctx context.Context) {
 		runManager(ctx)
 		configuration := register(ctx, initializer(slow))
-		expectServed(ctx, configuration, metav1.ConditionFalse, v1alpha1.ReasonNobodyMayServe, slow, "ClusterRoleBinding")
-		output, err := plane.Kubectl(ctx, plane.Admin, "get", "nic", configuration.Name)
+		expectServed(ctx, configuration, metav1.ConditionFalse, v1alpha1.ReasonInitializerUnauthorized, slow, "ClusterRoleBinding")
+		output, err := plane.Kubectl(ctx, plane.Admin, "get", "nsinit", configuration.Name)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(output).To(MatchRegexp(`(?m)^NAME +ACTIVE +REASON +SERVED`))
 
 		bindWorker(ctx)
 		touch(ctx)
-		expectServed(ctx, configuration, metav1.ConditionTrue, v1alpha1.ReasonServed)
+		expectServed(ctx, configuration, metav1.ConditionTrue, v1alpha1.ReasonHealthy)
 	}, SpecTimeout(time.Minute))
 
 	It("says that an initializer does not act, and when it has acted", func(ctx context.Context) {
@@ -61,13 +61,13 @@ var _ = Describe("A configuration", func() {
 		passive := clocktesting.NewFakePassiveClock(time.Now())
 		runManager(ctx, func(options *controller.Options) { options.Clock = passive })
 		configuration := register(ctx, initializer(slow))
-		expectServed(ctx, configuration, metav1.ConditionTrue, v1alpha1.ReasonServed)
+		expectServed(ctx, configuration, metav1.ConditionTrue, v1alpha1.ReasonHealthy)
 		namespace := create(ctx, wrappers.MakeNamespace("neglected"))
 		Eventually(get).WithContext(ctx).WithArguments(namespace.Name).
 			Should(HaveCondition(v1alpha1.ConditionInitializing, "True", v1alpha1.ReasonPending))
 		passive.SetTime(time.Now().Add(2 * time.Minute))
 		touch(ctx)
-		expectServed(ctx, configuration, metav1.ConditionFalse, v1alpha1.ReasonNotServed, slow, `namespace "neglected"`)
+		expectServed(ctx, configuration, metav1.ConditionFalse, v1alpha1.ReasonInitializerUnresponsive, slow, `namespace "neglected"`)
 		Expect(finish(ctx, namespace.Name, slow)).To(Succeed())
 		Eventually(func(g Gomega) map[string]string { return get(g, ctx, namespace.Name).Labels }).WithContext(ctx).
 			ShouldNot(HaveKey(v1alpha1.LabelInitializing))
@@ -75,7 +75,7 @@ var _ = Describe("A configuration", func() {
 		Eventually(func(g Gomega) {
 			touch(ctx)
 			g.Expect(admin.Get(ctx, client.ObjectKeyFromObject(configuration), configuration)).To(Succeed())
-			g.Expect(meta.IsStatusConditionTrue(configuration.Status.Conditions, v1alpha1.ConditionServed)).To(BeTrue())
+			g.Expect(meta.IsStatusConditionTrue(configuration.Status.Conditions, v1alpha1.ConditionHealthy)).To(BeTrue())
 		}).WithContext(ctx).Should(Succeed())
 	}, SpecTimeout(time.Minute))
 })

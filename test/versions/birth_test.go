@@ -162,7 +162,7 @@ var _ = Describe("A namespace that was there before", func() {
 		Expect(admin.Create(ctx, configuration)).To(Succeed())
 		DeferCleanup(deregister, configuration)
 		startManager(ctx)
-		expectActive(ctx, configuration.Name, metav1.ConditionTrue, v1alpha1.ReasonInForce)
+		expectActive(ctx, configuration.Name, metav1.ConditionTrue, v1alpha1.ReasonEnforced)
 		expectOpen(ctx, unseen, v1alpha1.ReasonNotRequired)
 		createInjected(ctx, unique("seen"))
 	})

@@ -43,7 +43,7 @@ func register(ctx context.Context, name string, names ...string) {
 	configuration := wrappers.MakeConfiguration(name).Initializers(names...).Obj()
 	Expect(admin.Create(ctx, configuration)).To(Succeed())
 	DeferCleanup(deregister, configuration)
-	expectActive(ctx, name, metav1.ConditionTrue, v1alpha1.ReasonInForce)
+	expectActive(ctx, name, metav1.ConditionTrue, v1alpha1.ReasonEnforced)
 }
 
 // deregister deletes a configuration, and waits until no new namespace gets its initializers.

@@ -23,10 +23,10 @@ var _ = Describe("An installation for another API server", Ordered, func() {
 		configuration := wrappers.MakeConfiguration("installation").Initializers(rbac).Obj()
 		Expect(admin.Create(ctx, configuration)).To(Succeed())
 		DeferCleanup(deregister, configuration)
-		expectActive(ctx, "installation", metav1.ConditionTrue, v1alpha1.ReasonInForce)
+		expectActive(ctx, "installation", metav1.ConditionTrue, v1alpha1.ReasonEnforced)
 		DeferCleanup(func(ctx context.Context) {
 			Expect(plane.InstallFrom(ctx, fitting())).To(Succeed())
-			expectActive(ctx, "installation", metav1.ConditionTrue, v1alpha1.ReasonInForce)
+			expectActive(ctx, "installation", metav1.ConditionTrue, v1alpha1.ReasonEnforced)
 		})
 	})
 
@@ -44,7 +44,7 @@ var _ = Describe("An installation for another API server", Ordered, func() {
 			g.Expect(get(g, ctx, name)).NotTo(BeInitializing(corev1.ConditionFalse, v1alpha1.ReasonNotRequired))
 		}).WithContext(ctx).Should(Succeed())
 		Expect(plane.InstallFrom(ctx, configCompat)).To(Succeed())
-		expectActive(ctx, "installation", metav1.ConditionTrue, v1alpha1.ReasonInForce)
+		expectActive(ctx, "installation", metav1.ConditionTrue, v1alpha1.ReasonEnforced)
 		expectPending(ctx, name)
 	})
 
@@ -67,7 +67,7 @@ var _ = Describe("An installation for another API server", Ordered, func() {
 			g.Expect(eventReasons(g, ctx, name)).To(ContainElement("NotInitialized"))
 		}).WithContext(ctx).Should(Succeed())
 		Expect(plane.InstallFrom(ctx, configCompat)).To(Succeed())
-		expectActive(ctx, "installation", metav1.ConditionTrue, v1alpha1.ReasonInForce)
+		expectActive(ctx, "installation", metav1.ConditionTrue, v1alpha1.ReasonEnforced)
 		expectPending(ctx, name)
 	})
 
@@ -101,7 +101,7 @@ var _ = Describe("An installation for another API server", Ordered, func() {
 		Expect(plane.InstallFrom(ctx, configCompat)).To(Succeed())
 		byOperator = true
 		DeferCleanup(func() { byOperator = false })
-		Expect(expectActive(ctx, "installation", metav1.ConditionTrue, v1alpha1.ReasonInForce)).
+		Expect(expectActive(ctx, "installation", metav1.ConditionTrue, v1alpha1.ReasonEnforced)).
 			To(HaveSuffix("this API server can do better: run: kubectl apply -k config/default"))
 		before, pending := unique("compat"), unique("compat")
 		createInjected(ctx, before)
@@ -116,7 +116,7 @@ var _ = Describe("An installation for another API server", Ordered, func() {
 			g.Expect(ordinary.Create(ctx, probe, client.DryRunAll)).To(Succeed())
 			g.Expect(probe.Labels).To(HaveKey(v1alpha1.LabelInitializing))
 		}).WithContext(ctx).Should(Succeed())
-		Expect(expectActive(ctx, "installation", metav1.ConditionTrue, v1alpha1.ReasonInForce)).
+		Expect(expectActive(ctx, "installation", metav1.ConditionTrue, v1alpha1.ReasonEnforced)).
 			NotTo(ContainSubstring("operator"))
 		Expect(createInjected(ctx, unique("default")).Annotations).NotTo(HaveKey(v1alpha1.AnnotationInjectedAt))
 		// One that the operator has injected ends as all others do.

@@ -45,7 +45,7 @@ var _ = Describe("Settings of an initializer", func() {
 		configuration := wrapper.Obj()
 		Expect(admin.Create(ctx, configuration)).To(Succeed())
 		DeferCleanup(deregister, configuration)
-		expectActive(ctx, configuration.Name, metav1.ConditionTrue, v1alpha1.ReasonInForce)
+		expectActive(ctx, configuration.Name, metav1.ConditionTrue, v1alpha1.ReasonEnforced)
 	}
 
 	It("select the namespaces that get it, with its finalizer", func(ctx context.Context) {

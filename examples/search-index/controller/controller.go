@@ -15,7 +15,7 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/examples/search-index/indexclient"
 	"github.com/nslifecycle/nslifecycle/examples/search-index/indexserver"
-	"github.com/nslifecycle/nslifecycle/pkg/agent"
+	"github.com/nslifecycle/nslifecycle/pkg/finalizer"
 	"github.com/nslifecycle/nslifecycle/pkg/initializer"
 )
 
@@ -46,7 +46,7 @@ func Setup(mgr manager.Manager, indices *indexclient.Client) error {
 	return errors.Join(
 		initializer.Add(mgr, InitializerName, c.create, initializer.WithFinalizer(Token)),
 		// The Pods of a Namespace send their last logs while it is being emptied.
-		agent.Add(mgr, Token, c.delete, agent.AfterContent()),
+		finalizer.Add(mgr, Token, c.delete, finalizer.AfterContent()),
 		c.addReadiness(mgr),
 	)
 }
@@ -88,20 +88,20 @@ func whyNotCreated(name string, err error) error {
 
 // delete removes the index of a Namespace that has ended. Nothing but the word of the service
 // that the index is not there lets the Namespace go.
-func (c *controller) delete(ctx context.Context, namespace *corev1.Namespace) (agent.Result, error) {
+func (c *controller) delete(ctx context.Context, namespace *corev1.Namespace) (finalizer.Result, error) {
 	name := IndexName(namespace)
 	err := c.indices.Delete(ctx, name, string(namespace.UID))
 	var busy *indexclient.BusyError
 	var refused *indexclient.RefusedError
 	switch {
 	case err == nil:
-		return agent.Result{Reason: reasonDeleted, Message: fmt.Sprintf("index %s has been deleted", name)}, nil
+		return finalizer.Result{Reason: reasonDeleted, Message: fmt.Sprintf("index %s has been deleted", name)}, nil
 	case errors.As(err, &busy) && busy.RetryAfter > 0:
-		return agent.Result{}, agent.NotYet(busy.RetryAfter, reasonBusy, "deleting index %s: %v", name, err)
+		return finalizer.Result{}, finalizer.NotYet(busy.RetryAfter, reasonBusy, "deleting index %s: %v", name, err)
 	// The index of that name is another Namespace's, so this one could never get its own.
 	case errors.As(err, &refused) && refused.IsFinal() && refused.Status == http.StatusConflict:
-		return agent.Result{Reason: reasonDeleted, Message: fmt.Sprintf("there was no index: %v", err)}, nil
+		return finalizer.Result{Reason: reasonDeleted, Message: fmt.Sprintf("there was no index: %v", err)}, nil
 	default:
-		return agent.Result{}, fmt.Errorf("deleting index %s: %w", name, err)
+		return finalizer.Result{}, fmt.Errorf("deleting index %s: %w", name, err)
 	}
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/examples/search-index/indexclient"
 	"github.com/nslifecycle/nslifecycle/examples/search-index/indexserver"
-	"github.com/nslifecycle/nslifecycle/pkg/agent"
+	"github.com/nslifecycle/nslifecycle/pkg/finalizer"
 	"github.com/nslifecycle/nslifecycle/pkg/initializer"
 )
 
@@ -100,7 +100,7 @@ func TestWhatAnAnswerMeans(t *testing.T) {
 			}
 
 			_, err = c.delete(t.Context(), shop())
-			var agentNotYet *agent.NotYetError
+			var agentNotYet *finalizer.NotYetError
 			if (err == nil) != test.isReleased {
 				t.Errorf("delete: %v, want that the namespace is released: %t", err, test.isReleased)
 			}
@@ -142,7 +142,7 @@ func TestTheLifeOfAnIndex(t *testing.T) {
 	}
 	for range 2 {
 		result, err := c.delete(t.Context(), shop())
-		if want := (agent.Result{Reason: "IndexDeleted", Message: "index shop-11111111 has been deleted"}); err != nil || result != want {
+		if want := (finalizer.Result{Reason: "IndexDeleted", Message: "index shop-11111111 has been deleted"}); err != nil || result != want {
 			t.Errorf("delete: %v, %v", result, err)
 		}
 	}

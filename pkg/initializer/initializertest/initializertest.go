@@ -47,7 +47,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/pkg/initializer"
 	"github.com/nslifecycle/nslifecycle/pkg/initializer/internal/engine"
 	"github.com/nslifecycle/nslifecycle/pkg/internal/fakeapi"
-	"github.com/nslifecycle/nslifecycle/pkg/internal/serving"
+	"github.com/nslifecycle/nslifecycle/pkg/internal/workrunner"
 )
 
 // Outcome is what came of a run: one of [Finished], [Failed], [NotYet], [Retrying] and
@@ -219,7 +219,7 @@ func (r *runner) run(t TestingT, namespace *corev1.Namespace) *Report {
 	report.before = r.store(ctx, t, namespace)
 
 	recording := interceptor.NewClient(fakeapi.Wrap(r.client), interceptor.Funcs{SubResourcePatch: r.record})
-	reconciler := &serving.Reconciler{
+	reconciler := &workrunner.Reconciler{
 		Work: engine.NewWork(recording, r.name, r.call, r.options), Cache: recording, Client: recording,
 		Clock: clock.RealClock{}, Backoff: r.options.Backoff,
 	}
@@ -257,10 +257,10 @@ func (r *runner) store(ctx context.Context, t TestingT, namespace *corev1.Namesp
 	return &stored
 }
 
-func (r *runner) call(ctx context.Context, namespace *corev1.Namespace) (serving.Result, error) {
+func (r *runner) call(ctx context.Context, namespace *corev1.Namespace) (workrunner.Result, error) {
 	r.isCalled = true
 	r.result, r.err = r.fn(ctx, namespace)
-	return serving.Result(r.result), r.err
+	return workrunner.Result(r.result), r.err
 }
 
 // record keeps the conditions that are written.

@@ -88,7 +88,7 @@ func run(ctx context.Context, rounds, crds int) (err error) {
 		{title: "kubectl-nslifecycle version", binary: plugin, args: []string{"version"}, goal: 100 * time.Millisecond},
 		{title: "kubectl get namespace", binary: kubectl, args: []string{"get", "namespace", stuck, server}},
 		{title: fmt.Sprintf("kubectl-nslifecycle explain, %d CRDs, stuck", crds), binary: plugin,
-			args: []string{"explain", stuck, "--patience=1s", server}, exitStatus: exitBlocked, goal: 2 * time.Second},
+			args: []string{"explain", stuck, "--progress-deadline=1s", server}, exitStatus: exitBlocked, goal: 2 * time.Second},
 	}
 	for round := range rounds {
 		harness.Say("Round %d of %d", round+1, rounds)

@@ -22,7 +22,7 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
-	"github.com/nslifecycle/nslifecycle/pkg/internal/serving"
+	"github.com/nslifecycle/nslifecycle/pkg/internal/workrunner"
 )
 
 // ReasonInitialized is the reason of a Result that has a message alone.
@@ -30,7 +30,7 @@ const ReasonInitialized = "Initialized"
 
 // Options are those of package initializer.
 type Options struct {
-	serving.Options
+	workrunner.Options
 	// IsUnordered says that the initializer does not wait for its turn.
 	IsUnordered bool
 	// Finalizer is the token that a Namespace has before the first call; nil if none.
@@ -42,13 +42,13 @@ type Options struct {
 // NewOptions returns the options of the initializer of a name, or what is wrong with them or
 // with the name.
 func NewOptions[Option ~func(*Options)](name string, opts []Option) (Options, error) {
-	options := Options{Options: serving.DefaultOptions()}
+	options := Options{Options: workrunner.DefaultOptions()}
 	for _, opt := range opts {
 		opt(&options)
 	}
 	err := errors.Join(v1alpha1.ValidateInitializerName(name), options.Validate())
 	if options.Finalizer != nil {
-		err = errors.Join(err, serving.ValidateToken(*options.Finalizer))
+		err = errors.Join(err, workrunner.ValidateToken(*options.Finalizer))
 	}
 	return options, err
 }
@@ -62,9 +62,9 @@ type engine struct {
 
 // NewWork returns the work of an initializer, which reads and writes with a client that has
 // no cache.
-func NewWork(c client.Client, name string, call serving.Call, options Options) serving.Work {
+func NewWork(c client.Client, name string, call workrunner.Call, options Options) workrunner.Work {
 	e := &engine{client: c, name: name, options: options}
-	work := serving.Work{
+	work := workrunner.Work{
 		Name:          "initializer " + name,
 		ConditionType: corev1.NamespaceConditionType(name + v1alpha1.ConditionInitializedSuffix),
 		ReasonDone:    ReasonInitialized,
@@ -104,7 +104,7 @@ func (e *engine) hasTurn(namespace *corev1.Namespace) bool {
 }
 
 func (e *engine) putFinalizerOn(ctx context.Context, namespace *corev1.Namespace) error {
-	err := serving.PutOn(ctx, e.client, namespace, *e.options.Finalizer, e.isOwed)
+	err := workrunner.AddFinalizer(ctx, e.client, namespace, *e.options.Finalizer, e.isOwed)
 	if apierrors.IsForbidden(err) {
 		err = fmt.Errorf("%w; as an administrator run: %s", err, e.grantCommands(ctx))
 	}
@@ -121,11 +121,11 @@ func (e *engine) finish(ctx context.Context, namespace *corev1.Namespace) (bool,
 }
 
 // fail leaves a result, by which the operator deletes the Namespace. The entry stays.
-func (e *engine) fail(ctx context.Context, namespace *corev1.Namespace, final *serving.Final) (bool, error) {
+func (e *engine) fail(ctx context.Context, namespace *corev1.Namespace, final *workrunner.Final) (bool, error) {
 	return e.write(ctx, namespace, func(*corev1.Namespace) (operation, error) {
 		result, err := json.Marshal(metav1.Status{
 			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"},
-			Status:   metav1.StatusFailure, Reason: final.Reason, Message: serving.Cut(final.Message),
+			Status:   metav1.StatusFailure, Reason: final.Reason, Message: workrunner.Cut(final.Message),
 		})
 		return operation{"add", pathOf(v1alpha1.AnnotationInitializationResult), string(result)}, err
 	})
@@ -149,7 +149,7 @@ func pathOf(annotation string) string {
 func (e *engine) write(
 	ctx context.Context, namespace *corev1.Namespace, change func(*corev1.Namespace) (operation, error),
 ) (bool, error) {
-	for range serving.MaxRaces {
+	for range workrunner.MaxRaces {
 		if !e.isOwed(namespace) {
 			return false, nil
 		}
@@ -163,7 +163,7 @@ func (e *engine) write(
 		case !apierrors.IsInvalid(err) && !apierrors.IsConflict(err):
 			return false, err
 		}
-		if rereadErr := serving.Reread(ctx, e.client, namespace); rereadErr != nil {
+		if rereadErr := workrunner.Reread(ctx, e.client, namespace); rereadErr != nil {
 			return false, rereadErr
 		}
 		// Nobody was first, so it is not the race that the API server objects to.
@@ -173,7 +173,7 @@ func (e *engine) write(
 		}
 	}
 	return false, apierrors.NewConflict(corev1.Resource("namespaces"), namespace.Name,
-		fmt.Errorf("others were first %d times", serving.MaxRaces))
+		fmt.Errorf("others were first %d times", workrunner.MaxRaces))
 }
 
 func (e *engine) patch(
@@ -209,20 +209,20 @@ func (e *engine) explainForbidden(ctx context.Context, namespace *corev1.Namespa
 }
 
 func (e *engine) grantCommands(ctx context.Context) string {
-	return serving.GrantCommands(ctx, e.client, RoleName(e.name), Rights(e.options))
+	return workrunner.GrantCommands(ctx, e.client, RoleName(e.name), Rights(e.options))
 }
 
 // RoleName is the name of the ClusterRole that messages tell to create.
 func RoleName(name string) string { return "initializer:" + name }
 
 // Rights are those that an initializer cannot do without.
-func Rights(options Options) []serving.Right {
-	var rights []serving.Right
+func Rights(options Options) []workrunner.Right {
+	var rights []workrunner.Right
 	for _, verb := range []string{"get", "list", "watch", "patch", v1alpha1.VerbInitialize} {
-		rights = append(rights, serving.Right{Verb: verb})
+		rights = append(rights, workrunner.Right{Verb: verb})
 	}
 	if options.Finalizer != nil {
-		rights = append(rights, serving.Right{Verb: "update", Subresource: "finalize"})
+		rights = append(rights, workrunner.Right{Verb: "update", Subresource: "finalize"})
 	}
 	return rights
 }

@@ -26,7 +26,7 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/pkg/internal/fakeapi"
-	"github.com/nslifecycle/nslifecycle/pkg/internal/serving"
+	"github.com/nslifecycle/nslifecycle/pkg/internal/workrunner"
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
@@ -54,7 +54,7 @@ func (s *snapshot) Get(_ context.Context, key client.ObjectKey, object client.Ob
 
 // bench runs a reconciler on a cache and an API server of its own.
 type bench struct {
-	*serving.Reconciler
+	*workrunner.Reconciler
 	cache *snapshot
 	live  client.WithWatch
 	clock *clocktesting.FakePassiveClock
@@ -68,9 +68,9 @@ type bench struct {
 	refuse func(subresource string) error
 }
 
-func newBench(cached, live *corev1.Namespace, options Options, call serving.Call) *bench {
+func newBench(cached, live *corev1.Namespace, options Options, call workrunner.Call) *bench {
 	b := &bench{cache: &snapshot{namespace: cached}, clock: clocktesting.NewFakePassiveClock(now)}
-	builder := fake.NewClientBuilder().WithScheme(serving.NewScheme())
+	builder := fake.NewClientBuilder().WithScheme(workrunner.NewScheme())
 	if live != nil {
 		builder.WithObjects(live)
 	}
@@ -110,11 +110,11 @@ func newBench(cached, live *corev1.Namespace, options Options, call serving.Call
 			return c.SubResource(subresource).Update(ctx, object, opts...)
 		},
 	})
-	if options.Backoff == (serving.Backoff{}) {
-		options.Options = serving.DefaultOptions()
+	if options.Backoff == (workrunner.Backoff{}) {
+		options.Options = workrunner.DefaultOptions()
 	}
-	b.Reconciler = &serving.Reconciler{
-		Work: NewWork(recording, me, func(ctx context.Context, namespace *corev1.Namespace) (serving.Result, error) {
+	b.Reconciler = &workrunner.Reconciler{
+		Work: NewWork(recording, me, func(ctx context.Context, namespace *corev1.Namespace) (workrunner.Result, error) {
 			b.calls++
 			return call(ctx, namespace)
 		}, options),
@@ -167,16 +167,18 @@ func waiting(names ...string) *wrappers.NamespaceWrapper {
 	return wrappers.MakeNamespace("shop").UID(uid).Initializers(names...)
 }
 
-func done(context.Context, *corev1.Namespace) (serving.Result, error) { return serving.Result{}, nil }
+func done(context.Context, *corev1.Namespace) (workrunner.Result, error) {
+	return workrunner.Result{}, nil
+}
 
-func returning(err error) serving.Call {
-	return func(context.Context, *corev1.Namespace) (serving.Result, error) { return serving.Result{}, err }
+func returning(err error) workrunner.Call {
+	return func(context.Context, *corev1.Namespace) (workrunner.Result, error) { return workrunner.Result{}, err }
 }
 
 const failure = `{"status":"Failure","reason":"NoQuota"}`
 
 func TestReconcile(t *testing.T) {
-	wait := &serving.Wait{After: time.Minute, Reason: "NoCertificate", Message: "no certificate yet"}
+	wait := &workrunner.Wait{After: time.Minute, Reason: "NoCertificate", Message: "no certificate yet"}
 	status := "shop status of shop-uid: b.corp.com/Initialized="
 	finishing := "shop: test uid=shop-uid, test pending-initializers="
 	forbidden := apierrors.NewForbidden(corev1.Resource("namespaces"), "shop", errors.New("no"))
@@ -185,7 +187,7 @@ func TestReconcile(t *testing.T) {
 		cached, live *corev1.Namespace // live is as cached where it is nil
 		isGone       bool
 		options      Options
-		call         serving.Call
+		call         workrunner.Call
 		before       func(number int) error
 		refuse       func(subresource string) error
 
@@ -207,8 +209,8 @@ func TestReconcile(t *testing.T) {
 		},
 		"what it says of its work is published after its name is off": {
 			cached: waiting(me).Obj(),
-			call: func(context.Context, *corev1.Namespace) (serving.Result, error) {
-				return serving.Result{Reason: "IndexCreated", Message: "3 shards"}, nil
+			call: func(context.Context, *corev1.Namespace) (workrunner.Result, error) {
+				return workrunner.Result{Reason: "IndexCreated", Message: "3 shards"}, nil
 			},
 			wantCalls: 1, wantRequests: []string{
 				finishing + "b.corp.com, replace pending-initializers=", status + "True IndexCreated: 3 shards",
@@ -216,8 +218,8 @@ func TestReconcile(t *testing.T) {
 		},
 		"a reason of the operator's is replaced": {
 			cached: waiting(me).Obj(),
-			call: func(context.Context, *corev1.Namespace) (serving.Result, error) {
-				return serving.Result{Reason: v1alpha1.ReasonTimedOut, Message: "3 shards"}, nil
+			call: func(context.Context, *corev1.Namespace) (workrunner.Result, error) {
+				return workrunner.Result{Reason: v1alpha1.ReasonTimedOut, Message: "3 shards"}, nil
 			},
 			wantCalls: 1, wantRequests: []string{
 				finishing + "b.corp.com, replace pending-initializers=", status + "True Initialized: 3 shards",
@@ -343,7 +345,7 @@ func TestReconcile(t *testing.T) {
 		},
 		"a panic": {
 			cached:    waiting(me).Obj(),
-			call:      func(context.Context, *corev1.Namespace) (serving.Result, error) { panic("index out of range") },
+			call:      func(context.Context, *corev1.Namespace) (workrunner.Result, error) { panic("index out of range") },
 			wantCalls: 1, wantRequests: []string{status + "False Panicked: panic: index out of range; this is a bug in the " +
 				"function that was given to package initializer or agent, whose log has the stack"},
 			wantErr: []string{"panic: index out of range"}, wantPending: me,
@@ -354,12 +356,12 @@ func TestReconcile(t *testing.T) {
 			wantAfter: time.Minute, wantPending: me,
 		},
 		"not yet without time and reason": {
-			cached: waiting(me).Obj(), call: returning(&serving.Wait{After: -1, Message: "soon"}),
+			cached: waiting(me).Obj(), call: returning(&workrunner.Wait{After: -1, Message: "soon"}),
 			wantCalls: 1, wantRequests: []string{status + "False Waiting: soon"},
-			wantAfter: serving.DefaultFirstBackoff, wantPending: me,
+			wantAfter: workrunner.DefaultFirstBackoff, wantPending: me,
 		},
 		"failed for good": {
-			cached: waiting(me).Obj(), call: returning(fmt.Errorf("preparing: %w", &serving.Final{Reason: "NoQuota", Message: "<none> left"})),
+			cached: waiting(me).Obj(), call: returning(fmt.Errorf("preparing: %w", &workrunner.Final{Reason: "NoQuota", Message: "<none> left"})),
 			wantCalls: 1, wantRequests: []string{
 				finishing + `b.corp.com, add initialization-result={"kind":"Status","apiVersion":"v1","metadata":{},` +
 					`"status":"Failure","message":"\u003cnone\u003e left","reason":"NoQuota"}`,
@@ -368,7 +370,7 @@ func TestReconcile(t *testing.T) {
 		},
 		"failed for good, and the operator has taken the name off meanwhile": {
 			cached: waiting(me, "c.corp.com").Obj(), live: waiting("c.corp.com").Obj(),
-			call: returning(&serving.Final{Reason: "NoQuota", Message: "none left"}), wantCalls: 1, wantRequests: []string{
+			call: returning(&workrunner.Final{Reason: "NoQuota", Message: "none left"}), wantCalls: 1, wantRequests: []string{
 				finishing + `b.corp.com,c.corp.com, add initialization-result={"kind":"Status","apiVersion":"v1","metadata":{},` +
 					`"status":"Failure","message":"none left","reason":"NoQuota"}`,
 			},
@@ -376,11 +378,11 @@ func TestReconcile(t *testing.T) {
 		},
 		"progress": {
 			cached: waiting(me).Obj(),
-			call: func(ctx context.Context, _ *corev1.Namespace) (serving.Result, error) {
-				serving.Progress(ctx, "Creating", "1 of 2")
-				serving.Progress(ctx, "Creating", "1 of 2")
-				serving.Progress(ctx, v1alpha1.ReasonPending, "2 of 2")
-				return serving.Result{}, nil
+			call: func(ctx context.Context, _ *corev1.Namespace) (workrunner.Result, error) {
+				workrunner.Progress(ctx, "Creating", "1 of 2")
+				workrunner.Progress(ctx, "Creating", "1 of 2")
+				workrunner.Progress(ctx, v1alpha1.ReasonPending, "2 of 2")
+				return workrunner.Result{}, nil
 			},
 			wantCalls: 1, wantRequests: []string{
 				status + "False Creating: 1 of 2", status + "False Progressing: 2 of 2",
@@ -390,11 +392,11 @@ func TestReconcile(t *testing.T) {
 
 		"the finalizer is put on before the call": {
 			cached: waiting(me).ResourceVersion("999").Obj(), live: waiting(me).Obj(), options: Options{Finalizer: ptr.To(token)},
-			call: func(_ context.Context, namespace *corev1.Namespace) (serving.Result, error) {
+			call: func(_ context.Context, namespace *corev1.Namespace) (workrunner.Result, error) {
 				if len(namespace.Spec.Finalizers) != 1 {
-					return serving.Result{}, fmt.Errorf("finalizers are %v", namespace.Spec.Finalizers)
+					return workrunner.Result{}, fmt.Errorf("finalizers are %v", namespace.Spec.Finalizers)
 				}
-				return serving.Result{}, nil
+				return workrunner.Result{}, nil
 			},
 			wantCalls: 1, wantRequests: []string{
 				"finalize shop [search.example.com/index]", finishing + "b.corp.com, replace pending-initializers=",
@@ -480,9 +482,9 @@ func asAny(texts []string) []any {
 func TestTheFunctionGetsACopy(t *testing.T) {
 	g := NewWithT(t)
 	b := newBench(waiting(me, "c.corp.com").Obj(), waiting(me, "c.corp.com").Obj(), Options{},
-		func(_ context.Context, namespace *corev1.Namespace) (serving.Result, error) {
+		func(_ context.Context, namespace *corev1.Namespace) (workrunner.Result, error) {
 			*namespace = *waiting("c.corp.com", me).UID("another").Obj()
-			return serving.Result{}, nil
+			return workrunner.Result{}, nil
 		})
 	_, err := b.reconcile()
 	g.Expect(err).NotTo(HaveOccurred())
@@ -493,11 +495,11 @@ func TestTheFunctionGetsACopy(t *testing.T) {
 
 func TestOnlyTheWriteIsRepeatedOnceTheFunctionIsDone(t *testing.T) {
 	for name, test := range map[string]struct {
-		call serving.Call
+		call workrunner.Call
 		want string
 	}{
 		"done":   {call: done, want: "replace"},
-		"failed": {call: returning(&serving.Final{Reason: "NoQuota"}), want: "add"},
+		"failed": {call: returning(&workrunner.Final{Reason: "NoQuota"}), want: "add"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -537,15 +539,15 @@ func TestTooManyLostRacesAreLeftToTheQueue(t *testing.T) {
 	_, err := b.reconcile()
 	g.Expect(err).To(MatchError(ContainSubstring("others were first 20 times")))
 	g.Expect(b.calls).To(Equal(1))
-	g.Expect(b.reads).To(Equal(serving.MaxRaces))
+	g.Expect(b.reads).To(Equal(workrunner.MaxRaces))
 }
 
 func TestTheBackoffHoldsWhateverTheWatchBrings(t *testing.T) {
 	g := NewWithT(t)
-	options := Options{Options: serving.Options{Workers: 1, Backoff: serving.Backoff{First: time.Second, Max: 5 * time.Second}}}
+	options := Options{Options: workrunner.Options{Workers: 1, Backoff: workrunner.Backoff{First: time.Second, Max: 5 * time.Second}}}
 	broken := errors.New("down")
-	b := newBench(waiting(me).Obj(), waiting(me).Obj(), options, func(context.Context, *corev1.Namespace) (serving.Result, error) {
-		return serving.Result{}, broken
+	b := newBench(waiting(me).Obj(), waiting(me).Obj(), options, func(context.Context, *corev1.Namespace) (workrunner.Result, error) {
+		return workrunner.Result{}, broken
 	})
 	for attempt, delay := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 5 * time.Second, 5 * time.Second} {
 		_, err := b.reconcile()
@@ -559,7 +561,7 @@ func TestTheBackoffHoldsWhateverTheWatchBrings(t *testing.T) {
 		b.clock.SetTime(b.clock.Now().Add(time.Millisecond))
 	}
 	// It begins anew once the function has got on.
-	broken = &serving.Wait{After: time.Hour}
+	broken = &workrunner.Wait{After: time.Hour}
 	_, err := b.reconcile()
 	g.Expect(err).NotTo(HaveOccurred())
 	broken = errors.New("down again")
@@ -580,10 +582,10 @@ func TestACallEndsWhenTheNamespaceNoLongerWaits(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			var b *bench
-			b = newBench(waiting(me).Obj(), waiting(me).Obj(), Options{}, func(ctx context.Context, _ *corev1.Namespace) (serving.Result, error) {
+			b = newBench(waiting(me).Obj(), waiting(me).Obj(), Options{}, func(ctx context.Context, _ *corev1.Namespace) (workrunner.Result, error) {
 				change(b)
 				<-ctx.Done()
-				return serving.Result{}, ctx.Err()
+				return workrunner.Result{}, ctx.Err()
 			})
 			result, err := b.reconcile()
 			g.Expect(err).NotTo(HaveOccurred())
@@ -600,9 +602,9 @@ func TestACallEndsWhenTheNamespaceNoLongerWaits(t *testing.T) {
 func TestNothingIsSaidWhenTheProcessEnds(t *testing.T) {
 	g := NewWithT(t)
 	ctx, stop := context.WithCancel(context.Background())
-	b := newBench(waiting(me).Obj(), waiting(me).Obj(), Options{}, func(ctx context.Context, _ *corev1.Namespace) (serving.Result, error) {
+	b := newBench(waiting(me).Obj(), waiting(me).Obj(), Options{}, func(ctx context.Context, _ *corev1.Namespace) (workrunner.Result, error) {
 		stop()
-		return serving.Result{}, ctx.Err()
+		return workrunner.Result{}, ctx.Err()
 	})
 	_, err := b.Reconcile(ctx, reconcile.Request{NamespacedName: types.NamespacedName{Name: "shop"}})
 	g.Expect(err).NotTo(HaveOccurred())
@@ -612,14 +614,14 @@ func TestNothingIsSaidWhenTheProcessEnds(t *testing.T) {
 func TestProgressOutsideOfACall(t *testing.T) {
 	g := NewWithT(t)
 	var kept context.Context
-	b := newBench(waiting(me).Obj(), waiting(me).Obj(), Options{}, func(ctx context.Context, _ *corev1.Namespace) (serving.Result, error) {
+	b := newBench(waiting(me).Obj(), waiting(me).Obj(), Options{}, func(ctx context.Context, _ *corev1.Namespace) (workrunner.Result, error) {
 		kept = context.WithoutCancel(ctx)
-		return serving.Result{}, nil
+		return workrunner.Result{}, nil
 	})
 	_, err := b.reconcile()
 	g.Expect(err).NotTo(HaveOccurred())
-	serving.Progress(kept, "Late", "after the call")
-	serving.Progress(context.Background(), "Never", "in no call")
+	workrunner.Progress(kept, "Late", "after the call")
+	workrunner.Progress(context.Background(), "Never", "in no call")
 	g.Expect(b.requests).To(HaveLen(1))
 }
 
@@ -633,14 +635,14 @@ func TestATransitionTimeIsThatOfTheStatus(t *testing.T) {
 	_, err := b.reconcile()
 	g.Expect(err).To(HaveOccurred())
 	condition := b.namespace().Status.Conditions[0]
-	g.Expect(condition.Reason).To(Equal(serving.ReasonRetrying))
+	g.Expect(condition.Reason).To(Equal(workrunner.ReasonRetrying))
 	g.Expect(condition.LastTransitionTime.Time).To(BeTemporally("==", since.Time))
 }
 
 // Of two conditions that are refused only the first one costs a request, for a while.
 func TestWithoutTheRightToPublishNothingIsAskedForAWhile(t *testing.T) {
 	g := NewWithT(t)
-	b := newBench(waiting(me).Obj(), waiting(me).Obj(), Options{}, returning(&serving.Wait{After: time.Second, Message: "soon"}))
+	b := newBench(waiting(me).Obj(), waiting(me).Obj(), Options{}, returning(&workrunner.Wait{After: time.Second, Message: "soon"}))
 	b.refuse = func(string) error {
 		return apierrors.NewForbidden(corev1.Resource("namespaces/status"), "shop", errors.New("no"))
 	}
@@ -673,9 +675,9 @@ func TestLongWorkSaysThatItIsUnderWay(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			said := make(chan struct{})
-			b := newBench(test.namespace, test.namespace.DeepCopy(), Options{}, func(context.Context, *corev1.Namespace) (serving.Result, error) {
+			b := newBench(test.namespace, test.namespace.DeepCopy(), Options{}, func(context.Context, *corev1.Namespace) (workrunner.Result, error) {
 				<-said
-				return serving.Result{}, nil
+				return workrunner.Result{}, nil
 			})
 			b.Silence = 1
 			b.refuse = func(string) error {
@@ -696,9 +698,9 @@ func TestAPassThatTakesTooLongIsTriedAgain(t *testing.T) {
 	g := NewWithT(t)
 	ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
 	defer cancel()
-	b := newBench(waiting(me).Obj(), waiting(me).Obj(), Options{}, func(ctx context.Context, _ *corev1.Namespace) (serving.Result, error) {
+	b := newBench(waiting(me).Obj(), waiting(me).Obj(), Options{}, func(ctx context.Context, _ *corev1.Namespace) (workrunner.Result, error) {
 		<-ctx.Done()
-		return serving.Result{}, ctx.Err()
+		return workrunner.Result{}, ctx.Err()
 	})
 	_, err := b.Reconcile(ctx, reconcile.Request{NamespacedName: types.NamespacedName{Name: "shop"}})
 	g.Expect(err).To(MatchError(context.DeadlineExceeded))

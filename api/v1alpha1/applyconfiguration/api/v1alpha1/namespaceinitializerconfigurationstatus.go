@@ -16,7 +16,7 @@ import (
 type NamespaceInitializerConfigurationStatusApplyConfiguration struct {
 	// conditions tell the state of the configuration. "Active" is True while every new
 	// Namespace gets the initializers of this configuration, and False with a reason
-	// otherwise. "Served" is False where somebody is missing who does their work.
+	// otherwise. "Healthy" is False where somebody is missing who does their work.
 	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
 }
 

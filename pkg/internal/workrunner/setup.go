@@ -1,7 +1,7 @@
 // Copyright The nslifecycle Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package serving
+package workrunner
 
 import (
 	"context"
@@ -232,7 +232,7 @@ func (r *Reconciler) handler() handler.EventHandler {
 			if before.UID != namespace.UID {
 				r.Forget(before)
 			}
-			// Whether it is owed the work may hang on its status: on what agent.PutOn selects.
+			// Whether it is owed the work may hang on its status: on what finalizer.AddFinalizer selects.
 			if isNew := r.Observe(namespace); isNew || hasChanged(before, namespace) {
 				enqueue(queue, namespace)
 			}

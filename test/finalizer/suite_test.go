@@ -1,7 +1,7 @@
 // Copyright The nslifecycle Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package agent
+package finalizer
 
 import (
 	"context"
@@ -26,7 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
-	"github.com/nslifecycle/nslifecycle/pkg/agent"
+	"github.com/nslifecycle/nslifecycle/pkg/finalizer"
 	"github.com/nslifecycle/nslifecycle/test/controlplane"
 )
 
@@ -120,10 +120,10 @@ func start(mgr ctrl.Manager) func() {
 }
 
 // serve runs an agent with the rights of agentUser.
-func serve(token corev1.FinalizerName, fn agent.Func, opts ...agent.Option) func() {
+func serve(token corev1.FinalizerName, fn finalizer.Func, opts ...finalizer.Option) func() {
 	GinkgoHelper()
 	mgr := newManager(agentConfig)
-	Expect(agent.Add(mgr, token, fn, opts...)).To(Succeed())
+	Expect(finalizer.Add(mgr, token, fn, opts...)).To(Succeed())
 	return start(mgr)
 }
 

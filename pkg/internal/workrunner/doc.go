@@ -1,7 +1,7 @@
 // Copyright The nslifecycle Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package serving is what packages initializer and agent have in common: a function is
+// Package workrunner is what packages initializer and agent have in common: a function is
 // called for one Namespace at a time, each on its own, until it has done its work; then
 // the one thing is written that says so. What that is, and which Namespaces are owed the
 // work, is told by a [Work].
@@ -17,4 +17,4 @@
 //	   └────────┴──────▶ other, panic  condition; again after a back-off
 //
 // What is settled is never called again in this process, whatever happens to the write.
-package serving
+package workrunner

@@ -1,7 +1,7 @@
 // Copyright The nslifecycle Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package agent
+package finalizer
 
 import (
 	"context"
@@ -20,7 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/internal/nscondition"
-	"github.com/nslifecycle/nslifecycle/pkg/agent"
+	"github.com/nslifecycle/nslifecycle/pkg/finalizer"
 	"github.com/nslifecycle/nslifecycle/test/matchers"
 )
 
@@ -33,9 +33,9 @@ var _ = Describe("An agent", func() {
 	It("is called when a namespace terminates, and takes its own token off", func(ctx context.Context) {
 		const token = corev1.FinalizerName("plain.agent.example.com/work")
 		var served calls
-		serve(token, func(_ context.Context, namespace *corev1.Namespace) (agent.Result, error) {
+		serve(token, func(_ context.Context, namespace *corev1.Namespace) (finalizer.Result, error) {
 			served.add(namespace.UID)
-			return agent.Result{Reason: "IndexDeleted", Message: "index shop has been deleted"}, nil
+			return finalizer.Result{Reason: "IndexDeleted", Message: "index shop has been deleted"}, nil
 		})
 		untouched := create(ctx, "agent-untouched", token)
 		namespace := create(ctx, "agent-plain", first, token, last)
@@ -52,7 +52,7 @@ var _ = Describe("An agent", func() {
 
 	It("ends a namespace that nobody else holds", func(ctx context.Context) {
 		const token = corev1.FinalizerName("only.agent.example.com/work")
-		serve(token, func(context.Context, *corev1.Namespace) (agent.Result, error) { return agent.Result{}, nil })
+		serve(token, func(context.Context, *corev1.Namespace) (finalizer.Result, error) { return finalizer.Result{}, nil })
 		namespace := create(ctx, "agent-only", token)
 		Expect(setTokens(ctx, namespace.Name, without(corev1.FinalizerKubernetes))).To(Succeed())
 		remove(ctx, namespace)
@@ -61,7 +61,7 @@ var _ = Describe("An agent", func() {
 
 	It("takes a token that is listed twice off as a whole", func(ctx context.Context) {
 		const token = corev1.FinalizerName("twice.agent.example.com/work")
-		serve(token, func(context.Context, *corev1.Namespace) (agent.Result, error) { return agent.Result{}, nil })
+		serve(token, func(context.Context, *corev1.Namespace) (finalizer.Result, error) { return finalizer.Result{}, nil })
 		namespace := create(ctx, "agent-twice", token, first, token)
 		Expect(namespace.Spec.Finalizers).To(HaveLen(4))
 		remove(ctx, namespace)
@@ -73,9 +73,9 @@ var _ = Describe("An agent", func() {
 		const token = corev1.FinalizerName("race.agent.example.com/work")
 		const rounds = 25
 		var served calls
-		serve(token, func(_ context.Context, namespace *corev1.Namespace) (agent.Result, error) {
+		serve(token, func(_ context.Context, namespace *corev1.Namespace) (finalizer.Result, error) {
 			served.add(namespace.UID)
-			return agent.Result{}, nil
+			return finalizer.Result{}, nil
 		})
 		for round := range rounds {
 			namespace := create(ctx, fmt.Sprintf("agent-race-%d", round), first, token)
@@ -103,14 +103,14 @@ var _ = Describe("An agent", func() {
 		const token = corev1.FinalizerName("again.agent.example.com/work")
 		entered, leave := make(chan types.UID, 10), make(chan struct{})
 		var cancelled atomic.Int32
-		serve(token, func(callContext context.Context, namespace *corev1.Namespace) (agent.Result, error) {
+		serve(token, func(callContext context.Context, namespace *corev1.Namespace) (finalizer.Result, error) {
 			entered <- namespace.UID
 			<-leave
 			if callContext.Err() != nil {
 				cancelled.Add(1)
 			}
 			// Whatever was going on, it claims to have done its work.
-			return agent.Result{Message: "done"}, nil
+			return finalizer.Result{Message: "done"}, nil
 		})
 		old := create(ctx, "agent-again", token)
 		remove(ctx, old)
@@ -141,20 +141,20 @@ var _ = Describe("An agent", func() {
 		const token = corev1.FinalizerName("held.agent.example.com/work")
 		const condition = corev1.NamespaceConditionType(token)
 		var isMended atomic.Bool
-		serve(token, func(_ context.Context, namespace *corev1.Namespace) (agent.Result, error) {
+		serve(token, func(_ context.Context, namespace *corev1.Namespace) (finalizer.Result, error) {
 			if isMended.Load() {
-				return agent.Result{}, nil
+				return finalizer.Result{}, nil
 			}
 			switch namespace.Name {
 			case "agent-fails":
-				return agent.Result{}, errors.New("the service is down")
+				return finalizer.Result{}, errors.New("the service is down")
 			case "agent-panics":
 				panic("no such thing")
 			case "agent-waits":
-				return agent.Result{}, agent.NotYet(100*time.Millisecond, "Archiving", "two of three logs are archived")
+				return finalizer.Result{}, finalizer.NotYet(100*time.Millisecond, "Archiving", "two of three logs are archived")
 			}
-			return agent.Result{}, nil
-		}, agent.WithWorkers(1))
+			return finalizer.Result{}, nil
+		}, finalizer.WithWorkers(1))
 		reasons := map[string][]string{
 			"agent-fails":  {"Retrying", "the service is down"},
 			"agent-panics": {"Panicked", "no such thing"},
@@ -189,19 +189,19 @@ var _ = Describe("An agent", func() {
 		const user = "rightless@corp.example.com"
 		config := newUser(ctx, user, requiredRules[:1])
 		mgr := newManager(config)
-		Expect(agent.Add(mgr, token, func(context.Context, *corev1.Namespace) (agent.Result, error) {
-			return agent.Result{}, nil
+		Expect(finalizer.Add(mgr, token, func(context.Context, *corev1.Namespace) (finalizer.Result, error) {
+			return finalizer.Result{}, nil
 		})).To(Succeed())
 		start(mgr)
 		namespace := create(ctx, "agent-rights", first, token)
 		remove(ctx, namespace)
 
-		err := agent.Check(ctx, config, token)
-		var missing *agent.MissingRightsError
+		err := finalizer.Check(ctx, config, token)
+		var missing *finalizer.MissingRightsError
 		Expect(errors.As(err, &missing)).To(BeTrue(), "%v", err)
 		Expect(missing.Missing).To(Equal([]string{"update namespaces/finalize"}))
 		Expect(err).To(MatchError(ContainSubstring(user)))
-		Expect(agent.Check(ctx, agentConfig, token)).To(Succeed())
+		Expect(finalizer.Check(ctx, agentConfig, token)).To(Succeed())
 		Expect(tokensOf(ctx, namespace.Name)(Default)).To(ContainElement(token))
 
 		By("which work as they are")
@@ -213,7 +213,7 @@ var _ = Describe("An agent", func() {
 			_, err := plane.Kubectl(ctx, plane.Admin, args[1:]...)
 			Expect(err).NotTo(HaveOccurred())
 		}
-		Expect(agent.Check(ctx, config, token)).To(Succeed())
+		Expect(finalizer.Check(ctx, config, token)).To(Succeed())
 		// Without a right to write a condition, which is no trouble.
 		Eventually(tokensOf(ctx, namespace.Name)).WithContext(ctx).ShouldNot(ContainElement(token))
 		Expect(nscondition.Find(get(Default, ctx, namespace.Name), corev1.NamespaceConditionType(token))).To(BeNil())

@@ -1,7 +1,7 @@
 // Copyright The nslifecycle Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package agent
+package finalizer
 
 import (
 	"context"
@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/internal/controller"
-	"github.com/nslifecycle/nslifecycle/pkg/agent"
+	"github.com/nslifecycle/nslifecycle/pkg/finalizer"
 	"github.com/nslifecycle/nslifecycle/test/controlplane"
 )
 
@@ -31,17 +31,17 @@ var _ = Describe("The life of an agent", func() {
 		Expect(admin.Create(ctx, settings)).To(Succeed())
 		var hadContent atomic.Bool
 		var served calls
-		serve(token, func(callContext context.Context, namespace *corev1.Namespace) (agent.Result, error) {
+		serve(token, func(callContext context.Context, namespace *corev1.Namespace) (finalizer.Result, error) {
 			served.add(namespace.UID)
 			var left corev1.ConfigMapList
 			if err := admin.List(callContext, &left, client.InNamespace(namespace.Name)); err != nil {
-				return agent.Result{}, err
+				return finalizer.Result{}, err
 			}
 			if len(left.Items) > 0 {
 				hadContent.Store(true)
 			}
-			return agent.Result{}, nil
-		}, agent.AfterContent())
+			return finalizer.Result{}, nil
+		}, finalizer.AfterContent())
 		manager, err := controlplane.RunManager(ctx, plane.Admin, func(options *controller.Options) {
 			options.Controllers = controller.Controllers{controller.Finalization: true}
 		})
@@ -73,8 +73,8 @@ var _ = Describe("The life of an agent", func() {
 		Expect(admin.Patch(ctx, before, patch)).To(Succeed())
 		Expect(admin.Patch(ctx, ending, patch)).To(Succeed())
 		remove(ctx, ending)
-		serve(token, func(context.Context, *corev1.Namespace) (agent.Result, error) { return agent.Result{}, nil },
-			agent.PutOn(func(namespace *corev1.Namespace) bool { return namespace.Labels[label] != "" }))
+		serve(token, func(context.Context, *corev1.Namespace) (finalizer.Result, error) { return finalizer.Result{}, nil },
+			finalizer.AddFinalizer(func(namespace *corev1.Namespace) bool { return namespace.Labels[label] != "" }))
 
 		after := create(ctx, "agent-puton-after")
 		later := create(ctx, "agent-puton-later")
@@ -95,10 +95,10 @@ var _ = Describe("The life of an agent", func() {
 		const token = corev1.FinalizerName("restart.agent.example.com/work")
 		entered := make(chan struct{}, 1)
 		namespace := create(ctx, "agent-restart", token, first)
-		stop := serve(token, func(callContext context.Context, _ *corev1.Namespace) (agent.Result, error) {
+		stop := serve(token, func(callContext context.Context, _ *corev1.Namespace) (finalizer.Result, error) {
 			entered <- struct{}{}
 			<-callContext.Done()
-			return agent.Result{}, callContext.Err()
+			return finalizer.Result{}, callContext.Err()
 		})
 		remove(ctx, namespace)
 		Eventually(ctx, entered).Should(Receive())
@@ -106,9 +106,9 @@ var _ = Describe("The life of an agent", func() {
 		Expect(tokensOf(ctx, namespace.Name)(Default)).To(ContainElement(token))
 
 		var served calls
-		serve(token, func(_ context.Context, namespace *corev1.Namespace) (agent.Result, error) {
+		serve(token, func(_ context.Context, namespace *corev1.Namespace) (finalizer.Result, error) {
 			served.add(namespace.UID)
-			return agent.Result{}, nil
+			return finalizer.Result{}, nil
 		})
 		Eventually(tokensOf(ctx, namespace.Name)).WithContext(ctx).ShouldNot(ContainElement(token))
 		Expect(served.of(namespace.UID)).To(Equal(1))
@@ -128,12 +128,12 @@ var _ = Describe("The life of an agent", func() {
 				options.LeaderElectionNamespace = metav1.NamespaceDefault
 				options.LeaderElectionReleaseOnCancel = true
 			})
-			Expect(agent.Add(mgr, token, func(context.Context, *corev1.Namespace) (agent.Result, error) {
+			Expect(finalizer.Add(mgr, token, func(context.Context, *corev1.Namespace) (finalizer.Result, error) {
 				atOnce.Store(max(atOnce.Load(), working.Add(1)))
 				defer working.Add(-1)
 				count.Add(1)
-				return agent.Result{}, nil
-			}, agent.WithWorkers(1))).To(Succeed())
+				return finalizer.Result{}, nil
+			}, finalizer.WithWorkers(1))).To(Succeed())
 			return mgr, start(mgr)
 		}
 		leader, stopLeader := replica(&byFirst)

@@ -1,7 +1,7 @@
 // Copyright The nslifecycle Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package agent
+package finalizer
 
 import (
 	"context"
@@ -23,7 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/nslifecycle/nslifecycle/internal/nscondition"
-	"github.com/nslifecycle/nslifecycle/pkg/internal/serving"
+	"github.com/nslifecycle/nslifecycle/pkg/internal/workrunner"
 )
 
 const (
@@ -61,7 +61,7 @@ type world struct {
 	t          *testing.T
 	client     client.Client
 	clock      *clocktesting.FakePassiveClock
-	reconciler *serving.Reconciler
+	reconciler *workrunner.Reconciler
 	calls      int
 	// beforeWrite is called before each write to /finalize, and its error is the answer.
 	beforeWrite func(writes int) error
@@ -71,7 +71,7 @@ type world struct {
 func newWorld(t *testing.T, namespace *corev1.Namespace, fn Func, opts ...Option) *world {
 	t.Helper()
 	w := &world{t: t, clock: clocktesting.NewFakePassiveClock(start)}
-	w.client = fake.NewClientBuilder().WithScheme(serving.NewScheme()).
+	w.client = fake.NewClientBuilder().WithScheme(workrunner.NewScheme()).
 		WithStatusSubresource(&corev1.Namespace{}).WithObjects(namespace).
 		WithInterceptorFuncs(interceptor.Funcs{SubResourceUpdate: w.finalize}).Build()
 	o := newOptions(opts)
@@ -79,7 +79,7 @@ func newWorld(t *testing.T, namespace *corev1.Namespace, fn Func, opts ...Option
 		w.calls++
 		return fn(ctx, namespace)
 	}
-	w.reconciler = &serving.Reconciler{
+	w.reconciler = &workrunner.Reconciler{
 		Work: newWork(w.client, token, counted, o), Cache: w.client, Client: w.client,
 		Clock: w.clock, Backoff: o.Backoff,
 	}
@@ -450,7 +450,7 @@ func TestAddRefuses(t *testing.T) {
 		"no function":         {token, nil, nil, "no function"},
 		"no workers":          {token, succeed, []Option{WithWorkers(0)}, "WithWorkers(0)"},
 		"no manager":          {token, succeed, nil, "there is no manager"},
-		"nobody selects":      {token, succeed, []Option{PutOn(nil)}, "PutOn(nil)"},
+		"nobody selects":      {token, succeed, []Option{AddFinalizer(nil)}, "AddFinalizer(nil)"},
 		"no time":             {token, succeed, []Option{WithBackoff(0, time.Second)}, "WithBackoff(0s, 1s)"},
 		"the wrong way round": {token, succeed, []Option{WithBackoff(time.Minute, time.Second)}, "WithBackoff(1m0s, 1s)"},
 	} {

@@ -1,7 +1,7 @@
 // Copyright The nslifecycle Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package checkup tells whether an installation in a cluster works. It only reads, and
+// Package installcheck tells whether an installation in a cluster works. It only reads, and
 // creates a namespace in a dry run, so that it can be asked at any time, with the manager's
 // own rights: by `manager --check`, and so by `helm test`.
 //
@@ -12,4 +12,4 @@
 //	the set is published         the manager has written it
 //	namespaces get a condition   the manager's own has one
 //	namespaces can be created    and get the list that the set holds
-package checkup
+package installcheck

@@ -1,7 +1,7 @@
 // Copyright The nslifecycle Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package agent
+package finalizer
 
 import (
 	"context"
@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
-	"github.com/nslifecycle/nslifecycle/pkg/internal/serving"
+	"github.com/nslifecycle/nslifecycle/pkg/internal/workrunner"
 )
 
 // Func puts in order what is left of one Namespace that is being deleted. Nil releases the
@@ -37,22 +37,22 @@ type Result struct {
 // where the manager is the leader, and begins when the manager starts.
 func Add(mgr manager.Manager, token corev1.FinalizerName, fn Func, opts ...Option) error {
 	if fn == nil {
-		return fmt.Errorf("agent.Add(%q): there is no function to call", token)
+		return fmt.Errorf("finalizer.Add(%q): there is no function to call", token)
 	}
 	o := newOptions(opts)
-	err := errors.Join(serving.ValidateToken(token), o.Validate())
+	err := errors.Join(workrunner.ValidateToken(token), o.Validate())
 	if o.isPutOn && o.putOn == nil {
-		err = errors.Join(err, errors.New("PutOn(nil): give it a function that tells which Namespaces get the token"))
+		err = errors.Join(err, errors.New("AddFinalizer(nil): give it a function that tells which Namespaces get the token"))
 	}
 	if err != nil {
-		return fmt.Errorf("agent.Add(%q): %w", token, err)
+		return fmt.Errorf("finalizer.Add(%q): %w", token, err)
 	}
-	if err := serving.Add(mgr, func(c client.Client) serving.Setup {
-		return serving.Setup{
+	if err := workrunner.Add(mgr, func(c client.Client) workrunner.Setup {
+		return workrunner.Setup{
 			Work: newWork(c, token, fn, o), Options: o.Options,
 			// Most Namespaces are not being deleted, and nothing has to be known of those. The API
 			// server keeps the phase and the deletionTimestamp together.
-			Watched: serving.Selection{
+			Watched: workrunner.Selection{
 				Field: fields.OneTermEqualSelector("status.phase", string(corev1.NamespaceTerminating)),
 			},
 			Check: func(ctx context.Context) { logCheck(ctx, c, token) },
@@ -63,17 +63,17 @@ func Add(mgr manager.Manager, token corev1.FinalizerName, fn Func, opts ...Optio
 	if o.putOn == nil {
 		return nil
 	}
-	return serving.Add(mgr, func(c client.Client) serving.Setup {
-		return serving.Setup{Work: newPuttingOn(c, token, o.putOn), Options: o.Options}
+	return workrunner.Add(mgr, func(c client.Client) workrunner.Setup {
+		return workrunner.Setup{Work: newPuttingOn(c, token, o.putOn), Options: o.Options}
 	})
 }
 
 // newWork is what there is to do for Namespaces that are being deleted.
-func newWork(c client.Client, token corev1.FinalizerName, fn Func, o *options) serving.Work {
+func newWork(c client.Client, token corev1.FinalizerName, fn Func, o *options) workrunner.Work {
 	isOwed := func(namespace *corev1.Namespace) bool {
 		return namespace.DeletionTimestamp != nil && has(namespace, token)
 	}
-	return serving.Work{
+	return workrunner.Work{
 		Name:          "agent " + string(token),
 		ConditionType: corev1.NamespaceConditionType(token),
 		ReasonDone:    reasonReleased,
@@ -81,15 +81,15 @@ func newWork(c client.Client, token corev1.FinalizerName, fn Func, o *options) s
 		Due: func(namespace *corev1.Namespace) bool {
 			return !o.afterContent || !has(namespace, corev1.FinalizerKubernetes)
 		},
-		Call: func(ctx context.Context, namespace *corev1.Namespace) (serving.Result, error) {
+		Call: func(ctx context.Context, namespace *corev1.Namespace) (workrunner.Result, error) {
 			result, err := fn(ctx, namespace)
 			if result == (Result{}) {
 				result.Message = "nothing is left to do, and the token has been taken off"
 			}
-			return serving.Result(result), err
+			return workrunner.Result(result), err
 		},
 		Finish: func(ctx context.Context, namespace *corev1.Namespace) (bool, error) {
-			return serving.UpdateTokens(ctx, c, namespace, func(current *corev1.Namespace) ([]corev1.FinalizerName, bool) {
+			return workrunner.UpdateTokens(ctx, c, namespace, func(current *corev1.Namespace) ([]corev1.FinalizerName, bool) {
 				return without(current, token), isOwed(current)
 			})
 		},
@@ -97,16 +97,16 @@ func newWork(c client.Client, token corev1.FinalizerName, fn Func, o *options) s
 }
 
 // newPuttingOn is what there is to do for Namespaces that lack the token.
-func newPuttingOn(c client.Client, token corev1.FinalizerName, selects func(*corev1.Namespace) bool) serving.Work {
+func newPuttingOn(c client.Client, token corev1.FinalizerName, selects func(*corev1.Namespace) bool) workrunner.Work {
 	isOwed := func(namespace *corev1.Namespace) bool {
 		return namespace.DeletionTimestamp == nil && !has(namespace, token) && isSelected(namespace, token, selects)
 	}
-	return serving.Work{
+	return workrunner.Work{
 		Name: "agent " + string(token) + " puts its token on",
 		Owed: isOwed,
-		Call: func(context.Context, *corev1.Namespace) (serving.Result, error) { return serving.Result{}, nil },
+		Call: func(context.Context, *corev1.Namespace) (workrunner.Result, error) { return workrunner.Result{}, nil },
 		Finish: func(ctx context.Context, namespace *corev1.Namespace) (bool, error) {
-			if err := serving.PutOn(ctx, c, namespace, token, isOwed); err != nil {
+			if err := workrunner.AddFinalizer(ctx, c, namespace, token, isOwed); err != nil {
 				return false, err
 			}
 			log.FromContext(ctx).V(1).Info("Looked after the token of a namespace", "uid", namespace.UID,
@@ -125,7 +125,7 @@ func isSelected(
 		if value := recover(); value != nil {
 			selected = false
 			log.Log.WithName("agent").Error(fmt.Errorf("panic: %v", value),
-				"The function that was given to agent.PutOn has a bug, and the namespace does not get the token",
+				"The function that was given to finalizer.AddFinalizer has a bug, and the namespace does not get the token",
 				"token", token, "namespace", namespace.Name, "stack", string(debug.Stack()))
 		}
 	}()

@@ -1,7 +1,7 @@
 // Copyright The nslifecycle Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package agent holds Namespaces back that are being deleted, until something that is not in
+// Package finalizer holds Namespaces back that are being deleted, until something that is not in
 // them has been put in order: an index in a search service, a bucket, an account.
 //
 // An agent owns a token in spec.finalizers of Namespaces, beside "kubernetes". A Namespace
@@ -11,9 +11,9 @@
 // has returned nil. Any manager of controller-runtime will do; nothing of nslifecycle has to be
 // installed.
 //
-//	err := agent.Add(mgr, "search.example.com/index",
-//		func(ctx context.Context, namespace *corev1.Namespace) (agent.Result, error) {
-//			return agent.Result{}, indices.Delete(ctx, string(namespace.UID))
+//	err := finalizer.Add(mgr, "search.example.com/index",
+//		func(ctx context.Context, namespace *corev1.Namespace) (finalizer.Result, error) {
+//			return finalizer.Result{}, indices.Delete(ctx, string(namespace.UID))
 //		})
 //
 // # What becomes of a Namespace
@@ -42,7 +42,7 @@
 // A token that is put on late is none: the Namespace may be gone before. Put it on at birth:
 // the field finalizer of an initializer in a NamespaceInitializerConfiguration,
 // initializer.WithFinalizer, or spec.finalizers of the Namespace as its creator sends it.
-// [PutOn] puts it on whatever Namespaces there are, at once but not at birth.
+// [AddFinalizer] puts it on whatever Namespaces there are, at once but not at birth.
 //
 // # Rights
 //
@@ -56,4 +56,4 @@
 // Panicked, Working where a call takes long, or the reason and message of [NotYet] and
 // [Progress]. It is True with the [Result]
 // once the token is off and others still hold the Namespace.
-package agent
+package finalizer

@@ -1,14 +1,14 @@
 // Copyright The nslifecycle Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package agent
+package finalizer
 
 import (
 	"context"
 	"fmt"
 	"time"
 
-	"github.com/nslifecycle/nslifecycle/pkg/internal/serving"
+	"github.com/nslifecycle/nslifecycle/pkg/internal/workrunner"
 )
 
 // NotYetError says that the work cannot be done yet. Waiting is no error: there is no
@@ -25,15 +25,15 @@ func (e *NotYetError) Error() string { return e.wait().Error() }
 
 // As gives package serving what it looks for.
 func (e *NotYetError) As(target any) bool {
-	wait, isWanted := target.(**serving.Wait)
+	wait, isWanted := target.(**workrunner.Wait)
 	if isWanted {
 		*wait = e.wait()
 	}
 	return isWanted
 }
 
-func (e *NotYetError) wait() *serving.Wait {
-	return &serving.Wait{After: e.After, Reason: e.Reason, Message: e.Message}
+func (e *NotYetError) wait() *workrunner.Wait {
+	return &workrunner.Wait{After: e.After, Reason: e.Reason, Message: e.Message}
 }
 
 // NotYet returns a *NotYetError. The function is called again after the time, or when the
@@ -45,5 +45,5 @@ func NotYet(after time.Duration, reason, format string, args ...any) error {
 // Progress publishes from inside of a Func how far it is, in the condition of the token. It
 // does nothing anywhere else, and its failure is none of the function.
 func Progress(ctx context.Context, reason, format string, args ...any) {
-	serving.Progress(ctx, reason, fmt.Sprintf(format, args...))
+	workrunner.Progress(ctx, reason, fmt.Sprintf(format, args...))
 }

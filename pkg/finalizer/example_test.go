@@ -1,7 +1,7 @@
 // Copyright The nslifecycle Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package agent_test
+package finalizer_test
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 
-	"github.com/nslifecycle/nslifecycle/pkg/agent"
+	"github.com/nslifecycle/nslifecycle/pkg/finalizer"
 )
 
 // errBusy is what the buckets of the examples say while something is in them.
@@ -41,12 +41,12 @@ func ExampleAdd() {
 		if err != nil {
 			return err
 		}
-		err = agent.Add(mgr, "buckets.corp.example.com/bucket",
-			func(ctx context.Context, namespace *corev1.Namespace) (agent.Result, error) {
+		err = finalizer.Add(mgr, "buckets.corp.example.com/bucket",
+			func(ctx context.Context, namespace *corev1.Namespace) (finalizer.Result, error) {
 				// Nil, and the Namespace is released. It bears being called again.
-				return agent.Result{}, service.Delete(ctx, string(namespace.UID))
+				return finalizer.Result{}, service.Delete(ctx, string(namespace.UID))
 			},
-			agent.AfterContent())
+			finalizer.AfterContent())
 		if err != nil {
 			return err
 		}
@@ -59,18 +59,18 @@ func ExampleAdd() {
 // until it returns nil.
 func ExampleNotYet() {
 	service := buckets{"1234": 2}
-	deleteBucket := func(ctx context.Context, namespace *corev1.Namespace) (agent.Result, error) {
+	deleteBucket := func(ctx context.Context, namespace *corev1.Namespace) (finalizer.Result, error) {
 		err := service.Delete(ctx, string(namespace.UID))
 		if errors.Is(err, errBusy) {
-			return agent.Result{}, agent.NotYet(10*time.Second, "EmptyingBucket", "bucket %s: %v", namespace.Name, err)
+			return finalizer.Result{}, finalizer.NotYet(10*time.Second, "EmptyingBucket", "bucket %s: %v", namespace.Name, err)
 		}
-		return agent.Result{Reason: "BucketDeleted", Message: "the bucket is gone"}, err
+		return finalizer.Result{Reason: "BucketDeleted", Message: "the bucket is gone"}, err
 	}
 
 	shop := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", UID: "1234"}}
 	for {
 		result, err := deleteBucket(context.Background(), shop)
-		var notYet *agent.NotYetError
+		var notYet *finalizer.NotYetError
 		if errors.As(err, &notYet) {
 			fmt.Printf("%s, again after %s\n", notYet.Message, notYet.After)
 			continue
@@ -87,8 +87,8 @@ func ExampleNotYet() {
 // Namespaces with a label get the token, also those that exist already.
 func ExamplePutOn() {
 	selectsTeams := func(namespace *corev1.Namespace) bool { return namespace.Labels["corp.example.com/team"] != "" }
-	option := agent.PutOn(selectsTeams)
-	_ = option // For agent.Add.
+	option := finalizer.AddFinalizer(selectsTeams)
+	_ = option // For finalizer.Add.
 	fmt.Println(selectsTeams(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 		Name: "shop", Labels: map[string]string{"corp.example.com/team": "a"},
 	}}))

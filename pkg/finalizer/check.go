@@ -1,7 +1,7 @@
 // Copyright The nslifecycle Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package agent
+package finalizer
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/nslifecycle/nslifecycle/pkg/internal/serving"
+	"github.com/nslifecycle/nslifecycle/pkg/internal/workrunner"
 )
 
 // MissingRightsError says that the identity of a program lacks rights.
@@ -27,7 +27,7 @@ type MissingRightsError struct {
 func (e *MissingRightsError) Error() string { return e.message }
 
 // rights are what an agent cannot do without.
-var rights = []serving.Right{
+var rights = []workrunner.Right{
 	{Verb: "get"}, {Verb: "list"}, {Verb: "watch"}, {Verb: "update", Subresource: "finalize"},
 }
 
@@ -35,10 +35,10 @@ var rights = []serving.Right{
 // token is none, or rights are missing, which is a *MissingRightsError. Add does it when the
 // manager starts, and logs what it finds.
 func Check(ctx context.Context, config *rest.Config, token corev1.FinalizerName) error {
-	if err := serving.ValidateToken(token); err != nil {
+	if err := workrunner.ValidateToken(token); err != nil {
 		return err
 	}
-	c, err := serving.Connect(config)
+	c, err := workrunner.Connect(config)
 	if err != nil {
 		return err
 	}
@@ -46,8 +46,8 @@ func Check(ctx context.Context, config *rest.Config, token corev1.FinalizerName)
 }
 
 func checkRights(ctx context.Context, c client.Client, token corev1.FinalizerName) error {
-	err := serving.CheckRights(ctx, c, roleName(token), rights)
-	var missing *serving.MissingRights
+	err := workrunner.CheckRights(ctx, c, roleName(token), rights)
+	var missing *workrunner.MissingRights
 	if errors.As(err, &missing) {
 		return &MissingRightsError{Missing: missing.Missing, message: missing.Message}
 	}

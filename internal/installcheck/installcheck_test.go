@@ -1,7 +1,7 @@
 // Copyright The nslifecycle Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package checkup
+package installcheck
 
 import (
 	"context"
@@ -51,10 +51,10 @@ func TestCheckLeader(t *testing.T) {
 			if test.lease != nil {
 				builder.WithObjects(test.lease)
 			}
-			checkup := Checkup{
+			installcheck := Checkup{
 				Client: builder.Build(), Clock: clocktesting.NewFakePassiveClock(now), SystemNamespace: "system", LeaseName: "lease",
 			}
-			findings := checkup.Run(t.Context())
+			findings := installcheck.Run(t.Context())
 			if len(findings) != 1 {
 				t.Fatalf("without initialization nothing but the leader counts, and not %v", findings)
 			}

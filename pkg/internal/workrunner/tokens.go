@@ -1,7 +1,7 @@
 // Copyright The nslifecycle Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package serving
+package workrunner
 
 import (
 	"context"
@@ -80,8 +80,8 @@ func UpdateTokens(
 		namespace.Name, MaxRaces)
 }
 
-// PutOn puts a token on a Namespace that is wanted and has none.
-func PutOn(
+// AddFinalizer puts a token on a Namespace that is wanted and has none.
+func AddFinalizer(
 	ctx context.Context, c client.Client, namespace *corev1.Namespace, token corev1.FinalizerName,
 	isWanted func(namespace *corev1.Namespace) bool,
 ) error {
