@@ -154,7 +154,7 @@ func TestConfigurationReconcile(t *testing.T) {
 			server: configurationServer{
 				configurations: []*wrappers.ConfigurationWrapper{configuration("one", "rbac.corp.com")},
 			},
-			wantWrites: []string{"create " + ofRBAC, "one" + status + "True/InForce"},
+			wantWrites: []string{"create " + ofRBAC, "one" + status + "True/Enforced"},
 		},
 		"nothing has changed": {
 			server: configurationServer{
@@ -167,7 +167,7 @@ func TestConfigurationReconcile(t *testing.T) {
 				configurations: []*wrappers.ConfigurationWrapper{configuration("one", "rbac.corp.com")},
 				set:            newSet("rbac.corp.com"),
 			},
-			wantWrites: []string{"one" + status + "True/InForce"},
+			wantWrites: []string{"one" + status + "True/Enforced"},
 		},
 		"only the generation has changed": {
 			server: configurationServer{
@@ -176,7 +176,7 @@ func TestConfigurationReconcile(t *testing.T) {
 				},
 				set: newSet("rbac.corp.com"),
 			},
-			wantWrites: []string{"one" + status + "True/InForce"},
+			wantWrites: []string{"one" + status + "True/Enforced"},
 		},
 		"somebody has edited the set": {
 			server: configurationServer{
@@ -235,7 +235,7 @@ func TestConfigurationReconcile(t *testing.T) {
 				}),
 			},
 			installed:  installedWith(admissionv1.Ignore),
-			wantWrites: []string{"one" + status + "True/InForce"},
+			wantWrites: []string{"one" + status + "True/Enforced"},
 			wantRetry:  40 * time.Second,
 		},
 
@@ -270,7 +270,7 @@ func TestConfigurationReconcile(t *testing.T) {
 				set:            newSet("rbac.corp.com"),
 				statusErrors:   map[string]error{"one": errConflict},
 			},
-			wantWrites: []string{"one" + status + "True/InForce"},
+			wantWrites: []string{"one" + status + "True/Enforced"},
 			wantRetry:  conflictRetry,
 		},
 		"one status cannot be written, and the others are": {
@@ -282,7 +282,7 @@ func TestConfigurationReconcile(t *testing.T) {
 				statusErrors: map[string]error{"gone": errGone, "one": errOutage},
 			},
 			wantWrites: []string{
-				"gone" + status + "True/Empty", "one" + status + "True/InForce", "two" + status + "True/Empty",
+				"gone" + status + "True/Empty", "one" + status + "True/Enforced", "two" + status + "True/Empty",
 			},
 			wantError: `writing the status of configuration "one": ` + errOutage.Error(),
 		},
@@ -293,7 +293,7 @@ func TestConfigurationReconcile(t *testing.T) {
 			},
 			installed:  installedWith(admissionv1.Ignore),
 			patchError: errOutage,
-			wantWrites: []string{"one" + status + "True/InForce"},
+			wantWrites: []string{"one" + status + "True/Enforced"},
 			wantError: `setting failurePolicy of MutatingAdmissionPolicy "nslifecycle-inject" to Fail: ` +
 				errOutage.Error(),
 		},

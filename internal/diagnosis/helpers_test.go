@@ -256,7 +256,7 @@ func expectForce(t *testing.T, got Finding) {
 	flag := "finalizer"
 	switch got.Cause {
 	case CauseNamespaceFinalizer:
-		flag = "token"
+		flag = "namespace-finalizer"
 	case CauseNamespaceMetadataFinalizer:
 		flag = "metadata-finalizer"
 	case CauseFinalizerOwnerGone, CauseFinalizerOwnerInNamespace:

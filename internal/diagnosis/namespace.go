@@ -39,7 +39,7 @@ func findTokens(f *Facts) []Finding {
 	for _, token := range f.tokens() {
 		finding := f.blameOnNamespace(token, "spec.finalizers", CauseNamespaceFinalizer)
 		f.nameInitializer(&finding, token)
-		finding.Remedies = append(finding.Remedies, f.forceBy("token", token))
+		finding.Remedies = append(finding.Remedies, f.forceBy("namespace-finalizer", token))
 		if hasOwn {
 			finding.Certainty = Likely
 		} else {

@@ -85,7 +85,7 @@ func ExampleNotYet() {
 }
 
 // Namespaces with a label get the token, also those that exist already.
-func ExamplePutOn() {
+func ExampleAddFinalizer() {
 	selectsTeams := func(namespace *corev1.Namespace) bool { return namespace.Labels["corp.example.com/team"] != "" }
 	option := finalizer.AddFinalizer(selectsTeams)
 	_ = option // For finalizer.Add.

@@ -138,8 +138,8 @@ var _ = Describe("The agent of config/samples/agent", Ordered, func() {
 	})
 
 	It("is never refused anything", func() {
-		finalizer.Terminate().Wait(30 * time.Second)
-		Expect(string(finalizer.Err.Contents())).NotTo(ContainSubstring("forbidden"))
+		agent.Terminate().Wait(30 * time.Second)
+		Expect(string(agent.Err.Contents())).NotTo(ContainSubstring("forbidden"))
 	})
 })
 

@@ -177,7 +177,7 @@ func (w *delayingWebhook) recreate(ctx context.Context, name string) *corev1.Nam
 
 func agentIn(namespace string) *corev1.Pod {
 	agent := makePod("agent")
-	finalizer.Namespace = namespace
+	agent.Namespace = namespace
 	return agent
 }
 
