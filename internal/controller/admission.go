@@ -22,6 +22,7 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
+	"github.com/nslifecycle/nslifecycle/internal/nswrite"
 )
 
 const (
@@ -162,7 +163,7 @@ func (a *Admission) waitUntilInjected(
 	err := wait.PollUntilContextTimeout(ctx, settleInterval, settleTimeout, true, func(context.Context) (bool, error) {
 		for _, labels := range probes {
 			probe := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: probePrefix, Labels: maps.Clone(labels)}}
-			err := a.Create(ctx, probe, client.DryRunAll, client.FieldOwner(fieldOwner))
+			err := a.Create(ctx, probe, client.DryRunAll, client.FieldOwner(nswrite.FieldOwner))
 			if isRefusal(err) {
 				seen = injection{refusal: err}
 				return true, nil
@@ -232,7 +233,7 @@ func (a *Admission) ensureFail(
 	fail := admissionv1.Fail
 	hardened.Spec.FailurePolicy = &fail
 	patch := client.MergeFromWithOptions(inject, client.MergeFromWithOptimisticLock{})
-	if err := a.Patch(ctx, hardened, patch, client.FieldOwner(fieldOwner)); err != nil {
+	if err := a.Patch(ctx, hardened, patch, client.FieldOwner(nswrite.FieldOwner)); err != nil {
 		return 0, fmt.Errorf("setting failurePolicy of MutatingAdmissionPolicy %q to Fail: %w", inject.Name, err)
 	}
 	log.FromContext(ctx).Info("Set failurePolicy of the inject policy to Fail", "policy", inject.Name)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
+	"github.com/nslifecycle/nslifecycle/internal/nswrite"
 )
 
 // inForceByOperator is the message of a configuration that is in force where the operator
@@ -109,7 +110,7 @@ func (a *Admission) probe(
 	ctx context.Context, labels map[string]string,
 ) (created time.Time, refusal, err error) {
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: probePrefix, Labels: labels}}
-	err = a.Create(ctx, namespace, client.DryRunAll, client.FieldOwner(fieldOwner))
+	err = a.Create(ctx, namespace, client.DryRunAll, client.FieldOwner(nswrite.FieldOwner))
 	switch {
 	case isRefusal(err):
 		return time.Time{}, err, nil

@@ -28,6 +28,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
 	"github.com/nslifecycle/nslifecycle/internal/nscondition"
+	"github.com/nslifecycle/nslifecycle/internal/nswrite"
 )
 
 // conflictRetry is how long the cache gets to catch up after a conflict.
@@ -137,10 +138,10 @@ func (r *ConfigurationReconciler) writeSet(
 
 	set.Initializers, set.SystemNamespace = wanted, r.SystemNamespace
 	if exists {
-		err = r.Update(ctx, set, client.FieldOwner(fieldOwner))
+		err = r.Update(ctx, set, client.FieldOwner(nswrite.FieldOwner))
 	} else {
 		set.Name = v1alpha1.EffectiveSetName
-		err = r.Create(ctx, set, client.FieldOwner(fieldOwner))
+		err = r.Create(ctx, set, client.FieldOwner(nswrite.FieldOwner))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("writing NamespaceInitializerSet %q: %w", v1alpha1.EffectiveSetName, err)
@@ -177,7 +178,7 @@ func (r *ConfigurationReconciler) writeStatus(
 		return nil
 	}
 	patch := client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})
-	if err := r.Status().Patch(ctx, configuration, patch, client.FieldOwner(fieldOwner)); err != nil {
+	if err := r.Status().Patch(ctx, configuration, patch, client.FieldOwner(nswrite.FieldOwner)); err != nil {
 		return client.IgnoreNotFound(fmt.Errorf("writing the status of configuration %q: %w", configuration.Name, err))
 	}
 	log.FromContext(ctx).Info("Configuration status changed", words...)

@@ -26,6 +26,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
 	"github.com/nslifecycle/nslifecycle/internal/nscondition"
+	"github.com/nslifecycle/nslifecycle/internal/nswrite"
 	"github.com/nslifecycle/nslifecycle/internal/printable"
 )
 
@@ -97,7 +98,7 @@ func (r *DiagnosisReconciler) Reconcile(ctx context.Context, req ctrl.Request) (
 	// Not what a cache that is behind takes for news: it would be told twice.
 	moving := diagnosis.ComputeMoving(&namespace, blocked, metav1.NewTime(now))
 	if err := r.patchConditions(ctx, &namespace, moving, namespace.ResourceVersion); err != nil {
-		return ctrl.Result{}, ignoreGone(err)
+		return ctrl.Result{}, nswrite.IgnoreStale(err)
 	}
 	if known.Stage() == diagnosis.StageActive {
 		r.standstills.forget(req.Name)
@@ -138,7 +139,7 @@ func (r *DiagnosisReconciler) diagnose(
 		diagnosesTotal.WithLabelValues(resultOutdated).Inc()
 		return again, nil
 	}
-	return again, ignoreGone(r.tell(ctx, &current, known, found, now))
+	return again, nswrite.IgnoreStale(r.tell(ctx, &current, known, found, now))
 }
 
 // tell makes a diagnosis known.
@@ -165,7 +166,7 @@ func (r *DiagnosisReconciler) tell(
 		if known.isNews(finding) {
 			log.FromContext(ctx).Info("Found out why the namespace does not get on", "stage", found.Stage,
 				"cause", finding.Cause, "certainty", finding.Certainty, "finding", finding.Note())
-			recordEventAbout(r.Recorder, before, firstObject(finding), corev1.EventTypeWarning,
+			nswrite.RecordEventAbout(r.Recorder, before, firstObject(finding), corev1.EventTypeWarning,
 				string(finding.Cause), actionDiagnose, finding.Note())
 		}
 	}
@@ -180,7 +181,7 @@ func (r *DiagnosisReconciler) patchConditions(
 		return nil
 	}
 	before := namespace.DeepCopy()
-	if err := patchNamespaceConditions(ctx, r.Client, namespace, changed, resourceVersion...); err != nil {
+	if err := nswrite.PatchConditions(ctx, r.Client, namespace, changed, resourceVersion...); err != nil {
 		return err
 	}
 	for _, condition := range changed {

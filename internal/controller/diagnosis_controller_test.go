@@ -384,7 +384,7 @@ func TestDiagnosisReconcileErrors(t *testing.T) {
 		},
 		"its condition cannot be written": {
 			prepare:   func(w *ward) { w.statusError = errOutage },
-			wantError: `writing the status of namespace "x": ` + errOutage.Error(), wantAgain: patience,
+			wantError: `failed to update the status of namespace "x": ` + errOutage.Error(), wantAgain: patience,
 			wantDiagnoses: 1, wantWrites: []string{blockedWrite},
 		},
 		"it has gone before its condition is written": {

@@ -31,9 +31,6 @@ const (
 	diagnosisControllerName     = "namespace-diagnosis"
 	expiryControllerName        = "namespace-expiry"
 
-	// fieldOwner is the manager of the fields that the operator applies.
-	fieldOwner = "nslifecycle"
-
 	// reportingController is the reporting controller of Events.
 	reportingController = "nslifecycle"
 )

@@ -29,6 +29,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/expiry"
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
 	"github.com/nslifecycle/nslifecycle/internal/nscondition"
+	"github.com/nslifecycle/nslifecycle/internal/nswrite"
 )
 
 const (
@@ -110,7 +111,7 @@ func (r *ExpiryReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctr
 	if decision.ShouldDelete {
 		return r.deleteExpired(ctx, live, decision)
 	}
-	return ctrl.Result{RequeueAfter: decision.Wait}, ignoreGone(r.tell(ctx, live, decision))
+	return ctrl.Result{RequeueAfter: decision.Wait}, nswrite.IgnoreStale(r.tell(ctx, live, decision))
 }
 
 // decide says what is to be done about a Namespace, with the policies as a reader knows them.
@@ -170,13 +171,13 @@ func (r *ExpiryReconciler) tell(
 		return nil
 	}
 	before, condition := namespace.DeepCopy(), *decision.Condition
-	if err := patchNamespaceConditions(ctx, r.Client, namespace, []corev1.NamespaceCondition{condition}); err != nil {
+	if err := nswrite.PatchConditions(ctx, r.Client, namespace, []corev1.NamespaceCondition{condition}); err != nil {
 		return err
 	}
 	log.FromContext(ctx).Info("The expiry of a namespace has changed", "reason", condition.Reason,
 		"message", condition.Message)
 	if decision.EventType != "" {
-		recordEvent(r.Recorder, before, decision.EventType, condition.Reason, actionExpire, condition.Message)
+		nswrite.RecordEvent(r.Recorder, before, decision.EventType, condition.Reason, actionExpire, condition.Message)
 	}
 	return nil
 }
@@ -202,13 +203,13 @@ func (r *ExpiryReconciler) deleteExpired(
 		}
 		r.refused[namespace.Name] = r.Clock.Now().Add(decision.Wait)
 		return ctrl.Result{RequeueAfter: decision.Wait},
-			ignoreGone(r.tell(ctx, namespace, expiry.Refused(namespace, err)))
+			nswrite.IgnoreStale(r.tell(ctx, namespace, expiry.Refused(namespace, err)))
 	case err != nil:
 		return ctrl.Result{}, fmt.Errorf("deleting namespace %q, which has expired: %w", namespace.Name, err)
 	}
 	expires, _ := expiry.Read(namespace) // It was read before, to decide.
 	log.FromContext(ctx).Info("Deleted an expired namespace", "uid", namespace.UID, "expiry", expires.String())
-	recordEvent(r.Recorder, namespace, corev1.EventTypeNormal, "Expired", actionExpire,
+	nswrite.RecordEvent(r.Recorder, namespace, corev1.EventTypeNormal, "Expired", actionExpire,
 		fmt.Sprintf("the namespace has expired (%s) and is deleted", expires))
 	return ctrl.Result{}, nil
 }

@@ -172,7 +172,7 @@ func TestExpiryReconcile(t *testing.T) {
 		"no warning can be written": {
 			cached: expired(), server: namespaceServer{statusError: errOutage},
 			wantWrites: []string{statusPatch + "nslifecycle.dev/Expiring=True/ExpiresSoon"},
-			wantError:  `writing the status of namespace "x": ` + errOutage.Error(), wantResult: ctrl.Result{RequeueAfter: time.Second},
+			wantError:  `failed to update the status of namespace "x": ` + errOutage.Error(), wantResult: ctrl.Result{RequeueAfter: time.Second},
 		},
 	}
 	for name, test := range tests {

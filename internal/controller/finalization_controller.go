@@ -28,6 +28,7 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/internal/finalization"
 	"github.com/nslifecycle/nslifecycle/internal/nscondition"
+	"github.com/nslifecycle/nslifecycle/internal/nswrite"
 )
 
 const (
@@ -135,7 +136,7 @@ func (r *FinalizationReconciler) reconcile(ctx context.Context, req ctrl.Request
 	}
 	if namespace.Status.Phase != corev1.NamespaceTerminating {
 		phase := map[string]any{"phase": corev1.NamespaceTerminating}
-		if err := patchNamespaceStatus(ctx, r.Client, &namespace, phase); err != nil {
+		if err := nswrite.PatchStatus(ctx, r.Client, &namespace, phase); err != nil {
 			return retryConflict(err)
 		}
 	}
@@ -178,7 +179,7 @@ func (r *FinalizationReconciler) empty(
 	// of which nothing has ever been told there is nothing to tell while it only settles.
 	var statusErr error
 	if hasNews || nscondition.Find(namespace, corev1.NamespaceContentRemaining) != nil {
-		statusErr = ignoreGone(r.writeConditions(ctx, namespace, report))
+		statusErr = nswrite.IgnoreStale(r.writeConditions(ctx, namespace, report))
 	}
 	r.Watches.Await(r.deletions.context(), namespace.Name, report.Remaining)
 	if err := errors.Join(report.Err(), statusErr); err != nil {
@@ -212,7 +213,7 @@ func (r *FinalizationReconciler) release(
 		// A PUT to /finalize writes labels and annotations as well. With the resource version
 		// it cannot bring old ones back.
 		live.Spec.Finalizers = finalization.WithoutToken(&live, r.Token)
-		err := r.SubResource("finalize").Update(ctx, &live, client.FieldOwner(fieldOwner))
+		err := r.SubResource("finalize").Update(ctx, &live, client.FieldOwner(nswrite.FieldOwner))
 		switch {
 		case apierrors.IsConflict(err):
 			continue
@@ -292,7 +293,7 @@ func (r *FinalizationReconciler) patchConditions(
 		return nil
 	}
 	before := namespace.DeepCopy()
-	if err := patchNamespaceConditions(ctx, r.Client, namespace, changed); err != nil {
+	if err := nswrite.PatchConditions(ctx, r.Client, namespace, changed); err != nil {
 		return err
 	}
 	for _, condition := range changed {
@@ -301,7 +302,7 @@ func (r *FinalizationReconciler) patchConditions(
 		if isNews && (old == nil || old.Status != condition.Status) {
 			log.FromContext(ctx).Info("Finalization has moved on", "condition", condition.Type,
 				"status", condition.Status, "message", condition.Message)
-			recordEvent(r.Recorder, before, eventTypeOf(condition), condition.Reason, actionFinalize, condition.Message)
+			nswrite.RecordEvent(r.Recorder, before, eventTypeOf(condition), condition.Reason, actionFinalize, condition.Message)
 		}
 	}
 	return nil

@@ -289,7 +289,7 @@ func TestFinalizationReconcile(t *testing.T) {
 		},
 		"its phase cannot be told": {
 			server: finalizationServer{cached: dying(active), statusError: errOutage}, wantWrites: []string{phase},
-			wantError: `writing the status of namespace "x": ` + errOutage.Error(),
+			wantError: `failed to update the status of namespace "x": ` + errOutage.Error(),
 		},
 		"its phase cannot be told because somebody else writes": {
 			server: finalizationServer{cached: dying(active), statusError: errConflict}, wantWrites: []string{phase}, want: retry,
@@ -341,7 +341,7 @@ func TestFinalizationReconcile(t *testing.T) {
 			server:     finalizationServer{cached: dying(), listError: errOutage, statusError: errForbidden},
 			wantWrites: []string{failed},
 			wantError: `emptying namespace "x": listing configmaps: ` + errOutage.Error() + "\n" +
-				`writing the status of namespace "x": ` + errForbidden.Error(),
+				`failed to update the status of namespace "x": ` + errForbidden.Error(),
 		},
 		"it went while its conditions were written": {
 			server:     finalizationServer{cached: dying(), configMaps: stuck, statusError: errGone},
@@ -375,7 +375,7 @@ func TestFinalizationReconcile(t *testing.T) {
 		},
 		"its conditions cannot be told while others hold it": {
 			server:     finalizationServer{cached: dying(held), statusError: errOutage},
-			wantWrites: []string{emptied}, wantError: `writing the status of namespace "x": ` + errOutage.Error(),
+			wantWrites: []string{emptied}, wantError: `failed to update the status of namespace "x": ` + errOutage.Error(),
 		},
 		"somebody else writes its conditions while others hold it": {
 			server:     finalizationServer{cached: dying(held), statusError: errConflict},

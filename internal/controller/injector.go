@@ -19,6 +19,7 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
+	"github.com/nslifecycle/nslifecycle/internal/nswrite"
 )
 
 // Injector gives new Namespaces their list where the API server has no policy that does.
@@ -58,7 +59,7 @@ func (i *Injector) Inject(ctx context.Context, namespace *corev1.Namespace) (tim
 		i.warn(namespace, why)
 		return settleRetry, nil
 	}
-	return 0, writeNamespace(ctx, i.Live, namespace, func(namespace *corev1.Namespace, resourceVersion string) error {
+	return 0, nswrite.RetryOnConflict(ctx, i.Live, namespace, func(namespace *corev1.Namespace, resourceVersion string) error {
 		initializers := initialization.ComputeInjection(namespace, &set, i.SystemNamespace)
 		if len(initializers) == 0 {
 			return nil
@@ -69,7 +70,7 @@ func (i *Injector) Inject(ctx context.Context, namespace *corev1.Namespace) (tim
 
 // warn says on a Namespace that it has no list and should have one.
 func (i *Injector) warn(namespace *corev1.Namespace, why string) {
-	recordEvent(i.Recorder, namespace, corev1.EventTypeWarning, "NotInitialized", actionInitialize,
+	nswrite.RecordEvent(i.Recorder, namespace, corev1.EventTypeWarning, "NotInitialized", actionInitialize,
 		"The namespace is open and should not be, because the operator cannot give it its initializers yet: "+why)
 }
 
@@ -86,15 +87,15 @@ func (i *Injector) write(
 		// A PUT to /finalize writes labels and annotations as well, so the pending list and the
 		// namespace finalizers are added in one request. It always carries the UID and the resource
 		// version, since it replaces the changes of other clients.
-		err = i.SubResource("finalize").Update(ctx, namespace, client.FieldOwner(fieldOwner))
+		err = i.SubResource("finalize").Update(ctx, namespace, client.FieldOwner(nswrite.FieldOwner))
 	} else {
 		err = i.patch(ctx, namespace, base, resourceVersion)
 	}
-	if isOfAnotherUID(err) {
+	if nswrite.IsUIDMismatch(err) {
 		err = apierrors.NewConflict(corev1.Resource("namespaces"), namespace.Name, err)
 	}
 	if err != nil {
-		if ignoreGone(err) != nil {
+		if nswrite.IgnoreStale(err) != nil {
 			i.warn(base, err.Error())
 		}
 		return fmt.Errorf("giving namespace %q its initializers: %w", namespace.Name, err)
@@ -113,7 +114,7 @@ func (i *Injector) patch(ctx context.Context, namespace, base *corev1.Namespace,
 	if resourceVersion != "" {
 		patch = client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})
 	}
-	return i.Patch(ctx, namespace, patch, client.FieldOwner(fieldOwner))
+	return i.Patch(ctx, namespace, patch, client.FieldOwner(nswrite.FieldOwner))
 }
 
 // operatorInjects tells whether it is the operator that gives new Namespaces their list:

@@ -26,6 +26,7 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
+	"github.com/nslifecycle/nslifecycle/internal/nswrite"
 	"github.com/nslifecycle/nslifecycle/internal/protection"
 )
 
@@ -102,18 +103,18 @@ func (r *NamespaceReconciler) Reconcile(ctx context.Context, req ctrl.Request) (
 	}
 
 	if retryAfter, err := r.Injector.Inject(ctx, &namespace); err != nil || retryAfter > 0 {
-		return ctrl.Result{RequeueAfter: retryAfter}, ignoreGone(err)
+		return ctrl.Result{RequeueAfter: retryAfter}, nswrite.IgnoreStale(err)
 	}
 	state := initialization.Observe(&namespace)
 	if state.Repair != nil {
 		// What this changes comes back as a watch event.
-		return ctrl.Result{}, ignoreGone(r.repairLabel(ctx, &namespace, *state.Repair))
+		return ctrl.Result{}, nswrite.IgnoreStale(r.repairLabel(ctx, &namespace, *state.Repair))
 	}
 	if retryAfter, err := r.writeConditions(ctx, &namespace); err != nil || retryAfter > 0 {
-		return ctrl.Result{RequeueAfter: retryAfter}, ignoreGone(err)
+		return ctrl.Result{RequeueAfter: retryAfter}, nswrite.IgnoreStale(err)
 	}
 	if state.Stage == initialization.StageFailed {
-		return ctrl.Result{}, ignoreGone(r.deleteFailed(ctx, &namespace))
+		return ctrl.Result{}, nswrite.IgnoreStale(r.deleteFailed(ctx, &namespace))
 	}
 	after, err := r.Overruler.Overrule(ctx, &namespace, state)
 	return ctrl.Result{RequeueAfter: after}, err
@@ -124,7 +125,7 @@ func (r *NamespaceReconciler) Reconcile(ctx context.Context, req ctrl.Request) (
 func (r *NamespaceReconciler) writeConditions(
 	ctx context.Context, seen *corev1.Namespace,
 ) (retryAfter time.Duration, err error) {
-	err = writeNamespace(ctx, r.Live, seen, func(namespace *corev1.Namespace, resourceVersion string) error {
+	err = nswrite.RetryOnConflict(ctx, r.Live, seen, func(namespace *corev1.Namespace, resourceVersion string) error {
 		state := initialization.Observe(namespace)
 		if namespace.DeletionTimestamp != nil || state.Repair != nil {
 			return nil // The watch event of this state is still to come.
@@ -152,7 +153,7 @@ func (r *NamespaceReconciler) writeConditions(
 		// With the resource version, so that a stale cache does not lead to a second report. After a
 		// conflict the caller requeues: the predicate may drop the watch event of the other write, and
 		// this request has replaced the one that was queued for the end of a time-out.
-		if err := patchNamespaceConditions(ctx, r.Client, namespace, changed, resourceVersion); err != nil {
+		if err := nswrite.PatchConditions(ctx, r.Client, namespace, changed, resourceVersion); err != nil {
 			return err
 		}
 		if isProgress {
@@ -188,7 +189,7 @@ func (r *NamespaceReconciler) repairLabel(ctx context.Context, namespace *corev1
 		namespace.Labels[v1alpha1.LabelInitializing] = want
 	}
 	patch := client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})
-	if err := r.Patch(ctx, namespace, patch, client.FieldOwner(fieldOwner)); err != nil {
+	if err := r.Patch(ctx, namespace, patch, client.FieldOwner(nswrite.FieldOwner)); err != nil {
 		return fmt.Errorf("repairing label %s of namespace %q: %w", v1alpha1.LabelInitializing, namespace.Name, err)
 	}
 	if _, isInjected := base.Annotations[v1alpha1.AnnotationInjectedAt]; isInjected && want == "" {
@@ -198,13 +199,13 @@ func (r *NamespaceReconciler) repairLabel(ctx context.Context, namespace *corev1
 	}
 	note = fmt.Sprintf(note, v1alpha1.LabelInitializing, want)
 	log.FromContext(ctx).Info("Repaired a namespace whose label disagreed with its list", "note", note)
-	recordEvent(r.Recorder, base, corev1.EventTypeWarning, "InitializationRepaired", "Repair", note)
+	nswrite.RecordEvent(r.Recorder, base, corev1.EventTypeWarning, "InitializationRepaired", "Repair", note)
 	return nil
 }
 
 // deleteFailed deletes a Namespace whose initialization has failed. Its conditions say so already.
 func (r *NamespaceReconciler) deleteFailed(ctx context.Context, seen *corev1.Namespace) error {
-	return writeNamespace(ctx, r.Live, seen, func(namespace *corev1.Namespace, resourceVersion string) error {
+	return nswrite.RetryOnConflict(ctx, r.Live, seen, func(namespace *corev1.Namespace, resourceVersion string) error {
 		if namespace.DeletionTimestamp != nil {
 			return nil
 		}
@@ -261,7 +262,7 @@ func (r *NamespaceReconciler) recordEvents(
 }
 
 func (r *NamespaceReconciler) event(namespace *corev1.Namespace, eventType, reason, note string) {
-	recordEvent(r.Recorder, namespace, eventType, reason, actionInitialize, note)
+	nswrite.RecordEvent(r.Recorder, namespace, eventType, reason, actionInitialize, note)
 }
 
 // initializationChanged lets pass what the reconciler acts on.

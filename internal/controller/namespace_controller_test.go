@@ -197,7 +197,7 @@ func TestNamespaceReconcile(t *testing.T) {
 		"the status cannot be written": {
 			server:     namespaceServer{namespace: failed().Obj(), statusError: errOutage},
 			wantWrites: []string{failedPatch},
-			wantError:  `writing the status of namespace "x": ` + errOutage.Error(),
+			wantError:  `failed to update the status of namespace "x": ` + errOutage.Error(),
 		},
 		"it was recreated since it was read": {
 			server:     namespaceServer{namespace: failed().Obj(), statusError: errRecreated},

@@ -23,6 +23,7 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
+	"github.com/nslifecycle/nslifecycle/internal/nswrite"
 )
 
 // The Events of initializers that are taken off a list.
@@ -86,7 +87,7 @@ func (o *Overruler) Overrule(
 	if apierrors.IsConflict(err) {
 		return conflictRetry, nil
 	}
-	return earlier(after, retry), ignoreGone(err)
+	return earlier(after, retry), nswrite.IgnoreStale(err)
 }
 
 // overruleLive decides again, by what the API server says now, and acts on it.
@@ -111,7 +112,7 @@ func (o *Overruler) overruleLive(
 		return 0, nil // The watch event of the new Namespace is still to come.
 	}
 	var after time.Duration
-	err := writeNamespace(ctx, o.Live, live, func(live *corev1.Namespace, resourceVersion string) error {
+	err := nswrite.RetryOnConflict(ctx, o.Live, live, func(live *corev1.Namespace, resourceVersion string) error {
 		state := initialization.Observe(live)
 		if state.Repair != nil {
 			return nil // The repair comes first.
@@ -150,7 +151,7 @@ func (o *Overruler) skip(
 		eventReason = eventDeregistered
 	}
 	// One Event for all of them: those that are alike but for the note would be taken for one.
-	recordEvent(o.Recorder, before, corev1.EventTypeWarning, eventReason, actionInitialize,
+	nswrite.RecordEvent(o.Recorder, before, corev1.EventTypeWarning, eventReason, actionInitialize,
 		fmt.Sprintf("%s %s %s", initialization.Enumerate(names), initialization.WasOrWere(names), message))
 	return nil
 }
@@ -178,9 +179,9 @@ func (o *Overruler) write(
 	ctx context.Context, namespace *corev1.Namespace, resourceVersion, annotation, value string,
 	conditions []corev1.NamespaceCondition,
 ) error {
-	metadata := preconditions(namespace, resourceVersion)
+	metadata := nswrite.Preconditions(namespace, resourceVersion)
 	metadata["annotations"] = map[string]any{annotation: value}
-	return patchNamespace(ctx, o.Client, namespace, map[string]any{
+	return nswrite.Patch(ctx, o.Client, namespace, map[string]any{
 		"metadata": metadata, "status": map[string]any{"conditions": conditions},
 	})
 }

@@ -200,7 +200,7 @@ func TestOverruler(t *testing.T) {
 		"the write is refused": {
 			server:     waitServer{cachedNames: ignore, liveNames: ignore, refuse: errOutage},
 			wantWrites: []string{skip},
-			wantError: `failed to remove initializers from the pending list of namespace "x": writing the status of namespace "x": ` +
+			wantError: `failed to remove initializers from the pending list of namespace "x": failed to update the status of namespace "x": ` +
 				errOutage.Error(),
 		},
 

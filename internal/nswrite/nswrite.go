@@ -1,7 +1,9 @@
 // Copyright The nslifecycle Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package controller
+// Package nswrite writes to Namespaces: patches with UID preconditions, retries on conflict, and
+// Events. All reconcilers share it.
+package nswrite
 
 import (
 	"context"
@@ -22,29 +24,32 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/nscondition"
 )
 
-// maxEventNote is the longest note that the events.k8s.io API takes, in bytes.
-const maxEventNote = 1024
+// FieldOwner is the field manager of the operator's writes.
+const FieldOwner = "nslifecycle"
 
-// writeAttempts is the number of attempts of a write that other clients must not be able to prevent.
-const writeAttempts = 4
+// MaxEventNote is the longest note that the events.k8s.io API accepts, in bytes.
+const MaxEventNote = 1024
 
-// writeNamespace calls write with a Namespace and the resource version that its request must
+// attempts is the number of attempts of a write that other clients must not be able to prevent.
+const attempts = 4
+
+// RetryOnConflict calls write with a Namespace and the resource version that its request must
 // carry. After each conflict it reads the Namespace from the API server and calls write again. The
 // last attempt has no resource version: a user who keeps changing the Namespace must not be able to
 // prevent the write. It still carries the UID, and only holders of the verb "initialize" can change
 // the fields that the operator's decision depends on (policy guard).
-func writeNamespace(
+func RetryOnConflict(
 	ctx context.Context, live client.Reader, namespace *corev1.Namespace,
 	write func(namespace *corev1.Namespace, resourceVersion string) error,
 ) error {
 	key, uid := client.ObjectKeyFromObject(namespace), namespace.UID
 	for attempt := 1; ; attempt++ {
 		resourceVersion := namespace.ResourceVersion
-		if attempt == writeAttempts {
+		if attempt == attempts {
 			resourceVersion = ""
 		}
 		conflict := write(namespace, resourceVersion)
-		if !apierrors.IsConflict(conflict) || attempt == writeAttempts {
+		if !apierrors.IsConflict(conflict) || attempt == attempts {
 			return conflict
 		}
 		namespace = &corev1.Namespace{}
@@ -61,16 +66,16 @@ func writeNamespace(
 // merged by type, so that all others are left to their owners. The UID in the patch
 // makes the API server refuse it with a Conflict if the Namespace was deleted and created again in
 // the meantime, as does a resource version that is neither empty nor current.
-func patchNamespaceStatus(
+func PatchStatus(
 	ctx context.Context, c client.Client, namespace *corev1.Namespace, status map[string]any, resourceVersion ...string,
 ) error {
-	metadata := preconditions(namespace, strings.Join(resourceVersion, ""))
-	return patchNamespace(ctx, c, namespace, map[string]any{"metadata": metadata, "status": status})
+	metadata := Preconditions(namespace, strings.Join(resourceVersion, ""))
+	return Patch(ctx, c, namespace, map[string]any{"metadata": metadata, "status": status})
 }
 
 // preconditions returns the metadata of a patch that applies to this Namespace only, and only in
 // the given resource version unless that is empty.
-func preconditions(namespace *corev1.Namespace, resourceVersion string) map[string]any {
+func Preconditions(namespace *corev1.Namespace, resourceVersion string) map[string]any {
 	metadata := map[string]any{"uid": namespace.UID}
 	if resourceVersion != "" {
 		metadata["resourceVersion"] = resourceVersion
@@ -79,50 +84,50 @@ func preconditions(namespace *corev1.Namespace, resourceVersion string) map[stri
 }
 
 // patchNamespace writes a change that has the UID in its metadata by the status of a Namespace.
-func patchNamespace(ctx context.Context, c client.Client, namespace *corev1.Namespace, change map[string]any) error {
+func Patch(ctx context.Context, c client.Client, namespace *corev1.Namespace, change map[string]any) error {
 	body, err := json.Marshal(change)
 	if err != nil {
-		return fmt.Errorf("encoding the status of namespace %q: %w", namespace.Name, err)
+		return fmt.Errorf("failed to encode the status of namespace %q: %w", namespace.Name, err)
 	}
 	err = c.Status().Patch(ctx, namespace, client.RawPatch(types.StrategicMergePatchType, body),
-		client.FieldOwner(fieldOwner))
-	if isOfAnotherUID(err) {
+		client.FieldOwner(FieldOwner))
+	if IsUIDMismatch(err) {
 		err = apierrors.NewConflict(corev1.Resource("namespaces"), namespace.Name, err)
 	}
 	if err != nil {
-		return fmt.Errorf("writing the status of namespace %q: %w", namespace.Name, err)
+		return fmt.Errorf("failed to update the status of namespace %q: %w", namespace.Name, err)
 	}
 	return nil
 }
 
 // patchNamespaceConditions writes some conditions of a Namespace.
-func patchNamespaceConditions(
+func PatchConditions(
 	ctx context.Context, c client.Client, namespace *corev1.Namespace, changed []corev1.NamespaceCondition,
 	resourceVersion ...string,
 ) error {
-	return patchNamespaceStatus(ctx, c, namespace, map[string]any{"conditions": changed}, resourceVersion...)
+	return PatchStatus(ctx, c, namespace, map[string]any{"conditions": changed}, resourceVersion...)
 }
 
 // recordEvent records an Event about a Namespace. The note is escaped, and truncated if it is too
 // long.
-func recordEvent(
+func RecordEvent(
 	recorder events.EventRecorder, namespace *corev1.Namespace, eventType, reason, action, note string,
 ) {
-	recordEventAbout(recorder, namespace, nil, eventType, reason, action, note)
+	RecordEventAbout(recorder, namespace, nil, eventType, reason, action, note)
 }
 
 // recordEventAbout records an Event about a Namespace and something else that it concerns;
 // nil if there is nothing else.
-func recordEventAbout(
+func RecordEventAbout(
 	recorder events.EventRecorder, namespace *corev1.Namespace, related runtime.Object,
 	eventType, reason, action, note string,
 ) {
-	recorder.Eventf(namespace, related, eventType, reason, action, "%s", nscondition.Shorten(note, maxEventNote))
+	recorder.Eventf(namespace, related, eventType, reason, action, "%s", nscondition.Shorten(note, MaxEventNote))
 }
 
 // ignoreGone returns nil where the object has changed or gone since it was read, or was
 // created again: a watch event with the news is on its way.
-func ignoreGone(err error) error {
+func IgnoreStale(err error) error {
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return nil
 	}
@@ -131,7 +136,7 @@ func ignoreGone(err error) error {
 
 // isOfAnotherUID tells whether a patch was refused for the UID in it. The API server does
 // not call that a conflict, but an attempt to change the UID.
-func isOfAnotherUID(err error) bool {
+func IsUIDMismatch(err error) bool {
 	if !apierrors.IsInvalid(err) {
 		return false
 	}
