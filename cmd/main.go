@@ -71,13 +71,13 @@ type options struct {
 type choices struct {
 	controllers    controller.Controllers
 	finalizerToken corev1.FinalizerName
-	settlingTime   finalization.SettlingTime
+	settlingTime   finalization.GracePeriod
 }
 
 func (o *options) parse() (choices, error) {
 	controllers, controllersErr := controller.ParseControllers(o.controllers)
-	token, tokenErr := finalization.ParseToken(o.finalizerToken)
-	settlingTime, settlingErr := finalization.ParseSettlingTime(o.settlingTime)
+	token, tokenErr := finalization.ParseFinalizer(o.finalizerToken)
+	settlingTime, settlingErr := finalization.ParseGracePeriod(o.settlingTime)
 	return choices{controllers: controllers, finalizerToken: token, settlingTime: settlingTime},
 		errors.Join(controllersErr, tokenErr, settlingErr, o.checkPatience())
 }

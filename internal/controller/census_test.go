@@ -51,7 +51,7 @@ func TestCensusCount(t *testing.T) {
 		configuration(metav1.ConditionTrue, "a", "c"), configuration(metav1.ConditionFalse, "d"), configuration(""),
 	}
 	noActive := map[string]int{"True": 0, "False": 0, "Unknown": 0}
-	noState := map[string]int{"emptying": 0, "remaining": 0, "failing": 0, "others": 0}
+	noState := map[string]int{"emptying": 0, "remaining": 0, "failing": 0, "waiting": 0}
 	births := counts{
 		initializing:   map[string]int{"a": 1, "b": 2, "c": 0, "d": 0},
 		configurations: map[string]int{"True": 1, "False": 1, "Unknown": 1},
@@ -60,7 +60,7 @@ func TestCensusCount(t *testing.T) {
 	}
 	deaths := counts{
 		initializing: map[string]int{}, configurations: map[string]int{},
-		terminating: map[string]int{"emptying": 2, "remaining": 0, "failing": 0, "others": 1},
+		terminating: map[string]int{"emptying": 2, "remaining": 0, "failing": 0, "waiting": 1},
 		oldest:      map[diagnosis.Stage]time.Time{diagnosis.StageTerminating: at(-4)},
 	}
 	tests := map[string]struct {

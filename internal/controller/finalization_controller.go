@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -24,9 +25,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/nslifecycle/nslifecycle/internal/finalization"
+	"github.com/nslifecycle/nslifecycle/internal/finalization/throttling"
 	"github.com/nslifecycle/nslifecycle/internal/nscondition"
 	"github.com/nslifecycle/nslifecycle/internal/nswrite"
 )
@@ -34,62 +37,51 @@ import (
 const (
 	// firstRetryDelay is the first delay after an error; it doubles up to maxRetryDelay.
 	firstRetryDelay = 200 * time.Millisecond
-	// discoveryDelay is how long the API server may take to put a type that has come or
-	// gone into discovery.
-	discoveryDelay = 500 * time.Millisecond
-	// ownNamespaceDelay is how long somebody else has to end the namespace that the manager
-	// runs in before the manager says that it cannot.
+	// ownNamespaceDelay is how long another controller has to finalize the operator's own namespace
+	// before the operator reports that it does not.
 	ownNamespaceDelay = 30 * time.Second
-	// maxConflicts is how often the token is tried to be released when others write to the
-	// Namespace all the time, before the queue takes over. That is seconds: the release has
-	// to hit a moment between two of their writes, and the queue's delays make that rarer.
+	// maxConflicts limits the attempts to remove the namespace finalizer while other clients update the
+	// Namespace. That takes seconds: the request must fall between two updates, which the delays of the
+	// queue would make less likely.
 	maxConflicts = 500
 
 	actionFinalize = "Finalize"
 )
 
-// FinalizationReconciler empties every Namespace that is being deleted, tells in its
-// conditions how far that is, and releases its own token in spec.finalizers.
+type requestQueue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+
+// FinalizationReconciler deletes the content of every terminating Namespace, reports the progress in
+// its conditions, and removes the operator's entry of spec.finalizers.
 type FinalizationReconciler struct {
 	client.Client
 	// Live reads from the API server instead of a cache.
 	Live     client.Reader
 	Recorder events.EventRecorder
 	Clock    clock.PassiveClock
-	// Token is the finalizer token that the reconciler answers for.
-	Token corev1.FinalizerName
-	// SettlingTime is how long after a deletion a namespace may be called empty.
-	SettlingTime finalization.SettlingTime
-	// OwnNamespace is the namespace that the manager runs in; empty if it runs in none.
+	// NamespaceFinalizer is the entry of spec.finalizers that the operator owns.
+	NamespaceFinalizer corev1.FinalizerName
+	// OwnNamespace is the namespace that the manager runs in; empty if it runs outside the cluster.
 	OwnNamespace string
-	// Workers is the number of Namespaces worked on at a time; 1 if unset. The more there
-	// are, the more of them share an answer of the API server; how many requests are made at
-	// a time is bounded elsewhere.
-	Workers int
-
-	Catalog *finalization.Catalog
-	Deleter *finalization.Deleter
-	Watches *finalization.Watches
-
-	deletions deletions
-	settling  settlingLog
-	webhooks  delayingWebhooks
+	// Workers is the number of Namespaces that are finalized concurrently; 1 if unset. The more there
+	// are, the more of them share list requests; the Finalizer limits the concurrent requests.
+	Workers   int
+	Finalizer *finalization.Finalizer
 }
 
-// All objects in a terminating namespace have to be found and deleted, also those of types that
-// will be defined later. CustomResourceDefinitions, APIServices, the Leases of the API servers and
-// the configurations of admission webhooks are read with the same right.
-// Not get: it includes the logs of every pod and, through the proxy subresources, what every
-// kubelet serves. Lists are read as metadata.
+// All objects in a terminating namespace must be listed and deleted, also those of types that are added
+// later. CustomResourceDefinitions, APIServices, the Leases of the API servers and the configurations of
+// admission webhooks are read with the same permission.
+// Not get: it includes the logs of every pod and, through the proxy subresources, all that kubelets
+// serve. Lists are read as metadata.
 // +kubebuilder:rbac:groups=*,resources=*,verbs=list;watch;delete;deletecollection
 // +kubebuilder:rbac:groups="",resources=namespaces/finalize,verbs=update
 
 // SetupWithManager registers the reconciler.
 func (r *FinalizationReconciler) SetupWithManager(mgr ctrl.Manager) error {
 	typesChanged := handler.Funcs{
-		CreateFunc: func(_ context.Context, _ event.CreateEvent, queue requestQueue) { r.typesChanged(queue) },
-		UpdateFunc: func(_ context.Context, _ event.UpdateEvent, queue requestQueue) { r.typesChanged(queue) },
-		DeleteFunc: func(_ context.Context, _ event.DeleteEvent, queue requestQueue) { r.typesChanged(queue) },
+		CreateFunc: func(_ context.Context, _ event.CreateEvent, queue requestQueue) { r.handleTypeChange(queue) },
+		UpdateFunc: func(_ context.Context, _ event.UpdateEvent, queue requestQueue) { r.handleTypeChange(queue) },
+		DeleteFunc: func(_ context.Context, _ event.DeleteEvent, queue requestQueue) { r.handleTypeChange(queue) },
 	}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named(finalizationControllerName).
@@ -97,20 +89,22 @@ func (r *FinalizationReconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(customResourceDefinitions(), typesChanged, builder.OnlyMetadata).
 		Watches(apiServices(), typesChanged, builder.OnlyMetadata).
 		WatchesRawSource(source.Func(func(ctx context.Context, queue requestQueue) error {
-			r.deletions.start(ctx, queue)
+			r.Finalizer.Start(ctx, func(namespace string, after time.Duration) {
+				queue.AddAfter(requestFor(namespace), after)
+			})
 			return nil
 		})).
 		WithOptions(controller.Options{MaxConcurrentReconciles: r.Workers, RateLimiter: newRateLimiter(firstRetryDelay)}).
 		Complete(r)
 }
 
-// Reconcile takes one Namespace a step further towards its end. Where the API server says
-// when to come back, it is then and not when the queue would have it.
+// Reconcile makes one pass over a terminating Namespace. If the API server throttles requests, the
+// request is requeued after its Retry-After instead of the queue's backoff.
 func (r *FinalizationReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	result, err := r.reconcile(ctx, req)
-	if delay := finalization.RetryAfter(err); delay > 0 {
+	if delay := throttling.RetryAfter(err); delay > 0 {
 		finalizationPutOffTotal.Inc()
-		log.FromContext(ctx).Info("The API server puts requests off", "retryAfter", delay.String(), "error", err.Error())
+		log.FromContext(ctx).Info("The API server is throttling requests", "retryAfter", delay.String(), "error", err.Error())
 		return ctrl.Result{RequeueAfter: delay}, nil
 	}
 	return result, err
@@ -123,16 +117,15 @@ func (r *FinalizationReconciler) reconcile(ctx context.Context, req ctrl.Request
 		return ctrl.Result{}, err
 	}
 	if err != nil || namespace.DeletionTimestamp == nil {
-		r.forget(ctx, req.Name)
+		r.Finalizer.Forget(ctx, req.Name)
 		return ctrl.Result{}, nil
 	}
-	now := r.Clock.Now()
-	seen := r.deletions.observe(&namespace, now)
-	// Where others hold the Namespace, and not this one, there is nothing to refuse: its
-	// conditions are theirs.
-	isOurs := len(namespace.Spec.Finalizers) == 0 || finalization.HasToken(&namespace, r.Token)
-	if why := finalization.WhyNotFinalize(&namespace, r.OwnNamespace); why != "" && isOurs {
-		return r.refuse(ctx, &namespace, why, seen)
+	firstSeen := r.Finalizer.FirstSeen(&namespace)
+	hasFinalizer := finalization.HasFinalizer(&namespace, r.NamespaceFinalizer)
+	// If only other controllers have a finalizer on the Namespace, its conditions are theirs.
+	isOurs := hasFinalizer || len(namespace.Spec.Finalizers) == 0
+	if reason := finalization.RefusalReason(&namespace, r.OwnNamespace); reason != "" && isOurs {
+		return r.refuse(ctx, &namespace, reason, firstSeen)
 	}
 	if namespace.Status.Phase != corev1.NamespaceTerminating {
 		phase := map[string]any{"phase": corev1.NamespaceTerminating}
@@ -142,77 +135,67 @@ func (r *FinalizationReconciler) reconcile(ctx context.Context, req ctrl.Request
 	}
 	switch {
 	case len(namespace.Spec.Finalizers) == 0:
-		r.forget(ctx, req.Name)
-		return retryConflict(r.deleteFinally(ctx, &namespace))
-	case !finalization.HasToken(&namespace, r.Token):
-		r.forget(ctx, req.Name)
+		r.Finalizer.Forget(ctx, req.Name)
+		return retryConflict(r.deleteNamespace(ctx, &namespace))
+	case !hasFinalizer:
+		r.Finalizer.Forget(ctx, req.Name)
 		return ctrl.Result{}, nil
 	}
-	return r.empty(ctx, &namespace, seen, seen.Add(r.settlingTime(ctx, seen)))
+	return r.finalize(ctx, &namespace)
 }
 
-// empty makes one pass over a Namespace and does what follows from it.
-func (r *FinalizationReconciler) empty(
-	ctx context.Context, namespace *corev1.Namespace, seenAt, settledAt time.Time,
-) (ctrl.Result, error) {
-	r.Watches.Begin(namespace.Name)
-	ledger, isFirst := r.deletions.begin(namespace.Name)
-	if isFirst {
-		log.FromContext(ctx).Info("Finalization has begun", "uid", namespace.UID,
-			"deleted", namespace.DeletionTimestamp, "tokens", namespace.Spec.Finalizers)
-	}
-	report, err := r.Deleter.Pass(ctx, namespace, seenAt, settledAt, ledger)
-	if errors.Is(err, finalization.ErrReplaced) {
-		// The cache is behind. What has become of the Namespace is on its way as an event.
-		r.forget(ctx, namespace.Name)
+// finalize makes one pass over the content of a Namespace. It removes the namespace finalizer if the
+// Namespace is confirmed empty, and otherwise writes the conditions.
+func (r *FinalizationReconciler) finalize(ctx context.Context, namespace *corev1.Namespace) (ctrl.Result, error) {
+	report, err := r.Finalizer.Sync(ctx, namespace)
+	switch {
+	case errors.Is(err, finalization.ErrReplaced):
 		return ctrl.Result{}, nil
-	}
-	if err != nil {
+	case err != nil:
 		return ctrl.Result{}, err
+	case report.ConfirmedEmpty:
+		return retryConflict(r.removeFinalizer(ctx, namespace, report))
 	}
-	hasNews := r.deletions.report(namespace.Name, report, r.Clock.Since(report.Began))
-	if report.IsProof {
-		return retryConflict(r.release(ctx, namespace, report))
-	}
-
-	// Written in any case, and before the wait: errors are told there as well. Of a namespace
-	// of which nothing has ever been told there is nothing to tell while it only settles.
+	// Conditions are written after errors as well, because they report them. A Namespace that was empty in
+	// each pass has none while it waits for the end of the grace period.
 	var statusErr error
-	if hasNews || nscondition.Find(namespace, corev1.NamespaceContentRemaining) != nil {
+	if report.HasNews || nscondition.Find(namespace, corev1.NamespaceContentRemaining) != nil {
 		statusErr = nswrite.IgnoreStale(r.writeConditions(ctx, namespace, report))
 	}
-	r.Watches.Await(r.deletions.context(), namespace.Name, report.Remaining)
 	if err := errors.Join(report.Err(), statusErr); err != nil {
-		return ctrl.Result{}, fmt.Errorf("emptying namespace %q: %w", namespace.Name, err)
+		return ctrl.Result{}, fmt.Errorf("failed to delete the content of namespace %q: %w", namespace.Name, err)
 	}
-	return ctrl.Result{RequeueAfter: report.NextLook(settledAt, r.Clock.Now())}, nil
+	return ctrl.Result{RequeueAfter: report.RequeueAfter(r.Clock.Now())}, nil
 }
 
-// release takes the own token off a Namespace that is proven to be empty.
-func (r *FinalizationReconciler) release(
+// removeFinalizer removes the operator's entry of spec.finalizers from a Namespace that is confirmed
+// empty.
+func (r *FinalizationReconciler) removeFinalizer(
 	ctx context.Context, namespace *corev1.Namespace, report *finalization.Report,
 ) error {
-	isHeldByOthers := len(finalization.WithoutToken(namespace, r.Token)) > 0 || len(namespace.Finalizers) > 0
-	if isHeldByOthers { // it has to tell the truth until they are done
+	others := finalization.OtherFinalizers(namespace, r.NamespaceFinalizer)
+	remains := len(others) > 0 || len(namespace.Finalizers) > 0
+	if remains { // The conditions must be correct until the other finalizers are removed.
 		if err := r.writeConditions(ctx, namespace, report); err != nil {
 			return err
 		}
 	}
 	for attempt := range maxConflicts {
 		live := *namespace.DeepCopy()
-		// What the cache has will do where nobody else writes to the Namespace any more. It has
-		// no managedFields, which matters only to those who stay.
-		if attempt > 0 || isHeldByOthers {
+		// The cached object suffices if no other client updates the Namespace any more. It has no
+		// managedFields, which matters only if the Namespace remains.
+		if attempt > 0 || remains {
 			if err := r.Live.Get(ctx, client.ObjectKeyFromObject(namespace), &live); err != nil {
 				return client.IgnoreNotFound(err)
 			}
 		}
-		if live.UID != namespace.UID || live.DeletionTimestamp == nil || !finalization.HasToken(&live, r.Token) {
+		if live.UID != namespace.UID || live.DeletionTimestamp == nil ||
+			!finalization.HasFinalizer(&live, r.NamespaceFinalizer) {
 			return nil
 		}
-		// A PUT to /finalize writes labels and annotations as well. With the resource version
-		// it cannot bring old ones back.
-		live.Spec.Finalizers = finalization.WithoutToken(&live, r.Token)
+		// A PUT to /finalize writes labels and annotations as well. The resource version prevents it from
+		// restoring old ones.
+		live.Spec.Finalizers = finalization.OtherFinalizers(&live, r.NamespaceFinalizer)
 		err := r.SubResource("finalize").Update(ctx, &live, client.FieldOwner(nswrite.FieldOwner))
 		switch {
 		case apierrors.IsConflict(err):
@@ -220,50 +203,51 @@ func (r *FinalizationReconciler) release(
 		case apierrors.IsNotFound(err):
 			return nil
 		case err != nil:
-			return fmt.Errorf("releasing token %q of namespace %q: %w", r.Token, namespace.Name, err)
+			return fmt.Errorf("failed to remove namespace finalizer %q from namespace %q: %w",
+				r.NamespaceFinalizer, namespace.Name, err)
 		}
-		_, seconds, _ := r.deletions.end(namespace.Name, outcomeReleased, r.Clock.Now())
-		log.FromContext(ctx).Info("Released the finalizer token of an empty namespace", "token", r.Token,
-			"uid", namespace.UID, "otherTokens", live.Spec.Finalizers, "deleted", namespace.DeletionTimestamp,
-			"seconds", seconds)
+		log.FromContext(ctx).Info("Removed the namespace finalizer from an empty namespace",
+			"namespaceFinalizer", r.NamespaceFinalizer, "uid", namespace.UID,
+			"otherNamespaceFinalizers", live.Spec.Finalizers, "deletionTimestamp", namespace.DeletionTimestamp,
+			"seconds", r.Finalizer.RecordReleased(namespace.Name))
 		return nil
 	}
-	return fmt.Errorf("releasing token %q of namespace %q: somebody else writes to it all the time",
-		r.Token, namespace.Name)
+	return fmt.Errorf("failed to remove namespace finalizer %q from namespace %q: too many update conflicts",
+		r.NamespaceFinalizer, namespace.Name)
 }
 
-// deleteFinally removes a Namespace that nobody holds any more. The API server does that
-// by itself when the last token goes, but not where there was none when the deletion
-// began.
-func (r *FinalizationReconciler) deleteFinally(ctx context.Context, namespace *corev1.Namespace) error {
+// deleteNamespace deletes a terminating Namespace without finalizers. The API server does so itself when
+// the last entry of spec.finalizers is removed, but not if there was none at the time of the deletion.
+func (r *FinalizationReconciler) deleteNamespace(ctx context.Context, namespace *corev1.Namespace) error {
 	if len(namespace.Finalizers) > 0 {
-		log.FromContext(ctx).V(1).Info("The namespace waits for others", "finalizers", namespace.Finalizers)
+		log.FromContext(ctx).V(1).Info("Waiting for other controllers to remove their finalizers",
+			"finalizers", namespace.Finalizers)
 		return nil
 	}
 	err := r.Delete(ctx, namespace, client.Preconditions{
 		UID: ptr.To(namespace.UID), ResourceVersion: ptr.To(namespace.ResourceVersion),
 	})
 	if err != nil {
-		return fmt.Errorf("deleting namespace %q for good: %w", namespace.Name, err)
+		return fmt.Errorf("failed to delete namespace %q: %w", namespace.Name, err)
 	}
-	log.FromContext(ctx).Info("Deleted a namespace without finalizer tokens for good", "uid", namespace.UID)
+	log.FromContext(ctx).Info("Deleted a terminating namespace without namespace finalizers", "uid", namespace.UID)
 	return nil
 }
 
-// refuse says why a Namespace is left alone.
+// refuse reports why the content of a Namespace is not deleted.
 func (r *FinalizationReconciler) refuse(
-	ctx context.Context, namespace *corev1.Namespace, why string, seen time.Time,
+	ctx context.Context, namespace *corev1.Namespace, reason string, firstSeen time.Time,
 ) (ctrl.Result, error) {
-	if left := ownNamespaceDelay - r.Clock.Since(seen); namespace.Name == r.OwnNamespace && left > 0 {
+	if left := ownNamespaceDelay - r.Clock.Since(firstSeen); namespace.Name == r.OwnNamespace && left > 0 {
 		return ctrl.Result{RequeueAfter: left}, nil
 	}
-	changed := finalization.ComputeRefusal(namespace, why, metav1.NewTime(r.Clock.Now()))
+	changed := finalization.ComputeRefusal(namespace, reason, metav1.NewTime(r.Clock.Now()))
 	return retryConflict(r.patchConditions(ctx, namespace, changed))
 }
 
-// retryConflict is the result after a write. After a conflict there is another attempt:
-// the event with what has changed may be one that deletionChanged holds back, such as that
-// of a label. Where the object has gone there is nothing left to do.
+// retryConflict returns the result of a write. It retries after a conflict, because deletionChanged may
+// drop the event with the other change, such as that of a label. An object that does not exist any more
+// needs no retry.
 func retryConflict(err error) (ctrl.Result, error) {
 	if apierrors.IsConflict(err) {
 		return ctrl.Result{RequeueAfter: firstRetryDelay}, nil
@@ -274,8 +258,8 @@ func retryConflict(err error) (ctrl.Result, error) {
 func (r *FinalizationReconciler) writeConditions(
 	ctx context.Context, namespace *corev1.Namespace, report *finalization.Report,
 ) error {
-	// What the last pass wrote may have reached the cache only while this one was at work.
-	// By the older state it would be written, and told in an Event, once more.
+	// The conditions of the last pass may have reached the cache during this one. Compared with older
+	// ones, the same conditions and Events would be written again.
 	var current corev1.Namespace
 	if err := r.Get(ctx, client.ObjectKeyFromObject(namespace), &current); err == nil && current.UID == namespace.UID {
 		namespace = &current
@@ -284,8 +268,7 @@ func (r *FinalizationReconciler) writeConditions(
 		finalization.ComputeConditions(namespace, report, metav1.NewTime(r.Clock.Now())))
 }
 
-// patchConditions writes the changed conditions, if there are any, and then tells of
-// those with another status than before.
+// patchConditions writes changed conditions, and records an Event for each with another status.
 func (r *FinalizationReconciler) patchConditions(
 	ctx context.Context, namespace *corev1.Namespace, changed []corev1.NamespaceCondition,
 ) error {
@@ -298,9 +281,9 @@ func (r *FinalizationReconciler) patchConditions(
 	}
 	for _, condition := range changed {
 		old := nscondition.Find(before, condition.Type)
-		isNews := condition.Status == corev1.ConditionTrue || old != nil
-		if isNews && (old == nil || old.Status != condition.Status) {
-			log.FromContext(ctx).Info("Finalization has moved on", "condition", condition.Type,
+		isReported := condition.Status == corev1.ConditionTrue || old != nil
+		if isReported && (old == nil || old.Status != condition.Status) {
+			log.FromContext(ctx).Info("A finalization condition changed", "condition", condition.Type,
 				"status", condition.Status, "message", condition.Message)
 			nswrite.RecordEvent(r.Recorder, before, eventTypeOf(condition), condition.Reason, actionFinalize, condition.Message)
 		}
@@ -308,8 +291,7 @@ func (r *FinalizationReconciler) patchConditions(
 	return nil
 }
 
-// eventTypeOf returns Warning for what needs somebody's attention. That something
-// remains is ordinary.
+// eventTypeOf returns Warning for failures. Remaining objects are no failure.
 func eventTypeOf(condition corev1.NamespaceCondition) string {
 	switch condition.Type {
 	case corev1.NamespaceDeletionDiscoveryFailure, corev1.NamespaceDeletionGVParsingFailure,
@@ -321,38 +303,24 @@ func eventTypeOf(condition corev1.NamespaceCondition) string {
 	return corev1.EventTypeNormal
 }
 
-// typesChanged is called when a type may have come or gone. Namespaces that could not be
-// finalized because of their types try again without delay.
-func (r *FinalizationReconciler) typesChanged(queue requestQueue) {
-	r.Catalog.Invalidate()
-	// Discovery may not know of it yet: whatever is discovered until then is not kept.
-	time.AfterFunc(discoveryDelay, r.Catalog.Invalidate)
-	for _, request := range r.deletions.failing() {
-		queue.Forget(request)
-		queue.AddAfter(request, discoveryDelay)
+// handleTypeChange is called when a type may have been added or removed. Namespaces whose last pass
+// failed are retried without backoff.
+func (r *FinalizationReconciler) handleTypeChange(queue requestQueue) {
+	for _, name := range r.Finalizer.InvalidateDiscovery() {
+		queue.Forget(requestFor(name))
+		queue.AddAfter(requestFor(name), finalization.DiscoveryDelay)
 	}
 }
 
-// forget drops what is known of a Namespace that there is nothing more to do about. If this
-// manager was still at work on it, somebody else has been faster.
-func (r *FinalizationReconciler) forget(ctx context.Context, name string) {
-	if uid, seconds, wasUnderWay := r.deletions.end(name, outcomeOvertaken, r.Clock.Now()); wasUnderWay {
-		log.FromContext(ctx).Info("Somebody else has ended the namespace, or taken its token", "token", r.Token,
-			"uid", uid, "seconds", seconds)
-	}
-	r.deletions.forget(name)
-	r.Watches.Forget(name)
-}
-
-// deletionChanged lets pass what the reconciler acts on. Conditions are not among it: a
-// namespace controller beside this one writes them too, and neither must wake the other.
+// deletionChanged accepts the changes that the reconciler needs. Conditions are not among them: a
+// namespace controller running beside the operator writes them too, and neither must trigger the other.
 func deletionChanged() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc: func(e event.CreateEvent) bool { return e.Object.GetDeletionTimestamp() != nil },
 		UpdateFunc: func(e event.UpdateEvent) bool {
-			before, isNamespace := e.ObjectOld.(*corev1.Namespace)
-			after, isStillNamespace := e.ObjectNew.(*corev1.Namespace)
-			if !isNamespace || !isStillNamespace {
+			before, beforeOK := e.ObjectOld.(*corev1.Namespace)
+			after, afterOK := e.ObjectNew.(*corev1.Namespace)
+			if !beforeOK || !afterOK {
 				return true
 			}
 			isSame := before.UID == after.UID && before.DeletionTimestamp.Equal(after.DeletionTimestamp) &&

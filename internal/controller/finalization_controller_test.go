@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -19,9 +20,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	metadatafake "k8s.io/client-go/metadata/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/workqueue"
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -34,15 +37,14 @@ import (
 )
 
 const (
-	agentToken corev1.FinalizerName = "example.com/agent"
-	otherToken corev1.FinalizerName = "a.example.com/other"
+	agentFinalizer corev1.FinalizerName = "example.com/agent"
+	otherFinalizer corev1.FinalizerName = "a.example.com/other"
 )
 
-// finalizationServer answers for one Namespace and for the ConfigMaps in it, and records
-// in words what is written. What the API server makes of a write to /finalize is the
-// business of the tests in test/finalization.
+// finalizationServer serves one Namespace and its ConfigMaps, and records writes as text. The effect
+// of a write to /finalize is tested in test/finalization.
 type finalizationServer struct {
-	// cached is the Namespace as the cache has it, live as storage does; the same if nil.
+	// cached is the Namespace in the cache, live that in the API server; the same if nil.
 	cached, live *corev1.Namespace
 	// configMaps are in the namespace.
 	configMaps []metav1.PartialObjectMetadata
@@ -50,13 +52,13 @@ type finalizationServer struct {
 	leases []coordinationv1.Lease
 	// webhooks are the configurations of validating webhooks.
 	webhooks []admissionv1.ValidatingWebhookConfiguration
-	// The errors that requests are answered with. Those of finalize come one after the
-	// other.
+	// The errors of requests. finalizeErrors are returned in this order.
 	getError, liveError, listError, discoveryError, leasesError, webhooksError, statusError, deleteError error
 	finalizeErrors                                                                                       []error
 	// onFinalize is called at each request to finalize.
 	onFinalize func(*finalizationServer)
 
+	gracePeriods *GracePeriods
 	writes       []string
 	discovers    int
 	webhookLists int
@@ -67,21 +69,24 @@ func (s *finalizationServer) reconciler(recorder events.EventRecorder) *Finaliza
 	content := metadatafake.NewSimpleMetadataClient(metadatafake.NewTestScheme())
 	content.PrependReactor("*", "*", s.content)
 	content.PrependWatchReactor("*", clienttesting.DefaultWatchReactor(nil, errOutage))
-	catalog := finalization.NewCatalog(s, passive)
 	live := newFakeClient(interceptor.Funcs{Get: s.getLive, List: s.listWebhooks})
-	reconciler := &FinalizationReconciler{
-		Client: newFakeClient(interceptor.Funcs{
-			Get: s.get, List: s.list, Delete: s.delete, SubResourcePatch: s.patchStatus, SubResourceUpdate: s.finalize,
-		}),
-		Live: live, Recorder: recorder, Clock: passive,
-		Token:        corev1.FinalizerKubernetes,
-		SettlingTime: finalization.SettlingTime{Fixed: ptr.To(time.Duration(0))},
-		OwnNamespace: systemNamespace,
-		Catalog:      catalog,
+	cached := newFakeClient(interceptor.Funcs{
+		Get: s.get, List: s.list, Delete: s.delete, SubResourcePatch: s.patchStatus, SubResourceUpdate: s.finalize,
+	})
+	s.gracePeriods = &GracePeriods{
+		Config: finalization.GracePeriod{Fixed: ptr.To(time.Duration(0))}, Leases: cached, Live: live, Clock: passive,
 	}
-	reconciler.Deleter = finalization.NewDeleter(catalog, content, liveNamespaces{live}, reconciler.Token, passive, nil)
-	reconciler.Watches = finalization.NewWatches(content, reconciler.deletions.wake, logr.Discard())
-	return reconciler
+	return &FinalizationReconciler{
+		Client: cached, Live: live, Recorder: recorder, Clock: passive,
+		NamespaceFinalizer: corev1.FinalizerKubernetes,
+		OwnNamespace:       systemNamespace,
+		Finalizer: finalization.New(finalization.Config{
+			NamespaceFinalizer: corev1.FinalizerKubernetes, Clock: passive, Discoverer: s, Content: content,
+			Namespaces: liveNamespaces{live}, GracePeriods: s.gracePeriods,
+			IsAggregated: func(schema.GroupVersion) bool { return false },
+			Metrics:      meter{}, Durations: meter{}, Log: logr.Discard(),
+		}),
+	}
 }
 
 func (s *finalizationServer) ServerPreferredNamespacedResourcesWithContext(
@@ -197,7 +202,7 @@ func (s *finalizationServer) finalize(
 	_ context.Context, _ client.Client, subResource string, object client.Object, opts ...client.SubResourceUpdateOption,
 ) error {
 	options := (&client.SubResourceUpdateOptions{}).ApplyOptions(opts)
-	s.writes = append(s.writes, fmt.Sprintf("%s %s by %s: uid=%s resourceVersion=%s tokens=%s", subResource, object.GetName(),
+	s.writes = append(s.writes, fmt.Sprintf("%s %s by %s: uid=%s resourceVersion=%s finalizers=%s", subResource, object.GetName(),
 		options.FieldManager, object.GetUID(), object.GetResourceVersion(), object.(*corev1.Namespace).Spec.Finalizers))
 	if s.onFinalize != nil {
 		s.onFinalize(s)
@@ -210,7 +215,7 @@ func (s *finalizationServer) finalize(
 	return err
 }
 
-// dying is a Namespace that is being deleted.
+// dying is a terminating Namespace.
 func dying(change ...func(*corev1.Namespace)) *corev1.Namespace {
 	namespace := wrappers.MakeNamespace("x").UID("x-uid").ResourceVersion("7").Terminating(now).Obj()
 	for _, change := range change {
@@ -219,8 +224,8 @@ func dying(change ...func(*corev1.Namespace)) *corev1.Namespace {
 	return namespace
 }
 
-func tokens(tokens ...corev1.FinalizerName) func(*corev1.Namespace) {
-	return func(namespace *corev1.Namespace) { namespace.Spec.Finalizers = tokens }
+func withFinalizers(finalizers ...corev1.FinalizerName) func(*corev1.Namespace) {
+	return func(namespace *corev1.Namespace) { namespace.Spec.Finalizers = finalizers }
 }
 
 func active(namespace *corev1.Namespace) { namespace.Status.Phase = corev1.NamespaceActive }
@@ -235,9 +240,16 @@ func version(resourceVersion string) func(*corev1.Namespace) {
 	return func(namespace *corev1.Namespace) { namespace.ResourceVersion = resourceVersion }
 }
 
+// refusedEvent is the Event of a Namespace whose content is not deleted.
+func refusedEvent(name string) string {
+	namespace := dying(named(name))
+	refusal := finalization.ComputeRefusal(namespace, finalization.RefusalReason(namespace, systemNamespace), metav1.Now())
+	return "Warning ContentDeletionFailed " + refusal[0].Message
+}
+
 func TestFinalizationReconcile(t *testing.T) {
 	const (
-		finalized  = "finalize x by nslifecycle: uid=x-uid resourceVersion=7 tokens=[]"
+		finalized  = "finalize x by nslifecycle: uid=x-uid resourceVersion=7 finalizers=[]"
 		final      = "delete x: uid=x-uid resourceVersion="
 		phase      = "status of x: uid=x-uid phase=Terminating"
 		conditions = "status of x: uid=x-uid ResourcesDiscovered=False ParsedGroupVersions=False "
@@ -253,56 +265,56 @@ func TestFinalizationReconcile(t *testing.T) {
 	retry := ctrl.Result{RequeueAfter: firstRetryDelay}
 
 	tests := map[string]struct {
-		server     finalizationServer
-		settling   time.Duration
-		want       ctrl.Result
-		wantWrites []string
-		wantEvents []string
-		wantError  string
+		server      finalizationServer
+		gracePeriod time.Duration
+		want        ctrl.Result
+		wantWrites  []string
+		wantEvents  []string
+		wantError   string
 	}{
-		"gone": {server: finalizationServer{getError: errGone}},
-		"cannot be read": {
+		"it does not exist": {server: finalizationServer{getError: errGone}},
+		"it cannot be read": {
 			server: finalizationServer{getError: errOutage}, wantError: errOutage.Error(),
 		},
-		"not being deleted": {
+		"it is not terminating": {
 			server: finalizationServer{cached: wrappers.MakeNamespace("x").UID("x-uid").Obj(), configMaps: fresh},
 		},
-		"not being deleted, and without a token": {
-			server: finalizationServer{cached: dying(tokens(), func(n *corev1.Namespace) { n.DeletionTimestamp = nil })},
+		"it is not terminating and has no namespace finalizer": {
+			server: finalizationServer{cached: dying(withFinalizers(), func(n *corev1.Namespace) { n.DeletionTimestamp = nil })},
 		},
-		"empty": {server: finalizationServer{cached: dying()}, wantWrites: []string{finalized}},
-		"empty, and not settled: there is nothing to tell": {
-			server: finalizationServer{cached: dying()}, settling: 5 * time.Second,
+		"it is empty": {server: finalizationServer{cached: dying()}, wantWrites: []string{finalized}},
+		"it is empty, before the grace period ends": {
+			server: finalizationServer{cached: dying()}, gracePeriod: 5 * time.Second,
 			want: ctrl.Result{RequeueAfter: 5 * time.Second},
 		},
-		"empty, and not settled, and something was told before": {
+		"it is empty, before the grace period ends, and has conditions": {
 			server: finalizationServer{cached: dying(func(n *corev1.Namespace) {
 				n.Status.Conditions = []corev1.NamespaceCondition{{
 					Type: corev1.NamespaceContentRemaining, Status: corev1.ConditionTrue,
 				}}
 			})},
-			settling: 5 * time.Second, wantWrites: []string{emptied}, want: ctrl.Result{RequeueAfter: 5 * time.Second},
+			gracePeriod: 5 * time.Second, wantWrites: []string{emptied}, want: ctrl.Result{RequeueAfter: 5 * time.Second},
 			wantEvents: []string{"Normal ContentRemoved All content successfully removed"},
 		},
-		"its phase is told first": {
-			server: finalizationServer{cached: dying(active)}, wantWrites: []string{phase, "finalize x by nslifecycle: uid=x-uid resourceVersion=8 tokens=[]"},
+		"its phase is written first": {
+			server: finalizationServer{cached: dying(active)}, wantWrites: []string{phase, "finalize x by nslifecycle: uid=x-uid resourceVersion=8 finalizers=[]"},
 		},
-		"its phase cannot be told": {
+		"its phase cannot be written": {
 			server: finalizationServer{cached: dying(active), statusError: errOutage}, wantWrites: []string{phase},
 			wantError: `failed to update the status of namespace "x": ` + errOutage.Error(),
 		},
-		"its phase cannot be told because somebody else writes": {
+		"a conflict while its phase is written": {
 			server: finalizationServer{cached: dying(active), statusError: errConflict}, wantWrites: []string{phase}, want: retry,
 		},
-		"it was created again before its phase was told": {
+		"it is recreated before its phase is written": {
 			server: finalizationServer{cached: dying(active), statusError: errRecreated}, wantWrites: []string{phase}, want: retry,
 		},
-		"it went before its phase was told": {
+		"it is deleted before its phase is written": {
 			server: finalizationServer{cached: dying(active), statusError: errGone}, wantWrites: []string{phase},
 		},
 
 		// Content.
-		"something has a finalizer": {
+		"an object has a finalizer": {
 			server:     finalizationServer{cached: dying(), configMaps: stuck},
 			wantWrites: []string{remaining}, want: ctrl.Result{RequeueAfter: 2 * time.Second},
 			wantEvents: []string{
@@ -311,113 +323,113 @@ func TestFinalizationReconcile(t *testing.T) {
 					"example.com/hold in 1 resource instances",
 			},
 		},
-		"something cannot be listed, and the conditions tell": {
+		"a type cannot be listed": {
 			server:     finalizationServer{cached: dying(), listError: errOutage},
 			wantWrites: []string{failed},
 			wantEvents: []string{"Warning ContentDeletionFailed Failed to delete all resource types, 1 remaining: " +
-				"listing configmaps: " + errOutage.Error()},
-			wantError: `emptying namespace "x": listing configmaps: ` + errOutage.Error(),
+				"failed to list configmaps: " + errOutage.Error()},
+			wantError: `failed to delete the content of namespace "x": failed to list configmaps: ` + errOutage.Error(),
 		},
-		"requests are put off: it comes back when it was told to": {
+		"requests are throttled": {
 			server:     finalizationServer{cached: dying(), listError: apierrors.NewTooManyRequests("too many", 7)},
 			wantWrites: []string{failed}, want: ctrl.Result{RequeueAfter: 7 * time.Second},
 			wantEvents: []string{"Warning ContentDeletionFailed Failed to delete all resource types, 1 remaining: " +
-				"listing configmaps: too many"},
+				"failed to list configmaps: too many"},
 		},
-		"the release is put off": {
+		"the removal of the finalizer is throttled": {
 			server: finalizationServer{
 				cached: dying(), finalizeErrors: []error{apierrors.NewTooManyRequests("too many", 7)},
 			},
 			wantWrites: []string{finalized}, want: ctrl.Result{RequeueAfter: 7 * time.Second},
 		},
-		"discovery fails, and the conditions tell": {
+		"discovery fails": {
 			server: finalizationServer{cached: dying(), discoveryError: errOutage},
 			wantWrites: []string{"status of x: uid=x-uid DiscoveryFailed=True ParsedGroupVersions=False " +
 				"ContentUnknown=Unknown ContentUnknown=Unknown ContentUnknown=Unknown"},
 			wantEvents: []string{"Warning DiscoveryFailed " + errOutage.Error()},
-			wantError:  `emptying namespace "x": ` + errOutage.Error(),
+			wantError:  `failed to delete the content of namespace "x": ` + errOutage.Error(),
 		},
-		"neither can the conditions be written": {
+		"neither can conditions be written": {
 			server:     finalizationServer{cached: dying(), listError: errOutage, statusError: errForbidden},
 			wantWrites: []string{failed},
-			wantError: `emptying namespace "x": listing configmaps: ` + errOutage.Error() + "\n" +
+			wantError: `failed to delete the content of namespace "x": failed to list configmaps: ` + errOutage.Error() + "\n" +
 				`failed to update the status of namespace "x": ` + errForbidden.Error(),
 		},
-		"it went while its conditions were written": {
+		"it is deleted while its conditions are written": {
 			server:     finalizationServer{cached: dying(), configMaps: stuck, statusError: errGone},
 			wantWrites: []string{remaining}, want: ctrl.Result{RequeueAfter: 2 * time.Second},
 		},
-		"it was created again while its conditions were written": {
+		"it is recreated while its conditions are written": {
 			server:     finalizationServer{cached: dying(), configMaps: stuck, statusError: errRecreated},
 			wantWrites: []string{remaining}, want: ctrl.Result{RequeueAfter: 2 * time.Second},
 		},
-		"it was created again, and the cache does not know": {
+		"it is recreated, and the cache is stale": {
 			server: finalizationServer{
 				cached: dying(), live: wrappers.MakeNamespace("x").UID("another-uid").Obj(), configMaps: fresh,
 			},
 		},
-		"it went, and the cache does not know": {
+		"it is deleted, and the cache is stale": {
 			server: finalizationServer{cached: dying(), liveError: errGone, configMaps: fresh},
 		},
 		"it cannot be confirmed": {
 			server:    finalizationServer{cached: dying(), liveError: errOutage, configMaps: fresh},
-			wantError: `reading namespace "x" before anything in it is deleted: ` + errOutage.Error(),
+			wantError: `failed to get namespace "x" before deleting its content: ` + errOutage.Error(),
 		},
 
-		// Tokens.
-		"only the own token is released, and the others keep their order": {
-			server: finalizationServer{cached: dying(tokens("z.example.com/z", "kubernetes", otherToken))},
+		// Namespace finalizers.
+		"only the own finalizer is removed, and the others keep their order": {
+			server: finalizationServer{cached: dying(withFinalizers("z.example.com/z", "kubernetes", otherFinalizer))},
 			wantWrites: []string{emptied,
-				"finalize x by nslifecycle: uid=x-uid resourceVersion=7 tokens=[z.example.com/z a.example.com/other]"},
+				"finalize x by nslifecycle: uid=x-uid resourceVersion=7 finalizers=[z.example.com/z a.example.com/other]"},
 		},
-		"its own finalizers hold it, and the conditions tell": {
+		"it has finalizers in its metadata": {
 			server: finalizationServer{cached: dying(held)}, wantWrites: []string{emptied, finalized},
 		},
-		"its conditions cannot be told while others hold it": {
+		"it has finalizers in its metadata and its conditions cannot be written": {
 			server:     finalizationServer{cached: dying(held), statusError: errOutage},
 			wantWrites: []string{emptied}, wantError: `failed to update the status of namespace "x": ` + errOutage.Error(),
 		},
-		"somebody else writes its conditions while others hold it": {
+		"it has finalizers in its metadata and its conditions conflict": {
 			server:     finalizationServer{cached: dying(held), statusError: errConflict},
 			wantWrites: []string{emptied}, want: retry,
 		},
-		"it was created again before its conditions were told while others hold it": {
+		"it has finalizers in its metadata and is recreated before its conditions are written": {
 			server:     finalizationServer{cached: dying(held), statusError: errRecreated},
 			wantWrites: []string{emptied}, want: retry,
 		},
-		"the own token is not there": {
-			server: finalizationServer{cached: dying(tokens(otherToken)), configMaps: fresh},
+		"it has only other namespace finalizers": {
+			server: finalizationServer{cached: dying(withFinalizers(otherFinalizer)), configMaps: fresh},
 		},
-		"the own token is not there, and the phase is told all the same": {
-			server: finalizationServer{cached: dying(active, tokens(otherToken))}, wantWrites: []string{phase},
+		"it has only other namespace finalizers, and no phase": {
+			server: finalizationServer{cached: dying(active, withFinalizers(otherFinalizer))}, wantWrites: []string{phase},
 		},
-		"the token is released from what the cache has, and nothing is read": {
+		"the finalizer is removed from the cached Namespace": {
 			server: finalizationServer{cached: dying(), liveError: errOutage}, wantWrites: []string{finalized},
 		},
-		"what others hold is read from storage first": {
+		"it has finalizers in its metadata and is read from the API server first": {
 			server:     finalizationServer{cached: dying(held), liveError: errOutage},
 			wantWrites: []string{emptied}, wantError: errOutage.Error(),
 		},
-		"a conflict: the token is released from what is there now": {
+		"a conflict: the finalizer is removed from the current Namespace": {
 			server: finalizationServer{
 				cached: dying(), finalizeErrors: []error{errConflict},
 				onFinalize: func(s *finalizationServer) {
-					s.live = dying(tokens(otherToken, "kubernetes", agentToken), version("9"))
+					s.live = dying(withFinalizers(otherFinalizer, "kubernetes", agentFinalizer), version("9"))
 				},
 			},
 			wantWrites: []string{
 				finalized,
-				"finalize x by nslifecycle: uid=x-uid resourceVersion=9 tokens=[a.example.com/other example.com/agent]",
+				"finalize x by nslifecycle: uid=x-uid resourceVersion=9 finalizers=[a.example.com/other example.com/agent]",
 			},
 		},
-		"a conflict, and the token is gone": {
+		"a conflict, and the finalizer is removed": {
 			server: finalizationServer{
 				cached: dying(), finalizeErrors: []error{errConflict},
-				onFinalize: func(s *finalizationServer) { s.live = dying(tokens(otherToken), version("9")) },
+				onFinalize: func(s *finalizationServer) { s.live = dying(withFinalizers(otherFinalizer), version("9")) },
 			},
 			wantWrites: []string{finalized},
 		},
-		"a conflict, and it was created again": {
+		"a conflict, and it is recreated": {
 			server: finalizationServer{
 				cached: dying(), finalizeErrors: []error{errConflict},
 				onFinalize: func(s *finalizationServer) {
@@ -426,7 +438,7 @@ func TestFinalizationReconcile(t *testing.T) {
 			},
 			wantWrites: []string{finalized},
 		},
-		"a conflict, and it is not being deleted": {
+		"a conflict, and it is not terminating": {
 			server: finalizationServer{
 				cached: dying(), finalizeErrors: []error{errConflict},
 				onFinalize: func(s *finalizationServer) {
@@ -435,7 +447,7 @@ func TestFinalizationReconcile(t *testing.T) {
 			},
 			wantWrites: []string{finalized},
 		},
-		"a conflict, and it is gone": {
+		"a conflict, and it is deleted": {
 			server: finalizationServer{
 				cached: dying(), finalizeErrors: []error{errConflict},
 				onFinalize: func(s *finalizationServer) { s.liveError = errGone },
@@ -449,68 +461,68 @@ func TestFinalizationReconcile(t *testing.T) {
 			},
 			wantWrites: []string{finalized}, wantError: errOutage.Error(),
 		},
-		"somebody else has removed it": {
+		"it is deleted before the finalizer is removed": {
 			server: finalizationServer{cached: dying(), finalizeErrors: []error{errGone}}, wantWrites: []string{finalized},
 		},
-		"the token cannot be released": {
+		"the finalizer cannot be removed": {
 			server: finalizationServer{cached: dying(), finalizeErrors: []error{errOutage}}, wantWrites: []string{finalized},
-			wantError: `releasing token "kubernetes" of namespace "x": ` + errOutage.Error(),
+			wantError: `failed to remove namespace finalizer "kubernetes" from namespace "x": ` + errOutage.Error(),
 		},
 
-		// No token at all.
-		"nobody holds it": {
-			server: finalizationServer{cached: dying(tokens()), configMaps: fresh}, wantWrites: []string{final + "7"},
+		// Without namespace finalizers.
+		"no finalizers": {
+			server: finalizationServer{cached: dying(withFinalizers()), configMaps: fresh}, wantWrites: []string{final + "7"},
 		},
-		"nobody holds it, and its phase is told first": {
-			server: finalizationServer{cached: dying(active, tokens())}, wantWrites: []string{phase, final + "8"},
+		"no finalizers, and no phase": {
+			server: finalizationServer{cached: dying(active, withFinalizers())}, wantWrites: []string{phase, final + "8"},
 		},
-		"no token is left, but its own finalizers are": {
-			server: finalizationServer{cached: dying(held, tokens())},
+		"only finalizers in its metadata": {
+			server: finalizationServer{cached: dying(held, withFinalizers())},
 		},
-		"nobody holds it, and it is gone": {
-			server: finalizationServer{cached: dying(tokens()), deleteError: errGone}, wantWrites: []string{final + "7"},
+		"no finalizers, and it is deleted": {
+			server: finalizationServer{cached: dying(withFinalizers()), deleteError: errGone}, wantWrites: []string{final + "7"},
 		},
-		// What has changed may be nothing that wakes the reconciler.
-		"nobody holds it, and it has changed since it was read": {
-			server: finalizationServer{cached: dying(tokens()), deleteError: errConflict}, wantWrites: []string{final + "7"},
+		// The change may be one that does not trigger the reconciler.
+		"no finalizers, and a conflict": {
+			server: finalizationServer{cached: dying(withFinalizers()), deleteError: errConflict}, wantWrites: []string{final + "7"},
 			want: retry,
 		},
-		"nobody holds it, and it cannot be deleted": {
-			server: finalizationServer{cached: dying(tokens()), deleteError: errOutage}, wantWrites: []string{final + "7"},
-			wantError: `deleting namespace "x" for good: ` + errOutage.Error(),
+		"no finalizers, and it cannot be deleted": {
+			server: finalizationServer{cached: dying(withFinalizers()), deleteError: errOutage}, wantWrites: []string{final + "7"},
+			wantError: `failed to delete namespace "x": ` + errOutage.Error(),
 		},
 
 		// Refused.
 		"default": {
 			server:     finalizationServer{cached: dying(named("default"), active), configMaps: fresh},
 			wantWrites: []string{"status of default" + refused},
-			wantEvents: []string{`Warning ContentDeletionFailed Nothing is deleted: namespace "default" is one that no cluster can do without`},
+			wantEvents: []string{refusedEvent("default")},
 		},
-		"kube-system, though nobody holds it": {
-			server:     finalizationServer{cached: dying(named("kube-system"), tokens())},
+		"kube-system without finalizers": {
+			server:     finalizationServer{cached: dying(named("kube-system"), withFinalizers())},
 			wantWrites: []string{"status of kube-system" + refused},
-			wantEvents: []string{`Warning ContentDeletionFailed Nothing is deleted: namespace "kube-system" is one that no cluster can do without`},
+			wantEvents: []string{refusedEvent("kube-system")},
 		},
-		"kube-public, told already": {
+		"kube-public with the condition": {
 			server: finalizationServer{cached: dying(named("kube-public"), func(n *corev1.Namespace) {
-				n.Status.Conditions = finalization.ComputeRefusal(n, `namespace "kube-public" is one that no cluster can do without`, metav1.NewTime(now))
+				n.Status.Conditions = finalization.ComputeRefusal(n, finalization.RefusalReason(n, ""), metav1.NewTime(now))
 			})},
 		},
-		"kube-public, and somebody else writes": {
+		"kube-public, and a conflict": {
 			server:     finalizationServer{cached: dying(named("kube-public")), statusError: errConflict},
 			wantWrites: []string{"status of kube-public" + refused}, want: retry,
 		},
-		"kube-public, and it was created again": {
+		"kube-public, recreated": {
 			server:     finalizationServer{cached: dying(named("kube-public")), statusError: errRecreated},
 			wantWrites: []string{"status of kube-public" + refused}, want: retry,
 		},
-		"kube-system, held by others alone": {
-			server: finalizationServer{cached: dying(named("kube-system"), tokens(otherToken)), configMaps: fresh},
+		"kube-system with other namespace finalizers": {
+			server: finalizationServer{cached: dying(named("kube-system"), withFinalizers(otherFinalizer)), configMaps: fresh},
 		},
-		"the own namespace, held by others alone": {
-			server: finalizationServer{cached: dying(named(systemNamespace), tokens(otherToken)), configMaps: fresh},
+		"the own namespace with other namespace finalizers": {
+			server: finalizationServer{cached: dying(named(systemNamespace), withFinalizers(otherFinalizer)), configMaps: fresh},
 		},
-		"the own namespace, which somebody else may end": {
+		"the own namespace, which another controller may finalize": {
 			server: finalizationServer{cached: dying(named(systemNamespace)), configMaps: fresh},
 			want:   ctrl.Result{RequeueAfter: 30 * time.Second},
 		},
@@ -520,8 +532,7 @@ func TestFinalizationReconcile(t *testing.T) {
 			g := NewWithT(t)
 			recorder := events.NewFakeRecorder(10)
 			reconciler := test.server.reconciler(recorder)
-			reconciler.SettlingTime.Fixed = &test.settling
-			reconciler.deletions.start(t.Context(), nil)
+			test.server.gracePeriods.Config.Fixed = &test.gracePeriod
 			result, err := reconciler.Reconcile(t.Context(), requestFor("x"))
 			if test.wantError == "" {
 				g.Expect(err).NotTo(HaveOccurred())
@@ -535,7 +546,7 @@ func TestFinalizationReconcile(t *testing.T) {
 	}
 }
 
-// The own namespace is refused aloud only when nobody else has ended it.
+// The refusal is reported only if no other controller finalizes the own namespace.
 func TestFinalizationReconcileRefusesTheOwnNamespace(t *testing.T) {
 	g := NewWithT(t)
 	server := &finalizationServer{cached: dying(named(systemNamespace))}
@@ -552,17 +563,16 @@ func TestFinalizationReconcileRefusesTheOwnNamespace(t *testing.T) {
 		g.Expect(result).To(Equal(ctrl.Result{RequeueAfter: step.left}))
 	}
 	g.Expect(server.writes).To(Equal([]string{"status of nslifecycle-system: uid=x-uid ContentDeletionFailed=True"}))
-	g.Expect(recorded(recorder)).To(ConsistOf(HavePrefix(
-		`Warning ContentDeletionFailed Nothing is deleted: nslifecycle runs in namespace "nslifecycle-system" itself`)))
+	g.Expect(recorded(recorder)).To(ConsistOf(And(
+		HavePrefix("Warning ContentDeletionFailed "), ContainSubstring(`"nslifecycle-system"`))))
 }
 
-// The settling time counts from when the deletion was first seen, for one UID.
-func TestFinalizationReconcileSettles(t *testing.T) {
+// The grace period starts when the deletion of a UID is first seen.
+func TestFinalizationReconcileWaitsForTheGracePeriod(t *testing.T) {
 	g := NewWithT(t)
 	server := &finalizationServer{cached: dying()}
 	reconciler := server.reconciler(events.NewFakeRecorder(10))
-	reconciler.SettlingTime.Fixed = ptr.To(5 * time.Second)
-	reconciler.deletions.start(t.Context(), nil)
+	server.gracePeriods.Config.Fixed = ptr.To(5 * time.Second)
 	passive := reconciler.Clock.(*clocktesting.FakePassiveClock)
 	reconcile := func(at time.Duration) time.Duration {
 		passive.SetTime(now.Add(at))
@@ -574,23 +584,22 @@ func TestFinalizationReconcileSettles(t *testing.T) {
 	g.Expect(reconcile(2 * time.Second)).To(Equal(3 * time.Second))
 	g.Expect(server.discovers).To(Equal(1))
 
-	// Another one of the same name begins anew.
+	// A new Namespace of the same name has a new grace period.
 	server.cached.UID = "another-uid"
 	g.Expect(reconcile(4 * time.Second)).To(Equal(5 * time.Second))
 	g.Expect(server.writes).NotTo(ContainElement(HavePrefix("finalize")))
 	g.Expect(reconcile(9 * time.Second)).To(BeZero())
 	g.Expect(server.writes).To(ContainElement(HavePrefix("finalize x by nslifecycle: uid=another-uid")))
-	// What was discovered before the namespace had settled is not relied on.
+	// A discovery before the end of the grace period is not used.
 	g.Expect(server.discovers).To(Equal(2))
 }
 
-// What was told once is told again when it has changed, though the cache may be behind.
-func TestFinalizationReconcileTellsTheEndOfWhatItTold(t *testing.T) {
+// Conditions are updated after a failure, even if the cache does not have them yet.
+func TestFinalizationReconcileUpdatesConditionsAfterAFailure(t *testing.T) {
 	g := NewWithT(t)
 	server := &finalizationServer{cached: dying(), listError: errOutage}
 	reconciler := server.reconciler(events.NewFakeRecorder(10))
-	reconciler.SettlingTime.Fixed = ptr.To(time.Minute)
-	reconciler.deletions.start(t.Context(), nil)
+	server.gracePeriods.Config.Fixed = ptr.To(time.Minute)
 	_, err := reconciler.Reconcile(t.Context(), requestFor("x"))
 	g.Expect(err).To(MatchError(errOutage))
 	server.listError, server.writes = nil, nil
@@ -605,12 +614,12 @@ func TestFinalizationReconcileGivesUpAfterManyConflicts(t *testing.T) {
 	server := &finalizationServer{cached: dying()}
 	server.onFinalize = func(s *finalizationServer) { s.finalizeErrors = []error{errConflict} }
 	_, err := server.reconciler(events.NewFakeRecorder(10)).Reconcile(t.Context(), requestFor("x"))
-	g.Expect(err).To(MatchError(`releasing token "kubernetes" of namespace "x": somebody else writes to it all the time`))
+	g.Expect(err).To(MatchError(`failed to remove namespace finalizer "kubernetes" from namespace "x": too many update conflicts`))
 	g.Expect(server.writes).To(HaveLen(maxConflicts))
 }
 
-// What has become False or True since is told, and what was so from the start is not.
-func TestFinalizationReconcileTellsChanges(t *testing.T) {
+// Events are recorded for changed conditions, and for new ones that are True.
+func TestFinalizationReconcileRecordsEvents(t *testing.T) {
 	g := NewWithT(t)
 	server := &finalizationServer{cached: dying(held, func(n *corev1.Namespace) {
 		n.Status.Conditions = []corev1.NamespaceCondition{
@@ -631,20 +640,20 @@ func TestDeletionChanged(t *testing.T) {
 		before, after client.Object
 		want          bool
 	}{
-		"nothing that matters": {after: dying(func(n *corev1.Namespace) {
+		"a label and a condition": {after: dying(func(n *corev1.Namespace) {
 			n.Labels["app"] = "web"
 			n.Status.Conditions = []corev1.NamespaceCondition{{Type: corev1.NamespaceContentRemaining}}
 		})},
-		"nothing at all, a resync": {after: before.DeepCopy(), want: true},
-		"a token":                  {after: dying(tokens(otherToken)), want: true},
-		"its own finalizers":       {after: dying(held), want: true},
-		"the phase":                {after: dying(active), want: true},
-		"recreated":                {after: dying(func(n *corev1.Namespace) { n.UID = "another-uid" }), want: true},
+		"no change, a resync":   {after: before.DeepCopy(), want: true},
+		"a namespace finalizer": {after: dying(withFinalizers(otherFinalizer)), want: true},
+		"its own finalizers":    {after: dying(held), want: true},
+		"the phase":             {after: dying(active), want: true},
+		"recreated":             {after: dying(func(n *corev1.Namespace) { n.UID = "another-uid" }), want: true},
 		"the deletion": {
 			before: dying(func(n *corev1.Namespace) { n.DeletionTimestamp = nil }), after: dying(), want: true,
 		},
-		"recreated, and not deleted": {after: wrappers.MakeNamespace("x").UID("another-uid").Obj()},
-		"never deleted": {
+		"recreated, and not terminating": {after: wrappers.MakeNamespace("x").UID("another-uid").Obj()},
+		"not terminating": {
 			before: wrappers.MakeNamespace("x").Obj(), after: wrappers.MakeNamespace("x").Obj(),
 		},
 		"another kind": {after: &corev1.Pod{}, want: true},
@@ -654,13 +663,65 @@ func TestDeletionChanged(t *testing.T) {
 			if test.before == nil {
 				test.before = before
 			}
-			passes := deletionChanged().Update(event.UpdateEvent{ObjectOld: test.before, ObjectNew: test.after})
-			NewWithT(t).Expect(passes).To(Equal(test.want))
+			accepted := deletionChanged().Update(event.UpdateEvent{ObjectOld: test.before, ObjectNew: test.after})
+			NewWithT(t).Expect(accepted).To(Equal(test.want))
 		})
 	}
 	g := NewWithT(t)
 	g.Expect(deletionChanged().Create(event.CreateEvent{Object: before})).To(BeTrue())
 	g.Expect(deletionChanged().Create(event.CreateEvent{Object: wrappers.MakeNamespace("x").Obj()})).To(BeFalse())
-	// It has gone: what is known of it has to be forgotten.
+	// The state of a deleted Namespace must be forgotten.
 	g.Expect(deletionChanged().Delete(event.DeleteEvent{Object: before})).To(BeTrue())
+}
+
+// newQueue returns a queue like that of the reconciler, for a synctest bubble.
+func newQueue() requestQueue {
+	return workqueue.NewTypedRateLimitingQueue(newRateLimiter(firstRetryDelay))
+}
+
+// arrival returns the time until the next request is in the queue, and its name.
+func arrival(queue requestQueue) (time.Duration, string) {
+	start := time.Now()
+	request, _ := queue.Get()
+	queue.Done(request)
+	return time.Since(start), request.Name
+}
+
+func TestFinalizationHandleTypeChange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := NewWithT(t)
+		queue := newQueue()
+		defer queue.ShutDown()
+		server := &finalizationServer{}
+		reconciler := server.reconciler(events.NewFakeRecorder(10))
+		reconcile := func(name string, discoveryError error) error {
+			server.cached, server.discoveryError = dying(named(name)), discoveryError
+			_, err := reconciler.Reconcile(t.Context(), requestFor(name))
+			return err
+		}
+		passive := reconciler.Clock.(*clocktesting.FakePassiveClock)
+		g.Expect(reconcile("x", errOutage)).To(MatchError(errOutage))
+		passive.SetTime(now.Add(time.Millisecond))
+		g.Expect(reconcile("y", nil)).To(Succeed())
+		g.Expect(reconcile("y", nil)).To(Succeed())
+		g.Expect(server.discovers).To(Equal(2))
+		for range 5 {
+			queue.AddRateLimited(requestFor("x"))
+		}
+		time.Sleep(time.Minute)
+		arrival(queue)
+
+		reconciler.handleTypeChange(queue)
+		// The API server needs a moment to update discovery.
+		took, request := arrival(queue)
+		g.Expect(took).To(Equal(finalization.DiscoveryDelay))
+		g.Expect(request).To(Equal("x"))
+		g.Expect(queue.NumRequeues(requestFor("x"))).To(BeZero())
+		time.Sleep(time.Minute)
+		g.Expect(queue.Len()).To(BeZero())
+
+		passive.SetTime(now.Add(2 * time.Millisecond))
+		g.Expect(reconcile("y", nil)).To(Succeed())
+		g.Expect(server.discovers).To(Equal(3))
+	})
 }

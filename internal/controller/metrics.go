@@ -74,7 +74,7 @@ var (
 		Namespace: metricsNamespace,
 		Name:      "shared_list_requests_total",
 		Help: "Answers to what there is of one type in one namespace. Each would have taken at least one request if " +
-			"namespaces did not share them: less the requests for purpose survey, they are the requests saved.",
+			"namespaces did not share them: less the requests for purpose shared_list, they are the requests saved.",
 	})
 
 	finalizationPutOffTotal = prometheus.NewCounter(prometheus.CounterOpts{
@@ -142,14 +142,6 @@ const (
 	outcomeDeleted = "deleted"
 )
 
-// The outcomes of a finalization, in finalizationDuration.
-const (
-	// outcomeReleased: this manager has emptied the namespace and released its token.
-	outcomeReleased = "released"
-	// outcomeOvertaken: this manager was at work when the token went by somebody else's hand.
-	outcomeOvertaken = "overtaken"
-)
-
 func init() {
 	metrics.Registry.MustRegister(buildInfo, namespacesBlocked, diagnosesTotal, diagnosisDuration, diagnosisRequestsTotal,
 		initializationDuration, initializersSkippedTotal, finalizationDuration, effectiveSetStatus, settlingTime,
@@ -166,7 +158,7 @@ func init() {
 	for _, reason := range []string{v1alpha1.ReasonTimedOut, v1alpha1.ReasonDeregistered} {
 		initializersSkippedTotal.WithLabelValues(reason)
 	}
-	for _, outcome := range []string{outcomeReleased, outcomeOvertaken} {
+	for _, outcome := range []string{finalization.OutcomeReleased, finalization.OutcomeOvertaken} {
 		finalizationDuration.WithLabelValues(outcome)
 	}
 	for _, purpose := range finalization.Purposes() {
@@ -227,3 +219,10 @@ func (meter) Requested(purpose finalization.Purpose) {
 func (meter) Deleted() { objectsDeletedTotal.Inc() }
 
 func (meter) Answered(types int) { surveyAnswersTotal.Add(float64(types)) }
+
+// RecordFinalization records the duration of a finalization and returns it in seconds.
+func (meter) RecordFinalization(outcome string, deletionTimestamp metav1.Time, firstSeen, finishedAt time.Time) float64 {
+	seconds := secondsSince(whenBegun(deletionTimestamp, firstSeen), finishedAt)
+	finalizationDuration.WithLabelValues(outcome).Observe(seconds)
+	return seconds
+}

@@ -30,6 +30,7 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/finalization"
+	"github.com/nslifecycle/nslifecycle/internal/finalization/throttling"
 	"github.com/nslifecycle/nslifecycle/internal/metadataclient"
 )
 
@@ -50,7 +51,7 @@ type Options struct {
 	// FinalizerToken is what finalization answers for; "kubernetes" if empty.
 	FinalizerToken corev1.FinalizerName
 	// SettlingTime is how long after its deletion a namespace may be called empty.
-	SettlingTime finalization.SettlingTime
+	SettlingTime finalization.GracePeriod
 	// NamespaceWorkers is the number of initializing Namespaces worked on at a time.
 	NamespaceWorkers int
 	// FinalizationWorkers is the number of terminating Namespaces worked on at a time.
@@ -212,7 +213,7 @@ func setupFinalization(mgr ctrl.Manager, options Options) error {
 	// Deleting everything means to use deprecated types too: each request would be warned of.
 	restConfig.WarningHandler = rest.NoWarnings{}
 	httpClient := *mgr.GetHTTPClient()
-	httpClient.Transport = finalization.NotePostponements(httpClient.Transport)
+	httpClient.Transport = throttling.NewTransport(httpClient.Transport)
 	// Aggregated API servers answer lists and discovery.
 	limited := httpClient
 	limited.Transport = metadataclient.LimitResponses(httpClient.Transport)
@@ -230,22 +231,30 @@ func setupFinalization(mgr ctrl.Manager, options Options) error {
 	if err != nil {
 		return fmt.Errorf("creating a client without a cache: %w", err)
 	}
-	catalog := finalization.NewCatalog(discoveryClient, options.Clock)
+	finalizer := finalization.New(finalization.Config{
+		NamespaceFinalizer: options.FinalizerToken,
+		Clock:              options.Clock,
+		Discoverer:         discoveryClient,
+		Content:            content,
+		Namespaces:         liveNamespaces{live},
+		GracePeriods: &GracePeriods{
+			Config: options.SettlingTime, Leases: mgr.GetClient(), Live: live, Clock: options.Clock,
+		},
+		IsAggregated: isAggregated(mgr.GetClient()),
+		Metrics:      meter{},
+		Durations:    meter{},
+		Log:          mgr.GetLogger(),
+	})
 	reconciler := &FinalizationReconciler{
-		Client:       mgr.GetClient(),
-		Live:         live,
-		Recorder:     mgr.GetEventRecorder(reportingController),
-		Clock:        options.Clock,
-		Token:        options.FinalizerToken,
-		SettlingTime: options.SettlingTime,
-		OwnNamespace: options.OwnNamespace,
-		Workers:      options.FinalizationWorkers,
-		Catalog:      catalog,
-		Deleter: finalization.NewDeleter(catalog, content, liveNamespaces{live},
-			options.FinalizerToken, options.Clock, isAggregated(mgr.GetClient())).WithMeter(meter{}),
+		Client:             mgr.GetClient(),
+		Live:               live,
+		Recorder:           mgr.GetEventRecorder(reportingController),
+		Clock:              options.Clock,
+		NamespaceFinalizer: options.FinalizerToken,
+		OwnNamespace:       options.OwnNamespace,
+		Workers:            options.FinalizationWorkers,
+		Finalizer:          finalizer,
 	}
-	reconciler.Watches = finalization.NewWatches(content, reconciler.deletions.wake,
-		mgr.GetLogger().WithName("watches"))
 	if err := reconciler.SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("setting up the reconciler of finalization: %w", err)
 	}

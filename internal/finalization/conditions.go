@@ -16,7 +16,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/nscondition"
 )
 
-// Reasons of the conditions, those of upstream's namespace controller.
+// Reasons of the conditions, as written by upstream's namespace controller.
 const (
 	ReasonResourcesDiscovered       = "ResourcesDiscovered"
 	ReasonDiscoveryFailed           = "DiscoveryFailed"
@@ -29,11 +29,11 @@ const (
 	ReasonContentHasNoFinalizers    = "ContentHasNoFinalizers"
 	ReasonSomeFinalizersRemain      = "SomeFinalizersRemain"
 
-	// ReasonContentDeletionOrdered is ours: nothing has failed, but not everything has been
-	// deleted yet. Upstream says ContentDeleted then.
+	// ReasonContentDeletionOrdered means that nothing failed, but not all objects are deleted yet.
+	// Upstream has the reason ContentDeleted then.
 	ReasonContentDeletionOrdered = "ContentDeletionOrdered"
-	// ReasonContentUnknown is ours, with status Unknown: nothing is known to be left, but
-	// not everything could be looked at. Upstream says that all content is removed then.
+	// ReasonContentUnknown, with status Unknown, means that no object was found, but not all types could
+	// be listed. Upstream reports that all content is removed then.
 	ReasonContentUnknown = "ContentUnknown"
 )
 
@@ -41,32 +41,31 @@ const (
 // API server refuses a Namespace that is too large.
 const maxMessage = 16 << 10
 
-// ComputeConditions returns those conditions of a Namespace that a report changes, with
-// upstream's types, reasons and messages. All others are left alone.
+// ComputeConditions returns the conditions of a Namespace that a report changes, with upstream's
+// types, reasons and messages.
 func ComputeConditions(
 	namespace *corev1.Namespace, report *Report, now metav1.Time,
 ) []corev1.NamespaceCondition {
-	return changed(namespace, []corev1.NamespaceCondition{
-		discoveryCondition(report.Inventory.DiscoveryError),
-		parsingCondition(report.Inventory.ParseError),
+	return computeChanged(namespace, []corev1.NamespaceCondition{
+		discoveryCondition(report.Resources.DiscoveryError),
+		parsingCondition(report.Resources.ParseError),
 		contentCondition(report),
 		remainingCondition(report),
 		finalizersCondition(report),
 	}, now)
 }
 
-// ComputeRefusal returns the condition of a Namespace that is not emptied, if that
-// changes it.
-func ComputeRefusal(namespace *corev1.Namespace, why string, now metav1.Time) []corev1.NamespaceCondition {
-	return changed(namespace, []corev1.NamespaceCondition{{
+// ComputeRefusal returns the condition of a Namespace whose content is not deleted, if it changes.
+func ComputeRefusal(namespace *corev1.Namespace, reason string, now metav1.Time) []corev1.NamespaceCondition {
+	return computeChanged(namespace, []corev1.NamespaceCondition{{
 		Type: corev1.NamespaceDeletionContentFailure, Status: corev1.ConditionTrue,
-		Reason: ReasonContentDeletionFailed, Message: "Nothing is deleted: " + why,
+		Reason: ReasonContentDeletionFailed, Message: fmt.Sprintf(messageDeletionRefused, reason),
 	}}, now)
 }
 
-// changed returns those of the wanted conditions that differ from a Namespace's, with
-// the time of their last transition.
-func changed(
+// computeChanged returns the wanted conditions that differ from those of a Namespace, with their
+// transition times.
+func computeChanged(
 	namespace *corev1.Namespace, wanted []corev1.NamespaceCondition, now metav1.Time,
 ) []corev1.NamespaceCondition {
 	var result []corev1.NamespaceCondition
@@ -89,7 +88,7 @@ func changed(
 func discoveryCondition(err error) corev1.NamespaceCondition {
 	condition := corev1.NamespaceCondition{
 		Type: corev1.NamespaceDeletionDiscoveryFailure, Status: corev1.ConditionFalse,
-		Reason: ReasonResourcesDiscovered, Message: "All resources successfully discovered",
+		Reason: ReasonResourcesDiscovered, Message: messageResourcesDiscovered,
 	}
 	if err == nil {
 		return condition
@@ -97,7 +96,7 @@ func discoveryCondition(err error) corev1.NamespaceCondition {
 	condition.Status, condition.Reason, condition.Message = corev1.ConditionTrue, ReasonDiscoveryFailed, err.Error()
 	var groups *discovery.ErrGroupDiscoveryFailed
 	if errors.As(err, &groups) {
-		condition.Message = fmt.Sprintf("Discovery failed for some groups, %d failing: %v", len(groups.Groups), err)
+		condition.Message = fmt.Sprintf(messageDiscoveryFailed, len(groups.Groups), err)
 	}
 	return condition
 }
@@ -105,7 +104,7 @@ func discoveryCondition(err error) corev1.NamespaceCondition {
 func parsingCondition(err error) corev1.NamespaceCondition {
 	condition := corev1.NamespaceCondition{
 		Type: corev1.NamespaceDeletionGVParsingFailure, Status: corev1.ConditionFalse,
-		Reason: ReasonParsedGroupVersions, Message: "All legacy kube types successfully parsed",
+		Reason: ReasonParsedGroupVersions, Message: messageParsed,
 	}
 	if err != nil {
 		condition.Status, condition.Reason = corev1.ConditionTrue, ReasonGroupVersionParsingFailed
@@ -118,7 +117,7 @@ func contentCondition(report *Report) corev1.NamespaceCondition {
 	condition := corev1.NamespaceCondition{
 		Type: corev1.NamespaceDeletionContentFailure, Status: corev1.ConditionFalse,
 		Reason:  ReasonContentDeleted,
-		Message: "All content successfully deleted, may be waiting on finalization",
+		Message: messageContentDeleted,
 	}
 	switch {
 	case len(report.Errors) > 0:
@@ -128,12 +127,12 @@ func contentCondition(report *Report) corev1.NamespaceCondition {
 		}
 		slices.Sort(texts)
 		condition.Status, condition.Reason = corev1.ConditionTrue, ReasonContentDeletionFailed
-		condition.Message = fmt.Sprintf("Failed to delete all resource types, %d remaining: %s",
+		condition.Message = fmt.Sprintf(messageDeletionFailed,
 			len(texts), strings.Join(texts, ", "))
-	case report.Wait != "":
-		condition.Reason, condition.Message = ReasonContentDeletionOrdered, "Content is deleted in order: "+report.Wait
-	case report.HasMore:
-		condition.Reason, condition.Message = ReasonContentDeletionOrdered, "Content is being deleted"
+	case report.WaitReason != "":
+		condition.Reason, condition.Message = ReasonContentDeletionOrdered, fmt.Sprintf(messageDeletionOrdered, report.WaitReason)
+	case report.Incomplete:
+		condition.Reason, condition.Message = ReasonContentDeletionOrdered, messageDeletionInProgress
 	default:
 		return orUnknown(&condition, report)
 	}
@@ -143,24 +142,24 @@ func contentCondition(report *Report) corev1.NamespaceCondition {
 func remainingCondition(report *Report) corev1.NamespaceCondition {
 	condition := corev1.NamespaceCondition{
 		Type: corev1.NamespaceContentRemaining, Status: corev1.ConditionFalse,
-		Reason: ReasonContentRemoved, Message: "All content successfully removed",
+		Reason: ReasonContentRemoved, Message: messageContentRemoved,
 	}
 	texts := make([]string, 0, len(report.Remaining))
 	for _, remaining := range report.Remaining {
-		texts = append(texts, fmt.Sprintf("%s.%s has %d resource instances",
+		texts = append(texts, fmt.Sprintf(messageResourceInstances,
 			remaining.Type.Resource, remaining.Type.Group, remaining.Count))
 	}
 	if len(texts) > 0 {
 		slices.Sort(texts)
 		condition.Status, condition.Reason = corev1.ConditionTrue, ReasonSomeResourcesRemain
-		condition.Message = "Some resources are remaining: " + strings.Join(texts, ", ")
+		condition.Message = fmt.Sprintf(messageResourcesRemain, strings.Join(texts, ", "))
 		return condition
 	}
 	return orUnknown(&condition, report)
 }
 
-// orUnknown makes a condition that says that all is well Unknown where that is not
-// known.
+// orUnknown returns a condition with status Unknown if the remaining objects of some types are not
+// known, and otherwise the given one.
 func orUnknown(condition *corev1.NamespaceCondition, report *Report) corev1.NamespaceCondition {
 	switch {
 	case len(report.Unknown) > 0:
@@ -168,9 +167,9 @@ func orUnknown(condition *corev1.NamespaceCondition, report *Report) corev1.Name
 		for _, resource := range report.Unknown {
 			names = append(names, resource.String())
 		}
-		condition.Message = "It is not known what is left of " + joinSome(names) + ", which could not be listed"
-	case !report.Inventory.IsComplete():
-		condition.Message = "It is not known what is left of the types that could not be discovered"
+		condition.Message = fmt.Sprintf(messageUnknownUnlisted, joinSome(names))
+	case !report.Resources.IsComplete():
+		condition.Message = messageUnknownUndiscovered
 	default:
 		return *condition
 	}
@@ -181,27 +180,27 @@ func orUnknown(condition *corev1.NamespaceCondition, report *Report) corev1.Name
 func finalizersCondition(report *Report) corev1.NamespaceCondition {
 	condition := corev1.NamespaceCondition{
 		Type: corev1.NamespaceFinalizersRemaining, Status: corev1.ConditionFalse,
-		Reason: ReasonContentHasNoFinalizers, Message: "All content-preserving finalizers finished",
+		Reason: ReasonContentHasNoFinalizers, Message: messageNoFinalizers,
 	}
 	totals := map[string]int{}
-	count, seen := 0, 0
+	count, listed := 0, 0
 	for _, remaining := range report.Remaining {
 		count += remaining.Count
-		seen += remaining.Seen
+		listed += remaining.Listed
 		for finalizer, number := range remaining.Finalizers {
 			totals[finalizer] += number
 		}
 	}
 	texts := make([]string, 0, len(totals))
 	for finalizer, number := range totals {
-		texts = append(texts, fmt.Sprintf("%s in %d resource instances", finalizer, number))
+		texts = append(texts, fmt.Sprintf(messageFinalizerInstances, finalizer, number))
 	}
 	if len(texts) > 0 {
 		slices.Sort(texts)
 		condition.Status, condition.Reason = corev1.ConditionTrue, ReasonSomeFinalizersRemain
-		condition.Message = "Some content in the namespace has finalizers remaining: " + strings.Join(texts, ", ")
-		if seen < count {
-			condition.Message += fmt.Sprintf(", among %d of %d that were looked at", seen, count)
+		condition.Message = fmt.Sprintf(messageFinalizersRemain, strings.Join(texts, ", "))
+		if listed < count {
+			condition.Message += fmt.Sprintf(messageFinalizersOfSome, listed, count)
 		}
 		return condition
 	}

@@ -53,9 +53,9 @@ func allWell(since metav1.Time) conditions {
 	}
 }
 
-// notKnown are the conditions of a namespace that was not looked at in full: nothing is
+// unknownContent are the conditions of a namespace that was not looked at in full: nothing is
 // known to be left.
-func notKnown(message string) conditions {
+func unknownContent(message string) conditions {
 	return conditions{
 		condition("NamespaceDeletionContentFailure", unknown, "ContentUnknown", message, at),
 		condition("NamespaceContentRemaining", unknown, "ContentUnknown", message, at),
@@ -63,10 +63,10 @@ func notKnown(message string) conditions {
 	}
 }
 
-const undiscovered = "It is not known what is left of the types that could not be discovered"
+const undiscovered = messageUnknownUndiscovered
 
-// allWellBut are the conditions of an empty namespace with one of them replaced.
-func allWellBut(others ...corev1.NamespaceCondition) conditions {
+// healthyExcept are the conditions of an empty namespace with one of them replaced.
+func healthyExcept(others ...corev1.NamespaceCondition) conditions {
 	result := allWell(at)
 	for _, other := range others {
 		for i := range result {
@@ -90,25 +90,25 @@ func TestComputeConditionsOfAReport(t *testing.T) {
 	}{
 		"nothing is left": {want: allWell(at)},
 		"discovery failed for some groups": {
-			report: Report{Inventory: &Inventory{DiscoveryError: groupsFailed}},
-			want: allWellBut(append(notKnown(undiscovered), condition("NamespaceDeletionDiscoveryFailure", yes, "DiscoveryFailed",
+			report: Report{Resources: &ResourceSet{DiscoveryError: groupsFailed}},
+			want: healthyExcept(append(unknownContent(undiscovered), condition("NamespaceDeletionDiscoveryFailure", yes, "DiscoveryFailed",
 				"Discovery failed for some groups, 1 failing: unable to retrieve the complete list of server APIs: "+
 					"metrics.k8s.io/v1beta1: the server is currently unable to handle the request", at))...),
 		},
-		"discovery failed for some groups, as somebody else says": {
-			report: Report{Inventory: &Inventory{DiscoveryError: fmt.Errorf("asking: %w", groupsFailed)}},
-			want: allWellBut(append(notKnown(undiscovered), condition("NamespaceDeletionDiscoveryFailure", yes, "DiscoveryFailed",
+		"discovery failed for some groups, in another error type": {
+			report: Report{Resources: &ResourceSet{DiscoveryError: fmt.Errorf("asking: %w", groupsFailed)}},
+			want: healthyExcept(append(unknownContent(undiscovered), condition("NamespaceDeletionDiscoveryFailure", yes, "DiscoveryFailed",
 				"Discovery failed for some groups, 1 failing: asking: unable to retrieve the complete list of server APIs: "+
 					"metrics.k8s.io/v1beta1: the server is currently unable to handle the request", at))...),
 		},
 		"discovery failed": {
-			report: Report{Inventory: &Inventory{DiscoveryError: errOutage}},
-			want: allWellBut(append(notKnown(undiscovered), condition("NamespaceDeletionDiscoveryFailure", yes, "DiscoveryFailed",
+			report: Report{Resources: &ResourceSet{DiscoveryError: errOutage}},
+			want: healthyExcept(append(unknownContent(undiscovered), condition("NamespaceDeletionDiscoveryFailure", yes, "DiscoveryFailed",
 				errOutage.Error(), at))...),
 		},
 		"a group version cannot be parsed": {
-			report: Report{Inventory: &Inventory{ParseError: errOutage}},
-			want: allWellBut(append(notKnown(undiscovered), condition("NamespaceDeletionGroupVersionParsingFailure", yes, "GroupVersionParsingFailed",
+			report: Report{Resources: &ResourceSet{ParseError: errOutage}},
+			want: healthyExcept(append(unknownContent(undiscovered), condition("NamespaceDeletionGroupVersionParsingFailure", yes, "GroupVersionParsingFailed",
 				errOutage.Error(), at))...),
 		},
 		"some types could not be listed": {
@@ -116,17 +116,17 @@ func TestComputeConditionsOfAReport(t *testing.T) {
 				Errors:  []error{errOutage},
 				Unknown: []schema.GroupResource{deployments.GroupResource(), daemonSets.GroupResource()},
 			},
-			want: allWellBut(append(
-				notKnown("It is not known what is left of deployments.apps.k8s.io, daemonsets.apps.k8s.io, which could not be listed"),
+			want: healthyExcept(append(
+				unknownContent(fmt.Sprintf(messageUnknownUnlisted, "deployments.apps.k8s.io, daemonsets.apps.k8s.io")),
 				condition("NamespaceDeletionContentFailure", yes, "ContentDeletionFailed",
 					"Failed to delete all resource types, 1 remaining: "+errOutage.Error(), at))...),
 		},
 		"some types could not be listed, and others have objects": {
 			report: Report{
 				Errors: []error{errOutage}, Unknown: []schema.GroupResource{deployments.GroupResource()},
-				Remaining: []Remaining{{Type: podsType, Count: 1, Seen: 1, Finalizers: map[string]int{"kubedb": 1}}},
+				Remaining: []Remaining{{Type: podsType, Count: 1, Listed: 1, Finalizers: map[string]int{"kubedb": 1}}},
 			},
-			want: allWellBut(
+			want: healthyExcept(
 				condition("NamespaceDeletionContentFailure", yes, "ContentDeletionFailed",
 					"Failed to delete all resource types, 1 remaining: "+errOutage.Error(), at),
 				condition("NamespaceContentRemaining", yes, "SomeResourcesRemain",
@@ -134,63 +134,63 @@ func TestComputeConditionsOfAReport(t *testing.T) {
 				condition("NamespaceFinalizersRemaining", yes, "SomeFinalizersRemain",
 					"Some content in the namespace has finalizers remaining: kubedb in 1 resource instances", at)),
 		},
-		"something could not be deleted, whatever is waited for": {
-			report: Report{Errors: []error{errors.New("b"), errors.New("a")}, Wait: "later", HasMore: true},
-			want: allWellBut(condition("NamespaceDeletionContentFailure", yes, "ContentDeletionFailed",
+		"failures have priority over waiting": {
+			report: Report{Errors: []error{errors.New("b"), errors.New("a")}, WaitReason: "later", Incomplete: true},
+			want: healthyExcept(condition("NamespaceDeletionContentFailure", yes, "ContentDeletionFailed",
 				"Failed to delete all resource types, 2 remaining: a, b", at)),
 		},
-		"something is waited for": {
-			report: Report{Wait: "everything else is deleted after pods", HasMore: true},
-			want: allWellBut(condition("NamespaceDeletionContentFailure", no, "ContentDeletionOrdered",
-				"Content is deleted in order: everything else is deleted after pods", at)),
+		"waiting for pods": {
+			report: Report{WaitReason: waitForPods, Incomplete: true},
+			want: healthyExcept(condition("NamespaceDeletionContentFailure", no, "ContentDeletionOrdered",
+				fmt.Sprintf(messageDeletionOrdered, waitForPods), at)),
 		},
-		"there is more than one pass can do": {
-			report: Report{HasMore: true},
-			want: allWellBut(condition("NamespaceDeletionContentFailure", no, "ContentDeletionOrdered",
-				"Content is being deleted", at)),
+		"an incomplete pass": {
+			report: Report{Incomplete: true},
+			want: healthyExcept(condition("NamespaceDeletionContentFailure", no, "ContentDeletionOrdered",
+				messageDeletionInProgress, at)),
 		},
-		"objects are left": {
-			report: Report{Remaining: []Remaining{{Type: deployments, Count: 5, Seen: 5}, {Type: daemonSets, Count: 5, Seen: 5}}},
-			want: allWellBut(condition("NamespaceContentRemaining", yes, "SomeResourcesRemain",
+		"remaining objects": {
+			report: Report{Remaining: []Remaining{{Type: deployments, Count: 5, Listed: 5}, {Type: daemonSets, Count: 5, Listed: 5}}},
+			want: healthyExcept(condition("NamespaceContentRemaining", yes, "SomeResourcesRemain",
 				"Some resources are remaining: daemonsets.apps.k8s.io has 5 resource instances, "+
 					"deployments.apps.k8s.io has 5 resource instances", at)),
 		},
-		"objects without a group are left": {
-			report: Report{Remaining: []Remaining{{Type: podsType, Count: 1, Seen: 1}}},
-			want: allWellBut(condition("NamespaceContentRemaining", yes, "SomeResourcesRemain",
+		"remaining objects of the core group": {
+			report: Report{Remaining: []Remaining{{Type: podsType, Count: 1, Listed: 1}}},
+			want: healthyExcept(condition("NamespaceContentRemaining", yes, "SomeResourcesRemain",
 				"Some resources are remaining: pods. has 1 resource instances", at)),
 		},
-		"objects with finalizers are left": {
+		"remaining objects with finalizers": {
 			report: Report{Remaining: []Remaining{
-				{Type: daemonSets, Count: 5, Seen: 5, Finalizers: map[string]int{"service-catalog": 4, "kubedb": 5}},
-				{Type: deployments, Count: 5, Seen: 5, Finalizers: map[string]int{"service-catalog": 2}},
+				{Type: daemonSets, Count: 5, Listed: 5, Finalizers: map[string]int{"service-cache": 4, "kubedb": 5}},
+				{Type: deployments, Count: 5, Listed: 5, Finalizers: map[string]int{"service-cache": 2}},
 			}},
-			want: allWellBut(
+			want: healthyExcept(
 				condition("NamespaceContentRemaining", yes, "SomeResourcesRemain",
 					"Some resources are remaining: daemonsets.apps.k8s.io has 5 resource instances, "+
 						"deployments.apps.k8s.io has 5 resource instances", at),
 				condition("NamespaceFinalizersRemaining", yes, "SomeFinalizersRemain",
 					"Some content in the namespace has finalizers remaining: kubedb in 5 resource instances, "+
-						"service-catalog in 6 resource instances", at)),
+						"service-cache in 6 resource instances", at)),
 		},
-		"there was no time to look at all of them": {
+		"not all objects were listed": {
 			report: Report{Remaining: []Remaining{
-				{Type: daemonSets, Count: 1000, Seen: 500, Finalizers: map[string]int{"kubedb": 500}},
-				{Type: deployments, Count: 5, Seen: 5},
+				{Type: daemonSets, Count: 1000, Listed: 500, Finalizers: map[string]int{"kubedb": 500}},
+				{Type: deployments, Count: 5, Listed: 5},
 			}},
-			want: allWellBut(
+			want: healthyExcept(
 				condition("NamespaceContentRemaining", yes, "SomeResourcesRemain",
 					"Some resources are remaining: daemonsets.apps.k8s.io has 1000 resource instances, "+
 						"deployments.apps.k8s.io has 5 resource instances", at),
 				condition("NamespaceFinalizersRemaining", yes, "SomeFinalizersRemain",
-					"Some content in the namespace has finalizers remaining: kubedb in 500 resource instances, "+
-						"among 505 of 1005 that were looked at", at)),
+					"Some content in the namespace has finalizers remaining: kubedb in 500 resource instances"+
+						fmt.Sprintf(messageFinalizersOfSome, 505, 1005), at)),
 		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			if test.report.Inventory == nil {
-				test.report.Inventory = &Inventory{}
+			if test.report.Resources == nil {
+				test.report.Resources = &ResourceSet{}
 			}
 			NewWithT(t).Expect(ComputeConditions(terminating(), &test.report, at)).To(Equal(test.want))
 		})
@@ -198,7 +198,7 @@ func TestComputeConditionsOfAReport(t *testing.T) {
 }
 
 func TestComputeConditionsOfANamespace(t *testing.T) {
-	left := &Report{Inventory: &Inventory{}, Remaining: []Remaining{{Type: podsType, Count: 1, Seen: 1}}}
+	left := &Report{Resources: &ResourceSet{}, Remaining: []Remaining{{Type: podsType, Count: 1, Listed: 1}}}
 	podLeft := func(since metav1.Time) corev1.NamespaceCondition {
 		return condition("NamespaceContentRemaining", yes, "SomeResourcesRemain",
 			"Some resources are remaining: pods. has 1 resource instances", since)
@@ -249,7 +249,7 @@ func TestComputeConditionsOfANamespace(t *testing.T) {
 			namespace.Status.Conditions = test.have
 			unchanged := namespace.DeepCopy()
 			if test.report == nil {
-				test.report = &Report{Inventory: &Inventory{}}
+				test.report = &Report{Resources: &ResourceSet{}}
 			}
 			g.Expect(ComputeConditions(namespace, test.report, at)).To(Equal(test.want))
 			g.Expect(namespace).To(Equal(unchanged))
@@ -261,7 +261,7 @@ func TestComputeRefusal(t *testing.T) {
 	g := NewWithT(t)
 	namespace := terminating()
 	refused := condition("NamespaceDeletionContentFailure", yes, "ContentDeletionFailed",
-		"Nothing is deleted: it is needed", at)
+		fmt.Sprintf(messageDeletionRefused, "it is needed"), at)
 	g.Expect(ComputeRefusal(namespace, "it is needed", at)).To(Equal(conditions{refused}))
 
 	namespace.Status.Conditions = conditions{refused}

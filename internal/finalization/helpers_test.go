@@ -56,7 +56,7 @@ func (c *tickingClock) advance(duration time.Duration) {
 // discoverer answers discovery, one answer after the other and the last one again and
 // again.
 type discoverer struct {
-	answers []discoveryAnswer
+	results []discoveryResult
 	// delay is how long each discovery takes; only in a bubble of synctest.
 	delay time.Duration
 
@@ -64,7 +64,7 @@ type discoverer struct {
 	count int
 }
 
-type discoveryAnswer struct {
+type discoveryResult struct {
 	lists []*metav1.APIResourceList
 	err   error
 }
@@ -73,7 +73,7 @@ func (d *discoverer) ServerPreferredNamespacedResourcesWithContext(
 	ctx context.Context,
 ) ([]*metav1.APIResourceList, error) {
 	d.lock.Lock()
-	answer := d.answers[min(d.count, len(d.answers)-1)]
+	result := d.results[min(d.count, len(d.results)-1)]
 	d.count++
 	d.lock.Unlock()
 	if d.delay > 0 {
@@ -83,7 +83,7 @@ func (d *discoverer) ServerPreferredNamespacedResourcesWithContext(
 			return nil, ctx.Err()
 		}
 	}
-	return answer.lists, answer.err
+	return result.lists, result.err
 }
 
 // allVerbs are those of an ordinary type.
@@ -117,7 +117,7 @@ func servedOnly(resources ...string) []*metav1.APIResourceList {
 	return lists
 }
 
-// resourceType is what a catalog makes of an ordinary type.
+// resourceType is what a cache makes of an ordinary type.
 func resourceType(group, version, resource string) ResourceType {
 	return ResourceType{
 		GroupVersionResource: schema.GroupVersionResource{Group: group, Version: version, Resource: resource},

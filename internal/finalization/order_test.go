@@ -15,20 +15,20 @@ import (
 func TestStageOf(t *testing.T) {
 	tests := map[schema.GroupResource]stage{
 		{Resource: "pods"}:                                             stagePods,
-		{Resource: "configmaps"}:                                       stageSupport,
-		{Resource: "secrets"}:                                          stageSupport,
-		{Resource: "serviceaccounts"}:                                  stageSupport,
-		{Group: "coordination.k8s.io", Resource: "leases"}:             stageSupport,
-		{Group: "networking.k8s.io", Resource: "networkpolicies"}:      stageSupport,
-		{Group: "rbac.authorization.k8s.io", Resource: "rolebindings"}: stageSupport,
-		{Group: "rbac.authorization.k8s.io", Resource: "roles"}:        stageSupport,
+		{Resource: "configmaps"}:                                       stageDependencies,
+		{Resource: "secrets"}:                                          stageDependencies,
+		{Resource: "serviceaccounts"}:                                  stageDependencies,
+		{Group: "coordination.k8s.io", Resource: "leases"}:             stageDependencies,
+		{Group: "networking.k8s.io", Resource: "networkpolicies"}:      stageDependencies,
+		{Group: "rbac.authorization.k8s.io", Resource: "rolebindings"}: stageDependencies,
+		{Group: "rbac.authorization.k8s.io", Resource: "roles"}:        stageDependencies,
 
-		{Resource: "services"}:                       stageMost,
-		{Group: "apps", Resource: "deployments"}:     stageMost,
-		{Group: "example.com", Resource: "widgets"}:  stageMost,
-		{Group: "metrics.k8s.io", Resource: "pods"}:  stageMost,
-		{Group: "example.com", Resource: "secrets"}:  stageMost,
-		{Group: "events.k8s.io", Resource: "events"}: stageMost,
+		{Resource: "services"}:                       stageDefault,
+		{Group: "apps", Resource: "deployments"}:     stageDefault,
+		{Group: "example.com", Resource: "widgets"}:  stageDefault,
+		{Group: "metrics.k8s.io", Resource: "pods"}:  stageDefault,
+		{Group: "example.com", Resource: "secrets"}:  stageDefault,
+		{Group: "events.k8s.io", Resource: "events"}: stageDefault,
 	}
 	for resource, want := range tests {
 		t.Run(resource.String(), func(t *testing.T) {
@@ -37,8 +37,8 @@ func TestStageOf(t *testing.T) {
 	}
 }
 
-func TestWhyWait(t *testing.T) {
-	unavailable := fmt.Errorf("listing widgets: %w", apierrors.NewServiceUnavailable("nobody home"))
+func TestComputeWaitReason(t *testing.T) {
+	unavailable := fmt.Errorf("failed to list widgets: %w", apierrors.NewServiceUnavailable("nobody home"))
 	state := func(resourceType ResourceType, change func(*typeState)) *typeState {
 		result := &typeState{Remaining: Remaining{Type: resourceType}}
 		change(result)
@@ -66,76 +66,76 @@ func TestWhyWait(t *testing.T) {
 		},
 		"a pod that is being deleted": {
 			stage: stagePods, types: []*typeState{state(podsType, ending)},
-			want: "everything else is deleted after pods",
+			want: waitForPods,
 		},
 		"a pod whose deletion was refused": {
 			stage: stagePods, types: []*typeState{state(podsType, left)},
-			want: "everything else is deleted after pods",
+			want: waitForPods,
 		},
 		"pods that nobody has come to": {
-			stage: stagePods, types: []*typeState{state(podsType, func(s *typeState) { s.hasMore = true })},
-			want: "everything else is deleted after pods",
+			stage: stagePods, types: []*typeState{state(podsType, func(s *typeState) { s.isIncomplete = true })},
+			want: waitForPods,
 		},
 		"pods that cannot be listed": {
 			stage: stagePods, types: []*typeState{state(podsType, func(s *typeState) { s.listError = errOutage })},
-			want: "everything else is not deleted before it is known what is left of pods",
+			want: unlistedPods,
 		},
 		"pods whose server is not there": {
 			stage: stagePods, types: []*typeState{state(podsType, func(s *typeState) { s.listError = unavailable })},
-			want: "everything else is not deleted before it is known what is left of pods",
+			want: unlistedPods,
 		},
-		"nothing else": {stage: stageMost, types: []*typeState{state(widgetsType, empty)}},
+		"nothing else": {stage: stageDefault, types: []*typeState{state(widgetsType, empty)}},
 		"something that is being deleted": {
-			stage: stageMost, types: []*typeState{state(widgetsType, ending)},
-			want: "access rights, identities, settings and leases are deleted after widgets.example.com",
+			stage: stageDefault, types: []*typeState{state(widgetsType, ending)},
+			want: waitForWidgets,
 		},
 		"something whose deletion was refused": {
-			stage: stageMost, types: []*typeState{state(widgetsType, left)},
+			stage: stageDefault, types: []*typeState{state(widgetsType, left)},
 		},
 		"something whose deletion may have come through": {
-			stage: stageMost, types: []*typeState{state(widgetsType, func(s *typeState) { s.isInDoubt = true })},
-			want: "access rights, identities, settings and leases are deleted after widgets.example.com",
+			stage: stageDefault, types: []*typeState{state(widgetsType, func(s *typeState) { s.isUncertain = true })},
+			want: waitForWidgets,
 		},
 		"something that nobody has come to": {
-			stage: stageMost, types: []*typeState{state(widgetsType, func(s *typeState) { s.hasMore = true })},
-			want: "access rights, identities, settings and leases are deleted after widgets.example.com",
+			stage: stageDefault, types: []*typeState{state(widgetsType, func(s *typeState) { s.isIncomplete = true })},
+			want: waitForWidgets,
 		},
 		"something that cannot be listed": {
-			stage: stageMost, types: []*typeState{state(widgetsType, func(s *typeState) { s.listError = errOutage })},
-			want: "access rights, identities, settings and leases are not deleted before it is known what is left of widgets.example.com",
+			stage: stageDefault, types: []*typeState{state(widgetsType, func(s *typeState) { s.listError = errOutage })},
+			want: unlistedWidgets,
 		},
 		"something whose server is not there": {
-			stage: stageMost, types: []*typeState{state(widgetsType, func(s *typeState) { s.listError = unavailable })},
+			stage: stageDefault, types: []*typeState{state(widgetsType, func(s *typeState) { s.listError = unavailable })},
 		},
 		"something is left of a type whose server is not there any more": {
-			stage: stageMost, types: []*typeState{state(widgetsType, func(s *typeState) {
+			stage: stageDefault, types: []*typeState{state(widgetsType, func(s *typeState) {
 				s.listError, s.Terminating = unavailable, 1
 			})},
-			want: "access rights, identities, settings and leases are deleted after widgets.example.com",
+			want: waitForWidgets,
 		},
 		"not knowing goes first": {
-			stage: stageMost, types: []*typeState{
+			stage: stageDefault, types: []*typeState{
 				state(configMapsType, ending),
 				state(widgetsType, func(s *typeState) { s.listError = errOutage }),
 			},
-			want: "access rights, identities, settings and leases are not deleted before it is known what is left of widgets.example.com",
+			want: unlistedWidgets,
 		},
 		"three types are named": {
-			stage: stageMost, types: many(ending)[:3],
-			want: "access rights, identities, settings and leases are deleted after a, b, c",
+			stage: stageDefault, types: many(ending)[:3],
+			want: fmt.Sprintf(waitForDeletion, "a, b, c", nextDependencies),
 		},
 		"one more is counted": {
-			stage: stageMost, types: many(ending)[:4],
-			want: "access rights, identities, settings and leases are deleted after a, b, c and 1 other",
+			stage: stageDefault, types: many(ending)[:4],
+			want: fmt.Sprintf(waitForDeletion, "a, b, c and 1 other", nextDependencies),
 		},
 		"two more are counted": {
-			stage: stageMost, types: many(ending),
-			want: "access rights, identities, settings and leases are deleted after a, b, c and 2 others",
+			stage: stageDefault, types: many(ending),
+			want: fmt.Sprintf(waitForDeletion, "a, b, c and 2 others", nextDependencies),
 		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			NewWithT(t).Expect(whyWait(test.stage, test.types)).To(Equal(test.want))
+			NewWithT(t).Expect(computeWaitReason(test.stage, test.types)).To(Equal(test.want))
 		})
 	}
 }

@@ -5,59 +5,77 @@ package finalization
 
 import (
 	"errors"
-	"fmt"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Remaining is what is left of one type.
+const (
+	// watchedDelay is the time to the next pass for types that are watched, in case an event is missed.
+	watchedDelay = 15 * time.Second
+	// unwatchedDelay is the time to the next pass for types that cannot be watched.
+	unwatchedDelay = 2 * time.Second
+	// newDelay is the time to the next pass if objects were created during the pass. Not at once: a
+	// server may take some time until it shows an object as terminating.
+	newDelay = time.Second
+	// maxDelay limits the time to the next pass.
+	maxDelay = time.Minute
+	// noDelay is the time to the next pass if it is due already.
+	noDelay = time.Millisecond
+)
+
+// Remaining is the remaining objects of one type.
 type Remaining struct {
 	Type ResourceType
 	// Count is the number of objects.
 	Count int
-	// Seen is how many of them Finalizers covers; fewer than Count where there was no time
-	// to list all.
-	Seen int
-	// Terminating is how many of those that were seen are being deleted.
+	// Listed is the number of objects that Finalizers and Terminating refer to; less than Count if there
+	// was no time to list all.
+	Listed int
+	// Terminating is the number of objects that are being deleted.
 	Terminating int
-	// HasNew says that some of them came when the pass was already deleting.
+	// HasNew reports whether some objects were created during the pass.
 	HasNew bool
-	// Finalizers counts the objects by finalizer.
+	// Finalizers is the number of objects by finalizer.
 	Finalizers map[string]int
-	// Until is when the last of those that are being deleted should have gone: the API
-	// server adds terminationGracePeriodSeconds of a Pod to its deletionTimestamp, unless
-	// the Pod has come to its end already.
-	Until time.Time
-	// ResourceVersion is that of the list that was counted.
+	// DeletionDue is the latest deletionTimestamp of the objects. For a running Pod it includes
+	// terminationGracePeriodSeconds.
+	DeletionDue time.Time
+	// ResourceVersion is that of the list.
 	ResourceVersion string
 }
 
-// Report is what a pass has found and done.
+// Report is the result of a pass.
 type Report struct {
-	Began time.Time
-	// Inventory is what the pass went by.
-	Inventory *Inventory
-	// Remaining are the types with objects left, in the order of the Inventory.
+	StartedAt time.Time
+	// Resources are the resource types that were discovered.
+	Resources *ResourceSet
+	// Remaining are the types with remaining objects, in the order of Resources.
 	Remaining []Remaining
-	// Unknown are the types that could not be listed, or not to the end: what is left of
-	// them is not known.
+	// Unknown are the types that could not be listed completely: their remaining objects are unknown.
 	Unknown []schema.GroupResource
-	// Errors are what went wrong, one for each type at most.
+	// Errors has at most one error for each type.
 	Errors []error
-	// HasMore tells that the pass has stopped for others to get their turn, or has met
-	// something new: the next one should follow at once.
-	HasMore bool
-	// IsProof tells that the namespace is empty for good: nothing is left, nothing went
-	// wrong, and all of that was found out after the namespace had settled.
-	IsProof bool
-	// Wait says why some types have not been deleted yet; empty if all have.
-	Wait string
+	// Incomplete reports whether the pass ended before it had processed all objects. The next pass is due
+	// at once.
+	Incomplete bool
+	// ConfirmedEmpty reports whether the namespace is empty and remains so: after the grace period no
+	// object was found and no request failed. Only then may the namespace finalizer be removed.
+	ConfirmedEmpty bool
+	// WaitReason is the reason why some types are not deleted yet; empty if all are.
+	WaitReason string
+	// HasNews reports whether this or an earlier pass over the Namespace was not clean, so that its
+	// conditions must be written.
+	HasNews bool
+
+	gracePeriodEnd time.Time
 }
 
-func newReport(began time.Time, ledger *Ledger, wait string) *Report {
-	report := &Report{Began: began, Inventory: ledger.inventory, Wait: wait}
-	for _, state := range ledger.types {
+func newReport(startedAt, gracePeriodEnd time.Time, content *contentState, waitReason string) *Report {
+	report := &Report{
+		StartedAt: startedAt, Resources: content.resources, WaitReason: waitReason, gracePeriodEnd: gracePeriodEnd,
+	}
+	for _, state := range content.types {
 		switch {
 		case state.listError != nil:
 			report.Errors = append(report.Errors, state.listError)
@@ -67,76 +85,57 @@ func newReport(began time.Time, ledger *Ledger, wait string) *Report {
 		case state.deleteError != nil:
 			report.Errors = append(report.Errors, state.deleteError)
 		}
-		report.HasMore = report.HasMore || state.hasMore
+		report.Incomplete = report.Incomplete || state.isIncomplete
 		if state.Count > 0 {
 			report.Remaining = append(report.Remaining, state.Remaining)
 		}
 	}
-	report.IsProof = ledger.isProof && report.IsClean()
+	report.ConfirmedEmpty = content.isAfterGracePeriod && report.IsClean()
 	return report
 }
 
-// IsClean tells whether nothing was left and nothing went wrong.
+// IsClean reports whether no object remained and no request failed.
 func (r *Report) IsClean() bool {
-	return r.Inventory.IsComplete() && len(r.Remaining) == 0 && len(r.Unknown) == 0 &&
-		len(r.Errors) == 0 && !r.HasMore
+	return r.Resources.IsComplete() && len(r.Remaining) == 0 && len(r.Unknown) == 0 &&
+		len(r.Errors) == 0 && !r.Incomplete
 }
 
-// Err joins everything that went wrong, discovery included.
+// Err joins all errors, those of discovery included.
 func (r *Report) Err() error {
-	return errors.Join(append([]error{r.Inventory.DiscoveryError, r.Inventory.ParseError}, r.Errors...)...)
+	return errors.Join(append([]error{r.Resources.DiscoveryError, r.Resources.ParseError}, r.Errors...)...)
 }
 
-// Until returns when the last of the objects that are being deleted should have gone.
-func (r *Report) Until() time.Time {
-	var until time.Time
-	for _, remaining := range r.Remaining {
-		if remaining.Until.After(until) {
-			until = remaining.Until
+// deletionDue returns the latest time at which a terminating object should be deleted.
+func (r *Report) deletionDue() time.Time {
+	var due time.Time
+	for i := range r.Remaining {
+		if r.Remaining[i].DeletionDue.After(due) {
+			due = r.Remaining[i].DeletionDue
 		}
 	}
-	return until
+	return due
 }
 
-func plural(count int, noun string) string {
-	if count == 1 {
-		return fmt.Sprintf("%d %s", count, noun)
-	}
-	return fmt.Sprintf("%d %ss", count, noun)
-}
-
-const (
-	// watchedDelay is when to look again at what is watched, in case an event was missed.
-	watchedDelay = 15 * time.Second
-	// unwatchedDelay is when to look again at types that cannot be watched.
-	unwatchedDelay = 2 * time.Second
-	// newDelay is when to look again where something new has come that has to be deleted as
-	// well. Not at once: a server may take its time until it says that an object goes.
-	newDelay = time.Second
-	// longestDelay bounds all of them.
-	longestDelay = time.Minute
-)
-
-// NextLook returns how long to wait for the next pass if nothing is heard meanwhile.
-func (r *Report) NextLook(settledAt, now time.Time) time.Duration {
-	const atOnce = time.Millisecond
-	if r.HasMore {
-		return atOnce
+// RequeueAfter returns the time to the next pass if no event requires an earlier one.
+func (r *Report) RequeueAfter(now time.Time) time.Duration {
+	untilGracePeriodEnd := r.gracePeriodEnd.Sub(now)
+	if r.Incomplete {
+		return noDelay
 	}
 	if len(r.Remaining) == 0 {
-		return max(settledAt.Sub(now), atOnce)
+		return max(untilGracePeriodEnd, noDelay)
 	}
 	delay := watchedDelay
-	// Pods may take until the end of their grace periods.
-	if until := r.Until().Add(time.Second); until.Sub(now) > delay {
-		delay = min(until.Sub(now), longestDelay)
+	// Pods may take until the end of terminationGracePeriodSeconds.
+	if untilDue := r.deletionDue().Add(time.Second).Sub(now); untilDue > delay {
+		delay = min(untilDue, maxDelay)
 	}
-	for _, remaining := range r.Remaining {
-		if !remaining.Type.CanWatch {
+	for i := range r.Remaining {
+		if !r.Remaining[i].Type.CanWatch {
 			delay = min(delay, unwatchedDelay)
 		}
-		if remaining.HasNew { // until the namespace has settled there may be still more
-			delay = min(delay, max(settledAt.Sub(now), newDelay))
+		if r.Remaining[i].HasNew { // Until the grace period ends, more may be created.
+			delay = min(delay, max(untilGracePeriodEnd, newDelay))
 		}
 	}
 	return delay

@@ -8,38 +8,41 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/nslifecycle/nslifecycle/internal/finalization/sharedlist"
+	"github.com/nslifecycle/nslifecycle/internal/finalization/throttling"
 )
 
-// What else makes a survey a proof is the business of TestLedger….
-func TestIsProof(t *testing.T) {
-	state := func(change func(*typeState)) func(*Ledger) {
-		return func(l *Ledger) { change(l.types[0]) }
+func TestReportConfirmedEmpty(t *testing.T) {
+	ofType := func(change func(*typeState)) func(*contentState) {
+		return func(l *contentState) { change(l.types[0]) }
 	}
 	tests := map[string]struct {
-		change func(*Ledger)
+		change func(*contentState)
 		want   bool
 	}{
-		"clean, and surveyed when the namespace had settled": {change: func(*Ledger) {}, want: true},
-		"surveyed before":                     {change: func(l *Ledger) { l.isProof = false }},
-		"something remains":                   {change: state(func(s *typeState) { s.Count = 1 })},
-		"something may remain":                {change: state(func(s *typeState) { s.isUncounted = true })},
-		"something could not be listed":       {change: state(func(s *typeState) { s.listError = errOutage })},
-		"something could not be deleted":      {change: state(func(s *typeState) { s.deleteError = errOutage })},
-		"there is more":                       {change: state(func(s *typeState) { s.hasMore = true })},
-		"discovery failed":                    {change: func(l *Ledger) { l.inventory.DiscoveryError = errOutage }},
-		"a group version could not be parsed": {change: func(l *Ledger) { l.inventory.ParseError = errOutage }},
+		"clean, and surveyed when the namespace had settled": {change: func(*contentState) {}, want: true},
+		"surveyed before":                     {change: func(l *contentState) { l.isAfterGracePeriod = false }},
+		"something remains":                   {change: ofType(func(s *typeState) { s.Count = 1 })},
+		"something may remain":                {change: ofType(func(s *typeState) { s.isUncounted = true })},
+		"something could not be listed":       {change: ofType(func(s *typeState) { s.listError = errOutage })},
+		"something could not be deleted":      {change: ofType(func(s *typeState) { s.deleteError = errOutage })},
+		"there is more":                       {change: ofType(func(s *typeState) { s.isIncomplete = true })},
+		"discovery failed":                    {change: func(l *contentState) { l.resources.DiscoveryError = errOutage }},
+		"a group version could not be parsed": {change: func(l *contentState) { l.resources.ParseError = errOutage }},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			ledger := &Ledger{
-				inventory: &Inventory{}, isProof: true, types: []*typeState{{Remaining: Remaining{Type: widgetsType}}},
+			state := &contentState{
+				resources: &ResourceSet{}, isAfterGracePeriod: true, types: []*typeState{{Remaining: Remaining{Type: widgetsType}}},
 			}
-			test.change(ledger)
-			report := newReport(now, ledger, "")
-			g.Expect(report.IsProof).To(Equal(test.want))
+			test.change(state)
+			report := newReport(now, now, state, "")
+			g.Expect(report.ConfirmedEmpty).To(Equal(test.want))
 		})
 	}
 }
@@ -50,51 +53,51 @@ func TestReportDoesNotKnowWhatWasNotListedToTheEnd(t *testing.T) {
 	state := &typeState{Remaining: Remaining{Type: widgetsType}}
 	page := &metav1.PartialObjectMetadataList{}
 	page.Continue = "more"
-	state.take(&finding{page: page})
+	state.setFirstPage(&sharedlist.Result{Page: page})
 	g.Expect(state.isOpen()).To(BeTrue())
 	g.Expect(state.mayHaveObjects()).To(BeTrue())
-	report := newReport(now, &Ledger{inventory: &Inventory{}, isProof: true, types: []*typeState{state}}, "")
+	report := newReport(now, now, &contentState{resources: &ResourceSet{}, isAfterGracePeriod: true, types: []*typeState{state}}, "")
 	g.Expect(report.Unknown).To(Equal([]schema.GroupResource{widgetsType.GroupResource()}))
 	g.Expect(report.IsClean()).To(BeFalse())
-	g.Expect(report.IsProof).To(BeFalse())
+	g.Expect(report.ConfirmedEmpty).To(BeFalse())
 }
 
-func TestNextLook(t *testing.T) {
+func TestReportRequeueAfter(t *testing.T) {
 	slow := ResourceType{GroupVersionResource: widgetsType.GroupVersionResource, CanList: true}
 	tests := map[string]struct {
 		report Report
-		// settledAt is when the namespace settles, counted from now.
-		settledAt time.Duration
-		want      time.Duration
+		// gracePeriodEnd is when the namespace settles
+		gracePeriodEnd time.Duration
+		want           time.Duration
 	}{
 		"there is more": {
-			report: Report{HasMore: true, Remaining: []Remaining{{Type: podsType, Count: 1}}}, want: time.Millisecond,
+			report: Report{Incomplete: true, Remaining: []Remaining{{Type: podsType, Count: 1}}}, want: time.Millisecond,
 		},
-		"empty, and not settled":       {settledAt: 700 * time.Millisecond, want: 700 * time.Millisecond},
-		"empty, and settled meanwhile": {settledAt: -time.Second, want: time.Millisecond},
+		"empty, and not settled":       {gracePeriodEnd: 700 * time.Millisecond, want: 700 * time.Millisecond},
+		"empty, and settled meanwhile": {gracePeriodEnd: -time.Second, want: time.Millisecond},
 		"watched": {
 			report: Report{Remaining: []Remaining{{Type: podsType, Count: 1}}}, want: 15 * time.Second,
 		},
 		"watched, and not settled either": {
-			report:    Report{Remaining: []Remaining{{Type: podsType, Count: 1}}},
-			settledAt: time.Second, want: 15 * time.Second,
+			report:         Report{Remaining: []Remaining{{Type: podsType, Count: 1}}},
+			gracePeriodEnd: time.Second, want: 15 * time.Second,
 		},
 		"a pod that goes soon": {
-			report: Report{Remaining: []Remaining{{Type: podsType, Count: 1, Until: now.Add(5 * time.Second)}}},
+			report: Report{Remaining: []Remaining{{Type: podsType, Count: 1, DeletionDue: now.Add(5 * time.Second)}}},
 			want:   15 * time.Second,
 		},
 		"a pod with a grace period": {
 			report: Report{Remaining: []Remaining{
-				{Type: podsType, Count: 1, Until: now.Add(30 * time.Second)}, {Type: widgetsType, Count: 1, Until: now},
+				{Type: podsType, Count: 1, DeletionDue: now.Add(30 * time.Second)}, {Type: widgetsType, Count: 1, DeletionDue: now},
 			}},
 			want: 31 * time.Second,
 		},
 		"a pod with a long grace period": {
-			report: Report{Remaining: []Remaining{{Type: podsType, Count: 1, Until: now.Add(time.Hour)}}},
+			report: Report{Remaining: []Remaining{{Type: podsType, Count: 1, DeletionDue: now.Add(time.Hour)}}},
 			want:   time.Minute,
 		},
 		"a pod that should have gone": {
-			report: Report{Remaining: []Remaining{{Type: podsType, Count: 1, Until: now.Add(-time.Hour)}}},
+			report: Report{Remaining: []Remaining{{Type: podsType, Count: 1, DeletionDue: now.Add(-time.Hour)}}},
 			want:   15 * time.Second,
 		},
 		"a type that cannot be watched": {
@@ -103,25 +106,26 @@ func TestNextLook(t *testing.T) {
 		},
 		"a type that cannot be watched, and a pod": {
 			report: Report{Remaining: []Remaining{
-				{Type: podsType, Count: 1, Until: now.Add(time.Hour)}, {Type: slow, Count: 1},
+				{Type: podsType, Count: 1, DeletionDue: now.Add(time.Hour)}, {Type: slow, Count: 1},
 			}},
 			want: 2 * time.Second,
 		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			NewWithT(t).Expect(test.report.NextLook(now.Add(test.settledAt), now)).To(Equal(test.want))
+			test.report.gracePeriodEnd = now.Add(test.gracePeriodEnd)
+			NewWithT(t).Expect(test.report.RequeueAfter(now)).To(Equal(test.want))
 		})
 	}
 }
 
 func TestReportErr(t *testing.T) {
 	g := NewWithT(t)
-	g.Expect((&Report{Inventory: &Inventory{}}).Err()).NotTo(HaveOccurred())
+	g.Expect((&Report{Resources: &ResourceSet{}}).Err()).NotTo(HaveOccurred())
 	for name, report := range map[string]*Report{
-		"discovery":     {Inventory: &Inventory{DiscoveryError: errOutage}},
-		"group version": {Inventory: &Inventory{ParseError: errOutage}},
-		"content":       {Inventory: &Inventory{}, Errors: []error{errForbidden, errOutage}},
+		"discovery":     {Resources: &ResourceSet{DiscoveryError: errOutage}},
+		"group version": {Resources: &ResourceSet{ParseError: errOutage}},
+		"content":       {Resources: &ResourceSet{}, Errors: []error{errForbidden, errOutage}},
 	} {
 		g.Expect(report.Err()).To(MatchError(errOutage), name)
 	}
@@ -134,5 +138,12 @@ func TestJoinObjectErrors(t *testing.T) {
 	err := joinObjectErrors(podsType, []objectError{{name: "b", err: errOutage}, {name: "a", err: errForbidden}})
 	g.Expect(err).To(MatchError(errOutage))
 	g.Expect(err).To(MatchError(errForbidden))
-	g.Expect(err).To(MatchError(`deleting pods "a": ` + errForbidden.Error() + `; deleting pods "b": ` + errOutage.Error()))
+	g.Expect(err).To(MatchError(`failed to delete pods "a": ` + errForbidden.Error() + `; failed to delete pods "b": ` + errOutage.Error()))
+}
+
+func TestRetryAfterOfJoinedObjectErrors(t *testing.T) {
+	err := joinObjectErrors(podsType, []objectError{
+		{name: "a", err: errOutage}, {name: "b", err: apierrors.NewTooManyRequests("busy", 4)},
+	})
+	NewWithT(t).Expect(throttling.RetryAfter(err)).To(Equal(4 * time.Second))
 }

@@ -9,41 +9,40 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/nscondition"
 )
 
-// State is how far the end of a terminating Namespace has come, in one word.
+// State is the state of a terminating Namespace in metrics.
 type State string
 
-// The states.
 const (
-	// StateEmptying: nothing is known to be in the way.
+	// StateEmptying means that no obstacle is known.
 	StateEmptying State = "emptying"
-	// StateRemaining: objects remain that take their time or have finalizers.
+	// StateRemaining means that objects remain.
 	StateRemaining State = "remaining"
-	// StateFailing: types could not be discovered, or objects not be deleted.
+	// StateFailing means that types could not be discovered, or objects not be deleted.
 	StateFailing State = "failing"
-	// StateOthers: the token is no longer there, and the Namespace waits for others.
-	StateOthers State = "others"
+	// StateWaiting means that the namespace finalizer is removed and other finalizers remain.
+	StateWaiting State = "waiting"
 )
 
-// States are all of them.
+// States returns all states.
 func States() []State {
-	return []State{StateEmptying, StateRemaining, StateFailing, StateOthers}
+	return []State{StateEmptying, StateRemaining, StateFailing, StateWaiting}
 }
 
-// StateOf returns the state of a terminating Namespace, as its conditions tell it.
-func StateOf(namespace *corev1.Namespace, token corev1.FinalizerName) State {
+// StateOf returns the state of a terminating Namespace, from its conditions.
+func StateOf(namespace *corev1.Namespace, finalizer corev1.FinalizerName) State {
 	switch {
-	case !HasToken(namespace, token):
-		return StateOthers
-	case hasAnyOf(namespace, corev1.NamespaceDeletionDiscoveryFailure, corev1.NamespaceDeletionGVParsingFailure,
+	case !HasFinalizer(namespace, finalizer):
+		return StateWaiting
+	case hasTrueCondition(namespace, corev1.NamespaceDeletionDiscoveryFailure, corev1.NamespaceDeletionGVParsingFailure,
 		corev1.NamespaceDeletionContentFailure):
 		return StateFailing
-	case hasAnyOf(namespace, corev1.NamespaceContentRemaining, corev1.NamespaceFinalizersRemaining):
+	case hasTrueCondition(namespace, corev1.NamespaceContentRemaining, corev1.NamespaceFinalizersRemaining):
 		return StateRemaining
 	}
 	return StateEmptying
 }
 
-func hasAnyOf(namespace *corev1.Namespace, conditionTypes ...corev1.NamespaceConditionType) bool {
+func hasTrueCondition(namespace *corev1.Namespace, conditionTypes ...corev1.NamespaceConditionType) bool {
 	for _, conditionType := range conditionTypes {
 		condition := nscondition.Find(namespace, conditionType)
 		if condition != nil && condition.Status == corev1.ConditionTrue {

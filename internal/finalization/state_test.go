@@ -25,30 +25,30 @@ func TestStateOf(t *testing.T) {
 	}
 	own := []corev1.FinalizerName{agent, corev1.FinalizerKubernetes}
 	tests := map[string]struct {
-		tokens     []corev1.FinalizerName
+		finalizers []corev1.FinalizerName
 		conditions []corev1.NamespaceCondition
 		want       State
 	}{
-		"nothing is told yet":     {tokens: own, want: StateEmptying},
-		"nothing remains":         {tokens: own, conditions: isFalse, want: StateEmptying},
-		"objects remain":          {tokens: own, conditions: isTrue(corev1.NamespaceContentRemaining), want: StateRemaining},
-		"finalizers remain":       {tokens: own, conditions: isTrue(corev1.NamespaceFinalizersRemaining), want: StateRemaining},
-		"discovery fails":         {tokens: own, conditions: isTrue(corev1.NamespaceDeletionDiscoveryFailure), want: StateFailing},
-		"a version is unreadable": {tokens: own, conditions: isTrue(corev1.NamespaceDeletionGVParsingFailure), want: StateFailing},
-		"a deletion fails, and so something remains": {
-			tokens:     own,
+		"no conditions":                    {finalizers: own, want: StateEmptying},
+		"no remaining objects":             {finalizers: own, conditions: isFalse, want: StateEmptying},
+		"objects remain":                   {finalizers: own, conditions: isTrue(corev1.NamespaceContentRemaining), want: StateRemaining},
+		"finalizers remain":                {finalizers: own, conditions: isTrue(corev1.NamespaceFinalizersRemaining), want: StateRemaining},
+		"discovery fails":                  {finalizers: own, conditions: isTrue(corev1.NamespaceDeletionDiscoveryFailure), want: StateFailing},
+		"a group version cannot be parsed": {finalizers: own, conditions: isTrue(corev1.NamespaceDeletionGVParsingFailure), want: StateFailing},
+		"a deletion fails and objects remain": {
+			finalizers: own,
 			conditions: isTrue(corev1.NamespaceContentRemaining, corev1.NamespaceDeletionContentFailure), want: StateFailing,
 		},
-		"others have it": {
-			tokens: []corev1.FinalizerName{agent}, conditions: isTrue(corev1.NamespaceContentRemaining), want: StateOthers,
+		"only other finalizers": {
+			finalizers: []corev1.FinalizerName{agent}, conditions: isTrue(corev1.NamespaceContentRemaining), want: StateWaiting,
 		},
-		"there is no token": {want: StateOthers},
+		"no finalizers": {want: StateWaiting},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			namespace := &corev1.Namespace{}
-			namespace.Spec.Finalizers, namespace.Status.Conditions = test.tokens, test.conditions
+			namespace.Spec.Finalizers, namespace.Status.Conditions = test.finalizers, test.conditions
 			g.Expect(StateOf(namespace, corev1.FinalizerKubernetes)).To(Equal(test.want))
 			g.Expect(States()).To(ContainElement(test.want))
 		})

@@ -1,11 +1,10 @@
 // Copyright The nslifecycle Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package inventory finds out what a cluster and its namespaces hold: the namespaced
-// types that an API server serves, and the objects of each.
+// Package inventory discovers the namespaced resource types of an API server and lists their
+// objects as metadata.
 //
-// It only reads, and it reads metadata. What cannot be read is part of the answer and
-// never an error of the whole: a tool that looks for what is wrong with a cluster has to
-// work with half of one. Package finalization does not use it, since what is to be
-// deleted has to be proven, and shared among many namespaces.
+// Failures are part of the results, since diagnosis, force-finalization and backup must work with a
+// partly failing cluster. Package finalization shares the parser only: to confirm that a namespace
+// is empty it needs complete results, shared by many namespaces.
 package inventory

@@ -21,7 +21,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 )
 
-// discovered is a Discoverer that gives one answer.
+// discovered is a Discoverer with a fixed result.
 type discovered struct {
 	lists []*metav1.APIResourceList
 	err   error
@@ -86,26 +86,26 @@ var configMaps = Type{
 	Kind:                 "ConfigMap", Verbs: []string{"list", "delete"},
 }
 
-// newClient returns a client that answers the lists of a type with these pages, or errors,
-// one after another, and notes the options of each.
-func newClient(answers ...any) (*metadatafake.FakeMetadataClient, *[]metav1.ListOptions) {
+// newClient returns a client whose lists return these pages or errors, in this order, and the
+// options of the lists.
+func newClient(responses ...any) (*metadatafake.FakeMetadataClient, *[]metav1.ListOptions) {
 	scheme := metadatafake.NewTestScheme()
 	_ = metav1.AddMetaToScheme(scheme)
 	client := metadatafake.NewSimpleMetadataClient(scheme)
-	var asked []metav1.ListOptions
+	var requests []metav1.ListOptions
 	client.PrependReactor("list", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		options := action.(clienttesting.ListActionImpl).ListOptions
-		at := len(asked)
-		asked = append(asked, options)
-		switch answer := answers[at].(type) {
+		at := len(requests)
+		requests = append(requests, options)
+		switch response := responses[at].(type) {
 		case error:
-			return true, nil, answer
+			return true, nil, response
 		case *metav1.List:
-			return true, answer, nil
+			return true, response, nil
 		}
 		return false, nil, nil
 	})
-	return client, &asked
+	return client, &requests
 }
 
 func page(next string, remaining *int64, names ...string) *metav1.List {
@@ -123,28 +123,28 @@ func TestList(t *testing.T) {
 	for name, test := range map[string]struct {
 		of        Type
 		limit     int
-		answers   []any
+		responses []any
 		names     []string
 		count     int
 		isAtLeast bool
 		err       string
 	}{
-		"nothing":               {of: configMaps, answers: []any{page("", nil)}},
-		"one page":              {of: configMaps, answers: []any{page("", nil, "a", "b")}, names: []string{"a", "b"}, count: 2},
-		"two pages":             {of: configMaps, answers: []any{page("x", nil, "a"), page("", nil, "b")}, names: []string{"a", "b"}, count: 2},
-		"a limit":               {of: configMaps, limit: 1, answers: []any{page("x", new(int64(41)), "a")}, names: []string{"a"}, count: 42},
-		"a limit, uncounted":    {of: configMaps, limit: 1, answers: []any{page("x", nil, "a")}, names: []string{"a"}, count: 1, isAtLeast: true},
-		"a page that expired":   {of: configMaps, answers: []any{page("x", nil, "a"), expired, page("", nil, "a", "b")}, names: []string{"a", "b"}, count: 2},
-		"an error in between":   {of: configMaps, answers: []any{page("x", nil, "a"), errDown}, names: []string{"a"}, count: 1, err: "listing configmaps"},
-		"a type that has gone":  {of: configMaps, answers: []any{apierrors.NewNotFound(schema.GroupResource{}, "")}},
-		"a type without a list": {of: Type{GroupVersionResource: configMaps.GroupVersionResource, Verbs: []string{"delete"}}, err: "offers no list"},
-		"a type to ask only":    {of: Type{GroupVersionResource: configMaps.GroupVersionResource, Verbs: []string{"create"}}},
+		"no objects":                      {of: configMaps, responses: []any{page("", nil)}},
+		"one page":                        {of: configMaps, responses: []any{page("", nil, "a", "b")}, names: []string{"a", "b"}, count: 2},
+		"two pages":                       {of: configMaps, responses: []any{page("x", nil, "a"), page("", nil, "b")}, names: []string{"a", "b"}, count: 2},
+		"a limit":                         {of: configMaps, limit: 1, responses: []any{page("x", new(int64(41)), "a")}, names: []string{"a"}, count: 42},
+		"a limit, uncounted":              {of: configMaps, limit: 1, responses: []any{page("x", nil, "a")}, names: []string{"a"}, count: 1, isAtLeast: true},
+		"a page that expired":             {of: configMaps, responses: []any{page("x", nil, "a"), expired, page("", nil, "a", "b")}, names: []string{"a", "b"}, count: 2},
+		"an error on the second page":     {of: configMaps, responses: []any{page("x", nil, "a"), errDown}, names: []string{"a"}, count: 1, err: "configmaps"},
+		"a type that is no longer served": {of: configMaps, responses: []any{apierrors.NewNotFound(schema.GroupResource{}, "")}},
+		"a type without a list":           {of: Type{GroupVersionResource: configMaps.GroupVersionResource, Verbs: []string{"delete"}}, err: "does not support listing configmaps"},
+		"a type that can only be created": {of: Type{GroupVersionResource: configMaps.GroupVersionResource, Verbs: []string{"create"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			client, asked := newClient(test.answers...)
+			client, requests := newClient(test.responses...)
 			found := List(t.Context(), client, "shop", []Type{test.of}, test.limit)
-			if len(*asked) != len(test.answers) {
-				t.Errorf("asked %d times, want %d", len(*asked), len(test.answers))
+			if len(*requests) != len(test.responses) {
+				t.Errorf("got %d requests, want %d", len(*requests), len(test.responses))
 			}
 			if test.count == 0 && test.err == "" {
 				if len(found) > 0 {
@@ -169,7 +169,7 @@ func TestList(t *testing.T) {
 	}
 }
 
-func TestListKeepsTheKindOfAnError(t *testing.T) {
+func TestListWrapsErrors(t *testing.T) {
 	client, _ := newClient(&apierrors.StatusError{ErrStatus: metav1.Status{
 		Code: http.StatusServiceUnavailable, Reason: metav1.StatusReasonServiceUnavailable,
 	}})

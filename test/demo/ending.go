@@ -147,7 +147,7 @@ func (d *demo) showRelease(ctx context.Context) error {
 	// The token goes a moment after the condition.
 	if err := wait.PollUntilContextCancel(ctx, pollInterval, true, func(ctx context.Context) (bool, error) {
 		namespace, err := d.endingNamespace(ctx)
-		return err == nil && !finalization.HasToken(namespace, corev1.FinalizerKubernetes), err
+		return err == nil && !finalization.HasFinalizer(namespace, corev1.FinalizerKubernetes), err
 	}); err != nil {
 		return fmt.Errorf("the manager did not release namespace %q: %w", endingName, err)
 	}

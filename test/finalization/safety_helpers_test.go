@@ -79,7 +79,7 @@ func withToken(token corev1.FinalizerName) func(*controller.Options) {
 
 func withSettlingTime(duration time.Duration) func(*controller.Options) {
 	return func(options *controller.Options) {
-		options.SettlingTime = finalization.SettlingTime{Fixed: &duration}
+		options.SettlingTime = finalization.GracePeriod{Fixed: &duration}
 	}
 }
 

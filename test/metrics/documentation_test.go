@@ -256,7 +256,7 @@ var _ = Describe("The metrics", func() {
 				Expect(got).To(Equal(want), "%s%v after round %d", expect.name, expect.labels, i+1)
 			}
 		}
-		for _, purpose := range []string{"survey", "list", "confirm", "delete"} {
+		for _, purpose := range []string{"shared_list", "list", "confirm", "delete"} {
 			count, _ := second.value(own+"finalization_requests_total", `purpose="`+purpose+`"`)
 			Expect(count).To(BeNumerically(">", 0), purpose)
 		}

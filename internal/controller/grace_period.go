@@ -28,20 +28,35 @@ const (
 	webhooksTimeout = 5 * time.Second
 )
 
-// settlingTime returns the grace period of a Namespace whose deletion was first seen at the given time.
-func (r *FinalizationReconciler) settlingTime(ctx context.Context, seen time.Time) time.Duration {
-	now := r.Clock.Now() // The reconciler may have waited for a request since it read the clock.
+// GracePeriods computes the grace period of terminating Namespaces. It is a
+// [finalization.GracePeriodSource].
+type GracePeriods struct {
+	// Config is the value of --settling-time.
+	Config finalization.GracePeriod
+	// Leases reads the Leases of the API servers, from a cache.
+	Leases client.Reader
+	// Live reads from the API server instead of a cache.
+	Live  client.Reader
+	Clock clock.PassiveClock
+
+	logged   gracePeriodLog
+	webhooks delayingWebhooks
+}
+
+// GracePeriod returns the grace period of a Namespace whose deletion was first seen at the given time.
+func (p *GracePeriods) GracePeriod(ctx context.Context, firstSeen time.Time) time.Duration {
+	now := p.Clock.Now() // The caller may have waited for a request since firstSeen.
 	var leases coordinationv1.LeaseList
 	var err error
-	if r.SettlingTime.Fixed == nil {
-		err = r.List(ctx, &leases, client.InNamespace(metav1.NamespaceSystem),
+	if p.Config.Fixed == nil {
+		err = p.Leases.List(ctx, &leases, client.InNamespace(metav1.NamespaceSystem),
 			client.MatchingLabels{finalization.APIServerLeaseLabel: finalization.APIServerLeaseValue})
 	}
-	chosen, reason := r.SettlingTime.Choose(leases.Items, err, now, func() ([]string, error) {
-		return r.webhooks.get(ctx, r.Live, r.Clock, seen, now)
+	chosen, reason := p.Config.Choose(leases.Items, err, now, func() ([]string, error) {
+		return p.webhooks.get(ctx, p.Live, p.Clock, firstSeen, now)
 	})
 	settlingTime.WithLabelValues().Set(chosen.Seconds())
-	if r.settling.isNew(chosen, reason) {
+	if p.logged.isNew(chosen, reason) {
 		log.FromContext(ctx).WithName("settling-time").Info("Chose the grace period of terminating namespaces",
 			"settlingTime", chosen.String(), "reason", reason)
 	}
@@ -96,14 +111,14 @@ func listDelayingWebhooks(ctx context.Context, reader client.Reader) ([]string, 
 	return finalization.DelayingWebhooks(mutating.Items, validating.Items), nil
 }
 
-// settlingLog remembers the grace period that was logged last.
-type settlingLog struct {
+// gracePeriodLog keeps the grace period that was logged last.
+type gracePeriodLog struct {
 	lock   sync.Mutex
 	chosen time.Duration
 	reason string
 }
 
-func (l *settlingLog) isNew(chosen time.Duration, reason string) bool {
+func (l *gracePeriodLog) isNew(chosen time.Duration, reason string) bool {
 	l.lock.Lock()
 	defer l.lock.Unlock()
 	if l.reason == reason && l.chosen == chosen {

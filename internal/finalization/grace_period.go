@@ -13,53 +13,53 @@ import (
 )
 
 const (
-	// APIServerLeaseLabel is on the Leases that kube-apiservers renew in namespace kube-system
+	// APIServerLeaseLabel is the label of the Leases that kube-apiservers renew in namespace kube-system
 	// (KEP-1965).
 	APIServerLeaseLabel = "apiserver.kubernetes.io/identity"
-	// APIServerLeaseValue is its value.
+	// APIServerLeaseValue is the value of the label.
 	APIServerLeaseValue = "kube-apiserver"
 
-	// shortSettlingTime is for one API server, which serves the DELETE of the namespace and every
-	// CREATE, and no webhook that can delay a CREATE. What remains is that server's own watch
-	// cache of namespaces, which is stale by milliseconds.
-	shortSettlingTime = time.Second
-	// longSettlingTime is how long upstream's namespace controller always waits.
-	longSettlingTime = 5 * time.Second
+	// shortGracePeriod applies to one API server, which serves the DELETE of the namespace and every
+	// CREATE, and no webhook that can delay a CREATE. Only that server's own watch cache of
+	// namespaces can be stale then, by milliseconds.
+	shortGracePeriod = time.Second
+	// longGracePeriod is how long upstream's namespace controller always waits.
+	longGracePeriod = 5 * time.Second
 
 	automatic = "auto"
 )
 
-// SettlingTime is the grace period between the time when the operator sees a deletion and the start
+// GracePeriod is the grace period between the time when the operator sees a deletion and the start
 // of a pass that can confirm that the namespace is empty. By then every API server has seen the
 // deletion.
-type SettlingTime struct {
+type GracePeriod struct {
 	// Fixed is the time; if nil, the API servers and the admission webhooks decide.
 	Fixed *time.Duration
 }
 
-// ParseSettlingTime reads "auto" or a duration such as "5s".
-func ParseSettlingTime(text string) (SettlingTime, error) {
+// ParseGracePeriod reads "auto" or a duration such as "5s".
+func ParseGracePeriod(text string) (GracePeriod, error) {
 	if text == automatic {
-		return SettlingTime{}, nil
+		return GracePeriod{}, nil
 	}
 	fixed, err := time.ParseDuration(text)
 	if err != nil || fixed < 0 {
-		return SettlingTime{}, fmt.Errorf("settling time %q is neither %q nor a duration such as \"5s\"", text, automatic)
+		return GracePeriod{}, fmt.Errorf(invalidGracePeriod, text, automatic)
 	}
-	return SettlingTime{Fixed: &fixed}, nil
+	return GracePeriod{Fixed: &fixed}, nil
 }
 
 // Choose returns the grace period and the reason for it. The Leases are those of the API servers;
 // err is the error of reading them. listWebhooks returns the webhooks that can delay a CREATE; it
 // is called only if the grace period depends on them.
-func (s SettlingTime) Choose(
+func (p GracePeriod) Choose(
 	leases []coordinationv1.Lease, err error, now time.Time, listWebhooks func() ([]string, error),
 ) (time.Duration, string) {
-	if s.Fixed != nil {
-		return *s.Fixed, "set by --settling-time"
+	if p.Fixed != nil {
+		return *p.Fixed, graceFixed
 	}
 	if err != nil {
-		return longSettlingTime, fmt.Sprintf("the Leases of the API servers could not be listed: %v", err)
+		return longGracePeriod, fmt.Sprintf(graceLeasesUnknown, err)
 	}
 	var live []string
 	for i := range leases {
@@ -70,20 +70,20 @@ func (s SettlingTime) Choose(
 	slices.Sort(live)
 	switch len(live) {
 	case 0:
-		return longSettlingTime, "there is no current Lease of an API server in kube-system"
+		return longGracePeriod, graceNoLeases
 	case 1:
 	default:
-		return longSettlingTime, fmt.Sprintf("there are %d API servers: %s", len(live), strings.Join(live, ", "))
+		return longGracePeriod, fmt.Sprintf(graceManyServers, len(live), strings.Join(live, ", "))
 	}
 	webhooks, err := listWebhooks()
 	switch {
 	case err != nil:
-		return longSettlingTime, fmt.Sprintf("the admission webhooks could not be listed: %v", err)
+		return longGracePeriod, fmt.Sprintf(graceWebhookUnknown, err)
 	case len(webhooks) > 0:
-		return longSettlingTime, fmt.Sprintf("admission webhooks can delay requests: %d, the first is %s",
+		return longGracePeriod, fmt.Sprintf(graceWebhooks,
 			len(webhooks), slices.Min(webhooks))
 	default:
-		return shortSettlingTime, "there is one API server: " + live[0]
+		return shortGracePeriod, fmt.Sprintf(graceOneServer, live[0])
 	}
 }
 

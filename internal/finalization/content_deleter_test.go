@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -20,6 +21,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/nslifecycle/nslifecycle/internal/finalization/sharedlist"
+	"github.com/nslifecycle/nslifecycle/internal/finalization/throttling"
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
@@ -35,9 +38,11 @@ var (
 	errInternal    = apierrors.NewInternalError(errors.New("failed calling webhook"))
 )
 
-const (
-	waitForPods    = "everything else is deleted after pods"
-	waitForWidgets = "access rights, identities, settings and leases are deleted after widgets.example.com"
+var (
+	waitForPods     = fmt.Sprintf(waitForDeletion, "pods", nextDefault)
+	waitForWidgets  = fmt.Sprintf(waitForDeletion, "widgets.example.com", nextDependencies)
+	unlistedPods    = fmt.Sprintf(waitForList, "pods", nextDefault)
+	unlistedWidgets = fmt.Sprintf(waitForList, "widgets.example.com", nextDependencies)
 )
 
 // ordinary are a type of each stage.
@@ -50,14 +55,14 @@ type passResult struct {
 	// Deletes are the requests that delete something, sorted.
 	Deletes []string
 	// Remaining are the numbers of objects by resource.
-	Remaining map[string]int
-	Errors    []string
-	Wait      string
-	HasMore   bool
+	Remaining  map[string]int
+	Errors     []string
+	WaitReason string
+	Incomplete bool
 }
 
 func resultOf(server *contentServer, report *Report) passResult {
-	result := passResult{Deletes: server.recorded("delete"), Wait: report.Wait, HasMore: report.HasMore}
+	result := passResult{Deletes: server.recorded("delete"), WaitReason: report.WaitReason, Incomplete: report.Incomplete}
 	slices.Sort(result.Deletes)
 	for _, remaining := range report.Remaining {
 		if result.Remaining == nil {
@@ -71,12 +76,18 @@ func resultOf(server *contentServer, report *Report) passResult {
 	return result
 }
 
-// newDeleter returns one that works against a server, and finds the types there.
-func newDeleter(server *contentServer, reader *namespaceReader, resources ...string) (*Deleter, *discoverer) {
+// newDeleter returns a contentDeleter for a server with some resource types.
+func newDeleter(server *contentServer, reader *namespaceReader, resources ...string) (*contentDeleter, *discoverer) {
 	server.clock = newTickingClock()
 	reader.log = server.record
-	api := &discoverer{answers: []discoveryAnswer{{lists: served(resources...)}}}
-	return NewDeleter(NewCatalog(api, server.clock), server.client(), reader, corev1.FinalizerKubernetes, server.clock, nil), api
+	api := &discoverer{results: []discoveryResult{{lists: served(resources...)}}}
+	counted := &requestCounter{}
+	finalizer := New(Config{
+		NamespaceFinalizer: corev1.FinalizerKubernetes, Clock: server.clock, Discoverer: api, Content: server.client(),
+		Namespaces: reader, Metrics: counted, Log: logr.Discard(),
+		IsAggregated: func(schema.GroupVersion) bool { return false },
+	})
+	return finalizer.deleter, api
 }
 
 func background(words ...string) []string {
@@ -108,7 +119,7 @@ func TestPass(t *testing.T) {
 			server: &contentServer{objects: map[string]objects{"widgets": {object("../a"), object("w")}}},
 			want: passResult{
 				Deletes: background("widgets/w"), Remaining: map[string]int{"widgets": 1}, Errors: []string{
-					`deleting widgets.example.com "../a": no request was sent: name "../a" is not valid: may not contain '/'`,
+					`failed to delete widgets.example.com "../a": no request was sent: name "../a" is not valid: may not contain '/'`,
 				},
 			},
 		},
@@ -117,7 +128,7 @@ func TestPass(t *testing.T) {
 				"widgets": {{ObjectMeta: metav1.ObjectMeta{Namespace: "x", Name: "w"}}},
 			}},
 			want: passResult{Remaining: map[string]int{"widgets": 1}, Errors: []string{
-				`deleting widgets.example.com "w": no request was sent: the object has no UID`,
+				`failed to delete widgets.example.com "w": no request was sent: the object has no UID`,
 			}},
 		},
 		"an item of another namespace is not deleted": {
@@ -125,7 +136,7 @@ func TestPass(t *testing.T) {
 				"widgets": {{ObjectMeta: metav1.ObjectMeta{Namespace: "y", Name: "w", UID: "w-uid"}}},
 			}},
 			want: passResult{Errors: []string{
-				`listing widgets.example.com: the answer for namespace "x" has an item in namespace "y"`,
+				`failed to list widgets.example.com: the answer for namespace "x" has an item in namespace "y"`,
 			}},
 		},
 
@@ -136,7 +147,7 @@ func TestPass(t *testing.T) {
 				grace:   map[string]time.Duration{"pods": 30 * time.Second},
 			},
 			want: passResult{
-				Deletes: background("pods/p"), Wait: waitForPods,
+				Deletes: background("pods/p"), WaitReason: waitForPods,
 				Remaining: map[string]int{"pods": 1, "widgets": 1, "configmaps": 1},
 			},
 		},
@@ -146,8 +157,8 @@ func TestPass(t *testing.T) {
 				errors:  map[string]error{"delete pods/p": errForbidden},
 			},
 			want: passResult{
-				Deletes: background("pods/p"), Wait: waitForPods, Remaining: map[string]int{"pods": 1, "widgets": 1},
-				Errors: []string{`deleting pods "p": ` + errForbidden.Error()},
+				Deletes: background("pods/p"), WaitReason: waitForPods, Remaining: map[string]int{"pods": 1, "widgets": 1},
+				Errors: []string{`failed to delete pods "p": ` + errForbidden.Error()},
 			},
 		},
 		"pods cannot be listed, and the rest waits for them": {
@@ -156,8 +167,8 @@ func TestPass(t *testing.T) {
 				errors:  map[string]error{"list pods": errOutage},
 			},
 			want: passResult{
-				Wait:      "everything else is not deleted before it is known what is left of pods",
-				Remaining: map[string]int{"widgets": 1}, Errors: []string{"listing pods: " + errOutage.Error()},
+				WaitReason: unlistedPods,
+				Remaining:  map[string]int{"widgets": 1}, Errors: []string{"failed to list pods: " + errOutage.Error()},
 			},
 		},
 		"the server of pods is not there, and the rest waits for them": {
@@ -166,8 +177,8 @@ func TestPass(t *testing.T) {
 				errors:  map[string]error{"list pods": errUnavailable},
 			},
 			want: passResult{
-				Wait:      "everything else is not deleted before it is known what is left of pods",
-				Remaining: map[string]int{"widgets": 1}, Errors: []string{"listing pods: nobody home"},
+				WaitReason: unlistedPods,
+				Remaining:  map[string]int{"widgets": 1}, Errors: []string{"failed to list pods: nobody home"},
 			},
 		},
 		"pods of another group are not waited for": {
@@ -186,7 +197,7 @@ func TestPass(t *testing.T) {
 				objects: map[string]objects{"widgets": {object("w", "example.com/hold")}, "configmaps": {object("c")}},
 			},
 			want: passResult{
-				Deletes: background("widgets/w"), Wait: waitForWidgets,
+				Deletes: background("widgets/w"), WaitReason: waitForWidgets,
 				Remaining: map[string]int{"widgets": 1, "configmaps": 1},
 			},
 		},
@@ -194,7 +205,7 @@ func TestPass(t *testing.T) {
 			server: &contentServer{
 				objects: map[string]objects{"widgets": {deleted(now, "w", "example.com/hold")}, "configmaps": {object("c")}},
 			},
-			want: passResult{Wait: waitForWidgets, Remaining: map[string]int{"widgets": 1, "configmaps": 1}},
+			want: passResult{WaitReason: waitForWidgets, Remaining: map[string]int{"widgets": 1, "configmaps": 1}},
 		},
 		"a finalizer on a setting holds nothing else": {
 			types: []string{"v1/pods", "v1/configmaps", "v1/secrets"},
@@ -212,7 +223,7 @@ func TestPass(t *testing.T) {
 			},
 			want: passResult{
 				Deletes: background("configmaps/c", "widgets/w"), Remaining: map[string]int{"widgets": 1},
-				Errors: []string{`deleting widgets.example.com "w": ` + errForbidden.Error()},
+				Errors: []string{`failed to delete widgets.example.com "w": ` + errForbidden.Error()},
 			},
 		},
 		"a webhook that does not answer holds nothing": {
@@ -222,7 +233,7 @@ func TestPass(t *testing.T) {
 			},
 			want: passResult{
 				Deletes: background("configmaps/c", "widgets/w"), Remaining: map[string]int{"widgets": 1},
-				Errors: []string{`deleting widgets.example.com "w": ` + errInternal.Error()},
+				Errors: []string{`failed to delete widgets.example.com "w": ` + errInternal.Error()},
 			},
 		},
 		"a deletion that timed out may go on, and holds": {
@@ -232,7 +243,7 @@ func TestPass(t *testing.T) {
 			},
 			want: passResult{
 				Deletes: background("widgets/w"), Remaining: map[string]int{"widgets": 1, "configmaps": 1},
-				Wait: waitForWidgets, Errors: []string{`deleting widgets.example.com "w": ` + errTimeout.Error()},
+				WaitReason: waitForWidgets, Errors: []string{`failed to delete widgets.example.com "w": ` + errTimeout.Error()},
 			},
 		},
 		"so may one of which nothing was heard": {
@@ -242,7 +253,7 @@ func TestPass(t *testing.T) {
 			},
 			want: passResult{
 				Deletes: background("widgets/w"), Remaining: map[string]int{"widgets": 1, "configmaps": 1},
-				Wait: waitForWidgets, Errors: []string{`deleting widgets.example.com "w": context deadline exceeded`},
+				WaitReason: waitForWidgets, Errors: []string{`failed to delete widgets.example.com "w": context deadline exceeded`},
 			},
 		},
 		"so may one that the API server had no time for": {
@@ -252,7 +263,7 @@ func TestPass(t *testing.T) {
 			},
 			want: passResult{
 				Deletes: background("widgets/w"), Remaining: map[string]int{"widgets": 1, "configmaps": 1},
-				Wait: waitForWidgets, Errors: []string{`deleting widgets.example.com "w": ` + errNoTime.Error()},
+				WaitReason: waitForWidgets, Errors: []string{`failed to delete widgets.example.com "w": ` + errNoTime.Error()},
 			},
 		},
 		"one that comes too often is tried again first": {
@@ -262,7 +273,7 @@ func TestPass(t *testing.T) {
 			},
 			want: passResult{
 				Deletes: background("widgets/w"), Remaining: map[string]int{"widgets": 1, "configmaps": 1},
-				Wait: waitForWidgets, Errors: []string{`deleting widgets.example.com "w": Too many requests: later`},
+				WaitReason: waitForWidgets, Errors: []string{`failed to delete widgets.example.com "w": Too many requests: later`},
 			},
 		},
 		"a type cannot be listed: its stage goes on, the next one waits": {
@@ -273,8 +284,8 @@ func TestPass(t *testing.T) {
 			},
 			want: passResult{
 				Deletes: background("services/s"), Remaining: map[string]int{"configmaps": 1},
-				Wait:   "access rights, identities, settings and leases are not deleted before it is known what is left of widgets.example.com",
-				Errors: []string{"listing widgets.example.com: " + errOutage.Error()},
+				WaitReason: unlistedWidgets,
+				Errors:     []string{"failed to list widgets.example.com: " + errOutage.Error()},
 			},
 		},
 		"a type's server is not there, which holds nothing": {
@@ -283,7 +294,7 @@ func TestPass(t *testing.T) {
 				errors:  map[string]error{"list widgets": errUnavailable},
 			},
 			want: passResult{
-				Deletes: background("configmaps/c"), Errors: []string{"listing widgets.example.com: nobody home"},
+				Deletes: background("configmaps/c"), Errors: []string{"failed to list widgets.example.com: nobody home"},
 			},
 		},
 
@@ -325,9 +336,9 @@ func TestPass(t *testing.T) {
 			want: passResult{
 				Deletes:   background("widgets/a", "widgets/b", "widgets/c", "widgets/d", "widgets/e"),
 				Remaining: map[string]int{"widgets": 5},
-				Errors: []string{`deleting widgets.example.com "a": ` + errForbidden.Error() + `; ` +
-					`deleting widgets.example.com "b": ` + errForbidden.Error() + `; ` +
-					`deleting widgets.example.com "c": ` + errForbidden.Error() + `; and so on with 2 other objects`},
+				Errors: []string{`failed to delete widgets.example.com "a": ` + errForbidden.Error() + `; ` +
+					`failed to delete widgets.example.com "b": ` + errForbidden.Error() + `; ` +
+					`failed to delete widgets.example.com "c": ` + errForbidden.Error() + `; and 2 other objects`},
 			},
 		},
 
@@ -354,7 +365,7 @@ func TestPass(t *testing.T) {
 			},
 			want: passResult{
 				Deletes: append(background("configmaps/c"), "delete-collection widgets", "deletecollection widgets, Background"),
-				Errors:  []string{"deleting all widgets.example.com: " + errForbidden.Error()},
+				Errors:  []string{"failed to delete all widgets.example.com: " + errForbidden.Error()},
 			},
 		},
 		"a type without list may go on being deleted, and holds": {
@@ -364,9 +375,9 @@ func TestPass(t *testing.T) {
 				errors:  map[string]error{"delete-collection widgets": errTimeout},
 			},
 			want: passResult{
-				Deletes: []string{"delete-collection widgets", "deletecollection widgets, Background"},
-				Errors:  []string{"deleting all widgets.example.com: " + errTimeout.Error()},
-				Wait:    waitForWidgets, Remaining: map[string]int{"configmaps": 1},
+				Deletes:    []string{"delete-collection widgets", "deletecollection widgets, Background"},
+				Errors:     []string{"failed to delete all widgets.example.com: " + errTimeout.Error()},
+				WaitReason: waitForWidgets, Remaining: map[string]int{"configmaps": 1},
 			},
 		},
 		"a type without list does not have deletecollection either": {
@@ -401,14 +412,14 @@ func TestPass(t *testing.T) {
 				objects: map[string]objects{"widgets": {object("a", "f"), object("b", "f"), object("c", "f")}},
 			},
 			want: passResult{
-				Deletes: background("widgets/a", "widgets/b"), HasMore: true,
+				Deletes: background("widgets/a", "widgets/b"), Incomplete: true,
 				Remaining: map[string]int{"widgets": 2},
 			},
 		},
 		"a list is too old from the start, as an API server may say": {
 			server: &contentServer{errors: map[string]error{"list widgets": errTooOld}},
 			want: passResult{
-				Errors: []string{"listing widgets.example.com: " + errTooOld.Error()},
+				Errors: []string{"failed to list widgets.example.com: " + errTooOld.Error()},
 			},
 		},
 		"the second page cannot be listed": {
@@ -419,7 +430,7 @@ func TestPass(t *testing.T) {
 			want: passResult{
 				Deletes:   background("widgets/a", "widgets/b"),
 				Remaining: map[string]int{"widgets": 3},
-				Errors:    []string{"listing widgets.example.com: " + errOutage.Error()},
+				Errors:    []string{"failed to list widgets.example.com: " + errOutage.Error()},
 			},
 		},
 	}
@@ -434,12 +445,12 @@ func TestPass(t *testing.T) {
 				server = &contentServer{}
 			}
 			deleter, _ := newDeleter(server, &namespaceReader{namespace: terminating()}, test.types...)
-			report, err := deleter.Pass(t.Context(), terminating(), now, now, &Ledger{})
+			report, err := deleter.deleteContent(t.Context(), terminating(), now, now, &contentState{})
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(resultOf(server, report)).To(Equal(test.want))
 			// Whatever goes wrong, a namespace with something in it is not called empty.
-			isEmpty := test.want.Remaining == nil && test.want.Errors == nil && !test.want.HasMore
-			g.Expect(report.IsProof).To(Equal(isEmpty))
+			isEmpty := test.want.Remaining == nil && test.want.Errors == nil && !test.want.Incomplete
+			g.Expect(report.ConfirmedEmpty).To(Equal(isEmpty))
 		})
 	}
 }
@@ -450,7 +461,7 @@ func TestPassConfirmsTheNamespaceBetweenListAndDelete(t *testing.T) {
 	g := NewWithT(t)
 	server := &contentServer{pageSize: 1, objects: map[string]objects{"widgets": {object("a", "f"), object("b", "f")}}}
 	deleter, _ := newDeleter(server, &namespaceReader{namespace: terminating()}, "example.com/v1/widgets")
-	_, err := deleter.Pass(t.Context(), terminating(), now, now, &Ledger{})
+	_, err := deleter.deleteContent(t.Context(), terminating(), now, now, &contentState{})
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(server.log).To(Equal([]string{
 		"list widgets", "get namespace x", "delete widgets/a of a-uid, Background",
@@ -473,7 +484,7 @@ func TestPassConfirmsFromTheMomentItAsked(t *testing.T) {
 			listedAt = server.clock.Now()
 		}
 	}
-	p := &pass{Deleter: deleter, namespace: terminating()}
+	p := &pass{contentDeleter: deleter, namespace: terminating()}
 	g.Expect(p.confirm(t.Context(), now)).To(Succeed())
 	g.Expect(p.confirm(t.Context(), now)).To(Succeed())
 	g.Expect(server.recorded("get")).To(HaveLen(1))
@@ -488,7 +499,7 @@ func TestPassSharesTheConfirmation(t *testing.T) {
 		"pods": {object("p")}, "widgets": {object("w")}, "services": {object("s")}, "configmaps": {object("c")},
 	}}
 	deleter, _ := newDeleter(server, &namespaceReader{namespace: terminating()}, append(ordinary, "v1/services")...)
-	_, err := deleter.Pass(t.Context(), terminating(), now, now, &Ledger{})
+	_, err := deleter.deleteContent(t.Context(), terminating(), now, now, &contentState{})
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(server.recorded("get")).To(Equal([]string{"get namespace x"}))
 }
@@ -497,7 +508,7 @@ func TestPassNeedsNoConfirmationWhereThereIsNothingToDelete(t *testing.T) {
 	g := NewWithT(t)
 	server := &contentServer{objects: map[string]objects{"widgets": {deleted(now, "w", "example.com/hold")}}}
 	deleter, _ := newDeleter(server, &namespaceReader{err: errOutage}, ordinary...)
-	report, err := deleter.Pass(t.Context(), terminating(), now, now, &Ledger{})
+	report, err := deleter.deleteContent(t.Context(), terminating(), now, now, &contentState{})
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(report.Remaining).To(HaveLen(1))
 	g.Expect(server.recorded("get")).To(BeEmpty())
@@ -514,11 +525,11 @@ func TestPassDeletesNothingInAnotherNamespace(t *testing.T) {
 		"it was created again":         {live: withUID(terminating(), "another-uid"), want: ErrReplaced},
 		"it was created again, active": {live: wrappers.MakeNamespace("x").UID("another-uid").Obj(), want: ErrReplaced},
 		"it is not being deleted":      {live: withoutDeletion(terminating()), want: ErrReplaced},
-		"somebody released the token":  {live: withTokens(terminating(), "example.com/agent"), want: ErrReplaced},
-		"nobody holds it any more":     {live: withTokens(terminating()), want: ErrReplaced},
+		"somebody released the token":  {live: withFinalizers(terminating(), "example.com/agent"), want: ErrReplaced},
+		"nobody holds it any more":     {live: withFinalizers(terminating()), want: ErrReplaced},
 		"it cannot be read": {
 			getError: errOutage, want: errOutage,
-			wantError: `reading namespace "x" before anything in it is deleted: ` + errOutage.Error(),
+			wantError: `failed to get namespace "x" before deleting its content: ` + errOutage.Error(),
 		},
 	}
 	for name, test := range tests {
@@ -528,7 +539,7 @@ func TestPassDeletesNothingInAnotherNamespace(t *testing.T) {
 				server := &contentServer{objects: map[string]objects{"widgets": {object("w")}}}
 				deleter, _ := newDeleter(server, &namespaceReader{namespace: test.live, err: test.getError},
 					"example.com/v1/widgets:"+verbs)
-				report, err := deleter.Pass(t.Context(), terminating(), now, now, &Ledger{})
+				report, err := deleter.deleteContent(t.Context(), terminating(), now, now, &contentState{})
 				g.Expect(err).To(MatchError(test.want))
 				if test.wantError != "" {
 					g.Expect(err).To(MatchError(test.wantError))
@@ -545,10 +556,10 @@ func TestPassDeletesNothingInAnotherNamespace(t *testing.T) {
 func TestPassWorksForOneToken(t *testing.T) {
 	g := NewWithT(t)
 	server := &contentServer{objects: map[string]objects{"widgets": {object("w")}}}
-	namespace := withTokens(terminating(), "kubernetes", "example.com/agent")
+	namespace := withFinalizers(terminating(), "kubernetes", "example.com/agent")
 	deleter, _ := newDeleter(server, &namespaceReader{namespace: namespace}, ordinary...)
-	deleter.token = "example.com/agent"
-	_, err := deleter.Pass(t.Context(), namespace, now, now, &Ledger{})
+	deleter.finalizer = "example.com/agent"
+	_, err := deleter.deleteContent(t.Context(), namespace, now, now, &contentState{})
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(server.recorded("delete")).To(Equal(background("widgets/w")))
 }
@@ -563,7 +574,7 @@ func TestPassDeletesNoReplacedObject(t *testing.T) {
 		server.objects["widgets"][0].UID = "another-uid"
 	}}
 	deleter, _ := newDeleter(server, &namespaceReader{namespace: terminating()}, ordinary...)
-	report, err := deleter.Pass(t.Context(), terminating(), now, now, &Ledger{})
+	report, err := deleter.deleteContent(t.Context(), terminating(), now, now, &contentState{})
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(resultOf(server, report)).To(Equal(passResult{
 		Deletes: background("widgets/w"), Remaining: map[string]int{"widgets": 1},
@@ -573,9 +584,9 @@ func TestPassDeletesNoReplacedObject(t *testing.T) {
 
 func TestPassDiscovers(t *testing.T) {
 	tests := map[string]struct {
-		settledAt time.Time
+		gracePeriodEnd time.Time
 		// answers are those of discovery after a first one, which another namespace needed.
-		answers   []discoveryAnswer
+		results   []discoveryResult
 		errors    map[string]error
 		wantCount int
 		wantLists []string
@@ -583,47 +594,47 @@ func TestPassDiscovers(t *testing.T) {
 		wantProof bool
 	}{
 		"the namespace has not settled: any discovery does": {
-			settledAt: now.Add(time.Hour), wantCount: 1, wantLists: []string{"list widgets"}, wantClean: true,
+			gracePeriodEnd: now.Add(time.Hour), wantCount: 1, wantLists: []string{"list widgets"}, wantClean: true,
 		},
 		"the namespace had settled before the last discovery": {
-			settledAt: now, wantCount: 1, wantLists: []string{"list widgets"}, wantClean: true, wantProof: true,
+			gracePeriodEnd: now, wantCount: 1, wantLists: []string{"list widgets"}, wantClean: true, wantProof: true,
 		},
 		"the namespace has settled since the last discovery": {
-			settledAt: now.Add(500 * time.Millisecond),
-			answers:   []discoveryAnswer{{lists: served("example.com/v1/widgets", "v1/configmaps")}},
-			wantCount: 2, wantLists: []string{"list configmaps", "list widgets"}, wantClean: true, wantProof: true,
+			gracePeriodEnd: now.Add(500 * time.Millisecond),
+			results:        []discoveryResult{{lists: served("example.com/v1/widgets", "v1/configmaps")}},
+			wantCount:      2, wantLists: []string{"list configmaps", "list widgets"}, wantClean: true, wantProof: true,
 		},
 		"a type is not served any more, and discovery says so, too": {
-			settledAt: now, errors: map[string]error{"list widgets": errNotFound},
-			answers:   []discoveryAnswer{{lists: served("v1/configmaps")}},
+			gracePeriodEnd: now, errors: map[string]error{"list widgets": errNotFound},
+			results:   []discoveryResult{{lists: served("v1/configmaps")}},
 			wantCount: 2, wantLists: []string{"list configmaps", "list widgets"}, wantClean: true, wantProof: true,
 		},
 		"a type is served in another version": {
-			settledAt: now, errors: map[string]error{"list widgets": errNotFound},
-			answers:   []discoveryAnswer{{lists: served("example.com/v2/gadgets")}},
+			gracePeriodEnd: now, errors: map[string]error{"list widgets": errNotFound},
+			results:   []discoveryResult{{lists: served("example.com/v2/gadgets")}},
 			wantCount: 2, wantLists: []string{"list gadgets", "list widgets"}, wantClean: true, wantProof: true,
 		},
 		// kubernetes/kubernetes#22413
 		"a type is in discovery, and not served": {
-			settledAt: now, errors: map[string]error{"list widgets": errNotFound}, wantCount: 2,
+			gracePeriodEnd: now, errors: map[string]error{"list widgets": errNotFound}, wantCount: 2,
 			wantLists: []string{"list widgets", "list widgets"}, wantClean: true, wantProof: true,
 		},
 		"a type is in discovery with list, and cannot be listed": {
-			settledAt: now, errors: map[string]error{"list widgets": errNotAllowed}, wantCount: 2,
+			gracePeriodEnd: now, errors: map[string]error{"list widgets": errNotAllowed}, wantCount: 2,
 			wantLists: []string{"list widgets", "list widgets"}, wantClean: true, wantProof: true,
 		},
 		"a type has gone, and discovery fails now": {
-			settledAt: now, errors: map[string]error{"list widgets": errNotFound},
-			answers:   []discoveryAnswer{{lists: served("example.com/v1/widgets"), err: errOutage}},
+			gracePeriodEnd: now, errors: map[string]error{"list widgets": errNotFound},
+			results:   []discoveryResult{{lists: served("example.com/v1/widgets"), err: errOutage}},
 			wantCount: 2, wantLists: []string{"list widgets", "list widgets"},
 		},
 		"a group version cannot be parsed, and the rest is deleted": {
-			settledAt: now.Add(500 * time.Millisecond),
-			answers:   []discoveryAnswer{{lists: served("example.com/v1/widgets", "a/b/c/d")}},
-			wantCount: 2, wantLists: []string{"list widgets"},
+			gracePeriodEnd: now.Add(500 * time.Millisecond),
+			results:        []discoveryResult{{lists: served("example.com/v1/widgets", "a/b/c/d")}},
+			wantCount:      2, wantLists: []string{"list widgets"},
 		},
 		"discovery fails altogether": {
-			settledAt: now.Add(500 * time.Millisecond), answers: []discoveryAnswer{{err: errOutage}}, wantCount: 2,
+			gracePeriodEnd: now.Add(500 * time.Millisecond), results: []discoveryResult{{err: errOutage}}, wantCount: 2,
 		},
 	}
 	for name, test := range tests {
@@ -631,19 +642,19 @@ func TestPassDiscovers(t *testing.T) {
 			g := NewWithT(t)
 			server := &contentServer{errors: test.errors}
 			deleter, api := newDeleter(server, &namespaceReader{namespace: terminating()}, "example.com/v1/widgets")
-			api.answers = append(api.answers, test.answers...)
-			_, err := deleter.catalog.Get(t.Context(), time.Time{})
+			api.results = append(api.results, test.results...)
+			_, err := deleter.cache.get(t.Context(), time.Time{})
 			g.Expect(err).NotTo(HaveOccurred())
 			server.clock.advance(time.Second)
 
-			report, err := deleter.Pass(t.Context(), terminating(), now, test.settledAt, &Ledger{})
+			report, err := deleter.deleteContent(t.Context(), terminating(), now, test.gracePeriodEnd, &contentState{})
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(api.count).To(Equal(test.wantCount))
 			lists := server.recorded("list")
 			slices.Sort(lists)
 			g.Expect(lists).To(Equal(test.wantLists))
 			g.Expect(report.IsClean()).To(Equal(test.wantClean))
-			g.Expect(report.IsProof).To(Equal(test.wantProof))
+			g.Expect(report.ConfirmedEmpty).To(Equal(test.wantProof))
 		})
 	}
 }
@@ -653,7 +664,7 @@ func TestPassListsAgainOnlyWhatWasNotServed(t *testing.T) {
 	g := NewWithT(t)
 	server := &contentServer{errors: map[string]error{"list widgets": errNotFound}}
 	deleter, _ := newDeleter(server, &namespaceReader{namespace: terminating()}, ordinary...)
-	_, err := deleter.Pass(t.Context(), terminating(), now, now, &Ledger{})
+	_, err := deleter.deleteContent(t.Context(), terminating(), now, now, &contentState{})
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(server.recorded("list")).To(ConsistOf("list pods", "list configmaps", "list widgets", "list widgets"))
 }
@@ -665,20 +676,20 @@ func TestPassMeetsATypeThatGoesMeanwhile(t *testing.T) {
 	server := &contentServer{objects: map[string]objects{"widgets": {object("w")}, "configmaps": {object("c")}}}
 	deleter, api := newDeleter(server, &namespaceReader{namespace: terminating()}, ordinary...)
 	server.hooks = map[string]func(){"delete widgets/w": func() { server.fail("list widgets", errNotFound) }}
-	ledger := &Ledger{}
-	report, err := deleter.Pass(t.Context(), terminating(), now, now, ledger)
+	state := &contentState{}
+	report, err := deleter.deleteContent(t.Context(), terminating(), now, now, state)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(resultOf(server, report)).To(Equal(passResult{
-		Deletes: background("widgets/w"), Remaining: map[string]int{"configmaps": 1}, HasMore: true, Wait: waitForWidgets,
+		Deletes: background("widgets/w"), Remaining: map[string]int{"configmaps": 1}, Incomplete: true, WaitReason: waitForWidgets,
 	}))
 	g.Expect(report.IsClean()).To(BeFalse())
 
 	// The next pass does not even ask for it.
 	server.log = nil
-	api.answers = []discoveryAnswer{{lists: served("v1/configmaps")}}
-	report, err = deleter.Pass(t.Context(), terminating(), now, now, ledger)
+	api.results = []discoveryResult{{lists: served("v1/configmaps")}}
+	report, err = deleter.deleteContent(t.Context(), terminating(), now, now, state)
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(report.IsProof).To(BeTrue())
+	g.Expect(report.ConfirmedEmpty).To(BeTrue())
 	g.Expect(api.count).To(Equal(2))
 	g.Expect(server.recorded("list widgets")).To(BeEmpty())
 }
@@ -688,29 +699,29 @@ func TestPassCannotCountWhatIsLeft(t *testing.T) {
 	server := &contentServer{objects: map[string]objects{"widgets": {object("w")}}}
 	server.hooks = map[string]func(){"delete widgets/w": func() { server.fail("list widgets", errOutage) }}
 	deleter, _ := newDeleter(server, &namespaceReader{namespace: terminating()}, ordinary...)
-	report, err := deleter.Pass(t.Context(), terminating(), now, now, &Ledger{})
+	report, err := deleter.deleteContent(t.Context(), terminating(), now, now, &contentState{})
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(report.IsClean()).To(BeFalse())
-	g.Expect(resultOf(server, report).Errors).To(Equal([]string{"listing widgets.example.com: " + errOutage.Error()}))
+	g.Expect(resultOf(server, report).Errors).To(Equal([]string{"failed to list widgets.example.com: " + errOutage.Error()}))
 }
 
 func TestPassStopsForOthersToGetTheirTurn(t *testing.T) {
 	tests := map[string]struct {
-		// slow is the request that takes too long, as long as told if that is not passBudget.
+		// slow is the request that takes too long, as long as told if that is not deleteBudget.
 		slow          string
 		took          time.Duration
 		objects       objects
 		isEmptyFirst  bool
 		want          passResult
-		wantSeen      int
+		wantListed    int
 		wantFinalizer string
 	}{
 		"while it deletes": {
 			slow: "delete widgets/a", objects: objects{object("a", "f"), object("b", "f"), object("c", "f")},
 			want: passResult{
-				Deletes: background("widgets/a"), HasMore: true, Remaining: map[string]int{"widgets": 3},
+				Deletes: background("widgets/a"), Incomplete: true, Remaining: map[string]int{"widgets": 3},
 			},
-			wantSeen: 1,
+			wantListed: 1,
 		},
 		"not while it looks at what is being deleted": {
 			slow:    "list widgets from 2",
@@ -718,15 +729,15 @@ func TestPassStopsForOthersToGetTheirTurn(t *testing.T) {
 			want: passResult{
 				Deletes: background("widgets/d"), Remaining: map[string]int{"widgets": 4},
 			},
-			wantSeen: 1,
+			wantListed: 1,
 		},
 		"but when that takes very long": {
-			slow: "list widgets from 2", took: lookBudget,
+			slow: "list widgets from 2", took: listBudget,
 			objects: objects{deleted(now, "a", "f"), deleted(now, "b", "f"), deleted(now, "c", "f"), object("d", "f")},
 			want: passResult{
-				HasMore: true, Remaining: map[string]int{"widgets": 4},
+				Incomplete: true, Remaining: map[string]int{"widgets": 4},
 			},
-			wantSeen: 1,
+			wantListed: 1,
 		},
 		"while it counts": {
 			slow:    "delete widgets/c",
@@ -735,7 +746,7 @@ func TestPassStopsForOthersToGetTheirTurn(t *testing.T) {
 				Deletes:   background("widgets/a", "widgets/b", "widgets/c"),
 				Remaining: map[string]int{"widgets": 3},
 			},
-			wantSeen: 1,
+			wantListed: 1,
 		},
 	}
 	for name, test := range tests {
@@ -743,12 +754,12 @@ func TestPassStopsForOthersToGetTheirTurn(t *testing.T) {
 			g := NewWithT(t)
 			server := &contentServer{pageSize: 1, objects: map[string]objects{"widgets": test.objects}}
 			deleter, _ := newDeleter(server, &namespaceReader{namespace: terminating()}, ordinary...)
-			server.hooks = map[string]func(){test.slow: func() { server.clock.advance(cmp.Or(test.took, passBudget) + time.Second) }}
-			report, err := deleter.Pass(t.Context(), terminating(), now, now, &Ledger{})
+			server.hooks = map[string]func(){test.slow: func() { server.clock.advance(cmp.Or(test.took, deleteBudget) + time.Second) }}
+			report, err := deleter.deleteContent(t.Context(), terminating(), now, now, &contentState{})
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(resultOf(server, report)).To(Equal(test.want))
-			g.Expect(report.Remaining[0].Seen).To(Equal(test.wantSeen))
-			g.Expect(report.Remaining[0].Finalizers).To(Equal(map[string]int{"f": test.wantSeen}))
+			g.Expect(report.Remaining[0].Listed).To(Equal(test.wantListed))
+			g.Expect(report.Remaining[0].Finalizers).To(Equal(map[string]int{"f": test.wantListed}))
 		})
 	}
 }
@@ -764,13 +775,13 @@ func TestPassDoesNotTakeAnEmptyPageForAnEmptyType(t *testing.T) {
 			lists := 0
 			server.hooks = map[string]func(){"list widgets": func() {
 				if lists++; lists == last {
-					server.clock.advance(passBudget + time.Second)
+					server.clock.advance(deleteBudget + time.Second)
 				}
 			}}
-			report, err := deleter.Pass(t.Context(), terminating(), now, now, &Ledger{})
+			report, err := deleter.deleteContent(t.Context(), terminating(), now, now, &contentState{})
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(report.IsClean()).To(BeFalse())
-			g.Expect(report.HasMore).To(BeTrue())
+			g.Expect(report.Incomplete).To(BeTrue())
 		})
 	}
 }
@@ -785,13 +796,13 @@ func TestPassCountsFinalizersAndEstimates(t *testing.T) {
 		"widgets": {object("a", "f", "g"), object("b", "f")},
 	}}
 	deleter, _ := newDeleter(server, &namespaceReader{namespace: terminating()}, ordinary...)
-	report, err := deleter.Pass(t.Context(), terminating(), now, now, &Ledger{})
+	report, err := deleter.deleteContent(t.Context(), terminating(), now, now, &contentState{})
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(report.Remaining).To(Equal([]Remaining{
-		{Type: podsType, Count: 3, Seen: 3, Terminating: 3, Until: now.Add(30 * time.Second), ResourceVersion: "5"},
-		{Type: widgetsType, Count: 2, Seen: 2, Finalizers: map[string]int{"f": 2, "g": 1}, ResourceVersion: "5"},
+		{Type: podsType, Count: 3, Listed: 3, Terminating: 3, DeletionDue: now.Add(30 * time.Second), ResourceVersion: "5"},
+		{Type: widgetsType, Count: 2, Listed: 2, Finalizers: map[string]int{"f": 2, "g": 1}, ResourceVersion: "5"},
 	}))
-	g.Expect(report.Until()).To(Equal(now.Add(30 * time.Second)))
+	g.Expect(report.deletionDue()).To(Equal(now.Add(30 * time.Second)))
 }
 
 func TestPassEndsWithTheContext(t *testing.T) {
@@ -805,7 +816,7 @@ func TestPassEndsWithTheContext(t *testing.T) {
 			}
 			deleter, _ := newDeleter(server, &namespaceReader{namespace: terminating()},
 				"example.com/v1/widgets", "example.com/v1/gadgets:delete,deletecollection")
-			report, err := deleter.Pass(ctx, terminating(), now, now, &Ledger{})
+			report, err := deleter.deleteContent(ctx, terminating(), now, now, &contentState{})
 			g.Expect(err).To(MatchError(context.Canceled))
 			g.Expect(report).To(BeNil())
 		})
@@ -816,8 +827,8 @@ func TestPassEndsWithTheContext(t *testing.T) {
 		cancel()
 		server := &contentServer{}
 		deleter, _ := newDeleter(server, &namespaceReader{namespace: terminating()}, ordinary...)
-		_, err := deleter.Pass(ctx, terminating(), now, now, &Ledger{})
-		g.Expect(err).To(MatchError("waiting for the discovery of types: context canceled"))
+		_, err := deleter.deleteContent(ctx, terminating(), now, now, &contentState{})
+		g.Expect(err).To(MatchError("failed to discover resource types: context canceled"))
 		g.Expect(server.log).To(BeEmpty())
 	})
 }
@@ -832,7 +843,45 @@ func withoutDeletion(namespace *corev1.Namespace) *corev1.Namespace {
 	return namespace
 }
 
-func withTokens(namespace *corev1.Namespace, tokens ...corev1.FinalizerName) *corev1.Namespace {
+func withFinalizers(namespace *corev1.Namespace, tokens ...corev1.FinalizerName) *corev1.Namespace {
 	namespace.Spec.Finalizers = tokens
 	return namespace
+}
+
+// A 429 without Retry-After, for example by a webhook, refers to one object.
+func TestPassDeletesAllObjectsDespiteRefusals(t *testing.T) {
+	g := NewWithT(t)
+	server := &contentServer{objects: map[string]objects{}, errors: map[string]error{}}
+	for i := range 2 * maxConcurrentDeletes {
+		name := fmt.Sprintf("w%d", i)
+		server.objects["widgets"] = append(server.objects["widgets"], object(name))
+		server.errors["delete widgets/"+name] = apierrors.NewTooManyRequests("refused", 0)
+	}
+	deleter, _ := newDeleter(server, &namespaceReader{namespace: terminating()}, "v1/configmaps", "example.com/v1/widgets")
+	report, err := deleter.deleteContent(t.Context(), terminating(), now, now, &contentState{})
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(server.recorded("delete widgets")).To(HaveLen(2 * maxConcurrentDeletes))
+	g.Expect(throttling.RetryAfter(report.Err())).To(BeZero())
+	g.Expect(report.ConfirmedEmpty).To(BeFalse())
+}
+
+// Each further request would wait as long as the first, and block other namespaces.
+func TestPassStopsDeletingWhileThrottled(t *testing.T) {
+	g := NewWithT(t)
+	server := &contentServer{objects: map[string]objects{}, errors: map[string]error{}}
+	for i := range sharedlist.PageSize + 100 {
+		name := fmt.Sprintf("w%d", i)
+		server.objects["widgets"] = append(server.objects["widgets"], object(name))
+		server.errors["delete widgets/"+name] = apierrors.NewTooManyRequests("busy", 7)
+	}
+	server.objects["configmaps"] = objects{object("c")}
+	deleter, _ := newDeleter(server, &namespaceReader{namespace: terminating()}, "v1/configmaps", "example.com/v1/widgets")
+	report, err := deleter.deleteContent(t.Context(), terminating(), now, now, &contentState{})
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(len(server.recorded("delete widgets"))).To(And(BeNumerically(">", 0), BeNumerically("<=", maxConcurrentDeletes)))
+	g.Expect(server.recorded("delete configmaps")).To(BeEmpty(), "they may be needed by the remaining widgets")
+	g.Expect(report.ConfirmedEmpty).To(BeFalse())
+	g.Expect(report.Err()).To(MatchError(ContainSubstring("busy")))
+	g.Expect(throttling.RetryAfter(report.Err())).To(Equal(7 * time.Second))
+	g.Expect(report.Remaining[len(report.Remaining)-1].Count).To(Equal(sharedlist.PageSize + 100))
 }

@@ -22,12 +22,12 @@ import (
 var errOutage = errors.New("the API server is out for lunch")
 
 func TestCatalogCachesDiscovery(t *testing.T) {
-	answer := discoveryAnswer{lists: served("v1/configmaps")}
-	incomplete := discoveryAnswer{lists: served("v1/configmaps"), err: errOutage}
-	unparsable := discoveryAnswer{lists: append(served("v1/configmaps"), served("a/b/c/d")...)}
+	answer := discoveryResult{lists: served("v1/configmaps")}
+	incomplete := discoveryResult{lists: served("v1/configmaps"), err: errOutage}
+	unparsable := discoveryResult{lists: append(served("v1/configmaps"), served("a/b/c/d")...)}
 
 	tests := map[string]struct {
-		first discoveryAnswer
+		first discoveryResult
 		// Then that much time passes.
 		passes time.Duration
 		// invalidateAt is when Invalidate is called, since the first discovery.
@@ -38,8 +38,8 @@ func TestCatalogCachesDiscovery(t *testing.T) {
 	}{
 		"asked again":                 {first: answer, passes: time.Second, wantCount: 1},
 		"asked again at once":         {first: answer, wantCount: 1},
-		"almost too old":              {first: answer, passes: maxInventoryAge - time.Nanosecond, wantCount: 1},
-		"too old":                     {first: answer, passes: maxInventoryAge, wantCount: 2},
+		"almost too old":              {first: answer, passes: maxDiscoveryAge - time.Nanosecond, wantCount: 1},
+		"too old":                     {first: answer, passes: maxDiscoveryAge, wantCount: 2},
 		"as new as it has to be":      {first: answer, passes: time.Second, notBefore: 0, wantCount: 1},
 		"older than it has to be":     {first: answer, passes: time.Second, notBefore: time.Nanosecond, wantCount: 2},
 		"a type has changed since":    {first: answer, passes: time.Second, invalidateAt: new(time.Millisecond), wantCount: 2},
@@ -47,60 +47,60 @@ func TestCatalogCachesDiscovery(t *testing.T) {
 		"a type has changed before":   {first: answer, passes: time.Second, invalidateAt: new(-time.Millisecond), wantCount: 1},
 		"some groups did not answer":  {first: incomplete, passes: time.Second, wantCount: 2},
 		"some groups made no sense":   {first: unparsable, passes: time.Second, wantCount: 2},
-		"nothing at all was answered": {first: discoveryAnswer{err: errOutage}, passes: time.Second, wantCount: 2},
-		"an empty answer was given":   {first: discoveryAnswer{}, passes: time.Second, wantCount: 2},
+		"nothing at all was answered": {first: discoveryResult{err: errOutage}, passes: time.Second, wantCount: 2},
+		"an empty answer was given":   {first: discoveryResult{}, passes: time.Second, wantCount: 2},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			passive := clocktesting.NewFakePassiveClock(now)
-			api := &discoverer{answers: []discoveryAnswer{test.first, answer}}
-			catalog := NewCatalog(api, passive)
+			api := &discoverer{results: []discoveryResult{test.first, answer}}
+			cache := newDiscoveryCache(api, passive)
 			if test.invalidateAt != nil && *test.invalidateAt < 0 {
 				passive.SetTime(now.Add(*test.invalidateAt))
-				catalog.Invalidate()
+				cache.invalidate()
 				passive.SetTime(now)
 			}
-			_, err := catalog.Get(t.Context(), time.Time{})
+			_, err := cache.get(t.Context(), time.Time{})
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(api.count).To(Equal(1))
 			if test.invalidateAt != nil && *test.invalidateAt >= 0 {
 				passive.SetTime(now.Add(*test.invalidateAt))
-				catalog.Invalidate()
+				cache.invalidate()
 			}
 
 			passive.SetTime(now.Add(test.passes))
-			inventory, err := catalog.Get(t.Context(), now.Add(test.notBefore))
+			resources, err := cache.get(t.Context(), now.Add(test.notBefore))
 			g.Expect(err).NotTo(HaveOccurred())
-			g.Expect(inventory.Types).To(Equal([]ResourceType{configMapsType}))
-			g.Expect(inventory.IsComplete()).To(BeTrue())
+			g.Expect(resources.Types).To(Equal([]ResourceType{configMapsType}))
+			g.Expect(resources.IsComplete()).To(BeTrue())
 			g.Expect(api.count).To(Equal(test.wantCount))
 		})
 	}
 }
 
 func TestCatalogSharesDiscovery(t *testing.T) {
-	tests := map[string]struct{ answer discoveryAnswer }{
-		"a complete one": {answer: discoveryAnswer{lists: served("v1/configmaps")}},
+	tests := map[string]struct{ answer discoveryResult }{
+		"a complete one": {answer: discoveryResult{lists: served("v1/configmaps")}},
 		// They have all waited for it, and another one would come out the same way.
-		"an incomplete one": {answer: discoveryAnswer{lists: served("v1/configmaps"), err: errOutage}},
-		"a failed one":      {answer: discoveryAnswer{err: errOutage}},
+		"an incomplete one": {answer: discoveryResult{lists: served("v1/configmaps"), err: errOutage}},
+		"a failed one":      {answer: discoveryResult{err: errOutage}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				g := NewWithT(t)
-				api := &discoverer{answers: []discoveryAnswer{test.answer}, delay: time.Second}
-				catalog := NewCatalog(api, clock.RealClock{})
+				api := &discoverer{results: []discoveryResult{test.answer}, delay: time.Second}
+				cache := newDiscoveryCache(api, clock.RealClock{})
 				var group sync.WaitGroup
-				inventories := make([]*Inventory, 5)
+				inventories := make([]*ResourceSet, 5)
 				for i := range inventories {
-					group.Go(func() { inventories[i], _ = catalog.Get(t.Context(), time.Time{}) })
+					group.Go(func() { inventories[i], _ = cache.get(t.Context(), time.Time{}) })
 				}
 				group.Wait()
 				g.Expect(api.count).To(Equal(1))
-				for _, inventory := range inventories {
-					g.Expect(inventory).To(BeIdenticalTo(inventories[0]))
+				for _, resources := range inventories {
+					g.Expect(resources).To(BeIdenticalTo(inventories[0]))
 				}
 			})
 		})
@@ -111,11 +111,11 @@ func TestCatalogSharesDiscovery(t *testing.T) {
 func TestCatalogDoesNotShareAnIncompleteDiscoveryWithLateCallers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := NewWithT(t)
-		api := &discoverer{answers: []discoveryAnswer{{err: errOutage}}, delay: time.Second}
-		catalog := NewCatalog(api, clock.RealClock{})
-		go func() { _, _ = catalog.Get(t.Context(), time.Time{}) }()
+		api := &discoverer{results: []discoveryResult{{err: errOutage}}, delay: time.Second}
+		cache := newDiscoveryCache(api, clock.RealClock{})
+		go func() { _, _ = cache.get(t.Context(), time.Time{}) }()
 		time.Sleep(time.Millisecond)
-		_, err := catalog.Get(t.Context(), time.Time{})
+		_, err := cache.get(t.Context(), time.Time{})
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(api.count).To(Equal(2))
 	})
@@ -125,77 +125,77 @@ func TestCatalogEndsWithTheContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := NewWithT(t)
 		api := &discoverer{
-			answers: []discoveryAnswer{{lists: served("v1/configmaps")}}, delay: 2 * time.Second,
+			results: []discoveryResult{{lists: served("v1/configmaps")}}, delay: 2 * time.Second,
 		}
-		catalog := NewCatalog(api, clock.RealClock{})
+		cache := newDiscoveryCache(api, clock.RealClock{})
 		short, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 
 		var waiting error
 		go func() {
 			time.Sleep(time.Millisecond)
-			_, waiting = catalog.Get(short, time.Time{})
+			_, waiting = cache.get(short, time.Time{})
 		}()
-		_, err := catalog.Get(short, time.Time{})
+		_, err := cache.get(short, time.Time{})
 		g.Expect(err).To(MatchError(context.DeadlineExceeded))
 		synctest.Wait()
 		g.Expect(waiting).To(MatchError(context.DeadlineExceeded))
 		g.Expect(api.count).To(Equal(1))
 
 		// What was cut off is not remembered.
-		inventory, err := catalog.Get(t.Context(), time.Time{})
+		resources, err := cache.get(t.Context(), time.Time{})
 		g.Expect(err).NotTo(HaveOccurred())
-		g.Expect(inventory.IsComplete()).To(BeTrue())
+		g.Expect(resources.IsComplete()).To(BeTrue())
 	})
 }
 
 func TestCatalogBoundsADiscovery(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := NewWithT(t)
-		catalog := NewCatalog(&discoverer{answers: []discoveryAnswer{{}}, delay: time.Hour}, clock.RealClock{})
+		cache := newDiscoveryCache(&discoverer{results: []discoveryResult{{}}, delay: time.Hour}, clock.RealClock{})
 		began := time.Now()
-		inventory, err := catalog.Get(t.Context(), time.Time{})
+		resources, err := cache.get(t.Context(), time.Time{})
 		g.Expect(err).NotTo(HaveOccurred())
-		g.Expect(inventory.DiscoveryError).To(MatchError(context.DeadlineExceeded))
+		g.Expect(resources.DiscoveryError).To(MatchError(context.DeadlineExceeded))
 		g.Expect(time.Since(began)).To(Equal(discoveryTimeout))
 	})
 }
 
 func TestCatalogReadsDiscovery(t *testing.T) {
-	const noCoreGroup = "the API server names no type of the core group that can be deleted, not even configmaps"
+	const noCoreGroup = errNoCoreResourceType
 	groupsFailed := &discovery.ErrGroupDiscoveryFailed{Groups: map[schema.GroupVersion]error{
 		{Group: "metrics.k8s.io", Version: "v1beta1"}: errOutage,
 	}}
 	tests := map[string]struct {
-		answer             discoveryAnswer
+		answer             discoveryResult
 		want               []ResourceType
 		wantDiscoveryError string
 		wantParseError     string
 	}{
 		"sorted by group and resource": {
-			answer: discoveryAnswer{lists: served("example.com/v1/widgets", "v1/pods", "v1/configmaps")},
+			answer: discoveryResult{lists: served("example.com/v1/widgets", "v1/pods", "v1/configmaps")},
 			want:   []ResourceType{configMapsType, podsType, widgetsType},
 		},
 		"a type that is named twice": {
-			answer: discoveryAnswer{lists: served("v1/pods", "v1/configmaps", "v1/pods")},
+			answer: discoveryResult{lists: served("v1/pods", "v1/configmaps", "v1/pods")},
 			want:   []ResourceType{configMapsType, podsType},
 		},
 		"a type that cannot be deleted": {
-			answer: discoveryAnswer{lists: served("v1/configmaps", "v1/bindings:create", "v1/events:get,list,watch")},
+			answer: discoveryResult{lists: served("v1/configmaps", "v1/bindings:create", "v1/events:get,list,watch")},
 			want:   []ResourceType{configMapsType},
 		},
 		"a type without a namespace": {
-			answer: discoveryAnswer{lists: append(served("v1/configmaps"), &metav1.APIResourceList{
+			answer: discoveryResult{lists: append(served("v1/configmaps"), &metav1.APIResourceList{
 				GroupVersion: "v1", APIResources: []metav1.APIResource{{Name: "nodes", Verbs: allVerbs}},
 			})},
 			want: []ResourceType{configMapsType},
 		},
 		"a type that can only be deleted": {
-			answer: discoveryAnswer{lists: served("v1/configmaps", "example.com/v1/widgets:delete")},
+			answer: discoveryResult{lists: served("v1/configmaps", "example.com/v1/widgets:delete")},
 			want:   []ResourceType{configMapsType, {GroupVersionResource: widgetsType.GroupVersionResource}},
 		},
 		"each verb by itself": {
-			answer: discoveryAnswer{lists: served("v1/configmaps", "example.com/v1/a:delete,list",
+			answer: discoveryResult{lists: served("v1/configmaps", "example.com/v1/a:delete,list",
 				"example.com/v1/b:delete,deletecollection", "example.com/v1/c:delete,watch")},
 			want: []ResourceType{
 				configMapsType,
@@ -205,64 +205,64 @@ func TestCatalogReadsDiscovery(t *testing.T) {
 			},
 		},
 		"some groups do not answer, and the rest is known": {
-			answer: discoveryAnswer{lists: served("v1/configmaps"), err: groupsFailed},
+			answer: discoveryResult{lists: served("v1/configmaps"), err: groupsFailed},
 			want:   []ResourceType{configMapsType}, wantDiscoveryError: groupsFailed.Error(),
 		},
 		"a group version cannot be parsed, and the rest is known": {
-			answer: discoveryAnswer{lists: served("v1/configmaps", "a/b/c/d", "e/f/g/h", "v1/pods")},
+			answer: discoveryResult{lists: served("v1/configmaps", "a/b/c/d", "e/f/g/h", "v1/pods")},
 			want:   []ResourceType{configMapsType, podsType},
 			wantParseError: "group version \"a/b/c\": unexpected GroupVersion string: a/b/c\n" +
 				"group version \"e/f/g\": unexpected GroupVersion string: e/f/g",
 		},
 		"a resource whose name cannot be part of a URL, and the rest is known": {
-			answer: discoveryAnswer{lists: served("v1/configmaps", "example.com/v1/..", "../v1/widgets", "example.com/v1/a%2fb")},
+			answer: discoveryResult{lists: served("v1/configmaps", "example.com/v1/..", "../v1/widgets", "example.com/v1/a%2fb")},
 			want:   []ResourceType{configMapsType},
 			wantParseError: `group version "example.com/v1": resource ".." is not valid: may not be '..'` + "\n" +
 				`group version "../v1": group ".." is not valid: may not be '..'` + "\n" +
 				`group version "example.com/v1": resource "a%2fb" is not valid: may not contain '%'`,
 		},
 		"a group version that cannot be parsed has nothing in it": {
-			answer: discoveryAnswer{lists: append(served("v1/configmaps"), &metav1.APIResourceList{GroupVersion: "a/b/c"})},
+			answer: discoveryResult{lists: append(served("v1/configmaps"), &metav1.APIResourceList{GroupVersion: "a/b/c"})},
 			want:   []ResourceType{configMapsType},
 		},
 		"nothing": {
 			wantDiscoveryError: noCoreGroup,
 		},
 		"nothing that can be deleted": {
-			answer:             discoveryAnswer{lists: served("v1/events:get,list,watch")},
+			answer:             discoveryResult{lists: served("v1/events:get,list,watch")},
 			wantDiscoveryError: noCoreGroup,
 		},
 		"no type of the core group": {
-			answer: discoveryAnswer{lists: servedOnly("example.com/v1/widgets")},
+			answer: discoveryResult{lists: servedOnly("example.com/v1/widgets")},
 			want:   []ResourceType{widgetsType}, wantDiscoveryError: noCoreGroup,
 		},
 		"no type of the core group that can be deleted": {
-			answer: discoveryAnswer{lists: servedOnly("example.com/v1/widgets", "v1/events:get,list,watch")},
+			answer: discoveryResult{lists: servedOnly("example.com/v1/widgets", "v1/events:get,list,watch")},
 			want:   []ResourceType{widgetsType}, wantDiscoveryError: noCoreGroup,
 		},
 		"of the core group no pods": {
-			answer: discoveryAnswer{lists: servedOnly("example.com/v1/widgets", "v1/configmaps")},
+			answer: discoveryResult{lists: servedOnly("example.com/v1/widgets", "v1/configmaps")},
 			want:   []ResourceType{configMapsType, widgetsType},
 		},
 		"nothing but an error": {
-			answer:             discoveryAnswer{err: errOutage},
+			answer:             discoveryResult{err: errOutage},
 			wantDiscoveryError: errOutage.Error(),
 		},
 		"nothing that can be parsed": {
-			answer:         discoveryAnswer{lists: servedOnly("a/b/c/d")},
+			answer:         discoveryResult{lists: servedOnly("a/b/c/d")},
 			wantParseError: `group version "a/b/c": unexpected GroupVersion string: a/b/c`,
 		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			catalog := NewCatalog(&discoverer{answers: []discoveryAnswer{test.answer}}, newTickingClock())
-			inventory, err := catalog.Get(t.Context(), time.Time{})
+			cache := newDiscoveryCache(&discoverer{results: []discoveryResult{test.answer}}, newTickingClock())
+			resources, err := cache.get(t.Context(), time.Time{})
 			g.Expect(err).NotTo(HaveOccurred())
-			g.Expect(inventory.Types).To(Equal(test.want))
-			expectError(g, inventory.DiscoveryError, test.wantDiscoveryError)
-			expectError(g, inventory.ParseError, test.wantParseError)
-			g.Expect(inventory.IsComplete()).To(Equal(test.wantDiscoveryError == "" && test.wantParseError == ""))
+			g.Expect(resources.Types).To(Equal(test.want))
+			expectError(g, resources.DiscoveryError, test.wantDiscoveryError)
+			expectError(g, resources.ParseError, test.wantParseError)
+			g.Expect(resources.IsComplete()).To(Equal(test.wantDiscoveryError == "" && test.wantParseError == ""))
 		})
 	}
 }

@@ -27,7 +27,7 @@ var slowWebhook = admissionv1.ValidatingWebhookConfiguration{
 	}}}},
 }
 
-func TestFinalizationReconcileChoosesTheSettlingTime(t *testing.T) {
+func TestFinalizationReconcileChoosesTheGracePeriod(t *testing.T) {
 	one := []coordinationv1.Lease{{ObjectMeta: metav1.ObjectMeta{Name: "a"}}}
 	two := slices.Concat(one, []coordinationv1.Lease{{ObjectMeta: metav1.ObjectMeta{Name: "b"}}})
 	tests := map[string]struct {
@@ -51,8 +51,7 @@ func TestFinalizationReconcileChoosesTheSettlingTime(t *testing.T) {
 			g := NewWithT(t)
 			test.server.cached = dying()
 			reconciler := test.server.reconciler(events.NewFakeRecorder(10))
-			reconciler.SettlingTime = finalization.SettlingTime{}
-			reconciler.deletions.start(t.Context(), nil)
+			test.server.gracePeriods.Config = finalization.GracePeriod{}
 			result, err := reconciler.Reconcile(t.Context(), requestFor("x"))
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(result.RequeueAfter).To(Equal(test.want))
@@ -122,12 +121,12 @@ func TestDelayingWebhooksGet(t *testing.T) {
 	}
 }
 
-func TestSettlingLog(t *testing.T) {
+func TestGracePeriodLog(t *testing.T) {
 	g := NewWithT(t)
-	var settling settlingLog
-	g.Expect(settling.isNew(0, "a")).To(BeTrue())
-	g.Expect(settling.isNew(0, "a")).To(BeFalse())
-	g.Expect(settling.isNew(time.Second, "a")).To(BeTrue())
-	g.Expect(settling.isNew(time.Second, "b")).To(BeTrue())
-	g.Expect(settling.isNew(time.Second, "b")).To(BeFalse())
+	var logged gracePeriodLog
+	g.Expect(logged.isNew(0, "a")).To(BeTrue())
+	g.Expect(logged.isNew(0, "a")).To(BeFalse())
+	g.Expect(logged.isNew(time.Second, "a")).To(BeTrue())
+	g.Expect(logged.isNew(time.Second, "b")).To(BeTrue())
+	g.Expect(logged.isNew(time.Second, "b")).To(BeFalse())
 }

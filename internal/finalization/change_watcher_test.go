@@ -23,7 +23,7 @@ var expired = &metav1.Status{Status: metav1.StatusFailure, Code: 410, Reason: me
 
 // watched are Watches against a server, in a bubble of synctest.
 type watched struct {
-	*Watches
+	*changeWatcher
 	server *contentServer
 	ctx    context.Context
 
@@ -38,7 +38,7 @@ func inBubble(t *testing.T, test func(g *WithT, w *watched)) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		w := &watched{server: &contentServer{}, ctx: ctx}
-		w.Watches = NewWatches(w.server.client(), func(namespace string, isLast bool) {
+		w.changeWatcher = newChangeWatcher(w.server.client(), func(namespace string, isLast bool) {
 			if isLast {
 				namespace += ", the last"
 			}
@@ -56,7 +56,7 @@ func (w *watched) await(namespace string, types ...ResourceType) {
 	for _, resourceType := range types {
 		remaining = append(remaining, Remaining{Type: resourceType, Count: 2, Terminating: 1, ResourceVersion: "5"})
 	}
-	w.Await(w.ctx, namespace, remaining)
+	w.endPass(w.ctx, namespace, remaining)
 	synctest.Wait()
 }
 
@@ -96,7 +96,7 @@ func (w *watched) nextRequest() time.Duration {
 	return time.Since(began)
 }
 
-func TestWatchesWake(t *testing.T) {
+func TestChangeWatcherNotifies(t *testing.T) {
 	type event struct {
 		eventType watch.EventType
 		namespace string
@@ -119,7 +119,7 @@ func TestWatchesWake(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(g *WithT, w *watched) {
-				w.Begin("x")
+				w.startPass("x")
 				w.await("x", podsType)
 				for _, event := range test.events {
 					w.sends(event.eventType, event.namespace, "6")
@@ -131,10 +131,10 @@ func TestWatchesWake(t *testing.T) {
 	}
 }
 
-func TestWatchesAreShared(t *testing.T) {
+func TestChangeWatcherSharesWatches(t *testing.T) {
 	inBubble(t, func(g *WithT, w *watched) {
 		for _, namespace := range []string{"x", "y"} {
-			w.Begin(namespace)
+			w.startPass(namespace)
 			w.await(namespace, podsType)
 		}
 		g.Expect(w.newRequests()).To(Equal([]string{"watch pods from 5"}))
@@ -144,13 +144,13 @@ func TestWatchesAreShared(t *testing.T) {
 		w.sends(watch.Modified, "x", "7")
 		g.Expect(w.newWakes()).To(Equal([]string{"x"}))
 
-		w.Forget("x")
+		w.forget("x")
 		w.sends(watch.Modified, "x", "8")
 		w.sends(watch.Modified, "y", "9")
 		g.Expect(w.newWakes()).To(Equal([]string{"y"}))
 		g.Expect(w.server.newest().IsStopped()).To(BeFalse())
 
-		w.Forget("y")
+		w.forget("y")
 		synctest.Wait()
 		g.Expect(w.server.newest().IsStopped()).To(BeTrue())
 		time.Sleep(time.Hour)
@@ -158,60 +158,60 @@ func TestWatchesAreShared(t *testing.T) {
 	})
 }
 
-func TestWatchesFollowWhatIsLeft(t *testing.T) {
+func TestChangeWatcherFollowsRemainingTypes(t *testing.T) {
 	inBubble(t, func(g *WithT, w *watched) {
-		w.Begin("x")
+		w.startPass("x")
 		w.await("x", podsType)
 		pods := w.server.newest()
-		w.Begin("x")
+		w.startPass("x")
 		w.await("x", widgetsType)
 		g.Expect(w.newRequests()).To(Equal([]string{"watch pods from 5", "watch widgets from 5"}))
 		g.Expect(pods.IsStopped()).To(BeTrue())
 		g.Expect(w.server.newest().IsStopped()).To(BeFalse())
 
 		// Nothing is left.
-		w.Begin("x")
+		w.startPass("x")
 		w.await("x")
 		g.Expect(w.server.newest().IsStopped()).To(BeTrue())
 
 		// Something is again.
-		w.Begin("x")
+		w.startPass("x")
 		w.await("x", podsType)
 		g.Expect(w.newRequests()).To(Equal([]string{"watch pods from 5"}))
 		g.Expect(w.server.newest().IsStopped()).To(BeFalse())
 	})
 }
 
-func TestWatchesOnlyWhatCanBeWatched(t *testing.T) {
+func TestChangeWatcherSkipsTypesWithoutWatch(t *testing.T) {
 	inBubble(t, func(g *WithT, w *watched) {
-		w.Begin("x")
+		w.startPass("x")
 		w.await("x", ResourceType{GroupVersionResource: widgetsType.GroupVersionResource, CanList: true})
 		g.Expect(w.newRequests()).To(BeEmpty())
 	})
 }
 
 // A namespace that was forgotten while the pass ended must not be watched for ever.
-func TestWatchesDoNotAwaitWhatWasNotBegun(t *testing.T) {
+func TestChangeWatcherIgnoresUnknownNamespaces(t *testing.T) {
 	inBubble(t, func(g *WithT, w *watched) {
 		w.await("x", podsType)
-		w.Begin("y")
-		w.Forget("y")
+		w.startPass("y")
+		w.forget("y")
 		w.await("y", podsType)
 		g.Expect(w.newRequests()).To(BeEmpty())
 	})
 }
 
-func TestWatchesMissNothingDuringAPass(t *testing.T) {
+func TestChangeWatcherMissesNoEventDuringAPass(t *testing.T) {
 	tests := map[string]struct {
 		// happens is what happens to x while x and y wait for pods.
 		happens func(w *watched)
 		// want are those who are woken when x goes on to wait.
 		want []string
 	}{
-		"nothing happens": {happens: func(w *watched) { w.Begin("x") }},
+		"nothing happens": {happens: func(w *watched) { w.startPass("x") }},
 		"an object goes during the pass": {
 			happens: func(w *watched) {
-				w.Begin("x")
+				w.startPass("x")
 				w.sends(watch.Deleted, "x", "6")
 			},
 			want: []string{"x"},
@@ -219,25 +219,25 @@ func TestWatchesMissNothingDuringAPass(t *testing.T) {
 		"an object goes before the pass": {
 			happens: func(w *watched) {
 				w.sends(watch.Deleted, "x", "6")
-				w.Begin("x")
+				w.startPass("x")
 			},
 		},
 		"an object goes between two passes": {
 			happens: func(w *watched) {
-				w.Begin("x")
+				w.startPass("x")
 				w.sends(watch.Deleted, "x", "6")
-				w.Begin("x")
+				w.startPass("x")
 			},
 		},
 		"an object of another namespace goes": {
 			happens: func(w *watched) {
-				w.Begin("x")
+				w.startPass("x")
 				w.sends(watch.Deleted, "z", "6")
 			},
 		},
 		"the watch had a gap during the pass": {
 			happens: func(w *watched) {
-				w.Begin("x")
+				w.startPass("x")
 				w.server.newest().Error(expired)
 				time.Sleep(2 * time.Second)
 				synctest.Wait()
@@ -249,7 +249,7 @@ func TestWatchesMissNothingDuringAPass(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(g *WithT, w *watched) {
 				for _, namespace := range []string{"x", "y"} {
-					w.Begin(namespace)
+					w.startPass(namespace)
 					w.await(namespace, podsType)
 				}
 				test.happens(w)
@@ -263,26 +263,26 @@ func TestWatchesMissNothingDuringAPass(t *testing.T) {
 
 // A list may be older than the pass. What has happened since, a watch that runs for others
 // may have got past before the pass began.
-func TestWatchesLookAgainWhereAWatchRunsAlready(t *testing.T) {
+func TestChangeWatcherNotifiesIfAWatchRunsAlready(t *testing.T) {
 	inBubble(t, func(g *WithT, w *watched) {
-		w.Begin("y")
+		w.startPass("y")
 		w.await("y", podsType)
 		g.Expect(w.newWakes()).To(BeEmpty()) // That watch begins at the list.
-		w.Begin("x")
+		w.startPass("x")
 		w.await("x", podsType)
 		g.Expect(w.newWakes()).To(Equal([]string{"x"}))
 		// Once is enough: from the first wait on nothing is missed.
-		w.Begin("x")
+		w.startPass("x")
 		w.await("x", podsType)
 		g.Expect(w.newWakes()).To(BeEmpty())
 	})
 }
 
 // What nobody has deleted does not go by itself, so it takes no watch.
-func TestWatchesOnlyWhatIsBeingDeleted(t *testing.T) {
+func TestChangeWatcherWatchesOnlyTerminatingObjects(t *testing.T) {
 	inBubble(t, func(g *WithT, w *watched) {
-		w.Begin("x")
-		w.Await(w.ctx, "x", []Remaining{
+		w.startPass("x")
+		w.endPass(w.ctx, "x", []Remaining{
 			{Type: podsType, Count: 3, Terminating: 1, ResourceVersion: "5"},
 			{Type: widgetsType, Count: 3, ResourceVersion: "5"},
 		})
@@ -290,8 +290,8 @@ func TestWatchesOnlyWhatIsBeingDeleted(t *testing.T) {
 
 		// Neither does it keep one.
 		pods := w.server.newest()
-		w.Begin("x")
-		w.Await(w.ctx, "x", []Remaining{{Type: podsType, Count: 3, ResourceVersion: "5"}})
+		w.startPass("x")
+		w.endPass(w.ctx, "x", []Remaining{{Type: podsType, Count: 3, ResourceVersion: "5"}})
 		synctest.Wait()
 		g.Expect(pods.IsStopped()).To(BeTrue())
 	})
@@ -299,16 +299,16 @@ func TestWatchesOnlyWhatIsBeingDeleted(t *testing.T) {
 
 // A type that nobody watched has its watch begin at the list of the pass, so that the
 // API server sends what has happened since.
-func TestWatchesBeginAtTheList(t *testing.T) {
+func TestChangeWatcherStartsAtTheResourceVersionOfTheList(t *testing.T) {
 	inBubble(t, func(g *WithT, w *watched) {
-		w.Begin("x")
-		w.Await(w.ctx, "x", []Remaining{{Type: podsType, Count: 1, Terminating: 1, ResourceVersion: "42"}})
+		w.startPass("x")
+		w.endPass(w.ctx, "x", []Remaining{{Type: podsType, Count: 1, Terminating: 1, ResourceVersion: "42"}})
 		g.Expect(w.newRequests()).To(Equal([]string{"watch pods from 42"}))
 		g.Expect(w.newWakes()).To(BeEmpty())
 	})
 }
 
-func TestWatchesGoOn(t *testing.T) {
+func TestChangeWatcherRestartsWatches(t *testing.T) {
 	tests := map[string]struct {
 		// ends makes the watch end.
 		ends func(w *watched)
@@ -391,11 +391,11 @@ func TestWatchesGoOn(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(g *WithT, w *watched) {
 				for _, namespace := range []string{"x", "y"} {
-					w.Begin(namespace)
+					w.startPass(namespace)
 					w.await(namespace, podsType)
 				}
 				// One on which a pass is at work waits for nothing yet.
-				w.Begin("z")
+				w.startPass("z")
 				g.Expect(w.newRequests()).To(Equal([]string{"watch pods from 5"}))
 				w.newWakes()
 				test.ends(w)
@@ -410,10 +410,10 @@ func TestWatchesGoOn(t *testing.T) {
 	}
 }
 
-func TestWatchesWaitLongerAndLonger(t *testing.T) {
+func TestChangeWatcherBacksOff(t *testing.T) {
 	inBubble(t, func(g *WithT, w *watched) {
 		w.server.fail("watch pods", errOutage)
-		w.Begin("x")
+		w.startPass("x")
 		w.await("x", podsType)
 		g.Expect(w.newRequests()).To(HaveLen(1))
 		for _, seconds := range []float64{1, 2, 4, 8, 16, 30, 30, 30} {
@@ -433,9 +433,9 @@ func TestWatchesWaitLongerAndLonger(t *testing.T) {
 
 // An API server that ends every watch at once, such as an aggregated one without watches,
 // is not asked again and again without a pause.
-func TestWatchesPauseAfterShortWatches(t *testing.T) {
+func TestChangeWatcherBacksOffAfterShortWatches(t *testing.T) {
 	inBubble(t, func(g *WithT, w *watched) {
-		w.Begin("x")
+		w.startPass("x")
 		w.await("x", podsType)
 		g.Expect(w.newRequests()).To(HaveLen(1))
 		for _, seconds := range []float64{1, 2, 4} {

@@ -12,29 +12,32 @@ import (
 	. "github.com/onsi/gomega"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/nslifecycle/nslifecycle/internal/finalization/sharedlist"
 )
 
-// passes are passes over one Namespace that share a Ledger.
+// passes are passes over one Namespace that share a contentState.
 type passes struct {
 	g       *WithT
 	server  *contentServer
-	deleter *Deleter
+	deleter *contentDeleter
 	api     *discoverer
-	ledger  *Ledger
+	state   *contentState
 }
 
 func newPasses(t *testing.T, server *contentServer) *passes {
 	t.Helper()
-	p := &passes{g: NewWithT(t), server: server, ledger: &Ledger{}}
+	p := &passes{g: NewWithT(t), server: server, state: &contentState{}}
 	p.deleter, p.api = newDeleter(server, &namespaceReader{namespace: terminating()}, ordinary...)
 	return p
 }
 
 // pass makes one, and returns what was asked meanwhile, sorted.
-func (p *passes) pass(t *testing.T, settledAt time.Time) (*Report, []string) {
+func (p *passes) pass(t *testing.T, gracePeriodEnd time.Time) (*Report, []string) {
 	t.Helper()
 	p.server.log = nil
-	report, err := p.deleter.Pass(t.Context(), terminating(), now, settledAt, p.ledger)
+	report, err := p.deleter.deleteContent(t.Context(), terminating(), now, gracePeriodEnd, p.state)
 	p.g.Expect(err).NotTo(HaveOccurred())
 	requests := p.server.recorded("")
 	slices.Sort(requests)
@@ -56,18 +59,18 @@ func TestLedgerKeepsWhatIsKnown(t *testing.T) {
 	report, requests := p.pass(t, now)
 	p.g.Expect(requests).To(ConsistOf("list configmaps", "list pods", "list widgets", "get namespace x",
 		"delete pods/p of p-uid, Background", "list pods", "delete widgets/w of w-uid, Background", "list widgets"))
-	p.g.Expect(report.IsProof).To(BeFalse())
+	p.g.Expect(report.ConfirmedEmpty).To(BeFalse())
 
 	// Pods were found empty, and what was deleted is not deleted again. ConfigMaps wait.
 	report, requests = p.pass(t, now)
 	p.g.Expect(requests).To(Equal([]string{"list configmaps", "list widgets"}))
-	p.g.Expect(report.IsProof).To(BeFalse())
+	p.g.Expect(report.ConfirmedEmpty).To(BeFalse())
 
 	p.server.objects["widgets"] = nil
 	report, requests = p.pass(t, now)
 	p.g.Expect(requests).To(ConsistOf("list configmaps", "list widgets", "get namespace x",
 		"delete configmaps/c of c-uid, Background", "list configmaps", "list configmaps", "list pods", "list widgets"))
-	p.g.Expect(report.IsProof).To(BeTrue())
+	p.g.Expect(report.ConfirmedEmpty).To(BeTrue())
 }
 
 // A request that was accepted before the deletion may have been held for long.
@@ -77,10 +80,10 @@ func TestLedgerDoesNotMissWhatComesAfterTheSurvey(t *testing.T) {
 	p.server.objects["widgets"], p.server.objects["configmaps"] = nil, objects{object("late", "example.com/hold")}
 	report, requests := p.pass(t, now)
 	p.g.Expect(requests).To(ContainElement("delete configmaps/late of late-uid, Background"))
-	p.g.Expect(report.IsProof).To(BeFalse())
+	p.g.Expect(report.ConfirmedEmpty).To(BeFalse())
 	p.server.objects["configmaps"] = nil
 	report, _ = p.pass(t, now)
-	p.g.Expect(report.IsProof).To(BeTrue())
+	p.g.Expect(report.ConfirmedEmpty).To(BeTrue())
 }
 
 // What was found empty before may have got something since.
@@ -89,22 +92,22 @@ func TestLedgerProvesNothingBeforeTheSettlingTime(t *testing.T) {
 	report, requests := p.pass(t, later)
 	p.g.Expect(requests).To(Equal(listEachType))
 	p.g.Expect(report.IsClean()).To(BeTrue())
-	p.g.Expect(report.IsProof).To(BeFalse())
+	p.g.Expect(report.ConfirmedEmpty).To(BeFalse())
 	_, requests = p.pass(t, later)
 	p.g.Expect(requests).To(Equal([]string{"list pods"}))
 
 	p.server.objects["widgets"] = objects{object("late", "example.com/hold")}
-	settledAt := p.server.clock.Now()
-	report, requests = p.pass(t, settledAt)
+	gracePeriodEnd := p.server.clock.Now()
+	report, requests = p.pass(t, gracePeriodEnd)
 	p.g.Expect(requests).To(ContainElements(listEachType))
 	p.g.Expect(report.Remaining).To(HaveLen(1))
-	p.g.Expect(report.IsProof).To(BeFalse())
+	p.g.Expect(report.ConfirmedEmpty).To(BeFalse())
 	p.g.Expect(p.api.count).To(Equal(2)) // The first discovery was before, too.
 
 	p.server.objects["widgets"] = nil
-	report, requests = p.pass(t, settledAt)
+	report, requests = p.pass(t, gracePeriodEnd)
 	p.g.Expect(requests).To(ConsistOf("list widgets", "list configmaps", "list pods", "list widgets"))
-	p.g.Expect(report.IsProof).To(BeTrue())
+	p.g.Expect(report.ConfirmedEmpty).To(BeTrue())
 }
 
 // Nothing else goes while there is a pod, and before the settling time one may come that
@@ -117,98 +120,114 @@ func TestLedgerDoesNotMissAPodThatComes(t *testing.T) {
 	p.server.objects["widgets"], p.server.objects["pods"] = nil, objects{deleted(later, "late")}
 	report, requests := p.pass(t, later)
 	p.g.Expect(requests).To(Equal(listEachType))
-	p.g.Expect(report.Wait).To(Equal(waitForPods))
+	p.g.Expect(report.WaitReason).To(Equal(waitForPods))
 }
 
-// Answers that were given to others are a proof if they were asked for after the settling
-// time, and not if they came after it.
-func TestLedgerTakesAnswersOfOthers(t *testing.T) {
+// cachedLister returns empty results of requests that were sent at a given time for another namespace,
+// if they are recent enough.
+type cachedLister struct {
+	lister
+	requestedAt time.Time
+}
+
+func (l *cachedLister) List(
+	ctx context.Context, namespace string, types []schema.GroupVersionResource, notBefore time.Time,
+) (map[schema.GroupVersionResource]*sharedlist.Result, error) {
+	if l.requestedAt.Before(notBefore) {
+		return l.lister.List(ctx, namespace, types, notBefore)
+	}
+	results := map[schema.GroupVersionResource]*sharedlist.Result{}
+	for _, gvr := range types {
+		results[gvr] = &sharedlist.Result{
+			Page: &metav1.PartialObjectMetadataList{}, ListedAt: l.requestedAt.Add(5 * time.Millisecond),
+		}
+	}
+	return results, nil
+}
+
+// Lists for other namespaces confirm that a namespace is empty if they were requested after the grace
+// period. The time of the response does not matter.
+func TestPassUsesListsOfOtherNamespaces(t *testing.T) {
 	tests := map[string]struct {
-		// asked is when others asked, counted from when the namespace had settled.
-		asked     time.Duration
+		// requested is the time of the list requests, relative to the end of the grace period.
+		requested time.Duration
 		want      []string
-		wantProof bool
+		wantEmpty bool
 	}{
-		"the moment before": {asked: -1, want: listEachType},
-		"at that moment":    {asked: 0, wantProof: true},
-		"later":             {asked: time.Millisecond, wantProof: true},
+		"shortly before": {requested: -1, want: listEachType},
+		"at the end":     {requested: 0, wantEmpty: true},
+		"later":          {requested: time.Millisecond, wantEmpty: true},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			// The others were told that nothing is there.
 			p := newPasses(t, &contentServer{objects: map[string]objects{"widgets": {deleted(now, "w", "example.com/hold")}}})
-			settledAt := p.server.clock.Now().Add(time.Second)
+			gracePeriodEnd := p.server.clock.Now().Add(time.Second)
 			p.server.clock.advance(time.Second + 10*time.Millisecond)
-			p.deleter.surveyor.answers = map[ResourceType]*clusterAnswer{}
-			for _, resourceType := range []ResourceType{podsType, configMapsType, widgetsType} {
-				answer := &clusterAnswer{asked: settledAt.Add(test.asked)}
-				answer.finish("1", settledAt.Add(5*time.Millisecond))
-				p.deleter.surveyor.answers[resourceType] = answer
-			}
-			report, requests := p.pass(t, settledAt)
+			p.deleter.lister = &cachedLister{lister: p.deleter.lister, requestedAt: gracePeriodEnd.Add(test.requested)}
+			report, requests := p.pass(t, gracePeriodEnd)
 			p.g.Expect(requests).To(Equal(test.want))
-			p.g.Expect(report.IsProof).To(Equal(test.wantProof))
+			p.g.Expect(report.ConfirmedEmpty).To(Equal(test.wantEmpty))
 		})
 	}
 }
 
 func TestLedgerNeedsSurvey(t *testing.T) {
-	settledAt := now.Add(time.Second)
+	gracePeriodEnd := now.Add(time.Second)
 	tests := map[string]struct {
-		ledger    Ledger
-		isSettled bool
+		state              contentState
+		isAfterGracePeriod bool
 		// changed is when a type may have come or gone.
 		changed time.Time
 		want    bool
 	}{
 		"nothing is known":          {want: true},
-		"nothing is known, settled": {isSettled: true, want: true},
-		"surveyed, and not settled": {ledger: Ledger{inventory: &Inventory{began: now}}},
-		"settled since":             {ledger: Ledger{inventory: &Inventory{began: now}}, isSettled: true, want: true},
+		"nothing is known, settled": {isAfterGracePeriod: true, want: true},
+		"surveyed, and not settled": {state: contentState{resources: &ResourceSet{requestedAt: now}}},
+		"settled since":             {state: contentState{resources: &ResourceSet{requestedAt: now}}, isAfterGracePeriod: true, want: true},
 		"surveyed when it had settled": {
-			ledger: Ledger{inventory: &Inventory{began: now}, isProof: true, settledAt: settledAt}, isSettled: true,
+			state: contentState{resources: &ResourceSet{requestedAt: now}, isAfterGracePeriod: true, gracePeriodEnd: gracePeriodEnd}, isAfterGracePeriod: true,
 		},
 		"the settling time has grown, and is not over": {
-			ledger: Ledger{inventory: &Inventory{began: now}, isProof: true, settledAt: now}, want: true,
+			state: contentState{resources: &ResourceSet{requestedAt: now}, isAfterGracePeriod: true, gracePeriodEnd: now}, want: true,
 		},
 		"the settling time has grown, and is over": {
-			ledger:    Ledger{inventory: &Inventory{began: now}, isProof: true, settledAt: settledAt.Add(-1)},
-			isSettled: true, want: true,
+			state:              contentState{resources: &ResourceSet{requestedAt: now}, isAfterGracePeriod: true, gracePeriodEnd: gracePeriodEnd.Add(-1)},
+			isAfterGracePeriod: true, want: true,
 		},
 		"the settling time has become shorter": {
-			ledger:    Ledger{inventory: &Inventory{began: now}, isProof: true, settledAt: settledAt.Add(time.Second)},
-			isSettled: true,
+			state:              contentState{resources: &ResourceSet{requestedAt: now}, isAfterGracePeriod: true, gracePeriodEnd: gracePeriodEnd.Add(time.Second)},
+			isAfterGracePeriod: true,
 		},
 		"the clock was set back": {
-			ledger: Ledger{inventory: &Inventory{began: now}, isProof: true, settledAt: settledAt}, want: true,
+			state: contentState{resources: &ResourceSet{requestedAt: now}, isAfterGracePeriod: true, gracePeriodEnd: gracePeriodEnd}, want: true,
 		},
 		"the last pass was cut short": {
-			ledger:    Ledger{inventory: &Inventory{began: now}, isProof: true, settledAt: settledAt, isCutShort: true},
-			isSettled: true, want: true,
+			state:              contentState{resources: &ResourceSet{requestedAt: now}, isAfterGracePeriod: true, gracePeriodEnd: gracePeriodEnd, isInterrupted: true},
+			isAfterGracePeriod: true, want: true,
 		},
 		"discovery failed": {
-			ledger:    Ledger{inventory: &Inventory{began: now, DiscoveryError: errOutage}, isProof: true, settledAt: settledAt},
-			isSettled: true, want: true,
+			state:              contentState{resources: &ResourceSet{requestedAt: now, DiscoveryError: errOutage}, isAfterGracePeriod: true, gracePeriodEnd: gracePeriodEnd},
+			isAfterGracePeriod: true, want: true,
 		},
 		"a group version could not be parsed": {
-			ledger:    Ledger{inventory: &Inventory{began: now, ParseError: errOutage}, isProof: true, settledAt: settledAt},
-			isSettled: true, want: true,
+			state:              contentState{resources: &ResourceSet{requestedAt: now, ParseError: errOutage}, isAfterGracePeriod: true, gracePeriodEnd: gracePeriodEnd},
+			isAfterGracePeriod: true, want: true,
 		},
 		"a type came or went before": {
-			ledger: Ledger{inventory: &Inventory{began: now}}, changed: now.Add(-1),
+			state: contentState{resources: &ResourceSet{requestedAt: now}}, changed: now.Add(-1),
 		},
 		"a type has come or gone": {
-			ledger: Ledger{inventory: &Inventory{began: now}}, changed: now, want: true,
+			state: contentState{resources: &ResourceSet{requestedAt: now}}, changed: now, want: true,
 		},
 		"a type has come or gone, settled": {
-			ledger:    Ledger{inventory: &Inventory{began: now}, isProof: true, settledAt: settledAt},
-			isSettled: true, changed: now, want: true,
+			state:              contentState{resources: &ResourceSet{requestedAt: now}, isAfterGracePeriod: true, gracePeriodEnd: gracePeriodEnd},
+			isAfterGracePeriod: true, changed: now, want: true,
 		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			catalog := &Catalog{changed: test.changed}
-			NewWithT(t).Expect(test.ledger.needsSurvey(test.isSettled, settledAt, catalog)).To(Equal(test.want))
+			cache := &discoveryCache{changedAt: test.changed}
+			NewWithT(t).Expect(test.state.needsFullPass(test.isAfterGracePeriod, gracePeriodEnd, cache)).To(Equal(test.want))
 		})
 	}
 }
@@ -222,29 +241,29 @@ func TestLedgerDoesNotOutliveItsSettlingTime(t *testing.T) {
 	p.server.objects["widgets"], p.server.objects["configmaps"] = nil, objects{object("late", "example.com/hold")}
 	report, requests := p.pass(t, p.server.clock.Now())
 	p.g.Expect(requests).To(ContainElements(listEachType))
-	p.g.Expect(report.IsProof).To(BeFalse())
+	p.g.Expect(report.ConfirmedEmpty).To(BeFalse())
 }
 
 func TestLedgerLooksAtEverythingWhenTypesChange(t *testing.T) {
 	p := newPasses(t, &contentServer{objects: map[string]objects{"widgets": {deleted(now, "w", "example.com/hold")}}})
 	p.pass(t, now)
-	p.api.answers = []discoveryAnswer{{lists: served(append(ordinary, "example.com/v1/gadgets")...)}}
-	p.deleter.catalog.Invalidate()
+	p.api.results = []discoveryResult{{lists: served(append(ordinary, "example.com/v1/gadgets")...)}}
+	p.deleter.cache.invalidate()
 	p.server.objects["widgets"], p.server.objects["gadgets"] = nil, objects{deleted(now, "g", "example.com/hold")}
 	report, requests := p.pass(t, now)
 	p.g.Expect(requests).To(ConsistOf("list configmaps", "list pods", "list widgets", "list gadgets"))
-	p.g.Expect(report.IsProof).To(BeFalse())
+	p.g.Expect(report.ConfirmedEmpty).To(BeFalse())
 }
 
 func TestLedgerLooksAtEverythingWhereDiscoveryFailed(t *testing.T) {
 	p := newPasses(t, &contentServer{objects: map[string]objects{"widgets": {deleted(now, "w", "example.com/hold")}}})
-	p.api.answers = []discoveryAnswer{{lists: served("v1/pods"), err: errOutage}, {lists: served(ordinary...)}}
+	p.api.results = []discoveryResult{{lists: served("v1/pods"), err: errOutage}, {lists: served(ordinary...)}}
 	report, requests := p.pass(t, now)
 	p.g.Expect(requests).To(Equal([]string{"list pods"}))
-	p.g.Expect(report.IsProof).To(BeFalse())
+	p.g.Expect(report.ConfirmedEmpty).To(BeFalse())
 	report, requests = p.pass(t, now)
 	p.g.Expect(requests).To(Equal(listEachType))
-	p.g.Expect(report.IsProof).To(BeFalse())
+	p.g.Expect(report.ConfirmedEmpty).To(BeFalse())
 }
 
 // A type of which something was left and that is not served all at once is no empty one.
@@ -255,21 +274,21 @@ func TestLedgerMeetsATypeThatIsNotServed(t *testing.T) {
 	p.server.fail("list widgets", errNotFound)
 	report, requests := p.pass(t, now)
 	p.g.Expect(requests).To(Equal([]string{"list widgets"}))
-	p.g.Expect(report.IsProof).To(BeFalse())
-	p.g.Expect(report.HasMore).To(BeTrue())
+	p.g.Expect(report.ConfirmedEmpty).To(BeFalse())
+	p.g.Expect(report.Incomplete).To(BeTrue())
 
 	// It was away for a moment.
 	p.server.fail("list widgets", nil)
 	report, requests = p.pass(t, now)
 	p.g.Expect(requests).To(Equal(listEachType))
 	p.g.Expect(p.api.count).To(Equal(2))
-	p.g.Expect(report.IsProof).To(BeFalse())
+	p.g.Expect(report.ConfirmedEmpty).To(BeFalse())
 
 	// It is away for good, though discovery has it: it counts as empty.
 	p.server.fail("list widgets", errNotFound)
 	p.pass(t, now)
 	report, _ = p.pass(t, now)
-	p.g.Expect(report.IsProof).To(BeTrue())
+	p.g.Expect(report.ConfirmedEmpty).To(BeTrue())
 }
 
 // What discovery has and nobody serves is no reason to discover again and again while
@@ -281,13 +300,13 @@ func TestLedgerRemembersThatATypeIsNotServed(t *testing.T) {
 	})
 	for range 3 {
 		report, _ := p.pass(t, now)
-		p.g.Expect(report.HasMore).To(BeFalse())
+		p.g.Expect(report.Incomplete).To(BeFalse())
 		p.g.Expect(report.Remaining).To(HaveLen(1))
 	}
 	p.g.Expect(p.api.count).To(Equal(2)) // In the first pass, to be sure.
 	p.server.objects["configmaps"] = nil
 	report, _ := p.pass(t, now)
-	p.g.Expect(report.IsProof).To(BeTrue())
+	p.g.Expect(report.ConfirmedEmpty).To(BeTrue())
 }
 
 // A pass that ends in the middle has counted some types in part.
@@ -316,70 +335,70 @@ func TestLedgerOfAPassThatWasCutShort(t *testing.T) {
 					cancel()
 				}
 			}}
-			_, err := p.deleter.Pass(ctx, terminating(), now, now, p.ledger)
+			_, err := p.deleter.deleteContent(ctx, terminating(), now, now, p.state)
 			p.g.Expect(err).To(MatchError(context.Canceled))
 			report, _ := p.pass(t, now)
 			p.g.Expect(report.Remaining).NotTo(BeEmpty())
-			p.g.Expect(report.IsProof).To(BeFalse())
+			p.g.Expect(report.ConfirmedEmpty).To(BeFalse())
 		})
 	}
 }
 
-func TestAnswersFrom(t *testing.T) {
-	seenAt, settledAt, began := now, now.Add(time.Second), now.Add(time.Minute)
-	surveyed := func(isProof bool, change func(*typeState)) Ledger {
+func TestComputeNotBefore(t *testing.T) {
+	firstSeen, gracePeriodEnd, startedAt := now, now.Add(time.Second), now.Add(time.Minute)
+	passed := func(isAfterGracePeriod bool, change func(*typeState)) contentState {
 		state := &typeState{Remaining: Remaining{Type: widgetsType}}
 		change(state)
-		return Ledger{inventory: &Inventory{}, isProof: isProof, settledAt: settledAt, types: []*typeState{
+		return contentState{resources: &ResourceSet{}, isAfterGracePeriod: isAfterGracePeriod, gracePeriodEnd: gracePeriodEnd, types: []*typeState{
 			{Remaining: Remaining{Type: podsType}}, state,
 		}}
 	}
 	nothing := func(*typeState) {}
 	tests := map[string]struct {
-		ledger                    Ledger
-		isSettled                 bool
-		wantDiscovered, wantAsked time.Time
+		state                    contentState
+		isAfterGracePeriod       bool
+		wantDiscovery, wantLists time.Time
 	}{
-		"the first pass":                  {wantAsked: seenAt},
-		"the first pass, settled already": {isSettled: true, wantDiscovered: settledAt, wantAsked: settledAt},
-		"again before it has settled":     {ledger: surveyed(false, nothing), wantAsked: began},
-		"the settling time has grown":     {ledger: surveyed(true, nothing), wantAsked: began},
+		"the first pass":                  {wantLists: firstSeen},
+		"the first pass, settled already": {isAfterGracePeriod: true, wantDiscovery: gracePeriodEnd, wantLists: gracePeriodEnd},
+		"again before it has settled":     {state: passed(false, nothing), wantLists: startedAt},
+		"the settling time has grown":     {state: passed(true, nothing), wantLists: startedAt},
 		"settled, and nothing was left": {
-			ledger: surveyed(false, nothing), isSettled: true, wantDiscovered: settledAt, wantAsked: settledAt,
+			state: passed(false, nothing), isAfterGracePeriod: true, wantDiscovery: gracePeriodEnd, wantLists: gracePeriodEnd,
 		},
 		"again after it has settled": {
-			ledger: surveyed(true, nothing), isSettled: true, wantDiscovered: settledAt, wantAsked: began,
+			state: passed(true, nothing), isAfterGracePeriod: true, wantDiscovery: gracePeriodEnd, wantLists: startedAt,
 		},
 	}
 	for name, change := range map[string]func(*typeState){
 		"objects":                      func(s *typeState) { s.Count = 1 },
 		"maybe something":              func(s *typeState) { s.isUncounted = true },
-		"more to do":                   func(s *typeState) { s.hasMore = true },
+		"more to do":                   func(s *typeState) { s.isIncomplete = true },
 		"a type that is not served":    func(s *typeState) { s.isNotServed = true },
 		"a type that cannot be known":  func(s *typeState) { s.listError = errOutage },
 		"a deletion that failed":       func(s *typeState) { s.deleteError = errOutage },
 		"a type that cannot be listed": func(s *typeState) { s.Type.CanList = false },
 	} {
 		test := tests["again after it has settled"]
-		test.ledger = surveyed(false, change)
+		test.state = passed(false, change)
 		tests["settled, and what was left is "+name] = test
 	}
 	// What it has counted in part looks empty.
 	cutShort := tests["again after it has settled"]
-	cutShort.ledger = surveyed(false, nothing)
-	cutShort.ledger.isCutShort = true
+	cutShort.state = passed(false, nothing)
+	cutShort.state.isInterrupted = true
 	tests["settled, and the last pass was cut short"] = cutShort
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			discovered, asked := test.ledger.answersFrom(test.isSettled, seenAt, settledAt, began)
-			g.Expect(discovered).To(Equal(test.wantDiscovered))
-			g.Expect(asked).To(Equal(test.wantAsked))
+			discovery, lists := test.state.computeNotBefore(test.isAfterGracePeriod, firstSeen, gracePeriodEnd, startedAt)
+			g.Expect(discovery).To(Equal(test.wantDiscovery))
+			g.Expect(lists).To(Equal(test.wantLists))
 		})
 	}
 }
 
-func TestIsPresumedGone(t *testing.T) {
+func TestCanAssumeDeleted(t *testing.T) {
 	tests := map[string]struct {
 		change func(*typeState)
 		want   bool
@@ -393,7 +412,7 @@ func TestIsPresumedGone(t *testing.T) {
 		"something has a finalizer": {change: func(s *typeState) { s.Finalizers = map[string]int{"f": 1} }},
 		"something goes already":    {change: func(s *typeState) { s.Terminating = 1 }},
 		"a deletion failed":         {change: func(s *typeState) { s.deleteError = errForbidden }},
-		"there was no time":         {change: func(s *typeState) { s.hasMore = true }},
+		"there was no time":         {change: func(s *typeState) { s.isIncomplete = true }},
 		"the first page was empty":  {change: func(s *typeState) { s.isUncounted = true }},
 		"there were more pages":     {change: func(s *typeState) { s.Count = 3 }},
 		"there were more pages, and nobody said how much is on them": {
@@ -403,10 +422,10 @@ func TestIsPresumedGone(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			state := &typeState{
-				Remaining: Remaining{Type: resourceType("", "v1", "configmaps"), Count: 2, Seen: 2}, page: &metav1.PartialObjectMetadataList{},
+				Remaining: Remaining{Type: resourceType("", "v1", "configmaps"), Count: 2, Listed: 2}, page: &metav1.PartialObjectMetadataList{},
 			}
 			test.change(state)
-			NewWithT(t).Expect(state.isPresumedGone()).To(Equal(test.want))
+			NewWithT(t).Expect(state.canAssumeDeleted()).To(Equal(test.want))
 		})
 	}
 }
@@ -415,21 +434,21 @@ func TestIsPresumedGone(t *testing.T) {
 // would be a proof without a look.
 func TestPassPresumesBeforeTheSettlingTimeOnly(t *testing.T) {
 	tests := map[string]struct {
-		settledAt time.Time
-		object    metav1.PartialObjectMetadata
-		want      []string
-		wantClean bool
+		gracePeriodEnd time.Time
+		object         metav1.PartialObjectMetadata
+		want           []string
+		wantClean      bool
 	}{
 		"not settled": {
-			settledAt: later, object: object("w"), wantClean: true,
+			gracePeriodEnd: later, object: object("w"), wantClean: true,
 			want: []string{"list configmaps", "get namespace x", "delete configmaps/w of w-uid, Background"},
 		},
 		"settled": {
-			settledAt: now, object: object("w"), wantClean: true,
+			gracePeriodEnd: now, object: object("w"), wantClean: true,
 			want: []string{"list configmaps", "get namespace x", "delete configmaps/w of w-uid, Background", "list configmaps"},
 		},
 		"not settled, and held": {
-			settledAt: later, object: object("w", "example.com/hold"),
+			gracePeriodEnd: later, object: object("w", "example.com/hold"),
 			want: []string{"list configmaps", "get namespace x", "delete configmaps/w of w-uid, Background", "list configmaps"},
 		},
 	}
@@ -438,7 +457,7 @@ func TestPassPresumesBeforeTheSettlingTimeOnly(t *testing.T) {
 			g := NewWithT(t)
 			server := &contentServer{objects: map[string]objects{"configmaps": {test.object}}}
 			deleter, _ := newDeleter(server, &namespaceReader{namespace: terminating()}, "v1/configmaps")
-			report, err := deleter.Pass(t.Context(), terminating(), now, test.settledAt, &Ledger{})
+			report, err := deleter.deleteContent(t.Context(), terminating(), now, test.gracePeriodEnd, &contentState{})
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(server.log).To(Equal(test.want))
 			g.Expect(report.IsClean()).To(Equal(test.wantClean))
@@ -457,7 +476,7 @@ func TestPassLooksAgainAtWhatItPresumed(t *testing.T) {
 	report, requests := p.pass(t, p.server.clock.Now())
 	p.g.Expect(requests).To(Equal(listEachType))
 	p.g.Expect(report.Remaining).To(HaveLen(1))
-	p.g.Expect(report.IsProof).To(BeFalse())
+	p.g.Expect(report.ConfirmedEmpty).To(BeFalse())
 }
 
 // An error of a list is one of this type, and another look at it is due.
@@ -468,13 +487,13 @@ func TestLedgerLooksAgainAtWhatFailed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := newPasses(t, &contentServer{errors: map[string]error{"list widgets": err}})
 			report, _ := p.pass(t, now)
-			p.g.Expect(report.IsProof).To(BeFalse())
+			p.g.Expect(report.ConfirmedEmpty).To(BeFalse())
 			report, requests := p.pass(t, now)
 			p.g.Expect(requests).To(Equal([]string{"list widgets"}))
-			p.g.Expect(report.IsProof).To(BeFalse())
+			p.g.Expect(report.ConfirmedEmpty).To(BeFalse())
 			p.server.fail("list widgets", nil)
 			report, _ = p.pass(t, now)
-			p.g.Expect(report.IsProof).To(BeTrue())
+			p.g.Expect(report.ConfirmedEmpty).To(BeTrue())
 		})
 	}
 }

@@ -4,6 +4,7 @@
 package finalization
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -15,7 +16,7 @@ import (
 
 const agent corev1.FinalizerName = "example.com/agent"
 
-func TestTokens(t *testing.T) {
+func TestHasFinalizers(t *testing.T) {
 	tests := map[string]struct {
 		have    []corev1.FinalizerName
 		wantHas bool
@@ -31,24 +32,24 @@ func TestTokens(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			namespace := withTokens(terminating(), test.have...)
-			g.Expect(HasToken(namespace, "kubernetes")).To(Equal(test.wantHas))
-			g.Expect(WithoutToken(namespace, "kubernetes")).To(Equal(test.want))
+			namespace := withFinalizers(terminating(), test.have...)
+			g.Expect(HasFinalizer(namespace, "kubernetes")).To(Equal(test.wantHas))
+			g.Expect(OtherFinalizers(namespace, "kubernetes")).To(Equal(test.want))
 			g.Expect(namespace.Spec.Finalizers).To(Equal(test.have))
 		})
 	}
 }
 
-func TestParseToken(t *testing.T) {
+func TestParseFinalizer(t *testing.T) {
 	refused := func(text string) string {
-		return `"` + text + `" is no finalizer token of a namespace, use "kubernetes" or a qualified name: `
+		return fmt.Sprintf(invalidFinalizer, text, corev1.FinalizerKubernetes, "")
 	}
 	long := "example.com/" + strings.Repeat("x", 64)
 	tests := map[string]struct{ wantError string }{
 		"kubernetes":        {},
 		"example.com/agent": {},
 		"openshift.io/orig": {},
-		"agent":             {wantError: refused("agent") + "it needs a domain in front, such as example.com/agent"},
+		"agent":             {wantError: refused("agent") + finalizerNeedsDomain},
 		"":                  {wantError: refused("") + "name part must be non-empty"},
 		"a/b/c":             {wantError: refused("a/b/c") + "a valid label key"},
 		"Example.com/agent": {wantError: refused("Example.com/agent") + "prefix part"},
@@ -58,44 +59,44 @@ func TestParseToken(t *testing.T) {
 	for text, test := range tests {
 		t.Run(text, func(t *testing.T) {
 			g := NewWithT(t)
-			token, err := ParseToken(text)
+			finalizer, err := ParseFinalizer(text)
 			if test.wantError != "" {
 				g.Expect(err).To(MatchError(HavePrefix(test.wantError)))
-				g.Expect(token).To(BeEmpty())
+				g.Expect(finalizer).To(BeEmpty())
 				return
 			}
 			g.Expect(err).NotTo(HaveOccurred())
-			g.Expect(token).To(BeEquivalentTo(text))
+			g.Expect(finalizer).To(BeEquivalentTo(text))
 		})
 	}
 }
 
-func TestWhyNotFinalize(t *testing.T) {
+func TestRefusalReason(t *testing.T) {
 	tests := map[string]struct {
 		name, own string
 		want      string
 	}{
-		"any":                        {name: "x"},
-		"any, and we run somewhere":  {name: "x", own: "nslifecycle-system"},
-		"default":                    {name: "default", want: `namespace "default" is one that no cluster can do without`},
-		"kube-system":                {name: "kube-system", want: `namespace "kube-system" is one that no cluster can do without`},
-		"kube-public":                {name: "kube-public", want: `namespace "kube-public" is one that no cluster can do without`},
-		"kube-node-lease":            {name: "kube-node-lease"},
-		"kube-system, where we run":  {name: "kube-system", own: "kube-system", want: `namespace "kube-system" is one that no cluster can do without`},
-		"another named like ours":    {name: "nslifecycle-system"},
-		"where we run ourselves":     {name: "ops", own: "ops", want: `nslifecycle runs in namespace "ops" itself and would remove itself half-way; `},
-		"begins like where we run":   {name: "ops-2", own: "ops"},
-		"we run outside the cluster": {name: "ops"},
+		"another namespace":           {name: "x"},
+		"a namespace other than ours": {name: "x", own: "nslifecycle-system"},
+		"default":                     {name: "default", want: fmt.Sprintf(refusalSystemNamespace, "default")},
+		"kube-system":                 {name: "kube-system", want: fmt.Sprintf(refusalSystemNamespace, "kube-system")},
+		"kube-public":                 {name: "kube-public", want: fmt.Sprintf(refusalSystemNamespace, "kube-public")},
+		"kube-node-lease":             {name: "kube-node-lease"},
+		"kube-system is our own":      {name: "kube-system", own: "kube-system", want: fmt.Sprintf(refusalSystemNamespace, "kube-system")},
+		"our default name":            {name: "nslifecycle-system"},
+		"our own namespace":           {name: "ops", own: "ops", want: fmt.Sprintf(refusalOwnNamespace, "ops")},
+		"our own name is a prefix":    {name: "ops-2", own: "ops"},
+		"outside the cluster":         {name: "ops"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			why := WhyNotFinalize(wrappers.MakeNamespace(test.name).Terminating(now).Obj(), test.own)
+			reason := RefusalReason(wrappers.MakeNamespace(test.name).Terminating(now).Obj(), test.own)
 			if test.want == "" {
-				g.Expect(why).To(BeEmpty())
+				g.Expect(reason).To(BeEmpty())
 				return
 			}
-			g.Expect(why).To(HavePrefix(test.want))
+			g.Expect(reason).To(HavePrefix(test.want))
 		})
 	}
 }

@@ -4,6 +4,7 @@
 package finalization
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -13,24 +14,24 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-func TestParseSettlingTime(t *testing.T) {
+func TestParseGracePeriod(t *testing.T) {
 	tests := map[string]struct {
-		want      SettlingTime
+		want      GracePeriod
 		wantError string
 	}{
 		"auto":  {},
-		"5s":    {want: SettlingTime{Fixed: ptr.To(5 * time.Second)}},
-		"0":     {want: SettlingTime{Fixed: ptr.To(time.Duration(0))}},
-		"100ms": {want: SettlingTime{Fixed: ptr.To(100 * time.Millisecond)}},
-		"-1s":   {wantError: `settling time "-1s" is neither "auto" nor a duration such as "5s"`},
-		"5":     {wantError: `settling time "5" is neither "auto" nor a duration such as "5s"`},
-		"Auto":  {wantError: `settling time "Auto" is neither "auto" nor a duration such as "5s"`},
-		"":      {wantError: `settling time "" is neither "auto" nor a duration such as "5s"`},
+		"5s":    {want: GracePeriod{Fixed: ptr.To(5 * time.Second)}},
+		"0":     {want: GracePeriod{Fixed: ptr.To(time.Duration(0))}},
+		"100ms": {want: GracePeriod{Fixed: ptr.To(100 * time.Millisecond)}},
+		"-1s":   {wantError: fmt.Sprintf(invalidGracePeriod, "-1s", automatic)},
+		"5":     {wantError: fmt.Sprintf(invalidGracePeriod, "5", automatic)},
+		"Auto":  {wantError: fmt.Sprintf(invalidGracePeriod, "Auto", automatic)},
+		"":      {wantError: fmt.Sprintf(invalidGracePeriod, "", automatic)},
 	}
 	for text, test := range tests {
 		t.Run(text, func(t *testing.T) {
 			g := NewWithT(t)
-			settling, err := ParseSettlingTime(text)
+			settling, err := ParseGracePeriod(text)
 			expectError(g, err, test.wantError)
 			g.Expect(settling).To(Equal(test.want))
 		})
@@ -52,7 +53,7 @@ func TestSettlingTimeChoose(t *testing.T) {
 	withoutEnd.Spec.LeaseDurationSeconds = nil
 
 	tests := map[string]struct {
-		settling   SettlingTime
+		settling   GracePeriod
 		leases     []coordinationv1.Lease
 		err        error
 		webhooks   []string
@@ -61,12 +62,12 @@ func TestSettlingTimeChoose(t *testing.T) {
 		wantReason string
 	}{
 		"set": {
-			settling: SettlingTime{Fixed: ptr.To(3 * time.Second)}, leases: []coordinationv1.Lease{live}, err: errOutage,
+			settling: GracePeriod{Fixed: ptr.To(3 * time.Second)}, leases: []coordinationv1.Lease{live}, err: errOutage,
 			webhooks: []string{"a"},
 			want:     3 * time.Second, wantReason: "set by --settling-time",
 		},
 		"set to nothing": {
-			settling: SettlingTime{Fixed: ptr.To(time.Duration(0))}, wantReason: "set by --settling-time",
+			settling: GracePeriod{Fixed: ptr.To(time.Duration(0))}, wantReason: "set by --settling-time",
 		},
 		"no API server": {
 			want: 5 * time.Second, wantReason: "there is no current Lease of an API server in kube-system",

@@ -1,0 +1,181 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package finalization
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/nslifecycle/nslifecycle/internal/finalization/sharedlist"
+)
+
+// contentState is what is known of a namespace's content between passes: the result of the last full
+// pass over all types, updated by each pass since. The zero contentState means that nothing is known.
+type contentState struct {
+	resources *ResourceSet
+	// types are those that may have objects, and pods, because new ones may be created.
+	types []*typeState
+	// isAfterGracePeriod reports whether discovery and lists of the last full pass were requested after
+	// the grace period.
+	isAfterGracePeriod bool
+	// gracePeriodEnd is the end of the grace period as known in the last full pass.
+	gracePeriodEnd time.Time
+	// isInterrupted reports whether the last pass ended with an error. Its counts may be partial, so
+	// that types look empty.
+	isInterrupted bool
+}
+
+// needsFullPass reports whether all types must be listed, not only those that may have objects.
+func (s *contentState) needsFullPass(isAfterGracePeriod bool, gracePeriodEnd time.Time, cache *discoveryCache) bool {
+	return s.resources == nil || s.isInterrupted || s.isOutdated(isAfterGracePeriod, gracePeriodEnd) ||
+		!s.resources.IsComplete() || cache.isStale(s.resources)
+}
+
+// isOutdated reports whether the grace period has ended since the last full pass, or ends later than
+// was known then: a second API server extends it.
+func (s *contentState) isOutdated(isAfterGracePeriod bool, gracePeriodEnd time.Time) bool {
+	return s.isAfterGracePeriod != isAfterGracePeriod ||
+		(s.isAfterGracePeriod && s.gracePeriodEnd.Before(gracePeriodEnd))
+}
+
+// computeNotBefore returns the earliest acceptable times of discovery and of shared lists for a full
+// pass. Lists may be older than the pass if it is the first one, or if no object remained in the last
+// one: no deletion can be missed then.
+func (s *contentState) computeNotBefore(
+	isAfterGracePeriod bool, firstSeen, gracePeriodEnd, startedAt time.Time,
+) (discovery, lists time.Time) {
+	isFirst := s.resources == nil
+	mayHaveObjects := s.isInterrupted || slices.ContainsFunc(s.types, (*typeState).isOpen)
+	switch {
+	case !isAfterGracePeriod && isFirst:
+		return time.Time{}, firstSeen // Any discovery is acceptable before the grace period ends.
+	case !isAfterGracePeriod:
+		return time.Time{}, startedAt
+	case isFirst || (!mayHaveObjects && s.isOutdated(isAfterGracePeriod, gracePeriodEnd)):
+		return gracePeriodEnd, gracePeriodEnd
+	default:
+		return gracePeriodEnd, startedAt
+	}
+}
+
+// typeState is what is known of the objects of one type in one namespace.
+type typeState struct {
+	Remaining
+
+	// page is the first page of the list.
+	page     *metav1.PartialObjectMetadataList
+	listedAt time.Time
+	// isUncounted reports whether the first page is empty and others follow.
+	isUncounted bool
+	// isNotServed reports whether the API server does not serve the type.
+	isNotServed bool
+	// isIncomplete reports whether there may be objects that this pass has not processed.
+	isIncomplete bool
+	listError    error
+	deleteError  error
+	// isUncertain reports whether the outcome of a DELETE is not known, for example after a time-out.
+	isUncertain bool
+	// failed is the number of failed DELETE requests.
+	failed int
+}
+
+// setListResult stores the result of a list. It returns the page, an empty one if the type is not
+// served, or nil if the list failed.
+func (s *typeState) setListResult(
+	page *metav1.PartialObjectMetadataList, err error,
+) *metav1.PartialObjectMetadataList {
+	s.isNotServed = isNotServed(err)
+	switch {
+	case s.isNotServed:
+		return &metav1.PartialObjectMetadataList{}
+	case err != nil:
+		s.listError = fmt.Errorf("failed to list %s: %w", s.Type.GroupResource(), err)
+		return nil
+	}
+	s.ResourceVersion = page.ResourceVersion
+	return page
+}
+
+// setFirstPage stores the first page of a list.
+func (s *typeState) setFirstPage(result *sharedlist.Result) {
+	if result == nil { // The type cannot be listed.
+		return
+	}
+	page := s.setListResult(result.Page, result.Err)
+	if page == nil {
+		return
+	}
+	s.page, s.listedAt = page, result.ListedAt
+	s.count(page.Items)
+	s.addUnlisted(page)
+	// A page may be empty although others follow, as the API allows.
+	s.isUncounted = s.Count == 0 && page.Continue != ""
+}
+
+// isOpen reports whether the type may have objects, now or after an error is resolved.
+func (s *typeState) isOpen() bool {
+	return s.Count > 0 || s.isUncounted || s.isIncomplete || s.isNotServed || !s.Type.CanList ||
+		s.listError != nil || s.deleteError != nil
+}
+
+// mayHaveObjects reports whether the type may have objects to delete.
+func (s *typeState) mayHaveObjects() bool {
+	return s.Count > 0 || s.isUncounted || s.listError != nil || !s.Type.CanList
+}
+
+// canAssumeDeleted reports whether the API server must have deleted all objects of the type in this
+// pass: they had no finalizer and no request failed. The finalizers of objects on other pages are not
+// known. It applies to the last stage only: an object that is created during the deletion of a type may
+// need what a later stage deletes.
+func (s *typeState) canAssumeDeleted() bool {
+	return s.deleteError == nil && !s.isIncomplete && !s.isUncounted && len(s.Finalizers) == 0 && s.Terminating == 0 &&
+		s.Count == s.Listed && s.page.Continue == "" && stageOf(s.Type.GroupResource()) == stageDependencies
+}
+
+func (s *typeState) reset() {
+	s.Count, s.Listed, s.Terminating, s.DeletionDue, s.Finalizers, s.isUncounted = 0, 0, 0, time.Time{}, nil, false
+}
+
+// count adds listed objects to those that remain.
+func (s *typeState) count(objects []metav1.PartialObjectMetadata) {
+	s.Count += len(objects)
+	s.Listed += len(objects)
+	for i := range objects {
+		object := &objects[i]
+		for _, finalizer := range object.Finalizers {
+			if s.Finalizers == nil {
+				s.Finalizers = map[string]int{}
+			}
+			s.Finalizers[finalizer]++
+		}
+		if object.DeletionTimestamp != nil {
+			s.Terminating++
+			if due := object.DeletionTimestamp.Time; due.After(s.DeletionDue) {
+				s.DeletionDue = due
+			}
+		}
+	}
+}
+
+// addUnlisted adds the number of objects on later pages.
+func (s *typeState) addUnlisted(last *metav1.PartialObjectMetadataList) {
+	s.Count += int(ptr.Deref(last.RemainingItemCount, 0))
+}
+
+// isNotServed reports whether an error means that the API server does not serve the type. Some types
+// that discovery returns respond "not found" to all requests (kubernetes/kubernetes#22413).
+func isNotServed(err error) bool {
+	return apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err)
+}
+
+// isUnavailable reports whether an error means that the server of a type is unavailable, for example
+// an aggregated API server.
+func isUnavailable(err error) bool {
+	return apierrors.IsServiceUnavailable(err)
+}

@@ -1,0 +1,170 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package finalization
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/clock"
+
+	"github.com/nslifecycle/nslifecycle/internal/finalization/throttling"
+	"github.com/nslifecycle/nslifecycle/internal/inventory"
+	"github.com/nslifecycle/nslifecycle/internal/metadataclient"
+)
+
+const (
+	// maxDiscoveryAge limits the age of a cached discovery. It matters for types of aggregated API
+	// servers, whose changes cause no event.
+	maxDiscoveryAge = time.Minute
+	// discoveryTimeout limits the duration of one discovery.
+	discoveryTimeout = 30 * time.Second
+)
+
+// ResourceType is a namespaced type whose objects can be deleted.
+type ResourceType struct {
+	schema.GroupVersionResource
+	CanList             bool
+	CanDeleteCollection bool
+	CanWatch            bool
+}
+
+// ResourceSet is the result of one discovery.
+type ResourceSet struct {
+	// Types are sorted by group and resource, each in the version that the API server prefers.
+	Types []ResourceType
+	// DiscoveryError is the error of the group versions that could not be discovered.
+	DiscoveryError error
+	// ParseError is the error of the group versions that cannot be parsed, or that have a resource
+	// whose name cannot be part of a URL.
+	ParseError error
+
+	// requestedAt is the time when discovery started.
+	requestedAt time.Time
+}
+
+// IsComplete reports whether the set contains all types that the API server serves.
+func (s *ResourceSet) IsComplete() bool {
+	return s.DiscoveryError == nil && s.ParseError == nil
+}
+
+// discoveryCache caches discovery for all namespaces.
+type discoveryCache struct {
+	discoverer inventory.Discoverer
+	clock      clock.PassiveClock
+
+	// access is held while the resources are read or discovered, so that waiting callers share the
+	// result.
+	access    chan struct{}
+	resources *ResourceSet
+
+	// changeLock guards changedAt, the time of the last invalidate.
+	changeLock sync.Mutex
+	changedAt  time.Time
+}
+
+func newDiscoveryCache(discoverer inventory.Discoverer, passive clock.PassiveClock) *discoveryCache {
+	return &discoveryCache{discoverer: discoverer, clock: passive, access: make(chan struct{}, 1)}
+}
+
+// invalidate is called when a type may have been added or removed.
+func (c *discoveryCache) invalidate() {
+	c.changeLock.Lock()
+	defer c.changeLock.Unlock()
+	c.changedAt = c.clock.Now()
+}
+
+// get returns the resources of a discovery that started at notBefore or later, and after the last
+// invalidate. An incomplete result is shared only by callers that waited for it. A failed discovery is
+// part of the ResourceSet; the error is that of the context.
+func (c *discoveryCache) get(ctx context.Context, notBefore time.Time) (*ResourceSet, error) {
+	calledAt := c.clock.Now()
+	select {
+	case c.access <- struct{}{}:
+		defer func() { <-c.access }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	if !c.isUsable(calledAt, notBefore) {
+		resources := c.discover(ctx)
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		c.resources = resources
+	}
+	return c.resources, nil
+}
+
+// isStale reports whether a type may have been added or removed since the discovery of a set.
+func (c *discoveryCache) isStale(resources *ResourceSet) bool {
+	c.changeLock.Lock()
+	defer c.changeLock.Unlock()
+	return !resources.requestedAt.After(c.changedAt)
+}
+
+func (c *discoveryCache) isUsable(calledAt, notBefore time.Time) bool {
+	switch {
+	case c.resources == nil || c.resources.requestedAt.Before(notBefore) || c.isStale(c.resources):
+		return false
+	case c.resources.IsComplete():
+		return c.clock.Since(c.resources.requestedAt) < maxDiscoveryAge
+	default:
+		return !c.resources.requestedAt.Before(calledAt)
+	}
+}
+
+func (c *discoveryCache) discover(ctx context.Context) *ResourceSet {
+	resources := &ResourceSet{requestedAt: c.clock.Now()}
+	var lists []*metav1.APIResourceList
+	err := throttling.Do(ctx, discoveryTimeout, func(ctx context.Context) error {
+		var err error
+		lists, err = c.discoverer.ServerPreferredNamespacedResourcesWithContext(ctx)
+		return err
+	})
+	resources.DiscoveryError = err
+	resources.Types, resources.ParseError = computeDeletableTypes(lists)
+	if resources.IsComplete() && !hasCoreType(resources.Types) {
+		// Every API server has such a type, but client-go takes "not found" at /api, for example from a
+		// proxy, for a server without the core group. All namespaces would be finalized with running pods.
+		resources.DiscoveryError = errors.New(errNoCoreResourceType)
+	}
+	return resources
+}
+
+// hasCoreType reports whether a type belongs to the core group. It does not check for pods: some API
+// servers do not serve them, but all serve types such as ConfigMaps and Secrets.
+func hasCoreType(types []ResourceType) bool {
+	return slices.ContainsFunc(types, func(resourceType ResourceType) bool {
+		return resourceType.Group == corev1.GroupName
+	})
+}
+
+// computeDeletableTypes returns the types that can be deleted, and an error that names the group
+// versions that are not valid. Upstream stops at the first of these.
+func computeDeletableTypes(lists []*metav1.APIResourceList) ([]ResourceType, error) {
+	parsed, invalid := inventory.Parse(lists, func(resource *metav1.APIResource) bool {
+		return slices.Contains(resource.Verbs, "delete")
+	})
+	var types []ResourceType
+	for _, resourceType := range parsed {
+		types = append(types, ResourceType{
+			GroupVersionResource: resourceType.GroupVersionResource,
+			CanList:              resourceType.Can("list"),
+			CanDeleteCollection:  resourceType.Can("deletecollection"),
+			CanWatch:             resourceType.Can("watch"),
+		})
+	}
+	var errs []error
+	for _, group := range invalid {
+		errs = append(errs, fmt.Errorf("group version %s: %w", metadataclient.Quote(group.GroupVersion), group.Err))
+	}
+	return slices.Compact(types), errors.Join(errs...)
+}

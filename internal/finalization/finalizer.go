@@ -1,0 +1,151 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package finalization
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/metadata"
+	"k8s.io/utils/clock"
+
+	"github.com/nslifecycle/nslifecycle/internal/finalization/sharedlist"
+	"github.com/nslifecycle/nslifecycle/internal/finalization/throttling"
+	"github.com/nslifecycle/nslifecycle/internal/inventory"
+	"github.com/nslifecycle/nslifecycle/internal/metadataclient"
+)
+
+// DiscoveryDelay is how long the API server may take to update discovery after a change of a
+// CustomResourceDefinition or APIService.
+const DiscoveryDelay = 500 * time.Millisecond
+
+// GracePeriodSource returns the current grace period of a Namespace whose deletion was first seen at
+// the given time.
+type GracePeriodSource interface {
+	GracePeriod(ctx context.Context, firstSeen time.Time) time.Duration
+}
+
+// Config configures a Finalizer. All fields are required.
+type Config struct {
+	// NamespaceFinalizer is the entry of spec.finalizers that the operator owns.
+	NamespaceFinalizer corev1.FinalizerName
+	Clock              clock.PassiveClock
+	Discoverer         inventory.Discoverer
+	Content            metadata.Interface
+	Namespaces         NamespaceGetter
+	GracePeriods       GracePeriodSource
+	// IsAggregated reports whether an aggregated API server serves a group version.
+	IsAggregated func(schema.GroupVersion) bool
+	Metrics      MetricsRecorder
+	Durations    DurationRecorder
+	Log          logr.Logger
+}
+
+// Finalizer deletes the content of terminating Namespaces. It keeps what it knows of each Namespace
+// between calls. Calls for different Namespaces may be concurrent, those for the same one must not.
+type Finalizer struct {
+	clock        clock.PassiveClock
+	finalizer    corev1.FinalizerName
+	gracePeriods GracePeriodSource
+	deleter      *contentDeleter
+	watcher      *changeWatcher
+	tracker      *terminatingTracker
+}
+
+// New returns a Finalizer.
+func New(config Config) *Finalizer {
+	content := metadataclient.New(config.Content)
+	limiter := throttling.NewLimiter(maxConcurrentRequests)
+	tracker := &terminatingTracker{durations: config.Durations}
+	return &Finalizer{
+		clock: config.Clock, finalizer: config.NamespaceFinalizer, gracePeriods: config.GracePeriods,
+		deleter: &contentDeleter{
+			cache:   newDiscoveryCache(config.Discoverer, config.Clock),
+			content: content, namespaces: config.Namespaces, finalizer: config.NamespaceFinalizer,
+			clock: config.Clock, limiter: limiter, metrics: config.Metrics,
+			lister: sharedlist.New(sharedlist.Options{
+				Client: content, Clock: config.Clock, Limiter: limiter, IsAggregated: config.IsAggregated,
+				CountRequest: func() { config.Metrics.Requested(PurposeSharedList) },
+			}),
+		},
+		watcher: newChangeWatcher(content, tracker.requeueChanged, config.Log.WithName("watches")),
+		tracker: tracker,
+	}
+}
+
+// Start sets the context for watches, and the function that requeues a Namespace when its objects
+// change. Until then Namespaces are not requeued.
+func (f *Finalizer) Start(ctx context.Context, requeue func(namespace string, after time.Duration)) {
+	f.tracker.start(ctx, requeue)
+}
+
+// Sync makes one pass over the content of a terminating Namespace: it deletes the objects that may be
+// deleted now, watches the remaining ones and reports them. The namespace finalizer may be removed only
+// if the Report is ConfirmedEmpty. The error is ErrReplaced, that of the context, or that of reading
+// the Namespace; all other errors are in the Report.
+func (f *Finalizer) Sync(ctx context.Context, namespace *corev1.Namespace) (*Report, error) {
+	if namespace.DeletionTimestamp == nil || !HasFinalizer(namespace, f.finalizer) {
+		return nil, fmt.Errorf("namespace %q is not terminating or has no namespace finalizer %q",
+			namespace.Name, f.finalizer)
+	}
+	firstSeen := f.FirstSeen(namespace)
+	gracePeriodEnd := firstSeen.Add(f.gracePeriods.GracePeriod(ctx, firstSeen))
+	f.watcher.startPass(namespace.Name)
+	content, isFirst := f.tracker.startPass(namespace.Name)
+	if isFirst {
+		logr.FromContextOrDiscard(ctx).Info(logStarted, "uid", namespace.UID,
+			"deletionTimestamp", namespace.DeletionTimestamp, "namespaceFinalizers", namespace.Spec.Finalizers)
+	}
+	report, err := f.deleter.deleteContent(ctx, namespace, firstSeen, gracePeriodEnd, content)
+	if errors.Is(err, ErrReplaced) {
+		// The cache is stale. An event with the change will follow.
+		f.Forget(ctx, namespace.Name)
+	}
+	if err != nil {
+		return nil, err
+	}
+	report.HasNews = f.tracker.endPass(namespace.Name, report, f.clock.Since(report.StartedAt))
+	if !report.ConfirmedEmpty {
+		f.watcher.endPass(f.tracker.context(), namespace.Name, report.Remaining)
+	}
+	return report, nil
+}
+
+// FirstSeen returns when the deletion of a terminating Namespace was first seen, which is now if this
+// is the first call. The grace period starts then.
+func (f *Finalizer) FirstSeen(namespace *corev1.Namespace) time.Time {
+	return f.tracker.track(namespace, f.clock.Now())
+}
+
+// RecordReleased records that the namespace finalizer was removed, and returns the seconds since the
+// deletion.
+func (f *Finalizer) RecordReleased(name string) float64 {
+	_, seconds, _ := f.tracker.finish(name, OutcomeReleased, f.clock.Now())
+	return seconds
+}
+
+// Forget deletes the state of a Namespace that needs no more passes. If its finalization was still in
+// progress, another controller has finished it.
+func (f *Finalizer) Forget(ctx context.Context, name string) {
+	if uid, seconds, ok := f.tracker.finish(name, OutcomeOvertaken, f.clock.Now()); ok {
+		logr.FromContextOrDiscard(ctx).Info(logOvertaken, "namespaceFinalizer", f.finalizer,
+			"uid", uid, "seconds", seconds)
+	}
+	f.tracker.forget(name)
+	f.watcher.forget(name)
+}
+
+// InvalidateDiscovery is called when a type may have been added or removed. It returns the names of the
+// Namespaces whose last pass had errors: they should be retried after DiscoveryDelay.
+func (f *Finalizer) InvalidateDiscovery() []string {
+	f.deleter.cache.invalidate()
+	// Discovery may not include the change until then.
+	time.AfterFunc(DiscoveryDelay, f.deleter.cache.invalidate)
+	return f.tracker.failing()
+}

@@ -1,0 +1,38 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package finalization
+
+// Purpose is the purpose of a request to the API server.
+type Purpose string
+
+// The purposes. Discovery and watches are not counted.
+const (
+	// PurposeSharedList is a list request shared by namespaces.
+	PurposeSharedList Purpose = "shared_list"
+	// PurposeList is a list request for one namespace.
+	PurposeList Purpose = "list"
+	// PurposeConfirm is a read of the Namespace before its content is deleted.
+	PurposeConfirm Purpose = "confirm"
+	// PurposeDelete is the deletion of one object.
+	PurposeDelete Purpose = "delete"
+	// PurposeDeleteCollection is the deletion of all objects of a type that cannot be listed.
+	PurposeDeleteCollection Purpose = "deletecollection"
+)
+
+// Purposes returns all purposes.
+func Purposes() []Purpose {
+	return []Purpose{PurposeSharedList, PurposeList, PurposeConfirm, PurposeDelete, PurposeDeleteCollection}
+}
+
+// MetricsRecorder records the requests of a Finalizer. Its methods are called concurrently.
+type MetricsRecorder interface {
+	// Requested is called for each request. Retries of client-go are not counted.
+	Requested(Purpose)
+	// Deleted is called when the API server accepts the deletion of an object that was not being
+	// deleted yet.
+	Deleted()
+	// Answered is called with the number of types that were listed in a namespace. Each would take a
+	// request of its own if list requests were not shared.
+	Answered(types int)
+}

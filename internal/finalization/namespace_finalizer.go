@@ -1,0 +1,60 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package finalization
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+// HasFinalizer reports whether a Namespace has a namespace finalizer, an entry of spec.finalizers.
+func HasFinalizer(namespace *corev1.Namespace, finalizer corev1.FinalizerName) bool {
+	return slices.Contains(namespace.Spec.Finalizers, finalizer)
+}
+
+// OtherFinalizers returns the namespace finalizers other than the given one, in their order.
+func OtherFinalizers(namespace *corev1.Namespace, finalizer corev1.FinalizerName) []corev1.FinalizerName {
+	others := []corev1.FinalizerName{}
+	for _, other := range namespace.Spec.Finalizers {
+		if other != finalizer {
+			others = append(others, other)
+		}
+	}
+	return others
+}
+
+// ParseFinalizer returns a namespace finalizer, or an error if the API server would not accept it. It
+// must be "kubernetes" or a qualified name with a domain prefix.
+func ParseFinalizer(text string) (corev1.FinalizerName, error) {
+	finalizer := corev1.FinalizerName(text)
+	if finalizer == corev1.FinalizerKubernetes {
+		return finalizer, nil
+	}
+	problems := validation.IsQualifiedName(text)
+	if len(problems) == 0 && !strings.Contains(text, "/") {
+		problems = []string{finalizerNeedsDomain}
+	}
+	if len(problems) > 0 {
+		return "", fmt.Errorf(invalidFinalizer, text, corev1.FinalizerKubernetes, strings.Join(problems, "; "))
+	}
+	return finalizer, nil
+}
+
+// RefusalReason returns the reason why the content of a terminating Namespace must not be deleted, or
+// "" if it may be. ownNamespace is the namespace that the operator runs in, if any.
+func RefusalReason(namespace *corev1.Namespace, ownNamespace string) string {
+	switch namespace.Name {
+	case metav1.NamespaceDefault, metav1.NamespaceSystem, metav1.NamespacePublic:
+		return fmt.Sprintf(refusalSystemNamespace, namespace.Name)
+	case ownNamespace:
+		return fmt.Sprintf(refusalOwnNamespace, namespace.Name)
+	default:
+		return ""
+	}
+}

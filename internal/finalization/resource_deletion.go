@@ -1,0 +1,304 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package finalization
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/metadata"
+	"k8s.io/utils/ptr"
+
+	"github.com/nslifecycle/nslifecycle/internal/finalization/sharedlist"
+	"github.com/nslifecycle/nslifecycle/internal/finalization/throttling"
+	"github.com/nslifecycle/nslifecycle/internal/metadataclient"
+)
+
+// maxNamedErrors is the number of objects of one type that an error names.
+const maxNamedErrors = 3
+
+// listPage lists one page. A failure becomes the type's listError; the error returned ends the pass.
+func (p *pass) listPage(
+	ctx context.Context, state *typeState, continueToken string,
+) (*metav1.PartialObjectMetadataList, error) {
+	var page *metav1.PartialObjectMetadataList
+	err := p.limiter.Do(ctx, func(ctx context.Context) error {
+		var err error
+		p.metrics.Requested(PurposeList)
+		// Without a resourceVersion it is a consistent read.
+		page, err = p.objects(state).List(ctx, metav1.ListOptions{Limit: sharedlist.PageSize, Continue: continueToken})
+		return err
+	})
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	if continueToken != "" && isExpired(err) {
+		// The next pass starts a new list.
+		state.isIncomplete = true
+		return nil, nil
+	}
+	return state.setListResult(page, err), nil
+}
+
+func (p *pass) listFirstPage(ctx context.Context, state *typeState) error {
+	if !state.Type.CanList {
+		return nil
+	}
+	page, err := p.listPage(ctx, state, "")
+	if err == nil && page != nil && !state.isNotServed {
+		state.setFirstPage(&sharedlist.Result{Page: page, ListedAt: p.clock.Now()})
+	}
+	return err
+}
+
+// deleteType deletes the objects of one type and counts the remaining ones.
+func (p *pass) deleteType(ctx context.Context, state *typeState) error {
+	switch {
+	case !state.Type.CanList:
+		return p.deleteCollection(ctx, state)
+	case state.page == nil || (len(state.page.Items) == 0 && state.page.Continue == ""):
+		return nil
+	}
+	hasDeleted, err := p.deletePages(ctx, state)
+	switch {
+	case err != nil || state.listError != nil:
+		return err
+	case !hasDeleted && state.page.Continue == "":
+		return nil // The objects are counted already.
+	case !p.state.isAfterGracePeriod && state.canAssumeDeleted():
+		// A full pass after the grace period still has to confirm it.
+		state.reset()
+		return nil
+	}
+	return p.recount(ctx, state)
+}
+
+// deletePages deletes the objects of one type, page by page, within the time budget. It reports whether
+// it sent a DELETE.
+func (p *pass) deletePages(ctx context.Context, state *typeState) (bool, error) {
+	hasDeleted := false
+	var failed []objectError
+	page, listedAt := state.page, state.listedAt
+	for page != nil {
+		if targets := needDeletion(page.Items); len(targets) > 0 {
+			if err := p.confirm(ctx, listedAt); err != nil {
+				return false, err
+			}
+			hasDeleted = true
+			errs, err := p.deleteObjects(ctx, state, targets)
+			if err != nil {
+				return false, err
+			}
+			failed = append(failed, errs...)
+		}
+		if page.Continue == "" || state.isIncomplete {
+			break
+		}
+		// Listing costs little compared with deleting. Many objects that are already terminating must not
+		// keep a pass from deleting those on later pages.
+		if p.hasExceeded(deleteBudget) && hasDeleted || p.hasExceeded(listBudget) {
+			state.isIncomplete = true
+			break
+		}
+		var err error
+		page, err = p.listPage(ctx, state, page.Continue)
+		if err != nil {
+			return false, err
+		}
+		listedAt = p.clock.Now()
+	}
+	state.failed = len(failed)
+	state.deleteError = joinObjectErrors(state.Type, failed)
+	state.isUncertain = slices.ContainsFunc(failed, func(f objectError) bool { return !isFinal(f.err) })
+	return hasDeleted, nil
+}
+
+// deleteObjects deletes objects of a type concurrently and returns the failures. If the API server
+// throttles a DELETE, the other objects are left to another pass: each request would wait as long and
+// block other namespaces.
+func (p *pass) deleteObjects(
+	ctx context.Context, state *typeState, targets []metav1.PartialObjectMetadata,
+) ([]objectError, error) {
+	var lock sync.Mutex
+	var failed []objectError
+	var group sync.WaitGroup
+	defer group.Wait()
+	var isThrottled atomic.Bool
+	for _, target := range targets {
+		if err := p.deletes.Acquire(ctx, 1); err != nil {
+			return nil, err
+		}
+		if isThrottled.Load() {
+			p.deletes.Release(1)
+			state.isIncomplete = true
+			break
+		}
+		group.Go(func() {
+			defer p.deletes.Release(1)
+			if err := p.deleteObject(ctx, state, &target); err != nil {
+				// A 429 without Retry-After is a refusal like any other, for example by a webhook.
+				if throttling.RetryAfter(err) > 0 {
+					isThrottled.Store(true)
+				}
+				lock.Lock()
+				defer lock.Unlock()
+				failed = append(failed, objectError{name: target.Name, err: err})
+			}
+		})
+	}
+	group.Wait()
+	return failed, ctx.Err()
+}
+
+func (p *pass) deleteObject(ctx context.Context, state *typeState, object *metav1.PartialObjectMetadata) error {
+	err := p.limiter.Do(ctx, func(ctx context.Context) error {
+		p.metrics.Requested(PurposeDelete)
+		return p.objects(state).Delete(ctx, object.Name, metav1.DeleteOptions{
+			// Dependents must not be kept: all objects in the namespace are deleted.
+			PropagationPolicy: ptr.To(metav1.DeletePropagationBackground),
+			Preconditions:     &metav1.Preconditions{UID: ptr.To(object.UID)},
+		})
+	})
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return nil // The object is deleted, or replaced by another one, which is counted afterwards.
+	}
+	if err == nil && object.DeletionTimestamp == nil {
+		p.metrics.Deleted()
+	}
+	return err
+}
+
+// deleteCollection deletes the objects of a type that cannot be listed. Whether objects remain cannot
+// be known; like upstream, the type counts as empty afterwards.
+func (p *pass) deleteCollection(ctx context.Context, state *typeState) error {
+	if !state.Type.CanDeleteCollection {
+		return nil
+	}
+	if err := p.confirm(ctx, p.clock.Now()); err != nil {
+		return err
+	}
+	err := p.limiter.Do(ctx, func(ctx context.Context) error {
+		p.metrics.Requested(PurposeDeleteCollection)
+		return p.objects(state).DeleteCollection(ctx,
+			metav1.DeleteOptions{PropagationPolicy: ptr.To(metav1.DeletePropagationBackground)}, metav1.ListOptions{})
+	})
+	if err != nil && !isNotServed(err) {
+		state.deleteError = fmt.Errorf("failed to delete all %s: %w", state.Type.GroupResource(), err)
+		state.isUncertain = !isFinal(err)
+	}
+	return ctx.Err()
+}
+
+// recount counts the remaining objects of a type, page by page, within the time budget.
+func (p *pass) recount(ctx context.Context, state *typeState) error {
+	state.reset()
+	continueToken := ""
+	for {
+		page, err := p.listPage(ctx, state, continueToken)
+		switch {
+		case err != nil:
+			return err
+		case page == nil:
+			return nil
+		}
+		state.count(page.Items)
+		if continueToken = page.Continue; continueToken == "" {
+			break
+		}
+		if p.hasExceeded(deleteBudget) {
+			state.addUnlisted(page)
+			// Empty pages do not mean that later pages are empty.
+			state.isIncomplete = state.isIncomplete || state.Count == 0
+			break
+		}
+	}
+	// Objects that were created meanwhile are not being deleted, so no event will report their deletion.
+	state.HasNew = state.Listed > state.Terminating+state.failed
+	if state.isNotServed {
+		p.rediscover(state)
+	}
+	return nil
+}
+
+func (p *pass) objects(state *typeState) metadata.ResourceInterface {
+	return p.content.Resource(state.Type.GroupVersionResource).Namespace(p.namespace.Name)
+}
+
+// needDeletion returns the objects that a DELETE changes.
+func needDeletion(objects []metav1.PartialObjectMetadata) []metav1.PartialObjectMetadata {
+	var targets []metav1.PartialObjectMetadata
+	for _, object := range objects {
+		// A foreground or orphaning deletion is changed to a background deletion: the API server then
+		// removes the finalizers of the other propagation policies.
+		waitsForCollector := slices.Contains(object.Finalizers, metav1.FinalizerDeleteDependents) ||
+			slices.Contains(object.Finalizers, metav1.FinalizerOrphanDependents)
+		if object.DeletionTimestamp == nil || waitsForCollector {
+			targets = append(targets, object)
+		}
+	}
+	return targets
+}
+
+// objectError is the failure of one object's deletion.
+type objectError struct {
+	name string
+	err  error
+}
+
+// joinObjectErrors returns one error for the failures of a type, which names the first objects and
+// counts the others.
+func joinObjectErrors(resourceType ResourceType, failed []objectError) error {
+	if len(failed) == 0 {
+		return nil
+	}
+	slices.SortFunc(failed, func(a, b objectError) int { return cmp.Compare(a.name, b.name) })
+	var errs []error
+	for i, failure := range failed {
+		if i == maxNamedErrors {
+			errs = append(errs, fmt.Errorf("and %s", pluralize(len(failed)-i, "other object")))
+			break
+		}
+		errs = append(errs, fmt.Errorf("failed to delete %s %s: %w",
+			resourceType.GroupResource(), metadataclient.Quote(failure.name), failure.err))
+	}
+	return &joinedError{separator: "; ", errs: errs}
+}
+
+// isFinal reports whether an error is a final response, such as a refusal.
+func isFinal(err error) bool {
+	if errors.Is(err, metadataclient.ErrNotSent) {
+		return true
+	}
+	var status apierrors.APIStatus
+	return errors.As(err, &status) && !apierrors.IsTimeout(err) && !apierrors.IsServerTimeout(err) &&
+		!apierrors.IsTooManyRequests(err)
+}
+
+func isExpired(err error) bool {
+	return apierrors.IsResourceExpired(err) || apierrors.IsGone(err)
+}
+
+// joinedError is errors.Join with a separator, for messages of one line.
+type joinedError struct {
+	separator string
+	errs      []error
+}
+
+func (e *joinedError) Error() string {
+	texts := make([]string, 0, len(e.errs))
+	for _, err := range e.errs {
+		texts = append(texts, err.Error())
+	}
+	return strings.Join(texts, e.separator)
+}
+
+func (e *joinedError) Unwrap() []error { return e.errs }

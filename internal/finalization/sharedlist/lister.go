@@ -1,0 +1,365 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package sharedlist
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/metadata"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
+
+	"github.com/nslifecycle/nslifecycle/internal/finalization/throttling"
+)
+
+// PageSize is the maximum number of objects on a page.
+const PageSize = 500
+
+const (
+	// batchDelay is how long a batch waits for more requests.
+	batchDelay = 10 * time.Millisecond
+	// batchInterval is the minimum time between two batches. A second batch means that there are
+	// many namespaces, and the longer it waits the more of them share its lists.
+	batchInterval = 250 * time.Millisecond
+	// batchTimeout is how long the next batch waits for the previous one, in case a type does not
+	// respond.
+	batchTimeout = 2 * time.Second
+	// listLifetime is how long a cluster-wide list is kept for later requests.
+	listLifetime = 2 * time.Second
+	// failureLifetime is how long a type whose cluster-wide list failed is listed per namespace.
+	failureLifetime = time.Minute
+	// maxConcurrentPerType limits the concurrent list requests for one type, so that a type that does
+	// not respond does not block the others.
+	maxConcurrentPerType = 8
+)
+
+// Lister lists objects of namespaces. It collects requests to batches. Each batch lists a type once
+// for all namespaces. A cluster-wide list also serves later requests for a short time.
+type Lister struct {
+	Options
+
+	lock sync.Mutex
+	// pending are the requests for the next batch.
+	pending []*request
+	// isRunning reports whether a batch is running or scheduled.
+	isRunning bool
+	lastBatch time.Time
+	lists     map[schema.GroupVersionResource]*clusterList
+	// failures are the times of the last failed cluster-wide lists.
+	failures map[schema.GroupVersionResource]time.Time
+}
+
+// Options of a Lister. All are required.
+type Options struct {
+	Client  metadata.Interface
+	Clock   clock.PassiveClock
+	Limiter *throttling.Limiter
+	// IsAggregated reports whether an aggregated API server serves a group version.
+	IsAggregated func(schema.GroupVersion) bool
+	// CountRequest is called before each list request.
+	CountRequest func()
+}
+
+// New returns a Lister.
+func New(options Options) *Lister {
+	return &Lister{
+		Options: options,
+		lists:   map[schema.GroupVersionResource]*clusterList{}, failures: map[schema.GroupVersionResource]time.Time{},
+	}
+}
+
+// List returns the objects of some types in a namespace, by list requests that were sent at notBefore
+// or later. The error is that of the context.
+func (l *Lister) List(
+	ctx context.Context, namespace string, types []schema.GroupVersionResource, notBefore time.Time,
+) (map[schema.GroupVersionResource]*Result, error) {
+	call := &request{
+		namespace: namespace, types: unique(types), notBefore: notBefore,
+		results: map[schema.GroupVersionResource]*Result{}, done: make(chan struct{}),
+	}
+	if l.completeOrEnqueue(call) {
+		return call.results, nil
+	}
+	select {
+	case <-call.done:
+		return call.results, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// unique returns the types without duplicates, which discovery may contain.
+func unique(types []schema.GroupVersionResource) []schema.GroupVersionResource {
+	seen := make(map[schema.GroupVersionResource]bool, len(types))
+	result := make([]schema.GroupVersionResource, 0, len(types))
+	for _, gvr := range types {
+		if !seen[gvr] {
+			seen[gvr] = true
+			result = append(result, gvr)
+		}
+	}
+	return result
+}
+
+// completeOrEnqueue reports whether existing lists complete a request. If not, it adds the request to
+// the next batch.
+func (l *Lister) completeOrEnqueue(call *request) bool {
+	l.lock.Lock()
+	defer l.lock.Unlock()
+	l.deleteExpiredLists()
+	l.applyLists(call)
+	if call.completeIfDone(); call.isDone {
+		return true
+	}
+	l.pending = append(l.pending, call)
+	if !l.isRunning {
+		l.isRunning = true
+		go l.runBatches()
+	}
+	return false
+}
+
+// applyLists adds the results of existing lists to a request. The caller holds the lock.
+func (l *Lister) applyLists(call *request) {
+	for _, gvr := range call.types {
+		list := l.lists[gvr]
+		if call.results[gvr] == nil && list != nil && !list.requestedAt.Before(call.notBefore) {
+			if result := list.resultFor(call.namespace); result != nil {
+				call.results[gvr] = result
+			}
+		}
+	}
+}
+
+// runBatches runs batches until no request is pending.
+func (l *Lister) runBatches() {
+	for {
+		// Real time, not the injected clock: it affects nothing but the number of requests.
+		if left := batchInterval - time.Since(l.lastBatch); left > batchDelay {
+			time.Sleep(left)
+		} else {
+			time.Sleep(batchDelay)
+		}
+		l.lock.Lock()
+		calls := l.pending
+		l.pending = nil
+		l.lock.Unlock()
+
+		select {
+		case <-l.startBatch(calls):
+		case <-time.After(batchTimeout):
+		}
+
+		l.lock.Lock()
+		l.lastBatch = time.Now()
+		isLast := len(l.pending) == 0
+		l.isRunning = !isLast
+		l.lock.Unlock()
+		if isLast {
+			// Cluster-wide lists use memory, and the next request may come much later.
+			time.AfterFunc(2*listLifetime, func() {
+				l.lock.Lock()
+				defer l.lock.Unlock()
+				l.deleteExpiredLists()
+			})
+			return
+		}
+	}
+}
+
+// deleteExpiredLists is called with the lock held.
+func (l *Lister) deleteExpiredLists() {
+	for gvr, list := range l.lists {
+		if l.Clock.Since(list.requestedAt) > listLifetime {
+			delete(l.lists, gvr)
+		}
+	}
+}
+
+// startBatch lists the types of some requests concurrently. The channel is closed when all requests
+// are complete.
+func (l *Lister) startBatch(calls []*request) <-chan struct{} {
+	callsByType := map[schema.GroupVersionResource][]*request{}
+	l.lock.Lock()
+	for _, call := range calls {
+		l.applyLists(call)
+		call.completeIfDone()
+		for _, gvr := range call.types {
+			if call.results[gvr] == nil {
+				callsByType[gvr] = append(callsByType[gvr], call)
+			}
+		}
+	}
+	l.lock.Unlock()
+	var group sync.WaitGroup
+	for gvr, calls := range callsByType {
+		group.Go(func() { l.listType(gvr, calls) })
+	}
+	done := make(chan struct{})
+	go func() {
+		group.Wait()
+		close(done)
+	}()
+	return done
+}
+
+// listType lists one type for some requests, in the cheaper scope.
+func (l *Lister) listType(gvr schema.GroupVersionResource, calls []*request) {
+	if len(calls) > maxUncounted && l.mayListClusterWide(gvr) {
+		list, err := l.listClusterWide(gvr, calls)
+		if list != nil || apierrors.IsTooManyRequests(err) {
+			l.completeAll(gvr, calls, list, err)
+			return
+		}
+	}
+	l.listPerNamespace(gvr, calls)
+}
+
+// listPerNamespace lists one type in the namespace of each request.
+func (l *Lister) listPerNamespace(gvr schema.GroupVersionResource, calls []*request) {
+	// sharedError is set if the server of the type does not respond or throttles requests. The other
+	// requests would fail likewise, and with a time-out each the last of hundreds would wait for hours.
+	var sharedError atomic.Pointer[error]
+	var group errgroup.Group
+	group.SetLimit(maxConcurrentPerType)
+	for _, call := range calls {
+		group.Go(func() error {
+			result := &Result{}
+			if err := sharedError.Load(); err != nil {
+				result.Err = *err
+			} else {
+				result.Page, result.Err = l.list(gvr, call.namespace, metav1.ListOptions{Limit: PageSize})
+				if errors.Is(result.Err, context.DeadlineExceeded) || apierrors.IsTimeout(result.Err) ||
+					apierrors.IsTooManyRequests(result.Err) {
+					sharedError.Store(&result.Err)
+				}
+			}
+			result.ListedAt = l.Clock.Now()
+			l.lock.Lock()
+			defer l.lock.Unlock()
+			call.results[gvr] = result
+			call.completeIfDone()
+			return nil
+		})
+	}
+	_ = group.Wait()
+}
+
+// completeAll adds the results of a cluster-wide list to all requests for a type. If the list was
+// throttled they get its error: a list in each namespace would increase the load.
+func (l *Lister) completeAll(gvr schema.GroupVersionResource, calls []*request, list *clusterList, err error) {
+	l.lock.Lock()
+	defer l.lock.Unlock()
+	if list != nil {
+		l.lists[gvr] = list
+	}
+	for _, call := range calls {
+		result := &Result{Err: err}
+		if list != nil {
+			result = list.resultFor(call.namespace)
+		}
+		call.results[gvr] = result
+		call.completeIfDone()
+	}
+}
+
+// mayListClusterWide reports whether a type may be listed cluster-wide: kube-apiserver serves it, and
+// no such list failed recently. One object that cannot be converted, in any namespace, makes the
+// list fail.
+func (l *Lister) mayListClusterWide(gvr schema.GroupVersionResource) bool {
+	if l.IsAggregated(gvr.GroupVersion()) {
+		return false
+	}
+	l.lock.Lock()
+	defer l.lock.Unlock()
+	failedAt, ok := l.failures[gvr]
+	return !ok || l.Clock.Since(failedAt) > failureLifetime
+}
+
+// listClusterWide lists a type cluster-wide if that is cheaper than a list for each request. If it is
+// not, or if the list fails, it returns no list. A list of one object returns the number of objects.
+func (l *Lister) listClusterWide(gvr schema.GroupVersionResource, calls []*request) (*clusterList, error) {
+	list := newClusterList(l.Clock.Now())
+	page, err := l.listClusterPage(gvr, metav1.ListOptions{Limit: 1})
+	if err != nil {
+		return nil, err
+	}
+	if page.Continue != "" {
+		if page.RemainingItemCount == nil || computeScope(len(calls), 1+*page.RemainingItemCount) != clusterWide {
+			return nil, nil
+		}
+		// A new list, not a continued one: it takes one request less.
+		if page, err = l.listClusterPage(gvr, metav1.ListOptions{Limit: PageSize}); err != nil {
+			return nil, err
+		}
+	}
+	namespaces := make(map[string]bool, len(calls))
+	for _, call := range calls {
+		namespaces[call.namespace] = true
+	}
+	for {
+		list.add(page.Items, namespaces)
+		if page.Continue == "" {
+			list.complete(page.ResourceVersion, l.Clock.Now())
+			return list, nil
+		}
+		page, err = l.listClusterPage(gvr, metav1.ListOptions{Limit: PageSize, Continue: page.Continue})
+		if err != nil {
+			return nil, err
+		}
+	}
+}
+
+// listClusterPage lists one page in all namespaces and records a failure, unless it was throttled.
+func (l *Lister) listClusterPage(
+	gvr schema.GroupVersionResource, options metav1.ListOptions,
+) (*metav1.PartialObjectMetadataList, error) {
+	page, err := l.list(gvr, metav1.NamespaceAll, options)
+	if err != nil && !apierrors.IsTooManyRequests(err) {
+		l.lock.Lock()
+		defer l.lock.Unlock()
+		l.failures[gvr] = l.Clock.Now()
+	}
+	return page, err
+}
+
+// list sends one request. It has no resourceVersion, so that it is a consistent read, and not the
+// context of a caller, because other callers share the result.
+func (l *Lister) list(
+	gvr schema.GroupVersionResource, namespace string, options metav1.ListOptions,
+) (*metav1.PartialObjectMetadataList, error) {
+	options.TimeoutSeconds = ptr.To(int64(throttling.RequestTimeout.Seconds()))
+	var page *metav1.PartialObjectMetadataList
+	err := l.Limiter.Do(context.Background(), func(ctx context.Context) error {
+		var err error
+		l.CountRequest()
+		page, err = l.Client.Resource(gvr).Namespace(namespace).List(ctx, options)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	trimMetadata(page)
+	return page, nil
+}
+
+// trimMetadata removes managedFields and annotations, the bulk of the metadata, because many pages
+// may be kept at once.
+func trimMetadata(page *metav1.PartialObjectMetadataList) {
+	for i := range page.Items {
+		object := &page.Items[i]
+		object.ObjectMeta = metav1.ObjectMeta{
+			Namespace: object.Namespace, Name: object.Name, UID: object.UID,
+			DeletionTimestamp: object.DeletionTimestamp, Finalizers: object.Finalizers,
+		}
+	}
+}

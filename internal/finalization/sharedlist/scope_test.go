@@ -1,0 +1,38 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package sharedlist
+
+import (
+	"testing"
+
+	. "github.com/onsi/gomega"
+)
+
+func TestComputeScope(t *testing.T) {
+	tests := map[string]struct {
+		namespaces int
+		objects    int64
+		want       scope
+	}{
+		"no objects":                                    {namespaces: 3, objects: 0, want: clusterWide},
+		"no objects, one namespace":                     {namespaces: 1, objects: 0, want: clusterWide},
+		"one object, one namespace":                     {namespaces: 1, objects: 1, want: perNamespace},
+		"one object, two namespaces":                    {namespaces: 2, objects: 1, want: clusterWide},
+		"a full page, three namespaces":                 {namespaces: 3, objects: 500, want: clusterWide},
+		"a full page, two namespaces":                   {namespaces: 2, objects: 500, want: perNamespace},
+		"one object on a second page, three namespaces": {namespaces: 3, objects: 501, want: perNamespace},
+		"one object on a second page, four namespaces":  {namespaces: 4, objects: 501, want: perNamespace},
+		"one object on a second page, five namespaces":  {namespaces: 5, objects: 501, want: clusterWide},
+		"many objects, few namespaces":                  {namespaces: 20, objects: 10000, want: perNamespace},
+		"many objects, many namespaces":                 {namespaces: 200, objects: 10000, want: clusterWide},
+		"equal cost":                                    {namespaces: 200, objects: 33250, want: clusterWide},
+		"slightly higher cost":                          {namespaces: 200, objects: 33251, want: perNamespace},
+		"an impossible number of objects":               {namespaces: 10000, objects: 1 << 60, want: perNamespace},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			NewWithT(t).Expect(computeScope(test.namespaces, test.objects)).To(Equal(test.want))
+		})
+	}
+}

@@ -1,0 +1,134 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package throttling
+
+import (
+	"context"
+	"errors"
+	"math"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
+// RequestTimeout bounds one request of a Limiter, throttling included.
+const RequestTimeout = 30 * time.Second
+
+// maxRetryAfter bounds Retry-After, regardless of the server: an aggregated API server must not delay a
+// namespace for longer. Upstream's namespace controller never waits longer either.
+const maxRetryAfter = time.Minute
+
+// errThrottled contains no duration: it becomes part of a condition, whose message must not change
+// with every attempt.
+const errThrottled = "the API server throttles requests (429 Too Many Requests) for longer than the request timeout"
+
+// retryAfter returns the bounded duration of a Retry-After.
+func retryAfter(seconds int) time.Duration {
+	return time.Duration(min(max(seconds, 0), int(maxRetryAfter.Seconds()))) * time.Second
+}
+
+// Limiter limits the number of concurrent requests. Waiting requests are sent in the order in which
+// they arrived, so that one namespace with many objects does not block the others.
+type Limiter struct{ seats *semaphore.Weighted }
+
+// NewLimiter returns a Limiter for a number of concurrent requests.
+func NewLimiter(concurrency int64) *Limiter {
+	return &Limiter{seats: semaphore.NewWeighted(concurrency)}
+}
+
+// Do sends a request once the limit allows it, with RequestTimeout.
+func (l *Limiter) Do(ctx context.Context, request func(context.Context) error) error {
+	if err := l.seats.Acquire(ctx, 1); err != nil {
+		return err
+	}
+	defer l.seats.Release(1)
+	return Do(ctx, RequestTimeout, request)
+}
+
+// retryState is the last throttling of one request.
+type retryState struct {
+	deadline time.Time
+	cancel   context.CancelFunc
+
+	lock sync.Mutex
+	// retryAt is the time of the last Retry-After; zero if the last response was not throttled.
+	retryAt time.Time
+}
+
+type retryStateKey struct{}
+
+// Do sends a request that must end within the timeout, retries after throttling included. If
+// throttling exceeds the timeout, the error is a TooManyRequests with the remaining Retry-After. Do
+// returns as soon as that is known, so that no seat is held by a request that only waits.
+func Do(ctx context.Context, timeout time.Duration, request func(context.Context) error) error {
+	bounded, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	state := &retryState{cancel: cancel}
+	state.deadline, _ = bounded.Deadline()
+	err := request(context.WithValue(bounded, retryStateKey{}, state))
+	if err == nil || ctx.Err() != nil || bounded.Err() == nil {
+		return err
+	}
+	state.lock.Lock()
+	defer state.lock.Unlock()
+	seconds := math.Ceil(time.Until(state.retryAt).Seconds())
+	if state.retryAt.IsZero() || seconds <= 0 {
+		return err // Throttling is not the cause.
+	}
+	return apierrors.NewTooManyRequests(errThrottled, int(seconds))
+}
+
+// record stores the Retry-After of a response and cancels the request if it exceeds the deadline.
+func (s *retryState) record(response *http.Response) {
+	seconds, err := strconv.Atoi(response.Header.Get("Retry-After"))
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	s.retryAt = time.Time{}
+	if response.StatusCode != http.StatusTooManyRequests || err != nil {
+		return
+	}
+	s.retryAt = time.Now().Add(retryAfter(seconds))
+	if s.retryAt.After(s.deadline) {
+		s.cancel()
+	}
+}
+
+// NewTransport returns a transport that records the throttling of requests sent by Do.
+func NewTransport(next http.RoundTripper) http.RoundTripper {
+	return transport{next: next}
+}
+
+type transport struct{ next http.RoundTripper }
+
+func (t transport) RoundTrip(request *http.Request) (*http.Response, error) {
+	response, err := t.next.RoundTrip(request)
+	if state, ok := request.Context().Value(retryStateKey{}).(*retryState); ok && err == nil {
+		state.record(response)
+	}
+	return response, err
+}
+
+// WrappedRoundTripper returns the next transport for client-go.
+func (t transport) WrappedRoundTripper() http.RoundTripper { return t.next }
+
+// RetryAfter returns the longest Retry-After of an error and of the errors joined in it, bounded by
+// maxRetryAfter, or 0 if there is none.
+func RetryAfter(err error) time.Duration {
+	var longest time.Duration
+	var joined interface{ Unwrap() []error }
+	if errors.As(err, &joined) {
+		for _, part := range joined.Unwrap() {
+			longest = max(longest, RetryAfter(part))
+		}
+		return longest
+	}
+	if seconds, ok := apierrors.SuggestsClientDelay(err); ok && apierrors.IsTooManyRequests(err) {
+		return retryAfter(seconds)
+	}
+	return 0
+}

@@ -1,0 +1,87 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package inventory
+
+import (
+	"cmp"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/nslifecycle/nslifecycle/internal/metadataclient"
+)
+
+// Type is a namespaced resource type.
+type Type struct {
+	schema.GroupVersionResource
+	Kind string
+	// Verbs are the supported verbs, such as list and delete.
+	Verbs []string
+}
+
+// Can reports whether the API server supports a verb for the type.
+func (t Type) Can(verb string) bool {
+	return slices.Contains(t.Verbs, verb)
+}
+
+// String returns the name as kubectl accepts it: deployments.apps, or pods.
+func (t Type) String() string {
+	return t.GroupResource().String()
+}
+
+// IsNamed reports whether a name that a user entered refers to the type: deployments.apps, or
+// deployments.
+func (t Type) IsNamed(name string) bool {
+	return name == t.String() || name == t.Resource
+}
+
+// GroupVersionKind returns the apiVersion and kind of the type's objects.
+func (t Type) GroupVersionKind() schema.GroupVersionKind {
+	return t.GroupVersion().WithKind(t.Kind)
+}
+
+// InvalidGroupVersion is a group version that cannot be parsed, or that contains a resource whose
+// name cannot be part of a URL.
+type InvalidGroupVersion struct {
+	GroupVersion string
+	Err          error
+}
+
+// Parse returns the namespaced resource types in the results of discovery that include accepts,
+// sorted by group, resource and version, and the group versions that are not valid, in the order of
+// the lists.
+func Parse(
+	lists []*metav1.APIResourceList, include func(resource *metav1.APIResource) bool,
+) ([]Type, []InvalidGroupVersion) {
+	var types []Type
+	var invalid []InvalidGroupVersion
+	for _, list := range lists {
+		if len(list.APIResources) == 0 {
+			continue
+		}
+		groupVersion, err := schema.ParseGroupVersion(list.GroupVersion)
+		if err != nil {
+			invalid = append(invalid, InvalidGroupVersion{GroupVersion: list.GroupVersion, Err: err})
+			continue
+		}
+		for i := range list.APIResources {
+			resource := &list.APIResources[i]
+			if !resource.Namespaced || !include(resource) {
+				continue
+			}
+			gvr := groupVersion.WithResource(resource.Name)
+			if err := metadataclient.ValidateType(gvr); err != nil {
+				invalid = append(invalid, InvalidGroupVersion{GroupVersion: list.GroupVersion, Err: err})
+				continue
+			}
+			types = append(types, Type{GroupVersionResource: gvr, Kind: resource.Kind, Verbs: resource.Verbs})
+		}
+	}
+	slices.SortFunc(types, func(a, b Type) int {
+		return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Resource, b.Resource),
+			cmp.Compare(a.Version, b.Version))
+	})
+	return types, invalid
+}
