@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
-	"github.com/nslifecycle/nslifecycle/internal/diagnosis/collect"
+	diagnosiscollect "github.com/nslifecycle/nslifecycle/internal/diagnosis/collect"
 )
 
 const (
@@ -29,7 +29,7 @@ const (
 )
 
 // clusterDiagnoser is the Diagnoser of a cluster.
-type clusterDiagnoser struct{ collector *collect.Collector }
+type clusterDiagnoser struct{ collector *diagnosiscollect.Collector }
 
 // newClusterDiagnoser returns a Diagnoser whose requests count towards a budget.
 func newClusterDiagnoser(
@@ -37,7 +37,7 @@ func newClusterDiagnoser(
 ) (*clusterDiagnoser, error) {
 	config = rest.CopyConfig(config)
 	config.Wrap(budget.count)
-	collector, err := collect.New(config)
+	collector, err := diagnosiscollect.New(config)
 	if err != nil {
 		return nil, fmt.Errorf("failed to create the collector of diagnosis facts: %w", err)
 	}
