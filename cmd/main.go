@@ -127,7 +127,7 @@ func (o *options) bind(flags *flag.FlagSet) {
 		"Namespaces whose initialization is worked on at a time.")
 	flags.IntVar(&o.finalizationWorkers, "finalization-workers", 100,
 		"Namespaces whose finalization is worked on at a time.")
-	flags.DurationVar(&o.diagnosisPatience, "diagnosis-progress-deadline", controller.DefaultPatience,
+	flags.DurationVar(&o.diagnosisPatience, "diagnosis-progress-deadline", controller.DefaultProgressDeadline,
 		"How long the initialization or deletion of a namespace may stand still before it is found out why.")
 	flags.IntVar(&o.diagnosisWorkers, "diagnosis-workers", 2,
 		"Namespaces of which it is found out at a time why they stand still.")

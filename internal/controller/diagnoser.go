@@ -14,73 +14,70 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
+	diagnosiscollect "github.com/nslifecycle/nslifecycle/internal/diagnosis/collect"
 )
 
 const (
-	// A diagnosis asks for every type that is served, so it makes some hundred requests. What
-	// keeps one namespace from its end often keeps many others: in the long run all
-	// diagnoses together make no more requests a second than this, and at once no more than
-	// the burst and those of one diagnosis for each worker.
+	// A diagnosis lists every resource type, so it makes some hundred requests. One cause often blocks
+	// many namespaces: the average rate of all diagnoses does not exceed this, and a burst does not
+	// exceed the burst size and the requests of one diagnosis for each worker.
 	diagnosisRequestsPerSecond = 100
 	diagnosisRequestsBurst     = 1000
-	// diagnosisTimeout is how long a diagnosis may take: a server that does not answer must
-	// not keep a worker from all other namespaces.
+	// diagnosisTimeout is how long a diagnosis may take, so that a server that does not respond does
+	// not block a worker.
 	diagnosisTimeout = time.Minute
 )
 
-// clusterDiagnoser reads facts from the cluster and computes what follows from them.
-type clusterDiagnoser struct{ gatherer *diagnosis.Gatherer }
+// clusterDiagnoser is the Diagnoser of a cluster.
+type clusterDiagnoser struct{ collector *diagnosiscollect.Collector }
 
-// newClusterDiagnoser returns a Diagnoser whose requests count in a budget.
+// newClusterDiagnoser returns a Diagnoser whose requests count towards a budget.
 func newClusterDiagnoser(
-	config *rest.Config, patience time.Duration, budget *requestBudget,
+	config *rest.Config, progressDeadline time.Duration, budget *requestBudget,
 ) (*clusterDiagnoser, error) {
 	config = rest.CopyConfig(config)
 	config.Wrap(budget.count)
-	gatherer, err := diagnosis.NewGatherer(config)
+	collector, err := diagnosiscollect.New(config)
 	if err != nil {
-		return nil, fmt.Errorf("failed to create the gatherer of diagnosis facts: %w", err)
+		return nil, fmt.Errorf("failed to create the collector of diagnosis facts: %w", err)
 	}
 	// The findings are published on the Namespace. The manager is not authorized to patch arbitrary
 	// objects, and should not be.
-	gatherer.Patience, gatherer.IsPublic, gatherer.IsWithoutPatches = patience, true, true
-	return &clusterDiagnoser{gatherer: gatherer}, nil
+	collector.ProgressDeadline, collector.IsPublic, collector.WithoutPatches = progressDeadline, true, true
+	return &clusterDiagnoser{collector: collector}, nil
 }
 
+// Diagnose implements Diagnoser.
 func (d *clusterDiagnoser) Diagnose(ctx context.Context, name string) (*diagnosis.Diagnosis, error) {
 	ctx, cancel := context.WithTimeout(ctx, diagnosisTimeout)
 	defer cancel()
-	return d.gatherer.Diagnose(ctx, name)
+	return d.collector.Diagnose(ctx, name)
 }
 
-// requestBudget bounds the rate of requests of diagnoses. They are paid for afterwards,
-// since nobody knows before how many one makes; one that has begun is never held up.
+// requestBudget limits the rate of requests of diagnoses. Requests are charged afterwards, since
+// their number is not known before; a diagnosis that has started is not delayed.
 type requestBudget struct {
 	limiter *rate.Limiter
-	unpaid  atomic.Int64
+	pending atomic.Int64 // requests that are not charged yet
 }
 
 func newRequestBudget() *requestBudget {
 	return &requestBudget{limiter: rate.NewLimiter(diagnosisRequestsPerSecond, diagnosisRequestsBurst)}
 }
 
-// count counts the requests that go through a transport.
+// count counts the requests of a transport.
 func (b *requestBudget) count(transport http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(request *http.Request) (*http.Response, error) {
-		b.unpaid.Add(1)
+		b.pending.Add(1)
 		diagnosisRequestsTotal.Inc()
 		return transport.RoundTrip(request)
 	})
 }
 
-// wait pays for the requests so far and returns how long the next diagnosis has to wait; 0
-// if it does not.
+// wait charges the pending requests and returns how long the next diagnosis has to wait.
 func (b *requestBudget) wait(now time.Time) time.Duration {
-	if b == nil {
-		return 0
-	}
-	for unpaid := int(b.unpaid.Swap(0)); unpaid > 0; unpaid -= diagnosisRequestsBurst {
-		b.limiter.ReserveN(now, min(unpaid, diagnosisRequestsBurst))
+	for pending := int(b.pending.Swap(0)); pending > 0; pending -= diagnosisRequestsBurst {
+		b.limiter.ReserveN(now, min(pending, diagnosisRequestsBurst))
 	}
 	missing := 1 - b.limiter.TokensAt(now)
 	return max(0, time.Duration(missing/diagnosisRequestsPerSecond*float64(time.Second)))

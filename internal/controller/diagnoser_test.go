@@ -14,23 +14,20 @@ import (
 
 func TestRequestBudget(t *testing.T) {
 	g := NewWithT(t)
-	var none *requestBudget
-	g.Expect(none.wait(now)).To(BeZero())
-
 	budget := newRequestBudget()
 	g.Expect(budget.wait(now)).To(BeZero())
-	budget.unpaid.Store(diagnosisRequestsBurst - 1)
+	budget.pending.Store(diagnosisRequestsBurst - 1)
 	g.Expect(budget.wait(now)).To(BeZero(), "one diagnosis more may begin")
-	budget.unpaid.Store(400)
+	budget.pending.Store(400)
 	g.Expect(budget.wait(now)).To(Equal(4 * time.Second))
 	g.Expect(budget.wait(now.Add(3 * time.Second))).To(Equal(time.Second))
 	g.Expect(budget.wait(now.Add(4 * time.Second))).To(BeZero())
 
-	budget.unpaid.Store(3 * diagnosisRequestsBurst)
+	budget.pending.Store(3 * diagnosisRequestsBurst)
 	g.Expect(budget.wait(now.Add(4*time.Second))).To(Equal(3*diagnosisRequestsBurst*time.Second/diagnosisRequestsPerSecond),
 		"more than the burst at once is paid for as well")
 	g.Expect(budget.wait(now.Add(time.Hour))).To(BeZero())
-	budget.unpaid.Store(diagnosisRequestsBurst + 99)
+	budget.pending.Store(diagnosisRequestsBurst + 99)
 	g.Expect(budget.wait(now.Add(time.Hour))).To(Equal(time.Second), "nothing is saved up beyond the burst")
 }
 
@@ -45,5 +42,5 @@ func TestRequestBudgetCounts(t *testing.T) {
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(response.Body.Close()).To(Succeed())
 	}
-	g.Expect(budget.unpaid.Load()).To(Equal(int64(3)))
+	g.Expect(budget.pending.Load()).To(Equal(int64(3)))
 }

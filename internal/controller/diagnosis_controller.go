@@ -31,19 +31,19 @@ import (
 )
 
 const (
-	// DefaultPatience is how long a Namespace may stand still before it is diagnosed.
-	DefaultPatience = diagnosis.DefaultPatience
+	// DefaultProgressDeadline is how long a Namespace may make no progress before it is diagnosed.
+	DefaultProgressDeadline = diagnosis.DefaultProgressDeadline
 
-	// News goes first in the queue, since it costs nothing and puts right what is not true
-	// any more; then what has not been diagnosed yet.
+	// Events of Namespaces have a higher priority than these, since they need no diagnosis and can
+	// set a condition to False. The first diagnosis comes before repeated ones.
 	firstDiagnosisPriority    = -1
 	repeatedDiagnosisPriority = -2
 
 	actionDiagnose = "Diagnose"
 )
 
-// Diagnoser tells why a Namespace does not get on. A Namespace that is not there is a
-// NotFound error.
+// Diagnoser diagnoses why a Namespace makes no progress. It returns a NotFound error for a Namespace
+// that does not exist.
 type Diagnoser interface {
 	Diagnose(ctx context.Context, name string) (*diagnosis.Diagnosis, error)
 }
@@ -57,120 +57,118 @@ type DiagnosisReconciler struct {
 	Diagnoser Diagnoser
 	Recorder  events.EventRecorder
 	Clock     clock.PassiveClock
-	// Patience is how long a Namespace may stand still before it is diagnosed.
-	Patience time.Duration
-	// Workers is the number of Namespaces diagnosed at a time; 1 if unset.
+	// ProgressDeadline is how long a Namespace may make no progress before it is diagnosed.
+	ProgressDeadline time.Duration
+	// Workers is the number of Namespaces that are diagnosed in parallel; 1 if unset.
 	Workers int
-	// Budget bounds the requests of all diagnoses; nil is no bound.
+	// Budget limits the requests of all diagnoses.
 	Budget *requestBudget
 
-	standstills standstills
+	tracker stallTracker
 }
 
 // SetupWithManager registers the reconciler.
 func (r *DiagnosisReconciler) SetupWithManager(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named(diagnosisControllerName).
-		For(&corev1.Namespace{}, builder.WithPredicates(mayStandStill())).
+		For(&corev1.Namespace{}, builder.WithPredicates(canStallPredicate())).
 		WatchesRawSource(source.Func(func(context.Context, requestQueue) error {
-			r.standstills.start()
+			r.tracker.reset()
 			return nil
 		})).
 		WithOptions(controller.Options{MaxConcurrentReconciles: r.Workers, RateLimiter: newRateLimiter(firstRetryDelay)}).
 		Complete(r)
 }
 
-// Reconcile takes notice of one Namespace, and diagnoses it if it stands still.
+// Reconcile tracks the progress of one Namespace, and diagnoses it if it is stalled.
 func (r *DiagnosisReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	var namespace corev1.Namespace
 	if err := r.Get(ctx, req.NamespacedName, &namespace); err != nil {
 		if apierrors.IsNotFound(err) {
-			r.standstills.forget(req.Name)
+			r.tracker.remove(req.Name)
 		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	now := r.Clock.Now()
-	known := r.standstills.observe(&namespace, now, r.Patience)
-	blocked := known.Stage()
-	if known.cause == "" {
-		blocked = ""
-	}
-	// Not what a cache that is behind takes for news: it would be told twice.
-	moving := diagnosis.ComputeMoving(&namespace, blocked, metav1.NewTime(now))
-	if err := r.patchConditions(ctx, &namespace, moving, namespace.ResourceVersion); err != nil {
+	tracked := r.tracker.update(&namespace, now, r.ProgressDeadline)
+	// The resourceVersion prevents a second write from a stale cache.
+	changed := diagnosis.ComputeProgressing(&namespace, tracked.blockedStage(), metav1.NewTime(now))
+	if err := r.patchConditions(ctx, &namespace, changed, namespace.ResourceVersion); err != nil {
 		return ctrl.Result{}, nswrite.IgnoreStale(err)
 	}
-	if known.Stage() == diagnosis.StageActive {
-		r.standstills.forget(req.Name)
+	if tracked.Stage() == diagnosis.StageActive {
+		r.tracker.remove(req.Name)
 		return ctrl.Result{}, nil
 	}
-	if wait := max(known.next.Sub(now), r.Budget.wait(now)); wait > 0 {
-		return known.waitFor(wait), nil
+	if wait := max(tracked.next.Sub(now), r.Budget.wait(now)); wait > 0 {
+		return tracked.requeueAfter(wait), nil
 	}
-	return r.diagnose(ctx, &namespace, known)
+	return r.diagnose(ctx, &namespace, tracked)
 }
 
-// diagnose finds out why a Namespace stands still, and tells.
+// diagnose diagnoses a stalled Namespace and reports the findings.
 func (r *DiagnosisReconciler) diagnose(
-	ctx context.Context, namespace *corev1.Namespace, known *standstill,
+	ctx context.Context, namespace *corev1.Namespace, tracked *trackedNamespace,
 ) (ctrl.Result, error) {
 	begin := r.Clock.Now()
 	found, err := r.Diagnoser.Diagnose(ctx, namespace.Name)
 	now := r.Clock.Now()
 	diagnosisDuration.Observe(now.Sub(begin).Seconds())
-	known.schedule(now, r.Patience)
-	again := known.waitFor(known.next.Sub(now))
+	tracked.schedule(now, r.ProgressDeadline)
+	next := tracked.requeueAfter(tracked.next.Sub(now))
 
 	var current corev1.Namespace
 	switch {
 	case apierrors.IsNotFound(err):
 		diagnosesTotal.WithLabelValues(resultOutdated).Inc()
-		return again, nil
+		return next, nil
 	case err != nil:
 		diagnosesTotal.WithLabelValues(resultError).Inc()
 		if ctx.Err() == nil {
-			// Not by the queue, which would try again sooner: the next one costs as much as this.
-			log.FromContext(ctx).Error(err, "Could not find out why the namespace does not get on", "next", known.next)
+			// The error is not returned: the queue would retry too early, and a retry costs as much.
+			log.FromContext(ctx).Error(err, "Failed to diagnose the namespace", "next", tracked.next)
 		}
-		return again, nil
-	case r.Get(ctx, client.ObjectKeyFromObject(namespace), &current) != nil || !known.Knows(&current) ||
-		found.UID != current.UID || found.Stage != known.Stage():
-		// The event with the news is on its way.
+		return next, nil
+	case r.Get(ctx, client.ObjectKeyFromObject(namespace), &current) != nil || !tracked.IsStalled(&current) ||
+		found.UID != current.UID || found.Stage != tracked.Stage():
+		// The Namespace changed during the diagnosis, and the watch event triggers a reconciliation.
 		diagnosesTotal.WithLabelValues(resultOutdated).Inc()
-		return again, nil
+		return next, nil
 	}
-	return again, nswrite.IgnoreStale(r.tell(ctx, &current, known, found, now))
+	return next, nswrite.IgnoreStale(r.report(ctx, &current, tracked, found, now))
 }
 
-// tell makes a diagnosis known.
-func (r *DiagnosisReconciler) tell(
-	ctx context.Context, namespace *corev1.Namespace, known *standstill, found *diagnosis.Diagnosis, now time.Time,
+// report writes the condition for a diagnosis, and an Event for each new finding.
+func (r *DiagnosisReconciler) report(
+	ctx context.Context, namespace *corev1.Namespace, tracked *trackedNamespace, found *diagnosis.Diagnosis,
+	now time.Time,
 ) error {
 	if len(found.Findings) == 0 {
 		diagnosesTotal.WithLabelValues(resultProgressing).Inc()
-		known.setCause("")
-		known.tell(nil)
-		return r.patchConditions(ctx, namespace, diagnosis.ComputeMoving(namespace, "", metav1.NewTime(now)))
+		tracked.setCause("")
+		tracked.setReported(nil)
+		return r.patchConditions(ctx, namespace, diagnosis.ComputeProgressing(namespace, "", metav1.NewTime(now)))
 	}
 	diagnosesTotal.WithLabelValues(resultBlocked).Inc()
-	known.setCause(found.Findings[0].Cause)
+	tracked.setCause(found.Findings[0].Cause)
 	changed := diagnosis.ComputeBlocked(namespace, found, metav1.NewTime(now))
-	if len(changed) == 0 && known.told == nil { // The manager before this one has told it all.
-		known.tell(found.Findings)
+	if len(changed) == 0 && tracked.reported == nil { // A previous manager reported them.
+		tracked.setReported(found.Findings)
 	}
 	before := namespace.DeepCopy()
 	if err := r.patchConditions(ctx, namespace, changed); err != nil {
 		return err
 	}
 	for _, finding := range found.Findings {
-		if known.isNews(finding) {
-			log.FromContext(ctx).Info("Found out why the namespace does not get on", "stage", found.Stage,
-				"cause", finding.Cause, "certainty", finding.Certainty, "finding", finding.Note())
-			nswrite.RecordEventAbout(r.Recorder, before, firstObject(finding), corev1.EventTypeWarning,
-				string(finding.Cause), actionDiagnose, finding.Note())
+		if tracked.isReported(finding) {
+			continue
 		}
+		log.FromContext(ctx).Info("Found a cause why the namespace makes no progress", "stage", found.Stage,
+			"cause", finding.Cause, "certainty", finding.Certainty, "finding", finding.Note())
+		nswrite.RecordEventAbout(r.Recorder, before, relatedObject(finding), corev1.EventTypeWarning,
+			string(finding.Cause), actionDiagnose, finding.Note())
 	}
-	known.tell(found.Findings)
+	tracked.setReported(found.Findings)
 	return nil
 }
 
@@ -185,20 +183,18 @@ func (r *DiagnosisReconciler) patchConditions(
 		return err
 	}
 	for _, condition := range changed {
-		// Once, and not again where nothing but the message has changed.
 		old := nscondition.Find(before, condition.Type)
 		if condition.Status == corev1.ConditionFalse && old != nil && old.Status == corev1.ConditionTrue {
-			log.FromContext(ctx).Info("The namespace gets on again", "condition", condition.Type,
+			log.FromContext(ctx).Info("The namespace makes progress again", "condition", condition.Type,
 				"message", condition.Message)
 		}
 	}
 	return nil
 }
 
-// firstObject refers to an object that a finding is about, nil if it is about none. Its
-// kind is not known. Without it, Events about two findings of the same cause would be taken
-// for one that is repeated.
-func firstObject(finding diagnosis.Finding) runtime.Object {
+// relatedObject refers to the first object of a finding, or is nil. Without it, Events about two
+// findings with the same cause would be aggregated.
+func relatedObject(finding diagnosis.Finding) runtime.Object {
 	if len(finding.Objects) == 0 {
 		return nil
 	}
@@ -206,27 +202,27 @@ func firstObject(finding diagnosis.Finding) runtime.Object {
 	return &corev1.ObjectReference{Namespace: object.Namespace, Name: printable.Escape(object.Name)}
 }
 
-// waitFor makes the Namespace be looked at again after a while.
-func (s *standstill) waitFor(wait time.Duration) ctrl.Result {
+// requeueAfter requeues the Namespace with a lower priority than Events.
+func (n *trackedNamespace) requeueAfter(wait time.Duration) ctrl.Result {
 	priority := firstDiagnosisPriority
-	if s.isRepeated {
+	if n.isRepeated {
 		priority = repeatedDiagnosisPriority
 	}
 	return ctrl.Result{RequeueAfter: wait, Priority: ptr.To(priority)}
 }
 
-// mayStandStill lets the Namespaces pass that are being initialized or deleted, or were so
-// before, or say that they stand still.
-func mayStandStill() predicate.Predicate {
+// canStallPredicate selects Namespaces that are or were initializing or terminating, or that have a
+// condition that they are blocked.
+func canStallPredicate() predicate.Predicate {
 	return predicate.Funcs{
-		CreateFunc: func(e event.CreateEvent) bool { return hasToMove(e.Object) },
-		UpdateFunc: func(e event.UpdateEvent) bool { return hasToMove(e.ObjectOld) || hasToMove(e.ObjectNew) },
+		CreateFunc: func(e event.CreateEvent) bool { return canStall(e.Object) },
+		UpdateFunc: func(e event.UpdateEvent) bool { return canStall(e.ObjectOld) || canStall(e.ObjectNew) },
 	}
 }
 
-func hasToMove(object client.Object) bool {
-	namespace, isNamespace := object.(*corev1.Namespace)
-	return !isNamespace || namespace.DeletionTimestamp != nil ||
+func canStall(object client.Object) bool {
+	namespace, ok := object.(*corev1.Namespace)
+	return !ok || namespace.DeletionTimestamp != nil ||
 		namespace.Annotations[v1alpha1.AnnotationPendingInitializers] != "" ||
 		diagnosis.IsBlocked(namespace, diagnosis.StageInitializing) ||
 		diagnosis.IsBlocked(namespace, diagnosis.StageTerminating)

@@ -33,11 +33,11 @@ import (
 // asOf is when something was found.
 var asOf = regexp.MustCompile(` \(as of [^)]+\)`)
 
-const patience = 30 * time.Second
+const progressDeadline = 30 * time.Second
 
-// ward is a Namespace whose diagnosis is made up. Writes to its conditions show at once; what
+// reconcilerTest is a Namespace whose diagnosis is made up. Writes to its conditions show at once; what
 // the API server makes of them is the business of the tests in test/diagnosis.
-type ward struct {
+type reconcilerTest struct {
 	*DiagnosisReconciler
 	// namespace is nil once it has gone.
 	namespace *corev1.Namespace
@@ -57,20 +57,20 @@ type ward struct {
 	writes    []string
 }
 
-func newWard(namespace *corev1.Namespace, findings ...diagnosis.Finding) *ward {
-	w := &ward{
+func newReconcilerTest(namespace *corev1.Namespace, findings ...diagnosis.Finding) *reconcilerTest {
+	w := &reconcilerTest{
 		namespace: namespace, findings: findings,
 		clock: clocktesting.NewFakePassiveClock(now), recorder: events.NewFakeRecorder(10),
 	}
 	w.DiagnosisReconciler = &DiagnosisReconciler{
 		Client:    newFakeClient(interceptor.Funcs{Get: w.get, SubResourcePatch: w.patchStatus}),
-		Diagnoser: w, Recorder: w.recorder, Clock: w.clock, Patience: patience,
+		Diagnoser: w, Recorder: w.recorder, Clock: w.clock, ProgressDeadline: progressDeadline, Budget: newRequestBudget(),
 	}
-	w.standstills.start()
+	w.tracker.reset()
 	return w
 }
 
-func (w *ward) get(
+func (w *reconcilerTest) get(
 	_ context.Context, _ client.WithWatch, _ client.ObjectKey, object client.Object, _ ...client.GetOption,
 ) error {
 	switch {
@@ -86,7 +86,7 @@ func (w *ward) get(
 	return nil
 }
 
-func (w *ward) patchStatus(
+func (w *reconcilerTest) patchStatus(
 	_ context.Context, _ client.Client, _ string, object client.Object, patch client.Patch,
 	_ ...client.SubResourcePatchOption,
 ) error {
@@ -116,7 +116,7 @@ func (w *ward) patchStatus(
 	return w.statusError
 }
 
-func (w *ward) Diagnose(_ context.Context, name string) (*diagnosis.Diagnosis, error) {
+func (w *reconcilerTest) Diagnose(_ context.Context, name string) (*diagnosis.Diagnosis, error) {
 	w.diagnoses++
 	if w.onDiagnose != nil {
 		w.onDiagnose()
@@ -137,7 +137,7 @@ func (w *ward) Diagnose(_ context.Context, name string) (*diagnosis.Diagnosis, e
 }
 
 // pass lets some time pass and reconciles, and returns when to do so again.
-func (w *ward) pass(g *WithT, t *testing.T, passed time.Duration) time.Duration {
+func (w *reconcilerTest) pass(g *WithT, t *testing.T, passed time.Duration) time.Duration {
 	t.Helper()
 	w.clock.SetTime(w.clock.Now().Add(passed))
 	result, err := w.Reconcile(t.Context(), requestFor("x"))
@@ -146,7 +146,7 @@ func (w *ward) pass(g *WithT, t *testing.T, passed time.Duration) time.Duration 
 }
 
 // written returns the writes since the last call.
-func (w *ward) written() []string {
+func (w *reconcilerTest) written() []string {
 	writes := w.writes
 	w.writes = nil
 	return writes
@@ -187,19 +187,19 @@ const (
 		"nobody takes finalizer hold off; objects: configmaps/a"
 	explainHint  = "; for details run: kubectl nslifecycle explain x"
 	blockedWrite = heldWrite + explainHint
-	movingWrite  = "x-uid: nslifecycle.dev/DeletionBlocked=False/Progressing: the deletion goes on"
+	movingWrite  = "x-uid: nslifecycle.dev/DeletionBlocked=False/Progressing: The deletion makes progress again"
 	heldEvent    = "Warning FinalizerOwnerGone nobody takes finalizer hold off; objects: configmaps/a"
 )
 
 func TestDiagnosisReconcileOfADeletion(t *testing.T) {
 	g := NewWithT(t)
-	w := newWard(dying(), held1())
+	w := newReconcilerTest(dying(), held1())
 
-	// Patience.
-	g.Expect(w.pass(g, t, 0)).To(Equal(patience))
-	g.Expect(w.pass(g, t, patience-time.Second)).To(Equal(time.Second))
+	// Before the progress deadline.
+	g.Expect(w.pass(g, t, 0)).To(Equal(progressDeadline))
+	g.Expect(w.pass(g, t, progressDeadline-time.Second)).To(Equal(time.Second))
 	g.Expect(w.diagnoses).To(BeZero())
-	g.Expect(w.pass(g, t, time.Second)).To(Equal(patience))
+	g.Expect(w.pass(g, t, time.Second)).To(Equal(progressDeadline))
 	g.Expect(w.diagnoses).To(Equal(1))
 	g.Expect(w.written()).To(Equal([]string{blockedWrite}))
 	g.Expect(recorded(w.recorder)).To(Equal([]string{heldEvent}))
@@ -211,7 +211,7 @@ func TestDiagnosisReconcileOfADeletion(t *testing.T) {
 
 	// Again and again, ever more rarely, and without another word.
 	for _, want := range []time.Duration{60, 120, 240, 300, 300} {
-		g.Expect(w.pass(g, t, w.standstills.namespaces["x"].next.Sub(w.clock.Now()))).To(Equal(want * time.Second))
+		g.Expect(w.pass(g, t, w.tracker.namespaces["x"].next.Sub(w.clock.Now()))).To(Equal(want * time.Second))
 	}
 	g.Expect(w.diagnoses).To(Equal(6))
 	g.Expect(w.written()).To(BeEmpty())
@@ -219,7 +219,7 @@ func TestDiagnosisReconcileOfADeletion(t *testing.T) {
 
 	// A second finding; the first one is not told of again.
 	w.findings = []diagnosis.Finding{held1(), held2()}
-	w.pass(g, t, longestPause)
+	w.pass(g, t, maxDiagnosisInterval)
 	g.Expect(w.written()).To(Equal([]string{heldWrite + "; and 1 more finding" + explainHint}))
 	g.Expect(recorded(w.recorder)).To(Equal([]string{
 		"Warning FinalizerOwnerGone nobody takes finalizer hold off; objects: configmaps/b"}))
@@ -227,7 +227,7 @@ func TestDiagnosisReconcileOfADeletion(t *testing.T) {
 	// Another cause, which counts in place of the first.
 	forbidden := diagnosis.Finding{Cause: diagnosis.CauseForbidden, Message: "forbidden"}
 	w.findings = []diagnosis.Finding{forbidden}
-	w.pass(g, t, longestPause)
+	w.pass(g, t, maxDiagnosisInterval)
 	g.Expect(blockedNamespaces(g)).To(Equal(map[string]float64{
 		"Terminating/FinalizerOwnerGone": 0, "Terminating/Forbidden": 1}))
 	g.Expect(w.written()).To(HaveLen(1))
@@ -237,13 +237,13 @@ func TestDiagnosisReconcileOfADeletion(t *testing.T) {
 	diagnoses := w.diagnoses
 	w.namespace.Status.Conditions = append(w.namespace.Status.Conditions,
 		corev1.NamespaceCondition{Type: corev1.NamespaceContentRemaining, Status: corev1.ConditionTrue})
-	g.Expect(w.pass(g, t, time.Second)).To(Equal(patience))
+	g.Expect(w.pass(g, t, time.Second)).To(Equal(progressDeadline))
 	g.Expect(w.written()).To(Equal([]string{movingWrite}))
 	g.Expect(blockedNamespaces(g)).To(HaveKeyWithValue("Terminating/Forbidden", 0.0))
 	g.Expect(w.diagnoses).To(Equal(diagnoses))
 
 	// It stands still again for the same reason: a condition, and no Event.
-	g.Expect(w.pass(g, t, patience)).To(Equal(patience))
+	g.Expect(w.pass(g, t, progressDeadline)).To(Equal(progressDeadline))
 	g.Expect(w.written()).To(Equal([]string{"x-uid: nslifecycle.dev/DeletionBlocked=True/Forbidden: forbidden" + explainHint}))
 	g.Expect(recorded(w.recorder)).To(BeEmpty())
 	g.Expect(blockedNamespaces(g)).To(HaveKeyWithValue("Terminating/Forbidden", 1.0))
@@ -252,20 +252,20 @@ func TestDiagnosisReconcileOfADeletion(t *testing.T) {
 	w.namespace = nil
 	g.Expect(w.pass(g, t, time.Second)).To(BeZero())
 	g.Expect(blockedNamespaces(g)).To(HaveKeyWithValue("Terminating/Forbidden", 0.0))
-	g.Expect(w.standstills.namespaces).To(BeEmpty())
+	g.Expect(w.tracker.namespaces).To(BeEmpty())
 	g.Expect(w.written()).To(BeEmpty())
 }
 
 func TestDiagnosisReconcileOfAnInitialization(t *testing.T) {
 	g := NewWithT(t)
-	w := newWard(wrappers.MakeNamespace("x").UID("x-uid").Initializers("a.corp.com", "b.corp.com").Obj(),
+	w := newReconcilerTest(wrappers.MakeNamespace("x").UID("x-uid").Initializers("a.corp.com", "b.corp.com").Obj(),
 		diagnosis.Finding{Cause: diagnosis.CauseInitializerNotRunning, Message: "nobody serves a.corp.com"})
 	const blocked = "x-uid: nslifecycle.dev/InitializationBlocked=True/InitializerNotRunning: nobody serves a.corp.com" + explainHint
 	const moving = "x-uid: nslifecycle.dev/InitializationBlocked=False/Progressing: "
 	stuck := func() {
 		t.Helper()
 		w.pass(g, t, 0)
-		w.pass(g, t, patience)
+		w.pass(g, t, progressDeadline)
 		g.Expect(w.written()).To(Equal([]string{blocked}))
 		g.Expect(blockedNamespaces(g)).To(HaveKeyWithValue("Initializing/InitializerNotRunning", 1.0))
 	}
@@ -277,19 +277,19 @@ func TestDiagnosisReconcileOfAnInitialization(t *testing.T) {
 	}
 	stuck()
 	w.namespace.Annotations[v1alpha1.AnnotationPendingInitializers] = "b.corp.com"
-	freed("the initialization goes on")
+	freed("The initialization makes progress again")
 	stuck()
 	delete(w.namespace.Annotations, v1alpha1.AnnotationPendingInitializers)
 	delete(w.namespace.Labels, v1alpha1.LabelInitializing)
-	freed("the initialization is over")
-	g.Expect(w.standstills.namespaces).To(BeEmpty())
+	freed("The initialization is complete")
+	g.Expect(w.tracker.namespaces).To(BeEmpty())
 
 	// Deleted while it is stuck.
 	w.namespace = wrappers.MakeNamespace("x").UID("x-uid").Initializers("a.corp.com").Obj()
 	stuck()
 	w.namespace.DeletionTimestamp = &metav1.Time{Time: now}
-	freed("the namespace is being deleted")
-	g.Expect(w.standstills.namespaces["x"].told).To(BeNil(), "what holds its deletion is told of again")
+	freed("The namespace is being deleted")
+	g.Expect(w.tracker.namespaces["x"].reported).To(BeNil(), "what holds its deletion is told of again")
 }
 
 func TestDiagnosisReconcileTakesOver(t *testing.T) {
@@ -309,11 +309,11 @@ func TestDiagnosisReconcileTakesOver(t *testing.T) {
 				Type: v1alpha1.ConditionDeletionBlocked, Status: corev1.ConditionTrue,
 				Reason: "FinalizerOwnerGone", Message: test.message,
 			}}
-			w := newWard(namespace, held1())
+			w := newReconcilerTest(namespace, held1())
 			w.pass(g, t, 0)
 			g.Expect(w.written()).To(BeEmpty(), "it stays as long as nothing moves")
 			g.Expect(blockedNamespaces(g)).To(Equal(map[string]float64{"Terminating/FinalizerOwnerGone": 1}))
-			w.pass(g, t, patience)
+			w.pass(g, t, progressDeadline)
 			g.Expect(w.written()).To(Equal(test.wantWrites))
 			g.Expect(recorded(w.recorder)).To(Equal(test.wantEvents))
 			g.Expect(blockedNamespaces(g)).To(Equal(map[string]float64{"Terminating/FinalizerOwnerGone": 1}))
@@ -323,78 +323,78 @@ func TestDiagnosisReconcileTakesOver(t *testing.T) {
 
 func TestDiagnosisReconcileOfTheHealthy(t *testing.T) {
 	g := NewWithT(t)
-	w := newWard(dying())
+	w := newReconcilerTest(dying())
 	w.pass(g, t, 0)
-	g.Expect(w.pass(g, t, patience)).To(Equal(patience))
-	g.Expect(w.pass(g, t, patience)).To(Equal(2 * patience))
+	g.Expect(w.pass(g, t, progressDeadline)).To(Equal(progressDeadline))
+	g.Expect(w.pass(g, t, progressDeadline)).To(Equal(2 * progressDeadline))
 	g.Expect(w.diagnoses).To(Equal(2))
 	g.Expect(w.written()).To(BeEmpty(), "there is no condition where there never was anything to say")
 	g.Expect(blockedNamespaces(g)).To(BeEmpty())
 
 	w.findings = []diagnosis.Finding{held1()}
-	w.pass(g, t, 2*patience)
+	w.pass(g, t, 2*progressDeadline)
 	g.Expect(w.written()).To(Equal([]string{blockedWrite}))
 	g.Expect(recorded(w.recorder)).To(HaveLen(1))
 	w.findings = nil
-	w.pass(g, t, longestPause)
+	w.pass(g, t, maxDiagnosisInterval)
 	g.Expect(w.written()).To(Equal([]string{movingWrite}), "nothing is to blame any more, though it has not moved yet")
 	g.Expect(blockedNamespaces(g)).To(Equal(map[string]float64{"Terminating/FinalizerOwnerGone": 0}))
 
 	w.findings = []diagnosis.Finding{held1()}
-	w.pass(g, t, longestPause)
+	w.pass(g, t, maxDiagnosisInterval)
 	g.Expect(recorded(w.recorder)).To(HaveLen(1), "what comes back is told of again")
 }
 
 func TestDiagnosisReconcileOfTheUsed(t *testing.T) {
 	g := NewWithT(t)
-	w := newWard(wrappers.MakeNamespace("x").UID("x-uid").Obj())
+	w := newReconcilerTest(wrappers.MakeNamespace("x").UID("x-uid").Obj())
 	g.Expect(w.pass(g, t, 0)).To(BeZero())
 	g.Expect(w.written()).To(BeEmpty())
-	g.Expect(w.standstills.namespaces).To(BeEmpty())
+	g.Expect(w.tracker.namespaces).To(BeEmpty())
 }
 
 func TestDiagnosisReconcileErrors(t *testing.T) {
 	tests := map[string]struct {
-		prepare       func(*ward)
+		prepare       func(*reconcilerTest)
 		wantError     string
 		wantAgain     time.Duration
 		wantDiagnoses int
 		wantWrites    []string
 	}{
 		"the namespace cannot be read": {
-			prepare: func(w *ward) { w.getError = errOutage }, wantError: errOutage.Error(),
+			prepare: func(w *reconcilerTest) { w.getError = errOutage }, wantError: errOutage.Error(),
 		},
 		"the cluster cannot be read": {
-			prepare: func(w *ward) { w.diagnosisError = errOutage }, wantAgain: patience, wantDiagnoses: 1,
+			prepare: func(w *reconcilerTest) { w.diagnosisError = errOutage }, wantAgain: progressDeadline, wantDiagnoses: 1,
 		},
 		"it has gone meanwhile": {
-			prepare: func(w *ward) { w.diagnosisError = errGone }, wantAgain: patience, wantDiagnoses: 1,
+			prepare: func(w *reconcilerTest) { w.diagnosisError = errGone }, wantAgain: progressDeadline, wantDiagnoses: 1,
 		},
 		"it has gone from the cache meanwhile": {
-			prepare:   func(w *ward) { w.onDiagnose = func() { w.getError = errGone } },
-			wantAgain: patience, wantDiagnoses: 1,
+			prepare:   func(w *reconcilerTest) { w.onDiagnose = func() { w.getError = errGone } },
+			wantAgain: progressDeadline, wantDiagnoses: 1,
 		},
 		"it has moved meanwhile": {
-			prepare:   func(w *ward) { w.onDiagnose = func() { w.namespace.Spec.Finalizers = nil } },
-			wantAgain: patience, wantDiagnoses: 1,
+			prepare:   func(w *reconcilerTest) { w.onDiagnose = func() { w.namespace.Spec.Finalizers = nil } },
+			wantAgain: progressDeadline, wantDiagnoses: 1,
 		},
 		"it was created again, and the cache does not have it yet": {
-			prepare:   func(w *ward) { w.foundUID = "other" },
-			wantAgain: patience, wantDiagnoses: 1,
+			prepare:   func(w *reconcilerTest) { w.foundUID = "other" },
+			wantAgain: progressDeadline, wantDiagnoses: 1,
 		},
 		"its condition cannot be written": {
-			prepare:   func(w *ward) { w.statusError = errOutage },
-			wantError: `failed to update the status of namespace "x": ` + errOutage.Error(), wantAgain: patience,
+			prepare:   func(w *reconcilerTest) { w.statusError = errOutage },
+			wantError: `failed to update the status of namespace "x": ` + errOutage.Error(), wantAgain: progressDeadline,
 			wantDiagnoses: 1, wantWrites: []string{blockedWrite},
 		},
 		"it has gone before its condition is written": {
-			prepare:   func(w *ward) { w.statusError = errGone },
-			wantAgain: patience, wantDiagnoses: 1, wantWrites: []string{blockedWrite},
+			prepare:   func(w *reconcilerTest) { w.statusError = errGone },
+			wantAgain: progressDeadline, wantDiagnoses: 1, wantWrites: []string{blockedWrite},
 		},
 		"there have been too many requests": {
-			prepare: func(w *ward) {
+			prepare: func(w *reconcilerTest) {
 				w.Budget = newRequestBudget()
-				w.Budget.unpaid.Store(diagnosisRequestsBurst + 199)
+				w.Budget.pending.Store(diagnosisRequestsBurst + 199)
 			},
 			wantAgain: 2 * time.Second,
 		},
@@ -402,9 +402,9 @@ func TestDiagnosisReconcileErrors(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			w := newWard(dying(), held1())
+			w := newReconcilerTest(dying(), held1())
 			w.pass(g, t, 0)
-			w.clock.SetTime(now.Add(patience))
+			w.clock.SetTime(now.Add(progressDeadline))
 			test.prepare(w)
 			result, err := w.Reconcile(t.Context(), requestFor("x"))
 			if test.wantError == "" {
@@ -423,15 +423,15 @@ func TestDiagnosisReconcileErrors(t *testing.T) {
 // What could not be written is told later, the Event included.
 func TestDiagnosisReconcileAfterAFailedWrite(t *testing.T) {
 	g := NewWithT(t)
-	w := newWard(dying(), held1())
+	w := newReconcilerTest(dying(), held1())
 	w.pass(g, t, 0)
-	w.clock.SetTime(now.Add(patience))
+	w.clock.SetTime(now.Add(progressDeadline))
 	w.statusError = errOutage
 	_, err := w.Reconcile(t.Context(), requestFor("x"))
 	g.Expect(err).To(MatchError(errOutage))
 	w.statusError = nil
 	w.written()
-	w.pass(g, t, patience)
+	w.pass(g, t, progressDeadline)
 	g.Expect(w.written()).To(Equal([]string{blockedWrite}))
 	g.Expect(recorded(w.recorder)).To(Equal([]string{heldEvent}))
 }
@@ -439,10 +439,10 @@ func TestDiagnosisReconcileAfterAFailedWrite(t *testing.T) {
 // A cache that is behind does not have it told twice that a Namespace gets on.
 func TestDiagnosisReconcileOfAStaleNamespace(t *testing.T) {
 	g := NewWithT(t)
-	w := newWard(dying(), held1())
+	w := newReconcilerTest(dying(), held1())
 	w.namespace.ResourceVersion = "1"
 	w.pass(g, t, 0)
-	w.pass(g, t, patience)
+	w.pass(g, t, progressDeadline)
 	w.written()
 	stale := w.namespace.DeepCopy()
 	w.namespace.DeletionTimestamp, w.namespace.ResourceVersion = nil, "2"
@@ -456,10 +456,10 @@ func TestDiagnosisReconcileOfAStaleNamespace(t *testing.T) {
 // News comes before a first diagnosis, and that before one more of the same.
 func TestDiagnosisReconcilePriorities(t *testing.T) {
 	g := NewWithT(t)
-	w := newWard(dying(), held1())
+	w := newReconcilerTest(dying(), held1())
 	first, err := w.Reconcile(t.Context(), requestFor("x"))
 	g.Expect(err).NotTo(HaveOccurred())
-	w.clock.SetTime(now.Add(patience))
+	w.clock.SetTime(now.Add(progressDeadline))
 	repeated, err := w.Reconcile(t.Context(), requestFor("x"))
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(*repeated.Priority).To(BeNumerically("<", *first.Priority))
@@ -469,13 +469,13 @@ func TestDiagnosisReconcilePriorities(t *testing.T) {
 // Events about two findings of the same cause are not taken for one that is repeated.
 func TestDiagnosisReconcileRelatesEventsToObjects(t *testing.T) {
 	g := NewWithT(t)
-	g.Expect(firstObject(held1())).To(Equal(&corev1.ObjectReference{Namespace: "x", Name: "a"}))
-	if object := firstObject(diagnosis.Finding{}); object != nil { // not a nil pointer either
+	g.Expect(relatedObject(held1())).To(Equal(&corev1.ObjectReference{Namespace: "x", Name: "a"}))
+	if object := relatedObject(diagnosis.Finding{}); object != nil { // not a nil pointer either
 		t.Errorf("there is no object, and it is related to %v", object)
 	}
 }
 
-func TestMayStandStill(t *testing.T) {
+func TestCanStallPredicate(t *testing.T) {
 	used := wrappers.MakeNamespace("x").Obj()
 	initializing := wrappers.MakeNamespace("x").Initializers("a.corp.com").Obj()
 	blocked := func(conditionType corev1.NamespaceConditionType, status corev1.ConditionStatus) *corev1.Namespace {
@@ -494,7 +494,7 @@ func TestMayStandStill(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			passes := mayStandStill()
+			passes := canStallPredicate()
 			g.Expect(passes.Create(event.CreateEvent{Object: test.namespace})).To(Equal(test.want))
 			g.Expect(passes.Update(event.UpdateEvent{ObjectOld: used, ObjectNew: test.namespace})).To(Equal(test.want))
 			g.Expect(passes.Update(event.UpdateEvent{ObjectOld: test.namespace, ObjectNew: used})).To(Equal(test.want))
@@ -504,13 +504,13 @@ func TestMayStandStill(t *testing.T) {
 }
 
 // A new leader in the same process begins anew.
-func TestStandstillsStart(t *testing.T) {
+func TestStallTrackerReset(t *testing.T) {
 	g := NewWithT(t)
-	w := newWard(dying(), held1())
+	w := newReconcilerTest(dying(), held1())
 	w.pass(g, t, 0)
-	w.pass(g, t, patience)
-	w.standstills.start()
+	w.pass(g, t, progressDeadline)
+	w.tracker.reset()
 	g.Expect(blockedNamespaces(g)).To(BeEmpty())
-	g.Expect(w.pass(g, t, 0)).To(Equal(patience))
+	g.Expect(w.pass(g, t, 0)).To(Equal(progressDeadline))
 	g.Expect(blockedNamespaces(g)).To(Equal(map[string]float64{"Terminating/FinalizerOwnerGone": 1}))
 }

@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
-	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
+	"github.com/nslifecycle/nslifecycle/internal/diagnosis/owners"
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
 )
 
@@ -81,7 +81,7 @@ func (s *Service) mayAnybodyServe(ctx context.Context) (bool, error) {
 	if err := s.Live.List(ctx, &roles); err != nil {
 		return false, fmt.Errorf("listing the ClusterRoles: %w", err)
 	}
-	return diagnosis.MayAnybodyInitialize(roles.Items, bindings.Items), nil
+	return owners.CanAnyoneInitialize(roles.Items, bindings.Items), nil
 }
 
 // generations identifies what the configurations say, in whatever order they are. A deletion

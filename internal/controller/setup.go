@@ -57,7 +57,7 @@ type Options struct {
 	// FinalizationWorkers is the number of terminating Namespaces worked on at a time.
 	FinalizationWorkers int
 	// DiagnosisPatience is how long a Namespace may stand still before it is diagnosed;
-	// DefaultPatience if zero.
+	// DefaultProgressDeadline if zero.
 	DiagnosisPatience time.Duration
 	// DiagnosisWorkers is the number of Namespaces diagnosed at a time.
 	DiagnosisWorkers int
@@ -129,7 +129,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 		options.FinalizerToken = corev1.FinalizerKubernetes
 	}
 	if options.DiagnosisPatience == 0 {
-		options.DiagnosisPatience = DefaultPatience
+		options.DiagnosisPatience = DefaultProgressDeadline
 	}
 	informed := []client.Object{&corev1.Namespace{}}
 	if options.Controllers.Runs(Initialization) {
@@ -268,13 +268,13 @@ func setupDiagnosis(mgr ctrl.Manager, options Options) error {
 		return err
 	}
 	if err := (&DiagnosisReconciler{
-		Client:    mgr.GetClient(),
-		Diagnoser: diagnoser,
-		Recorder:  mgr.GetEventRecorder(reportingController),
-		Clock:     options.Clock,
-		Patience:  options.DiagnosisPatience,
-		Workers:   options.DiagnosisWorkers,
-		Budget:    budget,
+		Client:           mgr.GetClient(),
+		Diagnoser:        diagnoser,
+		Recorder:         mgr.GetEventRecorder(reportingController),
+		Clock:            options.Clock,
+		ProgressDeadline: options.DiagnosisPatience,
+		Workers:          options.DiagnosisWorkers,
+		Budget:           budget,
 	}).SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("setting up the reconciler of diagnosis: %w", err)
 	}

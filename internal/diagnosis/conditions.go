@@ -17,11 +17,11 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/printable"
 )
 
-// maxMessage is the longest message of a condition, in bytes. It is what an Event takes.
+// maxMessage is the maximum length of a condition message in bytes: that of the note of an Event.
 const maxMessage = 1024
 
-// BlockedCondition returns the type of the condition that says that a Namespace does not
-// get on with a stage of its life, or "" where there is nothing to get on with.
+// BlockedCondition returns the type of the condition that reports that a stage makes no progress,
+// or "" for StageActive.
 func BlockedCondition(stage Stage) corev1.NamespaceConditionType {
 	switch stage {
 	case StageInitializing:
@@ -32,16 +32,14 @@ func BlockedCondition(stage Stage) corev1.NamespaceConditionType {
 	return ""
 }
 
-// IsBlocked tells whether a Namespace has the condition that says that it does not get on
-// with a stage, with status True.
+// IsBlocked reports whether the BlockedCondition of a stage has status True.
 func IsBlocked(namespace *corev1.Namespace, stage Stage) bool {
 	condition := nscondition.Find(namespace, BlockedCondition(stage))
 	return condition != nil && condition.Status == corev1.ConditionTrue
 }
 
-// ComputeBlocked returns the condition that a Namespace with findings should have, if it
-// does not have it. A condition that says the same as of an earlier time is not written
-// again.
+// ComputeBlocked returns the condition for a Namespace with findings, or nothing if the Namespace
+// has it. It is not written again if only times and durations in its message differ.
 func ComputeBlocked(
 	namespace *corev1.Namespace, diagnosis *Diagnosis, now metav1.Time,
 ) []corev1.NamespaceCondition {
@@ -58,10 +56,9 @@ func ComputeBlocked(
 	return []corev1.NamespaceCondition{want}
 }
 
-// ComputeMoving returns the conditions that do not hold any more where a Namespace stands
-// still in this stage and in no other; "" if it stands still in none. A Namespace that
-// never stood still gets none.
-func ComputeMoving(namespace *corev1.Namespace, blocked Stage, now metav1.Time) []corev1.NamespaceCondition {
+// ComputeProgressing returns the conditions to set to False for a Namespace that is blocked in this
+// stage only; "" if it is blocked in none. It adds no condition that the Namespace does not have.
+func ComputeProgressing(namespace *corev1.Namespace, blocked Stage, now metav1.Time) []corev1.NamespaceCondition {
 	var changed []corev1.NamespaceCondition
 	for _, stage := range []Stage{StageInitializing, StageTerminating} {
 		if stage == blocked || !IsBlocked(namespace, stage) {
@@ -69,71 +66,60 @@ func ComputeMoving(namespace *corev1.Namespace, blocked Stage, now metav1.Time) 
 		}
 		changed = append(changed, corev1.NamespaceCondition{
 			Type: BlockedCondition(stage), Status: corev1.ConditionFalse, LastTransitionTime: now,
-			Reason: v1alpha1.ReasonProgressing, Message: movingMessage(namespace, stage),
+			Reason: v1alpha1.ReasonProgressing, Message: progressingMessage(namespace, stage),
 		})
 	}
 	return changed
 }
 
-func movingMessage(namespace *corev1.Namespace, stage Stage) string {
+func progressingMessage(namespace *corev1.Namespace, stage Stage) string {
 	switch {
 	case stage == StageTerminating:
-		return "the deletion goes on"
+		return messageDeletionProgressing
 	case namespace.DeletionTimestamp != nil:
-		return "the namespace is being deleted"
-	case stageOf(namespace) == StageInitializing:
-		return "the initialization goes on"
+		return messageNamespaceDeleted
+	case StageOf(namespace) == StageInitializing:
+		return messageInitializationProgressing
 	}
-	return "the initialization is over"
+	return messageInitializationCompleted
 }
 
-// blockedMessage describes the leading finding, the time of the diagnosis, since findings mention
-// how long ago something was, and the number of other findings. A message that is too long is
-// truncated before its end, which has the command that shows the whole diagnosis.
+// blockedMessage describes the first finding. If it is too long it is truncated before its end,
+// which has the command that prints the whole diagnosis.
 func blockedMessage(diagnosis *Diagnosis, now metav1.Time) string {
-	end := fmt.Sprintf(" (as of %s)", stamp(now.Time))
-	if others := len(diagnosis.Findings) - 1; others > 0 {
-		end += "; and " + plural(others, "more finding")
-	}
-	end += "; for details run: kubectl nslifecycle explain " + diagnosis.Namespace
+	end := blockedMessageEnd(diagnosis.Namespace, len(diagnosis.Findings)-1, now.Time)
 	return nscondition.Shorten(diagnosis.Findings[0].Note(), maxMessage-len(end)) + end
 }
 
-// Note tells of a finding in one line: what it is, which objects it is about, and what to
-// do first.
+// Note returns the finding in one line: the message, the objects, and the first remedy.
 func (f Finding) Note() string {
-	note := strings.TrimSuffix(f.Message, ".")
-	if objects := f.objects(); objects != "" {
-		note += "; objects: " + objects
-	}
+	remedy := ""
 	if len(f.Remedies) > 0 {
-		note += "; what to do: " + strings.TrimSuffix(f.Remedies[0], ".")
+		remedy = f.Remedies[0]
 	}
-	return note
+	return note(f.Message, f.objectNames(), remedy)
 }
 
-// objects names some objects of a finding, unless the message has named them or the only
-// one is the Namespace itself.
-func (f Finding) objects() string {
+// objectNames names some objects, except those that the message names, and the Namespace itself.
+func (f Finding) objectNames() []string {
 	var names []string
 	for _, object := range f.Objects {
 		if object.Resource != "namespaces" && !strings.Contains(f.Message, strconv.Quote(object.Name)) {
 			names = append(names, object.Resource+"/"+printable.Name(object.Name))
 		}
 	}
-	if others := f.Count - len(f.Objects); others > 0 && len(names) > 0 {
-		names = append(names, fmt.Sprintf("and %d more", others))
+	if more := f.Count - len(f.Objects); more > 0 && len(names) > 0 {
+		names = append(names, fmt.Sprintf("and %d more", more))
 	}
-	return strings.Join(names, ", ")
+	return names
 }
 
-// Key is the same for findings that say the same of the same objects, whatever numbers
-// and times they mention.
+// Key is equal for findings that differ only in the numbers and times in their messages.
 func (f Finding) Key() string {
-	return fmt.Sprintf("%s %v %s", f.Cause, f.Objects, essence(f.Message))
+	return fmt.Sprintf("%s %v %s", f.Cause, f.Objects, wordsOf(f.Message))
 }
 
-// times are points in time and, as kubectl writes them, durations.
+// times matches timestamps, and durations as kubectl prints them.
 var times = regexp.MustCompile(`\d{4}-\d\d-\d\dT[\d:.]+Z|\b(\d+[ydhms])+\b`)
 
 func withoutTimes(text string) string { return times.ReplaceAllString(text, "") }

@@ -34,16 +34,16 @@ func makeConfigMaps(names ...string) []Object {
 
 func TestComputeBlocked(t *testing.T) {
 	held := Finding{
-		Cause: CauseFinalizerOwnerGone, Message: "the owner of finalizer example.com/hold is gone.",
+		Cause: CauseFinalizerOwnerGone, Message: "the owner of finalizer example.com/hold is not running.",
 		Objects: makeConfigMaps("a", "b"), Count: 2,
-		Remedies: []string{"install it again.", "kubectl patch"},
+		Remedies: []string{"reinstall it.", "kubectl patch"},
 	}
-	const heldNote = "the owner of finalizer example.com/hold is gone; objects: configmaps/a, configmaps/b; " +
-		"what to do: install it again"
+	const heldNote = "the owner of finalizer example.com/hold is not running; objects: configmaps/a, configmaps/b; " +
+		"what to do: reinstall it"
 	const heldMessage = heldNote + asOf + explainHint
 	dead := Finding{Cause: CauseAPIServiceUnavailable, Message: "APIService v1.example.com is down"}
 	long := Finding{Cause: CauseForbidden, Message: strings.Repeat("é", 2000)}
-	more := Finding{Cause: CausePodNotTerminating, Message: "pods do not end", Objects: makeConfigMaps("a"), Count: 12}
+	more := Finding{Cause: CausePodNotTerminating, Message: "pods do not terminate", Objects: makeConfigMaps("a"), Count: 12}
 
 	tests := map[string]struct {
 		stage    Stage
@@ -63,9 +63,9 @@ func TestComputeBlocked(t *testing.T) {
 		"three findings, and many objects": {
 			stage: StageTerminating, findings: []Finding{more, held, dead},
 			want: []corev1.NamespaceCondition{makeCondition(deletionBlocked, "True", "PodNotTerminating",
-				"pods do not end; objects: configmaps/a, and 11 more"+asOf+"; and 2 more findings"+explainHint)},
+				"pods do not terminate; objects: configmaps/a, and 11 more"+asOf+"; and 2 more findings"+explainHint)},
 		},
-		"objects that are named already": {
+		"objects that the message names": {
 			stage: StageTerminating, findings: []Finding{{
 				Cause: CausePodNotTerminating, Message: `configmaps "a" waits`, Objects: makeConfigMaps("a"), Count: 1,
 			}},
@@ -73,9 +73,9 @@ func TestComputeBlocked(t *testing.T) {
 		},
 		"the namespace itself": {
 			stage: StageInitializing, findings: []Finding{{
-				Cause: CauseInitializerNotRunning, Message: "nobody acts", Objects: []Object{{Resource: "namespaces", Name: "shop"}}, Count: 1,
+				Cause: CauseInitializerNotRunning, Message: "no initializer acts", Objects: []Object{{Resource: "namespaces", Name: "shop"}}, Count: 1,
 			}},
-			want: []corev1.NamespaceCondition{makeCondition(initializationBlocked, "True", "InitializerNotRunning", "nobody acts"+asOf+explainHint)},
+			want: []corev1.NamespaceCondition{makeCondition(initializationBlocked, "True", "InitializerNotRunning", "no initializer acts"+asOf+explainHint)},
 		},
 		"no objects, no remedy": {
 			stage: StageInitializing, findings: []Finding{dead},
@@ -90,7 +90,7 @@ func TestComputeBlocked(t *testing.T) {
 			stage: StageTerminating, findings: []Finding{held},
 			have: &corev1.NamespaceCondition{Status: "True", Reason: "FinalizerOwnerGone", Message: heldMessage},
 		},
-		"known for longer": {
+		"known, with another duration": {
 			stage: StageTerminating, findings: []Finding{{Cause: CausePodNotTerminating, Message: "pod web-1 should have ended 65s ago"}},
 			have: &corev1.NamespaceCondition{Status: "True", Reason: "PodNotTerminating",
 				Message: "pod web-1 should have ended 2m5s ago (as of 2026-03-01T11:59:00Z)" + explainHint},
@@ -145,54 +145,54 @@ func TestComputeBlocked(t *testing.T) {
 	}
 }
 
-func TestComputeMoving(t *testing.T) {
+func TestComputeProgressing(t *testing.T) {
 	blocked := func(conditionType string) corev1.NamespaceCondition {
 		return makeCondition(conditionType, "True", "Forbidden", "forbidden")
 	}
-	moving := func(conditionType, message string) corev1.NamespaceCondition {
-		moving := makeCondition(conditionType, "False", "Progressing", message)
-		moving.LastTransitionTime = metav1.NewTime(began)
-		return moving
+	progressing := func(conditionType, message string) corev1.NamespaceCondition {
+		progressing := makeCondition(conditionType, "False", "Progressing", message)
+		progressing.LastTransitionTime = metav1.NewTime(began)
+		return progressing
 	}
 	tests := map[string]struct {
 		namespace *wrappers.NamespaceWrapper
 		blocked   Stage
 		want      []corev1.NamespaceCondition
 	}{
-		"never stood still": {namespace: wrappers.MakeNamespace("x").Terminating(began)},
-		"has moved before": {
-			namespace: wrappers.MakeNamespace("x").Terminating(began).Condition(moving(deletionBlocked, "old")),
+		"never blocked": {namespace: wrappers.MakeNamespace("x").Terminating(began)},
+		"progressed before": {
+			namespace: wrappers.MakeNamespace("x").Terminating(began).Condition(progressing(deletionBlocked, "old")),
 		},
 		"deletion": {
 			namespace: wrappers.MakeNamespace("x").Terminating(began).Condition(blocked(deletionBlocked)),
-			want:      []corev1.NamespaceCondition{moving(deletionBlocked, "the deletion goes on")},
+			want:      []corev1.NamespaceCondition{progressing(deletionBlocked, messageDeletionProgressing)},
 		},
-		"deletion that stands still": {
+		"blocked deletion": {
 			namespace: wrappers.MakeNamespace("x").Terminating(began).Condition(blocked(deletionBlocked)),
 			blocked:   StageTerminating,
 		},
 		"initialization": {
 			namespace: wrappers.MakeNamespace("x").Initializers("a").Condition(blocked(initializationBlocked)),
-			want:      []corev1.NamespaceCondition{moving(initializationBlocked, "the initialization goes on")},
+			want:      []corev1.NamespaceCondition{progressing(initializationBlocked, messageInitializationProgressing)},
 		},
-		"initialization that stands still": {
+		"blocked initialization": {
 			namespace: wrappers.MakeNamespace("x").Initializers("a").Condition(blocked(initializationBlocked)),
 			blocked:   StageInitializing,
 		},
-		"initialization that is over": {
+		"completed initialization": {
 			namespace: wrappers.MakeNamespace("x").Condition(blocked(initializationBlocked)),
-			want:      []corev1.NamespaceCondition{moving(initializationBlocked, "the initialization is over")},
+			want:      []corev1.NamespaceCondition{progressing(initializationBlocked, messageInitializationCompleted)},
 		},
-		"deleted while it was being initialized, and stuck in both": {
+		"deleted while it was initializing, and blocked in both": {
 			namespace: wrappers.MakeNamespace("x").Initializers("a").Terminating(began).
 				Condition(blocked(initializationBlocked)).Condition(blocked(deletionBlocked)),
 			blocked: StageTerminating,
-			want:    []corev1.NamespaceCondition{moving(initializationBlocked, "the namespace is being deleted")},
+			want:    []corev1.NamespaceCondition{progressing(initializationBlocked, messageNamespaceDeleted)},
 		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			NewWithT(t).Expect(ComputeMoving(test.namespace.Obj(), test.blocked, metav1.NewTime(began))).To(Equal(test.want))
+			NewWithT(t).Expect(ComputeProgressing(test.namespace.Obj(), test.blocked, metav1.NewTime(began))).To(Equal(test.want))
 		})
 	}
 }
@@ -204,7 +204,7 @@ func TestFindingKey(t *testing.T) {
 		isSame bool
 	}{
 		"numbers and times": {change: func(f *Finding) { f.Message = "waits since 12:01 for 2 of them"; f.Count = 2 }, isSame: true},
-		"certainty":         {change: func(f *Finding) { f.Certainty = Proven }, isSame: true},
+		"certainty":         {change: func(f *Finding) { f.Certainty = Confirmed }, isSame: true},
 		"cause":             {change: func(f *Finding) { f.Cause = CauseFinalizerOwnerGone }},
 		"objects":           {change: func(f *Finding) { f.Objects = makeConfigMaps("b") }},
 		"words":             {change: func(f *Finding) { f.Message = "waits for another" }},

@@ -1,15 +1,20 @@
 // Copyright The nslifecycle Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package diagnosis tells why a namespace does not get on: with its end, or with its
-// beginning.
+// Package diagnosis defines the causes that block the initialization or the deletion of a
+// namespace, and the facts and findings of a diagnosis.
 //
-// It has two halves. A Gatherer reads Facts from a cluster; whatever it may not or cannot
-// read is a fact as well. Diagnose, a pure function, computes the findings from them. The
-// operator's condition, Events and metrics and the kubectl plugin all show what Diagnose
-// returns; the operator, which publishes it, omits objects of other namespaces.
+// A diagnosis has three parts:
 //
-// A finding is called Proven only where the facts leave no other explanation: an error
-// that the API server has answered with, or an owner of which every trace is gone. All
-// else is Likely. A namespace that is merely slow, or young, has no findings.
+//	collect  reads the Facts that the rules need from a cluster; whatever cannot be read is a fact too
+//	owners   finds evidence in the Facts of the controllers responsible for finalizers and initializers
+//	rules    computes the findings from the Facts; pure functions, one rule for each group of causes
+//
+// The operator publishes the findings in conditions, Events and metrics, without objects of other
+// namespaces. The kubectl plugin prints all of them.
+//
+// A finding is Confirmed only if the facts leave no other explanation: an error that the API server
+// returned, or an owner of which all evidence shows that it no longer exists. All others are
+// Likely. A namespace that makes progress, or that was deleted less than the progress deadline ago,
+// has no findings unless the API server itself returns an error.
 package diagnosis

@@ -5,6 +5,7 @@ package diagnosis
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -14,20 +15,70 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/inventory"
+	"github.com/nslifecycle/nslifecycle/internal/nscondition"
 )
 
-// DefaultPatience is how long something may take before anybody is blamed for it.
-const DefaultPatience = 30 * time.Second
+// DefaultProgressDeadline is how long a step may take before it is reported as a cause.
+const DefaultProgressDeadline = 30 * time.Second
 
-// Facts is everything that is known of one namespace at one moment; pure data. What is
-// not there was not asked for, since it does not matter, or stands in Unread.
+// Fact is a group of fields of Facts that are collected together. Rules declare the facts that
+// they need.
+type Fact string
+
+// The facts.
+const (
+	// FactResourceTypes is Inventory.
+	FactResourceTypes Fact = "ResourceTypes"
+	// FactAPIServices is APIServices.
+	FactAPIServices Fact = "APIServices"
+	// FactCRDNames is CRDNames.
+	FactCRDNames Fact = "CRDNames"
+	// FactInitializers is Initializers.
+	FactInitializers Fact = "Initializers"
+	// FactContent is Content.
+	FactContent Fact = "Content"
+	// FactProgress is Progress.
+	FactProgress Fact = "Progress"
+	// FactDirectDiscovery is DirectDiscovery.
+	FactDirectDiscovery Fact = "DirectDiscovery"
+	// FactCRDs is CRDs.
+	FactCRDs Fact = "CRDs"
+	// FactPods is Pods and Nodes.
+	FactPods Fact = "Pods"
+	// FactDryRuns is DryRuns.
+	FactDryRuns Fact = "DryRuns"
+	// FactReportedErrors is ReportedErrors.
+	FactReportedErrors Fact = "ReportedErrors"
+	// FactLeases is Leases.
+	FactLeases Fact = "Leases"
+	// FactWorkloads is Workloads.
+	FactWorkloads Fact = "Workloads"
+	// FactClusterRoles is ClusterRoles.
+	FactClusterRoles Fact = "ClusterRoles"
+	// FactClusterRoleBindings is ClusterRoleBindings.
+	FactClusterRoleBindings Fact = "ClusterRoleBindings"
+	// FactServiceAccounts is ServiceAccounts.
+	FactServiceAccounts Fact = "ServiceAccounts"
+	// FactInitializerPods is ServiceAccounts and Workloads of those who may initialize the namespace.
+	FactInitializerPods Fact = "InitializerPods"
+	// FactAccessReviews is AccessReviews.
+	FactAccessReviews Fact = "AccessReviews"
+	// FactAdmission is Webhooks and Policies.
+	FactAdmission Fact = "Admission"
+	// FactBackends is Backends.
+	FactBackends Fact = "Backends"
+)
+
+// Facts is what is known about one namespace at one moment. A field without value was not needed,
+// or has an entry in Unread.
 type Facts struct {
-	// Now is when the facts were gathered, by the API server's clock where it tells.
+	// Now is when the facts were collected, by the clock of the API server if its responses have one.
 	Now time.Time
-	// Patience is how long a finalizer, a pod or a token may take before it is blamed. The
-	// API server's own errors are blamed at once.
-	Patience time.Duration
+	// ProgressDeadline is how long a finalizer or a pod may take before it is reported. Errors of the
+	// API server are reported immediately.
+	ProgressDeadline time.Duration
 	// IsPublic restricts the findings to what may be published on the Namespace.
 	IsPublic bool
 	// Namespace is the Namespace itself.
@@ -35,205 +86,262 @@ type Facts struct {
 	// Unread is what could not be read.
 	Unread []Unread
 
-	// Inventory is what discovery has found; nil where it failed as a whole.
+	// Inventory is the result of discovery; nil if it failed as a whole.
 	Inventory *inventory.Inventory
-	// Direct is the answer to a direct question for a group version that discovery lacks:
-	// nil where the API server has named its types.
-	Direct map[schema.GroupVersion]error
-	// APIServices are those that another server than kube-apiserver answers for.
+	// DirectDiscovery is the result of a request for one group version that discovery lacks; nil if
+	// it succeeded.
+	DirectDiscovery map[schema.GroupVersion]error
+	// APIServices are those of aggregated API servers.
 	APIServices []APIService
-	// Content is what is left of each type, in the order of the types.
+	// Content is the remaining objects of each type, in the order of the types.
 	Content []inventory.Content
-	// Movement is what has changed between two looks at the content.
-	Movement Movement
-	// DefinitionNames are those of all CustomResourceDefinitions.
-	DefinitionNames []string
-	// Definitions are the CustomResourceDefinitions of what is left, or could not be listed.
-	Definitions []apiextensionsv1.CustomResourceDefinition
-	// Backends are the Services by which webhooks and aggregated API servers are reached.
+	// Progress is the difference between two lists of the content.
+	Progress Progress
+	// CRDNames are the names of all CustomResourceDefinitions.
+	CRDNames []string
+	// CRDs are the CustomResourceDefinitions of the types that remain or could not be listed.
+	CRDs []apiextensionsv1.CustomResourceDefinition
+	// Backends are the Services of webhooks and aggregated API servers.
 	Backends map[types.NamespacedName]Backend
-	// Trials are the requests that were made as dry runs.
-	Trials []Trial
-	// Webhooks and Policies are those that an error or a condition names.
+	// DryRuns are the requests that were made as dry runs.
+	DryRuns []DryRun
+	// Webhooks and Policies are those named by an error or a condition.
 	Webhooks []Webhook
 	Policies []Policy
-	// Pods are those of the namespace, and Nodes those that they run on, where they exist.
+	// Pods are those of the namespace, and Nodes the nodes they are bound to, if these exist.
 	Pods  []corev1.Pod
 	Nodes []corev1.Node
-	// Complaints are what conditions and Events say about the objects that are left.
-	Complaints []Complaint
+	// ReportedErrors are conditions and Events about remaining objects.
+	ReportedErrors []ReportedError
 
-	// Workloads are what could act in the cluster.
+	// Workloads are workloads of the cluster that can be owners of finalizers.
 	Workloads []Workload
 	Leases    []coordinationv1.Lease
 	// ClusterRoles and ClusterRoleBindings are all of them.
 	ClusterRoles        []rbacv1.ClusterRole
 	ClusterRoleBindings []rbacv1.ClusterRoleBinding
-	// Accounts tells of the ServiceAccounts that matter whether they exist.
-	Accounts map[types.NamespacedName]bool
-	// Reviews are what the API server says about the rights of ServiceAccounts.
-	Reviews []Review
-	// Registered are the initializers of all configurations.
-	Registered []string
-	// Tokens are the finalizers of those initializers.
-	Tokens []RegisteredToken
+	// ServiceAccounts records whether the ServiceAccounts of possible owners exist.
+	ServiceAccounts map[types.NamespacedName]bool
+	// AccessReviews are the permissions of ServiceAccounts.
+	AccessReviews []AccessReview
+	// Initializers are those of all configurations, sorted by configuration.
+	Initializers []RegisteredInitializer
 }
 
-// RegisteredToken is a token that new Namespaces get with an initializer.
-type RegisteredToken struct{ Token, Initializer, Configuration string }
+// RegisteredInitializer is an initializer of a configuration. Finalizer is the namespace finalizer
+// that new Namespaces get with it; it may be empty.
+type RegisteredInitializer struct{ Name, Finalizer, Configuration string }
 
-// Source is what facts come from: a type of objects as kubectl takes it, or a question.
+// Source is where facts come from: a resource type in the form of kubectl, or a kind of request.
 type Source string
 
 // The sources.
 const (
-	SourceDiscovery      Source = "discovery"
-	SourceContent        Source = "content"
-	SourceTrials         Source = "dry runs"
-	SourceAPIServices    Source = "apiservices.apiregistration.k8s.io"
-	SourceDefinitions    Source = "customresourcedefinitions.apiextensions.k8s.io"
-	SourceDeployments    Source = "deployments.apps"
-	SourceStatefulSets   Source = "statefulsets.apps"
-	SourceDaemonSets     Source = "daemonsets.apps"
-	SourcePods           Source = "pods"
-	SourceNodes          Source = "nodes"
-	SourceServices       Source = "services"
-	SourceEndpointSlices Source = "endpointslices.discovery.k8s.io"
-	SourceEvents         Source = "events"
-	SourceLeases         Source = "leases.coordination.k8s.io"
-	SourceAccounts       Source = "serviceaccounts"
-	SourceRoles          Source = "clusterroles.rbac.authorization.k8s.io"
-	SourceBindings       Source = "clusterrolebindings.rbac.authorization.k8s.io"
-	SourceReviews        Source = "subjectaccessreviews.authorization.k8s.io"
-	SourceValidating     Source = "validatingwebhookconfigurations.admissionregistration.k8s.io"
-	SourceMutating       Source = "mutatingwebhookconfigurations.admissionregistration.k8s.io"
-	SourcePolicies       Source = "validatingadmissionpolicies.admissionregistration.k8s.io"
-	SourceConfigurations Source = "namespaceinitializerconfigurations.nslifecycle.dev"
+	SourceDiscovery           Source = "discovery"
+	SourceContent             Source = "content"
+	SourceDryRuns             Source = "dry runs"
+	SourceAPIServices         Source = "apiservices.apiregistration.k8s.io"
+	SourceCRDs                Source = "customresourcedefinitions.apiextensions.k8s.io"
+	SourceDeployments         Source = "deployments.apps"
+	SourceStatefulSets        Source = "statefulsets.apps"
+	SourceDaemonSets          Source = "daemonsets.apps"
+	SourcePods                Source = "pods"
+	SourceNodes               Source = "nodes"
+	SourceServices            Source = "services"
+	SourceEndpointSlices      Source = "endpointslices.discovery.k8s.io"
+	SourceEvents              Source = "events"
+	SourceLeases              Source = "leases.coordination.k8s.io"
+	SourceServiceAccounts     Source = "serviceaccounts"
+	SourceClusterRoles        Source = "clusterroles.rbac.authorization.k8s.io"
+	SourceClusterRoleBindings Source = "clusterrolebindings.rbac.authorization.k8s.io"
+	SourceAccessReviews       Source = "subjectaccessreviews.authorization.k8s.io"
+	SourceValidatingWebhooks  Source = "validatingwebhookconfigurations.admissionregistration.k8s.io"
+	SourceMutatingWebhooks    Source = "mutatingwebhookconfigurations.admissionregistration.k8s.io"
+	SourcePolicies            Source = "validatingadmissionpolicies.admissionregistration.k8s.io"
+	SourceConfigurations      Source = "namespaceinitializerconfigurations.nslifecycle.dev"
 )
 
 // Unread is something that could not be read.
 type Unread struct {
 	Source Source
-	// Why is a sentence; it names the right that is missing where it is one.
+	// Why is a sentence; it names the missing permission if that is the reason.
 	Why string
 }
 
-// APIService is a group version that another server than kube-apiserver answers for.
+// APIService is a group version of an aggregated API server.
 type APIService struct {
 	Name         string
 	GroupVersion schema.GroupVersion
 	Service      types.NamespacedName
-	// IsAvailable, Reason, Message and Since are its condition Available.
-	IsAvailable     bool
+	// Available, Reason, Message and Since are its condition Available.
+	Available       bool
 	Reason, Message string
 	Since           time.Time
 }
 
-// Movement is what has changed between two looks at what is left.
-type Movement struct {
-	// Gone counts the objects that went, by type.
-	Gone map[schema.GroupResource]int
-	// Released counts the objects that lost a finalizer, or went with it, by finalizer.
+// Progress is the difference between two lists of the content.
+type Progress struct {
+	// Deleted counts the objects that were deleted, by type.
+	Deleted map[schema.GroupResource]int
+	// Released counts the objects that a finalizer was removed from, by finalizer. It includes
+	// deleted objects.
 	Released map[string]int
-	// Said is what proves movement without a second look; empty if nothing does.
-	Said string
+	// Evidence is a sentence if a condition of the Namespace shows progress without a second list.
+	Evidence string
 }
 
-// IsSeen tells whether anything moves at all.
-func (m Movement) IsSeen() bool {
-	return m.Said != "" || len(m.Gone) > 0 || len(m.Released) > 0
+// Observed reports whether there is any progress.
+func (p Progress) Observed() bool {
+	return p.Evidence != "" || len(p.Deleted) > 0 || len(p.Released) > 0
 }
 
-// Backend is a Service that webhooks or aggregated API servers are reached by.
+// Backend is the Service of a webhook or an aggregated API server.
 type Backend struct {
 	Exists bool
-	// IsAddressed tells whether anything answers behind it, as far as the EndpointSlices
-	// tell. A Service of type ExternalName needs none.
-	IsAddressed bool
+	// HasReadyEndpoint reports whether an EndpointSlice has a ready endpoint. A Service of type
+	// ExternalName needs none.
+	HasReadyEndpoint bool
 }
 
-// Verbs of trials.
+// Verbs of dry runs.
 const (
 	VerbDelete = "DELETE"
 	VerbPatch  = "PATCH"
 )
 
-// Trial is a request that was made as a dry run: the deletion of an object, or the removal
-// of one of its finalizers.
-type Trial struct {
+// DryRun is a request that was made as a dry run: the deletion of an object, or the removal of one
+// of its finalizers.
+type DryRun struct {
 	Verb      string
 	Type      inventory.Type
 	Name      string
 	Finalizer string
-	// Err is the API server's answer, nil where it would have done it.
+	// Err is the response of the API server; nil if the request would succeed.
 	Err error
 }
 
 // Webhook is an admission webhook.
 type Webhook struct {
 	Name string
-	// Resource and Configuration name the object that registers it.
+	// Resource and Configuration identify the configuration that registers it.
 	Resource, Configuration string
-	// Service is nil where a URL is called.
+	// Service is nil if the webhook has a URL.
 	Service *types.NamespacedName
 	URL     string
-	// IsPersonal tells that whether it is called depends on who asks.
-	IsPersonal bool
+	// DependsOnUser reports whether its match conditions depend on who makes the request.
+	DependsOnUser bool
 }
 
 // Policy is a ValidatingAdmissionPolicy.
 type Policy struct {
 	Name string
-	// IsPersonal tells that its verdict depends on who asks.
-	IsPersonal bool
-	// IsGate tells that it is the one of this project that keeps everybody but initializers
-	// out of a namespace that is being initialized.
+	// DependsOnUser reports whether its decision depends on who makes the request.
+	DependsOnUser bool
+	// IsGate reports whether it is the policy of this project that only lets initializers write into
+	// an initializing namespace.
 	IsGate bool
 }
 
-// Complaint is what a condition or an Event says about an object.
-type Complaint struct {
+// ReportedError is a condition or an Event about an object.
+type ReportedError struct {
 	Type inventory.Type
 	Name string
-	// Source says where it stands, such as "condition Ready" or "Event SyncFailed".
+	// Source names the condition or the Event, such as "condition Ready" or "Event SyncFailed".
 	Source string
 	Text   string
-	// At is when it was last said; zero if that is not known.
+	// At is when it was last reported; zero if unknown.
 	At time.Time
 }
 
-// Workload is something that runs in the cluster.
+// Workload is a workload of the cluster.
 type Workload struct {
 	Source          Source
 	Namespace, Name string
-	// Texts are its names and labels; Images are separate, since many workloads share a
-	// registry.
-	Texts, Images []string
-	// Account is the ServiceAccount of its pods; empty where that is not known.
-	Account types.NamespacedName
-	// Wanted and Ready count its pods.
-	Wanted, Ready int32
-	IsDeleted     bool
+	// Names are its names and labels. Images are separate, since many workloads share a registry.
+	Names, Images []string
+	// ServiceAccount is that of its pods; empty if unknown.
+	ServiceAccount types.NamespacedName
+	// Desired and Ready are numbers of pods.
+	Desired, Ready int32
 }
 
-// IsAlive tells whether it can act.
-func (w *Workload) IsAlive() bool { return w.Ready > 0 }
+// IsReady reports whether at least one pod is ready.
+func (w *Workload) IsReady() bool { return w.Ready > 0 }
 
-// Review is whether a ServiceAccount may change the objects of a type in the namespace.
-type Review struct {
-	Account   types.NamespacedName
-	Resource  schema.GroupResource
-	IsAllowed bool
+// AccessReview is whether a ServiceAccount may change the objects of a type in the namespace.
+type AccessReview struct {
+	ServiceAccount types.NamespacedName
+	Resource       schema.GroupResource
+	Allowed        bool
 }
 
-// isRead tells whether all of the sources could be read.
-func (f *Facts) isRead(sources ...Source) bool {
+// IsRead reports whether all of the sources could be read.
+func (f *Facts) IsRead(sources ...Source) bool {
 	return !slices.ContainsFunc(f.Unread, func(unread Unread) bool {
 		return slices.Contains(sources, unread.Source)
 	})
 }
 
-// isOverdue tells whether what should have happened at a time may be blamed by now.
-func (f *Facts) isOverdue(due time.Time) bool {
-	return !f.Now.Before(due.Add(f.Patience))
+// IsOverdue reports whether the progress deadline of a step that was due at a time is exceeded.
+func (f *Facts) IsOverdue(due time.Time) bool {
+	return !f.Now.Before(due.Add(f.ProgressDeadline))
+}
+
+// Condition returns a condition of the Namespace, or nil.
+func (f *Facts) Condition(conditionType corev1.NamespaceConditionType) *corev1.NamespaceCondition {
+	return nscondition.Find(f.Namespace, conditionType)
+}
+
+// ConditionMessage returns the message of a condition of the Namespace with status True, or "".
+func (f *Facts) ConditionMessage(conditionType corev1.NamespaceConditionType) string {
+	condition := f.Condition(conditionType)
+	if condition == nil || condition.Status != corev1.ConditionTrue {
+		return ""
+	}
+	return condition.Message
+}
+
+// Rejections returns the errors that the dry runs and the namespace controller got.
+func (f *Facts) Rejections() []string {
+	texts := []string{f.ConditionMessage(corev1.NamespaceDeletionContentFailure)}
+	for _, dryRun := range f.DryRuns {
+		if dryRun.Err != nil {
+			texts = append(texts, dryRun.Err.Error())
+		}
+	}
+	return texts
+}
+
+// ExternalNamespaceFinalizers returns the entries of spec.finalizers other than that of the
+// namespace controller.
+func (f *Facts) ExternalNamespaceFinalizers() []string {
+	var names []string
+	for _, finalizer := range f.Namespace.Spec.Finalizers {
+		if finalizer != corev1.FinalizerKubernetes {
+			names = append(names, string(finalizer))
+		}
+	}
+	return names
+}
+
+// StageOf returns the stage of a Namespace.
+func StageOf(namespace *corev1.Namespace) Stage {
+	switch {
+	case namespace.DeletionTimestamp != nil:
+		return StageTerminating
+	case len(PendingInitializers(namespace)) > 0:
+		return StageInitializing
+	}
+	return StageActive
+}
+
+// PendingInitializers returns the names of the pending initializers, in order.
+func PendingInitializers(namespace *corev1.Namespace) []string {
+	var names []string
+	for name := range strings.SplitSeq(namespace.Annotations[v1alpha1.AnnotationPendingInitializers], ",") {
+		if name = strings.TrimSpace(name); name != "" && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
 }

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
+	"github.com/nslifecycle/nslifecycle/internal/diagnosis/collect"
 )
 
 const (
@@ -34,7 +35,7 @@ type death struct {
 	hasWarned bool
 
 	patience time.Duration
-	gatherer *diagnosis.Gatherer
+	gatherer *collect.Collector
 	// trace is what moves as a deletion gets on; movedAt is when it did.
 	trace       string
 	movedAt     time.Time

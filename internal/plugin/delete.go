@@ -55,7 +55,7 @@ func newDeleteCommand(session *session) *cobra.Command {
 	flags.BoolVar(&options.isWaiting, "wait", true, "Wait until the namespace is gone, and show what remains")
 	flags.BoolVar(&options.ignoreNotFound, "ignore-not-found", false, "A namespace that does not exist is no error")
 	flags.DurationVar(&options.timeout, "timeout", 0, "How long to wait; 0 for as long as it takes")
-	flags.DurationVar(&options.patience, "progress-deadline", diagnosis.DefaultPatience,
+	flags.DurationVar(&options.patience, "progress-deadline", diagnosis.DefaultProgressDeadline,
 		"How long nothing may move before the cause is looked for")
 	return command
 }

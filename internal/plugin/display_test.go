@@ -125,7 +125,7 @@ func TestVerdictLines(t *testing.T) {
 	g.Expect(verdictLines(&diagnosis.Diagnosis{State: diagnosis.Progressing, Summary: "it is slow"}, plain)).
 		To(Equal([]string{"There is nothing to blame yet: it is slow"}))
 	finding := diagnosis.Finding{
-		Cause: diagnosis.CauseForbidden, Certainty: diagnosis.Proven, Message: "it may not", Remedies: []string{"let it", "or not"},
+		Cause: diagnosis.CauseForbidden, Certainty: diagnosis.Confirmed, Message: "it may not", Remedies: []string{"let it", "or not"},
 	}
 	blocked := &diagnosis.Diagnosis{State: diagnosis.Blocked, Findings: []diagnosis.Finding{finding, finding, finding, finding}}
 	lines := verdictLines(blocked, plain)

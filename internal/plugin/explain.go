@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
+	"github.com/nslifecycle/nslifecycle/internal/diagnosis/collect"
 	"github.com/nslifecycle/nslifecycle/internal/shell"
 )
 
@@ -58,7 +59,7 @@ func newExplainCommand(session *session) *cobra.Command {
 	options.output.addFlag(command)
 	flags := command.Flags()
 	flags.BoolVarP(&options.isAll, "all", "A", false, "Every namespace that is being deleted or initialized")
-	flags.DurationVar(&options.patience, "progress-deadline", diagnosis.DefaultPatience,
+	flags.DurationVar(&options.patience, "progress-deadline", diagnosis.DefaultProgressDeadline,
 		"How long something may take before anybody is blamed for it")
 	return command
 }
@@ -93,21 +94,21 @@ func (o *explainOptions) run(ctx context.Context, args []string) error {
 
 // newGatherer returns what reads the facts about namespaces. Nobody is blamed for what has
 // not taken longer than the patience.
-func (s *session) newGatherer(patience time.Duration) (*diagnosis.Gatherer, error) {
+func (s *session) newGatherer(patience time.Duration) (*collect.Collector, error) {
 	config, err := s.restConfig()
 	if err != nil {
 		return nil, err
 	}
-	gatherer, err := diagnosis.NewGatherer(config)
+	gatherer, err := collect.New(config)
 	if err != nil {
 		return nil, err
 	}
-	gatherer.Patience = patience
+	gatherer.ProgressDeadline = patience
 	return gatherer, nil
 }
 
 // diagnose finds out how one namespace is getting on.
-func diagnose(ctx context.Context, gatherer *diagnosis.Gatherer, name string) (*diagnosis.Diagnosis, error) {
+func diagnose(ctx context.Context, gatherer *collect.Collector, name string) (*diagnosis.Diagnosis, error) {
 	found, err := gatherer.Diagnose(ctx, name)
 	if apierrors.IsNotFound(err) {
 		return nil, fmt.Errorf("there is no namespace %q", name)

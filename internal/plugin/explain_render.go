@@ -101,7 +101,7 @@ func findingBranches(result *diagnosis.Diagnosis, colours palette) []branch {
 
 func findingBranch(finding *diagnosis.Finding, namespace string, colours palette) branch {
 	paint := colours.yellow
-	if finding.Certainty == diagnosis.Proven {
+	if finding.Certainty == diagnosis.Confirmed {
 		paint = colours.red
 	}
 	node := branch{

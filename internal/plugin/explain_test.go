@@ -25,7 +25,7 @@ func stuck() *diagnosis.Diagnosis {
 		Since: noon.Add(-62 * time.Minute), Summary: "5 widgets wait for a controller that is gone",
 		Findings: []diagnosis.Finding{
 			{
-				Cause: diagnosis.CauseFinalizerOwnerGone, Certainty: diagnosis.Proven,
+				Cause: diagnosis.CauseFinalizerOwnerGone, Certainty: diagnosis.Confirmed,
 				Message: "5 widgets wait for a controller that is gone",
 				Objects: []diagnosis.Object{
 					{Resource: "widgets.example.com", Namespace: "shop", Name: "a"},

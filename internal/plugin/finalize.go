@@ -126,7 +126,7 @@ func (o *finalizeOptions) run(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	gatherer, err := o.newGatherer(diagnosis.DefaultPatience)
+	gatherer, err := o.newGatherer(diagnosis.DefaultProgressDeadline)
 	if err != nil {
 		return err
 	}

@@ -63,7 +63,7 @@ func blockedBy(cause diagnosis.Cause, finalizer, loss string) *diagnosis.Diagnos
 	return &diagnosis.Diagnosis{
 		Namespace: "shop", UID: "1", Stage: diagnosis.StageTerminating, State: diagnosis.Blocked, Summary: message,
 		Findings: []diagnosis.Finding{{
-			Cause: cause, Certainty: diagnosis.Proven, Message: message, Loss: loss, Finalizer: finalizer, IsOwnerGone: true,
+			Cause: cause, Certainty: diagnosis.Confirmed, Message: message, Loss: loss, Finalizer: finalizer, IsOwnerGone: true,
 		}},
 	}
 }

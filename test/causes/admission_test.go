@@ -147,7 +147,7 @@ var _ = Describe("Admission", func() {
 			s.expectRefused(ctx, settings, dryDelete(ctx))
 			s.end(ctx)
 			configuration := strings.ToLower(kind) + `webhookconfigurations.admissionregistration.k8s.io "$id-guard"`
-			s.expectBlamed(ctx, proven(diagnosis.CauseAdmissionWebhookFailing, "configmaps/one", "configmaps/two").
+			s.expectBlamed(ctx, confirmed(diagnosis.CauseAdmissionWebhookFailing, "configmaps/one", "configmaps/two").
 				saying(s.text("guard.$id.example.com")).since("failed calling webhook", text, s.text(configuration)))
 			s.delete(ctx, objects)
 			s.expectGone(ctx)
@@ -181,7 +181,7 @@ var _ = Describe("Admission", func() {
 		s.create(ctx, objects)
 		s.expectRefused(ctx, settings, dryDelete(ctx))
 		s.end(ctx)
-		s.expectBlamed(ctx, proven(diagnosis.CauseAdmissionRefused, "configmaps/one", "configmaps/two").
+		s.expectBlamed(ctx, confirmed(diagnosis.CauseAdmissionRefused, "configmaps/one", "configmaps/two").
 			saying(s.text("guard.$id.example.com")).since("it is precious"))
 		s.delete(ctx, objects)
 		s.expectGone(ctx)
@@ -194,7 +194,7 @@ var _ = Describe("Admission", func() {
 		s.create(ctx, objects)
 		s.expectRefused(ctx, settings, dryDelete(ctx))
 		s.end(ctx)
-		s.expectBlamed(ctx, proven(diagnosis.CauseAdmissionRefused, "configmaps/one", "configmaps/two").
+		s.expectBlamed(ctx, confirmed(diagnosis.CauseAdmissionRefused, "configmaps/one", "configmaps/two").
 			saying(s.text("$id-guard")).since("it is precious"))
 		s.delete(ctx, objects)
 		s.expectGone(ctx)
@@ -222,13 +222,13 @@ var _ = Describe("Admission", func() {
 		Entry("a policy refuses", func() string {
 			return strings.ReplaceAll(policy, "$expression",
 				"request.operation != 'UPDATE' || has(object.metadata.finalizers)")
-		}, proven(diagnosis.CauseAdmissionRefused, "configmaps/held").saying("$id-guard", testFinalizer)),
+		}, confirmed(diagnosis.CauseAdmissionRefused, "configmaps/held").saying("$id-guard", testFinalizer)),
 		Entry("a webhook refuses", func() string {
 			return strings.NewReplacer("$kind", "Validating", "$client", refusingReleases()).Replace(webhook)
 		}, likely(diagnosis.CauseAdmissionRefused, "configmaps/held").saying("guard.$id.example.com", testFinalizer)),
 		Entry("a webhook is gone", func() string {
 			return strings.NewReplacer("$kind", "Mutating", "$client",
 				"{service: {namespace: $id-system, name: guard}}", "[DELETE, UPDATE]", "[UPDATE]").Replace(webhook)
-		}, proven(diagnosis.CauseAdmissionWebhookFailing, "configmaps/held").saying("guard.$id.example.com")),
+		}, confirmed(diagnosis.CauseAdmissionWebhookFailing, "configmaps/held").saying("guard.$id.example.com")),
 	)
 })

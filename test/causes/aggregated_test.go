@@ -129,7 +129,7 @@ var _ = Describe("An aggregated API server", func() {
 			s := newScene(ctx)
 			s.register(ctx, setUp(ctx, s))
 			s.expectAvailable(ctx, "False")
-			s.endStuck(ctx, proven(diagnosis.CauseAPIServiceUnavailable).since(texts...))
+			s.endStuck(ctx, confirmed(diagnosis.CauseAPIServiceUnavailable).since(texts...))
 		},
 		Entry("its Service is missing", func(context.Context, *scene) string { return "443" }, "ServiceNotFound"),
 		Entry("its Service has no endpoints", func(ctx context.Context, s *scene) string {
@@ -154,7 +154,7 @@ var _ = Describe("An aggregated API server", func() {
 			"/apis/$id.aggregated.example.com/v1": {http.StatusOK, things},
 		}))
 		s.expectAvailable(ctx, "True")
-		s.endStuck(ctx, proven(diagnosis.CauseDiscoveryStale))
+		s.endStuck(ctx, confirmed(diagnosis.CauseDiscoveryStale))
 	})
 
 	It("that describes its types in a way that nobody understands makes discovery fail", func(ctx context.Context) {
@@ -164,7 +164,7 @@ var _ = Describe("An aggregated API server", func() {
 			"/apis/$id.aggregated.example.com/v1": {http.StatusOK, "these are my types"},
 		}))
 		s.expectAvailable(ctx, "True")
-		s.endStuck(ctx, proven(diagnosis.CauseDiscoveryFailing))
+		s.endStuck(ctx, confirmed(diagnosis.CauseDiscoveryFailing))
 	})
 
 	It("that cannot list is named for it", func(ctx context.Context) {
@@ -176,7 +176,7 @@ var _ = Describe("An aggregated API server", func() {
 			"/apis/$id.aggregated.example.com/v1/namespaces/$ns/things": {http.StatusServiceUnavailable, outOfOrder},
 		}))
 		s.expectAvailable(ctx, "True")
-		s.endStuck(ctx, proven(diagnosis.CauseAPIServiceUnavailable).since("my storage is out of order"))
+		s.endStuck(ctx, confirmed(diagnosis.CauseAPIServiceUnavailable).since("my storage is out of order"))
 	})
 
 	It("is no concern of a namespace that is in use", func(ctx context.Context) {

@@ -88,7 +88,7 @@ func (s *scene) finish(ctx context.Context, result *diagnosis.Diagnosis) {
 var _ = Describe("A namespace that is being initialized", func() {
 	It("waits for an initializer that nobody could be", func(ctx context.Context) {
 		s := newBirth(ctx, nil)
-		result := s.expectBlamed(ctx, proven(diagnosis.CauseInitializerNotRunning, "namespaces/"+s.ns).
+		result := s.expectBlamed(ctx, confirmed(diagnosis.CauseInitializerNotRunning, "namespaces/"+s.ns).
 			saying(s.text("$id.init.example.com")))
 		s.finish(ctx, result)
 	})
@@ -112,7 +112,7 @@ var _ = Describe("A namespace that is being initialized", func() {
 			s.delete(ctx, `{apiVersion: v1, kind: Namespace, metadata: {name: $id-system}}`)
 			(&scene{ns: s.text("$id-system")}).expectGone(ctx)
 		})
-		result := s.expectBlamed(ctx, proven(diagnosis.CauseInitializerNotRunning, "namespaces/"+s.ns).
+		result := s.expectBlamed(ctx, confirmed(diagnosis.CauseInitializerNotRunning, "namespaces/"+s.ns).
 			saying(s.text("$id.init.example.com")).since("widget-operator"))
 		s.finish(ctx, result)
 	})
@@ -130,7 +130,7 @@ var _ = Describe("A namespace that is being initialized", func() {
 	It("waits for an initializer that is no longer registered", func(ctx context.Context) {
 		s := newBirth(ctx, nil)
 		s.delete(ctx, configuration)
-		result := s.expectBlamed(ctx, proven(diagnosis.CauseInitializerUnregistered, "namespaces/"+s.ns).
+		result := s.expectBlamed(ctx, confirmed(diagnosis.CauseInitializerUnregistered, "namespaces/"+s.ns).
 			saying(s.text("$id.init.example.com")))
 		s.finish(ctx, result)
 	})

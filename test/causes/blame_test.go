@@ -17,6 +17,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
+	"github.com/nslifecycle/nslifecycle/internal/diagnosis/collect"
 	"github.com/nslifecycle/nslifecycle/test/controlplane"
 )
 
@@ -32,8 +33,8 @@ type blame struct {
 	evidence []string
 }
 
-func proven(cause diagnosis.Cause, objects ...string) blame {
-	return blame{cause: cause, certainty: diagnosis.Proven, objects: objects}
+func confirmed(cause diagnosis.Cause, objects ...string) blame {
+	return blame{cause: cause, certainty: diagnosis.Confirmed, objects: objects}
 }
 
 func likely(cause diagnosis.Cause, objects ...string) blame {
@@ -53,7 +54,7 @@ func (b blame) since(evidence ...string) blame {
 }
 
 // diagnose diagnoses the namespace as it is now.
-func (s *scene) diagnose(g Gomega, ctx context.Context, from *diagnosis.Gatherer) *diagnosis.Diagnosis {
+func (s *scene) diagnose(g Gomega, ctx context.Context, from *collect.Collector) *diagnosis.Diagnosis {
 	found, err := from.Diagnose(ctx, s.ns)
 	g.Expect(err).NotTo(HaveOccurred())
 	return found
@@ -129,7 +130,7 @@ func (b blame) expectIn(finding diagnosis.Finding) {
 }
 
 // expectUnblamed makes sure that nothing is blamed for a while.
-func (s *scene) expectUnblamed(ctx context.Context, from *diagnosis.Gatherer, forAWhile time.Duration) {
+func (s *scene) expectUnblamed(ctx context.Context, from *collect.Collector, forAWhile time.Duration) {
 	GinkgoHelper()
 	Consistently(func(g Gomega) {
 		var result *diagnosis.Diagnosis

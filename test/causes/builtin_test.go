@@ -62,7 +62,7 @@ metadata:
 		s.create(ctx, strings.Replace(pod, "GracePeriodSeconds: 1", "GracePeriodSeconds: 600", 1))
 		Expect(admin.Delete(ctx, s.objects(owner)[0], client.PropagationPolicy("Foreground"))).To(Succeed())
 		s.end(ctx)
-		s.expectBlamed(ctx, proven(diagnosis.CauseForegroundDeletion, "configmaps/owner").since(`configmaps "dependent"`))
+		s.expectBlamed(ctx, confirmed(diagnosis.CauseForegroundDeletion, "configmaps/owner").since(`configmaps "dependent"`))
 		s.endPod(ctx)
 		s.expectGone(ctx)
 	})
@@ -83,7 +83,7 @@ metadata: {namespace: kube-system, name: kube-controller-manager}
 spec: {holderIdentity: control-plane_1, leaseDurationSeconds: 15, renewTime: "2026-01-01T00:00:00.000000Z"}
 `)
 		s.end(ctx)
-		s.expectBlamed(ctx, proven(diagnosis.CauseFinalizerOwnerGone, "persistentvolumeclaims/data").
+		s.expectBlamed(ctx, confirmed(diagnosis.CauseFinalizerOwnerGone, "persistentvolumeclaims/data").
 			saying("kubernetes.io/pvc-protection", "kube-controller-manager"))
 		release(ctx, s.objects(claim)[0])
 		s.expectGone(ctx)

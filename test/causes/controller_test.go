@@ -74,7 +74,7 @@ var _ = Describe("The namespace controller", func() {
 		stopManager()
 		s.startRestricted(ctx)
 		s.end(ctx)
-		s.expectBlamed(ctx, proven(diagnosis.CauseForbidden).saying("configmaps").since("cannot delete resource"))
+		s.expectBlamed(ctx, confirmed(diagnosis.CauseForbidden).saying("configmaps").since("cannot delete resource"))
 
 		By("giving it the right")
 		role := &rbacv1.ClusterRole{}
@@ -99,7 +99,7 @@ var _ = Describe("The namespace controller", func() {
 			return newClient(config).Delete(ctx, s.objects(settings)[0], client.DryRunAll)
 		}).WithContext(ctx).Should(MatchError(ContainSubstring("too many requests")))
 		s.end(ctx)
-		s.expectBlamed(ctx, proven(diagnosis.CauseThrottled))
+		s.expectBlamed(ctx, confirmed(diagnosis.CauseThrottled))
 		s.delete(ctx, noRoom)
 		stop()
 		s.expectGone(ctx)
@@ -113,7 +113,7 @@ var _ = Describe("The namespace controller", func() {
 		etcd(ctx, "/v3/kv/put", map[string]string{"key": key, "value": "this is no object"})
 		DeferCleanup(func(ctx context.Context) { etcd(ctx, "/v3/kv/deleterange", map[string]string{"key": key}) })
 		s.end(ctx)
-		s.expectBlamed(ctx, proven(diagnosis.CauseStorageUnreadable).saying(s.text("widgets.$id.example.com")))
+		s.expectBlamed(ctx, confirmed(diagnosis.CauseStorageUnreadable).saying(s.text("widgets.$id.example.com")))
 		etcd(ctx, "/v3/kv/deleterange", map[string]string{"key": key})
 		s.expectThere(ctx, heldWidget, true)
 		release(ctx, s.objects(heldWidget)[0])

@@ -88,7 +88,7 @@ spec: {size: small}
 			return err
 		}).WithContext(ctx).ShouldNot(Succeed())
 		s.end(ctx)
-		s.expectBlamed(ctx, proven(diagnosis.CauseConversionWebhookFailing,
+		s.expectBlamed(ctx, confirmed(diagnosis.CauseConversionWebhookFailing,
 			s.text("customresourcedefinitions.apiextensions.k8s.io/widgets.$id.example.com")).
 			saying(s.text("$id-system"), "converter"))
 
@@ -125,7 +125,7 @@ spec: {size: small}
 			}}
 		})
 		s.end(ctx)
-		s.expectBlamed(ctx, proven(diagnosis.CauseFinalizerRemovalInvalid, s.text("widgets.$id.example.com/held")).
+		s.expectBlamed(ctx, confirmed(diagnosis.CauseFinalizerRemovalInvalid, s.text("widgets.$id.example.com/held")).
 			saying(s.text("$id.example.com/cleanup")).since("only large widgets are allowed"))
 
 		By("correcting the object")

@@ -17,22 +17,24 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
+	"github.com/nslifecycle/nslifecycle/internal/diagnosis/collect"
+	"github.com/nslifecycle/nslifecycle/internal/diagnosis/rules"
 )
 
 // expectUnblamedUntilGone diagnoses the namespace until it has gone, and expects that
 // nothing is ever blamed. It returns how often it has looked.
-func (s *scene) expectUnblamedUntilGone(ctx context.Context, from *diagnosis.Gatherer) int {
+func (s *scene) expectUnblamedUntilGone(ctx context.Context, from *collect.Collector) int {
 	GinkgoHelper()
 	looks := 0
 	Eventually(func(g Gomega) bool {
-		facts, err := from.Gather(ctx, s.ns)
+		facts, err := from.Collect(ctx, s.ns)
 		if apierrors.IsNotFound(err) {
 			return true
 		}
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(facts.Unread).To(BeEmpty())
 		looks++
-		if result := diagnosis.Diagnose(facts); len(result.Findings) > 0 {
+		if result := rules.Diagnose(facts); len(result.Findings) > 0 {
 			StopTrying("something is blamed").Attach("findings", show(result)).Now()
 		}
 		return false
@@ -41,10 +43,10 @@ func (s *scene) expectUnblamedUntilGone(ctx context.Context, from *diagnosis.Gat
 }
 
 // patient is a Gatherer with other patience than the suite's.
-func patient(patience time.Duration) *diagnosis.Gatherer {
+func patient(patience time.Duration) *collect.Collector {
 	GinkgoHelper()
 	result := newGatherer(plane.Admin)
-	result.Patience = patience
+	result.ProgressDeadline = patience
 	return result
 }
 
@@ -62,7 +64,7 @@ var _ = Describe("A healthy namespace", func() {
 			s.create(ctx, fmt.Sprintf(`{apiVersion: v1, kind: ConfigMap, metadata: {namespace: $ns, name: plain-%d}}`, i))
 		}
 		s.delete(ctx, s.manifest())
-		Expect(s.expectUnblamedUntilGone(ctx, patient(diagnosis.DefaultPatience))).To(BeNumerically(">", 0))
+		Expect(s.expectUnblamedUntilGone(ctx, patient(diagnosis.DefaultProgressDeadline))).To(BeNumerically(">", 0))
 	})
 
 	It("is not blamed while it is young, whatever holds it", func(ctx context.Context) {

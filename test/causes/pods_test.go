@@ -68,7 +68,7 @@ var _ = Describe("A pod", func() {
 		s.create(ctx, deadNode())
 		s.create(ctx, pod)
 		s.end(ctx)
-		s.expectBlamed(ctx, proven(diagnosis.CausePodOnUnreachableNode, "pods/web").
+		s.expectBlamed(ctx, confirmed(diagnosis.CausePodOnUnreachableNode, "pods/web").
 			saying(s.text("$id-node")).since("Kubelet stopped posting node status."))
 		s.endPod(ctx)
 		s.expectGone(ctx)
@@ -78,7 +78,7 @@ var _ = Describe("A pod", func() {
 		s := newScene(ctx)
 		s.create(ctx, pod)
 		s.end(ctx)
-		s.expectBlamed(ctx, proven(diagnosis.CausePodOnUnreachableNode, "pods/web").saying(s.text("$id-node")))
+		s.expectBlamed(ctx, confirmed(diagnosis.CausePodOnUnreachableNode, "pods/web").saying(s.text("$id-node")))
 		s.endPod(ctx)
 		s.expectGone(ctx)
 	})
@@ -88,7 +88,7 @@ var _ = Describe("A pod", func() {
 		s.create(ctx, liveNode())
 		s.create(ctx, pod)
 		s.end(ctx)
-		s.expectBlamed(ctx, proven(diagnosis.CausePodNotTerminating, "pods/web").saying(s.text("$id-node")))
+		s.expectBlamed(ctx, confirmed(diagnosis.CausePodNotTerminating, "pods/web").saying(s.text("$id-node")))
 		s.endPod(ctx)
 		s.expectGone(ctx)
 	})
@@ -119,7 +119,7 @@ spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
 		Expect(admin.Delete(ctx, claim)).To(Succeed())
 		s.end(ctx)
 		// The claim only follows.
-		s.expectBlamed(ctx, proven(diagnosis.CausePodNotTerminating, "pods/web").
+		s.expectBlamed(ctx, confirmed(diagnosis.CausePodNotTerminating, "pods/web").
 			since(`persistentvolumeclaims "data" waits for pod "web"`))
 		s.endPod(ctx)
 		release(ctx, claim)

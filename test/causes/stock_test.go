@@ -105,7 +105,7 @@ var _ = Describe("With kube-controller-manager alone", Ordered, func() {
 		DeferCleanup(stop)
 		go s.playKubelet(kubelet, admin)
 		s.delete(ctx, s.manifest())
-		Expect(s.expectUnblamedUntilGone(ctx, patient(diagnosis.DefaultPatience))).To(BeNumerically(">", 1))
+		Expect(s.expectUnblamedUntilGone(ctx, patient(diagnosis.DefaultProgressDeadline))).To(BeNumerically(">", 1))
 	}, SpecTimeout(3*time.Minute))
 
 	It("a finalizer is blamed, and nothing else", func(ctx context.Context) {

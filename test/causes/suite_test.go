@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
-	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
+	"github.com/nslifecycle/nslifecycle/internal/diagnosis/collect"
 	"github.com/nslifecycle/nslifecycle/test/controlplane"
 )
 
@@ -30,7 +30,7 @@ var (
 	// admin is a member of system:masters.
 	admin client.Client
 	// gatherer reads with the rights of admin.
-	gatherer *diagnosis.Gatherer
+	gatherer *collect.Collector
 )
 
 func TestCauses(t *testing.T) {
@@ -70,10 +70,10 @@ func newClient(config *rest.Config) client.Client {
 	return result
 }
 
-func newGatherer(config *rest.Config) *diagnosis.Gatherer {
+func newGatherer(config *rest.Config) *collect.Collector {
 	GinkgoHelper()
-	result, err := diagnosis.NewGatherer(config)
+	result, err := collect.New(config)
 	Expect(err).NotTo(HaveOccurred())
-	result.Patience = patience
+	result.ProgressDeadline = patience
 	return result
 }

@@ -18,14 +18,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
+	"github.com/nslifecycle/nslifecycle/internal/diagnosis/collect"
+	"github.com/nslifecycle/nslifecycle/internal/diagnosis/rules"
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
 var _ = Describe("A namespace", func() {
 	It("that does not exist is an error that says so", func(ctx context.Context) {
-		gatherer, err := diagnosis.NewGatherer(plane.Admin)
+		gatherer, err := collect.New(plane.Admin)
 		Expect(err).NotTo(HaveOccurred())
-		_, err = gatherer.Gather(ctx, "nobody-has-made-this")
+		_, err = gatherer.Collect(ctx, "nobody-has-made-this")
 		Expect(err).To(MatchError(apierrors.IsNotFound, "IsNotFound"))
 	})
 
@@ -43,10 +45,10 @@ var _ = Describe("A namespace", func() {
 		held := hold(wrappers.MakeConfigMap(namespace.Name, "held"))
 		create(ctx, held)
 		deleteObject(ctx, namespace, held)
-		result := diagnosis.Diagnose(gather(ctx, plane.Admin, namespace.Name, diagnosis.DefaultPatience))
+		result := rules.Diagnose(gather(ctx, plane.Admin, namespace.Name, diagnosis.DefaultProgressDeadline))
 		Expect(result.State).To(Equal(diagnosis.Progressing))
 		Expect(result.Findings).To(BeEmpty())
-		Expect(result.Summary).To(ContainSubstring("1 configmaps is left"))
+		Expect(result.Summary).To(ContainSubstring("1 configmaps remains"))
 	})
 
 	It("is held by a finalizer that nobody in the cluster knows", func(ctx context.Context) {
@@ -82,7 +84,7 @@ var _ = Describe("A namespace", func() {
 			result := diagnose(ctx, namespace.Name)
 			g.Expect(causesOf(result)).To(ConsistOf(diagnosis.CauseAPIServiceUnavailable))
 			finding := findingOf(result, diagnosis.CauseAPIServiceUnavailable)
-			g.Expect(finding.Certainty).To(Equal(diagnosis.Proven))
+			g.Expect(finding.Certainty).To(Equal(diagnosis.Confirmed))
 			g.Expect(finding.Message).To(ContainSubstring("Service default/nobody does not exist"))
 		}).WithContext(ctx).Should(Succeed())
 	})
@@ -96,7 +98,7 @@ var _ = Describe("A namespace", func() {
 		result := diagnose(ctx, namespace.Name)
 		Expect(causesOf(result)).To(ConsistOf(diagnosis.CauseAdmissionRefused))
 		finding := findingOf(result, diagnosis.CauseAdmissionRefused)
-		Expect(finding.Certainty).To(Equal(diagnosis.Proven))
+		Expect(finding.Certainty).To(Equal(diagnosis.Confirmed))
 		Expect(finding.Message).To(ContainSubstring(policy))
 		Expect(finding.Evidence).To(ContainElement(ContainSubstring("it is precious")))
 		Expect(admin.Get(ctx, client.ObjectKeyFromObject(precious), precious)).To(Succeed(), "it was only a dry run")
@@ -136,7 +138,7 @@ var _ = Describe("A namespace", func() {
 
 		for range 5 {
 			begin := time.Now()
-			result := diagnosis.Diagnose(gather(ctx, plane.Admin, namespace.Name, 0))
+			result := rules.Diagnose(gather(ctx, plane.Admin, namespace.Name, 0))
 			took := time.Since(begin)
 			AddReportEntry("time", fmt.Sprintf("%d types: %s", len(facts.Inventory.Types), took.Round(time.Millisecond)),
 				ReportEntryVisibilityAlways)

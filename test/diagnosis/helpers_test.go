@@ -23,6 +23,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
+	"github.com/nslifecycle/nslifecycle/internal/diagnosis/collect"
+	"github.com/nslifecycle/nslifecycle/internal/diagnosis/rules"
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
@@ -85,10 +87,10 @@ func release(ctx context.Context, object client.Object) {
 // at once what would be blamed later.
 func gather(ctx context.Context, config *rest.Config, name string, patience time.Duration) *diagnosis.Facts {
 	GinkgoHelper()
-	gatherer, err := diagnosis.NewGatherer(config)
+	gatherer, err := collect.New(config)
 	Expect(err).NotTo(HaveOccurred())
-	gatherer.Patience = patience
-	facts, err := gatherer.Gather(ctx, name)
+	gatherer.ProgressDeadline = patience
+	facts, err := gatherer.Collect(ctx, name)
 	Expect(err).NotTo(HaveOccurred())
 	return facts
 }
@@ -96,7 +98,7 @@ func gather(ctx context.Context, config *rest.Config, name string, patience time
 // diagnose computes what is wrong with a namespace, without any patience.
 func diagnose(ctx context.Context, name string) *diagnosis.Diagnosis {
 	GinkgoHelper()
-	result := diagnosis.Diagnose(gather(ctx, plane.Admin, name, 0))
+	result := rules.Diagnose(gather(ctx, plane.Admin, name, 0))
 	text, err := json.MarshalIndent(result, "", "  ")
 	Expect(err).NotTo(HaveOccurred())
 	AddReportEntry("diagnosis of "+name, string(text))

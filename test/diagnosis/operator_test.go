@@ -275,7 +275,7 @@ var _ = Describe("The operator", Serial, Ordered, ContinueOnFailure, func() {
 				[]byte(`{"metadata":{"annotations":{"`+v1alpha1.AnnotationPendingInitializers+`":""}}}`))
 			Expect(admin.Patch(ctx, namespace, patch)).To(Succeed())
 			eventually(ctx, namespace.Name, And(
-				HaveCondition(initializationBlocked, corev1.ConditionFalse, v1alpha1.ReasonProgressing, "is over"),
+				HaveCondition(initializationBlocked, corev1.ConditionFalse, v1alpha1.ReasonProgressing, ""),
 				HaveCondition(v1alpha1.ConditionInitializing, corev1.ConditionFalse, v1alpha1.ReasonCompleted)))
 		}, SpecTimeout(2*time.Minute))
 	})

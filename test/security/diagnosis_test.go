@@ -25,6 +25,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/controller"
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
+	"github.com/nslifecycle/nslifecycle/internal/diagnosis/collect"
 	"github.com/nslifecycle/nslifecycle/internal/nscondition"
 	"github.com/nslifecycle/nslifecycle/test/framework"
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
@@ -254,9 +255,9 @@ func expectNoVictim(g Gomega, texts []string) {
 // kubectl nslifecycle explain does.
 func explain(ctx context.Context, cluster *framework.Cluster, name string) string {
 	GinkgoHelper()
-	gatherer, err := diagnosis.NewGatherer(cluster.Admin.Config)
+	gatherer, err := collect.New(cluster.Admin.Config)
 	Expect(err).NotTo(HaveOccurred())
-	gatherer.Patience = 0
+	gatherer.ProgressDeadline = 0
 	found, err := gatherer.Diagnose(ctx, name)
 	Expect(err).NotTo(HaveOccurred())
 	var texts []string

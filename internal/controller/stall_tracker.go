@@ -1,0 +1,141 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
+	"github.com/nslifecycle/nslifecycle/internal/nscondition"
+)
+
+// maxDiagnosisInterval is the longest time between two diagnoses of a stalled Namespace, unless the
+// progress deadline is longer. The cluster may have changed meanwhile.
+const maxDiagnosisInterval = 5 * time.Minute
+
+// stallTracker tracks the progress of each initializing or terminating Namespace. After a restart
+// the progress deadlines begin again.
+type stallTracker struct {
+	lock       sync.Mutex
+	namespaces map[string]*trackedNamespace
+}
+
+// trackedNamespace is the state of one Namespace. The queue ensures that only one worker uses it.
+type trackedNamespace struct {
+	diagnosis.StallDetector
+	// cause is the first one of the last diagnosis, or that of the condition that a previous manager
+	// wrote; empty if the Namespace is not blocked.
+	cause diagnosis.Cause
+	// gauge is the metric that counts the Namespace; nil if it is not blocked.
+	gauge prometheus.Gauge
+	// reported are the keys of the findings that have an Event; nil before the first diagnosis.
+	reported map[string]bool
+	// next is the time of the next diagnosis, and interval the time until the one after that.
+	next     time.Time
+	interval time.Duration
+	// isRepeated reports whether the Namespace was diagnosed since it last progressed.
+	isRepeated bool
+}
+
+// reset removes all Namespaces when the controller starts.
+func (t *stallTracker) reset() {
+	t.lock.Lock()
+	defer t.lock.Unlock()
+	t.namespaces = nil
+	namespacesBlocked.Reset()
+}
+
+// update records the state of a Namespace.
+func (t *stallTracker) update(
+	namespace *corev1.Namespace, now time.Time, progressDeadline time.Duration,
+) *trackedNamespace {
+	t.lock.Lock()
+	defer t.lock.Unlock()
+	if t.namespaces == nil {
+		t.namespaces = map[string]*trackedNamespace{}
+	}
+	tracked := t.namespaces[namespace.Name]
+	if tracked == nil {
+		tracked = &trackedNamespace{}
+		t.namespaces[namespace.Name] = tracked
+	}
+	tracked.update(namespace, now, progressDeadline)
+	return tracked
+}
+
+// remove removes a Namespace.
+func (t *stallTracker) remove(name string) {
+	t.lock.Lock()
+	defer t.lock.Unlock()
+	if tracked := t.namespaces[name]; tracked != nil {
+		tracked.setCause("")
+		delete(t.namespaces, name)
+	}
+}
+
+func (n *trackedNamespace) update(namespace *corev1.Namespace, now time.Time, progressDeadline time.Duration) {
+	uid, stage := n.UID(), n.Stage()
+	if !n.Update(namespace, now) {
+		return
+	}
+	var cause diagnosis.Cause
+	if uid != namespace.UID || stage != n.Stage() {
+		n.reported = nil
+		if diagnosis.IsBlocked(namespace, n.Stage()) {
+			cause = diagnosis.Cause(nscondition.Find(namespace, diagnosis.BlockedCondition(n.Stage())).Reason)
+		}
+	}
+	n.setCause(cause)
+	n.next, n.interval, n.isRepeated = now.Add(progressDeadline), progressDeadline, false
+}
+
+// blockedStage returns the stage in which the Namespace is blocked, or "".
+func (n *trackedNamespace) blockedStage() diagnosis.Stage {
+	if n.cause == "" {
+		return ""
+	}
+	return n.Stage()
+}
+
+// setCause sets the cause, and updates the metric that counts the Namespace.
+func (n *trackedNamespace) setCause(cause diagnosis.Cause) {
+	n.cause = cause
+	var gauge prometheus.Gauge
+	if cause != "" {
+		gauge = namespacesBlocked.WithLabelValues(string(n.Stage()), string(cause))
+	}
+	if gauge == n.gauge {
+		return
+	}
+	if n.gauge != nil {
+		n.gauge.Dec()
+	}
+	if gauge != nil {
+		gauge.Inc()
+	}
+	n.gauge = gauge
+}
+
+// schedule sets the time of the next diagnosis, with exponential backoff.
+func (n *trackedNamespace) schedule(now time.Time, progressDeadline time.Duration) {
+	n.next = now.Add(n.interval)
+	n.interval = min(2*n.interval, max(maxDiagnosisInterval, progressDeadline))
+	n.isRepeated = true
+}
+
+// isReported reports whether a finding has an Event.
+func (n *trackedNamespace) isReported(finding diagnosis.Finding) bool { return n.reported[finding.Key()] }
+
+// setReported sets the findings that have an Event. A finding that disappears and returns gets
+// another Event.
+func (n *trackedNamespace) setReported(findings []diagnosis.Finding) {
+	n.reported = map[string]bool{}
+	for _, finding := range findings {
+		n.reported[finding.Key()] = true
+	}
+}

@@ -1,0 +1,66 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package diagnosis
+
+import (
+	"regexp"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
+// Errors of the API server. They occur in its responses, and in the conditions that a namespace
+// controller writes, which only have the text.
+var (
+	webhookFailing = regexp.MustCompile(`failed calling webhook "([^"]+)"`)
+	webhookDenied  = regexp.MustCompile(`admission webhook "([^"]+)" denied the request`)
+	policyDenied   = regexp.MustCompile(`ValidatingAdmissionPolicy '([^']+)' (?:with binding '[^']*' )?denied request`)
+	forbidden      = regexp.MustCompile(`User "([^"]+)" cannot (\w+) resource "([^"]+)" in API group "([^"]*)"`)
+)
+
+// MissingPermission is a permission that a user lacks according to an error.
+type MissingPermission struct{ User, Verb, Resource, Group string }
+
+// ParseMissingPermission returns the first missing permission that a text names.
+func ParseMissingPermission(text string) (permission MissingPermission, ok bool) {
+	match := forbidden.FindStringSubmatch(text)
+	if match == nil {
+		return MissingPermission{}, false
+	}
+	return MissingPermission{User: match[1], Verb: match[2], Resource: match[3], Group: match[4]}, true
+}
+
+// IsMissingPermission reports whether the API server denied a request because the user lacks a
+// permission, and not because of an admission webhook or policy.
+func IsMissingPermission(err error) bool {
+	return apierrors.IsForbidden(err) && forbidden.MatchString(err.Error())
+}
+
+// FailingWebhooks returns the names of the admission webhooks that fail according to any of the
+// texts, sorted.
+func FailingWebhooks(texts ...string) []string { return namesIn(webhookFailing, texts) }
+
+// DenyingWebhooks returns the names of the admission webhooks that deny a request according to any
+// of the texts, sorted.
+func DenyingWebhooks(texts ...string) []string { return namesIn(webhookDenied, texts) }
+
+// DenyingPolicies returns the names of the ValidatingAdmissionPolicies that deny a request according
+// to any of the texts, sorted.
+func DenyingPolicies(texts ...string) []string { return namesIn(policyDenied, texts) }
+
+// IsFromAdmission reports whether an error comes from an admission webhook or policy.
+func IsFromAdmission(text string) bool {
+	return webhookFailing.MatchString(text) || webhookDenied.MatchString(text) || policyDenied.MatchString(text)
+}
+
+func namesIn(pattern *regexp.Regexp, texts []string) []string {
+	var names []string
+	for _, text := range texts {
+		for _, match := range pattern.FindAllStringSubmatch(text, -1) {
+			names = append(names, match[1])
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}

@@ -1,0 +1,91 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package diagnosis
+
+// Cause is why a namespace makes no progress. It is the reason of a condition and a label of the
+// metrics, so the number of causes is small and their names are public.
+type Cause string
+
+// Causes that block a terminating namespace.
+const (
+	// CauseAPIServiceUnavailable: an aggregated API server does not respond, so that its objects in
+	// the namespace can be neither listed nor deleted.
+	CauseAPIServiceUnavailable Cause = "APIServiceUnavailable"
+	// CauseDiscoveryStale: the discovery cache of the API server is stale for a group version.
+	CauseDiscoveryStale Cause = "DiscoveryStale"
+	// CauseDiscoveryFailing: discovery of a group version fails for another reason.
+	CauseDiscoveryFailing Cause = "DiscoveryFailing"
+	// CauseGroupVersionInvalid: the name of a group version cannot be parsed.
+	CauseGroupVersionInvalid Cause = "GroupVersionInvalid"
+	// CauseFinalizerOwnerGone: the controller responsible for a finalizer of objects does not run or
+	// no longer exists.
+	CauseFinalizerOwnerGone Cause = "FinalizerOwnerGone"
+	// CauseFinalizerOwnerInNamespace: the controller responsible for a finalizer, or its permissions,
+	// were in the namespace and are deleted with it.
+	CauseFinalizerOwnerInNamespace Cause = "FinalizerOwnerInNamespace"
+	// CauseFinalizerOwnerForbidden: the controller responsible for a finalizer lacks permissions.
+	CauseFinalizerOwnerForbidden Cause = "FinalizerOwnerForbidden"
+	// CauseFinalizerPending: the controller responsible for a finalizer is running, or is unknown, and
+	// has not removed it.
+	CauseFinalizerPending Cause = "FinalizerPending"
+	// CauseDependencyDeleted: an object cannot be finalized because an object that it needs was
+	// deleted first.
+	CauseDependencyDeleted Cause = "DependencyDeleted"
+	// CauseConversionWebhookFailing: objects of a CustomResourceDefinition cannot be read because its
+	// conversion webhook fails.
+	CauseConversionWebhookFailing Cause = "ConversionWebhookFailing"
+	// CauseCRDTerminating: a CustomResourceDefinition is being deleted, and its objects block it and
+	// the namespace.
+	CauseCRDTerminating Cause = "CustomResourceDefinitionTerminating"
+	// CauseAdmissionWebhookFailing: an admission webhook with failurePolicy Fail does not respond.
+	CauseAdmissionWebhookFailing Cause = "AdmissionWebhookFailing"
+	// CauseAdmissionRefused: an admission webhook or policy denies the necessary requests.
+	CauseAdmissionRefused Cause = "AdmissionRefused"
+	// CauseFinalizerRemovalInvalid: a finalizer cannot be removed because the object does not pass
+	// validation.
+	CauseFinalizerRemovalInvalid Cause = "FinalizerRemovalInvalid"
+	// CausePodOnUnreachableNode: the node of a pod is unreachable or does not exist.
+	CausePodOnUnreachableNode Cause = "PodOnUnreachableNode"
+	// CausePodNotTerminating: a pod exceeded its grace period on a node that is ready.
+	CausePodNotTerminating Cause = "PodNotTerminating"
+	// CausePodFinalizer: a finalizer blocks a pod that has terminated.
+	CausePodFinalizer Cause = "PodFinalizer"
+	// CauseVolumeInUse: a pod uses a PersistentVolumeClaim.
+	CauseVolumeInUse Cause = "VolumeInUse"
+	// CauseCloudResource: a load balancer or another resource outside the cluster has not been deleted.
+	CauseCloudResource Cause = "CloudResource"
+	// CauseForegroundDeletion: an object waits for the deletion of its dependents.
+	CauseForegroundDeletion Cause = "ForegroundDeletion"
+	// CauseNamespaceFinalizer: a namespace finalizer (an entry of spec.finalizers) has not been
+	// removed.
+	CauseNamespaceFinalizer Cause = "NamespaceFinalizer"
+	// CauseNamespaceMetadataFinalizer: a finalizer in metadata.finalizers of the Namespace has not
+	// been removed.
+	CauseNamespaceMetadataFinalizer Cause = "NamespaceMetadataFinalizer"
+	// CauseTooManyObjects: there are so many objects that requests time out.
+	CauseTooManyObjects Cause = "TooManyObjects"
+	// CauseStorageUnreadable: stored objects cannot be read.
+	CauseStorageUnreadable Cause = "StorageUnreadable"
+	// CauseNamespaceControllerUnresponsive: no namespace controller deletes the content of the
+	// namespace.
+	CauseNamespaceControllerUnresponsive Cause = "NamespaceControllerUnresponsive"
+	// CauseForbidden: the namespace controller lacks permissions.
+	CauseForbidden Cause = "Forbidden"
+	// CauseThrottled: the API server throttles the namespace controller.
+	CauseThrottled Cause = "Throttled"
+	// CauseUnknown: objects remain for no known reason.
+	CauseUnknown Cause = "Unknown"
+)
+
+// Causes that block an initializing namespace.
+const (
+	// CauseInitializerNotRunning: no identity that holds the verb initialize for the namespace is
+	// running, except those of the control plane.
+	CauseInitializerNotRunning Cause = "InitializerNotRunning"
+	// CauseInitializerSlow: an identity that may initialize the namespace seems to be running, and has
+	// not acted within the progress deadline.
+	CauseInitializerSlow Cause = "InitializerSlow"
+	// CauseInitializerUnregistered: no configuration lists the initializer.
+	CauseInitializerUnregistered Cause = "InitializerUnregistered"
+)

@@ -1,0 +1,178 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package collect
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
+	"github.com/nslifecycle/nslifecycle/internal/inventory"
+)
+
+const (
+	// maxListed is how many objects of a type are listed; the others are only counted.
+	maxListed = 500
+	// listInterval is the time between the two lists of the content.
+	listInterval = 700 * time.Millisecond
+	// maxCRDs is how many CustomResourceDefinitions are read as full objects.
+	maxCRDs = 20
+	// maxNodes is how many nodes are read.
+	maxNodes = 20
+)
+
+var crdResource = apiextensionsv1.SchemeGroupVersion.WithResource("customresourcedefinitions")
+
+// readCRDNames reads the metadata of CustomResourceDefinitions only: their schemas can be megabytes.
+func (c *collection) readCRDNames(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, responseTimeout)
+	defer cancel()
+	list, err := c.metadata.Resource(crdResource).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		c.addFailure(diagnosis.SourceCRDs, "", err)
+		return
+	}
+	names := make([]string, 0, len(list.Items))
+	for _, crd := range list.Items {
+		names = append(names, crd.Name)
+	}
+	slices.Sort(names)
+	c.update(func(facts *diagnosis.Facts) { facts.CRDNames = names })
+}
+
+// readCRDs reads the CustomResourceDefinitions of the content.
+func (c *collection) readCRDs(ctx context.Context) {
+	var reads []func()
+	for _, content := range c.facts.Content {
+		name := content.Type.String()
+		if !slices.Contains(c.facts.CRDNames, name) || len(reads) == maxCRDs {
+			continue
+		}
+		reads = append(reads, func() {
+			list := &apiextensionsv1.CustomResourceDefinitionList{}
+			if c.list(ctx, diagnosis.SourceCRDs, list, named(name)) {
+				c.update(func(facts *diagnosis.Facts) { facts.CRDs = append(facts.CRDs, list.Items...) })
+			}
+		})
+	}
+	inParallel(reads...)
+	c.update(func(facts *diagnosis.Facts) {
+		slices.SortFunc(facts.CRDs, func(a, b apiextensionsv1.CustomResourceDefinition) int {
+			return strings.Compare(a.Name, b.Name)
+		})
+	})
+}
+
+func (c *collection) readContent(ctx context.Context) {
+	if c.facts.Inventory == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, responseTimeout)
+	defer cancel()
+	name := c.facts.Namespace.Name
+	contents := inventory.List(ctx, c.metadata, name, c.facts.Inventory.Types, maxListed)
+	for _, content := range contents {
+		switch {
+		case content.Err == nil:
+		case diagnosis.IsMissingPermission(content.Err):
+			c.addFailure(diagnosis.Source(content.Type.String()), name, content.Err)
+		case !isFromAPIServer(content.Err):
+			c.addUnread(diagnosis.Unread{
+				Source: diagnosis.SourceContent, Why: diagnosis.OneLine(content.Err.Error()),
+			})
+		}
+	}
+	c.facts.Content = contents
+}
+
+// isFromAPIServer reports whether the API server returned an error, and not the connection to it.
+func isFromAPIServer(err error) bool {
+	var status apierrors.APIStatus
+	return errors.As(err, &status)
+}
+
+// readProgress lists the content again to find out whether there is progress, if the deletion exceeds
+// the progress deadline.
+func (c *collection) readProgress(ctx context.Context) {
+	facts := c.facts
+	if evidence := progressInConditions(facts); evidence != "" {
+		c.update(func(facts *diagnosis.Facts) { facts.Progress.Evidence = evidence })
+		return
+	}
+	var listed []inventory.Type
+	for _, content := range facts.Content {
+		if content.Count > 0 && content.Err == nil {
+			listed = append(listed, content.Type)
+		}
+	}
+	if len(listed) == 0 || !facts.IsOverdue(facts.Namespace.DeletionTimestamp.Time) {
+		return
+	}
+	select {
+	case <-ctx.Done():
+		return
+	case <-time.After(listInterval):
+	}
+	ctx, cancel := context.WithTimeout(ctx, responseTimeout)
+	defer cancel()
+	second := inventory.List(ctx, c.metadata, facts.Namespace.Name, listed, maxListed)
+	c.update(func(facts *diagnosis.Facts) {
+		facts.Progress = computeProgress(facts.Content, second)
+		for _, content := range second {
+			if content.Err != nil {
+				facts.Unread = append(facts.Unread, secondListFailed(content.Type, content.Err))
+			}
+		}
+	})
+}
+
+// hasContent reports whether objects of a type remain.
+func (c *collection) hasContent(isType func(inventory.Type) bool) bool {
+	return slices.ContainsFunc(c.facts.Content, func(content inventory.Content) bool {
+		return content.Count > 0 && isType(content.Type)
+	})
+}
+
+// readPods reads the remaining pods and their nodes.
+func (c *collection) readPods(ctx context.Context) {
+	isPod := func(of inventory.Type) bool { return of.GroupResource() == diagnosis.PodResource }
+	list := &corev1.PodList{}
+	if !c.hasContent(isPod) ||
+		!c.list(ctx, diagnosis.SourcePods, list, inNamespace(c.facts.Namespace.Name), atMost(maxListed)) {
+		return
+	}
+	var reads []func()
+	var seen []string
+	for i := range list.Items {
+		node := list.Items[i].Spec.NodeName
+		if node == "" || slices.Contains(seen, node) {
+			continue
+		}
+		if len(seen) == maxNodes {
+			c.addUnread(diagnosis.Unread{Source: diagnosis.SourceNodes, Why: fmt.Sprintf(unreadTooManyNodes, maxNodes)})
+			break
+		}
+		seen = append(seen, node)
+		reads = append(reads, func() {
+			nodes := &corev1.NodeList{}
+			if c.list(ctx, diagnosis.SourceNodes, nodes, named(node)) {
+				c.update(func(facts *diagnosis.Facts) { facts.Nodes = append(facts.Nodes, nodes.Items...) })
+			}
+		})
+	}
+	inParallel(reads...)
+	c.update(func(facts *diagnosis.Facts) {
+		facts.Pods = list.Items
+		slices.SortFunc(facts.Nodes, func(a, b corev1.Node) int { return strings.Compare(a.Name, b.Name) })
+	})
+}

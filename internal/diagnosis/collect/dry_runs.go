@@ -1,0 +1,158 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package collect
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
+	"github.com/nslifecycle/nslifecycle/internal/metadataclient"
+)
+
+const (
+	// maxDryRuns is how many dry runs of each kind are made in all, and of deletions for one type.
+	maxDryRuns        = 30
+	maxDryRunsPerType = 3
+)
+
+// errNoPatchPermission replaces the response to a patch that is not sent.
+var errNoPatchPermission = errors.New("permission to patch is missing")
+
+// makeDryRuns makes dry runs of the deletion of objects that are not being deleted, and of the removal
+// of the finalizers of objects that are.
+func (c *collection) makeDryRuns(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, responseTimeout)
+	defer cancel()
+	var deletions []diagnosis.RemainingObject
+	var removals []removal
+	c.update(func(facts *diagnosis.Facts) {
+		deletions, removals = chooseDeletions(facts), chooseRemovals(facts)
+	})
+	var requests []func()
+	for _, object := range deletions {
+		requests = append(requests, func() {
+			c.addDryRun(diagnosis.DryRun{
+				Verb: diagnosis.VerbDelete, Type: object.Type, Name: object.Name, Err: c.dryRunner.delete(ctx, object),
+			})
+		})
+	}
+	for _, chosen := range removals {
+		dryRun := diagnosis.DryRun{
+			Verb: diagnosis.VerbPatch, Type: chosen.Type, Name: chosen.Name, Finalizer: chosen.finalizer,
+			Err: errNoPatchPermission,
+		}
+		if c.WithoutPatches {
+			c.addDryRun(dryRun)
+			continue
+		}
+		requests = append(requests, func() {
+			dryRun.Err = c.dryRunner.removeFinalizer(ctx, chosen.RemainingObject, chosen.finalizer)
+			c.addDryRun(dryRun)
+		})
+	}
+	inParallel(requests...)
+	c.update(func(facts *diagnosis.Facts) {
+		slices.SortFunc(facts.DryRuns, func(a, b diagnosis.DryRun) int {
+			return cmp.Or(strings.Compare(a.Verb, b.Verb), strings.Compare(a.Type.String(), b.Type.String()),
+				strings.Compare(a.Name, b.Name), strings.Compare(a.Finalizer, b.Finalizer))
+		})
+	})
+}
+
+// addDryRun adds a dry run to the facts, unless its response contains no information: the object was
+// changed or deleted, or permission is missing.
+func (c *collection) addDryRun(dryRun diagnosis.DryRun) {
+	unread := func(format string, last any) {
+		c.addUnread(diagnosis.Unread{
+			Source: diagnosis.SourceDryRuns, Why: fmt.Sprintf(format, dryRun.Verb, dryRun.Type, last),
+		})
+	}
+	switch err := dryRun.Err; {
+	case err != nil && (diagnosis.IsMissingPermission(err) || errors.Is(err, errNoPatchPermission)):
+		unread(unreadDryRunForbidden, strings.ToLower(dryRun.Verb))
+	case errors.Is(err, metadataclient.ErrNotSent),
+		err != nil && strings.Contains(err.Error(), "does not support dry run"):
+		unread(unreadDryRunFailed, diagnosis.OneLine(err.Error()))
+	case apierrors.IsNotFound(err), apierrors.IsConflict(err), apierrors.IsMethodNotSupported(err):
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		unread(unreadDryRunTimeout, responseTimeout)
+	default:
+		c.update(func(facts *diagnosis.Facts) { facts.DryRuns = append(facts.DryRuns, dryRun) })
+	}
+}
+
+// supportsDryRun reports whether a dry run of a write to a group is known to change nothing. An
+// aggregated API server without support for dry runs would make the write. If the APIServices could
+// not be read, only groups without a domain are known to be served by kube-apiserver.
+func supportsDryRun(facts *diagnosis.Facts, group string) bool {
+	if !facts.IsRead(diagnosis.SourceAPIServices) {
+		return !strings.Contains(group, ".")
+	}
+	return !slices.ContainsFunc(facts.APIServices, func(service diagnosis.APIService) bool {
+		return service.GroupVersion.Group == group
+	})
+}
+
+// chooseDeletions returns a few objects that are not being deleted, those that the condition of the
+// Namespace names first.
+func chooseDeletions(facts *diagnosis.Facts) []diagnosis.RemainingObject {
+	failure := facts.ConditionMessage(corev1.NamespaceDeletionContentFailure)
+	var candidates []diagnosis.RemainingObject
+	for _, object := range facts.RemainingObjects() {
+		if object.DeletionTimestamp == nil && object.Can("delete") && object.UID != "" &&
+			supportsDryRun(facts, object.Group) {
+			candidates = append(candidates, object)
+		}
+	}
+	rank := func(object diagnosis.RemainingObject) int {
+		if strings.Contains(failure, `"`+object.Name+`"`) {
+			return 0
+		}
+		return 1
+	}
+	slices.SortStableFunc(candidates, func(a, b diagnosis.RemainingObject) int { return cmp.Compare(rank(a), rank(b)) })
+	var chosen []diagnosis.RemainingObject
+	counts := map[schema.GroupResource]int{}
+	for _, object := range candidates {
+		resource := object.GroupResource()
+		if counts[resource]++; counts[resource] <= maxDryRunsPerType && len(chosen) < maxDryRuns {
+			chosen = append(chosen, object)
+		}
+	}
+	return chosen
+}
+
+// removal is a finalizer of an object.
+type removal struct {
+	diagnosis.RemainingObject
+	finalizer string
+}
+
+// chooseRemovals returns one terminating object of each type for each finalizer.
+func chooseRemovals(facts *diagnosis.Facts) []removal {
+	var chosen []removal
+	seen := map[string]bool{}
+	for _, object := range facts.RemainingObjects() {
+		if object.DeletionTimestamp == nil || !object.Can("patch") || !supportsDryRun(facts, object.Group) {
+			continue
+		}
+		for _, finalizer := range object.Finalizers {
+			key := object.Type.String() + " " + finalizer
+			if !seen[key] && len(chosen) < maxDryRuns {
+				seen[key] = true
+				chosen = append(chosen, removal{object, finalizer})
+			}
+		}
+	}
+	return chosen
+}

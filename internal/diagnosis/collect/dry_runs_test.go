@@ -1,0 +1,48 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package collect
+
+import (
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
+)
+
+func TestDryRunsSkipAggregatedServers(t *testing.T) {
+	const group = "things.example.com"
+	aggregated := func(facts *diagnosis.Facts) {
+		facts.APIServices = append(facts.APIServices, diagnosis.APIService{
+			Name: "v1." + group, GroupVersion: schema.GroupVersion{Group: group, Version: "v1"},
+		})
+	}
+	unread := func(facts *diagnosis.Facts) {
+		facts.Unread = append(facts.Unread, diagnosis.Unread{Source: diagnosis.SourceAPIServices})
+	}
+	for name, test := range map[string]struct {
+		group  string
+		change func(*diagnosis.Facts)
+		want   int
+	}{
+		"kube-apiserver serves the group":            {group, func(*diagnosis.Facts) {}, 1},
+		"an aggregated server serves the group":      {group, aggregated, 0},
+		"an aggregated server serves another group":  {"widgets.example.com", aggregated, 1},
+		"APIServices unread":                         {group, unread, 0},
+		"APIServices unread, a group without domain": {"apps", unread, 1},
+		"APIServices unread, the core group":         {"", unread, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			facts := makeFacts(contentOf(makeType(test.group, "things"), makeObject("kept"),
+				makeTerminatingObject("held", "example.com/hold")))
+			test.change(facts)
+			if got := len(chooseDeletions(facts)); got != test.want {
+				t.Errorf("got %d deletions, want %d", got, test.want)
+			}
+			if got := len(chooseRemovals(facts)); got != test.want {
+				t.Errorf("got %d removals of a finalizer, want %d", got, test.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,252 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package collect
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
+	"github.com/nslifecycle/nslifecycle/internal/diagnosis/owners"
+)
+
+// maxPods is how many running pods of the cluster are examined.
+const maxPods = 10000
+
+// isOverdue reports whether the deletion exceeds the progress deadline, so that owners of finalizers
+// matter.
+func (c *collection) isOverdue() bool {
+	return c.facts.IsOverdue(c.facts.Namespace.DeletionTimestamp.Time)
+}
+
+func (c *collection) hasExternalFinalizers() bool {
+	return c.isOverdue() && len(owners.ExternalFinalizers(c.facts)) > 0
+}
+
+// ownerNamespace returns the namespace in which owners are searched; empty for all namespaces.
+func (c *collection) ownerNamespace() string { return c.facts.UnlessPublic("", c.facts.Namespace.Name) }
+
+// readLeases skips the Leases of nodes: there can be thousands, and none belongs to an owner.
+func (c *collection) readLeases(ctx context.Context) {
+	list := &coordinationv1.LeaseList{}
+	notOfNodes := client.MatchingFieldsSelector{
+		Selector: fields.OneTermNotEqualSelector("metadata.namespace", corev1.NamespaceNodeLease),
+	}
+	if !c.isOverdue() || !c.list(ctx, diagnosis.SourceLeases, list, notOfNodes) {
+		return
+	}
+	c.update(func(facts *diagnosis.Facts) {
+		facts.Leases = slices.DeleteFunc(list.Items, func(lease coordinationv1.Lease) bool {
+			return !facts.MayName(lease.Namespace) && !owners.IsControlPlaneLease(&lease)
+		})
+	})
+}
+
+func (c *collection) readClusterRoleBindings(ctx context.Context) {
+	list := &rbacv1.ClusterRoleBindingList{}
+	if c.list(ctx, diagnosis.SourceClusterRoleBindings, list) {
+		c.update(func(facts *diagnosis.Facts) { facts.ClusterRoleBindings = list.Items })
+	}
+}
+
+func (c *collection) readClusterRoleBindingsOfOwners(ctx context.Context) {
+	if c.hasExternalFinalizers() {
+		c.readClusterRoleBindings(ctx)
+	}
+}
+
+func (c *collection) readWorkloads(ctx context.Context) {
+	if !c.hasExternalFinalizers() {
+		return
+	}
+	inParallel(
+		func() { c.readDeployments(ctx) },
+		func() { c.readStatefulSets(ctx) },
+		func() { c.readDaemonSets(ctx) },
+		func() { c.readRunningPods(ctx) },
+	)
+	c.update(func(facts *diagnosis.Facts) {
+		slices.SortFunc(facts.Workloads, func(a, b diagnosis.Workload) int {
+			return cmp.Or(cmp.Compare(a.Source, b.Source), cmp.Compare(a.Namespace, b.Namespace),
+				cmp.Compare(a.Name, b.Name))
+		})
+	})
+}
+
+func (c *collection) readDeployments(ctx context.Context) {
+	list := &appsv1.DeploymentList{}
+	if c.list(ctx, diagnosis.SourceDeployments, list, inNamespace(c.ownerNamespace())) {
+		addWorkloads(c, list.Items, func(of *appsv1.Deployment) diagnosis.Workload {
+			return makeWorkload(diagnosis.SourceDeployments, of, &of.Spec.Template, ptr.Deref(of.Spec.Replicas, 1),
+				of.Status.ReadyReplicas)
+		})
+	}
+}
+
+func (c *collection) readStatefulSets(ctx context.Context) {
+	list := &appsv1.StatefulSetList{}
+	if c.list(ctx, diagnosis.SourceStatefulSets, list, inNamespace(c.ownerNamespace())) {
+		addWorkloads(c, list.Items, func(of *appsv1.StatefulSet) diagnosis.Workload {
+			return makeWorkload(diagnosis.SourceStatefulSets, of, &of.Spec.Template, ptr.Deref(of.Spec.Replicas, 1),
+				of.Status.ReadyReplicas)
+		})
+	}
+}
+
+func (c *collection) readDaemonSets(ctx context.Context) {
+	list := &appsv1.DaemonSetList{}
+	if c.list(ctx, diagnosis.SourceDaemonSets, list, inNamespace(c.ownerNamespace())) {
+		addWorkloads(c, list.Items, func(of *appsv1.DaemonSet) diagnosis.Workload {
+			return makeWorkload(diagnosis.SourceDaemonSets, of, &of.Spec.Template, of.Status.DesiredNumberScheduled,
+				of.Status.NumberReady)
+		})
+	}
+}
+
+func addWorkloads[T any](c *collection, objects []T, workloadOf func(*T) diagnosis.Workload) {
+	c.update(func(facts *diagnosis.Facts) {
+		for i := range objects {
+			facts.Workloads = append(facts.Workloads, workloadOf(&objects[i]))
+		}
+	})
+}
+
+// readRunningPods reads metadata only. A pod can belong to a workload of any type, or to none.
+func (c *collection) readRunningPods(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, responseTimeout)
+	defer cancel()
+	pods := corev1.SchemeGroupVersion.WithResource("pods")
+	options := metav1.ListOptions{
+		Limit: maxListed, FieldSelector: fields.OneTermEqualSelector("status.phase", string(corev1.PodRunning)).String(),
+	}
+	for seen := 0; ; {
+		list, err := c.metadata.Resource(pods).Namespace(c.ownerNamespace()).List(ctx, options)
+		if err != nil {
+			c.addFailure(diagnosis.SourcePods, "", err)
+			return
+		}
+		addWorkloads(c, list.Items, makePod)
+		seen += len(list.Items)
+		if options.Continue = list.Continue; options.Continue == "" {
+			return
+		}
+		if seen >= maxPods {
+			c.addUnread(diagnosis.Unread{Source: diagnosis.SourcePods, Why: unreadTooManyPods})
+			return
+		}
+	}
+}
+
+// makeWorkload collects the names by which a workload can be identified. Commands, arguments and
+// environment variables are not among them: they can be confidential, and match by accident.
+func makeWorkload(
+	source diagnosis.Source, object metav1.Object, template *corev1.PodTemplateSpec, desired, ready int32,
+) diagnosis.Workload {
+	account := cmp.Or(template.Spec.ServiceAccountName, "default")
+	workload := diagnosis.Workload{
+		Source: source, Namespace: object.GetNamespace(), Name: object.GetName(),
+		ServiceAccount: types.NamespacedName{Namespace: object.GetNamespace(), Name: account},
+		Desired:        desired, Ready: ready,
+	}
+	workload.Names = append(namesOf(object), template.Spec.ServiceAccountName)
+	for _, container := range template.Spec.Containers {
+		workload.Names = append(workload.Names, container.Name)
+		workload.Images = append(workload.Images, container.Image)
+	}
+	return workload
+}
+
+func makePod(pod *metav1.PartialObjectMetadata) diagnosis.Workload {
+	return diagnosis.Workload{
+		Source: diagnosis.SourcePods, Namespace: pod.Namespace, Name: pod.Name, Names: namesOf(pod), Desired: 1, Ready: 1,
+	}
+}
+
+// namesOf returns the names and labels of an object, in a fixed order.
+func namesOf(object metav1.Object) []string {
+	names := []string{object.GetName(), object.GetNamespace()}
+	var labels []string
+	for key, value := range object.GetLabels() {
+		// The key of a label such as app.kubernetes.io/name identifies nothing.
+		if strings.Contains(key, "kubernetes.io/") || !strings.Contains(key, ".") {
+			labels = append(labels, value)
+			continue
+		}
+		labels = append(labels, key, value)
+	}
+	slices.Sort(labels)
+	return append(names, labels...)
+}
+
+// readAccessReviews checks whether the ServiceAccounts of possible owners have permission to act.
+// Public findings do not depend on that: those ServiceAccounts are in other namespaces.
+func (c *collection) readAccessReviews(ctx context.Context) {
+	if c.IsPublic {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, responseTimeout)
+	defer cancel()
+	var requests []func()
+	for _, review := range owners.AccessReviewsNeeded(c.facts) {
+		requests = append(requests, func() { c.readAccessReview(ctx, review) })
+	}
+	inParallel(requests...)
+	c.update(func(facts *diagnosis.Facts) {
+		slices.SortFunc(facts.AccessReviews, func(a, b diagnosis.AccessReview) int {
+			return cmp.Or(cmp.Compare(a.ServiceAccount.String(), b.ServiceAccount.String()),
+				cmp.Compare(a.Resource.String(), b.Resource.String()))
+		})
+	})
+}
+
+func (c *collection) readAccessReview(ctx context.Context, review owners.AccessReview) {
+	allowed, err := c.reviewer.canChange(ctx, review.ServiceAccount, review.Type, c.facts.Namespace.Name)
+	switch {
+	case apierrors.IsForbidden(err):
+		c.addUnread(diagnosis.Unread{Source: diagnosis.SourceAccessReviews, Why: unreadPermissions})
+	case err != nil:
+		c.addFailure(diagnosis.SourceAccessReviews, "", err)
+	default:
+		c.update(func(facts *diagnosis.Facts) {
+			facts.AccessReviews = append(facts.AccessReviews, diagnosis.AccessReview{
+				ServiceAccount: review.ServiceAccount, Resource: review.Type.GroupResource(), Allowed: allowed,
+			})
+		})
+	}
+}
+
+// readServiceAccounts reads which of the ServiceAccounts of possible owners exist.
+func (c *collection) readServiceAccounts(ctx context.Context) {
+	var reads []func()
+	for _, account := range owners.ServiceAccountsNeeded(c.facts) {
+		reads = append(reads, func() { c.readServiceAccount(ctx, account) })
+	}
+	inParallel(reads...)
+}
+
+func (c *collection) readServiceAccount(ctx context.Context, account types.NamespacedName) {
+	list := &corev1.ServiceAccountList{}
+	if !c.list(ctx, diagnosis.SourceServiceAccounts, list, inNamespace(account.Namespace), named(account.Name)) {
+		return
+	}
+	c.update(func(facts *diagnosis.Facts) {
+		if facts.ServiceAccounts == nil {
+			facts.ServiceAccounts = map[types.NamespacedName]bool{}
+		}
+		facts.ServiceAccounts[account] = len(list.Items) > 0
+	})
+}

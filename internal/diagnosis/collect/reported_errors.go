@@ -1,0 +1,133 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package collect
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
+
+	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
+	"github.com/nslifecycle/nslifecycle/internal/inventory"
+)
+
+const (
+	// maxCustomResources is how many custom resources are read as full objects.
+	maxCustomResources = 10
+	// maxEvents is how many Events of the namespace are read.
+	maxEvents = 1000
+)
+
+// readReportedErrors reads what controllers report about overdue objects, in the conditions of custom
+// resources and in Events. No Events can be created in a terminating namespace, so these are from
+// before the deletion or from other namespaces.
+func (c *collection) readReportedErrors(ctx context.Context) {
+	var overdue []diagnosis.RemainingObject
+	for _, object := range c.facts.RemainingObjects() {
+		if c.facts.IsObjectOverdue(object) && len(object.Finalizers) > 0 {
+			overdue = append(overdue, object)
+		}
+	}
+	if len(overdue) == 0 {
+		return
+	}
+	reads := []func(){func() { c.readEvents(ctx, overdue) }}
+	for _, object := range overdue {
+		// Custom resources only: this must not read Secrets.
+		if slices.Contains(c.facts.CRDNames, object.Type.String()) && len(reads) <= maxCustomResources {
+			reads = append(reads, func() { c.readConditions(ctx, object) })
+		}
+	}
+	inParallel(reads...)
+	c.update(func(facts *diagnosis.Facts) {
+		slices.SortFunc(facts.ReportedErrors, func(a, b diagnosis.ReportedError) int {
+			return cmp.Or(cmp.Compare(a.Type.String(), b.Type.String()), cmp.Compare(a.Name, b.Name),
+				cmp.Compare(a.Source, b.Source), cmp.Compare(a.Text, b.Text))
+		})
+	})
+}
+
+func (c *collection) readConditions(ctx context.Context, of diagnosis.RemainingObject) {
+	ctx, cancel := context.WithTimeout(ctx, responseTimeout)
+	defer cancel()
+	list, err := c.dynamic.Resource(of.GroupVersionResource).Namespace(of.Namespace).List(ctx, metav1.ListOptions{
+		FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, of.Name).String(),
+	})
+	if err != nil {
+		c.addFailure(diagnosis.Source(of.Type.String()), of.Namespace, err)
+		return
+	}
+	for i := range list.Items {
+		reported := conditionsOf(of, &list.Items[i])
+		c.update(func(facts *diagnosis.Facts) { facts.ReportedErrors = append(facts.ReportedErrors, reported...) })
+	}
+}
+
+// conditionsOf returns the conditions of an object that have a message.
+func conditionsOf(of diagnosis.RemainingObject, object *unstructured.Unstructured) []diagnosis.ReportedError {
+	var reported []diagnosis.ReportedError
+	conditions, _, _ := unstructured.NestedSlice(object.Object, "status", "conditions")
+	for _, condition := range conditions {
+		values, ok := condition.(map[string]any)
+		if !ok {
+			continue
+		}
+		name, _ := values["type"].(string)
+		message, _ := values["message"].(string)
+		since, _ := values["lastTransitionTime"].(string)
+		at, _ := time.Parse(time.RFC3339, since)
+		if message != "" {
+			reported = append(reported, diagnosis.ReportedError{
+				Type: of.Type, Name: of.Name, Source: sourceCondition(name), Text: message, At: at,
+			})
+		}
+	}
+	return reported
+}
+
+func (c *collection) readEvents(ctx context.Context, overdue []diagnosis.RemainingObject) {
+	isEvent := func(of inventory.Type) bool { return of.Resource == "events" }
+	list := &corev1.EventList{}
+	if !c.hasContent(isEvent) ||
+		!c.list(ctx, diagnosis.SourceEvents, list, inNamespace(c.facts.Namespace.Name), atMost(maxEvents)) {
+		return
+	}
+	var reported []diagnosis.ReportedError
+	for i := range list.Items {
+		event := &list.Items[i]
+		if event.Type != corev1.EventTypeWarning {
+			continue
+		}
+		for _, object := range overdue {
+			involved := event.InvolvedObject
+			if involved.Kind == object.Kind && involved.Name == object.Name &&
+				(involved.UID == "" || involved.UID == object.UID) {
+				reported = append(reported, diagnosis.ReportedError{
+					Type: object.Type, Name: object.Name, Source: sourceEvent(event.Reason), Text: event.Message,
+					At: lastSeen(event),
+				})
+			}
+		}
+	}
+	c.update(func(facts *diagnosis.Facts) { facts.ReportedErrors = append(facts.ReportedErrors, reported...) })
+}
+
+// lastSeen returns when an Event last occurred, in the old or the new API.
+func lastSeen(event *corev1.Event) time.Time {
+	switch {
+	case event.Series != nil && !event.Series.LastObservedTime.IsZero():
+		return event.Series.LastObservedTime.Time
+	case !event.LastTimestamp.IsZero():
+		return event.LastTimestamp.Time
+	case !event.EventTime.IsZero():
+		return event.EventTime.Time
+	}
+	return event.CreationTimestamp.Time
+}

@@ -1,0 +1,40 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package diagnosis
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Messages of the conditions DeletionBlocked and InitializationBlocked with status False.
+const (
+	messageDeletionProgressing       = "The deletion makes progress again"
+	messageInitializationProgressing = "The initialization makes progress again"
+	messageInitializationCompleted   = "The initialization is complete"
+	messageNamespaceDeleted          = "The namespace is being deleted"
+)
+
+// blockedMessageEnd is the end of the message of a condition with status True. It has the time of
+// the diagnosis, since findings mention how long ago something was.
+func blockedMessageEnd(namespace string, moreFindings int, now time.Time) string {
+	end := fmt.Sprintf(" (as of %s)", FormatTime(now))
+	if moreFindings > 0 {
+		end += "; and " + Plural(moreFindings, "more finding")
+	}
+	return end + "; for details run: kubectl nslifecycle explain " + namespace
+}
+
+// note joins the parts of a finding to one line.
+func note(message string, objects []string, remedy string) string {
+	text := strings.TrimSuffix(message, ".")
+	if len(objects) > 0 {
+		text += "; objects: " + strings.Join(objects, ", ")
+	}
+	if remedy != "" {
+		text += "; what to do: " + strings.TrimSuffix(remedy, ".")
+	}
+	return text
+}

@@ -1,0 +1,46 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package owners
+
+import (
+	"slices"
+	"testing"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	. "github.com/onsi/gomega"
+)
+
+func TestCanAnyoneInitialize(t *testing.T) {
+	role := func(verbs ...string) rbacv1.ClusterRole {
+		return rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "r"}, Rules: []rbacv1.PolicyRule{{
+			APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: verbs, ResourceNames: []string{"only-this"},
+		}}}
+	}
+	to := func(subjects ...rbacv1.Subject) rbacv1.ClusterRoleBinding {
+		return rbacv1.ClusterRoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: "b"}, RoleRef: rbacv1.RoleRef{Kind: "ClusterRole", Name: "r"}, Subjects: subjects,
+		}
+	}
+	account := rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: "quota-system", Name: "initializer"}
+	tests := map[string]struct {
+		role    rbacv1.ClusterRole
+		binding rbacv1.ClusterRoleBinding
+		want    bool
+	}{
+		"an initializer":             {role: role("initialize"), binding: to(account), want: true},
+		"every verb":                 {role: role("*"), binding: to(account), want: true},
+		"another verb":               {role: role("get"), binding: to(account)},
+		"no subjects":                {role: role("initialize"), binding: to()},
+		"bound to the control plane": {role: role("initialize"), binding: to(systemSubjects...)},
+		"bound to the control plane and an initializer": {role: role("initialize"), binding: to(append(slices.Clone(systemSubjects), account)...), want: true},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			NewWithT(t).Expect(CanAnyoneInitialize([]rbacv1.ClusterRole{test.role},
+				[]rbacv1.ClusterRoleBinding{test.binding})).To(Equal(test.want))
+		})
+	}
+}

@@ -1,0 +1,125 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package owners
+
+import (
+	"slices"
+	"strings"
+)
+
+// The processes that run the controllers of Kubernetes.
+const (
+	ControllerManager      = "kube-controller-manager"
+	cloudControllerManager = "cloud-controller-manager"
+)
+
+// Finalizers that Kubernetes adds to objects.
+const (
+	FinalizerForeground   = "foregroundDeletion"
+	FinalizerPVC          = "kubernetes.io/pvc-protection"
+	FinalizerJob          = "batch.kubernetes.io/job-tracking"
+	FinalizerLoadBalancer = "service.kubernetes.io/load-balancer-cleanup"
+
+	finalizerOrphan = "orphan"
+)
+
+// KnownFinalizer describes a finalizer of a common controller.
+type KnownFinalizer struct {
+	// Owner is the controller that removes it. Manager is the name of the process and its Lease if
+	// the controller is part of Kubernetes.
+	Owner, Manager string
+	// External reports whether it protects a resource outside the cluster.
+	External bool
+	// Loss is what is lost or left behind if it is removed by force.
+	Loss string
+	// words match the workload of an add-on.
+	words []string
+}
+
+// IsBuiltIn reports whether a process of Kubernetes itself removes the finalizer.
+func (k KnownFinalizer) IsBuiltIn() bool { return k.Manager != "" && len(k.words) == 0 }
+
+const (
+	awsLoadBalancers     = "aws-load-balancer-controller"
+	awsLoadBalancerOwner = "the AWS Load Balancer Controller"
+	gkeIngressOwner      = "the GKE ingress controller, which runs outside the cluster"
+)
+
+var knownFinalizers = map[string]KnownFinalizer{
+	FinalizerForeground: {
+		Owner: "the garbage collector of " + ControllerManager, Manager: ControllerManager, Loss: lossForeground,
+	},
+	finalizerOrphan: {
+		Owner: "the garbage collector of " + ControllerManager, Manager: ControllerManager, Loss: lossOrphan,
+	},
+	FinalizerPVC: {
+		Owner: "the pvc-protection controller of " + ControllerManager, Manager: ControllerManager, Loss: LossVolume,
+	},
+	FinalizerJob: {
+		Owner: "the job controller of " + ControllerManager, Manager: ControllerManager, Loss: lossJob,
+	},
+	FinalizerLoadBalancer: {
+		Owner: "the service controller of " + cloudControllerManager, Manager: cloudControllerManager, External: true,
+		Loss:  lossLoadBalancer,
+		words: []string{"cloud-controller-manager", "ccm", "metallb", "kube-vip", "cloud-provider"},
+	},
+	"resource.kubernetes.io/delete-protection": {
+		Owner: "the resource claim controller of " + ControllerManager, Manager: ControllerManager, Loss: lossDevice,
+	},
+	"external-provisioner.volume.kubernetes.io/finalizer": {
+		Owner: "the external-provisioner of the CSI driver", words: []string{"csi", "provisioner"}, Loss: lossCSI,
+	},
+	"service.k8s.aws/resources": {
+		Owner: awsLoadBalancerOwner, words: []string{awsLoadBalancers}, External: true, Loss: lossLoadBalancer,
+	},
+	"ingress.k8s.aws/resources": {
+		Owner: awsLoadBalancerOwner, words: []string{awsLoadBalancers}, External: true, Loss: lossLoadBalancer,
+	},
+	"elbv2.k8s.aws/resources": {
+		Owner: awsLoadBalancerOwner, words: []string{awsLoadBalancers}, External: true, Loss: lossLoadBalancer,
+	},
+	"networking.gke.io/l4-netlb-v2":          {Owner: gkeIngressOwner, External: true, Loss: lossLoadBalancer},
+	"networking.gke.io/neg-finalizer":        {Owner: gkeIngressOwner, External: true, Loss: lossLoadBalancer},
+	"networking.gke.io/ingress-finalizer-V2": {Owner: gkeIngressOwner, External: true, Loss: lossLoadBalancer},
+}
+
+// knownPrefixes are those of finalizers with a variable suffix.
+var knownPrefixes = map[string]KnownFinalizer{
+	"snapshot.storage.kubernetes.io/": {
+		Owner: "the snapshot controller", words: []string{"snapshot-controller", "csi-snapshotter", "snapshotter"},
+		Loss: lossSnapshot,
+	},
+	"external-attacher/": {
+		Owner: "the external-attacher of the CSI driver", words: []string{"csi", "attacher"}, Loss: lossCSI,
+	},
+	"group.ingress.k8s.aws/": {
+		Owner: awsLoadBalancerOwner, words: []string{awsLoadBalancers}, External: true, Loss: lossLoadBalancer,
+	},
+}
+
+// cloudDomains are those of cloud providers that run controllers outside the clusters they offer, so
+// that nothing in the cluster shows them.
+var cloudDomains = []string{
+	"amazonaws.com", "k8s.aws", "gke.io", "cloud.google.com", "azure.com", "microsoft.com", "alibabacloud.com",
+	"digitalocean.com", "ibm.com", "oraclecloud.com",
+}
+
+// Known returns the description of a finalizer.
+func Known(finalizer string) (known KnownFinalizer, ok bool) {
+	if known, ok := knownFinalizers[finalizer]; ok {
+		return known, true
+	}
+	for prefix, known := range knownPrefixes {
+		if strings.HasPrefix(finalizer, prefix) {
+			return known, true
+		}
+	}
+	return KnownFinalizer{}, false
+}
+
+func isCloudDomain(domain string) bool {
+	return slices.ContainsFunc(cloudDomains, func(cloud string) bool {
+		return domain == cloud || strings.HasSuffix(domain, "."+cloud)
+	})
+}

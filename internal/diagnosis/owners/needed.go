@@ -1,0 +1,77 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package owners
+
+import (
+	"slices"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
+	"github.com/nslifecycle/nslifecycle/internal/inventory"
+)
+
+// MaxChecked is how many ServiceAccounts and permissions are checked.
+const MaxChecked = 20
+
+// ExternalFinalizers returns the overdue finalizers and namespace finalizers that are not removed by
+// Kubernetes itself, with the objects that have them.
+func ExternalFinalizers(facts *diagnosis.Facts) map[string][]diagnosis.RemainingObject {
+	result := map[string][]diagnosis.RemainingObject{}
+	for finalizer, objects := range facts.OverdueByFinalizer() {
+		if known, ok := Known(finalizer); !ok || !known.IsBuiltIn() {
+			result[finalizer] = objects
+		}
+	}
+	for _, name := range append(facts.ExternalNamespaceFinalizers(), facts.Namespace.Finalizers...) {
+		if _, ok := result[name]; !ok {
+			result[name] = nil
+		}
+	}
+	return result
+}
+
+// AccessReview is the question whether a ServiceAccount may change the objects of a type.
+type AccessReview struct {
+	ServiceAccount types.NamespacedName
+	Type           inventory.Type
+}
+
+// AccessReviewsNeeded returns the permissions to check: those of possible owners.
+func AccessReviewsNeeded(facts *diagnosis.Facts) []AccessReview {
+	var reviews []AccessReview
+	for finalizer, objects := range diagnosis.Sorted(ExternalFinalizers(facts)) {
+		if len(objects) == 0 {
+			continue
+		}
+		owner := Of(finalizer, objects)
+		for _, account := range Search(facts, &owner).ServiceAccounts {
+			for _, object := range objects {
+				review := AccessReview{account, object.Type}
+				isDuplicate := slices.ContainsFunc(reviews, func(other AccessReview) bool {
+					return other.ServiceAccount == account &&
+						other.Type.GroupVersionResource == object.Type.GroupVersionResource
+				})
+				if !isDuplicate && len(reviews) < MaxChecked {
+					reviews = append(reviews, review)
+				}
+			}
+		}
+	}
+	return reviews
+}
+
+// ServiceAccountsNeeded returns the ServiceAccounts whose existence is evidence.
+func ServiceAccountsNeeded(facts *diagnosis.Facts) []types.NamespacedName {
+	var names []types.NamespacedName
+	for finalizer, objects := range diagnosis.Sorted(ExternalFinalizers(facts)) {
+		owner := Of(finalizer, objects)
+		for _, account := range serviceAccountsOf(facts, &owner) {
+			if !slices.Contains(names, account.name) && len(names) < MaxChecked {
+				names = append(names, account.name)
+			}
+		}
+	}
+	return names
+}

@@ -1,0 +1,272 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rules
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
+	"github.com/nslifecycle/nslifecycle/internal/shell"
+)
+
+// admissionRule finds webhooks and policies that reject the deletion of objects or the removal of a
+// finalizer, and validation that rejects the latter.
+var admissionRule = Rule{
+	Name: "admission", Stage: diagnosis.StageTerminating,
+	Causes: []diagnosis.Cause{
+		diagnosis.CauseAdmissionWebhookFailing, diagnosis.CauseAdmissionRefused, diagnosis.CauseFinalizerRemovalInvalid,
+	},
+	Needs: []diagnosis.Fact{diagnosis.FactDryRuns, diagnosis.FactAdmission, diagnosis.FactBackends},
+	find:  view.findAdmission,
+}
+
+func (f view) findAdmission() []diagnosis.Finding {
+	var findings []diagnosis.Finding
+	for _, name := range diagnosis.FailingWebhooks(f.Rejections()...) {
+		findings = append(findings, f.webhookFailingFinding(f.rejectionBy(diagnosis.FailingWebhooks, name)))
+	}
+	for _, name := range diagnosis.DenyingWebhooks(f.Rejections()...) {
+		findings = append(findings, f.findWebhookDenies(f.rejectionBy(diagnosis.DenyingWebhooks, name))...)
+	}
+	for _, name := range diagnosis.DenyingPolicies(f.Rejections()...) {
+		findings = append(findings, f.findPolicyDenies(f.rejectionBy(diagnosis.DenyingPolicies, name))...)
+	}
+	findings = append(findings, f.findServerDenies()...)
+	return append(findings, f.findInvalid()...)
+}
+
+// rejection is everything that one webhook or policy rejected.
+type rejection struct {
+	name    string
+	dryRuns []diagnosis.DryRun
+	// quotes are the conditions of the Namespace with the same error: the namespace controller got it
+	// as well.
+	quotes []string
+	// isContradicted reports whether a dry run succeeds that fails according to the condition.
+	isContradicted bool
+}
+
+func (f view) rejectionBy(parse func(texts ...string) []string, name string) rejection {
+	result := rejection{name: name}
+	for _, dryRun := range f.DryRuns {
+		if dryRun.Err != nil && slices.Contains(parse(dryRun.Err.Error()), name) {
+			result.dryRuns = append(result.dryRuns, dryRun)
+		}
+	}
+	text := f.ConditionMessage(corev1.NamespaceDeletionContentFailure)
+	if slices.Contains(parse(text), name) {
+		result.quotes = f.quoteConditions(corev1.NamespaceDeletionContentFailure)
+	}
+	result.isContradicted = len(result.dryRuns) == 0 &&
+		slices.ContainsFunc(f.DryRuns, func(dryRun diagnosis.DryRun) bool {
+			return dryRun.Verb == diagnosis.VerbDelete && dryRun.Err == nil && strings.Contains(text, `"`+dryRun.Name+`"`)
+		})
+	return result
+}
+
+// isDeletionDenied reports whether admission denied the dry run of the deletion of an object.
+func (f view) isDeletionDenied(object diagnosis.RemainingObject) bool {
+	return slices.ContainsFunc(f.DryRuns, func(dryRun diagnosis.DryRun) bool {
+		return dryRun.Verb == diagnosis.VerbDelete && dryRun.Type.GroupResource() == object.GroupResource() &&
+			dryRun.Name == object.Name && dryRun.Err != nil && isDenied(dryRun.Err)
+	})
+}
+
+// isRemovalRejected reports whether the API server rejects the removal of a finalizer from objects of
+// the type of an object.
+func (f view) isRemovalRejected(object diagnosis.RemainingObject, finalizer string) bool {
+	return slices.ContainsFunc(f.DryRuns, func(dryRun diagnosis.DryRun) bool {
+		return dryRun.Verb == diagnosis.VerbPatch && dryRun.Finalizer == finalizer && dryRun.Err != nil &&
+			dryRun.Type.GroupResource() == object.GroupResource() && (isInvalid(dryRun.Err) || isDenied(dryRun.Err))
+	})
+}
+
+// isCorroborated reports whether a rejection that can depend on the user may be reported: the
+// namespace controller got it as well, or exceeds the progress deadline.
+func (f view) isCorroborated(r rejection) bool {
+	return len(r.quotes) > 0 || f.IsOverdue(f.Namespace.DeletionTimestamp.Time)
+}
+
+func (f view) webhookFailingFinding(r rejection) diagnosis.Finding {
+	finding := diagnosis.Finding{
+		Cause: diagnosis.CauseAdmissionWebhookFailing, Certainty: diagnosis.Confirmed,
+		Message:  fmt.Sprintf(messageWebhookFailing, r.name, r.effect()),
+		Evidence: r.evidence(),
+		Loss:     lossWebhookFailing,
+	}
+	if r.isContradicted {
+		finding.Certainty = diagnosis.Likely
+	}
+	f.addWebhook(&finding, r.name)
+	return finding.WithObjects(append(finding.Objects, r.objects(f.Namespace.Name)...))
+}
+
+// findWebhookDenies: a webhook knows the user, so it may allow the requests of the namespace
+// controller that it denies to this diagnosis.
+func (f view) findWebhookDenies(r rejection) []diagnosis.Finding {
+	if !f.isCorroborated(r) {
+		return nil
+	}
+	finding := diagnosis.Finding{
+		Cause: diagnosis.CauseAdmissionRefused, Certainty: diagnosis.Likely,
+		Message:  fmt.Sprintf(messageWebhookDenies, r.name, r.effect()),
+		Evidence: r.evidence(),
+		Loss:     lossWebhookDenies,
+	}
+	if len(r.quotes) > 0 && !r.isContradicted {
+		finding.Certainty = diagnosis.Confirmed
+	}
+	f.addWebhook(&finding, r.name)
+	return []diagnosis.Finding{finding.WithObjects(append(finding.Objects, r.objects(f.Namespace.Name)...))}
+}
+
+func (f view) findPolicyDenies(r rejection) []diagnosis.Finding {
+	at := slices.IndexFunc(f.Policies, func(policy diagnosis.Policy) bool { return policy.Name == r.name })
+	dependsOnUser := at < 0 || f.Policies[at].DependsOnUser
+	if len(r.quotes) == 0 && (at >= 0 && f.Policies[at].IsGate || dependsOnUser && !f.isCorroborated(r)) {
+		return nil
+	}
+	finding := diagnosis.Finding{
+		Cause: diagnosis.CauseAdmissionRefused, Certainty: diagnosis.Confirmed,
+		Message:  fmt.Sprintf(messagePolicyDenies, r.name, r.effect()),
+		Evidence: r.evidence(),
+		Remedies: []string{shell.Command(remedyGetPolicy, r.name), remedyListBindings, remedyPolicyDenies},
+		Loss:     lossPolicyDenies,
+	}
+	if r.isContradicted || len(r.quotes) == 0 && dependsOnUser {
+		finding.Certainty = diagnosis.Likely
+	}
+	return []diagnosis.Finding{finding.WithObjects(r.objects(f.Namespace.Name))}
+}
+
+// findServerDenies finds rejections by admission plug-ins of the API server itself.
+func (f view) findServerDenies() []diagnosis.Finding {
+	var denied rejection
+	for _, dryRun := range f.DryRuns {
+		if dryRun.Err != nil && isDenied(dryRun.Err) && !diagnosis.IsFromAdmission(dryRun.Err.Error()) {
+			denied.dryRuns = append(denied.dryRuns, dryRun)
+		}
+	}
+	if len(denied.dryRuns) == 0 || !f.isCorroborated(denied) {
+		return nil
+	}
+	finding := diagnosis.Finding{
+		Cause: diagnosis.CauseAdmissionRefused, Certainty: diagnosis.Likely,
+		Message:  fmt.Sprintf(messageServerDenies, denied.effect()),
+		Evidence: denied.evidence(),
+		Remedies: []string{remedyServerDenies},
+	}
+	return []diagnosis.Finding{finding.WithObjects(denied.objects(f.Namespace.Name))}
+}
+
+// findInvalid finds objects that do not pass validation, such as after a schema became stricter.
+func (f view) findInvalid() []diagnosis.Finding {
+	byType := map[string]rejection{}
+	for _, dryRun := range f.DryRuns {
+		if dryRun.Verb == diagnosis.VerbPatch && dryRun.Err != nil && isInvalid(dryRun.Err) {
+			r := byType[dryRun.Type.String()]
+			r.dryRuns = append(r.dryRuns, dryRun)
+			byType[dryRun.Type.String()] = r
+		}
+	}
+	var findings []diagnosis.Finding
+	for resource, r := range diagnosis.Sorted(byType) {
+		first := r.dryRuns[0]
+		finding := diagnosis.Finding{
+			Cause: diagnosis.CauseFinalizerRemovalInvalid, Certainty: diagnosis.Confirmed, Finalizer: r.finalizer(),
+			Message:  fmt.Sprintf(messageInvalid, first.Finalizer, resource, first.Name),
+			Evidence: r.evidence(),
+			Remedies: []string{
+				remedyInvalidFix, shell.Command(remedyEdit, resource, first.Name, f.Namespace.Name), remedyInvalidSchema,
+			},
+			Loss: lossUnknownFinalizer,
+		}
+		findings = append(findings, finding.WithObjects(r.objects(f.Namespace.Name)))
+	}
+	return findings
+}
+
+// addWebhook adds the configuration that registers a webhook, and the problem of its Service.
+func (f view) addWebhook(finding *diagnosis.Finding, name string) {
+	isFailing := finding.Cause == diagnosis.CauseAdmissionWebhookFailing
+	for _, webhook := range f.Webhooks {
+		if webhook.Name != name {
+			continue
+		}
+		if webhook.DependsOnUser && isFailing && !strings.Contains(strings.Join(finding.Evidence, ""), "condition ") {
+			finding.Certainty = diagnosis.Likely
+		}
+		finding.Remedies = append(finding.Remedies,
+			shell.Command(remedyGetConfiguration, webhook.Resource, webhook.Configuration))
+		if webhook.Service == nil {
+			finding.Evidence = append(finding.Evidence,
+				fmt.Sprintf(evidenceWebhookURL, webhook.Resource, webhook.Configuration, webhook.URL))
+			continue
+		}
+		finding.Evidence = append(finding.Evidence,
+			fmt.Sprintf(evidenceWebhookService, webhook.Resource, webhook.Configuration, webhook.Service))
+		if problem := f.backendProblem(*webhook.Service); problem != "" && isFailing {
+			finding.Message += ": " + problem
+			finding.Evidence = append(finding.Evidence, problem)
+		}
+		finding.Remedies = append(finding.Remedies, shell.Command(remedyListBackend, webhook.Service.Namespace))
+	}
+	if isFailing {
+		finding.Remedies = append(finding.Remedies, remedyWebhookFailing)
+	} else {
+		finding.Remedies = append(finding.Remedies, remedyWebhookDenies)
+	}
+}
+
+// effect describes what is not possible because of the rejection.
+func (r rejection) effect() string {
+	if len(r.dryRuns) == 0 {
+		return rejectedContent
+	}
+	first := r.dryRuns[0]
+	switch {
+	case first.Verb == diagnosis.VerbPatch:
+		return fmt.Sprintf(rejectedFinalizer, first.Finalizer, first.Type, first.Name)
+	case len(r.dryRuns) == 1:
+		return fmt.Sprintf(rejectedObject, first.Type, first.Name)
+	}
+	return fmt.Sprintf(rejectedObjects, first.Type, first.Name)
+}
+
+// evidence returns the errors of the dry runs and of the namespace controller.
+func (r rejection) evidence() []string {
+	var texts []string
+	for _, dryRun := range r.dryRuns {
+		text := diagnosis.OneLine(dryRun.Err.Error())
+		if dryRun.Verb == diagnosis.VerbPatch {
+			text = fmt.Sprintf(evidenceDryRunRemoval, dryRun.Finalizer, dryRun.Type, dryRun.Name, text)
+		} else {
+			text = fmt.Sprintf(evidenceDryRunDelete, dryRun.Type, dryRun.Name, text)
+		}
+		texts = append(texts, text)
+	}
+	return append(texts[:min(len(texts), diagnosis.MaxObjects)], r.quotes...)
+}
+
+// finalizer returns the finalizer that cannot be removed, or "" if there are several.
+func (r rejection) finalizer() string {
+	first := r.dryRuns[0].Finalizer
+	if slices.ContainsFunc(r.dryRuns, func(dryRun diagnosis.DryRun) bool { return dryRun.Finalizer != first }) {
+		return ""
+	}
+	return first
+}
+
+func (r rejection) objects(namespace string) []diagnosis.Object {
+	var objects []diagnosis.Object
+	for _, dryRun := range r.dryRuns {
+		objects = append(objects,
+			diagnosis.Object{Resource: dryRun.Type.String(), Namespace: namespace, Name: dryRun.Name})
+	}
+	return objects
+}

@@ -1,0 +1,112 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rules
+
+import (
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
+)
+
+const (
+	deadText   = `failed calling webhook "guard.example.com": failed to call webhook: Post "https://guard.guards-system.svc:443/?timeout=10s": service "guard" not found`
+	deniedText = `admission webhook "guard.example.com" denied the request: it is precious`
+	policyText = `configmaps "a" is forbidden: ValidatingAdmissionPolicy 'precious' with binding 'all' denied request: it is precious`
+)
+
+func withWebhook(facts *diagnosis.Facts) {
+	service := types.NamespacedName{Namespace: "guards-system", Name: "guard"}
+	facts.Webhooks = []diagnosis.Webhook{{
+		Name: "guard.example.com", Resource: string(diagnosis.SourceValidatingWebhooks), Configuration: "guards", Service: &service,
+	}}
+	facts.Backends = map[types.NamespacedName]diagnosis.Backend{service: {}}
+}
+
+func withPolicy(dependsOnUser, isGate bool) func(*diagnosis.Facts) {
+	return func(facts *diagnosis.Facts) { facts.Policies = []diagnosis.Policy{{"precious", dependsOnUser, isGate}} }
+}
+
+func TestFindAdmission(t *testing.T) {
+	left := withContent(contentOf(configMaps, makeObject("a")))
+	object := []string{"configmaps/a"}
+	refusedDelete := func(err error) func(*diagnosis.Facts) {
+		return withDryRuns(diagnosis.DryRun{diagnosis.VerbDelete, configMaps, "a", "", err})
+	}
+	dead, denied := internalError(deadText), answer(403, metav1.StatusReasonForbidden, deniedText)
+	policy := answer(422, metav1.StatusReasonInvalid, policyText)
+	heldBack := withContent(contentOf(widgets, makeDeleted("a", held)))
+	refusedPatch := func(err error) func(*diagnosis.Facts) {
+		return withDryRuns(diagnosis.DryRun{diagnosis.VerbPatch, widgets, "a", held, err})
+	}
+	young := func(facts *diagnosis.Facts) {
+		facts.Namespace.DeletionTimestamp.Time = now
+		facts.Namespace.Status.Conditions = nil
+	}
+	runCases(t, map[string]diagnoseCase{
+		"a dead webhook": {
+			facts: makeTerminating(left, refusedDelete(dead), withWebhook),
+			want:  []want{{diagnosis.CauseAdmissionWebhookFailing, diagnosis.Confirmed, "Service guards-system/guard does not exist", literal(evidenceDryRunDelete), object}},
+		},
+		"a dead webhook, at once": {
+			facts: makeTerminating(left, refusedDelete(dead), young),
+			want:  []want{{diagnosis.CauseAdmissionWebhookFailing, diagnosis.Confirmed, "", "failed to call webhook", object}},
+		},
+		"a dead webhook that only the namespace controller has met": {
+			facts: makeTerminating(left, withContentFailure("Failed to delete all resource types, 1 remaining: "+dead.Error()), withWebhook),
+			want:  []want{{diagnosis.CauseAdmissionWebhookFailing, diagnosis.Confirmed, "guard.example.com", "ContentDeletionFailed since", nil}},
+		},
+		"a webhook that answers by now": {
+			facts: makeTerminating(left, refusedDelete(nil), withContentFailure(`deleting configmaps "a": `+dead.Error())),
+			want:  []want{{diagnosis.CauseAdmissionWebhookFailing, diagnosis.Likely, "", "", nil}},
+		},
+		"a webhook that refuses us": {
+			facts: makeTerminating(left, refusedDelete(denied)),
+			want:  []want{{diagnosis.CauseAdmissionRefused, diagnosis.Likely, "guard.example.com", "it is precious", object}},
+		},
+		"a webhook that refuses us, at once": {facts: makeTerminating(left, refusedDelete(denied), young)},
+		"a webhook that refuses everybody": {
+			facts: makeTerminating(left, refusedDelete(denied), withContentFailure(denied.Error())),
+			want:  []want{{diagnosis.CauseAdmissionRefused, diagnosis.Confirmed, "", "condition NamespaceDeletionContentFailure=True", object}},
+		},
+		"a policy": {
+			facts: makeTerminating(left, refusedDelete(policy), withPolicy(false, false), young),
+			want:  []want{{diagnosis.CauseAdmissionRefused, diagnosis.Confirmed, `"precious"`, "it is precious", object}},
+		},
+		"a policy that asks who it is": {
+			facts: makeTerminating(left, refusedDelete(policy), withPolicy(true, false)),
+			want:  []want{{diagnosis.CauseAdmissionRefused, diagnosis.Likely, "", "", object}},
+		},
+		"a policy that may not be read": {
+			facts: makeTerminating(left, refusedDelete(policy), withUnread(diagnosis.SourcePolicies)),
+			want:  []want{{diagnosis.CauseAdmissionRefused, diagnosis.Likely, "", "", object}},
+		},
+		"the gate of this project keeps us out, and not the namespace controller": {
+			facts: makeTerminating(left, refusedDelete(policy), withPolicy(true, true), young),
+		},
+		"an admission plug-in": {
+			facts: makeTerminating(left, refusedDelete(answer(403, metav1.StatusReasonForbidden, `configmaps "a" is forbidden: not today`))),
+			want:  []want{{diagnosis.CauseAdmissionRefused, diagnosis.Likely, literal(messageServerDenies), "not today", object}},
+		},
+		"a webhook that does not let a finalizer go": {
+			facts: makeTerminating(heldBack, refusedPatch(dead), withWorkloads(makeOperator(1))),
+			want:  []want{{diagnosis.CauseAdmissionWebhookFailing, diagnosis.Confirmed, held, "", []string{"widgets.widgets.example.com/a"}}},
+		},
+		"an object that is not valid any more": {
+			facts: makeTerminating(heldBack, withWorkloads(makeOperator(1)), refusedPatch(answer(422, metav1.StatusReasonInvalid,
+				`Widget.widgets.example.com "a" is invalid: spec.size: Required value`))),
+			want: []want{{diagnosis.CauseFinalizerRemovalInvalid, diagnosis.Confirmed, held, "spec.size: Required value", nil}},
+		},
+		"another finalizer of the same object": {
+			facts: makeTerminating(withContent(contentOf(widgets, makeDeleted("a", held, "b.example.org/b"))),
+				refusedPatch(answer(422, metav1.StatusReasonInvalid, `Widget.widgets.example.com "a" is invalid: spec.size: Required value`))),
+			want: []want{
+				{diagnosis.CauseFinalizerRemovalInvalid, diagnosis.Confirmed, held, "", nil},
+				{diagnosis.CauseFinalizerOwnerGone, diagnosis.Likely, "b.example.org/b", "", nil},
+			},
+		},
+	})
+}

@@ -1,0 +1,190 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rules
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
+	"github.com/nslifecycle/nslifecycle/internal/shell"
+)
+
+// crdRule finds CustomResourceDefinitions whose conversion webhook fails, or that are being deleted.
+var crdRule = Rule{
+	Name: "custom-resource-definitions", Stage: diagnosis.StageTerminating,
+	Causes: []diagnosis.Cause{diagnosis.CauseConversionWebhookFailing, diagnosis.CauseCRDTerminating},
+	Needs: []diagnosis.Fact{
+		diagnosis.FactContent, diagnosis.FactDryRuns, diagnosis.FactCRDs, diagnosis.FactBackends, diagnosis.FactProgress,
+	},
+	find: func(f view) []diagnosis.Finding {
+		return append(f.findConversions(), f.findTerminatingCRDs()...)
+	},
+}
+
+// conversionFailure is what is known about a failing conversion webhook.
+type conversionFailure struct {
+	kind, groupVersion string
+	texts              []string
+	isResponse         bool // the API server returned it to this diagnosis
+	resource           string
+}
+
+func (f view) findConversions() []diagnosis.Finding {
+	failures := map[string]*conversionFailure{}
+	add := func(text, resource string, isResponse bool) {
+		for _, match := range conversion.FindAllStringSubmatch(text, -1) {
+			groupVersion, kind := match[1], match[2]
+			group, _, _ := strings.Cut(groupVersion, "/")
+			key := group + " " + kind
+			if failures[key] == nil {
+				failures[key] = &conversionFailure{kind: kind, groupVersion: groupVersion}
+			}
+			failure := failures[key]
+			failure.texts = append(failure.texts, diagnosis.OneLine(text))
+			failure.isResponse = failure.isResponse || isResponse
+			if failure.resource == "" {
+				failure.resource = resource
+			}
+		}
+	}
+	for _, content := range f.Content {
+		if content.Err != nil {
+			add(content.Err.Error(), content.Type.String(), true)
+		}
+	}
+	for _, dryRun := range f.DryRuns {
+		if dryRun.Err != nil {
+			add(dryRun.Err.Error(), dryRun.Type.String(), true)
+		}
+	}
+	add(f.ConditionMessage(corev1.NamespaceDeletionContentFailure), "", false)
+	var findings []diagnosis.Finding
+	for _, failure := range diagnosis.Sorted(failures) {
+		findings = append(findings, f.conversionFinding(failure))
+	}
+	return findings
+}
+
+func (f view) conversionFinding(failure *conversionFailure) diagnosis.Finding {
+	finding := diagnosis.Finding{
+		Cause: diagnosis.CauseConversionWebhookFailing, Certainty: diagnosis.Confirmed,
+		Message:  fmt.Sprintf(messageConversionFailing, failure.kind, failure.groupVersion),
+		Evidence: failure.texts[:min(len(failure.texts), diagnosis.MaxObjects)],
+		Loss:     lossConversion,
+	}
+	if !failure.isResponse {
+		finding.Certainty = diagnosis.Likely // It may have recovered since the condition was written.
+	}
+	crd := f.crdFor(failure)
+	if crd == nil {
+		finding.Remedies = append(finding.Remedies, remedyListCRDs, remedyRestoreConversion)
+		return finding
+	}
+	finding.Remedies = append(finding.Remedies, shell.Command(remedyGetConversion, crd.Name))
+	if service := conversionService(crd); service != nil {
+		finding.Evidence = append(finding.Evidence, fmt.Sprintf(evidenceServiceOfWebhook, service))
+		if problem := f.backendProblem(*service); problem != "" {
+			finding.Message += ": " + problem
+			finding.Evidence = append(finding.Evidence, problem)
+		}
+		finding.Remedies = append(finding.Remedies, shell.Command(remedyListBackend, service.Namespace))
+	}
+	if webhook := conversionWebhook(crd); webhook != nil && len(webhook.CABundle) == 0 {
+		finding.Evidence = append(finding.Evidence, evidenceNoCABundle)
+	}
+	finding.Remedies = append(finding.Remedies, remedyMoveConversion, shell.Command(remedyDisableConversion, crd.Name))
+	return finding.WithObjects([]diagnosis.Object{{Resource: string(diagnosis.SourceCRDs), Name: crd.Name}})
+}
+
+// crdFor returns the CustomResourceDefinition of a failure, or nil if it was not read.
+func (f view) crdFor(failure *conversionFailure) *apiextensionsv1.CustomResourceDefinition {
+	group, _, _ := strings.Cut(failure.groupVersion, "/")
+	for i := range f.CRDs {
+		crd := &f.CRDs[i]
+		if crd.Name == failure.resource || crd.Spec.Group == group && crd.Spec.Names.Kind == failure.kind {
+			return crd
+		}
+	}
+	return nil
+}
+
+func conversionWebhook(crd *apiextensionsv1.CustomResourceDefinition) *apiextensionsv1.WebhookClientConfig {
+	conversion := crd.Spec.Conversion
+	if conversion == nil || conversion.Strategy != apiextensionsv1.WebhookConverter || conversion.Webhook == nil {
+		return nil
+	}
+	return conversion.Webhook.ClientConfig
+}
+
+func conversionService(crd *apiextensionsv1.CustomResourceDefinition) *types.NamespacedName {
+	webhook := conversionWebhook(crd)
+	if webhook == nil || webhook.Service == nil {
+		return nil
+	}
+	return &types.NamespacedName{Namespace: webhook.Service.Namespace, Name: webhook.Service.Name}
+}
+
+// findTerminatingCRDs returns findings only if nothing else blocks the objects: finalizers and
+// rejections of objects block their CustomResourceDefinition, and not the other way round.
+func (f view) findTerminatingCRDs() []diagnosis.Finding {
+	var findings []diagnosis.Finding
+	for i := range f.CRDs {
+		crd := &f.CRDs[i]
+		if crd.DeletionTimestamp == nil || !f.IsOverdue(crd.DeletionTimestamp.Time) {
+			continue
+		}
+		objects := slices.DeleteFunc(f.RemainingObjects(), func(object diagnosis.RemainingObject) bool {
+			return object.Type.String() != crd.Name
+		})
+		isBlocked := slices.ContainsFunc(objects, func(object diagnosis.RemainingObject) bool {
+			return object.DeletionTimestamp != nil && len(object.Finalizers) > 0 || f.isDeletionDenied(object)
+		})
+		if len(objects) == 0 || isBlocked || f.IsTypeProgressing(objects[0].GroupResource()) {
+			continue
+		}
+		finding := diagnosis.Finding{
+			Cause: diagnosis.CauseCRDTerminating, Certainty: diagnosis.Likely,
+			Message:  fmt.Sprintf(messageCRDTerminating, crd.Name, describe(objects)),
+			Evidence: []string{describeCRD(crd)},
+			Remedies: []string{
+				shell.Command(remedyGetCRDConditions, crd.Name),
+				shell.Command(remedyDeleteAll, crd.Name, f.Namespace.Name),
+			},
+			Loss: lossCRD,
+		}
+		condition := apihelpers.FindCRDCondition(crd, apiextensionsv1.Terminating)
+		if condition != nil && condition.Reason == "InstanceDeletionFailed" {
+			finding.Certainty = diagnosis.Confirmed
+		}
+		findings = append(findings, finding.WithRemaining(objects))
+	}
+	return findings
+}
+
+// terminatingCRDs describes the CustomResourceDefinitions of some objects that are being deleted.
+func (f view) terminatingCRDs(objects []diagnosis.RemainingObject) []string {
+	var texts []string
+	for i := range f.CRDs {
+		crd := &f.CRDs[i]
+		if crd.DeletionTimestamp != nil && slices.Contains(typesOf(objects), crd.Name) {
+			texts = append(texts, describeCRD(crd)+evidenceCRDWaits)
+		}
+	}
+	return texts
+}
+
+func describeCRD(crd *apiextensionsv1.CustomResourceDefinition) string {
+	text := fmt.Sprintf(evidenceTerminatingCRD, crd.Name, diagnosis.FormatTime(crd.DeletionTimestamp.Time))
+	if condition := apihelpers.FindCRDCondition(crd, apiextensionsv1.Terminating); condition != nil {
+		text += fmt.Sprintf(evidenceCRDCondition, condition.Status, condition.Reason, diagnosis.OneLine(condition.Message))
+	}
+	return text
+}

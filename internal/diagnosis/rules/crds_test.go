@@ -1,0 +1,111 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rules
+
+import (
+	"testing"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
+)
+
+func convertedBy(namespace string) func(*apiextensionsv1.CustomResourceDefinition) {
+	return func(definition *apiextensionsv1.CustomResourceDefinition) {
+		definition.Spec.Conversion = &apiextensionsv1.CustomResourceConversion{
+			Strategy: apiextensionsv1.WebhookConverter,
+			Webhook: &apiextensionsv1.WebhookConversion{ClientConfig: &apiextensionsv1.WebhookClientConfig{
+				Service: &apiextensionsv1.ServiceReference{Namespace: namespace, Name: "convert"},
+			}},
+		}
+	}
+}
+
+func terminating(reason string) func(*apiextensionsv1.CustomResourceDefinition) {
+	return func(definition *apiextensionsv1.CustomResourceDefinition) {
+		definition.DeletionTimestamp = &metav1.Time{Time: deleted}
+		definition.Finalizers = []string{"customresourcecleanup.apiextensions.k8s.io"}
+		definition.Status.Conditions = []apiextensionsv1.CustomResourceDefinitionCondition{{
+			Type: apiextensionsv1.Terminating, Status: apiextensionsv1.ConditionTrue, Reason: reason,
+			Message: "CustomResource deletion is in progress",
+		}}
+	}
+}
+
+func TestFindDefinitions(t *testing.T) {
+	broken := internalError(`conversion webhook for widgets.example.com/v1, Kind=Widget failed: Post ` +
+		`"https://convert.shop.svc:443/?timeout=30s": service "convert" not found`)
+	crd := []string{"customresourcedefinitions.apiextensions.k8s.io/widgets.widgets.example.com"}
+	gone := func(facts *diagnosis.Facts) {
+		facts.Backends = map[types.NamespacedName]diagnosis.Backend{{Namespace: shop, Name: "convert"}: {}}
+	}
+	runCases(t, map[string]diagnoseCase{
+		"a conversion webhook that was in the namespace": {
+			facts: makeTerminating(withContent(failing(widgets, broken)), withDefinition(convertedBy(shop)), gone, withContentFailure(broken.Error())),
+			want:  []want{{diagnosis.CauseConversionWebhookFailing, diagnosis.Confirmed, evidenceBackendDeleted, evidenceNoCABundle, crd}},
+		},
+		"a conversion webhook of which only the condition tells": {
+			facts: makeTerminating(withContentFailure(broken.Error()), withUnread("widgets.widgets.example.com")),
+			want:  []want{{diagnosis.CauseConversionWebhookFailing, diagnosis.Likely, "kind Widget", "conversion webhook for", nil}},
+		},
+		"a definition that is being deleted leaves the blame to a finalizer": {
+			facts: makeTerminating(withContent(contentOf(widgets, makeDeleted("a", held))), withDefinition(terminating("InstanceDeletionInProgress"))),
+			want:  []want{{diagnosis.CauseFinalizerOwnerGone, diagnosis.Likely, held, evidenceCRDWaits, nil}},
+		},
+		"and to a policy": {
+			facts: makeTerminating(withContent(contentOf(widgets, makeObject("a"))), withDefinition(terminating("InstanceDeletionFailed")),
+				withDryRuns(diagnosis.DryRun{diagnosis.VerbDelete, widgets, "a", "", answer(422, metav1.StatusReasonInvalid, policyText)}), withPolicy(false, false)),
+			want: []want{{diagnosis.CauseAdmissionRefused, diagnosis.Confirmed, "", "", nil}},
+		},
+		"a definition whose objects nothing else holds": {
+			facts: makeTerminating(withContent(contentOf(widgets, makeObject("a"))), withDefinition(terminating("InstanceDeletionInProgress"))),
+			want:  []want{{diagnosis.CauseCRDTerminating, diagnosis.Likely, `"widgets.widgets.example.com"`, "InstanceDeletionInProgress", []string{"widgets.widgets.example.com/a"}}},
+		},
+		"a definition whose objects cannot be deleted": {
+			facts: makeTerminating(withContent(contentOf(widgets, makeObject("a"))), withDefinition(terminating("InstanceDeletionFailed"))),
+			want:  []want{{diagnosis.CauseCRDTerminating, diagnosis.Confirmed, "", "InstanceDeletionFailed", nil}},
+		},
+	})
+}
+
+func TestFindStorage(t *testing.T) {
+	many := contentOf(configMaps, makeObject("a"))
+	many.Count = 70000
+	unreadable := answer(500, metav1.StatusReasonStoreReadError, `failed to read one or more secrets from the storage: unable to `+
+		`transform key "/registry/secrets/shop/a": no matching prefix found`)
+	few := withContent(contentOf(configMaps, makeObject("a")))
+	runCases(t, map[string]diagnoseCase{
+		"stored data that cannot be decrypted": {
+			facts: makeTerminating(withContent(failing(configMaps, unreadable)), withContentFailure(unreadable.Error())),
+			want:  []want{{diagnosis.CauseStorageUnreadable, diagnosis.Confirmed, "configmaps", "unable to transform key", nil}},
+		},
+		"a list that fails": {
+			facts: makeTerminating(withContent(failing(configMaps, internalError("it is a bad day")))),
+			want:  []want{{diagnosis.CauseStorageUnreadable, diagnosis.Likely, "", "it is a bad day", nil}},
+		},
+		"time-outs and many objects": {
+			facts: makeTerminating(withContent(many), withContentFailure("the server was unable to return a response in the time allotted, but may still be processing the request")),
+			want:  []want{{diagnosis.CauseTooManyObjects, diagnosis.Likely, "70000 objects of type configmaps", "time allotted", nil}},
+		},
+		"many objects that become fewer": {facts: makeTerminating(withContent(many), withContentFailure("etcdserver: request timed out"), func(facts *diagnosis.Facts) {
+			facts.Progress.Deleted = map[schema.GroupResource]int{configMaps.GroupResource(): 69999}
+		})},
+		"throttled": {
+			facts: makeTerminating(few, withContentFailure("the server has received too many requests and has asked us to try again later")),
+			want:  []want{{diagnosis.CauseThrottled, diagnosis.Confirmed, literal(messageThrottled), "too many requests", nil}},
+		},
+		"throttled ourselves": {
+			facts: makeTerminating(withContent(failing(configMaps, answer(429, metav1.StatusReasonTooManyRequests, "Too many requests, please try again later.")))),
+			want:  []want{{diagnosis.CauseThrottled, diagnosis.Likely, "", "Too many requests", nil}},
+		},
+		"forbidden to the namespace controller": {
+			facts: makeTerminating(few, withContentFailure(`configmaps is forbidden: User "system:serviceaccount:kube-system:namespace-controller" cannot `+
+				`deletecollection resource "configmaps" in API group "" in the namespace "shop"`)),
+			want: []want{{diagnosis.CauseForbidden, diagnosis.Confirmed, "cannot deletecollection configmaps", "namespace-controller", nil}},
+		},
+	})
+}

@@ -1,0 +1,188 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rules
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
+	"github.com/nslifecycle/nslifecycle/internal/diagnosis/owners"
+	"github.com/nslifecycle/nslifecycle/internal/shell"
+)
+
+// volumeRule finds PersistentVolumeClaims that a pod uses which is not being deleted. If the pod is
+// being deleted, either the pod has a finding or its grace period has not ended.
+var volumeRule = Rule{
+	Name: "volumes", Stage: diagnosis.StageTerminating,
+	Causes: []diagnosis.Cause{diagnosis.CauseVolumeInUse},
+	Needs: []diagnosis.Fact{
+		diagnosis.FactContent, diagnosis.FactProgress, diagnosis.FactPods, diagnosis.FactDryRuns,
+	},
+	find: view.findVolumes,
+}
+
+// cloudRule finds finalizers that protect resources outside the cluster.
+var cloudRule = Rule{
+	Name: "cloud-resources", Stage: diagnosis.StageTerminating,
+	Causes: []diagnosis.Cause{diagnosis.CauseCloudResource},
+	Needs: append([]diagnosis.Fact{
+		diagnosis.FactContent, diagnosis.FactProgress, diagnosis.FactDryRuns, diagnosis.FactReportedErrors,
+	}, ownerNeeds...),
+	find: view.findCloud,
+}
+
+// foregroundRule finds objects that wait for their dependents. If a dependent is blocked for a reason
+// of its own, that is the cause.
+var foregroundRule = Rule{
+	Name: "foreground-deletion", Stage: diagnosis.StageTerminating,
+	Causes: []diagnosis.Cause{diagnosis.CauseForegroundDeletion, diagnosis.CauseFinalizerOwnerGone},
+	Needs: []diagnosis.Fact{
+		diagnosis.FactContent, diagnosis.FactProgress, diagnosis.FactDryRuns, diagnosis.FactLeases,
+	},
+	find: view.findForeground,
+}
+
+func (f view) findVolumes() []diagnosis.Finding {
+	var findings []diagnosis.Finding
+	for _, object := range f.OverdueByFinalizer()[owners.FinalizerPVC] {
+		users := f.podsUsing(object.Name)
+		if object.GroupResource() != diagnosis.PVCResource || len(users) == 0 ||
+			f.IsTypeProgressing(diagnosis.PodResource) || f.IsFinalizerProgressing(owners.FinalizerPVC) {
+			continue
+		}
+		if slices.ContainsFunc(users, func(pod *corev1.Pod) bool {
+			return pod.DeletionTimestamp != nil || f.isPodDeletionDenied(pod.Name)
+		}) {
+			continue
+		}
+		pod := users[0]
+		finding := diagnosis.Finding{
+			Cause: diagnosis.CauseVolumeInUse, Certainty: diagnosis.Confirmed, Finalizer: owners.FinalizerPVC,
+			Message: fmt.Sprintf(messageVolumeInUse, object.Name, pod.Name),
+			Evidence: []string{
+				finalizerEvidence(owners.FinalizerPVC, []diagnosis.RemainingObject{object}),
+				fmt.Sprintf(evidencePodMounts, pod.Name, pod.Status.Phase, pod.Spec.NodeName),
+			},
+			Remedies: []string{
+				shell.Command(remedyDeletePod, pod.Name, f.Namespace.Name),
+				f.forceCommand(flagFinalizer, owners.FinalizerPVC),
+			},
+			Loss: owners.LossVolume,
+		}
+		findings = append(findings, finding.WithRemaining([]diagnosis.RemainingObject{object}))
+	}
+	return findings
+}
+
+func (f view) isPodDeletionDenied(name string) bool {
+	return slices.ContainsFunc(f.RemainingObjects(), func(object diagnosis.RemainingObject) bool {
+		return object.GroupResource() == diagnosis.PodResource && object.Name == name && f.isDeletionDenied(object)
+	})
+}
+
+func (f view) findCloud() []diagnosis.Finding {
+	var findings []diagnosis.Finding
+	for finalizer, objects := range diagnosis.Sorted(f.OverdueByFinalizer()) {
+		known, _ := owners.Known(finalizer)
+		if !known.External || f.IsFinalizerProgressing(finalizer) {
+			continue
+		}
+		objects = slices.DeleteFunc(objects, func(object diagnosis.RemainingObject) bool {
+			return f.isRemovalRejected(object, finalizer)
+		})
+		if len(objects) == 0 {
+			continue
+		}
+		finding := f.ownerFinding(finalizer, objects, diagnosis.CauseCloudResource)
+		finding.Cause, finding.Certainty = diagnosis.CauseCloudResource, diagnosis.Likely
+		finding.Message = fmt.Sprintf(messageCloud, describe(objects), f.Ago(firstDeletedAt(objects)), known.Owner)
+		if events := f.eventsSinceDeletion(objects); len(events) > 0 {
+			// The controller responsible reports that it fails.
+			finding.Certainty = diagnosis.Confirmed
+			finding.Evidence = append(finding.Evidence, events...)
+		}
+		findings = append(findings, finding)
+	}
+	return findings
+}
+
+// eventsSinceDeletion quotes the Events about some objects since the namespace was deleted.
+func (f view) eventsSinceDeletion(objects []diagnosis.RemainingObject) []string {
+	var texts []string
+	for _, reported := range f.ReportedErrors {
+		if strings.HasPrefix(reported.Source, prefixEventOfReported) &&
+			!reported.At.Before(f.Namespace.DeletionTimestamp.Time) &&
+			slices.ContainsFunc(objects, func(object diagnosis.RemainingObject) bool {
+				return object.Name == reported.Name && object.GroupResource() == reported.Type.GroupResource()
+			}) {
+			texts = append(texts, quoteReportedError(reported))
+		}
+	}
+	return texts
+}
+
+func (f view) findForeground() []diagnosis.Finding {
+	var pending, waiting []diagnosis.RemainingObject
+	var blockers []string
+	for _, owner := range f.OverdueByFinalizer()[owners.FinalizerForeground] {
+		if f.IsFinalizerProgressing(owners.FinalizerForeground) ||
+			f.isRemovalRejected(owner, owners.FinalizerForeground) {
+			continue
+		}
+		dependents := f.blockingDependents(owner)
+		switch {
+		case len(dependents) == 0:
+			pending = append(pending, owner)
+		case slices.ContainsFunc(dependents, f.hasOwnReason):
+		default:
+			waiting = append(waiting, owner)
+			for _, dependent := range dependents[:min(len(dependents), diagnosis.MaxObjects)] {
+				blockers = append(blockers, fmt.Sprintf(evidenceDependent, owner.Type, owner.Name, dependent.Type,
+					dependent.Name))
+			}
+		}
+	}
+	known, _ := owners.Known(owners.FinalizerForeground)
+	var findings []diagnosis.Finding
+	if len(waiting) > 0 {
+		finding := f.builtInFinding(owners.FinalizerForeground, known, waiting)
+		finding.Cause, finding.Certainty = diagnosis.CauseForegroundDeletion, diagnosis.Confirmed
+		finding.Message = fmt.Sprintf(messageForeground, describe(waiting))
+		finding.Evidence = append(blockers[:min(len(blockers), diagnosis.MaxObjects)], finding.Evidence...)
+		findings = append(findings, finding)
+	}
+	if len(pending) > 0 {
+		finding := f.builtInFinding(owners.FinalizerForeground, known, pending)
+		if finding.Cause == diagnosis.CauseFinalizerPending {
+			finding.Cause = diagnosis.CauseForegroundDeletion
+		}
+		finding.Evidence = append(finding.Evidence, evidenceNoDependent)
+		findings = append(findings, finding)
+	}
+	return findings
+}
+
+// blockingDependents returns the remaining objects that block the deletion of their owner.
+func (f view) blockingDependents(owner diagnosis.RemainingObject) []diagnosis.RemainingObject {
+	var dependents []diagnosis.RemainingObject
+	for _, object := range f.RemainingObjects() {
+		for _, reference := range object.OwnerReferences {
+			if reference.UID == owner.UID && ptr.Deref(reference.BlockOwnerDeletion, false) {
+				dependents = append(dependents, object)
+			}
+		}
+	}
+	return dependents
+}
+
+// hasOwnReason reports whether a dependent remains for a reason of its own: it is being deleted, or
+// its deletion is denied.
+func (f view) hasOwnReason(object diagnosis.RemainingObject) bool {
+	return object.DeletionTimestamp != nil || f.isDeletionDenied(object)
+}

@@ -1,0 +1,125 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rules
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
+)
+
+// Diagnose applies all rules to the facts about a namespace.
+func Diagnose(facts *diagnosis.Facts) *diagnosis.Diagnosis {
+	if facts == nil || facts.Namespace == nil {
+		return &diagnosis.Diagnosis{
+			Stage: diagnosis.StageActive, State: diagnosis.Healthy, Summary: summaryNoFacts,
+		}
+	}
+	result := &diagnosis.Diagnosis{
+		Namespace: facts.Namespace.Name, UID: facts.Namespace.UID, Stage: diagnosis.StageOf(facts.Namespace),
+	}
+	for _, unread := range facts.Unread {
+		result.Unread = append(result.Unread, unread.Why)
+	}
+	slices.Sort(result.Unread)
+	result.Unread = slices.Compact(result.Unread)
+	result.Since = stageBegan(facts.Namespace, result.Stage)
+	result.Findings = find(All(), facts)
+	result.State, result.Summary = summarize(view{facts}, result)
+	return result
+}
+
+func find(all []Rule, facts *diagnosis.Facts) []diagnosis.Finding {
+	var findings []diagnosis.Finding
+	for _, rule := range all {
+		if rule.appliesTo(facts) && !(rule.isFallback && len(findings) > 0) {
+			findings = append(findings, rule.find(view{facts})...)
+		}
+	}
+	slices.SortStableFunc(findings, compareFindings)
+	if facts.IsPublic {
+		facts.Redact(findings)
+	}
+	return findings
+}
+
+// causeOrder lists a cause before its possible consequences.
+var causeOrder = []diagnosis.Cause{
+	diagnosis.CauseNamespaceControllerUnresponsive, diagnosis.CauseForbidden,
+	diagnosis.CauseAPIServiceUnavailable, diagnosis.CauseDiscoveryStale, diagnosis.CauseDiscoveryFailing,
+	diagnosis.CauseGroupVersionInvalid,
+	diagnosis.CauseConversionWebhookFailing, diagnosis.CauseStorageUnreadable,
+	diagnosis.CauseAdmissionWebhookFailing, diagnosis.CauseAdmissionRefused, diagnosis.CauseFinalizerRemovalInvalid,
+	diagnosis.CauseFinalizerOwnerInNamespace, diagnosis.CauseFinalizerOwnerGone,
+	diagnosis.CauseFinalizerOwnerForbidden, diagnosis.CauseDependencyDeleted,
+	diagnosis.CausePodOnUnreachableNode, diagnosis.CausePodNotTerminating, diagnosis.CausePodFinalizer,
+	diagnosis.CauseCloudResource, diagnosis.CauseVolumeInUse, diagnosis.CauseForegroundDeletion,
+	diagnosis.CauseFinalizerPending, diagnosis.CauseCRDTerminating,
+	diagnosis.CauseThrottled, diagnosis.CauseTooManyObjects, diagnosis.CauseNamespaceFinalizer,
+	diagnosis.CauseNamespaceMetadataFinalizer, diagnosis.CauseUnknown,
+}
+
+// compareFindings sorts confirmed findings first, then by causeOrder, then by the number of objects.
+func compareFindings(a, b diagnosis.Finding) int {
+	rank := func(certainty diagnosis.Certainty) int {
+		if certainty == diagnosis.Confirmed {
+			return 0
+		}
+		return 1
+	}
+	return cmp.Or(cmp.Compare(rank(a.Certainty), rank(b.Certainty)),
+		cmp.Compare(slices.Index(causeOrder, a.Cause), slices.Index(causeOrder, b.Cause)),
+		cmp.Compare(b.Count, a.Count), cmp.Compare(a.Message, b.Message))
+}
+
+// stageBegan returns when the stage of a Namespace began.
+func stageBegan(namespace *corev1.Namespace, stage diagnosis.Stage) time.Time {
+	switch stage {
+	case diagnosis.StageTerminating:
+		return namespace.DeletionTimestamp.Time
+	case diagnosis.StageActive:
+		for _, condition := range namespace.Status.Conditions {
+			if condition.Type == v1alpha1.ConditionInitializing && condition.Status == corev1.ConditionFalse &&
+				condition.Reason == v1alpha1.ReasonCompleted {
+				return condition.LastTransitionTime.Time
+			}
+		}
+	}
+	return namespace.CreationTimestamp.Time
+}
+
+func summarize(f view, result *diagnosis.Diagnosis) (diagnosis.State, string) {
+	if len(result.Findings) > 0 {
+		return diagnosis.Blocked, result.Findings[0].Message
+	}
+	switch result.Stage {
+	case diagnosis.StageInitializing:
+		pending := diagnosis.PendingInitializers(f.Namespace)
+		return diagnosis.Progressing, fmt.Sprintf(summaryInitializing, pending[0], len(pending))
+	case diagnosis.StageTerminating:
+		return diagnosis.Progressing, fmt.Sprintf(summaryDeleted, f.Ago(f.Namespace.DeletionTimestamp.Time)) +
+			f.terminatingSummary()
+	}
+	return diagnosis.Healthy, summaryActive
+}
+
+func (f view) terminatingSummary() string {
+	switch until := f.gracePeriodsEnd(); {
+	case f.isEmptinessUnnoticed():
+		return summaryEmptyUnnoticed
+	case countOf(f.Content) == 0:
+		return summaryEmpty
+	case until.After(f.Now):
+		return fmt.Sprintf(summaryGracePeriod, diagnosis.FormatTime(until), f.remainingText())
+	case f.Progress.Observed():
+		return fmt.Sprintf(summaryDecreasing, f.remainingText())
+	}
+	return f.remainingText()
+}

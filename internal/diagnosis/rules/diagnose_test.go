@@ -1,0 +1,109 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rules
+
+import (
+	"math/rand/v2"
+	"reflect"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
+	"github.com/nslifecycle/nslifecycle/internal/diagnosis/owners"
+	"github.com/nslifecycle/nslifecycle/internal/inventory"
+	"github.com/nslifecycle/nslifecycle/test/wrappers"
+)
+
+func TestDiagnoseOfNothing(t *testing.T) {
+	for name, facts := range map[string]*diagnosis.Facts{
+		"no facts": nil, "no namespace": {}, "an empty namespace": {Namespace: &corev1.Namespace{}},
+		"an empty one that is being deleted": {Namespace: wrappers.MakeNamespace("").Terminating(time.Time{}).Obj()},
+		"an empty one that waits":            {Namespace: wrappers.MakeNamespace("").Pending("a").Obj()},
+	} {
+		if got := Diagnose(facts); got == nil || got.Summary == "" || got.Stage == "" || got.State == "" {
+			t.Errorf("%s: got %+v", name, got)
+		}
+	}
+}
+
+func TestDiagnoseOfHealthy(t *testing.T) {
+	opened := now.Add(-time.Minute)
+	namespace := wrappers.MakeNamespace(shop).Condition(corev1.NamespaceCondition{
+		Type: "Initializing", Status: corev1.ConditionFalse, Reason: "Completed", LastTransitionTime: metav1.Time{Time: opened},
+	}).Obj()
+	got := Diagnose(&diagnosis.Facts{Now: now, Namespace: namespace})
+	if got.Stage != diagnosis.StageActive || got.State != diagnosis.Healthy || !got.Since.Equal(opened) {
+		t.Errorf("got %+v", got)
+	}
+}
+
+// TestDiagnoseOfAnything puts together facts as they come, some of which contradict each
+// other: nothing may panic, be blamed without a word, or depend on anything but the facts.
+func TestDiagnoseOfAnything(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	metrics := inventory.Type{GroupVersionResource: metricsVersion.WithResource("pods")}
+	changes := []func(*diagnosis.Facts){
+		withAPIService(false), withAPIService(true), withFailed(unavailable, nil), withFailed(unavailable, unavailable),
+		withContent(failing(metrics, unavailable)), withContent(contentOf(configMaps, makeObject("a"), makeDeleted("b", held, held, ""))),
+		withContent(contentOf(widgets, makeDeleted("a", held, "b.example.org/c", "hold"))), withDefinition(), withDefinition(convertedBy(shop)),
+		withDefinition(terminating("")), withContentFailure(deadText), withContentFailure(policyText), withContentFailure(""),
+		withDryRuns(diagnosis.DryRun{diagnosis.VerbDelete, configMaps, "a", "", internalError(deadText)}, diagnosis.DryRun{diagnosis.VerbPatch, widgets, "a", held, nil}),
+		withDryRuns(diagnosis.DryRun{diagnosis.VerbPatch, widgets, "a", held, answer(422, metav1.StatusReasonInvalid, "")}), withWebhook, withPolicy(true, false),
+		withPod("web", nil), withPod("", func(pod *corev1.Pod) { pod.Spec, pod.Status = corev1.PodSpec{}, corev1.PodStatus{} }),
+		withNode(corev1.ConditionFalse), withWorkloads(diagnosis.Workload{}, makeOperator(0), makeOperator(1)), withReview(false), withBinding(shop, false),
+		withLeases(makeLease("", "", "", time.Time{}), makeLease("shop", "widgets.example.com", "", now)),
+		withUnread(diagnosis.SourcePods), withUnread(diagnosis.SourceDiscovery, diagnosis.SourceLeases), withNamespaceFinalizers(), withNamespaceFinalizers("kubernetes", "a"), withNamespaceFinalizers("", "a.b.c/d"),
+		withContent(contentOf(services, makeDeleted("s", owners.FinalizerLoadBalancer)), contentOf(deployments, makeDeleted("d", owners.FinalizerForeground))),
+		withContent(contentOf(claims, makeDeleted("data", owners.FinalizerPVC)), inventory.Content{Type: pods, Count: 70000, IsAtLeast: true}),
+		func(facts *diagnosis.Facts) { facts.Inventory = nil },
+		func(facts *diagnosis.Facts) { facts.Namespace.Status.Conditions = nil },
+		func(facts *diagnosis.Facts) { facts.Namespace.Finalizers = []string{"", "x.example.com/y"} },
+		func(facts *diagnosis.Facts) { facts.Leases = nil },
+		func(facts *diagnosis.Facts) {
+			facts.Leases[0].Spec.RenewTime, facts.Leases[0].Spec.LeaseDurationSeconds = nil, nil
+		},
+		func(facts *diagnosis.Facts) { facts.Progress.Released = map[string]int{held: 1} },
+		func(facts *diagnosis.Facts) {
+			facts.ReportedErrors = []diagnosis.ReportedError{{widgets, "a", "", `x "y" not found`, time.Time{}}}
+		},
+	}
+	for range 1000 {
+		var chosen []func(*diagnosis.Facts)
+		for range random.IntN(8) {
+			change := changes[random.IntN(len(changes))]
+			chosen = append(chosen, func(facts *diagnosis.Facts) {
+				if len(facts.Leases) > 0 {
+					change(facts)
+				}
+			})
+		}
+		facts := makeTerminating(chosen...)
+		first, second := Diagnose(facts), Diagnose(facts)
+		if !reflect.DeepEqual(first, second) {
+			t.Fatalf("the same facts give %+v and %+v", first, second)
+		}
+		expectPublishable(t, facts)
+		for _, finding := range first.Findings {
+			if finding.Message == "" || len(finding.Remedies) == 0 || finding.Count < len(finding.Objects) || len(finding.Objects) > diagnosis.MaxObjects {
+				t.Fatalf("finding %+v of %+v", finding, facts)
+			}
+		}
+	}
+}
+
+// TestOrder makes sure that no cause of a deletion is left out.
+func TestOrder(t *testing.T) {
+	findings := []diagnosis.Finding{
+		{Cause: diagnosis.CauseFinalizerPending, Certainty: diagnosis.Likely, Count: 3}, {Cause: diagnosis.CauseFinalizerPending, Certainty: diagnosis.Likely, Count: 9},
+		{Cause: diagnosis.CauseNamespaceControllerUnresponsive, Certainty: diagnosis.Likely}, {Cause: diagnosis.CauseNamespaceFinalizer, Certainty: diagnosis.Confirmed},
+	}
+	for i := 1; i < len(findings); i++ {
+		if compareFindings(findings[i-1], findings[i]) <= 0 {
+			t.Errorf("%+v comes before %+v", findings[i-1], findings[i])
+		}
+	}
+}

@@ -1,0 +1,241 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rules
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
+	"github.com/nslifecycle/nslifecycle/internal/inventory"
+	"github.com/nslifecycle/nslifecycle/internal/shell"
+)
+
+// discoveryRule finds why resource types cannot be discovered. Without them no namespace can be
+// confirmed to be empty.
+var discoveryRule = Rule{
+	Name: "discovery", Stage: diagnosis.StageTerminating,
+	Causes: []diagnosis.Cause{
+		diagnosis.CauseAPIServiceUnavailable, diagnosis.CauseDiscoveryStale, diagnosis.CauseDiscoveryFailing,
+		diagnosis.CauseGroupVersionInvalid,
+	},
+	Needs: []diagnosis.Fact{
+		diagnosis.FactResourceTypes, diagnosis.FactAPIServices, diagnosis.FactDirectDiscovery, diagnosis.FactContent,
+		diagnosis.FactBackends,
+	},
+	find: view.findDiscovery,
+}
+
+func (f view) findDiscovery() []diagnosis.Finding {
+	findings := f.findAPIServices()
+	if f.Inventory == nil {
+		return append(findings, f.findDiscoveryByCondition()...)
+	}
+	for _, groupVersion := range f.failedGroupVersions() {
+		if service := f.serviceFor(groupVersion); service != nil && f.isUnavailable(service) {
+			continue
+		}
+		findings = append(findings, f.discoveryFinding(groupVersion))
+	}
+	for name, err := range diagnosis.Sorted(f.Inventory.Unparsed) {
+		findings = append(findings, f.groupVersionFinding(fmt.Sprintf("group version %q: %v", name, err)))
+	}
+	text := f.ConditionMessage(corev1.NamespaceDeletionGVParsingFailure)
+	if text != "" && len(f.Inventory.Unparsed) == 0 {
+		findings = append(findings, f.groupVersionFinding(text))
+	}
+	return findings
+}
+
+// findAPIServices returns one finding for each Service that does not respond, however many group
+// versions it serves.
+func (f view) findAPIServices() []diagnosis.Finding {
+	unavailable := map[string][]*diagnosis.APIService{}
+	for i := range f.APIServices {
+		if service := &f.APIServices[i]; f.isUnavailable(service) {
+			name := service.Service.String()
+			unavailable[name] = append(unavailable[name], service)
+		}
+	}
+	findings := make([]diagnosis.Finding, 0, len(unavailable))
+	for _, services := range diagnosis.Sorted(unavailable) {
+		findings = append(findings, f.apiServiceFinding(services[0].Service, services))
+	}
+	return findings
+}
+
+func (f view) apiServiceFinding(name types.NamespacedName, services []*diagnosis.APIService) diagnosis.Finding {
+	first := services[0]
+	finding := diagnosis.Finding{
+		Cause: diagnosis.CauseAPIServiceUnavailable, Certainty: diagnosis.Confirmed,
+		Message: fmt.Sprintf(messageAPIServiceUnavailable, first.Name),
+		Remedies: []string{
+			shell.Command(remedyGetAPIService, first.Name),
+			shell.Command(remedyListBackend, name.Namespace),
+			remedyRestoreAPIService + shell.Command(remedyDeleteAPIService, first.Name),
+		},
+		Loss: lossAPIService,
+	}
+	if problem := f.backendProblem(name); problem != "" {
+		finding.Message += ": " + problem
+		finding.Evidence = append(finding.Evidence, problem)
+	} else if !first.Available && first.Reason != "" {
+		finding.Message += ": " + first.Reason
+	}
+	objects := make([]diagnosis.Object, 0, len(services))
+	for _, service := range services {
+		objects = append(objects, diagnosis.Object{Resource: string(diagnosis.SourceAPIServices), Name: service.Name})
+		if service.Available {
+			continue
+		}
+		finding.Evidence = append(finding.Evidence, fmt.Sprintf(evidenceAPIServiceCondition, service.Name, service.Reason,
+			diagnosis.FormatTime(service.Since), diagnosis.OneLine(service.Message)))
+	}
+	for _, service := range services {
+		finding.Evidence = append(finding.Evidence, f.groupVersionErrors(service.GroupVersion)...)
+	}
+	finding.Evidence = append(finding.Evidence, f.quoteIfAbout(corev1.NamespaceDeletionDiscoveryFailure, services)...)
+	if first.Available && !f.isConfirmedUnavailable(services) {
+		finding.Certainty = diagnosis.Likely
+	}
+	return finding.WithObjects(objects)
+}
+
+// quoteIfAbout quotes a condition if it names the group of one of the APIServices.
+func (f view) quoteIfAbout(conditionType corev1.NamespaceConditionType, services []*diagnosis.APIService) []string {
+	for _, service := range services {
+		if strings.Contains(f.ConditionMessage(conditionType), service.GroupVersion.Group) {
+			return f.quoteConditions(conditionType)
+		}
+	}
+	return nil
+}
+
+// groupVersionErrors returns the errors of discovery and of lists for a group version.
+func (f view) groupVersionErrors(groupVersion schema.GroupVersion) []string {
+	var texts []string
+	if f.Inventory != nil && f.Inventory.Failed[groupVersion] != nil {
+		texts = append(texts, fmt.Sprintf(evidenceDiscoveryError, groupVersion,
+			diagnosis.OneLine(f.Inventory.Failed[groupVersion].Error())))
+	}
+	if err := f.DirectDiscovery[groupVersion]; err != nil {
+		texts = append(texts, fmt.Sprintf(evidenceDirectDiscoveryError, groupVersion, diagnosis.OneLine(err.Error())))
+	}
+	for _, content := range f.Content {
+		if content.Err != nil && content.Type.GroupVersion() == groupVersion {
+			texts = append(texts, diagnosis.OneLine(content.Err.Error()))
+		}
+	}
+	return texts
+}
+
+// isUnavailable reports whether the server of an APIService does not respond: discovery or a list
+// fails, and either the APIService is not available or the error is one of the server.
+func (f view) isUnavailable(service *diagnosis.APIService) bool {
+	text := f.ConditionMessage(corev1.NamespaceDeletionDiscoveryFailure)
+	hasErrors := len(f.groupVersionErrors(service.GroupVersion)) > 0 ||
+		f.Inventory == nil && strings.Contains(text, service.GroupVersion.String())
+	return hasErrors && (!service.Available || f.hasServerError(service.GroupVersion))
+}
+
+// hasServerError reports whether requests for a group version fail with an error of the server.
+func (f view) hasServerError(groupVersion schema.GroupVersion) bool {
+	if err, ok := f.DirectDiscovery[groupVersion]; ok {
+		// A server with an invalid response is available.
+		return isServerError(err) || errors.Is(err, context.DeadlineExceeded)
+	}
+	return slices.ContainsFunc(f.Content, func(content inventory.Content) bool {
+		return content.Err != nil && content.Type.GroupVersion() == groupVersion && isServerError(content.Err)
+	})
+}
+
+// isConfirmedUnavailable reports whether the API server returned that it cannot reach the server.
+func (f view) isConfirmedUnavailable(services []*diagnosis.APIService) bool {
+	return slices.ContainsFunc(services, func(service *diagnosis.APIService) bool {
+		if apierrors.IsServiceUnavailable(f.DirectDiscovery[service.GroupVersion]) {
+			return true
+		}
+		return slices.ContainsFunc(f.Content, func(content inventory.Content) bool {
+			return content.Err != nil && content.Type.GroupVersion() == service.GroupVersion &&
+				apierrors.IsServiceUnavailable(content.Err)
+		})
+	})
+}
+
+// serviceFor returns the APIService of a group version, or nil if kube-apiserver serves it.
+func (f view) serviceFor(groupVersion schema.GroupVersion) *diagnosis.APIService {
+	for i := range f.APIServices {
+		if f.APIServices[i].GroupVersion == groupVersion {
+			return &f.APIServices[i]
+		}
+	}
+	return nil
+}
+
+func (f view) failedGroupVersions() []schema.GroupVersion {
+	var failed []schema.GroupVersion
+	for groupVersion := range f.Inventory.Failed {
+		failed = append(failed, groupVersion)
+	}
+	slices.SortFunc(failed, func(a, b schema.GroupVersion) int { return strings.Compare(a.String(), b.String()) })
+	return failed
+}
+
+func (f view) discoveryFinding(groupVersion schema.GroupVersion) diagnosis.Finding {
+	path := shell.Command(remedyGetGroupVersion, groupVersion)
+	name := groupVersion.Version + "." + groupVersion.Group
+	failure := f.Inventory.Failed[groupVersion]
+	finding := diagnosis.Finding{
+		Cause: diagnosis.CauseDiscoveryFailing, Certainty: diagnosis.Confirmed,
+		Message:  fmt.Sprintf(messageDiscoveryFailing, groupVersion) + f.Detail(failure.Error()),
+		Remedies: []string{path, shell.Command(remedyGetAPIService, name)},
+		Evidence: append(f.groupVersionErrors(groupVersion),
+			f.quoteConditions(corev1.NamespaceDeletionDiscoveryFailure)...),
+	}
+	if err, ok := f.DirectDiscovery[groupVersion]; ok && err == nil && isStale(failure) {
+		finding.Cause = diagnosis.CauseDiscoveryStale
+		finding.Message = fmt.Sprintf(messageDiscoveryStale, groupVersion)
+		finding.Evidence = append(finding.Evidence, fmt.Sprintf(evidenceDirectDiscovery, path))
+		finding.Remedies = append(finding.Remedies, remedyDiscoveryStale)
+	}
+	return finding.WithObjects([]diagnosis.Object{{Resource: string(diagnosis.SourceAPIServices), Name: name}})
+}
+
+// findDiscoveryByCondition uses the condition of the namespace controller if discovery failed as a
+// whole.
+func (f view) findDiscoveryByCondition() []diagnosis.Finding {
+	text := f.ConditionMessage(corev1.NamespaceDeletionDiscoveryFailure)
+	for i := range f.APIServices {
+		if f.isUnavailable(&f.APIServices[i]) {
+			return nil // It has a finding.
+		}
+	}
+	if text == "" {
+		return nil
+	}
+	return []diagnosis.Finding{{
+		Cause: diagnosis.CauseDiscoveryFailing, Certainty: diagnosis.Likely,
+		Message:  messageControllerDiscovery + f.Detail(text),
+		Evidence: f.quoteConditions(corev1.NamespaceDeletionDiscoveryFailure),
+		Remedies: []string{remedyListTypes, remedyListServices},
+	}}
+}
+
+func (f view) groupVersionFinding(text string) diagnosis.Finding {
+	return diagnosis.Finding{
+		Cause: diagnosis.CauseGroupVersionInvalid, Certainty: diagnosis.Confirmed,
+		Message: messageGroupVersionInvalid + f.Detail(text),
+		Evidence: append([]string{diagnosis.OneLine(text)},
+			f.quoteConditions(corev1.NamespaceDeletionGVParsingFailure)...),
+		Remedies: []string{remedyListTypes, remedyListServices, remedyGroupVersionInvalid},
+	}
+}

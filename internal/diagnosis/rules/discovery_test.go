@@ -1,0 +1,117 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rules
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/discovery"
+
+	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
+	"github.com/nslifecycle/nslifecycle/internal/inventory"
+)
+
+var metricsVersion = schema.GroupVersion{Group: "metrics.k8s.io", Version: "v1beta1"}
+
+func withAPIService(isAvailable bool) func(*diagnosis.Facts) {
+	service := diagnosis.APIService{
+		Name: "v1beta1.metrics.k8s.io", GroupVersion: metricsVersion, Available: isAvailable,
+		Service: types.NamespacedName{Namespace: "kube-system", Name: "metrics-server"}, Since: deleted.Add(-time.Hour),
+	}
+	if !isAvailable {
+		service.Reason = "MissingEndpoints"
+		service.Message = `endpointslices for service/metrics-server in "kube-system" have no addresses with port name "https"`
+	}
+	return func(facts *diagnosis.Facts) { facts.APIServices = append(facts.APIServices, service) }
+}
+
+func withFailed(err, direct error) func(*diagnosis.Facts) {
+	return func(facts *diagnosis.Facts) {
+		facts.Inventory = &inventory.Inventory{Failed: map[schema.GroupVersion]error{metricsVersion: err}}
+		facts.DirectDiscovery = map[schema.GroupVersion]error{metricsVersion: direct}
+	}
+}
+
+func withBackend(backend diagnosis.Backend) func(*diagnosis.Facts) {
+	return func(facts *diagnosis.Facts) {
+		facts.Backends = map[types.NamespacedName]diagnosis.Backend{{Namespace: "kube-system", Name: "metrics-server"}: backend}
+	}
+}
+
+func TestFindDiscovery(t *testing.T) {
+	stale := error(discovery.StaleGroupVersionError{})
+	said := withDiscoveryFailure("Discovery failed for some groups, 1 failing: unable to retrieve the complete list of " +
+		"server APIs: metrics.k8s.io/v1beta1: stale GroupVersion discovery: metrics.k8s.io/v1beta1")
+	object := []string{"apiservices.apiregistration.k8s.io/v1beta1.metrics.k8s.io"}
+	nodes := inventory.Type{GroupVersionResource: metricsVersion.WithResource("pods"), Kind: "PodMetrics", Verbs: everyVerb}
+	young := makeTerminating(withAPIService(false), withFailed(stale, unavailable))
+	young.Namespace.DeletionTimestamp.Time = now
+	runCases(t, map[string]diagnoseCase{
+		"an APIService without endpoints": {
+			facts: makeTerminating(withAPIService(false), withFailed(stale, unavailable), said, withBackend(diagnosis.Backend{Exists: true})),
+			want:  []want{{diagnosis.CauseAPIServiceUnavailable, diagnosis.Confirmed, evidenceBackendNotReady, "MissingEndpoints since", object}},
+		},
+		"an APIService without a Service": {
+			facts: makeTerminating(withAPIService(false), withFailed(stale, unavailable), withBackend(diagnosis.Backend{})),
+			want:  []want{{diagnosis.CauseAPIServiceUnavailable, diagnosis.Confirmed, "Service kube-system/metrics-server does not exist", "", object}},
+		},
+		"reported before the progress deadline": {
+			facts: young,
+			want:  []want{{diagnosis.CauseAPIServiceUnavailable, diagnosis.Confirmed, "", "", object}},
+		},
+		"an APIService that lists cannot reach": {
+			facts: makeTerminating(withAPIService(false), withContent(failing(nodes, unavailable))),
+			want:  []want{{diagnosis.CauseAPIServiceUnavailable, diagnosis.Confirmed, "", "currently unable to handle the request", object}},
+		},
+		"a server that answers with errors": {
+			facts: makeTerminating(withAPIService(true), withContent(failing(nodes, internalError("storage is broken")))),
+			want:  []want{{diagnosis.CauseAPIServiceUnavailable, diagnosis.Likely, "", "storage is broken", object}},
+		},
+		"an APIService that is down and holds nothing": {facts: makeTerminating(withAPIService(false), func(facts *diagnosis.Facts) {
+			facts.Namespace.DeletionTimestamp.Time = now
+			facts.Namespace.Status.Conditions = nil
+		})},
+		"a server that answers with nonsense": {
+			facts: makeTerminating(withAPIService(true), withFailed(stale, errors.New("couldn't get version/kind"))),
+			want:  []want{{diagnosis.CauseDiscoveryFailing, diagnosis.Confirmed, "metrics.k8s.io/v1beta1", "couldn't get version/kind", object}},
+		},
+		"a server that does not answer in time": {
+			facts: makeTerminating(withAPIService(true), withFailed(stale, context.DeadlineExceeded)),
+			want:  []want{{diagnosis.CauseAPIServiceUnavailable, diagnosis.Likely, "", "deadline exceeded", object}},
+		},
+		"a cache that is out of date": {
+			facts: makeTerminating(withAPIService(true), withFailed(stale, nil), said),
+			want:  []want{{diagnosis.CauseDiscoveryStale, diagnosis.Confirmed, "metrics.k8s.io/v1beta1", "kubectl get --raw=/apis/metrics.k8s.io/v1beta1 ", object}},
+		},
+		"a group version that nobody serves": {
+			facts: makeTerminating(withFailed(errors.New("the server could not find the requested resource"), unavailable)),
+			want:  []want{{diagnosis.CauseDiscoveryFailing, diagnosis.Confirmed, "metrics.k8s.io/v1beta1", literal(evidenceDirectDiscoveryError), object}},
+		},
+		"no discovery at all, but a condition": {
+			facts: makeTerminating(said, withUnread(diagnosis.SourceDiscovery), func(facts *diagnosis.Facts) { facts.Inventory = nil }),
+			want:  []want{{diagnosis.CauseDiscoveryFailing, diagnosis.Likely, literal(messageControllerDiscovery), "DiscoveryFailed since", nil}},
+		},
+		"no discovery at all, but an APIService that is down": {
+			facts: makeTerminating(said, withAPIService(false), withUnread(diagnosis.SourceDiscovery), func(facts *diagnosis.Facts) { facts.Inventory = nil }),
+			want:  []want{{diagnosis.CauseAPIServiceUnavailable, diagnosis.Confirmed, "MissingEndpoints", "DiscoveryFailed since", object}},
+		},
+		"a group version that cannot be parsed": {
+			facts: makeTerminating(func(facts *diagnosis.Facts) {
+				facts.Inventory.Unparsed = map[string]error{"a/b/c": errors.New("unexpected GroupVersion string: a/b/c")}
+			}),
+			want: []want{{diagnosis.CauseGroupVersionInvalid, diagnosis.Confirmed, "unexpected GroupVersion string: a/b/c", "", nil}},
+		},
+		"a group version that the namespace controller cannot parse": {
+			facts: makeTerminating(func(facts *diagnosis.Facts) {
+				setStatus(facts, "NamespaceDeletionGroupVersionParsingFailure", "True", "GroupVersionParsingFailed", "unexpected GroupVersion string: a/b/c")
+			}),
+			want: []want{{diagnosis.CauseGroupVersionInvalid, diagnosis.Confirmed, "a/b/c", "GroupVersionParsingFailed since", nil}},
+		},
+	})
+}

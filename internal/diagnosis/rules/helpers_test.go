@@ -1,0 +1,291 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rules
+
+import (
+	"fmt"
+	"net/http"
+	"reflect"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
+	"github.com/nslifecycle/nslifecycle/internal/inventory"
+	"github.com/nslifecycle/nslifecycle/test/wrappers"
+)
+
+// now is when the facts of all cases were gathered; the namespace was deleted long before.
+var (
+	now     = time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
+	deleted = now.Add(-10 * time.Minute)
+)
+
+const (
+	shop = "shop"
+	held = "widgets.example.com/records"
+)
+
+var everyVerb = []string{"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"}
+
+func makeType(group, resource, kind string) inventory.Type {
+	return inventory.Type{
+		GroupVersionResource: schema.GroupVersionResource{Group: group, Version: "v1", Resource: resource},
+		Kind:                 kind, Verbs: everyVerb,
+	}
+}
+
+var (
+	configMaps  = makeType("", "configmaps", "ConfigMap")
+	pods        = makeType("", "pods", "Pod")
+	claims      = makeType("", "persistentvolumeclaims", "PersistentVolumeClaim")
+	services    = makeType("", "services", "Service")
+	deployments = makeType("apps", "deployments", "Deployment")
+	replicaSets = makeType("apps", "replicasets", "ReplicaSet")
+	widgets     = makeType("widgets.example.com", "widgets", "Widget")
+)
+
+// makeObject returns an object as the API server lists it.
+func makeObject(name string, finalizers ...string) metav1.PartialObjectMetadata {
+	object := metav1.PartialObjectMetadata{}
+	object.Namespace, object.Name, object.UID = shop, name, types.UID("uid-of-"+name)
+	object.Finalizers, object.ResourceVersion = finalizers, "7"
+	return object
+}
+
+// makeDeleted returns one that was deleted at the same time as the namespace.
+func makeDeleted(name string, finalizers ...string) metav1.PartialObjectMetadata {
+	object := makeObject(name, finalizers...)
+	object.DeletionTimestamp = &metav1.Time{Time: deleted}
+	return object
+}
+
+func contentOf(of inventory.Type, objects ...metav1.PartialObjectMetadata) inventory.Content {
+	return inventory.Content{Type: of, Objects: objects, Count: len(objects)}
+}
+
+func failing(of inventory.Type, err error) inventory.Content {
+	return inventory.Content{Type: of, Err: fmt.Errorf("listing %s: %w", of, err)}
+}
+
+func makeLease(namespace, name, holder string, renewed time.Time) coordinationv1.Lease {
+	lease := coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	lease.Spec.HolderIdentity = &holder
+	lease.Spec.RenewTime = &metav1.MicroTime{Time: renewed}
+	lease.Spec.LeaseDurationSeconds = new(int32(15))
+	return lease
+}
+
+// makeDeath returns what is known of a namespace that was deleted long ago, on which
+// kube-controller-manager works.
+func makeTerminating(changes ...func(*diagnosis.Facts)) *diagnosis.Facts {
+	facts := &diagnosis.Facts{
+		Now: now, ProgressDeadline: diagnosis.DefaultProgressDeadline,
+		Namespace: wrappers.MakeNamespace(shop).UID("uid-of-shop").Terminating(deleted).Obj(),
+		Inventory: &inventory.Inventory{},
+		Leases:    []coordinationv1.Lease{makeLease("kube-system", "kube-controller-manager", "master-1_7", now.Add(-time.Second))},
+	}
+	for _, condition := range []struct{ name, reason, message string }{
+		{"NamespaceDeletionDiscoveryFailure", "ResourcesDiscovered", "All resources successfully discovered"},
+		{"NamespaceDeletionGroupVersionParsingFailure", "ParsedGroupVersions", "All legacy kube types successfully parsed"},
+		{"NamespaceDeletionContentFailure", "ContentDeleted", "All content successfully deleted, may be waiting on finalization"},
+		{"NamespaceContentRemaining", "ContentRemoved", "All content successfully removed"},
+		{"NamespaceFinalizersRemaining", "ContentHasNoFinalizers", "All content-preserving finalizers finished"},
+	} {
+		setStatus(facts, condition.name, corev1.ConditionFalse, condition.reason, condition.message)
+	}
+	for _, change := range changes {
+		change(facts)
+	}
+	return facts
+}
+
+func setStatus(facts *diagnosis.Facts, name string, status corev1.ConditionStatus, reason, message string) {
+	conditions := facts.Namespace.Status.Conditions
+	for i := range conditions {
+		if string(conditions[i].Type) == name {
+			conditions[i].Status, conditions[i].Reason, conditions[i].Message = status, reason, message
+			return
+		}
+	}
+	facts.Namespace.Status.Conditions = append(conditions, corev1.NamespaceCondition{
+		Type: corev1.NamespaceConditionType(name), Status: status, Reason: reason, Message: message,
+		LastTransitionTime: metav1.Time{Time: deleted.Add(5 * time.Second)},
+	})
+}
+
+func withContent(contents ...inventory.Content) func(*diagnosis.Facts) {
+	return func(facts *diagnosis.Facts) { facts.Content = append(facts.Content, contents...) }
+}
+
+func withContentFailure(message string) func(*diagnosis.Facts) {
+	return func(facts *diagnosis.Facts) {
+		setStatus(facts, "NamespaceDeletionContentFailure", corev1.ConditionTrue, "ContentDeletionFailed", message)
+	}
+}
+
+func withDiscoveryFailure(message string) func(*diagnosis.Facts) {
+	return func(facts *diagnosis.Facts) {
+		setStatus(facts, "NamespaceDeletionDiscoveryFailure", corev1.ConditionTrue, "DiscoveryFailed", message)
+	}
+}
+
+func withDryRuns(trials ...diagnosis.DryRun) func(*diagnosis.Facts) {
+	return func(facts *diagnosis.Facts) { facts.DryRuns = append(facts.DryRuns, trials...) }
+}
+
+func withUnread(sources ...diagnosis.Source) func(*diagnosis.Facts) {
+	return func(facts *diagnosis.Facts) {
+		for _, source := range sources {
+			facts.Unread = append(facts.Unread, diagnosis.Unread{source, string(source) + " may not be read: the right to list them is missing"})
+		}
+	}
+}
+
+func withWorkloads(workloads ...diagnosis.Workload) func(*diagnosis.Facts) {
+	return func(facts *diagnosis.Facts) { facts.Workloads = append(facts.Workloads, workloads...) }
+}
+
+func withLeases(leases ...coordinationv1.Lease) func(*diagnosis.Facts) {
+	return func(facts *diagnosis.Facts) { facts.Leases = append(facts.Leases, leases...) }
+}
+
+func withDefinition(changes ...func(*apiextensionsv1.CustomResourceDefinition)) func(*diagnosis.Facts) {
+	definition := apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: widgets.String()}}
+	definition.Spec.Group, definition.Spec.Names.Kind = widgets.Group, widgets.Kind
+	for _, change := range changes {
+		change(&definition)
+	}
+	return func(facts *diagnosis.Facts) {
+		facts.CRDNames = append(facts.CRDNames, definition.Name)
+		facts.CRDs = append(facts.CRDs, definition)
+	}
+}
+
+// Answers of a kube-apiserver 1.36.
+func answer(code int32, reason metav1.StatusReason, message string) error {
+	return &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status: metav1.StatusFailure, Code: code, Reason: reason, Message: message,
+	}}
+}
+
+func internalError(message string) error {
+	return answer(http.StatusInternalServerError, metav1.StatusReasonInternalError, "Internal error occurred: "+message)
+}
+
+var unavailable = answer(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable,
+	"the server is currently unable to handle the request")
+
+// want is what is expected of a finding. Texts have to be in what it says.
+type want struct {
+	cause     diagnosis.Cause
+	certainty diagnosis.Certainty
+	message   string
+	evidence  string
+	objects   []string
+}
+
+type diagnoseCase struct {
+	facts *diagnosis.Facts
+	// want are all findings, in order.
+	want []want
+}
+
+// runCases expects exactly these findings of the whole of Diagnose: no other cause may be
+// blamed for the same.
+func runCases(t *testing.T, cases map[string]diagnoseCase) {
+	t.Helper()
+	for name, test := range cases {
+		t.Run(name, func(t *testing.T) {
+			got := Diagnose(test.facts)
+			if len(got.Findings) != len(test.want) {
+				t.Fatalf("got %d findings, want %d: %+v", len(got.Findings), len(test.want), got.Findings)
+			}
+			for i, want := range test.want {
+				expectFinding(t, got.Findings[i], want)
+			}
+			if isBlocked := got.State == diagnosis.Blocked; isBlocked != (len(test.want) > 0) {
+				t.Errorf("state is %s with %d findings", got.State, len(test.want))
+			}
+			expectPublishable(t, test.facts)
+			if again := Diagnose(test.facts); !reflect.DeepEqual(got, again) {
+				t.Errorf("another time it is another diagnosis: %+v and %+v", got, again)
+			}
+		})
+	}
+}
+
+func expectFinding(t *testing.T, got diagnosis.Finding, want want) {
+	t.Helper()
+	if got.Cause != want.cause || got.Certainty != want.certainty {
+		t.Fatalf("got %s (%s), want %s (%s): %s %q", got.Cause, got.Certainty, want.cause, want.certainty, got.Message, got.Evidence)
+	}
+	if !strings.Contains(got.Message, want.message) {
+		t.Errorf("message %q lacks %q", got.Message, want.message)
+	}
+	if !strings.Contains(strings.Join(got.Evidence, "\n"), want.evidence) {
+		t.Errorf("evidence %q lacks %q", got.Evidence, want.evidence)
+	}
+	if len(got.Evidence) == 0 || len(got.Remedies) == 0 {
+		t.Errorf("%s has evidence %q and remedies %q", got.Cause, got.Evidence, got.Remedies)
+	}
+	expectForce(t, got)
+	var names []string
+	for _, object := range got.Objects {
+		names = append(names, object.Resource+"/"+object.Name)
+	}
+	if want.objects != nil && !reflect.DeepEqual(names, want.objects) {
+		t.Errorf("objects are %v, want %v", names, want.objects)
+	}
+}
+
+// expectForce expects that the last resort names what the finding is about, and that nobody
+// is said to be gone of whom the cause says that they may act.
+func expectForce(t *testing.T, got diagnosis.Finding) {
+	t.Helper()
+	flag := "finalizer"
+	switch got.Cause {
+	case diagnosis.CauseNamespaceFinalizer:
+		flag = "namespace-finalizer"
+	case diagnosis.CauseNamespaceMetadataFinalizer:
+		flag = "metadata-finalizer"
+	case diagnosis.CauseFinalizerOwnerGone, diagnosis.CauseFinalizerOwnerInNamespace:
+		if !got.IsOwnerGone {
+			t.Errorf("the owner of %q is not said to be gone", got.Finalizer)
+		}
+	case diagnosis.CauseFinalizerPending, diagnosis.CauseFinalizerOwnerForbidden, diagnosis.CauseDependencyDeleted, diagnosis.CauseVolumeInUse, diagnosis.CausePodFinalizer:
+		if got.IsOwnerGone {
+			t.Errorf("%s says that the owner of %q is gone", got.Cause, got.Finalizer)
+		}
+	}
+	for _, remedy := range got.Remedies {
+		want := "kubectl nslifecycle finalize " + shop + " --" + flag + "=" + got.Finalizer
+		if strings.Contains(remedy, " finalize ") && (remedy != want || got.Finalizer == "") {
+			t.Errorf("remedy is %q, want %q", remedy, want)
+		}
+	}
+	if got.IsOwnerGone && got.Finalizer == "" {
+		t.Errorf("%s says of no finalizer that its owner is gone", got.Cause)
+	}
+}
+
+// literal returns the longest part of a format without verbs, to tell messages apart.
+func literal(format string) string {
+	longest := ""
+	for _, part := range regexp.MustCompile(`%[a-z]`).Split(format, -1) {
+		if len(part) > len(longest) {
+			longest = part
+		}
+	}
+	return longest
+}

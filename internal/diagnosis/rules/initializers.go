@@ -1,0 +1,158 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rules
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
+	"github.com/nslifecycle/nslifecycle/internal/diagnosis/owners"
+	"github.com/nslifecycle/nslifecycle/internal/shell"
+)
+
+// initializerRule finds why the first pending initializer does not act: whether any identity may
+// initialize the namespace, and whether it is running.
+var initializerRule = Rule{
+	Name: "initializers", Stage: diagnosis.StageInitializing,
+	Causes: []diagnosis.Cause{
+		diagnosis.CauseInitializerNotRunning, diagnosis.CauseInitializerSlow, diagnosis.CauseInitializerUnregistered,
+	},
+	Needs: []diagnosis.Fact{
+		diagnosis.FactClusterRoles, diagnosis.FactClusterRoleBindings, diagnosis.FactInitializers,
+		diagnosis.FactInitializerPods,
+	},
+	Applies: func(facts *diagnosis.Facts) bool {
+		f := view{facts}
+		return f.IsOverdue(f.turnBegan(diagnosis.PendingInitializers(f.Namespace)[0]))
+	},
+	find: view.findInitializer,
+}
+
+func (f view) findInitializer() []diagnosis.Finding {
+	pending := diagnosis.PendingInitializers(f.Namespace)
+	first := pending[0]
+	turn := f.turnBegan(first)
+	finding := diagnosis.Finding{
+		Cause: diagnosis.CauseInitializerSlow, Certainty: diagnosis.Likely,
+		Evidence: f.turnEvidence(first, turn),
+		Remedies: []string{
+			fmt.Sprintf(remedyStartInitializer, first), remedyListConfigurations, remedySkip, f.skipCommand(pending),
+		},
+		Loss: lossInitializer,
+	}
+	waits := fmt.Sprintf(messageTurn, first, f.Ago(turn))
+	identities := owners.InitializerIdentities(f.Facts)
+	for _, identity := range identities {
+		finding.Evidence = append(finding.Evidence, identity.Text)
+	}
+	f.setIdentities(&finding, waits, identities)
+	if f.IsRead(diagnosis.SourceConfigurations) && !f.isRegistered(first) {
+		finding.Cause, finding.Certainty = diagnosis.CauseInitializerUnregistered, diagnosis.Confirmed
+		finding.Message = fmt.Sprintf(messageUnregistered, waits)
+		finding.Evidence = append(finding.Evidence, fmt.Sprintf(evidenceUnregistered, first))
+	}
+	return []diagnosis.Finding{f.aboutNamespace(finding)}
+}
+
+func (f view) isRegistered(name string) bool {
+	return slices.ContainsFunc(f.Initializers, func(initializer diagnosis.RegisteredInitializer) bool {
+		return initializer.Name == name
+	})
+}
+
+// skipCommand returns the command that removes the first initializer from the pending list. It
+// requires the verb initialize.
+func (f view) skipCommand(pending []string) string {
+	const command = "kubectl annotate namespace %s --overwrite " + v1alpha1.AnnotationPendingInitializers
+	if len(pending) == 1 {
+		return shell.Command(command+"=", f.Namespace.Name)
+	}
+	return shell.Command(command+"=%s", f.Namespace.Name, strings.Join(pending[1:], ","))
+}
+
+// setIdentities completes a finding by the identities that may initialize the namespace.
+func (f view) setIdentities(finding *diagnosis.Finding, waits string, identities []owners.Identity) {
+	canRead := f.IsRead(diagnosis.SourceClusterRoles, diagnosis.SourceClusterRoleBindings,
+		diagnosis.SourceServiceAccounts, diagnosis.SourcePods)
+	with := func(status owners.Status) int {
+		return slices.IndexFunc(identities, func(identity owners.Identity) bool { return identity.Status == status })
+	}
+	switch running := with(owners.StatusRunning); {
+	case !f.IsRead(diagnosis.SourceClusterRoles, diagnosis.SourceClusterRoleBindings):
+		finding.Message = fmt.Sprintf(messageInitializerSubjects, waits)
+	case len(identities) == 0:
+		finding.Cause, finding.Certainty = diagnosis.CauseInitializerNotRunning, diagnosis.Confirmed
+		finding.Message = fmt.Sprintf(messageNoInitializerSubject, waits)
+		finding.Remedies = append([]string{remedyInstallInitializer}, finding.Remedies...)
+	case running >= 0:
+		finding.Message = fmt.Sprintf(messageInitializerRunning, waits) + f.Detail(identities[running].Text)
+	case with(owners.StatusUnknown) >= 0 || !canRead:
+		finding.Message = fmt.Sprintf(messageInitializerUnknown, waits)
+	default:
+		finding.Cause, finding.Certainty = diagnosis.CauseInitializerNotRunning, diagnosis.Confirmed
+		finding.Message = fmt.Sprintf(messageInitializerNotRunning, waits) + f.Detail(identities[0].Text)
+		if with(owners.StatusNotRunning) >= 0 {
+			// The ServiceAccount may be used outside the cluster.
+			finding.Certainty = diagnosis.Likely
+		}
+	}
+}
+
+// turnBegan returns when an initializer became the first in the pending list, or when its state last
+// changed.
+func (f view) turnBegan(name string) time.Time {
+	began := f.Namespace.CreationTimestamp.Time
+	later := func(t time.Time) {
+		if t.After(began) && !t.After(f.Now) {
+			began = t
+		}
+	}
+	for _, condition := range f.Namespace.Status.Conditions {
+		isOwn := string(condition.Type) == name+v1alpha1.ConditionInitializedSuffix
+		isDone := strings.HasSuffix(string(condition.Type), v1alpha1.ConditionInitializedSuffix) &&
+			condition.Status == corev1.ConditionTrue
+		if isOwn || isDone {
+			later(condition.LastTransitionTime.Time)
+		}
+	}
+	for _, entry := range f.Namespace.ManagedFields {
+		// The status is also written by the manager, which does not initialize.
+		if entry.Time != nil && entry.Subresource == "" {
+			later(entry.Time.Time)
+		}
+	}
+	return began
+}
+
+// turnEvidence quotes the conditions about the turn of an initializer, and the last change of the
+// Namespace.
+func (f view) turnEvidence(name string, turn time.Time) []string {
+	texts := []string{fmt.Sprintf(evidenceTurn,
+		strings.Join(diagnosis.PendingInitializers(f.Namespace), ", "), name, diagnosis.FormatTime(turn))}
+	for i := range f.Namespace.Status.Conditions {
+		condition := &f.Namespace.Status.Conditions[i]
+		// An initializer with a time-out is skipped, or fails the initialization, when it is exceeded.
+		hasTimeout := condition.Type == v1alpha1.ConditionInitializerTurn && condition.Status == corev1.ConditionTrue
+		if string(condition.Type) == name+v1alpha1.ConditionInitializedSuffix || hasTimeout {
+			texts = append(texts, quoteCondition(condition))
+		}
+	}
+	var last time.Time
+	manager := ""
+	for _, entry := range f.Namespace.ManagedFields {
+		if entry.Time != nil && entry.Subresource == "" && !entry.Time.Time.Before(last) {
+			last, manager = entry.Time.Time, entry.Manager
+		}
+	}
+	if manager != "" {
+		texts = append(texts, fmt.Sprintf(evidenceLastChange, diagnosis.FormatTime(last), manager))
+	}
+	return texts
+}

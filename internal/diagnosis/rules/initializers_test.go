@@ -1,0 +1,142 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rules
+
+import (
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
+	"github.com/nslifecycle/nslifecycle/test/wrappers"
+)
+
+const quota = "quota.corp.com"
+
+// makeBirth returns what is known of a namespace that has waited for its second initializer
+// for ten minutes.
+func makeInitializing(changes ...func(*diagnosis.Facts)) *diagnosis.Facts {
+	facts := &diagnosis.Facts{
+		Now: now, ProgressDeadline: diagnosis.DefaultProgressDeadline, Initializers: []diagnosis.RegisteredInitializer{{Name: "access.corp.com"}, {Name: quota}},
+		Namespace: wrappers.MakeNamespace(shop).Initializers("access.corp.com", quota).Pending(quota).Obj(),
+	}
+	facts.Namespace.CreationTimestamp = metav1.Time{Time: deleted.Add(-time.Hour)}
+	facts.Namespace.Status.Conditions = []corev1.NamespaceCondition{
+		{Type: "access.corp.com/Initialized", Status: corev1.ConditionTrue, LastTransitionTime: metav1.Time{Time: deleted}},
+		{Type: quota + "/Initialized", Status: corev1.ConditionFalse, Reason: "Pending",
+			LastTransitionTime: metav1.Time{Time: deleted.Add(-time.Hour)}},
+	}
+	facts.Namespace.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "access", Time: &metav1.Time{Time: deleted}}}
+	// What every cluster and every installation has.
+	withHolder(rbacv1.Subject{Kind: "Group", Name: "system:masters", APIGroup: "rbac.authorization.k8s.io"}, "cluster-admin", rbacv1.PolicyRule{
+		Verbs: []string{"*"}, APIGroups: []string{"*"}, Resources: []string{"*"}})(facts)
+	withHolder(rbacv1.Subject{Kind: "Group", Name: "system:nodes"}, "nslifecycle-namespace-initializer", initializeRule())(facts)
+	withHolder(rbacv1.Subject{Kind: "ServiceAccount", Namespace: "nslifecycle-system", Name: "nslifecycle-controller-manager"},
+		"nslifecycle-namespace-initializer", initializeRule())(facts)
+	for _, change := range changes {
+		change(facts)
+	}
+	return facts
+}
+
+func initializeRule(names ...string) rbacv1.PolicyRule {
+	return rbacv1.PolicyRule{
+		Verbs: []string{"initialize"}, APIGroups: []string{""}, Resources: []string{"namespaces"}, ResourceNames: names,
+	}
+}
+
+func withHolder(subject rbacv1.Subject, role string, rule rbacv1.PolicyRule) func(*diagnosis.Facts) {
+	return func(facts *diagnosis.Facts) {
+		facts.ClusterRoles = append(facts.ClusterRoles, rbacv1.ClusterRole{
+			ObjectMeta: metav1.ObjectMeta{Name: role}, Rules: []rbacv1.PolicyRule{rule},
+		})
+		binding := rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: role}, Subjects: []rbacv1.Subject{subject}}
+		binding.RoleRef.Name = role
+		if role == "nslifecycle-namespace-initializer" {
+			binding.Labels = map[string]string{"app.kubernetes.io/name": "nslifecycle"}
+		}
+		facts.ClusterRoleBindings = append(facts.ClusterRoleBindings, binding)
+	}
+}
+
+func TestFindInitializers(t *testing.T) {
+	account := types.NamespacedName{Namespace: "quota-system", Name: "quota"}
+	subject := rbacv1.Subject{Kind: "ServiceAccount", Namespace: "quota-system", Name: "quota"}
+	holds := withHolder(subject, "quota", initializeRule())
+	exists := func(exists bool) func(*diagnosis.Facts) {
+		return func(facts *diagnosis.Facts) { facts.ServiceAccounts = map[types.NamespacedName]bool{account: exists} }
+	}
+	runs := withWorkloads(diagnosis.Workload{Source: diagnosis.SourcePods, Namespace: "quota-system", Name: "quota-1", ServiceAccount: account, Desired: 1, Ready: 1})
+	object := []string{"namespaces/shop"}
+	runCases(t, map[string]diagnoseCase{
+		"an initializer that has time": {facts: makeInitializing(func(facts *diagnosis.Facts) {
+			facts.Namespace.Status.Conditions[0].LastTransitionTime.Time = now.Add(-29 * time.Second)
+		})},
+		"an initializer that has said something just now": {facts: makeInitializing(func(facts *diagnosis.Facts) {
+			facts.Namespace.Status.Conditions[1].LastTransitionTime.Time = now.Add(-time.Second)
+		})},
+		"nobody who could act": {
+			facts: makeInitializing(),
+			want:  []want{{diagnosis.CauseInitializerNotRunning, diagnosis.Confirmed, literal(messageNoInitializerSubject), "the turn of quota.corp.com began at 2026-03-01T11:50:00Z", object}},
+		},
+		"somebody who may act on another namespace only": {
+			facts: makeInitializing(withHolder(subject, "quota", initializeRule("other")), exists(true), runs),
+			want:  []want{{diagnosis.CauseInitializerNotRunning, diagnosis.Confirmed, literal(messageNoInitializerSubject), "", object}},
+		},
+		"somebody who may act on this one": {
+			facts: makeInitializing(withHolder(subject, "quota", initializeRule(shop)), exists(true), runs),
+			want:  []want{{diagnosis.CauseInitializerSlow, diagnosis.Likely, "1 running pod", `last changed at 2026-03-01T11:50:00Z, by "access"`, object}},
+		},
+		"somebody who may do everything": {
+			facts: makeInitializing(exists(true), runs, withHolder(subject, "all", rbacv1.PolicyRule{
+				Verbs: []string{"*"}, APIGroups: []string{"*"}, Resources: []string{"*"}})),
+			want: []want{{diagnosis.CauseInitializerSlow, diagnosis.Likely, "1 running pod", "", object}},
+		},
+		"a ServiceAccount that does not exist": {
+			facts: makeInitializing(holds, exists(false)),
+			want:  []want{{diagnosis.CauseInitializerNotRunning, diagnosis.Confirmed, "quota-system/quota", "ServiceAccount quota-system/quota", object}},
+		},
+		"a ServiceAccount without pods": {
+			facts: makeInitializing(holds, exists(true)),
+			want:  []want{{diagnosis.CauseInitializerNotRunning, diagnosis.Likely, "has no running pod", "", object}},
+		},
+		"a ServiceAccount whose pods may not be read": {
+			facts: makeInitializing(holds, exists(true), withUnread(diagnosis.SourcePods)),
+			want:  []want{{diagnosis.CauseInitializerSlow, diagnosis.Likely, literal(messageInitializerUnknown), "", object}},
+		},
+		"a user": {
+			facts: makeInitializing(withHolder(rbacv1.Subject{Kind: "User", Name: "ci"}, "ci", initializeRule())),
+			want:  []want{{diagnosis.CauseInitializerSlow, diagnosis.Likely, literal(messageInitializerUnknown), `User "ci"`, object}},
+		},
+		"rights that may not be read": {
+			facts: makeInitializing(withUnread(diagnosis.SourceClusterRoles)),
+			want:  []want{{diagnosis.CauseInitializerSlow, diagnosis.Likely, literal(messageInitializerSubjects), "", object}},
+		},
+		"an initializer that nobody registers any more": {
+			facts: makeInitializing(holds, exists(true), runs, func(facts *diagnosis.Facts) { facts.Initializers = nil }),
+			want:  []want{{diagnosis.CauseInitializerUnregistered, diagnosis.Confirmed, literal(messageUnregistered), literal(evidenceUnregistered) + quota, object}},
+		},
+		"configurations that may not be read": {
+			facts: makeInitializing(holds, exists(true), runs, withUnread(diagnosis.SourceConfigurations), func(facts *diagnosis.Facts) { facts.Initializers = nil }),
+			want:  []want{{diagnosis.CauseInitializerSlow, diagnosis.Likely, "", "", object}},
+		},
+	})
+}
+
+func TestTimeoutsAreEvidence(t *testing.T) {
+	g := NewWithT(t)
+	facts := makeInitializing()
+	condition := corev1.NamespaceCondition{
+		Type: "nslifecycle.dev/InitializerTurn", Status: corev1.ConditionTrue, Reason: "Pending", Message: "it has a time-out",
+	}
+	facts.Namespace.Status.Conditions = append(facts.Namespace.Status.Conditions, condition)
+	g.Expect(view{facts}.turnEvidence(quota, now)).To(ContainElement(ContainSubstring("it has a time-out")))
+	facts.Namespace.Status.Conditions[len(facts.Namespace.Status.Conditions)-1].Status = corev1.ConditionFalse
+	g.Expect(view{facts}.turnEvidence(quota, now)).NotTo(ContainElement(ContainSubstring("it has a time-out")))
+}

@@ -1,0 +1,289 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rules
+
+// Summaries of a diagnosis without findings.
+const (
+	summaryNoFacts        = "Nothing is known about this namespace"
+	summaryActive         = "The namespace is ready for use"
+	summaryInitializing   = "Waiting for initializer %s, the first of %d pending"
+	summaryDeleted        = "Deleted %s ago; "
+	summaryEmptyUnnoticed = "the namespace is empty, which the namespace controller has not noticed yet"
+	summaryEmpty          = "no remaining objects are known"
+	summaryGracePeriod    = "the grace periods of pods end at %s, and %s"
+	summaryDecreasing     = "%s, and their number decreases"
+)
+
+// Texts that several rules share.
+const (
+	remedyListLeases    = "kubectl get leases --namespace=kube-system"
+	remedyGetAPIService = "kubectl get apiservice %s --output=yaml"
+	remedyListBackend   = "kubectl get service,endpointslices,pods --namespace=%s"
+	remedyListTypes     = "kubectl api-resources"
+	remedyListServices  = "kubectl get apiservices"
+	remedyInspectObject = "kubectl get %s %s --namespace=%s --output=yaml --show-managed-fields"
+	remedyForce         = "kubectl nslifecycle finalize %s --%s=%s"
+
+	evidenceCondition        = "condition %s=%s, %s since %s: %s"
+	evidenceReportedError    = "%s of %s %s%s: %s"
+	evidenceFinalizer        = "%s %q has deletionTimestamp %s and finalizer %s"
+	evidenceBackendDeleted   = " was in this namespace and was deleted with it"
+	evidenceBackendMissing   = " does not exist"
+	evidenceBackendNotReady  = " has no ready endpoint"
+	evidenceLeasesUnread     = "the Leases in kube-system could not be read"
+	evidenceNoLease          = "there is no Lease kube-system/%s"
+	evidenceNoManagerLease   = "there is no Lease %s of nslifecycle"
+	evidenceUnlisted         = "of %d %s only the first %d were examined"
+	evidenceTerminatingCRD   = "CustomResourceDefinition %q has deletionTimestamp %s"
+	evidenceCRDCondition     = " and condition Terminating=%s, %s: %s"
+	evidenceCRDWaits         = "; it waits for these objects"
+	evidencePVCWaits         = "persistentvolumeclaims %q waits for pod %q, which mounts it"
+	evidenceServiceOfWebhook = "the webhook is Service %s"
+
+	remaining        = "%s remain"
+	remainingOne     = "%s remains"
+	remainingAtLeast = "at least %s remain"
+	remainingUnknown = "an unknown number of objects remains"
+)
+
+// Discovery.
+const (
+	messageAPIServiceUnavailable = "APIService %s does not respond, so its objects in this namespace can be neither " +
+		"listed nor deleted"
+	messageDiscoveryStale = "The discovery cache of the API server is stale for %s: a direct request returns its " +
+		"resource types"
+	messageDiscoveryFailing      = "Discovery of %s fails"
+	messageControllerDiscovery   = "The namespace controller cannot discover all resource types"
+	messageGroupVersionInvalid   = "The name of a group version cannot be parsed"
+	evidenceAPIServiceCondition  = "APIService %s: Available=False, %s since %s: %s"
+	evidenceDiscoveryError       = "discovery of %s: %s"
+	evidenceDirectDiscoveryError = "direct request for %s: %s"
+	evidenceDirectDiscovery      = "%s succeeds"
+	remedyDeleteAPIService       = "kubectl delete apiservice %s"
+	remedyGetGroupVersion        = "kubectl get --raw=/apis/%s"
+	remedyRestoreAPIService      = "Restore the API server behind the APIService. If it was uninstalled permanently, delete " +
+		"the APIService: "
+	remedyDiscoveryStale = "Wait a minute. If the error persists, restart kube-apiserver or the server of this API group, " +
+		"whose discovery response kube-apiserver cannot read"
+	remedyGroupVersionInvalid = "Fix or remove the API server that serves this group version: its format is GROUP/VERSION, " +
+		"with one slash"
+	lossAPIService = "Without the APIService the objects that its server stores for this namespace cannot be reached; " +
+		"they remain in the storage of that server"
+)
+
+// CustomResourceDefinitions.
+const (
+	messageConversionFailing = "Objects of kind %s (%s) can be neither read nor deleted because the conversion webhook of " +
+		"their CustomResourceDefinition fails"
+	messageCRDTerminating = "CustomResourceDefinition %q is being deleted, but the API server makes no progress in " +
+		"deleting %s"
+	evidenceNoCABundle = "spec.conversion.webhook.clientConfig of the CustomResourceDefinition has no caBundle"
+
+	remedyListCRDs          = "kubectl get customresourcedefinitions"
+	remedyGetConversion     = "kubectl get customresourcedefinition %s --output=jsonpath='{.spec.conversion}'"
+	remedyGetCRDConditions  = "kubectl get customresourcedefinition %s --output=jsonpath='{.status.conditions}'"
+	remedyRestoreConversion = "Restore the conversion webhook of this kind"
+	remedyMoveConversion    = "Restore the webhook, in another namespace if it was in this one"
+	remedyDisableConversion = "kubectl patch customresourcedefinition %s --type=merge " +
+		`--patch='{"spec":{"conversion":{"strategy":"None","webhook":null}}}'`
+	remedyDeleteAll = "kubectl delete %s --all --namespace=%s"
+	lossConversion  = "With spec.conversion.strategy None the objects can be deleted, but they are not converted: clients " +
+		"do not get fields that another version renamed"
+	lossCRD = "Without its finalizer the CustomResourceDefinition is deleted, but its objects remain in storage, where " +
+		"they cannot be reached"
+)
+
+// Storage and requests of the namespace controller.
+const (
+	messageStorageUnreadable = "Stored objects of type %s cannot be read"
+	messageTooManyObjects    = "%d objects of type %s remain, and requests to delete them time out"
+	messageThrottled         = "The API server is throttling the requests that delete the content of the namespace"
+	messageForbidden         = "The namespace controller lacks a permission: %s cannot %s %s"
+
+	remedyListObjects  = "kubectl get %s --namespace=%s"
+	remedyStorageCheck = "Check the log of kube-apiserver for the etcd key, and that its encryption configuration has the " +
+		"key that the objects were encrypted with"
+	remedyStorageDelete = "If an object is lost permanently, delete it with the delete option " +
+		"ignoreStoreReadErrorWithClusterBreakingPotential"
+	remedyDeleteManyObjects = "kubectl delete %s --all --namespace=%s --wait=false"
+	remedyTooManyObjects    = "Increase the capacity of etcd and kube-apiserver, or use the namespace controller of nslifecycle: " +
+		"it deletes objects individually"
+	remedyRejectedRequests = "kubectl get --raw=/metrics | grep apiserver_flowcontrol_rejected_requests_total"
+	remedyListFlowSchemas  = "kubectl get flowschemas,prioritylevelconfigurations"
+	remedyThrottled        = "Find the client that overloads the API server, or raise the concurrency limit of the namespace " +
+		"controller's priority level"
+	remedyForbidden = "Restore the ClusterRole and the ClusterRoleBinding of the namespace controller"
+	remedyCanI      = "kubectl auth can-i %s %s --namespace=%s --as=%s"
+	lossStorage     = "An object that is deleted without being read leaves behind everything that its finalizers protect"
+)
+
+// Admission.
+const (
+	messageWebhookFailing = "Admission webhook %q fails, so %s"
+	messageWebhookDenies  = "Admission webhook %q denies requests, so %s"
+	messagePolicyDenies   = "ValidatingAdmissionPolicy %q denies requests, so %s"
+	messageServerDenies   = "The API server denies requests, so %s"
+	messageInvalid        = "Finalizer %s cannot be removed from %s %q because the object does not pass validation"
+
+	rejectedContent   = "the content of the namespace cannot be deleted"
+	rejectedObject    = "%s %q cannot be deleted"
+	rejectedObjects   = "%s %q and other objects cannot be deleted"
+	rejectedFinalizer = "finalizer %s cannot be removed from %s %q"
+
+	evidenceDryRunDelete   = "dry run of the deletion of %s %q: %s"
+	evidenceDryRunRemoval  = "dry run of the removal of finalizer %s from %s %q: %s"
+	evidenceWebhookURL     = "%s %q calls %s"
+	evidenceWebhookService = "%s %q calls Service %s"
+
+	remedyGetConfiguration = "kubectl get %s %s --output=yaml"
+	remedyGetPolicy        = "kubectl get validatingadmissionpolicy %s --output=yaml"
+	remedyListBindings     = "kubectl get validatingadmissionpolicybindings"
+	remedyEdit             = "kubectl edit %s %s --namespace=%s"
+	remedyWebhookFailing   = "Restore the webhook. If it was uninstalled permanently, delete the configuration that refers " +
+		"to it"
+	remedyWebhookDenies = "Satisfy the webhook, or exclude this namespace with its namespaceSelector"
+	remedyPolicyDenies  = "Satisfy the policy, or exclude this namespace with the namespaceSelector of its binding"
+	remedyServerDenies  = "Resolve what the error reports"
+	remedyInvalidFix    = "Correct the fields that the error names, in the same patch that removes the finalizer"
+	remedyInvalidSchema = "If the schema of a CustomResourceDefinition became stricter, relax it until the object is deleted"
+
+	lossWebhookFailing = "Without the webhook its checks are skipped, in all namespaces that it applies to"
+	lossWebhookDenies  = "Whatever the webhook protects"
+	lossPolicyDenies   = "Whatever the policy protects"
+)
+
+// Finalizers of objects.
+const (
+	messageFinalizerHeldByOne  = "%s should have been deleted %s ago but has finalizer %s"
+	messageFinalizerHeldByMany = "%s should have been deleted %s ago but have finalizer %s"
+	messageOwnerRunning        = "%s; its owner seems to be running and has not removed it: %s"
+	messageOwnerForbidden      = "%s; its owner lacks the permission to remove it: %s"
+	messageOwnerNotRunning     = "%s; its owner is not running: %s"
+	messageOwnerInNamespace    = "%s; its owner was in this namespace: %s"
+	messageOwnerUninstalled    = "%s; no object in the cluster refers to %s, so its owner seems to be uninstalled"
+	messageOwnerOnlyCRDs       = "%s; %s is still installed, but no workload or Lease of its controller exists"
+	messageOwnerKnown          = "%s, which %s removes"
+	messageOwnerUnknown        = "%s; the controller responsible for it is unknown"
+	messageBuiltInPending      = "%s should have been deleted %s ago; %s has not removed finalizer %s"
+	messageBuiltInNotRunning   = "%s should have been deleted %s ago; finalizer %s is removed by %s, which is not running"
+	messageDependencyDeleted   = "%s cannot be finalized because it needs %s, which was deleted first"
+	messageDependency          = "%s %q"
+	messageDependencyPublic    = "another object"
+
+	evidenceFieldManagers = "managedFields: the finalizer was added by %s"
+	evidenceCRDsOfDomain  = "CustomResourceDefinition of the same domain: %s"
+	evidenceForbidden     = "ServiceAccount %s can neither patch nor update %s in namespace %q"
+	evidenceSearch        = "searched for its owner in CustomResourceDefinitions, APIServices, Deployments, StatefulSets, " +
+		"DaemonSets, running Pods, Leases, ClusterRoleBindings and managedFields"
+	evidenceSearchUnread = "; could not read %s"
+
+	remedyLogs          = "kubectl logs --namespace=%s %s/%s --tail=100"
+	remedyOwnerRunning  = "Check the log of its owner for the reason why it does not act"
+	remedyOwnerCanPatch = "kubectl auth can-i patch %s --namespace=%s --as=system:serviceaccount:%s:%s"
+	remedyOwnerGrant    = "Restore the permissions of the ServiceAccount with a ClusterRoleBinding until the namespace is " +
+		"deleted: a RoleBinding cannot be created in a terminating namespace, and the previous one may have been deleted " +
+		"with it"
+	remedyOwnerNotRunning  = "Start its owner again and let it finish: scale it up, or reinstall it"
+	remedyOwnerInNamespace = "Install its owner in another namespace and let it finish: nothing can be created in a " +
+		"terminating namespace"
+	remedyOwnerInstall = "Reinstall the controller of %s and let it finish"
+	remedyOwnerKnown   = "Check that %s is running, and let it finish"
+	remedyOwnerUnknown = "Find the controller that adds this finalizer, and check that it is running"
+	remedyBuiltIn      = "Check that %s is running, and check its log: it is part of the control plane"
+	remedyDependency   = "Check whether the controller can continue without the missing object: nothing can be created in a " +
+		"terminating namespace"
+	lossUnknownFinalizer = "Whatever its owner still has to clean up for these objects, inside or outside the cluster, is " +
+		"left behind"
+)
+
+// Pods.
+const (
+	messagePodNode        = "%s should have terminated %s ago, but %s"
+	messagePodKubelet     = "%s should have terminated %s ago, when the grace period ended"
+	messagePodKubeletNode = "; node %q is ready, but its kubelet has not reported the termination"
+	evidenceNodeMissing   = "node %q does not exist"
+	evidenceNodeNotReady  = "node %q is Ready=%s since %s: %s"
+	evidencePod           = "pods %q has deletionTimestamp %s, which includes its grace period of %ds"
+
+	remedyGetNode     = "kubectl get node %s --output=wide"
+	remedyRestoreNode = "Restore the node. If it is lost permanently, delete its Node object, which deletes the pods: "
+	remedyDeleteNode  = "kubectl delete node %s"
+	remedyTaintNode   = "kubectl taint node %s node.kubernetes.io/out-of-service=nodeshutdown:NoExecute"
+	remedyForcePod    = "kubectl delete pod %s --namespace=%s --grace-period=0 --force"
+	remedyDescribePod = "kubectl describe pod %s --namespace=%s"
+	remedyKubelet     = "Check the log of the kubelet on its node for a volume that cannot be unmounted or a container that " +
+		"cannot be killed"
+	lossPod = "Its containers may keep running on the node, and may keep using the mounted volumes"
+)
+
+// Objects that wait for other objects or for resources outside the cluster.
+const (
+	messageVolumeInUse = "persistentvolumeclaims %q is in use by pod %q, which is not being deleted"
+	messageCloud       = "%s should have been deleted %s ago; %s has not deleted its resources outside the cluster"
+	messageForeground  = "%s is deleted in the foreground and waits for its dependents, which are not being deleted"
+
+	evidencePodMounts     = "pod %q is %s on node %q and mounts it"
+	evidenceDependent     = "%s %q waits for %s %q, which names it as owner with blockOwnerDeletion"
+	evidenceNoDependent   = "no remaining dependent in this namespace blocks it"
+	remedyDeletePod       = "kubectl delete pod %s --namespace=%s"
+	prefixEventOfReported = "Event "
+)
+
+// The Namespace itself.
+const (
+	messageNamespaceFinalizer   = "The namespace is empty; %s in its %s has not been removed for %s"
+	messageInitializerFinalizer = "; it belongs to initializer %s of configuration %q, whose controller must remove it"
+	messageNotProcessed         = "No namespace controller processes the deletion: after %s the Namespace has none of its " +
+		"conditions"
+	messageNotContinued     = "No namespace controller continues the deletion: %s, and none renews its Lease"
+	messageObjectsRemain    = "objects remain that have not been deleted"
+	messageEmptyUnnoticed   = "the namespace is empty, which has not been noticed"
+	messageUnknown          = "The deletion makes no progress for an unknown reason"
+	messageUnknownRemaining = "%s in the namespace for an unknown reason"
+	messageUnprotected      = "%s in the namespace, although namespace finalizer kubernetes, which is kept until the content " +
+		"is deleted, was removed"
+
+	evidenceNamespaceFinalizers  = "%s: [%s], deletionTimestamp %s"
+	evidenceInitializerFinalizer = "NamespaceInitializerConfiguration %q has finalizer %s for initializer %s"
+	evidenceTerminating          = "deletionTimestamp %s, spec.finalizers: [%s]"
+
+	remedyNamespaceFinalizer = "Find the controller responsible for %s, and keep it running until the namespace is deleted"
+	remedyInspectNamespace   = "kubectl get namespace %s --output=yaml --show-managed-fields"
+	remedyGetNamespace       = "kubectl get namespace %s --output=yaml"
+	remedyInitializer        = "Keep the controller of initializer %s running until the namespace is deleted. If it does not " +
+		"handle deletion, remove finalizer %s from the configuration, so that new namespaces do not get it"
+	remedyRunController = "Check that kube-controller-manager with its namespace controller, or the manager of nslifecycle, " +
+		"is running"
+	remedyListControllers = "kubectl get pods --namespace=kube-system --selector=component=kube-controller-manager"
+	remedyControllerLog   = "Check the log of the namespace controller, in kube-controller-manager or in the manager of " +
+		"nslifecycle"
+	remedyUnprotected = "Delete the remaining objects before the last finalizer of the Namespace is removed: after that they " +
+		"cannot be reached"
+	lossNamespace   = "The content of the namespace stays in storage, where it cannot be reached"
+	lossUnprotected = "The remaining objects stay in storage without a namespace"
+)
+
+// Initializers.
+const (
+	messageTurn                  = "Initializer %s has been first in the pending list for %s and has not removed its name"
+	messageInitializerSubjects   = "%s; who holds the verb initialize is unknown"
+	messageNoInitializerSubject  = "%s; only the control plane holds the verb initialize for this namespace"
+	messageInitializerRunning    = "%s; an identity that holds the verb initialize has a running pod"
+	messageInitializerUnknown    = "%s; whether an identity that holds the verb initialize is running is unknown"
+	messageInitializerNotRunning = "%s; no identity that holds the verb initialize is running"
+	messageUnregistered          = "%s; no configuration lists it"
+
+	evidenceTurn         = "pending: %s; the turn of %s began at %s"
+	evidenceLastChange   = "the Namespace was last changed at %s, by %q"
+	evidenceUnregistered = "no NamespaceInitializerConfiguration lists %s"
+
+	remedyStartInitializer   = "Start the controller of %s, or check its log"
+	remedyListConfigurations = "kubectl get namespaceinitializerconfigurations"
+	remedySkip               = "If the namespace is to be used without it, an administrator can remove its name from the " +
+		"pending list"
+	remedyInstallInitializer = "Install the controller of the initializer, with a ClusterRoleBinding to a ClusterRole that " +
+		"grants the verb initialize on namespaces"
+	lossInitializer = "The namespace opens without the objects that the initializer creates, such as quotas, network " +
+		"policies or role bindings"
+)

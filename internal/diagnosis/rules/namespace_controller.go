@@ -1,0 +1,182 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rules
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
+	"github.com/nslifecycle/nslifecycle/internal/diagnosis/owners"
+	"github.com/nslifecycle/nslifecycle/internal/shell"
+)
+
+// namespaceControllerRule finds that no namespace controller processes the deletion, or continues it.
+var namespaceControllerRule = Rule{
+	Name: "namespace-controller", Stage: diagnosis.StageTerminating,
+	Causes: []diagnosis.Cause{diagnosis.CauseNamespaceControllerUnresponsive},
+	Needs: []diagnosis.Fact{
+		diagnosis.FactResourceTypes, diagnosis.FactContent, diagnosis.FactProgress, diagnosis.FactDryRuns,
+		diagnosis.FactLeases,
+	},
+	find: view.findNamespaceController,
+}
+
+// unknownRule reports a namespace that makes no progress without any other finding.
+var unknownRule = Rule{
+	Name: "unknown", Stage: diagnosis.StageTerminating, isFallback: true,
+	Causes: []diagnosis.Cause{diagnosis.CauseUnknown},
+	Needs:  []diagnosis.Fact{diagnosis.FactResourceTypes, diagnosis.FactContent, diagnosis.FactProgress},
+	find:   view.findUnknown,
+}
+
+const namespaceResource = "namespaces"
+
+// deletionConditions are those that a namespace controller writes.
+var deletionConditions = []corev1.NamespaceConditionType{
+	corev1.NamespaceDeletionDiscoveryFailure, corev1.NamespaceDeletionGVParsingFailure,
+	corev1.NamespaceDeletionContentFailure, corev1.NamespaceContentRemaining, corev1.NamespaceFinalizersRemaining,
+}
+
+func (f view) findNamespaceController() []diagnosis.Finding {
+	if !slices.Contains(f.Namespace.Spec.Finalizers, corev1.FinalizerKubernetes) ||
+		!f.IsOverdue(f.Namespace.DeletionTimestamp.Time) || f.Progress.Observed() {
+		return nil
+	}
+	hasConditions := slices.ContainsFunc(deletionConditions, func(conditionType corev1.NamespaceConditionType) bool {
+		return f.Condition(conditionType) != nil
+	})
+	leases := f.controllerLeases()
+	if hasConditions && (leases.isCurrent || !f.IsRead(diagnosis.SourceLeases) || !f.isUntouched()) {
+		return nil
+	}
+	if f.isEmptinessUnnoticed() && !leases.exists {
+		return nil // The last object may just have been deleted.
+	}
+	finding := diagnosis.Finding{
+		Cause: diagnosis.CauseNamespaceControllerUnresponsive, Certainty: diagnosis.Likely,
+		Message:  fmt.Sprintf(messageNotProcessed, f.Ago(f.Namespace.DeletionTimestamp.Time)),
+		Evidence: leases.texts,
+		Remedies: []string{remedyRunController, remedyListLeases, remedyListControllers},
+		Loss:     lossNamespace,
+	}
+	if hasConditions {
+		reason := messageObjectsRemain
+		if f.isEmpty() {
+			reason = messageEmptyUnnoticed
+		}
+		finding.Message = fmt.Sprintf(messageNotContinued, reason)
+		finding.Evidence = append(finding.Evidence, f.quoteConditions(deletionConditions...)...)
+	}
+	// A controller without leader election has no Lease.
+	if leases.exists && !leases.isCurrent && !hasConditions {
+		finding.Certainty = diagnosis.Confirmed
+	}
+	return []diagnosis.Finding{f.aboutNamespace(finding)}
+}
+
+func (f view) aboutNamespace(finding diagnosis.Finding) diagnosis.Finding {
+	return finding.WithObjects([]diagnosis.Object{{Resource: namespaceResource, Name: f.Namespace.Name}})
+}
+
+// isUntouched reports whether no remaining object is being deleted, none is known to be blocked, and
+// the namespace controller reports no failure.
+func (f view) isUntouched() bool {
+	if f.ConditionMessage(corev1.NamespaceDeletionContentFailure) != "" ||
+		f.ConditionMessage(corev1.NamespaceDeletionDiscoveryFailure) != "" {
+		return false
+	}
+	objects := f.RemainingObjects()
+	isDeleted := slices.ContainsFunc(objects, func(object diagnosis.RemainingObject) bool {
+		return object.DeletionTimestamp != nil
+	})
+	isRejected := slices.ContainsFunc(f.DryRuns, func(dryRun diagnosis.DryRun) bool { return dryRun.Err != nil })
+	return !isDeleted && !isRejected && (len(objects) > 0 || f.isEmpty())
+}
+
+// isEmpty reports whether no remaining objects are known, and discovery is complete.
+func (f view) isEmpty() bool {
+	return len(f.Content) == 0 && f.Inventory != nil && f.Inventory.Err() == nil
+}
+
+// isEmptinessUnnoticed reports whether the namespace is empty but has a condition that says otherwise.
+// The namespace controller lists the content again within a minute.
+func (f view) isEmptinessUnnoticed() bool {
+	return f.isEmpty() && f.ConditionMessage(corev1.NamespaceContentRemaining) != ""
+}
+
+// controllerLeases is the state of the Leases of the namespace controllers.
+type controllerLeases struct {
+	texts             []string
+	exists, isCurrent bool
+}
+
+func (f view) controllerLeases() controllerLeases {
+	lease := f.controlPlaneLease(owners.ControllerManager)
+	result := controllerLeases{texts: []string{lease.text}, exists: lease.exists, isCurrent: lease.isCurrent}
+	for i := range f.Leases {
+		lease := &f.Leases[i]
+		if !owners.IsManagerLease(lease) || lease.Spec.RenewTime == nil {
+			continue
+		}
+		text, isCurrent := owners.DescribeLease(f.Facts, lease)
+		result.texts = append(result.texts, text)
+		result.exists, result.isCurrent = true, result.isCurrent || isCurrent
+	}
+	if len(result.texts) == 1 && f.IsRead(diagnosis.SourceLeases) {
+		result.texts = append(result.texts, fmt.Sprintf(evidenceNoManagerLease, owners.ManagerLease))
+	}
+	return result
+}
+
+func (f view) findUnknown() []diagnosis.Finding {
+	if !f.IsOverdue(f.lastStep()) || f.Progress.Observed() || f.hasTime() || f.isEmptinessUnnoticed() {
+		return nil
+	}
+	// What could not be read can be a running controller, or another cause.
+	finding := diagnosis.Finding{
+		Cause: diagnosis.CauseUnknown, Certainty: diagnosis.Likely, Message: messageUnknown,
+		Evidence: append([]string{fmt.Sprintf(evidenceTerminating,
+			diagnosis.FormatTime(f.Namespace.DeletionTimestamp.Time),
+			strings.Join(f.finalizersIn(specFinalizers), ", "))}, f.quoteConditions(deletionConditions...)...),
+		Remedies: []string{shell.Command(remedyGetNamespace, f.Namespace.Name), remedyControllerLog},
+	}
+	switch {
+	case len(f.Content) > 0 && !slices.Contains(f.Namespace.Spec.Finalizers, corev1.FinalizerKubernetes):
+		finding.Message = fmt.Sprintf(messageUnprotected, f.remainingText())
+		finding.Remedies = append([]string{remedyUnprotected}, finding.Remedies...)
+		finding.Loss = lossUnprotected
+	case len(f.Content) > 0:
+		finding.Message = fmt.Sprintf(messageUnknownRemaining, f.remainingText())
+	}
+	return []diagnosis.Finding{finding.WithRemaining(f.RemainingObjects())}
+}
+
+// hasTime reports whether an object is being deleted and has not exceeded the progress deadline.
+func (f view) hasTime() bool {
+	return slices.ContainsFunc(f.RemainingObjects(), func(object diagnosis.RemainingObject) bool {
+		return object.DeletionTimestamp != nil && !f.IsObjectOverdue(object)
+	})
+}
+
+// lastStep returns when the Namespace last changed.
+func (f view) lastStep() time.Time {
+	last := f.Namespace.DeletionTimestamp.Time
+	for _, condition := range f.Namespace.Status.Conditions {
+		if slices.Contains(deletionConditions, condition.Type) && condition.LastTransitionTime.After(last) {
+			last = condition.LastTransitionTime.Time
+		}
+	}
+	for _, entry := range f.Namespace.ManagedFields {
+		// Any controller can write the status for any reason, including this one.
+		if entry.Time != nil && entry.Subresource == "finalize" && entry.Time.After(last) {
+			last = entry.Time.Time
+		}
+	}
+	return last
+}

@@ -1,0 +1,131 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rules
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
+)
+
+func withNamespaceFinalizers(finalizers ...corev1.FinalizerName) func(*diagnosis.Facts) {
+	return func(facts *diagnosis.Facts) { facts.Namespace.Spec.Finalizers = finalizers }
+}
+
+func withInitializerFinalizer(finalizer string) func(*diagnosis.Facts) {
+	return func(facts *diagnosis.Facts) {
+		facts.Initializers = []diagnosis.RegisteredInitializer{{Name: "index.corp.com", Finalizer: finalizer, Configuration: "search"}}
+	}
+}
+
+func TestFindOnNamespace(t *testing.T) {
+	noLeases := func(facts *diagnosis.Facts) { facts.Leases = nil }
+	staleLease := func(facts *diagnosis.Facts) {
+		facts.Leases = []coordinationv1.Lease{makeLease("kube-system", "kube-controller-manager", "x", now.Add(-time.Hour))}
+	}
+	silent := func(facts *diagnosis.Facts) { facts.Namespace.Status.Conditions = nil }
+	unnoticed := func(facts *diagnosis.Facts) {
+		setStatus(facts, "NamespaceContentRemaining", corev1.ConditionTrue, "SomeResourcesRemain",
+			"Some resources are remaining: configmaps. has 1 resource instances")
+	}
+	deletedAgo := func(ago time.Duration) func(*diagnosis.Facts) {
+		return func(facts *diagnosis.Facts) { facts.Namespace.DeletionTimestamp.Time = now.Add(-ago) }
+	}
+	object := []string{"namespaces/shop"}
+	left := withContent(contentOf(configMaps, makeObject("a")))
+	runCases(t, map[string]diagnoseCase{
+		"a leftover token": {
+			facts: makeTerminating(withNamespaceFinalizers("openshift.com/origin")),
+			want:  []want{{diagnosis.CauseNamespaceFinalizer, diagnosis.Confirmed, "openshift.com/origin in its spec.finalizers", "[openshift.com/origin]", object}},
+		},
+		"a leftover token of an initializer": {
+			facts: makeTerminating(withNamespaceFinalizers("openshift.com/origin"), withInitializerFinalizer("openshift.com/origin")),
+			want: []want{{diagnosis.CauseNamespaceFinalizer, diagnosis.Confirmed,
+				fmt.Sprintf(messageInitializerFinalizer, "index.corp.com", "search"),
+				`NamespaceInitializerConfiguration "search" has finalizer openshift.com/origin for initializer index.corp.com`,
+				object}},
+		},
+		"a leftover token of nobody's, while others are registered": {
+			facts: makeTerminating(withNamespaceFinalizers("openshift.com/origin"), withInitializerFinalizer("example.com/other")),
+			want:  []want{{diagnosis.CauseNamespaceFinalizer, diagnosis.Confirmed, "9m55s", "[openshift.com/origin]", object}},
+		},
+		"a leftover token beside that of the namespace controller": {
+			facts: makeTerminating(withNamespaceFinalizers("kubernetes", "openshift.com/origin")),
+			want:  []want{{diagnosis.CauseNamespaceFinalizer, diagnosis.Likely, "", "", object}},
+		},
+		"an agent that has to wait as well": {
+			facts: makeTerminating(withNamespaceFinalizers("kubernetes", "openshift.com/origin"), withContent(contentOf(configMaps, makeDeleted("a", held)))),
+			want:  []want{{diagnosis.CauseFinalizerOwnerGone, diagnosis.Likely, held, "", nil}},
+		},
+		"an agent that has time": {facts: makeTerminating(withNamespaceFinalizers("openshift.com/origin"), func(facts *diagnosis.Facts) {
+			facts.Namespace.Status.Conditions[3].LastTransitionTime.Time = now.Add(-time.Second)
+		})},
+		"a leftover finalizer on the Namespace": {
+			facts: makeTerminating(withNamespaceFinalizers(), func(facts *diagnosis.Facts) {
+				facts.Namespace.Finalizers = []string{"controller.cattle.io/namespace-auth"}
+			}),
+			want: []want{{diagnosis.CauseNamespaceMetadataFinalizer, diagnosis.Confirmed, "controller.cattle.io/namespace-auth in its metadata.finalizers", "", object}},
+		},
+		"a finalizer on the Namespace whose turn has not come": {
+			facts: makeTerminating(withNamespaceFinalizers("agent.example.com"), func(facts *diagnosis.Facts) { facts.Namespace.Finalizers = []string{"a.example.org/b"} }),
+			want:  []want{{diagnosis.CauseNamespaceFinalizer, diagnosis.Confirmed, "agent.example.com", "", object}},
+		},
+		"no namespace controller": {
+			facts: makeTerminating(silent, staleLease, left),
+			want:  []want{{diagnosis.CauseNamespaceControllerUnresponsive, diagnosis.Confirmed, literal(messageNotProcessed), "renewed 60m ago", object}},
+		},
+		"no namespace controller that has a Lease": {
+			facts: makeTerminating(silent, noLeases, left),
+			want:  []want{{diagnosis.CauseNamespaceControllerUnresponsive, diagnosis.Likely, literal(messageNotProcessed), fmt.Sprintf(evidenceNoLease, "kube-controller-manager"), object}},
+		},
+		"no namespace controller for 29 s": {facts: makeTerminating(silent, noLeases, left, deletedAgo(29*time.Second))},
+		"a namespace controller that is busy, or switched off": {
+			facts: makeTerminating(silent, left),
+			want:  []want{{diagnosis.CauseNamespaceControllerUnresponsive, diagnosis.Likely, "", "renewed 1s ago", object}},
+		},
+		"a namespace controller of which nothing can be read": {
+			facts: makeTerminating(silent, noLeases, left, withUnread(diagnosis.SourceLeases)),
+			want:  []want{{diagnosis.CauseNamespaceControllerUnresponsive, diagnosis.Likely, "", evidenceLeasesUnread, object}},
+		},
+		"a namespace controller that has stopped in the middle": {
+			facts: makeTerminating(left, staleLease),
+			want:  []want{{diagnosis.CauseNamespaceControllerUnresponsive, diagnosis.Likely, messageObjectsRemain, "renewed 60m ago", object}},
+		},
+		"a namespace controller without a Lease that says why it does not get on": {
+			facts: makeTerminating(left, noLeases, withContentFailure(`deleting configmaps "a": configmaps "a" is forbidden: `+
+				`User "system:serviceaccount:default:x" cannot delete resource "configmaps" in API group "" in the namespace "shop"`)),
+			want: []want{{diagnosis.CauseForbidden, diagnosis.Confirmed, "cannot delete configmaps", "ContentDeletionFailed", nil}},
+		},
+		"something that nothing explains": {
+			facts: makeTerminating(left, withContentFailure("it is a bad day")),
+			want:  []want{{diagnosis.CauseUnknown, diagnosis.Likely, "1 configmaps remains", "it is a bad day", []string{"configmaps/a"}}},
+		},
+		"something in a namespace whose token was released by force": {
+			facts: makeTerminating(left, withNamespaceFinalizers("agent.example.com")),
+			want: []want{{diagnosis.CauseUnknown, diagnosis.Likely, "1 configmaps remains" + literal(messageUnprotected), "agent.example.com",
+				[]string{"configmaps/a"}}},
+		},
+		"something that goes away": {facts: makeTerminating(left, func(facts *diagnosis.Facts) {
+			facts.Progress.Deleted = map[schema.GroupResource]int{configMaps.GroupResource(): 1}
+		})},
+		"nothing that is left, which the namespace controller has not noticed yet": {facts: makeTerminating(unnoticed)},
+		"nothing that is left, which a namespace controller without a Lease has not noticed yet": {
+			facts: makeTerminating(unnoticed, noLeases),
+		},
+		"nothing that is left, which a namespace controller that has stopped does not notice": {
+			facts: makeTerminating(unnoticed, staleLease),
+			want:  []want{{diagnosis.CauseNamespaceControllerUnresponsive, diagnosis.Likely, messageEmptyUnnoticed, "renewed 60m ago", object}},
+		},
+		"nothing that is left, and nobody says so": {
+			facts: makeTerminating(),
+			want:  []want{{diagnosis.CauseUnknown, diagnosis.Likely, messageUnknown, "", nil}},
+		},
+	})
+}

@@ -1,0 +1,247 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rules
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+
+	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
+	"github.com/nslifecycle/nslifecycle/internal/diagnosis/owners"
+	"github.com/nslifecycle/nslifecycle/internal/shell"
+)
+
+// podRule finds pods that exceed their grace period because of their node, its kubelet, or a
+// finalizer. The API server adds the grace period to deletionTimestamp.
+var podRule = Rule{
+	Name: "pods", Stage: diagnosis.StageTerminating,
+	Causes: []diagnosis.Cause{
+		diagnosis.CausePodOnUnreachableNode, diagnosis.CausePodNotTerminating, diagnosis.CausePodFinalizer,
+		diagnosis.CauseFinalizerOwnerGone, diagnosis.CauseFinalizerOwnerInNamespace,
+		diagnosis.CauseFinalizerOwnerForbidden,
+	},
+	Needs: append([]diagnosis.Fact{
+		diagnosis.FactContent, diagnosis.FactProgress, diagnosis.FactPods, diagnosis.FactDryRuns,
+	}, ownerNeeds...),
+	find: view.findPods,
+}
+
+func (f view) findPods() []diagnosis.Finding {
+	overdue := slices.DeleteFunc(f.RemainingObjects(), func(object diagnosis.RemainingObject) bool {
+		return object.GroupResource() != diagnosis.PodResource || !f.IsObjectOverdue(object)
+	})
+	if len(overdue) == 0 || f.IsTypeProgressing(diagnosis.PodResource) {
+		return nil
+	}
+	groups := f.groupPods(overdue)
+	var findings []diagnosis.Finding
+	for node, pods := range diagnosis.Sorted(groups.byNode) {
+		findings = append(findings, f.nodeFinding(node, pods))
+	}
+	if len(groups.others) > 0 {
+		findings = append(findings, f.kubeletFinding(groups.others))
+	}
+	for finalizer, pods := range diagnosis.Sorted(groups.byFinalizer) {
+		if !f.isRemovalRejected(pods[0], finalizer) && !f.IsFinalizerProgressing(finalizer) {
+			findings = append(findings, f.podFinalizerFinding(finalizer, pods))
+		}
+	}
+	return findings
+}
+
+// podGroups are pods by what blocks them. A pod is in the groups of all its finalizers.
+type podGroups struct {
+	byNode, byFinalizer map[string][]diagnosis.RemainingObject
+	others              []diagnosis.RemainingObject
+}
+
+func (f view) groupPods(pods []diagnosis.RemainingObject) podGroups {
+	groups := podGroups{
+		byNode: map[string][]diagnosis.RemainingObject{}, byFinalizer: map[string][]diagnosis.RemainingObject{},
+	}
+	for _, object := range pods {
+		pod := f.podFor(object.UID)
+		switch {
+		case len(object.Finalizers) > 0 && (pod == nil || hasTerminated(pod)):
+			for _, finalizer := range object.Finalizers {
+				groups.byFinalizer[finalizer] = append(groups.byFinalizer[finalizer], object)
+			}
+		case pod != nil && f.nodeProblem(pod.Spec.NodeName) != "":
+			groups.byNode[pod.Spec.NodeName] = append(groups.byNode[pod.Spec.NodeName], object)
+		default:
+			groups.others = append(groups.others, object)
+		}
+	}
+	return groups
+}
+
+func (f view) podFor(uid types.UID) *corev1.Pod {
+	for i := range f.Pods {
+		if f.Pods[i].UID == uid {
+			return &f.Pods[i]
+		}
+	}
+	return nil
+}
+
+// hasTerminated reports whether no kubelet has to do anything for a pod.
+func hasTerminated(pod *corev1.Pod) bool {
+	return pod.Spec.NodeName == "" || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed ||
+		ptr.Deref(pod.DeletionGracePeriodSeconds, 1) == 0
+}
+
+// nodeReady returns the condition Ready of a node, or nil; ok reports whether the node exists.
+func (f view) nodeReady(name string) (condition *corev1.NodeCondition, ok bool) {
+	at := slices.IndexFunc(f.Nodes, func(node corev1.Node) bool { return node.Name == name })
+	if at < 0 {
+		return nil, false
+	}
+	conditions := f.Nodes[at].Status.Conditions
+	for i := range conditions {
+		if conditions[i].Type == corev1.NodeReady {
+			return &conditions[i], true
+		}
+	}
+	return nil, true
+}
+
+// isNodeMissing reports whether a node does not exist.
+func (f view) isNodeMissing(name string) bool {
+	_, ok := f.nodeReady(name)
+	return !ok && name != "" && f.IsRead(diagnosis.SourceNodes)
+}
+
+// nodeProblem returns what is wrong with a node, or "" if it is ready or could not be read.
+func (f view) nodeProblem(name string) string {
+	ready, _ := f.nodeReady(name)
+	switch {
+	case f.isNodeMissing(name):
+		return fmt.Sprintf(evidenceNodeMissing, name)
+	case ready == nil || ready.Status == corev1.ConditionTrue:
+		return ""
+	}
+	return fmt.Sprintf(evidenceNodeNotReady, name, ready.Status,
+		diagnosis.FormatTime(ready.LastTransitionTime.Time), ready.Reason) + f.Detail(ready.Message)
+}
+
+// isNodeUnreachable reports whether a node does not exist or does not report its status. A node that
+// reports that it is not ready can still terminate its pods.
+func (f view) isNodeUnreachable(name string) bool {
+	ready, _ := f.nodeReady(name)
+	return ready == nil || ready.Status == corev1.ConditionUnknown
+}
+
+func (f view) nodeFinding(node string, pods []diagnosis.RemainingObject) diagnosis.Finding {
+	problem := f.nodeProblem(node)
+	finding := diagnosis.Finding{
+		Cause: diagnosis.CausePodOnUnreachableNode, Certainty: diagnosis.Likely,
+		Message:  fmt.Sprintf(messagePodNode, describe(pods), f.Ago(firstDeletedAt(pods)), problem),
+		Evidence: append([]string{problem, podEvidence(pods)}, f.waitingPVCs(pods)...),
+		Remedies: []string{
+			shell.Command(remedyGetNode, node),
+			remedyRestoreNode + shell.Command(remedyDeleteNode, node),
+			shell.Command(remedyTaintNode, node),
+		},
+		Loss: lossPod,
+	}
+	if f.isNodeUnreachable(node) {
+		finding.Certainty = diagnosis.Confirmed
+	}
+	if f.isNodeMissing(node) {
+		finding.Remedies = nil
+	}
+	finding.Remedies = append(finding.Remedies, shell.Command(remedyForcePod, pods[0].Name, f.Namespace.Name))
+	return finding.WithRemaining(pods)
+}
+
+func (f view) kubeletFinding(pods []diagnosis.RemainingObject) diagnosis.Finding {
+	finding := diagnosis.Finding{
+		Cause: diagnosis.CausePodNotTerminating, Certainty: diagnosis.Likely,
+		Message:  fmt.Sprintf(messagePodKubelet, describe(pods), f.Ago(firstDeletedAt(pods))),
+		Evidence: append([]string{podEvidence(pods)}, f.waitingPVCs(pods)...),
+		Remedies: []string{
+			shell.Command(remedyDescribePod, pods[0].Name, f.Namespace.Name),
+			remedyKubelet,
+			shell.Command(remedyForcePod, pods[0].Name, f.Namespace.Name),
+		},
+		Loss: lossPod,
+	}
+	if pod := f.podFor(pods[0].UID); pod != nil && f.IsRead(diagnosis.SourceNodes) {
+		finding.Certainty = diagnosis.Confirmed
+		finding.Message += fmt.Sprintf(messagePodKubeletNode, pod.Spec.NodeName)
+	}
+	return finding.WithRemaining(pods)
+}
+
+func (f view) podFinalizerFinding(finalizer string, pods []diagnosis.RemainingObject) diagnosis.Finding {
+	var finding diagnosis.Finding
+	if known, ok := owners.Known(finalizer); ok && known.Manager != "" {
+		finding = f.builtInFinding(finalizer, known, pods)
+		if finding.Cause == diagnosis.CauseFinalizerPending {
+			finding.Cause = diagnosis.CausePodFinalizer
+		}
+	} else {
+		finding = f.ownerFinding(finalizer, pods, diagnosis.CausePodFinalizer)
+	}
+	finding.Evidence = append(finding.Evidence, f.waitingPVCs(pods)...)
+	return finding
+}
+
+func podEvidence(pods []diagnosis.RemainingObject) string {
+	first := oldest(pods)
+	return fmt.Sprintf(evidencePod, first.Name, diagnosis.FormatTime(first.DeletedAt()),
+		ptr.Deref(first.DeletionGracePeriodSeconds, 0))
+}
+
+// waitingPVCs describes the PersistentVolumeClaims that wait for some pods, as a consequence.
+func (f view) waitingPVCs(pods []diagnosis.RemainingObject) []string {
+	var texts []string
+	for _, object := range f.RemainingObjects() {
+		if object.GroupResource() != diagnosis.PVCResource || object.DeletionTimestamp == nil {
+			continue
+		}
+		for _, user := range f.podsUsing(object.Name) {
+			isOne := slices.ContainsFunc(pods, func(pod diagnosis.RemainingObject) bool { return pod.Name == user.Name })
+			if isOne && len(texts) < diagnosis.MaxObjects {
+				texts = append(texts, fmt.Sprintf(evidencePVCWaits, object.Name, user.Name))
+			}
+		}
+	}
+	return texts
+}
+
+// podsUsing returns the pods that mount a PersistentVolumeClaim, by the rules of the pvc-protection
+// controller: pods that were never scheduled do not count.
+func (f view) podsUsing(claim string) []*corev1.Pod {
+	var users []*corev1.Pod
+	for i := range f.Pods {
+		pod := &f.Pods[i]
+		if pod.Spec.NodeName == "" {
+			continue
+		}
+		if slices.ContainsFunc(pod.Spec.Volumes, func(volume corev1.Volume) bool {
+			isEphemeral := volume.Ephemeral != nil && pod.Name+"-"+volume.Name == claim && !hasTerminated(pod)
+			return volume.PersistentVolumeClaim != nil && volume.PersistentVolumeClaim.ClaimName == claim || isEphemeral
+		}) {
+			users = append(users, pod)
+		}
+	}
+	return users
+}
+
+// gracePeriodsEnd returns when the grace period of the last pod ends; zero if there is none.
+func (f view) gracePeriodsEnd() time.Time {
+	var last time.Time
+	for _, object := range f.RemainingObjects() {
+		if object.GroupResource() == diagnosis.PodResource && object.DeletedAt().After(last) {
+			last = object.DeletedAt()
+		}
+	}
+	return last
+}

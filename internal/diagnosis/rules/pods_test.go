@@ -1,0 +1,145 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rules
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
+	"github.com/nslifecycle/nslifecycle/internal/diagnosis/owners"
+)
+
+// makePod returns a pod as a whole and the same as it is listed.
+func withPod(name string, change func(*corev1.Pod)) func(*diagnosis.Facts) {
+	pod := corev1.Pod{}
+	pod.ObjectMeta = makeDeleted(name).ObjectMeta
+	pod.Spec.NodeName, pod.Status.Phase = "worker-1", corev1.PodRunning
+	pod.DeletionGracePeriodSeconds = new(int64(30))
+	pod.Spec.Volumes = []corev1.Volume{{VolumeSource: corev1.VolumeSource{
+		PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"},
+	}}}
+	if change != nil {
+		change(&pod)
+	}
+	return func(facts *diagnosis.Facts) {
+		facts.Pods = append(facts.Pods, pod)
+		withContent(contentOf(pods, metav1.PartialObjectMetadata{ObjectMeta: pod.ObjectMeta}))(facts)
+	}
+}
+
+func withNode(ready corev1.ConditionStatus) func(*diagnosis.Facts) {
+	node := corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "worker-1"}}
+	node.Status.Conditions = []corev1.NodeCondition{{
+		Type: corev1.NodeReady, Status: ready, Reason: "NodeStatusUnknown", Message: "Kubelet stopped posting node status.",
+		LastTransitionTime: metav1.Time{Time: deleted},
+	}}
+	return func(facts *diagnosis.Facts) { facts.Nodes = append(facts.Nodes, node) }
+}
+
+func TestFindPods(t *testing.T) {
+	claim := withContent(contentOf(claims, makeDeleted("data", owners.FinalizerPVC)))
+	withFinalizer := func(finalizer string) func(*corev1.Pod) {
+		return func(pod *corev1.Pod) { pod.Finalizers, pod.Status.Phase = []string{finalizer}, corev1.PodSucceeded }
+	}
+	object := []string{"pods/web"}
+	runCases(t, map[string]diagnoseCase{
+		"a pod on a node that is not there": {
+			facts: makeTerminating(withPod("web", nil), claim),
+			want:  []want{{diagnosis.CausePodOnUnreachableNode, diagnosis.Confirmed, `node "worker-1" does not exist`, `persistentvolumeclaims "data" waits for pod "web"`, object}},
+		},
+		"a pod on a node that does not report": {
+			facts: makeTerminating(withPod("web", nil), withNode(corev1.ConditionUnknown)),
+			want:  []want{{diagnosis.CausePodOnUnreachableNode, diagnosis.Confirmed, "Ready=Unknown", "Kubelet stopped posting", object}},
+		},
+		"a pod on a node that is not ready": {
+			facts: makeTerminating(withPod("web", nil), withNode(corev1.ConditionFalse)),
+			want:  []want{{diagnosis.CausePodOnUnreachableNode, diagnosis.Likely, "Ready=False", "", object}},
+		},
+		"a pod on a node that is fine": {
+			facts: makeTerminating(withPod("web", nil), withNode(corev1.ConditionTrue), claim),
+			want:  []want{{diagnosis.CausePodNotTerminating, diagnosis.Confirmed, fmt.Sprintf(messagePodKubeletNode, "worker-1"), "grace period of 30s", object}},
+		},
+		"a pod on a node that may not be read": {
+			facts: makeTerminating(withPod("web", nil), withUnread(diagnosis.SourceNodes)),
+			want:  []want{{diagnosis.CausePodNotTerminating, diagnosis.Likely, literal(messagePodKubelet), "", object}},
+		},
+		"a pod within its grace period, and the claim behind it": {
+			facts: makeTerminating(claim, withPod("web", func(pod *corev1.Pod) { pod.DeletionTimestamp.Time = now.Add(time.Hour) })),
+		},
+		"a pod that should have ended a moment ago": {
+			facts: makeTerminating(withPod("web", func(pod *corev1.Pod) { pod.DeletionTimestamp.Time = now.Add(-29 * time.Second) })),
+		},
+		"pods that end one by one": {facts: makeTerminating(withPod("web", nil), func(facts *diagnosis.Facts) {
+			facts.Progress.Deleted = map[schema.GroupResource]int{diagnosis.PodResource: 1}
+		})},
+		"a Job's pod": {
+			facts: makeTerminating(withPod("web", withFinalizer(owners.FinalizerJob)), withNode(corev1.ConditionTrue)),
+			want:  []want{{diagnosis.CausePodFinalizer, diagnosis.Likely, "the job controller", "renewed 1s ago", object}},
+		},
+		"a pod with a finalizer of somebody who lives": {
+			facts: makeTerminating(withPod("web", withFinalizer(held)), withWorkloads(makeOperator(1))),
+			want:  []want{{diagnosis.CausePodFinalizer, diagnosis.Likely, literal(messageOwnerRunning), "", object}},
+		},
+		"a pod with a finalizer of somebody who does not": {
+			facts: makeTerminating(withPod("web", withFinalizer(held)), withWorkloads(makeOperator(0))),
+			want:  []want{{diagnosis.CauseFinalizerOwnerGone, diagnosis.Confirmed, "", "", object}},
+		},
+		"a pod with a finalizer that still runs, on a dead node": {
+			facts: makeTerminating(withPod("web", func(pod *corev1.Pod) { pod.Finalizers = []string{held} })),
+			want:  []want{{diagnosis.CausePodOnUnreachableNode, diagnosis.Confirmed, "", "", object}},
+		},
+		"pods that may not be read": {
+			facts: makeTerminating(withContent(contentOf(pods, makeDeleted("web"))), withUnread(diagnosis.SourcePods, diagnosis.SourceNodes)),
+			want:  []want{{diagnosis.CausePodNotTerminating, diagnosis.Likely, "", "", object}},
+		},
+	})
+}
+
+func TestFindDependencies(t *testing.T) {
+	claim := withContent(contentOf(claims, makeDeleted("data", owners.FinalizerPVC)))
+	owned := func(object metav1.PartialObjectMetadata) metav1.PartialObjectMetadata {
+		object.OwnerReferences = []metav1.OwnerReference{{UID: "uid-of-web", BlockOwnerDeletion: new(true)}}
+		return object
+	}
+	foreground := contentOf(deployments, makeDeleted("web", owners.FinalizerForeground))
+	balancer := withContent(contentOf(services, makeDeleted("web", owners.FinalizerLoadBalancer)))
+	runCases(t, map[string]diagnoseCase{
+		"a claim in use by a pod that is not being deleted": {
+			facts: makeTerminating(claim, withPod("web", func(pod *corev1.Pod) { pod.DeletionTimestamp = nil })),
+			want:  []want{{diagnosis.CauseVolumeInUse, diagnosis.Confirmed, `in use by pod "web"`, `is Running on node "worker-1"`, []string{"persistentvolumeclaims/data"}}},
+		},
+		"a claim in use by a pod that was never scheduled": {
+			facts: makeTerminating(claim, withPod("web", func(pod *corev1.Pod) { pod.DeletionTimestamp, pod.Spec.NodeName = nil, "" })),
+			want:  []want{{diagnosis.CauseFinalizerPending, diagnosis.Likely, "pvc-protection controller", "", nil}},
+		},
+		"a load balancer": {
+			facts: makeTerminating(balancer),
+			want:  []want{{diagnosis.CauseCloudResource, diagnosis.Likely, literal(messageCloud), "", []string{"services/web"}}},
+		},
+		"a load balancer that cannot be deleted": {
+			facts: makeTerminating(balancer, func(facts *diagnosis.Facts) {
+				facts.ReportedErrors = []diagnosis.ReportedError{{services, "web", "Event SyncLoadBalancerFailed", "Error syncing load balancer: failed to delete load balancer: quota", now}}
+			}),
+			want: []want{{diagnosis.CauseCloudResource, diagnosis.Confirmed, "the service controller", "failed to delete load balancer: quota", nil}},
+		},
+		"foreground deletion, and nobody deletes the dependents": {
+			facts: makeTerminating(withContent(foreground, contentOf(replicaSets, owned(makeObject("web-1"))))),
+			want:  []want{{diagnosis.CauseForegroundDeletion, diagnosis.Confirmed, literal(messageForeground), `replicasets.apps "web-1"`, []string{"deployments.apps/web"}}},
+		},
+		"foreground deletion behind a finalizer": {
+			facts: makeTerminating(withContent(foreground, contentOf(replicaSets, owned(makeDeleted("web-1", held))))),
+			want:  []want{{diagnosis.CauseFinalizerOwnerGone, diagnosis.Likely, held, "", []string{"replicasets.apps/web-1"}}},
+		},
+		"foreground deletion without dependents": {
+			facts: makeTerminating(withContent(foreground)),
+			want:  []want{{diagnosis.CauseForegroundDeletion, diagnosis.Likely, "the garbage collector", evidenceNoDependent, nil}},
+		},
+	})
+}

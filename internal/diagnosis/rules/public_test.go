@@ -1,0 +1,192 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rules
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
+	"github.com/nslifecycle/nslifecycle/internal/diagnosis/owners"
+)
+
+// diagnosePublic diagnoses as the operator does.
+func diagnosePublic(facts *diagnosis.Facts) *diagnosis.Diagnosis {
+	public := *facts
+	public.IsPublic = true
+	return Diagnose(&public)
+}
+
+// otherNamespaces returns the names of all namespaces that occur in facts.
+func otherNamespaces(facts *diagnosis.Facts) []string {
+	var names []string
+	for _, workload := range facts.Workloads {
+		names = append(names, workload.Namespace, workload.ServiceAccount.Namespace)
+	}
+	for _, lease := range facts.Leases {
+		names = append(names, lease.Namespace)
+	}
+	for _, binding := range facts.ClusterRoleBindings {
+		for _, subject := range binding.Subjects {
+			names = append(names, subject.Namespace)
+		}
+	}
+	for account := range facts.ServiceAccounts {
+		names = append(names, account.Namespace)
+	}
+	for service := range facts.Backends {
+		names = append(names, service.Namespace)
+	}
+	for _, service := range facts.APIServices {
+		names = append(names, service.Service.Namespace)
+	}
+	for _, webhook := range facts.Webhooks {
+		if webhook.Service != nil {
+			names = append(names, webhook.Service.Namespace)
+		}
+	}
+	for i := range facts.CRDs {
+		if service := conversionService(&facts.CRDs[i]); service != nil {
+			names = append(names, service.Namespace)
+		}
+	}
+	return names
+}
+
+// expectPublishable expects that the public findings name no other namespace, and have only the
+// fields that are published.
+func expectPublishable(t *testing.T, facts *diagnosis.Facts) {
+	t.Helper()
+	for _, finding := range diagnosePublic(facts).Findings {
+		if len(finding.Evidence) > 0 || len(finding.Remedies) != 1 {
+			t.Errorf("public finding %s has evidence %q and remedies %q", finding.Cause, finding.Evidence, finding.Remedies)
+		}
+		for _, name := range otherNamespaces(facts) {
+			if name != "" && name != shop && strings.Contains(finding.Note(), name) {
+				t.Errorf("public finding %s names namespace %q: %s", finding.Cause, name, finding.Note())
+			}
+		}
+		for _, object := range finding.Objects {
+			if object.Namespace != "" && object.Namespace != shop {
+				t.Errorf("public finding %s is about %+v", finding.Cause, object)
+			}
+		}
+	}
+}
+
+// Users choose the names of finalizers. Matches in other namespaces must not change the findings.
+func TestPublicFindingsDoNotDependOnOtherNamespaces(t *testing.T) {
+	elsewhere := diagnosis.Workload{
+		Source: diagnosis.SourceDeployments, Namespace: "other", Name: "widgets", Names: []string{"widgets.example.com", held},
+		Images: []string{"registry.test/widgets.example.com"}, Desired: 1, Ready: 1,
+		ServiceAccount: types.NamespacedName{Namespace: "other", Name: "widgets"},
+	}
+	dead := elsewhere
+	dead.Ready = 0
+	for name, change := range map[string]func(*diagnosis.Facts){
+		"a workload that runs":     withWorkloads(elsewhere),
+		"a workload that does not": withWorkloads(dead),
+		"a Pod":                    withWorkloads(diagnosis.Workload{Source: diagnosis.SourcePods, Namespace: "other", Name: "widgets", Ready: 1}),
+		"a Lease that is renewed":  withLeases(makeLease("other", "widgets.example.com", "", now)),
+		"a Lease that is not":      withLeases(makeLease("other", "widgets.example.com", "", deleted)),
+		"a holder of a Lease":      withLeases(makeLease("other", "lock", "widgets.example.com", now)),
+		"a Lease of Kubernetes":    withLeases(makeLease("kube-system", "kube-scheduler", "widgets.example.com", now)),
+		"a ServiceAccount":         withBinding("other", true),
+		"a missing ServiceAccount": withBinding("other", false),
+		"a right that is missing":  func(facts *diagnosis.Facts) { withWorkloads(makeOperator(1))(facts); withReview(false)(facts) },
+		"all of them": func(facts *diagnosis.Facts) {
+			withWorkloads(elsewhere, dead)(facts)
+			withBinding("other", false)(facts)
+		},
+		"a list that was forbidden": withUnread(diagnosis.SourceDeployments, diagnosis.SourceLeases, diagnosis.SourceServiceAccounts),
+	} {
+		t.Run(name, func(t *testing.T) {
+			for where, left := range map[string]func(*diagnosis.Facts){
+				"an object":             withContent(contentOf(widgets, makeDeleted("a", held))),
+				"a Pod":                 withPod("web", func(pod *corev1.Pod) { pod.Finalizers, pod.Status.Phase = []string{held}, corev1.PodFailed }),
+				"a load balancer":       withContent(contentOf(services, makeDeleted("web", owners.FinalizerLoadBalancer))),
+				"a namespace finalizer": withNamespaceFinalizers(held),
+			} {
+				without, with := diagnosePublic(makeTerminating(left)), diagnosePublic(makeTerminating(left, change))
+				if len(without.Findings) != 1 || !reflect.DeepEqual(without.Findings, with.Findings) {
+					t.Errorf("of %s: got %+v, want %+v", where, with.Findings, without.Findings)
+				}
+			}
+		})
+	}
+}
+
+func TestPublicFindings(t *testing.T) {
+	left := withContent(contentOf(widgets, makeDeleted("a", held)))
+	here := makeOperator(0)
+	here.Namespace = shop
+	similar := here
+	similar.Names = []string{"widgets"}
+	snapshot := "snapshot.storage.kubernetes.io/volumesnapshot-bound-protection"
+	account := rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: "quota-system", Name: "quota"}
+	quotaPod := diagnosis.Workload{
+		Source: diagnosis.SourcePods, Namespace: "quota-system", Name: "quota-1", Desired: 1, Ready: 1,
+		ServiceAccount: types.NamespacedName{Namespace: "quota-system", Name: "quota"},
+	}
+	for name, test := range map[string]struct {
+		facts   *diagnosis.Facts
+		cause   diagnosis.Cause
+		message string
+	}{
+		"no owner": {
+			makeTerminating(left), diagnosis.CauseFinalizerPending, literal(messageOwnerUnknown),
+		},
+		"an owner by its finalizer": {
+			makeTerminating(withContent(contentOf(configMaps, makeDeleted("a", snapshot)))), diagnosis.CauseFinalizerPending,
+			fmt.Sprintf(messageOwnerKnown, "", "the snapshot controller"),
+		},
+		"an owner in the namespace": {
+			makeTerminating(left, withWorkloads(here)), diagnosis.CauseFinalizerOwnerInNamespace, "deployments.apps shop/controller has 0 of 1 pods ready",
+		},
+		"a ServiceAccount of the namespace": {
+			makeTerminating(left, withBinding(shop, false)), diagnosis.CauseFinalizerOwnerInNamespace, "ServiceAccount shop/widgets, which does not exist",
+		},
+		"a similar name in the namespace": {
+			makeTerminating(left, withWorkloads(similar)), diagnosis.CauseFinalizerPending, literal(messageOwnerUnknown),
+		},
+		"an APIService of the same domain": {
+			makeTerminating(left, func(facts *diagnosis.Facts) {
+				facts.APIServices = []diagnosis.APIService{{
+					Name: "v1.widgets.example.com", GroupVersion: widgets.GroupVersion(), Reason: "ServiceNotFound",
+					Service: types.NamespacedName{Namespace: "other", Name: "server"},
+					Message: `service/server in "other" is not present`,
+				}}
+			}), diagnosis.CauseFinalizerOwnerGone, "APIService v1.widgets.example.com is not available: ServiceNotFound",
+		},
+		"kube-controller-manager": {
+			makeTerminating(withContent(contentOf(claims, makeDeleted("a", owners.FinalizerPVC))), func(facts *diagnosis.Facts) {
+				facts.Leases = []coordinationv1.Lease{makeLease("kube-system", "kube-controller-manager", "x", deleted)}
+			}), diagnosis.CauseFinalizerOwnerGone, "the pvc-protection controller of kube-controller-manager, which is not running",
+		},
+		"an initializer that runs": {
+			makeInitializing(withHolder(account, "quota", initializeRule()), withWorkloads(quotaPod)), diagnosis.CauseInitializerSlow,
+			literal(messageInitializerRunning),
+		},
+		"an initializer whose ServiceAccount does not exist": {
+			makeInitializing(withHolder(account, "quota", initializeRule()), func(facts *diagnosis.Facts) {
+				facts.ServiceAccounts = map[types.NamespacedName]bool{quotaPod.ServiceAccount: false}
+			}), diagnosis.CauseInitializerNotRunning, literal(messageInitializerNotRunning),
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			findings := diagnosePublic(test.facts).Findings
+			if len(findings) != 1 || findings[0].Cause != test.cause || !strings.HasSuffix(findings[0].Message, test.message) {
+				t.Fatalf("got %+v, want %s: %s", findings, test.cause, test.message)
+			}
+			expectPublishable(t, test.facts)
+		})
+	}
+}

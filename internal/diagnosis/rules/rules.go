@@ -1,0 +1,61 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rules
+
+import (
+	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
+)
+
+// Rule finds a group of related causes.
+type Rule struct {
+	// Name identifies the rule.
+	Name string
+	// Stage is the stage of the namespaces that the rule applies to.
+	Stage diagnosis.Stage
+	// Causes are those of its findings.
+	Causes []diagnosis.Cause
+	// Needs are the facts that it uses.
+	Needs []diagnosis.Fact
+	// Applies returns false if the Namespace alone shows that there are no findings, so that no facts
+	// are needed. It is true if nil.
+	Applies func(*diagnosis.Facts) bool
+
+	// isFallback excludes the rule if another one has findings.
+	isFallback bool
+	find       func(view) []diagnosis.Finding
+}
+
+// All returns all rules.
+func All() []Rule {
+	return []Rule{
+		initializerRule,
+		discoveryRule, crdRule, storageRule, admissionRule, finalizerRule, podRule, volumeRule, cloudRule,
+		foregroundRule, namespaceFinalizerRule, namespaceControllerRule,
+		unknownRule,
+	}
+}
+
+// Needs returns the facts that the rules need for a namespace of which only the Namespace is known.
+func Needs(all []Rule, facts *diagnosis.Facts) []diagnosis.Fact {
+	var needs []diagnosis.Fact
+	for _, rule := range all {
+		if rule.appliesTo(facts) {
+			needs = append(needs, rule.Needs...)
+		}
+	}
+	return needs
+}
+
+func (r Rule) appliesTo(facts *diagnosis.Facts) bool {
+	return r.Stage == diagnosis.StageOf(facts.Namespace) && (r.Applies == nil || r.Applies(facts))
+}
+
+// ownerNeeds are the facts that are evidence of the owner of a finalizer.
+var ownerNeeds = []diagnosis.Fact{
+	diagnosis.FactLeases, diagnosis.FactWorkloads, diagnosis.FactClusterRoleBindings, diagnosis.FactServiceAccounts,
+	diagnosis.FactAccessReviews, diagnosis.FactAPIServices, diagnosis.FactCRDNames,
+}
+
+// view adds queries that several rules share to the facts.
+type view struct{ *diagnosis.Facts }

@@ -1,0 +1,128 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rules
+
+import (
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
+	"github.com/nslifecycle/nslifecycle/internal/shell"
+)
+
+// manyObjects is the number of objects from which a time-out can be due to their number.
+const manyObjects = 1000
+
+// storageRule finds why the requests of the namespace controller fail: stored objects are unreadable,
+// there are too many objects, it is throttled, or it lacks permissions.
+var storageRule = Rule{
+	Name: "storage", Stage: diagnosis.StageTerminating,
+	Causes: []diagnosis.Cause{
+		diagnosis.CauseStorageUnreadable, diagnosis.CauseTooManyObjects, diagnosis.CauseThrottled,
+		diagnosis.CauseForbidden,
+	},
+	Needs: []diagnosis.Fact{diagnosis.FactContent, diagnosis.FactAPIServices, diagnosis.FactProgress},
+	find: func(f view) []diagnosis.Finding {
+		findings := f.findUnreadable()
+		findings = append(findings, f.findTooManyObjects()...)
+		findings = append(findings, f.findThrottled()...)
+		return append(findings, f.findForbidden()...)
+	},
+}
+
+// findUnreadable finds types for which kube-apiserver itself returns an error. Errors of other
+// servers and of conversion webhooks have causes of their own.
+func (f view) findUnreadable() []diagnosis.Finding {
+	var findings []diagnosis.Finding
+	for _, content := range f.Content {
+		err := content.Err
+		if err == nil || conversion.MatchString(err.Error()) || f.serviceFor(content.Type.GroupVersion()) != nil ||
+			!isStoreReadError(err) && !apierrors.IsInternalError(err) {
+			continue
+		}
+		finding := diagnosis.Finding{
+			Cause: diagnosis.CauseStorageUnreadable, Certainty: diagnosis.Likely,
+			Message:  fmt.Sprintf(messageStorageUnreadable, content.Type) + f.Detail(err.Error()),
+			Evidence: []string{diagnosis.OneLine(err.Error())},
+			Remedies: []string{
+				shell.Command(remedyListObjects, content.Type, f.Namespace.Name), remedyStorageCheck, remedyStorageDelete,
+			},
+			Loss: lossStorage,
+		}
+		if isStoreReadError(err) {
+			finding.Certainty = diagnosis.Confirmed
+		}
+		finding.Evidence = append(finding.Evidence, f.quoteConditions(corev1.NamespaceDeletionContentFailure)...)
+		findings = append(findings, finding)
+	}
+	return findings
+}
+
+// findTooManyObjects finds types with many objects if the requests of the namespace controller time
+// out.
+func (f view) findTooManyObjects() []diagnosis.Finding {
+	text := f.ConditionMessage(corev1.NamespaceDeletionContentFailure)
+	if !timedOut.MatchString(text) || diagnosis.IsFromAdmission(text) || conversion.MatchString(text) {
+		return nil
+	}
+	var findings []diagnosis.Finding
+	for _, content := range f.Content {
+		if content.Count < manyObjects || f.IsTypeProgressing(content.Type.GroupResource()) {
+			continue
+		}
+		findings = append(findings, diagnosis.Finding{
+			Cause: diagnosis.CauseTooManyObjects, Certainty: diagnosis.Likely,
+			Message:  fmt.Sprintf(messageTooManyObjects, content.Count, content.Type),
+			Evidence: f.quoteConditions(corev1.NamespaceDeletionContentFailure), Count: content.Count,
+			Remedies: []string{
+				shell.Command(remedyDeleteManyObjects, content.Type, f.Namespace.Name), remedyTooManyObjects,
+			},
+		})
+	}
+	return findings
+}
+
+func (f view) findThrottled() []diagnosis.Finding {
+	finding := diagnosis.Finding{
+		Cause: diagnosis.CauseThrottled, Certainty: diagnosis.Likely,
+		Message:  messageThrottled,
+		Remedies: []string{remedyRejectedRequests, remedyListFlowSchemas, remedyThrottled},
+	}
+	if throttled.MatchString(f.ConditionMessage(corev1.NamespaceDeletionContentFailure)) {
+		finding.Certainty = diagnosis.Confirmed
+		finding.Evidence = f.quoteConditions(corev1.NamespaceDeletionContentFailure)
+	}
+	for _, content := range f.Content {
+		if content.Err != nil && apierrors.IsTooManyRequests(content.Err) {
+			finding.Evidence = append(finding.Evidence, diagnosis.OneLine(content.Err.Error()))
+		}
+	}
+	if len(finding.Evidence) == 0 {
+		return nil
+	}
+	return []diagnosis.Finding{finding}
+}
+
+// findForbidden finds permissions that the namespace controller lacks according to its condition.
+// Permissions that the diagnosis lacks are no cause.
+func (f view) findForbidden() []diagnosis.Finding {
+	permission, ok := diagnosis.ParseMissingPermission(f.ConditionMessage(corev1.NamespaceDeletionContentFailure))
+	if !ok {
+		return nil
+	}
+	resource := strings.TrimSuffix(permission.Resource+"."+permission.Group, ".")
+	return []diagnosis.Finding{{
+		Cause: diagnosis.CauseForbidden, Certainty: diagnosis.Confirmed,
+		Message: fmt.Sprintf(messageForbidden, f.UnlessPublic(fmt.Sprintf("user %q", permission.User), "it"),
+			permission.Verb, resource),
+		Evidence: f.quoteConditions(corev1.NamespaceDeletionContentFailure),
+		Remedies: []string{
+			remedyForbidden,
+			shell.Command(remedyCanI, permission.Verb, resource, f.Namespace.Name, permission.User),
+		},
+	}}
+}

@@ -1,0 +1,108 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package diagnosis
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+)
+
+// maxFingerprints is how many states of a Namespace are remembered. It is more than the number of
+// states that controllers with conflicting conditions alternate between.
+const maxFingerprints = 16
+
+// StallDetector detects whether a Namespace makes progress. The zero value is ready to use.
+type StallDetector struct {
+	uid   types.UID
+	stage Stage
+	since time.Time
+	// seen are the fingerprints of the latest distinct states.
+	seen []fingerprint
+}
+
+// fingerprint is a hash of the state that shows the progress of a Namespace.
+type fingerprint [sha256.Size]byte
+
+// Update records the state of a Namespace, and reports whether the Namespace progressed: it is a
+// different Namespace, is in a different stage, or has a state that was not recorded recently. If
+// two controllers keep overwriting each other's conditions, the Namespace makes no progress.
+func (d *StallDetector) Update(namespace *corev1.Namespace, now time.Time) bool {
+	stage, current := StageOf(namespace), fingerprintOf(namespace)
+	if d.uid != namespace.UID || d.stage != stage {
+		*d = StallDetector{uid: namespace.UID, stage: stage}
+	}
+	if slices.Contains(d.seen, current) {
+		return false
+	}
+	d.seen = append(d.seen, current)
+	if len(d.seen) > maxFingerprints {
+		d.seen = slices.Delete(d.seen, 0, 1)
+	}
+	d.since = now
+	return true
+}
+
+// IsStalled reports whether the state of a Namespace was recorded before.
+func (d *StallDetector) IsStalled(namespace *corev1.Namespace) bool {
+	return d.uid == namespace.UID && d.stage == StageOf(namespace) && slices.Contains(d.seen, fingerprintOf(namespace))
+}
+
+// UID is that of the Namespace.
+func (d *StallDetector) UID() types.UID { return d.uid }
+
+// Stage is that of the Namespace.
+func (d *StallDetector) Stage() Stage { return d.stage }
+
+// Since is when the Namespace last progressed.
+func (d *StallDetector) Since() time.Time { return d.since }
+
+// fingerprintOf hashes the namespace finalizers, the finalizers, the pending initializers, the
+// result, and all conditions except those written by the diagnosis.
+func fingerprintOf(namespace *corev1.Namespace) fingerprint {
+	var conditions []string
+	for _, condition := range namespace.Status.Conditions {
+		if condition.Type == v1alpha1.ConditionDeletionBlocked || condition.Type == v1alpha1.ConditionInitializationBlocked {
+			continue
+		}
+		message := condition.Message
+		if ListsErrors(condition.Type) {
+			message = wordsOf(message)
+		}
+		conditions = append(conditions, fmt.Sprintf("%q",
+			[]string{string(condition.Type), string(condition.Status), condition.Reason, message}))
+	}
+	slices.Sort(conditions)
+	return sha256.Sum256(fmt.Appendf(nil, "%q %q %q %q %q",
+		conditions, namespace.Spec.Finalizers, namespace.Finalizers,
+		namespace.Annotations[v1alpha1.AnnotationPendingInitializers],
+		namespace.Annotations[v1alpha1.AnnotationInitializationResult]))
+}
+
+// ListsErrors reports whether the message of a condition lists errors. The messages of other
+// conditions count objects, which shows progress.
+func ListsErrors(conditionType corev1.NamespaceConditionType) bool {
+	switch conditionType {
+	case corev1.NamespaceDeletionDiscoveryFailure, corev1.NamespaceDeletionGVParsingFailure,
+		corev1.NamespaceDeletionContentFailure:
+		return true
+	}
+	return false
+}
+
+// wordsOf returns the distinct words of a text, sorted, without numbers: the ports and times in
+// errors differ each time, and kube-controller-manager lists errors in random order.
+func wordsOf(text string) string {
+	words := strings.FieldsFunc(text, func(char rune) bool { return !unicode.IsLetter(char) })
+	slices.Sort(words)
+	return strings.Join(slices.Compact(words), " ")
+}

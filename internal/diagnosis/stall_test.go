@@ -1,0 +1,143 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package diagnosis
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/nscondition"
+	"github.com/nslifecycle/nslifecycle/test/wrappers"
+)
+
+// began is when the namespaces of these tests were deleted.
+var began = time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
+
+func makeCondition(conditionType, status, reason, message string) corev1.NamespaceCondition {
+	return corev1.NamespaceCondition{
+		Type: corev1.NamespaceConditionType(conditionType), Status: corev1.ConditionStatus(status),
+		Reason: reason, Message: message,
+	}
+}
+
+func setCondition(conditionType, status, reason, message string) func(*corev1.Namespace) {
+	return func(namespace *corev1.Namespace) {
+		if have := nscondition.Find(namespace, corev1.NamespaceConditionType(conditionType)); have != nil {
+			*have = makeCondition(conditionType, status, reason, message)
+			return
+		}
+		namespace.Status.Conditions = append(namespace.Status.Conditions, makeCondition(conditionType, status, reason, message))
+	}
+}
+
+const (
+	contentRemaining = string(corev1.NamespaceContentRemaining)
+	contentFailure   = string(corev1.NamespaceDeletionContentFailure)
+	listedErrors     = `[Delete "https://10.0.0.1:443": dial tcp 10.0.0.1:43210: refused, webhook "a" denied it]`
+)
+
+func TestStallDetectorUpdate(t *testing.T) {
+	tests := map[string]struct {
+		change func(*corev1.Namespace)
+		isNew  bool
+	}{
+		"nothing":   {change: func(*corev1.Namespace) {}},
+		"a label":   {change: func(n *corev1.Namespace) { n.Labels["x"] = "y" }},
+		"the phase": {change: func(n *corev1.Namespace) { n.Status.Phase = corev1.NamespaceActive }},
+		"another annotation": {
+			change: func(n *corev1.Namespace) { n.Annotations["x"] = "y" },
+		},
+		"its own condition": {
+			change: setCondition(v1alpha1.ConditionDeletionBlocked, "True", "Forbidden", "forbidden"),
+		},
+		"its condition of the other stage": {
+			change: setCondition(v1alpha1.ConditionInitializationBlocked, "False", "Progressing", "x"),
+		},
+		"the time of a condition": {change: func(n *corev1.Namespace) {
+			n.Status.Conditions[0].LastTransitionTime = metav1.NewTime(began)
+		}},
+		"the order of conditions": {change: func(n *corev1.Namespace) {
+			n.Status.Conditions[0], n.Status.Conditions[1] = n.Status.Conditions[1], n.Status.Conditions[0]
+		}},
+		"the order and the ports of errors": {change: setCondition(contentFailure, "True", "ContentDeletionFailed",
+			`[webhook "a" denied it, Delete "https://10.0.0.1:443": dial tcp 10.0.0.1:5: refused]`)},
+
+		"another error": {
+			change: setCondition(contentFailure, "True", "ContentDeletionFailed", "webhook denied it"), isNew: true,
+		},
+		"a decreased count": {
+			change: setCondition(contentRemaining, "True", "SomeResourcesRemain", "configmaps. has 1 resource instances"),
+			isNew:  true,
+		},
+		"the status of a condition": {change: setCondition(contentFailure, "False", "ContentDeletionFailed", listedErrors), isNew: true},
+		"the reason of a condition": {change: setCondition(contentFailure, "True", "Other", listedErrors), isNew: true},
+		"a new condition":           {change: setCondition("x", "True", "X", ""), isNew: true},
+		"a removed condition":       {change: func(n *corev1.Namespace) { n.Status.Conditions = nil }, isNew: true},
+		"a namespace finalizer":     {change: func(n *corev1.Namespace) { n.Spec.Finalizers = nil }, isNew: true},
+		"a finalizer":               {change: func(n *corev1.Namespace) { n.Finalizers = nil }, isNew: true},
+		"the pending list":          {change: func(n *corev1.Namespace) { n.Annotations[v1alpha1.AnnotationPendingInitializers] = "b" }, isNew: true},
+		"the result":                {change: func(n *corev1.Namespace) { n.Annotations[v1alpha1.AnnotationInitializationResult] = "{}" }, isNew: true},
+		"the namespace":             {change: func(n *corev1.Namespace) { n.UID = "other" }, isNew: true},
+		"the stage":                 {change: func(n *corev1.Namespace) { n.DeletionTimestamp = nil }, isNew: true},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			namespace := wrappers.MakeNamespace("x").UID("x-uid").Terminating(began).Pending("a", "b").
+				Condition(makeCondition(contentRemaining, "True", "SomeResourcesRemain", "configmaps. has 2 resource instances")).
+				Condition(makeCondition(contentFailure, "True", "ContentDeletionFailed", listedErrors)).Obj()
+			namespace.Finalizers = []string{"example.com/hold"}
+			var detector StallDetector
+			g.Expect(detector.IsStalled(namespace)).To(BeFalse())
+			g.Expect(detector.Update(namespace, began)).To(BeTrue(), "the first time")
+			g.Expect(detector.Stage()).To(Equal(StageTerminating))
+
+			test.change(namespace)
+			g.Expect(detector.IsStalled(namespace)).To(Equal(!test.isNew))
+			g.Expect(detector.Update(namespace, began.Add(time.Second))).To(Equal(test.isNew))
+			g.Expect(detector.IsStalled(namespace)).To(BeTrue())
+			g.Expect(detector.UID()).To(Equal(namespace.UID))
+			wantSince := began
+			if test.isNew {
+				wantSince = began.Add(time.Second)
+			}
+			g.Expect(detector.Since()).To(Equal(wantSince))
+		})
+	}
+}
+
+func TestStallDetectorOfAlternatingStates(t *testing.T) {
+	g := NewWithT(t)
+	namespace := wrappers.MakeNamespace("x").UID("x-uid").Terminating(began).Obj()
+	var detector StallDetector
+	isNew := []bool{}
+	for i := range 6 {
+		setCondition(contentRemaining, "True", "SomeResourcesRemain", fmt.Sprint("pods. has ", i%2))(namespace)
+		isNew = append(isNew, detector.Update(namespace, began.Add(time.Duration(i)*time.Second)))
+	}
+	g.Expect(isNew).To(Equal([]bool{true, true, false, false, false, false}))
+	g.Expect(detector.Since()).To(Equal(began.Add(time.Second)))
+}
+
+func TestStallDetectorIsBounded(t *testing.T) {
+	g := NewWithT(t)
+	namespace := wrappers.MakeNamespace("x").UID("x-uid").Terminating(began).Obj()
+	var detector StallDetector
+	show := func(count int) bool {
+		setCondition(contentRemaining, "True", "SomeResourcesRemain", fmt.Sprint("pods. has ", count))(namespace)
+		return detector.Update(namespace, began)
+	}
+	for i := range 1000 {
+		g.Expect(show(i)).To(BeTrue())
+	}
+	g.Expect(detector.seen).To(HaveLen(maxFingerprints))
+	g.Expect(show(1000 - maxFingerprints)).To(BeFalse())
+	g.Expect(show(999 - maxFingerprints)).To(BeTrue())
+}

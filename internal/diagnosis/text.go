@@ -1,0 +1,60 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package diagnosis
+
+import (
+	"cmp"
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/duration"
+)
+
+// FormatTime formats a time for evidence.
+func FormatTime(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+
+// Ago formats how long ago a time was, like kubectl.
+func (f *Facts) Ago(t time.Time) string { return duration.HumanDuration(f.Now.Sub(t)) }
+
+// OneLine makes one line of evidence of a text from the API server, and truncates it.
+func OneLine(text string) string {
+	const maxLength = 400
+	text = strings.Join(strings.Fields(text), " ")
+	if runes := []rune(text); len(runes) > maxLength {
+		return string(runes[:maxLength]) + " ..."
+	}
+	return text
+}
+
+// Plural returns a count with a noun.
+func Plural(count int, noun string) string {
+	if count == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", count, noun)
+}
+
+// JoinNames joins up to four names, and counts the others.
+func JoinNames(names []string) string {
+	const maxNames = 4
+	if len(names) <= maxNames {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:maxNames], ", "), len(names)-maxNames)
+}
+
+// Sorted iterates over a map in the order of its keys.
+func Sorted[K cmp.Ordered, V any](of map[K]V) iter.Seq2[K, V] {
+	return func(yield func(K, V) bool) {
+		for _, key := range slices.Sorted(maps.Keys(of)) {
+			if !yield(key, of[key]) {
+				return
+			}
+		}
+	}
+}
