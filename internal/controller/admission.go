@@ -205,7 +205,7 @@ func isInjected(
 		}
 	}
 	return list == strings.Join(initialization.Names(expected), ",") &&
-		len(initialization.MissingTokens(namespace, expected)) == 0
+		len(initialization.MissingFinalizers(namespace, expected)) == 0
 }
 
 // isRefusal tells whether an error is an answer of the admission chain. A webhook that

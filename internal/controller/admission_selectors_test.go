@@ -151,7 +151,7 @@ func TestAdmissionObserveSelectorsAndTokens(t *testing.T) {
 					namespace.Annotations = map[string]string{
 						v1alpha1.AnnotationPendingInitializers: strings.Join(initialization.Names(selected), ","),
 					}
-					namespace.Spec.Finalizers = initialization.MissingTokens(namespace, selected)
+					namespace.Spec.Finalizers = initialization.MissingFinalizers(namespace, selected)
 					return nil
 				}
 				admission := newAdmission(interceptor.Funcs{Create: create}, installedWith(admissionv1.Fail)...)

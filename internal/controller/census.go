@@ -163,7 +163,7 @@ func (d *district) count(
 			}
 			continue
 		}
-		pending := initialization.Observe(namespace).Pending
+		pending := initialization.ParseState(namespace).Pending
 		if len(pending) > 0 && d.controllers.Runs(Initialization) {
 			found.initializing[pending[0]]++
 			found.noteOldest(diagnosis.StageInitializing, namespace.CreationTimestamp.Time)

@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -31,19 +30,19 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/nswrite"
 )
 
-// conflictRetry is how long the cache gets to catch up after a conflict.
+// conflictRetry is the delay after a conflict, in which the cache receives the newer version.
 const conflictRetry = 100 * time.Millisecond
 
-// ConfigurationReconciler keeps NamespaceInitializerSet/effective equal to the merge
-// of all configurations and tells in each configuration's status whether it is in
-// force. There is one request for all of them: any change can change the one list.
+// ConfigurationReconciler writes the merge of all configurations to NamespaceInitializerSet/effective
+// and reports in the status of each configuration whether the API server enforces it. All
+// configurations share one request, because each change can change the set.
 type ConfigurationReconciler struct {
 	client.Client
-	// Admission finds out what the API server does with the set.
+	// Admission verifies whether the API server enforces the set.
 	Admission *Admission
-	// Service finds out whether somebody serves the initializers; nil if nobody asks.
-	Service *Service
-	// SystemNamespace is written into the set, for the policy to exempt it.
+	// HealthChecker determines the health of the initializers.
+	HealthChecker *HealthChecker
+	// SystemNamespace is written to the set, so that the policy exempts it.
 	SystemNamespace string
 }
 
@@ -64,7 +63,7 @@ func (r *ConfigurationReconciler) SetupWithManager(mgr ctrl.Manager) error {
 		WatchesRawSource(startOnce()).
 		WithOptions(controller.Options{RateLimiter: newRateLimiter(5 * time.Millisecond)})
 	for _, object := range policyObjects(r.Admission.Server) {
-		// The label that tells which guard it is changes no generation.
+		// A change of the label that identifies the guard does not change the generation.
 		controllerBuilder.Watches(object, everything, builder.WithPredicates(predicate.Or(
 			predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{})))
 	}
@@ -75,7 +74,7 @@ func (r *ConfigurationReconciler) SetupWithManager(mgr ctrl.Manager) error {
 func (r *ConfigurationReconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, error) {
 	var configurations v1alpha1.NamespaceInitializerConfigurationList
 	if err := r.List(ctx, &configurations); err != nil {
-		return ctrl.Result{}, fmt.Errorf("listing the configurations: %w", err)
+		return ctrl.Result{}, fmt.Errorf("failed to list NamespaceInitializerConfigurations: %w", err)
 	}
 	merged := initialization.Merge(configurations.Items)
 	set, err := r.writeSet(ctx, merged)
@@ -90,16 +89,17 @@ func (r *ConfigurationReconciler) Reconcile(ctx context.Context, _ ctrl.Request)
 	retryAfter := verdict.RetryAfter
 	if verdict.Reason != "" {
 		tellStatus(verdict.Reason)
-		var service *initialization.Service
-		if r.Service != nil && len(configurations.Items) > 0 {
-			service = ptr.To(r.Service.observe(ctx, configurations.Items))
-			retryAfter = earlier(retryAfter, servedInterval)
+		var health initialization.Health
+		if len(configurations.Items) > 0 {
+			health = r.HealthChecker.Check(ctx, configurations.Items)
+			if retryAfter == 0 || healthInterval < retryAfter {
+				retryAfter = healthInterval
+			}
 		}
 		for i := range configurations.Items {
-			err := r.writeStatus(ctx, &configurations.Items[i], merged, verdict, service)
+			err := r.writeStatus(ctx, &configurations.Items[i], merged, verdict, health)
 			if apierrors.IsConflict(err) {
-				// The cache is behind. It will not ask again when it has caught up, since a
-				// change of status alone makes no request.
+				// The cache is stale. A watch event that changes nothing but the status is filtered out.
 				retryAfter = conflictRetry
 				continue
 			}
@@ -112,15 +112,15 @@ func (r *ConfigurationReconciler) Reconcile(ctx context.Context, _ ctrl.Request)
 	return ctrl.Result{RequeueAfter: retryAfter}, nil
 }
 
-// writeSet makes the set what it should be and returns it. It replaces the set as a whole:
-// an entry that somebody else has added must go.
+// writeSet writes the set and returns it. It replaces the set as a whole, which removes entries that
+// other clients have added.
 func (r *ConfigurationReconciler) writeSet(
 	ctx context.Context, merged initialization.Merged,
 ) (*v1alpha1.NamespaceInitializerSet, error) {
 	set := &v1alpha1.NamespaceInitializerSet{}
 	err := r.Get(ctx, client.ObjectKey{Name: v1alpha1.EffectiveSetName}, set)
 	if client.IgnoreNotFound(err) != nil {
-		return nil, fmt.Errorf("reading NamespaceInitializerSet %q: %w", v1alpha1.EffectiveSetName, err)
+		return nil, fmt.Errorf("failed to get NamespaceInitializerSet %q: %w", v1alpha1.EffectiveSetName, err)
 	}
 	exists := err == nil
 	wanted := merged.Initializers
@@ -144,17 +144,17 @@ func (r *ConfigurationReconciler) writeSet(
 		err = r.Create(ctx, set, client.FieldOwner(nswrite.FieldOwner))
 	}
 	if err != nil {
-		return nil, fmt.Errorf("writing NamespaceInitializerSet %q: %w", v1alpha1.EffectiveSetName, err)
+		return nil, fmt.Errorf("failed to write NamespaceInitializerSet %q: %w", v1alpha1.EffectiveSetName, err)
 	}
 	log.FromContext(ctx).Info("Wrote the effective set", "initializers", initialization.Names(merged.Initializers),
-		"leftOut", merged.LeftOut)
+		"excluded", merged.Excluded)
 	return set, nil
 }
 
-// writeStatus sets the conditions of one configuration, if they change.
+// writeStatus writes the conditions of one configuration if they change.
 func (r *ConfigurationReconciler) writeStatus(
 	ctx context.Context, configuration *v1alpha1.NamespaceInitializerConfiguration,
-	merged initialization.Merged, verdict Verdict, service *initialization.Service,
+	merged initialization.Merged, verdict Verdict, health initialization.Health,
 ) error {
 	if configuration.DeletionTimestamp != nil {
 		return nil
@@ -162,16 +162,15 @@ func (r *ConfigurationReconciler) writeStatus(
 	base := configuration.DeepCopy()
 	conditions := []metav1.Condition{
 		initialization.ActiveCondition(configuration, merged, verdict.Reason, verdict.Message),
+		initialization.HealthyCondition(configuration, health),
 	}
-	if service != nil {
-		conditions = append(conditions, initialization.ServedCondition(configuration, *service))
-	}
-	hasChanged, words := false, []any{"configuration", configuration.Name}
+	hasChanged, keysAndValues := false, []any{"configuration", configuration.Name}
 	for _, condition := range conditions {
 		condition.LastTransitionTime = metav1.NewTime(r.Admission.Clock.Now())
 		condition.Message = nscondition.Message(condition.Message)
 		hasChanged = meta.SetStatusCondition(&configuration.Status.Conditions, condition) || hasChanged
-		words = append(words, strings.ToLower(condition.Type), condition.Status, // The keys are active and served.
+		keysAndValues = append(keysAndValues,
+			strings.ToLower(condition.Type), condition.Status, // The keys are active and healthy.
 			strings.ToLower(condition.Type)+"Reason", condition.Reason)
 	}
 	if !hasChanged {
@@ -179,8 +178,8 @@ func (r *ConfigurationReconciler) writeStatus(
 	}
 	patch := client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})
 	if err := r.Status().Patch(ctx, configuration, patch, client.FieldOwner(nswrite.FieldOwner)); err != nil {
-		return client.IgnoreNotFound(fmt.Errorf("writing the status of configuration %q: %w", configuration.Name, err))
+		return client.IgnoreNotFound(fmt.Errorf("failed to update the status of NamespaceInitializerConfiguration %q: %w", configuration.Name, err))
 	}
-	log.FromContext(ctx).Info("Configuration status changed", words...)
+	log.FromContext(ctx).Info("Wrote the status of a configuration", keysAndValues...)
 	return nil
 }

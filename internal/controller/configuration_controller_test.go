@@ -20,17 +20,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/initialization"
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// configurationServer answers for the configurations and the set, and records in words
-// what is written to them.
+// configurationServer serves the configurations and the set, and records what is written to them.
 type configurationServer struct {
 	configurations []*wrappers.ConfigurationWrapper
-	// set is the effective set; it does not exist if nil.
+	// set is the effective set; nil if it does not exist.
 	set *v1alpha1.NamespaceInitializerSet
-	// The errors that requests are answered with, those of status writes by
-	// configuration.
+	// The errors of requests. Errors of status writes are by the name of the configuration.
 	listError, getError, setError error
 	statusErrors                  map[string]error
 
@@ -119,17 +118,22 @@ func TestConfigurationReconcile(t *testing.T) {
 	const (
 		ofRBAC = "effective by nslifecycle: [rbac.corp.com of one] in nslifecycle-system"
 		status = "/status by nslifecycle, resourceVersion=5: Active="
+		// The suffix of a write of both conditions.
+		healthy = " Healthy=True/Healthy"
 	)
 	configuration := func(name string, initializers ...string) *wrappers.ConfigurationWrapper {
 		wrapper := wrappers.MakeConfiguration(name).Initializers(initializers...).Generation(1)
 		wrapper.ResourceVersion = "5"
 		return wrapper
 	}
-	inForce := func(wrapper *wrappers.ConfigurationWrapper) *wrappers.ConfigurationWrapper {
+	enforced := func(wrapper *wrappers.ConfigurationWrapper) *wrappers.ConfigurationWrapper {
 		meta.SetStatusCondition(&wrapper.Status.Conditions, metav1.Condition{
 			Type: v1alpha1.ConditionActive, Status: metav1.ConditionTrue, ObservedGeneration: 1,
 			Reason: v1alpha1.ReasonEnforced, Message: inForceMessage, LastTransitionTime: metav1.NewTime(now),
 		})
+		health := initialization.HealthyCondition(wrapper.Obj(), initialization.Health{IsAuthorized: true})
+		health.LastTransitionTime = metav1.NewTime(now)
+		meta.SetStatusCondition(&wrapper.Status.Conditions, health)
 		return wrapper
 	}
 	changed := func(change func(*v1alpha1.NamespaceInitializerSet)) *v1alpha1.NamespaceInitializerSet {
@@ -147,18 +151,18 @@ func TestConfigurationReconcile(t *testing.T) {
 		wantRetry  time.Duration
 		wantError  string
 	}{
-		"nothing is configured: there is a set all the same": {
+		"there is a set without configurations, too": {
 			wantWrites: []string{"create effective by nslifecycle: [] in nslifecycle-system"},
 		},
 		"the first configuration": {
 			server: configurationServer{
 				configurations: []*wrappers.ConfigurationWrapper{configuration("one", "rbac.corp.com")},
 			},
-			wantWrites: []string{"create " + ofRBAC, "one" + status + "True/Enforced"},
+			wantWrites: []string{"create " + ofRBAC, "one" + status + "True/Enforced" + healthy},
 		},
 		"nothing has changed": {
 			server: configurationServer{
-				configurations: []*wrappers.ConfigurationWrapper{inForce(configuration("one", "rbac.corp.com"))},
+				configurations: []*wrappers.ConfigurationWrapper{enforced(configuration("one", "rbac.corp.com"))},
 				set:            newSet("rbac.corp.com"),
 			},
 		},
@@ -167,36 +171,36 @@ func TestConfigurationReconcile(t *testing.T) {
 				configurations: []*wrappers.ConfigurationWrapper{configuration("one", "rbac.corp.com")},
 				set:            newSet("rbac.corp.com"),
 			},
-			wantWrites: []string{"one" + status + "True/Enforced"},
+			wantWrites: []string{"one" + status + "True/Enforced" + healthy},
 		},
 		"only the generation has changed": {
 			server: configurationServer{
 				configurations: []*wrappers.ConfigurationWrapper{
-					inForce(configuration("one", "rbac.corp.com")).Generation(2),
+					enforced(configuration("one", "rbac.corp.com")).Generation(2),
 				},
 				set: newSet("rbac.corp.com"),
 			},
-			wantWrites: []string{"one" + status + "True/Enforced"},
+			wantWrites: []string{"one" + status + "True/Enforced" + healthy},
 		},
-		"somebody has edited the set": {
+		"another client has edited the set": {
 			server: configurationServer{
-				configurations: []*wrappers.ConfigurationWrapper{inForce(configuration("one", "rbac.corp.com"))},
+				configurations: []*wrappers.ConfigurationWrapper{enforced(configuration("one", "rbac.corp.com"))},
 				set:            newSet("rbac.corp.com", "mine.corp.com"),
 			},
 			wantWrites: []string{"update " + ofRBAC},
 		},
-		"the initializer has come to another configuration": {
+		"another configuration names the initializer": {
 			server: configurationServer{
-				configurations: []*wrappers.ConfigurationWrapper{inForce(configuration("one", "rbac.corp.com"))},
+				configurations: []*wrappers.ConfigurationWrapper{enforced(configuration("one", "rbac.corp.com"))},
 				set: changed(func(set *v1alpha1.NamespaceInitializerSet) {
 					set.Initializers[0].Configuration = "another"
 				}),
 			},
 			wantWrites: []string{"update " + ofRBAC},
 		},
-		"the operator has moved": {
+		"the system namespace has changed": {
 			server: configurationServer{
-				configurations: []*wrappers.ConfigurationWrapper{inForce(configuration("one", "rbac.corp.com"))},
+				configurations: []*wrappers.ConfigurationWrapper{enforced(configuration("one", "rbac.corp.com"))},
 				set:            changed(func(set *v1alpha1.NamespaceInitializerSet) { set.SystemNamespace = "elsewhere" }),
 			},
 			wantWrites: []string{"update " + ofRBAC},
@@ -204,7 +208,7 @@ func TestConfigurationReconcile(t *testing.T) {
 		"a configuration is being deleted": {
 			server: configurationServer{
 				configurations: []*wrappers.ConfigurationWrapper{
-					inForce(configuration("one", "rbac.corp.com")),
+					enforced(configuration("one", "rbac.corp.com")),
 					configuration("two", "quota.corp.com").Terminating(now, "corp.com/keep"),
 				},
 				set: newSet("rbac.corp.com"),
@@ -212,51 +216,51 @@ func TestConfigurationReconcile(t *testing.T) {
 		},
 		"an empty configuration, and one that does not fit": {
 			server: configurationServer{configurations: []*wrappers.ConfigurationWrapper{
-				configuration("empty"), inForce(configuration("one", "rbac.corp.com")),
+				configuration("empty"), enforced(configuration("one", "rbac.corp.com")),
 				configuration("too-many", numbered(v1alpha1.MaxSetInitializers)...),
 			}},
 			wantWrites: []string{
-				"create " + ofRBAC, "empty" + status + "True/Empty", "too-many" + status + "False/TooManyInitializers",
+				"create " + ofRBAC, "empty" + status + "True/Empty" + healthy, "too-many" + status + "False/TooManyInitializers" + healthy,
 			},
 		},
 		"no policy is installed": {
 			server: configurationServer{
-				configurations: []*wrappers.ConfigurationWrapper{inForce(configuration("one", "rbac.corp.com"))},
+				configurations: []*wrappers.ConfigurationWrapper{enforced(configuration("one", "rbac.corp.com"))},
 				set:            newSet("rbac.corp.com"),
 			},
 			installed:  []client.Object{},
-			wantWrites: []string{"one" + status + "False/PolicyMissing"},
+			wantWrites: []string{"one" + status + "False/PolicyMissing" + healthy},
 		},
-		"the operator has to come back": {
+		"the retry of the policy is earlier than the health check": {
 			server: configurationServer{
 				configurations: []*wrappers.ConfigurationWrapper{configuration("one", "rbac.corp.com")},
 				set: changed(func(set *v1alpha1.NamespaceInitializerSet) {
-					set.CreationTimestamp = metav1.NewTime(now.Add(-20 * time.Second))
+					set.CreationTimestamp = metav1.NewTime(now.Add(-40 * time.Second))
 				}),
 			},
 			installed:  installedWith(admissionv1.Ignore),
-			wantWrites: []string{"one" + status + "True/Enforced"},
-			wantRetry:  40 * time.Second,
+			wantWrites: []string{"one" + status + "True/Enforced" + healthy},
+			wantRetry:  20 * time.Second,
 		},
 
 		// Errors.
 		"the configurations cannot be listed": {
 			server:    configurationServer{listError: errOutage},
-			wantError: "listing the configurations: " + errOutage.Error(),
+			wantError: "failed to list NamespaceInitializerConfigurations: " + errOutage.Error(),
 		},
 		"the set cannot be read": {
 			server:    configurationServer{getError: errOutage},
-			wantError: `reading NamespaceInitializerSet "effective": ` + errOutage.Error(),
+			wantError: `failed to get NamespaceInitializerSet "effective": ` + errOutage.Error(),
 		},
-		"the set cannot be written, and no status claims anything": {
+		"the set cannot be written, and no status is written": {
 			server: configurationServer{
 				configurations: []*wrappers.ConfigurationWrapper{configuration("one", "rbac.corp.com")},
 				setError:       errOutage,
 			},
 			wantWrites: []string{"create " + ofRBAC},
-			wantError:  `writing NamespaceInitializerSet "effective": ` + errOutage.Error(),
+			wantError:  `failed to write NamespaceInitializerSet "effective": ` + errOutage.Error(),
 		},
-		"the cache is behind the set": {
+		"the cached set is stale": {
 			server: configurationServer{
 				configurations: []*wrappers.ConfigurationWrapper{configuration("one", "rbac.corp.com")},
 				set:            newSet(), setError: errConflict,
@@ -264,16 +268,16 @@ func TestConfigurationReconcile(t *testing.T) {
 			wantWrites: []string{"update " + ofRBAC},
 			wantRetry:  conflictRetry,
 		},
-		"the cache is behind a status": {
+		"a cached status is stale": {
 			server: configurationServer{
 				configurations: []*wrappers.ConfigurationWrapper{configuration("one", "rbac.corp.com")},
 				set:            newSet("rbac.corp.com"),
 				statusErrors:   map[string]error{"one": errConflict},
 			},
-			wantWrites: []string{"one" + status + "True/Enforced"},
+			wantWrites: []string{"one" + status + "True/Enforced" + healthy},
 			wantRetry:  conflictRetry,
 		},
-		"one status cannot be written, and the others are": {
+		"one status cannot be written, and the other ones are": {
 			server: configurationServer{
 				configurations: []*wrappers.ConfigurationWrapper{
 					configuration("gone"), configuration("one", "rbac.corp.com"), configuration("two"),
@@ -282,18 +286,18 @@ func TestConfigurationReconcile(t *testing.T) {
 				statusErrors: map[string]error{"gone": errGone, "one": errOutage},
 			},
 			wantWrites: []string{
-				"gone" + status + "True/Empty", "one" + status + "True/Enforced", "two" + status + "True/Empty",
+				"gone" + status + "True/Empty" + healthy, "one" + status + "True/Enforced" + healthy, "two" + status + "True/Empty" + healthy,
 			},
-			wantError: `writing the status of configuration "one": ` + errOutage.Error(),
+			wantError: `failed to update the status of NamespaceInitializerConfiguration "one": ` + errOutage.Error(),
 		},
-		"the inject policy cannot be patched, and the status is written all the same": {
+		"the inject policy cannot be patched, and the status is written": {
 			server: configurationServer{
 				configurations: []*wrappers.ConfigurationWrapper{configuration("one", "rbac.corp.com")},
 				set:            newSet("rbac.corp.com"),
 			},
 			installed:  installedWith(admissionv1.Ignore),
 			patchError: errOutage,
-			wantWrites: []string{"one" + status + "True/Enforced"},
+			wantWrites: []string{"one" + status + "True/Enforced" + healthy},
 			wantError: `setting failurePolicy of MutatingAdmissionPolicy "nslifecycle-inject" to Fail: ` +
 				errOutage.Error(),
 		},
@@ -314,9 +318,12 @@ func TestConfigurationReconcile(t *testing.T) {
 			}
 			reconciler := &ConfigurationReconciler{
 				Client: test.server.client(), Admission: newAdmission(funcs, test.installed...),
-				SystemNamespace: systemNamespace,
+				HealthChecker: newHealthChecker(), SystemNamespace: systemNamespace,
 			}
 			result, err := reconciler.Reconcile(t.Context(), ctrl.Request{})
+			if test.wantRetry == 0 && test.wantError == "" && len(test.server.configurations) > 0 {
+				test.wantRetry = healthInterval
+			}
 			g.Expect(result).To(Equal(ctrl.Result{RequeueAfter: test.wantRetry}))
 			if test.wantError == "" {
 				g.Expect(err).NotTo(HaveOccurred())
@@ -328,9 +335,8 @@ func TestConfigurationReconcile(t *testing.T) {
 	}
 }
 
-// What was found out about the API server's policies is not known where they cannot be
-// listed, and then no status changes.
-func TestConfigurationReconcileWithoutAVerdict(t *testing.T) {
+// If the policies cannot be listed, their status is not known, and no condition changes.
+func TestConfigurationReconcileWithoutPolicyStatus(t *testing.T) {
 	g := NewWithT(t)
 	server := &configurationServer{
 		configurations: []*wrappers.ConfigurationWrapper{wrappers.MakeConfiguration("one").Initializers("rbac.corp.com")},

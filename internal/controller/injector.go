@@ -80,7 +80,7 @@ func (i *Injector) write(
 ) error {
 	base := namespace.DeepCopy()
 	now := i.Clock.Now()
-	hasTokens := len(initialization.MissingTokens(namespace, initializers)) > 0
+	hasTokens := len(initialization.MissingFinalizers(namespace, initializers)) > 0
 	initialization.Inject(namespace, initializers, now)
 	var err error
 	if hasTokens {

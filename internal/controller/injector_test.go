@@ -89,7 +89,7 @@ func TestReconcileWhereTheOperatorInjects(t *testing.T) {
 			"Initializing=True/Pending rbac.corp.com/Initialized=False/Pending"
 		notRequired = "application/strategic-merge-patch+json of x/status by nslifecycle: uid=x-uid " +
 			"Initializing=False/NotRequired"
-		pendingEvent = "Normal Initializing waiting for rbac.corp.com (1 of 1)"
+		pendingEvent = "Normal Initializing waiting for initializer rbac.corp.com (1 of 1)"
 		openEvent    = "Warning NotInitialized The namespace is open and should not be, because the operator cannot give it " +
 			"its initializers yet: "
 		missing = `the API server lacks ValidatingAdmissionPolicy "gate"; run: kubectl apply -k config/compat`
@@ -150,7 +150,7 @@ func TestReconcileWhereTheOperatorInjects(t *testing.T) {
 			change: func(namespace *corev1.Namespace) {
 				namespace.Status.Conditions = []corev1.NamespaceCondition{{
 					Type: v1alpha1.ConditionInitializing, Status: corev1.ConditionFalse, Reason: v1alpha1.ReasonNotRequired,
-					Message: "this namespace has no initializers to wait for",
+					Message: "the namespace has no initializers",
 				}}
 			},
 		},

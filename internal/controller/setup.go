@@ -170,7 +170,7 @@ func setupInitialization(mgr ctrl.Manager, options Options) error {
 	if err := (&ConfigurationReconciler{
 		Client:          mgr.GetClient(),
 		Admission:       admission,
-		Service:         &Service{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clock: options.Clock},
+		HealthChecker:   &HealthChecker{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clock: options.Clock},
 		SystemNamespace: options.SystemNamespace,
 	}).SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("setting up the reconciler of configurations: %w", err)
@@ -189,10 +189,6 @@ func setupInitialization(mgr ctrl.Manager, options Options) error {
 			Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Admission: admission,
 			Recorder: mgr.GetEventRecorder(reportingController), Clock: options.Clock,
 			SystemNamespace: options.SystemNamespace,
-		},
-		Overruler: &Overruler{
-			Client: mgr.GetClient(), Live: mgr.GetAPIReader(),
-			Recorder: mgr.GetEventRecorder(reportingController), Clock: options.Clock,
 		},
 	}).SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("setting up the reconciler of initialization: %w", err)

@@ -14,102 +14,94 @@ import (
 )
 
 func TestActiveCondition(t *testing.T) {
-	const leftOutMessage = "all configurations together may name 256 initializers, and those of configurations " +
-		"that sort before this one leave no room; none of its initializers is in force: " +
-		"remove some initializers, there or here"
-
 	tests := map[string]struct {
 		initializers []string
-		leftOut      []string
+		excluded     []string
 		tooLarge     []string
 		merged       []v1alpha1.EffectiveInitializer
-		overruled    []v1alpha1.EffectiveInitializer
+		overridden   []v1alpha1.EffectiveInitializer
 		reason       string
 		message      string
 		wantStatus   metav1.ConditionStatus
 		wantReason   string
 		wantMessage  string
 	}{
-		"in force": {
+		"enforced": {
 			initializers: []string{"rbac.corp.com"},
 			reason:       v1alpha1.ReasonEnforced, message: "every new namespace gets these initializers",
 			wantStatus: metav1.ConditionTrue, wantReason: v1alpha1.ReasonEnforced,
 			wantMessage: "every new namespace gets these initializers",
 		},
-		"in force, while another one is left out": {
+		"enforced, while another one is excluded": {
 			initializers: []string{"rbac.corp.com"},
-			leftOut:      []string{"another"},
+			excluded:     []string{"another"},
 			reason:       v1alpha1.ReasonEnforced, message: "every new namespace gets these initializers",
 			wantStatus: metav1.ConditionTrue, wantReason: v1alpha1.ReasonEnforced,
 			wantMessage: "every new namespace gets these initializers",
 		},
-		"in force where a selector selects": {
+		"enforced where a selector selects": {
 			initializers: []string{"rbac.corp.com", "quota.corp.com"},
 			merged:       []v1alpha1.EffectiveInitializer{entry(rbac, nil), selecting(entry("quota.corp.com", nil), "team", "a")},
 			reason:       v1alpha1.ReasonEnforced, message: "every new namespace gets these initializers",
 			wantStatus: metav1.ConditionTrue, wantReason: v1alpha1.ReasonEnforced,
-			wantMessage: "every new namespace gets these initializers; those with a namespaceSelector only where it selects " +
-				"the namespace",
+			wantMessage: "every new namespace gets these initializers" + messageSelectorsApply,
 		},
-		"the selectors of others": {
+		"the selectors of another configuration": {
 			initializers: []string{"rbac.corp.com"},
 			merged:       []v1alpha1.EffectiveInitializer{entry("rbac.corp.com", nil), selecting(entry("x", nil), "team", "a")},
 			reason:       v1alpha1.ReasonEnforced, message: "every new namespace gets these initializers",
 			wantStatus: metav1.ConditionTrue, wantReason: v1alpha1.ReasonEnforced,
 			wantMessage: "every new namespace gets these initializers",
 		},
-		"in force with the settings of another configuration": {
+		"enforced with the settings of another configuration": {
 			initializers: []string{"rbac.corp.com"},
-			overruled:    []v1alpha1.EffectiveInitializer{entry("rbac.corp.com", nil), entry("quota.corp.com", nil)},
+			overridden:   []v1alpha1.EffectiveInitializer{entry("rbac.corp.com", nil), entry("quota.corp.com", nil)},
 			reason:       v1alpha1.ReasonEnforced, message: "every new namespace gets these initializers",
 			wantStatus: metav1.ConditionTrue, wantReason: v1alpha1.ReasonEnforced,
-			wantMessage: "every new namespace gets these initializers; the settings here do not count for rbac.corp.com, " +
-				`which has others in configuration "corp", quota.corp.com, which has others in configuration "corp"`,
+			wantMessage: "every new namespace gets these initializers" +
+				overriddenMessage([]v1alpha1.EffectiveInitializer{entry(rbac, nil), entry(quota, nil)}),
 		},
-		"in force with the settings of many others": {
+		"enforced with the settings of many other configurations": {
 			initializers: []string{"rbac.corp.com"},
-			overruled:    entries("corp", "a", "b", "c", "d", "e", "f", "g"),
+			overridden:   entries("corp", "a", "b", "c", "d", "e", "f", "g"),
 			reason:       v1alpha1.ReasonEnforced, message: "yes",
 			wantStatus: metav1.ConditionTrue, wantReason: v1alpha1.ReasonEnforced,
-			wantMessage: `yes; the settings here do not count for a, which has others in configuration "corp", ` +
-				`b, which has others in configuration "corp", c, which has others in configuration "corp", ` +
-				`d, which has others in configuration "corp", e, which has others in configuration "corp" and 2 more`,
+			wantMessage: "yes" + overriddenMessage(entries("corp", "a", "b", "c", "d", "e", "f", "g")),
 		},
-		"left out for its size": {
+		"excluded for its size": {
 			initializers: []string{"rbac.corp.com"},
-			leftOut:      []string{"mine"}, tooLarge: []string{"mine"},
+			excluded:     []string{"mine"}, tooLarge: []string{"mine"},
 			reason: v1alpha1.ReasonEnforced, message: "every new namespace gets these initializers",
 			wantStatus: metav1.ConditionFalse, wantReason: v1alpha1.ReasonTooManyInitializers,
-			wantMessage: "the initializers of all configurations together may have 512 KiB, and those of configurations that " +
-				"sort before this one leave no room; none of its initializers is in force: shorten the selectors, there or here",
+			wantMessage: setTooLargeMessage(),
 		},
-		"in force without initializers": {
+		"enforced without initializers": {
 			reason: v1alpha1.ReasonEnforced, message: "every new namespace gets these initializers",
 			wantStatus: metav1.ConditionTrue, wantReason: v1alpha1.ReasonEmpty,
-			wantMessage: "this configuration names no initializer, so it adds nothing to new namespaces",
+			wantMessage: messageNoInitializers,
 		},
-		"the API server does not act on the set yet": {
+		"enforcement is pending": {
 			initializers: []string{"rbac.corp.com"},
-			reason:       v1alpha1.ReasonEnforcementPending, message: "not yet",
-			wantStatus: metav1.ConditionFalse, wantReason: v1alpha1.ReasonEnforcementPending, wantMessage: "not yet",
+			reason:       v1alpha1.ReasonEnforcementPending, message: "pending",
+			wantStatus: metav1.ConditionFalse, wantReason: v1alpha1.ReasonEnforcementPending, wantMessage: "pending",
 		},
-		"a policy is missing, which an empty configuration says too": {
+		"a policy is missing, which an empty configuration reports, too": {
 			reason: v1alpha1.ReasonPolicyMissing, message: "gate is missing",
 			wantStatus: metav1.ConditionFalse, wantReason: v1alpha1.ReasonPolicyMissing, wantMessage: "gate is missing",
 		},
-		"left out": {
+		"excluded": {
 			initializers: []string{"rbac.corp.com"},
-			leftOut:      []string{"another", "mine"},
+			excluded:     []string{"another", "mine"},
 			reason:       v1alpha1.ReasonEnforced, message: "every new namespace gets these initializers",
 			wantStatus: metav1.ConditionFalse, wantReason: v1alpha1.ReasonTooManyInitializers,
-			wantMessage: leftOutMessage,
+			wantMessage: tooManyInitializersMessage(),
 		},
-		"left out, which installing a policy would not change": {
+		"excluded, which installing a policy would not change": {
 			initializers: []string{"rbac.corp.com"},
-			leftOut:      []string{"mine"},
+			excluded:     []string{"mine"},
 			reason:       v1alpha1.ReasonPolicyMissing, message: "gate is missing",
 			wantStatus: metav1.ConditionFalse, wantReason: v1alpha1.ReasonTooManyInitializers,
-			wantMessage: leftOutMessage,
+			wantMessage: tooManyInitializersMessage(),
 		},
 	}
 	for name, test := range tests {
@@ -117,8 +109,8 @@ func TestActiveCondition(t *testing.T) {
 			g := NewWithT(t)
 			configuration := wrappers.MakeConfiguration("mine").Generation(7).Initializers(test.initializers...).Obj()
 			condition := ActiveCondition(configuration, Merged{
-				Initializers: test.merged, LeftOut: test.leftOut, TooLarge: test.tooLarge,
-				Overruled: map[string][]v1alpha1.EffectiveInitializer{"mine": test.overruled},
+				Initializers: test.merged, Excluded: test.excluded, TooLarge: test.tooLarge,
+				Overridden: map[string][]v1alpha1.EffectiveInitializer{"mine": test.overridden},
 			}, test.reason, test.message)
 			g.Expect(condition).To(Equal(metav1.Condition{
 				Type:               v1alpha1.ConditionActive,

@@ -4,8 +4,6 @@
 package initialization
 
 import (
-	"fmt"
-
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -14,53 +12,51 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/protection"
 )
 
-// ComputeConditions returns the conditions that a Namespace in this state should
-// have and does not: Initializing, and one "<name>/Initialized" for each
-// initializer. An empty result means that nothing has to be written. Conditions of
-// other types never appear in it.
+// ComputeConditions returns the conditions that a Namespace in this state should have and does not
+// have: Initializing, and "<name>/Initialized" for each initializer. It is empty if nothing has to be
+// written.
 //
-// What an initializer says of its own progress in its own condition stays, as long
-// as it does not contradict the list. What was written of one that was skipped stays, too.
+// The condition that an initializer sets itself is kept unless it contradicts the pending list. The
+// condition of a skipped initializer is kept, too.
 func ComputeConditions(
 	namespace *corev1.Namespace, state State, now metav1.Time,
 ) []corev1.NamespaceCondition {
 	wanted := []corev1.NamespaceCondition{initializingCondition(namespace, state)}
-	pending := map[string]int{}
+	positions := map[string]int{}
 	for i, name := range state.Pending {
-		pending[name] = i
+		positions[name] = i
 	}
 	for _, name := range state.All {
-		turn, isPending := pending[name]
-		if !isPending && isSkipped(namespace, name) {
-			continue // It was written with the list, and is not to become "done" now.
+		position, ok := positions[name]
+		if !ok && isSkipped(namespace, name) {
+			continue
 		}
-		wanted = append(wanted, initializerCondition(name, turn, isPending))
+		wanted = append(wanted, initializerCondition(name, position, ok))
 	}
 
 	var changed []corev1.NamespaceCondition
 	for i, want := range wanted {
 		want.Message = nscondition.Message(want.Message)
-		have := nscondition.Find(namespace, want.Type)
-		if have != nil {
-			isOwn := i > 0
-			if isOwn && saysTheSame(have, want) && !isReason(have.Reason) {
+		current := nscondition.Find(namespace, want.Type)
+		if current != nil {
+			isInitializers := i > 0 && !isOperatorReason(current.Reason)
+			if isInitializers && agree(current, want) {
 				continue
 			}
-			if have.Status == want.Status && have.Reason == want.Reason && have.Message == want.Message {
+			if current.Status == want.Status && current.Reason == want.Reason && current.Message == want.Message {
 				continue
 			}
 		}
 		want.LastTransitionTime = now
-		if have != nil && have.Status == want.Status {
-			want.LastTransitionTime = have.LastTransitionTime
+		if current != nil && current.Status == want.Status {
+			want.LastTransitionTime = current.LastTransitionTime
 		}
 		changed = append(changed, want)
 	}
 	return changed
 }
 
-// IsInitializing tells whether a Namespace has the condition Initializing with
-// status True.
+// IsInitializing reports whether condition Initializing of a Namespace is True.
 func IsInitializing(namespace *corev1.Namespace) bool {
 	condition := nscondition.Find(namespace, v1alpha1.ConditionInitializing)
 	return condition != nil && condition.Status == corev1.ConditionTrue
@@ -70,72 +66,49 @@ func initializingCondition(namespace *corev1.Namespace, state State) corev1.Name
 	condition := corev1.NamespaceCondition{
 		Type: v1alpha1.ConditionInitializing, Status: corev1.ConditionFalse,
 	}
-	switch state.Stage {
-	case StagePending:
+	switch state.Phase {
+	case PhasePending:
 		condition.Status = corev1.ConditionTrue
 		condition.Reason = v1alpha1.ReasonPending
-		condition.Message = fmt.Sprintf("waiting for %s (%d of %d)",
-			state.Pending[0], len(state.All)-len(state.Pending)+1, len(state.All))
-		if state.ResultProblem != "" {
-			condition.Message += "; " + state.ResultProblem
-		}
-	case StageFailed:
+		condition.Message = pendingMessage(state)
+	case PhaseFailed:
 		condition.Reason = v1alpha1.ReasonFailed
-		condition.Message = failureMessage(state.Failure)
-		if state.ResultProblem != "" {
-			condition.Message += "; " + state.ResultProblem
-		}
-		if why := protection.WhyNotDelete(namespace); why != "" {
-			condition.Message += "; the namespace is not deleted: " + why
-		}
-	case StageCompleted:
+		condition.Message = failedMessage(state, protection.WhyNotDelete(namespace))
+	case PhaseCompleted:
 		condition.Reason = v1alpha1.ReasonCompleted
-		condition.Message = completedMessage(SkippedOf(namespace, state))
-	case StageNotRequired:
+		condition.Message = completedMessage(SkippedInitializers(namespace, state))
+	case PhaseNotRequired:
 		condition.Reason = v1alpha1.ReasonNotRequired
-		condition.Message = "this namespace has no initializers to wait for"
+		condition.Message = messageNotRequired
 	}
 	return condition
 }
 
-func initializerCondition(name string, turn int, isPending bool) corev1.NamespaceCondition {
+func initializerCondition(name string, position int, isPending bool) corev1.NamespaceCondition {
 	condition := corev1.NamespaceCondition{
-		Type:    corev1.NamespaceConditionType(name + v1alpha1.ConditionInitializedSuffix),
+		Type:    initializedCondition(name),
 		Status:  corev1.ConditionTrue,
 		Reason:  v1alpha1.ReasonCompleted,
-		Message: "the initializer has done its work",
+		Message: messageInitializerDone,
 	}
 	if isPending {
 		condition.Status = corev1.ConditionFalse
 		condition.Reason = v1alpha1.ReasonPending
-		condition.Message = "the initializer has not removed its name from the list yet"
-		if turn > 0 {
-			condition.Message = "the initializer waits for its turn"
+		condition.Message = messageInitializerPending
+		if position > 0 {
+			condition.Message = messageInitializerWaiting
 		}
 	}
 	return condition
 }
 
-// failureMessage makes one sentence of what an initializer left as result.
-func failureMessage(failure *metav1.Status) string {
-	switch {
-	case failure.Message != "" && failure.Reason != "":
-		return fmt.Sprintf("%s: %s", failure.Reason, failure.Message)
-	case failure.Message != "":
-		return failure.Message
-	case failure.Reason != "":
-		return string(failure.Reason)
-	}
-	return "an initializer reported failure without saying why"
+// agree reports whether two conditions agree on whether the initializer has completed. An
+// initializer may set its condition to Unknown while it works.
+func agree(current *corev1.NamespaceCondition, want corev1.NamespaceCondition) bool {
+	return (current.Status == corev1.ConditionTrue) == (want.Status == corev1.ConditionTrue)
 }
 
-// saysTheSame tells whether two conditions agree on whether the initializer is
-// done: an initializer may leave Unknown while it works.
-func saysTheSame(have *corev1.NamespaceCondition, want corev1.NamespaceCondition) bool {
-	return (have.Status == corev1.ConditionTrue) == (want.Status == corev1.ConditionTrue)
-}
-
-// isReason tells whether a reason is one that the operator itself writes.
-func isReason(reason string) bool {
+// isOperatorReason reports whether the operator itself sets a reason.
+func isOperatorReason(reason string) bool {
 	return reason == v1alpha1.ReasonPending || reason == v1alpha1.ReasonCompleted || isSkipReason(reason)
 }

@@ -13,23 +13,21 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/nscondition"
+	"github.com/nslifecycle/nslifecycle/internal/protection"
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// Two moments: when a condition was set, and when it is computed again.
+// The times when a condition was set, and when it is computed again.
 var (
 	before = metav1.NewTime(now.Add(-time.Hour))
 	at     = metav1.NewTime(now)
 )
 
-// What the operator says.
-const (
-	myTurn    = "the initializer has not removed its name from the list yet"
-	notMyTurn = "the initializer waits for its turn"
-	myDone    = "the initializer has done its work"
-	allDone   = "all initializers have done their work"
-	noneAsked = "this namespace has no initializers to wait for"
-)
+// waitingFor is the message about the position-th of all initializers.
+func waitingFor(name string, position, of int) string {
+	pending := append([]string{name}, make([]string, of-position)...)
+	return pendingMessage(State{All: make([]string, of), Pending: pending})
+}
 
 func TestComputeConditions(t *testing.T) {
 	const (
@@ -44,164 +42,163 @@ func TestComputeConditions(t *testing.T) {
 		have      conditions
 		want      conditions
 	}{
-		"a namespace that never had to be initialized": {
+		"a namespace without initializers": {
 			namespace: wrappers.MakeNamespace("x"),
-			want:      conditions{whole(no, v1alpha1.ReasonNotRequired, noneAsked, at)},
+			want:      conditions{whole(no, v1alpha1.ReasonNotRequired, messageNotRequired, at)},
 		},
 		"a new namespace": {
 			namespace: wrappers.MakeNamespace("x").Initializers(rbac, quota, mesh),
 			want: conditions{
-				whole(yes, v1alpha1.ReasonPending, "waiting for rbac.corp.com (1 of 3)", at),
-				one(rbac, no, v1alpha1.ReasonPending, myTurn, at),
-				one(quota, no, v1alpha1.ReasonPending, notMyTurn, at),
-				one(mesh, no, v1alpha1.ReasonPending, notMyTurn, at),
+				whole(yes, v1alpha1.ReasonPending, waitingFor(rbac, 1, 3), at),
+				one(rbac, no, v1alpha1.ReasonPending, messageInitializerPending, at),
+				one(quota, no, v1alpha1.ReasonPending, messageInitializerWaiting, at),
+				one(mesh, no, v1alpha1.ReasonPending, messageInitializerWaiting, at),
 			},
 		},
-		"the first initializer is done, and its condition becomes True": {
+		"the first initializer completes": {
 			namespace: wrappers.MakeNamespace("x").Initializers(quota, rbac, mesh).Pending(rbac, mesh),
 			have: conditions{
-				whole(yes, v1alpha1.ReasonPending, "waiting for quota.corp.com (1 of 3)", before),
-				one(quota, no, v1alpha1.ReasonPending, myTurn, before),
-				one(rbac, no, v1alpha1.ReasonPending, notMyTurn, before),
-				one(mesh, no, v1alpha1.ReasonPending, notMyTurn, before),
+				whole(yes, v1alpha1.ReasonPending, waitingFor(quota, 1, 3), before),
+				one(quota, no, v1alpha1.ReasonPending, messageInitializerPending, before),
+				one(rbac, no, v1alpha1.ReasonPending, messageInitializerWaiting, before),
+				one(mesh, no, v1alpha1.ReasonPending, messageInitializerWaiting, before),
 			},
 			want: conditions{
-				whole(yes, v1alpha1.ReasonPending, "waiting for rbac.corp.com (2 of 3)", before),
-				one(quota, yes, v1alpha1.ReasonCompleted, myDone, at),
-				one(rbac, no, v1alpha1.ReasonPending, myTurn, before),
+				whole(yes, v1alpha1.ReasonPending, waitingFor(rbac, 2, 3), before),
+				one(quota, yes, v1alpha1.ReasonCompleted, messageInitializerDone, at),
+				one(rbac, no, v1alpha1.ReasonPending, messageInitializerPending, before),
 			},
 		},
-		"one that is not first is done before its turn": {
+		"an initializer completes before its turn": {
 			namespace: wrappers.MakeNamespace("x").Initializers(rbac, quota, mesh).Pending(rbac, mesh),
 			have: conditions{
-				whole(yes, v1alpha1.ReasonPending, "waiting for rbac.corp.com (1 of 3)", before),
-				one(rbac, no, v1alpha1.ReasonPending, myTurn, before),
-				one(quota, no, v1alpha1.ReasonPending, notMyTurn, before),
-				one(mesh, no, v1alpha1.ReasonPending, notMyTurn, before),
+				whole(yes, v1alpha1.ReasonPending, waitingFor(rbac, 1, 3), before),
+				one(rbac, no, v1alpha1.ReasonPending, messageInitializerPending, before),
+				one(quota, no, v1alpha1.ReasonPending, messageInitializerWaiting, before),
+				one(mesh, no, v1alpha1.ReasonPending, messageInitializerWaiting, before),
 			},
 			want: conditions{
-				whole(yes, v1alpha1.ReasonPending, "waiting for rbac.corp.com (2 of 3)", before),
-				one(quota, yes, v1alpha1.ReasonCompleted, myDone, at),
+				whole(yes, v1alpha1.ReasonPending, waitingFor(rbac, 2, 3), before),
+				one(quota, yes, v1alpha1.ReasonCompleted, messageInitializerDone, at),
 			},
 		},
-		"the last initializer is done": {
+		"the last initializer completes": {
 			namespace: wrappers.MakeNamespace("x").Initializers(rbac).Pending(),
 			have: conditions{
-				whole(yes, v1alpha1.ReasonPending, "waiting for rbac.corp.com (1 of 1)", before),
-				one(rbac, no, v1alpha1.ReasonPending, myTurn, before),
+				whole(yes, v1alpha1.ReasonPending, waitingFor(rbac, 1, 1), before),
+				one(rbac, no, v1alpha1.ReasonPending, messageInitializerPending, before),
 			},
 			want: conditions{
-				whole(no, v1alpha1.ReasonCompleted, allDone, at),
-				one(rbac, yes, v1alpha1.ReasonCompleted, myDone, at),
+				whole(no, v1alpha1.ReasonCompleted, messageCompleted, at),
+				one(rbac, yes, v1alpha1.ReasonCompleted, messageInitializerDone, at),
 			},
 		},
-		"it was initialized while the operator was away": {
+		"it was initialized while the operator was not running": {
 			namespace: wrappers.MakeNamespace("x").Initializers(rbac, quota).Pending(),
 			want: conditions{
-				whole(no, v1alpha1.ReasonCompleted, allDone, at),
-				one(rbac, yes, v1alpha1.ReasonCompleted, myDone, at),
-				one(quota, yes, v1alpha1.ReasonCompleted, myDone, at),
+				whole(no, v1alpha1.ReasonCompleted, messageCompleted, at),
+				one(rbac, yes, v1alpha1.ReasonCompleted, messageInitializerDone, at),
+				one(quota, yes, v1alpha1.ReasonCompleted, messageInitializerDone, at),
 			},
 		},
-		"a condition that is right already is not written again": {
+		"a correct condition is not written again": {
 			namespace: wrappers.MakeNamespace("x").Initializers(rbac, quota).Pending(),
 			have: conditions{
-				whole(no, v1alpha1.ReasonCompleted, allDone, before),
-				one(quota, yes, v1alpha1.ReasonCompleted, myDone, before),
+				whole(no, v1alpha1.ReasonCompleted, messageCompleted, before),
+				one(quota, yes, v1alpha1.ReasonCompleted, messageInitializerDone, before),
 			},
-			want: conditions{one(rbac, yes, v1alpha1.ReasonCompleted, myDone, at)},
+			want: conditions{one(rbac, yes, v1alpha1.ReasonCompleted, messageInitializerDone, at)},
 		},
 		"the reason changes and the status does not": {
 			namespace: wrappers.MakeNamespace("x").Initializers(rbac).Pending(),
 			have: conditions{
-				whole(no, v1alpha1.ReasonNotRequired, noneAsked, before),
-				one(rbac, yes, v1alpha1.ReasonCompleted, "an older release said this", before),
+				whole(no, v1alpha1.ReasonNotRequired, messageNotRequired, before),
+				one(rbac, yes, v1alpha1.ReasonCompleted, "message of an older release", before),
 			},
 			want: conditions{
-				whole(no, v1alpha1.ReasonCompleted, allDone, before),
-				one(rbac, yes, v1alpha1.ReasonCompleted, myDone, before),
+				whole(no, v1alpha1.ReasonCompleted, messageCompleted, before),
+				one(rbac, yes, v1alpha1.ReasonCompleted, messageInitializerDone, before),
 			},
 		},
-		"somebody set Initializing to something else": {
+		"another client set condition Initializing": {
 			namespace: wrappers.MakeNamespace("x"),
-			have:      conditions{whole(unknown, "Whatever", "who knows", before)},
-			want:      conditions{whole(no, v1alpha1.ReasonNotRequired, noneAsked, at)},
+			have:      conditions{whole(unknown, "Other", "other", before)},
+			want:      conditions{whole(no, v1alpha1.ReasonNotRequired, messageNotRequired, at)},
 		},
-		"an initializer was put on the list by hand": {
+		"an initializer was added to the pending list manually": {
 			namespace: wrappers.MakeNamespace("x").Initializers(rbac).Pending(mesh, rbac),
 			want: conditions{
-				whole(yes, v1alpha1.ReasonPending, "waiting for mesh.corp.com (1 of 2)", at),
-				one(rbac, no, v1alpha1.ReasonPending, notMyTurn, at),
-				one(mesh, no, v1alpha1.ReasonPending, myTurn, at),
+				whole(yes, v1alpha1.ReasonPending, waitingFor(mesh, 1, 2), at),
+				one(rbac, no, v1alpha1.ReasonPending, messageInitializerWaiting, at),
+				one(mesh, no, v1alpha1.ReasonPending, messageInitializerPending, at),
 			},
 		},
-		"an initializer was put on the list twice by hand": {
+		"an initializer was added to the pending list twice": {
 			namespace: wrappers.MakeNamespace("x").Initializers(rbac).Pending(rbac, rbac),
 			want: conditions{
-				whole(yes, v1alpha1.ReasonPending, "waiting for rbac.corp.com (1 of 1)", at),
-				one(rbac, no, v1alpha1.ReasonPending, myTurn, at),
+				whole(yes, v1alpha1.ReasonPending, waitingFor(rbac, 1, 1), at),
+				one(rbac, no, v1alpha1.ReasonPending, messageInitializerPending, at),
 			},
 		},
 
-		// What initializers say themselves.
-		"an initializer's own words stay while it is pending": {
+		// Conditions that initializers set themselves.
+		"the condition of an initializer is kept while it is pending": {
 			namespace: wrappers.MakeNamespace("x").Initializers(rbac, quota, mesh),
 			have: conditions{
 				one(rbac, no, "CopyingRoles", "3 of 7 roles copied", before),
 				one(quota, unknown, "Undecided", "", before),
 				one(mesh, no, "", "", before),
 			},
-			want: conditions{whole(yes, v1alpha1.ReasonPending, "waiting for rbac.corp.com (1 of 3)", at)},
+			want: conditions{whole(yes, v1alpha1.ReasonPending, waitingFor(rbac, 1, 3), at)},
 		},
-		"an initializer's own words stay when it is done": {
+		"the condition of an initializer is kept after it completes": {
 			namespace: wrappers.MakeNamespace("x").Initializers(rbac).Pending(),
 			have:      conditions{one(rbac, yes, "RolesCopied", "7 roles copied", before)},
-			want:      conditions{whole(no, v1alpha1.ReasonCompleted, allDone, at)},
+			want:      conditions{whole(no, v1alpha1.ReasonCompleted, messageCompleted, at)},
 		},
-		"an initializer's own words end with its work": {
+		"the condition of an initializer that completes without updating it is replaced": {
 			namespace: wrappers.MakeNamespace("x").Initializers(rbac, quota).Pending(),
 			have: conditions{
 				one(rbac, no, "CopyingRoles", "3 of 7 roles copied", before),
 				one(quota, unknown, "Undecided", "", before),
 			},
 			want: conditions{
-				whole(no, v1alpha1.ReasonCompleted, allDone, at),
-				one(rbac, yes, v1alpha1.ReasonCompleted, myDone, at),
-				one(quota, yes, v1alpha1.ReasonCompleted, myDone, at),
+				whole(no, v1alpha1.ReasonCompleted, messageCompleted, at),
+				one(rbac, yes, v1alpha1.ReasonCompleted, messageInitializerDone, at),
+				one(quota, yes, v1alpha1.ReasonCompleted, messageInitializerDone, at),
 			},
 		},
-		"an initializer says that it is done and does not leave the list": {
+		"an initializer sets its condition to True and stays on the pending list": {
 			namespace: wrappers.MakeNamespace("x").Initializers(rbac),
 			have:      conditions{one(rbac, yes, "RolesCopied", "7 roles copied", before)},
 			want: conditions{
-				whole(yes, v1alpha1.ReasonPending, "waiting for rbac.corp.com (1 of 1)", at),
-				one(rbac, no, v1alpha1.ReasonPending, myTurn, at),
+				whole(yes, v1alpha1.ReasonPending, waitingFor(rbac, 1, 1), at),
+				one(rbac, no, v1alpha1.ReasonPending, messageInitializerPending, at),
 			},
 		},
-		"an initializer uses the operator's words": {
+		"an initializer uses reasons of the operator": {
 			namespace: wrappers.MakeNamespace("x").Initializers(rbac, quota).Pending(quota),
 			have: conditions{
 				one(rbac, yes, v1alpha1.ReasonPending, "", before),
 				one(quota, unknown, v1alpha1.ReasonCompleted, "", before),
 			},
 			want: conditions{
-				whole(yes, v1alpha1.ReasonPending, "waiting for quota.corp.com (2 of 2)", at),
-				one(rbac, yes, v1alpha1.ReasonCompleted, myDone, before),
-				one(quota, no, v1alpha1.ReasonPending, myTurn, at),
+				whole(yes, v1alpha1.ReasonPending, waitingFor(quota, 2, 2), at),
+				one(rbac, yes, v1alpha1.ReasonCompleted, messageInitializerDone, before),
+				one(quota, no, v1alpha1.ReasonPending, messageInitializerPending, at),
 			},
 		},
 
-		// Others.
-		"conditions of others are not touched": {
+		"conditions of other controllers are not changed": {
 			namespace: wrappers.MakeNamespace("x").Initializers(rbac).Pending(),
 			have: conditions{
 				{Type: corev1.NamespaceDeletionContentFailure, Status: yes, Reason: "ContentDeletionFailed"},
 				{Type: "corp.com/Ready", Status: no, Reason: v1alpha1.ReasonPending},
-				one(mesh, no, v1alpha1.ReasonPending, notMyTurn, before), // Not on this namespace's list.
+				one(mesh, no, v1alpha1.ReasonPending, messageInitializerWaiting, before), // Not on this namespace's list.
 			},
 			want: conditions{
-				whole(no, v1alpha1.ReasonCompleted, allDone, at),
-				one(rbac, yes, v1alpha1.ReasonCompleted, myDone, at),
+				whole(no, v1alpha1.ReasonCompleted, messageCompleted, at),
+				one(rbac, yes, v1alpha1.ReasonCompleted, messageInitializerDone, at),
 			},
 		},
 
@@ -209,12 +206,12 @@ func TestComputeConditions(t *testing.T) {
 		"failed with reason and message": {
 			namespace: wrappers.MakeNamespace("x").Initializers(rbac, quota).Pending(quota).Result(failureResult),
 			have: conditions{
-				whole(yes, v1alpha1.ReasonPending, "waiting for quota.corp.com (2 of 2)", before),
-				one(rbac, yes, v1alpha1.ReasonCompleted, myDone, before),
+				whole(yes, v1alpha1.ReasonPending, waitingFor(quota, 2, 2), before),
+				one(rbac, yes, v1alpha1.ReasonCompleted, messageInitializerDone, before),
 			},
 			want: conditions{
 				whole(no, v1alpha1.ReasonFailed, "Forbidden: no quota left", at),
-				one(quota, no, v1alpha1.ReasonPending, myTurn, at),
+				one(quota, no, v1alpha1.ReasonPending, messageInitializerPending, at),
 			},
 		},
 		"failed with a message": {
@@ -222,7 +219,7 @@ func TestComputeConditions(t *testing.T) {
 				Result(`{"status":"Failure","message":"no quota left"}`),
 			want: conditions{
 				whole(no, v1alpha1.ReasonFailed, "no quota left", at),
-				one(rbac, no, v1alpha1.ReasonPending, myTurn, at),
+				one(rbac, no, v1alpha1.ReasonPending, messageInitializerPending, at),
 			},
 		},
 		"failed with a reason": {
@@ -230,37 +227,34 @@ func TestComputeConditions(t *testing.T) {
 				Result(`{"status":"Failure","reason":"Forbidden"}`),
 			want: conditions{
 				whole(no, v1alpha1.ReasonFailed, "Forbidden", at),
-				one(rbac, no, v1alpha1.ReasonPending, myTurn, at),
+				one(rbac, no, v1alpha1.ReasonPending, messageInitializerPending, at),
 			},
 		},
 		"failed, and protected from deletion": {
 			namespace: wrappers.MakeNamespace("x").Initializers(rbac).Result(`{"status":"Failure","message":"no quota left"}`).
 				Label(v1alpha1.LabelDeletionProtection, "enabled"),
 			want: conditions{
-				whole(no, v1alpha1.ReasonFailed, "no quota left; the namespace is not deleted: "+
-					"label nslifecycle.dev/deletion-protection protects it; to let it go, run: "+
-					"kubectl label namespace x nslifecycle.dev/deletion-protection-", at),
-				one(rbac, no, v1alpha1.ReasonPending, myTurn, at),
+				whole(no, v1alpha1.ReasonFailed, "no quota left"+notDeleted(protection.WhyNotDelete(
+					wrappers.MakeNamespace("x").Label(v1alpha1.LabelDeletionProtection, "").Obj())), at),
+				one(rbac, no, v1alpha1.ReasonPending, messageInitializerPending, at),
 			},
 		},
-		"failed without a word": {
+		"failed without reason and message": {
 			namespace: wrappers.MakeNamespace("x").Initializers(rbac).Result(`{"status":"Failure"}`),
 			want: conditions{
-				whole(no, v1alpha1.ReasonFailed, "an initializer reported failure without saying why", at),
-				one(rbac, no, v1alpha1.ReasonPending, myTurn, at),
+				whole(no, v1alpha1.ReasonFailed, messageNoFailureReason, at),
+				one(rbac, no, v1alpha1.ReasonPending, messageInitializerPending, at),
 			},
 		},
 		"a result that is ignored": {
 			namespace: wrappers.MakeNamespace("x").Initializers(rbac).Result(`{"status":"Success"}`),
 			have: conditions{
-				whole(yes, v1alpha1.ReasonPending, "waiting for rbac.corp.com (1 of 1)", before),
-				one(rbac, no, v1alpha1.ReasonPending, myTurn, before),
+				whole(yes, v1alpha1.ReasonPending, waitingFor(rbac, 1, 1), before),
+				one(rbac, no, v1alpha1.ReasonPending, messageInitializerPending, before),
 			},
 			want: conditions{
-				whole(yes, v1alpha1.ReasonPending, `waiting for rbac.corp.com (1 of 1); annotation `+
-					`nslifecycle.dev/initialization-result is ignored because its status is "Success" and not "Failure"; `+
-					`to report success, remove the initializer's name from nslifecycle.dev/pending-initializers instead`,
-					before),
+				whole(yes, v1alpha1.ReasonPending,
+					withProblem(waitingFor(rbac, 1, 1), ignoredResultMessage(nil, metav1.StatusSuccess)), before),
 			},
 		},
 	}
@@ -269,9 +263,9 @@ func TestComputeConditions(t *testing.T) {
 			g := NewWithT(t)
 			test.namespace.Status.Conditions = test.have
 			namespace := test.namespace.Obj()
-			changed := ComputeConditions(namespace, Observe(namespace), at)
+			changed := ComputeConditions(namespace, ParseState(namespace), at)
 			g.Expect(changed).To(Equal(test.want))
-			g.Expect(namespace).To(Equal(test.namespace.Obj()), "the namespace that was looked at")
+			g.Expect(namespace).To(Equal(test.namespace.Obj()), "the argument must not change")
 			expectConditionsToSettle(t, namespace)
 		})
 	}
@@ -307,15 +301,14 @@ func TestIsInitializing(t *testing.T) {
 	}
 }
 
-// expectConditionsToSettle expects that the same namespace always yields the same
-// conditions, and that it yields none once they were written, also later and when they
-// come back in another order: otherwise the operator would write for ever.
+// expectConditionsToSettle expects that the result is deterministic, and that it is empty once the
+// conditions are written, also later and in another order: otherwise the operator would write forever.
 func expectConditionsToSettle(t *testing.T, namespace *corev1.Namespace) {
 	t.Helper()
 	g := NewWithT(t)
-	state := Observe(namespace)
+	state := ParseState(namespace)
 	changed := ComputeConditions(namespace, state, at)
-	g.Expect(Observe(namespace)).To(Equal(state), "observed again")
+	g.Expect(ParseState(namespace)).To(Equal(state), "parsed again")
 	g.Expect(ComputeConditions(namespace, state, at)).To(Equal(changed), "computed again")
 
 	written := namespace.DeepCopy()
@@ -327,11 +320,11 @@ func expectConditionsToSettle(t *testing.T, namespace *corev1.Namespace) {
 		}
 	}
 	later := metav1.NewTime(now.Add(time.Hour))
-	g.Expect(Observe(written)).To(Equal(state), "observed after the conditions were written")
-	g.Expect(ComputeConditions(written, Observe(written), later)).To(BeEmpty(), "computed after they were written")
+	g.Expect(ParseState(written)).To(Equal(state), "parsed after the conditions were written")
+	g.Expect(ComputeConditions(written, ParseState(written), later)).To(BeEmpty(), "computed after they were written")
 }
 
-// whole is the condition of the whole initialization.
+// whole is condition Initializing.
 func whole(status corev1.ConditionStatus, reason, message string, since metav1.Time) corev1.NamespaceCondition {
 	return corev1.NamespaceCondition{
 		Type: v1alpha1.ConditionInitializing, Status: status, Reason: reason, Message: message, LastTransitionTime: since,

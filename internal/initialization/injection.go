@@ -14,24 +14,23 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/nscondition"
 )
 
-// maxWindow is how long a Namespace may have been open before it got its list and still be
-// called new: whatever was put into it meanwhile is not worth more than its initialization.
+// maxWindow is how long a Namespace may have been open before the operator adds its pending list. A
+// Namespace that was open for longer may contain objects of users, so it is not deleted.
 const maxWindow = time.Minute
 
-// IsSeen tells whether the operator has looked at a Namespace before. One that it has
-// seen never gets a list.
+// IsSeen reports whether the operator has reconciled a Namespace before. Initializers are never added
+// to such a Namespace.
 func IsSeen(namespace *corev1.Namespace) bool {
 	return nscondition.Find(namespace, v1alpha1.ConditionInitializing) != nil
 }
 
-// ComputeInjection returns the initializers that a Namespace has to get from the operator,
-// in order, or none. It gets each one that was in force when it was created and that selects
-// it by the labels it has now: those it was created with are not known. It gets none if the
-// operator has looked at it before, it is exempt, it is being deleted, or anything under
-// our prefix says that it has had its turn. Where it is not known since when an initializer
-// is in force, the Namespace does not get it.
+// ComputeInjection returns the initializers that the operator must add to a Namespace, in order: those
+// that were enforced when the Namespace was created and that select it by its current labels (the
+// labels at its creation are not known). It returns none if the operator has reconciled the Namespace
+// before, or if the Namespace is exempt, terminating, or has any state of an initialization. An
+// initializer without the time since which it is enforced is not added.
 //
-// Both times are those of the API server, in whole seconds.
+// Both times are from the API server, in whole seconds.
 func ComputeInjection(
 	namespace *corev1.Namespace, set *v1alpha1.NamespaceInitializerSet, systemNamespace string,
 ) []v1alpha1.EffectiveInitializer {
@@ -49,25 +48,24 @@ func ComputeInjection(
 	return initializers
 }
 
-// hasState tells whether a Namespace has anything of its initialization, or of an earlier one.
+// hasState reports whether a Namespace has labels or annotations of an initialization.
 func hasState(namespace *corev1.Namespace) bool {
-	_, isLabelled := namespace.Labels[v1alpha1.LabelInitializing]
-	if isLabelled {
+	if _, ok := namespace.Labels[v1alpha1.LabelInitializing]; ok {
 		return true
 	}
 	for _, key := range []string{
 		v1alpha1.AnnotationPendingInitializers, v1alpha1.AnnotationInitializers,
 		v1alpha1.AnnotationInitializationResult, v1alpha1.AnnotationRequestedBy, v1alpha1.AnnotationInjectedAt,
 	} {
-		if _, found := namespace.Annotations[key]; found {
+		if _, ok := namespace.Annotations[key]; ok {
 			return true
 		}
 	}
 	return false
 }
 
-// Inject gives a Namespace a list, and the tokens of its initializers, as policy inject does
-// at creation. Who asked for the Namespace is not known any more.
+// Inject adds the pending list and the namespace finalizers of the initializers, as policy inject does
+// at creation. The requester is no longer known.
 func Inject(namespace *corev1.Namespace, initializers []v1alpha1.EffectiveInitializer, now time.Time) {
 	if namespace.Labels == nil {
 		namespace.Labels = map[string]string{}
@@ -80,11 +78,11 @@ func Inject(namespace *corev1.Namespace, initializers []v1alpha1.EffectiveInitia
 	namespace.Annotations[v1alpha1.AnnotationPendingInitializers] = list
 	namespace.Annotations[v1alpha1.AnnotationInitializers] = list
 	namespace.Annotations[v1alpha1.AnnotationInjectedAt] = now.UTC().Format(time.RFC3339Nano)
-	namespace.Spec.Finalizers = append(namespace.Spec.Finalizers, MissingTokens(namespace, initializers)...)
+	namespace.Spec.Finalizers = append(namespace.Spec.Finalizers, MissingFinalizers(namespace, initializers)...)
 }
 
-// Stamp returns the wanted entries with the time from which each is in force: since when it
-// has been, where it is there already, and otherwise from.
+// Stamp returns the wanted entries with the time since which each is enforced: the existing time of an
+// entry if it has one, and otherwise from.
 func Stamp(wanted, have []v1alpha1.EffectiveInitializer, from metav1.Time) []v1alpha1.EffectiveInitializer {
 	since := map[string]*metav1.Time{}
 	for _, entry := range have {
@@ -101,7 +99,7 @@ func Stamp(wanted, have []v1alpha1.EffectiveInitializer, from metav1.Time) []v1a
 	return stamped
 }
 
-// NeedsStamp tells whether Stamp would use the time that it is given.
+// NeedsStamp reports whether Stamp would use its argument from.
 func NeedsStamp(wanted, have []v1alpha1.EffectiveInitializer) bool {
 	for _, entry := range Stamp(wanted, have, metav1.Time{}) {
 		if entry.InForceSince.IsZero() {
@@ -111,8 +109,7 @@ func NeedsStamp(wanted, have []v1alpha1.EffectiveInitializer) bool {
 	return false
 }
 
-// InForceFrom returns when the last of the initializers comes into force; zero if no time
-// is known for any.
+// InForceFrom returns the time at which all initializers are enforced; zero if no time is known.
 func InForceFrom(initializers []v1alpha1.EffectiveInitializer) time.Time {
 	var last time.Time
 	for _, entry := range initializers {
@@ -123,11 +120,11 @@ func InForceFrom(initializers []v1alpha1.EffectiveInitializer) time.Time {
 	return last
 }
 
-// openFor returns how long a Namespace was open before the operator gave it its list. It is
-// zero where the API server did that, and maxWindow where the annotation cannot be read.
+// openFor returns how long a Namespace was open before the operator added its pending list. It is zero
+// if the API server added the list, and maxWindow if the annotation is invalid.
 func openFor(namespace *corev1.Namespace) time.Duration {
-	text, found := namespace.Annotations[v1alpha1.AnnotationInjectedAt]
-	if !found {
+	text, ok := namespace.Annotations[v1alpha1.AnnotationInjectedAt]
+	if !ok {
 		return 0
 	}
 	at, err := time.Parse(time.RFC3339, text)

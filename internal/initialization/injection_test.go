@@ -15,7 +15,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// created is when the namespaces of these tests were created.
+// created is the creation time of the namespaces of these tests.
 var created = time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
 
 func after(offset time.Duration) *metav1.Time {
@@ -26,9 +26,9 @@ func entry(name string, since *metav1.Time) v1alpha1.EffectiveInitializer {
 	return v1alpha1.EffectiveInitializer{Name: name, Configuration: "corp", InForceSince: since}
 }
 
-const token = "search.example.com/index"
+const finalizer = "search.example.com/index"
 
-// selecting is the entry with a selector for one label.
+// selecting returns the entry with a selector for one label.
 func selecting(entry v1alpha1.EffectiveInitializer, key, value string) v1alpha1.EffectiveInitializer {
 	entry.NamespaceSelector = &v1alpha1.NamespaceSelector{
 		MatchLabels: map[string]v1alpha1.LabelValue{key: v1alpha1.LabelValue(value)},
@@ -54,7 +54,7 @@ func TestComputeInjection(t *testing.T) {
 			change: func(namespace *corev1.Namespace) { namespace.Labels = map[string]string{"team": "a"} },
 			want:   []string{rbac},
 		},
-		"only those that were in force when it was created": {
+		"only those that were enforced when it was created": {
 			initializers: []v1alpha1.EffectiveInitializer{
 				entry(rbac, after(time.Second)), entry(quota, after(0)), entry(mesh, after(time.Hour)),
 			},
@@ -128,23 +128,23 @@ func annotation(key string) func(*corev1.Namespace) {
 	return func(namespace *corev1.Namespace) { namespace.Annotations = map[string]string{key: ""} }
 }
 
-// What Inject writes is what Observe reads, and nothing is injected twice.
+// ParseState reads what Inject writes, and nothing is injected twice.
 func TestInject(t *testing.T) {
 	g := NewWithT(t)
 	namespace := &corev1.Namespace{}
 	set := &v1alpha1.NamespaceInitializerSet{Initializers: []v1alpha1.EffectiveInitializer{
 		entry(rbac, &metav1.Time{}), entry(quota, &metav1.Time{}),
 	}}
-	set.Initializers[1].Finalizer = token
+	set.Initializers[1].Finalizer = finalizer
 	initializers := ComputeInjection(namespace, set, systemNamespace)
 	names := []string{rbac, quota}
 	g.Expect(Names(initializers)).To(Equal(names))
 
 	Inject(namespace, initializers, created.Add(20*time.Millisecond))
-	g.Expect(Observe(namespace)).To(Equal(State{Stage: StagePending, All: names, Pending: names}))
+	g.Expect(ParseState(namespace)).To(Equal(State{Phase: PhasePending, All: names, Pending: names}))
 	g.Expect(namespace.Annotations).To(HaveKeyWithValue(v1alpha1.AnnotationInjectedAt, "2026-03-01T12:00:00.02Z"))
 	g.Expect(namespace.Annotations).NotTo(HaveKey(v1alpha1.AnnotationRequestedBy))
-	g.Expect(namespace.Spec.Finalizers).To(Equal([]corev1.FinalizerName{token}))
+	g.Expect(namespace.Spec.Finalizers).To(Equal([]corev1.FinalizerName{finalizer}))
 	g.Expect(ComputeInjection(namespace, set, systemNamespace)).To(BeEmpty())
 }
 
@@ -192,19 +192,19 @@ func TestInForceFrom(t *testing.T) {
 	})).To(Equal(created.Add(time.Second)))
 }
 
-// A namespace that was open for long is not deleted because an initializer fails.
+// A namespace that was open for a long time is not deleted because an initializer fails.
 func TestWhyNotDeleteAfterTheWindow(t *testing.T) {
 	tests := map[string]struct {
 		injectedAt string
 		want       string
 	}{
-		"the API server gave it its list":       {},
-		"a moment after its creation":           {injectedAt: "2026-03-01T12:00:00.25Z"},
-		"within the window":                     {injectedAt: "2026-03-01T12:00:59Z"},
-		"before its creation, as clocks differ": {injectedAt: "2026-03-01T11:59:58Z"},
-		"after the window":                      {injectedAt: "2026-03-01T12:01:00Z", want: "it was open for 1m0s before"},
-		"long after it":                         {injectedAt: "2026-03-01T14:00:00Z", want: "it was open for 2h0m0s before"},
-		"it cannot be read":                     {injectedAt: "yesterday", want: "it was open for 1m0s before"},
+		"the API server added the list":             {},
+		"just after its creation":                   {injectedAt: "2026-03-01T12:00:00.25Z"},
+		"within the window":                         {injectedAt: "2026-03-01T12:00:59Z"},
+		"before its creation because clocks differ": {injectedAt: "2026-03-01T11:59:58Z"},
+		"after the window":                          {injectedAt: "2026-03-01T12:01:00Z", want: "open for 1m0s"},
+		"long after it":                             {injectedAt: "2026-03-01T14:00:00Z", want: "open for 2h0m0s"},
+		"an invalid time":                           {injectedAt: "yesterday", want: "open for 1m0s"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -213,7 +213,7 @@ func TestWhyNotDeleteAfterTheWindow(t *testing.T) {
 			if test.injectedAt != "" {
 				namespace.Annotations[v1alpha1.AnnotationInjectedAt] = test.injectedAt
 			}
-			why := WhyNotDelete(namespace, Observe(namespace), systemNamespace)
+			why := WhyNotDelete(namespace, ParseState(namespace), systemNamespace)
 			if test.want == "" {
 				NewWithT(t).Expect(why).To(BeEmpty())
 			} else {

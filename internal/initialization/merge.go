@@ -13,32 +13,32 @@ import (
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 )
 
-// Merged is the outcome of Merge.
+// Merged is the result of Merge.
 type Merged struct {
 	// Initializers is the effective list, in order. Its length is at most
 	// v1alpha1.MaxSetInitializers.
 	Initializers []v1alpha1.EffectiveInitializer
-	// LeftOut names the configurations that do not fit, sorted. None of the
-	// initializers that only they name is in the list.
-	LeftOut []string
-	// TooLarge names those of LeftOut for whose selectors there is no room, sorted.
+	// Excluded are the names of the configurations that do not fit, sorted. Initializers that only
+	// they name are not in the list.
+	Excluded []string
+	// TooLarge are those of Excluded whose selectors do not fit, sorted.
 	TooLarge []string
-	// Overruled tells, by the name of the configuration, which of its initializers have other
-	// settings in a configuration that sorts before it, in its order. Those count.
-	Overruled map[string][]v1alpha1.EffectiveInitializer
+	// Overridden are, by the name of the configuration, the effective entries that override settings
+	// of its initializers.
+	Overridden map[string][]v1alpha1.EffectiveInitializer
 }
 
-// maxSetBytes is the most that the entries of the set can have as JSON. It leaves room for the
-// set's managedFields, which repeat some of it, below the 1.5 MiB that etcd takes in a request.
+// maxSetBytes is the maximum size of the entries of the set as JSON. With managedFields, which repeat
+// some of it, the set stays below the 1.5 MiB that etcd accepts in a request.
 const maxSetBytes = 512 << 10
 
-// Merge makes one list of all configurations, as the Namespace Initializer KEP
-// lays down: sorted by the name of the configuration, with the order inside one
-// kept. An initializer that several configurations name keeps its first place, and
-// the settings that it has there. Configurations that are being deleted do not count.
+// Merge merges all configurations into one list as the Namespace Initializer KEP defines it: sorted by
+// the name of the configuration, in the order inside each configuration. An initializer that several
+// configurations name keeps its first position and the settings it has there. Configurations that are
+// being deleted are ignored.
 //
-// A configuration that would take the list over v1alpha1.MaxSetInitializers, or over
-// maxSetBytes, is left out as a whole: half a configuration may be worse than none.
+// A configuration that would make the list exceed v1alpha1.MaxSetInitializers or maxSetBytes is
+// excluded completely: a part of a configuration may be worse than none of it.
 func Merge(configurations []v1alpha1.NamespaceInitializerConfiguration) Merged {
 	sorted := slices.Clone(configurations)
 	slices.SortFunc(sorted, func(a, b v1alpha1.NamespaceInitializerConfiguration) int {
@@ -46,46 +46,46 @@ func Merge(configurations []v1alpha1.NamespaceInitializerConfiguration) Merged {
 	})
 
 	merged := Merged{}
-	places := map[string]int{}
+	positions := map[string]int{}
 	size := 0
 	for _, configuration := range sorted {
 		if configuration.DeletionTimestamp != nil {
 			continue
 		}
-		added, overruled, addedSize := merged.additions(&configuration, places)
+		added, overridden, addedSize := merged.additions(&configuration, positions)
 		if len(merged.Initializers)+len(added) > v1alpha1.MaxSetInitializers {
-			merged.LeftOut = append(merged.LeftOut, configuration.Name)
+			merged.Excluded = append(merged.Excluded, configuration.Name)
 			continue
 		}
 		if size+addedSize > maxSetBytes {
-			merged.LeftOut = append(merged.LeftOut, configuration.Name)
+			merged.Excluded = append(merged.Excluded, configuration.Name)
 			merged.TooLarge = append(merged.TooLarge, configuration.Name)
 			continue
 		}
 		for i, initializer := range added {
-			places[initializer.Name] = len(merged.Initializers) + i
+			positions[initializer.Name] = len(merged.Initializers) + i
 		}
 		merged.Initializers = append(merged.Initializers, added...)
 		size += addedSize
-		if len(overruled) > 0 {
-			if merged.Overruled == nil {
-				merged.Overruled = map[string][]v1alpha1.EffectiveInitializer{}
+		if len(overridden) > 0 {
+			if merged.Overridden == nil {
+				merged.Overridden = map[string][]v1alpha1.EffectiveInitializer{}
 			}
-			merged.Overruled[configuration.Name] = overruled
+			merged.Overridden[configuration.Name] = overridden
 		}
 	}
 	return merged
 }
 
-// additions returns what a configuration adds to the list, with its size as JSON, and those
-// entries of the list that overrule its settings.
+// additions returns the entries that a configuration adds to the list, with their size as JSON, and
+// the entries of the list that override its settings.
 func (m *Merged) additions(
-	configuration *v1alpha1.NamespaceInitializerConfiguration, places map[string]int,
-) (added, overruled []v1alpha1.EffectiveInitializer, size int) {
+	configuration *v1alpha1.NamespaceInitializerConfiguration, positions map[string]int,
+) (added, overridden []v1alpha1.EffectiveInitializer, size int) {
 	for _, initializer := range configuration.Initializers {
-		if place, found := places[initializer.Name]; found {
-			if first := m.Initializers[place]; !sameSettings(first.InitializerSettings, initializer.InitializerSettings) {
-				overruled = append(overruled, first)
+		if position, ok := positions[initializer.Name]; ok {
+			if first := m.Initializers[position]; !sameSettings(first.InitializerSettings, initializer.InitializerSettings) {
+				overridden = append(overridden, first)
 			}
 			continue
 		}
@@ -97,14 +97,14 @@ func (m *Merged) additions(
 			InitializerSettings: *initializer.InitializerSettings.DeepCopy(),
 		}
 		added = append(added, entry)
-		// The types have nothing in them that could not be encoded.
+		// Encoding these types cannot fail.
 		encoded, _ := json.Marshal(entry)
 		size += len(encoded)
 	}
-	return added, overruled, size
+	return added, overridden, size
 }
 
-// sameSettings tells whether two settings come to the same, defaults included.
+// sameSettings reports whether two settings are equal after defaulting.
 func sameSettings(a, b v1alpha1.InitializerSettings) bool {
 	for _, settings := range []*v1alpha1.InitializerSettings{&a, &b} {
 		if settings.FailurePolicy == nil && settings.TimeoutSeconds != nil {

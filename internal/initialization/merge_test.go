@@ -17,7 +17,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// now is what every clock of these tests shows.
+// now is the time of these tests.
 var now = time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
 
 func TestMerge(t *testing.T) {
@@ -27,7 +27,7 @@ func TestMerge(t *testing.T) {
 	tests := map[string]struct {
 		configurations []configuration
 		want           []v1alpha1.EffectiveInitializer
-		wantLeftOut    []string
+		wantExcluded   []string
 	}{
 		"no configuration": {},
 		"a configuration without initializers": {
@@ -50,7 +50,7 @@ func TestMerge(t *testing.T) {
 			want: slices.Concat(entries("10", "ten.corp.com"), entries("9", "nine.corp.com"),
 				entries("a-b", "a-b.corp.com"), entries("a.b", "ab.corp.com"), entries("b", "b.corp.com")),
 		},
-		"a repeated initializer keeps its first place": {
+		"a repeated initializer keeps its first position": {
 			configurations: []configuration{
 				wrappers.MakeConfiguration("second").Initializers("quota.corp.com", "rbac.corp.com", "late.corp.com"),
 				wrappers.MakeConfiguration("first").Initializers("rbac.corp.com"),
@@ -63,40 +63,40 @@ func TestMerge(t *testing.T) {
 			},
 			want: entries("one", "rbac.corp.com", "quota.corp.com"),
 		},
-		"a configuration that is being deleted does not count": {
+		"a terminating configuration is ignored": {
 			configurations: []configuration{
 				wrappers.MakeConfiguration("a").Initializers("rbac.corp.com", "gone.corp.com").Terminating(now, "x.corp.com/keep"),
 				wrappers.MakeConfiguration("b").Initializers("quota.corp.com", "rbac.corp.com"),
 			},
 			want: entries("b", "quota.corp.com", "rbac.corp.com"),
 		},
-		"exactly as many as the set takes": {
+		"exactly as many as fit into the set": {
 			configurations: []configuration{
 				wrappers.MakeConfiguration("a").Initializers(numbered("a", full-1)...),
 				wrappers.MakeConfiguration("b").Initializers("last.corp.com"),
 			},
 			want: slices.Concat(entries("a", numbered("a", full-1)...), entries("b", "last.corp.com")),
 		},
-		"a configuration too many is left out as a whole, and a later smaller one still fits": {
+		"a configuration that does not fit is excluded completely, and a later smaller one still fits": {
 			configurations: []configuration{
 				wrappers.MakeConfiguration("a").Initializers(numbered("a", full-2)...),
 				wrappers.MakeConfiguration("b").Initializers(numbered("b", 3)...),
 				wrappers.MakeConfiguration("c").Initializers(numbered("c", 2)...),
 				wrappers.MakeConfiguration("d").Initializers("d.corp.com"),
 			},
-			want:        slices.Concat(entries("a", numbered("a", full-2)...), entries("c", numbered("c", 2)...)),
-			wantLeftOut: []string{"b", "d"},
+			want:         slices.Concat(entries("a", numbered("a", full-2)...), entries("c", numbered("c", 2)...)),
+			wantExcluded: []string{"b", "d"},
 		},
-		"what a left out configuration names is not taken": {
+		"initializers of an excluded configuration are not in the list": {
 			configurations: []configuration{
 				wrappers.MakeConfiguration("a").Initializers(numbered("a", full-1)...),
 				wrappers.MakeConfiguration("b").Initializers("shared.corp.com", "other.corp.com"),
 				wrappers.MakeConfiguration("c").Initializers("shared.corp.com"),
 			},
-			want:        slices.Concat(entries("a", numbered("a", full-1)...), entries("c", "shared.corp.com")),
-			wantLeftOut: []string{"b"},
+			want:         slices.Concat(entries("a", numbered("a", full-1)...), entries("c", "shared.corp.com")),
+			wantExcluded: []string{"b"},
 		},
-		"what is in the set already takes no room": {
+		"initializers that are already in the list need no space": {
 			configurations: []configuration{
 				wrappers.MakeConfiguration("a").Initializers(numbered("a", full)...),
 				wrappers.MakeConfiguration("b").Initializers(numbered("a", full)...),
@@ -104,13 +104,13 @@ func TestMerge(t *testing.T) {
 			},
 			want: entries("a", numbered("a", full)...),
 		},
-		"a configuration that alone is too big": {
+		"a configuration that is too large on its own": {
 			configurations: []configuration{
 				wrappers.MakeConfiguration("a").Initializers(numbered("a", full+1)...),
 				wrappers.MakeConfiguration("b").Initializers("b.corp.com"),
 			},
-			want:        entries("b", "b.corp.com"),
-			wantLeftOut: []string{"a"},
+			want:         entries("b", "b.corp.com"),
+			wantExcluded: []string{"a"},
 		},
 	}
 	for name, test := range tests {
@@ -122,7 +122,7 @@ func TestMerge(t *testing.T) {
 			}
 			merged := Merge(configurations)
 			g.Expect(merged.Initializers).To(Equal(test.want))
-			g.Expect(merged.LeftOut).To(Equal(test.wantLeftOut))
+			g.Expect(merged.Excluded).To(Equal(test.wantExcluded))
 
 			slices.Reverse(configurations)
 			g.Expect(Merge(configurations)).To(Equal(merged), "in the opposite order")
@@ -130,7 +130,7 @@ func TestMerge(t *testing.T) {
 	}
 }
 
-func TestMergeTakesAnyOrderAndChangesNothing(t *testing.T) {
+func TestMergeDoesNotDependOnTheOrderOrChangeItsArgument(t *testing.T) {
 	g := NewWithT(t)
 	a := *wrappers.MakeConfiguration("a").Initializers("rbac.corp.com", "quota.corp.com").Obj()
 	b := *wrappers.MakeConfiguration("b").Initializers("quota.corp.com", "network.corp.com").Obj()
@@ -142,34 +142,34 @@ func TestMergeTakesAnyOrderAndChangesNothing(t *testing.T) {
 	for _, given := range []list{{a, b, c}, {a, c, b}, {b, a, c}, {b, c, a}, {c, a, b}, {c, b, a}} {
 		before := slices.Clone(given)
 		g.Expect(Merge(given).Initializers).To(Equal(want))
-		g.Expect(given).To(Equal(before), "the list that was given")
+		g.Expect(given).To(Equal(before), "the argument must not change")
 	}
 }
 
-// The first place of an initializer gives its settings, and others are told.
+// The settings at the first position of an initializer are used, and different ones are reported.
 func TestMergeSettings(t *testing.T) {
 	seconds, ignore, fail := int32(60), v1alpha1.InitializerIgnore, v1alpha1.InitializerFail
 	type settings = v1alpha1.InitializerSettings
 	team := &v1alpha1.NamespaceSelector{MatchLabels: map[string]v1alpha1.LabelValue{"team": "a"}}
 	timeout := settings{TimeoutSeconds: &seconds}
 	for name, test := range map[string]struct {
-		first, second settings
-		wantOverruled bool
+		first, second  settings
+		wantOverridden bool
 	}{
 		"none":                       {},
 		"the same":                   {first: settings{NamespaceSelector: team}, second: settings{NamespaceSelector: team.DeepCopy()}},
-		"only in the first":          {first: settings{Finalizer: "a.b/c"}, wantOverruled: true},
-		"only in the second":         {second: settings{Finalizer: "a.b/c"}, wantOverruled: true},
-		"another finalizer":          {first: settings{Finalizer: "a.b/c"}, second: settings{Finalizer: "a.b/d"}, wantOverruled: true},
-		"another selector":           {first: settings{NamespaceSelector: team}, second: timeout, wantOverruled: true},
+		"only in the first":          {first: settings{Finalizer: "a.b/c"}, wantOverridden: true},
+		"only in the second":         {second: settings{Finalizer: "a.b/c"}, wantOverridden: true},
+		"another finalizer":          {first: settings{Finalizer: "a.b/c"}, second: settings{Finalizer: "a.b/d"}, wantOverridden: true},
+		"another selector":           {first: settings{NamespaceSelector: team}, second: timeout, wantOverridden: true},
 		"Fail, which is the default": {first: timeout, second: settings{TimeoutSeconds: &seconds, FailurePolicy: &fail}},
-		"Ignore, which is not":       {first: timeout, second: settings{TimeoutSeconds: &seconds, FailurePolicy: &ignore}, wantOverruled: true},
-		"no time-out":                {first: timeout, wantOverruled: true},
+		"Ignore, which is not":       {first: timeout, second: settings{TimeoutSeconds: &seconds, FailurePolicy: &ignore}, wantOverridden: true},
+		"no timeout":                 {first: timeout, wantOverridden: true},
 		"all of them": {
 			first: settings{
 				TimeoutSeconds: &seconds, FailurePolicy: &ignore, Finalizer: "a.b/c", NamespaceSelector: team,
 			},
-			wantOverruled: true,
+			wantOverridden: true,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -180,22 +180,22 @@ func TestMergeSettings(t *testing.T) {
 			merged := Merge([]v1alpha1.NamespaceInitializerConfiguration{second, first})
 			want := v1alpha1.EffectiveInitializer{Name: "rbac.corp.com", Configuration: "a", InitializerSettings: test.first}
 			g.Expect(merged.Initializers).To(Equal(append([]v1alpha1.EffectiveInitializer{want}, entries("b", "quota.corp.com")...)))
-			if test.wantOverruled {
-				g.Expect(merged.Overruled).To(Equal(map[string][]v1alpha1.EffectiveInitializer{"b": {want}}))
+			if test.wantOverridden {
+				g.Expect(merged.Overridden).To(Equal(map[string][]v1alpha1.EffectiveInitializer{"b": {want}}))
 			} else {
-				g.Expect(merged.Overruled).To(BeNil())
+				g.Expect(merged.Overridden).To(BeNil())
 			}
 			if selector := merged.Initializers[0].NamespaceSelector; selector != nil {
 				selector.MatchLabels["team"] = "changed"
-				g.Expect(first).To(Equal(*before), "the configuration that was given")
+				g.Expect(first).To(Equal(*before), "the argument must not change")
 				selector.MatchLabels["team"] = "a"
 			}
 		})
 	}
 }
 
-// Below the size that the API server can store, whatever the selectors.
-func TestMergeLeavesOutWhatIsTooLarge(t *testing.T) {
+// The set must stay below the size that the API server can store.
+func TestMergeExcludesWhatIsTooLarge(t *testing.T) {
 	g := NewWithT(t)
 	long := strings.Repeat("x", 63)
 	large := func(name string, count int) v1alpha1.NamespaceInitializerConfiguration {
@@ -217,7 +217,7 @@ func TestMergeLeavesOutWhatIsTooLarge(t *testing.T) {
 	merged := Merge([]v1alpha1.NamespaceInitializerConfiguration{
 		large("a", 8), large("b", 10), large("c", 4), *wrappers.MakeConfiguration("d").Initializers("d.corp.com").Obj(),
 	})
-	g.Expect(merged.LeftOut).To(Equal([]string{"b"}))
+	g.Expect(merged.Excluded).To(Equal([]string{"b"}))
 	g.Expect(merged.TooLarge).To(Equal([]string{"b"}))
 	g.Expect(merged.Initializers).To(HaveLen(8 + 4 + 1))
 	encoded, err := json.Marshal(merged.Initializers)

@@ -13,24 +13,23 @@ import (
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 )
 
-// maxProbes bounds how many Namespaces are created as dry runs in order to see that the API
-// server acts on a set.
+// maxProbes is the maximum number of dry-run Namespaces that verify that the API server enforces a
+// set.
 const maxProbes = 8
 
-// maxProbeLabels bounds the labels of one of them. Policy guard takes 2000 labels and
-// annotations of a new Namespace, and a dry run that it refuses would show nothing.
+// maxProbeLabels is the maximum number of labels of one of them. Policy guard accepts 2000 labels and
+// annotations of a new Namespace, and a rejected dry run verifies nothing.
 const maxProbeLabels = 1500
 
-// probe is a Namespace that shows that some selectors are in force.
+// probe is a Namespace that verifies that the API server enforces some selectors.
 type probe struct {
 	labels    map[string]string
 	selectors []*v1alpha1.NamespaceSelector
 }
 
-// ProbeLabels returns labels of new Namespaces that show together whether the API server acts
-// on a set: those of a Namespace without labels, and as many more as it takes for each
-// initializer to be selected once, up to a bound. One whose selector contradicts itself is
-// never selected.
+// ProbeLabels returns the labels of new Namespaces that together verify whether the API server enforces
+// a set: no labels, and as many more as are needed to select each initializer once, up to maxProbes.
+// An initializer whose selector contradicts itself is never selected.
 func ProbeLabels(initializers []v1alpha1.EffectiveInitializer) []map[string]string {
 	probes := []probe{{}}
 	for _, initializer := range initializers {
@@ -43,8 +42,7 @@ func ProbeLabels(initializers []v1alpha1.EffectiveInitializer) []map[string]stri
 	return labels
 }
 
-// addProbe returns the probes with one that a selector selects. The first one keeps its
-// labels, which are none.
+// addProbe returns the probes with one that a selector selects. The first probe stays without labels.
 func addProbe(probes []probe, selector *v1alpha1.NamespaceSelector) []probe {
 	for i := range probes {
 		if Selects(selector, probes[i].labels) {
@@ -74,7 +72,7 @@ func addProbe(probes []probe, selector *v1alpha1.NamespaceSelector) []probe {
 	return append(probes, probe{labels: own, selectors: []*v1alpha1.NamespaceSelector{selector}})
 }
 
-// labelsFor returns labels that a selector selects, if there are any.
+// labelsFor returns labels that a selector selects, if any exist.
 func labelsFor(selector *v1alpha1.NamespaceSelector) map[string]string {
 	labels := map[string]string{}
 	for key, value := range selector.MatchLabels {
@@ -85,12 +83,12 @@ func labelsFor(selector *v1alpha1.NamespaceSelector) map[string]string {
 		byKey[requirement.Key] = append(byKey[requirement.Key], requirement)
 	}
 	for key, requirements := range byKey {
-		about := &v1alpha1.NamespaceSelector{MatchExpressions: requirements}
-		if _, isFixed := labels[key]; isFixed || Selects(about, nil) {
+		selector := &v1alpha1.NamespaceSelector{MatchExpressions: requirements}
+		if _, ok := labels[key]; ok || Selects(selector, nil) {
 			continue
 		}
 		for _, value := range candidates(requirements) {
-			if Selects(about, map[string]string{key: value}) {
+			if Selects(selector, map[string]string{key: value}) {
 				labels[key] = value
 				break
 			}
@@ -99,7 +97,7 @@ func labelsFor(selector *v1alpha1.NamespaceSelector) map[string]string {
 	return labels
 }
 
-// candidates returns values of a label of which one meets the requirements, if any does.
+// candidates returns label values. At least one of them meets the requirements if any value does.
 func candidates(requirements []v1alpha1.NamespaceSelectorRequirement) []string {
 	values := []string{""}
 	for _, requirement := range requirements {

@@ -12,8 +12,8 @@ import (
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 )
 
-// Selected returns those of the initializers that a new Namespace with these labels gets, in
-// order. Policy inject judges in the same way.
+// Selected returns the initializers of a new Namespace with these labels, in order. It must agree with
+// policy inject.
 func Selected(
 	initializers []v1alpha1.EffectiveInitializer, labels map[string]string,
 ) []v1alpha1.EffectiveInitializer {
@@ -26,21 +26,21 @@ func Selected(
 	return selected
 }
 
-// Selects tells whether a selector selects a Namespace with these labels. Without a selector
-// every Namespace is selected. An operator that is not known selects, too: a Namespace that
-// waits in vain is noticed, and one that should have waited is not.
+// Selects reports whether a selector selects a Namespace with these labels. A nil selector selects
+// every Namespace. An unknown operator selects, too: users notice a Namespace that waits although it
+// should not, but not one that does not wait although it should.
 func Selects(selector *v1alpha1.NamespaceSelector, labels map[string]string) bool {
 	if selector == nil {
 		return true
 	}
 	for key, want := range selector.MatchLabels {
-		if value, found := labels[key]; !found || value != string(want) {
+		if value, ok := labels[key]; !ok || value != string(want) {
 			return false
 		}
 	}
 	for _, requirement := range selector.MatchExpressions {
-		value, found := labels[requirement.Key]
-		isListed := found && slices.Contains(requirement.Values, v1alpha1.LabelValue(value))
+		value, ok := labels[requirement.Key]
+		isListed := ok && slices.Contains(requirement.Values, v1alpha1.LabelValue(value))
 		switch requirement.Operator {
 		case metav1.LabelSelectorOpIn:
 			if !isListed {
@@ -51,11 +51,11 @@ func Selects(selector *v1alpha1.NamespaceSelector, labels map[string]string) boo
 				return false
 			}
 		case metav1.LabelSelectorOpExists:
-			if !found {
+			if !ok {
 				return false
 			}
 		case metav1.LabelSelectorOpDoesNotExist:
-			if found {
+			if ok {
 				return false
 			}
 		}
@@ -63,16 +63,16 @@ func Selects(selector *v1alpha1.NamespaceSelector, labels map[string]string) boo
 	return true
 }
 
-// MissingTokens returns the tokens of the initializers that a Namespace does not have in
-// spec.finalizers, each once, in order.
-func MissingTokens(
+// MissingFinalizers returns the namespace finalizers of the initializers that are missing from
+// spec.finalizers, without duplicates, in order.
+func MissingFinalizers(
 	namespace *corev1.Namespace, initializers []v1alpha1.EffectiveInitializer,
 ) []corev1.FinalizerName {
 	var missing []corev1.FinalizerName
 	for _, initializer := range initializers {
-		token := corev1.FinalizerName(initializer.Finalizer)
-		if token != "" && !slices.Contains(namespace.Spec.Finalizers, token) && !slices.Contains(missing, token) {
-			missing = append(missing, token)
+		finalizer := corev1.FinalizerName(initializer.Finalizer)
+		if finalizer != "" && !slices.Contains(namespace.Spec.Finalizers, finalizer) && !slices.Contains(missing, finalizer) {
+			missing = append(missing, finalizer)
 		}
 	}
 	return missing

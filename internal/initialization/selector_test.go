@@ -18,7 +18,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/selectors"
 )
 
-// Kubernetes is the judge. test/integration has the API server's policy judge the same.
+// test/integration compares the policy of the API server with the same selectors.
 func TestSelectsAsKubernetesDoes(t *testing.T) {
 	for name, selector := range selectors.All() {
 		t.Run(name, func(t *testing.T) {
@@ -32,8 +32,8 @@ func TestSelectsAsKubernetesDoes(t *testing.T) {
 	}
 }
 
-// The API server does not take any of these. A namespace waits rather than not.
-func TestSelectsWhatIsNotValid(t *testing.T) {
+// The API server rejects these selectors. In doubt a namespace waits.
+func TestSelectsWithInvalidSelectors(t *testing.T) {
 	g := NewWithT(t)
 	of := func(operator metav1.LabelSelectorOperator) *v1alpha1.NamespaceSelector {
 		return &v1alpha1.NamespaceSelector{MatchExpressions: []v1alpha1.NamespaceSelectorRequirement{
@@ -56,12 +56,12 @@ func TestSelectedKeepsTheOrder(t *testing.T) {
 	g.Expect(Selected(nil, nil)).To(BeEmpty())
 }
 
-func TestMissingTokens(t *testing.T) {
-	with := func(tokens ...string) []v1alpha1.EffectiveInitializer {
+func TestMissingFinalizers(t *testing.T) {
+	with := func(finalizers ...string) []v1alpha1.EffectiveInitializer {
 		var initializers []v1alpha1.EffectiveInitializer
-		for i, token := range tokens {
+		for i, finalizer := range finalizers {
 			initializer := entry(fmt.Sprintf("i%d.corp.com", i), nil)
-			initializer.Finalizer = token
+			initializer.Finalizer = finalizer
 			initializers = append(initializers, initializer)
 		}
 		return initializers
@@ -72,19 +72,19 @@ func TestMissingTokens(t *testing.T) {
 		initializers []v1alpha1.EffectiveInitializer
 		want         names
 	}{
-		"none":              {have: names{"kubernetes"}, initializers: with("", "")},
-		"in order":          {initializers: with("b.c/d", "", "a.b/c"), want: names{"b.c/d", "a.b/c"}},
-		"each once":         {initializers: with("b.c/d", "a.b/c", "b.c/d"), want: names{"b.c/d", "a.b/c"}},
-		"those of the user": {have: names{"a.b/c", "kubernetes"}, initializers: with("b.c/d", "a.b/c"), want: names{"b.c/d"}},
+		"none":                            {have: names{"kubernetes"}, initializers: with("", "")},
+		"in order":                        {initializers: with("b.c/d", "", "a.b/c"), want: names{"b.c/d", "a.b/c"}},
+		"each once":                       {initializers: with("b.c/d", "a.b/c", "b.c/d"), want: names{"b.c/d", "a.b/c"}},
+		"finalizers of the user are kept": {have: names{"a.b/c", "kubernetes"}, initializers: with("b.c/d", "a.b/c"), want: names{"b.c/d"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			namespace := &corev1.Namespace{Spec: corev1.NamespaceSpec{Finalizers: test.have}}
-			NewWithT(t).Expect(MissingTokens(namespace, test.initializers)).To(Equal(test.want))
+			NewWithT(t).Expect(MissingFinalizers(namespace, test.initializers)).To(Equal(test.want))
 		})
 	}
 }
 
-// Whatever labels are tried, each initializer that can be selected is.
+// Every initializer that can be selected is selected by at least one probe.
 func TestProbeLabels(t *testing.T) {
 	all := selectors.All()
 	for name, selector := range all {
@@ -119,18 +119,18 @@ func TestProbeLabels(t *testing.T) {
 				selected[initializer.Name] = true
 			}
 		}
-		// All but those that contradict themselves, and with so many some do not get their turn.
+		// All except contradictions, and a few that exceed maxProbes.
 		g.Expect(len(selected)).To(BeNumerically(">=", len(all)-8))
 	})
 
-	t.Run("of two that go together", func(t *testing.T) {
+	t.Run("of two that are compatible", func(t *testing.T) {
 		g := NewWithT(t)
 		g.Expect(ProbeLabels([]v1alpha1.EffectiveInitializer{
 			selecting(entry(rbac, nil), "team", "a"), selecting(entry(quota, nil), "tier", "gold"), entry(mesh, nil),
 		})).To(Equal([]map[string]string{nil, {"team": "a", "tier": "gold"}}))
 	})
 
-	t.Run("of two that do not", func(t *testing.T) {
+	t.Run("of two that are not compatible", func(t *testing.T) {
 		g := NewWithT(t)
 		g.Expect(ProbeLabels([]v1alpha1.EffectiveInitializer{
 			selecting(entry(rbac, nil), "team", "a"), selecting(entry(quota, nil), "team", "b"),
@@ -149,7 +149,7 @@ func TestProbeLabels(t *testing.T) {
 		}
 		probes := ProbeLabels(initializers)
 		g.Expect(probes).To(HaveEach(Satisfy(func(set map[string]string) bool { return len(set) <= maxProbeLabels })))
-		// And yet each is selected once.
+		// Each is still selected once.
 		total := 0
 		for _, set := range probes {
 			total += len(set)
@@ -157,7 +157,7 @@ func TestProbeLabels(t *testing.T) {
 		g.Expect(total).To(Equal(16 * v1alpha1.MaxSetInitializers))
 	})
 
-	t.Run("of more than there is room for", func(t *testing.T) {
+	t.Run("of more than maxProbes", func(t *testing.T) {
 		g := NewWithT(t)
 		var initializers []v1alpha1.EffectiveInitializer
 		for i := range 3 * maxProbes {

@@ -4,7 +4,6 @@
 package initialization
 
 import (
-	"fmt"
 	"regexp"
 	"slices"
 	"strings"
@@ -18,42 +17,42 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/protection"
 )
 
-// Stage is where a Namespace stands in its initialization.
-type Stage string
+// Phase is the phase of the initialization of a Namespace.
+type Phase string
 
-// The stages.
+// The phases.
 const (
-	// StageNotRequired: the Namespace never had to wait for an initializer.
-	StageNotRequired Stage = "NotRequired"
-	// StagePending: initializers have work to do.
-	StagePending Stage = "Pending"
-	// StageCompleted: all initializers have done their work.
-	StageCompleted Stage = "Completed"
-	// StageFailed: an initializer has said that the Namespace cannot be initialized.
-	StageFailed Stage = "Failed"
+	// PhaseNotRequired: the Namespace never had a pending list.
+	PhaseNotRequired Phase = "NotRequired"
+	// PhasePending: initializers are pending.
+	PhasePending Phase = "Pending"
+	// PhaseCompleted: no initializer is pending any more.
+	PhaseCompleted Phase = "Completed"
+	// PhaseFailed: an initializer, or the operator after a timeout, has set a failure as the result.
+	PhaseFailed Phase = "Failed"
 )
 
-// State is what a Namespace says about its own initialization.
+// State is the state of the initialization that labels and annotations of a Namespace record.
 type State struct {
-	Stage Stage
-	// All names every initializer that the Namespace has or had to wait for, in order.
+	Phase Phase
+	// All are the names of all initializers that the Namespace has or had, in order.
 	All []string
-	// Pending names those that have not done their work, in order.
+	// Pending are the names on the pending list, in order.
 	Pending []string
-	// Failure is the result that an initializer left; set exactly in StageFailed.
+	// Failure is the result of the initialization; it is set if and only if the phase is PhaseFailed.
 	Failure *metav1.Status
-	// ResultProblem says what is wrong with the result, or is empty. In StagePending the result
-	// is ignored.
+	// ResultProblem is why the result is invalid; empty if it is valid. In PhasePending an invalid
+	// result is ignored.
 	ResultProblem string
-	// Repair is the value that label v1alpha1.LabelInitializing should have where
-	// it disagrees with the list, nil where it does agree. An empty value means
-	// that the label should not be there.
-	Repair *string
+	// LabelRepair is the value that label v1alpha1.LabelInitializing should have if it disagrees
+	// with the pending list; nil if it agrees. Empty means that the label should not exist.
+	LabelRepair *string
 }
 
-// Observe reads the state from labels and annotations. The list decides: the label
-// only mirrors it for selectors. A result counts while something is pending.
-func Observe(namespace *corev1.Namespace) State {
+// ParseState returns the state that labels and annotations record. The pending list is
+// authoritative: the label only repeats it for selectors. A result counts only while initializers
+// are pending.
+func ParseState(namespace *corev1.Namespace) State {
 	state := State{
 		All:     SplitNames(namespace.Annotations[v1alpha1.AnnotationInitializers]),
 		Pending: SplitNames(namespace.Annotations[v1alpha1.AnnotationPendingInitializers]),
@@ -64,36 +63,35 @@ func Observe(namespace *corev1.Namespace) State {
 		}
 	}
 
-	switch {
+	switch reason := conditionReason(namespace); {
 	case len(state.Pending) > 0:
-		state.Stage = StagePending
+		state.Phase = PhasePending
 		state.Failure, state.ResultProblem = parseResult(namespace)
 		if state.Failure != nil {
-			state.Stage = StageFailed
+			state.Phase = PhaseFailed
 		}
-	case len(state.All) > 0 || conditionReason(namespace) == v1alpha1.ReasonCompleted ||
-		conditionReason(namespace) == v1alpha1.ReasonPending:
-		state.Stage = StageCompleted
+	case len(state.All) > 0 || reason == v1alpha1.ReasonCompleted || reason == v1alpha1.ReasonPending:
+		state.Phase = PhaseCompleted
 	default:
-		state.Stage = StageNotRequired
+		state.Phase = PhaseNotRequired
 	}
 
 	want := ""
 	if len(state.Pending) > 0 {
 		want = "true"
 	}
-	if have, found := namespace.Labels[v1alpha1.LabelInitializing]; have != want || (found && want == "") {
-		state.Repair = &want
+	if current, ok := namespace.Labels[v1alpha1.LabelInitializing]; current != want || (ok && want == "") {
+		state.LabelRepair = &want
 	}
 	return state
 }
 
-// blanks are the characters that do not make an entry of a list, as the admission policies see them
-// (\s of RE2). With others, the policies would put back what the operator removes as blank.
+// blanks are the whitespace characters that the admission policies ignore in a list (\s of RE2). With
+// a different definition, the policies would restore what the operator removes as blank.
 const blanks = "\t\n\f\r "
 
-// SplitNames splits a comma-separated list of names. Blanks, empty names and repeats are dropped, so
-// that a list that was edited by hand can still be read.
+// SplitNames splits a comma-separated list of names. It drops blanks, empty names and duplicates, which
+// a manually edited list may contain.
 func SplitNames(list string) []string {
 	var names []string
 	for name := range strings.SplitSeq(list, ",") {
@@ -105,13 +103,13 @@ func SplitNames(list string) []string {
 }
 
 // failurePattern matches a JSON object with "status":"Failure" at its top level, as the admission
-// policies complete and guard match it, since CEL cannot parse JSON. It alone decides whether an
+// policies complete and guard match it, because CEL cannot parse JSON. It alone defines whether an
 // initialization has failed: with two definitions, a namespace could be neither opened nor deleted.
 var failurePattern = regexp.MustCompile(`(?s)^\s*[{]([^{}]|[{][^{}]*[}])*"status"\s*:\s*"Failure".*[}]\s*$`)
 
-// parseResult returns the failure in a Namespace's result, and a message about what is wrong with
-// the result. Without a failure the message says why the result is ignored.
-func parseResult(namespace *corev1.Namespace) (*metav1.Status, string) {
+// parseResult returns the failure in the result of a Namespace, and why the result is invalid. Without
+// a failure an invalid result is ignored.
+func parseResult(namespace *corev1.Namespace) (failure *metav1.Status, problem string) {
 	text := namespace.Annotations[v1alpha1.AnnotationInitializationResult]
 	if text == "" {
 		return nil, ""
@@ -119,52 +117,38 @@ func parseResult(namespace *corev1.Namespace) (*metav1.Status, string) {
 	var status metav1.Status
 	err := json.Unmarshal([]byte(text), &status)
 	switch {
-	case failurePattern.MatchString(text) && err != nil:
-		// The fields that were parsed before the error are not reliable.
-		return &metav1.Status{Status: metav1.StatusFailure}, fmt.Sprintf(
-			"annotation %s is not the JSON of a metav1.Status: %v", v1alpha1.AnnotationInitializationResult, err)
-	case failurePattern.MatchString(text):
-		status.Status = metav1.StatusFailure // Also if the field occurs twice.
-		return &status, ""
+	case !failurePattern.MatchString(text):
+		return nil, ignoredResultMessage(err, status.Status)
 	case err != nil:
-		return nil, fmt.Sprintf("annotation %s is ignored because it is not the JSON of a metav1.Status: %v",
-			v1alpha1.AnnotationInitializationResult, err)
-	case status.Status == metav1.StatusFailure:
-		return nil, fmt.Sprintf(`annotation %s is ignored because it does not contain "status":%q as plain text `+
-			"at the top level, before any text with braces",
-			v1alpha1.AnnotationInitializationResult, metav1.StatusFailure)
+		// The fields that were decoded before the error are not reliable.
+		return &metav1.Status{Status: metav1.StatusFailure}, invalidResultMessage(err)
 	}
-	return nil, fmt.Sprintf("annotation %s is ignored because its status is %q and not %q; "+
-		"to report success, remove the initializer's name from %s instead",
-		v1alpha1.AnnotationInitializationResult, status.Status, metav1.StatusFailure,
-		v1alpha1.AnnotationPendingInitializers)
+	status.Status = metav1.StatusFailure // The field may occur twice.
+	return &status, ""
 }
 
-// WhyNotDelete returns why a Namespace in StageFailed must not be deleted, or ""
-// where it may be. Whatever is not plainly a Namespace that the API server itself
-// has put under initialization stays.
+// WhyNotDelete returns why a Namespace must not be deleted because of its initialization, or "" if it
+// may be deleted. A Namespace is kept unless it is certain that the API server created it with
+// initializers.
 func WhyNotDelete(namespace *corev1.Namespace, state State, systemNamespace string) string {
 	switch {
-	case state.Stage != StageFailed:
-		return "its initialization has not failed"
+	case state.Phase != PhaseFailed:
+		return messageNotFailed
 	case IsExempt(namespace.Name, systemNamespace):
-		return "it is never initialized"
+		return messageExempt
 	case namespace.Labels[v1alpha1.LabelInitializing] != "true":
-		return fmt.Sprintf("it lacks label %s", v1alpha1.LabelInitializing)
+		return messageNoLabel
 	case namespace.Annotations[v1alpha1.AnnotationInitializers] == "":
-		return fmt.Sprintf("it lacks annotation %s, so it was not created to be initialized",
-			v1alpha1.AnnotationInitializers)
+		return messageNoInitializer
 	case openFor(namespace) >= maxWindow:
-		return fmt.Sprintf("it was open for %s before the operator gave it its initializers, and may hold what others "+
-			"have put there; delete it yourself, or correct annotation %s",
-			openFor(namespace), v1alpha1.AnnotationInitializationResult)
+		return openedEarlyMessage(openFor(namespace))
 	}
 	return protection.WhyNotDelete(namespace)
 }
 
-// IsExempt tells whether a Namespace never waits for initializers: those that the
-// API server cannot do without, and the one that the operator runs in. It says in
-// Go what config/admission/inject.yaml says in CEL.
+// IsExempt reports whether a Namespace is exempt from initialization: the namespaces that the API
+// server requires, and the one that the operator runs in. It must agree with
+// config/admission/inject.yaml.
 func IsExempt(name, systemNamespace string) bool {
 	switch name {
 	case metav1.NamespaceDefault, metav1.NamespaceSystem, metav1.NamespacePublic, corev1.NamespaceNodeLease:

@@ -4,6 +4,7 @@
 package initialization
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/protection"
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
@@ -30,7 +32,7 @@ const systemNamespace = "nslifecycle-system"
 const failureResult = `{"kind":"Status","apiVersion":"v1","metadata":{},` +
 	`"status":"Failure","message":"no quota left","reason":"Forbidden","code":403}`
 
-func TestObserve(t *testing.T) {
+func TestParseState(t *testing.T) {
 	failure := &metav1.Status{
 		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"},
 		Status:   metav1.StatusFailure, Message: "no quota left", Reason: metav1.StatusReasonForbidden, Code: 403,
@@ -40,176 +42,172 @@ func TestObserve(t *testing.T) {
 		namespace *wrappers.NamespaceWrapper
 		want      State
 	}{
-		"nothing is said": {
+		"no state": {
 			namespace: wrappers.MakeNamespace("x"),
-			want:      State{Stage: StageNotRequired},
+			want:      State{Phase: PhaseNotRequired},
 		},
-		"labels and annotations of others": {
+		"labels and annotations of other controllers": {
 			namespace: wrappers.MakeNamespace("x").Label("app", "true").Annotation("corp.com/initializers", rbac),
-			want:      State{Stage: StageNotRequired},
+			want:      State{Phase: PhaseNotRequired},
 		},
 		"all are pending": {
 			namespace: wrappers.MakeNamespace("x").Initializers(rbac, quota, mesh),
 			want: State{
-				Stage: StagePending, All: []string{rbac, quota, mesh}, Pending: []string{rbac, quota, mesh},
+				Phase: PhasePending, All: []string{rbac, quota, mesh}, Pending: []string{rbac, quota, mesh},
 			},
 		},
 		"some are pending": {
 			namespace: wrappers.MakeNamespace("x").Initializers(rbac, quota, mesh).Pending(quota, mesh),
-			want:      State{Stage: StagePending, All: []string{rbac, quota, mesh}, Pending: []string{quota, mesh}},
+			want:      State{Phase: PhasePending, All: []string{rbac, quota, mesh}, Pending: []string{quota, mesh}},
 		},
 		"all are done": {
 			namespace: wrappers.MakeNamespace("x").Initializers(rbac, quota).Pending(),
-			want:      State{Stage: StageCompleted, All: []string{rbac, quota}},
+			want:      State{Phase: PhaseCompleted, All: []string{rbac, quota}},
 		},
-		"done, which only the condition remembers": {
+		"completed, which only the condition records": {
 			namespace: wrappers.MakeNamespace("x").Condition(initializing(corev1.ConditionFalse, v1alpha1.ReasonCompleted)),
-			want:      State{Stage: StageCompleted},
+			want:      State{Phase: PhaseCompleted},
 		},
-		"done since the condition was written": {
+		"completed after the condition was written": {
 			namespace: wrappers.MakeNamespace("x").Condition(initializing(corev1.ConditionTrue, v1alpha1.ReasonPending)),
-			want:      State{Stage: StageCompleted},
+			want:      State{Phase: PhaseCompleted},
 		},
-		"never had to be initialized, says the condition": {
+		"the condition records that initialization was not required": {
 			namespace: wrappers.MakeNamespace("x").Condition(initializing(corev1.ConditionFalse, v1alpha1.ReasonNotRequired)),
-			want:      State{Stage: StageNotRequired},
+			want:      State{Phase: PhaseNotRequired},
 		},
-		"the list was edited by hand": {
+		"the list was edited manually": {
 			namespace: wrappers.MakeNamespace("x").Initializers(rbac, quota).
 				Annotation(v1alpha1.AnnotationPendingInitializers, " ,"+rbac+", "+quota+"\t,\n,"+rbac),
-			want: State{Stage: StagePending, All: []string{rbac, quota}, Pending: []string{rbac, quota}},
+			want: State{Phase: PhasePending, All: []string{rbac, quota}, Pending: []string{rbac, quota}},
 		},
-		"the list names somebody who was not there at the beginning": {
+		"the list contains a name that was not in it at creation": {
 			namespace: wrappers.MakeNamespace("x").Initializers(rbac).Pending(mesh, rbac),
-			want:      State{Stage: StagePending, All: []string{rbac, mesh}, Pending: []string{mesh, rbac}},
+			want:      State{Phase: PhasePending, All: []string{rbac, mesh}, Pending: []string{mesh, rbac}},
 		},
-		"nobody recorded how it was created": {
+		"no list at creation": {
 			namespace: wrappers.MakeNamespace("x").Pending(rbac, quota),
-			want:      State{Stage: StagePending, All: []string{rbac, quota}, Pending: []string{rbac, quota}},
+			want:      State{Phase: PhasePending, All: []string{rbac, quota}, Pending: []string{rbac, quota}},
 		},
 
 		// The label.
 		"the label is missing": {
 			namespace: unlabelled(wrappers.MakeNamespace("x").Initializers(rbac)),
 			want: State{
-				Stage: StagePending, All: []string{rbac}, Pending: []string{rbac}, Repair: ptr.To("true"),
+				Phase: PhasePending, All: []string{rbac}, Pending: []string{rbac}, LabelRepair: ptr.To("true"),
 			},
 		},
 		"the label has another value": {
 			namespace: wrappers.MakeNamespace("x").Initializers(rbac).Label(v1alpha1.LabelInitializing, "yes"),
 			want: State{
-				Stage: StagePending, All: []string{rbac}, Pending: []string{rbac}, Repair: ptr.To("true"),
+				Phase: PhasePending, All: []string{rbac}, Pending: []string{rbac}, LabelRepair: ptr.To("true"),
 			},
 		},
-		"the label is there without a list": {
+		"a label without a list": {
 			namespace: wrappers.MakeNamespace("x").Label(v1alpha1.LabelInitializing, "true"),
-			want:      State{Stage: StageNotRequired, Repair: ptr.To("")},
+			want:      State{Phase: PhaseNotRequired, LabelRepair: ptr.To("")},
 		},
-		"the label is there without a value and without a list": {
+		"a label without a value and without a list": {
 			namespace: wrappers.MakeNamespace("x").Label(v1alpha1.LabelInitializing, ""),
-			want:      State{Stage: StageNotRequired, Repair: ptr.To("")},
+			want:      State{Phase: PhaseNotRequired, LabelRepair: ptr.To("")},
 		},
-		"the label has outlived the list": {
+		"a label after the list has become empty": {
 			namespace: wrappers.MakeNamespace("x").Initializers(rbac).Pending().Label(v1alpha1.LabelInitializing, "true"),
-			want:      State{Stage: StageCompleted, All: []string{rbac}, Repair: ptr.To("")},
+			want:      State{Phase: PhaseCompleted, All: []string{rbac}, LabelRepair: ptr.To("")},
 		},
-		"the list is of nothing but blanks": {
+		"a list of blanks": {
 			namespace: wrappers.MakeNamespace("x").Initializers(rbac).
 				Annotation(v1alpha1.AnnotationPendingInitializers, " , ,"),
-			want: State{Stage: StageCompleted, All: []string{rbac}, Repair: ptr.To("")},
+			want: State{Phase: PhaseCompleted, All: []string{rbac}, LabelRepair: ptr.To("")},
 		},
 
 		// The result.
 		"failed": {
 			namespace: wrappers.MakeNamespace("x").Initializers(rbac, quota).Pending(quota).Result(failureResult),
 			want: State{
-				Stage: StageFailed, All: []string{rbac, quota}, Pending: []string{quota}, Failure: failure,
+				Phase: PhaseFailed, All: []string{rbac, quota}, Pending: []string{quota}, Failure: failure,
 			},
 		},
-		"failed, in the fewest words": {
+		"failed without reason and message": {
 			namespace: wrappers.MakeNamespace("x").Initializers(rbac).Result(`{"status":"Failure"}`),
 			want: State{
-				Stage: StageFailed, All: []string{rbac}, Pending: []string{rbac},
+				Phase: PhaseFailed, All: []string{rbac}, Pending: []string{rbac},
 				Failure: &metav1.Status{Status: metav1.StatusFailure},
 			},
 		},
 		"failed, and the label is missing": {
 			namespace: unlabelled(wrappers.MakeNamespace("x").Initializers(rbac).Result(`{"status":"Failure"}`)),
 			want: State{
-				Stage: StageFailed, All: []string{rbac}, Pending: []string{rbac},
-				Failure: &metav1.Status{Status: metav1.StatusFailure}, Repair: ptr.To("true"),
+				Phase: PhaseFailed, All: []string{rbac}, Pending: []string{rbac},
+				Failure: &metav1.Status{Status: metav1.StatusFailure}, LabelRepair: ptr.To("true"),
 			},
 		},
-		"a result means nothing when nobody is pending": {
+		"a result is ignored if no initializer is pending": {
 			namespace: wrappers.MakeNamespace("x").Initializers(rbac).Pending().Result(failureResult),
-			want:      State{Stage: StageCompleted, All: []string{rbac}},
+			want:      State{Phase: PhaseCompleted, All: []string{rbac}},
 		},
-		"a result means nothing where nothing was ever asked": {
+		"a result is ignored without initializers": {
 			namespace: wrappers.MakeNamespace("x").Result(failureResult),
-			want:      State{Stage: StageNotRequired},
+			want:      State{Phase: PhaseNotRequired},
 		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			namespace := test.namespace.Obj()
-			g.Expect(Observe(namespace)).To(Equal(test.want))
-			g.Expect(namespace).To(Equal(test.namespace.Obj()), "the namespace that was observed")
+			g.Expect(ParseState(namespace)).To(Equal(test.want))
+			g.Expect(namespace).To(Equal(test.namespace.Obj()), "the argument must not change")
 		})
 	}
 }
 
-func TestObserveWithoutAnyMap(t *testing.T) {
+func TestParseStateWithoutAnyMap(t *testing.T) {
 	g := NewWithT(t)
-	g.Expect(Observe(&corev1.Namespace{})).To(Equal(State{Stage: StageNotRequired}))
+	g.Expect(ParseState(&corev1.Namespace{})).To(Equal(State{Phase: PhaseNotRequired}))
 }
 
-func TestObserveIgnoresAResultThatIsNoFailure(t *testing.T) {
-	const (
-		noJSON = "annotation nslifecycle.dev/initialization-result is ignored because it is not the JSON of a metav1.Status: "
-		no     = "annotation nslifecycle.dev/initialization-result is ignored because its status is "
-		remedy = ` and not "Failure"; to report success, remove the initializer's name from ` +
-			"nslifecycle.dev/pending-initializers instead"
-	)
+func TestParseStateIgnoresInvalidResults(t *testing.T) {
+	noJSON := func(text string) string { return ignoredResultMessage(errors.New(text), "") }
+	status := func(status string) string { return ignoredResultMessage(nil, status) }
 	tests := map[string]struct {
 		result string
-		// want is how the problem begins.
+		// want is the prefix of the problem.
 		want string
 	}{
-		"not JSON":                    {result: "Failure", want: noJSON},
-		"cut short":                   {result: `{"status":"Failure"`, want: noJSON + "unexpected end of JSON input"},
-		"another shape":               {result: `["Failure"]`, want: noJSON},
-		"another type":                {result: `{"status":{}}`, want: noJSON},
-		"null":                        {result: "null", want: no + `""` + remedy},
-		"no status":                   {result: `{"message":"Failure"}`, want: no + `""` + remedy},
-		"success":                     {result: `{"status":"Success"}`, want: no + `"Success"` + remedy},
-		"another word":                {result: `{"status":"Failed"}`, want: no + `"Failed"` + remedy},
-		"the word in another case":    {result: `{"status":"failure"}`, want: no + `"failure"` + remedy},
-		"the field in another case":   {result: `{"Status":"Failure"}`, want: no + `""` + remedy},
-		"the field in another object": {result: `{"details":{"status":"Failure"}}`, want: no + `""` + remedy},
+		"not JSON":                    {result: "Failure", want: noJSON("")},
+		"cut short":                   {result: `{"status":"Failure"`, want: noJSON("unexpected end of JSON input")},
+		"another shape":               {result: `["Failure"]`, want: noJSON("")},
+		"another type":                {result: `{"status":{}}`, want: noJSON("")},
+		"null":                        {result: "null", want: status("")},
+		"no status":                   {result: `{"message":"Failure"}`, want: status("")},
+		"success":                     {result: `{"status":"Success"}`, want: status("Success")},
+		"another value":               {result: `{"status":"Failed"}`, want: status("Failed")},
+		"the value in another case":   {result: `{"status":"failure"}`, want: status("failure")},
+		"the field in another case":   {result: `{"Status":"Failure"}`, want: status("")},
+		"the field in another object": {result: `{"details":{"status":"Failure"}}`, want: status("")},
 		"escaped": {
 			result: `{"\u0073tatus":"Failure"}`,
-			want:   `annotation nslifecycle.dev/initialization-result is ignored because it does not contain "status":"Failure" as plain text`,
+			want:   status(metav1.StatusFailure),
 		},
 		"after text with one brace": {
 			result: `{"message":"{","status":"Failure"}`,
-			want:   `annotation nslifecycle.dev/initialization-result is ignored because it does not contain "status":"Failure" as plain text`,
+			want:   status(metav1.StatusFailure),
 		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			state := Observe(wrappers.MakeNamespace("x").Initializers(rbac).Result(test.result).Obj())
+			state := ParseState(wrappers.MakeNamespace("x").Initializers(rbac).Result(test.result).Obj())
 			g.Expect(state.ResultProblem).To(HavePrefix(test.want))
 			state.ResultProblem = ""
-			g.Expect(state).To(Equal(State{Stage: StagePending, All: []string{rbac}, Pending: []string{rbac}}))
+			g.Expect(state).To(Equal(State{Phase: PhasePending, All: []string{rbac}, Pending: []string{rbac}}))
 		})
 	}
 }
 
-// The admission policies treat each of these as a failure, so the operator must, too.
-func TestObserveAFailureThatIsNotAStatus(t *testing.T) {
-	const problem = "annotation nslifecycle.dev/initialization-result is not the JSON of a metav1.Status: "
+// The admission policies treat each of these as a failure, so the operator must do so, too.
+func TestParseStateOfAFailureThatIsNotAStatus(t *testing.T) {
+	problem := invalidResultMessage(errors.New(""))
 	tests := map[string]struct{ result, wantProblem string }{
 		"a code that is not a number": {result: `{"status":"Failure","code":"NaN"}`, wantProblem: problem},
 		"a trailing comma":            {result: `{"status":"Failure",}`, wantProblem: problem},
@@ -225,12 +223,12 @@ func TestObserveAFailureThatIsNotAStatus(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			state := Observe(wrappers.MakeNamespace("x").Initializers(rbac).Result(test.result).Obj())
+			state := ParseState(wrappers.MakeNamespace("x").Initializers(rbac).Result(test.result).Obj())
 			if test.result == "" {
-				g.Expect(state).To(Equal(State{Stage: StagePending, All: []string{rbac}, Pending: []string{rbac}}))
+				g.Expect(state).To(Equal(State{Phase: PhasePending, All: []string{rbac}, Pending: []string{rbac}}))
 				return
 			}
-			g.Expect(state.Stage).To(Equal(StageFailed))
+			g.Expect(state.Phase).To(Equal(PhaseFailed))
 			g.Expect(state.Failure).NotTo(BeNil())
 			g.Expect(state.ResultProblem).To(HavePrefix(test.wantProblem))
 			if test.wantProblem == "" {
@@ -275,48 +273,47 @@ func TestWhyNotDelete(t *testing.T) {
 		"failed": {namespace: failed("x")},
 		"pending": {
 			namespace: wrappers.MakeNamespace("x").Initializers(rbac),
-			want:      "its initialization has not failed",
+			want:      messageNotFailed,
 		},
 		"completed": {
 			namespace: failed("x").Pending(),
-			want:      "its initialization has not failed",
+			want:      messageNotFailed,
 		},
 		"not required": {
 			namespace: wrappers.MakeNamespace("x").Result(failureResult),
-			want:      "its initialization has not failed",
+			want:      messageNotFailed,
 		},
 		"a result that is ignored": {
 			namespace: wrappers.MakeNamespace("x").Initializers(rbac).Result("Failure"),
-			want:      "its initialization has not failed",
+			want:      messageNotFailed,
 		},
-		"default":              {namespace: failed("default"), want: "it is never initialized"},
-		"kube-system":          {namespace: failed("kube-system"), want: "it is never initialized"},
-		"kube-public":          {namespace: failed("kube-public"), want: "it is never initialized"},
-		"kube-node-lease":      {namespace: failed("kube-node-lease"), want: "it is never initialized"},
-		"the system namespace": {namespace: failed(systemNamespace), want: "it is never initialized"},
+		"default":              {namespace: failed("default"), want: messageExempt},
+		"kube-system":          {namespace: failed("kube-system"), want: messageExempt},
+		"kube-public":          {namespace: failed("kube-public"), want: messageExempt},
+		"kube-node-lease":      {namespace: failed("kube-node-lease"), want: messageExempt},
+		"the system namespace": {namespace: failed(systemNamespace), want: messageExempt},
 		"no label": {
 			namespace: unlabelled(failed("x")),
-			want:      "it lacks label nslifecycle.dev/initializing",
+			want:      messageNoLabel,
 		},
 		"a label with another value": {
 			namespace: failed("x").Label(v1alpha1.LabelInitializing, "yes"),
-			want:      "it lacks label nslifecycle.dev/initializing",
+			want:      messageNoLabel,
 		},
 		"no record of its creation": {
 			namespace: wrappers.MakeNamespace("x").Pending(quota).Result(failureResult),
-			want:      "it lacks annotation nslifecycle.dev/initializers, so it was not created to be initialized",
+			want:      messageNoInitializer,
 		},
 		"protected from deletion": {
 			namespace: failed("x").Label(v1alpha1.LabelDeletionProtection, "enabled"),
-			want: "label nslifecycle.dev/deletion-protection protects it; to let it go, run: " +
-				"kubectl label namespace x nslifecycle.dev/deletion-protection-",
+			want:      protection.WhyNotDelete(failed("x").Label(v1alpha1.LabelDeletionProtection, "").Obj()),
 		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			namespace := test.namespace.Obj()
-			g.Expect(WhyNotDelete(namespace, Observe(namespace), systemNamespace)).To(Equal(test.want))
+			g.Expect(WhyNotDelete(namespace, ParseState(namespace), systemNamespace)).To(Equal(test.want))
 		})
 	}
 }
@@ -352,7 +349,7 @@ func FuzzSplitNames(f *testing.F) {
 	})
 }
 
-func FuzzObserve(f *testing.F) {
+func FuzzParseState(f *testing.F) {
 	all := strings.Join([]string{rbac, quota, mesh}, ",")
 	f.Add(all, all, "", true, "true")
 	f.Add(all, quota+","+mesh, failureResult, true, "true")
@@ -367,35 +364,35 @@ func FuzzObserve(f *testing.F) {
 		if isLabelled {
 			namespace.Label(v1alpha1.LabelInitializing, label)
 		}
-		state := Observe(namespace.Obj())
+		state := ParseState(namespace.Obj())
 
 		for _, name := range state.Pending {
 			if !slices.Contains(state.All, name) {
 				t.Errorf("%q is pending and not among all: %q", name, state.All)
 			}
 		}
-		if isWaiting := state.Stage == StagePending || state.Stage == StageFailed; isWaiting != (len(state.Pending) > 0) {
-			t.Errorf("the stage is %s while %q are pending", state.Stage, state.Pending)
+		if isWaiting := state.Phase == PhasePending || state.Phase == PhaseFailed; isWaiting != (len(state.Pending) > 0) {
+			t.Errorf("the phase is %s while %q are pending", state.Phase, state.Pending)
 		}
-		if (state.Stage == StageFailed) != (state.Failure != nil) || state.Failure != nil && state.ResultProblem != "" {
-			t.Errorf("the stage is %s with failure %v and problem %q", state.Stage, state.Failure, state.ResultProblem)
+		if (state.Phase == PhaseFailed) != (state.Failure != nil) || state.Failure != nil && state.ResultProblem != "" {
+			t.Errorf("the phase is %s with failure %v and problem %q", state.Phase, state.Failure, state.ResultProblem)
 		}
-		if state.Repair != nil {
+		if state.LabelRepair != nil {
 			repaired := namespace.Obj()
-			repaired.Labels = map[string]string{v1alpha1.LabelInitializing: *state.Repair}
-			if *state.Repair == "" {
+			repaired.Labels = map[string]string{v1alpha1.LabelInitializing: *state.LabelRepair}
+			if *state.LabelRepair == "" {
 				repaired.Labels = nil
 			}
-			if again := Observe(repaired); again.Repair != nil {
-				t.Errorf("label %q was repaired to %q, and then to %q", label, *state.Repair, *again.Repair)
+			if again := ParseState(repaired); again.LabelRepair != nil {
+				t.Errorf("label %q was repaired to %q, and then to %q", label, *state.LabelRepair, *again.LabelRepair)
 			}
 		}
 		expectConditionsToSettle(t, namespace.Obj())
 	})
 }
 
-// FuzzObserveKeepsTheOrder takes names off a list, as initializers do in whatever order.
-func FuzzObserveKeepsTheOrder(f *testing.F) {
+// FuzzParseStateKeepsTheOrder removes names from a list in any order.
+func FuzzParseStateKeepsTheOrder(f *testing.F) {
 	f.Add(strings.Join([]string{rbac, quota, mesh}, ","), uint(0b101))
 	f.Add(" "+rbac+",,"+quota, uint(0b10))
 	f.Fuzz(func(t *testing.T, initializers string, isLeft uint) {
@@ -406,15 +403,15 @@ func FuzzObserveKeepsTheOrder(f *testing.F) {
 				left = append(left, name)
 			}
 		}
-		state := Observe(wrappers.MakeNamespace("x").
+		state := ParseState(wrappers.MakeNamespace("x").
 			Annotation(v1alpha1.AnnotationInitializers, initializers).Pending(left...).Obj())
-		if !slices.Equal(state.All, all) || !slices.Equal(state.Pending, left) || state.Repair != nil {
-			t.Errorf("of %q with %q left, this was observed: %+v", all, left, state)
+		if !slices.Equal(state.All, all) || !slices.Equal(state.Pending, left) || state.LabelRepair != nil {
+			t.Errorf("of %q with %q left, this was parsed: %+v", all, left, state)
 		}
 	})
 }
 
-// unlabelled is the namespace without the label.
+// unlabelled returns the namespace without the label.
 func unlabelled(namespace *wrappers.NamespaceWrapper) *wrappers.NamespaceWrapper {
 	delete(namespace.Labels, v1alpha1.LabelInitializing)
 	return namespace

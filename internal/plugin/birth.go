@@ -82,7 +82,7 @@ func (b *birth) wait(
 // look shows a Namespace and tells whether it can be used. As long as it is not decided
 // that it has no initializers, the operator's word is waited for.
 func (b *birth) look(namespace *corev1.Namespace, isDecided bool) (isReady bool, err error) {
-	b.last = initialization.Observe(namespace)
+	b.last = initialization.ParseState(namespace)
 	b.display.show(progressLines(computeProgress(namespace, &b.last), width(b.display.out), b.palette(b.display.out)))
 	switch {
 	case b.last.Failure != nil:
@@ -114,7 +114,7 @@ func (b *birth) failure() error {
 func (b *birth) whyGone(last sighting) error {
 	b.display.keep()
 	if last.namespace != nil {
-		b.last = initialization.Observe(last.namespace)
+		b.last = initialization.ParseState(last.namespace)
 	}
 	switch {
 	case b.last.Failure != nil:

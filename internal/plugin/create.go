@@ -88,7 +88,7 @@ func (o *createOptions) run(ctx context.Context, name string) error {
 	if err := o.printCreated(created); err != nil {
 		return err
 	}
-	if pending := initialization.Observe(created).Pending; len(pending) > 0 {
+	if pending := initialization.ParseState(created).Pending; len(pending) > 0 {
 		fmt.Fprintf(o.ErrOut, "It waits for %s. To wait until it is initialized, run: %s\n",
 			count(len(pending), "initializer"), waitCommand(name))
 	}

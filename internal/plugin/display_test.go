@@ -70,7 +70,7 @@ func TestProgressLines(t *testing.T) {
 		{Type: "dd.e.f/Initialized", Reason: "Copying", Message: "3 of 9 files"},
 		{Type: "g.h.i/Initialized", Reason: "Pending", Message: "the initializer waits for its turn"},
 	}
-	state := initialization.Observe(namespace)
+	state := initialization.ParseState(namespace)
 	lines := progressLines(computeProgress(namespace, &state), unlimited, palette{isPlain: true})
 	g.Expect(lines).To(Equal([]string{
 		"  a.b.c   done", "  dd.e.f  working  Copying: 3 of 9 files", "  g.h.i   waiting",
@@ -79,7 +79,7 @@ func TestProgressLines(t *testing.T) {
 	g.Expect(lines[1]).To(Equal("  dd.e.f  working  Copying:..."))
 
 	namespace.Annotations[v1alpha1.AnnotationInitializationResult] = `{"status":"Failure"}`
-	state = initialization.Observe(namespace)
+	state = initialization.ParseState(namespace)
 	g.Expect(computeProgress(namespace, &state)[1].phase).To(Equal(phaseFailed))
 
 	namespace.Annotations = map[string]string{
@@ -87,7 +87,7 @@ func TestProgressLines(t *testing.T) {
 	}
 	namespace.Status.Conditions = initialization.SkippedConditions([]string{"a.b.c", "dd.e.f"}, v1alpha1.ReasonTimedOut,
 		"skipped: too late", namespace.CreationTimestamp)
-	state = initialization.Observe(namespace)
+	state = initialization.ParseState(namespace)
 	g.Expect(progressLines(computeProgress(namespace, &state), unlimited, palette{isPlain: true})[0]).
 		To(Equal("  a.b.c   skipped  TimedOut: too late"))
 	g.Expect(computeProgress(namespace, &state)[1].phase).To(Equal(phaseTurn))

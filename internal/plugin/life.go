@@ -54,7 +54,7 @@ type lifeMetadata struct {
 
 // describeLife reads a Namespace.
 func describeLife(namespace *corev1.Namespace) life {
-	state := initialization.Observe(namespace)
+	state := initialization.ParseState(namespace)
 	described := life{
 		Metadata: lifeMetadata{
 			Name: namespace.Name, UID: namespace.UID, Labels: namespace.Labels,

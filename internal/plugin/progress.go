@@ -36,7 +36,7 @@ type progress struct {
 // computeProgress tells how far each initializer is, in order.
 func computeProgress(namespace *corev1.Namespace, state *initialization.State) []progress {
 	all := make([]progress, 0, len(state.All))
-	skipped := initialization.SkippedOf(namespace, *state)
+	skipped := initialization.SkippedInitializers(namespace, *state)
 	for _, name := range state.All {
 		one := progress{name: printable.Escape(name), phase: phaseDone}
 		switch turn := slices.Index(state.Pending, name); {

@@ -1,8 +1,8 @@
 // Copyright The nslifecycle Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package initializers runs small initializers for the tests, the benchmarks and the
-// demo: real clients with rights of their own, which watch for namespaces that wait for
-// them, do their work and take their name off the list. It is written with nothing but
-// client-go, the way somebody would who has no library for it.
+// Package initializers runs small initializers for the tests, the benchmarks and the demo. They are
+// clients with their own rights that watch for namespaces, initialize them, and remove their name from
+// the pending list. The package uses client-go only, like an initializer that is written without
+// pkg/initializer.
 package initializers

@@ -29,11 +29,11 @@ import (
 
 const workers = 4
 
-// Work prepares one namespace. It is called again after an error, and it may be called
-// again after it has succeeded.
+// Work initializes one namespace. It is called again after an error, and may be called again after it has
+// succeeded.
 type Work func(ctx context.Context, client kubernetes.Interface, namespace *corev1.Namespace) error
 
-// Initializer serves one name in the lists of pending initializers.
+// Initializer runs the work of one initializer.
 type Initializer struct {
 	name   string
 	work   Work
@@ -44,13 +44,13 @@ type Initializer struct {
 	cancel context.CancelFunc
 }
 
-// Start serves a name until Stop, with the identity of a configuration.
+// Start runs an initializer with the identity of a configuration until Stop.
 func Start(ctx context.Context, config *rest.Config, name string, work Work) (*Initializer, error) {
 	config = rest.CopyConfig(config)
 	config.QPS = -1
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
-		return nil, fmt.Errorf("creating a client for initializer %q: %w", name, err)
+		return nil, fmt.Errorf("failed to create a client for initializer %q: %w", name, err)
 	}
 	factory := informers.NewSharedInformerFactoryWithOptions(client, 0,
 		informers.WithTweakListOptions(func(options *metav1.ListOptions) {
@@ -64,7 +64,7 @@ func Start(ctx context.Context, config *rest.Config, name string, work Work) (*I
 			workqueue.NewTypedItemExponentialFailureRateLimiter[string](5*time.Millisecond, time.Second)),
 	}
 	add := func(object any) {
-		if namespace, isNamespace := object.(*corev1.Namespace); isNamespace {
+		if namespace, ok := object.(*corev1.Namespace); ok {
 			i.queue.Add(namespace.Name)
 		}
 	}
@@ -72,7 +72,7 @@ func Start(ctx context.Context, config *rest.Config, name string, work Work) (*I
 		AddFunc: add, UpdateFunc: func(_, object any) { add(object) },
 	}); err != nil {
 		cancel()
-		return nil, fmt.Errorf("watching namespaces for initializer %q: %w", name, err)
+		return nil, fmt.Errorf("failed to watch namespaces for initializer %q: %w", name, err)
 	}
 	factory.Start(runContext.Done())
 	if !cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
@@ -85,7 +85,7 @@ func Start(ctx context.Context, config *rest.Config, name string, work Work) (*I
 	return i, nil
 }
 
-// Stop ends the initializer and waits for it.
+// Stop stops the initializer and waits for it.
 func (i *Initializer) Stop() {
 	i.cancel()
 	i.queue.ShutDown()
@@ -99,9 +99,9 @@ func (i *Initializer) serve(ctx context.Context) {
 			return
 		}
 		if err := i.initialize(ctx, name); err != nil && ctx.Err() == nil {
-			// A patch that somebody else's came before is nothing to tell.
+			// A conflict with another client is expected.
 			if !apierrors.IsInvalid(err) && !apierrors.IsConflict(err) {
-				klog.ErrorS(err, "Initializer tries again", "initializer", i.name, "namespace", name)
+				klog.ErrorS(err, "Failed to initialize, retrying", "initializer", i.name, "namespace", name)
 			}
 			i.queue.AddRateLimited(name)
 		} else {
@@ -111,10 +111,10 @@ func (i *Initializer) serve(ctx context.Context) {
 	}
 }
 
-// initialize does the work for one namespace if it is the initializer's turn.
+// initialize initializes one namespace if it is the turn of the initializer.
 func (i *Initializer) initialize(ctx context.Context, name string) error {
-	object, found, err := i.lister.GetByKey(name)
-	if err != nil || !found {
+	object, ok, err := i.lister.GetByKey(name)
+	if err != nil || !ok {
 		return err
 	}
 	namespace := object.(*corev1.Namespace)
@@ -128,29 +128,29 @@ func (i *Initializer) initialize(ctx context.Context, name string) error {
 	return Finish(ctx, i.client, namespace, i.name)
 }
 
-// Finish takes an initializer's name off a namespace's list. The patch is refused where
-// the list is no longer as it was read, so no entry of anybody else's can get lost.
+// Finish removes the name of an initializer from the pending list of a namespace. The patch fails if the
+// list has changed since it was read, so that it cannot remove or restore other names.
 func Finish(ctx context.Context, client kubernetes.Interface, namespace *corev1.Namespace, name string) error {
 	list := namespace.Annotations[v1alpha1.AnnotationPendingInitializers]
-	left := slices.DeleteFunc(initialization.SplitNames(list), func(pending string) bool { return pending == name })
+	remaining := slices.DeleteFunc(initialization.SplitNames(list), func(pending string) bool { return pending == name })
 	path := "/metadata/annotations/" + strings.ReplaceAll(v1alpha1.AnnotationPendingInitializers, "/", "~1")
 	patch, err := json.Marshal([]map[string]string{
 		{"op": "test", "path": "/metadata/uid", "value": string(namespace.UID)},
 		{"op": "test", "path": path, "value": list},
-		{"op": "replace", "path": path, "value": strings.Join(left, ",")},
+		{"op": "replace", "path": path, "value": strings.Join(remaining, ",")},
 	})
 	if err != nil {
-		return fmt.Errorf("encoding a patch: %w", err)
+		return fmt.Errorf("failed to encode a patch: %w", err)
 	}
 	_, err = client.CoreV1().Namespaces().Patch(ctx, namespace.Name, types.JSONPatchType, patch, metav1.PatchOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("taking %q off the list of namespace %q: %w", name, namespace.Name, err)
+		return fmt.Errorf("failed to remove %q from the pending list of namespace %q: %w", name, namespace.Name, err)
 	}
 	return nil
 }
 
-// Nothing is work that is done at once.
+// Nothing is work that does nothing.
 func Nothing(context.Context, kubernetes.Interface, *corev1.Namespace) error { return nil }

@@ -21,29 +21,26 @@ const (
 	// OwnerBindingName is the name of the RoleBinding that the initializer Owner puts
 	// into a namespace.
 	OwnerBindingName = "owner"
-	// ownerRole is the ClusterRole that it refers to.
+	// ownerRole is the ClusterRole that it binds.
 	ownerRole = "admin"
-	// serviceAccountPrefix starts the user name of every ServiceAccount; the names of its
-	// namespace and its own follow.
+	// serviceAccountPrefix is the prefix of the user names of ServiceAccounts.
 	serviceAccountPrefix = "system:serviceaccount:"
 )
 
-// OwnerAccount is the name of the ServiceAccount of OwnerManifest, and of the namespace
-// that it is in.
+// OwnerAccount is the name of the ServiceAccount of OwnerManifest, and of its namespace.
 const OwnerAccount = "owner-initializer"
 
-// OwnerManifest holds that ServiceAccount, its namespace and the rights that Owner needs.
-// Apply it before any configuration exists.
+// OwnerManifest contains that ServiceAccount, its namespace and the rights that Owner needs. Apply it
+// before any configuration exists.
 //
 //go:embed manifests/owner.yaml
 var OwnerManifest string
 
-// Owner makes whoever asked for a namespace its administrator, with a RoleBinding to
-// ClusterRole admin.
+// Owner makes the requester of a namespace its administrator, with a RoleBinding to ClusterRole admin.
 func Owner(ctx context.Context, client kubernetes.Interface, namespace *corev1.Namespace) error {
 	requester := namespace.Annotations[v1alpha1.AnnotationRequestedBy]
 	if requester == "" {
-		return fmt.Errorf("namespace %q does not say who asked for it: annotation %s is missing",
+		return fmt.Errorf("the requester of namespace %q is unknown: annotation %s is missing",
 			namespace.Name, v1alpha1.AnnotationRequestedBy)
 	}
 	binding := applyrbacv1.RoleBinding(OwnerBindingName, namespace.Name).
@@ -56,10 +53,10 @@ func Owner(ctx context.Context, client kubernetes.Interface, namespace *corev1.N
 	return nil
 }
 
-// subject is a user as RBAC refers to it: a ServiceAccount where the name is that of one.
+// subject returns the RBAC subject of a user name.
 func subject(user string) *applyrbacv1.SubjectApplyConfiguration {
-	if account, isServiceAccount := strings.CutPrefix(user, serviceAccountPrefix); isServiceAccount {
-		if namespace, name, found := strings.Cut(account, ":"); found {
+	if account, ok := strings.CutPrefix(user, serviceAccountPrefix); ok {
+		if namespace, name, ok := strings.Cut(account, ":"); ok {
 			return applyrbacv1.Subject().WithKind(rbacv1.ServiceAccountKind).WithNamespace(namespace).WithName(name)
 		}
 	}

@@ -19,7 +19,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// What the initializer Policy puts into a namespace.
+// The objects that the initializer Policy creates.
 const (
 	// QuotaName is the name of the ResourceQuota.
 	QuotaName = "default"
@@ -27,17 +27,16 @@ const (
 	NetworkPolicyName = "default-deny-ingress"
 )
 
-// PolicyAccount is the name of the ServiceAccount of PolicyManifest, and of the
-// namespace that it is in.
+// PolicyAccount is the name of the ServiceAccount of PolicyManifest, and of its namespace.
 const PolicyAccount = "policy-initializer"
 
-// PolicyManifest holds that ServiceAccount, its namespace and the rights that Policy
-// needs. Apply it before any configuration exists.
+// PolicyManifest contains that ServiceAccount, its namespace and the rights that Policy needs. Apply it
+// before any configuration exists.
 //
 //go:embed manifests/policy.yaml
 var PolicyManifest string
 
-// Policy gives a namespace a ResourceQuota and a NetworkPolicy that allows no ingress.
+// Policy creates a ResourceQuota and a NetworkPolicy that allows no ingress.
 func Policy(ctx context.Context, client kubernetes.Interface, namespace *corev1.Namespace) error {
 	hard := corev1.ResourceList{
 		corev1.ResourcePods:           resource.MustParse("20"),

@@ -21,8 +21,8 @@ import (
 )
 
 var _ = Describe("The fence of config/samples/fence", func() {
-	It("keeps an initializer to namespaces that are being initialized", func(ctx context.Context) {
-		// The initializer stays: other specs use it as well.
+	It("limits an initializer to initializing namespaces", func(ctx context.Context) {
+		// Other specs use the initializer as well, so it is not deleted.
 		config := installInitializer(ctx, initializers.OwnerManifest, initializers.OwnerAccount)
 		fence := filepath.Join(controlplane.Root(), "config", "samples", "fence")
 		_, err := cluster.Kubectl(ctx, cluster.Admin.Config, "apply", "-k", fence)
@@ -46,21 +46,21 @@ var _ = Describe("The fence of config/samples/fence", func() {
 			return fenced.Create(ctx, binding, client.DryRunAll)
 		}
 		const label = `{"labels": {"pod-security.kubernetes.io/enforce": "privileged"}}`
-		By("refusing what is allowed by its ClusterRole elsewhere, as soon as the API server has noticed")
+		By("rejecting in other namespaces what its ClusterRole allows, once the API server enforces the policy")
 		Eventually(patch).WithContext(ctx).WithArguments(open.Name, label).
 			Should(MatchError(ContainSubstring("may change only Namespaces that are being initialized")))
 		Expect(patch(ctx, open.Name, `{"annotations": {"a": "b"}}`)).To(MatchError(ContainSubstring("may change only Namespaces")))
 		Expect(bind(ctx, open.Name)).To(MatchError(ContainSubstring("may write only into namespaces that are being initialized")))
 
-		By("letting it do its work")
+		By("allowing it to initialize")
 		Expect(bind(ctx, initializing.Name)).To(Succeed())
 		Expect(patch(ctx, initializing.Name, `{"annotations": {"a": "b"}}`)).To(Succeed())
 		Expect(patch(ctx, initializing.Name, `{"annotations": {"nslifecycle.dev/pending-initializers": null}}`)).To(Succeed())
 
-		By("letting it change no other label of a namespace that is being initialized")
+		By("rejecting changes of other labels of an initializing namespace")
 		Expect(patch(ctx, initializing.Name, label)).To(MatchError(ContainSubstring("none of their other labels")))
 
-		By("being no fence for others")
+		By("not affecting other users")
 		Expect(cluster.Admin.Patch(ctx, open, client.RawPatch(types.MergePatchType, []byte(`{"metadata": `+label+`}`)), client.DryRunAll)).
 			To(Succeed())
 	}, SpecTimeout(3*time.Minute))

@@ -47,7 +47,7 @@ spec:
     subresources: {status: {}}
 `
 
-// attempt is a write into a namespace; in it, every object named "existing" is there.
+// attempt is a write into a namespace in which every object named "existing" exists.
 type attempt func(ctx context.Context, config *rest.Config, namespace string) error
 
 func core(do func(context.Context, kubernetes.Interface, string) error) attempt {
@@ -64,7 +64,7 @@ func widget(do func(context.Context, dynamic.ResourceInterface) error) attempt {
 	}
 }
 
-// connect opens a streaming subresource, as kubectl exec and its likes do.
+// connect opens a streaming subresource, as kubectl exec does.
 func connect(subresource string) attempt {
 	return core(func(ctx context.Context, c kubernetes.Interface, namespace string) error {
 		return c.CoreV1().RESTClient().Post().Namespace(namespace).Resource("pods").Name("existing").
@@ -87,7 +87,7 @@ func makePod(name string) *corev1.Pod {
 	}
 }
 
-// attempts are the writes that the gate has to stop, by name.
+// attempts are the writes that the gate must reject, by name.
 var attempts = map[string]attempt{
 	"create a ConfigMap": core(func(ctx context.Context, c kubernetes.Interface, ns string) error {
 		_, err := c.CoreV1().ConfigMaps(ns).Create(ctx, &corev1.ConfigMap{
@@ -249,7 +249,7 @@ var _ = Describe("The gate", Ordered, ContinueOnFailure, func() {
 	}, NodeTimeout(time.Minute))
 
 	for name, do := range attempts {
-		It("stops an ordinary user who tries to "+name, func(ctx context.Context) {
+		It("rejects an ordinary user who tries to "+name, func(ctx context.Context) {
 			Expect(do(ctx, cluster.Ordinary.Config, namespace.Name)).To(BeForbiddenBy("gate",
 				`namespace "`+namespace.Name+`" is being initialized`,
 				"pending: nobody.test.example.com",
@@ -258,12 +258,12 @@ var _ = Describe("The gate", Ordered, ContinueOnFailure, func() {
 	}
 
 	for name, do := range attempts {
-		It("lets an initializer "+name, func(ctx context.Context) {
+		It("allows an initializer to "+name, func(ctx context.Context) {
 			Expect(do(ctx, cluster.Initializer.Config, namespace.Name)).To(NotBeDenied())
 		}, SpecTimeout(time.Minute))
 	}
 
-	It("lets the control plane's own identities through", func(ctx context.Context) {
+	It("allows the identities of the control plane", func(ctx context.Context) {
 		for user, groups := range map[string][]string{
 			"system:kube-controller-manager": {"system:authenticated"},
 			"system:kube-scheduler":          {"system:authenticated"},
@@ -313,26 +313,25 @@ var _ = Describe("The gate", Ordered, ContinueOnFailure, func() {
 		Expect(writer.Create(ctx, wrappers.MakeConfigMap(other.Name, "named"))).To(BeForbiddenBy("gate", other.Name))
 	}, SpecTimeout(time.Minute))
 
-	It("stops an impersonated user who lacks the verb, whoever impersonates", func(ctx context.Context) {
+	It("rejects an impersonated user without the verb", func(ctx context.Context) {
 		Expect(cluster.Impersonate(framework.OrdinaryUser).Create(ctx, wrappers.MakeConfigMap(namespace.Name, "imp"))).
 			To(BeForbiddenBy("gate"))
 	}, SpecTimeout(time.Minute))
 
-	It("stops a server-side dry run just the same", func(ctx context.Context) {
+	It("rejects a server-side dry run, too", func(ctx context.Context) {
 		Expect(cluster.Ordinary.Create(ctx, wrappers.MakeConfigMap(namespace.Name, "dry"), client.DryRunAll)).
 			To(BeForbiddenBy("gate"))
 	}, SpecTimeout(time.Minute))
 
-	It("does not hide anything from reads", func(ctx context.Context) {
+	It("does not affect reads", func(ctx context.Context) {
 		Expect(cluster.Ordinary.List(ctx, &corev1.ConfigMapList{}, client.InNamespace(namespace.Name))).To(Succeed())
 	}, SpecTimeout(time.Minute))
 
-	It("is not even evaluated for a namespace that is not initializing", func(ctx context.Context) {
+	It("is not evaluated for a namespace that is not initializing", func(ctx context.Context) {
 		other := framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("gate"))
 		cluster.Finish(ctx, other.Name)
-		// Every evaluation of the policy refuses this user, so what gets through has not
-		// been evaluated. The binding goes by the API server's own watch of namespaces,
-		// which takes a moment.
+		// Every evaluation of the policy rejects this user, so a request that succeeds was not evaluated.
+		// The binding uses the watch cache of the API server, which may be stale for a moment.
 		Eventually(cluster.Ordinary.Create).WithContext(ctx).WithArguments(wrappers.MakeConfigMap(other.Name, "first")).
 			Should(Succeed())
 		for range 20 {
@@ -342,7 +341,7 @@ var _ = Describe("The gate", Ordered, ContinueOnFailure, func() {
 	}, SpecTimeout(time.Minute))
 })
 
-// bindUser lets a user write everywhere, without "initialize".
+// bindUser authorizes a user to write everywhere, without "initialize".
 func bindUser(ctx context.Context, user string) {
 	GinkgoHelper()
 	cluster.Bind(ctx, framework.Unique("user"), []rbacv1.PolicyRule{

@@ -21,7 +21,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/framework"
 )
 
-// edit is a change to a namespace's labels and annotations. A nil value removes a key.
+// edit is a change of labels and annotations of a namespace. A nil value removes a key.
 type edit struct {
 	labels, annotations map[string]*string
 }
@@ -45,7 +45,7 @@ var onTwo = map[string]edit{
 	"removing the label, keeping a list": {labels: map[string]*string{v1alpha1.LabelInitializing: nil}, annotations: map[string]*string{v1alpha1.AnnotationPendingInitializers: set("b.test.example.com")}},
 }
 
-// leavingOut are changes that remove keys from the namespace. They change nothing.
+// leavingOut are changes that omit keys of the namespace. They change nothing.
 var leavingOut = map[string]edit{
 	"the label":         {labels: map[string]*string{v1alpha1.LabelInitializing: nil}},
 	"the list":          {annotations: map[string]*string{v1alpha1.AnnotationPendingInitializers: nil}},
@@ -54,7 +54,7 @@ var leavingOut = map[string]edit{
 	"the list's origin": {annotations: map[string]*string{v1alpha1.AnnotationInitializers: nil}},
 }
 
-// evenForHolders are those of them that nobody may make, with what the refusal says.
+// evenForHolders are the changes that no user may make, with the message of the rejection.
 var evenForHolders = map[string]string{
 	"changing the label":               "must be \"true\"",
 	"adding to the list":               "can only be removed",
@@ -70,10 +70,10 @@ func pendingEdit(list string) edit {
 	return edit{annotations: map[string]*string{v1alpha1.AnnotationPendingInitializers: set(list)}}
 }
 
-// way is a way to send an edit.
+// way sends an edit.
 type way func(ctx context.Context, config *rest.Config, namespace *corev1.Namespace, change edit) error
 
-// ways are all that the API offers, on the object and its subresources.
+// ways are all ways of the API to send an edit, on the object and its subresources.
 var ways = map[string]way{
 	"PUT":                      put(""),
 	"PUT on /status":           put("status"),
@@ -143,7 +143,7 @@ func jsonPatch(subresource string) way {
 	}
 }
 
-// apply cannot remove what another manager owns, so a removal sends the empty value.
+// apply cannot remove fields of another manager, so a removal sends the empty value.
 func apply(subresource string) way {
 	return func(ctx context.Context, config *rest.Config, namespace *corev1.Namespace, change edit) error {
 		values := func(from map[string]*string) map[string]string {
@@ -192,7 +192,7 @@ var _ = Describe("The guard", Ordered, ContinueOnFailure, func() {
 		if strings.HasPrefix(wayName, "server-side apply") {
 			continue // It removes only what its field manager owns: test/security has that.
 		}
-		It("changes nothing where the state is left out by "+wayName, func(ctx context.Context) {
+		It("keeps state that is omitted by "+wayName, func(ctx context.Context) {
 			// The operator has written its conditions, so the status in a PUT is current.
 			Eventually(func(g Gomega) {
 				g.Expect(cluster.GetNamespace(g, ctx, namespace.Name)).To(BeInitializing("True", v1alpha1.ReasonPending))
@@ -208,7 +208,7 @@ var _ = Describe("The guard", Ordered, ContinueOnFailure, func() {
 	}
 
 	for wayName, send := range ways {
-		It("refuses an ordinary user every change by "+wayName, func(ctx context.Context) {
+		It("rejects every change of an ordinary user by "+wayName, func(ctx context.Context) {
 			for name, change := range onTwo {
 				By(name)
 				err := send(ctx, cluster.Ordinary.Config, namespace, change)
@@ -221,7 +221,7 @@ var _ = Describe("The guard", Ordered, ContinueOnFailure, func() {
 			expectUntouched(ctx, namespace)
 		}, SpecTimeout(time.Minute))
 
-		It("refuses an initializer what nobody may do by "+wayName, func(ctx context.Context) {
+		It("rejects changes of an initializer that no user may make by "+wayName, func(ctx context.Context) {
 			for name, message := range evenForHolders {
 				By(name)
 				Expect(send(ctx, cluster.Initializer.Config, namespace, onTwo[name])).To(BeDeniedBy("guard", message))
@@ -229,14 +229,14 @@ var _ = Describe("The guard", Ordered, ContinueOnFailure, func() {
 			expectUntouched(ctx, namespace)
 		}, SpecTimeout(time.Minute))
 
-		It("lets an initializer shrink the list and open the namespace by "+wayName, func(ctx context.Context) {
+		It("allows an initializer to shrink the list and open the namespace by "+wayName, func(ctx context.Context) {
 			mine := framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("guard"))
 			Expect(send(ctx, cluster.Initializer.Config, mine, pendingEdit("b.test.example.com"))).To(Succeed())
 			now := cluster.GetNamespace(Default, ctx, mine.Name)
 			Expect(framework.PendingOf(now)).To(Equal("b.test.example.com"))
 			Expect(now.Labels).To(HaveKeyWithValue(v1alpha1.LabelInitializing, "true"))
 
-			By("refusing to bring an entry back")
+			By("rejecting to restore an entry")
 			Expect(send(ctx, cluster.Initializer.Config, now, pendingEdit("a.test.example.com,b.test.example.com"))).To(BeDeniedBy("guard"))
 
 			By("emptying the list")
@@ -246,7 +246,7 @@ var _ = Describe("The guard", Ordered, ContinueOnFailure, func() {
 			Expect(now.Annotations).NotTo(HaveKey(v1alpha1.AnnotationPendingInitializers))
 			Expect(now.Annotations).To(HaveKeyWithValue(v1alpha1.AnnotationRequestedBy, framework.OrdinaryUser))
 
-			By("refusing everybody to bring it back")
+			By("rejecting to restore the list, for all users")
 			for _, config := range []*rest.Config{cluster.Ordinary.Config, cluster.Initializer.Config, cluster.Admin.Config} {
 				for _, change := range []edit{
 					pendingEdit("a.test.example.com"),
@@ -264,7 +264,7 @@ var _ = Describe("The guard", Ordered, ContinueOnFailure, func() {
 		}, SpecTimeout(time.Minute))
 	}
 
-	It("does not let a label alone be put on a namespace, not even by an administrator", func(ctx context.Context) {
+	It("rejects adding the label alone, even for an administrator", func(ctx context.Context) {
 		mine := framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("guard"))
 		cluster.Finish(ctx, mine.Name)
 		cluster.Finish(ctx, mine.Name)
@@ -272,14 +272,14 @@ var _ = Describe("The guard", Ordered, ContinueOnFailure, func() {
 		Expect(err).To(BeDeniedBy("guard", "both must be absent otherwise"))
 	}, SpecTimeout(time.Minute))
 
-	It("does not mind other changes by ordinary users", func(ctx context.Context) {
+	It("allows other changes by ordinary users", func(ctx context.Context) {
 		_, err := cluster.Kubectl(ctx, cluster.Ordinary.Config, "label", "namespace", namespace.Name, "team=a")
 		Expect(err).NotTo(HaveOccurred())
 		_, err = cluster.Kubectl(ctx, cluster.Ordinary.Config, "annotate", "namespace", namespace.Name, "example.com/note=x")
 		Expect(err).NotTo(HaveOccurred())
 	}, SpecTimeout(time.Minute))
 
-	It("refuses to open a namespace whose initialization has failed", func(ctx context.Context) {
+	It("rejects opening a namespace whose initialization has failed", func(ctx context.Context) {
 		// The operator deletes a failed namespace, so both are one write here.
 		mine := framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("guard"))
 		change := onTwo["emptying the list"]
@@ -290,12 +290,12 @@ var _ = Describe("The guard", Ordered, ContinueOnFailure, func() {
 		Expect(ways["merge patch"](ctx, cluster.Initializer.Config, mine, change)).To(BeDeniedBy("guard", "deleted and not opened"))
 	}, SpecTimeout(time.Minute))
 
-	It("refuses an impersonated user who lacks the verb", func(ctx context.Context) {
+	It("rejects an impersonated user without the verb", func(ctx context.Context) {
 		Expect(ways["merge patch"](ctx, cluster.Impersonate(framework.OrdinaryUser).Config, namespace, onTwo["emptying the list"])).
 			To(BeForbiddenBy("guard"))
 	}, SpecTimeout(time.Minute))
 
-	It("does not let two writers both win", func(ctx context.Context) {
+	It("allows only one of two concurrent writes", func(ctx context.Context) {
 		stale := cluster.GetNamespace(Default, ctx, namespace.Name)
 		stale.ResourceVersion = "1"
 		stale.Annotations[v1alpha1.AnnotationPendingInitializers] = "b.test.example.com"

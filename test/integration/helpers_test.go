@@ -17,7 +17,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/matchers"
 )
 
-// serve runs an initializer until the spec ends.
+// serve runs an initializer until the end of the spec.
 func serve(ctx context.Context, config *rest.Config, name string, work initializers.Work) {
 	GinkgoHelper()
 	running, err := initializers.Start(ctx, config, name, work)
@@ -25,7 +25,7 @@ func serve(ctx context.Context, config *rest.Config, name string, work initializ
 	DeferCleanup(running.Stop)
 }
 
-// The matchers of all suites.
+// Matchers that several suites share.
 var (
 	HaveCondition = matchers.HaveCondition
 	BeDeniedBy    = matchers.BeDeniedBy
@@ -37,7 +37,7 @@ func BeInitializing(status corev1.ConditionStatus, reason string) types.GomegaMa
 	return HaveCondition(v1alpha1.ConditionInitializing, status, reason)
 }
 
-// conditionMessage returns the message of a namespace's condition.
+// conditionMessage returns the message of a condition of a namespace.
 func conditionMessage(namespace *corev1.Namespace, conditionType corev1.NamespaceConditionType) string {
 	for _, condition := range namespace.Status.Conditions {
 		if condition.Type == conditionType {

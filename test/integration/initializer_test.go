@@ -28,18 +28,18 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// initializerRules are the rights that package initializer asks for.
+// initializerRules are the rights that package initializer requires.
 var initializerRules = []rbacv1.PolicyRule{
 	{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"get", "list", "watch", "patch", "initialize"}},
 }
 
-// Those that it can do without.
+// The optional ones.
 var (
 	statusRule   = rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"namespaces/status"}, Verbs: []string{"patch"}}
 	finalizeRule = rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"namespaces/finalize"}, Verbs: []string{"update"}}
 )
 
-// startManager runs a manager that knows no type at all, until the spec is over.
+// startManager runs a manager with an empty scheme until the end of the spec.
 func startManager(config *rest.Config, add func(mgr ctrl.Manager) error) {
 	GinkgoHelper()
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
@@ -61,7 +61,7 @@ func ownCondition(name string) corev1.NamespaceConditionType {
 }
 
 var _ = Describe("Package initializer", func() {
-	It("takes its entry off the list once the function has done its work, with no more rights than it says", func(ctx context.Context) {
+	It("removes its name from the pending list when the function has succeeded, with the documented rights", func(ctx context.Context) {
 		first, second := framework.Unique("first")+".corp.example.com", framework.Unique("second")+".corp.example.com"
 		config := cluster.AddUserWithRules(ctx, framework.Unique("package-initializer"), initializerRules...).Config
 		var calls atomic.Int32
@@ -89,7 +89,7 @@ var _ = Describe("Package initializer", func() {
 		Expect(calls.Load()).To(BeEquivalentTo(1))
 	}, SpecTimeout(time.Minute))
 
-	It("publishes what the function says, which stays", func(ctx context.Context) {
+	It("publishes the result of the function, which is kept", func(ctx context.Context) {
 		name := framework.Unique("published") + ".corp.example.com"
 		config := cluster.AddUserWithRules(ctx, framework.Unique("package-initializer"), append(initializerRules, statusRule)...).Config
 		startManager(config, func(mgr ctrl.Manager) error {
@@ -117,7 +117,7 @@ var _ = Describe("Package initializer", func() {
 			g.Expect(cluster.GetNamespace(g, ctx, waits)).To(matchers.HaveCondition(ownCondition(name), corev1.ConditionFalse, "NoLabel", "set label go"))
 		}).WithContext(ctx).Should(Succeed())
 
-		// Not after an hour, but when the namespace changes.
+		// When the namespace changes, not after an hour.
 		for _, namespace := range []string{waits, bad} {
 			Expect(cluster.Ordinary.Patch(ctx, wrappers.MakeNamespace(namespace).Obj(),
 				client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"go":"on"}}}`)))).To(Succeed())
@@ -129,7 +129,7 @@ var _ = Describe("Package initializer", func() {
 		}
 	}, SpecTimeout(time.Minute))
 
-	It("leaves a result where it can never be done, and the operator deletes the namespace", func(ctx context.Context) {
+	It("sets a result after a permanent failure, and the operator deletes the namespace", func(ctx context.Context) {
 		name := framework.Unique("fails") + ".corp.example.com"
 		config := cluster.AddUserWithRules(ctx, framework.Unique("package-initializer"), initializerRules...).Config
 		startManager(config, func(mgr ctrl.Manager) error {
@@ -151,7 +151,7 @@ var _ = Describe("Package initializer", func() {
 		Expect(cluster.Admin.Patch(ctx, namespace, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))).To(Succeed())
 	}, SpecTimeout(time.Minute))
 
-	It("puts a finalizer on before the first call, and changes nothing else", func(ctx context.Context) {
+	It("adds a finalizer before the first call, and changes nothing else", func(ctx context.Context) {
 		const token = corev1.FinalizerName("search.example.com/index")
 		name := framework.Unique("finalizer") + ".corp.example.com"
 		config := cluster.AddUserWithRules(ctx, framework.Unique("package-initializer"), append(initializerRules, finalizeRule)...).Config
@@ -176,7 +176,7 @@ var _ = Describe("Package initializer", func() {
 		}).WithContext(ctx).Should(Succeed())
 	}, SpecTimeout(time.Minute))
 
-	It("says which rights are missing and how to give them, and goes on when they are given", func(ctx context.Context) {
+	It("reports missing rights and how to grant them, and continues once they are granted", func(ctx context.Context) {
 		name, user := framework.Unique("rights")+".corp.example.com", framework.Unique("package-initializer")
 		config := cluster.AddUserWithRules(ctx, user, statusRule, rbacv1.PolicyRule{
 			APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"get", "list", "watch", "patch"},
@@ -220,7 +220,7 @@ var _ = Describe("Package initializer", func() {
 		Expect(calls.Load()).To(BeEquivalentTo(1))
 	}, SpecTimeout(time.Minute))
 
-	It("says that a name is registered nowhere, where it may know", func(ctx context.Context) {
+	It("reports a name that is not registered, if it has the right to know", func(ctx context.Context) {
 		name := framework.Unique("unregistered") + ".corp.example.com"
 		mayKnow := cluster.AddUserWithRules(ctx, framework.Unique("package-initializer"), append(initializerRules, rbacv1.PolicyRule{
 			APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"namespaceinitializersets"}, Verbs: []string{"get"},
@@ -235,18 +235,18 @@ var _ = Describe("Package initializer", func() {
 		Expect(pkginitializer.Check(ctx, mayKnow, name)).To(Succeed())
 	}, SpecTimeout(time.Minute))
 
-	DescribeTable("takes the same names as the API server", func(ctx context.Context, name string) {
+	DescribeTable("accepts the same names as the API server", func(ctx context.Context, name string) {
 		configuration := wrappers.MakeConfiguration(framework.Unique("names")).Initializers(name).Obj()
 		Expect(cluster.Admin.Create(ctx, configuration, client.DryRunAll) == nil).
 			To(Equal(v1alpha1.ValidateInitializerName(name) == nil))
 	},
-		Entry("good", "a.b.c", SpecTimeout(time.Minute)),
+		Entry("valid", "a.b.c", SpecTimeout(time.Minute)),
 		Entry("digits", "0.1.2", SpecTimeout(time.Minute)),
 		Entry("the longest", strings.Repeat("a.", 126)+"a", SpecTimeout(time.Minute)),
 		Entry("too long", strings.Repeat("a.", 126)+"ab", SpecTimeout(time.Minute)),
 		Entry("the longest part", strings.Repeat("a", 63)+".b.c", SpecTimeout(time.Minute)),
 		Entry("too long a part", strings.Repeat("a", 64)+".b.c", SpecTimeout(time.Minute)),
-		Entry("nothing", "", SpecTimeout(time.Minute)),
+		Entry("empty", "", SpecTimeout(time.Minute)),
 		Entry("two parts", "a.b", SpecTimeout(time.Minute)),
 		Entry("a comma", "a.b.c,d.e.f", SpecTimeout(time.Minute)),
 		Entry("an empty part", "a..b", SpecTimeout(time.Minute)),

@@ -22,7 +22,7 @@ import (
 )
 
 var _ = Describe("Input", func() {
-	// As people send it: YAML through kubectl, so that the message is what they read.
+	// YAML through kubectl, so that the message is the one that users read.
 	applyConfiguration := func(ctx context.Context, name string, initializerNames ...string) error {
 		object := wrappers.MakeConfiguration(name).Initializers(initializerNames...).Obj()
 		object.APIVersion, object.Kind = v1alpha1.GroupVersion.String(), "NamespaceInitializerConfiguration"
@@ -32,7 +32,7 @@ var _ = Describe("Input", func() {
 		return err
 	}
 
-	DescribeTable("refuses bad names of initializers with a sentence",
+	DescribeTable("rejects invalid names of initializers with a message",
 		func(ctx context.Context, message string, names ...string) {
 			Expect(applyConfiguration(ctx, framework.Unique("bad"), names...)).To(MatchError(ContainSubstring(message)))
 		},
@@ -54,7 +54,7 @@ var _ = Describe("Input", func() {
 		Entry("a duplicate", `Duplicate value`, "a.corp.com", "b.corp.com", "a.corp.com", SpecTimeout(time.Minute)),
 	)
 
-	DescribeTable("refuses bad settings with a sentence",
+	DescribeTable("rejects invalid settings with a message",
 		func(ctx context.Context, settings, message string) {
 			manifest := `{"apiVersion":"nslifecycle.dev/v1alpha1","kind":"NamespaceInitializerConfiguration",` +
 				`"metadata":{"name":"` + framework.Unique("bad") + `"},"initializers":[{"name":"a.test.example.com",` + settings + `}]}`
@@ -65,60 +65,60 @@ var _ = Describe("Input", func() {
 				Expect(err).To(MatchError(ContainSubstring(message)))
 			}
 		},
-		Entry("none of it", `"finalizer":"search.example.com/index","timeoutSeconds":60,"namespaceSelector":{"matchLabels":`+
+		Entry("valid", `"finalizer":"search.example.com/index","timeoutSeconds":60,"namespaceSelector":{"matchLabels":`+
 			`{"team":"","corp.example.com/tier":"gold"},"matchExpressions":[{"key":"team","operator":"NotIn","values":["a","b"]},`+
 			`{"key":"nslifecycle.dev/deletion-protection","operator":"Exists"}]}`, "", SpecTimeout(time.Minute)),
-		Entry("the token of the namespace controller", `"finalizer":"kubernetes"`,
+		Entry("the finalizer of the namespace controller", `"finalizer":"kubernetes"`,
 			`finalizer "kubernetes" belongs to the namespace controller, and every namespace has it: use one of your own`,
 			SpecTimeout(time.Minute)),
-		Entry("a token without a domain", `"finalizer":"index"`,
+		Entry("a finalizer without a domain", `"finalizer":"index"`,
 			`finalizer "index" is no token for spec.finalizers of a namespace: use a domain, "/" and a name`,
 			SpecTimeout(time.Minute)),
-		Entry("a domain that is none", `"finalizer":"Search.example.com/index"`, `is no token for spec.finalizers`,
+		Entry("an invalid domain", `"finalizer":"Search.example.com/index"`, `is no token for spec.finalizers`,
 			SpecTimeout(time.Minute)),
 		Entry("a domain that is too long", `"finalizer":"`+strings.Repeat("a", 254)+`/index"`,
 			`is no token for spec.finalizers`, SpecTimeout(time.Minute)),
 		Entry("a name that is too long", `"finalizer":"example.com/`+strings.Repeat("a", 64)+`"`,
 			`is no token for spec.finalizers`, SpecTimeout(time.Minute)),
-		Entry("an empty token", `"finalizer":""`, "at least 1 chars long", SpecTimeout(time.Minute)),
-		Entry("a key that is none", `"namespaceSelector":{"matchLabels":{"a b":"c"}}`,
+		Entry("an empty finalizer", `"finalizer":""`, "at least 1 chars long", SpecTimeout(time.Minute)),
+		Entry("an invalid key", `"namespaceSelector":{"matchLabels":{"a b":"c"}}`,
 			"a key of matchLabels is no key of a label: use a name of 1 to 63 letters", SpecTimeout(time.Minute)),
-		Entry("a key of ours", `"namespaceSelector":{"matchLabels":{"nslifecycle.dev/initializing":"true"}}`,
+		Entry("a key of the project", `"namespaceSelector":{"matchLabels":{"nslifecycle.dev/initializing":"true"}}`,
 			"namespaceSelector cannot select by labels under nslifecycle.dev/", SpecTimeout(time.Minute)),
-		Entry("a value that is none", `"namespaceSelector":{"matchLabels":{"a":"b c"}}`,
+		Entry("an invalid value", `"namespaceSelector":{"matchLabels":{"a":"b c"}}`,
 			"namespaceSelector.matchLabels.a in body should match", SpecTimeout(time.Minute)),
-		Entry("a key of ours in an expression",
+		Entry("a key of the project in an expression",
 			`"namespaceSelector":{"matchExpressions":[{"key":"nslifecycle.dev/initializers","operator":"Exists"}]}`,
 			"namespaceSelector cannot select by labels under nslifecycle.dev/", SpecTimeout(time.Minute)),
-		Entry("a key that is none in an expression", `"namespaceSelector":{"matchExpressions":[{"key":"/a","operator":"Exists"}]}`,
+		Entry("an invalid key in an expression", `"namespaceSelector":{"matchExpressions":[{"key":"/a","operator":"Exists"}]}`,
 			"matchExpressions[0].key in body should match", SpecTimeout(time.Minute)),
-		Entry("a value that is none in an expression",
+		Entry("an invalid value in an expression",
 			`"namespaceSelector":{"matchExpressions":[{"key":"a","operator":"In","values":["-"]}]}`,
 			"matchExpressions[0].values[0] in body should match", SpecTimeout(time.Minute)),
 		Entry("In without values", `"namespaceSelector":{"matchExpressions":[{"key":"a","operator":"In"}]}`,
 			"operators In and NotIn need values, and Exists and DoesNotExist take none", SpecTimeout(time.Minute)),
 		Entry("Exists with values", `"namespaceSelector":{"matchExpressions":[{"key":"a","operator":"Exists","values":["b"]}]}`,
 			"operators In and NotIn need values, and Exists and DoesNotExist take none", SpecTimeout(time.Minute)),
-		Entry("an operator that is none", `"namespaceSelector":{"matchExpressions":[{"key":"a","operator":"Gt","values":["1"]}]}`,
+		Entry("an invalid operator", `"namespaceSelector":{"matchExpressions":[{"key":"a","operator":"Gt","values":["1"]}]}`,
 			`supported values: "In", "NotIn", "Exists", "DoesNotExist"`, SpecTimeout(time.Minute)),
-		Entry("a failure policy without a time-out", `"failurePolicy":"Ignore"`,
+		Entry("a failure policy without a timeout", `"failurePolicy":"Ignore"`,
 			"failurePolicy says what happens when the time is over: set timeoutSeconds as well", SpecTimeout(time.Minute)),
 	)
 
-	It("takes the sample that has all settings", func(ctx context.Context) {
+	It("accepts the sample with all settings", func(ctx context.Context) {
 		_, err := cluster.Kubectl(ctx, cluster.Admin.Config, "create", "--dry-run=server", "-f", filepath.Join(controlplane.Root(),
 			"config/samples/v1alpha1_namespaceinitializerconfiguration_settings.yaml"))
 		Expect(err).NotTo(HaveOccurred())
 	}, SpecTimeout(time.Minute))
 
-	It("refuses the same in an update", func(ctx context.Context) {
+	It("rejects the same in an update", func(ctx context.Context) {
 		cluster.Register(ctx, "update", "a.test.example.com")
 		_, err := cluster.Kubectl(ctx, cluster.Admin.Config, "patch", "nsinit", "update", "--type=merge",
 			"-p", `{"initializers":[{"name":"nope"}]}`)
 		Expect(err).To(MatchError(ContainSubstring("is not fully qualified")))
 	}, SpecTimeout(time.Minute))
 
-	It("takes an empty list, which registers nothing", func(ctx context.Context) {
+	It("accepts an empty list, which registers nothing", func(ctx context.Context) {
 		Expect(applyConfiguration(ctx, "empty")).To(Succeed())
 		DeferCleanup(func(ctx context.Context) {
 			Expect(cluster.Admin.Delete(ctx, wrappers.MakeConfiguration("empty").Obj())).To(Succeed())
@@ -130,7 +130,7 @@ var _ = Describe("Input", func() {
 		Expect(framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("empty")).Labels).NotTo(HaveKey(v1alpha1.LabelInitializing))
 	}, SpecTimeout(time.Minute))
 
-	It("takes the longest name there is", func(ctx context.Context) {
+	It("accepts the longest name", func(ctx context.Context) {
 		part := strings.Repeat("x", 63)
 		longest := strings.Join([]string{part, part, part, strings.Repeat("y", 61)}, ".")
 		Expect(longest).To(HaveLen(253))
@@ -142,13 +142,13 @@ var _ = Describe("Input", func() {
 			Should(BeInitializing("False", v1alpha1.ReasonCompleted))
 	}, SpecTimeout(time.Minute))
 
-	It("refuses a set of another name, and points to configurations", func(ctx context.Context) {
+	It("rejects a set with another name, and refers to configurations", func(ctx context.Context) {
 		set := &v1alpha1.NamespaceInitializerSet{}
 		set.Name = "mine"
 		Expect(cluster.Admin.Create(ctx, set)).To(MatchError(ContainSubstring("create a NamespaceInitializerConfiguration")))
 	}, SpecTimeout(time.Minute))
 
-	It("shows what matters in kubectl get, by short name and category", func(ctx context.Context) {
+	It("is listed by kubectl get, by short name and category", func(ctx context.Context) {
 		cluster.Register(ctx, "columns", "a.test.example.com", "b.test.example.com")
 		output, err := cluster.Kubectl(ctx, cluster.Admin.Config, "get", "nsinit", "columns")
 		Expect(err).NotTo(HaveOccurred())

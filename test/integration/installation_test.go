@@ -36,8 +36,8 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// otherParameters makes the API server fill its cache of parameter kinds shortly before
-// our own kind is installed: it does not look again for up to 30 s then.
+// otherParameters makes the API server fill its cache of parameter kinds shortly before the kind of the
+// project is installed: it does not refresh the cache for up to 30 s.
 const otherParameters = `
 apiVersion: admissionregistration.k8s.io/v1
 kind: MutatingAdmissionPolicy
@@ -59,7 +59,7 @@ spec:
   paramRef: {name: none, namespace: default, parameterNotFoundAction: Allow}
 `
 
-// A control plane of their own: these specs take the installation apart.
+// These specs remove parts of the installation, so they need a control plane of their own.
 var _ = Describe("An installation", Ordered, ContinueOnFailure, func() {
 	var (
 		own    *controlplane.ControlPlane
@@ -78,14 +78,14 @@ var _ = Describe("An installation", Ordered, ContinueOnFailure, func() {
 		DeferCleanup(gexec.CleanupBuildArtifacts)
 	}, NodeTimeout(5*time.Minute))
 
-	It("is asked for in a sentence where the CRDs are missing", func(ctx context.Context) {
+	It("is requested in a message if the CRDs are missing", func(ctx context.Context) {
 		output, status := runManager(ctx, binary, own.Admin)
 		Expect(status).To(Equal(1))
 		Expect(output).To(And(ContainSubstring("the CustomResourceDefinitions are not installed"),
 			ContainSubstring("kubectl apply -k config/default")))
 	}, SpecTimeout(time.Minute))
 
-	It("is not looked for where no cluster is configured", func(ctx context.Context) {
+	It("is not checked without a cluster", func(ctx context.Context) {
 		command := exec.CommandContext(ctx, binary, "--health-probe-bind-address=0")
 		command.Env = []string{"HOME=" + GinkgoT().TempDir(), "KUBECONFIG=" + filepath.Join(GinkgoT().TempDir(), "none")}
 		output, err := command.CombinedOutput()
@@ -95,9 +95,9 @@ var _ = Describe("An installation", Ordered, ContinueOnFailure, func() {
 		Expect(string(output)).To(ContainSubstring("no cluster is configured"))
 	}, SpecTimeout(time.Minute))
 
-	// RBAC cannot limit the right to patch a policy to one field, so the binding limits what the
-	// policy can be made to do.
-	It("does not let the manager's right to patch inject reach anything but new namespaces", func(ctx context.Context) {
+	// RBAC cannot limit the right to patch a policy to one field, so the binding limits what a patched
+	// policy can do.
+	It("limits the right of the manager to patch inject to new namespaces", func(ctx context.Context) {
 		DeferCleanup(func(ctx context.Context) { undeploy(ctx, own) })
 		Expect(own.Install(ctx)).To(Succeed())
 		config, err := own.ServiceAccountConfig(ctx, "nslifecycle-system", "nslifecycle-controller-manager")
@@ -110,25 +110,25 @@ var _ = Describe("An installation", Ordered, ContinueOnFailure, func() {
 		inject := &admissionv1.MutatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "nslifecycle-inject"}}
 		Expect(framework.NewUser(config).Patch(ctx, inject, client.RawPatch(types.MergePatchType, []byte(rewrite)))).To(Succeed())
 
-		By("rewriting new namespaces, so that the change has arrived")
+		By("changing new namespaces, which shows that the patch is enforced")
 		Eventually(func(g Gomega) {
 			probe := wrappers.MakeNamespace(framework.Unique("probe")).Obj()
 			g.Expect(root.Create(ctx, probe, client.DryRunAll)).To(Succeed())
 			g.Expect(probe.Annotations).To(HaveKeyWithValue("rewritten", "yes"))
 		}).WithContext(ctx).Should(Succeed())
 
-		By("leaving everything else alone")
+		By("not changing anything else")
 		probe := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "probe"}}
 		Expect(root.Create(ctx, probe, client.DryRunAll)).To(Succeed())
 		Expect(probe.Annotations).To(BeEmpty())
 
-		By("not letting the manager change the binding")
+		By("rejecting a change of the binding by the manager")
 		binding := &admissionv1.MutatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: "nslifecycle-inject"}}
 		err = framework.NewUser(config).Patch(ctx, binding, client.RawPatch(types.MergePatchType, []byte(`{"spec": {"matchResources": null}}`)))
 		Expect(apierrors.IsForbidden(err)).To(BeTrue(), "%v", err)
 	}, SpecTimeout(5*time.Minute))
 
-	It("never blocks the creation of namespaces, neither coming nor going", func(ctx context.Context) {
+	It("never blocks the creation of namespaces, during installation and removal", func(ctx context.Context) {
 		_, err := own.KubectlWithInput(ctx, own.Admin, otherParameters, "apply", "-f", "-")
 		Expect(err).NotTo(HaveOccurred())
 		time.Sleep(2 * time.Second) // the API server looks for new policies every second
@@ -140,11 +140,11 @@ var _ = Describe("An installation", Ordered, ContinueOnFailure, func() {
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(func() { _ = running.Stop() })
 		configuration := wrappers.MakeConfiguration("first").Initializers("a.test.example.com").Obj()
-		// The CRD of the installation before may still be in the API server's mind, terminating.
+		// The API server may still have the terminating CRD of the previous installation in its cache.
 		Eventually(func() error { return root.Create(ctx, configuration) }).WithContext(ctx).Should(Succeed())
 
-		// How long this takes depends on when the API server last renewed its cache.
-		By("not saying that the configuration is in force before namespaces are injected")
+		// The duration depends on when the API server last refreshed its cache.
+		By("not reporting the configuration as enforced before initializers are injected")
 		Eventually(func(g Gomega) {
 			g.Expect(activeCondition(g, ctx, root, "first").Status).To(Equal(metav1.ConditionTrue))
 		}).WithContext(ctx).WithTimeout(time.Minute).Should(Succeed())
@@ -161,12 +161,12 @@ var _ = Describe("An installation", Ordered, ContinueOnFailure, func() {
 		Expect(framework.CreateNamespace(ctx, root, framework.Unique("removed")).Labels).NotTo(HaveKey(v1alpha1.LabelInitializing))
 	}, SpecTimeout(3*time.Minute))
 
-	It("shuts the last gap once every API server knows the set", func(ctx context.Context) {
+	It("sets failurePolicy Fail once every API server has read the set", func(ctx context.Context) {
 		Expect(own.Install(ctx)).To(Succeed())
 		DeferCleanup(func(ctx context.Context) { undeploy(ctx, own) })
 		Expect(failurePolicyOfInject(ctx, root)).To(Equal(admissionv1.Ignore))
 
-		By("letting nobody past inject, while it lets namespaces through, with more than CEL can take")
+		By("rejecting namespaces that exceed the CEL budget of inject, while its failurePolicy is Ignore")
 		set := &v1alpha1.NamespaceInitializerSet{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.EffectiveSetName}}
 		set.Initializers = []v1alpha1.EffectiveInitializer{{Name: "a.test.example.com"}}
 		Expect(root.Create(ctx, set)).To(Succeed())
@@ -192,12 +192,12 @@ var _ = Describe("An installation", Ordered, ContinueOnFailure, func() {
 			WithTimeout(time.Minute).Should(Equal(admissionv1.Fail))
 		Expect(root.Create(ctx, wrappers.MakeNamespace(framework.Unique("hardened")).Obj())).To(Succeed())
 
-		By("putting it back after an upgrade")
+		By("restoring it after an upgrade")
 		Expect(own.Install(ctx)).To(Succeed())
 		Eventually(failurePolicyOfInject).WithContext(ctx).WithArguments(root).Should(Equal(admissionv1.Fail))
 	}, SpecTimeout(2*time.Minute))
 
-	It("says which policies are missing, and notices when they come", func(ctx context.Context) {
+	It("reports missing policies, and detects when they are installed", func(ctx context.Context) {
 		Expect(own.Install(ctx)).To(Succeed())
 		DeferCleanup(func(ctx context.Context) { undeploy(ctx, own) })
 		deletePolicies(ctx, own)
@@ -212,7 +212,7 @@ var _ = Describe("An installation", Ordered, ContinueOnFailure, func() {
 				ContainSubstring(`ValidatingAdmissionPolicy "gate"`), ContainSubstring("kubectl apply -k config/default")))
 		}).WithContext(ctx).Should(Succeed())
 
-		By("repairing what is edited while they are away")
+		By("repairing labels while they are missing")
 		expectRepaired(ctx, root, makeDrift(ctx, root))
 
 		By("never deleting a namespace that was not created to be initialized")
@@ -242,7 +242,7 @@ var _ = Describe("An installation", Ordered, ContinueOnFailure, func() {
 		Expect(framework.CreateNamespace(ctx, root, framework.Unique("policies")).Labels).To(HaveKey(v1alpha1.LabelInitializing))
 	}, SpecTimeout(3*time.Minute))
 
-	It("repairs what was edited while the policies were away, past the policies", func(ctx context.Context) {
+	It("repairs labels that were edited while the policies were missing", func(ctx context.Context) {
 		drifted := makeDrift(ctx, root)
 		Expect(own.Install(ctx)).To(Succeed())
 		DeferCleanup(func(ctx context.Context) { undeploy(ctx, own) })
@@ -256,7 +256,7 @@ var _ = Describe("An installation", Ordered, ContinueOnFailure, func() {
 		expectRepaired(ctx, root, drifted)
 	}, SpecTimeout(2*time.Minute))
 
-	It("works with two managers, of which one is the leader, and is ready before it leads", func(ctx context.Context) {
+	It("works with two managers, one of which is the leader, and is ready before it leads", func(ctx context.Context) {
 		Expect(own.Install(ctx)).To(Succeed())
 		DeferCleanup(func(ctx context.Context) { undeploy(ctx, own) })
 		config, err := own.ServiceAccountConfig(ctx, controlplane.SystemNamespace, controlplane.ServiceAccount)
@@ -268,7 +268,7 @@ var _ = Describe("An installation", Ordered, ContinueOnFailure, func() {
 		Eventually(httpStatus).WithContext(ctx).WithArguments("http://" + probes + "/readyz").Should(Equal(http.StatusOK))
 		Expect(second.Err.Contents()).NotTo(ContainSubstring("Successfully acquired lease"))
 
-		By("letting the second take over at once when the first is told to stop")
+		By("electing the second one immediately after the first one stops")
 		Expect(root.Create(ctx, wrappers.MakeConfiguration("leader").Initializers("a.test.example.com").Obj())).To(Succeed())
 		first.Terminate()
 		Eventually(second.Err).WithContext(ctx).Should(gbytes.Say("Successfully acquired lease"))
@@ -279,8 +279,7 @@ var _ = Describe("An installation", Ordered, ContinueOnFailure, func() {
 	}, SpecTimeout(2*time.Minute))
 })
 
-// drift are namespaces whose label and list disagree, as edits make them that no policy
-// sees.
+// drift are namespaces whose label and list disagree because they were edited without policies.
 type drift struct {
 	// toOpen have a label and nothing to wait for.
 	toOpen []*corev1.Namespace
@@ -338,15 +337,14 @@ func failurePolicyOfInject(ctx context.Context, c client.Client) admissionv1.Fai
 	return *policy.Spec.FailurePolicy
 }
 
-// deletePolicies takes the admission policies away, and waits until the API server has
-// noticed.
+// deletePolicies deletes the admission policies, and waits until the API server does not enforce them.
 func deletePolicies(ctx context.Context, own *controlplane.ControlPlane) {
 	GinkgoHelper()
 	_, err := own.Kubectl(ctx, own.Admin, "delete", "mutatingadmissionpolicybindings,validatingadmissionpolicybindings,"+
 		"mutatingadmissionpolicies,validatingadmissionpolicies", "-l", "app.kubernetes.io/name=nslifecycle", "--ignore-not-found")
 	Expect(err).NotTo(HaveOccurred())
 	root := framework.NewUser(own.Admin)
-	// Neither does guard refuse the label, nor does inject remove it.
+	// guard does not reject the label, and inject does not remove it.
 	Eventually(func(g Gomega) {
 		probe := wrappers.MakeNamespace(framework.Unique("probe")).Label(v1alpha1.LabelInitializing, "false").Obj()
 		g.Expect(root.Create(ctx, probe, client.DryRunAll)).To(Succeed())
@@ -354,8 +352,8 @@ func deletePolicies(ctx context.Context, own *controlplane.ControlPlane) {
 	}).WithContext(ctx).Should(Succeed())
 }
 
-// undeploy removes an installation the way make undeploy does. Nothing here ends a
-// namespace, so it does not wait for the system namespace to go.
+// undeploy removes an installation as make undeploy does. No namespace controller runs here, so it does
+// not wait until the system namespace is deleted.
 func undeploy(ctx context.Context, own *controlplane.ControlPlane) {
 	GinkgoHelper()
 	deletePolicies(ctx, own)
@@ -378,8 +376,8 @@ func undeploy(ctx context.Context, own *controlplane.ControlPlane) {
 	}).WithContext(ctx).Should(MatchError(ContainSubstring("NotFound")))
 }
 
-// keepCreatingNamespaces creates one namespace after the other until the returned
-// function is called, which returns how many there were. It fails at the first error.
+// keepCreatingNamespaces creates one namespace after the other until the returned function is called,
+// which returns the number of namespaces. It fails at the first error.
 func keepCreatingNamespaces(ctx context.Context, c client.Client) (stop func() int) {
 	done := make(chan struct{})
 	count := 0
@@ -405,7 +403,7 @@ func keepCreatingNamespaces(ctx context.Context, c client.Client) (stop func() i
 	}
 }
 
-// runManager runs the manager until it ends and returns its output and exit status.
+// runManager runs the manager until it exits and returns its output and exit status.
 func runManager(ctx context.Context, binary string, config *rest.Config) (string, int) {
 	GinkgoHelper()
 	var output bytes.Buffer
@@ -417,7 +415,7 @@ func runManager(ctx context.Context, binary string, config *rest.Config) (string
 	return output.String(), exit.ExitCode()
 }
 
-// startBinary runs the manager until the spec is over.
+// startBinary runs the manager until the end of the spec.
 func startBinary(binary string, config *rest.Config, args ...string) *gexec.Session {
 	GinkgoHelper()
 	session, err := gexec.Start(exec.Command(binary, append(args, "--kubeconfig="+kubeconfigFile(config))...),
@@ -436,7 +434,7 @@ func kubeconfigFile(config *rest.Config) string {
 	return path
 }
 
-// freeAddress is one for the manager to listen on.
+// freeAddress returns an address for the manager to listen on.
 func freeAddress() string {
 	GinkgoHelper()
 	address, err := controlplane.FreeAddress()
@@ -444,7 +442,7 @@ func freeAddress() string {
 	return address
 }
 
-// httpStatus returns the status of a GET, or 0 where there is no answer.
+// httpStatus returns the status of a GET, or 0 without a response.
 func httpStatus(ctx context.Context, url string) int {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {

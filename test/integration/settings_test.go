@@ -40,11 +40,11 @@ func ofTeam(team string) *v1alpha1.NamespaceSelector {
 	return &v1alpha1.NamespaceSelector{MatchLabels: map[string]v1alpha1.LabelValue{"team": v1alpha1.LabelValue(team)}}
 }
 
-// nameLabel is the label that the API server itself puts on.
+// nameLabel is the label that the API server adds itself.
 const nameLabel = corev1.LabelMetadataName
 
 var _ = Describe("A selector", func() {
-	It("is judged by the API server as by the operator, for all kinds of selectors and labels", func(ctx context.Context) {
+	It("selects the same namespaces in the API server and in the operator, for all kinds of selectors and labels", func(ctx context.Context) {
 		wrapper := wrappers.MakeConfiguration("selectors")
 		all := selectors.All()
 		for i, name := range slices.Sorted(maps.Keys(all)) {
@@ -61,7 +61,7 @@ var _ = Describe("A selector", func() {
 				want := initialization.Names(initialization.Selected(initializers, seen))
 				Expect(strings.Split(framework.PendingOf(namespace), ",")).To(Equal(want), of)
 			}
-			// The API server adds the label before admission where there is a name, and only then.
+			// The API server adds the label before admission if there is a name, and only then.
 			withName := map[string]string{nameLabel: "shop"}
 			maps.Copy(withName, labels)
 			expect(wrappers.MakeNamespace("shop").Obj(), withName)
@@ -69,7 +69,7 @@ var _ = Describe("A selector", func() {
 		}
 	}, SpecTimeout(time.Minute))
 
-	It("leaves a namespace alone that no initializer selects, now and after a change of its labels", func(ctx context.Context) {
+	It("does not affect a namespace that no initializer selects, even after a change of its labels", func(ctx context.Context) {
 		cluster.RegisterConfiguration(ctx, wrappers.MakeConfiguration("later").
 			Initializer(initializerA, settings{NamespaceSelector: ofTeam("a"), Finalizer: string(tokenA)}))
 		namespace := framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("unselected"))
@@ -92,7 +92,7 @@ var _ = Describe("A selector", func() {
 			Should(HaveField("Labels", Not(HaveKey(v1alpha1.LabelInitializing))))
 		expectUntouched(cluster.GetNamespace(Default, ctx, namespace.Name))
 
-		By("removing the label from one that waits")
+		By("removing the label from a waiting namespace")
 		waiting := wrappers.MakeNamespace(framework.Unique("selected")).Label("team", "a").Obj()
 		Expect(cluster.Ordinary.Create(ctx, waiting)).To(Succeed())
 		Expect(framework.PendingOf(waiting)).To(Equal(initializerA))
@@ -103,7 +103,7 @@ var _ = Describe("A selector", func() {
 		Expect(cluster.Ordinary.Create(ctx, wrappers.MakeConfigMap(waiting.Name, "early"))).To(BeDeniedBy("gate"))
 	}, SpecTimeout(time.Minute))
 
-	It("cannot be got round by a label that is removed, and says in Active that it selects", func(ctx context.Context) {
+	It("cannot be bypassed with a label that is removed, and is reported in condition Active", func(ctx context.Context) {
 		cluster.RegisterConfiguration(ctx, wrappers.MakeConfiguration("own").Initializer(initializerA, settings{
 			NamespaceSelector: &v1alpha1.NamespaceSelector{MatchExpressions: []v1alpha1.NamespaceSelectorRequirement{
 				{Key: v1alpha1.LabelDeletionProtection, Operator: metav1.LabelSelectorOpDoesNotExist},
@@ -112,10 +112,10 @@ var _ = Describe("A selector", func() {
 		namespace := wrappers.MakeNamespace(framework.Unique("own")).Label("nslifecycle.dev/deletion-protection-x", "true").Obj()
 		Expect(cluster.Ordinary.Create(ctx, namespace)).To(Succeed())
 		Expect(framework.PendingOf(namespace)).To(Equal(initializerA))
-		Expect(activeMessage(ctx, "own")).To(HaveSuffix("; those with a namespaceSelector only where it selects the namespace"))
+		Expect(activeMessage(ctx, "own")).To(ContainSubstring("namespaceSelector"))
 	}, SpecTimeout(time.Minute))
 
-	It("is in force beside others, with more labels than one namespace can have", func(ctx context.Context) {
+	It("is enforced beside other ones, with more labels than one namespace can have", func(ctx context.Context) {
 		DeferCleanup(func(ctx context.Context) {
 			Eventually(func(g Gomega) { g.Expect(cluster.EffectiveSet(g, ctx).Initializers).To(BeEmpty()) }).
 				WithContext(ctx).Should(Succeed())
@@ -135,10 +135,10 @@ var _ = Describe("A selector", func() {
 			DeferCleanup(func(ctx context.Context) { Expect(cluster.Admin.Delete(ctx, configuration)).To(Succeed()) })
 			cluster.ExpectActive(ctx, configuration.Name)
 		}
-		Expect(activeMessage(ctx, "many-2")).To(HaveSuffix("; those with a namespaceSelector only where it selects the namespace"))
+		Expect(activeMessage(ctx, "many-2")).To(ContainSubstring("namespaceSelector"))
 	}, SpecTimeout(2*time.Minute))
 
-	It("is in force where other policies put on the label that it asks for, whoever comes first", func(ctx context.Context) {
+	It("is enforced if other policies add the label that it selects, in any order", func(ctx context.Context) {
 		DeferCleanup(func(ctx context.Context) {
 			Eventually(func(g Gomega) {
 				namespace := wrappers.MakeNamespace("shop").Obj()
@@ -164,7 +164,7 @@ var _ = Describe("A selector", func() {
 		cluster.RegisterConfiguration(ctx, wrappers.MakeConfiguration("labelled").Initializer(initializerA, settings{NamespaceSelector: unlabelled}))
 	}, SpecTimeout(time.Minute))
 
-	It("can be changed, for namespaces that are created from then on", func(ctx context.Context) {
+	It("can be changed for namespaces that are created later", func(ctx context.Context) {
 		configuration := cluster.RegisterConfiguration(ctx, wrappers.MakeConfiguration("changing").
 			Initializer(initializerA, settings{NamespaceSelector: ofTeam("a")}))
 		create := func(team string) string {
@@ -197,8 +197,8 @@ var _ = Describe("A selector", func() {
 	}, SpecTimeout(time.Minute))
 })
 
-// labellingPolicy returns a policy, with its binding, that puts a label of its own and the label
-// "team" on every new namespace.
+// labellingPolicy returns a policy, with its binding, that adds a label of its own and the label "team"
+// to every new namespace.
 func labellingPolicy(key string) []client.Object {
 	name := metav1.ObjectMeta{Name: "test-" + key}
 	return []client.Object{
@@ -226,7 +226,7 @@ func labellingPolicy(key string) []client.Object {
 }
 
 var _ = Describe("A finalizer of an initializer", func() {
-	It("is in spec.finalizers from the creation on, once, beside what the creator sent", func(ctx context.Context) {
+	It("is in spec.finalizers from the creation, once, beside the finalizers of the creator", func(ctx context.Context) {
 		cluster.RegisterConfiguration(ctx, wrappers.MakeConfiguration("tokens").
 			Initializer(initializerA, settings{Finalizer: string(tokenA)}).
 			Initializer(initializerB, settings{Finalizer: string(tokenA)}).
@@ -279,18 +279,18 @@ var _ = Describe("A finalizer of an initializer", func() {
 			`{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"`+name+`"}}`, "apply", "--server-side", "-f", "-")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(cluster.GetNamespace(Default, ctx, name).Spec.Finalizers).To(Equal(tokens{tokenA, kubernetes}))
-		By("being a namespace that never waits")
+		By("creating a namespace that is not initialized")
 		exempt := wrappers.MakeNamespace(metav1.NamespacePublic).Obj()
 		if err := cluster.Admin.Create(ctx, exempt, client.DryRunAll); err == nil {
 			Expect(exempt.Spec.Finalizers).To(Equal(tokens{kubernetes}))
 		}
 	}, SpecTimeout(time.Minute))
 
-	It("holds the namespace until an agent releases it", func(ctx context.Context) {
+	It("blocks the deletion of the namespace until its owner removes it", func(ctx context.Context) {
 		cluster.RegisterConfiguration(ctx, wrappers.MakeConfiguration("held").Initializer(initializerA, settings{Finalizer: string(tokenA)}))
 		namespace := framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("held"))
 		Expect(cluster.Ordinary.Delete(ctx, namespace)).To(Succeed())
-		By("waiting until nobody but the agent holds it")
+		By("waiting until no other finalizer remains")
 		Eventually(cluster.GetNamespace).WithContext(ctx).WithArguments(namespace.Name).Should(And(
 			HaveField("DeletionTimestamp", Not(BeNil())),
 			HaveField("Spec.Finalizers", Equal([]corev1.FinalizerName{tokenA}))))
@@ -367,7 +367,7 @@ var _ = Describe("A finalizer of an initializer", func() {
 		Expect(namespace.Spec.Finalizers).To(HaveLen(1000))
 		Expect(cluster.Ordinary.Create(ctx, build(most+1), client.DryRunAll)).
 			To(BeDeniedBy("guard", "a new namespace can have at most 1000 tokens in spec.finalizers"))
-		By("sending so many tokens that inject might give up")
+		By("sending so many finalizers that inject might exceed its budget")
 		namespace = build(0)
 		for i := range 20000 {
 			namespace.Spec.Finalizers = append(namespace.Spec.Finalizers, corev1.FinalizerName(fmt.Sprintf("a.b/%d", i)))
@@ -377,20 +377,19 @@ var _ = Describe("A finalizer of an initializer", func() {
 })
 
 var _ = Describe("Settings in several configurations", func() {
-	It("are those of the first one, and the others say so", func(ctx context.Context) {
+	It("are those of the first one, which the other ones report", func(ctx context.Context) {
 		cluster.RegisterConfiguration(ctx, wrappers.MakeConfiguration("several-1").Initializer(initializerA, settings{Finalizer: string(tokenA)}))
 		cluster.RegisterConfiguration(ctx, wrappers.MakeConfiguration("several-2").Initializer(initializerA, settings{Finalizer: string(tokenB)}))
 		namespace := framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("several"))
 		Expect(namespace.Spec.Finalizers).To(Equal([]corev1.FinalizerName{tokenA, corev1.FinalizerKubernetes}))
 		Expect(cluster.EffectiveSet(Default, ctx).Initializers).To(ConsistOf(And(
 			HaveField("Configuration", "several-1"), HaveField("Finalizer", string(tokenA)))))
-		Expect(activeMessage(ctx, "several-1")).To(Equal("every new namespace gets these initializers"))
-		Expect(activeMessage(ctx, "several-2")).To(Equal("every new namespace gets these initializers; the settings here do " +
-			`not count for a.test.example.com, which has others in configuration "several-1"`))
+		Expect(activeMessage(ctx, "several-1")).NotTo(ContainSubstring(initializerA))
+		Expect(activeMessage(ctx, "several-2")).To(And(ContainSubstring(initializerA), ContainSubstring(`"several-1"`)))
 	}, SpecTimeout(time.Minute))
 })
 
-// activeMessage returns what a configuration says of being in force.
+// activeMessage returns the message of condition Active of a configuration, which must be True.
 func activeMessage(ctx context.Context, name string) string {
 	GinkgoHelper()
 	var configuration v1alpha1.NamespaceInitializerConfiguration

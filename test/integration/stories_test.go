@@ -28,8 +28,7 @@ import (
 )
 
 var _ = Describe("The user stories of the KEP", func() {
-	// A user of their own, who may create and read namespaces and nothing else: what
-	// they can do inside one has to come from an initializer.
+	// A user who can only create and read namespaces: rights in a namespace must come from an initializer.
 	const creator = "user1@corp.example.com"
 
 	It("populates policies automatically before the creator gains rights inside", func(ctx context.Context) {
@@ -58,7 +57,7 @@ var _ = Describe("The user stories of the KEP", func() {
 		Expect(user.Create(ctx, wrappers.MakeConfigMap(preExistingName, "not-mine"))).To(Satisfy(apierrors.IsForbidden))
 	}, SpecTimeout(time.Minute))
 
-	It("provisions an external service for 20 seconds, in which nobody else can write", func(ctx context.Context) {
+	It("provisions an external service for 20 seconds, during which other users cannot write", func(ctx context.Context) {
 		indices := newIndexServer(20 * time.Second)
 		DeferCleanup(indices.Close)
 		cluster.Register(ctx, "external", "index.search.example.com")
@@ -84,8 +83,8 @@ var _ = Describe("The user stories of the KEP", func() {
 	}, SpecTimeout(2*time.Minute))
 })
 
-// installInitializer installs an initializer's ServiceAccount with its rights, and
-// nothing more, and returns its identity.
+// installInitializer installs the ServiceAccount of an initializer with its rights and returns its
+// identity.
 func installInitializer(ctx context.Context, manifest, account string) *rest.Config {
 	GinkgoHelper()
 	_, err := cluster.KubectlWithInput(ctx, cluster.Admin.Config, manifest, "apply", "-f", "-")
@@ -95,7 +94,7 @@ func installInitializer(ctx context.Context, manifest, account string) *rest.Con
 	return config
 }
 
-// indexServer is a search engine that takes its time to make an index.
+// indexServer is a search engine that creates indices slowly.
 type indexServer struct {
 	*httptest.Server
 	lock    sync.Mutex

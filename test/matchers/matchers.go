@@ -1,7 +1,7 @@
 // Copyright The nslifecycle Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package matchers are the Gomega matchers of several suites.
+// Package matchers contains Gomega matchers that several suites share.
 package matchers
 
 import (
@@ -16,8 +16,8 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/nscondition"
 )
 
-// HaveCondition matches a *corev1.Namespace with a condition of this type, status and
-// reason, whose message contains all of the texts.
+// HaveCondition matches a *corev1.Namespace with a condition of this type, status and reason whose
+// message contains all texts.
 func HaveCondition(
 	conditionType corev1.NamespaceConditionType, status corev1.ConditionStatus, reason string, texts ...string,
 ) types.GomegaMatcher {
@@ -38,7 +38,7 @@ func HaveCondition(
 		fmt.Sprintf("%s=%s (%s) with %q", conditionType, status, reason, texts))
 }
 
-// BeDeniedBy matches an error in which one of the policies refuses a request.
+// BeDeniedBy matches the error of a request that a policy rejects.
 func BeDeniedBy(policy string, substrings ...string) types.GomegaMatcher {
 	all := []types.GomegaMatcher{
 		gomega.HaveOccurred(),
@@ -50,7 +50,7 @@ func BeDeniedBy(policy string, substrings ...string) types.GomegaMatcher {
 	return gomega.And(all...)
 }
 
-// BeForbiddenBy is BeDeniedBy for refusals with status 403.
+// BeForbiddenBy is BeDeniedBy for status 403.
 func BeForbiddenBy(policy string, substrings ...string) types.GomegaMatcher {
 	return gomega.And(BeDeniedBy(policy, substrings...), gomega.Satisfy(apierrors.IsForbidden))
 }

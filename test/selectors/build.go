@@ -13,7 +13,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 )
 
-// AsKubernetes returns a selector as Kubernetes itself has it.
+// AsKubernetes converts a selector to a metav1.LabelSelector.
 func AsKubernetes(selector *v1alpha1.NamespaceSelector) *metav1.LabelSelector {
 	if selector == nil {
 		return &metav1.LabelSelector{}
@@ -34,7 +34,7 @@ func AsKubernetes(selector *v1alpha1.NamespaceSelector) *metav1.LabelSelector {
 	return result
 }
 
-// matchLabels selects by keys and values, in turn.
+// matchLabels returns a selector of alternating keys and values.
 func matchLabels(pairs ...string) *v1alpha1.NamespaceSelector {
 	selector := &v1alpha1.NamespaceSelector{MatchLabels: map[string]v1alpha1.LabelValue{}}
 	for i := 0; i < len(pairs); i += 2 {
@@ -54,7 +54,7 @@ func expressions(of ...v1alpha1.NamespaceSelectorRequirement) []v1alpha1.Namespa
 	return append([]v1alpha1.NamespaceSelectorRequirement{}, of...)
 }
 
-// both selects what both select.
+// both returns a selector that selects what both selectors select.
 func both(a, b *v1alpha1.NamespaceSelector) *v1alpha1.NamespaceSelector {
 	labels := maps.Clone(a.MatchLabels)
 	if labels == nil {
@@ -66,7 +66,7 @@ func both(a, b *v1alpha1.NamespaceSelector) *v1alpha1.NamespaceSelector {
 	}
 }
 
-// numbered returns keys and values, in turn.
+// numbered returns alternating keys and values.
 func numbered(count int) []string {
 	var pairs []string
 	for i := range count {

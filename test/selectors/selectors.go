@@ -1,8 +1,8 @@
 // Copyright The nslifecycle Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package selectors has selectors of namespaces and labels to try them on, for tests that
-// compare who judges them: Kubernetes, the operator and the API server's admission policy.
+// Package selectors contains namespace selectors and labels, for tests that compare which namespaces
+// Kubernetes, the operator and the admission policy select.
 package selectors
 
 import (
@@ -13,14 +13,13 @@ import (
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 )
 
-// The labels that most of the selectors are about.
+// The label keys of most selectors.
 const (
 	team = "team"
 	tier = "corp.example.com/tier"
 )
 
-// All returns selectors by a name for each. They are all valid, and one configuration can hold
-// them.
+// All returns selectors by name. They are valid, and fit into one configuration.
 func All() map[string]*v1alpha1.NamespaceSelector {
 	const (
 		in, notIn       = metav1.LabelSelectorOpIn, metav1.LabelSelectorOpNotIn
@@ -87,7 +86,7 @@ func All() map[string]*v1alpha1.NamespaceSelector {
 	return all
 }
 
-// Labels returns labels of namespaces by a name for each.
+// Labels returns labels of namespaces by name.
 func Labels() map[string]map[string]string {
 	all := map[string]map[string]string{
 		"none":        nil,

@@ -17,10 +17,10 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// With config/compat nothing takes the label away in the write that empties the list: the
-// operator does it afterwards.
+// With config/compat, the write that empties the list does not remove the label: the operator removes
+// it afterwards.
 var _ = Describe("Before Kubernetes 1.36", func() {
-	It("a namespace opens that an initializer is skipped for, over time or registered no more", func(ctx context.Context) {
+	It("a namespace is opened if its initializers have timed out or are deregistered", func(ctx context.Context) {
 		compat, err := controlplane.Start(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(func() { Expect(compat.Stop()).To(Succeed()) })
@@ -55,7 +55,7 @@ var _ = Describe("Before Kubernetes 1.36", func() {
 		Eventually(func(g Gomega) {
 			now := have(g)
 			g.Expect(now).To(HaveCondition(v1alpha1.ConditionInitializing, corev1.ConditionFalse, v1alpha1.ReasonCompleted,
-				"but for "+slow+" and "+last+", which were skipped"))
+				slow+" and "+last+", which were skipped"))
 			g.Expect(now.Labels).NotTo(HaveKey(v1alpha1.LabelInitializing))
 		}).WithContext(ctx).Should(Succeed())
 		Expect(have(Default)).To(HaveCondition(ownCondition(last), corev1.ConditionFalse, v1alpha1.ReasonDeregistered))

@@ -21,39 +21,38 @@ import (
 var _ = Describe("Deregistration", func() {
 	BeforeEach(bindWorker)
 
-	It("takes initializers off a list wherever they stand, in one write, and opens what waits for nobody else", func(ctx context.Context) {
+	It("removes initializers at any position of the pending list in one write, and opens namespaces without other ones", func(ctx context.Context) {
 		runManager(ctx)
-		stays := register(ctx, initializer("middle.test.example.com"))
-		goes := register(ctx, initializer(first), initializer(last))
-		// Sorted by the names of the configurations, first and last come after the one that stays.
+		kept := register(ctx, initializer("middle.test.example.com"))
+		removed := register(ctx, initializer(first), initializer(last))
+		// Sorted by the names of the configurations.
 		some := create(ctx, wrappers.MakeNamespace("some"))
 		Expect(pendingOf(some)).To(Equal("middle.test.example.com," + first + "," + last))
 		all := create(ctx, wrappers.MakeNamespace("all"))
 		Eventually(finish).WithContext(ctx).WithArguments(all.Name, "middle.test.example.com").Should(Succeed())
 		seen := watchOne(ctx, some.Name)
 		deleted := time.Now()
-		Expect(admin.Delete(ctx, goes)).To(Succeed())
+		Expect(admin.Delete(ctx, removed)).To(Succeed())
 
 		now := expectOpen(ctx, all.Name)
 		Expect(time.Since(deleted)).To(BeNumerically(">=", initialization.DeregistrationDelay))
 		Expect(now).To(HaveCondition(v1alpha1.ConditionInitializing, corev1.ConditionFalse, v1alpha1.ReasonCompleted,
-			"but for "+first+" and "+last+", which were skipped"))
+			first+" and "+last+", which were skipped"))
 		for _, name := range []string{first, last} {
 			Expect(now).To(HaveCondition(ownCondition(name), corev1.ConditionFalse, v1alpha1.ReasonDeregistered))
 		}
-		expectEvent(ctx, all, "InitializerDeregistered",
-			first+" and "+last+" were skipped: no NamespaceInitializerConfiguration names")
+		expectEvent(ctx, all, "InitializerDeregistered", first+" and "+last)
 		Eventually(func(g Gomega) string { return pendingOf(get(g, ctx, some.Name)) }).WithContext(ctx).
 			Should(Equal("middle.test.example.com"))
 		for _, namespace := range seen.all() {
 			Expect(pendingOf(namespace)).To(Or(Equal("middle.test.example.com"),
 				Equal("middle.test.example.com,"+first+","+last)))
 		}
-		Expect(admin.Delete(ctx, stays)).To(Succeed())
+		Expect(admin.Delete(ctx, kept)).To(Succeed())
 		expectOpen(ctx, some.Name)
 	}, SpecTimeout(time.Minute))
 
-	It("of one among others in a configuration leaves the others", func(ctx context.Context) {
+	It("of one initializer of a configuration does not affect the other ones", func(ctx context.Context) {
 		runManager(ctx)
 		configuration := register(ctx, initializer(first), initializer(slow), initializer(last))
 		namespace := create(ctx, wrappers.MakeNamespace("shrunk"))
@@ -74,12 +73,12 @@ var _ = Describe("Deregistration", func() {
 		Expect(now).To(HaveCondition(ownCondition(first), corev1.ConditionFalse, v1alpha1.ReasonDeregistered))
 	}, SpecTimeout(time.Minute))
 
-	It("is none where the configuration comes back soon, or is only being deleted", func(ctx context.Context) {
+	It("requires that the configuration does not exist, and is not created again soon", func(ctx context.Context) {
 		runManager(ctx)
 		configuration := register(ctx, initializer(slow))
 		namespace := create(ctx, wrappers.MakeNamespace("again"))
 		isWaiting := func(g Gomega) { g.Expect(pendingOf(get(g, ctx, namespace.Name))).To(Equal(slow)) }
-		// Twice 3 s without it are not 5 s without it.
+		// Two interruptions of 3 s are not one of 5 s.
 		for range 2 {
 			Expect(admin.Delete(ctx, configuration)).To(Succeed())
 			Consistently(isWaiting, 3*time.Second).WithContext(ctx).Should(Succeed())
@@ -92,7 +91,7 @@ var _ = Describe("Deregistration", func() {
 		}
 		finalizers(`["test.example.com/hold"]`)
 		Consistently(isWaiting, initialization.DeregistrationDelay+time.Second).WithContext(ctx).Should(Succeed())
-		Expect(admin.Delete(ctx, configuration)).To(Succeed()) // A finalizer keeps it.
+		Expect(admin.Delete(ctx, configuration)).To(Succeed()) // The finalizer prevents the deletion.
 		Consistently(isWaiting, initialization.DeregistrationDelay+time.Second).WithContext(ctx).Should(Succeed())
 		finalizers("null")
 		now := expectOpen(ctx, namespace.Name)

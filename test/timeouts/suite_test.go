@@ -41,9 +41,9 @@ const (
 var (
 	plane *controlplane.ControlPlane
 
-	// admin is a member of system:masters, ordinary may do anything but "initialize".
+	// admin is a member of system:masters; ordinary holds all verbs except "initialize".
 	admin, ordinary client.Client
-	// worker holds "initialize", and few other rights.
+	// worker holds "initialize" and few other rights.
 	worker kubernetes.Interface
 
 	counter atomic.Int32
@@ -51,7 +51,7 @@ var (
 
 func TestTimeouts(t *testing.T) {
 	RegisterFailHandler(Fail)
-	RunSpecs(t, "Time-outs and deregistration")
+	RunSpecs(t, "Timeouts and deregistration")
 }
 
 var _ = BeforeSuite(func(ctx context.Context) {
@@ -79,7 +79,7 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	Expect(err).NotTo(HaveOccurred())
 })
 
-// newUser makes a user with rights in the whole cluster.
+// newUser creates a user with rights in the whole cluster.
 func newUser(ctx context.Context, name string, rules ...rbacv1.PolicyRule) *rest.Config {
 	GinkgoHelper()
 	config, err := plane.User(name)
@@ -88,7 +88,7 @@ func newUser(ctx context.Context, name string, rules ...rbacv1.PolicyRule) *rest
 	return config
 }
 
-// bind gives rights to a user until the spec or the suite is over.
+// bind grants rights to a user until the end of the spec or the suite.
 func bind(ctx context.Context, name string, rules ...rbacv1.PolicyRule) {
 	GinkgoHelper()
 	for _, object := range []client.Object{
@@ -104,7 +104,7 @@ func bind(ctx context.Context, name string, rules ...rbacv1.PolicyRule) {
 	}
 }
 
-// bindWorker lets the worker initialize namespaces for the time of one spec.
+// bindWorker authorizes the worker to initialize namespaces during one spec.
 func bindWorker(ctx context.Context) {
 	GinkgoHelper()
 	bind(ctx, initializerUser, rbacv1.PolicyRule{
@@ -120,8 +120,8 @@ func newClient(config *rest.Config) client.Client {
 	return result
 }
 
-// runManager runs a manager with its own rights, for the time of one spec at most. It returns
-// a function that stops it before.
+// runManager runs a manager with its own rights until the end of the spec. It returns a function
+// that stops it earlier.
 func runManager(ctx context.Context, changes ...func(*controller.Options)) (stop func()) {
 	GinkgoHelper()
 	running, err := plane.StartManager(ctx, changes...)
@@ -137,7 +137,7 @@ func runManager(ctx context.Context, changes ...func(*controller.Options)) (stop
 	return stop
 }
 
-// unique returns a name that nothing else has.
+// unique returns a name that is not used elsewhere.
 func unique(prefix string) string { return fmt.Sprintf("%s-%04d", prefix, counter.Add(1)) }
 
 // initializer is an entry of a configuration.
@@ -145,7 +145,7 @@ func initializer(name string) v1alpha1.NamespaceInitializer {
 	return v1alpha1.NamespaceInitializer{Name: name}
 }
 
-// limited is one with a time-out.
+// limited is an entry with a timeout.
 func limited(name string, seconds int32, policy v1alpha1.InitializerFailurePolicy) v1alpha1.NamespaceInitializer {
 	entry := initializer(name)
 	entry.TimeoutSeconds = ptr.To(seconds)
@@ -155,7 +155,7 @@ func limited(name string, seconds int32, policy v1alpha1.InitializerFailurePolic
 	return entry
 }
 
-// register puts a configuration in force for the time of one spec.
+// register creates a configuration for one spec and waits until it is enforced.
 func register(ctx context.Context, entries ...v1alpha1.NamespaceInitializer) *v1alpha1.NamespaceInitializerConfiguration {
 	GinkgoHelper()
 	configuration := wrappers.MakeConfiguration(unique("c")).Obj()
@@ -197,7 +197,7 @@ func pendingOf(namespace *corev1.Namespace) string {
 	return namespace.Annotations[v1alpha1.AnnotationPendingInitializers]
 }
 
-// finish takes an initializer's name off a list, as the initializer.
+// finish removes the name of an initializer from the pending list, as the initializer.
 func finish(ctx context.Context, name, initializer string) error {
 	namespace, err := worker.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
@@ -206,7 +206,7 @@ func finish(ctx context.Context, name, initializer string) error {
 	return initializers.Finish(ctx, worker, namespace, initializer)
 }
 
-// expectDeleted waits until a namespace is being deleted, or not there any more.
+// expectDeleted waits until a namespace is terminating or does not exist.
 func expectDeleted(ctx context.Context, namespace *corev1.Namespace) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
@@ -229,7 +229,7 @@ func expectOpen(ctx context.Context, name string) *corev1.Namespace {
 	}).WithContext(ctx).Should(Succeed())
 	Expect(now.Labels).NotTo(HaveKey(v1alpha1.LabelInitializing))
 	Expect(now.Annotations).NotTo(HaveKey(v1alpha1.AnnotationPendingInitializers))
-	// Its watch may be some milliseconds behind.
+	// The API server may read a stale namespace for some milliseconds.
 	Eventually(func() error {
 		return ordinary.Create(ctx, wrappers.MakeConfigMap(name, "late"), client.DryRunAll)
 	}).WithContext(ctx).Should(Succeed())
@@ -240,5 +240,5 @@ func ownCondition(initializer string) corev1.NamespaceConditionType {
 	return corev1.NamespaceConditionType(initializer + v1alpha1.ConditionInitializedSuffix)
 }
 
-// HaveCondition is the matcher of all suites.
+// HaveCondition is matchers.HaveCondition.
 var HaveCondition = matchers.HaveCondition

@@ -16,7 +16,7 @@ type ConfigurationWrapper struct {
 	v1alpha1.NamespaceInitializerConfiguration
 }
 
-// MakeConfiguration starts a configuration of this name.
+// MakeConfiguration returns a configuration with this name.
 func MakeConfiguration(name string) *ConfigurationWrapper {
 	return &ConfigurationWrapper{v1alpha1.NamespaceInitializerConfiguration{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
@@ -32,8 +32,7 @@ func (w *ConfigurationWrapper) Generation(generation int64) *ConfigurationWrappe
 	return w
 }
 
-// Terminating makes it a configuration that is being deleted; the finalizer is what it
-// waits for.
+// Terminating makes the configuration terminating, with a finalizer.
 func (w *ConfigurationWrapper) Terminating(since time.Time, finalizer string) *ConfigurationWrapper {
 	w.DeletionTimestamp = &metav1.Time{Time: since}
 	w.Finalizers = append(w.Finalizers, finalizer)

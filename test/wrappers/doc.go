@@ -1,6 +1,5 @@
 // Copyright The nslifecycle Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package wrappers builds the objects that tests work with, so that a test names only
-// what matters to it.
+// Package wrappers builds test objects, so that a test sets only the fields that it depends on.
 package wrappers

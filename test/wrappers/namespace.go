@@ -17,7 +17,7 @@ import (
 // NamespaceWrapper builds a Namespace.
 type NamespaceWrapper struct{ corev1.Namespace }
 
-// MakeNamespace starts a Namespace of this name.
+// MakeNamespace returns a Namespace with this name.
 func MakeNamespace(name string) *NamespaceWrapper {
 	return &NamespaceWrapper{corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 		Name: name, Labels: map[string]string{}, Annotations: map[string]string{},
@@ -39,7 +39,7 @@ func (w *NamespaceWrapper) ResourceVersion(version string) *NamespaceWrapper {
 	return w
 }
 
-// Terminating makes it a Namespace that is being deleted.
+// Terminating makes the Namespace terminating.
 func (w *NamespaceWrapper) Terminating(since time.Time) *NamespaceWrapper {
 	w.DeletionTimestamp = &metav1.Time{Time: since}
 	w.Spec.Finalizers = []corev1.FinalizerName{corev1.FinalizerKubernetes}
@@ -59,14 +59,13 @@ func (w *NamespaceWrapper) Annotation(key, value string) *NamespaceWrapper {
 	return w
 }
 
-// Initializers makes it what the inject policy makes of a new Namespace: all of them
-// are pending.
+// Initializers adds the state that policy inject adds to a new Namespace: all initializers are pending.
 func (w *NamespaceWrapper) Initializers(names ...string) *NamespaceWrapper {
 	return w.Annotation(v1alpha1.AnnotationInitializers, strings.Join(names, ",")).Pending(names...)
 }
 
-// Pending leaves these initializers pending. With none it makes it what the complete
-// policy makes of a Namespace whose list was emptied.
+// Pending sets the pending list. Without names it removes the state that policy complete removes when the
+// list is emptied.
 func (w *NamespaceWrapper) Pending(names ...string) *NamespaceWrapper {
 	if len(names) == 0 {
 		delete(w.Labels, v1alpha1.LabelInitializing)
@@ -77,7 +76,7 @@ func (w *NamespaceWrapper) Pending(names ...string) *NamespaceWrapper {
 		Annotation(v1alpha1.AnnotationPendingInitializers, strings.Join(names, ","))
 }
 
-// Result sets the result of the initialization, as it is in the annotation.
+// Result sets the annotation with the result of the initialization.
 func (w *NamespaceWrapper) Result(text string) *NamespaceWrapper {
 	return w.Annotation(v1alpha1.AnnotationInitializationResult, text)
 }

@@ -295,7 +295,7 @@ func (r *runner) outcome(namespace *corev1.Namespace, err error) Outcome {
 }
 
 func (r *runner) whyNotCalled(namespace *corev1.Namespace) string {
-	state := initialization.Observe(namespace)
+	state := initialization.ParseState(namespace)
 	switch {
 	case namespace.DeletionTimestamp != nil:
 		return fmt.Sprintf("namespace %q terminates", namespace.Name)

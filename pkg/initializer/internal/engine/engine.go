@@ -94,12 +94,12 @@ func isReserved(reason string) bool {
 
 // isOwed tells whether a Namespace waits for the initializer, and may still be initialized.
 func (e *engine) isOwed(namespace *corev1.Namespace) bool {
-	state := initialization.Observe(namespace)
+	state := initialization.ParseState(namespace)
 	return namespace.DeletionTimestamp == nil && state.Failure == nil && slices.Contains(state.Pending, e.name)
 }
 
 func (e *engine) hasTurn(namespace *corev1.Namespace) bool {
-	pending := initialization.Observe(namespace).Pending
+	pending := initialization.ParseState(namespace).Pending
 	return len(pending) > 0 && pending[0] == e.name
 }
 
@@ -114,7 +114,7 @@ func (e *engine) putFinalizerOn(ctx context.Context, namespace *corev1.Namespace
 // finish takes the initializer's own entry off the list.
 func (e *engine) finish(ctx context.Context, namespace *corev1.Namespace) (bool, error) {
 	return e.write(ctx, namespace, func(namespace *corev1.Namespace) (operation, error) {
-		left := slices.DeleteFunc(initialization.Observe(namespace).Pending, func(name string) bool { return name == e.name })
+		left := slices.DeleteFunc(initialization.ParseState(namespace).Pending, func(name string) bool { return name == e.name })
 		// Empty is enough where it was the last one: the API server takes the rest away.
 		return operation{"replace", pathOf(v1alpha1.AnnotationPendingInitializers), strings.Join(left, ",")}, nil
 	})

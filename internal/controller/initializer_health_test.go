@@ -21,8 +21,8 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-func TestService(t *testing.T) {
-	g := NewWithT(t)
+// authorizedInitializer returns the rights of an initializer.
+func authorizedInitializer() (*rbacv1.ClusterRole, *rbacv1.ClusterRoleBinding) {
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "r"}, Rules: []rbacv1.PolicyRule{{
 		APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{v1alpha1.VerbInitialize},
 	}}}
@@ -30,63 +30,78 @@ func TestService(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Name: "b"}, RoleRef: rbacv1.RoleRef{Kind: "ClusterRole", Name: "r"},
 		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: "corp", Name: "initializer"}},
 	}
+	return role, binding
+}
+
+// newHealthChecker returns one that finds all initializers healthy.
+func newHealthChecker() *HealthChecker {
+	role, binding := authorizedInitializer()
+	return &HealthChecker{
+		Client: newFakeClient(interceptor.Funcs{}), Live: newFakeClient(interceptor.Funcs{}, role, binding),
+		Clock: clocktesting.NewFakePassiveClock(now),
+	}
+}
+
+func TestHealthChecker(t *testing.T) {
+	g := NewWithT(t)
+	role, binding := authorizedInitializer()
 	waiting := wrappers.MakeNamespace("x").Initializers("rbac.corp.com").Condition(corev1.NamespaceCondition{
 		Type: v1alpha1.ConditionInitializing, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(now),
 	}).Obj()
 	reads := 0
-	var rightsError error
+	var listError error
 	live := newFakeClient(interceptor.Funcs{
 		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
 			reads++
-			if rightsError != nil {
-				return rightsError
+			if listError != nil {
+				return listError
 			}
 			return c.List(ctx, list, opts...)
 		},
 	}, role)
 	passive := clocktesting.NewFakePassiveClock(now)
-	service := &Service{
+	checker := &HealthChecker{
 		Client: newFakeClient(interceptor.Funcs{}, waiting, wrappers.MakeNamespace("y").Obj()), Live: live, Clock: passive,
 	}
 	configuration := wrappers.MakeConfiguration("c").Generation(1).Initializers("rbac.corp.com")
-	look := func(after time.Duration) (initialization.Service, bool) {
+	check := func(after time.Duration) (initialization.Health, bool) {
 		passive.SetTime(now.Add(after))
 		before := reads
-		found := service.observe(t.Context(), []v1alpha1.NamespaceInitializerConfiguration{*configuration.Obj()})
-		return found, reads > before
+		health := checker.Check(t.Context(), []v1alpha1.NamespaceInitializerConfiguration{*configuration.Obj()})
+		return health, reads > before
 	}
 
-	// That nobody may is looked at every time.
+	// A failed check is repeated every time.
 	for range 2 {
-		found, isRead := look(0)
-		g.Expect(found).To(Equal(initialization.Service{Neglected: map[string]initialization.Neglect{}}))
+		health, isRead := check(0)
+		g.Expect(health).To(Equal(initialization.Health{Unresponsive: map[string]initialization.Unresponsive{}}))
 		g.Expect(isRead).To(BeTrue())
 	}
 	g.Expect(live.Create(t.Context(), binding)).To(Succeed())
-	found, isRead := look(time.Second)
-	g.Expect(found.IsPossible).To(BeTrue())
+	health, isRead := check(time.Second)
+	g.Expect(health.IsAuthorized).To(BeTrue())
 	g.Expect(isRead).To(BeTrue())
 
-	// That somebody may is believed for a while, and namespaces are looked at all the same.
-	found, isRead = look(rightsInterval)
-	g.Expect(found).To(Equal(initialization.Service{IsPossible: true, Neglected: map[string]initialization.Neglect{
-		"rbac.corp.com": {Namespace: "x", Since: found.Neglected["rbac.corp.com"].Since, Count: 1},
+	// A successful check is kept for a while. Namespaces are checked every time.
+	health, isRead = check(authorizationInterval)
+	g.Expect(health).To(Equal(initialization.Health{IsAuthorized: true, Unresponsive: map[string]initialization.Unresponsive{
+		"rbac.corp.com": {Namespace: "x", Since: health.Unresponsive["rbac.corp.com"].Since, Count: 1},
 	}}))
 	g.Expect(isRead).To(BeFalse())
-	_, isRead = look(rightsInterval + time.Second)
+	_, isRead = check(authorizationInterval + time.Second)
 	g.Expect(isRead).To(BeTrue())
 
-	// Not for a configuration that has changed, nor where it cannot be read.
+	// It is repeated if a configuration has changed.
 	configuration.Generation(2)
-	rightsError = errOutage
-	found, isRead = look(rightsInterval + 2*time.Second)
+	listError = errOutage
+	health, isRead = check(authorizationInterval + 2*time.Second)
 	g.Expect(isRead).To(BeTrue())
-	g.Expect(found.WhyUnknown).To(Equal("listing the ClusterRoleBindings: " + errOutage.Error()))
-	g.Expect(found.IsPossible).To(BeFalse())
+	g.Expect(health.AuthorizationError).To(Equal("failed to list ClusterRoleBindings: " + errOutage.Error()))
+	g.Expect(health.IsAuthorized).To(BeFalse())
 }
 
-// Both conditions are written at once, and it is looked again after a while.
-func TestConfigurationReconcileTellsWhoServes(t *testing.T) {
+// Both conditions are written in one request, and the health is checked at intervals.
+func TestConfigurationReconcileReportsHealth(t *testing.T) {
 	g := NewWithT(t)
 	configuration := wrappers.MakeConfiguration("one").Initializers("rbac.corp.com")
 	configuration.ResourceVersion = "5"
@@ -95,11 +110,11 @@ func TestConfigurationReconcileTellsWhoServes(t *testing.T) {
 	passive := clocktesting.NewFakePassiveClock(now)
 	reconciler := &ConfigurationReconciler{
 		Client: c, SystemNamespace: systemNamespace, Admission: &Admission{Client: newFakeClient(interceptor.Funcs{}), Clock: passive},
-		Service: &Service{Client: newFakeClient(interceptor.Funcs{}), Live: newFakeClient(interceptor.Funcs{}), Clock: passive},
+		HealthChecker: &HealthChecker{Client: newFakeClient(interceptor.Funcs{}), Live: newFakeClient(interceptor.Funcs{}), Clock: passive},
 	}
 	result, err := reconciler.Reconcile(t.Context(), requestFor(v1alpha1.EffectiveSetName))
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(server.writes).To(ContainElement(
 		HaveSuffix(": Active=False/PolicyMissing Healthy=False/InitializerUnauthorized")))
-	g.Expect(result.RequeueAfter).To(Equal(servedInterval))
+	g.Expect(result.RequeueAfter).To(Equal(healthInterval))
 }

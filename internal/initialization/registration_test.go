@@ -14,7 +14,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// withTimeout names initializers that all have one time-out.
+// withTimeout makes a configuration of initializers that have the same timeout.
 func withTimeout(name string, seconds int32, initializers ...string) *wrappers.ConfigurationWrapper {
 	configuration := wrappers.MakeConfiguration(name).Initializers(initializers...)
 	for i := range configuration.NamespaceInitializerConfiguration.Initializers {
@@ -23,7 +23,7 @@ func withTimeout(name string, seconds int32, initializers ...string) *wrappers.C
 	return configuration
 }
 
-func TestRegistered(t *testing.T) {
+func TestComputeRegistrations(t *testing.T) {
 	var many []string
 	for i := range v1alpha1.MaxSetInitializers {
 		many = append(many, fmt.Sprintf("i%d.corp.com", i))
@@ -37,17 +37,17 @@ func TestRegistered(t *testing.T) {
 			configurations: []*wrappers.ConfigurationWrapper{withTimeout("a", 1, rbac, quota)},
 			want:           map[string]string{rbac: "a 1", quota: "a 1"},
 		},
-		"the first one by its name counts, whatever the order": {
+		"the settings of the first configuration by name are used, in any order": {
 			configurations: []*wrappers.ConfigurationWrapper{withTimeout("b", 2, rbac), withTimeout("a", 1, rbac)},
 			want:           map[string]string{rbac: "a 1"},
 		},
-		"one that is being deleted does not count beside another": {
+		"the settings of a terminating configuration are not used if another one names the initializer": {
 			configurations: []*wrappers.ConfigurationWrapper{
 				withTimeout("a", 1, rbac).Terminating(now, "corp.com/hold"), withTimeout("b", 2, rbac),
 			},
 			want: map[string]string{rbac: "b 2"},
 		},
-		"one that is being deleted still names its initializers": {
+		"a terminating configuration still registers its initializers": {
 			configurations: []*wrappers.ConfigurationWrapper{withTimeout("a", 1, rbac).Terminating(now, "corp.com/hold")},
 			want:           map[string]string{rbac: "a 1"},
 		},
@@ -56,16 +56,16 @@ func TestRegistered(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			got := map[string]string{}
-			for initializer, registration := range Registered(objects(test.configurations)) {
+			for initializer, registration := range ComputeRegistrations(objects(test.configurations)) {
 				got[initializer] = fmt.Sprintf("%s %d", registration.Configuration, *registration.Settings.TimeoutSeconds)
 			}
 			g.Expect(got).To(Equal(test.want))
 		})
 	}
 
-	t.Run("one that does not fit into the set names its initializers, too", func(t *testing.T) {
+	t.Run("an excluded configuration registers its initializers, too", func(t *testing.T) {
 		g := NewWithT(t)
-		got := Registered(objects([]*wrappers.ConfigurationWrapper{
+		got := ComputeRegistrations(objects([]*wrappers.ConfigurationWrapper{
 			wrappers.MakeConfiguration("b").Initializers(many...), withTimeout("c", 3, rbac, many[0]),
 		}))
 		g.Expect(got).To(HaveLen(len(many) + 1))
@@ -77,11 +77,11 @@ func TestRegistered(t *testing.T) {
 
 func TestUnregistered(t *testing.T) {
 	g := NewWithT(t)
-	registered := map[string]Registration{quota: {}}
-	g.Expect(Unregistered([]string{rbac, quota, mesh}, registered)).To(Equal([]string{rbac, mesh}))
-	g.Expect(Unregistered([]string{quota}, registered)).To(BeEmpty())
-	g.Expect(Unregistered([]string{rbac}, nil)).To(Equal([]string{rbac}))
-	g.Expect(Unregistered(nil, registered)).To(BeEmpty())
+	registrations := map[string]Registration{quota: {}}
+	g.Expect(unregistered([]string{rbac, quota, mesh}, registrations)).To(Equal([]string{rbac, mesh}))
+	g.Expect(unregistered([]string{quota}, registrations)).To(BeEmpty())
+	g.Expect(unregistered([]string{rbac}, nil)).To(Equal([]string{rbac}))
+	g.Expect(unregistered(nil, registrations)).To(BeEmpty())
 }
 
 func objects(configurations []*wrappers.ConfigurationWrapper) []v1alpha1.NamespaceInitializerConfiguration {

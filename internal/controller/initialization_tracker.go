@@ -1,0 +1,104 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+
+	"github.com/nslifecycle/nslifecycle/internal/initialization"
+)
+
+// initializationTracker measures how long initializations take. It records each watch event, because
+// one reconciliation may cover several events and does not see the time of each. Initializations that
+// complete while no manager runs are not measured: their time is not known.
+type initializationTracker struct {
+	lock sync.Mutex
+	// byUID are the Namespaces that wait for initializers.
+	byUID map[types.UID]*trackedInitialization
+}
+
+type trackedInitialization struct {
+	// start is the creation of the Namespace.
+	start time.Time
+	// progressWritten is when progress was last written to the conditions.
+	progressWritten time.Time
+}
+
+// handler measures initializations. It enqueues no requests.
+func (t *initializationTracker) handler(passive clock.PassiveClock) handler.EventHandler {
+	record := func(object client.Object, isDeleted bool) {
+		namespace, ok := object.(*corev1.Namespace)
+		if !ok {
+			return
+		}
+		now := passive.Now()
+		if outcome, start := t.record(namespace, isDeleted, now); outcome != "" {
+			initializationDuration.WithLabelValues(outcome).Observe(secondsSince(start, now))
+		}
+	}
+	return handler.Funcs{
+		CreateFunc: func(_ context.Context, e event.CreateEvent, _ requestQueue) { record(e.Object, false) },
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent, _ requestQueue) { record(e.ObjectNew, false) },
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, _ requestQueue) { record(e.Object, true) },
+	}
+}
+
+// record records the state of a Namespace. It returns the outcome and the start of an initialization
+// once, when it is over.
+func (t *initializationTracker) record(
+	namespace *corev1.Namespace, isDeleted bool, now time.Time,
+) (outcome string, start time.Time) {
+	t.lock.Lock()
+	defer t.lock.Unlock()
+	tracked, ok := t.byUID[namespace.UID]
+	phase := initialization.ParseState(namespace).Phase
+	switch {
+	case phase == initialization.PhaseFailed:
+		outcome = outcomeFailed // A failed Namespace is deleted afterwards.
+	case isDeleted || namespace.DeletionTimestamp != nil:
+		outcome = outcomeDeleted
+	case phase != initialization.PhasePending:
+		outcome = outcomeCompleted
+	case !ok:
+		if t.byUID == nil {
+			t.byUID = map[types.UID]*trackedInitialization{}
+		}
+		t.byUID[namespace.UID] = &trackedInitialization{start: whenBegun(namespace.CreationTimestamp, now)}
+	}
+	if !ok || outcome == "" {
+		return "", time.Time{}
+	}
+	delete(t.byUID, namespace.UID)
+	return outcome, tracked.start
+}
+
+// progressDelay returns how long to wait before progress is written to the conditions of a Namespace
+// again. The writes would slow down initializers that take less time than a write.
+func (t *initializationTracker) progressDelay(uid types.UID, now time.Time, interval time.Duration) time.Duration {
+	t.lock.Lock()
+	defer t.lock.Unlock()
+	tracked, ok := t.byUID[uid]
+	if !ok {
+		return 0
+	}
+	return max(0, tracked.progressWritten.Add(interval).Sub(now))
+}
+
+// recordProgress records that progress was written.
+func (t *initializationTracker) recordProgress(uid types.UID, now time.Time) {
+	t.lock.Lock()
+	defer t.lock.Unlock()
+	if tracked, ok := t.byUID[uid]; ok {
+		tracked.progressWritten = now
+	}
+}

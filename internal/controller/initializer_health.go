@@ -1,0 +1,84 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/diagnosis/owners"
+	"github.com/nslifecycle/nslifecycle/internal/initialization"
+)
+
+const (
+	// healthInterval is the interval of health checks: no watch event reports that an initializer is
+	// unresponsive.
+	healthInterval = 30 * time.Second
+	// authorizationInterval is how long a successful check of the authorization is kept. A failed one
+	// is repeated every time: a configuration depends on it, and there are few rights to read.
+	authorizationInterval = 5 * time.Minute
+)
+
+// HealthChecker determines the health of the initializers.
+type HealthChecker struct {
+	client.Client
+	// Live reads RBAC objects from the API server, because a cache of all of them would be large.
+	Live  client.Reader
+	Clock clock.PassiveClock
+
+	// authorizedAt is the time of the last successful check of the authorization, and authorizedFor
+	// the configurations that it was made for.
+	authorizedAt  time.Time
+	authorizedFor string
+}
+
+// Check returns the health. Failures are part of the result, since they are reported in a condition.
+func (c *HealthChecker) Check(
+	ctx context.Context, configurations []v1alpha1.NamespaceInitializerConfiguration,
+) initialization.Health {
+	now := c.Clock.Now()
+	var health initialization.Health
+	var waiting corev1.NamespaceList
+	err := c.List(ctx, &waiting, client.HasLabels{v1alpha1.LabelInitializing}, client.UnsafeDisableDeepCopy)
+	if err != nil {
+		health.AuthorizationError = fmt.Sprintf("failed to list initializing namespaces: %v", err)
+		return health
+	}
+	health.Unresponsive = initialization.FindUnresponsive(waiting.Items, now)
+	generations := generationsOf(configurations)
+	if c.authorizedFor == generations && now.Sub(c.authorizedAt) < authorizationInterval {
+		health.IsAuthorized = true
+		return health
+	}
+	isAuthorized, err := c.isAnySubjectAuthorized(ctx)
+	if err != nil {
+		health.AuthorizationError = err.Error()
+		return health
+	}
+	if health.IsAuthorized = isAuthorized; isAuthorized {
+		c.authorizedAt, c.authorizedFor = now, generations
+	}
+	return health
+}
+
+// isAnySubjectAuthorized reports whether a subject other than the control plane holds the verb
+// initialize. It needs no additional right where finalization runs, which lists all resources.
+func (c *HealthChecker) isAnySubjectAuthorized(ctx context.Context) (bool, error) {
+	var bindings rbacv1.ClusterRoleBindingList
+	if err := c.Live.List(ctx, &bindings); err != nil {
+		return false, fmt.Errorf("failed to list ClusterRoleBindings: %w", err)
+	}
+	var roles rbacv1.ClusterRoleList
+	if err := c.Live.List(ctx, &roles); err != nil {
+		return false, fmt.Errorf("failed to list ClusterRoles: %w", err)
+	}
+	return owners.CanAnyoneInitialize(roles.Items, bindings.Items), nil
+}

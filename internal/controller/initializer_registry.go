@@ -1,0 +1,151 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/initialization"
+)
+
+// initializerRegistry provides the registrations of initializers, and remembers since when pending
+// initializers have been unregistered. The zero value is ready to use; a restart begins with it.
+type initializerRegistry struct {
+	lock sync.Mutex
+	// registrations are computed from configurations of these generations. They are kept until a
+	// configuration changes: they are needed for each waiting Namespace, and are expensive with many
+	// initializers that have large selectors.
+	generations   string
+	registrations map[string]initialization.Registration
+	// unregisteredSince is by the name of the initializer.
+	unregisteredSince map[string]time.Time
+}
+
+// update returns what the cache contains about the pending initializers of a Namespace, and records
+// since when they have been unregistered. A Namespace that does not wait needs no registrations.
+func (r *initializerRegistry) update(
+	ctx context.Context, cached client.Reader, namespace *corev1.Namespace, now time.Time,
+) (initialization.Registry, error) {
+	state := initialization.ParseState(namespace)
+	if state.Phase != initialization.PhasePending {
+		return initialization.Registry{}, nil
+	}
+	var configurations v1alpha1.NamespaceInitializerConfigurationList
+	if err := cached.List(ctx, &configurations, client.UnsafeDisableDeepCopy); err != nil {
+		return initialization.Registry{}, fmt.Errorf("failed to list NamespaceInitializerConfigurations: %w", err)
+	}
+	return r.record(state.Pending, configurations.Items, now), nil
+}
+
+// confirm returns the registry according to the API server. Initializers that are registered after
+// all are no longer recorded as unregistered.
+func (r *initializerRegistry) confirm(
+	ctx context.Context, live client.Reader, cached initialization.Registry,
+) (initialization.Registry, error) {
+	var configurations v1alpha1.NamespaceInitializerConfigurationList
+	if err := live.List(ctx, &configurations); err != nil {
+		return initialization.Registry{}, fmt.Errorf("failed to list NamespaceInitializerConfigurations: %w", err)
+	}
+	confirmed := initialization.Registry{
+		Registrations:     initialization.ComputeRegistrations(configurations.Items),
+		UnregisteredSince: cached.UnregisteredSince,
+	}
+	for name := range cached.UnregisteredSince {
+		if _, ok := confirmed.Registrations[name]; ok {
+			r.forget(name)
+		}
+	}
+	return confirmed, nil
+}
+
+func (r *initializerRegistry) record(
+	pending []string, configurations []v1alpha1.NamespaceInitializerConfiguration, now time.Time,
+) initialization.Registry {
+	generations := generationsOf(configurations)
+	r.lock.Lock()
+	defer r.lock.Unlock()
+	if r.registrations == nil || r.generations != generations {
+		r.generations, r.registrations = generations, initialization.ComputeRegistrations(configurations)
+	}
+	for _, name := range pending {
+		if _, ok := r.registrations[name]; ok {
+			delete(r.unregisteredSince, name)
+			continue
+		}
+		if r.unregisteredSince == nil {
+			r.unregisteredSince = map[string]time.Time{}
+		}
+		if _, ok := r.unregisteredSince[name]; !ok {
+			r.unregisteredSince[name] = now
+		}
+	}
+	return initialization.Registry{
+		Registrations: r.registrations, UnregisteredSince: maps.Clone(r.unregisteredSince),
+	}
+}
+
+func (r *initializerRegistry) forget(name string) {
+	r.lock.Lock()
+	defer r.lock.Unlock()
+	delete(r.unregisteredSince, name)
+}
+
+// handler enqueues all waiting Namespaces when a configuration changes. Each initializer that a
+// configuration names, however briefly, is no longer recorded as unregistered.
+func (r *initializerRegistry) handler(cached client.Reader) handler.EventHandler {
+	enqueue := func(ctx context.Context, object client.Object, isDeleted bool, queue requestQueue) {
+		configuration, ok := object.(*v1alpha1.NamespaceInitializerConfiguration)
+		if !ok {
+			return
+		}
+		if !isDeleted {
+			for _, initializer := range configuration.Initializers {
+				r.forget(initializer.Name)
+			}
+		}
+		var waiting corev1.NamespaceList
+		err := cached.List(ctx, &waiting, client.HasLabels{v1alpha1.LabelInitializing}, client.UnsafeDisableDeepCopy)
+		if err != nil {
+			log.FromContext(ctx).Error(err, "Failed to list initializing namespaces")
+		}
+		for i := range waiting.Items {
+			queue.Add(requestFor(waiting.Items[i].Name))
+		}
+	}
+	return handler.Funcs{
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, queue requestQueue) {
+			enqueue(ctx, e.Object, false, queue)
+		},
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, queue requestQueue) {
+			enqueue(ctx, e.ObjectNew, false, queue)
+		},
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, queue requestQueue) {
+			enqueue(ctx, e.Object, true, queue)
+		},
+	}
+}
+
+// generationsOf identifies the specs of the configurations, in any order. The start of a deletion
+// increments the generation as well.
+func generationsOf(configurations []v1alpha1.NamespaceInitializerConfiguration) string {
+	keys := make([]string, 0, len(configurations))
+	for i := range configurations {
+		keys = append(keys, fmt.Sprintf("%s/%d", configurations[i].UID, configurations[i].Generation))
+	}
+	slices.Sort(keys)
+	return strings.Join(keys, " ")
+}

@@ -1,0 +1,211 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/initialization"
+	"github.com/nslifecycle/nslifecycle/internal/nswrite"
+)
+
+// apply decides about a Namespace and performs the writes of the decision in a fixed order: the repair
+// of the label alone, or the conditions and then what opens, fails or deletes the Namespace. It returns
+// when to reconcile again.
+func (r *NamespaceReconciler) apply(
+	ctx context.Context, cached *corev1.Namespace, registry initialization.Registry,
+) (time.Duration, error) {
+	var decision initialization.Decision
+	var delay time.Duration
+	err := nswrite.RetryOnConflict(ctx, r.Live, cached, func(namespace *corev1.Namespace, resourceVersion string) error {
+		decision = initialization.Decide(namespace, registry, r.SystemNamespace, r.Clock.Now())
+		if decision.LabelRepair != nil {
+			return r.repairLabel(ctx, namespace, decision)
+		}
+		if decision.IsThrottled && len(decision.Conditions) > 0 {
+			delay = r.tracker.progressDelay(namespace.UID, r.Clock.Now(), r.ProgressInterval)
+		}
+		if len(decision.Conditions) == 0 || delay > 0 {
+			return nil
+		}
+		return r.writeConditions(ctx, namespace, resourceVersion, decision)
+	})
+	switch {
+	case err != nil || delay > 0:
+		return delay, err
+	case decision.RequiresLiveRead():
+		return r.applyLive(ctx, cached, registry)
+	case decision.State.Phase == initialization.PhaseFailed && decision.KeepReason != "":
+		log.FromContext(ctx).Info("Not deleting a namespace whose initialization failed", "why", decision.KeepReason)
+	}
+	return decision.RequeueAfter, nil
+}
+
+// applyLive repeats a decision that opens, fails or deletes a Namespace on what the API server
+// returns, and performs its write. The write is rejected if the Namespace has changed since.
+func (r *NamespaceReconciler) applyLive(
+	ctx context.Context, cached *corev1.Namespace, registry initialization.Registry,
+) (time.Duration, error) {
+	registry, err := r.registry.confirm(ctx, r.Live, registry)
+	if err != nil {
+		return 0, err
+	}
+	live := &corev1.Namespace{}
+	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(cached), live); err != nil {
+		return 0, fmt.Errorf("failed to get namespace %q: %w", cached.Name, err)
+	}
+	if live.UID != cached.UID {
+		return 0, nil // The watch event of the new Namespace follows.
+	}
+	var decision initialization.Decision
+	err = nswrite.RetryOnConflict(ctx, r.Live, live, func(namespace *corev1.Namespace, resourceVersion string) error {
+		decision = initialization.Decide(namespace, registry, r.SystemNamespace, r.Clock.Now())
+		switch {
+		case decision.Skip != nil:
+			return r.skip(ctx, namespace, resourceVersion, decision.Skip)
+		case decision.Fail != nil:
+			return r.fail(ctx, namespace, resourceVersion, decision.Fail)
+		case decision.Delete:
+			return r.deleteFailed(ctx, namespace, resourceVersion)
+		}
+		return nil
+	})
+	return decision.RequeueAfter, err
+}
+
+// repairLabel makes the label agree with the pending list. They disagree if a user edited them while
+// the admission policies were not installed. The patch carries the resource version in every attempt.
+func (r *NamespaceReconciler) repairLabel(
+	ctx context.Context, namespace *corev1.Namespace, decision initialization.Decision,
+) error {
+	base := namespace.DeepCopy()
+	namespace.Labels = maps.Clone(namespace.Labels)
+	if decision.LabelRepair.Value == "" {
+		delete(namespace.Labels, v1alpha1.LabelInitializing)
+		// Policy guard does not allow removing the label alone.
+		namespace.Annotations = maps.Clone(namespace.Annotations)
+		delete(namespace.Annotations, v1alpha1.AnnotationPendingInitializers)
+		delete(namespace.Annotations, v1alpha1.AnnotationInitializationResult)
+	} else {
+		if namespace.Labels == nil {
+			namespace.Labels = map[string]string{}
+		}
+		namespace.Labels[v1alpha1.LabelInitializing] = decision.LabelRepair.Value
+	}
+	patch := client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})
+	if err := r.Patch(ctx, namespace, patch, client.FieldOwner(nswrite.FieldOwner)); err != nil {
+		return fmt.Errorf("failed to repair label %s of namespace %q: %w", v1alpha1.LabelInitializing, namespace.Name, err)
+	}
+	if decision.LabelRepair.IsExpected {
+		log.FromContext(ctx).Info("Opened a namespace whose pending list is empty", "uid", base.UID)
+	} else {
+		log.FromContext(ctx).Info("Repaired the label of a namespace", "uid", base.UID,
+			"label", v1alpha1.LabelInitializing, "value", decision.LabelRepair.Value)
+	}
+	r.recordEvents(base, decision.Events...)
+	return nil
+}
+
+// writeConditions writes the conditions of a decision and records its Events. The resource version
+// prevents that a stale cache leads to a second Event.
+func (r *NamespaceReconciler) writeConditions(
+	ctx context.Context, namespace *corev1.Namespace, resourceVersion string, decision initialization.Decision,
+) error {
+	before := namespace.DeepCopy()
+	if err := nswrite.PatchConditions(ctx, r.Client, namespace, decision.Conditions, resourceVersion); err != nil {
+		return err
+	}
+	if decision.State.Phase == initialization.PhasePending {
+		r.tracker.recordProgress(before.UID, r.Clock.Now())
+	}
+	for _, condition := range decision.Conditions {
+		if condition.Type == v1alpha1.ConditionInitializing {
+			log.FromContext(ctx).Info("Initialization progressed", "uid", before.UID, "reason", condition.Reason,
+				"message", condition.Message, "pending", decision.State.Pending)
+		}
+	}
+	r.recordEvents(before, decision.Events...)
+	return nil
+}
+
+// skip removes initializers from the pending list and sets their conditions in one write, so that no
+// client sees a shorter list without the conditions.
+func (r *NamespaceReconciler) skip(
+	ctx context.Context, namespace *corev1.Namespace, resourceVersion string, skip *initialization.Skip,
+) error {
+	before := namespace.DeepCopy()
+	// An empty list opens the namespace. The API server would restore an absent one.
+	err := r.writeAnnotation(ctx, namespace, resourceVersion,
+		v1alpha1.AnnotationPendingInitializers, skip.Pending, skip.Conditions)
+	if err != nil {
+		return fmt.Errorf("failed to remove initializers from the pending list of namespace %q: %w", namespace.Name, err)
+	}
+	initializersSkippedTotal.WithLabelValues(skip.Reason).Add(float64(len(skip.Initializers)))
+	log.FromContext(ctx).Info("Skipped initializers", "uid", before.UID, "initializers", skip.Initializers,
+		"reason", skip.Reason, "pending", skip.Pending)
+	r.recordEvents(before, skip.Event)
+	return nil
+}
+
+// fail sets the result that the initializer itself would set. The next reconciliation handles it.
+func (r *NamespaceReconciler) fail(
+	ctx context.Context, namespace *corev1.Namespace, resourceVersion string, timeout *initialization.Timeout,
+) error {
+	result, err := json.Marshal(timeout.Result())
+	if err != nil {
+		return fmt.Errorf("failed to encode the result of namespace %q: %w", namespace.Name, err)
+	}
+	uid := namespace.UID
+	err = r.writeAnnotation(ctx, namespace, resourceVersion, v1alpha1.AnnotationInitializationResult, string(result), nil)
+	if err != nil {
+		return fmt.Errorf("failed to set the result of namespace %q: %w", namespace.Name, err)
+	}
+	log.FromContext(ctx).Info("Failed an initialization that timed out", "uid", uid,
+		"initializer", timeout.Initializer, "timeout", timeout.Duration.String(), "configuration", timeout.Configuration)
+	return nil
+}
+
+// deleteFailed deletes a Namespace whose initialization has failed. Its conditions report the failure
+// already.
+func (r *NamespaceReconciler) deleteFailed(
+	ctx context.Context, namespace *corev1.Namespace, resourceVersion string,
+) error {
+	preconditions := client.Preconditions{UID: &namespace.UID}
+	if resourceVersion != "" {
+		preconditions.ResourceVersion = &resourceVersion
+	}
+	if err := r.Delete(ctx, namespace, preconditions); err != nil {
+		return fmt.Errorf("failed to delete namespace %q, whose initialization failed: %w", namespace.Name, err)
+	}
+	log.FromContext(ctx).Info("Deleted a namespace whose initialization failed", "uid", namespace.UID)
+	return nil
+}
+
+// writeAnnotation sets an annotation and conditions in one write of the status, which admission checks
+// like any other write.
+func (r *NamespaceReconciler) writeAnnotation(
+	ctx context.Context, namespace *corev1.Namespace, resourceVersion, annotation, value string,
+	conditions []corev1.NamespaceCondition,
+) error {
+	metadata := nswrite.Preconditions(namespace, resourceVersion)
+	metadata["annotations"] = map[string]any{annotation: value}
+	return nswrite.Patch(ctx, r.Client, namespace, map[string]any{
+		"metadata": metadata, "status": map[string]any{"conditions": conditions},
+	})
+}
+
+func (r *NamespaceReconciler) recordEvents(namespace *corev1.Namespace, events ...initialization.Event) {
+	for _, event := range events {
+		nswrite.RecordEvent(r.Recorder, namespace, event.Type, event.Reason, event.Action, event.Note)
+	}
+}

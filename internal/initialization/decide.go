@@ -1,0 +1,175 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package initialization
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/protection"
+)
+
+// Decision is everything that the operator does about the initialization of a Namespace. The
+// fields are in the order in which they are applied.
+type Decision struct {
+	// State is the state that the decision is based on.
+	State State
+	// LabelRepair is the only write if it is set: the watch event of the repair triggers the others.
+	LabelRepair *LabelRepair
+	// Conditions are the conditions to set.
+	Conditions []corev1.NamespaceCondition
+	// IsThrottled reports that the conditions contain nothing but progress, so that they may be
+	// written at intervals.
+	IsThrottled bool
+	// Events are recorded after LabelRepair or Conditions are written.
+	Events []Event
+
+	// At most one of these three is set. They open, fail or delete the Namespace.
+
+	// Skip removes initializers from the pending list.
+	Skip *Skip
+	// Fail sets the result of an initialization that has timed out.
+	Fail *Timeout
+	// Delete reports whether to delete the Namespace because its initialization has failed.
+	Delete bool
+
+	// KeepReason is why a failed Namespace is not deleted.
+	KeepReason string
+	// RequeueAfter is when time alone changes the decision; zero if it does not.
+	RequeueAfter time.Duration
+}
+
+// Event is an Event about a Namespace.
+type Event struct {
+	Type, Reason, Action, Note string
+}
+
+// LabelRepair makes label v1alpha1.LabelInitializing agree with the pending list.
+type LabelRepair struct {
+	// Value is the value that the label should have. If it is empty, the label is removed, together
+	// with a pending list of blanks and a result that no longer counts.
+	Value string
+	// IsExpected reports that the repair completes an initialization. API servers without the policy
+	// complete leave that to the operator.
+	IsExpected bool
+}
+
+// RequiresLiveRead reports whether a decision opens, fails or deletes the Namespace. Such a
+// decision must be made again on what the API server returns, not on cached objects.
+func (d *Decision) RequiresLiveRead() bool { return d.Skip != nil || d.Fail != nil || d.Delete }
+
+// Decide decides what to do about a Namespace. The decision depends on nothing but the arguments.
+func Decide(namespace *corev1.Namespace, registry Registry, systemNamespace string, now time.Time) Decision {
+	decision := Decision{State: ParseState(namespace)}
+	if namespace.DeletionTimestamp != nil {
+		return decision
+	}
+	if decision.State.LabelRepair != nil {
+		decision.decideLabelRepair(namespace)
+		return decision
+	}
+	if decision.State.Phase == PhaseFailed {
+		decision.KeepReason = WhyNotDelete(namespace, decision.State, systemNamespace)
+		decision.Delete = decision.KeepReason == ""
+	}
+	timeout := timeoutOf(decision.State, registry.Registrations)
+	decision.decideConditions(namespace, timeout, metav1.NewTime(now))
+	if decision.State.Phase == PhasePending {
+		decision.decideWaiting(namespace, registry, timeout, now)
+	}
+	return decision
+}
+
+func (d *Decision) decideLabelRepair(namespace *corev1.Namespace) {
+	d.LabelRepair = &LabelRepair{Value: *d.State.LabelRepair}
+	note := messageLabelSet
+	if d.LabelRepair.Value == "" {
+		_, d.LabelRepair.IsExpected = namespace.Annotations[v1alpha1.AnnotationInjectedAt]
+		note = messageLabelRemoved
+	}
+	if !d.LabelRepair.IsExpected {
+		d.Events = []Event{{corev1.EventTypeWarning, eventRepaired, actionRepair, note}}
+	}
+}
+
+func (d *Decision) decideConditions(namespace *corev1.Namespace, timeout *Timeout, now metav1.Time) {
+	d.Conditions = ComputeConditions(namespace, d.State, now)
+	for _, condition := range d.Conditions {
+		if condition.Type == v1alpha1.ConditionInitializing {
+			d.Events = initializingEvents(namespace, d.State, d.KeepReason, condition)
+		}
+	}
+	d.IsThrottled = d.State.Phase == PhasePending && IsInitializing(namespace)
+	if turn := turnCondition(namespace, timeout, now); turn != nil {
+		d.Conditions = append(d.Conditions, *turn)
+		d.IsThrottled = false // Timeouts are counted from this condition.
+	}
+}
+
+// initializingEvents returns the Events about a change of condition Initializing.
+func initializingEvents(
+	namespace *corev1.Namespace, state State, keepReason string, condition corev1.NamespaceCondition,
+) []Event {
+	event := Event{Type: corev1.EventTypeNormal, Action: actionInitialize, Note: condition.Message}
+	switch {
+	case state.Phase == PhasePending && state.ResultProblem != "":
+		event.Type, event.Reason, event.Note = corev1.EventTypeWarning, eventInvalidResult, state.ResultProblem
+	case state.Phase == PhasePending && !IsInitializing(namespace):
+		event.Reason = eventInitializing
+	case state.Phase == PhaseCompleted:
+		event.Reason = eventInitialized
+	case state.Phase == PhaseFailed:
+		event.Type, event.Reason = corev1.EventTypeWarning, eventFailed
+		switch {
+		case protection.IsProtected(namespace): // The message of the condition contains it.
+		case keepReason != "":
+			event.Note += notDeleted(keepReason)
+		default:
+			event.Note += "; the namespace is deleted"
+		}
+	default:
+		return nil
+	}
+	return []Event{event}
+}
+
+// decideWaiting decides about the initializers that a Namespace waits for. Deregistered initializers
+// are skipped before a timeout is acted on.
+func (d *Decision) decideWaiting(namespace *corev1.Namespace, registry Registry, timeout *Timeout, now time.Time) {
+	var deregistered []string
+	for _, name := range unregistered(d.State.Pending, registry.Registrations) {
+		since, ok := registry.UnregisteredSince[name]
+		if !ok {
+			since = now
+		}
+		if remaining := since.Add(DeregistrationDelay).Sub(now); remaining > 0 {
+			d.RequeueAfter = earlier(d.RequeueAfter, remaining)
+			continue
+		}
+		deregistered = append(deregistered, name)
+	}
+	switch {
+	case len(deregistered) > 0:
+		d.Skip = newSkip(namespace, deregistered, v1alpha1.ReasonDeregistered, messageDeregistered, now)
+	case timeout == nil:
+	case TimeRemaining(namespace, timeout, now) > 0:
+		d.RequeueAfter = earlier(d.RequeueAfter, TimeRemaining(namespace, timeout, now))
+	case timeout.Policy == v1alpha1.InitializerIgnore:
+		names := []string{timeout.Initializer}
+		d.Skip = newSkip(namespace, names, v1alpha1.ReasonTimedOut, timedOutMessage(timeout), now)
+	default:
+		d.Fail = timeout
+	}
+}
+
+// earlier returns the shorter of two delays. Zero means no delay is set.
+func earlier(a, b time.Duration) time.Duration {
+	if a == 0 || (b > 0 && b < a) {
+		return b
+	}
+	return a
+}

@@ -1,0 +1,224 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package initialization
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+)
+
+// The reasons of Events.
+const (
+	eventInitializing  = "Initializing"
+	eventInitialized   = "Initialized"
+	eventFailed        = "InitializationFailed"
+	eventInvalidResult = "InvalidInitializationResult"
+	eventTimedOut      = "InitializerTimedOut"
+	eventDeregistered  = "InitializerDeregistered"
+	eventRepaired      = "InitializationRepaired"
+)
+
+// The actions of Events.
+const (
+	actionInitialize = "Initialize"
+	actionRepair     = "Repair"
+)
+
+// Messages of the conditions Initializing, InitializerTurn and <initializer>/Initialized.
+const (
+	messageNotRequired        = "the namespace has no initializers"
+	messageCompleted          = "all initializers completed"
+	messageInitializerDone    = "the initializer completed"
+	messageInitializerPending = "the initializer has not removed its name from the pending list"
+	messageInitializerWaiting = "waiting for the initializers that precede this one"
+	messageNoTurn             = "not waiting for an initializer with a timeout"
+	messageNoFailureReason    = "an initializer reported a failure without a reason or message"
+	messageDeregistered       = "no NamespaceInitializerConfiguration registers the initializer"
+)
+
+// Reasons why a failed Namespace is not deleted.
+const (
+	messageNotFailed     = "its initialization has not failed"
+	messageExempt        = "it is exempt from initialization"
+	messageNoLabel       = "it has no label " + v1alpha1.LabelInitializing
+	messageNoInitializer = "it was not created with initializers: it has no annotation " + v1alpha1.AnnotationInitializers
+)
+
+// Notes of Events about repairs.
+const (
+	messageLabelSet = "Set label " + v1alpha1.LabelInitializing + ` to "true": initializers are pending`
+	// The label alone would keep the namespace closed.
+	messageLabelRemoved = "Removed label " + v1alpha1.LabelInitializing + ": no initializer is pending"
+)
+
+func pendingMessage(state State) string {
+	message := fmt.Sprintf("waiting for initializer %s (%d of %d)",
+		state.Pending[0], len(state.All)-len(state.Pending)+1, len(state.All))
+	return withProblem(message, state.ResultProblem)
+}
+
+func completedMessage(skipped []string) string {
+	switch len(skipped) {
+	case 0:
+		return messageCompleted
+	case 1:
+		return fmt.Sprintf("%s except %s, which was skipped", messageCompleted, skipped[0])
+	}
+	return fmt.Sprintf("%s except %s, which were skipped", messageCompleted, joinNames(skipped))
+}
+
+func failedMessage(state State, keepReason string) string {
+	message := withProblem(failureText(state.Failure), state.ResultProblem)
+	if keepReason != "" {
+		message += notDeleted(keepReason)
+	}
+	return message
+}
+
+// failureText returns the reason and message of the result of an initialization.
+func failureText(failure *metav1.Status) string {
+	switch {
+	case failure.Message != "" && failure.Reason != "":
+		return fmt.Sprintf("%s: %s", failure.Reason, failure.Message)
+	case failure.Message != "":
+		return failure.Message
+	case failure.Reason != "":
+		return string(failure.Reason)
+	}
+	return messageNoFailureReason
+}
+
+func withProblem(message, problem string) string {
+	if problem == "" {
+		return message
+	}
+	return message + "; " + problem
+}
+
+func notDeleted(reason string) string { return "; the namespace is not deleted: " + reason }
+
+func openedEarlyMessage(duration time.Duration) string {
+	return fmt.Sprintf("it was open for %s before the operator added its initializers, and may contain objects of other "+
+		"users; delete it manually, or correct annotation %s", duration, v1alpha1.AnnotationInitializationResult)
+}
+
+func invalidResultMessage(err error) string {
+	return fmt.Sprintf("annotation %s is not the JSON of a metav1.Status: %v",
+		v1alpha1.AnnotationInitializationResult, err)
+}
+
+// ignoredResultMessage returns why a result that is not a failure is ignored. err is the error of
+// decoding it, and status its status.
+func ignoredResultMessage(err error, status string) string {
+	ignored := "annotation " + v1alpha1.AnnotationInitializationResult + " is ignored because "
+	switch {
+	case err != nil:
+		return ignored + fmt.Sprintf("it is not the JSON of a metav1.Status: %v", err)
+	case status == metav1.StatusFailure:
+		return ignored + fmt.Sprintf(`it does not contain "status":%q as plain text at the top level, before any `+
+			"text with braces", metav1.StatusFailure)
+	}
+	return ignored + fmt.Sprintf("its status is %q and not %q; to report success, remove the name of the initializer "+
+		"from annotation %s", status, metav1.StatusFailure, v1alpha1.AnnotationPendingInitializers)
+}
+
+// turnMessage identifies the turn, so it must not contain anything that can change during one.
+func turnMessage(initializer string) string {
+	return fmt.Sprintf("waiting for initializer %s, which has a timeout", initializer)
+}
+
+func timedOutMessage(timeout *Timeout) string {
+	return fmt.Sprintf("it did not complete within %s, the timeout in NamespaceInitializerConfiguration %q",
+		timeout.Duration, timeout.Configuration)
+}
+
+// skippedMessage is the message of the condition of a skipped initializer.
+func skippedMessage(cause string) string { return "skipped: " + cause }
+
+// skippedNote is the note of the Event about skipped initializers.
+func skippedNote(names []string, cause string) string {
+	noun := "initializer"
+	if len(names) > 1 {
+		noun = "initializers"
+	}
+	return fmt.Sprintf("Skipped %s %s: %s", noun, joinNames(names), cause)
+}
+
+func timeoutResultMessage(timeout *Timeout) string {
+	return fmt.Sprintf("initializer %s failed: %s", timeout.Initializer, timedOutMessage(timeout))
+}
+
+// joinNames returns "a", "a and b" or "a, b and c".
+func joinNames(names []string) string {
+	if len(names) < 2 {
+		return strings.Join(names, "")
+	}
+	last := len(names) - 1
+	return strings.Join(names[:last], ", ") + " and " + names[last]
+}
+
+// Messages of the conditions of a NamespaceInitializerConfiguration.
+const (
+	messageNoInitializers  = "this configuration names no initializers, so it does not change new namespaces"
+	messageSelectorsApply  = "; an initializer with a namespaceSelector is added only to namespaces that it selects"
+	messageNothingToServe  = "this configuration names no initializers"
+	messageHealthUnknown   = "failed to determine who is authorized to run the initializers: "
+	configurationsTogether = "all configurations together may contain at most %s, and the configurations that sort before " +
+		"this one leave too little room; none of the initializers of this configuration is enforced: %s"
+)
+
+func tooManyInitializersMessage() string {
+	return fmt.Sprintf(configurationsTogether, fmt.Sprintf("%d initializers", v1alpha1.MaxSetInitializers),
+		"remove initializers from this or another configuration")
+}
+
+func setTooLargeMessage() string {
+	return fmt.Sprintf(configurationsTogether, fmt.Sprintf("%d KiB", maxSetBytes>>10),
+		"shorten the selectors of this or another configuration")
+}
+
+// overriddenMessage ends a sentence with the initializers whose settings in a configuration are
+// ignored. It is empty without any.
+func overriddenMessage(entries []v1alpha1.EffectiveInitializer) string {
+	if len(entries) == 0 {
+		return ""
+	}
+	var texts []string
+	for i, entry := range entries {
+		if i == maxNamedOverridden {
+			break
+		}
+		texts = append(texts, fmt.Sprintf("%s (from configuration %q)", entry.Name, entry.Configuration))
+	}
+	message := "; other configurations override the settings of " + strings.Join(texts, ", ")
+	if more := len(entries) - len(texts); more > 0 {
+		message += fmt.Sprintf(" and %d more", more)
+	}
+	return message
+}
+
+func healthyMessage() string {
+	return fmt.Sprintf("at least one subject is authorized, and no initializer has been unresponsive for more than %s",
+		UnresponsiveAfter)
+}
+
+func unauthorizedMessage(names []string) string {
+	return fmt.Sprintf("only the control plane and cluster administrators are authorized to run %s: create a ClusterRole "+
+		"with the verbs get, list, watch, patch and %s on namespaces, and a ClusterRoleBinding that binds it to the "+
+		"initializer; a Role or a RoleBinding is not sufficient", joinNames(names), v1alpha1.VerbInitialize)
+}
+
+func unresponsiveMessage(name string, unresponsive Unresponsive) string {
+	more := ""
+	if unresponsive.Count > 1 {
+		more = fmt.Sprintf(" and %d more", unresponsive.Count-1)
+	}
+	return fmt.Sprintf("%s has not responded in namespace %q since %s%s: check that its controller is running",
+		name, unresponsive.Namespace, unresponsive.Since.UTC().Format(time.RFC3339), more)
+}

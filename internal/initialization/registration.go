@@ -1,0 +1,74 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package initialization
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+)
+
+// DeregistrationDelay is how long an initializer must be missing from all configurations before
+// namespaces stop waiting for it. A configuration that is deleted and created again, as by
+// kubectl replace --force, must not open namespaces.
+const DeregistrationDelay = 5 * time.Second
+
+// Registry is what is known about the initializers that namespaces wait for.
+type Registry struct {
+	// Registrations are the initializers that the configurations name.
+	Registrations map[string]Registration
+	// UnregisteredSince is since when other initializers have been missing from all configurations
+	// without interruption.
+	UnregisteredSince map[string]time.Time
+}
+
+// Registration is the registration of an initializer.
+type Registration struct {
+	// Configuration is the configuration whose settings are used.
+	Configuration string
+	Settings      v1alpha1.InitializerSettings
+}
+
+// ComputeRegistrations returns every initializer that any configuration names, with the settings of
+// the first configuration in the order of Merge that names it.
+//
+// A configuration that is being deleted, or that Merge excludes, still registers its initializers:
+// while it exists, a Namespace waits for them on purpose. Its settings are used if no other
+// configuration names the initializer.
+func ComputeRegistrations(configurations []v1alpha1.NamespaceInitializerConfiguration) map[string]Registration {
+	sorted := slices.Clone(configurations)
+	slices.SortFunc(sorted, func(a, b v1alpha1.NamespaceInitializerConfiguration) int {
+		return cmp.Compare(a.Name, b.Name)
+	})
+	effective := map[string]string{}
+	for _, entry := range Merge(configurations).Initializers {
+		effective[entry.Name] = entry.Configuration
+	}
+	registrations := map[string]Registration{}
+	for _, configuration := range sorted {
+		for _, initializer := range configuration.Initializers {
+			_, ok := registrations[initializer.Name]
+			if ok && effective[initializer.Name] != configuration.Name {
+				continue
+			}
+			registrations[initializer.Name] = Registration{
+				Configuration: configuration.Name, Settings: initializer.InitializerSettings,
+			}
+		}
+	}
+	return registrations
+}
+
+// unregistered returns the names without a registration.
+func unregistered(names []string, registrations map[string]Registration) []string {
+	var missing []string
+	for _, name := range names {
+		if _, ok := registrations[name]; !ok {
+			missing = append(missing, name)
+		}
+	}
+	return missing
+}

@@ -1,0 +1,118 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package initialization
+
+import (
+	"testing"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/test/wrappers"
+)
+
+func TestRemoveNames(t *testing.T) {
+	tests := map[string]struct {
+		list  string
+		names []string
+		want  string
+	}{
+		"the first":                      {"a,b,c", []string{"a"}, "b,c"},
+		"the middle":                     {"a,b,c", []string{"b"}, "a,c"},
+		"the last":                       {"a,b,c", []string{"c"}, "a,b"},
+		"several":                        {"a,b,c", []string{"c", "a"}, "b"},
+		"all":                            {"a,b", []string{"a", "b"}, ""},
+		"the only one":                   {"a", []string{"a"}, ""},
+		"a name that is not in the list": {"a,b", []string{"c"}, "a,b"},
+		"a part of a name":               {"a.corp.com,b", []string{"a"}, "a.corp.com,b"},
+		"a duplicate":                    {"a,b,a", []string{"a"}, "b"},
+		"blanks are kept":                {"a, b ,c", []string{"a"}, " b ,c"},
+		"a name with blanks":             {"a, b ,c", []string{"b"}, "a,c"},
+		"nothing but blanks":             {"a, ,", []string{"a"}, ""},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			g.Expect(removeNames(test.list, test.names)).To(Equal(test.want))
+		})
+	}
+}
+
+// The conditions of skipped initializers are kept.
+func TestComputeConditionsKeepsSkippedConditions(t *testing.T) {
+	const yes, no = corev1.ConditionTrue, corev1.ConditionFalse
+	skipped := one(quota, no, v1alpha1.ReasonTimedOut, "skipped: timed out", before)
+	dropped := one(mesh, no, v1alpha1.ReasonDeregistered, "skipped: not registered", before)
+	namespace := func() *wrappers.NamespaceWrapper {
+		return wrappers.MakeNamespace("x").Initializers(rbac, quota, mesh)
+	}
+	tests := map[string]struct {
+		namespace *wrappers.NamespaceWrapper
+		want      []corev1.NamespaceCondition
+	}{
+		"other initializers are pending": {
+			namespace: namespace().Pending(rbac, mesh).Condition(skipped),
+			want: []corev1.NamespaceCondition{
+				whole(yes, v1alpha1.ReasonPending, waitingFor(rbac, 2, 3), at),
+				one(rbac, no, v1alpha1.ReasonPending, messageInitializerPending, at),
+				one(mesh, no, v1alpha1.ReasonPending, messageInitializerWaiting, at),
+			},
+		},
+		"all other initializers completed": {
+			namespace: namespace().Pending().Condition(skipped),
+			want: []corev1.NamespaceCondition{
+				whole(no, v1alpha1.ReasonCompleted, completedMessage([]string{quota}), at),
+				one(rbac, yes, v1alpha1.ReasonCompleted, messageInitializerDone, at),
+				one(mesh, yes, v1alpha1.ReasonCompleted, messageInitializerDone, at),
+			},
+		},
+		"several were skipped, in the order of the list": {
+			namespace: namespace().Pending().Condition(dropped).Condition(skipped),
+			want: []corev1.NamespaceCondition{
+				whole(no, v1alpha1.ReasonCompleted, completedMessage([]string{quota, mesh}), at),
+				one(rbac, yes, v1alpha1.ReasonCompleted, messageInitializerDone, at),
+			},
+		},
+		"all were skipped": {
+			namespace: namespace().Pending().Condition(dropped).Condition(skipped).
+				Condition(one(rbac, no, v1alpha1.ReasonDeregistered, "skipped", before)),
+			want: []corev1.NamespaceCondition{whole(no, v1alpha1.ReasonCompleted,
+				completedMessage([]string{rbac, quota, mesh}), at)},
+		},
+		// Only the operator may use its reasons.
+		"a pending initializer is not skipped": {
+			namespace: namespace().Pending(quota).Condition(skipped),
+			want: []corev1.NamespaceCondition{
+				whole(yes, v1alpha1.ReasonPending, waitingFor(quota, 3, 3), at),
+				one(rbac, yes, v1alpha1.ReasonCompleted, messageInitializerDone, at),
+				one(quota, no, v1alpha1.ReasonPending, messageInitializerPending, before),
+				one(mesh, yes, v1alpha1.ReasonCompleted, messageInitializerDone, at),
+			},
+		},
+		"a condition with another status is not kept": {
+			namespace: namespace().Pending().Condition(one(quota, yes, v1alpha1.ReasonTimedOut, "?", before)),
+			want: []corev1.NamespaceCondition{
+				whole(no, v1alpha1.ReasonCompleted, messageCompleted, at),
+				one(rbac, yes, v1alpha1.ReasonCompleted, messageInitializerDone, at),
+				one(quota, yes, v1alpha1.ReasonCompleted, messageInitializerDone, before),
+				one(mesh, yes, v1alpha1.ReasonCompleted, messageInitializerDone, at),
+			},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			object := test.namespace.Obj()
+			NewWithT(t).Expect(ComputeConditions(object, ParseState(object), at)).To(Equal(test.want))
+		})
+	}
+}
+
+func TestSkippedConditions(t *testing.T) {
+	g := NewWithT(t)
+	g.Expect(SkippedConditions([]string{rbac, mesh}, "R", "m", metav1.NewTime(now))).To(Equal([]corev1.NamespaceCondition{
+		one(rbac, corev1.ConditionFalse, "R", "m", at), one(mesh, corev1.ConditionFalse, "R", "m", at),
+	}))
+}
