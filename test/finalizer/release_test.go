@@ -197,7 +197,7 @@ var _ = Describe("An agent", func() {
 		remove(ctx, namespace)
 
 		err := finalizer.Check(ctx, config, token)
-		var missing *finalizer.MissingRightsError
+		var missing *finalizer.MissingPermissionsError
 		Expect(errors.As(err, &missing)).To(BeTrue(), "%v", err)
 		Expect(missing.Missing).To(Equal([]string{"update namespaces/finalize"}))
 		Expect(err).To(MatchError(ContainSubstring(user)))

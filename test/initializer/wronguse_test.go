@@ -105,7 +105,7 @@ var _ = Describe("Wrong use of pkg/initializer", func() {
 			account := unique("wronguse")
 			config := newAccount(ctx, account, without(missing), publishing)
 			err := initializer.Check(ctx, config, name)
-			var rights *initializer.MissingRightsError
+			var rights *initializer.MissingPermissionsError
 			Expect(errors.As(err, &rights)).To(BeTrue(), "%v", err)
 			Expect(rights.Missing).To(Equal([]string{missing + " namespaces"}))
 			Expect(err).To(MatchError(And(ContainSubstring(userOf(account)), ContainSubstring("may not "+missing+" namespaces"))))
