@@ -46,12 +46,12 @@ func TestAddValidates(t *testing.T) {
 		opts []Option
 		want []string
 	}{
-		"no name":    {fn: nothing, want: []string{"an initializer needs a name"}},
+		"no name":    {fn: nothing, want: []string{"the name of an initializer is required"}},
 		"two parts":  {name: "limits.corp", fn: nothing, want: []string{"not fully qualified", "three dot-separated parts"}},
 		"comma":      {name: "a.corp.com,b.corp.com", fn: nothing, want: []string{"contains a comma"}},
 		"upper case": {name: "Limits.corp.com", fn: nothing, want: []string{"is not a DNS name"}},
 		"too long": {
-			name: strings.Repeat("a.", 127), fn: nothing, want: []string{"it has 254 characters, and may have up to 253"},
+			name: strings.Repeat("a.", 127), fn: nothing, want: []string{"254 characters", "253"},
 		},
 		"no function": {name: good, want: []string{`initializer "wrong-use.corp.example.com": the function is nil`}},
 		"no workers":  {name: good, fn: nothing, opts: []Option{WithWorkers(0)}, want: []string{"WithWorkers(0)", "at least 1"}},

@@ -30,7 +30,7 @@ var _ = Describe("The example search-index", Ordered, func() {
 		expectReady(ctx, namespace.Name)
 		Expect(indicesOf(ctx, namespace.Name)).To(Equal([]indexserver.Owner{ownerOf(namespace)}))
 		ready := get(Default, ctx, namespace.Name)
-		Expect(ready.Spec.Finalizers).To(ConsistOf(corev1.FinalizerKubernetes, controller.Token))
+		Expect(ready.Spec.Finalizers).To(ConsistOf(corev1.FinalizerKubernetes, controller.Finalizer))
 		index := controller.IndexName(ready)
 
 		By("saying in the namespace which index that is")
@@ -74,7 +74,7 @@ var _ = Describe("The example search-index", Ordered, func() {
 			Expect(admin.Delete(ctx, namespace)).To(Succeed())
 			Eventually(get).WithContext(ctx).WithArguments(ctx, namespace.Name).Should(
 				matchers.HaveCondition(released, corev1.ConditionFalse, reason, text))
-			Expect(get(Default, ctx, namespace.Name).Spec.Finalizers).To(Equal([]corev1.FinalizerName{controller.Token}))
+			Expect(get(Default, ctx, namespace.Name).Spec.Finalizers).To(Equal([]corev1.FinalizerName{controller.Finalizer}))
 			between.set(nothing)
 			expectGone(ctx, namespace.Name)
 			Expect(indicesOf(ctx, namespace.Name)).To(BeEmpty())
@@ -139,7 +139,7 @@ var _ = Describe("The example search-index", Ordered, func() {
 		}))
 		namespace := create(ctx, "search-middle")
 		Eventually(ctx, arrived).Should(Receive())
-		Expect(get(Default, ctx, namespace.Name).Spec.Finalizers).To(ContainElement(controller.Token))
+		Expect(get(Default, ctx, namespace.Name).Spec.Finalizers).To(ContainElement(controller.Finalizer))
 		Expect(admin.Delete(ctx, namespace)).To(Succeed())
 		expectGone(ctx, namespace.Name)
 
@@ -212,7 +212,7 @@ func expectFirstDocument(ctx context.Context, namespace *corev1.Namespace) {
 		found, err := service.Search(ctx, controller.IndexName(namespace), "ready")
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(found.Total).To(Equal(1))
-		g.Expect(found.Hits[0].Document.Text).To(ContainSubstring("namespace %s is ready: admin asked for it", namespace.Name))
+		g.Expect(found.Hits[0].Document.Text).To(ContainSubstring("namespace %s is ready: admin created it", namespace.Name))
 		g.Expect(found.Hits[0].Document.Fields).To(HaveKeyWithValue("uid", string(namespace.UID)))
 	}).WithContext(ctx).Should(Succeed())
 }

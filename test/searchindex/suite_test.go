@@ -39,7 +39,7 @@ const (
 
 const (
 	initialized = corev1.NamespaceConditionType(controller.InitializerName + v1alpha1.ConditionInitializedSuffix)
-	released    = corev1.NamespaceConditionType(controller.Token)
+	released    = corev1.NamespaceConditionType(controller.Finalizer)
 )
 
 var (
