@@ -22,21 +22,21 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// without is serving without some verbs.
+// without returns the rules of serving without some verbs.
 func without(verbs ...string) rbacv1.PolicyRule {
 	rule := *serving.DeepCopy()
 	rule.Verbs = slices.DeleteFunc(rule.Verbs, func(verb string) bool { return slices.Contains(verbs, verb) })
 	return rule
 }
 
-// reading lets an initializer know which ones are registered.
+// reading allows an initializer to read the registered initializers.
 var reading = rbacv1.PolicyRule{
 	APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"namespaceinitializersets"},
 	Verbs: []string{"get"},
 }
 
-// follow runs the kubectl commands that a message ends with, as an administrator, and returns
-// how many there were. What they create goes with the spec.
+// follow runs the kubectl commands at the end of a message as an administrator, and returns their
+// number. Their objects are deleted after the spec.
 func follow(ctx context.Context, message string) int {
 	GinkgoHelper()
 	_, commands, found := strings.Cut(message, "as an administrator run: ")
@@ -56,12 +56,12 @@ func follow(ctx context.Context, message string) int {
 	return count
 }
 
-// nothing is a function whose work is done at once.
+// nothing is a function that succeeds immediately.
 func nothing(context.Context, *corev1.Namespace) (initializer.Result, error) {
 	return initializer.Result{}, nil
 }
 
-var _ = Describe("Wrong use of pkg/initializer", func() {
+var _ = Describe("Incorrect use of pkg/initializer", func() {
 	const name = "one.wronguse.example.com"
 
 	It("is rejected by Add and Check", func(ctx context.Context) {

@@ -112,7 +112,7 @@ var _ = Describe("Nobody", func() {
 		}
 	})
 
-	It("takes away what holds a namespace, but in turn", func(ctx context.Context) {
+	It("removes the finalizers of a namespace only in its turn", func(ctx context.Context) {
 		register(ctx, "turns", rbac, quota)
 		name := createInjected(ctx, unique("turns")).Name
 		reset := func(key string) func(*corev1.Namespace) {
@@ -171,7 +171,7 @@ var _ = Describe("Nobody", func() {
 		expectGone(ctx, name)
 	})
 
-	It("keeps a namespace from getting its list", func(ctx context.Context) {
+	It("prevents a namespace from getting its list", func(ctx context.Context) {
 		if !byOperator {
 			Skip("the API server injects, so there is no time for it")
 		}
