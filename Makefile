@@ -2,16 +2,16 @@
 IMG ?= ghcr.io/nslifecycle/nslifecycle:latest
 # More arguments for run, demo, the benchmarks and test, for example `make demo ARGS=--once`.
 ARGS ?=
-# The tool that builds images: docker, or one that takes the same arguments.
+# The tool that builds images: docker, or a compatible one.
 CONTAINER_TOOL ?= docker
 # The platforms of docker-buildx.
 PLATFORMS ?= linux/amd64,linux/arm64,linux/s390x,linux/ppc64le
 # The platforms of image-archive.
 ARCHIVE_PLATFORMS ?= linux/amd64,linux/arm64
-# The command that makes the image in $$IMAGE_ARCHIVE known to the cluster in KUBECONFIG as $$IMG,
-# for test-e2e. Without one, test-e2e makes a cluster of its own with Kind.
+# The command that loads the image in $$IMAGE_ARCHIVE into the cluster in KUBECONFIG as $$IMG, for
+# test-e2e. Without it, test-e2e creates a Kind cluster.
 LOAD_IMAGE ?=
-# The name of that cluster, and the image of its node; the one that Kind knows best if empty.
+# The name of the Kind cluster, and its node image; the default of Kind if empty.
 KIND_CLUSTER ?= nslifecycle-test-e2e
 KIND_NODE_IMAGE ?=
 # The archive of image-push.
@@ -19,11 +19,11 @@ ARCHIVE ?= dist/image.tar
 # The image of release-artifacts, and the platforms of the programs.
 RELEASE_IMAGE ?= ghcr.io/nslifecycle/nslifecycle
 RELEASE_PLATFORMS ?= linux/amd64,linux/arm64,darwin/amd64,darwin/arm64,windows/amd64,windows/arm64
-# How long undeploy waits for the end of the system namespace before it sees to that itself.
+# The time that undeploy waits for the deletion of the system namespace before it finalizes it itself.
 UNDEPLOY_PATIENCE ?= 60s
 KUBECTL ?= kubectl
 
-# Tools. Each is pinned here and nowhere else.
+# Tools. All versions are pinned here.
 ACTIONLINT_VERSION ?= v1.7.12
 CONTROLLER_GEN_VERSION ?= v0.23.0
 COSIGN_VERSION ?= v3.1.3
@@ -36,7 +36,7 @@ KIND_VERSION ?= v0.33.0
 KUSTOMIZE_VERSION ?= v5.8.2
 SETUP_ENVTEST_VERSION ?= v0.25.1
 
-# Not to be moved: hack/control-plane.sh and the overlay of deploy rely on it.
+# hack/control-plane.sh and the overlay of deploy depend on this path.
 LOCALBIN := $(CURDIR)/bin
 ACTIONLINT := $(LOCALBIN)/actionlint
 CONTROLLER_GEN := $(LOCALBIN)/controller-gen
@@ -48,8 +48,8 @@ KIND := $(LOCALBIN)/kind
 KUSTOMIZE := $(LOCALBIN)/kustomize
 SETUP_ENVTEST := $(LOCALBIN)/setup-envtest
 
-# As the image is built. Besides, kustomize in the plugin uses Go's package plugin where
-# there is cgo, and then the linker has to keep everything and takes minutes.
+# As in the image. With cgo, kustomize in the plugin would use Go's package plugin, which makes
+# linking take minutes.
 export CGO_ENABLED ?= 0
 
 # Stop at the first error, also in a pipe.
@@ -71,17 +71,16 @@ help: ## Show this help.
 
 ##@ Try it
 
-# The demo and the tests get the control plane by the script and not as a
-# prerequisite, since only the script knows where it is in the end.
+# The demo and the tests run the script instead of depending on a target, since only the script
+# knows the resulting path.
 .PHONY: demo
 demo: ## A real API server, two initializers and a tour. ONCE=1 exits after the tour.
 	@$(start-demo) $(if $(filter-out 0 false,$(ONCE)),--once) $(ARGS)
 
-# Exit status 3 is the manager's word for "no cluster is configured". Any other
-# outcome, a cluster that does not answer included, is the caller's business.
-# The shell has to outlive the manager to see it, so it hands on what would stop
-# it. In a process group of its own (set -m) the manager gets each signal once:
-# it takes a second one for impatience.
+# Exit status 3 of the manager means that no cluster is configured. Any other status is returned to
+# the caller. The shell must outlive the manager to read it, so it forwards signals. In a separate
+# process group (set -m) the manager receives each signal once: a second one would terminate it
+# immediately.
 .PHONY: run
 run: build ## Run the manager against the current kubeconfig context, or an embedded control plane if there is none.
 	@set -m; "$(LOCALBIN)/manager" --leader-elect=false --zap-encoder=console $(ARGS) & pid=$$!; set +m; \
@@ -98,8 +97,7 @@ run: build ## Run the manager against the current kubeconfig context, or an embe
 manifests: controller-gen ## Generate the CRDs and the manager's ClusterRole.
 	"$(CONTROLLER_GEN)" rbac:roleName=manager-role crd paths=./api/... paths=./internal/... output:crd:artifacts:config=config/crd/bases
 
-# Two runs: the apply configurations refer to types, never to generated methods,
-# but a run that fails half-way should at least leave the methods behind.
+# Two runs, so that the methods are generated even if the apply configurations fail.
 .PHONY: generate
 generate: controller-gen ## Generate deep copies and apply configurations.
 	"$(CONTROLLER_GEN)" object:headerFile=hack/boilerplate.go.txt paths=./api/...
@@ -126,7 +124,7 @@ lint: golangci-lint ## Run golangci-lint.
 	cd test/benchmark && "$(GOLANGCI_LINT)" run
 
 .PHONY: lint-fix
-lint-fix: golangci-lint ## Run golangci-lint and let it fix what it can.
+lint-fix: golangci-lint ## Run golangci-lint and apply its fixes.
 	"$(GOLANGCI_LINT)" run --build-tags=e2e --fix
 	cd test/benchmark && "$(GOLANGCI_LINT)" run --fix
 
@@ -136,8 +134,8 @@ lint-config: golangci-lint ## Check the configuration of golangci-lint.
 
 ##@ Test
 
-# None of these generates or formats anything: a test that rewrites the tree
-# hides what is wrong with it. `make verify` looks after that.
+# These targets do not generate or format anything, so that tests do not hide outdated files.
+# `make verify` checks for those.
 .PHONY: test
 test: helm kustomize promtool ## Run all tests, against a real API server where they need one, but for test-versions.
 	@echo "test/versions is skipped; make test-versions runs it." >&2
@@ -165,9 +163,9 @@ SUITES ?= ./test/integration ./test/initializer ./test/finalizer ./test/searchin
 test-integration: promtool ## Run the suites on a real API server alone, with their narration.
 	@$(use-control-plane-and-peer) set -x; go test $(SUITES) -timeout 30m -v -ginkgo.v $(ARGS)
 
-# The cluster that Kind makes goes when the tests are over, whatever came of them.
+# The Kind cluster is deleted after the tests, also if they fail.
 .PHONY: test-e2e
-test-e2e: kustomize build-plugin image-archive $(if $(LOAD_IMAGE),,kind) ## Run the end-to-end tests on a cluster that Kind makes, or with LOAD_IMAGE on that of KUBECONFIG.
+test-e2e: kustomize build-plugin image-archive $(if $(LOAD_IMAGE),,kind) ## Run the end-to-end tests on a Kind cluster, or with LOAD_IMAGE on the cluster of KUBECONFIG.
 ifdef LOAD_IMAGE
 	@export IMG="$(IMG)" IMAGE_ARCHIVE="$(CURDIR)/dist/image.tar"; \
 	$(LOAD_IMAGE); \
@@ -180,11 +178,11 @@ else
 	$(run-e2e)
 endif
 
-# The latest tag before this commit; there has to be one.
+# The latest tag before this commit, which must exist.
 FROM ?= $(shell git describe --tags --abbrev=0 HEAD^ 2>/dev/null)
 
 .PHONY: test-upgrade
-test-upgrade: ## Upgrade from another version, FROM, with namespaces on their way.
+test-upgrade: ## Test the upgrade from version FROM while namespaces are initialized and finalized.
 	@[ -n "$(FROM)" ] || { echo "There is no tag to upgrade from: say FROM=..., a tag or commit." >&2; exit 1; }
 	@$(use-control-plane) set -x; UPGRADE_FROM="$(FROM)" go test ./test/chaos -count=1 -timeout 30m -v -ginkgo.v \
 		-ginkgo.focus="An upgrade" $(ARGS)
@@ -194,19 +192,19 @@ bench: ## Run the benchmarks and print their ratios.
 	@$(use-control-plane) $(call run-benchmark,.)
 
 .PHONY: bench-finalization
-bench-finalization: ## Measure the end of namespaces against kube-controller-manager. ARGS=--quick for a look.
+bench-finalization: ## Compare finalization with kube-controller-manager. ARGS=--quick for a short run.
 	@$(use-control-plane-with-peer) $(call run-benchmark,./finalization)
 
 .PHONY: bench-initializer
-bench-initializer: ## Measure what an initializer adds to the time until a namespace is ready.
+bench-initializer: ## Measure the delay that an initializer adds to the creation of a namespace.
 	@$(use-control-plane) $(call run-benchmark,./initializer)
 
 .PHONY: bench-plugin
-bench-plugin: ## Measure how long the kubectl plugin takes.
+bench-plugin: ## Measure the duration of the commands of the kubectl plugin.
 	@$(use-control-plane) $(call run-benchmark,./plugin)
 
 .PHONY: control-plane
-control-plane: ## Get kube-apiserver, etcd and kubectl for the tests, and print where they are.
+control-plane: ## Download or build kube-apiserver, etcd and kubectl for the tests, and print their path.
 	@hack/control-plane.sh
 
 .PHONY: verify
@@ -224,7 +222,7 @@ verify: ## Check that the tree is tidy, generated, formatted, linted and committ
 	fi
 	@$(MAKE) --no-print-directory vet verify-kustomize verify-chart verify-workflows lint-config lint verify-clean
 
-# The build of every kustomization, also of those that no other one includes.
+# Builds every kustomization, including those that no other one includes.
 .PHONY: verify-kustomize
 verify-kustomize: kustomize
 	@find config -name kustomization.yaml -print | LC_ALL=C sort | while read -r file; do \
@@ -240,9 +238,9 @@ verify-chart: helm
 verify-workflows: actionlint
 	"$(ACTIONLINT)"
 
-# Not part of verify: what is known of a vulnerability changes from day to day, and the tree does not.
+# Not part of verify: the vulnerability database changes independently of the tree.
 .PHONY: vulncheck
-vulncheck: govulncheck ## Look for known vulnerabilities in what is called.
+vulncheck: govulncheck ## Check for known vulnerabilities in called code.
 	"$(GOVULNCHECK)" ./...
 	"$(GOVULNCHECK)" -C hack/image ./...
 	"$(GOVULNCHECK)" -C test/benchmark ./...
@@ -257,13 +255,12 @@ verify-clean:
 
 ##@ Build
 
-# Generated files are committed, and `make verify` keeps them current: a build
-# needs no tool but Go.
+# Generated files are committed and checked by `make verify`, so that a build requires only Go.
 .PHONY: build
 build: ## Build the manager.
 	go build -trimpath -o "$(LOCALBIN)/manager" ./cmd
 
-# kubectl finds both names in PATH: the second one completes the arguments of the first.
+# kubectl finds both programs in PATH; the second one provides the shell completion of the first.
 .PHONY: build-plugin
 build-plugin: ## Build the kubectl plugin.
 	go build -trimpath -o "$(LOCALBIN)/kubectl-nslifecycle" ./cmd/kubectl-nslifecycle
@@ -281,9 +278,9 @@ docker-push: ## Push the image of the manager.
 docker-buildx: ## Build the image for all PLATFORMS and push it.
 	$(CONTAINER_TOOL) buildx build --push --platform="$(PLATFORMS)" $(image-version) -t "$(IMG)" .
 
-# Both are committed, so that they can be had from a tag without any tool.
+# Both are committed, so that they can be downloaded from a tag.
 .PHONY: build-installer
-build-installer: kustomize ## Write dist/install.yaml, and what dist/chart takes from it.
+build-installer: kustomize ## Write dist/install.yaml and the generated parts of dist/chart.
 	@$(render-install) mv "$$overlay/install.yaml" dist/install.yaml; echo "Wrote dist/install.yaml."; \
 	printf '%s\n' 'namespace: nslifecycle-system' 'namePrefix: nslifecycle-' 'sortOptions:' '  order: fifo' \
 		'resources:' '- ../../config/protection' '- ../../config/expiry' '- ../../config/prometheus' \
@@ -291,20 +288,20 @@ build-installer: kustomize ## Write dist/install.yaml, and what dist/chart takes
 	"$(KUSTOMIZE)" build "$$overlay" >"$$overlay/optional.yaml"; \
 	go run ./hack/chart dist/install.yaml "$$overlay/optional.yaml" dist/chart/files
 
-# A module of its own: what makes the image is no part of the manager.
+# A separate module, so that the manager does not depend on the image builder.
 .PHONY: image-archive
 image-archive: ## Write dist/image.tar, an OCI archive for amd64 and arm64, without a container engine.
 	cd hack/image && go run . --root="$(CURDIR)" --name="$(IMG)" --output="$(CURDIR)/dist/image.tar" \
 		--platforms="$(ARCHIVE_PLATFORMS)"
 
 .PHONY: image-push
-image-push: ## Push an image archive, ARCHIVE=dist/image.tar, with its bills of materials as IMG.
+image-push: ## Push an image archive, ARCHIVE=dist/image.tar, and its SBOMs as IMG.
 	cd hack/image && go run . push "$(abspath $(ARCHIVE))" "$(IMG)"
 
-# From what is committed: the revision in the programs has to be the truth. All times are that
-# of the commit, so everybody gets the same files, and the workflow of a release does no more.
+# Requires a clean tree, since the programs contain the revision. All timestamps are that of the
+# commit, so that the files are reproducible. The release workflow runs only this target.
 .PHONY: release-artifacts
-release-artifacts: ## Write to dist/release what a release consists of, VERSION=v0.1.0.
+release-artifacts: ## Write the files of a release to dist/release, VERSION=v0.1.0.
 	@[ -n "$(VERSION)" ] || { echo "Say which release: make release-artifacts VERSION=v0.1.0" >&2; exit 1; }
 	@changed="$$(git status --porcelain)"; \
 	if [ -n "$$changed" ]; then \
@@ -329,8 +326,8 @@ ignore-not-found ?= true
 install: kustomize ## Install the CRDs.
 	"$(KUSTOMIZE)" build config/crd | $(KUBECTL) apply -f -
 
-# An API server that starts while a policy's parameters have no CRD refuses what
-# the policy matches: every new namespace. So the policies go first here, too.
+# An API server that starts while the CRD of a policy's parameters is missing rejects every request
+# that the policy matches: all new namespaces. Therefore the policies are deleted first.
 .PHONY: uninstall
 uninstall: kustomize ## Remove the CRDs, the policies that read them, and all configurations.
 	@$(delete-policies)
@@ -340,11 +337,10 @@ uninstall: kustomize ## Remove the CRDs, the policies that read them, and all co
 deploy: kustomize ## Install everything, with the manager's image from IMG.
 	@$(render-install) $(KUBECTL) apply -f "$$overlay/install.yaml"
 
-# The manager loses its rights with the rest, and it would not empty the namespace that it
-# runs in anyway. Where the built-in namespace controller is off nobody is left to end it,
-# so a manager outside of the cluster does.
-# config/compat: the policies have gone by then, and without two kinds of them, which are not
-# served before 1.36, it has all that config/default has.
+# The manager loses its permissions, and does not delete the content of its own namespace. Without
+# the built-in namespace controller, a manager outside of the cluster finalizes the namespace.
+# config/compat contains all of config/default except policies of two kinds, which are not served
+# before 1.36; the policies are already deleted at this point.
 .PHONY: undeploy
 undeploy: kustomize build ## Remove everything, in an order that never blocks namespaces.
 	@$(delete-policies)
@@ -372,7 +368,7 @@ actionlint: ## Install actionlint to bin/.
 controller-gen: ## Install controller-gen to bin/.
 	@$(call install-tool,controller-gen,$(CONTROLLER_GEN_MODULE),$(CONTROLLER_GEN_VERSION))
 
-# It signs a release.
+# Signs releases.
 .PHONY: cosign
 cosign: ## Install cosign to bin/.
 	@$(call install-tool,cosign,$(COSIGN_MODULE),$(COSIGN_VERSION))
@@ -401,9 +397,9 @@ kind: ## Install kind to bin/.
 kustomize: ## Install kustomize to bin/.
 	@$(call install-tool,kustomize,$(KUSTOMIZE_MODULE),$(KUSTOMIZE_VERSION))
 
-# From a module of its own, since `go install` refuses modules with a replace directive. The
-# tag leaves out what finds targets in clouds, which is most of it. It is kept by its version,
-# as the others are: the build takes minutes.
+# Built from a separate module, since `go install` rejects modules with a replace directive. The
+# build tag excludes the service discovery of clouds. The binary is cached by version, since the
+# build takes minutes.
 .PHONY: promtool
 promtool: ## Build promtool to bin/, for the tests of alerts and dashboard.
 	@version="$$(cd hack/promtool && go list -m -f '{{.Version}}' github.com/prometheus/prometheus)"; \
@@ -421,10 +417,9 @@ promtool: ## Build promtool to bin/, for the tests of alerts and dashboard.
 setup-envtest: ## Install setup-envtest to bin/.
 	@$(call install-tool,setup-envtest,$(SETUP_ENVTEST_MODULE),$(SETUP_ENVTEST_VERSION))
 
-# install-tool(name, package, version): bin/<name> becomes a link to
-# bin/<name>-<version>, so that a new version is installed as soon as it is
-# pinned, and going back to an old one costs nothing. The directory in between
-# keeps an interrupted installation from passing for a tool.
+# install-tool(name, package, version): bin/<name> is a link to bin/<name>-<version>, so that a new
+# version is installed when it is pinned, and an old version is kept. The temporary directory
+# prevents the use of an incomplete installation.
 define install-tool
 if [ ! -x "$(LOCALBIN)/$(1)-$(3)" ]; then \
 	echo "Installing $(1) $(3) ..." >&2; \
@@ -436,14 +431,13 @@ fi; \
 ln -sfn "$(1)-$(3)" "$(LOCALBIN)/$(1)"
 endef
 
-# In a statement of its own: a failure inside an assignment in front of a
-# command would go unnoticed.
+# A separate statement, since a failure in an assignment before a command is ignored.
 define use-control-plane
 KUBEBUILDER_ASSETS="$$(hack/control-plane.sh)"; export KUBEBUILDER_ASSETS;
 endef
 
-# With kube-controller-manager for the tests that run beside it. A control plane that the
-# user brings does not need to have one: these tests are skipped then, and say so.
+# Includes kube-controller-manager for the tests that require it. These tests are skipped if the
+# user's control plane does not include it.
 define use-control-plane-and-peer
 peer=--with-controller-manager; \
 if [ -n "$$KUBEBUILDER_ASSETS" ] && [ ! -x "$$KUBEBUILDER_ASSETS/kube-controller-manager" ]; then \
@@ -463,23 +457,23 @@ set -x; go build -C test/benchmark -o "$(LOCALBIN)/benchmarks/" $(1); \
 "$(LOCALBIN)/benchmarks/$(if $(filter .,$(1)),benchmark,$(notdir $(1)))" $(ARGS)
 endef
 
-# A build tag of their own, so that go test ./... does not look for a cluster.
+# A build tag, so that go test ./... does not require a cluster.
 define run-e2e
 set -x; IMG="$(IMG)" KUBECTL="$(KUBECTL)" go test -tags=e2e -count=1 ./test/e2e -timeout 60m -v -ginkgo.v $(ARGS)
 endef
 
-# What the manager in the image says of itself; git is asked when the image is built.
+# The version in the image; git is called when the image is built.
 define image-version
 --build-arg=VERSION="$$(git describe --always --dirty)" --build-arg=REVISION="$$(git rev-parse HEAD)"
 endef
 
-# exec, so that Ctrl-C ends the demo itself and nothing stands in between.
+# exec, so that the demo receives Ctrl-C directly.
 define start-demo
 $(use-control-plane) go build -o "$(LOCALBIN)/demo" ./test/demo; exec "$(LOCALBIN)/demo"
 endef
 
-# Renders config/default with the image IMG to $$overlay/install.yaml. The overlay
-# lies in bin/, where git does not see it: a deployment must not change the tree.
+# Renders config/default with the image IMG to $$overlay/install.yaml. The overlay is in bin/, which
+# git ignores: a deployment must not change the tree.
 define render-install
 overlay="$$(mktemp -d "$(LOCALBIN)/.overlay.XXXXXX")"; trap 'rm -rf "$$overlay"' EXIT; \
 printf '%s\n' 'resources:' '- ../../config/default' 'sortOptions:' '  order: fifo' >"$$overlay/kustomization.yaml"; \
@@ -488,7 +482,7 @@ printf '%s\n' 'resources:' '- ../../config/default' 'sortOptions:' '  order: fif
 grep -qF -- 'image: $(IMG)' "$$overlay/install.yaml" || { echo "The image $(IMG) did not get into the Deployment." >&2; exit 1; };
 endef
 
-# In a process group of its own, for the same reasons as in run.
+# In a separate process group, as in run.
 define await-end-of-system-namespace
 wait-for-end() { \
 	[ -z "$$($(KUBECTL) get namespace nslifecycle-system --ignore-not-found --output=name)" ] || \
@@ -503,9 +497,8 @@ if ! wait-for-end "$(UNDEPLOY_PATIENCE)" 2>/dev/null; then \
 fi
 endef
 
-# Bindings before policies, and both before everything else: whatever is missing
-# afterwards, nothing asks for it any more. Clusters before 1.36 do not serve all
-# four kinds.
+# Bindings before policies, and both before all other objects, so that no policy refers to a missing
+# object. Clusters before 1.36 do not serve all four kinds.
 define delete-policies
 served="$$($(KUBECTL) api-resources --api-group=admissionregistration.k8s.io -o name)"; \
 for kind in mutatingadmissionpolicybindings validatingadmissionpolicybindings mutatingadmissionpolicies validatingadmissionpolicies; do \

@@ -1,25 +1,23 @@
 // Copyright The nslifecycle Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package v1alpha1 is the public API of nslifecycle: the two custom resources
-// that say which initializers a new Namespace has to wait for, and the names of
-// the labels, annotations and conditions through which a Namespace tells its
-// stage of life.
+// Package v1alpha1 is the public API of nslifecycle: the custom resources that register
+// initializers, and the names of the labels, annotations and conditions that hold the state of a
+// Namespace.
 //
-// It imports nothing but apimachinery, so that a client pays for nothing else.
+// It imports only apimachinery, so that clients get no further dependencies.
 //
-// # The life of a Namespace
+// # Life cycle of a Namespace
 //
-//	            CREATE                    last entry of the list removed
+//	            CREATE                 last pending initializer removed
 //	(nothing) ─────────▶ initializing ──────────────────────────────────▶ ready
 //	                       │                                                │
-//	                       │ result says Failure                     DELETE │
+//	                       │ result with status Failure              DELETE │
 //	                       ▼                                                ▼
 //	                     failed ───────────── DELETE by the operator ──▶ terminating
 //
-// The states are told by the label [LabelInitializing], the annotations
-// [AnnotationPendingInitializers] and [AnnotationInitializationResult], and the
-// condition [ConditionInitializing].
+// The state is in the label [LabelInitializing], the annotations [AnnotationPendingInitializers]
+// and [AnnotationInitializationResult], and the condition [ConditionInitializing].
 //
 // The model is the Namespace Initializer KEP (kubernetes/enhancements, keps/33).
 //

@@ -3,99 +3,98 @@
 
 package v1alpha1
 
-// Labels and annotations of a Namespace that tell of its initialization. Users cannot set
-// any of them: the API server's admission policies write and protect them
-// (config/admission).
+// Labels and annotations with the state of the initialization of a Namespace. Users cannot set
+// them: the admission policies write and protect them (config/admission).
 const (
-	// Prefix starts every label and annotation key that belongs to this project.
+	// Prefix is the prefix of the label and annotation keys of this project.
 	Prefix = "nslifecycle.dev/"
 
-	// LabelInitializing is "true" on a Namespace exactly while its list of pending
-	// initializers is not empty. The gate is bound to it.
+	// LabelInitializing is "true" on a Namespace exactly while its list of pending initializers is
+	// not empty. The policy gate selects by it.
 	LabelInitializing = Prefix + "initializing"
 
-	// AnnotationPendingInitializers holds the names of the initializers that have
-	// not done their work yet, comma-separated, in order: the KEP's
-	// spec.initializers.pending. An initializer that is done removes its own name;
-	// with the last one the API server removes annotation and label.
+	// AnnotationPendingInitializers contains the names of the pending initializers, comma-separated
+	// and in order: spec.initializers.pending of the KEP. An initializer that has finished removes
+	// its own name. When the list becomes empty, the API server removes the annotation and the
+	// label.
 	AnnotationPendingInitializers = Prefix + "pending-initializers"
 
-	// AnnotationInitializers holds the list as it was when the Namespace was
-	// created. It never changes, and it stays: it is what progress is counted
-	// against, and what tells an initialized Namespace from one that never had to be.
+	// AnnotationInitializers contains the list at the creation of the Namespace. It is immutable.
+	// Progress is computed from it, and a Namespace without it never had initializers.
 	AnnotationInitializers = Prefix + "initializers"
 
-	// AnnotationInitializationResult holds the JSON of a metav1.Status; with
-	// status "Failure" the initialization has failed and the operator deletes the
-	// Namespace. It is the KEP's spec.initializers.result.
+	// AnnotationInitializationResult contains the JSON of a metav1.Status: spec.initializers.result
+	// of the KEP. With status "Failure" the initialization has failed, and the operator deletes the
+	// Namespace.
 	AnnotationInitializationResult = Prefix + "initialization-result"
 
-	// AnnotationRequestedBy holds the name of the user who asked for the Namespace,
-	// as the API server knew it at creation. It never changes.
+	// AnnotationRequestedBy contains the name of the user who created the Namespace, as
+	// authenticated by the API server. It is immutable.
 	AnnotationRequestedBy = Prefix + "requested-by"
 
-	// AnnotationInjectedAt holds the time at which the operator gave the Namespace its list,
-	// in RFC 3339, where the operator did that and not the API server (config/compat). The
-	// Namespace was open until then. It never changes.
+	// AnnotationInjectedAt contains the time at which the operator added the list to the Namespace,
+	// in RFC 3339 format. It exists only if the operator, instead of the API server, adds it
+	// (config/compat); until then the Namespace was open. It is immutable.
 	AnnotationInjectedAt = Prefix + "injected-at"
 )
 
-// What users do set on a Namespace, also when they create it. Each has a policy of its own,
-// which is off by default (config/protection, config/expiry).
+// Labels and annotations that users set on a Namespace. Each has a policy, which is not installed
+// by default (config/protection, config/expiry).
 const (
-	// LabelDeletionProtection keeps a Namespace from being deleted, whatever the value.
+	// LabelDeletionProtection protects a Namespace from deletion, regardless of its value.
 	LabelDeletionProtection = Prefix + "deletion-protection"
 
-	// AnnotationExpiresAt is when a Namespace is deleted, in the format of RFC 3339.
+	// AnnotationExpiresAt is the time at which the Namespace is deleted, in RFC 3339 format.
 	AnnotationExpiresAt = Prefix + "expires-at"
 
-	// AnnotationTTL is how long after its creation a Namespace is deleted: days, hours,
-	// minutes and seconds, such as "7d" or "1h30m". It is that or AnnotationExpiresAt.
+	// AnnotationTTL is the time between the creation and the deletion of the Namespace: days,
+	// hours, minutes and seconds, such as "7d" or "1h30m". It cannot be combined with
+	// AnnotationExpiresAt.
 	AnnotationTTL = Prefix + "ttl"
 )
 
-// LabelPolicy is on each admission policy and binding of this project and tells
-// which one it is: one of the Policy names. The operator finds them by it,
-// whatever prefix an installation gave to their names.
+// LabelPolicy is a label of the admission policies and bindings of this project. Its value is one
+// of the Policy constants. The operator finds the policies by it, since installations can add a
+// prefix to their names.
 const LabelPolicy = Prefix + "policy"
 
-// LabelInjection is on the policy guard of an installation where the operator gives new
-// Namespaces their list, with value InjectionByOperator (config/compat).
+// LabelInjection with value InjectionByOperator is a label of the policy guard if the operator adds
+// the list to new Namespaces (config/compat).
 const (
 	LabelInjection      = Prefix + "injection"
 	InjectionByOperator = "operator"
 )
 
-// The admission policies, in config/admission.
+// The admission policies in config/admission.
 const (
-	// PolicyInject writes the list of pending initializers at creation.
+	// PolicyInject adds the list of pending initializers to a new Namespace.
 	PolicyInject = "inject"
-	// PolicyComplete removes list and label in the write that empties the list, and restores
-	// what a write leaves out.
+	// PolicyComplete removes the list and the label in the write that empties the list, and
+	// restores state that a write omits.
 	PolicyComplete = "complete"
-	// PolicyGate refuses writes into an initializing namespace by users without VerbInitialize.
+	// PolicyGate rejects writes into an initializing namespace by users without VerbInitialize.
 	PolicyGate = "gate"
-	// PolicyGuard protects the state on the Namespace.
+	// PolicyGuard protects the state of the initialization on the Namespace.
 	PolicyGuard = "guard"
-	// PolicyRequireSet refuses new namespaces that claim to be initializing where no
+	// PolicyRequireSet rejects new Namespaces with LabelInitializing while no
 	// NamespaceInitializerSet exists.
 	PolicyRequireSet = "require-set"
 )
 
-// The admission policies that are off by default, in config/protection and config/expiry.
+// The admission policies that are not installed by default, in config/protection and config/expiry.
 const (
-	// PolicyProtection refuses to delete what has LabelDeletionProtection.
+	// PolicyProtection rejects the deletion of Namespaces with LabelDeletionProtection.
 	PolicyProtection = "protection"
-	// PolicyExpiry says who may make a Namespace expire, and checks the values.
+	// PolicyExpiry restricts who can make a Namespace expire, and validates the annotations.
 	PolicyExpiry = "expiry"
 )
 
-// VerbInitialize is the RBAC verb on namespaces whose holders pass the gate and
-// may change what is pending. It counts only when granted by a ClusterRoleBinding.
+// VerbInitialize is the RBAC verb on namespaces that allows writing into initializing namespaces
+// and changing the pending list. It must be granted at cluster scope.
 const VerbInitialize = "initialize"
 
-// VerbInject is the RBAC verb on namespaces of whoever gives new Namespaces their list where
-// the API server cannot: the operator's ServiceAccount and nobody else (config/compat).
+// VerbInject is the RBAC verb on namespaces that allows adding the list to new Namespaces if the
+// API server cannot (config/compat). Only the operator's ServiceAccount holds it.
 const VerbInject = "inject"
 
 // EffectiveSetName is the name of the only NamespaceInitializerSet.
@@ -103,116 +102,119 @@ const EffectiveSetName = "effective"
 
 // Condition types of a Namespace.
 const (
-	// ConditionInitializing is True while initializers are pending and False
-	// afterwards, with one of the Reason constants. The operator sets it on every
-	// Namespace, so that a client can always wait for it.
+	// ConditionInitializing is True while initializers are pending and False afterwards, with one
+	// of the Reason constants. The operator sets it on every Namespace, so that clients can always
+	// wait for it.
 	ConditionInitializing = "Initializing"
 
-	// ConditionInitializedSuffix makes the condition type of one initializer:
-	// "<name>/Initialized", False while it is pending and True when it is done.
+	// ConditionInitializedSuffix is the suffix of the condition type of an initializer:
+	// "<name>/Initialized" is False while it is pending and True when it has finished.
 	ConditionInitializedSuffix = "/Initialized"
 
 	// ConditionInitializerTurn is True while it is the turn of an initializer with a time-out,
-	// which the message names; the time-out is counted from lastTransitionTime. A Namespace
-	// that never had such an initializer does not have it.
+	// which the message names. The time-out is counted from lastTransitionTime. The condition does
+	// not exist on a Namespace that never had such an initializer.
 	ConditionInitializerTurn = Prefix + "InitializerTurn"
 
-	// ConditionDeletionBlocked is True while the deletion of a Namespace does not get on,
-	// with the leading cause as its reason, and False with ReasonProgressing once it does
-	// again. A Namespace that never stood still does not have it.
+	// ConditionDeletionBlocked is True while the deletion of a Namespace makes no progress, with
+	// the main cause as reason. It becomes False with ReasonProgressing when the deletion
+	// progresses again. The condition does not exist if the deletion was never stalled.
 	ConditionDeletionBlocked = Prefix + "DeletionBlocked"
 
-	// ConditionInitializationBlocked is the same for the initialization of a Namespace.
+	// ConditionInitializationBlocked is the corresponding condition for the initialization.
 	ConditionInitializationBlocked = Prefix + "InitializationBlocked"
 
-	// ConditionExpiring is True from the moment on a Namespace has been warned of: it is
-	// deleted within the hour. Until then, and where it is not deleted although it has
-	// expired, it is False, with one of the Reason constants. The message says when the
-	// Namespace is deleted. A Namespace that was never to expire does not have it.
+	// ConditionExpiring is True from one hour before the deletion of an expiring Namespace. It is
+	// False before that, and if the Namespace has expired but is not deleted, with one of the
+	// Reason constants. The message contains the time of the deletion. The condition does not exist
+	// on a Namespace that never had an expiry.
 	ConditionExpiring = Prefix + "Expiring"
 )
 
-// Reasons of ConditionExpiring, and of the Events about it.
+// Reasons of ConditionExpiring and of its Events.
 const (
-	// ReasonExpiryScheduled: it is deleted, but not within the hour.
+	// ReasonExpiryScheduled: the Namespace expires in more than one hour.
 	ReasonExpiryScheduled = "ExpiryScheduled"
-	// ReasonExpiresSoon: it is deleted within the hour.
+	// ReasonExpiresSoon: the Namespace expires within one hour.
 	ReasonExpiresSoon = "ExpiresSoon"
-	// ReasonDeletionRefused: it has expired, and the API server refuses to delete it.
+	// ReasonDeletionRefused: the Namespace has expired, and the API server rejects its deletion.
 	ReasonDeletionRefused = "DeletionRefused"
-	// ReasonDeletionProtected: it is not deleted because it has LabelDeletionProtection.
+	// ReasonDeletionProtected: the Namespace is not deleted because it has LabelDeletionProtection.
 	ReasonDeletionProtected = "DeletionProtected"
-	// ReasonExpiryDryRun: it is not deleted because the operator only says what it would do.
+	// ReasonExpiryDryRun: the Namespace is not deleted because the operator runs in dry-run mode.
 	ReasonExpiryDryRun = "ExpiryDryRun"
-	// ReasonExpiryPolicyMissing: it is not deleted because nobody has checked who asked for it.
+	// ReasonExpiryPolicyMissing: the Namespace is not deleted because PolicyExpiry did not check
+	// its annotations.
 	ReasonExpiryPolicyMissing = "ExpiryPolicyMissing"
-	// ReasonInvalidExpiry: the annotations do not say clearly when it expires.
+	// ReasonInvalidExpiry: the annotations are invalid.
 	ReasonInvalidExpiry = "InvalidExpiry"
-	// ReasonNeverExpires: it is one that the cluster or the operator cannot do without.
+	// ReasonNeverExpires: the cluster or the operator requires the Namespace.
 	ReasonNeverExpires = "NeverExpires"
-	// ReasonNoExpiry: the annotation has been removed.
+	// ReasonNoExpiry: the annotation was removed.
 	ReasonNoExpiry = "NoExpiry"
 )
 
-// ReasonProgressing is the reason of ConditionDeletionBlocked and
-// ConditionInitializationBlocked with status False. With status True the reason is a cause:
-// one of the Cause constants of internal/diagnosis.
+// ReasonProgressing is the reason of ConditionDeletionBlocked and ConditionInitializationBlocked
+// with status False. With status True the reason is one of the Cause constants of
+// internal/diagnosis.
 const ReasonProgressing = "Progressing"
 
-// Reasons of ConditionInitializing and of the initializers' own conditions.
+// Reasons of ConditionInitializing and of the conditions of the initializers.
 const (
-	// ReasonPending: an initializer has not done its work yet.
+	// ReasonPending: an initializer is pending.
 	ReasonPending = "Pending"
-	// ReasonCompleted: done.
+	// ReasonCompleted: the initialization has finished.
 	ReasonCompleted = "Completed"
-	// ReasonNotRequired: the Namespace never had to be initialized.
+	// ReasonNotRequired: the Namespace has no initializers.
 	ReasonNotRequired = "NotRequired"
-	// ReasonFailed: an initializer set a Failure result; the Namespace is deleted.
+	// ReasonFailed: an initializer set a failure result; the Namespace is deleted.
 	ReasonFailed = "Failed"
-	// ReasonTimedOut: the initializer has not done its work in time, and the initialization
-	// went on without it. Of its own condition only, which is False then.
+	// ReasonTimedOut: the initializer exceeded its time-out and was skipped. It is a reason of the
+	// initializer's condition only, with status False.
 	ReasonTimedOut = "TimedOut"
-	// ReasonDeregistered: no configuration names the initializer any more, and the
-	// initialization went on without it. Of its own condition only, which is False then.
+	// ReasonDeregistered: the initializer is no longer registered and was skipped. It is a reason
+	// of the initializer's condition only, with status False.
 	ReasonDeregistered = "Deregistered"
 )
 
-// ConditionActive is the condition type of a NamespaceInitializerConfiguration:
-// True while every new Namespace gets its initializers.
+// ConditionActive is a condition type of a NamespaceInitializerConfiguration: True while every new
+// Namespace gets its initializers.
 const ConditionActive = "Active"
 
 // Reasons of ConditionActive.
 const (
 	// ReasonEnforced: new Namespaces get these initializers.
 	ReasonEnforced = "Enforced"
-	// ReasonEmpty: the configuration registers nothing; it is in force all the same.
+	// ReasonEmpty: the configuration is enforced, and contains no initializers.
 	ReasonEmpty = "Empty"
-	// ReasonTooManyInitializers: the initializers of this configuration do not fit
-	// into the set any more; none of them is in force.
+	// ReasonTooManyInitializers: the initializers of this configuration exceed the limit of the
+	// set; none of them is enforced.
 	ReasonTooManyInitializers = "TooManyInitializers"
-	// ReasonEnforcementPending: the API server has not taken notice of the set yet.
+	// ReasonEnforcementPending: the API server does not use the current set yet.
 	ReasonEnforcementPending = "EnforcementPending"
-	// ReasonRefused: a policy of this project refuses new namespaces, as when another
-	// admission policy changes what it protects.
+	// ReasonRefused: a policy of this project rejects new Namespaces, for example because another
+	// admission policy changes protected state.
 	ReasonRefused = "Refused"
-	// ReasonPolicyMissing: an admission policy that acts on the set is not installed.
+	// ReasonPolicyMissing: a required admission policy is not installed.
 	ReasonPolicyMissing = "PolicyMissing"
-	// ReasonPolicyMismatch: the admission policies are those for another kind of API server.
+	// ReasonPolicyMismatch: the installed admission policies are for a different version of the API
+	// server.
 	ReasonPolicyMismatch = "PolicyMismatch"
 )
 
-// ConditionHealthy is the condition type of a NamespaceInitializerConfiguration that is False
-// where somebody is missing who does the work of its initializers.
+// ConditionHealthy is a condition type of a NamespaceInitializerConfiguration: False if one of its
+// initializers is unresponsive or lacks permissions.
 const ConditionHealthy = "Healthy"
 
 // Reasons of ConditionHealthy.
 const (
-	// ReasonHealthy: there is somebody who may do the work, and no Namespace waits in vain.
+	// ReasonHealthy: the initializers are authorized and responsive.
 	ReasonHealthy = "Healthy"
-	// ReasonInitializerUnauthorized: nobody but the control plane holds VerbInitialize.
+	// ReasonInitializerUnauthorized: no subject outside of the control plane holds VerbInitialize.
 	ReasonInitializerUnauthorized = "InitializerUnauthorized"
-	// ReasonInitializerUnresponsive: a Namespace has waited for an initializer for long, and it has not acted.
+	// ReasonInitializerUnresponsive: a Namespace waits for an initializer that has not acted for a
+	// long time.
 	ReasonInitializerUnresponsive = "InitializerUnresponsive"
-	// ReasonAuthorizationUnknown: it could not be found out who holds VerbInitialize.
+	// ReasonAuthorizationUnknown: the holders of VerbInitialize could not be determined.
 	ReasonAuthorizationUnknown = "AuthorizationUnknown"
 )

@@ -7,9 +7,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// MaxSetInitializers is the most initializers that the set, and so one Namespace,
-// can have. Names take up to 253 bytes and are written to two annotations, which
-// have to stay well below the API server's limit of 256 KiB for all of them.
+// MaxSetInitializers is the maximum number of initializers in the set, and therefore of one
+// Namespace. Names of up to 253 bytes are written to two annotations, which must stay well below
+// the API server's limit of 256 KiB for all annotations.
 const MaxSetInitializers = 256
 
 // EffectiveInitializer is one entry of the merged list.
@@ -20,29 +20,27 @@ type EffectiveInitializer struct {
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
 
-	// configuration is the name of the first NamespaceInitializerConfiguration
-	// that registers the initializer.
+	// configuration is the name of the first NamespaceInitializerConfiguration that registers the
+	// initializer.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	Configuration string `json:"configuration,omitempty"`
 
-	// inForceSince is the time from which new Namespaces get this initializer, where it is
-	// the operator that gives it to them and not the API server. One that was created
-	// before does not get it.
+	// inForceSince is the time from which new Namespaces get this initializer. It is set only if
+	// the operator, instead of the API server, adds initializers to Namespaces (config/compat). A
+	// Namespace that was created before does not get the initializer.
 	// +optional
 	InForceSince *metav1.Time `json:"inForceSince,omitempty"`
 
 	InitializerSettings `json:",inline"`
 }
 
-// NamespaceInitializerSet is what the API server's admission policy reads at the
-// creation of a Namespace: the initializers of all configurations, merged. There is
-// one, named "effective". The operator writes it; write a
-// NamespaceInitializerConfiguration instead.
+// NamespaceInitializerSet is the merged list of the initializers of all configurations, which an
+// admission policy reads when a Namespace is created. There is one object, named "effective". The
+// operator writes it; to register initializers, create a NamespaceInitializerConfiguration.
 //
-// It is a custom resource and not a ConfigMap because the API server cannot
-// restart its informer for built-in parameter kinds once a policy was deleted and
-// created again.
+// It is a custom resource instead of a ConfigMap because the API server does not restart its
+// informer for built-in parameter kinds after a policy is deleted and recreated.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Cluster,shortName=nsinitset,categories=nslifecycle
@@ -63,8 +61,8 @@ type NamespaceInitializerSet struct {
 	// +kubebuilder:validation:MaxItems=256
 	Initializers []EffectiveInitializer `json:"initializers,omitempty"`
 
-	// systemNamespace is the namespace that the operator runs in. It never waits
-	// for initializers, so that the operator can always be installed.
+	// systemNamespace is the namespace of the operator. It never waits for initializers, so that
+	// the operator can always be installed.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	SystemNamespace string `json:"systemNamespace,omitempty"`

@@ -12,7 +12,7 @@ import (
 var (
 	// GroupVersion is nslifecycle.dev/v1alpha1.
 	GroupVersion = schema.GroupVersion{Group: "nslifecycle.dev", Version: "v1alpha1"}
-	// SchemeGroupVersion is GroupVersion under the name that generated code uses.
+	// SchemeGroupVersion is an alias of GroupVersion for generated code.
 	SchemeGroupVersion = GroupVersion
 
 	schemeBuilder = runtime.NewSchemeBuilder(addKnownTypes)

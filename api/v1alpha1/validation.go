@@ -9,29 +9,29 @@ import (
 	"strings"
 )
 
-// maxInitializerName is the longest name of an initializer, in bytes.
+// maxInitializerName is the maximum length of the name of an initializer in bytes.
 const maxInitializerName = 253
 
-// dnsName is what the CRD takes for a DNS name.
+// dnsName is the pattern of the CRD.
 var dnsName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?([.][a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)*$`)
 
-// ValidateInitializerName says what is wrong with the name of an initializer, in the words
-// of the CRD, whose rules these are: NamespaceInitializer.Name.
+// ValidateInitializerName returns an error if the CRD rejects the name of an initializer, with the
+// same message as the CRD.
 func ValidateInitializerName(name string) error {
 	switch {
 	case name == "":
-		return fmt.Errorf("an initializer needs a name, such as \"quota.policy.example.com\"")
+		return fmt.Errorf("the name of an initializer is required, such as \"quota.policy.example.com\"")
 	case len(name) > maxInitializerName:
-		return fmt.Errorf("initializer name %q is too long: it has %d characters, and may have up to %d",
+		return fmt.Errorf("initializer name %q is too long: it has %d characters, the maximum is %d",
 			name, len(name), maxInitializerName)
 	case strings.Contains(name, ","):
-		return fmt.Errorf("initializer name %q contains a comma: list each initializer as an entry of its own", name)
+		return fmt.Errorf("initializer name %q contains a comma: list each initializer as a separate entry", name)
 	case strings.Count(name, ".") < 2:
 		return fmt.Errorf("initializer name %q is not fully qualified: use at least three dot-separated parts, "+
 			"such as \"quota.policy.example.com\"", name)
 	case !dnsName.MatchString(name):
-		return fmt.Errorf("initializer name %q is not a DNS name: each dot-separated part takes 1 to 63 lower case "+
-			"letters, digits and \"-\", and begins and ends with a letter or a digit", name)
+		return fmt.Errorf("initializer name %q is not a DNS name: each dot-separated part must consist of 1 to 63 lower case "+
+			"letters, digits and \"-\", and must begin and end with a letter or a digit", name)
 	}
 	return nil
 }

@@ -16,7 +16,7 @@ func TestValidateInitializerName(t *testing.T) {
 		"a-b.c.d":                             "",
 		strings.Repeat("a.", 126) + "a":       "",
 		strings.Repeat("a", 63) + ".b.c":      "",
-		"":                                    "needs a name",
+		"":                                    "name of an initializer is required",
 		"quota":                               "not fully qualified",
 		"example.com":                         "not fully qualified",
 		"a.b.c,d.e.f":                         "contains a comma",
@@ -34,7 +34,7 @@ func TestValidateInitializerName(t *testing.T) {
 		"é.b.c":                               "is not a DNS name",
 		strings.Repeat("a", 64) + ".b.c":      "is not a DNS name",
 		strings.Repeat("a.", 126) + "ab":      "254 characters",
-		strings.Repeat("a.", 500) + "example": "up to 253",
+		strings.Repeat("a.", 500) + "example": "maximum is 253",
 	} {
 		switch err := ValidateInitializerName(name); {
 		case want == "" && err != nil:

@@ -1,7 +1,7 @@
 // Copyright The nslifecycle Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// The program limits is an initializer: it gives every new namespace a LimitRange.
+// Command limits is an initializer that creates a LimitRange in every new namespace.
 package main
 
 import (
@@ -23,7 +23,7 @@ const name = "limits.corp.example.com"
 func main() {
 	ctrl.SetLogger(zap.New())
 	if err := run(ctrl.SetupSignalHandler()); err != nil {
-		ctrl.Log.Error(err, "The initializer has ended")
+		ctrl.Log.Error(err, "Failed to run the initializer")
 		os.Exit(1)
 	}
 }
@@ -39,7 +39,7 @@ func run(ctx context.Context) error {
 	return mgr.Start(ctx)
 }
 
-// limits returns what prepares one namespace.
+// limits returns the function that prepares one namespace.
 func limits(c client.Client) initializer.Func {
 	return func(ctx context.Context, namespace *corev1.Namespace) (initializer.Result, error) {
 		limits := applycorev1.LimitRange("defaults", namespace.Name).WithSpec(applycorev1.LimitRangeSpec().WithLimits(

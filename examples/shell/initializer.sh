@@ -2,13 +2,13 @@
 # Copyright The nslifecycle Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-# Serves an initializer until it is stopped: gives every new namespace the LimitRange of its
-# size. It needs kubectl and jq, and remembers nothing: kill it where you like.
+# An initializer that creates a LimitRange for the size of each new namespace. It requires kubectl
+# and jq, has no state, and can be killed at any time.
 me=limits.corp.example.com
 cd "$(dirname "$0")" || exit
 seen='{.metadata.name} {.metadata.annotations.nslifecycle\.dev/pending-initializers}{"\n"}'
 
-# The patch that ends the work on the Namespace on stdin, or nothing where there is none to do.
+# Prints the patch that finishes the work on the Namespace on stdin, or nothing if there is no work.
 end='.metadata | (.annotations["nslifecycle.dev/pending-initializers"] // "") as $list | ($list / ",") as $names
   | select($names[0] == $me and .deletionTimestamp == null
       and .annotations["nslifecycle.dev/initialization-result"] == null)
@@ -21,8 +21,8 @@ end='.metadata | (.annotations["nslifecycle.dev/pending-initializers"] // "") as
 serve() {
   namespace=$(kubectl get namespace "$1" --ignore-not-found --output=json --request-timeout=10s) || return
   size=$(printf %s "$namespace" | jq --raw-output '.metadata.labels["corp.example.com/size"] // "small"') || return
-  [ -f sizes/small.yaml ] || return # The sizes are not there, so nobody knows which there are.
-  failure=; [ -f "sizes/$size.yaml" ] || failure="there is no size $size, only small and large"
+  [ -f sizes/small.yaml ] || return # Without the directory the valid sizes are unknown.
+  failure=; [ -f "sizes/$size.yaml" ] || failure="size $size does not exist: use small or large"
   patch=$(printf %s "$namespace" | jq --compact-output --arg me "$me" --arg failure "$failure" "$end") || return
   [ -n "$patch" ] || return 0
   # The work. It must be idempotent.
@@ -31,8 +31,8 @@ serve() {
   kubectl patch namespace "$1" --type=json --patch="$patch" --request-timeout=10s
 }
 
-# What fails, a lost race too, is tried once more at once. The watch ends after a minute and
-# begins again with a list, which brings back the rest.
+# A failure or a conflict is retried once immediately. The watch is restarted with a list after one
+# minute, which retries the rest.
 while sleep 1; do
   kubectl get namespaces --selector=nslifecycle.dev/initializing --watch --output=jsonpath="$seen" \
     --request-timeout=60s |

@@ -1,16 +1,14 @@
 // Copyright The nslifecycle Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command chart writes those parts of the Helm chart that are the same in every
-// installation: the CRDs, the access rights and the admission policies. It takes them from
-// the output of kustomize, so that they cannot drift. What is off by default comes from a second
-// manifest, and goes to a file for each part that can be switched on.
+// Command chart writes the static files of the Helm chart: CRDs, RBAC and admission policies. It
+// extracts them from the output of kustomize, so that both installations are equal. Optional objects
+// come from a second manifest, and are written to one file per option.
 //
 //	go run ./hack/chart dist/install.yaml optional.yaml dist/chart/files
 //
-// The chart includes these files as text and not as templates, so the braces of CEL need
-// no escaping. What has values is a template, written by hand; a kind that is neither is
-// an error here.
+// The chart includes these files as text, so that the braces of CEL need no escaping. Objects with
+// values are templates, which are maintained manually. Other kinds are an error.
 package main
 
 import (
@@ -26,18 +24,18 @@ import (
 
 const header = "# Generated from config/ by `make build-installer`. Do not edit.\n"
 
-// keep makes Helm leave an object alone when it uninstalls a release. With the CRDs would go
-// every configuration, and while the policies still exist, an API server that starts without
-// the CRDs refuses all new namespaces.
+// keep prevents Helm from deleting an object when it uninstalls a release. Deleting the CRDs would
+// delete every configuration, and an API server that starts without the CRDs while the policies
+// exist rejects all new namespaces.
 const keep = "helm.sh/resource-policy"
 
-// The files that several kinds go to.
+// Files with several kinds.
 const (
 	rbacFile      = "rbac.yaml"
 	admissionFile = "admission.yaml"
 )
 
-// fileOf is the file that each kind goes to.
+// fileOf maps a kind to its file.
 var fileOf = map[string]string{
 	"CustomResourceDefinition":         "crds.yaml",
 	"ServiceAccount":                   rbacFile,
@@ -51,7 +49,7 @@ var fileOf = map[string]string{
 	"ValidatingAdmissionPolicyBinding": admissionFile,
 }
 
-// optionalFileOf is the file that each object that is off by default goes to.
+// optionalFileOf maps an optional object to its file.
 var optionalFileOf = map[string]string{
 	"ValidatingAdmissionPolicy/nslifecycle-protection":        "protection.yaml",
 	"ValidatingAdmissionPolicyBinding/nslifecycle-protection": "protection.yaml",
@@ -60,7 +58,7 @@ var optionalFileOf = map[string]string{
 	"PrometheusRule/nslifecycle-controller-manager-rules":     "prometheus_rules.yaml",
 }
 
-// templated are the kinds that templates are written for.
+// templated are the kinds that have templates.
 var templated = []string{
 	"Deployment", "Namespace", "PodDisruptionBudget", "ResourceQuota", "Service", "ServiceMonitor",
 }

@@ -16,52 +16,54 @@ import (
 	"github.com/nslifecycle/nslifecycle/pkg/internal/workrunner"
 )
 
-// MissingRightsError says that the identity of a program lacks rights.
-type MissingRightsError struct {
-	// Missing are the rights, such as "update namespaces/finalize".
+// MissingPermissionsError is the error of [Check] if the identity of the program lacks
+// permissions.
+type MissingPermissionsError struct {
+	// Missing lists the permissions, such as "update namespaces/finalize".
 	Missing []string
-	message string
+	// Message names the missing permissions and the kubectl commands that grant them.
+	Message string
 }
 
-// Error says what is missing, and has the commands that give it.
-func (e *MissingRightsError) Error() string { return e.message }
+// Error returns the message.
+func (e *MissingPermissionsError) Error() string { return e.Message }
 
-// rights are what an agent cannot do without.
-var rights = []workrunner.Right{
+// requiredPermissions are the permissions without which a namespace finalizer cannot be removed.
+var requiredPermissions = []workrunner.Permission{
 	{Verb: "get"}, {Verb: "list"}, {Verb: "watch"}, {Verb: "update", Subresource: "finalize"},
 }
 
-// Check returns what is wrong with serving a token with the identity of a configuration: the
-// token is none, or rights are missing, which is a *MissingRightsError. Add does it when the
-// manager starts, and logs what it finds.
-func Check(ctx context.Context, config *rest.Config, token corev1.FinalizerName) error {
-	if err := workrunner.ValidateToken(token); err != nil {
+// Check returns an error if name is not a valid namespace finalizer, a *MissingPermissionsError if
+// the identity of the configuration lacks permissions, and nil otherwise. Add runs the same check
+// when the manager starts, and logs the result.
+func Check(ctx context.Context, config *rest.Config, name corev1.FinalizerName) error {
+	if err := workrunner.ValidateFinalizer(name); err != nil {
 		return err
 	}
-	c, err := workrunner.Connect(config)
+	c, err := workrunner.NewClientForConfig(config)
 	if err != nil {
 		return err
 	}
-	return checkRights(ctx, c, token)
+	return checkPermissions(ctx, c, name)
 }
 
-func checkRights(ctx context.Context, c client.Client, token corev1.FinalizerName) error {
-	err := workrunner.CheckRights(ctx, c, roleName(token), rights)
-	var missing *workrunner.MissingRights
+func checkPermissions(ctx context.Context, c client.Client, name corev1.FinalizerName) error {
+	err := workrunner.CheckPermissions(ctx, c, roleName(name), requiredPermissions)
+	var missing *workrunner.MissingPermissions
 	if errors.As(err, &missing) {
-		return &MissingRightsError{Missing: missing.Missing, message: missing.Message}
+		return (*MissingPermissionsError)(missing)
 	}
 	return err
 }
 
-// logCheck stops nothing: rights may come later.
-func logCheck(ctx context.Context, c client.Client, token corev1.FinalizerName) {
-	if err := checkRights(ctx, c, token); err != nil && ctx.Err() == nil {
-		log.FromContext(ctx).WithName("agent").Error(err, "Namespaces with the token cannot be released", "token", token)
+// logMissingPermissions only logs: the permissions may be granted later.
+func logMissingPermissions(ctx context.Context, c client.Client, name corev1.FinalizerName) {
+	if err := checkPermissions(ctx, c, name); err != nil && ctx.Err() == nil {
+		log.FromContext(ctx).WithName(loggerName).Error(err, "Cannot remove the namespace finalizer", "finalizer", name)
 	}
 }
 
-// roleName is the name of a ClusterRole for an agent.
-func roleName(token corev1.FinalizerName) string {
-	return "agent:" + strings.ReplaceAll(string(token), "/", ":")
+// roleName returns the name of the ClusterRole in the suggested commands.
+func roleName(name corev1.FinalizerName) string {
+	return "finalizer:" + strings.ReplaceAll(string(name), "/", ":")
 }

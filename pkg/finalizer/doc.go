@@ -1,59 +1,59 @@
 // Copyright The nslifecycle Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package finalizer holds Namespaces back that are being deleted, until something that is not in
-// them has been put in order: an index in a search service, a bucket, an account.
+// Package finalizer runs a cleanup function for each Namespace that is being deleted, and holds
+// the Namespace until the function has succeeded. Use it for resources outside of the Namespace,
+// such as an index in a search service, a bucket or an account.
 //
-// An agent owns a token in spec.finalizers of Namespaces, beside "kubernetes". A Namespace
-// does not go before its last token. A [Func] does the work, and [Add] does the rest: it calls
-// the function when a Namespace with the token is deleted, tries again after errors, tells in
-// a condition of the Namespace what the matter is, and takes the token off once the function
-// has returned nil. Any manager of controller-runtime will do; nothing of nslifecycle has to be
-// installed.
+// The program owns a namespace finalizer: an entry of spec.finalizers, beside "kubernetes". The
+// API server deletes a Namespace only when spec.finalizers is empty. [Add] calls a [Func] when a
+// Namespace with the finalizer is deleted, retries after errors, reports progress in a condition
+// of the Namespace, and removes the finalizer when the function returns nil. It works with any
+// controller-runtime manager, and does not require nslifecycle to be installed.
 //
 //	err := finalizer.Add(mgr, "search.example.com/index",
 //		func(ctx context.Context, namespace *corev1.Namespace) (finalizer.Result, error) {
 //			return finalizer.Result{}, indices.Delete(ctx, string(namespace.UID))
 //		})
 //
-// # What becomes of a Namespace
+// # Life cycle
 //
-//	not deleted, or without the token ──▶ nothing
-//	   │ deleted, with the token
+//	not being deleted, or without the finalizer ──▶ nothing to do
+//	   │ deletionTimestamp is set, finalizer is present
 //	   ▼
-//	waits for its content, with AfterContent
+//	waits for the content to be deleted, with AfterContent
 //	   │
-//	   ▼                   ┌─▶ NotYet        condition; again after the time, or on a change
-//	the function is called ├─▶ other, panic  condition; again after a back-off
-//	   ▲               │   └─▶ nil           the token is taken off
+//	   ▼                   ┌─▶ NotYet              condition; called again after the duration or on a change
+//	the function is called ├─▶ other error, panic  condition; called again with backoff
+//	   ▲               │   └─▶ nil                 the finalizer is removed
 //	   └───────────────┘
 //
-// The token is never taken off but after the function has returned nil for this very
-// Namespace, told by its UID. There is no way to say that it can never be done: who knows that
-// nothing is left to do returns nil, and otherwise somebody has to look at it. Only the own
-// token goes, all others stay in their order, and no write of anybody else is lost.
+// The finalizer is removed only after the function has returned nil for the Namespace with this
+// UID. There is no permanent failure: return nil if nothing remains to be done, and an error if an
+// administrator must act. Only the package's own finalizer is removed. The order of the others and
+// concurrent writes of other clients are preserved.
 //
-// The function is called again after a restart, unless the token had been taken off, and
-// after an error; so it has to bear finding its work half done, or done. Its context ends when
-// the program stops being the leader, or when the Namespace has gone or lost the token.
+// The function must be idempotent: it is called again after an error and after a restart, unless
+// the finalizer was already removed. Its context is canceled when the program loses leadership,
+// the Namespace is deleted, or the finalizer is removed.
 //
-// # Where the token comes from
+// # Adding the finalizer
 //
-// A token that is put on late is none: the Namespace may be gone before. Put it on at birth:
-// the field finalizer of an initializer in a NamespaceInitializerConfiguration,
-// initializer.WithFinalizer, or spec.finalizers of the Namespace as its creator sends it.
-// [AddFinalizer] puts it on whatever Namespaces there are, at once but not at birth.
+// Add the finalizer when the Namespace is created, otherwise the Namespace may be deleted before
+// it is added. Use the field finalizer of an initializer in a NamespaceInitializerConfiguration,
+// initializer.WithFinalizer, or spec.finalizers in the create request. [AddFinalizer] adds it to
+// existing Namespaces and shortly after the creation of new ones.
 //
-// # Rights
+// # Permissions
 //
-// get, list and watch on namespaces, and update on namespaces/finalize, all at cluster scope.
-// With patch on namespaces/status the condition is written; without it the log says once that
-// it is not. [Check] looks for what is missing.
+// get, list and watch on namespaces, and update on namespaces/finalize, all at cluster scope. The
+// condition also requires patch on namespaces/status; without it one log line reports that the
+// condition is not written. [Check] reports missing permissions.
 //
-// # The condition
+// # Condition
 //
-// Its type is the token. It is False while the Namespace is held: Retrying with the error,
-// Panicked, Working where a call takes long, or the reason and message of [NotYet] and
-// [Progress]. It is True with the [Result]
-// once the token is off and others still hold the Namespace.
+// The condition's type is the name of the finalizer. It is False while the finalizer holds the
+// Namespace, with one of these reasons: Retrying with the error, Panicked, Working while a call
+// takes longer than ten seconds, or the reason and message of [NotYet] and [Progress]. It is True
+// with the [Result] if other finalizers still hold the Namespace.
 package finalizer

@@ -11,39 +11,39 @@ import (
 	"github.com/nslifecycle/nslifecycle/pkg/internal/workrunner"
 )
 
-// NotYetError says that the work cannot be done yet. Waiting is no error: there is no
-// back-off, and nothing is logged.
+// NotYetError is the error of [NotYet]. It may be wrapped.
 type NotYetError struct {
-	// After is when to call the function again, at the latest.
+	// After is the longest time until the function is called again.
 	After time.Duration
-	// Reason and Message are published in the condition.
+	// Reason and Message are published in the condition. Reason is one word in CamelCase.
 	Reason, Message string
 }
 
-// Error says what is waited for.
-func (e *NotYetError) Error() string { return e.wait().Error() }
+// Error returns the reason and the message.
+func (e *NotYetError) Error() string { return e.internal().Error() }
 
-// As gives package serving what it looks for.
+// As converts the error to the type that package workrunner handles.
 func (e *NotYetError) As(target any) bool {
-	wait, isWanted := target.(**workrunner.Wait)
-	if isWanted {
-		*wait = e.wait()
+	notYet, ok := target.(**workrunner.NotYetError)
+	if ok {
+		*notYet = e.internal()
 	}
-	return isWanted
+	return ok
 }
 
-func (e *NotYetError) wait() *workrunner.Wait {
-	return &workrunner.Wait{After: e.After, Reason: e.Reason, Message: e.Message}
+func (e *NotYetError) internal() *workrunner.NotYetError {
+	return &workrunner.NotYetError{After: e.After, Reason: e.Reason, Message: e.Message}
 }
 
-// NotYet returns a *NotYetError. The function is called again after the time, or when the
-// Namespace has changed.
+// NotYet returns a *NotYetError, which reports that the cleanup has to wait. The function is
+// called again after the duration, or when the Namespace changes. The wait is not logged as an
+// error, and resets the backoff.
 func NotYet(after time.Duration, reason, format string, args ...any) error {
 	return &NotYetError{After: after, Reason: reason, Message: fmt.Sprintf(format, args...)}
 }
 
-// Progress publishes from inside of a Func how far it is, in the condition of the token. It
-// does nothing anywhere else, and its failure is none of the function.
+// Progress publishes the progress of a Func in the condition of the Namespace. ctx must be the
+// context of the Func; with any other context Progress does nothing. A failed write is logged.
 func Progress(ctx context.Context, reason, format string, args ...any) {
 	workrunner.Progress(ctx, reason, fmt.Sprintf(format, args...))
 }

@@ -16,11 +16,11 @@ import (
 	"github.com/nslifecycle/nslifecycle/pkg/finalizer"
 )
 
-// errBusy is what the buckets of the examples say while something is in them.
+// errBusy is the error of a bucket that contains objects.
 var errBusy = errors.New("the bucket is not empty")
 
-// buckets stands for a service outside of the cluster. Each bucket is that of a UID, since
-// the name of a Namespace may be used again.
+// buckets represents an external service. Buckets are identified by the UID of the Namespace, since
+// a name can be used again.
 type buckets map[string]int
 
 func (b buckets) Delete(_ context.Context, uid string) error {
@@ -32,7 +32,7 @@ func (b buckets) Delete(_ context.Context, uid string) error {
 	return nil
 }
 
-// A program that deletes the bucket of each Namespace whose content has gone.
+// A program that deletes the bucket of each Namespace after its content is deleted.
 func ExampleAdd() {
 	run := func(ctx context.Context, service buckets) error {
 		mgr, err := ctrl.NewManager(ctrl.GetConfigOrDie(), ctrl.Options{
@@ -43,7 +43,7 @@ func ExampleAdd() {
 		}
 		err = finalizer.Add(mgr, "buckets.corp.example.com/bucket",
 			func(ctx context.Context, namespace *corev1.Namespace) (finalizer.Result, error) {
-				// Nil, and the Namespace is released. It bears being called again.
+				// The function is idempotent. A nil error releases the Namespace.
 				return finalizer.Result{}, service.Delete(ctx, string(namespace.UID))
 			},
 			finalizer.AfterContent())
@@ -55,8 +55,8 @@ func ExampleAdd() {
 	_ = run
 }
 
-// A bucket with something in it is no error: it takes its time. The function is called again
-// until it returns nil.
+// A bucket with objects in it is not an error: deleting them takes time. The function is called
+// again until it returns nil.
 func ExampleNotYet() {
 	service := buckets{"1234": 2}
 	deleteBucket := func(ctx context.Context, namespace *corev1.Namespace) (finalizer.Result, error) {
@@ -64,7 +64,7 @@ func ExampleNotYet() {
 		if errors.Is(err, errBusy) {
 			return finalizer.Result{}, finalizer.NotYet(10*time.Second, "EmptyingBucket", "bucket %s: %v", namespace.Name, err)
 		}
-		return finalizer.Result{Reason: "BucketDeleted", Message: "the bucket is gone"}, err
+		return finalizer.Result{Reason: "BucketDeleted", Message: "the bucket was deleted"}, err
 	}
 
 	shop := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", UID: "1234"}}
@@ -81,10 +81,10 @@ func ExampleNotYet() {
 	// Output:
 	// bucket shop: the bucket is not empty, again after 10s
 	// bucket shop: the bucket is not empty, again after 10s
-	// the bucket is gone
+	// the bucket was deleted
 }
 
-// Namespaces with a label get the token, also those that exist already.
+// Existing and new Namespaces with a label get the finalizer.
 func ExampleAddFinalizer() {
 	selectsTeams := func(namespace *corev1.Namespace) bool { return namespace.Labels["corp.example.com/team"] != "" }
 	option := finalizer.AddFinalizer(selectsTeams)

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -18,116 +19,137 @@ import (
 	"github.com/nslifecycle/nslifecycle/pkg/internal/workrunner"
 )
 
-// Func puts in order what is left of one Namespace that is being deleted. Nil releases the
-// Namespace. It is called again after an error and after a restart, so it has to bear being
-// called again. The Namespace is a copy of its own.
+const (
+	loggerName = "finalizer"
+	// reasonReleased is the default reason of the condition after the finalizer is removed.
+	reasonReleased = "Released"
+	// messageReleased is the default message of that condition.
+	messageReleased = "The cleanup is complete and the namespace finalizer was removed"
+)
+
+// Func cleans up what belongs to a Namespace that is being deleted. A nil error releases the
+// Namespace. Func must be idempotent: it is called again after an error and after a restart. The
+// Namespace is a copy that Func may change.
 type Func func(ctx context.Context, namespace *corev1.Namespace) (Result, error)
 
-// Result of a Func that has done its work. Reason and Message are published in the condition
-// of the token where the Namespace is still held by others.
+// Result is the outcome of a successful Func. It is published in the condition if other
+// finalizers still hold the Namespace.
 type Result struct {
-	// Reason is one word, such as IndexDeleted; "Released" if it is empty.
+	// Reason is one word in CamelCase, such as IndexDeleted. The default is "Released".
 	Reason string
-	// Message is a sentence for people.
+	// Message is a sentence for users.
 	Message string
 }
 
-// Add serves a token: the function is called for each Namespace that is being deleted and has
-// the token in spec.finalizers. The controller is one of the manager like others: it works
-// where the manager is the leader, and begins when the manager starts.
-func Add(mgr manager.Manager, token corev1.FinalizerName, fn Func, opts ...Option) error {
+// Add adds a controller to the manager that calls fn for each Namespace that is being deleted and
+// has the finalizer name in spec.finalizers. With leader election the controller runs only in the
+// leader. Add returns an error if name is not a valid namespace finalizer, an option is invalid,
+// or another controller of this process has the same name.
+func Add(mgr manager.Manager, name corev1.FinalizerName, fn Func, opts ...Option) error {
 	if fn == nil {
-		return fmt.Errorf("finalizer.Add(%q): there is no function to call", token)
+		return fmt.Errorf("finalizer.Add(%q): the function is nil", name)
 	}
 	o := newOptions(opts)
-	err := errors.Join(workrunner.ValidateToken(token), o.Validate())
-	if o.isPutOn && o.putOn == nil {
-		err = errors.Join(err, errors.New("AddFinalizer(nil): give it a function that tells which Namespaces get the token"))
+	err := errors.Join(workrunner.ValidateFinalizer(name), o.Validate())
+	if o.addsFinalizer && o.selects == nil {
+		err = errors.Join(err, errors.New("AddFinalizer(nil): the function that selects Namespaces is nil"))
 	}
 	if err != nil {
-		return fmt.Errorf("finalizer.Add(%q): %w", token, err)
+		return fmt.Errorf("finalizer.Add(%q): %w", name, err)
 	}
 	if err := workrunner.Add(mgr, func(c client.Client) workrunner.Setup {
 		return workrunner.Setup{
-			Work: newWork(c, token, fn, o), Options: o.Options,
-			// Most Namespaces are not being deleted, and nothing has to be known of those. The API
-			// server keeps the phase and the deletionTimestamp together.
-			Watched: workrunner.Selection{
+			Handler: newHandler(c, name, fn, o), Options: o.Options,
+			// The API server keeps the phase consistent with the deletionTimestamp. Other Namespaces
+			// need not be watched.
+			Selection: workrunner.Selection{
 				Field: fields.OneTermEqualSelector("status.phase", string(corev1.NamespaceTerminating)),
 			},
-			Check: func(ctx context.Context) { logCheck(ctx, c, token) },
+			Check: func(ctx context.Context) { logMissingPermissions(ctx, c, name) },
 		}
 	}); err != nil {
 		return err
 	}
-	if o.putOn == nil {
+	if !o.addsFinalizer {
 		return nil
 	}
 	return workrunner.Add(mgr, func(c client.Client) workrunner.Setup {
-		return workrunner.Setup{Work: newPuttingOn(c, token, o.putOn), Options: o.Options}
+		return workrunner.Setup{Handler: newAddHandler(c, name, o.selects), Options: o.Options}
 	})
 }
 
-// newWork is what there is to do for Namespaces that are being deleted.
-func newWork(c client.Client, token corev1.FinalizerName, fn Func, o *options) workrunner.Work {
-	isOwed := func(namespace *corev1.Namespace) bool {
-		return namespace.DeletionTimestamp != nil && has(namespace, token)
+// newHandler returns the handler that calls fn and removes the finalizer.
+func newHandler(c client.Client, name corev1.FinalizerName, fn Func, o *options) workrunner.Handler {
+	matches := func(namespace *corev1.Namespace) bool {
+		return namespace.DeletionTimestamp != nil && hasFinalizer(namespace, name)
 	}
-	return workrunner.Work{
-		Name:          "agent " + string(token),
-		ConditionType: corev1.NamespaceConditionType(token),
-		ReasonDone:    reasonReleased,
-		Owed:          isOwed,
-		Due: func(namespace *corev1.Namespace) bool {
-			return !o.afterContent || !has(namespace, corev1.FinalizerKubernetes)
+	return workrunner.Handler{
+		Name:          "finalizer " + string(name),
+		ConditionType: corev1.NamespaceConditionType(name),
+		DoneReason:    reasonReleased,
+		Match:         matches,
+		Ready: func(namespace *corev1.Namespace) bool {
+			return !o.afterContent || !hasFinalizer(namespace, corev1.FinalizerKubernetes)
 		},
 		Call: func(ctx context.Context, namespace *corev1.Namespace) (workrunner.Result, error) {
 			result, err := fn(ctx, namespace)
 			if result == (Result{}) {
-				result.Message = "nothing is left to do, and the token has been taken off"
+				result.Message = messageReleased
 			}
 			return workrunner.Result(result), err
 		},
 		Finish: func(ctx context.Context, namespace *corev1.Namespace) (bool, error) {
-			return workrunner.UpdateTokens(ctx, c, namespace, func(current *corev1.Namespace) ([]corev1.FinalizerName, bool) {
-				return without(current, token), isOwed(current)
+			return workrunner.UpdateFinalizers(ctx, c, namespace, func(current *corev1.Namespace) ([]corev1.FinalizerName, bool) {
+				return withoutFinalizer(current, name), matches(current)
 			})
 		},
 	}
 }
 
-// newPuttingOn is what there is to do for Namespaces that lack the token.
-func newPuttingOn(c client.Client, token corev1.FinalizerName, selects func(*corev1.Namespace) bool) workrunner.Work {
-	isOwed := func(namespace *corev1.Namespace) bool {
-		return namespace.DeletionTimestamp == nil && !has(namespace, token) && isSelected(namespace, token, selects)
+// newAddHandler returns the handler that adds the finalizer to selected Namespaces.
+func newAddHandler(c client.Client, name corev1.FinalizerName, selects func(*corev1.Namespace) bool) workrunner.Handler {
+	matches := func(namespace *corev1.Namespace) bool {
+		return namespace.DeletionTimestamp == nil && !hasFinalizer(namespace, name) && isSelected(namespace, name, selects)
 	}
-	return workrunner.Work{
-		Name: "agent " + string(token) + " puts its token on",
-		Owed: isOwed,
-		Call: func(context.Context, *corev1.Namespace) (workrunner.Result, error) { return workrunner.Result{}, nil },
+	return workrunner.Handler{
+		Name:  "finalizer " + string(name) + " (add)",
+		Match: matches,
+		Call:  func(context.Context, *corev1.Namespace) (workrunner.Result, error) { return workrunner.Result{}, nil },
 		Finish: func(ctx context.Context, namespace *corev1.Namespace) (bool, error) {
-			if err := workrunner.AddFinalizer(ctx, c, namespace, token, isOwed); err != nil {
+			if err := workrunner.AddFinalizer(ctx, c, namespace, name, matches); err != nil {
 				return false, err
 			}
-			log.FromContext(ctx).V(1).Info("Looked after the token of a namespace", "uid", namespace.UID,
-				"tokens", namespace.Spec.Finalizers)
+			log.FromContext(ctx).V(1).Info("Reconciled the namespace finalizer", "uid", namespace.UID,
+				"finalizers", namespace.Spec.Finalizers)
 			return false, nil
 		},
 	}
 }
 
-// isSelected asks a function of the user, which must not end the program or change what it is
-// asked about. A Namespace of which it cannot tell is not touched.
+// isSelected calls the function of the user with a copy of the Namespace. It returns false if the
+// function panics.
 func isSelected(
-	namespace *corev1.Namespace, token corev1.FinalizerName, selects func(*corev1.Namespace) bool,
+	namespace *corev1.Namespace, name corev1.FinalizerName, selects func(*corev1.Namespace) bool,
 ) (selected bool) {
 	defer func() {
 		if value := recover(); value != nil {
 			selected = false
-			log.Log.WithName("agent").Error(fmt.Errorf("panic: %v", value),
-				"The function that was given to finalizer.AddFinalizer has a bug, and the namespace does not get the token",
-				"token", token, "namespace", namespace.Name, "stack", string(debug.Stack()))
+			log.Log.WithName(loggerName).Error(fmt.Errorf("panic: %v", value),
+				"The function passed to finalizer.AddFinalizer panicked; the namespace does not get the finalizer",
+				"finalizer", name, "namespace", namespace.Name, "stack", string(debug.Stack()))
 		}
 	}()
 	return selects(namespace.DeepCopy())
+}
+
+// hasFinalizer reports whether spec.finalizers contains the finalizer.
+func hasFinalizer(namespace *corev1.Namespace, name corev1.FinalizerName) bool {
+	return slices.Contains(namespace.Spec.Finalizers, name)
+}
+
+// withoutFinalizer returns spec.finalizers without the finalizer. It removes duplicates too, since
+// each of them would hold the Namespace.
+func withoutFinalizer(namespace *corev1.Namespace, name corev1.FinalizerName) []corev1.FinalizerName {
+	return slices.DeleteFunc(slices.Clone(namespace.Spec.Finalizers),
+		func(other corev1.FinalizerName) bool { return other == name })
 }

@@ -27,7 +27,7 @@ import (
 )
 
 const (
-	token = corev1.FinalizerName("search.example.com/index")
+	own   = corev1.FinalizerName("search.example.com/index")
 	other = corev1.FinalizerName("backup.example.com/last")
 	name  = "shop"
 	uid   = types.UID("11111111-aaaa")
@@ -35,19 +35,19 @@ const (
 
 var (
 	start = time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
-	// errDown is an error that nobody knows more of.
-	errDown = errors.New("the service is down")
+	// errDown is an unclassified error.
+	errDown = errors.New("the service is unavailable")
 )
 
-// namespaceWith returns a Namespace that is being deleted and has some tokens.
-func namespaceWith(tokens ...corev1.FinalizerName) *corev1.Namespace {
+// namespaceWith returns a terminating Namespace with these namespace finalizers.
+func namespaceWith(finalizers ...corev1.FinalizerName) *corev1.Namespace {
 	return &corev1.Namespace{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: name, UID: uid, DeletionTimestamp: &metav1.Time{Time: start},
-			// The fake client takes no object that is being deleted and has none of these.
+			// The fake client rejects terminating objects without finalizers.
 			Finalizers: []string{"example.com/for-the-fake"},
 		},
-		Spec: corev1.NamespaceSpec{Finalizers: tokens},
+		Spec: corev1.NamespaceSpec{Finalizers: finalizers},
 	}
 }
 
@@ -56,21 +56,21 @@ func undeleted(namespace *corev1.Namespace) *corev1.Namespace {
 	return namespace
 }
 
-// world is an API server with one Namespace, and an agent.
-type world struct {
+// fixture is an API server with one Namespace, and a reconciler.
+type fixture struct {
 	t          *testing.T
 	client     client.Client
 	clock      *clocktesting.FakePassiveClock
 	reconciler *workrunner.Reconciler
 	calls      int
-	// beforeWrite is called before each write to /finalize, and its error is the answer.
+	// beforeWrite is called before each write to /finalize. Its error is the response.
 	beforeWrite func(writes int) error
 	writes      int
 }
 
-func newWorld(t *testing.T, namespace *corev1.Namespace, fn Func, opts ...Option) *world {
+func newFixture(t *testing.T, namespace *corev1.Namespace, fn Func, opts ...Option) *fixture {
 	t.Helper()
-	w := &world{t: t, clock: clocktesting.NewFakePassiveClock(start)}
+	w := &fixture{t: t, clock: clocktesting.NewFakePassiveClock(start)}
 	w.client = fake.NewClientBuilder().WithScheme(workrunner.NewScheme()).
 		WithStatusSubresource(&corev1.Namespace{}).WithObjects(namespace).
 		WithInterceptorFuncs(interceptor.Funcs{SubResourceUpdate: w.finalize}).Build()
@@ -80,15 +80,15 @@ func newWorld(t *testing.T, namespace *corev1.Namespace, fn Func, opts ...Option
 		return fn(ctx, namespace)
 	}
 	w.reconciler = &workrunner.Reconciler{
-		Work: newWork(w.client, token, counted, o), Cache: w.client, Client: w.client,
+		Handler: newHandler(w.client, own, counted, o), Cache: w.client, Client: w.client,
 		Clock: w.clock, Backoff: o.Backoff,
 	}
-	w.reconciler.Observe(namespace)
+	w.reconciler.Track(namespace)
 	return w
 }
 
-// finalize does what the fake client does not know of: a write that changes the tokens alone.
-func (w *world) finalize(
+// finalize updates the finalizers; the fake client does not implement the subresource.
+func (w *fixture) finalize(
 	ctx context.Context, c client.Client, subresource string, object client.Object, _ ...client.SubResourceUpdateOption,
 ) error {
 	w.writes++
@@ -103,11 +103,11 @@ func (w *world) finalize(
 	return c.Update(ctx, object)
 }
 
-func (w *world) reconcile() (reconcile.Result, error) {
+func (w *fixture) reconcile() (reconcile.Result, error) {
 	return w.reconciler.Reconcile(w.t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Name: name}})
 }
 
-func (w *world) namespace() *corev1.Namespace {
+func (w *fixture) namespace() *corev1.Namespace {
 	w.t.Helper()
 	var namespace corev1.Namespace
 	if err := w.client.Get(w.t.Context(), client.ObjectKey{Name: name}, &namespace); err != nil {
@@ -116,102 +116,101 @@ func (w *world) namespace() *corev1.Namespace {
 	return &namespace
 }
 
-// told is what a condition says.
-type told struct {
+// conditionText is the comparable part of a condition.
+type conditionText struct {
 	status          corev1.ConditionStatus
 	reason, message string
 }
 
-func (w *world) condition() told {
-	condition := nscondition.Find(w.namespace(), corev1.NamespaceConditionType(token))
+func (w *fixture) condition() conditionText {
+	condition := nscondition.Find(w.namespace(), corev1.NamespaceConditionType(own))
 	if condition == nil {
-		return told{}
+		return conditionText{}
 	}
-	return told{condition.Status, condition.Reason, condition.Message}
+	return conditionText{condition.Status, condition.Reason, condition.Message}
 }
 
 func succeed(context.Context, *corev1.Namespace) (Result, error) { return Result{}, nil }
 
 func TestReconcile(t *testing.T) {
-	held := []corev1.FinalizerName{other, token, corev1.FinalizerKubernetes}
+	held := []corev1.FinalizerName{other, own, corev1.FinalizerKubernetes}
 	released := []corev1.FinalizerName{other, corev1.FinalizerKubernetes}
 	for name, test := range map[string]struct {
 		namespace *corev1.Namespace
 		fn        Func
 		opts      []Option
 		calls     int
-		tokens    []corev1.FinalizerName
-		condition told
+		want      []corev1.FinalizerName
+		condition conditionText
 		after     time.Duration
 		isError   bool
 	}{
 		"not deleted": {
-			namespace: undeleted(namespaceWith(held...)), fn: succeed, tokens: held,
+			namespace: undeleted(namespaceWith(held...)), fn: succeed, want: held,
 		},
-		"without the token": {
-			namespace: namespaceWith(released...), fn: succeed, tokens: released,
+		"without the finalizer": {
+			namespace: namespaceWith(released...), fn: succeed, want: released,
 		},
-		"done": {
-			namespace: namespaceWith(held...), fn: succeed, calls: 1, tokens: released,
-			condition: told{corev1.ConditionTrue, "Released", "nothing is left to do, and the token has been taken off"},
+		"success": {
+			namespace: namespaceWith(held...), fn: succeed, calls: 1, want: released,
+			condition: conditionText{corev1.ConditionTrue, "Released", messageReleased},
 		},
-		"done, and something to say": {
-			namespace: namespaceWith(held...), calls: 1, tokens: released,
+		"success with a result": {
+			namespace: namespaceWith(held...), calls: 1, want: released,
 			fn: func(context.Context, *corev1.Namespace) (Result, error) {
-				return Result{Reason: "IndexDeleted", Message: "index shop is gone"}, nil
+				return Result{Reason: "IndexDeleted", Message: "index shop was deleted"}, nil
 			},
-			condition: told{corev1.ConditionTrue, "IndexDeleted", "index shop is gone"},
+			condition: conditionText{corev1.ConditionTrue, "IndexDeleted", "index shop was deleted"},
 		},
-		"listed twice": {
-			namespace: namespaceWith(token, other, token), fn: succeed, calls: 1,
-			tokens:    []corev1.FinalizerName{other},
-			condition: told{corev1.ConditionTrue, "Released", "nothing is left to do, and the token has been taken off"},
+		"duplicate finalizer": {
+			namespace: namespaceWith(own, other, own), fn: succeed, calls: 1,
+			want:      []corev1.FinalizerName{other},
+			condition: conditionText{corev1.ConditionTrue, "Released", messageReleased},
 		},
 		"an error": {
-			namespace: namespaceWith(held...), calls: 1, tokens: held, isError: true,
+			namespace: namespaceWith(held...), calls: 1, want: held, isError: true,
 			fn:        func(context.Context, *corev1.Namespace) (Result, error) { return Result{}, errDown },
-			condition: told{corev1.ConditionFalse, "Retrying", errDown.Error()},
+			condition: conditionText{corev1.ConditionFalse, "Retrying", errDown.Error()},
 		},
-		// A result does not make up for an error.
+		// The result of a failed call is ignored.
 		"an error and a result": {
-			namespace: namespaceWith(held...), calls: 1, tokens: held, isError: true,
+			namespace: namespaceWith(held...), calls: 1, want: held, isError: true,
 			fn: func(context.Context, *corev1.Namespace) (Result, error) {
 				return Result{Reason: "IndexDeleted"}, errDown
 			},
-			condition: told{corev1.ConditionFalse, "Retrying", errDown.Error()},
+			condition: conditionText{corev1.ConditionFalse, "Retrying", errDown.Error()},
 		},
 		"a panic": {
-			namespace: namespaceWith(held...), calls: 1, tokens: held, isError: true,
-			fn: func(context.Context, *corev1.Namespace) (Result, error) { panic("no such thing") },
-			condition: told{corev1.ConditionFalse, "Panicked", "panic: no such thing; this is a bug in the function " +
-				"that was given to package initializer or agent, whose log has the stack"},
+			namespace: namespaceWith(held...), calls: 1, want: held, isError: true,
+			fn:        func(context.Context, *corev1.Namespace) (Result, error) { panic("out of range") },
+			condition: conditionText{corev1.ConditionFalse, "Panicked", workrunner.PanicMessage("out of range")},
 		},
 		"not yet": {
-			namespace: namespaceWith(held...), calls: 1, tokens: held, after: time.Hour,
+			namespace: namespaceWith(held...), calls: 1, want: held, after: time.Hour,
 			fn: func(context.Context, *corev1.Namespace) (Result, error) {
 				return Result{}, fmt.Errorf("wrapped: %w", NotYet(time.Hour, "Archiving", "%d of %d logs", 2, 3))
 			},
-			condition: told{corev1.ConditionFalse, "Archiving", "2 of 3 logs"},
+			condition: conditionText{corev1.ConditionFalse, "Archiving", "2 of 3 logs"},
 		},
-		"its content is there": {
-			namespace: namespaceWith(held...), fn: succeed, opts: []Option{AfterContent()}, tokens: held,
+		"content exists": {
+			namespace: namespaceWith(held...), fn: succeed, opts: []Option{AfterContent()}, want: held,
 		},
-		"its content is gone": {
-			namespace: namespaceWith(other, token), fn: succeed, opts: []Option{AfterContent()}, calls: 1,
-			tokens:    []corev1.FinalizerName{other},
-			condition: told{corev1.ConditionTrue, "Released", "nothing is left to do, and the token has been taken off"},
+		"content is deleted": {
+			namespace: namespaceWith(other, own), fn: succeed, opts: []Option{AfterContent()}, calls: 1,
+			want:      []corev1.FinalizerName{other},
+			condition: conditionText{corev1.ConditionTrue, "Released", messageReleased},
 		},
-		"the function changes what it is given": {
-			namespace: namespaceWith(held...), calls: 1, tokens: released,
+		"the function changes its argument": {
+			namespace: namespaceWith(held...), calls: 1, want: released,
 			fn: func(_ context.Context, namespace *corev1.Namespace) (Result, error) {
 				namespace.Spec.Finalizers, namespace.Labels = nil, map[string]string{"a": "b"}
 				return Result{}, nil
 			},
-			condition: told{corev1.ConditionTrue, "Released", "nothing is left to do, and the token has been taken off"},
+			condition: conditionText{corev1.ConditionTrue, "Released", messageReleased},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, test.namespace, test.fn, test.opts...)
+			w := newFixture(t, test.namespace, test.fn, test.opts...)
 
 			result, err := w.reconcile()
 
@@ -221,8 +220,8 @@ func TestReconcile(t *testing.T) {
 			if w.calls != test.calls {
 				t.Errorf("The function was called %d times, want %d", w.calls, test.calls)
 			}
-			if diff := cmp.Diff(test.tokens, w.namespace().Spec.Finalizers); diff != "" {
-				t.Errorf("Tokens (-want +got):\n%s", diff)
+			if diff := cmp.Diff(test.want, w.namespace().Spec.Finalizers); diff != "" {
+				t.Errorf("Finalizers (-want +got):\n%s", diff)
 			}
 			if len(w.namespace().Labels) > 0 {
 				t.Errorf("The labels are %v", w.namespace().Labels)
@@ -234,9 +233,9 @@ func TestReconcile(t *testing.T) {
 	}
 }
 
-// What others write in between survives, and the function is not called for it again.
-func TestALostRaceIsRunAgain(t *testing.T) {
-	w := newWorld(t, namespaceWith(token, corev1.FinalizerKubernetes), succeed)
+// Concurrent changes are preserved, and the function is not called again.
+func TestConflictIsRetriedWithoutAnotherCall(t *testing.T) {
+	w := newFixture(t, namespaceWith(own, corev1.FinalizerKubernetes), succeed)
 	w.beforeWrite = func(writes int) error {
 		if writes > 3 {
 			return nil
@@ -252,16 +251,16 @@ func TestALostRaceIsRunAgain(t *testing.T) {
 		corev1.FinalizerKubernetes, "race.example.com/1", "race.example.com/2", "race.example.com/3",
 	}
 	if diff := cmp.Diff(want, w.namespace().Spec.Finalizers); diff != "" {
-		t.Errorf("Tokens (-want +got):\n%s", diff)
+		t.Errorf("Finalizers (-want +got):\n%s", diff)
 	}
 	if w.calls != 1 || w.writes != 4 {
 		t.Errorf("%d calls and %d writes, want 1 and 4", w.calls, w.writes)
 	}
 }
 
-// A token that somebody else has taken off in between is not written about.
-func TestALostTokenIsNotWritten(t *testing.T) {
-	w := newWorld(t, namespaceWith(token, other), succeed)
+// If another client removes the finalizer, nothing is written.
+func TestRemovedFinalizerIsNotWritten(t *testing.T) {
+	w := newFixture(t, namespaceWith(own, other), succeed)
 	w.beforeWrite = func(int) error {
 		namespace := w.namespace()
 		namespace.Spec.Finalizers = []corev1.FinalizerName{other}
@@ -270,40 +269,40 @@ func TestALostTokenIsNotWritten(t *testing.T) {
 	if result, err := w.reconcile(); err != nil || result.RequeueAfter != 0 {
 		t.Errorf("Reconcile: %v, %v", result, err)
 	}
-	if w.writes != 1 || w.condition() != (told{}) {
+	if w.writes != 1 || w.condition() != (conditionText{}) {
 		t.Errorf("%d writes, condition %v; want 1 and none", w.writes, w.condition())
 	}
 }
 
-// Once the function has returned nil only the write is made again.
-func TestOnlyTheWriteIsRepeated(t *testing.T) {
-	w := newWorld(t, namespaceWith(token), succeed)
+// After the function has returned nil, only the write is retried.
+func TestOnlyTheWriteIsRetried(t *testing.T) {
+	w := newFixture(t, namespaceWith(own), succeed)
 	w.beforeWrite = func(writes int) error {
 		if writes < 3 {
-			return apierrors.NewForbidden(corev1.Resource("namespaces/finalize"), name, errors.New("no such right"))
+			return apierrors.NewForbidden(corev1.Resource("namespaces/finalize"), name, errors.New("permission denied"))
 		}
 		return nil
 	}
 	for range 2 {
-		if _, err := w.reconcile(); err == nil || !strings.Contains(err.Error(), "no such right") {
-			t.Errorf("Reconcile: %v, want that a right is missing", err)
+		if _, err := w.reconcile(); err == nil || !strings.Contains(err.Error(), "permission denied") {
+			t.Errorf("Reconcile: %v, want the missing permission", err)
 		}
-		if got := w.condition(); got.reason != "Retrying" || !strings.Contains(got.message, "no such right") {
-			t.Errorf("The condition is %v, want that a right is missing", got)
+		if got := w.condition(); got.reason != "Retrying" || !strings.Contains(got.message, "permission denied") {
+			t.Errorf("The condition is %v, want the missing permission", got)
 		}
 		w.clock.SetTime(w.clock.Now().Add(time.Hour))
 	}
 	if _, err := w.reconcile(); err != nil {
 		t.Error(err)
 	}
-	if w.calls != 1 || has(w.namespace(), token) {
-		t.Errorf("%d calls, tokens %v; want 1 and none", w.calls, w.namespace().Spec.Finalizers)
+	if w.calls != 1 || hasFinalizer(w.namespace(), own) {
+		t.Errorf("%d calls, finalizers %v; want 1 and none", w.calls, w.namespace().Spec.Finalizers)
 	}
 }
 
-// Nothing that was said of one Namespace counts for another one of the same name.
+// The outcome for one Namespace does not apply to another one with the same name.
 func TestAnotherUIDIsNotReleased(t *testing.T) {
-	w := newWorld(t, namespaceWith(token, corev1.FinalizerKubernetes), succeed)
+	w := newFixture(t, namespaceWith(own, corev1.FinalizerKubernetes), succeed)
 	w.beforeWrite = func(int) error {
 		w.beforeWrite = nil
 		before := w.namespace()
@@ -311,12 +310,12 @@ func TestAnotherUIDIsNotReleased(t *testing.T) {
 		if err := w.client.Update(t.Context(), before); err != nil {
 			return err
 		}
-		again := namespaceWith(token, corev1.FinalizerKubernetes)
+		again := namespaceWith(own, corev1.FinalizerKubernetes)
 		again.DeletionTimestamp, again.UID = nil, "22222222-bbbb"
 		if err := w.client.Create(t.Context(), again); err != nil {
 			return err
 		}
-		// It is being deleted as well, so nothing but the UID tells it from the one before.
+		// The new Namespace is terminating as well, so only the UID differs.
 		if err := w.client.Delete(t.Context(), again); err != nil {
 			return err
 		}
@@ -325,54 +324,54 @@ func TestAnotherUIDIsNotReleased(t *testing.T) {
 	if result, err := w.reconcile(); err != nil || result.RequeueAfter != 0 {
 		t.Errorf("Reconcile: %v, %v", result, err)
 	}
-	if !has(w.namespace(), token) || w.condition() != (told{}) {
+	if !hasFinalizer(w.namespace(), own) || w.condition() != (conditionText{}) {
 		t.Errorf("The new namespace was touched: %v", w.namespace())
 	}
-	if _, err := w.reconcile(); err != nil || w.calls != 1 || !has(w.namespace(), token) {
-		t.Errorf("Reconcile of the new namespace: %v, %d calls, tokens %v", err, w.calls, w.namespace().Spec.Finalizers)
+	if _, err := w.reconcile(); err != nil || w.calls != 1 || !hasFinalizer(w.namespace(), own) {
+		t.Errorf("Reconcile of the new namespace: %v, %d calls, finalizers %v", err, w.calls, w.namespace().Spec.Finalizers)
 	}
 }
 
-// An error is followed by a pause, which a change of the Namespace does not cut short.
+// A change of the Namespace does not shorten the backoff.
 func TestBackoff(t *testing.T) {
-	w := newWorld(t, namespaceWith(token), func(context.Context, *corev1.Namespace) (Result, error) {
+	w := newFixture(t, namespaceWith(own), func(context.Context, *corev1.Namespace) (Result, error) {
 		return Result{}, errDown
 	}, WithBackoff(time.Second, 3*time.Second))
-	for i, pause := range []time.Duration{time.Second, 2 * time.Second, 3 * time.Second, 3 * time.Second} {
+	for i, delay := range []time.Duration{time.Second, 2 * time.Second, 3 * time.Second, 3 * time.Second} {
 		if _, err := w.reconcile(); !errors.Is(err, errDown) {
 			t.Errorf("Reconcile: %v, want %v", err, errDown)
 		}
-		w.clock.SetTime(w.clock.Now().Add(pause - time.Millisecond))
+		w.clock.SetTime(w.clock.Now().Add(delay - time.Millisecond))
 		if result, err := w.reconcile(); err != nil || result.RequeueAfter != time.Millisecond || w.calls != i+1 {
-			t.Errorf("Reconcile before %s: %v, %v, %d calls", pause, result, err, w.calls)
+			t.Errorf("Reconcile before %s: %v, %v, %d calls", delay, result, err, w.calls)
 		}
 		w.clock.SetTime(w.clock.Now().Add(time.Millisecond))
 	}
 }
 
 func TestProgressIsPublished(t *testing.T) {
-	var during told
-	var w *world
-	w = newWorld(t, namespaceWith(token), func(ctx context.Context, _ *corev1.Namespace) (Result, error) {
-		Progress(ctx, "Deleting", "%d documents are left", 7)
+	var during conditionText
+	var w *fixture
+	w = newFixture(t, namespaceWith(own), func(ctx context.Context, _ *corev1.Namespace) (Result, error) {
+		Progress(ctx, "Deleting", "%d documents remain", 7)
 		during = w.condition()
 		return Result{}, nil
 	})
 	if _, err := w.reconcile(); err != nil {
 		t.Fatal(err)
 	}
-	if want := (told{corev1.ConditionFalse, "Deleting", "7 documents are left"}); during != want {
+	if want := (conditionText{corev1.ConditionFalse, "Deleting", "7 documents remain"}); during != want {
 		t.Errorf("The condition was %v, want %v", during, want)
 	}
-	// Outside of a call there is nothing to publish.
+	// Outside of a call it does nothing.
 	Progress(t.Context(), "Deleting", "nothing")
 }
 
-// A call whose Namespace loses the token is cancelled.
-func TestACallEndsWithTheToken(t *testing.T) {
-	var w *world
-	w = newWorld(t, namespaceWith(token), func(ctx context.Context, _ *corev1.Namespace) (Result, error) {
-		w.reconciler.Observe(namespaceWith(other))
+// A call is canceled when the finalizer is removed.
+func TestCallIsCanceledWithoutTheFinalizer(t *testing.T) {
+	var w *fixture
+	w = newFixture(t, namespaceWith(own), func(ctx context.Context, _ *corev1.Namespace) (Result, error) {
+		w.reconciler.Track(namespaceWith(other))
 		<-ctx.Done()
 		return Result{}, ctx.Err()
 	})
@@ -380,49 +379,49 @@ func TestACallEndsWithTheToken(t *testing.T) {
 		t.Errorf("Reconcile: %v, %v", result, err)
 	}
 	if w.writes != 0 {
-		t.Errorf("There were %d writes of tokens", w.writes)
+		t.Errorf("There were %d writes of finalizers", w.writes)
 	}
 }
 
-func TestPutOn(t *testing.T) {
+func TestAddFinalizer(t *testing.T) {
 	for name, test := range map[string]struct {
 		namespace *corev1.Namespace
 		selects   func(*corev1.Namespace) bool
 		want      []corev1.FinalizerName
 	}{
-		"a selected one":     {undeleted(namespaceWith(other)), selectAll, []corev1.FinalizerName{other, token}},
-		"another one":        {undeleted(namespaceWith(other)), selectNone, []corev1.FinalizerName{other}},
-		"one that has it":    {undeleted(namespaceWith(token, other)), selectAll, []corev1.FinalizerName{token, other}},
-		"one that is ending": {namespaceWith(other), selectAll, []corev1.FinalizerName{other}},
-		"a panic":            {undeleted(namespaceWith(other)), func(*corev1.Namespace) bool { panic("a bug") }, []corev1.FinalizerName{other}},
-		"one that is changed meanwhile": {
+		"selected":        {undeleted(namespaceWith(other)), selectAll, []corev1.FinalizerName{other, own}},
+		"not selected":    {undeleted(namespaceWith(other)), selectNone, []corev1.FinalizerName{other}},
+		"already present": {undeleted(namespaceWith(own, other)), selectAll, []corev1.FinalizerName{own, other}},
+		"terminating":     {namespaceWith(other), selectAll, []corev1.FinalizerName{other}},
+		"panic":           {undeleted(namespaceWith(other)), func(*corev1.Namespace) bool { panic("a bug") }, []corev1.FinalizerName{other}},
+		"the function changes its argument": {
 			undeleted(namespaceWith(other)),
 			func(namespace *corev1.Namespace) bool { namespace.Spec.Finalizers = nil; return true },
-			[]corev1.FinalizerName{other, token},
+			[]corev1.FinalizerName{other, own},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, test.namespace, succeed)
-			w.reconciler.Work = newPuttingOn(w.client, token, test.selects)
-			w.reconciler.Observe(test.namespace)
+			w := newFixture(t, test.namespace, succeed)
+			w.reconciler.Handler = newAddHandler(w.client, own, test.selects)
+			w.reconciler.Track(test.namespace)
 			if _, err := w.reconcile(); err != nil {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(test.want, w.namespace().Spec.Finalizers); diff != "" {
-				t.Errorf("Tokens (-want +got):\n%s", diff)
+				t.Errorf("Finalizers (-want +got):\n%s", diff)
 			}
-			if w.condition() != (told{}) {
+			if w.condition() != (conditionText{}) {
 				t.Errorf("There is a condition: %v", w.condition())
 			}
 		})
 	}
 }
 
-// A Namespace that is deleted while the token is on its way does not get it.
-func TestPutOnIsTooLate(t *testing.T) {
-	w := newWorld(t, undeleted(namespaceWith(other)), succeed)
-	w.reconciler.Work = newPuttingOn(w.client, token, selectAll)
-	w.reconciler.Observe(w.namespace())
+// A Namespace that is deleted concurrently does not get the finalizer.
+func TestAddFinalizerToTerminating(t *testing.T) {
+	w := newFixture(t, undeleted(namespaceWith(other)), succeed)
+	w.reconciler.Handler = newAddHandler(w.client, own, selectAll)
+	w.reconciler.Track(w.namespace())
 	w.beforeWrite = func(int) error {
 		w.beforeWrite = nil
 		return w.client.Delete(t.Context(), w.namespace())
@@ -430,32 +429,32 @@ func TestPutOnIsTooLate(t *testing.T) {
 	if _, err := w.reconcile(); err != nil {
 		t.Fatal(err)
 	}
-	if w.writes != 1 || has(w.namespace(), token) || w.namespace().DeletionTimestamp == nil {
-		t.Errorf("%d writes, tokens %v, deleted %v", w.writes, w.namespace().Spec.Finalizers, w.namespace().DeletionTimestamp)
+	if w.writes != 1 || hasFinalizer(w.namespace(), own) || w.namespace().DeletionTimestamp == nil {
+		t.Errorf("%d writes, finalizers %v, deleted %v", w.writes, w.namespace().Spec.Finalizers, w.namespace().DeletionTimestamp)
 	}
 }
 
 func selectAll(*corev1.Namespace) bool  { return true }
 func selectNone(*corev1.Namespace) bool { return false }
 
-func TestAddRefuses(t *testing.T) {
+func TestAddValidates(t *testing.T) {
 	for name, test := range map[string]struct {
-		token corev1.FinalizerName
-		fn    Func
-		opts  []Option
-		want  string
+		own  corev1.FinalizerName
+		fn   Func
+		opts []Option
+		want string
 	}{
 		"kubernetes":          {"kubernetes", succeed, nil, "belongs to the namespace controller"},
-		"a bare name":         {"index", succeed, nil, "it has no domain"},
-		"no function":         {token, nil, nil, "no function"},
-		"no workers":          {token, succeed, []Option{WithWorkers(0)}, "WithWorkers(0)"},
-		"no manager":          {token, succeed, nil, "there is no manager"},
-		"nobody selects":      {token, succeed, []Option{AddFinalizer(nil)}, "AddFinalizer(nil)"},
-		"no time":             {token, succeed, []Option{WithBackoff(0, time.Second)}, "WithBackoff(0s, 1s)"},
-		"the wrong way round": {token, succeed, []Option{WithBackoff(time.Minute, time.Second)}, "WithBackoff(1m0s, 1s)"},
+		"no domain":           {"index", succeed, nil, "it has no domain"},
+		"no function":         {own, nil, nil, "function is nil"},
+		"no workers":          {own, succeed, []Option{WithWorkers(0)}, "WithWorkers(0)"},
+		"no manager":          {own, succeed, nil, "manager is nil"},
+		"nil selector":        {own, succeed, []Option{AddFinalizer(nil)}, "AddFinalizer(nil)"},
+		"no backoff":          {own, succeed, []Option{WithBackoff(0, time.Second)}, "WithBackoff(0s, 1s)"},
+		"maximum below first": {own, succeed, []Option{WithBackoff(time.Minute, time.Second)}, "WithBackoff(1m0s, 1s)"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if err := Add(nil, test.token, test.fn, test.opts...); err == nil || !strings.Contains(err.Error(), test.want) {
+			if err := Add(nil, test.own, test.fn, test.opts...); err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("Add: %v, want an error with %q", err, test.want)
 			}
 		})

@@ -11,15 +11,15 @@ import (
 	"github.com/nslifecycle/nslifecycle/pkg/internal/workrunner"
 )
 
-// Option changes how a token is served.
+// Option configures [Add].
 type Option func(*options)
 
 type options struct {
 	workrunner.Options
 	afterContent bool
-	putOn        func(*corev1.Namespace) bool
-	// isPutOn tells AddFinalizer(nil), which is a mistake, from no AddFinalizer at all.
-	isPutOn bool
+	// addsFinalizer is set by AddFinalizer, also if its function is nil, which is an error.
+	addsFinalizer bool
+	selects       func(*corev1.Namespace) bool
 }
 
 func newOptions(opts []Option) *options {
@@ -30,29 +30,28 @@ func newOptions(opts []Option) *options {
 	return o
 }
 
-// WithWorkers sets how many Namespaces are worked on at a time; 4 if it is not given.
+// WithWorkers sets the number of Namespaces that are processed concurrently. The default is 4.
 func WithWorkers(n int) Option {
 	return func(o *options) { o.Workers = n }
 }
 
-// WithBackoff sets how long an attempt waits after an error: the first time, and, as the
-// time doubles with each error, at most. 200 ms and 1 minute if it is not given.
+// WithBackoff sets the delay after an error. It is first after the first error, doubles with each
+// further error, and never exceeds max. The defaults are 200 ms and 1 minute.
 func WithBackoff(first, max time.Duration) Option {
 	return func(o *options) { o.Backoff = workrunner.Backoff{First: first, Max: max} }
 }
 
-// AfterContent has the function called only when everything in the Namespace is gone: when
-// the token "kubernetes" has left spec.finalizers. What the Pods of the Namespace use until
-// their end, such as a place for their logs, has to be there until then.
+// AfterContent calls the function only after all objects in the Namespace are deleted, which is
+// when the finalizer "kubernetes" is removed from spec.finalizers. Use it for resources that Pods
+// need until they terminate, such as a log store.
 func AfterContent() Option {
 	return func(o *options) { o.afterContent = true }
 }
 
-// AddFinalizer puts the token on Namespaces that exist without it and that the function selects, and
-// on those that are created without it. That comes after the creation, so a Namespace may be
-// deleted and gone before; and a Namespace that is being deleted gets none. The function is
-// asked at each change of a Namespace, and must not wait for anything. A token that it does
-// not select any more stays.
+// AddFinalizer adds the finalizer to existing and new Namespaces for which selects returns true.
+// It is added after the creation, so a Namespace that is deleted immediately may not get it.
+// Terminating Namespaces do not get it. selects is called on each change of a Namespace and must
+// not block. The finalizer is not removed when selects no longer returns true.
 func AddFinalizer(selects func(namespace *corev1.Namespace) bool) Option {
-	return func(o *options) { o.putOn, o.isPutOn = selects, true }
+	return func(o *options) { o.addsFinalizer, o.selects = true, selects }
 }

@@ -20,60 +20,59 @@ import (
 	"github.com/nslifecycle/nslifecycle/pkg/internal/workrunner"
 )
 
-// NotRegisteredError says that no NamespaceInitializerConfiguration names an initializer. That
-// is how it begins: an initializer runs before it is registered.
+// NotRegisteredError is the error of [Check] if no NamespaceInitializerConfiguration names the
+// initializer. This is expected during a rollout: an initializer starts before it is registered.
 type NotRegisteredError struct {
 	// Name is the name of the initializer.
 	Name string
 }
 
-// Error says what to do.
+// Error returns a message that describes how to register the initializer.
 func (e *NotRegisteredError) Error() string {
-	return fmt.Sprintf("no NamespaceInitializerConfiguration names initializer %q, so no new namespace waits for it; "+
-		"register it once it runs, by applying one with initializers: [{name: %s}]", e.Name, e.Name)
+	return fmt.Sprintf("initializer %q is not registered, so no new namespace waits for it: when it is running, "+
+		"create a NamespaceInitializerConfiguration with initializers: [{name: %s}]", e.Name, e.Name)
 }
 
-// MissingRightsError says that the identity of an initializer lacks rights that it cannot do
-// without.
-type MissingRightsError struct {
-	// Missing are the rights, each as a verb and a resource: "patch namespaces".
+// MissingPermissionsError is the error of [Check] if the identity of the initializer lacks required
+// permissions.
+type MissingPermissionsError struct {
+	// Missing lists the permissions, each as a verb and a resource: "patch namespaces".
 	Missing []string
-	// Message says what is missing, and the kubectl commands that give it.
+	// Message names the missing permissions and the kubectl commands that grant them.
 	Message string
 }
 
 // Error returns the message.
-func (e *MissingRightsError) Error() string { return e.Message }
+func (e *MissingPermissionsError) Error() string { return e.Message }
 
-// Check looks for what keeps an initializer from working: a bad name, a right that its
-// identity lacks (a [MissingRightsError]), a name that is registered nowhere (a
-// [NotRegisteredError]). The options are those of [Add]. Rights are asked for with regard to
-// all Namespaces, so one that is limited to some, by resourceNames, counts as missing. Whether
-// the name is registered is left out where the identity may not know.
+// Check reports why an initializer cannot work: an invalid name or option, missing permissions
+// ([MissingPermissionsError]), or a name that is not registered ([NotRegisteredError]). The errors
+// are joined. The options are those of [Add]. Permissions are checked for all Namespaces, so one
+// that is limited by resourceNames counts as missing. The registration is not checked if the
+// identity is not allowed to read it.
 func Check(ctx context.Context, config *rest.Config, name string, opts ...Option) error {
 	options, err := engine.NewOptions(name, opts)
 	if err != nil {
 		return err
 	}
-	c, err := workrunner.Connect(config)
+	c, err := workrunner.NewClientForConfig(config)
 	if err != nil {
 		return err
 	}
 	return errors.Join(check(ctx, c, name, options)...)
 }
 
-// check returns what it finds; nil stands for what is well.
+// check returns one entry per check; nil if it passed.
 func check(ctx context.Context, c client.Client, name string, options engine.Options) []error {
-	err := workrunner.CheckRights(ctx, c, engine.RoleName(name), engine.Rights(options))
-	var missing *workrunner.MissingRights
+	err := workrunner.CheckPermissions(ctx, c, engine.RoleName(name), engine.RequiredPermissions(options))
+	var missing *workrunner.MissingPermissions
 	if errors.As(err, &missing) {
-		err = (*MissingRightsError)(missing)
+		err = (*MissingPermissionsError)(missing)
 	}
 	return []error{err, checkRegistered(ctx, c, name)}
 }
 
-// checkRegistered looks into the set that the operator makes of all configurations. What it
-// may not read is no error.
+// checkRegistered reads the NamespaceInitializerSet. It returns nil if that is forbidden.
 func checkRegistered(ctx context.Context, c client.Client, name string) error {
 	var set v1alpha1.NamespaceInitializerSet
 	err := c.Get(ctx, client.ObjectKey{Name: v1alpha1.EffectiveSetName}, &set)
@@ -83,7 +82,7 @@ func checkRegistered(ctx context.Context, c client.Client, name string) error {
 	case apierrors.IsNotFound(err) || meta.IsNoMatchError(err):
 		return &NotRegisteredError{Name: name}
 	case err != nil:
-		return fmt.Errorf("reading which initializers are registered: %w", err)
+		return fmt.Errorf("failed to get NamespaceInitializerSet %q: %w", v1alpha1.EffectiveSetName, err)
 	}
 	isName := func(initializer v1alpha1.EffectiveInitializer) bool { return initializer.Name == name }
 	if !slices.ContainsFunc(set.Initializers, isName) {
@@ -92,20 +91,20 @@ func checkRegistered(ctx context.Context, c client.Client, name string) error {
 	return nil
 }
 
-// report logs what a check finds.
-func report(ctx context.Context, log logr.Logger, findings []error) {
-	var missing *MissingRightsError
+// logFindings logs the errors of check.
+func logFindings(ctx context.Context, log logr.Logger, findings []error) {
+	var missing *MissingPermissionsError
 	var unregistered *NotRegisteredError
 	for _, err := range findings {
 		switch {
 		case err == nil || ctx.Err() != nil:
 		case errors.As(err, &missing):
-			log.Error(missing, "The initializer lacks rights, and waits until they are given", "missing", missing.Missing)
+			log.Error(missing, "The initializer lacks permissions", "missing", missing.Missing)
 		case errors.As(err, &unregistered):
-			// Not an error: it has to be there before it is registered.
+			// Not an error: an initializer starts before it is registered.
 			log.Info("The initializer is not registered yet", "message", unregistered.Error())
 		default:
-			log.Error(err, "Did not find out whether the initializer can work")
+			log.Error(err, "Failed to check the initializer")
 		}
 	}
 }

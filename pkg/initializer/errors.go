@@ -12,66 +12,66 @@ import (
 	"github.com/nslifecycle/nslifecycle/pkg/internal/workrunner"
 )
 
-// Failed returns an error that says that a Namespace can never be initialized: the operator
-// deletes it. Return any other error for what can pass.
+// Failed returns a *FailedError, which reports that the Namespace can never be initialized. The
+// operator deletes the Namespace. Return any other error for temporary problems.
 func Failed(reason metav1.StatusReason, format string, args ...any) error {
 	return &FailedError{Reason: reason, Message: fmt.Sprintf(format, args...)}
 }
 
 // FailedError is the error of [Failed]. It may be wrapped.
 type FailedError struct {
-	// Reason is one word in CamelCase, such as those of metav1.
+	// Reason is one word in CamelCase, such as the reasons in metav1.
 	Reason metav1.StatusReason
-	// Message is for whoever asked for the Namespace.
+	// Message is for the user who created the Namespace.
 	Message string
 }
 
-// Error returns reason and message.
-func (e *FailedError) Error() string { return e.final().Error() }
+// Error returns the reason and the message.
+func (e *FailedError) Error() string { return e.internal().Error() }
 
-// As gives package serving what it looks for.
+// As converts the error to the type that package workrunner handles.
 func (e *FailedError) As(target any) bool {
-	final, isWanted := target.(**workrunner.Final)
-	if isWanted {
-		*final = e.final()
+	failed, ok := target.(**workrunner.FailedError)
+	if ok {
+		*failed = e.internal()
 	}
-	return isWanted
+	return ok
 }
 
-func (e *FailedError) final() *workrunner.Final {
-	return &workrunner.Final{Reason: e.Reason, Message: e.Message}
+func (e *FailedError) internal() *workrunner.FailedError {
+	return &workrunner.FailedError{Reason: e.Reason, Message: e.Message}
 }
 
-// NotYet returns an error that says that a Namespace cannot be initialized yet. That is no
-// fault: its condition says why, and the Func is called again after a time, or as soon as
-// labels, annotations or spec of the Namespace change. Without a time it is that of the first
-// back-off.
+// NotYet returns a *NotYetError, which reports that the Namespace cannot be initialized yet. The
+// condition contains the reason and the message. The Func is called again after the duration, or
+// when the labels, annotations or spec of the Namespace change. If the duration is not positive,
+// the first backoff is used.
 func NotYet(after time.Duration, reason, format string, args ...any) error {
 	return &NotYetError{After: after, Reason: reason, Message: fmt.Sprintf(format, args...)}
 }
 
 // NotYetError is the error of [NotYet]. It may be wrapped.
 type NotYetError struct {
-	// After is the time to wait.
+	// After is the longest time until the Func is called again.
 	After time.Duration
 	// Reason is one word in CamelCase.
 	Reason string
-	// Message says what is waited for.
+	// Message describes what the initializer waits for.
 	Message string
 }
 
-// Error returns reason and message.
-func (e *NotYetError) Error() string { return e.wait().Error() }
+// Error returns the reason and the message.
+func (e *NotYetError) Error() string { return e.internal().Error() }
 
-// As gives package serving what it looks for.
+// As converts the error to the type that package workrunner handles.
 func (e *NotYetError) As(target any) bool {
-	wait, isWanted := target.(**workrunner.Wait)
-	if isWanted {
-		*wait = e.wait()
+	notYet, ok := target.(**workrunner.NotYetError)
+	if ok {
+		*notYet = e.internal()
 	}
-	return isWanted
+	return ok
 }
 
-func (e *NotYetError) wait() *workrunner.Wait {
-	return &workrunner.Wait{After: e.After, Reason: e.Reason, Message: e.Message}
+func (e *NotYetError) internal() *workrunner.NotYetError {
+	return &workrunner.NotYetError{After: e.After, Reason: e.Reason, Message: e.Message}
 }

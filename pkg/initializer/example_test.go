@@ -35,7 +35,8 @@ func ExampleAdd() {
 		binding := applyrbacv1.RoleBinding("owner", namespace.Name).
 			WithRoleRef(applyrbacv1.RoleRef().WithAPIGroup(rbacv1.GroupName).WithKind("ClusterRole").WithName("admin")).
 			WithSubjects(applyrbacv1.Subject().WithAPIGroup(rbacv1.GroupName).WithKind(rbacv1.UserKind).WithName(user))
-		// Apply and not Create: an object of that name may be from a delayed request of another user.
+		// Apply instead of Create: an existing object may come from a delayed request of another
+		// user.
 		err := mgr.GetClient().Apply(ctx, binding, client.FieldOwner("owner.corp.example.com"), client.ForceOwnership)
 		return initializer.Result{Message: "the owner is " + user}, err
 	}
@@ -110,8 +111,8 @@ func ExampleProgress() {
 // Before anything is registered, a program can look whether it will work.
 func ExampleCheck() {
 	err := initializer.Check(context.Background(), ctrl.GetConfigOrDie(), "owner.corp.example.com")
-	var missing *initializer.MissingRightsError
+	var missing *initializer.MissingPermissionsError
 	if errors.As(err, &missing) {
-		fmt.Println(missing.Message) // With the commands that give them.
+		fmt.Println(missing.Message) // Includes the commands that grant them.
 	}
 }

@@ -20,55 +20,56 @@ import (
 	"github.com/nslifecycle/nslifecycle/pkg/internal/workrunner"
 )
 
-// Func prepares one Namespace, which is a copy that it may change; the change goes nowhere.
-// It is called again after an error and after a restart, so it has to bear being called again.
+// Func prepares one Namespace. It must be idempotent: it is called again after an error and after a
+// restart. The Namespace is a copy that Func may change; the changes are not written.
 type Func func(ctx context.Context, namespace *corev1.Namespace) (Result, error)
 
-// Result of a Func that has done its work. It is published in the condition
-// "<name>/Initialized" once the name is off the list. Without one the operator publishes words
-// of its own.
+// Result is the outcome of a successful Func. It is published in the condition "<name>/Initialized"
+// after the name is removed from the pending list. If it is empty, the operator publishes a
+// condition of its own.
 type Result struct {
-	// Reason is one word in CamelCase; Initialized where there is a message alone.
+	// Reason is one word in CamelCase. The default for a Result with a message is "Initialized".
 	Reason string
-	// Message is for people.
+	// Message is a sentence for users.
 	Message string
 }
 
-// Add serves an initializer with a controller in a manager: of several replicas only the
-// leader does. The initializers of a manager share a cache of the Namespaces that wait. The
-// manager's own scheme and cache need to know nothing of all this.
+// Add adds a controller for the initializer to the manager. With leader election it runs only in
+// the leader. The initializers of a manager share one cache of the initializing Namespaces; the
+// manager's own cache and scheme are not used. Add returns an error if the name or an option is
+// invalid, or if the name is already used in this process.
 //
-// When the manager starts, Add logs what [Check] says. That stops nothing, and neither does
-// a right that is missing: it goes on as soon as it is given.
+// When the manager starts, Add logs the result of [Check]. Missing permissions do not stop the
+// manager: the initializer continues when they are granted.
 func Add(mgr manager.Manager, name string, fn Func, opts ...Option) error {
 	options, err := engine.NewOptions(name, opts)
 	if fn == nil {
-		err = errors.Join(err, fmt.Errorf("initializer %q has no function: give Add one that does the work", name))
+		err = errors.Join(err, fmt.Errorf("initializer %q: the function is nil", name))
 	}
 	if err != nil {
 		return err
 	}
 	waiting, err := labels.NewRequirement(v1alpha1.LabelInitializing, selection.Exists, nil)
 	if err != nil {
-		return fmt.Errorf("selecting by label %s: %w", v1alpha1.LabelInitializing, err)
+		return fmt.Errorf("failed to create a selector for label %s: %w", v1alpha1.LabelInitializing, err)
 	}
 	err = workrunner.Add(mgr, func(c client.Client) workrunner.Setup {
 		return workrunner.Setup{
-			Work:    engine.NewWork(c, name, call(fn), options),
-			Options: options.Options,
-			Watched: workrunner.Selection{Label: labels.NewSelector().Add(*waiting)},
+			Handler:   engine.NewHandler(c, name, call(fn), options),
+			Options:   options.Options,
+			Selection: workrunner.Selection{Label: labels.NewSelector().Add(*waiting)},
 			Check: func(ctx context.Context) {
-				report(ctx, mgr.GetLogger().WithValues("initializer", name), check(ctx, c, name, options))
+				logFindings(ctx, mgr.GetLogger().WithValues("initializer", name), check(ctx, c, name, options))
 			},
 		}
 	})
 	if err != nil {
-		return fmt.Errorf("adding initializer %q to the manager: %w", name, err)
+		return fmt.Errorf("failed to add initializer %q to the manager: %w", name, err)
 	}
 	return nil
 }
 
-// call makes of a Func what package serving calls.
+// call converts a Func to the type of package workrunner.
 func call(fn Func) workrunner.Call {
 	return func(ctx context.Context, namespace *corev1.Namespace) (workrunner.Result, error) {
 		result, err := fn(ctx, namespace)
@@ -76,39 +77,39 @@ func call(fn Func) workrunner.Call {
 	}
 }
 
-// Option changes how an initializer is served.
+// Option configures [Add] and [Check].
 type Option func(*engine.Options)
 
-// Unordered does not wait for the initializer's turn: it is called as soon as the Namespace
-// exists, at the same time as others. For work that needs nothing of what others do.
+// Unordered calls the Func as soon as the Namespace is created, concurrently with other
+// initializers, instead of waiting for its turn. Use it for work that does not depend on other
+// initializers.
 func Unordered() Option {
 	return func(options *engine.Options) { options.IsUnordered = true }
 }
 
-// WithWorkers works on up to n Namespaces at a time; 4 without it.
+// WithWorkers sets the number of Namespaces that are processed concurrently. The default is 4.
 func WithWorkers(n int) Option {
 	return func(options *engine.Options) { options.Workers = n }
 }
 
-// WithBackoff sets the time between an error and the next call: first after the first error,
-// then twice as long after each one, up to longest. 200 ms and a minute without it.
-func WithBackoff(first, longest time.Duration) Option {
-	return func(options *engine.Options) { options.Backoff = workrunner.Backoff{First: first, Max: longest} }
+// WithBackoff sets the delay after an error. It is first after the first error, doubles with each
+// further error, and never exceeds max. The defaults are 200 ms and 1 minute.
+func WithBackoff(first, max time.Duration) Option {
+	return func(options *engine.Options) { options.Backoff = workrunner.Backoff{First: first, Max: max} }
 }
 
-// WithFinalizer sees to it that a Namespace has a token in spec.finalizers before the Func is
-// first called, so that an agent (package agent) is called for sure when the Namespace is
-// deleted. Where the field finalizer of the configuration names the token, it is there from
-// the beginning, and this costs nothing. Otherwise it takes the verb update on
-// namespaces/finalize.
-func WithFinalizer(token corev1.FinalizerName) Option {
-	return func(options *engine.Options) { options.Finalizer = &token }
+// WithFinalizer ensures that a Namespace has a namespace finalizer (an entry of spec.finalizers)
+// before the Func is first called, so that a controller made by package finalizer is called when
+// the Namespace is deleted. If the field finalizer of the configuration names it, the Namespace
+// already has it, and no request is made. Otherwise the verb update on namespaces/finalize is
+// required.
+func WithFinalizer(name corev1.FinalizerName) Option {
+	return func(options *engine.Options) { options.Finalizer = &name }
 }
 
-// Progress publishes how far a Func is, in the condition "<name>/Initialized" of the
-// Namespace for which the Func was called with ctx. What was published last is not published
-// again. It never fails: what cannot be published is left out. With any other context it does
-// nothing.
+// Progress publishes the progress of a Func in the condition "<name>/Initialized" of the Namespace.
+// ctx must be the context of the Func; with any other context Progress does nothing. It does not
+// write if the condition is already up to date. A failed write is logged.
 func Progress(ctx context.Context, reason, format string, args ...any) {
 	workrunner.Progress(ctx, reason, fmt.Sprintf(format, args...))
 }

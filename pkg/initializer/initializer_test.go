@@ -26,7 +26,7 @@ import (
 
 func nothing(context.Context, *corev1.Namespace) (Result, error) { return Result{}, nil }
 
-// newManager returns a manager for an API server that nobody asks.
+// newManager returns a manager for an API server that is never called.
 func newManager(t *testing.T, skipNames *bool) manager.Manager {
 	mgr, err := ctrl.NewManager(&rest.Config{Host: "http://localhost:1"}, ctrl.Options{
 		Scheme: runtime.NewScheme(), Metrics: server.Options{BindAddress: "0"},
@@ -38,7 +38,7 @@ func newManager(t *testing.T, skipNames *bool) manager.Manager {
 	return mgr
 }
 
-func TestAddSaysWhatIsWrong(t *testing.T) {
+func TestAddValidates(t *testing.T) {
 	const good = "wrong-use.corp.example.com"
 	for name, test := range map[string]struct {
 		name string
@@ -46,15 +46,15 @@ func TestAddSaysWhatIsWrong(t *testing.T) {
 		opts []Option
 		want []string
 	}{
-		"no name":    {fn: nothing, want: []string{"an initializer needs a name"}},
+		"no name":    {fn: nothing, want: []string{"the name of an initializer is required"}},
 		"two parts":  {name: "limits.corp", fn: nothing, want: []string{"not fully qualified", "three dot-separated parts"}},
 		"comma":      {name: "a.corp.com,b.corp.com", fn: nothing, want: []string{"contains a comma"}},
 		"upper case": {name: "Limits.corp.com", fn: nothing, want: []string{"is not a DNS name"}},
 		"too long": {
-			name: strings.Repeat("a.", 127), fn: nothing, want: []string{"it has 254 characters, and may have up to 253"},
+			name: strings.Repeat("a.", 127), fn: nothing, want: []string{"254 characters", "253"},
 		},
-		"no function": {name: good, want: []string{`initializer "wrong-use.corp.example.com" has no function`}},
-		"no workers":  {name: good, fn: nothing, opts: []Option{WithWorkers(0)}, want: []string{"WithWorkers(0): at least one"}},
+		"no function": {name: good, want: []string{`initializer "wrong-use.corp.example.com": the function is nil`}},
+		"no workers":  {name: good, fn: nothing, opts: []Option{WithWorkers(0)}, want: []string{"WithWorkers(0)", "at least 1"}},
 		"negative workers": {
 			name: good, fn: nothing, opts: []Option{WithWorkers(-1)}, want: []string{"WithWorkers(-1)"},
 		},
@@ -66,20 +66,20 @@ func TestAddSaysWhatIsWrong(t *testing.T) {
 		},
 		"a back-off that shrinks": {
 			name: good, fn: nothing, opts: []Option{WithBackoff(time.Minute, time.Second)},
-			want: []string{"WithBackoff(1m0s, 1s)", "the longest no shorter"},
+			want: []string{"WithBackoff(1m0s, 1s)", "must not exceed"},
 		},
 		"the controller's finalizer": {
 			name: good, fn: nothing, opts: []Option{WithFinalizer("kubernetes")},
-			want: []string{`"kubernetes" cannot be the token of an agent`, "namespace controller"},
+			want: []string{`finalizer "kubernetes"`, "namespace controller"},
 		},
 		"a finalizer without a domain": {
-			name: good, fn: nothing, opts: []Option{WithFinalizer("index")}, want: []string{`"index" cannot be the token`, "no domain"},
+			name: good, fn: nothing, opts: []Option{WithFinalizer("index")}, want: []string{`finalizer "index"`, "no domain"},
 		},
 		"an empty finalizer": {
-			name: good, fn: nothing, opts: []Option{WithFinalizer("")}, want: []string{`"" cannot be the token`},
+			name: good, fn: nothing, opts: []Option{WithFinalizer("")}, want: []string{`finalizer ""`},
 		},
 		"all at once": {
-			name: "a", opts: []Option{WithWorkers(0)}, want: []string{"not fully qualified", "WithWorkers(0)", "has no function"},
+			name: "a", opts: []Option{WithWorkers(0)}, want: []string{"not fully qualified", "WithWorkers(0)", "the function is nil"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -95,7 +95,7 @@ func TestAddSaysWhatIsWrong(t *testing.T) {
 var counter atomic.Int32
 
 func TestAddWithoutAManager(t *testing.T) {
-	NewWithT(t).Expect(Add(nil, "nowhere.corp.example.com", nothing)).To(MatchError(ContainSubstring("there is no manager")))
+	NewWithT(t).Expect(Add(nil, "nowhere.corp.example.com", nothing)).To(MatchError(ContainSubstring("manager is nil")))
 }
 
 func TestAddTwice(t *testing.T) {
@@ -105,19 +105,19 @@ func TestAddTwice(t *testing.T) {
 	g.Expect(Add(mgr, name, nothing)).To(Succeed())
 	g.Expect(Add(mgr, "another."+name, nothing)).To(Succeed())
 	g.Expect(Add(mgr, name, nothing)).To(MatchError(And(
-		ContainSubstring("initializer "+name+" is served in this process already"),
+		ContainSubstring("initializer "+name),
 		ContainSubstring("SkipNameValidation"))))
 	g.Expect(Add(newManager(t, ptr.To(true)), name, nothing)).To(Succeed())
 }
 
-func TestReportLogsAllFindings(t *testing.T) {
+func TestAllFindingsAreLogged(t *testing.T) {
 	g := NewWithT(t)
 	var lines []string
 	log := funcr.New(func(_, args string) { lines = append(lines, args) }, funcr.Options{})
-	report(t.Context(), log, []error{nil, nil})
+	logFindings(t.Context(), log, []error{nil, nil})
 	g.Expect(lines).To(BeEmpty())
-	report(t.Context(), log, []error{&MissingRightsError{Message: "may not patch"}, &NotRegisteredError{Name: "a.b.c"}})
-	report(t.Context(), log, []error{errors.New("no route to host"), nil})
-	g.Expect(lines).To(HaveExactElements(ContainSubstring("may not patch"), ContainSubstring(`initializer \"a.b.c\"`),
+	logFindings(t.Context(), log, []error{&MissingPermissionsError{Message: "not allowed to patch"}, &NotRegisteredError{Name: "a.b.c"}})
+	logFindings(t.Context(), log, []error{errors.New("no route to host"), nil})
+	g.Expect(lines).To(HaveExactElements(ContainSubstring("not allowed to patch"), ContainSubstring(`initializer \"a.b.c\"`),
 		ContainSubstring("no route to host")))
 }

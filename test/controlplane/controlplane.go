@@ -43,7 +43,7 @@ const (
 type ControlPlane struct {
 	// Admin is the configuration of a member of system:masters.
 	Admin *rest.Config
-	// Dir is a scratch directory that goes with the control plane.
+	// Dir is a temporary directory, deleted with the control plane.
 	Dir string
 
 	environment *envtest.Environment
@@ -144,7 +144,7 @@ func (c *ControlPlane) ServiceAccountConfig(ctx context.Context, namespace, name
 	return config, nil
 }
 
-// Install applies config/default, as the documentation tells users to.
+// Install applies config/default as documented.
 func (c *ControlPlane) Install(ctx context.Context) error {
 	return c.InstallFrom(ctx, "default")
 }

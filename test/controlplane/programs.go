@@ -29,7 +29,7 @@ func Build(ctx context.Context, root, program, path string) error {
 	return nil
 }
 
-// FreeAddress returns an address of this machine that nobody listens on.
+// FreeAddress returns an address of this machine that is not in use.
 func FreeAddress() (string, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -221,8 +221,8 @@ func (d *demo) showIndexDeleted(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if !strings.Contains(output, string(controller.Token)) {
-		return fmt.Errorf("namespace %q does not have the token %s", searchName, controller.Token)
+	if !strings.Contains(output, string(controller.Finalizer)) {
+		return fmt.Errorf("namespace %q does not have the token %s", searchName, controller.Finalizer)
 	}
 	namespace, err := d.searchedNamespace(ctx)
 	if err != nil {

@@ -30,7 +30,7 @@ import (
 )
 
 var _ = Describe("The Deployment of config/default", Ordered, func() {
-	It("runs two managers under the restricted Pod Security Standard, and works", func(ctx context.Context) {
+	It("runs two managers under the restricted Pod Security Standard", func(ctx context.Context) {
 		var namespace corev1.Namespace
 		Expect(admin.Get(ctx, client.ObjectKey{Name: systemNamespace}, &namespace)).To(Succeed())
 		Expect(namespace.Labels).To(HaveKeyWithValue("pod-security.kubernetes.io/enforce", "restricted"))
@@ -39,7 +39,7 @@ var _ = Describe("The Deployment of config/default", Ordered, func() {
 			NotTo(ContainSubstring("FAIL"))
 	}, SpecTimeout(3*time.Minute))
 
-	It("serves its metrics to those who may read them, and to nobody else", func(ctx context.Context) {
+	It("serves its metrics only to authorized clients", func(ctx context.Context) {
 		kubectl(ctx, "--namespace="+accounts, "create", "serviceaccount", "prometheus")
 		address := forward("pod/"+leader(ctx), 8443)
 		token := serviceAccount(ctx, accounts, "prometheus").BearerToken
@@ -68,7 +68,7 @@ var _ = Describe("The Deployment of config/default", Ordered, func() {
 		awaitManagers(ctx, pods[0])
 	}, SpecTimeout(3*time.Minute))
 
-	DescribeTable("goes on where the leader is", func(ctx context.Context, arguments ...string) {
+	DescribeTable("continues when the leader is", func(ctx context.Context, arguments ...string) {
 		old := leader(ctx)
 		before := createNamespace(ctx, "before-", nil)
 		kubectl(ctx, append([]string{"--namespace=" + systemNamespace, "delete", "pod", old}, arguments...)...)

@@ -43,7 +43,7 @@ const (
 )
 
 var _ = Describe("A namespace", func() {
-	It("is prepared by two initializers before its user can use it, and goes with all that is in it", func(ctx context.Context) {
+	It("is prepared by two initializers before its user can use it, and is deleted with all its content", func(ctx context.Context) {
 		By("two initializers being at work, with few rights")
 		applyText(ctx, initializers.OwnerManifest)
 		applyText(ctx, initializers.PolicyManifest)
@@ -102,7 +102,7 @@ var _ = Describe("A namespace", func() {
 		expectGone(ctx, createNamespace(ctx, "failed-", nil))
 	}, SpecTimeout(4*time.Minute))
 
-	It("tells what it waits for where something holds it", func(ctx context.Context) {
+	It("reports what blocks its deletion", func(ctx context.Context) {
 		namespace := createNamespace(ctx, "stuck-", nil)
 		expectReady(ctx, namespace)
 		held := wrappers.MakeConfigMap(namespace.Name, "held")
@@ -174,7 +174,7 @@ func fail(ctx context.Context, clientset kubernetes.Interface, namespace *corev1
 	}
 	_, err = clientset.CoreV1().Namespaces().Patch(ctx, namespace.Name, types.MergePatchType, patch, metav1.PatchOptions{})
 	// An initializer that returns no error has done its work.
-	return errors.Join(err, errors.New("failed for good"))
+	return errors.Join(err, errors.New("failed permanently"))
 }
 
 // register makes all new namespaces wait for some initializers until the end of the spec.

@@ -1,6 +1,6 @@
 // Copyright The nslifecycle Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package finalizer tests package agent against a real API server, as somebody uses it who has
-// installed nothing of nslifecycle and given the agent no more than its rights.
+// Package finalizer tests pkg/finalizer against a real API server, with the documented permissions
+// only and without an installation of nslifecycle.
 package finalizer

@@ -21,17 +21,17 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/controlplane"
 )
 
-var _ = Describe("The life of an agent", func() {
-	It("begins after the content has gone, if it is to", func(ctx context.Context) {
-		const token = corev1.FinalizerName("content.agent.example.com/work")
-		namespace := create(ctx, "agent-content", token)
+var _ = Describe("A controller of a namespace finalizer", func() {
+	It("waits for the deletion of the content with AfterContent", func(ctx context.Context) {
+		const own = corev1.FinalizerName("content.finalizer.example.com/work")
+		namespace := create(ctx, "finalizer-content", own)
 		settings := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
 			Namespace: namespace.Name, Name: "settings", Finalizers: []string{"example.com/hold"},
 		}}
 		Expect(admin.Create(ctx, settings)).To(Succeed())
 		var hadContent atomic.Bool
 		var served calls
-		serve(token, func(callContext context.Context, namespace *corev1.Namespace) (finalizer.Result, error) {
+		serve(own, func(callContext context.Context, namespace *corev1.Namespace) (finalizer.Result, error) {
 			served.add(namespace.UID)
 			var left corev1.ConfigMapList
 			if err := admin.List(callContext, &left, client.InNamespace(namespace.Name)); err != nil {
@@ -59,43 +59,43 @@ var _ = Describe("The life of an agent", func() {
 		Expect(admin.Patch(ctx, settings, client.RawPatch(types.MergePatchType, []byte(`{"metadata": {"finalizers": null}}`)))).
 			To(Succeed())
 
-		Eventually(isGone(ctx, namespace.Name)).WithContext(ctx).Should(BeTrue())
+		Eventually(isDeleted(ctx, namespace.Name)).WithContext(ctx).Should(BeTrue())
 		Expect(hadContent.Load()).To(BeFalse())
 		Expect(served.of(namespace.UID)).To(Equal(1))
 	})
 
-	It("puts its token on what it selects, old or new", func(ctx context.Context) {
-		const token = corev1.FinalizerName("puton.agent.example.com/work")
-		const label = "agent.example.com/team"
-		before := create(ctx, "agent-puton-before", first)
-		ending := create(ctx, "agent-puton-ending", first)
+	It("adds the finalizer to selected existing and new namespaces", func(ctx context.Context) {
+		const own = corev1.FinalizerName("add.finalizer.example.com/work")
+		const label = "finalizer.example.com/team"
+		before := create(ctx, "add-finalizer-before", first)
+		ending := create(ctx, "add-finalizer-ending", first)
 		patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata": {"labels": {"`+label+`": "a"}}}`))
 		Expect(admin.Patch(ctx, before, patch)).To(Succeed())
 		Expect(admin.Patch(ctx, ending, patch)).To(Succeed())
 		remove(ctx, ending)
-		serve(token, func(context.Context, *corev1.Namespace) (finalizer.Result, error) { return finalizer.Result{}, nil },
+		serve(own, func(context.Context, *corev1.Namespace) (finalizer.Result, error) { return finalizer.Result{}, nil },
 			finalizer.AddFinalizer(func(namespace *corev1.Namespace) bool { return namespace.Labels[label] != "" }))
 
-		after := create(ctx, "agent-puton-after")
-		later := create(ctx, "agent-puton-later")
+		after := create(ctx, "add-finalizer-after")
+		later := create(ctx, "add-finalizer-later")
 		Expect(admin.Patch(ctx, after, patch)).To(Succeed())
-		Eventually(tokensOf(ctx, before.Name)).WithContext(ctx).
-			Should(Equal([]corev1.FinalizerName{first, corev1.FinalizerKubernetes, token}))
-		Eventually(tokensOf(ctx, after.Name)).WithContext(ctx).
-			Should(Equal([]corev1.FinalizerName{corev1.FinalizerKubernetes, token}))
-		Expect(tokensOf(ctx, later.Name)(Default)).NotTo(ContainElement(token))
-		Expect(tokensOf(ctx, ending.Name)(Default)).NotTo(ContainElement(token))
+		Eventually(finalizersOf(ctx, before.Name)).WithContext(ctx).
+			Should(Equal([]corev1.FinalizerName{first, corev1.FinalizerKubernetes, own}))
+		Eventually(finalizersOf(ctx, after.Name)).WithContext(ctx).
+			Should(Equal([]corev1.FinalizerName{corev1.FinalizerKubernetes, own}))
+		Expect(finalizersOf(ctx, later.Name)(Default)).NotTo(ContainElement(own))
+		Expect(finalizersOf(ctx, ending.Name)(Default)).NotTo(ContainElement(own))
 
-		By("and serves those")
+		By("deleting one of them")
 		remove(ctx, after)
-		Eventually(tokensOf(ctx, after.Name)).WithContext(ctx).Should(Equal([]corev1.FinalizerName{corev1.FinalizerKubernetes}))
+		Eventually(finalizersOf(ctx, after.Name)).WithContext(ctx).Should(Equal([]corev1.FinalizerName{corev1.FinalizerKubernetes}))
 	})
 
-	It("goes on after a restart in the middle of the work", func(ctx context.Context) {
-		const token = corev1.FinalizerName("restart.agent.example.com/work")
+	It("calls the function again after a restart", func(ctx context.Context) {
+		const own = corev1.FinalizerName("restart.finalizer.example.com/work")
 		entered := make(chan struct{}, 1)
-		namespace := create(ctx, "agent-restart", token, first)
-		stop := serve(token, func(callContext context.Context, _ *corev1.Namespace) (finalizer.Result, error) {
+		namespace := create(ctx, "finalizer-restart", own, first)
+		stop := serve(own, func(callContext context.Context, _ *corev1.Namespace) (finalizer.Result, error) {
 			entered <- struct{}{}
 			<-callContext.Done()
 			return finalizer.Result{}, callContext.Err()
@@ -103,33 +103,33 @@ var _ = Describe("The life of an agent", func() {
 		remove(ctx, namespace)
 		Eventually(ctx, entered).Should(Receive())
 		stop()
-		Expect(tokensOf(ctx, namespace.Name)(Default)).To(ContainElement(token))
+		Expect(finalizersOf(ctx, namespace.Name)(Default)).To(ContainElement(own))
 
 		var served calls
-		serve(token, func(_ context.Context, namespace *corev1.Namespace) (finalizer.Result, error) {
+		serve(own, func(_ context.Context, namespace *corev1.Namespace) (finalizer.Result, error) {
 			served.add(namespace.UID)
 			return finalizer.Result{}, nil
 		})
-		Eventually(tokensOf(ctx, namespace.Name)).WithContext(ctx).ShouldNot(ContainElement(token))
+		Eventually(finalizersOf(ctx, namespace.Name)).WithContext(ctx).ShouldNot(ContainElement(own))
 		Expect(served.of(namespace.UID)).To(Equal(1))
 	})
 
-	It("has one of two replicas at work, and the other one takes over", func(ctx context.Context) {
-		const token = corev1.FinalizerName("replicas.agent.example.com/work")
+	It("runs in one of two replicas, and fails over", func(ctx context.Context) {
+		const own = corev1.FinalizerName("replicas.finalizer.example.com/work")
 		config := newUser(ctx, "replica@corp.example.com", requiredRules, statusRule, []rbacv1.PolicyRule{
 			{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"get", "create", "update"}},
 			{APIGroups: []string{"", "events.k8s.io"}, Resources: []string{"events"}, Verbs: []string{"create", "patch"}},
 		})
-		var working, atOnce, byFirst, bySecond atomic.Int32
+		var working, maxConcurrent, byFirst, bySecond atomic.Int32
 		replica := func(count *atomic.Int32) (ctrl.Manager, func()) {
 			mgr := newManager(config, func(options *ctrl.Options) {
 				options.LeaderElection = true
-				options.LeaderElectionID = "replicas.agent.example.com"
+				options.LeaderElectionID = "replicas.finalizer.example.com"
 				options.LeaderElectionNamespace = metav1.NamespaceDefault
 				options.LeaderElectionReleaseOnCancel = true
 			})
-			Expect(finalizer.Add(mgr, token, func(context.Context, *corev1.Namespace) (finalizer.Result, error) {
-				atOnce.Store(max(atOnce.Load(), working.Add(1)))
+			Expect(finalizer.Add(mgr, own, func(context.Context, *corev1.Namespace) (finalizer.Result, error) {
+				maxConcurrent.Store(max(maxConcurrent.Load(), working.Add(1)))
 				defer working.Add(-1)
 				count.Add(1)
 				return finalizer.Result{}, nil
@@ -140,18 +140,18 @@ var _ = Describe("The life of an agent", func() {
 		Eventually(ctx, leader.Elected()).Should(BeClosed())
 		_, _ = replica(&bySecond)
 
-		before := create(ctx, "agent-replicas-before", token, first)
+		before := create(ctx, "finalizer-replicas-before", own, first)
 		remove(ctx, before)
-		Eventually(tokensOf(ctx, before.Name)).WithContext(ctx).ShouldNot(ContainElement(token))
+		Eventually(finalizersOf(ctx, before.Name)).WithContext(ctx).ShouldNot(ContainElement(own))
 		Expect(byFirst.Load()).To(BeEquivalentTo(1))
 		Expect(bySecond.Load()).To(BeZero())
 
 		stopLeader()
-		after := create(ctx, "agent-replicas-after", token, first)
+		after := create(ctx, "finalizer-replicas-after", own, first)
 		remove(ctx, after)
-		Eventually(tokensOf(ctx, after.Name)).WithContext(ctx).ShouldNot(ContainElement(token))
+		Eventually(finalizersOf(ctx, after.Name)).WithContext(ctx).ShouldNot(ContainElement(own))
 		Expect(byFirst.Load()).To(BeEquivalentTo(1))
 		Expect(bySecond.Load()).To(BeEquivalentTo(1))
-		Expect(atOnce.Load()).To(BeEquivalentTo(1))
+		Expect(maxConcurrent.Load()).To(BeEquivalentTo(1))
 	})
 })

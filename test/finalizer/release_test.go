@@ -29,182 +29,182 @@ const (
 	last  = corev1.FinalizerName("last.example.com/other")
 )
 
-var _ = Describe("An agent", func() {
-	It("is called when a namespace terminates, and takes its own token off", func(ctx context.Context) {
-		const token = corev1.FinalizerName("plain.agent.example.com/work")
+var _ = Describe("A namespace finalizer", func() {
+	It("is removed after its function has succeeded for a terminating namespace", func(ctx context.Context) {
+		const own = corev1.FinalizerName("plain.finalizer.example.com/work")
 		var served calls
-		serve(token, func(_ context.Context, namespace *corev1.Namespace) (finalizer.Result, error) {
+		serve(own, func(_ context.Context, namespace *corev1.Namespace) (finalizer.Result, error) {
 			served.add(namespace.UID)
 			return finalizer.Result{Reason: "IndexDeleted", Message: "index shop has been deleted"}, nil
 		})
-		untouched := create(ctx, "agent-untouched", token)
-		namespace := create(ctx, "agent-plain", first, token, last)
+		untouched := create(ctx, "finalizer-untouched", own)
+		namespace := create(ctx, "finalizer-plain", first, own, last)
 
 		remove(ctx, namespace)
-		Eventually(tokensOf(ctx, namespace.Name)).WithContext(ctx).
+		Eventually(finalizersOf(ctx, namespace.Name)).WithContext(ctx).
 			Should(Equal([]corev1.FinalizerName{first, last, corev1.FinalizerKubernetes}))
 		Eventually(get).WithContext(ctx).WithArguments(ctx, namespace.Name).Should(matchers.HaveCondition(
-			corev1.NamespaceConditionType(token), corev1.ConditionTrue, "IndexDeleted", "index shop has been deleted"))
+			corev1.NamespaceConditionType(own), corev1.ConditionTrue, "IndexDeleted", "index shop has been deleted"))
 		Expect(served.of(namespace.UID)).To(Equal(1))
 		Expect(served.of(untouched.UID)).To(BeZero())
-		Expect(tokensOf(ctx, untouched.Name)(Default)).To(ContainElement(token))
+		Expect(finalizersOf(ctx, untouched.Name)(Default)).To(ContainElement(own))
 	})
 
-	It("ends a namespace that nobody else holds", func(ctx context.Context) {
-		const token = corev1.FinalizerName("only.agent.example.com/work")
-		serve(token, func(context.Context, *corev1.Namespace) (finalizer.Result, error) { return finalizer.Result{}, nil })
-		namespace := create(ctx, "agent-only", token)
-		Expect(setTokens(ctx, namespace.Name, without(corev1.FinalizerKubernetes))).To(Succeed())
+	It("deletes a namespace without other finalizers", func(ctx context.Context) {
+		const own = corev1.FinalizerName("only.finalizer.example.com/work")
+		serve(own, func(context.Context, *corev1.Namespace) (finalizer.Result, error) { return finalizer.Result{}, nil })
+		namespace := create(ctx, "finalizer-only", own)
+		Expect(setFinalizers(ctx, namespace.Name, without(corev1.FinalizerKubernetes))).To(Succeed())
 		remove(ctx, namespace)
-		Eventually(isGone(ctx, namespace.Name)).WithContext(ctx).Should(BeTrue())
+		Eventually(isDeleted(ctx, namespace.Name)).WithContext(ctx).Should(BeTrue())
 	})
 
-	It("takes a token that is listed twice off as a whole", func(ctx context.Context) {
-		const token = corev1.FinalizerName("twice.agent.example.com/work")
-		serve(token, func(context.Context, *corev1.Namespace) (finalizer.Result, error) { return finalizer.Result{}, nil })
-		namespace := create(ctx, "agent-twice", token, first, token)
+	It("removes duplicates", func(ctx context.Context) {
+		const own = corev1.FinalizerName("twice.finalizer.example.com/work")
+		serve(own, func(context.Context, *corev1.Namespace) (finalizer.Result, error) { return finalizer.Result{}, nil })
+		namespace := create(ctx, "finalizer-twice", own, first, own)
 		Expect(namespace.Spec.Finalizers).To(HaveLen(4))
 		remove(ctx, namespace)
-		Eventually(tokensOf(ctx, namespace.Name)).WithContext(ctx).
+		Eventually(finalizersOf(ctx, namespace.Name)).WithContext(ctx).
 			Should(Equal([]corev1.FinalizerName{first, corev1.FinalizerKubernetes}))
 	})
 
-	It("loses no write of anybody else, and is not called again for a lost race", func(ctx context.Context) {
-		const token = corev1.FinalizerName("race.agent.example.com/work")
+	It("preserves concurrent writes, and does not call the function again after a conflict", func(ctx context.Context) {
+		const own = corev1.FinalizerName("race.finalizer.example.com/work")
 		const rounds = 25
 		var served calls
-		serve(token, func(_ context.Context, namespace *corev1.Namespace) (finalizer.Result, error) {
+		serve(own, func(_ context.Context, namespace *corev1.Namespace) (finalizer.Result, error) {
 			served.add(namespace.UID)
 			return finalizer.Result{}, nil
 		})
 		for round := range rounds {
-			namespace := create(ctx, fmt.Sprintf("agent-race-%d", round), first, token)
+			namespace := create(ctx, fmt.Sprintf("finalizer-race-%d", round), first, own)
 			remove(ctx, namespace)
-			// Until the agent has come through, and then no more.
+			// Until the finalizer is removed.
 			want := []corev1.FinalizerName{first, corev1.FinalizerKubernetes}
-			for n := 0; slices.Contains(tokensOf(ctx, namespace.Name)(Default), token); n++ {
+			for n := 0; slices.Contains(finalizersOf(ctx, namespace.Name)(Default), own); n++ {
 				mine := corev1.FinalizerName(fmt.Sprintf("race.example.com/%d", n))
-				Expect(setTokens(ctx, namespace.Name, func(tokens []corev1.FinalizerName) []corev1.FinalizerName {
-					return append(tokens, mine)
+				Expect(setFinalizers(ctx, namespace.Name, func(finalizers []corev1.FinalizerName) []corev1.FinalizerName {
+					return append(finalizers, mine)
 				})).To(Succeed())
 				want = append(want, mine)
 				patch := fmt.Sprintf(`{"metadata": {"labels": {"round-%d": "x"}}}`, n)
 				Expect(admin.Patch(ctx, namespace.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch)))).To(Succeed())
 			}
-			left := get(Default, ctx, namespace.Name)
-			Expect(left.Spec.Finalizers).To(Equal(want))
-			Expect(left.Labels).To(HaveLen(len(want) - 1)) // One for each token that was added, and that of its name.
+			remaining := get(Default, ctx, namespace.Name)
+			Expect(remaining.Spec.Finalizers).To(Equal(want))
+			Expect(remaining.Labels).To(HaveLen(len(want) - 1)) // One for each added finalizer, and the name label.
 			Expect(served.of(namespace.UID)).To(Equal(1))
-			end(ctx, namespace.Name)
+			forceDelete(ctx, namespace.Name)
 		}
 	})
 
-	It("does not release a namespace that was created again under the name", func(ctx context.Context) {
-		const token = corev1.FinalizerName("again.agent.example.com/work")
+	It("does not release a recreated namespace with the same name", func(ctx context.Context) {
+		const own = corev1.FinalizerName("again.finalizer.example.com/work")
 		entered, leave := make(chan types.UID, 10), make(chan struct{})
 		var cancelled atomic.Int32
-		serve(token, func(callContext context.Context, namespace *corev1.Namespace) (finalizer.Result, error) {
+		serve(own, func(callContext context.Context, namespace *corev1.Namespace) (finalizer.Result, error) {
 			entered <- namespace.UID
 			<-leave
 			if callContext.Err() != nil {
 				cancelled.Add(1)
 			}
-			// Whatever was going on, it claims to have done its work.
+			// The function reports success although its context is canceled.
 			return finalizer.Result{Message: "done"}, nil
 		})
-		old := create(ctx, "agent-again", token)
+		old := create(ctx, "finalizer-again", own)
 		remove(ctx, old)
 		Eventually(ctx, entered).Should(Receive(Equal(old.UID)))
-		end(ctx, old.Name)
-		Eventually(isGone(ctx, old.Name)).WithContext(ctx).Should(BeTrue())
-		renewed := create(ctx, old.Name, token)
-		Expect(renewed.UID).NotTo(Equal(old.UID))
+		forceDelete(ctx, old.Name)
+		Eventually(isDeleted(ctx, old.Name)).WithContext(ctx).Should(BeTrue())
+		recreated := create(ctx, old.Name, own)
+		Expect(recreated.UID).NotTo(Equal(old.UID))
 		close(leave)
 
-		// The next one shows that the agent is through with what it had.
-		next := create(ctx, "agent-again-next", token)
+		// The next Namespace is processed after the pending work.
+		next := create(ctx, "finalizer-again-next", own)
 		remove(ctx, next)
-		Eventually(tokensOf(ctx, next.Name)).WithContext(ctx).ShouldNot(ContainElement(token))
-		left := get(Default, ctx, renewed.Name)
-		Expect(left.UID).To(Equal(renewed.UID))
-		Expect(left.Spec.Finalizers).To(Equal(renewed.Spec.Finalizers))
-		Expect(nscondition.Find(left, corev1.NamespaceConditionType(token))).To(BeNil())
+		Eventually(finalizersOf(ctx, next.Name)).WithContext(ctx).ShouldNot(ContainElement(own))
+		remaining := get(Default, ctx, recreated.Name)
+		Expect(remaining.UID).To(Equal(recreated.UID))
+		Expect(remaining.Spec.Finalizers).To(Equal(recreated.Spec.Finalizers))
+		Expect(nscondition.Find(remaining, corev1.NamespaceConditionType(own))).To(BeNil())
 		Eventually(ctx, entered).Should(Receive(Equal(next.UID)))
 
-		By("and is called for it when it terminates in its turn")
-		remove(ctx, renewed)
-		Eventually(ctx, entered).Should(Receive(Equal(renewed.UID)))
-		Eventually(tokensOf(ctx, renewed.Name)).WithContext(ctx).ShouldNot(ContainElement(token))
+		By("deleting the recreated namespace")
+		remove(ctx, recreated)
+		Eventually(ctx, entered).Should(Receive(Equal(recreated.UID)))
+		Eventually(finalizersOf(ctx, recreated.Name)).WithContext(ctx).ShouldNot(ContainElement(own))
 	})
 
-	It("holds a namespace until the function returns nil, and says why", func(ctx context.Context) {
-		const token = corev1.FinalizerName("held.agent.example.com/work")
-		const condition = corev1.NamespaceConditionType(token)
-		var isMended atomic.Bool
-		serve(token, func(_ context.Context, namespace *corev1.Namespace) (finalizer.Result, error) {
-			if isMended.Load() {
+	It("holds a namespace until the function returns nil, and publishes the reason", func(ctx context.Context) {
+		const own = corev1.FinalizerName("held.finalizer.example.com/work")
+		const condition = corev1.NamespaceConditionType(own)
+		var isFixed atomic.Bool
+		serve(own, func(_ context.Context, namespace *corev1.Namespace) (finalizer.Result, error) {
+			if isFixed.Load() {
 				return finalizer.Result{}, nil
 			}
 			switch namespace.Name {
-			case "agent-fails":
+			case "finalizer-fails":
 				return finalizer.Result{}, errors.New("the service is down")
-			case "agent-panics":
+			case "finalizer-panics":
 				panic("no such thing")
-			case "agent-waits":
+			case "finalizer-waits":
 				return finalizer.Result{}, finalizer.NotYet(100*time.Millisecond, "Archiving", "two of three logs are archived")
 			}
 			return finalizer.Result{}, nil
 		}, finalizer.WithWorkers(1))
 		reasons := map[string][]string{
-			"agent-fails":  {"Retrying", "the service is down"},
-			"agent-panics": {"Panicked", "no such thing"},
-			"agent-waits":  {"Archiving", "two of three logs are archived"},
+			"finalizer-fails":  {"Retrying", "the service is down"},
+			"finalizer-panics": {"Panicked", "no such thing"},
+			"finalizer-waits":  {"Archiving", "two of three logs are archived"},
 		}
 		for name := range reasons {
-			remove(ctx, create(ctx, name, token, first))
+			remove(ctx, create(ctx, name, own, first))
 		}
-		for name, told := range reasons {
+		for name, want := range reasons {
 			Eventually(get).WithContext(ctx).WithArguments(ctx, name).Should(
-				matchers.HaveCondition(condition, corev1.ConditionFalse, told[0], told[1]))
-			Expect(tokensOf(ctx, name)(Default)).To(ContainElement(token))
+				matchers.HaveCondition(condition, corev1.ConditionFalse, want[0], want[1]))
+			Expect(finalizersOf(ctx, name)(Default)).To(ContainElement(own))
 		}
-		By("which is no trouble for others, with one worker")
-		healthy := create(ctx, "agent-healthy", token, first)
+		By("processing another namespace with the same worker")
+		healthy := create(ctx, "finalizer-healthy", own, first)
 		remove(ctx, healthy)
-		Eventually(tokensOf(ctx, healthy.Name)).WithContext(ctx).ShouldNot(ContainElement(token))
+		Eventually(finalizersOf(ctx, healthy.Name)).WithContext(ctx).ShouldNot(ContainElement(own))
 		for name := range reasons {
-			Expect(tokensOf(ctx, name)(Default)).To(ContainElement(token))
+			Expect(finalizersOf(ctx, name)(Default)).To(ContainElement(own))
 		}
 
-		isMended.Store(true)
+		isFixed.Store(true)
 		for name := range reasons {
-			Eventually(tokensOf(ctx, name)).WithContext(ctx).ShouldNot(ContainElement(token))
+			Eventually(finalizersOf(ctx, name)).WithContext(ctx).ShouldNot(ContainElement(own))
 			Eventually(get).WithContext(ctx).WithArguments(ctx, name).Should(
 				matchers.HaveCondition(condition, corev1.ConditionTrue, "Released"))
 		}
 	})
 
-	It("says which rights are missing and with which commands they are given", func(ctx context.Context) {
-		const token = corev1.FinalizerName("rights.agent.example.com/work")
+	It("reports missing permissions and the commands that grant them", func(ctx context.Context) {
+		const own = corev1.FinalizerName("rights.finalizer.example.com/work")
 		const user = "rightless@corp.example.com"
 		config := newUser(ctx, user, requiredRules[:1])
 		mgr := newManager(config)
-		Expect(finalizer.Add(mgr, token, func(context.Context, *corev1.Namespace) (finalizer.Result, error) {
+		Expect(finalizer.Add(mgr, own, func(context.Context, *corev1.Namespace) (finalizer.Result, error) {
 			return finalizer.Result{}, nil
 		})).To(Succeed())
 		start(mgr)
-		namespace := create(ctx, "agent-rights", first, token)
+		namespace := create(ctx, "finalizer-rights", first, own)
 		remove(ctx, namespace)
 
-		err := finalizer.Check(ctx, config, token)
-		var missing *finalizer.MissingRightsError
+		err := finalizer.Check(ctx, config, own)
+		var missing *finalizer.MissingPermissionsError
 		Expect(errors.As(err, &missing)).To(BeTrue(), "%v", err)
 		Expect(missing.Missing).To(Equal([]string{"update namespaces/finalize"}))
 		Expect(err).To(MatchError(ContainSubstring(user)))
-		Expect(finalizer.Check(ctx, agentConfig, token)).To(Succeed())
-		Expect(tokensOf(ctx, namespace.Name)(Default)).To(ContainElement(token))
+		Expect(finalizer.Check(ctx, controllerConfig, own)).To(Succeed())
+		Expect(finalizersOf(ctx, namespace.Name)(Default)).To(ContainElement(own))
 
-		By("which work as they are")
+		By("running the commands")
 		_, commands, found := strings.Cut(err.Error(), "run: ")
 		Expect(found).To(BeTrue())
 		for command := range strings.SplitSeq(commands, "; ") {
@@ -213,15 +213,15 @@ var _ = Describe("An agent", func() {
 			_, err := plane.Kubectl(ctx, plane.Admin, args[1:]...)
 			Expect(err).NotTo(HaveOccurred())
 		}
-		Expect(finalizer.Check(ctx, config, token)).To(Succeed())
-		// Without a right to write a condition, which is no trouble.
-		Eventually(tokensOf(ctx, namespace.Name)).WithContext(ctx).ShouldNot(ContainElement(token))
-		Expect(nscondition.Find(get(Default, ctx, namespace.Name), corev1.NamespaceConditionType(token))).To(BeNil())
+		Expect(finalizer.Check(ctx, config, own)).To(Succeed())
+		// The permission to write the condition is optional.
+		Eventually(finalizersOf(ctx, namespace.Name)).WithContext(ctx).ShouldNot(ContainElement(own))
+		Expect(nscondition.Find(get(Default, ctx, namespace.Name), corev1.NamespaceConditionType(own))).To(BeNil())
 	})
 
-	It("goes by the deletion of the namespace alone", func(ctx context.Context) {
-		// What Add relies on when it watches the phase Terminating alone.
-		namespace := create(ctx, "agent-phase", first)
+	It("relies on a phase that is consistent with the deletion", func(ctx context.Context) {
+		// Add watches only Namespaces with phase Terminating.
+		namespace := create(ctx, "finalizer-phase", first)
 		namespace.Status.Phase = corev1.NamespaceTerminating
 		Expect(admin.Status().Update(ctx, namespace)).To(Satisfy(apierrors.IsInvalid))
 		namespace = get(Default, ctx, namespace.Name)

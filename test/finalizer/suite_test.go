@@ -30,18 +30,18 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/controlplane"
 )
 
-// agentUser holds what the documentation says that an agent needs, and no more.
-const agentUser = "agent@corp.example.com"
+// controllerUser has the documented permissions only.
+const controllerUser = "controller@corp.example.com"
 
 var (
-	plane       *controlplane.ControlPlane
-	admin       client.Client
-	agentConfig *rest.Config
+	plane            *controlplane.ControlPlane
+	admin            client.Client
+	controllerConfig *rest.Config
 )
 
-func TestAgent(t *testing.T) {
+func TestFinalizer(t *testing.T) {
 	RegisterFailHandler(Fail)
-	RunSpecs(t, "Agent")
+	RunSpecs(t, "Finalizer")
 }
 
 var _ = BeforeSuite(func(ctx context.Context) {
@@ -55,7 +55,7 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	Expect(err).NotTo(HaveOccurred())
 	admin, err = controlplane.NewClient(plane.Admin)
 	Expect(err).NotTo(HaveOccurred())
-	agentConfig = newUser(ctx, agentUser, requiredRules, statusRule)
+	controllerConfig = newUser(ctx, controllerUser, requiredRules, statusRule)
 })
 
 var _ = AfterSuite(func() {
@@ -74,7 +74,7 @@ var (
 	}
 )
 
-// newUser makes a user with some rights at cluster scope.
+// newUser creates a user with permissions at cluster scope.
 func newUser(ctx context.Context, name string, rules ...[]rbacv1.PolicyRule) *rest.Config {
 	GinkgoHelper()
 	user, err := plane.User(name)
@@ -89,12 +89,12 @@ func newUser(ctx context.Context, name string, rules ...[]rbacv1.PolicyRule) *re
 	return user
 }
 
-// newManager returns one that serves nothing yet.
+// newManager returns a manager without controllers.
 func newManager(identity *rest.Config, changes ...func(*ctrl.Options)) ctrl.Manager {
 	GinkgoHelper()
 	options := ctrl.Options{
 		Metrics: metricsserver.Options{BindAddress: "0"}, HealthProbeBindAddress: "0",
-		// The specs run several in one process.
+		// Several managers run in this process.
 		Controller: config.Controller{SkipNameValidation: ptr.To(true)},
 	}
 	for _, change := range changes {
@@ -105,7 +105,7 @@ func newManager(identity *rest.Config, changes ...func(*ctrl.Options)) ctrl.Mana
 	return mgr
 }
 
-// start runs a manager until the function that it returns is called, or the spec is over.
+// start runs a manager until the returned function is called or the spec ends.
 func start(mgr ctrl.Manager) func() {
 	GinkgoHelper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -119,33 +119,33 @@ func start(mgr ctrl.Manager) func() {
 	return stop
 }
 
-// serve runs an agent with the rights of agentUser.
-func serve(token corev1.FinalizerName, fn finalizer.Func, opts ...finalizer.Option) func() {
+// serve runs a controller with the permissions of controllerUser.
+func serve(own corev1.FinalizerName, fn finalizer.Func, opts ...finalizer.Option) func() {
 	GinkgoHelper()
-	mgr := newManager(agentConfig)
-	Expect(finalizer.Add(mgr, token, fn, opts...)).To(Succeed())
+	mgr := newManager(controllerConfig)
+	Expect(finalizer.Add(mgr, own, fn, opts...)).To(Succeed())
 	return start(mgr)
 }
 
-// create makes a Namespace with tokens, beside that of the API server, which comes last.
-func create(ctx context.Context, name string, tokens ...corev1.FinalizerName) *corev1.Namespace {
+// create creates a Namespace with these finalizers; the API server appends "kubernetes".
+func create(ctx context.Context, name string, finalizers ...corev1.FinalizerName) *corev1.Namespace {
 	GinkgoHelper()
 	namespace := &corev1.Namespace{
-		ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.NamespaceSpec{Finalizers: tokens},
+		ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.NamespaceSpec{Finalizers: finalizers},
 	}
 	Expect(admin.Create(ctx, namespace)).To(Succeed())
-	DeferCleanup(func(ctx context.Context) { end(ctx, name) })
+	DeferCleanup(func(ctx context.Context) { forceDelete(ctx, name) })
 	return namespace
 }
 
-// remove deletes a Namespace, of which the tokens stay.
+// remove sends a DELETE request. The finalizers remain.
 func remove(ctx context.Context, namespace *corev1.Namespace) {
 	GinkgoHelper()
 	Expect(admin.Delete(ctx, namespace)).To(Succeed())
 }
 
-// setTokens changes the tokens of a Namespace, as somebody else would.
-func setTokens(
+// setFinalizers changes spec.finalizers of a Namespace as another client.
+func setFinalizers(
 	ctx context.Context, name string, change func([]corev1.FinalizerName) []corev1.FinalizerName,
 ) error {
 	return retry.OnError(retry.DefaultBackoff, apierrors.IsConflict, func() error {
@@ -158,18 +158,18 @@ func setTokens(
 	})
 }
 
-// without is a change for setTokens.
-func without(token corev1.FinalizerName) func([]corev1.FinalizerName) []corev1.FinalizerName {
-	return func(tokens []corev1.FinalizerName) []corev1.FinalizerName {
-		return slices.DeleteFunc(tokens, func(other corev1.FinalizerName) bool { return other == token })
+// without is a change for setFinalizers.
+func without(own corev1.FinalizerName) func([]corev1.FinalizerName) []corev1.FinalizerName {
+	return func(finalizers []corev1.FinalizerName) []corev1.FinalizerName {
+		return slices.DeleteFunc(finalizers, func(other corev1.FinalizerName) bool { return other == own })
 	}
 }
 
-// end ends a Namespace, whoever holds it.
-func end(ctx context.Context, name string) {
+// forceDelete deletes a Namespace and removes all finalizers.
+func forceDelete(ctx context.Context, name string) {
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	_ = admin.Delete(ctx, namespace)
-	_ = setTokens(ctx, name, func([]corev1.FinalizerName) []corev1.FinalizerName { return nil })
+	_ = setFinalizers(ctx, name, func([]corev1.FinalizerName) []corev1.FinalizerName { return nil })
 	_ = client.IgnoreNotFound(admin.Delete(ctx, namespace))
 }
 
@@ -179,11 +179,11 @@ func get(g Gomega, ctx context.Context, name string) *corev1.Namespace {
 	return &namespace
 }
 
-func tokensOf(ctx context.Context, name string) func(g Gomega) []corev1.FinalizerName {
+func finalizersOf(ctx context.Context, name string) func(g Gomega) []corev1.FinalizerName {
 	return func(g Gomega) []corev1.FinalizerName { return get(g, ctx, name).Spec.Finalizers }
 }
 
-func isGone(ctx context.Context, name string) func() bool {
+func isDeleted(ctx context.Context, name string) func() bool {
 	return func() bool {
 		return apierrors.IsNotFound(admin.Get(ctx, client.ObjectKey{Name: name}, &corev1.Namespace{}))
 	}

@@ -23,7 +23,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// soon is a backoff that does not hold a spec up.
+// soon is a backoff that does not delay a spec.
 var soon = initializer.WithBackoff(50*time.Millisecond, 200*time.Millisecond)
 
 // conditionOf is the type of an initializer's condition.
@@ -31,17 +31,17 @@ func conditionOf(name string) corev1.NamespaceConditionType {
 	return corev1.NamespaceConditionType(name + v1alpha1.ConditionInitializedSuffix)
 }
 
-// removeFinalizers lets an object go.
+// removeFinalizers allows the deletion of an object.
 func removeFinalizers(ctx context.Context, object client.Object) {
 	GinkgoHelper()
 	Expect(admin.Patch(ctx, object, client.RawPatch(types.MergePatchType,
 		[]byte(`{"metadata":{"finalizers":null}}`)))).To(Succeed())
 }
 
-var _ = Describe("An initializer among disorder", func() {
+var _ = Describe("An initializer with concurrent changes and failures", func() {
 	const name = "one.disorder.example.com"
 
-	It("is called once for each namespace, however many write to it", func(ctx context.Context) {
+	It("is called once for each namespace in spite of concurrent writes", func(ctx context.Context) {
 		const count = 30
 		names := []string{name, "two.disorder.example.com", "three.disorder.example.com"}
 		owners, served := map[string]string{}, make([]calls, len(names))
@@ -54,7 +54,7 @@ var _ = Describe("An initializer among disorder", func() {
 			serve(ctx, newAccount(ctx, account, serving, publishing), name,
 				func(ctx context.Context, namespace *corev1.Namespace) (initializer.Result, error) {
 					served[i].note(namespace)
-					// All have been called before the first one may finish.
+					// All calls start before the first one returns.
 					select {
 					case <-together:
 					case <-ctx.Done():
@@ -86,7 +86,7 @@ var _ = Describe("An initializer among disorder", func() {
 					} else {
 						err = admin.Patch(ctx, namespace, body)
 					}
-					// What the API server has tried too often is none of this spec's business.
+					// The API server may give up after too many conflicts.
 					if client.IgnoreNotFound(err) == nil {
 						writes.Add(1)
 					}
@@ -113,7 +113,7 @@ var _ = Describe("An initializer among disorder", func() {
 		seen.hear(ctx).expectOwners(owners, namespaces...)
 	}, SpecTimeout(3*time.Minute))
 
-	It("stops when the namespace is deleted, and begins anew when it is created again", func(ctx context.Context) {
+	It("stops when the namespace is deleted, and starts again when it is recreated", func(ctx context.Context) {
 		register(ctx, name)
 		var served calls
 		cancelled := make(chan error, 1)
@@ -138,7 +138,7 @@ var _ = Describe("An initializer among disorder", func() {
 		Expect(served.of(first.Name)).To(Equal([]types.UID{first.UID, second.UID}))
 	}, SpecTimeout(2*time.Minute))
 
-	It("leaves alone what is being deleted, or has failed", func(ctx context.Context) {
+	It("ignores terminating and failed namespaces", func(ctx context.Context) {
 		register(ctx, name)
 		var served calls
 		deleted, failed := wrappers.MakeNamespace(unique("left")).Obj(), wrappers.MakeNamespace(unique("left")).Obj()
@@ -195,7 +195,7 @@ var _ = Describe("An initializer among disorder", func() {
 		Expect(served.of(namespace.Name)).To(HaveLen(1))
 	}, SpecTimeout(2*time.Minute))
 
-	It("serves the healthy ones beside those that fail, panic, err, wait and hang", func(ctx context.Context) {
+	It("processes healthy namespaces beside those that fail, panic, return errors, wait and hang", func(ctx context.Context) {
 		register(ctx, name)
 		seen := record(ctx)
 		var served calls
@@ -251,7 +251,7 @@ var _ = Describe("An initializer among disorder", func() {
 		Expect(served.of(kinds["polling"].Name)).To(HaveLen(3))
 		Expect(served.of(kinds["hanging"].Name)).To(HaveLen(1))
 
-		By("each telling what became of it")
+		By("each with a condition that reports the result")
 		expectCondition := func(
 			kind string, conditionType corev1.NamespaceConditionType, reason string, texts ...string,
 		) {
@@ -269,7 +269,7 @@ var _ = Describe("An initializer among disorder", func() {
 		Expect(seen.conditions(ctx, kinds["erring"].UID)).To(ContainElement(And(
 			ContainSubstring("Retrying"), ContainSubstring("the service is down"))))
 
-		By("going on when what was wrong is put right")
+		By("continuing after the cause is fixed")
 		Expect(served.of(kinds["failing"].Name)).To(HaveLen(1))
 		removeFinalizers(ctx, kinds["failing"])
 		expectGone(ctx, kinds["failing"])
@@ -283,7 +283,7 @@ var _ = Describe("An initializer among disorder", func() {
 		expectGone(ctx, kinds["hanging"])
 	}, SpecTimeout(3*time.Minute))
 
-	It("says the word of its work where kubectl shows it", func(ctx context.Context) {
+	It("publishes its result where kubectl shows it", func(ctx context.Context) {
 		register(ctx, name)
 		seen := record(ctx)
 		steps := make(chan error)

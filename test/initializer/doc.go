@@ -1,11 +1,10 @@
 // Copyright The nslifecycle Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package initializer shows what initializers can rely on, against the real API server:
-// those that are written with pkg/initializer, and the one in shell of examples/shell. They
-// run under ServiceAccounts of their own, and many as processes that are killed at any
-// moment.
+// Package initializer tests initializers against a real API server: those that use pkg/initializer,
+// and the shell script in examples/shell. They run with their own ServiceAccounts, many of them as
+// processes that are killed at random.
 //
-// Two witnesses say who did what: a watch that keeps every version of every namespace, and
-// the audit log of the API server, which knows who has made it.
+// Two recorders identify the author of each change: a watch that keeps every version of every
+// namespace, and the audit log of the API server.
 package initializer

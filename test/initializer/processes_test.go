@@ -141,8 +141,8 @@ func (w *worker) successes() map[string]int {
 	return result
 }
 
-var _ = Describe("Initializers that are killed", func() {
-	It("leave every namespace ready, and touch nothing that is not theirs", func(ctx context.Context) {
+var _ = Describe("Initializers that are killed at random", func() {
+	It("initialize every namespace, and change only their own objects", func(ctx context.Context) {
 		const count = 200
 		seed := uint64(GinkgoRandomSeed())
 		By(fmt.Sprintf("killing with seed %d; repeat with -ginkgo.seed", seed))
@@ -183,7 +183,7 @@ var _ = Describe("Initializers that are killed", func() {
 		end()
 		running.Wait()
 
-		By("looking at what each has done")
+		By("checking the work of each")
 		stopped := map[string]int{}
 		var report strings.Builder
 		for i, w := range workers {
@@ -217,7 +217,7 @@ var _ = Describe("Initializers that are killed", func() {
 		}
 	}, SpecTimeout(12*time.Minute))
 
-	It("hand over to the other replica", func(ctx context.Context) {
+	It("fail over to the other replica", func(ctx context.Context) {
 		w := newWorker(ctx, buildWorker(ctx), "elected", "elected.killed.example.com", "--elect-in="+accounts)
 		register(ctx, w.name)
 		replicas := map[string]*gexec.Session{}

@@ -118,7 +118,7 @@ func serveByHand(ctx context.Context, account, name string) {
 	DeferCleanup(running.Stop)
 }
 
-var _ = Describe("The initializer in shell", Ordered, func() {
+var _ = Describe("The shell initializer", Ordered, func() {
 	var s *script
 
 	BeforeAll(func(ctx context.Context) {
@@ -145,7 +145,7 @@ var _ = Describe("The initializer in shell", Ordered, func() {
 		return limitRange.Spec.Limits[0].Default.Cpu().String()
 	}
 
-	It("prepares many namespaces between two others, and is killed meanwhile", func(ctx context.Context) {
+	It("prepares many namespaces between two other initializers while it is killed repeatedly", func(ctx context.Context) {
 		serveByHand(ctx, "first", firstInitializer)
 		serveByHand(ctx, "last", lastInitializer)
 		register(ctx, firstInitializer, shellInitializer, lastInitializer)
@@ -173,7 +173,7 @@ var _ = Describe("The initializer in shell", Ordered, func() {
 		Expect(heard.expectNothingLate(owners, names...)).To(BeNumerically(">=", len(names)))
 	}, SpecTimeout(5*time.Minute))
 
-	It("goes on from wherever it was killed", func(ctx context.Context) {
+	It("continues after it is killed at any point", func(ctx context.Context) {
 		alone(ctx)
 		for _, stop := range []string{
 			"watch-before", "get-before", "get-after", "apply-before", "apply-after", "patch-before", "patch-after",
@@ -190,7 +190,7 @@ var _ = Describe("The initializer in shell", Ordered, func() {
 		}
 	}, SpecTimeout(5*time.Minute))
 
-	It("reads again where the list has changed under its hands", func(ctx context.Context) {
+	It("retries after a conflicting change of the list", func(ctx context.Context) {
 		other := newAccount(ctx, "unordered", serving)
 		register(ctx, shellInitializer, lastInitializer)
 		seen := record(ctx)
@@ -209,7 +209,7 @@ var _ = Describe("The initializer in shell", Ordered, func() {
 		}, namespace.Name)
 	}, SpecTimeout(2*time.Minute))
 
-	It("says so where a namespace can never be prepared, and goes on with the others", func(ctx context.Context) {
+	It("reports a permanent failure, and continues with other namespaces", func(ctx context.Context) {
 		alone(ctx)
 		impossible := wrappers.MakeNamespace(unique("impossible")).Label(sizeLabel, "huge").Obj()
 		// Somebody keeps it, so that it can be looked at after its deletion.
@@ -231,7 +231,7 @@ var _ = Describe("The initializer in shell", Ordered, func() {
 		expectGone(ctx, impossible)
 	}, SpecTimeout(2*time.Minute))
 
-	It("leaves a namespace alone that is being deleted, and one where it is not its turn", func(ctx context.Context) {
+	It("ignores terminating namespaces and those where it is not its turn", func(ctx context.Context) {
 		register(ctx, firstInitializer, shellInitializer)
 		first := newClientset(newAccount(ctx, "first", serving))
 		terminating := wrappers.MakeNamespace(unique("left")).Obj()

@@ -114,7 +114,7 @@ func (r *recording) conditions(ctx context.Context, uid types.UID) []string {
 	return all
 }
 
-// write is a request of the audit log.
+// write is a write request in the audit log.
 type write struct {
 	Verb string `json:"verb"`
 	User struct {
@@ -141,8 +141,8 @@ type write struct {
 
 func (w *write) succeeded() bool { return w.ResponseStatus.Code >= 200 && w.ResponseStatus.Code < 300 }
 
-// isUnanswered says that the client went away, as one does that is killed. The write may have
-// been done all the same.
+// isUnanswered reports whether the client disconnected, for example because it was killed. The write
+// may have been executed.
 func (w *write) isUnanswered() bool {
 	return w.ResponseStatus.Code == 0 || w.ResponseStatus.Code >= 500 ||
 		w.succeeded() && w.ResponseObject.Metadata.ResourceVersion == ""
@@ -159,7 +159,7 @@ func audited() []write {
 	for {
 		line, err := reader.ReadBytes('\n')
 		if err != nil {
-			// What follows the last line feed is being written.
+			// The text after the last line feed is incomplete.
 			return writes
 		}
 		var entry write

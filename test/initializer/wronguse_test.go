@@ -22,21 +22,21 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// without is serving without some verbs.
+// without returns the rules of serving without some verbs.
 func without(verbs ...string) rbacv1.PolicyRule {
 	rule := *serving.DeepCopy()
 	rule.Verbs = slices.DeleteFunc(rule.Verbs, func(verb string) bool { return slices.Contains(verbs, verb) })
 	return rule
 }
 
-// reading lets an initializer know which ones are registered.
+// reading allows an initializer to read the registered initializers.
 var reading = rbacv1.PolicyRule{
 	APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"namespaceinitializersets"},
 	Verbs: []string{"get"},
 }
 
-// follow runs the kubectl commands that a message ends with, as an administrator, and returns
-// how many there were. What they create goes with the spec.
+// follow runs the kubectl commands at the end of a message as an administrator, and returns their
+// number. Their objects are deleted after the spec.
 func follow(ctx context.Context, message string) int {
 	GinkgoHelper()
 	_, commands, found := strings.Cut(message, "as an administrator run: ")
@@ -56,67 +56,66 @@ func follow(ctx context.Context, message string) int {
 	return count
 }
 
-// nothing is a function whose work is done at once.
+// nothing is a function that succeeds immediately.
 func nothing(context.Context, *corev1.Namespace) (initializer.Result, error) {
 	return initializer.Result{}, nil
 }
 
-var _ = Describe("Wrong use of pkg/initializer", func() {
+var _ = Describe("Incorrect use of pkg/initializer", func() {
 	const name = "one.wronguse.example.com"
 
-	It("is refused at once where it can be seen at once", func(ctx context.Context) {
+	It("is rejected by Add and Check", func(ctx context.Context) {
 		config := newAccount(ctx, unique("wronguse"), serving)
 		mgr, _ := newManager(config)
-		for bad, sentence := range map[string]string{
-			"":                   `an initializer needs a name, such as "quota.policy.example.com"`,
-			"limits":             "is not fully qualified: use at least three dot-separated parts",
+		for bad, message := range map[string]string{
+			"":                   `the name of an initializer is required`,
+			"limits":             "is not fully qualified",
 			"Limits.example.com": "is not a DNS name",
-			"a.b.c,d.e.f":        "contains a comma: list each initializer as an entry of its own",
+			"a.b.c,d.e.f":        "contains a comma",
 		} {
-			Expect(initializer.Add(mgr, bad, nothing)).To(MatchError(ContainSubstring(sentence)))
-			Expect(initializer.Check(ctx, config, bad)).To(MatchError(ContainSubstring(sentence)))
+			Expect(initializer.Add(mgr, bad, nothing)).To(MatchError(ContainSubstring(message)))
+			Expect(initializer.Check(ctx, config, bad)).To(MatchError(ContainSubstring(message)))
 		}
-		Expect(initializer.Add(mgr, name, nil)).To(MatchError(ContainSubstring("give Add one")))
+		Expect(initializer.Add(mgr, name, nil)).To(MatchError(ContainSubstring("function is nil")))
 		Expect(initializer.Add(mgr, name, nothing, initializer.WithWorkers(0))).To(MatchError(ContainSubstring("WithWorkers(0)")))
 		Expect(initializer.Add(mgr, name, nothing, initializer.WithBackoff(2, 1))).To(MatchError(ContainSubstring("WithBackoff")))
 		Expect(initializer.Add(mgr, name, nothing, initializer.WithFinalizer("kubernetes"))).To(HaveOccurred())
 	})
 
-	It("is told of a name that is registered nowhere", func(ctx context.Context) {
-		const sentence = "no NamespaceInitializerConfiguration names initializer \"" + name + "\""
+	It("reports a name that is not registered", func(ctx context.Context) {
 		config := newAccount(ctx, unique("wronguse"), serving, reading)
 		err := initializer.Check(ctx, config, name)
 		var unregistered *initializer.NotRegisteredError
 		Expect(errors.As(err, &unregistered)).To(BeTrue(), "%v", err)
 		Expect(unregistered.Name).To(Equal(name))
-		Expect(err).To(MatchError(ContainSubstring(sentence)))
+		Expect(err).To(MatchError(ContainSubstring("NamespaceInitializerConfiguration")))
 		said := serve(ctx, config, name, nothing)
 		Eventually(func() string { return string(said.Contents()) }).WithContext(ctx).Should(ContainSubstring("is not registered yet"))
 
-		// It is not too late.
+		// The registration may come later.
 		register(ctx, name)
 		Expect(initializer.Check(ctx, config, name)).To(Succeed())
 		expectReady(ctx, create(ctx, wrappers.MakeNamespace(unique("registered"))).Name)
 	}, SpecTimeout(2*time.Minute))
 
-	DescribeTable("is told which verb is missing, and how to give it",
+	DescribeTable("reports the missing verb and the commands that grant it",
 		func(ctx context.Context, missing string) {
 			register(ctx, name)
 			account := unique("wronguse")
 			config := newAccount(ctx, account, without(missing), publishing)
 			err := initializer.Check(ctx, config, name)
-			var rights *initializer.MissingRightsError
-			Expect(errors.As(err, &rights)).To(BeTrue(), "%v", err)
-			Expect(rights.Missing).To(Equal([]string{missing + " namespaces"}))
-			Expect(err).To(MatchError(And(ContainSubstring(userOf(account)), ContainSubstring("may not "+missing+" namespaces"))))
+			var missingErr *initializer.MissingPermissionsError
+			Expect(errors.As(err, &missingErr)).To(BeTrue(), "%v", err)
+			Expect(missingErr.Missing).To(Equal([]string{missing + " namespaces"}))
+			Expect(err).To(MatchError(And(ContainSubstring(userOf(account)), ContainSubstring("not allowed to "+missing+" namespaces"))))
 
 			said := serve(ctx, config, name, nothing, soon)
 			namespace := create(ctx, wrappers.MakeNamespace(unique("rights")))
 			Eventually(func() string { return string(said.Contents()) }).WithContext(ctx).
-				Should(And(ContainSubstring("lacks rights"), ContainSubstring("as an administrator run: ")))
-			message := rights.Message
+				Should(And(ContainSubstring("lacks permissions"), ContainSubstring("as an administrator run: ")))
+			message := missingErr.Message
 			if missing == "initialize" || missing == "patch" {
-				// The condition has the commands as well.
+				// The condition contains the commands too.
 				Eventually(func(g Gomega) {
 					now := get(g, ctx, namespace.Name)
 					g.Expect(now).To(HaveCondition(conditionOf(name), corev1.ConditionFalse, "Retrying", "as an administrator run: "))
@@ -134,7 +133,7 @@ var _ = Describe("Wrong use of pkg/initializer", func() {
 		Entry("watch", SpecTimeout(2*time.Minute), "watch"),
 	)
 
-	It("is no wrong use to go without the right to tell how far it is", func(ctx context.Context) {
+	It("does not require the permission to publish progress", func(ctx context.Context) {
 		register(ctx, name)
 		var served calls
 		said := serve(ctx, newAccount(ctx, unique("wronguse"), serving), name,
@@ -150,10 +149,10 @@ var _ = Describe("Wrong use of pkg/initializer", func() {
 			create(ctx, wrappers.MakeNamespace(unique("silent"))).Name,
 		}
 		expectReady(ctx, names...)
-		Expect(strings.Count(string(said.Contents()), "verb patch on namespaces/status is missing")).To(Equal(1))
+		Expect(strings.Count(string(said.Contents()), "patch on namespaces/status")).To(Equal(1))
 	}, SpecTimeout(2*time.Minute))
 
-	It("gets no further with a Role or RoleBinding", func(ctx context.Context) {
+	It("requires permissions at cluster scope", func(ctx context.Context) {
 		register(ctx, name)
 		account := unique("wronguse")
 		config := newAccount(ctx, account, without("initialize"))
@@ -165,6 +164,6 @@ var _ = Describe("Wrong use of pkg/initializer", func() {
 		bound.Namespace, bound.Name = namespace.Name, "initializer"
 		Expect(admin.Get(ctx, client.ObjectKey{Name: bound.RoleRef.Name}, &rbacv1.ClusterRole{})).To(Succeed())
 		Expect(admin.Create(ctx, bound)).To(Succeed())
-		Expect(initializer.Check(ctx, config, name)).To(MatchError(ContainSubstring("may not initialize namespaces")))
+		Expect(initializer.Check(ctx, config, name)).To(MatchError(ContainSubstring("not allowed to initialize namespaces")))
 	}, SpecTimeout(time.Minute))
 })

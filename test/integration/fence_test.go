@@ -48,9 +48,9 @@ var _ = Describe("The fence of config/samples/fence", func() {
 		const label = `{"labels": {"pod-security.kubernetes.io/enforce": "privileged"}}`
 		By("rejecting in other namespaces what its ClusterRole allows, once the API server enforces the policy")
 		Eventually(patch).WithContext(ctx).WithArguments(open.Name, label).
-			Should(MatchError(ContainSubstring("may change only Namespaces that are being initialized")))
-		Expect(patch(ctx, open.Name, `{"annotations": {"a": "b"}}`)).To(MatchError(ContainSubstring("may change only Namespaces")))
-		Expect(bind(ctx, open.Name)).To(MatchError(ContainSubstring("may write only into namespaces that are being initialized")))
+			Should(MatchError(ContainSubstring("can change only Namespaces")))
+		Expect(patch(ctx, open.Name, `{"annotations": {"a": "b"}}`)).To(MatchError(ContainSubstring("can change only Namespaces")))
+		Expect(bind(ctx, open.Name)).To(MatchError(ContainSubstring("can write only into namespaces")))
 
 		By("allowing it to initialize")
 		Expect(bind(ctx, initializing.Name)).To(Succeed())

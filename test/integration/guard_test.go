@@ -62,8 +62,8 @@ var evenForHolders = map[string]string{
 	"repeating an entry":               "can only be removed",
 	"replacing an entry":               "can only be removed",
 	"spelling the list in another way": "can only be removed",
-	"changing requested-by":            "never change",
-	"changing the list's origin":       "never change",
+	"changing requested-by":            "are immutable",
+	"changing the list's origin":       "are immutable",
 }
 
 func pendingEdit(list string) edit {
@@ -215,7 +215,7 @@ var _ = Describe("The guard", Ordered, ContinueOnFailure, func() {
 				Expect(err).To(BeDeniedBy("guard"))
 				if _, isOrigin := change.annotations[v1alpha1.AnnotationRequestedBy]; !isOrigin &&
 					change.annotations[v1alpha1.AnnotationInitializers] == nil && !strings.Contains(name, "origin") {
-					Expect(err).To(BeForbiddenBy("guard", `user "`+framework.OrdinaryUser+`" may not change the initialization of namespace "`+namespace.Name+`"`))
+					Expect(err).To(BeForbiddenBy("guard", `user "`+framework.OrdinaryUser+`"`, `initialization of namespace "`+namespace.Name+`"`))
 				}
 			}
 			expectUntouched(ctx, namespace)
@@ -287,7 +287,7 @@ var _ = Describe("The guard", Ordered, ContinueOnFailure, func() {
 			v1alpha1.AnnotationPendingInitializers:  set(""),
 			v1alpha1.AnnotationInitializationResult: set(`{"kind":"Status","status": "Failure"}`),
 		}
-		Expect(ways["merge patch"](ctx, cluster.Initializer.Config, mine, change)).To(BeDeniedBy("guard", "deleted and not opened"))
+		Expect(ways["merge patch"](ctx, cluster.Initializer.Config, mine, change)).To(BeDeniedBy("guard", "cannot be opened"))
 	}, SpecTimeout(time.Minute))
 
 	It("rejects an impersonated user without the verb", func(ctx context.Context) {

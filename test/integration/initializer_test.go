@@ -183,7 +183,7 @@ var _ = Describe("Package initializer", func() {
 		}).Config
 		cluster.Register(ctx, framework.Unique("package"), name)
 		err := pkginitializer.Check(ctx, config, name)
-		var missing *pkginitializer.MissingRightsError
+		var missing *pkginitializer.MissingPermissionsError
 		Expect(errors.As(err, &missing)).To(BeTrue(), "%v", err)
 		Expect(missing.Missing).To(Equal([]string{"initialize namespaces"}))
 		Expect(missing.Message).To(HavePrefix("user %q may not initialize namespaces; as an administrator run: kubectl create clusterrole", user))

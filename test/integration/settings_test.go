@@ -366,7 +366,7 @@ var _ = Describe("A finalizer of an initializer", func() {
 		Expect(strings.Split(framework.PendingOf(namespace), ",")).To(HaveLen(v1alpha1.MaxSetInitializers))
 		Expect(namespace.Spec.Finalizers).To(HaveLen(1000))
 		Expect(cluster.Ordinary.Create(ctx, build(most+1), client.DryRunAll)).
-			To(BeDeniedBy("guard", "a new namespace can have at most 1000 tokens in spec.finalizers"))
+			To(BeDeniedBy("guard", "at most 1000 entries in spec.finalizers"))
 		By("sending so many finalizers that inject might exceed its budget")
 		namespace = build(0)
 		for i := range 20000 {

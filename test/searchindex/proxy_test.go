@@ -16,17 +16,17 @@ import (
 	"sync/atomic"
 )
 
-// fault is what happens to a request on its way to the server. To pass is to have it served.
+// fault handles a request on its way to the server. It may forward the request.
 type fault func(w http.ResponseWriter, r *http.Request, pass http.Handler)
 
-// proxy stands between the controller and the server.
+// proxy is between the controller and the server.
 type proxy struct {
 	fault atomic.Pointer[fault]
 	to    http.Handler
 }
 
-// newProxy serves at a listener what it gets from a server. A server that is not there looks
-// like none behind the proxy.
+// newProxy forwards requests from a listener to a server. If the server is unreachable, so is the
+// proxy.
 func newProxy(listener net.Listener, server string) (*proxy, *http.Server, error) {
 	target, err := url.Parse(server)
 	if err != nil {
@@ -47,13 +47,13 @@ func (p *proxy) set(f fault) { p.fault.Store(&f) }
 
 func nothing(w http.ResponseWriter, r *http.Request, pass http.Handler) { pass.ServeHTTP(w, r) }
 
-// down ends the connection without a word.
+// down closes the connection without a response.
 func down(http.ResponseWriter, *http.Request, http.Handler) { panic(http.ErrAbortHandler) }
 
-// slow answers when nobody waits any more.
+// slow responds after the client has timed out.
 func slow(_ http.ResponseWriter, r *http.Request, _ http.Handler) { <-r.Context().Done() }
 
-// troubled answers with a status, and maybe with a time to wait.
+// troubled responds with a status, and optionally with Retry-After.
 func troubled(status int, retryAfter string) fault {
 	return func(w http.ResponseWriter, _ *http.Request, _ http.Handler) {
 		if retryAfter != "" {
@@ -63,13 +63,13 @@ func troubled(status int, retryAfter string) fault {
 	}
 }
 
-// answerLost has the request served, and the caller never hears of it.
+// answerLost forwards the request and drops the response.
 func answerLost(_ http.ResponseWriter, r *http.Request, pass http.Handler) {
 	pass.ServeHTTP(httptest.NewRecorder(), r)
 	panic(http.ErrAbortHandler)
 }
 
-// onlyFor is a fault for the requests of one method.
+// onlyFor limits a fault to one method.
 func onlyFor(method string, f fault) fault {
 	return func(w http.ResponseWriter, r *http.Request, pass http.Handler) {
 		if r.Method == method {
@@ -80,7 +80,7 @@ func onlyFor(method string, f fault) fault {
 	}
 }
 
-// serveLate has a request served whose sender has given up, and returns the status.
+// serveLate forwards a request whose client has timed out, and returns the status.
 func serveLate(r *http.Request, body []byte, pass http.Handler) int {
 	r = r.Clone(context.WithoutCancel(r.Context()))
 	r.Body = io.NopCloser(bytes.NewReader(body))

@@ -25,21 +25,21 @@ import (
 var _ = Describe("The example search-index", Ordered, func() {
 	AfterEach(func() { between.set(nothing) })
 
-	It("makes an index before a namespace is ready, and removes it with the namespace", func(ctx context.Context) {
+	It("creates an index before a namespace is ready, and deletes it with the namespace", func(ctx context.Context) {
 		namespace := create(ctx, "search-plain")
 		expectReady(ctx, namespace.Name)
 		Expect(indicesOf(ctx, namespace.Name)).To(Equal([]indexserver.Owner{ownerOf(namespace)}))
 		ready := get(Default, ctx, namespace.Name)
-		Expect(ready.Spec.Finalizers).To(ConsistOf(corev1.FinalizerKubernetes, controller.Token))
+		Expect(ready.Spec.Finalizers).To(ConsistOf(corev1.FinalizerKubernetes, controller.Finalizer))
 		index := controller.IndexName(ready)
 
-		By("saying in the namespace which index that is")
+		By("publishing the index in the namespace")
 		Eventually(get).WithContext(ctx).WithArguments(ctx, namespace.Name).Should(matchers.HaveCondition(
 			initialized, corev1.ConditionTrue, "IndexReady", "index "+index+" is ready"))
-		By("and in the index who asked for the namespace")
+		By("recording the requester in the index")
 		expectFirstDocument(ctx, ready)
 
-		By("keeping it for as long as there is anything in the namespace")
+		By("keeping the index while the namespace has content")
 		settings := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
 			Namespace: namespace.Name, Name: "settings", Finalizers: []string{"example.com/hold"},
 		}}
@@ -69,28 +69,28 @@ var _ = Describe("The example search-index", Ordered, func() {
 			Expect(indicesOf(ctx, namespace.Name)).To(Equal([]indexserver.Owner{ownerOf(namespace)}))
 			expectFirstDocument(ctx, get(Default, ctx, namespace.Name))
 
-			By("and at the end as well")
+			By("and during the deletion")
 			between.set(f)
 			Expect(admin.Delete(ctx, namespace)).To(Succeed())
 			Eventually(get).WithContext(ctx).WithArguments(ctx, namespace.Name).Should(
 				matchers.HaveCondition(released, corev1.ConditionFalse, reason, text))
-			Expect(get(Default, ctx, namespace.Name).Spec.Finalizers).To(Equal([]corev1.FinalizerName{controller.Token}))
+			Expect(get(Default, ctx, namespace.Name).Spec.Finalizers).To(Equal([]corev1.FinalizerName{controller.Finalizer}))
 			between.set(nothing)
 			expectGone(ctx, namespace.Name)
 			Expect(indicesOf(ctx, namespace.Name)).To(BeEmpty())
 		},
-		Entry("is down", "down", fault(down), "Retrying", "is down: EOF"),
+		Entry("is unreachable", "down", fault(down), "Retrying", "is down: EOF"),
 		Entry("is slow", "slow", fault(slow), "Retrying", "did not answer within "+requestTimeout.String()),
 		Entry("answers 500", "error", troubled(http.StatusInternalServerError, ""), "Retrying", "500 Internal Server Error"),
-		Entry("asks for a pause", "busy", troubled(http.StatusServiceUnavailable, "1"), "ServiceBusy", "503 Service Unavailable"),
-		Entry("does what it is told, and its answers get lost", "lost", fault(answerLost), "Retrying", "is down: EOF"),
-		Entry("is another one", "page", troubled(http.StatusOK, ""), "Retrying", "200 OK"),
-		// As one that speaks HTTPS alone does. As the word of the service it would delete the namespace.
-		Entry("has somebody before it who refuses", "gateway", troubled(http.StatusBadRequest, ""), "Retrying", "400 Bad Request"),
-		Entry("does not know the controller", "unknown", troubled(http.StatusUnauthorized, ""), "Retrying", "401 Unauthorized"),
+		Entry("returns Retry-After", "busy", troubled(http.StatusServiceUnavailable, "1"), "ServiceBusy", "503 Service Unavailable"),
+		Entry("executes requests and its responses are lost", "lost", fault(answerLost), "Retrying", "is down: EOF"),
+		Entry("is a different program", "page", troubled(http.StatusOK, ""), "Retrying", "200 OK"),
+		// Such as an HTTPS server. A response of the service with this status would delete the namespace.
+		Entry("is behind a gateway that rejects requests", "gateway", troubled(http.StatusBadRequest, ""), "Retrying", "400 Bad Request"),
+		Entry("rejects the credentials", "unknown", troubled(http.StatusUnauthorized, ""), "Retrying", "401 Unauthorized"),
 	)
 
-	It("loses nothing when everything is killed in the middle", func(ctx context.Context) {
+	It("loses nothing when all programs are killed", func(ctx context.Context) {
 		const count = 20
 		var namespaces []*corev1.Namespace
 		for n := range count {
@@ -127,10 +127,10 @@ var _ = Describe("The example search-index", Ordered, func() {
 		}
 	})
 
-	It("leaves no index of a namespace that is deleted in the middle of its initialization", func(ctx context.Context) {
+	It("leaks no index of a namespace that is deleted during its initialization", func(ctx context.Context) {
 		arrived, letPass, passed := make(chan struct{}, 100), make(chan struct{}), make(chan int, 100)
 		between.set(onlyFor(http.MethodPut, func(_ http.ResponseWriter, r *http.Request, pass http.Handler) {
-			// As it was sent, and long after its sender has given up.
+			// The original request, long after its client has timed out.
 			body, _ := io.ReadAll(r.Body)
 			arrived <- struct{}{}
 			<-letPass
@@ -139,7 +139,7 @@ var _ = Describe("The example search-index", Ordered, func() {
 		}))
 		namespace := create(ctx, "search-middle")
 		Eventually(ctx, arrived).Should(Receive())
-		Expect(get(Default, ctx, namespace.Name).Spec.Finalizers).To(ContainElement(controller.Token))
+		Expect(get(Default, ctx, namespace.Name).Spec.Finalizers).To(ContainElement(controller.Finalizer))
 		Expect(admin.Delete(ctx, namespace)).To(Succeed())
 		expectGone(ctx, namespace.Name)
 
@@ -148,7 +148,7 @@ var _ = Describe("The example search-index", Ordered, func() {
 		Expect(indicesOf(ctx, namespace.Name)).To(BeEmpty())
 	})
 
-	It("gives a namespace that is created again an index of its own", func(ctx context.Context) {
+	It("creates a new index for a recreated namespace", func(ctx context.Context) {
 		old := create(ctx, "search-again")
 		expectReady(ctx, old.Name)
 		expectFirstDocument(ctx, old)
@@ -165,7 +165,7 @@ var _ = Describe("The example search-index", Ordered, func() {
 		Expect(found.Total).To(BeZero())
 	})
 
-	It("fails a namespace of which the service wants no index at all, and others none the less get theirs", func(ctx context.Context) {
+	It("fails a namespace whose index the service rejects, without affecting other namespaces", func(ctx context.Context) {
 		between.set(func(w http.ResponseWriter, r *http.Request, pass http.Handler) {
 			if r.Method == http.MethodPut && nameIn(r.URL.Path) == "search-bad" {
 				w.Header().Set(indexserver.SignatureHeader, indexserver.Signature)
@@ -186,7 +186,7 @@ var _ = Describe("The example search-index", Ordered, func() {
 		}).WithContext(ctx).Should(Succeed())
 	})
 
-	It("runs in Pods that are restricted", func(ctx context.Context) {
+	It("runs in a namespace with Pod Security level restricted", func(ctx context.Context) {
 		var deployments appsv1.DeploymentList
 		Expect(admin.List(ctx, &deployments, client.InNamespace(exampleNamespace))).To(Succeed())
 		Expect(deployments.Items).To(HaveLen(2))
@@ -196,7 +196,7 @@ var _ = Describe("The example search-index", Ordered, func() {
 				Spec:       deployment.Spec.Template.Spec,
 			}
 			Expect(admin.Create(ctx, pod, client.DryRunAll)).To(Succeed())
-			// The level is in force.
+			// The level is enforced.
 			pod = &corev1.Pod{ObjectMeta: pod.ObjectMeta, Spec: deployment.Spec.Template.Spec}
 			pod.ResourceVersion, pod.UID = "", ""
 			pod.Spec.SecurityContext.RunAsNonRoot = nil
@@ -205,14 +205,14 @@ var _ = Describe("The example search-index", Ordered, func() {
 	})
 })
 
-// expectFirstDocument waits for the document that says that a Namespace is ready: there is one.
+// expectFirstDocument waits for the document that reports that a Namespace is ready.
 func expectFirstDocument(ctx context.Context, namespace *corev1.Namespace) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
 		found, err := service.Search(ctx, controller.IndexName(namespace), "ready")
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(found.Total).To(Equal(1))
-		g.Expect(found.Hits[0].Document.Text).To(ContainSubstring("namespace %s is ready: admin asked for it", namespace.Name))
+		g.Expect(found.Hits[0].Document.Text).To(ContainSubstring("namespace %s is ready: admin created it", namespace.Name))
 		g.Expect(found.Hits[0].Document.Fields).To(HaveKeyWithValue("uid", string(namespace.UID)))
 	}).WithContext(ctx).Should(Succeed())
 }

@@ -30,27 +30,27 @@ import (
 )
 
 const (
-	// Where the manifests put the controller.
+	// The namespace of the controller in the manifests.
 	exampleNamespace = "search-index"
 	exampleAccount   = "controller"
-	// requestTimeout is the controller's. It is what a slow service costs each time.
+	// requestTimeout is the time-out of the controller's requests.
 	requestTimeout = 300 * time.Millisecond
 )
 
 const (
 	initialized = corev1.NamespaceConditionType(controller.InitializerName + v1alpha1.ConditionInitializedSuffix)
-	released    = corev1.NamespaceConditionType(controller.Token)
+	released    = corev1.NamespaceConditionType(controller.Finalizer)
 )
 
 var (
 	plane *controlplane.ControlPlane
 	admin client.Client
-	// service is the server as it is, without the proxy.
+	// service is a client of the server without the proxy.
 	service *indexclient.Client
 	between *proxy
 
 	server, searchController *controlplane.Process
-	// startServer and startController start them, also again.
+	// startServer and startController start or restart the programs.
 	startServer, startController func()
 )
 
@@ -80,7 +80,7 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	installExample(ctx)
 })
 
-// startService starts the server and the proxy before it.
+// startService starts the server and the proxy.
 func startService(ctx context.Context) {
 	binary := filepath.Join(plane.Dir, "index-server")
 	Expect(controlplane.Build(ctx, controlplane.Root(), controlplane.IndexServerProgram, binary)).To(Succeed())
@@ -119,7 +119,7 @@ func startService(ctx context.Context) {
 	}
 }
 
-// installExample applies the manifests, runs the controller as they say, and registers it.
+// installExample applies the manifests, runs the controller, and registers the initializer.
 func installExample(ctx context.Context) {
 	manifests := filepath.Join(controlplane.Root(), "examples", "search-index", "manifests")
 	_, err := plane.Kubectl(ctx, plane.Admin, "apply", "-k", manifests)
@@ -137,14 +137,14 @@ func installExample(ctx context.Context) {
 	Expect(err).NotTo(HaveOccurred())
 	_, err = plane.Kubectl(ctx, plane.Admin, "wait", "--for=condition=Active", "--timeout=60s", "-f", configuration)
 	Expect(err).NotTo(HaveOccurred())
-	// Before the manager stops, so that nobody waits for anything any more.
+	// Before the manager stops, so that no namespace is left initializing.
 	DeferCleanup(func(ctx context.Context) {
 		_, err := plane.Kubectl(ctx, plane.Admin, "delete", "-f", configuration)
 		Expect(err).NotTo(HaveOccurred())
 	})
 }
 
-// create makes a Namespace as somebody would.
+// create creates a Namespace.
 func create(ctx context.Context, name string) *corev1.Namespace {
 	GinkgoHelper()
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
@@ -171,7 +171,7 @@ func expectGone(ctx context.Context, name string) {
 	}).WithContext(ctx).Should(BeTrue())
 }
 
-// indicesOf returns the indices of all Namespaces that have had a name.
+// indicesOf returns the indices of all Namespaces with a name, including deleted ones.
 func indicesOf(ctx context.Context, name string) []indexserver.Owner {
 	GinkgoHelper()
 	all, err := service.List(ctx)

@@ -246,14 +246,14 @@ var _ = Describe("The status of an initializing namespace", Ordered, ContinueOnF
 		turn.LastTransitionTime = metav1.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)
 		patch := mustEncode(map[string]any{"status": map[string]any{"conditions": []any{turn}}})
 		Expect(cluster.Ordinary.Status().Patch(ctx, namespace.DeepCopy(),
-			client.RawPatch(types.StrategicMergePatchType, patch))).To(BeForbiddenBy("guard", "may not change the conditions"))
+			client.RawPatch(types.StrategicMergePatchType, patch))).To(BeForbiddenBy("guard", "conditions of nslifecycle"))
 		now := cluster.GetNamespace(Default, ctx, namespace.Name)
 		now.Status.Conditions = []corev1.NamespaceCondition{turn}
 		Expect(cluster.Ordinary.Status().Update(ctx, now)).To(BeForbiddenBy("guard"))
 
 		By("pretending that the initializer was skipped")
 		Expect(writeCondition(ctx, namespace, "slow.test.example.com/Initialized", v1alpha1.ReasonTimedOut, "m")).
-			To(BeForbiddenBy("guard", "may not change the conditions"))
+			To(BeForbiddenBy("guard", "conditions of nslifecycle"))
 		By("filling the status")
 		Expect(writeCondition(ctx, namespace, "corp.example.com/Ready", "R", strings.Repeat("m", 64<<10))).
 			To(BeForbiddenBy("guard", "64 KiB"))
@@ -265,7 +265,7 @@ var _ = Describe("The status of an initializing namespace", Ordered, ContinueOnF
 	It("does not let users forge this project's conditions on an open namespace, and leaves other conditions alone", func(ctx context.Context) {
 		namespace := framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("status"))
 		for _, conditionType := range []string{"Initializing", v1alpha1.ConditionExpiring, v1alpha1.ConditionInitializerTurn} {
-			Expect(writeCondition(ctx, namespace, conditionType, "R", "m")).To(BeForbiddenBy("guard", "may not change the conditions"))
+			Expect(writeCondition(ctx, namespace, conditionType, "R", "m")).To(BeForbiddenBy("guard", "conditions of nslifecycle"))
 		}
 		Expect(writeCondition(ctx, namespace, "corp.example.com/Ready", "R", "m")).To(Succeed())
 	}, SpecTimeout(time.Minute))

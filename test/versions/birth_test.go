@@ -30,7 +30,7 @@ const (
 const list = rbac + "," + quota
 
 var _ = Describe("A new namespace", func() {
-	It("gets its list, and is shut for everybody but initializers", func(ctx context.Context) {
+	It("gets its list, and only initializers can write to it", func(ctx context.Context) {
 		register(ctx, "birth", rbac, quota)
 		namespace := createInjected(ctx, unique("birth"))
 		Expect(namespace.Annotations).To(HaveKeyWithValue(v1alpha1.AnnotationPendingInitializers, list))
@@ -49,7 +49,7 @@ var _ = Describe("A new namespace", func() {
 		Expect(initializer.Create(ctx, wrappers.MakeConfigMap(namespace.Name, "theirs"))).To(Succeed())
 	})
 
-	It("names five of many in the refusal", func(ctx context.Context) {
+	It("includes five of many names in the message", func(ctx context.Context) {
 		names := []string{"a", "b", "c", "d", "e", "f", "g"}
 		for i := range names {
 			names[i] += ".corp.example.com"
@@ -99,7 +99,7 @@ var _ = Describe("A new namespace", func() {
 		expectGone(ctx, namespace.Name)
 	})
 
-	It("is initialized again when it was deleted and created again", func(ctx context.Context) {
+	It("is initialized again after it is recreated", func(ctx context.Context) {
 		register(ctx, "again", rbac)
 		name := unique("again")
 		first := createInjected(ctx, name)
@@ -111,14 +111,14 @@ var _ = Describe("A new namespace", func() {
 		Expect(second.UID).NotTo(Equal(first.UID))
 	})
 
-	It("gets its list where its name was generated", func(ctx context.Context) {
+	It("gets its list if its name was generated", func(ctx context.Context) {
 		register(ctx, "generated", rbac)
 		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "generated-"}}
 		Expect(ordinary.Create(ctx, namespace)).To(Succeed())
 		expectPending(ctx, namespace.Name)
 	})
 
-	It("gets nothing where nothing is registered", func(ctx context.Context) {
+	It("gets no list if nothing is registered", func(ctx context.Context) {
 		name := unique("free")
 		create(ctx, name)
 		namespace := expectOpen(ctx, name, v1alpha1.ReasonNotRequired)
@@ -126,8 +126,8 @@ var _ = Describe("A new namespace", func() {
 	})
 })
 
-var _ = Describe("A namespace that was there before", func() {
-	It("is left alone, and so are those of the cluster and the operator's own", func(ctx context.Context) {
+var _ = Describe("An existing namespace", func() {
+	It("is not changed, and neither are the system namespaces", func(ctx context.Context) {
 		before := unique("before")
 		create(ctx, before)
 		expectOpen(ctx, before, v1alpha1.ReasonNotRequired)
@@ -143,7 +143,7 @@ var _ = Describe("A namespace that was there before", func() {
 		}
 	})
 
-	It("is left alone where nobody had looked at it", func(ctx context.Context) {
+	It("is not changed if the operator had not processed it", func(ctx context.Context) {
 		stopManager()
 		DeferCleanup(func(ctx context.Context) {
 			if manager == nil {
@@ -169,7 +169,7 @@ var _ = Describe("A namespace that was there before", func() {
 })
 
 var _ = Describe("While no manager runs", func() {
-	It("namespaces get their list at once, or when it is back", func(ctx context.Context) {
+	It("namespaces get their list immediately, or when it runs again", func(ctx context.Context) {
 		register(ctx, "downtime", rbac)
 		finished, pending, created := unique("finished"), unique("pending"), unique("created")
 		createInjected(ctx, finished)

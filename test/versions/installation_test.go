@@ -30,7 +30,7 @@ var _ = Describe("An installation for another API server", Ordered, func() {
 		})
 	})
 
-	It("says so, and catches up, where the API server cannot inject", func(ctx context.Context) {
+	It("is reported, and initialized later, if the API server cannot inject", func(ctx context.Context) {
 		if !byOperator {
 			Skip("this API server can")
 		}
@@ -48,7 +48,7 @@ var _ = Describe("An installation for another API server", Ordered, func() {
 		expectPending(ctx, name)
 	})
 
-	It("says so where the operator may not inject", func(ctx context.Context) {
+	It("is reported if the operator is not allowed to inject", func(ctx context.Context) {
 		if !byOperator {
 			Skip("the operator does not have to")
 		}
@@ -89,7 +89,7 @@ var _ = Describe("An installation for another API server", Ordered, func() {
 	})
 
 	// As after an upgrade of the API server to 1.36, and then of the installation.
-	It("goes on, and gives way to policy inject, where the API server can", func(ctx context.Context) {
+	It("continues, and leaves the injection to policy inject, if the API server supports it", func(ctx context.Context) {
 		if byOperator {
 			Skip("this API server cannot")
 		}

@@ -18,8 +18,8 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-var _ = Describe("The end of a namespace", func() {
-	It("comes once it is empty", func(ctx context.Context) {
+var _ = Describe("The deletion of a namespace", func() {
+	It("completes when it is empty", func(ctx context.Context) {
 		name := unique("death")
 		namespace := create(ctx, name)
 		for _, object := range []client.Object{
@@ -37,7 +37,7 @@ var _ = Describe("The end of a namespace", func() {
 		Expect(secrets.Items).To(BeEmpty())
 	})
 
-	It("waits for a finalizer, and says so", func(ctx context.Context) {
+	It("waits for a finalizer, and reports it", func(ctx context.Context) {
 		name := unique("held")
 		namespace := create(ctx, name)
 		held := wrappers.MakeConfigMap(name, "held")
@@ -58,7 +58,7 @@ var _ = Describe("The end of a namespace", func() {
 })
 
 var _ = Describe("kubectl nslifecycle", func() {
-	It("tells what a namespace waits for", func(ctx context.Context) {
+	It("prints what a namespace waits for", func(ctx context.Context) {
 		register(ctx, "explained", rbac, quota)
 		name := createInjected(ctx, unique("explained")).Name
 		output, err := plugin(ctx, "explain", name)
@@ -72,7 +72,7 @@ var _ = Describe("kubectl nslifecycle", func() {
 		Expect(output).NotTo(ContainSubstring("waiting"))
 	})
 
-	It("creates a namespace and waits for its initializers, wherever they come from", func(ctx context.Context) {
+	It("creates a namespace and waits for its initializers", func(ctx context.Context) {
 		register(ctx, "created", rbac)
 		serve(ctx, rbac, func(ctx context.Context, clientset kubernetes.Interface, namespace *corev1.Namespace) error {
 			_, err := clientset.CoreV1().ConfigMaps(namespace.Name).Apply(ctx,

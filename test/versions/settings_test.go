@@ -70,7 +70,7 @@ var _ = Describe("Settings of an initializer", func() {
 		}
 	})
 
-	It("put the finalizer on in the very moment in which the namespace gets its list", func(ctx context.Context) {
+	It("add the finalizer in the request that adds the list", func(ctx context.Context) {
 		register(ctx, wrappers.MakeConfiguration("moment").
 			Initializer(rbac, v1alpha1.InitializerSettings{Finalizer: string(token)}))
 		clientset, err := kubernetes.NewForConfig(controlplane.Unlimited(plane.Admin))
@@ -92,7 +92,7 @@ var _ = Describe("Settings of an initializer", func() {
 			Expect(isLabelled).To(Equal(isListed))
 		}
 
-		By("deleting it, which takes the agent")
+		By("deleting it, which requires the responsible controller")
 		Expect(ordinary.Delete(ctx, wrappers.MakeNamespace(name).Obj())).To(Succeed())
 		Eventually(func(g Gomega) {
 			g.Expect(get(g, ctx, name).Spec.Finalizers).To(Equal([]corev1.FinalizerName{token}))
@@ -105,7 +105,7 @@ var _ = Describe("Settings of an initializer", func() {
 		expectGone(ctx, name)
 	})
 
-	It("cannot be put on by others together with a list", func(ctx context.Context) {
+	It("cannot be added by other users together with a list", func(ctx context.Context) {
 		if !byOperator {
 			Skip("the API server injects at creation")
 		}

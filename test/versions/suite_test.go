@@ -98,7 +98,7 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	bin = buildPlugin(ctx)
 	startManager(ctx)
 
-	By("waiting until the policies are in force, and the manager has looked at what there was before")
+	By("waiting until the policies are enforced and the manager has processed the existing namespaces")
 	Eventually(func(g Gomega) {
 		forged := wrappers.MakeNamespace("forged").Obj()
 		listed(forged)

@@ -24,7 +24,7 @@ import (
 )
 
 // It measures and asserts nothing about the time: that is the machine's.
-var _ = Describe("The window", func() {
+var _ = Describe("The time before the injection", func() {
 	for _, burst := range []int{1, 20} {
 		It(fmt.Sprintf("between creation and injection, %d at a time", burst), func(ctx context.Context) {
 			switch {

@@ -20,10 +20,10 @@ import (
 )
 
 const (
-	// InitializerName is what the configuration registers.
+	// InitializerName is the name that the configuration registers.
 	InitializerName = "search.corp.example.com"
-	// Token is in spec.finalizers of each Namespace that may have an index.
-	Token corev1.FinalizerName = "search.corp.example.com/index"
+	// Finalizer is in spec.finalizers of each Namespace that may have an index.
+	Finalizer corev1.FinalizerName = "search.corp.example.com/index"
 )
 
 // Reasons in the conditions of a Namespace.
@@ -32,53 +32,53 @@ const (
 	reasonReady    = "IndexReady"
 	reasonDeleted  = "IndexDeleted"
 	reasonBusy     = "ServiceBusy"
-	// reasonRefused is why a Namespace cannot be initialized at all.
+	// reasonRefused is the reason of a permanent failure.
 	reasonRefused metav1.StatusReason = "IndexRefused"
 )
 
-// uidLength is how much of the UID is in the name of an index: enough for people to tell
-// two Namespaces of one name apart. The service compares all of it.
+// uidLength is the number of characters of the UID in the name of an index, to distinguish
+// Namespaces of the same name. The service compares the complete UID.
 const uidLength = 8
 
-// Setup adds everything to a manager.
+// Setup adds all controllers to the manager.
 func Setup(mgr manager.Manager, indices *indexclient.Client) error {
 	c := &controller{indices: indices}
 	return errors.Join(
-		initializer.Add(mgr, InitializerName, c.create, initializer.WithFinalizer(Token)),
-		// The Pods of a Namespace send their last logs while it is being emptied.
-		finalizer.Add(mgr, Token, c.delete, finalizer.AfterContent()),
+		initializer.Add(mgr, InitializerName, c.create, initializer.WithFinalizer(Finalizer)),
+		// Pods write their last logs while they terminate.
+		finalizer.Add(mgr, Finalizer, c.delete, finalizer.AfterContent()),
 		c.addReadiness(mgr),
 	)
 }
 
 type controller struct{ indices *indexclient.Client }
 
-// IndexName is the name of the index of a Namespace.
+// IndexName returns the name of the index of a Namespace.
 func IndexName(namespace *corev1.Namespace) string {
 	uid := string(namespace.UID)
 	return namespace.Name + "-" + uid[:min(uidLength, len(uid))]
 }
 
-// create makes the index of a new Namespace.
+// create creates the index of a new Namespace.
 func (c *controller) create(ctx context.Context, namespace *corev1.Namespace) (initializer.Result, error) {
 	name := IndexName(namespace)
 	initializer.Progress(ctx, reasonCreating, "creating index %s", name)
 	_, err := c.indices.Create(ctx, name, indexserver.Owner{Namespace: namespace.Name, UID: string(namespace.UID)})
 	if err != nil {
-		return initializer.Result{}, whyNotCreated(name, err)
+		return initializer.Result{}, createError(name, err)
 	}
 	return initializer.Result{Reason: reasonReady, Message: fmt.Sprintf("index %s is ready", name)}, nil
 }
 
-// whyNotCreated tells what can pass from what cannot. Failed deletes the Namespace, so it is
-// said only of an answer about this very request.
-func whyNotCreated(name string, err error) error {
+// createError distinguishes temporary from permanent errors. Failed deletes the Namespace, so it is
+// used only for a response to this request.
+func createError(name string, err error) error {
 	var busy *indexclient.BusyError
 	var refused *indexclient.RefusedError
 	switch {
 	case errors.As(err, &busy) && busy.RetryAfter > 0:
 		return initializer.NotYet(busy.RetryAfter, reasonBusy, "creating index %s: %v", name, err)
-	// The index has been deleted already, and so is the Namespace.
+	// If the index was already deleted, so was the Namespace.
 	case errors.As(err, &refused) && refused.IsFinal() && refused.Status != http.StatusGone:
 		return initializer.Failed(reasonRefused, "creating index %s: %v", name, err)
 	default:
@@ -86,8 +86,8 @@ func whyNotCreated(name string, err error) error {
 	}
 }
 
-// delete removes the index of a Namespace that has ended. Nothing but the word of the service
-// that the index is not there lets the Namespace go.
+// delete deletes the index of a terminating Namespace. It succeeds only if the service reports that
+// the index does not exist.
 func (c *controller) delete(ctx context.Context, namespace *corev1.Namespace) (finalizer.Result, error) {
 	name := IndexName(namespace)
 	err := c.indices.Delete(ctx, name, string(namespace.UID))
@@ -95,10 +95,10 @@ func (c *controller) delete(ctx context.Context, namespace *corev1.Namespace) (f
 	var refused *indexclient.RefusedError
 	switch {
 	case err == nil:
-		return finalizer.Result{Reason: reasonDeleted, Message: fmt.Sprintf("index %s has been deleted", name)}, nil
+		return finalizer.Result{Reason: reasonDeleted, Message: fmt.Sprintf("index %s was deleted", name)}, nil
 	case errors.As(err, &busy) && busy.RetryAfter > 0:
 		return finalizer.Result{}, finalizer.NotYet(busy.RetryAfter, reasonBusy, "deleting index %s: %v", name, err)
-	// The index of that name is another Namespace's, so this one could never get its own.
+	// The index belongs to another Namespace, so this one has none.
 	case errors.As(err, &refused) && refused.IsFinal() && refused.Status == http.StatusConflict:
 		return finalizer.Result{Reason: reasonDeleted, Message: fmt.Sprintf("there was no index: %v", err)}, nil
 	default:

@@ -27,7 +27,7 @@ func shop() *corev1.Namespace {
 	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", UID: "11111111-aaaa-bbbb"}}
 }
 
-// newController returns one whose service gives the same answer to everything.
+// newController returns a controller whose service returns the same response to every request.
 func newController(t *testing.T, handler http.Handler) *controller {
 	t.Helper()
 	server := httptest.NewServer(handler)
@@ -49,36 +49,36 @@ func answer(status int, retryAfter string, isByGateway bool) http.Handler {
 	})
 }
 
-func TestWhatAnAnswerMeans(t *testing.T) {
+func TestResponses(t *testing.T) {
 	for name, test := range map[string]struct {
 		status      int
 		retryAfter  string
 		isByGateway bool
-		// A Namespace is deleted where isFailed, and released where isReleased.
+		// The Namespace is deleted if isFailed, and released if isReleased.
 		isFailed, isReleased bool
 		wait                 time.Duration
 	}{
-		"busy":              {status: 500},
-		"busy for a time":   {status: 503, retryAfter: "7", wait: 7 * time.Second},
-		"too many requests": {status: 429, retryAfter: "1", wait: time.Second},
-		"conflict":          {status: 409, isFailed: true, isReleased: true},
-		"bad request":       {status: 400, isFailed: true},
-		"too large":         {status: 413, isFailed: true},
-		"unprocessable":     {status: 422, isFailed: true},
-		"deleted before":    {status: 410},
-		"who are you":       {status: 401},
-		"you may not":       {status: 403},
-		"the wrong address": {status: 404},
-		"the wrong method":  {status: 405},
-		"sent elsewhere":    {status: 302},
-		"nobody knows":      {status: 418},
-		"any page":          {status: 200},
-		// Nothing of this is about the request, so nothing is deleted or released.
-		"a gateway's conflict":    {status: 409, isByGateway: true},
-		"a gateway's bad request": {status: 400, isByGateway: true},
-		"a gateway's limit":       {status: 413, isByGateway: true},
-		"a gateway's 422":         {status: 422, isByGateway: true},
-		"a gateway's success":     {status: 204, isByGateway: true},
+		"busy":               {status: 500},
+		"busy for a time":    {status: 503, retryAfter: "7", wait: 7 * time.Second},
+		"too many requests":  {status: 429, retryAfter: "1", wait: time.Second},
+		"conflict":           {status: 409, isFailed: true, isReleased: true},
+		"bad request":        {status: 400, isFailed: true},
+		"too large":          {status: 413, isFailed: true},
+		"unprocessable":      {status: 422, isFailed: true},
+		"already deleted":    {status: 410},
+		"unauthorized":       {status: 401},
+		"forbidden":          {status: 403},
+		"not found":          {status: 404},
+		"method not allowed": {status: 405},
+		"redirect":           {status: 302},
+		"unknown status":     {status: 418},
+		"unexpected page":    {status: 200},
+		// Responses of a gateway are not about the request, so nothing is deleted or released.
+		"gateway: conflict":    {status: 409, isByGateway: true},
+		"gateway: bad request": {status: 400, isByGateway: true},
+		"gateway: limit":       {status: 413, isByGateway: true},
+		"gateway: 422":         {status: 422, isByGateway: true},
+		"gateway: success":     {status: 204, isByGateway: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := newController(t, answer(test.status, test.retryAfter, test.isByGateway))
@@ -87,31 +87,31 @@ func TestWhatAnAnswerMeans(t *testing.T) {
 			var failed *initializer.FailedError
 			var notYet *initializer.NotYetError
 			if err == nil {
-				t.Fatal("create is done")
+				t.Fatal("create succeeded")
 			}
 			if errors.As(err, &failed) != test.isFailed {
-				t.Errorf("create: %v, want that it has failed: %t", err, test.isFailed)
+				t.Errorf("create: %v, want a permanent failure: %t", err, test.isFailed)
 			}
 			if errors.As(err, &notYet) != (test.wait > 0) || (notYet != nil && notYet.After != test.wait) {
-				t.Errorf("create: %v, want that it waits %s", err, test.wait)
+				t.Errorf("create: %v, want a wait of %s", err, test.wait)
 			}
 			if !strings.Contains(err.Error(), "shop-11111111") {
 				t.Errorf("create: %v, want an error with the name of the index", err)
 			}
 
 			_, err = c.delete(t.Context(), shop())
-			var agentNotYet *finalizer.NotYetError
+			var finalizerNotYet *finalizer.NotYetError
 			if (err == nil) != test.isReleased {
 				t.Errorf("delete: %v, want that the namespace is released: %t", err, test.isReleased)
 			}
-			if errors.As(err, &agentNotYet) != (test.wait > 0) || (agentNotYet != nil && agentNotYet.After != test.wait) {
-				t.Errorf("delete: %v, want that it waits %s", err, test.wait)
+			if errors.As(err, &finalizerNotYet) != (test.wait > 0) || (finalizerNotYet != nil && finalizerNotYet.After != test.wait) {
+				t.Errorf("delete: %v, want a wait of %s", err, test.wait)
 			}
 		})
 	}
 }
 
-func TestTheLifeOfAnIndex(t *testing.T) {
+func TestCreateAndDeleteIndex(t *testing.T) {
 	store, err := indexserver.Open(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
@@ -136,21 +136,21 @@ func TestTheLifeOfAnIndex(t *testing.T) {
 		}
 	}
 	found, err := store.Search("shop-11111111", "alice ready", 9)
-	want := "namespace shop is ready: alice@corp.example.com asked for it at 2026-07-01T12:00:00Z, and it took 3s"
+	want := "namespace shop is ready: alice@corp.example.com created it at 2026-07-01T12:00:00Z, and the initialization took 3s"
 	if err != nil || found.Total != 1 || found.Hits[0].Document.Text != want {
 		t.Errorf("The index has %v, %v; want %q", found, err, want)
 	}
 	for range 2 {
 		result, err := c.delete(t.Context(), shop())
-		if want := (finalizer.Result{Reason: "IndexDeleted", Message: "index shop-11111111 has been deleted"}); err != nil || result != want {
+		if want := (finalizer.Result{Reason: "IndexDeleted", Message: "index shop-11111111 was deleted"}); err != nil || result != want {
 			t.Errorf("delete: %v, %v", result, err)
 		}
 	}
 	if err := c.logReadiness(t.Context(), ready); err != nil {
-		t.Errorf("Readiness of what has gone: %v", err)
+		t.Errorf("logReadiness without an index: %v", err)
 	}
 	if _, err := c.create(t.Context(), shop()); err == nil || errors.As(err, new(*initializer.FailedError)) {
-		t.Errorf("create of what has gone: %v, want an error that is not for good", err)
+		t.Errorf("create after the deletion: %v, want a temporary error", err)
 	}
 	if diff := cmp.Diff([]indexserver.Index{}, store.List()); diff != "" {
 		t.Errorf("Indices (-want +got):\n%s", diff)
@@ -160,7 +160,7 @@ func TestTheLifeOfAnIndex(t *testing.T) {
 func TestIsReady(t *testing.T) {
 	ready := func(change func(*corev1.Namespace)) *corev1.Namespace {
 		namespace := shop()
-		namespace.Spec.Finalizers = []corev1.FinalizerName{corev1.FinalizerKubernetes, Token}
+		namespace.Spec.Finalizers = []corev1.FinalizerName{corev1.FinalizerKubernetes, Finalizer}
 		namespace.Annotations = map[string]string{v1alpha1.AnnotationInitializers: "a.b.c," + InitializerName}
 		namespace.Status.Conditions = []corev1.NamespaceCondition{{
 			Type: v1alpha1.ConditionInitializing, Status: corev1.ConditionFalse, Reason: v1alpha1.ReasonCompleted,
@@ -172,14 +172,14 @@ func TestIsReady(t *testing.T) {
 		namespace *corev1.Namespace
 		want      bool
 	}{
-		"ready":       {ready(func(*corev1.Namespace) {}), true},
-		"not open":    {ready(func(n *corev1.Namespace) { n.Status.Conditions[0].Status = corev1.ConditionTrue }), false},
-		"failed":      {ready(func(n *corev1.Namespace) { n.Status.Conditions[0].Reason = v1alpha1.ReasonFailed }), false},
-		"nothing yet": {ready(func(n *corev1.Namespace) { n.Status.Conditions = nil }), false},
-		"no token":    {ready(func(n *corev1.Namespace) { n.Spec.Finalizers = n.Spec.Finalizers[:1] }), false},
-		"ending":      {ready(func(n *corev1.Namespace) { n.DeletionTimestamp = &metav1.Time{} }), false},
-		"others only": {ready(func(n *corev1.Namespace) { n.Annotations[v1alpha1.AnnotationInitializers] = "a.b.c" }), false},
-		"an old one":  {ready(func(n *corev1.Namespace) { n.Annotations = nil }), false},
+		"ready":              {ready(func(*corev1.Namespace) {}), true},
+		"not open":           {ready(func(n *corev1.Namespace) { n.Status.Conditions[0].Status = corev1.ConditionTrue }), false},
+		"failed":             {ready(func(n *corev1.Namespace) { n.Status.Conditions[0].Reason = v1alpha1.ReasonFailed }), false},
+		"no condition":       {ready(func(n *corev1.Namespace) { n.Status.Conditions = nil }), false},
+		"no finalizer":       {ready(func(n *corev1.Namespace) { n.Spec.Finalizers = n.Spec.Finalizers[:1] }), false},
+		"terminating":        {ready(func(n *corev1.Namespace) { n.DeletionTimestamp = &metav1.Time{} }), false},
+		"other initializers": {ready(func(n *corev1.Namespace) { n.Annotations[v1alpha1.AnnotationInitializers] = "a.b.c" }), false},
+		"not initialized":    {ready(func(n *corev1.Namespace) { n.Annotations = nil }), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := isReady(test.namespace); got != test.want {

@@ -1,14 +1,14 @@
 // Copyright The nslifecycle Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package controller gives each Namespace an index in the search service. It is made before
-// anybody can use the Namespace, and it goes when everything else in the Namespace has gone.
+// Package controller creates an index in the search service for each Namespace, before users can
+// write to the Namespace, and deletes it after the content of the Namespace.
 //
-//	initializer search.corp.example.com        makes the index
-//	(when the Namespace is ready)              writes the first document into it
-//	agent search.corp.example.com/index        deletes it
+//	initializer search.corp.example.com                  creates the index
+//	(when the Namespace is ready)                        adds the first document
+//	namespace finalizer search.corp.example.com/index    deletes the index
 //
-// The agent's token is on the Namespace before the index is made, so there is never an index
-// that nobody would delete. A request to make one that is still on its way when the agent
-// deletes it does no harm either: the service takes none for a UID that it has deleted.
+// The Namespace has the finalizer before the index is created, so no index is leaked. A delayed
+// request that would create the index after its deletion is rejected by the service, which
+// remembers the UIDs of deleted indices.
 package controller

@@ -28,15 +28,15 @@ import (
 )
 
 const (
-	// readyID is the ID of the first document. There is one, however often it is written.
+	// readyID is the ID of the first document, so that repeated writes are idempotent.
 	readyID = "ready"
-	// How long an attempt waits after an error.
+	// Delays after an error.
 	firstBackoff = 200 * time.Millisecond
 	maxBackoff   = time.Minute
 )
 
-// addReadiness adds what writes the first document into an index, when the Namespace is
-// ready. The initializer cannot do it: it need not be the last one.
+// addReadiness adds the controller that writes the first document when the Namespace is ready. The
+// initializer cannot do this, since it may not be the last one.
 func (c *controller) addReadiness(mgr manager.Manager) error {
 	return builder.ControllerManagedBy(mgr).Named("readiness").
 		For(&corev1.Namespace{}, builder.WithPredicates(predicate.Funcs{
@@ -59,10 +59,10 @@ func (c *controller) addReadiness(mgr manager.Manager) error {
 		}))
 }
 
-// isReady tells whether a Namespace has an index and has been opened.
+// isReady reports whether the Namespace has an index and is open.
 func isReady(object client.Object) bool {
-	namespace, isNamespace := object.(*corev1.Namespace)
-	if !isNamespace || namespace.DeletionTimestamp != nil || !slices.Contains(namespace.Spec.Finalizers, Token) {
+	namespace, ok := object.(*corev1.Namespace)
+	if !ok || namespace.DeletionTimestamp != nil || !slices.Contains(namespace.Spec.Finalizers, Finalizer) {
 		return false
 	}
 	hadInitializer := slices.Contains(
@@ -70,7 +70,7 @@ func isReady(object client.Object) bool {
 	return hadInitializer && openedAt(namespace) != nil
 }
 
-// openedAt returns when a Namespace was opened, or nil if it is not open.
+// openedAt returns the time at which the Namespace was opened, or nil.
 func openedAt(namespace *corev1.Namespace) *time.Time {
 	for _, condition := range namespace.Status.Conditions {
 		if condition.Type == v1alpha1.ConditionInitializing && condition.Status == corev1.ConditionFalse &&
@@ -86,26 +86,26 @@ func (c *controller) logReadiness(ctx context.Context, namespace *corev1.Namespa
 	err := c.indices.Add(ctx, IndexName(namespace), readyDocument(namespace))
 	var refused *indexclient.RefusedError
 	if errors.As(err, &refused) {
-		// The index has gone, with the Namespace, or takes no such document. Nothing depends on it.
-		log.FromContext(ctx).Info("The first document was not written", "uid", namespace.UID, "error", err.Error())
+		// The index was deleted with the Namespace, or rejects the document. Nothing depends on it.
+		log.FromContext(ctx).Info("Failed to write the first document", "uid", namespace.UID, "error", err.Error())
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("writing the first document of index %s: %w", IndexName(namespace), err)
+		return fmt.Errorf("failed to write the first document of index %s: %w", IndexName(namespace), err)
 	}
 	return nil
 }
 
-// readyDocument says who asked for a Namespace, when, and how long it took. It is the same
-// whenever it is made.
+// readyDocument returns the document with the requester and the duration of the initialization. It
+// is deterministic.
 func readyDocument(namespace *corev1.Namespace) indexserver.Document {
 	opened := openedAt(namespace).UTC()
-	asked := namespace.CreationTimestamp.UTC()
+	created := namespace.CreationTimestamp.UTC()
 	requester := namespace.Annotations[v1alpha1.AnnotationRequestedBy]
 	return indexserver.Document{
 		ID: readyID, Time: opened,
-		Text: fmt.Sprintf("namespace %s is ready: %s asked for it at %s, and it took %s",
-			namespace.Name, requester, asked.Format(time.RFC3339), opened.Sub(asked)),
+		Text: fmt.Sprintf("namespace %s is ready: %s created it at %s, and the initialization took %s",
+			namespace.Name, requester, created.Format(time.RFC3339), opened.Sub(created)),
 		Fields: map[string]string{
 			"namespace": namespace.Name, "uid": string(namespace.UID), "requestedBy": requester,
 		},

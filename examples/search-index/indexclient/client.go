@@ -20,13 +20,13 @@ import (
 )
 
 const (
-	// maxAnswer is the most that is read of an answer.
+	// maxAnswer is the maximum size of a response in bytes.
 	maxAnswer = 16 << 20
-	// maxRetryAfter is the longest time that a server may put a caller off for.
+	// maxRetryAfter limits the Retry-After of the server.
 	maxRetryAfter = 10 * time.Minute
 )
 
-// Client talks to one index server. It is safe for use by several goroutines.
+// Client is a client of one index server. It is safe for concurrent use.
 type Client struct {
 	base    *url.URL
 	timeout time.Duration
@@ -34,29 +34,28 @@ type Client struct {
 	now     func() time.Time
 }
 
-// New returns a client for the server at a URL. The timeout is that of each request: a
-// server that accepts connections and never answers is one that is down.
+// New returns a client for the server at a URL. The time-out applies to each request.
 func New(server string, timeout time.Duration) (*Client, error) {
 	base, err := url.Parse(server)
 	if err != nil {
-		return nil, fmt.Errorf("parsing the URL of the index server: %w", err)
+		return nil, fmt.Errorf("failed to parse the URL of the index server: %w", err)
 	}
 	if (base.Scheme != "http" && base.Scheme != "https") || base.Host == "" {
-		return nil, fmt.Errorf("%q is no URL of an index server: it has to be like http://index-server:8080", server)
+		return nil, fmt.Errorf("invalid URL of the index server %q: use a URL such as http://index-server:8080", server)
 	}
 	if timeout <= 0 {
-		return nil, fmt.Errorf("a timeout of %s leaves no time for an answer: it has to be more than 0", timeout)
+		return nil, fmt.Errorf("invalid timeout %s: it must be more than 0", timeout)
 	}
 	return &Client{
 		base: base, timeout: timeout, now: time.Now,
 		http: &http.Client{
-			// Whoever sends its callers elsewhere is no index server.
+			// An index server never redirects.
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
 	}, nil
 }
 
-// Create makes an index for a Namespace, or finds that it has been made.
+// Create creates the index of a Namespace, or returns the existing one.
 func (c *Client) Create(ctx context.Context, name string, owner indexserver.Owner) (indexserver.Index, error) {
 	var made indexserver.Index
 	err := c.do(ctx, http.MethodPut, c.url(nil, "indices", name), owner, &made)
@@ -77,12 +76,12 @@ func (c *Client) List(ctx context.Context) ([]indexserver.Index, error) {
 	return found, err
 }
 
-// Delete removes the index of a Namespace. It is no error if there is none.
+// Delete deletes the index of a Namespace. It succeeds if there is none.
 func (c *Client) Delete(ctx context.Context, name, uid string) error {
 	return c.do(ctx, http.MethodDelete, c.url(url.Values{"uid": {uid}}, "indices", name), nil, nil)
 }
 
-// Add puts a document into an index, in the place of one with the same ID.
+// Add adds a document to an index, and replaces one with the same ID.
 func (c *Client) Add(ctx context.Context, name string, document indexserver.Document) error {
 	var added struct {
 		ID string `json:"id"`
@@ -90,7 +89,7 @@ func (c *Client) Add(ctx context.Context, name string, document indexserver.Docu
 	return c.do(ctx, http.MethodPost, c.url(nil, "indices", name, "documents"), document, &added)
 }
 
-// Search returns the documents of an index that have every word of a query.
+// Search returns the documents of an index that contain every word of the query.
 func (c *Client) Search(ctx context.Context, name, query string) (indexserver.Found, error) {
 	var found indexserver.Found
 	err := c.do(ctx, http.MethodGet, c.url(url.Values{"q": {query}}, "indices", name, "_search"), nil, &found)
@@ -106,7 +105,7 @@ func (c *Client) url(query url.Values, elements ...string) string {
 	return target.String()
 }
 
-// do makes one request within the timeout, its answer included.
+// do sends one request and reads its response within the time-out.
 func (c *Client) do(ctx context.Context, method, target string, body, into any) error {
 	limited, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
@@ -114,13 +113,13 @@ func (c *Client) do(ctx context.Context, method, target string, body, into any) 
 	if body != nil {
 		data, err := json.Marshal(body)
 		if err != nil {
-			return fmt.Errorf("encoding a request: %w", err)
+			return fmt.Errorf("failed to encode a request: %w", err)
 		}
 		reader = bytes.NewReader(data)
 	}
 	request, err := http.NewRequestWithContext(limited, method, target, reader)
 	if err != nil {
-		return fmt.Errorf("making a request: %w", err)
+		return fmt.Errorf("failed to create a request: %w", err)
 	}
 	request.Header.Set("Content-Type", "application/json")
 	response, err := c.http.Do(request)
@@ -135,15 +134,15 @@ func (c *Client) do(ctx context.Context, method, target string, body, into any) 
 	return c.read(response, data, into)
 }
 
-// classify says what became of a request without an answer.
+// classify returns the error of a request without a response.
 func (c *Client) classify(ctx, limited context.Context, err error) error {
 	switch {
 	case ctx.Err() != nil:
-		return fmt.Errorf("talking to the index server: %w", context.Cause(ctx))
+		return fmt.Errorf("failed to call the index server: %w", context.Cause(ctx))
 	case limited.Err() != nil:
 		return &SlowError{URL: c.base.String(), Timeout: c.timeout}
 	}
-	// The method and the URL, which the error begins with, are none of the reader's business.
+	// Without the method and the URL of the request.
 	var inURL *url.Error
 	if errors.As(err, &inURL) {
 		err = inURL.Err
@@ -151,7 +150,7 @@ func (c *Client) classify(ctx, limited context.Context, err error) error {
 	return &DownError{URL: c.base.String(), Err: err}
 }
 
-// read says what became of a request with an answer.
+// read returns the error of a response.
 func (c *Client) read(response *http.Response, data []byte, into any) error {
 	status := response.StatusCode
 	isByServer := response.Header.Get(indexserver.SignatureHeader) == indexserver.Signature
@@ -161,20 +160,20 @@ func (c *Client) read(response *http.Response, data []byte, into any) error {
 	case status >= http.StatusBadRequest:
 		return &RefusedError{Status: status, Message: messageOf(data), IsByServer: isByServer}
 	case status < http.StatusOK || status >= http.StatusMultipleChoices || !isByServer:
-		return &BusyError{Status: status, Message: "that is no answer of an index server"}
+		return &BusyError{Status: status, Message: "not a response of an index server"}
 	case into == nil && status == http.StatusNoContent:
 		return nil
 	case into == nil:
-		// Some gateways answer 200 to whatever they do not know.
-		return &BusyError{Status: status, Message: "that is no answer of an index server"}
+		// Some gateways return 200 for unknown paths.
+		return &BusyError{Status: status, Message: "not a response of an index server"}
 	}
 	if err := json.Unmarshal(data, into); err != nil {
-		return &BusyError{Status: status, Message: "the answer cannot be read: " + err.Error()}
+		return &BusyError{Status: status, Message: "failed to decode the response: " + err.Error()}
 	}
 	return nil
 }
 
-// retryAfter reads the header of that name: seconds, or a date.
+// retryAfter parses the header Retry-After: seconds or a date.
 func (c *Client) retryAfter(header http.Header) time.Duration {
 	var wait time.Duration
 	text := header.Get("Retry-After")
@@ -186,8 +185,7 @@ func (c *Client) retryAfter(header http.Header) time.Duration {
 	return min(max(wait, 0), maxRetryAfter)
 }
 
-// messageOf is the sentence in the body of an answer, or the beginning of whatever else
-// there is: a proxy on the way writes pages.
+// messageOf returns the error in a response body, or its beginning if it comes from a proxy.
 func messageOf(data []byte) string {
 	const most = 200
 	var problem indexserver.Problem

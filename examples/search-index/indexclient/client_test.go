@@ -46,7 +46,7 @@ func newRealHandler(t *testing.T) http.Handler {
 	return indexserver.NewHandler(store, logr.Discard())
 }
 
-func TestWithTheRealServer(t *testing.T) {
+func TestWithServer(t *testing.T) {
 	ctx := t.Context()
 	client := newTestClient(t, newRealHandler(t), time.Minute)
 
@@ -66,7 +66,7 @@ func TestWithTheRealServer(t *testing.T) {
 	}
 	found, err := client.Search(ctx, shopIndex, "is ready & more?")
 	if err != nil || found.Total != 0 {
-		t.Errorf("Search for what is not there: %v, %v", found, err)
+		t.Errorf("Search without hits: %v, %v", found, err)
 	}
 	found, err = client.Search(ctx, shopIndex, "ready & shop")
 	want := indexserver.Found{Total: 1, Hits: []indexserver.Hit{{Score: 2, Document: document}}}
@@ -104,7 +104,7 @@ func TestRefusals(t *testing.T) {
 		isFinal bool
 		message string
 	}{
-		"another UID's index": {
+		"index of another UID": {
 			try:    func() error { _, err := client.Create(ctx, shopIndex, shopAgain); return err },
 			status: http.StatusConflict, isFinal: true, message: "belongs to namespace",
 		},
@@ -112,20 +112,20 @@ func TestRefusals(t *testing.T) {
 			try:    func() error { return client.Delete(ctx, shopIndex, shopAgain.UID) },
 			status: http.StatusConflict, isFinal: true, message: shop.UID,
 		},
-		"deleted before": {
+		"already deleted": {
 			try: func() error {
 				_, err := client.Create(ctx, "gone", indexserver.Owner{Namespace: "gone", UID: "33333333"})
 				return err
 			},
 			status: http.StatusGone, isFinal: true, message: "was deleted at",
 		},
-		"a name that is none": {
+		"invalid name": {
 			try:    func() error { _, err := client.Create(ctx, "Shop", shop); return err },
 			status: http.StatusBadRequest, isFinal: true, message: "lower case",
 		},
 		"a name with a slash": {
 			try:    func() error { _, err := client.Create(ctx, "a/../b", shop); return err },
-			status: http.StatusBadRequest, isFinal: true, message: "is no name",
+			status: http.StatusBadRequest, isFinal: true, message: "not a valid name",
 		},
 		"too large": {
 			try: func() error {
@@ -135,21 +135,21 @@ func TestRefusals(t *testing.T) {
 		},
 		"no such index": {
 			try:    func() error { _, err := client.Get(ctx, "nothing"); return err },
-			status: http.StatusNotFound, message: "there is no index",
+			status: http.StatusNotFound, message: "does not exist",
 		},
 		"too many hits": {
 			try: func() error {
 				return client.do(ctx, http.MethodGet, client.url(map[string][]string{"limit": {"101"}}, "indices", shopIndex, "_search"), nil, nil)
 			},
-			status: http.StatusBadRequest, isFinal: true, message: "no number from 1 to 100",
+			status: http.StatusBadRequest, isFinal: true, message: "not a number from 1 to 100",
 		},
-		"a field that nobody knows": {
+		"unknown field": {
 			try: func() error {
 				return client.do(ctx, http.MethodPut, client.url(nil, "indices", shopIndex), map[string]string{"owner": "me"}, nil)
 			},
 			status: http.StatusBadRequest, isFinal: true, message: "owner",
 		},
-		"a method that there is not": {
+		"unknown method": {
 			try: func() error {
 				return client.do(ctx, http.MethodPatch, client.url(nil, "indices", shopIndex), nil, nil)
 			},
@@ -190,19 +190,19 @@ func TestBusy(t *testing.T) {
 			status: 429, header: now.Add(time.Minute).Format(http.TimeFormat),
 			want: BusyError{Status: 429, RetryAfter: time.Minute},
 		},
-		"a date that is over": {
+		"date in the past": {
 			status: 503, header: now.Add(-time.Minute).Format(http.TimeFormat), want: BusyError{Status: 503},
 		},
 		"an hour":          {status: 503, header: "3600", want: BusyError{Status: 503, RetryAfter: maxRetryAfter}},
 		"a negative time":  {status: 503, header: "-1", want: BusyError{Status: 503}},
-		"much too long":    {status: 503, header: "9223372036854775807", want: BusyError{Status: 503, RetryAfter: maxRetryAfter}},
+		"overflow":         {status: 503, header: "9223372036854775807", want: BusyError{Status: 503, RetryAfter: maxRetryAfter}},
 		"nonsense":         {status: 503, header: "soon", want: BusyError{Status: 503}},
-		"a proxy's page":   {status: 502, body: "<html>\n bad\tgateway", want: BusyError{Status: 502, Message: "<html> bad gateway"}},
-		"sent elsewhere":   {status: 302, header: "", want: BusyError{Status: 302, Message: "that is no answer of an index server"}},
-		"an endless page":  {status: 500, body: strings.Repeat("é", 300), want: BusyError{Status: 500, Message: strings.Repeat("é", 100) + " ..."}},
-		"no JSON at all":   {status: 200, body: "<html>", want: BusyError{Status: 200, Message: "the answer cannot be read: invalid character '<' looking for beginning of value"}},
-		"somebody's JSON":  {status: 200, body: "{}", isForeign: true, want: BusyError{Status: 200, Message: "that is no answer of an index server"}},
-		"an empty success": {status: 200, want: BusyError{Status: 200, Message: "the answer cannot be read: unexpected end of JSON input"}},
+		"page of a proxy":  {status: 502, body: "<html>\n bad\tgateway", want: BusyError{Status: 502, Message: "<html> bad gateway"}},
+		"redirect":         {status: 302, header: "", want: BusyError{Status: 302, Message: "not a response of an index server"}},
+		"long page":        {status: 500, body: strings.Repeat("é", 300), want: BusyError{Status: 500, Message: strings.Repeat("é", 100) + " ..."}},
+		"no JSON":          {status: 200, body: "<html>", want: BusyError{Status: 200, Message: "failed to decode the response: invalid character '<' looking for beginning of value"}},
+		"foreign JSON":     {status: 200, body: "{}", isForeign: true, want: BusyError{Status: 200, Message: "not a response of an index server"}},
+		"an empty success": {status: 200, want: BusyError{Status: 200, Message: "failed to decode the response: unexpected end of JSON input"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			client := newTestClient(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -229,7 +229,7 @@ func TestBusy(t *testing.T) {
 	}
 }
 
-func TestNobodyAnswers(t *testing.T) {
+func TestUnreachable(t *testing.T) {
 	server := httptest.NewServer(http.NotFoundHandler())
 	client, err := New(server.URL, time.Minute)
 	if err != nil {
@@ -239,18 +239,18 @@ func TestNobodyAnswers(t *testing.T) {
 
 	_, err = client.Create(t.Context(), shopIndex, shop)
 	if down := new(DownError); !errors.As(err, &down) || !strings.Contains(err.Error(), "connection refused") {
-		t.Errorf("The error is %v, want a DownError that says why", err)
+		t.Errorf("The error is %v, want a DownError with the cause", err)
 	}
 	if err := client.Delete(t.Context(), shopIndex, shop.UID); !errors.As(err, new(*DownError)) {
 		t.Errorf("The error is %v, want a DownError", err)
 	}
 }
 
-func TestTheAnswerDoesNotCome(t *testing.T) {
+func TestTimeout(t *testing.T) {
 	released := make(chan struct{})
 	waiting := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodGet {
-			// The beginning of an answer is none.
+			// An incomplete response is a timeout too.
 			w.WriteHeader(http.StatusOK)
 			_ = http.NewResponseController(w).Flush()
 		}
@@ -260,8 +260,8 @@ func TestTheAnswerDoesNotCome(t *testing.T) {
 	t.Cleanup(func() { close(released) })
 
 	for name, try := range map[string]func(context.Context) error{
-		"at all":        func(ctx context.Context) error { return client.Delete(ctx, shopIndex, shop.UID) },
-		"as far as all": func(ctx context.Context) error { _, err := client.Get(ctx, shopIndex); return err },
+		"no response":      func(ctx context.Context) error { return client.Delete(ctx, shopIndex, shop.UID) },
+		"partial response": func(ctx context.Context) error { _, err := client.Get(ctx, shopIndex); return err },
 	} {
 		t.Run(name, func(t *testing.T) {
 			slow := new(SlowError)
@@ -271,25 +271,25 @@ func TestTheAnswerDoesNotCome(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			cancel()
 			if err := try(ctx); !errors.Is(err, context.Canceled) || errors.As(err, &slow) {
-				t.Errorf("The error is %v, want that the caller gave up", err)
+				t.Errorf("The error is %v, want the error of the context", err)
 			}
 		})
 	}
 }
 
-func TestNewRefuses(t *testing.T) {
+func TestNewValidates(t *testing.T) {
 	for name, test := range map[string]struct {
 		server  string
 		timeout time.Duration
 		want    string
 	}{
-		"no URL":          {"", time.Second, "http://index-server:8080"},
-		"no scheme":       {"index-server:8080", time.Second, "http://index-server:8080"},
-		"another scheme":  {"ftp://index-server", time.Second, "http://index-server:8080"},
-		"no host":         {"http:///indices", time.Second, "http://index-server:8080"},
-		"nonsense":        {"http://[", time.Second, "parsing"},
-		"no time at all":  {"http://index-server", 0, "more than 0"},
-		"a negative time": {"http://index-server", -time.Second, "more than 0"},
+		"no URL":           {"", time.Second, "http://index-server:8080"},
+		"no scheme":        {"index-server:8080", time.Second, "http://index-server:8080"},
+		"another scheme":   {"ftp://index-server", time.Second, "http://index-server:8080"},
+		"no host":          {"http:///indices", time.Second, "http://index-server:8080"},
+		"nonsense":         {"http://[", time.Second, "parse"},
+		"zero timeout":     {"http://index-server", 0, "more than 0"},
+		"negative timeout": {"http://index-server", -time.Second, "more than 0"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := New(test.server, test.timeout); err == nil || !strings.Contains(err.Error(), test.want) {

@@ -1,15 +1,13 @@
 // Copyright The nslifecycle Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package indexclient talks to the index server. Its errors tell a caller what to do next:
+// Package indexclient is a client of the index server. Its errors determine what the caller must do:
 //
-//	*DownError     nobody answers                          try again
-//	*SlowError     the answer did not come in time          try again; it may have been done
-//	*BusyError     an answer 429 or 5xx, or one that is     try again, and not before RetryAfter
-//	               not that of an index server
-//	*RefusedError  any other answer                         look at it: IsFinal says whether it is of
-//	                                                        any use to ask again
+//	*DownError     the server is unreachable               retry
+//	*SlowError     the request timed out                    retry; it may have been executed
+//	*BusyError     response 429 or 5xx, or a response       retry after RetryAfter
+//	               that is not from an index server
+//	*RefusedError  any other response                       IsFinal reports whether a retry is useless
 //
-// An end of the caller's own context is none of these, and matches context.Canceled or
-// context.DeadlineExceeded.
+// If the caller's context is done, the error matches context.Canceled or context.DeadlineExceeded.
 package indexclient

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// DownError says that there is nobody to talk to.
+// DownError is the error if the server is unreachable.
 type DownError struct {
 	URL string
 	Err error
@@ -21,8 +21,7 @@ func (e *DownError) Error() string {
 
 func (e *DownError) Unwrap() error { return e.Err }
 
-// SlowError says that there was no answer in time. The request may have been served, or
-// may be yet.
+// SlowError is the error of a request that timed out. It may have been executed, or may still be.
 type SlowError struct {
 	URL     string
 	Timeout time.Duration
@@ -32,11 +31,11 @@ func (e *SlowError) Error() string {
 	return fmt.Sprintf("the index server at %s did not answer within %s", e.URL, e.Timeout)
 }
 
-// BusyError says that the server cannot do it now.
+// BusyError is the error if the server cannot execute the request now.
 type BusyError struct {
 	Status  int
 	Message string
-	// RetryAfter is how long the server wants not to be asked; 0 if it has not said.
+	// RetryAfter is the time until the next attempt that the server requests; 0 if none.
 	RetryAfter time.Duration
 }
 
@@ -44,12 +43,11 @@ func (e *BusyError) Error() string {
 	return fmt.Sprintf("the index server answered %s", describe(e.Status, e.Message))
 }
 
-// RefusedError says that the server does not do what it was asked for.
+// RefusedError is the error if the server rejects the request.
 type RefusedError struct {
 	Status  int
 	Message string
-	// IsByServer says that it was the index server that refused. Otherwise it was something in
-	// between, or something else at that address.
+	// IsByServer reports whether the index server, and not a proxy, rejected the request.
 	IsByServer bool
 }
 
@@ -57,11 +55,10 @@ func (e *RefusedError) Error() string {
 	return fmt.Sprintf("the index server refused: %s", describe(e.Status, e.Message))
 }
 
-// IsFinal tells whether the same request will be refused however often it is made: there is
-// something wrong with the request, and the index server itself says so. A refusal of the
-// caller (401, 403), of the address (404, 405) or of the moment (408, 425) is put right
-// elsewhere, and so is whatever else there may be: a server that is asked over HTTP and speaks
-// HTTPS answers 400 to everything.
+// IsFinal reports whether every retry will be rejected: the index server itself reports that the
+// request is invalid. Errors of authentication (401, 403), of the address (404, 405) and of timing
+// (408, 425) can be fixed elsewhere. Responses of proxies are not final: an HTTPS server returns
+// 400 to every HTTP request.
 func (e *RefusedError) IsFinal() bool {
 	if !e.IsByServer {
 		return false

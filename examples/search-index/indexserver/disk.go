@@ -13,12 +13,12 @@ import (
 	"time"
 )
 
-// writeIndex makes the directory of an index. It is made elsewhere and gets its name when
-// it is complete.
+// writeIndex creates the directory of an index under a temporary name, and renames it when it is
+// complete.
 func (s *Store) writeIndex(made *index) error {
 	scratch, err := os.MkdirTemp(s.dir, scratchPrefix)
 	if err != nil {
-		return fmt.Errorf("making a directory: %w", err)
+		return fmt.Errorf("failed to create a directory: %w", err)
 	}
 	if err := os.Mkdir(filepath.Join(scratch, documentsDir), 0o700); err != nil {
 		return err
@@ -29,7 +29,7 @@ func (s *Store) writeIndex(made *index) error {
 	return rename(scratch, filepath.Join(s.dir, made.record.Name))
 }
 
-// readIndices reads all indices, and removes what an earlier process has not finished.
+// readIndices reads all indices, and removes incomplete data of a previous process.
 func (s *Store) readIndices() error {
 	entries, err := os.ReadDir(s.dir)
 	if err != nil {
@@ -47,8 +47,8 @@ func (s *Store) readIndices() error {
 			if err != nil {
 				return err
 			}
-			// A deletion that was remembered and then not carried out.
-			if _, isGone := s.gone[found.record.Owner.UID]; isGone {
+			// The deletion was recorded but not completed.
+			if _, ok := s.gone[found.record.Owner.UID]; ok {
 				if err := os.RemoveAll(path); err != nil {
 					return err
 				}
@@ -88,8 +88,8 @@ func (s *Store) readGone() error {
 	})
 }
 
-// readFiles calls a function for each file of a directory, with its name but the ending,
-// and removes what an earlier process has not finished.
+// readFiles calls a function for each file of a directory with the name of the file without its
+// extension, and removes incomplete files of a previous process.
 func readFiles(dir string, read func(path, name string) error) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -109,20 +109,19 @@ func readFiles(dir string, read func(path, name string) error) error {
 	return nil
 }
 
-// writeJSON replaces a file as a whole: whenever the process ends, there is the old content
-// or the new one. When it returns, the new one is on disk.
+// writeJSON replaces a file atomically and durably.
 func writeJSON(path string, content any) error {
 	data, err := json.Marshal(content)
 	if err != nil {
-		return fmt.Errorf("encoding %s: %w", path, err)
+		return fmt.Errorf("failed to encode %s: %w", path, err)
 	}
 	file, err := os.CreateTemp(filepath.Dir(path), scratchPrefix)
 	if err != nil {
-		return fmt.Errorf("making a file: %w", err)
+		return fmt.Errorf("failed to create a file: %w", err)
 	}
 	_, err = file.Write(data)
 	if err := errors.Join(err, file.Sync(), file.Close()); err != nil {
-		return errors.Join(fmt.Errorf("writing %s: %w", path, err), os.Remove(file.Name()))
+		return errors.Join(fmt.Errorf("failed to write %s: %w", path, err), os.Remove(file.Name()))
 	}
 	return rename(file.Name(), path)
 }
@@ -133,12 +132,12 @@ func readJSON(path string, content any) error {
 		return err
 	}
 	if err := json.Unmarshal(data, content); err != nil {
-		return fmt.Errorf("decoding %s: %w", path, err)
+		return fmt.Errorf("failed to decode %s: %w", path, err)
 	}
 	return nil
 }
 
-// rename renames, and makes that outlast a crash of the machine.
+// rename renames durably.
 func rename(from, to string) error {
 	if err := os.Rename(from, to); err != nil {
 		return err

@@ -1,9 +1,8 @@
 // Copyright The nslifecycle Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package indexserver is a small search service: indices that documents are put into and
-// searched for, over HTTP, with a directory as storage. It stands for the systems outside
-// of a cluster that have to know of a namespace.
+// Package indexserver is a small search service over HTTP with a directory as storage. It
+// represents an external system with resources for each Namespace.
 //
 //	PUT    /indices/{name}                {"namespace": "shop", "uid": "..."}
 //	GET    /indices/{name}
@@ -13,14 +12,13 @@
 //	GET    /indices/{name}/_search?q=...
 //	GET    /healthz
 //
-// Every write may be made again: a caller who has not seen the answer has to. An index
-// belongs to one Namespace, by its UID. A PUT for another UID is refused with 409, so that
-// a namespace that is created again never gets what belonged to the one before.
+// Every write is idempotent, since a client that has not received the response must retry. An index
+// belongs to one Namespace, identified by its UID. A PUT with another UID is rejected with 409, so
+// that a recreated Namespace never gets the index of the previous one.
 //
-// A DELETE is for good: the server remembers the UID, and a PUT for it gets 410 from then
-// on. Otherwise a slow PUT that overtakes nothing, and arrives after the DELETE, would
-// leave an index behind that nobody knows of any more.
+// A DELETE is permanent: the server remembers the UID, and rejects a later PUT with 410. Otherwise
+// a delayed PUT that arrives after the DELETE would leak an index.
 //
-// What has been answered is on disk. A server that is killed comes back with it, and with
-// nothing that is half-written.
+// Writes are on disk before the server responds. After a crash the data contains all acknowledged
+// writes and no partial ones.
 package indexserver

@@ -15,9 +15,9 @@ import (
 )
 
 const (
-	// maxBody is the most that a request may bring.
+	// maxBody is the maximum size of a request body in bytes.
 	maxBody = 64 << 10
-	// defaultHits and maxHits are how many hits an answer has.
+	// defaultHits and maxHits limit the number of hits in a response.
 	defaultHits = 10
 	maxHits     = 100
 )
@@ -25,11 +25,13 @@ const (
 // Every answer of the server has this header, by which callers tell it from whatever stands in
 // front of it: a gateway has a 400 and a 409 of its own.
 const (
+	// SignatureHeader is in every response of the server, so that clients can distinguish it from
+	// responses of proxies.
 	SignatureHeader = "Answered-By"
 	Signature       = "index-server"
 )
 
-// NewHandler serves a store.
+// NewHandler returns a handler for a store.
 func NewHandler(store *Store, log logr.Logger) http.Handler {
 	h := &handler{store: store, log: log}
 	mux := http.NewServeMux()
@@ -45,7 +47,7 @@ func NewHandler(store *Store, log logr.Logger) http.Handler {
 	return http.MaxBytesHandler(signed(mux), maxBody)
 }
 
-// signed has every answer say whose it is.
+// signed adds the signature header to every response.
 func signed(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set(SignatureHeader, Signature)
@@ -58,7 +60,7 @@ type handler struct {
 	log   logr.Logger
 }
 
-// answer is what a request gets: a status, and what is to be the body, if anything.
+// answer is a response: the status and the optional body.
 type answer struct {
 	status int
 	body   any
@@ -89,7 +91,7 @@ func (h *handler) delete(r *http.Request) (answer, error) {
 	name, uid := r.PathValue("name"), r.URL.Query().Get("uid")
 	err := h.store.Delete(name, uid)
 	if err == nil {
-		h.log.Info("Deleted an index, if it was there", "index", name, "uid", uid)
+		h.log.Info("Deleted an index", "index", name, "uid", uid)
 	}
 	return answer{status: http.StatusNoContent}, err
 }
@@ -108,23 +110,23 @@ func (h *handler) search(r *http.Request) (answer, error) {
 	if text := r.URL.Query().Get("limit"); text != "" {
 		var err error
 		if limit, err = strconv.Atoi(text); err != nil || limit < 1 || limit > maxHits {
-			return answer{}, fmt.Errorf("%w: limit %q is no number from 1 to %d", ErrInvalid, text, maxHits)
+			return answer{}, fmt.Errorf("%w: limit %q is not a number from 1 to %d", ErrInvalid, text, maxHits)
 		}
 	}
 	found, err := h.store.Search(r.PathValue("name"), r.URL.Query().Get("q"), limit)
 	return answer{http.StatusOK, found}, err
 }
 
-// serve turns what a function returns into a response.
+// serve converts the result of a function to a response.
 func (h *handler) serve(f func(*http.Request) (answer, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		result, err := f(r)
 		if err != nil {
 			result = answer{statusOf(err), Problem{Error: err.Error()}}
 			if result.status == http.StatusInternalServerError {
-				// The sentence may have paths in it.
+				// The error may contain paths.
 				h.log.Error(err, "A request failed", "method", r.Method, "path", r.URL.Path)
-				result.body = Problem{Error: "the server could not do it, and its log says why"}
+				result.body = Problem{Error: "internal error; see the log of the server"}
 			}
 		}
 		if result.body == nil {
@@ -134,21 +136,20 @@ func (h *handler) serve(f func(*http.Request) (answer, error)) http.HandlerFunc 
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(result.status)
 		if err := json.NewEncoder(w).Encode(result.body); err != nil {
-			h.log.V(1).Info("The caller did not wait for the answer", "path", r.URL.Path, "error", err.Error())
+			h.log.V(1).Info("Failed to write a response", "path", r.URL.Path, "error", err.Error())
 		}
 	}
 }
 
-// decode reads the body of a request, which has to be one JSON object and nothing else. A
-// field that nobody knows is a mistake of the caller.
+// decode decodes the request body, which must be a single JSON object without unknown fields.
 func decode(r *http.Request, into any) error {
 	decoder := json.NewDecoder(r.Body)
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(into); err != nil {
-		return fmt.Errorf("%w: the body cannot be read: %w", ErrInvalid, err)
+		return fmt.Errorf("%w: failed to decode the body: %w", ErrInvalid, err)
 	}
 	if decoder.More() {
-		return fmt.Errorf("%w: there is more in the body than one object", ErrInvalid)
+		return fmt.Errorf("%w: the body contains more than one object", ErrInvalid)
 	}
 	return nil
 }

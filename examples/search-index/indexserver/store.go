@@ -18,51 +18,51 @@ import (
 )
 
 const (
-	// indexFile says whose an index is. It lies in the directory of the index.
+	// indexFile contains the Index. It is in the directory of the index.
 	indexFile = "index.json"
-	// documentsDir holds a file for each document.
+	// documentsDir contains one file per document.
 	documentsDir = "documents"
-	// goneDir holds a file for each UID of which an index was deleted.
+	// goneDir contains one file per UID of a deleted index.
 	goneDir = ".gone"
-	// scratchPrefix begins what is not finished, or no longer needed.
+	// scratchPrefix is the prefix of incomplete and deleted data.
 	scratchPrefix = ".scratch-"
-	// goneFor is how long a deletion is remembered: longer than any request can be on its way.
+	// goneFor is the time for which a deletion is remembered: longer than any request can be
+	// delayed.
 	goneFor = 24 * time.Hour
 )
 
-// What the store refuses. The errors that it returns say more.
+// Errors of the store, wrapped with details.
 var (
-	// ErrInvalid says that a name, a UID or an ID is none.
+	// ErrInvalid: a name, UID or ID is invalid.
 	ErrInvalid = errors.New("invalid")
-	// ErrNotFound says that there is no such index.
+	// ErrNotFound: the index does not exist.
 	ErrNotFound = errors.New("not found")
-	// ErrConflict says that an index belongs to another Namespace.
+	// ErrConflict: the index belongs to another Namespace.
 	ErrConflict = errors.New("conflict")
-	// ErrGone says that the index of this Namespace has been deleted.
+	// ErrGone: the index of this Namespace was deleted.
 	ErrGone = errors.New("gone")
 )
 
-// Store keeps indices in a directory, and all that is in them in memory as well. It is safe
-// for use by several goroutines, but not by several processes.
+// Store keeps indices in a directory and in memory. It is safe for concurrent use by one process.
 type Store struct {
 	dir string
 	now func() time.Time
 
 	mutex   sync.RWMutex
 	indices map[string]*index
-	// gone has the UIDs of which an index was deleted, and when.
+	// gone contains the UIDs of deleted indices and the times of the deletions.
 	gone map[string]time.Time
 }
 
-// index is one index in memory.
+// index is an index in memory.
 type index struct {
-	// record is what indexFile has. It does not count the documents.
+	// record is the content of indexFile. It does not count the documents.
 	record    Index
 	documents map[string]Document
 	words     postings
 }
 
-// Open reads what is in a directory, which is made if it is not there.
+// Open reads the indices of a directory, and creates it if necessary.
 func Open(dir string) (*Store, error) {
 	return open(dir, time.Now)
 }
@@ -70,28 +70,28 @@ func Open(dir string) (*Store, error) {
 func open(dir string, now func() time.Time) (*Store, error) {
 	store := &Store{dir: dir, now: now, indices: map[string]*index{}, gone: map[string]time.Time{}}
 	if err := os.MkdirAll(filepath.Join(dir, goneDir), 0o700); err != nil {
-		return nil, fmt.Errorf("making the directory of the indices: %w", err)
+		return nil, fmt.Errorf("failed to create the directory of the indices: %w", err)
 	}
 	if err := errors.Join(store.readGone(), store.readIndices()); err != nil {
-		return nil, fmt.Errorf("reading the indices in %s: %w", dir, err)
+		return nil, fmt.Errorf("failed to read the indices in %s: %w", dir, err)
 	}
 	return store, nil
 }
 
-// Create makes an index, or finds that it is there already.
+// Create creates an index, or returns the existing one.
 func (s *Store) Create(name string, owner Owner) (created Index, isNew bool, err error) {
 	if err := errors.Join(checkName("index", name), checkUID(owner.UID), checkNamespace(owner.Namespace)); err != nil {
 		return Index{}, false, err
 	}
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	if when, isGone := s.gone[owner.UID]; isGone {
+	if when, ok := s.gone[owner.UID]; ok {
 		return Index{}, false, fmt.Errorf("%w: the index of namespace %q with UID %s was deleted at %s",
 			ErrGone, owner.Namespace, owner.UID, when.Format(time.RFC3339))
 	}
-	if found, exists := s.indices[name]; exists {
+	if found, ok := s.indices[name]; ok {
 		if found.record.Owner != owner {
-			return Index{}, false, whyConflict(found)
+			return Index{}, false, conflictError(found)
 		}
 		return found.describe(), false, nil
 	}
@@ -125,8 +125,7 @@ func (s *Store) List() []Index {
 	return list
 }
 
-// Delete removes the index that a Namespace has under a name, if it has one. There will be
-// none for that UID again.
+// Delete deletes the index of a Namespace. The UID can never have an index again.
 func (s *Store) Delete(name, uid string) error {
 	if err := errors.Join(checkName("index", name), checkUID(uid)); err != nil {
 		return err
@@ -135,7 +134,7 @@ func (s *Store) Delete(name, uid string) error {
 	defer s.mutex.Unlock()
 	found, exists := s.indices[name]
 	if exists && found.record.Owner.UID != uid {
-		return whyConflict(found)
+		return conflictError(found)
 	}
 	if err := s.remember(uid); err != nil {
 		return err
@@ -143,7 +142,7 @@ func (s *Store) Delete(name, uid string) error {
 	if !exists {
 		return nil
 	}
-	// One rename, and it is gone; the rest is cleaning up, which a restart does as well.
+	// The rename deletes the index; a restart completes the cleanup.
 	scratch := filepath.Join(s.dir, scratchPrefix+uid)
 	if err := os.RemoveAll(scratch); err != nil {
 		return err
@@ -155,8 +154,7 @@ func (s *Store) Delete(name, uid string) error {
 	return os.RemoveAll(scratch)
 }
 
-// Add puts a document into an index. It returns the ID, and whether there was no such
-// document.
+// Add adds a document to an index. It returns the ID, and whether the document is new.
 func (s *Store) Add(name string, document Document) (id string, isNew bool, err error) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
@@ -185,8 +183,8 @@ func (s *Store) Add(name string, document Document) (id string, isNew bool, err 
 	return document.ID, !exists, nil
 }
 
-// Search returns the documents of an index that have every word of a query, the best ones
-// first and no more of them than the limit. An empty query finds all.
+// Search returns up to limit documents of an index that contain every word of the query, best
+// first. An empty query matches all documents.
 func (s *Store) Search(name, query string, limit int) (Found, error) {
 	s.mutex.RLock()
 	defer s.mutex.RUnlock()
@@ -209,10 +207,10 @@ func (s *Store) find(name string) (*index, error) {
 	if found, exists := s.indices[name]; exists {
 		return found, nil
 	}
-	return nil, fmt.Errorf("%w: there is no index %q", ErrNotFound, name)
+	return nil, fmt.Errorf("%w: index %q does not exist", ErrNotFound, name)
 }
 
-// remember keeps a UID from ever having an index again, and forgets those of long ago.
+// remember records the UID of a deleted index, and drops expired records.
 func (s *Store) remember(uid string) error {
 	now := s.now().UTC()
 	for old, when := range s.gone {
@@ -223,7 +221,7 @@ func (s *Store) remember(uid string) error {
 			delete(s.gone, old)
 		}
 	}
-	if _, isKnown := s.gone[uid]; isKnown {
+	if _, ok := s.gone[uid]; ok {
 		return nil
 	}
 	if err := writeJSON(s.gonePath(uid), now); err != nil {
@@ -255,7 +253,7 @@ func (i *index) put(document Document) {
 	i.words.add(document)
 }
 
-// score returns the documents that have every word of the query.
+// score returns the scores of the documents that contain every word of the query.
 func (i *index) score(query string) map[string]int {
 	words := wordsOf(query)
 	if len(words) > 0 {
@@ -268,26 +266,25 @@ func (i *index) score(query string) map[string]int {
 	return all
 }
 
-// unusedID is the number of documents, or the next one that is free: nothing is ever
-// removed from an index but by its end.
+// unusedID returns the next free number. Documents are never removed from an index.
 func (i *index) unusedID() string {
 	for n := len(i.documents) + 1; ; n++ {
 		id := fmt.Sprintf("%08d", n)
-		if _, isUsed := i.documents[id]; !isUsed {
+		if _, ok := i.documents[id]; !ok {
 			return id
 		}
 	}
 }
 
-func whyConflict(found *index) error {
+func conflictError(found *index) error {
 	return fmt.Errorf("%w: index %q belongs to namespace %q with UID %s",
 		ErrConflict, found.record.Name, found.record.Owner.Namespace, found.record.Owner.UID)
 }
 
 func checkName(what, name string) error {
 	if !namePattern.MatchString(name) {
-		return fmt.Errorf("%w: %q is no name of a %s: use at most 127 lower case letters, digits and dashes, "+
-			"with no dash at either end", ErrInvalid, name, what)
+		return fmt.Errorf("%w: %q is not a valid name of a %s: use at most 127 lower case letters, digits and dashes, "+
+			"without a dash at the beginning or end", ErrInvalid, name, what)
 	}
 	return nil
 }
@@ -298,7 +295,7 @@ func checkNamespace(name string) error {
 
 func checkUID(uid string) error {
 	if !uidPattern.MatchString(uid) {
-		return fmt.Errorf("%w: %q is no UID of a namespace", ErrInvalid, uid)
+		return fmt.Errorf("%w: %q is not a UID of a namespace", ErrInvalid, uid)
 	}
 	return nil
 }

@@ -19,13 +19,13 @@ import (
 var (
 	start = time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
 	shop  = Owner{Namespace: "shop", UID: "11111111-aaaa"}
-	// shopAgain is the Namespace of the same name that came after it.
+	// shopAgain is a recreated Namespace with the same name.
 	shopAgain = Owner{Namespace: "shop", UID: "22222222-bbbb"}
 )
 
 const shopIndex = "shop-11111111"
 
-// clock is what the store takes for the time.
+// clock is the clock of the store.
 type clock struct{ time time.Time }
 
 func (c *clock) now() time.Time { return c.time }
@@ -60,7 +60,7 @@ func mustAdd(t *testing.T, store *Store, name string, document Document) string 
 	return id
 }
 
-func TestCreateIsForOneNamespace(t *testing.T) {
+func TestCreate(t *testing.T) {
 	for name, test := range map[string]struct {
 		index   string
 		owner   Owner
@@ -68,17 +68,17 @@ func TestCreateIsForOneNamespace(t *testing.T) {
 		isNew   bool
 		want    error
 	}{
-		"there is none":   {index: shopIndex, owner: shop, isNew: true},
-		"it is its own":   {index: shopIndex, owner: shop, prepare: createShop},
-		"another UID's":   {index: shopIndex, owner: shopAgain, prepare: createShop, want: ErrConflict},
-		"another name's":  {index: shopIndex, owner: Owner{Namespace: "shoe", UID: shop.UID}, prepare: createShop, want: ErrConflict},
-		"deleted":         {index: shopIndex, owner: shop, prepare: createAndDeleteShop, want: ErrGone},
-		"deleted, anew":   {index: shopIndex, owner: shopAgain, prepare: createAndDeleteShop, isNew: true},
-		"never made":      {index: shopIndex, owner: shop, prepare: deleteShop, want: ErrGone},
-		"no name":         {owner: shop, want: ErrInvalid},
-		"a path":          {index: "../shop", owner: shop, want: ErrInvalid},
-		"a hidden name":   {index: ".gone", owner: shop, want: ErrInvalid},
-		"capital letters": {index: "Shop", owner: shop, want: ErrInvalid},
+		"new":                   {index: shopIndex, owner: shop, isNew: true},
+		"existing":              {index: shopIndex, owner: shop, prepare: createShop},
+		"another UID's":         {index: shopIndex, owner: shopAgain, prepare: createShop, want: ErrConflict},
+		"another name's":        {index: shopIndex, owner: Owner{Namespace: "shoe", UID: shop.UID}, prepare: createShop, want: ErrConflict},
+		"deleted":               {index: shopIndex, owner: shop, prepare: createAndDeleteShop, want: ErrGone},
+		"deleted and recreated": {index: shopIndex, owner: shopAgain, prepare: createAndDeleteShop, isNew: true},
+		"never made":            {index: shopIndex, owner: shop, prepare: deleteShop, want: ErrGone},
+		"no name":               {owner: shop, want: ErrInvalid},
+		"a path":                {index: "../shop", owner: shop, want: ErrInvalid},
+		"a hidden name":         {index: ".gone", owner: shop, want: ErrInvalid},
+		"capital letters":       {index: "Shop", owner: shop, want: ErrInvalid},
 		"a dash at the end": {
 			index: "shop-", owner: shop, want: ErrInvalid,
 		},
@@ -127,7 +127,7 @@ func createAndDeleteShop(store *Store) error {
 	return errors.Join(createShop(store), deleteShop(store))
 }
 
-func TestDeleteIsOfOneNamespace(t *testing.T) {
+func TestDelete(t *testing.T) {
 	store := openNew(t)
 	mustCreate(t, store, shopIndex, shop)
 
@@ -157,7 +157,7 @@ func TestDeleteIsOfOneNamespace(t *testing.T) {
 }
 
 // The conflict of the refused deletion must not be remembered as a deletion.
-func TestARefusedDeleteIsNotRemembered(t *testing.T) {
+func TestRejectedDeleteIsNotRemembered(t *testing.T) {
 	store := openNew(t)
 	mustCreate(t, store, shopIndex, shop)
 	if err := store.Delete(shopIndex, shopAgain.UID); !errors.Is(err, ErrConflict) {
@@ -166,7 +166,7 @@ func TestARefusedDeleteIsNotRemembered(t *testing.T) {
 	mustCreate(t, store, "shop-22222222", shopAgain)
 }
 
-func TestADeletionIsForgottenAfterADay(t *testing.T) {
+func TestDeletionRecordsExpire(t *testing.T) {
 	clock := &clock{start}
 	store := openAt(t, t.TempDir(), clock)
 	if err := deleteShop(store); err != nil {
@@ -256,15 +256,15 @@ func TestAddReplaces(t *testing.T) {
 			t.Errorf("Add with the ID %q: %v, want that it is invalid", id, err)
 		}
 	}
-	// The next number is taken.
+	// The next number is in use.
 	mustAdd(t, store, shopIndex, Document{ID: "00000003"})
 	if id := mustAdd(t, store, shopIndex, Document{Text: "no ID"}); id != "00000004" {
 		t.Errorf("The server chose the ID %q", id)
 	}
 }
 
-// What was answered is there after a restart, and nothing else.
-func TestOpenFindsWhatWasThere(t *testing.T) {
+// After a restart the data contains exactly the acknowledged writes.
+func TestOpenReadsIndices(t *testing.T) {
 	dir, clock := t.TempDir(), &clock{start}
 	store := openAt(t, dir, clock)
 	mustCreate(t, store, shopIndex, shop)
@@ -295,8 +295,8 @@ func TestOpenFindsWhatWasThere(t *testing.T) {
 	}
 }
 
-// Each of these is what the end of the process at some line leaves.
-func TestOpenClearsUpAfterAKill(t *testing.T) {
+// Each case is the state after a crash at a different point.
+func TestOpenCleansUpAfterCrash(t *testing.T) {
 	for name, leave := range map[string]func(t *testing.T, store *Store) error{
 		"an index that has no name yet": func(_ *testing.T, store *Store) error {
 			return os.MkdirAll(filepath.Join(store.dir, scratchPrefix+"1", documentsDir), 0o700)
@@ -345,7 +345,7 @@ func TestOpenClearsUpAfterAKill(t *testing.T) {
 	}
 }
 
-func TestOpenRefusesWhatItCannotRead(t *testing.T) {
+func TestOpenFailsForInvalidData(t *testing.T) {
 	store := openNew(t)
 	mustCreate(t, store, shopIndex, shop)
 	path := filepath.Join(store.dir, shopIndex, indexFile)
@@ -357,7 +357,7 @@ func TestOpenRefusesWhatItCannotRead(t *testing.T) {
 	}
 }
 
-func TestOneOfManyCreates(t *testing.T) {
+func TestConcurrentCreates(t *testing.T) {
 	store := openNew(t)
 	const callers = 20
 	var group sync.WaitGroup

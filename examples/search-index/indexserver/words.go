@@ -8,7 +8,7 @@ import (
 	"unicode"
 )
 
-// postings has, for each word, how often each document has it.
+// postings counts for each word its occurrences in each document.
 type postings map[string]map[string]int
 
 func (p postings) add(document Document) {
@@ -29,7 +29,7 @@ func (p postings) remove(document Document) {
 	}
 }
 
-// find returns the documents that have all of the words, and how often they have any.
+// find returns the documents that contain all words, with the number of occurrences.
 func (p postings) find(words []string) map[string]int {
 	scores := map[string]int{}
 	for id := range p[words[0]] {
@@ -49,7 +49,7 @@ func (p postings) find(words []string) map[string]int {
 	return scores
 }
 
-// wordsIn returns the words of a document, those of its fields included.
+// wordsIn returns the words of the text and the fields of a document.
 func wordsIn(document Document) []string {
 	words := wordsOf(document.Text)
 	for _, value := range document.Fields {
@@ -58,7 +58,7 @@ func wordsIn(document Document) []string {
 	return words
 }
 
-// wordsOf returns the words of a text, in lower case.
+// wordsOf returns the words of a text in lower case.
 func wordsOf(text string) []string {
 	return strings.FieldsFunc(strings.ToLower(text), func(r rune) bool {
 		return !unicode.IsLetter(r) && !unicode.IsDigit(r)

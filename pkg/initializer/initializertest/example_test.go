@@ -17,10 +17,9 @@ import (
 	"github.com/nslifecycle/nslifecycle/pkg/initializer/initializertest"
 )
 
-// A test of an initializer that writes a ConfigMap. It takes its own name off the list, and
-// does as well when it is called again after a crash.
+// A test of an initializer that writes a ConfigMap. It must succeed again after a crash.
 func ExampleRun() {
-	t := new(testing.T) // That of the test.
+	t := new(testing.T) // The argument of the test function.
 
 	c := initializertest.NewClient()
 	welcome := func(ctx context.Context, namespace *corev1.Namespace) (initializer.Result, error) {

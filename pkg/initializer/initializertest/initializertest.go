@@ -1,9 +1,8 @@
 // Copyright The nslifecycle Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package initializertest runs an initializer in unit tests, without an API server. [Run] does
-// with a Namespace what package initializer would do with it now, by the same code, on a fake
-// client:
+// Package initializertest runs an initializer in unit tests, without an API server. [Run] processes
+// a Namespace once, with the code of package initializer and a fake client:
 //
 //	c := initializertest.NewClient()
 //	report := initializertest.Run(t, "limits.corp.example.com", limits(c),
@@ -12,11 +11,10 @@
 //		t.Errorf("the outcome is %v", report.Outcome)
 //	}
 //
-// Then look into the client for what the Func has made. [Report.Again] calls the Func once more,
-// as after a crash between its work and the write that says so.
+// Then check the objects that the Func has created. [Report.Again] calls the Func once more, as
+// after a crash between its work and the write.
 //
-// What only an API server enforces is not there: rights, the gate, and that the list only
-// shrinks.
+// Access control and the admission policies are not simulated.
 package initializertest
 
 import (
@@ -50,37 +48,37 @@ import (
 	"github.com/nslifecycle/nslifecycle/pkg/internal/workrunner"
 )
 
-// Outcome is what came of a run: one of [Finished], [Failed], [NotYet], [Retrying] and
-// [NotCalled]. Outcomes can be compared with ==.
+// Outcome is the result of a run: [Finished], [Failed], [NotYet], [Retrying] or [NotCalled].
+// Outcomes can be compared with ==.
 type Outcome interface{ outcome() }
 
-// Finished says that the name is off the list.
+// Finished: the name was removed from the pending list.
 type Finished struct {
-	// Result is what the Func has returned.
+	// Result is the return value of the Func.
 	Result initializer.Result
 }
 
-// Failed says that the Namespace has a failure result; the operator would delete it.
+// Failed: the Namespace has a failure result, after which the operator deletes it.
 type Failed struct {
 	Reason  metav1.StatusReason
 	Message string
 }
 
-// NotYet says that the Func would be called again after a time.
+// NotYet: the Func is called again after a duration.
 type NotYet struct {
 	After           time.Duration
 	Reason, Message string
 }
 
-// Retrying says that the Func would be called again after a back-off.
+// Retrying: the Func is called again with backoff.
 type Retrying struct {
-	// Err is the error of the Func, or one that tells of its panic.
+	// Err is the error of the Func, or of its panic.
 	Err error
 }
 
-// NotCalled says that the Func has not been called.
+// NotCalled: the Func was not called.
 type NotCalled struct {
-	// Why is a sentence about the Namespace.
+	// Why is the reason, such as that the Namespace is terminating.
 	Why string
 }
 
@@ -90,7 +88,7 @@ func (NotYet) outcome()    {}
 func (Retrying) outcome()  {}
 func (NotCalled) outcome() {}
 
-// NewNamespace returns a Namespace as the API server creates it where these initializers are
+// NewNamespace returns a Namespace as the API server creates it if these initializers are
 // registered.
 func NewNamespace(name string, initializers ...string) *corev1.Namespace {
 	namespace := &corev1.Namespace{
@@ -110,29 +108,30 @@ func NewNamespace(name string, initializers ...string) *corev1.Namespace {
 	return namespace
 }
 
-// RequestedBy says who asked for a Namespace, instead of alice@corp.example.com, and returns it.
+// RequestedBy sets the user who created the Namespace, alice@corp.example.com by default, and
+// returns the Namespace.
 func RequestedBy(namespace *corev1.Namespace, user string) *corev1.Namespace {
 	metav1.SetMetaDataAnnotation(&namespace.ObjectMeta, v1alpha1.AnnotationRequestedBy, user)
 	return namespace
 }
 
-// NewClient returns a fake client that knows the types of Kubernetes and has some objects.
+// NewClient returns a fake client with the built-in types of Kubernetes that contains the objects.
 func NewClient(objects ...client.Object) client.WithWatch {
 	return fake.NewClientBuilder().WithScheme(scheme.Scheme).WithObjects(objects...).Build()
 }
 
-// On runs on a fake client of the test's own, which the Func writes to as well: that of
-// NewClient, or one for other types, of which Namespaces are one. The Namespace is created
-// there unless it is there already.
+// On sets the fake client of a run, which the Func should write to as well. Use NewClient, or a
+// client with a scheme of your own that includes Namespaces. Run creates the Namespace unless it
+// exists.
 func On(c client.WithWatch) initializer.Option {
 	return func(options *engine.Options) { options.Fake = c }
 }
 
-// Report is what a run left behind.
+// Report is the result of a run.
 type Report struct {
-	// Outcome is what came of it.
+	// Outcome is the outcome of the call.
 	Outcome Outcome
-	// Namespace is as it is afterwards.
+	// Namespace is the Namespace after the run.
 	Namespace *corev1.Namespace
 	// Published are the conditions that were written, in order.
 	Published []corev1.NamespaceCondition
@@ -143,14 +142,14 @@ type Report struct {
 	run    func(t TestingT, namespace *corev1.Namespace) *Report
 }
 
-// TestingT is what Run needs of *testing.T.
+// TestingT is the part of *testing.T that Run uses.
 type TestingT interface {
 	Helper()
 	Fatalf(format string, args ...any)
 }
 
-// Run does with a Namespace what package initializer would do with it now, and returns what
-// came of it. The options are those of [initializer.Add], and [On]. What Add would refuse ends
+// Run processes a Namespace once, as package initializer does in a cluster, and returns the
+// outcome. The options are those of [initializer.Add], and [On]. Arguments that Add rejects fail
 // the test.
 func Run(
 	t TestingT, name string, fn initializer.Func, namespace *corev1.Namespace, opts ...initializer.Option,
@@ -159,11 +158,11 @@ func Run(
 	options, err := engine.NewOptions(name, opts)
 	switch {
 	case err != nil:
-		t.Fatalf("Running initializer %q: %v", name, err)
+		t.Fatalf("Cannot run initializer %q: %v", name, err)
 	case fn == nil:
-		t.Fatalf("Running initializer %q: it has no function", name)
+		t.Fatalf("Cannot run initializer %q: the function is nil", name)
 	case namespace == nil:
-		t.Fatalf("Running initializer %q: it has no Namespace", name)
+		t.Fatalf("Cannot run initializer %q: the Namespace is nil", name)
 	}
 	c := options.Fake
 	if c == nil {
@@ -174,20 +173,20 @@ func Run(
 }
 
 // Again calls the Func once more for the Namespace as it was before the first call, as after a
-// crash between its work and the write that says so. What the Func has made is still there. A
-// Func that cannot bear that will fail in a cluster sooner or later.
+// crash between its work and the write. The objects that the Func has created still exist. A Func
+// that fails here will eventually fail in a cluster.
 func (r *Report) Again(t TestingT) *Report {
 	t.Helper()
 	if r.before == nil {
-		t.Fatalf("Running again for namespace %q: it terminates, and the Func was not called for it", r.Namespace.Name)
+		t.Fatalf("Cannot run again: namespace %q is terminating, so the function was not called", r.Namespace.Name)
 	}
 	var current corev1.Namespace
 	if err := r.Client.Get(context.Background(), client.ObjectKeyFromObject(r.before), &current); err != nil {
-		t.Fatalf("Reading namespace %q again: %v", r.before.Name, err)
+		t.Fatalf("Failed to get namespace %q: %v", r.before.Name, err)
 	}
 	current.Labels, current.Annotations = r.before.Labels, r.before.Annotations
 	if err := r.Client.Update(context.Background(), &current); err != nil {
-		t.Fatalf("Setting namespace %q back: %v", r.before.Name, err)
+		t.Fatalf("Failed to restore namespace %q: %v", r.before.Name, err)
 	}
 	return r.run(t, &current)
 }
@@ -213,28 +212,28 @@ func (r *runner) run(t TestingT, namespace *corev1.Namespace) *Report {
 		report.Outcome = NotCalled{Why: r.whyNotCalled(namespace)}
 		return report
 	}
-	// Panics are told with their stack, and nothing else is.
+	// Only errors are logged, such as panics with their stack trace.
 	logger := funcr.New(func(_, args string) { fmt.Fprintln(os.Stderr, args) }, funcr.Options{Verbosity: -1})
 	ctx := log.IntoContext(context.Background(), logger)
 	report.before = r.store(ctx, t, namespace)
 
 	recording := interceptor.NewClient(fakeapi.Wrap(r.client), interceptor.Funcs{SubResourcePatch: r.record})
 	reconciler := &workrunner.Reconciler{
-		Work: engine.NewWork(recording, r.name, r.call, r.options), Cache: recording, Client: recording,
+		Handler: engine.NewHandler(recording, r.name, r.call, r.options), Cache: recording, Client: recording,
 		Clock: clock.RealClock{}, Backoff: r.options.Backoff,
 	}
-	reconciler.Observe(report.before)
+	reconciler.Track(report.before)
 	_, err := reconciler.Reconcile(ctx, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(namespace)})
 
 	var after corev1.Namespace
 	if err := r.client.Get(ctx, client.ObjectKeyFromObject(namespace), &after); err != nil {
-		t.Fatalf("Reading namespace %q after the run: %v", namespace.Name, err)
+		t.Fatalf("Failed to get namespace %q after the run: %v", namespace.Name, err)
 	}
 	report.Namespace, report.Published, report.Outcome = &after, r.published, r.outcome(report.before, err)
 	return report
 }
 
-// store puts the Namespace into the client, unless it is there, and returns it as it is there.
+// store creates the Namespace unless it exists, and returns the stored object.
 func (r *runner) store(ctx context.Context, t TestingT, namespace *corev1.Namespace) *corev1.Namespace {
 	t.Helper()
 	var stored corev1.Namespace
@@ -252,7 +251,7 @@ func (r *runner) store(ctx context.Context, t TestingT, namespace *corev1.Namesp
 		stored = *created
 	}
 	if err != nil {
-		t.Fatalf("Storing namespace %q in the fake client: %v", namespace.Name, err)
+		t.Fatalf("Failed to create namespace %q in the fake client: %v", namespace.Name, err)
 	}
 	return &stored
 }
@@ -263,7 +262,7 @@ func (r *runner) call(ctx context.Context, namespace *corev1.Namespace) (workrun
 	return workrunner.Result(r.result), r.err
 }
 
-// record keeps the conditions that are written.
+// record collects the conditions that are written.
 func (r *runner) record(
 	ctx context.Context, c client.Client, subresource string, object client.Object, patch client.Patch,
 	opts ...client.SubResourcePatchOption,
@@ -275,14 +274,14 @@ func (r *runner) record(
 	return c.SubResource(subresource).Patch(ctx, object, patch, opts...)
 }
 
-// outcome makes of what has been seen what came of it; err is that of the reconciler.
+// outcome returns the outcome of the run. err is the error of the reconciler.
 func (r *runner) outcome(namespace *corev1.Namespace, err error) Outcome {
 	var failed *initializer.FailedError
 	var notYet *initializer.NotYetError
 	switch {
 	case err != nil && r.err != nil:
 		return Retrying{Err: r.err}
-	case err != nil: // A panic, or a write that was refused.
+	case err != nil: // A panic, or a rejected write.
 		return Retrying{Err: err}
 	case !r.isCalled:
 		return NotCalled{Why: r.whyNotCalled(namespace)}
@@ -298,11 +297,11 @@ func (r *runner) whyNotCalled(namespace *corev1.Namespace) string {
 	state := initialization.ParseState(namespace)
 	switch {
 	case namespace.DeletionTimestamp != nil:
-		return fmt.Sprintf("namespace %q terminates", namespace.Name)
+		return fmt.Sprintf("namespace %q is terminating", namespace.Name)
 	case state.Failure != nil:
 		return fmt.Sprintf("the initialization of namespace %q has failed", namespace.Name)
 	case !slices.Contains(state.Pending, r.name):
-		return fmt.Sprintf("namespace %q does not wait for initializer %q", namespace.Name, r.name)
+		return fmt.Sprintf("namespace %q is not waiting for initializer %q", namespace.Name, r.name)
 	}
-	return fmt.Sprintf("namespace %q waits for initializer %q first", namespace.Name, state.Pending[0])
+	return fmt.Sprintf("namespace %q is waiting for initializer %q first", namespace.Name, state.Pending[0])
 }

@@ -50,9 +50,9 @@ func TestRun(t *testing.T) {
 			fn: returning(initializer.Result{}, nil), want: initializertest.Finished{}, wantPending: second,
 		},
 		"finished with a result": {
-			fn: returning(initializer.Result{Message: "all there"}, nil), wantPending: second,
-			want:      initializertest.Finished{Result: initializer.Result{Message: "all there"}},
-			published: []string{"a.corp.com/Initialized=True Initialized: all there"},
+			fn: returning(initializer.Result{Message: "3 objects"}, nil), wantPending: second,
+			want:      initializertest.Finished{Result: initializer.Result{Message: "3 objects"}},
+			published: []string{"a.corp.com/Initialized=True Initialized: 3 objects"},
 		},
 		"failed": {
 			fn:          returning(initializer.Result{}, fmt.Errorf("preparing: %w", initializer.Failed("NoQuota", "none of %d left", 7))),
@@ -70,7 +70,7 @@ func TestRun(t *testing.T) {
 		},
 		"not its turn": {
 			name: second, fn: returning(initializer.Result{}, nil), wantPending: "a.corp.com,b.corp.com",
-			want: initializertest.NotCalled{Why: `namespace "shop" waits for initializer "a.corp.com" first`},
+			want: initializertest.NotCalled{Why: `namespace "shop" is waiting for initializer "a.corp.com" first`},
 		},
 		"unordered": {
 			name: second, fn: returning(initializer.Result{}, nil), opts: []initializer.Option{initializer.Unordered()},
@@ -87,11 +87,11 @@ func TestRun(t *testing.T) {
 		},
 		"not in the list": {
 			name: "c.corp.com", fn: returning(initializer.Result{}, nil), wantPending: "a.corp.com,b.corp.com",
-			want: initializertest.NotCalled{Why: `namespace "shop" does not wait for initializer "c.corp.com"`},
+			want: initializertest.NotCalled{Why: `namespace "shop" is not waiting for initializer "c.corp.com"`},
 		},
 		"terminating": {
 			fn: returning(initializer.Result{}, nil), namespace: terminating, wantPending: first,
-			want: initializertest.NotCalled{Why: `namespace "shop" terminates`},
+			want: initializertest.NotCalled{Why: `namespace "shop" is terminating`},
 		},
 		"failed before": {
 			fn: returning(initializer.Result{}, nil), namespace: failed, wantPending: first,
@@ -118,7 +118,7 @@ func TestRun(t *testing.T) {
 	}
 }
 
-func TestRunRecoversFromAPanic(t *testing.T) {
+func TestPanicIsRecovered(t *testing.T) {
 	g := NewWithT(t)
 	report := initializertest.Run(t, first, func(context.Context, *corev1.Namespace) (initializer.Result, error) {
 		panic("index out of range")
@@ -129,7 +129,7 @@ func TestRunRecoversFromAPanic(t *testing.T) {
 	g.Expect(report.Published[0].Reason).To(Equal("Panicked"))
 }
 
-func TestTheLastOneOpensTheNamespace(t *testing.T) {
+func TestLastInitializerOpensTheNamespace(t *testing.T) {
 	g := NewWithT(t)
 	namespace := initializertest.RequestedBy(initializertest.NewNamespace("shop", first), "bob")
 	report := initializertest.Run(t, first, returning(initializer.Result{}, nil), namespace)
@@ -139,7 +139,7 @@ func TestTheLastOneOpensTheNamespace(t *testing.T) {
 	}))
 }
 
-func TestAgainShowsWhatCannotBearIt(t *testing.T) {
+func TestAgainDetectsMissingIdempotence(t *testing.T) {
 	g := NewWithT(t)
 	c := fake.NewFakeClient()
 	report := initializertest.Run(t, first, func(ctx context.Context, namespace *corev1.Namespace) (initializer.Result, error) {
@@ -151,7 +151,7 @@ func TestAgainShowsWhatCannotBearIt(t *testing.T) {
 	g.Expect(again.Namespace.Annotations).To(HaveKeyWithValue(v1alpha1.AnnotationPendingInitializers, first))
 }
 
-// fatal is a test that notes why it has ended.
+// fatal is a TestingT that records the failure.
 type fatal struct{ text string }
 
 func (*fatal) Helper() {}
@@ -160,10 +160,10 @@ func (f *fatal) Fatalf(format string, args ...any) {
 	panic(f)
 }
 
-func TestWrongUseEndsTheTest(t *testing.T) {
+func TestInvalidArgumentsFailTheTest(t *testing.T) {
 	namespace := initializertest.NewNamespace("shop", first)
 	for want, run := range map[string]func(t initializertest.TestingT){
-		"it terminates, and the Func was not called": func(t initializertest.TestingT) {
+		"is terminating": func(t initializertest.TestingT) {
 			terminating := initializertest.NewNamespace("shop", first)
 			terminating.DeletionTimestamp = &metav1.Time{}
 			initializertest.Run(t, first, returning(initializer.Result{}, nil), terminating).Again(t)
@@ -171,8 +171,8 @@ func TestWrongUseEndsTheTest(t *testing.T) {
 		"not fully qualified": func(t initializertest.TestingT) {
 			initializertest.Run(t, "a", returning(initializer.Result{}, nil), namespace)
 		},
-		"no function": func(t initializertest.TestingT) { initializertest.Run(t, first, nil, namespace) },
-		"no Namespace": func(t initializertest.TestingT) {
+		"function is nil": func(t initializertest.TestingT) { initializertest.Run(t, first, nil, namespace) },
+		"Namespace is nil": func(t initializertest.TestingT) {
 			initializertest.Run(t, first, returning(initializer.Result{}, nil), nil)
 		},
 		"WithWorkers(0)": func(t initializertest.TestingT) {
@@ -188,9 +188,9 @@ func TestWrongUseEndsTheTest(t *testing.T) {
 	}
 }
 
-func TestRequestedByForABareNamespace(t *testing.T) {
+func TestRequestedByWithoutAnnotations(t *testing.T) {
 	namespace := initializertest.RequestedBy(&corev1.Namespace{}, "bob@corp.example.com")
 	if got := namespace.Annotations[v1alpha1.AnnotationRequestedBy]; got != "bob@corp.example.com" {
-		t.Errorf("It was requested by %q", got)
+		t.Errorf("The requester is %q", got)
 	}
 }

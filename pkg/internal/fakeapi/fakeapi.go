@@ -1,9 +1,9 @@
 // Copyright The nslifecycle Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package fakeapi makes of controller-runtime's fake client one that treats a Namespace as an
-// API server with the admission policies does, as far as packages initializer and agent write
-// to it. It is for unit tests: what is enforced is tested on a real API server.
+// Package fakeapi extends controller-runtime's fake client for unit tests of packages initializer
+// and finalizer. It handles Namespaces like an API server with the admission policies, as far as
+// these packages depend on it. The policies themselves are tested with a real API server.
 package fakeapi
 
 import (
@@ -24,17 +24,17 @@ import (
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 )
 
-// User is who the client is.
+// User is the identity of the client.
 const User = "system:serviceaccount:test:test"
 
-// Wrap returns a client for which the fake one stores the objects.
+// Wrap returns a client that stores its objects in the fake client.
 func Wrap(fake client.WithWatch) client.WithWatch {
 	return interceptor.NewClient(fake, interceptor.Funcs{
 		Create: create, Patch: patch, SubResourcePatch: patchStatus, SubResourceUpdate: updateFinalize,
 	})
 }
 
-// create answers reviews, which are not stored: everything is allowed.
+// create answers access reviews, which are not stored: every request is allowed.
 func create(ctx context.Context, c client.WithWatch, object client.Object, opts ...client.CreateOption) error {
 	switch review := object.(type) {
 	case *authorizationv1.SelfSubjectAccessReview:
@@ -47,8 +47,8 @@ func create(ctx context.Context, c client.WithWatch, object client.Object, opts 
 	return c.Create(ctx, object, opts...)
 }
 
-// patch refuses a JSON patch in the way of an API server where a test in it fails, and opens
-// a Namespace whose list it has emptied, as policy complete does.
+// patch returns the error of an API server if a test operation of a JSON patch fails. Like policy
+// complete it opens a Namespace whose pending list is empty.
 func patch(
 	ctx context.Context, c client.WithWatch, object client.Object, p client.Patch, opts ...client.PatchOption,
 ) error {
@@ -57,11 +57,11 @@ func patch(
 	if err != nil && p.Type() == types.JSONPatchType && !errors.As(err, &status) {
 		return apierrors.NewInvalid(namespaceKind(), object.GetName(), nil)
 	}
-	namespace, isNamespace := object.(*corev1.Namespace)
-	if err != nil || !isNamespace {
+	namespace, ok := object.(*corev1.Namespace)
+	if err != nil || !ok {
 		return err
 	}
-	if list, isListed := namespace.Annotations[v1alpha1.AnnotationPendingInitializers]; isListed && list == "" {
+	if list, ok := namespace.Annotations[v1alpha1.AnnotationPendingInitializers]; ok && list == "" {
 		delete(namespace.Labels, v1alpha1.LabelInitializing)
 		delete(namespace.Annotations, v1alpha1.AnnotationPendingInitializers)
 		delete(namespace.Annotations, v1alpha1.AnnotationInitializationResult)
@@ -70,7 +70,7 @@ func patch(
 	return nil
 }
 
-// patchStatus refuses a patch that is meant for a Namespace with another UID.
+// patchStatus rejects a patch whose UID differs from that of the Namespace.
 func patchStatus(
 	ctx context.Context, c client.Client, subresource string, object client.Object, p client.Patch,
 	opts ...client.SubResourcePatchOption,
@@ -79,26 +79,27 @@ func patchStatus(
 	if err != nil {
 		return err
 	}
-	var meant metav1.PartialObjectMetadata
-	_, isNamespace := object.(*corev1.Namespace)
-	if isNamespace && json.Unmarshal(data, &meant) == nil && meant.UID != "" {
+	var patched metav1.PartialObjectMetadata
+	_, ok := object.(*corev1.Namespace)
+	if ok && json.Unmarshal(data, &patched) == nil && patched.UID != "" {
 		var current corev1.Namespace
 		if err := c.Get(ctx, client.ObjectKeyFromObject(object), &current); err != nil {
 			return err
 		}
-		if current.UID != meant.UID {
+		if current.UID != patched.UID {
 			return apierrors.NewInvalid(namespaceKind(), object.GetName(), nil)
 		}
 	}
 	return c.SubResource(subresource).Patch(ctx, object, p, opts...)
 }
 
-// updateFinalize does what the fake client does not have: it writes spec.finalizers alone.
+// updateFinalize implements the subresource finalize, which the fake client lacks: it updates
+// spec.finalizers only.
 func updateFinalize(
 	ctx context.Context, c client.Client, subresource string, object client.Object, opts ...client.SubResourceUpdateOption,
 ) error {
-	namespace, isNamespace := object.(*corev1.Namespace)
-	if !isNamespace || subresource != "finalize" {
+	namespace, ok := object.(*corev1.Namespace)
+	if !ok || subresource != "finalize" {
 		return c.SubResource(subresource).Update(ctx, object, opts...)
 	}
 	var current corev1.Namespace

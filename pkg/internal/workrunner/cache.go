@@ -15,9 +15,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
 
-// caches are those of Namespaces that the managers of this process have. All that is added to
-// a manager and watches the same Namespaces shares one: with eight of them each change of a
-// Namespace would be sent, decoded and kept eight times.
+// caches are the caches of Namespaces of the managers of this process. Controllers of one manager
+// with the same selection share a cache; otherwise each Namespace would be sent, decoded and stored
+// once per controller.
 var caches = sharedCaches{byKey: map[cacheKey]cache.Cache{}}
 
 type sharedCaches struct {
@@ -26,37 +26,35 @@ type sharedCaches struct {
 }
 
 type cacheKey struct {
-	manager manager.Manager
-	watched string
+	manager   manager.Manager
+	selection string
 }
 
-// get returns the manager's cache of some Namespaces, which it makes and adds to the manager
-// where there is none yet. It is empty until the first controller asks for it, which is when
-// the manager is the leader, and is forgotten when the manager stops.
-func (c *sharedCaches) get(mgr manager.Manager, reads client.Client, watched Selection) (cache.Cache, error) {
-	// Managers are pointers; one that somebody has wrapped in a type of another kind cannot be
-	// a key.
+// get returns the manager's cache for a selection, and creates it if necessary. The cache is empty
+// until a controller that uses it starts. It is forgotten when the manager stops.
+func (c *sharedCaches) get(mgr manager.Manager, reads client.Client, selection Selection) (cache.Cache, error) {
+	// A manager can be wrapped in a type that is not comparable, which cannot be a map key.
 	isShared := reflect.ValueOf(mgr).Comparable()
-	key := cacheKey{watched: fmt.Sprintf("%v;%v", watched.Label, watched.Field)}
+	key := cacheKey{selection: fmt.Sprintf("%v;%v", selection.Label, selection.Field)}
 	c.lock.Lock()
 	defer c.lock.Unlock()
 	if isShared {
 		key.manager = mgr
-		if shared, exists := c.byKey[key]; exists {
+		if shared, ok := c.byKey[key]; ok {
 			return shared, nil
 		}
 	}
-	namespaces, err := cache.New(unlimited(mgr.GetConfig()), cache.Options{
+	namespaces, err := cache.New(withoutRateLimit(mgr.GetConfig()), cache.Options{
 		HTTPClient: mgr.GetHTTPClient(), Scheme: reads.Scheme(), Mapper: reads.RESTMapper(),
 		ByObject: map[client.Object]cache.ByObject{&corev1.Namespace{}: {
-			Label: watched.Label, Field: watched.Field, Transform: cache.TransformStripManagedFields(),
+			Label: selection.Label, Field: selection.Field, Transform: cache.TransformStripManagedFields(),
 		}},
 	})
 	if err != nil {
-		return nil, fmt.Errorf("creating a cache of namespaces: %w", err)
+		return nil, fmt.Errorf("failed to create a cache of namespaces: %w", err)
 	}
 	if err := mgr.Add(&sharedCache{Cache: namespaces, forget: func() { c.forget(key) }}); err != nil {
-		return nil, fmt.Errorf("adding a cache of namespaces to the manager: %w", err)
+		return nil, fmt.Errorf("failed to add a cache of namespaces to the manager: %w", err)
 	}
 	if isShared {
 		c.byKey[key] = namespaces
@@ -70,7 +68,7 @@ func (c *sharedCaches) forget(key cacheKey) {
 	delete(c.byKey, key)
 }
 
-// sharedCache is forgotten when it stops.
+// sharedCache removes itself from sharedCaches when it stops.
 type sharedCache struct {
 	cache.Cache
 	forget func()
@@ -82,5 +80,5 @@ func (c *sharedCache) Start(ctx context.Context) error {
 	return c.Cache.Start(ctx)
 }
 
-// NeedLeaderElection says that it does not: it is there before those that ask for it.
+// NeedLeaderElection returns false: the cache must start before the controllers that use it.
 func (*sharedCache) NeedLeaderElection() bool { return false }

@@ -1,20 +1,20 @@
 // Copyright The nslifecycle Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package workrunner is what packages initializer and agent have in common: a function is
-// called for one Namespace at a time, each on its own, until it has done its work; then
-// the one thing is written that says so. What that is, and which Namespaces are owed the
-// work, is told by a [Work].
+// Package workrunner is the common part of packages initializer and finalizer. It calls a function
+// for each Namespace that matches, until the function has succeeded, and then makes the one write
+// that records the success. A [Handler] defines the function, the write and the Namespaces.
 //
-// What becomes of one Namespace ([Reconciler]):
+// Life cycle of one Namespace ([Reconciler]):
 //
-//	not owed ◀───────────────── the watch says so, at any time: the call is cancelled
+//	no match ◀───────────────── at any watch event: a running call is canceled
 //	   │
-//	   ▼ owed                   waits until it is due
-//	  due ──▶ called ──▶ nil           settled: Finish, repeated until it is written
-//	   ▲        │   ├──▶ *Final        settled: Fail, likewise
-//	   │        │   └──▶ *Wait         condition; again after the time, or on a change
-//	   └────────┴──────▶ other, panic  condition; again after a back-off
+//	   ▼ match                  waits until it is ready
+//	ready ──▶ call ──▶ nil               completed: Finish, retried until it succeeds
+//	   ▲        │   ├──▶ *FailedError      completed: Fail, likewise
+//	   │        │   └──▶ *NotYetError      condition; called again after the duration or on a change
+//	   └────────┴──────▶ other error, panic   condition; called again with backoff
 //
-// What is settled is never called again in this process, whatever happens to the write.
+// After the function has completed, this process never calls it again for the Namespace, even if
+// the write fails.
 package workrunner

@@ -21,84 +21,84 @@ import (
 )
 
 const (
-	// maxMessage is the longest message that is published, in bytes.
+	// maxMessage is the maximum length of a published message in bytes.
 	maxMessage = 1024
-	// refusedFor is how long nothing is published after it was refused for want of a right.
-	refusedFor = time.Minute
+	// forbiddenInterval is the time without writes of conditions after one was forbidden.
+	forbiddenInterval = time.Minute
 )
 
-// Cut escapes a message, and truncates one that is too long to be published.
-func Cut(message string) string {
+// TruncateMessage escapes a message for a condition, and truncates it to 1024 bytes.
+func TruncateMessage(message string) string {
 	return nscondition.Shorten(message, maxMessage)
 }
 
-// publisher remembers that conditions cannot be published.
+// publisher records that writes of conditions are forbidden.
 type publisher struct {
-	mutex        sync.Mutex
-	refusedUntil time.Time
-	isTold       bool
+	mutex          sync.Mutex
+	forbiddenUntil time.Time
+	isLogged       bool
 }
 
-func (p *publisher) isRefused(now time.Time) bool {
+func (p *publisher) isForbidden(now time.Time) bool {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
-	return now.Before(p.refusedUntil)
+	return now.Before(p.forbiddenUntil)
 }
 
-// refuse tells whether it is the first time.
-func (p *publisher) refuse(now time.Time) bool {
+// markForbidden reports whether it is the first call, which the caller logs.
+func (p *publisher) markForbidden(now time.Time) bool {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
-	p.refusedUntil = now.Add(refusedFor)
-	wasTold := p.isTold
-	p.isTold = true
-	return !wasTold
+	p.forbiddenUntil = now.Add(forbiddenInterval)
+	wasLogged := p.isLogged
+	p.isLogged = true
+	return !wasLogged
 }
 
-// publish writes the condition unless it says the same already. It is for people: nothing
-// depends on it, so an error is only logged.
+// publish writes the condition unless it is already up to date. The condition is informational, so
+// an error is only logged.
 func (r *Reconciler) publish(
 	ctx context.Context, task *task, namespace *corev1.Namespace,
 	status corev1.ConditionStatus, reason, message string,
 ) {
 	now := r.Clock.Now()
-	if r.Work.ConditionType == "" || r.publisher.isRefused(now) {
+	if r.Handler.ConditionType == "" || r.publisher.isForbidden(now) {
 		return
 	}
 	want := corev1.NamespaceCondition{
-		Type: r.Work.ConditionType, Status: status, Reason: reason, Message: Cut(message),
+		Type: r.Handler.ConditionType, Status: status, Reason: reason, Message: TruncateMessage(message),
 		LastTransitionTime: metav1.NewTime(now),
 	}
 	task.publishing.Lock()
 	defer task.publishing.Unlock()
-	have := nscondition.Find(namespace, want.Type)
+	current := nscondition.Find(namespace, want.Type)
 	if task.published != nil {
-		have = task.published // The cache may not have it yet.
+		current = task.published // The cache may be stale.
 	}
-	if have != nil && have.Status == want.Status {
-		if have.Reason == want.Reason && have.Message == want.Message {
+	if current != nil && current.Status == want.Status {
+		if current.Reason == want.Reason && current.Message == want.Message {
 			return
 		}
-		want.LastTransitionTime = have.LastTransitionTime
+		want.LastTransitionTime = current.LastTransitionTime
 	}
 	err := patchCondition(ctx, r.Client, namespace, want)
 	switch {
 	case err == nil:
 		task.published = &want
 	case apierrors.IsForbidden(err):
-		if r.publisher.refuse(now) {
-			log.FromContext(ctx).Info("Progress is not published, since the verb patch on namespaces/status is missing",
+		if r.publisher.markForbidden(now) {
+			log.FromContext(ctx).Info("Cannot publish conditions without the verb patch on namespaces/status",
 				"conditionType", want.Type, "error", err.Error())
 		}
 	default:
-		log.FromContext(ctx).V(1).Info("Did not publish a condition", "uid", namespace.UID,
+		log.FromContext(ctx).V(1).Info("Failed to publish a condition", "uid", namespace.UID,
 			"conditionType", want.Type, "reason", want.Reason, "error", err.Error())
 	}
 }
 
-// patchCondition writes one condition. They are merged by type, so that all others are left
-// to their owners. The UID in the patch makes the API server refuse it where the Namespace
-// was deleted and created again in the meantime.
+// patchCondition writes one condition. The strategic merge patch leaves conditions of other types
+// unchanged. The API server rejects the patch if the UID differs, as when the Namespace was
+// recreated.
 func patchCondition(
 	ctx context.Context, c client.Client, namespace *corev1.Namespace, condition corev1.NamespaceCondition,
 ) error {
@@ -107,57 +107,57 @@ func patchCondition(
 		"status":   map[string]any{"conditions": []corev1.NamespaceCondition{condition}},
 	})
 	if err != nil {
-		return fmt.Errorf("encoding a condition of namespace %q: %w", namespace.Name, err)
+		return fmt.Errorf("failed to encode a condition of namespace %q: %w", namespace.Name, err)
 	}
-	// The answer goes to an object of its own: the caller's is what was read.
+	// The response must not overwrite the caller's object.
 	answer := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace.Name}}
 	return c.Status().Patch(ctx, answer, client.RawPatch(types.StrategicMergePatchType, body))
 }
 
-// progress is what a call can publish while it works.
+// progress publishes conditions during a call.
 type progress struct {
 	reconciler *Reconciler
 	task       *task
 	namespace  *corev1.Namespace
 
-	mutex   sync.Mutex
-	isEnded bool
+	mutex     sync.Mutex
+	isStopped bool
 }
 
 type progressKey struct{}
 
-// end keeps what the call may have left behind from publishing.
-func (p *progress) end() {
+// stop disables publishing. Goroutines that outlive the call may still use the context.
+func (p *progress) stop() {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
-	p.isEnded = true
+	p.isStopped = true
 }
 
-// breakSilence publishes that the call is under way, where nothing was published of the work
-// yet: what says nothing for long passes for dead.
-func (p *progress) breakSilence(ctx context.Context) {
+// publishHeartbeat publishes that the call is running if nothing was published for the Namespace
+// yet. Otherwise the operator reports the initializer as unresponsive.
+func (p *progress) publishHeartbeat(ctx context.Context) {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
-	// Once the call has ended the Namespace is not ours to look at: a lost race reads it again.
-	if p.isEnded || ctx.Err() != nil || p.task.hasPublished() {
+	// After the call the Namespace is modified by the caller, without this mutex.
+	if p.isStopped || ctx.Err() != nil || p.task.hasPublished() {
 		return
 	}
-	have := nscondition.Find(p.namespace, p.reconciler.Work.ConditionType)
-	if have != nil && (p.reconciler.Work.IsReserved == nil || !p.reconciler.Work.IsReserved(have.Reason)) {
+	current := nscondition.Find(p.namespace, p.reconciler.Handler.ConditionType)
+	if current != nil && (p.reconciler.Handler.IsReserved == nil || !p.reconciler.Handler.IsReserved(current.Reason)) {
 		return
 	}
-	p.reconciler.publish(ctx, p.task, p.namespace, corev1.ConditionFalse, ReasonWorking, "the work is under way")
+	p.reconciler.publish(ctx, p.task, p.namespace, corev1.ConditionFalse, ReasonWorking, MessageWorking)
 }
 
-// Progress publishes how far the call is to which a context belongs.
+// Progress publishes the progress of the call that ctx belongs to.
 func Progress(ctx context.Context, reason, message string) {
-	p, isCall := ctx.Value(progressKey{}).(*progress)
-	if !isCall {
+	p, ok := ctx.Value(progressKey{}).(*progress)
+	if !ok {
 		return
 	}
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
-	if p.isEnded || ctx.Err() != nil {
+	if p.isStopped || ctx.Err() != nil {
 		return
 	}
 	p.reconciler.publish(ctx, p.task, p.namespace, corev1.ConditionFalse,

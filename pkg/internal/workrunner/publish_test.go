@@ -5,10 +5,10 @@ package workrunner
 
 import "testing"
 
-// Once the call has ended, its Namespace may be written to by whoever finishes the work: the
-// timer that comes too late must not even look at it, which would be a panic here.
-func TestATimerThatComesTooLateTouchesNothing(t *testing.T) {
+// After the call the Namespace may be modified concurrently, so a late heartbeat must not read it.
+// Here reading it would panic.
+func TestHeartbeatAfterTheCall(t *testing.T) {
 	p := &progress{task: &task{}}
-	p.end()
-	p.breakSilence(t.Context())
+	p.stop()
+	p.publishHeartbeat(t.Context())
 }

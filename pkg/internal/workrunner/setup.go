@@ -35,60 +35,59 @@ import (
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 )
 
-// What is used where the user does not say otherwise.
+// Defaults of the options.
 const (
 	DefaultWorkers      = 4
 	DefaultFirstBackoff = 200 * time.Millisecond
 	DefaultMaxBackoff   = time.Minute
-	// DefaultSilence is much less than the minute after which the operator takes an initializer
-	// that says nothing for dead.
-	DefaultSilence = 10 * time.Second
+	// DefaultHeartbeatDelay is well below the minute after which the operator reports an
+	// initializer as unresponsive.
+	DefaultHeartbeatDelay = 10 * time.Second
 )
 
-// inheritance is the most by which clocks that are kept in time differ, and more than the
-// second that creationTimestamp lacks.
-const inheritance = 5 * time.Second
+// staleCacheWindow exceeds the skew of synchronized clocks plus the one second precision of
+// creationTimestamp.
+const staleCacheWindow = 5 * time.Second
 
-// Options are those of package initializer and agent alike.
+// Options are the common options of packages initializer and finalizer.
 type Options struct {
 	Workers int
 	Backoff Backoff
 }
 
-// DefaultOptions returns what holds where the user says nothing.
+// DefaultOptions returns the default options.
 func DefaultOptions() Options {
 	return Options{Workers: DefaultWorkers, Backoff: Backoff{First: DefaultFirstBackoff, Max: DefaultMaxBackoff}}
 }
 
-// Validate says what is wrong with the options.
+// Validate returns an error for each invalid option.
 func (o Options) Validate() error {
 	var errs []error
 	if o.Workers < 1 {
-		errs = append(errs, fmt.Errorf("WithWorkers(%d): at least one Namespace has to be worked on at a time", o.Workers))
+		errs = append(errs, fmt.Errorf("WithWorkers(%d): the number of workers must be at least 1", o.Workers))
 	}
 	if o.Backoff.First <= 0 || o.Backoff.Max < o.Backoff.First {
-		errs = append(errs, fmt.Errorf("WithBackoff(%s, %s): the first time has to be more than nothing, and the longest "+
-			"no shorter than it", o.Backoff.First, o.Backoff.Max))
+		errs = append(errs, fmt.Errorf("WithBackoff(%s, %s): the first delay must be positive and must not exceed the maximum",
+			o.Backoff.First, o.Backoff.Max))
 	}
 	return errors.Join(errs...)
 }
 
-// NewScheme returns a scheme with the types that are read and written here. The manager's
-// own need not have them.
+// NewScheme returns a scheme with the types that this package and its callers read and write. The
+// manager's scheme need not have them.
 func NewScheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
 		corev1.AddToScheme, authenticationv1.AddToScheme, authorizationv1.AddToScheme, v1alpha1.AddToScheme,
 	} {
 		if err := add(scheme); err != nil {
-			panic(err) // Only a mistake in this program can be the reason.
+			panic(err) // A programming error.
 		}
 	}
 	return scheme
 }
 
-// newMapper knows the kinds that are read and written here, so that no discovery comes
-// before the first request.
+// newMapper returns a static mapping of those types, which avoids discovery requests.
 func newMapper(scheme *runtime.Scheme) meta.RESTMapper {
 	mapper := meta.NewDefaultRESTMapper(scheme.PrioritizedVersionsAllGroups())
 	mapper.Add(corev1.SchemeGroupVersion.WithKind("Namespace"), meta.RESTScopeRoot)
@@ -98,10 +97,10 @@ func newMapper(scheme *runtime.Scheme) meta.RESTMapper {
 	return mapper
 }
 
-// unlimited returns a copy of a configuration. Where it leaves the rate of requests to
-// client-go, which allows five in a second, that of the copy has no limit on this side: the
-// API server's own priority and fairness sees to it.
-func unlimited(config *rest.Config) *rest.Config {
+// withoutRateLimit returns a copy of the configuration. It disables the client-side rate limit
+// unless the configuration sets one: client-go's default is five requests per second, and the API
+// server has priority and fairness.
+func withoutRateLimit(config *rest.Config) *rest.Config {
 	config = rest.CopyConfig(config)
 	if config.QPS == 0 && config.RateLimiter == nil {
 		config.QPS = -1
@@ -112,141 +111,141 @@ func unlimited(config *rest.Config) *rest.Config {
 // NewClient returns a client without a cache.
 func NewClient(config *rest.Config, httpClient *http.Client) (client.Client, error) {
 	scheme := NewScheme()
-	c, err := client.New(unlimited(config), client.Options{
+	c, err := client.New(withoutRateLimit(config), client.Options{
 		HTTPClient: httpClient, Scheme: scheme, Mapper: newMapper(scheme),
 	})
 	if err != nil {
-		return nil, fmt.Errorf("creating a client: %w", err)
+		return nil, fmt.Errorf("failed to create a client: %w", err)
 	}
 	return c, nil
 }
 
-// Connect returns such a client for a program that has no manager.
-func Connect(config *rest.Config) (client.Client, error) {
+// NewClientForConfig returns a client without a cache for a program without a manager.
+func NewClientForConfig(config *rest.Config) (client.Client, error) {
 	httpClient, err := rest.HTTPClientFor(config)
 	if err != nil {
-		return nil, fmt.Errorf("creating an HTTP client: %w", err)
+		return nil, fmt.Errorf("failed to create an HTTP client: %w", err)
 	}
 	return NewClient(config, httpClient)
 }
 
-// names are those that this process serves. controller-runtime looks at the names of
-// controllers as well, but its error does not tell what to do.
-var names sync.Map
+// handlerNames are the handlers of this process. controller-runtime validates the names of
+// controllers too, but its error does not name a remedy.
+var handlerNames sync.Map
 
-// Setup is what Add needs besides the Work.
+// Setup is the configuration of a controller.
 type Setup struct {
-	Work    Work
+	Handler Handler
 	Options Options
-	// Watched are the Namespaces that are watched.
-	Watched Selection
-	// Check looks for what is wrong once the manager starts, and logs it; nil if nothing does.
+	// Selection limits the Namespaces that are watched.
+	Selection Selection
+	// Check is called when the manager starts, and logs problems; optional.
 	Check func(ctx context.Context)
 }
 
-// Selection selects Namespaces: all of them where both selectors are nil.
+// Selection selects Namespaces; all of them if both selectors are nil.
 type Selection struct {
 	Label labels.Selector
 	Field fields.Selector
 }
 
-// Add creates a controller in a manager that does the work, with a cache of the Namespaces
-// that it watches: the manager's own would watch all of them, with all that they have.
+// Add adds a controller for a Handler to the manager. The controller has its own cache, limited to
+// its selection: the manager's cache would hold all Namespaces.
 func Add(mgr manager.Manager, newSetup func(c client.Client) Setup) error {
 	if mgr == nil {
-		return errors.New("there is no manager to add it to: give Add one of controller-runtime, made by ctrl.NewManager")
+		return errors.New(messageNoManager)
 	}
 	c, err := NewClient(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
 		return err
 	}
 	setup := newSetup(c)
-	namespaces, err := caches.get(mgr, c, setup.Watched)
+	namespaces, err := caches.get(mgr, c, setup.Selection)
 	if err != nil {
 		return err
 	}
 	skipsNames := ptr.Deref(mgr.GetControllerOptions().SkipNameValidation, false)
-	if _, isTaken := names.LoadOrStore(setup.Work.Name, true); isTaken && !skipsNames {
-		return fmt.Errorf("%s is served in this process already: add it once, "+
-			"or set SkipNameValidation in the manager's controller options where each manager is to have its own",
-			setup.Work.Name)
+	if _, isTaken := handlerNames.LoadOrStore(setup.Handler.Name, true); isTaken && !skipsNames {
+		return errors.New(duplicateNameMessage(setup.Handler.Name))
 	}
 	reconciler := &Reconciler{
-		Work: setup.Work, Cache: namespaces, Client: c, Clock: clock.RealClock{}, Backoff: setup.Options.Backoff,
-		Inheritance: inheritance,
+		Handler: setup.Handler, Cache: namespaces, Client: c, Clock: clock.RealClock{}, Backoff: setup.Options.Backoff,
+		StaleCacheWindow: staleCacheWindow,
 	}
-	served, err := controller.New(setup.Work.Name, mgr, controller.Options{
+	ctrl, err := controller.New(setup.Handler.Name, mgr, controller.Options{
 		Reconciler:              reconciler,
 		MaxConcurrentReconciles: setup.Options.Workers,
-		RateLimiter:             limiter{reconciler: reconciler},
-		// Where the rights to watch come late, the others of the manager go on meanwhile.
+		RateLimiter:             backoffLimiter{reconciler: reconciler},
+		// Missing permissions to watch must not stop the manager's other controllers. They may be
+		// granted later.
 		CacheSyncTimeout: math.MaxInt64,
 		RecoverPanic:     ptr.To(true),
 	})
 	if err != nil {
-		return fmt.Errorf("creating a controller for %s: %w", setup.Work.Name, err)
+		return fmt.Errorf("failed to create a controller for %s: %w", setup.Handler.Name, err)
 	}
-	if err := served.Watch(source.Kind(namespaces, client.Object(&corev1.Namespace{}), reconciler.handler())); err != nil {
-		return fmt.Errorf("watching namespaces for %s: %w", setup.Work.Name, err)
+	if err := ctrl.Watch(source.Kind(namespaces, client.Object(&corev1.Namespace{}), reconciler.eventHandler())); err != nil {
+		return fmt.Errorf("failed to watch namespaces for %s: %w", setup.Handler.Name, err)
 	}
 	if setup.Check == nil {
 		return nil
 	}
-	return mgr.Add(checker(setup.Check))
+	return mgr.Add(startupCheck(setup.Check))
 }
 
-// checker runs in every replica, the leader or not.
-type checker func(ctx context.Context)
+// startupCheck runs once in every replica.
+type startupCheck func(ctx context.Context)
 
-// Start looks for what is wrong and says so.
-func (c checker) Start(ctx context.Context) error {
+// Start runs the check.
+func (c startupCheck) Start(ctx context.Context) error {
 	c(ctx)
 	return nil
 }
 
-// NeedLeaderElection says that it does not.
-func (checker) NeedLeaderElection() bool { return false }
+// NeedLeaderElection returns false.
+func (startupCheck) NeedLeaderElection() bool { return false }
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
-// handler takes notice of every event, and brings to the queue what may have something to do.
-func (r *Reconciler) handler() handler.EventHandler {
+// eventHandler tracks the Namespaces of all events, and enqueues those that are ready.
+func (r *Reconciler) eventHandler() handler.EventHandler {
 	enqueue := func(queue queue, namespace *corev1.Namespace) {
-		if r.isDue(namespace) {
+		if r.isReady(namespace) {
 			queue.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(namespace)})
 		}
 	}
 	return handler.Funcs{
 		CreateFunc: func(_ context.Context, e event.CreateEvent, queue queue) {
-			if namespace, isNamespace := e.Object.(*corev1.Namespace); isNamespace {
-				r.Observe(namespace)
+			if namespace, ok := e.Object.(*corev1.Namespace); ok {
+				r.Track(namespace)
 				enqueue(queue, namespace)
 			}
 		},
 		UpdateFunc: func(_ context.Context, e event.UpdateEvent, queue queue) {
-			before, wasNamespace := e.ObjectOld.(*corev1.Namespace)
-			namespace, isNamespace := e.ObjectNew.(*corev1.Namespace)
-			if !wasNamespace || !isNamespace {
+			before, wasOK := e.ObjectOld.(*corev1.Namespace)
+			namespace, ok := e.ObjectNew.(*corev1.Namespace)
+			if !wasOK || !ok {
 				return
 			}
 			if before.UID != namespace.UID {
-				r.Forget(before)
+				r.Untrack(before)
 			}
-			// Whether it is owed the work may hang on its status: on what finalizer.AddFinalizer selects.
-			if isNew := r.Observe(namespace); isNew || hasChanged(before, namespace) {
+			// A status change can create a match, since finalizer.AddFinalizer may select by
+			// status.
+			if isNew := r.Track(namespace); isNew || hasChanged(before, namespace) {
 				enqueue(queue, namespace)
 			}
 		},
 		DeleteFunc: func(_ context.Context, e event.DeleteEvent, _ queue) {
-			if namespace, isNamespace := e.Object.(*corev1.Namespace); isNamespace {
-				r.Forget(namespace)
+			if namespace, ok := e.Object.(*corev1.Namespace); ok {
+				r.Untrack(namespace)
 			}
 		},
 	}
 }
 
-// hasChanged tells whether a Namespace has changed in a way that may concern the work. Its
-// status does not: that is where the work itself writes, and the operator.
+// hasChanged reports whether a change may be relevant to the function. Status changes are not: they
+// come from this package and the operator.
 func hasChanged(before, after *corev1.Namespace) bool {
 	return before.UID != after.UID ||
 		before.ResourceVersion == after.ResourceVersion || // a resync

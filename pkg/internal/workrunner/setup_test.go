@@ -28,12 +28,12 @@ import (
 
 func TestUnlimited(t *testing.T) {
 	g := NewWithT(t)
-	g.Expect(unlimited(&rest.Config{}).QPS).To(BeEquivalentTo(-1))
-	g.Expect(unlimited(&rest.Config{QPS: 20}).QPS).To(BeEquivalentTo(20))
-	g.Expect(unlimited(&rest.Config{RateLimiter: flowcontrol.NewFakeAlwaysRateLimiter()}).QPS).To(BeZero())
+	g.Expect(withoutRateLimit(&rest.Config{}).QPS).To(BeEquivalentTo(-1))
+	g.Expect(withoutRateLimit(&rest.Config{QPS: 20}).QPS).To(BeEquivalentTo(20))
+	g.Expect(withoutRateLimit(&rest.Config{RateLimiter: flowcontrol.NewFakeAlwaysRateLimiter()}).QPS).To(BeZero())
 	config := &rest.Config{}
-	unlimited(config)
-	g.Expect(config.QPS).To(BeZero(), "the manager's own configuration")
+	withoutRateLimit(config)
+	g.Expect(config.QPS).To(BeZero(), "the manager's configuration must not change")
 }
 
 func TestBackoff(t *testing.T) {
@@ -42,13 +42,13 @@ func TestBackoff(t *testing.T) {
 		failures int
 		want     time.Duration
 	}{
-		"first":          {Backoff{time.Second, time.Minute}, 1, time.Second},
-		"second":         {Backoff{time.Second, time.Minute}, 2, 2 * time.Second},
-		"sixth":          {Backoff{time.Second, time.Minute}, 6, 32 * time.Second},
-		"seventh":        {Backoff{time.Second, time.Minute}, 7, time.Minute},
-		"no longer ever": {Backoff{time.Second, time.Minute}, 1 << 30, time.Minute},
-		"no overflow":    {Backoff{1, 1<<63 - 1}, 1 << 30, 1<<63 - 1},
-		"constant":       {Backoff{time.Second, time.Second}, 3, time.Second},
+		"first":       {Backoff{time.Second, time.Minute}, 1, time.Second},
+		"second":      {Backoff{time.Second, time.Minute}, 2, 2 * time.Second},
+		"sixth":       {Backoff{time.Second, time.Minute}, 6, 32 * time.Second},
+		"seventh":     {Backoff{time.Second, time.Minute}, 7, time.Minute},
+		"maximum":     {Backoff{time.Second, time.Minute}, 1 << 30, time.Minute},
+		"no overflow": {Backoff{1, 1<<63 - 1}, 1 << 30, 1<<63 - 1},
+		"constant":    {Backoff{time.Second, time.Second}, 3, time.Second},
 	} {
 		if got := test.backoff.after(test.failures); got != test.want {
 			t.Errorf("%s: after(%d) = %s, want %s", name, test.failures, got, test.want)
@@ -56,37 +56,37 @@ func TestBackoff(t *testing.T) {
 	}
 }
 
-func TestTheQueueAsksTheReconciler(t *testing.T) {
+func TestBackoffLimiter(t *testing.T) {
 	g := NewWithT(t)
 	r := &Reconciler{Backoff: Backoff{First: time.Second, Max: time.Minute}}
 	request := reconcile.Request{}
 	r.delays.Store(request, 4*time.Second)
-	g.Expect(limiter{r}.When(request)).To(Equal(4 * time.Second))
-	g.Expect(limiter{r}.When(request)).To(Equal(time.Second), "where the error is not one that was told")
+	g.Expect(backoffLimiter{r}.When(request)).To(Equal(4 * time.Second))
+	g.Expect(backoffLimiter{r}.When(request)).To(Equal(time.Second), "without a stored delay")
 }
 
-// Events bring to the queue what may have something to do, and nothing is left behind.
-func TestHandler(t *testing.T) {
-	r := &Reconciler{Clock: clock.RealClock{}, Work: Work{
-		Owed: func(namespace *corev1.Namespace) bool {
-			isOpen := namespace.Labels["opened"] == "" || len(namespace.Status.Conditions) > 0
-			return namespace.Labels["owed"] != "" && isOpen
+// Events enqueue the Namespaces that are ready, and tasks are not leaked.
+func TestEventHandler(t *testing.T) {
+	r := &Reconciler{Clock: clock.RealClock{}, Handler: Handler{
+		Match: func(namespace *corev1.Namespace) bool {
+			matches := namespace.Labels["by-status"] == "" || len(namespace.Status.Conditions) > 0
+			return namespace.Labels["match"] != "" && matches
 		},
-		Due: func(namespace *corev1.Namespace) bool { return namespace.Labels["owed"] == "now" },
+		Ready: func(namespace *corev1.Namespace) bool { return namespace.Labels["match"] == "ready" },
 	}}
-	now := wrappers.MakeNamespace("shop").UID("1").ResourceVersion("1").Label("owed", "now").Obj()
-	later := wrappers.MakeNamespace("shop").UID("1").ResourceVersion("2").Label("owed", "later").Obj()
+	now := wrappers.MakeNamespace("shop").UID("1").ResourceVersion("1").Label("match", "ready").Obj()
+	later := wrappers.MakeNamespace("shop").UID("1").ResourceVersion("2").Label("match", "later").Obj()
 	never := wrappers.MakeNamespace("shop").UID("1").ResourceVersion("3").Obj()
-	again := wrappers.MakeNamespace("shop").UID("2").ResourceVersion("4").Label("owed", "now").Obj()
-	told := now.DeepCopy()
-	told.ResourceVersion, told.Status.Conditions = "5", []corev1.NamespaceCondition{{Type: "x"}}
+	again := wrappers.MakeNamespace("shop").UID("2").ResourceVersion("4").Label("match", "ready").Obj()
+	changedStatus := now.DeepCopy()
+	changedStatus.ResourceVersion, changedStatus.Status.Conditions = "5", []corev1.NamespaceCondition{{Type: "x"}}
 	annotated := now.DeepCopy()
 	annotated.ResourceVersion, annotated.Annotations = "6", map[string]string{"a": "b"}
 	finalized := now.DeepCopy()
 	finalized.ResourceVersion, finalized.Spec.Finalizers = "7", []corev1.FinalizerName{"kubernetes"}
 
 	closed := now.DeepCopy()
-	closed.Labels["opened"] = "only"
+	closed.Labels["by-status"] = "true"
 	opened := closed.DeepCopy()
 	opened.ResourceVersion, opened.Status.Conditions = "8", []corev1.NamespaceCondition{{Type: "x"}}
 
@@ -95,28 +95,28 @@ func TestHandler(t *testing.T) {
 		wantQueued    int
 		wantKnown     []string
 	}{
-		"new and due":              {nil, now, 1, []string{"1"}},
-		"new and not due":          {nil, later, 0, []string{"1"}},
-		"new and not owed":         {nil, never, 0, nil},
-		"its turn has come":        {later, now, 1, []string{"1"}},
-		"no longer owed":           {now, never, 0, nil},
-		"its status has changed":   {now, told, 0, []string{"1"}},
-		"an annotation":            {now, annotated, 1, []string{"1"}},
-		"spec.finalizers":          {now, finalized, 1, []string{"1"}},
-		"owed by its status":       {closed, opened, 1, []string{"1"}},
-		"a resync":                 {now, now, 1, []string{"1"}},
-		"deleted":                  {now, nil, 0, nil},
-		"created again unnoticed":  {now, again, 1, []string{"2"}},
-		"created again, not owing": {again, never, 0, nil},
+		"new and ready":              {nil, now, 1, []string{"1"}},
+		"new and not ready":          {nil, later, 0, []string{"1"}},
+		"new without match":          {nil, never, 0, nil},
+		"becomes ready":              {later, now, 1, []string{"1"}},
+		"no longer matches":          {now, never, 0, nil},
+		"status changed":             {now, changedStatus, 0, []string{"1"}},
+		"annotation changed":         {now, annotated, 1, []string{"1"}},
+		"spec.finalizers changed":    {now, finalized, 1, []string{"1"}},
+		"matches by status":          {closed, opened, 1, []string{"1"}},
+		"resync":                     {now, now, 1, []string{"1"}},
+		"deleted":                    {now, nil, 0, nil},
+		"recreated, deletion missed": {now, again, 1, []string{"2"}},
+		"recreated without match":    {again, never, 0, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			r.tasks = tasks{}
-			queue := workqueue.NewTypedRateLimitingQueue[reconcile.Request](limiter{r})
+			queue := workqueue.NewTypedRateLimitingQueue[reconcile.Request](backoffLimiter{r})
 			defer queue.ShutDown()
-			handler, ctx := r.handler(), context.Background()
+			handler, ctx := r.eventHandler(), context.Background()
 			if test.before != nil {
-				r.Observe(test.before)
+				r.Track(test.before)
 			}
 			switch {
 			case test.before == nil:
@@ -139,11 +139,11 @@ func TestHandler(t *testing.T) {
 func TestManagersShareNoCaches(t *testing.T) {
 	g := NewWithT(t)
 	shared := sharedCaches{byKey: map[cacheKey]cache.Cache{}}
-	get := func(mgr manager.Manager, watched Selection) cache.Cache {
+	get := func(mgr manager.Manager, selection Selection) cache.Cache {
 		t.Helper()
 		reads, err := NewClient(mgr.GetConfig(), mgr.GetHTTPClient())
 		g.Expect(err).NotTo(HaveOccurred())
-		got, err := shared.get(mgr, reads, watched)
+		got, err := shared.get(mgr, reads, selection)
 		g.Expect(err).NotTo(HaveOccurred())
 		return got
 	}
@@ -152,8 +152,8 @@ func TestManagersShareNoCaches(t *testing.T) {
 	one, other := newManager(g), newManager(g)
 	of := map[cache.Cache]bool{}
 	for _, mgr := range []manager.Manager{one, other, uncomparable{Manager: one}, uncomparable{Manager: one}} {
-		for _, watched := range []Selection{label, field, {}} {
-			got := get(mgr, watched)
+		for _, selection := range []Selection{label, field, {}} {
+			got := get(mgr, selection)
 			g.Expect(of).NotTo(HaveKey(got))
 			of[got] = true
 		}
@@ -164,16 +164,16 @@ func TestManagersShareNoCaches(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
 	g.Expect(one.Start(ctx)).To(Succeed())
-	g.Expect(shared.byKey).To(HaveLen(3), "those of a manager that has stopped are forgotten")
+	g.Expect(shared.byKey).To(HaveLen(3), "caches of a stopped manager must be removed")
 }
 
-// uncomparable is a manager that cannot be the key of a map.
+// uncomparable is a manager that cannot be a map key.
 type uncomparable struct {
 	manager.Manager
 	_ []string
 }
 
-// newManager returns a manager for an API server that nobody asks.
+// newManager returns a manager for an API server that is never called.
 func newManager(g *WithT) manager.Manager {
 	mgr, err := manager.New(&rest.Config{Host: "http://localhost:1"}, manager.Options{
 		Metrics: server.Options{BindAddress: "0"}, Logger: logr.Discard(),

@@ -13,47 +13,48 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// errNotOwed is the cause with which a call is cancelled.
-var errNotOwed = errors.New("the namespace is not owed this work any more")
+// errNoMatch is the cause of the cancellation of a call.
+var errNoMatch = errors.New("the namespace no longer matches")
 
-// task is what is remembered of one Namespace, for as long as it is owed the work.
+// task is the state of one Namespace while it matches.
 type task struct {
 	mutex sync.Mutex
-	// cancel ends the call that is under way; nil if there is none.
+	// cancel cancels the running call; nil if there is none.
 	cancel context.CancelCauseFunc
-	// isOver says that the Namespace is not owed the work any more.
-	isOver bool
+	// isCanceled is true when the Namespace no longer matches.
+	isCanceled bool
 
-	// publishing is held during the write of a condition, and published is the one that was
-	// written last; nil if none was.
+	// publishing is held while a condition is written. published is the last condition that was
+	// written.
 	publishing sync.Mutex
 	published  *corev1.NamespaceCondition
 
-	// The rest is for Reconcile alone, which one worker at a time does for one name.
+	// The other fields are used by Reconcile only, which does not run concurrently for one name.
 
-	// isInherited says that the cache may not have heard yet that the work is done.
-	isInherited bool
-	// isPrepared says that all is there for the first call.
+	// mayBeStale is true if the cache may not show that a previous leader has handled the
+	// Namespace.
+	mayBeStale bool
+	// isPrepared is true when Handler.Prepare has succeeded.
 	isPrepared bool
-	// isSettled says that there is nothing left to do but to write what came of it: result,
-	// or final where that is not nil.
-	isSettled bool
-	result    Result
-	final     *Final
-	// failures counts the errors in a row, and the next attempt is not before retryAt.
+	// isCompleted is true when only the write of the outcome is missing: of failed if it is not
+	// nil, otherwise of result.
+	isCompleted bool
+	result      Result
+	failed      *FailedError
+	// failures is the number of consecutive errors. The next attempt is not before retryAt.
 	failures int
 	retryAt  time.Time
 }
 
-// begin returns a context for a call, which ends with the task, and a function to be called
-// when the call has returned.
-func (t *task) begin(ctx context.Context) (context.Context, func()) {
+// startCall returns a context that is canceled with the task, and a function to call when the call
+// has returned.
+func (t *task) startCall(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
 	t.cancel = cancel
-	if t.isOver {
-		cancel(errNotOwed)
+	if t.isCanceled {
+		cancel(errNoMatch)
 	}
 	return ctx, func() {
 		t.mutex.Lock()
@@ -63,13 +64,13 @@ func (t *task) begin(ctx context.Context) (context.Context, func()) {
 	}
 }
 
-// end cancels a call that is under way.
-func (t *task) end() {
+// cancelCall cancels the running call.
+func (t *task) cancelCall() {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
-	t.isOver = true
+	t.isCanceled = true
 	if t.cancel != nil {
-		t.cancel(errNotOwed)
+		t.cancel(errNoMatch)
 	}
 }
 
@@ -79,14 +80,14 @@ func (t *task) hasPublished() bool {
 	return t.published != nil
 }
 
-func (t *task) over() bool {
+func (t *task) canceled() bool {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
-	return t.isOver
+	return t.isCanceled
 }
 
-// tasks are those of all Namespaces that are owed the work. Only the watch adds and removes
-// them, in the order of its events, so none is left behind.
+// tasks holds the tasks of all matching Namespaces. Only watch events add and remove tasks, in
+// their order, so none is leaked.
 type tasks struct {
 	mutex sync.Mutex
 	byUID map[types.UID]*task
@@ -98,8 +99,9 @@ func (t *tasks) find(uid types.UID) *task {
 	return t.byUID[uid]
 }
 
-// add tells whether there was none. One that is inherited may have been done by another process.
-func (t *tasks) add(uid types.UID, isInherited bool) bool {
+// add reports whether the task is new. mayBeStale marks a Namespace that another process may have
+// handled.
+func (t *tasks) add(uid types.UID, mayBeStale bool) bool {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
 	if t.byUID == nil {
@@ -108,7 +110,7 @@ func (t *tasks) add(uid types.UID, isInherited bool) bool {
 	if t.byUID[uid] != nil {
 		return false
 	}
-	t.byUID[uid] = &task{isInherited: isInherited}
+	t.byUID[uid] = &task{mayBeStale: mayBeStale}
 	return true
 }
 
@@ -118,6 +120,6 @@ func (t *tasks) remove(uid types.UID) {
 	delete(t.byUID, uid)
 	t.mutex.Unlock()
 	if found != nil {
-		found.end()
+		found.cancelCall()
 	}
 }

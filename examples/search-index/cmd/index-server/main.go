@@ -1,7 +1,7 @@
 // Copyright The nslifecycle Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command index-server serves indices from a directory over HTTP, until it is told to stop.
+// Command index-server serves indices from a directory over HTTP.
 package main
 
 import (
@@ -21,7 +21,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/examples/search-index/indexserver"
 )
 
-// Nobody may keep a connection busy for longer than this.
+// Limits on connections, so that slow clients cannot block the server.
 const (
 	headerTimeout = 5 * time.Second
 	bodyTimeout   = 10 * time.Second
@@ -32,11 +32,11 @@ const (
 
 func main() {
 	var address, dir string
-	flag.StringVar(&address, "listen-address", ":8080", "The address to listen at.")
+	flag.StringVar(&address, "listen-address", ":8080", "The address to listen on.")
 	flag.StringVar(&dir, "data-dir", "data", "The directory of the indices.")
 	flag.Parse()
 	if flag.NArg() > 0 {
-		fmt.Fprintln(flag.CommandLine.Output(), "index-server takes no arguments but its flags.")
+		fmt.Fprintln(flag.CommandLine.Output(), "index-server accepts no arguments.")
 		flag.Usage()
 		os.Exit(2)
 	}
@@ -49,7 +49,7 @@ func main() {
 	}
 }
 
-// run serves until the context ends, and lets the requests of that moment finish.
+// run serves until the context is canceled, and then completes the current requests.
 func run(ctx context.Context, address, dir string) error {
 	log := zap.New()
 	store, err := indexserver.Open(dir)
@@ -58,7 +58,7 @@ func run(ctx context.Context, address, dir string) error {
 	}
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
-		return fmt.Errorf("listening: %w", err)
+		return fmt.Errorf("failed to listen: %w", err)
 	}
 	server := &http.Server{
 		Handler:           indexserver.NewHandler(store, log),
@@ -69,21 +69,21 @@ func run(ctx context.Context, address, dir string) error {
 		MaxHeaderBytes:    maxHeader,
 	}
 	log.Info("Serving", "address", listener.Addr().String(), "indices", len(store.List()))
-	ended := make(chan error, 1)
-	go func() { ended <- server.Serve(listener) }()
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(listener) }()
 	select {
-	case err := <-ended:
-		return fmt.Errorf("serving: %w", err)
+	case err := <-served:
+		return fmt.Errorf("failed to serve: %w", err)
 	case <-ctx.Done():
 	}
 	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 	defer cancel()
 	err = server.Shutdown(stopping)
-	if ended := <-ended; !errors.Is(ended, http.ErrServerClosed) {
-		err = errors.Join(err, ended)
+	if serveErr := <-served; !errors.Is(serveErr, http.ErrServerClosed) {
+		err = errors.Join(err, serveErr)
 	}
 	if err != nil {
-		return fmt.Errorf("stopping: %w", err)
+		return fmt.Errorf("failed to shut down: %w", err)
 	}
 	return nil
 }

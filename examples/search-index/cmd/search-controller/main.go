@@ -1,7 +1,7 @@
 // Copyright The nslifecycle Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command search-controller gives each new Namespace an index, and takes it away with the
+// Command search-controller creates an index for each new Namespace, and deletes it with the
 // Namespace.
 package main
 
@@ -35,11 +35,11 @@ type options struct {
 func main() {
 	var opts options
 	flag.StringVar(&opts.server, "index-server", "http://localhost:8080", "The URL of the index server.")
-	flag.DurationVar(&opts.timeout, "index-timeout", 5*time.Second, "How long one request to the index server may take.")
-	flag.BoolVar(&opts.leaderElect, "leader-elect", false, "Let one of several replicas do the work.")
+	flag.DurationVar(&opts.timeout, "index-timeout", 5*time.Second, "The time-out of a request to the index server.")
+	flag.BoolVar(&opts.leaderElect, "leader-elect", false, "Enable leader election.")
 	flag.StringVar(&opts.leaseNamespace, "leader-election-namespace", "",
-		"The namespace of the Lease; that of the Pod if it is empty.")
-	flag.StringVar(&opts.probeAddress, "health-probe-bind-address", "0", "The address of the probes; 0 for none.")
+		"The namespace of the Lease. The default is the namespace of the Pod.")
+	flag.StringVar(&opts.probeAddress, "health-probe-bind-address", "0", "The address of the health probes; 0 disables them.")
 	flag.Parse()
 	ctrl.SetLogger(zap.New())
 	klog.SetLogger(ctrl.Log.WithName("client-go"))
@@ -56,11 +56,11 @@ func run(opts options) error {
 	}
 	config, err := ctrl.GetConfig()
 	if err != nil {
-		return fmt.Errorf("finding the API server: %w", err)
+		return fmt.Errorf("failed to load the kubeconfig: %w", err)
 	}
 	scheme := runtime.NewScheme()
 	if err := clientgoscheme.AddToScheme(scheme); err != nil {
-		return fmt.Errorf("adding the types of Kubernetes to a scheme: %w", err)
+		return fmt.Errorf("failed to add the Kubernetes types to the scheme: %w", err)
 	}
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
 		Scheme:  scheme,
@@ -70,7 +70,7 @@ func run(opts options) error {
 		LeaderElectionNamespace: opts.leaseNamespace, LeaderElectionReleaseOnCancel: true,
 	})
 	if err != nil {
-		return fmt.Errorf("creating the manager: %w", err)
+		return fmt.Errorf("failed to create the manager: %w", err)
 	}
 	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
 		return err

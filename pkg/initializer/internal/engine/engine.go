@@ -1,9 +1,9 @@
 // Copyright The nslifecycle Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package engine is what package initializer does, apart from its face, so that package
-// initializertest runs the same code: whose turn it is, and the two writes that an
-// initializer makes. One takes its own entry off the list, the other one leaves a result.
+// Package engine implements package initializer, so that package initializertest runs the same
+// code. It decides whose turn it is, and makes the two writes of an initializer: removing its name
+// from the pending list, and writing a failure result.
 package engine
 
 import (
@@ -25,22 +25,22 @@ import (
 	"github.com/nslifecycle/nslifecycle/pkg/internal/workrunner"
 )
 
-// ReasonInitialized is the reason of a Result that has a message alone.
+// ReasonInitialized is the default reason of a Result with a message.
 const ReasonInitialized = "Initialized"
 
-// Options are those of package initializer.
+// Options are the options of package initializer.
 type Options struct {
 	workrunner.Options
-	// IsUnordered says that the initializer does not wait for its turn.
+	// IsUnordered disables waiting for the initializer's turn.
 	IsUnordered bool
-	// Finalizer is the token that a Namespace has before the first call; nil if none.
+	// Finalizer is the namespace finalizer that a Namespace must have before the first call; nil if
+	// none.
 	Finalizer *corev1.FinalizerName
-	// Fake is the client of a test with package initializertest; nil otherwise.
+	// Fake is the client of a test that uses package initializertest; nil otherwise.
 	Fake client.WithWatch
 }
 
-// NewOptions returns the options of the initializer of a name, or what is wrong with them or
-// with the name.
+// NewOptions applies the options, and validates them and the name.
 func NewOptions[Option ~func(*Options)](name string, opts []Option) (Options, error) {
 	options := Options{Options: workrunner.DefaultOptions()}
 	for _, opt := range opts {
@@ -48,42 +48,42 @@ func NewOptions[Option ~func(*Options)](name string, opts []Option) (Options, er
 	}
 	err := errors.Join(v1alpha1.ValidateInitializerName(name), options.Validate())
 	if options.Finalizer != nil {
-		err = errors.Join(err, workrunner.ValidateToken(*options.Finalizer))
+		err = errors.Join(err, workrunner.ValidateFinalizer(*options.Finalizer))
 	}
 	return options, err
 }
 
-// engine serves one name.
+// engine implements one initializer.
 type engine struct {
 	client  client.Client
 	name    string
 	options Options
 }
 
-// NewWork returns the work of an initializer, which reads and writes with a client that has
-// no cache.
-func NewWork(c client.Client, name string, call workrunner.Call, options Options) workrunner.Work {
+// NewHandler returns the handler of an initializer. The client must not have a cache.
+func NewHandler(c client.Client, name string, call workrunner.Call, options Options) workrunner.Handler {
 	e := &engine{client: c, name: name, options: options}
-	work := workrunner.Work{
+	handler := workrunner.Handler{
 		Name:          "initializer " + name,
 		ConditionType: corev1.NamespaceConditionType(name + v1alpha1.ConditionInitializedSuffix),
-		ReasonDone:    ReasonInitialized,
+		DoneReason:    ReasonInitialized,
 		IsReserved:    isReserved,
-		Owed:          e.isOwed,
+		Match:         e.matches,
 		Call:          call,
 		Finish:        e.finish,
 		Fail:          e.fail,
 	}
 	if !options.IsUnordered {
-		work.Due = e.hasTurn
+		handler.Ready = e.isFirst
 	}
 	if options.Finalizer != nil {
-		work.Prepare = e.putFinalizerOn
+		handler.Prepare = e.addFinalizer
 	}
-	return work
+	return handler
 }
 
-// isReserved tells the reasons that the operator gives: it replaces what it finds under them.
+// isReserved reports whether a reason is reserved for the operator, which overwrites such
+// conditions.
 func isReserved(reason string) bool {
 	switch reason {
 	case v1alpha1.ReasonPending, v1alpha1.ReasonCompleted, v1alpha1.ReasonTimedOut, v1alpha1.ReasonDeregistered:
@@ -92,46 +92,46 @@ func isReserved(reason string) bool {
 	return false
 }
 
-// isOwed tells whether a Namespace waits for the initializer, and may still be initialized.
-func (e *engine) isOwed(namespace *corev1.Namespace) bool {
+// matches reports whether the Namespace waits for the initializer and can still be initialized.
+func (e *engine) matches(namespace *corev1.Namespace) bool {
 	state := initialization.ParseState(namespace)
 	return namespace.DeletionTimestamp == nil && state.Failure == nil && slices.Contains(state.Pending, e.name)
 }
 
-func (e *engine) hasTurn(namespace *corev1.Namespace) bool {
+func (e *engine) isFirst(namespace *corev1.Namespace) bool {
 	pending := initialization.ParseState(namespace).Pending
 	return len(pending) > 0 && pending[0] == e.name
 }
 
-func (e *engine) putFinalizerOn(ctx context.Context, namespace *corev1.Namespace) error {
-	err := workrunner.AddFinalizer(ctx, e.client, namespace, *e.options.Finalizer, e.isOwed)
+func (e *engine) addFinalizer(ctx context.Context, namespace *corev1.Namespace) error {
+	err := workrunner.AddFinalizer(ctx, e.client, namespace, *e.options.Finalizer, e.matches)
 	if apierrors.IsForbidden(err) {
 		err = fmt.Errorf("%w; as an administrator run: %s", err, e.grantCommands(ctx))
 	}
 	return err
 }
 
-// finish takes the initializer's own entry off the list.
+// finish removes the initializer's name from the pending list.
 func (e *engine) finish(ctx context.Context, namespace *corev1.Namespace) (bool, error) {
 	return e.write(ctx, namespace, func(namespace *corev1.Namespace) (operation, error) {
-		left := slices.DeleteFunc(initialization.ParseState(namespace).Pending, func(name string) bool { return name == e.name })
-		// Empty is enough where it was the last one: the API server takes the rest away.
-		return operation{"replace", pathOf(v1alpha1.AnnotationPendingInitializers), strings.Join(left, ",")}, nil
+		remaining := slices.DeleteFunc(initialization.ParseState(namespace).Pending, func(name string) bool { return name == e.name })
+		// If the list becomes empty, policy complete removes the annotation and the label.
+		return operation{"replace", pathOf(v1alpha1.AnnotationPendingInitializers), strings.Join(remaining, ",")}, nil
 	})
 }
 
-// fail leaves a result, by which the operator deletes the Namespace. The entry stays.
-func (e *engine) fail(ctx context.Context, namespace *corev1.Namespace, final *workrunner.Final) (bool, error) {
+// fail writes a failure result, after which the operator deletes the Namespace.
+func (e *engine) fail(ctx context.Context, namespace *corev1.Namespace, failed *workrunner.FailedError) (bool, error) {
 	return e.write(ctx, namespace, func(*corev1.Namespace) (operation, error) {
 		result, err := json.Marshal(metav1.Status{
 			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"},
-			Status:   metav1.StatusFailure, Reason: final.Reason, Message: workrunner.Cut(final.Message),
+			Status:   metav1.StatusFailure, Reason: failed.Reason, Message: workrunner.TruncateMessage(failed.Message),
 		})
 		return operation{"add", pathOf(v1alpha1.AnnotationInitializationResult), string(result)}, err
 	})
 }
 
-// operation is one of a JSON patch.
+// operation is an operation of a JSON patch.
 type operation struct {
 	Operation string `json:"op"`
 	Path      string `json:"path"`
@@ -142,15 +142,14 @@ func pathOf(annotation string) string {
 	return "/metadata/annotations/" + strings.ReplaceAll(annotation, "/", "~1")
 }
 
-// write makes one change to a Namespace that still waits for the initializer, on condition
-// that it is the one that was read and its list too. Where somebody else was first it reads
-// again. It tells whether it has written: not where the Namespace has gone, terminates, has
-// failed, or does not wait for the initializer any more.
+// write changes a Namespace that still matches, with the precondition that its UID and its pending
+// list are those that were read. After a conflict it reads the Namespace and tries again. It
+// reports whether it wrote; it does not if the Namespace no longer matches.
 func (e *engine) write(
 	ctx context.Context, namespace *corev1.Namespace, change func(*corev1.Namespace) (operation, error),
 ) (bool, error) {
-	for range workrunner.MaxRaces {
-		if !e.isOwed(namespace) {
+	for range workrunner.MaxConflicts {
+		if !e.matches(namespace) {
 			return false, nil
 		}
 		list := namespace.Annotations[v1alpha1.AnnotationPendingInitializers]
@@ -163,17 +162,17 @@ func (e *engine) write(
 		case !apierrors.IsInvalid(err) && !apierrors.IsConflict(err):
 			return false, err
 		}
-		if rereadErr := workrunner.Reread(ctx, e.client, namespace); rereadErr != nil {
-			return false, rereadErr
+		if refreshErr := workrunner.Refresh(ctx, e.client, namespace); refreshErr != nil {
+			return false, refreshErr
 		}
-		// Nobody was first, so it is not the race that the API server objects to.
-		if apierrors.IsInvalid(err) && e.isOwed(namespace) &&
+		// The precondition holds, so the API server rejected the patch for another reason.
+		if apierrors.IsInvalid(err) && e.matches(namespace) &&
 			namespace.Annotations[v1alpha1.AnnotationPendingInitializers] == list {
 			return false, err
 		}
 	}
 	return false, apierrors.NewConflict(corev1.Resource("namespaces"), namespace.Name,
-		fmt.Errorf("others were first %d times", workrunner.MaxRaces))
+		fmt.Errorf("%d consecutive update conflicts", workrunner.MaxConflicts))
 }
 
 func (e *engine) patch(
@@ -181,7 +180,7 @@ func (e *engine) patch(
 ) error {
 	changed, err := change(namespace)
 	if err != nil {
-		return fmt.Errorf("encoding a change of namespace %q: %w", namespace.Name, err)
+		return fmt.Errorf("failed to encode a change of namespace %q: %w", namespace.Name, err)
 	}
 	body, err := json.Marshal([]operation{
 		{"test", "/metadata/uid", string(namespace.UID)},
@@ -189,40 +188,40 @@ func (e *engine) patch(
 		changed,
 	})
 	if err != nil {
-		return fmt.Errorf("encoding a patch of namespace %q: %w", namespace.Name, err)
+		return fmt.Errorf("failed to encode a patch of namespace %q: %w", namespace.Name, err)
 	}
-	// The answer goes to an object of its own: the caller's is what was read.
-	answer := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace.Name}}
-	if err := e.client.Patch(ctx, answer, client.RawPatch(types.JSONPatchType, body)); err != nil {
-		return fmt.Errorf("changing annotation %s of namespace %q: %w",
+	// The response must not overwrite the caller's object.
+	response := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace.Name}}
+	if err := e.client.Patch(ctx, response, client.RawPatch(types.JSONPatchType, body)); err != nil {
+		return fmt.Errorf("failed to patch annotation %s of namespace %q: %w",
 			strings.ReplaceAll(strings.TrimPrefix(changed.Path, "/metadata/annotations/"), "~1", "/"), namespace.Name, err)
 	}
 	return nil
 }
 
-// explainForbidden says what takes the right that is missing: RBAC and the admission policy
-// guard give the same status.
+// explainForbidden adds the required permissions to the error. RBAC and the admission policy guard
+// return the same status, so both are covered.
 func (e *engine) explainForbidden(ctx context.Context, namespace *corev1.Namespace, err error) error {
-	return fmt.Errorf("initializer %q may not write what came of its work for namespace %q: %w; "+
+	return fmt.Errorf("initializer %q is not allowed to update namespace %q: %w; "+
 		"it needs the verbs patch and %s on namespaces, granted by a ClusterRoleBinding; as an administrator run: %s",
 		e.name, namespace.Name, err, v1alpha1.VerbInitialize, e.grantCommands(ctx))
 }
 
 func (e *engine) grantCommands(ctx context.Context) string {
-	return workrunner.GrantCommands(ctx, e.client, RoleName(e.name), Rights(e.options))
+	return workrunner.GrantCommands(ctx, e.client, RoleName(e.name), RequiredPermissions(e.options))
 }
 
-// RoleName is the name of the ClusterRole that messages tell to create.
+// RoleName returns the name of the ClusterRole in the suggested commands.
 func RoleName(name string) string { return "initializer:" + name }
 
-// Rights are those that an initializer cannot do without.
-func Rights(options Options) []workrunner.Right {
-	var rights []workrunner.Right
+// RequiredPermissions returns the permissions that an initializer requires.
+func RequiredPermissions(options Options) []workrunner.Permission {
+	var permissions []workrunner.Permission
 	for _, verb := range []string{"get", "list", "watch", "patch", v1alpha1.VerbInitialize} {
-		rights = append(rights, workrunner.Right{Verb: verb})
+		permissions = append(permissions, workrunner.Permission{Verb: verb})
 	}
 	if options.Finalizer != nil {
-		rights = append(rights, workrunner.Right{Verb: "update", Subresource: "finalize"})
+		permissions = append(permissions, workrunner.Permission{Verb: "update", Subresource: "finalize"})
 	}
-	return rights
+	return permissions
 }

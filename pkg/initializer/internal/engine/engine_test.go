@@ -31,14 +31,14 @@ import (
 )
 
 const (
-	me    = "b.corp.com"
-	uid   = types.UID("shop-uid")
-	token = corev1.FinalizerName("search.example.com/index")
+	me            = "b.corp.com"
+	uid           = types.UID("shop-uid")
+	finalizerName = corev1.FinalizerName("search.example.com/index")
 )
 
 var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// snapshot is a cache: what the watch has shown, which may be behind.
+// snapshot is a cache, which may be stale.
 type snapshot struct {
 	client.Reader
 	namespace *corev1.Namespace
@@ -52,24 +52,25 @@ func (s *snapshot) Get(_ context.Context, key client.ObjectKey, object client.Ob
 	return nil
 }
 
-// bench runs a reconciler on a cache and an API server of its own.
-type bench struct {
+// fixture runs a reconciler with its own cache and API server.
+type fixture struct {
 	*workrunner.Reconciler
 	cache *snapshot
 	live  client.WithWatch
 	clock *clocktesting.FakePassiveClock
-	// requests are those to the API server, without reads of Namespaces.
+	// requests are the requests to the API server except reads of Namespaces.
 	requests []string
 	reads    int
 	calls    int
-	// before is called before each patch of a Namespace, with its number from 1 on.
+	// before is called before each patch of a Namespace with the number of the patch, starting at
+	// 1.
 	before func(number int) error
 	// refuse returns the error of a write to a subresource.
 	refuse func(subresource string) error
 }
 
-func newBench(cached, live *corev1.Namespace, options Options, call workrunner.Call) *bench {
-	b := &bench{cache: &snapshot{namespace: cached}, clock: clocktesting.NewFakePassiveClock(now)}
+func newFixture(cached, live *corev1.Namespace, options Options, call workrunner.Call) *fixture {
+	b := &fixture{cache: &snapshot{namespace: cached}, clock: clocktesting.NewFakePassiveClock(now)}
 	builder := fake.NewClientBuilder().WithScheme(workrunner.NewScheme())
 	if live != nil {
 		builder.WithObjects(live)
@@ -114,23 +115,23 @@ func newBench(cached, live *corev1.Namespace, options Options, call workrunner.C
 		options.Options = workrunner.DefaultOptions()
 	}
 	b.Reconciler = &workrunner.Reconciler{
-		Work: NewWork(recording, me, func(ctx context.Context, namespace *corev1.Namespace) (workrunner.Result, error) {
+		Handler: NewHandler(recording, me, func(ctx context.Context, namespace *corev1.Namespace) (workrunner.Result, error) {
 			b.calls++
 			return call(ctx, namespace)
 		}, options),
 		Cache: b.cache, Client: recording, Clock: b.clock, Backoff: options.Backoff,
 	}
 	if cached != nil {
-		b.Observe(cached)
+		b.Track(cached)
 	}
 	return b
 }
 
-func (b *bench) reconcile() (reconcile.Result, error) {
+func (b *fixture) reconcile() (reconcile.Result, error) {
 	return b.Reconcile(context.Background(), reconcile.Request{NamespacedName: types.NamespacedName{Name: "shop"}})
 }
 
-func (b *bench) namespace() *corev1.Namespace {
+func (b *fixture) namespace() *corev1.Namespace {
 	var namespace corev1.Namespace
 	if err := b.live.Get(context.Background(), client.ObjectKey{Name: "shop"}, &namespace); err != nil {
 		return nil
@@ -178,13 +179,13 @@ func returning(err error) workrunner.Call {
 const failure = `{"status":"Failure","reason":"NoQuota"}`
 
 func TestReconcile(t *testing.T) {
-	wait := &workrunner.Wait{After: time.Minute, Reason: "NoCertificate", Message: "no certificate yet"}
+	wait := &workrunner.NotYetError{After: time.Minute, Reason: "NoCertificate", Message: "no certificate yet"}
 	status := "shop status of shop-uid: b.corp.com/Initialized="
 	finishing := "shop: test uid=shop-uid, test pending-initializers="
 	forbidden := apierrors.NewForbidden(corev1.Resource("namespaces"), "shop", errors.New("no"))
 
 	for name, test := range map[string]struct {
-		cached, live *corev1.Namespace // live is as cached where it is nil
+		cached, live *corev1.Namespace // if live is nil, it equals cached
 		isGone       bool
 		options      Options
 		call         workrunner.Call
@@ -197,17 +198,17 @@ func TestReconcile(t *testing.T) {
 		wantErr      []string
 		wantPending  string
 	}{
-		"the only one opens the namespace": {
+		"last initializer opens the namespace": {
 			cached: waiting(me).Obj(), call: done,
 			wantCalls: 1, wantRequests: []string{finishing + "b.corp.com, replace pending-initializers="},
 		},
-		"the first one takes its own name off and no other": {
+		"first initializer removes only its own name": {
 			cached: waiting(me, "c.corp.com").Obj(), call: done,
 			wantCalls:    1,
 			wantRequests: []string{finishing + "b.corp.com,c.corp.com, replace pending-initializers=c.corp.com"},
 			wantPending:  "c.corp.com",
 		},
-		"what it says of its work is published after its name is off": {
+		"result is published after the name is removed": {
 			cached: waiting(me).Obj(),
 			call: func(context.Context, *corev1.Namespace) (workrunner.Result, error) {
 				return workrunner.Result{Reason: "IndexCreated", Message: "3 shards"}, nil
@@ -216,7 +217,7 @@ func TestReconcile(t *testing.T) {
 				finishing + "b.corp.com, replace pending-initializers=", status + "True IndexCreated: 3 shards",
 			},
 		},
-		"a reason of the operator's is replaced": {
+		"reserved reason is replaced": {
 			cached: waiting(me).Obj(),
 			call: func(context.Context, *corev1.Namespace) (workrunner.Result, error) {
 				return workrunner.Result{Reason: v1alpha1.ReasonTimedOut, Message: "3 shards"}, nil
@@ -228,7 +229,7 @@ func TestReconcile(t *testing.T) {
 		"not its turn": {
 			cached: waiting("a.corp.com", me).Obj(), call: done, wantPending: "a.corp.com,b.corp.com",
 		},
-		"unordered does not wait for its turn": {
+		"unordered": {
 			cached: waiting("a.corp.com", me, "c.corp.com").Obj(), options: Options{IsUnordered: true}, call: done,
 			wantCalls:    1,
 			wantRequests: []string{finishing + "a.corp.com,b.corp.com,c.corp.com, replace pending-initializers=a.corp.com,c.corp.com"},
@@ -237,22 +238,22 @@ func TestReconcile(t *testing.T) {
 		"not in the list": {
 			cached: waiting("a.corp.com").Obj(), options: Options{IsUnordered: true}, call: done, wantPending: "a.corp.com",
 		},
-		"a part of another's name is not its name": {
+		"substring of another name": {
 			cached: waiting("x"+me, me+"x").Obj(), options: Options{IsUnordered: true}, call: done, wantPending: "xb.corp.com,b.corp.comx",
 		},
 		"terminating": {
 			cached: waiting(me).Terminating(now).Obj(), live: waiting(me).Obj(), call: done, wantPending: me,
 		},
-		"a failure result is there": {
+		"failure result exists": {
 			cached: waiting(me).Result(failure).Obj(), call: done, wantPending: me,
 		},
-		"a result that is none does not count": {
+		"invalid result is ignored": {
 			cached: waiting(me).Result("all is well").Obj(), call: done,
 			wantCalls: 1, wantRequests: []string{finishing + "b.corp.com, replace pending-initializers="},
 		},
-		"gone from the cache": {live: waiting(me).Obj(), call: done, wantPending: me},
+		"not in the cache": {live: waiting(me).Obj(), call: done, wantPending: me},
 
-		"a lost race is run again without another call": {
+		"conflict with another initializer is retried without another call": {
 			cached: waiting(me, "c.corp.com", "d.corp.com").Obj(), live: waiting(me, "d.corp.com").Obj(), call: done,
 			wantCalls: 1, wantRequests: []string{
 				finishing + "b.corp.com,c.corp.com,d.corp.com, replace pending-initializers=c.corp.com,d.corp.com",
@@ -260,7 +261,7 @@ func TestReconcile(t *testing.T) {
 			},
 			wantPending: "d.corp.com",
 		},
-		"a conflict is run again without another call": {
+		"conflict is retried without another call": {
 			cached: waiting(me).Obj(), call: done,
 			before: func(number int) error {
 				if number < 4 {
@@ -273,72 +274,71 @@ func TestReconcile(t *testing.T) {
 				finishing + "b.corp.com, replace pending-initializers=", finishing + "b.corp.com, replace pending-initializers=",
 			},
 		},
-		"the operator has taken the name off meanwhile": {
+		"operator removed the name concurrently": {
 			cached: waiting(me, "c.corp.com").Obj(), live: waiting("c.corp.com").Obj(), call: done,
 			wantCalls:    1,
 			wantRequests: []string{finishing + "b.corp.com,c.corp.com, replace pending-initializers=c.corp.com"},
 			wantPending:  "c.corp.com",
 		},
-		"another has failed meanwhile": {
+		"another initializer failed concurrently": {
 			cached: waiting("a.corp.com", me, "c.corp.com").Obj(), live: waiting("a.corp.com", me).Result(failure).Obj(),
 			options: Options{IsUnordered: true}, call: done,
 			wantCalls:    1,
 			wantRequests: []string{finishing + "a.corp.com,b.corp.com,c.corp.com, replace pending-initializers=a.corp.com,c.corp.com"},
 			wantPending:  "a.corp.com,b.corp.com",
 		},
-		"gone when it is done": {
+		"deleted during the call": {
 			cached: waiting(me).Obj(), isGone: true, call: done,
 			wantCalls: 1, wantRequests: []string{finishing + "b.corp.com, replace pending-initializers="},
 		},
-		"created again when it is done": {
+		"recreated during the call": {
 			cached: waiting(me).Obj(), live: waiting(me).UID("another").Obj(), call: done,
 			wantCalls: 1, wantRequests: []string{finishing + "b.corp.com, replace pending-initializers="}, wantPending: me,
 		},
-		"a refusal that is no race is an error, and is told": {
+		"invalid patch without conflict is published": {
 			cached: waiting(me).Obj(), call: done,
 			before: func(int) error {
 				return apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Namespace").GroupKind(), "shop", nil)
 			},
 			wantCalls: 1, wantRequests: []string{
 				finishing + "b.corp.com, replace pending-initializers=",
-				status + `False Retrying: changing annotation nslifecycle.dev/pending-initializers of namespace "shop": Namespace "shop" is invalid`,
+				status + `False Retrying: failed to patch annotation nslifecycle.dev/pending-initializers of namespace "shop": Namespace "shop" is invalid`,
 			},
 			wantErr: []string{"is invalid"}, wantPending: me,
 		},
-		"without the verb it says which role to create": {
+		"missing permission": {
 			cached: waiting(me).Obj(), call: done, before: func(int) error { return forbidden },
 			refuse:    func(string) error { return forbidden },
 			wantCalls: 1, wantErr: []string{
-				`initializer "b.corp.com" may not write what came of its work for namespace "shop"`,
-				"it needs the verbs patch and initialize on namespaces, granted by a ClusterRoleBinding",
+				`initializer "b.corp.com"`, `namespace "shop"`, "patch and initialize on namespaces", "ClusterRoleBinding",
 				"kubectl create clusterrole initializer:b.corp.com --verb=get,list,watch,patch,initialize --resource=namespaces; " +
 					"kubectl create clusterrolebinding initializer:b.corp.com --clusterrole=initializer:b.corp.com --serviceaccount=test:test",
 			},
 			wantPending: me,
 		},
 
-		"an ordinary error": {
+		"error": {
 			cached: waiting(me).Obj(), call: returning(errors.New("no route to host")),
 			wantCalls: 1, wantRequests: []string{status + "False Retrying: no route to host"},
 			wantErr: []string{`initializer b.corp.com, namespace "shop": no route to host`}, wantPending: me,
 		},
-		"not found is an error like others": {
+		"NotFound is an ordinary error": {
 			cached: waiting(me).Obj(), call: returning(apierrors.NewNotFound(corev1.Resource("configmaps"), "template")),
 			wantCalls: 1, wantRequests: []string{status + `False Retrying: configmaps "template" not found`},
 			wantErr: []string{"template"}, wantPending: me,
 		},
-		"a long message is cut between two characters": {
+		"long message is truncated between characters": {
 			cached: waiting(me).Obj(), call: returning(errors.New("x" + strings.Repeat("é", 1000))),
 			wantCalls: 1, wantRequests: []string{status + "False Retrying: x" + strings.Repeat("é", 510) + "..."},
 			wantErr: []string{"é"}, wantPending: me,
 		},
-		"what is published already is not published again": {
+		"condition is up to date": {
 			cached: waiting(me).Condition(corev1.NamespaceCondition{
 				Type: me + "/Initialized", Status: corev1.ConditionFalse, Reason: "Retrying", Message: "no route to host",
 			}).Obj(),
 			call: returning(errors.New("no route to host")), wantCalls: 1, wantErr: []string{"no route"}, wantPending: me,
 		},
-		"what cannot be published changes nothing": {
+		"forbidden condition is ignored": {
 			cached: waiting(me).Obj(), call: returning(wait), refuse: func(string) error { return forbidden },
 			wantCalls: 1, wantRequests: []string{status + "False NoCertificate: no certificate yet"},
 			wantAfter: time.Minute, wantPending: me,
@@ -346,8 +346,7 @@ func TestReconcile(t *testing.T) {
 		"a panic": {
 			cached:    waiting(me).Obj(),
 			call:      func(context.Context, *corev1.Namespace) (workrunner.Result, error) { panic("index out of range") },
-			wantCalls: 1, wantRequests: []string{status + "False Panicked: panic: index out of range; this is a bug in the " +
-				"function that was given to package initializer or agent, whose log has the stack"},
+			wantCalls: 1, wantRequests: []string{status + "False Panicked: " + workrunner.PanicMessage("index out of range")},
 			wantErr: []string{"panic: index out of range"}, wantPending: me,
 		},
 		"not yet": {
@@ -355,22 +354,22 @@ func TestReconcile(t *testing.T) {
 			wantCalls: 1, wantRequests: []string{status + "False NoCertificate: no certificate yet"},
 			wantAfter: time.Minute, wantPending: me,
 		},
-		"not yet without time and reason": {
-			cached: waiting(me).Obj(), call: returning(&workrunner.Wait{After: -1, Message: "soon"}),
+		"not yet without duration and reason": {
+			cached: waiting(me).Obj(), call: returning(&workrunner.NotYetError{After: -1, Message: "soon"}),
 			wantCalls: 1, wantRequests: []string{status + "False Waiting: soon"},
 			wantAfter: workrunner.DefaultFirstBackoff, wantPending: me,
 		},
-		"failed for good": {
-			cached: waiting(me).Obj(), call: returning(fmt.Errorf("preparing: %w", &workrunner.Final{Reason: "NoQuota", Message: "<none> left"})),
+		"permanent failure": {
+			cached: waiting(me).Obj(), call: returning(fmt.Errorf("preparing: %w", &workrunner.FailedError{Reason: "NoQuota", Message: "<none> left"})),
 			wantCalls: 1, wantRequests: []string{
 				finishing + `b.corp.com, add initialization-result={"kind":"Status","apiVersion":"v1","metadata":{},` +
 					`"status":"Failure","message":"\u003cnone\u003e left","reason":"NoQuota"}`,
 			},
 			wantPending: me,
 		},
-		"failed for good, and the operator has taken the name off meanwhile": {
+		"permanent failure, operator removed the name concurrently": {
 			cached: waiting(me, "c.corp.com").Obj(), live: waiting("c.corp.com").Obj(),
-			call: returning(&workrunner.Final{Reason: "NoQuota", Message: "none left"}), wantCalls: 1, wantRequests: []string{
+			call: returning(&workrunner.FailedError{Reason: "NoQuota", Message: "none left"}), wantCalls: 1, wantRequests: []string{
 				finishing + `b.corp.com,c.corp.com, add initialization-result={"kind":"Status","apiVersion":"v1","metadata":{},` +
 					`"status":"Failure","message":"none left","reason":"NoQuota"}`,
 			},
@@ -390,8 +389,8 @@ func TestReconcile(t *testing.T) {
 			},
 		},
 
-		"the finalizer is put on before the call": {
-			cached: waiting(me).ResourceVersion("999").Obj(), live: waiting(me).Obj(), options: Options{Finalizer: ptr.To(token)},
+		"finalizer is added before the call": {
+			cached: waiting(me).ResourceVersion("999").Obj(), live: waiting(me).Obj(), options: Options{Finalizer: ptr.To(finalizerName)},
 			call: func(_ context.Context, namespace *corev1.Namespace) (workrunner.Result, error) {
 				if len(namespace.Spec.Finalizers) != 1 {
 					return workrunner.Result{}, fmt.Errorf("finalizers are %v", namespace.Spec.Finalizers)
@@ -402,35 +401,35 @@ func TestReconcile(t *testing.T) {
 				"finalize shop [search.example.com/index]", finishing + "b.corp.com, replace pending-initializers=",
 			},
 		},
-		"the finalizer is there": {
+		"finalizer exists": {
 			cached: func() *corev1.Namespace {
 				n := waiting(me).Obj()
-				n.Spec.Finalizers = []corev1.FinalizerName{token}
+				n.Spec.Finalizers = []corev1.FinalizerName{finalizerName}
 				return n
 			}(),
-			options:   Options{Finalizer: ptr.To(token)},
+			options:   Options{Finalizer: ptr.To(finalizerName)},
 			call:      done,
 			wantCalls: 1, wantRequests: []string{finishing + "b.corp.com, replace pending-initializers="},
 		},
-		"without the finalizer there is no call": {
-			cached: waiting(me).Obj(), options: Options{Finalizer: ptr.To(token)}, call: done,
+		"finalizer cannot be added": {
+			cached: waiting(me).Obj(), options: Options{Finalizer: ptr.To(finalizerName)}, call: done,
 			refuse:       func(string) error { return forbidden },
 			wantRequests: nil,
-			wantErr: []string{"writing spec.finalizers of namespace \"shop\"",
+			wantErr: []string{"spec.finalizers of namespace \"shop\"",
 				"kubectl create clusterrole initializer:b.corp.com-finalize --verb=update --resource=namespaces/finalize"},
 			wantPending: me,
 		},
-		"gone before the finalizer is put on": {
-			cached: waiting(me).Obj(), isGone: true, options: Options{Finalizer: ptr.To(token)}, call: done,
+		"deleted before the finalizer is added": {
+			cached: waiting(me).Obj(), isGone: true, options: Options{Finalizer: ptr.To(finalizerName)}, call: done,
 			wantRequests: []string{"finalize shop [search.example.com/index]"},
 		},
-		"created again before the finalizer is put on": {
-			cached: waiting(me).Obj(), live: waiting(me).UID("another").Obj(), options: Options{Finalizer: ptr.To(token)}, call: done,
+		"recreated before the finalizer is added": {
+			cached: waiting(me).Obj(), live: waiting(me).UID("another").Obj(), options: Options{Finalizer: ptr.To(finalizerName)}, call: done,
 			wantRequests: []string{"finalize shop [search.example.com/index]"}, wantPending: me,
 		},
-		"opened before the finalizer is put on": {
+		"opened before the finalizer is added": {
 			cached: waiting(me).ResourceVersion("7").Obj(), live: waiting(me).Pending().Obj(),
-			options: Options{Finalizer: ptr.To(token)}, call: done,
+			options: Options{Finalizer: ptr.To(finalizerName)}, call: done,
 			wantRequests: []string{"finalize shop [search.example.com/index]"},
 		},
 	} {
@@ -440,13 +439,13 @@ func TestReconcile(t *testing.T) {
 			if live == nil && !test.isGone {
 				live = test.cached.DeepCopy()
 			}
-			b := newBench(nil, live, test.options, test.call)
+			b := newFixture(nil, live, test.options, test.call)
 			if cached := test.cached; cached != nil {
 				if test.live == nil && !test.isGone {
-					cached = b.namespace() // with the resource version that it got
+					cached = b.namespace() // with its resource version
 				}
 				b.cache.namespace = cached
-				b.Observe(cached)
+				b.Track(cached)
 			}
 			b.before, b.refuse = test.before, test.refuse
 			result, err := b.reconcile()
@@ -479,9 +478,9 @@ func asAny(texts []string) []any {
 	return result
 }
 
-func TestTheFunctionGetsACopy(t *testing.T) {
+func TestFunctionGetsACopy(t *testing.T) {
 	g := NewWithT(t)
-	b := newBench(waiting(me, "c.corp.com").Obj(), waiting(me, "c.corp.com").Obj(), Options{},
+	b := newFixture(waiting(me, "c.corp.com").Obj(), waiting(me, "c.corp.com").Obj(), Options{},
 		func(_ context.Context, namespace *corev1.Namespace) (workrunner.Result, error) {
 			*namespace = *waiting("c.corp.com", me).UID("another").Obj()
 			return workrunner.Result{}, nil
@@ -493,31 +492,31 @@ func TestTheFunctionGetsACopy(t *testing.T) {
 	}))
 }
 
-func TestOnlyTheWriteIsRepeatedOnceTheFunctionIsDone(t *testing.T) {
+func TestOnlyTheWriteIsRetried(t *testing.T) {
 	for name, test := range map[string]struct {
 		call workrunner.Call
 		want string
 	}{
 		"done":   {call: done, want: "replace"},
-		"failed": {call: returning(&workrunner.Final{Reason: "NoQuota"}), want: "add"},
+		"failed": {call: returning(&workrunner.FailedError{Reason: "NoQuota"}), want: "add"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			b := newBench(waiting(me).Obj(), waiting(me).Obj(), Options{}, test.call)
+			b := newFixture(waiting(me).Obj(), waiting(me).Obj(), Options{}, test.call)
 			b.before = func(number int) error {
 				if number < 3 {
-					return apierrors.NewInternalError(errors.New("etcd is away"))
+					return apierrors.NewInternalError(errors.New("etcd is unavailable"))
 				}
 				return nil
 			}
 			for range 2 {
 				_, err := b.reconcile()
-				g.Expect(err).To(MatchError(ContainSubstring("etcd is away")))
+				g.Expect(err).To(MatchError(ContainSubstring("etcd is unavailable")))
 				b.clock.SetTime(b.clock.Now().Add(time.Hour))
 			}
 			_, err := b.reconcile()
 			g.Expect(err).NotTo(HaveOccurred())
-			// The cache still has it as it was, and the queue comes back to it.
+			// The cache is stale, and the Namespace is enqueued again.
 			_, err = b.reconcile()
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(b.calls).To(Equal(1))
@@ -530,23 +529,23 @@ func TestOnlyTheWriteIsRepeatedOnceTheFunctionIsDone(t *testing.T) {
 	}
 }
 
-func TestTooManyLostRacesAreLeftToTheQueue(t *testing.T) {
+func TestTooManyConflicts(t *testing.T) {
 	g := NewWithT(t)
-	b := newBench(waiting(me).Obj(), waiting(me).Obj(), Options{}, done)
+	b := newFixture(waiting(me).Obj(), waiting(me).Obj(), Options{}, done)
 	b.before = func(int) error {
 		return apierrors.NewConflict(corev1.Resource("namespaces"), "shop", errors.New("busy"))
 	}
 	_, err := b.reconcile()
-	g.Expect(err).To(MatchError(ContainSubstring("others were first 20 times")))
+	g.Expect(err).To(MatchError(ContainSubstring("20 consecutive update conflicts")))
 	g.Expect(b.calls).To(Equal(1))
-	g.Expect(b.reads).To(Equal(workrunner.MaxRaces))
+	g.Expect(b.reads).To(Equal(workrunner.MaxConflicts))
 }
 
-func TestTheBackoffHoldsWhateverTheWatchBrings(t *testing.T) {
+func TestBackoffIsIndependentOfEvents(t *testing.T) {
 	g := NewWithT(t)
 	options := Options{Options: workrunner.Options{Workers: 1, Backoff: workrunner.Backoff{First: time.Second, Max: 5 * time.Second}}}
 	broken := errors.New("down")
-	b := newBench(waiting(me).Obj(), waiting(me).Obj(), options, func(context.Context, *corev1.Namespace) (workrunner.Result, error) {
+	b := newFixture(waiting(me).Obj(), waiting(me).Obj(), options, func(context.Context, *corev1.Namespace) (workrunner.Result, error) {
 		return workrunner.Result{}, broken
 	})
 	for attempt, delay := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 5 * time.Second, 5 * time.Second} {
@@ -560,11 +559,12 @@ func TestTheBackoffHoldsWhateverTheWatchBrings(t *testing.T) {
 		g.Expect(b.calls).To(Equal(attempt + 1))
 		b.clock.SetTime(b.clock.Now().Add(time.Millisecond))
 	}
-	// It begins anew once the function has got on.
-	broken = &workrunner.Wait{After: time.Hour}
+	// A successful call resets the backoff.
+	broken = &workrunner.NotYetError{After: time.Hour}
 	_, err := b.reconcile()
 	g.Expect(err).NotTo(HaveOccurred())
 	broken = errors.New("down again")
+	// No task remains that could be called again.
 	_, err = b.reconcile()
 	g.Expect(err).To(MatchError(broken))
 	result, err := b.reconcile()
@@ -572,17 +572,17 @@ func TestTheBackoffHoldsWhateverTheWatchBrings(t *testing.T) {
 	g.Expect(result).To(Equal(reconcile.Result{RequeueAfter: time.Second}))
 }
 
-func TestACallEndsWhenTheNamespaceNoLongerWaits(t *testing.T) {
-	for name, change := range map[string]func(b *bench){
-		"terminating":      func(b *bench) { b.Observe(waiting(me).Terminating(now).Obj()) },
-		"the name is off":  func(b *bench) { b.Observe(waiting("c.corp.com").Obj()) },
-		"failed":           func(b *bench) { b.Observe(waiting(me).Result(failure).Obj()) },
-		"no longer listed": func(b *bench) { b.Forget(waiting(me).Obj()) },
+func TestCallIsCanceledWithoutMatch(t *testing.T) {
+	for name, change := range map[string]func(b *fixture){
+		"terminating":  func(b *fixture) { b.Track(waiting(me).Terminating(now).Obj()) },
+		"name removed": func(b *fixture) { b.Track(waiting("c.corp.com").Obj()) },
+		"failed":       func(b *fixture) { b.Track(waiting(me).Result(failure).Obj()) },
+		"deleted":      func(b *fixture) { b.Untrack(waiting(me).Obj()) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			var b *bench
-			b = newBench(waiting(me).Obj(), waiting(me).Obj(), Options{}, func(ctx context.Context, _ *corev1.Namespace) (workrunner.Result, error) {
+			var b *fixture
+			b = newFixture(waiting(me).Obj(), waiting(me).Obj(), Options{}, func(ctx context.Context, _ *corev1.Namespace) (workrunner.Result, error) {
 				change(b)
 				<-ctx.Done()
 				return workrunner.Result{}, ctx.Err()
@@ -599,10 +599,10 @@ func TestACallEndsWhenTheNamespaceNoLongerWaits(t *testing.T) {
 	}
 }
 
-func TestNothingIsSaidWhenTheProcessEnds(t *testing.T) {
+func TestNothingIsPublishedAtShutdown(t *testing.T) {
 	g := NewWithT(t)
 	ctx, stop := context.WithCancel(context.Background())
-	b := newBench(waiting(me).Obj(), waiting(me).Obj(), Options{}, func(ctx context.Context, _ *corev1.Namespace) (workrunner.Result, error) {
+	b := newFixture(waiting(me).Obj(), waiting(me).Obj(), Options{}, func(ctx context.Context, _ *corev1.Namespace) (workrunner.Result, error) {
 		stop()
 		return workrunner.Result{}, ctx.Err()
 	})
@@ -611,10 +611,10 @@ func TestNothingIsSaidWhenTheProcessEnds(t *testing.T) {
 	g.Expect(b.requests).To(BeEmpty())
 }
 
-func TestProgressOutsideOfACall(t *testing.T) {
+func TestProgressOutsideACall(t *testing.T) {
 	g := NewWithT(t)
 	var kept context.Context
-	b := newBench(waiting(me).Obj(), waiting(me).Obj(), Options{}, func(ctx context.Context, _ *corev1.Namespace) (workrunner.Result, error) {
+	b := newFixture(waiting(me).Obj(), waiting(me).Obj(), Options{}, func(ctx context.Context, _ *corev1.Namespace) (workrunner.Result, error) {
 		kept = context.WithoutCancel(ctx)
 		return workrunner.Result{}, nil
 	})
@@ -625,13 +625,13 @@ func TestProgressOutsideOfACall(t *testing.T) {
 	g.Expect(b.requests).To(HaveLen(1))
 }
 
-func TestATransitionTimeIsThatOfTheStatus(t *testing.T) {
+func TestLastTransitionTime(t *testing.T) {
 	g := NewWithT(t)
 	since := metav1.NewTime(now.Add(-time.Hour))
 	namespace := waiting(me).Condition(corev1.NamespaceCondition{
 		Type: me + "/Initialized", Status: corev1.ConditionFalse, Reason: v1alpha1.ReasonPending, LastTransitionTime: since,
 	}).Obj()
-	b := newBench(namespace, namespace.DeepCopy(), Options{}, returning(errors.New("down")))
+	b := newFixture(namespace, namespace.DeepCopy(), Options{}, returning(errors.New("down")))
 	_, err := b.reconcile()
 	g.Expect(err).To(HaveOccurred())
 	condition := b.namespace().Status.Conditions[0]
@@ -639,10 +639,10 @@ func TestATransitionTimeIsThatOfTheStatus(t *testing.T) {
 	g.Expect(condition.LastTransitionTime.Time).To(BeTemporally("==", since.Time))
 }
 
-// Of two conditions that are refused only the first one costs a request, for a while.
-func TestWithoutTheRightToPublishNothingIsAskedForAWhile(t *testing.T) {
+// After a forbidden write no condition is written for a while.
+func TestForbiddenConditionIsNotRetriedImmediately(t *testing.T) {
 	g := NewWithT(t)
-	b := newBench(waiting(me).Obj(), waiting(me).Obj(), Options{}, returning(&workrunner.Wait{After: time.Second, Message: "soon"}))
+	b := newFixture(waiting(me).Obj(), waiting(me).Obj(), Options{}, returning(&workrunner.NotYetError{After: time.Second, Message: "soon"}))
 	b.refuse = func(string) error {
 		return apierrors.NewForbidden(corev1.Resource("namespaces/status"), "shop", errors.New("no"))
 	}
@@ -659,8 +659,8 @@ func TestWithoutTheRightToPublishNothingIsAskedForAWhile(t *testing.T) {
 	g.Expect(b.namespace().Status.Conditions).To(HaveLen(1))
 }
 
-// What says nothing for a minute passes for dead.
-func TestLongWorkSaysThatItIsUnderWay(t *testing.T) {
+// Without a condition the operator reports the initializer as unresponsive.
+func TestHeartbeat(t *testing.T) {
 	const status = "shop status of shop-uid: b.corp.com/Initialized=False "
 	pending := corev1.NamespaceCondition{
 		Type: me + "/Initialized", Status: corev1.ConditionFalse, Reason: v1alpha1.ReasonPending,
@@ -669,19 +669,19 @@ func TestLongWorkSaysThatItIsUnderWay(t *testing.T) {
 		namespace *corev1.Namespace
 		want      string
 	}{
-		"nothing was said":             {waiting(me).Obj(), "Working: the work is under way"},
-		"nobody but the operator said": {waiting(me).Condition(pending).Obj(), "Working: the work is under way"},
+		"no condition":              {waiting(me).Obj(), "Working: " + workrunner.MessageWorking},
+		"condition of the operator": {waiting(me).Condition(pending).Obj(), "Working: " + workrunner.MessageWorking},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			said := make(chan struct{})
-			b := newBench(test.namespace, test.namespace.DeepCopy(), Options{}, func(context.Context, *corev1.Namespace) (workrunner.Result, error) {
-				<-said
+			published := make(chan struct{})
+			b := newFixture(test.namespace, test.namespace.DeepCopy(), Options{}, func(context.Context, *corev1.Namespace) (workrunner.Result, error) {
+				<-published
 				return workrunner.Result{}, nil
 			})
-			b.Silence = 1
+			b.HeartbeatDelay = 1
 			b.refuse = func(string) error {
-				close(said)
+				close(published)
 				return nil
 			}
 			_, err := b.reconcile()
@@ -693,12 +693,12 @@ func TestLongWorkSaysThatItIsUnderWay(t *testing.T) {
 	}
 }
 
-// A manager that gives each pass a time does not have a Namespace forgotten for it.
-func TestAPassThatTakesTooLongIsTriedAgain(t *testing.T) {
+// A call that exceeds the manager's ReconciliationTimeout is retried.
+func TestReconciliationTimeout(t *testing.T) {
 	g := NewWithT(t)
 	ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
 	defer cancel()
-	b := newBench(waiting(me).Obj(), waiting(me).Obj(), Options{}, func(ctx context.Context, _ *corev1.Namespace) (workrunner.Result, error) {
+	b := newFixture(waiting(me).Obj(), waiting(me).Obj(), Options{}, func(ctx context.Context, _ *corev1.Namespace) (workrunner.Result, error) {
 		<-ctx.Done()
 		return workrunner.Result{}, ctx.Err()
 	})
@@ -709,45 +709,45 @@ func TestAPassThatTakesTooLongIsTriedAgain(t *testing.T) {
 	}))
 }
 
-// controller-runtime comes back to every error but this one.
+// controller-runtime does not retry terminal errors.
 func TestNoErrorIsTerminal(t *testing.T) {
 	g := NewWithT(t)
-	b := newBench(waiting(me).Obj(), waiting(me).Obj(), Options{}, returning(reconcile.TerminalError(errors.New("no such team"))))
+	b := newFixture(waiting(me).Obj(), waiting(me).Obj(), Options{}, returning(reconcile.TerminalError(errors.New("no such team"))))
 	_, err := b.reconcile()
 	g.Expect(err).To(MatchError(ContainSubstring("no such team")))
 	g.Expect(errors.Is(err, reconcile.TerminalError(nil))).To(BeFalse())
 }
 
-// The leader before may have served what the cache still shows as waiting.
-func TestWhatIsInheritedIsReadBeforeItIsServed(t *testing.T) {
+// The previous leader may have handled a Namespace that the cache still shows as waiting.
+func TestStaleCacheWindow(t *testing.T) {
 	finished := wrappers.MakeNamespace("shop").UID("shop-uid").Obj()
 	again := waiting(me).UID("another").Obj()
 	terminating := waiting(me).Terminating(now).Obj()
-	terminating.Finalizers = []string{"test.example.com/hold"} // The fake client wants one.
+	terminating.Finalizers = []string{"test.example.com/hold"} // Required by the fake client.
 	for name, test := range map[string]struct {
 		live      *corev1.Namespace
 		created   time.Duration
 		wantCalls int
 		wantReads int
 	}{
-		"waiting still":           {live: waiting(me).Obj(), wantCalls: 1, wantReads: 1},
-		"finished":                {live: finished, wantReads: 1},
-		"gone":                    {wantReads: 1},
-		"created again":           {live: again, wantReads: 1},
-		"terminating":             {live: terminating, wantReads: 1},
-		"not its turn":            {live: waiting("a.corp.com", me).Obj(), wantReads: 1},
-		"new, by the time":        {live: waiting(me).Obj(), created: time.Minute, wantCalls: 1},
-		"new, at the last moment": {live: finished, created: time.Minute - 1, wantReads: 1},
+		"still waiting":     {live: waiting(me).Obj(), wantCalls: 1, wantReads: 1},
+		"finished":          {live: finished, wantReads: 1},
+		"deleted":           {wantReads: 1},
+		"recreated":         {live: again, wantReads: 1},
+		"terminating":       {live: terminating, wantReads: 1},
+		"not its turn":      {live: waiting("a.corp.com", me).Obj(), wantReads: 1},
+		"after the window":  {live: waiting(me).Obj(), created: time.Minute, wantCalls: 1},
+		"end of the window": {live: finished, created: time.Minute - 1, wantReads: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			b := newBench(nil, test.live, Options{}, done)
-			b.Inheritance = time.Minute
-			b.Observe(wrappers.MakeNamespace("other").Obj())
+			b := newFixture(nil, test.live, Options{}, done)
+			b.StaleCacheWindow = time.Minute
+			b.Track(wrappers.MakeNamespace("other").Obj())
 			b.clock.SetTime(now.Add(time.Hour))
 			b.cache.namespace = waiting(me).Obj()
 			b.cache.namespace.CreationTimestamp = metav1.NewTime(now.Add(test.created))
-			b.Observe(b.cache.namespace)
+			b.Track(b.cache.namespace)
 			_, err := b.reconcile()
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(b.calls).To(Equal(test.wantCalls))

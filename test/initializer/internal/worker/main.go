@@ -1,9 +1,9 @@
 // Copyright The nslifecycle Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command worker is an initializer as a process of its own, for tests that kill it. It puts
-// a ConfigMap into each namespace, and keeps a diary that survives it. It can also be told
-// to kill itself at some point of its work.
+// Command worker is an initializer in a separate process, for tests that kill it. It creates a
+// ConfigMap in each namespace, and writes a log that survives it. It can also kill itself at a
+// given point of its work.
 package main
 
 import (
@@ -29,11 +29,11 @@ import (
 	"github.com/nslifecycle/nslifecycle/pkg/initializer"
 )
 
-// diary is a file that has every line as soon as it is written.
+// diary is an unbuffered log file.
 type diary struct{ file *os.File }
 
 func (d diary) write(format string, args ...any) {
-	// In one write, so that the lines of several processes do not mix.
+	// A single write, so that lines of several processes are not interleaved.
 	_, err := fmt.Fprintf(d.file, "%d "+format+"\n", append([]any{os.Getpid()}, args...)...)
 	if err == nil {
 		err = d.file.Sync()
@@ -43,7 +43,7 @@ func (d diary) write(format string, args ...any) {
 	}
 }
 
-// stop is where the process kills itself: when a point is reached for the n-th time.
+// stop is the point at which the process kills itself, when it is reached for the n-th time.
 type stop struct {
 	point string
 	left  atomic.Int64
@@ -84,10 +84,10 @@ func main() {
 	var stopAfter int64
 	var isUnordered bool
 	flag.StringVar(&name, "name", "", "The initializer's name.")
-	flag.StringVar(&path, "diary", "", "The file that tells what has been done.")
+	flag.StringVar(&path, "diary", "", "The log file.")
 	flag.StringVar(&stopAt, "stop-at", "", "The point at which to kill itself: before-work, after-work, before-return, "+
 		"before-patch or after-patch.")
-	flag.Int64Var(&stopAfter, "stop-after", 1, "At which time it is reached.")
+	flag.Int64Var(&stopAfter, "stop-after", 1, "The number of times that the point must be reached.")
 	flag.StringVar(&election, "elect-in", "", "The namespace in which to elect a leader; none if empty.")
 	flag.BoolVar(&isUnordered, "unordered", false, "Do not wait for the turn.")
 	flag.Parse()
@@ -101,7 +101,7 @@ func main() {
 func run(name, path, election string, isUnordered bool, stopAt string, stopAfter int64) error {
 	file, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
-		return fmt.Errorf("opening the diary: %w", err)
+		return fmt.Errorf("failed to open the log file: %w", err)
 	}
 	d := diary{file: file}
 	s := &stop{point: stopAt, diary: d}
@@ -112,7 +112,7 @@ func run(name, path, election string, isUnordered bool, stopAt string, stopAfter
 	}
 	clientset, err := kubernetes.NewForConfig(unlimited(config))
 	if err != nil {
-		return fmt.Errorf("creating a client: %w", err)
+		return fmt.Errorf("failed to create a client: %w", err)
 	}
 	config.Wrap(s.wrap)
 	duration := func(d time.Duration) *time.Duration { return &d }
@@ -120,7 +120,7 @@ func run(name, path, election string, isUnordered bool, stopAt string, stopAfter
 		Metrics:          metricsserver.Options{BindAddress: "0"},
 		LeaderElection:   election != "",
 		LeaderElectionID: name, LeaderElectionNamespace: election,
-		// A killed leader is missed soon.
+		// A short time until failover.
 		LeaseDuration: duration(3 * time.Second), RenewDeadline: duration(2 * time.Second),
 		RetryPeriod: duration(200 * time.Millisecond),
 	})
@@ -142,7 +142,7 @@ func run(name, path, election string, isUnordered bool, stopAt string, stopAfter
 		s.at("after-work")
 		d.write("success %s %s", namespace.Name, namespace.UID)
 		s.at("before-return")
-		return initializer.Result{Reason: "Prepared", Message: "the ConfigMap is there"}, nil
+		return initializer.Result{Reason: "Prepared", Message: "the ConfigMap exists"}, nil
 	}, options...)
 	if err != nil {
 		return err

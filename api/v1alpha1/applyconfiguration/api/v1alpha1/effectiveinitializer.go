@@ -17,12 +17,12 @@ import (
 type EffectiveInitializerApplyConfiguration struct {
 	// name is the identifier of the initializer.
 	Name *string `json:"name,omitempty"`
-	// configuration is the name of the first NamespaceInitializerConfiguration
-	// that registers the initializer.
+	// configuration is the name of the first NamespaceInitializerConfiguration that registers the
+	// initializer.
 	Configuration *string `json:"configuration,omitempty"`
-	// inForceSince is the time from which new Namespaces get this initializer, where it is
-	// the operator that gives it to them and not the API server. One that was created
-	// before does not get it.
+	// inForceSince is the time from which new Namespaces get this initializer. It is set only if
+	// the operator, instead of the API server, adds initializers to Namespaces (config/compat). A
+	// Namespace that was created before does not get the initializer.
 	InForceSince                          *v1.Time `json:"inForceSince,omitempty"`
 	InitializerSettingsApplyConfiguration `json:""`
 }

@@ -12,27 +12,26 @@ import (
 // InitializerSettingsApplyConfiguration represents a declarative configuration of the InitializerSettings type for use
 // with apply.
 //
-// InitializerSettings are what a configuration may say about an initializer beyond its name.
-// Without any of them it is as the Namespace Initializer KEP has it: every new Namespace
-// waits for it, for as long as it takes. Where several configurations name an initializer,
-// the settings of the first one count.
+// InitializerSettings are the optional settings of an initializer. The default is the behavior of
+// the Namespace Initializer KEP: every new Namespace waits for the initializer without a time
+// limit. If several configurations register an initializer, the settings of the first one apply.
 type InitializerSettingsApplyConfiguration struct {
-	// timeoutSeconds is how long a Namespace waits for the initializer once it has its turn,
-	// in seconds. Then failurePolicy says what happens. It counts from when the operator saw
-	// that the turn had come, and is never cut short. Without it a Namespace waits for as
-	// long as it takes.
+	// timeoutSeconds is the time in seconds that a Namespace waits for the initializer after its
+	// turn has come. After that failurePolicy applies. The time starts when the operator observes
+	// the turn, and a change of the configuration never shortens a wait that has started. The
+	// default is no limit.
 	TimeoutSeconds *int32 `json:"timeoutSeconds,omitempty"`
-	// failurePolicy is what happens when timeoutSeconds are over. With "Fail", which is the
-	// default, the initialization has failed: the Namespace gets a result and is deleted.
-	// With "Ignore" it goes on without this initializer, and a condition and an Event say so.
+	// failurePolicy specifies what happens when the initializer times out. "Fail", the default,
+	// fails the initialization: the Namespace gets a failure result and is deleted. "Ignore" skips
+	// the initializer, and reports it in a condition and an Event.
 	FailurePolicy *apiv1alpha1.InitializerFailurePolicy `json:"failurePolicy,omitempty"`
-	// finalizer is a token that every Namespace which gets the initializer has in
-	// spec.finalizers from its creation on, such as "search.example.com/index". The Namespace
-	// does not go before an agent has released it.
+	// finalizer is a namespace finalizer, such as "search.example.com/index". Every Namespace that
+	// gets the initializer has it in spec.finalizers from its creation, and is not deleted until
+	// the controller that is responsible for it removes it.
 	Finalizer *string `json:"finalizer,omitempty"`
-	// namespaceSelector limits the initializer to the Namespaces whose labels match in the
-	// request that creates them. Whoever creates a Namespace chooses its labels, so this is
-	// no means to enforce anything. Without it every new Namespace gets the initializer.
+	// namespaceSelector limits the initializer to Namespaces whose labels match in the create
+	// request. Users choose the labels of Namespaces that they create, so a selector does not
+	// enforce anything. The default is every new Namespace.
 	NamespaceSelector *NamespaceSelectorApplyConfiguration `json:"namespaceSelector,omitempty"`
 }
 

@@ -12,12 +12,11 @@ import (
 // NamespaceInitializerApplyConfiguration represents a declarative configuration of the NamespaceInitializer type for use
 // with apply.
 //
-// NamespaceInitializer names a controller that prepares new Namespaces.
+// NamespaceInitializer registers a controller that prepares new Namespaces.
 type NamespaceInitializerApplyConfiguration struct {
-	// name is the identifier of the initializer, as it appears in a Namespace's
-	// list of pending initializers. It is fully qualified: at least three
-	// dot-separated DNS labels, such as "quota.policy.example.com", of which the
-	// last ones are a domain that belongs to whoever wrote the initializer.
+	// name identifies the initializer in the list of pending initializers of a Namespace. It is
+	// fully qualified: at least three dot-separated DNS labels, such as "quota.policy.example.com",
+	// that end with a domain of the initializer's author.
 	Name                                  *string `json:"name,omitempty"`
 	InitializerSettingsApplyConfiguration `json:""`
 }

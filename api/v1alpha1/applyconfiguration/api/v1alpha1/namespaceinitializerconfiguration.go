@@ -17,21 +17,20 @@ import (
 // NamespaceInitializerConfigurationApplyConfiguration represents a declarative configuration of the NamespaceInitializerConfiguration type for use
 // with apply.
 //
-// NamespaceInitializerConfiguration registers initializers: every Namespace that
-// is created from then on has to wait for them. Namespaces that exist already are
-// not touched.
+// NamespaceInitializerConfiguration registers initializers. Every Namespace that is created
+// afterwards waits for them; existing Namespaces are not affected.
 //
-// The initializers of all configurations make one list: sorted by the name of the
-// configuration, in the given order inside one, each initializer once, at its
-// first place (Namespace Initializer KEP, "Core Kubernetes Changes").
+// The initializers of all configurations are merged into one list: configurations are sorted by
+// name, the order inside a configuration is kept, and only the first entry for an initializer
+// counts (Namespace Initializer KEP, "Core Kubernetes Changes").
 type NamespaceInitializerConfigurationApplyConfiguration struct {
 	v1.TypeMetaApplyConfiguration `json:""`
 	// metadata is the standard object metadata.
 	*v1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`
-	// initializers are the initializers that every new Namespace waits for, in the
-	// order in which they act. An empty list registers nothing.
+	// initializers are the initializers that every new Namespace waits for, in the order in which
+	// they run. An empty list registers nothing.
 	Initializers []NamespaceInitializerApplyConfiguration `json:"initializers,omitempty"`
-	// status says whether the configuration is in force.
+	// status is the observed state of the configuration.
 	Status *NamespaceInitializerConfigurationStatusApplyConfiguration `json:"status,omitempty"`
 }
 

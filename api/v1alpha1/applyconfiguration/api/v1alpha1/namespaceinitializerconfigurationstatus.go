@@ -12,11 +12,11 @@ import (
 // NamespaceInitializerConfigurationStatusApplyConfiguration represents a declarative configuration of the NamespaceInitializerConfigurationStatus type for use
 // with apply.
 //
-// NamespaceInitializerConfigurationStatus says what became of a configuration.
+// NamespaceInitializerConfigurationStatus is the observed state of a configuration.
 type NamespaceInitializerConfigurationStatusApplyConfiguration struct {
-	// conditions tell the state of the configuration. "Active" is True while every new
-	// Namespace gets the initializers of this configuration, and False with a reason
-	// otherwise. "Healthy" is False where somebody is missing who does their work.
+	// conditions are the observed conditions. "Active" is True while every new Namespace gets the
+	// initializers of this configuration. "Healthy" is False if an initializer is unresponsive or
+	// lacks permissions.
 	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
 }
 

@@ -12,13 +12,13 @@ import (
 // NamespaceSelectorApplyConfiguration represents a declarative configuration of the NamespaceSelector type for use
 // with apply.
 //
-// NamespaceSelector selects Namespaces by their labels, as metav1.LabelSelector does. All
-// requirements have to be met; an empty selector selects every Namespace. Its size is
-// bounded, since admission evaluates it.
+// NamespaceSelector selects Namespaces by their labels, like metav1.LabelSelector. All requirements
+// must be met. An empty selector selects every Namespace. Its size is limited because it is
+// evaluated at admission.
 type NamespaceSelectorApplyConfiguration struct {
-	// matchLabels are labels that the Namespace must have with these values.
+	// matchLabels are labels with the values that the Namespace must have.
 	MatchLabels map[string]apiv1alpha1.LabelValue `json:"matchLabels,omitempty"`
-	// matchExpressions are further requirements.
+	// matchExpressions are additional requirements.
 	MatchExpressions []NamespaceSelectorRequirementApplyConfiguration `json:"matchExpressions,omitempty"`
 }
 

@@ -13,13 +13,14 @@ import (
 // NamespaceSelectorRequirementApplyConfiguration represents a declarative configuration of the NamespaceSelectorRequirement type for use
 // with apply.
 //
-// NamespaceSelectorRequirement is what one label of a Namespace must meet.
+// NamespaceSelectorRequirement is a requirement for one label of a Namespace.
 type NamespaceSelectorRequirementApplyConfiguration struct {
 	// key is the key of the label.
 	Key *string `json:"key,omitempty"`
-	// operator relates the label to the values.
+	// operator is the relation between the label and the values.
 	Operator *v1.LabelSelectorOperator `json:"operator,omitempty"`
-	// values are those of operators In and NotIn. A Namespace without the label meets NotIn.
+	// values are the values for the operators In and NotIn. A Namespace without the label meets
+	// NotIn.
 	Values []apiv1alpha1.LabelValue `json:"values,omitempty"`
 }
 

@@ -1,0 +1,48 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package workrunner
+
+import (
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Reasons of the condition if the function does not choose one.
+const (
+	ReasonRetrying    = "Retrying"
+	ReasonPanicked    = "Panicked"
+	ReasonWaiting     = "Waiting"
+	ReasonProgressing = "Progressing"
+	ReasonWorking     = "Working"
+)
+
+const (
+	// MessageWorking is the message of the condition with ReasonWorking.
+	MessageWorking = "The function is running"
+
+	messageNoManager = "the manager is nil: create one with ctrl.NewManager"
+)
+
+// PanicMessage returns the message of the condition with ReasonPanicked.
+func PanicMessage(value any) string {
+	return fmt.Sprintf("panic: %v; this is a bug in the function passed to package initializer or finalizer; "+
+		"the log contains the stack trace", value)
+}
+
+func missingPermissionsMessage(user string, missing, commands []string) string {
+	return fmt.Sprintf("%s is not allowed to %s; as an administrator run: %s",
+		user, strings.Join(missing, ", "), strings.Join(commands, "; "))
+}
+
+func invalidFinalizerMessage(name corev1.FinalizerName, problems []string) string {
+	return fmt.Sprintf("invalid namespace finalizer %q: %s; use a qualified name with a domain that you own, "+
+		"such as \"search.example.com/index\"", name, strings.Join(problems, "; "))
+}
+
+func duplicateNameMessage(name string) string {
+	return fmt.Sprintf("%s is already registered in this process: add it once, "+
+		"or set SkipNameValidation in the controller options of managers that each need their own", name)
+}
