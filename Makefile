@@ -211,18 +211,13 @@ control-plane: ## Get kube-apiserver, etcd and kubectl for the tests, and print 
 
 .PHONY: verify
 verify: ## Check that the tree is tidy, generated, formatted, linted and committed.
-	go mod tidy -diff
-	for file in hack/controlplane/go.mod hack/controlplane/*/go.mod; do (cd "$${file%/*}" && go mod tidy -diff); done
-	cd hack/image && go mod tidy -diff
-	cd test/benchmark && go mod tidy -diff
-	cd hack/promtool && go mod tidy -diff
-	cd hack/gojq && go mod tidy -diff
+	for file in $$(git ls-files go.mod '*/go.mod'); do (cd "$$(dirname "$$file")" && go mod tidy -diff); done
 	@$(MAKE) --no-print-directory manifests generate api-reference build-installer IMG=ghcr.io/nslifecycle/nslifecycle:latest
 	@unformatted="$$(gofmt -l .)"; \
 	if [ -n "$$unformatted" ]; then \
 		echo "Not formatted, run \`make fmt\`:" >&2; echo "$$unformatted" >&2; exit 1; \
 	fi
-	@$(MAKE) --no-print-directory vet verify-kustomize verify-chart verify-workflows lint-config lint verify-clean
+	@$(MAKE) --no-print-directory vet verify-kustomize verify-chart verify-workflows language lint-config lint verify-clean
 
 # The build of every kustomization, also of those that no other one includes.
 .PHONY: verify-kustomize
@@ -239,6 +234,11 @@ verify-chart: helm
 .PHONY: verify-workflows
 verify-workflows: actionlint
 	"$(ACTIONLINT)"
+
+.PHONY: language
+language: vale ## Check docs, comments, strings and names against the terms in hack/vale.
+	"$(LOCALBIN)/vale" --config=hack/vale/vale.ini --output=line $$(git ls-files \
+		'*.md' '*.go' '*.yaml' '*.yml' '*.sh' '*.tpl' Makefile ':!hack/vale' ':!dist' ':!**/zz_generated.*')
 
 # Not part of verify: what is known of a vulnerability changes from day to day, and the tree does not.
 .PHONY: vulncheck
@@ -401,25 +401,35 @@ kind: ## Install kind to bin/.
 kustomize: ## Install kustomize to bin/.
 	@$(call install-tool,kustomize,$(KUSTOMIZE_MODULE),$(KUSTOMIZE_VERSION))
 
-# From a module of its own, since `go install` refuses modules with a replace directive. The
-# tag leaves out what finds targets in clouds, which is most of it. It is kept by its version,
-# as the others are: the build takes minutes.
+# These come from modules of their own in hack/, since `go install` refuses modules with a
+# replace directive. The tag leaves out promtool's discovery of targets in clouds, which is most
+# of it.
 .PHONY: promtool
 promtool: ## Build promtool to bin/, for the tests of alerts and dashboard.
-	@version="$$(cd hack/promtool && go list -m -f '{{.Version}}' github.com/prometheus/prometheus)"; \
-	if [ ! -x "$(LOCALBIN)/promtool-$$version" ]; then \
-		echo "Building promtool $$version ..." >&2; \
-		mkdir -p "$(LOCALBIN)"; \
-		tmp="$$(mktemp -d "$(LOCALBIN)/.promtool.XXXXXX")"; trap 'rm -rf "$$tmp"' EXIT; \
-		(cd hack/promtool && go build -trimpath -tags remove_all_sd -o "$$tmp/promtool" \
-			github.com/prometheus/prometheus/cmd/promtool); \
-		mv -f "$$tmp/promtool" "$(LOCALBIN)/promtool-$$version"; \
-	fi; \
-	ln -sfn "promtool-$$version" "$(LOCALBIN)/promtool"
+	@$(call build-tool,promtool,github.com/prometheus/prometheus,cmd/promtool,-tags remove_all_sd)
+
+# Vale parses source code with tree-sitter, so this build needs a C compiler.
+.PHONY: vale
+vale: ## Build Vale to bin/, for the language check. Needs a C compiler.
+	@CGO_ENABLED=1 $(call build-tool,vale,github.com/vale-cli/vale/v3,cmd/vale)
 
 .PHONY: setup-envtest
 setup-envtest: ## Install setup-envtest to bin/.
 	@$(call install-tool,setup-envtest,$(SETUP_ENVTEST_MODULE),$(SETUP_ENVTEST_VERSION))
+
+# build-tool(name, module, package in it, build flags): builds a tool that hack/<name>/go.mod
+# pins to bin/<name>-<version>, with bin/<name> as a link to it.
+define build-tool
+version="$$(cd hack/$(1) && go list -m -f '{{.Version}}' $(2))"; \
+if [ ! -x "$(LOCALBIN)/$(1)-$$version" ]; then \
+	echo "Building $(1) $$version ..." >&2; \
+	mkdir -p "$(LOCALBIN)"; \
+	tmp="$$(mktemp -d "$(LOCALBIN)/.$(1).XXXXXX")"; trap 'rm -rf "$$tmp"' EXIT; \
+	(cd hack/$(1) && go build -trimpath $(4) -o "$$tmp/$(1)" $(2)/$(3)); \
+	mv -f "$$tmp/$(1)" "$(LOCALBIN)/$(1)-$$version"; \
+fi; \
+ln -sfn "$(1)-$$version" "$(LOCALBIN)/$(1)"
+endef
 
 # install-tool(name, package, version): bin/<name> becomes a link to
 # bin/<name>-<version>, so that a new version is installed as soon as it is
