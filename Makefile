@@ -209,18 +209,13 @@ control-plane: ## Download or build kube-apiserver, etcd and kubectl for the tes
 
 .PHONY: verify
 verify: ## Check that the tree is tidy, generated, formatted, linted and committed.
-	go mod tidy -diff
-	for file in hack/controlplane/go.mod hack/controlplane/*/go.mod; do (cd "$${file%/*}" && go mod tidy -diff); done
-	cd hack/image && go mod tidy -diff
-	cd test/benchmark && go mod tidy -diff
-	cd hack/promtool && go mod tidy -diff
-	cd hack/gojq && go mod tidy -diff
+	for file in $$(git ls-files go.mod '*/go.mod'); do (cd "$$(dirname "$$file")" && go mod tidy -diff); done
 	@$(MAKE) --no-print-directory manifests generate api-reference build-installer IMG=ghcr.io/nslifecycle/nslifecycle:latest
 	@unformatted="$$(gofmt -l .)"; \
 	if [ -n "$$unformatted" ]; then \
 		echo "Not formatted, run \`make fmt\`:" >&2; echo "$$unformatted" >&2; exit 1; \
 	fi
-	@$(MAKE) --no-print-directory vet verify-kustomize verify-chart verify-workflows lint-config lint verify-clean
+	@$(MAKE) --no-print-directory vet verify-kustomize verify-chart verify-workflows language lint-config lint verify-clean
 
 # Builds every kustomization, including those that no other one includes.
 .PHONY: verify-kustomize
@@ -237,6 +232,11 @@ verify-chart: helm
 .PHONY: verify-workflows
 verify-workflows: actionlint
 	"$(ACTIONLINT)"
+
+.PHONY: language
+language: vale ## Check docs, comments, strings and names against the terms in hack/vale.
+	"$(LOCALBIN)/vale" --config=hack/vale/vale.ini --output=line $$(git ls-files \
+		'*.md' '*.go' '*.yaml' '*.yml' '*.sh' '*.tpl' Makefile ':!hack/vale' ':!dist' ':!**/zz_generated.*')
 
 # Not part of verify: the vulnerability database changes independently of the tree.
 .PHONY: vulncheck
@@ -402,20 +402,30 @@ kustomize: ## Install kustomize to bin/.
 # build takes minutes.
 .PHONY: promtool
 promtool: ## Build promtool to bin/, for the tests of alerts and dashboard.
-	@version="$$(cd hack/promtool && go list -m -f '{{.Version}}' github.com/prometheus/prometheus)"; \
-	if [ ! -x "$(LOCALBIN)/promtool-$$version" ]; then \
-		echo "Building promtool $$version ..." >&2; \
-		mkdir -p "$(LOCALBIN)"; \
-		tmp="$$(mktemp -d "$(LOCALBIN)/.promtool.XXXXXX")"; trap 'rm -rf "$$tmp"' EXIT; \
-		(cd hack/promtool && go build -trimpath -tags remove_all_sd -o "$$tmp/promtool" \
-			github.com/prometheus/prometheus/cmd/promtool); \
-		mv -f "$$tmp/promtool" "$(LOCALBIN)/promtool-$$version"; \
-	fi; \
-	ln -sfn "promtool-$$version" "$(LOCALBIN)/promtool"
+	@$(call build-tool,promtool,github.com/prometheus/prometheus,cmd/promtool,-tags remove_all_sd)
+
+# Vale parses source code with tree-sitter, so this build needs a C compiler.
+.PHONY: vale
+vale: ## Build Vale to bin/, for the language check. Needs a C compiler.
+	@CGO_ENABLED=1 $(call build-tool,vale,github.com/vale-cli/vale/v3,cmd/vale)
 
 .PHONY: setup-envtest
 setup-envtest: ## Install setup-envtest to bin/.
 	@$(call install-tool,setup-envtest,$(SETUP_ENVTEST_MODULE),$(SETUP_ENVTEST_VERSION))
+
+# build-tool(name, module, package in it, build flags): builds a tool that hack/<name>/go.mod
+# pins to bin/<name>-<version>, with bin/<name> as a link to it.
+define build-tool
+version="$$(cd hack/$(1) && go list -m -f '{{.Version}}' $(2))"; \
+if [ ! -x "$(LOCALBIN)/$(1)-$$version" ]; then \
+	echo "Building $(1) $$version ..." >&2; \
+	mkdir -p "$(LOCALBIN)"; \
+	tmp="$$(mktemp -d "$(LOCALBIN)/.$(1).XXXXXX")"; trap 'rm -rf "$$tmp"' EXIT; \
+	(cd hack/$(1) && go build -trimpath $(4) -o "$$tmp/$(1)" $(2)/$(3)); \
+	mv -f "$$tmp/$(1)" "$(LOCALBIN)/$(1)-$$version"; \
+fi; \
+ln -sfn "$(1)-$$version" "$(LOCALBIN)/$(1)"
+endef
 
 # install-tool(name, package, version): bin/<name> is a link to bin/<name>-<version>, so that a new
 # version is installed when it is pinned, and an old version is kept. The temporary directory
