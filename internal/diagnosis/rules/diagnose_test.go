@@ -52,8 +52,8 @@ func TestDiagnoseOfAnything(t *testing.T) {
 		withContent(failing(metrics, unavailable)), withContent(contentOf(configMaps, makeObject("a"), makeDeleted("b", held, held, ""))),
 		withContent(contentOf(widgets, makeDeleted("a", held, "b.example.org/c", "hold"))), withDefinition(), withDefinition(convertedBy(shop)),
 		withDefinition(terminating("")), withContentFailure(deadText), withContentFailure(policyText), withContentFailure(""),
-		withDryRuns(diagnosis.DryRun{diagnosis.VerbDelete, configMaps, "a", "", internalError(deadText)}, diagnosis.DryRun{diagnosis.VerbPatch, widgets, "a", held, nil}),
-		withDryRuns(diagnosis.DryRun{diagnosis.VerbPatch, widgets, "a", held, answer(422, metav1.StatusReasonInvalid, "")}), withWebhook, withPolicy(true, false),
+		withDryRuns(makeDryRun(diagnosis.VerbDelete, configMaps, "a", "", internalError(deadText)), makeDryRun(diagnosis.VerbPatch, widgets, "a", held, nil)),
+		withDryRuns(makeDryRun(diagnosis.VerbPatch, widgets, "a", held, answer(422, metav1.StatusReasonInvalid, ""))), withWebhook, withPolicy(true, false),
 		withPod("web", nil), withPod("", func(pod *corev1.Pod) { pod.Spec, pod.Status = corev1.PodSpec{}, corev1.PodStatus{} }),
 		withNode(corev1.ConditionFalse), withWorkloads(diagnosis.Workload{}, makeOperator(0), makeOperator(1)), withReview(false), withBinding(shop, false),
 		withLeases(makeLease("", "", "", time.Time{}), makeLease("shop", "widgets.example.com", "", now)),
@@ -69,7 +69,7 @@ func TestDiagnoseOfAnything(t *testing.T) {
 		},
 		func(facts *diagnosis.Facts) { facts.Progress.Released = map[string]int{held: 1} },
 		func(facts *diagnosis.Facts) {
-			facts.ReportedErrors = []diagnosis.ReportedError{{widgets, "a", "", `x "y" not found`, time.Time{}}}
+			facts.ReportedErrors = []diagnosis.ReportedError{makeReportedError(widgets, "a", "", `x "y" not found`, time.Time{})}
 		},
 	}
 	for range 1000 {
