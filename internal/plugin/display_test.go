@@ -129,7 +129,7 @@ func TestVerdictLines(t *testing.T) {
 	}
 	blocked := &diagnosis.Diagnosis{State: diagnosis.Blocked, Findings: []diagnosis.Finding{finding, finding, finding, finding}}
 	lines := verdictLines(blocked, plain)
-	g.Expect(lines[:2]).To(Equal([]string{"Forbidden (proven): it may not", "  Try: let it"}))
+	g.Expect(lines[:2]).To(Equal([]string{"Forbidden (confirmed): it may not", "  Try: let it"}))
 	g.Expect(lines[6:]).To(Equal([]string{"and 1 more finding"}))
 }
 

@@ -93,7 +93,7 @@ func TestRenderDiagnosis(t *testing.T) {
 			"Namespace shop: Terminating for 62m, blocked",
 			"2 findings, the most likely cause first.",
 			"",
-			"├── FinalizerOwnerGone (proven): 5 widgets wait for a controller that is gone",
+			"├── FinalizerOwnerGone (confirmed): 5 widgets wait for a controller that is gone",
 			"│   ├── Objects: widgets.example.com/a, " +
 				"deployments.apps/controller in namespace widgets-system, nodes/n1, and 2 more",
 			"│   ├── Evidence",
@@ -129,7 +129,7 @@ func TestRenderDiagnosisOnTerminal(t *testing.T) {
 	}
 	for _, expected := range []string{
 		"Namespace \x1b[1mshop\x1b[0m: Terminating for 62m, \x1b[31mblocked\x1b[0m\n",
-		"\x1b[31mFinalizerOwnerGone (proven):\x1b[0m", "\x1b[33mUnknown (likely):\x1b[0m",
+		"\x1b[31mFinalizerOwnerGone (confirmed):\x1b[0m", "\x1b[33mUnknown (likely):\x1b[0m",
 		"\x1b[36mkubectl nslifecycle finalize shop\x1b[0m",
 	} {
 		if !strings.Contains(text, expected) {

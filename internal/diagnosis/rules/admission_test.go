@@ -27,20 +27,22 @@ func withWebhook(facts *diagnosis.Facts) {
 }
 
 func withPolicy(dependsOnUser, isGate bool) func(*diagnosis.Facts) {
-	return func(facts *diagnosis.Facts) { facts.Policies = []diagnosis.Policy{{"precious", dependsOnUser, isGate}} }
+	return func(facts *diagnosis.Facts) {
+		facts.Policies = []diagnosis.Policy{{Name: "precious", DependsOnUser: dependsOnUser, IsGate: isGate}}
+	}
 }
 
 func TestFindAdmission(t *testing.T) {
 	left := withContent(contentOf(configMaps, makeObject("a")))
 	object := []string{"configmaps/a"}
 	refusedDelete := func(err error) func(*diagnosis.Facts) {
-		return withDryRuns(diagnosis.DryRun{diagnosis.VerbDelete, configMaps, "a", "", err})
+		return withDryRuns(makeDryRun(diagnosis.VerbDelete, configMaps, "a", "", err))
 	}
 	dead, denied := internalError(deadText), answer(403, metav1.StatusReasonForbidden, deniedText)
 	policy := answer(422, metav1.StatusReasonInvalid, policyText)
 	heldBack := withContent(contentOf(widgets, makeDeleted("a", held)))
 	refusedPatch := func(err error) func(*diagnosis.Facts) {
-		return withDryRuns(diagnosis.DryRun{diagnosis.VerbPatch, widgets, "a", held, err})
+		return withDryRuns(makeDryRun(diagnosis.VerbPatch, widgets, "a", held, err))
 	}
 	young := func(facts *diagnosis.Facts) {
 		facts.Namespace.DeletionTimestamp.Time = now

@@ -58,7 +58,7 @@ func TestFindDefinitions(t *testing.T) {
 		},
 		"and to a policy": {
 			facts: makeTerminating(withContent(contentOf(widgets, makeObject("a"))), withDefinition(terminating("InstanceDeletionFailed")),
-				withDryRuns(diagnosis.DryRun{diagnosis.VerbDelete, widgets, "a", "", answer(422, metav1.StatusReasonInvalid, policyText)}), withPolicy(false, false)),
+				withDryRuns(makeDryRun(diagnosis.VerbDelete, widgets, "a", "", answer(422, metav1.StatusReasonInvalid, policyText))), withPolicy(false, false)),
 			want: []want{{diagnosis.CauseAdmissionRefused, diagnosis.Confirmed, "", "", nil}},
 		},
 		"a definition whose objects nothing else holds": {

@@ -6,6 +6,7 @@ package rules
 import (
 	"math/rand/v2"
 	"reflect"
+	"slices"
 	"testing"
 	"time"
 
@@ -51,8 +52,8 @@ func TestDiagnoseOfAnything(t *testing.T) {
 		withContent(failing(metrics, unavailable)), withContent(contentOf(configMaps, makeObject("a"), makeDeleted("b", held, held, ""))),
 		withContent(contentOf(widgets, makeDeleted("a", held, "b.example.org/c", "hold"))), withDefinition(), withDefinition(convertedBy(shop)),
 		withDefinition(terminating("")), withContentFailure(deadText), withContentFailure(policyText), withContentFailure(""),
-		withDryRuns(diagnosis.DryRun{diagnosis.VerbDelete, configMaps, "a", "", internalError(deadText)}, diagnosis.DryRun{diagnosis.VerbPatch, widgets, "a", held, nil}),
-		withDryRuns(diagnosis.DryRun{diagnosis.VerbPatch, widgets, "a", held, answer(422, metav1.StatusReasonInvalid, "")}), withWebhook, withPolicy(true, false),
+		withDryRuns(makeDryRun(diagnosis.VerbDelete, configMaps, "a", "", internalError(deadText)), makeDryRun(diagnosis.VerbPatch, widgets, "a", held, nil)),
+		withDryRuns(makeDryRun(diagnosis.VerbPatch, widgets, "a", held, answer(422, metav1.StatusReasonInvalid, ""))), withWebhook, withPolicy(true, false),
 		withPod("web", nil), withPod("", func(pod *corev1.Pod) { pod.Spec, pod.Status = corev1.PodSpec{}, corev1.PodStatus{} }),
 		withNode(corev1.ConditionFalse), withWorkloads(diagnosis.Workload{}, makeOperator(0), makeOperator(1)), withReview(false), withBinding(shop, false),
 		withLeases(makeLease("", "", "", time.Time{}), makeLease("shop", "widgets.example.com", "", now)),
@@ -68,7 +69,7 @@ func TestDiagnoseOfAnything(t *testing.T) {
 		},
 		func(facts *diagnosis.Facts) { facts.Progress.Released = map[string]int{held: 1} },
 		func(facts *diagnosis.Facts) {
-			facts.ReportedErrors = []diagnosis.ReportedError{{widgets, "a", "", `x "y" not found`, time.Time{}}}
+			facts.ReportedErrors = []diagnosis.ReportedError{makeReportedError(widgets, "a", "", `x "y" not found`, time.Time{})}
 		},
 	}
 	for range 1000 {
@@ -87,6 +88,7 @@ func TestDiagnoseOfAnything(t *testing.T) {
 			t.Fatalf("the same facts give %+v and %+v", first, second)
 		}
 		expectPublishable(t, facts)
+		expectDeclared(t, facts)
 		for _, finding := range first.Findings {
 			if finding.Message == "" || len(finding.Remedies) == 0 || finding.Count < len(finding.Objects) || len(finding.Objects) > diagnosis.MaxObjects {
 				t.Fatalf("finding %+v of %+v", finding, facts)
@@ -104,6 +106,55 @@ func TestOrder(t *testing.T) {
 	for i := 1; i < len(findings); i++ {
 		if compareFindings(findings[i-1], findings[i]) <= 0 {
 			t.Errorf("%+v comes before %+v", findings[i-1], findings[i])
+		}
+	}
+}
+
+// onlyNeeded returns the facts without those that a rule does not need.
+func onlyNeeded(facts *diagnosis.Facts, needs []diagnosis.Fact) *diagnosis.Facts {
+	reduced := *facts
+	none := &diagnosis.Facts{}
+	for fact, remove := range map[diagnosis.Fact]func(){
+		diagnosis.FactResourceTypes:   func() { reduced.Inventory = none.Inventory },
+		diagnosis.FactAPIServices:     func() { reduced.APIServices = nil },
+		diagnosis.FactCRDNames:        func() { reduced.CRDNames = nil },
+		diagnosis.FactInitializers:    func() { reduced.Initializers = nil },
+		diagnosis.FactContent:         func() { reduced.Content = nil },
+		diagnosis.FactProgress:        func() { reduced.Progress = none.Progress },
+		diagnosis.FactDirectDiscovery: func() { reduced.DirectDiscovery = nil },
+		diagnosis.FactCRDs:            func() { reduced.CRDs = nil },
+		diagnosis.FactPods:            func() { reduced.Pods, reduced.Nodes = nil, nil },
+		diagnosis.FactDryRuns:         func() { reduced.DryRuns = nil },
+		diagnosis.FactReportedErrors:  func() { reduced.ReportedErrors = nil },
+		diagnosis.FactLeases:          func() { reduced.Leases = nil },
+		diagnosis.FactClusterRoles:    func() { reduced.ClusterRoles = nil },
+		diagnosis.FactAccessReviews:   func() { reduced.AccessReviews = nil },
+		diagnosis.FactAdmission:       func() { reduced.Webhooks, reduced.Policies = nil, nil },
+		diagnosis.FactBackends:        func() { reduced.Backends = nil },
+	} {
+		if !slices.Contains(needs, fact) {
+			remove()
+		}
+	}
+	return &reduced
+}
+
+// expectDeclared expects that the findings of each rule have a declared cause, and do not change
+// without the facts that the rule does not need.
+func expectDeclared(t *testing.T, facts *diagnosis.Facts) {
+	t.Helper()
+	for _, rule := range All() {
+		if !rule.appliesTo(facts) {
+			continue
+		}
+		findings := rule.find(view{facts})
+		for _, finding := range findings {
+			if !slices.Contains(rule.Causes, finding.Cause) {
+				t.Errorf("rule %s does not declare cause %s", rule.Name, finding.Cause)
+			}
+		}
+		if got := rule.find(view{onlyNeeded(facts, rule.Needs)}); !reflect.DeepEqual(got, findings) {
+			t.Errorf("rule %s does not declare all facts that it needs: got %+v, want %+v", rule.Name, got, findings)
 		}
 	}
 }

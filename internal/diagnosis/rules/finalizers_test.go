@@ -38,7 +38,7 @@ func withBinding(namespace string, exists bool) func(*diagnosis.Facts) {
 
 func withReview(isAllowed bool) func(*diagnosis.Facts) {
 	return func(facts *diagnosis.Facts) {
-		facts.AccessReviews = append(facts.AccessReviews, diagnosis.AccessReview{operator, widgets.GroupResource(), isAllowed})
+		facts.AccessReviews = append(facts.AccessReviews, makeAccessReview(operator, widgets.GroupResource(), isAllowed))
 	}
 }
 
@@ -146,13 +146,13 @@ func TestFindFinalizers(t *testing.T) {
 		},
 		"a sibling that was deleted first": {
 			facts: makeTerminating(left, withWorkloads(makeOperator(1)), func(facts *diagnosis.Facts) {
-				facts.ReportedErrors = []diagnosis.ReportedError{{widgets, "a", "condition Ready", `providers.example.com "p" not found`, deleted}}
+				facts.ReportedErrors = []diagnosis.ReportedError{makeReportedError(widgets, "a", "condition Ready", `providers.example.com "p" not found`, deleted)}
 			}),
 			want: []want{{diagnosis.CauseDependencyDeleted, diagnosis.Likely, `needs providers.example.com "p"`, "condition Ready of widgets", object}},
 		},
 		"a complaint about something that is there": {
 			facts: makeTerminating(left, withContent(contentOf(configMaps, makeObject("p"))), withWorkloads(makeOperator(1)), func(facts *diagnosis.Facts) {
-				facts.ReportedErrors = []diagnosis.ReportedError{{widgets, "a", "condition Ready", `configmaps "p" not found`, deleted}}
+				facts.ReportedErrors = []diagnosis.ReportedError{makeReportedError(widgets, "a", "condition Ready", `configmaps "p" not found`, deleted)}
 			}),
 			want: []want{{diagnosis.CauseFinalizerPending, diagnosis.Likely, "", "", object}},
 		},

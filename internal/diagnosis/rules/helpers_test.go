@@ -147,7 +147,7 @@ func withDryRuns(trials ...diagnosis.DryRun) func(*diagnosis.Facts) {
 func withUnread(sources ...diagnosis.Source) func(*diagnosis.Facts) {
 	return func(facts *diagnosis.Facts) {
 		for _, source := range sources {
-			facts.Unread = append(facts.Unread, diagnosis.Unread{source, string(source) + " may not be read: the right to list them is missing"})
+			facts.Unread = append(facts.Unread, diagnosis.Unread{Source: source, Why: string(source) + " may not be read: the right to list them is missing"})
 		}
 	}
 }
@@ -218,6 +218,7 @@ func runCases(t *testing.T, cases map[string]diagnoseCase) {
 				t.Errorf("state is %s with %d findings", got.State, len(test.want))
 			}
 			expectPublishable(t, test.facts)
+			expectDeclared(t, test.facts)
 			if again := Diagnose(test.facts); !reflect.DeepEqual(got, again) {
 				t.Errorf("another time it is another diagnosis: %+v and %+v", got, again)
 			}
@@ -288,4 +289,16 @@ func literal(format string) string {
 		}
 	}
 	return longest
+}
+
+func makeDryRun(verb string, of inventory.Type, name, finalizer string, err error) diagnosis.DryRun {
+	return diagnosis.DryRun{Verb: verb, Type: of, Name: name, Finalizer: finalizer, Err: err}
+}
+
+func makeReportedError(of inventory.Type, name, source, text string, at time.Time) diagnosis.ReportedError {
+	return diagnosis.ReportedError{Type: of, Name: name, Source: source, Text: text, At: at}
+}
+
+func makeAccessReview(account types.NamespacedName, resource schema.GroupResource, allowed bool) diagnosis.AccessReview {
+	return diagnosis.AccessReview{ServiceAccount: account, Resource: resource, Allowed: allowed}
 }

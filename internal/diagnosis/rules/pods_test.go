@@ -125,7 +125,7 @@ func TestFindDependencies(t *testing.T) {
 		},
 		"a load balancer that cannot be deleted": {
 			facts: makeTerminating(balancer, func(facts *diagnosis.Facts) {
-				facts.ReportedErrors = []diagnosis.ReportedError{{services, "web", "Event SyncLoadBalancerFailed", "Error syncing load balancer: failed to delete load balancer: quota", now}}
+				facts.ReportedErrors = []diagnosis.ReportedError{makeReportedError(services, "web", "Event SyncLoadBalancerFailed", "Error syncing load balancer: failed to delete load balancer: quota", now)}
 			}),
 			want: []want{{diagnosis.CauseCloudResource, diagnosis.Confirmed, "the service controller", "failed to delete load balancer: quota", nil}},
 		},
