@@ -86,7 +86,7 @@ var _ = Describe("A refused deletion", func() {
 		expectAllReleased(ctx, gone)
 		expectSays(ctx, namespace, And(
 			HaveRemaining("configmaps. has 1 resource instances"),
-			HaveContentFailure(`deleting configmaps "precious"`, "it is precious"),
+			HaveContentFailure(`failed to delete configmaps "precious"`, "it is precious"),
 		))
 		expectEvent(ctx, namespace, corev1.EventTypeWarning, "ContentDeletionFailed", "it is precious")
 		expectKept(ctx, precious)
@@ -108,7 +108,7 @@ var _ = Describe("A refused deletion", func() {
 		deleteObject(ctx, namespace)
 		expectSays(ctx, namespace, And(
 			HaveRemaining("configmaps. has 1 resource instances"),
-			HaveContentFailure(`deleting configmaps "settings"`, "failed calling webhook", "webhook.test.example.com"),
+			HaveContentFailure(`failed to delete configmaps "settings"`, "failed calling webhook", "webhook.test.example.com"),
 		))
 		expectEvent(ctx, namespace, corev1.EventTypeWarning, "ContentDeletionFailed", "failed calling webhook")
 		expectKept(ctx, settings)
@@ -131,7 +131,7 @@ var _ = Describe("A refused deletion", func() {
 		expectAllReleased(ctx, gone)
 		expectSays(ctx, namespace, And(
 			HaveRemaining("configmaps. has 1 resource instances"),
-			HaveContentFailure(`deleting configmaps "precious"`, "the policy finds it precious"),
+			HaveContentFailure(`failed to delete configmaps "precious"`, "the policy finds it precious"),
 		))
 		expectEvent(ctx, namespace, corev1.EventTypeWarning, "ContentDeletionFailed", "the policy finds it precious")
 		expectKept(ctx, precious)
@@ -159,7 +159,7 @@ var _ = Describe("A refused deletion", func() {
 		expectAllReleased(ctx, gone)
 		expectSays(ctx, namespace, And(
 			HaveRemaining(custom.inMessage(1)),
-			HaveContentFailure("deleting "+custom.plural+"."+custom.group+` "precious"`, "it is precious"),
+			HaveContentFailure("failed to delete "+custom.plural+"."+custom.group+` "precious"`, "it is precious"),
 		))
 		expectKept(ctx, precious)
 		webhook.stopRefusing()

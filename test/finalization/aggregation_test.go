@@ -89,7 +89,7 @@ var _ = Describe("The types of an aggregated API server", func() {
 		expectGone(ctx, deployment)
 		Eventually(func() int { return server.count("ones", namespace.Name) }).WithContext(ctx).Should(BeZero())
 		expectSays(ctx, namespace, And(
-			HaveContentFailure("listing brokens."+server.group, errBroken.Error()),
+			HaveContentFailure("failed to list brokens."+server.group, errBroken.Error()),
 			HaveRemaining("configmaps. has 1 resource instances"),
 		))
 		expectEvent(ctx, namespace, corev1.EventTypeWarning, "ContentDeletionFailed", errBroken.Error())

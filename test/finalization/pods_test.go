@@ -102,7 +102,7 @@ var _ = Describe("Pods", func() {
 				"deployments.apps has 1 resource instances", "roles.rbac.authorization.k8s.io has 1 resource instances",
 				custom.inMessage(1)),
 			HaveFinalizersRemaining(testFinalizer+" in 1 resource instances"),
-			HaveDeletionOrdered("everything else is deleted after pods"),
+			HaveDeletionOrdered("deletion of pods"),
 		))
 		expectKept(ctx, kept...)
 
@@ -138,7 +138,7 @@ var _ = Describe("Pods", func() {
 		deleteObject(ctx, namespace)
 		expectSays(ctx, namespace, And(
 			HaveRemaining("pods. has 1 resource instances", "configmaps. has 1 resource instances"),
-			HaveContentFailure("deleting pods", `"refused"`, "the pod is needed"),
+			HaveContentFailure("failed to delete pods", `"refused"`, "the pod is needed"),
 		))
 		expectKept(ctx, append([]client.Object{pod}, kept...)...)
 		webhook.stopRefusing()

@@ -138,9 +138,9 @@ var _ = Describe("A namespace whose requests the API server puts off", Serial, f
 			expectGoneWithin(ctx, namespace, time.Minute, "requests are not put off any more -> namespace gone")
 			expectNothingLeft(ctx, namespace.Name)
 		},
-		Entry("lists", "list", "listing configmaps", HaveCondition(
+		Entry("lists", "list", "failed to list configmaps", HaveCondition(
 			corev1.NamespaceContentRemaining, corev1.ConditionUnknown, "ContentUnknown", "configmaps")),
-		Entry("deletions", "delete", "deleting configmaps", HaveRemaining("configmaps. has 100 resource instances")),
+		Entry("deletions", "delete", "failed to delete configmaps", HaveRemaining("configmaps. has 100 resource instances")),
 	)
 
 	DescribeTable("is not asked about again before the API server wants to be:",

@@ -187,8 +187,8 @@ var _ = Describe("A namespace that the cluster cannot do without", Serial, func(
 			create(ctx, object)
 			objects = append(objects, object)
 			deleteObject(ctx, wrappers.MakeNamespace(name).Obj())
-			eventuallyNamespace(ctx, name, HaveContentFailure("Nothing is deleted",
-				`namespace "`+name+`" is one that no cluster can do without`))
+			eventuallyNamespace(ctx, name, HaveContentFailure("is not deleted",
+				`namespace "`+name+`" is required`))
 		}
 		expectKept(ctx, objects...)
 		for _, name := range names {
@@ -221,8 +221,8 @@ var _ = Describe("A namespace that the cluster cannot do without", Serial, func(
 		deleteObject(ctx, wrappers.MakeNamespace(name).Obj())
 		consistentlyNamespace(ctx, name, BeTerminating(), HaveTokens(kubernetesToken), HaveNoVerdict())
 		Eventually(func(g Gomega) {
-			g.Expect(get(g, ctx, name)).To(HaveContentFailure("Nothing is deleted", "nslifecycle runs in namespace",
-				"run the manager outside of the cluster", "kube-controller-manager"))
+			g.Expect(get(g, ctx, name)).To(HaveContentFailure("is not deleted", "running operator",
+				"outside the cluster", "kube-controller-manager"))
 		}).WithContext(ctx).WithTimeout(45 * time.Second).Should(Succeed())
 		Expect(time.Since(begin)).To(BeNumerically(">", 29*time.Second), "somebody else was given time to end it")
 		expectKept(ctx, object, account)

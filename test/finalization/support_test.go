@@ -68,7 +68,7 @@ var _ = Describe("What others need in order to go", func() {
 				"roles.rbac.authorization.k8s.io has 2", "rolebindings.rbac.authorization.k8s.io has 2",
 				"networkpolicies.networking.k8s.io has 1", "leases.coordination.k8s.io has 1"),
 			HaveFinalizersRemaining(testFinalizer+" in 1 resource instances"),
-			HaveDeletionOrdered("access rights, identities, settings and leases are deleted after "+custom.plural),
+			HaveDeletionOrdered(custom.plural, "ServiceAccounts"),
 		))
 		expectKept(ctx, needed...)
 
