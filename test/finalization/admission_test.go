@@ -68,7 +68,7 @@ func expectRefused(ctx context.Context, object client.Object) {
 }
 
 var _ = Describe("A refused deletion", func() {
-	It("by a webhook is told and does not keep the rest", func(ctx context.Context) {
+	It("by a webhook is reported and does not block other deletions", func(ctx context.Context) {
 		namespace := createNamespace(ctx, "webhook")
 		gone := others(namespace.Name)
 		create(ctx, gone...)
@@ -93,11 +93,11 @@ var _ = Describe("A refused deletion", func() {
 		expectTokenStays(ctx, namespace)
 		GinkgoWriter.Println("refused", webhook.refusals.Load(), "times")
 		webhook.stopRefusing()
-		expectGoneWithin(ctx, namespace, time.Minute, "a webhook stops refusing -> namespace gone")
+		expectGoneWithin(ctx, namespace, time.Minute, "a webhook stops refusing -> namespace deleted")
 		expectNothingLeft(ctx, namespace.Name)
 	})
 
-	It("by a webhook that is down is told", func(ctx context.Context) {
+	It("by an unavailable webhook is reported", func(ctx context.Context) {
 		namespace := createNamespace(ctx, "webhook-down")
 		settings := wrappers.MakeConfigMap(namespace.Name, "settings")
 		create(ctx, settings)
@@ -114,11 +114,11 @@ var _ = Describe("A refused deletion", func() {
 		expectKept(ctx, settings)
 		expectTokenStays(ctx, namespace)
 		deleteObject(ctx, webhook.configuration)
-		expectGoneWithin(ctx, namespace, time.Minute, "a dead webhook is removed -> namespace gone")
+		expectGoneWithin(ctx, namespace, time.Minute, "a dead webhook is removed -> namespace deleted")
 		expectNothingLeft(ctx, namespace.Name)
 	})
 
-	It("by a policy is told and does not keep the rest", func(ctx context.Context) {
+	It("by a policy is reported and does not block other deletions", func(ctx context.Context) {
 		namespace := createNamespace(ctx, "policy")
 		gone := others(namespace.Name)
 		create(ctx, gone...)
@@ -137,11 +137,11 @@ var _ = Describe("A refused deletion", func() {
 		expectKept(ctx, precious)
 		expectTokenStays(ctx, namespace)
 		deleteObject(ctx, binding)
-		expectGoneWithin(ctx, namespace, time.Minute, "a policy stops refusing -> namespace gone")
+		expectGoneWithin(ctx, namespace, time.Minute, "a policy stops refusing -> namespace deleted")
 		expectNothingLeft(ctx, namespace.Name)
 	})
 
-	It("of a custom resource does not keep access rights either", func(ctx context.Context) {
+	It("of a custom resource does not block the deletion of RBAC objects", func(ctx context.Context) {
 		custom := createCustomType(ctx)
 		namespace := createNamespace(ctx, "webhook-custom")
 		gone := others(namespace.Name)
@@ -163,7 +163,7 @@ var _ = Describe("A refused deletion", func() {
 		))
 		expectKept(ctx, precious)
 		webhook.stopRefusing()
-		expectGoneWithin(ctx, namespace, time.Minute, "a webhook stops refusing a custom resource -> namespace gone")
+		expectGoneWithin(ctx, namespace, time.Minute, "a webhook stops refusing a custom resource -> namespace deleted")
 		expectNothingLeft(ctx, namespace.Name)
 	})
 })

@@ -41,7 +41,7 @@ func managerBinary(ctx context.Context) string {
 	return builtManager
 }
 
-// startProcess runs the real binary until the end of the spec.
+// startProcess runs the real binary until the spec ends.
 func startProcess(ctx context.Context, config *rest.Config, flags ...string) *gexec.Session {
 	GinkgoHelper()
 	command := exec.Command(managerBinary(ctx), append(flags, "--kubeconfig="+kubeconfigFile(config),
@@ -132,7 +132,7 @@ var _ = Describe("The manager's process", Serial, func() {
 		expectGone(ctx, namespace)
 	}, SpecTimeout(time.Minute))
 
-	DescribeTable("says in one sentence what is wrong with a flag",
+	DescribeTable("reports an invalid flag in one sentence",
 		func(ctx context.Context, flag, sentence string) {
 			var stdout, stderr bytes.Buffer
 			command := exec.CommandContext(ctx, managerBinary(ctx), flag, "--kubeconfig="+kubeconfigFile(plane.Admin))
@@ -158,7 +158,7 @@ var _ = Describe("The manager's process", Serial, func() {
 		Entry("no grace period", "--settling-time=", `neither "auto" nor a duration`),
 	)
 
-	It("says what is wrong with a flag where there is no cluster either", func(ctx context.Context) {
+	It("reports an invalid flag without a cluster", func(ctx context.Context) {
 		command := exec.CommandContext(ctx, managerBinary(ctx), "--settling-time=soon")
 		command.Env = []string{"HOME=" + GinkgoT().TempDir(), "KUBECONFIG=" + filepath.Join(GinkgoT().TempDir(), "none")}
 		output, err := command.CombinedOutput()
