@@ -27,8 +27,8 @@ type watched struct {
 	server *contentServer
 	ctx    context.Context
 
-	lock  sync.Mutex
-	wakes []string
+	lock     sync.Mutex
+	notified []string
 }
 
 // inBubble runs a test with Watches whose goroutines end with it.
@@ -44,7 +44,7 @@ func inBubble(t *testing.T, test func(g *WithT, w *watched)) {
 			}
 			w.lock.Lock()
 			defer w.lock.Unlock()
-			w.wakes = append(w.wakes, namespace)
+			w.notified = append(w.notified, namespace)
 		}, logr.Discard())
 		test(NewWithT(t), w)
 	})
@@ -60,22 +60,22 @@ func (w *watched) await(namespace string, types ...ResourceType) {
 	synctest.Wait()
 }
 
-// sends makes the newest watch send an event.
-func (w *watched) sends(eventType watch.EventType, namespace, resourceVersion string) {
+// sendEvent makes the newest watch send an event.
+func (w *watched) sendEvent(eventType watch.EventType, namespace, resourceVersion string) {
 	w.server.newest().Action(eventType, &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
 		Namespace: namespace, Name: "a", ResourceVersion: resourceVersion,
 	}})
 	synctest.Wait()
 }
 
-// newWakes returns who was woken since the last call.
-func (w *watched) newWakes() []string {
+// newNotifications returns the notifications since the last call.
+func (w *watched) newNotifications() []string {
 	synctest.Wait()
 	w.lock.Lock()
 	defer w.lock.Unlock()
-	wakes := w.wakes
-	w.wakes = nil
-	return wakes
+	notified := w.notified
+	w.notified = nil
+	return notified
 }
 
 func (w *watched) newRequests() []string {
@@ -122,9 +122,9 @@ func TestChangeWatcherNotifies(t *testing.T) {
 				w.startPass("x")
 				w.await("x", podsType)
 				for _, event := range test.events {
-					w.sends(event.eventType, event.namespace, "6")
+					w.sendEvent(event.eventType, event.namespace, "6")
 				}
-				g.Expect(w.newWakes()).To(Equal(test.want))
+				g.Expect(w.newNotifications()).To(Equal(test.want))
 				g.Expect(w.newRequests()).To(Equal([]string{"watch pods from 5"}))
 			})
 		})
@@ -138,16 +138,16 @@ func TestChangeWatcherSharesWatches(t *testing.T) {
 			w.await(namespace, podsType)
 		}
 		g.Expect(w.newRequests()).To(Equal([]string{"watch pods from 5"}))
-		w.newWakes()
-		w.sends(watch.Modified, "y", "6")
-		g.Expect(w.newWakes()).To(Equal([]string{"y"}))
-		w.sends(watch.Modified, "x", "7")
-		g.Expect(w.newWakes()).To(Equal([]string{"x"}))
+		w.newNotifications()
+		w.sendEvent(watch.Modified, "y", "6")
+		g.Expect(w.newNotifications()).To(Equal([]string{"y"}))
+		w.sendEvent(watch.Modified, "x", "7")
+		g.Expect(w.newNotifications()).To(Equal([]string{"x"}))
 
 		w.forget("x")
-		w.sends(watch.Modified, "x", "8")
-		w.sends(watch.Modified, "y", "9")
-		g.Expect(w.newWakes()).To(Equal([]string{"y"}))
+		w.sendEvent(watch.Modified, "x", "8")
+		w.sendEvent(watch.Modified, "y", "9")
+		g.Expect(w.newNotifications()).To(Equal([]string{"y"}))
 		g.Expect(w.server.newest().IsStopped()).To(BeFalse())
 
 		w.forget("y")
@@ -212,27 +212,27 @@ func TestChangeWatcherMissesNoEventDuringAPass(t *testing.T) {
 		"an object goes during the pass": {
 			happens: func(w *watched) {
 				w.startPass("x")
-				w.sends(watch.Deleted, "x", "6")
+				w.sendEvent(watch.Deleted, "x", "6")
 			},
 			want: []string{"x"},
 		},
 		"an object goes before the pass": {
 			happens: func(w *watched) {
-				w.sends(watch.Deleted, "x", "6")
+				w.sendEvent(watch.Deleted, "x", "6")
 				w.startPass("x")
 			},
 		},
 		"an object goes between two passes": {
 			happens: func(w *watched) {
 				w.startPass("x")
-				w.sends(watch.Deleted, "x", "6")
+				w.sendEvent(watch.Deleted, "x", "6")
 				w.startPass("x")
 			},
 		},
 		"an object of another namespace goes": {
 			happens: func(w *watched) {
 				w.startPass("x")
-				w.sends(watch.Deleted, "z", "6")
+				w.sendEvent(watch.Deleted, "z", "6")
 			},
 		},
 		"the watch had a gap during the pass": {
@@ -253,9 +253,9 @@ func TestChangeWatcherMissesNoEventDuringAPass(t *testing.T) {
 					w.await(namespace, podsType)
 				}
 				test.happens(w)
-				w.newWakes()
+				w.newNotifications()
 				w.await("x", podsType)
-				g.Expect(w.newWakes()).To(ConsistOf(test.want))
+				g.Expect(w.newNotifications()).To(ConsistOf(test.want))
 			})
 		})
 	}
@@ -267,14 +267,14 @@ func TestChangeWatcherNotifiesIfAWatchRunsAlready(t *testing.T) {
 	inBubble(t, func(g *WithT, w *watched) {
 		w.startPass("y")
 		w.await("y", podsType)
-		g.Expect(w.newWakes()).To(BeEmpty()) // That watch begins at the list.
+		g.Expect(w.newNotifications()).To(BeEmpty()) // That watch begins at the list.
 		w.startPass("x")
 		w.await("x", podsType)
-		g.Expect(w.newWakes()).To(Equal([]string{"x"}))
+		g.Expect(w.newNotifications()).To(Equal([]string{"x"}))
 		// Once is enough: from the first wait on nothing is missed.
 		w.startPass("x")
 		w.await("x", podsType)
-		g.Expect(w.newWakes()).To(BeEmpty())
+		g.Expect(w.newNotifications()).To(BeEmpty())
 	})
 }
 
@@ -304,7 +304,7 @@ func TestChangeWatcherStartsAtTheResourceVersionOfTheList(t *testing.T) {
 		w.startPass("x")
 		w.endPass(w.ctx, "x", []Remaining{{Type: podsType, Count: 1, Terminating: 1, ResourceVersion: "42"}})
 		g.Expect(w.newRequests()).To(Equal([]string{"watch pods from 42"}))
-		g.Expect(w.newWakes()).To(BeEmpty())
+		g.Expect(w.newNotifications()).To(BeEmpty())
 	})
 }
 
@@ -315,13 +315,13 @@ func TestChangeWatcherRestartsWatches(t *testing.T) {
 		// within is how long it may take until there is a new one.
 		within time.Duration
 		want   []string
-		// wantWakes are those who have to look, since something may have been missed.
-		wantWakes []string
+		// wantNotified are those who have to look, since something may have been missed.
+		wantNotified []string
 	}{
 		"the API server ends it, as it does after a while": {
 			ends: func(w *watched) {
-				w.sends(watch.Modified, "z", "6")
-				w.sends(watch.Bookmark, "", "9")
+				w.sendEvent(watch.Modified, "z", "6")
+				w.sendEvent(watch.Bookmark, "", "9")
 				time.Sleep(watchDuration)
 				w.server.newest().Stop()
 			},
@@ -337,20 +337,20 @@ func TestChangeWatcherRestartsWatches(t *testing.T) {
 		"it falls too far behind": {
 			ends:   func(w *watched) { w.server.newest().Error(expired) },
 			within: 1200 * time.Millisecond,
-			want:   []string{"list pods everywhere", "watch pods from 5"}, wantWakes: []string{"x", "y"},
+			want:   []string{"list pods cluster-wide", "watch pods from 5"}, wantNotified: []string{"x", "y"},
 		},
 		"it sends what nobody understands": {
 			ends:   func(w *watched) { w.server.newest().Modify(&corev1.Pod{}) },
 			within: 1200 * time.Millisecond,
-			want:   []string{"list pods everywhere", "watch pods from 5"}, wantWakes: []string{"x", "y"},
+			want:   []string{"list pods cluster-wide", "watch pods from 5"}, wantNotified: []string{"x", "y"},
 		},
 		"an object has no resource version": {
 			ends: func(w *watched) {
-				w.sends(watch.Modified, "z", "")
+				w.sendEvent(watch.Modified, "z", "")
 				time.Sleep(time.Minute)
 				w.server.newest().Stop()
 			},
-			want: []string{"list pods everywhere", "watch pods from 5"}, wantWakes: []string{"x", "y"},
+			want: []string{"list pods cluster-wide", "watch pods from 5"}, wantNotified: []string{"x", "y"},
 		},
 		"it cannot be opened again at first": {
 			ends: func(w *watched) {
@@ -370,9 +370,9 @@ func TestChangeWatcherRestartsWatches(t *testing.T) {
 				synctest.Wait()
 				w.server.fail("watch pods", nil)
 			},
-			within:    1200 * time.Millisecond,
-			want:      []string{"watch pods from 5", "list pods everywhere", "watch pods from 5"},
-			wantWakes: []string{"x", "y"},
+			within:       1200 * time.Millisecond,
+			want:         []string{"watch pods from 5", "list pods cluster-wide", "watch pods from 5"},
+			wantNotified: []string{"x", "y"},
 		},
 		"the list fails at first": {
 			ends: func(w *watched) {
@@ -382,9 +382,9 @@ func TestChangeWatcherRestartsWatches(t *testing.T) {
 				synctest.Wait()
 				w.server.fail("list pods", nil)
 			},
-			within:    2300 * time.Millisecond,
-			want:      []string{"list pods everywhere", "list pods everywhere", "watch pods from 5"},
-			wantWakes: []string{"x", "y"},
+			within:       2300 * time.Millisecond,
+			want:         []string{"list pods cluster-wide", "list pods cluster-wide", "watch pods from 5"},
+			wantNotified: []string{"x", "y"},
 		},
 	}
 	for name, test := range tests {
@@ -397,14 +397,14 @@ func TestChangeWatcherRestartsWatches(t *testing.T) {
 				// One on which a pass is at work waits for nothing yet.
 				w.startPass("z")
 				g.Expect(w.newRequests()).To(Equal([]string{"watch pods from 5"}))
-				w.newWakes()
+				w.newNotifications()
 				test.ends(w)
 				time.Sleep(test.within)
 				g.Expect(w.newRequests()).To(Equal(test.want))
-				g.Expect(w.newWakes()).To(ConsistOf(test.wantWakes))
+				g.Expect(w.newNotifications()).To(ConsistOf(test.wantNotified))
 				g.Expect(w.server.newest().IsStopped()).To(BeFalse())
-				w.sends(watch.Modified, "x", "10")
-				g.Expect(w.newWakes()).To(Equal([]string{"x"}))
+				w.sendEvent(watch.Modified, "x", "10")
+				g.Expect(w.newNotifications()).To(Equal([]string{"x"}))
 			})
 		})
 	}

@@ -28,10 +28,10 @@ import (
 
 var (
 	anyResource    = schema.GroupResource{Resource: "any"}
-	errForbidden   = apierrors.NewForbidden(anyResource, "", errors.New("a webhook says no"))
+	errForbidden   = apierrors.NewForbidden(anyResource, "", errors.New("a webhook refuses"))
 	errNotFound    = apierrors.NewNotFound(anyResource, "")
 	errNotAllowed  = apierrors.NewMethodNotSupported(anyResource, "list")
-	errUnavailable = apierrors.NewServiceUnavailable("nobody home")
+	errUnavailable = apierrors.NewServiceUnavailable("unavailable")
 	errTimeout     = apierrors.NewTimeoutError("too slow", 1)
 	errNoTime      = apierrors.NewServerTimeout(anyResource, "delete", 1)
 	errTooOld      = apierrors.NewResourceExpired("the list is too old")
@@ -50,7 +50,7 @@ var ordinary = []string{"v1/pods", "v1/configmaps", "example.com/v1/widgets"}
 
 type objects = []metav1.PartialObjectMetadata
 
-// passResult is what a pass has done and found, in words.
+// passResult is the result of a pass as text.
 type passResult struct {
 	// Deletes are the requests that delete something, sorted.
 	Deletes []string
@@ -107,14 +107,14 @@ func TestPass(t *testing.T) {
 		want   passResult
 	}{
 		"an empty namespace": {},
-		"everything goes at once": {
+		"all objects are deleted at once": {
 			server: &contentServer{objects: map[string]objects{
 				"pods": {object("p1"), object("p2")}, "widgets": {object("w")}, "configmaps": {object("c")},
 			}},
 			want: passResult{Deletes: background("configmaps/c", "pods/p1", "pods/p2", "widgets/w")},
 		},
 
-		// Answers that an API server must not give.
+		// Invalid responses.
 		"an item whose name is a path is not deleted, and the others are": {
 			server: &contentServer{objects: map[string]objects{"widgets": {object("../a"), object("w")}}},
 			want: passResult{
@@ -140,8 +140,8 @@ func TestPass(t *testing.T) {
 			}},
 		},
 
-		// Pods first.
-		"pods have a grace period, and the rest waits for them": {
+		// Pods are first.
+		"pods have a grace period, and other types wait": {
 			server: &contentServer{
 				objects: map[string]objects{"pods": {object("p")}, "widgets": {object("w")}, "configmaps": {object("c")}},
 				grace:   map[string]time.Duration{"pods": 30 * time.Second},
@@ -178,7 +178,7 @@ func TestPass(t *testing.T) {
 			},
 			want: passResult{
 				WaitReason: unlistedPods,
-				Remaining:  map[string]int{"widgets": 1}, Errors: []string{"failed to list pods: nobody home"},
+				Remaining:  map[string]int{"widgets": 1}, Errors: []string{"failed to list pods: unavailable"},
 			},
 		},
 		"pods of another group are not waited for": {
@@ -191,8 +191,8 @@ func TestPass(t *testing.T) {
 			},
 		},
 
-		// What others need in order to go comes last.
-		"a finalizer holds what it needs": {
+		// Dependencies are last.
+		"a finalizer blocks the last stage": {
 			server: &contentServer{
 				objects: map[string]objects{"widgets": {object("w", "example.com/hold")}, "configmaps": {object("c")}},
 			},
@@ -201,13 +201,13 @@ func TestPass(t *testing.T) {
 				Remaining: map[string]int{"widgets": 1, "configmaps": 1},
 			},
 		},
-		"so does one on something that was deleted before": {
+		"so does one on a terminating object": {
 			server: &contentServer{
 				objects: map[string]objects{"widgets": {deleted(now, "w", "example.com/hold")}, "configmaps": {object("c")}},
 			},
 			want: passResult{WaitReason: waitForWidgets, Remaining: map[string]int{"widgets": 1, "configmaps": 1}},
 		},
-		"a finalizer on a setting holds nothing else": {
+		"a finalizer on an object of the last stage blocks nothing": {
 			types: []string{"v1/pods", "v1/configmaps", "v1/secrets"},
 			server: &contentServer{
 				objects: map[string]objects{"configmaps": {object("c", "example.com/hold")}, "secrets": {object("s")}},
@@ -216,7 +216,7 @@ func TestPass(t *testing.T) {
 				Deletes: background("configmaps/c", "secrets/s"), Remaining: map[string]int{"configmaps": 1},
 			},
 		},
-		"a refused deletion holds nothing": {
+		"a refused deletion blocks nothing": {
 			server: &contentServer{
 				objects: map[string]objects{"widgets": {object("w")}, "configmaps": {object("c")}},
 				errors:  map[string]error{"delete widgets/w": errForbidden},
@@ -226,7 +226,7 @@ func TestPass(t *testing.T) {
 				Errors: []string{`failed to delete widgets.example.com "w": ` + errForbidden.Error()},
 			},
 		},
-		"a webhook that does not answer holds nothing": {
+		"an unavailable webhook blocks nothing": {
 			server: &contentServer{
 				objects: map[string]objects{"widgets": {object("w")}, "configmaps": {object("c")}},
 				errors:  map[string]error{"delete widgets/w": errInternal},
@@ -236,7 +236,7 @@ func TestPass(t *testing.T) {
 				Errors: []string{`failed to delete widgets.example.com "w": ` + errInternal.Error()},
 			},
 		},
-		"a deletion that timed out may go on, and holds": {
+		"a deletion that timed out blocks": {
 			server: &contentServer{
 				objects: map[string]objects{"widgets": {object("w")}, "configmaps": {object("c")}},
 				errors:  map[string]error{"delete widgets/w": errTimeout},
@@ -246,7 +246,7 @@ func TestPass(t *testing.T) {
 				WaitReason: waitForWidgets, Errors: []string{`failed to delete widgets.example.com "w": ` + errTimeout.Error()},
 			},
 		},
-		"so may one of which nothing was heard": {
+		"so does one without a response": {
 			server: &contentServer{
 				objects: map[string]objects{"widgets": {object("w")}, "configmaps": {object("c")}},
 				errors:  map[string]error{"delete widgets/w": context.DeadlineExceeded},
@@ -256,7 +256,7 @@ func TestPass(t *testing.T) {
 				WaitReason: waitForWidgets, Errors: []string{`failed to delete widgets.example.com "w": context deadline exceeded`},
 			},
 		},
-		"so may one that the API server had no time for": {
+		"so does one with a server time-out": {
 			server: &contentServer{
 				objects: map[string]objects{"widgets": {object("w")}, "configmaps": {object("c")}},
 				errors:  map[string]error{"delete widgets/w": errNoTime},
@@ -266,7 +266,7 @@ func TestPass(t *testing.T) {
 				WaitReason: waitForWidgets, Errors: []string{`failed to delete widgets.example.com "w": ` + errNoTime.Error()},
 			},
 		},
-		"one that comes too often is tried again first": {
+		"so does a throttled one": {
 			server: &contentServer{
 				objects: map[string]objects{"widgets": {object("w")}, "configmaps": {object("c")}},
 				errors:  map[string]error{"delete widgets/w": apierrors.NewTooManyRequestsError("later")},
@@ -288,18 +288,18 @@ func TestPass(t *testing.T) {
 				Errors:     []string{"failed to list widgets.example.com: " + errOutage.Error()},
 			},
 		},
-		"a type's server is not there, which holds nothing": {
+		"an unavailable server of a type blocks nothing": {
 			server: &contentServer{
 				objects: map[string]objects{"configmaps": {object("c")}},
 				errors:  map[string]error{"list widgets": errUnavailable},
 			},
 			want: passResult{
-				Deletes: background("configmaps/c"), Errors: []string{"failed to list widgets.example.com: nobody home"},
+				Deletes: background("configmaps/c"), Errors: []string{"failed to list widgets.example.com: unavailable"},
 			},
 		},
 
 		// Objects.
-		"an object has gone since it was listed": {
+		"an object was deleted since the list": {
 			server: &contentServer{
 				objects: map[string]objects{"widgets": {object("w")}},
 				errors:  map[string]error{"delete widgets/w": errNotFound},
@@ -471,8 +471,8 @@ func TestPassConfirmsTheNamespaceBetweenListAndDelete(t *testing.T) {
 	}))
 }
 
-// What was listed while the Namespace was being read may be from after that.
-func TestPassConfirmsFromTheMomentItAsked(t *testing.T) {
+// A list may be more recent than the state in a concurrent response.
+func TestPassConfirmationHasTheTimeOfItsRequest(t *testing.T) {
 	g := NewWithT(t)
 	server := &contentServer{}
 	reader := &namespaceReader{namespace: terminating()}
@@ -492,7 +492,7 @@ func TestPassConfirmsFromTheMomentItAsked(t *testing.T) {
 	g.Expect(server.recorded("get")).To(HaveLen(2))
 }
 
-// One answer is enough for all types that were listed before it.
+// One request confirms all types that were listed before it.
 func TestPassSharesTheConfirmation(t *testing.T) {
 	g := NewWithT(t)
 	server := &contentServer{objects: map[string]objects{
@@ -504,7 +504,7 @@ func TestPassSharesTheConfirmation(t *testing.T) {
 	g.Expect(server.recorded("get")).To(Equal([]string{"get namespace x"}))
 }
 
-func TestPassNeedsNoConfirmationWhereThereIsNothingToDelete(t *testing.T) {
+func TestPassNeedsNoConfirmationWithoutDeletions(t *testing.T) {
 	g := NewWithT(t)
 	server := &contentServer{objects: map[string]objects{"widgets": {deleted(now, "w", "example.com/hold")}}}
 	deleter, _ := newDeleter(server, &namespaceReader{err: errOutage}, ordinary...)
@@ -521,12 +521,12 @@ func TestPassDeletesNothingInAnotherNamespace(t *testing.T) {
 		want      error
 		wantError string
 	}{
-		"it is gone":                   {getError: errNotFound, want: ErrReplaced},
+		"it is deleted":                {getError: errNotFound, want: ErrReplaced},
 		"it was created again":         {live: withUID(terminating(), "another-uid"), want: ErrReplaced},
 		"it was created again, active": {live: wrappers.MakeNamespace("x").UID("another-uid").Obj(), want: ErrReplaced},
 		"it is not being deleted":      {live: withoutDeletion(terminating()), want: ErrReplaced},
-		"somebody released the token":  {live: withFinalizers(terminating(), "example.com/agent"), want: ErrReplaced},
-		"nobody holds it any more":     {live: withFinalizers(terminating()), want: ErrReplaced},
+		"the finalizer is removed":     {live: withFinalizers(terminating(), "example.com/agent"), want: ErrReplaced},
+		"all finalizers are removed":   {live: withFinalizers(terminating()), want: ErrReplaced},
 		"it cannot be read": {
 			getError: errOutage, want: errOutage,
 			wantError: `failed to get namespace "x" before deleting its content: ` + errOutage.Error(),
@@ -553,7 +553,7 @@ func TestPassDeletesNothingInAnotherNamespace(t *testing.T) {
 }
 
 // Other tokens are no reason to stop, and an agent works for its own.
-func TestPassWorksForOneToken(t *testing.T) {
+func TestPassIgnoresOtherNamespaceFinalizers(t *testing.T) {
 	g := NewWithT(t)
 	server := &contentServer{objects: map[string]objects{"widgets": {object("w")}}}
 	namespace := withFinalizers(terminating(), "kubernetes", "example.com/agent")
@@ -564,7 +564,7 @@ func TestPassWorksForOneToken(t *testing.T) {
 	g.Expect(server.recorded("delete")).To(Equal(background("widgets/w")))
 }
 
-// An object that took the place of the one that was listed stays for the next pass.
+// An object that replaced the listed one is left to the next pass.
 func TestPassDeletesNoReplacedObject(t *testing.T) {
 	g := NewWithT(t)
 	server := &contentServer{objects: map[string]objects{"widgets": {object("w")}}}
@@ -593,13 +593,13 @@ func TestPassDiscovers(t *testing.T) {
 		wantClean bool
 		wantProof bool
 	}{
-		"the namespace has not settled: any discovery does": {
+		"before the grace period ends any discovery is used": {
 			gracePeriodEnd: now.Add(time.Hour), wantCount: 1, wantLists: []string{"list widgets"}, wantClean: true,
 		},
-		"the namespace had settled before the last discovery": {
+		"the last discovery was after the grace period": {
 			gracePeriodEnd: now, wantCount: 1, wantLists: []string{"list widgets"}, wantClean: true, wantProof: true,
 		},
-		"the namespace has settled since the last discovery": {
+		"the last discovery was before the grace period ended": {
 			gracePeriodEnd: now.Add(500 * time.Millisecond),
 			results:        []discoveryResult{{lists: served("example.com/v1/widgets", "v1/configmaps")}},
 			wantCount:      2, wantLists: []string{"list configmaps", "list widgets"}, wantClean: true, wantProof: true,
@@ -659,8 +659,8 @@ func TestPassDiscovers(t *testing.T) {
 	}
 }
 
-// Types that were listed already are not listed again because of one that is not served.
-func TestPassListsAgainOnlyWhatWasNotServed(t *testing.T) {
+// Other types are not listed again if one is not served.
+func TestPassListsOnlyUnservedTypesAgain(t *testing.T) {
 	g := NewWithT(t)
 	server := &contentServer{errors: map[string]error{"list widgets": errNotFound}}
 	deleter, _ := newDeleter(server, &namespaceReader{namespace: terminating()}, ordinary...)
@@ -671,7 +671,7 @@ func TestPassListsAgainOnlyWhatWasNotServed(t *testing.T) {
 
 // A CustomResourceDefinition that goes while its objects are deleted takes them along, or
 // so it seems. Only a new discovery can tell.
-func TestPassMeetsATypeThatGoesMeanwhile(t *testing.T) {
+func TestPassRediscoversAfterATypeIsRemoved(t *testing.T) {
 	g := NewWithT(t)
 	server := &contentServer{objects: map[string]objects{"widgets": {object("w")}, "configmaps": {object("c")}}}
 	deleter, api := newDeleter(server, &namespaceReader{namespace: terminating()}, ordinary...)
@@ -694,7 +694,7 @@ func TestPassMeetsATypeThatGoesMeanwhile(t *testing.T) {
 	g.Expect(server.recorded("list widgets")).To(BeEmpty())
 }
 
-func TestPassCannotCountWhatIsLeft(t *testing.T) {
+func TestPassReportsFailedRecount(t *testing.T) {
 	g := NewWithT(t)
 	server := &contentServer{objects: map[string]objects{"widgets": {object("w")}}}
 	server.hooks = map[string]func(){"delete widgets/w": func() { server.fail("list widgets", errOutage) }}
@@ -705,7 +705,7 @@ func TestPassCannotCountWhatIsLeft(t *testing.T) {
 	g.Expect(resultOf(server, report).Errors).To(Equal([]string{"failed to list widgets.example.com: " + errOutage.Error()}))
 }
 
-func TestPassStopsForOthersToGetTheirTurn(t *testing.T) {
+func TestPassStopsAfterItsBudget(t *testing.T) {
 	tests := map[string]struct {
 		// slow is the request that takes too long, as long as told if that is not deleteBudget.
 		slow          string
@@ -764,8 +764,8 @@ func TestPassStopsForOthersToGetTheirTurn(t *testing.T) {
 	}
 }
 
-// A list may start with pages that have nothing on them. That is no proof.
-func TestPassDoesNotTakeAnEmptyPageForAnEmptyType(t *testing.T) {
+// A list may start with empty pages.
+func TestPassContinuesAfterAnEmptyPage(t *testing.T) {
 	// The list after which there is no time left.
 	for name, last := range map[string]int{"while it deletes": 1, "while it counts": 2} {
 		t.Run(name, func(t *testing.T) {
@@ -786,7 +786,7 @@ func TestPassDoesNotTakeAnEmptyPageForAnEmptyType(t *testing.T) {
 	}
 }
 
-func TestPassCountsFinalizersAndEstimates(t *testing.T) {
+func TestPassCountsFinalizersAndDeletionDue(t *testing.T) {
 	g := NewWithT(t)
 	server := &contentServer{objects: map[string]objects{
 		"pods": {

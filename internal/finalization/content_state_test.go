@@ -49,8 +49,8 @@ var (
 	listEachType = []string{"list configmaps", "list pods", "list widgets"}
 )
 
-// Only what is left is looked at, until nothing is: then everything is once more.
-func TestLedgerKeepsWhatIsKnown(t *testing.T) {
+// Only remaining types are listed until none remain; then all types are listed once more.
+func TestPassKeepsContentState(t *testing.T) {
 	p := newPasses(t, &contentServer{objects: map[string]objects{
 		"widgets": {object("w", "example.com/hold")}, "configmaps": {object("c")},
 	}})
@@ -73,8 +73,8 @@ func TestLedgerKeepsWhatIsKnown(t *testing.T) {
 	p.g.Expect(report.ConfirmedEmpty).To(BeTrue())
 }
 
-// A request that was accepted before the deletion may have been held for long.
-func TestLedgerDoesNotMissWhatComesAfterTheSurvey(t *testing.T) {
+// A request that was admitted before the deletion may have been delayed.
+func TestPassFindsObjectsCreatedAfterTheFullPass(t *testing.T) {
 	p := newPasses(t, &contentServer{objects: map[string]objects{"widgets": {object("w", "example.com/hold")}}})
 	p.pass(t, now)
 	p.server.objects["widgets"], p.server.objects["configmaps"] = nil, objects{object("late", "example.com/hold")}
@@ -86,8 +86,8 @@ func TestLedgerDoesNotMissWhatComesAfterTheSurvey(t *testing.T) {
 	p.g.Expect(report.ConfirmedEmpty).To(BeTrue())
 }
 
-// What was found empty before may have got something since.
-func TestLedgerProvesNothingBeforeTheSettlingTime(t *testing.T) {
+// A type that was empty may have objects since.
+func TestPassConfirmsNothingBeforeTheGracePeriodEnds(t *testing.T) {
 	p := newPasses(t, &contentServer{objects: map[string]objects{}})
 	report, requests := p.pass(t, later)
 	p.g.Expect(requests).To(Equal(listEachType))
@@ -112,7 +112,7 @@ func TestLedgerProvesNothingBeforeTheSettlingTime(t *testing.T) {
 
 // Nothing else goes while there is a pod, and before the settling time one may come that
 // the survey has not seen.
-func TestLedgerDoesNotMissAPodThatComes(t *testing.T) {
+func TestPassFindsNewPodsBeforeTheGracePeriodEnds(t *testing.T) {
 	p := newPasses(t, &contentServer{objects: map[string]objects{
 		"widgets": {object("w", "example.com/hold")}, "configmaps": {object("c")},
 	}})
@@ -171,7 +171,7 @@ func TestPassUsesListsOfOtherNamespaces(t *testing.T) {
 	}
 }
 
-func TestLedgerNeedsSurvey(t *testing.T) {
+func TestNeedsFullPass(t *testing.T) {
 	gracePeriodEnd := now.Add(time.Second)
 	tests := map[string]struct {
 		state              contentState
@@ -180,28 +180,28 @@ func TestLedgerNeedsSurvey(t *testing.T) {
 		changed time.Time
 		want    bool
 	}{
-		"nothing is known":          {want: true},
-		"nothing is known, settled": {isAfterGracePeriod: true, want: true},
-		"surveyed, and not settled": {state: contentState{resources: &ResourceSet{requestedAt: now}}},
-		"settled since":             {state: contentState{resources: &ResourceSet{requestedAt: now}}, isAfterGracePeriod: true, want: true},
-		"surveyed when it had settled": {
+		"nothing is known":                        {want: true},
+		"nothing is known after the grace period": {isAfterGracePeriod: true, want: true},
+		"full pass before the grace period ends":  {state: contentState{resources: &ResourceSet{requestedAt: now}}},
+		"the grace period has ended since":        {state: contentState{resources: &ResourceSet{requestedAt: now}}, isAfterGracePeriod: true, want: true},
+		"full pass after the grace period": {
 			state: contentState{resources: &ResourceSet{requestedAt: now}, isAfterGracePeriod: true, gracePeriodEnd: gracePeriodEnd}, isAfterGracePeriod: true,
 		},
-		"the settling time has grown, and is not over": {
+		"the grace period is longer and has not ended": {
 			state: contentState{resources: &ResourceSet{requestedAt: now}, isAfterGracePeriod: true, gracePeriodEnd: now}, want: true,
 		},
-		"the settling time has grown, and is over": {
+		"the grace period is longer and has ended": {
 			state:              contentState{resources: &ResourceSet{requestedAt: now}, isAfterGracePeriod: true, gracePeriodEnd: gracePeriodEnd.Add(-1)},
 			isAfterGracePeriod: true, want: true,
 		},
-		"the settling time has become shorter": {
+		"the grace period is shorter": {
 			state:              contentState{resources: &ResourceSet{requestedAt: now}, isAfterGracePeriod: true, gracePeriodEnd: gracePeriodEnd.Add(time.Second)},
 			isAfterGracePeriod: true,
 		},
 		"the clock was set back": {
 			state: contentState{resources: &ResourceSet{requestedAt: now}, isAfterGracePeriod: true, gracePeriodEnd: gracePeriodEnd}, want: true,
 		},
-		"the last pass was cut short": {
+		"the last pass was interrupted": {
 			state:              contentState{resources: &ResourceSet{requestedAt: now}, isAfterGracePeriod: true, gracePeriodEnd: gracePeriodEnd, isInterrupted: true},
 			isAfterGracePeriod: true, want: true,
 		},
@@ -232,8 +232,8 @@ func TestLedgerNeedsSurvey(t *testing.T) {
 	}
 }
 
-// The settling time is chosen anew at each pass: an API server may have come.
-func TestLedgerDoesNotOutliveItsSettlingTime(t *testing.T) {
+// The grace period is chosen at each pass: an API server may have been added.
+func TestPassListsAllTypesAfterALongerGracePeriod(t *testing.T) {
 	p := newPasses(t, &contentServer{objects: map[string]objects{"widgets": {object("w", "example.com/hold")}}})
 	_, requests := p.pass(t, now)
 	p.g.Expect(requests).To(ContainElements(listEachType))
@@ -244,7 +244,7 @@ func TestLedgerDoesNotOutliveItsSettlingTime(t *testing.T) {
 	p.g.Expect(report.ConfirmedEmpty).To(BeFalse())
 }
 
-func TestLedgerLooksAtEverythingWhenTypesChange(t *testing.T) {
+func TestPassListsAllTypesAfterATypeChange(t *testing.T) {
 	p := newPasses(t, &contentServer{objects: map[string]objects{"widgets": {deleted(now, "w", "example.com/hold")}}})
 	p.pass(t, now)
 	p.api.results = []discoveryResult{{lists: served(append(ordinary, "example.com/v1/gadgets")...)}}
@@ -255,7 +255,7 @@ func TestLedgerLooksAtEverythingWhenTypesChange(t *testing.T) {
 	p.g.Expect(report.ConfirmedEmpty).To(BeFalse())
 }
 
-func TestLedgerLooksAtEverythingWhereDiscoveryFailed(t *testing.T) {
+func TestPassListsAllTypesAfterAFailedDiscovery(t *testing.T) {
 	p := newPasses(t, &contentServer{objects: map[string]objects{"widgets": {deleted(now, "w", "example.com/hold")}}})
 	p.api.results = []discoveryResult{{lists: served("v1/pods"), err: errOutage}, {lists: served(ordinary...)}}
 	report, requests := p.pass(t, now)
@@ -268,7 +268,7 @@ func TestLedgerLooksAtEverythingWhereDiscoveryFailed(t *testing.T) {
 
 // A type of which something was left and that is not served all at once is no empty one.
 // Only discovery can tell, as in a survey.
-func TestLedgerMeetsATypeThatIsNotServed(t *testing.T) {
+func TestPassRediscoversAfterATypeIsNotServed(t *testing.T) {
 	p := newPasses(t, &contentServer{objects: map[string]objects{"widgets": {deleted(now, "w", "example.com/hold")}}})
 	p.pass(t, now)
 	p.server.fail("list widgets", errNotFound)
@@ -293,7 +293,7 @@ func TestLedgerMeetsATypeThatIsNotServed(t *testing.T) {
 
 // What discovery has and nobody serves is no reason to discover again and again while
 // something else is waited for.
-func TestLedgerRemembersThatATypeIsNotServed(t *testing.T) {
+func TestContentStateRemembersThatATypeIsNotServed(t *testing.T) {
 	p := newPasses(t, &contentServer{
 		objects: map[string]objects{"configmaps": {deleted(now, "c", "example.com/hold")}},
 		errors:  map[string]error{"list widgets": errNotFound},
@@ -310,7 +310,7 @@ func TestLedgerRemembersThatATypeIsNotServed(t *testing.T) {
 }
 
 // A pass that ends in the middle has counted some types in part.
-func TestLedgerOfAPassThatWasCutShort(t *testing.T) {
+func TestContentStateOfAPassThatWasCutShort(t *testing.T) {
 	tests := map[string]struct {
 		// last is after which list of widgets the pass ends.
 		last int
@@ -359,14 +359,14 @@ func TestComputeNotBefore(t *testing.T) {
 		isAfterGracePeriod       bool
 		wantDiscovery, wantLists time.Time
 	}{
-		"the first pass":                  {wantLists: firstSeen},
-		"the first pass, settled already": {isAfterGracePeriod: true, wantDiscovery: gracePeriodEnd, wantLists: gracePeriodEnd},
-		"again before it has settled":     {state: passed(false, nothing), wantLists: startedAt},
-		"the settling time has grown":     {state: passed(true, nothing), wantLists: startedAt},
-		"settled, and nothing was left": {
+		"the first pass":                         {wantLists: firstSeen},
+		"the first pass, after the grace period": {isAfterGracePeriod: true, wantDiscovery: gracePeriodEnd, wantLists: gracePeriodEnd},
+		"again before the grace period ends":     {state: passed(false, nothing), wantLists: startedAt},
+		"the grace period is longer":             {state: passed(true, nothing), wantLists: startedAt},
+		"after the grace period, and no object remained": {
 			state: passed(false, nothing), isAfterGracePeriod: true, wantDiscovery: gracePeriodEnd, wantLists: gracePeriodEnd,
 		},
-		"again after it has settled": {
+		"again after the grace period": {
 			state: passed(true, nothing), isAfterGracePeriod: true, wantDiscovery: gracePeriodEnd, wantLists: startedAt,
 		},
 	}
@@ -379,15 +379,15 @@ func TestComputeNotBefore(t *testing.T) {
 		"a deletion that failed":       func(s *typeState) { s.deleteError = errOutage },
 		"a type that cannot be listed": func(s *typeState) { s.Type.CanList = false },
 	} {
-		test := tests["again after it has settled"]
+		test := tests["again after the grace period"]
 		test.state = passed(false, change)
-		tests["settled, and what was left is "+name] = test
+		tests["after the grace period, and remaining is "+name] = test
 	}
 	// What it has counted in part looks empty.
-	cutShort := tests["again after it has settled"]
-	cutShort.state = passed(false, nothing)
-	cutShort.state.isInterrupted = true
-	tests["settled, and the last pass was cut short"] = cutShort
+	interrupted := tests["again after the grace period"]
+	interrupted.state = passed(false, nothing)
+	interrupted.state.isInterrupted = true
+	tests["after the grace period, and the last pass was interrupted"] = interrupted
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -480,7 +480,7 @@ func TestPassLooksAgainAtWhatItPresumed(t *testing.T) {
 }
 
 // An error of a list is one of this type, and another look at it is due.
-func TestLedgerLooksAgainAtWhatFailed(t *testing.T) {
+func TestContentStateLooksAgainAtWhatFailed(t *testing.T) {
 	for name, err := range map[string]error{
 		"an outage": errOutage, "a refusal": errForbidden, "a timeout": apierrors.NewTimeoutError("too slow", 1),
 	} {

@@ -21,7 +21,7 @@ import (
 
 var errOutage = errors.New("the API server is out for lunch")
 
-func TestCatalogCachesDiscovery(t *testing.T) {
+func TestDiscoveryCacheCachesDiscovery(t *testing.T) {
 	answer := discoveryResult{lists: served("v1/configmaps")}
 	incomplete := discoveryResult{lists: served("v1/configmaps"), err: errOutage}
 	unparsable := discoveryResult{lists: append(served("v1/configmaps"), served("a/b/c/d")...)}
@@ -79,7 +79,7 @@ func TestCatalogCachesDiscovery(t *testing.T) {
 	}
 }
 
-func TestCatalogSharesDiscovery(t *testing.T) {
+func TestDiscoveryCacheSharesDiscovery(t *testing.T) {
 	tests := map[string]struct{ answer discoveryResult }{
 		"a complete one": {answer: discoveryResult{lists: served("v1/configmaps")}},
 		// They have all waited for it, and another one would come out the same way.
@@ -108,7 +108,7 @@ func TestCatalogSharesDiscovery(t *testing.T) {
 }
 
 // Whoever comes when an incomplete discovery is on its way has not seen it begin.
-func TestCatalogDoesNotShareAnIncompleteDiscoveryWithLateCallers(t *testing.T) {
+func TestDiscoveryCacheDoesNotShareAnIncompleteDiscoveryWithLateCallers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := NewWithT(t)
 		api := &discoverer{results: []discoveryResult{{err: errOutage}}, delay: time.Second}
@@ -121,7 +121,7 @@ func TestCatalogDoesNotShareAnIncompleteDiscoveryWithLateCallers(t *testing.T) {
 	})
 }
 
-func TestCatalogEndsWithTheContext(t *testing.T) {
+func TestDiscoveryCacheEndsWithTheContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := NewWithT(t)
 		api := &discoverer{
@@ -149,7 +149,7 @@ func TestCatalogEndsWithTheContext(t *testing.T) {
 	})
 }
 
-func TestCatalogBoundsADiscovery(t *testing.T) {
+func TestDiscoveryCacheBoundsADiscovery(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := NewWithT(t)
 		cache := newDiscoveryCache(&discoverer{results: []discoveryResult{{}}, delay: time.Hour}, clock.RealClock{})
@@ -161,7 +161,7 @@ func TestCatalogBoundsADiscovery(t *testing.T) {
 	})
 }
 
-func TestCatalogReadsDiscovery(t *testing.T) {
+func TestDiscoveryCacheReadsDiscovery(t *testing.T) {
 	const noCoreGroup = errNoCoreResourceType
 	groupsFailed := &discovery.ErrGroupDiscoveryFailed{Groups: map[schema.GroupVersion]error{
 		{Group: "metrics.k8s.io", Version: "v1beta1"}: errOutage,

@@ -27,10 +27,10 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// now is when the clocks of these tests start.
+// now is the start time of the clocks.
 var now = time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
 
-// tickingClock shows a later time whenever it is looked at, as a real one does.
+// tickingClock advances whenever it is read.
 type tickingClock struct {
 	lock sync.Mutex
 	time time.Time
@@ -131,12 +131,12 @@ var (
 	widgetsType    = resourceType("example.com", "v1", "widgets")
 )
 
-// terminating is the Namespace that these tests empty.
+// terminating returns a terminating Namespace.
 func terminating() *corev1.Namespace {
 	return wrappers.MakeNamespace("x").UID("x-uid").Terminating(now).Obj()
 }
 
-// namespaceReader answers for the Namespace, as it is in storage.
+// namespaceReader returns the Namespace as stored in the API server.
 type namespaceReader struct {
 	namespace *corev1.Namespace
 	err       error
@@ -148,17 +148,17 @@ func (r *namespaceReader) Get(_ context.Context, name string) (*corev1.Namespace
 	return r.namespace, r.err
 }
 
-// object is one in namespace x that has nothing special about it.
+// object returns an object in namespace x.
 func object(name string, finalizers ...string) metav1.PartialObjectMetadata {
 	return metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "x", Name: name, UID: types.UID(name + "-uid"), Finalizers: finalizers,
 	}}
 }
 
-// deleted is one that is being deleted and should have gone at a time.
-func deleted(until time.Time, name string, finalizers ...string) metav1.PartialObjectMetadata {
+// deleted returns a terminating object with a deletionTimestamp.
+func deleted(deletionTimestamp time.Time, name string, finalizers ...string) metav1.PartialObjectMetadata {
 	result := object(name, finalizers...)
-	result.DeletionTimestamp = ptr.To(metav1.NewTime(until))
+	result.DeletionTimestamp = ptr.To(metav1.NewTime(deletionTimestamp))
 	return result
 }
 
@@ -235,7 +235,7 @@ func (s *contentServer) react(action clienttesting.Action) (bool, runtime.Object
 		s.log = append(s.log, fmt.Sprintf("%s of %s, %s", words, ptr.Deref(options.Preconditions.UID, "any UID"),
 			ptr.Deref(options.PropagationPolicy, "as it comes")))
 	case action.GetNamespace() == "":
-		s.log = append(s.log, words+" everywhere")
+		s.log = append(s.log, words+" cluster-wide")
 	default:
 		s.log = append(s.log, words)
 	}

@@ -38,7 +38,7 @@ func TestStageOf(t *testing.T) {
 }
 
 func TestComputeWaitReason(t *testing.T) {
-	unavailable := fmt.Errorf("failed to list widgets: %w", apierrors.NewServiceUnavailable("nobody home"))
+	unavailable := fmt.Errorf("failed to list widgets: %w", apierrors.NewServiceUnavailable("unavailable"))
 	state := func(resourceType ResourceType, change func(*typeState)) *typeState {
 		result := &typeState{Remaining: Remaining{Type: resourceType}}
 		change(result)

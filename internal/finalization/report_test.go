@@ -24,8 +24,8 @@ func TestReportConfirmedEmpty(t *testing.T) {
 		change func(*contentState)
 		want   bool
 	}{
-		"clean, and surveyed when the namespace had settled": {change: func(*contentState) {}, want: true},
-		"surveyed before":                     {change: func(l *contentState) { l.isAfterGracePeriod = false }},
+		"clean, after the grace period":       {change: func(*contentState) {}, want: true},
+		"clean, before the grace period ends": {change: func(l *contentState) { l.isAfterGracePeriod = false }},
 		"something remains":                   {change: ofType(func(s *typeState) { s.Count = 1 })},
 		"something may remain":                {change: ofType(func(s *typeState) { s.isUncounted = true })},
 		"something could not be listed":       {change: ofType(func(s *typeState) { s.listError = errOutage })},
@@ -48,7 +48,7 @@ func TestReportConfirmedEmpty(t *testing.T) {
 }
 
 // A list may begin with an empty page. What follows is not known before it is listed.
-func TestReportDoesNotKnowWhatWasNotListedToTheEnd(t *testing.T) {
+func TestReportUnknownAfterAnIncompleteList(t *testing.T) {
 	g := NewWithT(t)
 	state := &typeState{Remaining: Remaining{Type: widgetsType}}
 	page := &metav1.PartialObjectMetadataList{}
@@ -131,7 +131,7 @@ func TestReportErr(t *testing.T) {
 	}
 }
 
-// Errors keep their kind when they are told together.
+// Joined errors keep their type.
 func TestJoinObjectErrors(t *testing.T) {
 	g := NewWithT(t)
 	g.Expect(joinObjectErrors(podsType, nil)).To(Succeed())

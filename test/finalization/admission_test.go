@@ -68,7 +68,7 @@ func expectRefused(ctx context.Context, object client.Object) {
 }
 
 var _ = Describe("A refused deletion", func() {
-	It("by a webhook is told and does not keep the rest", func(ctx context.Context) {
+	It("by a webhook is reported and does not block other deletions", func(ctx context.Context) {
 		namespace := createNamespace(ctx, "webhook")
 		gone := others(namespace.Name)
 		create(ctx, gone...)
@@ -86,18 +86,18 @@ var _ = Describe("A refused deletion", func() {
 		expectAllReleased(ctx, gone)
 		expectSays(ctx, namespace, And(
 			HaveRemaining("configmaps. has 1 resource instances"),
-			HaveContentFailure(`deleting configmaps "precious"`, "it is precious"),
+			HaveContentFailure(`failed to delete configmaps "precious"`, "it is precious"),
 		))
 		expectEvent(ctx, namespace, corev1.EventTypeWarning, "ContentDeletionFailed", "it is precious")
 		expectKept(ctx, precious)
 		expectTokenStays(ctx, namespace)
 		GinkgoWriter.Println("refused", webhook.refusals.Load(), "times")
 		webhook.stopRefusing()
-		expectGoneWithin(ctx, namespace, time.Minute, "a webhook stops refusing -> namespace gone")
+		expectGoneWithin(ctx, namespace, time.Minute, "a webhook stops refusing -> namespace deleted")
 		expectNothingLeft(ctx, namespace.Name)
 	})
 
-	It("by a webhook that is down is told", func(ctx context.Context) {
+	It("by an unavailable webhook is reported", func(ctx context.Context) {
 		namespace := createNamespace(ctx, "webhook-down")
 		settings := wrappers.MakeConfigMap(namespace.Name, "settings")
 		create(ctx, settings)
@@ -108,17 +108,17 @@ var _ = Describe("A refused deletion", func() {
 		deleteObject(ctx, namespace)
 		expectSays(ctx, namespace, And(
 			HaveRemaining("configmaps. has 1 resource instances"),
-			HaveContentFailure(`deleting configmaps "settings"`, "failed calling webhook", "webhook.test.example.com"),
+			HaveContentFailure(`failed to delete configmaps "settings"`, "failed calling webhook", "webhook.test.example.com"),
 		))
 		expectEvent(ctx, namespace, corev1.EventTypeWarning, "ContentDeletionFailed", "failed calling webhook")
 		expectKept(ctx, settings)
 		expectTokenStays(ctx, namespace)
 		deleteObject(ctx, webhook.configuration)
-		expectGoneWithin(ctx, namespace, time.Minute, "a dead webhook is removed -> namespace gone")
+		expectGoneWithin(ctx, namespace, time.Minute, "a dead webhook is removed -> namespace deleted")
 		expectNothingLeft(ctx, namespace.Name)
 	})
 
-	It("by a policy is told and does not keep the rest", func(ctx context.Context) {
+	It("by a policy is reported and does not block other deletions", func(ctx context.Context) {
 		namespace := createNamespace(ctx, "policy")
 		gone := others(namespace.Name)
 		create(ctx, gone...)
@@ -131,17 +131,17 @@ var _ = Describe("A refused deletion", func() {
 		expectAllReleased(ctx, gone)
 		expectSays(ctx, namespace, And(
 			HaveRemaining("configmaps. has 1 resource instances"),
-			HaveContentFailure(`deleting configmaps "precious"`, "the policy finds it precious"),
+			HaveContentFailure(`failed to delete configmaps "precious"`, "the policy finds it precious"),
 		))
 		expectEvent(ctx, namespace, corev1.EventTypeWarning, "ContentDeletionFailed", "the policy finds it precious")
 		expectKept(ctx, precious)
 		expectTokenStays(ctx, namespace)
 		deleteObject(ctx, binding)
-		expectGoneWithin(ctx, namespace, time.Minute, "a policy stops refusing -> namespace gone")
+		expectGoneWithin(ctx, namespace, time.Minute, "a policy stops refusing -> namespace deleted")
 		expectNothingLeft(ctx, namespace.Name)
 	})
 
-	It("of a custom resource does not keep access rights either", func(ctx context.Context) {
+	It("of a custom resource does not block the deletion of RBAC objects", func(ctx context.Context) {
 		custom := createCustomType(ctx)
 		namespace := createNamespace(ctx, "webhook-custom")
 		gone := others(namespace.Name)
@@ -159,11 +159,11 @@ var _ = Describe("A refused deletion", func() {
 		expectAllReleased(ctx, gone)
 		expectSays(ctx, namespace, And(
 			HaveRemaining(custom.inMessage(1)),
-			HaveContentFailure("deleting "+custom.plural+"."+custom.group+` "precious"`, "it is precious"),
+			HaveContentFailure("failed to delete "+custom.plural+"."+custom.group+` "precious"`, "it is precious"),
 		))
 		expectKept(ctx, precious)
 		webhook.stopRefusing()
-		expectGoneWithin(ctx, namespace, time.Minute, "a webhook stops refusing a custom resource -> namespace gone")
+		expectGoneWithin(ctx, namespace, time.Minute, "a webhook stops refusing a custom resource -> namespace deleted")
 		expectNothingLeft(ctx, namespace.Name)
 	})
 })

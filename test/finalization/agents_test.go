@@ -55,7 +55,7 @@ var _ = Describe("The example of the design proposal", Serial, func() {
 		held = hold(wrappers.MakeConfigMap(namespace.Name, "held"))
 		create(ctx, held)
 
-		By("deleting it while nobody is there")
+		By("deleting it while no controller runs")
 		deleteObject(ctx, namespace)
 		consistentlyNamespace(ctx, namespace.Name, BeTerminating(), HaveTokens(origin, kubernetesToken), HaveNoVerdict())
 		Expect(countOf(Default, ctx, configMaps, namespace.Name)).To(Equal(3))
@@ -72,14 +72,14 @@ var _ = Describe("The example of the design proposal", Serial, func() {
 			HaveRemaining("configmaps. has 1 resource instances"))
 		Expect(countOf(Default, ctx, configMaps, namespace.Name)).To(Equal(1))
 
-		By("letting it finish, which leaves the token of the other")
+		By("letting it finish, which leaves the other namespace finalizer")
 		release(ctx, held)
 		eventuallyNamespace(ctx, namespace.Name, HaveTokens(second.token))
 		consistentlyNamespace(ctx, namespace.Name, BeTerminating(), HaveTokens(second.token), HaveNothingLeft())
 		Expect(get(Default, ctx, namespace.Name).Labels).To(HaveKeyWithValue("name", "development"))
 		Expect(countOf(Default, ctx, configMaps, namespace.Name)).To(BeZero())
 
-		By("letting the other finish as well, with the first one gone or not")
+		By("letting the other finish as well")
 		if second == upstream {
 			Expect(running.Stop()).To(Succeed())
 		}
@@ -87,7 +87,7 @@ var _ = Describe("The example of the design proposal", Serial, func() {
 		expectGone(ctx, namespace)
 		Eventually(past.gone).WithContext(ctx).Should(BeClosed())
 
-		By("looking back")
+		By("checking the history")
 		all := "[" + string(origin) + " " + string(kubernetesToken) + "]"
 		Expect(past.tokens()).To(HaveExactElements(all, "["+string(second.token)+"]"))
 		content := "/namespaces/" + namespace.Name + "/"
@@ -121,7 +121,7 @@ var _ = Describe("The example of the design proposal", Serial, func() {
 			HaveExactElements(all, "["+string(kubernetesToken)+"]")))
 	}, SpecTimeout(time.Minute))
 
-	It("goes on where an agent dies and comes back", func(ctx context.Context) {
+	It("continues after a controller restarts", func(ctx context.Context) {
 		running := openshift.start(ctx)
 		eventuallyNamespace(ctx, namespace.Name, HaveRemaining("configmaps. has 1 resource instances"))
 
@@ -140,7 +140,7 @@ var _ = Describe("The example of the design proposal", Serial, func() {
 	}, SpecTimeout(time.Minute))
 })
 
-var _ = Describe("An agent whose token nobody has put on", Serial, func() {
+var _ = Describe("A controller whose namespace finalizer is not set", Serial, func() {
 	It("does nothing", func(ctx context.Context) {
 		stopManager()
 		stranger := &party{token: "example.com/stranger", config: agentConfig(ctx, "stranger")}
@@ -156,7 +156,7 @@ var _ = Describe("An agent whose token nobody has put on", Serial, func() {
 		Expect(get(Default, ctx, others.Name)).To(Equal(before))
 		Expect(stranger.writes.about(others.Name)).To(BeEmpty())
 
-		By("though it works for others")
+		By("checking that it finalizes other namespaces")
 		deleteObject(ctx, mine)
 		eventuallyNamespace(ctx, mine.Name, HaveTokens(kubernetesToken), HaveNothingLeft())
 		finalize(ctx, mine.Name)

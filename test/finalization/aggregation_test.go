@@ -18,12 +18,12 @@ import (
 
 const minute = time.Minute
 
-// errBroken is what a server that is broken says.
+// errBroken is the error of a broken server.
 var errBroken = errors.New("the storage of this server is broken")
 
 var _ = Describe("The types of an aggregated API server", func() {
 	for name, isLegacy := range map[string]bool{"aggregated": false, "legacy": true} {
-		It("go by the verbs that they have, with "+name+" discovery", func(ctx context.Context) {
+		It("are deleted according to their verbs, with "+name+" discovery", func(ctx context.Context) {
 			server := startAggregatedServer(ctx, isLegacy, map[string][]string{
 				"ones":      {"delete", "list"},             // no deletecollection, no watch
 				"unseens":   {"delete", "deletecollection"}, // no list
@@ -50,7 +50,7 @@ var _ = Describe("The types of an aggregated API server", func() {
 		})
 	}
 
-	It("are waited for though they came when others were being deleted", func(ctx context.Context) {
+	It("are waited for although they were created during the deletion", func(ctx context.Context) {
 		server := startAggregatedServer(ctx, false, map[string][]string{"ones": {"delete", "list"}})
 		namespace := createNamespace(ctx, "late-type")
 		needed := wrappers.MakeConfigMap(namespace.Name, "needed")
@@ -71,7 +71,7 @@ var _ = Describe("The types of an aggregated API server", func() {
 		expectGone(ctx, namespace)
 	})
 
-	It("hold the namespace while they cannot be listed", func(ctx context.Context) {
+	It("block finalization while they cannot be listed", func(ctx context.Context) {
 		server := startAggregatedServer(ctx, false, map[string][]string{
 			"brokens": {"delete", "deletecollection", "list"}, "ones": {"delete", "list"},
 		})
@@ -89,7 +89,7 @@ var _ = Describe("The types of an aggregated API server", func() {
 		expectGone(ctx, deployment)
 		Eventually(func() int { return server.count("ones", namespace.Name) }).WithContext(ctx).Should(BeZero())
 		expectSays(ctx, namespace, And(
-			HaveContentFailure("listing brokens."+server.group, errBroken.Error()),
+			HaveContentFailure("failed to list brokens."+server.group, errBroken.Error()),
 			HaveRemaining("configmaps. has 1 resource instances"),
 		))
 		expectEvent(ctx, namespace, corev1.EventTypeWarning, "ContentDeletionFailed", errBroken.Error())
@@ -98,12 +98,12 @@ var _ = Describe("The types of an aggregated API server", func() {
 		Expect(server.count("brokens", namespace.Name)).To(Equal(2))
 
 		server.setFailsToList("brokens", false)
-		expectGoneWithin(ctx, namespace, minute, "a type can be listed again -> namespace gone")
+		expectGoneWithin(ctx, namespace, minute, "a type can be listed again -> namespace deleted")
 		Expect(server.count("brokens", namespace.Name)).To(BeZero())
 		expectNothingLeft(ctx, namespace.Name)
 	})
 
-	DescribeTable("hold the namespace while their server is down, and nothing else",
+	DescribeTable("block only their namespace while their server is down",
 		func(ctx context.Context, isServerGone bool, back func(context.Context, *aggregatedServer), isBack bool) {
 			server := startAggregatedServer(ctx, false, map[string][]string{"ones": {"delete", "list"}})
 			namespace := createNamespace(ctx, "down")
@@ -140,7 +140,7 @@ var _ = Describe("The types of an aggregated API server", func() {
 				measured("an API server is back -> its APIService says so", time.Since(begin))
 			}
 			known := time.Now()
-			expectGoneWithin(ctx, namespace, 2*minute, "then -> namespace gone")
+			expectGoneWithin(ctx, namespace, 2*minute, "then -> namespace deleted")
 			GinkgoWriter.Println("after the APIService was right:", time.Since(known), "in all:", time.Since(begin))
 			if isBack {
 				Expect(server.count("ones", namespace.Name)).To(BeZero())

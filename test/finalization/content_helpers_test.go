@@ -50,7 +50,7 @@ func makeCustomType(versions ...string) customType {
 	}
 }
 
-// createCustomType makes the API server serve a new type until the end of the spec.
+// createCustomType makes the API server serve a new type until the spec ends.
 func createCustomType(ctx context.Context, versions ...string) customType {
 	GinkgoHelper()
 	result := makeCustomType(versions...)
@@ -90,7 +90,7 @@ func (t customType) definition() *unstructured.Unstructured {
 	}}
 }
 
-// install creates the CRD and deletes it at the end of the spec.
+// install creates the CRD and deletes it when the spec ends.
 func (t customType) install(ctx context.Context) {
 	GinkgoHelper()
 	create(ctx, t.definition())
@@ -251,7 +251,7 @@ func expectSays(ctx context.Context, namespace *corev1.Namespace, matcher OmegaM
 	}).WithContext(ctx).Should(Succeed())
 }
 
-// expectTokenStays makes sure that a namespace is not finalized for a while.
+// expectTokenStays checks that a namespace is not finalized for a while.
 func expectTokenStays(ctx context.Context, namespace *corev1.Namespace) {
 	GinkgoHelper()
 	Consistently(func(g Gomega) {

@@ -70,7 +70,7 @@ var minimalObjects = map[schema.GroupResource]string{
 var notCreated = map[schema.GroupResource]string{}
 
 var _ = Describe("Everything in a namespace", func() {
-	It("goes, whatever its type", func(ctx context.Context) {
+	It("is deleted regardless of its type", func(ctx context.Context) {
 		custom := createCustomType(ctx)
 		objectsByType := minimalObjects
 		namespace := createNamespace(ctx, "every-type")
@@ -125,7 +125,7 @@ var _ = Describe("Everything in a namespace", func() {
 		}
 	})
 
-	It("goes, whatever the version it was written in", func(ctx context.Context) {
+	It("is deleted regardless of its storage version", func(ctx context.Context) {
 		// v2 is preferred, as the higher one, and v1 is stored at first.
 		custom := createCustomType(ctx, "v1", "v2", "v1beta1")
 		preferred := namespacedTypes(ctx, "delete")
@@ -156,7 +156,7 @@ var _ = Describe("Everything in a namespace", func() {
 
 	// Finalizers of the garbage collector, which does not run here: nobody else would take
 	// them off.
-	DescribeTable("goes though it is being deleted in another way",
+	DescribeTable("is deleted although its deletion has another propagation policy",
 		func(ctx context.Context, policy metav1.DeletionPropagation, finalizer string) {
 			custom := createCustomType(ctx)
 			namespace := createNamespace(ctx, "propagation")

@@ -20,7 +20,7 @@ import (
 )
 
 var _ = Describe("Custom resources", func() {
-	It("go with their namespace while their CRD goes as well", func(ctx context.Context) {
+	It("are deleted with their namespace while their CRD is deleted", func(ctx context.Context) {
 		custom := createCustomType(ctx)
 		namespace := createNamespace(ctx, "crd-going")
 		for i := range 50 {
@@ -33,7 +33,7 @@ var _ = Describe("Custom resources", func() {
 		expectNothingStored(ctx, custom, namespace.Name)
 	})
 
-	It("hold their namespace by their finalizers while their CRD goes", func(ctx context.Context) {
+	It("block finalization by their finalizers while their CRD is deleted", func(ctx context.Context) {
 		custom := createCustomType(ctx)
 		namespace := createNamespace(ctx, "crd-held")
 		held := hold(custom.object(namespace.Name, "held"))
@@ -47,13 +47,13 @@ var _ = Describe("Custom resources", func() {
 		expectTokenStays(ctx, namespace)
 		release(ctx, held)
 		begin := time.Now()
-		expectGoneWithin(ctx, namespace, 30*time.Second, "the last custom resource of a CRD that goes -> namespace gone")
+		expectGoneWithin(ctx, namespace, 30*time.Second, "the last custom resource of a CRD that goes -> namespace deleted")
 		expectGone(ctx, custom.definition())
 		GinkgoWriter.Println("CRD gone after", time.Since(begin))
 		expectNothingStored(ctx, custom, namespace.Name)
 	})
 
-	It("may get a CRD while their namespace goes, but are not let into it", func(ctx context.Context) {
+	It("cannot be created in a terminating namespace after their CRD is created", func(ctx context.Context) {
 		custom := createCustomType(ctx)
 		namespace := createNamespace(ctx, "crd-again")
 		other := wrappers.MakeConfigMap(namespace.Name, "other")
@@ -116,7 +116,7 @@ var _ = Describe("Custom resources", func() {
 		keeper := hold(wrappers.MakeConfigMap(namespace.Name, "keeper"))
 		create(ctx, keeper)
 		createCustom(ctx, custom, custom.object(namespace.Name, "hidden"))
-		By("not serving the type, so that nobody sees what it has in storage")
+		By("not serving the type, so that its stored objects are invisible")
 		hidden := custom.definition()
 		setServed(hidden.Object, false)
 		updateDefinition(ctx, hidden)

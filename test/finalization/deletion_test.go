@@ -15,7 +15,7 @@ import (
 )
 
 var _ = Describe("A namespace that is deleted", func() {
-	It("goes when it is empty", func(ctx context.Context) {
+	It("is finalized when it is empty", func(ctx context.Context) {
 		namespace := createNamespace(ctx, "empty")
 		begin := time.Now()
 		deleteObject(ctx, namespace)
@@ -23,7 +23,7 @@ var _ = Describe("A namespace that is deleted", func() {
 		GinkgoWriter.Println("took", time.Since(begin))
 	})
 
-	It("goes with what is in it", func(ctx context.Context) {
+	It("is finalized with its content", func(ctx context.Context) {
 		namespace := createNamespace(ctx, "full")
 		for range 30 {
 			create(ctx, wrappers.MakeConfigMap(namespace.Name, unique("settings")))
@@ -33,7 +33,7 @@ var _ = Describe("A namespace that is deleted", func() {
 		Expect(countOf(Default, ctx, corev1.SchemeGroupVersion.WithResource("configmaps"), namespace.Name)).To(BeZero())
 	})
 
-	It("waits for a finalizer and says so", func(ctx context.Context) {
+	It("waits for a finalizer and reports it", func(ctx context.Context) {
 		namespace := createNamespace(ctx, "held")
 		held := hold(wrappers.MakeConfigMap(namespace.Name, "held"))
 		create(ctx, held)

@@ -37,7 +37,7 @@ var _ = Describe("A creation that a webhook delays", Serial, func() {
 		Eventually(ctx, asked).Should(Receive(), "the webhook is asked")
 		deleteObject(ctx, namespace)
 
-		By("looking at everything once the namespace has settled")
+		By("listing all types after the grace period")
 		Eventually(func(g Gomega) {
 			g.Expect(get(g, ctx, namespace.Name)).To(HaveRemaining("configmaps. has 2"))
 		}).WithContext(ctx).Should(Succeed())

@@ -22,7 +22,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// testFinalizer is one that nobody but the spec itself takes off.
+// testFinalizer is removed by the spec only.
 const testFinalizer = "test.example.com/hold"
 
 var counter atomic.Int32
@@ -61,7 +61,7 @@ func get(g Gomega, ctx context.Context, name string) *corev1.Namespace {
 	return namespace
 }
 
-// expectGone waits until an object is no longer there.
+// expectGone waits until an object is deleted.
 func expectGone(ctx context.Context, object client.Object) {
 	GinkgoHelper()
 	Eventually(func() error {
@@ -81,7 +81,7 @@ func expectKept(ctx context.Context, objects ...client.Object) {
 	}).WithContext(ctx).Should(Succeed())
 }
 
-// hold puts the test's finalizer on an object before it is created.
+// hold adds the test's finalizer to an object before it is created.
 func hold[T client.Object](object T) T {
 	controllerutil.AddFinalizer(object, testFinalizer)
 	return object
@@ -104,22 +104,22 @@ func countOf(g Gomega, ctx context.Context, gvr schema.GroupVersionResource, nam
 // HaveCondition is that of all suites.
 var HaveCondition = matchers.HaveCondition
 
-// HaveRemaining matches a namespace that says that some resources remain.
+// HaveRemaining matches a namespace whose conditions report remaining resources.
 func HaveRemaining(texts ...string) types.GomegaMatcher {
 	return HaveCondition(corev1.NamespaceContentRemaining, corev1.ConditionTrue, "SomeResourcesRemain", texts...)
 }
 
-// HaveFinalizersRemaining matches a namespace that says that finalizers remain.
+// HaveFinalizersRemaining matches a namespace whose conditions report remaining finalizers.
 func HaveFinalizersRemaining(texts ...string) types.GomegaMatcher {
 	return HaveCondition(corev1.NamespaceFinalizersRemaining, corev1.ConditionTrue, "SomeFinalizersRemain", texts...)
 }
 
-// HaveContentFailure matches a namespace that says what could not be deleted.
+// HaveContentFailure matches a namespace whose conditions report failed deletions.
 func HaveContentFailure(texts ...string) types.GomegaMatcher {
 	return HaveCondition(corev1.NamespaceDeletionContentFailure, corev1.ConditionTrue, "ContentDeletionFailed", texts...)
 }
 
-// HaveDiscoveryFailure matches a namespace that says what could not be discovered.
+// HaveDiscoveryFailure matches a namespace whose conditions report failed discovery.
 func HaveDiscoveryFailure(texts ...string) types.GomegaMatcher {
 	return HaveCondition(corev1.NamespaceDeletionDiscoveryFailure, corev1.ConditionTrue, "DiscoveryFailed", texts...)
 }

@@ -24,7 +24,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// startPeer runs the real kube-controller-manager until the end of the spec.
+// startPeer runs the real kube-controller-manager until the spec ends.
 func startPeer(ctx context.Context, controllers string) *controlplane.ControllerManager {
 	GinkgoHelper()
 	peer, err := plane.StartControllerManager(ctx, "--controllers="+controllers)
@@ -103,7 +103,7 @@ func crowd(ctx context.Context, prefix string, count int) (free, held []*corev1.
 	return free, held
 }
 
-// expectAllGone waits until namespaces are no longer there.
+// expectAllGone waits until namespaces are deleted.
 func expectAllGone(ctx context.Context, namespaces []*corev1.Namespace, timeout time.Duration) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) []string {
@@ -190,7 +190,7 @@ var _ = Describe("Beside kube-controller-manager", Serial, func() {
 			Expect(newIn(theirsTogether, theirsAlone)).To(BeEmpty(), "what kube-controller-manager logs only beside us")
 		},
 		Entry("with its namespace controller", "namespace-controller", 200),
-		Entry("with others of its controllers", "namespace-controller,garbage-collector-controller,"+
+		Entry("with other controllers of kube-controller-manager", "namespace-controller,garbage-collector-controller,"+
 			"serviceaccount-controller,resourcequota-controller,endpointslice-controller,pod-garbage-collector-controller", 60),
 	)
 })

@@ -68,14 +68,14 @@ func deleteNow(ctx context.Context, pod *corev1.Pod) {
 	Expect(admin.Delete(ctx, pod, client.GracePeriodSeconds(0))).To(Succeed())
 }
 
-// HaveDeletionOrdered matches a namespace that says what the rest waits for.
+// HaveDeletionOrdered matches a namespace whose conditions report what the deletion waits for.
 func HaveDeletionOrdered(texts ...string) OmegaMatcher {
 	return HaveCondition(corev1.NamespaceDeletionContentFailure, corev1.ConditionFalse,
 		finalization.ReasonContentDeletionOrdered, texts...)
 }
 
 var _ = Describe("Pods", func() {
-	It("go before everything else", func(ctx context.Context) {
+	It("are deleted before everything else", func(ctx context.Context) {
 		custom := createCustomType(ctx)
 		namespace := createNamespace(ctx, "pods-first")
 		kept := others(namespace.Name)
@@ -102,7 +102,7 @@ var _ = Describe("Pods", func() {
 				"deployments.apps has 1 resource instances", "roles.rbac.authorization.k8s.io has 1 resource instances",
 				custom.inMessage(1)),
 			HaveFinalizersRemaining(testFinalizer+" in 1 resource instances"),
-			HaveDeletionOrdered("everything else is deleted after pods"),
+			HaveDeletionOrdered("deletion of pods"),
 		))
 		expectKept(ctx, kept...)
 
@@ -114,15 +114,15 @@ var _ = Describe("Pods", func() {
 		expectKept(ctx, kept...)
 		now := &corev1.Pod{}
 		Expect(admin.Get(ctx, keyOf(stopping), now)).To(Succeed())
-		Expect(*now.DeletionGracePeriodSeconds).To(BeEquivalentTo(600), "nobody shortens the time a Pod has")
+		Expect(*now.DeletionGracePeriodSeconds).To(BeEquivalentTo(600), "the grace period of a Pod is not shortened")
 
 		deleteNow(ctx, stopping)
 		releaseClaims(ctx, kept)
-		expectGoneWithin(ctx, namespace, 4*time.Second, "the last pod -> namespace gone")
+		expectGoneWithin(ctx, namespace, 4*time.Second, "the last pod -> namespace deleted")
 		expectNothingLeft(ctx, namespace.Name)
 	})
 
-	It("keep everything else while their deletion is refused", func(ctx context.Context) {
+	It("block the deletion of everything else while their deletion is refused", func(ctx context.Context) {
 		namespace := createNamespace(ctx, "pods-refused")
 		kept := others(namespace.Name)
 		create(ctx, kept...)
@@ -138,7 +138,7 @@ var _ = Describe("Pods", func() {
 		deleteObject(ctx, namespace)
 		expectSays(ctx, namespace, And(
 			HaveRemaining("pods. has 1 resource instances", "configmaps. has 1 resource instances"),
-			HaveContentFailure("deleting pods", `"refused"`, "the pod is needed"),
+			HaveContentFailure("failed to delete pods", `"refused"`, "the pod is needed"),
 		))
 		expectKept(ctx, append([]client.Object{pod}, kept...)...)
 		webhook.stopRefusing()

@@ -41,7 +41,7 @@ func managerBinary(ctx context.Context) string {
 	return builtManager
 }
 
-// startProcess runs the real binary until the end of the spec.
+// startProcess runs the real binary until the spec ends.
 func startProcess(ctx context.Context, config *rest.Config, flags ...string) *gexec.Session {
 	GinkgoHelper()
 	command := exec.Command(managerBinary(ctx), append(flags, "--kubeconfig="+kubeconfigFile(config),
@@ -132,7 +132,7 @@ var _ = Describe("The manager's process", Serial, func() {
 		expectGone(ctx, namespace)
 	}, SpecTimeout(time.Minute))
 
-	DescribeTable("says in one sentence what is wrong with a flag",
+	DescribeTable("reports an invalid flag in one sentence",
 		func(ctx context.Context, flag, sentence string) {
 			var stdout, stderr bytes.Buffer
 			command := exec.CommandContext(ctx, managerBinary(ctx), flag, "--kubeconfig="+kubeconfigFile(plane.Admin))
@@ -148,17 +148,17 @@ var _ = Describe("The manager's process", Serial, func() {
 		Entry("a controller that is not, left out", "--controllers=*,-namespaces", `there is no controller "namespaces"`),
 		Entry("no controller", "--controllers=", `there is no controller ""`),
 		Entry("no controller left", "--controllers=*,-initialization,-finalization,-diagnosis", "leaves none to run"),
-		Entry("a token without a domain", "--finalizer-token=agent", "such as example.com/agent"),
-		Entry("a token of more than one", "--finalizer-token=a.example.com/a,kubernetes",
-			"is no finalizer token of a namespace"),
-		Entry("no token", "--finalizer-token=", `"" is no finalizer token of a namespace`),
-		Entry("a settling time without a unit", "--settling-time=5", `neither "auto" nor a duration such as "5s"`),
-		Entry("a settling time before the deletion", "--settling-time=-1s", `neither "auto" nor a duration`),
+		Entry("a namespace finalizer without a domain", "--finalizer-token=agent", "such as example.com/agent"),
+		Entry("two namespace finalizers", "--finalizer-token=a.example.com/a,kubernetes",
+			"is not a valid namespace finalizer"),
+		Entry("no namespace finalizer", "--finalizer-token=", `"" is not a valid namespace finalizer`),
+		Entry("a grace period without a unit", "--settling-time=5", `neither "auto" nor a duration such as "5s"`),
+		Entry("a negative grace period", "--settling-time=-1s", `neither "auto" nor a duration`),
 		Entry("no patience", "--diagnosis-progress-deadline=0s", "diagnosis patience 0s is too short: use 1s or more"),
-		Entry("no settling time", "--settling-time=", `neither "auto" nor a duration`),
+		Entry("no grace period", "--settling-time=", `neither "auto" nor a duration`),
 	)
 
-	It("says what is wrong with a flag where there is no cluster either", func(ctx context.Context) {
+	It("reports an invalid flag without a cluster", func(ctx context.Context) {
 		command := exec.CommandContext(ctx, managerBinary(ctx), "--settling-time=soon")
 		command.Env = []string{"HOME=" + GinkgoT().TempDir(), "KUBECONFIG=" + filepath.Join(GinkgoT().TempDir(), "none")}
 		output, err := command.CombinedOutput()

@@ -26,7 +26,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// rejectRequests makes API priority and fairness put off what the manager asks about the
+// rejectRequests makes API Priority and Fairness throttle the manager's requests for the
 // ConfigMaps of one namespace, for a verb, until the function that it returns is called.
 // There is a single seat for that, and it is taken: a webhook holds the request that has it.
 func rejectRequests(ctx context.Context, namespace, verb string) func() {
@@ -116,8 +116,8 @@ func createFlowSchema(ctx context.Context, rules ...flowcontrolv1.ResourcePolicy
 	return schema
 }
 
-var _ = Describe("A namespace whose requests the API server puts off", Serial, func() {
-	DescribeTable("is not called empty, says so, keeps nobody waiting, and goes when that ends:",
+var _ = Describe("A namespace whose requests are throttled", Serial, func() {
+	DescribeTable("is not confirmed empty, reports it, does not block other namespaces, and is finalized afterwards:",
 		func(ctx context.Context, verb, what string, content OmegaMatcher) {
 			namespace, other := createNamespace(ctx, "put-off"), createNamespace(ctx, "not-put-off")
 			createMany(ctx, namespace.Name, 100)
@@ -126,7 +126,7 @@ var _ = Describe("A namespace whose requests the API server puts off", Serial, f
 
 			deleteObject(ctx, namespace)
 			deleteObject(ctx, other)
-			expectGoneWithin(ctx, other, 15*time.Second, "another namespace, while requests are put off -> gone")
+			expectGoneWithin(ctx, other, 15*time.Second, "another namespace, during throttling -> deleted")
 			Eventually(func(g Gomega) {
 				g.Expect(get(g, ctx, namespace.Name)).To(And(HaveContentFailure(what, "too many requests"), content))
 			}).WithContext(ctx).WithTimeout(time.Minute).Should(Succeed())
@@ -135,15 +135,15 @@ var _ = Describe("A namespace whose requests the API server puts off", Serial, f
 
 			stopRejecting()
 			// By then the API server may have asked to wait for up to 32 s.
-			expectGoneWithin(ctx, namespace, time.Minute, "requests are not put off any more -> namespace gone")
+			expectGoneWithin(ctx, namespace, time.Minute, "throttling ends -> namespace deleted")
 			expectNothingLeft(ctx, namespace.Name)
 		},
-		Entry("lists", "list", "listing configmaps", HaveCondition(
+		Entry("lists", "list", "failed to list configmaps", HaveCondition(
 			corev1.NamespaceContentRemaining, corev1.ConditionUnknown, "ContentUnknown", "configmaps")),
-		Entry("deletions", "delete", "deleting configmaps", HaveRemaining("configmaps. has 100 resource instances")),
+		Entry("deletions", "delete", "failed to delete configmaps", HaveRemaining("configmaps. has 100 resource instances")),
 	)
 
-	DescribeTable("is not asked about again before the API server wants to be:",
+	DescribeTable("is not requested again before the Retry-After has passed:",
 		func(ctx context.Context, method string, seconds, times int) {
 			stopManager()
 			putOff := &putOffs{method: method, wait: time.Duration(seconds) * time.Second, left: times}
@@ -157,7 +157,7 @@ var _ = Describe("A namespace whose requests the API server puts off", Serial, f
 			if putOff.wait > 30*time.Second {
 				expectSays(ctx, namespace, HaveContentFailure("too many requests"))
 			}
-			expectGoneWithin(ctx, namespace, time.Minute, "the first request that is put off -> namespace gone")
+			expectGoneWithin(ctx, namespace, time.Minute, "the first throttled request -> namespace deleted")
 			putOff.expectPatience(times)
 		},
 		Entry("shortly, for a list", http.MethodGet, 2, 3),
@@ -166,7 +166,7 @@ var _ = Describe("A namespace whose requests the API server puts off", Serial, f
 	)
 })
 
-// putOffs puts the first few requests off that are about the ConfigMaps of a namespace.
+// putOffs throttles the first few requests for the ConfigMaps of a namespace.
 type putOffs struct {
 	namespace, method string
 	wait              time.Duration
@@ -192,7 +192,7 @@ func (p *putOffs) respond(e exchange) (*http.Response, error) {
 	return busy, nil
 }
 
-// expectPatience makes sure that so many requests were put off and that none followed one
+// expectPatience checks that a number of requests were throttled and that none followed one
 // of these too early.
 func (p *putOffs) expectPatience(count int) {
 	GinkgoHelper()

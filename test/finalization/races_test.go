@@ -30,13 +30,13 @@ func requestFor(name, method, rest string) func(*http.Request) bool {
 	}
 }
 
-var _ = Describe("A namespace that is created again under its name", Serial, func() {
+var _ = Describe("A recreated namespace", Serial, func() {
 	// begin is what the old namespace is like when the manager comes.
 	type begin struct {
 		held, empty, noTokens bool
 	}
 
-	DescribeTable("keeps all that it has while the manager still works on the old one, with a request under way:",
+	DescribeTable("keeps its content while a request for the old namespace is in flight:",
 		func(ctx context.Context, old begin, method, rest string, afterwards bool, status int) {
 			stopManager()
 			replaced := unique("replaced")
@@ -100,8 +100,8 @@ var _ = Describe("A namespace that is created again under its name", Serial, fun
 		Entry("the confirmation that it is still the same, answered already", begin{}, "GET", "", true, 200),
 		Entry("the deletion of an object", begin{}, "DELETE", "/configmaps/b", false, 409),
 		Entry("the conditions", begin{held: true}, "PATCH", "/status", false, 422),
-		Entry("the release of the token", begin{}, "PUT", "/finalize", false, 409),
-		Entry("the release of the token of one that was empty", begin{empty: true},
+		Entry("the removal of the namespace finalizer", begin{}, "PUT", "/finalize", false, 409),
+		Entry("the removal of the namespace finalizer from an empty namespace", begin{empty: true},
 			"PUT", "/finalize", false, 409),
 		Entry("the final deletion", begin{empty: true, noTokens: true}, "DELETE", "", false, 409),
 	)
@@ -189,8 +189,8 @@ func (w *restlessWriter) stop() error {
 
 func tokensOf(namespace *corev1.Namespace) []corev1.FinalizerName { return namespace.Spec.Finalizers }
 
-var _ = Describe("A namespace that somebody else writes to all the time", func() {
-	It("loses nothing of that and is finalized all the same", func(ctx context.Context) {
+var _ = Describe("A namespace that another client updates continuously", func() {
+	It("keeps these updates and is finalized", func(ctx context.Context) {
 		namespace := createNamespace(ctx, "busy", "example.com/writer-0", kubernetesToken)
 		held := hold(wrappers.MakeConfigMap(namespace.Name, "held"))
 		create(ctx, held)
@@ -234,7 +234,7 @@ var _ = Describe("A namespace that somebody else writes to all the time", func()
 				}
 			}
 			text, isWriters := strings.CutPrefix(string(state.Spec.Finalizers[0]), "example.com/writer-")
-			Expect(isWriters).To(BeTrue(), "the writer's token in %v", state.Spec.Finalizers)
+			Expect(isWriters).To(BeTrue(), "the writer's namespace finalizer in %v", state.Spec.Finalizers)
 			numbers["token"] = text
 			for what, text := range numbers {
 				number := 0
@@ -244,7 +244,7 @@ var _ = Describe("A namespace that somebody else writes to all the time", func()
 			}
 			hasToken := HaveTokens(state.Spec.Finalizers[0], kubernetesToken)
 			if isHeld, _ := hasToken.Match(state); isHeld {
-				Expect(wasReleased).To(BeFalse(), "the token came back")
+				Expect(wasReleased).To(BeFalse(), "the namespace finalizer was restored")
 			} else {
 				wasReleased = true
 			}
@@ -255,8 +255,8 @@ var _ = Describe("A namespace that somebody else writes to all the time", func()
 	}, SpecTimeout(time.Minute))
 })
 
-var _ = Describe("A namespace that somebody writes to just before its token is released", Serial, func() {
-	It("keeps what was written", func(ctx context.Context) {
+var _ = Describe("A namespace that is updated just before its namespace finalizer is removed", Serial, func() {
+	It("keeps the update", func(ctx context.Context) {
 		const late corev1.FinalizerName = "example.com/late"
 		stopManager()
 		namespace := createNamespace(ctx, "late")

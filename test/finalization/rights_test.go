@@ -33,7 +33,7 @@ func (a access) String() string {
 	return text
 }
 
-// mayManager tells whether the manager's ServiceAccount may do something.
+// mayManager reports whether the manager's ServiceAccount may do something.
 func mayManager(ctx context.Context, wanted access) (bool, error) {
 	resource, subresource, _ := strings.Cut(wanted.resource, "/")
 	user := "system:serviceaccount:" + controlplane.SystemNamespace + ":" + controlplane.ServiceAccount
@@ -164,15 +164,15 @@ var _ = Describe("The rights of the manager", func() {
 		Entry("to take finalizers off objects", access{verb: "patch", resource: "configmaps"}),
 		Entry("to read a secret by name", access{verb: "get", resource: "secrets"}),
 		Entry("to change secrets", access{verb: "update", resource: "secrets"}),
-		Entry("to be somebody else", access{verb: "impersonate", resource: "users"}),
+		Entry("to impersonate a user", access{verb: "impersonate", resource: "users"}),
 		Entry("to get tokens", access{verb: "create", resource: "serviceaccounts/token"}),
 		Entry("to give itself rights",
 			access{verb: "create", group: "rbac.authorization.k8s.io", resource: "clusterrolebindings"}),
 		Entry("to change rights", access{verb: "patch", group: "rbac.authorization.k8s.io", resource: "clusterroles"}),
-		Entry("to write the policies of others", access{
+		Entry("to write other policies", access{
 			verb: "patch", group: "admissionregistration.k8s.io", resource: "mutatingadmissionpolicies", name: "somebody-elses",
 		}),
-		Entry("to elect leaders of others",
+		Entry("to write other leader election Leases",
 			access{verb: "update", group: "coordination.k8s.io", resource: "leases", namespace: "kube-system"}),
 		Entry("to change a namespace's spec but by /finalize", access{verb: "update", resource: "namespaces"}),
 	)

@@ -140,7 +140,7 @@ func finalize(ctx context.Context, name string, tokens ...corev1.FinalizerName) 
 	}).WithContext(ctx).Should(Succeed())
 }
 
-// HaveTokens matches a namespace with exactly these tokens in this order.
+// HaveTokens matches a namespace with exactly these namespace finalizers in this order.
 func HaveTokens(tokens ...corev1.FinalizerName) types.GomegaMatcher {
 	return WithTransform(func(namespace *corev1.Namespace) []corev1.FinalizerName {
 		return append([]corev1.FinalizerName{}, namespace.Spec.Finalizers...)
@@ -172,7 +172,7 @@ func HaveNothingLeft() types.GomegaMatcher {
 	)
 }
 
-// HaveNoVerdict matches a namespace on which finalization has written no condition.
+// HaveNoVerdict matches a namespace without finalization conditions.
 func HaveNoVerdict() types.GomegaMatcher {
 	return WithTransform(func(namespace *corev1.Namespace) []corev1.NamespaceConditionType {
 		found := []corev1.NamespaceConditionType{}
@@ -215,7 +215,7 @@ type exchange struct {
 	send func(*http.Request) (*http.Response, error)
 }
 
-// isWrite tells whether a request may change something.
+// isWrite reports whether a request may change something.
 func isWrite(request *http.Request) bool {
 	return request.Method != http.MethodGet && request.Method != http.MethodHead
 }
@@ -362,7 +362,7 @@ func (f *failing) breakDown(config *rest.Config) *rest.Config {
 	})
 }
 
-// history is everything that a watch tells of one namespace.
+// history is the events of a watch for one namespace.
 type history struct {
 	lock   sync.Mutex
 	events []watch.Event
@@ -428,7 +428,7 @@ func settings(namespace string, names ...string) []client.Object {
 	return objects
 }
 
-// createAgain creates a namespace once the old one of its name has gone.
+// createAgain creates a namespace once the old one is deleted.
 func createAgain(ctx context.Context, name string) *corev1.Namespace {
 	GinkgoHelper()
 	namespace := wrappers.MakeNamespace(name).Obj()

@@ -124,7 +124,7 @@ var _ = Describe("A namespace that is deleted in a state out of the ordinary", S
 		expectGone(ctx, namespace)
 	}, SpecTimeout(time.Minute))
 
-	It("goes where its tokens have gone before, and waits for nothing but a manager", func(ctx context.Context) {
+	It("is deleted without namespace finalizers once a manager runs", func(ctx context.Context) {
 		stopManager()
 		namespace := createNamespace(ctx, "no-tokens")
 		finalize(ctx, namespace.Name)
@@ -150,7 +150,7 @@ var _ = Describe("A namespace that is deleted in a state out of the ordinary", S
 		expectGone(ctx, namespace)
 	}, SpecTimeout(time.Minute))
 
-	It("stays where it has finalizers of its own and no token, without being asked for over and over", func(ctx context.Context) {
+	It("with finalizers but without namespace finalizers is kept and not requested repeatedly", func(ctx context.Context) {
 		stopManager()
 		namespace := hold(wrappers.MakeNamespace(unique("own-finalizer-only")).Obj())
 		create(ctx, namespace)
@@ -187,15 +187,15 @@ var _ = Describe("A namespace that the cluster cannot do without", Serial, func(
 			create(ctx, object)
 			objects = append(objects, object)
 			deleteObject(ctx, wrappers.MakeNamespace(name).Obj())
-			eventuallyNamespace(ctx, name, HaveContentFailure("Nothing is deleted",
-				`namespace "`+name+`" is one that no cluster can do without`))
+			eventuallyNamespace(ctx, name, HaveContentFailure("is not deleted",
+				`namespace "`+name+`" is required`))
 		}
 		expectKept(ctx, objects...)
 		for _, name := range names {
 			Expect(get(Default, ctx, name)).To(HaveTokens(kubernetesToken))
 		}
 
-		By("though it works for others")
+		By("checking that it finalizes other namespaces")
 		namespace := createNamespace(ctx, "other")
 		create(ctx, settings(namespace.Name, "a")...)
 		deleteObject(ctx, namespace)
@@ -221,10 +221,10 @@ var _ = Describe("A namespace that the cluster cannot do without", Serial, func(
 		deleteObject(ctx, wrappers.MakeNamespace(name).Obj())
 		consistentlyNamespace(ctx, name, BeTerminating(), HaveTokens(kubernetesToken), HaveNoVerdict())
 		Eventually(func(g Gomega) {
-			g.Expect(get(g, ctx, name)).To(HaveContentFailure("Nothing is deleted", "nslifecycle runs in namespace",
-				"run the manager outside of the cluster", "kube-controller-manager"))
+			g.Expect(get(g, ctx, name)).To(HaveContentFailure("is not deleted", "running operator",
+				"outside the cluster", "kube-controller-manager"))
 		}).WithContext(ctx).WithTimeout(45 * time.Second).Should(Succeed())
-		Expect(time.Since(begin)).To(BeNumerically(">", 29*time.Second), "somebody else was given time to end it")
+		Expect(time.Since(begin)).To(BeNumerically(">", 29*time.Second), "another controller had time to finalize it")
 		expectKept(ctx, object, account)
 		Expect(get(Default, ctx, name)).To(And(BeTerminating(), HaveTokens(kubernetesToken)))
 		Expect(requests.about("/namespaces/" + name)).To(ConsistOf(HavePrefix("PATCH /api/v1/namespaces/" + name + "/status")))

@@ -93,7 +93,7 @@ var _ = Describe("The agent of config/samples/agent", Ordered, func() {
 		}
 	})
 
-	It("empties a namespace and releases its own token alone", func(ctx context.Context) {
+	It("deletes the content of a namespace and removes only its own namespace finalizer", func(ctx context.Context) {
 		withoutTheManager()
 		namespace := createNamespace(ctx, "agent", token)
 		held := hold(wrappers.MakeConfigMap(namespace.Name, "held"))
@@ -114,7 +114,7 @@ var _ = Describe("The agent of config/samples/agent", Ordered, func() {
 		}).WithContext(ctx).Should(Succeed())
 		release(ctx, held)
 
-		By("leaving the other token to whom it belongs")
+		By("keeping the other namespace finalizer")
 		Eventually(func(g Gomega) {
 			g.Expect(get(g, ctx, namespace.Name).Spec.Finalizers).To(ConsistOf(corev1.FinalizerKubernetes))
 		}).WithContext(ctx).Should(Succeed())

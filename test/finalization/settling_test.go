@@ -20,12 +20,12 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/finalization"
 )
 
-// patience is how much longer than the settling time the end may take.
+// patience is the tolerance added to the grace period.
 const patience = 2500 * time.Millisecond
 
-// expectToGoAfter makes sure that no namespace goes before the settling time is over, and that
-// one does soon after: not each, since the machine may be busy, but with a longer settling
-// time none would.
+// expectToGoAfter checks that no namespace is finalized before the grace period ends, and that
+// one is soon after: not each, because the machine may be busy, but with a longer grace
+// period none would be.
 func expectToGoAfter(ctx context.Context, settling, patience time.Duration) {
 	GinkgoHelper()
 	Eventually(func() time.Duration {
@@ -35,7 +35,7 @@ func expectToGoAfter(ctx context.Context, settling, patience time.Duration) {
 	}).WithContext(ctx).WithTimeout(time.Minute).Should(BeNumerically("<", settling+patience))
 }
 
-// timeToGo deletes a namespace with some content and returns how long that took, as seen
+// timeToGo deletes a namespace with some content and returns the duration, measured
 // from before the DELETE.
 func timeToGo(ctx context.Context) time.Duration {
 	GinkgoHelper()
@@ -66,7 +66,7 @@ func apiServerLease(name string, renewed time.Time) *coordinationv1.Lease {
 	}
 }
 
-var _ = Describe("The settling time", Serial, func() {
+var _ = Describe("The grace period", Serial, func() {
 	BeforeEach(stopManager)
 
 	It("follows the number of API servers", func(ctx context.Context) {
@@ -74,7 +74,7 @@ var _ = Describe("The settling time", Serial, func() {
 		Eventually(func(g Gomega) {
 			g.Expect(admin.List(ctx, &leases, client.InNamespace(metav1.NamespaceSystem),
 				client.MatchingLabels{finalization.APIServerLeaseLabel: finalization.APIServerLeaseValue})).To(Succeed())
-			g.Expect(leases.Items).To(HaveLen(1), "the API server makes itself known by a Lease")
+			g.Expect(leases.Items).To(HaveLen(1), "the API server has a Lease")
 		}).WithContext(ctx).Should(Succeed())
 		self := leases.Items[0].Name
 		logged := captureLog()
@@ -90,13 +90,13 @@ var _ = Describe("The settling time", Serial, func() {
 		expectToGoAfter(ctx, 5*time.Second, patience)
 		Expect(logged).To(gbytes.Say(`Chose the grace period.*"settlingTime": "5s", "reason": "there are 2 API servers: apiserver-`))
 
-		By("letting it be away for longer than its Lease")
+		By("stopping it for longer than the duration of its Lease")
 		second.Spec.RenewTime = &metav1.MicroTime{Time: time.Now().Add(-2 * time.Hour)}
 		Expect(admin.Update(ctx, second)).To(Succeed())
 		expectToGoAfter(ctx, time.Second, patience)
 		Expect(logged).To(gbytes.Say(`Chose the grace period.*"settlingTime": "1s", "reason": "there is one API server: ` + self))
 
-		By("not saying the same again and again")
+		By("checking that the message is not repeated")
 		Expect(timeToGo(ctx)).To(BeNumerically(">=", time.Second))
 		Expect(logged).NotTo(gbytes.Say("Chose the grace period"))
 	}, SpecTimeout(5*time.Minute))
@@ -125,7 +125,7 @@ var _ = Describe("The settling time", Serial, func() {
 		expectToGoAfter(ctx, time.Second, patience)
 	}, SpecTimeout(2*time.Minute))
 
-	DescribeTable("is what it was set to",
+	DescribeTable("can be set",
 		func(ctx context.Context, fixed, patience time.Duration) {
 			create(ctx, apiServerLease("apiserver-other", time.Now()))
 			DeferCleanup(func(ctx context.Context) { deleteObject(ctx, apiServerLease("apiserver-other", time.Now())) })
@@ -135,12 +135,12 @@ var _ = Describe("The settling time", Serial, func() {
 			Expect(logged).To(gbytes.Say(
 				`Chose the grace period.*"settlingTime": "` + fixed.String() + `", "reason": "set by --settling-time"`))
 		},
-		Entry("with nothing to wait for", time.Duration(0), time.Second),
-		Entry("with less than a second", 300*time.Millisecond, patience),
-		Entry("with more than one API server takes by itself", 3*time.Second, patience/2),
+		Entry("to zero", time.Duration(0), time.Second),
+		Entry("to less than a second", 300*time.Millisecond, patience),
+		Entry("to more than the default with one API server", 3*time.Second, patience/2),
 	)
 
-	It("begins when the manager sees the deletion and not when it was made", func(ctx context.Context) {
+	It("starts when the manager sees the deletion", func(ctx context.Context) {
 		namespace := createNamespace(ctx, "settling-late")
 		deleteObject(ctx, namespace)
 		consistentlyNamespace(ctx, namespace.Name, BeTerminating(), HaveTokens(kubernetesToken))

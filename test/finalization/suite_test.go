@@ -1,7 +1,7 @@
 // Copyright The nslifecycle Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package finalization tests the end of namespaces on a real API server, where nothing
+// Package finalization tests finalization against a real API server, where nothing
 // but the manager under test ends them.
 package finalization
 

@@ -19,8 +19,8 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-var _ = Describe("What others need in order to go", func() {
-	It("stays until a controller of that very namespace has done its work", func(ctx context.Context) {
+var _ = Describe("Resources that other controllers need to finish", func() {
+	It("are kept until a controller in the namespace has removed its finalizers", func(ctx context.Context) {
 		custom := createCustomType(ctx)
 		namespace := createNamespace(ctx, "rights")
 		all := others(namespace.Name)
@@ -68,7 +68,7 @@ var _ = Describe("What others need in order to go", func() {
 				"roles.rbac.authorization.k8s.io has 2", "rolebindings.rbac.authorization.k8s.io has 2",
 				"networkpolicies.networking.k8s.io has 1", "leases.coordination.k8s.io has 1"),
 			HaveFinalizersRemaining(testFinalizer+" in 1 resource instances"),
-			HaveDeletionOrdered("access rights, identities, settings and leases are deleted after "+custom.plural),
+			HaveDeletionOrdered(custom.plural, "ServiceAccounts"),
 		))
 		expectKept(ctx, needed...)
 
@@ -89,7 +89,7 @@ var _ = Describe("What others need in order to go", func() {
 		_, err = widgets.Patch(ctx, list.Items[0].GetName(), types.MergePatchType, readSecret.Data["patch"], metav1.PatchOptions{})
 		Expect(err).NotTo(HaveOccurred())
 
-		expectGoneWithin(ctx, namespace, 10*time.Second, "the last finalizer of a custom resource -> namespace gone")
+		expectGoneWithin(ctx, namespace, 10*time.Second, "the last finalizer of a custom resource -> namespace deleted")
 		expectNothingLeft(ctx, namespace.Name)
 	})
 })

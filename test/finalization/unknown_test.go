@@ -153,7 +153,7 @@ var _ = Describe("A namespace of which not everything is known", Serial, func() 
 		Entry("all groups", 3, unavailable("/apis"), HaveDiscoveryFailure("the server is currently unable")),
 		Entry("the core group", 3, unavailable("/api"), HaveDiscoveryFailure("the server is currently unable")),
 		Entry("the core group, which seems not to exist", 3, missing("/api"),
-			HaveDiscoveryFailure("no type of the core group that can be deleted")),
+			HaveDiscoveryFailure("no deletable resource type of the core group")),
 		Entry("one group in an aggregated discovery", 3, stale("apps"),
 			HaveDiscoveryFailure("Discovery failed for some groups, 1 failing", "apps/v1")),
 		Entry("one group by itself", 3, unaggregated(unavailable("/apis/apps/v1")),
@@ -161,23 +161,23 @@ var _ = Describe("A namespace of which not everything is known", Serial, func() 
 		Entry("a group without objects here, and nothing else to be done", 0, stale("batch"),
 			HaveDiscoveryFailure("Discovery failed for some groups, 1 failing", "batch/v1")),
 		Entry("a type whose list is forbidden", 3, lists(refuse(http.StatusForbidden, metav1.StatusReasonForbidden)),
-			HaveContentFailure("listing configmaps", "not today")),
+			HaveContentFailure("failed to list configmaps", "not today")),
 		Entry("a type whose list fails", 3, lists(refuse(http.StatusInternalServerError, metav1.StatusReasonInternalError)),
-			HaveContentFailure("listing configmaps", "not today")),
+			HaveContentFailure("failed to list configmaps", "not today")),
 		Entry("a type whose server is away", 3,
 			lists(refuse(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable)),
-			HaveContentFailure("listing configmaps", "not today")),
+			HaveContentFailure("failed to list configmaps", "not today")),
 		Entry("a type without objects whose list fails", 0,
 			lists(refuse(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable)),
-			HaveContentFailure("listing configmaps", "not today")),
+			HaveContentFailure("failed to list configmaps", "not today")),
 		Entry("a type whose list is not answered", 3,
 			lists(func(exchange) (*http.Response, error) { return nil, errors.New("the line is dead") }),
-			HaveContentFailure("listing configmaps", "the line is dead")),
+			HaveContentFailure("failed to list configmaps", "the line is dead")),
 		Entry("a type whose list is cut short", 3, lists(func(e exchange) (*http.Response, error) {
 			return answerJSON(e.Request, http.StatusOK, []byte(`{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io`)), nil
-		}), HaveContentFailure("listing configmaps")),
+		}), HaveContentFailure("failed to list configmaps")),
 		Entry("what is left after the deletion", 3, afterTheFirst(lists(refuse(http.StatusInternalServerError,
-			metav1.StatusReasonInternalError))), HaveContentFailure("listing configmaps", "not today")),
+			metav1.StatusReasonInternalError))), HaveContentFailure("failed to list configmaps", "not today")),
 	)
 
 	It("keeps its token where the second page of a list fails", func(ctx context.Context) {
@@ -203,7 +203,7 @@ var _ = Describe("A namespace of which not everything is known", Serial, func() 
 		DeferCleanup(func(ctx context.Context) { removeAll(ctx, configMaps, namespace.Name) })
 
 		deleteObject(ctx, namespace)
-		why := HaveContentFailure("listing configmaps", "not today")
+		why := HaveContentFailure("failed to list configmaps", "not today")
 		eventuallyNamespace(ctx, namespace.Name, why)
 		consistentlyNamespace(ctx, namespace.Name, BeTerminating(), HaveTokens(kubernetesToken), why)
 		faults.isOn.Store(false)

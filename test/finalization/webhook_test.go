@@ -55,7 +55,7 @@ func startWebhook(
 	return &webhook{configuration: configuration, server: server}
 }
 
-// isDryRun tells whether a request changes nothing.
+// isDryRun reports whether a request changes nothing.
 func isDryRun(request *admissionv1.AdmissionRequest) bool {
 	return request.DryRun != nil && *request.DryRun
 }

@@ -295,10 +295,10 @@ var _ = Describe("The log", func() {
 
 		turnOfLate = "Initialization has moved on Pending " + late
 
-		dies     = "Finalization has begun"
-		released = "Released the finalizer token of an empty namespace"
-		remains  = "Finalization has moved on NamespaceContentRemaining True"
-		held     = "Finalization has moved on NamespaceFinalizersRemaining True"
+		dies     = "Started finalization"
+		released = "Removed the namespace finalizer from an empty namespace"
+		remains  = "A finalization condition changed NamespaceContentRemaining True"
+		held     = "A finalization condition changed NamespaceFinalizersRemaining True"
 		found    = "Found out why the namespace does not get on"
 		goesOn   = "The namespace gets on again nslifecycle.dev/InitializationBlocked"
 	)
@@ -332,10 +332,10 @@ var _ = Describe("The log", func() {
 		}, nil, ""),
 		Entry("a deletion of what waits", "deleted", []string{began}, []string{dies, released}, ""),
 		Entry("an end by somebody else's hand", "overtaken", []string{began, next, open}, []string{
-			dies, remains, held, "Somebody else has ended the namespace, or taken its token",
+			dies, remains, held, "Another controller finalized the namespace",
 		}, ""),
 		Entry("an end without a token", "tokenless", []string{began, next, open},
-			[]string{"Deleted a namespace without finalizer tokens for good"}, ""),
+			[]string{"Deleted a terminating namespace without namespace finalizers"}, ""),
 		Entry("a standstill that is over", "late", []string{began, next, open}, nil, goesOn),
 		Entry("an end that is blocked", "blocked", []string{began, next, open}, []string{dies, remains, held},
 			found),

@@ -25,7 +25,7 @@ const maxRetryAfter = time.Minute
 
 // errThrottled contains no duration: it becomes part of a condition, whose message must not change
 // with every attempt.
-const errThrottled = "the API server throttles requests (429 Too Many Requests) for longer than the request timeout"
+const errThrottled = "the API server throttles requests (429, too many requests) for longer than the request timeout"
 
 // retryAfter returns the bounded duration of a Retry-After.
 func retryAfter(seconds int) time.Duration {
