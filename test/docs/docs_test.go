@@ -73,7 +73,7 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// generatedPages are written by `make reference`. `make verify` fails if one of them is not
+// generatedPages are generated from the code. `make verify` fails if one of them is not
 // committed, so a link to one that does not exist is not an error here.
 const generatedPages = "docs/reference/"
 
