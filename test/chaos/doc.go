@@ -8,5 +8,5 @@
 // ServiceAccount, and are started again when they end, as a Deployment would. Every namespace
 // that was asked for must get its initializers, let nobody in before they are done, become
 // ready, and go without leaving anything behind. How long that took after each disturbance is
-// in the report; docs/high-availability.md has the figures.
+// in the report; docs/operate.md has the figures.
 package chaos

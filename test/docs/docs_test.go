@@ -16,14 +16,15 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"unicode"
 )
 
 const root = "../.."
 
-// notOurs are directories that git does not look at either.
-var notOurs = []string{".git", "bin", "dist/release"}
+// ignored are directories that git ignores as well.
+var ignored = []string{".git", "bin", "dist/release"}
 
-// readPages reads all Markdown of the project, by path from its root.
+// readPages reads all Markdown files of the project, by path relative to the root.
 func readPages(t *testing.T) map[string]page {
 	t.Helper()
 	pages := map[string]page{}
@@ -36,7 +37,7 @@ func readPages(t *testing.T) map[string]page {
 			return err
 		}
 		name = filepath.ToSlash(name)
-		if slices.Contains(notOurs, name) {
+		if slices.Contains(ignored, name) {
 			if !entry.IsDir() { // .git in a linked worktree
 				return nil
 			}
@@ -55,8 +56,8 @@ func readPages(t *testing.T) map[string]page {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, found := pages["README.md"]; !found || len(pages) < 10 {
-		t.Fatalf("these are not all pages: %v", slices.Sorted(maps.Keys(pages)))
+	if _, ok := pages["README.md"]; !ok || len(pages) < 10 {
+		t.Fatalf("pages are missing: %v", slices.Sorted(maps.Keys(pages)))
 	}
 	return pages
 }
@@ -65,15 +66,19 @@ func TestLinks(t *testing.T) {
 	pages := readPages(t)
 	for _, name := range slices.Sorted(maps.Keys(pages)) {
 		for _, link := range pages[name].links {
-			if why := whyBroken(pages, name, link.text); why != "" {
-				t.Errorf("%s:%d: link to %s: %s", name, link.line, link.text, why)
+			if problem := checkLink(pages, name, link.text); problem != "" {
+				t.Errorf("%s:%d: link to %s: %s", name, link.line, link.text, problem)
 			}
 		}
 	}
 }
 
-// whyBroken says what is wrong with a link in a page. Other sites are not asked.
-func whyBroken(pages map[string]page, from, target string) string {
+// generatedPages are generated from the code. `make verify` fails if one of them is not
+// committed, so a link to one that does not exist is not an error here.
+const generatedPages = "docs/reference/"
+
+// checkLink returns what is wrong with a link, or "". It does not request other sites.
+func checkLink(pages map[string]page, from, target string) string {
 	if strings.Contains(target, "://") || strings.HasPrefix(target, "mailto:") {
 		return ""
 	}
@@ -82,41 +87,44 @@ func whyBroken(pages map[string]page, from, target string) string {
 	if path != "" {
 		to = filepath.ToSlash(filepath.Join(filepath.Dir(from), path))
 		if _, err := os.Stat(filepath.Join(root, to)); err != nil {
-			return "there is no such file"
+			if strings.HasPrefix(to, generatedPages) {
+				return ""
+			}
+			return "the file does not exist"
 		}
 	}
 	if !hasAnchor {
 		return ""
 	}
-	page, isPage := pages[to]
-	if !isPage {
+	page, ok := pages[to]
+	if !ok {
 		return "only pages have headings"
 	}
 	if !page.anchors[anchor] {
-		return "there is no such heading"
+		return "the heading does not exist"
 	}
 	return ""
 }
 
-func TestWhyBroken(t *testing.T) {
+func TestCheckLink(t *testing.T) {
 	pages := map[string]page{
-		"README.md":      {anchors: map[string]bool{"limits": true}},
-		"docs/plugin.md": {anchors: map[string]bool{"list": true}},
+		"README.md":       {anchors: map[string]bool{"limits": true}},
+		"docs/operate.md": {anchors: map[string]bool{"logs": true}},
 	}
 	for target, want := range map[string]string{
 		"../README.md":            "",
 		"../README.md#limits":     "",
-		"../README.md#nowhere":    "there is no such heading",
-		"#list":                   "",
-		"#limits":                 "there is no such heading",
-		"nowhere.md":              "there is no such file",
+		"../README.md#nowhere":    "the heading does not exist",
+		"#logs":                   "",
+		"#limits":                 "the heading does not exist",
+		"nowhere.md":              "the file does not exist",
 		"../Makefile":             "",
 		"../Makefile#L1":          "only pages have headings",
 		"../config/admission":     "",
 		"https://example.com/#no": "",
 	} {
-		if got := whyBroken(pages, "docs/plugin.md", target); got != want {
-			t.Errorf("%s: %q instead of %q", target, got, want)
+		if got := checkLink(pages, "docs/operate.md", target); got != want {
+			t.Errorf("%s: got %q, want %q", target, got, want)
 		}
 	}
 }
@@ -127,7 +135,7 @@ var (
 	targetNames  = regexp.MustCompile(`^[a-z][a-z0-9-]*$`)
 )
 
-// TestMakeTargets looks at every `make ...` in code.
+// TestMakeTargets checks that every target of `make ...` in code exists.
 func TestMakeTargets(t *testing.T) {
 	makefile, err := os.ReadFile(filepath.Join(root, "Makefile"))
 	if err != nil {
@@ -144,13 +152,13 @@ func TestMakeTargets(t *testing.T) {
 			for _, target := range targetsIn(code.text) {
 				count++
 				if !targets[target] {
-					t.Errorf("%s:%d: make %s: there is no such target", name, code.line, target)
+					t.Errorf("%s:%d: make %s: the target does not exist", name, code.line, target)
 				}
 			}
 		}
 	}
 	if count < 50 {
-		t.Errorf("only %d targets were found in the documentation, so they were not looked for well", count)
+		t.Errorf("found only %d targets in the documentation, so the search is broken", count)
 	}
 }
 
@@ -179,54 +187,54 @@ func TestTargetsIn(t *testing.T) {
 		"cmake test":                             nil,
 	} {
 		if got := targetsIn(code); !slices.Equal(got, want) {
-			t.Errorf("%q: %v instead of %v", code, got, want)
+			t.Errorf("%q: got %v, want %v", code, got, want)
 		}
 	}
 }
 
-// TestScript compares the initializer in shell, which is tested, with the page that shows it.
-func TestScript(t *testing.T) {
-	script, err := os.ReadFile(filepath.Join(root, "examples/shell/initializer.sh"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	shebang, rest, _ := strings.Cut(string(script), "\n")
-	_, rest, hasLicence := strings.Cut(rest, "# SPDX-License-Identifier: Apache-2.0\n\n")
-	if !hasLicence {
-		t.Fatal("examples/shell/initializer.sh does not begin with the licence")
-	}
-	const page = "docs/writing-an-initializer.md"
-	content, err := os.ReadFile(filepath.Join(root, page))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !strings.Contains(string(content), "```sh\n"+shebang+"\n"+rest+"```\n") {
-		t.Errorf("%s does not show examples/shell/initializer.sh as it is", page)
-	}
-}
-
-// foreignFlags are bound by libraries: controller-runtime's zap.Options and config.
-var foreignFlags = []string{
+// libraryFlags are bound by controller-runtime: zap.Options and config.
+var libraryFlags = []string{
 	"kubeconfig", "zap-devel", "zap-encoder", "zap-log-level", "zap-stacktrace-level", "zap-time-encoding",
 }
 
 var (
-	flagNames   = regexp.MustCompile("^`--([a-z][a-z0-9-]*)")
+	flagNames   = regexp.MustCompile(`^--([a-z][a-z0-9-]*)`)
 	managerRuns = regexp.MustCompile(`(?:make run ARGS=|(?:^|[\s/])manager )(.*)`)
 	flagsOf     = regexp.MustCompile(`--([a-z][a-z0-9-]*)`)
 )
 
-// managerFlags reads them from the source: a main package cannot be imported.
+// managerFlags reads the flags from the source, because a main package cannot be imported.
 func managerFlags(t *testing.T) map[string]bool {
 	t.Helper()
-	file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(root, "cmd/main.go"), nil, 0)
+	flags := map[string]bool{}
+	for _, pattern := range []string{"cmd/*.go", "internal/manager/*.go"} {
+		files, err := filepath.Glob(filepath.Join(root, pattern))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range files {
+			readFlags(t, file, flags)
+		}
+	}
+	if len(flags) < 15 {
+		t.Fatalf("flags of the manager are missing: %v", flags)
+	}
+	for _, name := range libraryFlags {
+		flags[name] = true
+	}
+	return flags
+}
+
+// readFlags adds the names in calls such as flags.StringVar(&value, "name", "", "help").
+func readFlags(t *testing.T, path string, flags map[string]bool) {
+	t.Helper()
+	file, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	flags := map[string]bool{}
 	ast.Inspect(file, func(node ast.Node) bool {
-		call, isCall := node.(*ast.CallExpr)
-		if !isCall || len(call.Args) != 4 {
+		call, ok := node.(*ast.CallExpr)
+		if !ok || len(call.Args) != 4 {
 			return true
 		}
 		method, isMethod := call.Fun.(*ast.SelectorExpr)
@@ -240,34 +248,39 @@ func managerFlags(t *testing.T) map[string]bool {
 		}
 		return true
 	})
-	if len(flags) < 15 {
-		t.Fatalf("these are not all flags of the manager: %v", flags)
-	}
-	for _, name := range foreignFlags {
-		flags[name] = true
-	}
-	return flags
 }
 
-// TestManagerFlags compares the manager with the table of its flags, both ways, and with the
-// commands that run it.
+// TestManagerFlags compares the manager with the page of its flags, both ways.
 func TestManagerFlags(t *testing.T) {
+	const name = generatedPages + "flags.md"
 	flags := managerFlags(t)
-	pages := readPages(t)
+	page, ok := readPages(t)[name]
+	if !ok {
+		t.Skipf("%s is not generated", name)
+	}
 	documented := map[string]bool{}
-	for _, row := range pages["docs/operations.md"].rows {
-		if found := flagNames.FindStringSubmatch(row.text); found != nil {
-			documented[found[1]] = true
-			if !flags[found[1]] {
-				t.Errorf("docs/operations.md:%d: the manager has no flag --%s", row.line, found[1])
-			}
+	for _, code := range page.code {
+		found := flagNames.FindStringSubmatch(code.text)
+		if found == nil {
+			continue
+		}
+		documented[found[1]] = true
+		if !flags[found[1]] {
+			t.Errorf("%s:%d: the manager has no flag --%s", name, code.line, found[1])
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(flags)) {
-		if !documented[name] {
-			t.Errorf("docs/operations.md does not list --%s", name)
+	for _, flag := range slices.Sorted(maps.Keys(flags)) {
+		if !documented[flag] {
+			t.Errorf("%s does not list --%s", name, flag)
 		}
 	}
+}
+
+// TestManagerCommands checks the flags of all commands that run the manager.
+func TestManagerCommands(t *testing.T) {
+	flags := managerFlags(t)
+	count := 0
+	pages := readPages(t)
 	for _, name := range slices.Sorted(maps.Keys(pages)) {
 		for _, code := range pages[name].code {
 			run := managerRuns.FindStringSubmatch(code.text)
@@ -275,31 +288,122 @@ func TestManagerFlags(t *testing.T) {
 				continue
 			}
 			for _, found := range flagsOf.FindAllStringSubmatch(run[1], -1) {
+				count++
 				if !flags[found[1]] && found[1] != "help" {
 					t.Errorf("%s:%d: the manager has no flag --%s", name, code.line, found[1])
 				}
 			}
 		}
 	}
+	if count < 5 {
+		t.Errorf("found only %d flags in commands, so the search is broken", count)
+	}
 }
 
-// The example of pkg/initializer is quoted in full, without what every file begins with.
-func TestTheExampleIsQuoted(t *testing.T) {
-	content, err := os.ReadFile(filepath.Join(root, "docs/writing-an-initializer.md"))
+// TestExampleIsQuoted checks that the page shows the functions of the example as they are.
+func TestExampleIsQuoted(t *testing.T) {
+	const page, file, first = "docs/write-an-initializer.md", "examples/limits/main.go", "func run("
+	content, err := os.ReadFile(filepath.Join(root, page))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for file, from := range map[string]string{
-		"examples/limits/main.go":      "package main",
-		"examples/limits/main_test.go": "func TestLimits",
-	} {
-		source, err := os.ReadFile(filepath.Join(root, file))
+	source, err := os.ReadFile(filepath.Join(root, file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, quoted, ok := strings.Cut(string(source), first)
+	if !ok || !strings.Contains(string(content), "```go\n"+first+quoted+"```\n") {
+		t.Errorf("%s does not quote %s from %q on", page, file, first)
+	}
+}
+
+// TestParityNamesTests checks that the tests and their cases in docs/parity.md exist.
+func TestParityNamesTests(t *testing.T) {
+	tests := readTests(t, "internal", "pkg")
+	content, err := os.ReadFile(filepath.Join(root, "docs/parity.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	count := 0
+	for line := range strings.Lines(string(content)) {
+		cells := strings.Split(line, "|")
+		if len(cells) != 7 {
+			continue
+		}
+		for _, span := range spans.FindAllStringSubmatch(cells[4], -1) {
+			count++
+			test, name := "", span[2]
+			if strings.HasPrefix(name, "Test") {
+				test, name, _ = strings.Cut(name, "/")
+				test = "func " + test + "("
+			}
+			// Package testing replaces spaces in the names of cases by underscores.
+			name, _, _ = strings.Cut(strings.ReplaceAll(name, "_", " "), "…")
+			if !strings.Contains(tests, test) || !strings.Contains(tests, name) {
+				t.Errorf("docs/parity.md: the test %s does not exist", span[2])
+			}
+		}
+	}
+	if count < 50 {
+		t.Errorf("found only %d tests in docs/parity.md, so the search is broken", count)
+	}
+}
+
+// readTests returns the source of all tests in directories.
+func readTests(t *testing.T, directories ...string) string {
+	t.Helper()
+	var source strings.Builder
+	for _, directory := range directories {
+		err := filepath.WalkDir(filepath.Join(root, directory), func(path string, _ fs.DirEntry, err error) error {
+			if err != nil || !strings.HasSuffix(path, "_test.go") {
+				return err
+			}
+			content, err := os.ReadFile(path)
+			source.Write(content)
+			return err
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, quoted, found := strings.Cut(string(source), from)
-		if !found || !strings.Contains(string(content), "```go\n"+from+quoted+"```\n") {
-			t.Errorf("docs/writing-an-initializer.md does not quote %s as it is", file)
+	}
+	return source.String()
+}
+
+// TestSize limits the README and the pages that people write to what people can read.
+func TestSize(t *testing.T) {
+	content, err := os.ReadFile(filepath.Join(root, "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if lines := strings.Count(string(content), "\n"); lines > 150 {
+		t.Errorf("README.md has %d lines, more than 150", lines)
+	}
+	words := countWords(string(content))
+	files, err := filepath.Glob(filepath.Join(root, "docs/*.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.HasPrefix(string(content), "<!-- Generated") {
+			words += countWords(string(content))
 		}
 	}
+	if words > 25000 {
+		t.Errorf("README.md and docs have %d words, more than 25000", words)
+	}
+}
+
+// countWords counts what has a letter or a digit, so that the bars of tables do not count.
+func countWords(text string) int {
+	count := 0
+	for word := range strings.FieldsFuncSeq(text, func(r rune) bool { return r == '|' || unicode.IsSpace(r) }) {
+		if strings.ContainsFunc(word, func(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) }) {
+			count++
+		}
+	}
+	return count
 }

@@ -12,18 +12,16 @@ import (
 	"unicode"
 )
 
-// page is what matters of a Markdown file here.
+// page is the content of a Markdown file that the tests check.
 type page struct {
 	links []link
-	// anchors are the fragments that GitHub gives to headings.
+	// anchors are the fragments of headings on GitHub.
 	anchors map[string]bool
-	// code is the text of code blocks and spans, a line or a span each.
+	// code has the lines of code blocks, and the code spans.
 	code []link
-	// rows are the first cells of tables.
-	rows []link
 }
 
-// link is a target, or another text, and its line.
+// link is the target of a link, or another text, with its line.
 type link struct {
 	line int
 	text string
@@ -35,11 +33,11 @@ var (
 	spans    = regexp.MustCompile("``(.+?)``|`([^`]+)`")
 	htmlCode = regexp.MustCompile(`<code>(.*?)</code>`)
 	links    = regexp.MustCompile(`\]\(<?([^()\s<>]+)>?(?:\s+"[^"]*")?\)`)
-	// linkTexts leaves of a link in a heading what is shown.
+	// linkTexts matches links in headings, of which only the text counts.
 	linkTexts = regexp.MustCompile(`\[([^\]]*)\]\([^)]*\)`)
 )
 
-// parse reads as much of Markdown as the files of this project use.
+// parse supports the subset of Markdown that this project uses.
 func parse(content string) page {
 	result := page{anchors: map[string]bool{}}
 	fence := ""
@@ -64,7 +62,7 @@ func parse(content string) page {
 	return result
 }
 
-// readText takes a line that is not in a block of code.
+// readText parses a line outside of code blocks.
 func (p *page) readText(number int, line string) {
 	for _, span := range slices.Concat(spans.FindAllStringSubmatch(line, -1), htmlCode.FindAllStringSubmatch(line, -1)) {
 		p.code = append(p.code, link{number, strings.Join(span[1:], "")})
@@ -72,13 +70,9 @@ func (p *page) readText(number int, line string) {
 	for _, found := range links.FindAllStringSubmatch(spans.ReplaceAllString(line, ""), -1) {
 		p.links = append(p.links, link{number, found[1]})
 	}
-	if cell, isRow := strings.CutPrefix(line, "| "); isRow {
-		first, _, _ := strings.Cut(cell, " |")
-		p.rows = append(p.rows, link{number, first})
-	}
 	if heading := headings.FindStringSubmatch(line); heading != nil {
 		anchor := slug(heading[1])
-		// A heading that is there twice gets a number.
+		// Repeated headings get a number.
 		for i, first := 1, anchor; p.anchors[anchor]; i++ {
 			anchor = fmt.Sprintf("%s-%d", first, i)
 		}
@@ -86,7 +80,7 @@ func (p *page) readText(number int, line string) {
 	}
 }
 
-// slug makes the fragment of a heading the way GitHub does.
+// slug computes the fragment of a heading as GitHub does.
 func slug(heading string) string {
 	text := linkTexts.ReplaceAllString(heading, "$1")
 	return strings.Map(func(r rune) rune {
@@ -123,8 +117,5 @@ func TestParse(t *testing.T) {
 		{8, "--flag"},
 	}; !slices.Equal(got.code, want) {
 		t.Errorf("code: %v", got.code)
-	}
-	if want := []link{{8, "`--flag`"}}; !slices.Equal(got.rows, want) {
-		t.Errorf("rows: %v", got.rows)
 	}
 }

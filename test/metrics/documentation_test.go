@@ -44,11 +44,17 @@ func readFile(path ...string) string {
 	return string(content)
 }
 
-// documented returns the rows of a table in docs/metrics.md whose first cell begins so.
-func documented(row *regexp.Regexp, prefix string) map[string]described {
+// The pages with the metrics of this project, and with other metrics and log lines.
+const (
+	reference = "reference/metrics.md"
+	operate   = "operate.md"
+)
+
+// documented returns the rows of the tables in a page of docs whose first cell has the prefix.
+func documented(page string, row *regexp.Regexp, prefix string) map[string]described {
 	GinkgoHelper()
 	result := map[string]described{}
-	for _, match := range row.FindAllStringSubmatch(readFile("docs", "metrics.md"), -1) {
+	for _, match := range row.FindAllStringSubmatch(readFile("docs", page), -1) {
 		if strings.HasPrefix(match[1], prefix) {
 			result[match[1]] = described{Type: match[2], Labels: cells(match[3])}
 		}
@@ -89,14 +95,14 @@ func emitted(from families, prefix string) map[string]described {
 	return result
 }
 
-var _ = Describe("docs/metrics.md", func() {
+var _ = Describe("The documentation of metrics and logs", func() {
 	It("lists each metric of this project, and no other", func() {
-		Expect(emitted(second, own)).To(Equal(documented(metricRow, own)))
-		Expect(documented(metricRow, own)).NotTo(BeEmpty())
+		Expect(emitted(second, own)).To(Equal(documented(reference, metricRow, own)))
+		Expect(documented(reference, metricRow, own)).NotTo(BeEmpty())
 	})
 
 	It("names metrics of others that the manager really has", func() {
-		others := documented(metricRow, "")
+		others := documented(operate, metricRow, "")
 		maps.DeleteFunc(others, func(name string, _ described) bool {
 			return strings.HasPrefix(name, own) || strings.HasPrefix(name, "apiserver_")
 		})
@@ -108,7 +114,7 @@ var _ = Describe("docs/metrics.md", func() {
 	})
 
 	It("names the metrics of the API server's policies as they are", func() {
-		wanted := documented(metricRow, "apiserver_")
+		wanted := documented(operate, metricRow, "apiserver_")
 		Expect(wanted).To(HaveLen(4))
 		Expect(emitted(secondOfServer, "apiserver_")).To(Equal(wanted))
 		binding := func(name string) string { return fmt.Sprintf("policy_binding=%q", name) }
@@ -122,7 +128,7 @@ var _ = Describe("docs/metrics.md", func() {
 	})
 
 	It("lists each line that tells of a transition, with its keys", func() {
-		wanted := documented(logRow, "")
+		wanted := documented(operate, logRow, "")
 		logged := map[string]described{}
 		for _, line := range leader.logged("") {
 			if !strings.HasPrefix(line["controller"].(string), "namespace-") {

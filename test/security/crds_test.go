@@ -33,8 +33,8 @@ var _ = Describe("While the CustomResourceDefinitions are deleted and applied ag
 		broken.StartManager(ctx)
 	}, NodeTimeout(5*time.Minute))
 
-	// Without the CRD no initializer is registered, and policy inject does nothing: see "Order of
-	// installation and removal" in docs/admission-policies.md. But no namespace must be created
+	// Without the CRD no initializer is registered, and policy inject does nothing: see
+	// "Installation order" in docs/design.md. But no namespace must be created
 	// without its pending list while the configuration is Active.
 	It("no namespace is created without its list while a configuration is Active", func(ctx context.Context) {
 		configuration := wrappers.MakeConfiguration("crds").Initializers("nobody.test.example.com").Obj()

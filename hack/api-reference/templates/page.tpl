@@ -7,7 +7,7 @@
 - [{{ . }}](#{{ . | lower }})
 {{- end }}
 
-What the stage of a namespace is told by, its label, annotations and conditions, is in the [README](../README.md#state-on-the-namespace). For Go there are [types](../api/v1alpha1) and [apply configurations](../api/v1alpha1/applyconfiguration).
+The label and annotations of a Namespace are described in [Design](design.md#state-on-the-namespace), its conditions in [Conditions](reference/conditions.md). For Go there are [types](../api/v1alpha1) and [apply configurations](../api/v1alpha1/applyconfiguration).
 
 The API server refuses what breaks a rule under "validation", or the form of a name.
 {{- $types := .SortedTypes }}
