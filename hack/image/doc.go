@@ -16,7 +16,7 @@
 //	└── artifact application/vnd.cyclonedx+json, subject: image linux/arm64
 //
 // The image has no base. The manager is linked statically; it trusts the certificate
-// authority that comes with its ServiceAccount and talks to nobody but the API server, so
+// authority of its ServiceAccount and connects only to the API server, so
 // there are no CA certificates; it prints times in UTC, so there is no time zone database.
 //
 // Each artifact is the software bill of materials of one image, CycloneDX in JSON: the Go

@@ -20,7 +20,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-// options say what is built, and what the image tells about itself.
+// options are the contents and the labels of the image.
 type options struct {
 	// root is the directory of the main module, target the package in it.
 	root, target string

@@ -22,8 +22,6 @@ const (
 	maxHits     = 100
 )
 
-// Every answer of the server has this header, by which callers tell it from whatever stands in
-// front of it: a gateway has a 400 and a 409 of its own.
 const (
 	// SignatureHeader is in every response of the server, so that clients can distinguish it from
 	// responses of proxies.

@@ -120,7 +120,7 @@ func packZip(out io.Writer, modified time.Time, entries []entry) error {
 	return writer.Close()
 }
 
-// The header of gzip has no time and no name, and all files belong to nobody in particular.
+// For reproducible archives the gzip header contains no time and no name, and files have no owner.
 func packTar(out io.Writer, modified time.Time, entries []entry) error {
 	compressed := gzip.NewWriter(out)
 	writer := tar.NewWriter(compressed)

@@ -182,7 +182,7 @@ func TestChartVersion(t *testing.T) {
 	}
 }
 
-// A manifest whose image is not found would be released with the image of somebody's checkout.
+// A manifest whose image is not replaced would be released with a development image.
 func TestManifestWithoutTheImage(t *testing.T) {
 	for name, manifest := range map[string]string{
 		"none": "image: ghcr.io/nslifecycle/nslifecycle:v0.0.1\n",

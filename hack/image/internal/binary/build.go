@@ -11,7 +11,7 @@ import (
 	"os/exec"
 )
 
-// versionPackage has the variables that tell a program its version.
+// versionPackage contains the version variables of a program.
 const versionPackage = "github.com/nslifecycle/nslifecycle/internal/version"
 
 // Build says what is built.
