@@ -136,7 +136,7 @@ const (
 
 // On a control plane of their own: a manager ends every namespace that is deleted, and counts
 // every one that is stuck.
-var _ = Describe("The operator", Serial, Ordered, ContinueOnFailure, func() {
+var _ = Describe("The operator", Ordered, ContinueOnFailure, func() {
 	BeforeAll(func(ctx context.Context) {
 		sharedPlane, sharedAdmin := plane, admin
 		own, err := controlplane.Start(ctx)

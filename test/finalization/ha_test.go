@@ -32,7 +32,7 @@ func createMany(ctx context.Context, namespace string, count int) {
 	Expect(group.Wait()).To(Succeed())
 }
 
-var _ = Describe("Two managers with leader election", Serial, func() {
+var _ = Describe("Two managers with leader election", func() {
 	It("end a namespace although the leader is killed half-way", func(ctx context.Context) {
 		const many, some = 3000, 5
 		stopManager()

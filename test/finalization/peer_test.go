@@ -155,7 +155,7 @@ func newIn(after, before map[string]int) []string {
 	return texts
 }
 
-var _ = Describe("Beside kube-controller-manager", Serial, func() {
+var _ = Describe("Beside kube-controller-manager", func() {
 	BeforeEach(stopManager)
 
 	DescribeTable("all namespaces go, and neither complains of the other,",
@@ -195,7 +195,7 @@ var _ = Describe("Beside kube-controller-manager", Serial, func() {
 	)
 })
 
-var _ = Describe("A namespace that is stuck beside kube-controller-manager", Serial, func() {
+var _ = Describe("A namespace that is stuck beside kube-controller-manager", func() {
 	DescribeTable("is not written to over and over,",
 		func(ctx context.Context, make func(namespace string) client.Object, most int) {
 			stopManager()

@@ -116,7 +116,7 @@ func createFlowSchema(ctx context.Context, rules ...flowcontrolv1.ResourcePolicy
 	return schema
 }
 
-var _ = Describe("A namespace whose requests the API server puts off", Serial, func() {
+var _ = Describe("A namespace whose requests the API server puts off", func() {
 	DescribeTable("is not called empty, says so, keeps nobody waiting, and goes when that ends:",
 		func(ctx context.Context, verb, what string, content OmegaMatcher) {
 			namespace, other := createNamespace(ctx, "put-off"), createNamespace(ctx, "not-put-off")

@@ -30,7 +30,7 @@ func requestFor(name, method, rest string) func(*http.Request) bool {
 	}
 }
 
-var _ = Describe("A namespace that is created again under its name", Serial, func() {
+var _ = Describe("A namespace that is created again under its name", func() {
 	// begin is what the old namespace is like when the manager comes.
 	type begin struct {
 		held, empty, noTokens bool
@@ -255,7 +255,7 @@ var _ = Describe("A namespace that somebody else writes to all the time", func()
 	}, SpecTimeout(time.Minute))
 })
 
-var _ = Describe("A namespace that somebody writes to just before its token is released", Serial, func() {
+var _ = Describe("A namespace that somebody writes to just before its token is released", func() {
 	It("keeps what was written", func(ctx context.Context) {
 		const late corev1.FinalizerName = "example.com/late"
 		stopManager()

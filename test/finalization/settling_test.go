@@ -66,7 +66,7 @@ func apiServerLease(name string, renewed time.Time) *coordinationv1.Lease {
 	}
 }
 
-var _ = Describe("The settling time", Serial, func() {
+var _ = Describe("The settling time", func() {
 	BeforeEach(stopManager)
 
 	It("follows the number of API servers", func(ctx context.Context) {
