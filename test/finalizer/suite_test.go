@@ -8,7 +8,6 @@ import (
 	"slices"
 	"sync"
 	"testing"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -23,11 +22,11 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
-	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/nslifecycle/nslifecycle/pkg/finalizer"
 	"github.com/nslifecycle/nslifecycle/test/controlplane"
+	"github.com/nslifecycle/nslifecycle/test/framework"
 )
 
 // agentUser holds what the documentation says that an agent needs, and no more.
@@ -45,23 +44,11 @@ func TestAgent(t *testing.T) {
 }
 
 var _ = BeforeSuite(func(ctx context.Context) {
-	ctrl.SetLogger(zap.New(zap.WriteTo(GinkgoWriter), zap.UseDevMode(true)))
-	SetDefaultEventuallyTimeout(60 * time.Second)
-	SetDefaultEventuallyPollingInterval(20 * time.Millisecond)
-	EnforceDefaultTimeoutsWhenUsingContexts()
+	framework.SetDefaults()
 
-	var err error
-	plane, err = controlplane.Start(ctx)
-	Expect(err).NotTo(HaveOccurred())
-	admin, err = controlplane.NewClient(plane.Admin)
-	Expect(err).NotTo(HaveOccurred())
+	cluster := framework.StartControlPlane(ctx)
+	plane, admin = cluster.ControlPlane, cluster.Admin
 	agentConfig = newUser(ctx, agentUser, requiredRules, statusRule)
-})
-
-var _ = AfterSuite(func() {
-	if plane != nil {
-		Expect(plane.Stop()).To(Succeed())
-	}
 })
 
 var (

@@ -5,10 +5,7 @@ package timeouts
 
 import (
 	"context"
-	"fmt"
-	"sync/atomic"
 	"testing"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -20,13 +17,12 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/controller"
 	"github.com/nslifecycle/nslifecycle/test/controlplane"
+	"github.com/nslifecycle/nslifecycle/test/framework"
 	"github.com/nslifecycle/nslifecycle/test/initializers"
 	"github.com/nslifecycle/nslifecycle/test/matchers"
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
@@ -45,8 +41,6 @@ var (
 	admin, ordinary client.Client
 	// worker holds "initialize", and few other rights.
 	worker kubernetes.Interface
-
-	counter atomic.Int32
 )
 
 func TestTimeouts(t *testing.T) {
@@ -55,21 +49,14 @@ func TestTimeouts(t *testing.T) {
 }
 
 var _ = BeforeSuite(func(ctx context.Context) {
-	ctrl.SetLogger(zap.New(zap.WriteTo(GinkgoWriter), zap.UseDevMode(true)))
-	SetDefaultEventuallyTimeout(30 * time.Second)
-	SetDefaultEventuallyPollingInterval(20 * time.Millisecond)
-	SetDefaultConsistentlyDuration(time.Second)
-	EnforceDefaultTimeoutsWhenUsingContexts()
+	framework.SetDefaults()
 
-	var err error
-	plane, err = controlplane.Start(ctx)
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(func() { Expect(plane.Stop()).To(Succeed()) })
-	admin = newClient(plane.Admin)
+	cluster := framework.StartControlPlane(ctx)
+	plane, admin = cluster.ControlPlane, cluster.Admin
 	Expect(plane.Install(ctx)).To(Succeed())
 	Expect(plane.AggregateClusterRoles(ctx)).To(Succeed())
 
-	ordinary = newClient(newUser(ctx, ordinaryUser, rbacv1.PolicyRule{
+	ordinary = framework.NewClient(newUser(ctx, ordinaryUser, rbacv1.PolicyRule{
 		APIGroups: []string{"*"}, Resources: []string{"*"},
 		Verbs: []string{"get", "list", "watch", "create", "update", "patch", "delete"},
 	}))
@@ -113,13 +100,6 @@ func bindWorker(ctx context.Context) {
 	})
 }
 
-func newClient(config *rest.Config) client.Client {
-	GinkgoHelper()
-	result, err := controlplane.NewClient(config)
-	Expect(err).NotTo(HaveOccurred())
-	return result
-}
-
 // runManager runs a manager with its own rights, for the time of one spec at most. It returns
 // a function that stops it before.
 func runManager(ctx context.Context, changes ...func(*controller.Options)) (stop func()) {
@@ -137,8 +117,8 @@ func runManager(ctx context.Context, changes ...func(*controller.Options)) (stop
 	return stop
 }
 
-// unique returns a name that nothing else has.
-func unique(prefix string) string { return fmt.Sprintf("%s-%04d", prefix, counter.Add(1)) }
+// unique returns a name that no other spec of this process uses.
+var unique = framework.Unique
 
 // initializer is an entry of a configuration.
 func initializer(name string) v1alpha1.NamespaceInitializer {
