@@ -496,7 +496,7 @@ endef
 
 # run-suites(arguments): runs suites in parallel processes, all of them even if one fails.
 define run-suites
-"$(GINKGO)" --procs=$(PROCS) --keep-going --timeout=30m --poll-progress-after=2m $(1)
+"$(GINKGO)" --procs=$(PROCS) --keep-going --timeout=30m --poll-progress-after=2m --ldflags='-s -w' $(1)
 endef
 
 # run-benchmark(package): builds a program of the module test/benchmark and runs it here, so that

@@ -38,7 +38,7 @@ func Build(ctx context.Context, root, program, path string) error {
 	defer unlock()
 	// go build does not link again if the file is current.
 	linked := filepath.Join(dir, strings.ReplaceAll(strings.TrimPrefix(program, "./"), "/", "-"))
-	command := exec.CommandContext(ctx, "go", "build", "-o", linked, program)
+	command := exec.CommandContext(ctx, "go", "build", "-ldflags=-s -w", "-o", linked, program)
 	command.Dir = root
 	if output, err := command.CombinedOutput(); err != nil {
 		return fmt.Errorf("failed to build %s in %s: %w: %s", program, root, err, output)

@@ -218,7 +218,8 @@ var _ = Describe("The operator", Ordered, ContinueOnFailure, func() {
 
 		// Both write conditions, and about pods they do not agree: while kube-controller-manager
 		// waits for pods it says that nothing is left.
-		DescribeTable("is not written to over and over beside kube-controller-manager",
+		// Long: two controllers have to write nothing for some of their periods.
+		DescribeTable("is not written to over and over beside kube-controller-manager", Label("long"),
 			func(ctx context.Context, make func(namespace string) client.Object) {
 				namespace := createNamespace(ctx, "both")
 				held := hold(make(namespace.Name))

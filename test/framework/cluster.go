@@ -63,7 +63,9 @@ type Cluster struct {
 func SetDefaults() {
 	ctrl.SetLogger(zap.New(zap.WriteTo(GinkgoWriter), zap.UseDevMode(true)))
 	SetDefaultEventuallyTimeout(time.Minute) // Machines that run tests may be busy.
-	SetDefaultEventuallyPollingInterval(20 * time.Millisecond)
+	// Polling takes as much of the processors as what is tested.
+	SetDefaultEventuallyPollingInterval(50 * time.Millisecond)
+	SetDefaultConsistentlyPollingInterval(100 * time.Millisecond)
 	SetDefaultConsistentlyDuration(time.Second)
 	EnforceDefaultTimeoutsWhenUsingContexts()
 }

@@ -41,7 +41,6 @@ func TestInstall(t *testing.T) {
 
 var _ = BeforeSuite(func(ctx context.Context) {
 	framework.SetDefaults()
-	SetDefaultEventuallyPollingInterval(50 * time.Millisecond)
 
 	// Here and not in a spec, since the first build takes minutes.
 	makeTarget(ctx, "helm", "build")

@@ -38,7 +38,6 @@ func TestMetrics(t *testing.T) {
 
 var _ = BeforeSuite(func(ctx context.Context) {
 	framework.SetDefaults()
-	SetDefaultEventuallyPollingInterval(50 * time.Millisecond)
 
 	cluster := framework.StartControlPlane(ctx)
 	plane, admin = cluster.ControlPlane, cluster.Admin
