@@ -170,9 +170,10 @@ test-suites:
 
 .PHONY: test-long
 test-long: ginkgo ## Run the tests that take long: managers and API servers killed by the hundred, long waits.
-	@$(use-control-plane-and-peer) set -x; \
-	$(call run-suites,--label-filter=long $(PARALLEL_SUITES:%=./test/%)); \
-	go test -timeout 30m $(ARGS) $(LONG_SUITES:%=./test/%)
+	@$(use-control-plane-and-peer) set -x; failed=; \
+	$(call run-suites,--label-filter=long $(PARALLEL_SUITES:%=./test/%)) || failed=1; \
+	go test -timeout 30m $(ARGS) $(LONG_SUITES:%=./test/%) || failed=1; \
+	[ -z "$$failed" ]
 
 .PHONY: test-coverage
 test-coverage: helm kustomize promtool ## Run all tests with a coverage profile in cover.out.
