@@ -47,7 +47,7 @@ var _ = Describe("Before Kubernetes 1.36", func() {
 		Eventually(func(g Gomega) {
 			namespace = wrappers.MakeNamespace(unique("compat")).Obj()
 			g.Expect(root.Create(ctx, namespace)).To(Succeed())
-			g.Eventually(have).WithTimeout(2*time.Second).
+			g.Eventually(have).WithTimeout(2 * time.Second).
 				Should(HaveCondition(v1alpha1.ConditionInitializing, corev1.ConditionTrue, v1alpha1.ReasonPending))
 		}).WithContext(ctx).WithTimeout(time.Minute).Should(Succeed())
 		Eventually(have).WithContext(ctx).
