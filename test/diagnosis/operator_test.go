@@ -29,6 +29,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
 	"github.com/nslifecycle/nslifecycle/internal/nscondition"
 	"github.com/nslifecycle/nslifecycle/test/controlplane"
+	"github.com/nslifecycle/nslifecycle/test/framework"
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
@@ -312,7 +313,7 @@ func startProcess(ctx context.Context, flags ...string) func(Gomega) []string {
 	Expect(err).NotTo(HaveOccurred())
 	kubeconfig := filepath.Join(GinkgoT().TempDir(), "kubeconfig")
 	Expect(controlplane.WriteKubeconfig(kubeconfig, config)).To(Succeed())
-	address := freeAddress()
+	address := framework.FreeAddress()
 	session, err := gexec.Start(exec.Command(binary, append(flags, "--kubeconfig="+kubeconfig,
 		"--health-probe-bind-address=0", "--metrics-bind-address="+address, "--metrics-secure=false")...), GinkgoWriter, GinkgoWriter)
 	Expect(err).NotTo(HaveOccurred())
@@ -335,12 +336,4 @@ func startProcess(ctx context.Context, flags ...string) func(Gomega) []string {
 		}
 		return lines
 	}
-}
-
-// freeAddress is one for the manager to listen on.
-func freeAddress() string {
-	GinkgoHelper()
-	address, err := controlplane.FreeAddress()
-	Expect(err).NotTo(HaveOccurred())
-	return address
 }

@@ -33,6 +33,7 @@ import (
 const agentUser = "agent@corp.example.com"
 
 var (
+	cluster     *framework.Cluster
 	plane       *controlplane.ControlPlane
 	admin       client.Client
 	agentConfig *rest.Config
@@ -46,7 +47,7 @@ func TestAgent(t *testing.T) {
 var _ = BeforeSuite(func(ctx context.Context) {
 	framework.SetDefaults()
 
-	cluster := framework.StartControlPlane(ctx)
+	cluster = framework.StartControlPlane(ctx)
 	plane, admin = cluster.ControlPlane, cluster.Admin
 	agentConfig = newUser(ctx, agentUser, requiredRules, statusRule)
 })
@@ -64,16 +65,7 @@ var (
 // newUser makes a user with some rights at cluster scope.
 func newUser(ctx context.Context, name string, rules ...[]rbacv1.PolicyRule) *rest.Config {
 	GinkgoHelper()
-	user, err := plane.User(name)
-	Expect(err).NotTo(HaveOccurred())
-	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: slices.Concat(rules...)}
-	Expect(admin.Create(ctx, role)).To(Succeed())
-	Expect(admin.Create(ctx, &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
-		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: name}},
-	})).To(Succeed())
-	return user
+	return cluster.AddUserWithRules(ctx, name, slices.Concat(rules...)...).Config
 }
 
 // newManager returns one that serves nothing yet.

@@ -182,6 +182,14 @@ func NewClient(config *rest.Config, add ...func(*runtime.Scheme) error) client.C
 	return c
 }
 
+// FreeAddress returns an address of this machine that no process listens on.
+func FreeAddress() string {
+	GinkgoHelper()
+	address, err := controlplane.FreeAddress()
+	Expect(err).NotTo(HaveOccurred())
+	return address
+}
+
 var counter atomic.Int32
 
 // Unique returns a name that no other call returns. Names with the same prefix sort in the order

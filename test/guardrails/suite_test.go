@@ -16,7 +16,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -36,7 +35,8 @@ const (
 )
 
 var (
-	plane *controlplane.ControlPlane
+	cluster *framework.Cluster
+	plane   *controlplane.ControlPlane
 
 	admin         client.Client
 	editor, owner client.Client
@@ -52,7 +52,7 @@ func TestGuardRails(t *testing.T) {
 var _ = BeforeSuite(func(ctx context.Context) {
 	framework.SetDefaults()
 
-	cluster := framework.StartControlPlane(ctx)
+	cluster = framework.StartControlPlane(ctx)
 	plane, admin = cluster.ControlPlane, cluster.Admin
 	_, err := plane.Kubectl(ctx, plane.Admin, "apply", "-k", enableGuardRails())
 	Expect(err).NotTo(HaveOccurred())
@@ -100,21 +100,9 @@ var unique = framework.Unique
 // newUser makes a user with verbs on namespaces in the whole cluster.
 func newUser(ctx context.Context, name string, verbs ...string) *rest.Config {
 	GinkgoHelper()
-	config, err := plane.User(name)
-	Expect(err).NotTo(HaveOccurred())
-	for _, object := range []client.Object{
-		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: []rbacv1.PolicyRule{{
-			APIGroups: []string{""}, Resources: []string{"namespaces", "namespaces/status", "namespaces/finalize"}, Verbs: verbs,
-		}}},
-		&rbacv1.ClusterRoleBinding{
-			ObjectMeta: metav1.ObjectMeta{Name: name},
-			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
-			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: name}},
-		},
-	} {
-		Expect(admin.Create(ctx, object)).To(Succeed())
-	}
-	return config
+	return cluster.AddUserWithRules(ctx, name, rbacv1.PolicyRule{
+		APIGroups: []string{""}, Resources: []string{"namespaces", "namespaces/status", "namespaces/finalize"}, Verbs: verbs,
+	}).Config
 }
 
 // runManager runs the manager with its own rights for the time of one spec.

@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -35,7 +34,8 @@ const (
 )
 
 var (
-	plane *controlplane.ControlPlane
+	cluster *framework.Cluster
+	plane   *controlplane.ControlPlane
 
 	// admin is a member of system:masters, ordinary may do anything but "initialize".
 	admin, ordinary client.Client
@@ -51,53 +51,25 @@ func TestTimeouts(t *testing.T) {
 var _ = BeforeSuite(func(ctx context.Context) {
 	framework.SetDefaults()
 
-	cluster := framework.StartControlPlane(ctx)
+	cluster = framework.StartControlPlane(ctx)
 	plane, admin = cluster.ControlPlane, cluster.Admin
 	Expect(plane.Install(ctx)).To(Succeed())
 	Expect(plane.AggregateClusterRoles(ctx)).To(Succeed())
 
-	ordinary = framework.NewClient(newUser(ctx, ordinaryUser, rbacv1.PolicyRule{
-		APIGroups: []string{"*"}, Resources: []string{"*"},
-		Verbs: []string{"get", "list", "watch", "create", "update", "patch", "delete"},
-	}))
+	ordinary = cluster.AddUser(ctx, ordinaryUser, []string{"get", "list", "watch", "create", "update", "patch", "delete"})
 	config, err := plane.User(initializerUser)
 	Expect(err).NotTo(HaveOccurred())
 	worker, err = kubernetes.NewForConfig(controlplane.Unlimited(config))
 	Expect(err).NotTo(HaveOccurred())
 })
 
-// newUser makes a user with rights in the whole cluster.
-func newUser(ctx context.Context, name string, rules ...rbacv1.PolicyRule) *rest.Config {
-	GinkgoHelper()
-	config, err := plane.User(name)
-	Expect(err).NotTo(HaveOccurred())
-	bind(ctx, name, rules...)
-	return config
-}
-
-// bind gives rights to a user until the spec or the suite is over.
-func bind(ctx context.Context, name string, rules ...rbacv1.PolicyRule) {
-	GinkgoHelper()
-	for _, object := range []client.Object{
-		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: rules},
-		&rbacv1.ClusterRoleBinding{
-			ObjectMeta: metav1.ObjectMeta{Name: name},
-			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
-			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: name}},
-		},
-	} {
-		Expect(admin.Create(ctx, object)).To(Succeed())
-		DeferCleanup(func(ctx context.Context) { _ = admin.Delete(ctx, object) })
-	}
-}
-
 // bindWorker lets the worker initialize namespaces for the time of one spec.
 func bindWorker(ctx context.Context) {
 	GinkgoHelper()
-	bind(ctx, initializerUser, rbacv1.PolicyRule{
+	cluster.Bind(ctx, initializerUser, []rbacv1.PolicyRule{{
 		APIGroups: []string{""}, Resources: []string{"namespaces"},
 		Verbs: []string{"get", "list", "watch", "patch", v1alpha1.VerbInitialize},
-	})
+	}}, rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: initializerUser})
 }
 
 // runManager runs a manager with its own rights, for the time of one spec at most. It returns

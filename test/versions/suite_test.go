@@ -16,8 +16,6 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -45,6 +43,7 @@ const (
 )
 
 var (
+	cluster *framework.Cluster
 	plane   *controlplane.ControlPlane
 	manager *controlplane.Manager
 	// byOperator tells that it is the operator that injects on this API server.
@@ -69,7 +68,7 @@ func TestVersions(t *testing.T) {
 var _ = BeforeSuite(func(ctx context.Context) {
 	framework.SetDefaults()
 
-	cluster := framework.StartControlPlane(ctx)
+	cluster = framework.StartControlPlane(ctx)
 	plane, admin = cluster.ControlPlane, cluster.Admin
 	discoverer, err := discovery.NewDiscoveryClientForConfig(plane.Admin)
 	Expect(err).NotTo(HaveOccurred())
@@ -138,18 +137,8 @@ func stopManager() {
 // project, and what is granted besides.
 func newUser(ctx context.Context, name string, verbs ...string) *rest.Config {
 	GinkgoHelper()
-	config, err := plane.User(name)
-	Expect(err).NotTo(HaveOccurred())
 	verbs = append(verbs, "get", "list", "watch", "create", "update", "patch", "delete", "deletecollection")
-	Expect(admin.Create(ctx, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: []rbacv1.PolicyRule{
-		{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: verbs},
-	}})).To(Succeed())
-	Expect(admin.Create(ctx, &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
-		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: name}},
-	})).To(Succeed())
-	return config
+	return cluster.AddUser(ctx, name, verbs).Config
 }
 
 // buildPlugin returns a directory with what users put into their PATH.
