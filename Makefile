@@ -147,7 +147,7 @@ PROCS ?= 4
 # What only test-long runs: the suites, and the specs with the label "long" of PARALLEL_SUITES.
 LONG_SUITES := chaos
 # The packages that go test runs, as many at a time as PACKAGES says.
-PACKAGES ?= 2
+PACKAGES ?= 3
 
 # None of these generates or formats anything: a test that rewrites the tree
 # hides what is wrong with it. `make verify` looks after that.
