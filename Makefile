@@ -142,7 +142,7 @@ lint-config: golangci-lint ## Check the configuration of golangci-lint.
 # The suites that ginkgo runs in PROCS processes each. Every process has a control plane of its
 # own, so no spec disturbs another one. Their specs wait more than they compute, hence more
 # processes than processors.
-PARALLEL_SUITES := finalization security causes integration diagnosis
+PARALLEL_SUITES := finalization security causes integration diagnosis initializer
 PROCS ?= 4
 # What only test-long runs: the suites, and the specs with the label "long" of PARALLEL_SUITES.
 LONG_SUITES := chaos
