@@ -41,6 +41,7 @@ LOCALBIN := $(CURDIR)/bin
 ACTIONLINT := $(LOCALBIN)/actionlint
 CONTROLLER_GEN := $(LOCALBIN)/controller-gen
 CRD_REF_DOCS := $(LOCALBIN)/crd-ref-docs
+GINKGO := $(LOCALBIN)/ginkgo
 GOLANGCI_LINT := $(LOCALBIN)/golangci-lint
 GOVULNCHECK := $(LOCALBIN)/govulncheck
 HELM := $(LOCALBIN)/helm
@@ -57,6 +58,8 @@ SHELL = /usr/bin/env bash -o pipefail
 .SHELLFLAGS = -ec
 
 .DEFAULT_GOAL := help
+
+space := $() $()
 
 .PHONY: all
 all: build
@@ -134,13 +137,44 @@ lint-config: golangci-lint ## Check the configuration of golangci-lint.
 
 ##@ Test
 
-# These targets do not generate or format anything, so that tests do not hide outdated files.
-# `make verify` checks for those.
+# The suites that ginkgo runs in PROCS processes each. Every process has a control plane of its
+# own, so no spec disturbs another one. Their specs wait more than they compute, hence more
+# processes than processors.
+PARALLEL_SUITES := finalization security causes integration diagnosis initializer
+PROCS ?= 4
+# What only test-long runs: the suites, and the specs with the label "long" of PARALLEL_SUITES.
+LONG_SUITES := chaos
+# The packages that go test runs, as many at a time as PACKAGES says.
+PACKAGES ?= 3
+
+# None of these generates or formats anything: a test that rewrites the tree
+# hides what is wrong with it. `make verify` looks after that.
 .PHONY: test
-test: helm kustomize promtool ## Run all tests, against a real API server where they need one, but for test-versions.
-	@echo "test/versions is skipped; make test-versions runs it." >&2
+test: helm kustomize promtool ginkgo ## Run all tests, against a real API server where they need one, but for test-long and test-versions.
+	@echo "Skipping what takes long ($(LONG_SUITES:%=test/%) and specs with the label \"long\"): make test-long runs it." >&2
+	@echo "Skipping test/versions: make test-versions runs it." >&2
 	cd hack/image && go test ./...
 	cd test/benchmark && go test ./...
+	@$(use-control-plane-and-peer) $(MAKE) --no-print-directory -j2 --keep-going test-packages test-suites
+
+.PHONY: test-packages
+test-packages:
+	@packages="$$(go list ./... | grep -vE "/test/($(subst $(space),|,$(PARALLEL_SUITES) $(LONG_SUITES)))$$")"; \
+	set -x; go test -p $(PACKAGES) -timeout 30m $(ARGS) $$packages
+
+.PHONY: test-suites
+test-suites:
+	$(call run-suites,--label-filter='!long' $(PARALLEL_SUITES:%=./test/%))
+
+.PHONY: test-long
+test-long: ginkgo ## Run the tests that take long: managers and API servers killed by the hundred, long waits.
+	@$(use-control-plane-and-peer) set -x; failed=; \
+	$(call run-suites,--label-filter=long $(PARALLEL_SUITES:%=./test/%)) || failed=1; \
+	go test -timeout 30m $(ARGS) $(LONG_SUITES:%=./test/%) || failed=1; \
+	[ -z "$$failed" ]
+
+.PHONY: test-coverage
+test-coverage: helm kustomize promtool ## Run all tests with a coverage profile in cover.out.
 	@$(use-control-plane-and-peer) set -x; go test ./... -timeout 60m -coverprofile cover.out $(ARGS)
 
 # The API servers of test-versions, each pinned in hack/controlplane.
@@ -156,12 +190,12 @@ test-versions: ## Run test/versions on the API servers of VERSIONS. Where they h
 	done; \
 	if [ -n "$$failed" ]; then echo "test/versions failed with Kubernetes$$failed." >&2; exit 1; fi
 
-# Those that run against a real API server, but for the demo's.
+# The suites of test-integration: those that run against a real API server, except the demo's.
 SUITES ?= ./test/integration ./test/initializer ./test/finalizer ./test/searchindex ./test/finalization ./test/diagnosis ./test/causes ./test/plugin ./test/guardrails ./test/timeouts ./test/metrics ./test/security
 
 .PHONY: test-integration
-test-integration: promtool ## Run the suites on a real API server alone, with their narration.
-	@$(use-control-plane-and-peer) set -x; go test $(SUITES) -timeout 30m -v -ginkgo.v $(ARGS)
+test-integration: promtool ginkgo ## Run SUITES alone and verbosely. ARGS=--focus=TEXT chooses specs.
+	@$(use-control-plane-and-peer) $(call run-suites,-v $(ARGS) $(SUITES))
 
 # The Kind cluster is deleted after the tests, also if they fail.
 .PHONY: test-e2e
@@ -377,6 +411,11 @@ cosign: ## Install cosign to bin/.
 crd-ref-docs: ## Install crd-ref-docs to bin/.
 	@$(call install-tool,crd-ref-docs,$(CRD_REF_DOCS_MODULE),$(CRD_REF_DOCS_VERSION))
 
+# The command of the library's version in go.mod: they have to be the same.
+.PHONY: ginkgo
+ginkgo: ## Build ginkgo to bin/.
+	@go build -o "$(GINKGO)" github.com/onsi/ginkgo/v2/ginkgo
+
 .PHONY: golangci-lint
 golangci-lint: ## Install golangci-lint to bin/.
 	@$(call install-tool,golangci-lint,$(GOLANGCI_LINT_MODULE),$(GOLANGCI_LINT_VERSION))
@@ -458,6 +497,11 @@ endef
 
 define use-control-plane-with-peer
 KUBEBUILDER_ASSETS="$$(hack/control-plane.sh --with-controller-manager)"; export KUBEBUILDER_ASSETS;
+endef
+
+# run-suites(arguments): runs suites in parallel processes, all of them even if one fails.
+define run-suites
+"$(GINKGO)" --procs=$(PROCS) --keep-going --timeout=30m --poll-progress-after=2m --ldflags='-s -w' $(1)
 endef
 
 # run-benchmark(package): builds a program of the module test/benchmark and runs it here, so that

@@ -17,11 +17,13 @@ import (
 	. "github.com/onsi/gomega"
 	admissionv1 "k8s.io/api/admission/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/internal/controller"
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
 	"github.com/nslifecycle/nslifecycle/test/controlplane"
+	"github.com/nslifecycle/nslifecycle/test/framework"
 )
 
 // stopManager stops the shared manager for the rest of the spec.
@@ -94,9 +96,9 @@ var _ = Describe("The namespace controller", func() {
 		s.create(ctx, noRoom)
 		config, err := plane.ServiceAccountConfig(ctx, controlplane.SystemNamespace, controlplane.ServiceAccount)
 		Expect(err).NotTo(HaveOccurred())
-		stop := other.occupy(ctx, newClient(config))
+		stop := other.occupy(ctx, framework.NewClient(config, apiextensionsv1.AddToScheme))
 		Eventually(func() error {
-			return newClient(config).Delete(ctx, s.objects(settings)[0], client.DryRunAll)
+			return framework.NewClient(config, apiextensionsv1.AddToScheme).Delete(ctx, s.objects(settings)[0], client.DryRunAll)
 		}).WithContext(ctx).Should(MatchError(ContainSubstring("too many requests")))
 		s.end(ctx)
 		s.expectBlamed(ctx, confirmed(diagnosis.CauseThrottled))

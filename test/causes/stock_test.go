@@ -11,10 +11,12 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
 	"github.com/nslifecycle/nslifecycle/test/controlplane"
+	"github.com/nslifecycle/nslifecycle/test/framework"
 )
 
 // workload is what people have in a namespace.
@@ -79,7 +81,7 @@ var _ = Describe("With kube-controller-manager alone", Ordered, func() {
 		ownPlane, ownAdmin, ownGatherer := plane, admin, gatherer
 		stock, err := controlplane.Start(ctx)
 		Expect(err).NotTo(HaveOccurred())
-		plane, admin, gatherer = stock, newClient(stock.Admin), newGatherer(stock.Admin)
+		plane, admin, gatherer = stock, framework.NewClient(stock.Admin, apiextensionsv1.AddToScheme), newGatherer(stock.Admin)
 		DeferCleanup(func() {
 			plane, admin, gatherer = ownPlane, ownAdmin, ownGatherer
 			Expect(stock.Stop()).To(Succeed())

@@ -12,12 +12,11 @@ import (
 	. "github.com/onsi/gomega"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/client-go/rest"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis/collect"
 	"github.com/nslifecycle/nslifecycle/test/controlplane"
+	"github.com/nslifecycle/nslifecycle/test/framework"
 )
 
 // patience is short, so that the suite is. What may take longer says so itself.
@@ -39,36 +38,20 @@ func TestCauses(t *testing.T) {
 }
 
 var _ = BeforeSuite(func(ctx context.Context) {
-	ctrl.SetLogger(zap.New(zap.WriteTo(GinkgoWriter), zap.UseDevMode(true)))
-	SetDefaultEventuallyTimeout(2 * time.Minute) // Machines that run tests may be busy.
+	framework.SetDefaults()
+	SetDefaultEventuallyTimeout(2 * time.Minute)
 	SetDefaultEventuallyPollingInterval(250 * time.Millisecond)
 	SetDefaultConsistentlyDuration(2 * time.Second)
-	EnforceDefaultTimeoutsWhenUsingContexts()
 
-	var err error
-	plane, err = controlplane.Start(ctx)
-	Expect(err).NotTo(HaveOccurred())
-	admin, gatherer = newClient(plane.Admin), newGatherer(plane.Admin)
+	cluster := framework.StartControlPlane(ctx)
+	plane = cluster.ControlPlane
+	admin, gatherer = framework.NewClient(plane.Admin, apiextensionsv1.AddToScheme), newGatherer(plane.Admin)
 	Expect(plane.Install(ctx)).To(Succeed())
+	var err error
 	manager, err = plane.StartManager(ctx)
 	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func() { Expect(manager.Stop()).To(Succeed()) })
 })
-
-var _ = AfterSuite(func() {
-	if manager != nil {
-		Expect(manager.Stop()).To(Succeed())
-	}
-	if plane != nil {
-		Expect(plane.Stop()).To(Succeed())
-	}
-})
-
-func newClient(config *rest.Config) client.Client {
-	GinkgoHelper()
-	result, err := controlplane.NewClient(config, apiextensionsv1.AddToScheme)
-	Expect(err).NotTo(HaveOccurred())
-	return result
-}
 
 func newGatherer(config *rest.Config) *collect.Collector {
 	GinkgoHelper()

@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/test/controlplane"
+	"github.com/nslifecycle/nslifecycle/test/framework"
 )
 
 // enough namespaces for a verdict.
@@ -103,7 +104,7 @@ var _ = Describe("Namespaces come and go", func() {
 	}, SpecTimeout(8*time.Minute))
 
 	It("and metrics are served with a certificate that was replaced", func(ctx context.Context) {
-		dir, address := GinkgoT().TempDir(), freeAddress()
+		dir, address := GinkgoT().TempDir(), framework.FreeAddress()
 		replaceMetricsCertificate(dir, "first.example.com")
 		config, err := plane.ServiceAccountConfig(ctx, controlplane.SystemNamespace, controlplane.ServiceAccount)
 		Expect(err).NotTo(HaveOccurred())
@@ -187,12 +188,4 @@ func replaceMetricsCertificate(dir, host string) {
 	Expect(err).NotTo(HaveOccurred())
 	Expect(os.WriteFile(filepath.Join(dir, "tls.key"), key, 0o600)).To(Succeed())
 	Expect(os.WriteFile(filepath.Join(dir, "tls.crt"), certificate, 0o600)).To(Succeed())
-}
-
-// freeAddress is one for the manager to listen on.
-func freeAddress() string {
-	GinkgoHelper()
-	address, err := controlplane.FreeAddress()
-	Expect(err).NotTo(HaveOccurred())
-	return address
 }

@@ -12,11 +12,10 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
 	"github.com/nslifecycle/nslifecycle/test/controlplane"
+	"github.com/nslifecycle/nslifecycle/test/framework"
 	"github.com/nslifecycle/nslifecycle/test/initializers"
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
@@ -45,20 +44,14 @@ func TestChaos(t *testing.T) {
 }
 
 var _ = BeforeSuite(func(ctx context.Context) {
-	ctrl.SetLogger(zap.New(zap.WriteTo(GinkgoWriter), zap.UseDevMode(true)))
-	SetDefaultEventuallyTimeout(time.Minute)
-	SetDefaultEventuallyPollingInterval(20 * time.Millisecond)
-	EnforceDefaultTimeoutsWhenUsingContexts()
+	framework.SetDefaults()
 
 	keys := GinkgoT().TempDir()
 	var err error
 	authority, err = controlplane.NewAuthority(keys)
 	Expect(err).NotTo(HaveOccurred())
-	plane, err = controlplane.Start(ctx, controlplane.WithRestarts(authority))
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(func() { Expect(plane.Stop()).To(Succeed()) })
-	admin, err = controlplane.NewClient(plane.Admin, apiextensionsv1.AddToScheme)
-	Expect(err).NotTo(HaveOccurred())
+	cluster := framework.StartControlPlane(ctx, controlplane.WithRestarts(authority))
+	plane, admin = cluster.ControlPlane, framework.NewClient(cluster.ControlPlane.Admin, apiextensionsv1.AddToScheme)
 
 	binary = filepath.Join(plane.Dir, "manager")
 	Expect(controlplane.Build(ctx, controlplane.Root(), controlplane.ManagerProgram, binary)).To(Succeed())

@@ -5,9 +5,14 @@ package controlplane
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
+	"os"
 	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
 )
 
 // The programs of the project, for Build.
@@ -19,14 +24,43 @@ const (
 	SearchControllerProgram = "./examples/search-index/cmd/search-controller"
 )
 
-// Build builds a program of the checkout at root, which is Root for this one, to a path.
+// Build builds a program of the checkout at root, which is Root for this one, to a path. The
+// program is linked once for all test processes, in bin/test, and copied from there.
 func Build(ctx context.Context, root, program, path string) error {
-	command := exec.CommandContext(ctx, "go", "build", "-o", path, program)
+	dir := filepath.Join(root, "bin", "test")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("failed to create %s: %w", dir, err)
+	}
+	unlock, err := lock(filepath.Join(dir, ".lock"))
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	// go build does not link again if the file is current.
+	linked := filepath.Join(dir, strings.ReplaceAll(strings.TrimPrefix(program, "./"), "/", "-"))
+	command := exec.CommandContext(ctx, "go", "build", "-ldflags=-s -w", "-o", linked, program)
 	command.Dir = root
 	if output, err := command.CombinedOutput(); err != nil {
-		return fmt.Errorf("building %s in %s: %w: %s", program, root, err, output)
+		return fmt.Errorf("failed to build %s in %s: %w: %s", program, root, err, output)
+	}
+	// Not in this process: a child that starts meanwhile would inherit the open file, and a file
+	// that is open for writing cannot be executed.
+	if output, err := exec.CommandContext(ctx, "cp", linked, path).CombinedOutput(); err != nil {
+		return fmt.Errorf("failed to copy %s: %w: %s", linked, err, output)
 	}
 	return nil
+}
+
+// lock locks a file against other processes until the returned function is called.
+func lock(path string) (unlock func(), err error) {
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("failed to open %s: %w", path, err)
+	}
+	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX); err != nil {
+		return nil, errors.Join(fmt.Errorf("failed to lock %s: %w", path, err), file.Close())
+	}
+	return func() { _ = file.Close() }, nil
 }
 
 // FreeAddress returns an address of this machine that is not in use.

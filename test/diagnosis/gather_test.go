@@ -121,7 +121,8 @@ var _ = Describe("A namespace", func() {
 		}).WithContext(ctx).Should(Succeed())
 	})
 
-	It("is diagnosed quickly where there are 300 types more", func(ctx context.Context) {
+	// Long: hundreds of CustomResourceDefinitions.
+	It("is diagnosed quickly where there are 300 types more", Label("long"), func(ctx context.Context) {
 		const extra = 300
 		for range extra {
 			create(ctx, makeCustomType().definition())

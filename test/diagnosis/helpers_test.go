@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -25,16 +24,15 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis/collect"
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis/rules"
+	"github.com/nslifecycle/nslifecycle/test/framework"
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
 // testFinalizer is one that nobody but the spec itself takes off.
 const testFinalizer = "hold.test-owner.dev/records"
 
-var counter atomic.Int32
-
-// unique returns a name that no other spec uses.
-func unique(prefix string) string { return fmt.Sprintf("%s-%d", prefix, counter.Add(1)) }
+// unique returns a name that no other spec of this process uses.
+var unique = framework.Unique
 
 // createNamespace creates a namespace with more tokens than its own. It is left behind:
 // nobody ends namespaces here.

@@ -29,6 +29,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
 	"github.com/nslifecycle/nslifecycle/internal/nscondition"
 	"github.com/nslifecycle/nslifecycle/test/controlplane"
+	"github.com/nslifecycle/nslifecycle/test/framework"
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
@@ -136,7 +137,7 @@ const (
 
 // On a control plane of their own: a manager ends every namespace that is deleted, and counts
 // every one that is stuck.
-var _ = Describe("The operator", Serial, Ordered, ContinueOnFailure, func() {
+var _ = Describe("The operator", Ordered, ContinueOnFailure, func() {
 	BeforeAll(func(ctx context.Context) {
 		sharedPlane, sharedAdmin := plane, admin
 		own, err := controlplane.Start(ctx)
@@ -218,7 +219,8 @@ var _ = Describe("The operator", Serial, Ordered, ContinueOnFailure, func() {
 
 		// Both write conditions, and about pods they do not agree: while kube-controller-manager
 		// waits for pods it says that nothing is left.
-		DescribeTable("is not written to over and over beside kube-controller-manager",
+		// Long: two controllers have to write nothing for some of their periods.
+		DescribeTable("is not written to over and over beside kube-controller-manager", Label("long"),
 			func(ctx context.Context, make func(namespace string) client.Object) {
 				namespace := createNamespace(ctx, "both")
 				held := hold(make(namespace.Name))
@@ -311,7 +313,7 @@ func startProcess(ctx context.Context, flags ...string) func(Gomega) []string {
 	Expect(err).NotTo(HaveOccurred())
 	kubeconfig := filepath.Join(GinkgoT().TempDir(), "kubeconfig")
 	Expect(controlplane.WriteKubeconfig(kubeconfig, config)).To(Succeed())
-	address := freeAddress()
+	address := framework.FreeAddress()
 	session, err := gexec.Start(exec.Command(binary, append(flags, "--kubeconfig="+kubeconfig,
 		"--health-probe-bind-address=0", "--metrics-bind-address="+address, "--metrics-secure=false")...), GinkgoWriter, GinkgoWriter)
 	Expect(err).NotTo(HaveOccurred())
@@ -334,12 +336,4 @@ func startProcess(ctx context.Context, flags ...string) func(Gomega) []string {
 		}
 		return lines
 	}
-}
-
-// freeAddress is one for the manager to listen on.
-func freeAddress() string {
-	GinkgoHelper()
-	address, err := controlplane.FreeAddress()
-	Expect(err).NotTo(HaveOccurred())
-	return address
 }

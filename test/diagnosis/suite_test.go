@@ -14,11 +14,10 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"k8s.io/client-go/dynamic"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
 	"github.com/nslifecycle/nslifecycle/test/controlplane"
+	"github.com/nslifecycle/nslifecycle/test/framework"
 )
 
 var (
@@ -34,24 +33,13 @@ func TestDiagnosis(t *testing.T) {
 }
 
 var _ = BeforeSuite(func(ctx context.Context) {
-	ctrl.SetLogger(zap.New(zap.WriteTo(GinkgoWriter), zap.UseDevMode(true)))
-	SetDefaultEventuallyTimeout(30 * time.Second)
-	SetDefaultEventuallyPollingInterval(20 * time.Millisecond)
+	framework.SetDefaults()
 	SetDefaultConsistentlyDuration(2 * time.Second)
-	EnforceDefaultTimeoutsWhenUsingContexts()
 
+	cluster := framework.StartControlPlane(ctx)
+	plane, admin = cluster.ControlPlane, cluster.Admin
 	var err error
-	plane, err = controlplane.Start(ctx)
-	Expect(err).NotTo(HaveOccurred())
-	admin, err = controlplane.NewClient(plane.Admin)
-	Expect(err).NotTo(HaveOccurred())
 	dynamicClient, err = dynamic.NewForConfig(controlplane.Unlimited(plane.Admin))
 	Expect(err).NotTo(HaveOccurred())
 	Expect(plane.Install(ctx)).To(Succeed())
-})
-
-var _ = AfterSuite(func() {
-	if plane != nil {
-		Expect(plane.Stop()).To(Succeed())
-	}
 })

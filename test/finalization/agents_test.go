@@ -31,7 +31,7 @@ func (p *party) start(ctx context.Context) *controlplane.Manager {
 	return startOther(ctx, p.writes.record(p.config), withToken(p.token))
 }
 
-var _ = Describe("The example of the design proposal", Serial, func() {
+var _ = Describe("The example of the design proposal", func() {
 	var (
 		openshift, upstream *party
 		namespace           *corev1.Namespace
@@ -140,7 +140,7 @@ var _ = Describe("The example of the design proposal", Serial, func() {
 	}, SpecTimeout(time.Minute))
 })
 
-var _ = Describe("A controller whose namespace finalizer is not set", Serial, func() {
+var _ = Describe("A controller whose namespace finalizer is not set", func() {
 	It("does nothing", func(ctx context.Context) {
 		stopManager()
 		stranger := &party{token: "example.com/stranger", config: agentConfig(ctx, "stranger")}

@@ -18,7 +18,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-var _ = Describe("A creation that a webhook delays", Serial, func() {
+var _ = Describe("A creation that a webhook delays", func() {
 	BeforeEach(stopManager)
 
 	It("is found although it is written long after the grace period", func(ctx context.Context) {

@@ -5,7 +5,6 @@ package finalization
 
 import (
 	"context"
-	"fmt"
 	"sync/atomic"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -18,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
+	"github.com/nslifecycle/nslifecycle/test/framework"
 	"github.com/nslifecycle/nslifecycle/test/matchers"
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
@@ -27,10 +27,8 @@ const testFinalizer = "test.example.com/hold"
 
 var counter atomic.Int32
 
-// unique returns a name that no other spec uses.
-func unique(prefix string) string {
-	return fmt.Sprintf("%s-%d", prefix, counter.Add(1))
-}
+// unique returns a name that no other spec of this process uses.
+var unique = framework.Unique
 
 // createNamespace creates a namespace with more tokens than its own. The spec sees to it
 // that nothing holds it at its end.

@@ -155,7 +155,8 @@ func newIn(after, before map[string]int) []string {
 	return texts
 }
 
-var _ = Describe("Beside kube-controller-manager", Serial, func() {
+// Long: hundreds of namespaces, three times.
+var _ = Describe("Beside kube-controller-manager", Label("long"), func() {
 	BeforeEach(stopManager)
 
 	DescribeTable("all namespaces go, and neither complains of the other,",
@@ -195,7 +196,8 @@ var _ = Describe("Beside kube-controller-manager", Serial, func() {
 	)
 })
 
-var _ = Describe("A namespace that is stuck beside kube-controller-manager", Serial, func() {
+// Long: two controllers have to write nothing for some of their periods.
+var _ = Describe("A namespace that is stuck beside kube-controller-manager", Label("long"), func() {
 	DescribeTable("is not written to over and over,",
 		func(ctx context.Context, make func(namespace string) client.Object, most int) {
 			stopManager()

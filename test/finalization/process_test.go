@@ -59,7 +59,7 @@ func kubeconfigFile(config *rest.Config) string {
 	return path
 }
 
-var _ = Describe("The manager's process", Serial, func() {
+var _ = Describe("The manager's process", func() {
 	It("finalizes where nothing of ours is installed but its rights", func(ctx context.Context) {
 		managerBinary(ctx)
 		useOwnPlane(ctx)

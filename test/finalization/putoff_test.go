@@ -116,7 +116,7 @@ func createFlowSchema(ctx context.Context, rules ...flowcontrolv1.ResourcePolicy
 	return schema
 }
 
-var _ = Describe("A namespace whose requests are throttled", Serial, func() {
+var _ = Describe("A namespace whose requests are throttled", func() {
 	DescribeTable("is not confirmed empty, reports it, does not block other namespaces, and is finalized afterwards:",
 		func(ctx context.Context, verb, what string, content OmegaMatcher) {
 			namespace, other := createNamespace(ctx, "put-off"), createNamespace(ctx, "not-put-off")

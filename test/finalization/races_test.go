@@ -30,7 +30,7 @@ func requestFor(name, method, rest string) func(*http.Request) bool {
 	}
 }
 
-var _ = Describe("A recreated namespace", Serial, func() {
+var _ = Describe("A recreated namespace", func() {
 	// begin is what the old namespace is like when the manager comes.
 	type begin struct {
 		held, empty, noTokens bool
@@ -255,7 +255,7 @@ var _ = Describe("A namespace that another client updates continuously", func() 
 	}, SpecTimeout(time.Minute))
 })
 
-var _ = Describe("A namespace that is updated just before its namespace finalizer is removed", Serial, func() {
+var _ = Describe("A namespace that is updated just before its namespace finalizer is removed", func() {
 	It("keeps the update", func(ctx context.Context) {
 		const late corev1.FinalizerName = "example.com/late"
 		stopManager()

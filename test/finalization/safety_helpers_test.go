@@ -33,6 +33,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/controller"
 	"github.com/nslifecycle/nslifecycle/internal/finalization"
 	"github.com/nslifecycle/nslifecycle/test/controlplane"
+	"github.com/nslifecycle/nslifecycle/test/framework"
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
@@ -118,7 +119,7 @@ func useOwnPlane(ctx context.Context, options ...controlplane.Option) {
 	sharedPlane, sharedManager, sharedAdmin, sharedMetadata := plane, manager, admin, metadataClient
 	own, err := controlplane.Start(ctx, options...)
 	Expect(err).NotTo(HaveOccurred())
-	plane, manager, admin = own, nil, newClient(own.Admin)
+	plane, manager, admin = own, nil, framework.NewClient(own.Admin)
 	DeferCleanup(func() {
 		plane, manager, admin, metadataClient = sharedPlane, sharedManager, sharedAdmin, sharedMetadata
 		Expect(own.Stop()).To(Succeed())

@@ -50,7 +50,7 @@ func writePhase(ctx context.Context, name string, phase corev1.NamespacePhase) e
 		client.RawPatch("application/merge-patch+json", []byte(`{"status":{"phase":"`+string(phase)+`"}}`)))
 }
 
-var _ = Describe("A namespace without deletionTimestamp", Serial, func() {
+var _ = Describe("A namespace without deletionTimestamp", func() {
 	It("is never touched, whatever its phase", func(ctx context.Context) {
 		stopManager()
 		living := createNamespace(ctx, "living")
@@ -99,7 +99,7 @@ var _ = Describe("A namespace without deletionTimestamp", Serial, func() {
 	}, SpecTimeout(time.Minute))
 })
 
-var _ = Describe("A namespace that is deleted in a state out of the ordinary", Serial, func() {
+var _ = Describe("A namespace that is deleted in a state out of the ordinary", func() {
 	It("gets phase Terminating where it has another one", func(ctx context.Context) {
 		stopManager()
 		namespace := createNamespace(ctx, "phase")
@@ -165,7 +165,7 @@ var _ = Describe("A namespace that is deleted in a state out of the ordinary", S
 	}, SpecTimeout(time.Minute))
 })
 
-var _ = Describe("A namespace that the cluster cannot do without", Serial, func() {
+var _ = Describe("A namespace that the cluster cannot do without", func() {
 	names := []string{metav1.NamespaceDefault, metav1.NamespaceSystem, metav1.NamespacePublic}
 
 	It("is one that the API server refuses to delete", func(ctx context.Context) {

@@ -66,7 +66,7 @@ func apiServerLease(name string, renewed time.Time) *coordinationv1.Lease {
 	}
 }
 
-var _ = Describe("The grace period", Serial, func() {
+var _ = Describe("The grace period", func() {
 	BeforeEach(stopManager)
 
 	It("follows the number of API servers", func(ctx context.Context) {

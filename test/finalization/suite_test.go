@@ -13,12 +13,10 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"k8s.io/client-go/metadata"
-	"k8s.io/client-go/rest"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
 	"github.com/nslifecycle/nslifecycle/test/controlplane"
+	"github.com/nslifecycle/nslifecycle/test/framework"
 )
 
 var (
@@ -37,35 +35,16 @@ func TestFinalization(t *testing.T) {
 }
 
 var _ = BeforeSuite(func(ctx context.Context) {
-	ctrl.SetLogger(zap.New(zap.WriteTo(GinkgoWriter), zap.UseDevMode(true)))
-	SetDefaultEventuallyTimeout(30 * time.Second)
-	SetDefaultEventuallyPollingInterval(20 * time.Millisecond)
+	framework.SetDefaults()
 	SetDefaultConsistentlyDuration(2 * time.Second)
-	EnforceDefaultTimeoutsWhenUsingContexts()
 
+	cluster := framework.StartControlPlane(ctx)
+	plane, admin = cluster.ControlPlane, cluster.Admin
 	var err error
-	plane, err = controlplane.Start(ctx)
-	Expect(err).NotTo(HaveOccurred())
-	admin = newClient(plane.Admin)
 	metadataClient, err = metadata.NewForConfig(controlplane.Unlimited(plane.Admin))
 	Expect(err).NotTo(HaveOccurred())
 	Expect(plane.Install(ctx)).To(Succeed())
 	manager, err = plane.StartManager(ctx)
 	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func() { Expect(manager.Stop()).To(Succeed()) })
 })
-
-var _ = AfterSuite(func() {
-	if manager != nil {
-		Expect(manager.Stop()).To(Succeed())
-	}
-	if plane != nil {
-		Expect(plane.Stop()).To(Succeed())
-	}
-})
-
-func newClient(config *rest.Config) client.Client {
-	GinkgoHelper()
-	result, err := controlplane.NewClient(config)
-	Expect(err).NotTo(HaveOccurred())
-	return result
-}

@@ -124,7 +124,7 @@ func refuse(status int, reason metav1.StatusReason) response {
 	}
 }
 
-var _ = Describe("A namespace of which not everything is known", Serial, func() {
+var _ = Describe("A namespace of which not everything is known", func() {
 	DescribeTable("keeps its token as long as that is so:",
 		func(ctx context.Context, content int, respond response, why types.GomegaMatcher) {
 			stopManager()

@@ -21,7 +21,8 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-var _ = Describe("Very much in a namespace", func() {
+// Long: thousands of objects.
+var _ = Describe("Very much in a namespace", Label("long"), func() {
 	It("goes, and the conditions tell how far it is", NodeTimeout(5*time.Minute), func(ctx context.Context) {
 		const (
 			settings, widgets = 5000, 1000

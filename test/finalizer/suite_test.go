@@ -8,7 +8,6 @@ import (
 	"slices"
 	"sync"
 	"testing"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -23,17 +22,18 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
-	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/nslifecycle/nslifecycle/pkg/finalizer"
 	"github.com/nslifecycle/nslifecycle/test/controlplane"
+	"github.com/nslifecycle/nslifecycle/test/framework"
 )
 
 // controllerUser has the documented permissions only.
 const controllerUser = "controller@corp.example.com"
 
 var (
+	cluster          *framework.Cluster
 	plane            *controlplane.ControlPlane
 	admin            client.Client
 	controllerConfig *rest.Config
@@ -45,23 +45,11 @@ func TestFinalizer(t *testing.T) {
 }
 
 var _ = BeforeSuite(func(ctx context.Context) {
-	ctrl.SetLogger(zap.New(zap.WriteTo(GinkgoWriter), zap.UseDevMode(true)))
-	SetDefaultEventuallyTimeout(60 * time.Second)
-	SetDefaultEventuallyPollingInterval(20 * time.Millisecond)
-	EnforceDefaultTimeoutsWhenUsingContexts()
+	framework.SetDefaults()
 
-	var err error
-	plane, err = controlplane.Start(ctx)
-	Expect(err).NotTo(HaveOccurred())
-	admin, err = controlplane.NewClient(plane.Admin)
-	Expect(err).NotTo(HaveOccurred())
+	cluster = framework.StartControlPlane(ctx)
+	plane, admin = cluster.ControlPlane, cluster.Admin
 	controllerConfig = newUser(ctx, controllerUser, requiredRules, statusRule)
-})
-
-var _ = AfterSuite(func() {
-	if plane != nil {
-		Expect(plane.Stop()).To(Succeed())
-	}
 })
 
 var (
@@ -77,16 +65,7 @@ var (
 // newUser creates a user with permissions at cluster scope.
 func newUser(ctx context.Context, name string, rules ...[]rbacv1.PolicyRule) *rest.Config {
 	GinkgoHelper()
-	user, err := plane.User(name)
-	Expect(err).NotTo(HaveOccurred())
-	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: slices.Concat(rules...)}
-	Expect(admin.Create(ctx, role)).To(Succeed())
-	Expect(admin.Create(ctx, &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
-		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: name}},
-	})).To(Succeed())
-	return user
+	return cluster.AddUserWithRules(ctx, name, slices.Concat(rules...)...).Config
 }
 
 // newManager returns a manager without controllers.

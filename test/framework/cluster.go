@@ -14,6 +14,7 @@ import (
 	. "github.com/onsi/gomega"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -57,21 +58,35 @@ type Cluster struct {
 	Manager *controlplane.Manager
 }
 
-// SetDefaults sets the logger and the timeouts of Gomega for a suite.
+// SetDefaults sets the logger and the timeouts of Gomega for a suite. A suite may change them
+// afterwards.
 func SetDefaults() {
 	ctrl.SetLogger(zap.New(zap.WriteTo(GinkgoWriter), zap.UseDevMode(true)))
-	SetDefaultEventuallyTimeout(30 * time.Second)
-	SetDefaultEventuallyPollingInterval(20 * time.Millisecond)
+	SetDefaultEventuallyTimeout(time.Minute) // Machines that run tests may be busy.
+	// Polling takes as much of the processors as what is tested.
+	SetDefaultEventuallyPollingInterval(50 * time.Millisecond)
+	SetDefaultConsistentlyPollingInterval(100 * time.Millisecond)
 	SetDefaultConsistentlyDuration(time.Second)
 	EnforceDefaultTimeoutsWhenUsingContexts()
 }
 
-// Start runs a control plane without this project.
-func Start(ctx context.Context, options ...controlplane.Option) *Cluster {
+// StartControlPlane runs a control plane without this project and without other users than
+// the administrator, until the spec, the container or the suite ends. What is cleaned up by
+// DeferCleanup later on is cleaned up before.
+func StartControlPlane(ctx context.Context, options ...controlplane.Option) *Cluster {
 	GinkgoHelper()
 	plane, err := controlplane.Start(ctx, options...)
 	Expect(err).NotTo(HaveOccurred())
-	cluster := &Cluster{ControlPlane: plane, Admin: NewUser(plane.Admin)}
+	cluster := &Cluster{ControlPlane: plane}
+	DeferCleanup(cluster.stop)
+	cluster.Admin = NewUser(plane.Admin)
+	return cluster
+}
+
+// Start runs a control plane without this project, with an ordinary user and an initializer.
+func Start(ctx context.Context, options ...controlplane.Option) *Cluster {
+	GinkgoHelper()
+	cluster := StartControlPlane(ctx, options...)
 	cluster.Ordinary = cluster.AddUser(ctx, OrdinaryUser, VerbsButInitialize)
 	cluster.Initializer = cluster.AddUser(ctx, InitializerUser, slices.Concat([]string{"initialize"}, VerbsButInitialize))
 	return cluster
@@ -101,13 +116,9 @@ func (c *Cluster) StopManager() {
 	}
 }
 
-// Stop stops the manager and the control plane. It does nothing if Start failed.
-func (c *Cluster) Stop() {
-	GinkgoHelper()
-	if c != nil {
-		c.StopManager()
-		Expect(c.ControlPlane.Stop()).To(Succeed())
-	}
+func (c *Cluster) stop() {
+	c.StopManager()
+	Expect(c.ControlPlane.Stop()).To(Succeed())
 }
 
 // VerbsButInitialize are the verbs of the API and of RBAC without "initialize".
@@ -159,14 +170,30 @@ func (c *Cluster) Impersonate(user string, groups ...string) *User {
 // NewUser returns a user with a client for the types that the manager knows.
 func NewUser(config *rest.Config) *User {
 	GinkgoHelper()
-	c, err := controlplane.NewClient(config)
+	return &User{Client: NewClient(config), Config: config}
+}
+
+// NewClient returns a client for the types that the manager knows and for those that are added
+// to its scheme.
+func NewClient(config *rest.Config, add ...func(*runtime.Scheme) error) client.Client {
+	GinkgoHelper()
+	c, err := controlplane.NewClient(config, add...)
 	Expect(err).NotTo(HaveOccurred())
-	return &User{Client: c, Config: config}
+	return c
+}
+
+// FreeAddress returns an address of this machine that no process listens on.
+func FreeAddress() string {
+	GinkgoHelper()
+	address, err := controlplane.FreeAddress()
+	Expect(err).NotTo(HaveOccurred())
+	return address
 }
 
 var counter atomic.Int32
 
-// Unique returns a name that no other call returns.
+// Unique returns a name that no other call returns. Names with the same prefix sort in the order
+// of the calls.
 func Unique(prefix string) string {
-	return fmt.Sprintf("%s-%d", prefix, counter.Add(1))
+	return fmt.Sprintf("%s-%04d", prefix, counter.Add(1))
 }

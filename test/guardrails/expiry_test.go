@@ -25,6 +25,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/controller"
 	"github.com/nslifecycle/nslifecycle/internal/expiry"
 	"github.com/nslifecycle/nslifecycle/test/controlplane"
+	"github.com/nslifecycle/nslifecycle/test/framework"
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
@@ -144,7 +145,7 @@ var _ = Describe("The expiry policy", func() {
 		set := map[string]any{v1alpha1.AnnotationTTL: "8h"}
 		Eventually(func() error { return annotate(ctx, config, mine.Name, set) }).WithContext(ctx).Should(Succeed())
 		Expect(annotate(ctx, config, other.Name, set)).To(BeForbiddenBy("expiry"))
-		c := newClient(config)
+		c := framework.NewClient(config)
 		Expect(c.Delete(ctx, mine, client.DryRunAll)).To(Succeed())
 		Expect(c.Delete(ctx, other, client.DryRunAll)).NotTo(Succeed())
 	}, SpecTimeout(time.Minute))

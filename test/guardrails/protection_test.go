@@ -20,6 +20,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/controller"
 	"github.com/nslifecycle/nslifecycle/test/controlplane"
+	"github.com/nslifecycle/nslifecycle/test/framework"
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
@@ -39,8 +40,8 @@ var _ = Describe("Deletion protection", func() {
 			Groups:   []string{"system:serviceaccounts", "system:serviceaccounts:kube-system", "system:masters"},
 		}
 		for who, c := range map[string]client.Client{
-			"its owner": owner, "an administrator": admin, "the operator": newClient(operator),
-			"the garbage collector": newClient(collector),
+			"its owner": owner, "an administrator": admin, "the operator": framework.NewClient(operator),
+			"the garbage collector": framework.NewClient(collector),
 		} {
 			By(who)
 			Expect(c.Delete(ctx, namespace.DeepCopy())).To(BeForbiddenBy("protection",

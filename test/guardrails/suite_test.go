@@ -6,27 +6,22 @@ package guardrails
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
 	"testing"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
 	"github.com/nslifecycle/nslifecycle/internal/controller"
 	"github.com/nslifecycle/nslifecycle/test/controlplane"
+	"github.com/nslifecycle/nslifecycle/test/framework"
 	"github.com/nslifecycle/nslifecycle/test/matchers"
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
@@ -40,14 +35,13 @@ const (
 )
 
 var (
-	plane *controlplane.ControlPlane
+	cluster *framework.Cluster
+	plane   *controlplane.ControlPlane
 
 	admin         client.Client
 	editor, owner client.Client
 	editorConfig  *rest.Config
 	ownerConfig   *rest.Config
-
-	counter atomic.Int32
 )
 
 func TestGuardRails(t *testing.T) {
@@ -56,24 +50,17 @@ func TestGuardRails(t *testing.T) {
 }
 
 var _ = BeforeSuite(func(ctx context.Context) {
-	ctrl.SetLogger(zap.New(zap.WriteTo(GinkgoWriter), zap.UseDevMode(true)))
-	SetDefaultEventuallyTimeout(30 * time.Second)
-	SetDefaultEventuallyPollingInterval(20 * time.Millisecond)
-	SetDefaultConsistentlyDuration(time.Second)
-	EnforceDefaultTimeoutsWhenUsingContexts()
+	framework.SetDefaults()
 
-	var err error
-	plane, err = controlplane.Start(ctx)
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(func() { Expect(plane.Stop()).To(Succeed()) })
-	admin = newClient(plane.Admin)
-	_, err = plane.Kubectl(ctx, plane.Admin, "apply", "-k", enableGuardRails())
+	cluster = framework.StartControlPlane(ctx)
+	plane, admin = cluster.ControlPlane, cluster.Admin
+	_, err := plane.Kubectl(ctx, plane.Admin, "apply", "-k", enableGuardRails())
 	Expect(err).NotTo(HaveOccurred())
 
 	editorConfig = newUser(ctx, editorUser, "get", "list", "watch", "create", "update", "patch")
-	editor = newClient(editorConfig)
+	editor = framework.NewClient(editorConfig)
 	ownerConfig = newUser(ctx, ownerUser, "get", "list", "watch", "create", "update", "patch", "delete")
-	owner = newClient(ownerConfig)
+	owner = framework.NewClient(ownerConfig)
 
 	By("waiting until the API server enforces both policies")
 	sample := wrappers.MakeNamespace("sample").Label("nslifecycle.dev/deletion-protection", "enabled").Obj()
@@ -107,36 +94,15 @@ func enableGuardRails() string {
 	return filepath.Dir(file)
 }
 
-// unique returns a name that no other spec uses.
-func unique(prefix string) string {
-	return fmt.Sprintf("%s-%d", prefix, counter.Add(1))
-}
+// unique returns a name that no other spec of this process uses.
+var unique = framework.Unique
 
 // newUser makes a user with verbs on namespaces in the whole cluster.
 func newUser(ctx context.Context, name string, verbs ...string) *rest.Config {
 	GinkgoHelper()
-	config, err := plane.User(name)
-	Expect(err).NotTo(HaveOccurred())
-	for _, object := range []client.Object{
-		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: []rbacv1.PolicyRule{{
-			APIGroups: []string{""}, Resources: []string{"namespaces", "namespaces/status", "namespaces/finalize"}, Verbs: verbs,
-		}}},
-		&rbacv1.ClusterRoleBinding{
-			ObjectMeta: metav1.ObjectMeta{Name: name},
-			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
-			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: name}},
-		},
-	} {
-		Expect(admin.Create(ctx, object)).To(Succeed())
-	}
-	return config
-}
-
-func newClient(config *rest.Config) client.Client {
-	GinkgoHelper()
-	result, err := controlplane.NewClient(config)
-	Expect(err).NotTo(HaveOccurred())
-	return result
+	return cluster.AddUserWithRules(ctx, name, rbacv1.PolicyRule{
+		APIGroups: []string{""}, Resources: []string{"namespaces", "namespaces/status", "namespaces/finalize"}, Verbs: verbs,
+	}).Config
 }
 
 // runManager runs the manager with its own rights for the time of one spec.

@@ -5,9 +5,7 @@ package initializer
 
 import (
 	"context"
-	"fmt"
 	"strings"
-	"sync/atomic"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -24,13 +22,12 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/controller"
 	"github.com/nslifecycle/nslifecycle/internal/nscondition"
 	"github.com/nslifecycle/nslifecycle/test/controlplane"
+	"github.com/nslifecycle/nslifecycle/test/framework"
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-var counter atomic.Int32
-
-// unique returns a name that no other spec uses.
-func unique(prefix string) string { return fmt.Sprintf("%s-%d", prefix, counter.Add(1)) }
+// unique returns a name that no other spec of this process uses.
+var unique = framework.Unique
 
 func newScheme() *runtime.Scheme { return controller.NewScheme() }
 

@@ -142,7 +142,8 @@ func (w *worker) successes() map[string]int {
 }
 
 var _ = Describe("Initializers that are killed at random", func() {
-	It("initialize every namespace, and change only their own objects", func(ctx context.Context) {
+	// Long: 200 namespaces, and initializers killed as often.
+	It("initialize every namespace, and change only their own objects", Label("long"), func(ctx context.Context) {
 		const count = 200
 		seed := uint64(GinkgoRandomSeed())
 		By(fmt.Sprintf("killing with seed %d; repeat with -ginkgo.seed", seed))

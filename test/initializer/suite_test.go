@@ -11,11 +11,10 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
 	"github.com/nslifecycle/nslifecycle/test/controlplane"
+	"github.com/nslifecycle/nslifecycle/test/framework"
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
@@ -38,19 +37,15 @@ func TestInitializer(t *testing.T) {
 }
 
 var _ = BeforeSuite(func(ctx context.Context) {
-	ctrl.SetLogger(zap.New(zap.WriteTo(GinkgoWriter), zap.UseDevMode(true)))
-	SetDefaultEventuallyTimeout(time.Minute)
-	SetDefaultEventuallyPollingInterval(20 * time.Millisecond)
-	EnforceDefaultTimeoutsWhenUsingContexts()
+	framework.SetDefaults()
 
 	auditLog = filepath.Join(GinkgoT().TempDir(), "audit.log")
-	var err error
-	plane, err = controlplane.Start(ctx,
+	cluster := framework.StartControlPlane(ctx,
 		controlplane.WithAPIServerFlag("audit-policy-file",
 			filepath.Join(controlplane.Root(), "test", "initializer", "testdata", "audit-policy.yaml")),
 		controlplane.WithAPIServerFlag("audit-log-path", auditLog))
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(func() { Expect(plane.Stop()).To(Succeed()) })
+	plane = cluster.ControlPlane
+	var err error
 	admin, err = client.NewWithWatch(controlplane.Unlimited(plane.Admin), client.Options{Scheme: newScheme()})
 	Expect(err).NotTo(HaveOccurred())
 

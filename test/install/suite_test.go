@@ -18,13 +18,12 @@ import (
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 	"sigs.k8s.io/yaml"
 
 	"github.com/nslifecycle/nslifecycle/internal/controller"
 	"github.com/nslifecycle/nslifecycle/test/controlplane"
+	"github.com/nslifecycle/nslifecycle/test/framework"
 )
 
 var (
@@ -41,19 +40,12 @@ func TestInstall(t *testing.T) {
 }
 
 var _ = BeforeSuite(func(ctx context.Context) {
-	ctrl.SetLogger(zap.New(zap.WriteTo(GinkgoWriter), zap.UseDevMode(true)))
-	SetDefaultEventuallyTimeout(30 * time.Second)
-	SetDefaultEventuallyPollingInterval(50 * time.Millisecond)
-	EnforceDefaultTimeoutsWhenUsingContexts()
+	framework.SetDefaults()
 
 	// Here and not in a spec, since the first build takes minutes.
 	makeTarget(ctx, "helm", "build")
-	var err error
-	plane, err = controlplane.Start(ctx)
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(func() { Expect(plane.Stop()).To(Succeed()) })
-	admin, err = client.New(plane.Admin, client.Options{Scheme: controller.NewScheme()})
-	Expect(err).NotTo(HaveOccurred())
+	cluster := framework.StartControlPlane(ctx)
+	plane, admin = cluster.ControlPlane, cluster.Admin
 	kubeconfig = filepath.Join(plane.Dir, "admin.kubeconfig")
 	Expect(controlplane.WriteKubeconfig(kubeconfig, plane.Admin)).To(Succeed())
 }, NodeTimeout(15*time.Minute))

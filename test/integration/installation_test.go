@@ -261,9 +261,9 @@ var _ = Describe("An installation", Ordered, ContinueOnFailure, func() {
 		DeferCleanup(func(ctx context.Context) { undeploy(ctx, own) })
 		config, err := own.ServiceAccountConfig(ctx, controlplane.SystemNamespace, controlplane.ServiceAccount)
 		Expect(err).NotTo(HaveOccurred())
-		first := startBinary(binary, config, "--leader-elect", "--health-probe-bind-address="+freeAddress())
+		first := startBinary(binary, config, "--leader-elect", "--health-probe-bind-address="+framework.FreeAddress())
 		Eventually(first.Err).WithContext(ctx).Should(gbytes.Say("Successfully acquired lease"))
-		probes := freeAddress()
+		probes := framework.FreeAddress()
 		second := startBinary(binary, config, "--leader-elect", "--health-probe-bind-address="+probes)
 		Eventually(httpStatus).WithContext(ctx).WithArguments("http://" + probes + "/readyz").Should(Equal(http.StatusOK))
 		Expect(second.Err.Contents()).NotTo(ContainSubstring("Successfully acquired lease"))
@@ -432,14 +432,6 @@ func kubeconfigFile(config *rest.Config) string {
 	_, err := os.Stat(path)
 	Expect(err).NotTo(HaveOccurred())
 	return path
-}
-
-// freeAddress returns an address for the manager to listen on.
-func freeAddress() string {
-	GinkgoHelper()
-	address, err := controlplane.FreeAddress()
-	Expect(err).NotTo(HaveOccurred())
-	return address
 }
 
 // httpStatus returns the status of a GET, or 0 without a response.

@@ -305,7 +305,8 @@ var _ = Describe("A finalizer of an initializer", func() {
 			WithContext(ctx).Should(Satisfy(apierrors.IsNotFound))
 	}, SpecTimeout(time.Minute))
 
-	It("stays within the CEL budget with the largest set and the largest namespace", func(ctx context.Context) {
+	// Long: the API server compiles and evaluates the largest expressions.
+	It("stays within the CEL budget with the largest set and the largest namespace", Label("long"), func(ctx context.Context) {
 		long := strings.Repeat("x", 60)
 		var created []client.Object
 		DeferCleanup(func(ctx context.Context) {
@@ -344,7 +345,7 @@ var _ = Describe("A finalizer of an initializer", func() {
 				g.Expect(cluster.Admin.Get(ctx, client.ObjectKeyFromObject(configuration), &now)).To(Succeed())
 				g.Expect(meta.IsStatusConditionTrue(now.Status.Conditions, v1alpha1.ConditionActive)).To(BeTrue())
 			}
-		}).WithContext(ctx).WithTimeout(time.Minute).WithPolling(time.Second / 4).Should(Succeed())
+		}).WithContext(ctx).WithTimeout(2 * time.Minute).WithPolling(time.Second / 4).Should(Succeed())
 		build := func(sent int) *corev1.Namespace {
 			wrapper := wrappers.MakeNamespace("large")
 			for i := range 1000 {

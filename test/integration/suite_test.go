@@ -31,5 +31,3 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	cluster.Install(ctx, "default")
 	cluster.StartManager(ctx)
 })
-
-var _ = AfterSuite(func() { cluster.Stop() })

@@ -27,6 +27,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nslifecycle/nslifecycle/test/controlplane"
+	"github.com/nslifecycle/nslifecycle/test/framework"
 )
 
 // families are metrics by name.
@@ -63,7 +64,7 @@ func startManager(ctx context.Context) *process {
 	GinkgoHelper()
 	config, err := plane.ServiceAccountConfig(ctx, controlplane.SystemNamespace, controlplane.ServiceAccount)
 	Expect(err).NotTo(HaveOccurred())
-	started := &process{address: freeAddress()}
+	started := &process{address: framework.FreeAddress()}
 	kubeconfig := filepath.Join(GinkgoT().TempDir(), "kubeconfig")
 	Expect(controlplane.WriteKubeconfig(kubeconfig, config)).To(Succeed())
 	started.Session, err = gexec.Start(exec.Command(binary(), "--kubeconfig="+kubeconfig, "--leader-elect",
@@ -187,12 +188,4 @@ func run(command *exec.Cmd, input string) (string, error) {
 		err = fmt.Errorf("%s: %w: %s", strings.Join(command.Args, " "), err, output)
 	}
 	return string(output), err
-}
-
-// freeAddress is one for the manager to listen on.
-func freeAddress() string {
-	GinkgoHelper()
-	address, err := controlplane.FreeAddress()
-	Expect(err).NotTo(HaveOccurred())
-	return address
 }

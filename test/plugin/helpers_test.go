@@ -6,12 +6,10 @@ package plugin
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -25,14 +23,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/test/controlplane"
+	"github.com/nslifecycle/nslifecycle/test/framework"
 )
 
 const testFinalizer = "test.example.com/hold"
 
-var counter atomic.Int32
-
-// unique returns a name that no other spec uses.
-func unique(prefix string) string { return fmt.Sprintf("%s-%d", prefix, counter.Add(1)) }
+// unique returns a name that no other spec of this process uses.
+var unique = framework.Unique
 
 // user is somebody who runs kubectl.
 type user struct {
@@ -55,7 +52,7 @@ func newRestrictedUser(
 	GinkgoHelper()
 	config, err := running.User(name)
 	Expect(err).NotTo(HaveOccurred())
-	c := newClient(running.Admin)
+	c := framework.NewClient(running.Admin)
 	for _, object := range []client.Object{
 		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: rules},
 		&rbacv1.ClusterRoleBinding{

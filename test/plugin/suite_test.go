@@ -9,16 +9,13 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	"k8s.io/client-go/rest"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
 	"github.com/nslifecycle/nslifecycle/test/controlplane"
+	"github.com/nslifecycle/nslifecycle/test/framework"
 )
 
 var (
@@ -38,34 +35,18 @@ func TestPlugin(t *testing.T) {
 }
 
 var _ = BeforeSuite(func(ctx context.Context) {
-	ctrl.SetLogger(zap.New(zap.WriteTo(GinkgoWriter), zap.UseDevMode(true)))
-	SetDefaultEventuallyTimeout(30 * time.Second)
-	SetDefaultEventuallyPollingInterval(20 * time.Millisecond)
-	SetDefaultConsistentlyDuration(time.Second)
-	EnforceDefaultTimeoutsWhenUsingContexts()
+	framework.SetDefaults()
 
-	var err error
-	plane, err = controlplane.Start(ctx)
-	Expect(err).NotTo(HaveOccurred())
-	bare, err = controlplane.Start(ctx)
-	Expect(err).NotTo(HaveOccurred())
-	admin, bareAdmin = newClient(plane.Admin), newClient(bare.Admin)
+	cluster, empty := framework.StartControlPlane(ctx), framework.StartControlPlane(ctx)
+	plane, bare = cluster.ControlPlane, empty.ControlPlane
+	admin, bareAdmin = cluster.Admin, empty.Admin
 	bin = buildPlugin(ctx)
 	Expect(plane.Install(ctx)).To(Succeed())
 	Expect(plane.AggregateClusterRoles(ctx)).To(Succeed())
+	var err error
 	manager, err = plane.StartManager(ctx)
 	Expect(err).NotTo(HaveOccurred())
-})
-
-var _ = AfterSuite(func() {
-	if manager != nil {
-		Expect(manager.Stop()).To(Succeed())
-	}
-	for _, running := range []*controlplane.ControlPlane{plane, bare} {
-		if running != nil {
-			Expect(running.Stop()).To(Succeed())
-		}
-	}
+	DeferCleanup(func() { Expect(manager.Stop()).To(Succeed()) })
 })
 
 // buildPlugin returns a directory with everything that users put into their PATH.
@@ -82,11 +63,4 @@ func buildPlugin(ctx context.Context) string {
 	Expect(err).NotTo(HaveOccurred())
 	Expect(os.Symlink(kubectl, filepath.Join(dir, "kubectl"))).To(Succeed())
 	return dir
-}
-
-func newClient(config *rest.Config) client.Client {
-	GinkgoHelper()
-	result, err := controlplane.NewClient(config)
-	Expect(err).NotTo(HaveOccurred())
-	return result
 }

@@ -17,15 +17,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/examples/search-index/controller"
 	"github.com/nslifecycle/nslifecycle/examples/search-index/indexclient"
 	"github.com/nslifecycle/nslifecycle/examples/search-index/indexserver"
 	"github.com/nslifecycle/nslifecycle/test/controlplane"
+	"github.com/nslifecycle/nslifecycle/test/framework"
 	"github.com/nslifecycle/nslifecycle/test/matchers"
 )
 
@@ -60,17 +59,10 @@ func TestSearchIndex(t *testing.T) {
 }
 
 var _ = BeforeSuite(func(ctx context.Context) {
-	ctrl.SetLogger(zap.New(zap.WriteTo(GinkgoWriter), zap.UseDevMode(true)))
-	SetDefaultEventuallyTimeout(60 * time.Second)
-	SetDefaultEventuallyPollingInterval(20 * time.Millisecond)
-	EnforceDefaultTimeoutsWhenUsingContexts()
+	framework.SetDefaults()
 
-	var err error
-	plane, err = controlplane.Start(ctx)
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(func() { Expect(plane.Stop()).To(Succeed()) })
-	admin, err = controlplane.NewClient(plane.Admin)
-	Expect(err).NotTo(HaveOccurred())
+	cluster := framework.StartControlPlane(ctx)
+	plane, admin = cluster.ControlPlane, cluster.Admin
 	Expect(plane.Install(ctx)).To(Succeed())
 	manager, err := plane.StartManager(ctx)
 	Expect(err).NotTo(HaveOccurred())

@@ -28,7 +28,6 @@ var _ = Describe("With config/compat", Ordered, ContinueOnFailure, func() {
 
 	BeforeAll(func(ctx context.Context) {
 		compat = framework.Start(ctx)
-		DeferCleanup(compat.Stop)
 		compat.Install(ctx, "compat")
 		compat.StartManager(ctx)
 		Expect(compat.Admin.Create(ctx, wrappers.MakeConfiguration("compat").Initializers("nobody.test.example.com").Obj())).To(Succeed())

@@ -28,7 +28,6 @@ var _ = Describe("While the CustomResourceDefinitions are deleted and applied ag
 
 	BeforeAll(func(ctx context.Context) {
 		broken = framework.Start(ctx)
-		DeferCleanup(broken.Stop)
 		broken.Install(ctx, "default")
 		broken.StartManager(ctx)
 	}, NodeTimeout(5*time.Minute))

@@ -52,7 +52,6 @@ var _ = Describe("A tenant who reads a Namespace", Ordered, ContinueOnFailure, f
 
 	BeforeAll(func(ctx context.Context) {
 		cluster = framework.Start(ctx)
-		DeferCleanup(cluster.Stop)
 		cluster.Install(ctx, "default")
 		cluster.StartManager(ctx, func(options *controller.Options) { options.DiagnosisPatience = progressDeadline })
 		createOtherTenant(ctx, cluster)

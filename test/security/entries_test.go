@@ -22,7 +22,8 @@ import (
 
 // The time that the API server takes for a write grows with the square of the number of entries of
 // a map or list. With 30,000 conditions no write of a Namespace succeeds within its time limit.
-var _ = Describe("The number of entries of an initializing Namespace", func() {
+// Long: a search for the largest number, with writes of megabytes.
+var _ = Describe("The number of entries of an initializing Namespace", Label("long"), func() {
 	const many = 5000
 
 	for name, fill := range map[string]func(*corev1.Namespace){

@@ -70,7 +70,6 @@ var _ = Describe("Hostile text", Ordered, ContinueOnFailure, func() {
 
 	BeforeAll(func(ctx context.Context) {
 		attacked = framework.Start(ctx)
-		DeferCleanup(func() { attacked.Stop() })
 		attacked.Install(ctx, "default")
 		attacked.StartManager(ctx, func(options *controller.Options) { options.DiagnosisPatience = time.Second })
 		plugin, kubeconfig = filepath.Join(attacked.Dir, "kubectl-nslifecycle"), filepath.Join(attacked.Dir, "admin.kubeconfig")

@@ -15,7 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-var _ = Describe("The size of a Namespace", func() {
+// Long: a search for the largest Namespace, with writes of megabytes.
+var _ = Describe("The size of a Namespace", Label("long"), func() {
 	for name, enlarge := range map[string]func(*corev1.Namespace, string){
 		"an owner reference": func(n *corev1.Namespace, filler string) {
 			n.OwnerReferences = []metav1.OwnerReference{{APIVersion: "example.com/v1", Kind: "Filler", Name: filler, UID: "u"}}

@@ -406,7 +406,7 @@ var _ = Describe("A result that is not a valid metav1.Status", Ordered, Continue
 })
 
 // Without a set, policy inject does not run and does not replace what users send.
-var _ = Describe("Without a NamespaceInitializerSet", Serial, Ordered, func() {
+var _ = Describe("Without a NamespaceInitializerSet", Ordered, func() {
 	BeforeAll(func(ctx context.Context) {
 		cluster.StopManager()
 		DeferCleanup(func(ctx context.Context) { cluster.StartManager(ctx) })

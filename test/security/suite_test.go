@@ -35,5 +35,3 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	cluster.Install(ctx, "default")
 	cluster.StartManager(ctx)
 })
-
-var _ = AfterSuite(func() { cluster.Stop() })

@@ -14,6 +14,7 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/test/controlplane"
+	"github.com/nslifecycle/nslifecycle/test/framework"
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
@@ -30,7 +31,7 @@ var _ = Describe("Before Kubernetes 1.36", func() {
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(func() { Expect(running.Stop()).To(Succeed()) })
 
-		root := newClient(compat.Admin)
+		root := framework.NewClient(compat.Admin)
 		configuration := wrappers.MakeConfiguration("c").Obj()
 		configuration.Initializers = []v1alpha1.NamespaceInitializer{
 			limited(slow, 1, v1alpha1.InitializerIgnore), initializer(last),
@@ -46,7 +47,8 @@ var _ = Describe("Before Kubernetes 1.36", func() {
 		Eventually(func(g Gomega) {
 			namespace = wrappers.MakeNamespace(unique("compat")).Obj()
 			g.Expect(root.Create(ctx, namespace)).To(Succeed())
-			g.Eventually(have).Should(HaveCondition(v1alpha1.ConditionInitializing, corev1.ConditionTrue, v1alpha1.ReasonPending))
+			g.Eventually(have).WithTimeout(2 * time.Second).
+				Should(HaveCondition(v1alpha1.ConditionInitializing, corev1.ConditionTrue, v1alpha1.ReasonPending))
 		}).WithContext(ctx).WithTimeout(time.Minute).Should(Succeed())
 		Eventually(have).WithContext(ctx).
 			Should(HaveCondition(ownCondition(slow), corev1.ConditionFalse, v1alpha1.ReasonTimedOut))

@@ -5,10 +5,7 @@ package timeouts
 
 import (
 	"context"
-	"fmt"
-	"sync/atomic"
 	"testing"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -18,15 +15,13 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/controller"
 	"github.com/nslifecycle/nslifecycle/test/controlplane"
+	"github.com/nslifecycle/nslifecycle/test/framework"
 	"github.com/nslifecycle/nslifecycle/test/initializers"
 	"github.com/nslifecycle/nslifecycle/test/matchers"
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
@@ -39,14 +34,13 @@ const (
 )
 
 var (
-	plane *controlplane.ControlPlane
+	cluster *framework.Cluster
+	plane   *controlplane.ControlPlane
 
 	// admin is a member of system:masters; ordinary holds all verbs except "initialize".
 	admin, ordinary client.Client
 	// worker holds "initialize" and few other rights.
 	worker kubernetes.Interface
-
-	counter atomic.Int32
 )
 
 func TestTimeouts(t *testing.T) {
@@ -55,69 +49,27 @@ func TestTimeouts(t *testing.T) {
 }
 
 var _ = BeforeSuite(func(ctx context.Context) {
-	ctrl.SetLogger(zap.New(zap.WriteTo(GinkgoWriter), zap.UseDevMode(true)))
-	SetDefaultEventuallyTimeout(30 * time.Second)
-	SetDefaultEventuallyPollingInterval(20 * time.Millisecond)
-	SetDefaultConsistentlyDuration(time.Second)
-	EnforceDefaultTimeoutsWhenUsingContexts()
+	framework.SetDefaults()
 
-	var err error
-	plane, err = controlplane.Start(ctx)
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(func() { Expect(plane.Stop()).To(Succeed()) })
-	admin = newClient(plane.Admin)
+	cluster = framework.StartControlPlane(ctx)
+	plane, admin = cluster.ControlPlane, cluster.Admin
 	Expect(plane.Install(ctx)).To(Succeed())
 	Expect(plane.AggregateClusterRoles(ctx)).To(Succeed())
 
-	ordinary = newClient(newUser(ctx, ordinaryUser, rbacv1.PolicyRule{
-		APIGroups: []string{"*"}, Resources: []string{"*"},
-		Verbs: []string{"get", "list", "watch", "create", "update", "patch", "delete"},
-	}))
+	ordinary = cluster.AddUser(ctx, ordinaryUser, []string{"get", "list", "watch", "create", "update", "patch", "delete"})
 	config, err := plane.User(initializerUser)
 	Expect(err).NotTo(HaveOccurred())
 	worker, err = kubernetes.NewForConfig(controlplane.Unlimited(config))
 	Expect(err).NotTo(HaveOccurred())
 })
 
-// newUser creates a user with rights in the whole cluster.
-func newUser(ctx context.Context, name string, rules ...rbacv1.PolicyRule) *rest.Config {
-	GinkgoHelper()
-	config, err := plane.User(name)
-	Expect(err).NotTo(HaveOccurred())
-	bind(ctx, name, rules...)
-	return config
-}
-
-// bind grants rights to a user until the end of the spec or the suite.
-func bind(ctx context.Context, name string, rules ...rbacv1.PolicyRule) {
-	GinkgoHelper()
-	for _, object := range []client.Object{
-		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: rules},
-		&rbacv1.ClusterRoleBinding{
-			ObjectMeta: metav1.ObjectMeta{Name: name},
-			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
-			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: name}},
-		},
-	} {
-		Expect(admin.Create(ctx, object)).To(Succeed())
-		DeferCleanup(func(ctx context.Context) { _ = admin.Delete(ctx, object) })
-	}
-}
-
 // bindWorker authorizes the worker to initialize namespaces during one spec.
 func bindWorker(ctx context.Context) {
 	GinkgoHelper()
-	bind(ctx, initializerUser, rbacv1.PolicyRule{
+	cluster.Bind(ctx, initializerUser, []rbacv1.PolicyRule{{
 		APIGroups: []string{""}, Resources: []string{"namespaces"},
 		Verbs: []string{"get", "list", "watch", "patch", v1alpha1.VerbInitialize},
-	})
-}
-
-func newClient(config *rest.Config) client.Client {
-	GinkgoHelper()
-	result, err := controlplane.NewClient(config)
-	Expect(err).NotTo(HaveOccurred())
-	return result
+	}}, rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: initializerUser})
 }
 
 // runManager runs a manager with its own rights until the end of the spec. It returns a function
@@ -137,8 +89,8 @@ func runManager(ctx context.Context, changes ...func(*controller.Options)) (stop
 	return stop
 }
 
-// unique returns a name that is not used elsewhere.
-func unique(prefix string) string { return fmt.Sprintf("%s-%04d", prefix, counter.Add(1)) }
+// unique returns a name that no other spec of this process uses.
+var unique = framework.Unique
 
 // initializer is an entry of a configuration.
 func initializer(name string) v1alpha1.NamespaceInitializer {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/test/controlplane"
+	"github.com/nslifecycle/nslifecycle/test/framework"
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
@@ -70,7 +71,7 @@ var _ = Describe("Nobody", func() {
 	It("but the operator gives an existing namespace a list", func(ctx context.Context) {
 		config, err := plane.ServiceAccountConfig(ctx, controlplane.SystemNamespace, controlplane.ServiceAccount)
 		Expect(err).NotTo(HaveOccurred())
-		operator := newClient(config)
+		operator := framework.NewClient(config)
 		stopManager()
 		DeferCleanup(startManager)
 		name := unique("late")

@@ -5,12 +5,10 @@ package versions
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -25,17 +23,14 @@ import (
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/nscondition"
 	"github.com/nslifecycle/nslifecycle/test/controlplane"
+	"github.com/nslifecycle/nslifecycle/test/framework"
 	"github.com/nslifecycle/nslifecycle/test/initializers"
 	"github.com/nslifecycle/nslifecycle/test/matchers"
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-var counter atomic.Int32
-
-// unique returns a name that no other spec uses.
-func unique(prefix string) string {
-	return fmt.Sprintf("%s-%d", prefix, counter.Add(1))
-}
+// unique returns a name that no other spec of this process uses.
+var unique = framework.Unique
 
 // register puts a configuration in force for the time of one spec.
 func register(ctx context.Context, name string, names ...string) {

@@ -16,16 +16,13 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/test/controlplane"
+	"github.com/nslifecycle/nslifecycle/test/framework"
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
@@ -46,6 +43,7 @@ const (
 )
 
 var (
+	cluster *framework.Cluster
 	plane   *controlplane.ControlPlane
 	manager *controlplane.Manager
 	// byOperator tells that it is the operator that injects on this API server.
@@ -68,16 +66,10 @@ func TestVersions(t *testing.T) {
 }
 
 var _ = BeforeSuite(func(ctx context.Context) {
-	ctrl.SetLogger(zap.New(zap.WriteTo(GinkgoWriter), zap.UseDevMode(true)))
-	SetDefaultEventuallyTimeout(30 * time.Second)
-	SetDefaultEventuallyPollingInterval(20 * time.Millisecond)
-	SetDefaultConsistentlyDuration(time.Second)
-	EnforceDefaultTimeoutsWhenUsingContexts()
+	framework.SetDefaults()
 
-	var err error
-	plane, err = controlplane.Start(ctx)
-	Expect(err).NotTo(HaveOccurred())
-	admin = newClient(plane.Admin)
+	cluster = framework.StartControlPlane(ctx)
+	plane, admin = cluster.ControlPlane, cluster.Admin
 	discoverer, err := discovery.NewDiscoveryClientForConfig(plane.Admin)
 	Expect(err).NotTo(HaveOccurred())
 	version, err := discoverer.ServerVersion()
@@ -92,9 +84,9 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	AddReportEntry("API server "+version.GitVersion+" with config/"+fitting(), ReportEntryVisibilityAlways)
 	Expect(plane.AggregateClusterRoles(ctx)).To(Succeed())
 
-	ordinary = newClient(newUser(ctx, ordinaryUser))
+	ordinary = framework.NewClient(newUser(ctx, ordinaryUser))
 	initializerConfig = newUser(ctx, initializerUser, "initialize")
-	initializer = newClient(initializerConfig)
+	initializer = framework.NewClient(initializerConfig)
 	bin = buildPlugin(ctx)
 	startManager(ctx)
 
@@ -115,9 +107,6 @@ var _ = BeforeSuite(func(ctx context.Context) {
 
 var _ = AfterSuite(func() {
 	stopManager()
-	if plane != nil {
-		Expect(plane.Stop()).To(Succeed())
-	}
 })
 
 // fitting is the directory of config that is for this API server.
@@ -148,25 +137,8 @@ func stopManager() {
 // project, and what is granted besides.
 func newUser(ctx context.Context, name string, verbs ...string) *rest.Config {
 	GinkgoHelper()
-	config, err := plane.User(name)
-	Expect(err).NotTo(HaveOccurred())
 	verbs = append(verbs, "get", "list", "watch", "create", "update", "patch", "delete", "deletecollection")
-	Expect(admin.Create(ctx, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: []rbacv1.PolicyRule{
-		{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: verbs},
-	}})).To(Succeed())
-	Expect(admin.Create(ctx, &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
-		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: name}},
-	})).To(Succeed())
-	return config
-}
-
-func newClient(config *rest.Config) client.Client {
-	GinkgoHelper()
-	result, err := controlplane.NewClient(config)
-	Expect(err).NotTo(HaveOccurred())
-	return result
+	return cluster.AddUser(ctx, name, verbs).Config
 }
 
 // buildPlugin returns a directory with what users put into their PATH.
