@@ -110,6 +110,10 @@ api-reference: crd-ref-docs ## Generate docs/api-reference.md from the types.
 	"$(CRD_REF_DOCS)" --log-level=ERROR --source-path=api/v1alpha1 --config=hack/api-reference/config.yaml \
 		--templates-dir=hack/api-reference/templates --renderer=markdown --output-path=docs/api-reference.md
 
+.PHONY: docs-reference
+docs-reference: ## Generate docs/reference from the plugin, the manager's flags and metrics, and the API.
+	cd hack/docs && go run . --root="$(CURDIR)"
+
 .PHONY: fmt
 fmt: ## Run go fmt.
 	go fmt ./...
@@ -217,7 +221,8 @@ verify: ## Check that the tree is tidy, generated, formatted, linted and committ
 	cd test/benchmark && go mod tidy -diff
 	cd hack/promtool && go mod tidy -diff
 	cd hack/gojq && go mod tidy -diff
-	@$(MAKE) --no-print-directory manifests generate api-reference build-installer IMG=ghcr.io/nslifecycle/nslifecycle:latest
+	cd hack/docs && go mod tidy -diff
+	@$(MAKE) --no-print-directory manifests generate api-reference docs-reference build-installer IMG=ghcr.io/nslifecycle/nslifecycle:latest
 	@unformatted="$$(gofmt -l .)"; \
 	if [ -n "$$unformatted" ]; then \
 		echo "Not formatted, run \`make fmt\`:" >&2; echo "$$unformatted" >&2; exit 1; \
