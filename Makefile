@@ -111,6 +111,10 @@ api-reference: crd-ref-docs ## Generate docs/api-reference.md from the types.
 	"$(CRD_REF_DOCS)" --log-level=ERROR --source-path=api/v1alpha1 --config=hack/api-reference/config.yaml \
 		--templates-dir=hack/api-reference/templates --renderer=markdown --output-path=docs/api-reference.md
 
+.PHONY: docs-reference
+docs-reference: ## Generate docs/reference from the plugin, the manager's flags and metrics, and the API.
+	cd hack/docs && go run . --root="$(CURDIR)"
+
 .PHONY: fmt
 fmt: ## Run go fmt.
 	go fmt ./...
@@ -244,7 +248,7 @@ control-plane: ## Download or build kube-apiserver, etcd and kubectl for the tes
 .PHONY: verify
 verify: ## Check that the tree is tidy, generated, formatted, linted and committed.
 	for file in $$(git ls-files go.mod '*/go.mod'); do (cd "$$(dirname "$$file")" && go mod tidy -diff); done
-	@$(MAKE) --no-print-directory manifests generate api-reference build-installer IMG=ghcr.io/nslifecycle/nslifecycle:latest
+	@$(MAKE) --no-print-directory manifests generate api-reference docs-reference build-installer IMG=ghcr.io/nslifecycle/nslifecycle:latest
 	@unformatted="$$(gofmt -l .)"; \
 	if [ -n "$$unformatted" ]; then \
 		echo "Not formatted, run \`make fmt\`:" >&2; echo "$$unformatted" >&2; exit 1; \

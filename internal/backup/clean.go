@@ -12,8 +12,8 @@ import (
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 )
 
-// serverAnnotations are written by the cluster, about an object of this cluster. A name
-// that ends in a slash stands for all that start so.
+// serverAnnotations are annotations that the cluster sets. A trailing slash matches all keys with
+// the prefix.
 var serverAnnotations = []string{
 	"kubectl.kubernetes.io/last-applied-configuration",
 	"deployment.kubernetes.io/revision",
@@ -28,14 +28,14 @@ var serverAnnotations = []string{
 	v1alpha1.Prefix,
 }
 
-// serverLabels are those that the cluster writes.
+// serverLabels are labels that the cluster sets.
 var serverLabels = []string{
 	"kubernetes.io/metadata.name",
 	"kubernetes.io/legacy-token-last-used",
 	v1alpha1.Prefix,
 }
 
-// cleaners remove what the cluster has assigned to objects of certain kinds.
+// cleaners remove fields that the cluster sets on objects of certain kinds.
 var cleaners = map[schema.GroupKind]func(object map[string]any){
 	kindNamespace: cleanNamespace,
 	kindSecret:    cleanSecret,
@@ -45,10 +45,9 @@ var cleaners = map[schema.GroupKind]func(object map[string]any){
 	kindJob:       cleanJob,
 }
 
-// Clean returns what a user might have written to get an object: without what the server
-// sets, without status, without owners and finalizers. An owner's UID is another one
-// after the object has been created anew, and the garbage collector would delete what
-// refers to the old one; a finalizer belongs to a controller, which adds it again.
+// Clean returns an object without fields that the cluster sets, status, owner references and
+// finalizers. A recreated owner has a new UID, and the garbage collector would delete objects that
+// refer to the old one. A controller adds its finalizer again.
 func Clean(object *unstructured.Unstructured) *unstructured.Unstructured {
 	clean := object.DeepCopy()
 	if cleaner := cleaners[groupKind(object)]; cleaner != nil {
@@ -70,7 +69,7 @@ func Clean(object *unstructured.Unstructured) *unstructured.Unstructured {
 	return clean
 }
 
-// without returns a map for JSON, without the keys that a list names.
+// without returns a copy of a map without the listed keys.
 func without(values map[string]string, names []string) map[string]any {
 	kept := map[string]any{}
 	for key, value := range values {
@@ -90,8 +89,8 @@ func isListed(key string, names []string) bool {
 	return false
 }
 
-// cleanTemplates removes the empty fields that the API server adds to the metadata of
-// templates: a strict reader takes none of them for an object's.
+// cleanTemplates removes the empty fields that the API server adds to the metadata of templates,
+// because strict validation rejects them.
 func cleanTemplates(object map[string]any) {
 	for _, path := range [][]string{
 		{"spec", "template"}, {"spec", "jobTemplate"}, {"spec", "jobTemplate", "spec", "template"},
@@ -102,7 +101,7 @@ func cleanTemplates(object map[string]any) {
 	}
 	claims, _ := mapAt(object, "spec")["volumeClaimTemplates"].([]any)
 	for _, claim := range claims {
-		if template, isMap := claim.(map[string]any); isMap {
+		if template, ok := claim.(map[string]any); ok {
 			removeEmptyTimestamp(template)
 			delete(template, "status")
 		}
@@ -111,12 +110,12 @@ func cleanTemplates(object map[string]any) {
 
 func removeEmptyTimestamp(template map[string]any) {
 	metadata := mapAt(template, "metadata")
-	if created, isSet := metadata["creationTimestamp"]; isSet && created == nil {
+	if created, ok := metadata["creationTimestamp"]; ok && created == nil {
 		delete(metadata, "creationTimestamp")
 	}
 }
 
-// mapAt returns the map at a path, to be changed, or nil.
+// mapAt returns the map at a path, or nil. It is not a copy.
 func mapAt(object map[string]any, path ...string) map[string]any {
 	for _, field := range path {
 		object, _ = object[field].(map[string]any)

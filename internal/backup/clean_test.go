@@ -16,7 +16,7 @@ import (
 
 func TestClean(t *testing.T) {
 	tests := map[string]struct{ given, want string }{
-		"what the server sets, owners, finalizers and status go": {
+		"fields of the server, owners, finalizers and status are removed": {
 			given: `{apiVersion: v1, kind: ConfigMap, data: {a: b}, status: {x: y}, metadata: {
         name: c, namespace: nn, generateName: g, uid: u, resourceVersion: "1", generation: 3, selfLink: s,
         creationTimestamp: "2026-01-01T00:00:00Z", deletionTimestamp: "2026-01-01T00:00:00Z",
@@ -27,7 +27,7 @@ func TestClean(t *testing.T) {
 			want: `{apiVersion: v1, kind: ConfigMap, data: {a: b}, metadata: {
         name: c, namespace: nn, labels: {keep: "1"}, annotations: {keep: "2"}}}`,
 		},
-		"a Namespace is nobody's yet": {
+		"a Namespace loses its lifecycle state": {
 			given: `{apiVersion: v1, kind: Namespace, spec: {finalizers: [kubernetes]}, status: {phase: Active}, metadata: {
         name: nn, labels: {kubernetes.io/metadata.name: nn, nslifecycle.dev/initializing: "true"},
         annotations: {nslifecycle.dev/pending-initializers: a.b.c}}}`,
@@ -44,18 +44,18 @@ func TestClean(t *testing.T) {
 			want: `{apiVersion: v1, kind: Service, metadata: {name: s}, spec: {clusterIP: None, clusterIPs: [None],
         ipFamilies: [IPv4, IPv6], ipFamilyPolicy: RequireDualStack}}`,
 		},
-		"a claim that the cluster has bound is free": {
+		"a claim that the cluster has bound loses its volume": {
 			given: `{apiVersion: v1, kind: PersistentVolumeClaim, spec: {volumeName: v, storageClassName: s}, metadata: {name: c,
         annotations: {pv.kubernetes.io/bound-by-controller: "yes", pv.kubernetes.io/bind-completed: "yes",
         volume.kubernetes.io/selected-node: nn}}}`,
 			want: `{apiVersion: v1, kind: PersistentVolumeClaim, spec: {storageClassName: s}, metadata: {name: c}}`,
 		},
-		"a claim that was written for a volume keeps it": {
+		"a claim that the user has bound keeps its volume": {
 			given: `{apiVersion: v1, kind: PersistentVolumeClaim, spec: {volumeName: v}, metadata: {name: c,
         annotations: {pv.kubernetes.io/bind-completed: "yes"}}}`,
 			want: `{apiVersion: v1, kind: PersistentVolumeClaim, spec: {volumeName: v}, metadata: {name: c}}`,
 		},
-		"a Pod loses its node and its token": {
+		"a Pod loses its node and its token volume": {
 			given: `{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {nodeName: nn, serviceAccount: a, serviceAccountName: a,
         priority: 0, preemptionPolicy: PreemptLowerPriority, ephemeralContainers: [{name: e}],
         volumes: [{name: kube-api-access-x1, projected: {}}, {name: d}],
@@ -65,7 +65,7 @@ func TestClean(t *testing.T) {
 			want: `{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {serviceAccountName: a, volumes: [{name: d}],
         initContainers: [{name: i}], containers: [{name: c, volumeMounts: [{name: d, mountPath: /d}]}]}}`,
 		},
-		"a Pod without containers is not touched further": {
+		"a Pod without containers does not change": {
 			given: `{apiVersion: v1, kind: Pod, metadata: {name: p}}`,
 			want:  `{apiVersion: v1, kind: Pod, metadata: {name: p}}`,
 		},
@@ -75,13 +75,13 @@ func TestClean(t *testing.T) {
         creationTimestamp: null, labels: {batch.kubernetes.io/controller-uid: u, controller-uid: u, job-name: j}}}}}`,
 			want: `{apiVersion: batch/v1, kind: Job, metadata: {name: j, labels: {app: a}}, spec: {template: {metadata: {}}}}`,
 		},
-		"a Job with a selector of its own keeps it": {
+		"a Job with a manual selector keeps it": {
 			given: `{apiVersion: batch/v1, kind: Job, metadata: {name: j}, spec: {manualSelector: true,
         selector: {matchLabels: {app: a}}, template: {metadata: {labels: {app: a}}}}}`,
 			want: `{apiVersion: batch/v1, kind: Job, metadata: {name: j}, spec: {manualSelector: true,
         selector: {matchLabels: {app: a}}, template: {metadata: {labels: {app: a}}}}}`,
 		},
-		"the token of a ServiceAccount is the cluster's": {
+		"a ServiceAccount token is removed": {
 			given: `{apiVersion: v1, kind: Secret, type: kubernetes.io/service-account-token, data: {token: dA==}, metadata: {
         name: s, annotations: {kubernetes.io/service-account.name: a, kubernetes.io/service-account.uid: u}}}`,
 			want: `{apiVersion: v1, kind: Secret, type: kubernetes.io/service-account-token, metadata: {
@@ -101,12 +101,12 @@ func TestClean(t *testing.T) {
 			given := parse(t, test.given)
 			before := given.DeepCopy()
 			g.Expect(Clean(given).Object).To(Equal(parse(t, test.want).Object))
-			g.Expect(given).To(Equal(before), "the original stays as it is")
+			g.Expect(given).To(Equal(before), "the original must not change")
 		})
 	}
 }
 
-func TestWhyLeftOut(t *testing.T) {
+func TestSkipReason(t *testing.T) {
 	service := `{apiVersion: v1, kind: Service, metadata: {name: s, uid: s}, spec: {selector: {a: b}}}`
 	owner := `{apiVersion: apps/v1, kind: ReplicaSet, metadata: {name: o, uid: owner}}`
 	replicaSets := inventory.Type{Kind: "ReplicaSet"}
@@ -119,26 +119,26 @@ func TestWhyLeftOut(t *testing.T) {
 		listed []inventory.Type
 		want   Reason
 	}{
-		"controlled, and the controller is there": {object: controlled, others: []string{owner},
+		"controlled, controller found": {object: controlled, others: []string{owner},
 			listed: []inventory.Type{replicaSets}, want: ReasonControlled},
-		"controlled, and the controller is not asked for":      {object: controlled, want: ReasonControlled},
-		"controlled, and the controller is gone or unreadable": {object: controlled, listed: []inventory.Type{replicaSets}},
+		"controlled, controller type not selected":     {object: controlled, want: ReasonControlled},
+		"controlled, controller deleted or unreadable": {object: controlled, listed: []inventory.Type{replicaSets}},
 		"owned, but not controlled": {object: `{apiVersion: v1, kind: Pod, metadata: {name: p, uid: p, ownerReferences: [
       {apiVersion: apps/v1, kind: ReplicaSet, name: o, uid: owner}]}}`, others: []string{owner}},
-		"the root CA":         {object: `{apiVersion: v1, kind: ConfigMap, metadata: {name: kube-root-ca.crt}}`, want: ReasonMade},
-		"another ConfigMap":   {object: `{apiVersion: v1, kind: ConfigMap, metadata: {name: c}}`},
-		"the ServiceAccount":  {object: `{apiVersion: v1, kind: ServiceAccount, metadata: {name: default}}`, want: ReasonMade},
-		"one that was edited": {object: `{apiVersion: v1, kind: ServiceAccount, imagePullSecrets: [{name: s}], metadata: {name: default}}`},
-		"an Event":            {object: `{apiVersion: events.k8s.io/v1, kind: Event, metadata: {name: e}}`, want: ReasonMade},
-		"a Lease":             {object: `{apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {name: e}}`, want: ReasonMade},
-		"endpoints of a Service": {object: `{apiVersion: v1, kind: Endpoints, metadata: {name: s}}`,
-			others: []string{service}, want: ReasonMade},
-		"endpoints that somebody has written": {object: `{apiVersion: v1, kind: Endpoints, metadata: {name: t}}`, others: []string{service}},
-		"a Pod that has ended":                {object: `{apiVersion: v1, kind: Pod, metadata: {name: p}, status: {phase: Succeeded}}`, want: ReasonEnded},
-		"a Pod that runs":                     {object: `{apiVersion: v1, kind: Pod, metadata: {name: p}, status: {phase: Running}}`},
-		"a Job that has failed": {object: `{apiVersion: batch/v1, kind: Job, metadata: {name: p},
-      status: {conditions: [{type: Failed, status: "True"}]}}`, want: ReasonEnded},
-		"a Job that is suspended": {object: `{apiVersion: batch/v1, kind: Job, metadata: {name: p},
+		"the root CA":                {object: `{apiVersion: v1, kind: ConfigMap, metadata: {name: kube-root-ca.crt}}`, want: ReasonGenerated},
+		"another ConfigMap":          {object: `{apiVersion: v1, kind: ConfigMap, metadata: {name: c}}`},
+		"the default ServiceAccount": {object: `{apiVersion: v1, kind: ServiceAccount, metadata: {name: default}}`, want: ReasonGenerated},
+		"a modified ServiceAccount":  {object: `{apiVersion: v1, kind: ServiceAccount, imagePullSecrets: [{name: s}], metadata: {name: default}}`},
+		"an Event":                   {object: `{apiVersion: events.k8s.io/v1, kind: Event, metadata: {name: e}}`, want: ReasonGenerated},
+		"a Lease":                    {object: `{apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {name: e}}`, want: ReasonGenerated},
+		"Endpoints of a Service": {object: `{apiVersion: v1, kind: Endpoints, metadata: {name: s}}`,
+			others: []string{service}, want: ReasonGenerated},
+		"Endpoints of the user": {object: `{apiVersion: v1, kind: Endpoints, metadata: {name: t}}`, others: []string{service}},
+		"a completed Pod":       {object: `{apiVersion: v1, kind: Pod, metadata: {name: p}, status: {phase: Succeeded}}`, want: ReasonCompleted},
+		"a running Pod":         {object: `{apiVersion: v1, kind: Pod, metadata: {name: p}, status: {phase: Running}}`},
+		"a failed Job": {object: `{apiVersion: batch/v1, kind: Job, metadata: {name: p},
+      status: {conditions: [{type: Failed, status: "True"}]}}`, want: ReasonCompleted},
+		"a suspended Job": {object: `{apiVersion: batch/v1, kind: Job, metadata: {name: p},
       status: {conditions: [{type: Suspended, status: "True"}]}}`},
 	}
 	for name, test := range tests {
@@ -148,8 +148,8 @@ func TestWhyLeftOut(t *testing.T) {
 			for _, text := range append(test.others, test.object) {
 				found = append(found, parse(t, text))
 			}
-			choice := newSelection(found, test.listed, []inventory.Type{replicaSets})
-			g.Expect(choice.whyLeftOut(found[len(found)-1])).To(Equal(test.want))
+			selected := newSelection(found, test.listed, []inventory.Type{replicaSets})
+			g.Expect(selected.skipReason(found[len(found)-1])).To(Equal(test.want))
 		})
 	}
 }

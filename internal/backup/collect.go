@@ -24,49 +24,48 @@ import (
 )
 
 const (
-	// listsAtOnce is how many types are listed side by side. Whole objects are larger than
-	// metadata.
-	listsAtOnce = 16
-	// pageSize is the most objects that one request asks for.
+	// maxParallelLists is lower than for metadata, because whole objects are larger.
+	maxParallelLists = 16
+	// pageSize is the maximum number of objects in a response.
 	pageSize = 250
 )
 
-// Options say what goes into a backup.
+// Options select the objects of a backup.
 type Options struct {
-	// All keeps what others make anew: what is controlled by another object, has ended, or
-	// is made by the cluster. Nothing is left out then but Secrets.
+	// All includes objects that are controlled by another object, have completed, or are created by
+	// the cluster.
 	All bool
-	// IncludeSecrets keeps Secrets, with what is in them.
+	// IncludeSecrets includes Secrets with their data.
 	IncludeSecrets bool
-	// Types limits the backup to these, as kubectl calls them: deployments.apps, pods. The
-	// Namespace itself is not in such a backup. Empty means everything.
+	// Types limits the backup to resource types such as deployments.apps or pods. Such a backup does
+	// not include the Namespace. An empty list includes all types.
 	Types []string
 }
 
-// Backup is what Collect has found.
+// Backup is the result of Collect.
 type Backup struct {
-	// Objects are clean and in the order in which they can be created.
+	// Objects are cleaned and sorted by the order in which they can be created.
 	Objects []*unstructured.Unstructured
-	// LeftOut counts objects that are not in the backup, by the reason. Secrets of which
-	// the number is not known are there with 0.
-	LeftOut map[Reason]int
-	// Unread says what could not be read and so is missing, sorted.
+	// Skipped is the number of objects that are not in the backup, by reason. If the number of Secrets
+	// is unknown it is 0.
+	Skipped map[Reason]int
+	// Unread lists the objects that are missing because they could not be read, sorted.
 	Unread []string
 }
 
-// Collect reads a namespace. It fails where there is no such namespace, or where the API
-// server names no type; whatever else goes wrong is told by the Backup.
+// Collect reads a namespace. It fails if the namespace does not exist or discovery fails completely.
+// Other errors are part of the Backup.
 func Collect(ctx context.Context, config *rest.Config, namespace string, options Options) (*Backup, error) {
 	config = rest.CopyConfig(config)
-	config.QPS = -1 // the lists that are made at once are few
+	config.QPS = -1 // The number of parallel requests is limited.
 	config.WarningHandlerWithContext = rest.NoWarnings{}
 	client, err := dynamic.NewForConfig(config)
 	if err != nil {
-		return nil, fmt.Errorf("creating a client: %w", err)
+		return nil, fmt.Errorf("failed to create a client: %w", err)
 	}
 	discoverer, err := discovery.NewDiscoveryClientForConfig(config)
 	if err != nil {
-		return nil, fmt.Errorf("creating a client: %w", err)
+		return nil, fmt.Errorf("failed to create a client: %w", err)
 	}
 	collector := &collector{client: client, config: config, namespace: namespace, options: options}
 	return collector.collect(ctx, discoverer)
@@ -85,7 +84,7 @@ type collector struct {
 }
 
 func (c *collector) collect(ctx context.Context, discoverer inventory.Discoverer) (*Backup, error) {
-	c.backup.LeftOut = map[Reason]int{}
+	c.backup.Skipped = map[Reason]int{}
 	if err := c.readNamespace(ctx); err != nil {
 		return nil, err
 	}
@@ -94,9 +93,9 @@ func (c *collector) collect(ctx context.Context, discoverer inventory.Discoverer
 		return nil, err
 	}
 	if err := discovered.Err(); err != nil {
-		c.unread("types that the API server does not tell: %v", err)
+		c.unread(msgUnreadTypes, err)
 	}
-	if err := c.chooseTypes(discovered.Types); err != nil {
+	if err := c.selectTypes(discovered.Types); err != nil {
 		return nil, err
 	}
 	c.listAll(ctx)
@@ -114,8 +113,7 @@ func (c *collector) unread(format string, args ...any) {
 	c.backup.Unread = append(c.backup.Unread, fmt.Sprintf(format, args...))
 }
 
-// readNamespace puts the Namespace itself into the backup, unless only certain types are
-// asked for.
+// readNamespace adds the Namespace to the backup unless only certain types are selected.
 func (c *collector) readNamespace(ctx context.Context) error {
 	object, err := c.client.Resource(corev1.SchemeGroupVersion.WithResource("namespaces")).
 		Get(ctx, c.namespace, metav1.GetOptions{})
@@ -127,31 +125,30 @@ func (c *collector) readNamespace(ctx context.Context) error {
 	case len(c.options.Types) > 0:
 		return nil
 	case err != nil:
-		c.unread("the Namespace itself: %v", err)
+		c.unread(msgUnreadNamespace, err)
 		return nil
 	}
 	c.backup.Objects = append(c.backup.Objects, Clean(object))
 	return nil
 }
 
-// chooseTypes picks the types that can be restored and are asked for. A type that cannot
-// be created holds no object of anybody's, such as the metrics of pods.
-func (c *collector) chooseTypes(all []inventory.Type) error {
+// selectTypes selects the types that can be restored. Types that cannot be created, such as the
+// metrics of pods, have no stored objects.
+func (c *collector) selectTypes(all []inventory.Type) error {
 	for _, name := range c.options.Types {
 		if !slices.ContainsFunc(all, func(one inventory.Type) bool { return one.IsNamed(name) }) {
-			return fmt.Errorf("the API server has no namespaced type %q; "+
-				"`kubectl api-resources --namespaced` lists those that it has", name)
+			return errUnknownType(name)
 		}
 	}
 	for _, one := range all {
-		if c.isAskedFor(one) && one.Can("list") && one.Can("create") && (c.options.IncludeSecrets || !isSecrets(one)) {
+		if c.isSelected(one) && one.Can("list") && one.Can("create") && (c.options.IncludeSecrets || !isSecrets(one)) {
 			c.types = append(c.types, one)
 		}
 	}
 	return nil
 }
 
-func (c *collector) isAskedFor(one inventory.Type) bool {
+func (c *collector) isSelected(one inventory.Type) bool {
 	return len(c.options.Types) == 0 ||
 		slices.ContainsFunc(c.options.Types, func(name string) bool { return one.IsNamed(name) })
 }
@@ -160,26 +157,26 @@ func isSecrets(one inventory.Type) bool {
 	return one.GroupResource() == corev1.Resource("secrets")
 }
 
-// listAll lists the chosen types.
+// listAll lists the objects of the selected types.
 func (c *collector) listAll(ctx context.Context) {
 	objects := make([][]*unstructured.Unstructured, len(c.types))
 	errs := make([]error, len(c.types))
 	group := errgroup.Group{}
-	group.SetLimit(listsAtOnce)
+	group.SetLimit(maxParallelLists)
 	for i, one := range c.types {
 		group.Go(func() error {
 			objects[i], errs[i] = c.list(ctx, one)
 			return nil
 		})
 	}
-	_ = group.Wait() // What went wrong stands in errs.
+	_ = group.Wait() // errs contains the errors.
 	seen := map[types.UID]bool{}
 	for i, one := range c.types {
 		if errs[i] != nil {
 			c.unread("%s: %v", one, errs[i])
 		}
 		for _, object := range objects[i] {
-			// Some objects are served by two groups, such as Events.
+			// Two groups can serve the same object, for example an Event.
 			if !seen[object.GetUID()] {
 				seen[object.GetUID()] = true
 				c.found = append(c.found, object)
@@ -188,17 +185,17 @@ func (c *collector) listAll(ctx context.Context) {
 	}
 }
 
-// list returns the objects of a type, and with an error those that were read before it.
+// list returns the objects of a type. With an error it returns those that were read before.
 func (c *collector) list(ctx context.Context, one inventory.Type) ([]*unstructured.Unstructured, error) {
 	var objects []*unstructured.Unstructured
 	options := metav1.ListOptions{Limit: pageSize}
 	for {
 		page, err := c.client.Resource(one.GroupVersionResource).Namespace(c.namespace).List(ctx, options)
 		switch {
-		case apierrors.IsNotFound(err): // The type has gone, or is about to.
+		case apierrors.IsNotFound(err): // The type was deleted.
 			return objects, nil
 		case apierrors.IsResourceExpired(err) && options.Continue != "":
-			// It took longer than storage keeps old states. Once more, in one piece.
+			// The continue token has expired. List all objects again, in one response.
 			objects, options = nil, metav1.ListOptions{}
 			continue
 		case err != nil:
@@ -213,29 +210,29 @@ func (c *collector) list(ctx context.Context, one inventory.Type) ([]*unstructur
 	}
 }
 
-// countSecrets tells how many Secrets are left out, without reading what is in them.
+// countSecrets counts the skipped Secrets without reading their data.
 func (c *collector) countSecrets(ctx context.Context, all []inventory.Type) {
 	index := slices.IndexFunc(all, isSecrets)
-	if c.options.IncludeSecrets || index < 0 || !c.isAskedFor(all[index]) {
+	if c.options.IncludeSecrets || index < 0 || !c.isSelected(all[index]) {
 		return
 	}
 	client, err := metadata.NewForConfig(c.config)
 	if err != nil {
-		c.unread("how many Secrets there are: %v", err)
+		c.unread(msgUnreadSecretCount, err)
 		return
 	}
 	for _, content := range inventory.List(ctx, metadataclient.New(client), c.namespace, all[index:index+1], 1) {
-		// 0 where they cannot be counted, which is no gap: nobody has asked for them.
-		c.backup.LeftOut[ReasonSecret] = content.Count
+		// An unknown number is not an error, because the user has not selected Secrets.
+		c.backup.Skipped[ReasonSecret] = content.Count
 	}
 }
 
-// selectAndClean fills the backup with what was found.
+// selectAndClean adds the selected objects to the backup.
 func (c *collector) selectAndClean(known []inventory.Type) {
-	choice := newSelection(c.found, c.types, known)
+	selected := newSelection(c.found, c.types, known)
 	for _, object := range c.found {
-		if reason := choice.whyLeftOut(object); reason != "" && !c.options.All {
-			c.backup.LeftOut[reason]++
+		if reason := selected.skipReason(object); reason != "" && !c.options.All {
+			c.backup.Skipped[reason]++
 			continue
 		}
 		c.backup.Objects = append(c.backup.Objects, Clean(object))

@@ -1,13 +1,13 @@
 // Copyright The nslifecycle Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package backup turns a namespace into YAML that `kubectl apply` takes, in any cluster.
+// Package backup converts a namespace to YAML that kubectl apply accepts in any cluster.
 //
-// Collect reads, and never writes. All else is pure: Clean makes of an object what its
-// user might have written, whyLeftOut tells which objects others make anew, and the order
-// is such that one `kubectl apply -f` creates everything. What could not be read is part
-// of the result: a backup that looks whole and is not would be worse than none.
+// Collect reads the objects. Everything else is pure: Clean removes what the cluster has set,
+// skipReason selects the objects that the cluster recreates, and the order lets one kubectl apply
+// create everything. Objects that could not be read are part of the result, because an incomplete
+// backup must not look complete.
 //
-// It holds objects, not what is in volumes, and it is no snapshot: the types are read one
+// A backup does not contain the data in volumes. It is not a snapshot, because types are read one
 // after another.
 package backup

@@ -9,35 +9,35 @@ import (
 )
 
 const (
-	// tokenVolumePrefix starts the name of the volume that the API server adds to each Pod.
+	// tokenVolumePrefix is the prefix of the volume that the API server adds to each Pod.
 	tokenVolumePrefix = "kube-api-access-"
-	// tokenMountPath is where it is mounted.
+	// tokenMountPath is its mount path.
 	tokenMountPath = "/var/run/secrets/kubernetes.io/serviceaccount"
 )
 
-// cleanNamespace removes the tokens of spec.finalizers: the API server sets its own, and
-// others belong to agents of the cluster.
+// cleanNamespace removes spec.finalizers: the API server adds "kubernetes", and the others belong
+// to controllers of the cluster.
 func cleanNamespace(object map[string]any) {
 	delete(object, "spec")
 }
 
-// cleanSecret empties a Secret with a ServiceAccount's token: the token is worth nothing
-// in another cluster, which fills in its own.
+// cleanSecret removes the token of a ServiceAccount, which is invalid in another cluster. The
+// cluster generates a new one.
 func cleanSecret(object map[string]any) {
 	if object["type"] == "kubernetes.io/service-account-token" {
 		delete(object, "data")
 	}
 }
 
-// cleanClaim frees a claim from its volume, unless it was written for that one.
+// cleanClaim removes the volume of a claim unless the user has set it.
 func cleanClaim(object map[string]any) {
 	if mapAt(object, "metadata", "annotations")["pv.kubernetes.io/bound-by-controller"] == "yes" {
 		removeFields(mapAt(object, "spec"), "volumeName")
 	}
 }
 
-// cleanService removes the addresses and ports that the cluster has allocated. Node ports
-// stay: they are what others outside of the cluster know a Service by.
+// cleanService removes the addresses and ports that the cluster has allocated. It keeps node
+// ports, because clients outside the cluster use them.
 func cleanService(object map[string]any) {
 	spec := mapAt(object, "spec")
 	if spec["clusterIP"] != "None" {
@@ -45,13 +45,13 @@ func cleanService(object map[string]any) {
 	}
 	removeFields(spec, "healthCheckNodePort")
 	if spec["ipFamilyPolicy"] == "SingleStack" {
-		// The default: the other cluster may have the other family.
+		// The default. The other cluster can have the other family.
 		removeFields(spec, "ipFamilies", "ipFamilyPolicy")
 	}
 }
 
-// cleanPod removes what scheduler and admission plug-ins have added. Ephemeral containers
-// cannot be created with a Pod.
+// cleanPod removes fields that the scheduler and admission plugins set, and ephemeral containers,
+// which cannot be created with a Pod.
 func cleanPod(object map[string]any) {
 	spec := mapAt(object, "spec")
 	removeFields(spec, "nodeName", "serviceAccount", "priority", "preemptionPolicy", "overhead",
@@ -77,12 +77,12 @@ func cleanPod(object map[string]any) {
 	}
 }
 
-// jobLabels are those that the API server gives to the Pods of a Job, and selects them by.
+// jobLabels are the labels that the API server adds to the Pods of a Job.
 var jobLabels = []string{
 	"controller-uid", "batch.kubernetes.io/controller-uid", "job-name", "batch.kubernetes.io/job-name",
 }
 
-// cleanJob removes the selector that the API server has made, with the labels in it.
+// cleanJob removes the selector that the API server has generated, and its labels.
 func cleanJob(object map[string]any) {
 	spec := mapAt(object, "spec")
 	if spec["manualSelector"] == true {
@@ -99,16 +99,15 @@ func cleanJob(object map[string]any) {
 	}
 }
 
-// filterList keeps those elements of a list that a function wants, and removes a list
-// that becomes empty.
-func filterList(object map[string]any, field string, isWanted func(element map[string]any) bool) {
+// filterList removes the elements of a list that do not match, and a list that becomes empty.
+func filterList(object map[string]any, field string, matches func(element map[string]any) bool) {
 	list, _ := object[field].([]any)
 	if list == nil {
 		return
 	}
 	kept := slices.DeleteFunc(list, func(element any) bool {
-		fields, isMap := element.(map[string]any)
-		return isMap && !isWanted(fields)
+		fields, ok := element.(map[string]any)
+		return ok && !matches(fields)
 	})
 	if len(kept) == 0 {
 		delete(object, field)

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Kinds that are treated in a way of their own.
+// Kinds with special handling.
 var (
 	kindNamespace      = schema.GroupKind{Kind: "Namespace"}
 	kindServiceAccount = schema.GroupKind{Kind: "ServiceAccount"}
@@ -27,12 +27,11 @@ var (
 	kindQuota          = schema.GroupKind{Kind: "ResourceQuota"}
 )
 
-// order says what is created when: what others refer to, and what decides about others,
-// before them.
+// order is the order in which objects are created. Objects that others refer to, and objects that
+// apply to others, come first.
 var order = []schema.GroupKind{
 	kindNamespace,
-	// A Pod that comes before them would be made without their defaults, or run without
-	// their protection.
+	// A Pod that is created before them would lack their defaults or their protection.
 	{Kind: "LimitRange"},
 	{Group: "networking.k8s.io", Kind: "NetworkPolicy"},
 	kindServiceAccount,
@@ -45,8 +44,7 @@ var order = []schema.GroupKind{
 	kindEndpoints,
 	{Group: "discovery.k8s.io", Kind: "EndpointSlice"},
 	{Group: "policy", Kind: "PodDisruptionBudget"},
-	// What is controlled comes before its controller, which adopts it, and makes no second
-	// one.
+	// Controlled objects come before their controller, which adopts them instead of creating others.
 	{Group: "apps", Kind: "ControllerRevision"},
 	kindPod,
 	{Group: "apps", Kind: "ReplicaSet"},
@@ -60,11 +58,11 @@ var order = []schema.GroupKind{
 	{Group: "networking.k8s.io", Kind: "Ingress"},
 }
 
-// Ranks of what is not in the order.
+// Ranks of kinds that are not in the order.
 var (
 	rankBuiltIn = len(order)
 	rankCustom  = len(order) + 1
-	// A quota refuses everything until its controller has counted for the first time.
+	// A quota rejects all objects until its controller has counted them for the first time.
 	rankQuota = len(order) + 2
 )
 
@@ -81,7 +79,7 @@ func rankOf(kind schema.GroupKind) int {
 	return rankCustom
 }
 
-// sortObjects puts objects into the order in which they can be created.
+// sortObjects sorts objects by the order in which they can be created.
 func sortObjects(objects []*unstructured.Unstructured) {
 	slices.SortStableFunc(objects, func(a, b *unstructured.Unstructured) int {
 		kindA, kindB := groupKind(a), groupKind(b)

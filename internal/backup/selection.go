@@ -14,33 +14,19 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/inventory"
 )
 
-// Reason is why objects are not in a backup, as a phrase that follows "objects that".
-type Reason string
-
-const (
-	// ReasonControlled is for what its controller makes anew, such as the Pods of a ReplicaSet.
-	ReasonControlled Reason = "others control and make anew"
-	// ReasonMade is for what the cluster makes in every namespace, or keeps for itself.
-	ReasonMade Reason = "the cluster makes by itself"
-	// ReasonEnded is for what has run to its end.
-	ReasonEnded Reason = "have ended and would run again"
-	// ReasonSecret is for Secrets, which are in a backup only on request.
-	ReasonSecret Reason = "are Secrets"
-)
-
-// selection knows what is needed to tell which objects do not belong into a backup.
+// selection selects the objects of a backup.
 type selection struct {
-	// uids are those of all objects that were found.
+	// uids are the UIDs of all objects that were found.
 	uids map[types.UID]bool
-	// services are the names of those whose endpoints the cluster looks after.
+	// services are the names of Services whose Endpoints the cluster creates.
 	services map[string]bool
-	// unasked are kinds that nobody has asked for: what they control is made by them.
-	unasked map[schema.GroupKind]bool
+	// notListed are kinds that were not listed. The objects that they control count as controlled.
+	notListed map[schema.GroupKind]bool
 }
 
 func newSelection(found []*unstructured.Unstructured, listed, known []inventory.Type) *selection {
 	s := &selection{
-		uids: map[types.UID]bool{}, services: map[string]bool{}, unasked: map[schema.GroupKind]bool{},
+		uids: map[types.UID]bool{}, services: map[string]bool{}, notListed: map[schema.GroupKind]bool{},
 	}
 	for _, object := range found {
 		s.uids[object.GetUID()] = true
@@ -54,27 +40,27 @@ func newSelection(found []*unstructured.Unstructured, listed, known []inventory.
 			return other.GroupVersionResource == one.GroupVersionResource
 		})
 		if !isListed {
-			s.unasked[one.GroupVersionKind().GroupKind()] = true
+			s.notListed[one.GroupVersionKind().GroupKind()] = true
 		}
 	}
 	return s
 }
 
-// whyLeftOut returns the reason for which an object does not belong into a backup, or "".
-func (s *selection) whyLeftOut(object *unstructured.Unstructured) Reason {
+// skipReason returns why an object is not in the backup, or "" if it is.
+func (s *selection) skipReason(object *unstructured.Unstructured) Reason {
 	switch {
 	case s.isControlled(object):
 		return ReasonControlled
-	case s.isMade(object):
-		return ReasonMade
-	case hasEnded(object):
-		return ReasonEnded
+	case s.isGenerated(object):
+		return ReasonGenerated
+	case isCompleted(object):
+		return ReasonCompleted
 	}
 	return ""
 }
 
-// isControlled tells whether the controller of an object is in the namespace too. An
-// object whose controller is elsewhere, or gone, or could not be read, stays.
+// isControlled reports whether the controller of an object is in the namespace too. An object is
+// kept if its controller no longer exists or could not be read.
 func (s *selection) isControlled(object *unstructured.Unstructured) bool {
 	owner := metav1.GetControllerOf(object)
 	if owner == nil {
@@ -84,11 +70,11 @@ func (s *selection) isControlled(object *unstructured.Unstructured) bool {
 	if err != nil {
 		return false
 	}
-	return s.uids[owner.UID] || s.unasked[groupVersion.WithKind(owner.Kind).GroupKind()]
+	return s.uids[owner.UID] || s.notListed[groupVersion.WithKind(owner.Kind).GroupKind()]
 }
 
-// isMade tells whether the cluster itself makes an object.
-func (s *selection) isMade(object *unstructured.Unstructured) bool {
+// isGenerated reports whether the cluster creates an object.
+func (s *selection) isGenerated(object *unstructured.Unstructured) bool {
 	switch groupKind(object) {
 	case schema.GroupKind{Kind: "Event"}, schema.GroupKind{Group: "events.k8s.io", Kind: "Event"},
 		schema.GroupKind{Group: "coordination.k8s.io", Kind: "Lease"}:
@@ -96,25 +82,25 @@ func (s *selection) isMade(object *unstructured.Unstructured) bool {
 	case kindConfigMap:
 		return object.GetName() == "kube-root-ca.crt"
 	case kindServiceAccount:
-		return object.GetName() == "default" && isUntouched(object)
+		return object.GetName() == "default" && isUnmodified(object)
 	case kindEndpoints:
 		return s.services[object.GetName()]
 	}
 	return false
 }
 
-// isUntouched tells whether a ServiceAccount is as the cluster has made it.
-func isUntouched(account *unstructured.Unstructured) bool {
+// isUnmodified reports whether a ServiceAccount is as the cluster has created it.
+func isUnmodified(account *unstructured.Unstructured) bool {
 	for _, field := range []string{"imagePullSecrets", "secrets", "automountServiceAccountToken"} {
-		if _, isSet := account.Object[field]; isSet {
+		if _, ok := account.Object[field]; ok {
 			return false
 		}
 	}
 	return len(account.GetLabels()) == 0 && len(account.GetAnnotations()) == 0
 }
 
-// hasEnded tells whether an object is a Job or a Pod that has run to its end.
-func hasEnded(object *unstructured.Unstructured) bool {
+// isCompleted reports whether an object is a Job or a Pod that has completed.
+func isCompleted(object *unstructured.Unstructured) bool {
 	switch groupKind(object) {
 	case kindPod:
 		phase, _, _ := unstructured.NestedString(object.Object, "status", "phase")

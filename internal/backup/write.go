@@ -17,7 +17,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/printable"
 )
 
-// Write writes objects as one stream of YAML documents.
+// Write writes objects as a stream of YAML documents.
 func Write(w io.Writer, objects []*unstructured.Unstructured) error {
 	for _, object := range objects {
 		document, err := json.Marshal(object.Object)
@@ -25,20 +25,20 @@ func Write(w io.Writer, objects []*unstructured.Unstructured) error {
 			document, err = YAML(document)
 		}
 		if err != nil {
-			return fmt.Errorf("encoding %s %s/%s: %w",
+			return fmt.Errorf("failed to encode %s %s/%s: %w",
 				object.GetKind(), object.GetNamespace(), object.GetName(), err)
 		}
 		if _, err := fmt.Fprintf(w, "---\n%s", document); err != nil {
-			return fmt.Errorf("writing the backup: %w", err)
+			return fmt.Errorf("failed to write the backup: %w", err)
 		}
 	}
 	return nil
 }
 
-// YAML converts a JSON document to YAML in which all characters are printable. The library refuses
-// to write some characters; others are line breaks in YAML, so that a decoder returns another text
-// or skips the next document; terminals and editors interpret or hide others. A document with such
-// a character stays JSON, which is valid YAML and can escape them.
+// YAML converts a JSON document to YAML with printable characters only. The YAML library cannot
+// write all other characters, some are line breaks in YAML and change the decoded text, and some
+// control terminals and editors. A document with such a character stays JSON, which is valid YAML
+// and can escape them.
 func YAML(document []byte) ([]byte, error) {
 	if !isUnsafe(string(document)) {
 		return yaml.JSONToYAML(document)
@@ -50,12 +50,12 @@ func YAML(document []byte) ([]byte, error) {
 	return []byte(longKey.ReplaceAllString(printable.YAML(indented.String()), "$1? $2") + "\n"), nil
 }
 
-// longKey matches all keys of more than 1024 characters, which YAML accepts only after a question
+// longKey matches all keys of more than 1024 characters, which YAML requires to follow a question
 // mark, and some shorter ones.
 var longKey = regexp.MustCompile(`(?m)^( *)("(?:[^"\\]|\\.){100,}":)`)
 
-// isUnsafe reports whether a document must stay JSON. Line and paragraph separators are already
-// escaped in it, and a key of two angle brackets merges maps.
+// isUnsafe reports whether a document must stay JSON. It also matches escaped line and paragraph
+// separators, and the key <<, which merges maps in YAML.
 func isUnsafe(text string) bool {
 	return !printable.IsDocument(text) || strings.Contains(text, `\u2028`) ||
 		strings.Contains(text, `\u2029`) || strings.Contains(text, `"\u003c\u003c":`)

@@ -24,22 +24,10 @@ type backupOptions struct {
 func newBackupCommand(session *session) *cobra.Command {
 	options := &backupOptions{session: session}
 	command := &cobra.Command{
-		Use:   "backup [NAME]",
-		Short: "Write every object of a namespace as YAML that kubectl apply takes",
-		Long: "Write every object of a namespace, and the Namespace itself, as YAML that kubectl apply takes,\n" +
-			"here or in another cluster, client-side or server-side, in one go.\n\n" +
-			"The objects are cleaned: what the server has set is not in them, nor are status, owners and\n" +
-			"finalizers. What others make anew is left out unless --all is given: Pods of a ReplicaSet, the\n" +
-			"EndpointSlices of a Service, Jobs and Pods that have ended, Events, Leases, the root CA. Secrets\n" +
-			"are left out unless --include-secrets is given. What is in volumes is in no backup.\n\n" +
-			"Where something cannot be read, the rest is written all the same, and the exit status is 1.",
-		Example: "  # Keep a namespace, without its Secrets\n" +
-			"  kubectl nslifecycle backup shop -f shop.yaml\n\n" +
-			"  # Bring it back\n" +
-			"  kubectl apply --server-side -f shop.yaml\n\n" +
-			"  # Only its configuration, with what is secret in it, into another cluster\n" +
-			"  kubectl nslifecycle backup shop --types=configmaps,secrets --include-secrets |\n" +
-			"    kubectl --context=other apply -f -",
+		Use:               "backup [NAME]",
+		Short:             shortBackup,
+		Long:              longBackup,
+		Example:           exampleBackup,
 		Args:              atMostOneNamespace,
 		ValidArgsFunction: session.completeNamespace,
 		RunE: func(command *cobra.Command, args []string) error {
@@ -51,10 +39,10 @@ func newBackupCommand(session *session) *cobra.Command {
 		},
 	}
 	flags := command.Flags()
-	flags.StringVarP(&options.filename, "filename", "f", "-", "File to write, - for stdout")
-	flags.StringSliceVar(&options.Types, "types", nil, "Only these types, such as configmaps,deployments.apps")
-	flags.BoolVar(&options.All, "all", false, "Also what others make anew, without its owners")
-	flags.BoolVar(&options.IncludeSecrets, "include-secrets", false, "Also Secrets, in plain text")
+	flags.StringVarP(&options.filename, "filename", "f", "-", helpBackupFilename)
+	flags.StringSliceVar(&options.Types, "types", nil, helpBackupTypes)
+	flags.BoolVar(&options.All, "all", false, helpBackupAll)
+	flags.BoolVar(&options.IncludeSecrets, "include-secrets", false, helpIncludeSecrets)
 	return command
 }
 
@@ -63,49 +51,41 @@ func (o *backupOptions) run(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	taken, err := backup.Collect(ctx, config, name, o.Options)
+	collected, err := backup.Collect(ctx, config, name, o.Options)
 	if err != nil {
-		return fmt.Errorf("backing up namespace %q: %w", name, err)
+		return fmt.Errorf("failed to back up namespace %q: %w", name, err)
 	}
-	if err := o.write(taken); err != nil {
+	if err := o.write(collected); err != nil {
 		return err
 	}
-	o.tellLeftOut(taken)
-	for _, unread := range taken.Unread {
-		o.warnf("Not in the backup, since it could not be read: %s", unread)
+	o.printSkipped(collected)
+	for _, unread := range collected.Unread {
+		o.warnf("%s", msgNotBackedUp(unread))
 	}
-	if len(taken.Unread) > 0 {
-		return fmt.Errorf("the backup of namespace %q is not complete", name)
+	if len(collected.Unread) > 0 {
+		return errBackupIncomplete(name)
 	}
 	return nil
 }
 
-func (o *backupOptions) write(taken *backup.Backup) error {
+func (o *backupOptions) write(collected *backup.Backup) error {
 	if o.filename == "-" {
-		return backup.Write(o.Out, taken.Objects)
+		return backup.Write(o.Out, collected.Objects)
 	}
 	var text bytes.Buffer
-	if err := backup.Write(&text, taken.Objects); err != nil {
+	if err := backup.Write(&text, collected.Objects); err != nil {
 		return err
 	}
 	if err := writeFile(o.filename, text.Bytes()); err != nil {
 		return err
 	}
-	fmt.Fprintf(o.ErrOut, "%s written to %s.\n", count(len(taken.Objects), "object"), o.filename)
+	fmt.Fprintln(o.ErrOut, msgBackupWritten(len(collected.Objects), o.filename))
 	return nil
 }
 
-// tellLeftOut says on stderr what is not in the backup.
-func (o *backupOptions) tellLeftOut(taken *backup.Backup) {
-	for _, reason := range slices.Sorted(maps.Keys(taken.LeftOut)) {
-		number := taken.LeftOut[reason]
-		switch {
-		case reason != backup.ReasonSecret:
-			fmt.Fprintf(o.ErrOut, "Left out: %s that %s (--all keeps them).\n", count(number, "object"), reason)
-		case number == 0:
-			fmt.Fprintln(o.ErrOut, "Left out: Secrets; how many there are cannot be told.")
-		default:
-			fmt.Fprintf(o.ErrOut, "Left out: %s (--include-secrets keeps them).\n", count(number, "Secret"))
-		}
+// printSkipped prints the number of objects that are not in the backup, by reason.
+func (o *backupOptions) printSkipped(collected *backup.Backup) {
+	for _, reason := range slices.Sorted(maps.Keys(collected.Skipped)) {
+		fmt.Fprintln(o.ErrOut, msgSkipped(reason, collected.Skipped[reason]))
 	}
 }

@@ -13,11 +13,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// completionTimeout is how long somebody who has pressed Tab waits.
+// completionTimeout limits the time that shell completion takes.
 const completionTimeout = 3 * time.Second
 
-// completeNamespace completes the first argument of a command with the names of
-// namespaces. It offers nothing where they cannot be listed.
+// completeNamespace completes the first argument with the names of namespaces. It returns
+// nothing if they cannot be listed.
 func (s *session) completeNamespace(
 	command *cobra.Command, args []string, _ string,
 ) ([]string, cobra.ShellCompDirective) {

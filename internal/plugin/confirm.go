@@ -10,41 +10,57 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"github.com/nslifecycle/nslifecycle/internal/plugin/printer"
 )
 
-// whyNotConfirmed returns why a name cannot be confirmed, before anybody is asked: flag
-// --confirm has another one, or there is no flag and nobody to ask.
-func (s *session) whyNotConfirmed(name, confirmed string) error {
+// checkConfirmation returns an error if the flag --confirm has another name, or if the flag is
+// not set and there is no terminal for a prompt.
+func (s *session) checkConfirmation(name, confirmed string) error {
 	switch {
 	case confirmed == name:
 		return nil
 	case confirmed != "":
-		return fmt.Errorf("--confirm=%s is not the name of the namespace, which is %q", confirmed, name)
-	case !isTerminal(s.In) || !isTerminal(s.ErrOut):
-		return fmt.Errorf("there is no terminal to confirm on; in a script, confirm with --confirm=%s", name)
+		return errConfirmFlag(name, confirmed)
+	case !printer.IsTerminal(s.In) || !printer.IsTerminal(s.ErrOut):
+		return errNoTerminalToConfirm(name)
 	}
 	return nil
 }
 
-// confirm asks for a name to be typed, unless the flag has it already.
+// confirm prompts for a name unless the flag --confirm contains it.
 func (s *session) confirm(ctx context.Context, name, confirmed, question string) error {
 	if confirmed == name {
 		return nil
 	}
-	fmt.Fprintf(s.ErrOut, "%s\nType the name of the namespace to go on: ", question)
+	fmt.Fprintf(s.ErrOut, "%s\n%s", question, msgConfirmPrompt)
 	typed, err := s.readLine(ctx)
 	switch {
 	case err != nil:
 		fmt.Fprintln(s.ErrOut)
 		return err
 	case typed != name:
-		return fmt.Errorf("%q is not the name of the namespace, which is %q", typed, name)
+		return errConfirmName(name, typed)
 	}
 	return nil
 }
 
-// readLine reads a line from a terminal, and gives up with the context: Ctrl-C does not
-// end a read.
+// ask prompts for yes or no. Every answer but yes is no.
+func (s *session) ask(ctx context.Context, question string) (bool, error) {
+	fmt.Fprintf(s.ErrOut, "%s [y/N] ", question)
+	answer, err := s.readLine(ctx)
+	if err != nil {
+		return false, fmt.Errorf("failed to read the answer: %w", err)
+	}
+	switch strings.ToLower(answer) {
+	case "y", "yes":
+		return true, nil
+	}
+	return false, nil
+}
+
+// readLine reads a line from the terminal. It returns when the context is canceled, because a
+// signal does not interrupt a read.
 func (s *session) readLine(ctx context.Context) (string, error) {
 	type answer struct {
 		line string
@@ -54,7 +70,7 @@ func (s *session) readLine(ctx context.Context) (string, error) {
 	go func() {
 		line, err := bufio.NewReader(s.In).ReadString('\n')
 		if errors.Is(err, io.EOF) {
-			err = nil // What was typed before the end counts.
+			err = nil // The last line can lack a line feed.
 		}
 		answers <- answer{strings.TrimSpace(line), err}
 	}()

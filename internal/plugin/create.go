@@ -15,52 +15,47 @@ import (
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
-	"github.com/nslifecycle/nslifecycle/internal/shell"
+	"github.com/nslifecycle/nslifecycle/internal/plugin/printer"
 )
 
-// defaultCreateTimeout is long for an initializer that works, and short for somebody who
-// waits for one that nobody runs.
+// defaultCreateTimeout is longer than initializers normally take.
 const defaultCreateTimeout = 5 * time.Minute
 
 type createOptions struct {
 	*session
-	output      *output
+	output      *printer.Output
 	labels      map[string]string
 	annotations map[string]string
 	dryRun      dryRun
-	isWaiting   bool
+	wait        bool
 	timeout     time.Duration
 }
 
 func newCreateCommand(session *session) *cobra.Command {
-	options := &createOptions{session: session, output: newOutput(outputJSON, outputYAML)}
+	options := &createOptions{session: session, output: printer.NewOutput(printer.FormatJSON, printer.FormatYAML)}
 	command := &cobra.Command{
-		Use:   "create NAME",
-		Short: "Create a namespace, and wait until its initializers are done",
-		Long: "Create a namespace. With --wait it shows how far each initializer is until the namespace can be\n" +
-			"used. A failed initialization, a deletion meanwhile, and a time-out are errors. Where no\n" +
-			"initializers are registered, or nslifecycle is not installed, the namespace is ready at once.",
-		Example: "  kubectl nslifecycle create shop --wait\n\n" +
-			"  # In a script: the namespace can be used, or the script ends\n" +
-			"  kubectl nslifecycle create shop --wait --timeout=2m || exit 1",
+		Use:               "create NAME",
+		Short:             shortCreate,
+		Long:              longCreate,
+		Example:           exampleCreate,
 		Args:              oneNamespace,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(command *cobra.Command, args []string) error {
 			return options.run(command.Context(), args[0])
 		},
 	}
-	options.output.addFlag(command)
+	options.output.AddFlag(command)
 	options.dryRun.addFlag(command)
 	flags := command.Flags()
-	flags.StringToStringVarP(&options.labels, "labels", "l", nil, "Labels of the namespace: key=value,...")
-	flags.StringToStringVar(&options.annotations, "annotations", nil, "Annotations of the namespace: key=value,...")
-	flags.BoolVar(&options.isWaiting, "wait", false, "Wait until all initializers are done, and show their progress")
-	flags.DurationVar(&options.timeout, "timeout", defaultCreateTimeout, "How long to wait; 0 for as long as it takes")
+	flags.StringToStringVarP(&options.labels, "labels", "l", nil, helpLabels)
+	flags.StringToStringVar(&options.annotations, "annotations", nil, helpAnnotations)
+	flags.BoolVar(&options.wait, "wait", false, helpCreateWait)
+	flags.DurationVar(&options.timeout, "timeout", defaultCreateTimeout, helpTimeout)
 	return command
 }
 
 func (o *createOptions) run(ctx context.Context, name string) error {
-	if err := errors.Join(o.output.validate(), o.dryRun.validate()); err != nil {
+	if err := errors.Join(o.output.Validate(), o.dryRun.validate()); err != nil {
 		return err
 	}
 	namespace := &corev1.Namespace{
@@ -74,7 +69,7 @@ func (o *createOptions) run(ctx context.Context, name string) error {
 		return err
 	}
 	created, err := client.Create(ctx, namespace, metav1.CreateOptions{
-		DryRun: o.dryRun.forServer(), FieldManager: commandName,
+		DryRun: o.dryRun.requestOption(), FieldManager: commandName,
 	})
 	if err != nil {
 		return err
@@ -82,22 +77,21 @@ func (o *createOptions) run(ctx context.Context, name string) error {
 	switch {
 	case o.dryRun.isServer():
 		return o.printCreated(created)
-	case o.isWaiting:
-		return o.wait(ctx, client, created)
+	case o.wait:
+		return o.waitUntilReady(ctx, client, created)
 	}
 	if err := o.printCreated(created); err != nil {
 		return err
 	}
 	if pending := initialization.ParseState(created).Pending; len(pending) > 0 {
-		fmt.Fprintf(o.ErrOut, "It waits for %s. To wait until it is initialized, run: %s\n",
-			count(len(pending), "initializer"), waitCommand(name))
+		fmt.Fprintln(o.ErrOut, msgPendingInitializers(name, len(pending)))
 	}
 	return nil
 }
 
-// printCreated prints what was created, as kubectl create does.
+// printCreated prints the result of kubectl create.
 func (o *createOptions) printCreated(namespace *corev1.Namespace) error {
-	if !o.output.isStructured() {
+	if !o.output.IsStructured() {
 		_, err := fmt.Fprintf(o.Out, "namespace/%s created%s\n", namespace.Name, o.dryRun.suffix())
 		return err
 	}
@@ -107,44 +101,36 @@ func (o *createOptions) printCreated(namespace *corev1.Namespace) error {
 func (o *createOptions) printNamespace(namespace *corev1.Namespace) error {
 	namespace = namespace.DeepCopy()
 	namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
-	return o.output.printObject(o.Out, namespace)
+	return o.output.PrintObject(o.Out, namespace)
 }
 
-// wait shows the progress of a new Namespace until it can be used.
-func (o *createOptions) wait(
+// waitUntilReady shows the progress of a new Namespace until it is ready.
+func (o *createOptions) waitUntilReady(
 	ctx context.Context, client corev1client.NamespaceInterface, created *corev1.Namespace,
 ) error {
 	out := o.Out
-	if o.output.isStructured() {
-		out = o.ErrOut // stdout is for the object
+	if o.output.IsStructured() {
+		out = o.ErrOut // The object goes to stdout.
 	}
-	birth := &birth{session: o.session, display: newDisplay(out), name: created.Name, started: time.Now()}
-	birth.display.printf("namespace/%s created", created.Name)
-	waiting, cancel := withTimeout(ctx, o.timeout)
+	waiter := &createWaiter{session: o.session, display: printer.NewDisplay(out), name: created.Name, started: time.Now()}
+	waiter.display.Printf("namespace/%s created", created.Name)
+	waitCtx, cancel := withTimeout(ctx, o.timeout)
 	defer cancel()
-	ready, err := birth.wait(waiting, client, created)
+	ready, err := waiter.wait(waitCtx, client, created)
 	switch {
 	case ctx.Err() != nil:
-		return &StatusError{Code: ExitInterrupted, Err: fmt.Errorf(
-			"interrupted: namespace %q is still being initialized; "+
-				"`%s` waits for it", created.Name, waitCommand(created.Name))}
-	case waiting.Err() != nil:
-		return fmt.Errorf("namespace %q was not ready within %s: it waits for %s; `%s` shows why",
-			created.Name, o.timeout, birth.pending(), explainCommand(created.Name))
+		return &StatusError{Code: ExitInterrupted, Err: errCreateInterrupted(created.Name)}
+	case waitCtx.Err() != nil:
+		return errCreateTimeout(created.Name, o.timeout, waiter.pending())
 	case err != nil:
 		return err
-	case o.output.isStructured():
+	case o.output.IsStructured():
 		return o.printNamespace(ready)
 	}
 	return nil
 }
 
-// waitCommand returns the command that waits until a namespace is initialized.
-func waitCommand(name string) string {
-	return shell.Command("kubectl wait --for=condition=Initializing=False namespace/%s", name)
-}
-
-// withTimeout is context.WithTimeout, where 0 means none.
+// withTimeout is context.WithTimeout, but 0 means no timeout.
 func withTimeout(ctx context.Context, timeout time.Duration) (context.Context, context.CancelFunc) {
 	if timeout <= 0 {
 		return context.WithCancel(ctx)

@@ -1,20 +1,18 @@
 // Copyright The nslifecycle Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package plugin is `kubectl nslifecycle`: what people type who create, delete, look for
-// and repair namespaces.
+// Package plugin implements kubectl nslifecycle.
 //
-// Each command is a file with a constructor, which declares flags and help, an options
-// struct, whose run method does the work, and pure functions that make text from objects.
-// What all commands share hangs on the session: streams, kubeconfig flags, clients, colours.
+// Each command has a file with a constructor, which declares flags and help, and an options
+// struct with a run method. The session holds what all commands share: streams, kubeconfig
+// flags and clients. User-visible text is in messages.go.
 //
-// Rules for every command:
+// Rules for all commands:
 //
-//   - It works without the operator, and with as few rights as can be. What could not be
-//     read is said on stderr, and never passes for an answer.
-//   - Results go to stdout, everything else to stderr. What is written to a pipe has no
-//     colours and nothing that is overwritten.
+//   - A command works without the operator and with as few permissions as possible. It prints
+//     to stderr what it could not read, and never treats that as an answer.
+//   - Results go to stdout, everything else to stderr.
 //   - The exit status is one of the Exit constants.
-//   - Nothing is read from a server before a command needs it: the plugin starts as fast as
-//     kubectl does, and so controller-runtime is not imported.
+//   - A command sends no request before it needs the response. The plugin does not import
+//     controller-runtime, so that it starts as fast as kubectl.
 package plugin

@@ -8,22 +8,23 @@ import (
 	"errors"
 	"fmt"
 	"io"
+
+	"github.com/nslifecycle/nslifecycle/internal/plugin/printer"
 )
 
 // Exit statuses of the plugin. They are public.
 const (
-	// ExitOK: done, or healthy.
+	// ExitOK means success, or a healthy namespace.
 	ExitOK = 0
-	// ExitError: something went wrong, or could not be read.
+	// ExitError means that an error occurred or something could not be read.
 	ExitError = 1
-	// ExitBlocked: the namespace is stuck, and the findings say why.
+	// ExitBlocked means that the namespace is stuck and a cause was found.
 	ExitBlocked = 3
-	// ExitInterrupted: Ctrl-C, or SIGTERM, as shells count it.
+	// ExitInterrupted means that the command received SIGINT or SIGTERM.
 	ExitInterrupted = 130
 )
 
-// StatusError ends the plugin with a status of its own. Err may be nil where everything has
-// been said already; nothing more is printed then.
+// StatusError is an error with an exit status. Err is nil if nothing remains to be printed.
 type StatusError struct {
 	Code int
 	Err  error
@@ -37,13 +38,13 @@ func (e *StatusError) Error() string {
 	return e.Err.Error()
 }
 
-// Unwrap returns the error that is to be printed, or nil.
+// Unwrap returns the error to print, or nil.
 func (e *StatusError) Unwrap() error { return e.Err }
 
-// exitWith is the error of a command that has said everything and ends with a status.
+// exitWith returns the error of a command that has printed its result.
 func exitWith(code int) error { return &StatusError{Code: code} }
 
-// report prints an error as kubectl does and returns the exit status that it stands for.
+// report prints an error as kubectl does and returns its exit status.
 func report(errOut io.Writer, err error) int {
 	var exit *StatusError
 	switch {
@@ -51,13 +52,13 @@ func report(errOut io.Writer, err error) int {
 		return ExitOK
 	case errors.As(err, &exit):
 		if exit.Err != nil {
-			fmt.Fprintln(errOut, "error:", paragraph(exit.Err.Error()))
+			fmt.Fprintln(errOut, "error:", printer.IndentContinuation(exit.Err.Error()))
 		}
 		return exit.Code
 	case errors.Is(err, context.Canceled):
-		fmt.Fprintln(errOut, "Interrupted.")
+		fmt.Fprintln(errOut, msgInterrupted)
 		return ExitInterrupted
 	}
-	fmt.Fprintln(errOut, "error:", paragraph(err.Error()))
+	fmt.Fprintln(errOut, "error:", printer.IndentContinuation(err.Error()))
 	return ExitError
 }

@@ -19,58 +19,47 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis/collect"
-	"github.com/nslifecycle/nslifecycle/internal/shell"
+	"github.com/nslifecycle/nslifecycle/internal/plugin/printer"
 )
 
-// explainedAtOnce is how many namespaces are looked at side by side: each takes many
-// requests.
-const explainedAtOnce = 4
+// maxParallelDiagnoses limits how many namespaces are diagnosed in parallel, because each diagnosis
+// sends many requests.
+const maxParallelDiagnoses = 4
 
 type explainOptions struct {
 	*session
-	output   *output
-	isAll    bool
-	patience time.Duration
+	output           *printer.Output
+	all              bool
+	progressDeadline time.Duration
 }
 
 func newExplainCommand(session *session) *cobra.Command {
-	options := &explainOptions{session: session, output: newOutput(outputJSON, outputYAML)}
+	options := &explainOptions{session: session, output: printer.NewOutput(printer.FormatJSON, printer.FormatYAML)}
 	command := &cobra.Command{
-		Use:   "explain [NAME]",
-		Short: "Tell why a namespace does not get on, and what to do",
-		Long: "Tell how a namespace is getting on and, if it is stuck, why: the findings as a tree, the most\n" +
-			"likely cause first, each with the objects that are concerned, the evidence, what to do, and\n" +
-			"what would be lost by force. A finding is called proven only if the facts leave no other\n" +
-			"explanation. A namespace that is merely slow has no findings.\n\n" +
-			"It changes nothing. Without NAME it explains the namespace of the current context.\n\n" +
-			"Exit status: 0 healthy or getting on, 3 blocked, 1 error.",
-		Example: "  # Why is it stuck?\n" +
-			"  kubectl nslifecycle explain shop\n\n" +
-			"  # Everything that is being deleted or initialized\n" +
-			"  kubectl nslifecycle explain --all\n\n" +
-			"  # The leading cause, for a script\n" +
-			"  kubectl nslifecycle explain shop -o json | jq -r '.findings[0].cause'",
+		Use:               "explain [NAME]",
+		Short:             shortExplain,
+		Long:              longExplain,
+		Example:           exampleExplain,
 		Args:              atMostOneNamespace,
 		ValidArgsFunction: session.completeNamespace,
 		RunE: func(command *cobra.Command, args []string) error {
 			return options.run(command.Context(), args)
 		},
 	}
-	options.output.addFlag(command)
+	options.output.AddFlag(command)
 	flags := command.Flags()
-	flags.BoolVarP(&options.isAll, "all", "A", false, "Every namespace that is being deleted or initialized")
-	flags.DurationVar(&options.patience, "progress-deadline", diagnosis.DefaultProgressDeadline,
-		"How long something may take before anybody is blamed for it")
+	flags.BoolVarP(&options.all, "all", "A", false, helpExplainAll)
+	flags.DurationVar(&options.progressDeadline, "progress-deadline", diagnosis.DefaultProgressDeadline, helpExplainProgressDeadline)
 	return command
 }
 
 func (o *explainOptions) run(ctx context.Context, args []string) error {
-	if err := o.output.validate(); err != nil {
+	if err := o.output.Validate(); err != nil {
 		return err
 	}
-	if o.isAll {
+	if o.all {
 		if len(args) > 0 {
-			return fmt.Errorf("either --all or namespace %q, not both", args[0])
+			return errNameAndAll(args[0])
 		}
 		return o.explainAll(ctx)
 	}
@@ -78,68 +67,68 @@ func (o *explainOptions) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	gatherer, err := o.newGatherer(o.patience)
+	collector, err := o.newCollector(o.progressDeadline)
 	if err != nil {
 		return err
 	}
-	result, err := diagnose(ctx, gatherer, name)
+	result, err := diagnose(ctx, collector, name)
 	if err != nil {
 		return err
 	}
 	if err := o.print("Diagnosis", result, result); err != nil {
 		return err
 	}
-	return exitFor(result)
+	return blockedStatus(result)
 }
 
-// newGatherer returns what reads the facts about namespaces. Nobody is blamed for what has
-// not taken longer than the patience.
-func (s *session) newGatherer(patience time.Duration) (*collect.Collector, error) {
+// newCollector returns a client that diagnoses namespaces. A finding requires that there was no
+// progress within the progress deadline.
+func (s *session) newCollector(progressDeadline time.Duration) (*collect.Collector, error) {
 	config, err := s.restConfig()
 	if err != nil {
 		return nil, err
 	}
-	gatherer, err := collect.New(config)
+	collector, err := collect.New(config)
 	if err != nil {
 		return nil, err
 	}
-	gatherer.ProgressDeadline = patience
-	return gatherer, nil
+	collector.ProgressDeadline = progressDeadline
+	return collector, nil
 }
 
-// diagnose finds out how one namespace is getting on.
-func diagnose(ctx context.Context, gatherer *collect.Collector, name string) (*diagnosis.Diagnosis, error) {
-	found, err := gatherer.Diagnose(ctx, name)
+// diagnose diagnoses a namespace.
+func diagnose(ctx context.Context, collector *collect.Collector, name string) (*diagnosis.Diagnosis, error) {
+	result, err := collector.Diagnose(ctx, name)
 	if apierrors.IsNotFound(err) {
-		return nil, fmt.Errorf("there is no namespace %q", name)
+		return nil, errNamespaceNotFound(name)
 	}
-	return found, err
+	return result, err
 }
 
-// explainAll explains what is not just active. The worst of them gives the exit status.
+// explainAll diagnoses all namespaces that are not active.
 func (o *explainOptions) explainAll(ctx context.Context) error {
-	names, err := o.unsettledNames(ctx)
+	names, err := o.inactiveNames(ctx)
 	if err != nil {
 		return err
 	}
-	gatherer, err := o.newGatherer(o.patience)
+	collector, err := o.newCollector(o.progressDeadline)
 	if err != nil {
 		return err
 	}
 	all := make([]*diagnosis.Diagnosis, len(names))
 	errs := make([]error, len(names))
 	group := errgroup.Group{}
-	group.SetLimit(explainedAtOnce)
+	group.SetLimit(maxParallelDiagnoses)
 	for i, name := range names {
 		group.Go(func() error {
-			all[i], errs[i] = diagnose(ctx, gatherer, name)
+			all[i], errs[i] = diagnose(ctx, collector, name)
 			return nil
 		})
 	}
-	_ = group.Wait() // What went wrong stands in errs.
+	_ = group.Wait() // errs contains the errors.
 	all = slices.DeleteFunc(all, func(one *diagnosis.Diagnosis) bool { return one == nil })
-	if len(all) == 0 && !o.output.isStructured() {
-		fmt.Fprintln(o.ErrOut, "No namespace is being deleted or initialized.")
+	if len(all) == 0 && !o.output.IsStructured() {
+		fmt.Fprintln(o.ErrOut, msgNoInactiveNamespaces)
 	}
 	if err := o.print("DiagnosisList", map[string]any{"items": all}, all...); err != nil {
 		return err
@@ -147,22 +136,22 @@ func (o *explainOptions) explainAll(ctx context.Context) error {
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	return exitFor(all...)
+	return blockedStatus(all...)
 }
 
-// unsettledNames returns the namespaces that are being deleted or initialized, sorted.
-func (o *explainOptions) unsettledNames(ctx context.Context) ([]string, error) {
+// inactiveNames returns the sorted names of all namespaces that are initializing or terminating.
+func (o *explainOptions) inactiveNames(ctx context.Context) ([]string, error) {
 	client, err := o.namespaces()
 	if err != nil {
 		return nil, err
 	}
 	list, err := client.List(ctx, metav1.ListOptions{})
 	if err != nil {
-		return nil, fmt.Errorf("listing namespaces: %w", err)
+		return nil, errListNamespaces(err)
 	}
 	var names []string
 	for i := range list.Items {
-		if describeLife(&list.Items[i]).Stage != diagnosis.StageActive {
+		if computeSummary(&list.Items[i]).Stage != diagnosis.StageActive {
 			names = append(names, list.Items[i].Name)
 		}
 	}
@@ -170,15 +159,14 @@ func (o *explainOptions) unsettledNames(ctx context.Context) ([]string, error) {
 	return names, nil
 }
 
-// print writes a value for programs, or the diagnoses for people. What could not be read
-// goes to stderr.
-func (o *explainOptions) print(kind string, value any, all ...*diagnosis.Diagnosis) error {
-	if o.output.isStructured() {
-		return o.output.print(o.Out, kind, value)
+// print writes the document, or the diagnoses as text.
+func (o *explainOptions) print(kind string, document any, all ...*diagnosis.Diagnosis) error {
+	if o.output.IsStructured() {
+		return o.output.Print(o.Out, kind, document)
 	}
 	texts := make([]string, 0, len(all))
 	for _, result := range all {
-		texts = append(texts, renderDiagnosis(result, o.screen(o.Out)))
+		texts = append(texts, printer.RenderDiagnosis(result, printer.NewScreen(o.Out)))
 	}
 	if _, err := io.WriteString(o.Out, strings.Join(texts, "\n")); err != nil {
 		return err
@@ -189,24 +177,12 @@ func (o *explainOptions) print(kind string, value any, all ...*diagnosis.Diagnos
 	return nil
 }
 
-// screen is what is known of a stream that text is written to.
-func (s *session) screen(out io.Writer) screen {
-	screen := screen{colours: s.palette(out), now: time.Now()}
-	if isTerminal(out) {
-		screen.columns = width(out)
-	}
-	return screen
-}
-
 func (s *session) warnUnread(namespace string, unread []string) {
-	s.warnEach(fmt.Sprintf("Not read in namespace %s, and a cause may be hidden there", namespace), unread)
+	s.warnEach(msgIncompleteDiagnosis(namespace), unread)
 }
 
-// explainCommand returns the command that explains a namespace.
-func explainCommand(name string) string { return shell.Command(displayName+" explain %s", name) }
-
-// exitFor is the exit status that tells whether anything is blocked.
-func exitFor(all ...*diagnosis.Diagnosis) error {
+// blockedStatus returns an error with status ExitBlocked if at least one namespace is blocked.
+func blockedStatus(all ...*diagnosis.Diagnosis) error {
 	for _, result := range all {
 		if result.State == diagnosis.Blocked {
 			return exitWith(ExitBlocked)

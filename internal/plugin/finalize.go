@@ -12,101 +12,73 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
+	"github.com/nslifecycle/nslifecycle/internal/plugin/forcefinalize"
+	"github.com/nslifecycle/nslifecycle/internal/plugin/printer"
 )
-
-// goneTimeout is how long a Namespace that nothing holds any more may take to go.
-const goneTimeout = 5 * time.Second
 
 type finalizeOptions struct {
 	*session
-	output    *output
-	wanted    removal
-	allowed   permits
+	output    *printer.Output
+	removal   forcefinalize.Removal
+	allowed   forcefinalize.Permissions
 	dryRun    string
 	confirmed string
 	backup    string
-	hasNone   bool // no backup is wanted
+	noBackup  bool
 }
 
 func newFinalizeCommand(session *session) *cobra.Command {
-	options := &finalizeOptions{session: session, output: newOutput(outputJSON, outputYAML)}
+	options := &finalizeOptions{session: session, output: printer.NewOutput(printer.FormatJSON, printer.FormatYAML)}
 	command := &cobra.Command{
-		Use:   "finalize NAME",
-		Short: "The last resort: remove one token or finalizer of a stuck namespace by force",
-		Long: "Remove one token or finalizer that holds a namespace which is being deleted, by force. It is\n" +
-			"the last resort: whatever its owner would have cleaned up stays behind. First do what\n" +
-			"`" + displayName + " explain` says.\n\n" +
-			"Without one of --namespace-finalizer, --metadata-finalizer and --finalizer it shows the findings and\n" +
-			"everything that could be removed. With one of them it shows what would be done, what would be\n" +
-			"lost, and which objects would be left without a namespace, and asks the API server in a dry\n" +
-			"run whether it would accept that. It changes nothing unless --dry-run=false is given. Then it\n" +
-			"writes a backup of every object that remains, Secrets too, asks for the name of the namespace\n" +
-			"to be typed, makes sure that nothing has changed since it was shown, and removes that one\n" +
-			"token or finalizer and no other.\n\n" +
-			"It refuses where it cannot see everything, where whoever should remove the token or finalizer\n" +
-			"may be at work, and where objects would be orphaned. Each refusal names the flag that lifts it,\n" +
-			"if there is one.",
-		Example: "  # What holds it, and what could be done\n" +
-			"  kubectl nslifecycle finalize shop\n\n" +
-			"  # What would removing a finalizer do?\n" +
-			"  kubectl nslifecycle finalize shop --finalizer=example.com/cleanup\n\n" +
-			"  # Do it, for one type only\n" +
-			"  kubectl nslifecycle finalize shop --finalizer=example.com/cleanup \\\n" +
-			"    --resource=widgets.example.com --dry-run=false\n\n" +
-			"  # Release the token of an agent that has been uninstalled, in a script\n" +
-			"  kubectl nslifecycle finalize shop --namespace-finalizer=example.com/agent --dry-run=false --confirm=shop",
+		Use:               "finalize NAME",
+		Short:             shortFinalize,
+		Long:              longFinalize,
+		Example:           exampleFinalize,
 		Args:              oneNamespace,
 		ValidArgsFunction: session.completeNamespace,
 		RunE: func(command *cobra.Command, args []string) error {
-			// What an empty variable of a script makes of it would select everything.
-			if command.Flags().Changed("resource") && len(options.wanted.Resources) == 0 {
-				return errors.New("--resource is empty; leave it out to remove the --finalizer from all objects")
+			// An empty variable in a script must not select all objects.
+			if command.Flags().Changed("resource") && len(options.removal.Resources) == 0 {
+				return errResourceEmpty
 			}
 			return options.run(command.Context(), args[0])
 		},
 	}
-	options.output.addFlag(command)
+	options.output.AddFlag(command)
 	options.addFlags(command)
 	return command
 }
 
 func (o *finalizeOptions) addFlags(command *cobra.Command) {
 	flags := command.Flags()
-	flags.StringVar(&o.wanted.Token, "namespace-finalizer", "", "Token in spec.finalizers of the Namespace to release")
-	flags.StringVar(&o.wanted.NamespaceFinalizer, "metadata-finalizer", "",
-		"Finalizer in metadata.finalizers of the Namespace to remove")
-	flags.StringVar(&o.wanted.Finalizer, "finalizer", "", "Finalizer to remove from objects in the namespace")
-	flags.StringSliceVar(&o.wanted.Resources, "resource", nil,
-		"With --finalizer: only from these, TYPE or TYPE/NAME, such as pods or widgets.example.com/a")
-	flags.StringVar(&o.dryRun, "dry-run", dryRunServer, "Show what would be done and do not do it; false or none to do it")
+	flags.StringVar(&o.removal.NamespaceFinalizer, forcefinalize.FlagNamespaceFinalizer, "", helpNamespaceFinalizer)
+	flags.StringVar(&o.removal.MetadataFinalizer, forcefinalize.FlagMetadataFinalizer, "", helpMetadataFinalizer)
+	flags.StringVar(&o.removal.Finalizer, forcefinalize.FlagFinalizer, "", helpFinalizer)
+	flags.StringSliceVar(&o.removal.Resources, "resource", nil, helpResource)
+	flags.StringVar(&o.dryRun, "dry-run", dryRunServer, helpFinalizeDryRun)
 	flags.Lookup("dry-run").NoOptDefVal = dryRunServer
-	flags.StringVar(&o.confirmed, "confirm", "", "The name of the namespace once more, instead of typing it when asked")
-	flags.StringVar(&o.backup, "backup", "", "File for the backup, which must not exist (default NAME-backup-TIME.yaml)")
-	flags.BoolVar(&o.hasNone, "no-backup", false, "Write no backup")
-	flags.BoolVar(&o.allowed.isOrphaning, strings.TrimPrefix(flagOrphan, "--"), false,
-		"Accept that objects are left without a namespace")
-	flags.BoolVar(&o.allowed.allowsUnread, strings.TrimPrefix(flagAllowUnread, "--"), false,
-		"Accept that there may be objects which cannot be read, and are in no backup")
-	flags.BoolVar(&o.allowed.isEvenIfAlive, strings.TrimPrefix(flagEvenIfAlive, "--"), false,
-		"Accept that whoever should remove it may be at work")
-	command.MarkFlagsMutuallyExclusive("namespace-finalizer", "metadata-finalizer", "finalizer")
+	flags.StringVar(&o.confirmed, "confirm", "", helpConfirm)
+	flags.StringVar(&o.backup, "backup", "", helpBackup)
+	flags.BoolVar(&o.noBackup, "no-backup", false, helpNoBackup)
+	flags.BoolVar(&o.allowed.Orphan, forcefinalize.FlagOrphan, false, helpOrphan)
+	flags.BoolVar(&o.allowed.AllowUnread, forcefinalize.FlagAllowUnread, false, helpAllowUnread)
+	flags.BoolVar(&o.allowed.IgnoreActiveOwner, forcefinalize.FlagIgnoreActiveOwner, false, helpIgnoreActiveOwner)
+	command.MarkFlagsMutuallyExclusive(
+		forcefinalize.FlagNamespaceFinalizer, forcefinalize.FlagMetadataFinalizer, forcefinalize.FlagFinalizer)
 	command.MarkFlagsMutuallyExclusive("backup", "no-backup")
 	_ = command.RegisterFlagCompletionFunc("dry-run",
 		cobra.FixedCompletions([]string{dryRunServer, dryRunNone}, cobra.ShellCompDirectiveNoFileComp))
 }
 
-// validate checks the flags, as far as that can be done without a server.
+// validate checks the flags and returns whether the command is a dry run.
 func (o *finalizeOptions) validate() (isDryRun bool, err error) {
-	if err := o.output.validate(); err != nil {
+	if err := o.output.Validate(); err != nil {
 		return false, err
 	}
-	if len(o.wanted.Resources) > 0 && o.wanted.Finalizer == "" {
-		return false, errors.New("--resource selects what loses a --finalizer, which is missing")
+	if len(o.removal.Resources) > 0 && o.removal.Finalizer == "" {
+		return false, errResourceWithoutFinalizer
 	}
 	switch o.dryRun {
 	case dryRunServer, "true":
@@ -114,7 +86,7 @@ func (o *finalizeOptions) validate() (isDryRun bool, err error) {
 	case dryRunNone, "false":
 		return false, nil
 	}
-	return false, fmt.Errorf("unknown --dry-run=%s; use %s, or %s to do it", o.dryRun, dryRunServer, dryRunNone)
+	return false, errDryRun(o.dryRun, []string{dryRunServer, dryRunNone})
 }
 
 func (o *finalizeOptions) run(ctx context.Context, name string) error {
@@ -122,168 +94,145 @@ func (o *finalizeOptions) run(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	forcer, err := o.newForcer(name)
+	finalizer, err := o.newFinalizer(name)
 	if err != nil {
 		return err
 	}
-	gatherer, err := o.newGatherer(diagnosis.DefaultProgressDeadline)
+	collector, err := o.newCollector(diagnosis.DefaultProgressDeadline)
 	if err != nil {
 		return err
 	}
-	found, err := diagnose(ctx, gatherer, name)
+	found, err := diagnose(ctx, collector, name)
 	if err != nil {
 		return err
 	}
-	facts, err := forcer.look(ctx)
+	plan, err := finalizer.Prepare(ctx, found, o.removal, o.allowed)
 	if err != nil {
 		return err
 	}
-	facts.diagnosis = found
-	if o.wanted.name() == "" {
-		return o.offer(facts)
+	plan.IsDryRun = isDryRun || plan.Removal == nil
+	if plan.Removal != nil {
+		plan.Backup = o.backupFile(name)
 	}
-	planned, err := planFinalize(facts, o.wanted, o.allowed)
-	if err != nil {
-		return refused(err)
-	}
-	planned.IsDryRun, planned.Backup = isDryRun, o.backupFile(name)
-	warning, refusal := forcer.rehearse(ctx, planned, facts.namespace)
-	if refusal != nil {
-		refusal = forcer.explainWrite(ctx, planned, refusal)
-		planned.Objections = append(planned.Objections, "the API server does not accept it: "+refusal.Error())
-	}
-	if err := o.show(planned); err != nil {
+	if err := o.print(plan); err != nil {
 		return err
 	}
-	if warning != nil {
-		o.warnf("The API server cannot tell beforehand whether it accepts this: %v", warning)
-	}
-	if len(planned.Objections) > 0 {
-		return refused(errors.New(strings.Join(planned.Objections, ";\nand ")))
-	}
-	if isDryRun {
-		fmt.Fprintln(o.ErrOut, "\nNothing was changed: this was a dry run. --dry-run=false does it.")
+	switch {
+	case plan.Removal == nil:
+		return blockedStatus(found)
+	case len(plan.Objections) > 0:
+		return forcefinalize.Refused(errors.New(strings.Join(plan.Objections, ";\n")))
+	case isDryRun:
+		fmt.Fprintln(o.ErrOut, "\n"+msgDryRun)
 		return nil
 	}
-	return o.force(ctx, forcer, planned)
+	return o.apply(ctx, finalizer, plan)
 }
 
-// refused is the error of a command that has changed nothing.
-func refused(err error) error {
-	return fmt.Errorf("refused, and nothing was changed: %w", err)
+func (s *session) newFinalizer(name string) (*forcefinalize.Finalizer, error) {
+	config, err := s.restConfig()
+	if err != nil {
+		return nil, err
+	}
+	namespaces, err := s.namespaces()
+	if err != nil {
+		return nil, err
+	}
+	discoverer, objects, err := s.contentClients()
+	if err != nil {
+		return nil, err
+	}
+	return &forcefinalize.Finalizer{
+		Namespace: name, Config: config, Namespaces: namespaces, Metadata: objects, Discoverer: discoverer,
+		FieldManager: commandName,
+	}, nil
 }
 
-// offer shows what could be removed, for a user who has not chosen yet.
-func (o *finalizeOptions) offer(facts *predicament) error {
-	if err := whyNotFinalize(facts); err != nil {
-		return refused(err)
+func (o *finalizeOptions) print(plan *forcefinalize.Plan) error {
+	if o.output.IsStructured() {
+		if err := o.output.Print(o.Out, "FinalizePlan", plan); err != nil {
+			return err
+		}
+	} else {
+		if _, err := io.WriteString(o.Out, forcefinalize.Render(plan, printer.NewScreen(o.Out))); err != nil {
+			return err
+		}
+		o.warnUnread(plan.Namespace, plan.Diagnosis.Unread)
+		o.warnEach(msgMoreObjects(plan.Namespace), plan.Unread)
 	}
-	planned := newPlan(facts)
-	planned.IsDryRun, planned.Candidates = true, listCandidates(facts)
-	if err := o.show(planned); err != nil {
-		return err
+	if plan.DryRunUnsupported != nil {
+		o.warnf("%s", msgDryRunUnsupported(plan.DryRunUnsupported))
 	}
-	return exitFor(facts.diagnosis)
-}
-
-func (o *finalizeOptions) show(planned *plan) error {
-	if o.output.isStructured() {
-		return o.output.print(o.Out, "FinalizePlan", planned)
-	}
-	if _, err := io.WriteString(o.Out, renderPlan(planned, o.screen(o.Out))); err != nil {
-		return err
-	}
-	o.warnUnread(planned.Namespace, planned.Diagnosis.Unread)
-	o.warnEach(fmt.Sprintf("There may be more objects in namespace %s", planned.Namespace), planned.Unread)
 	return nil
 }
 
-// force does what was shown, after backup and confirmation.
-func (o *finalizeOptions) force(ctx context.Context, forcer *forcer, planned *plan) error {
-	if err := o.whyNotConfirmed(planned.Namespace, o.confirmed); err != nil {
-		return refused(err)
+// apply applies a plan after a backup and a confirmation.
+func (o *finalizeOptions) apply(ctx context.Context, finalizer *forcefinalize.Finalizer, plan *forcefinalize.Plan) error {
+	if err := o.checkConfirmation(plan.Namespace, o.confirmed); err != nil {
+		return forcefinalize.Refused(err)
 	}
-	if planned.Backup != "" {
-		if err := o.backUp(ctx, forcer, planned); err != nil {
-			return refused(err)
+	if plan.Backup != "" {
+		saved, missing, err := finalizer.Backup(ctx, plan, o.allowed)
+		if err != nil {
+			return forcefinalize.Refused(err)
 		}
+		for _, one := range missing {
+			o.warnf("%s", msgNotBackedUp(one))
+		}
+		fmt.Fprintln(o.ErrOut, "\n"+msgFinalizeBackup(plan.Backup, saved))
 	}
-	question := fmt.Sprintf("This removes %s.", planned.Removal)
-	if len(planned.Orphans) > 0 {
-		question += fmt.Sprintf(" It leaves %s without a namespace.", count(len(planned.Orphans), "object"))
+	if err := o.confirm(ctx, plan.Namespace, o.confirmed, msgFinalizeQuestion(plan)); err != nil {
+		return forcefinalize.Refused(err)
 	}
-	if err := o.confirm(ctx, planned.Namespace, o.confirmed, question); err != nil {
-		return refused(err)
+	removed, err := finalizer.Apply(ctx, plan)
+	if removed > 0 {
+		o.printResult(msgRemovedFrom(plan, removed))
 	}
-	done, err := forcer.act(ctx, planned)
-	if len(planned.Targets) > 0 && done > 0 {
-		o.tell("Removed %s from %s.", planned.Removal, count(done, "object"))
-	}
-	var unanswered unansweredError
+	var unanswered forcefinalize.UnansweredError
 	switch {
 	case errors.As(err, &unanswered):
-		o.warnf("The API server has not answered: %s may have been removed, from one object if it is a finalizer of "+
-			"objects. To see the current state, run: %s", planned.Removal, explainCommand(planned.Namespace))
+		o.warnf("%s", msgUnanswered(plan))
 		return err
-	case err != nil && done == 0:
-		return refused(err)
+	case err != nil && removed == 0:
+		return forcefinalize.Refused(err)
 	case err != nil:
-		return fmt.Errorf("stopped before the other %s: %w", count(len(planned.Targets)-done, "object"), err)
-	case len(planned.Targets) == 0:
-		o.tell("Removed %s.", planned.Removal)
+		return errStopped(len(plan.Targets)-removed, err)
+	case len(plan.Targets) == 0:
+		o.printResult(msgRemoved(plan))
 	}
-	o.tellOutcome(ctx, forcer, planned)
+	o.printOutcome(ctx, finalizer, plan)
 	return nil
 }
 
-// tell prints what was done: it is the result, unless that is a document.
-func (o *finalizeOptions) tell(format string, args ...any) {
+// printResult prints a line to stdout, or to stderr if stdout contains a document.
+func (o *finalizeOptions) printResult(text string) {
 	out := o.Out
-	if o.output.isStructured() {
+	if o.output.IsStructured() {
 		out = o.ErrOut
 	}
-	fmt.Fprintf(out, format+"\n", args...)
+	fmt.Fprintln(out, text)
 }
 
-// tellOutcome says what is left behind, and how to go on.
-func (o *finalizeOptions) tellOutcome(ctx context.Context, forcer *forcer, planned *plan) {
-	isGone := len(planned.HeldBy) == 0 && forcer.waitUntilGone(ctx, planned)
-	if isGone {
-		o.tell("Namespace %s is gone.", planned.Namespace)
+// printOutcome prints the state of the namespace after the removal and what the user must do.
+func (o *finalizeOptions) printOutcome(ctx context.Context, finalizer *forcefinalize.Finalizer, plan *forcefinalize.Plan) {
+	isDeleted := len(plan.HeldBy) == 0 && finalizer.WaitForDeletion(ctx, plan)
+	if isDeleted {
+		o.printResult(msgNamespaceDeleted(plan.Namespace))
 	} else {
-		o.tell("Namespace %s is still being deleted. To see its progress, run: %s",
-			planned.Namespace, explainCommand(planned.Namespace))
+		o.printResult(msgStillTerminating(plan.Namespace))
 	}
-	switch {
-	case len(planned.Orphans) > 0 && isGone:
-		o.tell("Left behind without a namespace: %s. Find them: %s orphans",
-			nameRemnants(planned.Orphans), displayName)
-	case len(planned.Orphans) > 0:
-		o.tell("Still in it, and left behind when it goes: %s. Delete them before, or find them then: %s orphans",
-			nameRemnants(planned.Orphans), displayName)
+	if len(plan.Orphans) > 0 {
+		o.printResult(msgOrphaned(plan.Orphans, isDeleted))
 	}
-	if len(planned.Losses) > 0 {
-		o.tell("Look after what may be left outside of the cluster: %s", strings.Join(planned.Losses, " "))
+	if len(plan.Losses) > 0 {
+		o.printResult(msgCheckExternal(plan.Losses))
 	}
 }
 
-// waitUntilGone tells whether the Namespace goes, now that nothing holds it.
-func (f *forcer) waitUntilGone(ctx context.Context, planned *plan) bool {
-	const interval = 100 * time.Millisecond
-	err := wait.PollUntilContextTimeout(ctx, interval, goneTimeout, true, func(ctx context.Context) (bool, error) {
-		namespace, err := f.namespaces.Get(ctx, f.name, metav1.GetOptions{})
-		if err != nil {
-			return apierrors.IsNotFound(err), nil
-		}
-		return namespace.UID != planned.UID, nil
-	})
-	return err == nil
-}
-
-// backupFile is where the backup goes, empty for none.
+// backupFile returns the name of the backup, or "" for none.
 func (o *finalizeOptions) backupFile(name string) string {
 	switch {
-	case o.hasNone:
+	case o.noBackup:
 		return ""
 	case o.backup != "":
 		return o.backup

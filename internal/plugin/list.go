@@ -17,50 +17,49 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
+	"github.com/nslifecycle/nslifecycle/internal/plugin/printer"
 )
 
-// stages are the values of flag --stage.
+// stages are the values of the flag --stage.
 var stages = []string{
 	string(diagnosis.StageInitializing), string(diagnosis.StageActive), string(diagnosis.StageTerminating),
 }
 
 type listOptions struct {
 	*session
-	output       *output
-	selector     string
-	stage        string
-	hasNoHeaders bool
+	output    *printer.Output
+	selector  string
+	stage     string
+	noHeaders bool
 }
 
 func newListCommand(session *session) *cobra.Command {
-	options := &listOptions{session: session, output: newOutput(outputJSON, outputYAML, outputWide)}
+	options := &listOptions{
+		session: session, output: printer.NewOutput(printer.FormatJSON, printer.FormatYAML, printer.FormatWide),
+	}
 	command := &cobra.Command{
-		Use:     "list",
-		Aliases: []string{"ls"},
-		Short:   "List all namespaces with the stage of their life and what they wait for",
-		Long: "List all namespaces with the stage of their life, Initializing, Active or Terminating, and\n" +
-			"what they wait for. All of it stands in the Namespace objects: it takes one request.",
-		Example: "  # Everything that is not just there\n" +
-			"  kubectl nslifecycle list --stage=Terminating -o wide\n\n" +
-			"  # The names of what is stuck, as the operator sees it\n" +
-			"  kubectl nslifecycle list -o json | jq -r '.items[] | select(.isBlocked) | .metadata.name'",
+		Use:               "list",
+		Aliases:           []string{"ls"},
+		Short:             shortList,
+		Long:              longList,
+		Example:           exampleList,
 		Args:              noArguments,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(command *cobra.Command, _ []string) error {
 			return options.run(command.Context())
 		},
 	}
-	options.output.addFlag(command)
+	options.output.AddFlag(command)
 	flags := command.Flags()
-	flags.StringVarP(&options.selector, "selector", "l", "", "Only namespaces with labels that match, as in kubectl get")
-	flags.StringVar(&options.stage, "stage", "", "Only namespaces in this stage: "+strings.Join(stages, ", "))
-	flags.BoolVar(&options.hasNoHeaders, "no-headers", false, "Print no headers")
+	flags.StringVarP(&options.selector, "selector", "l", "", helpSelector)
+	flags.StringVar(&options.stage, "stage", "", helpStage(stages))
+	flags.BoolVar(&options.noHeaders, "no-headers", false, helpNoHeaders)
 	_ = command.RegisterFlagCompletionFunc("stage", cobra.FixedCompletions(stages, cobra.ShellCompDirectiveNoFileComp))
 	return command
 }
 
 func (o *listOptions) run(ctx context.Context) error {
-	if err := o.output.validate(); err != nil {
+	if err := o.output.Validate(); err != nil {
 		return err
 	}
 	stage, err := parseStage(o.stage)
@@ -73,37 +72,37 @@ func (o *listOptions) run(ctx context.Context) error {
 	}
 	list, err := client.List(ctx, metav1.ListOptions{LabelSelector: o.selector})
 	if err != nil {
-		return fmt.Errorf("listing namespaces: %w", err)
+		return errListNamespaces(err)
 	}
-	lives := make([]life, 0, len(list.Items))
+	summaries := make([]namespaceSummary, 0, len(list.Items))
 	for i := range list.Items {
-		described := describeLife(&list.Items[i])
-		if stage == "" || described.Stage == stage {
-			lives = append(lives, described)
+		summary := computeSummary(&list.Items[i])
+		if stage == "" || summary.Stage == stage {
+			summaries = append(summaries, summary)
 		}
 	}
-	slices.SortFunc(lives, func(a, b life) int { return cmp.Compare(a.Metadata.Name, b.Metadata.Name) })
-	return o.print(lives)
+	slices.SortFunc(summaries, func(a, b namespaceSummary) int { return cmp.Compare(a.Metadata.Name, b.Metadata.Name) })
+	return o.print(summaries)
 }
 
-func (o *listOptions) print(lives []life) error {
-	if o.output.isStructured() {
-		return o.output.print(o.Out, "NamespaceLifeList", map[string]any{"items": lives})
+func (o *listOptions) print(summaries []namespaceSummary) error {
+	if o.output.IsStructured() {
+		return o.output.Print(o.Out, "NamespaceSummaryList", map[string]any{"items": summaries})
 	}
-	if len(lives) == 0 {
-		fmt.Fprintln(o.ErrOut, "No namespaces found.")
+	if len(summaries) == 0 {
+		fmt.Fprintln(o.ErrOut, msgNoNamespaces)
 		return nil
 	}
 	var text bytes.Buffer
-	table := lifeTable(lives, time.Now(), o.output.isWide())
-	if err := printTable(&text, table, o.output.isWide(), o.hasNoHeaders); err != nil {
+	table := summaryTable(summaries, time.Now(), o.output.IsWide())
+	if err := printer.PrintTable(&text, table, o.output.IsWide(), o.noHeaders); err != nil {
 		return err
 	}
-	_, err := o.Out.Write(colourLives(text.Bytes(), lives, o.palette(o.Out)))
+	_, err := o.Out.Write(colorStages(text.Bytes(), summaries, printer.NewPalette(o.Out)))
 	return err
 }
 
-// parseStage returns the stage that a user means, in whatever case.
+// parseStage returns the stage for a value of --stage, which is not case-sensitive.
 func parseStage(text string) (diagnosis.Stage, error) {
 	if text == "" {
 		return "", nil
@@ -113,73 +112,60 @@ func parseStage(text string) (diagnosis.Stage, error) {
 			return diagnosis.Stage(stage), nil
 		}
 	}
-	return "", fmt.Errorf("unknown stage %q; use one of %s", text, strings.Join(stages, ", "))
+	return "", errUnknownStage(text, stages)
 }
 
-// phraseWidth is how much of what a namespace waits for a table shows that is not wide.
-const phraseWidth = 100
+// waitsForWidth is the width of the column in a table that is not wide.
+const waitsForWidth = 100
 
-// lifeTable makes a table with one row for each namespace.
-func lifeTable(lives []life, now time.Time, isWide bool) *metav1.Table {
-	table := &metav1.Table{ColumnDefinitions: columns(
-		"Name", "Stage", "Age", "+Since", "+Requested By", "+Protected", "+Expires", "Waits For", "+And")}
-	for i := range lives {
+// summaryTable returns a table with one row for each namespace.
+func summaryTable(summaries []namespaceSummary, now time.Time, isWide bool) *metav1.Table {
+	table := &metav1.Table{ColumnDefinitions: printer.Columns(summaryColumns...)}
+	for i := range summaries {
+		summary := &summaries[i]
 		first, others := "", ""
-		if len(lives[i].WaitsFor) > 0 {
-			first, others = lives[i].WaitsFor[0], strings.Join(lives[i].WaitsFor[1:], "; ")
+		if len(summary.WaitsFor) > 0 {
+			first, others = summary.WaitsFor[0], strings.Join(summary.WaitsFor[1:], "; ")
 		}
 		if !isWide {
-			first = clip(first, phraseWidth)
+			first = printer.Clip(first, waitsForWidth)
 		}
 		table.Rows = append(table.Rows, metav1.TableRow{Cells: []any{
-			lives[i].Metadata.Name, string(lives[i].Stage),
-			ageOf(lives[i].Metadata.CreationTimestamp, now), ageOf(lives[i].Since, now),
-			orNone(lives[i].RequestedBy), yesOrNo(lives[i].IsProtected), expiresIn(lives[i].ExpiresAt, now), first, others,
+			summary.Metadata.Name, string(summary.Stage),
+			printer.Age(summary.Metadata.CreationTimestamp, now), printer.Age(summary.Since, now),
+			printer.OrNone(summary.RequestedBy), printer.YesOrNo(summary.IsProtected),
+			expirationText(summary.ExpiresAt, now), first, others,
 		}})
 	}
 	return table
 }
 
-// colourLives colours the stage in the rows of a printed table: a table printer escapes
-// colours that are in the cells.
-func colourLives(text []byte, lives []life, colours palette) []byte {
+// colorStages colors the stages in a printed table. The table printer would escape colors in the
+// cells.
+func colorStages(text []byte, summaries []namespaceSummary, colors printer.Palette) []byte {
 	lines := strings.SplitAfter(string(text), "\n")
-	first := len(lines) - 1 - len(lives) // after the headers, if there are any
-	for i := range lives {
-		stage := string(lives[i].Stage)
-		// The name comes first and may contain the same word, though in lower case.
-		lines[first+i] = strings.Replace(lines[first+i], stage, colourStage(&lives[i], colours), 1)
+	first := len(lines) - 1 - len(summaries) // There may be a line with headers.
+	for i := range summaries {
+		stage := string(summaries[i].Stage)
+		// The name precedes the stage and can contain it in lower case only.
+		lines[first+i] = strings.Replace(lines[first+i], stage, colorStage(&summaries[i], colors), 1)
 	}
 	return []byte(strings.Join(lines, ""))
 }
 
-func colourStage(described *life, colours palette) string {
-	text := string(described.Stage)
+func colorStage(summary *namespaceSummary, colors printer.Palette) string {
+	text := string(summary.Stage)
 	switch {
-	case described.IsBlocked:
-		return colours.red(text)
-	case described.Stage == diagnosis.StageActive:
-		return colours.green(text)
+	case summary.IsBlocked:
+		return colors.Red(text)
+	case summary.Stage == diagnosis.StageActive:
+		return colors.Green(text)
 	}
-	return colours.yellow(text)
+	return colors.Yellow(text)
 }
 
-func ageOf(since metav1.Time, now time.Time) string {
-	if since.IsZero() {
-		return "<unknown>"
-	}
-	return duration.HumanDuration(now.Sub(since.Time))
-}
-
-func yesOrNo(is bool) string {
-	if is {
-		return "yes"
-	}
-	return "no"
-}
-
-// expiresIn says how long it is until a namespace expires.
-func expiresIn(at *metav1.Time, now time.Time) string {
+// expirationText returns the time until a namespace expires.
+func expirationText(at *metav1.Time, now time.Time) string {
 	switch {
 	case at == nil:
 		return "<never>"
@@ -188,5 +174,3 @@ func expiresIn(at *metav1.Time, now time.Time) string {
 	}
 	return "in " + duration.HumanDuration(at.Sub(now))
 }
-
-func orNone(text string) string { return cmp.Or(text, "<none>") }

@@ -13,160 +13,129 @@ import (
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/nslifecycle/nslifecycle/internal/plugin/orphans"
+	"github.com/nslifecycle/nslifecycle/internal/plugin/printer"
 	"github.com/nslifecycle/nslifecycle/internal/printable"
-	"github.com/nslifecycle/nslifecycle/internal/shell"
 )
 
 type orphansOptions struct {
 	*session
-	output       *output
-	hasNoHeaders bool
-	isDeleting   bool
-	isSure       bool
+	output    *printer.Output
+	noHeaders bool
+	delete    bool
+	yes       bool
 }
 
 func newOrphansCommand(session *session) *cobra.Command {
-	options := &orphansOptions{session: session, output: newOutput(outputJSON, outputYAML, outputWide)}
+	options := &orphansOptions{
+		session: session, output: printer.NewOutput(printer.FormatJSON, printer.FormatYAML, printer.FormatWide),
+	}
 	command := &cobra.Command{
-		Use:   "orphans",
-		Short: "Find objects whose namespace does not exist",
-		Long: "Find objects, of any namespaced type, whose namespace does not exist. They are left behind when\n" +
-			"the finalizers of a Namespace are removed by force. Nobody sees them, since they are in no\n" +
-			"namespace, and they come back when a namespace of that name is created.\n\n" +
-			"An object is called an orphan only if it was there before its namespace was found missing, and\n" +
-			"is there afterwards. Nothing is changed unless --delete is given; orphans that have finalizers\n" +
-			"remain then, until those are removed: create the namespace for that, and delete it again.",
-		Example: "  kubectl nslifecycle orphans\n\n" +
-			"  # Delete them, in a script\n" +
-			"  kubectl nslifecycle orphans --delete --yes",
+		Use:               "orphans",
+		Short:             shortOrphans,
+		Long:              longOrphans,
+		Example:           exampleOrphans,
 		Args:              noArguments,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(command *cobra.Command, _ []string) error {
 			return options.run(command.Context())
 		},
 	}
-	options.output.addFlag(command)
+	options.output.AddFlag(command)
 	flags := command.Flags()
-	flags.BoolVar(&options.hasNoHeaders, "no-headers", false, "Print no headers")
-	flags.BoolVar(&options.isDeleting, "delete", false, "Delete the orphans that were found")
-	flags.BoolVar(&options.isSure, "yes", false, "Do not ask before something is deleted")
+	flags.BoolVar(&options.noHeaders, "no-headers", false, helpNoHeaders)
+	flags.BoolVar(&options.delete, "delete", false, helpOrphansDelete)
+	flags.BoolVar(&options.yes, "yes", false, helpYes)
 	return command
 }
 
 func (o *orphansOptions) run(ctx context.Context) error {
-	if err := o.output.validate(); err != nil {
+	if err := o.output.Validate(); err != nil {
 		return err
 	}
-	if o.isDeleting && !o.isSure && !isTerminal(o.In) {
-		return errors.New("nobody can be asked whether the orphans may be deleted; use --yes to do it without asking")
+	if o.delete && !o.yes && !printer.IsTerminal(o.In) {
+		return errNoTerminalToAsk
 	}
-	search, err := o.newOrphanSearch()
+	discoverer, client, err := o.contentClients()
 	if err != nil {
 		return err
 	}
-	found, err := search.run(ctx)
+	finder := &orphans.Finder{Discoverer: discoverer, Client: client}
+	found, err := finder.Find(ctx)
 	if err != nil {
 		return err
 	}
 	if err := o.print(found); err != nil {
 		return err
 	}
-	o.warnEach("There may be more orphans", found.unread)
-	if o.isDeleting && len(found.orphans) > 0 {
-		if err := o.delete(ctx, search, found.orphans); err != nil {
+	o.warnEach(msgMoreOrphans, found.Unread)
+	if o.delete && len(found.Orphans) > 0 {
+		if err := o.confirmAndDelete(ctx, finder, found.Orphans); err != nil {
 			return err
 		}
 	}
-	if len(found.unread) > 0 {
-		return errors.New("not everything could be looked at")
+	if len(found.Unread) > 0 {
+		return errIncompleteSearch
 	}
 	return nil
 }
 
-func (o *orphansOptions) print(found *orphans) error {
+func (o *orphansOptions) print(found *orphans.Result) error {
 	switch {
-	case o.output.isStructured():
-		// Never null: a list without items is still one.
-		return o.output.print(o.Out, "OrphanList", map[string]any{"items": append([]orphan{}, found.orphans...)})
-	case len(found.orphans) == 0 && len(found.unread) > 0:
-		fmt.Fprintln(o.ErrOut, "No orphans found in what could be read.")
+	case o.output.IsStructured():
+		// An empty list must not be null.
+		return o.output.Print(o.Out, "OrphanList", map[string]any{"items": append([]orphans.Orphan{}, found.Orphans...)})
+	case len(found.Orphans) == 0 && len(found.Unread) > 0:
+		fmt.Fprintln(o.ErrOut, msgNoReadableOrphans)
 		return nil
-	case len(found.orphans) == 0:
-		fmt.Fprintln(o.ErrOut, "No orphans found.")
+	case len(found.Orphans) == 0:
+		fmt.Fprintln(o.ErrOut, msgNoOrphans)
 		return nil
 	}
 	now := time.Now()
-	table := &metav1.Table{ColumnDefinitions: columns("Namespace", "Type", "Name", "Age", "Finalizers", "+UID")}
-	for _, one := range found.orphans {
+	table := &metav1.Table{ColumnDefinitions: printer.Columns(orphanColumns...)}
+	for _, orphan := range found.Orphans {
 		table.Rows = append(table.Rows, metav1.TableRow{Cells: []any{
-			one.Namespace, one.Resource, printable.Name(one.Name), ageOf(one.CreationTimestamp, now),
-			orNone(strings.Join(one.Finalizers, ",")), string(one.UID),
+			orphan.Namespace, orphan.Resource, printable.Name(orphan.Name), printer.Age(orphan.CreationTimestamp, now),
+			printer.OrNone(strings.Join(orphan.Finalizers, ",")), string(orphan.UID),
 		}})
 	}
-	return printTable(o.Out, table, o.output.isWide(), o.hasNoHeaders)
+	return printer.PrintTable(o.Out, table, o.output.IsWide(), o.noHeaders)
 }
 
-func (o *orphansOptions) delete(ctx context.Context, search *orphanSearch, orphans []orphan) error {
-	if !o.isSure {
-		question := fmt.Sprintf("Delete %s in %s that do not exist?",
-			count(len(orphans), "object"), count(countNamespaces(orphans), "namespace"))
-		isAgreed, err := o.ask(ctx, question)
+func (o *orphansOptions) confirmAndDelete(ctx context.Context, finder *orphans.Finder, found []orphans.Orphan) error {
+	if !o.yes {
+		isConfirmed, err := o.ask(ctx, msgDeleteOrphans(found))
 		if err != nil {
 			return err
 		}
-		if !isAgreed {
-			fmt.Fprintln(o.ErrOut, "Nothing was deleted.")
+		if !isConfirmed {
+			fmt.Fprintln(o.ErrOut, msgNothingDeleted)
 			return nil
 		}
 	}
 	var errs []error
-	var refused []orphan
-	remaining := 0
-	for i := range orphans {
-		outcome, err := search.delete(ctx, &orphans[i])
+	var rejected []orphans.Orphan
+	held := 0
+	for i := range found {
+		outcome, err := finder.Delete(ctx, &found[i])
 		if err != nil {
 			errs = append(errs, err)
 			continue
 		}
 		switch outcome {
-		case outcomeHeld:
-			remaining++
-		case outcomeRefused:
-			refused = append(refused, orphans[i])
+		case orphans.OutcomeHeld:
+			held++
+		case orphans.OutcomeRejected:
+			rejected = append(rejected, found[i])
 		}
-		fmt.Fprintf(o.ErrOut, "%s in namespace %s: %s\n", orphans[i], orphans[i].Namespace, outcome)
+		fmt.Fprintf(o.ErrOut, "%s in namespace %s: %s\n", found[i], found[i].Namespace, outcome)
 	}
-	if remaining > 0 {
-		o.warnf("%s held by finalizers, which nobody can remove while there is no namespace. Create it, let the "+
-			"owners do their work, and delete it again: kubectl create namespace NAME", isOrAre(remaining))
+	if held > 0 {
+		o.warnf("%s", msgOrphansHeld(held))
 	}
-	if len(refused) > 0 {
-		errs = append(errs, fmt.Errorf("%s in %s cannot be deleted while an admission policy or webhook of the cluster "+
-			"selects by namespace, as the gate of nslifecycle does: the API server reads the namespace first. "+
-			"Create the namespace and delete it again, which deletes the objects in it: "+
-			"%s", count(len(refused), "object"), count(countNamespaces(refused), "namespace"),
-			shell.Command("kubectl create namespace %s && kubectl delete namespace %[1]s", refused[0].Namespace)))
+	if len(rejected) > 0 {
+		errs = append(errs, errOrphansRejected(rejected))
 	}
 	return errors.Join(errs...)
-}
-
-// ask puts a question to somebody at a terminal. Anything but yes means no.
-func (s *session) ask(ctx context.Context, question string) (bool, error) {
-	fmt.Fprintf(s.ErrOut, "%s [y/N] ", question)
-	answer, err := s.readLine(ctx)
-	if err != nil {
-		return false, fmt.Errorf("reading the answer: %w", err)
-	}
-	switch strings.ToLower(answer) {
-	case "y", "yes":
-		return true, nil
-	}
-	return false, nil
-}
-
-func isOrAre(number int) string {
-	if number == 1 {
-		return "1 object is"
-	}
-	return fmt.Sprintf("%d objects are", number)
 }

@@ -5,7 +5,6 @@ package plugin
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os/signal"
 	"path/filepath"
@@ -15,26 +14,27 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/rest"
+
+	"github.com/nslifecycle/nslifecycle/internal/plugin/printer"
 )
 
 const (
-	// commandName is how kubectl finds the plugin, displayName how people call it.
+	// commandName is the program that kubectl runs, displayName the command that users type.
 	commandName = "kubectl-nslifecycle"
 	displayName = "kubectl nslifecycle"
-	// completionName is what kubectl runs to complete the arguments of the plugin. The
-	// plugin serves it when it is called by that name, so that a link is all it takes.
+	// completionName is the program that kubectl runs to complete arguments of the plugin. It is
+	// a link to the plugin.
 	completionName = "kubectl_complete-nslifecycle"
 )
 
-// Main runs the plugin with the arguments of a process, the name of the command first, and
-// returns its exit status.
+// Main runs the plugin with the arguments of a process, including the program name, and returns
+// the exit status.
 func Main(args []string, streams genericiooptions.IOStreams) int {
-	// With SIGTERM as with Ctrl-C: what a command has begun it can say how it was left.
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	// A second signal ends the process at once.
+	// A second signal terminates the process immediately.
 	context.AfterFunc(ctx, stop)
-	streams = escaping(streams)
+	streams = printer.EscapeStreams(streams)
 	rest.SetDefaultWarningHandler(rest.NewWarningWriter(streams.ErrOut, rest.WarningWriterOptions{Deduplicate: true}))
 
 	root := newRoot(streams)
@@ -50,30 +50,29 @@ func isCompletion(command string) bool {
 }
 
 // New returns the root command.
-func New(streams genericiooptions.IOStreams) *cobra.Command { return newRoot(escaping(streams)) }
+func New(streams genericiooptions.IOStreams) *cobra.Command {
+	return newRoot(printer.EscapeStreams(streams))
+}
 
 func newRoot(streams genericiooptions.IOStreams) *cobra.Command {
 	session := newSession(streams)
 	root := &cobra.Command{
 		Use:         commandName,
 		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: displayName},
-		Short:       "The whole life of namespaces: create, watch, explain, delete and repair them",
-		Long: "Look after namespaces for their whole life: create them and wait for their initializers,\n" +
-			"see what they wait for, delete them and find out why they do not go.\n\n" +
-			"All commands work on any cluster, with nslifecycle installed or without.\n\n" +
-			"Exit status: 0 done or healthy, 1 error, 3 blocked, 130 interrupted.",
-		// Errors are printed by report, and the usage is there for those who ask.
+		Short:       shortRoot,
+		Long:        longRoot,
+		// report prints errors.
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		PersistentPreRun: func(*cobra.Command, []string) {
-			session.quietLogs()
+			session.configureLogs()
 		},
 	}
 	root.SetIn(streams.In)
 	root.SetOut(streams.Out)
 	root.SetErr(streams.ErrOut)
 	root.SetFlagErrorFunc(func(command *cobra.Command, err error) error {
-		return fmt.Errorf("%w; see `%s --help`", err, command.CommandPath())
+		return fmt.Errorf("%w; %s", err, msgSeeHelp(command))
 	})
 	session.addFlags(root)
 	root.AddCommand(
@@ -90,29 +89,28 @@ func newRoot(streams genericiooptions.IOStreams) *cobra.Command {
 	return root
 }
 
-// oneNamespace checks that a command is given exactly one name.
+// oneNamespace requires exactly one argument.
 func oneNamespace(command *cobra.Command, args []string) error {
 	switch {
 	case len(args) == 0:
-		return fmt.Errorf("the name of a namespace is missing; see `%s --help`", command.CommandPath())
+		return errNameRequired(command)
 	case len(args) > 1:
-		return fmt.Errorf("one namespace at a time: %s were given", strings.Join(args, ", "))
+		return errTooManyNames(args)
 	case args[0] == "":
-		return errors.New("the name of the namespace is empty")
+		return errNameEmpty
 	}
 	return nil
 }
 
-// noArguments checks that a command is given none.
+// noArguments requires that there are no arguments.
 func noArguments(command *cobra.Command, args []string) error {
 	if len(args) > 0 {
-		return fmt.Errorf("`%s` takes no arguments, but was given %s", command.CommandPath(), strings.Join(args, ", "))
+		return errNoArguments(command, args)
 	}
 	return nil
 }
 
-// atMostOneNamespace checks that a command is given one name, or none where it takes that
-// of the current context.
+// atMostOneNamespace requires zero or one argument.
 func atMostOneNamespace(command *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil

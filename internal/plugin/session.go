@@ -21,13 +21,14 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/internal/inventory"
 	"github.com/nslifecycle/nslifecycle/internal/metadataclient"
+	"github.com/nslifecycle/nslifecycle/internal/plugin/printer"
 	"github.com/nslifecycle/nslifecycle/internal/version"
 )
 
-// userAgent starts what the API server's audit log says of the plugin.
+// userAgent identifies the plugin in the audit log of the API server.
 const userAgent = "kubectl-nslifecycle"
 
-// session is what all commands share.
+// session holds what all commands share.
 type session struct {
 	genericiooptions.IOStreams
 
@@ -39,8 +40,7 @@ func newSession(streams genericiooptions.IOStreams) *session {
 	flags := genericclioptions.NewConfigFlags(true)
 	flags.WrapConfigFn = func(config *rest.Config) *rest.Config {
 		config.UserAgent = userAgent + "/" + version.Read().Version
-		// The plugin asks for each type at once, when it is asked, and never in a loop of
-		// its own: the API server's priority and fairness is all the limit that it needs.
+		// API Priority and Fairness limits the requests of the plugin, which never retries in a loop.
 		config.QPS = -1
 		return config
 	}
@@ -50,13 +50,13 @@ func newSession(streams genericiooptions.IOStreams) *session {
 func (s *session) addFlags(root *cobra.Command) {
 	flags := root.PersistentFlags()
 	s.flags.AddFlags(flags)
-	flags.IntVarP(&s.verbosity, "v", "v", 0, "How much to log of the requests that are made (0 to 10)")
+	flags.IntVarP(&s.verbosity, "v", "v", 0, helpVerbosity)
 	_ = root.RegisterFlagCompletionFunc("context", s.completeContexts)
 }
 
-// quietLogs keeps the client library's own log to itself, unless the user has asked for
-// it: whatever matters in it is an error that a command reports.
-func (s *session) quietLogs() {
+// configureLogs discards the logs of client-go unless the user has set a verbosity, because
+// commands report all errors that matter.
+func (s *session) configureLogs() {
 	var logging flag.FlagSet
 	klog.InitFlags(&logging)
 	for name, value := range map[string]string{
@@ -71,25 +71,24 @@ func (s *session) quietLogs() {
 	}
 }
 
-// restConfig returns the configuration that the kubeconfig flags describe. It does not
-// contact the server.
+// restConfig returns the client configuration of the kubeconfig flags. It sends no request.
 func (s *session) restConfig() (*rest.Config, error) {
 	config, err := s.flags.ToRESTConfig()
 	if err != nil {
-		return nil, fmt.Errorf("no cluster to talk to: %w; see --kubeconfig and --context", err)
+		return nil, errNoCluster(err)
 	}
 	return config, nil
 }
 
-// namespaceName returns the namespace that a command which only reads is about: its
-// argument, or else what -n or the kubeconfig's context say, as everywhere in kubectl.
+// namespaceName returns the argument of a read-only command, or the namespace of the flag -n or
+// the current context.
 func (s *session) namespaceName(args []string) (string, error) {
 	if len(args) > 0 {
 		return args[0], nil
 	}
 	name, _, err := s.flags.ToRawKubeConfigLoader().Namespace()
 	if err != nil {
-		return "", fmt.Errorf("finding the namespace of the current context: %w", err)
+		return "", fmt.Errorf("failed to read the namespace of the current context: %w", err)
 	}
 	return name, nil
 }
@@ -104,13 +103,13 @@ func (s *session) namespaces() (corev1client.NamespaceInterface, error) {
 	config.ContentType = runtime.ContentTypeProtobuf
 	client, err := corev1client.NewForConfig(config)
 	if err != nil {
-		return nil, fmt.Errorf("creating a client: %w", err)
+		return nil, errClient(err)
 	}
 	return client.Namespaces(), nil
 }
 
-// contentClients returns clients that discover types and read the metadata of whatever there
-// is of them. Types that are deprecated are read too, without a word about it.
+// contentClients returns clients for discovery and for the metadata of objects of all types.
+// They suppress the warnings for deprecated types.
 func (s *session) contentClients() (inventory.Discoverer, metadata.Interface, error) {
 	config, err := s.restConfig()
 	if err != nil {
@@ -119,33 +118,33 @@ func (s *session) contentClients() (inventory.Discoverer, metadata.Interface, er
 	config.WarningHandlerWithContext = rest.NoWarnings{}
 	discoverer, err := discovery.NewDiscoveryClientForConfig(config)
 	if err != nil {
-		return nil, nil, fmt.Errorf("creating a client: %w", err)
+		return nil, nil, errClient(err)
 	}
 	objects, err := metadata.NewForConfig(config)
 	if err != nil {
-		return nil, nil, fmt.Errorf("creating a client: %w", err)
+		return nil, nil, errClient(err)
 	}
 	return discoverer, metadataclient.New(objects), nil
 }
 
-// warnf prints a sentence to stderr that is not an error of the command.
+// warnf prints a warning to stderr.
 func (s *session) warnf(format string, args ...any) {
-	fmt.Fprintln(s.ErrOut, s.palette(s.ErrOut).yellow("Warning:")+" "+paragraph(fmt.Sprintf(format, args...)))
+	fmt.Fprintln(s.ErrOut, printer.NewPalette(s.ErrOut).Yellow("Warning:")+" "+
+		printer.IndentContinuation(fmt.Sprintf(format, args...)))
 }
 
-// warnEach prints a warning for each of some gaps. Where there are many, such as one for
-// each type in a cluster that does not answer, it counts most of them, unless the user has
-// asked for more.
-func (s *session) warnEach(about string, gaps []string) {
-	const most = 5
-	shown := gaps
-	if s.verbosity == 0 && len(gaps) > most {
-		shown = gaps[:most]
+// warnEach prints one warning for each text. If there are many, for example one for each type of
+// a cluster that does not respond, it prints the first ones and the number of the others.
+func (s *session) warnEach(prefix string, texts []string) {
+	const limit = 5
+	shown := texts
+	if s.verbosity == 0 && len(texts) > limit {
+		shown = texts[:limit]
 	}
-	for _, gap := range shown {
-		s.warnf("%s: %s", about, gap)
+	for _, text := range shown {
+		s.warnf("%s: %s", prefix, text)
 	}
-	if more := len(gaps) - len(shown); more > 0 {
-		s.warnf("%s: %d more like these; -v=1 shows them all", about, more)
+	if more := len(texts) - len(shown); more > 0 {
+		s.warnf("%s: %s", prefix, msgMoreWarnings(more))
 	}
 }

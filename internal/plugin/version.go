@@ -8,28 +8,29 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/nslifecycle/nslifecycle/internal/plugin/printer"
 	"github.com/nslifecycle/nslifecycle/internal/version"
 )
 
 func newVersionCommand(session *session) *cobra.Command {
-	output := newOutput(outputJSON, outputYAML)
+	output := printer.NewOutput(printer.FormatJSON, printer.FormatYAML)
 	command := &cobra.Command{
 		Use:               "version",
-		Short:             "Print the version of the plugin",
+		Short:             shortVersion,
 		Args:              noArguments,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(*cobra.Command, []string) error {
-			if err := output.validate(); err != nil {
+			if err := output.Validate(); err != nil {
 				return err
 			}
 			info := version.Read()
-			if output.isStructured() {
-				return output.print(session.Out, "Version", info)
+			if output.IsStructured() {
+				return output.Print(session.Out, "Version", info)
 			}
-			fmt.Fprintf(session.Out, "kubectl-nslifecycle %s\n", info)
+			fmt.Fprintf(session.Out, "%s %s\n", commandName, info)
 			return nil
 		},
 	}
-	output.addFlag(command)
+	output.AddFlag(command)
 	return command
 }

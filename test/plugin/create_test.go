@@ -34,23 +34,23 @@ var _ = Describe("create", func() {
 		created := newUser(plane.Admin).start("create", name, "--wait", "--labels=team=a")
 		DeferCleanup(func(ctx context.Context) { remove(ctx, name) })
 		Eventually(created.stdout).Should(gbytes.Say("namespace/" + name + " created"))
-		Eventually(created.stdout).Should(gbytes.Say(`first\.progress\.example\.com +working`))
+		Eventually(created.stdout).Should(gbytes.Say(`first\.progress\.example\.com +running`))
 		Eventually(created.stdout).Should(gbytes.Say(`second\.progress\.example\.com +waiting`))
 
-		say(ctx, name, "first.progress.example.com", "Quota", "asking the accounts for a budget")
-		Eventually(created.stdout).Should(gbytes.Say(`first\.progress\.example\.com +working +Quota: asking the accounts`))
+		setProgress(ctx, name, "first.progress.example.com", "Quota", "requesting a budget")
+		Eventually(created.stdout).Should(gbytes.Say(`first\.progress\.example\.com +running +Quota: requesting a budget`))
 		finish(ctx, name)
 		Eventually(created.stdout).Should(gbytes.Say(`first\.progress\.example\.com +done`))
-		Eventually(created.stdout).Should(gbytes.Say(`second\.progress\.example\.com +working`))
+		Eventually(created.stdout).Should(gbytes.Say(`second\.progress\.example\.com +running`))
 		Consistently(created.done).ShouldNot(BeClosed())
 		finish(ctx, name)
-		ended := created.wait(ctx)
-		Expect(ended.code).To(BeZero())
-		Expect(ended.stdout).To(MatchRegexp(`namespace/` + name + ` ready after \S+\n$`))
+		finished := created.wait(ctx)
+		Expect(finished.code).To(BeZero())
+		Expect(finished.stdout).To(MatchRegexp(`namespace/` + name + ` ready after \S+\n$`))
 		Expect(get(ctx, admin, name).Labels).To(HaveKeyWithValue("team", "a"))
 	}, NodeTimeout(testTimeout))
 
-	It("serves users who may do nothing but create and get namespaces", func(ctx context.Context) {
+	It("needs permission to create and get namespaces only", func(ctx context.Context) {
 		register(ctx, "few", "only.few.example.com")
 		creator := newRestrictedUser(ctx, plane, "creator", rbacv1.PolicyRule{
 			APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"create", "get"},
@@ -58,70 +58,70 @@ var _ = Describe("create", func() {
 		name := unique("few")
 		created := creator.start("create", name, "--wait")
 		DeferCleanup(func(ctx context.Context) { remove(ctx, name) })
-		Eventually(created.stdout).Should(gbytes.Say(`only\.few\.example\.com +working`))
+		Eventually(created.stdout).Should(gbytes.Say(`only\.few\.example\.com +running`))
 		finish(ctx, name)
 		Expect(created.wait(ctx).code).To(BeZero())
 	}, NodeTimeout(testTimeout))
 
-	It("shows why an initialization has failed", func(ctx context.Context) {
+	It("shows why the initialization failed", func(ctx context.Context) {
 		register(ctx, "fail", "only.fail.example.com")
 		name := unique("fail")
 		created := newUser(plane.Admin).start("create", name, "--wait")
-		Eventually(created.stdout).Should(gbytes.Say("working"))
+		Eventually(created.stdout).Should(gbytes.Say("running"))
 		patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, v1alpha1.AnnotationInitializationResult,
-			`{"status":"Failure","reason":"BudgetUsedUp","message":"the team has no budget left"}`)
+			`{"status":"Failure","reason":"BudgetUsedUp","message":"no budget"}`)
 		Expect(admin.Patch(ctx, get(ctx, admin, name), client.RawPatch("application/merge-patch+json", []byte(patch)))).
 			To(Succeed())
-		ended := created.wait(ctx)
-		Expect(ended.code).To(Equal(1))
-		Expect(ended.stderr).To(ContainSubstring("BudgetUsedUp: the team has no budget left"))
-		Expect(ended.stdout).NotTo(ContainSubstring("ready"))
+		finished := created.wait(ctx)
+		Expect(finished.code).To(Equal(1))
+		Expect(finished.stderr).To(ContainSubstring("BudgetUsedUp: no budget"))
+		Expect(finished.stdout).NotTo(ContainSubstring("ready"))
 	}, NodeTimeout(testTimeout))
 
-	It("gives up at the time-out, and says what it waits for", func(ctx context.Context) {
+	It("times out and prints the pending initializers", func(ctx context.Context) {
 		register(ctx, "late", "only.late.example.com")
 		name := unique("late")
 		DeferCleanup(func(ctx context.Context) { remove(ctx, name) })
 		created := newUser(plane.Admin).run(ctx, "create", name, "--wait", "--timeout=2s")
 		Expect(created.code).To(Equal(1))
-		Expect(created.stderr).To(ContainSubstring("was not ready within 2s: it waits for only.late.example.com"))
+		Expect(created.stderr).To(And(ContainSubstring("2s"), ContainSubstring("only.late.example.com"), ContainSubstring("kubectl nslifecycle explain "+name)))
 	}, NodeTimeout(testTimeout))
 
-	It("notices that the namespace is deleted, or another one", func(ctx context.Context) {
-		register(ctx, "gone", "only.gone.example.com")
+	It("fails if the namespace is deleted or replaced", func(ctx context.Context) {
+		register(ctx, "deleted", "only.deleted.example.com")
 		for _, isReplaced := range []bool{false, true} {
-			name := unique("gone")
-			// By polling, since a watch would see the deletion in between.
+			name := unique("deleted")
+			// A user who may not watch polls, and does not see the deletion if the namespace is replaced.
 			creator := newRestrictedUser(ctx, plane, unique("poller"), rbacv1.PolicyRule{
 				APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"create", "get"},
 			})
 			created := creator.start("create", name, "--wait")
-			Eventually(created.stdout).Should(gbytes.Say("working"))
+			Eventually(created.stdout).Should(gbytes.Say("running"))
 			remove(ctx, name)
 			if isReplaced {
 				Expect(admin.Create(ctx, wrappers.MakeNamespace(name).Obj())).To(Succeed())
 				DeferCleanup(func(ctx context.Context) { remove(ctx, name) })
 			}
-			ended := created.wait(ctx)
-			Expect(ended.code).To(Equal(1))
-			Expect(ended.stderr).To(Or(ContainSubstring("was deleted while"), ContainSubstring("is being deleted")))
+			finished := created.wait(ctx)
+			Expect(finished.code).To(Equal(1))
+			Expect(finished.stderr).To(MatchRegexp(`error: .*"` + name + `" was deleted`))
 		}
 	}, NodeTimeout(testTimeout))
 
-	It("leaves the namespace alone on Ctrl-C", func(ctx context.Context) {
+	It("does not change the namespace on Ctrl-C", func(ctx context.Context) {
 		register(ctx, "interrupt", "only.interrupt.example.com")
 		name := unique("interrupt")
 		DeferCleanup(func(ctx context.Context) { remove(ctx, name) })
 		created := newUser(plane.Admin).start("create", name, "--wait")
-		Eventually(created.stdout).Should(gbytes.Say("working"))
+		Eventually(created.stdout).Should(gbytes.Say("running"))
 		interrupt(created)
-		ended := created.wait(ctx)
-		Expect(ended.code).To(Equal(130))
-		Expect(ended.stderr).To(ContainSubstring("is still being initialized"))
+		finished := created.wait(ctx)
+		Expect(finished.code).To(Equal(130))
+		Expect(finished.stderr).To(And(HavePrefix("error: interrupted"), ContainSubstring("kubectl wait --for=condition=Initializing=False namespace/"+name)))
 		Expect(get(ctx, admin, name).DeletionTimestamp).To(BeNil())
 	}, NodeTimeout(testTimeout))
 
-	It("is done at once where there is nothing to wait for", func(ctx context.Context) {
+	It("returns immediately if there are no initializers", func(ctx context.Context) {
 		for _, where := range []*user{newUser(plane.Admin), newUser(bare.Admin)} {
 			name := unique("at-once")
 			created := where.run(ctx, "create", name, "--wait")
@@ -133,40 +133,40 @@ var _ = Describe("create", func() {
 		}
 	}, NodeTimeout(testTimeout))
 
-	It("follows kubectl create", func(ctx context.Context) {
+	It("behaves like kubectl create", func(ctx context.Context) {
 		register(ctx, "plain", "only.plain.example.com")
-		somebody := newUser(plane.Admin)
+		adminUser := newUser(plane.Admin)
 		name := unique("plain")
-		for strategy, said := range map[string]string{
+		for strategy, output := range map[string]string{
 			"client": "namespace/" + name + " created (dry run)\n",
 			"server": "namespace/" + name + " created (server dry run)\n",
 		} {
-			tried := somebody.run(ctx, "create", name, "--wait", "--dry-run="+strategy)
+			tried := adminUser.run(ctx, "create", name, "--wait", "--dry-run="+strategy)
 			Expect(tried.code).To(BeZero())
-			Expect(tried.stdout).To(Equal(said))
+			Expect(tried.stdout).To(Equal(output))
 		}
 		Expect(apierrors.IsNotFound(admin.Get(ctx, client.ObjectKey{Name: name}, &corev1.Namespace{}))).To(BeTrue())
 		var object corev1.Namespace
-		tried := somebody.run(ctx, "create", name, "--dry-run=server", "-o", "yaml", "--annotations=a=b")
+		tried := adminUser.run(ctx, "create", name, "--dry-run=server", "-o", "yaml", "--annotations=a=b")
 		Expect(yaml.Unmarshal([]byte(tried.stdout), &object)).To(Succeed())
 		Expect(object.Kind).To(Equal("Namespace"))
 		Expect(object.Annotations).To(And(HaveKeyWithValue("a", "b"),
 			HaveKeyWithValue(v1alpha1.AnnotationPendingInitializers, "only.plain.example.com")))
 
-		By("not waiting")
+		By("creating without waiting")
 		DeferCleanup(func(ctx context.Context) { remove(ctx, name) })
-		created := somebody.run(ctx, "create", name)
+		created := adminUser.run(ctx, "create", name)
 		Expect(created.stdout).To(Equal("namespace/" + name + " created\n"))
-		Expect(created.stderr).To(ContainSubstring("It waits for 1 initializer"))
+		Expect(created.stderr).To(And(ContainSubstring("1 initializer"), ContainSubstring("namespace/"+name)))
 
-		By("printing the object that is ready")
-		structured := somebody.start("create", name+"-json", "--wait", "-o", "json")
+		By("printing the object when it is ready")
+		structured := adminUser.start("create", name+"-json", "--wait", "-o", "json")
 		DeferCleanup(func(ctx context.Context) { remove(ctx, name+"-json") })
-		Eventually(structured.stderr).Should(gbytes.Say("working"))
+		Eventually(structured.stderr).Should(gbytes.Say("running"))
 		finish(ctx, name+"-json")
-		ended := structured.wait(ctx)
-		Expect(ended.code).To(BeZero())
-		Expect(json.Unmarshal([]byte(ended.stdout), &object)).To(Succeed())
+		finished := structured.wait(ctx)
+		Expect(finished.code).To(BeZero())
+		Expect(json.Unmarshal([]byte(finished.stdout), &object)).To(Succeed())
 		Expect(object.Name).To(Equal(name + "-json"))
 	}, NodeTimeout(testTimeout))
 })
@@ -178,7 +178,7 @@ func get(ctx context.Context, c client.Client, name string) *corev1.Namespace {
 	return namespace
 }
 
-// remove deletes a namespace of the control plane with the operator, and waits for its end.
+// remove deletes a namespace on the control plane with the operator and waits until it is deleted.
 func remove(ctx context.Context, name string) {
 	GinkgoHelper()
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
@@ -187,7 +187,7 @@ func remove(ctx context.Context, name string) {
 	}).WithContext(ctx).Should(BeTrue())
 }
 
-// register puts a configuration in force for the time of one spec.
+// register creates a configuration for one spec and waits until it is enforced.
 func register(ctx context.Context, name string, initializers ...string) {
 	GinkgoHelper()
 	configuration := wrappers.MakeConfiguration(name).Initializers(initializers...).Obj()
@@ -204,7 +204,7 @@ func register(ctx context.Context, name string, initializers ...string) {
 	expectInjected(ctx, strings.Join(initializers, ","))
 }
 
-// expectInjected waits until new namespaces get this list.
+// expectInjected waits until new namespaces have this list.
 func expectInjected(ctx context.Context, list string) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
@@ -214,7 +214,7 @@ func expectInjected(ctx context.Context, list string) {
 	}).WithContext(ctx).Should(Succeed())
 }
 
-// finish takes the first pending initializer off the list.
+// finish removes the first pending initializer.
 func finish(ctx context.Context, name string) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
@@ -225,8 +225,8 @@ func finish(ctx context.Context, name string) {
 	}).WithContext(ctx).Should(Succeed())
 }
 
-// say sets the condition in which an initializer tells how far it is.
-func say(ctx context.Context, name, initializer, reason, message string) {
+// setProgress sets the condition with the progress of an initializer.
+func setProgress(ctx context.Context, name, initializer, reason, message string) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
 		namespace := get(ctx, admin, name)

@@ -14,32 +14,31 @@ import (
 )
 
 var _ = Describe("explain", func() {
-	var someone *user
+	var adminUser *user
 
-	BeforeEach(func() { someone = newUser(bare.Admin) })
+	BeforeEach(func() { adminUser = newUser(bare.Admin) })
 
-	It("says of an active namespace that it is in use, and blames nobody", func(ctx context.Context) {
+	It("reports an active namespace as healthy", func(ctx context.Context) {
 		namespace := makeNamespace(ctx, bareAdmin, "active")
-		explained := someone.run(ctx, "explain", namespace.Name)
+		explained := adminUser.run(ctx, "explain", namespace.Name)
 		Expect(explained.code).To(Equal(0))
 		Expect(explained.stdout).To(And(
-			ContainSubstring("Namespace %s: Active for ", namespace.Name), HaveSuffix(", healthy\nIn use.\n"),
+			ContainSubstring("Namespace %s: Active for ", namespace.Name), MatchRegexp(`, healthy\n[^\n]+\n$`),
 		))
 		Expect(explained.stderr).To(BeEmpty())
 	})
 
-	It("says of a namespace whose deletion has just begun that nothing is to blame", func(ctx context.Context) {
+	It("reports a namespace whose deletion has just started as progressing", func(ctx context.Context) {
 		namespace := makeNamespace(ctx, bareAdmin, "young")
 		Expect(bareAdmin.Delete(ctx, namespace)).To(Succeed())
-		explained := someone.run(ctx, "explain", namespace.Name)
+		explained := adminUser.run(ctx, "explain", namespace.Name)
 		Expect(explained.code).To(Equal(0))
 		Expect(explained.stdout).To(And(
-			ContainSubstring("Terminating for "), ContainSubstring(", progressing\n"),
-			HaveSuffix(" There is nothing to blame.\n"),
+			ContainSubstring("Terminating for "), MatchRegexp(`, progressing\n[^\n]+\n$`),
 		))
 	})
 
-	It("shows why a namespace is stuck, to people and to programs", func(ctx context.Context) {
+	It("explains why a namespace is stuck, as text and JSON", func(ctx context.Context) {
 		namespace := makeNamespace(ctx, bareAdmin, "stuck")
 		held := makeConfigMap(ctx, bareAdmin, namespace.Name, "held", testFinalizer)
 		DeferCleanup(release, bareAdmin, held)
@@ -48,7 +47,7 @@ var _ = Describe("explain", func() {
 
 		var explained result
 		Eventually(func() int {
-			explained = someone.run(ctx, "explain", namespace.Name, "--progress-deadline=1s")
+			explained = adminUser.run(ctx, "explain", namespace.Name, "--progress-deadline=1s")
 			return explained.code
 		}).WithContext(ctx).Should(Equal(3))
 		Expect(explained.stdout).To(And(
@@ -56,11 +55,11 @@ var _ = Describe("explain", func() {
 			ContainSubstring("── FinalizerOwnerGone ("), ContainSubstring("Objects: configmaps/held\n"),
 			ContainSubstring(testFinalizer),
 			ContainSubstring("── kubectl nslifecycle finalize %s --finalizer=%s\n", namespace.Name, testFinalizer),
-			ContainSubstring("── Forcing it would lose: "),
+			MatchRegexp(`── Lost if forced: \S+`),
 		))
-		Expect(explained.stderr).To(BeEmpty(), "blocked is an answer, and no error")
+		Expect(explained.stderr).To(BeEmpty(), "a blocked namespace is not an error")
 
-		explained = someone.run(ctx, "explain", namespace.Name, "--progress-deadline=1s", "--output=json")
+		explained = adminUser.run(ctx, "explain", namespace.Name, "--progress-deadline=1s", "--output=json")
 		Expect(explained.code).To(Equal(3))
 		var document struct {
 			APIVersion, Kind string
@@ -76,28 +75,28 @@ var _ = Describe("explain", func() {
 		Expect(document.Findings).NotTo(BeEmpty())
 	})
 
-	It("says that a namespace is not there", func(ctx context.Context) {
-		Expect(someone.run(ctx, "explain", "missing")).To(Equal(
-			result{code: 1, stderr: "error: there is no namespace \"missing\"\n"}))
+	It("fails if the namespace does not exist", func(ctx context.Context) {
+		Expect(adminUser.run(ctx, "explain", "missing")).To(Equal(
+			result{code: 1, stderr: "error: namespace \"missing\" not found\n"}))
 	})
 
-	It("explains the namespace of the context, and all that are not just active", func(ctx context.Context) {
+	It("explains the namespace of the context, and all inactive namespaces", func(ctx context.Context) {
 		active := makeNamespace(ctx, bareAdmin, "context")
-		dying := makeNamespace(ctx, bareAdmin, "dying")
-		Expect(bareAdmin.Delete(ctx, dying)).To(Succeed())
-		Expect(someone.run(ctx, "explain", "-n", active.Name).stdout).To(
+		terminating := makeNamespace(ctx, bareAdmin, "terminating")
+		Expect(bareAdmin.Delete(ctx, terminating)).To(Succeed())
+		Expect(adminUser.run(ctx, "explain", "-n", active.Name).stdout).To(
 			HavePrefix("Namespace %s: Active", active.Name))
-		all := someone.run(ctx, "explain", "--all")
+		all := adminUser.run(ctx, "explain", "--all")
 		Expect(all.stdout).To(And(
-			ContainSubstring("Namespace %s: Terminating", dying.Name), Not(ContainSubstring(active.Name)),
+			ContainSubstring("Namespace %s: Terminating", terminating.Name), Not(ContainSubstring(active.Name)),
 		))
-		both := someone.run(ctx, "explain", "--all", active.Name)
+		both := adminUser.run(ctx, "explain", "--all", active.Name)
 		Expect(both.code).To(Equal(1))
-		Expect(both.stderr).To(ContainSubstring("not both"))
+		Expect(both.stderr).To(And(ContainSubstring(active.Name), ContainSubstring("--all")))
 	})
 
-	It("says which right is missing", func(ctx context.Context) {
-		explained := newRestrictedUser(ctx, bare, unique("nobody")).run(ctx, "explain", "default")
+	It("prints the missing permission", func(ctx context.Context) {
+		explained := newRestrictedUser(ctx, bare, unique("unprivileged")).run(ctx, "explain", "default")
 		Expect(explained.code).To(Equal(1))
 		Expect(explained.stdout).To(BeEmpty())
 		Expect(explained.stderr).To(And(HavePrefix("error: "), ContainSubstring("cannot get resource \"namespaces\"")))

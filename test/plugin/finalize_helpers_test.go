@@ -24,19 +24,18 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// makeStuckNamespace makes a namespace that is being deleted and held by everything that
-// can hold it: two finalizers of its own, two tokens, and objects with finalizers. Two
-// objects in it have not been deleted.
+// makeStuckNamespace creates a terminating namespace with two metadata finalizers, two namespace
+// finalizers, two terminating objects with finalizers, and two objects that are not being deleted.
 func makeStuckNamespace(ctx context.Context) *corev1.Namespace {
 	GinkgoHelper()
 	namespace := &corev1.Namespace{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: unique("stuck"), Finalizers: []string{testFinalizer, "test.example.com/another"},
 		},
-		Spec: corev1.NamespaceSpec{Finalizers: []corev1.FinalizerName{testToken}},
+		Spec: corev1.NamespaceSpec{Finalizers: []corev1.FinalizerName{testNamespaceFinalizer}},
 	}
 	Expect(bareAdmin.Create(ctx, namespace)).To(Succeed())
-	DeferCleanup(func(ctx context.Context) { removeForGood(ctx, namespace.Name) })
+	DeferCleanup(func(ctx context.Context) { cleanUp(ctx, namespace.Name) })
 	makeConfigMap(ctx, bareAdmin, namespace.Name, "kept")
 	makeSecret(ctx, namespace.Name)
 	for name, finalizers := range map[string][]string{
@@ -49,8 +48,8 @@ func makeStuckNamespace(ctx context.Context) *corev1.Namespace {
 	return namespace
 }
 
-// removeForGood leaves nothing of a namespace for the specs that look for orphans.
-func removeForGood(ctx context.Context, name string) {
+// cleanUp deletes a namespace and its content, so that no orphans remain for other specs.
+func cleanUp(ctx context.Context, name string) {
 	GinkgoHelper()
 	var configMaps corev1.ConfigMapList
 	Expect(bareAdmin.List(ctx, &configMaps, client.InNamespace(name))).To(Succeed())
@@ -85,7 +84,7 @@ func configMapNamed(ctx context.Context, namespace *corev1.Namespace, name strin
 	return configMap
 }
 
-// snapshot returns the resourceVersions of a namespace and of what is in it.
+// snapshot returns the resourceVersions of a namespace and the objects in it.
 func snapshot(ctx context.Context, name string) map[string]string {
 	GinkgoHelper()
 	versions := map[string]string{}
@@ -105,7 +104,7 @@ func snapshot(ctx context.Context, name string) map[string]string {
 	return versions
 }
 
-// rulesToRead are what is needed to see a namespace and the objects of some types.
+// rulesToRead returns the permissions to read namespaces and some resource types.
 func rulesToRead(resources ...string) []rbacv1.PolicyRule {
 	read := []string{"get", "list", "watch"}
 	return []rbacv1.PolicyRule{
@@ -114,12 +113,12 @@ func rulesToRead(resources ...string) []rbacv1.PolicyRule {
 	}
 }
 
-// refuseUpdates makes a policy for the time of a spec by which nobody changes a ConfigMap
-// in a namespace.
-func refuseUpdates(ctx context.Context, namespace string) {
+// denyUpdates creates a policy that denies updates of the ConfigMaps in a namespace by the plugin. It
+// is deleted at the end of the spec.
+func denyUpdates(ctx context.Context, namespace string) {
 	GinkgoHelper()
 	policy := &admissionregistrationv1.ValidatingAdmissionPolicy{
-		ObjectMeta: metav1.ObjectMeta{Name: unique("refuse")},
+		ObjectMeta: metav1.ObjectMeta{Name: unique("deny")},
 		Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
 			MatchConstraints: &admissionregistrationv1.MatchResources{
 				ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{
@@ -133,10 +132,10 @@ func refuseUpdates(ctx context.Context, namespace string) {
 			},
 			MatchConditions: []admissionregistrationv1.MatchCondition{
 				{Name: "namespace", Expression: "request.namespace == '" + namespace + "'"},
-				// The cleanup may.
+				// The cleanup of the spec is allowed.
 				{Name: "plugin", Expression: "request.options.?fieldManager.orValue('') == 'kubectl-nslifecycle'"},
 			},
-			Validations: []admissionregistrationv1.Validation{{Expression: "false", Message: "nobody changes this"}},
+			Validations: []admissionregistrationv1.Validation{{Expression: "false", Message: "updates are denied"}},
 		},
 	}
 	binding := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{
@@ -171,30 +170,30 @@ func deleteKept(ctx context.Context, namespace *corev1.Namespace) {
 	Expect(bareAdmin.Delete(ctx, configMapNamed(ctx, namespace, "kept"))).To(Succeed())
 }
 
-// recreate makes another namespace with the same name, which is stuck in the same way.
+// recreate replaces a namespace with another one that is stuck in the same way.
 func recreate(ctx context.Context, namespace *corev1.Namespace) {
 	GinkgoHelper()
-	removeForGood(ctx, namespace.Name)
+	cleanUp(ctx, namespace.Name)
 	again := &corev1.Namespace{
 		ObjectMeta: metav1.ObjectMeta{Name: namespace.Name, Finalizers: namespace.Finalizers},
-		Spec:       corev1.NamespaceSpec{Finalizers: []corev1.FinalizerName{testToken}},
+		Spec:       corev1.NamespaceSpec{Finalizers: []corev1.FinalizerName{testNamespaceFinalizer}},
 	}
 	Expect(bareAdmin.Create(ctx, again)).To(Succeed())
 	Expect(bareAdmin.Delete(ctx, again)).To(Succeed())
 }
 
-// command is a `kubectl nslifecycle` in a directory that has not been started yet.
+// command returns the command kubectl nslifecycle for a directory. It is not started.
 func (u *user) command(dir string, args ...string) *exec.Cmd {
 	command := exec.Command(filepath.Join(bin, "kubectl"), append([]string{"nslifecycle"}, args...)...)
 	command.Dir, command.Env = dir, u.environment()
 	return command
 }
 
-// terminal is a terminal with a `kubectl nslifecycle` in it.
+// terminal is a terminal that runs kubectl nslifecycle.
 type terminal struct {
 	file   *os.File
 	screen *gbytes.Buffer
-	ended  chan struct{}
+	exited chan struct{}
 	status int
 }
 
@@ -204,16 +203,16 @@ func (u *user) onTerminal(dir string, args ...string) *terminal {
 	command.Env = append(command.Env, "TERM=xterm", "NO_COLOR=")
 	file, err := pty.StartWithSize(command, &pty.Winsize{Rows: 40, Cols: 300})
 	Expect(err).NotTo(HaveOccurred())
-	t := &terminal{file: file, screen: gbytes.NewBuffer(), ended: make(chan struct{})}
+	t := &terminal{file: file, screen: gbytes.NewBuffer(), exited: make(chan struct{})}
 	go func() {
-		defer close(t.ended)
-		_, _ = io.Copy(io.MultiWriter(t.screen, GinkgoWriter), file) // ends with an error when the process does
-		_ = command.Wait()                                           // The status says how.
+		defer close(t.exited)
+		_, _ = io.Copy(io.MultiWriter(t.screen, GinkgoWriter), file) // fails when the process exits
+		_ = command.Wait()                                           // ProcessState contains the exit status.
 		t.status = command.ProcessState.ExitCode()
 	}()
 	DeferCleanup(func() {
 		_ = command.Process.Kill()
-		<-t.ended
+		<-t.exited
 		Expect(file.Close()).To(Succeed())
 	})
 	return t
@@ -222,11 +221,11 @@ func (u *user) onTerminal(dir string, args ...string) *terminal {
 // expect waits until a text is on the screen.
 func (t *terminal) expect(ctx context.Context, text string) {
 	GinkgoHelper()
-	Eventually(t.shown).WithContext(ctx).Should(ContainSubstring(text))
+	Eventually(t.output).WithContext(ctx).Should(ContainSubstring(text))
 }
 
-// shown is everything that was written to the terminal.
-func (t *terminal) shown() string {
+// output returns everything that was written to the terminal.
+func (t *terminal) output() string {
 	return strings.ReplaceAll(string(t.screen.Contents()), "\r\n", "\n")
 }
 
@@ -246,6 +245,6 @@ func (t *terminal) interrupt() {
 // wait returns the exit status.
 func (t *terminal) wait(ctx context.Context) int {
 	GinkgoHelper()
-	Eventually(t.ended).WithContext(ctx).WithTimeout(time.Minute).Should(BeClosed())
+	Eventually(t.exited).WithContext(ctx).WithTimeout(time.Minute).Should(BeClosed())
 	return t.status
 }

@@ -31,9 +31,9 @@ const testFinalizer = "test.example.com/hold"
 // unique returns a name that no other spec of this process uses.
 var unique = framework.Unique
 
-// user is somebody who runs kubectl.
+// user runs kubectl with a kubeconfig.
 type user struct {
-	// home has their kubeconfig and what the plugin remembers.
+	// home contains the kubeconfig and the state of the plugin.
 	home string
 }
 
@@ -45,7 +45,7 @@ func newUser(config *rest.Config) *user {
 	return &user{home: home}
 }
 
-// newRestrictedUser makes a user of a control plane who may do what the rules say.
+// newRestrictedUser creates a user with the permissions of some rules.
 func newRestrictedUser(
 	ctx context.Context, running *controlplane.ControlPlane, name string, rules ...rbacv1.PolicyRule,
 ) *user {
@@ -67,25 +67,25 @@ func newRestrictedUser(
 	return newUser(config)
 }
 
-// environment is that of a shell with the plugin installed.
+// environment returns the environment of a shell with the plugin in the PATH.
 func (u *user) environment() []string {
 	return append(os.Environ(), "PATH="+bin+string(os.PathListSeparator)+os.Getenv("PATH"),
 		"HOME="+u.home, "XDG_STATE_HOME="+u.home, "KUBECONFIG="+filepath.Join(u.home, "kubeconfig"))
 }
 
-// result is what a command has left.
+// result is the output and the exit status of a command.
 type result struct {
 	stdout, stderr string
 	code           int
 }
 
-// run runs `kubectl nslifecycle` to its end.
+// run runs kubectl nslifecycle.
 func (u *user) run(ctx context.Context, args ...string) result {
 	GinkgoHelper()
 	return u.runWith(ctx, nil, args...)
 }
 
-// runWith is run with more environment variables.
+// runWith runs kubectl nslifecycle with additional environment variables.
 func (u *user) runWith(ctx context.Context, environment []string, args ...string) result {
 	GinkgoHelper()
 	return u.kubectl(ctx, environment, append([]string{"nslifecycle"}, args...)...)
@@ -108,14 +108,14 @@ func (u *user) kubectl(ctx context.Context, environment []string, args ...string
 	return result{stdout: stdout.String(), stderr: stderr.String(), code: command.ProcessState.ExitCode()}
 }
 
-// running is a command that is under way.
+// running is a command that was started.
 type running struct {
 	command        *exec.Cmd
 	stdout, stderr *gbytes.Buffer
 	done           chan struct{}
 }
 
-// start starts `kubectl nslifecycle` for the time of a spec.
+// start starts kubectl nslifecycle. It is killed at the end of the spec.
 func (u *user) start(args ...string) *running {
 	GinkgoHelper()
 	r := &running{stdout: gbytes.NewBuffer(), stderr: gbytes.NewBuffer(), done: make(chan struct{})}
@@ -124,7 +124,7 @@ func (u *user) start(args ...string) *running {
 	r.command.Stdout, r.command.Stderr = r.stdout, r.stderr
 	Expect(r.command.Start()).To(Succeed())
 	go func() {
-		_ = r.command.Wait() // The exit status stands in ProcessState.
+		_ = r.command.Wait() // ProcessState contains the exit status.
 		close(r.done)
 	}()
 	DeferCleanup(func() {
@@ -134,7 +134,7 @@ func (u *user) start(args ...string) *running {
 	return r
 }
 
-// wait returns what the command has left when it has ended.
+// wait waits for the command and returns its result.
 func (r *running) wait(ctx context.Context) result {
 	GinkgoHelper()
 	Eventually(r.done).WithContext(ctx).WithTimeout(60 * time.Second).Should(BeClosed())
@@ -146,7 +146,7 @@ func (r *running) wait(ctx context.Context) result {
 	return finished
 }
 
-// makeNamespace creates a namespace with this label for the time of a spec.
+// makeNamespace creates a namespace with a label. It is deleted at the end of the spec.
 func makeNamespace(ctx context.Context, c client.Client, prefix string) *corev1.Namespace {
 	GinkgoHelper()
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
@@ -159,7 +159,7 @@ func makeNamespace(ctx context.Context, c client.Client, prefix string) *corev1.
 	return namespace
 }
 
-// makeConfigMap creates a ConfigMap, with finalizers if there are any.
+// makeConfigMap creates a ConfigMap.
 func makeConfigMap(ctx context.Context, c client.Client, namespace, name string, finalizers ...string) *corev1.ConfigMap {
 	GinkgoHelper()
 	object := &corev1.ConfigMap{
@@ -170,14 +170,14 @@ func makeConfigMap(ctx context.Context, c client.Client, namespace, name string,
 	return object
 }
 
-// release takes all finalizers off an object.
+// release removes all finalizers of an object.
 func release(ctx context.Context, c client.Client, object client.Object) {
 	GinkgoHelper()
 	Expect(client.IgnoreNotFound(c.Patch(ctx, object, client.RawPatch("application/merge-patch+json",
 		[]byte(`{"metadata":{"finalizers":null}}`))))).To(Succeed())
 }
 
-// finalize removes a Namespace that is being deleted by force, whatever is in it.
+// finalize deletes a Namespace and removes its namespace finalizers, without deleting its content.
 func finalize(ctx context.Context, c client.Client, name string) {
 	GinkgoHelper()
 	namespace := &corev1.Namespace{}

@@ -13,7 +13,7 @@ import (
 )
 
 var _ = Describe("list", func() {
-	It("tells the stage of every namespace and what it waits for", func(ctx context.Context) {
+	It("lists the stage of every namespace and what it waits for", func(ctx context.Context) {
 		active := makeNamespace(ctx, admin, "list")
 		terminating := makeNamespace(ctx, admin, "list")
 		held := makeConfigMap(ctx, admin, terminating.Name, "held", testFinalizer)
@@ -22,17 +22,17 @@ var _ = Describe("list", func() {
 		register(ctx, "list", "first.list.example.com", "second.list.example.com")
 		initializing := makeNamespace(ctx, admin, "list")
 
-		somebody := newUser(plane.Admin)
+		adminUser := newUser(plane.Admin)
 		Eventually(func(g Gomega) {
-			lines := rows(somebody.run(ctx, "list", "-l", "test=list", "--no-headers").stdout)
+			lines := rows(adminUser.run(ctx, "list", "-l", "test=list", "--no-headers").stdout)
 			g.Expect(lines).To(HaveKeyWithValue(active.Name, MatchRegexp(`^Active +\d+m?s *$`)))
 			g.Expect(lines).To(HaveKeyWithValue(initializing.Name,
 				MatchRegexp(`^Initializing +\S+ +first\.list\.example\.com \(1 of 2\)`)))
 			g.Expect(lines).To(HaveKeyWithValue(terminating.Name, MatchRegexp(`^Terminating +\S+ +finalizer test\.example\.com/hold on 1`)))
 		}).WithContext(ctx).Should(Succeed())
 
-		By("filtering and printing for programs")
-		listed := somebody.run(ctx, "list", "--stage=terminating", "-l", "test=list", "-o", "json")
+		By("filtering and printing JSON")
+		listed := adminUser.run(ctx, "list", "--stage=terminating", "-l", "test=list", "-o", "json")
 		Expect(listed.code).To(BeZero())
 		var list struct {
 			APIVersion, Kind string
@@ -43,13 +43,13 @@ var _ = Describe("list", func() {
 			}
 		}
 		Expect(json.Unmarshal([]byte(listed.stdout), &list)).To(Succeed())
-		Expect(list.Kind).To(Equal("NamespaceLifeList"))
+		Expect(list.Kind).To(Equal("NamespaceSummaryList"))
 		Expect(list.Items).To(HaveLen(1))
 		Expect(list.Items[0].Metadata.Name).To(Equal(terminating.Name))
 		Expect(list.Items[0].Metadata.UID).To(BeEquivalentTo(terminating.UID))
 		Expect(list.Items[0].WaitsFor).To(Equal([]string{"finalizer " + testFinalizer + " on 1", "1 configmaps"}))
-		Expect(somebody.run(ctx, "list", "-o", "yaml").stdout).To(ContainSubstring("stage: Terminating"))
-		Expect(somebody.run(ctx, "list", "-o", "wide").stdout).To(ContainSubstring("REQUESTED BY"))
+		Expect(adminUser.run(ctx, "list", "-o", "yaml").stdout).To(ContainSubstring("stage: Terminating"))
+		Expect(adminUser.run(ctx, "list", "-o", "wide").stdout).To(ContainSubstring("REQUESTED BY"))
 	}, NodeTimeout(testTimeout))
 
 	It("works without the operator", func(ctx context.Context) {
@@ -61,24 +61,24 @@ var _ = Describe("list", func() {
 		finalize(ctx, bareAdmin, terminating.Name)
 	}, NodeTimeout(testTimeout))
 
-	It("says what it may not read, and what it does not understand", func(ctx context.Context) {
-		nobody := newRestrictedUser(ctx, bare, "nobody")
-		listed := nobody.run(ctx, "list")
+	It("reports missing permissions and invalid arguments", func(ctx context.Context) {
+		unprivileged := newRestrictedUser(ctx, bare, "unprivileged")
+		listed := unprivileged.run(ctx, "list")
 		Expect(listed.code).To(Equal(1))
 		Expect(listed.stdout).To(BeEmpty())
-		Expect(listed.stderr).To(HavePrefix("error: listing namespaces: "))
-		Expect(listed.stderr).To(ContainSubstring(`User "nobody" cannot list`))
+		Expect(listed.stderr).To(HavePrefix("error: "))
+		Expect(listed.stderr).To(ContainSubstring(`User "unprivileged" cannot list`))
 
 		for _, args := range [][]string{
-			{"list", "--stage=Dead"}, {"list", "-o", "xml"}, {"list", "surplus"}, {"lits"}, {"list", "--surplus"},
+			{"list", "--stage=Deleted"}, {"list", "-o", "xml"}, {"list", "extra"}, {"lits"}, {"list", "--extra"},
 		} {
-			wrong := nobody.run(ctx, args...)
+			wrong := unprivileged.run(ctx, args...)
 			Expect(wrong.code).To(Equal(1), strings.Join(args, " "))
 			Expect(wrong.stderr).To(HavePrefix("error: "), strings.Join(args, " "))
 		}
 	}, NodeTimeout(testTimeout))
 
-	It("says that there is nothing", func(ctx context.Context) {
+	It("reports that no namespace matches", func(ctx context.Context) {
 		listed := newUser(bare.Admin).run(ctx, "list", "-l", "test=nothing")
 		Expect(listed.code).To(BeZero())
 		Expect(listed.stdout).To(BeEmpty())
@@ -86,7 +86,7 @@ var _ = Describe("list", func() {
 	}, NodeTimeout(testTimeout))
 })
 
-// rows returns the rest of each line by its first word.
+// rows returns the remainder of each line by its first word.
 func rows(table string) map[string]string {
 	byName := map[string]string{}
 	for line := range strings.Lines(table) {

@@ -19,13 +19,13 @@ import (
 )
 
 var (
-	// plane has the operator, installed and running; bare has nothing but an API server:
-	// nobody ends a namespace there.
+	// plane runs the operator. bare has only an API server, so that no controller deletes the content
+	// of namespaces.
 	plane, bare *controlplane.ControlPlane
 	manager     *controlplane.Manager
 	// admin and bareAdmin are members of system:masters.
 	admin, bareAdmin client.Client
-	// bin has the plugin, under both of its names, and kubectl.
+	// bin contains the plugin, the link for completion, and kubectl.
 	bin string
 )
 
@@ -49,7 +49,7 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	DeferCleanup(func() { Expect(manager.Stop()).To(Succeed()) })
 })
 
-// buildPlugin returns a directory with everything that users put into their PATH.
+// buildPlugin returns a directory for the PATH, with the plugin and kubectl.
 func buildPlugin(ctx context.Context) string {
 	GinkgoHelper()
 	dir, err := os.MkdirTemp(plane.Dir, "bin-")

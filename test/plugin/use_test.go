@@ -15,45 +15,45 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// startLimit is how long a command may take that contacts no server.
+// startLimit is the maximum duration of a command that sends no request.
 const startLimit = 100 * time.Millisecond
 
 var _ = Describe("use", func() {
-	It("sets the namespace of the context, and goes back", func(ctx context.Context) {
-		somebody := newUser(bare.Admin)
-		Expect(somebody.run(ctx, "use").stdout).To(Equal("default\n"))
-		Expect(somebody.run(ctx, "use", "-").stderr).To(ContainSubstring("no namespace is known to have been used"))
+	It("sets the namespace and the previous namespace of the context", func(ctx context.Context) {
+		adminUser := newUser(bare.Admin)
+		Expect(adminUser.run(ctx, "use").stdout).To(Equal("default\n"))
+		Expect(adminUser.run(ctx, "use", "-").stderr).To(MatchRegexp(`error: no previous namespace of context "nslifecycle"`))
 
-		set := somebody.run(ctx, "use", "kube-public")
+		set := adminUser.run(ctx, "use", "kube-public")
 		Expect(set).To(Equal(result{stdout: `Context "nslifecycle" uses namespace "kube-public".` + "\n"}))
-		Expect(somebody.run(ctx, "use").stdout).To(Equal("kube-public\n"))
-		Expect(somebody.kubectl(ctx, nil, "config", "view", "--minify", "-o", "jsonpath={..namespace}").stdout).
+		Expect(adminUser.run(ctx, "use").stdout).To(Equal("kube-public\n"))
+		Expect(adminUser.kubectl(ctx, nil, "config", "view", "--minify", "-o", "jsonpath={..namespace}").stdout).
 			To(Equal("kube-public"))
-		for _, back := range []string{"default", "kube-public"} {
-			Expect(somebody.run(ctx, "use", "-").code).To(BeZero())
-			Expect(somebody.run(ctx, "use").stdout).To(Equal(back + "\n"))
+		for _, previous := range []string{"default", "kube-public"} {
+			Expect(adminUser.run(ctx, "use", "-").code).To(BeZero())
+			Expect(adminUser.run(ctx, "use").stdout).To(Equal(previous + "\n"))
 		}
 	}, NodeTimeout(testTimeout))
 
-	It("warns of a namespace that does not exist, or cannot be looked for", func(ctx context.Context) {
-		set := newUser(bare.Admin).run(ctx, "use", "nowhere")
+	It("warns if the namespace does not exist or cannot be read", func(ctx context.Context) {
+		set := newUser(bare.Admin).run(ctx, "use", "missing-namespace")
 		Expect(set.code).To(BeZero())
-		Expect(set.stderr).To(ContainSubstring(`Warning: There is no namespace "nowhere" yet`))
+		Expect(set.stderr).To(And(HavePrefix("Warning: "), ContainSubstring("kubectl nslifecycle create missing-namespace")))
 
-		config, err := bare.User("stranger")
+		config, err := bare.User("unprivileged")
 		Expect(err).NotTo(HaveOccurred())
-		stranger := newUser(config)
-		set = stranger.run(ctx, "use", "nowhere")
+		unprivileged := newUser(config)
+		set = unprivileged.run(ctx, "use", "missing-namespace")
 		Expect(set.code).To(BeZero())
-		Expect(set.stderr).To(ContainSubstring("could not be checked"))
-		Expect(stranger.run(ctx, "use").stdout).To(Equal("nowhere\n"))
+		Expect(set.stderr).To(And(HavePrefix("Warning: "), ContainSubstring("cannot get resource")))
+		Expect(unprivileged.run(ctx, "use").stdout).To(Equal("missing-namespace\n"))
 
-		refused := stranger.run(ctx, "use", "No-Name")
+		refused := unprivileged.run(ctx, "use", "No-Name")
 		Expect(refused.code).To(Equal(1))
-		Expect(refused.stderr).To(ContainSubstring(`"No-Name" cannot be the name of a namespace`))
+		Expect(refused.stderr).To(And(HavePrefix("error: "), ContainSubstring(`"No-Name"`)))
 	}, NodeTimeout(testTimeout))
 
-	It("changes the file that a context is in", func(ctx context.Context) {
+	It("changes the file that contains the context", func(ctx context.Context) {
 		first, second := newUser(bare.Admin), newUser(bare.Admin)
 		rename(second, "other")
 		both := "KUBECONFIG=" + kubeconfigOf(first) + string(os.PathListSeparator) + kubeconfigOf(second)
@@ -64,7 +64,7 @@ var _ = Describe("use", func() {
 		Expect(first.runWith(ctx, []string{both}, "use").stdout).To(Equal("default\n"))
 		Expect(first.runWith(ctx, []string{both}, "use", "--context=other").stdout).To(Equal("kube-public\n"))
 
-		By("keeping the ways back of contexts apart")
+		By("storing the previous namespace for each context")
 		Expect(first.runWith(ctx, []string{both}, "use", "-").code).To(Equal(1))
 		Expect(first.runWith(ctx, []string{both}, "use", "-", "--context=other").code).To(BeZero())
 		Expect(namespaceIn(second, "other")).To(Equal("default"))
@@ -74,18 +74,18 @@ var _ = Describe("use", func() {
 		Expect(missing.stderr).To(ContainSubstring(`no context "missing"`))
 	}, NodeTimeout(testTimeout))
 
-	It("starts fast where no server is contacted, and contacts none to show", func(ctx context.Context) {
+	It("starts fast and sends no request to show the namespace", func(ctx context.Context) {
 		config := *bare.Admin
-		config.Host = "https://192.0.2.1" // reserved: nobody answers
+		config.Host = "https://192.0.2.1" // a reserved address that does not respond
 		isolated := newUser(&config)
 		for _, args := range [][]string{{"use"}, {"--help"}, {"version"}} {
 			fastest := time.Hour
 			for range 10 {
 				command := exec.CommandContext(ctx, filepath.Join(bin, "kubectl-nslifecycle"), args...)
 				command.Env = isolated.environment()
-				began := time.Now()
+				started := time.Now()
 				Expect(command.Run()).To(Succeed())
-				fastest = min(fastest, time.Since(began))
+				fastest = min(fastest, time.Since(started))
 			}
 			AddReportEntry("kubectl-nslifecycle "+args[0], fastest.String())
 			Expect(fastest).To(BeNumerically("<", startLimit), args[0])
@@ -95,23 +95,23 @@ var _ = Describe("use", func() {
 
 var _ = Describe("completion", func() {
 	It("completes the names of namespaces through kubectl", func(ctx context.Context) {
-		somebody := newUser(bare.Admin)
+		adminUser := newUser(bare.Admin)
 		for _, command := range []string{"delete", "backup", "explain", "use"} {
-			completed := somebody.kubectl(ctx, nil, "__complete", "nslifecycle", command, "")
+			completed := adminUser.kubectl(ctx, nil, "__complete", "nslifecycle", command, "")
 			Expect(completed.stdout).To(ContainSubstring("kube-public\nkube-system\n"), command)
-			Expect(completed.stdout).To(HaveSuffix(":4\n"), "no files")
+			Expect(completed.stdout).To(HaveSuffix(":4\n"), "no completion with files")
 		}
-		Expect(somebody.kubectl(ctx, nil, "__complete", "nslifecycle", "").stdout).To(ContainSubstring("orphans\t"))
-		Expect(somebody.kubectl(ctx, nil, "__complete", "nslifecycle", "list", "--stage", "").stdout).
+		Expect(adminUser.kubectl(ctx, nil, "__complete", "nslifecycle", "").stdout).To(ContainSubstring("orphans\t"))
+		Expect(adminUser.kubectl(ctx, nil, "__complete", "nslifecycle", "list", "--stage", "").stdout).
 			To(HavePrefix("Initializing\nActive\nTerminating\n"))
-		Expect(somebody.kubectl(ctx, nil, "__complete", "nslifecycle", "list", "--context", "").stdout).
+		Expect(adminUser.kubectl(ctx, nil, "__complete", "nslifecycle", "list", "--context", "").stdout).
 			To(HavePrefix("nslifecycle\n"))
 	}, NodeTimeout(testTimeout))
 })
 
 func kubeconfigOf(u *user) string { return filepath.Join(u.home, "kubeconfig") }
 
-// rename gives the context of a user's kubeconfig another name.
+// rename renames the context of a user's kubeconfig.
 func rename(u *user, name string) {
 	GinkgoHelper()
 	config, err := clientcmd.LoadFromFile(kubeconfigOf(u))

@@ -1,0 +1,34 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package backup
+
+import "fmt"
+
+// Reason is why objects are not in a backup.
+type Reason string
+
+// Reasons.
+const (
+	// ReasonControlled is for objects that their controller recreates, such as the Pods of a
+	// ReplicaSet.
+	ReasonControlled Reason = "recreated by their controllers"
+	// ReasonGenerated is for objects that the cluster creates in every namespace or for itself.
+	ReasonGenerated Reason = "created by the cluster"
+	// ReasonCompleted is for Jobs and Pods that have completed.
+	ReasonCompleted Reason = "completed Jobs and Pods"
+	// ReasonSecret is for Secrets, which are included only on request.
+	ReasonSecret Reason = "Secrets"
+)
+
+// Entries of Backup.Unread.
+const (
+	msgUnreadTypes       = "types that could not be discovered: %v"
+	msgUnreadNamespace   = "the Namespace object: %v"
+	msgUnreadSecretCount = "the number of Secrets: %v"
+)
+
+func errUnknownType(name string) error {
+	return fmt.Errorf("the API server has no namespaced resource type %q; to list all types, run: "+
+		"kubectl api-resources --namespaced", name)
+}

@@ -1,0 +1,131 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plugin
+
+import (
+	"cmp"
+	"context"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/discovery"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/initialization"
+	"github.com/nslifecycle/nslifecycle/internal/nscondition"
+	"github.com/nslifecycle/nslifecycle/internal/plugin/printer"
+)
+
+// operatorTimeout is how long to wait for the operator to add initializers to a new Namespace
+// that has none. On API servers without MutatingAdmissionPolicy the operator adds them after the
+// creation. Its condition ends the wait early unless the operator is down.
+const operatorTimeout = 3 * time.Second
+
+// createWaiter waits for a new Namespace and shows the progress of its initializers.
+type createWaiter struct {
+	*session
+	display *printer.Display
+	name    string
+	started time.Time
+	// state is the latest state.
+	state initialization.State
+}
+
+// pending returns the names of the initializers that the namespace waits for.
+func (w *createWaiter) pending() string {
+	return cmp.Or(strings.Join(w.state.Pending, ", "), "the operator")
+}
+
+// wait returns the Namespace when it is ready, or an error if it cannot become ready.
+func (w *createWaiter) wait(
+	ctx context.Context, client corev1client.NamespaceInterface, created *corev1.Namespace,
+) (*corev1.Namespace, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var timeout <-chan time.Time
+	if w.isOperatorInstalled() {
+		timer := time.NewTimer(operatorTimeout)
+		defer timer.Stop()
+		timeout = timer.C
+	}
+	events := watchNamespace(ctx, client, created)
+	current, isListFinal := created, timeout == nil
+	for {
+		if done, err := w.update(current, isListFinal); done || err != nil {
+			return current, err
+		}
+		select {
+		case <-ctx.Done():
+			w.display.Keep()
+			return nil, ctx.Err()
+		case <-timeout:
+			isListFinal = true
+		case event, ok := <-events:
+			switch {
+			case !ok:
+				return nil, ctx.Err()
+			case event.isDeleted:
+				return nil, w.deletedError(event)
+			case event.err != nil:
+				w.warnf("%s", msgRetryGet(w.name, event.err))
+			default:
+				current = event.namespace
+			}
+		}
+	}
+}
+
+// update shows the state of a Namespace and returns whether it is ready. If the list of
+// initializers is not final, an empty list does not mean that the Namespace is ready.
+func (w *createWaiter) update(namespace *corev1.Namespace, isListFinal bool) (isReady bool, err error) {
+	w.state = initialization.ParseState(namespace)
+	colors := printer.NewPalette(w.display.Out)
+	w.display.Show(progressLines(computeProgress(namespace, &w.state), printer.Width(w.display.Out), colors))
+	switch {
+	case w.state.Failure != nil:
+		w.display.Keep()
+		return false, errInitializationFailed(w.name, w.state.Failure)
+	case namespace.DeletionTimestamp != nil:
+		w.display.Keep()
+		return false, errDeletedDuringInitialization(w.name)
+	case len(w.state.Pending) > 0:
+		return false, nil
+	case len(w.state.All) == 0 && !isListFinal && nscondition.Find(namespace, v1alpha1.ConditionInitializing) == nil:
+		return false, nil
+	}
+	w.display.Keep()
+	w.display.Printf("namespace/%s ready %s", w.name, colors.Faint(msgAfter(time.Since(w.started), 10*time.Millisecond)))
+	return true, nil
+}
+
+// deletedError returns the error for a Namespace that was deleted before it was ready.
+func (w *createWaiter) deletedError(event namespaceEvent) error {
+	w.display.Keep()
+	if event.namespace != nil {
+		w.state = initialization.ParseState(event.namespace)
+	}
+	switch {
+	case w.state.Failure != nil:
+		return errInitializationFailed(w.name, w.state.Failure)
+	case event.isReplaced:
+		return errRecreatedDuringInitialization(w.name)
+	}
+	return errDeletedDuringInitialization(w.name)
+}
+
+// isOperatorInstalled reports whether the API server serves the API of nslifecycle.
+func (w *createWaiter) isOperatorInstalled() bool {
+	config, err := w.restConfig()
+	if err != nil {
+		return false
+	}
+	client, err := discovery.NewDiscoveryClientForConfig(config)
+	if err != nil {
+		return false
+	}
+	_, err = client.ServerResourcesForGroupVersion(v1alpha1.GroupVersion.String())
+	return err == nil
+}

@@ -1,0 +1,206 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plugin
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
+	"github.com/nslifecycle/nslifecycle/internal/diagnosis/collect"
+	"github.com/nslifecycle/nslifecycle/internal/plugin/printer"
+)
+
+const (
+	// countInterval is the minimum time between two counts of the remaining objects.
+	countInterval = time.Second
+	// redrawInterval is the time between two updates of the elapsed time on a terminal.
+	redrawInterval = time.Second
+)
+
+// deleteWaiter waits for the deletion of a Namespace and shows the remaining objects. If the
+// deletion makes no progress, it diagnoses the Namespace.
+type deleteWaiter struct {
+	*session
+	display *printer.Display
+	name    string
+	started time.Time
+
+	counter   *remainingCounter
+	progress  *deletionProgress
+	namespace *corev1.Namespace
+	// hasUnread is set if some objects could not be counted.
+	hasUnread bool
+
+	progressDeadline time.Duration
+	collector        *collect.Collector
+	// fingerprint changes whenever the deletion makes progress, the last time at progressedAt.
+	fingerprint  string
+	progressedAt time.Time
+	diagnosedAt  time.Time
+	diagnosis    *diagnosis.Diagnosis
+	// shown is the diagnosis that was printed last.
+	shown string
+}
+
+func newDeleteWaiter(session *session, namespace *corev1.Namespace, progressDeadline time.Duration) (*deleteWaiter, error) {
+	counter, err := session.newRemainingCounter(namespace.Name)
+	if err != nil {
+		return nil, err
+	}
+	collector, err := session.newCollector(progressDeadline)
+	if err != nil {
+		return nil, err
+	}
+	now := time.Now()
+	return &deleteWaiter{
+		session: session, display: printer.NewDisplay(session.Out), name: namespace.Name, started: now,
+		counter: counter, progress: newDeletionProgress(), namespace: namespace,
+		progressDeadline: progressDeadline, collector: collector, progressedAt: now,
+	}, nil
+}
+
+// isBlocked reports whether the latest diagnosis has found a cause.
+func (w *deleteWaiter) isBlocked() bool {
+	return w.diagnosis != nil && w.diagnosis.State == diagnosis.Blocked
+}
+
+// wait returns when the Namespace is deleted, or with the error of the context. Counting and
+// diagnosing run in the background, so that it notices the deletion immediately.
+func (w *deleteWaiter) wait(ctx context.Context, events <-chan namespaceEvent) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	snapshots, results := make(chan snapshot), make(chan *diagnosis.Diagnosis)
+	go w.sendSnapshots(ctx, snapshots)
+	redraw := time.NewTicker(redrawInterval)
+	defer redraw.Stop()
+	isDiagnosing := false
+	for {
+		select {
+		case <-ctx.Done():
+			w.display.Keep()
+			return ctx.Err()
+		case event, ok := <-events:
+			switch {
+			case !ok:
+				events = nil // The context is canceled.
+			case event.isDeleted:
+				w.printDeleted(event)
+				return nil
+			default:
+				w.handleEvent(event)
+			}
+		case latest := <-snapshots:
+			w.handleSnapshot(latest)
+		case result := <-results:
+			isDiagnosing = false
+			w.showDiagnosis(result)
+		case <-redraw.C:
+		}
+		if !isDiagnosing && w.shouldDiagnose() {
+			isDiagnosing, w.diagnosedAt = true, time.Now()
+			go w.sendDiagnosis(ctx, results)
+		}
+		w.draw()
+	}
+}
+
+// sendSnapshots counts the remaining objects until the context is canceled. The interval grows
+// with the duration of a count.
+func (w *deleteWaiter) sendSnapshots(ctx context.Context, snapshots chan<- snapshot) {
+	for ctx.Err() == nil {
+		started := time.Now()
+		latest := w.counter.count(ctx)
+		select {
+		case <-ctx.Done():
+			return
+		case snapshots <- latest:
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(max(countInterval, 4*time.Since(started))):
+		}
+	}
+}
+
+func (w *deleteWaiter) handleEvent(event namespaceEvent) {
+	if event.err != nil {
+		w.display.Erase()
+		w.warnf("%s", msgRetryGet(w.name, event.err))
+	}
+	if event.namespace != nil {
+		w.namespace = event.namespace
+		w.recordProgress()
+	}
+}
+
+func (w *deleteWaiter) handleSnapshot(latest snapshot) {
+	w.progress.add(latest)
+	w.recordProgress()
+	if latest.isComplete && len(latest.unread) > 0 && !w.hasUnread {
+		w.hasUnread = true
+		w.display.Erase()
+		w.warnf("%s", msgNotCounted(w.name, latest.unread))
+	}
+}
+
+// recordProgress compares everything that changes when the deletion makes progress.
+func (w *deleteWaiter) recordProgress() {
+	var current strings.Builder
+	fmt.Fprint(&current, w.progress.current, w.namespace.Spec.Finalizers, w.namespace.Finalizers)
+	for _, conditionType := range []corev1.NamespaceConditionType{
+		corev1.NamespaceContentRemaining, corev1.NamespaceFinalizersRemaining,
+	} {
+		if condition := findTrueCondition(w.namespace, conditionType); condition != nil {
+			fmt.Fprint(&current, condition.Message)
+		}
+	}
+	if current.String() != w.fingerprint {
+		w.fingerprint, w.progressedAt = current.String(), time.Now()
+	}
+}
+
+// shouldDiagnose reports whether there was no progress, and no diagnosis, within the progress
+// deadline.
+func (w *deleteWaiter) shouldDiagnose() bool {
+	return time.Since(w.progressedAt) >= w.progressDeadline && time.Since(w.diagnosedAt) >= w.progressDeadline
+}
+
+func (w *deleteWaiter) sendDiagnosis(ctx context.Context, results chan<- *diagnosis.Diagnosis) {
+	result, err := diagnose(ctx, w.collector, w.name)
+	if err != nil {
+		result = &diagnosis.Diagnosis{State: diagnosis.Progressing, Summary: msgDiagnosisFailed(err)}
+	}
+	select {
+	case results <- result:
+	case <-ctx.Done():
+	}
+}
+
+// showDiagnosis prints a diagnosis if it differs from the previous one.
+func (w *deleteWaiter) showDiagnosis(result *diagnosis.Diagnosis) {
+	w.diagnosis = result
+	text := strings.Join(diagnosisLines(result, printer.NewPalette(w.display.Out)), "\n")
+	if text == w.shown {
+		return
+	}
+	w.shown = text
+	w.display.Printf("%s\n%s", msgNoProgress(time.Since(w.progressedAt)), text)
+	if result.State == diagnosis.Blocked {
+		w.display.Printf("%s", msgDetails(w.name))
+	}
+}
+
+func (w *deleteWaiter) printDeleted(event namespaceEvent) {
+	w.display.Erase()
+	fmt.Fprintf(w.Out, "namespace %q deleted %s\n", w.name,
+		printer.NewPalette(w.Out).Faint(msgAfter(time.Since(w.started), 100*time.Millisecond)))
+	if event.isReplaced {
+		fmt.Fprintln(w.ErrOut, msgRecreated(w.name))
+	}
+}

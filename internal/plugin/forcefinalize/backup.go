@@ -1,0 +1,128 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package forcefinalize
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/nslifecycle/nslifecycle/internal/backup"
+)
+
+// backupMode makes a backup readable by its owner only, because it can contain Secrets.
+const backupMode = 0o600
+
+// Backup writes all objects of the namespace to the new file plan.Backup. It returns the number
+// of objects that were written and the objects that are missing. Missing objects are an error
+// unless the user accepts that not everything can be read.
+func (f *Finalizer) Backup(ctx context.Context, plan *Plan, allowed Permissions) (saved int, missing []string, err error) {
+	collected, err := backup.Collect(ctx, f.Config, plan.Namespace, backup.Options{All: true, IncludeSecrets: true})
+	if err != nil {
+		return 0, nil, fmt.Errorf("failed to back up namespace %q: %w", plan.Namespace, err)
+	}
+	unsaved, err := f.discoverUnsaved(ctx, plan.Remaining, collected.Objects)
+	if err != nil {
+		return 0, nil, err
+	}
+	missing = append(collected.Unread, unsaved...)
+	if len(missing) > 0 && !allowed.AllowUnread {
+		return 0, nil, errIncompleteBackup(missing)
+	}
+	var text bytes.Buffer
+	if err := backup.Write(&text, collected.Objects); err != nil {
+		return 0, nil, err
+	}
+	return len(collected.Objects), missing, createFile(plan.Backup, text.Bytes(), backupMode)
+}
+
+// discoverUnsaved returns the names of objects that still exist and are not in a backup.
+func (f *Finalizer) discoverUnsaved(
+	ctx context.Context, remaining []RemainingObject, saved []*unstructured.Unstructured,
+) ([]string, error) {
+	unsaved := computeUnsaved(remaining, saved)
+	if len(unsaved) == 0 {
+		return nil, nil
+	}
+	current, err := f.discoverState(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("failed to verify the backup: %w", err)
+	}
+	return filterExisting(unsaved, current), nil
+}
+
+// computeUnsaved returns the objects that are not in a backup.
+func computeUnsaved(remaining []RemainingObject, saved []*unstructured.Unstructured) []*RemainingObject {
+	type key struct {
+		kind schema.GroupKind
+		name string
+	}
+	isSaved := map[key]bool{}
+	for _, object := range saved {
+		isSaved[key{object.GroupVersionKind().GroupKind(), object.GetName()}] = true
+	}
+	var unsaved []*RemainingObject
+	for i := range remaining {
+		kind := remaining[i].resourceType.GroupVersionKind().GroupKind()
+		if !isSaved[key{kind, remaining[i].Name}] {
+			unsaved = append(unsaved, &remaining[i])
+		}
+	}
+	return unsaved
+}
+
+// filterExisting returns the names of the objects that still exist. If some types cannot be
+// read, it assumes that all of them exist.
+func filterExisting(objects []*RemainingObject, current *clusterState) []string {
+	present := map[types.UID]bool{}
+	for i := range current.objects {
+		present[current.objects[i].UID] = true
+	}
+	var names []string
+	for _, object := range objects {
+		if present[object.UID] || len(current.unread) > 0 {
+			names = append(names, object.String())
+		}
+	}
+	return names
+}
+
+// createFile writes a new file and syncs it, because it may soon be the only copy of the objects.
+func createFile(name string, text []byte, mode os.FileMode) error {
+	file, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+	if errors.Is(err, fs.ErrExist) {
+		return errBackupExists(name)
+	}
+	if err != nil {
+		return fmt.Errorf("failed to write the backup: %w", err)
+	}
+	_, err = file.Write(text)
+	err = errors.Join(err, file.Sync(), file.Close(), syncDirectory(filepath.Dir(name)))
+	if err != nil {
+		return errors.Join(fmt.Errorf("failed to write the backup: %w", err), os.Remove(name))
+	}
+	return nil
+}
+
+// syncDirectory syncs a directory, so that a new file survives a power failure. Windows does
+// not support it and does not need it.
+func syncDirectory(name string) error {
+	if runtime.GOOS == "windows" {
+		return nil
+	}
+	directory, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	return errors.Join(directory.Sync(), directory.Close())
+}

@@ -1,0 +1,69 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package forcefinalize
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Candidate is a removal that the user can select.
+type Candidate struct {
+	Removal
+	// Command runs the removal as a dry run.
+	Command string `json:"command"`
+	Effect  string `json:"effect"`
+}
+
+// computeCandidates returns all possible removals, the least harmful first: finalizers of
+// objects, finalizers of the Namespace, and the namespace finalizer kubernetes, whose owner
+// deletes the content.
+func computeCandidates(state *clusterState) []Candidate {
+	name := state.namespace.Name
+	var candidates []Candidate
+	add := func(removal Removal, effect string, flags ...string) {
+		candidates = append(candidates, Candidate{Removal: removal, Command: removal.command(name, flags...), Effect: effect})
+	}
+	finalizers, objects := objectsByFinalizer(state.objects)
+	for _, finalizer := range finalizers {
+		add(Removal{Finalizer: finalizer}, effectObjects(objects[finalizer]))
+	}
+	for _, finalizer := range unique(state.namespace.Finalizers) {
+		add(Removal{MetadataFinalizer: finalizer}, effectMetadataFinalizer)
+	}
+	for _, finalizer := range unique(state.namespace.Spec.Finalizers) {
+		if finalizer != corev1.FinalizerKubernetes {
+			add(Removal{NamespaceFinalizer: string(finalizer)}, effectNamespaceFinalizer)
+		}
+	}
+	if !slices.Contains(state.namespace.Spec.Finalizers, corev1.FinalizerKubernetes) {
+		return candidates
+	}
+	kubernetes := Removal{NamespaceFinalizer: string(corev1.FinalizerKubernetes)}
+	if len(state.objects) == 0 {
+		add(kubernetes, effectEmptyNamespace)
+	} else {
+		add(kubernetes, effectAbandonContent(state.objects), "--"+FlagOrphan)
+	}
+	return candidates
+}
+
+// objectsByFinalizer returns the finalizers of terminating objects, sorted, and their objects.
+func objectsByFinalizer(objects []RemainingObject) (finalizers []string, byFinalizer map[string][]RemainingObject) {
+	byFinalizer = map[string][]RemainingObject{}
+	for _, object := range objects {
+		if !object.IsTerminating {
+			continue
+		}
+		for _, finalizer := range unique(object.Finalizers) {
+			if byFinalizer[finalizer] == nil {
+				finalizers = append(finalizers, finalizer)
+			}
+			byFinalizer[finalizer] = append(byFinalizer[finalizer], object)
+		}
+	}
+	slices.Sort(finalizers)
+	return finalizers, byFinalizer
+}

@@ -1,0 +1,60 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package forcefinalize
+
+import (
+	"slices"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// computeChanges returns the differences between a plan and the current state. It compares only
+// what the removal affects: the Namespace, the targets and the orphans.
+func computeChanges(plan *Plan, current *clusterState) []string {
+	if current.namespace.UID != plan.UID {
+		return []string{changeRecreated(current.namespace.CreationTimestamp)}
+	}
+	var changes []string
+	// The conditions of the Namespace change during a deletion, which does not matter to the
+	// removal of an object's finalizer.
+	if plan.Removal.Finalizer == "" && current.namespace.ResourceVersion != plan.ResourceVersion {
+		changes = append(changes, changeNamespaceModified)
+	}
+	present := map[types.UID]*RemainingObject{}
+	for i := range current.objects {
+		present[current.objects[i].UID] = &current.objects[i]
+	}
+	planned := slices.Concat(plan.Targets, plan.Orphans)
+	isPlanned := map[types.UID]bool{}
+	for i := range planned {
+		isPlanned[planned[i].UID] = true
+		switch object := present[planned[i].UID]; {
+		case object == nil:
+			changes = append(changes, changeDeleted(&planned[i]))
+		case object.ResourceVersion != planned[i].ResourceVersion && !isEvent(object):
+			changes = append(changes, changeModified(object))
+		}
+	}
+	if !plan.endsContentDeletion() {
+		return changes
+	}
+	// Objects that are new or no longer readable would be orphaned without the user's consent.
+	for i := range current.objects {
+		if !isPlanned[current.objects[i].UID] {
+			changes = append(changes, changeCreated(&current.objects[i]))
+		}
+	}
+	for _, unread := range current.unread {
+		if !slices.Contains(plan.Unread, unread) {
+			changes = append(changes, changeUnreadable(unread))
+		}
+	}
+	return changes
+}
+
+// isEvent reports whether an object is an Event. Events are updated frequently, and a change
+// does not matter.
+func isEvent(object *RemainingObject) bool {
+	return object.Resource == "events" || object.Resource == "events.events.k8s.io"
+}

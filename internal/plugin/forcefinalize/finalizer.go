@@ -1,0 +1,122 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package forcefinalize
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+
+	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
+	"github.com/nslifecycle/nslifecycle/internal/inventory"
+)
+
+// deletionTimeout is how long the API server may take to delete a Namespace that has no
+// finalizers.
+const deletionTimeout = 5 * time.Second
+
+// Finalizer plans and applies removals in one namespace.
+type Finalizer struct {
+	Namespace  string
+	Config     *rest.Config
+	Namespaces corev1client.NamespaceInterface
+	Metadata   metadata.Interface
+	Discoverer inventory.Discoverer
+	// FieldManager identifies the plugin in writes.
+	FieldManager string
+}
+
+// Prepare reads the namespace and returns the plan for a removal. The API server tests the
+// removal as a dry run, and a failure becomes an objection. If the removal is empty, the plan
+// lists the candidates.
+func (f *Finalizer) Prepare(
+	ctx context.Context, found *diagnosis.Diagnosis, wanted Removal, allowed Permissions,
+) (*Plan, error) {
+	state, err := f.discoverState(ctx)
+	if err != nil {
+		return nil, err
+	}
+	state.diagnosis = found
+	plan, err := computePlan(state, wanted, allowed)
+	if err != nil {
+		return nil, Refused(err)
+	}
+	if wanted.IsEmpty() {
+		return plan, nil
+	}
+	unsupported, refusal := f.dryRun(ctx, plan, state.namespace)
+	plan.DryRunUnsupported = unsupported
+	if refusal != nil {
+		plan.Objections = append(plan.Objections, objectionDryRun(f.explainRefusal(ctx, plan, refusal)))
+	}
+	return plan, nil
+}
+
+// WaitForDeletion reports whether the Namespace of a plan is deleted within a few seconds.
+func (f *Finalizer) WaitForDeletion(ctx context.Context, plan *Plan) bool {
+	const interval = 100 * time.Millisecond
+	err := wait.PollUntilContextTimeout(ctx, interval, deletionTimeout, true, func(ctx context.Context) (bool, error) {
+		namespace, err := f.Namespaces.Get(ctx, f.Namespace, metav1.GetOptions{})
+		if err != nil {
+			return apierrors.IsNotFound(err), nil
+		}
+		return namespace.UID != plan.UID, nil
+	})
+	return err == nil
+}
+
+// discoverState reads the Namespace and the metadata of all objects in it.
+func (f *Finalizer) discoverState(ctx context.Context) (*clusterState, error) {
+	namespace, err := f.Namespaces.Get(ctx, f.Namespace, metav1.GetOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("failed to get namespace %q: %w", f.Namespace, err)
+	}
+	state := &clusterState{namespace: namespace}
+	discovered, err := inventory.Discover(ctx, f.Discoverer)
+	if err != nil {
+		state.unread = append(state.unread, err.Error())
+		return state, nil
+	}
+	if err := discovered.Err(); err != nil {
+		state.unread = append(state.unread, unreadDiscovery(err))
+	}
+	state.addContents(inventory.List(ctx, f.Metadata, f.Namespace, discovered.Types, inventory.Unlimited))
+	return state, ctx.Err()
+}
+
+// addContents adds the objects of list responses. It adds an object that two groups serve once.
+// It skips types that cannot be deleted, such as the metrics of pods, because they are not
+// stored objects.
+func (s *clusterState) addContents(contents []inventory.Content) {
+	seen := map[types.UID]bool{}
+	for _, content := range contents {
+		if !content.Type.Can("delete") && !content.Type.Can("deletecollection") {
+			continue
+		}
+		if content.Err != nil {
+			s.unread = append(s.unread, content.Err.Error())
+		}
+		for _, object := range content.Objects {
+			if seen[object.UID] {
+				continue
+			}
+			seen[object.UID] = true
+			s.objects = append(s.objects, RemainingObject{
+				Resource: content.Type.String(), Kind: content.Type.Kind, Name: object.Name, UID: object.UID,
+				ResourceVersion: object.ResourceVersion, Finalizers: object.Finalizers,
+				IsTerminating: object.DeletionTimestamp != nil, resourceType: content.Type,
+			})
+		}
+	}
+	slices.SortFunc(s.objects, compareObjects)
+}

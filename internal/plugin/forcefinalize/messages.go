@@ -1,0 +1,206 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package forcefinalize
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
+	"github.com/nslifecycle/nslifecycle/internal/plugin/printer"
+	"github.com/nslifecycle/nslifecycle/internal/shell"
+)
+
+// Flags of the command that messages refer to.
+const (
+	FlagNamespaceFinalizer = "namespace-finalizer"
+	FlagMetadataFinalizer  = "metadata-finalizer"
+	FlagFinalizer          = "finalizer"
+	FlagOrphan             = "orphan"
+	FlagAllowUnread        = "allow-unread"
+	FlagIgnoreActiveOwner  = "ignore-active-owner"
+)
+
+const commandPrefix = "kubectl nslifecycle finalize"
+
+func describeNamespaceFinalizer(name string) string { return "namespace finalizer " + name }
+
+func describeMetadataFinalizer(name string) string {
+	return "finalizer " + name + " of the Namespace"
+}
+
+// Errors for removals that no flag permits.
+
+func errSystemNamespace(name string) error {
+	return fmt.Errorf("namespace %q is a system namespace and must not be finalized by force", name)
+}
+
+func errRecreated(name string) error {
+	return fmt.Errorf("namespace %q was recreated while it was diagnosed; run the command again", name)
+}
+
+func errNotTerminating(name string) error {
+	return fmt.Errorf("namespace %q is not being deleted; to delete it, run: %s",
+		name, shell.Command("kubectl delete namespace %s", name))
+}
+
+func errNoSuchFinalizer(namespace string, wanted Removal, holders []string) error {
+	return fmt.Errorf("namespace %q does not have %s; it has: %s",
+		namespace, wanted, cmp.Or(strings.Join(holders, ", "), "no finalizers"))
+}
+
+func errNoObjectSelected(namespace, finalizer, resource string) error {
+	return fmt.Errorf("no readable object in namespace %q matches --resource=%s and has finalizer %s",
+		namespace, resource, finalizer)
+}
+
+func errNoObjectWithFinalizer(namespace, finalizer string) error {
+	return fmt.Errorf("no readable object in namespace %q has finalizer %s; to remove a finalizer of the "+
+		"Namespace itself, use --%s or --%s", namespace, finalizer, FlagMetadataFinalizer, FlagNamespaceFinalizer)
+}
+
+func errNoObjectTerminating(finalizer string, objects []RemainingObject) error {
+	return fmt.Errorf("no object with finalizer %s is being deleted (%s)", finalizer, ListObjects(objects))
+}
+
+func errBackupExists(name string) error {
+	return fmt.Errorf("file %s already exists; use --backup to select another file", name)
+}
+
+func errIncompleteBackup(missing []string) error {
+	return fmt.Errorf("the backup would be incomplete (%s); use --%s to accept that, or --no-backup to write none",
+		printer.SummarizeErrors(missing), FlagAllowUnread)
+}
+
+// Objections to a plan.
+
+func objectionOrphans(number int) string {
+	return fmt.Sprintf("%s would be orphaned, and no controller would delete them; use --%s to accept that",
+		printer.Count(number, "object"), FlagOrphan)
+}
+
+func objectionUnread(unread []string) string {
+	return fmt.Sprintf("some objects could not be read and may be missing from the plan and the backup (%s); "+
+		"use --%s to accept that", printer.SummarizeErrors(unread), FlagAllowUnread)
+}
+
+func objectionActiveOwner(reason string) string {
+	return fmt.Sprintf("%s; use --%s to remove it anyway", reason, FlagIgnoreActiveOwner)
+}
+
+func objectionDryRun(err error) string { return "the API server rejected the dry run: " + err.Error() }
+
+func reasonNotBlocked(summary string) string {
+	return fmt.Sprintf("the deletion is not known to be blocked (%s)", summary)
+}
+
+func reasonNoFinding(wanted *Removal) string {
+	return fmt.Sprintf("no finding is about %s, so its owner may still be active", wanted)
+}
+
+func reasonOwnerNotGone(wanted *Removal, finding *diagnosis.Finding) string {
+	return fmt.Sprintf("the owner of %s may still be active (%s: %s)", wanted, finding.Cause, finding.Message)
+}
+
+// Changes between plan and cluster.
+
+const changeNamespaceModified = "the Namespace was modified"
+
+func changeRecreated(at metav1.Time) string {
+	return "the Namespace was recreated at " + at.UTC().Format(time.RFC3339)
+}
+func changeDeleted(object *RemainingObject) string  { return object.String() + " was deleted" }
+func changeModified(object *RemainingObject) string { return object.String() + " was modified" }
+func changeCreated(object *RemainingObject) string  { return object.String() + " was created" }
+func changeUnreadable(text string) string           { return "objects became unreadable: " + text }
+
+// Advice for rejected writes.
+const (
+	adviceWebhookFailing = "the webhook does not respond: restore its backend or, if the backend no longer " +
+		"exists, delete the webhook configuration, then try again"
+	adviceAdmissionDenied = "the admission rule denies the change: meet its requirements or add an exception to it, " +
+		"then try again"
+	adviceForbidden = "you do not have this permission: ask a cluster administrator for it"
+	adviceInvalid   = "the object fails validation: fix the fields in the message, or the schema of its type, " +
+		"then try again"
+)
+
+// Losses.
+const (
+	lossOrphans = "orphaned objects stay in etcd, and no namespace deletion removes them; " +
+		"they become visible again when a namespace with the same name is created"
+	lossUnknownFinalizer = "resources that the owner of the finalizer would have cleaned up remain, " +
+		"inside or outside the cluster"
+)
+
+// orphanConsequences describe the consequences of orphaning objects of a type.
+var orphanConsequences = map[string]string{
+	"persistentvolumeclaims":      "their volumes are kept, with the data and the costs",
+	"pods":                        "their containers keep running on their nodes",
+	"services":                    "their load balancers outside the cluster are kept, with the costs",
+	"ingresses.networking.k8s.io": "their load balancers and DNS names outside the cluster are kept",
+	"secrets":                     "their data stays readable for users who may read Secrets in all namespaces",
+	"rolebindings.rbac.authorization.k8s.io": "they grant their roles again in the next namespace with the same " +
+		"name",
+}
+
+// Effects of candidates.
+const (
+	effectMetadataFinalizer  = "removes it from metadata.finalizers of the Namespace"
+	effectNamespaceFinalizer = "removes it from spec.finalizers of the Namespace"
+	effectEmptyNamespace     = "releases the namespace, in which no objects were found"
+)
+
+func effectObjects(objects []RemainingObject) string {
+	return "removes it from " + ListObjects(objects)
+}
+
+func effectAbandonContent(objects []RemainingObject) string {
+	return "orphans the remaining objects (" + ListObjects(objects) + ")"
+}
+
+// Output.
+const (
+	headingPlan       = "Plan"
+	headingCandidates = "Finalizers that can be removed by force, least harmful first"
+	labelRemove       = "Remove"
+	labelNotDeleted   = "Keep on objects that are not being deleted"
+	labelResult       = "Result"
+	labelLosses       = "Consequences"
+	labelBackup       = "Backup"
+	textNoCandidates  = "None: neither the Namespace nor the objects found in it have a finalizer."
+)
+
+func labelOrphans(number int) string { return fmt.Sprintf("Orphaned objects (%d)", number) }
+
+func textFrom(group []RemainingObject) string { return "from " + listGroup(group) }
+
+// textResult describes the state of the namespace after the removal.
+func textResult(plan *Plan) string {
+	switch {
+	case len(plan.HeldBy) > 0 && len(plan.Targets) > 0:
+		objects := "the object is deleted unless it has other finalizers"
+		if len(plan.Targets) > 1 {
+			objects = "the objects are deleted unless they have other finalizers"
+		}
+		return fmt.Sprintf("%s; the Namespace still has %s", objects, strings.Join(plan.HeldBy, ", "))
+	case len(plan.HeldBy) > 0:
+		return "the Namespace still has " + strings.Join(plan.HeldBy, ", ")
+	}
+	return "the Namespace has no finalizers and is deleted immediately"
+}
+
+func textBackup(plan *Plan) string {
+	if plan.Backup == "" {
+		return "none"
+	}
+	return fmt.Sprintf("%s (the Namespace and %s, including the data of Secrets)", plan.Backup,
+		printer.Count(len(plan.Remaining), "object"))
+}
+
+func unreadDiscovery(err error) string { return "discovery: " + err.Error() }

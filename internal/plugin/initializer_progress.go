@@ -1,0 +1,95 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plugin
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/initialization"
+	"github.com/nslifecycle/nslifecycle/internal/nscondition"
+	"github.com/nslifecycle/nslifecycle/internal/plugin/printer"
+	"github.com/nslifecycle/nslifecycle/internal/printable"
+)
+
+// initializerProgress is the progress of an initializer with a namespace.
+type initializerProgress struct {
+	name  string
+	phase string
+	// message is the condition that the initializer has set, if any.
+	message string
+}
+
+// computeProgress returns the progress of each initializer, in order.
+func computeProgress(namespace *corev1.Namespace, state *initialization.State) []initializerProgress {
+	all := make([]initializerProgress, 0, len(state.All))
+	skipped := initialization.SkippedInitializers(namespace, *state)
+	for _, name := range state.All {
+		one := initializerProgress{name: printable.Escape(name), phase: phaseDone}
+		switch index := slices.Index(state.Pending, name); {
+		case index == 0 && state.Failure != nil:
+			one.phase = phaseFailed
+		case index == 0:
+			one.phase = phaseRunning
+		case index > 0:
+			one.phase = phaseWaiting
+		case slices.Contains(skipped, name):
+			one.phase = phaseSkipped
+		}
+		if one.phase == phaseRunning || one.phase == phaseFailed || one.phase == phaseSkipped {
+			one.message = initializerMessage(namespace, name)
+		}
+		all = append(all, one)
+	}
+	return all
+}
+
+// initializerMessage returns reason and message of the condition of an initializer, unless the
+// operator has set it.
+func initializerMessage(namespace *corev1.Namespace, name string) string {
+	conditionType := corev1.NamespaceConditionType(name + v1alpha1.ConditionInitializedSuffix)
+	condition := nscondition.Find(namespace, conditionType)
+	if condition == nil || condition.Reason == v1alpha1.ReasonPending || condition.Reason == v1alpha1.ReasonCompleted {
+		return ""
+	}
+	if condition.Message == "" {
+		return condition.Reason
+	}
+	// The phase already shows that it was skipped.
+	return fmt.Sprintf("%s: %s", condition.Reason, strings.TrimPrefix(condition.Message, phaseSkipped+": "))
+}
+
+// progressLines returns one line for each initializer.
+func progressLines(all []initializerProgress, width int, colors printer.Palette) []string {
+	longest := 0
+	for _, one := range all {
+		longest = max(longest, len(one.name))
+	}
+	lines := make([]string, 0, len(all))
+	for _, one := range all {
+		name := fmt.Sprintf("%-*s", longest, one.name)
+		line := fmt.Sprintf("  %s  %s", name, colorPhase(one.phase, colors))
+		if available := width - longest - len(one.phase) - 6; one.message != "" && available > 0 {
+			line += "  " + colors.Faint(printer.Clip(one.message, available))
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+func colorPhase(phase string, colors printer.Palette) string {
+	switch phase {
+	case phaseDone:
+		return colors.Green(phase)
+	case phaseRunning:
+		return colors.Yellow(phase)
+	case phaseFailed, phaseSkipped:
+		return colors.Red(phase)
+	}
+	return colors.Faint(phase)
+}

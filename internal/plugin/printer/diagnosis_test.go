@@ -1,0 +1,138 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package printer
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
+)
+
+var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+func plainScreen() Screen { return Screen{Colors: Palette{IsPlain: true}, Now: noon} }
+
+// stuck returns a diagnosis with findings of all forms.
+func stuck() *diagnosis.Diagnosis {
+	return &diagnosis.Diagnosis{
+		Namespace: "shop", UID: "1", Stage: diagnosis.StageTerminating, State: diagnosis.Blocked,
+		Since: noon.Add(-62 * time.Minute), Summary: "5 widgets wait for a controller that no longer exists",
+		Findings: []diagnosis.Finding{
+			{
+				Cause: diagnosis.CauseFinalizerOwnerGone, Certainty: diagnosis.Confirmed,
+				Message: "5 widgets wait for a controller that no longer exists",
+				Objects: []diagnosis.Object{
+					{Resource: "widgets.example.com", Namespace: "shop", Name: "a"},
+					{Resource: "deployments.apps", Namespace: "widgets-system", Name: "controller"},
+					{Resource: "nodes", Name: "n1"},
+				},
+				Count:    5,
+				Evidence: []string{"Deployment widgets-system/controller does not exist", "last written 3 days ago"},
+				Remedies: []string{"Install the controller again.", "kubectl nslifecycle finalize shop"},
+				Loss:     "a bucket outside the cluster",
+			},
+			{
+				Cause: diagnosis.CauseUnknown, Certainty: diagnosis.Likely, Message: "one object remains",
+				Objects:  []diagnosis.Object{{Resource: "pods", Namespace: "shop", Name: "p"}},
+				Evidence: []string{"one line"},
+			},
+		},
+	}
+}
+
+func TestRenderDiagnosis(t *testing.T) {
+	unread := []string{"nodes: forbidden"}
+	for name, test := range map[string]struct {
+		diagnosis *diagnosis.Diagnosis
+		expected  []string
+	}{
+		"healthy": {
+			&diagnosis.Diagnosis{
+				Namespace: "shop", Stage: diagnosis.StageActive, State: diagnosis.Healthy,
+				Since: noon.Add(-72 * time.Hour), Summary: "in use",
+			},
+			[]string{"Namespace shop: Active for 3d, healthy", "In use."},
+		},
+		"initializing": {
+			&diagnosis.Diagnosis{
+				Namespace: "shop", Stage: diagnosis.StageInitializing, State: diagnosis.Progressing,
+				Since: noon.Add(-2 * time.Second), Summary: "waits for initializer a.b.c, the next of 2",
+			},
+			[]string{
+				"Namespace shop: Initializing for 2s, progressing",
+				"Waits for initializer a.b.c, the next of 2. " + msgNoProblems,
+			},
+		},
+		"slow, the clock of the server is ahead": {
+			&diagnosis.Diagnosis{
+				Namespace: "shop", Stage: diagnosis.StageTerminating, State: diagnosis.Progressing,
+				Since: noon.Add(time.Second), Summary: "is being deleted",
+			},
+			[]string{
+				"Namespace shop: Terminating for 0s, progressing",
+				"Is being deleted. " + msgNoProblems,
+			},
+		},
+		"some objects could not be read": {
+			&diagnosis.Diagnosis{
+				Namespace: "shop", Stage: diagnosis.StageTerminating, State: diagnosis.Progressing,
+				Summary: "is being deleted", Unread: unread,
+			},
+			[]string{
+				"Namespace shop: Terminating, progressing",
+				"Is being deleted. " + msgNoProblemsInReadObjects,
+			},
+		},
+		"blocked": {stuck(), []string{
+			"Namespace shop: Terminating for 62m, blocked",
+			msgFindings(2),
+			"",
+			"├── FinalizerOwnerGone (confirmed): 5 widgets wait for a controller that no longer exists",
+			"│   ├── Objects: widgets.example.com/a, " +
+				"deployments.apps/controller in namespace widgets-system, nodes/n1, and 2 more",
+			"│   ├── Evidence",
+			"│   │   ├── Deployment widgets-system/controller does not exist",
+			"│   │   └── last written 3 days ago",
+			"│   ├── " + labelRemedies,
+			"│   │   ├── Install the controller again.",
+			"│   │   └── kubectl nslifecycle finalize shop",
+			"│   └── " + labelLoss + ": a bucket outside the cluster",
+			"└── Unknown (likely): one object remains",
+			"    ├── Objects: pods/p",
+			"    └── Evidence: one line",
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			text := RenderDiagnosis(test.diagnosis, plainScreen())
+			if diff := cmp.Diff(test.expected, strings.Split(strings.TrimSuffix(text, "\n"), "\n")); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestRenderDiagnosisOnTerminal(t *testing.T) {
+	text := terminalText(RenderDiagnosis(stuck(), Screen{Columns: 60, Now: noon}))
+	for line := range strings.Lines(text) {
+		for _, code := range []string{"\x1b[31m", "\x1b[33m", "\x1b[36m", "\x1b[2m", "\x1b[1m", "\x1b[0m"} {
+			line = strings.ReplaceAll(line, code, "")
+		}
+		if length := len([]rune(strings.TrimSuffix(line, "\n"))); length > 60 {
+			t.Errorf("%d columns: %q", length, line)
+		}
+	}
+	for _, expected := range []string{
+		"Namespace \x1b[1mshop\x1b[0m: Terminating for 62m, \x1b[31mblocked\x1b[0m\n",
+		"\x1b[31mFinalizerOwnerGone (confirmed):\x1b[0m", "\x1b[33mUnknown (likely):\x1b[0m",
+		"\x1b[36mkubectl nslifecycle finalize shop\x1b[0m",
+	} {
+		if !strings.Contains(text, expected) {
+			t.Errorf("%q not found in %q", expected, text)
+		}
+	}
+}

@@ -1,0 +1,76 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package printer
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+)
+
+// Display shows lines that change while a command waits. On a terminal it updates a block of
+// lines in place. Elsewhere it prints each new line once.
+type Display struct {
+	Out    io.Writer
+	IsLive bool
+	// drawn are the lines of the block on the terminal.
+	drawn []string
+	// printed are the current lines of a stream that is not a terminal.
+	printed map[string]bool
+}
+
+// NewDisplay returns a display that writes to a stream.
+func NewDisplay(out io.Writer) *Display {
+	return &Display{Out: out, IsLive: IsTerminal(out), printed: map[string]bool{}}
+}
+
+// Printf erases the block and prints a permanent line.
+func (d *Display) Printf(format string, args ...any) {
+	d.Erase()
+	fmt.Fprintf(d.Out, format+"\n", args...)
+}
+
+// Show replaces the block. Lines must not be wider than the terminal, because a line that the
+// terminal wraps is counted as one.
+func (d *Display) Show(lines []string) {
+	if d.IsLive {
+		if !slices.Equal(lines, d.drawn) {
+			d.Erase()
+			for _, line := range lines {
+				fmt.Fprintln(d.Out, line)
+			}
+			d.drawn = lines
+		}
+		return
+	}
+	current := make(map[string]bool, len(lines))
+	for _, line := range lines {
+		current[line] = true
+		if !d.printed[line] {
+			fmt.Fprintln(d.Out, line)
+		}
+	}
+	d.printed = current
+}
+
+// Erase removes the block from the terminal.
+func (d *Display) Erase() {
+	if len(d.drawn) > 0 {
+		fmt.Fprintf(d.Out, control+"%dA"+control+"J", len(d.drawn))
+		d.drawn = nil
+	}
+}
+
+// Keep makes the block permanent. The next output follows below it.
+func (d *Display) Keep() { d.drawn = nil }
+
+// Bar renders a progress bar.
+func Bar(done, total, width int, colors Palette) string {
+	filled := width
+	if total > 0 {
+		filled = min(width, done*width/total)
+	}
+	return colors.Green(strings.Repeat("█", filled)) + colors.Faint(strings.Repeat("░", width-filled))
+}

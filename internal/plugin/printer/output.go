@@ -1,0 +1,96 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package printer
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+
+	"github.com/nslifecycle/nslifecycle/internal/backup"
+	"github.com/nslifecycle/nslifecycle/internal/printable"
+)
+
+// Output formats.
+const (
+	FormatJSON = "json"
+	FormatYAML = "yaml"
+	FormatWide = "wide"
+)
+
+// outputVersion is the apiVersion of documents that commands print. No API server serves it.
+const outputVersion = "cli.nslifecycle.dev/v1alpha1"
+
+// Output is the flag --output.
+type Output struct {
+	format  string
+	formats []string
+}
+
+// NewOutput returns the flag for a command that supports the given formats.
+func NewOutput(formats ...string) *Output { return &Output{formats: formats} }
+
+// AddFlag adds the flag to a command.
+func (o *Output) AddFlag(command *cobra.Command) {
+	command.Flags().StringVarP(&o.format, "output", "o", "", helpOutput(o.formats))
+	_ = command.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(o.formats, cobra.ShellCompDirectiveNoFileComp))
+}
+
+// Validate returns an error if the command does not support the format.
+func (o *Output) Validate() error {
+	if o.format == "" || slices.Contains(o.formats, o.format) {
+		return nil
+	}
+	return fmt.Errorf("unknown output format %q; use one of %s", o.format, strings.Join(o.formats, ", "))
+}
+
+// IsStructured reports whether the output is a JSON or YAML document.
+func (o *Output) IsStructured() bool { return o.format == FormatJSON || o.format == FormatYAML }
+
+// IsWide reports whether a table includes all columns.
+func (o *Output) IsWide() bool { return o.format == FormatWide }
+
+// Print writes a value as a JSON or YAML document of the given kind.
+func (o *Output) Print(out io.Writer, kind string, value any) error {
+	text, err := json.Marshal(value)
+	if err != nil {
+		return fmt.Errorf("failed to encode %s: %w", kind, err)
+	}
+	object := &unstructured.Unstructured{}
+	if err := json.Unmarshal(text, &object.Object); err != nil {
+		return fmt.Errorf("failed to encode %s: %w", kind, err)
+	}
+	object.SetAPIVersion(outputVersion)
+	object.SetKind(kind)
+	return o.PrintObject(out, object)
+}
+
+// PrintObject writes an object as a JSON or YAML document and escapes all characters that are
+// not printable. A stream would escape them in a way that changes the values.
+func (o *Output) PrintObject(out io.Writer, object runtime.Object) error {
+	printer, err := genericclioptions.NewJSONYamlPrintFlags().ToPrinter(FormatJSON)
+	if err != nil {
+		return err
+	}
+	var document bytes.Buffer
+	if err := printer.PrintObj(object, &document); err != nil {
+		return err
+	}
+	text := []byte(printable.JSON(document.String()))
+	if o.format == FormatYAML {
+		if text, err = backup.YAML(document.Bytes()); err != nil {
+			return err
+		}
+	}
+	_, err = out.Write(text)
+	return err
+}

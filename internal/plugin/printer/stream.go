@@ -1,0 +1,48 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package printer
+
+import (
+	"crypto/rand"
+	"io"
+	"strings"
+
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/nslifecycle/nslifecycle/internal/printable"
+)
+
+// stream is stdout or stderr. It escapes all characters that are not printable, except line
+// feeds, tabs and the control sequences of this package, so that text from a cluster cannot
+// control the terminal. Each Write must contain only complete characters.
+type stream struct{ io.Writer }
+
+// control replaces csi in the control sequences of this package. It is random, so that no
+// text from a cluster can contain it.
+var control = "\x1b" + rand.Text() + "["
+
+// csi is the Control Sequence Introducer of ANSI terminals.
+const csi = "\x1b["
+
+// Write implements io.Writer.
+func (s stream) Write(text []byte) (int, error) {
+	parts := strings.Split(string(text), control)
+	for i := range parts {
+		parts[i] = printable.Lines(parts[i])
+	}
+	if _, err := io.WriteString(s.Writer, strings.Join(parts, csi)); err != nil {
+		return 0, err
+	}
+	return len(text), nil
+}
+
+// EscapeStreams returns streams that escape the text that is written to them.
+func EscapeStreams(streams genericiooptions.IOStreams) genericiooptions.IOStreams {
+	streams.Out, streams.ErrOut = stream{streams.Out}, stream{streams.ErrOut}
+	return streams
+}
+
+// IndentContinuation indents all lines of a text except the first, so that none of them can
+// look like another error or warning.
+func IndentContinuation(text string) string { return strings.ReplaceAll(text, "\n", "\n  ") }

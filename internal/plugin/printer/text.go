@@ -1,0 +1,76 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package printer
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
+	"github.com/nslifecycle/nslifecycle/internal/printable"
+)
+
+// Count returns a number with its noun: 1 object, 2 objects.
+func Count(number int, noun string) string {
+	if number == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", number, noun)
+}
+
+// Sentence capitalizes a phrase and adds a period.
+func Sentence(phrase string) string {
+	if phrase == "" {
+		return ""
+	}
+	text := Capitalize(phrase)
+	if strings.HasSuffix(text, ".") || strings.HasSuffix(text, "?") || strings.HasSuffix(text, "!") {
+		return text
+	}
+	return text + "."
+}
+
+// Capitalize returns a phrase with an upper-case first letter.
+func Capitalize(phrase string) string {
+	if phrase == "" {
+		return ""
+	}
+	first := string([]rune(phrase)[:1])
+	return strings.ToUpper(first) + strings.TrimPrefix(phrase, first)
+}
+
+// SummarizeErrors returns the first of several errors and the number of the others.
+func SummarizeErrors(texts []string) string {
+	if len(texts) == 1 {
+		return texts[0]
+	}
+	return fmt.Sprintf("%s; and %s", texts[0], Count(len(texts)-1, "more error"))
+}
+
+// ListObjects names objects as arguments of kubectl and counts those that are not included.
+// It prints the namespace of objects in other namespaces only.
+func ListObjects(objects []diagnosis.Object, total int, namespace string) string {
+	names := make([]string, 0, len(objects)+1)
+	for _, object := range objects {
+		name := object.Resource + "/" + printable.Name(object.Name)
+		if object.Namespace != "" && object.Namespace != namespace {
+			name += " in namespace " + object.Namespace
+		}
+		names = append(names, name)
+	}
+	if total > len(objects) {
+		names = append(names, fmt.Sprintf("and %d more", total-len(objects)))
+	}
+	return strings.Join(names, ", ")
+}
+
+// Clip returns text as one line of printable characters, truncated to a number of characters.
+func Clip(text string, width int) string {
+	text = printable.Escape(strings.Join(strings.Fields(text), " "))
+	runes := []rune(text)
+	if len(runes) <= width {
+		return text
+	}
+	return string(runes[:max(0, width-3)]) + "..."
+}

@@ -1,0 +1,85 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package printer
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestRenderTree(t *testing.T) {
+	command := "kubectl nslifecycle finalize shop --finalizer=a.very.long.name.example.com/hold"
+	branches := []Branch{
+		{Label: "First", Text: "a sentence that is a little too long for one line", Children: []Branch{
+			{Label: "Do", Children: []Branch{{Text: command, IsVerbatim: true}}},
+			{Text: "without a label it is the text that is wrapped at the end of the line"},
+		}},
+		{Label: "Second", Text: "short"},
+	}
+	for name, test := range map[string]struct {
+		columns  int
+		expected []string
+	}{
+		"pipe": {0, []string{
+			"├── First: a sentence that is a little too long for one line",
+			"│   ├── Do",
+			"│   │   └── " + command,
+			"│   └── without a label it is the text that is wrapped at the end of the line",
+			"└── Second: short",
+		}},
+		"terminal": {48, []string{
+			"├── First: a sentence that is a little too",
+			"│   │   long for one line",
+			"│   ├── Do",
+			"│   │   └── " + command,
+			"│   └── without a label it is the text that",
+			"│           is wrapped at the end of the line",
+			"└── Second: short",
+		}},
+		// No column is narrower than what can be read: the terminal breaks the lines then.
+		"narrow terminal": {10, []string{
+			"├── First: a sentence that is a",
+			"│   │   little too long for one line",
+			"│   ├── Do",
+			"│   │   └── " + command,
+			"│   └── without a label it is the text",
+			"│           that is wrapped at the end of",
+			"│           the line",
+			"└── Second: short",
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			actual := strings.Split(strings.TrimSuffix(RenderTree(branches, test.columns), "\n"), "\n")
+			if diff := cmp.Diff(test.expected, actual); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestRenderTreeColors(t *testing.T) {
+	colors := Palette{}
+	actual := RenderTree([]Branch{
+		{Label: "Label", Text: "some words that go on for more than one line", Paint: colors.Red},
+		{Text: "two lines of a text without any label at all", Paint: colors.Cyan},
+	}, 36)
+	expected := "├── \x1b[31mLabel:\x1b[0m some words that go on\n" +
+		"│       for more than one line\n" +
+		"└── \x1b[36mtwo lines of a text without\x1b[0m\n" +
+		"        \x1b[36many label at all\x1b[0m\n"
+	if diff := cmp.Diff(expected, terminalText(actual)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestRenderTreeEscapes(t *testing.T) {
+	tree := RenderTree([]Branch{
+		{Text: "kubectl get roles \x1b[2Ka\nb", IsVerbatim: true}, {Label: "a\nb", Text: "\u202ec"},
+	}, 0)
+	if expected := "├── kubectl get roles \\x1b[2Ka\\nb\n└── a\\nb: \\u202ec\n"; tree != expected {
+		t.Errorf("got %q, expected %q", tree, expected)
+	}
+}

@@ -1,0 +1,198 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plugin
+
+import (
+	"bytes"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
+	"github.com/nslifecycle/nslifecycle/internal/plugin/printer"
+	"github.com/nslifecycle/nslifecycle/test/wrappers"
+)
+
+var (
+	testStart = metav1.NewTime(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))
+	testEnd   = metav1.NewTime(testStart.Add(time.Hour))
+)
+
+// terminalText returns text as a terminal receives it.
+func terminalText(text string) string {
+	var out strings.Builder
+	_, _ = io.WriteString(printer.EscapeStreams(genericiooptions.IOStreams{Out: &out}).Out, text)
+	return out.String()
+}
+
+func makeTerminating(conditions ...corev1.NamespaceCondition) *corev1.Namespace {
+	return &corev1.Namespace{
+		ObjectMeta: metav1.ObjectMeta{Name: "n", CreationTimestamp: testStart, DeletionTimestamp: &testEnd},
+		Spec:       corev1.NamespaceSpec{Finalizers: []corev1.FinalizerName{corev1.FinalizerKubernetes}},
+		Status:     corev1.NamespaceStatus{Conditions: conditions},
+	}
+}
+
+func makeInitializing(annotations map[string]string) *corev1.Namespace {
+	return &corev1.Namespace{
+		ObjectMeta: metav1.ObjectMeta{Name: "n", CreationTimestamp: testStart, Annotations: annotations},
+	}
+}
+
+func trueCondition(conditionType corev1.NamespaceConditionType, message string) corev1.NamespaceCondition {
+	return corev1.NamespaceCondition{Type: conditionType, Status: corev1.ConditionTrue, Message: message, Reason: "Why"}
+}
+
+func TestComputeSummary(t *testing.T) {
+	const all, pending = v1alpha1.AnnotationInitializers, v1alpha1.AnnotationPendingInitializers
+	withFinalizers := makeTerminating()
+	withFinalizers.Spec.Finalizers = append(withFinalizers.Spec.Finalizers, "corp.example.com/agent")
+	withFinalizers.Finalizers = []string{"corp.example.com/own"}
+	completed := makeInitializing(map[string]string{all: "a.b.c"})
+	completed.Status.Conditions = []corev1.NamespaceCondition{{
+		Type: v1alpha1.ConditionInitializing, Status: corev1.ConditionFalse,
+		Reason: v1alpha1.ReasonCompleted, LastTransitionTime: testEnd,
+	}}
+	notTrue := trueCondition(corev1.NamespaceDeletionContentFailure, "all well")
+	notTrue.Status = corev1.ConditionFalse
+	blocked := makeInitializing(map[string]string{pending: "a.b.c"})
+	blocked.Status.Conditions = []corev1.NamespaceCondition{trueCondition(v1alpha1.ConditionInitializationBlocked, "initializer does not run")}
+
+	tests := map[string]struct {
+		namespace *corev1.Namespace
+		stage     diagnosis.Stage
+		since     metav1.Time
+		waitsFor  []string
+		cause     string
+		isBlocked bool
+	}{
+		"active":    {namespace: makeInitializing(nil), stage: diagnosis.StageActive, since: testStart},
+		"completed": {namespace: completed, stage: diagnosis.StageActive, since: testEnd},
+		"initializing": {
+			namespace: makeInitializing(map[string]string{all: "a.b.c,d.e.f,g.h.i", pending: "d.e.f,g.h.i"}),
+			stage:     diagnosis.StageInitializing, since: testStart, waitsFor: []string{"d.e.f (2 of 3)"},
+		},
+		"failed": {
+			namespace: makeInitializing(map[string]string{
+				pending: "a.b.c", v1alpha1.AnnotationInitializationResult: `{"status":"Failure","message":"no budget"}`,
+			}),
+			stage: diagnosis.StageInitializing, since: testStart, isBlocked: true,
+			waitsFor: []string{msgWaitsForDeletion(&metav1.Status{Message: "no budget"})},
+		},
+		"initialization blocked": {
+			namespace: blocked, stage: diagnosis.StageInitializing, since: testStart, isBlocked: true, cause: "Why",
+			waitsFor: []string{"a.b.c (1 of 1)", "initializer does not run"},
+		},
+		"no conditions": {
+			namespace: makeTerminating(notTrue), stage: diagnosis.StageTerminating, since: testEnd,
+			waitsFor: []string{textNamespaceController},
+		},
+		"cause, errors, finalizers, remaining objects": {
+			namespace: makeTerminating(
+				trueCondition(corev1.NamespaceContentRemaining, "Some resources are remaining: "+
+					"configmaps. has 3 resource instances, foos.example.com has 1 resource instances"),
+				trueCondition(corev1.NamespaceFinalizersRemaining, "Some content in the namespace has finalizers remaining: "+
+					"example.com/x in 3 resource instances, y in 1 resource instances"),
+				trueCondition(corev1.NamespaceDeletionDiscoveryFailure, "Discovery failed for some groups"),
+				trueCondition(v1alpha1.ConditionDeletionBlocked, "owner deleted")),
+			stage: diagnosis.StageTerminating, since: testEnd, isBlocked: true, cause: "Why",
+			waitsFor: []string{
+				"owner deleted", "Discovery failed for some groups",
+				"finalizer example.com/x on 3, finalizer y on 1", "3 configmaps, 1 foos.example.com",
+			},
+		},
+		"unknown messages are unchanged": {
+			namespace: makeTerminating(trueCondition(corev1.NamespaceContentRemaining, "much"),
+				trueCondition(corev1.NamespaceFinalizersRemaining, "several")),
+			stage: diagnosis.StageTerminating, since: testEnd, waitsFor: []string{"several", "much"},
+		},
+		"finalizers of the Namespace": {
+			namespace: withFinalizers, stage: diagnosis.StageTerminating, since: testEnd,
+			waitsFor: []string{msgNamespaceFinalizer("corp.example.com/agent"), msgMetadataFinalizer("corp.example.com/own")},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			summary := computeSummary(test.namespace)
+			g.Expect(summary.Stage).To(Equal(test.stage))
+			g.Expect(summary.Since).To(Equal(test.since))
+			g.Expect(summary.WaitsFor).To(Equal(test.waitsFor))
+			g.Expect(summary.IsBlocked).To(Equal(test.isBlocked))
+			g.Expect(summary.Cause).To(Equal(test.cause))
+		})
+	}
+}
+
+func TestSummaryTable(t *testing.T) {
+	g := NewWithT(t)
+	summaries := []namespaceSummary{
+		{Metadata: summaryMetadata{Name: "active", CreationTimestamp: testStart}, Stage: diagnosis.StageActive, Since: testEnd},
+		{Metadata: summaryMetadata{Name: "b", CreationTimestamp: testStart}, Stage: diagnosis.StageTerminating, Since: testEnd,
+			WaitsFor: []string{"this", "that", "more"}, IsBlocked: true, RequestedBy: "me",
+			IsProtected: true, ExpiresAt: &metav1.Time{Time: testEnd.Add(3 * time.Hour)}},
+	}
+	now := testEnd.Add(time.Minute)
+	var narrow, wide, bare bytes.Buffer
+	g.Expect(printer.PrintTable(&narrow, summaryTable(summaries, now, false), false, false)).To(Succeed())
+	g.Expect(narrow.String()).To(Equal("NAME     STAGE         AGE   WAITING FOR\n" +
+		"active   Active        61m   \nb        Terminating   61m   this\n"))
+	g.Expect(printer.PrintTable(&wide, summaryTable(summaries, now, true), true, false)).To(Succeed())
+	g.Expect(wide.String()).To(MatchRegexp(`PROTECTED +EXPIRES +WAITING FOR +ALSO WAITING FOR\n`))
+	g.Expect(wide.String()).To(MatchRegexp(`active +Active +61m +60s +<none> +no +<never> `))
+	g.Expect(wide.String()).To(ContainSubstring("b        Terminating   61m   60s     me             yes         in 179m   this          that; more\n"))
+
+	g.Expect(printer.PrintTable(&bare, summaryTable(summaries, now, false), false, true)).To(Succeed())
+	for _, table := range []*bytes.Buffer{&narrow, &bare} {
+		colored := terminalText(string(colorStages(table.Bytes(), summaries, printer.Palette{})))
+		g.Expect(colored).To(ContainSubstring("active   \x1b[32mActive\x1b[0m "))
+		g.Expect(colored).To(ContainSubstring("b        \x1b[31mTerminating\x1b[0m "))
+		g.Expect(colorStages(table.Bytes(), summaries, printer.Palette{IsPlain: true})).To(Equal(table.Bytes()))
+	}
+}
+
+func TestSummaryOfProtectionAndExpiration(t *testing.T) {
+	tests := map[string]struct {
+		namespace   *wrappers.NamespaceWrapper
+		isProtected bool
+		expires     *metav1.Time
+	}{
+		"neither":   {namespace: wrappers.MakeNamespace("shop")},
+		"protected": {namespace: wrappers.MakeNamespace("shop").Label(v1alpha1.LabelDeletionProtection, ""), isProtected: true},
+		"a time": {
+			namespace: wrappers.MakeNamespace("shop").Annotation(v1alpha1.AnnotationExpiresAt, "2026-12-24T18:00:00Z"),
+			expires:   &metav1.Time{Time: time.Date(2026, 12, 24, 18, 0, 0, 0, time.UTC)},
+		},
+		"invalid time": {namespace: wrappers.MakeNamespace("shop").Annotation(v1alpha1.AnnotationTTL, "soon")},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			summary := computeSummary(test.namespace.Obj())
+			g.Expect(summary.IsProtected).To(Equal(test.isProtected))
+			g.Expect(summary.ExpiresAt).To(Equal(test.expires))
+		})
+	}
+	g := NewWithT(t)
+	now := time.Date(2026, 12, 24, 18, 0, 0, 0, time.UTC)
+	g.Expect(expirationText(nil, now)).To(Equal("<never>"))
+	g.Expect(expirationText(&metav1.Time{Time: now}, now)).To(Equal("expired"))
+	g.Expect(expirationText(&metav1.Time{Time: now.Add(48 * time.Hour)}, now)).To(Equal("in 2d"))
+}
+
+func TestParseStage(t *testing.T) {
+	g := NewWithT(t)
+	for text, stage := range map[string]diagnosis.Stage{"": "", "terminating": diagnosis.StageTerminating, "Active": "Active"} {
+		g.Expect(parseStage(text)).To(Equal(stage))
+	}
+	_, err := parseStage("Dead")
+	g.Expect(err).To(MatchError(errUnknownStage("Dead", stages).Error()))
+}

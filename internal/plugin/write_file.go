@@ -1,0 +1,38 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plugin
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// privateMode makes a file accessible by its owner only.
+const privateMode = 0o600
+
+// writeFile replaces a file atomically. The file is accessible by its owner only, because a
+// backup can contain Secrets. Pipes and devices are written directly.
+func writeFile(name string, text []byte) error {
+	if target, err := filepath.EvalSymlinks(name); err == nil {
+		name = target
+	}
+	if info, err := os.Stat(name); err == nil && !info.Mode().IsRegular() {
+		return os.WriteFile(name, text, privateMode)
+	}
+	file, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+"-")
+	if err != nil {
+		return fmt.Errorf("failed to write %s: %w", name, err)
+	}
+	_, err = file.Write(text)
+	err = errors.Join(err, file.Chmod(privateMode), file.Close())
+	if err == nil {
+		err = os.Rename(file.Name(), name)
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("failed to write %s: %w", name, err), os.Remove(file.Name()))
+	}
+	return nil
+}
