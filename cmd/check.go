@@ -17,6 +17,7 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/internal/controller"
 	"github.com/nslifecycle/nslifecycle/internal/installcheck"
+	"github.com/nslifecycle/nslifecycle/internal/scheme"
 )
 
 const checkInterval = 2 * time.Second
@@ -35,7 +36,7 @@ func check(ctx context.Context, restConfig *rest.Config, opts options, chosen ch
 			return err
 		}
 	}
-	apiClient, err := client.New(restConfig, client.Options{Scheme: controller.NewScheme()})
+	apiClient, err := client.New(restConfig, client.Options{Scheme: scheme.New()})
 	if err != nil {
 		return fmt.Errorf("creating a client for %s: %w", restConfig.Host, err)
 	}

@@ -31,6 +31,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/controller"
 	"github.com/nslifecycle/nslifecycle/internal/finalization"
 	"github.com/nslifecycle/nslifecycle/internal/printable"
+	"github.com/nslifecycle/nslifecycle/internal/scheme"
 	"github.com/nslifecycle/nslifecycle/internal/version"
 )
 
@@ -198,7 +199,7 @@ func run(restConfig *rest.Config, opts options, chosen choices) error {
 	}
 
 	mgr, err := ctrl.NewManager(restConfig, ctrl.Options{
-		Scheme:                        controller.NewScheme(),
+		Scheme:                        scheme.New(),
 		Cache:                         controller.CacheOptions(server, chosen.controllers),
 		Metrics:                       metricsOptions(opts),
 		HealthProbeBindAddress:        opts.probeAddress,

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
+	"github.com/nslifecycle/nslifecycle/internal/metrics"
 )
 
 // births measure how long namespaces are initialized. They go by each event as it comes and
@@ -44,7 +45,7 @@ func (b *births) handler(passive clock.PassiveClock) handler.EventHandler {
 		}
 		now := passive.Now()
 		if outcome, begun := b.observe(namespace, isGone, now); outcome != "" {
-			initializationDuration.WithLabelValues(outcome).Observe(secondsSince(begun, now))
+			metrics.InitializationDuration.WithLabelValues(outcome).Observe(metrics.Seconds(begun, now))
 		}
 	}
 	return handler.Funcs{
@@ -63,16 +64,16 @@ func (b *births) observe(namespace *corev1.Namespace, isGone bool, now time.Time
 	stage := initialization.Observe(namespace).Stage
 	switch {
 	case stage == initialization.StageFailed:
-		outcome = outcomeFailed // before it is deleted for that
+		outcome = metrics.OutcomeFailed // before it is deleted for that
 	case isGone || namespace.DeletionTimestamp != nil:
-		outcome = outcomeDeleted
+		outcome = metrics.OutcomeDeleted
 	case stage != initialization.StagePending:
-		outcome = outcomeCompleted
+		outcome = metrics.OutcomeCompleted
 	case !isKnown:
 		if b.byUID == nil {
 			b.byUID = map[types.UID]*birth{}
 		}
-		b.byUID[namespace.UID] = &birth{begun: whenBegun(namespace.CreationTimestamp, now)}
+		b.byUID[namespace.UID] = &birth{begun: metrics.StartTime(namespace.CreationTimestamp, now)}
 	}
 	if !isKnown || outcome == "" {
 		return "", time.Time{}

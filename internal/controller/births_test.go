@@ -11,31 +11,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/nslifecycle/nslifecycle/internal/metrics"
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
-
-func TestWhenBegun(t *testing.T) {
-	tests := map[string]struct{ seen, want time.Duration }{
-		"at once":                            {seen: 0, want: 0},
-		"within the second":                  {seen: 400 * time.Millisecond, want: 400 * time.Millisecond},
-		"at the end of the second":           {seen: time.Second, want: time.Second},
-		"after the second":                   {seen: time.Hour, want: time.Second},
-		"by a clock that is behind":          {seen: -time.Minute, want: 0},
-		"by a clock that is a little behind": {seen: -time.Millisecond, want: 0},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			g := NewWithT(t)
-			g.Expect(whenBegun(metav1.NewTime(now), now.Add(test.seen))).To(Equal(now.Add(test.want)))
-		})
-	}
-}
-
-func TestSecondsSince(t *testing.T) {
-	g := NewWithT(t)
-	g.Expect(secondsSince(now, now.Add(1500*time.Millisecond))).To(Equal(1.5))
-	g.Expect(secondsSince(now, now.Add(-time.Second))).To(BeZero())
-}
 
 func TestBirthsObserve(t *testing.T) {
 	const failure = `{"status":"Failure"}`
@@ -58,17 +36,17 @@ func TestBirthsObserve(t *testing.T) {
 	}{
 		"a namespace with nothing to wait for":         {events: []*corev1.Namespace{ordinary, ordinary}},
 		"one that waits":                               {events: []*corev1.Namespace{pending, last}},
-		"one that gets open":                           {events: []*corev1.Namespace{pending, last, open}, want: []string{outcomeCompleted}},
-		"one that is open for long":                    {events: []*corev1.Namespace{pending, open, open, open}, want: []string{outcomeCompleted}},
-		"one that is deleted when it is open":          {events: []*corev1.Namespace{pending, open, deleted}, want: []string{outcomeCompleted}},
+		"one that gets open":                           {events: []*corev1.Namespace{pending, last, open}, want: []string{metrics.OutcomeCompleted}},
+		"one that is open for long":                    {events: []*corev1.Namespace{pending, open, open, open}, want: []string{metrics.OutcomeCompleted}},
+		"one that is deleted when it is open":          {events: []*corev1.Namespace{pending, open, deleted}, want: []string{metrics.OutcomeCompleted}},
 		"one that got open when nobody watched":        {events: []*corev1.Namespace{open, open}},
-		"one that fails":                               {events: []*corev1.Namespace{pending, failed}, want: []string{outcomeFailed}},
-		"one that fails, and is deleted for that":      {events: []*corev1.Namespace{pending, failed, failedAndDeleted}, isGone: true, want: []string{outcomeFailed}},
-		"one of which both came in one event":          {events: []*corev1.Namespace{pending, failedAndDeleted}, want: []string{outcomeFailed}},
+		"one that fails":                               {events: []*corev1.Namespace{pending, failed}, want: []string{metrics.OutcomeFailed}},
+		"one that fails, and is deleted for that":      {events: []*corev1.Namespace{pending, failed, failedAndDeleted}, isGone: true, want: []string{metrics.OutcomeFailed}},
+		"one of which both came in one event":          {events: []*corev1.Namespace{pending, failedAndDeleted}, want: []string{metrics.OutcomeFailed}},
 		"one that failed when nobody watched":          {events: []*corev1.Namespace{failed, failedAndDeleted}},
-		"one that is deleted before it is open":        {events: []*corev1.Namespace{pending, deleted}, want: []string{outcomeDeleted}},
-		"one that is deleted, and gone":                {events: []*corev1.Namespace{pending, deleted, deleted}, isGone: true, want: []string{outcomeDeleted}},
-		"one whose deletion was missed":                {events: []*corev1.Namespace{pending, pending}, isGone: true, want: []string{outcomeDeleted}},
+		"one that is deleted before it is open":        {events: []*corev1.Namespace{pending, deleted}, want: []string{metrics.OutcomeDeleted}},
+		"one that is deleted, and gone":                {events: []*corev1.Namespace{pending, deleted, deleted}, isGone: true, want: []string{metrics.OutcomeDeleted}},
+		"one whose deletion was missed":                {events: []*corev1.Namespace{pending, pending}, isGone: true, want: []string{metrics.OutcomeDeleted}},
 		"one that was being deleted when it was found": {events: []*corev1.Namespace{deleted}, isGone: true},
 		"one that nobody knew, and that has gone":      {events: []*corev1.Namespace{pending}, isGone: true},
 	}

@@ -27,6 +27,7 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
+	"github.com/nslifecycle/nslifecycle/internal/metrics"
 	"github.com/nslifecycle/nslifecycle/internal/nscondition"
 	"github.com/nslifecycle/nslifecycle/internal/nswrite"
 )
@@ -89,7 +90,7 @@ func (r *ConfigurationReconciler) Reconcile(ctx context.Context, _ ctrl.Request)
 	errs := []error{err}
 	retryAfter := verdict.RetryAfter
 	if verdict.Reason != "" {
-		tellStatus(verdict.Reason)
+		metrics.SetEffectiveSetStatus(verdict.Reason)
 		var service *initialization.Service
 		if r.Service != nil && len(configurations.Items) > 0 {
 			service = ptr.To(r.Service.observe(ctx, configurations.Items))

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/nslifecycle/nslifecycle/internal/finalization"
+	"github.com/nslifecycle/nslifecycle/internal/metrics"
 )
 
 const (
@@ -86,9 +87,9 @@ func (d *deletions) observe(namespace *corev1.Namespace, now time.Time) time.Tim
 		if d.namespaces == nil {
 			d.namespaces = map[string]*deletion{}
 		}
-		known.end(outcomeOvertaken, now) // of the one before it with this name
+		known.end(metrics.OutcomeOvertaken, now) // of the one before it with this name
 		known = &deletion{
-			uid: namespace.UID, seen: now, begun: whenBegun(*namespace.DeletionTimestamp, now),
+			uid: namespace.UID, seen: now, begun: metrics.StartTime(*namespace.DeletionTimestamp, now),
 			ledger: &finalization.Ledger{},
 		}
 		d.namespaces[namespace.Name] = known
@@ -120,8 +121,8 @@ func (d *deletion) end(outcome string, now time.Time) (types.UID, float64, bool)
 		return "", 0, false
 	}
 	d.isOver = true
-	seconds := secondsSince(d.begun, now)
-	finalizationDuration.WithLabelValues(outcome).Observe(seconds)
+	seconds := metrics.Seconds(d.begun, now)
+	metrics.FinalizationDuration.WithLabelValues(outcome).Observe(seconds)
 	return d.uid, seconds, true
 }
 

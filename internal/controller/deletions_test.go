@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/nslifecycle/nslifecycle/internal/finalization"
+	"github.com/nslifecycle/nslifecycle/internal/metrics"
 )
 
 // newQueue returns one as that of the reconciler, for a bubble of synctest.
@@ -156,36 +157,36 @@ func TestTypesChanged(t *testing.T) {
 // ended returns how many finalizations have had an outcome.
 func ended(g *WithT, outcome string) int {
 	var metric dto.Metric
-	g.Expect(finalizationDuration.WithLabelValues(outcome).(prometheus.Histogram).Write(&metric)).To(Succeed())
+	g.Expect(metrics.FinalizationDuration.WithLabelValues(outcome).(prometheus.Histogram).Write(&metric)).To(Succeed())
 	return int(metric.GetHistogram().GetSampleCount())
 }
 
 func TestDeletionsEnd(t *testing.T) {
 	g := NewWithT(t)
 	later := now.Add(90 * time.Second)
-	released, overtaken := ended(g, outcomeReleased), ended(g, outcomeOvertaken)
+	released, overtaken := ended(g, metrics.OutcomeReleased), ended(g, metrics.OutcomeOvertaken)
 	var d deletions
 	end := func(outcome string) bool {
 		_, _, isCounted := d.end("x", outcome, later)
 		return isCounted
 	}
-	g.Expect(end(outcomeOvertaken)).To(BeFalse(), "nothing is known")
+	g.Expect(end(metrics.OutcomeOvertaken)).To(BeFalse(), "nothing is known")
 	d.observe(dying(), now)
-	g.Expect(end(outcomeOvertaken)).To(BeFalse(), "it was left alone")
+	g.Expect(end(metrics.OutcomeOvertaken)).To(BeFalse(), "it was left alone")
 
 	_, isFirst := d.begin("x")
 	g.Expect(isFirst).To(BeTrue())
 	_, isFirst = d.begin("x")
 	g.Expect(isFirst).To(BeFalse())
-	uid, seconds, isCounted := d.end("x", outcomeReleased, later)
+	uid, seconds, isCounted := d.end("x", metrics.OutcomeReleased, later)
 	g.Expect(isCounted).To(BeTrue())
 	g.Expect(string(uid)).To(Equal("x-uid"))
 	g.Expect(seconds).To(Equal(90.0))
 	_, isFirst = d.begin("x")
 	g.Expect(isFirst).To(BeFalse(), "by a cache that is behind")
-	g.Expect(end(outcomeOvertaken)).To(BeFalse(), "it is counted already")
-	g.Expect(ended(g, outcomeReleased)).To(Equal(released + 1))
-	g.Expect(ended(g, outcomeOvertaken)).To(Equal(overtaken))
+	g.Expect(end(metrics.OutcomeOvertaken)).To(BeFalse(), "it is counted already")
+	g.Expect(ended(g, metrics.OutcomeReleased)).To(Equal(released + 1))
+	g.Expect(ended(g, metrics.OutcomeOvertaken)).To(Equal(overtaken))
 
 	d.forget("x")
 	d.observe(dying(), now)
@@ -193,5 +194,5 @@ func TestDeletionsEnd(t *testing.T) {
 	again := dying()
 	again.UID = "another-uid"
 	d.observe(again, now)
-	g.Expect(ended(g, outcomeOvertaken)).To(Equal(overtaken+1), "somebody else has ended the one before")
+	g.Expect(ended(g, metrics.OutcomeOvertaken)).To(Equal(overtaken+1), "somebody else has ended the one before")
 }

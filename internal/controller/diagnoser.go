@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
+	"github.com/nslifecycle/nslifecycle/internal/metrics"
 )
 
 const (
@@ -68,7 +69,7 @@ func newRequestBudget() *requestBudget {
 func (b *requestBudget) count(transport http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(request *http.Request) (*http.Response, error) {
 		b.unpaid.Add(1)
-		diagnosisRequestsTotal.Inc()
+		metrics.DiagnosisRequestsTotal.Inc()
 		return transport.RoundTrip(request)
 	})
 }

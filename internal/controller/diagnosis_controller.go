@@ -25,6 +25,7 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
+	"github.com/nslifecycle/nslifecycle/internal/metrics"
 	"github.com/nslifecycle/nslifecycle/internal/nscondition"
 	"github.com/nslifecycle/nslifecycle/internal/nswrite"
 	"github.com/nslifecycle/nslifecycle/internal/printable"
@@ -117,17 +118,17 @@ func (r *DiagnosisReconciler) diagnose(
 	begin := r.Clock.Now()
 	found, err := r.Diagnoser.Diagnose(ctx, namespace.Name)
 	now := r.Clock.Now()
-	diagnosisDuration.Observe(now.Sub(begin).Seconds())
+	metrics.DiagnosisDuration.Observe(now.Sub(begin).Seconds())
 	known.schedule(now, r.Patience)
 	again := known.waitFor(known.next.Sub(now))
 
 	var current corev1.Namespace
 	switch {
 	case apierrors.IsNotFound(err):
-		diagnosesTotal.WithLabelValues(resultOutdated).Inc()
+		metrics.DiagnosesTotal.WithLabelValues(metrics.ResultOutdated).Inc()
 		return again, nil
 	case err != nil:
-		diagnosesTotal.WithLabelValues(resultError).Inc()
+		metrics.DiagnosesTotal.WithLabelValues(metrics.ResultError).Inc()
 		if ctx.Err() == nil {
 			// Not by the queue, which would try again sooner: the next one costs as much as this.
 			log.FromContext(ctx).Error(err, "Could not find out why the namespace does not get on", "next", known.next)
@@ -136,7 +137,7 @@ func (r *DiagnosisReconciler) diagnose(
 	case r.Get(ctx, client.ObjectKeyFromObject(namespace), &current) != nil || !known.Knows(&current) ||
 		found.UID != current.UID || found.Stage != known.Stage():
 		// The event with the news is on its way.
-		diagnosesTotal.WithLabelValues(resultOutdated).Inc()
+		metrics.DiagnosesTotal.WithLabelValues(metrics.ResultOutdated).Inc()
 		return again, nil
 	}
 	return again, nswrite.IgnoreStale(r.tell(ctx, &current, known, found, now))
@@ -147,12 +148,12 @@ func (r *DiagnosisReconciler) tell(
 	ctx context.Context, namespace *corev1.Namespace, known *standstill, found *diagnosis.Diagnosis, now time.Time,
 ) error {
 	if len(found.Findings) == 0 {
-		diagnosesTotal.WithLabelValues(resultProgressing).Inc()
+		metrics.DiagnosesTotal.WithLabelValues(metrics.ResultProgressing).Inc()
 		known.setCause("")
 		known.tell(nil)
 		return r.patchConditions(ctx, namespace, diagnosis.ComputeMoving(namespace, "", metav1.NewTime(now)))
 	}
-	diagnosesTotal.WithLabelValues(resultBlocked).Inc()
+	metrics.DiagnosesTotal.WithLabelValues(metrics.ResultBlocked).Inc()
 	known.setCause(found.Findings[0].Cause)
 	changed := diagnosis.ComputeBlocked(namespace, found, metav1.NewTime(now))
 	if len(changed) == 0 && known.told == nil { // The manager before this one has told it all.

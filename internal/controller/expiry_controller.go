@@ -30,6 +30,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
 	"github.com/nslifecycle/nslifecycle/internal/nscondition"
 	"github.com/nslifecycle/nslifecycle/internal/nswrite"
+	"github.com/nslifecycle/nslifecycle/internal/servertime"
 )
 
 const (
@@ -136,7 +137,7 @@ func (r *ExpiryReconciler) readLive(
 	ctx context.Context, key client.ObjectKey,
 ) (*corev1.Namespace, time.Time, error) {
 	namespace := &corev1.Namespace{}
-	dated, serverTime := askServerTime(ctx)
+	dated, serverTime := servertime.Record(ctx)
 	if err := r.Live.Get(dated, key, namespace); err != nil {
 		return nil, time.Time{}, err
 	}

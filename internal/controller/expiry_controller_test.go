@@ -21,6 +21,7 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/expiry"
+	"github.com/nslifecycle/nslifecycle/internal/servertime"
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
@@ -200,9 +201,7 @@ func TestExpiryReconcile(t *testing.T) {
 				Live: newFakeClient(interceptor.Funcs{Get: func(
 					ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, opts ...client.GetOption,
 				) error {
-					if at, isAsked := ctx.Value(serverTimeKey{}).(*time.Time); isAsked {
-						*at = *test.serverTime
-					}
+					servertime.Set(ctx, *test.serverTime)
 					return live.get(ctx, c, key, object, opts...)
 				}}, test.livePolicies...),
 				Recorder: recorder, Clock: clocktesting.NewFakePassiveClock(now), SystemNamespace: systemNamespace,
@@ -235,9 +234,7 @@ func TestExpiryRestsAfterARefusal(t *testing.T) {
 	get := func(
 		ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, opts ...client.GetOption,
 	) error {
-		if at, isAsked := ctx.Value(serverTimeKey{}).(*time.Time); isAsked {
-			*at = now.Add(time.Hour)
-		}
+		servertime.Set(ctx, now.Add(time.Hour))
 		return server.get(ctx, c, key, object, opts...)
 	}
 	clock := clocktesting.NewFakePassiveClock(now)

@@ -27,6 +27,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/nslifecycle/nslifecycle/internal/finalization"
+	"github.com/nslifecycle/nslifecycle/internal/metrics"
 	"github.com/nslifecycle/nslifecycle/internal/nscondition"
 	"github.com/nslifecycle/nslifecycle/internal/nswrite"
 )
@@ -109,7 +110,7 @@ func (r *FinalizationReconciler) SetupWithManager(mgr ctrl.Manager) error {
 func (r *FinalizationReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	result, err := r.reconcile(ctx, req)
 	if delay := finalization.RetryAfter(err); delay > 0 {
-		finalizationPutOffTotal.Inc()
+		metrics.FinalizationThrottledTotal.Inc()
 		log.FromContext(ctx).Info("The API server puts requests off", "retryAfter", delay.String(), "error", err.Error())
 		return ctrl.Result{RequeueAfter: delay}, nil
 	}
@@ -222,7 +223,7 @@ func (r *FinalizationReconciler) release(
 		case err != nil:
 			return fmt.Errorf("releasing token %q of namespace %q: %w", r.Token, namespace.Name, err)
 		}
-		_, seconds, _ := r.deletions.end(namespace.Name, outcomeReleased, r.Clock.Now())
+		_, seconds, _ := r.deletions.end(namespace.Name, metrics.OutcomeReleased, r.Clock.Now())
 		log.FromContext(ctx).Info("Released the finalizer token of an empty namespace", "token", r.Token,
 			"uid", namespace.UID, "otherTokens", live.Spec.Finalizers, "deleted", namespace.DeletionTimestamp,
 			"seconds", seconds)
@@ -336,7 +337,7 @@ func (r *FinalizationReconciler) typesChanged(queue requestQueue) {
 // forget drops what is known of a Namespace that there is nothing more to do about. If this
 // manager was still at work on it, somebody else has been faster.
 func (r *FinalizationReconciler) forget(ctx context.Context, name string) {
-	if uid, seconds, wasUnderWay := r.deletions.end(name, outcomeOvertaken, r.Clock.Now()); wasUnderWay {
+	if uid, seconds, wasUnderWay := r.deletions.end(name, metrics.OutcomeOvertaken, r.Clock.Now()); wasUnderWay {
 		log.FromContext(ctx).Info("Somebody else has ended the namespace, or taken its token", "token", r.Token,
 			"uid", uid, "seconds", seconds)
 	}

@@ -23,6 +23,7 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
+	"github.com/nslifecycle/nslifecycle/internal/metrics"
 	"github.com/nslifecycle/nslifecycle/internal/nswrite"
 )
 
@@ -143,7 +144,7 @@ func (o *Overruler) skip(
 	if err != nil {
 		return fmt.Errorf("failed to remove initializers from the pending list of namespace %q: %w", namespace.Name, err)
 	}
-	initializersSkippedTotal.WithLabelValues(reason).Add(float64(len(names)))
+	metrics.InitializersSkippedTotal.WithLabelValues(reason).Add(float64(len(names)))
 	log.FromContext(ctx).Info("Went on without initializers", "uid", namespace.UID, "initializers", names,
 		"reason", reason, "pending", left)
 	eventReason := eventTimedOut

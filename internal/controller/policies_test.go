@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/scheme"
 )
 
 func TestMissingPolicies(t *testing.T) {
@@ -153,7 +154,7 @@ func policyMeta(name, label string) metav1.ObjectMeta {
 // newFakeClient holds some objects; what depends on the API server's own behaviour is
 // intercepted.
 func newFakeClient(funcs interceptor.Funcs, objects ...client.Object) client.Client {
-	return fake.NewClientBuilder().WithScheme(NewScheme()).WithObjects(objects...).WithInterceptorFuncs(funcs).Build()
+	return fake.NewClientBuilder().WithScheme(scheme.New()).WithObjects(objects...).WithInterceptorFuncs(funcs).Build()
 }
 
 func TestAdmissionCheckInstalled(t *testing.T) {

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/nslifecycle/nslifecycle/internal/finalization"
+	"github.com/nslifecycle/nslifecycle/internal/metrics"
 )
 
 const (
@@ -40,7 +41,7 @@ func (r *FinalizationReconciler) settlingTime(ctx context.Context, seen time.Tim
 	chosen, reason := r.SettlingTime.Choose(leases.Items, err, now, func() ([]string, error) {
 		return r.webhooks.get(ctx, r.Live, r.Clock, seen, now)
 	})
-	settlingTime.WithLabelValues().Set(chosen.Seconds())
+	metrics.SetSettlingTime(chosen)
 	if r.settling.isNew(chosen, reason) {
 		log.FromContext(ctx).WithName("settling-time").Info("Chose the grace period of terminating namespaces",
 			"settlingTime", chosen.String(), "reason", reason)

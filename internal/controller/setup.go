@@ -15,11 +15,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/selection"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/discovery"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
@@ -31,6 +29,8 @@ import (
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/finalization"
 	"github.com/nslifecycle/nslifecycle/internal/metadataclient"
+	"github.com/nslifecycle/nslifecycle/internal/metrics"
+	"github.com/nslifecycle/nslifecycle/internal/servertime"
 )
 
 // syncTimeout is how long the readiness probe waits for the caches.
@@ -64,14 +64,6 @@ type Options struct {
 	IsExpiryDryRun bool
 	// Clock tells the time; the real one if nil.
 	Clock clock.PassiveClock
-}
-
-// NewScheme returns a scheme with all types that the manager works with.
-func NewScheme() *runtime.Scheme {
-	scheme := runtime.NewScheme()
-	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
-	utilruntime.Must(v1alpha1.AddToScheme(scheme))
-	return scheme
 }
 
 // CacheOptions keep the manager's memory small: no managedFields, and of the
@@ -149,8 +141,9 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 			return err
 		}
 	}
-	if err := mgr.Add(counted.runner(district{
-		reader: mgr.GetClient(), controllers: options.Controllers, token: options.FinalizerToken,
+	if err := mgr.Add(metrics.CollectNamespaces(metrics.NamespaceSource{
+		Reader: mgr.GetClient(), Finalizer: options.FinalizerToken,
+		HasInitialization: options.Controllers.Runs(Initialization), HasFinalization: options.Controllers.Runs(Finalization),
 	})); err != nil {
 		return fmt.Errorf("setting up the census of namespaces: %w", err)
 	}
@@ -242,7 +235,7 @@ func setupFinalization(mgr ctrl.Manager, options Options) error {
 		Workers:      options.FinalizationWorkers,
 		Catalog:      catalog,
 		Deleter: finalization.NewDeleter(catalog, content, liveNamespaces{live},
-			options.FinalizerToken, options.Clock, isAggregated(mgr.GetClient())).WithMeter(meter{}),
+			options.FinalizerToken, options.Clock, isAggregated(mgr.GetClient())).WithMeter(metrics.FinalizationRecorder{}),
 	}
 	reconciler.Watches = finalization.NewWatches(content, reconciler.deletions.wake,
 		mgr.GetLogger().WithName("watches"))
@@ -274,7 +267,7 @@ func setupDiagnosis(mgr ctrl.Manager, options Options) error {
 
 func setupExpiry(mgr ctrl.Manager, options Options) error {
 	httpClient := *mgr.GetHTTPClient()
-	httpClient.Transport = noteServerTime(httpClient.Transport)
+	httpClient.Transport = servertime.NewTransport(httpClient.Transport)
 	live, err := client.New(mgr.GetConfig(), client.Options{
 		HTTPClient: &httpClient, Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
 	})

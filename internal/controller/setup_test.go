@@ -8,9 +8,7 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
-	admissionv1 "k8s.io/api/admissionregistration/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
@@ -23,15 +21,6 @@ import (
 
 // now is what the clocks of these tests show.
 var now = time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
-
-func TestNewScheme(t *testing.T) {
-	g := NewWithT(t)
-	scheme := NewScheme()
-	g.Expect(scheme.Recognizes(corev1.SchemeGroupVersion.WithKind("Namespace"))).To(BeTrue())
-	g.Expect(scheme.Recognizes(admissionv1.SchemeGroupVersion.WithKind("MutatingAdmissionPolicy"))).To(BeTrue())
-	g.Expect(scheme.Recognizes(v1alpha1.GroupVersion.WithKind("NamespaceInitializerConfiguration"))).To(BeTrue())
-	g.Expect(scheme.Recognizes(v1alpha1.GroupVersion.WithKind("NamespaceInitializerSet"))).To(BeTrue())
-}
 
 func TestCacheOptions(t *testing.T) {
 	g := NewWithT(t)

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
+	"github.com/nslifecycle/nslifecycle/internal/metrics"
 	"github.com/nslifecycle/nslifecycle/internal/nscondition"
 )
 
@@ -49,7 +50,7 @@ func (s *standstills) start() {
 	s.lock.Lock()
 	defer s.lock.Unlock()
 	s.namespaces = nil
-	namespacesBlocked.Reset()
+	metrics.NamespacesBlocked.Reset()
 }
 
 // observe takes notice of a Namespace as it is now and returns what is known of it.
@@ -99,7 +100,7 @@ func (s *standstill) setCause(cause diagnosis.Cause) {
 	s.cause = cause
 	var gauge prometheus.Gauge
 	if cause != "" {
-		gauge = namespacesBlocked.WithLabelValues(string(s.Stage()), string(cause))
+		gauge = metrics.NamespacesBlocked.WithLabelValues(string(s.Stage()), string(cause))
 	}
 	if gauge == s.gauge {
 		return

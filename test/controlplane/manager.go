@@ -17,6 +17,7 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/nslifecycle/nslifecycle/internal/controller"
+	"github.com/nslifecycle/nslifecycle/internal/scheme"
 )
 
 // Manager is a running manager.
@@ -56,7 +57,7 @@ func RunManager(
 		}
 	}
 	mgr, err := ctrl.NewManager(restConfig, ctrl.Options{
-		Scheme:                 controller.NewScheme(),
+		Scheme:                 scheme.New(),
 		Cache:                  controller.CacheOptions(options.Server, options.Controllers),
 		Metrics:                metricsserver.Options{BindAddress: "0"},
 		HealthProbeBindAddress: "0",

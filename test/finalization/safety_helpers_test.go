@@ -32,6 +32,7 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/internal/controller"
 	"github.com/nslifecycle/nslifecycle/internal/finalization"
+	"github.com/nslifecycle/nslifecycle/internal/scheme"
 	"github.com/nslifecycle/nslifecycle/test/controlplane"
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
@@ -373,7 +374,7 @@ type history struct {
 // watchNamespace follows a namespace from the state that it has in hand.
 func watchNamespace(ctx context.Context, namespace *corev1.Namespace) *history {
 	GinkgoHelper()
-	watching, err := client.NewWithWatch(controlplane.Unlimited(plane.Admin), client.Options{Scheme: controller.NewScheme()})
+	watching, err := client.NewWithWatch(controlplane.Unlimited(plane.Admin), client.Options{Scheme: scheme.New()})
 	Expect(err).NotTo(HaveOccurred())
 	watcher, err := watching.Watch(ctx, &corev1.NamespaceList{}, client.MatchingFields{"metadata.name": namespace.Name},
 		&client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: namespace.ResourceVersion}})

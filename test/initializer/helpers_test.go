@@ -21,8 +21,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
-	"github.com/nslifecycle/nslifecycle/internal/controller"
 	"github.com/nslifecycle/nslifecycle/internal/nscondition"
+	"github.com/nslifecycle/nslifecycle/internal/scheme"
 	"github.com/nslifecycle/nslifecycle/test/controlplane"
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
@@ -32,7 +32,7 @@ var counter atomic.Int32
 // unique returns a name that no other spec uses.
 func unique(prefix string) string { return fmt.Sprintf("%s-%d", prefix, counter.Add(1)) }
 
-func newScheme() *runtime.Scheme { return controller.NewScheme() }
+func newScheme() *runtime.Scheme { return scheme.New() }
 
 // serving is what every initializer needs.
 var serving = rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"namespaces"},

@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/nslifecycle/nslifecycle/internal/controller"
+	"github.com/nslifecycle/nslifecycle/internal/scheme"
 	"github.com/nslifecycle/nslifecycle/test/controlplane"
 )
 
@@ -52,7 +53,7 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	plane, err = controlplane.Start(ctx)
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() { Expect(plane.Stop()).To(Succeed()) })
-	admin, err = client.New(plane.Admin, client.Options{Scheme: controller.NewScheme()})
+	admin, err = client.New(plane.Admin, client.Options{Scheme: scheme.New()})
 	Expect(err).NotTo(HaveOccurred())
 	kubeconfig = filepath.Join(plane.Dir, "admin.kubeconfig")
 	Expect(controlplane.WriteKubeconfig(kubeconfig, plane.Admin)).To(Succeed())

@@ -26,6 +26,7 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/controller"
+	"github.com/nslifecycle/nslifecycle/internal/scheme"
 	"github.com/nslifecycle/nslifecycle/test/controlplane"
 	"github.com/nslifecycle/nslifecycle/test/framework"
 	"github.com/nslifecycle/nslifecycle/test/initializers"
@@ -208,7 +209,7 @@ var _ = Describe("The operator", func() {
 			return cluster.Ordinary.Create(ctx, wrappers.MakeNamespace(old.Name).Obj())
 		}).WithContext(ctx).Should(Succeed())
 
-		behind, err := client.NewWithWatch(cluster.Admin.Config, client.Options{Scheme: controller.NewScheme()})
+		behind, err := client.NewWithWatch(cluster.Admin.Config, client.Options{Scheme: scheme.New()})
 		Expect(err).NotTo(HaveOccurred())
 		reconciler := &controller.NamespaceReconciler{
 			Client: interceptor.NewClient(behind, interceptor.Funcs{

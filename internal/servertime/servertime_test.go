@@ -1,7 +1,7 @@
 // Copyright The nslifecycle Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package controller
+package servertime
 
 import (
 	"net/http"
@@ -12,31 +12,32 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-func TestServerTime(t *testing.T) {
+func TestRecord(t *testing.T) {
+	noon := time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
 	tests := map[string]struct {
 		dates []string
 		want  time.Time
 	}{
-		"told":             {dates: []string{"Sun, 01 Mar 2026 12:00:00 GMT"}, want: now},
-		"told twice":       {dates: []string{"Sun, 01 Mar 2026 11:00:00 GMT", "Sun, 01 Mar 2026 12:00:00 GMT"}, want: now},
-		"not told":         {dates: []string{""}},
-		"not told at last": {dates: []string{"Sun, 01 Mar 2026 12:00:00 GMT", ""}},
-		"no time":          {dates: []string{"noon"}},
-		"never asked":      {},
+		"one response":                   {dates: []string{"Sun, 01 Mar 2026 12:00:00 GMT"}, want: noon},
+		"two responses":                  {dates: []string{"Sun, 01 Mar 2026 11:00:00 GMT", "Sun, 01 Mar 2026 12:00:00 GMT"}, want: noon},
+		"no header":                      {dates: []string{""}},
+		"no header in the last response": {dates: []string{"Sun, 01 Mar 2026 12:00:00 GMT", ""}},
+		"a header that cannot be parsed": {dates: []string{"noon"}},
+		"no request":                     {},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			date := ""
 			server := httptest.NewServer(http.HandlerFunc(func(response http.ResponseWriter, _ *http.Request) {
-				response.Header()["Date"] = nil // Go writes one by itself otherwise.
+				response.Header()["Date"] = nil // Otherwise the server of net/http adds one.
 				if date != "" {
 					response.Header().Set("Date", date)
 				}
 			}))
 			defer server.Close()
-			httpClient := &http.Client{Transport: noteServerTime(http.DefaultTransport)}
-			ctx, at := askServerTime(t.Context())
+			httpClient := &http.Client{Transport: NewTransport(http.DefaultTransport)}
+			ctx, recorded := Record(t.Context())
 			for _, date = range test.dates {
 				request, err := http.NewRequestWithContext(ctx, http.MethodGet, server.URL, nil)
 				g.Expect(err).NotTo(HaveOccurred())
@@ -44,7 +45,7 @@ func TestServerTime(t *testing.T) {
 				g.Expect(err).NotTo(HaveOccurred())
 				g.Expect(response.Body.Close()).To(Succeed())
 			}
-			g.Expect(at.UTC()).To(Equal(test.want))
+			g.Expect(recorded.UTC()).To(Equal(test.want))
 		})
 	}
 }

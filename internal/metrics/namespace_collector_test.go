@@ -1,7 +1,7 @@
 // Copyright The nslifecycle Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package controller
+package metrics
 
 import (
 	"context"
@@ -19,17 +19,18 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
+	"github.com/nslifecycle/nslifecycle/internal/scheme"
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-func TestCensusCount(t *testing.T) {
+func TestNamespaceCounts(t *testing.T) {
 	at := func(minutes int) time.Time { return now.Add(time.Duration(minutes) * time.Minute) }
-	waiting := func(created time.Time, pending ...string) corev1.Namespace {
+	initializing := func(created time.Time, pending ...string) corev1.Namespace {
 		namespace := wrappers.MakeNamespace("x").Initializers("a", "b").Pending(pending...).Obj()
 		namespace.CreationTimestamp = metav1.NewTime(created)
 		return *namespace
 	}
-	dies := func(deleted time.Time, tokens ...corev1.FinalizerName) corev1.Namespace {
+	terminating := func(deleted time.Time, tokens ...corev1.FinalizerName) corev1.Namespace {
 		namespace := wrappers.MakeNamespace("x").Terminating(deleted).Obj()
 		namespace.Spec.Finalizers = tokens
 		return *namespace
@@ -42,79 +43,81 @@ func TestCensusCount(t *testing.T) {
 		return *configuration
 	}
 	namespaces := []corev1.Namespace{
-		*wrappers.MakeNamespace("ordinary").Obj(),
-		waiting(at(-5), "a", "b"), waiting(at(-9), "b"), waiting(at(-7), "b"),
+		*wrappers.MakeNamespace("open").Obj(),
+		initializing(at(-5), "a", "b"), initializing(at(-9), "b"), initializing(at(-7), "b"),
 		*wrappers.MakeNamespace("deleted").Pending("a").Terminating(at(-2)).Obj(),
-		dies(at(-3), corev1.FinalizerKubernetes), dies(at(-4), "example.com/agent"),
+		terminating(at(-3), corev1.FinalizerKubernetes), terminating(at(-4), "example.com/agent"),
 	}
 	configurations := []v1alpha1.NamespaceInitializerConfiguration{
 		configuration(metav1.ConditionTrue, "a", "c"), configuration(metav1.ConditionFalse, "d"), configuration(""),
 	}
 	noActive := map[string]int{"True": 0, "False": 0, "Unknown": 0}
 	noState := map[string]int{"emptying": 0, "remaining": 0, "failing": 0, "others": 0}
-	births := counts{
+	initializingCounts := namespaceCounts{
 		initializing:   map[string]int{"a": 1, "b": 2, "c": 0, "d": 0},
 		configurations: map[string]int{"True": 1, "False": 1, "Unknown": 1},
 		terminating:    map[string]int{},
 		oldest:         map[diagnosis.Stage]time.Time{diagnosis.StageInitializing: at(-9)},
 	}
-	deaths := counts{
+	terminatingCounts := namespaceCounts{
 		initializing: map[string]int{}, configurations: map[string]int{},
 		terminating: map[string]int{"emptying": 2, "remaining": 0, "failing": 0, "others": 1},
 		oldest:      map[diagnosis.Stage]time.Time{diagnosis.StageTerminating: at(-4)},
 	}
+	all := NamespaceSource{HasInitialization: true, HasFinalization: true}
 	tests := map[string]struct {
-		controllers    Controllers
+		source         NamespaceSource
 		namespaces     []corev1.Namespace
 		configurations []v1alpha1.NamespaceInitializerConfiguration
-		want           counts
+		want           namespaceCounts
 	}{
-		"nothing": {want: counts{
+		"nothing": {source: all, want: namespaceCounts{
 			initializing: map[string]int{}, configurations: noActive, terminating: noState,
 			oldest: map[diagnosis.Stage]time.Time{},
 		}},
-		"everything": {namespaces: namespaces, configurations: configurations, want: counts{
-			initializing: births.initializing, configurations: births.configurations, terminating: deaths.terminating,
+		"everything": {source: all, namespaces: namespaces, configurations: configurations, want: namespaceCounts{
+			initializing: initializingCounts.initializing, configurations: initializingCounts.configurations, terminating: terminatingCounts.terminating,
 			oldest: map[diagnosis.Stage]time.Time{
 				diagnosis.StageInitializing: at(-9), diagnosis.StageTerminating: at(-4),
 			},
 		}},
 		"initialization alone": {
-			controllers: Controllers{Initialization: true}, namespaces: namespaces, configurations: configurations, want: births,
+			source: NamespaceSource{HasInitialization: true}, namespaces: namespaces, configurations: configurations, want: initializingCounts,
 		},
-		"finalization alone": {controllers: Controllers{Finalization: true}, namespaces: namespaces, want: deaths},
+		"finalization alone": {source: NamespaceSource{HasFinalization: true}, namespaces: namespaces, want: terminatingCounts},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			district := &district{controllers: test.controllers, token: corev1.FinalizerKubernetes}
-			g.Expect(district.count(test.namespaces, test.configurations)).To(Equal(test.want))
+			test.source.Finalizer = corev1.FinalizerKubernetes
+			g.Expect(test.source.count(test.namespaces, test.configurations)).To(Equal(test.want))
 		})
 	}
 }
 
-// collect returns how many metrics a collector has to tell.
+// collect returns the number of metrics of a collector.
 func collect(collector prometheus.Collector) int {
 	collected := make(chan prometheus.Metric, 100)
 	collector.Collect(collected)
 	return len(collected)
 }
 
-func TestCensusCountsForTheLeaderAlone(t *testing.T) {
+func TestNamespaceCollectorCountsOnlyOnTheLeader(t *testing.T) {
 	g := NewWithT(t)
-	var c census
+	var c namespaceCollector
 	g.Expect(collect(&c)).To(BeZero(), "on a standby")
 
-	reader := fake.NewClientBuilder().WithScheme(NewScheme()).Build()
+	reader := fake.NewClientBuilder().WithScheme(scheme.New()).Build()
 	run := func(reader client.Reader) (stop func()) {
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)
-		before := c.current
-		go func() { done <- c.runner(district{reader: reader}).Start(ctx) }()
+		before := c.source
+		source := NamespaceSource{Reader: reader, HasInitialization: true, HasFinalization: true}
+		go func() { done <- c.runnable(source).Start(ctx) }()
 		g.Eventually(func() bool {
 			c.lock.Lock()
 			defer c.lock.Unlock()
-			return c.current != before
+			return c.source != before
 		}).Should(BeTrue())
 		return func() {
 			cancel()
@@ -125,15 +128,15 @@ func TestCensusCountsForTheLeaderAlone(t *testing.T) {
 	g.Expect(collect(&c)).NotTo(BeZero())
 	stopSecond := run(reader)
 	stopFirst()
-	g.Expect(collect(&c)).NotTo(BeZero(), "the other one still counts")
+	g.Expect(collect(&c)).NotTo(BeZero(), "the second manager still counts")
 	stopSecond()
-	g.Expect(collect(&c)).To(BeZero(), "when it is over")
+	g.Expect(collect(&c)).To(BeZero(), "after the second manager")
 
-	broken := interceptor.NewClient(fake.NewClientBuilder().WithScheme(NewScheme()).Build(), interceptor.Funcs{
+	broken := interceptor.NewClient(fake.NewClientBuilder().WithScheme(scheme.New()).Build(), interceptor.Funcs{
 		List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
 			return errors.New("the cache has not started")
 		},
 	})
 	defer run(broken)()
-	g.Expect(collect(&c)).To(BeZero(), "what cannot be read is absent, and no error")
+	g.Expect(collect(&c)).To(BeZero(), "absent metrics instead of an error")
 }
