@@ -15,8 +15,9 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/nslifecycle/nslifecycle/internal/controller"
+	"github.com/nslifecycle/nslifecycle/internal/compat"
 	"github.com/nslifecycle/nslifecycle/internal/installcheck"
+	"github.com/nslifecycle/nslifecycle/internal/manager"
 	"github.com/nslifecycle/nslifecycle/internal/scheme"
 )
 
@@ -25,14 +26,14 @@ const checkInterval = 2 * time.Second
 // check says whether the installation in the cluster works. It returns an error if that is
 // still not so after opts.checkTimeout.
 func check(ctx context.Context, restConfig *rest.Config, opts options, chosen choices, out io.Writer) error {
-	hasInitialization := chosen.controllers.Runs(controller.Initialization)
-	var server controller.Server
+	hasInitialization := chosen.controllers.Runs(manager.Initialization)
+	var server compat.Server
 	if hasInitialization {
 		discoveryClient, err := discovery.NewDiscoveryClientForConfig(restConfig)
 		if err != nil {
 			return fmt.Errorf("creating a client for %s: %w", restConfig.Host, err)
 		}
-		if server, err = controller.Preflight(ctx, discoveryClient); err != nil {
+		if server, err = manager.Preflight(ctx, discoveryClient); err != nil {
 			return err
 		}
 	}
@@ -40,11 +41,11 @@ func check(ctx context.Context, restConfig *rest.Config, opts options, chosen ch
 	if err != nil {
 		return fmt.Errorf("creating a client for %s: %w", restConfig.Host, err)
 	}
-	admission := &controller.Admission{Client: apiClient, Clock: clock.RealClock{}, Server: server}
+	verifier := compat.NewVerifier(apiClient, clock.RealClock{}, server)
 	installation := installcheck.Checkup{
 		Client: apiClient, Clock: clock.RealClock{},
 		SystemNamespace: opts.systemNamespace, LeaseName: opts.leaseName,
-		HasInitialization: hasInitialization, Policies: admission.CheckInstalled,
+		HasInitialization: hasInitialization, Policies: verifier.CheckInstalled,
 	}
 
 	var findings []installcheck.Finding

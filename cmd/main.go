@@ -28,8 +28,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
-	"github.com/nslifecycle/nslifecycle/internal/controller"
+	"github.com/nslifecycle/nslifecycle/internal/compat"
 	"github.com/nslifecycle/nslifecycle/internal/finalization"
+	"github.com/nslifecycle/nslifecycle/internal/manager"
 	"github.com/nslifecycle/nslifecycle/internal/printable"
 	"github.com/nslifecycle/nslifecycle/internal/scheme"
 	"github.com/nslifecycle/nslifecycle/internal/version"
@@ -70,13 +71,13 @@ type options struct {
 
 // choices are the options that are more than a text.
 type choices struct {
-	controllers    controller.Controllers
+	controllers    manager.Controllers
 	finalizerToken corev1.FinalizerName
 	settlingTime   finalization.SettlingTime
 }
 
 func (o *options) parse() (choices, error) {
-	controllers, controllersErr := controller.ParseControllers(o.controllers)
+	controllers, controllersErr := manager.ParseControllers(o.controllers)
 	token, tokenErr := finalization.ParseToken(o.finalizerToken)
 	settlingTime, settlingErr := finalization.ParseSettlingTime(o.settlingTime)
 	return choices{controllers: controllers, finalizerToken: token, settlingTime: settlingTime},
@@ -128,7 +129,7 @@ func (o *options) bind(flags *flag.FlagSet) {
 		"Namespaces whose initialization is worked on at a time.")
 	flags.IntVar(&o.finalizationWorkers, "finalization-workers", 100,
 		"Namespaces whose finalization is worked on at a time.")
-	flags.DurationVar(&o.diagnosisPatience, "diagnosis-progress-deadline", controller.DefaultPatience,
+	flags.DurationVar(&o.diagnosisPatience, "diagnosis-progress-deadline", manager.DefaultProgressDeadline,
 		"How long the initialization or deletion of a namespace may stand still before it is found out why.")
 	flags.IntVar(&o.diagnosisWorkers, "diagnosis-workers", 2,
 		"Namespaces of which it is found out at a time why they stand still.")
@@ -190,9 +191,9 @@ func run(restConfig *rest.Config, opts options, chosen choices) error {
 	if err != nil {
 		return fmt.Errorf("creating a client for %s: %w", restConfig.Host, err)
 	}
-	var server controller.Server
-	if chosen.controllers.Runs(controller.Initialization) {
-		if server, err = controller.Preflight(ctx, discoveryClient); err != nil {
+	var server compat.Server
+	if chosen.controllers.Runs(manager.Initialization) {
+		if server, err = manager.Preflight(ctx, discoveryClient); err != nil {
 			return err
 		}
 		ctrl.Log.WithName("setup").Info(server.String())
@@ -200,7 +201,7 @@ func run(restConfig *rest.Config, opts options, chosen choices) error {
 
 	mgr, err := ctrl.NewManager(restConfig, ctrl.Options{
 		Scheme:                        scheme.New(),
-		Cache:                         controller.CacheOptions(server, chosen.controllers),
+		Cache:                         manager.CacheOptions(server, chosen.controllers),
 		Metrics:                       metricsOptions(opts),
 		HealthProbeBindAddress:        opts.probeAddress,
 		LeaderElection:                opts.leaderElect,
@@ -211,18 +212,18 @@ func run(restConfig *rest.Config, opts options, chosen choices) error {
 	if err != nil {
 		return fmt.Errorf("creating the manager: %w", err)
 	}
-	if err := controller.Setup(ctx, mgr, controller.Options{
-		Server:              server,
-		Controllers:         chosen.controllers,
-		SystemNamespace:     opts.systemNamespace,
-		OwnNamespace:        os.Getenv("POD_NAMESPACE"),
-		FinalizerToken:      chosen.finalizerToken,
-		SettlingTime:        chosen.settlingTime,
-		NamespaceWorkers:    opts.namespaceWorkers,
-		FinalizationWorkers: opts.finalizationWorkers,
-		DiagnosisPatience:   opts.diagnosisPatience,
-		DiagnosisWorkers:    opts.diagnosisWorkers,
-		IsExpiryDryRun:      opts.isExpiryDryRun,
+	if err := manager.Setup(ctx, mgr, manager.Options{
+		Server:                    server,
+		Controllers:               chosen.controllers,
+		SystemNamespace:           opts.systemNamespace,
+		OwnNamespace:              os.Getenv("POD_NAMESPACE"),
+		FinalizerToken:            chosen.finalizerToken,
+		SettlingTime:              chosen.settlingTime,
+		NamespaceWorkers:          opts.namespaceWorkers,
+		FinalizationWorkers:       opts.finalizationWorkers,
+		DiagnosisProgressDeadline: opts.diagnosisPatience,
+		DiagnosisWorkers:          opts.diagnosisWorkers,
+		IsExpiryDryRun:            opts.isExpiryDryRun,
 	}); err != nil {
 		return err
 	}

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -30,18 +31,21 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/metrics"
 	"github.com/nslifecycle/nslifecycle/internal/nscondition"
 	"github.com/nslifecycle/nslifecycle/internal/nswrite"
+	"github.com/nslifecycle/nslifecycle/internal/policyverifier"
 )
-
-// conflictRetry is how long the cache gets to catch up after a conflict.
-const conflictRetry = 100 * time.Millisecond
 
 // ConfigurationReconciler keeps NamespaceInitializerSet/effective equal to the merge
 // of all configurations and tells in each configuration's status whether it is in
 // force. There is one request for all of them: any change can change the one list.
 type ConfigurationReconciler struct {
 	client.Client
-	// Admission finds out what the API server does with the set.
-	Admission *Admission
+	// Policies verifies that the API server enforces the set.
+	Policies PolicyVerifier
+	// PolicyObjects are the types of policies and bindings that the API server serves.
+	PolicyObjects []client.Object
+	// Stamper completes the entries of the set.
+	Stamper Stamper
+	Clock   clock.PassiveClock
 	// Service finds out whether somebody serves the initializers; nil if nobody asks.
 	Service *Service
 	// SystemNamespace is written into the set, for the policy to exempt it.
@@ -64,7 +68,7 @@ func (r *ConfigurationReconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&v1alpha1.NamespaceInitializerSet{}, everything, changed).
 		WatchesRawSource(startOnce()).
 		WithOptions(controller.Options{RateLimiter: newRateLimiter(5 * time.Millisecond)})
-	for _, object := range policyObjects(r.Admission.Server) {
+	for _, object := range r.PolicyObjects {
 		// The label that tells which guard it is changes no generation.
 		controllerBuilder.Watches(object, everything, builder.WithPredicates(predicate.Or(
 			predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{})))
@@ -86,7 +90,7 @@ func (r *ConfigurationReconciler) Reconcile(ctx context.Context, _ ctrl.Request)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	verdict, err := r.Admission.Observe(ctx, set)
+	verdict, err := r.Policies.Verify(ctx, set)
 	errs := []error{err}
 	retryAfter := verdict.RetryAfter
 	if verdict.Reason != "" {
@@ -124,11 +128,7 @@ func (r *ConfigurationReconciler) writeSet(
 		return nil, fmt.Errorf("reading NamespaceInitializerSet %q: %w", v1alpha1.EffectiveSetName, err)
 	}
 	exists := err == nil
-	wanted := merged.Initializers
-	injects, err := r.Admission.OperatorInjects(ctx)
-	if injects {
-		wanted, err = r.Admission.Stamp(ctx, wanted, set.Initializers)
-	}
+	wanted, err := r.Stamper.Stamp(ctx, merged.Initializers, set.Initializers)
 	if err != nil {
 		return nil, err
 	}
@@ -155,7 +155,7 @@ func (r *ConfigurationReconciler) writeSet(
 // writeStatus sets the conditions of one configuration, if they change.
 func (r *ConfigurationReconciler) writeStatus(
 	ctx context.Context, configuration *v1alpha1.NamespaceInitializerConfiguration,
-	merged initialization.Merged, verdict Verdict, service *initialization.Service,
+	merged initialization.Merged, verdict policyverifier.PolicyStatus, service *initialization.Service,
 ) error {
 	if configuration.DeletionTimestamp != nil {
 		return nil
@@ -169,7 +169,7 @@ func (r *ConfigurationReconciler) writeStatus(
 	}
 	hasChanged, words := false, []any{"configuration", configuration.Name}
 	for _, condition := range conditions {
-		condition.LastTransitionTime = metav1.NewTime(r.Admission.Clock.Now())
+		condition.LastTransitionTime = metav1.NewTime(r.Clock.Now())
 		condition.Message = nscondition.Message(condition.Message)
 		hasChanged = meta.SetStatusCondition(&configuration.Status.Conditions, condition) || hasChanged
 		words = append(words, strings.ToLower(condition.Type), condition.Status, // The keys are active and served.

@@ -9,11 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/workqueue"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/nslifecycle/nslifecycle/internal/finalization"
@@ -28,8 +24,6 @@ const (
 	// are events all the time.
 	restFactor = 4
 )
-
-type requestQueue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
 // deletions remember what is known of each Namespace that is being deleted. A restart
 // loses nothing but a settling time.
@@ -173,49 +167,4 @@ func (d *deletions) wake(name string, isLast bool) {
 		return
 	}
 	d.queue.AddAfter(requestFor(name), min(max(restFactor*known.cost, shortestWakeDelay), longestWakeDelay))
-}
-
-func requestFor(name string) reconcile.Request {
-	return reconcile.Request{NamespacedName: types.NamespacedName{Name: name}}
-}
-
-// liveNamespaces reads Namespaces from the API server.
-type liveNamespaces struct{ reader client.Reader }
-
-func (l liveNamespaces) Get(ctx context.Context, name string) (*corev1.Namespace, error) {
-	namespace := &corev1.Namespace{}
-	return namespace, l.reader.Get(ctx, client.ObjectKey{Name: name}, namespace)
-}
-
-// customResourceDefinitions and apiServices are watched by their metadata alone: that
-// something about them changes is all that matters.
-func customResourceDefinitions() *metav1.PartialObjectMetadata {
-	return partial(schema.GroupVersionKind{
-		Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition",
-	})
-}
-
-// automanagedLabel is on the APIServices that kube-apiserver makes for the groups that it
-// serves itself, those of CustomResourceDefinitions included.
-const automanagedLabel = "kube-aggregator.kubernetes.io/automanaged"
-
-// isAggregated tells whether an aggregated API server serves a group version, by the
-// cached APIServices. In doubt one does.
-func isAggregated(reader client.Reader) func(schema.GroupVersion) bool {
-	return func(groupVersion schema.GroupVersion) bool {
-		service := apiServices()
-		key := client.ObjectKey{Name: groupVersion.Version + "." + groupVersion.Group}
-		err := reader.Get(context.Background(), key, service)
-		return err != nil || service.Labels[automanagedLabel] == ""
-	}
-}
-
-func apiServices() *metav1.PartialObjectMetadata {
-	return partial(schema.GroupVersionKind{Group: "apiregistration.k8s.io", Version: "v1", Kind: "APIService"})
-}
-
-func partial(kind schema.GroupVersionKind) *metav1.PartialObjectMetadata {
-	object := &metav1.PartialObjectMetadata{}
-	object.SetGroupVersionKind(kind)
-	return object
 }

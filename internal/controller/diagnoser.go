@@ -29,13 +29,13 @@ const (
 	diagnosisTimeout = time.Minute
 )
 
-// clusterDiagnoser reads facts from the cluster and computes what follows from them.
-type clusterDiagnoser struct{ gatherer *diagnosis.Gatherer }
+// ClusterDiagnoser reads facts from the cluster and computes what follows from them.
+type ClusterDiagnoser struct{ gatherer *diagnosis.Gatherer }
 
-// newClusterDiagnoser returns a Diagnoser whose requests count in a budget.
-func newClusterDiagnoser(
-	config *rest.Config, patience time.Duration, budget *requestBudget,
-) (*clusterDiagnoser, error) {
+// NewClusterDiagnoser returns a Diagnoser whose requests count in a budget.
+func NewClusterDiagnoser(
+	config *rest.Config, patience time.Duration, budget *RequestBudget,
+) (*ClusterDiagnoser, error) {
 	config = rest.CopyConfig(config)
 	config.Wrap(budget.count)
 	gatherer, err := diagnosis.NewGatherer(config)
@@ -45,28 +45,30 @@ func newClusterDiagnoser(
 	// The findings are published on the Namespace. The manager is not authorized to patch arbitrary
 	// objects, and should not be.
 	gatherer.Patience, gatherer.IsPublic, gatherer.IsWithoutPatches = patience, true, true
-	return &clusterDiagnoser{gatherer: gatherer}, nil
+	return &ClusterDiagnoser{gatherer: gatherer}, nil
 }
 
-func (d *clusterDiagnoser) Diagnose(ctx context.Context, name string) (*diagnosis.Diagnosis, error) {
+// Diagnose implements Diagnoser.
+func (d *ClusterDiagnoser) Diagnose(ctx context.Context, name string) (*diagnosis.Diagnosis, error) {
 	ctx, cancel := context.WithTimeout(ctx, diagnosisTimeout)
 	defer cancel()
 	return d.gatherer.Diagnose(ctx, name)
 }
 
-// requestBudget bounds the rate of requests of diagnoses. They are paid for afterwards,
+// RequestBudget bounds the rate of requests of diagnoses. They are paid for afterwards,
 // since nobody knows before how many one makes; one that has begun is never held up.
-type requestBudget struct {
+type RequestBudget struct {
 	limiter *rate.Limiter
 	unpaid  atomic.Int64
 }
 
-func newRequestBudget() *requestBudget {
-	return &requestBudget{limiter: rate.NewLimiter(diagnosisRequestsPerSecond, diagnosisRequestsBurst)}
+// NewRequestBudget returns the budget for the manager.
+func NewRequestBudget() *RequestBudget {
+	return &RequestBudget{limiter: rate.NewLimiter(diagnosisRequestsPerSecond, diagnosisRequestsBurst)}
 }
 
 // count counts the requests that go through a transport.
-func (b *requestBudget) count(transport http.RoundTripper) http.RoundTripper {
+func (b *RequestBudget) count(transport http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(request *http.Request) (*http.Response, error) {
 		b.unpaid.Add(1)
 		metrics.DiagnosisRequestsTotal.Inc()
@@ -76,7 +78,7 @@ func (b *requestBudget) count(transport http.RoundTripper) http.RoundTripper {
 
 // wait pays for the requests so far and returns how long the next diagnosis has to wait; 0
 // if it does not.
-func (b *requestBudget) wait(now time.Time) time.Duration {
+func (b *RequestBudget) wait(now time.Time) time.Duration {
 	if b == nil {
 		return 0
 	}

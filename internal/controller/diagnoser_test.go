@@ -14,10 +14,10 @@ import (
 
 func TestRequestBudget(t *testing.T) {
 	g := NewWithT(t)
-	var none *requestBudget
+	var none *RequestBudget
 	g.Expect(none.wait(now)).To(BeZero())
 
-	budget := newRequestBudget()
+	budget := NewRequestBudget()
 	g.Expect(budget.wait(now)).To(BeZero())
 	budget.unpaid.Store(diagnosisRequestsBurst - 1)
 	g.Expect(budget.wait(now)).To(BeZero(), "one diagnosis more may begin")
@@ -38,7 +38,7 @@ func TestRequestBudgetCounts(t *testing.T) {
 	g := NewWithT(t)
 	server := httptest.NewServer(http.NotFoundHandler())
 	defer server.Close()
-	budget := newRequestBudget()
+	budget := NewRequestBudget()
 	client := &http.Client{Transport: budget.count(http.DefaultTransport)}
 	for range 3 {
 		response, err := client.Get(server.URL)

@@ -63,7 +63,7 @@ type DiagnosisReconciler struct {
 	// Workers is the number of Namespaces diagnosed at a time; 1 if unset.
 	Workers int
 	// Budget bounds the requests of all diagnoses; nil is no bound.
-	Budget *requestBudget
+	Budget *RequestBudget
 
 	standstills standstills
 }

@@ -393,7 +393,7 @@ func TestDiagnosisReconcileErrors(t *testing.T) {
 		},
 		"there have been too many requests": {
 			prepare: func(w *ward) {
-				w.Budget = newRequestBudget()
+				w.Budget = NewRequestBudget()
 				w.Budget.unpaid.Store(diagnosisRequestsBurst + 199)
 			},
 			wantAgain: 2 * time.Second,

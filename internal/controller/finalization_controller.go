@@ -33,8 +33,6 @@ import (
 )
 
 const (
-	// firstRetryDelay is the first delay after an error; it doubles up to maxRetryDelay.
-	firstRetryDelay = 200 * time.Millisecond
 	// discoveryDelay is how long the API server may take to put a type that has come or
 	// gone into discovery.
 	discoveryDelay = 500 * time.Millisecond
@@ -95,8 +93,8 @@ func (r *FinalizationReconciler) SetupWithManager(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named(finalizationControllerName).
 		For(&corev1.Namespace{}, builder.WithPredicates(deletionChanged())).
-		Watches(customResourceDefinitions(), typesChanged, builder.OnlyMetadata).
-		Watches(apiServices(), typesChanged, builder.OnlyMetadata).
+		Watches(CustomResourceDefinitions(), typesChanged, builder.OnlyMetadata).
+		Watches(APIServices(), typesChanged, builder.OnlyMetadata).
 		WatchesRawSource(source.Func(func(ctx context.Context, queue requestQueue) error {
 			r.deletions.start(ctx, queue)
 			return nil
@@ -333,6 +331,9 @@ func (r *FinalizationReconciler) typesChanged(queue requestQueue) {
 		queue.AddAfter(request, discoveryDelay)
 	}
 }
+
+// Wake requeues a Namespace after an object in it was deleted.
+func (r *FinalizationReconciler) Wake(name string, isLast bool) { r.deletions.wake(name, isLast) }
 
 // forget drops what is known of a Namespace that there is nothing more to do about. If this
 // manager was still at work on it, somebody else has been faster.

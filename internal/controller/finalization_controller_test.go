@@ -79,7 +79,7 @@ func (s *finalizationServer) reconciler(recorder events.EventRecorder) *Finaliza
 		OwnNamespace: systemNamespace,
 		Catalog:      catalog,
 	}
-	reconciler.Deleter = finalization.NewDeleter(catalog, content, liveNamespaces{live}, reconciler.Token, passive, nil)
+	reconciler.Deleter = finalization.NewDeleter(catalog, content, LiveNamespaces{live}, reconciler.Token, passive, nil)
 	reconciler.Watches = finalization.NewWatches(content, reconciler.deletions.wake, logr.Discard())
 	return reconciler
 }

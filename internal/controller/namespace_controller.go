@@ -13,7 +13,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -22,7 +21,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
@@ -30,20 +28,11 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/protection"
 )
 
-// maxRetryDelay bounds the back-off after errors, like the namespace controller of
-// kube-controller-manager; the default of controller-runtime grows to 1000 s.
-const maxRetryDelay = 60 * time.Second
-
-// newRateLimiter returns one that doubles the delay after each error, from the first one on.
-func newRateLimiter(first time.Duration) workqueue.TypedRateLimiter[reconcile.Request] {
-	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](first, maxRetryDelay)
-}
-
 const actionInitialize = "Initialize"
 
-// progressInterval is what nobody minds who watches a Namespace, and many times what an
-// initializer takes that does next to nothing.
-const progressInterval = 200 * time.Millisecond
+// ProgressInterval is short for a user who watches a Namespace, and long compared to the duration of a
+// fast initializer.
+const ProgressInterval = 200 * time.Millisecond
 
 // NamespaceReconciler keeps the conditions of every Namespace in step with its list
 // of pending initializers, and deletes a Namespace whose initialization failed.
@@ -61,9 +50,8 @@ type NamespaceReconciler struct {
 	// for. That one is waited for at all, and the end, are written at once.
 	ProgressInterval time.Duration
 
-	// Injector gives new Namespaces their list where the API server does not; nil if it
-	// always does.
-	Injector *Injector
+	// Injector adds the pending list to new Namespaces if the API server does not.
+	Injector Injector
 	// Overruler goes on without initializers that take too long or are registered no more; nil
 	// if nobody does.
 	Overruler *Overruler

@@ -44,7 +44,7 @@ type namespaceServer struct {
 
 func (s *namespaceServer) client() client.Client {
 	return newFakeClient(interceptor.Funcs{
-		Get: s.get, Patch: s.patch, SubResourcePatch: s.patchStatus, SubResourceUpdate: s.put, Delete: s.delete,
+		Get: s.get, Patch: s.patch, SubResourcePatch: s.patchStatus, Delete: s.delete,
 	})
 }
 
@@ -313,7 +313,8 @@ func TestNamespaceReconcile(t *testing.T) {
 			g := NewWithT(t)
 			recorder := events.NewFakeRecorder(10)
 			reconciler := &NamespaceReconciler{
-				Client: test.server.client(), Live: test.server.client(), Recorder: recorder,
+				Injector: ServerInjects{},
+				Client:   test.server.client(), Live: test.server.client(), Recorder: recorder,
 				Clock: clocktesting.NewFakePassiveClock(now), SystemNamespace: systemNamespace,
 			}
 			result, err := reconciler.Reconcile(t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Name: "x"}})
@@ -340,7 +341,8 @@ func TestNamespaceReconcileWritesProgressAtIntervals(t *testing.T) {
 	server := &namespaceServer{namespace: waitingFor("a.corp.com")}
 	clock := clocktesting.NewFakePassiveClock(now)
 	reconciler := &NamespaceReconciler{
-		Client: server.client(), Live: server.client(), Recorder: events.NewFakeRecorder(10), Clock: clock,
+		Injector: ServerInjects{},
+		Client:   server.client(), Live: server.client(), Recorder: events.NewFakeRecorder(10), Clock: clock,
 		SystemNamespace: systemNamespace, ProgressInterval: interval,
 	}
 	// pass returns how often something was written, and when to come back.
@@ -384,7 +386,8 @@ func TestNamespaceReconcileNeverDeletesExemptNamespaces(t *testing.T) {
 				Initializers("rbac.corp.com").Result(`{"status":"Failure","message":"no"}`).Obj()}
 			recorder := events.NewFakeRecorder(10)
 			reconciler := &NamespaceReconciler{
-				Client: server.client(), Live: server.client(), Recorder: recorder,
+				Injector: ServerInjects{},
+				Client:   server.client(), Live: server.client(), Recorder: recorder,
 				Clock: clocktesting.NewFakePassiveClock(now), SystemNamespace: systemNamespace,
 			}
 			_, err := reconciler.Reconcile(t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Name: name}})
@@ -413,7 +416,7 @@ func TestEventNotesFitIntoAnEvent(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			recorder := events.NewFakeRecorder(1)
-			reconciler := &NamespaceReconciler{Recorder: recorder}
+			reconciler := &NamespaceReconciler{Injector: ServerInjects{}, Recorder: recorder}
 			reconciler.event(wrappers.MakeNamespace("x").Obj(), corev1.EventTypeNormal, "Reason", test.note)
 			g.Expect(recorded(recorder)).To(Equal([]string{"Normal Reason " + test.want}))
 			g.Expect(len(test.want)).To(BeNumerically("<=", limit))

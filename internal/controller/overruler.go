@@ -293,11 +293,3 @@ func (a *absences) forget(name string) {
 	defer a.lock.Unlock()
 	delete(a.since, name)
 }
-
-// earlier returns the shorter of two times to wait, of which 0 is none.
-func earlier(a, b time.Duration) time.Duration {
-	if a == 0 || (b > 0 && b < a) {
-		return b
-	}
-	return a
-}

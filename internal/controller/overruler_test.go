@@ -340,7 +340,8 @@ func TestNamespaceReconcileWritesTheTurn(t *testing.T) {
 			recorder := events.NewFakeRecorder(10)
 			waits := &waitServer{cachedNames: []*wrappers.ConfigurationWrapper{configuration}}
 			reconciler := &NamespaceReconciler{
-				Client: server.client(), Live: server.client(), Recorder: recorder, Clock: clocktesting.NewFakePassiveClock(now),
+				Injector: ServerInjects{},
+				Client:   server.client(), Live: server.client(), Recorder: recorder, Clock: clocktesting.NewFakePassiveClock(now),
 				Overruler: waits.overruler(recorder, clocktesting.NewFakePassiveClock(now)),
 				// A turn that is limited is not progress that can wait.
 				ProgressInterval: time.Hour,

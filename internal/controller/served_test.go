@@ -94,7 +94,8 @@ func TestConfigurationReconcileTellsWhoServes(t *testing.T) {
 	c := server.client()
 	passive := clocktesting.NewFakePassiveClock(now)
 	reconciler := &ConfigurationReconciler{
-		Client: c, SystemNamespace: systemNamespace, Admission: &Admission{Client: newFakeClient(interceptor.Funcs{}), Clock: passive},
+		Stamper: ServerInjects{}, Clock: clocktesting.NewFakePassiveClock(now),
+		Client: c, SystemNamespace: systemNamespace, Policies: newVerifier(interceptor.Funcs{}),
 		Service: &Service{Client: newFakeClient(interceptor.Funcs{}), Live: newFakeClient(interceptor.Funcs{}), Clock: passive},
 	}
 	result, err := reconciler.Reconcile(t.Context(), requestFor(v1alpha1.EffectiveSetName))

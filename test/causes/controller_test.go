@@ -19,8 +19,8 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/nslifecycle/nslifecycle/internal/controller"
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
+	nsmanager "github.com/nslifecycle/nslifecycle/internal/manager"
 	"github.com/nslifecycle/nslifecycle/test/controlplane"
 )
 
@@ -212,8 +212,8 @@ subjects:
 	Expect(admin.Update(ctx, own)).To(Succeed())
 	config, err := plane.ServiceAccountConfig(ctx, "default", s.text("$id-restricted"))
 	Expect(err).NotTo(HaveOccurred())
-	restricted, err := controlplane.RunManager(ctx, config, func(options *controller.Options) {
-		options.Controllers = controller.Controllers{controller.Finalization: true}
+	restricted, err := controlplane.RunManager(ctx, config, func(options *nsmanager.Options) {
+		options.Controllers = nsmanager.Controllers{nsmanager.Finalization: true}
 	})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() { Expect(restricted.Stop()).To(Succeed()) })

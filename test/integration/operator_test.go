@@ -212,6 +212,7 @@ var _ = Describe("The operator", func() {
 		behind, err := client.NewWithWatch(cluster.Admin.Config, client.Options{Scheme: scheme.New()})
 		Expect(err).NotTo(HaveOccurred())
 		reconciler := &controller.NamespaceReconciler{
+			Injector: controller.ServerInjects{},
 			Client: interceptor.NewClient(behind, interceptor.Funcs{
 				Get: func(_ context.Context, _ client.WithWatch, _ client.ObjectKey, object client.Object, _ ...client.GetOption) error {
 					stale.DeepCopyInto(object.(*corev1.Namespace))

@@ -25,7 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
-	"github.com/nslifecycle/nslifecycle/internal/controller"
+	"github.com/nslifecycle/nslifecycle/internal/manager"
 	"github.com/nslifecycle/nslifecycle/test/controlplane"
 	"github.com/nslifecycle/nslifecycle/test/initializers"
 	"github.com/nslifecycle/nslifecycle/test/matchers"
@@ -122,7 +122,7 @@ func newClient(config *rest.Config) client.Client {
 
 // runManager runs a manager with its own rights, for the time of one spec at most. It returns
 // a function that stops it before.
-func runManager(ctx context.Context, changes ...func(*controller.Options)) (stop func()) {
+func runManager(ctx context.Context, changes ...func(*manager.Options)) (stop func()) {
 	GinkgoHelper()
 	running, err := plane.StartManager(ctx, changes...)
 	Expect(err).NotTo(HaveOccurred())

@@ -1,13 +1,11 @@
 // Copyright The nslifecycle Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package controller
+package compat
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -20,44 +18,46 @@ import (
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
 	"github.com/nslifecycle/nslifecycle/internal/nswrite"
+	"github.com/nslifecycle/nslifecycle/internal/policyverifier"
 )
 
-// Injector gives new Namespaces their list where the API server has no policy that does.
+// actionInitialize is the action of Events.
+const actionInitialize = "Initialize"
+
+// Injector adds the pending list to new Namespaces if the API server does not.
 type Injector struct {
 	client.Client
-	// Live reads the set from the API server: the cache may not have what was in force
-	// when a Namespace was created that it has already.
-	Live client.Reader
-	// Admission knows whether it is the operator's turn.
-	Admission       *Admission
+	// Live reads the set from the API server: the cache may contain a new Namespace and still an older
+	// set than the one at its creation.
+	Live            client.Reader
+	Verifier        *Verifier
 	Recorder        events.EventRecorder
 	Clock           clock.PassiveClock
 	SystemNamespace string
 }
 
-// Inject gives a Namespace that the operator has not seen before its list, if it has to
-// have one. It returns when to look again if the Namespace should have got it and could not:
-// nothing else is to be done about it until then. Zero is no reason to look again.
+// Inject adds the pending list to a Namespace that the operator has not reconciled before, if the
+// Namespace has to have one. If it cannot, it returns when to retry, and the caller must not
+// reconcile the Namespace before that. It returns 0 if no retry is needed.
 func (i *Injector) Inject(ctx context.Context, namespace *corev1.Namespace) (time.Duration, error) {
-	if i == nil || initialization.IsSeen(namespace) {
+	if initialization.IsSeen(namespace) {
 		return 0, nil
 	}
-	installed, err := i.Admission.policies(ctx)
-	if err != nil || !i.Admission.operatorInjects(installed) {
+	installed, err := i.Verifier.list(ctx)
+	if err != nil || !i.Verifier.operatorInjects(installed) {
 		return 0, err
 	}
 	var set v1alpha1.NamespaceInitializerSet
 	err = i.Live.Get(ctx, client.ObjectKey{Name: v1alpha1.EffectiveSetName}, &set)
 	if client.IgnoreNotFound(err) != nil {
-		return 0, fmt.Errorf("reading NamespaceInitializerSet %q: %w", v1alpha1.EffectiveSetName, err)
+		return 0, fmt.Errorf("failed to get NamespaceInitializerSet %q: %w", v1alpha1.EffectiveSetName, err)
 	}
 	if len(initialization.ComputeInjection(namespace, &set, i.SystemNamespace)) == 0 {
 		return 0, nil
 	}
-	if why := i.Admission.whyNotInject(installed); why != "" {
-		// A list that nobody protects would only look like one.
-		i.warn(namespace, why)
-		return settleRetry, nil
+	if _, message := checkInstalled(installed); message != "" {
+		i.warn(namespace, message)
+		return policyverifier.RetryInterval, nil
 	}
 	return 0, nswrite.RetryOnConflict(ctx, i.Live, namespace, func(namespace *corev1.Namespace, resourceVersion string) error {
 		initializers := initialization.ComputeInjection(namespace, &set, i.SystemNamespace)
@@ -68,10 +68,10 @@ func (i *Injector) Inject(ctx context.Context, namespace *corev1.Namespace) (tim
 	})
 }
 
-// warn says on a Namespace that it has no list and should have one.
-func (i *Injector) warn(namespace *corev1.Namespace, why string) {
-	nswrite.RecordEvent(i.Recorder, namespace, corev1.EventTypeWarning, "NotInitialized", actionInitialize,
-		"The namespace is open and should not be, because the operator cannot give it its initializers yet: "+why)
+// warn records an Event about a Namespace that should have a pending list.
+func (i *Injector) warn(namespace *corev1.Namespace, reason string) {
+	nswrite.RecordEvent(i.Recorder, namespace, corev1.EventTypeWarning, eventNotInitialized, actionInitialize,
+		noteNotInitialized(reason))
 }
 
 func (i *Injector) write(
@@ -80,10 +80,10 @@ func (i *Injector) write(
 ) error {
 	base := namespace.DeepCopy()
 	now := i.Clock.Now()
-	hasTokens := len(initialization.MissingTokens(namespace, initializers)) > 0
+	needsFinalizers := len(initialization.MissingTokens(namespace, initializers)) > 0
 	initialization.Inject(namespace, initializers, now)
 	var err error
-	if hasTokens {
+	if needsFinalizers {
 		// A PUT to /finalize writes labels and annotations as well, so the pending list and the
 		// namespace finalizers are added in one request. It always carries the UID and the resource
 		// version, since it replaces the changes of other clients.
@@ -98,14 +98,14 @@ func (i *Injector) write(
 		if nswrite.IgnoreStale(err) != nil {
 			i.warn(base, err.Error())
 		}
-		return fmt.Errorf("giving namespace %q its initializers: %w", namespace.Name, err)
+		return fmt.Errorf("failed to add initializers to namespace %q: %w", namespace.Name, err)
 	}
-	log.FromContext(ctx).Info("Gave a new namespace its initializers", "initializers",
+	log.FromContext(ctx).Info("Added initializers to a new namespace", "initializers",
 		initialization.Names(initializers), "openFor", now.Sub(namespace.CreationTimestamp.Time))
 	return nil
 }
 
-// patch writes the difference between two states of a Namespace.
+// patch writes the changes of a Namespace.
 func (i *Injector) patch(ctx context.Context, namespace, base *corev1.Namespace, resourceVersion string) error {
 	// Without a UID in the base, the patch contains the UID.
 	base = base.DeepCopy()
@@ -116,25 +116,3 @@ func (i *Injector) patch(ctx context.Context, namespace, base *corev1.Namespace,
 	}
 	return i.Patch(ctx, namespace, patch, client.FieldOwner(nswrite.FieldOwner))
 }
-
-// operatorInjects tells whether it is the operator that gives new Namespaces their list:
-// where the API server cannot, and where it could but has only been given the policies of
-// config/compat, as after an upgrade of the API server.
-func (a *Admission) operatorInjects(installed installedPolicies) bool {
-	return a.Server.LacksMutatingPolicies || installed.isForOperator && !installed.hasMutating()
-}
-
-// whyNotInject returns why the operator must not give a Namespace its list, or "".
-func (a *Admission) whyNotInject(installed installedPolicies) string {
-	if missing := installed.missing(validatingPolicies()); len(missing) > 0 {
-		return fmt.Sprintf("the API server lacks %s; run: %s", strings.Join(missing, ", "), compatCommand)
-	}
-	if !installed.isForOperator {
-		return "policy guard is the one for API servers that serve MutatingAdmissionPolicy v1, and this one does not; run: " +
-			compatCommand
-	}
-	return ""
-}
-
-// errNoTime says that the API server did not tell its time.
-var errNoTime = errors.New("the API server returned a new namespace without creationTimestamp")

@@ -1,9 +1,10 @@
 // Copyright The nslifecycle Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package controller
+package manager
 
 import (
+	"errors"
 	"slices"
 	"testing"
 
@@ -12,7 +13,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/discovery/fake"
 	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/nslifecycle/nslifecycle/internal/compat"
 )
+
+var errOutage = errors.New("the API server is unavailable")
 
 func TestPreflight(t *testing.T) {
 	const (
@@ -45,7 +50,7 @@ func TestPreflight(t *testing.T) {
 	tests := map[string]struct {
 		served  map[string][]string
 		problem error
-		server  Server
+		server  compat.Server
 		want    string
 	}{
 		"all is served": {served: everything},
@@ -63,22 +68,22 @@ func TestPreflight(t *testing.T) {
 		},
 		"an API server without mutating policies": {
 			served: without(policies, "mutatingadmissionpolicies", "mutatingadmissionpolicybindings"),
-			server: Server{LacksMutatingPolicies: true},
+			server: compat.Server{LacksMutatingPolicies: true},
 		},
 		"an API server with half of it": {
 			served: without(policies, "mutatingadmissionpolicybindings"),
-			server: Server{LacksMutatingPolicies: true},
+			server: compat.Server{LacksMutatingPolicies: true},
 		},
 		"an API server without any policies": {
 			served: only(ours),
 			want: "the API server does not serve validatingadmissionpolicies, validatingadmissionpolicybindings in " +
-				"admissionregistration.k8s.io/v1: the API server is too old, or the type is switched off in its " +
+				"admissionregistration.k8s.io/v1: the API server is too old, or the type is disabled by its flag " +
 				"--runtime-config; use Kubernetes 1.30 or later",
 		},
 		"the API server does not answer": {
 			served:  everything,
 			problem: errOutage,
-			want:    "asking the API server which types of nslifecycle.dev/v1alpha1 it serves: " + errOutage.Error(),
+			want:    "failed to discover the resources of nslifecycle.dev/v1alpha1: " + errOutage.Error(),
 		},
 	}
 	for name, test := range tests {

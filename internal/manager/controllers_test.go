@@ -1,7 +1,7 @@
 // Copyright The nslifecycle Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package controller
+package manager
 
 import (
 	"testing"
@@ -12,10 +12,7 @@ import (
 func TestParseControllers(t *testing.T) {
 	both := Controllers{Finalization: true, Initialization: true}
 	all := Controllers{Diagnosis: true, Finalization: true, Initialization: true}
-	unknown := func(name string) string {
-		return `there is no controller "` + name + `"; the list takes diagnosis, expiry, finalization, ` +
-			"initialization, each of them with - in front to leave it out, and * for all but expiry"
-	}
+	unknown := msgUnknownController
 	tests := map[string]struct {
 		want      Controllers
 		wantError string
@@ -40,10 +37,9 @@ func TestParseControllers(t *testing.T) {
 		"expiry,*,-diagnosis,-finalization": {want: Controllers{Expiry: true, Initialization: true}},
 		"*,expiry,-expiry":                  {want: all},
 
-		"-finalization":              {wantError: `the list of controllers "-finalization" leaves none to run`},
-		"finalization,-finalization": {wantError: `the list of controllers "finalization,-finalization" leaves none to run`},
-		"*,-finalization,-initialization,-diagnosis": {wantError: `the list of controllers ` +
-			`"*,-finalization,-initialization,-diagnosis" leaves none to run`},
+		"-finalization":                              {wantError: msgNoController("-finalization")},
+		"finalization,-finalization":                 {wantError: msgNoController("finalization,-finalization")},
+		"*,-finalization,-initialization,-diagnosis": {wantError: msgNoController("*,-finalization,-initialization,-diagnosis")},
 		"":                                 {wantError: unknown("")},
 		"*,":                               {wantError: unknown("")},
 		"-*":                               {wantError: unknown("*")},
