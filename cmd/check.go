@@ -23,15 +23,15 @@ import (
 
 const checkInterval = 2 * time.Second
 
-// check says whether the installation in the cluster works. It returns an error if that is
-// still not so after opts.checkTimeout.
+// check prints the results of all checks of the installation. It returns an error if a check still
+// fails after opts.checkTimeout.
 func check(ctx context.Context, restConfig *rest.Config, opts options, chosen choices, out io.Writer) error {
 	hasInitialization := chosen.controllers.Runs(manager.Initialization)
 	var server compat.Server
 	if hasInitialization {
 		discoveryClient, err := discovery.NewDiscoveryClientForConfig(restConfig)
 		if err != nil {
-			return fmt.Errorf("creating a client for %s: %w", restConfig.Host, err)
+			return fmt.Errorf("failed to create a client for %s: %w", restConfig.Host, err)
 		}
 		if server, err = manager.Preflight(ctx, discoveryClient); err != nil {
 			return err
@@ -39,7 +39,7 @@ func check(ctx context.Context, restConfig *rest.Config, opts options, chosen ch
 	}
 	apiClient, err := client.New(restConfig, client.Options{Scheme: scheme.New()})
 	if err != nil {
-		return fmt.Errorf("creating a client for %s: %w", restConfig.Host, err)
+		return fmt.Errorf("failed to create a client for %s: %w", restConfig.Host, err)
 	}
 	verifier := compat.NewVerifier(apiClient, clock.RealClock{}, server)
 	installation := installcheck.Checkup{
@@ -51,7 +51,7 @@ func check(ctx context.Context, restConfig *rest.Config, opts options, chosen ch
 	var findings []installcheck.Finding
 	err = wait.PollUntilContextTimeout(ctx, checkInterval, opts.checkTimeout, true,
 		func(ctx context.Context) (bool, error) {
-			// The time is up in the middle of it: what was found before is the answer.
+			// The results of checks that the time-out has canceled are discarded.
 			latest := installation.Run(ctx)
 			if ctx.Err() == nil || findings == nil {
 				findings = latest
@@ -60,7 +60,7 @@ func check(ctx context.Context, restConfig *rest.Config, opts options, chosen ch
 		})
 	installcheck.Print(out, findings)
 	if err != nil {
-		return fmt.Errorf("the installation does not work: %w", err)
+		return fmt.Errorf("the check of the installation failed: %w", err)
 	}
 	return nil
 }

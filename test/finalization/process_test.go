@@ -144,9 +144,9 @@ var _ = Describe("The manager's process", Serial, func() {
 			Expect(strings.TrimSuffix(stderr.String(), "\n")).To(And(ContainSubstring(sentence), Not(ContainSubstring("\n"))))
 		},
 		Entry("a controller that is not", "--controllers=namespaces",
-			`there is no controller "namespaces"; the list takes diagnosis, expiry, finalization, initialization`),
-		Entry("a controller that is not, left out", "--controllers=*,-namespaces", `there is no controller "namespaces"`),
-		Entry("no controller", "--controllers=", `there is no controller ""`),
+			`unknown controller "namespaces": specify a comma-separated list of diagnosis, expiry, finalization, initialization`),
+		Entry("a controller that is not, left out", "--controllers=*,-namespaces", `unknown controller "namespaces"`),
+		Entry("no controller", "--controllers=", `unknown controller ""`),
 		Entry("no controller left", "--controllers=*,-initialization,-finalization,-diagnosis", "leaves none to run"),
 		Entry("a token without a domain", "--finalizer-token=agent", "such as example.com/agent"),
 		Entry("a token of more than one", "--finalizer-token=a.example.com/a,kubernetes",
@@ -154,7 +154,7 @@ var _ = Describe("The manager's process", Serial, func() {
 		Entry("no token", "--finalizer-token=", `"" is no finalizer token of a namespace`),
 		Entry("a settling time without a unit", "--settling-time=5", `neither "auto" nor a duration such as "5s"`),
 		Entry("a settling time before the deletion", "--settling-time=-1s", `neither "auto" nor a duration`),
-		Entry("no patience", "--diagnosis-progress-deadline=0s", "diagnosis patience 0s is too short: use 1s or more"),
+		Entry("no patience", "--diagnosis-progress-deadline=0s", "--diagnosis-progress-deadline 0s is too short: use 1s or more"),
 		Entry("no settling time", "--settling-time=", `neither "auto" nor a duration`),
 	)
 
