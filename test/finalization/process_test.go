@@ -147,7 +147,7 @@ var _ = Describe("The manager's process", Serial, func() {
 			`unknown controller "namespaces": specify a comma-separated list of diagnosis, expiry, finalization, initialization`),
 		Entry("a controller that is not, left out", "--controllers=*,-namespaces", `unknown controller "namespaces"`),
 		Entry("no controller", "--controllers=", `unknown controller ""`),
-		Entry("no controller left", "--controllers=*,-initialization,-finalization,-diagnosis", "leaves none to run"),
+		Entry("no controller left", "--controllers=*,-initialization,-finalization,-diagnosis", "selects no controller"),
 		Entry("a token without a domain", "--finalizer-token=agent", "such as example.com/agent"),
 		Entry("a token of more than one", "--finalizer-token=a.example.com/a,kubernetes",
 			"is no finalizer token of a namespace"),
