@@ -15,41 +15,43 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/nslifecycle/nslifecycle/internal/controller"
+	"github.com/nslifecycle/nslifecycle/internal/compat"
 	"github.com/nslifecycle/nslifecycle/internal/installcheck"
+	"github.com/nslifecycle/nslifecycle/internal/manager"
+	"github.com/nslifecycle/nslifecycle/internal/scheme"
 )
 
 const checkInterval = 2 * time.Second
 
-// check says whether the installation in the cluster works. It returns an error if that is
-// still not so after opts.checkTimeout.
+// check prints the results of all checks of the installation. It returns an error if a check still
+// fails after opts.checkTimeout.
 func check(ctx context.Context, restConfig *rest.Config, opts options, chosen choices, out io.Writer) error {
-	hasInitialization := chosen.controllers.Runs(controller.Initialization)
-	var server controller.Server
+	hasInitialization := chosen.controllers.Runs(manager.Initialization)
+	var server compat.Server
 	if hasInitialization {
 		discoveryClient, err := discovery.NewDiscoveryClientForConfig(restConfig)
 		if err != nil {
-			return fmt.Errorf("creating a client for %s: %w", restConfig.Host, err)
+			return fmt.Errorf("failed to create a client for %s: %w", restConfig.Host, err)
 		}
-		if server, err = controller.Preflight(ctx, discoveryClient); err != nil {
+		if server, err = manager.Preflight(ctx, discoveryClient); err != nil {
 			return err
 		}
 	}
-	apiClient, err := client.New(restConfig, client.Options{Scheme: controller.NewScheme()})
+	apiClient, err := client.New(restConfig, client.Options{Scheme: scheme.New()})
 	if err != nil {
-		return fmt.Errorf("creating a client for %s: %w", restConfig.Host, err)
+		return fmt.Errorf("failed to create a client for %s: %w", restConfig.Host, err)
 	}
-	admission := &controller.Admission{Client: apiClient, Clock: clock.RealClock{}, Server: server}
+	verifier := compat.NewVerifier(apiClient, clock.RealClock{}, server)
 	installation := installcheck.Checkup{
 		Client: apiClient, Clock: clock.RealClock{},
 		SystemNamespace: opts.systemNamespace, LeaseName: opts.leaseName,
-		HasInitialization: hasInitialization, Policies: admission.CheckInstalled,
+		HasInitialization: hasInitialization, Policies: verifier.CheckInstalled,
 	}
 
 	var findings []installcheck.Finding
 	err = wait.PollUntilContextTimeout(ctx, checkInterval, opts.checkTimeout, true,
 		func(ctx context.Context) (bool, error) {
-			// The time is up in the middle of it: what was found before is the answer.
+			// The results of checks that the time-out has canceled are discarded.
 			latest := installation.Run(ctx)
 			if ctx.Err() == nil || findings == nil {
 				findings = latest
@@ -58,7 +60,7 @@ func check(ctx context.Context, restConfig *rest.Config, opts options, chosen ch
 		})
 	installcheck.Print(out, findings)
 	if err != nil {
-		return fmt.Errorf("the installation does not work: %w", err)
+		return fmt.Errorf("the check of the installation failed: %w", err)
 	}
 	return nil
 }

@@ -3,8 +3,8 @@
 
 // Command manager runs the reconcilers of nslifecycle against one cluster.
 //
-// It exits with status 3 where no cluster is configured at all, so that a caller can
-// tell that from a failure, and with 1 on any other error.
+// It exits with status 3 if no cluster is configured, so that a caller can distinguish that from
+// other errors, for which it exits with status 1.
 package main
 
 import (
@@ -18,7 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/discovery"
 
-	// Kubeconfigs of managed clusters name these ways of authentication.
+	// Authentication plugins for kubeconfigs of managed clusters.
 	_ "k8s.io/client-go/plugin/pkg/client/auth"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -28,118 +28,121 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
-	"github.com/nslifecycle/nslifecycle/internal/controller"
+	"github.com/nslifecycle/nslifecycle/internal/compat"
 	"github.com/nslifecycle/nslifecycle/internal/finalization"
+	"github.com/nslifecycle/nslifecycle/internal/manager"
 	"github.com/nslifecycle/nslifecycle/internal/printable"
+	"github.com/nslifecycle/nslifecycle/internal/scheme"
 	"github.com/nslifecycle/nslifecycle/internal/version"
 )
 
-// exitNoCluster is the exit status where no cluster is configured.
+// exitNoCluster is the exit status if no cluster is configured.
 const exitNoCluster = 3
 
 const defaultSystemNamespace = "nslifecycle-system"
 
-// noCluster is said where there is neither a kubeconfig nor a Pod's ServiceAccount.
+// noCluster is the error if there is neither a kubeconfig nor the ServiceAccount of a Pod.
 const noCluster = "no cluster is configured: set KUBECONFIG or --kubeconfig, " +
 	"or run in a Pod; to try nslifecycle without a cluster, run: make demo"
 
 type options struct {
-	metricsAddress      string
-	metricsSecure       bool
-	metricsCertDir      string
-	probeAddress        string
-	leaderElect         bool
-	enableHTTP2         bool
-	qps                 float64
-	burst               int
-	systemNamespace     string
-	namespaceWorkers    int
-	finalizationWorkers int
-	leaseName           string
-	controllers         string
-	finalizerToken      string
-	settlingTime        string
-	diagnosisPatience   time.Duration
-	diagnosisWorkers    int
-	isExpiryDryRun      bool
-	isCheck             bool
-	checkTimeout        time.Duration
-	isVersion           bool
+	metricsAddress            string
+	metricsSecure             bool
+	metricsCertDir            string
+	probeAddress              string
+	leaderElect               bool
+	enableHTTP2               bool
+	qps                       float64
+	burst                     int
+	systemNamespace           string
+	namespaceWorkers          int
+	finalizationWorkers       int
+	leaseName                 string
+	controllers               string
+	finalizerToken            string
+	settlingTime              string
+	diagnosisProgressDeadline time.Duration
+	diagnosisWorkers          int
+	isExpiryDryRun            bool
+	isCheck                   bool
+	checkTimeout              time.Duration
+	isVersion                 bool
 }
 
-// choices are the options that are more than a text.
+// choices are the options that have to be parsed.
 type choices struct {
-	controllers    controller.Controllers
+	controllers    manager.Controllers
 	finalizerToken corev1.FinalizerName
 	settlingTime   finalization.GracePeriod
 }
 
 func (o *options) parse() (choices, error) {
-	controllers, controllersErr := controller.ParseControllers(o.controllers)
-	token, tokenErr := finalization.ParseFinalizer(o.finalizerToken)
+	controllers, controllersErr := manager.ParseControllers(o.controllers)
+	finalizer, finalizerErr := finalization.ParseFinalizer(o.finalizerToken)
 	settlingTime, settlingErr := finalization.ParseGracePeriod(o.settlingTime)
-	return choices{controllers: controllers, finalizerToken: token, settlingTime: settlingTime},
-		errors.Join(controllersErr, tokenErr, settlingErr, o.checkPatience())
+	return choices{controllers: controllers, finalizerToken: finalizer, settlingTime: settlingTime},
+		errors.Join(controllersErr, finalizerErr, settlingErr, o.checkProgressDeadline())
 }
 
-func (o *options) checkPatience() error {
-	if o.diagnosisPatience < time.Second {
-		return fmt.Errorf("diagnosis patience %s is too short: use 1s or more, "+
-			"or --controllers=*,-diagnosis for no diagnosis", o.diagnosisPatience)
+func (o *options) checkProgressDeadline() error {
+	if o.diagnosisProgressDeadline < time.Second {
+		return fmt.Errorf("--diagnosis-progress-deadline %s is too short: use 1s or more, "+
+			"or disable diagnosis with --controllers=*,-diagnosis", o.diagnosisProgressDeadline)
 	}
 	return nil
 }
 
 func (o *options) bind(flags *flag.FlagSet) {
 	flags.StringVar(&o.metricsAddress, "metrics-bind-address", "0",
-		`The address of the metrics endpoint, such as ":8443"; "0" switches it off.`)
+		`The address of the metrics endpoint, for example ":8443"; "0" disables it.`)
 	flags.BoolVar(&o.metricsSecure, "metrics-secure", true,
-		"Serve metrics over HTTPS, to clients that the API server authenticates and authorizes only.")
+		"Serve metrics over HTTPS, with authentication and authorization by the API server.")
 	flags.StringVar(&o.metricsCertDir, "metrics-cert-path", "",
-		"The directory of tls.crt and tls.key for the metrics endpoint; a self-signed certificate if empty.")
+		"The directory with tls.crt and tls.key for the metrics endpoint. If empty, a self-signed certificate is used.")
 	flags.StringVar(&o.probeAddress, "health-probe-bind-address", ":8081",
-		`The address of /healthz and /readyz; "0" switches them off.`)
+		`The address of /healthz and /readyz; "0" disables them.`)
 	flags.BoolVar(&o.leaderElect, "leader-elect", false,
-		"Let one of several managers be active at a time.")
+		"Enable leader election, so that only one manager is active.")
 	flags.StringVar(&o.leaseName, "leader-elect-resource-name", "nslifecycle.dev",
-		"The Lease in --system-namespace that managers elect their leader by. Managers that do different work in one "+
-			"namespace, with other --controllers or another --finalizer-token, need one each.")
+		"The name of the Lease for leader election, in --system-namespace. Managers in the same namespace that have "+
+			"different --controllers or --finalizer-token must use different Leases.")
 	flags.StringVar(&o.controllers, "controllers", "*",
-		"The controllers that run, separated by commas: "+
-			"initialization, finalization, diagnosis, expiry; * for all but expiry, -name to leave one out.")
+		"A comma-separated list of controllers to run: initialization, finalization, diagnosis, expiry. "+
+			"* enables all except expiry; the prefix - disables a controller.")
 	flags.StringVar(&o.finalizerToken, "finalizer-token", string(corev1.FinalizerKubernetes),
-		"The token in spec.finalizers of namespaces that finalization answers for and releases; "+
-			"any but kubernetes makes it one agent among others.")
+		"The namespace finalizer (an entry of spec.finalizers) that the finalization controller removes from empty "+
+			"namespaces. Use another value than kubernetes to run it in addition to the namespace controller of Kubernetes.")
 	flags.StringVar(&o.settlingTime, "settling-time", "auto",
-		"The grace period between the deletion of a namespace and the check that it is empty for good, such as 5s; "+
-			"auto takes 1s with one API server and no admission webhook that can delay a request, otherwise 5s.")
+		"The grace period between the deletion of a namespace and the earliest check that it is empty, for example 5s. "+
+			"auto is 1s if there is one API server and no admission webhook that can delay a request, otherwise 5s.")
 	flags.BoolVar(&o.enableHTTP2, "enable-http2", false,
-		"Serve metrics with HTTP/2, which is off because of CVE-2023-44487 and CVE-2023-39325.")
-	// No limit by default: the requests are the same with one and only come later, and the API
-	// server knows better when it has too many (docs/benchmarks.md, "Limits of requests").
+		"Serve metrics over HTTP/2, which is disabled because of CVE-2023-44487 and CVE-2023-39325.")
+	// No limit by default: a client-side limit does not reduce the number of requests, it only delays
+	// them (docs/benchmarks.md).
 	flags.Float64Var(&o.qps, "kube-api-qps", -1,
-		"Requests per second to the API server; -1 leaves it to API Priority and Fairness.")
+		"The maximum number of requests per second to the API server; -1 means no limit other than API Priority and "+
+			"Fairness.")
 	flags.IntVar(&o.burst, "kube-api-burst", 100,
-		"Requests to the API server at once, where --kube-api-qps sets a limit.")
+		"The maximum burst of requests to the API server if --kube-api-qps is set.")
 	flags.StringVar(&o.systemNamespace, "system-namespace", envOr("POD_NAMESPACE", defaultSystemNamespace),
-		"The namespace that the operator is installed in; it is never initialized.")
+		"The namespace that the operator is installed in. It is never initialized.")
 	flags.IntVar(&o.namespaceWorkers, "initialization-workers", 10,
-		"Namespaces whose initialization is worked on at a time.")
+		"The number of initializing namespaces that are reconciled concurrently.")
 	flags.IntVar(&o.finalizationWorkers, "finalization-workers", 100,
-		"Namespaces whose finalization is worked on at a time.")
-	flags.DurationVar(&o.diagnosisPatience, "diagnosis-progress-deadline", controller.DefaultProgressDeadline,
-		"How long the initialization or deletion of a namespace may stand still before it is found out why.")
+		"The number of terminating namespaces that are finalized concurrently.")
+	flags.DurationVar(&o.diagnosisProgressDeadline, "diagnosis-progress-deadline", manager.DefaultProgressDeadline,
+		"How long the initialization or deletion of a namespace may make no progress before it is diagnosed.")
 	flags.IntVar(&o.diagnosisWorkers, "diagnosis-workers", 2,
-		"Namespaces of which it is found out at a time why they stand still.")
+		"The number of namespaces whose stalled initialization or deletion is diagnosed concurrently.")
 	flags.BoolVar(&o.isExpiryDryRun, "expiry-dry-run", false,
-		"Say which namespaces have expired, and do not delete them.")
+		"Report expired namespaces without deleting them.")
 	flags.BoolVar(&o.isCheck, "check", false,
-		"Look whether the installation in the cluster works, say what was found, and exit: with 0 if it does.")
-	// An installation needs a moment: a manager has to start and to become the leader, and the
-	// API server takes up to 30 s to learn of a new kind of parameters.
+		"Check the installation in the cluster, print the results, and exit with 0 if all checks pass.")
+	// After an installation a manager has to start and to become the leader, and the API server takes
+	// up to 30 s to discover a new parameter kind.
 	flags.DurationVar(&o.checkTimeout, "check-timeout", time.Minute,
-		"How long --check looks again before it gives up.")
-	flags.BoolVar(&o.isVersion, "version", false, "Print the version of the manager, and exit.")
+		"How long --check retries failed checks.")
+	flags.BoolVar(&o.isVersion, "version", false, "Print the version and exit.")
 }
 
 func main() {
@@ -153,8 +156,7 @@ func main() {
 		return
 	}
 
-	// Before there is a logger: it would log what is wrong with a flag, and the lack of a
-	// cluster, as an error with a stack trace, where one sentence does.
+	// Invalid flags and a missing cluster are printed instead of logged: the log would add a stack trace.
 	chosen, err := opts.parse()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -167,12 +169,12 @@ func main() {
 	}
 	ctrl.SetLogger(zap.New(zap.UseFlagOptions(&zapOptions)))
 	if err != nil {
-		err = fmt.Errorf("reading the kubeconfig: %w", err)
+		err = fmt.Errorf("failed to load the kubeconfig: %w", err)
 	} else {
 		err = run(restConfig, opts, chosen)
 	}
 	if err != nil {
-		ctrl.Log.WithName("setup").Error(err, "The manager stops")
+		ctrl.Log.WithName("setup").Error(err, "Manager exited")
 		os.Exit(1)
 	}
 }
@@ -187,19 +189,19 @@ func run(restConfig *rest.Config, opts options, chosen choices) error {
 
 	discoveryClient, err := discovery.NewDiscoveryClientForConfig(restConfig)
 	if err != nil {
-		return fmt.Errorf("creating a client for %s: %w", restConfig.Host, err)
+		return fmt.Errorf("failed to create a client for %s: %w", restConfig.Host, err)
 	}
-	var server controller.Server
-	if chosen.controllers.Runs(controller.Initialization) {
-		if server, err = controller.Preflight(ctx, discoveryClient); err != nil {
+	var server compat.Server
+	if chosen.controllers.Runs(manager.Initialization) {
+		if server, err = manager.Preflight(ctx, discoveryClient); err != nil {
 			return err
 		}
 		ctrl.Log.WithName("setup").Info(server.String())
 	}
 
 	mgr, err := ctrl.NewManager(restConfig, ctrl.Options{
-		Scheme:                        controller.NewScheme(),
-		Cache:                         controller.CacheOptions(server, chosen.controllers),
+		Scheme:                        scheme.New(),
+		Cache:                         manager.CacheOptions(server, chosen.controllers),
 		Metrics:                       metricsOptions(opts),
 		HealthProbeBindAddress:        opts.probeAddress,
 		LeaderElection:                opts.leaderElect,
@@ -208,24 +210,24 @@ func run(restConfig *rest.Config, opts options, chosen choices) error {
 		LeaderElectionReleaseOnCancel: true,
 	})
 	if err != nil {
-		return fmt.Errorf("creating the manager: %w", err)
+		return fmt.Errorf("failed to create the manager: %w", err)
 	}
-	if err := controller.Setup(ctx, mgr, controller.Options{
-		Server:              server,
-		Controllers:         chosen.controllers,
-		SystemNamespace:     opts.systemNamespace,
-		OwnNamespace:        os.Getenv("POD_NAMESPACE"),
-		FinalizerToken:      chosen.finalizerToken,
-		SettlingTime:        chosen.settlingTime,
-		NamespaceWorkers:    opts.namespaceWorkers,
-		FinalizationWorkers: opts.finalizationWorkers,
-		DiagnosisPatience:   opts.diagnosisPatience,
-		DiagnosisWorkers:    opts.diagnosisWorkers,
-		IsExpiryDryRun:      opts.isExpiryDryRun,
+	if err := manager.Setup(ctx, mgr, manager.Options{
+		Server:                    server,
+		Controllers:               chosen.controllers,
+		SystemNamespace:           opts.systemNamespace,
+		OwnNamespace:              os.Getenv("POD_NAMESPACE"),
+		FinalizerToken:            chosen.finalizerToken,
+		SettlingTime:              chosen.settlingTime,
+		NamespaceWorkers:          opts.namespaceWorkers,
+		FinalizationWorkers:       opts.finalizationWorkers,
+		DiagnosisProgressDeadline: opts.diagnosisProgressDeadline,
+		DiagnosisWorkers:          opts.diagnosisWorkers,
+		IsExpiryDryRun:            opts.isExpiryDryRun,
 	}); err != nil {
 		return err
 	}
-	ctrl.Log.WithName("setup").Info("Starting the manager",
+	ctrl.Log.WithName("setup").Info("Starting manager",
 		"version", version.Read().Version, "apiServer", restConfig.Host,
 		"systemNamespace", opts.systemNamespace, "controllers", chosen.controllers.String(),
 		"finalizerToken", chosen.finalizerToken)

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -26,20 +27,24 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
+	"github.com/nslifecycle/nslifecycle/internal/metrics"
 	"github.com/nslifecycle/nslifecycle/internal/nscondition"
 	"github.com/nslifecycle/nslifecycle/internal/nswrite"
+	"github.com/nslifecycle/nslifecycle/internal/policyverifier"
 )
-
-// conflictRetry is the delay after a conflict, in which the cache receives the newer version.
-const conflictRetry = 100 * time.Millisecond
 
 // ConfigurationReconciler writes the merge of all configurations to NamespaceInitializerSet/effective
 // and reports in the status of each configuration whether the API server enforces it. All
 // configurations share one request, because each change can change the set.
 type ConfigurationReconciler struct {
 	client.Client
-	// Admission verifies whether the API server enforces the set.
-	Admission *Admission
+	// Policies verifies that the API server enforces the set.
+	Policies PolicyVerifier
+	// PolicyObjects are the types of policies and bindings that the API server serves.
+	PolicyObjects []client.Object
+	// Stamper completes the entries of the set.
+	Stamper Stamper
+	Clock   clock.PassiveClock
 	// HealthChecker determines the health of the initializers.
 	HealthChecker *HealthChecker
 	// SystemNamespace is written to the set, so that the policy exempts it.
@@ -62,7 +67,7 @@ func (r *ConfigurationReconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&v1alpha1.NamespaceInitializerSet{}, everything, changed).
 		WatchesRawSource(startOnce()).
 		WithOptions(controller.Options{RateLimiter: newRateLimiter(5 * time.Millisecond)})
-	for _, object := range policyObjects(r.Admission.Server) {
+	for _, object := range r.PolicyObjects {
 		// A change of the label that identifies the guard does not change the generation.
 		controllerBuilder.Watches(object, everything, builder.WithPredicates(predicate.Or(
 			predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{})))
@@ -84,11 +89,11 @@ func (r *ConfigurationReconciler) Reconcile(ctx context.Context, _ ctrl.Request)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	verdict, err := r.Admission.Observe(ctx, set)
+	policyStatus, err := r.Policies.Verify(ctx, set)
 	errs := []error{err}
-	retryAfter := verdict.RetryAfter
-	if verdict.Reason != "" {
-		tellStatus(verdict.Reason)
+	retryAfter := policyStatus.RetryAfter
+	if policyStatus.Reason != "" {
+		metrics.SetEffectiveSetStatus(policyStatus.Reason)
 		var health initialization.Health
 		if len(configurations.Items) > 0 {
 			health = r.HealthChecker.Check(ctx, configurations.Items)
@@ -97,7 +102,7 @@ func (r *ConfigurationReconciler) Reconcile(ctx context.Context, _ ctrl.Request)
 			}
 		}
 		for i := range configurations.Items {
-			err := r.writeStatus(ctx, &configurations.Items[i], merged, verdict, health)
+			err := r.writeStatus(ctx, &configurations.Items[i], merged, policyStatus, health)
 			if apierrors.IsConflict(err) {
 				// The cache is stale. A watch event that changes nothing but the status is filtered out.
 				retryAfter = conflictRetry
@@ -123,11 +128,7 @@ func (r *ConfigurationReconciler) writeSet(
 		return nil, fmt.Errorf("failed to get NamespaceInitializerSet %q: %w", v1alpha1.EffectiveSetName, err)
 	}
 	exists := err == nil
-	wanted := merged.Initializers
-	injects, err := r.Admission.OperatorInjects(ctx)
-	if injects {
-		wanted, err = r.Admission.Stamp(ctx, wanted, set.Initializers)
-	}
+	wanted, err := r.Stamper.Stamp(ctx, merged.Initializers, set.Initializers)
 	if err != nil {
 		return nil, err
 	}
@@ -154,19 +155,19 @@ func (r *ConfigurationReconciler) writeSet(
 // writeStatus writes the conditions of one configuration if they change.
 func (r *ConfigurationReconciler) writeStatus(
 	ctx context.Context, configuration *v1alpha1.NamespaceInitializerConfiguration,
-	merged initialization.Merged, verdict Verdict, health initialization.Health,
+	merged initialization.Merged, policyStatus policyverifier.PolicyStatus, health initialization.Health,
 ) error {
 	if configuration.DeletionTimestamp != nil {
 		return nil
 	}
 	base := configuration.DeepCopy()
 	conditions := []metav1.Condition{
-		initialization.ActiveCondition(configuration, merged, verdict.Reason, verdict.Message),
+		initialization.ActiveCondition(configuration, merged, policyStatus.Reason, policyStatus.Message),
 		initialization.HealthyCondition(configuration, health),
 	}
 	hasChanged, keysAndValues := false, []any{"configuration", configuration.Name}
 	for _, condition := range conditions {
-		condition.LastTransitionTime = metav1.NewTime(r.Admission.Clock.Now())
+		condition.LastTransitionTime = metav1.NewTime(r.Clock.Now())
 		condition.Message = nscondition.Message(condition.Message)
 		hasChanged = meta.SetStatusCondition(&configuration.Status.Conditions, condition) || hasChanged
 		keysAndValues = append(keysAndValues,

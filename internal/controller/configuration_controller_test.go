@@ -15,12 +15,14 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clocktesting "k8s.io/utils/clock/testing"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
+	"github.com/nslifecycle/nslifecycle/internal/policyverifier/policytest"
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
@@ -129,7 +131,7 @@ func TestConfigurationReconcile(t *testing.T) {
 	enforced := func(wrapper *wrappers.ConfigurationWrapper) *wrappers.ConfigurationWrapper {
 		meta.SetStatusCondition(&wrapper.Status.Conditions, metav1.Condition{
 			Type: v1alpha1.ConditionActive, Status: metav1.ConditionTrue, ObservedGeneration: 1,
-			Reason: v1alpha1.ReasonEnforced, Message: inForceMessage, LastTransitionTime: metav1.NewTime(now),
+			Reason: v1alpha1.ReasonEnforced, Message: "every new namespace gets these initializers", LastTransitionTime: metav1.NewTime(now),
 		})
 		health := initialization.HealthyCondition(wrapper.Obj(), initialization.Health{IsAuthorized: true})
 		health.LastTransitionTime = metav1.NewTime(now)
@@ -137,7 +139,7 @@ func TestConfigurationReconcile(t *testing.T) {
 		return wrapper
 	}
 	changed := func(change func(*v1alpha1.NamespaceInitializerSet)) *v1alpha1.NamespaceInitializerSet {
-		set := newSet("rbac.corp.com")
+		set := policytest.Set("rbac.corp.com")
 		change(set)
 		return set
 	}
@@ -163,13 +165,13 @@ func TestConfigurationReconcile(t *testing.T) {
 		"nothing has changed": {
 			server: configurationServer{
 				configurations: []*wrappers.ConfigurationWrapper{enforced(configuration("one", "rbac.corp.com"))},
-				set:            newSet("rbac.corp.com"),
+				set:            policytest.Set("rbac.corp.com"),
 			},
 		},
 		"only the status is missing": {
 			server: configurationServer{
 				configurations: []*wrappers.ConfigurationWrapper{configuration("one", "rbac.corp.com")},
-				set:            newSet("rbac.corp.com"),
+				set:            policytest.Set("rbac.corp.com"),
 			},
 			wantWrites: []string{"one" + status + "True/Enforced" + healthy},
 		},
@@ -178,14 +180,14 @@ func TestConfigurationReconcile(t *testing.T) {
 				configurations: []*wrappers.ConfigurationWrapper{
 					enforced(configuration("one", "rbac.corp.com")).Generation(2),
 				},
-				set: newSet("rbac.corp.com"),
+				set: policytest.Set("rbac.corp.com"),
 			},
 			wantWrites: []string{"one" + status + "True/Enforced" + healthy},
 		},
 		"another client has edited the set": {
 			server: configurationServer{
 				configurations: []*wrappers.ConfigurationWrapper{enforced(configuration("one", "rbac.corp.com"))},
-				set:            newSet("rbac.corp.com", "mine.corp.com"),
+				set:            policytest.Set("rbac.corp.com", "mine.corp.com"),
 			},
 			wantWrites: []string{"update " + ofRBAC},
 		},
@@ -211,7 +213,7 @@ func TestConfigurationReconcile(t *testing.T) {
 					enforced(configuration("one", "rbac.corp.com")),
 					configuration("two", "quota.corp.com").Terminating(now, "corp.com/keep"),
 				},
-				set: newSet("rbac.corp.com"),
+				set: policytest.Set("rbac.corp.com"),
 			},
 		},
 		"an empty configuration, and one that does not fit": {
@@ -226,7 +228,7 @@ func TestConfigurationReconcile(t *testing.T) {
 		"no policy is installed": {
 			server: configurationServer{
 				configurations: []*wrappers.ConfigurationWrapper{enforced(configuration("one", "rbac.corp.com"))},
-				set:            newSet("rbac.corp.com"),
+				set:            policytest.Set("rbac.corp.com"),
 			},
 			installed:  []client.Object{},
 			wantWrites: []string{"one" + status + "False/PolicyMissing" + healthy},
@@ -238,7 +240,7 @@ func TestConfigurationReconcile(t *testing.T) {
 					set.CreationTimestamp = metav1.NewTime(now.Add(-40 * time.Second))
 				}),
 			},
-			installed:  installedWith(admissionv1.Ignore),
+			installed:  policytest.Default(admissionv1.Ignore),
 			wantWrites: []string{"one" + status + "True/Enforced" + healthy},
 			wantRetry:  20 * time.Second,
 		},
@@ -263,7 +265,7 @@ func TestConfigurationReconcile(t *testing.T) {
 		"the cached set is stale": {
 			server: configurationServer{
 				configurations: []*wrappers.ConfigurationWrapper{configuration("one", "rbac.corp.com")},
-				set:            newSet(), setError: errConflict,
+				set:            policytest.Set(), setError: errConflict,
 			},
 			wantWrites: []string{"update " + ofRBAC},
 			wantRetry:  conflictRetry,
@@ -271,7 +273,7 @@ func TestConfigurationReconcile(t *testing.T) {
 		"a cached status is stale": {
 			server: configurationServer{
 				configurations: []*wrappers.ConfigurationWrapper{configuration("one", "rbac.corp.com")},
-				set:            newSet("rbac.corp.com"),
+				set:            policytest.Set("rbac.corp.com"),
 				statusErrors:   map[string]error{"one": errConflict},
 			},
 			wantWrites: []string{"one" + status + "True/Enforced" + healthy},
@@ -282,7 +284,7 @@ func TestConfigurationReconcile(t *testing.T) {
 				configurations: []*wrappers.ConfigurationWrapper{
 					configuration("gone"), configuration("one", "rbac.corp.com"), configuration("two"),
 				},
-				set:          newSet("rbac.corp.com"),
+				set:          policytest.Set("rbac.corp.com"),
 				statusErrors: map[string]error{"gone": errGone, "one": errOutage},
 			},
 			wantWrites: []string{
@@ -293,12 +295,12 @@ func TestConfigurationReconcile(t *testing.T) {
 		"the inject policy cannot be patched, and the status is written": {
 			server: configurationServer{
 				configurations: []*wrappers.ConfigurationWrapper{configuration("one", "rbac.corp.com")},
-				set:            newSet("rbac.corp.com"),
+				set:            policytest.Set("rbac.corp.com"),
 			},
-			installed:  installedWith(admissionv1.Ignore),
+			installed:  policytest.Default(admissionv1.Ignore),
 			patchError: errOutage,
 			wantWrites: []string{"one" + status + "True/Enforced" + healthy},
-			wantError: `setting failurePolicy of MutatingAdmissionPolicy "nslifecycle-inject" to Fail: ` +
+			wantError: `failed to set failurePolicy of MutatingAdmissionPolicy "nslifecycle-inject" to Fail: ` +
 				errOutage.Error(),
 		},
 	}
@@ -306,18 +308,19 @@ func TestConfigurationReconcile(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			if test.installed == nil {
-				test.installed = installedWith(admissionv1.Fail)
+				test.installed = policytest.Default(admissionv1.Fail)
 			}
 			pending := "rbac.corp.com"
 			if len(test.server.configurations) == 0 {
 				pending = ""
 			}
-			funcs := interceptor.Funcs{Create: (&dryRuns{answers: []dryRun{{pending: pending}}}).create}
+			funcs := interceptor.Funcs{Create: (&policytest.DryRuns{Responses: []policytest.DryRun{{Pending: pending}}}).Create}
 			if test.patchError != nil {
-				funcs.Patch = failingPatch(test.patchError)
+				funcs.Patch = policytest.FailingPatch(test.patchError)
 			}
 			reconciler := &ConfigurationReconciler{
-				Client: test.server.client(), Admission: newAdmission(funcs, test.installed...),
+				Stamper: ServerInjects{}, Clock: clocktesting.NewFakePassiveClock(now),
+				Client: test.server.client(), Policies: newVerifier(funcs, test.installed...),
 				HealthChecker: newHealthChecker(), SystemNamespace: systemNamespace,
 			}
 			result, err := reconciler.Reconcile(t.Context(), ctrl.Request{})
@@ -340,10 +343,11 @@ func TestConfigurationReconcileWithoutPolicyStatus(t *testing.T) {
 	g := NewWithT(t)
 	server := &configurationServer{
 		configurations: []*wrappers.ConfigurationWrapper{wrappers.MakeConfiguration("one").Initializers("rbac.corp.com")},
-		set:            newSet("rbac.corp.com"),
+		set:            policytest.Set("rbac.corp.com"),
 	}
 	reconciler := &ConfigurationReconciler{
-		Client: server.client(), Admission: newAdmission(interceptor.Funcs{List: failingList}),
+		Stamper: ServerInjects{}, Clock: clocktesting.NewFakePassiveClock(now),
+		Client: server.client(), Policies: newVerifier(interceptor.Funcs{List: policytest.FailingList}),
 		SystemNamespace: systemNamespace,
 	}
 	_, err := reconciler.Reconcile(t.Context(), ctrl.Request{})

@@ -15,6 +15,7 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
 	diagnosiscollect "github.com/nslifecycle/nslifecycle/internal/diagnosis/collect"
+	"github.com/nslifecycle/nslifecycle/internal/metrics"
 )
 
 const (
@@ -28,13 +29,13 @@ const (
 	diagnosisTimeout = time.Minute
 )
 
-// clusterDiagnoser is the Diagnoser of a cluster.
-type clusterDiagnoser struct{ collector *diagnosiscollect.Collector }
+// ClusterDiagnoser is the Diagnoser of a cluster.
+type ClusterDiagnoser struct{ collector *diagnosiscollect.Collector }
 
-// newClusterDiagnoser returns a Diagnoser whose requests count towards a budget.
-func newClusterDiagnoser(
-	config *rest.Config, progressDeadline time.Duration, budget *requestBudget,
-) (*clusterDiagnoser, error) {
+// NewClusterDiagnoser returns a Diagnoser whose requests count towards a budget.
+func NewClusterDiagnoser(
+	config *rest.Config, progressDeadline time.Duration, budget *RequestBudget,
+) (*ClusterDiagnoser, error) {
 	config = rest.CopyConfig(config)
 	config.Wrap(budget.count)
 	collector, err := diagnosiscollect.New(config)
@@ -44,38 +45,38 @@ func newClusterDiagnoser(
 	// The findings are published on the Namespace. The manager is not authorized to patch arbitrary
 	// objects, and should not be.
 	collector.ProgressDeadline, collector.IsPublic, collector.WithoutPatches = progressDeadline, true, true
-	return &clusterDiagnoser{collector: collector}, nil
+	return &ClusterDiagnoser{collector: collector}, nil
 }
 
 // Diagnose implements Diagnoser.
-func (d *clusterDiagnoser) Diagnose(ctx context.Context, name string) (*diagnosis.Diagnosis, error) {
+func (d *ClusterDiagnoser) Diagnose(ctx context.Context, name string) (*diagnosis.Diagnosis, error) {
 	ctx, cancel := context.WithTimeout(ctx, diagnosisTimeout)
 	defer cancel()
 	return d.collector.Diagnose(ctx, name)
 }
 
-// requestBudget limits the rate of requests of diagnoses. Requests are charged afterwards, since
+// RequestBudget limits the rate of requests of diagnoses. Requests are charged afterwards, since
 // their number is not known before; a diagnosis that has started is not delayed.
-type requestBudget struct {
+type RequestBudget struct {
 	limiter *rate.Limiter
 	pending atomic.Int64 // requests that are not charged yet
 }
 
-func newRequestBudget() *requestBudget {
-	return &requestBudget{limiter: rate.NewLimiter(diagnosisRequestsPerSecond, diagnosisRequestsBurst)}
+func NewRequestBudget() *RequestBudget {
+	return &RequestBudget{limiter: rate.NewLimiter(diagnosisRequestsPerSecond, diagnosisRequestsBurst)}
 }
 
 // count counts the requests of a transport.
-func (b *requestBudget) count(transport http.RoundTripper) http.RoundTripper {
+func (b *RequestBudget) count(transport http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(request *http.Request) (*http.Response, error) {
 		b.pending.Add(1)
-		diagnosisRequestsTotal.Inc()
+		metrics.DiagnosisRequestsTotal.Inc()
 		return transport.RoundTrip(request)
 	})
 }
 
 // wait charges the pending requests and returns how long the next diagnosis has to wait.
-func (b *requestBudget) wait(now time.Time) time.Duration {
+func (b *RequestBudget) wait(now time.Time) time.Duration {
 	for pending := int(b.pending.Swap(0)); pending > 0; pending -= diagnosisRequestsBurst {
 		b.limiter.ReserveN(now, min(pending, diagnosisRequestsBurst))
 	}

@@ -14,7 +14,7 @@ import (
 
 func TestRequestBudget(t *testing.T) {
 	g := NewWithT(t)
-	budget := newRequestBudget()
+	budget := NewRequestBudget()
 	g.Expect(budget.wait(now)).To(BeZero())
 	budget.pending.Store(diagnosisRequestsBurst - 1)
 	g.Expect(budget.wait(now)).To(BeZero(), "one diagnosis more may begin")
@@ -35,7 +35,7 @@ func TestRequestBudgetCounts(t *testing.T) {
 	g := NewWithT(t)
 	server := httptest.NewServer(http.NotFoundHandler())
 	defer server.Close()
-	budget := newRequestBudget()
+	budget := NewRequestBudget()
 	client := &http.Client{Transport: budget.count(http.DefaultTransport)}
 	for range 3 {
 		response, err := client.Get(server.URL)

@@ -25,6 +25,7 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
+	"github.com/nslifecycle/nslifecycle/internal/metrics"
 	"github.com/nslifecycle/nslifecycle/internal/nscondition"
 	"github.com/nslifecycle/nslifecycle/internal/nswrite"
 	"github.com/nslifecycle/nslifecycle/internal/printable"
@@ -62,7 +63,7 @@ type DiagnosisReconciler struct {
 	// Workers is the number of Namespaces that are diagnosed in parallel; 1 if unset.
 	Workers int
 	// Budget limits the requests of all diagnoses.
-	Budget *requestBudget
+	Budget *RequestBudget
 
 	tracker stallTracker
 }
@@ -113,17 +114,17 @@ func (r *DiagnosisReconciler) diagnose(
 	begin := r.Clock.Now()
 	found, err := r.Diagnoser.Diagnose(ctx, namespace.Name)
 	now := r.Clock.Now()
-	diagnosisDuration.Observe(now.Sub(begin).Seconds())
+	metrics.DiagnosisDuration.Observe(now.Sub(begin).Seconds())
 	tracked.schedule(now, r.ProgressDeadline)
 	next := tracked.requeueAfter(tracked.next.Sub(now))
 
 	var current corev1.Namespace
 	switch {
 	case apierrors.IsNotFound(err):
-		diagnosesTotal.WithLabelValues(resultOutdated).Inc()
+		metrics.DiagnosesTotal.WithLabelValues(metrics.ResultOutdated).Inc()
 		return next, nil
 	case err != nil:
-		diagnosesTotal.WithLabelValues(resultError).Inc()
+		metrics.DiagnosesTotal.WithLabelValues(metrics.ResultError).Inc()
 		if ctx.Err() == nil {
 			// The error is not returned: the queue would retry too early, and a retry costs as much.
 			log.FromContext(ctx).Error(err, "Failed to diagnose the namespace", "next", tracked.next)
@@ -132,7 +133,7 @@ func (r *DiagnosisReconciler) diagnose(
 	case r.Get(ctx, client.ObjectKeyFromObject(namespace), &current) != nil || !tracked.IsStalled(&current) ||
 		found.UID != current.UID || found.Stage != tracked.Stage():
 		// The Namespace changed during the diagnosis, and the watch event triggers a reconciliation.
-		diagnosesTotal.WithLabelValues(resultOutdated).Inc()
+		metrics.DiagnosesTotal.WithLabelValues(metrics.ResultOutdated).Inc()
 		return next, nil
 	}
 	return next, nswrite.IgnoreStale(r.report(ctx, &current, tracked, found, now))
@@ -144,12 +145,12 @@ func (r *DiagnosisReconciler) report(
 	now time.Time,
 ) error {
 	if len(found.Findings) == 0 {
-		diagnosesTotal.WithLabelValues(resultProgressing).Inc()
+		metrics.DiagnosesTotal.WithLabelValues(metrics.ResultProgressing).Inc()
 		tracked.setCause("")
 		tracked.setReported(nil)
 		return r.patchConditions(ctx, namespace, diagnosis.ComputeProgressing(namespace, "", metav1.NewTime(now)))
 	}
-	diagnosesTotal.WithLabelValues(resultBlocked).Inc()
+	metrics.DiagnosesTotal.WithLabelValues(metrics.ResultBlocked).Inc()
 	tracked.setCause(found.Findings[0].Cause)
 	changed := diagnosis.ComputeBlocked(namespace, found, metav1.NewTime(now))
 	if len(changed) == 0 && tracked.reported == nil { // A previous manager reported them.

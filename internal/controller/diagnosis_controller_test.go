@@ -64,7 +64,7 @@ func newReconcilerTest(namespace *corev1.Namespace, findings ...diagnosis.Findin
 	}
 	w.DiagnosisReconciler = &DiagnosisReconciler{
 		Client:    newFakeClient(interceptor.Funcs{Get: w.get, SubResourcePatch: w.patchStatus}),
-		Diagnoser: w, Recorder: w.recorder, Clock: w.clock, ProgressDeadline: progressDeadline, Budget: newRequestBudget(),
+		Diagnoser: w, Recorder: w.recorder, Clock: w.clock, ProgressDeadline: progressDeadline, Budget: NewRequestBudget(),
 	}
 	w.tracker.reset()
 	return w
@@ -393,7 +393,7 @@ func TestDiagnosisReconcileErrors(t *testing.T) {
 		},
 		"there have been too many requests": {
 			prepare: func(w *reconcilerTest) {
-				w.Budget = newRequestBudget()
+				w.Budget = NewRequestBudget()
 				w.Budget.pending.Store(diagnosisRequestsBurst + 199)
 			},
 			wantAgain: 2 * time.Second,

@@ -7,13 +7,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -30,6 +28,8 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
 	"github.com/nslifecycle/nslifecycle/internal/nscondition"
 	"github.com/nslifecycle/nslifecycle/internal/nswrite"
+	"github.com/nslifecycle/nslifecycle/internal/policyverifier"
+	"github.com/nslifecycle/nslifecycle/internal/servertime"
 )
 
 const (
@@ -37,10 +37,6 @@ const (
 
 	// noticeableSkew is how far two clocks may be apart before it is said.
 	noticeableSkew = time.Minute
-
-	// ownMatchConditions is how many the policy in config/expiry has. Each further one is an
-	// exception.
-	ownMatchConditions = 1
 )
 
 // ExpiryReconciler deletes every Namespace at the time that was set for it, after a warning.
@@ -123,9 +119,12 @@ func (r *ExpiryReconciler) decide(
 		IsExempt: initialization.IsExempt(namespace.Name, r.SystemNamespace) || namespace.Name == r.OwnNamespace,
 	}
 	if expiry.Has(namespace) && namespace.DeletionTimestamp == nil {
-		var err error
-		if given.PolicyProblem, err = findExpiryPolicyProblem(ctx, reader); err != nil {
+		enforced, err := policyverifier.IsExpiryEnforced(ctx, reader)
+		if err != nil {
 			return expiry.Decision{}, err
+		}
+		if !enforced {
+			given.PolicyProblem = policyverifier.MsgExpiryNotEnforced
 		}
 	}
 	return expiry.Decide(namespace, given), nil
@@ -136,7 +135,7 @@ func (r *ExpiryReconciler) readLive(
 	ctx context.Context, key client.ObjectKey,
 ) (*corev1.Namespace, time.Time, error) {
 	namespace := &corev1.Namespace{}
-	dated, serverTime := askServerTime(ctx)
+	dated, serverTime := servertime.Record(ctx)
 	if err := r.Live.Get(dated, key, namespace); err != nil {
 		return nil, time.Time{}, err
 	}
@@ -195,7 +194,7 @@ func (r *ExpiryReconciler) deleteExpired(
 		return ctrl.Result{RequeueAfter: firstRetryDelay}, nil
 	case apierrors.IsNotFound(err):
 		return ctrl.Result{}, nil
-	case isRefusal(err):
+	case policyverifier.IsRefusal(err):
 		log.FromContext(ctx).Info("The API server refuses to delete an expired namespace", "error", err.Error(),
 			"next", decision.Wait.String())
 		if r.refused == nil {
@@ -212,45 +211,6 @@ func (r *ExpiryReconciler) deleteExpired(
 	nswrite.RecordEvent(r.Recorder, namespace, corev1.EventTypeNormal, "Expired", actionExpire,
 		fmt.Sprintf("the namespace has expired (%s) and is deleted", expires))
 	return ctrl.Result{}, nil
-}
-
-// findExpiryPolicyProblem says why it is not known that those who made a Namespace expire
-// had the right to, or nothing.
-func findExpiryPolicyProblem(ctx context.Context, reader client.Reader) (string, error) {
-	var policies admissionv1.ValidatingAdmissionPolicyList
-	var bindings admissionv1.ValidatingAdmissionPolicyBindingList
-	for _, list := range []client.ObjectList{&policies, &bindings} {
-		if err := reader.List(ctx, list, client.MatchingLabels{v1alpha1.LabelPolicy: v1alpha1.PolicyExpiry}); err != nil {
-			return "", fmt.Errorf("listing the admission policies: %w", err)
-		}
-	}
-	for _, policy := range policies.Items {
-		if !checksEverything(&policy.Spec) {
-			continue
-		}
-		if slices.ContainsFunc(bindings.Items, func(binding admissionv1.ValidatingAdmissionPolicyBinding) bool {
-			return binding.Spec.PolicyName == policy.Name && binding.Spec.MatchResources == nil &&
-				slices.Contains(binding.Spec.ValidationActions, admissionv1.Deny)
-		}) {
-			return "", nil
-		}
-	}
-	return "the API server lacks ValidatingAdmissionPolicy \"expiry\" without exceptions, or a binding that denies " +
-		"in all namespaces, so anybody who may update a namespace could have it deleted; run: " + installExpiryCommand, nil
-}
-
-// checksEverything tells whether a policy fails shut, and nobody has made an exception to it.
-// What is in its expressions is for those who wrote them to answer for.
-func checksEverything(spec *admissionv1.ValidatingAdmissionPolicySpec) bool {
-	failsShut := spec.FailurePolicy == nil || *spec.FailurePolicy == admissionv1.Fail
-	matches := spec.MatchConstraints
-	return failsShut && spec.ParamKind == nil && matches != nil && len(matches.ExcludeResourceRules) == 0 &&
-		selectsEverything(matches.NamespaceSelector) && selectsEverything(matches.ObjectSelector) &&
-		len(spec.MatchConditions) <= ownMatchConditions
-}
-
-func selectsEverything(selector *metav1.LabelSelector) bool {
-	return selector == nil || len(selector.MatchLabels)+len(selector.MatchExpressions) == 0
 }
 
 // allExpiring asks for all Namespaces that may expire: the policy concerns each of them.

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
-	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -21,34 +20,11 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/expiry"
+	"github.com/nslifecycle/nslifecycle/internal/policyverifier"
+	"github.com/nslifecycle/nslifecycle/internal/policyverifier/policytest"
+	"github.com/nslifecycle/nslifecycle/internal/servertime"
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
-
-func expiryPolicy() *admissionv1.ValidatingAdmissionPolicy {
-	return &admissionv1.ValidatingAdmissionPolicy{
-		ObjectMeta: metav1.ObjectMeta{
-			Name: "some-expiry", Labels: map[string]string{v1alpha1.LabelPolicy: v1alpha1.PolicyExpiry},
-		},
-		Spec: admissionv1.ValidatingAdmissionPolicySpec{
-			// The API server fills in the selectors.
-			MatchConstraints: &admissionv1.MatchResources{
-				NamespaceSelector: &metav1.LabelSelector{}, ObjectSelector: &metav1.LabelSelector{},
-			},
-			MatchConditions: []admissionv1.MatchCondition{{Name: "something-to-check", Expression: "true"}},
-		},
-	}
-}
-
-func expiryBinding() *admissionv1.ValidatingAdmissionPolicyBinding {
-	return &admissionv1.ValidatingAdmissionPolicyBinding{
-		ObjectMeta: metav1.ObjectMeta{
-			Name: "some-expiry", Labels: map[string]string{v1alpha1.LabelPolicy: v1alpha1.PolicyExpiry},
-		},
-		Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
-			PolicyName: "some-expiry", ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny},
-		},
-	}
-}
 
 func TestExpiryReconcile(t *testing.T) {
 	const (
@@ -69,7 +45,7 @@ func TestExpiryReconcile(t *testing.T) {
 			Message: onTime, LastTransitionTime: metav1.NewTime(now.Add(-expiry.Notice)),
 		})
 	}
-	policies := []client.Object{expiryPolicy(), expiryBinding()}
+	policies := []client.Object{policytest.ExpiryPolicy(), policytest.ExpiryBinding()}
 
 	tests := map[string]struct {
 		// cached is what the cache has of the Namespace; live is what it is, or the same.
@@ -145,11 +121,9 @@ func TestExpiryReconcile(t *testing.T) {
 
 		// The policy.
 		"the policy has gone since": {
-			cached: warned(), livePolicies: []client.Object{expiryPolicy()},
+			cached: warned(), livePolicies: []client.Object{policytest.ExpiryPolicy()},
 			wantWrites: []string{statusPatch + "nslifecycle.dev/Expiring=False/ExpiryPolicyMissing"},
-			wantEvents: []string{`Warning ExpiryPolicyMissing the namespace is not deleted when it expires: the API server lacks ` +
-				`ValidatingAdmissionPolicy "expiry" without exceptions, or a binding that denies in all namespaces, so anybody who may update a ` +
-				`namespace could have it deleted; run: kubectl apply -k config/expiry`},
+			wantEvents: []string{`Warning ExpiryPolicyMissing the namespace is not deleted when it expires: ` + policyverifier.MsgExpiryNotEnforced},
 		},
 
 		// Answers to the deletion.
@@ -200,9 +174,7 @@ func TestExpiryReconcile(t *testing.T) {
 				Live: newFakeClient(interceptor.Funcs{Get: func(
 					ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, opts ...client.GetOption,
 				) error {
-					if at, isAsked := ctx.Value(serverTimeKey{}).(*time.Time); isAsked {
-						*at = *test.serverTime
-					}
+					servertime.Set(ctx, *test.serverTime)
 					return live.get(ctx, c, key, object, opts...)
 				}}, test.livePolicies...),
 				Recorder: recorder, Clock: clocktesting.NewFakePassiveClock(now), SystemNamespace: systemNamespace,
@@ -235,17 +207,15 @@ func TestExpiryRestsAfterARefusal(t *testing.T) {
 	get := func(
 		ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, opts ...client.GetOption,
 	) error {
-		if at, isAsked := ctx.Value(serverTimeKey{}).(*time.Time); isAsked {
-			*at = now.Add(time.Hour)
-		}
+		servertime.Set(ctx, now.Add(time.Hour))
 		return server.get(ctx, c, key, object, opts...)
 	}
 	clock := clocktesting.NewFakePassiveClock(now)
 	reconciler := &ExpiryReconciler{
 		Client: newFakeClient(interceptor.Funcs{
 			Get: get, SubResourcePatch: server.patchStatus, Delete: server.delete,
-		}, expiryPolicy(), expiryBinding()),
-		Live:     newFakeClient(interceptor.Funcs{Get: get}, expiryPolicy(), expiryBinding()),
+		}, policytest.ExpiryPolicy(), policytest.ExpiryBinding()),
+		Live:     newFakeClient(interceptor.Funcs{Get: get}, policytest.ExpiryPolicy(), policytest.ExpiryBinding()),
 		Recorder: events.NewFakeRecorder(10), Clock: clock, SystemNamespace: systemNamespace,
 	}
 	reconcile := func(wait time.Duration, writes int) {
@@ -274,72 +244,10 @@ func TestExpiryNeverDeletesWhatIsExempt(t *testing.T) {
 			reconciler := &ExpiryReconciler{SystemNamespace: systemNamespace, OwnNamespace: "own"}
 			namespace := wrappers.MakeNamespace(name).Annotation(v1alpha1.AnnotationExpiresAt, "2020-01-01T00:00:00Z").Obj()
 			decision, err := reconciler.decide(t.Context(),
-				newFakeClient(interceptor.Funcs{}, expiryPolicy(), expiryBinding()), namespace, clocks{now, now})
+				newFakeClient(interceptor.Funcs{}, policytest.ExpiryPolicy(), policytest.ExpiryBinding()), namespace, clocks{now, now})
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(decision.ShouldDelete).To(BeFalse())
 			g.Expect(decision.Condition.Reason).To(Equal(v1alpha1.ReasonNeverExpires))
-		})
-	}
-}
-
-func TestFindExpiryPolicyProblem(t *testing.T) {
-	changed := func(change func(*admissionv1.ValidatingAdmissionPolicy)) *admissionv1.ValidatingAdmissionPolicy {
-		policy := expiryPolicy()
-		change(policy)
-		return policy
-	}
-	changedBinding := func(change func(*admissionv1.ValidatingAdmissionPolicyBinding)) *admissionv1.ValidatingAdmissionPolicyBinding {
-		binding := expiryBinding()
-		change(binding)
-		return binding
-	}
-	tests := map[string]struct {
-		objects []client.Object
-		isFine  bool
-	}{
-		"none":                          {},
-		"both":                          {objects: []client.Object{expiryPolicy(), expiryBinding()}, isFine: true},
-		"no binding":                    {objects: []client.Object{expiryPolicy()}},
-		"no policy":                     {objects: []client.Object{expiryBinding()}},
-		"a policy that fails shut":      {objects: []client.Object{changed(func(p *admissionv1.ValidatingAdmissionPolicy) { p.Spec.FailurePolicy = new(admissionv1.Fail) }), expiryBinding()}, isFine: true},
-		"a policy that fails open":      {objects: []client.Object{changed(func(p *admissionv1.ValidatingAdmissionPolicy) { p.Spec.FailurePolicy = new(admissionv1.Ignore) }), expiryBinding()}},
-		"a policy that matches nothing": {objects: []client.Object{changed(func(p *admissionv1.ValidatingAdmissionPolicy) { p.Spec.MatchConstraints = nil }), expiryBinding()}},
-		"a policy for some namespaces": {objects: []client.Object{changed(func(p *admissionv1.ValidatingAdmissionPolicy) {
-			p.Spec.MatchConstraints.NamespaceSelector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "a", Operator: metav1.LabelSelectorOpDoesNotExist}}
-		}), expiryBinding()}},
-		"a policy for some labels": {objects: []client.Object{changed(func(p *admissionv1.ValidatingAdmissionPolicy) {
-			p.Spec.MatchConstraints.ObjectSelector.MatchLabels = map[string]string{"a": "b"}
-		}), expiryBinding()}},
-		"a policy that leaves something out": {objects: []client.Object{changed(func(p *admissionv1.ValidatingAdmissionPolicy) {
-			p.Spec.MatchConstraints.ExcludeResourceRules = []admissionv1.NamedRuleWithOperations{{ResourceNames: []string{"shop"}}}
-		}), expiryBinding()}},
-		"a policy for some users": {objects: []client.Object{changed(func(p *admissionv1.ValidatingAdmissionPolicy) {
-			p.Spec.MatchConditions = append(p.Spec.MatchConditions, admissionv1.MatchCondition{Name: "not-ours"})
-		}), expiryBinding()}},
-		"a policy with parameters": {objects: []client.Object{changed(func(p *admissionv1.ValidatingAdmissionPolicy) {
-			p.Spec.ParamKind = &admissionv1.ParamKind{Kind: "ConfigMap"}
-		}), expiryBinding()}},
-		"another policy": {objects: []client.Object{changed(func(p *admissionv1.ValidatingAdmissionPolicy) { p.Labels[v1alpha1.LabelPolicy] = v1alpha1.PolicyGuard }), expiryBinding()}},
-		"a binding of another": {objects: []client.Object{expiryPolicy(), changedBinding(func(b *admissionv1.ValidatingAdmissionPolicyBinding) {
-			b.Spec.PolicyName = "other"
-		})}},
-		"a binding that only warns": {objects: []client.Object{expiryPolicy(), changedBinding(func(b *admissionv1.ValidatingAdmissionPolicyBinding) {
-			b.Spec.ValidationActions = []admissionv1.ValidationAction{admissionv1.Warn, admissionv1.Audit}
-		})}},
-		"a binding for some namespaces": {objects: []client.Object{expiryPolicy(), changedBinding(func(b *admissionv1.ValidatingAdmissionPolicyBinding) {
-			b.Spec.MatchResources = &admissionv1.MatchResources{ObjectSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}}
-		})}},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			g := NewWithT(t)
-			problem, err := findExpiryPolicyProblem(t.Context(), newFakeClient(interceptor.Funcs{}, test.objects...))
-			g.Expect(err).NotTo(HaveOccurred())
-			if test.isFine {
-				g.Expect(problem).To(BeEmpty())
-			} else {
-				g.Expect(problem).To(ContainSubstring(`lacks ValidatingAdmissionPolicy "expiry"`))
-			}
 		})
 	}
 }

@@ -14,7 +14,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -25,18 +24,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/nslifecycle/nslifecycle/internal/finalization"
 	"github.com/nslifecycle/nslifecycle/internal/finalization/throttling"
+	"github.com/nslifecycle/nslifecycle/internal/metrics"
 	"github.com/nslifecycle/nslifecycle/internal/nscondition"
 	"github.com/nslifecycle/nslifecycle/internal/nswrite"
 )
 
 const (
-	// firstRetryDelay is the first delay after an error; it doubles up to maxRetryDelay.
-	firstRetryDelay = 200 * time.Millisecond
 	// ownNamespaceDelay is how long another controller has to finalize the operator's own namespace
 	// before the operator reports that it does not.
 	ownNamespaceDelay = 30 * time.Second
@@ -47,8 +44,6 @@ const (
 
 	actionFinalize = "Finalize"
 )
-
-type requestQueue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
 // FinalizationReconciler deletes the content of every terminating Namespace, reports the progress in
 // its conditions, and removes the operator's entry of spec.finalizers.
@@ -86,8 +81,8 @@ func (r *FinalizationReconciler) SetupWithManager(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named(finalizationControllerName).
 		For(&corev1.Namespace{}, builder.WithPredicates(deletionChanged())).
-		Watches(customResourceDefinitions(), typesChanged, builder.OnlyMetadata).
-		Watches(apiServices(), typesChanged, builder.OnlyMetadata).
+		Watches(CustomResourceDefinitions(), typesChanged, builder.OnlyMetadata).
+		Watches(APIServices(), typesChanged, builder.OnlyMetadata).
 		WatchesRawSource(source.Func(func(ctx context.Context, queue requestQueue) error {
 			r.Finalizer.Start(ctx, func(namespace string, after time.Duration) {
 				queue.AddAfter(requestFor(namespace), after)
@@ -103,7 +98,7 @@ func (r *FinalizationReconciler) SetupWithManager(mgr ctrl.Manager) error {
 func (r *FinalizationReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	result, err := r.reconcile(ctx, req)
 	if delay := throttling.RetryAfter(err); delay > 0 {
-		finalizationPutOffTotal.Inc()
+		metrics.FinalizationThrottledTotal.Inc()
 		log.FromContext(ctx).Info("The API server is throttling requests", "retryAfter", delay.String(), "error", err.Error())
 		return ctrl.Result{RequeueAfter: delay}, nil
 	}

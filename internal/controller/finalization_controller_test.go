@@ -33,6 +33,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/nslifecycle/nslifecycle/internal/finalization"
+	"github.com/nslifecycle/nslifecycle/internal/metrics"
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
@@ -82,9 +83,9 @@ func (s *finalizationServer) reconciler(recorder events.EventRecorder) *Finaliza
 		OwnNamespace:       systemNamespace,
 		Finalizer: finalization.New(finalization.Config{
 			NamespaceFinalizer: corev1.FinalizerKubernetes, Clock: passive, Discoverer: s, Content: content,
-			Namespaces: liveNamespaces{live}, GracePeriods: s.gracePeriods,
+			Namespaces: LiveNamespaces{Reader: live}, GracePeriods: s.gracePeriods,
 			IsAggregated: func(schema.GroupVersion) bool { return false },
-			Metrics:      meter{}, Durations: meter{}, Log: logr.Discard(),
+			Metrics:      metrics.FinalizationRecorder{}, Durations: metrics.FinalizationRecorder{}, Log: logr.Discard(),
 		}),
 	}
 }

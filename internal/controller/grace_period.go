@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/nslifecycle/nslifecycle/internal/finalization"
+	"github.com/nslifecycle/nslifecycle/internal/metrics"
 )
 
 const (
@@ -55,7 +56,7 @@ func (p *GracePeriods) GracePeriod(ctx context.Context, firstSeen time.Time) tim
 	chosen, reason := p.Config.Choose(leases.Items, err, now, func() ([]string, error) {
 		return p.webhooks.get(ctx, p.Live, p.Clock, firstSeen, now)
 	})
-	settlingTime.WithLabelValues().Set(chosen.Seconds())
+	metrics.SetSettlingTime(chosen)
 	if p.logged.isNew(chosen, reason) {
 		log.FromContext(ctx).WithName("settling-time").Info("Chose the grace period of terminating namespaces",
 			"settlingTime", chosen.String(), "reason", reason)

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
+	"github.com/nslifecycle/nslifecycle/internal/metrics"
 )
 
 // initializationTracker measures how long initializations take. It records each watch event, because
@@ -43,7 +44,7 @@ func (t *initializationTracker) handler(passive clock.PassiveClock) handler.Even
 		}
 		now := passive.Now()
 		if outcome, start := t.record(namespace, isDeleted, now); outcome != "" {
-			initializationDuration.WithLabelValues(outcome).Observe(secondsSince(start, now))
+			metrics.InitializationDuration.WithLabelValues(outcome).Observe(metrics.Seconds(start, now))
 		}
 	}
 	return handler.Funcs{
@@ -64,16 +65,16 @@ func (t *initializationTracker) record(
 	phase := initialization.ParseState(namespace).Phase
 	switch {
 	case phase == initialization.PhaseFailed:
-		outcome = outcomeFailed // A failed Namespace is deleted afterwards.
+		outcome = metrics.OutcomeFailed // A failed Namespace is deleted afterwards.
 	case isDeleted || namespace.DeletionTimestamp != nil:
-		outcome = outcomeDeleted
+		outcome = metrics.OutcomeDeleted
 	case phase != initialization.PhasePending:
-		outcome = outcomeCompleted
+		outcome = metrics.OutcomeCompleted
 	case !ok:
 		if t.byUID == nil {
 			t.byUID = map[types.UID]*trackedInitialization{}
 		}
-		t.byUID[namespace.UID] = &trackedInitialization{start: whenBegun(namespace.CreationTimestamp, now)}
+		t.byUID[namespace.UID] = &trackedInitialization{start: metrics.StartTime(namespace.CreationTimestamp, now)}
 	}
 	if !ok || outcome == "" {
 		return "", time.Time{}

@@ -11,31 +11,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/nslifecycle/nslifecycle/internal/metrics"
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
-
-func TestWhenBegun(t *testing.T) {
-	tests := map[string]struct{ seen, want time.Duration }{
-		"at once":                            {seen: 0, want: 0},
-		"within the second":                  {seen: 400 * time.Millisecond, want: 400 * time.Millisecond},
-		"at the end of the second":           {seen: time.Second, want: time.Second},
-		"after the second":                   {seen: time.Hour, want: time.Second},
-		"by a clock that is behind":          {seen: -time.Minute, want: 0},
-		"by a clock that is a little behind": {seen: -time.Millisecond, want: 0},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			g := NewWithT(t)
-			g.Expect(whenBegun(metav1.NewTime(now), now.Add(test.seen))).To(Equal(now.Add(test.want)))
-		})
-	}
-}
-
-func TestSecondsSince(t *testing.T) {
-	g := NewWithT(t)
-	g.Expect(secondsSince(now, now.Add(1500*time.Millisecond))).To(Equal(1.5))
-	g.Expect(secondsSince(now, now.Add(-time.Second))).To(BeZero())
-}
 
 func TestInitializationTracker(t *testing.T) {
 	const failure = `{"status":"Failure"}`
@@ -58,17 +36,17 @@ func TestInitializationTracker(t *testing.T) {
 	}{
 		"a namespace without initializers":            {events: []*corev1.Namespace{ordinary, ordinary}},
 		"pending":                                     {events: []*corev1.Namespace{pending, last}},
-		"completed":                                   {events: []*corev1.Namespace{pending, last, open}, want: []string{outcomeCompleted}},
-		"completed, and updated later":                {events: []*corev1.Namespace{pending, open, open, open}, want: []string{outcomeCompleted}},
-		"completed, and deleted later":                {events: []*corev1.Namespace{pending, open, deleted}, want: []string{outcomeCompleted}},
+		"completed":                                   {events: []*corev1.Namespace{pending, last, open}, want: []string{metrics.OutcomeCompleted}},
+		"completed, and updated later":                {events: []*corev1.Namespace{pending, open, open, open}, want: []string{metrics.OutcomeCompleted}},
+		"completed, and deleted later":                {events: []*corev1.Namespace{pending, open, deleted}, want: []string{metrics.OutcomeCompleted}},
 		"completed while no manager was running":      {events: []*corev1.Namespace{open, open}},
-		"failed":                                      {events: []*corev1.Namespace{pending, failed}, want: []string{outcomeFailed}},
-		"failed, and deleted because of it":           {events: []*corev1.Namespace{pending, failed, failedAndDeleted}, isDeleted: true, want: []string{outcomeFailed}},
-		"failed and deleted in one event":             {events: []*corev1.Namespace{pending, failedAndDeleted}, want: []string{outcomeFailed}},
+		"failed":                                      {events: []*corev1.Namespace{pending, failed}, want: []string{metrics.OutcomeFailed}},
+		"failed, and deleted because of it":           {events: []*corev1.Namespace{pending, failed, failedAndDeleted}, isDeleted: true, want: []string{metrics.OutcomeFailed}},
+		"failed and deleted in one event":             {events: []*corev1.Namespace{pending, failedAndDeleted}, want: []string{metrics.OutcomeFailed}},
 		"failed while no manager was running":         {events: []*corev1.Namespace{failed, failedAndDeleted}},
-		"deleted while pending":                       {events: []*corev1.Namespace{pending, deleted}, want: []string{outcomeDeleted}},
-		"deleted while pending, until the last event": {events: []*corev1.Namespace{pending, deleted, deleted}, isDeleted: true, want: []string{outcomeDeleted}},
-		"deleted while pending, without an event of the deletion timestamp": {events: []*corev1.Namespace{pending, pending}, isDeleted: true, want: []string{outcomeDeleted}},
+		"deleted while pending":                       {events: []*corev1.Namespace{pending, deleted}, want: []string{metrics.OutcomeDeleted}},
+		"deleted while pending, until the last event": {events: []*corev1.Namespace{pending, deleted, deleted}, isDeleted: true, want: []string{metrics.OutcomeDeleted}},
+		"deleted while pending, without an event of the deletion timestamp": {events: []*corev1.Namespace{pending, pending}, isDeleted: true, want: []string{metrics.OutcomeDeleted}},
 		"terminating in the first event":                                    {events: []*corev1.Namespace{deleted}, isDeleted: true},
 		"deleted in the first event":                                        {events: []*corev1.Namespace{pending}, isDeleted: true},
 	}

@@ -109,7 +109,8 @@ func TestConfigurationReconcileReportsHealth(t *testing.T) {
 	c := server.client()
 	passive := clocktesting.NewFakePassiveClock(now)
 	reconciler := &ConfigurationReconciler{
-		Client: c, SystemNamespace: systemNamespace, Admission: &Admission{Client: newFakeClient(interceptor.Funcs{}), Clock: passive},
+		Stamper: ServerInjects{}, Clock: clocktesting.NewFakePassiveClock(now),
+		Client: c, SystemNamespace: systemNamespace, Policies: newVerifier(interceptor.Funcs{}),
 		HealthChecker: &HealthChecker{Client: newFakeClient(interceptor.Funcs{}), Live: newFakeClient(interceptor.Funcs{}), Clock: passive},
 	}
 	result, err := reconciler.Reconcile(t.Context(), requestFor(v1alpha1.EffectiveSetName))

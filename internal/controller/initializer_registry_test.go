@@ -67,6 +67,7 @@ func (s *waitServer) reconciler(recorder events.EventRecorder) *NamespaceReconci
 	}
 	var none error
 	return &NamespaceReconciler{
+		Injector: ServerInjects{},
 		Client: newFakeClient(interceptor.Funcs{
 			Get: get(&s.cached, &none), List: list(&s.cachedNames, &none), SubResourcePatch: s.patch,
 		}),
@@ -385,7 +386,8 @@ func TestNamespaceReconcileWritesTheTurn(t *testing.T) {
 			}
 			recorder := events.NewFakeRecorder(10)
 			reconciler := &NamespaceReconciler{
-				Client: server.client(), Live: server.client(), Recorder: recorder, Clock: clocktesting.NewFakePassiveClock(now),
+				Injector: ServerInjects{},
+				Client:   server.client(), Live: server.client(), Recorder: recorder, Clock: clocktesting.NewFakePassiveClock(now),
 				ProgressInterval: time.Hour, // The turn is not progress that may be throttled.
 			}
 			reconciler.tracker.record(server.namespace, false, now)

@@ -11,7 +11,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -19,27 +18,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
 	"github.com/nslifecycle/nslifecycle/internal/nswrite"
 )
 
-// maxRetryDelay is the maximum backoff after errors, as in the namespace controller of
-// kube-controller-manager. The default of controller-runtime is 1000 s.
-const maxRetryDelay = 60 * time.Second
-
-// newRateLimiter returns a rate limiter that doubles the delay after each error.
-func newRateLimiter(first time.Duration) workqueue.TypedRateLimiter[reconcile.Request] {
-	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](first, maxRetryDelay)
-}
-
-const actionInitialize = "Initialize"
-
-// progressInterval is short enough for users who watch a Namespace, and long compared with the time
+// ProgressInterval is short enough for users who watch a Namespace, and long compared with the time
 // that a trivial initializer takes.
-const progressInterval = 200 * time.Millisecond
+const ProgressInterval = 200 * time.Millisecond
 
 // NamespaceReconciler performs what initialization.Decide decides: it sets the conditions of every
 // Namespace, skips initializers that have timed out or are no longer registered, and deletes
@@ -59,7 +46,7 @@ type NamespaceReconciler struct {
 	ProgressInterval time.Duration
 
 	// Injector adds the pending list to new Namespaces if the API server does not.
-	Injector *Injector
+	Injector Injector
 
 	registry initializerRegistry
 	tracker  initializationTracker

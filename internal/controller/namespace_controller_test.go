@@ -48,7 +48,7 @@ type namespaceServer struct {
 
 func (s *namespaceServer) client() client.Client {
 	return newFakeClient(interceptor.Funcs{
-		Get: s.get, List: s.list, Patch: s.patch, SubResourcePatch: s.patchStatus, SubResourceUpdate: s.put, Delete: s.delete,
+		Get: s.get, List: s.list, Patch: s.patch, SubResourcePatch: s.patchStatus, Delete: s.delete,
 	})
 }
 
@@ -319,7 +319,8 @@ func TestNamespaceReconcile(t *testing.T) {
 			g := NewWithT(t)
 			recorder := events.NewFakeRecorder(10)
 			reconciler := &NamespaceReconciler{
-				Client: test.server.client(), Live: test.server.client(), Recorder: recorder,
+				Injector: ServerInjects{},
+				Client:   test.server.client(), Live: test.server.client(), Recorder: recorder,
 				Clock: clocktesting.NewFakePassiveClock(now), SystemNamespace: systemNamespace,
 			}
 			result, err := reconciler.Reconcile(t.Context(), ctrl.Request{NamespacedName: apitypes.NamespacedName{Name: "x"}})
@@ -346,7 +347,8 @@ func TestNamespaceReconcileWritesProgressAtIntervals(t *testing.T) {
 	server := &namespaceServer{namespace: waitingFor("a.corp.com")}
 	clock := clocktesting.NewFakePassiveClock(now)
 	reconciler := &NamespaceReconciler{
-		Client: server.client(), Live: server.client(), Recorder: events.NewFakeRecorder(10), Clock: clock,
+		Injector: ServerInjects{},
+		Client:   server.client(), Live: server.client(), Recorder: events.NewFakeRecorder(10), Clock: clock,
 		SystemNamespace: systemNamespace, ProgressInterval: interval,
 	}
 	// reconcile returns the number of writes and RequeueAfter.
@@ -390,7 +392,8 @@ func TestNamespaceReconcileNeverDeletesExemptNamespaces(t *testing.T) {
 				Initializers("rbac.corp.com").Result(`{"status":"Failure","message":"no"}`).Obj()}
 			recorder := events.NewFakeRecorder(10)
 			reconciler := &NamespaceReconciler{
-				Client: server.client(), Live: server.client(), Recorder: recorder,
+				Injector: ServerInjects{},
+				Client:   server.client(), Live: server.client(), Recorder: recorder,
 				Clock: clocktesting.NewFakePassiveClock(now), SystemNamespace: systemNamespace,
 			}
 			_, err := reconciler.Reconcile(t.Context(), ctrl.Request{NamespacedName: apitypes.NamespacedName{Name: name}})
@@ -418,7 +421,7 @@ func TestEventNotesFitIntoAnEvent(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			recorder := events.NewFakeRecorder(1)
-			reconciler := &NamespaceReconciler{Recorder: recorder}
+			reconciler := &NamespaceReconciler{Injector: ServerInjects{}, Recorder: recorder}
 			reconciler.recordEvents(wrappers.MakeNamespace("x").Obj(),
 				initialization.Event{Type: corev1.EventTypeNormal, Reason: "Reason", Note: test.note})
 			g.Expect(recorded(recorder)).To(Equal([]string{"Normal Reason " + test.want}))

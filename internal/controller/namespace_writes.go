@@ -16,6 +16,7 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
+	"github.com/nslifecycle/nslifecycle/internal/metrics"
 	"github.com/nslifecycle/nslifecycle/internal/nswrite"
 )
 
@@ -150,7 +151,7 @@ func (r *NamespaceReconciler) skip(
 	if err != nil {
 		return fmt.Errorf("failed to remove initializers from the pending list of namespace %q: %w", namespace.Name, err)
 	}
-	initializersSkippedTotal.WithLabelValues(skip.Reason).Add(float64(len(skip.Initializers)))
+	metrics.InitializersSkippedTotal.WithLabelValues(skip.Reason).Add(float64(len(skip.Initializers)))
 	log.FromContext(ctx).Info("Skipped initializers", "uid", before.UID, "initializers", skip.Initializers,
 		"reason", skip.Reason, "pending", skip.Pending)
 	r.recordEvents(before, skip.Event)

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
+	"github.com/nslifecycle/nslifecycle/internal/metrics"
 	"github.com/nslifecycle/nslifecycle/internal/nscondition"
 )
 
@@ -47,7 +48,7 @@ func (t *stallTracker) reset() {
 	t.lock.Lock()
 	defer t.lock.Unlock()
 	t.namespaces = nil
-	namespacesBlocked.Reset()
+	metrics.NamespacesBlocked.Reset()
 }
 
 // update records the state of a Namespace.
@@ -107,7 +108,7 @@ func (n *trackedNamespace) setCause(cause diagnosis.Cause) {
 	n.cause = cause
 	var gauge prometheus.Gauge
 	if cause != "" {
-		gauge = namespacesBlocked.WithLabelValues(string(n.Stage()), string(cause))
+		gauge = metrics.NamespacesBlocked.WithLabelValues(string(n.Stage()), string(cause))
 	}
 	if gauge == n.gauge {
 		return
@@ -129,7 +130,9 @@ func (n *trackedNamespace) schedule(now time.Time, progressDeadline time.Duratio
 }
 
 // isReported reports whether a finding has an Event.
-func (n *trackedNamespace) isReported(finding diagnosis.Finding) bool { return n.reported[finding.Key()] }
+func (n *trackedNamespace) isReported(finding diagnosis.Finding) bool {
+	return n.reported[finding.Key()]
+}
 
 // setReported sets the findings that have an Event. A finding that disappears and returns gets
 // another Event.

@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
-	"github.com/nslifecycle/nslifecycle/internal/controller"
+	"github.com/nslifecycle/nslifecycle/internal/scheme"
 )
 
 const (
@@ -33,7 +33,7 @@ const (
 
 // newObjectClient returns a client for the objects of this project.
 func (s *server) newObjectClient() (client.Client, error) {
-	objects, err := client.New(s.Admin, client.Options{Scheme: controller.NewScheme()})
+	objects, err := client.New(s.Admin, client.Options{Scheme: scheme.New()})
 	if err != nil {
 		return nil, fmt.Errorf("creating a client: %w", err)
 	}

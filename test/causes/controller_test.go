@@ -20,8 +20,8 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/nslifecycle/nslifecycle/internal/controller"
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
+	nsmanager "github.com/nslifecycle/nslifecycle/internal/manager"
 	"github.com/nslifecycle/nslifecycle/test/controlplane"
 	"github.com/nslifecycle/nslifecycle/test/framework"
 )
@@ -214,8 +214,8 @@ subjects:
 	Expect(admin.Update(ctx, own)).To(Succeed())
 	config, err := plane.ServiceAccountConfig(ctx, "default", s.text("$id-restricted"))
 	Expect(err).NotTo(HaveOccurred())
-	restricted, err := controlplane.RunManager(ctx, config, func(options *controller.Options) {
-		options.Controllers = controller.Controllers{controller.Finalization: true}
+	restricted, err := controlplane.RunManager(ctx, config, func(options *nsmanager.Options) {
+		options.Controllers = nsmanager.Controllers{nsmanager.Finalization: true}
 	})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() { Expect(restricted.Stop()).To(Succeed()) })

@@ -11,7 +11,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/nslifecycle/nslifecycle/internal/controller"
+	"github.com/nslifecycle/nslifecycle/internal/scheme"
 )
 
 // Unlimited returns a copy of a configuration without a limit to the rate of its requests
@@ -26,15 +26,15 @@ func Unlimited(config *rest.Config) *rest.Config {
 // NewClient returns an Unlimited client for the types that the manager knows, and for those
 // that are added to its scheme.
 func NewClient(config *rest.Config, add ...func(*runtime.Scheme) error) (client.Client, error) {
-	scheme := controller.NewScheme()
+	types := scheme.New()
 	var errs []error
 	for _, addToScheme := range add {
-		errs = append(errs, addToScheme(scheme))
+		errs = append(errs, addToScheme(types))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, fmt.Errorf("adding types to a scheme: %w", err)
 	}
-	result, err := client.New(Unlimited(config), client.Options{Scheme: scheme})
+	result, err := client.New(Unlimited(config), client.Options{Scheme: types})
 	if err != nil {
 		return nil, fmt.Errorf("creating a client: %w", err)
 	}

@@ -16,13 +16,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
-	"github.com/nslifecycle/nslifecycle/internal/controller"
+	"github.com/nslifecycle/nslifecycle/internal/compat"
+	"github.com/nslifecycle/nslifecycle/internal/manager"
+	"github.com/nslifecycle/nslifecycle/internal/scheme"
 )
 
 // Manager is a running manager.
 type Manager struct {
 	// Server is what the manager has found out of the API server.
-	Server controller.Server
+	Server compat.Server
 
 	cancel context.CancelFunc
 	done   chan error
@@ -30,7 +32,7 @@ type Manager struct {
 
 // StartManager runs the manager as its own ServiceAccount until Stop, and returns
 // when its caches have synced.
-func (c *ControlPlane) StartManager(ctx context.Context, changes ...func(*controller.Options)) (*Manager, error) {
+func (c *ControlPlane) StartManager(ctx context.Context, changes ...func(*manager.Options)) (*Manager, error) {
 	restConfig, err := c.ServiceAccountConfig(ctx, SystemNamespace, ServiceAccount)
 	if err != nil {
 		return nil, err
@@ -40,9 +42,9 @@ func (c *ControlPlane) StartManager(ctx context.Context, changes ...func(*contro
 
 // RunManager runs the manager with a given identity and changes to its options.
 func RunManager(
-	ctx context.Context, restConfig *rest.Config, changes ...func(*controller.Options),
+	ctx context.Context, restConfig *rest.Config, changes ...func(*manager.Options),
 ) (*Manager, error) {
-	options := controller.Options{SystemNamespace: SystemNamespace, NamespaceWorkers: 10, FinalizationWorkers: 100}
+	options := manager.Options{SystemNamespace: SystemNamespace, NamespaceWorkers: 10, FinalizationWorkers: 100}
 	discoveryClient, err := discovery.NewDiscoveryClientForConfig(restConfig)
 	if err != nil {
 		return nil, fmt.Errorf("creating a discovery client: %w", err)
@@ -50,14 +52,14 @@ func RunManager(
 	for _, change := range changes {
 		change(&options)
 	}
-	if options.Controllers.Runs(controller.Initialization) {
-		if options.Server, err = controller.Preflight(ctx, discoveryClient); err != nil {
+	if options.Controllers.Runs(manager.Initialization) {
+		if options.Server, err = manager.Preflight(ctx, discoveryClient); err != nil {
 			return nil, err
 		}
 	}
 	mgr, err := ctrl.NewManager(restConfig, ctrl.Options{
-		Scheme:                 controller.NewScheme(),
-		Cache:                  controller.CacheOptions(options.Server, options.Controllers),
+		Scheme:                 scheme.New(),
+		Cache:                  manager.CacheOptions(options.Server, options.Controllers),
 		Metrics:                metricsserver.Options{BindAddress: "0"},
 		HealthProbeBindAddress: "0",
 		// The tests stop it and start it again in one process.
@@ -67,22 +69,22 @@ func RunManager(
 		return nil, fmt.Errorf("creating the manager: %w", err)
 	}
 	runContext, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	if err := controller.Setup(runContext, mgr, options); err != nil {
+	if err := manager.Setup(runContext, mgr, options); err != nil {
 		cancel()
 		return nil, err
 	}
-	manager := &Manager{Server: options.Server, cancel: cancel, done: make(chan error, 1)}
+	running := &Manager{Server: options.Server, cancel: cancel, done: make(chan error, 1)}
 	go func() {
-		manager.done <- mgr.Start(runContext)
-		close(manager.done)
+		running.done <- mgr.Start(runContext)
+		close(running.done)
 	}()
 
 	syncContext, cancelSync := context.WithTimeout(ctx, 30*time.Second)
 	defer cancelSync()
 	if !mgr.GetCache().WaitForCacheSync(syncContext) {
-		return nil, errors.Join(errors.New("the manager's caches did not sync within 30 s"), manager.Stop())
+		return nil, errors.Join(errors.New("the manager's caches did not sync within 30 s"), running.Stop())
 	}
-	return manager, nil
+	return running, nil
 }
 
 // Done returns a channel that yields the manager's error if it ends by itself.

@@ -16,8 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/nslifecycle/nslifecycle/internal/controller"
 	"github.com/nslifecycle/nslifecycle/internal/finalization"
+	"github.com/nslifecycle/nslifecycle/internal/manager"
 	"github.com/nslifecycle/nslifecycle/internal/nscondition"
 	"github.com/nslifecycle/nslifecycle/test/controlplane"
 )
@@ -187,8 +187,8 @@ func (d *demo) startAgent(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	agent, err := controlplane.RunManager(ctx, config, func(options *controller.Options) {
-		options.Controllers = controller.Controllers{controller.Finalization: true}
+	agent, err := controlplane.RunManager(ctx, config, func(options *manager.Options) {
+		options.Controllers = manager.Controllers{manager.Finalization: true}
 		options.FinalizerToken = agentToken
 		options.SystemNamespace = agentNamespace
 	})

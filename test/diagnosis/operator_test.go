@@ -25,8 +25,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
-	"github.com/nslifecycle/nslifecycle/internal/controller"
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
+	"github.com/nslifecycle/nslifecycle/internal/manager"
 	"github.com/nslifecycle/nslifecycle/internal/nscondition"
 	"github.com/nslifecycle/nslifecycle/test/controlplane"
 	"github.com/nslifecycle/nslifecycle/test/framework"
@@ -38,23 +38,23 @@ const patience = 2 * time.Second
 
 // startManager runs the manager, with the rights of its own ServiceAccount, until the end of
 // the spec.
-func startManager(ctx context.Context, changes ...func(*controller.Options)) {
+func startManager(ctx context.Context, changes ...func(*manager.Options)) {
 	GinkgoHelper()
-	impatient := func(options *controller.Options) {
-		options.DiagnosisPatience, options.DiagnosisWorkers = patience, 2
+	impatient := func(options *manager.Options) {
+		options.DiagnosisProgressDeadline, options.DiagnosisWorkers = patience, 2
 	}
-	manager, err := plane.StartManager(ctx, append([]func(*controller.Options){impatient}, changes...)...)
+	running, err := plane.StartManager(ctx, append([]func(*manager.Options){impatient}, changes...)...)
 	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(func() { Expect(manager.Stop()).To(Succeed()) })
+	DeferCleanup(func() { Expect(running.Stop()).To(Succeed()) })
 }
 
 // only leaves one controller of the manager running.
-func only(name string) func(*controller.Options) {
-	return func(options *controller.Options) { options.Controllers = controller.Controllers{name: true} }
+func only(name string) func(*manager.Options) {
+	return func(options *manager.Options) { options.Controllers = manager.Controllers{name: true} }
 }
 
-func withPatience(patience time.Duration) func(*controller.Options) {
-	return func(options *controller.Options) { options.DiagnosisPatience = patience }
+func withPatience(patience time.Duration) func(*manager.Options) {
+	return func(options *manager.Options) { options.DiagnosisProgressDeadline = patience }
 }
 
 // startPeer runs the namespace controller of the real kube-controller-manager until the end
@@ -186,7 +186,7 @@ var _ = Describe("The operator", Ordered, ContinueOnFailure, func() {
 			Entry("or kube-controller-manager", func(ctx context.Context) {
 				startPeer(ctx)
 				// It begins after 5 s; with less patience nobody seems to work on the deletion.
-				startManager(ctx, only(controller.Diagnosis), withPatience(8*time.Second))
+				startManager(ctx, only(manager.Diagnosis), withPatience(8*time.Second))
 			}, SpecTimeout(2*time.Minute)),
 		)
 

@@ -144,17 +144,17 @@ var _ = Describe("The manager's process", func() {
 			Expect(strings.TrimSuffix(stderr.String(), "\n")).To(And(ContainSubstring(sentence), Not(ContainSubstring("\n"))))
 		},
 		Entry("a controller that is not", "--controllers=namespaces",
-			`there is no controller "namespaces"; the list takes diagnosis, expiry, finalization, initialization`),
-		Entry("a controller that is not, left out", "--controllers=*,-namespaces", `there is no controller "namespaces"`),
-		Entry("no controller", "--controllers=", `there is no controller ""`),
-		Entry("no controller left", "--controllers=*,-initialization,-finalization,-diagnosis", "leaves none to run"),
+			`unknown controller "namespaces": specify a comma-separated list of diagnosis, expiry, finalization, initialization`),
+		Entry("a controller that is not, left out", "--controllers=*,-namespaces", `unknown controller "namespaces"`),
+		Entry("no controller", "--controllers=", `unknown controller ""`),
+		Entry("no controller left", "--controllers=*,-initialization,-finalization,-diagnosis", "selects no controller"),
 		Entry("a namespace finalizer without a domain", "--finalizer-token=agent", "such as example.com/agent"),
 		Entry("two namespace finalizers", "--finalizer-token=a.example.com/a,kubernetes",
 			"is not a valid namespace finalizer"),
 		Entry("no namespace finalizer", "--finalizer-token=", `"" is not a valid namespace finalizer`),
 		Entry("a grace period without a unit", "--settling-time=5", `neither "auto" nor a duration such as "5s"`),
 		Entry("a negative grace period", "--settling-time=-1s", `neither "auto" nor a duration`),
-		Entry("no patience", "--diagnosis-progress-deadline=0s", "diagnosis patience 0s is too short: use 1s or more"),
+		Entry("no progress deadline", "--diagnosis-progress-deadline=0s", "--diagnosis-progress-deadline 0s is too short: use 1s or more"),
 		Entry("no grace period", "--settling-time=", `neither "auto" nor a duration`),
 	)
 

@@ -30,8 +30,9 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/nslifecycle/nslifecycle/internal/controller"
 	"github.com/nslifecycle/nslifecycle/internal/finalization"
+	nsmanager "github.com/nslifecycle/nslifecycle/internal/manager"
+	"github.com/nslifecycle/nslifecycle/internal/scheme"
 	"github.com/nslifecycle/nslifecycle/test/controlplane"
 	"github.com/nslifecycle/nslifecycle/test/framework"
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
@@ -61,25 +62,25 @@ func stopManager() {
 // startOther starts a manager beside or instead of the shared one, until the end of the
 // spec unless it is stopped before.
 func startOther(
-	ctx context.Context, config *rest.Config, changes ...func(*controller.Options),
+	ctx context.Context, config *rest.Config, changes ...func(*nsmanager.Options),
 ) *controlplane.Manager {
 	GinkgoHelper()
-	other, err := controlplane.RunManager(ctx, config, append([]func(*controller.Options){finalizationOnly}, changes...)...)
+	other, err := controlplane.RunManager(ctx, config, append([]func(*nsmanager.Options){finalizationOnly}, changes...)...)
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() { Expect(other.Stop()).To(Succeed()) })
 	return other
 }
 
-func finalizationOnly(options *controller.Options) {
-	options.Controllers = controller.Controllers{controller.Finalization: true}
+func finalizationOnly(options *nsmanager.Options) {
+	options.Controllers = nsmanager.Controllers{nsmanager.Finalization: true}
 }
 
-func withToken(token corev1.FinalizerName) func(*controller.Options) {
-	return func(options *controller.Options) { options.FinalizerToken = token }
+func withToken(token corev1.FinalizerName) func(*nsmanager.Options) {
+	return func(options *nsmanager.Options) { options.FinalizerToken = token }
 }
 
-func withSettlingTime(duration time.Duration) func(*controller.Options) {
-	return func(options *controller.Options) {
+func withSettlingTime(duration time.Duration) func(*nsmanager.Options) {
+	return func(options *nsmanager.Options) {
 		options.SettlingTime = finalization.GracePeriod{Fixed: &duration}
 	}
 }
@@ -374,7 +375,7 @@ type history struct {
 // watchNamespace follows a namespace from the state that it has in hand.
 func watchNamespace(ctx context.Context, namespace *corev1.Namespace) *history {
 	GinkgoHelper()
-	watching, err := client.NewWithWatch(controlplane.Unlimited(plane.Admin), client.Options{Scheme: controller.NewScheme()})
+	watching, err := client.NewWithWatch(controlplane.Unlimited(plane.Admin), client.Options{Scheme: scheme.New()})
 	Expect(err).NotTo(HaveOccurred())
 	watcher, err := watching.Watch(ctx, &corev1.NamespaceList{}, client.MatchingFields{"metadata.name": namespace.Name},
 		&client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: namespace.ResourceVersion}})

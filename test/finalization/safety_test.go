@@ -18,7 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/nslifecycle/nslifecycle/internal/controller"
+	nsmanager "github.com/nslifecycle/nslifecycle/internal/manager"
 	"github.com/nslifecycle/nslifecycle/test/controlplane"
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
@@ -207,7 +207,7 @@ var _ = Describe("A namespace that the cluster cannot do without", func() {
 		Expect(plane.Install(ctx)).To(Succeed())
 		name := controlplane.SystemNamespace
 		requests := &writes{}
-		startOther(ctx, requests.record(managerConfig(ctx)), func(options *controller.Options) { options.OwnNamespace = name })
+		startOther(ctx, requests.record(managerConfig(ctx)), func(options *nsmanager.Options) { options.OwnNamespace = name })
 		proof := createNamespace(ctx, "proof")
 		deleteObject(ctx, proof)
 		expectGone(ctx, proof)

@@ -16,7 +16,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/nslifecycle/nslifecycle/internal/controller"
+	"github.com/nslifecycle/nslifecycle/internal/manager"
 	"github.com/nslifecycle/nslifecycle/pkg/finalizer"
 	"github.com/nslifecycle/nslifecycle/test/controlplane"
 )
@@ -42,11 +42,11 @@ var _ = Describe("A controller of a namespace finalizer", func() {
 			}
 			return finalizer.Result{}, nil
 		}, finalizer.AfterContent())
-		manager, err := controlplane.RunManager(ctx, plane.Admin, func(options *controller.Options) {
-			options.Controllers = controller.Controllers{controller.Finalization: true}
+		running, err := controlplane.RunManager(ctx, plane.Admin, func(options *manager.Options) {
+			options.Controllers = manager.Controllers{manager.Finalization: true}
 		})
 		Expect(err).NotTo(HaveOccurred())
-		DeferCleanup(func() { Expect(manager.Stop()).To(Succeed()) })
+		DeferCleanup(func() { Expect(running.Stop()).To(Succeed()) })
 
 		remove(ctx, namespace)
 		Eventually(func(g Gomega) {

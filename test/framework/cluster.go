@@ -21,7 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
-	"github.com/nslifecycle/nslifecycle/internal/controller"
+	"github.com/nslifecycle/nslifecycle/internal/manager"
 	"github.com/nslifecycle/nslifecycle/test/controlplane"
 )
 
@@ -100,7 +100,7 @@ func (c *Cluster) Install(ctx context.Context, directory string) {
 }
 
 // StartManager runs the manager as its own ServiceAccount.
-func (c *Cluster) StartManager(ctx context.Context, changes ...func(*controller.Options)) {
+func (c *Cluster) StartManager(ctx context.Context, changes ...func(*manager.Options)) {
 	GinkgoHelper()
 	var err error
 	c.Manager, err = c.ControlPlane.StartManager(ctx, changes...)

@@ -22,8 +22,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
-	"github.com/nslifecycle/nslifecycle/internal/controller"
 	"github.com/nslifecycle/nslifecycle/internal/expiry"
+	"github.com/nslifecycle/nslifecycle/internal/manager"
 	"github.com/nslifecycle/nslifecycle/test/controlplane"
 	"github.com/nslifecycle/nslifecycle/test/framework"
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
@@ -198,7 +198,7 @@ func expiryOf(namespace *corev1.Namespace) [2]string {
 }
 
 // dryRun makes a manager say only what it would do.
-func dryRun(options *controller.Options) { options.IsExpiryDryRun = true }
+func dryRun(options *manager.Options) { options.IsExpiryDryRun = true }
 
 // warnings returns the Events of one reason about a namespace.
 func warnings(g Gomega, ctx context.Context, namespace *corev1.Namespace, reason string) []string {
@@ -268,9 +268,9 @@ var _ = Describe("Expiry", func() {
 		namespace := create(ctx, owner, wrappers.MakeNamespace(unique("too-late")).
 			Annotation(v1alpha1.AnnotationExpiresAt, "2020-01-01T00:00:00Z"))
 		for range 2 {
-			chosen, err := controller.ParseControllers("expiry")
+			chosen, err := manager.ParseControllers("expiry")
 			Expect(err).NotTo(HaveOccurred())
-			running, err := plane.StartManager(ctx, func(options *controller.Options) { options.Controllers = chosen })
+			running, err := plane.StartManager(ctx, func(options *manager.Options) { options.Controllers = chosen })
 			Expect(err).NotTo(HaveOccurred())
 			Eventually(get).WithContext(ctx).WithArguments(namespace.Name).
 				Should(HaveCondition(v1alpha1.ConditionExpiring, yes, v1alpha1.ReasonExpiresSoon, "since it had expired before the first warning"))
@@ -332,7 +332,7 @@ var _ = Describe("Expiry", func() {
 
 	It("goes by the clock of the API server where its own is ahead", func(ctx context.Context) {
 		ahead := clocktesting.NewFakePassiveClock(time.Now().Add(24 * time.Hour))
-		runManager(ctx, "expiry", func(options *controller.Options) { options.Clock = ahead })
+		runManager(ctx, "expiry", func(options *manager.Options) { options.Clock = ahead })
 		namespace := create(ctx, owner, withTTL("clock", "3h"))
 		Eventually(get).WithContext(ctx).WithArguments(namespace.Name).
 			Should(HaveCondition(v1alpha1.ConditionExpiring, no, v1alpha1.ReasonExpiryScheduled))

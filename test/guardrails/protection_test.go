@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
-	"github.com/nslifecycle/nslifecycle/internal/controller"
+	"github.com/nslifecycle/nslifecycle/internal/manager"
 	"github.com/nslifecycle/nslifecycle/test/controlplane"
 	"github.com/nslifecycle/nslifecycle/test/framework"
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
@@ -125,7 +125,7 @@ var _ = Describe("Deletion protection", func() {
 	}, SpecTimeout(time.Minute))
 
 	It("keeps a namespace whose initialization has failed, and says so until it may go", func(ctx context.Context) {
-		runManager(ctx, controller.Initialization)
+		runManager(ctx, manager.Initialization)
 		configuration := wrappers.MakeConfiguration("protection").Initializers("a.test.example.com").Obj()
 		Expect(admin.Create(ctx, configuration)).To(Succeed())
 		DeferCleanup(func(ctx context.Context) { Expect(admin.Delete(ctx, configuration)).To(Succeed()) })

@@ -19,7 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/nslifecycle/nslifecycle/internal/controller"
+	"github.com/nslifecycle/nslifecycle/internal/manager"
 	"github.com/nslifecycle/nslifecycle/test/controlplane"
 	"github.com/nslifecycle/nslifecycle/test/framework"
 	"github.com/nslifecycle/nslifecycle/test/matchers"
@@ -106,11 +106,11 @@ func newUser(ctx context.Context, name string, verbs ...string) *rest.Config {
 }
 
 // runManager runs the manager with its own rights for the time of one spec.
-func runManager(ctx context.Context, controllers string, changes ...func(*controller.Options)) {
+func runManager(ctx context.Context, controllers string, changes ...func(*manager.Options)) {
 	GinkgoHelper()
-	chosen, err := controller.ParseControllers(controllers)
+	chosen, err := manager.ParseControllers(controllers)
 	Expect(err).NotTo(HaveOccurred())
-	choose := func(options *controller.Options) { options.Controllers = chosen }
+	choose := func(options *manager.Options) { options.Controllers = chosen }
 	running, err := plane.StartManager(ctx, append(changes, choose)...)
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() { Expect(running.Stop()).To(Succeed()) })

@@ -19,8 +19,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
-	"github.com/nslifecycle/nslifecycle/internal/controller"
 	"github.com/nslifecycle/nslifecycle/internal/nscondition"
+	"github.com/nslifecycle/nslifecycle/internal/scheme"
 	"github.com/nslifecycle/nslifecycle/test/controlplane"
 	"github.com/nslifecycle/nslifecycle/test/framework"
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
@@ -29,7 +29,7 @@ import (
 // unique returns a name that no other spec of this process uses.
 var unique = framework.Unique
 
-func newScheme() *runtime.Scheme { return controller.NewScheme() }
+func newScheme() *runtime.Scheme { return scheme.New() }
 
 // serving is what every initializer needs.
 var serving = rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"namespaces"},

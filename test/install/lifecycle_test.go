@@ -21,7 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
-	"github.com/nslifecycle/nslifecycle/internal/controller"
+	"github.com/nslifecycle/nslifecycle/internal/manager"
 	"github.com/nslifecycle/nslifecycle/test/controlplane"
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
@@ -140,7 +140,7 @@ var _ = Describe("An installation comes and goes", Ordered, ContinueOnFailure, f
 			expectNothingLeft(ctx)
 		})
 		later := clocktesting.NewFakePassiveClock(time.Now().Add(time.Hour))
-		running, err := plane.StartManager(ctx, func(options *controller.Options) { options.Clock = later })
+		running, err := plane.StartManager(ctx, func(options *manager.Options) { options.Clock = later })
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(func() { Expect(running.Stop()).To(Succeed()) })
 		failurePolicy := func() admissionv1.FailurePolicyType {

@@ -21,7 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
-	"github.com/nslifecycle/nslifecycle/internal/controller"
+	"github.com/nslifecycle/nslifecycle/internal/manager"
 	"github.com/nslifecycle/nslifecycle/test/controlplane"
 	"github.com/nslifecycle/nslifecycle/test/framework"
 )
@@ -119,8 +119,8 @@ func parse(manifest string) []unstructured.Unstructured {
 // built-in namespace controller.
 func endNamespaces(ctx context.Context) {
 	GinkgoHelper()
-	running, err := controlplane.RunManager(ctx, rest.CopyConfig(plane.Admin), func(options *controller.Options) {
-		controllers, err := controller.ParseControllers("finalization")
+	running, err := controlplane.RunManager(ctx, rest.CopyConfig(plane.Admin), func(options *manager.Options) {
+		controllers, err := manager.ParseControllers("finalization")
 		Expect(err).NotTo(HaveOccurred())
 		options.Controllers = controllers
 	})

@@ -30,7 +30,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
-	"github.com/nslifecycle/nslifecycle/internal/controller"
+	"github.com/nslifecycle/nslifecycle/internal/manager"
 	"github.com/nslifecycle/nslifecycle/test/controlplane"
 	"github.com/nslifecycle/nslifecycle/test/framework"
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
@@ -185,7 +185,7 @@ var _ = Describe("An installation", Ordered, ContinueOnFailure, func() {
 
 		By("changing it to Fail")
 		later := clocktesting.NewFakePassiveClock(time.Now().Add(time.Hour))
-		running, err := own.StartManager(ctx, func(options *controller.Options) { options.Clock = later })
+		running, err := own.StartManager(ctx, func(options *manager.Options) { options.Clock = later })
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(func() { Expect(running.Stop()).To(Succeed()) })
 		Eventually(failurePolicyOfInject).WithContext(ctx).WithArguments(root).

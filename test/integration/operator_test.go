@@ -26,6 +26,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/controller"
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
+	"github.com/nslifecycle/nslifecycle/internal/scheme"
 	"github.com/nslifecycle/nslifecycle/test/controlplane"
 	"github.com/nslifecycle/nslifecycle/test/framework"
 	"github.com/nslifecycle/nslifecycle/test/initializers"
@@ -207,9 +208,10 @@ var _ = Describe("The operator", func() {
 			return cluster.Ordinary.Create(ctx, wrappers.MakeNamespace(old.Name).Obj())
 		}).WithContext(ctx).Should(Succeed())
 
-		live, err := client.NewWithWatch(cluster.Admin.Config, client.Options{Scheme: controller.NewScheme()})
+		live, err := client.NewWithWatch(cluster.Admin.Config, client.Options{Scheme: scheme.New()})
 		Expect(err).NotTo(HaveOccurred())
 		reconciler := &controller.NamespaceReconciler{
+			Injector: controller.ServerInjects{},
 			Client: interceptor.NewClient(live, interceptor.Funcs{
 				Get: func(_ context.Context, _ client.WithWatch, _ client.ObjectKey, object client.Object, _ ...client.GetOption) error {
 					stale.DeepCopyInto(object.(*corev1.Namespace))

@@ -23,9 +23,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
-	"github.com/nslifecycle/nslifecycle/internal/controller"
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis/collect"
+	"github.com/nslifecycle/nslifecycle/internal/manager"
 	"github.com/nslifecycle/nslifecycle/internal/nscondition"
 	"github.com/nslifecycle/nslifecycle/test/framework"
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
@@ -53,7 +53,7 @@ var _ = Describe("A tenant who reads a Namespace", Ordered, ContinueOnFailure, f
 	BeforeAll(func(ctx context.Context) {
 		cluster = framework.Start(ctx)
 		cluster.Install(ctx, "default")
-		cluster.StartManager(ctx, func(options *controller.Options) { options.DiagnosisPatience = progressDeadline })
+		cluster.StartManager(ctx, func(options *manager.Options) { options.DiagnosisProgressDeadline = progressDeadline })
 		createOtherTenant(ctx, cluster)
 	})
 

@@ -27,7 +27,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
-	"github.com/nslifecycle/nslifecycle/internal/controller"
+	"github.com/nslifecycle/nslifecycle/internal/manager"
 	"github.com/nslifecycle/nslifecycle/internal/nscondition"
 	"github.com/nslifecycle/nslifecycle/test/controlplane"
 	"github.com/nslifecycle/nslifecycle/test/framework"
@@ -71,7 +71,7 @@ var _ = Describe("Hostile text", Ordered, ContinueOnFailure, func() {
 	BeforeAll(func(ctx context.Context) {
 		attacked = framework.Start(ctx)
 		attacked.Install(ctx, "default")
-		attacked.StartManager(ctx, func(options *controller.Options) { options.DiagnosisPatience = time.Second })
+		attacked.StartManager(ctx, func(options *manager.Options) { options.DiagnosisProgressDeadline = time.Second })
 		plugin, kubeconfig = filepath.Join(attacked.Dir, "kubectl-nslifecycle"), filepath.Join(attacked.Dir, "admin.kubeconfig")
 		Expect(controlplane.Build(ctx, controlplane.Root(), controlplane.PluginProgram, plugin)).To(Succeed())
 		Expect(controlplane.WriteKubeconfig(kubeconfig, attacked.Admin.Config)).To(Succeed())

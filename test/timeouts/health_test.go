@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
-	"github.com/nslifecycle/nslifecycle/internal/controller"
+	"github.com/nslifecycle/nslifecycle/internal/manager"
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
@@ -59,7 +59,7 @@ var _ = Describe("A configuration", func() {
 	It("reports that an initializer is unresponsive, and when it has responded", func(ctx context.Context) {
 		bindWorker(ctx)
 		passive := clocktesting.NewFakePassiveClock(time.Now())
-		runManager(ctx, func(options *controller.Options) { options.Clock = passive })
+		runManager(ctx, func(options *manager.Options) { options.Clock = passive })
 		configuration := register(ctx, initializer(slow))
 		expectHealthy(ctx, configuration, metav1.ConditionTrue, v1alpha1.ReasonHealthy)
 		namespace := create(ctx, wrappers.MakeNamespace("waiting"))

@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
-	"github.com/nslifecycle/nslifecycle/internal/controller"
+	"github.com/nslifecycle/nslifecycle/internal/manager"
 	"github.com/nslifecycle/nslifecycle/test/controlplane"
 	"github.com/nslifecycle/nslifecycle/test/framework"
 	"github.com/nslifecycle/nslifecycle/test/initializers"
@@ -74,7 +74,7 @@ func bindWorker(ctx context.Context) {
 
 // runManager runs a manager with its own rights until the end of the spec. It returns a function
 // that stops it earlier.
-func runManager(ctx context.Context, changes ...func(*controller.Options)) (stop func()) {
+func runManager(ctx context.Context, changes ...func(*manager.Options)) (stop func()) {
 	GinkgoHelper()
 	running, err := plane.StartManager(ctx, changes...)
 	Expect(err).NotTo(HaveOccurred())

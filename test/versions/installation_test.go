@@ -102,7 +102,7 @@ var _ = Describe("An installation for another API server", Ordered, func() {
 		byOperator = true
 		DeferCleanup(func() { byOperator = false })
 		Expect(expectActive(ctx, "installation", metav1.ConditionTrue, v1alpha1.ReasonEnforced)).
-			To(HaveSuffix("this API server can do better: run: kubectl apply -k config/default"))
+			To(HaveSuffix("leaves no such gap: run: kubectl apply -k config/default"))
 		before, pending := unique("compat"), unique("compat")
 		createInjected(ctx, before)
 		Expect(createInjected(ctx, pending).Annotations).To(HaveKey(v1alpha1.AnnotationInjectedAt))

@@ -1,0 +1,42 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/policyverifier"
+)
+
+// PolicyVerifier returns whether the API server enforces a set.
+type PolicyVerifier interface {
+	Verify(ctx context.Context, set *v1alpha1.NamespaceInitializerSet) (policyverifier.PolicyStatus, error)
+}
+
+// Stamper returns the entries of a set with the time since which each is enforced.
+type Stamper interface {
+	Stamp(ctx context.Context, wanted, have []v1alpha1.EffectiveInitializer) ([]v1alpha1.EffectiveInitializer, error)
+}
+
+// Injector adds the pending list to a new Namespace. If it cannot, it returns when to retry.
+type Injector interface {
+	Inject(ctx context.Context, namespace *corev1.Namespace) (retryAfter time.Duration, err error)
+}
+
+// ServerInjects is the Stamper and the Injector for an API server that adds the pending list itself.
+type ServerInjects struct{}
+
+// Stamp returns the wanted entries.
+func (ServerInjects) Stamp(
+	_ context.Context, wanted, _ []v1alpha1.EffectiveInitializer,
+) ([]v1alpha1.EffectiveInitializer, error) {
+	return wanted, nil
+}
+
+// Inject does nothing.
+func (ServerInjects) Inject(context.Context, *corev1.Namespace) (time.Duration, error) { return 0, nil }

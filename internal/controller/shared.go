@@ -1,0 +1,53 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+// This file has all helpers that more than one reconciler uses.
+
+// Names of the reconcilers, in logs and metrics.
+const (
+	configurationControllerName = "initializer-configuration"
+	namespaceControllerName     = "namespace-initialization"
+	finalizationControllerName  = "namespace-finalization"
+	diagnosisControllerName     = "namespace-diagnosis"
+	expiryControllerName        = "namespace-expiry"
+)
+
+const (
+	// firstRetryDelay is the delay after the first error, unless a reconciler has its own.
+	firstRetryDelay = 200 * time.Millisecond
+	// maxRetryDelay is the longest delay after errors, as in the namespace controller of
+	// kube-controller-manager. The default of controller-runtime grows to 1000 s.
+	maxRetryDelay = 60 * time.Second
+	// conflictRetry is the delay after a conflict, in which the cache receives the other write.
+	conflictRetry = 100 * time.Millisecond
+)
+
+type requestQueue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+
+// newRateLimiter returns a rate limiter that doubles the delay after each error, up to maxRetryDelay.
+func newRateLimiter(first time.Duration) workqueue.TypedRateLimiter[reconcile.Request] {
+	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](first, maxRetryDelay)
+}
+
+// requestFor returns the request for a cluster-scoped object.
+func requestFor(name string) reconcile.Request {
+	return reconcile.Request{NamespacedName: types.NamespacedName{Name: name}}
+}
+
+// earlier returns the shorter of two delays, where 0 means none.
+func earlier(a, b time.Duration) time.Duration {
+	if a == 0 || (b > 0 && b < a) {
+		return b
+	}
+	return a
+}

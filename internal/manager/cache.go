@@ -1,0 +1,56 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package manager
+
+import (
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/compat"
+	"github.com/nslifecycle/nslifecycle/internal/finalization"
+	"github.com/nslifecycle/nslifecycle/internal/policyverifier"
+)
+
+// CacheOptions return a cache without managedFields, with the policies of this project only, and
+// with the Leases of API servers only.
+func CacheOptions(server compat.Server, controllers Controllers) cache.Options {
+	ours, err := labels.NewRequirement(v1alpha1.LabelPolicy, selection.Exists, nil)
+	utilruntime.Must(err)
+	policies := cache.ByObject{Label: labels.NewSelector().Add(*ours)}
+	options := cache.Options{
+		DefaultTransform: cache.TransformStripManagedFields(),
+		ByObject: map[client.Object]cache.ByObject{
+			&coordinationv1.Lease{}: {
+				Namespaces: map[string]cache.Config{metav1.NamespaceSystem: {
+					LabelSelector: labels.SelectorFromSet(labels.Set{
+						finalization.APIServerLeaseLabel: finalization.APIServerLeaseValue,
+					}),
+				}},
+			},
+		},
+	}
+	for _, object := range policyObjects(server, controllers) {
+		options.ByObject[object] = policies
+	}
+	return options
+}
+
+// policyObjects returns the types of policies that the controllers read. Preflight runs only for
+// initialization, so without that it is unknown which other types the API server serves, and an
+// informer for a type that is not served would keep the manager from starting.
+func policyObjects(server compat.Server, controllers Controllers) []client.Object {
+	switch {
+	case controllers.Runs(Initialization):
+		return server.PolicyObjects()
+	case controllers.Runs(Expiry):
+		return policyverifier.ValidatingObjects()
+	}
+	return nil
+}

@@ -1,0 +1,43 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package manager
+
+import (
+	"testing"
+
+	. "github.com/onsi/gomega"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/compat"
+	"github.com/nslifecycle/nslifecycle/test/wrappers"
+)
+
+func TestCacheOptions(t *testing.T) {
+	g := NewWithT(t)
+	// One of a kind that is not served would keep the cache from starting.
+	g.Expect(CacheOptions(compat.Server{LacksMutatingPolicies: true}, nil).ByObject).To(HaveLen(3))
+	g.Expect(CacheOptions(compat.Server{}, Controllers{Finalization: true, Diagnosis: true}).ByObject).To(HaveLen(1))
+	g.Expect(CacheOptions(compat.Server{}, Controllers{Expiry: true}).ByObject).To(HaveLen(3))
+	options := CacheOptions(compat.Server{}, nil)
+	g.Expect(options.ByObject).To(HaveLen(5))
+	for object, cached := range options.ByObject {
+		if _, isLease := object.(*coordinationv1.Lease); isLease {
+			inSystem := cached.Namespaces[metav1.NamespaceSystem].LabelSelector
+			g.Expect(inSystem.Matches(labels.Set{"apiserver.kubernetes.io/identity": "kube-apiserver"})).To(BeTrue())
+			g.Expect(inSystem.Matches(labels.Set{})).To(BeFalse())
+			continue
+		}
+		g.Expect(cached.Label.Matches(labels.Set{v1alpha1.LabelPolicy: "any"})).To(BeTrue(), "%T", object)
+		g.Expect(cached.Label.Matches(labels.Set{"app": "other"})).To(BeFalse(), "%T", object)
+	}
+
+	namespace := wrappers.MakeNamespace("x").Label("app", "web").Obj()
+	namespace.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubectl"}}
+	kept, err := options.DefaultTransform(namespace)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(kept).To(Equal(wrappers.MakeNamespace("x").Label("app", "web").Obj()))
+}

@@ -1,0 +1,32 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package manager
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/nslifecycle/nslifecycle/internal/compat"
+	"github.com/nslifecycle/nslifecycle/internal/policyverifier"
+)
+
+// Remedies for an API server that lacks a type.
+const (
+	msgInstallDefinitions = "the CustomResourceDefinitions are not installed; run: " + policyverifier.InstallCommand +
+		", or, before Kubernetes 1.36: " + compat.InstallCommand
+	msgUpgradeServer = "the API server is too old, or the type is disabled by its flag --runtime-config; " +
+		"use Kubernetes 1.30 or later"
+)
+
+const msgCachesNotSynced = "the caches have not synced with the API server yet"
+
+func msgUnknownController(name string) string {
+	return "unknown controller " + strconv.Quote(name) + ": specify a comma-separated list of " +
+		strings.Join(allControllers(), ", ") + ", each with the prefix - to disable it, or * for all except " +
+		strings.Join(offByDefault, ", ")
+}
+
+func msgNoController(text string) string {
+	return "the list of controllers " + strconv.Quote(text) + " selects no controller"
+}

@@ -1,0 +1,60 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package manager
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/clock"
+
+	"github.com/nslifecycle/nslifecycle/internal/compat"
+	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
+	"github.com/nslifecycle/nslifecycle/internal/finalization"
+)
+
+// Options configure the reconcilers of a manager.
+type Options struct {
+	// Server describes the API server, as returned by Preflight.
+	Server compat.Server
+	// Controllers are the controllers to run; those that are on by default if nil.
+	Controllers Controllers
+	// SystemNamespace is the namespace that the operator is installed in.
+	SystemNamespace string
+	// OwnNamespace is the namespace of the manager's Pod; empty outside of the cluster.
+	OwnNamespace string
+	// FinalizerToken is the namespace finalizer that finalization removes; "kubernetes" if empty.
+	FinalizerToken corev1.FinalizerName
+	// SettlingTime is the grace period between the deletion of a namespace and the removal of its
+	// namespace finalizer.
+	SettlingTime finalization.GracePeriod
+	// NamespaceWorkers is the number of initializing Namespaces that are reconciled concurrently.
+	NamespaceWorkers int
+	// FinalizationWorkers is the number of terminating Namespaces that are reconciled concurrently.
+	FinalizationWorkers int
+	// DiagnosisProgressDeadline is how long a Namespace may make no progress before it is diagnosed;
+	// DefaultProgressDeadline if zero.
+	DiagnosisProgressDeadline time.Duration
+	// DiagnosisWorkers is the number of Namespaces that are diagnosed concurrently.
+	DiagnosisWorkers int
+	// IsExpiryDryRun makes expiry report the Namespaces that have expired instead of deleting them.
+	IsExpiryDryRun bool
+	// Clock is the real clock if nil.
+	Clock clock.PassiveClock
+}
+
+// DefaultProgressDeadline is how long a Namespace may make no progress before it is diagnosed.
+const DefaultProgressDeadline = diagnosis.DefaultProgressDeadline
+
+func (o *Options) setDefaults() {
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
+	if o.FinalizerToken == "" {
+		o.FinalizerToken = corev1.FinalizerKubernetes
+	}
+	if o.DiagnosisProgressDeadline == 0 {
+		o.DiagnosisProgressDeadline = DefaultProgressDeadline
+	}
+}

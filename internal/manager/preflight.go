@@ -1,0 +1,74 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package manager
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/compat"
+)
+
+// requirement describes resources that the API server has to serve.
+type requirement struct {
+	groupVersion schema.GroupVersion
+	resources    []string
+	remedy       string
+}
+
+func requirements() []requirement {
+	return []requirement{{
+		groupVersion: v1alpha1.GroupVersion,
+		resources:    []string{"namespaceinitializerconfigurations", "namespaceinitializersets"},
+		remedy:       msgInstallDefinitions,
+	}, {
+		groupVersion: admissionv1.SchemeGroupVersion,
+		resources:    []string{"validatingadmissionpolicies", "validatingadmissionpolicybindings"},
+		remedy:       msgUpgradeServer,
+	}}
+}
+
+// Preflight returns the capabilities of the API server, or an error with a remedy if the API server
+// lacks a type that initialization requires. Finalization works on any API server.
+func Preflight(ctx context.Context, client discovery.DiscoveryInterfaceWithContext) (compat.Server, error) {
+	for _, required := range requirements() {
+		missing, err := findMissing(ctx, client, required)
+		if err != nil {
+			return compat.Server{}, err
+		}
+		if len(missing) > 0 {
+			return compat.Server{}, fmt.Errorf("the API server does not serve %s in %s: %s",
+				strings.Join(missing, ", "), required.groupVersion, required.remedy)
+		}
+	}
+	return compat.Detect(ctx, client)
+}
+
+func findMissing(
+	ctx context.Context, client discovery.DiscoveryInterfaceWithContext, required requirement,
+) ([]string, error) {
+	list, err := client.ServerResourcesForGroupVersionWithContext(ctx, required.groupVersion.String())
+	if apierrors.IsNotFound(err) {
+		return required.resources, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("failed to discover the resources of %s: %w", required.groupVersion, err)
+	}
+	var missing []string
+	for _, resource := range required.resources {
+		if !slices.ContainsFunc(list.APIResources, func(served metav1.APIResource) bool { return served.Name == resource }) {
+			missing = append(missing, resource)
+		}
+	}
+	return missing, nil
+}

@@ -1,0 +1,220 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package manager
+
+import (
+	"context"
+	"fmt"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/compat"
+	"github.com/nslifecycle/nslifecycle/internal/controller"
+	"github.com/nslifecycle/nslifecycle/internal/finalization"
+	"github.com/nslifecycle/nslifecycle/internal/finalization/throttling"
+	"github.com/nslifecycle/nslifecycle/internal/metadataclient"
+	"github.com/nslifecycle/nslifecycle/internal/metrics"
+	"github.com/nslifecycle/nslifecycle/internal/policyverifier"
+	"github.com/nslifecycle/nslifecycle/internal/servertime"
+)
+
+// reportingController is the reporting controller of Events.
+const reportingController = "nslifecycle"
+
+// Setup adds the chosen reconcilers and the probes to a manager.
+func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
+	options.setDefaults()
+	cached := []client.Object{&corev1.Namespace{}}
+	if options.Controllers.Runs(Initialization) {
+		if err := setupInitialization(mgr, options); err != nil {
+			return err
+		}
+		cached = append(cached, &v1alpha1.NamespaceInitializerConfiguration{}, &v1alpha1.NamespaceInitializerSet{})
+		cached = append(cached, options.Server.PolicyObjects()...)
+	}
+	if options.Controllers.Runs(Finalization) {
+		if err := setupFinalization(mgr, options); err != nil {
+			return err
+		}
+		cached = append(cached, &coordinationv1.Lease{}, controller.CustomResourceDefinitions(), controller.APIServices())
+	}
+	if options.Controllers.Runs(Diagnosis) {
+		if err := setupDiagnosis(mgr, options); err != nil {
+			return err
+		}
+	}
+	if err := mgr.Add(metrics.CollectNamespaces(metrics.NamespaceSource{
+		Reader: mgr.GetClient(), Finalizer: options.FinalizerToken,
+		HasInitialization: options.Controllers.Runs(Initialization), HasFinalization: options.Controllers.Runs(Finalization),
+	})); err != nil {
+		return fmt.Errorf("failed to add the collector of namespace metrics: %w", err)
+	}
+	if options.Controllers.Runs(Expiry) {
+		if err := setupExpiry(mgr, options); err != nil {
+			return err
+		}
+		cached = append(cached, policyverifier.ValidatingObjects()...)
+	}
+	return addProbes(ctx, mgr, cached)
+}
+
+func setupInitialization(mgr ctrl.Manager, options Options) error {
+	verifier := compat.NewVerifier(mgr.GetClient(), options.Clock, options.Server)
+	if err := (&controller.ConfigurationReconciler{
+		Client:          mgr.GetClient(),
+		Policies:        verifier,
+		PolicyObjects:   options.Server.PolicyObjects(),
+		Stamper:         verifier,
+		Clock:           options.Clock,
+		HealthChecker:   &controller.HealthChecker{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clock: options.Clock},
+		SystemNamespace: options.SystemNamespace,
+	}).SetupWithManager(mgr); err != nil {
+		return fmt.Errorf("failed to set up the configuration reconciler: %w", err)
+	}
+	if err := (&controller.NamespaceReconciler{
+		Client:          mgr.GetClient(),
+		Live:            mgr.GetAPIReader(),
+		Recorder:        mgr.GetEventRecorder(reportingController),
+		Clock:           options.Clock,
+		SystemNamespace: options.SystemNamespace,
+		Workers:         options.NamespaceWorkers,
+
+		ProgressInterval: controller.ProgressInterval,
+
+		Injector: &compat.Injector{
+			Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Verifier: verifier,
+			Recorder: mgr.GetEventRecorder(reportingController), Clock: options.Clock,
+			SystemNamespace: options.SystemNamespace,
+		},
+	}).SetupWithManager(mgr); err != nil {
+		return fmt.Errorf("failed to set up the initialization reconciler: %w", err)
+	}
+	discoveryClient, err := discovery.NewDiscoveryClientForConfig(mgr.GetConfig())
+	if err != nil {
+		return fmt.Errorf("failed to create a discovery client: %w", err)
+	}
+	if err := mgr.Add(&compat.ServerWatch{Discovery: discoveryClient, Server: options.Server}); err != nil {
+		return fmt.Errorf("failed to add the watch of the API server's capabilities: %w", err)
+	}
+	return nil
+}
+
+func setupFinalization(mgr ctrl.Manager, options Options) error {
+	restConfig := rest.CopyConfig(mgr.GetConfig())
+	// Finalization uses deprecated types as well: the API server would return a warning each time.
+	restConfig.WarningHandler = rest.NoWarnings{}
+	httpClient := *mgr.GetHTTPClient()
+	httpClient.Transport = throttling.NewTransport(httpClient.Transport)
+	// Lists and discovery include responses of aggregated API servers, which may be of any size.
+	limited := httpClient
+	limited.Transport = metadataclient.LimitResponses(httpClient.Transport)
+	discoveryClient, err := discovery.NewDiscoveryClientForConfigAndClient(restConfig, &limited)
+	if err != nil {
+		return fmt.Errorf("failed to create a discovery client: %w", err)
+	}
+	content, err := metadata.NewForConfigAndClient(metadata.ConfigFor(restConfig), &limited)
+	if err != nil {
+		return fmt.Errorf("failed to create a metadata client: %w", err)
+	}
+	live, err := client.New(restConfig, client.Options{
+		HTTPClient: &httpClient, Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
+	})
+	if err != nil {
+		return fmt.Errorf("failed to create a client without a cache: %w", err)
+	}
+	finalizer := finalization.New(finalization.Config{
+		NamespaceFinalizer: options.FinalizerToken,
+		Clock:              options.Clock,
+		Discoverer:         discoveryClient,
+		Content:            content,
+		Namespaces:         controller.LiveNamespaces{Reader: live},
+		GracePeriods: &controller.GracePeriods{
+			Config: options.SettlingTime, Leases: mgr.GetClient(), Live: live, Clock: options.Clock,
+		},
+		IsAggregated: isAggregated(mgr.GetClient()),
+		Metrics:      metrics.FinalizationRecorder{},
+		Durations:    metrics.FinalizationRecorder{},
+		Log:          mgr.GetLogger(),
+	})
+	reconciler := &controller.FinalizationReconciler{
+		Client:             mgr.GetClient(),
+		Live:               live,
+		Recorder:           mgr.GetEventRecorder(reportingController),
+		Clock:              options.Clock,
+		NamespaceFinalizer: options.FinalizerToken,
+		OwnNamespace:       options.OwnNamespace,
+		Workers:            options.FinalizationWorkers,
+		Finalizer:          finalizer,
+	}
+	if err := reconciler.SetupWithManager(mgr); err != nil {
+		return fmt.Errorf("failed to set up the finalization reconciler: %w", err)
+	}
+	return nil
+}
+
+func setupDiagnosis(mgr ctrl.Manager, options Options) error {
+	budget := controller.NewRequestBudget()
+	diagnoser, err := controller.NewClusterDiagnoser(mgr.GetConfig(), options.DiagnosisProgressDeadline, budget)
+	if err != nil {
+		return err
+	}
+	if err := (&controller.DiagnosisReconciler{
+		Client:           mgr.GetClient(),
+		Diagnoser:        diagnoser,
+		Recorder:         mgr.GetEventRecorder(reportingController),
+		Clock:            options.Clock,
+		ProgressDeadline: options.DiagnosisProgressDeadline,
+		Workers:          options.DiagnosisWorkers,
+		Budget:           budget,
+	}).SetupWithManager(mgr); err != nil {
+		return fmt.Errorf("failed to set up the diagnosis reconciler: %w", err)
+	}
+	return nil
+}
+
+func setupExpiry(mgr ctrl.Manager, options Options) error {
+	httpClient := *mgr.GetHTTPClient()
+	httpClient.Transport = servertime.NewTransport(httpClient.Transport)
+	live, err := client.New(mgr.GetConfig(), client.Options{
+		HTTPClient: &httpClient, Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
+	})
+	if err != nil {
+		return fmt.Errorf("failed to create a client without a cache: %w", err)
+	}
+	if err := (&controller.ExpiryReconciler{
+		Client:          mgr.GetClient(),
+		Live:            live,
+		Recorder:        mgr.GetEventRecorder(reportingController),
+		Clock:           options.Clock,
+		SystemNamespace: options.SystemNamespace,
+		OwnNamespace:    options.OwnNamespace,
+		IsDryRun:        options.IsExpiryDryRun,
+	}).SetupWithManager(mgr); err != nil {
+		return fmt.Errorf("failed to set up the expiry reconciler: %w", err)
+	}
+	return nil
+}
+
+// automanagedLabel is on the APIServices of the groups that kube-apiserver serves itself, including
+// those of CustomResourceDefinitions.
+const automanagedLabel = "kube-aggregator.kubernetes.io/automanaged"
+
+// isAggregated returns a function that reports whether an aggregated API server serves a group
+// version, according to the cached APIServices. It returns true if the APIService cannot be read.
+func isAggregated(reader client.Reader) func(schema.GroupVersion) bool {
+	return func(groupVersion schema.GroupVersion) bool {
+		service := controller.APIServices()
+		key := client.ObjectKey{Name: groupVersion.Version + "." + groupVersion.Group}
+		err := reader.Get(context.Background(), key, service)
+		return err != nil || service.Labels[automanagedLabel] == ""
+	}
+}

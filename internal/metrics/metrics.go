@@ -1,0 +1,199 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package metrics
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/finalization"
+	"github.com/nslifecycle/nslifecycle/internal/version"
+)
+
+// metricsNamespace is the prefix of all metric names.
+const metricsNamespace = "nslifecycle"
+
+// nativeBucketFactor is the maximum ratio of the widths of two adjacent buckets of a native histogram.
+const nativeBucketFactor = 1.1
+
+var (
+	// InitializationDuration has one of the outcomes Completed, Failed and Deleted.
+	InitializationDuration = newDurations("initialization_duration_seconds", helpInitializationDuration,
+		[]float64{0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600})
+
+	// FinalizationDuration has one of the outcomes of package finalization.
+	FinalizationDuration = newDurations("finalization_duration_seconds", helpFinalizationDuration,
+		[]float64{0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 900, 3600, 14400, 86400})
+
+	// InitializersSkippedTotal has the reasons of initializer conditions.
+	InitializersSkippedTotal = newCounters("initializers_skipped_total", helpInitializersSkipped, "reason")
+
+	effectiveSetStatus = newGauges("effective_set_status", helpEffectiveSetStatus, "reason")
+
+	// A vector without labels: the metric is absent until the first deletion.
+	settlingTime = newGauges("settling_time_seconds", helpSettlingTime)
+
+	objectsDeletedTotal = newCounter("objects_deleted_total", helpObjectsDeleted)
+
+	finalizationRequestsTotal = newCounters("finalization_requests_total", helpFinalizationRequests, "purpose")
+
+	sharedListRequestsTotal = newCounter("shared_list_requests_total", helpSharedListRequests)
+
+	// FinalizationThrottledTotal counts requeues after a Retry-After of the API server.
+	FinalizationThrottledTotal = newCounter("finalization_throttled_total", helpFinalizationThrottled)
+
+	// NamespacesBlocked has the stage and the leading cause of a diagnosis.
+	NamespacesBlocked = newGauges("namespaces_blocked", helpNamespacesBlocked, "stage", "cause")
+
+	// DiagnosesTotal has one of the results Blocked, Progressing, Outdated and Error.
+	DiagnosesTotal = newCounters("diagnoses_total", helpDiagnoses, "result")
+
+	// DiagnosisDuration includes diagnoses that failed.
+	DiagnosisDuration = prometheus.NewHistogram(
+		durationOptions("diagnosis_duration_seconds", helpDiagnosisDuration, prometheus.ExponentialBuckets(0.05, 2, 11)))
+
+	// DiagnosisRequestsTotal counts the requests of all diagnoses.
+	DiagnosisRequestsTotal = newCounter("diagnosis_requests_total", helpDiagnosisRequests)
+
+	buildInfo = newGauges("build_info", helpBuildInfo, "version", "revision", "go_version")
+)
+
+// Results of DiagnosesTotal.
+const (
+	// ResultBlocked means that the diagnosis has findings.
+	ResultBlocked = "blocked"
+	// ResultProgressing means that the diagnosis has no findings.
+	ResultProgressing = "progressing"
+	// ResultOutdated means that the namespace progressed, or was deleted, during the diagnosis.
+	ResultOutdated = "outdated"
+	// ResultError means that the diagnosis failed.
+	ResultError = "error"
+)
+
+// Outcomes of InitializationDuration.
+const (
+	// OutcomeCompleted means that no initializer is pending any more.
+	OutcomeCompleted = "completed"
+	// OutcomeFailed means that the namespace has a failure result.
+	OutcomeFailed = "failed"
+	// OutcomeDeleted means that the namespace was deleted while initializers were pending.
+	OutcomeDeleted = "deleted"
+)
+
+func init() {
+	ctrlmetrics.Registry.MustRegister(buildInfo, NamespacesBlocked, DiagnosesTotal, DiagnosisDuration,
+		DiagnosisRequestsTotal, InitializationDuration, InitializersSkippedTotal, FinalizationDuration, effectiveSetStatus,
+		settlingTime, objectsDeletedTotal, finalizationRequestsTotal, sharedListRequestsTotal, FinalizationThrottledTotal,
+		namespaces)
+	build := version.Read()
+	buildInfo.WithLabelValues(build.Version, build.Revision, build.Go).Set(1)
+	// rate() misses the first increase of a counter that does not exist before it.
+	for _, result := range []string{ResultBlocked, ResultProgressing, ResultOutdated, ResultError} {
+		DiagnosesTotal.WithLabelValues(result)
+	}
+	for _, outcome := range []string{OutcomeCompleted, OutcomeFailed, OutcomeDeleted} {
+		InitializationDuration.WithLabelValues(outcome)
+	}
+	for _, reason := range []string{v1alpha1.ReasonTimedOut, v1alpha1.ReasonDeregistered} {
+		InitializersSkippedTotal.WithLabelValues(reason)
+	}
+	for _, outcome := range []string{finalization.OutcomeReleased, finalization.OutcomeOvertaken} {
+		FinalizationDuration.WithLabelValues(outcome)
+	}
+	for _, purpose := range finalization.Purposes() {
+		finalizationRequestsTotal.WithLabelValues(string(purpose))
+	}
+}
+
+func newCounter(name, help string) prometheus.Counter {
+	return prometheus.NewCounter(prometheus.CounterOpts{Namespace: metricsNamespace, Name: name, Help: help})
+}
+
+func newCounters(name, help, label string) *prometheus.CounterVec {
+	return prometheus.NewCounterVec(
+		prometheus.CounterOpts{Namespace: metricsNamespace, Name: name, Help: help}, []string{label})
+}
+
+func newGauges(name, help string, labels ...string) *prometheus.GaugeVec {
+	return prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: metricsNamespace, Name: name, Help: help}, labels)
+}
+
+func newDurations(name, help string, buckets []float64) *prometheus.HistogramVec {
+	return prometheus.NewHistogramVec(durationOptions(name, help, buckets), []string{"outcome"})
+}
+
+// durationOptions returns the options of a histogram that is served with classic buckets and as a
+// native histogram.
+func durationOptions(name, help string, buckets []float64) prometheus.HistogramOpts {
+	return prometheus.HistogramOpts{
+		Namespace: metricsNamespace, Name: name, Help: help, Buckets: buckets,
+		NativeHistogramBucketFactor:     nativeBucketFactor,
+		NativeHistogramMaxBucketNumber:  100,
+		NativeHistogramMinResetDuration: time.Hour,
+	}
+}
+
+// StartTime returns when something started whose timestamp has no fractions of a second: the time
+// when its watch event was seen, limited to that second. A duration from there is at most one second
+// too short or too long, and exact if the event was seen immediately.
+func StartTime(timestamp metav1.Time, seen time.Time) time.Time {
+	switch latest := timestamp.Add(time.Second); {
+	case seen.Before(timestamp.Time):
+		return timestamp.Time
+	case seen.After(latest):
+		return latest
+	}
+	return seen
+}
+
+// Seconds returns the seconds from start to end, or 0 if the clocks of two machines make that negative.
+func Seconds(start, end time.Time) float64 {
+	return max(end.Sub(start), 0).Seconds()
+}
+
+// SetEffectiveSetStatus sets the status of the effective set, which is a reason of the condition Active.
+func SetEffectiveSetStatus(reason string) {
+	for _, possible := range []string{
+		v1alpha1.ReasonEnforced, v1alpha1.ReasonEnforcementPending, v1alpha1.ReasonPolicyMismatch, v1alpha1.ReasonPolicyMissing,
+		v1alpha1.ReasonRefused,
+	} {
+		value := 0.0
+		if possible == reason {
+			value = 1
+		}
+		effectiveSetStatus.WithLabelValues(possible).Set(value)
+	}
+}
+
+// SetSettlingTime sets the grace period that was chosen last.
+func SetSettlingTime(gracePeriod time.Duration) {
+	settlingTime.WithLabelValues().Set(gracePeriod.Seconds())
+}
+
+// FinalizationRecorder counts the requests and deletions of finalization.
+type FinalizationRecorder struct{}
+
+// Requested counts a request.
+func (FinalizationRecorder) Requested(purpose finalization.Purpose) {
+	finalizationRequestsTotal.WithLabelValues(string(purpose)).Inc()
+}
+
+// Deleted counts an object whose deletion was accepted.
+func (FinalizationRecorder) Deleted() { objectsDeletedTotal.Inc() }
+
+// Answered counts types whose list was answered from a shared list.
+func (FinalizationRecorder) Answered(types int) { sharedListRequestsTotal.Add(float64(types)) }
+
+// RecordFinalization records the duration of a finalization and returns it in seconds.
+func (FinalizationRecorder) RecordFinalization(
+	outcome string, deletionTimestamp metav1.Time, firstSeen, finishedAt time.Time,
+) float64 {
+	seconds := Seconds(StartTime(deletionTimestamp, firstSeen), finishedAt)
+	FinalizationDuration.WithLabelValues(outcome).Observe(seconds)
+	return seconds
+}

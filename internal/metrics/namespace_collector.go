@@ -1,0 +1,195 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package metrics
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
+	"github.com/nslifecycle/nslifecycle/internal/finalization"
+	"github.com/nslifecycle/nslifecycle/internal/initialization"
+)
+
+// collectTimeout bounds the reads from a cache: a cache that has not synced must not delay the
+// other metrics.
+const collectTimeout = time.Second
+
+// namespaces is the collector of the process, as the registry is that of the process.
+var namespaces = &namespaceCollector{}
+
+var (
+	initializingDesc = prometheus.NewDesc(metricsNamespace+"_namespaces_initializing",
+		helpNamespacesInitializing, []string{"initializer"}, nil)
+	terminatingDesc = prometheus.NewDesc(metricsNamespace+"_namespaces_terminating",
+		helpNamespacesTerminating, []string{"state"}, nil)
+	oldestDesc = prometheus.NewDesc(metricsNamespace+"_oldest_namespace_timestamp_seconds",
+		helpOldestNamespace, []string{"stage"}, nil)
+	configurationsDesc = prometheus.NewDesc(metricsNamespace+"_configurations",
+		helpConfigurations, []string{"active"}, nil)
+)
+
+// NamespaceSource describes what one manager counts.
+type NamespaceSource struct {
+	// Reader reads from the manager's cache.
+	Reader client.Reader
+	// HasInitialization and HasFinalization report which controllers the manager runs. Namespaces
+	// of other controllers are not counted.
+	HasInitialization, HasFinalization bool
+	// Finalizer is the namespace finalizer that the manager removes.
+	Finalizer corev1.FinalizerName
+}
+
+// CollectNamespaces returns a runnable that counts the namespaces of a manager while that is the leader.
+func CollectNamespaces(source NamespaceSource) manager.Runnable { return namespaces.runnable(source) }
+
+// namespaceCollector counts the objects in the leader's cache when the metrics are scraped, so that
+// the counts cannot differ from the cache.
+type namespaceCollector struct {
+	lock   sync.Mutex
+	source *NamespaceSource
+}
+
+func (c *namespaceCollector) runnable(source NamespaceSource) manager.Runnable {
+	return manager.RunnableFunc(func(ctx context.Context) error {
+		c.withLock(func() { c.source = &source })
+		<-ctx.Done()
+		c.withLock(func() {
+			if c.source == &source {
+				c.source = nil
+			}
+		})
+		return nil
+	})
+}
+
+func (c *namespaceCollector) withLock(f func()) {
+	c.lock.Lock()
+	defer c.lock.Unlock()
+	f()
+}
+
+// Describe implements prometheus.Collector.
+func (*namespaceCollector) Describe(descs chan<- *prometheus.Desc) {
+	for _, desc := range []*prometheus.Desc{initializingDesc, terminatingDesc, oldestDesc, configurationsDesc} {
+		descs <- desc
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (c *namespaceCollector) Collect(collected chan<- prometheus.Metric) {
+	var source *NamespaceSource
+	c.withLock(func() { source = c.source })
+	if source == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), collectTimeout)
+	defer cancel()
+	// After an error the metrics are absent. An invalid metric would make the whole scrape fail.
+	_ = source.collect(ctx, collected)
+}
+
+func (s *NamespaceSource) collect(ctx context.Context, collected chan<- prometheus.Metric) error {
+	var namespaces corev1.NamespaceList
+	if err := s.Reader.List(ctx, &namespaces, client.UnsafeDisableDeepCopy); err != nil {
+		return err
+	}
+	var configurations v1alpha1.NamespaceInitializerConfigurationList
+	if s.HasInitialization {
+		if err := s.Reader.List(ctx, &configurations, client.UnsafeDisableDeepCopy); err != nil {
+			return err
+		}
+	}
+	send := func(desc *prometheus.Desc, counts map[string]int) {
+		for value, count := range counts {
+			collected <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, float64(count), value)
+		}
+	}
+	counts := s.count(namespaces.Items, configurations.Items)
+	send(initializingDesc, counts.initializing)
+	send(terminatingDesc, counts.terminating)
+	send(configurationsDesc, counts.configurations)
+	for stage, oldest := range counts.oldest {
+		collected <- prometheus.MustNewConstMetric(oldestDesc, prometheus.GaugeValue, float64(oldest.Unix()),
+			string(stage))
+	}
+	return nil
+}
+
+type namespaceCounts struct {
+	initializing, terminating, configurations map[string]int
+	oldest                                    map[diagnosis.Stage]time.Time
+}
+
+// count includes the label values of registered initializers, states and statuses without objects,
+// with the value 0.
+func (s *NamespaceSource) count(
+	namespaces []corev1.Namespace, configurations []v1alpha1.NamespaceInitializerConfiguration,
+) namespaceCounts {
+	counts := namespaceCounts{
+		initializing: map[string]int{}, terminating: map[string]int{}, configurations: map[string]int{},
+		oldest: map[diagnosis.Stage]time.Time{},
+	}
+	if s.HasInitialization {
+		counts.addConfigurations(configurations)
+	}
+	if s.HasFinalization {
+		for _, state := range finalization.States() {
+			counts.terminating[string(state)] = 0
+		}
+	}
+	for i := range namespaces {
+		namespace := &namespaces[i]
+		if namespace.DeletionTimestamp != nil {
+			if s.HasFinalization {
+				counts.terminating[string(finalization.StateOf(namespace, s.Finalizer))]++
+				counts.addToStage(diagnosis.StageTerminating, namespace.DeletionTimestamp.Time)
+			}
+			continue
+		}
+		pending := initialization.ParseState(namespace).Pending
+		if len(pending) > 0 && s.HasInitialization {
+			counts.initializing[pending[0]]++
+			counts.addToStage(diagnosis.StageInitializing, namespace.CreationTimestamp.Time)
+		}
+	}
+	return counts
+}
+
+func (c *namespaceCounts) addConfigurations(configurations []v1alpha1.NamespaceInitializerConfiguration) {
+	for _, active := range []metav1.ConditionStatus{
+		metav1.ConditionTrue, metav1.ConditionFalse, metav1.ConditionUnknown,
+	} {
+		c.configurations[string(active)] = 0
+	}
+	for i := range configurations {
+		c.configurations[string(activeStatus(&configurations[i]))]++
+		for _, initializer := range configurations[i].Initializers {
+			c.initializing[initializer.Name] = 0
+		}
+	}
+}
+
+func (c *namespaceCounts) addToStage(stage diagnosis.Stage, since time.Time) {
+	if oldest, ok := c.oldest[stage]; !ok || since.Before(oldest) {
+		c.oldest[stage] = since
+	}
+}
+
+func activeStatus(configuration *v1alpha1.NamespaceInitializerConfiguration) metav1.ConditionStatus {
+	condition := meta.FindStatusCondition(configuration.Status.Conditions, v1alpha1.ConditionActive)
+	if condition == nil {
+		return metav1.ConditionUnknown
+	}
+	return condition.Status
+}

@@ -1,0 +1,187 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package policyverifier
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+)
+
+// Installed are the admission policies of this project that the API server has.
+type Installed struct {
+	// Guard is policy guard, nil if it is missing.
+	Guard *admissionv1.ValidatingAdmissionPolicy
+	// HasCompatGuard reports whether Guard is the variant of config/compat.
+	HasCompatGuard bool
+
+	inject        *admissionv1.MutatingAdmissionPolicy
+	injectBinding *admissionv1.MutatingAdmissionPolicyBinding
+	// counts has the numbers of policies, and of bindings by their policy. A policy of another kind
+	// with the same label is not a policy of this project.
+	counts map[Policy]int
+	// names are the names of the policies.
+	names []string
+}
+
+// Policy identifies a policy of this project, or its bindings, by the kind and label of the policy.
+type Policy struct {
+	kind, label string
+	isBinding   bool
+}
+
+// bindings returns the number of bindings that the policy needs. The gate has a second one for custom
+// resources named "namespaces", to which its namespaceSelector does not apply.
+func (p Policy) bindings() int {
+	if p.label == v1alpha1.PolicyGate {
+		return 2
+	}
+	return 1
+}
+
+const (
+	mutatingKind   = "MutatingAdmissionPolicy"
+	validatingKind = "ValidatingAdmissionPolicy"
+)
+
+// Objects returns the types of policies and bindings.
+func Objects() []client.Object {
+	return append(ValidatingObjects(),
+		&admissionv1.MutatingAdmissionPolicy{}, &admissionv1.MutatingAdmissionPolicyBinding{})
+}
+
+// ValidatingObjects returns the types of validating policies and bindings.
+func ValidatingObjects() []client.Object {
+	return []client.Object{
+		&admissionv1.ValidatingAdmissionPolicy{}, &admissionv1.ValidatingAdmissionPolicyBinding{},
+	}
+}
+
+// List reads the installed policies.
+func List(ctx context.Context, reader client.Reader) (Installed, error) {
+	var mutating admissionv1.MutatingAdmissionPolicyList
+	var bindings admissionv1.MutatingAdmissionPolicyBindingList
+	installed, err := ListValidating(ctx, reader)
+	if err == nil {
+		err = listLabelled(ctx, reader, &mutating, &bindings)
+	}
+	if err != nil {
+		return Installed{}, err
+	}
+	labels := map[string]string{}
+	for i := range mutating.Items {
+		policy := &mutating.Items[i]
+		label := policy.Labels[v1alpha1.LabelPolicy]
+		labels[policy.Name] = label
+		installed.add(mutatingKind, label, policy.Name)
+		if label == v1alpha1.PolicyInject {
+			installed.inject = policy
+		}
+	}
+	for i := range bindings.Items {
+		binding := &bindings.Items[i]
+		label := labels[binding.Spec.PolicyName]
+		installed.counts[Policy{kind: mutatingKind, label: label, isBinding: true}]++
+		if label == v1alpha1.PolicyInject {
+			installed.injectBinding = binding
+		}
+	}
+	return installed, nil
+}
+
+// ListValidating reads the installed validating policies.
+func ListValidating(ctx context.Context, reader client.Reader) (Installed, error) {
+	var validating admissionv1.ValidatingAdmissionPolicyList
+	var bindings admissionv1.ValidatingAdmissionPolicyBindingList
+	if err := listLabelled(ctx, reader, &validating, &bindings); err != nil {
+		return Installed{}, err
+	}
+	installed := Installed{counts: map[Policy]int{}}
+	labels := map[string]string{}
+	for i := range validating.Items {
+		policy := &validating.Items[i]
+		label := policy.Labels[v1alpha1.LabelPolicy]
+		labels[policy.Name] = label
+		installed.add(validatingKind, label, policy.Name)
+		if label == v1alpha1.PolicyGuard {
+			installed.Guard = policy
+			installed.HasCompatGuard = policy.Labels[v1alpha1.LabelInjection] == v1alpha1.InjectionByOperator
+		}
+	}
+	for _, binding := range bindings.Items {
+		installed.counts[Policy{kind: validatingKind, label: labels[binding.Spec.PolicyName], isBinding: true}]++
+	}
+	return installed, nil
+}
+
+func listLabelled(ctx context.Context, reader client.Reader, lists ...client.ObjectList) error {
+	for _, list := range lists {
+		if err := reader.List(ctx, list, client.HasLabels{v1alpha1.LabelPolicy}); err != nil {
+			return fmt.Errorf("failed to list admission policies: %w", err)
+		}
+	}
+	return nil
+}
+
+func (i *Installed) add(kind, label, name string) {
+	i.names = append(i.names, name)
+	i.counts[Policy{kind: kind, label: label}]++
+}
+
+// All returns the policies of config/default.
+func All() []Policy {
+	return append([]Policy{
+		{kind: mutatingKind, label: v1alpha1.PolicyInject},
+		{kind: mutatingKind, label: v1alpha1.PolicyComplete},
+		{kind: validatingKind, label: v1alpha1.PolicyRequireSet},
+	}, GateAndGuard()...)
+}
+
+// GateAndGuard returns the policies that protect the state of an initialization.
+func GateAndGuard() []Policy {
+	return []Policy{
+		{kind: validatingKind, label: v1alpha1.PolicyGate},
+		{kind: validatingKind, label: v1alpha1.PolicyGuard},
+	}
+}
+
+// HasMutating reports whether policy inject or policy complete is installed.
+func (i Installed) HasMutating() bool {
+	return i.counts[Policy{kind: mutatingKind, label: v1alpha1.PolicyInject}] > 0 ||
+		i.counts[Policy{kind: mutatingKind, label: v1alpha1.PolicyComplete}] > 0
+}
+
+// Missing describes the policies and bindings that are not installed.
+func (i Installed) Missing(required []Policy) []string {
+	var missing []string
+	for _, policy := range required {
+		binding := policy
+		binding.isBinding = true
+		switch {
+		case i.counts[policy] == 0:
+			missing = append(missing, fmt.Sprintf("%s %q", policy.kind, policy.label))
+		case i.counts[binding] < policy.bindings():
+			missing = append(missing, fmt.Sprintf("a %sBinding for %q", policy.kind, policy.label))
+		}
+	}
+	return missing
+}
+
+// Denied reports whether one of the policies denied a request. The API server's message contains
+// the name of the policy, as 'name' or "name".
+func (i Installed) Denied(refusal error) bool {
+	message := refusal.Error()
+	for _, name := range i.names {
+		if strings.Contains(message, "'"+name+"'") || strings.Contains(message, strconv.Quote(name)) {
+			return true
+		}
+	}
+	return false
+}

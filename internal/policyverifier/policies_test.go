@@ -1,0 +1,101 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package policyverifier
+
+import (
+	"errors"
+	"slices"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/policyverifier/policytest"
+)
+
+func TestMissingPolicies(t *testing.T) {
+	// The operator does not depend on the names.
+	without := func(names ...string) []client.Object {
+		return slices.DeleteFunc(policytest.Default(admissionv1.Fail), func(object client.Object) bool {
+			return slices.Contains(names, object.GetName())
+		})
+	}
+	tests := map[string]struct {
+		installed []client.Object
+		want      []string
+	}{
+		"all are installed": {installed: without()},
+		"none is installed": {
+			want: []string{
+				`MutatingAdmissionPolicy "inject"`, `MutatingAdmissionPolicy "complete"`,
+				`ValidatingAdmissionPolicy "require-set"`,
+				`ValidatingAdmissionPolicy "gate"`, `ValidatingAdmissionPolicy "guard"`,
+			},
+		},
+		"a policy is missing, but not its binding": {
+			installed: without("nslifecycle-gate"),
+			want:      []string{`ValidatingAdmissionPolicy "gate"`},
+		},
+		"bindings are missing": {
+			installed: without("inject-binding", "guard-binding"),
+			want: []string{
+				`a MutatingAdmissionPolicyBinding for "inject"`, `a ValidatingAdmissionPolicyBinding for "guard"`,
+			},
+		},
+		"a binding refers to another policy": {
+			installed: append(without("gate-binding"), policytest.ValidatingBinding("gate-binding", v1alpha1.PolicyGate, "elsewhere")),
+			want:      []string{`a ValidatingAdmissionPolicyBinding for "gate"`},
+		},
+		"the label of a binding is ignored": {
+			installed: append(without("gate-binding"), policytest.ValidatingBinding("other", "whatever", "nslifecycle-gate")),
+		},
+		"a policy of the wrong kind": {
+			installed: append(without("nslifecycle-inject", "inject-binding"),
+				policytest.ValidatingPolicy("impostor", v1alpha1.PolicyInject),
+				policytest.ValidatingBinding("impostor-binding", v1alpha1.PolicyInject, "impostor")),
+			want: []string{`MutatingAdmissionPolicy "inject"`},
+		},
+		"a binding of a policy of the wrong kind": {
+			installed: append(without("inject-binding"),
+				policytest.ValidatingPolicy("impostor", v1alpha1.PolicyInject),
+				policytest.ValidatingBinding("impostor-binding", v1alpha1.PolicyInject, "impostor")),
+			want: []string{`a MutatingAdmissionPolicyBinding for "inject"`},
+		},
+		"a binding of the wrong kind for a policy of the same name": {
+			installed: append(without("gate-binding"),
+				policytest.MutatingBinding("gate-binding", v1alpha1.PolicyGate, "nslifecycle-gate")),
+			want: []string{`a ValidatingAdmissionPolicyBinding for "gate"`},
+		},
+		"policies of other projects": {
+			installed: append(without(), &admissionv1.ValidatingAdmissionPolicy{
+				ObjectMeta: metav1.ObjectMeta{Name: "other-project"},
+			}, policytest.ValidatingBinding("dangling", "unknown", "nowhere")),
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			verifier := &Verifier{Client: policytest.NewClient(interceptor.Funcs{}, test.installed...)}
+			installed, err := List(t.Context(), verifier.Client)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(installed.Missing(All())).To(Equal(test.want))
+			if len(test.want) == 0 {
+				g.Expect(installed.inject.Name).To(Equal("nslifecycle-inject"))
+				g.Expect(installed.injectBinding.Name).To(Equal("inject-binding"))
+			}
+		})
+	}
+}
+
+func TestPoliciesCannotBeListed(t *testing.T) {
+	g := NewWithT(t)
+	verifier := &Verifier{Client: policytest.NewClient(interceptor.Funcs{List: policytest.FailingList})}
+	_, err := List(t.Context(), verifier.Client)
+	g.Expect(err).To(MatchError("failed to list admission policies: " + errOutage.Error()))
+	g.Expect(errors.Is(err, errOutage)).To(BeTrue())
+}

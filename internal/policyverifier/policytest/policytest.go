@@ -1,0 +1,205 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package policytest contains test objects: the installed admission policies, the effective set, and
+// the API server's responses to dry runs.
+package policytest
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/scheme"
+)
+
+// Now is the time of the fake clocks.
+var Now = time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
+
+// Errors of the API server.
+var (
+	// ErrUnavailable does not depend on the request.
+	ErrUnavailable = errors.New("the API server is unavailable")
+	// ErrForbidden is the refusal of another project's policy.
+	ErrForbidden = apierrors.NewForbidden(schema.GroupResource{Resource: "namespaces"}, "", errors.New("not allowed"))
+	// ErrDeniedByGuard is the refusal of policy guard.
+	ErrDeniedByGuard = apierrors.NewForbidden(schema.GroupResource{Resource: "namespaces"}, "", errors.New(
+		"ValidatingAdmissionPolicy 'nslifecycle-guard' with binding 'nslifecycle-guard' denied request: no"))
+)
+
+// NewClient returns a fake client with some objects and requests that are intercepted.
+func NewClient(funcs interceptor.Funcs, objects ...client.Object) client.Client {
+	return fake.NewClientBuilder().WithScheme(scheme.New()).WithObjects(objects...).WithInterceptorFuncs(funcs).Build()
+}
+
+// Set returns the effective set with initializers of configuration "one".
+func Set(names ...string) *v1alpha1.NamespaceInitializerSet {
+	set := &v1alpha1.NamespaceInitializerSet{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: v1alpha1.EffectiveSetName, UID: "set-uid", ResourceVersion: "7",
+			CreationTimestamp: metav1.NewTime(Now.Add(-time.Hour)),
+		},
+		SystemNamespace: "nslifecycle-system",
+	}
+	for _, name := range names {
+		set.Initializers = append(set.Initializers, v1alpha1.EffectiveInitializer{Name: name, Configuration: "one"})
+	}
+	return set
+}
+
+// Default returns the policies and bindings of config/default, with the failure policy of inject.
+func Default(failurePolicy admissionv1.FailurePolicyType) []client.Object {
+	inject := MutatingPolicy("nslifecycle-inject", v1alpha1.PolicyInject)
+	if failurePolicy != "" {
+		inject.Spec.FailurePolicy = &failurePolicy
+	}
+	return []client.Object{
+		inject,
+		MutatingBinding("inject-binding", v1alpha1.PolicyInject, "nslifecycle-inject"),
+		MutatingPolicy("nslifecycle-complete", v1alpha1.PolicyComplete),
+		MutatingBinding("complete-binding", v1alpha1.PolicyComplete, "nslifecycle-complete"),
+		ValidatingPolicy("nslifecycle-require-set", v1alpha1.PolicyRequireSet),
+		ValidatingBinding("require-set-binding", v1alpha1.PolicyRequireSet, "nslifecycle-require-set"),
+		ValidatingPolicy("nslifecycle-gate", v1alpha1.PolicyGate),
+		ValidatingBinding("gate-binding", v1alpha1.PolicyGate, "nslifecycle-gate"),
+		ValidatingBinding("gate-resources-binding", v1alpha1.PolicyGate, "nslifecycle-gate"),
+		ValidatingPolicy("nslifecycle-guard", v1alpha1.PolicyGuard),
+		ValidatingBinding("guard-binding", v1alpha1.PolicyGuard, "nslifecycle-guard"),
+	}
+}
+
+// Compat returns the policies and bindings of config/compat.
+func Compat() []client.Object {
+	guard := ValidatingPolicy("nslifecycle-guard", v1alpha1.PolicyGuard)
+	guard.Labels[v1alpha1.LabelInjection] = v1alpha1.InjectionByOperator
+	return []client.Object{
+		ValidatingPolicy("nslifecycle-gate", v1alpha1.PolicyGate),
+		ValidatingBinding("gate-binding", v1alpha1.PolicyGate, "nslifecycle-gate"),
+		ValidatingBinding("gate-resources-binding", v1alpha1.PolicyGate, "nslifecycle-gate"),
+		guard,
+		ValidatingBinding("guard-binding", v1alpha1.PolicyGuard, "nslifecycle-guard"),
+	}
+}
+
+// Without returns the objects except those with the given names.
+func Without(objects []client.Object, names ...string) []client.Object {
+	return slices.DeleteFunc(objects, func(object client.Object) bool { return slices.Contains(names, object.GetName()) })
+}
+
+// MutatingPolicy returns a MutatingAdmissionPolicy.
+func MutatingPolicy(name, label string) *admissionv1.MutatingAdmissionPolicy {
+	return &admissionv1.MutatingAdmissionPolicy{ObjectMeta: policyMeta(name, label)}
+}
+
+// MutatingBinding returns a MutatingAdmissionPolicyBinding.
+func MutatingBinding(name, label, policyName string) *admissionv1.MutatingAdmissionPolicyBinding {
+	return &admissionv1.MutatingAdmissionPolicyBinding{
+		ObjectMeta: policyMeta(name, label),
+		Spec:       admissionv1.MutatingAdmissionPolicyBindingSpec{PolicyName: policyName},
+	}
+}
+
+// ValidatingPolicy returns a ValidatingAdmissionPolicy.
+func ValidatingPolicy(name, label string) *admissionv1.ValidatingAdmissionPolicy {
+	return &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: policyMeta(name, label)}
+}
+
+// ValidatingBinding returns a ValidatingAdmissionPolicyBinding.
+func ValidatingBinding(name, label, policyName string) *admissionv1.ValidatingAdmissionPolicyBinding {
+	return &admissionv1.ValidatingAdmissionPolicyBinding{
+		ObjectMeta: policyMeta(name, label),
+		Spec:       admissionv1.ValidatingAdmissionPolicyBindingSpec{PolicyName: policyName},
+	}
+}
+
+func policyMeta(name, label string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{
+		Name: name, UID: types.UID(name + "-uid"), Labels: map[string]string{v1alpha1.LabelPolicy: label},
+	}
+}
+
+// DryRuns responds to Namespaces that are created as dry runs.
+type DryRuns struct {
+	// Responses are returned in this order, the last one repeatedly.
+	Responses []DryRun
+	// Count is the number of dry runs.
+	Count int
+}
+
+// DryRun is the pending list of a new Namespace, or an error.
+type DryRun struct {
+	Pending string
+	Err     error
+}
+
+// Create implements interceptor.Funcs.
+func (d *DryRuns) Create(
+	_ context.Context, _ client.WithWatch, object client.Object, opts ...client.CreateOption,
+) error {
+	options := (&client.CreateOptions{}).ApplyOptions(opts)
+	namespace, ok := object.(*corev1.Namespace)
+	if !ok || len(options.DryRun) != 1 || options.DryRun[0] != metav1.DryRunAll ||
+		namespace.Name != "" || namespace.GenerateName != "nslifecycle-probe-" {
+		return errors.New("this is not a dry run for a namespace with a generated name")
+	}
+	response := d.Responses[min(d.Count, len(d.Responses)-1)]
+	d.Count++
+	if response.Pending != "" {
+		namespace.Annotations = map[string]string{v1alpha1.AnnotationPendingInitializers: response.Pending}
+	}
+	return response.Err
+}
+
+// FailingList implements interceptor.Funcs.
+func FailingList(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
+	return ErrUnavailable
+}
+
+// FailingPatch returns a function for interceptor.Funcs.
+func FailingPatch(err error) func(
+	context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption,
+) error {
+	return func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
+		return err
+	}
+}
+
+// ExpiryPolicy returns policy expiry.
+func ExpiryPolicy() *admissionv1.ValidatingAdmissionPolicy {
+	return &admissionv1.ValidatingAdmissionPolicy{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "some-expiry", Labels: map[string]string{v1alpha1.LabelPolicy: v1alpha1.PolicyExpiry},
+		},
+		Spec: admissionv1.ValidatingAdmissionPolicySpec{
+			// The API server sets empty selectors.
+			MatchConstraints: &admissionv1.MatchResources{
+				NamespaceSelector: &metav1.LabelSelector{}, ObjectSelector: &metav1.LabelSelector{},
+			},
+			MatchConditions: []admissionv1.MatchCondition{{Name: "expiry-changes", Expression: "true"}},
+		},
+	}
+}
+
+// ExpiryBinding returns the binding of ExpiryPolicy.
+func ExpiryBinding() *admissionv1.ValidatingAdmissionPolicyBinding {
+	return &admissionv1.ValidatingAdmissionPolicyBinding{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "some-expiry", Labels: map[string]string{v1alpha1.LabelPolicy: v1alpha1.PolicyExpiry},
+		},
+		Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
+			PolicyName: "some-expiry", ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny},
+		},
+	}
+}

@@ -1,0 +1,236 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package policyverifier
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/initialization"
+	"github.com/nslifecycle/nslifecycle/internal/nswrite"
+)
+
+const (
+	// failAfter is the age of the set after which every API server knows its type: admission looks up
+	// parameter kinds in a discovery cache that it renews every 30 s (k8s.io/apiserver,
+	// pkg/server/options/admission.go).
+	failAfter = 60 * time.Second
+
+	// probeTimeout is how long one Verify waits for the API server to act on a new set, with a dry run
+	// every probeInterval.
+	probeTimeout  = time.Second
+	probeInterval = 20 * time.Millisecond
+
+	// RetryInterval is the time until the next Verify of policies that are not enforced yet.
+	RetryInterval = 2 * time.Second
+	// unconfirmedRetryInterval applies if the policies of another project prevent dry runs.
+	unconfirmedRetryInterval = time.Minute
+)
+
+// Verifier verifies that the API server injects the initializers of the effective set into new
+// Namespaces.
+type Verifier struct {
+	client.Client
+	Clock clock.PassiveClock
+
+	// confirmed identifies the set and the policy that a dry run has confirmed.
+	confirmed string
+}
+
+// PolicyStatus is the result of a verification.
+type PolicyStatus struct {
+	// Reason is a reason of the condition Active: v1alpha1.ReasonEnforced, or why the set is not enforced.
+	Reason string
+	// Message is that of the condition.
+	Message string
+	// RetryAfter is when to verify again; 0 if no retry is needed before the next watch event.
+	RetryAfter time.Duration
+}
+
+// The operator does not manage the policies. It changes one field of one of them, see ensureFail.
+// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=mutatingadmissionpolicies;mutatingadmissionpolicybindings;validatingadmissionpolicies;validatingadmissionpolicybindings,verbs=get;list;watch
+// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=mutatingadmissionpolicies,resourceNames=nslifecycle-inject,verbs=patch
+// Namespaces are only created as dry runs.
+// +kubebuilder:rbac:groups="",resources=namespaces,verbs=create
+
+// Verify returns whether the API server enforces the set. If that is unknown, the status is empty and
+// the error is the cause. An error together with a status concerns only the failure policy.
+func (v *Verifier) Verify(ctx context.Context, set *v1alpha1.NamespaceInitializerSet) (PolicyStatus, error) {
+	installed, err := List(ctx, v.Client)
+	if err != nil {
+		return PolicyStatus{}, err
+	}
+	if status, ok := installed.check(); !ok {
+		v.confirmed = ""
+		log.FromContext(ctx).Info("The admission policies do not match", "reason", status.Reason, "message", status.Message)
+		return status, nil
+	}
+	status, err := v.verifyInjection(ctx, set, installed)
+	if err != nil || status.Reason != v1alpha1.ReasonEnforced {
+		return status, err
+	}
+	left, err := v.ensureFail(ctx, installed.inject, set)
+	if apierrors.IsForbidden(err) {
+		status.Message += msgFailurePolicyForbidden(installed.inject.Name)
+		left, err = unconfirmedRetryInterval, nil
+	}
+	if left > 0 && (status.RetryAfter == 0 || left < status.RetryAfter) {
+		status.RetryAfter = left
+	}
+	return status, err
+}
+
+// CheckInstalled returns an error if the policies of config/default are not installed.
+func (v *Verifier) CheckInstalled(ctx context.Context) error {
+	installed, err := List(ctx, v.Client)
+	if err != nil {
+		return err
+	}
+	if status, ok := installed.check(); !ok {
+		return errors.New(status.Message)
+	}
+	return nil
+}
+
+// check returns false and a status if the policies are not those of config/default.
+func (i Installed) check() (PolicyStatus, bool) {
+	switch missing := i.Missing(All()); {
+	case len(missing) > 0:
+		return PolicyStatus{Reason: v1alpha1.ReasonPolicyMissing, Message: msgMissing(missing)}, false
+	case i.HasCompatGuard:
+		return PolicyStatus{Reason: v1alpha1.ReasonPolicyMismatch, Message: msgMismatch}, false
+	}
+	return PolicyStatus{}, true
+}
+
+// verifyInjection confirms by dry runs that new Namespaces get the initializers, once for each
+// version of the set and the policy.
+func (v *Verifier) verifyInjection(
+	ctx context.Context, set *v1alpha1.NamespaceInitializerSet, installed Installed,
+) (PolicyStatus, error) {
+	status := PolicyStatus{Reason: v1alpha1.ReasonEnforced, Message: msgEnforced}
+	identity := fmt.Sprintf("%s/%s %s/%s", set.UID, set.ResourceVersion, installed.inject.UID, installed.injectBinding.UID)
+	if v.confirmed == identity {
+		return status, nil
+	}
+	isInjected, refusal, err := v.waitForInjection(ctx, set)
+	switch {
+	case err != nil:
+		return PolicyStatus{}, err
+	case refusal != nil && installed.Denied(refusal):
+		return Refused(refusal), nil
+	case refusal != nil:
+		return Unconfirmed(status, refusal), nil
+	case !isInjected:
+		return PolicyStatus{
+			Reason: v1alpha1.ReasonEnforcementPending, Message: msgPending, RetryAfter: RetryInterval,
+		}, nil
+	}
+	v.confirmed = identity
+	return status, nil
+}
+
+// Refused returns the status if a policy of this project denies new Namespaces.
+func Refused(refusal error) PolicyStatus {
+	return PolicyStatus{Reason: v1alpha1.ReasonRefused, Message: msgRefused(refusal), RetryAfter: RetryInterval}
+}
+
+// Unconfirmed returns the status if a policy of another project denies the dry run.
+func Unconfirmed(status PolicyStatus, refusal error) PolicyStatus {
+	status.Message += msgUnconfirmed(refusal)
+	status.RetryAfter = unconfirmedRetryInterval
+	return status
+}
+
+// waitForInjection creates Namespaces as dry runs until they get the set's initializers, or until
+// probeTimeout. One dry run is not enough if initializers have selectors.
+func (v *Verifier) waitForInjection(
+	ctx context.Context, set *v1alpha1.NamespaceInitializerSet,
+) (injected bool, refusal, err error) {
+	probes := initialization.ProbeLabels(set.Initializers)
+	// The time-out does not cancel a request: on a slow API server no dry run would ever succeed.
+	err = wait.PollUntilContextTimeout(ctx, probeInterval, probeTimeout, true, func(context.Context) (bool, error) {
+		for _, labels := range probes {
+			namespace, denied, err := DryRun(ctx, v.Client, labels)
+			if denied != nil {
+				injected, refusal = false, denied
+				return true, nil
+			}
+			injected = err == nil && isInjected(namespace, set.Initializers, labels)
+			if !injected {
+				return false, err
+			}
+		}
+		return true, nil
+	})
+	if err != nil && !wait.Interrupted(err) {
+		return false, nil, err
+	}
+	return injected, refusal, ctx.Err()
+}
+
+// isInjected reports whether a new Namespace with these labels has exactly the initializers that
+// select it, and their finalizers.
+//
+// Policies of other projects may have added or removed labels before or after policy inject. If an
+// initializer selects the Namespace only before or only after that change, both results are
+// accepted: otherwise such a policy would keep the set from ever being enforced.
+func isInjected(
+	namespace *corev1.Namespace, initializers []v1alpha1.EffectiveInitializer, sent map[string]string,
+) bool {
+	list := namespace.Annotations[v1alpha1.AnnotationPendingInitializers]
+	got := initialization.SplitNames(list)
+	returned := maps.Clone(namespace.Labels)
+	if _, ok := sent[corev1.LabelMetadataName]; !ok {
+		delete(returned, corev1.LabelMetadataName) // The API server adds it after admission.
+	}
+	var expected []v1alpha1.EffectiveInitializer
+	for _, initializer := range initializers {
+		before := initialization.Selects(initializer.NamespaceSelector, sent)
+		after := initialization.Selects(initializer.NamespaceSelector, returned)
+		if before && after || before != after && slices.Contains(got, initializer.Name) {
+			expected = append(expected, initializer)
+		}
+	}
+	return list == strings.Join(initialization.Names(expected), ",") &&
+		len(initialization.MissingFinalizers(namespace, expected)) == 0
+}
+
+// ensureFail sets the failure policy of policy inject to Fail, so that the API server denies new
+// Namespaces while it cannot read the set, as in the first moments after a restart. The manifest
+// cannot contain Fail: until an API server has discovered the set's type, no Namespace could be
+// created. It returns the time until every API server has discovered it, or 0.
+func (v *Verifier) ensureFail(
+	ctx context.Context, inject *admissionv1.MutatingAdmissionPolicy, set *v1alpha1.NamespaceInitializerSet,
+) (time.Duration, error) {
+	if policy := inject.Spec.FailurePolicy; policy != nil && *policy == admissionv1.Fail {
+		return 0, nil
+	}
+	if left := failAfter - v.Clock.Since(set.CreationTimestamp.Time); left > 0 {
+		return left, nil
+	}
+	changed := inject.DeepCopy()
+	fail := admissionv1.Fail
+	changed.Spec.FailurePolicy = &fail
+	patch := client.MergeFromWithOptions(inject, client.MergeFromWithOptimisticLock{})
+	if err := v.Patch(ctx, changed, patch, client.FieldOwner(nswrite.FieldOwner)); err != nil {
+		return 0, fmt.Errorf("failed to set failurePolicy of MutatingAdmissionPolicy %q to Fail: %w", inject.Name, err)
+	}
+	log.FromContext(ctx).Info("Set the failure policy of policy inject to Fail", "policy", inject.Name)
+	return 0, nil
+}

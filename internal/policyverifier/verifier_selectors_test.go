@@ -1,0 +1,173 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package policyverifier
+
+import (
+	"context"
+	"maps"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	. "github.com/onsi/gomega"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/initialization"
+	"github.com/nslifecycle/nslifecycle/internal/policyverifier/policytest"
+)
+
+// Which initializers a new Namespace gets depends on its labels, so the dry runs have some.
+func TestVerifySelectorsAndFinalizers(t *testing.T) {
+	selecting := func(name, finalizer string, selector *v1alpha1.NamespaceSelector) v1alpha1.EffectiveInitializer {
+		return v1alpha1.EffectiveInitializer{Name: name, InitializerSettings: v1alpha1.InitializerSettings{
+			Finalizer: finalizer, NamespaceSelector: selector,
+		}}
+	}
+	team := func(name string) *v1alpha1.NamespaceSelector {
+		return &v1alpha1.NamespaceSelector{MatchLabels: map[string]v1alpha1.LabelValue{"team": v1alpha1.LabelValue(name)}}
+	}
+	never := team("a")
+	never.MatchExpressions = []v1alpha1.NamespaceSelectorRequirement{{Key: "team", Operator: metav1.LabelSelectorOpDoesNotExist}}
+	missing := func(key string) *v1alpha1.NamespaceSelector {
+		return &v1alpha1.NamespaceSelector{MatchExpressions: []v1alpha1.NamespaceSelectorRequirement{
+			{Key: key, Operator: metav1.LabelSelectorOpDoesNotExist},
+		}}
+	}
+	without, unnamed := missing("team"), missing(corev1.LabelMetadataName)
+	type set = []v1alpha1.EffectiveInitializer
+
+	for name, test := range map[string]struct {
+		wanted, injected set
+		// refuses is the label for which admission denies a Namespace.
+		refuses string
+		// before and after are labels that other policies add before and after inject.
+		before, after map[string]string
+		want          string
+		wantProbes    int
+	}{
+		"all are injected": {
+			wanted:     set{selecting("a.b.c", "x.y/z", nil), selecting("d.e.f", "x.y/q", team("a"))},
+			injected:   set{selecting("a.b.c", "x.y/z", nil), selecting("d.e.f", "x.y/q", team("a"))},
+			want:       v1alpha1.ReasonEnforced,
+			wantProbes: 2,
+		},
+		"an initializer with a selector is missing": {
+			wanted:   set{selecting("a.b.c", "", nil), selecting("d.e.f", "", team("a"))},
+			injected: set{selecting("a.b.c", "", nil)},
+			want:     v1alpha1.ReasonEnforcementPending,
+		},
+		"all initializers have selectors, and all are missing": {
+			wanted: set{selecting("d.e.f", "", team("a"))},
+			want:   v1alpha1.ReasonEnforcementPending,
+		},
+		"another selector is enforced": {
+			wanted:   set{selecting("d.e.f", "", team("a"))},
+			injected: set{selecting("d.e.f", "", team("b"))},
+			want:     v1alpha1.ReasonEnforcementPending,
+		},
+		"no selector is enforced": {
+			wanted:   set{selecting("d.e.f", "", team("a"))},
+			injected: set{selecting("d.e.f", "", nil)},
+			want:     v1alpha1.ReasonEnforcementPending,
+		},
+		"a removed selector is enforced": {
+			wanted:   set{selecting("d.e.f", "", nil)},
+			injected: set{selecting("d.e.f", "", team("a"))},
+			want:     v1alpha1.ReasonEnforcementPending,
+		},
+		"a namespace finalizer is missing": {
+			wanted:   set{selecting("a.b.c", "x.y/z", nil)},
+			injected: set{selecting("a.b.c", "", nil)},
+			want:     v1alpha1.ReasonEnforcementPending,
+		},
+		"the namespace finalizer of an initializer with a selector is missing": {
+			wanted:   set{selecting("d.e.f", "x.y/z", team("a"))},
+			injected: set{selecting("d.e.f", "", team("a"))},
+			want:     v1alpha1.ReasonEnforcementPending,
+		},
+		"an initializer that selects no namespace": {
+			wanted:     set{selecting("a.b.c", "", nil), selecting("d.e.f", "x.y/z", never)},
+			injected:   set{selecting("a.b.c", "", nil)},
+			want:       v1alpha1.ReasonEnforced,
+			wantProbes: 1,
+		},
+		"another policy denies the label": {
+			wanted:   set{selecting("a.b.c", "", nil), selecting("d.e.f", "", team("a"))},
+			injected: set{selecting("a.b.c", "", nil)}, refuses: "team",
+			want: v1alpha1.ReasonEnforced, wantProbes: 2,
+		},
+		"another policy adds a selected label before inject": {
+			wanted:   set{selecting("a.b.c", "x.y/z", nil), selecting("d.e.f", "x.y/q", without)},
+			injected: set{selecting("a.b.c", "x.y/z", nil), selecting("d.e.f", "x.y/q", without)},
+			before:   map[string]string{"team": "x"}, want: v1alpha1.ReasonEnforced,
+		},
+		"another policy adds a selected label after inject": {
+			wanted:   set{selecting("a.b.c", "x.y/z", nil), selecting("d.e.f", "x.y/q", without)},
+			injected: set{selecting("a.b.c", "x.y/z", nil), selecting("d.e.f", "x.y/q", without)},
+			after:    map[string]string{"team": "x"}, want: v1alpha1.ReasonEnforced,
+		},
+		"another policy adds a selected label, and initializers are missing": {
+			wanted: set{selecting("a.b.c", "x.y/z", nil), selecting("d.e.f", "x.y/q", without)},
+			before: map[string]string{"team": "x"}, want: v1alpha1.ReasonEnforcementPending,
+		},
+		"another policy adds a selected label, and a namespace finalizer is missing": {
+			wanted:   set{selecting("a.b.c", "", nil), selecting("d.e.f", "x.y/q", without)},
+			injected: set{selecting("a.b.c", "", nil), selecting("d.e.f", "", without)},
+			after:    map[string]string{"team": "x"}, want: v1alpha1.ReasonEnforcementPending,
+		},
+		"another policy adds an unrelated label": {
+			wanted:   set{selecting("a.b.c", "", nil), selecting("d.e.f", "", without)},
+			injected: set{selecting("a.b.c", "", nil)},
+			before:   map[string]string{"tier": "x"}, want: v1alpha1.ReasonEnforcementPending,
+		},
+		"the name comes after verifier": {
+			wanted: set{selecting("d.e.f", "", unnamed)},
+			after:  map[string]string{corev1.LabelMetadataName: "probe"}, want: v1alpha1.ReasonEnforcementPending,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g := NewWithT(t)
+				probes := 0
+				create := func(
+					_ context.Context, _ client.WithWatch, object client.Object, _ ...client.CreateOption,
+				) error {
+					probes++
+					namespace := object.(*corev1.Namespace)
+					if _, found := namespace.Labels[test.refuses]; found {
+						return errForbidden
+					}
+					if namespace.Labels == nil {
+						namespace.Labels = map[string]string{}
+					}
+					maps.Copy(namespace.Labels, test.before)
+					selected := initialization.Selected(test.injected, maps.Clone(namespace.Labels))
+					maps.Copy(namespace.Labels, test.after)
+					namespace.Annotations = map[string]string{
+						v1alpha1.AnnotationPendingInitializers: strings.Join(initialization.Names(selected), ","),
+					}
+					namespace.Spec.Finalizers = initialization.MissingFinalizers(namespace, selected)
+					return nil
+				}
+				verifier := newVerifier(interceptor.Funcs{Create: create}, policytest.Default(admissionv1.Fail)...)
+				wanted := policytest.Set()
+				wanted.Initializers = test.wanted
+				status, err := verifier.Verify(t.Context(), wanted)
+				g.Expect(err).NotTo(HaveOccurred())
+				g.Expect(status.Reason).To(Equal(test.want))
+				if test.wantProbes > 0 {
+					g.Expect(probes).To(Equal(test.wantProbes))
+				}
+				if test.refuses != "" {
+					g.Expect(status.RetryAfter).To(Equal(unconfirmedRetryInterval))
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,338 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package policyverifier
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	. "github.com/onsi/gomega"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/policyverifier/policytest"
+)
+
+var (
+	now          = policytest.Now
+	errOutage    = policytest.ErrUnavailable
+	errForbidden = policytest.ErrForbidden
+)
+
+func TestVerify(t *testing.T) {
+	const (
+		list = "rbac.corp.com,quota.corp.com"
+		// The age of the set at which the failure policy is set to Fail.
+		old = time.Minute
+	)
+	pending := PolicyStatus{
+		Reason:     v1alpha1.ReasonEnforcementPending,
+		Message:    msgPending,
+		RetryAfter: 2 * time.Second,
+	}
+	unconfirmed := func(err error, retryAfter time.Duration) PolicyStatus {
+		return PolicyStatus{
+			Reason:     v1alpha1.ReasonEnforced,
+			Message:    msgEnforced + msgUnconfirmed(err),
+			RetryAfter: retryAfter,
+		}
+	}
+	enforced := PolicyStatus{Reason: v1alpha1.ReasonEnforced, Message: msgEnforced}
+
+	tests := map[string]struct {
+		failurePolicy admissionv1.FailurePolicyType
+		isEmpty       bool
+		age           time.Duration
+		responses     []policytest.DryRun
+		// patchError is the response to the patch of policy inject.
+		patchError error
+
+		want        PolicyStatus
+		wantError   string
+		wantPatched bool
+		// wantOnce expects a single dry run.
+		wantOnce bool
+	}{
+		"a new namespace gets the list": {
+			failurePolicy: admissionv1.Fail, responses: []policytest.DryRun{{Pending: list}},
+			want: enforced, wantOnce: true,
+		},
+		"a new namespace gets nothing, with an empty set": {
+			failurePolicy: admissionv1.Fail, isEmpty: true, responses: []policytest.DryRun{{}},
+			want: enforced, wantOnce: true,
+		},
+		"a new namespace gets the list after some dry runs": {
+			failurePolicy: admissionv1.Fail, responses: []policytest.DryRun{{}, {Pending: "rbac.corp.com"}, {Pending: list}},
+			want: enforced,
+		},
+		"a new namespace gets nothing": {
+			failurePolicy: admissionv1.Ignore, age: old, responses: []policytest.DryRun{{}},
+			want: pending,
+		},
+		"a new namespace gets the previous list": {
+			failurePolicy: admissionv1.Fail, isEmpty: true, responses: []policytest.DryRun{{Pending: list}},
+			want: pending,
+		},
+		"a new namespace gets the list in another order": {
+			failurePolicy: admissionv1.Fail, responses: []policytest.DryRun{{Pending: "quota.corp.com,rbac.corp.com"}},
+			want: pending,
+		},
+		"another project's policy forbids new namespaces": {
+			failurePolicy: admissionv1.Fail, responses: []policytest.DryRun{{Err: errForbidden}},
+			want: unconfirmed(errForbidden, time.Minute), wantOnce: true,
+		},
+		"another project's policy rejects new namespaces as invalid": {
+			failurePolicy: admissionv1.Fail, responses: []policytest.DryRun{{Err: apierrors.NewBadRequest("no")}},
+			want: unconfirmed(apierrors.NewBadRequest("no"), time.Minute), wantOnce: true,
+		},
+		"policy guard denies new namespaces": {
+			failurePolicy: admissionv1.Ignore, age: old, responses: []policytest.DryRun{{Err: policytest.ErrDeniedByGuard}},
+			want: PolicyStatus{
+				Reason:     v1alpha1.ReasonRefused,
+				Message:    msgRefused(policytest.ErrDeniedByGuard),
+				RetryAfter: 2 * time.Second,
+			},
+			wantOnce: true,
+		},
+		"the API server is unavailable": {
+			failurePolicy: admissionv1.Ignore, age: old, responses: []policytest.DryRun{{Err: errOutage}},
+			wantError: "failed to create a namespace as a dry run: " + errOutage.Error(), wantOnce: true,
+		},
+		"the API server is unavailable, with an empty set": {
+			failurePolicy: admissionv1.Fail, isEmpty: true, responses: []policytest.DryRun{{Err: errOutage}},
+			wantError: "failed to create a namespace as a dry run: " + errOutage.Error(), wantOnce: true,
+		},
+		"the request times out, with an empty set": {
+			failurePolicy: admissionv1.Fail, isEmpty: true, responses: []policytest.DryRun{{Err: context.DeadlineExceeded}},
+			want: pending, wantOnce: true,
+		},
+
+		// The failure policy of inject.
+		"the set is too young for Fail": {
+			failurePolicy: admissionv1.Ignore, age: old - 5*time.Second, responses: []policytest.DryRun{{Pending: list}},
+			want:     PolicyStatus{Reason: v1alpha1.ReasonEnforced, Message: msgEnforced, RetryAfter: 5 * time.Second},
+			wantOnce: true,
+		},
+		"the set is old enough for Fail": {
+			failurePolicy: admissionv1.Ignore, age: old, responses: []policytest.DryRun{{Pending: list}},
+			want: enforced, wantPatched: true, wantOnce: true,
+		},
+		"the policy has no failure policy": {
+			age: old, responses: []policytest.DryRun{{Pending: list}},
+			want: enforced, wantPatched: true, wantOnce: true,
+		},
+		"another project's policy does not prevent Fail": {
+			failurePolicy: admissionv1.Ignore, age: old, responses: []policytest.DryRun{{Err: errForbidden}},
+			want: unconfirmed(errForbidden, time.Minute), wantPatched: true, wantOnce: true,
+		},
+		"the earlier of two retries": {
+			failurePolicy: admissionv1.Ignore, age: old - 5*time.Second, responses: []policytest.DryRun{{Err: errForbidden}},
+			want: unconfirmed(errForbidden, 5*time.Second), wantOnce: true,
+		},
+		"the operator is not authorized to set Fail": {
+			failurePolicy: admissionv1.Ignore, age: old, responses: []policytest.DryRun{{Pending: list}}, patchError: errForbidden,
+			want: PolicyStatus{
+				Reason:     v1alpha1.ReasonEnforced,
+				Message:    msgEnforced + msgFailurePolicyForbidden("nslifecycle-inject"),
+				RetryAfter: time.Minute,
+			},
+			wantOnce: true,
+		},
+		"setting Fail returns an error, and the set is enforced": {
+			failurePolicy: admissionv1.Ignore, age: old, responses: []policytest.DryRun{{Pending: list}}, patchError: errOutage,
+			want: enforced, wantOnce: true,
+			wantError: `failed to set failurePolicy of MutatingAdmissionPolicy "nslifecycle-inject" to Fail: ` + errOutage.Error(),
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			// Verify waits on a fake clock.
+			synctest.Test(t, func(t *testing.T) {
+				g := NewWithT(t)
+				server := &policytest.DryRuns{Responses: test.responses}
+				funcs := interceptor.Funcs{Create: server.Create}
+				if test.patchError != nil {
+					funcs.Patch = policytest.FailingPatch(test.patchError)
+				}
+				verifier := newVerifier(funcs, policytest.Default(test.failurePolicy)...)
+				set := policytest.Set("rbac.corp.com", "quota.corp.com")
+				if test.isEmpty {
+					set.Initializers = nil
+				}
+				set.CreationTimestamp = metav1.NewTime(now.Add(-test.age))
+
+				status, err := verifier.Verify(t.Context(), set)
+				g.Expect(status).To(Equal(test.want))
+				if test.wantError == "" {
+					g.Expect(err).NotTo(HaveOccurred())
+				} else {
+					g.Expect(err).To(MatchError(test.wantError))
+				}
+				wantDryRuns := BeNumerically(">", 1)
+				if test.wantOnce {
+					wantDryRuns = BeNumerically("==", 1)
+				}
+				g.Expect(server.Count).To(wantDryRuns, "dry runs")
+
+				var inject admissionv1.MutatingAdmissionPolicy
+				g.Expect(verifier.Get(t.Context(), client.ObjectKey{Name: "nslifecycle-inject"}, &inject)).To(Succeed())
+				want := test.failurePolicy
+				if test.wantPatched {
+					want = admissionv1.Fail
+				}
+				g.Expect(*inject.Spec.FailurePolicy).To(Equal(want))
+			})
+		})
+	}
+}
+
+func TestVerifyWithoutPolicies(t *testing.T) {
+	g := NewWithT(t)
+	server := &policytest.DryRuns{Responses: []policytest.DryRun{{}}}
+	verifier := newVerifier(interceptor.Funcs{Create: server.Create}, policytest.Default(admissionv1.Fail)[:9]...)
+	g.Expect(verifier.Verify(t.Context(), policytest.Set("rbac.corp.com"))).To(Equal(PolicyStatus{
+		Reason:  v1alpha1.ReasonPolicyMissing,
+		Message: msgMissing([]string{`ValidatingAdmissionPolicy "guard"`}),
+	}))
+	g.Expect(server.Count).To(BeZero(), "dry runs")
+}
+
+func TestVerifyCannotListPolicies(t *testing.T) {
+	g := NewWithT(t)
+	verifier := newVerifier(interceptor.Funcs{List: policytest.FailingList})
+	status, err := verifier.Verify(t.Context(), policytest.Set("rbac.corp.com"))
+	g.Expect(err).To(MatchError(errOutage))
+	g.Expect(status).To(BeZero())
+}
+
+func TestVerifyReturnsWhenContextIsDone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := NewWithT(t)
+		ctx, cancel := context.WithTimeout(t.Context(), probeTimeout/2)
+		defer cancel()
+		server := &policytest.DryRuns{Responses: []policytest.DryRun{{}}}
+		verifier := newVerifier(interceptor.Funcs{Create: server.Create}, policytest.Default(admissionv1.Fail)...)
+		status, err := verifier.Verify(ctx, policytest.Set("rbac.corp.com"))
+		g.Expect(err).To(MatchError(context.DeadlineExceeded))
+		g.Expect(status).To(BeZero())
+	})
+}
+
+// A dry run that was sent before the time-out still counts: on a slow API server no dry run would
+// ever succeed otherwise.
+func TestVerifyWithSlowAPIServer(t *testing.T) {
+	for name, test := range map[string]struct {
+		delay   time.Duration
+		pending string
+		want    string
+	}{
+		"that enforces the set":         {delay: probeTimeout * 2, pending: "rbac.corp.com", want: v1alpha1.ReasonEnforced},
+		"that does not enforce the set": {delay: probeTimeout * 2 / 3, want: v1alpha1.ReasonEnforcementPending},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g := NewWithT(t)
+				server := &policytest.DryRuns{Responses: []policytest.DryRun{{Pending: test.pending}}}
+				slow := func(
+					ctx context.Context, cl client.WithWatch, object client.Object, opts ...client.CreateOption,
+				) error {
+					select {
+					case <-time.After(test.delay):
+						return server.Create(ctx, cl, object, opts...)
+					case <-ctx.Done():
+						return ctx.Err()
+					}
+				}
+				verifier := newVerifier(interceptor.Funcs{Create: slow}, policytest.Default(admissionv1.Fail)...)
+				status, err := verifier.Verify(t.Context(), policytest.Set("rbac.corp.com"))
+				g.Expect(err).NotTo(HaveOccurred())
+				g.Expect(status.Reason).To(Equal(test.want))
+			})
+		})
+	}
+}
+
+func TestVerifyConfirmsEachVersionOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := NewWithT(t)
+		server := &policytest.DryRuns{Responses: []policytest.DryRun{{Pending: "rbac.corp.com"}}}
+		verifier := newVerifier(interceptor.Funcs{}, policytest.Default(admissionv1.Fail)...)
+		apiServer := verifier.Client.(client.WithWatch)
+		verifier.Client = interceptor.NewClient(apiServer, interceptor.Funcs{Create: server.Create})
+		set := policytest.Set("rbac.corp.com")
+		expect := func(dryRuns int, reason string) {
+			t.Helper()
+			server.Count = 0
+			status, err := verifier.Verify(t.Context(), set)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(status.Reason).To(Equal(reason))
+			g.Expect(server.Count).To(Equal(dryRuns), "dry runs")
+		}
+		install := func(object client.Object, uid types.UID) {
+			t.Helper()
+			g.Expect(client.IgnoreNotFound(apiServer.Delete(t.Context(), object))).To(Succeed())
+			object.SetResourceVersion("")
+			object.SetUID(uid)
+			g.Expect(apiServer.Create(t.Context(), object)).To(Succeed())
+		}
+
+		expect(1, v1alpha1.ReasonEnforced)
+		expect(0, v1alpha1.ReasonEnforced)
+
+		set.ResourceVersion = "8"
+		expect(1, v1alpha1.ReasonEnforced)
+		expect(0, v1alpha1.ReasonEnforced)
+		set.UID = "another-uid"
+		expect(1, v1alpha1.ReasonEnforced)
+		expect(0, v1alpha1.ReasonEnforced)
+
+		inject := policytest.Default(admissionv1.Fail)[0]
+		install(inject, "another-uid")
+		expect(1, v1alpha1.ReasonEnforced)
+		expect(0, v1alpha1.ReasonEnforced)
+		binding := policytest.MutatingBinding("inject-binding", v1alpha1.PolicyInject, inject.GetName())
+		install(binding, "another-uid")
+		expect(1, v1alpha1.ReasonEnforced)
+		expect(0, v1alpha1.ReasonEnforced)
+
+		// While a policy is missing, nothing is confirmed.
+		gate := policytest.ValidatingPolicy("nslifecycle-gate", v1alpha1.PolicyGate)
+		g.Expect(apiServer.Delete(t.Context(), gate)).To(Succeed())
+		expect(0, v1alpha1.ReasonPolicyMissing)
+		install(gate, "another-uid")
+		expect(1, v1alpha1.ReasonEnforced)
+		expect(0, v1alpha1.ReasonEnforced)
+	})
+}
+
+func TestVerifyRetriesUnconfirmedSets(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := NewWithT(t)
+		server := &policytest.DryRuns{Responses: []policytest.DryRun{{Err: errForbidden}}}
+		verifier := newVerifier(interceptor.Funcs{Create: server.Create}, policytest.Default(admissionv1.Fail)...)
+		_, err := verifier.Verify(t.Context(), policytest.Set("rbac.corp.com"))
+		g.Expect(err).NotTo(HaveOccurred())
+
+		server.Responses, server.Count = []policytest.DryRun{{Pending: "rbac.corp.com"}}, 0
+		status, err := verifier.Verify(t.Context(), policytest.Set("rbac.corp.com"))
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(status).To(Equal(PolicyStatus{Reason: v1alpha1.ReasonEnforced, Message: msgEnforced}))
+		g.Expect(server.Count).To(Equal(1), "dry runs")
+	})
+}
+
+func newVerifier(funcs interceptor.Funcs, installed ...client.Object) *Verifier {
+	return &Verifier{
+		Client: policytest.NewClient(funcs, installed...),
+		Clock:  clocktesting.NewFakePassiveClock(now),
+	}
+}
