@@ -227,36 +227,36 @@ func labellingPolicy(key string) []client.Object {
 
 var _ = Describe("A finalizer of an initializer", func() {
 	It("is in spec.finalizers from the creation, once, beside the finalizers of the creator", func(ctx context.Context) {
-		cluster.RegisterConfiguration(ctx, wrappers.MakeConfiguration("tokens").
+		cluster.RegisterConfiguration(ctx, wrappers.MakeConfiguration("finalizers").
 			Initializer(initializerA, settings{Finalizer: string(finalizerA)}).
 			Initializer(initializerB, settings{Finalizer: string(finalizerA)}).
 			Initializer(initializerC, settings{Finalizer: string(finalizerB), NamespaceSelector: ofTeam("a")}))
-		type tokens = []corev1.FinalizerName
+		type names = []corev1.FinalizerName
 		const kubernetes, theirs = corev1.FinalizerKubernetes, corev1.FinalizerName("openshift.com/origin")
 		for of, test := range map[string]struct {
-			sent, want, wantInTeam tokens
+			sent, want, wantInTeam names
 		}{
-			"nothing": {want: tokens{finalizerA, kubernetes}, wantInTeam: tokens{finalizerA, finalizerB, kubernetes}},
+			"nothing": {want: names{finalizerA, kubernetes}, wantInTeam: names{finalizerA, finalizerB, kubernetes}},
 			"none": {
-				sent: tokens{}, want: tokens{finalizerA, kubernetes}, wantInTeam: tokens{finalizerA, finalizerB, kubernetes},
+				sent: names{}, want: names{finalizerA, kubernetes}, wantInTeam: names{finalizerA, finalizerB, kubernetes},
 			},
 			"kubernetes": {
-				sent: tokens{kubernetes}, want: tokens{kubernetes, finalizerA}, wantInTeam: tokens{kubernetes, finalizerA, finalizerB},
+				sent: names{kubernetes}, want: names{kubernetes, finalizerA}, wantInTeam: names{kubernetes, finalizerA, finalizerB},
 			},
 			"the finalizer": {
-				sent: tokens{finalizerA}, want: tokens{finalizerA, kubernetes}, wantInTeam: tokens{finalizerA, finalizerB, kubernetes},
+				sent: names{finalizerA}, want: names{finalizerA, kubernetes}, wantInTeam: names{finalizerA, finalizerB, kubernetes},
 			},
 			"the other": {
-				sent: tokens{finalizerB, kubernetes},
-				want: tokens{finalizerB, kubernetes, finalizerA}, wantInTeam: tokens{finalizerB, kubernetes, finalizerA},
+				sent: names{finalizerB, kubernetes},
+				want: names{finalizerB, kubernetes, finalizerA}, wantInTeam: names{finalizerB, kubernetes, finalizerA},
 			},
 			"theirs, twice": {
-				sent: tokens{theirs, theirs},
-				want: tokens{theirs, theirs, finalizerA, kubernetes}, wantInTeam: tokens{theirs, theirs, finalizerA, finalizerB, kubernetes},
+				sent: names{theirs, theirs},
+				want: names{theirs, theirs, finalizerA, kubernetes}, wantInTeam: names{theirs, theirs, finalizerA, finalizerB, kubernetes},
 			},
 			"all of them in another order": {
-				sent: tokens{finalizerB, finalizerA, theirs, kubernetes},
-				want: tokens{finalizerB, finalizerA, theirs, kubernetes}, wantInTeam: tokens{finalizerB, finalizerA, theirs, kubernetes},
+				sent: names{finalizerB, finalizerA, theirs, kubernetes},
+				want: names{finalizerB, finalizerA, theirs, kubernetes}, wantInTeam: names{finalizerB, finalizerA, theirs, kubernetes},
 			},
 		} {
 			for user, c := range map[string]client.Client{"ordinary": cluster.Ordinary, "initializer": cluster.Initializer, "admin": cluster.Admin} {
@@ -278,11 +278,11 @@ var _ = Describe("A finalizer of an initializer", func() {
 		_, err := cluster.KubectlWithInput(ctx, cluster.Ordinary.Config,
 			`{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"`+name+`"}}`, "apply", "--server-side", "-f", "-")
 		Expect(err).NotTo(HaveOccurred())
-		Expect(cluster.GetNamespace(Default, ctx, name).Spec.Finalizers).To(Equal(tokens{finalizerA, kubernetes}))
+		Expect(cluster.GetNamespace(Default, ctx, name).Spec.Finalizers).To(Equal(names{finalizerA, kubernetes}))
 		By("creating a namespace that is not initialized")
 		exempt := wrappers.MakeNamespace(metav1.NamespacePublic).Obj()
 		if err := cluster.Admin.Create(ctx, exempt, client.DryRunAll); err == nil {
-			Expect(exempt.Spec.Finalizers).To(Equal(tokens{kubernetes}))
+			Expect(exempt.Spec.Finalizers).To(Equal(names{kubernetes}))
 		}
 	}, SpecTimeout(time.Minute))
 
