@@ -18,7 +18,7 @@ import (
 type Decision struct {
 	// State is the state that the decision is based on.
 	State State
-	// LabelRepair is the only write if it is set: the watch event of the repair triggers the others.
+	// LabelRepair is the only write if it is set: the watch event of the repair triggers the other ones.
 	LabelRepair *LabelRepair
 	// Conditions are the conditions to set.
 	Conditions []corev1.NamespaceCondition

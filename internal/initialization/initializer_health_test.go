@@ -104,7 +104,7 @@ func TestHealthyCondition(t *testing.T) {
 		reason       string
 		message      string
 	}{
-		"empty, whatever the health": {
+		"empty, with unhealthy initializers": {
 			health: Health{AuthorizationError: "?", Unresponsive: unresponsive}, status: metav1.ConditionTrue,
 			reason: v1alpha1.ReasonHealthy, message: messageNothingToServe,
 		},

@@ -89,7 +89,7 @@ func TestComputeInjection(t *testing.T) {
 				namespace.Labels = map[string]string{v1alpha1.LabelInitializing: ""}
 			},
 		},
-		"conditions, labels and annotations of others": {
+		"conditions, labels and annotations of other controllers": {
 			initializers: before,
 			change: func(namespace *corev1.Namespace) {
 				namespace.Labels = map[string]string{"app": "web"}
@@ -158,7 +158,7 @@ func TestStamp(t *testing.T) {
 			wanted: []v1alpha1.EffectiveInitializer{entry(rbac, nil)},
 			want:   []v1alpha1.EffectiveInitializer{entry(rbac, after(0))}, needs: true,
 		},
-		"an old one keeps its time, whatever its place": {
+		"an old one keeps its time at another position": {
 			wanted: []v1alpha1.EffectiveInitializer{entry(quota, nil), entry(rbac, nil)},
 			have:   []v1alpha1.EffectiveInitializer{entry(rbac, after(-time.Hour))},
 			want:   []v1alpha1.EffectiveInitializer{entry(quota, after(0)), entry(rbac, after(-time.Hour))}, needs: true,
@@ -168,7 +168,7 @@ func TestStamp(t *testing.T) {
 			have:   []v1alpha1.EffectiveInitializer{entry(rbac, nil)},
 			want:   []v1alpha1.EffectiveInitializer{entry(rbac, after(0))}, needs: true,
 		},
-		"one has gone": {
+		"one was removed": {
 			wanted: []v1alpha1.EffectiveInitializer{entry(quota, nil)},
 			have:   []v1alpha1.EffectiveInitializer{entry(rbac, after(-time.Hour)), entry(quota, after(-time.Minute))},
 			want:   []v1alpha1.EffectiveInitializer{entry(quota, after(-time.Minute))},

@@ -152,21 +152,21 @@ var _ = Describe("Package initializer", func() {
 	}, SpecTimeout(time.Minute))
 
 	It("adds a finalizer before the first call, and changes nothing else", func(ctx context.Context) {
-		const token = corev1.FinalizerName("search.example.com/index")
+		const finalizer = corev1.FinalizerName("search.example.com/index")
 		name := framework.Unique("finalizer") + ".corp.example.com"
 		config := cluster.AddUserWithRules(ctx, framework.Unique("package-initializer"), append(initializerRules, finalizeRule)...).Config
-		tokens := make(chan []corev1.FinalizerName, 10)
+		finalizers := make(chan []corev1.FinalizerName, 10)
 		startManager(config, func(mgr ctrl.Manager) error {
 			return pkginitializer.Add(mgr, name, func(ctx context.Context, namespace *corev1.Namespace) (pkginitializer.Result, error) {
-				tokens <- cluster.GetNamespace(Default, ctx, namespace.Name).Spec.Finalizers
+				finalizers <- cluster.GetNamespace(Default, ctx, namespace.Name).Spec.Finalizers
 				return pkginitializer.Result{}, nil
-			}, pkginitializer.WithFinalizer(token))
+			}, pkginitializer.WithFinalizer(finalizer))
 		})
 		cluster.Register(ctx, framework.Unique("package"), name)
 
 		namespace := wrappers.MakeNamespace(framework.Unique("finalizer")).Label("team", "shop").Obj()
 		Expect(cluster.Ordinary.Create(ctx, namespace, client.FieldOwner("the-creator"))).To(Succeed())
-		Eventually(tokens).WithContext(ctx).Should(Receive(Equal([]corev1.FinalizerName{corev1.FinalizerKubernetes, token})))
+		Eventually(finalizers).WithContext(ctx).Should(Receive(Equal([]corev1.FinalizerName{corev1.FinalizerKubernetes, finalizer})))
 		Eventually(func(g Gomega) {
 			now := cluster.GetNamespace(g, ctx, namespace.Name)
 			g.Expect(now.Labels).NotTo(HaveKey(v1alpha1.LabelInitializing))

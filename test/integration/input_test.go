@@ -152,7 +152,7 @@ var _ = Describe("Input", func() {
 		cluster.Register(ctx, "columns", "a.test.example.com", "b.test.example.com")
 		output, err := cluster.Kubectl(ctx, cluster.Admin.Config, "get", "nsinit", "columns")
 		Expect(err).NotTo(HaveOccurred())
-		Expect(output).To(MatchRegexp(`NAME\s+ACTIVE\s+REASON\s+SERVED\s+AGE\ncolumns\s+True\s+InForce\s+True`))
+		Expect(output).To(MatchRegexp(`NAME\s+ACTIVE\s+REASON\s+HEALTHY\s+AGE\ncolumns\s+True\s+Enforced\s+True`))
 		output, err = cluster.Kubectl(ctx, cluster.Admin.Config, "get", "nslifecycle", "-o", "wide")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(output).To(And(ContainSubstring("b.test.example.com"), ContainSubstring("/effective")))

@@ -30,7 +30,7 @@ import (
 const (
 	initializerA, initializerB, initializerC = "a.test.example.com", "b.test.example.com", "c.test.example.com"
 
-	tokenA, tokenB corev1.FinalizerName = "search.example.com/index", "dns.example.com/zone"
+	finalizerA, finalizerB corev1.FinalizerName = "search.example.com/index", "dns.example.com/zone"
 )
 
 type settings = v1alpha1.InitializerSettings
@@ -71,7 +71,7 @@ var _ = Describe("A selector", func() {
 
 	It("does not affect a namespace that no initializer selects, even after a change of its labels", func(ctx context.Context) {
 		cluster.RegisterConfiguration(ctx, wrappers.MakeConfiguration("later").
-			Initializer(initializerA, settings{NamespaceSelector: ofTeam("a"), Finalizer: string(tokenA)}))
+			Initializer(initializerA, settings{NamespaceSelector: ofTeam("a"), Finalizer: string(finalizerA)}))
 		namespace := framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("unselected"))
 		expectUntouched := func(namespace *corev1.Namespace) {
 			GinkgoHelper()
@@ -227,36 +227,36 @@ func labellingPolicy(key string) []client.Object {
 
 var _ = Describe("A finalizer of an initializer", func() {
 	It("is in spec.finalizers from the creation, once, beside the finalizers of the creator", func(ctx context.Context) {
-		cluster.RegisterConfiguration(ctx, wrappers.MakeConfiguration("tokens").
-			Initializer(initializerA, settings{Finalizer: string(tokenA)}).
-			Initializer(initializerB, settings{Finalizer: string(tokenA)}).
-			Initializer(initializerC, settings{Finalizer: string(tokenB), NamespaceSelector: ofTeam("a")}))
-		type tokens = []corev1.FinalizerName
+		cluster.RegisterConfiguration(ctx, wrappers.MakeConfiguration("finalizers").
+			Initializer(initializerA, settings{Finalizer: string(finalizerA)}).
+			Initializer(initializerB, settings{Finalizer: string(finalizerA)}).
+			Initializer(initializerC, settings{Finalizer: string(finalizerB), NamespaceSelector: ofTeam("a")}))
+		type names = []corev1.FinalizerName
 		const kubernetes, theirs = corev1.FinalizerKubernetes, corev1.FinalizerName("openshift.com/origin")
 		for of, test := range map[string]struct {
-			sent, want, wantInTeam tokens
+			sent, want, wantInTeam names
 		}{
-			"nothing": {want: tokens{tokenA, kubernetes}, wantInTeam: tokens{tokenA, tokenB, kubernetes}},
+			"nothing": {want: names{finalizerA, kubernetes}, wantInTeam: names{finalizerA, finalizerB, kubernetes}},
 			"none": {
-				sent: tokens{}, want: tokens{tokenA, kubernetes}, wantInTeam: tokens{tokenA, tokenB, kubernetes},
+				sent: names{}, want: names{finalizerA, kubernetes}, wantInTeam: names{finalizerA, finalizerB, kubernetes},
 			},
 			"kubernetes": {
-				sent: tokens{kubernetes}, want: tokens{kubernetes, tokenA}, wantInTeam: tokens{kubernetes, tokenA, tokenB},
+				sent: names{kubernetes}, want: names{kubernetes, finalizerA}, wantInTeam: names{kubernetes, finalizerA, finalizerB},
 			},
-			"the token": {
-				sent: tokens{tokenA}, want: tokens{tokenA, kubernetes}, wantInTeam: tokens{tokenA, tokenB, kubernetes},
+			"the finalizer": {
+				sent: names{finalizerA}, want: names{finalizerA, kubernetes}, wantInTeam: names{finalizerA, finalizerB, kubernetes},
 			},
 			"the other": {
-				sent: tokens{tokenB, kubernetes},
-				want: tokens{tokenB, kubernetes, tokenA}, wantInTeam: tokens{tokenB, kubernetes, tokenA},
+				sent: names{finalizerB, kubernetes},
+				want: names{finalizerB, kubernetes, finalizerA}, wantInTeam: names{finalizerB, kubernetes, finalizerA},
 			},
 			"theirs, twice": {
-				sent: tokens{theirs, theirs},
-				want: tokens{theirs, theirs, tokenA, kubernetes}, wantInTeam: tokens{theirs, theirs, tokenA, tokenB, kubernetes},
+				sent: names{theirs, theirs},
+				want: names{theirs, theirs, finalizerA, kubernetes}, wantInTeam: names{theirs, theirs, finalizerA, finalizerB, kubernetes},
 			},
 			"all of them in another order": {
-				sent: tokens{tokenB, tokenA, theirs, kubernetes},
-				want: tokens{tokenB, tokenA, theirs, kubernetes}, wantInTeam: tokens{tokenB, tokenA, theirs, kubernetes},
+				sent: names{finalizerB, finalizerA, theirs, kubernetes},
+				want: names{finalizerB, finalizerA, theirs, kubernetes}, wantInTeam: names{finalizerB, finalizerA, theirs, kubernetes},
 			},
 		} {
 			for user, c := range map[string]client.Client{"ordinary": cluster.Ordinary, "initializer": cluster.Initializer, "admin": cluster.Admin} {
@@ -278,22 +278,22 @@ var _ = Describe("A finalizer of an initializer", func() {
 		_, err := cluster.KubectlWithInput(ctx, cluster.Ordinary.Config,
 			`{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"`+name+`"}}`, "apply", "--server-side", "-f", "-")
 		Expect(err).NotTo(HaveOccurred())
-		Expect(cluster.GetNamespace(Default, ctx, name).Spec.Finalizers).To(Equal(tokens{tokenA, kubernetes}))
+		Expect(cluster.GetNamespace(Default, ctx, name).Spec.Finalizers).To(Equal(names{finalizerA, kubernetes}))
 		By("creating a namespace that is not initialized")
 		exempt := wrappers.MakeNamespace(metav1.NamespacePublic).Obj()
 		if err := cluster.Admin.Create(ctx, exempt, client.DryRunAll); err == nil {
-			Expect(exempt.Spec.Finalizers).To(Equal(tokens{kubernetes}))
+			Expect(exempt.Spec.Finalizers).To(Equal(names{kubernetes}))
 		}
 	}, SpecTimeout(time.Minute))
 
 	It("blocks the deletion of the namespace until its owner removes it", func(ctx context.Context) {
-		cluster.RegisterConfiguration(ctx, wrappers.MakeConfiguration("held").Initializer(initializerA, settings{Finalizer: string(tokenA)}))
+		cluster.RegisterConfiguration(ctx, wrappers.MakeConfiguration("held").Initializer(initializerA, settings{Finalizer: string(finalizerA)}))
 		namespace := framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("held"))
 		Expect(cluster.Ordinary.Delete(ctx, namespace)).To(Succeed())
 		By("waiting until no other finalizer remains")
 		Eventually(cluster.GetNamespace).WithContext(ctx).WithArguments(namespace.Name).Should(And(
 			HaveField("DeletionTimestamp", Not(BeNil())),
-			HaveField("Spec.Finalizers", Equal([]corev1.FinalizerName{tokenA}))))
+			HaveField("Spec.Finalizers", Equal([]corev1.FinalizerName{finalizerA}))))
 		Eventually(func() error {
 			held := cluster.GetNamespace(Default, ctx, namespace.Name)
 			held.Spec.Finalizers = nil
@@ -361,7 +361,7 @@ var _ = Describe("A finalizer of an initializer", func() {
 			}
 			return namespace
 		}
-		const most = 1000 - v1alpha1.MaxSetInitializers - 1 // One is the token "kubernetes".
+		const most = 1000 - v1alpha1.MaxSetInitializers - 1 // One is "kubernetes".
 		namespace := build(most)
 		Expect(cluster.Ordinary.Create(ctx, namespace, client.DryRunAll)).To(Succeed())
 		Expect(strings.Split(framework.PendingOf(namespace), ",")).To(HaveLen(v1alpha1.MaxSetInitializers))
@@ -379,12 +379,12 @@ var _ = Describe("A finalizer of an initializer", func() {
 
 var _ = Describe("Settings in several configurations", func() {
 	It("are those of the first one, which the other ones report", func(ctx context.Context) {
-		cluster.RegisterConfiguration(ctx, wrappers.MakeConfiguration("several-1").Initializer(initializerA, settings{Finalizer: string(tokenA)}))
-		cluster.RegisterConfiguration(ctx, wrappers.MakeConfiguration("several-2").Initializer(initializerA, settings{Finalizer: string(tokenB)}))
+		cluster.RegisterConfiguration(ctx, wrappers.MakeConfiguration("several-1").Initializer(initializerA, settings{Finalizer: string(finalizerA)}))
+		cluster.RegisterConfiguration(ctx, wrappers.MakeConfiguration("several-2").Initializer(initializerA, settings{Finalizer: string(finalizerB)}))
 		namespace := framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("several"))
-		Expect(namespace.Spec.Finalizers).To(Equal([]corev1.FinalizerName{tokenA, corev1.FinalizerKubernetes}))
+		Expect(namespace.Spec.Finalizers).To(Equal([]corev1.FinalizerName{finalizerA, corev1.FinalizerKubernetes}))
 		Expect(cluster.EffectiveSet(Default, ctx).Initializers).To(ConsistOf(And(
-			HaveField("Configuration", "several-1"), HaveField("Finalizer", string(tokenA)))))
+			HaveField("Configuration", "several-1"), HaveField("Finalizer", string(finalizerA)))))
 		Expect(activeMessage(ctx, "several-1")).NotTo(ContainSubstring(initializerA))
 		Expect(activeMessage(ctx, "several-2")).To(And(ContainSubstring(initializerA), ContainSubstring(`"several-1"`)))
 	}, SpecTimeout(time.Minute))

@@ -49,7 +49,7 @@ var _ = Describe("A configuration", func() {
 		expectHealthy(ctx, configuration, metav1.ConditionFalse, v1alpha1.ReasonInitializerUnauthorized, slow, "ClusterRoleBinding")
 		output, err := plane.Kubectl(ctx, plane.Admin, "get", "nsinit", configuration.Name)
 		Expect(err).NotTo(HaveOccurred())
-		Expect(output).To(MatchRegexp(`(?m)^NAME +ACTIVE +REASON +SERVED`))
+		Expect(output).To(MatchRegexp(`(?m)^NAME +ACTIVE +REASON +HEALTHY`))
 
 		bindWorker(ctx)
 		touch(ctx)
