@@ -12,13 +12,13 @@ import (
 	"golang.org/x/tools/go/packages"
 )
 
-// loadSource loads the packages that define metrics, conditions and causes.
+// loadSource loads the packages that define conditions and causes.
 func loadSource(root string) ([]*packages.Package, error) {
 	source, err := packages.Load(&packages.Config{
 		Mode: packages.NeedName | packages.NeedFiles | packages.NeedCompiledGoFiles | packages.NeedImports |
 			packages.NeedTypes | packages.NeedSyntax | packages.NeedTypesInfo,
 		Dir: root,
-	}, "./api/...", "./internal/...")
+	}, "./api/v1alpha1", "./internal/diagnosis")
 	if err != nil {
 		return nil, err
 	}

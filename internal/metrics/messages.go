@@ -17,7 +17,7 @@ const (
 	helpFinalizationRequests = "Requests to the API server for the content of terminating namespaces, by purpose, " +
 		"without discovery and watches."
 	helpSharedListRequests = "Lists of one type in one namespace that were answered from a shared cluster-wide list. " +
-		"Minus the requests with purpose survey, it is the number of list requests saved."
+		"Minus the requests with purpose shared_list, it is the number of list requests saved."
 	helpFinalizationThrottled = "How often the finalization of a namespace was postponed because the API server answered " +
 		"429 Too Many Requests."
 	helpNamespacesBlocked = "Namespaces whose initialization or deletion makes no progress, by stage and most likely cause."

@@ -85,11 +85,17 @@ const (
 	OutcomeDeleted = "deleted"
 )
 
+// Collectors returns all collectors of this package. They are registered with controller-runtime.
+func Collectors() []prometheus.Collector {
+	return []prometheus.Collector{
+		buildInfo, NamespacesBlocked, DiagnosesTotal, DiagnosisDuration, DiagnosisRequestsTotal, InitializationDuration,
+		InitializersSkippedTotal, FinalizationDuration, effectiveSetStatus, settlingTime, objectsDeletedTotal,
+		finalizationRequestsTotal, sharedListRequestsTotal, FinalizationThrottledTotal, namespaces,
+	}
+}
+
 func init() {
-	ctrlmetrics.Registry.MustRegister(buildInfo, NamespacesBlocked, DiagnosesTotal, DiagnosisDuration,
-		DiagnosisRequestsTotal, InitializationDuration, InitializersSkippedTotal, FinalizationDuration, effectiveSetStatus,
-		settlingTime, objectsDeletedTotal, finalizationRequestsTotal, sharedListRequestsTotal, FinalizationThrottledTotal,
-		namespaces)
+	ctrlmetrics.Registry.MustRegister(Collectors()...)
 	build := version.Read()
 	buildInfo.WithLabelValues(build.Version, build.Revision, build.Go).Set(1)
 	// rate() misses the first increase of a counter that does not exist before it.

@@ -18,8 +18,7 @@ import (
 type InitializerSettingsApplyConfiguration struct {
 	// timeoutSeconds is the time in seconds that a Namespace waits for the initializer after its
 	// turn has come. After that failurePolicy applies. The time starts when the operator observes
-	// the turn, and a change of the configuration never shortens a wait that has started. The
-	// default is no limit.
+	// the turn, so the wait can be longer but not shorter. The default is no limit.
 	TimeoutSeconds *int32 `json:"timeoutSeconds,omitempty"`
 	// failurePolicy specifies what happens when the initializer times out. "Fail", the default,
 	// fails the initialization: the Namespace gets a failure result and is deleted. "Ignore" skips
