@@ -556,11 +556,13 @@ fi
 endef
 
 # Bindings before policies, and both before all other objects, so that no policy refers to a missing
-# object. Clusters before 1.36 do not serve all four kinds.
+# object: API servers notice changes of policies once a second. Clusters before 1.36 do not serve all
+# four kinds.
 define delete-policies
 served="$$($(KUBECTL) api-resources --api-group=admissionregistration.k8s.io -o name)"; \
 for kind in mutatingadmissionpolicybindings validatingadmissionpolicybindings mutatingadmissionpolicies validatingadmissionpolicies; do \
 	if ! grep -q "^$$kind\." <<<"$$served"; then continue; fi; \
 	$(KUBECTL) delete "$$kind.admissionregistration.k8s.io" -l app.kubernetes.io/name=nslifecycle --ignore-not-found; \
-done
+done; \
+sleep 2
 endef

@@ -165,7 +165,7 @@ var _ = Describe("The manager's process", func() {
 		var exit *exec.ExitError
 		Expect(errors.As(err, &exit)).To(BeTrue())
 		Expect(exit.ExitCode()).To(Equal(1))
-		Expect(string(output)).To(HavePrefix(`settling time "soon" is neither`))
+		Expect(string(output)).To(HavePrefix(`grace period "soon" is neither`))
 	}, SpecTimeout(30*time.Second))
 })
 

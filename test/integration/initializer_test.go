@@ -186,7 +186,7 @@ var _ = Describe("Package initializer", func() {
 		var missing *pkginitializer.MissingPermissionsError
 		Expect(errors.As(err, &missing)).To(BeTrue(), "%v", err)
 		Expect(missing.Missing).To(Equal([]string{"initialize namespaces"}))
-		Expect(missing.Message).To(HavePrefix("user %q may not initialize namespaces; as an administrator run: kubectl create clusterrole", user))
+		Expect(missing.Message).To(HavePrefix("user %q is not allowed to initialize namespaces; as an administrator run: kubectl create clusterrole", user))
 
 		var calls atomic.Int32
 		startManager(config, func(mgr ctrl.Manager) error {

@@ -350,6 +350,7 @@ func deletePolicies(ctx context.Context, own *controlplane.ControlPlane) {
 		g.Expect(root.Create(ctx, probe, client.DryRunAll)).To(Succeed())
 		g.Expect(probe.Labels).To(HaveKeyWithValue(v1alpha1.LabelInitializing, "false"))
 	}).WithContext(ctx).Should(Succeed())
+	time.Sleep(time.Second) // Requests that inject has labeled may still be in progress.
 }
 
 // undeploy removes an installation as make undeploy does. No namespace controller runs here, so it does
