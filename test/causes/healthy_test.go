@@ -45,7 +45,7 @@ func (f *fixture) expectNoFindingsUntilDeleted(ctx context.Context, collector *c
 func newCollectorWithDeadline(deadline time.Duration) *collect.Collector {
 	GinkgoHelper()
 	result := newCollector(plane.Admin)
-	result.ProgressDeadline = progressDeadline
+	result.ProgressDeadline = deadline
 	return result
 }
 
