@@ -86,12 +86,12 @@ var _ = Describe("With kube-controller-manager alone", Ordered, func() {
 			plane, admin, collector = originalPlane, originalAdmin, originalCollector
 			Expect(upstream.Stop()).To(Succeed())
 		})
-		peer, err := upstream.StartControllerManager(ctx, "--controllers=*")
+		controllerManager, err := upstream.StartControllerManager(ctx, "--controllers=*")
 		if errors.Is(err, controlplane.ErrNoControllerManager) {
 			Skip(err.Error())
 		}
 		Expect(err).NotTo(HaveOccurred())
-		DeferCleanup(func() { Expect(peer.Stop()).To(Succeed()) })
+		DeferCleanup(func() { Expect(controllerManager.Stop()).To(Succeed()) })
 	}, NodeTimeout(2*time.Minute))
 
 	It("a namespace with a workload has no findings while its deletion progresses", func(ctx context.Context) {

@@ -82,14 +82,14 @@ var _ = Describe("A healthy namespace", func() {
 type finalizerRemover struct {
 	*fixture
 	next http.RoundTripper
-	left chan *unstructured.Unstructured
+	remaining chan *unstructured.Unstructured
 }
 
 // RoundTrip implements http.RoundTripper.
 func (r *finalizerRemover) RoundTrip(request *http.Request) (*http.Response, error) {
 	if strings.HasSuffix(request.URL.Path, "/namespaces/"+r.ns+"/configmaps") {
 		select {
-		case object := <-r.left:
+		case object := <-r.remaining:
 			if err := tryRemoveFinalizers(request.Context(), object); err != nil {
 				return nil, err
 			}
@@ -103,17 +103,17 @@ var _ = Describe("A slow namespace", func() {
 	It("has no findings while finalizers are removed one by one", func(ctx context.Context) {
 		const count = 16
 		f := newFixture(ctx)
-		left := make(chan *unstructured.Unstructured, count)
+		remaining := make(chan *unstructured.Unstructured, count)
 		for i := range count {
-			left <- f.create(ctx, fmt.Sprintf(`
+			remaining <- f.create(ctx, fmt.Sprintf(`
 {apiVersion: v1, kind: ConfigMap, metadata: {namespace: $ns, name: held-%d, finalizers: [`+testFinalizer+`]}}
 `, i))[0]
 		}
 		config := rest.CopyConfig(plane.Admin)
-		config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &finalizerRemover{f, next, left} })
+		config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &finalizerRemover{f, next, remaining} })
 		f.deleteNamespace(ctx)
 		collector := newCollector(config)
-		for len(left) > 0 {
+		for len(remaining) > 0 {
 			result := f.diagnose(Default, ctx, collector)
 			Expect(result.Findings).To(BeEmpty(), format(result))
 		}

@@ -25,8 +25,8 @@ metadata: {name: $id}
 initializers: [{name: $id.init.example.com}]
 `
 
-// initializerRights allow the fixture's operator to initialize namespaces.
-const initializerRights = `
+// initializerRBAC allows the fixture's operator to initialize namespaces.
+const initializerRBAC = `
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
 metadata: {name: $id-initializer}
@@ -96,7 +96,7 @@ var _ = Describe("An initializing namespace", func() {
 	It("waits for an initializer that does not run", func(ctx context.Context) {
 		f := newInitializingFixture(ctx, func(f *fixture) {
 			f.createOperator(ctx)
-			f.create(ctx, initializerRights)
+			f.create(ctx, initializerRBAC)
 			f.scaleOperator(ctx, 0)
 			f.expireLease(ctx)
 		})
@@ -108,7 +108,7 @@ var _ = Describe("An initializing namespace", func() {
 	It("waits for an initializer whose ServiceAccount is deleted", func(ctx context.Context) {
 		f := newInitializingFixture(ctx, func(f *fixture) {
 			f.createOperator(ctx)
-			f.create(ctx, initializerRights)
+			f.create(ctx, initializerRBAC)
 			f.delete(ctx, `{apiVersion: v1, kind: Namespace, metadata: {name: $id-system}}`)
 			(&fixture{ns: f.text("$id-system")}).expectDeleted(ctx)
 		})
@@ -120,7 +120,7 @@ var _ = Describe("An initializing namespace", func() {
 	It("waits for an initializer that runs and makes no progress", func(ctx context.Context) {
 		f := newInitializingFixture(ctx, func(f *fixture) {
 			f.createOperator(ctx)
-			f.create(ctx, initializerRights)
+			f.create(ctx, initializerRBAC)
 		})
 		result := f.expectFindings(ctx, likely(diagnosis.CauseInitializerSlow, "namespaces/"+f.ns).
 			withMessage(f.text("$id.init.example.com")).withEvidence("widget-operator"))
