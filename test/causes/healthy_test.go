@@ -81,7 +81,7 @@ var _ = Describe("A healthy namespace", func() {
 // two diagnoses have the same facts.
 type finalizerRemover struct {
 	*fixture
-	next http.RoundTripper
+	next      http.RoundTripper
 	remaining chan *unstructured.Unstructured
 }
 
