@@ -22,8 +22,8 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/webhooks"
 )
 
-// webhook is a webhook that the API server has to ask before anything of the scene's
-// namespace is deleted or updated; $kind is Validating or Mutating.
+// webhook covers the deletion and update of ConfigMaps in the fixture's namespace; $kind is
+// Validating or Mutating.
 const webhook = `
 apiVersion: admissionregistration.k8s.io/v1
 kind: $kindWebhookConfiguration
@@ -40,7 +40,8 @@ webhooks:
   clientConfig: $client
 `
 
-// policy refuses what its expression does not allow in the scene's namespace.
+// policy denies the deletion and update of ConfigMaps in the fixture's namespace unless
+// $expression is true.
 const policy = `
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicy
@@ -52,7 +53,7 @@ spec:
     resourceRules:
     - {operations: [DELETE, UPDATE], apiGroups: [""], apiVersions: [v1], resources: [configmaps]}
   validations:
-  - {expression: "$expression", message: "it is precious"}
+  - {expression: "$expression", message: "deletion is protected"}
 ---
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicyBinding
@@ -60,49 +61,48 @@ metadata: {name: $id-guard}
 spec: {policyName: $id-guard, validationActions: [Deny]}
 `
 
-// settings are two ConfigMaps.
-const settings = `
+const twoConfigMaps = `
 {apiVersion: v1, kind: ConfigMap, metadata: {namespace: $ns, name: one}}
 ---
 {apiVersion: v1, kind: ConfigMap, metadata: {namespace: $ns, name: two}}
 `
 
-// answering returns the clientConfig of a webhook that is answered until the end of the
-// spec; why returns why a request is refused, or nothing.
-func answering(why func(*admissionv1.AdmissionRequest) string) string {
-	server, clientConfig := webhooks.Serve(why)
+// serveWebhook serves a webhook until the spec ends and returns its clientConfig. denialReason
+// returns why a request is denied, or the empty string.
+func serveWebhook(denialReason func(*admissionv1.AdmissionRequest) string) string {
+	server, clientConfig := webhooks.Serve(denialReason)
 	DeferCleanup(server.Close)
 	config, err := json.Marshal(clientConfig)
 	Expect(err).NotTo(HaveOccurred())
 	return string(config)
 }
 
-// refusingDeletions refuses every deletion.
-func refusingDeletions() string {
-	return answering(func(request *admissionv1.AdmissionRequest) string {
+// denyDeletions serves a webhook that denies every deletion.
+func denyDeletions() string {
+	return serveWebhook(func(request *admissionv1.AdmissionRequest) string {
 		if request.Operation == admissionv1.Delete {
-			return "it is precious"
+			return "deletion is protected"
 		}
 		return ""
 	})
 }
 
-// refusingReleases refuses to have finalizers taken off.
-func refusingReleases() string {
-	return answering(func(request *admissionv1.AdmissionRequest) string {
+// denyFinalizerRemovals serves a webhook that denies the removal of finalizers.
+func denyFinalizerRemovals() string {
+	return serveWebhook(func(request *admissionv1.AdmissionRequest) string {
 		var object metav1.PartialObjectMetadata
 		if request.Operation == admissionv1.Update && json.Unmarshal(request.Object.Raw, &object) == nil &&
 			len(object.Finalizers) == 0 {
-			return "it keeps its finalizer"
+			return "the finalizer is protected"
 		}
 		return ""
 	})
 }
 
-// broken returns the clientConfig of a webhook that answers with an error of its own.
-func broken() string {
+// serveFailingWebhook returns the clientConfig of a webhook that returns an internal error.
+func serveFailingWebhook() string {
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		http.Error(w, "out of order", http.StatusInternalServerError)
+		http.Error(w, "internal failure", http.StatusInternalServerError)
 	}))
 	DeferCleanup(server.Close)
 	config, err := json.Marshal(admissionregistrationv1.WebhookClientConfig{
@@ -112,123 +112,123 @@ func broken() string {
 	return string(config)
 }
 
-// inService returns the clientConfig of a webhook behind a Service of the scene.
-func inService(*scene) string {
+// webhookInService returns the clientConfig of a webhook behind a Service of the fixture.
+func webhookInService(*fixture) string {
 	return `{service: {namespace: $id-system, name: guard, path: /validate}}`
 }
 
-// expectRefused waits until the API server refuses to change an object of the scene.
-func (s *scene) expectRefused(ctx context.Context, text string, change func(client.Object) error) {
+// expectDenied waits until the API server denies a change to the fixture's objects.
+func (f *fixture) expectDenied(ctx context.Context, text string, change func(client.Object) error) {
 	GinkgoHelper()
-	for _, object := range s.objects(text) {
+	for _, object := range f.objects(text) {
 		Eventually(func() error { return change(object) }).WithContext(ctx).ShouldNot(Succeed())
 	}
 }
 
-func dryDelete(ctx context.Context) func(client.Object) error {
+func dryRunDelete(ctx context.Context) func(client.Object) error {
 	return func(object client.Object) error { return admin.Delete(ctx, object, client.DryRunAll) }
 }
 
-func dryRelease(ctx context.Context) func(client.Object) error {
+func dryRunRemoveFinalizers(ctx context.Context) func(client.Object) error {
 	return func(object client.Object) error {
 		patch := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))
 		return admin.Patch(ctx, object, patch, client.DryRunAll)
 	}
 }
 
-var _ = Describe("Admission", func() {
-	DescribeTable("by a webhook that does not answer holds what is to be deleted:",
-		func(ctx context.Context, kind string, setUp func(context.Context, *scene) string, text string) {
-			s := newScene(ctx)
-			s.create(ctx, settings)
-			config := setUp(ctx, s)
+var _ = Describe("Admission control", func() {
+	DescribeTable("blocks deletions while a webhook fails:",
+		func(ctx context.Context, kind string, setUp func(context.Context, *fixture) string, text string) {
+			f := newFixture(ctx)
+			f.create(ctx, twoConfigMaps)
+			config := setUp(ctx, f)
 			objects := strings.NewReplacer("$kind", kind, "$client", config).Replace(webhook)
-			s.create(ctx, objects)
-			s.expectRefused(ctx, settings, dryDelete(ctx))
-			s.end(ctx)
+			f.create(ctx, objects)
+			f.expectDenied(ctx, twoConfigMaps, dryRunDelete(ctx))
+			f.deleteNamespace(ctx)
 			configuration := strings.ToLower(kind) + `webhookconfigurations.admissionregistration.k8s.io "$id-guard"`
-			s.expectBlamed(ctx, confirmed(diagnosis.CauseAdmissionWebhookFailing, "configmaps/one", "configmaps/two").
-				saying(s.text("guard.$id.example.com")).since("failed calling webhook", text, s.text(configuration)))
-			s.delete(ctx, objects)
-			s.expectGone(ctx)
+			f.expectFindings(ctx, confirmed(diagnosis.CauseAdmissionWebhookFailing, "configmaps/one", "configmaps/two").
+				withMessage(f.text("guard.$id.example.com")).withEvidence("failed calling webhook", text, f.text(configuration)))
+			f.delete(ctx, objects)
+			f.expectDeleted(ctx)
 		},
-		Entry("its Service is missing", "Validating", func(_ context.Context, s *scene) string {
-			return inService(s)
+		Entry("the Service is missing", "Validating", func(_ context.Context, f *fixture) string {
+			return webhookInService(f)
 		}, `service "guard" not found`),
-		Entry("its Service is missing, and it mutates", "Mutating", func(_ context.Context, s *scene) string {
-			return inService(s)
+		Entry("the Service of a mutating webhook is missing", "Mutating", func(_ context.Context, f *fixture) string {
+			return webhookInService(f)
 		}, `service "guard" not found`),
-		Entry("its Service has no endpoints", "Validating", func(ctx context.Context, s *scene) string {
-			s.create(ctx, `
+		Entry("the Service has no endpoints", "Validating", func(ctx context.Context, f *fixture) string {
+			f.create(ctx, `
 {apiVersion: v1, kind: Namespace, metadata: {name: $id-system}}
 ---
 {apiVersion: v1, kind: Service, metadata: {namespace: $id-system, name: guard}, spec: {ports: [{port: 443}]}}
 `)
-			return inService(s)
+			return webhookInService(f)
 		}, "has no ready endpoint"),
-		Entry("nothing listens", "Validating", func(context.Context, *scene) string {
+		Entry("the connection is refused", "Validating", func(context.Context, *fixture) string {
 			return `{url: "https://127.0.0.1:1/validate"}`
 		}, "connection refused"),
-		Entry("it answers with an error", "Validating", func(context.Context, *scene) string {
-			return broken()
-		}, "out of order"),
+		Entry("the webhook returns an error", "Validating", func(context.Context, *fixture) string {
+			return serveFailingWebhook()
+		}, "internal failure"),
 	)
 
-	It("by a webhook that refuses deletions is named with its reason", func(ctx context.Context) {
-		s := newScene(ctx)
-		s.create(ctx, settings)
-		objects := strings.NewReplacer("$kind", "Validating", "$client", refusingDeletions()).Replace(webhook)
-		s.create(ctx, objects)
-		s.expectRefused(ctx, settings, dryDelete(ctx))
-		s.end(ctx)
-		s.expectBlamed(ctx, confirmed(diagnosis.CauseAdmissionRefused, "configmaps/one", "configmaps/two").
-			saying(s.text("guard.$id.example.com")).since("it is precious"))
-		s.delete(ctx, objects)
-		s.expectGone(ctx)
+	It("blocks deletions that a webhook denies, and the finding includes the reason", func(ctx context.Context) {
+		f := newFixture(ctx)
+		f.create(ctx, twoConfigMaps)
+		objects := strings.NewReplacer("$kind", "Validating", "$client", denyDeletions()).Replace(webhook)
+		f.create(ctx, objects)
+		f.expectDenied(ctx, twoConfigMaps, dryRunDelete(ctx))
+		f.deleteNamespace(ctx)
+		f.expectFindings(ctx, confirmed(diagnosis.CauseAdmissionRefused, "configmaps/one", "configmaps/two").
+			withMessage(f.text("guard.$id.example.com")).withEvidence("deletion is protected"))
+		f.delete(ctx, objects)
+		f.expectDeleted(ctx)
 	})
 
-	It("by a policy that refuses deletions is named with its reason", func(ctx context.Context) {
-		s := newScene(ctx)
-		s.create(ctx, settings)
+	It("blocks deletions that a policy denies, and the finding includes the reason", func(ctx context.Context) {
+		f := newFixture(ctx)
+		f.create(ctx, twoConfigMaps)
 		objects := strings.ReplaceAll(policy, "$expression", "request.operation != 'DELETE'")
-		s.create(ctx, objects)
-		s.expectRefused(ctx, settings, dryDelete(ctx))
-		s.end(ctx)
-		s.expectBlamed(ctx, confirmed(diagnosis.CauseAdmissionRefused, "configmaps/one", "configmaps/two").
-			saying(s.text("$id-guard")).since("it is precious"))
-		s.delete(ctx, objects)
-		s.expectGone(ctx)
+		f.create(ctx, objects)
+		f.expectDenied(ctx, twoConfigMaps, dryRunDelete(ctx))
+		f.deleteNamespace(ctx)
+		f.expectFindings(ctx, confirmed(diagnosis.CauseAdmissionRefused, "configmaps/one", "configmaps/two").
+			withMessage(f.text("$id-guard")).withEvidence("deletion is protected"))
+		f.delete(ctx, objects)
+		f.expectDeleted(ctx)
 	})
 
-	DescribeTable("holds what cannot be released:", func(ctx context.Context, objects func() string, b blame) {
-		s := newScene(ctx)
-		s.create(ctx, heldSettings)
+	DescribeTable("blocks the removal of finalizers:", func(ctx context.Context, objects func() string, expected expectedFinding) {
+		f := newFixture(ctx)
+		f.create(ctx, heldConfigMap)
 		guard := objects()
-		s.create(ctx, guard)
-		s.expectRefused(ctx, heldSettings, dryRelease(ctx))
-		s.end(ctx)
-		for i := range b.objects {
-			b.objects[i] = s.text(b.objects[i])
+		f.create(ctx, guard)
+		f.expectDenied(ctx, heldConfigMap, dryRunRemoveFinalizers(ctx))
+		f.deleteNamespace(ctx)
+		for i := range expected.objects {
+			expected.objects[i] = f.text(expected.objects[i])
 		}
-		for i := range b.texts {
-			b.texts[i] = s.text(b.texts[i])
+		for i := range expected.texts {
+			expected.texts[i] = f.text(expected.texts[i])
 		}
-		s.expectBlamed(ctx, b)
-		s.delete(ctx, guard)
-		Eventually(dryRelease(ctx)).WithArguments(s.objects(heldSettings)[0]).WithContext(ctx).Should(Succeed())
-		release(ctx, s.objects(heldSettings)[0])
-		s.expectGone(ctx)
+		f.expectFindings(ctx, expected)
+		f.delete(ctx, guard)
+		Eventually(dryRunRemoveFinalizers(ctx)).WithArguments(f.objects(heldConfigMap)[0]).WithContext(ctx).Should(Succeed())
+		removeFinalizers(ctx, f.objects(heldConfigMap)[0])
+		f.expectDeleted(ctx)
 	},
-		Entry("a policy refuses", func() string {
+		Entry("a policy denies the update", func() string {
 			return strings.ReplaceAll(policy, "$expression",
 				"request.operation != 'UPDATE' || has(object.metadata.finalizers)")
-		}, confirmed(diagnosis.CauseAdmissionRefused, "configmaps/held").saying("$id-guard", testFinalizer)),
-		Entry("a webhook refuses", func() string {
-			return strings.NewReplacer("$kind", "Validating", "$client", refusingReleases()).Replace(webhook)
-		}, likely(diagnosis.CauseAdmissionRefused, "configmaps/held").saying("guard.$id.example.com", testFinalizer)),
-		Entry("a webhook is gone", func() string {
+		}, confirmed(diagnosis.CauseAdmissionRefused, "configmaps/held").withMessage("$id-guard", testFinalizer)),
+		Entry("a webhook denies the update", func() string {
+			return strings.NewReplacer("$kind", "Validating", "$client", denyFinalizerRemovals()).Replace(webhook)
+		}, likely(diagnosis.CauseAdmissionRefused, "configmaps/held").withMessage("guard.$id.example.com", testFinalizer)),
+		Entry("the Service of a webhook is missing", func() string {
 			return strings.NewReplacer("$kind", "Mutating", "$client",
 				"{service: {namespace: $id-system, name: guard}}", "[DELETE, UPDATE]", "[UPDATE]").Replace(webhook)
-		}, confirmed(diagnosis.CauseAdmissionWebhookFailing, "configmaps/held").saying("guard.$id.example.com")),
+		}, confirmed(diagnosis.CauseAdmissionWebhookFailing, "configmaps/held").withMessage("guard.$id.example.com")),
 	)
 })

@@ -20,7 +20,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
 )
 
-// apiService is an APIService of the group of the scene, for a server at a port.
+// apiService registers the fixture's API group with a server at $port.
 const apiService = `
 apiVersion: apiregistration.k8s.io/v1
 kind: APIService
@@ -34,7 +34,7 @@ spec:
   service: {namespace: $id-system, name: server, port: $port}
 `
 
-// localhost is the Service by which a server in the process of the test is reached.
+// localhost routes a Service to a server in the test process.
 const localhost = `
 apiVersion: v1
 kind: Namespace
@@ -46,29 +46,29 @@ metadata: {namespace: $id-system, name: server}
 spec: {type: ExternalName, externalName: localhost}
 `
 
-// things is how the server of a group describes its one type.
-const things = `{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"$id.aggregated.example.com/v1",
+// thingResources is the discovery document of the aggregated API group.
+const thingResources = `{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"$id.aggregated.example.com/v1",
 "resources":[{"name":"things","singularName":"thing","namespaced":true,"kind":"Thing","verbs":["list","delete"]}]}`
 
-// outOfOrder is how the server of a group says that it cannot answer.
-const outOfOrder = `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"ServiceUnavailable","code":503,
-"message":"my storage is out of order"}`
+// storageUnavailable is the response of a server that cannot reach its storage.
+const storageUnavailable = `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"ServiceUnavailable","code":503,
+"message":"the storage is unavailable"}`
 
-// serve runs an API server until the end of the spec, and returns its port. It answers
-// each path with a status and a body; other paths are not found.
-func (s *scene) serve(answers map[string]response) string {
+// serve runs an API server until the spec ends and returns its port. It responds to each path
+// with the given status and body, and to other paths with 404 unless there is a response for *.
+func (f *fixture) serve(responses map[string]response) string {
 	GinkgoHelper()
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		for path, answer := range answers {
-			if r.URL.Path == s.text(path) {
+		for path, response := range responses {
+			if r.URL.Path == f.text(path) {
 				w.Header().Set("Content-Type", "application/json")
-				w.WriteHeader(answer.status)
-				fmt.Fprint(w, s.text(answer.body))
+				w.WriteHeader(response.status)
+				fmt.Fprint(w, f.text(response.body))
 				return
 			}
 		}
-		if answer, isThere := answers["*"]; isThere {
-			http.Error(w, answer.body, answer.status)
+		if response, ok := responses["*"]; ok {
+			http.Error(w, response.body, response.status)
 			return
 		}
 		http.NotFound(w, r)
@@ -82,9 +82,9 @@ type response struct {
 	body   string
 }
 
-// register makes the API server ask a server for the group of the scene, until the end of
-// the spec, when discovery is whole again.
-func (s *scene) register(ctx context.Context, port string) {
+// registerAPIService registers the fixture's APIService until the spec ends. The cleanup waits
+// until discovery succeeds again.
+func (f *fixture) registerAPIService(ctx context.Context, port string) {
 	GinkgoHelper()
 	DeferCleanup(func(ctx context.Context) {
 		discoverer, err := discovery.NewDiscoveryClientForConfig(plane.Admin)
@@ -94,13 +94,13 @@ func (s *scene) register(ctx context.Context, port string) {
 			return err
 		}).WithContext(ctx).Should(Succeed())
 	})
-	s.create(ctx, strings.ReplaceAll(apiService, "$port", port))
+	f.create(ctx, strings.ReplaceAll(apiService, "$port", port))
 }
 
-// expectAvailable waits for the condition of the scene's APIService.
-func (s *scene) expectAvailable(ctx context.Context, status string) {
+// expectAvailable waits for the status of the Available condition of the fixture's APIService.
+func (f *fixture) expectAvailable(ctx context.Context, status string) {
 	GinkgoHelper()
-	object := s.objects(strings.ReplaceAll(apiService, "$port", "1"))[0]
+	object := f.objects(strings.ReplaceAll(apiService, "$port", "1"))[0]
 	Eventually(func(g Gomega) {
 		g.Expect(admin.Get(ctx, client.ObjectKeyFromObject(object), object)).To(Succeed())
 		conditions, _, err := unstructured.NestedSlice(object.Object, "status", "conditions")
@@ -110,79 +110,80 @@ func (s *scene) expectAvailable(ctx context.Context, status string) {
 	}).WithContext(ctx).Should(Succeed())
 }
 
-// endStuck ends the namespace, diagnoses it and removes the APIService.
-func (s *scene) endStuck(ctx context.Context, b blame) {
+// expectStuckUntilUnregistered deletes the namespace and expects the finding until the
+// APIService is removed.
+func (f *fixture) expectStuckUntilUnregistered(ctx context.Context, expected expectedFinding) {
 	GinkgoHelper()
-	s.create(ctx, settings)
-	s.end(ctx)
-	b.objects = []string{s.text("apiservices.apiregistration.k8s.io/v1.$id.aggregated.example.com")}
-	s.expectBlamed(ctx, b.saying(s.text("$id.aggregated.example.com")))
+	f.create(ctx, twoConfigMaps)
+	f.deleteNamespace(ctx)
+	expected.objects = []string{f.text("apiservices.apiregistration.k8s.io/v1.$id.aggregated.example.com")}
+	f.expectFindings(ctx, expected.withMessage(f.text("$id.aggregated.example.com")))
 
 	By("removing the APIService")
-	s.delete(ctx, strings.ReplaceAll(apiService, "$port", "1"))
-	s.expectGone(ctx)
+	f.delete(ctx, strings.ReplaceAll(apiService, "$port", "1"))
+	f.expectDeleted(ctx)
 }
 
 var _ = Describe("An aggregated API server", func() {
-	DescribeTable("that does not answer holds every namespace that goes:",
-		func(ctx context.Context, setUp func(context.Context, *scene) string, texts ...string) {
-			s := newScene(ctx)
-			s.register(ctx, setUp(ctx, s))
-			s.expectAvailable(ctx, "False")
-			s.endStuck(ctx, confirmed(diagnosis.CauseAPIServiceUnavailable).since(texts...))
+	DescribeTable("blocks terminating namespaces while it is unavailable:",
+		func(ctx context.Context, setUp func(context.Context, *fixture) string, texts ...string) {
+			f := newFixture(ctx)
+			f.registerAPIService(ctx, setUp(ctx, f))
+			f.expectAvailable(ctx, "False")
+			f.expectStuckUntilUnregistered(ctx, confirmed(diagnosis.CauseAPIServiceUnavailable).withEvidence(texts...))
 		},
-		Entry("its Service is missing", func(context.Context, *scene) string { return "443" }, "ServiceNotFound"),
-		Entry("its Service has no endpoints", func(ctx context.Context, s *scene) string {
-			s.create(ctx, strings.ReplaceAll(localhost, "{type: ExternalName, externalName: localhost}", "{ports: [{port: 443}]}"))
+		Entry("the Service is missing", func(context.Context, *fixture) string { return "443" }, "ServiceNotFound"),
+		Entry("the Service has no endpoints", func(ctx context.Context, f *fixture) string {
+			f.create(ctx, strings.ReplaceAll(localhost, "{type: ExternalName, externalName: localhost}", "{ports: [{port: 443}]}"))
 			return "443"
 		}, "EndpointsNotFound"),
-		Entry("nothing listens", func(ctx context.Context, s *scene) string {
-			s.create(ctx, localhost)
+		Entry("the connection is refused", func(ctx context.Context, f *fixture) string {
+			f.create(ctx, localhost)
 			return "1"
 		}, "FailedDiscoveryCheck"),
-		Entry("it answers 503", func(ctx context.Context, s *scene) string {
-			s.create(ctx, localhost)
-			return s.serve(map[string]response{"*": {http.StatusServiceUnavailable, "out of order"}})
+		Entry("the server responds with 503", func(ctx context.Context, f *fixture) string {
+			f.create(ctx, localhost)
+			return f.serve(map[string]response{"*": {http.StatusServiceUnavailable, "internal failure"}})
 		}, "FailedDiscoveryCheck"),
 	)
 
-	It("whose types the API server does not learn of makes discovery stale", func(ctx context.Context) {
-		s := newScene(ctx)
-		s.create(ctx, localhost)
-		s.register(ctx, s.serve(map[string]response{
-			"/apis":                               {http.StatusServiceUnavailable, "out of order"},
-			"/apis/$id.aggregated.example.com/v1": {http.StatusOK, things},
+	It("makes discovery stale if its group list is unavailable", func(ctx context.Context) {
+		f := newFixture(ctx)
+		f.create(ctx, localhost)
+		f.registerAPIService(ctx, f.serve(map[string]response{
+			"/apis":                               {http.StatusServiceUnavailable, "internal failure"},
+			"/apis/$id.aggregated.example.com/v1": {http.StatusOK, thingResources},
 		}))
-		s.expectAvailable(ctx, "True")
-		s.endStuck(ctx, confirmed(diagnosis.CauseDiscoveryStale))
+		f.expectAvailable(ctx, "True")
+		f.expectStuckUntilUnregistered(ctx, confirmed(diagnosis.CauseDiscoveryStale))
 	})
 
-	It("that describes its types in a way that nobody understands makes discovery fail", func(ctx context.Context) {
-		s := newScene(ctx)
-		s.create(ctx, localhost)
-		s.register(ctx, s.serve(map[string]response{
-			"/apis/$id.aggregated.example.com/v1": {http.StatusOK, "these are my types"},
+	It("makes discovery fail if its discovery document is invalid", func(ctx context.Context) {
+		f := newFixture(ctx)
+		f.create(ctx, localhost)
+		f.registerAPIService(ctx, f.serve(map[string]response{
+			"/apis/$id.aggregated.example.com/v1": {http.StatusOK, "not a discovery document"},
 		}))
-		s.expectAvailable(ctx, "True")
-		s.endStuck(ctx, confirmed(diagnosis.CauseDiscoveryFailing))
+		f.expectAvailable(ctx, "True")
+		f.expectStuckUntilUnregistered(ctx, confirmed(diagnosis.CauseDiscoveryFailing))
 	})
 
-	It("that cannot list is named for it", func(ctx context.Context) {
-		s := newScene(ctx)
-		s.create(ctx, localhost)
-		s.register(ctx, s.serve(map[string]response{
+	It("is reported if it fails list requests", func(ctx context.Context) {
+		f := newFixture(ctx)
+		f.create(ctx, localhost)
+		f.registerAPIService(ctx, f.serve(map[string]response{
 			"/apis":                               {http.StatusNotFound, ""},
-			"/apis/$id.aggregated.example.com/v1": {http.StatusOK, things},
-			"/apis/$id.aggregated.example.com/v1/namespaces/$ns/things": {http.StatusServiceUnavailable, outOfOrder},
+			"/apis/$id.aggregated.example.com/v1": {http.StatusOK, thingResources},
+			"/apis/$id.aggregated.example.com/v1/namespaces/$ns/things": {http.StatusServiceUnavailable, storageUnavailable},
 		}))
-		s.expectAvailable(ctx, "True")
-		s.endStuck(ctx, confirmed(diagnosis.CauseAPIServiceUnavailable).since("my storage is out of order"))
+		f.expectAvailable(ctx, "True")
+		f.expectStuckUntilUnregistered(ctx, confirmed(diagnosis.CauseAPIServiceUnavailable).withEvidence("the storage is unavailable"))
 	})
 
-	It("is no concern of a namespace that is in use", func(ctx context.Context) {
-		s := newScene(ctx)
-		s.register(ctx, "443")
-		s.expectAvailable(ctx, "False")
-		s.expectUnblamed(ctx, gatherer, time.Second)
+	It("does not affect active namespaces", func(ctx context.Context) {
+		f := newFixture(ctx)
+		f.registerAPIService(ctx, "443")
+		f.expectAvailable(ctx, "False")
+		f.expectNoFindings(ctx, collector, time.Second)
 	})
 })

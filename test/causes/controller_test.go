@@ -26,7 +26,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/framework"
 )
 
-// stopManager stops the shared manager for the rest of the spec.
+// stopManager stops the shared manager until the spec ends.
 func stopManager() {
 	GinkgoHelper()
 	Expect(manager.Stop()).To(Succeed())
@@ -37,8 +37,8 @@ func stopManager() {
 	})
 }
 
-// etcd sends a request to etcd, past the API server.
-func etcd(ctx context.Context, path string, fields map[string]string) {
+// postToEtcd sends a request to etcd, bypassing the API server.
+func postToEtcd(ctx context.Context, path string, fields map[string]string) {
 	GinkgoHelper()
 	encoded := map[string]string{}
 	for name, value := range fields {
@@ -55,77 +55,77 @@ func etcd(ctx context.Context, path string, fields map[string]string) {
 }
 
 var _ = Describe("The namespace controller", func() {
-	It("that does not run leaves everything as it is", func(ctx context.Context) {
+	It("is reported if it does not run", func(ctx context.Context) {
 		stopManager()
-		s := newScene(ctx)
-		s.create(ctx, settings)
-		s.delete(ctx, s.manifest())
-		// It may be one that holds no Lease.
-		s.expectBlamed(ctx, likely(diagnosis.CauseNamespaceControllerUnresponsive, "namespaces/"+s.ns))
+		f := newFixture(ctx)
+		f.create(ctx, twoConfigMaps)
+		f.delete(ctx, f.manifest())
+		// The cause is only likely: a namespace controller may run without a Lease.
+		f.expectFindings(ctx, likely(diagnosis.CauseNamespaceControllerUnresponsive, "namespaces/"+f.ns))
 
-		By("running it again")
+		By("starting another manager")
 		other, err := plane.StartManager(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(func() { Expect(other.Stop()).To(Succeed()) })
-		s.expectGone(ctx)
+		f.expectDeleted(ctx)
 	})
 
-	It("that may not delete a type says so", func(ctx context.Context) {
-		s := newScene(ctx)
-		s.create(ctx, settings)
+	It("is reported if it is not authorized to delete a resource type", func(ctx context.Context) {
+		f := newFixture(ctx)
+		f.create(ctx, twoConfigMaps)
 		stopManager()
-		s.startRestricted(ctx)
-		s.end(ctx)
-		s.expectBlamed(ctx, confirmed(diagnosis.CauseForbidden).saying("configmaps").since("cannot delete resource"))
+		f.startRestricted(ctx)
+		f.deleteNamespace(ctx)
+		f.expectFindings(ctx, confirmed(diagnosis.CauseForbidden).withMessage("configmaps").withEvidence("cannot delete resource"))
 
-		By("giving it the right")
+		By("granting the permission")
 		role := &rbacv1.ClusterRole{}
-		role.Name = s.text("$id-restricted")
+		role.Name = f.text("$id-restricted")
 		Expect(admin.Get(ctx, client.ObjectKeyFromObject(role), role)).To(Succeed())
 		role.Rules = append(role.Rules, rbacv1.PolicyRule{
 			APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"delete"},
 		})
 		Expect(admin.Update(ctx, role)).To(Succeed())
-		s.expectGone(ctx)
+		f.expectDeleted(ctx)
 	})
 
-	It("that the API server puts off says so", func(ctx context.Context) {
-		s, other := newScene(ctx), newScene(ctx)
-		s.create(ctx, settings)
-		other.create(ctx, settings)
-		s.create(ctx, noRoom)
+	It("is reported if the API server throttles it", func(ctx context.Context) {
+		f, other := newFixture(ctx), newFixture(ctx)
+		f.create(ctx, twoConfigMaps)
+		other.create(ctx, twoConfigMaps)
+		f.create(ctx, noConcurrency)
 		config, err := plane.ServiceAccountConfig(ctx, controlplane.SystemNamespace, controlplane.ServiceAccount)
 		Expect(err).NotTo(HaveOccurred())
-		stop := other.occupy(ctx, framework.NewClient(config, apiextensionsv1.AddToScheme))
+		stop := other.occupyPriorityLevel(ctx, framework.NewClient(config, apiextensionsv1.AddToScheme))
 		Eventually(func() error {
-			return framework.NewClient(config, apiextensionsv1.AddToScheme).Delete(ctx, s.objects(settings)[0], client.DryRunAll)
+			return framework.NewClient(config, apiextensionsv1.AddToScheme).Delete(ctx, f.objects(twoConfigMaps)[0], client.DryRunAll)
 		}).WithContext(ctx).Should(MatchError(ContainSubstring("too many requests")))
-		s.end(ctx)
-		s.expectBlamed(ctx, confirmed(diagnosis.CauseThrottled))
-		s.delete(ctx, noRoom)
+		f.deleteNamespace(ctx)
+		f.expectFindings(ctx, confirmed(diagnosis.CauseThrottled))
+		f.delete(ctx, noConcurrency)
 		stop()
-		s.expectGone(ctx)
+		f.expectDeleted(ctx)
 	})
 
-	It("cannot read what is damaged in storage", func(ctx context.Context) {
-		s := newScene(ctx)
-		s.create(ctx, definition)
-		s.create(ctx, heldWidget)
-		key := s.text("/registry/$id.example.com/widgets/$ns/damaged")
-		etcd(ctx, "/v3/kv/put", map[string]string{"key": key, "value": "this is no object"})
-		DeferCleanup(func(ctx context.Context) { etcd(ctx, "/v3/kv/deleterange", map[string]string{"key": key}) })
-		s.end(ctx)
-		s.expectBlamed(ctx, confirmed(diagnosis.CauseStorageUnreadable).saying(s.text("widgets.$id.example.com")))
-		etcd(ctx, "/v3/kv/deleterange", map[string]string{"key": key})
-		s.expectThere(ctx, heldWidget, true)
-		release(ctx, s.objects(heldWidget)[0])
-		s.expectGone(ctx)
+	It("is reported if it cannot read a corrupt object from storage", func(ctx context.Context) {
+		f := newFixture(ctx)
+		f.create(ctx, definition)
+		f.create(ctx, heldWidget)
+		key := f.text("/registry/$id.example.com/widgets/$ns/damaged")
+		postToEtcd(ctx, "/v3/kv/put", map[string]string{"key": key, "value": "not an object"})
+		DeferCleanup(func(ctx context.Context) { postToEtcd(ctx, "/v3/kv/deleterange", map[string]string{"key": key}) })
+		f.deleteNamespace(ctx)
+		f.expectFindings(ctx, confirmed(diagnosis.CauseStorageUnreadable).withMessage(f.text("widgets.$id.example.com")))
+		postToEtcd(ctx, "/v3/kv/deleterange", map[string]string{"key": key})
+		f.expectTerminating(ctx, heldWidget)
+		removeFinalizers(ctx, f.objects(heldWidget)[0])
+		f.expectDeleted(ctx)
 	})
 })
 
-// noRoom leaves the manager's deletions of ConfigMaps no more than one place in the API
-// server, and none to wait in: the least that it can be given.
-const noRoom = `
+// noConcurrency limits the manager's deletions of ConfigMaps to one seat without a queue, the
+// minimum of API Priority and Fairness.
+const noConcurrency = `
 apiVersion: flowcontrol.apiserver.k8s.io/v1
 kind: PriorityLevelConfiguration
 metadata: {name: $id-nothing}
@@ -147,44 +147,44 @@ spec:
     - {verbs: [delete], apiGroups: [""], resources: [configmaps], namespaces: ["*"]}
 `
 
-// occupy keeps a deletion in the namespace of the scene going, by a webhook that does not
-// answer, until the function that it returns is called.
-func (s *scene) occupy(ctx context.Context, as client.Client) (stop func()) {
+// occupyPriorityLevel occupies the only seat with a deletion that waits for a webhook, until
+// stop is called.
+func (f *fixture) occupyPriorityLevel(ctx context.Context, as client.Client) (stop func()) {
 	GinkgoHelper()
-	asked, letGo := make(chan struct{}, 1), make(chan struct{})
-	config := answering(func(*admissionv1.AdmissionRequest) string {
+	received, unblock := make(chan struct{}, 1), make(chan struct{})
+	config := serveWebhook(func(*admissionv1.AdmissionRequest) string {
 		select {
-		case asked <- struct{}{}:
+		case received <- struct{}{}:
 		default:
 		}
-		<-letGo
+		<-unblock
 		return ""
 	})
-	s.create(ctx, strings.NewReplacer("$kind", "Validating", "$client", config, "timeoutSeconds: 2", "timeoutSeconds: 30").
+	f.create(ctx, strings.NewReplacer("$kind", "Validating", "$client", config, "timeoutSeconds: 2", "timeoutSeconds: 30").
 		Replace(webhook))
 	running, cancel := context.WithCancel(ctx)
 	var group sync.WaitGroup
 	group.Go(func() {
 		for running.Err() == nil {
-			// It fails for want of a place, or of an answer, and is made again.
-			_ = as.Delete(running, s.objects(settings)[0], client.DryRunAll)
+			// The request is throttled or times out; try again.
+			_ = as.Delete(running, f.objects(twoConfigMaps)[0], client.DryRunAll)
 		}
 	})
 	stop = sync.OnceFunc(func() {
-		close(letGo)
+		close(unblock)
 		cancel()
 		group.Wait()
 	})
 	DeferCleanup(stop)
-	Eventually(asked).WithContext(ctx).Should(Receive())
+	Eventually(received).WithContext(ctx).Should(Receive())
 	return stop
 }
 
-// startRestricted runs a manager that may do what the shared one may, but delete
-// ConfigMaps.
-func (s *scene) startRestricted(ctx context.Context) {
+// startRestricted runs a manager that cannot delete ConfigMaps but otherwise has the
+// permissions of the shared one.
+func (f *fixture) startRestricted(ctx context.Context) {
 	GinkgoHelper()
-	s.create(ctx, `
+	f.create(ctx, `
 apiVersion: v1
 kind: ServiceAccount
 metadata: {namespace: default, name: $id-restricted}
@@ -205,14 +205,14 @@ subjects:
 `)
 	shared, own := &rbacv1.ClusterRole{}, &rbacv1.ClusterRole{}
 	Expect(admin.Get(ctx, client.ObjectKey{Name: "nslifecycle-manager-role"}, shared)).To(Succeed())
-	Expect(admin.Get(ctx, client.ObjectKey{Name: s.text("$id-restricted")}, own)).To(Succeed())
+	Expect(admin.Get(ctx, client.ObjectKey{Name: f.text("$id-restricted")}, own)).To(Succeed())
 	for _, rule := range shared.Rules {
 		if !slices.Contains(rule.Resources, "*") {
 			own.Rules = append(own.Rules, rule)
 		}
 	}
 	Expect(admin.Update(ctx, own)).To(Succeed())
-	config, err := plane.ServiceAccountConfig(ctx, "default", s.text("$id-restricted"))
+	config, err := plane.ServiceAccountConfig(ctx, "default", f.text("$id-restricted"))
 	Expect(err).NotTo(HaveOccurred())
 	restricted, err := controlplane.RunManager(ctx, config, func(options *nsmanager.Options) {
 		options.Controllers = nsmanager.Controllers{nsmanager.Finalization: true}

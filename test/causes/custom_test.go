@@ -16,7 +16,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
 )
 
-// definition is a CRD whose group nobody else has: Widgets with a size.
+// definition is the CRD of Widgets in the fixture's group.
 const definition = `
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
@@ -38,7 +38,7 @@ spec:
             properties: {size: {type: string}}
 `
 
-// heldWidget has a finalizer of its own group.
+// heldWidget has a finalizer of the fixture's group.
 const heldWidget = `
 apiVersion: $id.example.com/v1
 kind: Widget
@@ -46,28 +46,28 @@ metadata: {namespace: $ns, name: held, finalizers: [$id.example.com/cleanup]}
 spec: {size: small}
 `
 
-// changeDefinition changes the CRD of the scene.
-func (s *scene) changeDefinition(ctx context.Context, change func(*apiextensionsv1.CustomResourceDefinition)) {
+// changeDefinition updates the fixture's CRD.
+func (f *fixture) changeDefinition(ctx context.Context, change func(*apiextensionsv1.CustomResourceDefinition)) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
 		crd := &apiextensionsv1.CustomResourceDefinition{}
-		g.Expect(admin.Get(ctx, client.ObjectKey{Name: s.text("widgets.$id.example.com")}, crd)).To(Succeed())
+		g.Expect(admin.Get(ctx, client.ObjectKey{Name: f.text("widgets.$id.example.com")}, crd)).To(Succeed())
 		change(crd)
 		g.Expect(admin.Update(ctx, crd)).To(Succeed())
 	}).WithContext(ctx).Should(Succeed())
 }
 
 var _ = Describe("A custom resource", func() {
-	It("whose conversion webhook is gone cannot be read", func(ctx context.Context) {
-		s := newScene(ctx)
-		s.create(ctx, definition)
-		s.create(ctx, `
+	It("cannot be read while its conversion webhook is missing", func(ctx context.Context) {
+		f := newFixture(ctx)
+		f.create(ctx, definition)
+		f.create(ctx, `
 apiVersion: $id.example.com/v1
 kind: Widget
 metadata: {namespace: $ns, name: old}
 spec: {size: small}
 `)
-		s.changeDefinition(ctx, func(crd *apiextensionsv1.CustomResourceDefinition) {
+		f.changeDefinition(ctx, func(crd *apiextensionsv1.CustomResourceDefinition) {
 			next := *crd.Spec.Versions[0].DeepCopy()
 			next.Name = "v2"
 			crd.Spec.Versions[0].Storage = false
@@ -77,67 +77,67 @@ spec: {size: small}
 				Strategy: apiextensionsv1.WebhookConverter,
 				Webhook: &apiextensionsv1.WebhookConversion{
 					ClientConfig: &apiextensionsv1.WebhookClientConfig{Service: &apiextensionsv1.ServiceReference{
-						Namespace: s.text("$id-system"), Name: "converter", Path: &path,
+						Namespace: f.text("$id-system"), Name: "converter", Path: &path,
 					}},
 					ConversionReviewVersions: []string{"v1"},
 				},
 			}
 		})
 		Eventually(func() error {
-			_, err := runShell(ctx, s.text("kubectl get widgets.v2.$id.example.com --namespace=$ns"))
+			_, err := runShell(ctx, f.text("kubectl get widgets.v2.$id.example.com --namespace=$ns"))
 			return err
 		}).WithContext(ctx).ShouldNot(Succeed())
-		s.end(ctx)
-		s.expectBlamed(ctx, confirmed(diagnosis.CauseConversionWebhookFailing,
-			s.text("customresourcedefinitions.apiextensions.k8s.io/widgets.$id.example.com")).
-			saying(s.text("$id-system"), "converter"))
+		f.deleteNamespace(ctx)
+		f.expectFindings(ctx, confirmed(diagnosis.CauseConversionWebhookFailing,
+			f.text("customresourcedefinitions.apiextensions.k8s.io/widgets.$id.example.com")).
+			withMessage(f.text("$id-system"), "converter"))
 
 		By("converting without a webhook")
-		s.changeDefinition(ctx, func(crd *apiextensionsv1.CustomResourceDefinition) {
+		f.changeDefinition(ctx, func(crd *apiextensionsv1.CustomResourceDefinition) {
 			crd.Spec.Conversion = &apiextensionsv1.CustomResourceConversion{Strategy: apiextensionsv1.NoneConverter}
 		})
-		s.expectGone(ctx)
+		f.expectDeleted(ctx)
 	})
 
-	It("whose CRD is being deleted is held by its own finalizer", func(ctx context.Context) {
-		s := newScene(ctx)
-		s.create(ctx, definition)
-		s.create(ctx, heldWidget)
-		s.delete(ctx, definition)
-		s.end(ctx)
-		// The CRD waits for the object, and not the other way round.
-		s.expectBlamed(ctx, likely(diagnosis.CauseFinalizerOwnerGone, s.text("widgets.$id.example.com/held")).
-			since(s.text(`CustomResourceDefinition "widgets.$id.example.com" has deletionTimestamp`), "InstanceDeletion"))
-		release(ctx, s.objects(heldWidget)[0])
-		s.expectGone(ctx)
+	It("is blocked by its own finalizer while its CRD is terminating", func(ctx context.Context) {
+		f := newFixture(ctx)
+		f.create(ctx, definition)
+		f.create(ctx, heldWidget)
+		f.delete(ctx, definition)
+		f.deleteNamespace(ctx)
+		// The CRD waits for the object, not vice versa.
+		f.expectFindings(ctx, likely(diagnosis.CauseFinalizerOwnerGone, f.text("widgets.$id.example.com/held")).
+			withEvidence(f.text(`CustomResourceDefinition "widgets.$id.example.com" has deletionTimestamp`), "InstanceDeletion"))
+		removeFinalizers(ctx, f.objects(heldWidget)[0])
+		f.expectDeleted(ctx)
 	})
 
-	It("that does not pass validation any more keeps its finalizer", func(ctx context.Context) {
-		s := newScene(ctx)
-		s.create(ctx, definition)
-		s.create(ctx, heldWidget)
-		s.createOperator(ctx)
-		s.changeDefinition(ctx, func(crd *apiextensionsv1.CustomResourceDefinition) {
+	It("keeps its finalizer if it no longer passes validation", func(ctx context.Context) {
+		f := newFixture(ctx)
+		f.create(ctx, definition)
+		f.create(ctx, heldWidget)
+		f.createOperator(ctx)
+		f.changeDefinition(ctx, func(crd *apiextensionsv1.CustomResourceDefinition) {
 			schema := crd.Spec.Versions[0].Schema.OpenAPIV3Schema
 			schema.Properties["metadata"] = apiextensionsv1.JSONSchemaProps{Type: "object"}
 			schema.XValidations = apiextensionsv1.ValidationRules{{
 				Rule: "self.spec.size == 'large'", Message: "only large widgets are allowed",
 			}}
 		})
-		s.end(ctx)
-		s.expectBlamed(ctx, confirmed(diagnosis.CauseFinalizerRemovalInvalid, s.text("widgets.$id.example.com/held")).
-			saying(s.text("$id.example.com/cleanup")).since("only large widgets are allowed"))
+		f.deleteNamespace(ctx)
+		f.expectFindings(ctx, confirmed(diagnosis.CauseFinalizerRemovalInvalid, f.text("widgets.$id.example.com/held")).
+			withMessage(f.text("$id.example.com/cleanup")).withEvidence("only large widgets are allowed"))
 
 		By("correcting the object")
 		patch := client.RawPatch("application/merge-patch+json",
 			[]byte(`{"metadata":{"finalizers":null},"spec":{"size":"large"}}`))
-		Expect(admin.Patch(ctx, s.objects(heldWidget)[0], patch)).To(Succeed())
-		s.expectGone(ctx)
+		Expect(admin.Patch(ctx, f.objects(heldWidget)[0], patch)).To(Succeed())
+		f.expectDeleted(ctx)
 	})
 })
 
-// operator is a controller of the group of the scene: what it leaves in a cluster. That its
-// pods are ready is said by nobody but the test.
+// operator is the installation of a controller for the fixture's group. The test sets the
+// status of its pods.
 const operator = `
 apiVersion: v1
 kind: Namespace
@@ -194,13 +194,13 @@ spec: {holderIdentity: widget-operator-7d4_1, leaseDurationSeconds: 15, renewTim
 
 const operatorPod = `{apiVersion: v1, kind: Pod, metadata: {namespace: $id-system, name: widget-operator-7d4}}`
 
-// createOperator makes a controller that seems to be alive.
-func (s *scene) createOperator(ctx context.Context) {
+// createOperator creates the objects of a controller that appears to be running.
+func (f *fixture) createOperator(ctx context.Context) {
 	GinkgoHelper()
-	s.create(ctx, strings.ReplaceAll(operator, "$now", time.Now().UTC().Format("2006-01-02T15:04:05.000000Z")))
+	f.create(ctx, strings.ReplaceAll(operator, "$now", time.Now().UTC().Format("2006-01-02T15:04:05.000000Z")))
 }
 
-// preserveStatus makes the API server keep whatever a Widget has as its status.
+// preserveStatus makes the API server preserve unknown status fields of Widgets.
 func preserveStatus(crd *apiextensionsv1.CustomResourceDefinition) {
 	isPreserved := true
 	crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["status"] = apiextensionsv1.JSONSchemaProps{

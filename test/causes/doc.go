@@ -1,9 +1,8 @@
 // Copyright The nslifecycle Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package causes proves the diagnosis on a real API server: each spec makes one state that
-// holds a namespace, for real, with a namespace controller that works on it. It expects
-// that the cause is found, that the right objects are named, that nothing else is blamed at
-// any moment, that what the diagnosis recommends can be run, and that the namespace goes
-// once the cause is taken away.
+// Package causes tests the diagnosis against a real API server and namespace controller. Each
+// spec blocks the deletion or initialization of a namespace in one way. It expects a finding
+// with the right cause and objects and no other cause at any time, runs the recommended
+// commands, and expects the namespace to be deleted once the cause is resolved.
 package causes

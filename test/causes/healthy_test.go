@@ -21,77 +21,76 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis/rules"
 )
 
-// expectUnblamedUntilGone diagnoses the namespace until it has gone, and expects that
-// nothing is ever blamed. It returns how often it has looked.
-func (s *scene) expectUnblamedUntilGone(ctx context.Context, from *collect.Collector) int {
+// expectNoFindingsUntilDeleted diagnoses the namespace until it no longer exists, and expects
+// no findings. It returns the number of diagnoses.
+func (f *fixture) expectNoFindingsUntilDeleted(ctx context.Context, collector *collect.Collector) int {
 	GinkgoHelper()
-	looks := 0
+	diagnoses := 0
 	Eventually(func(g Gomega) bool {
-		facts, err := from.Collect(ctx, s.ns)
+		facts, err := collector.Collect(ctx, f.ns)
 		if apierrors.IsNotFound(err) {
 			return true
 		}
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(facts.Unread).To(BeEmpty())
-		looks++
+		diagnoses++
 		if result := rules.Diagnose(facts); len(result.Findings) > 0 {
-			StopTrying("something is blamed").Attach("findings", show(result)).Now()
+			StopTrying("unexpected finding").Attach("findings", format(result)).Now()
 		}
 		return false
 	}).WithContext(ctx).WithTimeout(4 * time.Minute).Should(BeTrue())
-	return looks
+	return diagnoses
 }
 
-// patient is a Gatherer with other patience than the suite's.
-func patient(patience time.Duration) *collect.Collector {
+func newCollectorWithDeadline(deadline time.Duration) *collect.Collector {
 	GinkgoHelper()
-	result := newGatherer(plane.Admin)
-	result.ProgressDeadline = patience
+	result := newCollector(plane.Admin)
+	result.ProgressDeadline = deadline
 	return result
 }
 
 var _ = Describe("A healthy namespace", func() {
-	It("is not blamed while it is in use", func(ctx context.Context) {
-		s := newScene(ctx)
-		s.create(ctx, settings+"---"+heldSettings)
-		s.expectUnblamed(ctx, gatherer, time.Second)
-		Expect(s.diagnose(Default, ctx, gatherer).State).To(Equal(diagnosis.Healthy))
+	It("has no findings while it is active", func(ctx context.Context) {
+		f := newFixture(ctx)
+		f.create(ctx, twoConfigMaps+"---"+heldConfigMap)
+		f.expectNoFindings(ctx, collector, time.Second)
+		Expect(f.diagnose(Default, ctx, collector).State).To(Equal(diagnosis.Healthy))
 	})
 
-	It("is not blamed while it goes", func(ctx context.Context) {
-		s := newScene(ctx)
+	It("has no findings while its deletion progresses", func(ctx context.Context) {
+		f := newFixture(ctx)
 		for i := range 200 {
-			s.create(ctx, fmt.Sprintf(`{apiVersion: v1, kind: ConfigMap, metadata: {namespace: $ns, name: plain-%d}}`, i))
+			f.create(ctx, fmt.Sprintf(`{apiVersion: v1, kind: ConfigMap, metadata: {namespace: $ns, name: plain-%d}}`, i))
 		}
-		s.delete(ctx, s.manifest())
-		Expect(s.expectUnblamedUntilGone(ctx, patient(diagnosis.DefaultProgressDeadline))).To(BeNumerically(">", 0))
+		f.delete(ctx, f.manifest())
+		Expect(f.expectNoFindingsUntilDeleted(ctx, newCollectorWithDeadline(diagnosis.DefaultProgressDeadline))).To(BeNumerically(">", 0))
 	})
 
-	It("is not blamed while it is young, whatever holds it", func(ctx context.Context) {
-		s := newScene(ctx)
-		s.create(ctx, heldSettings)
-		s.create(ctx, pod)
-		s.end(ctx)
-		s.expectThere(ctx, pod, true)
-		s.expectUnblamed(ctx, patient(time.Hour), 4*time.Second)
-		s.endPod(ctx)
+	It("has no findings before the progress deadline", func(ctx context.Context) {
+		f := newFixture(ctx)
+		f.create(ctx, heldConfigMap)
+		f.create(ctx, pod)
+		f.deleteNamespace(ctx)
+		f.expectTerminating(ctx, pod)
+		f.expectNoFindings(ctx, newCollectorWithDeadline(time.Hour), 4*time.Second)
+		f.forceDeletePod(ctx)
 	})
 })
 
-// releasing takes the finalizer off one of the scene's objects before each look at them, so
-// that no two looks see the same.
-type releasing struct {
-	*scene
-	next http.RoundTripper
-	left chan *unstructured.Unstructured
+// finalizerRemover removes the finalizer of one object before each list request, so that no
+// two diagnoses have the same facts.
+type finalizerRemover struct {
+	*fixture
+	next      http.RoundTripper
+	remaining chan *unstructured.Unstructured
 }
 
-// RoundTrip is that of the next one.
-func (r *releasing) RoundTrip(request *http.Request) (*http.Response, error) {
+// RoundTrip implements http.RoundTripper.
+func (r *finalizerRemover) RoundTrip(request *http.Request) (*http.Response, error) {
 	if strings.HasSuffix(request.URL.Path, "/namespaces/"+r.ns+"/configmaps") {
 		select {
-		case object := <-r.left:
-			if err := tryRelease(request.Context(), object); err != nil {
+		case object := <-r.remaining:
+			if err := tryRemoveFinalizers(request.Context(), object); err != nil {
 				return nil, err
 			}
 		default:
@@ -101,23 +100,23 @@ func (r *releasing) RoundTrip(request *http.Request) (*http.Response, error) {
 }
 
 var _ = Describe("A slow namespace", func() {
-	It("is not blamed while finalizers are taken off one by one", func(ctx context.Context) {
+	It("has no findings while finalizers are removed one by one", func(ctx context.Context) {
 		const count = 16
-		s := newScene(ctx)
-		left := make(chan *unstructured.Unstructured, count)
+		f := newFixture(ctx)
+		remaining := make(chan *unstructured.Unstructured, count)
 		for i := range count {
-			left <- s.create(ctx, fmt.Sprintf(`
+			remaining <- f.create(ctx, fmt.Sprintf(`
 {apiVersion: v1, kind: ConfigMap, metadata: {namespace: $ns, name: held-%d, finalizers: [`+testFinalizer+`]}}
 `, i))[0]
 		}
 		config := rest.CopyConfig(plane.Admin)
-		config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &releasing{s, next, left} })
-		s.end(ctx)
-		from := newGatherer(config)
-		for len(left) > 0 {
-			result := s.diagnose(Default, ctx, from)
-			Expect(result.Findings).To(BeEmpty(), show(result))
+		config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &finalizerRemover{f, next, remaining} })
+		f.deleteNamespace(ctx)
+		collector := newCollector(config)
+		for len(remaining) > 0 {
+			result := f.diagnose(Default, ctx, collector)
+			Expect(result.Findings).To(BeEmpty(), format(result))
 		}
-		s.expectGone(ctx)
+		f.expectDeleted(ctx)
 	})
 })

@@ -15,7 +15,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
 )
 
-// pod is a Pod of the scene on a node; only a kubelet would end it.
+// pod runs on the fixture's node; only a kubelet would terminate it.
 const pod = `
 apiVersion: v1
 kind: Pod
@@ -42,99 +42,99 @@ metadata: {namespace: kube-node-lease, name: $id-node}
 spec: {holderIdentity: $id-node, leaseDurationSeconds: 40, renewTime: "$renewed"}
 `
 
-func deadNode() string {
+func unreachableNode() string {
 	return strings.NewReplacer("$ready", "Unknown", "$reason", "NodeStatusUnknown",
 		"$message", "Kubelet stopped posting node status.", "$then", "2026-01-01T00:00:00Z",
 		"$renewed", "2026-01-01T00:00:00.000000Z").Replace(node)
 }
 
-func liveNode() string {
+func readyNode() string {
 	now := time.Now().UTC()
 	return strings.NewReplacer("$ready", "True", "$reason", "KubeletReady",
 		"$message", "kubelet is posting ready status", "$then", now.Format(time.RFC3339),
 		"$renewed", now.Format("2006-01-02T15:04:05.000000Z")).Replace(node)
 }
 
-// endPod does what a kubelet does when a Pod has come to its end.
-func (s *scene) endPod(ctx context.Context) {
+// forceDeletePod deletes the pod as the kubelet does after its containers have stopped.
+func (f *fixture) forceDeletePod(ctx context.Context) {
 	GinkgoHelper()
-	object := s.objects(`{apiVersion: v1, kind: Pod, metadata: {namespace: $ns, name: web}}`)[0]
+	object := f.objects(`{apiVersion: v1, kind: Pod, metadata: {namespace: $ns, name: web}}`)[0]
 	Expect(admin.Delete(ctx, object, client.GracePeriodSeconds(0))).To(Succeed())
 }
 
 var _ = Describe("A pod", func() {
-	It("on a node that is dead is never ended", func(ctx context.Context) {
-		s := newScene(ctx)
-		s.create(ctx, deadNode())
-		s.create(ctx, pod)
-		s.end(ctx)
-		s.expectBlamed(ctx, confirmed(diagnosis.CausePodOnUnreachableNode, "pods/web").
-			saying(s.text("$id-node")).since("Kubelet stopped posting node status."))
-		s.endPod(ctx)
-		s.expectGone(ctx)
+	It("is not terminated on an unreachable node", func(ctx context.Context) {
+		f := newFixture(ctx)
+		f.create(ctx, unreachableNode())
+		f.create(ctx, pod)
+		f.deleteNamespace(ctx)
+		f.expectFindings(ctx, confirmed(diagnosis.CausePodOnUnreachableNode, "pods/web").
+			withMessage(f.text("$id-node")).withEvidence("Kubelet stopped posting node status."))
+		f.forceDeletePod(ctx)
+		f.expectDeleted(ctx)
 	})
 
-	It("on a node that does not exist is never ended", func(ctx context.Context) {
-		s := newScene(ctx)
-		s.create(ctx, pod)
-		s.end(ctx)
-		s.expectBlamed(ctx, confirmed(diagnosis.CausePodOnUnreachableNode, "pods/web").saying(s.text("$id-node")))
-		s.endPod(ctx)
-		s.expectGone(ctx)
+	It("is not terminated on a node that does not exist", func(ctx context.Context) {
+		f := newFixture(ctx)
+		f.create(ctx, pod)
+		f.deleteNamespace(ctx)
+		f.expectFindings(ctx, confirmed(diagnosis.CausePodOnUnreachableNode, "pods/web").withMessage(f.text("$id-node")))
+		f.forceDeletePod(ctx)
+		f.expectDeleted(ctx)
 	})
 
-	It("on a node that is alive does not end", func(ctx context.Context) {
-		s := newScene(ctx)
-		s.create(ctx, liveNode())
-		s.create(ctx, pod)
-		s.end(ctx)
-		s.expectBlamed(ctx, confirmed(diagnosis.CausePodNotTerminating, "pods/web").saying(s.text("$id-node")))
-		s.endPod(ctx)
-		s.expectGone(ctx)
+	It("does not terminate on a ready node", func(ctx context.Context) {
+		f := newFixture(ctx)
+		f.create(ctx, readyNode())
+		f.create(ctx, pod)
+		f.deleteNamespace(ctx)
+		f.expectFindings(ctx, confirmed(diagnosis.CausePodNotTerminating, "pods/web").withMessage(f.text("$id-node")))
+		f.forceDeletePod(ctx)
+		f.expectDeleted(ctx)
 	})
 
-	It("that has ended is held by a finalizer", func(ctx context.Context) {
-		s := newScene(ctx)
-		s.create(ctx, strings.Replace(pod, "name: web}", "name: web, finalizers: [batch.kubernetes.io/job-tracking]}", 1))
-		s.end(ctx)
-		s.expectThere(ctx, pod, true)
-		s.endPod(ctx)
-		s.expectBlamed(ctx, likely(diagnosis.CausePodFinalizer, "pods/web").saying("batch.kubernetes.io/job-tracking"))
-		release(ctx, s.objects(pod)[0])
-		s.expectGone(ctx)
+	It("is blocked by a finalizer after it has terminated", func(ctx context.Context) {
+		f := newFixture(ctx)
+		f.create(ctx, strings.Replace(pod, "name: web}", "name: web, finalizers: [batch.kubernetes.io/job-tracking]}", 1))
+		f.deleteNamespace(ctx)
+		f.expectTerminating(ctx, pod)
+		f.forceDeletePod(ctx)
+		f.expectFindings(ctx, likely(diagnosis.CausePodFinalizer, "pods/web").withMessage("batch.kubernetes.io/job-tracking"))
+		removeFinalizers(ctx, f.objects(pod)[0])
+		f.expectDeleted(ctx)
 	})
 
-	It("keeps a volume that it has mounted", func(ctx context.Context) {
-		s := newScene(ctx)
-		s.create(ctx, `
+	It("blocks the deletion of a volume that it uses", func(ctx context.Context) {
+		f := newFixture(ctx)
+		f.create(ctx, `
 apiVersion: v1
 kind: PersistentVolumeClaim
 metadata: {namespace: $ns, name: data, finalizers: [kubernetes.io/pvc-protection]}
 spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
 `)
-		s.create(ctx, liveNode())
-		s.create(ctx, strings.Replace(pod, "containers:",
+		f.create(ctx, readyNode())
+		f.create(ctx, strings.Replace(pod, "containers:",
 			"volumes: [{name: data, persistentVolumeClaim: {claimName: data}}]\n  containers:", 1))
-		claim := s.objects(`{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {namespace: $ns, name: data}}`)[0]
+		claim := f.objects(`{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {namespace: $ns, name: data}}`)[0]
 		Expect(admin.Delete(ctx, claim)).To(Succeed())
-		s.end(ctx)
-		// The claim only follows.
-		s.expectBlamed(ctx, confirmed(diagnosis.CausePodNotTerminating, "pods/web").
-			since(`persistentvolumeclaims "data" waits for pod "web"`))
-		s.endPod(ctx)
-		release(ctx, claim)
-		s.expectGone(ctx)
+		f.deleteNamespace(ctx)
+		// The PersistentVolumeClaim waits for the pod, so it is evidence, not a finding.
+		f.expectFindings(ctx, confirmed(diagnosis.CausePodNotTerminating, "pods/web").
+			withEvidence(`persistentvolumeclaims "data" waits for pod "web"`))
+		f.forceDeletePod(ctx)
+		removeFinalizers(ctx, claim)
+		f.expectDeleted(ctx)
 	})
 
-	It("is not blamed while its grace period runs", func(ctx context.Context) {
-		s := newScene(ctx)
-		s.create(ctx, deadNode())
-		s.create(ctx, strings.Replace(pod, "GracePeriodSeconds: 1", "GracePeriodSeconds: 600", 1))
-		s.create(ctx, settings)
-		s.end(ctx)
-		s.expectThere(ctx, pod, true)
-		s.expectUnblamed(ctx, gatherer, 4*time.Second)
-		s.endPod(ctx)
-		s.expectGone(ctx)
+	It("is not reported during its grace period", func(ctx context.Context) {
+		f := newFixture(ctx)
+		f.create(ctx, unreachableNode())
+		f.create(ctx, strings.Replace(pod, "GracePeriodSeconds: 1", "GracePeriodSeconds: 600", 1))
+		f.create(ctx, twoConfigMaps)
+		f.deleteNamespace(ctx)
+		f.expectTerminating(ctx, pod)
+		f.expectNoFindings(ctx, collector, 4*time.Second)
+		f.forceDeletePod(ctx)
+		f.expectDeleted(ctx)
 	})
 })

@@ -19,17 +19,17 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/framework"
 )
 
-// patience is short, so that the suite is. What may take longer says so itself.
-const patience = 2 * time.Second
+// progressDeadline is short to keep the suite fast.
+const progressDeadline = 2 * time.Second
 
 var (
 	plane *controlplane.ControlPlane
-	// manager ends the namespaces; it runs with the rights of its own ServiceAccount.
+	// manager finalizes the namespaces with the permissions of its own ServiceAccount.
 	manager *controlplane.Manager
 	// admin is a member of system:masters.
 	admin client.Client
-	// gatherer reads with the rights of admin.
-	gatherer *collect.Collector
+	// collector reads with the permissions of admin.
+	collector *collect.Collector
 )
 
 func TestCauses(t *testing.T) {
@@ -45,7 +45,7 @@ var _ = BeforeSuite(func(ctx context.Context) {
 
 	cluster := framework.StartControlPlane(ctx)
 	plane = cluster.ControlPlane
-	admin, gatherer = framework.NewClient(plane.Admin, apiextensionsv1.AddToScheme), newGatherer(plane.Admin)
+	admin, collector = framework.NewClient(plane.Admin, apiextensionsv1.AddToScheme), newCollector(plane.Admin)
 	Expect(plane.Install(ctx)).To(Succeed())
 	var err error
 	manager, err = plane.StartManager(ctx)
@@ -53,10 +53,10 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	DeferCleanup(func() { Expect(manager.Stop()).To(Succeed()) })
 })
 
-func newGatherer(config *rest.Config) *collect.Collector {
+func newCollector(config *rest.Config) *collect.Collector {
 	GinkgoHelper()
 	result, err := collect.New(config)
 	Expect(err).NotTo(HaveOccurred())
-	result.ProgressDeadline = patience
+	result.ProgressDeadline = progressDeadline
 	return result
 }

@@ -26,18 +26,18 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/framework"
 )
 
-// enough namespaces for a verdict.
-const enough = 100
+// minNamespaces is the number of namespaces that the traffic must create and delete.
+const minNamespaces = 100
 
-// disturbance is something that happens in the middle of the traffic.
-type disturbance struct {
+// disruption is a disruption during the traffic.
+type disruption struct {
 	name string
 	do   func(ctx context.Context, managers *replicas)
 }
 
-var disturbances = []disturbance{
+var disruptions = []disruption{
 	{"nothing", func(context.Context, *replicas) {}},
-	{"the leader is told to stop", func(ctx context.Context, managers *replicas) {
+	{"the leader is terminated", func(ctx context.Context, managers *replicas) {
 		leader := managers.leader(ctx)
 		leader.Terminate()
 		Eventually(leader).WithContext(ctx).Should(gexec.Exit(0))
@@ -51,7 +51,7 @@ var disturbances = []disturbance{
 		Expect(plane.KillAPIServer(ctx)).To(Succeed())
 		Expect(plane.StartAPIServer()).To(Succeed())
 	}},
-	// Clients keep their connections for as long as the server does.
+	// The server is killed because clients use their connections until the server closes them.
 	{"the API server's certificate is replaced and the server killed", func(ctx context.Context, _ *replicas) {
 		before := servingCertificate(ctx, plane.Admin)
 		Expect(authority.Rotate()).To(Succeed())
@@ -60,13 +60,13 @@ var disturbances = []disturbance{
 		Expect(plane.KillAPIServer(ctx)).To(Succeed())
 		Expect(plane.StartAPIServer()).To(Succeed())
 	}},
-	{"a new version of CRDs, rights and policies is installed", func(ctx context.Context, _ *replicas) {
+	{"a new version of CRDs, RBAC objects and policies is installed", func(ctx context.Context, _ *replicas) {
 		upgrade(ctx)
 	}},
 }
 
-var _ = Describe("Namespaces come and go", func() {
-	It("whatever happens to managers, API server, certificates and CRDs", func(ctx context.Context) {
+var _ = Describe("Namespaces are created and deleted", func() {
+	It("during disruptions of managers, API server, certificates and CRDs", func(ctx context.Context) {
 		managers := startReplicas(ctx, "--metrics-bind-address=0")
 		managers.leader(ctx)
 		Eventually(func() string {
@@ -75,35 +75,35 @@ var _ = Describe("Namespaces come and go", func() {
 			Expect(err).NotTo(HaveOccurred())
 			return output
 		}).WithContext(ctx).Should(Equal("True"))
-		// The manager does that once the set is old enough.
+		// The manager sets this once the NamespaceInitializerSet is old enough.
 		_, err := plane.Kubectl(ctx, plane.Admin, "patch", "mutatingadmissionpolicy", "nslifecycle-inject",
 			"--type=merge", `--patch={"spec":{"failurePolicy":"Fail"}}`)
 		Expect(err).NotTo(HaveOccurred())
 
 		namespaces := startTraffic(ctx)
 		var report strings.Builder
-		for _, disturbance := range disturbances {
-			By(disturbance.name)
-			before := time.Now()
-			disturbance.do(ctx, managers)
-			took := time.Since(before)
-			birth, death := namespaces.recovery(ctx, before)
-			fmt.Fprintf(&report, "%-68s took %5.1f s, next ready after %5.1f s, next gone after %5.1f s\n",
-				disturbance.name, took.Seconds(), birth.Seconds(), death.Seconds())
+		for _, disruption := range disruptions {
+			By(disruption.name)
+			start := time.Now()
+			disruption.do(ctx, managers)
+			took := time.Since(start)
+			opened, deleted := namespaces.recovery(ctx, start)
+			fmt.Fprintf(&report, "%-68s took %5.1f s, next opened after %5.1f s, next deleted after %5.1f s\n",
+				disruption.name, took.Seconds(), opened.Seconds(), deleted.Seconds())
 		}
-		// Some more, with all that has happened behind them.
-		Eventually(namespaces.count).WithContext(ctx).Should(BeNumerically(">=", enough))
-		namespaces.end()
+		// Continue the traffic after the last disruption.
+		Eventually(namespaces.count).WithContext(ctx).Should(BeNumerically(">=", minNamespaces))
+		namespaces.stop()
 		AddReportEntry("recovery", report.String())
 
 		Expect(namespaces.violations).To(BeEmpty())
-		for _, l := range namespaces.lives {
-			Expect(l.gone).NotTo(BeZero(), "namespace %s: %+v", l.name, l)
+		for _, record := range namespaces.records {
+			Expect(record.removed).NotTo(BeZero(), "namespace %s: %+v", record.name, record)
 		}
 		expectNoOrphans(ctx)
 	}, SpecTimeout(8*time.Minute))
 
-	It("and metrics are served with a certificate that was replaced", func(ctx context.Context) {
+	It("while metrics are served with a replaced certificate", func(ctx context.Context) {
 		dir, address := GinkgoT().TempDir(), framework.FreeAddress()
 		replaceMetricsCertificate(dir, "first.example.com")
 		config, err := plane.ServiceAccountConfig(ctx, controlplane.SystemNamespace, controlplane.ServiceAccount)
@@ -116,8 +116,8 @@ var _ = Describe("Namespaces come and go", func() {
 	}, SpecTimeout(3*time.Minute))
 })
 
-// upgrade installs what is there again with changes in each CRD, as the next version might
-// have them: one more column, and one more field in the schema.
+// upgrade installs the manifests again and changes each CRD as a new version might: it adds a
+// printer column and a field to the schema.
 func upgrade(ctx context.Context) {
 	GinkgoHelper()
 	Expect(plane.Install(ctx)).To(Succeed())
@@ -139,28 +139,28 @@ func upgrade(ctx context.Context) {
 	Expect(changed).To(Equal(2))
 }
 
-// expectNoOrphans looks for what namespaces have left behind.
+// expectNoOrphans checks that no object exists in a deleted namespace.
 func expectNoOrphans(ctx context.Context) {
 	GinkgoHelper()
 	var namespaces corev1.NamespaceList
 	Expect(admin.List(ctx, &namespaces)).To(Succeed())
-	known := map[string]bool{}
+	existing := map[string]bool{}
 	for _, namespace := range namespaces.Items {
-		known[namespace.Name] = true
+		existing[namespace.Name] = true
 	}
 	var configMaps corev1.ConfigMapList
 	var quotas corev1.ResourceQuotaList
 	Expect(admin.List(ctx, &configMaps)).To(Succeed())
 	Expect(admin.List(ctx, &quotas)).To(Succeed())
 	for _, configMap := range configMaps.Items {
-		Expect(known).To(HaveKey(configMap.Namespace), "ConfigMap %q", configMap.Name)
+		Expect(existing).To(HaveKey(configMap.Namespace), "ConfigMap %q", configMap.Name)
 	}
 	for _, quota := range quotas.Items {
-		Expect(known).To(HaveKey(quota.Namespace), "ResourceQuota %q", quota.Name)
+		Expect(existing).To(HaveKey(quota.Namespace), "ResourceQuota %q", quota.Name)
 	}
 }
 
-// servingCertificate is the serial number of the one that new connections see.
+// servingCertificate returns the serial number of the certificate that new connections get.
 func servingCertificate(ctx context.Context, config *rest.Config) string {
 	GinkgoHelper()
 	pool := x509.NewCertPool()
@@ -173,7 +173,7 @@ func servingCertificate(ctx context.Context, config *rest.Config) string {
 }
 
 func commonName(address string) string {
-	// Which certificate it is is all that is asked.
+	// Only the name of the certificate is needed.
 	connection, err := tls.Dial("tcp", address, &tls.Config{InsecureSkipVerify: true})
 	if err != nil {
 		return ""

@@ -1,12 +1,11 @@
 // Copyright The nslifecycle Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package chaos lets namespaces come and go all the time while the parts that they depend on
-// fail, restart or change: the leading manager, the API server, its certificate, the CRDs.
+// Package chaos continuously creates and deletes namespaces while the components that they depend
+// on fail, restart or change: the leading manager, the API server, its certificate, the CRDs.
 //
-// Two managers run as processes of their own, with leader election, under their own
-// ServiceAccount, and are started again when they end, as a Deployment would. Every namespace
-// that was asked for must get its initializers, let nobody in before they are done, become
-// ready, and go without leaving anything behind. How long that took after each disturbance is
-// in the report; docs/operate.md has the figures.
+// Two managers run as processes with leader election and their own ServiceAccount, and are
+// restarted when they exit, as in a Deployment. Every namespace must get its initializers, reject
+// writes of users until they have finished, open, and be deleted without orphaned objects. The
+// report contains the recovery times after each disruption; docs/operate.md lists them.
 package chaos

@@ -19,18 +19,18 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/controlplane"
 )
 
-// replicas keeps two managers running.
+// replicas runs two managers and restarts them when they exit.
 type replicas struct {
 	kubeconfig string
 	flags      []string
 
 	lock    sync.Mutex
 	running []*gexec.Session
-	ended   bool
+	stopped bool
 	done    sync.WaitGroup
 }
 
-// startReplicas runs managers until the spec is over.
+// startReplicas runs managers until the spec ends.
 func startReplicas(ctx context.Context, flags ...string) *replicas {
 	GinkgoHelper()
 	config, err := plane.ServiceAccountConfig(ctx, controlplane.SystemNamespace, controlplane.ServiceAccount)
@@ -48,7 +48,7 @@ func (r *replicas) start(index int) {
 	r.running[index] = startProcess(binary, r.kubeconfig, r.flags...)
 }
 
-// supervise starts a manager again when it has ended.
+// supervise restarts a manager when it exits.
 func (r *replicas) supervise(index int) {
 	defer GinkgoRecover()
 	for {
@@ -57,22 +57,22 @@ func (r *replicas) supervise(index int) {
 		r.lock.Unlock()
 		<-session.Exited
 		r.lock.Lock()
-		ended := r.ended
-		if !ended {
+		stopped := r.stopped
+		if !stopped {
 			r.start(index)
 		}
 		r.lock.Unlock()
-		if ended {
+		if stopped {
 			return
 		}
-		// As the kubelet waits, though not as long.
+		// The kubelet delays restarts as well, for longer.
 		time.Sleep(time.Second)
 	}
 }
 
 func (r *replicas) stop() {
 	r.lock.Lock()
-	r.ended = true
+	r.stopped = true
 	for _, session := range r.running {
 		session.Terminate()
 	}
@@ -80,7 +80,7 @@ func (r *replicas) stop() {
 	r.done.Wait()
 }
 
-// leader waits until one has said that it leads, and returns it.
+// leader waits until a manager has logged that it leads, and returns it.
 func (r *replicas) leader(ctx context.Context) *gexec.Session {
 	GinkgoHelper()
 	var leader *gexec.Session
@@ -98,12 +98,12 @@ func (r *replicas) leader(ctx context.Context) *gexec.Session {
 	return leader
 }
 
-func isLeading(said *gbytes.Buffer) bool {
-	matches, err := ContainSubstring("uccessfully acquired lease").Match(string(said.Contents()))
+func isLeading(log *gbytes.Buffer) bool {
+	matches, err := ContainSubstring("uccessfully acquired lease").Match(string(log.Contents()))
 	return err == nil && matches
 }
 
-// runManager runs one manager until the spec is over.
+// runManager runs one manager until the spec ends.
 func runManager(binary string, config *rest.Config, flags ...string) *gexec.Session {
 	GinkgoHelper()
 	session := startProcess(binary, kubeconfigFile(config), flags...)

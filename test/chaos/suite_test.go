@@ -20,7 +20,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// injected is what the namespaces of the traffic wait for.
+// injected is the value of the initializers annotation of the traffic's namespaces.
 const injected = policyInitializer + "," + ownerInitializer
 
 const (
@@ -34,7 +34,7 @@ var (
 	authority *controlplane.Authority
 	// admin is a member of system:masters.
 	admin client.Client
-	// binary is the manager.
+	// binary is the path of the manager.
 	binary string
 )
 
@@ -57,14 +57,14 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	Expect(controlplane.Build(ctx, controlplane.Root(), controlplane.ManagerProgram, binary)).To(Succeed())
 	Expect(plane.Install(ctx)).To(Succeed())
 	Expect(plane.AggregateClusterRoles(ctx)).To(Succeed())
-	serve(ctx, initializers.PolicyManifest, initializers.PolicyAccount, policyInitializer, initializers.Policy)
-	serve(ctx, initializers.OwnerManifest, initializers.OwnerAccount, ownerInitializer, initializers.Owner)
+	runInitializer(ctx, initializers.PolicyManifest, initializers.PolicyAccount, policyInitializer, initializers.Policy)
+	runInitializer(ctx, initializers.OwnerManifest, initializers.OwnerAccount, ownerInitializer, initializers.Owner)
 	Expect(admin.Create(ctx,
 		wrappers.MakeConfiguration("chaos").Initializers(policyInitializer, ownerInitializer).Obj())).To(Succeed())
 }, NodeTimeout(15*time.Minute))
 
-// serve runs an initializer until the suite is over.
-func serve(ctx context.Context, manifest, account, name string, work initializers.Work) {
+// runInitializer runs an initializer until the suite ends.
+func runInitializer(ctx context.Context, manifest, account, name string, work initializers.Work) {
 	GinkgoHelper()
 	_, err := plane.KubectlWithInput(ctx, plane.Admin, manifest, "apply", "-f", "-")
 	Expect(err).NotTo(HaveOccurred())

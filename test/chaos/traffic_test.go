@@ -22,31 +22,31 @@ import (
 )
 
 const (
-	// interval between two namespaces of the traffic.
+	// interval is the time between two creations of namespaces.
 	interval = 250 * time.Millisecond
-	// maximum is how many there are at a time. While nothing goes on, no more are begun: the
-	// crowd that comes back would be all that is measured.
+	// maximum is the number of namespaces that exist at the same time. It limits the backlog during
+	// an outage, which would dominate the recovery time.
 	maximum = 12
-	// retry is how long their users wait before they try again.
+	// retry is the delay before a user repeats a failed request.
 	retry = 100 * time.Millisecond
-	// requester is who creates the namespaces, and may do nothing but that at cluster scope.
+	// requester creates the namespaces and has no other cluster-wide permissions.
 	requester = "chaos@corp.example.com"
 )
 
-// life is one namespace of the traffic, and when it got how far.
-type life struct {
-	name                         string
-	created, open, deleted, gone time.Time
+// namespaceRecord records when a namespace of the traffic reached each stage.
+type namespaceRecord struct {
+	name                              string
+	created, opened, deleted, removed time.Time
 }
 
-// traffic creates namespaces, uses them and deletes them, whatever happens meanwhile.
+// traffic continuously creates namespaces, writes to them and deletes them.
 type traffic struct {
 	user client.Client
 
 	lock sync.Mutex
-	// lives have all that were begun.
-	lives []*life
-	// violations are what must never happen.
+	// records contain all namespaces that were created.
+	records []*namespaceRecord
+	// violations are violated guarantees.
 	violations []string
 
 	cancel context.CancelFunc
@@ -68,30 +68,30 @@ func startTraffic(ctx context.Context) *traffic {
 	user, err := controlplane.NewClient(controlplane.Unlimited(config))
 	Expect(err).NotTo(HaveOccurred())
 
-	beginning, cancel := context.WithCancel(ctx)
+	creating, cancel := context.WithCancel(ctx)
 	t := &traffic{user: user, cancel: cancel}
-	places := make(chan struct{}, maximum)
+	slots := make(chan struct{}, maximum)
 	t.done.Go(func() {
 		ticker := time.NewTicker(interval)
 		defer ticker.Stop()
 		for number := 0; ; number++ {
 			select {
-			case <-beginning.Done():
+			case <-creating.Done():
 				return
 			case <-ticker.C:
 				select {
-				case places <- struct{}{}:
+				case slots <- struct{}{}:
 				default:
 					number--
 					continue
 				}
-				begun := &life{name: fmt.Sprintf("chaos-%d", number)}
+				record := &namespaceRecord{name: fmt.Sprintf("chaos-%d", number)}
 				t.lock.Lock()
-				t.lives = append(t.lives, begun)
+				t.records = append(t.records, record)
 				t.lock.Unlock()
 				t.done.Go(func() {
-					defer func() { <-places }()
-					t.live(ctx, begun)
+					defer func() { <-slots }()
+					t.run(ctx, record)
 				})
 			}
 		}
@@ -99,26 +99,26 @@ func startTraffic(ctx context.Context) *traffic {
 	return t
 }
 
-// end begins no more lives and waits for those that have begun.
-func (t *traffic) end() {
+// stop creates no more namespaces and waits until the existing ones are deleted.
+func (t *traffic) stop() {
 	t.cancel()
 	t.done.Wait()
 }
 
-// count is the number of namespaces that have come to their end.
+// count returns the number of namespaces that were created and deleted.
 func (t *traffic) count() int {
 	t.lock.Lock()
 	defer t.lock.Unlock()
-	ended := 0
-	for _, l := range t.lives {
-		if !l.gone.IsZero() {
-			ended++
+	count := 0
+	for _, record := range t.records {
+		if !record.removed.IsZero() {
+			count++
 		}
 	}
-	return ended
+	return count
 }
 
-func (t *traffic) note(format string, arguments ...any) {
+func (t *traffic) recordViolation(format string, arguments ...any) {
 	t.lock.Lock()
 	defer t.lock.Unlock()
 	t.violations = append(t.violations, fmt.Sprintf(format, arguments...))
@@ -130,8 +130,8 @@ func (t *traffic) reached(at *time.Time) {
 	*at = time.Now()
 }
 
-// until tries until it is true, or the spec is over. Whatever an API server that is away, or
-// not quite there, answers, is no more than a reason to try again.
+// until calls isTrue until it returns true or the spec ends. Errors of an unavailable API server
+// are retried.
 func until(ctx context.Context, isTrue func() bool) {
 	for !isTrue() {
 		select {
@@ -142,27 +142,27 @@ func until(ctx context.Context, isTrue func() bool) {
 	}
 }
 
-// live is the life of one namespace, from its user's point of view.
-func (t *traffic) live(ctx context.Context, l *life) {
-	namespace := wrappers.MakeNamespace(l.name).Obj()
+// run creates, uses and deletes one namespace as its user.
+func (t *traffic) run(ctx context.Context, record *namespaceRecord) {
+	namespace := wrappers.MakeNamespace(record.name).Obj()
 	until(ctx, func() bool {
-		// The answer to an earlier attempt may have got lost.
+		// The response to an earlier attempt may have been lost.
 		err := t.user.Create(ctx, namespace)
 		return err == nil || apierrors.IsAlreadyExists(err) && t.user.Get(ctx, client.ObjectKeyFromObject(namespace), namespace) == nil
 	})
-	t.reached(&l.created)
+	t.reached(&record.created)
 	if list := namespace.Annotations[v1alpha1.AnnotationInitializers]; list != injected {
-		t.note("%s was created to wait for %q", l.name, list)
+		t.recordViolation("%s was created with the initializers %q", record.name, list)
 	}
 
-	// From the first moment on its user tries to write.
+	// The user tries to write from the beginning.
 	until(ctx, func() bool {
-		if err := t.user.Create(ctx, wrappers.MakeConfigMap(l.name, "content")); err != nil && !apierrors.IsAlreadyExists(err) {
+		if err := t.user.Create(ctx, wrappers.MakeConfigMap(record.name, "content")); err != nil && !apierrors.IsAlreadyExists(err) {
 			return false
 		}
 		until(ctx, func() bool { return t.user.Get(ctx, client.ObjectKeyFromObject(namespace), namespace) == nil })
 		if pending := namespace.Annotations[v1alpha1.AnnotationPendingInitializers]; pending != "" {
-			t.note("%s let its user in while it waited for %q", l.name, pending)
+			t.recordViolation("%s admitted a write of its user while it waited for %q", record.name, pending)
 		}
 		return true
 	})
@@ -173,9 +173,9 @@ func (t *traffic) live(ctx context.Context, l *life) {
 		condition := nscondition.Find(namespace, v1alpha1.ConditionInitializing)
 		return condition != nil && condition.Status == corev1.ConditionFalse
 	})
-	t.reached(&l.open)
+	t.reached(&record.opened)
 
-	t.reached(&l.deleted)
+	t.reached(&record.deleted)
 	until(ctx, func() bool {
 		err := t.user.Delete(ctx, namespace, client.Preconditions{UID: &namespace.UID})
 		return err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err)
@@ -184,28 +184,28 @@ func (t *traffic) live(ctx context.Context, l *life) {
 		return apierrors.IsNotFound(t.user.Get(ctx, client.ObjectKeyFromObject(namespace), &corev1.Namespace{}))
 	})
 	if ctx.Err() == nil {
-		t.reached(&l.gone)
+		t.reached(&record.removed)
 	}
 }
 
-// recovery is how long it took, from a moment on, until a namespace that was created after it
-// was ready, and until one that was deleted after it had gone. It waits for both.
-func (t *traffic) recovery(ctx context.Context, since time.Time) (birth, death time.Duration) {
+// recovery waits until a namespace that was created after since is open and one that was deleted
+// after since no longer exists, and returns the time that each took.
+func (t *traffic) recovery(ctx context.Context, since time.Time) (opened, deleted time.Duration) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
 		t.lock.Lock()
 		defer t.lock.Unlock()
-		birth, death = 0, 0
-		for _, l := range t.lives {
-			if l.created.After(since) && !l.open.IsZero() && (birth == 0 || l.open.Sub(since) < birth) {
-				birth = l.open.Sub(since)
+		opened, deleted = 0, 0
+		for _, record := range t.records {
+			if record.created.After(since) && !record.opened.IsZero() && (opened == 0 || record.opened.Sub(since) < opened) {
+				opened = record.opened.Sub(since)
 			}
-			if l.deleted.After(since) && !l.gone.IsZero() && (death == 0 || l.gone.Sub(since) < death) {
-				death = l.gone.Sub(since)
+			if record.deleted.After(since) && !record.removed.IsZero() && (deleted == 0 || record.removed.Sub(since) < deleted) {
+				deleted = record.removed.Sub(since)
 			}
 		}
-		g.Expect(birth).NotTo(BeZero(), "no namespace has become ready")
-		g.Expect(death).NotTo(BeZero(), "no namespace has gone")
+		g.Expect(opened).NotTo(BeZero(), "no namespace was opened")
+		g.Expect(deleted).NotTo(BeZero(), "no namespace was deleted")
 	}).WithContext(ctx).Should(Succeed())
-	return birth, death
+	return opened, deleted
 }

@@ -23,20 +23,20 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// upgradeFrom names the version to upgrade from, as git knows it.
+// upgradeFrom is the environment variable with the git revision to upgrade from.
 const upgradeFrom = "UPGRADE_FROM"
 
 var _ = Describe("An upgrade from another version", func() {
-	It("takes over the namespaces that are on their way", func(ctx context.Context) {
+	It("continues the initialization and finalization of existing namespaces", func(ctx context.Context) {
 		from := os.Getenv(upgradeFrom)
 		if from == "" {
-			Skip("there is no version to upgrade from: set " + upgradeFrom + " to a tag, or run `make test-upgrade`")
+			Skip("no version to upgrade from: set " + upgradeFrom + " to a tag, or run `make test-upgrade`")
 		}
 		old := filepath.Join(GinkgoT().TempDir(), "old")
 		git(ctx, "worktree", "add", "--detach", old, from)
 		DeferCleanup(func(ctx context.Context) { git(ctx, "worktree", "remove", "--force", old) })
 
-		By("installing the other version in a control plane of its own")
+		By("installing the other version in a dedicated control plane")
 		cluster, err := controlplane.Start(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(func() { Expect(cluster.Stop()).To(Succeed()) })
@@ -55,7 +55,7 @@ var _ = Describe("An upgrade from another version", func() {
 		Expect(err).NotTo(HaveOccurred())
 		oldManager := runManager(oldBinary, config, "--leader-elect")
 
-		By("having one namespace at each stage")
+		By("creating one namespace at each stage")
 		Expect(clusterAdmin.Create(ctx, wrappers.MakeConfiguration("upgrade").Initializers(ownerInitializer).Obj())).To(Succeed())
 		Eventually(func(g Gomega) {
 			probe := wrappers.MakeNamespace("probe").Obj()
@@ -63,46 +63,46 @@ var _ = Describe("An upgrade from another version", func() {
 			g.Expect(probe.Labels).To(HaveKey(v1alpha1.LabelInitializing))
 		}).WithContext(ctx).Should(Succeed())
 		stages := map[string]*corev1.Namespace{}
-		for _, stage := range []string{"waiting", "ready", "ending"} {
+		for _, stage := range []string{"waiting", "ready", "terminating"} {
 			stages[stage] = wrappers.MakeNamespace(stage).Obj()
 			Expect(clusterAdmin.Create(ctx, stages[stage])).To(Succeed())
 		}
-		initialized := func(stage string, status corev1.ConditionStatus, reason string) {
+		expectInitializing := func(stage string, status corev1.ConditionStatus, reason string) {
 			GinkgoHelper()
 			Eventually(func(g Gomega) {
 				g.Expect(clusterAdmin.Get(ctx, client.ObjectKey{Name: stage}, stages[stage])).To(Succeed())
 				g.Expect(stages[stage]).To(HaveCondition(v1alpha1.ConditionInitializing, status, reason))
 			}).WithContext(ctx).Should(Succeed())
 		}
-		for _, stage := range []string{"ready", "ending"} {
-			annotate(ctx, cluster, stage)
-			initialized(stage, corev1.ConditionFalse, v1alpha1.ReasonCompleted)
+		for _, stage := range []string{"ready", "terminating"} {
+			emptyPendingList(ctx, cluster, stage)
+			expectInitializing(stage, corev1.ConditionFalse, v1alpha1.ReasonCompleted)
 		}
-		held := wrappers.MakeConfigMap("ending", "held")
+		held := wrappers.MakeConfigMap("terminating", "held")
 		held.Finalizers = []string{"example.com/held"}
 		Expect(clusterAdmin.Create(ctx, held)).To(Succeed())
-		Expect(clusterAdmin.Delete(ctx, stages["ending"])).To(Succeed())
-		initialized("waiting", corev1.ConditionTrue, v1alpha1.ReasonPending)
+		Expect(clusterAdmin.Delete(ctx, stages["terminating"])).To(Succeed())
+		expectInitializing("waiting", corev1.ConditionTrue, v1alpha1.ReasonPending)
 		before := stages["waiting"].DeepCopy()
 
-		By("upgrading: first the objects, then the managers, as a Deployment does")
+		By("upgrading the objects first and then the managers, as a Deployment does")
 		apply(controlplane.Root())
 		runManager(binary, config, "--leader-elect")
 		oldManager.Terminate()
 		Eventually(oldManager).WithContext(ctx).Should(gexec.Exit(0))
 
-		By("each going on from where it was")
+		By("checking that each namespace continues from its stage")
 		Expect(clusterAdmin.Get(ctx, client.ObjectKey{Name: "waiting"}, stages["waiting"])).To(Succeed())
 		Expect(stages["waiting"].Annotations).To(Equal(before.Annotations))
-		user, err := cluster.User("somebody")
+		user, err := cluster.User("developer")
 		Expect(err).NotTo(HaveOccurred())
-		_, err = cluster.Kubectl(ctx, cluster.Admin, "create", "clusterrolebinding", "somebody", "--clusterrole=edit", "--user=somebody")
+		_, err = cluster.Kubectl(ctx, cluster.Admin, "create", "clusterrolebinding", "developer", "--clusterrole=edit", "--user=developer")
 		Expect(err).NotTo(HaveOccurred())
 		_, err = cluster.Kubectl(ctx, user, "--namespace=waiting", "create", "configmap", "early")
 		Expect(err).To(MatchError(ContainSubstring("is being initialized")))
-		annotate(ctx, cluster, "waiting")
-		initialized("waiting", corev1.ConditionFalse, v1alpha1.ReasonCompleted)
-		initialized("ready", corev1.ConditionFalse, v1alpha1.ReasonCompleted)
+		emptyPendingList(ctx, cluster, "waiting")
+		expectInitializing("waiting", corev1.ConditionFalse, v1alpha1.ReasonCompleted)
+		expectInitializing("ready", corev1.ConditionFalse, v1alpha1.ReasonCompleted)
 		Expect(clusterAdmin.Get(ctx, client.ObjectKeyFromObject(held), held)).To(Succeed())
 		held.Finalizers = nil
 		Expect(clusterAdmin.Update(ctx, held)).To(Succeed())
@@ -117,8 +117,8 @@ var _ = Describe("An upgrade from another version", func() {
 	}, SpecTimeout(10*time.Minute))
 })
 
-// annotate takes the only initializer off the list, as an administrator.
-func annotate(ctx context.Context, cluster *controlplane.ControlPlane, name string) {
+// emptyPendingList empties the pending list of a namespace as an administrator.
+func emptyPendingList(ctx context.Context, cluster *controlplane.ControlPlane, name string) {
 	GinkgoHelper()
 	_, err := cluster.Kubectl(ctx, cluster.Admin, "annotate", "--overwrite", "namespace", name, v1alpha1.AnnotationPendingInitializers+"=")
 	Expect(err).NotTo(HaveOccurred())

@@ -28,18 +28,18 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// testFinalizer is one that nobody but the spec itself takes off.
+// testFinalizer is removed by the specs only.
 const testFinalizer = "hold.test-owner.dev/records"
 
 // unique returns a name that no other spec of this process uses.
 var unique = framework.Unique
 
-// createNamespace creates a namespace with more tokens than its own. It is left behind:
-// nobody ends namespaces here.
-func createNamespace(ctx context.Context, prefix string, tokens ...corev1.FinalizerName) *corev1.Namespace {
+// createNamespace creates a namespace with additional namespace finalizers. It is not deleted after
+// the spec because no namespace controller runs.
+func createNamespace(ctx context.Context, prefix string, finalizers ...corev1.FinalizerName) *corev1.Namespace {
 	GinkgoHelper()
 	namespace := wrappers.MakeNamespace(unique(prefix)).Obj()
-	namespace.Spec.Finalizers = tokens
+	namespace.Spec.Finalizers = finalizers
 	Expect(admin.Create(ctx, namespace)).To(Succeed())
 	return namespace
 }
@@ -50,9 +50,9 @@ func create(ctx context.Context, objects ...client.Object) {
 		Expect(admin.Create(ctx, object)).To(Succeed())
 		DeferCleanup(func(ctx context.Context) {
 			if len(object.GetFinalizers()) > 0 {
-				release(ctx, object)
+				removeFinalizers(ctx, object)
 			}
-			// Until the API server has noticed that the policy or webhook of the spec is gone.
+			// The API server may still enforce a policy or webhook that the spec has deleted.
 			Eventually(func() error {
 				return client.IgnoreNotFound(admin.Delete(ctx, object))
 			}).WithContext(ctx).Should(Succeed())
@@ -67,44 +67,44 @@ func deleteObject(ctx context.Context, objects ...client.Object) {
 	}
 }
 
-// hold puts the test's finalizer on an object before it is created.
-func hold[T client.Object](object T) T {
+// withFinalizer adds testFinalizer to an object that is to be created.
+func withFinalizer[T client.Object](object T) T {
 	controllerutil.AddFinalizer(object, testFinalizer)
 	return object
 }
 
-// release takes all finalizers off an object.
-func release(ctx context.Context, object client.Object) {
+// removeFinalizers removes all finalizers of an object.
+func removeFinalizers(ctx context.Context, object client.Object) {
 	GinkgoHelper()
 	patch := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))
 	copied := object.DeepCopyObject().(client.Object)
 	Expect(client.IgnoreNotFound(admin.Patch(ctx, copied, patch))).To(Succeed())
 }
 
-// gather reads the facts about a namespace as a user, whose patience is given: none blames
-// at once what would be blamed later.
-func gather(ctx context.Context, config *rest.Config, name string, patience time.Duration) *diagnosis.Facts {
+// collectFacts collects the facts about a namespace with the permissions of config. Without a progress
+// deadline, the diagnosis reports immediately what it would report later.
+func collectFacts(ctx context.Context, config *rest.Config, name string, progressDeadline time.Duration) *diagnosis.Facts {
 	GinkgoHelper()
-	gatherer, err := collect.New(config)
+	collector, err := collect.New(config)
 	Expect(err).NotTo(HaveOccurred())
-	gatherer.ProgressDeadline = patience
-	facts, err := gatherer.Collect(ctx, name)
+	collector.ProgressDeadline = progressDeadline
+	facts, err := collector.Collect(ctx, name)
 	Expect(err).NotTo(HaveOccurred())
 	return facts
 }
 
-// diagnose computes what is wrong with a namespace, without any patience.
+// diagnose diagnoses a namespace without a progress deadline.
 func diagnose(ctx context.Context, name string) *diagnosis.Diagnosis {
 	GinkgoHelper()
-	result := rules.Diagnose(gather(ctx, plane.Admin, name, 0))
+	result := rules.Diagnose(collectFacts(ctx, plane.Admin, name, 0))
 	text, err := json.MarshalIndent(result, "", "  ")
 	Expect(err).NotTo(HaveOccurred())
 	AddReportEntry("diagnosis of "+name, string(text))
 	return result
 }
 
-// causesOf returns the causes of a diagnosis but for the namespace controller's, which does
-// not run here.
+// causesOf returns the causes of a diagnosis except that of the namespace controller, which does not
+// run here.
 func causesOf(result *diagnosis.Diagnosis) []diagnosis.Cause {
 	var causes []diagnosis.Cause
 	for _, finding := range result.Findings {
@@ -115,7 +115,7 @@ func causesOf(result *diagnosis.Diagnosis) []diagnosis.Cause {
 	return causes
 }
 
-// findingOf returns the finding of a cause; the spec fails if there is none.
+// findingOf returns the finding with a cause, and fails the spec if there is none.
 func findingOf(result *diagnosis.Diagnosis, cause diagnosis.Cause) diagnosis.Finding {
 	GinkgoHelper()
 	for _, finding := range result.Findings {
@@ -127,7 +127,7 @@ func findingOf(result *diagnosis.Diagnosis, cause diagnosis.Cause) diagnosis.Fin
 	return diagnosis.Finding{}
 }
 
-// customType is a type of custom resources.
+// customType is a custom resource type.
 type customType struct{ group, plural string }
 
 func makeCustomType() customType {
@@ -158,8 +158,8 @@ func (t customType) object(namespace, name string) *unstructured.Unstructured {
 	return object
 }
 
-// createCustomType creates a CustomResourceDefinition, which goes at the end of the spec,
-// and waits until its objects can be created.
+// createCustomType creates a CustomResourceDefinition until the spec ends and waits until its type
+// is served.
 func createCustomType(ctx context.Context) customType {
 	GinkgoHelper()
 	custom := makeCustomType()
@@ -177,7 +177,7 @@ func (t customType) expectServed(ctx context.Context) {
 	}).WithContext(ctx).Should(Succeed())
 }
 
-// createCustom creates an object of the type, which goes at the end of the spec.
+// createCustom creates an object of the type until the spec ends.
 func createCustom(ctx context.Context, custom customType, object *unstructured.Unstructured) {
 	GinkgoHelper()
 	resource := dynamicClient.Resource(custom.resource()).Namespace(object.GetNamespace())

@@ -33,49 +33,48 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// patience is that of the managers in these specs.
-const patience = 2 * time.Second
+// progressDeadline is the progress deadline of the managers in these specs.
+const progressDeadline = 2 * time.Second
 
-// startManager runs the manager, with the rights of its own ServiceAccount, until the end of
-// the spec.
+// startManager runs the manager with the permissions of its own ServiceAccount until the spec ends.
 func startManager(ctx context.Context, changes ...func(*manager.Options)) {
 	GinkgoHelper()
-	impatient := func(options *manager.Options) {
-		options.DiagnosisProgressDeadline, options.DiagnosisWorkers = patience, 2
+	withDefaults := func(options *manager.Options) {
+		options.DiagnosisProgressDeadline, options.DiagnosisWorkers = progressDeadline, 2
 	}
-	running, err := plane.StartManager(ctx, append([]func(*manager.Options){impatient}, changes...)...)
+	running, err := plane.StartManager(ctx, append([]func(*manager.Options){withDefaults}, changes...)...)
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() { Expect(running.Stop()).To(Succeed()) })
 }
 
-// only leaves one controller of the manager running.
+// only enables a single controller of the manager.
 func only(name string) func(*manager.Options) {
 	return func(options *manager.Options) { options.Controllers = manager.Controllers{name: true} }
 }
 
-func withPatience(patience time.Duration) func(*manager.Options) {
-	return func(options *manager.Options) { options.DiagnosisProgressDeadline = patience }
+func withProgressDeadline(deadline time.Duration) func(*manager.Options) {
+	return func(options *manager.Options) { options.DiagnosisProgressDeadline = deadline }
 }
 
-// startPeer runs the namespace controller of the real kube-controller-manager until the end
-// of the spec.
-func startPeer(ctx context.Context) {
+// startNamespaceController runs the namespace controller of kube-controller-manager until the spec
+// ends.
+func startNamespaceController(ctx context.Context) {
 	GinkgoHelper()
-	peer, err := plane.StartControllerManager(ctx, "--controllers=namespace-controller")
+	controllerManager, err := plane.StartControllerManager(ctx, "--controllers=namespace-controller")
 	if errors.Is(err, controlplane.ErrNoControllerManager) {
 		Skip(err.Error())
 	}
 	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(func() { Expect(peer.Stop()).To(Succeed()) })
-	Eventually(peer.Log).WithContext(ctx).Should(ContainSubstring("Starting namespace controller"))
+	DeferCleanup(func() { Expect(controllerManager.Stop()).To(Succeed()) })
+	Eventually(controllerManager.Log).WithContext(ctx).Should(ContainSubstring("Starting namespace controller"))
 }
 
-// diagnosisEvents returns what Events about a namespace say that come from its diagnosis,
-// each as often as it was recorded.
+// diagnosisEvents returns the Events of the diagnosis of a namespace as "TYPE REASON NOTE", each as
+// often as it was recorded.
 func diagnosisEvents(g Gomega, ctx context.Context, namespace *corev1.Namespace) []string {
 	var list eventsv1.EventList
 	g.Expect(admin.List(ctx, &list, client.InNamespace(metav1.NamespaceDefault))).To(Succeed())
-	said := []string{}
+	events := []string{}
 	for _, event := range list.Items {
 		if event.Regarding.UID != namespace.UID || event.Action != "Diagnose" {
 			continue
@@ -85,14 +84,13 @@ func diagnosisEvents(g Gomega, ctx context.Context, namespace *corev1.Namespace)
 			times = int(event.Series.Count)
 		}
 		for range times {
-			said = append(said, event.Type+" "+event.Reason+" "+event.Note)
+			events = append(events, event.Type+" "+event.Reason+" "+event.Note)
 		}
 	}
-	return said
+	return events
 }
 
-// recordStates returns a function that returns the states that a namespace has had since, the
-// latest one last.
+// recordStates watches a namespace and returns a function that returns all states since, in order.
 func recordStates(ctx context.Context, namespace *corev1.Namespace) func(Gomega) []*corev1.Namespace {
 	GinkgoHelper()
 	clientset, err := kubernetes.NewForConfig(plane.Admin)
@@ -106,8 +104,8 @@ func recordStates(ctx context.Context, namespace *corev1.Namespace) func(Gomega)
 	return func(g Gomega) []*corev1.Namespace {
 		for {
 			select {
-			case event, isOpen := <-watcher.ResultChan():
-				g.Expect(isOpen).To(BeTrue(), "the watch ended")
+			case event, ok := <-watcher.ResultChan():
+				g.Expect(ok).To(BeTrue(), "the watch ended")
 				if event.Type != watch.Deleted {
 					states = append(states, event.Object.(*corev1.Namespace))
 				}
@@ -118,8 +116,8 @@ func recordStates(ctx context.Context, namespace *corev1.Namespace) func(Gomega)
 	}
 }
 
-// saysBlocked returns how often the condition was True and was not in the state before.
-func saysBlocked(states []*corev1.Namespace, stage diagnosis.Stage) int {
+// countBlockedTransitions returns how often the condition became True.
+func countBlockedTransitions(states []*corev1.Namespace, stage diagnosis.Stage) int {
 	times, isBlocked := 0, false
 	for _, state := range states {
 		if diagnosis.IsBlocked(state, stage) && !isBlocked {
@@ -135,119 +133,119 @@ const (
 	initializationBlocked = v1alpha1.ConditionInitializationBlocked
 )
 
-// On a control plane of their own: a manager ends every namespace that is deleted, and counts
-// every one that is stuck.
+// These specs use a dedicated control plane, because the manager finalizes every deleted namespace
+// and counts every blocked one.
 var _ = Describe("The operator", Ordered, ContinueOnFailure, func() {
 	BeforeAll(func(ctx context.Context) {
 		sharedPlane, sharedAdmin := plane, admin
-		own, err := controlplane.Start(ctx)
+		dedicated, err := controlplane.Start(ctx)
 		Expect(err).NotTo(HaveOccurred())
-		plane = own
+		plane = dedicated
 		DeferCleanup(func() {
 			plane, admin = sharedPlane, sharedAdmin
-			Expect(own.Stop()).To(Succeed())
+			Expect(dedicated.Stop()).To(Succeed())
 		})
-		admin, err = controlplane.NewClient(own.Admin)
+		admin, err = controlplane.NewClient(dedicated.Admin)
 		Expect(err).NotTo(HaveOccurred())
-		Expect(own.Install(ctx)).To(Succeed())
+		Expect(dedicated.Install(ctx)).To(Succeed())
 	})
 
-	Describe("about a namespace that is deleted", func() {
-		DescribeTable("says what holds it, and that it goes on, whoever ends it,",
+	Describe("for a terminating namespace", func() {
+		DescribeTable("reports the blocking cause and later progress,",
 			func(ctx context.Context, start func(context.Context)) {
 				start(ctx)
 				namespace := createNamespace(ctx, "stuck")
-				first, second := hold(wrappers.MakeConfigMap(namespace.Name, "first")), hold(wrappers.MakeConfigMap(namespace.Name, "second"))
+				first, second := withFinalizer(wrappers.MakeConfigMap(namespace.Name, "first")), withFinalizer(wrappers.MakeConfigMap(namespace.Name, "second"))
 				create(ctx, first, second)
 				deleteObject(ctx, namespace)
-				eventually(ctx, namespace.Name, HaveCondition(deletionBlocked, corev1.ConditionTrue,
+				eventuallyNamespace(ctx, namespace.Name, HaveCondition(deletionBlocked, corev1.ConditionTrue,
 					string(diagnosis.CauseFinalizerPending), testFinalizer, "configmaps/first, configmaps/second"))
 				Eventually(diagnosisEvents).WithContext(ctx).WithArguments(namespace).Should(
 					ConsistOf(And(HavePrefix("Warning FinalizerPending "), ContainSubstring(testFinalizer))))
 
-				By("saying it once, however often it looks")
+				By("checking that the cause is reported once")
 				settled := get(Default, ctx, namespace.Name)
 				Consistently(func(g Gomega) {
 					g.Expect(diagnosisEvents(g, ctx, namespace)).To(HaveLen(1))
 					g.Expect(get(g, ctx, namespace.Name).ResourceVersion).To(Equal(settled.ResourceVersion))
 				}).WithContext(ctx).WithTimeout(8 * time.Second).Should(Succeed())
 
-				By("moving")
+				By("removing a finalizer")
 				states := recordStates(ctx, settled)
-				release(ctx, first)
+				removeFinalizers(ctx, first)
 				Eventually(states).WithContext(ctx).Should(ContainElement(HaveCondition(
-					deletionBlocked, corev1.ConditionFalse, v1alpha1.ReasonProgressing, "the deletion goes on")))
-				eventually(ctx, namespace.Name, HaveCondition(deletionBlocked, corev1.ConditionTrue,
+					deletionBlocked, corev1.ConditionFalse, v1alpha1.ReasonProgressing, "deletion")))
+				eventuallyNamespace(ctx, namespace.Name, HaveCondition(deletionBlocked, corev1.ConditionTrue,
 					string(diagnosis.CauseFinalizerPending), `configmaps "second"`))
-				release(ctx, second)
-				expectGone(ctx, namespace)
+				removeFinalizers(ctx, second)
+				expectDeleted(ctx, namespace)
 			},
-			Entry("be it the manager", func(ctx context.Context) { startManager(ctx) }, SpecTimeout(time.Minute)),
-			Entry("or kube-controller-manager", func(ctx context.Context) {
-				startPeer(ctx)
-				// It begins after 5 s; with less patience nobody seems to work on the deletion.
-				startManager(ctx, only(manager.Diagnosis), withPatience(8*time.Second))
+			Entry("finalized by the manager", func(ctx context.Context) { startManager(ctx) }, SpecTimeout(time.Minute)),
+			Entry("finalized by kube-controller-manager", func(ctx context.Context) {
+				startNamespaceController(ctx)
+				// It starts after 5 s; a shorter deadline results in the cause NamespaceControllerUnresponsive.
+				startManager(ctx, only(manager.Diagnosis), withProgressDeadline(8*time.Second))
 			}, SpecTimeout(2*time.Minute)),
 		)
 
-		It("says nothing while it is merely slow", func(ctx context.Context) {
-			// All of it takes longer than that, and none of the steps nearly as long, even where
-			// the machine is busy.
-			const patience = 15 * time.Second
-			startManager(ctx, withPatience(patience))
+		It("reports nothing while finalization is slow and progresses", func(ctx context.Context) {
+			// The whole finalization takes longer than the deadline, but each step takes less time, even
+			// on a busy machine.
+			const progressDeadline = 15 * time.Second
+			startManager(ctx, withProgressDeadline(progressDeadline))
 			namespace := createNamespace(ctx, "slow")
 			var objects []client.Object
 			for i := range 12 {
-				objects = append(objects, hold(wrappers.MakeConfigMap(namespace.Name, fmt.Sprintf("held-%02d", i))))
+				objects = append(objects, withFinalizer(wrappers.MakeConfigMap(namespace.Name, fmt.Sprintf("held-%02d", i))))
 			}
 			create(ctx, objects...)
 			states := recordStates(ctx, get(Default, ctx, namespace.Name))
 			deleteObject(ctx, namespace)
 			begin := time.Now()
 			Eventually(func() []client.Object {
-				release(ctx, objects[0])
+				removeFinalizers(ctx, objects[0])
 				objects = objects[1:]
 				return objects
-			}).WithContext(ctx).WithPolling(patience / 8).Should(BeEmpty())
-			Expect(time.Since(begin)).To(BeNumerically(">", patience))
-			expectGone(ctx, namespace)
+			}).WithContext(ctx).WithPolling(progressDeadline / 8).Should(BeEmpty())
+			Expect(time.Since(begin)).To(BeNumerically(">", progressDeadline))
+			expectDeleted(ctx, namespace)
 			Expect(states(Default)).To(And(Not(BeEmpty()), HaveEach(Satisfy(func(state *corev1.Namespace) bool {
 				return nscondition.Find(state, deletionBlocked) == nil
 			}))))
 			Expect(diagnosisEvents(Default, ctx, namespace)).To(BeEmpty())
 		}, SpecTimeout(2*time.Minute))
 
-		// Both write conditions, and about pods they do not agree: while kube-controller-manager
-		// waits for pods it says that nothing is left.
-		// Long: two controllers have to write nothing for some of their periods.
-		DescribeTable("is not written to over and over beside kube-controller-manager", Label("long"),
+		// Both controllers update conditions and disagree about pods: while kube-controller-manager waits
+		// for pods, it reports no remaining content.
+		// Long: this spec observes several resync periods of both controllers.
+		DescribeTable("does not update the condition repeatedly beside kube-controller-manager", Label("long"),
 			func(ctx context.Context, make func(namespace string) client.Object) {
 				namespace := createNamespace(ctx, "both")
-				held := hold(make(namespace.Name))
+				held := withFinalizer(make(namespace.Name))
 				create(ctx, held)
-				startPeer(ctx)
+				startNamespaceController(ctx)
 				startManager(ctx)
 				states := recordStates(ctx, get(Default, ctx, namespace.Name))
 				deleteObject(ctx, namespace)
 				blocked := Satisfy(func(state *corev1.Namespace) bool {
 					return diagnosis.IsBlocked(state, diagnosis.StageTerminating)
 				})
-				eventually(ctx, namespace.Name, blocked)
-				// Theirs begins after 5 s, which may be a movement, and comes back every 8 s.
+				eventuallyNamespace(ctx, namespace.Name, blocked)
+				// kube-controller-manager starts after 5 s, which may count as progress, and retries every 8 s.
 				Consistently(func(g Gomega) { states(g) }).WithContext(ctx).WithTimeout(15 * time.Second).Should(Succeed())
-				before := saysBlocked(states(Default), diagnosis.StageTerminating)
+				before := countBlockedTransitions(states(Default), diagnosis.StageTerminating)
 				Consistently(func(g Gomega) {
 					g.Expect(get(g, ctx, namespace.Name)).To(blocked)
-					g.Expect(saysBlocked(states(g), diagnosis.StageTerminating)).To(Equal(before))
+					g.Expect(countBlockedTransitions(states(g), diagnosis.StageTerminating)).To(Equal(before))
 				}).WithContext(ctx).WithTimeout(20 * time.Second).Should(Succeed())
 				Expect(before).To(BeNumerically("<=", 3))
-				release(ctx, held)
-				expectGone(ctx, namespace)
+				removeFinalizers(ctx, held)
+				expectDeleted(ctx, namespace)
 			},
-			Entry("when a ConfigMap holds it", func(namespace string) client.Object {
+			Entry("if a ConfigMap blocks the deletion", func(namespace string) client.Object {
 				return wrappers.MakeConfigMap(namespace, "held")
 			}, SpecTimeout(2*time.Minute)),
-			Entry("when a Pod holds it", func(namespace string) client.Object {
+			Entry("if a Pod blocks the deletion", func(namespace string) client.Object {
 				return &corev1.Pod{
 					ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "held"},
 					Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "none", Image: "example.com/none"}}},
@@ -256,8 +254,8 @@ var _ = Describe("The operator", Ordered, ContinueOnFailure, func() {
 		)
 	})
 
-	Describe("about a namespace that is initialized", func() {
-		It("says that nobody acts, until somebody does", func(ctx context.Context) {
+	Describe("for an initializing namespace", func() {
+		It("reports an initializer that does not run until the pending list is empty", func(ctx context.Context) {
 			startManager(ctx)
 			const initializer = "absent.test.example.com"
 			configuration := wrappers.MakeConfiguration(unique("absent")).Initializers(initializer).Obj()
@@ -268,7 +266,7 @@ var _ = Describe("The operator", Ordered, ContinueOnFailure, func() {
 			}).WithContext(ctx).WithTimeout(time.Minute).Should(Succeed())
 
 			namespace := createNamespace(ctx, "waiting")
-			eventually(ctx, namespace.Name, HaveCondition(initializationBlocked, corev1.ConditionTrue,
+			eventuallyNamespace(ctx, namespace.Name, HaveCondition(initializationBlocked, corev1.ConditionTrue,
 				string(diagnosis.CauseInitializerNotRunning), initializer))
 			Eventually(diagnosisEvents).WithContext(ctx).WithArguments(namespace).Should(
 				ConsistOf(HavePrefix("Warning InitializerNotRunning ")))
@@ -276,17 +274,17 @@ var _ = Describe("The operator", Ordered, ContinueOnFailure, func() {
 			patch := client.RawPatch("application/merge-patch+json",
 				[]byte(`{"metadata":{"annotations":{"`+v1alpha1.AnnotationPendingInitializers+`":""}}}`))
 			Expect(admin.Patch(ctx, namespace, patch)).To(Succeed())
-			eventually(ctx, namespace.Name, And(
+			eventuallyNamespace(ctx, namespace.Name, And(
 				HaveCondition(initializationBlocked, corev1.ConditionFalse, v1alpha1.ReasonProgressing, ""),
 				HaveCondition(v1alpha1.ConditionInitializing, corev1.ConditionFalse, v1alpha1.ReasonCompleted)))
 		}, SpecTimeout(2*time.Minute))
 	})
 
-	Describe("in its metrics", func() {
-		It("count the namespaces that are blocked", func(ctx context.Context) {
-			scrape := startProcess(ctx, "--controllers=finalization,diagnosis", "--diagnosis-progress-deadline="+patience.String())
-			namespace := createNamespace(ctx, "counted")
-			held := hold(wrappers.MakeConfigMap(namespace.Name, "held"))
+	Describe("metrics", func() {
+		It("count blocked namespaces", func(ctx context.Context) {
+			scrape := startProcess(ctx, "--controllers=finalization,diagnosis", "--diagnosis-progress-deadline="+progressDeadline.String())
+			namespace := createNamespace(ctx, "blocked")
+			held := withFinalizer(wrappers.MakeConfigMap(namespace.Name, "held"))
 			create(ctx, held)
 			deleteObject(ctx, namespace)
 			const blocked = `nslifecycle_namespaces_blocked{cause="FinalizerPending",stage="Terminating"} `
@@ -295,15 +293,15 @@ var _ = Describe("The operator", Ordered, ContinueOnFailure, func() {
 				ContainElement(HavePrefix("nslifecycle_diagnosis_duration_seconds_count ")),
 				ContainElement(MatchRegexp(`^nslifecycle_diagnosis_requests_total [1-9]`))))
 			AddReportEntry("metrics", strings.Join(scrape(Default), "\n"))
-			release(ctx, held)
-			expectGone(ctx, namespace)
+			removeFinalizers(ctx, held)
+			expectDeleted(ctx, namespace)
 			Eventually(scrape).WithContext(ctx).Should(ContainElement(blocked + "0"))
 		}, SpecTimeout(2*time.Minute))
 	})
 })
 
-// startProcess runs the real binary until the end of the spec, and returns a function that
-// returns the lines of its own metrics.
+// startProcess runs the manager binary until the spec ends, and returns a function that scrapes the
+// metrics of the project.
 func startProcess(ctx context.Context, flags ...string) func(Gomega) []string {
 	GinkgoHelper()
 	binary := filepath.Join(GinkgoT().TempDir(), "manager")
@@ -322,7 +320,7 @@ func startProcess(ctx context.Context, flags ...string) func(Gomega) []string {
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/metrics", nil)
 		g.Expect(err).NotTo(HaveOccurred())
 		response, err := http.DefaultClient.Do(request)
-		if err != nil { // It is still starting.
+		if err != nil { // The manager is still starting.
 			return nil
 		}
 		defer response.Body.Close()

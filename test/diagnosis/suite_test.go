@@ -1,9 +1,9 @@
 // Copyright The nslifecycle Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package diagnosis tests on a real API server that what holds a namespace is found, and
-// nothing else. No namespace controller runs unless a spec starts one: what is stuck stays
-// as the spec has made it.
+// Package diagnosis tests against a real API server that the diagnosis reports the cause that blocks
+// a namespace, and no other cause. No namespace controller runs unless a spec starts one, so that
+// terminating namespaces keep their state.
 package diagnosis
 
 import (

@@ -19,167 +19,168 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// refusalWebhook is a webhook that refuses deletions.
-type refusalWebhook struct {
+// denyingWebhook denies deletions until allow is called.
+type denyingWebhook struct {
 	*webhook
 
-	isOpen   atomic.Bool
-	refusals atomic.Int32
+	allowed atomic.Bool
+	denials atomic.Int32
 }
 
-// refuseDeletions registers a webhook for the deletions in one namespace. Why returns why
-// one is refused, or nothing.
-func refuseDeletions(
-	ctx context.Context, namespace string, why func(*admissionv1.AdmissionRequest) string,
-) *refusalWebhook {
+// denyDeletions registers a webhook for the deletions in one namespace. denialReason returns why
+// a deletion is denied, or the empty string.
+func denyDeletions(
+	ctx context.Context, namespace string, denialReason func(*admissionv1.AdmissionRequest) string,
+) *denyingWebhook {
 	GinkgoHelper()
-	refusal := &refusalWebhook{}
+	webhook := &denyingWebhook{}
 	everything := admissionregistrationv1.Rule{
 		APIGroups: []string{"*"}, APIVersions: []string{"*"}, Resources: []string{"*"},
 		Scope: new(admissionregistrationv1.NamespacedScope),
 	}
-	refusal.webhook = startWebhook(ctx, namespace, admissionregistrationv1.Delete, everything,
+	webhook.webhook = startWebhook(ctx, namespace, admissionregistrationv1.Delete, everything,
 		func(request *admissionv1.AdmissionRequest) string {
-			text := why(request)
-			if text == "" || refusal.isOpen.Load() {
+			reason := denialReason(request)
+			if reason == "" || webhook.allowed.Load() {
 				return ""
 			}
-			refusal.refusals.Add(1)
-			return text
+			webhook.denials.Add(1)
+			return reason
 		})
-	return refusal
+	return webhook
 }
 
-func (w *refusalWebhook) stopRefusing() { w.isOpen.Store(true) }
+func (w *denyingWebhook) allow() { w.allowed.Store(true) }
 
-// expectRefused waits until the API server asks the webhook.
-func (w *refusalWebhook) expectRefused(ctx context.Context, object client.Object) {
+// expectDenied waits until the API server calls the webhook, and resets the number of denials.
+func (w *denyingWebhook) expectDenied(ctx context.Context, object client.Object) {
 	GinkgoHelper()
-	expectRefused(ctx, object)
-	w.refusals.Store(0)
+	expectDenied(ctx, object)
+	w.denials.Store(0)
 }
 
-// expectRefused waits until the deletion of an object is refused.
-func expectRefused(ctx context.Context, object client.Object) {
+// expectDenied waits until the deletion of an object is denied.
+func expectDenied(ctx context.Context, object client.Object) {
 	GinkgoHelper()
 	Eventually(func() error {
 		return admin.Delete(ctx, object, client.DryRunAll)
 	}).WithContext(ctx).ShouldNot(Succeed())
 }
 
-var _ = Describe("A refused deletion", func() {
+var _ = Describe("A denied deletion", func() {
 	It("by a webhook is reported and does not block other deletions", func(ctx context.Context) {
 		namespace := createNamespace(ctx, "webhook")
-		gone := others(namespace.Name)
-		create(ctx, gone...)
-		precious := wrappers.MakeConfigMap(namespace.Name, "precious")
-		create(ctx, precious)
-		webhook := refuseDeletions(ctx, namespace.Name, func(request *admissionv1.AdmissionRequest) string {
-			if request.Name == precious.Name {
-				return "it is precious"
+		content := makeContent(namespace.Name)
+		create(ctx, content...)
+		protected := wrappers.MakeConfigMap(namespace.Name, "protected")
+		create(ctx, protected)
+		webhook := denyDeletions(ctx, namespace.Name, func(request *admissionv1.AdmissionRequest) string {
+			if request.Name == protected.Name {
+				return "deletion is protected"
 			}
 			return ""
 		})
-		webhook.expectRefused(ctx, precious)
+		webhook.expectDenied(ctx, protected)
 
 		deleteObject(ctx, namespace)
-		expectAllReleased(ctx, gone)
-		expectSays(ctx, namespace, And(
+		expectContentDeleted(ctx, content)
+		eventuallyNamespace(ctx, namespace.Name, And(
 			HaveRemaining("configmaps. has 1 resource instances"),
-			HaveContentFailure(`failed to delete configmaps "precious"`, "it is precious"),
+			HaveContentFailure(`failed to delete configmaps "protected"`, "deletion is protected"),
 		))
-		expectEvent(ctx, namespace, corev1.EventTypeWarning, "ContentDeletionFailed", "it is precious")
-		expectKept(ctx, precious)
-		expectTokenStays(ctx, namespace)
-		GinkgoWriter.Println("refused", webhook.refusals.Load(), "times")
-		webhook.stopRefusing()
-		expectGoneWithin(ctx, namespace, time.Minute, "a webhook stops refusing -> namespace deleted")
-		expectNothingLeft(ctx, namespace.Name)
+		expectEvent(ctx, namespace, corev1.EventTypeWarning, "ContentDeletionFailed", "deletion is protected")
+		expectKept(ctx, protected)
+		expectNamespaceFinalizerKept(ctx, namespace)
+		GinkgoWriter.Println("denials:", webhook.denials.Load())
+		webhook.allow()
+		expectDeletedWithin(ctx, namespace, time.Minute, "from the first allowed deletion to the deletion of the namespace")
+		expectNoObjects(ctx, namespace.Name)
 	})
 
 	It("by an unavailable webhook is reported", func(ctx context.Context) {
 		namespace := createNamespace(ctx, "webhook-down")
 		settings := wrappers.MakeConfigMap(namespace.Name, "settings")
 		create(ctx, settings)
-		webhook := refuseDeletions(ctx, namespace.Name, func(*admissionv1.AdmissionRequest) string { return "not yet" })
-		webhook.expectRefused(ctx, settings)
+		webhook := denyDeletions(ctx, namespace.Name, func(*admissionv1.AdmissionRequest) string { return "not yet" })
+		webhook.expectDenied(ctx, settings)
 		webhook.server.Close()
 
 		deleteObject(ctx, namespace)
-		expectSays(ctx, namespace, And(
+		eventuallyNamespace(ctx, namespace.Name, And(
 			HaveRemaining("configmaps. has 1 resource instances"),
 			HaveContentFailure(`failed to delete configmaps "settings"`, "failed calling webhook", "webhook.test.example.com"),
 		))
 		expectEvent(ctx, namespace, corev1.EventTypeWarning, "ContentDeletionFailed", "failed calling webhook")
 		expectKept(ctx, settings)
-		expectTokenStays(ctx, namespace)
+		expectNamespaceFinalizerKept(ctx, namespace)
 		deleteObject(ctx, webhook.configuration)
-		expectGoneWithin(ctx, namespace, time.Minute, "a dead webhook is removed -> namespace deleted")
-		expectNothingLeft(ctx, namespace.Name)
+		expectDeletedWithin(ctx, namespace, time.Minute, "from the removal of a failing webhook to the deletion of the namespace")
+		expectNoObjects(ctx, namespace.Name)
 	})
 
 	It("by a policy is reported and does not block other deletions", func(ctx context.Context) {
 		namespace := createNamespace(ctx, "policy")
-		gone := others(namespace.Name)
-		create(ctx, gone...)
-		precious := wrappers.MakeConfigMap(namespace.Name, "precious")
-		create(ctx, precious)
-		binding := refuseByPolicy(ctx, namespace.Name, precious.Name, "the policy finds it precious")
-		expectRefused(ctx, precious)
+		content := makeContent(namespace.Name)
+		create(ctx, content...)
+		protected := wrappers.MakeConfigMap(namespace.Name, "protected")
+		create(ctx, protected)
+		binding := denyByPolicy(ctx, namespace.Name, protected.Name, "the policy protects it")
+		expectDenied(ctx, protected)
 
 		deleteObject(ctx, namespace)
-		expectAllReleased(ctx, gone)
-		expectSays(ctx, namespace, And(
+		expectContentDeleted(ctx, content)
+		eventuallyNamespace(ctx, namespace.Name, And(
 			HaveRemaining("configmaps. has 1 resource instances"),
-			HaveContentFailure(`failed to delete configmaps "precious"`, "the policy finds it precious"),
+			HaveContentFailure(`failed to delete configmaps "protected"`, "the policy protects it"),
 		))
-		expectEvent(ctx, namespace, corev1.EventTypeWarning, "ContentDeletionFailed", "the policy finds it precious")
-		expectKept(ctx, precious)
-		expectTokenStays(ctx, namespace)
+		expectEvent(ctx, namespace, corev1.EventTypeWarning, "ContentDeletionFailed", "the policy protects it")
+		expectKept(ctx, protected)
+		expectNamespaceFinalizerKept(ctx, namespace)
 		deleteObject(ctx, binding)
-		expectGoneWithin(ctx, namespace, time.Minute, "a policy stops refusing -> namespace deleted")
-		expectNothingLeft(ctx, namespace.Name)
+		expectDeletedWithin(ctx, namespace, time.Minute, "from the removal of a policy to the deletion of the namespace")
+		expectNoObjects(ctx, namespace.Name)
 	})
 
 	It("of a custom resource does not block the deletion of RBAC objects", func(ctx context.Context) {
 		custom := createCustomType(ctx)
 		namespace := createNamespace(ctx, "webhook-custom")
-		gone := others(namespace.Name)
-		create(ctx, gone...)
-		precious := custom.object(namespace.Name, "precious")
-		createCustom(ctx, custom, precious)
-		webhook := refuseDeletions(ctx, namespace.Name, func(request *admissionv1.AdmissionRequest) string {
+		content := makeContent(namespace.Name)
+		create(ctx, content...)
+		protected := custom.object(namespace.Name, "protected")
+		createCustom(ctx, custom, protected)
+		webhook := denyDeletions(ctx, namespace.Name, func(request *admissionv1.AdmissionRequest) string {
 			if request.Resource.Resource == custom.plural {
-				return "it is precious"
+				return "deletion is protected"
 			}
 			return ""
 		})
-		webhook.expectRefused(ctx, precious)
+		webhook.expectDenied(ctx, protected)
 		deleteObject(ctx, namespace)
-		expectAllReleased(ctx, gone)
-		expectSays(ctx, namespace, And(
-			HaveRemaining(custom.inMessage(1)),
-			HaveContentFailure("failed to delete "+custom.plural+"."+custom.group+` "precious"`, "it is precious"),
+		expectContentDeleted(ctx, content)
+		eventuallyNamespace(ctx, namespace.Name, And(
+			HaveRemaining(custom.remaining(1)),
+			HaveContentFailure("failed to delete "+custom.plural+"."+custom.group+` "protected"`, "deletion is protected"),
 		))
-		expectKept(ctx, precious)
-		webhook.stopRefusing()
-		expectGoneWithin(ctx, namespace, time.Minute, "a webhook stops refusing a custom resource -> namespace deleted")
-		expectNothingLeft(ctx, namespace.Name)
+		expectKept(ctx, protected)
+		webhook.allow()
+		expectDeletedWithin(ctx, namespace, time.Minute, "from the allowed deletion of a custom resource to the deletion of the namespace")
+		expectNoObjects(ctx, namespace.Name)
 	})
 })
 
-// expectAllReleased waits until objects are gone, and releases the claims among them.
-func expectAllReleased(ctx context.Context, objects []client.Object) {
+// expectContentDeleted removes the finalizers of PersistentVolumeClaims and waits until all
+// objects are deleted.
+func expectContentDeleted(ctx context.Context, objects []client.Object) {
 	GinkgoHelper()
-	releaseWhenDeleted(ctx, objects)
+	removeClaimFinalizersWhenTerminating(ctx, objects)
 	for _, object := range objects {
-		expectGone(ctx, object)
+		expectDeleted(ctx, object)
 	}
 }
 
-// releaseWhenDeleted waits until the claims among the objects are being deleted, and does
-// then what kube-controller-manager does with them.
-func releaseWhenDeleted(ctx context.Context, objects []client.Object) {
+// removeClaimFinalizersWhenTerminating waits until the PersistentVolumeClaims among the objects
+// have a deletionTimestamp, and removes their finalizers as kube-controller-manager does.
+func removeClaimFinalizersWhenTerminating(ctx context.Context, objects []client.Object) {
 	GinkgoHelper()
 	for _, object := range objects {
 		if object.GetObjectKind().GroupVersionKind().Kind == "PersistentVolumeClaim" {
@@ -189,17 +190,17 @@ func releaseWhenDeleted(ctx context.Context, objects []client.Object) {
 			}).WithContext(ctx).Should(Succeed())
 		}
 	}
-	releaseClaims(ctx, objects)
+	removeClaimFinalizers(ctx, objects)
 }
 
-// refuseByPolicy puts a policy in force that refuses the deletion of what has a certain
-// name in a namespace; it returns the binding.
-func refuseByPolicy(
+// denyByPolicy creates a policy that denies the deletion of objects with the given name in a
+// namespace, and returns its binding.
+func denyByPolicy(
 	ctx context.Context, namespace, name, message string,
 ) *admissionregistrationv1.ValidatingAdmissionPolicyBinding {
 	GinkgoHelper()
 	policy := &admissionregistrationv1.ValidatingAdmissionPolicy{}
-	policy.Name = unique("refusal")
+	policy.Name = unique("denial")
 	policy.Spec = admissionregistrationv1.ValidatingAdmissionPolicySpec{
 		MatchConstraints: &admissionregistrationv1.MatchResources{
 			NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{

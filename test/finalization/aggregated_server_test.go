@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -27,10 +28,10 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// aggregatedServer is an API server with one group, whose objects are in memory.
+// aggregatedServer is an aggregated API server with one group and in-memory storage.
 type aggregatedServer struct {
 	group     string
-	isLegacy  bool // it has no aggregated discovery
+	isLegacy  bool // without aggregated discovery
 	address   string
 	server    *httptest.Server
 	service   *corev1.Service
@@ -38,18 +39,18 @@ type aggregatedServer struct {
 	resources map[string]*aggregatedResource
 }
 
-// aggregatedResource is a namespaced type.
+// aggregatedResource is a namespaced resource type.
 type aggregatedResource struct {
 	verbs   []string
 	objects map[types.NamespacedName]metav1.PartialObjectMetadata
-	// failsToList makes it answer 500 to lists.
-	failsToList bool
+	// listFails makes list requests fail with status 500.
+	listFails bool
 	// deleted is called after each deletion, with the server locked.
 	deleted func(types.NamespacedName)
 }
 
-// startAggregatedServer serves a group through the API server under test until the end
-// of the spec. The types are given with their verbs.
+// startAggregatedServer serves a group through the API server under test until the spec ends.
+// verbs maps each resource type to its verbs.
 func startAggregatedServer(ctx context.Context, isLegacy bool, verbs map[string][]string) *aggregatedServer {
 	GinkgoHelper()
 	result := &aggregatedServer{
@@ -66,7 +67,7 @@ func startAggregatedServer(ctx context.Context, isLegacy bool, verbs map[string]
 	system := createNamespace(ctx, "aggregated")
 	result.service = &corev1.Service{}
 	result.service.Namespace, result.service.Name = system.Name, "server"
-	// The aggregator asks for this name itself: neither endpoints nor a cluster IP are needed.
+	// The aggregator resolves this name itself: neither endpoints nor a cluster IP are needed.
 	result.service.Spec.Type, result.service.Spec.ExternalName = corev1.ServiceTypeExternalName, "localhost"
 	create(ctx, result.service)
 	create(ctx, result.apiService())
@@ -87,7 +88,7 @@ func startAggregatedServer(ctx context.Context, isLegacy bool, verbs map[string]
 	return result
 }
 
-// start listens, at the same address as before if there was one.
+// start listens on a free port, or on the previous one after a restart.
 func (s *aggregatedServer) start() {
 	GinkgoHelper()
 	address := s.address
@@ -103,7 +104,7 @@ func (s *aggregatedServer) start() {
 	s.server.StartTLS()
 }
 
-// stop ends the server; it does not forget its objects.
+// stop closes the server and keeps its objects.
 func (s *aggregatedServer) stop() {
 	s.server.CloseClientConnections()
 	s.server.Close()
@@ -115,7 +116,7 @@ func (s *aggregatedServer) apiService() *unstructured.Unstructured {
 		"spec":{"version":"v1","groupPriorityMinimum":1000,"versionPriority":10,"insecureSkipTLSVerify":true,
 		"service":{"name":"server","port":` + port + `}}}`)
 	object.SetName("v1." + s.group)
-	namespace := "nobody"
+	namespace := "none"
 	if s.service != nil {
 		namespace = s.service.Namespace
 	}
@@ -124,7 +125,7 @@ func (s *aggregatedServer) apiService() *unstructured.Unstructured {
 	return object
 }
 
-// expectDiscovered waits until discovery has the types.
+// expectDiscovered waits until discovery returns the resource types.
 func (s *aggregatedServer) expectDiscovered(ctx context.Context) {
 	GinkgoHelper()
 	expectAvailable(ctx, s.apiService(), "True")
@@ -137,7 +138,7 @@ func (s *aggregatedServer) expectDiscovered(ctx context.Context) {
 	}).WithContext(ctx).Should(Succeed())
 }
 
-// expectAvailable waits for the condition of an APIService.
+// expectAvailable waits for the status of the Available condition of an APIService.
 func expectAvailable(ctx context.Context, apiService *unstructured.Unstructured, status string) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
@@ -147,7 +148,7 @@ func expectAvailable(ctx context.Context, apiService *unstructured.Unstructured,
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(conditions).To(ContainElement(And(HaveKeyWithValue("type", "Available"),
 			HaveKeyWithValue("status", status))), "%v", conditions)
-	}).WithContext(ctx).WithTimeout(2 * minute).Should(Succeed())
+	}).WithContext(ctx).WithTimeout(2 * time.Minute).Should(Succeed())
 }
 
 func (s *aggregatedServer) add(resource, namespace string, names ...string) {
@@ -158,15 +159,15 @@ func (s *aggregatedServer) add(resource, namespace string, names ...string) {
 	}
 }
 
-// onDelete makes the server do something after each deletion of one of a type.
+// onDelete registers a callback that runs after each deletion of an object of the type.
 func (s *aggregatedServer) onDelete(resource string, deleted func(*aggregatedResource, types.NamespacedName)) {
 	s.lock.Lock()
 	defer s.lock.Unlock()
 	s.resources[resource].deleted = func(key types.NamespacedName) { deleted(s.resources[resource], key) }
 }
 
-// release takes one away that waits for its finalizers.
-func (s *aggregatedServer) release(resource, namespace, name string) {
+// remove deletes an object regardless of its finalizers.
+func (s *aggregatedServer) remove(resource, namespace, name string) {
 	s.lock.Lock()
 	defer s.lock.Unlock()
 	delete(s.resources[resource].objects, types.NamespacedName{Namespace: namespace, Name: name})
@@ -179,17 +180,17 @@ func (r *aggregatedResource) put(namespace, name string, finalizers ...string) {
 	r.objects[types.NamespacedName{Namespace: namespace, Name: name}] = object
 }
 
-// count returns how many objects of a type a namespace has.
+// count returns the number of objects of a type in a namespace.
 func (s *aggregatedServer) count(resource, namespace string) int {
 	s.lock.Lock()
 	defer s.lock.Unlock()
 	return len(s.resources[resource].in(namespace))
 }
 
-func (s *aggregatedServer) setFailsToList(resource string, fails bool) {
+func (s *aggregatedServer) setListFails(resource string, fails bool) {
 	s.lock.Lock()
 	defer s.lock.Unlock()
-	s.resources[resource].failsToList = fails
+	s.resources[resource].listFails = fails
 }
 
 func (s *aggregatedServer) groupResource(resource string) schema.GroupResource {
@@ -220,12 +221,12 @@ func (s *aggregatedServer) handler() http.Handler {
 	mux.HandleFunc("DELETE "+base+"/v1/namespaces/{namespace}/{resource}", s.with("deletecollection", s.deleteAll))
 	mux.HandleFunc("DELETE "+base+"/v1/namespaces/{namespace}/{resource}/{name}", s.with("delete", s.deleteOne))
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		refuseRequest(w, apierrors.NewNotFound(schema.GroupResource{}, r.URL.Path))
+		respondError(w, apierrors.NewNotFound(schema.GroupResource{}, r.URL.Path))
 	})
 	return mux
 }
 
-// with calls f for a type that has a verb.
+// with returns a handler that calls f if the resource type supports the verb.
 func (s *aggregatedServer) with(
 	verb string, f func(http.ResponseWriter, *http.Request, *aggregatedResource),
 ) http.HandlerFunc {
@@ -236,9 +237,9 @@ func (s *aggregatedServer) with(
 		resource := s.resources[gr.Resource]
 		switch {
 		case resource == nil:
-			refuseRequest(w, apierrors.NewNotFound(gr, ""))
+			respondError(w, apierrors.NewNotFound(gr, ""))
 		case !slices.Contains(resource.verbs, verb):
-			refuseRequest(w, apierrors.NewMethodNotSupported(gr, verb))
+			respondError(w, apierrors.NewMethodNotSupported(gr, verb))
 		default:
 			f(w, r, resource)
 		}
@@ -246,8 +247,8 @@ func (s *aggregatedServer) with(
 }
 
 func (s *aggregatedServer) list(w http.ResponseWriter, r *http.Request, resource *aggregatedResource) {
-	if resource.failsToList {
-		refuseRequest(w, apierrors.NewInternalError(errBroken))
+	if resource.listFails {
+		respondError(w, apierrors.NewInternalError(errStorage))
 		return
 	}
 	list := &metav1.PartialObjectMetadataList{Items: resource.in(r.PathValue("namespace"))}
@@ -271,11 +272,11 @@ func (s *aggregatedServer) deleteOne(w http.ResponseWriter, r *http.Request, res
 	err := json.NewDecoder(r.Body).Decode(&options)
 	switch {
 	case err != nil:
-		refuseRequest(w, apierrors.NewBadRequest("options: "+err.Error()))
+		respondError(w, apierrors.NewBadRequest("options: "+err.Error()))
 	case !exists:
-		refuseRequest(w, apierrors.NewNotFound(gr, key.Name))
+		respondError(w, apierrors.NewNotFound(gr, key.Name))
 	case options.Preconditions == nil || options.Preconditions.UID == nil || *options.Preconditions.UID != object.UID:
-		refuseRequest(w, apierrors.NewBadRequest("deleted without its UID"))
+		respondError(w, apierrors.NewBadRequest("deleted without its UID"))
 	case len(object.Finalizers) > 0:
 		object.DeletionTimestamp = new(metav1.Now())
 		resource.objects[key] = object
@@ -297,7 +298,7 @@ func (s *aggregatedServer) serveGroups(w http.ResponseWriter, r *http.Request) {
 		list.APIVersion, list.Kind = "v1", "APIGroupList"
 		respond(w, http.StatusOK, list)
 	case s.isLegacy:
-		http.Error(w, "there is no aggregated discovery here", http.StatusNotAcceptable)
+		http.Error(w, "aggregated discovery is not supported", http.StatusNotAcceptable)
 	default:
 		w.Header().Set("Content-Type", "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList")
 		respond(w, http.StatusOK, s.aggregatedDiscovery())
@@ -345,7 +346,7 @@ func success() *metav1.Status {
 	return status
 }
 
-func refuseRequest(w http.ResponseWriter, err *apierrors.StatusError) {
+func respondError(w http.ResponseWriter, err *apierrors.StatusError) {
 	status := err.ErrStatus
 	status.APIVersion, status.Kind = "v1", "Status"
 	respond(w, int(status.Code), &status)

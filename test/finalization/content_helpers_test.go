@@ -30,15 +30,13 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/controlplane"
 )
 
-var configMapsResource = corev1.SchemeGroupVersion.WithResource("configmaps")
-
-// customType is a namespaced type of a CRD. The first of its versions is stored.
+// customType is a namespaced resource type defined by a CRD. Its first version is the storage version.
 type customType struct {
 	kind, plural, group string
 	versions            []string
 }
 
-// makeCustomType returns a type that no other spec uses.
+// makeCustomType returns a unique custom resource type.
 func makeCustomType(versions ...string) customType {
 	if len(versions) == 0 {
 		versions = []string{"v1"}
@@ -50,7 +48,7 @@ func makeCustomType(versions ...string) customType {
 	}
 }
 
-// createCustomType makes the API server serve a new type until the spec ends.
+// createCustomType creates a CRD until the spec ends and waits until its type is served.
 func createCustomType(ctx context.Context, versions ...string) customType {
 	GinkgoHelper()
 	result := makeCustomType(versions...)
@@ -65,8 +63,8 @@ func (t customType) resourceIn(version string) schema.GroupVersionResource {
 	return schema.GroupVersionResource{Group: t.group, Version: version, Resource: t.plural}
 }
 
-// inMessage is how the conditions name the type.
-func (t customType) inMessage(count int) string {
+// remaining returns how conditions report count remaining objects of the type.
+func (t customType) remaining(count int) string {
 	return fmt.Sprintf("%s.%s has %d resource instances", t.plural, t.group, count)
 }
 
@@ -99,7 +97,7 @@ func (t customType) install(ctx context.Context) {
 	})
 }
 
-// expectServed waits until every version can be listed and is in discovery.
+// expectServed waits until every version can be listed and is returned by discovery.
 func (t customType) expectServed(ctx context.Context) {
 	GinkgoHelper()
 	discoveryClient := newDiscovery(false)
@@ -114,7 +112,7 @@ func (t customType) expectServed(ctx context.Context) {
 	}).WithContext(ctx).Should(Succeed())
 }
 
-// object is one of the type, in its first version.
+// object returns an object of the type in its first version.
 func (t customType) object(namespace, name string) *unstructured.Unstructured {
 	return t.objectIn(t.versions[0], namespace, name)
 }
@@ -127,7 +125,8 @@ func (t customType) objectIn(version, namespace, name string) *unstructured.Unst
 	}}
 }
 
-// createCustom creates an object. The client of the suite may not know so new a type.
+// createCustom creates an object with a new client: the RESTMapper of the suite's client may
+// not include a new type yet.
 func createCustom(ctx context.Context, t customType, object *unstructured.Unstructured) {
 	GinkgoHelper()
 	gvr := t.resourceIn(object.GroupVersionKind().Version)
@@ -142,8 +141,8 @@ func newClientset() kubernetes.Interface {
 	return clientset
 }
 
-// newDiscovery returns a client that takes the aggregated document, as the manager does,
-// or else asks for each group by itself.
+// newDiscovery returns a client that requests the aggregated discovery document, as the manager
+// does, or, if isLegacy is set, each group separately.
 func newDiscovery(isLegacy bool) *discovery.DiscoveryClient {
 	GinkgoHelper()
 	result, err := discovery.NewDiscoveryClientForConfig(controlplane.Unlimited(plane.Admin))
@@ -159,12 +158,12 @@ func newDynamic() dynamic.Interface {
 	return result
 }
 
-// namespacedTypes discovers everything namespaced that has all of the verbs, in another way
-// than the manager.
+// namespacedTypes returns the namespaced resource types that support all verbs. It uses legacy
+// discovery to be independent of the manager's implementation.
 func namespacedTypes(ctx context.Context, verbs ...string) map[schema.GroupVersionResource]metav1.APIResource {
 	GinkgoHelper()
 	var lists []*metav1.APIResourceList
-	// The group of a type that another spec has just deleted may still be there, without the type.
+	// Discovery may still return the group of a type that another spec has just deleted.
 	Eventually(func() (err error) {
 		lists, err = newDiscovery(true).ServerPreferredNamespacedResourcesWithContext(ctx)
 		return err
@@ -182,23 +181,22 @@ func namespacedTypes(ctx context.Context, verbs ...string) map[schema.GroupVersi
 	return result
 }
 
-// expectNothingLeft makes sure that storage has no object of any type for namespaces that
-// have gone. It lists the whole cluster: nothing can be said of a path that begins with a
-// namespace that is not there.
-func expectNothingLeft(ctx context.Context, namespaces ...string) {
+// expectNoObjects checks with cluster-wide lists that storage contains no object of any type in
+// namespaces that no longer exist.
+func expectNoObjects(ctx context.Context, namespaces ...string) {
 	GinkgoHelper()
 	wanted := sets.New(namespaces...)
 	Eventually(func(g Gomega) {
 		for gvr := range namespacedTypes(ctx, "list", "delete") {
 			names, err := namesOf(ctx, gvr, wanted)
-			Expect(names).To(BeEmpty(), "left of %s", gvr)
-			// Another spec may just have deleted the type.
+			Expect(names).To(BeEmpty(), "remaining %s", gvr)
+			// Another spec may have just deleted the type.
 			g.Expect(err).NotTo(HaveOccurred())
 		}
 	}).WithContext(ctx).Should(Succeed())
 }
 
-// namesOf lists the whole cluster, page by page, for what belongs to some namespaces.
+// namesOf returns the names of objects in the given namespaces, from a paginated cluster-wide list.
 func namesOf(ctx context.Context, gvr schema.GroupVersionResource, namespaces sets.Set[string]) ([]string, error) {
 	var names []string
 	options := metav1.ListOptions{Limit: 1000}
@@ -218,15 +216,15 @@ func namesOf(ctx context.Context, gvr schema.GroupVersionResource, namespaces se
 	}
 }
 
-// parallel calls f for the numbers up to count, some at a time, and returns what went wrong.
+// parallel calls f for the numbers up to count with limited concurrency and returns the errors.
 func parallel(count int, f func(int) error) error {
 	GinkgoHelper()
-	const atOnce = 20
+	const workers = 20
 	var group sync.WaitGroup
-	errs := make([]error, atOnce)
-	for worker := range atOnce {
+	errs := make([]error, workers)
+	for worker := range workers {
 		group.Go(func() {
-			for i := worker; i < count && errs[worker] == nil; i += atOnce {
+			for i := worker; i < count && errs[worker] == nil; i += workers {
 				errs[worker] = f(i)
 			}
 		})
@@ -235,7 +233,7 @@ func parallel(count int, f func(int) error) error {
 	return errors.Join(errs...)
 }
 
-// messageOf returns the message of a namespace's condition.
+// messageOf returns the message of a condition of a namespace.
 func messageOf(namespace *corev1.Namespace, conditionType corev1.NamespaceConditionType) string {
 	if condition := nscondition.Find(namespace, conditionType); condition != nil {
 		return condition.Message
@@ -243,16 +241,8 @@ func messageOf(namespace *corev1.Namespace, conditionType corev1.NamespaceCondit
 	return ""
 }
 
-// expectSays waits until a namespace matches.
-func expectSays(ctx context.Context, namespace *corev1.Namespace, matcher OmegaMatcher) {
-	GinkgoHelper()
-	Eventually(func(g Gomega) {
-		g.Expect(get(g, ctx, namespace.Name)).To(matcher)
-	}).WithContext(ctx).Should(Succeed())
-}
-
-// expectTokenStays checks that a namespace is not finalized for a while.
-func expectTokenStays(ctx context.Context, namespace *corev1.Namespace) {
+// expectNamespaceFinalizerKept checks that a namespace is not finalized.
+func expectNamespaceFinalizerKept(ctx context.Context, namespace *corev1.Namespace) {
 	GinkgoHelper()
 	Consistently(func(g Gomega) {
 		now := get(g, ctx, namespace.Name)
@@ -277,23 +267,23 @@ func expectEvent(ctx context.Context, namespace *corev1.Namespace, eventType, re
 	}).WithContext(ctx).Should(Succeed())
 }
 
-// expectGoneWithin is expectGone with a time of its own; it prints how long it took.
-func expectGoneWithin(ctx context.Context, object client.Object, limit time.Duration, since string) {
+// expectDeletedWithin waits until an object is deleted within a limit, and reports the duration.
+func expectDeletedWithin(ctx context.Context, object client.Object, limit time.Duration, what string) {
 	GinkgoHelper()
 	begin := time.Now()
 	Eventually(func() error {
 		return admin.Get(ctx, client.ObjectKeyFromObject(object), object.DeepCopyObject().(client.Object))
-	}).WithContext(ctx).WithTimeout(limit).Should(Satisfy(apierrors.IsNotFound), "%T %s is still there", object, object.GetName())
-	measured(since, time.Since(begin))
+	}).WithContext(ctx).WithTimeout(limit).Should(Satisfy(apierrors.IsNotFound), "%T %s still exists", object, object.GetName())
+	reportDuration(what, time.Since(begin))
 }
 
-// measured prints a time and puts it into the report of the suite.
-func measured(what string, took time.Duration) {
+// reportDuration prints a duration and adds it to the report of the suite.
+func reportDuration(what string, took time.Duration) {
 	GinkgoWriter.Printf("MEASURED %s: %s\n", what, took.Round(time.Millisecond))
 	AddReportEntry(what, took.Round(time.Millisecond).String())
 }
 
-// fromJSON reads an object.
+// fromJSON parses an object.
 func fromJSON(text string) *unstructured.Unstructured {
 	GinkgoHelper()
 	object := &unstructured.Unstructured{}

@@ -24,8 +24,8 @@ const (
 	workload    = `{"spec":{"selector":{"matchLabels":{"app":"a"}},"template":` + podTemplate + `}}`
 )
 
-// minimalObjects are the least that the API server takes of each type; NAMESPACE stands
-// for the name of the namespace.
+// minimalObjects are minimal valid objects of each resource type; NAMESPACE is replaced with the
+// name of the namespace.
 var minimalObjects = map[schema.GroupResource]string{
 	{Resource: "configmaps"}:             `{}`,
 	{Resource: "endpoints"}:              `{}`,
@@ -66,10 +66,10 @@ var minimalObjects = map[schema.GroupResource]string{
 	{Group: "storage.k8s.io", Resource: "csistoragecapacities"}:    `{"storageClassName":"a"}`,
 }
 
-// notCreated names types that have no object in the spec, with the reason.
+// notCreated maps resource types of which no object is created to the reason.
 var notCreated = map[schema.GroupResource]string{}
 
-var _ = Describe("Everything in a namespace", func() {
+var _ = Describe("The content of a namespace", func() {
 	It("is deleted regardless of its type", func(ctx context.Context) {
 		custom := createCustomType(ctx)
 		objectsByType := minimalObjects
@@ -82,12 +82,12 @@ var _ = Describe("Everything in a namespace", func() {
 				createCustom(ctx, custom, custom.object(namespace.Name, "minimal"))
 				continue
 			}
-			text, isKnown := objectsByType[gvr.GroupResource()]
+			text, ok := objectsByType[gvr.GroupResource()]
 			if reason := notCreated[gvr.GroupResource()]; reason != "" {
 				GinkgoWriter.Println("no object of", gvr, "because", reason)
 				continue
 			}
-			Expect(isKnown).To(BeTrue(), "there is a new type %s: add an object of it to minimalObjects", gvr)
+			Expect(ok).To(BeTrue(), "new resource type %s: add an object to minimalObjects", gvr)
 			object := fromJSON(strings.ReplaceAll(text, "NAMESPACE", namespace.Name))
 			object.SetAPIVersion(gvr.GroupVersion().String())
 			object.SetKind(resource.Kind)
@@ -96,7 +96,7 @@ var _ = Describe("Everything in a namespace", func() {
 			_, err := dynamicClient.Resource(gvr).Namespace(namespace.Name).Create(ctx, object, metav1.CreateOptions{})
 			Expect(err).NotTo(HaveOccurred(), "creating a minimal object of %s", gvr)
 		}
-		Expect(len(types)).To(BeNumerically(">=", len(objectsByType)), "discovery has fewer types than known: %v", types)
+		Expect(len(types)).To(BeNumerically(">=", len(objectsByType)), "discovery returned fewer types than expected: %v", types)
 		for gvr := range types {
 			if notCreated[gvr.GroupResource()] == "" {
 				Expect(countOf(Default, ctx, gvr, namespace.Name)).To(BeNumerically(">", 0), "objects of %s", gvr)
@@ -105,7 +105,7 @@ var _ = Describe("Everything in a namespace", func() {
 
 		begin := time.Now()
 		deleteObject(ctx, namespace)
-		// What kube-controller-manager does: nothing uses the claim.
+		// kube-controller-manager removes the finalizer of an unused PersistentVolumeClaim.
 		claims := schema.GroupVersionResource{Version: "v1", Resource: "persistentvolumeclaims"}
 		claim := fromJSON(`{"apiVersion":"v1","kind":"PersistentVolumeClaim"}`)
 		claim.SetNamespace(namespace.Name)
@@ -116,17 +116,17 @@ var _ = Describe("Everything in a namespace", func() {
 			g.Expect(now.GetDeletionTimestamp()).NotTo(BeNil())
 			g.Expect(get(g, ctx, namespace.Name)).To(HaveFinalizersRemaining("kubernetes.io/pvc-protection in 1 resource instances"))
 		}).WithContext(ctx).Should(Succeed())
-		release(ctx, claim)
-		expectGone(ctx, namespace)
-		measured("a namespace with an object of each type", time.Since(begin))
-		expectNothingLeft(ctx, namespace.Name)
+		removeFinalizers(ctx, claim)
+		expectDeleted(ctx, namespace)
+		reportDuration("deletion of a namespace with an object of each type", time.Since(begin))
+		expectNoObjects(ctx, namespace.Name)
 		for gvr := range types {
-			Expect(countOf(Default, ctx, gvr, namespace.Name)).To(BeZero(), "left of %s", gvr)
+			Expect(countOf(Default, ctx, gvr, namespace.Name)).To(BeZero(), "remaining %s", gvr)
 		}
 	})
 
 	It("is deleted regardless of its storage version", func(ctx context.Context) {
-		// v2 is preferred, as the higher one, and v1 is stored at first.
+		// The preferred version is v2, the storage version is v1 at first.
 		custom := createCustomType(ctx, "v1", "v2", "v1beta1")
 		preferred := namespacedTypes(ctx, "delete")
 		Expect(preferred).To(HaveKey(custom.resourceIn("v2")))
@@ -136,7 +136,7 @@ var _ = Describe("Everything in a namespace", func() {
 		for _, version := range custom.versions {
 			createCustom(ctx, custom, custom.objectIn(version, namespace.Name, "of-"+version))
 		}
-		By("storing another version from now on")
+		By("changing the storage version")
 		definition := custom.definition()
 		definition.Object["spec"].(map[string]any)["versions"].([]any)[0].(map[string]any)["storage"] = false
 		definition.Object["spec"].(map[string]any)["versions"].([]any)[2].(map[string]any)["storage"] = true
@@ -147,15 +147,14 @@ var _ = Describe("Everything in a namespace", func() {
 		Expect(countOf(Default, ctx, custom.resource(), namespace.Name)).To(Equal(6))
 
 		deleteObject(ctx, namespace)
-		expectGone(ctx, namespace)
-		expectNothingLeft(ctx, namespace.Name)
+		expectDeleted(ctx, namespace)
+		expectNoObjects(ctx, namespace.Name)
 		for _, version := range custom.versions {
 			Expect(countOf(Default, ctx, custom.resourceIn(version), namespace.Name)).To(BeZero())
 		}
 	})
 
-	// Finalizers of the garbage collector, which does not run here: nobody else would take
-	// them off.
+	// The garbage collector, which would remove these finalizers, does not run here.
 	DescribeTable("is deleted although its deletion has another propagation policy",
 		func(ctx context.Context, policy metav1.DeletionPropagation, finalizer string) {
 			custom := createCustomType(ctx)
@@ -169,23 +168,23 @@ var _ = Describe("Everything in a namespace", func() {
 				APIVersion: "v1", Kind: "ConfigMap", Name: owner.Name, UID: owner.UID, BlockOwnerDeletion: new(true),
 			}}
 			create(ctx, dependent)
-			for _, gvr := range []schema.GroupVersionResource{configMapsResource, custom.resource()} {
+			for _, gvr := range []schema.GroupVersionResource{configMaps, custom.resource()} {
 				resource := dynamicClient.Resource(gvr).Namespace(namespace.Name)
 				Expect(resource.Delete(ctx, "owner", metav1.DeleteOptions{PropagationPolicy: &policy})).To(Succeed())
 				now, err := resource.Get(ctx, "owner", metav1.GetOptions{})
-				Expect(err).NotTo(HaveOccurred(), "%s has gone though nobody took the finalizer off", gvr)
+				Expect(err).NotTo(HaveOccurred(), "%s was deleted despite its finalizer", gvr)
 				Expect(now.GetFinalizers()).To(ConsistOf(finalizer))
 			}
 			deleteObject(ctx, namespace)
-			expectGone(ctx, namespace)
-			expectNothingLeft(ctx, namespace.Name)
+			expectDeleted(ctx, namespace)
+			expectNoObjects(ctx, namespace.Name)
 		},
 		Entry("in the foreground", metav1.DeletePropagationForeground, metav1.FinalizerDeleteDependents),
 		Entry("with its dependents orphaned", metav1.DeletePropagationOrphan, metav1.FinalizerOrphanDependents),
 	)
 })
 
-// updateDefinition writes a CRD over the one there is, and waits until it is in force.
+// updateDefinition updates the spec of a CRD and waits until its storage version is stored.
 func updateDefinition(ctx context.Context, definition *unstructured.Unstructured) {
 	GinkgoHelper()
 	Eventually(func() error {

@@ -22,34 +22,34 @@ import (
 var _ = Describe("Custom resources", func() {
 	It("are deleted with their namespace while their CRD is deleted", func(ctx context.Context) {
 		custom := createCustomType(ctx)
-		namespace := createNamespace(ctx, "crd-going")
+		namespace := createNamespace(ctx, "crd-terminating")
 		for i := range 50 {
 			createCustom(ctx, custom, custom.object(namespace.Name, fmt.Sprint("plain-", i)))
 		}
 		deleteObject(ctx, custom.definition())
 		deleteObject(ctx, namespace)
-		expectGone(ctx, namespace)
-		expectGone(ctx, custom.definition())
+		expectDeleted(ctx, namespace)
+		expectDeleted(ctx, custom.definition())
 		expectNothingStored(ctx, custom, namespace.Name)
 	})
 
 	It("block finalization by their finalizers while their CRD is deleted", func(ctx context.Context) {
 		custom := createCustomType(ctx)
 		namespace := createNamespace(ctx, "crd-held")
-		held := hold(custom.object(namespace.Name, "held"))
+		held := withFinalizer(custom.object(namespace.Name, "held"))
 		createCustom(ctx, custom, held)
 		deleteObject(ctx, custom.definition())
 		deleteObject(ctx, namespace)
-		expectSays(ctx, namespace, And(
-			HaveRemaining(custom.inMessage(1)),
+		eventuallyNamespace(ctx, namespace.Name, And(
+			HaveRemaining(custom.remaining(1)),
 			HaveFinalizersRemaining(testFinalizer+" in 1 resource instances"),
 		))
-		expectTokenStays(ctx, namespace)
-		release(ctx, held)
+		expectNamespaceFinalizerKept(ctx, namespace)
+		removeFinalizers(ctx, held)
 		begin := time.Now()
-		expectGoneWithin(ctx, namespace, 30*time.Second, "the last custom resource of a CRD that goes -> namespace deleted")
-		expectGone(ctx, custom.definition())
-		GinkgoWriter.Println("CRD gone after", time.Since(begin))
+		expectDeletedWithin(ctx, namespace, 30*time.Second, "from the last custom resource of a terminating CRD to the deletion of the namespace")
+		expectDeleted(ctx, custom.definition())
+		GinkgoWriter.Println("CRD deleted after", time.Since(begin))
 		expectNothingStored(ctx, custom, namespace.Name)
 	})
 
@@ -57,26 +57,26 @@ var _ = Describe("Custom resources", func() {
 		custom := createCustomType(ctx)
 		namespace := createNamespace(ctx, "crd-again")
 		other := wrappers.MakeConfigMap(namespace.Name, "other")
-		held := hold(wrappers.MakeConfigMap(namespace.Name, "held"))
+		held := withFinalizer(wrappers.MakeConfigMap(namespace.Name, "held"))
 		create(ctx, other, held)
 		deleteObject(ctx, custom.definition())
-		expectGone(ctx, custom.definition())
+		expectDeleted(ctx, custom.definition())
 		deleteObject(ctx, namespace)
-		expectSays(ctx, namespace, HaveFinalizersRemaining(testFinalizer))
+		eventuallyNamespace(ctx, namespace.Name, HaveFinalizersRemaining(testFinalizer))
 		custom.install(ctx)
 		custom.expectServed(ctx)
 		_, err := newDynamic().Resource(custom.resource()).Namespace(namespace.Name).
 			Create(ctx, custom.object(namespace.Name, "late"), metav1.CreateOptions{})
 		Expect(err).To(Satisfy(apierrors.IsForbidden))
-		expectTokenStays(ctx, namespace)
-		release(ctx, held)
-		expectGone(ctx, namespace)
-		expectNothingLeft(ctx, namespace.Name)
+		expectNamespaceFinalizerKept(ctx, namespace)
+		removeFinalizers(ctx, held)
+		expectDeleted(ctx, namespace)
+		expectNoObjects(ctx, namespace.Name)
 	})
 
-	It("are found though their CRD came a moment before", func(ctx context.Context) {
-		// The API server holds the first objects of a CRD back for two seconds, which closes
-		// much of the race: many at a time make it as tight as it gets.
+	It("are found if their CRD was created immediately before", func(ctx context.Context) {
+		// The API server delays the first objects of a CRD for two seconds, which makes the race rare.
+		// Many concurrent rounds make it likely.
 		const rounds = 24
 		dynamicClient := newDynamic()
 		types := make([]customType, rounds)
@@ -95,8 +95,8 @@ var _ = Describe("Custom resources", func() {
 			}
 			resource := dynamicClient.Resource(types[i].resource()).Namespace(namespaces[i].Name)
 			for {
-				_, err := resource.Create(ctx, types[i].object(namespaces[i].Name, "young"), metav1.CreateOptions{})
-				if err == nil { // it is perhaps not in discovery yet
+				_, err := resource.Create(ctx, types[i].object(namespaces[i].Name, "new"), metav1.CreateOptions{})
+				if err == nil { // discovery may not return the type yet
 					return admin.Delete(ctx, namespaces[i])
 				}
 				if !apierrors.IsNotFound(err) || ctx.Err() != nil {
@@ -105,18 +105,18 @@ var _ = Describe("Custom resources", func() {
 			}
 		})).To(Succeed())
 		for i := range rounds {
-			expectGone(ctx, namespaces[i])
+			expectDeleted(ctx, namespaces[i])
 			Expect(namesOf(ctx, types[i].resource(), sets.New(namespaces[i].Name))).To(BeEmpty(), "orphaned in storage")
 		}
 	})
 
-	It("are found though their CRD is served again only now", func(ctx context.Context) {
+	It("are found if their CRD version is served again", func(ctx context.Context) {
 		custom := createCustomType(ctx, "v1")
 		namespace := createNamespace(ctx, "crd-served-again")
-		keeper := hold(wrappers.MakeConfigMap(namespace.Name, "keeper"))
+		keeper := withFinalizer(wrappers.MakeConfigMap(namespace.Name, "keeper"))
 		create(ctx, keeper)
 		createCustom(ctx, custom, custom.object(namespace.Name, "hidden"))
-		By("not serving the type, so that its stored objects are invisible")
+		By("not serving the version, which hides its stored objects")
 		hidden := custom.definition()
 		setServed(hidden.Object, false)
 		updateDefinition(ctx, hidden)
@@ -126,26 +126,26 @@ var _ = Describe("Custom resources", func() {
 		}).WithContext(ctx).Should(Satisfy(apierrors.IsNotFound))
 
 		deleteObject(ctx, namespace)
-		expectSays(ctx, namespace, HaveRemaining("configmaps. has 1"))
+		eventuallyNamespace(ctx, namespace.Name, HaveRemaining("configmaps. has 1"))
 		updateDefinition(ctx, custom.definition())
 		custom.expectServed(ctx)
-		release(ctx, keeper)
-		expectGone(ctx, namespace)
+		removeFinalizers(ctx, keeper)
+		expectDeleted(ctx, namespace)
 		expectNothingStored(ctx, custom, namespace.Name)
 	})
 })
 
-// setServed changes the only version of a CRD.
+// setServed sets whether the only version of a CRD is served.
 func setServed(definition map[string]any, isServed bool) {
 	definition["spec"].(map[string]any)["versions"].([]any)[0].(map[string]any)["served"] = isServed
 }
 
-// expectNothingStored makes sure that storage has no object of a type for a namespace. If
-// its CRD has gone it comes back for that: the paths in storage are the same then.
+// expectNothingStored checks that storage contains no object of a custom type in a namespace. It
+// creates a deleted CRD again, because then the type has the same path in storage.
 func expectNothingStored(ctx context.Context, custom customType, namespace string) {
 	GinkgoHelper()
 	Expect(client.IgnoreAlreadyExists(admin.Create(ctx, custom.definition()))).To(Succeed())
 	custom.expectServed(ctx)
 	Expect(namesOf(ctx, custom.resource(), sets.New(namespace))).To(BeEmpty(), "orphaned in storage")
-	expectNothingLeft(ctx, namespace)
+	expectNoObjects(ctx, namespace)
 }

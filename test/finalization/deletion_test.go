@@ -9,17 +9,16 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	corev1 "k8s.io/api/core/v1"
 
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-var _ = Describe("A namespace that is deleted", func() {
+var _ = Describe("A deleted namespace", func() {
 	It("is finalized when it is empty", func(ctx context.Context) {
 		namespace := createNamespace(ctx, "empty")
 		begin := time.Now()
 		deleteObject(ctx, namespace)
-		expectGone(ctx, namespace)
+		expectDeleted(ctx, namespace)
 		GinkgoWriter.Println("took", time.Since(begin))
 	})
 
@@ -29,13 +28,13 @@ var _ = Describe("A namespace that is deleted", func() {
 			create(ctx, wrappers.MakeConfigMap(namespace.Name, unique("settings")))
 		}
 		deleteObject(ctx, namespace)
-		expectGone(ctx, namespace)
-		Expect(countOf(Default, ctx, corev1.SchemeGroupVersion.WithResource("configmaps"), namespace.Name)).To(BeZero())
+		expectDeleted(ctx, namespace)
+		Expect(countOf(Default, ctx, configMaps, namespace.Name)).To(BeZero())
 	})
 
 	It("waits for a finalizer and reports it", func(ctx context.Context) {
 		namespace := createNamespace(ctx, "held")
-		held := hold(wrappers.MakeConfigMap(namespace.Name, "held"))
+		held := withFinalizer(wrappers.MakeConfigMap(namespace.Name, "held"))
 		create(ctx, held)
 		deleteObject(ctx, namespace)
 		Eventually(func(g Gomega) {
@@ -44,7 +43,7 @@ var _ = Describe("A namespace that is deleted", func() {
 				HaveFinalizersRemaining(testFinalizer+" in 1 resource instances"),
 			))
 		}).WithContext(ctx).Should(Succeed())
-		release(ctx, held)
-		expectGone(ctx, namespace)
+		removeFinalizers(ctx, held)
+		expectDeleted(ctx, namespace)
 	})
 })

@@ -22,7 +22,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// testFinalizer is removed by the spec only.
+// testFinalizer is removed by the specs only.
 const testFinalizer = "test.example.com/hold"
 
 var counter atomic.Int32
@@ -30,12 +30,11 @@ var counter atomic.Int32
 // unique returns a name that no other spec of this process uses.
 var unique = framework.Unique
 
-// createNamespace creates a namespace with more tokens than its own. The spec sees to it
-// that nothing holds it at its end.
-func createNamespace(ctx context.Context, prefix string, tokens ...corev1.FinalizerName) *corev1.Namespace {
+// createNamespace creates a namespace with additional namespace finalizers. The spec must delete it.
+func createNamespace(ctx context.Context, prefix string, finalizers ...corev1.FinalizerName) *corev1.Namespace {
 	GinkgoHelper()
 	namespace := wrappers.MakeNamespace(unique(prefix)).Obj()
-	namespace.Spec.Finalizers = tokens
+	namespace.Spec.Finalizers = finalizers
 	Expect(admin.Create(ctx, namespace)).To(Succeed())
 	return namespace
 }
@@ -52,22 +51,21 @@ func deleteObject(ctx context.Context, object client.Object) {
 	Expect(admin.Delete(ctx, object)).To(Succeed())
 }
 
-// get returns a namespace as it is now.
 func get(g Gomega, ctx context.Context, name string) *corev1.Namespace {
 	namespace := &corev1.Namespace{}
 	g.Expect(admin.Get(ctx, client.ObjectKey{Name: name}, namespace)).To(Succeed())
 	return namespace
 }
 
-// expectGone waits until an object is deleted.
-func expectGone(ctx context.Context, object client.Object) {
+// expectDeleted waits until an object is deleted.
+func expectDeleted(ctx context.Context, object client.Object) {
 	GinkgoHelper()
 	Eventually(func() error {
 		return admin.Get(ctx, client.ObjectKeyFromObject(object), object.DeepCopyObject().(client.Object))
-	}).WithContext(ctx).Should(Satisfy(apierrors.IsNotFound), "%T %s is still there", object, object.GetName())
+	}).WithContext(ctx).Should(Satisfy(apierrors.IsNotFound), "%T %s still exists", object, object.GetName())
 }
 
-// expectKept makes sure that objects stay for a while, undeleted.
+// expectKept checks that objects exist without a deletionTimestamp.
 func expectKept(ctx context.Context, objects ...client.Object) {
 	GinkgoHelper()
 	Consistently(func(g Gomega) {
@@ -79,27 +77,26 @@ func expectKept(ctx context.Context, objects ...client.Object) {
 	}).WithContext(ctx).Should(Succeed())
 }
 
-// hold adds the test's finalizer to an object before it is created.
-func hold[T client.Object](object T) T {
+// withFinalizer adds testFinalizer to an object that is to be created.
+func withFinalizer[T client.Object](object T) T {
 	controllerutil.AddFinalizer(object, testFinalizer)
 	return object
 }
 
-// release takes the test's finalizer off an object.
-func release(ctx context.Context, object client.Object) {
+// removeFinalizers removes all finalizers of an object.
+func removeFinalizers(ctx context.Context, object client.Object) {
 	GinkgoHelper()
 	patch := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))
 	Expect(client.IgnoreNotFound(admin.Patch(ctx, object, patch))).To(Succeed())
 }
 
-// countOf returns how many objects of a type a namespace has.
+// countOf returns the number of objects of a type in a namespace.
 func countOf(g Gomega, ctx context.Context, gvr schema.GroupVersionResource, namespace string) int {
 	list, err := metadataClient.Resource(gvr).Namespace(namespace).List(ctx, metav1.ListOptions{})
 	g.Expect(err).NotTo(HaveOccurred())
 	return len(list.Items)
 }
 
-// HaveCondition is that of all suites.
 var HaveCondition = matchers.HaveCondition
 
 // HaveRemaining matches a namespace whose conditions report remaining resources.

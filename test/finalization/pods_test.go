@@ -16,8 +16,8 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/finalization"
 )
 
-// others are objects of several types, of both stages after the pods.
-func others(namespace string) []client.Object {
+// makeContent returns objects of several types, which are deleted in both stages after the pods.
+func makeContent(namespace string) []client.Object {
 	GinkgoHelper()
 	var objects []client.Object
 	for _, text := range []string{
@@ -42,18 +42,19 @@ func others(namespace string) []client.Object {
 	return objects
 }
 
-// releaseClaims does what kube-controller-manager does with claims that nothing uses.
-func releaseClaims(ctx context.Context, objects []client.Object) {
+// removeClaimFinalizers removes the finalizers of PersistentVolumeClaims as kube-controller-manager
+// does for unused ones.
+func removeClaimFinalizers(ctx context.Context, objects []client.Object) {
 	GinkgoHelper()
 	for _, object := range objects {
 		if object.GetObjectKind().GroupVersionKind().Kind == "PersistentVolumeClaim" {
-			release(ctx, object)
+			removeFinalizers(ctx, object)
 		}
 	}
 }
 
-// makePod returns a Pod. On a node, where no kubelet runs, it stays until somebody deletes
-// it at once.
+// makePod returns a Pod. If it has a node, it exists until it is deleted without a grace period,
+// because no kubelet runs.
 func makePod(namespace, name, node string, grace int64) *corev1.Pod {
 	pod := &corev1.Pod{}
 	pod.Namespace, pod.Name = namespace, name
@@ -62,13 +63,13 @@ func makePod(namespace, name, node string, grace int64) *corev1.Pod {
 	return pod
 }
 
-// deleteNow is what a kubelet does when a Pod has come to its end.
-func deleteNow(ctx context.Context, pod *corev1.Pod) {
+// forceDelete deletes a Pod as the kubelet does after its containers have stopped.
+func forceDelete(ctx context.Context, pod *corev1.Pod) {
 	GinkgoHelper()
 	Expect(admin.Delete(ctx, pod, client.GracePeriodSeconds(0))).To(Succeed())
 }
 
-// HaveDeletionOrdered matches a namespace whose conditions report what the deletion waits for.
+// HaveDeletionOrdered matches a namespace whose conditions report what its deletion waits for.
 func HaveDeletionOrdered(texts ...string) OmegaMatcher {
 	return HaveCondition(corev1.NamespaceDeletionContentFailure, corev1.ConditionFalse,
 		finalization.ReasonContentDeletionOrdered, texts...)
@@ -78,14 +79,14 @@ var _ = Describe("Pods", func() {
 	It("are deleted before everything else", func(ctx context.Context) {
 		custom := createCustomType(ctx)
 		namespace := createNamespace(ctx, "pods-first")
-		kept := others(namespace.Name)
+		kept := makeContent(namespace.Name)
 		create(ctx, kept...)
 		createCustom(ctx, custom, custom.object(namespace.Name, "other"))
 		kept = append(kept, custom.object(namespace.Name, "other"))
 
 		running := makePod(namespace.Name, "running", "nowhere", 600)
 		stopping := makePod(namespace.Name, "stopping", "nowhere", 600)
-		held := hold(makePod(namespace.Name, "held", "", 600))
+		held := withFinalizer(makePod(namespace.Name, "held", "", 600))
 		pending := makePod(namespace.Name, "pending", "", 600)
 		done := makePod(namespace.Name, "done", "nowhere", 600)
 		create(ctx, running, stopping, held, pending, done)
@@ -94,57 +95,57 @@ var _ = Describe("Pods", func() {
 		deleteObject(ctx, stopping)
 
 		deleteObject(ctx, namespace)
-		By("ending those that need no kubelet at once")
-		expectGone(ctx, pending)
-		expectGone(ctx, done)
-		expectSays(ctx, namespace, And(
+		By("deleting the Pods that need no kubelet immediately")
+		expectDeleted(ctx, pending)
+		expectDeleted(ctx, done)
+		eventuallyNamespace(ctx, namespace.Name, And(
 			HaveRemaining("pods. has 3 resource instances", "configmaps. has 1 resource instances",
 				"deployments.apps has 1 resource instances", "roles.rbac.authorization.k8s.io has 1 resource instances",
-				custom.inMessage(1)),
+				custom.remaining(1)),
 			HaveFinalizersRemaining(testFinalizer+" in 1 resource instances"),
 			HaveDeletionOrdered("deletion of pods"),
 		))
 		expectKept(ctx, kept...)
 
-		By("waiting for the rest of them, one by one")
-		deleteNow(ctx, running)
-		expectSays(ctx, namespace, HaveRemaining("pods. has 2 resource instances"))
-		release(ctx, held)
-		expectSays(ctx, namespace, HaveRemaining("pods. has 1 resource instances"))
+		By("waiting for the remaining Pods")
+		forceDelete(ctx, running)
+		eventuallyNamespace(ctx, namespace.Name, HaveRemaining("pods. has 2 resource instances"))
+		removeFinalizers(ctx, held)
+		eventuallyNamespace(ctx, namespace.Name, HaveRemaining("pods. has 1 resource instances"))
 		expectKept(ctx, kept...)
 		now := &corev1.Pod{}
 		Expect(admin.Get(ctx, keyOf(stopping), now)).To(Succeed())
 		Expect(*now.DeletionGracePeriodSeconds).To(BeEquivalentTo(600), "the grace period of a Pod is not shortened")
 
-		deleteNow(ctx, stopping)
-		releaseClaims(ctx, kept)
-		expectGoneWithin(ctx, namespace, 4*time.Second, "the last pod -> namespace deleted")
-		expectNothingLeft(ctx, namespace.Name)
+		forceDelete(ctx, stopping)
+		removeClaimFinalizers(ctx, kept)
+		expectDeletedWithin(ctx, namespace, 4*time.Second, "from the last Pod to the deletion of the namespace")
+		expectNoObjects(ctx, namespace.Name)
 	})
 
-	It("block the deletion of everything else while their deletion is refused", func(ctx context.Context) {
-		namespace := createNamespace(ctx, "pods-refused")
-		kept := others(namespace.Name)
+	It("block the deletion of everything else while their deletion is denied", func(ctx context.Context) {
+		namespace := createNamespace(ctx, "pods-denied")
+		kept := makeContent(namespace.Name)
 		create(ctx, kept...)
-		pod := makePod(namespace.Name, "refused", "", 0)
+		pod := makePod(namespace.Name, "denied", "", 0)
 		create(ctx, pod)
-		webhook := refuseDeletions(ctx, namespace.Name, func(request *admissionv1.AdmissionRequest) string {
+		webhook := denyDeletions(ctx, namespace.Name, func(request *admissionv1.AdmissionRequest) string {
 			if request.Resource.Resource == "pods" {
 				return "the pod is needed"
 			}
 			return ""
 		})
-		webhook.expectRefused(ctx, pod)
+		webhook.expectDenied(ctx, pod)
 		deleteObject(ctx, namespace)
-		expectSays(ctx, namespace, And(
+		eventuallyNamespace(ctx, namespace.Name, And(
 			HaveRemaining("pods. has 1 resource instances", "configmaps. has 1 resource instances"),
-			HaveContentFailure("failed to delete pods", `"refused"`, "the pod is needed"),
+			HaveContentFailure("failed to delete pods", `"denied"`, "the pod is needed"),
 		))
 		expectKept(ctx, append([]client.Object{pod}, kept...)...)
-		webhook.stopRefusing()
-		expectGone(ctx, pod)
-		releaseClaims(ctx, kept)
-		expectGone(ctx, namespace)
-		expectNothingLeft(ctx, namespace.Name)
+		webhook.allow()
+		expectDeleted(ctx, pod)
+		removeClaimFinalizers(ctx, kept)
+		expectDeleted(ctx, namespace)
+		expectNoObjects(ctx, namespace.Name)
 	})
 })

@@ -26,11 +26,11 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// builtManager is where the real binary is; it goes with the control plane in whose
-// directory it was built.
+// builtManager is the path of the manager binary in the directory of the control plane, which is
+// removed with the control plane.
 var builtManager string
 
-// managerBinary returns the path of the real binary.
+// managerBinary builds the manager if necessary and returns its path.
 func managerBinary(ctx context.Context) string {
 	GinkgoHelper()
 	if _, err := os.Stat(builtManager); err == nil {
@@ -41,7 +41,7 @@ func managerBinary(ctx context.Context) string {
 	return builtManager
 }
 
-// startProcess runs the real binary until the spec ends.
+// startProcess runs the manager binary until the spec ends.
 func startProcess(ctx context.Context, config *rest.Config, flags ...string) *gexec.Session {
 	GinkgoHelper()
 	command := exec.Command(managerBinary(ctx), append(flags, "--kubeconfig="+kubeconfigFile(config),
@@ -59,77 +59,77 @@ func kubeconfigFile(config *rest.Config) string {
 	return path
 }
 
-var _ = Describe("The manager's process", func() {
-	It("finalizes where nothing of ours is installed but its rights", func(ctx context.Context) {
+var _ = Describe("The manager process", func() {
+	It("finalizes namespaces with only its RBAC objects installed", func(ctx context.Context) {
 		managerBinary(ctx)
-		useOwnPlane(ctx)
-		// config/rbac by itself names everything without the prefix, in namespace "system".
+		useDedicatedControlPlane(ctx)
+		// Without config/default, config/rbac uses the namespace "system" and no name prefix.
 		create(ctx, wrappers.MakeNamespace("system").Obj())
 		_, err := plane.Kubectl(ctx, plane.Admin, "apply", "-k", filepath.Join(controlplane.Root(), "config", "rbac"))
 		Expect(err).NotTo(HaveOccurred())
 		config, err := plane.ServiceAccountConfig(ctx, "system", "controller-manager")
 		Expect(err).NotTo(HaveOccurred())
 
-		By("refusing to initialize there")
-		refusing := startProcess(ctx, config, "--system-namespace=system")
-		Eventually(refusing).WithContext(ctx).Should(gexec.Exit(1))
-		Expect(refusing.Err).To(gbytes.Say("CustomResourceDefinitions are not installed"))
+		By("failing to start the initialization controller")
+		initializing := startProcess(ctx, config, "--system-namespace=system")
+		Eventually(initializing).WithContext(ctx).Should(gexec.Exit(1))
+		Expect(initializing.Err).To(gbytes.Say("CustomResourceDefinitions are not installed"))
 
 		session := startProcess(ctx, config, "--controllers=finalization", "--system-namespace=system", "--leader-elect")
 		namespace := createNamespace(ctx, "bare")
-		held := hold(wrappers.MakeConfigMap(namespace.Name, "held"))
-		create(ctx, append(settings(namespace.Name, "a", "b"), held)...)
+		held := withFinalizer(wrappers.MakeConfigMap(namespace.Name, "held"))
+		create(ctx, append(makeConfigMaps(namespace.Name, "a", "b"), held)...)
 		deleteObject(ctx, namespace)
 		eventuallyNamespace(ctx, namespace.Name, HaveRemaining("configmaps. has 1 resource instances"))
-		release(ctx, held)
-		expectGone(ctx, namespace)
-		Expect(session).NotTo(gexec.Exit(), "it was running until here")
+		removeFinalizers(ctx, held)
+		expectDeleted(ctx, namespace)
+		Expect(session).NotTo(gexec.Exit(), "the manager exited early")
 		session.Terminate()
 		Eventually(session).WithContext(ctx).Should(gexec.Exit(0))
 		Expect(string(session.Err.Contents())).NotTo(Or(ContainSubstring(`"level":"error"`),
 			ContainSubstring("forbidden")))
 	}, SpecTimeout(2*time.Minute))
 
-	It("leaves namespaces that are deleted alone where it only initializes", func(ctx context.Context) {
+	It("does not finalize namespaces if only the initialization controller is enabled", func(ctx context.Context) {
 		stopManager()
 		initializing := startProcess(ctx, managerConfig(ctx), "--controllers=initialization")
-		living := createNamespace(ctx, "living")
+		active := createNamespace(ctx, "active")
 		initialized := func(name string) func(Gomega) {
 			return func(g Gomega) {
 				g.Expect(get(g, ctx, name)).To(
 					HaveCondition(v1alpha1.ConditionInitializing, corev1.ConditionFalse, v1alpha1.ReasonNotRequired))
 			}
 		}
-		Eventually(initialized(living.Name)).WithContext(ctx).Should(Succeed())
+		Eventually(initialized(active.Name)).WithContext(ctx).Should(Succeed())
 
-		namespace := createNamespace(ctx, "left-alone")
+		namespace := createNamespace(ctx, "not-finalized")
 		Eventually(initialized(namespace.Name)).WithContext(ctx).Should(Succeed())
-		objects := settings(namespace.Name, "a", "b")
+		objects := makeConfigMaps(namespace.Name, "a", "b")
 		create(ctx, objects...)
 		deleteObject(ctx, namespace)
 		before := get(Default, ctx, namespace.Name)
 		expectKept(ctx, objects...)
-		Expect(get(Default, ctx, namespace.Name)).To(And(Equal(before), BeTerminating(), HaveNoVerdict()))
+		Expect(get(Default, ctx, namespace.Name)).To(And(Equal(before), BeTerminating(), HaveNoFinalizationConditions()))
 		Expect(initializing).NotTo(gexec.Exit())
 
-		By("until another one finalizes, beside it")
+		By("starting another manager that finalizes")
 		finalizing := startProcess(ctx, managerConfig(ctx), "--controllers=*,-initialization,-diagnosis")
-		expectGone(ctx, namespace)
+		expectDeleted(ctx, namespace)
 		Expect(finalizing.Err).To(gbytes.Say(`"controllers":"finalization"`))
-		deleteObject(ctx, living)
-		expectGone(ctx, living)
+		deleteObject(ctx, active)
+		expectDeleted(ctx, active)
 	}, SpecTimeout(time.Minute))
 
-	It("honours its flags", func(ctx context.Context) {
+	It("uses its flags", func(ctx context.Context) {
 		stopManager()
 		namespace := createNamespace(ctx, "flags", origin)
 		session := startProcess(ctx, managerConfig(ctx),
 			"--controllers=finalization", "--finalizer-token="+string(origin), "--settling-time=0s")
 		deleteObject(ctx, namespace)
-		eventuallyNamespace(ctx, namespace.Name, HaveTokens(kubernetesToken))
+		eventuallyNamespace(ctx, namespace.Name, HaveNamespaceFinalizers(corev1.FinalizerKubernetes))
 		Eventually(session.Err).WithContext(ctx).Should(gbytes.Say(`"settlingTime":"0s","reason":"set by --settling-time"`))
 		finalize(ctx, namespace.Name)
-		expectGone(ctx, namespace)
+		expectDeleted(ctx, namespace)
 	}, SpecTimeout(time.Minute))
 
 	DescribeTable("reports an invalid flag in one sentence",
@@ -143,11 +143,11 @@ var _ = Describe("The manager's process", func() {
 			Expect(stdout.String()).To(BeEmpty())
 			Expect(strings.TrimSuffix(stderr.String(), "\n")).To(And(ContainSubstring(sentence), Not(ContainSubstring("\n"))))
 		},
-		Entry("a controller that is not", "--controllers=namespaces",
+		Entry("an unknown controller", "--controllers=namespaces",
 			`unknown controller "namespaces": specify a comma-separated list of diagnosis, expiry, finalization, initialization`),
-		Entry("a controller that is not, left out", "--controllers=*,-namespaces", `unknown controller "namespaces"`),
+		Entry("an unknown excluded controller", "--controllers=*,-namespaces", `unknown controller "namespaces"`),
 		Entry("no controller", "--controllers=", `unknown controller ""`),
-		Entry("no controller left", "--controllers=*,-initialization,-finalization,-diagnosis", "selects no controller"),
+		Entry("all controllers excluded", "--controllers=*,-initialization,-finalization,-diagnosis", "selects no controller"),
 		Entry("a namespace finalizer without a domain", "--finalizer-token=agent", "such as example.com/agent"),
 		Entry("two namespace finalizers", "--finalizer-token=a.example.com/a,kubernetes",
 			"is not a valid namespace finalizer"),
@@ -169,7 +169,7 @@ var _ = Describe("The manager's process", func() {
 	}, SpecTimeout(30*time.Second))
 })
 
-// remainingOf returns how many objects of a type a namespace has, without reading them.
+// remainingOf returns the number of ConfigMaps in a namespace, from a list of one item.
 func remainingOf(g Gomega, ctx context.Context, namespace string) int {
 	list, err := metadataClient.Resource(configMaps).Namespace(namespace).List(ctx, metav1.ListOptions{Limit: 1})
 	g.Expect(err).NotTo(HaveOccurred())

@@ -22,7 +22,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// requestFor matches requests for a namespace or something in it, watches aside.
+// requestFor matches requests for a namespace or its content, except watches.
 func requestFor(name, method, rest string) func(*http.Request) bool {
 	return func(request *http.Request) bool {
 		return request.Method == method && request.URL.Path == "/api/v1/namespaces/"+name+rest &&
@@ -31,100 +31,100 @@ func requestFor(name, method, rest string) func(*http.Request) bool {
 }
 
 var _ = Describe("A recreated namespace", func() {
-	// begin is what the old namespace is like when the manager comes.
-	type begin struct {
-		held, empty, noTokens bool
+	// initialState is the state of the old namespace when the manager starts.
+	type initialState struct {
+		held, empty, noNamespaceFinalizers bool
 	}
 
 	DescribeTable("keeps its content while a request for the old namespace is in flight:",
-		func(ctx context.Context, old begin, method, rest string, afterwards bool, status int) {
+		func(ctx context.Context, old initialState, method, rest string, afterResponse bool, status int) {
 			stopManager()
 			replaced := unique("replaced")
 			namespace := wrappers.MakeNamespace(replaced).Obj()
 			create(ctx, namespace)
 			names := []string{"a", "b", "c"}
 			if !old.empty {
-				create(ctx, settings(replaced, names...)...)
+				create(ctx, makeConfigMaps(replaced, names...)...)
 			}
 			if old.held {
-				create(ctx, hold(wrappers.MakeConfigMap(replaced, "held")))
+				create(ctx, withFinalizer(wrappers.MakeConfigMap(replaced, "held")))
 				names = append(names, "held")
 			}
-			if old.noTokens {
+			if old.noNamespaceFinalizers {
 				finalize(ctx, replaced)
 			}
 			deleteObject(ctx, namespace)
 
-			By("holding the request")
+			By("blocking the request")
 			logged := captureLog()
-			held := newGate(requestFor(replaced, method, rest))
-			held.afterwards = afterwards
-			requests := &writes{}
-			startOther(ctx, held.guard(requests.record(managerConfig(ctx))), withSettlingTime(0))
-			Eventually(held.arrived).WithContext(ctx).Should(BeClosed())
+			blocked := newGate(requestFor(replaced, method, rest))
+			blocked.afterResponse = afterResponse
+			requests := &requestRecorder{}
+			startManager(ctx, blocked.wrap(requests.record(managerConfig(ctx))), withGracePeriod(0))
+			Eventually(blocked.arrived).WithContext(ctx).Should(BeClosed())
 
-			By("replacing the namespace and its objects meanwhile")
+			By("replacing the namespace and its objects")
 			removeAll(ctx, configMaps, replaced)
-			if old.noTokens {
-				// A namespace without tokens goes with the next DELETE.
+			if old.noNamespaceFinalizers {
+				// A namespace without namespace finalizers is removed by the next DELETE.
 				Expect(client.IgnoreNotFound(admin.Delete(ctx, namespace))).To(Succeed())
 			} else {
 				finalize(ctx, replaced)
 			}
-			again := createAgain(ctx, replaced)
-			Expect(again.UID).NotTo(Equal(namespace.UID))
-			objects := settings(replaced, names...)
+			recreated := createAgain(ctx, replaced)
+			Expect(recreated.UID).NotTo(Equal(namespace.UID))
+			objects := makeConfigMaps(replaced, names...)
 			create(ctx, objects...)
 
-			By("letting the request go on")
-			close(held.opened)
-			Eventually(held.answers).WithContext(ctx).Should(ContainElement(status))
-			expectKept(ctx, append(objects, again)...)
-			Expect(get(Default, ctx, replaced)).To(And(BeActive(), HaveTokens(kubernetesToken), HaveNoVerdict()))
+			By("unblocking the request")
+			close(blocked.opened)
+			Eventually(blocked.responses).WithContext(ctx).Should(ContainElement(status))
+			expectKept(ctx, append(objects, recreated)...)
+			Expect(get(Default, ctx, replaced)).To(And(BeActive(), HaveNamespaceFinalizers(corev1.FinalizerKubernetes), HaveNoFinalizationConditions()))
 			for _, object := range objects {
 				uid := object.GetUID()
 				Expect(admin.Get(ctx, client.ObjectKeyFromObject(object), object)).To(Succeed())
 				Expect(object.GetUID()).To(Equal(uid))
 			}
-			Expect(logged.Contents()).NotTo(ContainSubstring("Reconciler error"), "nothing went wrong")
+			Expect(logged.Contents()).NotTo(ContainSubstring("Reconciler error"), "reconciliation succeeded")
 
-			By("ending the new one as any other when it is deleted")
-			deleteObject(ctx, again)
-			expectGone(ctx, again)
+			By("finalizing the new namespace when it is deleted")
+			deleteObject(ctx, recreated)
+			expectDeleted(ctx, recreated)
 			Expect(countOf(Default, ctx, configMaps, replaced)).To(BeZero())
 		},
-		Entry("a list of objects, not sent yet", begin{}, "GET", "/configmaps", false, 200),
-		Entry("a list of objects, answered already", begin{}, "GET", "/configmaps", true, 200),
-		Entry("a list of pods, the first that counts", begin{}, "GET", "/pods", false, 200),
-		Entry("the confirmation that it is still the same, not sent yet", begin{}, "GET", "", false, 200),
-		Entry("the confirmation that it is still the same, answered already", begin{}, "GET", "", true, 200),
-		Entry("the deletion of an object", begin{}, "DELETE", "/configmaps/b", false, 409),
-		Entry("the conditions", begin{held: true}, "PATCH", "/status", false, 422),
-		Entry("the removal of the namespace finalizer", begin{}, "PUT", "/finalize", false, 409),
-		Entry("the removal of the namespace finalizer from an empty namespace", begin{empty: true},
+		Entry("a list of objects, before it is sent", initialState{}, "GET", "/configmaps", false, 200),
+		Entry("a list of objects, after the response", initialState{}, "GET", "/configmaps", true, 200),
+		Entry("a list of pods, before it is sent", initialState{}, "GET", "/pods", false, 200),
+		Entry("the check of the namespace's UID, before it is sent", initialState{}, "GET", "", false, 200),
+		Entry("the check of the namespace's UID, after the response", initialState{}, "GET", "", true, 200),
+		Entry("the deletion of an object", initialState{}, "DELETE", "/configmaps/b", false, 409),
+		Entry("the conditions", initialState{held: true}, "PATCH", "/status", false, 422),
+		Entry("the removal of the namespace finalizer", initialState{}, "PUT", "/finalize", false, 409),
+		Entry("the removal of the namespace finalizer from an empty namespace", initialState{empty: true},
 			"PUT", "/finalize", false, 409),
-		Entry("the final deletion", begin{empty: true, noTokens: true}, "DELETE", "", false, 409),
+		Entry("the final deletion", initialState{empty: true, noNamespaceFinalizers: true}, "DELETE", "", false, 409),
 	)
 })
 
-// foreign is a condition that has nothing to do with finalization.
+// foreign is a condition type that finalization does not use.
 const foreign corev1.NamespaceConditionType = "example.com/Foreign"
 
-// restlessWriter writes to a namespace all the time, as fast as it can.
-type restlessWriter struct {
+// continuousWriter updates a namespace continuously.
+type continuousWriter struct {
 	name   string
 	cancel context.CancelFunc
 	done   chan error
 	last   int // valid after stop
 }
 
-func (w *restlessWriter) token(number int) corev1.FinalizerName {
+func (w *continuousWriter) finalizer(number int) corev1.FinalizerName {
 	return corev1.FinalizerName(fmt.Sprintf("example.com/writer-%d", number))
 }
 
-// start writes an annotation with PUT, a token with PUT to /finalize and a condition with
-// PUT to /status, each with the same number, one after the other.
-func (w *restlessWriter) start(ctx context.Context) {
+// start updates an annotation, a namespace finalizer with /finalize and a condition with /status,
+// one after the other and with the same number.
+func (w *continuousWriter) start(ctx context.Context) {
 	ctx, w.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	w.done = make(chan error, 1)
 	update := func(change func(*corev1.Namespace), write func(*corev1.Namespace) error) error {
@@ -149,10 +149,10 @@ func (w *restlessWriter) start(ctx context.Context) {
 			}, func(namespace *corev1.Namespace) error { return admin.Update(background, namespace) })
 			if err == nil {
 				err = update(func(namespace *corev1.Namespace) {
-					kept := []corev1.FinalizerName{w.token(number)}
-					for _, token := range namespace.Spec.Finalizers {
-						if token == kubernetesToken {
-							kept = append(kept, token)
+					kept := []corev1.FinalizerName{w.finalizer(number)}
+					for _, finalizer := range namespace.Spec.Finalizers {
+						if finalizer == corev1.FinalizerKubernetes {
+							kept = append(kept, finalizer)
 						}
 					}
 					namespace.Spec.Finalizers = kept
@@ -182,20 +182,22 @@ func (w *restlessWriter) start(ctx context.Context) {
 	}()
 }
 
-func (w *restlessWriter) stop() error {
+func (w *continuousWriter) stop() error {
 	w.cancel()
 	return <-w.done
 }
 
-func tokensOf(namespace *corev1.Namespace) []corev1.FinalizerName { return namespace.Spec.Finalizers }
+func namespaceFinalizersOf(namespace *corev1.Namespace) []corev1.FinalizerName {
+	return namespace.Spec.Finalizers
+}
 
 var _ = Describe("A namespace that another client updates continuously", func() {
 	It("keeps these updates and is finalized", func(ctx context.Context) {
-		namespace := createNamespace(ctx, "busy", "example.com/writer-0", kubernetesToken)
-		held := hold(wrappers.MakeConfigMap(namespace.Name, "held"))
+		namespace := createNamespace(ctx, "busy", "example.com/writer-0", corev1.FinalizerKubernetes)
+		held := withFinalizer(wrappers.MakeConfigMap(namespace.Name, "held"))
 		create(ctx, held)
-		past := watchNamespace(context.WithoutCancel(ctx), namespace)
-		busy := &restlessWriter{name: namespace.Name}
+		observed := watchNamespace(context.WithoutCancel(ctx), namespace)
+		busy := &continuousWriter{name: namespace.Name}
 		busy.start(ctx)
 		stop := sync.OnceValue(busy.stop)
 		DeferCleanup(func() { _ = stop() })
@@ -203,55 +205,55 @@ var _ = Describe("A namespace that another client updates continuously", func() 
 		deleteObject(ctx, namespace)
 		eventuallyNamespace(ctx, namespace.Name, HaveRemaining("configmaps. has 1 resource instances"))
 		begin := time.Now()
-		release(ctx, held)
-		eventuallyNamespace(ctx, namespace.Name, Not(WithTransform(tokensOf, ContainElement(kubernetesToken))))
-		AddReportEntry("time to the release", time.Since(begin).String())
-		consistentlyNamespace(ctx, namespace.Name, BeTerminating(), HaveNothingLeft())
+		removeFinalizers(ctx, held)
+		eventuallyNamespace(ctx, namespace.Name, Not(WithTransform(namespaceFinalizersOf, ContainElement(corev1.FinalizerKubernetes))))
+		AddReportEntry("time to the removal of the namespace finalizer", time.Since(begin).String())
+		consistentlyNamespace(ctx, namespace.Name, BeTerminating(), HaveContentRemoved())
 		eventuallyNamespace(ctx, namespace.Name, WithTransform(func(now *corev1.Namespace) (int, error) {
 			return strconv.Atoi(now.Annotations["example.com/writer"])
 		}, BeNumerically(">", 20)))
 		Expect(stop()).To(Succeed())
-		AddReportEntry("rounds of the writer", busy.last)
+		AddReportEntry("updates by the writer", busy.last)
 
 		last := fmt.Sprint(busy.last)
 		end := get(Default, ctx, namespace.Name)
-		Expect(end).To(And(BeTerminating(), HaveTokens(busy.token(busy.last)), HaveNothingLeft(),
+		Expect(end).To(And(BeTerminating(), HaveNamespaceFinalizers(busy.finalizer(busy.last)), HaveContentRemoved(),
 			HaveCondition(foreign, corev1.ConditionUnknown, "Counted", last)))
 		Expect(end.Annotations).To(HaveKeyWithValue("example.com/writer", last))
 
-		By("never having gone back")
+		By("checking that no update was reverted")
 		Eventually(func() string {
-			states := past.states()
+			states := observed.states()
 			return states[len(states)-1].ResourceVersion
 		}).WithContext(ctx).Should(Equal(end.ResourceVersion))
 		highest := map[string]int{}
-		wasReleased := false
-		for _, state := range past.states() {
+		wasRemoved := false
+		for _, state := range observed.states() {
 			numbers := map[string]string{"annotation": state.Annotations["example.com/writer"]}
 			for _, condition := range state.Status.Conditions {
 				if condition.Type == foreign {
 					numbers["condition"] = condition.Message
 				}
 			}
-			text, isWriters := strings.CutPrefix(string(state.Spec.Finalizers[0]), "example.com/writer-")
-			Expect(isWriters).To(BeTrue(), "the writer's namespace finalizer in %v", state.Spec.Finalizers)
-			numbers["token"] = text
+			text, ok := strings.CutPrefix(string(state.Spec.Finalizers[0]), "example.com/writer-")
+			Expect(ok).To(BeTrue(), "the writer's namespace finalizer in %v", state.Spec.Finalizers)
+			numbers["finalizer"] = text
 			for what, text := range numbers {
 				number := 0
-				_, _ = fmt.Sscan(text, &number) // none before the first
+				_, _ = fmt.Sscan(text, &number) // no number before the first update
 				Expect(number).To(BeNumerically(">=", highest[what]), "%s in %v", what, state)
 				highest[what] = number
 			}
-			hasToken := HaveTokens(state.Spec.Finalizers[0], kubernetesToken)
-			if isHeld, _ := hasToken.Match(state); isHeld {
-				Expect(wasReleased).To(BeFalse(), "the namespace finalizer was restored")
+			hasFinalizer := HaveNamespaceFinalizers(state.Spec.Finalizers[0], corev1.FinalizerKubernetes)
+			if ok, _ := hasFinalizer.Match(state); ok {
+				Expect(wasRemoved).To(BeFalse(), "the namespace finalizer was restored")
 			} else {
-				wasReleased = true
+				wasRemoved = true
 			}
 		}
-		Expect(highest).To(Equal(map[string]int{"annotation": busy.last, "token": busy.last, "condition": busy.last}))
+		Expect(highest).To(Equal(map[string]int{"annotation": busy.last, "finalizer": busy.last, "condition": busy.last}))
 		finalize(ctx, namespace.Name)
-		expectGone(ctx, namespace)
+		expectDeleted(ctx, namespace)
 	}, SpecTimeout(time.Minute))
 })
 
@@ -261,12 +263,12 @@ var _ = Describe("A namespace that is updated just before its namespace finalize
 		stopManager()
 		namespace := createNamespace(ctx, "late")
 		deleteObject(ctx, namespace)
-		held := newGate(requestFor(namespace.Name, "PUT", "/finalize"))
-		startOther(ctx, held.guard(managerConfig(ctx)), withSettlingTime(0))
-		Eventually(held.arrived).WithContext(ctx).Should(BeClosed())
+		blocked := newGate(requestFor(namespace.Name, "PUT", "/finalize"))
+		startManager(ctx, blocked.wrap(managerConfig(ctx)), withGracePeriod(0))
+		Eventually(blocked.arrived).WithContext(ctx).Should(BeClosed())
 
-		By("writing while the release is on its way")
-		finalize(ctx, namespace.Name, kubernetesToken, late)
+		By("updating the namespace while the request is in flight")
+		finalize(ctx, namespace.Name, corev1.FinalizerKubernetes, late)
 		live := get(Default, ctx, namespace.Name)
 		live.Status.Conditions = append(live.Status.Conditions, corev1.NamespaceCondition{
 			Type: foreign, Status: corev1.ConditionUnknown, Reason: "Late",
@@ -276,14 +278,14 @@ var _ = Describe("A namespace that is updated just before its namespace finalize
 		metav1.SetMetaDataAnnotation(&live.ObjectMeta, "example.com/late", "yes")
 		Expect(admin.Update(ctx, live)).To(Succeed())
 
-		close(held.opened)
-		eventuallyNamespace(ctx, namespace.Name, HaveTokens(late))
-		Eventually(held.answers).WithContext(ctx).Should(HaveExactElements(http.StatusConflict, http.StatusOK))
+		close(blocked.opened)
+		eventuallyNamespace(ctx, namespace.Name, HaveNamespaceFinalizers(late))
+		Eventually(blocked.responses).WithContext(ctx).Should(HaveExactElements(http.StatusConflict, http.StatusOK))
 		end := get(Default, ctx, namespace.Name)
 		Expect(end).To(HaveCondition(foreign, corev1.ConditionUnknown, "Late"))
 		Expect(end.Labels).To(HaveKeyWithValue("example.com/late", "yes"))
 		Expect(end.Annotations).To(HaveKeyWithValue("example.com/late", "yes"))
 		finalize(ctx, namespace.Name)
-		expectGone(ctx, namespace)
+		expectDeleted(ctx, namespace)
 	}, SpecTimeout(time.Minute))
 })

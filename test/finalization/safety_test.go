@@ -23,7 +23,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// storeNamespace writes a namespace past the API server, as one that nobody can write is.
+// storeNamespace writes a namespace to etcd, bypassing the validation of the API server.
 func storeNamespace(ctx context.Context, namespace *corev1.Namespace) {
 	GinkgoHelper()
 	stored := namespace.DeepCopy()
@@ -43,132 +43,132 @@ func storeNamespace(ctx context.Context, namespace *corev1.Namespace) {
 	Expect(response.StatusCode).To(Equal(http.StatusOK))
 }
 
-// writePhase tries to write the phase of a namespace through the API server.
-func writePhase(ctx context.Context, name string, phase corev1.NamespacePhase) error {
+// patchPhase patches the phase of a namespace through the API server.
+func patchPhase(ctx context.Context, name string, phase corev1.NamespacePhase) error {
 	namespace := wrappers.MakeNamespace(name).Obj()
 	return admin.Status().Patch(ctx, namespace,
 		client.RawPatch("application/merge-patch+json", []byte(`{"status":{"phase":"`+string(phase)+`"}}`)))
 }
 
 var _ = Describe("A namespace without deletionTimestamp", func() {
-	It("is never touched, whatever its phase", func(ctx context.Context) {
+	It("is never changed, regardless of its phase", func(ctx context.Context) {
 		stopManager()
-		living := createNamespace(ctx, "living")
-		called := createNamespace(ctx, "called-terminating")
+		active := createNamespace(ctx, "active")
+		phaseOnly := createNamespace(ctx, "phase-terminating")
 		bare := createNamespace(ctx, "bare")
 		finalize(ctx, bare.Name)
-		kept := []client.Object{living, called, bare}
-		for _, namespace := range []*corev1.Namespace{living, called, bare} {
-			objects := settings(namespace.Name, "a", "b")
+		kept := []client.Object{active, phaseOnly, bare}
+		for _, namespace := range []*corev1.Namespace{active, phaseOnly, bare} {
+			objects := makeConfigMaps(namespace.Name, "a", "b")
 			create(ctx, objects...)
 			kept = append(kept, objects...)
 		}
 
-		By("setting the phase to Terminating, which the API server refuses")
-		Expect(writePhase(ctx, called.Name, corev1.NamespaceTerminating)).To(Satisfy(apierrors.IsInvalid))
-		changed := get(Default, ctx, called.Name)
+		By("setting the phase to Terminating in etcd, because the API server rejects it")
+		Expect(patchPhase(ctx, phaseOnly.Name, corev1.NamespaceTerminating)).To(Satisfy(apierrors.IsInvalid))
+		changed := get(Default, ctx, phaseOnly.Name)
 		changed.Status.Phase = corev1.NamespaceTerminating
 		storeNamespace(ctx, changed)
-		Expect(get(Default, ctx, called.Name).Status.Phase).To(Equal(corev1.NamespaceTerminating))
+		Expect(get(Default, ctx, phaseOnly.Name).Status.Phase).To(Equal(corev1.NamespaceTerminating))
 
-		requests := &writes{}
-		startOther(ctx, requests.record(managerConfig(ctx)), withSettlingTime(0))
-		proof := createNamespace(ctx, "proof")
-		deleteObject(ctx, proof)
-		expectGone(ctx, proof)
+		requests := &requestRecorder{}
+		startManager(ctx, requests.record(managerConfig(ctx)), withGracePeriod(0))
+		control := createNamespace(ctx, "control")
+		deleteObject(ctx, control)
+		expectDeleted(ctx, control)
 
 		states := map[string]*corev1.Namespace{}
-		for _, name := range []string{living.Name, called.Name, bare.Name} {
+		for _, name := range []string{active.Name, phaseOnly.Name, bare.Name} {
 			states[name] = get(Default, ctx, name)
 		}
 		expectKept(ctx, kept...)
 		for name, state := range states {
 			Expect(get(Default, ctx, name)).To(Equal(state))
-			Expect(requests.about("/namespaces/" + name)).To(BeEmpty())
+			Expect(requests.matching("/namespaces/" + name)).To(BeEmpty())
 		}
-		Expect(get(Default, ctx, living.Name)).To(And(BeActive(), HaveTokens(kubernetesToken), HaveNoVerdict()))
+		Expect(get(Default, ctx, active.Name)).To(And(BeActive(), HaveNamespaceFinalizers(corev1.FinalizerKubernetes), HaveNoFinalizationConditions()))
 
-		By("until it is deleted")
-		deleteObject(ctx, called)
-		deleteObject(ctx, living)
-		expectGone(ctx, called)
-		expectGone(ctx, living)
+		By("deleting the namespaces")
+		deleteObject(ctx, phaseOnly)
+		deleteObject(ctx, active)
+		expectDeleted(ctx, phaseOnly)
+		expectDeleted(ctx, active)
 		removeAll(ctx, configMaps, bare.Name)
 		deleteObject(ctx, bare)
-		expectGone(ctx, bare)
+		expectDeleted(ctx, bare)
 	}, SpecTimeout(time.Minute))
 })
 
-var _ = Describe("A namespace that is deleted in a state out of the ordinary", func() {
-	It("gets phase Terminating where it has another one", func(ctx context.Context) {
+var _ = Describe("A namespace that is deleted in an unusual state", func() {
+	It("gets phase Terminating if it has another phase", func(ctx context.Context) {
 		stopManager()
 		namespace := createNamespace(ctx, "phase")
-		held := hold(wrappers.MakeConfigMap(namespace.Name, "held"))
+		held := withFinalizer(wrappers.MakeConfigMap(namespace.Name, "held"))
 		create(ctx, held)
 		deleteObject(ctx, namespace)
-		Expect(writePhase(ctx, namespace.Name, corev1.NamespaceActive)).To(Satisfy(apierrors.IsInvalid))
+		Expect(patchPhase(ctx, namespace.Name, corev1.NamespaceActive)).To(Satisfy(apierrors.IsInvalid))
 		changed := get(Default, ctx, namespace.Name)
 		changed.Status.Phase = corev1.NamespaceActive
 		storeNamespace(ctx, changed)
 		Expect(get(Default, ctx, namespace.Name).Status.Phase).To(Equal(corev1.NamespaceActive))
 
-		startOther(ctx, managerConfig(ctx))
+		startManager(ctx, managerConfig(ctx))
 		eventuallyNamespace(ctx, namespace.Name, BeTerminating(), HaveRemaining())
 
-		By("also where it changes later")
+		By("changing the phase again")
 		changed = get(Default, ctx, namespace.Name)
 		changed.Status.Phase = ""
 		storeNamespace(ctx, changed)
 		eventuallyNamespace(ctx, namespace.Name, BeTerminating())
-		release(ctx, held)
-		expectGone(ctx, namespace)
+		removeFinalizers(ctx, held)
+		expectDeleted(ctx, namespace)
 	}, SpecTimeout(time.Minute))
 
 	It("is deleted without namespace finalizers once a manager runs", func(ctx context.Context) {
 		stopManager()
-		namespace := createNamespace(ctx, "no-tokens")
+		namespace := createNamespace(ctx, "no-namespace-finalizers")
 		finalize(ctx, namespace.Name)
 		deleteObject(ctx, namespace)
-		consistentlyNamespace(ctx, namespace.Name, BeTerminating(), HaveTokens())
+		consistentlyNamespace(ctx, namespace.Name, BeTerminating(), HaveNamespaceFinalizers())
 
-		requests := &writes{}
-		startOther(ctx, requests.record(managerConfig(ctx)))
-		expectGone(ctx, namespace)
-		Expect(requests.about(namespace.Name)).To(ConsistOf("DELETE /api/v1/namespaces/" + namespace.Name + " (1)"))
+		requests := &requestRecorder{}
+		startManager(ctx, requests.record(managerConfig(ctx)))
+		expectDeleted(ctx, namespace)
+		Expect(requests.matching(namespace.Name)).To(ConsistOf("DELETE /api/v1/namespaces/" + namespace.Name + " (1)"))
 	}, SpecTimeout(time.Minute))
 
-	It("stays, empty, as long as it has finalizers of its own", func(ctx context.Context) {
-		namespace := hold(wrappers.MakeNamespace(unique("own-finalizer")).Obj())
+	It("is emptied and kept while it has entries in metadata.finalizers", func(ctx context.Context) {
+		namespace := withFinalizer(wrappers.MakeNamespace(unique("own-finalizer")).Obj())
 		create(ctx, namespace)
-		create(ctx, settings(namespace.Name, "a", "b")...)
+		create(ctx, makeConfigMaps(namespace.Name, "a", "b")...)
 		deleteObject(ctx, namespace)
-		eventuallyNamespace(ctx, namespace.Name, HaveTokens())
-		consistentlyNamespace(ctx, namespace.Name, BeTerminating(), HaveTokens(), HaveNothingLeft())
+		eventuallyNamespace(ctx, namespace.Name, HaveNamespaceFinalizers())
+		consistentlyNamespace(ctx, namespace.Name, BeTerminating(), HaveNamespaceFinalizers(), HaveContentRemoved())
 		Expect(countOf(Default, ctx, configMaps, namespace.Name)).To(BeZero())
 		Expect(get(Default, ctx, namespace.Name).Finalizers).To(ConsistOf(testFinalizer))
-		release(ctx, namespace)
-		expectGone(ctx, namespace)
+		removeFinalizers(ctx, namespace)
+		expectDeleted(ctx, namespace)
 	}, SpecTimeout(time.Minute))
 
-	It("with finalizers but without namespace finalizers is kept and not requested repeatedly", func(ctx context.Context) {
+	It("is kept without repeated requests if it has entries only in metadata.finalizers", func(ctx context.Context) {
 		stopManager()
-		namespace := hold(wrappers.MakeNamespace(unique("own-finalizer-only")).Obj())
+		namespace := withFinalizer(wrappers.MakeNamespace(unique("own-finalizer-only")).Obj())
 		create(ctx, namespace)
 		finalize(ctx, namespace.Name)
 		deleteObject(ctx, namespace)
-		requests := &writes{}
-		startOther(ctx, requests.record(managerConfig(ctx)))
-		consistentlyNamespace(ctx, namespace.Name, BeTerminating(), HaveTokens())
-		Expect(requests.about(namespace.Name)).To(BeEmpty())
-		release(ctx, namespace)
-		expectGone(ctx, namespace)
+		requests := &requestRecorder{}
+		startManager(ctx, requests.record(managerConfig(ctx)))
+		consistentlyNamespace(ctx, namespace.Name, BeTerminating(), HaveNamespaceFinalizers())
+		Expect(requests.matching(namespace.Name)).To(BeEmpty())
+		removeFinalizers(ctx, namespace)
+		expectDeleted(ctx, namespace)
 	}, SpecTimeout(time.Minute))
 })
 
-var _ = Describe("A namespace that the cluster cannot do without", func() {
+var _ = Describe("A namespace that the cluster requires", func() {
 	names := []string{metav1.NamespaceDefault, metav1.NamespaceSystem, metav1.NamespacePublic}
 
-	It("is one that the API server refuses to delete", func(ctx context.Context) {
+	It("cannot be deleted through the API server", func(ctx context.Context) {
 		for _, name := range names {
 			err := admin.Delete(ctx, wrappers.MakeNamespace(name).Obj())
 			Expect(err).To(Satisfy(apierrors.IsForbidden))
@@ -176,14 +176,14 @@ var _ = Describe("A namespace that the cluster cannot do without", func() {
 		}
 	}, SpecTimeout(time.Minute))
 
-	It("is left alone with all that is in it where the API server does not refuse", func(ctx context.Context) {
-		useOwnPlane(ctx, controlplane.WithAPIServerFlag("disable-admission-plugins", "NamespaceLifecycle"))
+	It("is kept with its content if the API server allows the deletion", func(ctx context.Context) {
+		useDedicatedControlPlane(ctx, controlplane.WithAPIServerFlag("disable-admission-plugins", "NamespaceLifecycle"))
 		Expect(plane.Install(ctx)).To(Succeed())
-		startOther(ctx, managerConfig(ctx), withSettlingTime(0))
+		startManager(ctx, managerConfig(ctx), withGracePeriod(0))
 		var objects []client.Object
 		for _, name := range names {
 			Eventually(admin.Get).WithContext(ctx).WithArguments(client.ObjectKey{Name: name}, &corev1.Namespace{}).Should(Succeed())
-			object := wrappers.MakeConfigMap(name, "precious")
+			object := wrappers.MakeConfigMap(name, "protected")
 			create(ctx, object)
 			objects = append(objects, object)
 			deleteObject(ctx, wrappers.MakeNamespace(name).Obj())
@@ -192,46 +192,46 @@ var _ = Describe("A namespace that the cluster cannot do without", func() {
 		}
 		expectKept(ctx, objects...)
 		for _, name := range names {
-			Expect(get(Default, ctx, name)).To(HaveTokens(kubernetesToken))
+			Expect(get(Default, ctx, name)).To(HaveNamespaceFinalizers(corev1.FinalizerKubernetes))
 		}
 
 		By("checking that it finalizes other namespaces")
 		namespace := createNamespace(ctx, "other")
-		create(ctx, settings(namespace.Name, "a")...)
+		create(ctx, makeConfigMaps(namespace.Name, "a")...)
 		deleteObject(ctx, namespace)
-		expectGone(ctx, namespace)
+		expectDeleted(ctx, namespace)
 	}, SpecTimeout(time.Minute))
 
-	It("is the manager's own as well, to the manager that runs in it", func(ctx context.Context) {
-		useOwnPlane(ctx)
+	It("includes the manager's own namespace for the manager that runs in it", func(ctx context.Context) {
+		useDedicatedControlPlane(ctx)
 		Expect(plane.Install(ctx)).To(Succeed())
 		name := controlplane.SystemNamespace
-		requests := &writes{}
-		startOther(ctx, requests.record(managerConfig(ctx)), func(options *nsmanager.Options) { options.OwnNamespace = name })
-		proof := createNamespace(ctx, "proof")
-		deleteObject(ctx, proof)
-		expectGone(ctx, proof)
+		requests := &requestRecorder{}
+		startManager(ctx, requests.record(managerConfig(ctx)), func(options *nsmanager.Options) { options.OwnNamespace = name })
+		control := createNamespace(ctx, "control")
+		deleteObject(ctx, control)
+		expectDeleted(ctx, control)
 
-		object := wrappers.MakeConfigMap(name, "precious")
+		object := wrappers.MakeConfigMap(name, "protected")
 		create(ctx, object)
 		account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{
 			Namespace: name, Name: controlplane.ServiceAccount,
 		}}
 		begin := time.Now()
 		deleteObject(ctx, wrappers.MakeNamespace(name).Obj())
-		consistentlyNamespace(ctx, name, BeTerminating(), HaveTokens(kubernetesToken), HaveNoVerdict())
+		consistentlyNamespace(ctx, name, BeTerminating(), HaveNamespaceFinalizers(corev1.FinalizerKubernetes), HaveNoFinalizationConditions())
 		Eventually(func(g Gomega) {
 			g.Expect(get(g, ctx, name)).To(HaveContentFailure("is not deleted", "running operator",
 				"outside the cluster", "kube-controller-manager"))
 		}).WithContext(ctx).WithTimeout(45 * time.Second).Should(Succeed())
-		Expect(time.Since(begin)).To(BeNumerically(">", 29*time.Second), "another controller had time to finalize it")
+		Expect(time.Since(begin)).To(BeNumerically(">", 29*time.Second), "another controller has time to finalize it")
 		expectKept(ctx, object, account)
-		Expect(get(Default, ctx, name)).To(And(BeTerminating(), HaveTokens(kubernetesToken)))
-		Expect(requests.about("/namespaces/" + name)).To(ConsistOf(HavePrefix("PATCH /api/v1/namespaces/" + name + "/status")))
+		Expect(get(Default, ctx, name)).To(And(BeTerminating(), HaveNamespaceFinalizers(corev1.FinalizerKubernetes)))
+		Expect(requests.matching("/namespaces/" + name)).To(ConsistOf(HavePrefix("PATCH /api/v1/namespaces/" + name + "/status")))
 
-		By("starting another manager outside of it")
-		startOther(ctx, plane.Admin)
-		expectGone(ctx, wrappers.MakeNamespace(name).Obj())
-		expectGone(ctx, account)
+		By("starting another manager outside the namespace")
+		startManager(ctx, plane.Admin)
+		expectDeleted(ctx, wrappers.MakeNamespace(name).Obj())
+		expectDeleted(ctx, account)
 	}, SpecTimeout(2*time.Minute))
 })

@@ -27,15 +27,15 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// The program itself runs, with the arguments, the environment and the ServiceAccount of
-// the Deployment: what the sample lacks is lacking here.
+// The specs run the binary with the arguments, the environment and the ServiceAccount of the
+// Deployment, so that they fail if the sample is incomplete.
 var _ = Describe("The agent of config/samples/agent", Ordered, func() {
 	const directory = "config/samples/agent"
 	var (
 		deployment appsv1.Deployment
 		binary     string
 		agent      *gexec.Session
-		token      corev1.FinalizerName
+		finalizer  corev1.FinalizerName
 	)
 
 	BeforeAll(func(ctx context.Context) {
@@ -48,22 +48,22 @@ var _ = Describe("The agent of config/samples/agent", Ordered, func() {
 		})
 		key := client.ObjectKey{Namespace: "origin-agent-system", Name: "origin-agent-controller-manager"}
 		Expect(admin.Get(ctx, key, &deployment)).To(Succeed())
-		token = corev1.FinalizerName(argumentOf(&deployment, "finalizer-token"))
-		Expect(token).NotTo(BeEmpty())
+		finalizer = corev1.FinalizerName(argumentOf(&deployment, "finalizer-token"))
+		Expect(finalizer).NotTo(BeEmpty())
 		binary, err = gexec.Build("github.com/nslifecycle/nslifecycle/cmd")
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(gexec.CleanupBuildArtifacts)
 		agent = startAgent(ctx, binary, &deployment)
 	}, NodeTimeout(5*time.Minute))
 
-	It("may run in its namespace", func(ctx context.Context) {
-		// The API server enforces the Pod Security Standard that the namespace asks for.
+	It("is admitted to its namespace", func(ctx context.Context) {
+		// The API server enforces the Pod Security Standard of the namespace.
 		pod := &corev1.Pod{Spec: deployment.Spec.Template.Spec}
 		pod.Namespace, pod.Name = deployment.Namespace, "dry-run"
 		Expect(admin.Create(ctx, pod, client.DryRunAll)).To(Succeed())
 	})
 
-	It("elects its leader by a Lease of its own", func(ctx context.Context) {
+	It("uses its own Lease for leader election", func(ctx context.Context) {
 		lease := &coordinationv1.Lease{}
 		lease.Namespace, lease.Name = deployment.Namespace, argumentOf(&deployment, "leader-elect-resource-name")
 		Eventually(func(g Gomega) {
@@ -72,7 +72,7 @@ var _ = Describe("The agent of config/samples/agent", Ordered, func() {
 		}).WithContext(ctx).Should(Succeed())
 	})
 
-	It("may do no more than it has to", func(ctx context.Context) {
+	It("has no unnecessary permissions", func(ctx context.Context) {
 		for _, attributes := range []authorizationv1.ResourceAttributes{
 			{Verb: "get", Resource: "secrets"},
 			{Verb: "get", Resource: "pods", Subresource: "log"},
@@ -94,9 +94,9 @@ var _ = Describe("The agent of config/samples/agent", Ordered, func() {
 	})
 
 	It("deletes the content of a namespace and removes only its own namespace finalizer", func(ctx context.Context) {
-		withoutTheManager()
-		namespace := createNamespace(ctx, "agent", token)
-		held := hold(wrappers.MakeConfigMap(namespace.Name, "held"))
+		stopManager()
+		namespace := createNamespace(ctx, "agent", finalizer)
+		held := withFinalizer(wrappers.MakeConfigMap(namespace.Name, "held"))
 		create(ctx, held, wrappers.MakeConfigMap(namespace.Name, "settings"))
 		foreign := createNamespace(ctx, "foreign")
 		kept := wrappers.MakeConfigMap(foreign.Name, "kept")
@@ -104,7 +104,7 @@ var _ = Describe("The agent of config/samples/agent", Ordered, func() {
 		deleteObject(ctx, namespace)
 		deleteObject(ctx, foreign)
 
-		By("saying what it waits for, in a condition and an Event")
+		By("reporting the remaining finalizer in a condition and an Event")
 		Eventually(func(g Gomega) {
 			g.Expect(get(g, ctx, namespace.Name)).To(And(
 				HaveRemaining("configmaps. has 1 resource instances"),
@@ -112,32 +112,32 @@ var _ = Describe("The agent of config/samples/agent", Ordered, func() {
 			))
 			g.Expect(eventsAbout(g, ctx, namespace)).To(ContainElement("SomeFinalizersRemain"))
 		}).WithContext(ctx).Should(Succeed())
-		release(ctx, held)
+		removeFinalizers(ctx, held)
 
 		By("keeping the other namespace finalizer")
 		Eventually(func(g Gomega) {
 			g.Expect(get(g, ctx, namespace.Name).Spec.Finalizers).To(ConsistOf(corev1.FinalizerKubernetes))
 		}).WithContext(ctx).Should(Succeed())
-		Expect(countOf(Default, ctx, corev1.SchemeGroupVersion.WithResource("configmaps"), namespace.Name)).To(BeZero())
+		Expect(countOf(Default, ctx, configMaps, namespace.Name)).To(BeZero())
 		expectKept(ctx, kept)
 		Expect(get(Default, ctx, namespace.Name).Spec.Finalizers).To(ConsistOf(corev1.FinalizerKubernetes))
 	})
 
-	It("ends a namespace together with the manager, also one that is being initialized", func(ctx context.Context) {
+	It("finalizes an initializing namespace together with the manager", func(ctx context.Context) {
 		const configuration = "agent"
 		create(ctx, wrappers.MakeConfiguration(configuration).Initializers("a.agent.example.com").Obj())
-		expectInjection(ctx, true)
-		namespace := createNamespace(ctx, "initializing", token)
+		expectInjected(ctx, true)
+		namespace := createNamespace(ctx, "initializing", finalizer)
 		create(ctx, wrappers.MakeConfigMap(namespace.Name, "settings"))
 		deleteObject(ctx, wrappers.MakeConfiguration(configuration).Obj())
-		expectInjection(ctx, false)
+		expectInjected(ctx, false)
 		Expect(get(Default, ctx, namespace.Name).Labels).To(HaveKey(v1alpha1.LabelInitializing))
 
 		deleteObject(ctx, namespace)
-		expectGone(ctx, namespace)
+		expectDeleted(ctx, namespace)
 	})
 
-	It("is never refused anything", func() {
+	It("logs no forbidden request", func() {
 		agent.Terminate().Wait(30 * time.Second)
 		Expect(string(agent.Err.Contents())).NotTo(ContainSubstring("forbidden"))
 	})
@@ -162,7 +162,7 @@ func startAgent(ctx context.Context, binary string, deployment *appsv1.Deploymen
 	kubeconfig := filepath.Join(GinkgoT().TempDir(), "kubeconfig")
 	Expect(controlplane.WriteKubeconfig(kubeconfig, config)).To(Succeed())
 	container := pod.Containers[0]
-	// The last one of an argument counts. The port of the probes may be taken here.
+	// The last value of a flag is used. The default port of the probes may be in use.
 	args := append([]string{}, container.Args...)
 	command := exec.Command(binary, append(args, "--health-probe-bind-address=0", "--kubeconfig="+kubeconfig)...)
 	command.Env = os.Environ()
@@ -176,19 +176,8 @@ func startAgent(ctx context.Context, binary string, deployment *appsv1.Deploymen
 	return session
 }
 
-// withoutTheManager stops the manager until the spec is over.
-func withoutTheManager() {
-	GinkgoHelper()
-	Expect(manager.Stop()).To(Succeed())
-	DeferCleanup(func(ctx context.Context) {
-		var err error
-		manager, err = plane.StartManager(ctx)
-		Expect(err).NotTo(HaveOccurred())
-	})
-}
-
-// expectInjection waits until new namespaces are put under initialization, or no longer.
-func expectInjection(ctx context.Context, isExpected bool) {
+// expectInjected waits until the API server adds, or does not add, initializers to new namespaces.
+func expectInjected(ctx context.Context, isExpected bool) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
 		probe := wrappers.MakeNamespace(unique("probe")).Obj()

@@ -1,8 +1,8 @@
 // Copyright The nslifecycle Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package finalization tests finalization against a real API server, where nothing
-// but the manager under test ends them.
+// Package finalization tests finalization against a real API server. Unless a spec starts another
+// controller, only the manager under test finalizes namespaces.
 package finalization
 
 import (
@@ -21,8 +21,8 @@ import (
 
 var (
 	plane *controlplane.ControlPlane
-	// manager ends namespaces for all specs but those that stop it; it runs with the
-	// rights of its own ServiceAccount.
+	// manager finalizes namespaces with the permissions of its own ServiceAccount, except in specs
+	// that stop it.
 	manager *controlplane.Manager
 	// admin is a member of system:masters, as is metadataClient.
 	admin          client.Client

@@ -24,14 +24,14 @@ type webhook struct {
 	server        *httptest.Server
 }
 
-// startWebhook registers a webhook for requests of a kind in one namespace, until the end of
-// the spec. Why returns why one is refused, or nothing. It may take up to 30 s.
+// startWebhook registers a webhook for an operation in one namespace until the spec ends.
+// denialReason returns why a request is denied, or the empty string, within 30 s.
 func startWebhook(
 	ctx context.Context, namespace string, operation admissionregistrationv1.OperationType,
-	resources admissionregistrationv1.Rule, why func(*admissionv1.AdmissionRequest) string,
+	resources admissionregistrationv1.Rule, denialReason func(*admissionv1.AdmissionRequest) string,
 ) *webhook {
 	GinkgoHelper()
-	server, clientConfig := webhooks.Serve(why)
+	server, clientConfig := webhooks.Serve(denialReason)
 	DeferCleanup(server.Close)
 
 	configuration := &admissionregistrationv1.ValidatingWebhookConfiguration{}
@@ -55,7 +55,7 @@ func startWebhook(
 	return &webhook{configuration: configuration, server: server}
 }
 
-// isDryRun reports whether a request changes nothing.
+// isDryRun reports whether a request is a dry run.
 func isDryRun(request *admissionv1.AdmissionRequest) bool {
 	return request.DryRun != nil && *request.DryRun
 }

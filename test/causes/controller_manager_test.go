@@ -19,7 +19,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/framework"
 )
 
-// workload is what people have in a namespace.
+// workload is a typical workload.
 const workload = `
 apiVersion: apps/v1
 kind: Deployment
@@ -52,9 +52,9 @@ spec:
       containers: [{name: report, image: registry.example.com/report}]
 `
 
-// playKubelet ends pods of the scene's namespace when their time is up, until the context
-// ends.
-func (s *scene) playKubelet(ctx context.Context, admin client.Client) {
+// simulateKubelet deletes pods of the namespace after their grace period, until the context is
+// canceled.
+func (f *fixture) simulateKubelet(ctx context.Context, admin client.Client) {
 	ticker := time.NewTicker(200 * time.Millisecond)
 	defer ticker.Stop()
 	for {
@@ -64,7 +64,7 @@ func (s *scene) playKubelet(ctx context.Context, admin client.Client) {
 		case <-ticker.C:
 		}
 		list := &corev1.PodList{}
-		if err := admin.List(ctx, list, client.InNamespace(s.ns)); err != nil {
+		if err := admin.List(ctx, list, client.InNamespace(f.ns)); err != nil {
 			continue
 		}
 		for i := range list.Items {
@@ -75,47 +75,47 @@ func (s *scene) playKubelet(ctx context.Context, admin client.Client) {
 	}
 }
 
-// What comes from kube-controller-manager, without anything of this project in the cluster.
+// These specs run kube-controller-manager without any component of this project.
 var _ = Describe("With kube-controller-manager alone", Ordered, func() {
 	BeforeAll(func(ctx context.Context) {
-		ownPlane, ownAdmin, ownGatherer := plane, admin, gatherer
-		stock, err := controlplane.Start(ctx)
+		originalPlane, originalAdmin, originalCollector := plane, admin, collector
+		upstream, err := controlplane.Start(ctx)
 		Expect(err).NotTo(HaveOccurred())
-		plane, admin, gatherer = stock, framework.NewClient(stock.Admin, apiextensionsv1.AddToScheme), newGatherer(stock.Admin)
+		plane, admin, collector = upstream, framework.NewClient(upstream.Admin, apiextensionsv1.AddToScheme), newCollector(upstream.Admin)
 		DeferCleanup(func() {
-			plane, admin, gatherer = ownPlane, ownAdmin, ownGatherer
-			Expect(stock.Stop()).To(Succeed())
+			plane, admin, collector = originalPlane, originalAdmin, originalCollector
+			Expect(upstream.Stop()).To(Succeed())
 		})
-		peer, err := stock.StartControllerManager(ctx, "--controllers=*")
+		controllerManager, err := upstream.StartControllerManager(ctx, "--controllers=*")
 		if errors.Is(err, controlplane.ErrNoControllerManager) {
 			Skip(err.Error())
 		}
 		Expect(err).NotTo(HaveOccurred())
-		DeferCleanup(func() { Expect(peer.Stop()).To(Succeed()) })
+		DeferCleanup(func() { Expect(controllerManager.Stop()).To(Succeed()) })
 	}, NodeTimeout(2*time.Minute))
 
-	It("a namespace with a workload is not blamed while it goes", func(ctx context.Context) {
-		s := newScene(ctx)
-		s.create(ctx, liveNode())
-		s.create(ctx, workload)
+	It("a namespace with a workload has no findings while its deletion progresses", func(ctx context.Context) {
+		f := newFixture(ctx)
+		f.create(ctx, readyNode())
+		f.create(ctx, workload)
 		pods := &corev1.PodList{}
 		Eventually(func(g Gomega) {
-			g.Expect(admin.List(ctx, pods, client.InNamespace(s.ns))).To(Succeed())
+			g.Expect(admin.List(ctx, pods, client.InNamespace(f.ns))).To(Succeed())
 			g.Expect(pods.Items).To(HaveLen(4))
 		}).WithContext(ctx).Should(Succeed())
 		kubelet, stop := context.WithCancel(ctx)
 		DeferCleanup(stop)
-		go s.playKubelet(kubelet, admin)
-		s.delete(ctx, s.manifest())
-		Expect(s.expectUnblamedUntilGone(ctx, patient(diagnosis.DefaultProgressDeadline))).To(BeNumerically(">", 1))
+		go f.simulateKubelet(kubelet, admin)
+		f.delete(ctx, f.manifest())
+		Expect(f.expectNoFindingsUntilDeleted(ctx, newCollectorWithDeadline(diagnosis.DefaultProgressDeadline))).To(BeNumerically(">", 1))
 	}, SpecTimeout(3*time.Minute))
 
-	It("a finalizer is blamed, and nothing else", func(ctx context.Context) {
-		s := newScene(ctx)
-		s.create(ctx, heldSettings)
-		s.end(ctx)
-		s.expectBlamed(ctx, likely(diagnosis.CauseFinalizerOwnerGone, "configmaps/held").saying(testFinalizer))
-		release(ctx, s.objects(heldSettings)[0])
-		s.expectGone(ctx)
+	It("a finalizer is the only finding", func(ctx context.Context) {
+		f := newFixture(ctx)
+		f.create(ctx, heldConfigMap)
+		f.deleteNamespace(ctx)
+		f.expectFindings(ctx, likely(diagnosis.CauseFinalizerOwnerGone, "configmaps/held").withMessage(testFinalizer))
+		removeFinalizers(ctx, f.objects(heldConfigMap)[0])
+		f.expectDeleted(ctx)
 	})
 })

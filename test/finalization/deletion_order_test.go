@@ -22,8 +22,8 @@ import (
 var _ = Describe("Resources that other controllers need to finish", func() {
 	It("are kept until a controller in the namespace has removed its finalizers", func(ctx context.Context) {
 		custom := createCustomType(ctx)
-		namespace := createNamespace(ctx, "rights")
-		all := others(namespace.Name)
+		namespace := createNamespace(ctx, "in-namespace-controller")
+		all := makeContent(namespace.Name)
 		create(ctx, all...)
 		role := &rbacv1.Role{
 			ObjectMeta: metav1.ObjectMeta{Namespace: namespace.Name, Name: "widgets"},
@@ -43,28 +43,28 @@ var _ = Describe("Resources that other controllers need to finish", func() {
 		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace.Name, Name: "widgets"}}
 		secret.StringData = map[string]string{"patch": `{"metadata":{"finalizers":null}}`}
 		create(ctx, role, account, binding, settings, secret)
-		// Now: the API server issues no tokens for a namespace that is being terminated.
+		// The API server issues no tokens in a terminating namespace, so request it before the deletion.
 		config, err := plane.ServiceAccountConfig(ctx, namespace.Name, account.Name)
 		Expect(err).NotTo(HaveOccurred())
-		held := hold(custom.object(namespace.Name, "held"))
+		held := withFinalizer(custom.object(namespace.Name, "held"))
 		createCustom(ctx, custom, held)
 
 		deleteObject(ctx, namespace)
-		releaseWhenDeleted(ctx, all)
-		By("deleting everything that nobody needs for that")
+		removeClaimFinalizersWhenTerminating(ctx, all)
+		By("waiting for the deletion of objects that the controller does not need")
 		needed := all[:0:0]
 		for _, object := range all {
 			switch object.GetObjectKind().GroupVersionKind().Kind {
 			case "Deployment", "Service", "PersistentVolumeClaim":
-				expectGone(ctx, object)
+				expectDeleted(ctx, object)
 			default:
 				needed = append(needed, object)
 			}
 		}
-		Expect(needed).To(HaveLen(7), "of each kind in the last stage one")
+		Expect(needed).To(HaveLen(7), "one object of each kind in the last stage")
 		needed = append(needed, role, account, binding, settings, secret)
-		expectSays(ctx, namespace, And(
-			HaveRemaining(custom.inMessage(1), "configmaps. has 2", "secrets. has 2", "serviceaccounts. has 2",
+		eventuallyNamespace(ctx, namespace.Name, And(
+			HaveRemaining(custom.remaining(1), "configmaps. has 2", "secrets. has 2", "serviceaccounts. has 2",
 				"roles.rbac.authorization.k8s.io has 2", "rolebindings.rbac.authorization.k8s.io has 2",
 				"networkpolicies.networking.k8s.io has 1", "leases.coordination.k8s.io has 1"),
 			HaveFinalizersRemaining(testFinalizer+" in 1 resource instances"),
@@ -72,7 +72,7 @@ var _ = Describe("Resources that other controllers need to finish", func() {
 		))
 		expectKept(ctx, needed...)
 
-		By("working as a ServiceAccount of the namespace")
+		By("removing the finalizer as a ServiceAccount of the namespace")
 		clientset, err := kubernetes.NewForConfig(config)
 		Expect(err).NotTo(HaveOccurred())
 		dynamicClient, err := dynamic.NewForConfig(config)
@@ -89,7 +89,7 @@ var _ = Describe("Resources that other controllers need to finish", func() {
 		_, err = widgets.Patch(ctx, list.Items[0].GetName(), types.MergePatchType, readSecret.Data["patch"], metav1.PatchOptions{})
 		Expect(err).NotTo(HaveOccurred())
 
-		expectGoneWithin(ctx, namespace, 10*time.Second, "the last finalizer of a custom resource -> namespace deleted")
-		expectNothingLeft(ctx, namespace.Name)
+		expectDeletedWithin(ctx, namespace, 10*time.Second, "from the last finalizer of a custom resource to the deletion of the namespace")
+		expectNoObjects(ctx, namespace.Name)
 	})
 })

@@ -21,13 +21,13 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// Long: thousands of objects.
-var _ = Describe("Very much in a namespace", Label("long"), func() {
-	It("goes, and the conditions tell how far it is", NodeTimeout(5*time.Minute), func(ctx context.Context) {
+// Long: this spec creates thousands of objects.
+var _ = Describe("A large namespace", Label("long"), func() {
+	It("is finalized, and its conditions report the progress", NodeTimeout(5*time.Minute), func(ctx context.Context) {
 		const (
 			settings, widgets = 5000, 1000
-			// releaseTime is how long the widgets' controller takes for all of them.
-			releaseTime = 20 * time.Second
+			// removalTime is the time in which the widgets' controller removes all finalizers.
+			removalTime = 20 * time.Second
 		)
 		custom := createCustomType(ctx)
 		namespace := createNamespace(ctx, "volume")
@@ -38,52 +38,52 @@ var _ = Describe("Very much in a namespace", Label("long"), func() {
 			if i < settings {
 				return admin.Create(ctx, wrappers.MakeConfigMap(namespace.Name, fmt.Sprint("settings-", i)))
 			}
-			held := hold(custom.object(namespace.Name, fmt.Sprint("widget-", i-settings)))
+			held := withFinalizer(custom.object(namespace.Name, fmt.Sprint("widget-", i-settings)))
 			_, err := resource.Create(ctx, held, metav1.CreateOptions{})
 			return err
 		})).To(Succeed())
-		measured("creating 5000 ConfigMaps and 1000 custom resources", time.Since(begin))
+		reportDuration("creation of 5000 ConfigMaps and 1000 custom resources", time.Since(begin))
 
 		begin = time.Now()
 		deleteObject(ctx, namespace)
-		expectSays(ctx, namespace, HaveRemaining("configmaps. has 5000 resource instances", custom.inMessage(widgets)))
-		measured("the first condition", time.Since(begin))
+		eventuallyNamespace(ctx, namespace.Name, HaveRemaining("configmaps. has 5000 resource instances", custom.remaining(widgets)))
+		reportDuration("from the deletion to the first condition", time.Since(begin))
 
-		released := make(chan error, 1)
+		done := make(chan error, 1)
 		go func() { // the controller of the widgets
-			ticker := time.NewTicker(releaseTime / widgets)
+			ticker := time.NewTicker(removalTime / widgets)
 			defer ticker.Stop()
 			for i := range widgets {
 				select {
 				case <-ticker.C:
 				case <-ctx.Done():
-					released <- ctx.Err()
+					done <- ctx.Err()
 					return
 				}
 				_, err := resource.Patch(ctx, fmt.Sprint("widget-", i), types.MergePatchType,
 					[]byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
 				if err != nil {
-					released <- err
+					done <- err
 					return
 				}
 			}
-			released <- nil
+			done <- nil
 		}()
-		counts := observeCounts(ctx, namespace, custom)
-		Expect(released).To(Receive(BeNil()))
-		measured("5000 ConfigMaps and 1000 custom resources, released in 20s, are gone", time.Since(begin))
+		counts := collectCounts(ctx, namespace, custom)
+		Expect(done).To(Receive(BeNil()))
+		reportDuration("deletion of 5000 ConfigMaps and 1000 custom resources whose finalizers are removed within 20s", time.Since(begin))
 		GinkgoWriter.Println("counts of the custom resources:", counts)
 		Expect(len(counts)).To(BeNumerically(">=", 5), "%v", counts)
 		for i := 1; i < len(counts); i++ {
 			Expect(counts[i]).To(BeNumerically("<", counts[i-1]), "%v", counts)
 		}
-		expectNothingLeft(ctx, namespace.Name)
+		expectNoObjects(ctx, namespace.Name)
 	})
 })
 
-// observeCounts reads in the conditions how many custom resources remain, until the
-// namespace has gone, and returns the different numbers in their order.
-func observeCounts(ctx context.Context, namespace *corev1.Namespace, custom customType) []int {
+// collectCounts returns the successive numbers of remaining custom resources in the conditions until
+// the namespace no longer exists.
+func collectCounts(ctx context.Context, namespace *corev1.Namespace, custom customType) []int {
 	GinkgoHelper()
 	var counts []int
 	pattern := regexp.MustCompile(regexp.QuoteMeta(custom.plural+"."+custom.group) + ` has (\d+) resource instances`)

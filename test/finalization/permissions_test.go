@@ -22,7 +22,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/controlplane"
 )
 
-// access is one thing to do: a verb, a group and a resource with or without subresource.
+// access is a verb on a resource or subresource.
 type access struct{ verb, group, resource, name, namespace string }
 
 func (a access) String() string {
@@ -33,8 +33,8 @@ func (a access) String() string {
 	return text
 }
 
-// mayManager reports whether the manager's ServiceAccount may do something.
-func mayManager(ctx context.Context, wanted access) (bool, error) {
+// managerCan reports whether the manager's ServiceAccount has the access.
+func managerCan(ctx context.Context, wanted access) (bool, error) {
 	resource, subresource, _ := strings.Cut(wanted.resource, "/")
 	user := "system:serviceaccount:" + controlplane.SystemNamespace + ":" + controlplane.ServiceAccount
 	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
@@ -56,8 +56,8 @@ func mayManager(ctx context.Context, wanted access) (bool, error) {
 	return review.Status.Allowed, nil
 }
 
-// allowedOf returns what of all these the manager may do.
-func allowedOf(ctx context.Context, wanted []access) []string {
+// filterAllowed returns the wanted accesses that the manager has.
+func filterAllowed(ctx context.Context, wanted []access) []string {
 	GinkgoHelper()
 	var lock sync.Mutex
 	allowed := []string{}
@@ -65,8 +65,8 @@ func allowedOf(ctx context.Context, wanted []access) []string {
 	group.SetLimit(20)
 	for _, one := range wanted {
 		group.Go(func() error {
-			may, err := mayManager(ctx, one)
-			if may {
+			allowedOne, err := managerCan(ctx, one)
+			if allowedOne {
 				lock.Lock()
 				defer lock.Unlock()
 				allowed = append(allowed, one.String())
@@ -79,8 +79,8 @@ func allowedOf(ctx context.Context, wanted []access) []string {
 	return allowed
 }
 
-var _ = Describe("The rights of the manager", func() {
-	// everything is all that the API server serves, subresources included.
+var _ = Describe("The permissions of the manager", func() {
+	// everything returns the verbs on all resources and subresources that the API server serves.
 	everything := func(verbs []string, namespace string) []access {
 		GinkgoHelper()
 		client, err := discovery.NewDiscoveryClientForConfig(controlplane.Unlimited(plane.Admin))
@@ -108,12 +108,12 @@ var _ = Describe("The rights of the manager", func() {
 		return wanted
 	}
 	reading := []string{"list", "watch", "delete", "deletecollection"}
-	others := []string{"get", "create", "update", "patch", "bind", "escalate", "impersonate", "approve", "sign", "attest", "use"}
+	otherVerbs := []string{"get", "create", "update", "patch", "bind", "escalate", "impersonate", "approve", "sign", "attest", "use"}
 	granted := []string{
-		// To end namespaces, and to say how far that is.
+		// Finalize namespaces and report the progress.
 		"get namespaces", "update namespaces/finalize", "patch namespaces/status", "create events.events.k8s.io",
 		"patch events.events.k8s.io", "update events.events.k8s.io",
-		// To initialize them: probes, repairs, the set that the policies read, and the policies.
+		// Initialize namespaces: probes, repairs, the NamespaceInitializerSet and the policies.
 		"create namespaces", "patch namespaces",
 		"get namespaceinitializerconfigurations.nslifecycle.dev",
 		"patch namespaceinitializerconfigurations/status.nslifecycle.dev",
@@ -123,57 +123,57 @@ var _ = Describe("The rights of the manager", func() {
 		"get mutatingadmissionpolicybindings.admissionregistration.k8s.io",
 		"get validatingadmissionpolicies.admissionregistration.k8s.io",
 		"get validatingadmissionpolicybindings.admissionregistration.k8s.io",
-		// For the metrics endpoint, to know who asks.
+		// Authenticate and authorize requests for metrics.
 		"create tokenreviews.authentication.k8s.io", "create subjectaccessreviews.authorization.k8s.io",
-		// Everybody has these.
+		// All authenticated users have these permissions.
 		"create selfsubjectreviews.authentication.k8s.io", "create selfsubjectaccessreviews.authorization.k8s.io",
 		"create selfsubjectrulesreviews.authorization.k8s.io",
 	}
 
-	It("are to find and delete everything, and to do nothing else with it", func(ctx context.Context) {
-		wanted := everything(others, "")
-		Expect(allowedOf(ctx, wanted)).To(ConsistOf(granted))
+	It("allow listing and deleting all content, and no other access to it", func(ctx context.Context) {
+		wanted := everything(otherVerbs, "")
+		Expect(filterAllowed(ctx, wanted)).To(ConsistOf(granted))
 
-		By("with a little more in its own namespace, for the election of a leader")
-		inOwn := append([]string{
+		By("checking the additional permissions for leader election in the system namespace")
+		inSystemNamespace := append([]string{
 			"get leases.coordination.k8s.io", "create leases.coordination.k8s.io", "update leases.coordination.k8s.io",
 			"create events", "patch events",
 		}, granted...)
-		Expect(allowedOf(ctx, everything(others, controlplane.SystemNamespace))).To(ConsistOf(inOwn))
+		Expect(filterAllowed(ctx, everything(otherVerbs, controlplane.SystemNamespace))).To(ConsistOf(inSystemNamespace))
 
-		By("with all of what it takes to end a namespace, also for types that do not exist yet")
+		By("checking the permissions to delete content of any type, including future ones")
 		content := everything(reading, "")
 		for _, verb := range reading {
 			content = append(content, access{verb: verb, group: "later.example.com", resource: "things"})
 		}
-		Expect(allowedOf(ctx, content)).To(HaveLen(len(content)))
+		Expect(filterAllowed(ctx, content)).To(HaveLen(len(content)))
 	}, SpecTimeout(2*time.Minute))
 
 	DescribeTable("do not include",
 		func(ctx context.Context, wanted access) {
-			Expect(mayManager(ctx, wanted)).To(BeFalse(), wanted.String())
+			Expect(managerCan(ctx, wanted)).To(BeFalse(), wanted.String())
 		},
-		Entry("to read logs", access{verb: "get", resource: "pods/log"}),
-		Entry("to read what kubelets serve", access{verb: "get", resource: "nodes/proxy"}),
-		Entry("to run something on kubelets", access{verb: "create", resource: "nodes/proxy"}),
-		Entry("to run something in pods", access{verb: "create", resource: "pods/exec"}),
-		Entry("to attach to pods", access{verb: "get", resource: "pods/attach"}),
-		Entry("to create pods", access{verb: "create", resource: "pods"}),
-		Entry("to create pods in its own namespace",
+		Entry("reading logs", access{verb: "get", resource: "pods/log"}),
+		Entry("reading from kubelets", access{verb: "get", resource: "nodes/proxy"}),
+		Entry("executing commands through kubelets", access{verb: "create", resource: "nodes/proxy"}),
+		Entry("executing commands in pods", access{verb: "create", resource: "pods/exec"}),
+		Entry("attaching to pods", access{verb: "get", resource: "pods/attach"}),
+		Entry("creating pods", access{verb: "create", resource: "pods"}),
+		Entry("creating pods in its own namespace",
 			access{verb: "create", resource: "pods", namespace: controlplane.SystemNamespace}),
-		Entry("to take finalizers off objects", access{verb: "patch", resource: "configmaps"}),
-		Entry("to read a secret by name", access{verb: "get", resource: "secrets"}),
-		Entry("to change secrets", access{verb: "update", resource: "secrets"}),
-		Entry("to impersonate a user", access{verb: "impersonate", resource: "users"}),
-		Entry("to get tokens", access{verb: "create", resource: "serviceaccounts/token"}),
-		Entry("to give itself rights",
+		Entry("removing finalizers of objects", access{verb: "patch", resource: "configmaps"}),
+		Entry("reading a secret by name", access{verb: "get", resource: "secrets"}),
+		Entry("updating secrets", access{verb: "update", resource: "secrets"}),
+		Entry("impersonating a user", access{verb: "impersonate", resource: "users"}),
+		Entry("requesting tokens", access{verb: "create", resource: "serviceaccounts/token"}),
+		Entry("granting itself permissions",
 			access{verb: "create", group: "rbac.authorization.k8s.io", resource: "clusterrolebindings"}),
-		Entry("to change rights", access{verb: "patch", group: "rbac.authorization.k8s.io", resource: "clusterroles"}),
-		Entry("to write other policies", access{
-			verb: "patch", group: "admissionregistration.k8s.io", resource: "mutatingadmissionpolicies", name: "somebody-elses",
+		Entry("changing permissions", access{verb: "patch", group: "rbac.authorization.k8s.io", resource: "clusterroles"}),
+		Entry("updating other policies", access{
+			verb: "patch", group: "admissionregistration.k8s.io", resource: "mutatingadmissionpolicies", name: "other",
 		}),
-		Entry("to write other leader election Leases",
+		Entry("updating other leader election Leases",
 			access{verb: "update", group: "coordination.k8s.io", resource: "leases", namespace: "kube-system"}),
-		Entry("to change a namespace's spec but by /finalize", access{verb: "update", resource: "namespaces"}),
+		Entry("updating a namespace except with /finalize", access{verb: "update", resource: "namespaces"}),
 	)
 })

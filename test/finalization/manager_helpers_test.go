@@ -38,17 +38,15 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-const kubernetesToken = corev1.FinalizerKubernetes
-
 var configMaps = corev1.SchemeGroupVersion.WithResource("configmaps")
 
-// conditionTypes are all those that finalization writes.
+// conditionTypes are the condition types that finalization sets.
 var conditionTypes = []corev1.NamespaceConditionType{
 	corev1.NamespaceDeletionDiscoveryFailure, corev1.NamespaceDeletionGVParsingFailure,
 	corev1.NamespaceDeletionContentFailure, corev1.NamespaceContentRemaining, corev1.NamespaceFinalizersRemaining,
 }
 
-// stopManager stops the shared manager for the rest of the spec.
+// stopManager stops the shared manager until the spec ends.
 func stopManager() {
 	GinkgoHelper()
 	Expect(manager.Stop()).To(Succeed())
@@ -59,33 +57,32 @@ func stopManager() {
 	})
 }
 
-// startOther starts a manager beside or instead of the shared one, until the end of the
-// spec unless it is stopped before.
-func startOther(
+// startManager runs a manager with the finalization controller until the spec ends.
+func startManager(
 	ctx context.Context, config *rest.Config, changes ...func(*nsmanager.Options),
 ) *controlplane.Manager {
 	GinkgoHelper()
-	other, err := controlplane.RunManager(ctx, config, append([]func(*nsmanager.Options){finalizationOnly}, changes...)...)
+	started, err := controlplane.RunManager(ctx, config, append([]func(*nsmanager.Options){finalizationOnly}, changes...)...)
 	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(func() { Expect(other.Stop()).To(Succeed()) })
-	return other
+	DeferCleanup(func() { Expect(started.Stop()).To(Succeed()) })
+	return started
 }
 
 func finalizationOnly(options *nsmanager.Options) {
 	options.Controllers = nsmanager.Controllers{nsmanager.Finalization: true}
 }
 
-func withToken(token corev1.FinalizerName) func(*nsmanager.Options) {
-	return func(options *nsmanager.Options) { options.FinalizerToken = token }
+func withNamespaceFinalizer(finalizer corev1.FinalizerName) func(*nsmanager.Options) {
+	return func(options *nsmanager.Options) { options.FinalizerToken = finalizer }
 }
 
-func withSettlingTime(duration time.Duration) func(*nsmanager.Options) {
+func withGracePeriod(duration time.Duration) func(*nsmanager.Options) {
 	return func(options *nsmanager.Options) {
 		options.SettlingTime = finalization.GracePeriod{Fixed: &duration}
 	}
 }
 
-// managerConfig is the configuration of the manager's own ServiceAccount.
+// managerConfig returns a client configuration for the manager's ServiceAccount.
 func managerConfig(ctx context.Context) *rest.Config {
 	GinkgoHelper()
 	config, err := plane.ServiceAccountConfig(ctx, controlplane.SystemNamespace, controlplane.ServiceAccount)
@@ -93,9 +90,9 @@ func managerConfig(ctx context.Context) *rest.Config {
 	return config
 }
 
-// agentConfig is the configuration of a ServiceAccount of its own that may do what the
-// manager may.
-func agentConfig(ctx context.Context, name string) *rest.Config {
+// serviceAccountConfig returns a client configuration for a new ServiceAccount with the manager's
+// permissions.
+func serviceAccountConfig(ctx context.Context, name string) *rest.Config {
 	GinkgoHelper()
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: name}}
 	binding := &rbacv1.ClusterRoleBinding{
@@ -113,9 +110,9 @@ func agentConfig(ctx context.Context, name string) *rest.Config {
 	return config
 }
 
-// useOwnPlane gives the rest of the spec a control plane of its own. Nothing is installed
-// there and no manager runs.
-func useOwnPlane(ctx context.Context, options ...controlplane.Option) {
+// useDedicatedControlPlane starts a control plane for the rest of the spec. Nothing is installed in
+// it and no manager runs.
+func useDedicatedControlPlane(ctx context.Context, options ...controlplane.Option) {
 	GinkgoHelper()
 	sharedPlane, sharedManager, sharedAdmin, sharedMetadata := plane, manager, admin, metadataClient
 	own, err := controlplane.Start(ctx, options...)
@@ -129,42 +126,42 @@ func useOwnPlane(ctx context.Context, options ...controlplane.Option) {
 	Expect(err).NotTo(HaveOccurred())
 }
 
-// finalize writes spec.finalizers of a namespace, whatever they are.
-func finalize(ctx context.Context, name string, tokens ...corev1.FinalizerName) {
+// finalize replaces spec.finalizers of a namespace.
+func finalize(ctx context.Context, name string, finalizers ...corev1.FinalizerName) {
 	GinkgoHelper()
 	Eventually(func() error {
 		namespace := &corev1.Namespace{}
 		if err := admin.Get(ctx, client.ObjectKey{Name: name}, namespace); err != nil {
 			return client.IgnoreNotFound(err)
 		}
-		namespace.Spec.Finalizers = tokens
+		namespace.Spec.Finalizers = finalizers
 		return client.IgnoreNotFound(admin.SubResource("finalize").Update(ctx, namespace))
 	}).WithContext(ctx).Should(Succeed())
 }
 
-// HaveTokens matches a namespace with exactly these namespace finalizers in this order.
-func HaveTokens(tokens ...corev1.FinalizerName) types.GomegaMatcher {
+// HaveNamespaceFinalizers matches a namespace with exactly these namespace finalizers in this order.
+func HaveNamespaceFinalizers(finalizers ...corev1.FinalizerName) types.GomegaMatcher {
 	return WithTransform(func(namespace *corev1.Namespace) []corev1.FinalizerName {
 		return append([]corev1.FinalizerName{}, namespace.Spec.Finalizers...)
-	}, Equal(append([]corev1.FinalizerName{}, tokens...)))
+	}, Equal(append([]corev1.FinalizerName{}, finalizers...)))
 }
 
-// BeTerminating matches a namespace that is being deleted, by time and phase.
+// BeTerminating matches a namespace with a deletionTimestamp and phase Terminating.
 func BeTerminating() types.GomegaMatcher {
 	return WithTransform(func(namespace *corev1.Namespace) string {
 		return fmt.Sprintf("deleted=%t phase=%s", namespace.DeletionTimestamp != nil, namespace.Status.Phase)
 	}, Equal("deleted=true phase=Terminating"))
 }
 
-// BeActive matches a namespace that is not being deleted, by time and phase.
+// BeActive matches a namespace without a deletionTimestamp and with phase Active.
 func BeActive() types.GomegaMatcher {
 	return WithTransform(func(namespace *corev1.Namespace) string {
 		return fmt.Sprintf("deleted=%t phase=%s", namespace.DeletionTimestamp != nil, namespace.Status.Phase)
 	}, Equal("deleted=false phase=Active"))
 }
 
-// HaveNothingLeft matches a namespace whose conditions all say that it is empty.
-func HaveNothingLeft() types.GomegaMatcher {
+// HaveContentRemoved matches a namespace whose conditions report that it is empty.
+func HaveContentRemoved() types.GomegaMatcher {
 	return And(
 		HaveCondition(corev1.NamespaceDeletionDiscoveryFailure, corev1.ConditionFalse, "ResourcesDiscovered"),
 		HaveCondition(corev1.NamespaceDeletionGVParsingFailure, corev1.ConditionFalse, "ParsedGroupVersions"),
@@ -174,8 +171,8 @@ func HaveNothingLeft() types.GomegaMatcher {
 	)
 }
 
-// HaveNoVerdict matches a namespace without finalization conditions.
-func HaveNoVerdict() types.GomegaMatcher {
+// HaveNoFinalizationConditions matches a namespace without finalization conditions.
+func HaveNoFinalizationConditions() types.GomegaMatcher {
 	return WithTransform(func(namespace *corev1.Namespace) []corev1.NamespaceConditionType {
 		found := []corev1.NamespaceConditionType{}
 		for _, condition := range namespace.Status.Conditions {
@@ -195,7 +192,7 @@ func eventuallyNamespace(ctx context.Context, name string, matchers ...types.Gom
 	}).WithContext(ctx).Should(Succeed())
 }
 
-// consistentlyNamespace makes sure that a namespace matches for a while.
+// consistentlyNamespace checks that a namespace continues to match.
 func consistentlyNamespace(ctx context.Context, name string, matchers ...types.GomegaMatcher) {
 	GinkgoHelper()
 	Consistently(func(g Gomega) {
@@ -203,7 +200,7 @@ func consistentlyNamespace(ctx context.Context, name string, matchers ...types.G
 	}).WithContext(ctx).Should(Succeed())
 }
 
-// captureLog returns what is logged in this process from now on to the end of the spec.
+// captureLog captures the log of this process until the spec ends.
 func captureLog() *gbytes.Buffer {
 	buffer := gbytes.NewBuffer()
 	GinkgoWriter.TeeTo(buffer)
@@ -211,13 +208,13 @@ func captureLog() *gbytes.Buffer {
 	return buffer
 }
 
-// exchange is what a manager asks and how to have it answered.
+// exchange is a request of a manager and the function that sends it.
 type exchange struct {
 	*http.Request
 	send func(*http.Request) (*http.Response, error)
 }
 
-// isWrite reports whether a request may change something.
+// isWrite reports whether a request may change an object.
 func isWrite(request *http.Request) bool {
 	return request.Method != http.MethodGet && request.Method != http.MethodHead
 }
@@ -226,7 +223,7 @@ type transport func(*http.Request) (*http.Response, error)
 
 func (t transport) RoundTrip(request *http.Request) (*http.Response, error) { return t(request) }
 
-// intercept returns a configuration whose requests a function handles.
+// intercept returns a configuration whose requests are passed to handle.
 func intercept(config *rest.Config, handle func(exchange) (*http.Response, error)) *rest.Config {
 	config = rest.CopyConfig(config)
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
@@ -237,14 +234,14 @@ func intercept(config *rest.Config, handle func(exchange) (*http.Response, error
 	return config
 }
 
-// answer makes a response of the API server.
-func answer(request *http.Request, status int, reason metav1.StatusReason, message string) *http.Response {
+// errorResponse returns a failure response of the API server.
+func errorResponse(request *http.Request, status int, reason metav1.StatusReason, message string) *http.Response {
 	body := fmt.Sprintf(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":%q,"message":%q,"code":%d}`,
 		reason, message, status)
-	return answerJSON(request, status, []byte(body))
+	return jsonResponse(request, status, []byte(body))
 }
 
-func answerJSON(request *http.Request, status int, body []byte) *http.Response {
+func jsonResponse(request *http.Request, status int, body []byte) *http.Response {
 	return &http.Response{
 		StatusCode: status, Status: http.StatusText(status), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 		Header: http.Header{"Content-Type": {"application/json"}}, Request: request,
@@ -252,13 +249,13 @@ func answerJSON(request *http.Request, status int, body []byte) *http.Response {
 	}
 }
 
-// writes remembers the writing requests of a manager.
-type writes struct {
+// requestRecorder records the write requests of a manager.
+type requestRecorder struct {
 	lock     sync.Mutex
 	requests map[string]int
 }
 
-func (w *writes) record(config *rest.Config) *rest.Config {
+func (w *requestRecorder) record(config *rest.Config) *rest.Config {
 	return intercept(config, func(e exchange) (*http.Response, error) {
 		if isWrite(e.Request) {
 			w.lock.Lock()
@@ -272,8 +269,8 @@ func (w *writes) record(config *rest.Config) *rest.Config {
 	})
 }
 
-// about returns the writing requests whose path has a text in it.
-func (w *writes) about(text string) []string {
+// matching returns the write requests whose path contains a text, with their number.
+func (w *requestRecorder) matching(text string) []string {
 	w.lock.Lock()
 	defer w.lock.Unlock()
 	found := []string{}
@@ -285,35 +282,34 @@ func (w *writes) about(text string) []string {
 	return found
 }
 
-// gate holds the requests of a manager that match, from the first one on until it is
-// opened.
+// gate blocks matching requests of a manager until it is opened.
 type gate struct {
 	matches func(*http.Request) bool
-	// afterwards holds the answer and not the request.
-	afterwards bool
-	arrived    chan struct{}
-	opened     chan struct{}
-	first      sync.Once
-	lock       sync.Mutex
-	statuses   []int
+	// afterResponse blocks the response instead of the request.
+	afterResponse bool
+	arrived       chan struct{}
+	opened        chan struct{}
+	first         sync.Once
+	lock          sync.Mutex
+	statuses      []int
 }
 
 func newGate(matches func(*http.Request) bool) *gate {
 	return &gate{matches: matches, arrived: make(chan struct{}), opened: make(chan struct{})}
 }
 
-func (g *gate) guard(config *rest.Config) *rest.Config {
+func (g *gate) wrap(config *rest.Config) *rest.Config {
 	return intercept(config, func(e exchange) (*http.Response, error) {
 		if !g.matches(e.Request) {
 			return e.send(e.Request)
 		}
-		if !g.afterwards {
+		if !g.afterResponse {
 			if err := g.wait(e.Context()); err != nil {
 				return nil, err
 			}
 		}
 		response, err := e.send(e.Request)
-		if err == nil && g.afterwards {
+		if err == nil && g.afterResponse {
 			if err := g.wait(e.Context()); err != nil {
 				response.Body.Close()
 				return nil, err
@@ -338,25 +334,25 @@ func (g *gate) wait(ctx context.Context) error {
 	}
 }
 
-// answers are the status codes of what went through.
-func (g *gate) answers() []int {
+// responses returns the status codes of the requests that passed the gate.
+func (g *gate) responses() []int {
 	g.lock.Lock()
 	defer g.lock.Unlock()
 	return slices.Clone(g.statuses)
 }
 
-// failing makes some requests of a manager fail while it is on.
-type failing struct {
-	isOn    atomic.Bool
-	failed  atomic.Int32
-	respond func(exchange) (*http.Response, error) // nil, nil: not one of these
+// faultInjector makes some requests of a manager fail while it is enabled.
+type faultInjector struct {
+	enabled  atomic.Bool
+	injected atomic.Int32
+	respond  func(exchange) (*http.Response, error) // nil, nil sends the request
 }
 
-func (f *failing) breakDown(config *rest.Config) *rest.Config {
+func (f *faultInjector) inject(config *rest.Config) *rest.Config {
 	return intercept(config, func(e exchange) (*http.Response, error) {
-		if f.isOn.Load() {
+		if f.enabled.Load() {
 			if response, err := f.respond(e); response != nil || err != nil {
-				f.failed.Add(1)
+				f.injected.Add(1)
 				return response, err
 			}
 		}
@@ -364,15 +360,15 @@ func (f *failing) breakDown(config *rest.Config) *rest.Config {
 	})
 }
 
-// history is the events of a watch for one namespace.
+// history records the watch events of one namespace.
 type history struct {
-	lock   sync.Mutex
-	events []watch.Event
-	gone   chan struct{}
-	goneAt time.Time
+	lock      sync.Mutex
+	events    []watch.Event
+	deleted   chan struct{}
+	deletedAt time.Time
 }
 
-// watchNamespace follows a namespace from the state that it has in hand.
+// watchNamespace watches a namespace, starting at its resourceVersion.
 func watchNamespace(ctx context.Context, namespace *corev1.Namespace) *history {
 	GinkgoHelper()
 	watching, err := client.NewWithWatch(controlplane.Unlimited(plane.Admin), client.Options{Scheme: scheme.New()})
@@ -381,14 +377,14 @@ func watchNamespace(ctx context.Context, namespace *corev1.Namespace) *history {
 		&client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: namespace.ResourceVersion}})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(watcher.Stop)
-	h := &history{gone: make(chan struct{})}
+	h := &history{deleted: make(chan struct{})}
 	go func() {
 		for event := range watcher.ResultChan() {
 			h.lock.Lock()
 			h.events = append(h.events, event)
-			if event.Type == watch.Deleted && h.goneAt.IsZero() {
-				h.goneAt = time.Now()
-				close(h.gone)
+			if event.Type == watch.Deleted && h.deletedAt.IsZero() {
+				h.deletedAt = time.Now()
+				close(h.deleted)
 			}
 			h.lock.Unlock()
 		}
@@ -396,21 +392,21 @@ func watchNamespace(ctx context.Context, namespace *corev1.Namespace) *history {
 	return h
 }
 
-// states are the namespace after each write; the last one is what it was when it went.
+// states returns the namespace after each update; the last one is its final state.
 func (h *history) states() []*corev1.Namespace {
 	h.lock.Lock()
 	defer h.lock.Unlock()
 	states := []*corev1.Namespace{}
 	for _, event := range h.events {
-		if namespace, isNamespace := event.Object.(*corev1.Namespace); isNamespace {
+		if namespace, ok := event.Object.(*corev1.Namespace); ok {
 			states = append(states, namespace)
 		}
 	}
 	return states
 }
 
-// tokens are the distinct lists of tokens, in their order.
-func (h *history) tokens() []string {
+// namespaceFinalizers returns the successive values of spec.finalizers.
+func (h *history) namespaceFinalizers() []string {
 	lists := []string{}
 	for _, state := range h.states() {
 		list := fmt.Sprint(state.Spec.Finalizers)
@@ -421,8 +417,8 @@ func (h *history) tokens() []string {
 	return lists
 }
 
-// settings returns named ConfigMaps.
-func settings(namespace string, names ...string) []client.Object {
+// makeConfigMaps returns ConfigMaps with the given names.
+func makeConfigMaps(namespace string, names ...string) []client.Object {
 	objects := make([]client.Object, 0, len(names))
 	for _, name := range names {
 		objects = append(objects, wrappers.MakeConfigMap(namespace, name))
@@ -438,7 +434,7 @@ func createAgain(ctx context.Context, name string) *corev1.Namespace {
 	return namespace
 }
 
-// removeAll takes the objects of a type away as if there were no finalizers.
+// removeAll deletes the objects of a type regardless of their finalizers.
 func removeAll(ctx context.Context, gvr schema.GroupVersionResource, namespace string) {
 	GinkgoHelper()
 	objects := metadataClient.Resource(gvr).Namespace(namespace)

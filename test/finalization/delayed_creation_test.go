@@ -18,15 +18,15 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-var _ = Describe("A creation that a webhook delays", func() {
+var _ = Describe("An object whose creation a webhook delays", func() {
 	BeforeEach(stopManager)
 
-	It("is found although it is written long after the grace period", func(ctx context.Context) {
-		startOther(ctx, managerConfig(ctx), withSettlingTime(time.Second)) // With the webhook, auto is 5 s.
+	It("is found although it is stored after the grace period", func(ctx context.Context) {
+		startManager(ctx, managerConfig(ctx), withGracePeriod(time.Second)) // With the webhook, auto is 5 s.
 		namespace := createNamespace(ctx, "slow")
-		asked, letGo := make(chan struct{}, 1), make(chan struct{})
-		holdCreations(ctx, namespace.Name, asked, letGo)
-		first, last := hold(wrappers.MakeConfigMap(namespace.Name, "first")), hold(wrappers.MakeConfigMap(namespace.Name, "last"))
+		received, unblock := make(chan struct{}, 1), make(chan struct{})
+		delayCreations(ctx, namespace.Name, received, unblock)
+		first, last := withFinalizer(wrappers.MakeConfigMap(namespace.Name, "first")), withFinalizer(wrappers.MakeConfigMap(namespace.Name, "last"))
 		create(ctx, first, last)
 		created := make(chan error, 1)
 		go func() {
@@ -34,7 +34,7 @@ var _ = Describe("A creation that a webhook delays", func() {
 				Namespace: namespace.Name, Name: "late", Finalizers: []string{testFinalizer},
 			}})
 		}()
-		Eventually(ctx, asked).Should(Receive(), "the webhook is asked")
+		Eventually(ctx, received).Should(Receive(), "the webhook is called")
 		deleteObject(ctx, namespace)
 
 		By("listing all types after the grace period")
@@ -42,27 +42,27 @@ var _ = Describe("A creation that a webhook delays", func() {
 			g.Expect(get(g, ctx, namespace.Name)).To(HaveRemaining("configmaps. has 2"))
 		}).WithContext(ctx).Should(Succeed())
 		Consistently(func(g Gomega) { get(g, ctx, namespace.Name) }, 1500*time.Millisecond).WithContext(ctx).Should(Succeed())
-		release(ctx, first) // a wake
+		removeFinalizers(ctx, first) // triggers a reconciliation
 		Eventually(func(g Gomega) {
 			g.Expect(get(g, ctx, namespace.Name)).To(HaveRemaining("configmaps. has 1"))
 		}).WithContext(ctx).Should(Succeed())
 
-		By("creating the object, which the API server had admitted before")
-		close(letGo)
+		By("allowing the creation")
+		close(unblock)
 		Eventually(ctx, created).Should(Receive(BeNil()))
-		release(ctx, last)
+		removeFinalizers(ctx, last)
 		Eventually(func(g Gomega) {
 			g.Expect(get(g, ctx, namespace.Name)).To(HaveRemaining("limitranges. has 1"))
 		}).WithContext(ctx).Should(Succeed())
-		release(ctx, &corev1.LimitRange{ObjectMeta: metav1.ObjectMeta{Namespace: namespace.Name, Name: "late"}})
-		expectGone(ctx, namespace)
+		removeFinalizers(ctx, &corev1.LimitRange{ObjectMeta: metav1.ObjectMeta{Namespace: namespace.Name, Name: "late"}})
+		expectDeleted(ctx, namespace)
 		Expect(countOf(Default, ctx, corev1.SchemeGroupVersion.WithResource("limitranges"), namespace.Name)).To(BeZero())
 	})
 })
 
-// holdCreations registers a webhook that answers the creation of a LimitRange in one
-// namespace when it is let go, and tells when it is asked.
-func holdCreations(ctx context.Context, namespace string, asked chan<- struct{}, letGo <-chan struct{}) {
+// delayCreations registers a webhook that delays the creation of LimitRanges in one namespace
+// until unblock is closed, and signals each call to received.
+func delayCreations(ctx context.Context, namespace string, received chan<- struct{}, unblock <-chan struct{}) {
 	GinkgoHelper()
 	limitRanges := admissionregistrationv1.Rule{
 		APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"limitranges"},
@@ -70,10 +70,10 @@ func holdCreations(ctx context.Context, namespace string, asked chan<- struct{},
 	startWebhook(ctx, namespace, admissionregistrationv1.Create, limitRanges,
 		func(request *admissionv1.AdmissionRequest) string {
 			if isDryRun(request) {
-				return "the webhook is there"
+				return "dry run"
 			}
-			asked <- struct{}{}
-			<-letGo
+			received <- struct{}{}
+			<-unblock
 			return ""
 		})
 	probe := &corev1.LimitRange{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "probe"}}

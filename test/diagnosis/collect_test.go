@@ -24,14 +24,14 @@ import (
 )
 
 var _ = Describe("A namespace", func() {
-	It("that does not exist is an error that says so", func(ctx context.Context) {
-		gatherer, err := collect.New(plane.Admin)
+	It("that does not exist results in a NotFound error", func(ctx context.Context) {
+		collector, err := collect.New(plane.Admin)
 		Expect(err).NotTo(HaveOccurred())
-		_, err = gatherer.Collect(ctx, "nobody-has-made-this")
+		_, err = collector.Collect(ctx, "does-not-exist")
 		Expect(err).To(MatchError(apierrors.IsNotFound, "IsNotFound"))
 	})
 
-	It("that is healthy has no findings", func(ctx context.Context) {
+	It("has no findings while it is active", func(ctx context.Context) {
 		namespace := createNamespace(ctx, "healthy")
 		result := diagnose(ctx, namespace.Name)
 		Expect(result.State).To(Equal(diagnosis.Healthy))
@@ -40,39 +40,39 @@ var _ = Describe("A namespace", func() {
 		Expect(result.Unread).To(BeEmpty())
 	})
 
-	It("that was deleted a moment ago has no findings", func(ctx context.Context) {
-		namespace := createNamespace(ctx, "young")
-		held := hold(wrappers.MakeConfigMap(namespace.Name, "held"))
+	It("has no findings before the progress deadline", func(ctx context.Context) {
+		namespace := createNamespace(ctx, "before-deadline")
+		held := withFinalizer(wrappers.MakeConfigMap(namespace.Name, "held"))
 		create(ctx, held)
 		deleteObject(ctx, namespace, held)
-		result := rules.Diagnose(gather(ctx, plane.Admin, namespace.Name, diagnosis.DefaultProgressDeadline))
+		result := rules.Diagnose(collectFacts(ctx, plane.Admin, namespace.Name, diagnosis.DefaultProgressDeadline))
 		Expect(result.State).To(Equal(diagnosis.Progressing))
 		Expect(result.Findings).To(BeEmpty())
-		Expect(result.Summary).To(ContainSubstring("1 configmaps remains"))
+		Expect(result.Summary).To(ContainSubstring("1 configmaps"))
 	})
 
-	It("is held by a finalizer that nobody in the cluster knows", func(ctx context.Context) {
+	It("is blocked by a finalizer without an owner in the cluster", func(ctx context.Context) {
 		namespace := createNamespace(ctx, "finalizer")
-		held := hold(wrappers.MakeConfigMap(namespace.Name, "held"))
+		held := withFinalizer(wrappers.MakeConfigMap(namespace.Name, "held"))
 		create(ctx, held)
 		deleteObject(ctx, namespace, held)
 		result := diagnose(ctx, namespace.Name)
 		Expect(result.State).To(Equal(diagnosis.Blocked))
 		Expect(causesOf(result)).To(ConsistOf(diagnosis.CauseFinalizerOwnerGone))
 		finding := findingOf(result, diagnosis.CauseFinalizerOwnerGone)
-		Expect(finding.Certainty).To(Equal(diagnosis.Likely), "it may be outside of the cluster")
+		Expect(finding.Certainty).To(Equal(diagnosis.Likely), "the owner may run outside the cluster")
 		Expect(finding.Objects).To(ConsistOf(diagnosis.Object{
 			Resource: "configmaps", Namespace: namespace.Name, Name: "held",
 		}))
 		Expect(finding.Message).To(ContainSubstring(testFinalizer))
 	})
 
-	It("is held by an aggregated API server that does not answer", func(ctx context.Context) {
+	It("is blocked by an unavailable aggregated API server", func(ctx context.Context) {
 		namespace := createNamespace(ctx, "apiservice")
-		group := unique("dead") + ".example.com"
+		group := unique("unavailable") + ".example.com"
 		apiService := fromJSON(`{"apiVersion":"apiregistration.k8s.io/v1","kind":"APIService","metadata":{"name":"v1.` + group +
 			`"},"spec":{"group":"` + group + `","version":"v1","groupPriorityMinimum":1000,"versionPriority":10,` +
-			`"insecureSkipTLSVerify":true,"service":{"namespace":"default","name":"nobody","port":443}}}`)
+			`"insecureSkipTLSVerify":true,"service":{"namespace":"default","name":"missing","port":443}}}`)
 		create(ctx, apiService)
 		Eventually(func(g Gomega) {
 			g.Expect(admin.Get(ctx, client.ObjectKeyFromObject(apiService), apiService)).To(Succeed())
@@ -85,30 +85,30 @@ var _ = Describe("A namespace", func() {
 			g.Expect(causesOf(result)).To(ConsistOf(diagnosis.CauseAPIServiceUnavailable))
 			finding := findingOf(result, diagnosis.CauseAPIServiceUnavailable)
 			g.Expect(finding.Certainty).To(Equal(diagnosis.Confirmed))
-			g.Expect(finding.Message).To(ContainSubstring("Service default/nobody does not exist"))
+			g.Expect(finding.Message).To(ContainSubstring("Service default/missing does not exist"))
 		}).WithContext(ctx).Should(Succeed())
 	})
 
-	It("is held by a policy that refuses the deletion of what is in it", func(ctx context.Context) {
+	It("is blocked by a policy that denies the deletion of its content", func(ctx context.Context) {
 		namespace := createNamespace(ctx, "policy")
-		precious := wrappers.MakeConfigMap(namespace.Name, "precious")
-		create(ctx, precious)
-		policy := refuseByPolicy(ctx, namespace.Name, precious.Name)
+		protected := wrappers.MakeConfigMap(namespace.Name, "protected")
+		create(ctx, protected)
+		policy := denyByPolicy(ctx, namespace.Name, protected.Name)
 		deleteObject(ctx, namespace)
 		result := diagnose(ctx, namespace.Name)
 		Expect(causesOf(result)).To(ConsistOf(diagnosis.CauseAdmissionRefused))
 		finding := findingOf(result, diagnosis.CauseAdmissionRefused)
 		Expect(finding.Certainty).To(Equal(diagnosis.Confirmed))
 		Expect(finding.Message).To(ContainSubstring(policy))
-		Expect(finding.Evidence).To(ContainElement(ContainSubstring("it is precious")))
-		Expect(admin.Get(ctx, client.ObjectKeyFromObject(precious), precious)).To(Succeed(), "it was only a dry run")
-		Expect(precious.DeletionTimestamp).To(BeNil())
+		Expect(finding.Evidence).To(ContainElement(ContainSubstring("deletion is protected")))
+		Expect(admin.Get(ctx, client.ObjectKeyFromObject(protected), protected)).To(Succeed(), "the diagnosis uses dry runs")
+		Expect(protected.DeletionTimestamp).To(BeNil())
 	})
 
-	It("is held by the finalizer of an object whose definition is being deleted", func(ctx context.Context) {
+	It("is blocked by the finalizer of an object whose CustomResourceDefinition is terminating", func(ctx context.Context) {
 		custom := createCustomType(ctx)
 		namespace := createNamespace(ctx, "definition")
-		held := hold(custom.object(namespace.Name, "held"))
+		held := withFinalizer(custom.object(namespace.Name, "held"))
 		createCustom(ctx, custom, held)
 		deleteObject(ctx, namespace)
 		deleteObject(ctx, custom.definition())
@@ -121,25 +121,25 @@ var _ = Describe("A namespace", func() {
 		}).WithContext(ctx).Should(Succeed())
 	})
 
-	// Long: hundreds of CustomResourceDefinitions.
-	It("is diagnosed quickly where there are 300 types more", Label("long"), func(ctx context.Context) {
+	// Long: this spec creates hundreds of CustomResourceDefinitions.
+	It("is diagnosed within 10 s with 300 additional resource types", Label("long"), func(ctx context.Context) {
 		const extra = 300
 		for range extra {
 			create(ctx, makeCustomType().definition())
 		}
 		namespace := createNamespace(ctx, "fast")
-		held := hold(wrappers.MakeConfigMap(namespace.Name, "held"))
+		held := withFinalizer(wrappers.MakeConfigMap(namespace.Name, "held"))
 		create(ctx, held)
 		deleteObject(ctx, namespace, held)
 		var facts *diagnosis.Facts
 		Eventually(func(g Gomega) {
-			facts = gather(ctx, plane.Admin, namespace.Name, 0)
+			facts = collectFacts(ctx, plane.Admin, namespace.Name, 0)
 			g.Expect(len(facts.Inventory.Types)).To(BeNumerically(">", extra))
 		}).WithContext(ctx).WithTimeout(time.Minute).Should(Succeed())
 
 		for range 5 {
 			begin := time.Now()
-			result := rules.Diagnose(gather(ctx, plane.Admin, namespace.Name, 0))
+			result := rules.Diagnose(collectFacts(ctx, plane.Admin, namespace.Name, 0))
 			took := time.Since(begin)
 			AddReportEntry("time", fmt.Sprintf("%d types: %s", len(facts.Inventory.Types), took.Round(time.Millisecond)),
 				ReportEntryVisibilityAlways)
@@ -149,12 +149,12 @@ var _ = Describe("A namespace", func() {
 	})
 })
 
-// refuseByPolicy puts a policy in force that refuses the deletion of what has a certain
-// name in a namespace; it returns the policy's name.
-func refuseByPolicy(ctx context.Context, namespace, name string) string {
+// denyByPolicy creates a policy that denies the deletion of objects with the given name in a
+// namespace, waits until it is enforced, and returns its name.
+func denyByPolicy(ctx context.Context, namespace, name string) string {
 	GinkgoHelper()
 	policy := &admissionregistrationv1.ValidatingAdmissionPolicy{}
-	policy.Name = unique("refusal")
+	policy.Name = unique("denial")
 	policy.Spec = admissionregistrationv1.ValidatingAdmissionPolicySpec{
 		MatchConstraints: &admissionregistrationv1.MatchResources{
 			NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: namespace}},
@@ -168,7 +168,7 @@ func refuseByPolicy(ctx context.Context, namespace, name string) string {
 			}},
 		},
 		Validations: []admissionregistrationv1.Validation{{
-			Expression: `request.name != "` + name + `"`, Message: "it is precious",
+			Expression: `request.name != "` + name + `"`, Message: "deletion is protected",
 		}},
 	}
 	binding := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{}

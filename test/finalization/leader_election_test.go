@@ -13,6 +13,7 @@ import (
 	"github.com/onsi/gomega/gbytes"
 	"github.com/onsi/gomega/gexec"
 	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
@@ -32,9 +33,9 @@ func createMany(ctx context.Context, namespace string, count int) {
 	Expect(group.Wait()).To(Succeed())
 }
 
-// Long: thousands of objects, and the Lease of a killed leader has to expire.
+// Long: this spec creates thousands of objects and waits until the Lease of a killed leader expires.
 var _ = Describe("Two managers with leader election", Label("long"), func() {
-	It("end a namespace although the leader is killed half-way", func(ctx context.Context) {
+	It("finalize a namespace although the leader is killed during finalization", func(ctx context.Context) {
 		const many, some = 3000, 5
 		stopManager()
 		flags := []string{"--controllers=finalization", "--leader-elect", "--leader-elect-resource-name=ha-test"}
@@ -46,43 +47,43 @@ var _ = Describe("Two managers with leader election", Label("long"), func() {
 		namespace := createNamespace(ctx, "large")
 		createMany(ctx, namespace.Name, many)
 		for number := range some {
-			create(ctx, hold(wrappers.MakeConfigMap(namespace.Name, fmt.Sprintf("held-%d", number))))
+			create(ctx, withFinalizer(wrappers.MakeConfigMap(namespace.Name, fmt.Sprintf("held-%d", number))))
 		}
 		DeferCleanup(func(ctx context.Context) { removeAll(ctx, configMaps, namespace.Name) })
 
-		By("killing the leader in the middle of it")
+		By("killing the leader during finalization")
 		deleteObject(ctx, namespace)
 		Eventually(remainingOf).WithContext(ctx).WithArguments(namespace.Name).
 			WithPolling(5 * time.Millisecond).Should(BeNumerically("<", many))
 		leader.Kill()
 		Eventually(leader).WithContext(ctx).Should(gexec.Exit())
 		killed := time.Now()
-		// The API server still answers what the leader had requested.
-		left := remainingOf(Default, ctx, namespace.Name)
+		// The API server may still process requests of the leader.
+		remaining := remainingOf(Default, ctx, namespace.Name)
 		Eventually(func(g Gomega) {
-			before := left
-			left = remainingOf(g, ctx, namespace.Name)
-			g.Expect(left).To(Equal(before))
+			before := remaining
+			remaining = remainingOf(g, ctx, namespace.Name)
+			g.Expect(remaining).To(Equal(before))
 		}).WithContext(ctx).WithPolling(200 * time.Millisecond).Should(Succeed())
-		Expect(left).To(And(BeNumerically(">", many/10), BeNumerically("<", many)), "it was not in the middle")
+		Expect(remaining).To(And(BeNumerically(">", many/10), BeNumerically("<", many)), "the leader was not killed during finalization")
 
-		By("leaving everything as it is while there is no leader")
-		Consistently(remainingOf).WithContext(ctx).WithArguments(namespace.Name).Should(Equal(left))
-		eventuallyNamespace(ctx, namespace.Name, BeTerminating(), HaveTokens(kubernetesToken))
+		By("checking that nothing changes without a leader")
+		Consistently(remainingOf).WithContext(ctx).WithArguments(namespace.Name).Should(Equal(remaining))
+		eventuallyNamespace(ctx, namespace.Name, BeTerminating(), HaveNamespaceFinalizers(corev1.FinalizerKubernetes))
 		Expect(standby.Err.Contents()).NotTo(MatchRegexp(acquired))
 
-		By("letting the other one take over")
+		By("waiting until the standby becomes the leader")
 		Eventually(standby.Err).WithContext(ctx).Should(gbytes.Say(acquired))
 		AddReportEntry("time without a leader", time.Since(killed).Round(time.Second).String())
-		eventuallyNamespace(ctx, namespace.Name, BeTerminating(), HaveTokens(kubernetesToken),
+		eventuallyNamespace(ctx, namespace.Name, BeTerminating(), HaveNamespaceFinalizers(corev1.FinalizerKubernetes),
 			HaveRemaining(fmt.Sprintf("configmaps. has %d resource instances", some)),
 			HaveFinalizersRemaining(fmt.Sprintf("%s in %d resource instances", testFinalizer, some)))
 		Expect(countOf(Default, ctx, configMaps, namespace.Name)).To(Equal(some))
 		for number := range some {
-			release(ctx, wrappers.MakeConfigMap(namespace.Name, fmt.Sprintf("held-%d", number)))
+			removeFinalizers(ctx, wrappers.MakeConfigMap(namespace.Name, fmt.Sprintf("held-%d", number)))
 		}
-		expectGone(ctx, namespace)
-		AddReportEntry("time from the kill to the end", time.Since(killed).Round(time.Second).String())
+		expectDeleted(ctx, namespace)
+		AddReportEntry("time from the kill to the deletion of the namespace", time.Since(killed).Round(time.Second).String())
 		Expect(standby).NotTo(gexec.Exit())
 	}, SpecTimeout(3*time.Minute))
 })

@@ -26,37 +26,37 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// rejectRequests makes API Priority and Fairness throttle the manager's requests for the
-// ConfigMaps of one namespace, for a verb, until the function that it returns is called.
-// There is a single seat for that, and it is taken: a webhook holds the request that has it.
+// rejectRequests makes API Priority and Fairness throttle the manager's requests with the verb for
+// ConfigMaps of one namespace, until the returned function is called. A request that a webhook
+// blocks occupies the only seat of their priority level.
 func rejectRequests(ctx context.Context, namespace, verb string) func() {
 	GinkgoHelper()
 	seat := createNamespace(ctx, "seat")
-	taken := wrappers.MakeConfigMap(seat.Name, "taken")
-	create(ctx, taken)
+	occupant := wrappers.MakeConfigMap(seat.Name, "occupant")
+	create(ctx, occupant)
 	schema := createFlowSchema(ctx,
 		flowcontrolv1.ResourcePolicyRule{Verbs: []string{verb}, Namespaces: []string{namespace}},
 		flowcontrolv1.ResourcePolicyRule{Verbs: []string{"delete"}, Namespaces: []string{seat.Name}})
 
-	asked, letGo := make(chan struct{}), make(chan struct{})
-	webhook := refuseDeletions(ctx, seat.Name, func(request *admissionv1.AdmissionRequest) string {
+	received, unblock := make(chan struct{}), make(chan struct{})
+	webhook := denyDeletions(ctx, seat.Name, func(request *admissionv1.AdmissionRequest) string {
 		if isDryRun(request) {
-			return "the webhook is there"
+			return "dry run"
 		}
-		close(asked)
-		<-letGo
+		close(received)
+		<-unblock
 		return ""
 	})
-	webhook.expectRefused(ctx, taken)
+	webhook.expectDenied(ctx, occupant)
 	clientset, err := kubernetes.NewForConfig(managerConfig(ctx))
 	Expect(err).NotTo(HaveOccurred())
 	var group errgroup.Group
 	group.Go(func() error {
-		return clientset.CoreV1().ConfigMaps(seat.Name).Delete(ctx, taken.Name, metav1.DeleteOptions{})
+		return clientset.CoreV1().ConfigMaps(seat.Name).Delete(ctx, occupant.Name, metav1.DeleteOptions{})
 	})
-	Eventually(ctx, asked).Should(BeClosed(), "the seat is taken")
+	Eventually(ctx, received).Should(BeClosed(), "the seat is occupied")
 	stop := sync.OnceFunc(func() {
-		close(letGo)
+		close(unblock)
 		Expect(group.Wait()).To(Succeed())
 		deleteObject(ctx, schema)
 		deleteObject(ctx, webhook.configuration)
@@ -65,15 +65,15 @@ func rejectRequests(ctx context.Context, namespace, verb string) func() {
 	DeferCleanup(stop)
 	request := clientset.CoreV1().RESTClient().Verb(map[string]string{"list": "GET", "delete": "DELETE"}[verb])
 	if verb == "delete" {
-		request = request.Name("nobody")
+		request = request.Name("none")
 	}
 	err = request.Namespace(namespace).Resource("configmaps").MaxRetries(0).Do(ctx).Error()
-	Expect(apierrors.IsTooManyRequests(err)).To(BeTrue(), "the API server says: %v", err)
+	Expect(apierrors.IsTooManyRequests(err)).To(BeTrue(), "response of the API server: %v", err)
 	return stop
 }
 
-// createFlowSchema gives the manager's requests about some ConfigMaps a priority level of
-// their own, in which one is served at a time and the others are rejected.
+// createFlowSchema assigns the manager's requests for the given ConfigMaps to a priority level with
+// one seat and without a queue.
 func createFlowSchema(ctx context.Context, rules ...flowcontrolv1.ResourcePolicyRule) *flowcontrolv1.FlowSchema {
 	GinkgoHelper()
 	level := &flowcontrolv1.PriorityLevelConfiguration{ObjectMeta: metav1.ObjectMeta{Name: unique("one-seat")}}
@@ -90,7 +90,7 @@ func createFlowSchema(ctx context.Context, rules ...flowcontrolv1.ResourcePolicy
 	schema := &flowcontrolv1.FlowSchema{ObjectMeta: metav1.ObjectMeta{Name: level.Name}}
 	schema.Spec = flowcontrolv1.FlowSchemaSpec{
 		PriorityLevelConfiguration: flowcontrolv1.PriorityLevelConfigurationReference{Name: level.Name},
-		MatchingPrecedence:         2, // right after those that are exempt
+		MatchingPrecedence:         2, // right after the exempt requests
 		Rules: []flowcontrolv1.PolicyRulesWithSubjects{{
 			Subjects: []flowcontrolv1.Subject{{
 				Kind: flowcontrolv1.SubjectKindServiceAccount,
@@ -117,57 +117,57 @@ func createFlowSchema(ctx context.Context, rules ...flowcontrolv1.ResourcePolicy
 }
 
 var _ = Describe("A namespace whose requests are throttled", func() {
-	DescribeTable("is not confirmed empty, reports it, does not block other namespaces, and is finalized afterwards:",
+	DescribeTable("is not finalized, reports the failure, does not block other namespaces, and is finalized later:",
 		func(ctx context.Context, verb, what string, content OmegaMatcher) {
-			namespace, other := createNamespace(ctx, "put-off"), createNamespace(ctx, "not-put-off")
+			namespace, other := createNamespace(ctx, "throttled"), createNamespace(ctx, "not-throttled")
 			createMany(ctx, namespace.Name, 100)
 			createMany(ctx, other.Name, 100)
 			stopRejecting := rejectRequests(ctx, namespace.Name, verb)
 
 			deleteObject(ctx, namespace)
 			deleteObject(ctx, other)
-			expectGoneWithin(ctx, other, 15*time.Second, "another namespace, during throttling -> deleted")
+			expectDeletedWithin(ctx, other, 15*time.Second, "deletion of another namespace during throttling")
 			Eventually(func(g Gomega) {
 				g.Expect(get(g, ctx, namespace.Name)).To(And(HaveContentFailure(what, "too many requests"), content))
 			}).WithContext(ctx).WithTimeout(time.Minute).Should(Succeed())
-			expectTokenStays(ctx, namespace)
+			expectNamespaceFinalizerKept(ctx, namespace)
 			Expect(countOf(Default, ctx, configMaps, namespace.Name)).To(Equal(100))
 
 			stopRejecting()
-			// By then the API server may have asked to wait for up to 32 s.
-			expectGoneWithin(ctx, namespace, time.Minute, "throttling ends -> namespace deleted")
-			expectNothingLeft(ctx, namespace.Name)
+			// The last Retry-After may be as long as 32 s.
+			expectDeletedWithin(ctx, namespace, time.Minute, "from the end of throttling to the deletion of the namespace")
+			expectNoObjects(ctx, namespace.Name)
 		},
 		Entry("lists", "list", "failed to list configmaps", HaveCondition(
 			corev1.NamespaceContentRemaining, corev1.ConditionUnknown, "ContentUnknown", "configmaps")),
 		Entry("deletions", "delete", "failed to delete configmaps", HaveRemaining("configmaps. has 100 resource instances")),
 	)
 
-	DescribeTable("is not requested again before the Retry-After has passed:",
+	DescribeTable("is not requested again before the Retry-After has elapsed:",
 		func(ctx context.Context, method string, seconds, times int) {
 			stopManager()
-			putOff := &putOffs{method: method, wait: time.Duration(seconds) * time.Second, left: times}
-			faults := &failing{respond: putOff.respond}
-			startOther(ctx, faults.breakDown(managerConfig(ctx)), withSettlingTime(0))
+			throttler := &throttler{method: method, wait: time.Duration(seconds) * time.Second, left: times}
+			faults := &faultInjector{respond: throttler.respond}
+			startManager(ctx, faults.inject(managerConfig(ctx)), withGracePeriod(0))
 			namespace := createNamespace(ctx, "retry-after")
 			create(ctx, wrappers.MakeConfigMap(namespace.Name, "one"))
-			putOff.namespace = namespace.Name
-			faults.isOn.Store(true)
+			throttler.namespace = namespace.Name
+			faults.enabled.Store(true)
 			deleteObject(ctx, namespace)
-			if putOff.wait > 30*time.Second {
-				expectSays(ctx, namespace, HaveContentFailure("too many requests"))
+			if throttler.wait > 30*time.Second {
+				eventuallyNamespace(ctx, namespace.Name, HaveContentFailure("too many requests"))
 			}
-			expectGoneWithin(ctx, namespace, time.Minute, "the first throttled request -> namespace deleted")
-			putOff.expectPatience(times)
+			expectDeletedWithin(ctx, namespace, time.Minute, "from the first throttled request to the deletion of the namespace")
+			throttler.expectRetryAfterHonored(times)
 		},
-		Entry("shortly, for a list", http.MethodGet, 2, 3),
-		Entry("shortly, for a deletion", http.MethodDelete, 2, 3),
-		Entry("for longer than a request may take", http.MethodGet, 32, 1),
+		Entry("a list, 2 s", http.MethodGet, 2, 3),
+		Entry("a deletion, 2 s", http.MethodDelete, 2, 3),
+		Entry("a list, longer than the request timeout", http.MethodGet, 32, 1),
 	)
 })
 
-// putOffs throttles the first few requests for the ConfigMaps of a namespace.
-type putOffs struct {
+// throttler throttles the first requests for the ConfigMaps of a namespace.
+type throttler struct {
 	namespace, method string
 	wait              time.Duration
 
@@ -176,7 +176,7 @@ type putOffs struct {
 	times []time.Time
 }
 
-func (p *putOffs) respond(e exchange) (*http.Response, error) {
+func (p *throttler) respond(e exchange) (*http.Response, error) {
 	path := "/api/v1/namespaces/" + p.namespace + "/configmaps"
 	if e.Method != p.method || !strings.HasPrefix(e.URL.Path, path) || e.URL.Query().Get("watch") != "" {
 		return nil, nil
@@ -187,14 +187,14 @@ func (p *putOffs) respond(e exchange) (*http.Response, error) {
 	if p.left--; p.left < 0 {
 		return nil, nil
 	}
-	busy := answer(e.Request, http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, "too many requests")
+	busy := errorResponse(e.Request, http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, "too many requests")
 	busy.Header.Set("Retry-After", strconv.Itoa(int(p.wait.Seconds())))
 	return busy, nil
 }
 
-// expectPatience checks that a number of requests were throttled and that none followed one
-// of these too early.
-func (p *putOffs) expectPatience(count int) {
+// expectRetryAfterHonored checks that count requests were throttled and that each retry waited for
+// the Retry-After.
+func (p *throttler) expectRetryAfterHonored(count int) {
 	GinkgoHelper()
 	p.lock.Lock()
 	defer p.lock.Unlock()

@@ -22,21 +22,21 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// testToken is one of spec.finalizers for which nobody answers but the spec itself.
-const testToken corev1.FinalizerName = "test.example.com/token"
+// testNamespaceFinalizer is an entry of spec.finalizers that only the specs remove.
+const testNamespaceFinalizer corev1.FinalizerName = "test.example.com/namespace"
 
 const foreignCondition = "test.example.com/Progress"
 
-// writer changes one thing about a namespace again and again, each time to a higher number.
+// writer continuously updates one field of a namespace with increasing numbers.
 type writer struct {
 	what string
-	// patch returns the patch that writes a number, and the subresource that it is for.
+	// patch returns the patch that writes a number, and its subresource.
 	patch func(number int) (string, []string)
-	// read returns what is written now.
+	// read returns the current number as text.
 	read func(*corev1.Namespace) string
 
-	written int   // the last number that the API server took
-	refused error // what ended the writer
+	written int   // last number that the API server accepted
+	err     error // error that stopped the writer
 }
 
 func (w *writer) run(ctx context.Context, name string) {
@@ -51,14 +51,14 @@ func (w *writer) run(ctx context.Context, name string) {
 			number--
 			continue
 		case err != nil:
-			w.refused = err
+			w.err = err
 			return
 		}
 		w.written = number
 	}
 }
 
-// number returns the number that is written now; none is 0.
+// number returns the current number, or 0 if none is written.
 func (w *writer) number(namespace *corev1.Namespace) (int, error) {
 	text := w.read(namespace)
 	if text == "" {
@@ -94,11 +94,11 @@ func concurrentWriters() []*writer {
 	}
 }
 
-var _ = Describe("Others who write", func() {
-	It("to a terminating namespace lose nothing", NodeTimeout(2*time.Minute), func(ctx context.Context) {
-		// With a second token, what the release of the first one writes is stored.
-		namespace := createNamespace(ctx, "writers", testToken)
-		held := hold(wrappers.MakeConfigMap(namespace.Name, "held"))
+var _ = Describe("Concurrent writers", func() {
+	It("lose no update of a terminating namespace", NodeTimeout(2*time.Minute), func(ctx context.Context) {
+		// The second namespace finalizer keeps the namespace after the manager removes the first one.
+		namespace := createNamespace(ctx, "writers", testNamespaceFinalizer)
+		held := withFinalizer(wrappers.MakeConfigMap(namespace.Name, "held"))
 		create(ctx, held)
 		writers := concurrentWriters()
 		watcher, err := newClientset().CoreV1().Namespaces().Watch(ctx, metav1.ListOptions{
@@ -111,51 +111,51 @@ var _ = Describe("Others who write", func() {
 		for _, w := range writers {
 			group.Go(func() { w.run(ctx, namespace.Name) })
 		}
-		expectSays(ctx, namespace, Satisfy(func(now *corev1.Namespace) bool {
+		eventuallyNamespace(ctx, namespace.Name, Satisfy(func(now *corev1.Namespace) bool {
 			return now.Annotations["test.example.com/number"] != "" && messageOf(now, foreignCondition) != ""
 		}))
 
 		deleteObject(ctx, namespace)
-		// It changes its conditions a few times, with the writers at it.
-		expectSays(ctx, namespace, HaveFinalizersRemaining(testFinalizer))
-		expectTokenStays(ctx, namespace)
-		release(ctx, held)
+		// The manager updates the conditions several times while the writers run.
+		eventuallyNamespace(ctx, namespace.Name, HaveFinalizersRemaining(testFinalizer))
+		expectNamespaceFinalizerKept(ctx, namespace)
+		removeFinalizers(ctx, held)
 		begin := time.Now()
-		expectSays(ctx, namespace, WithTransform(func(now *corev1.Namespace) []corev1.FinalizerName {
+		eventuallyNamespace(ctx, namespace.Name, WithTransform(func(now *corev1.Namespace) []corev1.FinalizerName {
 			return now.Spec.Finalizers
-		}, ConsistOf(testToken)))
-		measured("the last object -> token released, with three writers at it", time.Since(begin))
-		expectSays(ctx, namespace, HaveCondition(corev1.NamespaceContentRemaining, corev1.ConditionFalse, "ContentRemoved"))
+		}, ConsistOf(testNamespaceFinalizer)))
+		reportDuration("from the last object to the removal of the namespace finalizer, with three writers", time.Since(begin))
+		eventuallyNamespace(ctx, namespace.Name, HaveCondition(corev1.NamespaceContentRemaining, corev1.ConditionFalse, "ContentRemoved"))
 		for _, w := range writers {
-			expectSays(ctx, namespace, WithTransform(w.number, BeNumerically(">", 20)))
+			eventuallyNamespace(ctx, namespace.Name, WithTransform(w.number, BeNumerically(">", 20)))
 		}
-		releaseTestToken(ctx, namespace)
-		expectGone(ctx, namespace)
+		removeTestNamespaceFinalizer(ctx, namespace)
+		expectDeleted(ctx, namespace)
 		group.Wait()
 
-		last, err := followNumbers(watcher, writers)
+		last, err := watchNumbers(watcher, writers)
 		Expect(err).NotTo(HaveOccurred())
 		for _, w := range writers {
-			Expect(w.refused).NotTo(HaveOccurred(), w.what)
-			GinkgoWriter.Println(w.what, "was written", w.written, "times")
-			Expect(last[w]).To(Equal(w.written), "the last %s was lost", w.what)
+			Expect(w.err).NotTo(HaveOccurred(), w.what)
+			GinkgoWriter.Println("updates of the", w.what, w.written)
+			Expect(last[w]).To(Equal(w.written), "last update of the %s", w.what)
 		}
 	})
 
-	It("into a terminating namespace until the last moment leave nothing behind", NodeTimeout(3*time.Minute), func(ctx context.Context) {
-		const rounds, namespacesAtOnce, clients = 4, 4, 4
+	It("leave no objects after the deletion of a namespace", NodeTimeout(3*time.Minute), func(ctx context.Context) {
+		const rounds, namespacesPerRound, clients = 4, 4, 4
 		created := 0
 		for range rounds {
 			var names []string
 			var group sync.WaitGroup
 			var lock sync.Mutex
 			var errs []error
-			for range namespacesAtOnce {
+			for range namespacesPerRound {
 				namespace := createNamespace(ctx, "late")
 				names = append(names, namespace.Name)
 				for number := range clients {
 					group.Go(func() {
-						count, err := createUntilGone(ctx, namespace.Name, number)
+						count, err := createUntilDeleted(ctx, namespace.Name, number)
 						lock.Lock()
 						defer lock.Unlock()
 						created += count
@@ -165,24 +165,24 @@ var _ = Describe("Others who write", func() {
 			}
 			for _, name := range names {
 				Eventually(func(g Gomega) {
-					g.Expect(countOf(g, ctx, configMapsResource, name)).To(BeNumerically(">", clients))
+					g.Expect(countOf(g, ctx, configMaps, name)).To(BeNumerically(">", clients))
 				}).WithContext(ctx).Should(Succeed())
 				deleteObject(ctx, wrappers.MakeNamespace(name).Obj())
 			}
 			for _, name := range names {
-				// What came late is found soon, and not only after a timeout.
-				expectGoneWithin(ctx, wrappers.MakeNamespace(name).Obj(), 8*time.Second, "a namespace that is written into -> gone")
+				// Late objects must be found without waiting for a timeout.
+				expectDeletedWithin(ctx, wrappers.MakeNamespace(name).Obj(), 8*time.Second, "deletion of a namespace with concurrent writers")
 			}
 			group.Wait()
 			Expect(errors.Join(errs...)).NotTo(HaveOccurred())
-			expectNothingLeft(ctx, names...)
+			expectNoObjects(ctx, names...)
 		}
-		GinkgoWriter.Println("created in all:", created)
+		GinkgoWriter.Println("created objects:", created)
 	})
 })
 
-// releaseTestToken takes the last token off, against all who write at the same time.
-func releaseTestToken(ctx context.Context, namespace *corev1.Namespace) {
+// removeTestNamespaceFinalizer removes the last namespace finalizer while the writers run.
+func removeTestNamespaceFinalizer(ctx context.Context, namespace *corev1.Namespace) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
 		now := get(g, ctx, namespace.Name)
@@ -191,19 +191,19 @@ func releaseTestToken(ctx context.Context, namespace *corev1.Namespace) {
 	}).WithContext(ctx).WithPolling(time.Millisecond).Should(Succeed())
 }
 
-// followNumbers reads a watch until the namespace has gone, makes sure that no number ever
-// goes back, and returns the last ones.
-func followNumbers(watcher watch.Interface, writers []*writer) (map[*writer]int, error) {
+// watchNumbers reads a watch until the namespace is deleted, checks that no number decreases, and
+// returns the last numbers.
+func watchNumbers(watcher watch.Interface, writers []*writer) (map[*writer]int, error) {
 	last := map[*writer]int{}
 	for event := range watcher.ResultChan() {
-		namespace, isNamespace := event.Object.(*corev1.Namespace)
-		if !isNamespace {
-			return nil, fmt.Errorf("the watch has ended with %v", event.Object)
+		namespace, ok := event.Object.(*corev1.Namespace)
+		if !ok {
+			return nil, fmt.Errorf("unexpected watch event: %v", event.Object)
 		}
 		for _, w := range writers {
 			number, _ := w.number(namespace)
 			if number < last[w] {
-				return nil, fmt.Errorf("%s went back from %d to %d at resource version %s: %v",
+				return nil, fmt.Errorf("%s decreased from %d to %d at resource version %s: %v",
 					w.what, last[w], number, namespace.ResourceVersion, namespace.ManagedFields)
 			}
 			last[w] = number
@@ -212,12 +212,12 @@ func followNumbers(watcher watch.Interface, writers []*writer) (map[*writer]int,
 			return last, nil
 		}
 	}
-	return nil, errors.New("the watch has ended before the namespace")
+	return nil, errors.New("the watch ended before the deletion of the namespace")
 }
 
-// createUntilGone creates ConfigMaps until their namespace has gone, refused or not; it
-// returns how many it has created.
-func createUntilGone(ctx context.Context, namespace string, number int) (int, error) {
+// createUntilDeleted creates ConfigMaps until the namespace no longer exists, ignoring forbidden
+// requests, and returns the number of created objects.
+func createUntilDeleted(ctx context.Context, namespace string, number int) (int, error) {
 	created := 0
 	for i := 0; ; i++ {
 		err := admin.Create(ctx, wrappers.MakeConfigMap(namespace, fmt.Sprintf("late-%d-%d", number, i)))

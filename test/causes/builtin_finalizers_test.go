@@ -1,0 +1,111 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package causes
+
+import (
+	"context"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
+)
+
+var _ = Describe("A built-in finalizer", func() {
+	It("waits for the deletion of a load balancer", func(ctx context.Context) {
+		f := newFixture(ctx)
+		const service = `
+apiVersion: v1
+kind: Service
+metadata: {namespace: $ns, name: web, finalizers: [service.kubernetes.io/load-balancer-cleanup]}
+spec: {type: LoadBalancer, ports: [{port: 80}]}
+`
+		f.create(ctx, service)
+		f.deleteNamespace(ctx)
+		f.expectFindings(ctx, likely(diagnosis.CauseCloudResource, "services/web").
+			withEvidence("service.kubernetes.io/load-balancer-cleanup"))
+		removeFinalizers(ctx, f.objects(service)[0])
+		f.expectDeleted(ctx)
+	})
+
+	It("is reported after a foreground deletion", func(ctx context.Context) {
+		f := newFixture(ctx)
+		const owner = `{apiVersion: v1, kind: ConfigMap, metadata: {namespace: $ns, name: owner}}`
+		f.create(ctx, owner)
+		// While pods remain, the namespace controller does not delete the owner in the background,
+		// which would cancel the foreground deletion.
+		f.create(ctx, readyNode())
+		f.create(ctx, strings.Replace(pod, "GracePeriodSeconds: 1", "GracePeriodSeconds: 600", 1))
+		Expect(admin.Delete(ctx, f.objects(owner)[0], client.PropagationPolicy("Foreground"))).To(Succeed())
+		f.deleteNamespace(ctx)
+		f.expectFindings(ctx, likely(diagnosis.CauseForegroundDeletion, "configmaps/owner").withMessage("garbage collector"))
+		f.forceDeletePod(ctx)
+		f.expectDeleted(ctx)
+	})
+
+	It("is reported after a foreground deletion with a dependent that is not deleted", func(ctx context.Context) {
+		f := newFixture(ctx)
+		const owner = `{apiVersion: v1, kind: ConfigMap, metadata: {namespace: $ns, name: owner}}`
+		uid := f.create(ctx, owner)[0].GetUID()
+		f.create(ctx, strings.ReplaceAll(`
+apiVersion: v1
+kind: ConfigMap
+metadata:
+  namespace: $ns
+  name: dependent
+  ownerReferences: [{apiVersion: v1, kind: ConfigMap, name: owner, uid: $uid, blockOwnerDeletion: true}]
+`, "$uid", string(uid)))
+		f.create(ctx, readyNode())
+		f.create(ctx, strings.Replace(pod, "GracePeriodSeconds: 1", "GracePeriodSeconds: 600", 1))
+		Expect(admin.Delete(ctx, f.objects(owner)[0], client.PropagationPolicy("Foreground"))).To(Succeed())
+		f.deleteNamespace(ctx)
+		f.expectFindings(ctx, confirmed(diagnosis.CauseForegroundDeletion, "configmaps/owner").withEvidence(`configmaps "dependent"`))
+		f.forceDeletePod(ctx)
+		f.expectDeleted(ctx)
+	})
+
+	It("waits for kube-controller-manager while it does not run", func(ctx context.Context) {
+		f := newFixture(ctx)
+		const claim = `
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {namespace: $ns, name: data, finalizers: [kubernetes.io/pvc-protection]}
+spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
+`
+		f.create(ctx, claim)
+		f.create(ctx, `
+apiVersion: coordination.k8s.io/v1
+kind: Lease
+metadata: {namespace: kube-system, name: kube-controller-manager}
+spec: {holderIdentity: control-plane_1, leaseDurationSeconds: 15, renewTime: "2026-01-01T00:00:00.000000Z"}
+`)
+		f.deleteNamespace(ctx)
+		f.expectFindings(ctx, confirmed(diagnosis.CauseFinalizerOwnerGone, "persistentvolumeclaims/data").
+			withMessage("kubernetes.io/pvc-protection", "kube-controller-manager"))
+		removeFinalizers(ctx, f.objects(claim)[0])
+		f.expectDeleted(ctx)
+	})
+})
+
+var _ = Describe("A custom resource that depends on a deleted object", func() {
+	It("is identified by its own conditions", func(ctx context.Context) {
+		f := newFixture(ctx)
+		f.create(ctx, strings.Replace(definition, "    storage: true", "    storage: true\n    subresources: {status: {}}", 1))
+		f.changeDefinition(ctx, preserveStatus)
+		f.createOperator(ctx)
+		f.create(ctx, heldWidget+`
+status:
+  conditions:
+  - {type: Ready, status: "False", reason: DeletionFailed, lastTransitionTime: "2026-01-01T00:00:00Z",
+     message: 'cannot log in to the database: secrets "admin-password" not found'}
+`)
+		f.deleteNamespace(ctx)
+		f.expectFindings(ctx, likely(diagnosis.CauseDependencyDeleted, f.text("widgets.$id.example.com/held")).
+			withMessage("admin-password"))
+		removeFinalizers(ctx, f.objects(heldWidget)[0])
+		f.expectDeleted(ctx)
+	})
+})

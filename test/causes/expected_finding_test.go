@@ -1,0 +1,216 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package causes
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
+	"github.com/nslifecycle/nslifecycle/internal/diagnosis/collect"
+	"github.com/nslifecycle/nslifecycle/test/controlplane"
+)
+
+// expectedFinding describes a diagnosis finding that a spec expects.
+type expectedFinding struct {
+	cause     diagnosis.Cause
+	certainty diagnosis.Certainty
+	// objects are all objects of the finding, as RESOURCE/NAME.
+	objects []string
+	// texts are substrings of the message.
+	texts []string
+	// evidence are substrings of the evidence.
+	evidence []string
+}
+
+func confirmed(cause diagnosis.Cause, objects ...string) expectedFinding {
+	return expectedFinding{cause: cause, certainty: diagnosis.Confirmed, objects: objects}
+}
+
+func likely(cause diagnosis.Cause, objects ...string) expectedFinding {
+	return expectedFinding{cause: cause, certainty: diagnosis.Likely, objects: objects}
+}
+
+// withMessage adds substrings of the message.
+func (expected expectedFinding) withMessage(texts ...string) expectedFinding {
+	expected.texts = append(slices.Clone(expected.texts), texts...)
+	return expected
+}
+
+// withEvidence adds substrings of the evidence.
+func (expected expectedFinding) withEvidence(evidence ...string) expectedFinding {
+	expected.evidence = append(slices.Clone(expected.evidence), evidence...)
+	return expected
+}
+
+func (f *fixture) diagnose(g Gomega, ctx context.Context, collector *collect.Collector) *diagnosis.Diagnosis {
+	result, err := collector.Diagnose(ctx, f.ns)
+	g.Expect(err).NotTo(HaveOccurred())
+	return result
+}
+
+// expectResolved waits until there is no finding with the cause.
+func (f *fixture) expectResolved(ctx context.Context, cause diagnosis.Cause) {
+	GinkgoHelper()
+	Eventually(func(g Gomega) {
+		g.Expect(f.diagnose(g, ctx, collector).Findings).NotTo(ContainElement(HaveField("Cause", cause)))
+	}).WithContext(ctx).Should(Succeed())
+}
+
+// expectFindings waits until the diagnosis has exactly the wanted findings, in order, and
+// fails as soon as there is any other cause. It runs the recommended commands and returns
+// the diagnosis.
+func (f *fixture) expectFindings(ctx context.Context, wanted ...expectedFinding) *diagnosis.Diagnosis {
+	GinkgoHelper()
+	var causes []diagnosis.Cause
+	for _, expected := range wanted {
+		causes = append(causes, expected.cause)
+	}
+	var result *diagnosis.Diagnosis
+	Eventually(func(g Gomega) {
+		result = f.diagnose(g, ctx, collector)
+		// An administrator can read everything, but a request may time out.
+		g.Expect(result.Unread).To(BeEmpty())
+		var found []diagnosis.Cause
+		for _, finding := range result.Findings {
+			if !slices.Contains(causes, finding.Cause) {
+				StopTrying("unexpected cause").Attach("findings", format(result)).Now()
+			}
+			found = append(found, finding.Cause)
+		}
+		g.Expect(found).To(Equal(causes))
+	}).WithContext(ctx).Should(Succeed())
+	GinkgoWriter.Println(format(result))
+	Expect(result.State).To(Equal(diagnosis.Blocked))
+	Expect(result.Summary).To(Equal(result.Findings[0].Message))
+	for i, expected := range wanted {
+		expected.expectIn(result.Findings[i])
+	}
+	for _, finding := range result.Findings {
+		expectRemediesWork(ctx, finding)
+	}
+	return result
+}
+
+// expectIn compares a finding with the expected one.
+func (expected expectedFinding) expectIn(finding diagnosis.Finding) {
+	GinkgoHelper()
+	description := format(&diagnosis.Diagnosis{Findings: []diagnosis.Finding{finding}})
+	Expect(finding.Certainty).To(Equal(expected.certainty), description)
+	objects := []string{}
+	for _, object := range finding.Objects {
+		objects = append(objects, object.Resource+"/"+object.Name)
+	}
+	Expect(objects).To(ConsistOf(expected.objects), description)
+	for _, text := range expected.texts {
+		Expect(finding.Message).To(ContainSubstring(text), description)
+	}
+	for _, text := range expected.evidence {
+		Expect(strings.Join(finding.Evidence, "\n")).To(ContainSubstring(text), description)
+	}
+	Expect(finding.Message).NotTo(BeEmpty(), description)
+	Expect(finding.Evidence).NotTo(BeEmpty(), description)
+	Expect(finding.Remedies).NotTo(BeEmpty(), description)
+	for _, text := range slices.Concat([]string{finding.Message}, finding.Evidence, finding.Remedies) {
+		Expect(text).NotTo(ContainSubstring("%!"), description)
+		Expect(text).NotTo(ContainSubstring("\n"), description)
+		Expect(strings.TrimSpace(text)).NotTo(BeEmpty(), description)
+	}
+}
+
+// expectNoFindings checks that the diagnosis has no findings for a duration.
+func (f *fixture) expectNoFindings(ctx context.Context, collector *collect.Collector, duration time.Duration) {
+	GinkgoHelper()
+	Consistently(func(g Gomega) {
+		var result *diagnosis.Diagnosis
+		Eventually(func(g Gomega) {
+			result = f.diagnose(g, ctx, collector)
+			g.Expect(result.Unread).To(BeEmpty())
+		}).WithContext(ctx).Should(Succeed())
+		g.Expect(result.Findings).To(BeEmpty(), format(result))
+		g.Expect(result.State).NotTo(Equal(diagnosis.Blocked))
+	}).WithContext(ctx).WithTimeout(duration).Should(Succeed())
+}
+
+// format formats a diagnosis for the output of a failing spec.
+func format(result *diagnosis.Diagnosis) string {
+	var text strings.Builder
+	fmt.Fprintf(&text, "%s %s: %s\n", result.Namespace, result.State, result.Summary)
+	for _, finding := range result.Findings {
+		fmt.Fprintf(&text, "- %s (%s): %s\n  objects: %v of %d\n", finding.Cause, finding.Certainty, finding.Message,
+			finding.Objects, finding.Count)
+		for _, evidence := range finding.Evidence {
+			fmt.Fprintf(&text, "  evidence: %s\n", evidence)
+		}
+		for _, remedy := range finding.Remedies {
+			fmt.Fprintf(&text, "  remedy: %s\n", remedy)
+		}
+		fmt.Fprintf(&text, "  loss: %s\n", finding.Loss)
+	}
+	for _, unread := range result.Unread {
+		fmt.Fprintf(&text, "unread: %s\n", unread)
+	}
+	return text.String()
+}
+
+// mutatingCommands are the kubectl commands that accept --dry-run.
+var mutatingCommands = []string{"annotate", "apply", "create", "delete", "label", "patch", "replace", "scale", "taint"}
+
+// expectRemediesWork runs the commands that a finding recommends, mutating commands as a
+// server-side dry run.
+func expectRemediesWork(ctx context.Context, finding diagnosis.Finding) {
+	GinkgoHelper()
+	for _, remedy := range finding.Remedies {
+		words := strings.Fields(remedy)
+		// No kubelet serves logs here, and the plugin has its own tests.
+		if words[0] != "kubectl" || words[1] == "nslifecycle" || words[1] == "logs" {
+			continue
+		}
+		command := remedy
+		if slices.Contains(mutatingCommands, words[1]) {
+			command += " --dry-run=server"
+		}
+		output, err := runShell(ctx, command)
+		if words[1] == "auth" && strings.TrimSpace(output) == "no" || isEvidence(output, finding) {
+			continue // The command confirms the finding.
+		}
+		Expect(err).NotTo(HaveOccurred(), "%s, recommended for %s, printed: %s", command, finding.Cause, output)
+	}
+}
+
+// isEvidence reports whether a command failed with the error that is the evidence of a finding.
+func isEvidence(output string, finding diagnosis.Finding) bool {
+	_, text, isError := strings.Cut(strings.TrimSpace(output), "Error from server")
+	if _, after, hasReason := strings.Cut(text, "): "); hasReason {
+		text = after
+	}
+	text = strings.TrimPrefix(text, ": ")
+	return isError && text != "" && strings.Contains(strings.Join(finding.Evidence, "\n"), text)
+}
+
+// runShell runs a command line as a user would who copies it into a shell.
+func runShell(ctx context.Context, line string) (string, error) {
+	GinkgoHelper()
+	dir := GinkgoT().TempDir()
+	kubeconfig := filepath.Join(dir, "kubeconfig")
+	Expect(controlplane.WriteKubeconfig(kubeconfig, plane.Admin)).To(Succeed())
+	if path := plane.KubectlPath(); filepath.IsAbs(path) {
+		Expect(os.Symlink(path, filepath.Join(dir, "kubectl"))).To(Succeed())
+	}
+	command := exec.CommandContext(ctx, "sh", "-c", line)
+	command.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig, "PATH="+dir+":"+os.Getenv("PATH"), "HOME="+dir,
+		"EDITOR=true")
+	output, err := command.CombinedOutput()
+	GinkgoWriter.Printf("$ %s\n%s", line, output)
+	return string(output), err
+}

@@ -1,0 +1,193 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package causes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// testFinalizer has no owner in the cluster.
+const testFinalizer = "test.example.org/hold"
+
+var counter atomic.Int32
+
+// fixture is a namespace and the objects of one spec. In manifests, $ns is replaced with the
+// namespace and $id with a unique identifier.
+type fixture struct {
+	ns, id string
+}
+
+// makeFixture returns a fixture without creating its namespace.
+func makeFixture() *fixture {
+	id := fmt.Sprintf("acme%d", counter.Add(1))
+	return &fixture{ns: "causes-" + id, id: id}
+}
+
+// newFixture creates a namespace, which is force-deleted when the spec ends.
+func newFixture(ctx context.Context) *fixture {
+	GinkgoHelper()
+	f := makeFixture()
+	f.create(ctx, f.manifest())
+	return f
+}
+
+func (f *fixture) manifest() string {
+	return `{apiVersion: v1, kind: Namespace, metadata: {name: $ns}}`
+}
+
+func (f *fixture) text(text string) string {
+	return strings.NewReplacer("$ns", f.ns, "$id", f.id).Replace(text)
+}
+
+// objects parses the objects of a manifest.
+func (f *fixture) objects(text string) []*unstructured.Unstructured {
+	GinkgoHelper()
+	var objects []*unstructured.Unstructured
+	decoder := yaml.NewYAMLOrJSONDecoder(strings.NewReader(f.text(text)), 4096)
+	for {
+		object := &unstructured.Unstructured{}
+		err := decoder.Decode(&object.Object)
+		if errors.Is(err, io.EOF) {
+			return objects
+		}
+		Expect(err).NotTo(HaveOccurred(), f.text(text))
+		if len(object.Object) > 0 {
+			objects = append(objects, object)
+		}
+	}
+}
+
+// create creates the objects of a manifest in order, including their status, and returns them.
+// They are force-deleted when the spec ends.
+func (f *fixture) create(ctx context.Context, text string) []*unstructured.Unstructured {
+	GinkgoHelper()
+	objects := f.objects(text)
+	for _, object := range objects {
+		status, hasStatus := object.Object["status"]
+		Eventually(func() error {
+			err := admin.Create(ctx, object)
+			if err != nil && !isNotServedYet(err) {
+				return StopTrying("failed to create the object").Wrap(err)
+			}
+			return err
+		}).WithContext(ctx).Should(Succeed(), "%s %s", object.GetKind(), object.GetName())
+		DeferCleanup(forceDelete, object.DeepCopy())
+		if hasStatus {
+			object.Object["status"] = status
+			Expect(admin.Status().Update(ctx, object)).To(Succeed())
+		}
+	}
+	return objects
+}
+
+// isNotServedYet reports whether the API server does not serve a type yet.
+func isNotServedYet(err error) bool {
+	return meta.IsNoMatchError(err) || apierrors.IsNotFound(err) || apierrors.IsServiceUnavailable(err)
+}
+
+// forceDelete removes the finalizers of an object and deletes it without a grace period.
+func forceDelete(ctx context.Context, object *unstructured.Unstructured) {
+	removeFinalizers(ctx, object)
+	err := admin.Delete(ctx, object, client.GracePeriodSeconds(0))
+	if meta.IsNoMatchError(err) {
+		return
+	}
+	Expect(client.IgnoreNotFound(err)).To(Succeed(), "%s %s", object.GetKind(), object.GetName())
+	if object.GetKind() == "Namespace" {
+		setNamespaceFinalizer(ctx, object.GetName(), corev1.FinalizerKubernetes)
+	}
+}
+
+// removeFinalizers removes all finalizers of an object if it still exists.
+func removeFinalizers(ctx context.Context, object client.Object) {
+	GinkgoHelper()
+	Expect(tryRemoveFinalizers(ctx, object)).To(Succeed(), "%s", object.GetName())
+}
+
+func tryRemoveFinalizers(ctx context.Context, object client.Object) error {
+	patch := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))
+	if err := admin.Patch(ctx, object, patch); !meta.IsNoMatchError(err) {
+		return client.IgnoreNotFound(err)
+	}
+	return nil
+}
+
+// setNamespaceFinalizer makes the given namespace finalizer the only one.
+func setNamespaceFinalizer(ctx context.Context, name string, finalizer corev1.FinalizerName) {
+	GinkgoHelper()
+	Eventually(func() error {
+		namespace := &corev1.Namespace{}
+		if err := admin.Get(ctx, client.ObjectKey{Name: name}, namespace); err != nil {
+			return client.IgnoreNotFound(err)
+		}
+		finalizers := []corev1.FinalizerName{finalizer}
+		if slices.Equal(namespace.Spec.Finalizers, finalizers) {
+			return nil
+		}
+		namespace.Spec.Finalizers = finalizers
+		return client.IgnoreNotFound(admin.SubResource("finalize").Update(ctx, namespace))
+	}).WithContext(ctx).Should(Succeed())
+}
+
+// delete requests the deletion of the objects of a manifest.
+func (f *fixture) delete(ctx context.Context, text string) {
+	GinkgoHelper()
+	for _, object := range f.objects(text) {
+		Expect(admin.Delete(ctx, object)).To(Succeed(), "%s %s", object.GetKind(), object.GetName())
+	}
+}
+
+// deleteNamespace requests the deletion of the namespace and waits until the namespace controller
+// has reported a condition or finished: on a busy machine that may exceed the progress deadline.
+func (f *fixture) deleteNamespace(ctx context.Context) {
+	GinkgoHelper()
+	f.delete(ctx, f.manifest())
+	Eventually(func(g Gomega) {
+		namespace := f.namespace(g, ctx)
+		hasCondition := slices.ContainsFunc(namespace.Status.Conditions, func(condition corev1.NamespaceCondition) bool {
+			return condition.Type == corev1.NamespaceDeletionContentFailure
+		})
+		g.Expect(hasCondition || !slices.Contains(namespace.Spec.Finalizers, corev1.FinalizerKubernetes)).To(BeTrue())
+	}).WithContext(ctx).Should(Succeed())
+}
+
+func (f *fixture) namespace(g Gomega, ctx context.Context) *corev1.Namespace {
+	namespace := &corev1.Namespace{}
+	g.Expect(admin.Get(ctx, client.ObjectKey{Name: f.ns}, namespace)).To(Succeed())
+	return namespace
+}
+
+// expectDeleted waits until the namespace no longer exists.
+func (f *fixture) expectDeleted(ctx context.Context) {
+	GinkgoHelper()
+	Eventually(func() error {
+		return admin.Get(ctx, client.ObjectKey{Name: f.ns}, &corev1.Namespace{})
+	}).WithContext(ctx).Should(Satisfy(apierrors.IsNotFound), "%s still exists", f.ns)
+}
+
+// expectTerminating waits until the objects of a manifest have a deletionTimestamp.
+func (f *fixture) expectTerminating(ctx context.Context, text string) {
+	GinkgoHelper()
+	for _, object := range f.objects(text) {
+		Eventually(func(g Gomega) {
+			g.Expect(admin.Get(ctx, client.ObjectKeyFromObject(object), object)).To(Succeed())
+			g.Expect(object.GetDeletionTimestamp()).NotTo(BeNil())
+		}).WithContext(ctx).Should(Succeed(), "%s %s", object.GetKind(), object.GetName())
+	}
+}

@@ -1,0 +1,255 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package finalization
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nslifecycle/nslifecycle/test/controlplane"
+	"github.com/nslifecycle/nslifecycle/test/wrappers"
+)
+
+// startControllerManager runs kube-controller-manager until the spec ends.
+func startControllerManager(ctx context.Context, controllers string) *controlplane.ControllerManager {
+	GinkgoHelper()
+	controllerManager, err := plane.StartControllerManager(ctx, "--controllers="+controllers)
+	if errors.Is(err, controlplane.ErrNoControllerManager) {
+		Skip(err.Error())
+	}
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func() { Expect(controllerManager.Stop()).To(Succeed()) })
+	Eventually(controllerManager.Log).WithContext(ctx).Should(ContainSubstring("Starting namespace controller"))
+	return controllerManager
+}
+
+// variable matches the parts of a log line that differ between occurrences of the same message.
+var variable = regexp.MustCompile(`peer-\w+-\d+|[0-9a-f]{8}-[0-9a-f-]{27}|\d{4}-\d\d-\d\dT[0-9:.]+Z|\b\d+(\.\d+)?m?s\b|0x[0-9a-f]+`)
+
+// loggedErrors counts the error lines of a log by message, without their variable parts.
+func loggedErrors(log string, errorLine *regexp.Regexp) map[string]int {
+	found := map[string]int{}
+	for line := range strings.Lines(log) {
+		if match := errorLine.FindStringSubmatch(strings.TrimSpace(line)); match != nil {
+			found[variable.ReplaceAllString(match[1], "*")]++
+		}
+	}
+	return found
+}
+
+var (
+	// managerErrors matches errors in the manager's log in development mode.
+	managerErrors = regexp.MustCompile(`\t(ERROR\t.*?"error": .*|ERROR\t[^{]*)`)
+	// upstreamErrors matches errors of klog: level, date, time, thread, file, message.
+	upstreamErrors = regexp.MustCompile(`^E\d{4} \S+ +\d+ (\S+\] .*)`)
+)
+
+// createAndDeleteNamespaces creates namespaces with a few objects each and deletes them. Every
+// fifth namespace is blocked by a finalizer.
+func createAndDeleteNamespaces(ctx context.Context, prefix string, count int) (free, held []*corev1.Namespace) {
+	GinkgoHelper()
+	namespaces := make([]*corev1.Namespace, count)
+	group, groupContext := errgroup.WithContext(ctx)
+	group.SetLimit(10)
+	for i := range count {
+		namespaces[i] = wrappers.MakeNamespace(unique(prefix)).Obj()
+		group.Go(func() error {
+			namespace := namespaces[i]
+			objects := append([]client.Object{namespace}, makeConfigMaps(namespace.Name, "a", "b", "c")...)
+			meta := func(name string) metav1.ObjectMeta {
+				return metav1.ObjectMeta{Namespace: namespace.Name, Name: name}
+			}
+			objects = append(objects, &corev1.Secret{ObjectMeta: meta("secret")},
+				&corev1.ServiceAccount{ObjectMeta: meta("account")},
+				&corev1.Pod{ObjectMeta: meta("pod"), Spec: corev1.PodSpec{
+					Containers: []corev1.Container{{Name: "none", Image: "example.com/none"}},
+				}},
+				&corev1.Service{ObjectMeta: meta("service"), Spec: corev1.ServiceSpec{
+					Ports: []corev1.ServicePort{{Port: 80}},
+				}})
+			if i%5 == 0 {
+				objects = append(objects, withFinalizer(wrappers.MakeConfigMap(namespace.Name, "held")))
+			}
+			for _, object := range objects {
+				if err := admin.Create(groupContext, object); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	Expect(group.Wait()).To(Succeed())
+	for i, namespace := range namespaces {
+		if i%5 == 0 {
+			held = append(held, namespace)
+		} else {
+			free = append(free, namespace)
+		}
+		deleteObject(ctx, namespace)
+	}
+	return free, held
+}
+
+// expectAllDeleted waits until namespaces are deleted.
+func expectAllDeleted(ctx context.Context, namespaces []*corev1.Namespace, timeout time.Duration) {
+	GinkgoHelper()
+	Eventually(func(g Gomega) []string {
+		var list corev1.NamespaceList
+		g.Expect(admin.List(ctx, &list)).To(Succeed())
+		remaining := []string{}
+		for _, namespace := range namespaces {
+			if slices.ContainsFunc(list.Items, func(other corev1.Namespace) bool { return other.UID == namespace.UID }) {
+				remaining = append(remaining, namespace.Name)
+			}
+		}
+		return remaining
+	}).WithContext(ctx).WithTimeout(timeout).WithPolling(200 * time.Millisecond).Should(BeEmpty())
+}
+
+// finalizeNamespaces creates and deletes namespaces, removes their finalizers once the other
+// namespaces are deleted, and returns the duration of finalization.
+func finalizeNamespaces(ctx context.Context, prefix string, count int) time.Duration {
+	GinkgoHelper()
+	free, held := createAndDeleteNamespaces(ctx, prefix, count)
+	begin := time.Now()
+	expectAllDeleted(ctx, free, 3*time.Minute)
+	for _, namespace := range held {
+		removeFinalizers(ctx, wrappers.MakeConfigMap(namespace.Name, "held"))
+	}
+	expectAllDeleted(ctx, held, 3*time.Minute)
+	return time.Since(begin).Round(time.Second)
+}
+
+func describe(loggedErrors map[string]int) string {
+	lines := []string{}
+	for _, text := range slices.Sorted(maps.Keys(loggedErrors)) {
+		lines = append(lines, fmt.Sprintf("%d x %s", loggedErrors[text], text))
+	}
+	return strings.Join(lines, "\n")
+}
+
+// raceLost matches errors of a controller that acts on a namespace after the other one finalized it.
+var raceLost = regexp.MustCompile(`not found|has been modified|Precondition failed`)
+
+// onlyIn returns the errors that are in after and not in before, except those of lost races.
+func onlyIn(after, before map[string]int) []string {
+	texts := []string{}
+	for text := range after {
+		if before[text] == 0 && !raceLost.MatchString(text) {
+			texts = append(texts, text)
+		}
+	}
+	return texts
+}
+
+// Long: this spec finalizes hundreds of namespaces.
+var _ = Describe("Beside kube-controller-manager", Label("long"), func() {
+	BeforeEach(stopManager)
+
+	DescribeTable("the manager finalizes all namespaces without additional errors in either log,",
+		func(ctx context.Context, controllers string, count int) {
+			By("running the manager alone")
+			logged := captureLog()
+			alone := startManager(ctx, managerConfig(ctx), withGracePeriod(5*time.Second))
+			AddReportEntry("manager alone, 20 namespaces", finalizeNamespaces(ctx, "peer-manager", 20).String())
+			Expect(alone.Stop()).To(Succeed())
+			managerAlone := loggedErrors(string(logged.Contents()), managerErrors)
+
+			By("running kube-controller-manager alone")
+			first := startControllerManager(ctx, controllers)
+			AddReportEntry("kube-controller-manager alone, 20 namespaces", finalizeNamespaces(ctx, "peer-upstream", 20).String())
+			upstreamLog, err := first.Log()
+			Expect(err).NotTo(HaveOccurred())
+			upstreamAlone := loggedErrors(upstreamLog, upstreamErrors)
+
+			By("running both")
+			// The grace period equals the delay of kube-controller-manager, which makes both act concurrently.
+			startManager(ctx, managerConfig(ctx), withGracePeriod(5*time.Second))
+			AddReportEntry(fmt.Sprintf("together, %d namespaces", count), finalizeNamespaces(ctx, "peer-both", count).String())
+			managerTogether := loggedErrors(string(logged.Contents()), managerErrors)
+			upstreamLog, err = first.Log()
+			Expect(err).NotTo(HaveOccurred())
+			upstreamTogether := loggedErrors(upstreamLog, upstreamErrors)
+			AddReportEntry("errors of the manager alone", describe(managerAlone))
+			AddReportEntry("errors of the manager in total", describe(managerTogether))
+			AddReportEntry("errors of kube-controller-manager alone", describe(upstreamAlone))
+			AddReportEntry("errors of kube-controller-manager in total", describe(upstreamTogether))
+			Expect(onlyIn(managerTogether, managerAlone)).To(BeEmpty(), "errors of the manager only beside kube-controller-manager")
+			Expect(onlyIn(upstreamTogether, upstreamAlone)).To(BeEmpty(), "errors of kube-controller-manager only beside the manager")
+		},
+		Entry("with its namespace controller", "namespace-controller", 200),
+		Entry("with other controllers of kube-controller-manager", "namespace-controller,garbage-collector-controller,"+
+			"serviceaccount-controller,resourcequota-controller,endpointslice-controller,pod-garbage-collector-controller", 60),
+	)
+})
+
+// Long: this spec observes several resync periods of both controllers.
+var _ = Describe("A namespace that is stuck beside kube-controller-manager", Label("long"), func() {
+	DescribeTable("is not updated repeatedly,",
+		func(ctx context.Context, make func(namespace string) client.Object, most int) {
+			stopManager()
+			namespace := createNamespace(ctx, "peer-stuck")
+			held := withFinalizer(make(namespace.Name))
+			create(ctx, append(makeConfigMaps(namespace.Name, "a", "b"), held)...)
+			DeferCleanup(func(ctx context.Context) { removeFinalizers(ctx, held) })
+			startControllerManager(ctx, "namespace-controller")
+			startManager(ctx, managerConfig(ctx))
+			deleteObject(ctx, namespace)
+
+			By("waiting until both controllers have updated the conditions")
+			observed := watchNamespace(context.WithoutCancel(ctx), namespace)
+			eventuallyNamespace(ctx, namespace.Name, HaveRemaining(), HaveFinalizersRemaining())
+			// kube-controller-manager starts after 5 s and retries every 8 s, the manager every 15 s.
+			Consistently(func(g Gomega) {
+				g.Expect(get(g, ctx, namespace.Name)).To(And(BeTerminating(), HaveNamespaceFinalizers(corev1.FinalizerKubernetes)))
+			}).WithContext(ctx).WithTimeout(15 * time.Second).Should(Succeed())
+
+			By("counting the updates")
+			before := len(observed.states())
+			Consistently(func(g Gomega) {
+				g.Expect(get(g, ctx, namespace.Name)).To(And(BeTerminating(), HaveNamespaceFinalizers(corev1.FinalizerKubernetes)))
+			}).WithContext(ctx).WithTimeout(32 * time.Second).Should(Succeed())
+			states := observed.states()
+			for _, state := range states {
+				GinkgoWriter.Println("conditions at", state.ResourceVersion, state.Status.Conditions)
+			}
+			AddReportEntry("updates, and updates in the last 32 s", fmt.Sprintf("%d, %d", len(states), len(states)-before))
+			Expect(len(states) - before).To(BeNumerically("<=", most))
+
+			removeFinalizers(ctx, held)
+			expectDeleted(ctx, namespace)
+		},
+		Entry("by a ConfigMap", func(namespace string) client.Object {
+			return wrappers.MakeConfigMap(namespace, "held")
+		}, 0),
+		Entry("by a Service", func(namespace string) client.Object {
+			return &corev1.Service{
+				ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "held"},
+				Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}},
+			}
+		}, 0),
+		Entry("by a Pod", func(namespace string) client.Object {
+			return &corev1.Pod{
+				ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "held"},
+				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "none", Image: "example.com/none"}}},
+			}
+			// While it waits for pods, kube-controller-manager reports no remaining content
+			// (kubernetes/kubernetes PR 138209), but the manager does. Each updates the conditions
+			// on its own schedule, never in response to the other.
+		}, 9),
+	)
+})
