@@ -1,6 +1,6 @@
 # The image that docker-* builds and deploy installs.
 IMG ?= ghcr.io/nslifecycle/nslifecycle:latest
-# More arguments for run, demo, the benchmarks and test, for example `make demo ARGS=--once`.
+# Additional arguments of run, demo, the benchmarks and test, for example `make demo ARGS=--once`.
 ARGS ?=
 # The tool that builds images: docker, or a compatible one.
 CONTAINER_TOOL ?= docker
@@ -20,7 +20,7 @@ ARCHIVE ?= dist/image.tar
 RELEASE_IMAGE ?= ghcr.io/nslifecycle/nslifecycle
 RELEASE_PLATFORMS ?= linux/amd64,linux/arm64,darwin/amd64,darwin/arm64,windows/amd64,windows/arm64
 # The time that undeploy waits for the deletion of the system namespace before it finalizes it itself.
-UNDEPLOY_PATIENCE ?= 60s
+UNDEPLOY_TIMEOUT ?= 60s
 KUBECTL ?= kubectl
 
 # Tools. All versions are pinned here.
@@ -49,7 +49,7 @@ KIND := $(LOCALBIN)/kind
 KUSTOMIZE := $(LOCALBIN)/kustomize
 SETUP_ENVTEST := $(LOCALBIN)/setup-envtest
 
-# As in the image. With cgo, kustomize in the plugin would use Go's package plugin, which makes
+# The same setting as for the image. With cgo, kustomize in the plugin would use Go's package plugin, which makes
 # linking take minutes.
 export CGO_ENABLED ?= 0
 
@@ -77,7 +77,7 @@ help: ## Show this help.
 # The demo and the tests run the script instead of depending on a target, since only the script
 # knows the resulting path.
 .PHONY: demo
-demo: ## A real API server, two initializers and a tour. ONCE=1 exits after the tour.
+demo: ## Run a real API server and two initializers, and show a tour. ONCE=1 exits after the tour.
 	@$(start-demo) $(if $(filter-out 0 false,$(ONCE)),--once) $(ARGS)
 
 # Exit status 3 of the manager means that no cluster is configured. Any other status is returned to
@@ -141,22 +141,22 @@ lint-config: golangci-lint ## Check the configuration of golangci-lint.
 
 ##@ Test
 
-# The suites that ginkgo runs in PROCS processes each. Every process has a control plane of its
-# own, so no spec disturbs another one. Their specs wait more than they compute, hence more
+# The suites that ginkgo runs in PROCS processes each. Every process has its own control
+# plane, so specs do not interfere. The specs mostly wait, hence more
 # processes than processors.
 PARALLEL_SUITES := finalization security causes integration diagnosis initializer
 PROCS ?= 4
-# What only test-long runs: the suites, and the specs with the label "long" of PARALLEL_SUITES.
+# The suites that only test-long runs, besides the specs of PARALLEL_SUITES with the label "long".
 LONG_SUITES := chaos
-# The packages that go test runs, as many at a time as PACKAGES says.
+# The packages that go test runs, PACKAGES of them concurrently.
 PACKAGES ?= 3
 
-# None of these generates or formats anything: a test that rewrites the tree
-# hides what is wrong with it. `make verify` looks after that.
+# No test target generates or formats files, since this would hide errors in the
+# tree. `make verify` checks the tree.
 .PHONY: test
-test: helm kustomize promtool ginkgo ## Run all tests, against a real API server where they need one, but for test-long and test-versions.
-	@echo "Skipping what takes long ($(LONG_SUITES:%=test/%) and specs with the label \"long\"): make test-long runs it." >&2
-	@echo "Skipping test/versions: make test-versions runs it." >&2
+test: helm kustomize promtool ginkgo ## Run all tests except test-long and test-versions.
+	@echo "Skipping $(LONG_SUITES:%=test/%) and specs with the label \"long\": run make test-long." >&2
+	@echo "Skipping test/versions: run make test-versions." >&2
 	cd hack/image && go test ./...
 	cd test/benchmark && go test ./...
 	@$(use-control-plane-and-peer) $(MAKE) --no-print-directory -j2 --keep-going test-packages test-suites
@@ -171,7 +171,7 @@ test-suites:
 	$(call run-suites,--label-filter='!long' $(PARALLEL_SUITES:%=./test/%))
 
 .PHONY: test-long
-test-long: ginkgo ## Run the tests that take long: managers and API servers killed by the hundred, long waits.
+test-long: ginkgo ## Run the long tests, which repeatedly kill managers and API servers.
 	@$(use-control-plane-and-peer) set -x; failed=; \
 	$(call run-suites,--label-filter=long $(PARALLEL_SUITES:%=./test/%)) || failed=1; \
 	go test -timeout 30m $(ARGS) $(LONG_SUITES:%=./test/%) || failed=1; \
@@ -185,7 +185,7 @@ test-coverage: helm kustomize promtool ## Run all tests with a coverage profile 
 VERSIONS ?= 1.30 1.31 1.32 1.33 1.34 1.35 1.36
 
 .PHONY: test-versions
-test-versions: ## Run test/versions on the API servers of VERSIONS. Where they have to be built it takes an hour.
+test-versions: ## Run test/versions on the API servers of VERSIONS. Building them takes an hour.
 	@failed=; for version in $(VERSIONS); do \
 		if ! assets="$$(hack/control-plane.sh --version="$$version")" || ! (set -x; NSLIFECYCLE_TEST_VERSIONS=1 \
 			KUBEBUILDER_ASSETS="$$assets" go test ./test/versions -count=1 -timeout 30m $(ARGS)); then \
@@ -198,7 +198,7 @@ test-versions: ## Run test/versions on the API servers of VERSIONS. Where they h
 SUITES ?= ./test/integration ./test/initializer ./test/finalizer ./test/searchindex ./test/finalization ./test/diagnosis ./test/causes ./test/plugin ./test/guardrails ./test/timeouts ./test/metrics ./test/security
 
 .PHONY: test-integration
-test-integration: promtool ginkgo ## Run SUITES alone and verbosely. ARGS=--focus=TEXT chooses specs.
+test-integration: promtool ginkgo ## Run SUITES verbosely. ARGS=--focus=TEXT selects specs.
 	@$(use-control-plane-and-peer) $(call run-suites,-v $(ARGS) $(SUITES))
 
 # The Kind cluster is deleted after the tests, also if they fail.
@@ -221,7 +221,7 @@ FROM ?= $(shell git describe --tags --abbrev=0 HEAD^ 2>/dev/null)
 
 .PHONY: test-upgrade
 test-upgrade: ## Test the upgrade from version FROM while namespaces are initialized and finalized.
-	@[ -n "$(FROM)" ] || { echo "There is no tag to upgrade from: say FROM=..., a tag or commit." >&2; exit 1; }
+	@[ -n "$(FROM)" ] || { echo "There is no tag to upgrade from. Set FROM to a tag or commit." >&2; exit 1; }
 	@$(use-control-plane) set -x; UPGRADE_FROM="$(FROM)" go test ./test/chaos -count=1 -timeout 30m -v -ginkgo.v \
 		-ginkgo.focus="An upgrade" $(ARGS)
 
@@ -287,7 +287,7 @@ vulncheck: govulncheck ## Check for known vulnerabilities in called code.
 verify-clean:
 	@changed="$$(git status --porcelain)"; \
 	if [ -n "$$changed" ]; then \
-		echo "These files differ from what is committed. If generated files are among them, commit them as they are now:" >&2; \
+		echo "The tree is not clean. Commit these files, or revert them if they are not generated:" >&2; \
 		echo "$$changed" >&2; exit 1; \
 	fi
 
@@ -340,10 +340,10 @@ image-push: ## Push an image archive, ARCHIVE=dist/image.tar, and its SBOMs as I
 # commit, so that the files are reproducible. The release workflow runs only this target.
 .PHONY: release-artifacts
 release-artifacts: ## Write the files of a release to dist/release, VERSION=v0.1.0.
-	@[ -n "$(VERSION)" ] || { echo "Say which release: make release-artifacts VERSION=v0.1.0" >&2; exit 1; }
+	@[ -n "$(VERSION)" ] || { echo "Set VERSION, for example: make release-artifacts VERSION=v0.1.0" >&2; exit 1; }
 	@changed="$$(git status --porcelain)"; \
 	if [ -n "$$changed" ]; then \
-		echo "Commit these changes first, or stash them: a release is made of a commit." >&2; \
+		echo "Commit or stash these changes first: a release is built from a commit." >&2; \
 		echo "$$changed" >&2; exit 1; \
 	fi
 	rm -rf dist/release
@@ -383,7 +383,7 @@ deploy: kustomize ## Install everything, with the manager's image from IMG.
 undeploy: kustomize build ## Remove everything, in an order that never blocks namespaces.
 	@$(delete-policies)
 	"$(KUSTOMIZE)" build config/compat | $(KUBECTL) delete --wait=false --ignore-not-found=$(ignore-not-found) -f -
-	@$(await-end-of-system-namespace)
+	@$(wait-for-system-namespace)
 
 ##@ Tools
 
@@ -415,7 +415,7 @@ cosign: ## Install cosign to bin/.
 crd-ref-docs: ## Install crd-ref-docs to bin/.
 	@$(call install-tool,crd-ref-docs,$(CRD_REF_DOCS_MODULE),$(CRD_REF_DOCS_VERSION))
 
-# The command of the library's version in go.mod: they have to be the same.
+# The command must have the version of the library in go.mod.
 .PHONY: ginkgo
 ginkgo: ## Build ginkgo to bin/.
 	@go build -o "$(GINKGO)" github.com/onsi/ginkgo/v2/ginkgo
@@ -494,7 +494,7 @@ endef
 define use-control-plane-and-peer
 peer=--with-controller-manager; \
 if [ -n "$$KUBEBUILDER_ASSETS" ] && [ ! -x "$$KUBEBUILDER_ASSETS/kube-controller-manager" ]; then \
-	echo "There is no kube-controller-manager in KUBEBUILDER_ASSETS, so the tests beside it are skipped." >&2; peer=; \
+	echo "There is no kube-controller-manager in KUBEBUILDER_ASSETS, so the tests that require it are skipped." >&2; peer=; \
 fi; \
 KUBEBUILDER_ASSETS="$$(hack/control-plane.sh $$peer)"; export KUBEBUILDER_ASSETS;
 endef
@@ -503,7 +503,7 @@ define use-control-plane-with-peer
 KUBEBUILDER_ASSETS="$$(hack/control-plane.sh --with-controller-manager)"; export KUBEBUILDER_ASSETS;
 endef
 
-# run-suites(arguments): runs suites in parallel processes, all of them even if one fails.
+# run-suites(arguments): runs all suites in parallel processes, even if one fails.
 define run-suites
 "$(GINKGO)" --procs=$(PROCS) --keep-going --timeout=30m --poll-progress-after=2m --ldflags='-s -w' $(1)
 endef
@@ -537,21 +537,21 @@ overlay="$$(mktemp -d "$(LOCALBIN)/.overlay.XXXXXX")"; trap 'rm -rf "$$overlay"'
 printf '%s\n' 'resources:' '- ../../config/default' 'sortOptions:' '  order: fifo' >"$$overlay/kustomization.yaml"; \
 (cd "$$overlay" && "$(KUSTOMIZE)" edit set image "ghcr.io/nslifecycle/nslifecycle=$(IMG)"); \
 "$(KUSTOMIZE)" build "$$overlay" >"$$overlay/install.yaml"; \
-grep -qF -- 'image: $(IMG)' "$$overlay/install.yaml" || { echo "The image $(IMG) did not get into the Deployment." >&2; exit 1; };
+grep -qF -- 'image: $(IMG)' "$$overlay/install.yaml" || { echo "The Deployment does not use the image $(IMG)." >&2; exit 1; };
 endef
 
 # In a separate process group, as in run.
-define await-end-of-system-namespace
-wait-for-end() { \
+define wait-for-system-namespace
+wait-for-deletion() { \
 	[ -z "$$($(KUBECTL) get namespace nslifecycle-system --ignore-not-found --output=name)" ] || \
 		$(KUBECTL) wait --for=delete namespace/nslifecycle-system --timeout="$$1"; \
 }; \
-if ! wait-for-end "$(UNDEPLOY_PATIENCE)" 2>/dev/null; then \
-	echo "Nobody has ended namespace nslifecycle-system within $(UNDEPLOY_PATIENCE), so a manager is run here until it has gone." >&2; \
+if ! wait-for-deletion "$(UNDEPLOY_TIMEOUT)" 2>/dev/null; then \
+	echo "Namespace nslifecycle-system was not finalized within $(UNDEPLOY_TIMEOUT). Running a manager locally until it is deleted." >&2; \
 	set -m; "$(LOCALBIN)/manager" --controllers=finalization --leader-elect=false --health-probe-bind-address=0 \
 		--zap-encoder=console --zap-log-level=error & pid=$$!; set +m; \
 	trap 'kill "$$pid" 2>/dev/null || :; wait "$$pid" || :' EXIT; \
-	wait-for-end 5m; \
+	wait-for-deletion 5m; \
 fi
 endef
 

@@ -2,26 +2,26 @@
 # Copyright The nslifecycle Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-# Gets kube-apiserver, etcd and kubectl, and prints the directory that holds
+# Gets kube-apiserver, etcd and kubectl, and prints the directory that contains
 # them, so that tests and the demo can run a real API server:
 #
 #   KUBEBUILDER_ASSETS="$(hack/control-plane.sh)" go test ./...
 #
-# --with-controller-manager asks for kube-controller-manager as well. --version=1.35 asks
-# for the kube-apiserver of another minor release, one that is pinned in
-# hack/controlplane/<minor>; KUBEBUILDER_ASSETS does not count then.
+# --with-controller-manager also gets kube-controller-manager. --version=1.35 gets
+# the kube-apiserver of another minor release, which must be pinned in
+# hack/controlplane/<minor>; KUBEBUILDER_ASSETS is ignored then.
 #
-# Where they come from:
-#   1. KUBEBUILDER_ASSETS, if set: taken as it is.
+# Sources of the binaries:
+#   1. KUBEBUILDER_ASSETS, if set, without a check.
 #   2. A download by setup-envtest, if its server can be reached.
 #   3. A build from the Go modules pinned in hack/controlplane/go.mod: about ten
-#      minutes once on two cores. It needs nothing but a Go module proxy.
-# What is there already is used before anything is fetched. To decide otherwise:
+#      minutes once on two cores. It requires only a Go module proxy.
+# Existing binaries are used before anything is fetched. To change this:
 #
 #   NSLIFECYCLE_CONTROL_PLANE=auto|download|build   (default: auto)
 #   NSLIFECYCLE_DOWNLOAD_TIMEOUT=<seconds>          (default: 60; 600 for download)
 #
-# stdout carries the directory and nothing else; the rest goes to stderr.
+# stdout contains only the directory; all other output goes to stderr.
 
 set -euo pipefail
 
@@ -43,12 +43,12 @@ die() {
   exit 1
 }
 
-# The commands run in the script's own process group, so Ctrl-C reaches them
-# too; what is left to do is to remove what they had not finished.
+# The commands run in the script's process group, so Ctrl-C interrupts them
+# too. The script only removes their incomplete files.
 scratch=""
 cleanup() {
   if [[ -n "${scratch}" ]]; then
-    # What setup-envtest unpacks is read-only.
+    # setup-envtest unpacks read-only files.
     chmod -R u+w "${scratch}" 2>/dev/null || true
     rm -rf "${scratch}"
   fi
@@ -68,7 +68,7 @@ answer() {
   exit 0
 }
 
-# The minor release that a go.mod pins.
+# The minor release pinned in a go.mod.
 minor_of() {
   sed -n 's/^[[:space:]]*\(require \)\{0,1\}k8s\.io\/kubernetes v\([0-9]*\.[0-9]*\)\..*/\2/p' "$1/go.mod" | head -n 1
 }
@@ -96,7 +96,7 @@ if [[ -n "${other}" ]]; then
     "${with_controller_manager}" && die "kube-controller-manager is pinned for $(minor_of "${module}") alone."
     [[ -f "${module}/${other}/go.mod" ]] ||
       die "Kubernetes ${other} is not pinned in hack/controlplane; run: hack/pin-control-plane.sh ${other}"
-    # etcd and kubectl are those of all others.
+    # etcd and kubectl are shared with the default version.
     base="$("${BASH_SOURCE[0]}" 3>&-)"
     readonly base
     module="${module}/${other}"
@@ -108,7 +108,7 @@ if [[ -n "${other}" ]]; then
 fi
 readonly module built other
 
-# What envtest archives hold; the controller manager is in none of them.
+# The binaries of envtest archives, which do not include kube-controller-manager.
 readonly base_binaries=(kube-apiserver etcd kubectl)
 binaries=("${base_binaries[@]}")
 if [[ -n "${other}" ]]; then
@@ -154,8 +154,8 @@ esac
 command -v go >/dev/null ||
   die "Go is not in PATH, and it is needed to get a control plane. Install Go, or set KUBEBUILDER_ASSETS to a directory with kube-apiserver and etcd."
 
-# The binaries run on this machine, whatever the caller cross-compiles for, and
-# come from this module, whatever workspace surrounds it.
+# The binaries are built for this machine, even if the caller cross-compiles, and
+# from this module, even within a workspace.
 export GOOS="" GOARCH="" GOWORK=off
 mkdir -p "${bin}"
 
@@ -168,11 +168,11 @@ package_of() {
   esac
 }
 
-# Part of the stamp: a change of the flags is a change of the result.
+# Part of the stamp, since the flags affect the result.
 build_flags="CGO_ENABLED=0 -trimpath -s -w gitVersion gitMajor gitMinor gitTreeState"
 tags=""
 if [[ "${other}" == 1.30 ]]; then
-  # The last one with the clients of some clouds in it, which take longer to build than
+  # The tag excludes the in-tree clients of cloud providers, which take longer to build than
   # everything else together.
   tags=providerless
   build_flags+=" -tags=${tags}"
@@ -194,8 +194,8 @@ inputs_hash() {
   fi
 }
 
-# A binary counts only with a stamp of the same inputs that is not older than it:
-# one that somebody put there by hand is built again.
+# A binary is valid only with a stamp of the same inputs that is not older:
+# one that was copied manually is built again.
 is_current() {
   local binary="${built}/$1" stamp="${built}/.$1.stamp"
   inputs_hash
@@ -220,8 +220,8 @@ build() {
 
   version="$(cd "${module}" && go list -m -f '{{.Version}}' k8s.io/kubernetes)"
   IFS=. read -r major minor rest <<<"${version#v}"
-  # A build from modules has no version control to ask: without these, the
-  # server would call itself v0.0.0-master, and clients believe it.
+  # A build from modules has no version control information: without these flags, the
+  # server would report version v0.0.0-master, which clients interpret.
   v=k8s.io/component-base/version
   ldflags="-s -w -X ${v}.gitVersion=${version} -X ${v}.gitMajor=${major} -X ${v}.gitMinor=${minor} -X ${v}.gitTreeState=clean"
 
@@ -231,11 +231,11 @@ build() {
   for name in "${missing[@]}"; do
     started="${SECONDS}"
     say "Building ${name} ..."
-    # Descriptor 9 is the lock: a helper that outlives the build must not keep it.
+    # Descriptor 9 is the lock, which a process that outlives the build must not hold.
     (cd "${module}" && CGO_ENABLED=0 go build -trimpath -tags="${tags}" -ldflags "${ldflags}" \
       -o "${scratch}/${name}" "$(package_of "${name}")") 3>&- 9>&- ||
       die "Building ${name} failed. If modules cannot be downloaded here, set KUBEBUILDER_ASSETS to a directory with kube-apiserver and etcd."
-    # No moment has a new binary beside an old stamp, or half a binary at all.
+    # At no time is there a new binary with an old stamp, or an incomplete binary.
     rm -f "${built}/.${name}.stamp"
     mv -f "${scratch}/${name}" "${built}/${name}"
     echo "${inputs}" >"${scratch}/stamp"
@@ -247,7 +247,7 @@ build() {
 # 2. The download (functions) ------------------------------------------------
 
 # MutatingAdmissionPolicy v1 is served from 1.36 on; the minor release of the
-# pinned modules is never older, and is stated once, there.
+# pinned modules is never older, and is the only place that states it.
 selector=""
 download_selector() {
   if [[ -z "${selector}" ]]; then
@@ -279,12 +279,12 @@ download() {
   seconds="${NSLIFECYCLE_DOWNLOAD_TIMEOUT:-$([[ "${mode}" == download ]] && echo 600 || echo 60)}"
   say "Downloading kube-apiserver, etcd and kubectl ${selector} with setup-envtest (for at most ${seconds} s) ..."
   mkdir -p "${store}/k8s"
-  # The Makefile pins setup-envtest and installs it; what the calling make was
-  # told is none of this one's business.
+  # The Makefile pins and installs setup-envtest. The flags of the calling make
+  # must not affect it.
   env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL -u MAKEOVERRIDES \
     make --no-print-directory -C "${root}" setup-envtest 3>&- 9>&- || return 1
-  # Into a directory of its own first: what an interrupted setup-envtest leaves
-  # behind looks complete to the next one.
+  # Download into a separate directory first: the next setup-envtest would consider
+  # the files of an interrupted one complete.
   new_scratch
   path="$(with_timeout "${seconds}" "${bin}/setup-envtest" use "${selector}" -p path --bin-dir "${scratch}" 3>&- 9>&-)" || return 1
   has_binaries "${path}" "${base_binaries[@]}" || return 1
@@ -296,8 +296,8 @@ download() {
   find_downloaded
 }
 
-# No archive holds kube-controller-manager, so it is built and put beside links
-# to what was downloaded.
+# Archives do not contain kube-controller-manager, so it is built and placed beside links
+# to the downloaded binaries.
 combine() {
   local name
   build kube-controller-manager
@@ -313,7 +313,7 @@ combined_current() {
     [[ "${combined}/kube-apiserver" -ef "${downloaded}/kube-apiserver" ]]
 }
 
-# What is there already --------------------------------------------------------
+# Existing binaries ------------------------------------------------------------
 
 answer_if_present() {
   if [[ "${mode}" != build ]] && find_downloaded; then
@@ -330,7 +330,7 @@ answer_if_present() {
 
 answer_if_present
 
-# One at a time from here on; whoever waited finds the work done.
+# Only one process at a time continues; waiting processes find the existing binaries.
 if command -v flock >/dev/null; then
   exec 9>"${bin}/.control-plane.lock"
   if ! flock -n 9; then
@@ -341,8 +341,8 @@ if command -v flock >/dev/null; then
 fi
 
 if [[ "${mode}" != build ]]; then
-  # A failure is remembered: where downloads are blocked, only the first call
-  # pays for finding out.
+  # A failure is cached: if downloads are blocked, only the first call
+  # waits for the timeout.
   if [[ -z "${downloaded}" ]] && [[ "${mode}" == download || ! -e "${failed_mark}" ]]; then
     if ! download; then
       downloaded=""

@@ -4,13 +4,13 @@
 
 # Pins the kube-apiserver of another minor release, for test/versions:
 #
-#   hack/pin-control-plane.sh 1.35           the newest patch release that the module proxy has
-#   hack/pin-control-plane.sh 1.35 v1.35.4   this one
+#   hack/pin-control-plane.sh 1.35           the latest patch release in the module proxy
+#   hack/pin-control-plane.sh 1.35 v1.35.4   the given patch release
 #
-# It writes go.mod and go.sum in hack/controlplane/<minor>/, from what the go.mod of
-# k8s.io/kubernetes says: each staging module is replaced by its published version, since
-# k8s.io/kubernetes itself replaces them by directories that its module does not have. Where
-# the module proxy lacks that version, the next older patch release that it has is taken.
+# It writes go.mod and go.sum in hack/controlplane/<minor>/, based on the go.mod of
+# k8s.io/kubernetes: each staging module is replaced by its published version, since
+# k8s.io/kubernetes replaces them with directories that its module does not contain. If
+# the module proxy lacks that version, the next older patch release is used.
 
 set -euo pipefail
 
@@ -22,7 +22,7 @@ die() {
   exit 1
 }
 
-[[ "$#" -ge 1 && "$1" =~ ^1\.[0-9]+$ ]] || die "Say which minor release, for example: hack/pin-control-plane.sh 1.35"
+[[ "$#" -ge 1 && "$1" =~ ^1\.[0-9]+$ ]] || die "Specify a minor release, for example: hack/pin-control-plane.sh 1.35"
 readonly minor="$1"
 version="${2:-}"
 
@@ -30,11 +30,11 @@ export GOWORK=off GOFLAGS=-mod=mod
 scratch="$(mktemp -d)"
 trap 'rm -rf "${scratch}"' EXIT
 cd "${scratch}"
-# go list wants to be in a module.
+# go list requires a module.
 echo "module scratch" >go.mod
 
 if [[ -z "${version}" ]]; then
-  # Ordered as versions are, and releases only.
+  # Sorted by version, without pre-releases.
   version="$(go list -m -versions k8s.io/kubernetes | tr ' ' '\n' | { grep -E "^v${minor//./\\.}\.[0-9]+$" || true; } |
     sort -t . -k 3 -n | tail -n 1)"
   [[ -n "${version}" ]] || die "The module proxy knows no release of Kubernetes ${minor}."
@@ -57,13 +57,13 @@ published() {
       echo "${staging%.*}.${patch}"
       return
     fi
-    echo "There is no ${module} ${staging%.*}.${patch}; looking for an older one." >&2
+    echo "There is no ${module} ${staging%.*}.${patch}; trying an older one." >&2
   done
   return 1
 }
 
-# The settings of Go's runtime that this release is built with. Before 1.31 the go line
-# alone decided on them.
+# The GODEBUG settings of this release. Before 1.31 only the go line
+# determined them.
 default="$(sed -n 's/^[[:space:]]*\(godebug[[:space:]]*\)\{0,1\}default=\(go[0-9.]*\)$/\2/p' "${upstream}" | head -n 1)"
 if [[ -z "${default}" ]]; then
   default="go$(sed -n 's/^go \([0-9]*\.[0-9]*\).*/\1/p' "${upstream}")"

@@ -29,7 +29,7 @@ const header = "# Generated from config/ by `make build-installer`. Do not edit.
 // exist rejects all new namespaces.
 const keep = "helm.sh/resource-policy"
 
-// Files with several kinds.
+// Files that contain several kinds.
 const (
 	rbacFile      = "rbac.yaml"
 	admissionFile = "admission.yaml"
@@ -83,15 +83,15 @@ func run(args []string) error {
 	} {
 		manifest, err := os.ReadFile(part.manifest)
 		if err != nil {
-			return fmt.Errorf("reading a manifest: %w", err)
+			return fmt.Errorf("failed to read a manifest: %w", err)
 		}
 		files, err := split(string(manifest), part.fileOf)
 		if err != nil {
-			return fmt.Errorf("splitting %s: %w", part.manifest, err)
+			return fmt.Errorf("failed to split %s: %w", part.manifest, err)
 		}
 		for name, content := range files {
 			if err := os.WriteFile(filepath.Join(args[2], name), []byte(content), 0o644); err != nil {
-				return fmt.Errorf("writing a part of the chart: %w", err)
+				return fmt.Errorf("failed to write a file of the chart: %w", err)
 			}
 		}
 	}
@@ -101,11 +101,11 @@ func run(args []string) error {
 // split returns the content of each file, with the objects in the order of the manifest.
 func split(manifest string, fileOf func(kind, name string) string) (map[string]string, error) {
 	files := map[string]string{}
-	// kustomize separates by exactly this, and indents whatever is inside of a text.
+	// kustomize separates objects with exactly this line, and indents multi-line strings.
 	for _, document := range strings.Split(manifest, "\n---\n") {
 		var object map[string]any
 		if err := yaml.UnmarshalStrict([]byte(document), &object); err != nil {
-			return nil, fmt.Errorf("reading an object: %w", err)
+			return nil, fmt.Errorf("failed to parse an object: %w", err)
 		}
 		kind, _ := object["kind"].(string)
 		if slices.Contains(templated, kind) {
@@ -115,7 +115,7 @@ func split(manifest string, fileOf func(kind, name string) string) (map[string]s
 		name, _ := metadata["name"].(string)
 		file := fileOf(kind, name)
 		if file == "" {
-			return nil, fmt.Errorf("%s %q has no place in the chart: say in hack/chart which file it goes to, "+
+			return nil, fmt.Errorf("%s %q is not part of the chart: add its file to hack/chart, "+
 				"or write a template for it", kind, name)
 		}
 		if kind == "CustomResourceDefinition" {
@@ -125,7 +125,7 @@ func split(manifest string, fileOf func(kind, name string) string) (map[string]s
 		}
 		content, err := yaml.Marshal(object)
 		if err != nil {
-			return nil, fmt.Errorf("writing %s %q: %w", kind, name, err)
+			return nil, fmt.Errorf("failed to write %s %q: %w", kind, name, err)
 		}
 		if files[file] == "" {
 			files[file] = header

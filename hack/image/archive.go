@@ -26,11 +26,11 @@ import (
 
 const (
 	bomMediaType = "application/vnd.cyclonedx+json"
-	// emptyMediaType is for the configuration of something that is no image.
+	// emptyMediaType is the media type of the configuration of an artifact that is not an image.
 	emptyMediaType = "application/vnd.oci.empty.v1+json"
 
-	// tagAnnotation is OCI's, and means the tag; nameAnnotation is what containerd takes the
-	// whole name from.
+	// tagAnnotation is defined by OCI and contains the tag; containerd reads the
+	// whole name from nameAnnotation.
 	tagAnnotation  = "org.opencontainers.image.ref.name"
 	nameAnnotation = "io.containerd.image.name"
 )
@@ -40,13 +40,13 @@ const (
 func writeArchive(opts options, images []platformImage) (v1.Hash, error) {
 	dir, err := os.MkdirTemp("", "nslifecycle-layout-")
 	if err != nil {
-		return v1.Hash{}, fmt.Errorf("making a scratch directory: %w", err)
+		return v1.Hash{}, fmt.Errorf("failed to create a temporary directory: %w", err)
 	}
 	defer os.RemoveAll(dir)
 
 	path, err := layout.Write(dir, empty.Index)
 	if err != nil {
-		return v1.Hash{}, fmt.Errorf("making an image layout: %w", err)
+		return v1.Hash{}, fmt.Errorf("failed to create an image layout: %w", err)
 	}
 	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
 	for _, built := range images {
@@ -57,16 +57,16 @@ func writeArchive(opts options, images []platformImage) (v1.Hash, error) {
 	if err := path.AppendIndex(index, layout.WithAnnotations(map[string]string{
 		tagAnnotation: tagOf(opts.name), nameAnnotation: opts.name,
 	})); err != nil {
-		return v1.Hash{}, fmt.Errorf("writing the images: %w", err)
+		return v1.Hash{}, fmt.Errorf("failed to write the images: %w", err)
 	}
 	for _, built := range images {
 		if err := attach(path, built); err != nil {
-			return v1.Hash{}, fmt.Errorf("writing the bill of materials for %s: %w", built.platform, err)
+			return v1.Hash{}, fmt.Errorf("failed to write the bill of materials for %s: %w", built.platform, err)
 		}
 	}
 	digest, err := index.Digest()
 	if err != nil {
-		return v1.Hash{}, fmt.Errorf("reading the digest of the images: %w", err)
+		return v1.Hash{}, fmt.Errorf("failed to read the digest of the images: %w", err)
 	}
 	return digest, writeTar(dir, opts.output, opts.created)
 }
@@ -112,23 +112,23 @@ func attach(path layout.Path, built platformImage) error {
 }
 
 func describeBlob(mediaType types.MediaType, content []byte) v1.Descriptor {
-	// Reading from memory does not fail.
+	// Reading from memory cannot fail.
 	digest, size, _ := v1.SHA256(bytes.NewReader(content))
 	return v1.Descriptor{MediaType: mediaType, Size: size, Digest: digest}
 }
 
-// writeTar writes everything below dir to a tar at output, which is replaced as a whole.
+// writeTar writes all files below dir to a tar at output, which is replaced atomically.
 func writeTar(dir, output string, modified time.Time) error {
 	if err := os.MkdirAll(filepath.Dir(output), 0o755); err != nil {
-		return fmt.Errorf("making the directory of %s: %w", output, err)
+		return fmt.Errorf("failed to create the directory of %s: %w", output, err)
 	}
 	file, err := os.CreateTemp(filepath.Dir(output), ".image-")
 	if err != nil {
-		return fmt.Errorf("writing %s: %w", output, err)
+		return fmt.Errorf("failed to write %s: %w", output, err)
 	}
 	defer os.Remove(file.Name())
 	writer := tar.NewWriter(file)
-	// In the order of the names.
+	// Sorted by name.
 	err = fs.WalkDir(os.DirFS(dir), ".", func(name string, entry fs.DirEntry, err error) error {
 		if err != nil || name == "." {
 			return err
@@ -137,7 +137,7 @@ func writeTar(dir, output string, modified time.Time) error {
 	})
 	err = errors.Join(err, writer.Close(), file.Chmod(0o644), file.Close())
 	if err != nil {
-		return fmt.Errorf("writing %s: %w", output, err)
+		return fmt.Errorf("failed to write %s: %w", output, err)
 	}
 	return os.Rename(file.Name(), output)
 }

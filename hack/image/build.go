@@ -22,8 +22,8 @@ import (
 	"github.com/nslifecycle/nslifecycle/hack/image/internal/binary"
 )
 
-// nonroot is the user that the manager runs as: the same number as in the distroless
-// images, so that both images of this project behave alike.
+// nonroot is the user ID of the manager, the same as in the distroless
+// images, so that both images of this project behave the same.
 const nonroot = "65532"
 
 const (
@@ -31,7 +31,7 @@ const (
 	group  = "root:x:0:\nnonroot:x:" + nonroot + ":\n"
 )
 
-// platformImage is the image of one platform, and what its binary is made of.
+// platformImage is the image of one platform, and the bill of materials of its binary.
 type platformImage struct {
 	platform v1.Platform
 	image    v1.Image
@@ -39,11 +39,11 @@ type platformImage struct {
 	bom []byte
 }
 
-// buildImages compiles the manager for each platform and makes an image of it.
+// buildImages builds the manager and its image for each platform.
 func buildImages(ctx context.Context, opts options) ([]platformImage, error) {
 	scratch, err := os.MkdirTemp("", "nslifecycle-image-")
 	if err != nil {
-		return nil, fmt.Errorf("making a scratch directory: %w", err)
+		return nil, fmt.Errorf("failed to create a temporary directory: %w", err)
 	}
 	defer os.RemoveAll(scratch)
 
@@ -63,7 +63,7 @@ func buildImages(ctx context.Context, opts options) ([]platformImage, error) {
 		}
 		image, err := makeImage(opts, platform, manager)
 		if err != nil {
-			return nil, fmt.Errorf("making the image for %s: %w", platform, err)
+			return nil, fmt.Errorf("failed to create the image for %s: %w", platform, err)
 		}
 		images = append(images, platformImage{platform: platform, image: image, bom: bom})
 	}
@@ -79,7 +79,7 @@ func makeImage(opts options, platform v1.Platform, manager string) (v1.Image, er
 		return io.NopCloser(bytes.NewReader(files)), nil
 	}, tarball.WithMediaType(types.OCILayer))
 	if err != nil {
-		return nil, fmt.Errorf("making the layer: %w", err)
+		return nil, fmt.Errorf("failed to create the layer: %w", err)
 	}
 
 	base := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
@@ -95,19 +95,19 @@ func makeImage(opts options, platform v1.Platform, manager string) (v1.Image, er
 		},
 	})
 	if err != nil {
-		return nil, fmt.Errorf("making the configuration: %w", err)
+		return nil, fmt.Errorf("failed to create the configuration: %w", err)
 	}
 	return mutate.Append(base, mutate.Addendum{Layer: layer, History: v1.History{
 		Created: v1.Time{Time: opts.created}, CreatedBy: "go build " + opts.target,
 	}})
 }
 
-// labels are the ones that OCI defines; https://specs.opencontainers.org/image-spec/annotations/.
+// labels returns the labels that OCI defines; https://specs.opencontainers.org/image-spec/annotations/.
 func labels(opts options) map[string]string {
 	const prefix = "org.opencontainers.image."
 	return map[string]string{
 		prefix + "title":       "nslifecycle",
-		prefix + "description": "Looks after a Kubernetes Namespace from its creation to its end.",
+		prefix + "description": "Initializes and finalizes Kubernetes namespaces.",
 		prefix + "url":         "https://github.com/nslifecycle/nslifecycle",
 		prefix + "source":      "https://github.com/nslifecycle/nslifecycle",
 		prefix + "licenses":    "Apache-2.0",
@@ -117,12 +117,12 @@ func labels(opts options) map[string]string {
 	}
 }
 
-// makeFileSystem returns the tar of all that the image holds. It belongs to root and
-// nobody may write to it.
+// makeFileSystem returns the tar of the image's files. They are owned by root and
+// read-only.
 func makeFileSystem(path string, modified time.Time) ([]byte, error) {
 	manager, err := os.ReadFile(path)
 	if err != nil {
-		return nil, fmt.Errorf("reading the manager: %w", err)
+		return nil, fmt.Errorf("failed to read the manager: %w", err)
 	}
 	var files bytes.Buffer
 	writer := tar.NewWriter(&files)
@@ -136,7 +136,7 @@ func makeFileSystem(path string, modified time.Time) ([]byte, error) {
 		{"etc/passwd", 0o444, []byte(passwd)},
 		{"manager", 0o555, manager},
 	} {
-		// The writer makes a directory of a name that ends in a slash.
+		// The writer creates a directory for a name that ends with a slash.
 		header := &tar.Header{
 			Name: file.name, Mode: file.mode, Size: int64(len(file.content)), ModTime: modified, Format: tar.FormatPAX,
 		}
@@ -145,11 +145,11 @@ func makeFileSystem(path string, modified time.Time) ([]byte, error) {
 			_, err = writer.Write(file.content)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("writing %s to the layer: %w", file.name, err)
+			return nil, fmt.Errorf("failed to write %s to the layer: %w", file.name, err)
 		}
 	}
 	if err := writer.Close(); err != nil {
-		return nil, fmt.Errorf("writing the layer: %w", err)
+		return nil, fmt.Errorf("failed to write the layer: %w", err)
 	}
 	return files.Bytes(), nil
 }

@@ -3,10 +3,10 @@
 
 // Command image builds the manager for each platform and writes its container image to an
 // archive: a tar of an OCI image layout, without a container engine and without pulling
-// anything. It is a module of its own, so that what it needs is no part of the manager's
+// images. It is a separate module, so that its requirements are not part of the manager's
 // dependencies.
 //
-// # What is in the archive
+// # Content of the archive
 //
 //	index.json
 //	├── image index, named by --name
@@ -20,14 +20,14 @@
 // there are no CA certificates; it prints times in UTC, so there is no time zone database.
 //
 // Each artifact is the software bill of materials of one image, CycloneDX in JSON: the Go
-// modules that the linker has recorded in the binary. It refers to its image the way that
-// OCI 1.1 has for it, so that a registry lists it under the image's referrers.
+// modules that the linker has recorded in the binary. It refers to its image as
+// defined by OCI 1.1, so that a registry lists it as a referrer of the image.
 //
-// `image push ARCHIVE NAME` writes all of that to a registry, without a container engine too.
+// `image push ARCHIVE NAME` pushes the archive to a registry, also without a container engine.
 //
-// # Reproducible
+// # Reproducibility
 //
-// The same sources, Go release and options give the same archive, byte for byte: the binary
-// holds neither paths nor the state of version control, files are written in one order, and
-// every time is that of --created.
+// The same sources, Go release and options result in an identical archive: the binary
+// contains neither paths nor the state of version control, files are sorted, and
+// all timestamps are that of --created.
 package main

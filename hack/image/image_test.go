@@ -27,7 +27,7 @@ import (
 
 const created = "1700000000"
 
-// makeModule writes a module with a program to a new directory, whose name is different
+// makeModule writes a module with a program to a new directory with a different name
 // each time.
 func makeModule(t *testing.T) string {
 	t.Helper()
@@ -70,11 +70,11 @@ func build(t *testing.T, platforms string) string {
 	return output
 }
 
-func TestTwoBuildsGiveOneArchive(t *testing.T) {
+func TestBuildIsReproducible(t *testing.T) {
 	var archives [2][]byte
 	for i := range archives {
-		// Nothing in the build cache: what comes from there has been compiled in another
-		// directory, and would be the same even with that directory in it.
+		// An empty build cache: a cached result was compiled in another
+		// directory, and would be identical even if it contained the path of that directory.
 		t.Setenv("GOCACHE", t.TempDir())
 		var err error
 		if archives[i], err = os.ReadFile(build(t, "linux/amd64")); err != nil {
@@ -82,7 +82,7 @@ func TestTwoBuildsGiveOneArchive(t *testing.T) {
 		}
 	}
 	if !slices.Equal(archives[0], archives[1]) {
-		t.Errorf("two builds of the same sources in different directories gave different archives, of %d and %d bytes",
+		t.Errorf("two builds of the same sources in different directories resulted in different archives, of %d and %d bytes",
 			len(archives[0]), len(archives[1]))
 	}
 }
@@ -115,7 +115,7 @@ func TestArchive(t *testing.T) {
 		t.Error(err)
 	}
 
-	t.Run("holds an image for each platform", func(t *testing.T) {
+	t.Run("contains an image for each platform", func(t *testing.T) {
 		images, err := index.IndexManifest()
 		if err != nil {
 			t.Fatal(err)
@@ -134,15 +134,15 @@ func TestArchive(t *testing.T) {
 		}
 	})
 
-	t.Run("has bills of materials that a registry lists as referrers", func(t *testing.T) {
-		// One that does not know of referrers, as ghcr.io: they are listed under a tag then.
+	t.Run("contains bills of materials that a registry lists as referrers", func(t *testing.T) {
+		// A registry without the referrers API, such as ghcr.io, where they are listed under a tag.
 		server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
 		defer server.Close()
 		repository, err := name.NewRepository(strings.TrimPrefix(server.URL, "http://") + "/tiny")
 		if err != nil {
 			t.Fatal(err)
 		}
-		// Twice: what is there already is no obstacle.
+		// Push twice, since existing content must not be an error.
 		for range 2 {
 			digest, err := push(t.Context(), archive, repository.Tag("v1"))
 			if err != nil {
@@ -154,7 +154,7 @@ func TestArchive(t *testing.T) {
 		}
 		tagged, err := remote.Head(repository.Tag("v1"))
 		if err != nil || tagged.Digest != named.Digest {
-			t.Errorf("the tag means %v, error %v", tagged, err)
+			t.Errorf("the tag refers to %v, error %v", tagged, err)
 		}
 		images, err := index.IndexManifest()
 		if err != nil {
@@ -166,7 +166,7 @@ func TestArchive(t *testing.T) {
 	})
 }
 
-// checkImage looks at what a container runtime makes of an image.
+// checkImage checks the image as a container runtime reads it.
 func checkImage(t *testing.T, image v1.Image, platform *v1.Platform) {
 	t.Helper()
 	config, err := image.ConfigFile()
@@ -174,13 +174,13 @@ func checkImage(t *testing.T, image v1.Image, platform *v1.Platform) {
 		t.Fatal(err)
 	}
 	if config.OS != platform.OS || config.Architecture != platform.Architecture {
-		t.Errorf("the image for %s says %s/%s", platform, config.OS, config.Architecture)
+		t.Errorf("the image for %s has platform %s/%s", platform, config.OS, config.Architecture)
 	}
 	if !slices.Equal(config.Config.Entrypoint, []string{"/manager"}) || config.Config.User != "65532:65532" {
 		t.Errorf("entrypoint %v, user %q", config.Config.Entrypoint, config.Config.User)
 	}
 	if got := config.Config.Labels["org.opencontainers.image.created"]; got != "2023-11-14T22:13:20Z" {
-		t.Errorf("the label says that it was created at %q", got)
+		t.Errorf("the label has creation time %q", got)
 	}
 
 	reader := mutate.Extract(image)
@@ -197,7 +197,7 @@ func checkImage(t *testing.T, image v1.Image, platform *v1.Platform) {
 		}
 		modes[header.Name] = header.Mode
 		if header.ModTime.Unix() != 1700000000 {
-			t.Errorf("%s is of %s", header.Name, header.ModTime)
+			t.Errorf("%s has modification time %s", header.Name, header.ModTime)
 		}
 	}
 	if len(modes) != 4 || modes["manager"] != 0o555 || modes["etc/passwd"] != 0o444 {
@@ -205,8 +205,8 @@ func checkImage(t *testing.T, image v1.Image, platform *v1.Platform) {
 	}
 }
 
-// A tag that was published must not change under those who have pulled it.
-func TestPushLeavesATagAlone(t *testing.T) {
+// A published tag must not be changed.
+func TestPushKeepsExistingTag(t *testing.T) {
 	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
 	defer server.Close()
 	tag, err := name.NewTag(strings.TrimPrefix(server.URL, "http://") + "/tiny:v1")
@@ -222,7 +222,7 @@ func TestPushLeavesATagAlone(t *testing.T) {
 	}
 	tagged, err := remote.Head(tag)
 	if err != nil || tagged.Digest != first {
-		t.Errorf("the tag means %v, error %v, instead of %s", tagged, err, first)
+		t.Errorf("the tag refers to %v, error %v, instead of %s", tagged, err, first)
 	}
 }
 
@@ -244,7 +244,7 @@ func checkReferrer(t *testing.T, repository name.Repository, image v1.Descriptor
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Not from the list: the registry of this library shows the type of the configuration there.
+	// Not from the list, where this library's registry returns the type of the configuration.
 	own, err := artifact.Manifest()
 	if err != nil {
 		t.Fatal(err)
@@ -270,13 +270,13 @@ func checkReferrer(t *testing.T, repository name.Repository, image v1.Descriptor
 	}
 }
 
-func TestWrongArguments(t *testing.T) {
+func TestInvalidArguments(t *testing.T) {
 	for title, args := range map[string][]string{
-		"no name":           {"--output", "x.tar"},
-		"no output":         {"--name", "x"},
-		"one argument more": {"--name", "x", "--output", "x.tar", "y"},
-		"half a platform":   {"--name", "x", "--output", "x.tar", "--platforms", "linux"},
-		"a time in words": {"--name", "x", "--output", "x.tar", "--version", "v", "--revision", "r",
+		"no name":                {"--output", "x.tar"},
+		"no output":              {"--name", "x"},
+		"an extra argument":      {"--name", "x", "--output", "x.tar", "y"},
+		"an incomplete platform": {"--name", "x", "--output", "x.tar", "--platforms", "linux"},
+		"an invalid time": {"--name", "x", "--output", "x.tar", "--version", "v", "--revision", "r",
 			"--created", "today"},
 		"no repository": {"--name", "x", "--output", "x.tar", "--root", t.TempDir()},
 	} {

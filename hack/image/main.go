@@ -20,18 +20,18 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-// options are the contents and the labels of the image.
+// options define the content and the labels of the image.
 type options struct {
 	// root is the directory of the main module, target the package in it.
 	root, target string
-	// name is the reference that the image is loaded under, such as ghcr.io/owner/name:tag.
+	// name is the name of the loaded image, such as ghcr.io/owner/name:tag.
 	name string
 	// output is the path of the archive.
 	output    string
 	platforms []v1.Platform
-	// version and revision go to the labels.
+	// version and revision are the values of labels.
 	version, revision string
-	// created is the time of everything in the archive.
+	// created is the timestamp of all content.
 	created time.Time
 }
 
@@ -66,7 +66,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	return nil
 }
 
-// parse reads the flags. What they leave open about the commit is asked of git, in root.
+// parse parses the flags, and gets missing values of the commit from git, in root.
 func parse(ctx context.Context, args []string) (options, error) {
 	var opts options
 	var platforms, created string
@@ -76,16 +76,16 @@ func parse(ctx context.Context, args []string) (options, error) {
 	flags.StringVar(&opts.name, "name", "", "The name of the image, such as ghcr.io/nslifecycle/nslifecycle:v0.1.0.")
 	flags.StringVar(&opts.output, "output", "", "The path of the archive to write.")
 	flags.StringVar(&platforms, "platforms", "linux/amd64,linux/arm64", "The platforms, separated by commas.")
-	flags.StringVar(&opts.version, "version", "", "The version in the labels; that of `git describe` if empty.")
-	flags.StringVar(&opts.revision, "revision", "", "The commit in the labels; git's HEAD if empty.")
+	flags.StringVar(&opts.version, "version", "", "The version in the labels; the output of `git describe` if empty.")
+	flags.StringVar(&opts.revision, "revision", "", "The commit in the labels; HEAD if empty.")
 	flags.StringVar(&created, "created", os.Getenv("SOURCE_DATE_EPOCH"),
-		"The time of everything in the archive, in seconds since 1970; "+
-			"SOURCE_DATE_EPOCH by default, and the time of git's HEAD without it.")
+		"The timestamp of all content, in seconds since 1970; "+
+			"SOURCE_DATE_EPOCH by default, or the time of HEAD if it is not set.")
 	if err := flags.Parse(args); err != nil {
 		return options{}, err
 	}
 	if opts.name == "" || opts.output == "" || flags.NArg() > 0 {
-		return options{}, errors.New("give --name and --output, and no other arguments")
+		return options{}, errors.New("--name and --output are required, and no other arguments are allowed")
 	}
 	for _, name := range strings.Split(platforms, ",") {
 		platform, err := v1.ParsePlatform(strings.TrimSpace(name))
@@ -97,7 +97,7 @@ func parse(ctx context.Context, args []string) (options, error) {
 	return opts, opts.describe(ctx, created)
 }
 
-// describe fills in what is known of the commit.
+// describe sets missing values from the commit.
 func (o *options) describe(ctx context.Context, created string) error {
 	for _, wanted := range []struct {
 		value *string
@@ -113,8 +113,8 @@ func (o *options) describe(ctx context.Context, created string) error {
 		git := exec.CommandContext(ctx, "git", append([]string{"-C", o.root}, wanted.args...)...)
 		answer, err := git.Output()
 		if err != nil {
-			return fmt.Errorf("asking git about the commit by %q: %w; "+
-				"outside of a clone, give --version, --revision and --created", git.String(), err)
+			return fmt.Errorf("failed to describe the commit with %q: %w; "+
+				"outside of a clone, set --version, --revision and --created", git.String(), err)
 		}
 		*wanted.value = strings.TrimSpace(string(answer))
 	}

@@ -21,34 +21,34 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 )
 
-// runPush pushes an archive and prints the digest that the registry shows.
+// runPush pushes an archive and prints the digest of the image index.
 func runPush(ctx context.Context, args []string, out io.Writer) error {
 	if len(args) != 2 {
 		return errors.New("usage: image push ARCHIVE NAME, such as dist/image.tar ghcr.io/nslifecycle/nslifecycle:v0.1.0")
 	}
 	tag, err := name.NewTag(args[1])
 	if err != nil {
-		return fmt.Errorf("reading the name of the image: %w", err)
+		return fmt.Errorf("failed to parse the name of the image: %w", err)
 	}
 	digest, err := push(ctx, args[0], tag)
 	if err != nil {
-		return fmt.Errorf("pushing %s to %s: %w", args[0], tag, err)
+		return fmt.Errorf("failed to push %s to %s: %w", args[0], tag, err)
 	}
 	fmt.Fprintf(out, "%s@%s\n", tag.Repository.Name(), digest)
 	return nil
 }
 
-// push writes the images, then their bills of materials, and gives the images their tag last:
-// whoever can pull by the tag finds all of it. Credentials are those of `docker login`. A tag
-// that is there already, with something else, stays as it is.
+// push writes the images, then their bills of materials, and the tag last, so that a client
+// that pulls the tag finds all of them. It uses the credentials of `docker login`. It does not
+// change an existing tag.
 func push(ctx context.Context, archive string, tag name.Tag) (v1.Hash, error) {
 	dir, err := os.MkdirTemp("", "nslifecycle-layout-")
 	if err != nil {
-		return v1.Hash{}, fmt.Errorf("making a scratch directory: %w", err)
+		return v1.Hash{}, fmt.Errorf("failed to create a temporary directory: %w", err)
 	}
 	defer os.RemoveAll(dir)
 	if err := extract(archive, dir); err != nil {
-		return v1.Hash{}, fmt.Errorf("unpacking: %w", err)
+		return v1.Hash{}, fmt.Errorf("failed to unpack the archive: %w", err)
 	}
 	top, err := layout.ImageIndexFromPath(dir)
 	if err != nil {
@@ -59,7 +59,7 @@ func push(ctx context.Context, archive string, tag name.Tag) (v1.Hash, error) {
 		return v1.Hash{}, err
 	}
 	if len(manifest.Manifests) == 0 || !manifest.Manifests[0].MediaType.IsIndex() {
-		return v1.Hash{}, errors.New("it does not begin with an index of images, as those of image-archive do")
+		return v1.Hash{}, errors.New("the archive does not start with an image index; create it with make image-archive")
 	}
 	index, err := top.ImageIndex(manifest.Manifests[0].Digest)
 	if err != nil {
@@ -86,7 +86,7 @@ func push(ctx context.Context, archive string, tag name.Tag) (v1.Hash, error) {
 	return digest, remote.Tag(tag, index, options...)
 }
 
-// checkTag returns an error if the tag is of something else already.
+// checkTag returns an error if the tag refers to a different image.
 func checkTag(tag name.Tag, digest v1.Hash, options []remote.Option) error {
 	existing, err := remote.Head(tag, options...)
 	var answer *transport.Error
@@ -94,15 +94,15 @@ func checkTag(tag name.Tag, digest v1.Hash, options []remote.Option) error {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("asking for the tag: %w", err)
+		return fmt.Errorf("failed to read the tag: %w", err)
 	}
 	if existing.Digest != digest {
-		return fmt.Errorf("the tag is there already and means %s, not %s: choose another one", existing.Digest, digest)
+		return fmt.Errorf("the tag already refers to %s, not %s: use another one", existing.Digest, digest)
 	}
 	return nil
 }
 
-// extract unpacks an archive. os.Root keeps everything inside of the directory.
+// extract unpacks an archive. os.Root confines all files to the directory.
 func extract(archive, dir string) error {
 	file, err := os.Open(archive)
 	if err != nil {
@@ -130,7 +130,7 @@ func extract(archive, dir string) error {
 			err = extractFile(root, path, reader)
 		}
 		if err != nil {
-			return fmt.Errorf("writing %s: %w", header.Name, err)
+			return fmt.Errorf("failed to write %s: %w", header.Name, err)
 		}
 	}
 }

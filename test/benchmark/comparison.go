@@ -11,11 +11,11 @@ import (
 )
 
 const (
-	// turn is the number of requests to one server before it is the other one's turn.
+	// turn is the number of consecutive requests to one server.
 	turn = 5
 	// perRound is the number of requests to each server in one round: two turns.
 	perRound = 2 * turn
-	// warmUpRounds are not counted.
+	// warmUpRounds are not measured.
 	warmUpRounds = 10
 )
 
@@ -28,12 +28,12 @@ const (
 // request is one request to one server.
 type request func(ctx context.Context) error
 
-// step is one turn of a round.
+// step is one turn in a round.
 type step struct{ side, half int }
 
 // computeOrder returns the turns of a round: A B B A or B A A B. Over four rounds each
-// half of each side has been at every place once, so a drift favours none of them, and
-// neither does coming directly after a turn at the same server.
+// half of each side has been in every position once, so a drift favours neither side, and
+// neither does a turn that directly follows one of the same side.
 func computeOrder(round int) []step {
 	first, second := without, with
 	if round%2 == 1 {
@@ -43,13 +43,13 @@ func computeOrder(round int) []step {
 	return []step{{first, half}, {second, half}, {second, 1 - half}, {first, 1 - half}}
 }
 
-// comparison holds the times of the same request to two servers.
+// comparison holds the durations of the same requests to two servers.
 type comparison struct {
 	// samples by side, half and round.
 	samples [2][2][][]time.Duration
 }
 
-// compare sends requests to both sides in turns and takes their times.
+// compare sends requests to both sides in turns and measures their durations.
 func compare(ctx context.Context, rounds int, requests [2]request) (*comparison, error) {
 	result := &comparison{}
 	for round := -warmUpRounds; round < rounds; round++ {
@@ -72,7 +72,7 @@ func takeTurn(ctx context.Context, send request) ([]time.Duration, error) {
 	for range turn {
 		start := time.Now()
 		if err := send(ctx); err != nil {
-			return nil, fmt.Errorf("sending a request to be timed: %w", err)
+			return nil, fmt.Errorf("failed to send a measured request: %w", err)
 		}
 		times = append(times, time.Since(start))
 	}
@@ -92,7 +92,7 @@ func (c *comparison) rounds(side int) [][]time.Duration {
 	return rounds
 }
 
-// ratio is what this is all about.
+// ratio is the ratio of the medians, with against without.
 func (c *comparison) ratio() float64 { return computeRatio(c.all(with), c.all(without)) }
 
 func (c *comparison) interval() interval { return computeInterval(c.rounds(with), c.rounds(without)) }

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-func TestComputeOrderFavoursNobody(t *testing.T) {
+func TestComputeOrderIsBalanced(t *testing.T) {
 	places := map[step]map[int]int{}
 	followsItself := map[step]int{}
 	for round := range 4 {
@@ -31,7 +31,7 @@ func TestComputeOrderFavoursNobody(t *testing.T) {
 	for step, counts := range places {
 		for place := range 4 {
 			if counts[place] != 1 {
-				t.Errorf("Turn %v is %d times at place %d in four rounds, want once", step, counts[place], place)
+				t.Errorf("Turn %v is %d times in position %d in four rounds, want once", step, counts[place], place)
 			}
 		}
 		if followsItself[step] != 1 {
@@ -40,7 +40,7 @@ func TestComputeOrderFavoursNobody(t *testing.T) {
 	}
 }
 
-func TestCompareCountsEveryRequestButTheWarmUp(t *testing.T) {
+func TestCompareOmitsTheWarmUp(t *testing.T) {
 	const rounds = 3
 	var sent [2]int
 	count := func(side int) request {

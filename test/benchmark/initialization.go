@@ -24,16 +24,16 @@ import (
 const (
 	// initializersNamespace holds the initializers' ServiceAccounts.
 	initializersNamespace = "bench-initializers"
-	// initializationTimeout is how long a namespace may take before the run is given up.
+	// initializationTimeout is how long a namespace may take before the run is aborted.
 	initializationTimeout = 2 * time.Minute
 )
 
-// initializerNames are those of the configuration that is measured, in order.
+// initializerNames returns the measured initializers, in order.
 func initializerNames() []string {
 	return []string{"first.bench.example.com", "second.bench.example.com", "third.bench.example.com"}
 }
 
-// prepareInitializers creates a ServiceAccount with rights for each initializer.
+// prepareInitializers creates a ServiceAccount with permissions for each initializer.
 func (s *server) prepareInitializers(ctx context.Context) error {
 	_, err := s.admin.CoreV1().Namespaces().Create(ctx,
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: initializersNamespace}}, metav1.CreateOptions{})
@@ -57,7 +57,7 @@ func (s *server) prepareInitializers(ctx context.Context) error {
 	return nil
 }
 
-// startInitializers runs initializers that do nothing, until stop is called.
+// startInitializers runs no-op initializers until stop is called.
 func (s *server) startInitializers(ctx context.Context) (stop func(), err error) {
 	var running []*initializers.Initializer
 	stop = func() {
@@ -81,7 +81,7 @@ func (s *server) startInitializers(ctx context.Context) (stop func(), err error)
 	return stop, nil
 }
 
-// observer sees by a watch when namespaces are initialized.
+// observer watches namespaces and records when they are initialized.
 type observer struct {
 	lock    sync.Mutex
 	waiting map[string]chan<- time.Time
@@ -95,7 +95,7 @@ func startObserver(ctx context.Context, client kubernetes.Interface) (*observer,
 	runContext, cancel := context.WithCancel(ctx)
 	o := &observer{waiting: map[string]chan<- time.Time{}, stop: func() { cancel(); factory.Shutdown() }}
 	if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc: o.see, UpdateFunc: func(_, object any) { o.see(object) },
+		AddFunc: o.record, UpdateFunc: func(_, object any) { o.record(object) },
 	}); err != nil {
 		o.stop()
 		return nil, fmt.Errorf("watching namespaces: %w", err)
@@ -103,13 +103,13 @@ func startObserver(ctx context.Context, client kubernetes.Interface) (*observer,
 	factory.Start(runContext.Done())
 	if !cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
 		o.stop()
-		return nil, errors.New("the client could not list namespaces")
+		return nil, errors.New("failed to list namespaces")
 	}
 	return o, nil
 }
 
-// expect returns a channel that yields the time at which a namespace is seen with the
-// condition Initializing=False.
+// expect returns a channel that receives the time at which the watch delivers the namespace with
+// the condition Initializing=False.
 func (o *observer) expect(name string) <-chan time.Time {
 	seen := make(chan time.Time, 1)
 	o.lock.Lock()
@@ -118,7 +118,7 @@ func (o *observer) expect(name string) <-chan time.Time {
 	return seen
 }
 
-func (o *observer) see(object any) {
+func (o *observer) record(object any) {
 	namespace, isNamespace := object.(*corev1.Namespace)
 	if !isNamespace || !isInitialized(namespace) {
 		return
@@ -132,8 +132,8 @@ func (o *observer) see(object any) {
 	}
 }
 
-// isInitialized tells whether all initializers are done. A reason other than Completed
-// would mean that there was none, and the measurement would be of nothing.
+// isInitialized reports whether all initializers have finished. Any reason other than Completed
+// means that the namespace had no initializers, which makes the measurement invalid.
 func isInitialized(namespace *corev1.Namespace) bool {
 	for _, condition := range namespace.Status.Conditions {
 		if condition.Type == v1alpha1.ConditionInitializing {
@@ -143,7 +143,7 @@ func isInitialized(namespace *corev1.Namespace) bool {
 	return false
 }
 
-// createOneByOne creates namespaces, each when the one before is initialized, and returns
+// createOneByOne creates each namespace after the previous one is initialized, and returns
 // how long each took.
 func (s *server) createOneByOne(ctx context.Context, count int) ([]time.Duration, error) {
 	observer, err := startObserver(ctx, s.user)
@@ -167,8 +167,8 @@ func (s *server) createOneByOne(ctx context.Context, count int) ([]time.Duration
 	return times, nil
 }
 
-// createAtOnce creates namespaces with some requests at a time and returns how long each
-// took from its own creation, and how long it was from the first creation until the last
+// createAtOnce creates namespaces with concurrent requests and returns how long each
+// took from its own creation, and the time from the first creation until the last
 // namespace was initialized.
 func (s *server) createAtOnce(ctx context.Context, count, clients int) ([]time.Duration, time.Duration, error) {
 	observer, err := startObserver(ctx, s.user)

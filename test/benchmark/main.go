@@ -35,22 +35,22 @@ type options struct {
 }
 
 func (o *options) bind(flags *flag.FlagSet) {
-	flags.IntVar(&o.namespaces, "namespaces", 1000, "Namespaces to create on each server for one ratio.")
-	flags.IntVar(&o.writes, "writes", 2000, "ConfigMaps to create or update on each server for one ratio.")
-	flags.IntVar(&o.oneByOne, "one-by-one", 100, "Namespaces to create one after another until each is initialized.")
-	flags.IntVar(&o.atOnce, "at-once", 500, "Namespaces to create at once until all are initialized.")
-	flags.IntVar(&o.clients, "clients", 32, "Requests at a time while namespaces are created at once.")
-	flags.BoolVar(&o.quick, "quick", false, "Measure next to nothing, to see whether everything works.")
-	flags.BoolVar(&o.check, "check", false, "Exit with status 1 where a goal is missed.")
+	flags.IntVar(&o.namespaces, "namespaces", 1000, "Namespaces to create on each server for each ratio.")
+	flags.IntVar(&o.writes, "writes", 2000, "ConfigMaps to create or update on each server for each ratio.")
+	flags.IntVar(&o.oneByOne, "one-by-one", 100, "Namespaces to create one by one, each after the previous one is initialized.")
+	flags.IntVar(&o.atOnce, "at-once", 500, "Namespaces to create at once.")
+	flags.IntVar(&o.clients, "clients", 32, "Concurrent requests when namespaces are created at once.")
+	flags.BoolVar(&o.quick, "quick", false, "Take only a few samples, to test the benchmark itself.")
+	flags.BoolVar(&o.check, "check", false, "Exit with status 1 if a goal is missed.")
 	flags.BoolVar(&o.eachPolicy, "each-policy", false,
-		"Also measure the creation of namespaces with each admission policy alone, to find what costs.")
-	flags.BoolVar(&o.fsync, "fsync", false, "Let etcd wait for the disk.")
-	flags.StringVar(&o.markdown, "markdown", "", "A file to write the tables to, for the documentation.")
+		"Also measure the creation of namespaces with each admission policy alone.")
+	flags.BoolVar(&o.fsync, "fsync", false, "Make etcd wait for the disk.")
+	flags.StringVar(&o.markdown, "markdown", "", "File to write the tables to, as Markdown for the documentation.")
 	flags.StringVar(&o.kustomization, "kustomization", filepath.Join(controlplane.Root(), "config", "default"),
-		"The directory to install from, to try changes of the policies.")
+		"Directory to install from, to measure changes of the policies.")
 }
 
-// complete makes the options consistent.
+// complete defaults and validates the options.
 func (o *options) complete() error {
 	if o.quick {
 		o.namespaces, o.writes, o.oneByOne, o.atOnce = 2*perRound, 2*perRound, 5, 20
@@ -67,7 +67,7 @@ func main() {
 	var opts options
 	opts.bind(flag.CommandLine)
 	flag.Parse()
-	// What a client library has to say in passing would tear the table apart.
+	// Log lines of client libraries would interrupt the tables.
 	ctrl.SetLogger(klog.Background())
 	if err := run(opts); err != nil {
 		fmt.Fprintf(os.Stderr, "benchmark: %v\n", err)
@@ -91,7 +91,7 @@ func run(opts options) error {
 	fmt.Print(outcome.text())
 	if opts.markdown != "" {
 		if err := os.WriteFile(opts.markdown, []byte(outcome.markdown()), 0o644); err != nil {
-			return fmt.Errorf("writing the tables: %w", err)
+			return fmt.Errorf("failed to write the tables: %w", err)
 		}
 	}
 	if missed := outcome.missed(); opts.check && len(missed) > 0 {

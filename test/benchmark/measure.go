@@ -26,10 +26,10 @@ const (
 	goalMemory   = 100 << 20
 )
 
-// warmUpNamespaces are initialized one by one before times are taken.
+// warmUpNamespaces is the number of namespaces that are initialized before the measurement.
 const warmUpNamespaces = 10
 
-// benchmark is one run of everything.
+// benchmark is one run of all measurements.
 type benchmark struct {
 	options
 	servers [2]*server
@@ -49,7 +49,7 @@ func measure(ctx context.Context, opts options) (outcome *report, err error) {
 	defer func() { err = errors.Join(err, b.stop()) }()
 	version, err := b.servers[without].admin.Discovery().ServerVersion()
 	if err != nil {
-		return nil, fmt.Errorf("asking for the version of the API server: %w", err)
+		return nil, fmt.Errorf("failed to get the version of the API server: %w", err)
 	}
 	etcd := "etcd does not wait for the disk"
 	if b.fsync {
@@ -96,7 +96,7 @@ func (b *benchmark) stop() error {
 	return err
 }
 
-// compareBare is the control: it compares the servers before they differ.
+// compareBare is the control: it compares the servers before the installation.
 func (b *benchmark) compareBare(ctx context.Context) error {
 	const control = "Control, before the installation: "
 	if err := b.compareCreation(ctx, control+"Namespace create", 0); err != nil {
@@ -105,9 +105,9 @@ func (b *benchmark) compareBare(ctx context.Context) error {
 	return b.compareWrites(ctx, control, 0)
 }
 
-// install installs nslifecycle on one server and puts the initializers in force.
+// install installs nslifecycle on one server and registers the initializers.
 func (b *benchmark) install(ctx context.Context) error {
-	harness.Say("Installing nslifecycle on one of them and putting three initializers in force (may take 30 s)")
+	harness.Say("Installing nslifecycle on one of them and registering three initializers (may take 30 s)")
 	server := b.servers[with]
 	if _, err := server.Kubectl(ctx, server.Admin, "apply", "-k", b.kustomization); err != nil {
 		return err
@@ -120,13 +120,13 @@ func (b *benchmark) install(ctx context.Context) error {
 		return err
 	}
 	if err := server.register(ctx); err != nil {
-		return fmt.Errorf("%w; the manager said last: %s", err, b.manager.LastWords())
+		return fmt.Errorf("%w; last output of the manager: %s", err, b.manager.LastOutput())
 	}
 	return server.waitForInjected(ctx, strings.Join(initializerNames(), ","))
 }
 
-// measureInitialization takes the times from creation to initialized and looks at the
-// manager's memory.
+// measureInitialization measures the time from creation until a namespace is initialized, and the
+// memory of the manager.
 func (b *benchmark) measureInitialization(ctx context.Context) error {
 	server := b.servers[with]
 	stopInitializers, err := server.startInitializers(ctx)
@@ -154,33 +154,33 @@ func (b *benchmark) measureInitialization(ctx context.Context) error {
 		return err
 	}
 	b.report.values = append(b.report.values,
-		newDurationLine(fmt.Sprintf("%d created at once, %d requests at a time: until all are Initializing=False",
+		newDurationLine(fmt.Sprintf("%d created at once, %d concurrent requests: until all are Initializing=False",
 			b.atOnce, b.clients), total,
 			fmt.Sprintf(" (median of each %s)", harness.FormatDuration(harness.Median(times))), goalAtOnce))
 	return b.measureMemory(warmUpNamespaces + b.oneByOne + b.atOnce)
 }
 
 func (b *benchmark) measureMemory(namespaces int) error {
-	peak, isKnown, err := b.manager.PeakMemory()
+	peak, ok, err := b.manager.PeakMemory()
 	if err != nil {
 		return err
 	}
 	line := valueLine{
 		what:  fmt.Sprintf("Peak resident memory of the manager after these %d namespaces", namespaces),
-		value: "not available on " + runtime.GOOS, goal: "under 100 MiB", verdict: "not measured",
+		value: "not available on " + runtime.GOOS, goal: "under 100 MiB", result: "not measured",
 	}
-	if isKnown {
+	if ok {
 		line.value = harness.FormatMemory(peak)
-		line.verdict = missed
+		line.result = missed
 		if peak < goalMemory {
-			line.verdict = met
+			line.result = met
 		}
 	}
 	b.report.values = append(b.report.values, line)
 	return nil
 }
 
-// compareWorking compares while the manager works on the namespaces that are created.
+// compareWorking compares while the manager initializes the created namespaces.
 func (b *benchmark) compareWorking(ctx context.Context) error {
 	if err := b.removeNamespaces(ctx); err != nil {
 		return err
@@ -188,7 +188,7 @@ func (b *benchmark) compareWorking(ctx context.Context) error {
 	return b.compareCreation(ctx, "Namespace create, three initializers, manager at work", 0)
 }
 
-// compareInstalled compares with three initializers in force and the manager stopped.
+// compareInstalled compares with three registered initializers and the manager stopped.
 func (b *benchmark) compareInstalled(ctx context.Context) error {
 	if err := b.manager.Stop(); err != nil {
 		return err
@@ -202,7 +202,7 @@ func (b *benchmark) compareInstalled(ctx context.Context) error {
 	return b.compareWrites(ctx, "", goalWrite)
 }
 
-// compareEachPolicy tells which policy costs how much.
+// compareEachPolicy measures the cost of each policy alone.
 func (b *benchmark) compareEachPolicy(ctx context.Context) error {
 	if !b.eachPolicy {
 		return nil
@@ -226,7 +226,7 @@ func (b *benchmark) compareEachPolicy(ctx context.Context) error {
 	return bindings.keepOnly(ctx, policyNames()...)
 }
 
-// compareUnregistered compares with the policies installed and nothing to inject.
+// compareUnregistered compares with the policies installed and no registered initializers.
 func (b *benchmark) compareUnregistered(ctx context.Context) error {
 	if err := b.servers[with].unregisterAll(ctx); err != nil {
 		return err
@@ -241,7 +241,7 @@ func (b *benchmark) compareCreation(ctx context.Context, what string, goal float
 	return errors.Join(err, b.removeNamespaces(ctx))
 }
 
-// compareUpdates compares changes of a namespace that is not initializing.
+// compareUpdates compares updates of a namespace that is not initializing.
 func (b *benchmark) compareUpdates(ctx context.Context, what string) error {
 	return b.compare(ctx, what, b.namespaces, 0, [2]request{
 		b.servers[without].updateNamespace(), b.servers[with].updateNamespace(),
@@ -261,7 +261,7 @@ func (b *benchmark) compareWrites(ctx context.Context, control string, goal floa
 }
 
 func (b *benchmark) compare(ctx context.Context, what string, samples int, goal float64, requests [2]request) error {
-	harness.Say("%s: %d times each", what, samples)
+	harness.Say("%s: %d requests each", what, samples)
 	result, err := compare(ctx, (samples+perRound-1)/perRound, requests)
 	if err != nil {
 		return fmt.Errorf("%s: %w", what, err)
@@ -270,7 +270,7 @@ func (b *benchmark) compare(ctx context.Context, what string, samples int, goal 
 	return nil
 }
 
-// removeNamespaces leaves both servers as they were before namespaces were created.
+// removeNamespaces removes all measured namespaces from both servers.
 func (b *benchmark) removeNamespaces(ctx context.Context) error {
 	var errs [2]error
 	var removing sync.WaitGroup

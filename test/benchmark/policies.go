@@ -21,26 +21,26 @@ import (
 )
 
 const (
-	// configurationName is that of the one configuration.
+	// configurationName is the name of the only configuration.
 	configurationName = "bench"
-	// settleTimeout is how long the API server may take to act on a change. It learns
-	// of a new parameter type within 30 s.
+	// settleTimeout is how long the API server may take to apply a change. It discovers
+	// a new parameter type within 30 s.
 	settleTimeout = 90 * time.Second
-	// policyDelay is more than an API server takes to notice that a binding has come or
-	// gone, which it looks for every second.
+	// policyDelay is longer than an API server takes to observe that a binding was created or
+	// deleted, which it checks every second.
 	policyDelay = 3 * time.Second
 )
 
-// newObjectClient returns a client for the objects of this project.
+// newObjectClient returns a client for the project's own API types.
 func (s *server) newObjectClient() (client.Client, error) {
 	objects, err := client.New(s.Admin, client.Options{Scheme: scheme.New()})
 	if err != nil {
-		return nil, fmt.Errorf("creating a client: %w", err)
+		return nil, fmt.Errorf("failed to create a client: %w", err)
 	}
 	return objects, nil
 }
 
-// register puts the initializers in force, with the help of the manager.
+// register registers the initializers. The manager must be running.
 func (s *server) register(ctx context.Context) error {
 	objects, err := s.newObjectClient()
 	if err != nil {
@@ -51,19 +51,19 @@ func (s *server) register(ctx context.Context) error {
 		configuration.Initializers = append(configuration.Initializers, v1alpha1.NamespaceInitializer{Name: name})
 	}
 	if err := objects.Create(ctx, configuration); err != nil {
-		return fmt.Errorf("creating configuration %q: %w", configurationName, err)
+		return fmt.Errorf("failed to create configuration %q: %w", configurationName, err)
 	}
 	err = wait.PollUntilContextTimeout(ctx, time.Second/4, settleTimeout, true, func(ctx context.Context) (bool, error) {
 		err := objects.Get(ctx, client.ObjectKeyFromObject(configuration), configuration)
 		return meta.IsStatusConditionTrue(configuration.Status.Conditions, v1alpha1.ConditionActive), err
 	})
 	if err != nil {
-		return fmt.Errorf("waiting for configuration %q to be in force: %w", configurationName, err)
+		return fmt.Errorf("failed to wait for configuration %q to become active: %w", configurationName, err)
 	}
 	return nil
 }
 
-// unregisterAll empties the effective set, while no manager runs to fill it again.
+// unregisterAll empties the effective set. No manager may be running, since it would fill it again.
 func (s *server) unregisterAll(ctx context.Context) error {
 	objects, err := s.newObjectClient()
 	if err != nil {
@@ -71,17 +71,17 @@ func (s *server) unregisterAll(ctx context.Context) error {
 	}
 	set := &v1alpha1.NamespaceInitializerSet{}
 	if err := objects.Get(ctx, client.ObjectKey{Name: v1alpha1.EffectiveSetName}, set); err != nil {
-		return fmt.Errorf("reading NamespaceInitializerSet %q: %w", v1alpha1.EffectiveSetName, err)
+		return fmt.Errorf("failed to read NamespaceInitializerSet %q: %w", v1alpha1.EffectiveSetName, err)
 	}
 	set.Initializers = nil
 	if err := objects.Update(ctx, set); err != nil {
-		return fmt.Errorf("emptying NamespaceInitializerSet %q: %w", v1alpha1.EffectiveSetName, err)
+		return fmt.Errorf("failed to empty NamespaceInitializerSet %q: %w", v1alpha1.EffectiveSetName, err)
 	}
 	return s.waitForInjected(ctx, "")
 }
 
-// waitForInjected waits until new namespaces get a given list. That the API server takes
-// away what a user sends under the project's prefix proves that the policy acts at all.
+// waitForInjected waits until new namespaces get the list. That the API server removes
+// a user's annotation with the project's prefix shows that the policy is enforced.
 func (s *server) waitForInjected(ctx context.Context, list string) error {
 	const sent = v1alpha1.Prefix + "sent-by-user"
 	err := wait.PollUntilContextTimeout(ctx, time.Second/4, settleTimeout, true, func(ctx context.Context) (bool, error) {
@@ -95,18 +95,18 @@ func (s *server) waitForInjected(ctx context.Context, list string) error {
 		return !isStillThere && probe.Annotations[v1alpha1.AnnotationPendingInitializers] == list, nil
 	})
 	if err != nil {
-		return fmt.Errorf("waiting for new namespaces to get the list %q: %w", list, err)
+		return fmt.Errorf("failed to wait for new namespaces to get the list %q: %w", list, err)
 	}
 	return nil
 }
 
-// bindings takes admission policies out of force and puts them back.
+// bindings disables admission policies and restores them.
 type bindings struct {
 	objects client.Client
 	byLabel map[string][]client.Object
 }
 
-// policyNames are the labels of the policies, in the order of a request's admission.
+// policyNames returns the labels of the policies, in the order of admission.
 func policyNames() []string {
 	return []string{
 		v1alpha1.PolicyInject, v1alpha1.PolicyComplete, v1alpha1.PolicyRequireSet, v1alpha1.PolicyGuard,
@@ -124,7 +124,7 @@ func (s *server) findBindings(ctx context.Context) (*bindings, error) {
 	var validating admissionv1.ValidatingAdmissionPolicyBindingList
 	for _, list := range []client.ObjectList{&mutating, &validating} {
 		if err := objects.List(ctx, list, client.HasLabels{v1alpha1.LabelPolicy}); err != nil {
-			return nil, fmt.Errorf("listing the policies' bindings: %w", err)
+			return nil, fmt.Errorf("failed to list the policies' bindings: %w", err)
 		}
 	}
 	for i := range mutating.Items {
@@ -138,7 +138,7 @@ func (s *server) findBindings(ctx context.Context) (*bindings, error) {
 	return found, nil
 }
 
-// keepOnly leaves only the named policies in force.
+// keepOnly disables all policies except the named ones.
 func (b *bindings) keepOnly(ctx context.Context, names ...string) error {
 	for _, name := range policyNames() {
 		if len(b.byLabel[name]) == 0 {

@@ -13,7 +13,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/benchmark/internal/harness"
 )
 
-// What a line says of its goal.
+// Results of a goal.
 const (
 	met    = "met"
 	missed = "missed"
@@ -22,15 +22,15 @@ const (
 
 // report is the outcome of a run.
 type report struct {
-	// facts describe what it ran on.
+	// facts describe the machine and the versions.
 	facts []string
-	// ratios compare with and without.
+	// ratios compare the server with nslifecycle to the one without.
 	ratios []ratioLine
-	// values are measured on the server with nslifecycle alone.
+	// values are measured only on the server with nslifecycle.
 	values []valueLine
 }
 
-// ratioLine is one comparison. A goal of 0 is none.
+// ratioLine is one comparison. A goal of 0 means no goal.
 type ratioLine struct {
 	what         string
 	samples      int
@@ -41,9 +41,9 @@ type ratioLine struct {
 	goal         float64
 }
 
-// valueLine is something else. Only its words are printed.
+// valueLine is a measurement of one server, formatted for the report.
 type valueLine struct {
-	what, value, goal, verdict string
+	what, value, goal, result string
 }
 
 func newRatioLine(what string, c *comparison, goal float64) ratioLine {
@@ -58,8 +58,8 @@ func newRatioLine(what string, c *comparison, goal float64) ratioLine {
 	return line
 }
 
-// verdict judges what a reader sees: a ratio that is printed as its goal has met it.
-func (l ratioLine) verdict() string {
+// result rounds the ratio as it is printed: a ratio that is printed as its goal has met it.
+func (l ratioLine) result() string {
 	switch {
 	case l.goal == 0:
 		return noGoal
@@ -73,12 +73,12 @@ func (l ratioLine) verdict() string {
 func (r *report) missed() []string {
 	var names []string
 	for _, line := range r.ratios {
-		if line.verdict() == missed {
+		if line.result() == missed {
 			names = append(names, line.what)
 		}
 	}
 	for _, line := range r.values {
-		if line.verdict == missed {
+		if line.result == missed {
 			names = append(names, line.what)
 		}
 	}
@@ -92,10 +92,10 @@ func (r *report) tables() []harness.Table {
 			"Request", "Samples each", "Median without", "Median with", "Difference", "95th percentile",
 			"Ratio of medians (95 %)", "Same server twice", "Goal", "Result",
 		},
-		Note: "Two figures in one column are without and with. Same server twice is a ratio as well, " +
-			"of one half of the samples to the other: what it is away from 1 is noise.",
+		Note: "Two figures in one column are without and with. Same server twice is the ratio of one half of " +
+			"the samples to the other: its distance from 1 is noise.",
 	}
-	// Those with a goal first, and otherwise as they were measured.
+	// Lines with a goal come first, otherwise in the order of measurement.
 	lines := slices.Clone(r.ratios)
 	slices.SortStableFunc(lines, func(a, b ratioLine) int {
 		return cmp.Compare(min(b.goal, 1), min(a.goal, 1))
@@ -112,7 +112,7 @@ func (r *report) tables() []harness.Table {
 			harness.FormatDuration(line.high[without]) + ", " + harness.FormatDuration(line.high[with]),
 			fmt.Sprintf("%.2f (%.2f to %.2f)", line.ratio, line.range95.low, line.range95.high),
 			fmt.Sprintf("%.2f, %.2f", line.controls[without], line.controls[with]),
-			goal, line.verdict(),
+			goal, line.result(),
 		})
 	}
 	values := harness.Table{
@@ -120,7 +120,7 @@ func (r *report) tables() []harness.Table {
 		Header: []string{"Measured", "Value", "Goal", "Result"},
 	}
 	for _, line := range r.values {
-		values.Rows = append(values.Rows, []string{line.what, line.value, line.goal, line.verdict})
+		values.Rows = append(values.Rows, []string{line.what, line.value, line.goal, line.result})
 	}
 	return []harness.Table{ratios, values}
 }
@@ -131,20 +131,20 @@ func (r *report) text() string { return harness.Text(r.facts, r.tables()) }
 // markdown is the report for the documentation.
 func (r *report) markdown() string { return harness.Markdown(r.facts, r.tables()) }
 
-// newDurationLine is a valueLine whose goal is a time.
+// newDurationLine returns a valueLine whose goal is a duration.
 func newDurationLine(what string, value time.Duration, notes string, goal time.Duration) valueLine {
-	line := valueLine{what: what, value: harness.FormatDuration(value) + notes, goal: noGoal, verdict: noGoal}
+	line := valueLine{what: what, value: harness.FormatDuration(value) + notes, goal: noGoal, result: noGoal}
 	if goal > 0 {
 		line.goal = "under " + formatGoal(goal)
-		line.verdict = missed
+		line.result = missed
 		if value < goal {
-			line.verdict = met
+			line.result = met
 		}
 	}
 	return line
 }
 
-// formatGoal prints a round time as such.
+// formatGoal formats a duration in whole seconds or milliseconds.
 func formatGoal(goal time.Duration) string {
 	if goal%time.Second == 0 {
 		return fmt.Sprintf("%d s", goal/time.Second)

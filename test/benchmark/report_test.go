@@ -10,20 +10,20 @@ import (
 	"time"
 )
 
-func TestVerdict(t *testing.T) {
+func TestResult(t *testing.T) {
 	for name, test := range map[string]struct {
 		ratio, goal float64
 		want        string
 	}{
-		"below":                     {1.01, 1.05, met},
-		"as good as the goal":       {1.05, 1.05, met},
-		"printed as the goal":       {1.0549, 1.05, met},
-		"printed as more":           {1.0551, 1.05, missed},
-		"no goal, whatever it says": {9, 0, noGoal},
+		"below":               {1.01, 1.05, met},
+		"as good as the goal": {1.05, 1.05, met},
+		"printed as the goal": {1.0549, 1.05, met},
+		"printed as more":     {1.0551, 1.05, missed},
+		"no goal":             {9, 0, noGoal},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := (ratioLine{ratio: test.ratio, goal: test.goal}).verdict(); got != test.want {
-				t.Errorf("The verdict on %v for %v is %q, want %q", test.ratio, test.goal, got, test.want)
+			if got := (ratioLine{ratio: test.ratio, goal: test.goal}).result(); got != test.want {
+				t.Errorf("The result for ratio %v and goal %v is %q, want %q", test.ratio, test.goal, got, test.want)
 			}
 		})
 	}
@@ -31,12 +31,12 @@ func TestVerdict(t *testing.T) {
 
 func TestDurationLine(t *testing.T) {
 	line := newDurationLine("something", 41*time.Millisecond, " (more)", 150*time.Millisecond)
-	want := valueLine{what: "something", value: "41.0 ms (more)", goal: "under 150 ms", verdict: met}
+	want := valueLine{what: "something", value: "41.0 ms (more)", goal: "under 150 ms", result: met}
 	if line != want {
 		t.Errorf("The line is %+v, want %+v", line, want)
 	}
-	if line := newDurationLine("something", 30*time.Second, "", 30*time.Second); line.verdict != missed {
-		t.Errorf("30 s is %q where the goal is to stay under it, want %q", line.verdict, missed)
+	if line := newDurationLine("something", 30*time.Second, "", 30*time.Second); line.result != missed {
+		t.Errorf("30 s is %q where the goal is to stay under it, want %q", line.result, missed)
 	}
 }
 
@@ -48,7 +48,7 @@ func TestReport(t *testing.T) {
 			{what: "Slow", samples: 10, ratio: 1.5, goal: 1.15, median: [2]time.Duration{1e6, 1.5e6}},
 			{what: "Fast", samples: 10, ratio: 1.01, goal: 1.05},
 		},
-		values: []valueLine{{what: "Memory", value: "1 GiB", goal: "under 100 MiB", verdict: missed}},
+		values: []valueLine{{what: "Memory", value: "1 GiB", goal: "under 100 MiB", result: missed}},
 	}
 	if got, want := r.missed(), []string{"Slow", "Memory"}; !slices.Equal(got, want) {
 		t.Errorf("Missed are %v, want %v", got, want)

@@ -21,16 +21,16 @@ import (
 )
 
 const (
-	// prefix starts the names of all namespaces that are created to be measured.
+	// prefix is the name prefix of all measured namespaces.
 	prefix = "bench-ns-"
-	// writesNamespace is where ConfigMaps are written. It exists before anything is
+	// writesNamespace holds the ConfigMaps. It is created before nslifecycle is
 	// installed, so it is never initialized.
 	writesNamespace = "bench-writes"
-	// updatesNamespace is itself updated, and never initialized either.
+	// updatesNamespace is the updated namespace, which is never initialized either.
 	updatesNamespace = "bench-updates"
-	// userName is who sends the measured requests.
+	// userName is the user that sends the measured requests.
 	userName = "bench-user"
-	// parallel is the number of requests at a time where nothing is measured.
+	// parallel is the number of concurrent requests outside of measurements.
 	parallel = 8
 )
 
@@ -39,7 +39,7 @@ type server struct {
 	*controlplane.ControlPlane
 	admin kubernetes.Interface
 	user  kubernetes.Interface
-	// created counts what was created here, for the names.
+	// created counts the created objects, for their names.
 	created int
 }
 
@@ -80,29 +80,29 @@ func (s *server) prepare(ctx context.Context) error {
 		_, err := s.admin.CoreV1().Namespaces().Create(ctx,
 			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
 		if err != nil {
-			return fmt.Errorf("creating namespace %q: %w", name, err)
+			return fmt.Errorf("failed to create namespace %q: %w", name, err)
 		}
 	}
 	return nil
 }
 
-// newClient returns a client that does not hold requests back.
+// newClient returns a client without a client-side rate limit.
 func newClient(config *rest.Config) (kubernetes.Interface, error) {
 	config = rest.CopyConfig(config)
 	config.QPS = -1
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
-		return nil, fmt.Errorf("creating a client: %w", err)
+		return nil, fmt.Errorf("failed to create a client: %w", err)
 	}
 	return client, nil
 }
 
-// grant gives somebody rights in the whole cluster.
+// grant grants cluster-wide permissions to the subject.
 func (s *server) grant(ctx context.Context, name string, subject rbacv1.Subject, rules ...rbacv1.PolicyRule) error {
 	_, err := s.admin.RbacV1().ClusterRoles().Create(ctx,
 		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: rules}, metav1.CreateOptions{})
 	if err != nil {
-		return fmt.Errorf("creating ClusterRole %q: %w", name, err)
+		return fmt.Errorf("failed to create ClusterRole %q: %w", name, err)
 	}
 	_, err = s.admin.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
@@ -110,7 +110,7 @@ func (s *server) grant(ctx context.Context, name string, subject rbacv1.Subject,
 		Subjects:   []rbacv1.Subject{subject},
 	}, metav1.CreateOptions{})
 	if err != nil {
-		return fmt.Errorf("creating ClusterRoleBinding %q: %w", name, err)
+		return fmt.Errorf("failed to create ClusterRoleBinding %q: %w", name, err)
 	}
 	return nil
 }
@@ -129,8 +129,8 @@ func (s *server) nextName() string {
 	return fmt.Sprintf("%s%06d", prefix, s.created)
 }
 
-// updateNamespace returns a request that changes an annotation of the same namespace
-// again and again. The first one, during the warm-up, reads it.
+// updateNamespace returns a request that updates an annotation of the same namespace
+// each time. The first request, during the warm-up, also reads the namespace.
 func (s *server) updateNamespace() request {
 	namespaces := s.user.CoreV1().Namespaces()
 	var namespace *corev1.Namespace
@@ -156,8 +156,8 @@ func (s *server) createConfigMap() request {
 	}
 }
 
-// updateConfigMap returns a request that changes the same ConfigMap again and again. The
-// first one, during the warm-up, creates it.
+// updateConfigMap returns a request that updates the same ConfigMap each time. The
+// first request, during the warm-up, creates it.
 func (s *server) updateConfigMap() request {
 	configMaps := s.user.CoreV1().ConfigMaps(writesNamespace)
 	var configMap *corev1.ConfigMap
@@ -182,12 +182,12 @@ func newConfigMap(name string) *corev1.ConfigMap {
 	}
 }
 
-// removeNamespaces removes all namespaces that were created to be measured. There is
-// nothing in them, and no kube-controller-manager to take the finalizer off.
+// removeNamespaces deletes and finalizes all measured namespaces. They are
+// empty, and no kube-controller-manager runs that would remove the namespace finalizer.
 func (s *server) removeNamespaces(ctx context.Context) error {
 	list, err := s.admin.CoreV1().Namespaces().List(ctx, metav1.ListOptions{})
 	if err != nil {
-		return fmt.Errorf("listing the namespaces to remove: %w", err)
+		return fmt.Errorf("failed to list the namespaces to remove: %w", err)
 	}
 	names := make(chan *corev1.Namespace)
 	errs := make([]error, parallel)
@@ -217,7 +217,7 @@ func (s *server) removeNamespace(ctx context.Context, namespace *corev1.Namespac
 		_, err = s.admin.CoreV1().Namespaces().Finalize(ctx, namespace, metav1.UpdateOptions{})
 	}
 	if err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("removing namespace %q: %w", namespace.Name, err)
+		return fmt.Errorf("failed to remove namespace %q: %w", namespace.Name, err)
 	}
 	return nil
 }

@@ -18,8 +18,8 @@ const (
 	outside = 0.025
 )
 
-// computeRatio returns the median of some samples as a multiple of the median of others;
-// NaN where there is nothing to compare with.
+// computeRatio returns the median of the samples as a multiple of the median of the reference;
+// NaN if there is nothing to compare with.
 func computeRatio(samples, reference []time.Duration) float64 {
 	divisor := harness.Median(reference)
 	if divisor == 0 || len(samples) == 0 {

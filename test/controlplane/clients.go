@@ -14,8 +14,8 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/scheme"
 )
 
-// Unlimited returns a copy of a configuration without a limit to the rate of its requests
-// on this side. What is deprecated is used without a word about it.
+// Unlimited returns a copy of a configuration without a client-side rate limit and without
+// deprecation warnings.
 func Unlimited(config *rest.Config) *rest.Config {
 	config = rest.CopyConfig(config)
 	config.QPS = -1
@@ -23,8 +23,8 @@ func Unlimited(config *rest.Config) *rest.Config {
 	return config
 }
 
-// NewClient returns an Unlimited client for the types that the manager knows, and for those
-// that are added to its scheme.
+// NewClient returns an Unlimited client for the types of the manager's scheme, and for those
+// that are added.
 func NewClient(config *rest.Config, add ...func(*runtime.Scheme) error) (client.Client, error) {
 	types := scheme.New()
 	var errs []error
@@ -32,11 +32,11 @@ func NewClient(config *rest.Config, add ...func(*runtime.Scheme) error) (client.
 		errs = append(errs, addToScheme(types))
 	}
 	if err := errors.Join(errs...); err != nil {
-		return nil, fmt.Errorf("adding types to a scheme: %w", err)
+		return nil, fmt.Errorf("failed to add types to the scheme: %w", err)
 	}
 	result, err := client.New(Unlimited(config), client.Options{Scheme: types})
 	if err != nil {
-		return nil, fmt.Errorf("creating a client: %w", err)
+		return nil, fmt.Errorf("failed to create a client: %w", err)
 	}
 	return result, nil
 }

@@ -17,11 +17,11 @@ import (
 
 const (
 	controllerManager = "kube-controller-manager"
-	// stopTimeout is how long a process may take to end after it was told to.
+	// stopTimeout is how long a process may take to exit after it was signaled.
 	stopTimeout = 30 * time.Second
 )
 
-// ErrNoControllerManager says that the user's own control plane comes without a
+// ErrNoControllerManager is returned if KUBEBUILDER_ASSETS does not contain
 // kube-controller-manager.
 var ErrNoControllerManager = errors.New("there is no kube-controller-manager in KUBEBUILDER_ASSETS; " +
 	"put one there, or unset KUBEBUILDER_ASSETS to have one built")
@@ -30,15 +30,15 @@ var ErrNoControllerManager = errors.New("there is no kube-controller-manager in 
 type ControllerManager struct {
 	command *exec.Cmd
 	log     string
-	// ended is closed when the process has ended; err is why.
+	// ended is closed when the process has exited with err.
 	ended chan struct{}
 	err   error
 }
 
-// StartControllerManager runs kube-controller-manager with more flags, such as
-// --controllers=namespace-controller, until Stop. It works with the rights of Admin. The
-// binary is built where there is none yet, which takes minutes; the error is
-// ErrNoControllerManager where KUBEBUILDER_ASSETS is set to a directory without one.
+// StartControllerManager runs kube-controller-manager with additional flags, such as
+// --controllers=namespace-controller, until Stop. It has the permissions of Admin. The
+// binary is built if it is missing, which takes minutes; the error is
+// ErrNoControllerManager if KUBEBUILDER_ASSETS is set to a directory without one.
 func (c *ControlPlane) StartControllerManager(ctx context.Context, flags ...string) (*ControllerManager, error) {
 	binary, err := findControllerManager(ctx)
 	if err != nil {
@@ -46,7 +46,7 @@ func (c *ControlPlane) StartControllerManager(ctx context.Context, flags ...stri
 	}
 	dir, err := os.MkdirTemp(c.Dir, controllerManager+"-")
 	if err != nil {
-		return nil, fmt.Errorf("making a directory for %s: %w", controllerManager, err)
+		return nil, fmt.Errorf("failed to create a directory for %s: %w", controllerManager, err)
 	}
 	kubeconfig := filepath.Join(dir, "kubeconfig")
 	if err := WriteKubeconfig(kubeconfig, c.Admin); err != nil {
@@ -54,18 +54,18 @@ func (c *ControlPlane) StartControllerManager(ctx context.Context, flags ...stri
 	}
 	log, err := os.Create(filepath.Join(dir, "log"))
 	if err != nil {
-		return nil, fmt.Errorf("making a log for %s: %w", controllerManager, err)
+		return nil, fmt.Errorf("failed to create a log for %s: %w", controllerManager, err)
 	}
 	defer log.Close()
 
-	// Not tied to the context, which may be that of one step of a test.
+	// Not bound to the context, which may end with a step of a test.
 	command := exec.Command(binary, append([]string{
 		"--kubeconfig=" + kubeconfig, "--leader-elect=false", "--secure-port=0",
 	}, flags...)...)
 	command.Dir = dir
 	command.Stdout, command.Stderr = log, log
 	if err := command.Start(); err != nil {
-		return nil, fmt.Errorf("starting %s: %w", binary, err)
+		return nil, fmt.Errorf("failed to start %s: %w", binary, err)
 	}
 	running := &ControllerManager{command: command, log: log.Name(), ended: make(chan struct{})}
 	go func() {
@@ -75,29 +75,29 @@ func (c *ControlPlane) StartControllerManager(ctx context.Context, flags ...stri
 	return running, nil
 }
 
-// Ended returns a channel that is closed when the process has ended, told to or not.
+// Ended returns a channel that is closed when the process has exited.
 func (m *ControllerManager) Ended() <-chan struct{} { return m.ended }
 
-// Log returns everything that it has logged so far.
+// Log returns its log.
 func (m *ControllerManager) Log() (string, error) {
 	log, err := os.ReadFile(m.log)
 	if err != nil {
-		return "", fmt.Errorf("reading the log of %s: %w", controllerManager, err)
+		return "", fmt.Errorf("failed to read the log of %s: %w", controllerManager, err)
 	}
 	return string(log), nil
 }
 
-// Stop tells it to stop, and waits for that. The error says that it had ended before, or
-// did not end by itself.
+// Stop stops the process and waits for its exit. It returns an error if the process has exited
+// before, or had to be killed.
 func (m *ControllerManager) Stop() error {
 	select {
 	case <-m.ended:
 		log, _ := m.Log()
-		return fmt.Errorf("%s has ended by itself: %w; it said last: %s", controllerManager, m.err, lastOf(log))
+		return fmt.Errorf("%s exited unexpectedly: %w; last output: %s", controllerManager, m.err, lastOf(log))
 	default:
 	}
 	if err := m.command.Process.Signal(syscall.SIGTERM); err != nil {
-		return fmt.Errorf("stopping %s: %w", controllerManager, err)
+		return fmt.Errorf("failed to stop %s: %w", controllerManager, err)
 	}
 	select {
 	case <-m.ended:

@@ -26,7 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 )
 
-// Where config/default puts the operator.
+// The names of the operator's objects in config/default.
 const (
 	SystemNamespace = "nslifecycle-system"
 	ServiceAccount  = "nslifecycle-controller-manager"
@@ -53,14 +53,14 @@ type ControlPlane struct {
 // Option changes how the API server is started.
 type Option func(*envtest.Environment)
 
-// WithAPIServerFlag gives kube-apiserver one more flag, without the leading dashes.
+// WithAPIServerFlag adds a flag to kube-apiserver, named without the leading dashes.
 func WithAPIServerFlag(name string, values ...string) Option {
 	return func(environment *envtest.Environment) {
 		environment.ControlPlane.GetAPIServer().Configure().Set(name, values...)
 	}
 }
 
-// WithEtcdFlag gives etcd one more flag, without the leading dashes.
+// WithEtcdFlag adds a flag to etcd, named without the leading dashes.
 func WithEtcdFlag(name string, values ...string) Option {
 	return func(environment *envtest.Environment) {
 		if environment.ControlPlane.Etcd == nil {
@@ -70,10 +70,10 @@ func WithEtcdFlag(name string, values ...string) Option {
 	}
 }
 
-// Start runs a control plane until Stop. The binaries are those of
-// KUBEBUILDER_ASSETS or what hack/control-plane.sh finds or builds. Once the processes
-// are starting it does not return before they are up, or have failed to come up, even
-// when the context ends: nobody could stop them otherwise.
+// Start starts a control plane, which runs until Stop. It uses the binaries in
+// KUBEBUILDER_ASSETS or those that hack/control-plane.sh finds or builds. Once the processes
+// are starting it returns only when they are ready or have failed, even
+// if the context is cancelled, since the caller could not stop them otherwise.
 func Start(ctx context.Context, options ...Option) (*ControlPlane, error) {
 	assets, err := findAssets(ctx)
 	if err != nil {
@@ -81,12 +81,12 @@ func Start(ctx context.Context, options ...Option) (*ControlPlane, error) {
 	}
 	dir, err := os.MkdirTemp("", "nslifecycle-")
 	if err != nil {
-		return nil, fmt.Errorf("making a scratch directory: %w", err)
+		return nil, fmt.Errorf("failed to create a temporary directory: %w", err)
 	}
 	environment := &envtest.Environment{
 		BinaryAssetsDirectory: assets,
-		// Whatever the environment variable of that name says: this is never installed
-		// into somebody's own cluster.
+		// Overrides the environment variable USE_EXISTING_CLUSTER: the tests must never install
+		// into a user's cluster.
 		UseExistingCluster:       ptr.To(false),
 		ControlPlaneStartTimeout: startTimeout,
 		ControlPlaneStopTimeout:  serverStopTimeout,
@@ -96,7 +96,7 @@ func Start(ctx context.Context, options ...Option) (*ControlPlane, error) {
 	}
 	admin, err := environment.Start()
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("starting kube-apiserver and etcd from %s: %w", assets, err),
+		return nil, errors.Join(fmt.Errorf("failed to start kube-apiserver and etcd from %s: %w", assets, err),
 			environment.Stop(), os.RemoveAll(dir))
 	}
 	if ctx.Err() != nil {
@@ -105,22 +105,22 @@ func Start(ctx context.Context, options ...Option) (*ControlPlane, error) {
 	return &ControlPlane{Admin: admin, Dir: dir, environment: environment, assets: assets}, nil
 }
 
-// Stop ends the control plane and removes what it has written.
+// Stop stops the control plane and removes its files.
 func (c *ControlPlane) Stop() error {
 	return errors.Join(c.environment.Stop(), os.RemoveAll(c.Dir))
 }
 
-// EtcdURL is where etcd listens, without TLS, for tests of states that the API server
-// lets nobody write.
+// EtcdURL returns the address of etcd, without TLS, for tests of states that the API server
+// does not accept.
 func (c *ControlPlane) EtcdURL() string {
 	return c.environment.ControlPlane.Etcd.URL.String()
 }
 
-// User returns the configuration of a user, who is given a client certificate.
+// User creates a client certificate and returns the configuration of the user.
 func (c *ControlPlane) User(name string, groups ...string) (*rest.Config, error) {
 	user, err := c.environment.AddUser(envtest.User{Name: name, Groups: groups}, rest.CopyConfig(c.Admin))
 	if err != nil {
-		return nil, fmt.Errorf("adding user %q: %w", name, err)
+		return nil, fmt.Errorf("failed to add user %q: %w", name, err)
 	}
 	return user.Config(), nil
 }
@@ -129,14 +129,14 @@ func (c *ControlPlane) User(name string, groups ...string) (*rest.Config, error)
 func (c *ControlPlane) ServiceAccountConfig(ctx context.Context, namespace, name string) (*rest.Config, error) {
 	clientset, err := kubernetes.NewForConfig(c.Admin)
 	if err != nil {
-		return nil, fmt.Errorf("creating a client: %w", err)
+		return nil, fmt.Errorf("failed to create a client: %w", err)
 	}
 	token, err := clientset.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, name,
 		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
 			ExpirationSeconds: ptr.To(int64(tokenLifetime.Seconds())),
 		}}, metav1.CreateOptions{})
 	if err != nil {
-		return nil, fmt.Errorf("getting a token for ServiceAccount %s/%s: %w", namespace, name, err)
+		return nil, fmt.Errorf("failed to create a token for ServiceAccount %s/%s: %w", namespace, name, err)
 	}
 	config := rest.AnonymousClientConfig(c.Admin)
 	config.BearerToken = token.Status.Token
@@ -155,19 +155,19 @@ func (c *ControlPlane) InstallFrom(ctx context.Context, directory string) error 
 	return err
 }
 
-// Kubectl runs kubectl as the user of a configuration and returns what it printed. The
-// error of a failing command holds what it printed to stderr.
+// Kubectl runs kubectl as the user of a configuration and returns its output. The
+// error of a failed command contains its stderr.
 func (c *ControlPlane) Kubectl(ctx context.Context, config *rest.Config, args ...string) (string, error) {
 	return c.KubectlWithInput(ctx, config, "", args...)
 }
 
-// KubectlWithInput is Kubectl with something on stdin.
+// KubectlWithInput is like Kubectl with input on stdin.
 func (c *ControlPlane) KubectlWithInput(
 	ctx context.Context, config *rest.Config, input string, args ...string,
 ) (string, error) {
 	kubeconfig, err := os.CreateTemp(c.Dir, "kubeconfig-")
 	if err != nil {
-		return "", fmt.Errorf("making a kubeconfig: %w", err)
+		return "", fmt.Errorf("failed to create a kubeconfig: %w", err)
 	}
 	defer os.Remove(kubeconfig.Name())
 	if err := errors.Join(kubeconfig.Close(), WriteKubeconfig(kubeconfig.Name(), config)); err != nil {
@@ -184,14 +184,14 @@ func (c *ControlPlane) KubectlWithInput(
 	return stdout.String(), nil
 }
 
-// KubectlCommand is a kubectl that has not been started yet, for a caller who has a
-// kubeconfig file and deals with input and output in a way of its own.
+// KubectlCommand returns a kubectl command that is not started, for callers with a
+// kubeconfig file and their own handling of input and output.
 func (c *ControlPlane) KubectlCommand(ctx context.Context, kubeconfig string, args ...string) *exec.Cmd {
 	return exec.CommandContext(ctx, c.KubectlPath(),
 		append([]string{"--kubeconfig", kubeconfig, "--cache-dir", filepath.Join(c.Dir, "cache")}, args...)...)
 }
 
-// KubectlPath is the kubectl of the control plane, or else the one in PATH.
+// KubectlPath returns the path of the control plane's kubectl, or kubectl to use the one in PATH.
 func (c *ControlPlane) KubectlPath() string {
 	path := filepath.Join(c.assets, "kubectl")
 	if _, err := os.Stat(path); err != nil {
@@ -216,7 +216,7 @@ func WriteKubeconfig(path string, config *rest.Config) error {
 	}
 	kubeconfig.AuthInfos[name] = user
 	if err := clientcmd.WriteToFile(*kubeconfig, path); err != nil {
-		return fmt.Errorf("writing kubeconfig %s: %w", path, err)
+		return fmt.Errorf("failed to write kubeconfig %s: %w", path, err)
 	}
 	return nil
 }
@@ -227,7 +227,7 @@ func Root() string {
 	if filepath.IsAbs(file) {
 		return filepath.Dir(filepath.Dir(filepath.Dir(file)))
 	}
-	// Built with -trimpath: the caller is in the repository then.
+	// Built with -trimpath, so the working directory must be in the repository.
 	dir, err := os.Getwd()
 	for err == nil && dir != filepath.Dir(dir) {
 		if _, statErr := os.Stat(filepath.Join(dir, "PROJECT")); statErr == nil {
@@ -238,16 +238,16 @@ func Root() string {
 	return "."
 }
 
-// findAssets returns the directory with kube-apiserver and etcd, and what else it is asked
-// for.
+// findAssets returns the directory with kube-apiserver and etcd, and the binaries requested with
+// flags.
 func findAssets(ctx context.Context, flags ...string) (string, error) {
 	command := exec.CommandContext(ctx, filepath.Join(Root(), "hack", "control-plane.sh"), flags...)
 	command.Stderr = os.Stderr
-	// Not killed but asked to stop: it has to remove what it has not finished.
+	// Interrupt instead of kill, since the script removes incomplete files.
 	command.Cancel = func() error { return command.Process.Signal(syscall.SIGTERM) }
 	output, err := command.Output()
 	if err != nil {
-		return "", fmt.Errorf("getting the binaries of a control plane: %w", err)
+		return "", fmt.Errorf("failed to get the binaries of the control plane: %w", err)
 	}
 	return strings.TrimSpace(string(output)), nil
 }

@@ -23,7 +23,7 @@ import (
 
 // Manager is a running manager.
 type Manager struct {
-	// Server is what the manager has found out of the API server.
+	// Server describes the API server as discovered by the manager.
 	Server compat.Server
 
 	cancel context.CancelFunc
@@ -47,7 +47,7 @@ func RunManager(
 	options := manager.Options{SystemNamespace: SystemNamespace, NamespaceWorkers: 10, FinalizationWorkers: 100}
 	discoveryClient, err := discovery.NewDiscoveryClientForConfig(restConfig)
 	if err != nil {
-		return nil, fmt.Errorf("creating a discovery client: %w", err)
+		return nil, fmt.Errorf("failed to create a discovery client: %w", err)
 	}
 	for _, change := range changes {
 		change(&options)
@@ -62,11 +62,11 @@ func RunManager(
 		Cache:                  manager.CacheOptions(options.Server, options.Controllers),
 		Metrics:                metricsserver.Options{BindAddress: "0"},
 		HealthProbeBindAddress: "0",
-		// The tests stop it and start it again in one process.
+		// The tests start several managers in one process.
 		Controller: config.Controller{SkipNameValidation: ptr.To(true)},
 	})
 	if err != nil {
-		return nil, fmt.Errorf("creating the manager: %w", err)
+		return nil, fmt.Errorf("failed to create the manager: %w", err)
 	}
 	runContext, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	if err := manager.Setup(runContext, mgr, options); err != nil {
@@ -87,7 +87,7 @@ func RunManager(
 	return running, nil
 }
 
-// Done returns a channel that yields the manager's error if it ends by itself.
+// Done returns a channel that receives the manager's error if it exits unexpectedly.
 func (m *Manager) Done() <-chan error { return m.done }
 
 // Stop stops the manager and waits for it.

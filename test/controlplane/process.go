@@ -16,7 +16,7 @@ import (
 // Process is a running program.
 type Process struct {
 	command *exec.Cmd
-	// ended is closed when it has ended; err is why.
+	// ended is closed when the process has exited with err.
 	ended chan struct{}
 	err   error
 }
@@ -25,10 +25,10 @@ type Process struct {
 func StartProcess(output io.Writer, path string, args ...string) (*Process, error) {
 	command := exec.Command(path, args...)
 	command.Stdout, command.Stderr = output, output
-	// In a process group of its own: Ctrl-C is for whoever started it, who stops it then.
+	// In its own process group, so that Ctrl-C interrupts only its parent, which then stops it.
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := command.Start(); err != nil {
-		return nil, fmt.Errorf("starting %s: %w", path, err)
+		return nil, fmt.Errorf("failed to start %s: %w", path, err)
 	}
 	running := &Process{command: command, ended: make(chan struct{})}
 	go func() {
@@ -38,32 +38,32 @@ func StartProcess(output io.Writer, path string, args ...string) (*Process, erro
 	return running, nil
 }
 
-// Ended returns a channel that is closed when the process has ended, told to or not.
+// Ended returns a channel that is closed when the process has exited.
 func (p *Process) Ended() <-chan struct{} { return p.ended }
 
-// Kill ends it as a crash would.
+// Kill kills the process, like a crash.
 func (p *Process) Kill() error {
 	err := p.command.Process.Kill()
 	<-p.ended
 	return err
 }
 
-// Stop tells it to stop, and waits for that. The error says that it had ended before, or in
-// another way than it should.
+// Stop interrupts the process and waits for its exit. It returns an error if the process has
+// exited before, or did not exit cleanly.
 func (p *Process) Stop() error {
 	name := filepath.Base(p.command.Path)
 	select {
 	case <-p.ended:
-		return fmt.Errorf("%s has ended by itself: %w", name, p.err)
+		return fmt.Errorf("%s exited unexpectedly: %w", name, p.err)
 	default:
 	}
 	if err := p.command.Process.Signal(syscall.SIGTERM); err != nil {
-		return fmt.Errorf("stopping %s: %w", name, err)
+		return fmt.Errorf("failed to stop %s: %w", name, err)
 	}
 	select {
 	case <-p.ended:
 		if p.err != nil {
-			return fmt.Errorf("stopping %s: %w", name, p.err)
+			return fmt.Errorf("failed to stop %s: %w", name, p.err)
 		}
 		return nil
 	case <-time.After(stopTimeout):

@@ -19,7 +19,7 @@ import (
 const (
 	ManagerProgram = "./cmd"
 	PluginProgram  = "./cmd/kubectl-nslifecycle"
-	// The two of the example search-index.
+	// The programs of the example search-index.
 	IndexServerProgram      = "./examples/search-index/cmd/index-server"
 	SearchControllerProgram = "./examples/search-index/cmd/search-controller"
 )
@@ -36,14 +36,14 @@ func Build(ctx context.Context, root, program, path string) error {
 		return err
 	}
 	defer unlock()
-	// go build does not link again if the file is current.
+	// go build does not link again if the file is up to date.
 	linked := filepath.Join(dir, strings.ReplaceAll(strings.TrimPrefix(program, "./"), "/", "-"))
 	command := exec.CommandContext(ctx, "go", "build", "-ldflags=-s -w", "-o", linked, program)
 	command.Dir = root
 	if output, err := command.CombinedOutput(); err != nil {
 		return fmt.Errorf("failed to build %s in %s: %w: %s", program, root, err, output)
 	}
-	// Not in this process: a child that starts meanwhile would inherit the open file, and a file
+	// Copy in another process: a child that starts meanwhile would inherit the open file, and a file
 	// that is open for writing cannot be executed.
 	if output, err := exec.CommandContext(ctx, "cp", linked, path).CombinedOutput(); err != nil {
 		return fmt.Errorf("failed to copy %s: %w: %s", linked, err, output)
@@ -67,7 +67,7 @@ func lock(path string) (unlock func(), err error) {
 func FreeAddress() (string, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
-		return "", fmt.Errorf("looking for a free port: %w", err)
+		return "", fmt.Errorf("failed to find a free port: %w", err)
 	}
 	defer listener.Close()
 	return listener.Addr().String(), nil

@@ -27,17 +27,17 @@ import (
 
 const certificateLifetime = 24 * time.Hour
 
-// Authority signs the certificates of one API server, so that there can be another one that
-// its clients trust as well.
+// Authority signs the serving certificates of one API server, so that clients also trust a
+// replaced certificate.
 type Authority struct {
 	dir         string
 	key         *ecdsa.PrivateKey
 	certificate *x509.Certificate
 }
 
-// WithRestarts lets the API server be killed and started again with the keys that it had,
-// and lets its certificate be replaced. envtest would make new ones each time, which no
-// client trusts.
+// WithRestarts allows to kill and restart the API server with the same keys,
+// and to replace its certificate. envtest would create a new authority at each start, which
+// clients do not trust.
 func WithRestarts(ca *Authority) Option {
 	return func(environment *envtest.Environment) {
 		server := environment.ControlPlane.GetAPIServer()
@@ -46,38 +46,38 @@ func WithRestarts(ca *Authority) Option {
 	}
 }
 
-// NewAuthority puts the keys of an API server into a directory.
+// NewAuthority creates the keys of an API server in a directory.
 func NewAuthority(dir string) (*Authority, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return nil, fmt.Errorf("making the key of the authority: %w", err)
+		return nil, fmt.Errorf("failed to create the key of the authority: %w", err)
 	}
 	certificate, err := cert.NewSelfSignedCACert(cert.Config{CommonName: "test"}, key)
 	if err != nil {
-		return nil, fmt.Errorf("making the certificate of the authority: %w", err)
+		return nil, fmt.Errorf("failed to create the certificate of the authority: %w", err)
 	}
 	ca := &Authority{dir: dir, key: key, certificate: certificate}
 	signer, err := keyutil.MakeEllipticPrivateKeyPEM()
 	if err != nil {
-		return nil, fmt.Errorf("making the key for the tokens of ServiceAccounts: %w", err)
+		return nil, fmt.Errorf("failed to create the key for ServiceAccount tokens: %w", err)
 	}
 	return ca, errors.Join(
-		// The API server takes the public half from the file of the private key.
+		// The API server derives the public key from the private key.
 		os.WriteFile(filepath.Join(dir, "sa-signer.key"), signer, 0o600),
 		os.WriteFile(filepath.Join(dir, "sa-signer.crt"), signer, 0o600),
 		ca.Rotate())
 }
 
-// Rotate gives the API server a new key and certificate. A running one notices by itself,
+// Rotate replaces the key and certificate of the API server. A running API server reloads them
 // within a minute.
 func (a *Authority) Rotate() error {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return fmt.Errorf("making a key: %w", err)
+		return fmt.Errorf("failed to create a key: %w", err)
 	}
 	serial, err := rand.Int(rand.Reader, big.NewInt(1<<62))
 	if err != nil {
-		return fmt.Errorf("making a serial number: %w", err)
+		return fmt.Errorf("failed to create a serial number: %w", err)
 	}
 	now := time.Now()
 	raw, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{
@@ -87,13 +87,13 @@ func (a *Authority) Rotate() error {
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}, a.certificate, key.Public(), a.key)
 	if err != nil {
-		return fmt.Errorf("signing a certificate: %w", err)
+		return fmt.Errorf("failed to sign a certificate: %w", err)
 	}
 	der, err := x509.MarshalECPrivateKey(key)
 	if err != nil {
-		return fmt.Errorf("encoding a key: %w", err)
+		return fmt.Errorf("failed to encode a key: %w", err)
 	}
-	// Each by a rename, as the API server may look in between.
+	// Replace each by a rename, since the API server may read it at any time.
 	return errors.Join(
 		replaceFile(filepath.Join(a.dir, "apiserver.key"), pemOf(keyutil.ECPrivateKeyBlockType, der)),
 		replaceFile(filepath.Join(a.dir, "apiserver.crt"), pemOf(cert.CertificateBlockType, raw)))
@@ -110,18 +110,18 @@ func replaceFile(path string, content []byte) error {
 	return os.Rename(path+".new", path)
 }
 
-// KillAPIServer ends the API server as a crash would.
+// KillAPIServer kills the API server, like a crash.
 func (c *ControlPlane) KillAPIServer(ctx context.Context) error {
 	flag := "secure-port=" + c.environment.ControlPlane.GetAPIServer().Port
 	output, err := exec.CommandContext(ctx, "pkill", "-KILL", "-f", "kube-apiserver.*"+flag).CombinedOutput()
 	if err != nil {
-		return fmt.Errorf("killing the API server: %w: %s", err, output)
+		return fmt.Errorf("failed to kill the API server: %w: %s", err, output)
 	}
 	return nil
 }
 
-// StartAPIServer starts one again that was started WithRestarts and has ended, and returns
-// when it is up.
+// StartAPIServer restarts an API server that was started WithRestarts and has exited. It returns
+// when it is ready.
 func (c *ControlPlane) StartAPIServer() error {
 	return c.environment.ControlPlane.GetAPIServer().Start()
 }

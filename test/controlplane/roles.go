@@ -14,17 +14,17 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// AggregateClusterRoles gives the ClusterRoles that are made of others, such as admin and
-// edit, the rules of those. It does so once: elsewhere kube-controller-manager does it all
-// the time, and without it these roles allow nothing.
+// AggregateClusterRoles writes the rules of aggregated ClusterRoles, such as admin and
+// edit, once. In a cluster kube-controller-manager does this continuously;
+// without it, these roles are empty.
 func (c *ControlPlane) AggregateClusterRoles(ctx context.Context) error {
 	clientset, err := kubernetes.NewForConfig(c.Admin)
 	if err != nil {
-		return fmt.Errorf("creating a client: %w", err)
+		return fmt.Errorf("failed to create a client: %w", err)
 	}
 	roles, err := clientset.RbacV1().ClusterRoles().List(ctx, metav1.ListOptions{})
 	if err != nil {
-		return fmt.Errorf("listing the ClusterRoles: %w", err)
+		return fmt.Errorf("failed to list ClusterRoles: %w", err)
 	}
 	for _, role := range roles.Items {
 		if role.AggregationRule == nil {
@@ -34,14 +34,14 @@ func (c *ControlPlane) AggregateClusterRoles(ctx context.Context) error {
 			return err
 		}
 		if _, err := clientset.RbacV1().ClusterRoles().Update(ctx, &role, metav1.UpdateOptions{}); err != nil {
-			return fmt.Errorf("writing the rules of ClusterRole %q: %w", role.Name, err)
+			return fmt.Errorf("failed to update the rules of ClusterRole %q: %w", role.Name, err)
 		}
 	}
 	return nil
 }
 
-// collectRules returns the rules of a role, or of all that it is made of: admin is made of
-// edit, and edit of view. No role counts twice.
+// collectRules returns the rules of a role, or of the roles that it aggregates: admin aggregates
+// edit, and edit aggregates view. Each role is included once.
 func collectRules(
 	role rbacv1.ClusterRole, roles []rbacv1.ClusterRole, seen sets.Set[string],
 ) ([]rbacv1.PolicyRule, error) {
@@ -53,7 +53,7 @@ func collectRules(
 	for i := range role.AggregationRule.ClusterRoleSelectors {
 		selector, err := metav1.LabelSelectorAsSelector(&role.AggregationRule.ClusterRoleSelectors[i])
 		if err != nil {
-			return nil, fmt.Errorf("reading the aggregation rule of ClusterRole %q: %w", role.Name, err)
+			return nil, fmt.Errorf("failed to parse the aggregation rule of ClusterRole %q: %w", role.Name, err)
 		}
 		for _, part := range roles {
 			if seen.Has(part.Name) || !selector.Matches(labels.Set(part.Labels)) {

@@ -24,47 +24,47 @@ import (
 )
 
 const (
-	// userName is the ordinary user of manifests/user.yaml.
+	// userName is the user of manifests/user.yaml.
 	userName = "user1@corp.example.com"
 	// configurationsFile is relative to the root of the repository.
 	configurationsFile = "test/demo/manifests/configurations.yaml"
-	// workTime is what each initializer takes longer than it needs: a namespace would be
-	// ready before anybody had looked at it.
+	// workTime delays each initializer. Otherwise a namespace would be initialized before the
+	// tour can show its conditions.
 	workTime = time.Second
 )
 
-// The initializers, as manifests/configurations.yaml registers them.
+// The initializers that manifests/configurations.yaml registers.
 const (
 	ownerName  = "owner.corp.example.com"
 	policyName = "policy.corp.example.com"
 )
 
-// demo is everything that runs.
+// demo holds the running components.
 type demo struct {
 	out *narrator
-	// log is the file that the manager logs to, if it is one.
+	// log is the log file of the manager, or empty if it logs to stderr.
 	log          string
 	controlPlane *controlplane.ControlPlane
 	manager      *controlplane.Manager
 	admin, user  actor
-	// output is where programs write to that are not the demo itself.
+	// output is the output of child processes.
 	output io.Writer
-	// search is the example search-index, if it is a part of the demo.
+	// search is the example search-index, or nil if it does not run.
 	search *searchIndex
-	// isComplete is set once the demo has shown all that it has to show.
+	// isComplete is set at the end of the tour.
 	isComplete bool
 
-	// mayFinish is closed when the initializers may finish their first namespace: the tour
-	// writes to it before, however slow the machine is.
+	// mayFinish is closed when the initializers may finish their first namespace. This guarantees that
+	// the tour can attempt an early write on a slow machine.
 	mayFinish chan struct{}
 	letFinish func()
-	// stops undo what was started, last one first.
+	// stops are the clean-up functions, called in reverse order.
 	stops []func() error
 }
 
-// actor is somebody who uses kubectl.
+// actor is a user of kubectl.
 type actor struct {
-	// name is how the tour calls them.
+	// name is the name in the prompts of the tour.
 	name       string
 	config     *rest.Config
 	kubeconfig string
@@ -78,7 +78,7 @@ func newDemo(out *narrator, log string) *demo {
 	}
 }
 
-// play starts everything, shows it and stays up, as the options say.
+// play starts the components, runs the tour and stays up, depending on the options.
 func (d *demo) play(ctx context.Context, opts options) error {
 	if err := d.start(ctx); err != nil {
 		return err
@@ -100,14 +100,14 @@ func (d *demo) play(ctx context.Context, opts options) error {
 	if opts.once {
 		return nil
 	}
-	d.sayHowToGoOn()
+	d.showNextSteps()
 	return d.stayUp(ctx)
 }
 
-// stayUp returns when the context or the manager ends.
+// stayUp returns when the context is cancelled or the manager exits.
 func (d *demo) stayUp(ctx context.Context) error {
-	// When a terminal goes away, make may be the only one to be told. Writing nothing is
-	// enough to find out, and the narrator does the rest.
+	// When a terminal is closed, only make may receive the signal. An empty write is sufficient to
+	// detect this, and the narrator handles the error.
 	heartbeat := time.NewTicker(time.Second)
 	defer heartbeat.Stop()
 	for {
@@ -115,14 +115,14 @@ func (d *demo) stayUp(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case err := <-d.manager.Done():
-			return errors.Join(errors.New("the manager ended by itself"), err)
+			return errors.Join(errors.New("the manager exited unexpectedly"), err)
 		case <-heartbeat.C:
 			d.out.output("")
 		}
 	}
 }
 
-// start brings up the control plane, the operator and the initializers.
+// start starts the control plane, the operator and the initializers.
 func (d *demo) start(ctx context.Context) error {
 	d.out.say("Starting kube-apiserver and etcd ...")
 	controlPlane, err := controlplane.Start(ctx)
@@ -131,7 +131,7 @@ func (d *demo) start(ctx context.Context) error {
 	}
 	d.controlPlane = controlPlane
 	d.stops = append(d.stops, controlPlane.Stop)
-	// Owner binds its users to ClusterRole admin, which is one of these.
+	// The initializer for owners binds users to ClusterRole admin, which is one of these.
 	if err := controlPlane.AggregateClusterRoles(ctx); err != nil {
 		return err
 	}
@@ -149,7 +149,7 @@ func (d *demo) start(ctx context.Context) error {
 	}
 	d.stops = append(d.stops, d.manager.Stop)
 
-	d.out.say("Starting two initializers, each as a ServiceAccount of its own")
+	d.out.say("Starting two initializers, each with its own ServiceAccount")
 	if err := d.startInitializer(ctx, ownerName, initializers.OwnerAccount, initializers.OwnerManifest,
 		initializers.Owner); err != nil {
 		return err
@@ -161,8 +161,8 @@ func (d *demo) start(ctx context.Context) error {
 	return d.addActors(ctx)
 }
 
-// stop ends all that runs. The control plane is the last to go, so that nobody who
-// watches it gets to complain.
+// stop stops all components. The control plane is stopped last, to avoid errors of its
+// clients.
 func (d *demo) stop() error {
 	var errs []error
 	for _, stop := range slices.Backward(d.stops) {
@@ -173,7 +173,7 @@ func (d *demo) stop() error {
 }
 
 // startInitializer creates an initializer's ServiceAccount, which also names its
-// namespace, and runs the initializer with a token of it.
+// namespace, and runs the initializer with a bearer token of the ServiceAccount.
 func (d *demo) startInitializer(
 	ctx context.Context, name, account, manifest string, work initializers.Work,
 ) error {
@@ -195,7 +195,7 @@ func (d *demo) startInitializer(
 	return nil
 }
 
-// slowly makes work take so long that one can watch.
+// slowly delays work, so that its progress is visible.
 func (d *demo) slowly(work initializers.Work) initializers.Work {
 	return func(ctx context.Context, client kubernetes.Interface, namespace *corev1.Namespace) error {
 		if err := work(ctx, client, namespace); err != nil {
@@ -215,7 +215,7 @@ func (d *demo) slowly(work initializers.Work) initializers.Work {
 	}
 }
 
-// addActors makes kubeconfig files for an administrator and for an ordinary user.
+// addActors creates kubeconfig files for an administrator and for an unprivileged user.
 func (d *demo) addActors(ctx context.Context) error {
 	user, err := d.controlPlane.User(userName)
 	if err != nil {
@@ -235,14 +235,14 @@ func (d *demo) actor(name string, config *rest.Config) actor {
 	return actor{name: name, config: config, kubeconfig: filepath.Join(d.controlPlane.Dir, name+".kubeconfig")}
 }
 
-// kubectl is a kubectl of somebody, in the root of the repository.
+// kubectl returns a kubectl command of an actor, run in the root of the repository.
 func (d *demo) kubectl(ctx context.Context, who actor, args ...string) *exec.Cmd {
 	command := d.controlPlane.KubectlCommand(ctx, who.kubeconfig, args...)
 	command.Dir = controlplane.Root()
 	return command
 }
 
-// run runs kubectl as somebody and returns all that it printed.
+// run runs kubectl as an actor and returns its output, including stderr.
 func (d *demo) run(ctx context.Context, who actor, args ...string) (string, error) {
 	output, err := d.kubectl(ctx, who, args...).CombinedOutput()
 	if err != nil {
@@ -251,7 +251,7 @@ func (d *demo) run(ctx context.Context, who actor, args ...string) (string, erro
 	return string(output), err
 }
 
-// show is run before the reader's eyes.
+// show is like run, and also prints the command and its output.
 func (d *demo) show(ctx context.Context, who actor, args ...string) (string, error) {
 	d.out.command(who.name, "kubectl "+shellLine(args...))
 	output, err := d.run(ctx, who, args...)
@@ -259,37 +259,37 @@ func (d *demo) show(ctx context.Context, who actor, args ...string) (string, err
 	return output, err
 }
 
-// sayHowToGoOn prints what somebody needs in another terminal.
-func (d *demo) sayHowToGoOn() {
+// showNextSteps prints how to use the cluster from another terminal.
+func (d *demo) showNextSteps() {
 	d.out.say(`
-The control plane stays up until Ctrl-C. To go on in another terminal as an
+The demo keeps running until you press Ctrl-C. To use it from another terminal as an
 administrator, or as %s:
 `, userName)
 	for _, who := range []actor{d.admin, d.user} {
 		d.out.say("  export KUBECONFIG=%s", shellLine(who.kubeconfig))
 	}
 	if _, err := exec.LookPath("kubectl"); err != nil {
-		d.out.say("\nThere is no kubectl in PATH; this one will do:\n\n  alias kubectl=%s",
+		d.out.say("\nThere is no kubectl in PATH. To use the demo's:\n\n  alias kubectl=%s",
 			shellLine(d.controlPlane.KubectlPath()))
 	}
 	if d.search != nil {
-		d.out.say("\nThe index server is at %s; it says which indices there are:\n\n  curl %s/indices",
+		d.out.say("\nThe index server listens at %s. To list its indices:\n\n  curl %s/indices",
 			d.search.url, d.search.url)
 	}
 	d.out.say(`
-Some things to try as the user:
+Commands to try as the user:
 
   kubectl create namespace team-b && kubectl create configmap early --namespace=team-b
   kubectl wait --for=condition=Initializing=False namespace/team-b
   kubectl describe namespace team-b
 
-And as the administrator, who holds the verb "initialize" and may write at any time:
+Commands to try as the administrator, who holds the verb "initialize" and may write at any time:
 
   kubectl get namespaceinitializerset effective --output=yaml
   kubectl edit namespaceinitializerconfiguration policy
   kubectl label namespace team-b nslifecycle.dev/initializing=true
   kubectl delete namespace team-b
 
-No Pod runs here: there is no kubelet and no kube-controller-manager. It is the
-manager that ends namespaces.`)
+No kubelet and no kube-controller-manager run here, so Pods are never started, and the
+manager finalizes namespaces.`)
 }

@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// The tour checks itself what it tells.
+// The tour verifies its own statements.
 func TestTour(t *testing.T) {
 	temporary := t.TempDir()
 	t.Setenv("TMPDIR", temporary)
@@ -38,12 +38,12 @@ func TestTour(t *testing.T) {
 		t.Errorf("The tour failed: %v\n%s", err, &output)
 	}
 	if !d.isComplete && !t.Failed() {
-		t.Errorf("The tour ended too early:\n%s", &output)
+		t.Errorf("The tour ended prematurely:\n%s", &output)
 	}
 	expectNothingLeft(t, d, temporary)
 }
 
-// What comes before it in the tour is tested above.
+// TestTour covers the preceding steps.
 func TestTourOfSearchIndex(t *testing.T) {
 	temporary := t.TempDir()
 	t.Setenv("TMPDIR", temporary)
@@ -62,9 +62,9 @@ func TestTourOfSearchIndex(t *testing.T) {
 	expectNothingLeft(t, d, temporary)
 }
 
-func TestNothingIsLeftOfADemoThatIsStopped(t *testing.T) {
+func TestStoppedDemoLeavesNothingBehind(t *testing.T) {
 	for name, test := range map[string]struct {
-		// The demo is stopped when it has said this, and a file of this name is there.
+		// The demo is stopped when it has printed the text and the file exists.
 		text, file string
 	}{
 		"while the control plane starts": {text: "Starting kube-apiserver", file: "k8s_test_framework_*"},
@@ -84,10 +84,10 @@ func TestNothingIsLeftOfADemoThatIsStopped(t *testing.T) {
 			d := newDemo(newNarrator(out, false, func() {}), "")
 
 			if err := d.play(ctx, options{once: true}); err == nil {
-				t.Errorf("The demo went on when its context had ended")
+				t.Errorf("The demo continued after its context had been cancelled")
 			}
 			if ctx.Err() == nil {
-				t.Errorf("The demo never said %q", test.text)
+				t.Errorf("The demo never printed %q", test.text)
 			}
 			expectNothingLeft(t, d, temporary)
 		})
@@ -119,7 +119,7 @@ func TestNamesIn(t *testing.T) {
 	}
 }
 
-// expectNothingLeft stops a demo and looks for its API server and its files.
+// expectNothingLeft stops a demo and checks that its API server has stopped and its files are removed.
 func expectNothingLeft(t *testing.T, d *demo, temporary string) {
 	t.Helper()
 	if err := d.stop(); err != nil {
@@ -129,7 +129,7 @@ func expectNothingLeft(t *testing.T, d *demo, temporary string) {
 		address := strings.Trim(strings.TrimPrefix(d.controlPlane.Admin.Host, "https:"), "/")
 		if connection, err := net.Dial("tcp", address); err == nil {
 			_ = connection.Close()
-			t.Errorf("There is still an API server at %s", address)
+			t.Errorf("An API server is still listening at %s", address)
 		}
 	}
 	left, err := os.ReadDir(temporary)
@@ -137,7 +137,7 @@ func expectNothingLeft(t *testing.T, d *demo, temporary string) {
 		t.Fatal(err)
 	}
 	for _, entry := range left {
-		t.Errorf("The demo has left %s", entry.Name())
+		t.Errorf("The demo did not remove %s", entry.Name())
 	}
 }
 
@@ -148,7 +148,7 @@ func waitForFile(ctx context.Context, pattern string) {
 	})
 }
 
-// trigger is a writer that acts when a text is written.
+// trigger is a writer that calls a function when a text is written.
 type trigger struct {
 	text string
 	pull func()

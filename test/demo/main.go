@@ -1,18 +1,18 @@
 // Copyright The nslifecycle Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command demo shows how namespaces begin and end, on a real API server that it starts
-// for itself: it installs the project there, runs the manager as its own ServiceAccount
-// and two small initializers as theirs, and then follows one namespace of an ordinary
-// user from its creation to its first write. A second namespace is deleted, with an
-// object in it that holds a finalizer and a token of a second agent, and followed to its
-// end. Whatever it tells, it has checked.
+// Command demo shows how namespaces are initialized and finalized. It starts a real API server,
+// installs nslifecycle, runs the manager and two small initializers with their ServiceAccounts,
+// and follows one namespace of an unprivileged
+// user from its creation to its first write. A second namespace, with a second namespace
+// finalizer and an object that has a finalizer, is followed from its deletion to its removal.
+// The demo verifies each of its statements.
 //
-// After the tour it stays up, and what it prints is enough to go on in another terminal.
-// Ctrl-C ends it at any time, and then nothing that it started is left.
+// After the tour it keeps running, and prints how to use it from another terminal.
+// Ctrl-C stops it at any time, and removes everything that it started.
 //
-//	--once          exits after the tour, with status 0, or 1 if anything went otherwise than told
-//	--no-tour       starts everything and stays up; the manager's log goes to stderr
+//	--once          exits after the tour, with status 1 if any statement is wrong
+//	--no-tour       keeps running without a tour; the manager logs to stderr
 //	--search-index  runs examples/search-index as well, and shows it at the end of the tour
 package main
 
@@ -32,11 +32,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 )
 
-// logTail is how much of the log is printed when something fails: the file is gone then.
+// logTail is how much of the log is printed after a failure, before the file is removed.
 const logTail = 8 << 10
 
-// errStopped is what becomes of a tour that somebody stopped.
-var errStopped = errors.New("the demo was stopped before its end")
+// errStopped is the error of a tour that the user stopped.
+var errStopped = errors.New("the demo was stopped before the end of the tour")
 
 type options struct {
 	once        bool
@@ -46,12 +46,12 @@ type options struct {
 
 func main() {
 	var opts options
-	flag.BoolVar(&opts.once, "once", false, "Exit after the tour instead of staying up.")
-	flag.BoolVar(&opts.noTour, "no-tour", false, "Start everything and stay up, without a tour.")
-	flag.BoolVar(&opts.searchIndex, "search-index", false, "Run examples/search-index as well, and show it.")
+	flag.BoolVar(&opts.once, "once", false, "Exit after the tour.")
+	flag.BoolVar(&opts.noTour, "no-tour", false, "Keep running without a tour.")
+	flag.BoolVar(&opts.searchIndex, "search-index", false, "Also run and show examples/search-index.")
 	flag.Parse()
 	if flag.NArg() > 0 || (opts.once && opts.noTour) {
-		fmt.Fprintln(flag.CommandLine.Output(), "The demo takes --once or --no-tour, not both, and --search-index.")
+		fmt.Fprintln(flag.CommandLine.Output(), "Usage: demo [--once | --no-tour] [--search-index]")
 		flag.Usage()
 		os.Exit(2)
 	}
@@ -61,7 +61,7 @@ func main() {
 	}
 }
 
-// run plays the demo and cleans up after it, whatever happens.
+// run runs the demo and always cleans up.
 func run(opts options) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -89,7 +89,7 @@ func run(opts options) error {
 	playErr := d.play(ctx, opts)
 	stopping()
 	stopErr := d.stop()
-	// Asked only now: where Ctrl-C killed a kubectl, that may be heard of before the signal.
+	// Checked last: if Ctrl-C killed a kubectl, its error may arrive before the signal.
 	switch wasStopped := ctx.Err() != nil; {
 	case wasStopped && d.isComplete:
 		playErr = nil
@@ -102,11 +102,11 @@ func run(opts options) error {
 	return errors.Join(playErr, stopErr, removeLog(logFile, hasFailed))
 }
 
-// onSignal calls f at the first signal that asks the program to stop. All later ones are
-// dropped: `timeout make demo` sends two, and the clean-up must not end half-way. SIGQUIT
-// still ends the program at once.
+// onSignal calls f at the first signal that requests termination. Later signals are
+// ignored: `timeout make demo` sends two, and the clean-up must complete. SIGQUIT
+// still terminates the program immediately.
 func onSignal(f func()) {
-	// Output that nobody reads any more is an error of the write, not the end.
+	// A closed output must be a write error and not terminate the program.
 	signal.Ignore(syscall.SIGPIPE)
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
@@ -116,15 +116,15 @@ func onSignal(f func()) {
 	}()
 }
 
-// setUpLog keeps the logs of the manager and of client-go out of the tour: they go to a
-// file. Without a tour they go to stderr, and there is no file.
+// setUpLog redirects the logs of the manager and of client-go to a file, to keep them out of
+// the tour. Without a tour they go to stderr, and there is no file.
 func setUpLog(opts options) (*os.File, error) {
 	var file *os.File
 	out := os.Stderr
 	if !opts.noTour {
 		var err error
 		if file, err = os.CreateTemp("", "nslifecycle-demo-*.log"); err != nil {
-			return nil, fmt.Errorf("making a log file: %w", err)
+			return nil, fmt.Errorf("failed to create a log file: %w", err)
 		}
 		out = file
 	}
@@ -133,7 +133,7 @@ func setUpLog(opts options) (*os.File, error) {
 	return file, nil
 }
 
-// removeLog removes the log file; of a demo that failed, it prints the end of it first.
+// removeLog removes the log file. If the demo failed, it prints the end of the log first.
 func removeLog(file *os.File, hasFailed bool) error {
 	if file == nil {
 		return nil

@@ -14,7 +14,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 )
 
-// waitingFor starts the message of condition Initializing while it is True.
+// waitingFor is the prefix of the message of condition Initializing while it is True.
 const waitingFor = "waiting for "
 
 var (
@@ -28,12 +28,12 @@ var (
 	}
 )
 
-// showProgress follows the condition while a kubectl wait is waiting for it. It is what
+// showProgress follows the condition while a kubectl wait waits for it. It also
 // lets the initializers finish.
 func (d *demo) showProgress(ctx context.Context) error {
 	d.out.heading("The initializers finish")
-	d.out.say("The user does as the refusal says. In this demo each initializer takes a second\n" +
-		"longer than it needs; a second kubectl shows the condition meanwhile.")
+	d.out.say("The user runs the command from the error message. In this demo each initializer takes\n" +
+		"an extra second. Meanwhile, a second kubectl shows the condition.")
 	if err := d.waitAndWatch(ctx); err != nil {
 		return err
 	}
@@ -53,22 +53,22 @@ func (d *demo) showProgress(ctx context.Context) error {
 	return nil
 }
 
-// waitAndWatch runs kubectl wait and, beside it, a watch of the condition's message.
+// waitAndWatch runs kubectl wait and a concurrent watch of the condition's message.
 func (d *demo) waitAndWatch(ctx context.Context) error {
 	kubectlContext, stop := context.WithCancel(ctx)
 	defer stop()
 	watch := d.kubectl(kubectlContext, d.user, watchCommand...)
 	messages, err := watch.StdoutPipe()
 	if err != nil {
-		return fmt.Errorf("watching the condition: %w", err)
+		return fmt.Errorf("failed to watch the condition: %w", err)
 	}
 	d.out.command(d.user.name, "kubectl "+shellLine(watchCommand...)+" &")
 	if err := watch.Start(); err != nil {
-		return fmt.Errorf("watching the condition: %w", err)
+		return fmt.Errorf("failed to watch the condition: %w", err)
 	}
 	defer func() {
 		stop()
-		// It was killed, so this is an error, and of no interest.
+		// The process was killed, so its error is expected.
 		_ = watch.Wait()
 	}()
 
@@ -84,7 +84,7 @@ func (d *demo) waitAndWatch(ctx context.Context) error {
 	}()
 	steps, err := d.relay(messages)
 	if err == nil && steps < 2 {
-		err = errors.New("the namespace was complete before it had waited for anybody")
+		err = errors.New("the namespace was initialized before it waited for an initializer")
 	}
 	if err != nil {
 		return err
@@ -97,13 +97,13 @@ func (d *demo) waitAndWatch(ctx context.Context) error {
 	return nil
 }
 
-// relay prints each new message up to the one that says that nobody is waited for, and
-// returns how many there were.
+// relay prints each new message up to the first one that names no pending initializer, and
+// returns their number.
 func (d *demo) relay(messages io.Reader) (int, error) {
 	count, last := 0, ""
 	lines := bufio.NewScanner(messages)
 	for lines.Scan() {
-		// A watch tells of every change of the namespace.
+		// The watch delivers every change of the namespace.
 		message := lines.Text()
 		if message == "" || message == last {
 			continue
@@ -115,5 +115,5 @@ func (d *demo) relay(messages io.Reader) (int, error) {
 			return count, nil
 		}
 	}
-	return count, errors.Join(errors.New("the watch of the condition ended too early"), lines.Err())
+	return count, errors.Join(errors.New("the watch of the condition ended before the initialization"), lines.Err())
 }

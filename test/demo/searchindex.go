@@ -27,8 +27,8 @@ import (
 
 const (
 	searchName = "shop"
-	// The manifests of the example, relative to the root of the repository. No Pod runs here,
-	// so the Deployments are left out.
+	// The manifests of the example, relative to the root of the repository. No Pods run here,
+	// so the Deployments are omitted.
 	searchManifests     = "examples/search-index/manifests"
 	searchConfiguration = searchManifests + "/configuration.yaml"
 	searchNamespace     = "search-index"
@@ -48,14 +48,14 @@ var (
 	}
 )
 
-// searchIndex is the example of that name.
+// searchIndex holds the running example search-index.
 type searchIndex struct {
 	binary, address, url string
 	server               *controlplane.Process
 }
 
 // startSearchIndex builds the two programs of the example and runs them: the server, and the
-// controller with the rights that its manifests give to it.
+// controller with the permissions of its manifests.
 func (d *demo) startSearchIndex(ctx context.Context) error {
 	d.out.say("Starting the index server and the controller of examples/search-index")
 	address, err := controlplane.FreeAddress()
@@ -118,7 +118,7 @@ func (d *demo) stopIndexServer() error {
 	return process.Stop()
 }
 
-// registerAll registers all initializers that run.
+// registerAll registers all running initializers.
 func (d *demo) registerAll(
 	ctx context.Context, run func(context.Context, actor, ...string) (string, error),
 ) error {
@@ -145,16 +145,16 @@ func (d *demo) searchTour(ctx context.Context) error {
 
 func (d *demo) showSearchRegistration(ctx context.Context) error {
 	d.out.heading("A search service")
-	d.out.say("Each namespace is to have an index for its logs in a service outside of the cluster.\n" +
-		"The initializer makes it; its agent deletes it, and has a token of its own for that.")
+	d.out.say("Each namespace gets an index for its logs in a service outside of the cluster.\n" +
+		"The initializer creates it; the agent deletes it, and has its own namespace finalizer.")
 	return d.registerSearchIndex(ctx, d.show)
 }
 
-// showServiceDown shows that a namespace waits for the service.
+// showServiceDown shows that a namespace waits for the service, and reports the cause.
 func (d *demo) showServiceDown(ctx context.Context) error {
 	d.out.heading("The service is down")
-	d.out.say("Somebody has stopped the index server, and the user creates a namespace. It waits,\n" +
-		"and says what for.")
+	d.out.say("The index server is stopped, and the user creates a namespace. It waits, and a\n" +
+		"condition reports the cause.")
 	if err := d.stopIndexServer(); err != nil {
 		return err
 	}
@@ -169,15 +169,15 @@ func (d *demo) showServiceDown(ctx context.Context) error {
 		return err
 	}
 	if !strings.Contains(output, d.search.url) {
-		return fmt.Errorf("namespace %q does not say that it waits for %s", searchName, d.search.url)
+		return fmt.Errorf("namespace %q does not report that it waits for %s", searchName, d.search.url)
 	}
 	return nil
 }
 
-// showIndex shows that the index is there before the namespace is ready, and what is in it.
+// showIndex shows that the index exists before the namespace is ready, and its content.
 func (d *demo) showIndex(ctx context.Context) error {
 	d.out.heading("The service is back")
-	d.out.say("The index server is started, the index is made, and then the namespace is ready.")
+	d.out.say("The index server is started, the index is created, and then the namespace is ready.")
 	if err := d.startIndexServer(); err != nil {
 		return err
 	}
@@ -195,9 +195,9 @@ func (d *demo) showIndex(ctx context.Context) error {
 	if _, err := d.show(ctx, d.user, searchConditionCommand...); err != nil {
 		return err
 	}
-	d.out.say("\nThe first document says who has asked for the namespace:")
+	d.out.say("\nThe first document names the user who created the namespace:")
 	path := "/indices/" + index + "/_search?q=" + url.QueryEscape("ready")
-	// It is written when the namespace is ready, so a moment later.
+	// The document is written shortly after the namespace is ready.
 	if err := d.poll(ctx, func(ctx context.Context) (bool, error) {
 		_, body, err := d.fetch(ctx, path)
 		return strings.Contains(body, userName), err
@@ -208,21 +208,21 @@ func (d *demo) showIndex(ctx context.Context) error {
 	d.out.command(d.admin.name, "curl "+shellLine(d.search.url+path))
 	d.out.output(body)
 	if err != nil || status != http.StatusOK || !strings.Contains(body, "namespace "+searchName+" is ready") {
-		return errors.Join(err, fmt.Errorf("the search in index %s found something else than told", index))
+		return errors.Join(err, fmt.Errorf("the search in index %s returned an unexpected result", index))
 	}
 	return nil
 }
 
-// showIndexDeleted shows that the index goes with the namespace.
+// showIndexDeleted shows that the index is deleted with the namespace.
 func (d *demo) showIndexDeleted(ctx context.Context) error {
-	d.out.heading("The namespace is deleted, and its index")
-	d.out.say("The agent's token holds the namespace until the service has said that the index is gone.")
+	d.out.heading("The namespace and its index are deleted")
+	d.out.say("The agent removes its namespace finalizer when the service has confirmed the deletion.")
 	output, err := d.show(ctx, d.admin, searchTokensCommand...)
 	if err != nil {
 		return err
 	}
 	if !strings.Contains(output, string(controller.Finalizer)) {
-		return fmt.Errorf("namespace %q does not have the token %s", searchName, controller.Finalizer)
+		return fmt.Errorf("namespace %q does not have the namespace finalizer %s", searchName, controller.Finalizer)
 	}
 	namespace, err := d.searchedNamespace(ctx)
 	if err != nil {
@@ -236,12 +236,12 @@ func (d *demo) showIndexDeleted(ctx context.Context) error {
 	d.out.command(d.admin.name, "curl "+shellLine(d.search.url+path))
 	d.out.output(body)
 	if err != nil || status != http.StatusNotFound {
-		return errors.Join(err, fmt.Errorf("the index of namespace %q should be gone", searchName))
+		return errors.Join(err, fmt.Errorf("the index of namespace %q still exists", searchName))
 	}
 	return nil
 }
 
-// untilSearchCondition waits until the namespace says something of its index.
+// untilSearchCondition waits until the condition about the index has the status and contains the text.
 func (d *demo) untilSearchCondition(ctx context.Context, status corev1.ConditionStatus, text string) error {
 	err := d.poll(ctx, func(ctx context.Context) (bool, error) {
 		namespace, err := d.searchedNamespace(ctx)
@@ -252,7 +252,7 @@ func (d *demo) untilSearchCondition(ctx context.Context, status corev1.Condition
 		return condition != nil && condition.Status == status && strings.Contains(condition.Message, text), nil
 	})
 	if err != nil {
-		return fmt.Errorf("namespace %q does not say that its index %s: %w", searchName, text, err)
+		return fmt.Errorf("the condition of namespace %q does not contain %q: %w", searchName, text, err)
 	}
 	return nil
 }
@@ -264,23 +264,23 @@ func (d *demo) poll(ctx context.Context, condition wait.ConditionWithContextFunc
 func (d *demo) searchedNamespace(ctx context.Context) (*corev1.Namespace, error) {
 	client, err := kubernetes.NewForConfig(d.admin.config)
 	if err != nil {
-		return nil, fmt.Errorf("creating a client: %w", err)
+		return nil, fmt.Errorf("failed to create a client: %w", err)
 	}
 	return client.CoreV1().Namespaces().Get(ctx, searchName, metav1.GetOptions{})
 }
 
-// fetch is what curl does.
+// fetch sends the request of the printed curl command.
 func (d *demo) fetch(ctx context.Context, path string) (status int, body string, err error) {
 	const timeout = 10 * time.Second
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, d.search.url+path, nil)
 	if err != nil {
-		return 0, "", fmt.Errorf("making a request: %w", err)
+		return 0, "", fmt.Errorf("failed to create a request: %w", err)
 	}
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
-		return 0, "", fmt.Errorf("asking the index server: %w", err)
+		return 0, "", fmt.Errorf("failed to send a request to the index server: %w", err)
 	}
 	defer response.Body.Close()
 	data, err := io.ReadAll(response.Body)

@@ -27,7 +27,7 @@ import (
 
 const (
 	namespaceName = "team-a"
-	// stepTimeout is how long any step of the tour may take.
+	// stepTimeout is how long a step of the tour may take.
 	stepTimeout  = time.Minute
 	pollInterval = 50 * time.Millisecond
 )
@@ -35,20 +35,20 @@ const (
 //go:embed manifests/user.yaml
 var userManifest string
 
-// waitCommand is what a refusal advises.
+// waitCommand is the command that a rejection recommends.
 var waitCommand = []string{"wait", "--for=condition=Initializing=False", "namespace/" + namespaceName}
 
-// theWrite is what the user tries twice.
-var theWrite = []string{
+// writeCommand is the command that the user runs twice.
+var writeCommand = []string{
 	"create", "configmap", "settings", "--namespace=" + namespaceName, "--from-literal=colour=blue",
 }
 
 // tour follows one namespace from its creation to its first write, and another one to its
-// end.
+// removal.
 func (d *demo) tour(ctx context.Context) error {
 	if err := inTurn(ctx,
 		d.showRegistration, d.showCreation, d.showRefusal, d.showProgress, d.showWrite, d.showResult,
-		d.showTokens, d.showDeletion, d.showRelease, d.showAgent,
+		d.showNamespaceFinalizers, d.showDeletion, d.showRelease, d.showAgent,
 	); err != nil {
 		return err
 	}
@@ -57,12 +57,12 @@ func (d *demo) tour(ctx context.Context) error {
 			return err
 		}
 	}
-	d.out.say("\nThat was the tour: the first namespace was complete before its user could write to\n" +
-		"it, and the second one was empty before it went.")
+	d.out.say("\nThis completes the tour: the first namespace was initialized before its user could write\n" +
+		"to it, and the second one was empty before it was removed.")
 	return nil
 }
 
-// inTurn takes the steps of a tour.
+// inTurn runs the steps of a tour in order.
 func inTurn(ctx context.Context, steps ...func(context.Context) error) error {
 	for _, step := range steps {
 		if err := withTimeout(ctx, step); err != nil {
@@ -84,7 +84,7 @@ func withTimeout(ctx context.Context, step func(context.Context) error) error {
 
 func (d *demo) showRegistration(ctx context.Context) error {
 	d.out.heading("An administrator registers two initializers")
-	d.out.say("Every namespace that is created from then on waits for both of them.")
+	d.out.say("Every namespace that is created afterwards waits for both of them.")
 	if err := d.register(ctx, d.show); err != nil {
 		return err
 	}
@@ -100,7 +100,7 @@ func (d *demo) showRegistration(ctx context.Context) error {
 	return nil
 }
 
-// register creates the configurations and waits until they are in force.
+// register creates the configurations and waits until they are active.
 func (d *demo) register(
 	ctx context.Context, run func(context.Context, actor, ...string) (string, error),
 ) error {
@@ -114,14 +114,14 @@ func (d *demo) register(
 
 func (d *demo) showCreation(ctx context.Context) error {
 	d.out.heading("A user creates a namespace")
-	d.out.say("So far %s may create namespaces and look at them, no more.", userName)
+	d.out.say("So far %s may only create and view namespaces.", userName)
 	if mayWrite, err := d.mayWriteTo(ctx, metav1.NamespaceDefault); err != nil || mayWrite {
 		return errors.Join(err, fmt.Errorf("user %s should not be able to write to namespace default", userName))
 	}
 	if _, err := d.show(ctx, d.user, "create", "namespace", namespaceName); err != nil {
 		return err
 	}
-	d.out.say("\nThe API server has put it under initialization in the same request:")
+	d.out.say("\nThe API server has added the pending initializers in the same request:")
 	output, err := d.show(ctx, d.user, "get", "namespace", namespaceName, "--output=jsonpath={.metadata.annotations}")
 	if err != nil {
 		return err
@@ -135,51 +135,51 @@ func (d *demo) showCreation(ctx context.Context) error {
 }
 
 func (d *demo) showRefusal(ctx context.Context) error {
-	d.out.heading("An early write is refused")
-	// Otherwise it would be RBAC that refuses.
+	d.out.heading("An early write is rejected")
+	// Otherwise RBAC would reject the write.
 	if err := wait.PollUntilContextCancel(ctx, pollInterval, true, func(ctx context.Context) (bool, error) {
 		return d.mayWriteTo(ctx, namespaceName)
 	}); err != nil {
-		return fmt.Errorf("initializer %s did not give user %s any rights: %w", ownerName, userName, err)
+		return fmt.Errorf("initializer %s did not grant user %s any permissions: %w", ownerName, userName, err)
 	}
 	d.out.say("The first initializer has made %s an administrator of the\n"+
-		"namespace, so RBAC allows the write. The namespace is not complete, though.", userName)
+		"namespace, so RBAC allows the write. But the namespace is still initializing.", userName)
 	if _, err := d.show(ctx, d.user, "auth", "can-i", "create", "configmaps", "--namespace="+namespaceName); err != nil {
 		return err
 	}
-	output, err := d.show(ctx, d.user, theWrite...)
+	output, err := d.show(ctx, d.user, writeCommand...)
 	if err == nil {
-		return fmt.Errorf("namespace %q took a write although it is being initialized", namespaceName)
+		return fmt.Errorf("a write to namespace %q was accepted during its initialization", namespaceName)
 	}
 	for _, want := range []string{
 		fmt.Sprintf("namespace %q", namespaceName), ownerName, policyName, "kubectl " + shellLine(waitCommand...),
 	} {
 		if !strings.Contains(output, want) {
-			return fmt.Errorf("the refusal does not contain %q", want)
+			return fmt.Errorf("the rejection does not contain %q", want)
 		}
 	}
 	return d.checkForbidden(ctx)
 }
 
-// checkForbidden checks the reason of the refusal, which kubectl create does not print.
+// checkForbidden checks the reason of the rejection, which kubectl create does not print.
 func (d *demo) checkForbidden(ctx context.Context) error {
 	client, err := kubernetes.NewForConfig(d.user.config)
 	if err != nil {
-		return fmt.Errorf("creating a client: %w", err)
+		return fmt.Errorf("failed to create a client: %w", err)
 	}
 	_, err = client.CoreV1().ConfigMaps(namespaceName).Create(ctx,
 		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "settings"}}, metav1.CreateOptions{})
 	if !apierrors.IsForbidden(err) {
-		return fmt.Errorf("an early write should be refused as Forbidden, and not with: %w", err)
+		return fmt.Errorf("an early write should be rejected as Forbidden, but was rejected with: %w", err)
 	}
 	return nil
 }
 
-// mayWriteTo tells whether RBAC lets the user create ConfigMaps in a namespace.
+// mayWriteTo reports whether RBAC allows the user to create ConfigMaps in a namespace.
 func (d *demo) mayWriteTo(ctx context.Context, namespace string) (bool, error) {
 	client, err := kubernetes.NewForConfig(d.user.config)
 	if err != nil {
-		return false, fmt.Errorf("creating a client: %w", err)
+		return false, fmt.Errorf("failed to create a client: %w", err)
 	}
 	review, err := client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx,
 		&authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
@@ -188,28 +188,28 @@ func (d *demo) mayWriteTo(ctx context.Context, namespace string) (bool, error) {
 			},
 		}}, metav1.CreateOptions{})
 	if err != nil {
-		return false, fmt.Errorf("asking what user %s may do: %w", userName, err)
+		return false, fmt.Errorf("failed to check the permissions of user %s: %w", userName, err)
 	}
 	return review.Status.Allowed, nil
 }
 
 func (d *demo) showWrite(ctx context.Context) error {
 	d.out.heading("The same write again")
-	_, err := d.show(ctx, d.user, theWrite...)
+	_, err := d.show(ctx, d.user, writeCommand...)
 	return err
 }
 
 func (d *demo) showResult(ctx context.Context) error {
-	d.out.heading("What the initializers have left")
-	d.out.say("A quota, a NetworkPolicy that lets nothing in, and the rights of the user who\n" +
-		"asked for it. Nothing counts the quota, as no kube-controller-manager runs here.")
+	d.out.heading("The objects of the initializers")
+	d.out.say("The initializers have created a quota, a NetworkPolicy that denies all ingress, and a\n" +
+		"RoleBinding for the user. No kube-controller-manager runs here to update the quota's usage.")
 	if _, err := d.show(ctx, d.user, "get", "resourcequotas,networkpolicies,rolebindings",
 		"--namespace="+namespaceName, "--output=wide"); err != nil {
 		return err
 	}
 	client, err := kubernetes.NewForConfig(d.user.config)
 	if err != nil {
-		return fmt.Errorf("creating a client: %w", err)
+		return fmt.Errorf("failed to create a client: %w", err)
 	}
 	quota, err := client.CoreV1().ResourceQuotas(namespaceName).Get(ctx, initializers.QuotaName, metav1.GetOptions{})
 	if err != nil {
@@ -228,9 +228,9 @@ func (d *demo) showResult(ctx context.Context) error {
 	isUser := func(subject rbacv1.Subject) bool { return subject.Kind == rbacv1.UserKind && subject.Name == userName }
 	switch {
 	case len(quota.Spec.Hard) == 0:
-		return fmt.Errorf("ResourceQuota %q limits nothing", quota.Name)
+		return fmt.Errorf("ResourceQuota %q has no limits", quota.Name)
 	case !slices.Contains(policy.Spec.PolicyTypes, networkingv1.PolicyTypeIngress) || len(policy.Spec.Ingress) > 0:
-		return fmt.Errorf("NetworkPolicy %q lets something in", policy.Name)
+		return fmt.Errorf("NetworkPolicy %q allows ingress", policy.Name)
 	case !slices.ContainsFunc(binding.Subjects, isUser):
 		return fmt.Errorf("RoleBinding %q is not for user %s", binding.Name, userName)
 	}

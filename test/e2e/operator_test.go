@@ -77,10 +77,10 @@ var _ = Describe("The Deployment of config/default", Ordered, func() {
 		for _, namespace := range []*corev1.Namespace{before, after} {
 			expectReady(ctx, namespace)
 			Expect(admin.Delete(ctx, namespace)).To(Succeed())
-			expectGone(ctx, namespace)
+			expectDeleted(ctx, namespace)
 		}
 		Expect(leader(ctx)).NotTo(Equal(old))
-		AddReportEntry("from the leader's end to the end of a namespace", time.Since(started).Round(100*time.Millisecond).String())
+		AddReportEntry("from the leader's termination to the deletion of a namespace", time.Since(started).Round(100*time.Millisecond).String())
 		awaitManagers(ctx, old)
 	},
 		Entry("deleted", SpecTimeout(4*time.Minute), "--wait=false"),
@@ -88,7 +88,7 @@ var _ = Describe("The Deployment of config/default", Ordered, func() {
 	)
 })
 
-// managers are the names of the Pods, once all that should be there are ready.
+// managers returns the names of the Pods, once all replicas are ready.
 func managers(ctx context.Context) []string {
 	GinkgoHelper()
 	var names []string
@@ -112,13 +112,13 @@ func managers(ctx context.Context) []string {
 	return names
 }
 
-// awaitManagers waits until there are all of them, and one that has gone is not among them.
-func awaitManagers(ctx context.Context, gone string) {
+// awaitManagers waits until all replicas are ready and the old Pod is not among them.
+func awaitManagers(ctx context.Context, old string) {
 	GinkgoHelper()
-	Eventually(func() []string { return managers(ctx) }).WithContext(ctx).ShouldNot(ContainElement(gone))
+	Eventually(func() []string { return managers(ctx) }).WithContext(ctx).ShouldNot(ContainElement(old))
 }
 
-// leader is the Pod that holds the Lease.
+// leader returns the Pod that holds the Lease.
 func leader(ctx context.Context) string {
 	GinkgoHelper()
 	var holder string
@@ -141,7 +141,7 @@ func evict(ctx context.Context, pod string) error {
 	})
 }
 
-// forward makes a port of a Pod reachable until the end of the spec, and returns its address.
+// forward forwards a port of a Pod until the end of the spec, and returns the local address.
 func forward(target string, port int) string {
 	GinkgoHelper()
 	command := exec.Command(kubectlCommand(), "--namespace="+systemNamespace, "port-forward", target, fmt.Sprintf(":%d", port))
@@ -167,7 +167,7 @@ func scrape(ctx context.Context, address, token string) (int, string) {
 	if token != "" {
 		request.Header.Set("Authorization", "Bearer "+token)
 	}
-	// The manager makes its own certificate at start.
+	// The manager's certificate is self-signed.
 	httpClient := http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 	response, err := httpClient.Do(request)
 	Expect(err).NotTo(HaveOccurred())

@@ -36,17 +36,17 @@ import (
 const (
 	systemNamespace = controlplane.SystemNamespace
 	deploymentName  = "nslifecycle-controller-manager"
-	// defaultImage is the one that config/default names.
+	// defaultImage is the image of config/default.
 	defaultImage = "ghcr.io/nslifecycle/nslifecycle:latest"
-	// accounts is the namespace of the ServiceAccounts that users of the specs are.
+	// accounts is the namespace of the ServiceAccounts that act as users.
 	accounts = "nslifecycle-e2e-accounts"
 )
 
 var (
-	// restConfig is that of KUBECONFIG, an administrator's.
+	// restConfig is the administrator's configuration of KUBECONFIG.
 	restConfig *rest.Config
 	admin      client.Client
-	// image is that of the manager, and since no other is sure to be there, of all Pods.
+	// image is the image of the manager, and of all Pods, since no other is guaranteed to be available.
 	image = cmp.Or(os.Getenv("IMG"), defaultImage)
 )
 
@@ -57,7 +57,7 @@ func TestE2E(t *testing.T) {
 
 var _ = BeforeSuite(func(ctx context.Context) {
 	ctrl.SetLogger(zap.New(zap.WriteTo(GinkgoWriter), zap.UseDevMode(true)))
-	// Pods take their time.
+	// Pods start slowly.
 	SetDefaultEventuallyTimeout(2 * time.Minute)
 	SetDefaultEventuallyPollingInterval(100 * time.Millisecond)
 	EnforceDefaultTimeoutsWhenUsingContexts()
@@ -86,19 +86,19 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	kubectl(ctx, "create", "namespace", accounts)
 }, NodeTimeout(10*time.Minute))
 
-// uninstall leaves the cluster as it was, and looks whether it has.
+// uninstall restores the cluster, and verifies it.
 func uninstall(ctx context.Context) {
 	if CurrentSpecReport().Failed() || GinkgoT().Failed() {
 		output, err := run(ctx, kubectlCommand(), "--namespace="+systemNamespace, "logs", "--prefix", "--tail=200",
 			"--selector=control-plane=controller-manager")
-		AddReportEntry("the managers' last words", output, fmt.Sprint(err))
+		AddReportEntry("log of the managers", output, fmt.Sprint(err))
 	}
 	kubectl(ctx, "delete", "namespaces", "--selector="+e2eLabel, "--wait=false")
 	kubectl(ctx, "delete", "--ignore-not-found", "namespace", accounts)
 	Eventually(func() string {
 		return kubectl(ctx, "get", "namespaces", "--selector="+e2eLabel, "--output=name")
 	}).WithContext(ctx).Should(BeEmpty())
-	makeTarget(ctx, "undeploy", "UNDEPLOY_PATIENCE=20s")
+	makeTarget(ctx, "undeploy", "UNDEPLOY_TIMEOUT=20s")
 
 	var namespaces corev1.NamespaceList
 	Expect(admin.List(ctx, &namespaces)).To(Succeed())
@@ -110,7 +110,7 @@ func uninstall(ctx context.Context) {
 
 func kubectlCommand() string { return cmp.Or(os.Getenv("KUBECTL"), "kubectl") }
 
-// run returns what a command printed to stdout; its error has what it printed to stderr.
+// run returns the stdout of a command; the error contains its stderr.
 func run(ctx context.Context, name string, args ...string) (string, error) {
 	command := exec.CommandContext(ctx, name, args...)
 	command.Dir = controlplane.Root()
@@ -148,8 +148,8 @@ func applyText(ctx context.Context, manifest string) {
 	kubectl(ctx, "apply", "-f", file)
 }
 
-// serviceAccount returns the configuration of a ServiceAccount that exists, with a token as
-// its Pods would have.
+// serviceAccount returns a configuration with a bearer token of an existing ServiceAccount, like
+// that of a Pod.
 func serviceAccount(ctx context.Context, namespace, name string) *rest.Config {
 	GinkgoHelper()
 	clientset, err := kubernetes.NewForConfig(restConfig)
@@ -162,7 +162,7 @@ func serviceAccount(ctx context.Context, namespace, name string) *rest.Config {
 	return controlplane.Unlimited(asAccount)
 }
 
-// user is a new ServiceAccount that may create namespaces, and nothing else.
+// user creates a ServiceAccount that may only create and get namespaces.
 func user(ctx context.Context, name string) *rest.Config {
 	GinkgoHelper()
 	kubectl(ctx, "--namespace="+accounts, "create", "serviceaccount", name)

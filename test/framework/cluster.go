@@ -63,7 +63,7 @@ type Cluster struct {
 func SetDefaults() {
 	ctrl.SetLogger(zap.New(zap.WriteTo(GinkgoWriter), zap.UseDevMode(true)))
 	SetDefaultEventuallyTimeout(time.Minute) // Machines that run tests may be busy.
-	// Polling takes as much of the processors as what is tested.
+	// Polling uses as much processor time as the tested code.
 	SetDefaultEventuallyPollingInterval(50 * time.Millisecond)
 	SetDefaultConsistentlyPollingInterval(100 * time.Millisecond)
 	SetDefaultConsistentlyDuration(time.Second)
@@ -167,13 +167,13 @@ func (c *Cluster) Impersonate(user string, groups ...string) *User {
 	return NewUser(config)
 }
 
-// NewUser returns a user with a client for the types that the manager knows.
+// NewUser returns a user with a client for the types of the manager's scheme.
 func NewUser(config *rest.Config) *User {
 	GinkgoHelper()
 	return &User{Client: NewClient(config), Config: config}
 }
 
-// NewClient returns a client for the types that the manager knows and for those that are added
+// NewClient returns a client for the types of the manager's scheme and for those that are added
 // to its scheme.
 func NewClient(config *rest.Config, add ...func(*runtime.Scheme) error) client.Client {
 	GinkgoHelper()

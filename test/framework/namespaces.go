@@ -91,7 +91,7 @@ func CreateNamespace(ctx context.Context, user client.Client, name string) *core
 // that waits for it as the ordinary user.
 func (c *Cluster) CreateInitializing(ctx context.Context, prefix string) *corev1.Namespace {
 	GinkgoHelper()
-	c.Register(ctx, prefix, "nobody.test.example.com")
+	c.Register(ctx, prefix, "absent.test.example.com")
 	namespace := CreateNamespace(ctx, c.Ordinary, Unique(prefix))
 	Expect(namespace.Labels).To(HaveKeyWithValue(v1alpha1.LabelInitializing, "true"))
 	return namespace
@@ -111,14 +111,14 @@ func (c *Cluster) Finish(ctx context.Context, name string) {
 	}).WithContext(ctx).Should(Succeed())
 }
 
-// GetNamespace returns a namespace as it is now.
+// GetNamespace returns the current namespace.
 func (c *Cluster) GetNamespace(g Gomega, ctx context.Context, name string) *corev1.Namespace {
 	namespace := &corev1.Namespace{}
 	g.Expect(c.Admin.Get(ctx, client.ObjectKey{Name: name}, namespace)).To(Succeed())
 	return namespace
 }
 
-// PendingOf returns the pending list of a namespace as it is written.
+// PendingOf returns the pending list of a namespace, unparsed.
 func PendingOf(namespace *corev1.Namespace) string {
 	return namespace.Annotations[v1alpha1.AnnotationPendingInitializers]
 }

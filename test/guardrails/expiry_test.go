@@ -39,7 +39,7 @@ func withTTL(prefix, ttl string) *wrappers.NamespaceWrapper {
 	return wrappers.MakeNamespace(unique(prefix)).Annotation(v1alpha1.AnnotationTTL, ttl)
 }
 
-// annotate sets annotations of a namespace as somebody; nil removes one.
+// annotate sets annotations of a namespace as the user of the configuration; nil removes one.
 func annotate(
 	ctx context.Context, config *rest.Config, name string, annotations map[string]any, subresource ...string,
 ) error {
@@ -52,7 +52,7 @@ func annotate(
 	return err
 }
 
-// put writes a namespace whole, to a subresource or to itself.
+// put updates a namespace or one of its subresources with a PUT.
 func put(ctx context.Context, config *rest.Config, namespace *corev1.Namespace, subresource ...string) error {
 	GinkgoHelper()
 	clientset, err := kubernetes.NewForConfig(config)
@@ -62,7 +62,7 @@ func put(ctx context.Context, config *rest.Config, namespace *corev1.Namespace, 
 }
 
 var _ = Describe("The expiry policy", func() {
-	It("lets only those change an expiry who may delete the namespace", func(ctx context.Context) {
+	It("restricts changes of an expiry to users who may delete the namespace", func(ctx context.Context) {
 		for name, given := range map[string]struct {
 			have map[string]string
 			set  map[string]any
@@ -71,7 +71,7 @@ var _ = Describe("The expiry policy", func() {
 			"setting a lifetime":    {set: map[string]any{v1alpha1.AnnotationTTL: "1h"}},
 			"shortening a lifetime": {have: map[string]string{v1alpha1.AnnotationTTL: "8h"}, set: map[string]any{v1alpha1.AnnotationTTL: "1h"}},
 			"prolonging a lifetime": {have: map[string]string{v1alpha1.AnnotationTTL: "8h"}, set: map[string]any{v1alpha1.AnnotationTTL: "9h"}},
-			"saying it otherwise": {
+			"changing the format": {
 				have: map[string]string{v1alpha1.AnnotationTTL: "8h"},
 				set:  map[string]any{v1alpha1.AnnotationTTL: nil, v1alpha1.AnnotationExpiresAt: farOff},
 			},
@@ -112,19 +112,19 @@ var _ = Describe("The expiry policy", func() {
 		Expect(err).NotTo(HaveOccurred())
 	}, SpecTimeout(time.Minute))
 
-	It("lets whoever may update a namespace keep it, and whoever creates one choose", func(ctx context.Context) {
+	It("allows users who may update a namespace to remove the expiry, and creators to set it", func(ctx context.Context) {
 		namespace := create(ctx, editor, withTTL("keep", "8h"))
 		Expect(namespace.Annotations).To(HaveKeyWithValue(v1alpha1.AnnotationTTL, "8h"))
-		By("changing something else")
+		By("changing another annotation")
 		Expect(annotate(ctx, editorConfig, namespace.Name, map[string]any{"example.com/note": "x"})).To(Succeed())
 		Expect(annotate(ctx, editorConfig, namespace.Name, map[string]any{v1alpha1.AnnotationTTL: "8h"})).To(Succeed())
 		By("removing the expiry")
 		Expect(annotate(ctx, editorConfig, namespace.Name, map[string]any{v1alpha1.AnnotationTTL: nil})).To(Succeed())
-		By("not bringing it back")
+		By("rejecting to set it again")
 		Expect(annotate(ctx, editorConfig, namespace.Name, map[string]any{v1alpha1.AnnotationTTL: "8h"})).To(BeForbiddenBy("expiry"))
 	}, SpecTimeout(time.Minute))
 
-	It("asks what a DELETE would ask, so that a Role in the namespace counts", func(ctx context.Context) {
+	It("checks the permission for a DELETE, which a Role in the namespace can grant", func(ctx context.Context) {
 		const name = "tenant@corp.example.com"
 		config := newUser(ctx, name, "get", "patch")
 		mine := create(ctx, owner, wrappers.MakeNamespace(unique("tenant")))
@@ -150,7 +150,7 @@ var _ = Describe("The expiry policy", func() {
 		Expect(c.Delete(ctx, other, client.DryRunAll)).NotTo(Succeed())
 	}, SpecTimeout(time.Minute))
 
-	It("takes the values that the operator understands, and no others", func(ctx context.Context) {
+	It("accepts exactly the values that the operator parses", func(ctx context.Context) {
 		accepted := map[bool]int{}
 		for key, values := range map[string][]string{
 			v1alpha1.AnnotationExpiresAt: {
@@ -184,7 +184,7 @@ var _ = Describe("The expiry policy", func() {
 		}
 		Expect(accepted).To(Equal(map[bool]int{true: 16, false: 46}))
 
-		By("refusing two of them")
+		By("rejecting both annotations together")
 		both := withTTL("both", "8h").Annotation(v1alpha1.AnnotationExpiresAt, farOff).Obj()
 		Expect(owner.Create(ctx, both)).To(BeDeniedBy("expiry", "not both"))
 		namespace := create(ctx, owner, withTTL("both", "8h"))
@@ -197,10 +197,10 @@ func expiryOf(namespace *corev1.Namespace) [2]string {
 	return [2]string{namespace.Annotations[v1alpha1.AnnotationExpiresAt], namespace.Annotations[v1alpha1.AnnotationTTL]}
 }
 
-// dryRun makes a manager say only what it would do.
+// dryRun enables --expiry-dry-run.
 func dryRun(options *manager.Options) { options.IsExpiryDryRun = true }
 
-// warnings returns the Events of one reason about a namespace.
+// warnings returns the warning Events with the reason about a namespace.
 func warnings(g Gomega, ctx context.Context, namespace *corev1.Namespace, reason string) []string {
 	var found []string
 	for _, event := range eventsAbout(g, ctx, namespace) {
@@ -212,7 +212,7 @@ func warnings(g Gomega, ctx context.Context, namespace *corev1.Namespace, reason
 }
 
 var _ = Describe("Expiry", func() {
-	It("deletes a namespace when its time has come, after a warning, and no other", func(ctx context.Context) {
+	It("deletes only an expired namespace, after a warning", func(ctx context.Context) {
 		runManager(ctx, "expiry,finalization")
 		neighbours := []*corev1.Namespace{
 			create(ctx, owner, wrappers.MakeNamespace(unique("neighbour"))), create(ctx, owner, withTTL("neighbour", "3h")),
@@ -225,7 +225,7 @@ var _ = Describe("Expiry", func() {
 		for _, namespace := range []*corev1.Namespace{held, at} {
 			Eventually(warnings).WithContext(ctx).WithArguments(namespace, v1alpha1.ReasonExpiresSoon).Should(HaveLen(1))
 		}
-		expectGone(ctx, at)
+		expectDeleted(ctx, at)
 		Eventually(eventsAbout).WithContext(ctx).WithArguments(held).
 			Should(ContainElement("Normal Expired the namespace has expired (nslifecycle.dev/ttl=5s) and is deleted"))
 		now := get(Default, ctx, held.Name)
@@ -233,7 +233,7 @@ var _ = Describe("Expiry", func() {
 		Expect(now).To(HaveCondition(v1alpha1.ConditionExpiring, yes, v1alpha1.ReasonExpiresSoon))
 		Expect(warnings(Default, ctx, held, v1alpha1.ReasonExpiresSoon)).To(HaveLen(1))
 		Expect(owner.Patch(ctx, held, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))).To(Succeed())
-		expectGone(ctx, held)
+		expectDeleted(ctx, held)
 
 		for _, neighbour := range neighbours {
 			expectKept(ctx, neighbour)
@@ -243,28 +243,28 @@ var _ = Describe("Expiry", func() {
 			HaveCondition(v1alpha1.ConditionExpiring, no, v1alpha1.ReasonExpiryScheduled, "(nslifecycle.dev/ttl=3h); to keep it, run: "))
 	}, SpecTimeout(time.Minute))
 
-	It("keeps a namespace whose time was put off or taken away after the warning", func(ctx context.Context) {
+	It("keeps a namespace whose expiry was extended or removed after the warning", func(ctx context.Context) {
 		runManager(ctx, "expiry")
-		putOff, kept := create(ctx, owner, withTTL("put-off", "4s")), create(ctx, owner, withTTL("put-off", "4s"))
-		for _, namespace := range []*corev1.Namespace{putOff, kept} {
+		extended, kept := create(ctx, owner, withTTL("extended", "4s")), create(ctx, owner, withTTL("extended", "4s"))
+		for _, namespace := range []*corev1.Namespace{extended, kept} {
 			Eventually(get).WithContext(ctx).WithArguments(namespace.Name).
 				Should(HaveCondition(v1alpha1.ConditionExpiring, yes, v1alpha1.ReasonExpiresSoon))
 		}
-		Expect(annotate(ctx, ownerConfig, putOff.Name, map[string]any{v1alpha1.AnnotationTTL: "8h"})).To(Succeed())
-		// With the command of the warning.
+		Expect(annotate(ctx, ownerConfig, extended.Name, map[string]any{v1alpha1.AnnotationTTL: "8h"})).To(Succeed())
+		// Run the command of the warning.
 		_, err := plane.Kubectl(ctx, editorConfig, "annotate", "namespace", kept.Name, "nslifecycle.dev/ttl-")
 		Expect(err).NotTo(HaveOccurred())
-		Eventually(get).WithContext(ctx).WithArguments(putOff.Name).
+		Eventually(get).WithContext(ctx).WithArguments(extended.Name).
 			Should(HaveCondition(v1alpha1.ConditionExpiring, no, v1alpha1.ReasonExpiryScheduled))
 		Eventually(get).WithContext(ctx).WithArguments(kept.Name).
 			Should(HaveCondition(v1alpha1.ConditionExpiring, no, v1alpha1.ReasonNoExpiry))
 		Consistently(func(g Gomega) {
-			g.Expect(get(g, ctx, putOff.Name).DeletionTimestamp).To(BeNil())
+			g.Expect(get(g, ctx, extended.Name).DeletionTimestamp).To(BeNil())
 			g.Expect(get(g, ctx, kept.Name).DeletionTimestamp).To(BeNil())
 		}).WithContext(ctx).WithTimeout(5 * time.Second).WithPolling(100 * time.Millisecond).Should(Succeed())
 	}, SpecTimeout(time.Minute))
 
-	It("gives an hour from the warning where that comes too late, and tells it once", func(ctx context.Context) {
+	It("grants an hour after a late warning, and warns once", func(ctx context.Context) {
 		namespace := create(ctx, owner, wrappers.MakeNamespace(unique("too-late")).
 			Annotation(v1alpha1.AnnotationExpiresAt, "2020-01-01T00:00:00Z"))
 		for range 2 {
@@ -280,7 +280,7 @@ var _ = Describe("Expiry", func() {
 		Expect(warnings(Default, ctx, namespace, v1alpha1.ReasonExpiresSoon)).To(HaveLen(1))
 	}, SpecTimeout(time.Minute))
 
-	It("never deletes a protected namespace, and warns again when it is not any more", func(ctx context.Context) {
+	It("never deletes a protected namespace, and warns again once the protection is removed", func(ctx context.Context) {
 		runManager(ctx, "expiry")
 		namespace := create(ctx, owner, withTTL("guarded", "2s").Label(v1alpha1.LabelDeletionProtection, "enabled"))
 		Eventually(warnings).WithContext(ctx).WithArguments(namespace, v1alpha1.ReasonDeletionProtected).
@@ -297,7 +297,7 @@ var _ = Describe("Expiry", func() {
 		expectKept(ctx, namespace)
 	}, SpecTimeout(time.Minute))
 
-	It("deletes nothing in a dry run, and says what it would", func(ctx context.Context) {
+	It("only reports expired namespaces in a dry run", func(ctx context.Context) {
 		runManager(ctx, "*,expiry", dryRun)
 		namespace := create(ctx, owner, withTTL("dry-run", "2s"))
 		Eventually(warnings).WithContext(ctx).WithArguments(namespace, v1alpha1.ReasonExpiryDryRun).
@@ -315,7 +315,7 @@ var _ = Describe("Expiry", func() {
 			Should(HaveField("DeletionTimestamp", BeNil()))
 	}, SpecTimeout(time.Minute))
 
-	It("never deletes what the cluster or the operator cannot do without", func(ctx context.Context) {
+	It("never deletes namespaces that the cluster or the operator requires", func(ctx context.Context) {
 		runManager(ctx, "expiry")
 		for _, name := range []string{metav1.NamespaceDefault, metav1.NamespaceSystem, controlplane.SystemNamespace} {
 			namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
@@ -330,7 +330,7 @@ var _ = Describe("Expiry", func() {
 		}
 	}, SpecTimeout(time.Minute))
 
-	It("goes by the clock of the API server where its own is ahead", func(ctx context.Context) {
+	It("uses the API server's clock if its own clock is ahead", func(ctx context.Context) {
 		ahead := clocktesting.NewFakePassiveClock(time.Now().Add(24 * time.Hour))
 		runManager(ctx, "expiry", func(options *manager.Options) { options.Clock = ahead })
 		namespace := create(ctx, owner, withTTL("clock", "3h"))
@@ -340,7 +340,7 @@ var _ = Describe("Expiry", func() {
 		Expect(warnings(Default, ctx, namespace, v1alpha1.ReasonExpiresSoon)).To(BeEmpty())
 	}, SpecTimeout(time.Minute))
 
-	It("says that somebody else refuses the deletion, and tries again", func(ctx context.Context) {
+	It("reports that an admission policy rejects the deletion, and retries", func(ctx context.Context) {
 		policy, binding := refusing("test.example.com/refuse")
 		Expect(admin.Create(ctx, policy)).To(Succeed())
 		Expect(admin.Create(ctx, binding)).To(Succeed())
@@ -349,7 +349,7 @@ var _ = Describe("Expiry", func() {
 		Eventually(func() error { return owner.Delete(ctx, namespace.DeepCopy(), client.DryRunAll) }).WithContext(ctx).
 			Should(MatchError(ContainSubstring("not today")))
 		runManager(ctx, "expiry")
-		// Only now, so that the warning comes in time.
+		// Set the expiry only now, so that the warning is not late.
 		Expect(annotate(ctx, ownerConfig, namespace.Name, map[string]any{
 			v1alpha1.AnnotationTTL: nil, v1alpha1.AnnotationExpiresAt: time.Now().Add(5 * time.Second).UTC().Format(time.RFC3339),
 		})).To(Succeed())
@@ -365,7 +365,7 @@ var _ = Describe("Expiry", func() {
 		Expect(warnings(Default, ctx, namespace, v1alpha1.ReasonDeletionRefused)).To(HaveLen(1))
 	}, SpecTimeout(2*time.Minute))
 
-	It("deletes nothing while the policy is away, and takes up what is clear when it is back", func(ctx context.Context) {
+	It("deletes nothing while the policy is missing, and continues with valid expiries once it is restored", func(ctx context.Context) {
 		runManager(ctx, "expiry")
 		waiting := create(ctx, owner, withTTL("policy", "8h"))
 		Eventually(get).WithContext(ctx).WithArguments(waiting.Name).
@@ -376,7 +376,7 @@ var _ = Describe("Expiry", func() {
 		DeferCleanup(restorePolicies)
 		Eventually(get).WithContext(ctx).WithArguments(waiting.Name).Should(HaveCondition(
 			v1alpha1.ConditionExpiring, no, v1alpha1.ReasonExpiryPolicyMissing, "run: kubectl apply -k config/expiry"))
-		By("setting what the policy would refuse")
+		By("setting a value that the policy would reject")
 		wrong := create(ctx, owner, withTTL("policy", "8h"))
 		Eventually(func() error {
 			return annotate(ctx, editorConfig, wrong.Name, map[string]any{v1alpha1.AnnotationTTL: "soon"})
@@ -391,7 +391,7 @@ var _ = Describe("Expiry", func() {
 		twice := create(ctx, owner, wrappers.MakeNamespace(unique("policy")))
 		Expect(annotate(ctx, editorConfig, twice.Name, both)).To(Succeed())
 
-		By("bringing the policy back")
+		By("restoring the policy")
 		restorePolicies(ctx)
 		Eventually(get).WithContext(ctx).WithArguments(waiting.Name).
 			Should(HaveCondition(v1alpha1.ConditionExpiring, no, v1alpha1.ReasonExpiryScheduled))
@@ -402,7 +402,7 @@ var _ = Describe("Expiry", func() {
 			Should(HaveCondition(v1alpha1.ConditionExpiring, yes, v1alpha1.ReasonExpiresSoon, "before the first warning"))
 		expectKept(ctx, wrong)
 
-		By("not letting one of two be chosen by somebody who may not delete the namespace")
+		By("rejecting to remove one of two annotations as a user who may not delete the namespace")
 		Eventually(get).WithContext(ctx).WithArguments(twice.Name).
 			Should(HaveCondition(v1alpha1.ConditionExpiring, no, v1alpha1.ReasonInvalidExpiry, "are both there"))
 		Expect(annotate(ctx, editorConfig, twice.Name, map[string]any{v1alpha1.AnnotationExpiresAt: nil})).To(BeForbiddenBy("expiry"))
@@ -414,7 +414,7 @@ var _ = Describe("Expiry", func() {
 	}, SpecTimeout(time.Minute))
 })
 
-// restorePolicies installs all again, and waits until the expiry policy is enforced.
+// restorePolicies installs all policies again, and waits until the expiry policy is enforced.
 func restorePolicies(ctx context.Context) {
 	GinkgoHelper()
 	_, err := plane.Kubectl(ctx, plane.Admin, "apply", "-k", plane.Dir+"/config/default")
@@ -424,7 +424,7 @@ func restorePolicies(ctx context.Context) {
 	}).WithContext(ctx).Should(BeDeniedBy("expiry"))
 }
 
-// refusing is somebody else's policy that refuses to delete namespaces with a label.
+// refusing returns another administrator's policy that rejects the deletion of namespaces with a label.
 func refusing(label string) (*admissionv1.ValidatingAdmissionPolicy, *admissionv1.ValidatingAdmissionPolicyBinding) {
 	const name = "refuse.test.example.com"
 	policy := &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}}

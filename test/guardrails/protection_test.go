@@ -29,7 +29,7 @@ func protected(prefix string) *wrappers.NamespaceWrapper {
 }
 
 var _ = Describe("Deletion protection", func() {
-	It("refuses everybody to delete a namespace with the label, and says how to remove it", func(ctx context.Context) {
+	It("rejects every deletion of a labeled namespace, and names the command that removes the label", func(ctx context.Context) {
 		namespace := create(ctx, owner, protected("protected"))
 		Expect(namespace.Labels).To(HaveKeyWithValue(v1alpha1.LabelDeletionProtection, "enabled"))
 		operator, err := plane.ServiceAccountConfig(ctx, controlplane.SystemNamespace, controlplane.ServiceAccount)
@@ -50,7 +50,7 @@ var _ = Describe("Deletion protection", func() {
 		}
 		for how, options := range map[string][]client.DeleteOption{
 			"a dry run": {client.DryRunAll}, "in the foreground": {client.PropagationPolicy(metav1.DeletePropagationForeground)},
-			"at once": {client.GracePeriodSeconds(0)}, "as an orphan": {client.PropagationPolicy(metav1.DeletePropagationOrphan)},
+			"without grace period": {client.GracePeriodSeconds(0)}, "orphaning dependents": {client.PropagationPolicy(metav1.DeletePropagationOrphan)},
 		} {
 			By(how)
 			Expect(owner.Delete(ctx, namespace.DeepCopy(), options...)).To(BeForbiddenBy("protection"))
@@ -63,7 +63,7 @@ var _ = Describe("Deletion protection", func() {
 		Expect(owner.Delete(ctx, namespace)).To(Succeed())
 	}, SpecTimeout(time.Minute))
 
-	It("counts the label whatever its value, and however it came", func(ctx context.Context) {
+	It("applies to any value of the label, whether set at creation or later", func(ctx context.Context) {
 		for _, value := range []string{"", "false", "disabled"} {
 			namespace := create(ctx, owner, wrappers.MakeNamespace(unique("value")))
 			patch := client.MergeFrom(namespace.DeepCopy())
@@ -73,7 +73,7 @@ var _ = Describe("Deletion protection", func() {
 		}
 	}, SpecTimeout(time.Minute))
 
-	It("knows no way to delete several at once", func(ctx context.Context) {
+	It("applies when several namespaces are deleted", func(ctx context.Context) {
 		namespace := create(ctx, owner, protected("collection"))
 		clientset, err := kubernetes.NewForConfig(plane.Admin)
 		Expect(err).NotTo(HaveOccurred())
@@ -89,12 +89,12 @@ var _ = Describe("Deletion protection", func() {
 		expectKept(ctx, namespace)
 	}, SpecTimeout(time.Minute))
 
-	It("leaves all other namespaces alone", func(ctx context.Context) {
+	It("does not apply to other namespaces", func(ctx context.Context) {
 		namespace := create(ctx, owner, wrappers.MakeNamespace(unique("free")).Label("deletion-protection", "enabled"))
 		Expect(owner.Delete(ctx, namespace)).To(Succeed())
 	}, SpecTimeout(time.Minute))
 
-	It("lets a deletion that has begun come to its end", func(ctx context.Context) {
+	It("does not block a deletion that has started", func(ctx context.Context) {
 		namespace := wrappers.MakeNamespace(unique("late")).Obj()
 		namespace.Finalizers = []string{"test.example.com/hold"}
 		Expect(owner.Create(ctx, namespace)).To(Succeed())
@@ -104,27 +104,27 @@ var _ = Describe("Deletion protection", func() {
 		Expect(owner.Patch(ctx, namespace, patch)).To(Succeed())
 		Expect(namespace.Labels).To(HaveKey(v1alpha1.LabelDeletionProtection))
 
-		By("sending the final DELETE, when the tokens have gone before the finalizers")
+		By("sending the final DELETE after the namespace finalizers were removed before the finalizers")
 		clientset, err := kubernetes.NewForConfig(plane.Admin)
 		Expect(err).NotTo(HaveOccurred())
 		namespace.Spec.Finalizers = nil
 		namespace, err = clientset.CoreV1().Namespaces().Finalize(ctx, namespace, metav1.UpdateOptions{})
 		Expect(err).NotTo(HaveOccurred())
-		// With a token in spec.finalizers the API server would not ask the policies.
+		// The API server skips admission of this DELETE if spec.finalizers has an entry.
 		Expect(owner.Delete(ctx, namespace.DeepCopy())).To(Succeed())
 		Expect(owner.Patch(ctx, namespace, client.RawPatch("application/merge-patch+json",
 			[]byte(`{"metadata":{"finalizers":null}}`)))).To(Succeed())
-		expectGone(ctx, namespace)
+		expectDeleted(ctx, namespace)
 
-		By("emptying and ending one with the operator")
+		By("finalizing a namespace with the operator")
 		runManager(ctx, "finalization")
 		namespace = create(ctx, owner, wrappers.MakeNamespace(unique("late")))
 		Expect(admin.Create(ctx, wrappers.MakeConfigMap(namespace.Name, "content"))).To(Succeed())
 		Expect(owner.Delete(ctx, namespace)).To(Succeed())
-		expectGone(ctx, namespace)
+		expectDeleted(ctx, namespace)
 	}, SpecTimeout(time.Minute))
 
-	It("keeps a namespace whose initialization has failed, and says so until it may go", func(ctx context.Context) {
+	It("keeps a namespace whose initialization has failed, and reports it until the label is removed", func(ctx context.Context) {
 		runManager(ctx, manager.Initialization)
 		configuration := wrappers.MakeConfiguration("protection").Initializers("a.test.example.com").Obj()
 		Expect(admin.Create(ctx, configuration)).To(Succeed())
@@ -157,7 +157,7 @@ var _ = Describe("Deletion protection", func() {
 	}, SpecTimeout(2*time.Minute))
 })
 
-// eventsAbout returns the Events about a namespace in words, each as often as it was seen.
+// eventsAbout returns type, reason and note of the Events about a namespace, repeated by their count.
 func eventsAbout(g Gomega, ctx context.Context, namespace *corev1.Namespace) []string {
 	var list eventsv1.EventList
 	g.Expect(admin.List(ctx, &list)).To(Succeed())

@@ -28,9 +28,9 @@ import (
 
 // Users of the shared control plane.
 const (
-	// editorUser may do anything with namespaces but delete them.
+	// editorUser may do everything with namespaces except delete them.
 	editorUser = "editor@corp.example.com"
-	// ownerUser may do anything with namespaces.
+	// ownerUser may do everything with namespaces.
 	ownerUser = "owner@corp.example.com"
 )
 
@@ -72,8 +72,8 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	}).WithContext(ctx).Should(BeDeniedBy("expiry"))
 })
 
-// enableGuardRails returns a copy of config/default in which everything about guard rails is
-// no comment any more, as the documentation tells users to do.
+// enableGuardRails returns a copy of config/default in which the lines about guard rails are
+// uncommented as documented.
 func enableGuardRails() string {
 	GinkgoHelper()
 	dir := filepath.Join(plane.Dir, "config")
@@ -97,7 +97,7 @@ func enableGuardRails() string {
 // unique returns a name that no other spec of this process uses.
 var unique = framework.Unique
 
-// newUser makes a user with verbs on namespaces in the whole cluster.
+// newUser creates a user with cluster-wide verbs on namespaces.
 func newUser(ctx context.Context, name string, verbs ...string) *rest.Config {
 	GinkgoHelper()
 	return cluster.AddUserWithRules(ctx, name, rbacv1.PolicyRule{
@@ -105,7 +105,7 @@ func newUser(ctx context.Context, name string, verbs ...string) *rest.Config {
 	}).Config
 }
 
-// runManager runs the manager with its own rights for the time of one spec.
+// runManager runs the manager with its own permissions until the end of the spec.
 func runManager(ctx context.Context, controllers string, changes ...func(*manager.Options)) {
 	GinkgoHelper()
 	chosen, err := manager.ParseControllers(controllers)
@@ -116,7 +116,7 @@ func runManager(ctx context.Context, controllers string, changes ...func(*manage
 	DeferCleanup(func() { Expect(running.Stop()).To(Succeed()) })
 }
 
-// create creates a namespace as somebody.
+// create creates a namespace with the client.
 func create(ctx context.Context, c client.Client, namespace *wrappers.NamespaceWrapper) *corev1.Namespace {
 	GinkgoHelper()
 	object := namespace.Obj()
@@ -124,22 +124,22 @@ func create(ctx context.Context, c client.Client, namespace *wrappers.NamespaceW
 	return object
 }
 
-// get returns a namespace as it is now.
+// get returns the current namespace.
 func get(g Gomega, ctx context.Context, name string) *corev1.Namespace {
 	namespace := &corev1.Namespace{}
 	g.Expect(admin.Get(ctx, client.ObjectKey{Name: name}, namespace)).To(Succeed())
 	return namespace
 }
 
-// expectGone waits until a namespace is no longer there.
-func expectGone(ctx context.Context, namespace *corev1.Namespace) {
+// expectDeleted waits until a namespace no longer exists.
+func expectDeleted(ctx context.Context, namespace *corev1.Namespace) {
 	GinkgoHelper()
 	Eventually(func() error {
 		return admin.Get(ctx, client.ObjectKeyFromObject(namespace), &corev1.Namespace{})
-	}).WithContext(ctx).Should(Satisfy(apierrors.IsNotFound), "namespace %s is still there", namespace.Name)
+	}).WithContext(ctx).Should(Satisfy(apierrors.IsNotFound), "namespace %s still exists", namespace.Name)
 }
 
-// expectKept makes sure that a namespace stays for a while, undeleted.
+// expectKept checks that a namespace is not deleted for a while.
 func expectKept(ctx context.Context, namespace *corev1.Namespace) {
 	GinkgoHelper()
 	Consistently(func(g Gomega) {
@@ -149,7 +149,7 @@ func expectKept(ctx context.Context, namespace *corev1.Namespace) {
 	}).WithContext(ctx).Should(Succeed())
 }
 
-// The matchers of all suites.
+// The shared matchers.
 var (
 	HaveCondition = matchers.HaveCondition
 	BeDeniedBy    = matchers.BeDeniedBy

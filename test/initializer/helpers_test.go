@@ -31,15 +31,15 @@ var unique = framework.Unique
 
 func newScheme() *runtime.Scheme { return scheme.New() }
 
-// serving is what every initializer needs.
+// serving is the rule that every initializer requires.
 var serving = rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"namespaces"},
 	Verbs: []string{"get", "list", "watch", "patch", "initialize"}}
 
-// userOf is the name by which the API server knows an account.
+// userOf returns the user name of a ServiceAccount.
 func userOf(account string) string { return "system:serviceaccount:" + accounts + ":" + account }
 
-// newAccount makes a ServiceAccount with these rights at cluster scope until the spec is
-// over, and returns its configuration.
+// newAccount creates a ServiceAccount with cluster-wide permissions until the end of the spec,
+// and returns its configuration.
 func newAccount(ctx context.Context, account string, rules ...rbacv1.PolicyRule) *rest.Config {
 	GinkgoHelper()
 	for _, object := range []client.Object{
@@ -68,8 +68,8 @@ func newClientset(config *rest.Config) kubernetes.Interface {
 	return clientset
 }
 
-// register puts one configuration with these initializers in force, and nothing else, until
-// the spec is over.
+// register replaces all configurations with one that has these initializers, until
+// the end of the spec.
 func register(ctx context.Context, names ...string) {
 	GinkgoHelper()
 	registered(ctx, wrappers.MakeConfiguration(unique("suite")).Initializers(names...).Obj())
@@ -99,7 +99,7 @@ func expectInjected(ctx context.Context, names ...string) {
 	}).WithContext(ctx).Should(Succeed())
 }
 
-// create makes a namespace, as an administrator.
+// create creates a namespace, as an administrator.
 func create(ctx context.Context, namespace *wrappers.NamespaceWrapper) *corev1.Namespace {
 	GinkgoHelper()
 	created := namespace.Obj()
@@ -108,7 +108,7 @@ func create(ctx context.Context, namespace *wrappers.NamespaceWrapper) *corev1.N
 	return created
 }
 
-// get returns a namespace as it is now.
+// get returns the current namespace.
 func get(g Gomega, ctx context.Context, name string) *corev1.Namespace {
 	namespace := &corev1.Namespace{}
 	g.Expect(admin.Get(ctx, client.ObjectKey{Name: name}, namespace)).To(Succeed())
@@ -119,7 +119,7 @@ func pendingOf(namespace *corev1.Namespace) string {
 	return namespace.Annotations[v1alpha1.AnnotationPendingInitializers]
 }
 
-// isReady says whether a namespace has got all that it waited for.
+// isReady reports whether the initialization of a namespace is complete.
 func isReady(namespace *corev1.Namespace) bool {
 	condition := nscondition.Find(namespace, v1alpha1.ConditionInitializing)
 	return condition != nil && condition.Reason == v1alpha1.ReasonCompleted
@@ -137,10 +137,10 @@ func expectReady(ctx context.Context, names ...string) {
 	}
 }
 
-// expectGone waits until a namespace has gone.
-func expectGone(ctx context.Context, namespace *corev1.Namespace) {
+// expectDeleted waits until a namespace no longer exists.
+func expectDeleted(ctx context.Context, namespace *corev1.Namespace) {
 	GinkgoHelper()
 	Eventually(func() bool {
 		return apierrors.IsNotFound(admin.Get(ctx, client.ObjectKeyFromObject(namespace), &corev1.Namespace{}))
-	}).WithContext(ctx).Should(BeTrue(), "namespace %s has not gone", namespace.Name)
+	}).WithContext(ctx).Should(BeTrue(), "namespace %s still exists", namespace.Name)
 }

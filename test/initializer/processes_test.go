@@ -25,7 +25,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// More rights than serving.
+// Permissions in addition to serving.
 var (
 	working = rbacv1.PolicyRule{
 		APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"create", "patch"},
@@ -50,11 +50,11 @@ func buildWorker(ctx context.Context) string {
 	return binary
 }
 
-// worker is an initializer in processes of its own, one after another.
+// worker is an initializer that runs in consecutive processes.
 type worker struct {
 	binary, name, kubeconfig string
 	flags                    []string
-	diary                    string
+	eventLog                 string
 }
 
 func newWorker(ctx context.Context, binary, account, name string, flags ...string) *worker {
@@ -63,32 +63,32 @@ func newWorker(ctx context.Context, binary, account, name string, flags ...strin
 	dir := GinkgoT().TempDir()
 	w := &worker{
 		binary: binary, name: name, flags: flags,
-		kubeconfig: filepath.Join(dir, "kubeconfig"), diary: filepath.Join(dir, "diary"),
+		kubeconfig: filepath.Join(dir, "kubeconfig"), eventLog: filepath.Join(dir, "event.log"),
 	}
 	Expect(controlplane.WriteKubeconfig(w.kubeconfig, config)).To(Succeed())
 	return w
 }
 
-// start runs one process until it is killed, or the spec is over.
+// start runs a process until it is killed, or until the end of the spec.
 func (w *worker) start(flags ...string) *gexec.Session {
 	GinkgoHelper()
-	args := append([]string{"--kubeconfig=" + w.kubeconfig, "--name=" + w.name, "--diary=" + w.diary}, w.flags...)
+	args := append([]string{"--kubeconfig=" + w.kubeconfig, "--name=" + w.name, "--event-log=" + w.eventLog}, w.flags...)
 	session, err := gexec.Start(exec.Command(w.binary, append(args, flags...)...), GinkgoWriter, GinkgoWriter)
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() { session.Kill().Wait(time.Minute) })
 	return session
 }
 
-// supervise starts the worker again and again, and kills it at random moments, or lets it
-// kill itself at one of the points after the other, until the context ends. It returns how
-// often it was killed from outside.
+// supervise restarts the worker repeatedly, and kills it at random times or lets it
+// kill itself at each of the points in turn, until the context is cancelled. It returns how
+// often it killed the worker.
 func (w *worker) supervise(ctx context.Context, random *rand.Rand) int {
 	killed := 0
 	for life := 0; ctx.Err() == nil; life++ {
 		session := w.start("--stop-at="+points[life%len(points)], fmt.Sprintf("--stop-after=%d", 1+random.IntN(10)))
 		least := 0
-		// Each third time it may not even come to work. On a machine that is slow, it has to
-		// the other times.
+		// Every third process may be killed before it works. On a slow machine, the others
+		// must have time to work.
 		if life%3 != 0 {
 			least = 1000
 			select {
@@ -98,7 +98,7 @@ func (w *worker) supervise(ctx context.Context, random *rand.Rand) int {
 			}
 			session.Err.CancelDetects()
 		}
-		// Nothing is measured: this is how long a life may be.
+		// The maximum lifetime of a process. It is not measured.
 		select {
 		case <-session.Exited:
 		case <-time.After(time.Duration(least+random.IntN(2000)) * time.Millisecond):
@@ -113,13 +113,13 @@ func (w *worker) supervise(ctx context.Context, random *rand.Rand) int {
 	return killed
 }
 
-// entry is a line of a diary.
+// entry is a line of the event log.
 type entry struct{ pid, event, name, uid string }
 
-// read returns the diary.
+// read returns the event log.
 func (w *worker) read() []entry {
 	GinkgoHelper()
-	content, err := os.ReadFile(w.diary)
+	content, err := os.ReadFile(w.eventLog)
 	Expect(err).NotTo(HaveOccurred())
 	var entries []entry
 	for line := range strings.Lines(string(content)) {
@@ -129,7 +129,7 @@ func (w *worker) read() []entry {
 	return entries
 }
 
-// successes counts how often the function came to its end, by UID.
+// successes counts the successful calls of the function, by UID.
 func (w *worker) successes() map[string]int {
 	GinkgoHelper()
 	result := map[string]int{}
@@ -175,7 +175,7 @@ var _ = Describe("Initializers that are killed at random", func() {
 		for i := range count {
 			namespaces[i] = create(ctx, wrappers.MakeNamespace(unique("killed")))
 			names[i] = namespaces[i].Name
-			// A few at a time, so that there is something to do in every life.
+			// Create them gradually, so that every process has work.
 			if i >= 10 {
 				expectReady(ctx, names[i-10])
 			}
@@ -184,7 +184,7 @@ var _ = Describe("Initializers that are killed at random", func() {
 		end()
 		running.Wait()
 
-		By("checking the work of each")
+		By("checking the result of each")
 		stopped := map[string]int{}
 		var report strings.Builder
 		for i, w := range workers {
@@ -207,12 +207,12 @@ var _ = Describe("Initializers that are killed at random", func() {
 			fmt.Fprintf(&report, "%s: killed from outside %d times, %d calls, %d of them after a success\n",
 				w.name, killed[i], starts, repeats)
 		}
-		heard := seen.hear(ctx)
+		heard := seen.combine(ctx)
 		heard.expectOwners(owners, names...)
 		writes := heard.expectNothingLate(owners, names...)
 		fmt.Fprintf(&report, "killed by themselves: %v\n%d writes into %d namespaces, none of them late\n",
 			stopped, writes, count)
-		AddReportEntry("what was done", report.String())
+		AddReportEntry("summary", report.String())
 		for _, point := range points {
 			Expect(stopped).To(HaveKey(point))
 		}
@@ -234,7 +234,7 @@ var _ = Describe("Initializers that are killed at random", func() {
 		}
 		batch()
 		expectReady(ctx, names[0])
-		// In the middle of it.
+		// While the function runs.
 		leader := w.read()[0].pid
 		replicas[leader].Kill()
 		<-replicas[leader].Exited

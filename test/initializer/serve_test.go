@@ -24,22 +24,22 @@ import (
 	"github.com/nslifecycle/nslifecycle/pkg/initializer"
 )
 
-// newManager returns a manager that has not been started, and what it logs.
+// newManager returns a manager that has not been started, and its log.
 func newManager(restConfig *rest.Config) (ctrl.Manager, *gbytes.Buffer) {
 	GinkgoHelper()
 	said := gbytes.NewBuffer()
 	mgr, err := ctrl.NewManager(restConfig, ctrl.Options{
 		Logger:  zap.New(zap.WriteTo(io.MultiWriter(GinkgoWriter, said)), zap.UseDevMode(true)),
 		Metrics: metricsserver.Options{BindAddress: "0"},
-		// Specs that run again serve the same names.
+		// Repeated specs use the same controller names.
 		Controller: config.Controller{SkipNameValidation: ptr.To(true)},
 	})
 	Expect(err).NotTo(HaveOccurred())
 	return mgr, said
 }
 
-// serve runs an initializer with a manager of its own until the spec is over, and returns
-// what it logs.
+// serve runs an initializer with its own manager until the end of the spec, and returns
+// its log.
 func serve(
 	ctx context.Context, restConfig *rest.Config, name string, fn initializer.Func, options ...initializer.Option,
 ) *gbytes.Buffer {
@@ -62,8 +62,8 @@ type calls struct {
 	uids map[string][]types.UID
 }
 
-// note counts one call and returns how many there have been for this namespace.
-func (c *calls) note(namespace *corev1.Namespace) int {
+// record counts a call and returns the number of calls for the namespace.
+func (c *calls) record(namespace *corev1.Namespace) int {
 	c.lock.Lock()
 	defer c.lock.Unlock()
 	if c.uids == nil {

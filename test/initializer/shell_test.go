@@ -25,7 +25,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// What the manifests in examples/shell say.
+// The names in the manifests of examples/shell.
 const (
 	shellInitializer = "limits.corp.example.com"
 	shellUser        = "system:serviceaccount:limits-initializer:limits"
@@ -33,16 +33,16 @@ const (
 	limitRangeName   = "defaults"
 )
 
-// The initializers beside it, one before and one after it.
+// The initializers before and after it.
 const (
 	firstInitializer = "first.shell.example.com"
 	lastInitializer  = "last.shell.example.com"
 )
 
-// shim stands in PATH as kubectl. Where the file <command>-before or <command>-after is in
-// the directory of the script, it removes it and kills everything that belongs to the script,
-// as the end of a container does. Where hold is there, it waits with the patch until that is
-// gone.
+// shim replaces kubectl in PATH. If the file <command>-before or <command>-after exists in
+// the directory of the script, it removes the file and kills the process group of the script,
+// like the termination of a container. If the file hold exists, it delays the patch until the file
+// is removed.
 const shim = `#!/bin/sh
 command=$1
 case "$*" in *--watch*) command=watch ;; esac
@@ -78,7 +78,7 @@ func newScript(ctx context.Context) *script {
 	return s
 }
 
-// start runs it until it is killed, or the spec is over.
+// start runs the script until it is killed, or until the end of the spec.
 func (s *script) start() *gexec.Session {
 	GinkgoHelper()
 	command := exec.Command(filepath.Join(s.path, "initializer.sh"))
@@ -87,7 +87,7 @@ func (s *script) start() *gexec.Session {
 		"PATH=" + s.dir + ":/usr/local/bin:/usr/bin:/bin", "HOME=" + s.dir, "STOPS=" + s.dir,
 		"KUBECONFIG=" + s.kubeconfig, "REAL_KUBECTL=" + plane.KubectlPath(),
 	}
-	// A process group, so that all of it can be killed at once.
+	// A process group, so that all its processes can be killed at once.
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	session, err := gexec.Start(command, GinkgoWriter, GinkgoWriter)
 	Expect(err).NotTo(HaveOccurred())
@@ -95,23 +95,23 @@ func (s *script) start() *gexec.Session {
 	return session
 }
 
-// kill ends a process group without a warning.
+// kill kills a process group with SIGKILL.
 func kill(session *gexec.Session) {
 	GinkgoHelper()
-	// It may have ended before.
+	// It may already have exited.
 	_ = syscall.Kill(-session.Command.Process.Pid, syscall.SIGKILL)
 	Eventually(session).WithTimeout(time.Minute).Should(gexec.Exit())
 }
 
-// touch makes one of the files that the shim looks for.
+// touch creates a file that the shim checks.
 func (s *script) touch(name string) {
 	GinkgoHelper()
 	Expect(os.WriteFile(filepath.Join(s.dir, name), nil, 0o600)).To(Succeed())
 }
 
-// serveByHand runs an initializer of test/initializers that does nothing, until the spec is
-// over.
-func serveByHand(ctx context.Context, account, name string) {
+// serveNothing runs a no-op initializer of test/initializers until the end of the
+// spec.
+func serveNothing(ctx context.Context, account, name string) {
 	GinkgoHelper()
 	running, err := initializers.Start(ctx, newAccount(ctx, account, serving), name, initializers.Nothing)
 	Expect(err).NotTo(HaveOccurred())
@@ -125,7 +125,7 @@ var _ = Describe("The shell initializer", Ordered, func() {
 		s = newScript(ctx)
 	}, NodeTimeout(5*time.Minute))
 
-	// alone registers it with its own manifest.
+	// alone registers only this initializer, with its own manifest.
 	alone := func(ctx context.Context) {
 		GinkgoHelper()
 		manifest := filepath.Join(s.path, "configuration.yaml")
@@ -146,8 +146,8 @@ var _ = Describe("The shell initializer", Ordered, func() {
 	}
 
 	It("prepares many namespaces between two other initializers while it is killed repeatedly", func(ctx context.Context) {
-		serveByHand(ctx, "first", firstInitializer)
-		serveByHand(ctx, "last", lastInitializer)
+		serveNothing(ctx, "first", firstInitializer)
+		serveNothing(ctx, "last", lastInitializer)
 		register(ctx, firstInitializer, shellInitializer, lastInitializer)
 		seen := record(ctx)
 
@@ -165,7 +165,7 @@ var _ = Describe("The shell initializer", Ordered, func() {
 			}
 		}
 
-		heard := seen.hear(ctx)
+		heard := seen.combine(ctx)
 		owners := map[string]string{
 			firstInitializer: userOf("first"), shellInitializer: shellUser, lastInitializer: userOf("last"),
 		}
@@ -204,7 +204,7 @@ var _ = Describe("The shell initializer", Ordered, func() {
 
 		expectReady(ctx, namespace.Name)
 		Expect(string(session.Err.Contents())).To(ContainSubstring("the server rejected our request"))
-		seen.hear(ctx).expectOwners(map[string]string{
+		seen.combine(ctx).expectOwners(map[string]string{
 			lastInitializer: userOf("unordered"), shellInitializer: shellUser,
 		}, namespace.Name)
 	}, SpecTimeout(2*time.Minute))
@@ -212,7 +212,7 @@ var _ = Describe("The shell initializer", Ordered, func() {
 	It("reports a permanent failure, and continues with other namespaces", func(ctx context.Context) {
 		alone(ctx)
 		impossible := wrappers.MakeNamespace(unique("impossible")).Label(sizeLabel, "huge").Obj()
-		// Somebody keeps it, so that it can be looked at after its deletion.
+		// A finalizer keeps the namespace, so that the test can read it after its deletion.
 		impossible.Finalizers = []string{"example.com/kept"}
 		Expect(admin.Create(ctx, impossible)).To(Succeed())
 		s.start()
@@ -228,10 +228,10 @@ var _ = Describe("The shell initializer", Ordered, func() {
 
 		Expect(admin.Patch(ctx, impossible, client.RawPatch("application/merge-patch+json",
 			[]byte(`{"metadata":{"finalizers":null}}`)))).To(Succeed())
-		expectGone(ctx, impossible)
+		expectDeleted(ctx, impossible)
 	}, SpecTimeout(2*time.Minute))
 
-	It("ignores terminating namespaces and those where it is not its turn", func(ctx context.Context) {
+	It("ignores terminating namespaces and those that wait for another initializer", func(ctx context.Context) {
 		register(ctx, firstInitializer, shellInitializer)
 		first := newClientset(newAccount(ctx, "first", serving))
 		terminating := wrappers.MakeNamespace(unique("left")).Obj()
@@ -245,7 +245,7 @@ var _ = Describe("The shell initializer", Ordered, func() {
 
 		s.start()
 		expectReady(ctx, served.Name)
-		// They come before it in the list, so it has seen them.
+		// They precede it in the list, so the script has already seen them.
 		for _, name := range []string{terminating.Name, waiting.Name} {
 			Expect(pendingOf(get(Default, ctx, name))).To(HaveSuffix(shellInitializer))
 		}

@@ -18,8 +18,8 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// accounts is the namespace of the ServiceAccounts of the initializers. It is there before
-// anything is registered, as it has to be.
+// accounts is the namespace of the ServiceAccounts of the initializers. It is created before
+// any initializer is registered, since it would wait for them.
 const accounts = "initializers"
 
 var (
@@ -27,7 +27,7 @@ var (
 	manager *controlplane.Manager
 	// admin is a member of system:masters.
 	admin client.WithWatch
-	// auditLog is the file that the API server writes.
+	// auditLog is the path of the API server's audit log.
 	auditLog string
 )
 

@@ -26,7 +26,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// policyKinds in the order in which they have to go, as docs/install.md has it.
+// policyKinds lists the kinds in the order in which docs/install.md deletes them.
 const policyKinds = "mutatingadmissionpolicybindings,validatingadmissionpolicybindings," +
 	"mutatingadmissionpolicies,validatingadmissionpolicies"
 
@@ -34,10 +34,10 @@ var crds = []string{
 	"namespaceinitializerconfigurations.nslifecycle.dev", "namespaceinitializersets.nslifecycle.dev",
 }
 
-// way is one way of installing and the way back.
+// way is one way to install and remove the project.
 type way struct {
 	install, uninstall func(ctx context.Context)
-	// isAlone tells that nobody else ends namespaces meanwhile.
+	// isAlone reports whether no other controller finalizes namespaces.
 	isAlone bool
 }
 
@@ -67,11 +67,11 @@ var ways = map[string]way{
 			kubectl(ctx, "delete", "namespace", controlplane.SystemNamespace)
 		},
 	},
-	"make, where nobody else ends namespaces": {
+	"make, without the built-in namespace controller": {
 		install: func(ctx context.Context) { makeTarget(ctx, "deploy") },
 		uninstall: func(ctx context.Context) {
-			Expect(makeTarget(ctx, "undeploy", "UNDEPLOY_PATIENCE=2s")).
-				To(ContainSubstring("so a manager is run here until it has gone"))
+			Expect(makeTarget(ctx, "undeploy", "UNDEPLOY_TIMEOUT=2s")).
+				To(ContainSubstring("Running a manager locally until it is deleted"))
 		},
 		isAlone: true,
 	},
@@ -88,9 +88,9 @@ func deletePolicies(ctx context.Context) {
 	kubectl(ctx, "delete", policyKinds, "--selector=app.kubernetes.io/name=nslifecycle")
 }
 
-// One control plane for all of them: each has to leave it as the next one needs it.
-var _ = Describe("An installation comes and goes", Ordered, ContinueOnFailure, func() {
-	for _, name := range []string{"kustomize", "the manifest", "Helm", "make, where nobody else ends namespaces"} {
+// All specs share a control plane, so each must restore it.
+var _ = Describe("An installation", Ordered, ContinueOnFailure, func() {
+	for _, name := range []string{"kustomize", "the manifest", "Helm", "make, without the built-in namespace controller"} {
 		chosen := ways[name]
 		It("by "+name, func(ctx context.Context) {
 			if !chosen.isAlone {
@@ -112,13 +112,13 @@ var _ = Describe("An installation comes and goes", Ordered, ContinueOnFailure, f
 			waiting := wrappers.MakeNamespace("waiting").Obj()
 			Expect(admin.Create(ctx, waiting)).To(Succeed())
 
-			By("being removed as the documentation says")
+			By("removing it as documented")
 			Expect(admin.Delete(ctx, configuration)).To(Succeed())
 			kubectl(ctx, "annotate", "--overwrite", "namespace", "waiting", v1alpha1.AnnotationPendingInitializers+"=")
 			stop()
 			chosen.uninstall(ctx)
 
-			By("leaving nothing that holds a namespace")
+			By("checking that namespaces can be created and deleted")
 			expectNothingLeft(ctx)
 			if chosen.isAlone {
 				endNamespaces(ctx)
@@ -127,12 +127,12 @@ var _ = Describe("An installation comes and goes", Ordered, ContinueOnFailure, f
 			Expect(admin.Create(ctx, after)).To(Succeed())
 			for _, namespace := range []*corev1.Namespace{waiting, after} {
 				Expect(admin.Delete(ctx, namespace)).To(Succeed())
-				expectGone(ctx, namespace.Name)
+				expectDeleted(ctx, namespace.Name)
 			}
 		}, SpecTimeout(5*time.Minute))
 	}
 
-	It("is upgraded by Helm, CRDs included, while the manager has made inject fail shut", func(ctx context.Context) {
+	It("is upgraded by Helm, including CRDs, after the manager has set the failure policy of inject to Fail", func(ctx context.Context) {
 		endNamespaces(ctx)
 		helmSucceeds(ctx, "install", "--create-namespace")
 		DeferCleanup(func(ctx context.Context) {
@@ -166,7 +166,7 @@ var _ = Describe("An installation comes and goes", Ordered, ContinueOnFailure, f
 	}, SpecTimeout(5*time.Minute))
 })
 
-var _ = Describe("Half an installation", Ordered, ContinueOnFailure, func() {
+var _ = Describe("An incomplete installation", Ordered, ContinueOnFailure, func() {
 	BeforeEach(func(ctx context.Context) {
 		endNamespaces(ctx)
 		ways["the manifest"].install(ctx)
@@ -177,23 +177,23 @@ var _ = Describe("Half an installation", Ordered, ContinueOnFailure, func() {
 		})
 	})
 
-	It("lets namespaces come and go where the policies are there and the CRDs are not", func(ctx context.Context) {
+	It("does not block namespaces if the CRDs are missing", func(ctx context.Context) {
 		kubectl(ctx, append([]string{"delete", "crd"}, crds...)...)
-		expectNamespacesComeAndGo(ctx)
+		expectNamespaceLifecycle(ctx)
 		Expect(checkInstallation(ctx)).To(ContainSubstring("the CustomResourceDefinitions are not installed"))
 	}, SpecTimeout(3*time.Minute))
 
-	It("lets namespaces come and go where the CRDs are there and the policies are not", func(ctx context.Context) {
+	It("does not block namespaces if the policies are missing", func(ctx context.Context) {
 		running, err := plane.StartManager(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(func() { Expect(running.Stop()).To(Succeed()) })
 		deletePolicies(ctx)
 		Expect(admin.Create(ctx, wrappers.MakeConfiguration("test").Initializers("a.test.example.com").Obj())).To(Succeed())
-		expectNamespacesComeAndGo(ctx)
+		expectNamespaceLifecycle(ctx)
 		Expect(checkInstallation(ctx)).To(ContainSubstring(`ValidatingAdmissionPolicy "gate"`))
 	}, SpecTimeout(3*time.Minute))
 
-	It("lets administrators open and delete namespaces where the manager is missing", func(ctx context.Context) {
+	It("allows administrators to open and delete namespaces if the manager is missing", func(ctx context.Context) {
 		Expect(admin.Create(ctx, &v1alpha1.NamespaceInitializerSet{
 			ObjectMeta:   metav1.ObjectMeta{Name: v1alpha1.EffectiveSetName},
 			Initializers: []v1alpha1.EffectiveInitializer{{Name: "a.test.example.com"}},
@@ -212,14 +212,14 @@ var _ = Describe("Half an installation", Ordered, ContinueOnFailure, func() {
 				Expect(namespace.Labels).NotTo(HaveKey(v1alpha1.LabelInitializing))
 			}
 			Expect(admin.Delete(ctx, namespace)).To(Succeed())
-			expectGone(ctx, name)
+			expectDeleted(ctx, name)
 		}
 		Expect(checkInstallation(ctx)).To(ContainSubstring("FAIL  a manager is at work: no manager has ever led"))
 	}, SpecTimeout(4*time.Minute))
 })
 
-// stopOnce returns a function that stops something, and sees to it that it is called at the
-// end of the spec if not before.
+// stopOnce returns a function that calls stop once. It is also called at the
+// end of the spec.
 func stopOnce(stop func() error) func() {
 	isStopped := false
 	once := func() {
@@ -232,8 +232,8 @@ func stopOnce(stop func() error) func() {
 	return once
 }
 
-// checkInstallation runs the container of `helm test` with the rights of its Pod, and returns
-// what it says of an installation that does not work.
+// checkInstallation runs the command of `helm test` with the permissions of its Pod, and returns
+// its output for a broken installation.
 func checkInstallation(ctx context.Context) string {
 	GinkgoHelper()
 	config, err := plane.ServiceAccountConfig(ctx, controlplane.SystemNamespace, controlplane.ServiceAccount)
@@ -248,7 +248,7 @@ func checkInstallation(ctx context.Context) string {
 	return string(output)
 }
 
-func expectNamespacesComeAndGo(ctx context.Context) {
+func expectNamespaceLifecycle(ctx context.Context) {
 	GinkgoHelper()
 	namespace := wrappers.MakeNamespace("half").Obj()
 	Expect(admin.Create(ctx, namespace)).To(Succeed())
@@ -256,20 +256,20 @@ func expectNamespacesComeAndGo(ctx context.Context) {
 		ObjectMeta: metav1.ObjectMeta{Name: "content", Namespace: namespace.Name},
 	})).To(Succeed())
 	Expect(admin.Delete(ctx, namespace)).To(Succeed())
-	expectGone(ctx, namespace.Name)
+	expectDeleted(ctx, namespace.Name)
 }
 
-func expectGone(ctx context.Context, name string) {
+func expectDeleted(ctx context.Context, name string) {
 	GinkgoHelper()
 	Eventually(func() bool {
 		return apierrors.IsNotFound(admin.Get(ctx, client.ObjectKey{Name: name}, &corev1.Namespace{}))
-	}).WithContext(ctx).Should(BeTrue(), "namespace %q has not gone", name)
+	}).WithContext(ctx).Should(BeTrue(), "namespace %q still exists", name)
 }
 
-// expectNothingLeft looks for objects of ours, and for namespaces that something holds.
+// expectNothingLeft checks that no object of the project and no terminating namespace remains.
 func expectNothingLeft(ctx context.Context) {
 	GinkgoHelper()
-	expectGone(ctx, controlplane.SystemNamespace)
+	expectDeleted(ctx, controlplane.SystemNamespace)
 	kinds := policyKinds + ",crd,clusterroles,clusterrolebindings"
 	Eventually(func() string {
 		return kubectl(ctx, "get", kinds, "--selector=app.kubernetes.io/name=nslifecycle", "--output=name")

@@ -26,7 +26,7 @@ const (
 )
 
 var _ = Describe("Every way of installing", func() {
-	It("gives the same objects", func(ctx context.Context) {
+	It("installs the same objects", func(ctx context.Context) {
 		kustomized := byName(parse(kubectl(ctx, "kustomize", filepath.Join(controlplane.Root(), "config", "default"))))
 		content, err := os.ReadFile(manifest())
 		Expect(err).NotTo(HaveOccurred())
@@ -35,7 +35,7 @@ var _ = Describe("Every way of installing", func() {
 		dropMeaninglessNamespaces(manifested)
 		expectSame(manifested, kustomized)
 
-		// The Namespace apart: `helm install` needs one before it begins.
+		// Except the Namespace, which must exist before `helm install`.
 		rendered, err := template(ctx, "--set=namespace.create=true")
 		Expect(err).NotTo(HaveOccurred())
 		charted := byName(rendered)
@@ -62,7 +62,7 @@ var _ = Describe("Every way of installing", func() {
 })
 
 var _ = Describe("The chart", func() {
-	It("goes to the namespace of the release", func(ctx context.Context) {
+	It("uses the namespace of the release", func(ctx context.Context) {
 		objects, err := template(ctx, "--namespace=elsewhere")
 		Expect(err).NotTo(HaveOccurred())
 		for _, object := range objects {
@@ -75,7 +75,7 @@ var _ = Describe("The chart", func() {
 		}
 	}, SpecTimeout(time.Minute))
 
-	It("hands its values to the manager", func(ctx context.Context) {
+	It("passes its values to the manager", func(ctx context.Context) {
 		objects, err := template(ctx, "--set=image.digest=sha256:"+fmt.Sprintf("%064d", 1),
 			"--set=controllers=*\\,-diagnosis", "--set=finalizerToken=example.com/agent", "--set=settlingTime=7s",
 			"--set=kubeAPIQPS=20", "--set=kubeAPIBurst=40", "--set=logLevel=debug", "--set=extraArgs={--initialization-workers=3}",
@@ -95,7 +95,7 @@ var _ = Describe("The chart", func() {
 		}))
 	}, SpecTimeout(time.Minute))
 
-	It("has what is off by default for those who ask for it", func(ctx context.Context) {
+	It("installs optional objects if they are enabled", func(ctx context.Context) {
 		objects, err := template(ctx, "--set=networkPolicy.enabled=true", "--set=metrics.serviceMonitor.enabled=true",
 			"--set=metrics.prometheusRule.enabled=true", "--set=deletionProtection.enabled=true",
 			"--set=expiry.enabled=true", "--set=controllers=initialization\\,finalization")
@@ -112,14 +112,14 @@ var _ = Describe("The chart", func() {
 		} {
 			Expect(named).To(HaveKey(name))
 			kustomized := byName(parse(kubectl(ctx, "kustomize", filepath.Join(controlplane.Root(), "config", part))))
-			// The prefix is given by config/default.
+			// config/default adds the prefix.
 			plain := strings.Replace(name, "/nslifecycle-", "/", 1)
 			Expect(kustomized).To(HaveKey(plain))
 			Expect(named[name].Object["spec"]).To(Equal(kustomized[plain].Object["spec"]), name)
 		}
 	}, SpecTimeout(time.Minute))
 
-	It("lets the manager delete what has expired only where a value says so", func(ctx context.Context) {
+	It("enables the deletion of expired namespaces only with expiry.dryRun=false", func(ctx context.Context) {
 		for values, isDryRun := range map[string]bool{
 			"expiry.enabled=true": true, "expiry.enabled=true,expiry.dryRun=null": true,
 			"expiry.enabled=true,expiry.dryRun=true": true, "expiry.enabled=true,expiry.dryRun=false": false,
@@ -136,15 +136,15 @@ var _ = Describe("The chart", func() {
 		}
 	}, SpecTimeout(time.Minute))
 
-	It("writes large numbers as the manager reads them", func(ctx context.Context) {
-		// A number of a values file is a float; --set makes it an integer.
+	It("renders large numbers in a format that the manager parses", func(ctx context.Context) {
+		// Numbers in a values file are floats; --set makes them integers.
 		objects, err := template(ctx, "--set-json=kubeAPIQPS=2000000", "--set-json=kubeAPIBurst=3000000")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(deployment(byName(objects)).Spec.Template.Spec.Containers[0].Args).To(
 			ContainElements("--kube-api-qps=2e+06", "--kube-api-burst=3000000"))
 	}, SpecTimeout(time.Minute))
 
-	It("adds labels that a Prometheus selects rules by", func(ctx context.Context) {
+	It("adds the labels by which Prometheus selects rules", func(ctx context.Context) {
 		objects, err := template(ctx, "--set=metrics.prometheusRule.enabled=true", "--set=metrics.prometheusRule.labels.release=mine")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(byName(objects)["PrometheusRule/nslifecycle-controller-manager-rules"].GetLabels()).To(And(
@@ -157,7 +157,7 @@ var _ = Describe("The chart", func() {
 	},
 		Entry("a word that it does not know", "replica=2", "replica"),
 		Entry("less than no manager", "replicas=-1", "replicas"),
-		Entry("a controller that there is none of", "controllers=births", "controllers"),
+		Entry("an unknown controller", "controllers=unknown", "controllers"),
 		Entry("a time without a unit", "settlingTime=5", "settlingTime"),
 		Entry("the port of the probes", "metrics.port=8081", "port"),
 		Entry("a label that selects the managers", "podLabels.control-plane=other", "podLabels"),

@@ -252,7 +252,7 @@ var _ = Describe("The gate", Ordered, ContinueOnFailure, func() {
 		It("rejects an ordinary user who tries to "+name, func(ctx context.Context) {
 			Expect(do(ctx, cluster.Ordinary.Config, namespace.Name)).To(BeForbiddenBy("gate",
 				`namespace "`+namespace.Name+`" is being initialized`,
-				"pending: nobody.test.example.com",
+				"pending: absent.test.example.com",
 				"kubectl wait --for=condition=Initializing=False namespace/"+namespace.Name))
 		}, SpecTimeout(time.Minute))
 	}

@@ -53,7 +53,7 @@ var _ = Describe("Injection", func() {
 		send := func(name string) *corev1.Namespace {
 			return wrappers.MakeNamespace(name).
 				Label(v1alpha1.LabelInitializing, "false").Label("nslifecycle.dev/other", "x").Label("team", "a").
-				Annotation(v1alpha1.AnnotationRequestedBy, "somebody-else").
+				Annotation(v1alpha1.AnnotationRequestedBy, "another-user").
 				Annotation(v1alpha1.AnnotationPendingInitializers, "mine.test.example.com").
 				Annotation(v1alpha1.AnnotationInitializers, "").
 				Annotation(v1alpha1.AnnotationInitializationResult, `{"status":"Failure"}`).

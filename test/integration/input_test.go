@@ -99,7 +99,7 @@ var _ = Describe("Input", func() {
 			"operators In and NotIn require values", SpecTimeout(time.Minute)),
 		Entry("Exists with values", `"namespaceSelector":{"matchExpressions":[{"key":"a","operator":"Exists","values":["b"]}]}`,
 			"operators In and NotIn require values", SpecTimeout(time.Minute)),
-		Entry("an operator that is none", `"namespaceSelector":{"matchExpressions":[{"key":"a","operator":"Gt","values":["1"]}]}`,
+		Entry("an unknown operator", `"namespaceSelector":{"matchExpressions":[{"key":"a","operator":"Gt","values":["1"]}]}`,
 			`supported values: "In", "NotIn", "Exists", "DoesNotExist"`, SpecTimeout(time.Minute)),
 		Entry("a failure policy without a time-out", `"failurePolicy":"Ignore"`,
 			"set timeoutSeconds as well", SpecTimeout(time.Minute)),

@@ -83,18 +83,18 @@ var _ = Describe("The operator", func() {
 			Should(BeInitializing(corev1.ConditionTrue, v1alpha1.ReasonPending))
 		patch := `{"status":{"conditions":[
 			{"type":"example.com/Billing","status":"True","reason":"Paid","message":"x"},
-			{"type":"nobody.test.example.com/Initialized","status":"False","reason":"Creating","message":"3 of 7 indices"}]}}`
+			{"type":"absent.test.example.com/Initialized","status":"False","reason":"Creating","message":"3 of 7 indices"}]}}`
 		_, err := cluster.Kubectl(ctx, cluster.Initializer.Config, "patch", "namespace", namespace, "--subresource=status",
 			"--type=strategic", "-p", patch)
 		Expect(err).NotTo(HaveOccurred())
 		Consistently(cluster.GetNamespace).WithContext(ctx).WithArguments(namespace).Should(And(
 			HaveCondition("example.com/Billing", corev1.ConditionTrue, "Paid"),
-			HaveCondition("nobody.test.example.com/Initialized", corev1.ConditionFalse, "Creating")))
+			HaveCondition("absent.test.example.com/Initialized", corev1.ConditionFalse, "Creating")))
 		cluster.Finish(ctx, namespace)
 		Eventually(cluster.GetNamespace).WithContext(ctx).WithArguments(namespace).Should(And(
 			BeInitializing(corev1.ConditionFalse, v1alpha1.ReasonCompleted),
 			HaveCondition("example.com/Billing", corev1.ConditionTrue, "Paid"),
-			HaveCondition("nobody.test.example.com/Initialized", corev1.ConditionTrue, v1alpha1.ReasonCompleted)))
+			HaveCondition("absent.test.example.com/Initialized", corev1.ConditionTrue, v1alpha1.ReasonCompleted)))
 	}, SpecTimeout(time.Minute))
 
 	It("is not needed for injection, gate and completion, and sets the conditions after it starts", func(ctx context.Context) {

@@ -290,7 +290,7 @@ var _ = Describe("A finalizer of an initializer", func() {
 		cluster.RegisterConfiguration(ctx, wrappers.MakeConfiguration("held").Initializer(initializerA, settings{Finalizer: string(finalizerA)}))
 		namespace := framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("held"))
 		Expect(cluster.Ordinary.Delete(ctx, namespace)).To(Succeed())
-		By("waiting until no other finalizer remains")
+		By("waiting for the removal of all other finalizers")
 		Eventually(cluster.GetNamespace).WithContext(ctx).WithArguments(namespace.Name).Should(And(
 			HaveField("DeletionTimestamp", Not(BeNil())),
 			HaveField("Spec.Finalizers", Equal([]corev1.FinalizerName{finalizerA}))))

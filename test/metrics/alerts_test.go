@@ -22,7 +22,7 @@ import (
 
 const runbooks = "https://github.com/nslifecycle/nslifecycle/blob/main/docs/runbooks.md#"
 
-// ruleFile is what Prometheus reads, and what is in the spec of a PrometheusRule.
+// ruleFile is a Prometheus rule file, which is also the spec of a PrometheusRule.
 type ruleFile struct {
 	Groups []struct {
 		Name  string `json:"name"`
@@ -38,7 +38,7 @@ type rule struct {
 	Annotations map[string]string `json:"annotations"`
 }
 
-// alerts returns the rules that are installed.
+// alerts returns the rules of config/prometheus.
 func alerts() (ruleFile, []rule) {
 	GinkgoHelper()
 	var object struct {
@@ -58,12 +58,12 @@ func alerts() (ruleFile, []rule) {
 	return object.Spec, rules
 }
 
-// metricName finds the names of metrics in a query: what is followed by braces or a range, or
-// stands alone in parentheses.
+// metricName matches the metric names in a query: a name followed by braces or a range, or alone
+// in parentheses.
 var metricName = regexp.MustCompile(`\b([a-z]+(?:_[a-z0-9]+)+)(?:\{|\[|\))`)
 
 var _ = Describe("The alerts", func() {
-	It("fire when they should, and not when they should not", func(ctx context.Context) {
+	It("pass their unit tests", func(ctx context.Context) {
 		spec, _ := alerts()
 		content, err := yaml.Marshal(spec)
 		Expect(err).NotTo(HaveOccurred())
@@ -77,7 +77,7 @@ var _ = Describe("The alerts", func() {
 		Expect(err).NotTo(HaveOccurred())
 	})
 
-	It("are each tested, and each with a runbook", func() {
+	It("each have a unit test and a runbook", func() {
 		var tested struct {
 			Tests []struct {
 				Alerts []struct {
@@ -95,7 +95,7 @@ var _ = Describe("The alerts", func() {
 				}
 			}
 		}
-		firing = append(firing, "NslifecycleAbsent") // which has a test of its own
+		firing = append(firing, "NslifecycleAbsent") // which has a separate test
 
 		headings := regexp.MustCompile(`(?m)^## (\w+)$`).FindAllStringSubmatch(readFile("docs", "runbooks.md"), -1)
 		var sections, names []string
@@ -114,13 +114,13 @@ var _ = Describe("The alerts", func() {
 		Expect(sections).To(Equal(names), "in the same order")
 	})
 
-	It("have runbooks with commands that can be run", func(ctx context.Context) {
+	It("have runbooks whose commands succeed", func(ctx context.Context) {
 		kubeconfig := filepath.Join(GinkgoT().TempDir(), "kubeconfig")
 		Expect(controlplane.WriteKubeconfig(kubeconfig, plane.Admin)).To(Succeed())
 		commands := 0
 		for _, block := range regexp.MustCompile("(?s)```sh\n(.*?)```").FindAllStringSubmatch(readFile("docs", "runbooks.md"), -1) {
 			for line := range strings.Lines(block[1]) {
-				// No Pod runs here, and the plugin has tests of its own.
+				// No Pods run here, and the plugin has its own tests.
 				if strings.Contains(line, " logs ") || strings.Contains(line, "kubectl nslifecycle ") {
 					continue
 				}
@@ -136,7 +136,7 @@ var _ = Describe("The alerts", func() {
 		Expect(commands).To(BeNumerically(">=", 9))
 	})
 
-	It("are about metrics that there are", func() {
+	It("query existing metrics", func() {
 		_, rules := alerts()
 		for _, rule := range rules {
 			names := metricName.FindAllStringSubmatch(rule.Expr, -1)

@@ -21,17 +21,17 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// What the variables of the dashboard stand for.
+// Values of the dashboard's variables.
 const (
 	job       = "nslifecycle-controller-manager-metrics-service"
 	apiserver = "apiserver"
 	inScrape  = `job="%s",namespace="nslifecycle-system",instance="a"`
 )
 
-// mayBeEmpty are titles of panels of which a query has no series in the run, with the reason.
+// mayBeEmpty maps the titles of panels with a query that returns no series in this run to the reason.
 var mayBeEmpty = map[string]string{}
 
-// dashboard is what matters here of what Grafana reads.
+// dashboard holds the fields of a Grafana dashboard that the specs check.
 type dashboard struct {
 	Title         string `json:"title"`
 	SchemaVersion int    `json:"schemaVersion"`
@@ -69,7 +69,7 @@ func readDashboard() dashboard {
 	return result
 }
 
-// unitTest is a file for promtool test rules.
+// unitTest is an input file of `promtool test rules`.
 type unitTest struct {
 	RuleFiles          []string `json:"rule_files"`
 	EvaluationInterval string   `json:"evaluation_interval"`
@@ -98,7 +98,7 @@ type sample struct {
 	Value  float64 `json:"value"`
 }
 
-// addSeries adds the samples of one scrape, as Prometheus stores them.
+// addSeries adds the samples of one scrape in the form in which Prometheus stores them.
 func addSeries(values map[string][]float64, from families, scrapeLabels string) {
 	for name, family := range from {
 		for _, metric := range family.GetMetric() {
@@ -128,7 +128,7 @@ func addSeries(values map[string][]float64, from families, scrapeLabels string) 
 	}
 }
 
-// queries returns what the dashboard asks for, by where it does.
+// queries returns the dashboard's queries by panel or variable.
 func queries(of dashboard) map[string]string {
 	result := map[string]string{}
 	for _, panel := range of.Panels {
@@ -150,7 +150,7 @@ func queries(of dashboard) map[string]string {
 }
 
 var _ = Describe("The dashboard", func() {
-	It("asks for nothing that there is not", func(ctx context.Context) {
+	It("queries only existing metrics", func(ctx context.Context) {
 		values := map[string][]float64{}
 		for _, scraped := range []families{first, second} {
 			addSeries(values, scraped, fmt.Sprintf(inScrape, job))
@@ -193,7 +193,7 @@ var _ = Describe("The dashboard", func() {
 		Expect(err).NotTo(HaveOccurred())
 	})
 
-	It("is one that Grafana can show", func() {
+	It("has the layout and fields that Grafana requires", func() {
 		read := readDashboard()
 		Expect(read.Title).To(Equal("nslifecycle"))
 		Expect(read.SchemaVersion).To(BeNumerically(">=", 39))
@@ -212,7 +212,7 @@ var _ = Describe("The dashboard", func() {
 				Expect(x).To(BeNumerically("<", 24), panel.Title)
 				for y := panel.GridPos.Y; y < panel.GridPos.Y+panel.GridPos.H; y++ {
 					cell := fmt.Sprint(x, "/", y)
-					Expect(places[cell]).To(BeEmpty(), "%s lies on it", panel.Title)
+					Expect(places[cell]).To(BeEmpty(), "overlaps with %s", panel.Title)
 					places[cell] = panel.Title
 				}
 			}

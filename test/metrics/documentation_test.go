@@ -24,7 +24,7 @@ import (
 
 const own = "nslifecycle_"
 
-// described is a metric as somebody sees it.
+// described is the documented form of a metric or log line.
 type described struct {
 	Type   string
 	Labels []string
@@ -44,13 +44,13 @@ func readFile(path ...string) string {
 	return string(content)
 }
 
-// The pages with the metrics of this project, and with other metrics and log lines.
+// The pages that list the project's own metrics, and other metrics and log lines.
 const (
 	reference = "reference/metrics.md"
 	operate   = "operate.md"
 )
 
-// documented returns the rows of the tables in a page of docs whose first cell has the prefix.
+// documented returns the table rows of a documentation page whose first cell has the prefix.
 func documented(page string, row *regexp.Regexp, prefix string) map[string]described {
 	GinkgoHelper()
 	result := map[string]described{}
@@ -71,8 +71,8 @@ func cells(text string) []string {
 	return labels
 }
 
-// emitted returns the metrics whose names begin so. Each of a family has to have the same
-// labels.
+// emitted returns the metrics whose names have the prefix. All metrics of a family must have
+// the same labels.
 func emitted(from families, prefix string) map[string]described {
 	GinkgoHelper()
 	result := map[string]described{}
@@ -96,24 +96,24 @@ func emitted(from families, prefix string) map[string]described {
 }
 
 var _ = Describe("The documentation of metrics and logs", func() {
-	It("lists each metric of this project, and no other", func() {
+	It("lists exactly the project's own metrics", func() {
 		Expect(emitted(second, own)).To(Equal(documented(reference, metricRow, own)))
 		Expect(documented(reference, metricRow, own)).NotTo(BeEmpty())
 	})
 
-	It("names metrics of others that the manager really has", func() {
-		others := documented(operate, metricRow, "")
-		maps.DeleteFunc(others, func(name string, _ described) bool {
+	It("lists library metrics that the manager exposes", func() {
+		library := documented(operate, metricRow, "")
+		maps.DeleteFunc(library, func(name string, _ described) bool {
 			return strings.HasPrefix(name, own) || strings.HasPrefix(name, "apiserver_")
 		})
-		Expect(others).To(HaveLen(6))
+		Expect(library).To(HaveLen(6))
 		all := emitted(second, "")
-		for name, want := range others {
+		for name, want := range library {
 			Expect(all).To(HaveKeyWithValue(name, want))
 		}
 	})
 
-	It("names the metrics of the API server's policies as they are", func() {
+	It("lists the API server's admission policy metrics with their labels", func() {
 		wanted := documented(operate, metricRow, "apiserver_")
 		Expect(wanted).To(HaveLen(4))
 		Expect(emitted(secondOfServer, "apiserver_")).To(Equal(wanted))
@@ -121,13 +121,13 @@ var _ = Describe("The documentation of metrics and logs", func() {
 		policy := func(name string) string { return fmt.Sprintf("policy=%q", name) }
 		injected, _ := secondOfServer.value("apiserver_mutating_admission_policy_check_total",
 			`error_type="no_error"`, policy("nslifecycle-inject"), binding("nslifecycle-inject"))
-		Expect(injected).To(BeNumerically(">=", 16), "the namespaces of two rounds")
+		Expect(injected).To(BeNumerically(">=", 16), "the namespaces of both rounds")
 		refused, _ := secondOfServer.value("apiserver_validating_admission_policy_check_total",
 			`enforcement_action="deny"`, `error_type="invalid_error"`, policy("nslifecycle-gate"), binding("nslifecycle-gate"))
 		Expect(refused).To(Equal(2.0))
 	})
 
-	It("lists each line that tells of a transition, with its keys", func() {
+	It("lists each log line about a state transition, with its keys", func() {
 		wanted := documented(operate, logRow, "")
 		logged := map[string]described{}
 		for _, line := range leader.logged("") {
@@ -140,7 +140,7 @@ var _ = Describe("The documentation of metrics and logs", func() {
 				return slices.Contains([]string{"level", "ts", "msg", "controller", "controllerGroup", "controllerKind",
 					"Namespace", "namespace", "name", "reconcileID"}, key)
 			})
-			if isChore(message) {
+			if isUnrelated(message) {
 				continue
 			}
 			logged[message] = described{Type: line["level"].(string), Labels: keys}
@@ -149,15 +149,15 @@ var _ = Describe("The documentation of metrics and logs", func() {
 	})
 })
 
-// isChore tells whether a line is about no transition of the namespace.
-func isChore(message string) bool {
+// isUnrelated reports whether a log line is unrelated to a state transition of the namespace.
+func isUnrelated(message string) bool {
 	return message == "Chose the grace period of terminating namespaces"
 }
 
 var _ = Describe("The metrics", func() {
-	It("are for those who may read them", func(ctx context.Context) {
+	It("require authentication and authorization", func(ctx context.Context) {
 		for token, status := range map[string]int{
-			"": http.StatusUnauthorized, stranger: http.StatusForbidden, scraper: http.StatusOK,
+			"": http.StatusUnauthorized, unauthorized: http.StatusForbidden, scraper: http.StatusOK,
 		} {
 			response, err := leader.get(ctx, token, "text/plain")
 			Expect(err).NotTo(HaveOccurred())
@@ -166,7 +166,7 @@ var _ = Describe("The metrics", func() {
 		}
 	})
 
-	It("are the leader's alone", func(ctx context.Context) {
+	It("are recorded only by the leader", func(ctx context.Context) {
 		standby := startManager(ctx)
 		var scraped families
 		Eventually(func(g Gomega) {
@@ -174,7 +174,7 @@ var _ = Describe("The metrics", func() {
 			g.Expect(scraped).To(HaveKey("leader_election_master_status"))
 		}).WithContext(ctx).Should(Succeed())
 		for name, family := range scraped {
-			// Every manager says which it is.
+			// Every manager exposes its build information.
 			if !strings.HasPrefix(name, own) || name == own+"build_info" {
 				continue
 			}
@@ -184,15 +184,15 @@ var _ = Describe("The metrics", func() {
 				Expect(value).To(BeZero(), name)
 			}
 		}
-		// What the alert that there is no leader goes by.
+		// The alert NslifecycleNoLeader uses this metric.
 		for metrics, want := range map[*families]float64{&scraped: 0, &second: 1} {
-			isLeader, isThere := metrics.value("leader_election_master_status", `name="nslifecycle.dev"`)
-			Expect(isThere).To(BeTrue())
+			isLeader, ok := metrics.value("leader_election_master_status", `name="nslifecycle.dev"`)
+			Expect(ok).To(BeTrue())
 			Expect(isLeader).To(Equal(want))
 		}
 	})
 
-	It("follow the conventions of Prometheus", func(ctx context.Context) {
+	It("follow the Prometheus naming conventions", func(ctx context.Context) {
 		var ours strings.Builder
 		for line := range strings.Lines(leader.text(Default, ctx)) {
 			if strings.Contains(line, own) {
@@ -204,7 +204,7 @@ var _ = Describe("The metrics", func() {
 		Expect(output).To(BeEmpty())
 	})
 
-	It("have durations as native histograms too", func(ctx context.Context) {
+	It("expose durations as native histograms as well", func(ctx context.Context) {
 		format := expfmt.NewFormat(expfmt.TypeProtoDelim)
 		response, err := leader.get(ctx, scraper, string(format))
 		Expect(err).NotTo(HaveOccurred())
@@ -227,15 +227,15 @@ var _ = Describe("The metrics", func() {
 		}))
 	})
 
-	It("count the lives that were led", func() {
+	It("count initializations and finalizations", func() {
 		expected := []struct {
 			name   string
 			labels []string
 			first  float64
 			second float64
 		}{
-			// Those that end, the tokenless and the blocked one, and the late one get open, and those
-			// that an initializer was skipped for.
+			// completed, overtaken, unfinalized, late and blocked, and the two namespaces for which an
+			// initializer was skipped: skipped and deregistered.
 			{own + "initialization_duration_seconds", []string{`outcome="completed"`}, 7, 14},
 			{own + "initialization_duration_seconds", []string{`outcome="failed"`}, 2, 4},
 			{own + "initializers_skipped_total", []string{`reason="TimedOut"`}, 1, 2},
@@ -257,8 +257,8 @@ var _ = Describe("The metrics", func() {
 		}
 		for _, expect := range expected {
 			for i, want := range []float64{expect.first, expect.second} {
-				got, isThere := []families{first, second}[i].value(expect.name, expect.labels...)
-				Expect(isThere).To(BeTrue(), "%s%v", expect.name, expect.labels)
+				got, ok := []families{first, second}[i].value(expect.name, expect.labels...)
+				Expect(ok).To(BeTrue(), "%s%v", expect.name, expect.labels)
 				Expect(got).To(Equal(want), "%s%v after round %d", expect.name, expect.labels, i+1)
 			}
 		}
@@ -266,84 +266,84 @@ var _ = Describe("The metrics", func() {
 			count, _ := second.value(own+"finalization_requests_total", `purpose="`+purpose+`"`)
 			Expect(count).To(BeNumerically(">", 0), purpose)
 		}
-		answers, _ := second.value(own + "shared_list_requests_total")
-		Expect(answers).To(BeNumerically(">", 0))
+		requests, _ := second.value(own + "shared_list_requests_total")
+		Expect(requests).To(BeNumerically(">", 0))
 	})
 })
 
 var _ = Describe("The log", func() {
-	// transitions returns in words what each controller tells of a namespace, in order. The
-	// controllers do not wait for each other.
+	// transitions returns each controller's log lines about a namespace, in order. The
+	// controllers work concurrently.
 	transitions := func(name string) map[string][]string {
-		words := map[string][]string{}
+		lines := map[string][]string{}
 		for _, line := range leader.logged(name) {
-			if isChore(line["msg"].(string)) {
+			if isUnrelated(line["msg"].(string)) {
 				continue
 			}
-			word := line["msg"].(string)
+			text := line["msg"].(string)
 			for _, key := range []string{"reason", "condition", "status", "finding"} {
-				if value, isThere := line[key].(string); isThere {
-					word += " " + value
+				if value, ok := line[key].(string); ok {
+					text += " " + value
 				}
 			}
 			if line["reason"] == "Pending" {
-				word += " " + line["pending"].([]any)[0].(string)
+				text += " " + line["pending"].([]any)[0].(string)
 			}
 			controller := line["controller"].(string)
-			words[controller] = append(words[controller], word)
+			lines[controller] = append(lines[controller], text)
 		}
-		return words
+		return lines
 	}
 	const (
-		began = "Initialization has moved on Pending " + quota
-		next  = "Initialization has moved on Pending " + policy
-		open  = "Initialization has moved on Completed"
+		began = "Initialization progressed Pending " + quota
+		next  = "Initialization progressed Pending " + policy
+		open  = "Initialization progressed Completed"
 
-		turnOfLate = "Initialization has moved on Pending " + late
+		pendingLate = "Initialization progressed Pending " + late
 
-		dies     = "Started finalization"
+		started  = "Started finalization"
 		released = "Removed the namespace finalizer from an empty namespace"
-		remains  = "A finalization condition changed NamespaceContentRemaining True"
+		content  = "A finalization condition changed NamespaceContentRemaining True"
 		held     = "A finalization condition changed NamespaceFinalizersRemaining True"
-		found    = "Found out why the namespace does not get on"
-		goesOn   = "The namespace gets on again nslifecycle.dev/InitializationBlocked"
+		found    = "Found a cause why the namespace makes no progress"
+		resumed  = "The namespace makes progress again nslifecycle.dev/InitializationBlocked"
 	)
-	DescribeTable("tells each transition of a life once",
-		func(name string, births, deaths []string, lastFinding string) {
-			told := transitions("first-" + name)
-			Expect(told["namespace-initialization"]).To(Equal(births))
-			Expect(told["namespace-finalization"]).To(Equal(deaths))
-			// On a slow machine any may stand still for a moment between two steps of the spec,
-			// and get on again: how often is not known, but nothing is told twice.
-			standstills := told["namespace-diagnosis"]
-			Expect(slices.Compact(slices.Clone(standstills))).To(Equal(standstills))
+	DescribeTable("records each state transition once",
+		func(name string, initialization, finalization []string, lastFinding string) {
+			logged := transitions("first-" + name)
+			Expect(logged["namespace-initialization"]).To(Equal(initialization))
+			Expect(logged["namespace-finalization"]).To(Equal(finalization))
+			// On a slow machine any namespace may exceed the progress deadline between two steps of
+			// the spec, so the number of lines varies, but no line is repeated.
+			diagnoses := logged["namespace-diagnosis"]
+			Expect(slices.Compact(slices.Clone(diagnoses))).To(Equal(diagnoses))
 			if lastFinding != "" {
-				Expect(standstills).To(ContainElement(HavePrefix(found)))
-				Expect(standstills[len(standstills)-1]).To(HavePrefix(lastFinding))
+				Expect(diagnoses).To(ContainElement(HavePrefix(found)))
+				Expect(diagnoses[len(diagnoses)-1]).To(HavePrefix(lastFinding))
 			}
 		},
-		Entry("a whole life", "completed", []string{began, next, open}, []string{dies, released}, ""),
-		Entry("a failure", "failed", []string{
-			began, "Initialization has moved on Failed", "Deleted a namespace whose initialization failed",
-		}, []string{dies, released}, ""),
-		Entry("a time-out that is ignored", "skipped", []string{
-			began, next, turnOfLate, "Went on without initializers TimedOut", open,
+		Entry("a completed initialization and deletion", "completed", []string{began, next, open}, []string{started, released}, ""),
+		Entry("a failed initialization", "failed", []string{
+			began, "Initialization progressed Failed", "Deleted a namespace whose initialization failed",
+		}, []string{started, released}, ""),
+		Entry("a time-out with failure policy Ignore", "skipped", []string{
+			began, next, pendingLate, "Skipped initializers TimedOut", open,
 		}, nil, ""),
-		Entry("a time-out that is not", "expired", []string{
-			began, next, turnOfLate, "Failed an initialization, since its time was over",
-			"Initialization has moved on Failed", "Deleted a namespace whose initialization failed",
-		}, []string{dies, released}, ""),
-		Entry("a deregistration", "dropped", []string{
-			began, next, turnOfLate, "Went on without initializers Deregistered", open,
+		Entry("a time-out with failure policy Fail", "expired", []string{
+			began, next, pendingLate, "Failed an initialization that timed out",
+			"Initialization progressed Failed", "Deleted a namespace whose initialization failed",
+		}, []string{started, released}, ""),
+		Entry("a deregistered initializer", "deregistered", []string{
+			began, next, pendingLate, "Skipped initializers Deregistered", open,
 		}, nil, ""),
-		Entry("a deletion of what waits", "deleted", []string{began}, []string{dies, released}, ""),
-		Entry("an end by somebody else's hand", "overtaken", []string{began, next, open}, []string{
-			dies, remains, held, "Another controller finalized the namespace",
+		Entry("the deletion of an initializing namespace", "deleted", []string{began}, []string{started, released}, ""),
+		Entry("a finalization by another controller", "overtaken", []string{began, next, open}, []string{
+			started, content, held, "Another controller finalized the namespace",
 		}, ""),
-		Entry("an end without a token", "tokenless", []string{began, next, open},
+		Entry("a deletion without namespace finalizers", "unfinalized", []string{began, next, open},
 			[]string{"Deleted a terminating namespace without namespace finalizers"}, ""),
-		Entry("a standstill that is over", "late", []string{began, next, open}, nil, goesOn),
-		Entry("an end that is blocked", "blocked", []string{began, next, open}, []string{dies, remains, held},
+		Entry("an initialization that makes progress again", "late", []string{began, next, open}, nil, resumed),
+		Entry("a blocked deletion", "blocked", []string{began, next, open}, []string{started, content, held},
 			found),
 	)
 })

@@ -30,7 +30,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/framework"
 )
 
-// families are metrics by name.
+// families are metric families by name.
 type families map[string]*dto.MetricFamily
 
 // process is a running manager.
@@ -39,27 +39,27 @@ type process struct {
 	address string
 }
 
-// scraper is the token of somebody who may read metrics, and stranger that of somebody who
-// may not, and who may create ConfigMaps.
-var scraper, stranger string
+// scraper is the bearer token of a ServiceAccount that may read metrics. unauthorized is that of
+// one that may not, but may create ConfigMaps.
+var scraper, unauthorized string
 
-// binary returns the path of the real program.
+// binary returns the path of the manager's binary.
 func binary() string { return filepath.Join(plane.Dir, "manager") }
 
-// build builds the real program, and makes those who ask for its metrics.
+// build builds the manager and creates the ServiceAccounts that request its metrics.
 func build(ctx context.Context) {
 	GinkgoHelper()
 	Expect(controlplane.Build(ctx, controlplane.Root(), controlplane.ManagerProgram, binary())).To(Succeed())
-	scraper, stranger = newToken(ctx, "scraper"), newToken(ctx, "stranger")
+	scraper, unauthorized = newToken(ctx, "scraper"), newToken(ctx, "unauthorized")
 	bind(ctx, "scraper", "nslifecycle-metrics-reader")
 	Expect(admin.Create(ctx, &rbacv1.ClusterRole{
 		ObjectMeta: metav1.ObjectMeta{Name: "writer"},
 		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"create"}}},
 	})).To(Succeed())
-	bind(ctx, "stranger", "writer")
+	bind(ctx, "unauthorized", "writer")
 }
 
-// startManager runs the real program until the end of the spec or suite.
+// startManager runs the manager until the end of the spec or suite.
 func startManager(ctx context.Context) *process {
 	GinkgoHelper()
 	config, err := plane.ServiceAccountConfig(ctx, controlplane.SystemNamespace, controlplane.ServiceAccount)
@@ -75,7 +75,7 @@ func startManager(ctx context.Context) *process {
 	return started
 }
 
-// newToken makes a ServiceAccount and returns a token of it.
+// newToken creates a ServiceAccount and returns a bearer token for it.
 func newToken(ctx context.Context, name string) string {
 	GinkgoHelper()
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: controlplane.SystemNamespace, Name: name}}
@@ -85,7 +85,7 @@ func newToken(ctx context.Context, name string) string {
 	return config.BearerToken
 }
 
-// bind gives a ClusterRole to a ServiceAccount.
+// bind binds a ClusterRole to a ServiceAccount.
 func bind(ctx context.Context, account, role string) {
 	GinkgoHelper()
 	Expect(admin.Create(ctx, &rbacv1.ClusterRoleBinding{
@@ -97,7 +97,7 @@ func bind(ctx context.Context, account, role string) {
 	})).To(Succeed())
 }
 
-// get asks for the metrics with a token, in a format.
+// get requests the metrics with a bearer token, in the given format.
 func (p *process) get(ctx context.Context, token, format string) (*http.Response, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+p.address+"/metrics", nil)
 	if err != nil {
@@ -107,13 +107,13 @@ func (p *process) get(ctx context.Context, token, format string) (*http.Response
 		request.Header.Set("Authorization", "Bearer "+token)
 	}
 	request.Header.Set("Accept", format)
-	// The manager has made its certificate itself.
+	// The manager's certificate is self-signed.
 	insecure := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 	defer insecure.CloseIdleConnections()
 	return insecure.Do(request)
 }
 
-// text returns the metrics as Prometheus reads them.
+// text returns the metrics in the text format.
 func (p *process) text(g Gomega, ctx context.Context) string {
 	response, err := p.get(ctx, scraper, "text/plain")
 	g.Expect(err).NotTo(HaveOccurred())
@@ -136,8 +136,8 @@ func parse(g Gomega, text string) families {
 	return parsed
 }
 
-// value returns that of a counter or gauge, or the count of a histogram, with these labels; the
-// boolean tells whether there is one.
+// value returns the value of the counter or gauge, or the count of the histogram, with these
+// labels, and reports whether it exists.
 func (f families) value(name string, labels ...string) (float64, bool) {
 	for _, metric := range f[name].GetMetric() {
 		if found := labelsOf(metric); strings.Join(found, ",") == strings.Join(labels, ",") {
@@ -154,7 +154,7 @@ func (f families) value(name string, labels ...string) (float64, bool) {
 	return 0, false
 }
 
-// labelsOf returns labels as in cause="x", sorted by name as Prometheus does.
+// labelsOf returns labels in the form cause="x", sorted by name.
 func labelsOf(metric *dto.Metric) []string {
 	var labels []string
 	for _, label := range metric.GetLabel() {
@@ -163,7 +163,7 @@ func labelsOf(metric *dto.Metric) []string {
 	return labels
 }
 
-// logged returns the lines about a namespace so far, or all that are about any.
+// logged returns the log lines about the named namespace, or about all namespaces.
 func (p *process) logged(name string) []map[string]any {
 	GinkgoHelper()
 	var lines []map[string]any
@@ -173,14 +173,14 @@ func (p *process) logged(name string) []map[string]any {
 			continue
 		}
 		Expect(json.Unmarshal(line, &fields)).To(Succeed(), string(line))
-		if named, isNamed := fields["name"].(string); isNamed && (name == "" || named == name) {
+		if named, ok := fields["name"].(string); ok && (name == "" || named == name) {
 			lines = append(lines, fields)
 		}
 	}
 	return lines
 }
 
-// run runs a command and returns its output; the error has what it said.
+// run runs a command and returns its output, which an error includes as well.
 func run(command *exec.Cmd, input string) (string, error) {
 	command.Stdin = strings.NewReader(input)
 	output, err := command.CombinedOutput()

@@ -23,11 +23,11 @@ var (
 	plane *controlplane.ControlPlane
 	// admin is a member of system:masters.
 	admin client.Client
-	// leader is the manager whose metrics and logs are looked at.
+	// leader is the manager whose metrics and logs the specs check.
 	leader *process
-	// first and second are its metrics after one round of lives and after another.
+	// first and second are its metrics after the first and second round of lifecycles.
 	first, second families
-	// firstOfServer and secondOfServer are those of the API server at the same times.
+	// firstOfServer and secondOfServer are the API server's metrics at the same times.
 	firstOfServer, secondOfServer families
 )
 
@@ -46,13 +46,13 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	build(ctx)
 	leader = startManager(ctx)
 	register(ctx)
-	liveAndDie(ctx, "first")
+	runLifecycles(ctx, "first")
 	first, firstOfServer = leader.scrape(ctx), scrapeServer(ctx)
-	liveAndDie(ctx, "second")
+	runLifecycles(ctx, "second")
 	second, secondOfServer = leader.scrape(ctx), scrapeServer(ctx)
 }, NodeTimeout(10*time.Minute))
 
-// scrapeServer returns the metrics of the API server's admission.
+// scrapeServer returns the API server's admission policy metrics.
 func scrapeServer(ctx context.Context) families {
 	GinkgoHelper()
 	text, err := plane.Kubectl(ctx, plane.Admin, "get", "--raw=/metrics")
@@ -67,7 +67,7 @@ func scrapeServer(ctx context.Context) families {
 	return parse(Default, admission.String())
 }
 
-// promtool runs the one that `make promtool` builds, and returns what it says.
+// promtool runs the promtool that `make promtool` builds, and returns its output.
 func promtool(ctx context.Context, input string, args ...string) (string, error) {
 	return run(exec.CommandContext(ctx, filepath.Join(controlplane.Root(), "bin", "promtool"), args...), input)
 }

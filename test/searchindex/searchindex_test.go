@@ -48,7 +48,7 @@ var _ = Describe("The example search-index", Ordered, func() {
 		Eventually(get).WithContext(ctx).WithArguments(ctx, namespace.Name).Should(
 			matchers.HaveCondition(corev1.NamespaceFinalizersRemaining, corev1.ConditionTrue, "SomeFinalizersRemain"))
 		Expect(indicesOf(ctx, namespace.Name)).To(HaveLen(1))
-		Expect(service.Add(ctx, index, indexserver.Document{ID: "last", Text: "the last words"})).To(Succeed())
+		Expect(service.Add(ctx, index, indexserver.Document{ID: "last", Text: "the last entry"})).To(Succeed())
 		held := settings.DeepCopy()
 		held.Finalizers = nil
 		Expect(admin.Patch(ctx, held, client.MergeFrom(settings))).To(Succeed())

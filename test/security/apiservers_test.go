@@ -37,7 +37,7 @@ var _ = Describe("With two API servers", Ordered, func() {
 		throughB = second.As(cluster.Ordinary).Clientset()
 		initializerB = second.As(cluster.Initializer).Clientset()
 		// Only namespaces with this label get the initializer.
-		cluster.RegisterConfiguration(ctx, wrappers.MakeConfiguration("two").Initializer("nobody.test.example.com",
+		cluster.RegisterConfiguration(ctx, wrappers.MakeConfiguration("two").Initializer("absent.test.example.com",
 			v1alpha1.InitializerSettings{NamespaceSelector: &v1alpha1.NamespaceSelector{MatchLabels: map[string]v1alpha1.LabelValue{"two": "yes"}}}))
 		// B has its own watch of policies and of the set.
 		Eventually(func(g Gomega) {

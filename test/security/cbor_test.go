@@ -24,7 +24,7 @@ var _ = Describe("An API server that accepts CBOR", Ordered, func() {
 	}, NodeTimeout(5*time.Minute))
 
 	It("gives a new namespace its list", func(ctx context.Context) {
-		cluster.Register(ctx, "cbor", "nobody.test.example.com")
+		cluster.Register(ctx, "cbor", "absent.test.example.com")
 		waitForList(ctx, ordinary)
 		for description, metadata := range map[string][]byte{
 			"plain":           cborMap("name", cborText("cbor-1")),
@@ -43,7 +43,7 @@ var _ = Describe("An API server that accepts CBOR", Ordered, func() {
 			}
 			Expect(created["metadata"]).To(HaveKeyWithValue("labels", HaveKeyWithValue(labelKey, "true")))
 			Expect(created["metadata"]).To(HaveKeyWithValue("annotations", And(
-				HaveKeyWithValue(pendingKey, "nobody.test.example.com"), HaveKeyWithValue(requesterKey, framework.OrdinaryUser))))
+				HaveKeyWithValue(pendingKey, "absent.test.example.com"), HaveKeyWithValue(requesterKey, framework.OrdinaryUser))))
 		}
 	}, SpecTimeout(specTimeout))
 
@@ -52,7 +52,7 @@ var _ = Describe("An API server that accepts CBOR", Ordered, func() {
 		for description, metadata := range map[string][]byte{
 			"an empty list":    cborMap("name", cborText(namespace.Name), "annotations", cborMap(pendingKey, cborText(""))),
 			"an empty label":   cborMap("name", cborText(namespace.Name), "labels", cborMap(labelKey, cborText(""))),
-			"duplicate keys":   cborMap("name", cborText(namespace.Name), "annotations", cborMap(pendingKey, cborText("nobody.test.example.com"), pendingKey, cborText(""))),
+			"duplicate keys":   cborMap("name", cborText(namespace.Name), "annotations", cborMap(pendingKey, cborText("absent.test.example.com"), pendingKey, cborText(""))),
 			"another creator":  cborMap("name", cborText(namespace.Name), "annotations", cborMap(requesterKey, cborText("mallory"))),
 			"a list of length": cborMap("name", cborText(namespace.Name), "annotations", cborMap(pendingKey, []byte{0x7f, 0x60, 0xff})),
 		} {

@@ -30,7 +30,7 @@ var _ = Describe("With config/compat", Ordered, ContinueOnFailure, func() {
 		compat = framework.Start(ctx)
 		compat.Install(ctx, "compat")
 		compat.StartManager(ctx)
-		Expect(compat.Admin.Create(ctx, wrappers.MakeConfiguration("compat").Initializers("nobody.test.example.com").Obj())).To(Succeed())
+		Expect(compat.Admin.Create(ctx, wrappers.MakeConfiguration("compat").Initializers("absent.test.example.com").Obj())).To(Succeed())
 		compat.ExpectActive(ctx, "compat")
 	}, NodeTimeout(5*time.Minute))
 
@@ -40,7 +40,7 @@ var _ = Describe("With config/compat", Ordered, ContinueOnFailure, func() {
 		Eventually(func(g Gomega) {
 			now = compat.GetNamespace(g, ctx, name)
 			g.Expect(now.Labels).To(HaveKeyWithValue(v1alpha1.LabelInitializing, "true"))
-			g.Expect(framework.PendingOf(now)).To(Equal("nobody.test.example.com"))
+			g.Expect(framework.PendingOf(now)).To(Equal("absent.test.example.com"))
 		}).WithContext(ctx).WithTimeout(20 * time.Second).Should(Succeed())
 		return now
 	}

@@ -21,7 +21,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/framework"
 )
 
-var _ = Describe("A conversion webhook that lies", func() {
+var _ = Describe("A malicious conversion webhook", func() {
 	for name, lie := range map[string]func(metadata, victim map[string]any){
 		"about the namespace": func(metadata, victim map[string]any) { metadata["namespace"] = victim["namespace"] },
 		"about the name": func(metadata, victim map[string]any) {

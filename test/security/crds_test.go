@@ -36,7 +36,7 @@ var _ = Describe("While the CustomResourceDefinitions are deleted and applied ag
 	// "Installation order" in docs/design.md. But no namespace must be created
 	// without its pending list while the configuration is Active.
 	It("no namespace is created without its list while a configuration is Active", func(ctx context.Context) {
-		configuration := wrappers.MakeConfiguration("crds").Initializers("nobody.test.example.com").Obj()
+		configuration := wrappers.MakeConfiguration("crds").Initializers("absent.test.example.com").Obj()
 		Expect(broken.Admin.Create(ctx, configuration)).To(Succeed())
 		broken.ExpectActive(ctx, "crds")
 		policy := &admissionregistrationv1.MutatingAdmissionPolicy{}
@@ -81,7 +81,7 @@ var _ = Describe("While the CustomResourceDefinitions are deleted and applied ag
 		_, err = broken.Kubectl(ctx, broken.Admin.Config, "apply", "-k", filepath.Join(controlplane.Root(), "config", "crd"))
 		Expect(err).NotTo(HaveOccurred())
 		Eventually(func() error {
-			return broken.Admin.Create(ctx, wrappers.MakeConfiguration("crds").Initializers("nobody.test.example.com").Obj())
+			return broken.Admin.Create(ctx, wrappers.MakeConfiguration("crds").Initializers("absent.test.example.com").Obj())
 		}).WithContext(ctx).Should(Succeed())
 		registered := time.Since(begin)
 		broken.ExpectActive(ctx, "crds")

@@ -57,7 +57,7 @@ var _ = Describe("A tenant who reads a Namespace", Ordered, ContinueOnFailure, f
 		createOtherTenant(ctx, cluster)
 	})
 
-	It("cannot find out with a finalizer which words occur in another namespace", func(ctx context.Context) {
+	It("cannot use a finalizer to learn which words occur in another namespace", func(ctx context.Context) {
 		stuck := func(word string) *corev1.Namespace {
 			namespace := framework.CreateNamespace(ctx, cluster.Admin, framework.Unique("stuck"))
 			held := wrappers.MakeConfigMap(namespace.Name, "held")
@@ -92,13 +92,13 @@ var _ = Describe("A tenant who reads a Namespace", Ordered, ContinueOnFailure, f
 				finalizerOf(unknownWord), `configmaps "held"`, "kubectl nslifecycle explain "+reference.Name))
 		}).WithContext(ctx).WithTimeout(2 * time.Minute).WithPolling(time.Second).Should(Succeed())
 
-		By("running explain with the rights to read the other namespace")
+		By("running explain with permissions to read the other namespace")
 		Expect(explain(ctx, cluster, guesses["deploymentword"].Name)).To(ContainSubstring(
 			"deployments.apps " + victim + "/deploymentword-controller has 0 of 1 pods ready"))
 		Expect(explain(ctx, cluster, guesses["argword"].Name)).NotTo(ContainSubstring(victim), "arguments are no evidence")
 	}, SpecTimeout(3*time.Minute))
 
-	It("cannot see who may initialize it", func(ctx context.Context) {
+	It("cannot see which users may initialize it", func(ctx context.Context) {
 		initialize := rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"initialize"}}
 		cluster.Bind(ctx, "initializers-of-the-test", []rbacv1.PolicyRule{initialize},
 			rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: victim, Name: "accountword"},
@@ -110,13 +110,13 @@ var _ = Describe("A tenant who reads a Namespace", Ordered, ContinueOnFailure, f
 			expectNoVictim(g, texts)
 			g.Expect(cluster.GetNamespace(g, ctx, namespace.Name)).To(HaveCondition(
 				v1alpha1.ConditionInitializationBlocked, corev1.ConditionTrue, string(diagnosis.CauseInitializerSlow),
-				"nobody.test.example.com", "kubectl nslifecycle explain "+namespace.Name))
+				"absent.test.example.com", "kubectl nslifecycle explain "+namespace.Name))
 		}).WithContext(ctx).WithTimeout(time.Minute).WithPolling(time.Second).Should(Succeed())
 		Expect(explain(ctx, cluster, namespace.Name)).To(And(
 			ContainSubstring("ServiceAccount "+victim+"/accountword"), ContainSubstring("bindingsubjectword")))
 	}, SpecTimeout(2*time.Minute))
 
-	It("cannot see where the Service of a webhook is", func(ctx context.Context) {
+	It("cannot see the namespace of a webhook's Service", func(ctx context.Context) {
 		namespace := framework.CreateNamespace(ctx, cluster.Admin, framework.Unique("refused"))
 		Expect(cluster.Admin.Create(ctx, wrappers.MakeConfigMap(namespace.Name, "kept"))).To(Succeed())
 		webhook := webhookOfVictim(namespace.Name)

@@ -44,7 +44,7 @@ const (
 
 var hostileUpdates = map[string]onObject{
 	"a merge patch that names the list twice": {mergeType, "",
-		`{"metadata":{"annotations":{"` + pendingKey + `":"nobody.test.example.com","` + pendingKey + `":""}}}`},
+		`{"metadata":{"annotations":{"` + pendingKey + `":"absent.test.example.com","` + pendingKey + `":""}}}`},
 	"a merge patch that names metadata twice": {mergeType, "",
 		`{"metadata":{"labels":{"a":"b"}},"metadata":{"annotations":{"` + pendingKey + `":""},"labels":{"` + labelKey + `":null}}}`},
 	"a merge patch with metadata in another case": {mergeType, "",
@@ -73,7 +73,7 @@ var hostileUpdates = map[string]onObject{
 	"a JSON patch on /finalize's path in the object": {jsonPatchType, "finalize",
 		`[{"op":"remove","path":"/metadata/labels/nslifecycle.dev~1initializing"}]`},
 	"an apply in YAML that names the list twice": {applyYAMLType, "?fieldManager=x&force=true",
-		"apiVersion: v1\nkind: Namespace\nmetadata:\n  name: %NAME%\n  annotations:\n    " + pendingKey + ": nobody.test.example.com\n    " + pendingKey + ": \"\"\n"},
+		"apiVersion: v1\nkind: Namespace\nmetadata:\n  name: %NAME%\n  annotations:\n    " + pendingKey + ": absent.test.example.com\n    " + pendingKey + ": \"\"\n"},
 	"an apply in YAML with anchors": {applyYAMLType, "?fieldManager=x&force=true",
 		"apiVersion: v1\nkind: Namespace\nmetadata: &m\n  name: %NAME%\n  labels: &l {" + labelKey + ": \"\"}\n  annotations: {" + pendingKey + ": \"\"}\n"},
 	"an apply of the empty list": {applyYAMLType, "?fieldManager=x&force=true",
@@ -117,7 +117,7 @@ var _ = Describe("The encoding of a request", func() {
 	}, SpecTimeout(specTimeout))
 
 	It("does not prevent the injection into a new namespace", func(ctx context.Context) {
-		cluster.Register(ctx, "create-encoding", "nobody.test.example.com")
+		cluster.Register(ctx, "create-encoding", "absent.test.example.com")
 		forged := `"labels":{"` + labelKey + `":"","nslifecycle.dev/x":"y"},"annotations":{"` + pendingKey + `":"","` + requesterKey + `":"mallory"}`
 		for contentType, bodies := range map[string][]string{
 			jsonType: {
@@ -147,7 +147,7 @@ var _ = Describe("The encoding of a request", func() {
 				namespace := &corev1.Namespace{}
 				Expect(runtime.DefaultUnstructuredConverter.FromUnstructured(created, namespace)).To(Succeed())
 				Expect(namespace.Labels).To(HaveKeyWithValue(labelKey, "true"))
-				Expect(framework.PendingOf(namespace)).To(Equal("nobody.test.example.com"))
+				Expect(framework.PendingOf(namespace)).To(Equal("absent.test.example.com"))
 				Expect(namespace.Annotations).To(HaveKeyWithValue(requesterKey, framework.OrdinaryUser))
 				Expect(cluster.Admin.Patch(ctx, namespace, withoutFinalizers)).To(Succeed())
 			}

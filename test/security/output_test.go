@@ -35,7 +35,7 @@ import (
 )
 
 const (
-	hostileFinalizer = "gone.test.example.com/hold"
+	hostileFinalizer = "removed.test.example.com/hold"
 	// hostileText has control sequences, reverses the text after it, and has a line that looks like
 	// an error of the plugin.
 	hostileText = "a\u009b2J\x1b]0;PWN\x07\u202e\ufeff\u2028\r\nerror: PWN"

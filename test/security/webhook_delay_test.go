@@ -25,11 +25,11 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// longestDelay is how long the webhook of these specs delays a request at most: longer than the
+// longestDelay is the maximum delay of a request by the webhook of these specs: longer than the
 // grace period with one API server and no webhooks, shorter than the one with webhooks.
 const longestDelay = 3 * time.Second
 
-// A spec takes more than 5 s: with such a webhook that is the grace period of a deletion.
+// A spec takes more than 5 s, the grace period of a deletion with such a webhook.
 var _ = Describe("A request that a webhook delays until its namespace is created again", func() {
 	const (
 		create  = admissionregistrationv1.Create
@@ -45,7 +45,7 @@ var _ = Describe("A request that a webhook delays until its namespace is created
 	})
 
 	It("does not create a RoleBinding in the initializing namespace of another user", func(ctx context.Context) {
-		cluster.Register(ctx, name, "nobody.test.example.com")
+		cluster.Register(ctx, name, "absent.test.example.com")
 		webhook := installValidating(ctx, name, create, "rolebindings")
 		created := webhook.send(ctx, func() error { return cluster.Ordinary.Create(ctx, bindingFor(name)) })
 
@@ -64,7 +64,7 @@ var _ = Describe("A request that a webhook delays until its namespace is created
 	}, SpecTimeout(time.Minute))
 
 	It("does not connect to a Pod in the initializing namespace of another user", func(ctx context.Context) {
-		cluster.Register(ctx, name, "nobody.test.example.com")
+		cluster.Register(ctx, name, "absent.test.example.com")
 		webhook := installValidating(ctx, name, connect, "pods/exec")
 		connected := webhook.send(ctx, func() error { return exec(ctx, name) })
 
@@ -77,7 +77,7 @@ var _ = Describe("A request that a webhook delays until its namespace is created
 	// The API server repeats the admission of these, so the gate refuses them after any delay.
 	DescribeTable("changes nothing in the initializing namespace of another user",
 		func(ctx context.Context, operation admissionregistrationv1.OperationType, request func(context.Context, client.Object) error) {
-			cluster.Register(ctx, name, "nobody.test.example.com")
+			cluster.Register(ctx, name, "absent.test.example.com")
 			webhook := installValidating(ctx, name, operation, "configmaps")
 			changed := webhook.send(ctx, func() error { return request(ctx, settingsIn(name)) })
 

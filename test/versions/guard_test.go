@@ -18,8 +18,8 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// listed is what injection writes, by hand.
-func listed(namespace *corev1.Namespace) {
+// addList sets the labels and annotations that injection sets.
+func addList(namespace *corev1.Namespace) {
 	namespace.Labels = map[string]string{v1alpha1.LabelInitializing: "true"}
 	namespace.Annotations = map[string]string{
 		v1alpha1.AnnotationPendingInitializers: rbac,
@@ -28,7 +28,7 @@ func listed(namespace *corev1.Namespace) {
 	}
 }
 
-// change changes a namespace as somebody, and returns the answer.
+// change updates a namespace as the user of the configuration, and returns the error.
 func change(
 	ctx context.Context, c client.Client, name string, how func(*corev1.Namespace), subresource ...string,
 ) error {
@@ -43,13 +43,13 @@ func change(
 	return c.Patch(ctx, namespace, patch)
 }
 
-var _ = Describe("Nobody", func() {
-	It("chooses their own initializers at creation", func(ctx context.Context) {
+var _ = Describe("The guard", func() {
+	It("rejects initializers that a user sets at creation", func(ctx context.Context) {
 		for key, forge := range map[string]func(*corev1.Namespace){
-			"all of it": listed,
-			"the label": func(n *corev1.Namespace) { n.Labels[v1alpha1.LabelInitializing] = "true" },
-			"the past":  func(n *corev1.Namespace) { n.Annotations[v1alpha1.AnnotationInitializers] = rbac },
-			"anything":  func(n *corev1.Namespace) { n.Annotations[v1alpha1.Prefix+"other"] = "x" },
+			"everything":      addList,
+			"the label":       func(n *corev1.Namespace) { n.Labels[v1alpha1.LabelInitializing] = "true" },
+			"a previous list": func(n *corev1.Namespace) { n.Annotations[v1alpha1.AnnotationInitializers] = rbac },
+			"another key":     func(n *corev1.Namespace) { n.Annotations[v1alpha1.Prefix+"other"] = "x" },
 		} {
 			for _, who := range []client.Client{ordinary, initializer, admin} {
 				namespace := wrappers.MakeNamespace(unique("forged")).Obj()
@@ -68,7 +68,7 @@ var _ = Describe("Nobody", func() {
 		}
 	})
 
-	It("but the operator gives an existing namespace a list", func(ctx context.Context) {
+	It("allows only the operator to add a list to an existing namespace", func(ctx context.Context) {
 		config, err := plane.ServiceAccountConfig(ctx, controlplane.SystemNamespace, controlplane.ServiceAccount)
 		Expect(err).NotTo(HaveOccurred())
 		operator := framework.NewClient(config)
@@ -77,12 +77,12 @@ var _ = Describe("Nobody", func() {
 		name := unique("late")
 		create(ctx, name)
 		for _, subresource := range [][]string{nil, {"status"}} {
-			Expect(change(ctx, ordinary, name, listed, subresource...)).To(BeDeniedBy("guard", `the verb "initialize"`))
-			Expect(change(ctx, initializer, name, listed, subresource...)).
+			Expect(change(ctx, ordinary, name, addList, subresource...)).To(BeDeniedBy("guard", `the verb "initialize"`))
+			Expect(change(ctx, initializer, name, addList, subresource...)).
 				To(BeDeniedBy("guard", "can only be removed"))
 		}
 		if !byOperator {
-			Expect(change(ctx, operator, name, listed)).To(BeDeniedBy("guard", "can only be removed"))
+			Expect(change(ctx, operator, name, addList)).To(BeDeniedBy("guard", "can only be removed"))
 			return
 		}
 		for key, almost := range map[string]func(*corev1.Namespace){
@@ -97,13 +97,13 @@ var _ = Describe("Nobody", func() {
 			"a requester": func(n *corev1.Namespace) { n.Annotations[v1alpha1.AnnotationRequestedBy] = ordinaryUser },
 			"a result":    func(n *corev1.Namespace) { n.Annotations[v1alpha1.AnnotationInitializationResult] = "{}" },
 		} {
-			err := change(ctx, operator, name, func(n *corev1.Namespace) { listed(n); almost(n) })
+			err := change(ctx, operator, name, func(n *corev1.Namespace) { addList(n); almost(n) })
 			Expect(err).To(BeDeniedBy("guard"), key)
 		}
 		for _, seen := range []string{"default", preExistingName, "kube-system"} {
-			Expect(change(ctx, operator, seen, listed)).To(BeDeniedBy("guard", "can only be removed"), seen)
+			Expect(change(ctx, operator, seen, addList)).To(BeDeniedBy("guard", "can only be removed"), seen)
 		}
-		Expect(change(ctx, operator, name, listed)).To(Succeed())
+		Expect(change(ctx, operator, name, addList)).To(Succeed())
 		Expect(change(ctx, operator, name, func(n *corev1.Namespace) {
 			n.Annotations[v1alpha1.AnnotationPendingInitializers] = list
 		})).To(BeDeniedBy("guard", "can only be removed"))
@@ -113,7 +113,7 @@ var _ = Describe("Nobody", func() {
 		}
 	})
 
-	It("removes the finalizers of a namespace only in its turn", func(ctx context.Context) {
+	It("allows only initializers to remove entries from the list, in order", func(ctx context.Context) {
 		register(ctx, "turns", rbac, quota)
 		name := createInjected(ctx, unique("turns")).Name
 		reset := func(key string) func(*corev1.Namespace) {
@@ -125,7 +125,7 @@ var _ = Describe("Nobody", func() {
 				if byOperator {
 					Expect(err).To(BeDeniedBy("guard", `the verb "initialize"`))
 				} else {
-					Expect(err).NotTo(HaveOccurred()) // It is put back.
+					Expect(err).NotTo(HaveOccurred()) // The API server restores it.
 				}
 			}
 		}
@@ -148,10 +148,10 @@ var _ = Describe("Nobody", func() {
 			n.Annotations[v1alpha1.AnnotationPendingInitializers] = ""
 		})).To(Succeed())
 		expectOpen(ctx, name, v1alpha1.ReasonCompleted)
-		Expect(change(ctx, initializer, name, listed)).To(BeDeniedBy("guard"))
+		Expect(change(ctx, initializer, name, addList)).To(BeDeniedBy("guard"))
 	})
 
-	It("opens a namespace with a failure", func(ctx context.Context) {
+	It("rejects opening a namespace with a failure", func(ctx context.Context) {
 		stopManager()
 		DeferCleanup(func(ctx context.Context) {
 			if manager == nil {
@@ -169,12 +169,12 @@ var _ = Describe("Nobody", func() {
 			n.Annotations[v1alpha1.AnnotationPendingInitializers] = ""
 		})).To(BeDeniedBy("guard", "cannot be opened"))
 		startManager(ctx)
-		expectGone(ctx, name)
+		expectDeleted(ctx, name)
 	})
 
-	It("prevents a namespace from getting its list", func(ctx context.Context) {
+	It("rejects namespaces that are too large for a list", func(ctx context.Context) {
 		if !byOperator {
-			Skip("the API server injects, so there is no time for it")
+			Skip("the API server injects at creation")
 		}
 		big := wrappers.MakeNamespace(unique("big")).Annotation("corp.example.com/big", strings.Repeat("ä", 66000)).Obj()
 		Expect(ordinary.Create(ctx, big)).To(BeDeniedBy("guard", "128 KiB"))
@@ -199,7 +199,7 @@ var _ = Describe("Nobody", func() {
 		Expect(change(ctx, ordinary, name, seen, "status")).To(BeDeniedBy("guard", "conditions of nslifecycle"))
 		Expect(change(ctx, ordinary, preExistingName, func(n *corev1.Namespace) { n.Status.Conditions = nil }, "status")).
 			To(BeDeniedBy("guard", "conditions of nslifecycle"))
-		// Other conditions are nobody's business.
+		// The guard ignores other conditions.
 		Expect(change(ctx, ordinary, name, func(n *corev1.Namespace) {
 			n.Status.Conditions = append(n.Status.Conditions, corev1.NamespaceCondition{Type: "Other", Status: corev1.ConditionTrue})
 		}, "status")).To(Succeed())

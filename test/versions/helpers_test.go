@@ -32,7 +32,7 @@ import (
 // unique returns a name that no other spec of this process uses.
 var unique = framework.Unique
 
-// register puts a configuration in force for the time of one spec.
+// register registers a configuration until the end of the spec, and waits until it is active.
 func register(ctx context.Context, name string, names ...string) {
 	GinkgoHelper()
 	configuration := wrappers.MakeConfiguration(name).Initializers(names...).Obj()
@@ -53,7 +53,7 @@ func deregister(ctx context.Context, configuration *v1alpha1.NamespaceInitialize
 			g.Expect(entry.Configuration).NotTo(Equal(configuration.Name))
 			left = append(left, entry.Name)
 		}
-		// Whoever injects has a copy of the set.
+		// The API server or the operator injects a cached set.
 		probe := wrappers.MakeNamespace(unique("probe")).Obj()
 		if byOperator {
 			probe = create(ctx, probe.Name)
@@ -99,7 +99,7 @@ func create(ctx context.Context, name string) *corev1.Namespace {
 	return namespace
 }
 
-// createInjected creates a namespace and waits until it has its list and says so.
+// createInjected creates a namespace and waits until it has its list and the condition.
 func createInjected(ctx context.Context, name string) *corev1.Namespace {
 	GinkgoHelper()
 	created := create(ctx, name)
@@ -120,7 +120,7 @@ func expectPending(ctx context.Context, name string) *corev1.Namespace {
 	return namespace
 }
 
-// expectOpen waits until a namespace is open for everybody, for this reason.
+// expectOpen waits until a namespace accepts writes of all users, for the reason.
 func expectOpen(ctx context.Context, name, reason string) *corev1.Namespace {
 	GinkgoHelper()
 	var namespace *corev1.Namespace
@@ -130,20 +130,20 @@ func expectOpen(ctx context.Context, name, reason string) *corev1.Namespace {
 		g.Expect(namespace.Labels).NotTo(HaveKey(v1alpha1.LabelInitializing))
 		g.Expect(namespace.Annotations).NotTo(HaveKey(v1alpha1.AnnotationPendingInitializers))
 	}).WithContext(ctx).Should(Succeed())
-	// Each API server has a watch of its own for the gate.
+	// The gate evaluates the API server's watch cache.
 	Eventually(ordinary.Create).WithContext(ctx).
 		WithArguments(wrappers.MakeConfigMap(name, unique("open"))).Should(Succeed())
 	return namespace
 }
 
-func expectGone(ctx context.Context, name string) {
+func expectDeleted(ctx context.Context, name string) {
 	GinkgoHelper()
 	Eventually(func() error {
 		return admin.Get(ctx, client.ObjectKey{Name: name}, &corev1.Namespace{})
 	}).WithContext(ctx).Should(Satisfy(apierrors.IsNotFound))
 }
 
-// serve runs an initializer for the time of one spec.
+// serve runs an initializer until the end of the spec.
 func serve(ctx context.Context, name string, work initializers.Work) {
 	GinkgoHelper()
 	running, err := initializers.Start(ctx, initializerConfig, name, work)
@@ -151,7 +151,7 @@ func serve(ctx context.Context, name string, work initializers.Work) {
 	DeferCleanup(running.Stop)
 }
 
-// finish takes the first pending initializer off the list, as the initializer user.
+// finish removes the first pending initializer from the list, as the initializer user.
 func finish(ctx context.Context, name string) {
 	GinkgoHelper()
 	clientset, err := kubernetes.NewForConfig(controlplane.Unlimited(initializerConfig))
@@ -166,8 +166,8 @@ func finish(ctx context.Context, name string) {
 	}).WithContext(ctx).Should(Succeed())
 }
 
-// plugin runs `kubectl nslifecycle` as an administrator and returns what it printed. The
-// error is that of its exit status.
+// plugin runs `kubectl nslifecycle` as an administrator and returns its output. The
+// error is a non-zero exit status.
 func plugin(ctx context.Context, args ...string) (string, error) {
 	GinkgoHelper()
 	kubeconfig := filepath.Join(plane.Dir, unique("kubeconfig"))
@@ -178,10 +178,10 @@ func plugin(ctx context.Context, args ...string) (string, error) {
 	return string(output), err
 }
 
-// BeInitializing matches a namespace with the condition Initializing of this reason.
+// BeInitializing matches a namespace whose condition Initializing has the status and reason.
 func BeInitializing(status corev1.ConditionStatus, reason string) types.GomegaMatcher {
 	return matchers.HaveCondition(v1alpha1.ConditionInitializing, status, reason)
 }
 
-// BeDeniedBy is that of all suites.
+// BeDeniedBy is the shared matcher.
 var BeDeniedBy = matchers.BeDeniedBy

@@ -17,7 +17,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// These take the installation apart, and put it together again.
+// These specs modify and restore the installation.
 var _ = Describe("An installation for another API server", Ordered, func() {
 	BeforeAll(func(ctx context.Context) {
 		configuration := wrappers.MakeConfiguration("installation").Initializers(rbac).Obj()
@@ -32,9 +32,9 @@ var _ = Describe("An installation for another API server", Ordered, func() {
 
 	It("is reported, and initialized later, if the API server cannot inject", func(ctx context.Context) {
 		if !byOperator {
-			Skip("this API server can")
+			Skip("this API server can inject")
 		}
-		// The kinds that are not served are an error; everything else is installed.
+		// kubectl reports the unserved kinds as errors, and installs all other objects.
 		Expect(plane.InstallFrom(ctx, configDefault)).To(MatchError(ContainSubstring("MutatingAdmissionPolicy")))
 		Expect(expectActive(ctx, "installation", metav1.ConditionFalse, v1alpha1.ReasonPolicyMismatch)).
 			To(HaveSuffix("run: kubectl apply -k config/compat"))
@@ -50,13 +50,13 @@ var _ = Describe("An installation for another API server", Ordered, func() {
 
 	It("is reported if the operator is not allowed to inject", func(ctx context.Context) {
 		if !byOperator {
-			Skip("the operator does not have to")
+			Skip("the API server injects")
 		}
 		role := &metav1.PartialObjectMetadata{}
 		role.APIVersion, role.Kind = "rbac.authorization.k8s.io/v1", "ClusterRoleBinding"
 		role.Name = "nslifecycle-namespace-injector"
 		Expect(admin.Delete(ctx, role)).To(Succeed())
-		// Nothing that the operator watches tells it of that, so it finds out at its next start.
+		// The operator does not watch ClusterRoles, so it checks this at its next start.
 		stopManager()
 		startManager(ctx)
 		Expect(expectActive(ctx, "installation", metav1.ConditionFalse, v1alpha1.ReasonRefused)).
@@ -71,7 +71,7 @@ var _ = Describe("An installation for another API server", Ordered, func() {
 		expectPending(ctx, name)
 	})
 
-	It("waits for a policy that is missing", func(ctx context.Context) {
+	It("waits for a missing policy", func(ctx context.Context) {
 		if !byOperator {
 			Skip("see test/integration")
 		}
@@ -88,10 +88,10 @@ var _ = Describe("An installation for another API server", Ordered, func() {
 		expectPending(ctx, name)
 	})
 
-	// As after an upgrade of the API server to 1.36, and then of the installation.
+	// The state after an upgrade of the API server to 1.36, and then of the installation.
 	It("continues, and leaves the injection to policy inject, if the API server supports it", func(ctx context.Context) {
 		if byOperator {
-			Skip("this API server cannot")
+			Skip("this API server cannot inject")
 		}
 		for _, kind := range []client.Object{
 			&admissionv1.MutatingAdmissionPolicyBinding{}, &admissionv1.MutatingAdmissionPolicy{},
@@ -119,7 +119,7 @@ var _ = Describe("An installation for another API server", Ordered, func() {
 		Expect(expectActive(ctx, "installation", metav1.ConditionTrue, v1alpha1.ReasonEnforced)).
 			NotTo(ContainSubstring("operator"))
 		Expect(createInjected(ctx, unique("default")).Annotations).NotTo(HaveKey(v1alpha1.AnnotationInjectedAt))
-		// One that the operator has injected ends as all others do.
+		// The namespace that the operator has injected is finalized like any other.
 		finish(ctx, pending)
 		Expect(get(Default, ctx, pending).Labels).NotTo(HaveKey(v1alpha1.LabelInitializing))
 		expectOpen(ctx, pending, v1alpha1.ReasonCompleted)

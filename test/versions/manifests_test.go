@@ -19,8 +19,8 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/controlplane"
 )
 
-// There are two guards, and a rule that is added to one is easily forgotten in the other.
-// Rules are told apart by what they say to users.
+// The policies guard of config/admission and config/compat must have the same rules.
+// Rules are identified by their messages.
 func TestGuardsHaveTheSameRules(t *testing.T) {
 	g := NewWithT(t)
 	usual := read(t, "admission", "guard.yaml")
@@ -41,12 +41,12 @@ func TestGuardsHaveTheSameRules(t *testing.T) {
 	there := rules(compat)
 	for text, rule := range rules(policy.Spec) {
 		g.Expect(there).To(HaveKey(text))
-		// What is more there lets the operator inject, or complete.
+		// The additional variable allows the operator to inject and to complete.
 		without := strings.NewReplacer(" || variables.injects", "").Replace(there[text])
 		if strings.Contains(text, "must be \"true\" on namespace") || strings.Contains(text, "are set by the") {
 			continue
 		}
-		// The bounds hold there from the creation of a namespace on.
+		// There the limits apply from the creation of a namespace.
 		if strings.HasPrefix(text, "a namespace can have at most") {
 			without, rule = bound.FindString(without), bound.FindString(rule)
 			g.Expect(rule).NotTo(BeEmpty(), text)
@@ -55,17 +55,17 @@ func TestGuardsHaveTheSameRules(t *testing.T) {
 	}
 }
 
-// bound is the part of a rule that compares sizes.
+// bound matches the part of a rule that compares sizes.
 var bound = regexp.MustCompile(`variables\.(userBytes|userEntries|conditionBytes) .*$`)
 
-// rules returns the expressions of a policy by the beginning of their messages.
+// rules returns the expressions of a policy by the common prefix of their messages.
 func rules(spec admissionv1.ValidatingAdmissionPolicySpec) map[string]string {
 	blanks := regexp.MustCompile(`\s+`)
 	found := map[string]string{}
 	for _, validation := range spec.Validations {
 		text := blanks.ReplaceAllString(validation.Message+validation.MessageExpression, " ")
 		text = strings.NewReplacer(" that is being initialized can have", " can have", " until it is initialized", "").Replace(text)
-		// As far as both say the same.
+		// Cut the messages where they differ.
 		for _, end := range []string{" API server", " operator after", "\" while annotation", " and nslifecycle.dev/init", ", nslifecycle.dev/initializers and"} {
 			text, _, _ = strings.Cut(text, end)
 		}

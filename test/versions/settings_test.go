@@ -102,7 +102,7 @@ var _ = Describe("Settings of an initializer", func() {
 			held.Spec.Finalizers = nil
 			return initializer.SubResource("finalize").Update(ctx, held)
 		}).WithContext(ctx).Should(Succeed())
-		expectGone(ctx, name)
+		expectDeleted(ctx, name)
 	})
 
 	It("cannot be added by other users together with a list", func(ctx context.Context) {
@@ -113,7 +113,7 @@ var _ = Describe("Settings of an initializer", func() {
 		DeferCleanup(startManager)
 		name := unique("forged")
 		namespace := create(ctx, name)
-		listed(namespace)
+		addList(namespace)
 		namespace.Spec.Finalizers = append(namespace.Spec.Finalizers, token)
 		Expect(initializer.SubResource("finalize").Update(ctx, namespace)).To(BeDeniedBy("guard"))
 		Expect(get(Default, ctx, name).Spec.Finalizers).To(Equal([]corev1.FinalizerName{corev1.FinalizerKubernetes}))

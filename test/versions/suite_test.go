@@ -26,7 +26,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// window is how many namespaces the window is measured with.
+// window is the number of namespaces for measuring the window.
 var window = flag.Int("window", 0,
 	"how many namespaces to create in order to measure how long they are open before the operator injects; 0 for none")
 
@@ -46,20 +46,20 @@ var (
 	cluster *framework.Cluster
 	plane   *controlplane.ControlPlane
 	manager *controlplane.Manager
-	// byOperator tells that it is the operator that injects on this API server.
+	// byOperator reports whether the operator injects on this API server.
 	byOperator bool
 
-	// admin is a member of system:masters. ordinary may do anything but the verbs of this
-	// project, and initializer holds initialize besides.
+	// admin is a member of system:masters. ordinary may do everything except the verbs of this
+	// project, and initializer also holds the verb initialize.
 	admin, ordinary, initializer client.Client
 	initializerConfig            *rest.Config
-	// bin has the plugin and kubectl.
+	// bin is the directory with the plugin and kubectl.
 	bin string
 )
 
 func TestVersions(t *testing.T) {
 	if os.Getenv("NSLIFECYCLE_TEST_VERSIONS") == "" {
-		t.Skip("run make test-versions, which runs this on the API servers of several versions")
+		t.Skip("run by make test-versions")
 	}
 	RegisterFailHandler(Fail)
 	RunSpecs(t, "Versions")
@@ -76,7 +76,7 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	Expect(err).NotTo(HaveOccurred())
 
 	Expect(admin.Create(ctx, wrappers.MakeNamespace(preExistingName).Obj())).To(Succeed())
-	// By the version, and not by what is tested here.
+	// Decide by the version, independent of the tested code.
 	minor, err := strconv.Atoi(strings.TrimSuffix(version.Minor, "+"))
 	Expect(err).NotTo(HaveOccurred())
 	byOperator = minor < 36
@@ -93,7 +93,7 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	By("waiting until the policies are enforced and the manager has processed the existing namespaces")
 	Eventually(func(g Gomega) {
 		forged := wrappers.MakeNamespace("forged").Obj()
-		listed(forged)
+		addList(forged)
 		err := admin.Create(ctx, forged, client.DryRunAll)
 		if byOperator {
 			g.Expect(err).To(BeDeniedBy("guard"))
@@ -109,7 +109,7 @@ var _ = AfterSuite(func() {
 	stopManager()
 })
 
-// fitting is the directory of config that is for this API server.
+// fitting returns the directory of config for this API server.
 func fitting() string {
 	if byOperator {
 		return configCompat
@@ -133,8 +133,8 @@ func stopManager() {
 	}
 }
 
-// newUser makes a user who may do everything in the cluster that takes no verb of this
-// project, and what is granted besides.
+// newUser creates a user with all permissions except the verbs of this
+// project, and with the additional verbs.
 func newUser(ctx context.Context, name string, verbs ...string) *rest.Config {
 	GinkgoHelper()
 	verbs = append(verbs, "get", "list", "watch", "create", "update", "patch", "delete", "deletecollection")

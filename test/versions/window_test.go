@@ -23,20 +23,20 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// It measures and asserts nothing about the time: that is the machine's.
-var _ = Describe("The time before the injection", func() {
+// This spec only measures and does not assert a duration, which depends on the machine.
+var _ = Describe("The window before the injection", func() {
 	for _, burst := range []int{1, 20} {
-		It(fmt.Sprintf("between creation and injection, %d at a time", burst), func(ctx context.Context) {
+		It(fmt.Sprintf("from creation to injection, %d concurrent requests", burst), func(ctx context.Context) {
 			switch {
 			case !byOperator:
-				Skip("there is none: the API server injects")
+				Skip("the API server injects")
 			case *window == 0:
-				Skip("not measured; make test-versions ARGS=-window=300 does that")
+				Skip("measured only by make test-versions ARGS=-window=300")
 			}
 			register(ctx, "window", rbac)
 			injected := watchInjections(ctx)
 			var lock sync.Mutex
-			var open, refused []time.Duration
+			var open, rejections []time.Duration
 			var workers sync.WaitGroup
 			next := make(chan string)
 			for range burst {
@@ -49,9 +49,9 @@ var _ = Describe("The time before the injection", func() {
 						Eventually(func() error {
 							return ordinary.Create(ctx, wrappers.MakeConfigMap(name, "x"), client.DryRunAll)
 						}).WithContext(ctx).WithPolling(time.Millisecond).Should(BeDeniedBy("gate"))
-						shut := time.Since(created)
+						rejected := time.Since(created)
 						lock.Lock()
-						open, refused = append(open, until.Sub(created)), append(refused, shut)
+						open, rejections = append(open, until.Sub(created)), append(rejections, rejected)
 						lock.Unlock()
 					}
 				})
@@ -61,14 +61,14 @@ var _ = Describe("The time before the injection", func() {
 			}
 			close(next)
 			workers.Wait()
-			AddReportEntry(fmt.Sprintf("%d at a time: injected after %s; write refused after %s",
-				burst, summary(open), summary(refused)), ReportEntryVisibilityAlways)
+			AddReportEntry(fmt.Sprintf("%d concurrent requests: injected after %s; write rejected after %s",
+				burst, summary(open), summary(rejections)), ReportEntryVisibilityAlways)
 		}, SpecTimeout(5*time.Minute))
 	}
 })
 
-// watchInjections returns a function that waits for the list of a namespace and returns when
-// a watch has told of it.
+// watchInjections returns a function that waits for the list of a namespace and returns the time at
+// which a watch delivered it.
 func watchInjections(ctx context.Context) func(name string) time.Time {
 	GinkgoHelper()
 	clientset, err := kubernetes.NewForConfig(controlplane.Unlimited(plane.Admin))

@@ -27,29 +27,29 @@ const (
 	checksumsName = "SHA256SUMS"
 )
 
-// developmentImage is the image in what is committed.
+// developmentImage is the image in the committed manifest.
 const developmentImage = "image: ghcr.io/nslifecycle/nslifecycle:latest\n"
 
-// writeManifest writes dist/install.yaml with the image of the release. By its digest: what is
-// pulled is what was released, whatever becomes of the tag.
+// writeManifest writes dist/install.yaml with the image of the release, by its digest, so that
+// a changed tag does not change the pulled image.
 func writeManifest(opts options) error {
 	content, err := os.ReadFile(filepath.Join(opts.root, "dist", manifestName))
 	if err != nil {
-		return fmt.Errorf("reading the manifest: %w", err)
+		return fmt.Errorf("failed to read the manifest: %w", err)
 	}
 	digest, err := readDigest(opts.imageArchive())
 	if err != nil {
-		return fmt.Errorf("reading the digest of the image from %s: %w", opts.imageArchive(), err)
+		return fmt.Errorf("failed to read the digest of the image from %s: %w", opts.imageArchive(), err)
 	}
 	image := fmt.Sprintf("image: %s:%s@%s\n", opts.image, opts.version, digest)
 	released, err := replaceOnce(string(content), developmentImage, image)
 	if err != nil {
-		return fmt.Errorf("setting the image in the manifest: %w", err)
+		return fmt.Errorf("failed to set the image in the manifest: %w", err)
 	}
 	return writeFile(opts.path(manifestName), []byte(released))
 }
 
-// readDigest returns the digest of the index of images, which is the first in the archive.
+// readDigest returns the digest of the image index, which is the first entry of the archive.
 func readDigest(archive string) (v1.Hash, error) {
 	file, err := os.Open(archive)
 	if err != nil {
@@ -60,7 +60,7 @@ func readDigest(archive string) (v1.Hash, error) {
 	for {
 		header, err := reader.Next()
 		if err != nil {
-			return v1.Hash{}, fmt.Errorf("looking for index.json: %w", err)
+			return v1.Hash{}, fmt.Errorf("failed to find index.json: %w", err)
 		}
 		if header.Name != "index.json" {
 			continue
@@ -70,19 +70,19 @@ func readDigest(archive string) (v1.Hash, error) {
 			return v1.Hash{}, err
 		}
 		if len(index.Manifests) == 0 || !index.Manifests[0].MediaType.IsIndex() {
-			return v1.Hash{}, errors.New("it does not begin with an index of images")
+			return v1.Hash{}, errors.New("the archive does not start with an image index")
 		}
 		return index.Manifests[0].Digest, nil
 	}
 }
 
-// writeChart packs dist/chart as `helm package` does, with the version of the release. helm
-// itself would write the time of the day into the archive.
+// writeChart packs dist/chart like `helm package`, with the version of the release. helm
+// would write the current time to the archive.
 func writeChart(opts options) error {
 	root := filepath.Join(opts.root, "dist", "chart")
 	version := strings.TrimPrefix(opts.version, "v")
 	var entries []entry
-	// In the order of the names.
+	// Sorted by name.
 	err := filepath.WalkDir(root, func(path string, found fs.DirEntry, err error) error {
 		if err != nil || found.IsDir() {
 			return err
@@ -104,17 +104,17 @@ func writeChart(opts options) error {
 		return nil
 	})
 	if err != nil {
-		return fmt.Errorf("reading the chart: %w", err)
+		return fmt.Errorf("failed to read the chart: %w", err)
 	}
 	name := "nslifecycle-" + version + ".tgz"
 	packed, err := pack(name, opts.created, entries)
 	if err != nil {
-		return fmt.Errorf("packing the chart: %w", err)
+		return fmt.Errorf("failed to pack the chart: %w", err)
 	}
 	return writeFile(opts.path(name), packed)
 }
 
-// setChartVersion sets the version of the chart, and that of the image.
+// setChartVersion sets the versions of the chart and the image.
 func setChartVersion(content []byte, version, appVersion string) ([]byte, error) {
 	isSet := map[string]bool{}
 	lines := strings.SplitAfter(string(content), "\n")
@@ -129,19 +129,19 @@ func setChartVersion(content []byte, version, appVersion string) ([]byte, error)
 			continue
 		}
 		if isSet[key] {
-			return nil, fmt.Errorf("there are two lines of %s in Chart.yaml", key)
+			return nil, fmt.Errorf("there are two lines with %s in Chart.yaml", key)
 		}
 		isSet[key] = true
 	}
 	if len(isSet) != 2 {
-		return nil, errors.New("version and appVersion have to be in Chart.yaml")
+		return nil, errors.New("version and appVersion are required in Chart.yaml")
 	}
 	return []byte(strings.Join(lines, "")), nil
 }
 
 func replaceOnce(text, old, replacement string) (string, error) {
 	if count := strings.Count(text, old); count != 1 {
-		return "", fmt.Errorf("%q is there %d times instead of once", strings.TrimSpace(old), count)
+		return "", fmt.Errorf("%q occurs %d times instead of once", strings.TrimSpace(old), count)
 	}
 	return strings.Replace(text, old, replacement, 1), nil
 }
@@ -154,7 +154,7 @@ metadata:
 spec:
   version: {{ .Version }}
   homepage: https://github.com/nslifecycle/nslifecycle
-  shortDescription: Create, inspect and end namespaces; say why one is stuck
+  shortDescription: Create, inspect and delete namespaces, and explain why one is stuck
   description: |
     Shows the stage of every namespace and what it waits for, explains why a
     namespace does not get on with its initialization or deletion and what to do,
@@ -175,7 +175,7 @@ spec:
 {{- end }}
 `))
 
-// writeKrew writes the manifest of the plugin. It has the checksums of the archives.
+// writeKrew writes the Krew manifest of the plugin, with the checksums of the archives.
 func writeKrew(opts options) error {
 	type entry struct{ OS, Arch, Archive, Sum, Binary string }
 	var platforms []entry
@@ -191,16 +191,16 @@ func writeKrew(opts options) error {
 	if err := krewManifest.Execute(&manifest, map[string]any{
 		"Version": opts.version, "Platforms": platforms,
 	}); err != nil {
-		return fmt.Errorf("writing the manifest for Krew: %w", err)
+		return fmt.Errorf("failed to write the manifest for Krew: %w", err)
 	}
 	return writeFile(opts.path(krewName), manifest.Bytes())
 }
 
-// writeChecksums writes what `sha256sum --check` takes, for everything in the directory.
+// writeChecksums writes the checksums of all files in the directory, for `sha256sum --check`.
 func writeChecksums(opts options) error {
 	files, err := os.ReadDir(opts.output)
 	if err != nil {
-		return fmt.Errorf("reading the release: %w", err)
+		return fmt.Errorf("failed to read the release: %w", err)
 	}
 	var sums strings.Builder
 	for _, file := range files {
@@ -219,12 +219,12 @@ func writeChecksums(opts options) error {
 func checksum(path string) (string, error) {
 	file, err := os.Open(path)
 	if err != nil {
-		return "", fmt.Errorf("reading a part of the release: %w", err)
+		return "", fmt.Errorf("failed to read a file of the release: %w", err)
 	}
 	defer file.Close()
 	hash := sha256.New()
 	if _, err := io.Copy(hash, file); err != nil {
-		return "", fmt.Errorf("reading a part of the release: %w", err)
+		return "", fmt.Errorf("failed to read a file of the release: %w", err)
 	}
 	return hex.EncodeToString(hash.Sum(nil)), nil
 }

@@ -1,18 +1,18 @@
 // Copyright The nslifecycle Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command release writes what a release consists of, apart from signatures, to a directory:
+// Command release writes the files of a release, except signatures, to a directory:
 //
 //	kubectl-nslifecycle_<version>_<os>_<arch>.tar.gz   the kubectl plugin; .zip for Windows
 //	nslifecycle-manager_<version>_<os>_<arch>.tar.gz   the manager
 //	<either of them>.cdx.json                          its bill of materials
-//	nslifecycle-image_<version>.tar                    the image, which was there before
-//	install.yaml                                       everything, with that image by its digest
+//	nslifecycle-image_<version>.tar                    the image, which already exists
+//	install.yaml                                       the complete installation, with that image by its digest
 //	nslifecycle-<version without v>.tgz                the Helm chart
 //	krew-nslifecycle.yaml                              the manifest for an index of Krew
-//	SHA256SUMS                                         of all of the above
+//	SHA256SUMS                                         the checksums of all files above
 //
-// The same commit, Go release and version give the same files, byte for byte.
+// The same commit, Go release and version result in identical files.
 package main
 
 import (
@@ -30,20 +30,20 @@ import (
 	"time"
 )
 
-// versions are what Go, Helm and container registries all take: a semantic version without
-// build metadata, whose plus no tag of an image can have.
+// versions matches the versions that Go, Helm and container registries accept: a semantic version
+// without build metadata, since an image tag cannot contain a plus sign.
 var versions = regexp.MustCompile(`^v(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-[0-9A-Za-z][0-9A-Za-z.-]*)?$`)
 
 type options struct {
 	// root is the directory of the main module.
 	root string
-	// output is the directory that everything is written to; the archive of the image is there.
+	// output is the output directory, which contains the archive of the image.
 	output string
-	// version is that of the release, with v; revision the commit.
+	// version is the version of the release, with v; revision is the commit.
 	version, revision string
 	// image is the name of the image, without a tag.
 	image string
-	// created is the time of everything in the archives.
+	// created is the timestamp of all content.
 	created   time.Time
 	platforms []platform
 }
@@ -87,11 +87,11 @@ func parse(args []string) (options, error) {
 	var created int64
 	flags := flag.NewFlagSet("release", flag.ContinueOnError)
 	flags.StringVar(&opts.root, "root", ".", "The directory of the main module.")
-	flags.StringVar(&opts.output, "output", "", "The directory to write to; image-archive has written the image there.")
+	flags.StringVar(&opts.output, "output", "", "The output directory, which must contain the archive of the image.")
 	flags.StringVar(&opts.version, "version", "", "The version, such as v0.1.0.")
 	flags.StringVar(&opts.revision, "revision", "", "The commit.")
 	flags.StringVar(&opts.image, "image", "ghcr.io/nslifecycle/nslifecycle", "The name of the image, without a tag.")
-	flags.Int64Var(&created, "created", -1, "The time of everything, in seconds since 1970.")
+	flags.Int64Var(&created, "created", -1, "The timestamp of all content, in seconds since 1970.")
 	flags.StringVar(&platforms, "platforms",
 		"linux/amd64,linux/arm64,darwin/amd64,darwin/arm64,windows/amd64,windows/arm64",
 		"The platforms of the programs, separated by commas.")
@@ -102,7 +102,7 @@ func parse(args []string) (options, error) {
 		return options{}, fmt.Errorf("%q is not a version such as v0.1.0 or v0.2.0-rc.1", opts.version)
 	}
 	if opts.output == "" || opts.revision == "" || created < 0 || flags.NArg() > 0 {
-		return options{}, errors.New("give --output, --revision and --created, and no other arguments")
+		return options{}, errors.New("--output, --revision and --created are required, and no other arguments are allowed")
 	}
 	for _, name := range strings.Split(platforms, ",") {
 		system, arch, found := strings.Cut(name, "/")
@@ -115,7 +115,7 @@ func parse(args []string) (options, error) {
 	return opts, nil
 }
 
-// path is that of a file of the release.
+// path returns the path of a file of the release.
 func (o options) path(name string) string { return filepath.Join(o.output, name) }
 
 func (o options) imageArchive() string { return o.path("nslifecycle-image_" + o.version + ".tar") }

@@ -19,22 +19,22 @@ import (
 	"github.com/nslifecycle/nslifecycle/hack/image/internal/binary"
 )
 
-// program is one that a release has for several platforms.
+// program is a program that is released for several platforms.
 type program struct {
-	// name is that of the archives, binary that of the program inside, source its package.
+	// name is the name of the archives, binary the name of the program in them, source its package.
 	name, binary, source string
 }
 
 var (
-	// Its archives have no link of the second name, kubectl_complete-nslifecycle: Krew takes
-	// only files and directories.
+	// Its archives contain no link with the second name, kubectl_complete-nslifecycle, since Krew
+	// accepts only files and directories.
 	plugin  = program{"kubectl-nslifecycle", "kubectl-nslifecycle", "./cmd/kubectl-nslifecycle"}
 	manager = program{"nslifecycle-manager", "manager", "./cmd"}
 )
 
 const windows = "windows"
 
-// archive is the name of the file that has a program for a platform.
+// archive returns the name of the archive for a platform.
 func (p program) archive(version string, on platform) string {
 	name := fmt.Sprintf("%s_%s_%s_%s", p.name, version, on.os, on.arch)
 	if on.os == windows {
@@ -43,7 +43,7 @@ func (p program) archive(version string, on platform) string {
 	return name + ".tar.gz"
 }
 
-// file is the name of the program inside.
+// file returns the name of the program in the archive.
 func (p program) file(on platform) string {
 	if on.os == windows {
 		return p.binary + ".exe"
@@ -62,7 +62,7 @@ type entry struct {
 func writeProgram(ctx context.Context, opts options, program program, on platform) error {
 	scratch, err := os.MkdirTemp("", "nslifecycle-release-")
 	if err != nil {
-		return fmt.Errorf("making a scratch directory: %w", err)
+		return fmt.Errorf("failed to create a temporary directory: %w", err)
 	}
 	defer os.RemoveAll(scratch)
 	build := binary.Build{
@@ -78,21 +78,21 @@ func writeProgram(ctx context.Context, opts options, program program, on platfor
 	}
 	built, err := os.ReadFile(build.Output)
 	if err != nil {
-		return fmt.Errorf("reading what was built: %w", err)
+		return fmt.Errorf("failed to read the program: %w", err)
 	}
 	license, err := os.ReadFile(filepath.Join(opts.root, "LICENSE"))
 	if err != nil {
-		return fmt.Errorf("reading the licence: %w", err)
+		return fmt.Errorf("failed to read the license: %w", err)
 	}
 	archive := program.archive(opts.version, on)
 	packed, err := pack(archive, opts.created, []entry{{"LICENSE", 0o644, license}, {program.file(on), 0o755, built}})
 	if err != nil {
-		return fmt.Errorf("packing %s: %w", archive, err)
+		return fmt.Errorf("failed to pack %s: %w", archive, err)
 	}
 	return errors.Join(writeFile(opts.path(archive), packed), writeFile(opts.path(archive+".cdx.json"), bom))
 }
 
-// pack makes a zip or a compressed tar, by the name.
+// pack creates a zip or a compressed tar, depending on the name.
 func pack(name string, modified time.Time, entries []entry) ([]byte, error) {
 	var packed bytes.Buffer
 	var err error
@@ -141,7 +141,7 @@ func packTar(out io.Writer, modified time.Time, entries []entry) error {
 
 func writeFile(path string, content []byte) error {
 	if err := os.WriteFile(path, content, 0o644); err != nil {
-		return fmt.Errorf("writing a part of the release: %w", err)
+		return fmt.Errorf("failed to write a file of the release: %w", err)
 	}
 	return nil
 }

@@ -22,7 +22,7 @@ const (
 	mainFile    = "package main\n\nfunc main() {}\n"
 )
 
-// makeSources writes a small project with all that a release takes from the tree.
+// makeSources writes a small project with all files that a release reads.
 func makeSources(t *testing.T) string {
 	t.Helper()
 	root := t.TempDir()
@@ -49,7 +49,7 @@ func write(t *testing.T, path string, content []byte) {
 	}
 }
 
-// makeImage returns an archive with an index, which is all that is read of it.
+// makeImage returns an archive with an index, which is the only file that is read.
 func makeImage(t *testing.T) []byte {
 	t.Helper()
 	index := `{"schemaVersion":2,"manifests":[{"mediaType":"application/vnd.oci.image.index.v1+json","size":2,"digest":"` +
@@ -71,7 +71,7 @@ func makeImage(t *testing.T) []byte {
 	return archive.Bytes()
 }
 
-// release makes a release of a new copy of the sources.
+// release builds a release from a new copy of the sources.
 func release(t *testing.T) string {
 	t.Helper()
 	output := t.TempDir()
@@ -85,7 +85,7 @@ func release(t *testing.T) string {
 	return output
 }
 
-// That the programs do not depend on the directory is tested where they are built.
+// TestBuildIsReproducible in hack/image tests that programs do not depend on the directory.
 func TestTwoReleasesAreTheSame(t *testing.T) {
 	first, second := read(t, filepath.Join(release(t), checksumsName)), read(t, filepath.Join(release(t), checksumsName))
 	if first != second {
@@ -101,7 +101,7 @@ func TestRelease(t *testing.T) {
 		sum, name, _ := strings.Cut(strings.TrimSpace(line), "  ")
 		names = append(names, name)
 		if got, err := checksum(filepath.Join(output, name)); err != nil || got != sum {
-			t.Errorf("the checksum of %s is %s and not %s, error %v", name, got, sum, err)
+			t.Errorf("the checksum of %s is %s, want %s, error %v", name, got, sum, err)
 		}
 	}
 	if want := []string{
@@ -139,7 +139,7 @@ func TestRelease(t *testing.T) {
 	}
 	defer packed.Close()
 	if len(packed.File) != 2 || packed.File[1].Name != "kubectl-nslifecycle.exe" || packed.File[1].Mode() != 0o755 {
-		t.Errorf("the archive for Windows holds %v", packed.File)
+		t.Errorf("the archive for Windows contains %v", packed.File)
 	}
 
 	if got := read(t, filepath.Join(output, manifestName)); got !=
@@ -166,7 +166,7 @@ func TestChartVersion(t *testing.T) {
 			chart: "name: x\nversion: 0.1.0\nappVersion: latest\n",
 			want:  "name: x\nversion: 1.2.3\nappVersion: v1.2.3\n",
 		},
-		"a dependency has a version of its own": {
+		"a dependency has its own version": {
 			chart: "version: 0.1.0\nappVersion: latest\ndependencies:\n- version: 2\n  version: 3\n",
 			want:  "version: 1.2.3\nappVersion: v1.2.3\ndependencies:\n- version: 2\n  version: 3\n",
 		},
@@ -201,13 +201,13 @@ func TestManifestWithoutTheImage(t *testing.T) {
 
 func TestWrongArguments(t *testing.T) {
 	for name, args := range map[string][]string{
-		"a version without v":   {"--version", "1.2.3"},
-		"half a version":        {"--version", "v1.2"},
-		"build metadata":        {"--version", "v1.2.3+4"},
-		"a flag for the linker": {"--version", "v1.2.3 -X main.x=y"},
-		"half a platform":       {"--version", "v1.2.3", "--platforms", "linux"},
-		"no time":               {"--version", "v1.2.3", "--created", "-1"},
-		"one argument more":     {"--version", "v1.2.3", "x"},
+		"a version without v":    {"--version", "1.2.3"},
+		"an incomplete version":  {"--version", "v1.2"},
+		"build metadata":         {"--version", "v1.2.3+4"},
+		"a flag for the linker":  {"--version", "v1.2.3 -X main.x=y"},
+		"an incomplete platform": {"--version", "v1.2.3", "--platforms", "linux"},
+		"no time":                {"--version", "v1.2.3", "--created", "-1"},
+		"an extra argument":      {"--version", "v1.2.3", "x"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := parse(append([]string{"--output", "x", "--revision", "abc", "--created", "1"}, args...)); err == nil {
@@ -216,7 +216,7 @@ func TestWrongArguments(t *testing.T) {
 		})
 	}
 	if _, err := parse([]string{"--output", "x", "--revision", "abc", "--created", "1", "--version", "v0.2.0-rc.1"}); err != nil {
-		t.Errorf("a release candidate is refused: %v", err)
+		t.Errorf("a release candidate was rejected: %v", err)
 	}
 }
 
@@ -247,7 +247,7 @@ func list(t *testing.T, path string) []string {
 			t.Fatal(err)
 		}
 		if header.ModTime.Unix() != 1700000000 || header.Uid != 0 {
-			t.Errorf("%s is of %s and belongs to %d", header.Name, header.ModTime, header.Uid)
+			t.Errorf("%s has modification time %s and owner %d", header.Name, header.ModTime, header.Uid)
 		}
 		names = append(names, header.Name)
 	}

@@ -18,17 +18,17 @@ import (
 
 const (
 	bystanderName = "bystander"
-	// bystanderPause is the time between two of its requests.
+	// bystanderPause is the time between two requests.
 	bystanderPause = 10 * time.Millisecond
 )
 
-// bystander is an ordinary client beside the controllers, in no group with privileges:
-// the API server shares its capacity among the likes of it.
+// bystander is another client of the API server, without privileged groups, so that
+// API priority and fairness applies to it.
 type bystander struct {
 	client kubernetes.Interface
 }
 
-// newBystander gives a user the right to one ConfigMap in namespace default.
+// newBystander creates the client of a user that can only access one ConfigMap in namespace default.
 func newBystander(ctx context.Context, c *cluster) (*bystander, error) {
 	meta := metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: bystanderName}
 	_, err := c.client.CoreV1().ConfigMaps(meta.Namespace).Create(ctx, &corev1.ConfigMap{ObjectMeta: meta},
@@ -46,7 +46,7 @@ func newBystander(ctx context.Context, c *cluster) (*bystander, error) {
 		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: bystanderName}},
 	}, metav1.CreateOptions{})
 	if err := errors.Join(err, roleError, bindingError); err != nil {
-		return nil, fmt.Errorf("making room for another client: %w", err)
+		return nil, fmt.Errorf("failed to set up another client: %w", err)
 	}
 	config, err := c.User(bystanderName)
 	if err != nil {
@@ -55,15 +55,15 @@ func newBystander(ctx context.Context, c *cluster) (*bystander, error) {
 	config.QPS = -1
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
-		return nil, fmt.Errorf("creating another client: %w", err)
+		return nil, fmt.Errorf("failed to create another client: %w", err)
 	}
 	return &bystander{client: client}, nil
 }
 
-// ask makes requests one after the other until the function that it returns is called,
-// which returns how long each took. It may be called more than once. A nil bystander asks
-// nothing.
-func (b *bystander) ask(ctx context.Context) func() ([]time.Duration, error) {
+// start sends requests one after the other until the returned function is called,
+// which returns how long each took and may be called more than once. A nil bystander sends
+// no requests.
+func (b *bystander) start(ctx context.Context) func() ([]time.Duration, error) {
 	if b == nil {
 		return func() ([]time.Duration, error) { return nil, nil }
 	}
@@ -94,7 +94,7 @@ func (b *bystander) ask(ctx context.Context) func() ([]time.Duration, error) {
 		close(over)
 		group.Wait()
 		if err != nil {
-			return nil, fmt.Errorf("asking as another client: %w", err)
+			return nil, fmt.Errorf("failed to send a request as another client: %w", err)
 		}
 		return latencies, nil
 	})

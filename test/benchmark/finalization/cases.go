@@ -10,29 +10,29 @@ import (
 	"strings"
 )
 
-// content is what each namespace of a scenario has in it.
+// content is the content of each namespace of a scenario.
 type content struct {
 	configMaps, secrets, services, deployments int
-	// held custom resources have a finalizer, which the harness takes off 2 s after the
+	// held is the number of custom resources with a finalizer, which the harness removes 2 s after the
 	// namespace has been deleted.
 	held int
-	// pods are on a node, so that they have a grace period.
+	// pods are assigned to a node, so that they have a grace period.
 	pods int
 }
 
 // scenario is one case.
 type scenario struct {
 	name, title string
-	// crds is how many CustomResourceDefinitions there are.
+	// crds is the number of CustomResourceDefinitions.
 	crds int
-	// namespaces is how many are deleted at once.
+	// namespaces is the number of namespaces that are deleted at once.
 	namespaces int
 	content    content
-	// isCrowded says that there are many objects in other namespaces, and idleNamespaces
-	// how many other namespaces.
+	// isCrowded adds many objects in other namespaces, and idleNamespaces is the number of
+	// other namespaces.
 	isCrowded      bool
 	idleNamespaces int
-	// isCheap says that --quick measures it.
+	// isCheap includes the scenario in --quick.
 	isCheap bool
 }
 
@@ -54,7 +54,7 @@ const (
 	idleNamespaceCount = 10_000
 )
 
-// scenarios returns all cases as the report lists them.
+// scenarios returns all cases in the order of the report.
 func scenarios() []scenario {
 	full := content{configMaps: 8, secrets: 4, services: 4, deployments: 4}
 	many := []scenario{
@@ -82,8 +82,8 @@ func scenarios() []scenario {
 		namespaces: 500, crds: manyCRDs, idleNamespaces: idleNamespaceCount})
 }
 
-// selectScenarios returns those with these names, separated by commas, or all of them, or
-// all that are cheap.
+// selectScenarios returns the cases with the names, separated by commas, or all of them, or
+// all cheap ones.
 func selectScenarios(names string, onlyCheap bool) ([]scenario, error) {
 	all := scenarios()
 	if names == "" {
@@ -92,14 +92,14 @@ func selectScenarios(names string, onlyCheap bool) ([]scenario, error) {
 	wanted := strings.Split(names, ",")
 	for _, name := range wanted {
 		if !slices.ContainsFunc(all, func(s scenario) bool { return s.name == name }) {
-			return nil, fmt.Errorf("there is no case %q; --list shows which ones there are", name)
+			return nil, fmt.Errorf("unknown case %q; run with --list for the known ones", name)
 		}
 	}
 	return slices.DeleteFunc(all, func(s scenario) bool { return !slices.Contains(wanted, s.name) }), nil
 }
 
-// computeOrder returns scenarios as they are measured: what is laborious to remove comes
-// last, and the number of CRDs changes as rarely as possible.
+// computeOrder returns scenarios in the order of measurement: the crowd, which is expensive to
+// remove, comes last, and the number of CRDs changes as rarely as possible.
 func computeOrder(selected []scenario) []scenario {
 	ordered := slices.Clone(selected)
 	slices.SortStableFunc(ordered, func(a, b scenario) int {
@@ -125,7 +125,7 @@ const (
 	ours
 )
 
-// sideNames are how the sides are called in the report.
+// sideNames are the names of the sides in the report.
 var sideNames = [2]string{"peer", "ours"}
 
 // computeSides returns the order of the sides in a round.

@@ -21,7 +21,7 @@ func TestScenariosHaveDifferentNames(t *testing.T) {
 	names, titles := map[string]bool{}, map[string]bool{}
 	for _, s := range scenarios() {
 		if names[s.name] || titles[s.title] {
-			t.Errorf("There are two cases called %s, %q", s.name, s.title)
+			t.Errorf("There are two cases with name %s or title %q", s.name, s.title)
 		}
 		names[s.name], titles[s.title] = true, true
 		if s.namespaces < 1 {
@@ -33,12 +33,12 @@ func TestScenariosHaveDifferentNames(t *testing.T) {
 	}
 	for _, g := range goals() {
 		if !names[g.scenario] {
-			t.Errorf("Goal %q is of case %s, which does not exist", g.what, g.scenario)
+			t.Errorf("Goal %q refers to the unknown case %s", g.what, g.scenario)
 		}
 	}
 	for _, g := range growths() {
 		if !names[g.from] || !names[g.to] {
-			t.Errorf("%s compares %s and %s, of which one does not exist", g.what, g.from, g.to)
+			t.Errorf("%s compares %s and %s, of which one is unknown", g.what, g.from, g.to)
 		}
 	}
 }
@@ -51,7 +51,7 @@ func TestSelectScenarios(t *testing.T) {
 		isError   bool
 	}{
 		"some, in the order of the report": {"pods-20,empty", false, []string{"empty", "pods-20"}, false},
-		"one that is not cheap, quickly":   {many500, true, []string{many500}, false},
+		"an expensive one with --quick":    {many500, true, []string{many500}, false},
 		"an unknown one":                   {"empty,nonsense", false, nil, true},
 		"all":                              {"", false, namesOf(scenarios()), false},
 		"the cheap ones": {"", true,
@@ -69,7 +69,7 @@ func TestSelectScenarios(t *testing.T) {
 	}
 }
 
-func TestComputeOrderLeavesWhatIsLaboriousToTheEnd(t *testing.T) {
+func TestComputeOrderPutsTheCrowdLast(t *testing.T) {
 	ordered := computeOrder(scenarios())
 	if len(ordered) != len(scenarios()) {
 		t.Fatalf("There are %d cases, want %d", len(ordered), len(scenarios()))
@@ -105,10 +105,10 @@ func TestComplete(t *testing.T) {
 		servers []int
 		isError bool
 	}{
-		"as it is":                   {options{rounds: 3, identities: both}, 3, []int{1, 2}, false},
+		"unchanged":                  {options{rounds: 3, identities: both}, 3, []int{1, 2}, false},
 		"quickly":                    {options{rounds: 3, identities: both, quick: true}, 1, []int{1}, false},
-		"quickly, two API servers":   {options{rounds: 3, identities: "2", quick: true, setByUser: map[string]bool{"identities": true}}, 1, []int{2}, false},
-		"quickly, more rounds":       {options{rounds: 5, identities: "1", quick: true, setByUser: map[string]bool{"rounds": true}}, 5, []int{1}, false},
+		"--quick, two API servers":   {options{rounds: 3, identities: "2", quick: true, setByUser: map[string]bool{"identities": true}}, 1, []int{2}, false},
+		"--quick, more rounds":       {options{rounds: 5, identities: "1", quick: true, setByUser: map[string]bool{"rounds": true}}, 5, []int{1}, false},
 		"no round":                   {options{identities: "1"}, 0, nil, true},
 		"three API servers":          {options{rounds: 1, identities: "3"}, 0, nil, true},
 		"neither of the two":         {options{rounds: 1, identities: "1", peerOnly: true, oursOnly: true}, 0, nil, true},
@@ -127,23 +127,23 @@ func TestComplete(t *testing.T) {
 	}
 }
 
-func TestDeparture(t *testing.T) {
-	d := newDeparture([]string{"a", "b"})
+func TestDeletionTracker(t *testing.T) {
+	d := newDeletionTracker([]string{"a", "b"})
 	start := time.Now()
-	d.see("a", start)
-	d.see("a", start)
-	d.see("another", start)
+	d.record("a", start)
+	d.record("a", start)
+	d.record("another", start)
 	select {
 	case <-d.done:
-		t.Fatal("It is done, and b is still there")
+		t.Fatal("It is done, although b was not deleted")
 	default:
 	}
-	if d.left() != 1 {
-		t.Errorf("%d are left, want 1", d.left())
+	if d.remaining() != 1 {
+		t.Errorf("%d are remaining, want 1", d.remaining())
 	}
-	d.see("b", start.Add(time.Second))
+	d.record("b", start.Add(time.Second))
 	<-d.done
 	if got := d.last.Sub(start); got != time.Second {
-		t.Errorf("The last one went after %s, want 1s", got)
+		t.Errorf("The last one was deleted after %s, want 1s", got)
 	}
 }

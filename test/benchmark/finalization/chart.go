@@ -26,14 +26,14 @@ const (
 	labelWidth = 300
 	rowHeight  = 30
 	barHeight  = 11
-	// headHeight is for the legend, and axesHeight for the titles and the axes below.
+	// headHeight is the height of the legend, and axesHeight that of the titles and the axes.
 	headHeight = 36
 	axesHeight = 48
 	margin     = 12
 	textSize   = 11
 )
 
-// sideColors are told apart by those who see no red or no green, too, and in grey.
+// sideColors are distinguishable in greyscale and for readers with red-green colour blindness.
 var sideColors = [2]color.Color{
 	peer: color.RGBA{R: 0x9a, G: 0xa5, B: 0xb1, A: 0xff},
 	ours: color.RGBA{R: 0x1f, G: 0x5f, B: 0xa8, A: 0xff},
@@ -41,7 +41,7 @@ var sideColors = [2]color.Color{
 
 var gridColor = color.Gray{Y: 0xd4}
 
-// charts draws the cases of each number of API servers. It returns the files by path.
+// charts draws a chart for each number of API servers, and returns the files by path.
 func (r *report) charts(path string) map[string][]byte {
 	byServers := map[int][]*line{}
 	for _, l := range r.measured() {
@@ -67,13 +67,13 @@ type panel struct {
 	title  string
 	value  func(l *line, side int) float64
 	format func(value float64) string
-	// least is where the axis begins, or at the power of ten below the least value.
+	// least is the maximum of the start of the axis, which is the power of ten below the least value.
 	least float64
 }
 
 func panels() [2]panel {
 	return [2]panel{
-		{title: "Time to gone, seconds", least: 0.1,
+		{title: "Time to removal, seconds", least: 0.1,
 			value:  func(l *line, side int) float64 { return l.medianTime(side).Seconds() },
 			format: func(value float64) string { return fmt.Sprintf("%.1f", value) }},
 		{title: "Requests", least: 1,
@@ -87,13 +87,13 @@ func drawChart(subtitle string, lines []*line) []byte {
 	canvas := vgsvg.New(chartSize(len(lines)))
 	drawPanels(draw.New(canvas), subtitle, lines)
 	var out bytes.Buffer
-	// A buffer takes everything.
+	// Writing to a buffer cannot fail.
 	_, _ = canvas.WriteTo(&out)
 	return bytes.ReplaceAll(out.Bytes(), []byte(fontFamily+";"), []byte(fontFamily+similarFonts+";"))
 }
 
-// Few machines that show a chart have the font that it was laid out with. These are as
-// wide, but for the last one.
+// The font that the chart is laid out with is often not installed. These fonts have the
+// same widths, except for the last one.
 const (
 	fontFamily   = "font-family:Liberation Sans"
 	similarFonts = ",Arial,Helvetica,sans-serif"
@@ -112,11 +112,11 @@ func drawPanels(whole draw.Canvas, subtitle string, lines []*line) {
 	newPanel(halves[1], lines, false).Draw(draw.Crop(whole, labelWidth+panelWidth+2*margin, -margin, margin, -headHeight))
 }
 
-// drawHead draws the legend above both panels, and what the chart is about before it.
+// drawHead draws the title and the legend above both panels.
 func drawHead(whole draw.Canvas, subtitle string) {
 	style := newStyle(textSize + 1)
 	at := vg.Point{X: whole.Min.X + margin, Y: whole.Max.Y - headHeight/2}
-	whole.FillText(style, at, "The end of namespaces, "+subtitle)
+	whole.FillText(style, at, "Finalization, "+subtitle)
 	at.X += labelWidth
 	for side, name := range legendNames {
 		whole.FillPolygon(sideColors[side], []vg.Point{
@@ -162,16 +162,16 @@ func newPanel(half panel, lines []*line, hasLabels bool) *plot.Plot {
 	grid := plotter.NewGrid()
 	grid.Vertical.Color, grid.Horizontal.Width = gridColor, 0
 	p.Add(grid, bars)
-	// Adding may have widened it.
+	// Adding data may have widened the axis.
 	p.X.Min, p.X.Max = bars.least, bars.most
 	return p
 }
 
-// legendNames are for readers who know no sides.
+// legendNames are the names of the sides in the charts.
 var legendNames = [2]string{peer: "kube-controller-manager", ours: "nslifecycle"}
 
-// bars are horizontal bars from the axis on, two in a row, with their values beside them.
-// A plotter.BarChart begins at 0, which a log axis does not have.
+// bars plots horizontal bars, two in each row, with their values beside them.
+// A plotter.BarChart starts at 0, which a log axis does not contain.
 type bars struct {
 	half        panel
 	lines       []*line
@@ -204,7 +204,7 @@ func (b *bars) Plot(canvas draw.Canvas, p *plot.Plot) {
 			if value <= 0 {
 				continue
 			}
-			// The peer above, ours below the middle of the row.
+			// The peer is above the middle of the row, ours below.
 			bottom := middle
 			if side == ours {
 				bottom = middle - barHeight
@@ -228,7 +228,7 @@ func powersOfTen(least, most float64) []plot.Tick {
 	return ticks
 }
 
-// formatPower prints a power of ten in little room.
+// formatPower formats a power of ten in a short form.
 func formatPower(value float64) string {
 	switch {
 	case value >= 999_999:

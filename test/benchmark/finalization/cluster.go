@@ -34,52 +34,52 @@ import (
 )
 
 const (
-	// parallel is the number of requests at a time, also of those that delete namespaces.
+	// parallel is the number of concurrent requests, including those that delete namespaces.
 	parallel = 32
 	// assetsVariable names the directory of the control plane's binaries.
 	assetsVariable = "KUBEBUILDER_ASSETS"
-	// secondServer is the Lease of an API server that does not exist.
+	// secondServer is the name of the Lease that simulates a second API server.
 	secondServer = "apiserver-of-the-benchmark"
-	// leaseSeconds is how long that Lease is good for, as with the real ones.
+	// leaseSeconds is the duration of that Lease, the same as of real ones.
 	leaseSeconds = 3600
 
 	pollInterval = 250 * time.Millisecond
-	// setUpTimeout is for what the harness waits for outside of any measurement.
+	// setUpTimeout limits waiting outside of measurements.
 	setUpTimeout = 5 * time.Minute
 )
 
-// cluster is the control plane and what the harness does there.
+// cluster is the control plane and the clients of the harness.
 type cluster struct {
 	*controlplane.ControlPlane
 	client  kubernetes.Interface
 	dynamic dynamic.Interface
-	// scraper's requests are not counted, neither here nor by the API server.
+	// scraper's requests are counted neither here nor by the API server.
 	scraper  rest.Interface
 	meter    *meter
 	observer *observer
-	// serverPID is the process of kube-apiserver, or 0 where that is not known.
+	// serverPID is the process ID of kube-apiserver, or 0 if it is unknown.
 	serverPID int
-	// crds is how many there are, and crowd how many objects in other namespaces.
+	// crds is the number of CRDs, and crowd the number of objects in other namespaces.
 	crds, crowd int
 }
 
-// findAssets sees to it that there are binaries, kube-controller-manager among them, and
-// that the control plane is started from the same ones.
+// findAssets builds the binaries, including kube-controller-manager, if they are missing, and
+// makes the control plane use them.
 func findAssets(ctx context.Context) (string, error) {
 	command := exec.CommandContext(ctx, filepath.Join(controlplane.Root(), "hack", "control-plane.sh"),
 		"--with-controller-manager")
 	command.Stderr = os.Stderr
-	// Not killed but asked to stop: it has to remove what it has not finished.
+	// Interrupt instead of kill, since the script removes incomplete files.
 	command.Cancel = func() error { return command.Process.Signal(syscall.SIGTERM) }
 	output, err := command.Output()
 	if err != nil {
-		return "", fmt.Errorf("getting kube-apiserver, etcd and kube-controller-manager: %w", err)
+		return "", fmt.Errorf("failed to get kube-apiserver, etcd and kube-controller-manager: %w", err)
 	}
 	assets := strings.TrimSpace(string(output))
 	return assets, os.Setenv(assetsVariable, assets)
 }
 
-// startCluster starts a control plane with our ServiceAccount and its rights.
+// startCluster starts a control plane with the manager's ServiceAccount and its permissions.
 func startCluster(ctx context.Context, fsync bool) (*cluster, error) {
 	plane, err := controlplane.Start(ctx, controlplane.WithEtcdFlag("unsafe-no-fsync", strconv.FormatBool(!fsync)))
 	if err != nil {
@@ -98,18 +98,18 @@ func (c *cluster) prepare(ctx context.Context) error {
 	config.WarningHandler = rest.NoWarnings{}
 	scraper, err := kubernetes.NewForConfig(config)
 	if err != nil {
-		return fmt.Errorf("creating a client: %w", err)
+		return fmt.Errorf("failed to create a client: %w", err)
 	}
 	c.scraper = scraper.CoreV1().RESTClient()
 
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return c.meter.wrap(next) })
 	if c.dynamic, err = dynamic.NewForConfig(config); err != nil {
-		return fmt.Errorf("creating a dynamic client: %w", err)
+		return fmt.Errorf("failed to create a dynamic client: %w", err)
 	}
 	typed := rest.CopyConfig(config)
 	typed.ContentType = runtime.ContentTypeProtobuf
 	if c.client, err = kubernetes.NewForConfig(typed); err != nil {
-		return fmt.Errorf("creating a client: %w", err)
+		return fmt.Errorf("failed to create a client: %w", err)
 	}
 	if c.serverPID, _, err = harness.FindChild("kube-apiserver"); err != nil {
 		return err
@@ -121,7 +121,7 @@ func (c *cluster) prepare(ctx context.Context) error {
 	return err
 }
 
-// Stop ends the control plane.
+// Stop stops the control plane.
 func (c *cluster) Stop() error {
 	if c.observer != nil {
 		c.observer.stop()
@@ -129,19 +129,19 @@ func (c *cluster) Stop() error {
 	return c.ControlPlane.Stop()
 }
 
-// installRights installs of config/default what the manager needs to end namespaces: its
-// namespace, its ServiceAccount and the rights of that. The policies would cost the API
-// server time that has nothing to do with this.
+// installRights installs the part of config/default that the manager needs to finalize namespaces:
+// its namespace, its ServiceAccount and RBAC. The policies are omitted, since they would
+// use processor time of the API server.
 func (c *cluster) installRights(ctx context.Context) error {
-	everything, err := c.Kubectl(ctx, c.Admin, "kustomize", filepath.Join(controlplane.Root(), "config", "default"))
+	manifests, err := c.Kubectl(ctx, c.Admin, "kustomize", filepath.Join(controlplane.Root(), "config", "default"))
 	if err != nil {
 		return err
 	}
 	var rights []string
-	for document := range strings.SplitSeq(everything, "\n---\n") {
+	for document := range strings.SplitSeq(manifests, "\n---\n") {
 		var object metav1.TypeMeta
 		if err := yaml.Unmarshal([]byte(document), &object); err != nil {
-			return fmt.Errorf("reading config/default: %w", err)
+			return fmt.Errorf("failed to read config/default: %w", err)
 		}
 		switch object.Kind {
 		case "Namespace", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding":
@@ -152,11 +152,11 @@ func (c *cluster) installRights(ctx context.Context) error {
 	return err
 }
 
-// setServers makes it look as if there were one API server, or two.
+// setServers simulates one or two API servers.
 func (c *cluster) setServers(ctx context.Context, count int) error {
 	leases := c.client.CoordinationV1().Leases(metav1.NamespaceSystem)
 	if err := leases.Delete(ctx, secondServer, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("removing the Lease of the second API server: %w", err)
+		return fmt.Errorf("failed to delete the Lease of the second API server: %w", err)
 	}
 	if count == 1 {
 		return nil
@@ -172,22 +172,22 @@ func (c *cluster) setServers(ctx context.Context, count int) error {
 		},
 	}, metav1.CreateOptions{})
 	if err != nil {
-		return fmt.Errorf("creating the Lease of a second API server: %w", err)
+		return fmt.Errorf("failed to create the Lease of a second API server: %w", err)
 	}
 	return nil
 }
 
-// countServers returns how many API servers a controller sees.
+// countServers returns the number of API servers that a controller discovers.
 func (c *cluster) countServers(ctx context.Context) (int, error) {
 	leases, err := c.client.CoordinationV1().Leases(metav1.NamespaceSystem).List(ctx,
 		metav1.ListOptions{LabelSelector: "apiserver.kubernetes.io/identity=kube-apiserver"})
 	if err != nil {
-		return 0, fmt.Errorf("counting the API servers: %w", err)
+		return 0, fmt.Errorf("failed to count the API servers: %w", err)
 	}
 	return len(leases.Items), nil
 }
 
-// waitForServers waits until as many API servers have made themselves known, which takes
+// waitForServers waits until the number of API servers have created their Leases, which takes
 // a real one a moment.
 func (c *cluster) waitForServers(ctx context.Context, count int) error {
 	err := wait.PollUntilContextTimeout(ctx, pollInterval, setUpTimeout, true,
@@ -196,12 +196,12 @@ func (c *cluster) waitForServers(ctx context.Context, count int) error {
 			return servers == count, err
 		})
 	if err != nil {
-		return fmt.Errorf("waiting for %d Leases of API servers in kube-system: %w", count, err)
+		return fmt.Errorf("failed to wait for %d Leases of API servers in kube-system: %w", count, err)
 	}
 	return nil
 }
 
-// Calm is when the API server has had at most calmRequests in calmInterval, and has used
+// The API server is calm if it has served at most calmRequests in calmInterval, and has used
 // at most half a processor.
 const (
 	calmInterval = time.Second
@@ -209,8 +209,8 @@ const (
 	calmTimeout  = 90 * time.Second
 )
 
-// calm waits until nothing happens any more, and returns how many requests the API server
-// has had by then. Where it never becomes calm this is as good as it gets.
+// calm waits until the API server is calm, and returns how many requests it
+// has served by then. It gives up after calmTimeout.
 func (c *cluster) calm(ctx context.Context) (counts, error) {
 	deadline := time.Now().Add(calmTimeout)
 	last, lastCPU, err := c.read(ctx)
@@ -226,12 +226,12 @@ func (c *cluster) calm(ctx context.Context) (counts, error) {
 			return nil, err
 		}
 		inARow++
-		// The processor time of reading the metrics is in there.
+		// This includes the processor time of reading the metrics.
 		if now.minus(last).total() > calmRequests || cpu-lastCPU > calmInterval/2 {
 			inARow = 0
 		}
 		if inARow == 0 && time.Now().After(deadline) {
-			harness.Say("The API server has been busy for %s, going on", calmTimeout)
+			harness.Say("The API server has been busy for %s, continuing", calmTimeout)
 			return now, nil
 		}
 		last, lastCPU = now, cpu
@@ -248,7 +248,7 @@ func (c *cluster) read(ctx context.Context) (counts, time.Duration, error) {
 	return requests, cpu, err
 }
 
-// serverCPU is the processor time of the API server, or false where that is not known.
+// serverCPU returns the processor time of the API server, or false if it is unknown.
 func (c *cluster) serverCPU() (time.Duration, bool, error) {
 	if c.serverPID == 0 {
 		return 0, false, nil
@@ -270,7 +270,7 @@ func (c *cluster) deleteNamespaces(ctx context.Context, names []string) error {
 	})
 }
 
-// removeNamespaces removes namespaces that nothing is in, without a controller.
+// removeNamespaces deletes and finalizes empty namespaces, without a controller.
 func (c *cluster) removeNamespaces(ctx context.Context, names []string) error {
 	if err := c.deleteNamespaces(ctx, names); err != nil {
 		return err
@@ -282,7 +282,7 @@ func (c *cluster) removeNamespaces(ctx context.Context, names []string) error {
 	})
 }
 
-// inParallel does something for each number below count, some at a time.
+// inParallel calls do for each number below count, concurrently.
 func inParallel(ctx context.Context, count int, do func(ctx context.Context, i int) error) error {
 	group, groupContext := errgroup.WithContext(ctx)
 	group.SetLimit(parallel)
@@ -303,7 +303,7 @@ func sleep(ctx context.Context, duration time.Duration) error {
 	}
 }
 
-// makeNames returns names that start the same.
+// makeNames returns names with a common prefix.
 func makeNames(prefix string, count int) []string {
 	names := make([]string, 0, count)
 	for i := range count {

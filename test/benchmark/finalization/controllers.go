@@ -16,17 +16,17 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/controlplane"
 )
 
-// warmUpTimeout is for a controller to start and to end an empty namespace.
+// warmUpTimeout is how long a controller may take to start and to finalize an empty namespace.
 const warmUpTimeout = 2 * time.Minute
 
-// contenders are the two controllers, ready to be started.
+// contenders holds the configuration of the two controllers.
 type contenders struct {
 	cluster     *cluster
 	binaries    [2]string
 	kubeconfigs [2]string
-	// limit is how many requests ours may make.
+	// limit is the client-side rate limit of ours.
 	limit limit
-	// started counts, for names.
+	// started counts the started processes, for their names.
 	started int
 }
 
@@ -68,8 +68,8 @@ func (c *contenders) args(side int) []string {
 	return args
 }
 
-// start starts a controller and lets it end one namespace, after which it has all that it
-// needs.
+// start starts a controller and lets it finalize one namespace, after which its caches and
+// discovery are warm.
 func (c *contenders) start(ctx context.Context, side int) (*harness.Process, error) {
 	process, err := harness.StartProcess(ctx, sideNames[side], filepath.Join(c.cluster.Dir, sideNames[side]+".log"),
 		c.binaries[side], c.args(side)...)
@@ -87,26 +87,26 @@ func (c *contenders) warmUp(ctx context.Context, process *harness.Process) error
 	names := []string{fmt.Sprintf("bench-warm-up-%d", c.started)}
 	expected := c.cluster.observer.expect(names)
 	if err := c.cluster.createNamespaces(ctx, names); err != nil {
-		return fmt.Errorf("creating a namespace to warm up: %w", err)
+		return fmt.Errorf("failed to create a namespace for the warm-up: %w", err)
 	}
 	if err := c.cluster.deleteNamespaces(ctx, names); err != nil {
-		return fmt.Errorf("deleting a namespace to warm up: %w", err)
+		return fmt.Errorf("failed to delete a namespace for the warm-up: %w", err)
 	}
-	return waitUntilGone(ctx, expected, process, warmUpTimeout)
+	return waitUntilRemoved(ctx, expected, process, warmUpTimeout)
 }
 
-// waitUntilGone waits for the end of namespaces, and no longer than the controller runs.
-func waitUntilGone(ctx context.Context, expected *departure, process *harness.Process, timeout time.Duration) error {
+// waitUntilRemoved waits for the removal of namespaces, and fails if the controller exits.
+func waitUntilRemoved(ctx context.Context, expected *deletionTracker, process *harness.Process, timeout time.Duration) error {
 	timer := time.NewTimer(timeout)
 	defer timer.Stop()
 	select {
 	case <-expected.done:
 		return nil
 	case <-process.Exited():
-		return fmt.Errorf("the controller ended by itself; it said last: %s", process.LastWords())
+		return fmt.Errorf("the controller exited; last output: %s", process.LastOutput())
 	case <-timer.C:
-		return fmt.Errorf("%d namespaces are still there after %s; the controller said last: %s",
-			expected.left(), timeout, process.LastWords())
+		return fmt.Errorf("%d namespaces remain after %s; last output of the controller: %s",
+			expected.remaining(), timeout, process.LastOutput())
 	case <-ctx.Done():
 		return ctx.Err()
 	}

@@ -1,55 +1,55 @@
 // Copyright The nslifecycle Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command finalization measures how fast namespaces end, and at what cost, with the
+// Command finalization measures the speed and cost of finalizing namespaces with the
 // namespace controller of kube-controller-manager and with nslifecycle, and prints tables
 // (make bench-finalization).
 //
-// # In turn, on one API server
+// # Method
 //
-// There is one control plane. The peer, kube-controller-manager with its namespace
-// controller alone, and ours, the manager with finalization alone, work on it in turn and
+// The peer, kube-controller-manager with its namespace
+// controller only, and ours, the manager with finalization only, work on one control plane in turn,
 // never at the same time. Each case is measured in rounds, and the order changes from one
-// round to the next, so that a slow drift favours neither. A measurement goes like this:
+// round to the next, so that a slow drift favours neither. The steps of a measurement are:
 //
 //  1. The harness creates namespaces with content.
-//  2. It starts the controller, and creates and deletes a namespace to warm it up: its
-//     caches are full then, and its discovery is done.
-//  3. It waits until the API server has no more requests than while idle.
-//  4. It deletes the namespaces, 32 requests at a time, and waits for them to go.
-//  5. It waits as in 3, and stops the controller.
+//  2. It starts the controller, and creates and deletes a namespace to warm it up: this fills its
+//     caches and completes its discovery.
+//  3. It waits until the API server serves no more requests than while idle.
+//  4. It deletes the namespaces with 32 concurrent requests, and waits for their removal.
+//  5. It waits as in step 3, and stops the controller.
 //
-// Time is taken by one clock, the harness's, from before the first DELETE until a watch
-// delivers the event that the last namespace is gone.
+// Time counts on the harness's clock, from before the first DELETE until a watch
+// delivers the removal of the last namespace.
 //
 // # Requests
 //
-// The number of requests is what the API server counts itself, the difference of
-// apiserver_request_total between 3 and 5. A watch is counted there when it ends; here it
-// counts when it begins. What the harness sends in between is taken off: its DELETEs, the
-// patches that take finalizers off, the requests of its kubelet. The API server's own
-// requests, such as those for its Lease, are still in there. How many there are while
-// nothing happens is measured once and printed.
+// The number of requests is counted by the API server, as the difference of
+// apiserver_request_total between steps 3 and 5. The API server counts a watch when it ends; here it
+// counts when it starts. The harness's own requests are subtracted: its DELETEs, the
+// patches that remove finalizers, and the requests of its kubelet. The API server's own
+// requests, such as those for its Lease, are included. The number of requests while
+// idle is measured once and printed.
 //
 // # Identities
 //
-// nslifecycle waits longer where there is more than one API server. The second one is a
-// Lease in kube-system like those by which API servers tell that they live; nobody serves
-// anything behind it. The peer does not look at it.
+// nslifecycle waits longer if there is more than one API server. The second one is only a
+// Lease in kube-system like those that API servers renew as heartbeats, without a server
+// behind it. The peer ignores it.
 //
 // # Limits
 //
-// With --limits ours alone is measured, with several limits of requests. From the first
-// DELETE until the last namespace is gone another client reads and writes a ConfigMap, and
-// the time that its requests take is measured as well, once also while nothing is deleted.
+// With --limits only ours is measured, with several client-side rate limits. From the first
+// DELETE until the last removal another client reads and writes a ConfigMap, and
+// the duration of its requests is measured, once also while nothing is deleted.
 //
 // # Fairness
 //
-// Each controller has the identity and rights that it has in a cluster: the peer is
+// Each controller has the identity and permissions that it has in a cluster: the peer is
 // system:kube-controller-manager and uses the ServiceAccounts of its controllers, ours is
-// its own ServiceAccount with the generated ClusterRole. Both have their default limits of
-// requests. Nothing but that ClusterRole is installed: no CRDs and no policies of ours.
+// its ServiceAccount with the generated ClusterRole. Both have their default rate limits.
+// Only that ClusterRole is installed, without the project's CRDs and policies.
 // No other controller runs: there are no ReplicaSets, no ServiceAccounts and no garbage
-// collection. Pods are ended by a small kubelet in the harness, which takes all of their
+// collection. A small kubelet in the harness terminates Pods after their full
 // grace period.
 package main

@@ -13,30 +13,30 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/benchmark/internal/harness"
 )
 
-// What a goal may come to.
+// Results of a goal.
 const (
 	met         = "met"
 	missed      = "missed"
 	notMeasured = "not measured"
 )
 
-// peerDelay is how long kube-controller-manager waits before it looks at a namespace.
+// peerDelay is how long kube-controller-manager waits before it finalizes a namespace.
 const peerDelay = 5 * time.Second
 
-// settlingTime is how long ours waits at least, by the number of API servers.
-func settlingTime(servers int) time.Duration {
+// gracePeriod returns how long ours waits at least, by the number of API servers.
+func gracePeriod(servers int) time.Duration {
 	if servers == 1 {
 		return time.Second
 	}
 	return 5 * time.Second
 }
 
-// goal is what a case should come to.
+// goal is the goal of a case.
 type goal struct {
 	what     string
 	scenario string
 	servers  int
-	// value is NaN where it was not measured.
+	// value returns NaN if it was not measured.
 	value func(*line) float64
 	// limit is the least that the value may be, or the most if isMost.
 	limit  float64
@@ -52,8 +52,8 @@ func goals() []goal {
 			value: (*line).requestsRatio, limit: 25},
 		{what: "Empty, 100 CRDs: times faster", scenario: emptyWith100CRDs, servers: 1,
 			value: (*line).timeRatio, limit: 4},
-		{what: "Empty, 100 CRDs, two API servers: time above settling", scenario: emptyWith100CRDs, servers: 2,
-			value: (*line).aboveSettling, limit: 0.3, isMost: true, unit: " s"},
+		{what: "Empty, 100 CRDs, two API servers: time above the grace period", scenario: emptyWith100CRDs, servers: 2,
+			value: (*line).aboveGracePeriod, limit: 0.3, isMost: true, unit: " s"},
 	}
 	for _, servers := range []int{1, 2} {
 		suffix := ""
@@ -61,17 +61,17 @@ func goals() []goal {
 			suffix = ", two API servers"
 		}
 		list = append(list,
-			goal{what: "10,000 ConfigMaps" + suffix + ": times faster, without settling", scenario: tenThousandMaps,
-				servers: servers, value: (*line).settledRatio, limit: 2},
-			goal{what: "20 pods" + suffix + ": time after the last pod, at worst", scenario: twentyPods,
+			goal{what: "10,000 ConfigMaps" + suffix + ": times faster, without grace period", scenario: tenThousandMaps,
+				servers: servers, value: (*line).ratioWithoutWaiting, limit: 2},
+			goal{what: "20 Pods" + suffix + ": time after the last Pod, at worst", scenario: twentyPods,
 				servers: servers, value: (*line).worstAfterPods, limit: 1, isMost: true, unit: " s"})
 	}
 	return append(list, goal{what: "500 namespaces of 10,500: peak memory", scenario: amongTenThousand, servers: 1,
 		value: (*line).worstMemory, limit: 100, isMost: true, unit: " MiB"})
 }
 
-// judge returns the value and the verdict of a goal. A NaN meets nothing.
-func (g goal) judge(l *line) (value float64, verdict string) {
+// evaluate returns the value and the result of a goal. A NaN never meets a goal.
+func (g goal) evaluate(l *line) (value float64, result string) {
 	value = math.NaN()
 	if l != nil {
 		value = g.value(l)
@@ -110,7 +110,7 @@ type line struct {
 	samples  [2][]sample
 }
 
-// collect returns something of each sample of a side.
+// collect returns a value of each sample of a side.
 func collect[T any](l *line, side int, what func(sample) T) []T {
 	values := make([]T, 0, len(l.samples[side]))
 	for _, measured := range l.samples[side] {
@@ -120,7 +120,7 @@ func collect[T any](l *line, side int, what func(sample) T) []T {
 }
 
 func (l *line) times(side int) []time.Duration {
-	return collect(l, side, func(s sample) time.Duration { return s.gone })
+	return collect(l, side, func(s sample) time.Duration { return s.removed })
 }
 
 func (l *line) medianTime(side int) time.Duration { return harness.Median(l.times(side)) }
@@ -140,7 +140,7 @@ func (l *line) medianByVerb(side int) counts {
 	return result.minus(nil)
 }
 
-// isComplete tells whether there is something to compare.
+// isComplete reports whether both sides were measured.
 func (l *line) isComplete() bool { return len(l.samples[peer]) > 0 && len(l.samples[ours]) > 0 }
 
 func (l *line) timeRatio() float64 {
@@ -157,21 +157,21 @@ func (l *line) requestsRatio() float64 {
 	return float64(l.medianRequests(peer)) / float64(l.medianRequests(ours))
 }
 
-// aboveSettling is our time without the settling time, in seconds.
-func (l *line) aboveSettling() float64 {
+// aboveGracePeriod returns the time of ours without the grace period, in seconds.
+func (l *line) aboveGracePeriod() float64 {
 	if len(l.samples[ours]) == 0 {
 		return math.NaN()
 	}
-	return (l.medianTime(ours) - settlingTime(l.servers)).Seconds()
+	return (l.medianTime(ours) - gracePeriod(l.servers)).Seconds()
 }
 
-// settledRatio compares the times without what each side waits in any case. Where all our
-// work is done while we wait, nothing is left to compare with.
-func (l *line) settledRatio() float64 {
+// ratioWithoutWaiting compares the times without the minimum wait of each side. If ours does all
+// its work within the grace period, the ratio is infinite.
+func (l *line) ratioWithoutWaiting() float64 {
 	if !l.isComplete() {
 		return math.NaN()
 	}
-	own := l.aboveSettling()
+	own := l.aboveGracePeriod()
 	if own <= 0 {
 		return math.Inf(1)
 	}
@@ -185,7 +185,7 @@ func (l *line) worstAfterPods() float64 {
 	return slices.Max(collect(l, ours, func(s sample) time.Duration { return s.afterPods })).Seconds()
 }
 
-// worstMemory is the most memory that ours has had, in MiB.
+// worstMemory returns the peak memory of ours, in MiB.
 func (l *line) worstMemory() float64 {
 	if len(l.samples[ours]) == 0 || !l.samples[ours][0].isMemoryKnown {
 		return math.NaN()

@@ -17,15 +17,15 @@ import (
 // limit is a choice of --kube-api-qps and --kube-api-burst.
 type limit struct{ qps, burst int }
 
-// defaultLimit is what the manager does without these flags: the API server alone decides.
+// defaultLimit is the manager's default: no client-side rate limit.
 var defaultLimit = limit{qps: -1, burst: 100}
 
-// limits are those that --limits measures, the defaults of kube-controller-manager first.
+// limits returns the limits that --limits measures, the defaults of kube-controller-manager first.
 func limits() []limit {
 	return []limit{{qps: 20, burst: 30}, {qps: 50, burst: 100}, {qps: 200, burst: 400}, defaultLimit}
 }
 
-// limitCases are the cases of --limits where the user names none: many types, many
+// limitCases are the default cases of --limits: many types, many
 // namespaces, many objects.
 var limitCases = strings.Join([]string{emptyWith100CRDs, many100, oneThousandMaps}, ",")
 
@@ -40,14 +40,14 @@ func (l limit) String() string {
 	return fmt.Sprintf("%d/s, burst %d", l.qps, l.burst)
 }
 
-// limitLine is what was measured of one case with one limit.
+// limitLine holds the measurements of one case with one limit.
 type limitLine struct {
 	scenario scenario
 	limit    limit
 	samples  []sample
 }
 
-// measureLimits measures ours with each limit, and what another client has of it.
+// measureLimits measures ours with each limit, and the effect on another client.
 func (b *benchmark) measureLimits(ctx context.Context) error {
 	var err error
 	if b.bystander, err = newBystander(ctx, b.cluster); err != nil {
@@ -67,13 +67,13 @@ func (b *benchmark) measureLimits(ctx context.Context) error {
 		b.report.limitLines = append(b.report.limitLines, lines...)
 		for round := range b.rounds {
 			for _, line := range lines {
-				harness.Say("%s, limit of requests: %s, round %d of %d", s.title, line.limit, round+1, b.rounds)
+				harness.Say("%s, rate limit: %s, round %d of %d", s.title, line.limit, round+1, b.rounds)
 				b.contenders.limit = line.limit
 				measured, err := b.measureOnce(ctx, s, ours)
 				if err != nil {
-					return fmt.Errorf("%s, limit of requests %s: %w", s.title, line.limit, err)
+					return fmt.Errorf("%s, rate limit %s: %w", s.title, line.limit, err)
 				}
-				harness.Say("  %s", formatTime(measured.gone))
+				harness.Say("  %s", formatTime(measured.removed))
 				line.samples = append(line.samples, measured)
 			}
 		}
@@ -81,8 +81,8 @@ func (b *benchmark) measureLimits(ctx context.Context) error {
 	return nil
 }
 
-// measureUndisturbed finds out how long another client's requests take while the manager
-// has nothing to do.
+// measureUndisturbed measures how long another client's requests take while the manager is
+// idle.
 func (b *benchmark) measureUndisturbed(ctx context.Context) error {
 	process, err := b.contenders.start(ctx, ours)
 	if err != nil {
@@ -92,7 +92,7 @@ func (b *benchmark) measureUndisturbed(ctx context.Context) error {
 	if _, err := b.cluster.calm(ctx); err != nil {
 		return err
 	}
-	stop := b.bystander.ask(ctx)
+	stop := b.bystander.start(ctx)
 	err = sleep(ctx, b.idleFor)
 	latencies, askError := stop()
 	b.report.undisturbed = latencies
@@ -101,14 +101,14 @@ func (b *benchmark) measureUndisturbed(ctx context.Context) error {
 
 func (r *report) limitTable() harness.Table {
 	table := harness.Table{
-		Title: "Limits of requests",
+		Title: "Client-side rate limits",
 		Header: []string{
-			"Case", "Limit", "Time to gone, median", "Worst", "API server", "Manager",
+			"Case", "Limit", "Time to removal, median", "Worst", "API server", "Manager",
 			"Other client, median", "p99", "Its requests",
 		},
-		Note: "The manager with --kube-api-qps and --kube-api-burst. Processor time is the median of the rounds, with " +
-			"that of the other client's requests. The other client reads and writes a ConfigMap in turn, with 10 ms " +
-			"between two requests, while the namespaces go; its requests of all rounds count together.",
+		Note: "The manager with --kube-api-qps and --kube-api-burst. Processor time is the median of the rounds and " +
+			"includes that of the other client's requests. The other client reads and writes a ConfigMap in turn, with 10 ms " +
+			"between requests, during the deletion; its requests of all rounds count together.",
 	}
 	idle := []string{"nothing is deleted", nothing, nothing, nothing, nothing, nothing}
 	table.Rows = append(table.Rows, append(idle, describeLatencies(r.undisturbed)...))
@@ -118,7 +118,7 @@ func (r *report) limitTable() harness.Table {
 		}
 		var times, serverTimes, managerTimes, latencies []time.Duration
 		for _, measured := range l.samples {
-			times = append(times, measured.gone)
+			times = append(times, measured.removed)
 			serverTimes = append(serverTimes, measured.serverCPU)
 			managerTimes = append(managerTimes, measured.controllerCPU)
 			latencies = append(latencies, measured.latencies...)
@@ -132,7 +132,7 @@ func (r *report) limitTable() harness.Table {
 	return table
 }
 
-// describeLatencies fills the columns about the other client.
+// describeLatencies returns the columns about the other client.
 func describeLatencies(latencies []time.Duration) []string {
 	return []string{
 		harness.FormatDuration(harness.Median(latencies)), harness.FormatDuration(harness.Percentile(latencies, 0.99)),

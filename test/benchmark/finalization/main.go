@@ -33,38 +33,38 @@ type options struct {
 	markdown   string
 	chart      string
 
-	// What follows from the flags.
+	// Derived from the flags.
 	selected  []scenario
 	servers   []int
 	idleFor   time.Duration
 	setByUser map[string]bool
 }
 
-// both is the choice of one API server and then two.
+// both selects one API server and then two.
 const both = "both"
 
 func (o *options) bind(flags *flag.FlagSet) {
-	flags.IntVar(&o.rounds, "rounds", 3, "How often each case is measured with each controller; 1 with --quick.")
-	flags.StringVar(&o.cases, "case", "", "Measure only these cases, separated by commas.")
+	flags.IntVar(&o.rounds, "rounds", 3, "Number of measurements of each case with each controller; 1 with --quick.")
+	flags.StringVar(&o.cases, "case", "", "Cases to measure, separated by commas.")
 	flags.StringVar(&o.identities, "identities", both,
-		"How many API servers there seem to be: 1, 2 or both, one after the other; 1 with --quick.")
-	flags.BoolVar(&o.quick, "quick", false, "Measure only the cheap cases, and once, to see whether everything works.")
+		"Number of simulated API servers: 1, 2 or both, one after the other; 1 with --quick.")
+	flags.BoolVar(&o.quick, "quick", false, "Measure only the cheap cases, once, to test the benchmark itself.")
 	flags.BoolVar(&o.list, "list", false, "List the cases and exit.")
-	flags.BoolVar(&o.peerOnly, "peer-only", false, "Measure kube-controller-manager alone.")
-	flags.BoolVar(&o.oursOnly, "ours-only", false, "Measure nslifecycle alone.")
-	flags.BoolVar(&o.check, "check", false, "Exit with status 1 where a goal is missed.")
+	flags.BoolVar(&o.peerOnly, "peer-only", false, "Measure only kube-controller-manager.")
+	flags.BoolVar(&o.oursOnly, "ours-only", false, "Measure only nslifecycle.")
+	flags.BoolVar(&o.check, "check", false, "Exit with status 1 if a goal is missed.")
 	flags.BoolVar(&o.limits, "limits", false,
-		"Measure nslifecycle alone, with several limits of requests, and what another client notices.")
-	flags.BoolVar(&o.fsync, "fsync", false, "Let etcd wait for the disk.")
+		"Measure only nslifecycle, with several client-side rate limits, and the effect on another client.")
+	flags.BoolVar(&o.fsync, "fsync", false, "Make etcd wait for the disk.")
 	flags.DurationVar(&o.timeout, "timeout", 45*time.Minute,
-		"How long one measurement may take before the run is given up.")
-	flags.StringVar(&o.markdown, "markdown", "", "A file to write the tables to, for the documentation.")
+		"How long one measurement may take before the run is aborted.")
+	flags.StringVar(&o.markdown, "markdown", "", "File to write the tables to, as Markdown for the documentation.")
 	flags.StringVar(&o.chart, "chart", "",
-		"A file to write a chart to, as SVG. If two API servers are measured as well, theirs goes to a second file, "+
+		"File to write a chart to, as SVG. The chart for two API servers is written to a second file, "+
 			"with -two-servers in its name.")
 }
 
-// complete makes the options consistent.
+// complete defaults and validates the options.
 func (o *options) complete() error {
 	o.idleFor = 20 * time.Second
 	if o.quick {
@@ -108,7 +108,7 @@ func main() {
 	opts.bind(flag.CommandLine)
 	flag.Parse()
 	flag.Visit(func(f *flag.Flag) { opts.setByUser[f.Name] = true })
-	// What a client library has to say in passing would tear the tables apart.
+	// Log lines of client libraries would interrupt the tables.
 	ctrl.SetLogger(klog.Background())
 	if err := run(opts); err != nil {
 		fmt.Fprintf(os.Stderr, "bench-finalization: %v\n", err)
@@ -132,7 +132,7 @@ func run(opts options) error {
 	if ctx.Err() != nil {
 		err = errors.New("interrupted")
 	}
-	// What has been measured before an error took its time, too.
+	// Results that were measured before an error are published as well.
 	if outcome != nil && (err == nil || len(outcome.measured())+len(outcome.limitLines) > 0) {
 		err = errors.Join(err, publish(outcome, opts))
 	}
@@ -145,12 +145,12 @@ func run(opts options) error {
 	return nil
 }
 
-// publish prints the report and writes it to the files that were asked for.
+// publish prints the report and writes it to the requested files.
 func publish(outcome *report, opts options) error {
 	fmt.Print(outcome.text())
 	if opts.markdown != "" {
 		if err := os.WriteFile(opts.markdown, []byte(outcome.markdown()), 0o644); err != nil {
-			return fmt.Errorf("writing the tables: %w", err)
+			return fmt.Errorf("failed to write the tables: %w", err)
 		}
 	}
 	if opts.chart == "" {
@@ -158,7 +158,7 @@ func publish(outcome *report, opts options) error {
 	}
 	for path, image := range outcome.charts(opts.chart) {
 		if err := os.WriteFile(path, image, 0o644); err != nil {
-			return fmt.Errorf("writing the chart: %w", err)
+			return fmt.Errorf("failed to write the chart: %w", err)
 		}
 	}
 	return nil

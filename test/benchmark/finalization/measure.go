@@ -15,41 +15,41 @@ import (
 )
 
 const (
-	// holdTime is how long after the DELETE finalizers are taken off.
+	// holdTime is the time between the DELETE and the removal of the finalizers.
 	holdTime = 2 * time.Second
-	// afterwards is how long after the end of the last namespace processor time and memory
-	// are read: controllers have an event to write, or a cache to clear.
+	// afterwards is the time between the removal of the last namespace and reading processor time and
+	// memory: controllers still write Events or clean up caches.
 	afterwards = 500 * time.Millisecond
 )
 
 // sample is one measurement of one case with one controller.
 type sample struct {
-	// gone is the time from before the first DELETE until the last namespace was gone, and
-	// afterPods the part of it after the last pod.
-	gone, afterPods time.Duration
-	requests        counts
-	// What the operating system says, if it does.
+	// removed is the time from before the first DELETE until the removal of the last namespace, and
+	// afterPods the part of it after the removal of the last Pod.
+	removed, afterPods time.Duration
+	requests           counts
+	// Resource usage, if the operating system provides it.
 	isCPUKnown, isMemoryKnown bool
 	serverCPU, controllerCPU  time.Duration
 	peakMemory                int64
-	// latencies are those of another client's requests meanwhile, with --limits.
+	// latencies are those of another client's requests, with --limits.
 	latencies []time.Duration
 }
 
-// benchmark is one run of everything.
+// benchmark is one run of all measurements.
 type benchmark struct {
 	options
 	cluster    *cluster
 	contenders *contenders
 	report     *report
-	// bystander is there with --limits.
+	// bystander is nil without --limits.
 	bystander *bystander
-	// measured counts, for names.
+	// measured counts the measurements, for names.
 	measured int
 }
 
-// measure starts a control plane, measures everything and stops it. The report is as
-// complete as the error lets it be.
+// measure starts a control plane, runs all measurements and stops it. After an error it returns
+// an incomplete report.
 func measure(ctx context.Context, opts options) (outcome *report, err error) {
 	b := &benchmark{options: opts, report: &report{facts: harness.DescribeMachine()}}
 	harness.Say("Starting a control plane and building the manager")
@@ -79,7 +79,7 @@ func measure(ctx context.Context, opts options) (outcome *report, err error) {
 func (b *benchmark) describe() error {
 	version, err := b.cluster.client.Discovery().ServerVersion()
 	if err != nil {
-		return fmt.Errorf("asking for the version of the API server: %w", err)
+		return fmt.Errorf("failed to get the version of the API server: %w", err)
 	}
 	etcd := "etcd does not wait for the disk"
 	if b.fsync {
@@ -90,9 +90,9 @@ func (b *benchmark) describe() error {
 	return nil
 }
 
-// measureIdle finds out how many requests there are while nothing happens.
+// measureIdle measures the number of requests while idle.
 func (b *benchmark) measureIdle(ctx context.Context) error {
-	harness.Say("Counting the requests while nothing happens")
+	harness.Say("Counting the requests while idle")
 	if err := b.cluster.waitForServers(ctx, 1); err != nil {
 		return err
 	}
@@ -143,7 +143,7 @@ func (b *benchmark) measureAll(ctx context.Context) error {
 	return nil
 }
 
-// measureScenario prepares what is around the namespaces of a scenario and measures it.
+// measureScenario prepares the environment of a scenario and measures it.
 func (b *benchmark) measureScenario(ctx context.Context, s scenario) error {
 	harness.Say("Preparing: %s", s.title)
 	if err := b.cluster.setCRDs(ctx, s.crds); err != nil {
@@ -156,7 +156,7 @@ func (b *benchmark) measureScenario(ctx context.Context, s scenario) error {
 	}
 	idle := makeNames("bench-idle", s.idleNamespaces)
 	if err := b.cluster.createNamespaces(ctx, idle); err != nil {
-		return fmt.Errorf("creating %d other namespaces: %w", len(idle), err)
+		return fmt.Errorf("failed to create %d other namespaces: %w", len(idle), err)
 	}
 	for _, servers := range b.servers {
 		if err := b.cluster.setServers(ctx, servers); err != nil {
@@ -181,19 +181,19 @@ func (b *benchmark) measureRounds(ctx context.Context, l *line) error {
 			if err != nil {
 				return fmt.Errorf("%s: %w", sideNames[side], err)
 			}
-			harness.Say("  %s, %d requests", formatTime(measured.gone), measured.requests.total())
+			harness.Say("  %s, %d requests", formatTime(measured.removed), measured.requests.total())
 			l.samples[side] = append(l.samples[side], measured)
 		}
 	}
 	return nil
 }
 
-// measureOnce creates the namespaces of a scenario and lets a controller end them.
+// measureOnce creates the namespaces of a scenario and lets a controller finalize them.
 func (b *benchmark) measureOnce(ctx context.Context, s scenario, side int) (result sample, err error) {
 	b.measured++
 	names := makeNames(fmt.Sprintf("bench-%d", b.measured), s.namespaces)
 	if err := b.cluster.createNamespaces(ctx, names); err != nil {
-		return result, fmt.Errorf("creating namespaces: %w", err)
+		return result, fmt.Errorf("failed to create namespaces: %w", err)
 	}
 	for _, name := range names {
 		if err := b.cluster.fill(ctx, name, s.content); err != nil {
@@ -219,11 +219,11 @@ func (b *benchmark) measureOnce(ctx context.Context, s scenario, side int) (resu
 		}
 		defer nodeAgent.stop()
 	}
-	return b.measureEnd(ctx, s, names, process, nodeAgent)
+	return b.measureRemoval(ctx, s, names, process, nodeAgent)
 }
 
-// measureEnd deletes namespaces and watches them go.
-func (b *benchmark) measureEnd(
+// measureRemoval deletes namespaces and waits for their removal.
+func (b *benchmark) measureRemoval(
 	ctx context.Context, s scenario, names []string, process *harness.Process, nodeAgent *kubelet,
 ) (result sample, err error) {
 	before, err := b.cluster.calm(ctx)
@@ -236,14 +236,14 @@ func (b *benchmark) measureEnd(
 		return result, err
 	}
 	expected := b.cluster.observer.expect(names)
-	stopAsking := b.bystander.ask(ctx)
+	stopAsking := b.bystander.start(ctx)
 	defer func() { _, _ = stopAsking() }()
 
 	start := time.Now()
 	if err := b.deleteAndRelease(ctx, names, s.content.held); err != nil {
 		return result, err
 	}
-	if err := waitUntilGone(ctx, expected, process, b.timeout); err != nil {
+	if err := waitUntilRemoved(ctx, expected, process, b.timeout); err != nil {
 		if nodeAgent != nil {
 			err = errors.Join(err, nodeAgent.err())
 		}
@@ -267,18 +267,18 @@ func (b *benchmark) measureEnd(
 	result.serverCPU -= costBefore.serverCPU
 	result.controllerCPU -= costBefore.controllerCPU
 	result.requests = after.minus(before).minus(b.cluster.meter.read().minus(sentBefore))
-	result.gone = expected.last.Sub(start)
+	result.removed = expected.last.Sub(start)
 	if nodeAgent != nil {
-		if err := waitUntilGone(ctx, nodeAgent.departure, process, setUpTimeout); err != nil {
+		if err := waitUntilRemoved(ctx, nodeAgent.deletionTracker, process, setUpTimeout); err != nil {
 			return result, err
 		}
-		// The two watches may differ by more than there is between the events.
+		// The delay between the two watches may exceed the time between the events.
 		result.afterPods = max(expected.last.Sub(nodeAgent.last), 0)
 	}
 	return result, nil
 }
 
-// deleteAndRelease deletes namespaces and takes off, later, the finalizers in them.
+// deleteAndRelease deletes namespaces and later removes the finalizers of objects in them.
 func (b *benchmark) deleteAndRelease(ctx context.Context, names []string, held int) error {
 	group, groupContext := errgroup.WithContext(ctx)
 	if held > 0 {
@@ -296,14 +296,14 @@ func (b *benchmark) deleteAndRelease(ctx context.Context, names []string, held i
 	}
 	group.Go(func() error {
 		if err := b.cluster.deleteNamespaces(groupContext, names); err != nil {
-			return fmt.Errorf("deleting namespaces: %w", err)
+			return fmt.Errorf("failed to delete namespaces: %w", err)
 		}
 		return nil
 	})
 	return group.Wait()
 }
 
-// readCost reads what the operating system knows about the processes so far.
+// readCost reads the resource usage of the processes so far.
 func (b *benchmark) readCost(process *harness.Process) (sample, error) {
 	var now sample
 	var isServerKnown bool

@@ -16,18 +16,18 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// The metrics of kube-apiserver that are read, and the label that matters.
+// The metrics of kube-apiserver that are read, and their label.
 const (
 	requestTotal = "apiserver_request_total"
 	longRunning  = "apiserver_longrunning_requests"
 	verbLabel    = "verb"
 	watchVerb    = "WATCH"
 	deleteVerb   = "DELETE"
-	// deleteCollectionVerb is what the report calls the deletion of all objects of a type.
+	// deleteCollectionVerb is the report's name for the deletion of all objects of a type.
 	deleteCollectionVerb = "DELETECOLLECTION"
 )
 
-// counts are numbers of requests by verb, as the API server calls them.
+// counts are numbers of requests by the API server's verb.
 type counts map[string]int64
 
 func (c counts) total() int64 {
@@ -38,7 +38,7 @@ func (c counts) total() int64 {
 	return sum
 }
 
-// minus returns the difference, without verbs that have none.
+// minus returns the difference, without verbs whose difference is 0.
 func (c counts) minus(other counts) counts {
 	difference := counts{}
 	for verb, count := range c {
@@ -55,9 +55,9 @@ func (c counts) minus(other counts) counts {
 	return difference
 }
 
-// parseRequests reads how many requests have begun so far from what /metrics says. Those
-// that take long count there twice: in the total when they have ended, and in a gauge
-// while they last.
+// parseRequests returns the number of started requests from the output of /metrics, which contains
+// long-running requests in two metrics: in the total when they have ended, and in a gauge
+// while they run.
 func parseRequests(metrics io.Reader) (counts, error) {
 	result := counts{}
 	lines := bufio.NewScanner(metrics)
@@ -71,14 +71,14 @@ func parseRequests(metrics io.Reader) (counts, error) {
 		}
 		labels, value, err := parseSample(tail)
 		if err != nil {
-			return nil, fmt.Errorf("reading %q: %w", line, err)
+			return nil, fmt.Errorf("failed to parse %q: %w", line, err)
 		}
 		verb := labels[verbLabel]
-		// Others that take long, such as CONNECT, are not for controllers.
+		// Controllers do not send other long-running requests, such as CONNECT.
 		if isOverhead(labels) || name == longRunning && verb != watchVerb {
 			continue
 		}
-		// The API server has one word for both.
+		// The API server uses the same verb for both.
 		if verb == deleteVerb && labels["scope"] == "namespace" {
 			verb = deleteCollectionVerb
 		}
@@ -87,8 +87,8 @@ func parseRequests(metrics io.Reader) (counts, error) {
 	return result, lines.Err()
 }
 
-// isOverhead tells whether requests are for the API server's own endpoints, such as
-// /metrics and /readyz, which no controller asks.
+// isOverhead reports whether requests are for the API server's own endpoints, such as
+// /metrics and /readyz, which controllers do not use.
 func isOverhead(labels map[string]string) bool {
 	switch labels["subresource"] {
 	case "/metrics", "/healthz", "/livez", "/readyz":
@@ -97,7 +97,7 @@ func isOverhead(labels map[string]string) bool {
 	return false
 }
 
-// parseSample reads `a="b",c="d"} 12`, which is what follows the name of a metric.
+// parseSample parses labels and value of a sample: `a="b",c="d"} 12`.
 func parseSample(text string) (map[string]string, float64, error) {
 	labels := map[string]string{}
 	for !strings.HasPrefix(text, "}") {
@@ -110,7 +110,7 @@ func parseSample(text string) (map[string]string, float64, error) {
 			return nil, 0, fmt.Errorf("the value of label %s is not quoted in %q", name, tail)
 		}
 		if labels[name], err = strconv.Unquote(quoted); err != nil {
-			return nil, 0, fmt.Errorf("reading the value of label %s: %w", name, err)
+			return nil, 0, fmt.Errorf("failed to parse the value of label %s: %w", name, err)
 		}
 		text = strings.TrimPrefix(tail[len(quoted):], ",")
 	}
@@ -122,23 +122,23 @@ func parseSample(text string) (map[string]string, float64, error) {
 	return labels, value, err
 }
 
-// scrape asks the API server how many requests it has had.
+// scrape returns the number of requests that the API server has served.
 func scrape(ctx context.Context, client rest.Interface) (counts, error) {
 	body, err := client.Get().AbsPath("/metrics").Stream(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("asking the API server for its metrics: %w", err)
+		return nil, fmt.Errorf("failed to read the metrics of the API server: %w", err)
 	}
 	defer body.Close()
 	return parseRequests(body)
 }
 
-// meter counts what the harness sends, so that it can be taken off.
+// meter counts the requests of the harness, so that they can be subtracted.
 type meter struct {
 	lock sync.Mutex
 	sent counts
 }
 
-// wrap makes a client count its requests.
+// wrap counts the requests of a client.
 func (m *meter) wrap(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(request *http.Request) (*http.Response, error) {
 		verb := computeVerb(request)
@@ -155,8 +155,8 @@ func (m *meter) read() counts {
 	return counts{}.minus(counts{}.minus(m.sent))
 }
 
-// computeVerb returns what the API server calls a request of the harness. It reads single
-// objects only while nothing is measured.
+// computeVerb returns the API server's verb for a request of the harness. The harness reads single
+// objects only outside of measurements.
 func computeVerb(request *http.Request) string {
 	switch {
 	case request.Method != http.MethodGet:

@@ -36,7 +36,7 @@ process_start_time_seconds 1.7e+09
 		`apiserver_request_total{verb=LIST} 1`, `apiserver_request_total{verb} 1`,
 	} {
 		if got, err := parseRequests(strings.NewReader(broken)); err == nil {
-			t.Errorf("%s was read as %v, want an error", broken, got)
+			t.Errorf("%s was parsed as %v, want an error", broken, got)
 		}
 	}
 }
@@ -82,6 +82,6 @@ func TestMeterCountsByVerb(t *testing.T) {
 		}
 	}
 	if want := (counts{"DELETE": 2, "PATCH": 1, "WATCH": 1, "LIST": 1}); !maps.Equal(m.read(), want) {
-		t.Errorf("The meter has %v, want %v", m.read(), want)
+		t.Errorf("The meter counted %v, want %v", m.read(), want)
 	}
 }

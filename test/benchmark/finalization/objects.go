@@ -20,14 +20,14 @@ import (
 )
 
 const (
-	// holdFinalizer is on custom resources until the harness takes it off.
+	// holdFinalizer is the finalizer of custom resources that the harness removes.
 	holdFinalizer = "bench.example.com/hold"
-	// nodeName is where the pods seem to run.
+	// nodeName is the node to which the Pods are assigned.
 	nodeName     = "bench-node"
 	graceSeconds = 5
 
 	crdVersion = "v1"
-	// crdsPerGroup is how many types share an API group.
+	// crdsPerGroup is the number of types in an API group.
 	crdsPerGroup = 10
 	// The crowd is half ConfigMaps and half custom resources.
 	crowdNamespaces = 50
@@ -79,8 +79,8 @@ func newCustomResource(i int, name string, finalizers ...string) *unstructured.U
 	return object
 }
 
-// setCRDs creates or removes CustomResourceDefinitions until there are as many, and waits
-// until they are established, or gone.
+// setCRDs creates or deletes CustomResourceDefinitions to reach the count, and waits
+// until they are established or deleted.
 func (c *cluster) setCRDs(ctx context.Context, count int) error {
 	crds := c.dynamic.Resource(crdResource)
 	before := c.crds
@@ -89,12 +89,12 @@ func (c *cluster) setCRDs(ctx context.Context, count int) error {
 		_, err := crds.Create(ctx, newCRD(before+i), metav1.CreateOptions{})
 		return err
 	}); err != nil {
-		return fmt.Errorf("creating CustomResourceDefinitions: %w", err)
+		return fmt.Errorf("failed to create CustomResourceDefinitions: %w", err)
 	}
 	if err := inParallel(ctx, before-count, func(ctx context.Context, i int) error {
 		return crds.Delete(ctx, customType(count+i).GroupResource().String(), metav1.DeleteOptions{})
 	}); err != nil {
-		return fmt.Errorf("removing CustomResourceDefinitions: %w", err)
+		return fmt.Errorf("failed to delete CustomResourceDefinitions: %w", err)
 	}
 	err := wait.PollUntilContextTimeout(ctx, pollInterval, setUpTimeout, true,
 		func(ctx context.Context) (bool, error) {
@@ -110,7 +110,7 @@ func (c *cluster) setCRDs(ctx context.Context, count int) error {
 			return c.isDiscovered(count)
 		})
 	if err != nil {
-		return fmt.Errorf("waiting until there are %d established CustomResourceDefinitions: %w", count, err)
+		return fmt.Errorf("failed to wait for %d established CustomResourceDefinitions: %w", count, err)
 	}
 	return nil
 }
@@ -118,19 +118,19 @@ func (c *cluster) setCRDs(ctx context.Context, count int) error {
 func isEstablished(crd *unstructured.Unstructured) bool {
 	conditions, _, _ := unstructured.NestedSlice(crd.Object, "status", "conditions")
 	for _, entry := range conditions {
-		condition, isMap := entry.(map[string]any)
-		if isMap && condition["type"] == "Established" && condition["status"] == "True" {
+		condition, ok := entry.(map[string]any)
+		if ok && condition["type"] == "Established" && condition["status"] == "True" {
 			return true
 		}
 	}
 	return false
 }
 
-// isDiscovered tells whether discovery names as many types of the benchmark.
+// isDiscovered reports whether discovery returns that number of types of the benchmark.
 func (c *cluster) isDiscovered(count int) (bool, error) {
 	_, lists, err := c.client.Discovery().ServerGroupsAndResources()
 	if err != nil {
-		return false, fmt.Errorf("asking for the types: %w", err)
+		return false, fmt.Errorf("failed to discover the types: %w", err)
 	}
 	found := 0
 	for _, list := range lists {
@@ -158,7 +158,7 @@ func (c *cluster) fill(ctx context.Context, namespace string, what content) erro
 		if err := inParallel(ctx, part.count, func(ctx context.Context, i int) error {
 			return part.create(ctx, namespace, names[i])
 		}); err != nil {
-			return fmt.Errorf("filling namespace %q: %w", namespace, err)
+			return fmt.Errorf("failed to create the content of namespace %q: %w", namespace, err)
 		}
 	}
 	return nil
@@ -178,7 +178,7 @@ func (c *cluster) createSecret(ctx context.Context, namespace, name string) erro
 	return err
 }
 
-// createService creates one without an address: the API server has but 254 of them here.
+// createService creates a headless Service, since the API server has only 254 cluster IPs.
 func (c *cluster) createService(ctx context.Context, namespace, name string) error {
 	_, err := c.client.CoreV1().Services(namespace).Create(ctx, &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.ServiceSpec{ClusterIP: corev1.ClusterIPNone},
@@ -221,8 +221,8 @@ func newContainers() []corev1.Container {
 	return []corev1.Container{{Name: "nothing", Image: "example.com/nothing"}}
 }
 
-// release takes the finalizers off the custom resources of a namespace. Some may be
-// without one already, and gone.
+// release removes the finalizers of the custom resources in a namespace. Some may
+// already have been deleted.
 func (c *cluster) release(ctx context.Context, namespace string, count int) error {
 	names := makeNames("object", count)
 	err := inParallel(ctx, count, func(ctx context.Context, i int) error {
@@ -234,12 +234,12 @@ func (c *cluster) release(ctx context.Context, namespace string, count int) erro
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("releasing what is in namespace %q: %w", namespace, err)
+		return fmt.Errorf("failed to remove finalizers in namespace %q: %w", namespace, err)
 	}
 	return nil
 }
 
-// setCrowd creates many objects in namespaces that stay.
+// setCrowd creates many objects in namespaces that are not deleted.
 func (c *cluster) setCrowd(ctx context.Context) error {
 	if c.crowd > 0 {
 		return nil
@@ -247,7 +247,7 @@ func (c *cluster) setCrowd(ctx context.Context) error {
 	c.crowd = crowdSize
 	namespaces := makeNames(crowdPrefix, crowdNamespaces)
 	if err := c.createNamespaces(ctx, namespaces); err != nil {
-		return fmt.Errorf("creating namespaces for other objects: %w", err)
+		return fmt.Errorf("failed to create namespaces for other objects: %w", err)
 	}
 	names := makeNames("object", crowdSize)
 	err := inParallel(ctx, crowdSize, func(ctx context.Context, i int) error {
@@ -255,14 +255,14 @@ func (c *cluster) setCrowd(ctx context.Context) error {
 		if i%2 == 0 {
 			return c.createConfigMap(ctx, namespace, names[i])
 		}
-		// Half of the types have objects elsewhere, and half have none.
+		// Only half of the types have objects in other namespaces.
 		kind := i / 2 % (manyCRDs / 2)
 		_, err := c.dynamic.Resource(customType(kind)).Namespace(namespace).Create(ctx,
 			newCustomResource(kind, names[i]), metav1.CreateOptions{})
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("creating other objects: %w", err)
+		return fmt.Errorf("failed to create other objects: %w", err)
 	}
 	return nil
 }

@@ -19,24 +19,24 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// departure tells when the last of some objects is gone.
-type departure struct {
+// deletionTracker records when the last of a set of objects is deleted.
+type deletionTracker struct {
 	lock    sync.Mutex
 	waiting map[string]bool
 	last    time.Time
 	done    chan struct{}
 }
 
-func newDeparture(names []string) *departure {
-	d := &departure{waiting: map[string]bool{}, done: make(chan struct{})}
+func newDeletionTracker(names []string) *deletionTracker {
+	d := &deletionTracker{waiting: map[string]bool{}, done: make(chan struct{})}
 	for _, name := range names {
 		d.waiting[name] = true
 	}
 	return d
 }
 
-// see notes that an object is gone.
-func (d *departure) see(name string, now time.Time) {
+// record records the deletion of an object.
+func (d *deletionTracker) record(name string, now time.Time) {
 	d.lock.Lock()
 	defer d.lock.Unlock()
 	if !d.waiting[name] {
@@ -49,17 +49,17 @@ func (d *departure) see(name string, now time.Time) {
 	}
 }
 
-// left is how many objects are still there.
-func (d *departure) left() int {
+// remaining returns the number of objects that are not deleted yet.
+func (d *deletionTracker) remaining() int {
 	d.lock.Lock()
 	defer d.lock.Unlock()
 	return len(d.waiting)
 }
 
-// observer sees by one watch when namespaces go.
+// observer watches the deletion of namespaces.
 type observer struct {
 	lock     sync.Mutex
-	expected *departure
+	expected *deletionTracker
 	stop     func()
 }
 
@@ -74,26 +74,26 @@ func startObserver(ctx context.Context, client kubernetes.Interface) (*observer,
 			expected := o.expected
 			o.lock.Unlock()
 			if key, err := cache.DeletionHandlingMetaNamespaceKeyFunc(object); err == nil && expected != nil {
-				expected.see(key, now)
+				expected.record(key, now)
 			}
 		}})
 	if err != nil {
-		return nil, fmt.Errorf("watching namespaces: %w", err)
+		return nil, fmt.Errorf("failed to watch namespaces: %w", err)
 	}
 	return o, nil
 }
 
-// expect makes the observer look for the end of these namespaces, and of no others.
-func (o *observer) expect(names []string) *departure {
+// expect makes the observer track the deletion of these namespaces only.
+func (o *observer) expect(names []string) *deletionTracker {
 	o.lock.Lock()
 	defer o.lock.Unlock()
-	o.expected = newDeparture(names)
+	o.expected = newDeletionTracker(names)
 	return o.expected
 }
 
-// kubelet ends pods when their grace period is over.
+// kubelet deletes terminating Pods after their grace period.
 type kubelet struct {
-	*departure
+	*deletionTracker
 	client kubernetes.Interface
 	stop   func()
 
@@ -102,10 +102,10 @@ type kubelet struct {
 	errs   error
 }
 
-// startKubelet looks after the pods of the node that the harness puts pods on. It knows
-// how many there are of them.
+// startKubelet starts a kubelet for the node of the harness's Pods, whose names it is given to
+// track their deletion.
 func startKubelet(ctx context.Context, client kubernetes.Interface, pods []string) (*kubelet, error) {
-	k := &kubelet{departure: newDeparture(pods), client: client, ending: map[types.UID]bool{}}
+	k := &kubelet{deletionTracker: newDeletionTracker(pods), client: client, ending: map[types.UID]bool{}}
 	factory := informers.NewSharedInformerFactoryWithOptions(client, 0,
 		informers.WithTweakListOptions(func(options *metav1.ListOptions) {
 			options.FieldSelector = fields.OneTermEqualSelector("spec.nodeName", nodeName).String()
@@ -117,17 +117,17 @@ func startKubelet(ctx context.Context, client kubernetes.Interface, pods []strin
 		DeleteFunc: func(object any) {
 			now := time.Now()
 			if key, err := cache.DeletionHandlingMetaNamespaceKeyFunc(object); err == nil {
-				k.see(key, now)
+				k.record(key, now)
 			}
 		},
 	})
 	if err != nil {
-		return nil, fmt.Errorf("watching pods: %w", err)
+		return nil, fmt.Errorf("failed to watch Pods: %w", err)
 	}
 	return k, nil
 }
 
-// sync ends a pod later if it is being deleted.
+// sync schedules the deletion of a terminating Pod.
 func (k *kubelet) sync(ctx context.Context, object any) {
 	pod, isPod := object.(*corev1.Pod)
 	if !isPod || pod.DeletionTimestamp == nil || pod.DeletionGracePeriodSeconds == nil {
@@ -146,20 +146,20 @@ func (k *kubelet) sync(ctx context.Context, object any) {
 		if err := k.client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, *options); err != nil {
 			k.lock.Lock()
 			defer k.lock.Unlock()
-			k.errs = errors.Join(k.errs, fmt.Errorf("ending pod %s/%s: %w", pod.Namespace, pod.Name, err))
+			k.errs = errors.Join(k.errs, fmt.Errorf("failed to delete Pod %s/%s: %w", pod.Namespace, pod.Name, err))
 		}
 	})
 }
 
-// err tells what went wrong so far.
+// err returns the errors so far.
 func (k *kubelet) err() error {
 	k.lock.Lock()
 	defer k.lock.Unlock()
 	return k.errs
 }
 
-// startInformer starts the informer of a factory and waits until it has listed. The
-// function that it returns stops it.
+// startInformer starts the informer of a factory and waits until it has synced. The
+// returned function stops it.
 func startInformer(
 	ctx context.Context, factory informers.SharedInformerFactory, informer cache.SharedIndexInformer,
 	handler cache.ResourceEventHandler,
@@ -172,7 +172,7 @@ func startInformer(
 	factory.Start(runContext.Done())
 	if !cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
 		stop()
-		return nil, errors.New("the harness could not list them")
+		return nil, errors.New("failed to sync the informer")
 	}
 	return stop, nil
 }

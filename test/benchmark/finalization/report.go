@@ -18,10 +18,10 @@ import (
 
 // report is the outcome of a run.
 type report struct {
-	// facts describe what it ran on.
+	// facts describe the machine and the versions.
 	facts []string
 	lines []*line
-	// limitLines and undisturbed are there with --limits: the latter is how long another
+	// limitLines and undisturbed are set with --limits: the latter holds how long another
 	// client's requests take while nothing is deleted.
 	limitLines  []*limitLine
 	undisturbed []time.Duration
@@ -37,11 +37,11 @@ func (r *report) find(name string, servers int) *line {
 	return nil
 }
 
-// missed names the goals that were measured and missed.
+// missed returns the goals that were measured and missed.
 func (r *report) missed() []string {
 	var names []string
 	for _, g := range goals() {
-		if _, verdict := g.judge(r.find(g.scenario, g.servers)); verdict == missed {
+		if _, result := g.evaluate(r.find(g.scenario, g.servers)); result == missed {
 			names = append(names, g.what)
 		}
 	}
@@ -63,7 +63,7 @@ func (r *report) tables() []harness.Table {
 	}
 }
 
-// measured returns the lines that have something to say.
+// measured returns the lines with samples.
 func (r *report) measured() []*line {
 	var result []*line
 	for _, l := range r.lines {
@@ -76,11 +76,11 @@ func (r *report) measured() []*line {
 
 func (r *report) timeTable() harness.Table {
 	table := harness.Table{
-		Title: "Time to gone",
+		Title: "Time to removal",
 		Header: []string{
 			"Case", "API servers", "Peer, median", "Peer, worst", "Ours, median", "Ours, worst", "Peer / ours",
 		},
-		Note: "From before the first DELETE until the last namespace is gone. The peer is kube-controller-manager.",
+		Note: "From before the first DELETE until the removal of the last namespace. The peer is kube-controller-manager.",
 	}
 	for _, l := range r.measured() {
 		row := []string{l.scenario.title, strconv.Itoa(l.servers)}
@@ -97,8 +97,8 @@ func (r *report) requestTable() harness.Table {
 	table := harness.Table{
 		Title:  "Requests",
 		Header: []string{"Case", "API servers", "Peer", "Ours", "Peer / ours", "Peer, by verb", "Ours, by verb"},
-		Note: "Medians, as the API server counts, without those of the benchmark and with what there is while idle; " +
-			"the verbs need not add up to the total.",
+		Note: "Medians, as counted by the API server, without those of the benchmark, including those while idle; " +
+			"the medians of the verbs need not add up to the total.",
 	}
 	for _, l := range r.measured() {
 		row := []string{l.scenario.title, strconv.Itoa(l.servers)}
@@ -121,14 +121,14 @@ func (r *report) costTable() harness.Table {
 			"Case", "API servers", "API server with peer", "API server with ours", "Peer", "Ours",
 			"Peak memory of peer", "Peak memory of ours",
 		},
-		Note: "Medians of processor time, and the most memory of any round. The API server's time has the benchmark's " +
-			"own DELETEs and its watch in it; the memory is resident, from the start of the controller on.",
+		Note: "Medians of processor time, and the peak memory of all rounds. The API server's time includes the benchmark's " +
+			"own DELETEs and its watch; the memory is resident, since the start of the controller.",
 	}
 	if runtime.GOOS != "linux" {
 		table.Note = "Not available on " + runtime.GOOS + "."
 	}
-	cpu := func(isKnown bool, values []time.Duration) string {
-		if !isKnown {
+	cpu := func(ok bool, values []time.Duration) string {
+		if !ok {
 			return nothing
 		}
 		return formatTime(harness.Median(values))
@@ -161,7 +161,7 @@ func (r *report) costTable() harness.Table {
 
 func (r *report) podTable() harness.Table {
 	table := harness.Table{
-		Title:  "From the end of the last pod to the end of the namespace",
+		Title:  "From the end of the last Pod to the removal of the namespace",
 		Header: []string{"Case", "API servers", "Peer, median", "Peer, worst", "Ours, median", "Ours, worst"},
 	}
 	for _, l := range r.measured() {
@@ -207,7 +207,7 @@ func (r *report) growthTable() harness.Table {
 			"What grows", "API servers", "Times as many", "Time of peer", "Time of ours", "Requests of peer",
 			"Requests of ours",
 		},
-		Note: "Factors of the medians. Time includes what each side waits in any case.",
+		Note: "Factors of the medians. Time includes the minimum wait of each side.",
 	}
 	for _, g := range growths() {
 		for _, servers := range []int{1, 2} {
@@ -246,16 +246,16 @@ func factor(from, to *line, side int, value func(*line) float64) float64 {
 func (r *report) goalTable() harness.Table {
 	table := harness.Table{Title: "Goals", Header: []string{"Measured", "Value", "Goal", "Result"}}
 	for _, g := range goals() {
-		value, verdict := g.judge(r.find(g.scenario, g.servers))
-		table.Rows = append(table.Rows, []string{g.what, g.format(value), g.formatLimit(), verdict})
+		value, result := g.evaluate(r.find(g.scenario, g.servers))
+		table.Rows = append(table.Rows, []string{g.what, g.format(value), g.formatLimit(), result})
 	}
 	return table
 }
 
-// nothing stands where there is no value.
+// nothing is printed for a missing value.
 const nothing = "-"
 
-// cell formats something that a side may not have been measured for.
+// cell formats a value of a side that may not have been measured.
 func cell(l *line, side int, format func() string) string {
 	if len(l.samples[side]) == 0 {
 		return nothing
@@ -263,7 +263,7 @@ func cell(l *line, side int, format func() string) string {
 	return format()
 }
 
-// formatTime prints hundredths of a second, and tenths from 100 s on.
+// formatTime formats hundredths of a second, and tenths from 100 s.
 func formatTime(duration time.Duration) string {
 	if duration >= 99995*time.Millisecond {
 		return fmt.Sprintf("%.1f s", duration.Seconds())
@@ -291,7 +291,7 @@ func formatCount(count int64) string {
 	return sign + digits
 }
 
-// formatVerbs prints the most frequent ones first.
+// formatVerbs formats the counts, the most frequent verb first.
 func formatVerbs(requests counts) string {
 	verbs := slices.SortedFunc(maps.Keys(requests), func(a, b string) int {
 		if requests[a] != requests[b] {

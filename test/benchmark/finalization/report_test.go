@@ -25,8 +25,8 @@ func makeLine(name string, servers int, peers, own []sample) *line {
 	return nil
 }
 
-func makeSample(gone time.Duration, lists int64) sample {
-	return sample{gone: gone, requests: counts{"LIST": lists}, isMemoryKnown: true, peakMemory: 50 << 20}
+func makeSample(removed time.Duration, lists int64) sample {
+	return sample{removed: removed, requests: counts{"LIST": lists}, isMemoryKnown: true, peakMemory: 50 << 20}
 }
 
 func findGoal(t *testing.T, what string) goal {
@@ -49,38 +49,38 @@ func TestGoals(t *testing.T) {
 		return makeLine(tenThousandMaps, servers, []sample{makeSample(second(peers), 1)}, []sample{makeSample(second(own), 1)})
 	}
 	for name, test := range map[string]struct {
-		what    string
-		line    *line
-		value   float64
-		verdict string
+		what   string
+		line   *line
+		value  float64
+		result string
 	}{
-		"not measured":     {"100 empty namespaces, 100 CRDs: times faster", nil, math.NaN(), notMeasured},
-		"only one side":    {"100 empty namespaces, 100 CRDs: times faster", makeLine(many100, 1, nil, []sample{makeSample(1, 1)}), math.NaN(), notMeasured},
-		"fast enough":      {"100 empty namespaces, 100 CRDs: times faster", manyLine(60, 3, 1), 20, met},
-		"not fast enough":  {"100 empty namespaces, 100 CRDs: times faster", manyLine(60, 4, 1), 15, missed},
-		"few requests":     {"100 empty namespaces, 100 CRDs: times fewer requests", manyLine(1, 1, 1000), 25, met},
-		"many requests":    {"100 empty namespaces, 100 CRDs: times fewer requests", manyLine(1, 1, 2500), 10, missed},
-		"without settling": {"10,000 ConfigMaps: times faster, without settling", maps(1, 29, 9), 3, met},
-		"without settling, two servers": {"10,000 ConfigMaps, two API servers: times faster, without settling",
+		"not measured":         {"100 empty namespaces, 100 CRDs: times faster", nil, math.NaN(), notMeasured},
+		"only one side":        {"100 empty namespaces, 100 CRDs: times faster", makeLine(many100, 1, nil, []sample{makeSample(1, 1)}), math.NaN(), notMeasured},
+		"fast enough":          {"100 empty namespaces, 100 CRDs: times faster", manyLine(60, 3, 1), 20, met},
+		"not fast enough":      {"100 empty namespaces, 100 CRDs: times faster", manyLine(60, 4, 1), 15, missed},
+		"few requests":         {"100 empty namespaces, 100 CRDs: times fewer requests", manyLine(1, 1, 1000), 25, met},
+		"many requests":        {"100 empty namespaces, 100 CRDs: times fewer requests", manyLine(1, 1, 2500), 10, missed},
+		"without grace period": {"10,000 ConfigMaps: times faster, without grace period", maps(1, 29, 9), 3, met},
+		"without grace period, two servers": {"10,000 ConfigMaps, two API servers: times faster, without grace period",
 			maps(2, 29, 21), 1.5, missed},
-		"all while settling": {"10,000 ConfigMaps, two API servers: times faster, without settling",
+		"all within the grace period": {"10,000 ConfigMaps, two API servers: times faster, without grace period",
 			maps(2, 29, 5), math.Inf(1), met},
-		"after settling": {"Empty, 100 CRDs, two API servers: time above settling",
+		"after the grace period": {"Empty, 100 CRDs, two API servers: time above the grace period",
 			makeLine(emptyWith100CRDs, 2, nil, []sample{makeSample(second(5.25), 1)}), 0.25, met},
-		"long after settling": {"Empty, 100 CRDs, two API servers: time above settling",
+		"long after the grace period": {"Empty, 100 CRDs, two API servers: time above the grace period",
 			makeLine(emptyWith100CRDs, 2, nil, []sample{makeSample(second(5.5), 1)}), 0.5, missed},
-		"the worst pod counts": {"20 pods: time after the last pod, at worst",
+		"the worst Pod counts": {"20 Pods: time after the last Pod, at worst",
 			makeLine(twentyPods, 1, nil, []sample{{afterPods: second(0.5)}, {afterPods: second(1.5)}}), 1.5, missed},
 		"memory": {"500 namespaces of 10,500: peak memory",
 			makeLine(amongTenThousand, 1, nil, []sample{makeSample(1, 1)}), 50, met},
-		"memory that is not known": {"500 namespaces of 10,500: peak memory",
+		"unknown memory": {"500 namespaces of 10,500: peak memory",
 			makeLine(amongTenThousand, 1, nil, []sample{{}}), math.NaN(), notMeasured},
 	} {
 		t.Run(name, func(t *testing.T) {
-			value, verdict := findGoal(t, test.what).judge(test.line)
+			value, result := findGoal(t, test.what).evaluate(test.line)
 			isEqual := value == test.value || math.Abs(value-test.value) < 1e-9 || math.IsNaN(value) && math.IsNaN(test.value)
-			if !isEqual || verdict != test.verdict {
-				t.Errorf("The goal comes to %v, %s; want %v, %s", value, verdict, test.value, test.verdict)
+			if !isEqual || result != test.result {
+				t.Errorf("The goal has value %v, result %s; want %v, %s", value, result, test.value, test.result)
 			}
 		})
 	}
@@ -96,7 +96,7 @@ func TestGoalFormat(t *testing.T) {
 		"at most 100 MiB": goal{limit: 100, isMost: true, unit: " MiB"}.formatLimit(),
 	} {
 		if got != want {
-			t.Errorf("It says %q, want %q", got, want)
+			t.Errorf("Got %q, want %q", got, want)
 		}
 	}
 }
@@ -108,7 +108,7 @@ func TestLineMedians(t *testing.T) {
 		t.Errorf("The median is %d, want 21", got)
 	}
 	if got := formatVerbs(l.medianByVerb(peer)); got != "LIST 20, GET 1" {
-		t.Errorf("By verb it is %q", got)
+		t.Errorf("The verbs are %q", got)
 	}
 }
 
@@ -155,7 +155,7 @@ func TestFormat(t *testing.T) {
 		"0.1": formatPower(0.1), "10": formatPower(10), "1k": formatPower(1000), "100k": formatPower(1e5), "10M": formatPower(1e7),
 	} {
 		if got != want {
-			t.Errorf("It says %q, want %q", got, want)
+			t.Errorf("Got %q, want %q", got, want)
 		}
 	}
 }
@@ -164,9 +164,9 @@ func TestLimitTable(t *testing.T) {
 	seconds := func(values ...float64) []sample {
 		var samples []sample
 		for _, value := range values {
-			gone := time.Duration(value * float64(time.Second))
+			removed := time.Duration(value * float64(time.Second))
 			samples = append(samples, sample{
-				gone: gone, serverCPU: gone / 10, controllerCPU: gone / 100,
+				removed: removed, serverCPU: removed / 10, controllerCPU: removed / 100,
 				latencies: []time.Duration{time.Millisecond, 3 * time.Millisecond},
 			})
 		}
@@ -220,7 +220,7 @@ func TestCharts(t *testing.T) {
 		}
 	}
 	if !strings.Contains(string(files["dir/chart.svg"]), fontFamily+similarFonts) {
-		t.Error("The chart names no font that other machines have")
+		t.Error("The chart names no fallback font")
 	}
 	if strings.Contains(string(files["dir/chart.svg"]), "20 pods") {
 		t.Error("A case with two API servers is in the chart of one")

@@ -28,11 +28,11 @@ import (
 )
 
 const (
-	// account is the ServiceAccount of all initializers, and its namespace.
+	// account is the name of the ServiceAccount of all initializers, and of its namespace.
 	account = "bench-initializers"
-	// patience is how long anything may take before the run is given up.
-	patience = 2 * time.Minute
-	// pollInterval is the time between two looks where nothing is measured.
+	// timeout is how long any step may take before the run is aborted.
+	timeout = 2 * time.Minute
+	// pollInterval is the time between polls outside of measurements.
 	pollInterval = 50 * time.Millisecond
 )
 
@@ -42,12 +42,12 @@ type cluster struct {
 	admin   client.Client
 	user    kubernetes.Interface
 	manager *harness.Process
-	// kubeconfig is that of the initializers, and binary this program.
+	// kubeconfig is the kubeconfig of the initializers, and binary the path of this program.
 	kubeconfig, binary string
 	version            string
-	// created and started count what was, for the names.
+	// created and started count namespaces and processes, for their names.
 	created, started int
-	// settling is how long initializers run before they are measured.
+	// settling is how long initializers run before the measurement.
 	settling time.Duration
 }
 
@@ -68,17 +68,17 @@ func (c *cluster) stop() error { return errors.Join(c.manager.Stop(), c.Stop()) 
 func (c *cluster) prepare(ctx context.Context) error {
 	var err error
 	if c.binary, err = os.Executable(); err != nil {
-		return fmt.Errorf("looking for this program: %w", err)
+		return fmt.Errorf("failed to find this program: %w", err)
 	}
 	if c.admin, err = controlplane.NewClient(c.Admin); err != nil {
 		return err
 	}
 	if c.user, err = kubernetes.NewForConfig(controlplane.Unlimited(c.Admin)); err != nil {
-		return fmt.Errorf("creating a client: %w", err)
+		return fmt.Errorf("failed to create a client: %w", err)
 	}
 	version, err := c.user.Discovery().ServerVersion()
 	if err != nil {
-		return fmt.Errorf("asking for the version of the API server: %w", err)
+		return fmt.Errorf("failed to get the version of the API server: %w", err)
 	}
 	c.version = version.GitVersion
 	if err := c.Install(ctx); err != nil {
@@ -90,7 +90,7 @@ func (c *cluster) prepare(ctx context.Context) error {
 	return c.startManager(ctx)
 }
 
-// prepareAccount makes the identity of the initializers.
+// prepareAccount creates the ServiceAccount of the initializers.
 func (c *cluster) prepareAccount(ctx context.Context) error {
 	meta := metav1.ObjectMeta{Name: account}
 	for _, object := range []client.Object{
@@ -106,7 +106,7 @@ func (c *cluster) prepareAccount(ctx context.Context) error {
 		},
 	} {
 		if err := c.admin.Create(ctx, object); err != nil {
-			return fmt.Errorf("making the identity of the initializers: %w", err)
+			return fmt.Errorf("failed to create the ServiceAccount of the initializers: %w", err)
 		}
 	}
 	var err error
@@ -137,7 +137,7 @@ func (c *cluster) startManager(ctx context.Context) error {
 	return err
 }
 
-// register puts a list in force, and no other.
+// register replaces the registered initializers and waits until new namespaces get them.
 func (c *cluster) register(ctx context.Context, names []string) error {
 	configuration := wrappers.MakeConfiguration("bench").Obj()
 	_, err := controllerutil.CreateOrUpdate(ctx, c.admin, configuration, func() error {
@@ -148,9 +148,9 @@ func (c *cluster) register(ctx context.Context, names []string) error {
 		return nil
 	})
 	if err != nil {
-		return fmt.Errorf("registering initializers: %w", err)
+		return fmt.Errorf("failed to register initializers: %w", err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	for {
 		probe := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "probe-"}}
@@ -160,14 +160,14 @@ func (c *cluster) register(ctx context.Context, names []string) error {
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("the list is not injected: %w; the manager said last: %s",
-				errors.Join(ctx.Err(), err), c.manager.LastWords())
+			return fmt.Errorf("the list is not injected: %w; last output of the manager: %s",
+				errors.Join(ctx.Err(), err), c.manager.LastOutput())
 		case <-time.After(pollInterval):
 		}
 	}
 }
 
-// way is how the initializers of a chain are served.
+// way is how the initializers of a chain are implemented and run.
 type way struct {
 	how   string
 	apart bool
@@ -180,10 +180,10 @@ func (w way) String() string {
 	return w.how + ", one process"
 }
 
-// chain are the processes that serve the initializers of a chain.
+// chain holds the processes that run the initializers of a chain.
 type chain []*harness.Process
 
-// serve starts them.
+// serve starts the processes of a chain.
 func (c *cluster) serve(ctx context.Context, w way, names []string) (chain, error) {
 	groups := [][]string{names}
 	if w.apart {
@@ -211,7 +211,7 @@ func (c chain) stop() error {
 	return errors.Join(errs...)
 }
 
-// cpu is the processor time that they have used so far; 0 where nobody tells.
+// cpu is the processor time that the processes have used so far; 0 if it is not available.
 func (c chain) cpu() (time.Duration, error) {
 	var sum time.Duration
 	for _, process := range c {

@@ -29,29 +29,29 @@ type options struct {
 	fsync      bool
 	markdown   string
 
-	// serve is what a child process does, with the other two.
+	// serve, names and kubeconfig are the arguments of a child process.
 	serve, names, kubeconfig string
 }
 
 func (o *options) bind(flags *flag.FlagSet) {
-	flags.IntVar(&o.rounds, "rounds", 3, "How often everything is measured.")
-	flags.IntVar(&o.namespaces, "namespaces", 30, "Namespaces to create one after another, for each chain and round.")
+	flags.IntVar(&o.rounds, "rounds", 3, "Number of rounds.")
+	flags.IntVar(&o.namespaces, "namespaces", 30, "Namespaces to create one by one, for each chain and round.")
 	flags.IntVar(&o.atOnce, "at-once", 500, "Namespaces to create at once.")
-	flags.IntVar(&o.clients, "clients", 32, "Requests at a time while namespaces are created at once.")
-	flags.BoolVar(&o.quick, "quick", false, "Measure next to nothing, to see whether everything works.")
-	flags.BoolVar(&o.check, "check", false, "Exit with status 1 where a goal is missed.")
-	flags.BoolVar(&o.fsync, "fsync", false, "Let etcd wait for the disk.")
-	flags.StringVar(&o.markdown, "markdown", "", "A file to write the tables to, for the documentation.")
-	flags.StringVar(&o.serve, "serve", "", "Not for people: be an initializer, made with the library or by hand.")
-	flags.StringVar(&o.names, "names", "", "Not for people: the names to serve.")
-	flags.StringVar(&o.kubeconfig, "as", "", "Not for people: the kubeconfig to serve with.")
+	flags.IntVar(&o.clients, "clients", 32, "Concurrent requests when namespaces are created at once.")
+	flags.BoolVar(&o.quick, "quick", false, "Take only a few samples, to test the benchmark itself.")
+	flags.BoolVar(&o.check, "check", false, "Exit with status 1 if a goal is missed.")
+	flags.BoolVar(&o.fsync, "fsync", false, "Make etcd wait for the disk.")
+	flags.StringVar(&o.markdown, "markdown", "", "File to write the tables to, as Markdown for the documentation.")
+	flags.StringVar(&o.serve, "serve", "", "Internal: run as an initializer, implemented with pkg/initializer or test/initializers.")
+	flags.StringVar(&o.names, "names", "", "Internal: the names of the initializers.")
+	flags.StringVar(&o.kubeconfig, "as", "", "Internal: the kubeconfig of the initializers.")
 }
 
 func main() {
 	var opts options
 	opts.bind(flag.CommandLine)
 	flag.Parse()
-	// What a client library has to say in passing would tear the table apart.
+	// Log lines of client libraries would interrupt the tables.
 	ctrl.SetLogger(klog.Background())
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -83,7 +83,7 @@ func run(ctx context.Context, opts options) error {
 	fmt.Print(harness.Text(outcome.facts, tables))
 	if opts.markdown != "" {
 		if err := os.WriteFile(opts.markdown, []byte(harness.Markdown(outcome.facts, tables)), 0o644); err != nil {
-			return fmt.Errorf("writing the tables: %w", err)
+			return fmt.Errorf("failed to write the tables: %w", err)
 		}
 	}
 	if opts.check && len(missed) > 0 {

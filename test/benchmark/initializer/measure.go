@@ -19,30 +19,30 @@ const (
 )
 
 const (
-	// warmUp is the number of namespaces that are prepared before times are taken.
+	// warmUp is the number of namespaces that are initialized before the measurement.
 	warmUp = 5
-	// settling is how long initializers run before times are taken. What is not younger by some
-	// seconds than its process pkg/initializer reads once more.
+	// settling is how long initializers run before the measurement. pkg/initializer reads namespaces
+	// that were created up to a few seconds after its own start a second time.
 	settling = 7 * time.Second
-	// chainAtOnce is the length of the chain through which many namespaces go at once.
+	// chainAtOnce is the length of the chain for namespaces that are created at once.
 	chainAtOnce = 3
 )
 
-// lengths are those of the chains.
+// lengths are the lengths of the chains.
 var lengths = []int{1, 2, 4, 8}
 
-var ways = []way{{withLibrary, false}, {byHand, false}, {withLibrary, true}, {byHand, true}}
+var ways = []way{{withLibrary, false}, {withClientGo, false}, {withLibrary, true}, {withClientGo, true}}
 
-// samples are the times of one way and length.
+// samples are the durations of one way and length.
 type samples struct{ open, ready []time.Duration }
 
-// outcome is what was measured.
+// outcome is the result of a run.
 type outcome struct {
 	facts  []string
 	atOnce int
 	chains map[way]map[int]*samples
 	crowds map[way][]time.Duration
-	// cpu is the processor time of the initializers for all namespaces of a crowd.
+	// cpu is the processor time of the initializers for all namespaces that are created at once.
 	cpu map[way][]time.Duration
 }
 
@@ -98,7 +98,7 @@ func measure(ctx context.Context, opts options) (result *outcome, err error) {
 	return result, nil
 }
 
-// with does something while a chain is served and observed, and warm.
+// with calls do while a chain runs and is observed, after the warm-up.
 func (c *cluster) with(ctx context.Context, w way, length int, do func(*observer, chain) error) (err error) {
 	serving, err := c.serve(ctx, w, namesOf(length))
 	if err != nil {
@@ -124,7 +124,7 @@ func (c *cluster) with(ctx context.Context, w way, length int, do func(*observer
 
 func (r *outcome) measureChain(ctx context.Context, c *cluster, w way, length, count int) error {
 	return c.with(ctx, w, length, func(o *observer, _ chain) error {
-		births, err := o.oneByOne(ctx, count)
+		namespaces, err := o.oneByOne(ctx, count)
 		if err != nil {
 			return err
 		}
@@ -135,9 +135,9 @@ func (r *outcome) measureChain(ctx context.Context, c *cluster, w way, length, c
 			r.chains[w][length] = &samples{}
 		}
 		taken := r.chains[w][length]
-		for _, birth := range births {
-			taken.open = append(taken.open, birth.open.Sub(birth.asked))
-			taken.ready = append(taken.ready, birth.ready.Sub(birth.asked))
+		for _, timing := range namespaces {
+			taken.open = append(taken.open, timing.open.Sub(timing.requested))
+			taken.ready = append(taken.ready, timing.ready.Sub(timing.requested))
 		}
 		return nil
 	})

@@ -11,14 +11,14 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/benchmark/internal/harness"
 )
 
-// What a line says of its goal.
+// Results of a goal.
 const (
 	noGoal = "-"
 	met    = "met"
 	missed = "missed"
 )
 
-// slope is what one more in a chain adds to the median, by least squares.
+// slope returns what each initializer of a chain adds to the median, by least squares.
 func slope(medians map[int]time.Duration) time.Duration {
 	var n, sumX, sumY, sumXX, sumXY float64
 	for length, median := range medians {
@@ -31,8 +31,8 @@ func slope(medians map[int]time.Duration) time.Duration {
 	return 0
 }
 
-// judge returns the goal and whether a time has met it. Only the library has goals.
-func judge(w way, took, goal time.Duration) (words, result string) {
+// evaluate returns the goal and whether a duration has met it. Only pkg/initializer has goals.
+func evaluate(w way, took, goal time.Duration) (words, result string) {
 	words = "under " + harness.FormatDuration(goal)
 	switch {
 	case w.how != withLibrary:
@@ -43,7 +43,7 @@ func judge(w way, took, goal time.Duration) (words, result string) {
 	return words, missed
 }
 
-// tables returns the report and the goals that were missed.
+// tables returns the report and the missed goals.
 func (r *outcome) tables() ([]harness.Table, []string) {
 	chains := harness.Table{
 		Title: "From creation until users are let in, and until Initializing=False, by the length of the chain: medians",
@@ -62,7 +62,7 @@ func (r *outcome) tables() ([]harness.Table, []string) {
 	}
 	var without []string
 	add := func(table *harness.Table, w way, took, goal time.Duration, cells ...string) {
-		words, result := judge(w, took, goal)
+		words, result := evaluate(w, took, goal)
 		if result == missed {
 			without = append(without, table.Title+": "+w.String())
 		}

@@ -25,7 +25,7 @@ func TestSlope(t *testing.T) {
 	}
 }
 
-func TestJudge(t *testing.T) {
+func TestEvaluate(t *testing.T) {
 	for name, test := range map[string]struct {
 		way    way
 		took   time.Duration
@@ -33,9 +33,9 @@ func TestJudge(t *testing.T) {
 	}{
 		"under the goal":      {way{withLibrary, true}, goalEach - 1, met},
 		"as long as the goal": {way{withLibrary, true}, goalEach, missed},
-		"the peer has none":   {way{byHand, true}, goalEach, noGoal},
+		"no goal":             {way{withClientGo, true}, goalEach, noGoal},
 	} {
-		if _, result := judge(test.way, test.took, goalEach); result != test.result {
+		if _, result := evaluate(test.way, test.took, goalEach); result != test.result {
 			t.Errorf("%s: %s instead of %s", name, result, test.result)
 		}
 	}

@@ -17,21 +17,21 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/initializers"
 )
 
-// How an initializer is made.
+// How an initializer is implemented.
 const (
-	withLibrary = "pkg/initializer"
-	byHand      = "by hand"
+	withLibrary  = "pkg/initializer"
+	withClientGo = "test/initializers"
 )
 
-// serve is a child process: it serves names with functions that do nothing until it is told
-// to stop.
+// serve runs in a child process: it runs no-op initializers with the given names until it is
+// interrupted.
 func serve(ctx context.Context, how, kubeconfig string, names []string) error {
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
-		return fmt.Errorf("reading a kubeconfig: %w", err)
+		return fmt.Errorf("failed to read the kubeconfig: %w", err)
 	}
-	if how == byHand {
-		return serveByHand(ctx, config, names)
+	if how == withClientGo {
+		return serveWithClientGo(ctx, config, names)
 	}
 	mgr, err := ctrl.NewManager(config, ctrl.Options{Metrics: metricsserver.Options{BindAddress: "0"}})
 	if err != nil {
@@ -48,7 +48,7 @@ func serve(ctx context.Context, how, kubeconfig string, names []string) error {
 	return mgr.Start(ctx)
 }
 
-func serveByHand(ctx context.Context, config *rest.Config, names []string) error {
+func serveWithClientGo(ctx context.Context, config *rest.Config, names []string) error {
 	for _, name := range names {
 		running, err := initializers.Start(ctx, config, name, initializers.Nothing)
 		if err != nil {

@@ -1,9 +1,9 @@
 // Copyright The nslifecycle Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package main measures how long a user of the kubectl plugin waits: for a command that
-// talks to no server, and for explain in a cluster with many types. kubectl itself is
-// measured beside it, in turn, so that what disturbs the machine disturbs both.
+// Command plugin measures how long commands of the kubectl plugin take: one that
+// sends no requests, and explain in a cluster with many types. kubectl itself is
+// measured in turn with it, so a disturbance of the machine affects both.
 package main
 
 import (
@@ -30,26 +30,26 @@ import (
 )
 
 const (
-	// stuck is a namespace that is being deleted and held.
+	// stuck is a terminating namespace with a remaining object.
 	stuck = "stuck"
-	// exitBlocked is what explain exits with where it has found a cause.
+	// exitBlocked is the exit status of explain if it has found a cause.
 	exitBlocked = 3
 )
 
-// line is one command that is measured.
+// line is one measured command.
 type line struct {
 	title  string
 	binary string
 	args   []string
-	// exitStatus is what it exits with if it has done its work.
+	// exitStatus is the exit status of a successful run.
 	exitStatus int
 	goal       time.Duration
 	took       []time.Duration
 }
 
 func main() {
-	rounds := flag.Int("rounds", 20, "How often each command is run.")
-	crds := flag.Int("crds", 300, "How many CustomResourceDefinitions there are.")
+	rounds := flag.Int("rounds", 20, "Number of runs of each command.")
+	crds := flag.Int("crds", 300, "Number of CustomResourceDefinitions in the cluster.")
 	flag.Parse()
 	ctrl.SetLogger(klog.Background())
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -72,13 +72,13 @@ func run(ctx context.Context, rounds, crds int) (err error) {
 	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", plugin, "./cmd/kubectl-nslifecycle")
 	build.Dir = controlplane.Root()
 	if output, err := build.CombinedOutput(); err != nil {
-		return fmt.Errorf("building the plugin: %w: %s", err, output)
+		return fmt.Errorf("failed to build the plugin: %w: %s", err, output)
 	}
 	kubeconfig := filepath.Join(plane.Dir, "kubeconfig")
 	if err := controlplane.WriteKubeconfig(kubeconfig, plane.Admin); err != nil {
 		return err
 	}
-	harness.Say("Making %d CustomResourceDefinitions and a namespace that is stuck", crds)
+	harness.Say("Creating %d CustomResourceDefinitions and a stuck namespace", crds)
 	if err := prepare(ctx, plane, crds); err != nil {
 		return err
 	}
@@ -102,7 +102,7 @@ func run(ctx context.Context, rounds, crds int) (err error) {
 	return nil
 }
 
-// prepare fills the cluster.
+// prepare creates the CustomResourceDefinitions and the stuck namespace.
 func prepare(ctx context.Context, plane *controlplane.ControlPlane, crds int) error {
 	admin, err := controlplane.NewClient(plane.Admin, apiextensionsv1.AddToScheme)
 	if err != nil {
@@ -110,14 +110,14 @@ func prepare(ctx context.Context, plane *controlplane.ControlPlane, crds int) er
 	}
 	for i := range crds {
 		if err := admin.Create(ctx, newDefinition(i)); err != nil {
-			return fmt.Errorf("creating a CustomResourceDefinition: %w", err)
+			return fmt.Errorf("failed to create a CustomResourceDefinition: %w", err)
 		}
 	}
 	if crds > 0 {
 		output, err := plane.Kubectl(ctx, plane.Admin, "wait", "--for=condition=Established", "--timeout=120s",
 			"customresourcedefinitions", "--all")
 		if err != nil {
-			return fmt.Errorf("waiting for the CustomResourceDefinitions: %w: %s", err, output)
+			return fmt.Errorf("failed to wait for the CustomResourceDefinitions: %w: %s", err, output)
 		}
 	}
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: stuck}}
@@ -126,15 +126,15 @@ func prepare(ctx context.Context, plane *controlplane.ControlPlane, crds int) er
 	}}
 	for _, object := range []client.Object{namespace, held} {
 		if err := admin.Create(ctx, object); err != nil {
-			return fmt.Errorf("creating %s: %w", object.GetName(), err)
+			return fmt.Errorf("failed to create %s: %w", object.GetName(), err)
 		}
 	}
 	for _, object := range []client.Object{held, namespace} {
 		if err := admin.Delete(ctx, object); err != nil {
-			return fmt.Errorf("deleting %s: %w", object.GetName(), err)
+			return fmt.Errorf("failed to delete %s: %w", object.GetName(), err)
 		}
 	}
-	// Nobody is blamed before.
+	// explain reports no cause before the progress deadline.
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
@@ -164,7 +164,7 @@ func newDefinition(i int) *apiextensionsv1.CustomResourceDefinition {
 	}
 }
 
-// measure runs the command once.
+// measure runs the command once and records its duration.
 func (l *line) measure(ctx context.Context) error {
 	command := exec.CommandContext(ctx, l.binary, l.args...)
 	began := time.Now()

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// The program that this package belongs to is as good as any.
+// Any program is suitable, so the test uses the one of this module.
 func TestBillOfMaterialsNamesEachModule(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "image")
 	build := Build{Root: "../..", Package: ".", OS: runtime.GOOS, Arch: runtime.GOARCH, Version: "v1", Output: path}
@@ -46,18 +46,18 @@ func TestBillOfMaterialsNamesEachModule(t *testing.T) {
 		}
 	}
 	if bom.SpecVersion != "1.5" {
-		t.Errorf("it is of CycloneDX %s", bom.SpecVersion)
+		t.Errorf("the version of CycloneDX is %s", bom.SpecVersion)
 	}
 }
 
-// The name of the package with the version is in the flags as a text: nothing but this test
-// would notice that it has moved.
+// The linker flags contain the name of the package with the version as text: only this test
+// detects a renamed package.
 func TestBinarySaysItsVersion(t *testing.T) {
 	root, err := filepath.Abs("../../../..")
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Everything that a program of the main module needs to print its version.
+	// The files that a program of the main module requires to print its version.
 	scratch := filepath.Join(t.TempDir(), "module")
 	for file, content := range map[string]string{
 		"go.mod":  "module github.com/nslifecycle/nslifecycle\n\ngo 1.26.0\n",
@@ -81,6 +81,6 @@ func TestBinarySaysItsVersion(t *testing.T) {
 	}
 	said, err := exec.CommandContext(t.Context(), output).CombinedOutput()
 	if err != nil || strings.TrimSpace(string(said)) != "v1.2.3 abc" {
-		t.Errorf("the program says %q, error %v", said, err)
+		t.Errorf("the program printed %q, error %v", said, err)
 	}
 }

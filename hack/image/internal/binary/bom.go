@@ -14,25 +14,25 @@ import (
 	cyclonedx "github.com/CycloneDX/cyclonedx-go"
 )
 
-// bomVersion is one that scanners have known for long.
+// bomVersion is a version that all scanners support.
 const bomVersion = cyclonedx.SpecVersion1_5
 
 // Describe returns the software bill of materials of a Go binary, as a CycloneDX document in
-// JSON: the main module in the version that it was built as, the standard library and each
-// module that something was linked from.
+// JSON: the main module with the given version, the standard library and each
+// linked module.
 //
-// Licences and the edges between the modules are not in it, since the linker records
+// It does not contain licenses and dependencies between modules, since the linker records
 // neither.
 func Describe(path, version string, created time.Time) ([]byte, error) {
 	info, err := buildinfo.ReadFile(path)
 	if err != nil {
-		return nil, fmt.Errorf("reading what %s is made of: %w", path, err)
+		return nil, fmt.Errorf("failed to read the build information of %s: %w", path, err)
 	}
 	main := component(cyclonedx.ComponentTypeApplication, info.Main.Path, version)
 	std := component(cyclonedx.ComponentTypeLibrary, "std", strings.TrimPrefix(info.GoVersion, "go"))
 	components := []cyclonedx.Component{std}
 	references := []string{std.BOMRef}
-	// Sorted by path already.
+	// The modules are already sorted by path.
 	for _, module := range info.Deps {
 		linked := component(cyclonedx.ComponentTypeLibrary, used(module).Path, used(module).Version)
 		components = append(components, linked)
@@ -40,19 +40,19 @@ func Describe(path, version string, created time.Time) ([]byte, error) {
 	}
 
 	bom := cyclonedx.NewBOM()
-	// No serial number: it is optional, and would have to be another one each time.
+	// No serial number: it is optional, and would have to be unique.
 	bom.Metadata = &cyclonedx.Metadata{Timestamp: created.Format(time.RFC3339), Component: &main}
 	bom.Components = &components
 	bom.Dependencies = &[]cyclonedx.Dependency{{Ref: main.BOMRef, Dependencies: &references}}
 	var document bytes.Buffer
 	encoder := cyclonedx.NewBOMEncoder(&document, cyclonedx.BOMFileFormatJSON).SetPretty(true)
 	if err := encoder.EncodeVersion(bom, bomVersion); err != nil {
-		return nil, fmt.Errorf("writing the bill of materials: %w", err)
+		return nil, fmt.Errorf("failed to write the bill of materials: %w", err)
 	}
 	return document.Bytes(), nil
 }
 
-// used is the module that was compiled: the replacement, where go.mod has one.
+// used returns the compiled module: the replacement if go.mod has one.
 func used(module *debug.Module) *debug.Module {
 	if module.Replace != nil {
 		return module.Replace

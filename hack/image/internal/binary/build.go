@@ -14,31 +14,31 @@ import (
 // versionPackage contains the version variables of a program.
 const versionPackage = "github.com/nslifecycle/nslifecycle/internal/version"
 
-// Build says what is built.
+// Build describes a build.
 type Build struct {
-	// Root is the directory of the main module, Package the package in it.
+	// Root is the directory of the main module, Package the path of the package in it.
 	Root, Package string
-	// OS and Arch are what Go calls GOOS and GOARCH.
+	// OS and Arch are the values of GOOS and GOARCH.
 	OS, Arch string
-	// Version and Revision are what the program says of itself.
+	// Version and Revision are the values that the program prints.
 	Version, Revision string
 	// Output is the path of the binary.
 	Output string
 }
 
-// Run compiles and links. Without the state of version control: that says "modified" where
-// nothing but an untracked file lies around, and a tarball of the sources has none.
+// Run compiles and links the program without the state of version control: that is "modified" if
+// there is an untracked file, and a tarball of the sources has none.
 func (b Build) Run(ctx context.Context) error {
 	ldflags := fmt.Sprintf("-s -w -X %[1]s.version=%[2]s -X %[1]s.revision=%[3]s", versionPackage, b.Version, b.Revision)
 	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags="+ldflags,
 		"-o", b.Output, b.Package)
 	build.Dir = b.Root
-	// GOWORK, GOFLAGS and the rest belong to this machine, and the result must not. The levels
-	// of the architectures are Go's own.
+	// Reset GOWORK, GOFLAGS and other settings of this machine that affect the result. The levels
+	// of the architectures are the defaults of Go.
 	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off", "GOFLAGS=", "GOEXPERIMENT=", "GOFIPS140=off",
 		"GOAMD64=v1", "GOARM64=v8.0", "GOOS="+b.OS, "GOARCH="+b.Arch)
 	if output, err := build.CombinedOutput(); err != nil {
-		return fmt.Errorf("building %s for %s/%s: %w: %s", b.Package, b.OS, b.Arch, err, bytes.TrimSpace(output))
+		return fmt.Errorf("failed to build %s for %s/%s: %w: %s", b.Package, b.OS, b.Arch, err, bytes.TrimSpace(output))
 	}
 	return nil
 }

@@ -1,6 +1,6 @@
 // Copyright The nslifecycle Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package harness is what the benchmarks have in common: processes that run beside them
-// and what those cost, statistics, tables, and what there is to say about the machine.
+// Package harness holds what the benchmarks share: child processes and their resource
+// usage, statistics, tables, and a description of the machine.
 package harness

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// DescribeMachine says what a reader needs to judge the figures, and nothing that would
-// tell whose machine it was.
+// DescribeMachine returns what a reader needs to interpret the results. It contains nothing that
+// identifies the machine.
 func DescribeMachine() []string {
 	facts := []string{
 		time.Now().UTC().Format("2006-01-02"),
@@ -26,5 +26,5 @@ func DescribeMachine() []string {
 	return facts
 }
 
-// Say tells on stderr how far it is; stdout is for the tables.
+// Say reports progress on stderr; stdout is for the tables.
 func Say(format string, args ...any) { fmt.Fprintf(os.Stderr, format+" ...\n", args...) }

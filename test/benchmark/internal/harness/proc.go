@@ -14,14 +14,14 @@ import (
 	"time"
 )
 
-// clockTicks is what a second has in /proc/<pid>/stat: USER_HZ, which is 100 on every
+// clockTicks is the number of ticks per second in /proc/<pid>/stat: USER_HZ, which is 100 on every
 // architecture that Go runs on.
 const clockTicks = 100
 
-// linux is the operating system with a /proc like that.
+// linux is the only supported operating system with such a /proc.
 const linux = "linux"
 
-// processStat is what matters of /proc/<pid>/stat.
+// processStat holds the fields of /proc/<pid>/stat that are used.
 type processStat struct {
 	name   string
 	parent int
@@ -29,7 +29,7 @@ type processStat struct {
 }
 
 // ReadCPU returns the processor time that a process has used so far, in user and in
-// kernel mode, or false where the operating system does not tell.
+// kernel mode, or false if the operating system does not provide it.
 func ReadCPU(pid int) (time.Duration, bool, error) {
 	if runtime.GOOS != linux {
 		return 0, false, nil
@@ -42,8 +42,8 @@ func ReadCPU(pid int) (time.Duration, bool, error) {
 	return stat.cpu, err == nil, err
 }
 
-// FindChild returns the id of the child of this process that has a name, or false where
-// the operating system does not tell.
+// FindChild returns the process ID of the child of this process with the given name, or false if
+// the operating system does not provide it.
 func FindChild(name string) (int, bool, error) {
 	if runtime.GOOS != linux {
 		return 0, false, nil
@@ -53,7 +53,7 @@ func FindChild(name string) (int, bool, error) {
 		return 0, false, err
 	}
 	for _, path := range paths {
-		// A process may end meanwhile.
+		// The process may have exited meanwhile.
 		text, err := os.ReadFile(path)
 		if err != nil {
 			continue
@@ -64,15 +64,15 @@ func FindChild(name string) (int, bool, error) {
 			return pid, err == nil, err
 		}
 	}
-	return 0, false, fmt.Errorf("no child of this process is called %s", name)
+	return 0, false, fmt.Errorf("this process has no child named %s", name)
 }
 
-// parseStat reads the text of /proc/<pid>/stat. The name is in parentheses and may
+// parseStat parses the text of /proc/<pid>/stat. The name is in parentheses and may
 // contain anything, parentheses included.
 func parseStat(text string) (processStat, error) {
 	start, end := strings.IndexByte(text, '('), strings.LastIndexByte(text, ')')
 	if start < 0 || end < start {
-		return processStat{}, fmt.Errorf("the process statistics %q have no name in them", text)
+		return processStat{}, fmt.Errorf("the process statistics %q contain no name", text)
 	}
 	// The state, field 3, is the first one here; see proc(5).
 	fields := strings.Fields(text[end+1:])
@@ -87,7 +87,7 @@ func parseStat(text string) (processStat, error) {
 	userTicks, userErr = strconv.ParseInt(fields[user], 10, 64)
 	systemTicks, systemErr = strconv.ParseInt(fields[system], 10, 64)
 	if err := errors.Join(err, userErr, systemErr); err != nil {
-		return processStat{}, fmt.Errorf("reading the process statistics %q: %w", text, err)
+		return processStat{}, fmt.Errorf("failed to parse the process statistics %q: %w", text, err)
 	}
 	stat.cpu = time.Duration(userTicks+systemTicks) * time.Second / clockTicks
 	return stat, nil
@@ -105,7 +105,7 @@ func readPeakMemory(pid int) (int64, bool, error) {
 	return peak, err == nil, err
 }
 
-// parsePeakMemory reads VmHWM from the text of /proc/<pid>/status.
+// parsePeakMemory parses VmHWM in the text of /proc/<pid>/status.
 func parsePeakMemory(status string) (int64, error) {
 	for line := range strings.Lines(status) {
 		value, found := strings.CutPrefix(line, "VmHWM:")
@@ -114,9 +114,9 @@ func parsePeakMemory(status string) (int64, error) {
 		}
 		kibibytes, err := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(value), "kB")), 10, 64)
 		if err != nil {
-			return 0, fmt.Errorf("reading the peak of resident memory from %q: %w", strings.TrimSpace(line), err)
+			return 0, fmt.Errorf("failed to parse the peak of resident memory %q: %w", strings.TrimSpace(line), err)
 		}
 		return kibibytes * 1024, nil
 	}
-	return 0, errors.New("the process status names no peak of resident memory (VmHWM)")
+	return 0, errors.New("the process status contains no peak of resident memory (VmHWM)")
 }

@@ -58,11 +58,11 @@ func TestParseStat(t *testing.T) {
 }
 
 func TestReadCPUOfThisProcess(t *testing.T) {
-	used, isKnown, err := ReadCPU(os.Getpid())
+	used, ok, err := ReadCPU(os.Getpid())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if isKnown && (used < 0 || used > time.Hour) {
+	if ok && (used < 0 || used > time.Hour) {
 		t.Errorf("This process has used %s", used)
 	}
 }

@@ -18,16 +18,16 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/controlplane"
 )
 
-// stopTimeout is how long a process has to end by itself.
+// stopTimeout is how long a process may take to exit after an interrupt.
 const stopTimeout = 15 * time.Second
 
-// Process is a program in a process of its own, whose output goes to a file.
+// Process is a child process whose output goes to a file.
 type Process struct {
 	name    string
 	command *exec.Cmd
 	cancel  context.CancelFunc
 	log     string
-	// exited is closed when the process has ended; err is written before that.
+	// exited is closed when the process has exited; err is set before that.
 	exited chan struct{}
 	err    error
 	stop   sync.Once
@@ -42,26 +42,26 @@ func BuildManager(ctx context.Context, dir string) (string, error) {
 	return path, nil
 }
 
-// StartProcess runs a program until Stop or the end of the context, either of which it
-// is told by an interrupt. Its name is for messages.
+// StartProcess runs a program until Stop is called or the context is cancelled, and then
+// interrupts it. Its name is used in messages.
 func StartProcess(ctx context.Context, name, log, binary string, args ...string) (*Process, error) {
 	output, err := os.Create(log)
 	if err != nil {
-		return nil, fmt.Errorf("making a log for %s: %w", name, err)
+		return nil, fmt.Errorf("failed to create a log for %s: %w", name, err)
 	}
 	defer output.Close()
 
 	runContext, cancel := context.WithCancel(ctx)
 	command := exec.CommandContext(runContext, binary, args...)
 	command.Stdout, command.Stderr = output, output
-	// In a process group of its own: from a terminal's Ctrl-C it would get a second
-	// interrupt, which it takes for impatience.
+	// In its own process group: Ctrl-C in a terminal would send it a second
+	// interrupt, which forces an immediate exit.
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	command.Cancel = func() error { return command.Process.Signal(os.Interrupt) }
 	command.WaitDelay = stopTimeout
 	if err := command.Start(); err != nil {
 		cancel()
-		return nil, fmt.Errorf("starting %s: %w", name, err)
+		return nil, fmt.Errorf("failed to start %s: %w", name, err)
 	}
 	p := &Process{name: name, command: command, cancel: cancel, log: log, exited: make(chan struct{})}
 	go func() {
@@ -71,8 +71,8 @@ func StartProcess(ctx context.Context, name, log, binary string, args ...string)
 	return p, nil
 }
 
-// Stop ends the process. It may be called more than once, and says only once what was
-// wrong.
+// Stop stops the process. It may be called more than once; only the first call returns
+// an error.
 func (p *Process) Stop() error {
 	if p == nil {
 		return nil
@@ -82,14 +82,14 @@ func (p *Process) Stop() error {
 		p.cancel()
 		<-p.exited
 		if p.err != nil && !errors.Is(p.err, context.Canceled) && !wasInterrupted(p.err) {
-			err = fmt.Errorf("%s ended with %w; it said last: %s", p.name, p.err, p.LastWords())
+			err = fmt.Errorf("%s exited with %w; last output: %s", p.name, p.err, p.LastOutput())
 		}
 	})
 	return err
 }
 
-// wasInterrupted tells whether a process has left it to the operating system what an
-// interrupt does.
+// wasInterrupted reports whether a process without a handler for interrupts was terminated by
+// one.
 func wasInterrupted(err error) bool {
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) {
@@ -99,11 +99,11 @@ func wasInterrupted(err error) bool {
 	return isStatus && status.Signaled() && status.Signal() == syscall.SIGINT
 }
 
-// Exited returns a channel that is closed when the process has ended.
+// Exited returns a channel that is closed when the process has exited.
 func (p *Process) Exited() <-chan struct{} { return p.exited }
 
-// LastWords returns the end of the log.
-func (p *Process) LastWords() string {
+// LastOutput returns the end of the log.
+func (p *Process) LastOutput() string {
 	log, err := os.ReadFile(p.log)
 	if err != nil {
 		return "nothing"
@@ -112,22 +112,22 @@ func (p *Process) LastWords() string {
 	return string(bytes.TrimSpace(log[max(0, len(log)-most):]))
 }
 
-// PeakMemory returns the most memory that the process has had resident so far, in bytes,
-// or false where the operating system does not tell.
+// PeakMemory returns the peak resident memory of the process so far, in bytes,
+// or false if the operating system does not provide it.
 func (p *Process) PeakMemory() (int64, bool, error) {
-	peak, isKnown, err := readPeakMemory(p.command.Process.Pid)
+	peak, ok, err := readPeakMemory(p.command.Process.Pid)
 	if err != nil {
-		err = fmt.Errorf("reading the memory of %s, which said last: %s: %w", p.name, p.LastWords(), err)
+		err = fmt.Errorf("failed to read the memory of %s, last output: %s: %w", p.name, p.LastOutput(), err)
 	}
-	return peak, isKnown, err
+	return peak, ok, err
 }
 
-// CPU returns the processor time that the process has used so far, or false where the
-// operating system does not tell.
+// CPU returns the processor time that the process has used so far, or false if the
+// operating system does not provide it.
 func (p *Process) CPU() (time.Duration, bool, error) {
-	used, isKnown, err := ReadCPU(p.command.Process.Pid)
+	used, ok, err := ReadCPU(p.command.Process.Pid)
 	if err != nil {
-		err = fmt.Errorf("reading the processor time of %s, which said last: %s: %w", p.name, p.LastWords(), err)
+		err = fmt.Errorf("failed to read the processor time of %s, last output: %s: %w", p.name, p.LastOutput(), err)
 	}
-	return used, isKnown, err
+	return used, ok, err
 }

@@ -8,11 +8,11 @@ import (
 	"slices"
 )
 
-// Number is what the statistics work on.
+// Number is the type of the samples.
 type Number interface{ ~int64 | ~float64 }
 
-// Percentile returns the value below which a share of the samples lies, interpolated
-// between the two nearest ones; 0 where there are no samples.
+// Percentile returns the value below which the share of the samples lies, interpolated
+// between the two nearest samples; 0 if there are no samples.
 func Percentile[T Number](samples []T, share float64) T {
 	if len(samples) == 0 {
 		return 0
@@ -26,5 +26,5 @@ func Percentile[T Number](samples []T, share float64) T {
 	return sorted[below] + T(fraction*float64(sorted[above]-sorted[below]))
 }
 
-// Median returns the middle of the samples.
+// Median returns the median of the samples.
 func Median[T Number](samples []T) T { return Percentile(samples, 0.5) }

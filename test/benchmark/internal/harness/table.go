@@ -10,7 +10,7 @@ import (
 	"unicode/utf8"
 )
 
-// Table is what both forms of output are made of.
+// Table is a table of the report, in either format.
 type Table struct {
 	Title  string
 	Header []string
@@ -18,7 +18,7 @@ type Table struct {
 	Note   string
 }
 
-// Text is a report for a terminal. Tables without rows are left out.
+// Text formats a report for a terminal. Tables without rows are omitted.
 func Text(facts []string, tables []Table) string {
 	var out strings.Builder
 	for _, fact := range facts {
@@ -46,7 +46,7 @@ func Text(facts []string, tables []Table) string {
 	return out.String()
 }
 
-// Markdown is a report for the documentation. Tables without rows are left out.
+// Markdown formats a report for the documentation. Tables without rows are omitted.
 func Markdown(facts []string, tables []Table) string {
 	var out strings.Builder
 	for _, fact := range facts {
@@ -78,9 +78,9 @@ func (t Table) widths() []int {
 	return widths
 }
 
-// FormatDuration prints three significant digits, and hundredths of a millisecond at best.
+// FormatDuration formats three significant digits, and at most hundredths of a millisecond.
 func FormatDuration(duration time.Duration) string {
-	// Not "-0.00 ms".
+	// Avoid "-0.00 ms".
 	if duration <= -5*time.Microsecond {
 		return "-" + FormatDuration(-duration)
 	}
@@ -96,5 +96,5 @@ func FormatDuration(duration time.Duration) string {
 	return fmt.Sprintf("%.1f s", duration.Seconds())
 }
 
-// FormatMemory prints bytes as MiB.
+// FormatMemory formats bytes as MiB.
 func FormatMemory(bytes int64) string { return fmt.Sprintf("%.0f MiB", float64(bytes)/(1<<20)) }

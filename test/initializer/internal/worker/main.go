@@ -29,10 +29,10 @@ import (
 	"github.com/nslifecycle/nslifecycle/pkg/initializer"
 )
 
-// diary is an unbuffered log file.
-type diary struct{ file *os.File }
+// eventLog is an unbuffered log file.
+type eventLog struct{ file *os.File }
 
-func (d diary) write(format string, args ...any) {
+func (d eventLog) write(format string, args ...any) {
 	// A single write, so that lines of several processes are not interleaved.
 	_, err := fmt.Fprintf(d.file, "%d "+format+"\n", append([]any{os.Getpid()}, args...)...)
 	if err == nil {
@@ -45,14 +45,14 @@ func (d diary) write(format string, args ...any) {
 
 // stop is the point at which the process kills itself, when it is reached for the n-th time.
 type stop struct {
-	point string
-	left  atomic.Int64
-	diary diary
+	point    string
+	left     atomic.Int64
+	eventLog eventLog
 }
 
 func (s *stop) at(point string) {
 	if point == s.point && s.left.Add(-1) == 0 {
-		s.diary.write("stopped %s", point)
+		s.eventLog.write("stopped %s", point)
 		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 		select {}
 	}
@@ -84,7 +84,7 @@ func main() {
 	var stopAfter int64
 	var isUnordered bool
 	flag.StringVar(&name, "name", "", "The initializer's name.")
-	flag.StringVar(&path, "diary", "", "The log file.")
+	flag.StringVar(&path, "event-log", "", "The log file.")
 	flag.StringVar(&stopAt, "stop-at", "", "The point at which to kill itself: before-work, after-work, before-return, "+
 		"before-patch or after-patch.")
 	flag.Int64Var(&stopAfter, "stop-after", 1, "The number of times that the point must be reached.")
@@ -103,8 +103,8 @@ func run(name, path, election string, isUnordered bool, stopAt string, stopAfter
 	if err != nil {
 		return fmt.Errorf("failed to open the log file: %w", err)
 	}
-	d := diary{file: file}
-	s := &stop{point: stopAt, diary: d}
+	d := eventLog{file: file}
+	s := &stop{point: stopAt, eventLog: d}
 	s.left.Store(stopAfter)
 	config, err := ctrl.GetConfig()
 	if err != nil {

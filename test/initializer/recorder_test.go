@@ -24,11 +24,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// version is what one version of a namespace said of its initialization.
+// version is the initialization state in one version of a namespace.
 type version struct {
 	name, resourceVersion, pending string
 	conditions                     []string
-	// seen is when the watch has delivered it.
+	// seen is the time at which the watch delivered it.
 	seen time.Time
 }
 
@@ -39,13 +39,13 @@ type recording struct {
 	latest   string
 }
 
-// record watches namespaces until the spec is over.
+// record watches namespaces until the end of the spec.
 func record(ctx context.Context) *recording {
 	GinkgoHelper()
 	var list corev1.NamespaceList
 	Expect(admin.List(ctx, &list)).To(Succeed())
 	namespaces := newClientset(plane.Admin).CoreV1().Namespaces()
-	// The API server ends watches that do not keep up: it goes on where it was.
+	// The API server closes slow watches, so the watch resumes from the last resourceVersion.
 	watch, err := watchtools.NewRetryWatcherWithContext(context.WithoutCancel(ctx), list.ResourceVersion, &cache.ListWatch{
 		WatchFuncWithContext: namespaces.Watch,
 	})
@@ -79,10 +79,10 @@ func record(ctx context.Context) *recording {
 	return r
 }
 
-// upToNow returns the versions that there have been by now.
+// upToNow returns all versions up to now.
 func (r *recording) upToNow(ctx context.Context) map[types.UID][]version {
 	GinkgoHelper()
-	// Written last, so it is seen last.
+	// This write is the last one, so the watch delivers it last.
 	mark := &corev1.Namespace{}
 	Expect(admin.Get(ctx, client.ObjectKey{Name: accounts}, mark)).To(Succeed())
 	before := mark.DeepCopy()
@@ -104,7 +104,7 @@ func (r *recording) upToNow(ctx context.Context) map[types.UID][]version {
 	return versions
 }
 
-// conditions returns all conditions that a namespace has ever had.
+// conditions returns all conditions that any version of a namespace had.
 func (r *recording) conditions(ctx context.Context, uid types.UID) []string {
 	GinkgoHelper()
 	var all []string
@@ -148,7 +148,7 @@ func (w *write) isUnanswered() bool {
 		w.succeeded() && w.ResponseObject.Metadata.ResourceVersion == ""
 }
 
-// audited returns all writes that the API server has answered, in the order in which it did.
+// audited returns all writes in the audit log, in the order of their responses.
 func audited() []write {
 	GinkgoHelper()
 	file, err := os.Open(auditLog)
@@ -168,27 +168,27 @@ func audited() []write {
 	}
 }
 
-// removal is who took an entry off the list of a namespace, and when that was done.
+// removal records which user removed an entry from the list of a namespace, and when.
 type removal struct {
 	users []string
 	at    time.Time
 }
 
-// testimony is what the two witnesses say together.
-type testimony struct {
+// history combines the two recordings.
+type history struct {
 	// removals by UID and entry.
 	removals map[types.UID]map[string]removal
 	names    map[types.UID]string
 	writes   []write
 }
 
-// hear puts together who has removed which entry. Each version of a namespace has gone out
-// in the answer to the request that has made it, or was made by one that nobody waited for any
-// more: then it may have been any of those.
-func (r *recording) hear(ctx context.Context) *testimony {
+// combine determines which user has removed which entry. Each version of a namespace was either
+// returned in the response to the request that created it, or created by a request whose client
+// disconnected: then it may have been any of those.
+func (r *recording) combine(ctx context.Context) *history {
 	GinkgoHelper()
 	versions := r.upToNow(ctx)
-	t := &testimony{removals: map[types.UID]map[string]removal{}, names: map[types.UID]string{}, writes: audited()}
+	t := &history{removals: map[types.UID]map[string]removal{}, names: map[types.UID]string{}, writes: audited()}
 	makers, unanswered := map[string][]write{}, map[string][]write{}
 	for _, write := range t.writes {
 		version := write.ResponseObject.Metadata.ResourceVersion
@@ -221,7 +221,7 @@ func (r *recording) hear(ctx context.Context) *testimony {
 	return t
 }
 
-// missing are the names that are in the list before and not in the list after.
+// missing returns the names in the list before that are not in the list after.
 func missing(before, after string) []string {
 	left := strings.Split(after, ",")
 	return slices.DeleteFunc(strings.Split(before, ","), func(name string) bool {
@@ -229,9 +229,9 @@ func missing(before, after string) []string {
 	})
 }
 
-// expectOwners checks that every entry of these namespaces was removed, and each by its
-// owner: a user by entry.
-func (t *testimony) expectOwners(owners map[string]string, namespaces ...string) {
+// expectOwners checks that every entry of these namespaces was removed by its
+// owner. owners maps entries to users.
+func (t *history) expectOwners(owners map[string]string, namespaces ...string) {
 	GinkgoHelper()
 	count := 0
 	for uid, removals := range t.removals {
@@ -241,16 +241,16 @@ func (t *testimony) expectOwners(owners map[string]string, namespaces ...string)
 		count++
 		for name, user := range owners {
 			Expect(removals).To(HaveKey(name), "namespace %s", t.names[uid])
-			// Requests that change nothing are answered with the same version, so there may be more.
+			// Requests without changes return the same version, so there may be several.
 			Expect(removals[name].users).To(ContainElement(user), "namespace %s, entry %s", t.names[uid], name)
 		}
 	}
 	Expect(count).To(Equal(len(namespaces)), "namespaces that were seen")
 }
 
-// expectNothingLate checks that no owner has sent a write into a namespace after its own entry
-// had been removed, and returns how many writes there were.
-func (t *testimony) expectNothingLate(owners map[string]string, namespaces ...string) int {
+// expectNothingLate checks that no owner sent a write to a namespace after its own entry
+// had been removed, and returns the number of writes.
+func (t *history) expectNothingLate(owners map[string]string, namespaces ...string) int {
 	GinkgoHelper()
 	entries := map[string]string{}
 	for name, user := range owners {

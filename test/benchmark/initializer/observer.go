@@ -19,41 +19,41 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/nscondition"
 )
 
-// birth is when a namespace was asked for, when its users were let in, and when that was said.
-type birth struct {
-	asked, open, ready time.Time
-	done               chan struct{}
+// timing holds when a namespace was requested, opened for users, and reported as initialized.
+type timing struct {
+	requested, open, ready time.Time
+	done                   chan struct{}
 }
 
-// observer sees namespaces by a watch.
+// observer watches namespaces and records their timing.
 type observer struct {
 	cluster *cluster
 	stop    func()
 
-	lock   sync.Mutex
-	births map[string]*birth
+	lock    sync.Mutex
+	timings map[string]*timing
 }
 
 func (c *cluster) observe(ctx context.Context) (*observer, error) {
 	factory := informers.NewSharedInformerFactory(c.user, 0)
 	informer := factory.Core().V1().Namespaces().Informer()
 	runContext, cancel := context.WithCancel(ctx)
-	o := &observer{cluster: c, births: map[string]*birth{}, stop: func() { cancel(); factory.Shutdown() }}
+	o := &observer{cluster: c, timings: map[string]*timing{}, stop: func() { cancel(); factory.Shutdown() }}
 	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc: o.see, UpdateFunc: func(_, object any) { o.see(object) },
+		AddFunc: o.record, UpdateFunc: func(_, object any) { o.record(object) },
 	})
 	if err == nil {
 		factory.Start(runContext.Done())
 		if cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
 			return o, nil
 		}
-		err = errors.New("the client could not list namespaces")
+		err = errors.New("failed to list namespaces")
 	}
 	o.stop()
 	return nil, fmt.Errorf("watching namespaces: %w", err)
 }
 
-func (o *observer) see(object any) {
+func (o *observer) record(object any) {
 	now := time.Now()
 	namespace, isNamespace := object.(*corev1.Namespace)
 	if !isNamespace {
@@ -61,81 +61,81 @@ func (o *observer) see(object any) {
 	}
 	o.lock.Lock()
 	defer o.lock.Unlock()
-	birth := o.births[namespace.Name]
-	if birth == nil || namespace.Labels[v1alpha1.LabelInitializing] != "" {
+	timing := o.timings[namespace.Name]
+	if timing == nil || namespace.Labels[v1alpha1.LabelInitializing] != "" {
 		return
 	}
-	if birth.open.IsZero() {
-		birth.open = now
+	if timing.open.IsZero() {
+		timing.open = now
 	}
 	condition := nscondition.Find(namespace, v1alpha1.ConditionInitializing)
 	if condition == nil || condition.Status != corev1.ConditionFalse {
 		return
 	}
-	birth.ready = now
-	delete(o.births, namespace.Name)
-	close(birth.done)
+	timing.ready = now
+	delete(o.timings, namespace.Name)
+	close(timing.done)
 }
 
-// expect returns the birth of a namespace that is about to be created.
-func (o *observer) expect() (string, *birth) {
+// expect returns the name and the timing of a namespace to be created.
+func (o *observer) expect() (string, *timing) {
 	o.lock.Lock()
 	defer o.lock.Unlock()
 	o.cluster.created++
 	name := fmt.Sprintf("bench-ns-%06d", o.cluster.created)
-	o.births[name] = &birth{done: make(chan struct{})}
-	return name, o.births[name]
+	o.timings[name] = &timing{done: make(chan struct{})}
+	return name, o.timings[name]
 }
 
-func (o *observer) create(ctx context.Context, name string, birth *birth) error {
-	birth.asked = time.Now()
+func (o *observer) create(ctx context.Context, name string, timing *timing) error {
+	timing.requested = time.Now()
 	created, err := o.cluster.user.CoreV1().Namespaces().Create(ctx,
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
 	if err != nil {
 		return fmt.Errorf("creating namespace %q: %w", name, err)
 	}
 	if created.Labels[v1alpha1.LabelInitializing] == "" {
-		return fmt.Errorf("namespace %q waits for nothing", name)
+		return fmt.Errorf("namespace %q has no pending initializers", name)
 	}
 	return nil
 }
 
-func (b *birth) wait(ctx context.Context, name string) error {
-	timeout := time.NewTimer(patience)
-	defer timeout.Stop()
+func (b *timing) wait(ctx context.Context, name string) error {
+	timer := time.NewTimer(timeout)
+	defer timer.Stop()
 	select {
 	case <-b.done:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-timeout.C:
-		return fmt.Errorf("namespace %q was not ready within %s", name, patience)
+	case <-timer.C:
+		return fmt.Errorf("namespace %q was not ready within %s", name, timeout)
 	}
 }
 
-// oneByOne creates namespaces, each when the one before is ready.
-func (o *observer) oneByOne(ctx context.Context, count int) ([]*birth, error) {
-	births := make([]*birth, count)
-	for i := range births {
-		name, birth := o.expect()
-		if err := errors.Join(o.create(ctx, name, birth), birth.wait(ctx, name)); err != nil {
+// oneByOne creates each namespace after the previous one is ready.
+func (o *observer) oneByOne(ctx context.Context, count int) ([]*timing, error) {
+	timings := make([]*timing, count)
+	for i := range timings {
+		name, timing := o.expect()
+		if err := errors.Join(o.create(ctx, name, timing), timing.wait(ctx, name)); err != nil {
 			return nil, err
 		}
-		births[i] = birth
+		timings[i] = timing
 	}
-	return births, nil
+	return timings, nil
 }
 
-// atOnce creates namespaces with some requests at a time, and returns how long it was until
-// the last one was ready.
+// atOnce creates namespaces with concurrent requests, and returns the time until
+// the last one is ready.
 func (o *observer) atOnce(ctx context.Context, count, clients int) (time.Duration, error) {
 	type expected struct {
 		name string
-		*birth
+		*timing
 	}
 	all, next := make([]expected, count), make(chan expected)
 	for i := range all {
-		all[i].name, all[i].birth = o.expect()
+		all[i].name, all[i].timing = o.expect()
 	}
 	errs := make([]error, clients)
 	var running sync.WaitGroup
@@ -143,7 +143,7 @@ func (o *observer) atOnce(ctx context.Context, count, clients int) (time.Duratio
 	for i := range errs {
 		running.Go(func() {
 			for one := range next {
-				errs[i] = errors.Join(errs[i], o.create(ctx, one.name, one.birth))
+				errs[i] = errors.Join(errs[i], o.create(ctx, one.name, one.timing))
 			}
 		})
 	}

@@ -21,7 +21,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// The initializers of these specs.
+// The names of the initializers.
 const (
 	rbac  = "rbac.corp.example.com"
 	quota = "quota.corp.example.com"
@@ -30,9 +30,9 @@ const (
 const list = rbac + "," + quota
 
 var _ = Describe("A new namespace", func() {
-	It("gets its list, and only initializers can write to it", func(ctx context.Context) {
-		register(ctx, "birth", rbac, quota)
-		namespace := createInjected(ctx, unique("birth"))
+	It("gets its list, and accepts writes only from initializers", func(ctx context.Context) {
+		register(ctx, "creation", rbac, quota)
+		namespace := createInjected(ctx, unique("creation"))
 		Expect(namespace.Annotations).To(HaveKeyWithValue(v1alpha1.AnnotationPendingInitializers, list))
 		Expect(namespace.Annotations).To(HaveKeyWithValue(v1alpha1.AnnotationInitializers, list))
 		if byOperator {
@@ -42,7 +42,7 @@ var _ = Describe("A new namespace", func() {
 			Expect(namespace.Annotations).To(HaveKeyWithValue(v1alpha1.AnnotationRequestedBy, ordinaryUser))
 			Expect(namespace.Annotations).NotTo(HaveKey(v1alpha1.AnnotationInjectedAt))
 		}
-		// An API server looks at the namespaces in a watch of its own.
+		// The API server evaluates its watch cache of namespaces.
 		Eventually(func() error {
 			return ordinary.Create(ctx, wrappers.MakeConfigMap(namespace.Name, "early"), client.DryRunAll)
 		}).WithContext(ctx).Should(BeDeniedBy("gate", namespace.Name, "pending: "+rbac+", "+quota+"."))
@@ -61,7 +61,7 @@ var _ = Describe("A new namespace", func() {
 		}).WithContext(ctx).Should(BeDeniedBy("gate", "e.corp.example.com and 2 more."))
 	})
 
-	It("is initialized in order, and opens", func(ctx context.Context) {
+	It("is initialized in order, and accepts writes afterwards", func(ctx context.Context) {
 		register(ctx, "order", rbac, quota)
 		var lock sync.Mutex
 		var order []string
@@ -70,7 +70,7 @@ var _ = Describe("A new namespace", func() {
 			serve(ctx, name, func(_ context.Context, _ kubernetes.Interface, namespace *corev1.Namespace) error {
 				lock.Lock()
 				defer lock.Unlock()
-				// Those of earlier specs are initialized as well.
+				// Namespaces of earlier specs are initialized as well.
 				if namespace.Name == ours && !slices.Contains(order, name) {
 					order = append(order, name)
 				}
@@ -96,7 +96,7 @@ var _ = Describe("A new namespace", func() {
 		namespace.Annotations[v1alpha1.AnnotationInitializationResult] =
 			`{"kind":"Status","apiVersion":"v1","status":"Failure","message":"no quota left"}`
 		Expect(initializer.Patch(ctx, namespace, client.MergeFrom(base))).To(Succeed())
-		expectGone(ctx, namespace.Name)
+		expectDeleted(ctx, namespace.Name)
 	})
 
 	It("is initialized again after it is recreated", func(ctx context.Context) {
@@ -106,7 +106,7 @@ var _ = Describe("A new namespace", func() {
 		finish(ctx, name)
 		expectOpen(ctx, name, v1alpha1.ReasonCompleted)
 		Expect(ordinary.Delete(ctx, first)).To(Succeed())
-		expectGone(ctx, name)
+		expectDeleted(ctx, name)
 		second := createInjected(ctx, name)
 		Expect(second.UID).NotTo(Equal(first.UID))
 	})
@@ -132,7 +132,7 @@ var _ = Describe("An existing namespace", func() {
 		create(ctx, before)
 		expectOpen(ctx, before, v1alpha1.ReasonNotRequired)
 		register(ctx, "late", rbac)
-		// One that is injected, so that there has been time for it.
+		// After an injected namespace, the operator has had time to change the existing ones.
 		createInjected(ctx, unique("late"))
 		for _, name := range []string{
 			before, preExistingName, metav1.NamespaceDefault, metav1.NamespaceSystem, "nslifecycle-system",
@@ -183,7 +183,7 @@ var _ = Describe("While no manager runs", func() {
 		finish(ctx, finished)
 		namespace := create(ctx, created)
 		if byOperator {
-			// Open in the meantime, and shut although nothing is pending: both wait for the operator.
+			// The label is stale in both directions until the operator processes these namespaces.
 			Expect(namespace.Labels).NotTo(HaveKey(v1alpha1.LabelInitializing))
 			Expect(ordinary.Create(ctx, wrappers.MakeConfigMap(created, "in-the-window"))).To(Succeed())
 			Expect(get(Default, ctx, finished).Labels).To(HaveKeyWithValue(v1alpha1.LabelInitializing, "true"))
@@ -201,7 +201,7 @@ var _ = Describe("While no manager runs", func() {
 	})
 })
 
-// eventReasons are the reasons of all Events about a namespace.
+// eventReasons returns the reasons of all Events about a namespace.
 func eventReasons(g Gomega, ctx context.Context, name string) []string {
 	events := &eventsv1.EventList{}
 	g.Expect(admin.List(ctx, events)).To(Succeed())

@@ -34,7 +34,7 @@ import (
 )
 
 const (
-	// e2eLabel is on every namespace that is made here.
+	// e2eLabel is the label of the namespaces that the specs create.
 	e2eLabel = "example.com/nslifecycle-e2e"
 
 	ownerInitializer   = "owner.e2e.example.com"
@@ -44,7 +44,7 @@ const (
 
 var _ = Describe("A namespace", func() {
 	It("is prepared by two initializers before its user can use it, and is deleted with all its content", func(ctx context.Context) {
-		By("two initializers being at work, with few rights")
+		By("running two initializers with few permissions")
 		applyText(ctx, initializers.OwnerManifest)
 		applyText(ctx, initializers.PolicyManifest)
 		DeferCleanup(func(ctx context.Context) {
@@ -62,7 +62,7 @@ var _ = Describe("A namespace", func() {
 			})
 		register(ctx, ownerInitializer, policyInitializer)
 
-		By("a user creating one")
+		By("creating a namespace as a user")
 		userConfig := user(ctx, "developer")
 		asUser, err := controlplane.NewClient(userConfig)
 		Expect(err).NotTo(HaveOccurred())
@@ -73,23 +73,23 @@ var _ = Describe("A namespace", func() {
 			g.Expect(admin.Get(ctx, client.ObjectKeyFromObject(namespace), namespace)).To(Succeed())
 			g.Expect(namespace.Annotations).To(HaveKeyWithValue(v1alpha1.AnnotationPendingInitializers, policyInitializer))
 		}).WithContext(ctx).Should(Succeed())
-		// The user is the namespace's administrator by now, and still does not get in.
+		// The user is the namespace's administrator by now, but still cannot write.
 		err = asUser.Create(ctx, wrappers.MakeConfigMap(namespace.Name, "early"))
 		Expect(apierrors.IsForbidden(err)).To(BeTrue(), "%v", err)
 		Expect(err).To(MatchError(ContainSubstring("kubectl wait")))
 		isHeld.Store(false)
 		expectReady(ctx, namespace)
 
-		By("the user filling it, and all of it running")
+		By("running workloads in the namespace")
 		for _, object := range shop(namespace.Name) {
 			Expect(asUser.Create(ctx, object)).To(Succeed())
 		}
 		Eventually(func() []corev1.Pod { return runningPods(ctx, namespace.Name) }).WithContext(ctx).Should(HaveLen(4))
 
-		By("it going")
+		By("deleting the namespace")
 		_, err = plugin(ctx, "delete", namespace.Name, "--timeout=2m")
 		Expect(err).NotTo(HaveOccurred())
-		expectGone(ctx, namespace)
+		expectDeleted(ctx, namespace)
 	}, SpecTimeout(6*time.Minute))
 
 	It("is deleted if an initializer fails", func(ctx context.Context) {
@@ -99,32 +99,32 @@ var _ = Describe("A namespace", func() {
 		}, NodeTimeout(2*time.Minute))
 		start(ctx, initializers.OwnerAccount, failingInitializer, fail)
 		register(ctx, failingInitializer)
-		expectGone(ctx, createNamespace(ctx, "failed-", nil))
+		expectDeleted(ctx, createNamespace(ctx, "failed-", nil))
 	}, SpecTimeout(4*time.Minute))
 
 	It("reports what blocks its deletion", func(ctx context.Context) {
 		namespace := createNamespace(ctx, "stuck-", nil)
 		expectReady(ctx, namespace)
 		held := wrappers.MakeConfigMap(namespace.Name, "held")
-		held.Finalizers = []string{"example.com/nobody-serves-this"}
+		held.Finalizers = []string{"example.com/no-controller"}
 		Expect(admin.Create(ctx, held)).To(Succeed())
 		Expect(admin.Delete(ctx, namespace)).To(Succeed())
 		Eventually(func(g Gomega) {
 			g.Expect(admin.Get(ctx, client.ObjectKeyFromObject(namespace), namespace)).To(Succeed())
 			g.Expect(namespace).To(HaveCondition(corev1.NamespaceFinalizersRemaining, corev1.ConditionTrue,
-				"SomeFinalizersRemain", "example.com/nobody-serves-this"))
+				"SomeFinalizersRemain", "example.com/no-controller"))
 		}).WithContext(ctx).Should(Succeed())
 		Eventually(func(g Gomega) {
 			said, _ := plugin(ctx, "explain", namespace.Name)
-			g.Expect(said).To(And(ContainSubstring("held"), ContainSubstring("example.com/nobody-serves-this")))
+			g.Expect(said).To(And(ContainSubstring("held"), ContainSubstring("example.com/no-controller")))
 		}).WithContext(ctx).Should(Succeed())
 		kubectl(ctx, "--namespace="+namespace.Name, "patch", "configmap", "held", "--type=json",
 			`--patch=[{"op":"remove","path":"/metadata/finalizers"}]`)
-		expectGone(ctx, namespace)
+		expectDeleted(ctx, namespace)
 	}, SpecTimeout(4*time.Minute))
 })
 
-// createNamespace creates a labelled one, as an administrator if nobody else is given.
+// createNamespace creates a labeled namespace, as an administrator if the creator is nil.
 func createNamespace(ctx context.Context, prefix string, creator client.Client) *corev1.Namespace {
 	GinkgoHelper()
 	if creator == nil {
@@ -142,14 +142,14 @@ func expectReady(ctx context.Context, namespace *corev1.Namespace) {
 	kubectl(ctx, "wait", "--for=condition=Initializing=false", "namespace/"+namespace.Name, "--timeout=1m")
 }
 
-func expectGone(ctx context.Context, namespace *corev1.Namespace) {
+func expectDeleted(ctx context.Context, namespace *corev1.Namespace) {
 	GinkgoHelper()
 	Eventually(func() bool {
 		return apierrors.IsNotFound(admin.Get(ctx, client.ObjectKeyFromObject(namespace), &corev1.Namespace{}))
-	}).WithContext(ctx).Should(BeTrue(), "namespace %q has not gone", namespace.Name)
+	}).WithContext(ctx).Should(BeTrue(), "namespace %q still exists", namespace.Name)
 }
 
-// start runs an initializer as a ServiceAccount of the same name as its namespace.
+// start runs an initializer with a ServiceAccount that has the same name as its namespace.
 func start(ctx context.Context, account, name string, work initializers.Work) {
 	GinkgoHelper()
 	initializer, err := initializers.Start(ctx, serviceAccount(ctx, account, account), name, work)
@@ -157,11 +157,11 @@ func start(ctx context.Context, account, name string, work initializers.Work) {
 	DeferCleanup(initializer.Stop)
 }
 
-// fail is the work of an initializer that can do nothing for a namespace.
+// fail is the work of an initializer that fails permanently.
 func fail(ctx context.Context, clientset kubernetes.Interface, namespace *corev1.Namespace) error {
 	result, err := json.Marshal(metav1.Status{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"},
-		Status:   metav1.StatusFailure, Message: "there is no room",
+		Status:   metav1.StatusFailure, Message: "quota exceeded",
 	})
 	if err != nil {
 		return err
@@ -173,11 +173,11 @@ func fail(ctx context.Context, clientset kubernetes.Interface, namespace *corev1
 		return err
 	}
 	_, err = clientset.CoreV1().Namespaces().Patch(ctx, namespace.Name, types.MergePatchType, patch, metav1.PatchOptions{})
-	// An initializer that returns no error has done its work.
+	// Without an error the initializer would be finished.
 	return errors.Join(err, errors.New("failed permanently"))
 }
 
-// register makes all new namespaces wait for some initializers until the end of the spec.
+// register registers initializers until the end of the spec.
 func register(ctx context.Context, names ...string) {
 	GinkgoHelper()
 	configuration := wrappers.MakeConfiguration("nslifecycle-e2e").Initializers(names...).Obj()
@@ -206,8 +206,8 @@ func runningPods(ctx context.Context, namespace string) []corev1.Pod {
 	return running
 }
 
-// shop is what a team might run: four Pods of a Deployment, a StatefulSet and a Job, and what
-// goes with them.
+// shop returns the objects of a typical team: four Pods of a Deployment, a StatefulSet and a Job, and
+// related objects.
 func shop(namespace string) []client.Object {
 	meta := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: namespace, Name: name} }
 	labels := func(app string) map[string]string { return map[string]string{"app": app} }
@@ -218,10 +218,10 @@ func shop(namespace string) []client.Object {
 				RestartPolicy: policy, TerminationGracePeriodSeconds: ptr.To[int64](5),
 				Containers: []corev1.Container{{
 					Name: "sleep", Image: image, ImagePullPolicy: corev1.PullIfNotPresent,
-					// It looks for a working installation, with the rights of nobody, and so goes
-					// on until it is told to stop. No other image is sure to be there.
+					// The check never succeeds without permissions, so it runs until the Pod is
+					// stopped. No other image is guaranteed to be available.
 					Command: []string{"/manager", "--check", "--check-timeout=1h"},
-					// The initializer's quota asks for them.
+					// Required by the initializer's quota.
 					Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
 						corev1.ResourceCPU: resource.MustParse("1m"), corev1.ResourceMemory: resource.MustParse("16Mi"),
 					}},

@@ -20,7 +20,7 @@ import (
 
 var _ = Describe("The deletion of a namespace", func() {
 	It("completes when it is empty", func(ctx context.Context) {
-		name := unique("death")
+		name := unique("deletion")
 		namespace := create(ctx, name)
 		for _, object := range []client.Object{
 			wrappers.MakeConfigMap(name, "settings"),
@@ -30,8 +30,8 @@ var _ = Describe("The deletion of a namespace", func() {
 			Expect(ordinary.Create(ctx, object)).To(Succeed())
 		}
 		Expect(ordinary.Delete(ctx, namespace)).To(Succeed())
-		expectGone(ctx, name)
-		// The metadata of its objects must be gone too.
+		expectDeleted(ctx, name)
+		// Its objects must be deleted, too.
 		secrets := &corev1.SecretList{}
 		Expect(admin.List(ctx, secrets, client.InNamespace(name))).To(Succeed())
 		Expect(secrets.Items).To(BeEmpty())
@@ -53,12 +53,12 @@ var _ = Describe("The deletion of a namespace", func() {
 		Expect(ordinary.Get(ctx, client.ObjectKeyFromObject(held), held)).To(Succeed())
 		held.SetFinalizers(nil)
 		Expect(ordinary.Update(ctx, held)).To(Succeed())
-		expectGone(ctx, name)
+		expectDeleted(ctx, name)
 	})
 })
 
 var _ = Describe("kubectl nslifecycle", func() {
-	It("prints what a namespace waits for", func(ctx context.Context) {
+	It("prints the pending initializer of a namespace", func(ctx context.Context) {
 		register(ctx, "explained", rbac, quota)
 		name := createInjected(ctx, unique("explained")).Name
 		output, err := plugin(ctx, "explain", name)
@@ -86,7 +86,7 @@ var _ = Describe("kubectl nslifecycle", func() {
 		Expect(admin.Get(ctx, client.ObjectKey{Namespace: name, Name: "prepared"}, &corev1.ConfigMap{})).To(Succeed())
 	})
 
-	It("has a version and a namespace to use", func(ctx context.Context) {
+	It("prints its version", func(ctx context.Context) {
 		output, err := plugin(ctx, "version")
 		Expect(err).NotTo(HaveOccurred(), output)
 		Expect(output).To(HavePrefix("kubectl-nslifecycle "))

@@ -19,15 +19,15 @@ const (
 	plain = "\x1b[0m"
 )
 
-// needsQuotes matches what a shell would not take as it is.
+// needsQuotes matches characters that may be special in a shell.
 var needsQuotes = regexp.MustCompile(`[^A-Za-z0-9_./:=@,-]`)
 
-// narrator writes what the reader of the tour sees.
+// narrator writes the output of the tour.
 type narrator struct {
 	mutex    sync.Mutex
 	out      io.Writer
 	coloured bool
-	// onBroken is called when nobody reads the output any more.
+	// onBroken is called when the output is closed.
 	onBroken func()
 	headings int
 }
@@ -42,17 +42,17 @@ func (n *narrator) heading(text string) {
 	n.write("\n" + n.colour(bold, fmt.Sprintf("%d. %s", n.headings, text)) + "\n")
 }
 
-// say prints a line or a few of narration.
+// say prints lines of narration.
 func (n *narrator) say(format string, args ...any) {
 	n.write(fmt.Sprintf(format, args...) + "\n")
 }
 
-// command prints a command as somebody would type it.
+// command prints a command with a prompt.
 func (n *narrator) command(who, line string) {
 	n.write("\n" + n.colour(cyan, who+"$ ") + n.colour(bold, line) + "\n")
 }
 
-// output prints what a command has printed, as it is.
+// output prints the unchanged output of a command.
 func (n *narrator) output(text string) {
 	if text != "" && !strings.HasSuffix(text, "\n") {
 		text += "\n"
@@ -75,7 +75,7 @@ func (n *narrator) write(text string) {
 	}
 }
 
-// shellLine writes a command so that a shell takes each argument as it is.
+// shellLine joins and quotes the arguments of a command for a shell.
 func shellLine(args ...string) string {
 	quoted := make([]string, 0, len(args))
 	for _, arg := range args {
@@ -97,7 +97,7 @@ func quote(text string) string {
 	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
 }
 
-// isTerminal tells whether a file is a terminal that understands colours.
+// isTerminal reports whether a file is a terminal that supports colours.
 func isTerminal(file *os.File) bool {
 	if term := os.Getenv("TERM"); term == "" || term == "dumb" || os.Getenv("NO_COLOR") != "" {
 		return false

@@ -28,17 +28,17 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// Initializers that nobody runs: the specs do their work.
+// The specs act as these initializers.
 const (
 	quota  = "quota.test.example.com"
 	policy = "policy.test.example.com"
-	// late is one that nobody does the work of.
+	// late is an initializer that never runs.
 	late = "late.test.example.com"
-	// configMaps are in each namespace that is to end well.
+	// configMaps is the number of ConfigMaps in each namespace completed.
 	configMaps = 3
 )
 
-// register puts two initializers in force.
+// register registers two initializers and waits until the configuration is active.
 func register(ctx context.Context) {
 	GinkgoHelper()
 	configuration := wrappers.MakeConfiguration("test").Initializers(quota, policy).Obj()
@@ -49,9 +49,9 @@ func register(ctx context.Context) {
 	}).WithContext(ctx).Should(Succeed())
 }
 
-// overrule leads namespaces through a time-out with each policy, and through a deregistration.
-// The configuration for that is gone in the end.
-func overrule(ctx context.Context, prefix string) {
+// skipLateInitializer creates namespaces whose initializer times out under each failure policy,
+// and one whose initializer is deregistered. It deletes the configuration it registers.
+func skipLateInitializer(ctx context.Context, prefix string) {
 	GinkgoHelper()
 	name := func(suffix string) string { return prefix + "-" + suffix }
 	configuration := wrappers.MakeConfiguration("test-" + prefix).Initializers(late).Obj()
@@ -86,118 +86,118 @@ func overrule(ctx context.Context, prefix string) {
 	activate()
 	isOpen := matchers.HaveCondition(v1alpha1.ConditionInitializing, corev1.ConditionFalse, v1alpha1.ReasonCompleted)
 
-	By("going on without an initializer whose time is over")
-	begun(ctx, name("skipped"))
-	finishBoth(ctx, name("skipped"))
+	By("skipping an initializer that timed out")
+	startInitialization(ctx, name("skipped"))
+	finishAll(ctx, name("skipped"))
 	eventually(ctx, name("skipped"), isOpen)
 
-	By("failing because the time is over")
+	By("failing an initialization that timed out")
 	update(ptr.To[int32](1), v1alpha1.InitializerFail)
-	begun(ctx, name("expired"))
-	finishBoth(ctx, name("expired"))
-	expectGone(ctx, name("expired"))
+	startInitialization(ctx, name("expired"))
+	finishAll(ctx, name("expired"))
+	expectDeleted(ctx, name("expired"))
 
-	By("going on without an initializer that is registered no more")
+	By("skipping a deregistered initializer")
 	update(nil, "")
-	begun(ctx, name("dropped"))
-	finishBoth(ctx, name("dropped"))
+	startInitialization(ctx, name("deregistered"))
+	finishAll(ctx, name("deregistered"))
 	Expect(admin.Delete(ctx, configuration)).To(Succeed())
-	eventually(ctx, name("dropped"), isOpen)
+	eventually(ctx, name("deregistered"), isOpen)
 }
 
-// liveAndDie leads namespaces through each life that there is, and leaves one waiting for an
-// initializer and one blocked in its end. The names begin with the prefix.
-func liveAndDie(ctx context.Context, prefix string) {
+// runLifecycles creates a namespace for each outcome of initialization and finalization. It leaves
+// one namespace waiting for an initializer, and one whose deletion is blocked.
+func runLifecycles(ctx context.Context, prefix string) {
 	GinkgoHelper()
 	name := func(suffix string) string { return prefix + "-" + suffix }
-	overrule(ctx, prefix)
+	skipLateInitializer(ctx, prefix)
 
 	By("completing an initialization, and deleting the namespace")
-	beOpen(ctx, name("completed"))
+	initialize(ctx, name("completed"))
 	for i := range configMaps {
 		Expect(admin.Create(ctx, wrappers.MakeConfigMap(name("completed"), fmt.Sprint("c", i)))).To(Succeed())
 	}
 	begin := time.Now()
 	remove(ctx, name("completed"))
-	expectGone(ctx, name("completed"))
-	AddReportEntry("the end took", time.Since(begin).String())
+	expectDeleted(ctx, name("completed"))
+	AddReportEntry("deletion took", time.Since(begin).String())
 
-	By("failing")
-	begun(ctx, name("failed"))
+	By("failing an initialization")
+	startInitialization(ctx, name("failed"))
 	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`,
 		v1alpha1.AnnotationInitializationResult, `{"status":"Failure","message":"no budget"}`)
 	Expect(admin.Patch(ctx, wrappers.MakeNamespace(name("failed")).Obj(),
 		client.RawPatch("application/merge-patch+json", []byte(patch)))).To(Succeed())
-	expectGone(ctx, name("failed"))
+	expectDeleted(ctx, name("failed"))
 
-	By("deleting a namespace that waits")
-	begun(ctx, name("deleted"))
+	By("deleting an initializing namespace")
+	startInitialization(ctx, name("deleted"))
 	remove(ctx, name("deleted"))
-	expectGone(ctx, name("deleted"))
+	expectDeleted(ctx, name("deleted"))
 
-	By("ending a namespace by somebody else's hand")
-	beOpen(ctx, name("overtaken"))
+	By("finalizing a namespace as another controller")
+	initialize(ctx, name("overtaken"))
 	hold(ctx, name("overtaken"))
 	remove(ctx, name("overtaken"))
 	eventually(ctx, name("overtaken"), matchers.HaveCondition(corev1.NamespaceContentRemaining, corev1.ConditionTrue,
 		"SomeResourcesRemain"))
-	takeTokens(ctx, name("overtaken"))
-	expectGone(ctx, name("overtaken"))
+	removeNamespaceFinalizers(ctx, name("overtaken"))
+	expectDeleted(ctx, name("overtaken"))
 
-	By("ending a namespace that has no token")
-	beOpen(ctx, name("tokenless"))
-	takeTokens(ctx, name("tokenless"))
-	remove(ctx, name("tokenless"))
-	expectGone(ctx, name("tokenless"))
+	By("deleting a namespace without namespace finalizers")
+	initialize(ctx, name("unfinalized"))
+	removeNamespaceFinalizers(ctx, name("unfinalized"))
+	remove(ctx, name("unfinalized"))
+	expectDeleted(ctx, name("unfinalized"))
 
-	By("getting on after a while")
-	begun(ctx, name("late"))
+	By("completing a blocked initialization")
+	startInitialization(ctx, name("late"))
 	eventually(ctx, name("late"), isBlocked(v1alpha1.ConditionInitializationBlocked, corev1.ConditionTrue))
-	finishBoth(ctx, name("late"))
+	finishAll(ctx, name("late"))
 	eventually(ctx, name("late"), isBlocked(v1alpha1.ConditionInitializationBlocked, corev1.ConditionFalse))
 
-	By("leaving one that waits, in vain for a stranger, and one that is blocked")
-	begun(ctx, name("waiting"))
-	intrude(ctx, name("waiting"))
+	By("leaving an initializing namespace and a blocked one")
+	startInitialization(ctx, name("waiting"))
+	writeEarly(ctx, name("waiting"))
 	eventually(ctx, name("waiting"), isBlocked(v1alpha1.ConditionInitializationBlocked, corev1.ConditionTrue))
-	beOpen(ctx, name("blocked"))
+	initialize(ctx, name("blocked"))
 	hold(ctx, name("blocked"))
 	remove(ctx, name("blocked"))
 	eventually(ctx, name("blocked"), isBlocked(v1alpha1.ConditionDeletionBlocked, corev1.ConditionTrue))
 }
 
-// intrude has the gate refuse a write of somebody who is no initializer.
-func intrude(ctx context.Context, name string) {
+// writeEarly attempts a write that the gate must reject, as a user that is no initializer.
+func writeEarly(ctx context.Context, name string) {
 	GinkgoHelper()
 	config := rest.AnonymousClientConfig(plane.Admin)
-	config.BearerToken = stranger
-	intruder, err := controlplane.NewClient(config)
+	config.BearerToken = unauthorized
+	writer, err := controlplane.NewClient(config)
 	Expect(err).NotTo(HaveOccurred())
-	Expect(intruder.Create(ctx, wrappers.MakeConfigMap(name, "early"))).
+	Expect(writer.Create(ctx, wrappers.MakeConfigMap(name, "early"))).
 		To(MatchError(ContainSubstring("'nslifecycle-gate'")))
 }
 
-// begun creates a namespace, and waits until the manager has taken notice of it.
-func begun(ctx context.Context, name string) {
+// startInitialization creates a namespace and waits until its initialization is pending.
+func startInitialization(ctx context.Context, name string) {
 	GinkgoHelper()
 	Expect(admin.Create(ctx, wrappers.MakeNamespace(name).Obj())).To(Succeed())
 	eventually(ctx, name, matchers.HaveCondition(v1alpha1.ConditionInitializing, corev1.ConditionTrue,
 		v1alpha1.ReasonPending))
 }
 
-// beOpen creates a namespace and does the work of its initializers.
-func beOpen(ctx context.Context, name string) {
+// initialize creates a namespace and completes its initialization.
+func initialize(ctx context.Context, name string) {
 	GinkgoHelper()
-	begun(ctx, name)
-	finishBoth(ctx, name)
+	startInitialization(ctx, name)
+	finishAll(ctx, name)
 	eventually(ctx, name, matchers.HaveCondition(v1alpha1.ConditionInitializing, corev1.ConditionFalse,
 		v1alpha1.ReasonCompleted))
 }
 
-func finishBoth(ctx context.Context, name string) {
+func finishAll(ctx context.Context, name string) {
 	GinkgoHelper()
 	finish(ctx, name, quota)
-	// The manager sees each turn: two patches at once may be one news.
+	// Wait for the condition: two patches in quick succession may result in one event.
 	eventually(ctx, name, matchers.HaveCondition(v1alpha1.ConditionInitializing, corev1.ConditionTrue,
 		v1alpha1.ReasonPending, policy))
 	finish(ctx, name, policy)
@@ -221,7 +221,7 @@ func clientset() kubernetes.Interface {
 	return result
 }
 
-// hold puts an object into a namespace that does not go, since nobody takes its finalizer off.
+// hold creates an object with a finalizer that no controller removes.
 func hold(ctx context.Context, name string) {
 	GinkgoHelper()
 	held := wrappers.MakeConfigMap(name, "held")
@@ -234,8 +234,8 @@ func remove(ctx context.Context, name string) {
 	Expect(admin.Delete(ctx, wrappers.MakeNamespace(name).Obj())).To(Succeed())
 }
 
-// takeTokens releases all tokens of a namespace.
-func takeTokens(ctx context.Context, name string) {
+// removeNamespaceFinalizers removes all entries of spec.finalizers.
+func removeNamespaceFinalizers(ctx context.Context, name string) {
 	GinkgoHelper()
 	Eventually(func() error {
 		namespace, err := clientset().CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
@@ -248,7 +248,7 @@ func takeTokens(ctx context.Context, name string) {
 	}).WithContext(ctx).Should(Succeed())
 }
 
-// isBlocked matches a namespace with one of the conditions of diagnosis, whatever the cause.
+// isBlocked matches a namespace with a condition of the diagnosis, whatever its cause.
 func isBlocked(conditionType corev1.NamespaceConditionType, status corev1.ConditionStatus) types.GomegaMatcher {
 	return Satisfy(func(namespace *corev1.Namespace) bool {
 		condition := nscondition.Find(namespace, conditionType)
@@ -265,7 +265,7 @@ func eventually(ctx context.Context, name string, matcher types.GomegaMatcher) {
 	}).WithContext(ctx).Should(Succeed())
 }
 
-func expectGone(ctx context.Context, name string) {
+func expectDeleted(ctx context.Context, name string) {
 	GinkgoHelper()
 	Eventually(func() bool {
 		return apierrors.IsNotFound(admin.Get(ctx, client.ObjectKey{Name: name}, &corev1.Namespace{}))

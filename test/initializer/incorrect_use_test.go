@@ -92,7 +92,7 @@ var _ = Describe("Incorrect use of pkg/initializer", func() {
 		said := serve(ctx, config, name, nothing)
 		Eventually(func() string { return string(said.Contents()) }).WithContext(ctx).Should(ContainSubstring("is not registered yet"))
 
-		// The registration may come later.
+		// The initializer may be registered later.
 		register(ctx, name)
 		Expect(initializer.Check(ctx, config, name)).To(Succeed())
 		expectReady(ctx, create(ctx, wrappers.MakeNamespace(unique("registered"))).Name)
@@ -138,7 +138,7 @@ var _ = Describe("Incorrect use of pkg/initializer", func() {
 		var served calls
 		said := serve(ctx, newAccount(ctx, unique("wronguse"), serving), name,
 			func(ctx context.Context, namespace *corev1.Namespace) (initializer.Result, error) {
-				initializer.Progress(ctx, "Working", "call %d", served.note(namespace))
+				initializer.Progress(ctx, "Working", "call %d", served.record(namespace))
 				if len(served.of(namespace.Name)) <= 2 {
 					return initializer.Result{}, errors.New("once more")
 				}

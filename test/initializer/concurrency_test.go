@@ -53,7 +53,7 @@ var _ = Describe("An initializer with concurrent changes and failures", func() {
 			owners[name] = userOf(account)
 			serve(ctx, newAccount(ctx, account, serving, publishing), name,
 				func(ctx context.Context, namespace *corev1.Namespace) (initializer.Result, error) {
-					served[i].note(namespace)
+					served[i].record(namespace)
 					// All calls start before the first one returns.
 					select {
 					case <-together:
@@ -103,14 +103,14 @@ var _ = Describe("An initializer with concurrent changes and failures", func() {
 		end()
 		writers.Wait()
 
-		AddReportEntry("writes of others meanwhile", writes.Load())
+		AddReportEntry("concurrent writes", writes.Load())
 		Expect(writes.Load()).To(BeNumerically(">", count))
 		for i := range served {
 			for _, namespace := range namespaces {
 				Expect(served[i].of(namespace)).To(HaveLen(1), "%s, %s", names[i], namespace)
 			}
 		}
-		seen.hear(ctx).expectOwners(owners, namespaces...)
+		seen.combine(ctx).expectOwners(owners, namespaces...)
 	}, SpecTimeout(3*time.Minute))
 
 	It("stops when the namespace is deleted, and starts again when it is recreated", func(ctx context.Context) {
@@ -119,7 +119,7 @@ var _ = Describe("An initializer with concurrent changes and failures", func() {
 		cancelled := make(chan error, 1)
 		serve(ctx, newAccount(ctx, unique("disorder"), serving), name,
 			func(ctx context.Context, namespace *corev1.Namespace) (initializer.Result, error) {
-				if served.note(namespace) == 1 {
+				if served.record(namespace) == 1 {
 					<-ctx.Done()
 					cancelled <- context.Cause(ctx)
 					return initializer.Result{}, nil
@@ -152,10 +152,10 @@ var _ = Describe("An initializer with concurrent changes and failures", func() {
 			`{"status":"Failure","reason":"Other","message":"another initializer said so"}`)))).To(Succeed())
 		serve(ctx, newAccount(ctx, unique("disorder"), serving), name,
 			func(_ context.Context, namespace *corev1.Namespace) (initializer.Result, error) {
-				served.note(namespace)
+				served.record(namespace)
 				return initializer.Result{}, nil
 			})
-		// It comes after the others in the list.
+		// It is the last one in the list.
 		expectReady(ctx, create(ctx, wrappers.MakeNamespace(unique("taken"))).Name)
 		for _, namespace := range []*corev1.Namespace{deleted, failed} {
 			Expect(served.of(namespace.Name)).To(BeEmpty())
@@ -164,14 +164,14 @@ var _ = Describe("An initializer with concurrent changes and failures", func() {
 		}
 	}, SpecTimeout(2*time.Minute))
 
-	It("waits for its turn", func(ctx context.Context) {
+	It("waits for preceding initializers", func(ctx context.Context) {
 		const before = "before.disorder.example.com"
 		register(ctx, before, name)
 		var served calls
 		serve(ctx, newAccount(ctx, unique("disorder"), serving), name,
 			func(_ context.Context, namespace *corev1.Namespace) (initializer.Result, error) {
 				Expect(pendingOf(namespace)).To(Equal(name))
-				served.note(namespace)
+				served.record(namespace)
 				return initializer.Result{}, nil
 			})
 		open := make(chan struct{})
@@ -195,7 +195,7 @@ var _ = Describe("An initializer with concurrent changes and failures", func() {
 		Expect(served.of(namespace.Name)).To(HaveLen(1))
 	}, SpecTimeout(2*time.Minute))
 
-	It("processes healthy namespaces beside those that fail, panic, return errors, wait and hang", func(ctx context.Context) {
+	It("processes healthy namespaces while the function fails, panics, returns errors, waits and hangs for other namespaces", func(ctx context.Context) {
 		register(ctx, name)
 		seen := record(ctx)
 		var served calls
@@ -203,7 +203,7 @@ var _ = Describe("An initializer with concurrent changes and failures", func() {
 		hanging := make(chan struct{})
 		said := serve(ctx, newAccount(ctx, unique("disorder"), serving, publishing), name,
 			func(ctx context.Context, namespace *corev1.Namespace) (initializer.Result, error) {
-				call := served.note(namespace)
+				call := served.record(namespace)
 				switch namespace.Labels["kind"] {
 				case "failing":
 					return initializer.Result{}, fmt.Errorf("asking for money: %w",
@@ -251,7 +251,7 @@ var _ = Describe("An initializer with concurrent changes and failures", func() {
 		Expect(served.of(kinds["polling"].Name)).To(HaveLen(3))
 		Expect(served.of(kinds["hanging"].Name)).To(HaveLen(1))
 
-		By("each with a condition that reports the result")
+		By("reporting each result in a condition")
 		expectCondition := func(
 			kind string, conditionType corev1.NamespaceConditionType, reason string, texts ...string,
 		) {
@@ -272,7 +272,7 @@ var _ = Describe("An initializer with concurrent changes and failures", func() {
 		By("continuing after the cause is fixed")
 		Expect(served.of(kinds["failing"].Name)).To(HaveLen(1))
 		removeFinalizers(ctx, kinds["failing"])
-		expectGone(ctx, kinds["failing"])
+		expectDeleted(ctx, kinds["failing"])
 		isFixed.Store(true)
 		Expect(admin.Patch(ctx, kinds["waiting"], client.RawPatch(types.MergePatchType,
 			[]byte(`{"metadata":{"labels":{"owner":"blue"}}}`)))).To(Succeed())
@@ -280,7 +280,7 @@ var _ = Describe("An initializer with concurrent changes and failures", func() {
 		Expect(served.of(kinds["waiting"].Name)).To(HaveLen(2))
 		Expect(admin.Delete(ctx, kinds["hanging"])).To(Succeed())
 		Eventually(hanging).WithContext(ctx).Should(BeClosed())
-		expectGone(ctx, kinds["hanging"])
+		expectDeleted(ctx, kinds["hanging"])
 	}, SpecTimeout(3*time.Minute))
 
 	It("publishes its result where kubectl shows it", func(ctx context.Context) {
@@ -307,7 +307,7 @@ var _ = Describe("An initializer with concurrent changes and failures", func() {
 		}
 		shows("False Creating: 3 of 7 indices")
 		steps <- errors.New("the disk is full")
-		// The next call takes it, and says Creating again before.
+		// The next call succeeds, after it has reported Creating again.
 		steps <- nil
 		shows("True Indexed: 7 indices")
 		Expect(seen.conditions(ctx, namespace.UID)).To(ContainElement(
