@@ -125,6 +125,30 @@ func TestCheckLink(t *testing.T) {
 	}
 }
 
+// repositoryPaths matches paths of the repository, without the wildcards of Go packages.
+var repositoryPaths = regexp.MustCompile(`^(?:\./)?((?:api|cmd|config|examples|hack|internal|pkg|test)(?:/\w[\w.-]*)+?)/?(?:/?\.\.\.)?$`)
+
+// TestPaths checks that the files and directories of this project in code spans exist.
+func TestPaths(t *testing.T) {
+	count := 0
+	pages := readPages(t)
+	for _, name := range slices.Sorted(maps.Keys(pages)) {
+		for _, code := range pages[name].code {
+			found := repositoryPaths.FindStringSubmatch(code.text)
+			if found == nil {
+				continue
+			}
+			count++
+			if _, err := os.Stat(filepath.Join(root, found[1])); err != nil {
+				t.Errorf("%s:%d: %s does not exist", name, code.line, found[1])
+			}
+		}
+	}
+	if count < 30 {
+		t.Errorf("found only %d paths in the documentation, so the search is broken", count)
+	}
+}
+
 var (
 	makeCommands = regexp.MustCompile(`(?:^|[\s(;&"])make((?: +[A-Za-z]\S*)+)`)
 	makeTargets  = regexp.MustCompile(`(?m)^([a-z][a-z0-9-]*):`)
