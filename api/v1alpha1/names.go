@@ -102,33 +102,43 @@ const EffectiveSetName = "effective"
 
 // Condition types of a Namespace.
 const (
-	// ConditionInitializing is True while initializers are pending and False afterwards, with one
-	// of the Reason constants. The operator sets it on every Namespace, so that clients can always
-	// wait for it.
+	// ConditionInitializing is True while initializers are pending and False afterwards. The
+	// operator sets it on every Namespace, so that clients can always wait for it.
 	ConditionInitializing = "Initializing"
 
-	// ConditionInitializedSuffix is the suffix of the condition type of an initializer:
-	// "<name>/Initialized" is False while it is pending and True when it has finished.
+	// ConditionInitializedSuffix is the suffix of the condition type of an initializer. The condition
+	// is False while the initializer is pending and True when it has finished.
 	ConditionInitializedSuffix = "/Initialized"
 
-	// ConditionInitializerTurn is True while it is the turn of an initializer with a time-out,
-	// which the message names. The time-out is counted from lastTransitionTime. The condition does
-	// not exist on a Namespace that never had such an initializer.
+	// ConditionInitializerTurn is True while it is the turn of an initializer with a timeout,
+	// which the message names. The timeout is counted from lastTransitionTime. The condition does
+	// not exist on a Namespace that never waited for such an initializer.
 	ConditionInitializerTurn = Prefix + "InitializerTurn"
 
 	// ConditionDeletionBlocked is True while the deletion of a Namespace makes no progress, with
 	// the main cause as reason. It becomes False with ReasonProgressing when the deletion
-	// progresses again. The condition does not exist if the deletion was never stalled.
+	// progresses again. It does not exist if the deletion was never stalled.
 	ConditionDeletionBlocked = Prefix + "DeletionBlocked"
 
-	// ConditionInitializationBlocked is the corresponding condition for the initialization.
+	// ConditionInitializationBlocked is True while the initialization of a Namespace makes no
+	// progress. Otherwise it is like ConditionDeletionBlocked.
 	ConditionInitializationBlocked = Prefix + "InitializationBlocked"
 
 	// ConditionExpiring is True from one hour before the deletion of an expiring Namespace. It is
-	// False before that, and if the Namespace has expired but is not deleted, with one of the
-	// Reason constants. The message contains the time of the deletion. The condition does not exist
-	// on a Namespace that never had an expiry.
+	// False before that, and if the Namespace has expired but is not deleted. The message contains
+	// the time of the deletion. The condition does not exist on a Namespace that never had an
+	// expiry.
 	ConditionExpiring = Prefix + "Expiring"
+)
+
+// Condition types of a NamespaceInitializerConfiguration.
+const (
+	// ConditionActive is True while every new Namespace gets the initializers of the configuration.
+	ConditionActive = "Active"
+
+	// ConditionHealthy is False if an initializer of the configuration is unresponsive or lacks
+	// permissions.
+	ConditionHealthy = "Healthy"
 )
 
 // Reasons of ConditionExpiring and of its Events.
@@ -154,10 +164,12 @@ const (
 	ReasonNoExpiry = "NoExpiry"
 )
 
-// ReasonProgressing is the reason of ConditionDeletionBlocked and ConditionInitializationBlocked
-// with status False. With status True the reason is one of the Cause constants of
-// internal/diagnosis.
-const ReasonProgressing = "Progressing"
+// Reasons of ConditionDeletionBlocked and ConditionInitializationBlocked. With status True the
+// reason is a cause.
+const (
+	// ReasonProgressing: the deletion or initialization progresses again; the status is False.
+	ReasonProgressing = "Progressing"
+)
 
 // Reasons of ConditionInitializing and of the conditions of the initializers.
 const (
@@ -169,17 +181,13 @@ const (
 	ReasonNotRequired = "NotRequired"
 	// ReasonFailed: an initializer set a failure result; the Namespace is deleted.
 	ReasonFailed = "Failed"
-	// ReasonTimedOut: the initializer exceeded its time-out and was skipped. It is a reason of the
+	// ReasonTimedOut: the initializer exceeded its timeout and was skipped. It is a reason of the
 	// initializer's condition only, with status False.
 	ReasonTimedOut = "TimedOut"
 	// ReasonDeregistered: the initializer is no longer registered and was skipped. It is a reason
 	// of the initializer's condition only, with status False.
 	ReasonDeregistered = "Deregistered"
 )
-
-// ConditionActive is a condition type of a NamespaceInitializerConfiguration: True while every new
-// Namespace gets its initializers.
-const ConditionActive = "Active"
 
 // Reasons of ConditionActive.
 const (
@@ -201,10 +209,6 @@ const (
 	// server.
 	ReasonPolicyMismatch = "PolicyMismatch"
 )
-
-// ConditionHealthy is a condition type of a NamespaceInitializerConfiguration: False if one of its
-// initializers is unresponsive or lacks permissions.
-const ConditionHealthy = "Healthy"
 
 // Reasons of ConditionHealthy.
 const (

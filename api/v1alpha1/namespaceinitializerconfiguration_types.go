@@ -43,9 +43,11 @@ const (
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.failurePolicy) || has(self.timeoutSeconds)",message="failurePolicy applies when the initializer times out: set timeoutSeconds as well, or remove failurePolicy"
 type InitializerSettings struct {
-	// timeoutSeconds is the time in seconds that a Namespace waits for the initializer after its
-	// turn has come. After that failurePolicy applies. The time starts when the operator observes
-	// the turn, so the wait can be longer but not shorter. The default is no limit.
+	// timeoutSeconds is the time in seconds that a Namespace waits for the initializer from the
+	// beginning of its turn. After that failurePolicy applies. The time starts when the operator
+	// observes the turn, so the wait can be longer but not shorter. A change of timeoutSeconds also
+	// applies to waiting Namespaces; if it was not set before, the time starts when the operator
+	// observes the change. The default is no limit.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=1

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"go/ast"
+	"go/constant"
 	"go/token"
 	"go/types"
 	"path/filepath"
@@ -14,6 +15,9 @@ import (
 	"strings"
 
 	"golang.org/x/tools/go/packages"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/nslifecycle/nslifecycle/internal/finalization"
 )
 
 const module = "github.com/nslifecycle/nslifecycle"
@@ -27,17 +31,18 @@ type constantGroup struct {
 	constants   []namedConstant
 }
 
-// renderConditions renders the condition types and reasons of names.go and the causes of package
-// diagnosis.
+// renderConditions renders the condition types and reasons of names.go, those of finalization, and
+// the causes of package diagnosis.
 func renderConditions(source []*packages.Package) (string, error) {
 	var conditions, reasons, causes []constantGroup
 	for _, one := range source {
-		switch {
-		case one.PkgPath == module+"/api/v1alpha1":
-			conditions = collectConstants(one, "names.go", "Condition")
-			reasons = collectConstants(one, "names.go", "Reason")
-		case one.PkgPath == module+"/internal/diagnosis":
-			causes = collectConstants(one, "", "Cause")
+		switch one.PkgPath {
+		case module + "/api/v1alpha1":
+			terms := collectTerms(one)
+			conditions = collectConstants(one, "names.go", "Condition", terms)
+			reasons = collectConstants(one, "names.go", "Reason", terms)
+		case module + "/internal/diagnosis":
+			causes = collectConstants(one, "", "Cause", nil)
 		}
 	}
 	if len(conditions) == 0 || len(reasons) == 0 || len(causes) == 0 {
@@ -45,19 +50,46 @@ func renderConditions(source []*packages.Package) (string, error) {
 	}
 	var out strings.Builder
 	out.WriteString("# Conditions\n\n")
-	writeGroups(&out, "Condition types", "type", conditions)
-	writeGroups(&out, "Reasons", "reason", reasons)
-	writeGroups(&out, "Causes", "cause", causes)
+	writeGroups(&out, "Condition types", "Type", conditions)
+	writeDeletionConditions(&out)
+	writeGroups(&out, "Reasons", "Reason", reasons)
+	writeGroups(&out, "Causes", "Cause", causes)
 	return strings.TrimRight(out.String(), "\n") + "\n", nil
+}
+
+// writeDeletionConditions writes the conditions that kube-controller-manager sets as well.
+func writeDeletionConditions(out *strings.Builder) {
+	fmt.Fprintf(out, "Condition types of a terminating Namespace. Types and reasons are those of kube-controller-manager, "+
+		"except %s (nothing failed, and objects remain or wait for their turn) and %s (some types could not be discovered "+
+		"or listed, and no other objects remain).\n\n", code(finalization.ReasonContentDeletionOrdered),
+		code(finalization.ReasonContentUnknown))
+	out.WriteString("| Type | Reason if True | Reason if False | Reason if Unknown |\n| --- | --- | --- | --- |\n")
+	const unknown = finalization.ReasonContentUnknown
+	for _, one := range []struct {
+		name               corev1.NamespaceConditionType
+		isTrue             string
+		isFalse, isUnknown []string
+	}{
+		{corev1.NamespaceDeletionDiscoveryFailure, finalization.ReasonDiscoveryFailed,
+			[]string{finalization.ReasonResourcesDiscovered}, nil},
+		{corev1.NamespaceDeletionGVParsingFailure, finalization.ReasonGroupVersionParsingFailed,
+			[]string{finalization.ReasonParsedGroupVersions}, nil},
+		{corev1.NamespaceDeletionContentFailure, finalization.ReasonContentDeletionFailed,
+			[]string{finalization.ReasonContentDeleted, finalization.ReasonContentDeletionOrdered}, []string{unknown}},
+		{corev1.NamespaceContentRemaining, finalization.ReasonSomeResourcesRemain,
+			[]string{finalization.ReasonContentRemoved}, []string{unknown}},
+		{corev1.NamespaceFinalizersRemaining, finalization.ReasonSomeFinalizersRemain,
+			[]string{finalization.ReasonContentHasNoFinalizers}, []string{unknown}},
+	} {
+		fmt.Fprintf(out, "| %s | %s | %s | %s |\n", code(string(one.name)), code(one.isTrue), codes(one.isFalse), codes(one.isUnknown))
+	}
+	out.WriteString("\n")
 }
 
 func writeGroups(out *strings.Builder, heading, column string, groups []constantGroup) {
 	fmt.Fprintf(out, "## %s\n\n", heading)
 	for _, group := range groups {
-		if group.description != "" {
-			out.WriteString(group.description + "\n\n")
-		}
-		fmt.Fprintf(out, "| %s | description |\n| --- | --- |\n", column)
+		fmt.Fprintf(out, "%s\n\n| %s | Description |\n| --- | --- |\n", group.description, column)
 		for _, one := range group.constants {
 			fmt.Fprintf(out, "| %s | %s |\n", code(one.value), cell(one.description))
 		}
@@ -65,9 +97,33 @@ func writeGroups(out *strings.Builder, heading, column string, groups []constant
 	}
 }
 
-// collectConstants returns the string constants of a package whose name has a prefix, by declaration.
-// If file is not empty it returns only those of this file.
-func collectConstants(source *packages.Package, file, prefix string) []constantGroup {
+// terms are the kinds of constants of the API, by the prefix of their names.
+var terms = []struct{ prefix, term string }{
+	{"Condition", ""}, {"Reason", "reason "}, {"Label", "label "}, {"Annotation", "annotation "},
+	{"Policy", "policy "}, {"Verb", "verb "},
+}
+
+// collectTerms returns what a page calls the constants of a package, by their names in Go.
+func collectTerms(source *packages.Package) map[string]string {
+	result := map[string]string{}
+	scope := source.Types.Scope()
+	for _, name := range scope.Names() {
+		value, ok := scope.Lookup(name).(*types.Const)
+		if !ok || value.Val().Kind() != constant.String {
+			continue
+		}
+		for _, one := range terms {
+			if strings.HasPrefix(name, one.prefix) {
+				result[name] = one.term + code(constant.StringVal(value.Val()))
+			}
+		}
+	}
+	return result
+}
+
+// collectConstants returns the described string constants of a package whose name has a prefix, by
+// declaration. If file is not empty it returns only those of this file.
+func collectConstants(source *packages.Package, file, prefix string, terms map[string]string) []constantGroup {
 	var groups []constantGroup
 	for _, syntax := range source.Syntax {
 		if file != "" && filepath.Base(source.Fset.Position(syntax.Pos()).Filename) != file {
@@ -78,7 +134,7 @@ func collectConstants(source *packages.Package, file, prefix string) []constantG
 			if !ok || declaration.Tok != token.CONST {
 				continue
 			}
-			if group := newConstantGroup(source.TypesInfo, declaration, prefix); len(group.constants) > 0 {
+			if group := newConstantGroup(source.TypesInfo, declaration, prefix, terms); len(group.constants) > 0 {
 				groups = append(groups, group)
 			}
 		}
@@ -86,37 +142,52 @@ func collectConstants(source *packages.Package, file, prefix string) []constantG
 	return groups
 }
 
-func newConstantGroup(info *types.Info, declaration *ast.GenDecl, prefix string) constantGroup {
-	group := constantGroup{}
-	if declaration.Lparen.IsValid() {
-		group.description = strings.Join(strings.Fields(declaration.Doc.Text()), " ")
-	}
+func newConstantGroup(info *types.Info, declaration *ast.GenDecl, prefix string, terms map[string]string) constantGroup {
+	group := constantGroup{description: replaceTerms(declaration.Doc.Text(), terms)}
 	for _, one := range declaration.Specs {
 		spec := one.(*ast.ValueSpec)
-		name := spec.Names[0]
-		if !strings.HasPrefix(name.Name, prefix) || !name.IsExported() || len(spec.Values) == 0 {
+		name := spec.Names[0].Name
+		if !strings.HasPrefix(name, prefix) || !ast.IsExported(name) || len(spec.Values) == 0 || spec.Doc == nil {
 			continue
 		}
 		value, ok := stringValue(info, spec.Values[0])
 		if !ok {
 			continue
 		}
-		comment := spec.Doc.Text()
-		if comment == "" && !declaration.Lparen.IsValid() {
-			comment = declaration.Doc.Text()
+		if strings.HasSuffix(name, "Suffix") {
+			value = "<initializer>" + value
 		}
-		group.constants = append(group.constants, namedConstant{value: value, description: describe(name.Name, value, comment)})
+		description := replaceTerms(describe(name, spec.Doc.Text()), terms)
+		group.constants = append(group.constants, namedConstant{value: value, description: description})
 	}
 	return group
 }
 
-// describe converts a Go doc comment to a sentence about the value of a constant.
-func describe(name, value, comment string) string {
-	comment = strings.Join(strings.Fields(comment), " ")
-	leading := regexp.MustCompile(`^` + name + `(:| means:?)(?: that)? `)
-	if matched := leading.FindString(comment); matched != "" {
-		comment = strings.TrimPrefix(comment, matched)
-		return strings.ToUpper(comment[:1]) + comment[1:]
+// leadingSuffix matches the sentence of a doc comment that says that a constant is a suffix.
+var leadingSuffix = regexp.MustCompile(`^is the suffix of [^.]*\. `)
+
+// describe converts the doc comment of a constant to a description without its name.
+func describe(name, comment string) string {
+	text := strings.TrimSpace(strings.TrimPrefix(strings.Join(strings.Fields(comment), " "), name))
+	text = leadingSuffix.ReplaceAllString(text, "")
+	for _, leading := range []string{": ", "means that ", "means ", "The condition is ", "is "} {
+		if rest, ok := strings.CutPrefix(text, leading); ok {
+			text = rest
+			break
+		}
 	}
-	return strings.ReplaceAll(comment, name, "`"+value+"`")
+	return strings.ToUpper(text[:1]) + text[1:]
+}
+
+// identifiers matches what can be the name of a constant.
+var identifiers = regexp.MustCompile(`\b[A-Z]\w+`)
+
+// replaceTerms replaces names of constants in a doc comment.
+func replaceTerms(text string, terms map[string]string) string {
+	return identifiers.ReplaceAllStringFunc(strings.Join(strings.Fields(text), " "), func(name string) string {
+		if term, ok := terms[name]; ok {
+			return term
+		}
+		return name
+	})
 }

@@ -30,7 +30,7 @@ func renderFlags(root string) (string, error) {
 		return "", errors.New("the output of manager --help contains no flags")
 	}
 	var out strings.Builder
-	out.WriteString("# Flags of the manager\n\n| flag | type | default | description |\n| --- | --- | --- | --- |\n")
+	out.WriteString("# Flags of the manager\n\n| Flag | Type | Default | Description |\n| --- | --- | --- | --- |\n")
 	for _, match := range matches {
 		help := strings.Join(strings.Fields(match[3]), " ")
 		value := ""
@@ -53,3 +53,12 @@ func cell(text string) string {
 
 // code formats text as code in a cell of a Markdown table.
 func code(text string) string { return "`" + strings.ReplaceAll(text, "|", `\|`) + "`" }
+
+// codes formats texts as a list of code in a cell of a Markdown table.
+func codes(texts []string) string {
+	all := make([]string, 0, len(texts))
+	for _, text := range texts {
+		all = append(all, code(text))
+	}
+	return strings.Join(all, ", ")
+}

@@ -45,7 +45,7 @@ func run(root string) error {
 	}{
 		{"plugin.md", renderPlugin},
 		{"flags.md", func() (string, error) { return renderFlags(root) }},
-		{"metrics.md", renderMetrics},
+		{"metrics.md", func() (string, error) { return renderMetrics(source) }},
 		{"conditions.md", func() (string, error) { return renderConditions(source) }},
 	} {
 		text, err := page.render()

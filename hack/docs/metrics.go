@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/tools/go/packages"
 
 	"github.com/nslifecycle/nslifecycle/internal/metrics"
 )
@@ -25,8 +26,8 @@ type metric struct {
 	labels           []string
 }
 
-// renderMetrics renders the metrics that the manager registers.
-func renderMetrics() (string, error) {
+// renderMetrics renders the metrics that the manager registers, and the values of their labels.
+func renderMetrics(source []*packages.Package) (string, error) {
 	var all []metric
 	for _, collector := range metrics.Collectors() {
 		descriptions := make(chan *prometheus.Desc, 100)
@@ -47,13 +48,38 @@ func renderMetrics() (string, error) {
 		"The manager also serves the metrics of controller-runtime and of the Go runtime.\n\n" +
 		"| Name | Type | Labels | Description |\n| --- | --- | --- | --- |\n")
 	for _, one := range all {
-		labels := make([]string, 0, len(one.labels))
-		for _, label := range one.labels {
-			labels = append(labels, code(label))
-		}
-		fmt.Fprintf(&out, "| %s | %s | %s | %s |\n", code(one.name), one.kind, strings.Join(labels, ", "), cell(one.help))
+		fmt.Fprintf(&out, "| %s | %s | %s | %s |\n", code(one.name), one.kind, codes(one.labels), cell(one.help))
 	}
-	return out.String(), nil
+	return out.String() + "\n" + renderLabels(source), nil
+}
+
+// renderLabels renders the values of labels that no condition explains.
+func renderLabels(source []*packages.Package) string {
+	var out strings.Builder
+	out.WriteString("## Values of labels\n\n" +
+		"`reason` and `cause` are those of [conditions](conditions.md), `active` is the status of a condition, and `stage` is " +
+		"`Initializing` or `Terminating`.\n\n" +
+		"| Metric | Label | Value | Description |\n| --- | --- | --- | --- |\n")
+	for _, label := range []struct{ path, prefix, metric, label string }{
+		{"/internal/metrics", "Outcome", "nslifecycle_initialization_duration_seconds", "outcome"},
+		{"/internal/finalization", "Outcome", "nslifecycle_finalization_duration_seconds", "outcome"},
+		{"/internal/finalization", "Purpose", "nslifecycle_finalization_requests_total", "purpose"},
+		{"/internal/finalization", "State", "nslifecycle_namespaces_terminating", "state"},
+		{"/internal/metrics", "Result", "nslifecycle_diagnoses_total", "result"},
+	} {
+		for _, one := range source {
+			if one.PkgPath != module+label.path {
+				continue
+			}
+			for _, group := range collectConstants(one, "", label.prefix, nil) {
+				for _, value := range group.constants {
+					fmt.Fprintf(&out, "| %s | %s | %s | %s |\n", code(label.metric), code(label.label), code(value.value),
+						cell(value.description))
+				}
+			}
+		}
+	}
+	return out.String()
 }
 
 func parseDescription(text string) (metric, error) {

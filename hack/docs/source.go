@@ -12,13 +12,13 @@ import (
 	"golang.org/x/tools/go/packages"
 )
 
-// loadSource loads the packages that define conditions and causes.
+// loadSource loads the packages that define conditions, causes and values of metric labels.
 func loadSource(root string) ([]*packages.Package, error) {
 	source, err := packages.Load(&packages.Config{
 		Mode: packages.NeedName | packages.NeedFiles | packages.NeedCompiledGoFiles | packages.NeedImports |
 			packages.NeedTypes | packages.NeedSyntax | packages.NeedTypesInfo,
 		Dir: root,
-	}, "./api/v1alpha1", "./internal/diagnosis")
+	}, "./api/v1alpha1", "./internal/diagnosis", "./internal/finalization", "./internal/metrics")
 	if err != nil {
 		return nil, err
 	}

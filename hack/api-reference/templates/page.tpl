@@ -9,7 +9,7 @@
 
 The label and annotations of a Namespace are described in [Design](design.md#state-on-the-namespace), its conditions in [Conditions](reference/conditions.md). For Go there are [types](../api/v1alpha1) and [apply configurations](../api/v1alpha1/applyconfiguration).
 
-The API server refuses what breaks a rule under "validation", or the form of a name.
+The API server rejects objects that violate a rule in the column "Validation", or the format of a name.
 {{- $types := .SortedTypes }}
 {{- range $types }}{{ if .GVK }}{{ template "type" . }}{{ end }}{{ end }}
 {{- range $types }}{{ if not .GVK }}{{ template "type" . }}{{ end }}{{ end }}
@@ -27,7 +27,7 @@ Part of
 {{- range $i, $reference := .SortedReferences }}{{ if $i }},{{ end }} {{ markdownRenderTypeLink $reference }}{{ end }}.
 {{- end }}
 
-| field | type | description | validation |
+| Field | Type | Description | Validation |
 | --- | --- | --- | --- |
 {{- if .GVK }}
 | `apiVersion` | string | `{{ .GVK.Group }}/{{ .GVK.Version }}` | |
@@ -43,7 +43,14 @@ Part of
 {{- if hasPrefix "Required" . }}required
 {{- else if hasPrefix "Optional" . }}optional
 {{- else if eq . "MinLength: 1" }}not empty
-{{- else }}{{ . | replace "MinLength: " "at least " | replace "MaxLength: " "at most " | replace "MaxItems: " "at most " }}
-{{- if hasPrefix "MaxItems" . }} items{{ else }} characters{{ end }}
+{{- else if hasPrefix "Enum: " . }}one of {{ . | trimPrefix "Enum: [" | trimSuffix "]" | replace " " ", " }}
+{{- else if hasPrefix "Minimum: " . }}at least {{ . | trimPrefix "Minimum: " }}
+{{- else if hasPrefix "Maximum: " . }}at most {{ . | trimPrefix "Maximum: " | float64 | printf "%.0f" }}
+{{- else if hasPrefix "MaxItems: " . }}at most {{ . | trimPrefix "MaxItems: " }} items
+{{- else if hasPrefix "MaxProperties: " . }}at most {{ . | trimPrefix "MaxProperties: " }} entries
+{{- else if hasPrefix "MinLength: " . }}at least {{ . | trimPrefix "MinLength: " }} characters
+{{- else if hasPrefix "MaxLength: " . }}at most {{ . | trimPrefix "MaxLength: " }} characters
+{{- else if hasPrefix "Pattern: " . }}pattern {{ . | trimPrefix "Pattern: " }}
+{{- else }}{{ . }}
 {{- end }}
 {{- end }}

@@ -16,9 +16,11 @@ import (
 // the Namespace Initializer KEP: every new Namespace waits for the initializer without a time
 // limit. If several configurations register an initializer, the settings of the first one apply.
 type InitializerSettingsApplyConfiguration struct {
-	// timeoutSeconds is the time in seconds that a Namespace waits for the initializer after its
-	// turn has come. After that failurePolicy applies. The time starts when the operator observes
-	// the turn, so the wait can be longer but not shorter. The default is no limit.
+	// timeoutSeconds is the time in seconds that a Namespace waits for the initializer from the
+	// beginning of its turn. After that failurePolicy applies. The time starts when the operator
+	// observes the turn, so the wait can be longer but not shorter. A change of timeoutSeconds also
+	// applies to waiting Namespaces; if it was not set before, the time starts when the operator
+	// observes the change. The default is no limit.
 	TimeoutSeconds *int32 `json:"timeoutSeconds,omitempty"`
 	// failurePolicy specifies what happens when the initializer times out. "Fail", the default,
 	// fails the initialization: the Namespace gets a failure result and is deleted. "Ignore" skips
