@@ -24,10 +24,16 @@ const (
 	SearchControllerProgram = "./examples/search-index/cmd/search-controller"
 )
 
-// Build builds a program of the checkout at root, which is Root for this one, to a path. The
-// program is linked once for all test processes, in bin/test, and copied from there.
+// Build builds a program of the module at root, for example Root, to a path. The program is linked
+// once for all test processes, in bin/test of the repository, and copied from there.
 func Build(ctx context.Context, root, program, path string) error {
-	dir := filepath.Join(root, "bin", "test")
+	repository, module := Root(), ""
+	if relative, err := filepath.Rel(repository, root); err != nil || !filepath.IsLocal(relative) {
+		repository = root // another checkout
+	} else if relative != "." {
+		module = relative + "/"
+	}
+	dir := filepath.Join(repository, "bin", "test")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("failed to create %s: %w", dir, err)
 	}
@@ -37,7 +43,7 @@ func Build(ctx context.Context, root, program, path string) error {
 	}
 	defer unlock()
 	// go build does not link again if the file is up to date.
-	linked := filepath.Join(dir, strings.ReplaceAll(strings.TrimPrefix(program, "./"), "/", "-"))
+	linked := filepath.Join(dir, strings.ReplaceAll(module+strings.TrimPrefix(program, "./"), "/", "-"))
 	command := exec.CommandContext(ctx, "go", "build", "-ldflags=-s -w", "-o", linked, program)
 	command.Dir = root
 	if output, err := command.CombinedOutput(); err != nil {

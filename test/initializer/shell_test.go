@@ -219,7 +219,7 @@ var _ = Describe("The shell initializer", Ordered, func() {
 		Eventually(func(g Gomega) {
 			namespace := get(g, ctx, impossible.Name)
 			g.Expect(namespace).To(HaveCondition(v1alpha1.ConditionInitializing, corev1.ConditionFalse,
-				v1alpha1.ReasonFailed, "UnknownSize: there is no size huge, only small and large"))
+				v1alpha1.ReasonFailed, "UnknownSize: ", "huge", "small", "large"))
 			g.Expect(namespace.DeletionTimestamp).NotTo(BeNil())
 			g.Expect(pendingOf(namespace)).To(Equal(shellInitializer))
 		}).WithContext(ctx).Should(Succeed())
