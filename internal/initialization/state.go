@@ -143,7 +143,7 @@ func WhyNotDelete(namespace *corev1.Namespace, state State, systemNamespace stri
 	case openFor(namespace) >= maxWindow:
 		return openedEarlyMessage(openFor(namespace))
 	}
-	return protection.WhyNotDelete(namespace)
+	return protection.Message(namespace)
 }
 
 // IsExempt reports whether a Namespace is exempt from initialization: the namespaces that the API

@@ -306,7 +306,7 @@ func TestWhyNotDelete(t *testing.T) {
 		},
 		"protected from deletion": {
 			namespace: failed("x").Label(v1alpha1.LabelDeletionProtection, "enabled"),
-			want:      protection.WhyNotDelete(failed("x").Label(v1alpha1.LabelDeletionProtection, "").Obj()),
+			want:      protection.Message(failed("x").Label(v1alpha1.LabelDeletionProtection, "").Obj()),
 		},
 	}
 	for name, test := range tests {
