@@ -17,7 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
-	"github.com/nslifecycle/nslifecycle/internal/inventory"
+	"github.com/nslifecycle/nslifecycle/internal/resourcetypes"
 )
 
 const (
@@ -74,13 +74,13 @@ func (c *collection) readCRDs(ctx context.Context) {
 }
 
 func (c *collection) readContent(ctx context.Context) {
-	if c.facts.Inventory == nil {
+	if c.facts.ResourceTypes == nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, responseTimeout)
 	defer cancel()
 	name := c.facts.Namespace.Name
-	contents := inventory.List(ctx, c.metadata, name, c.facts.Inventory.Types, maxListed)
+	contents := resourcetypes.List(ctx, c.metadata, name, c.facts.ResourceTypes.Types, maxListed)
 	for _, content := range contents {
 		switch {
 		case content.Err == nil:
@@ -109,7 +109,7 @@ func (c *collection) readProgress(ctx context.Context) {
 		c.update(func(facts *diagnosis.Facts) { facts.Progress.Evidence = evidence })
 		return
 	}
-	var listed []inventory.Type
+	var listed []resourcetypes.Type
 	for _, content := range facts.Content {
 		if content.Count > 0 && content.Err == nil {
 			listed = append(listed, content.Type)
@@ -125,7 +125,7 @@ func (c *collection) readProgress(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, responseTimeout)
 	defer cancel()
-	second := inventory.List(ctx, c.metadata, facts.Namespace.Name, listed, maxListed)
+	second := resourcetypes.List(ctx, c.metadata, facts.Namespace.Name, listed, maxListed)
 	c.update(func(facts *diagnosis.Facts) {
 		facts.Progress = computeProgress(facts.Content, second)
 		for _, content := range second {
@@ -137,15 +137,15 @@ func (c *collection) readProgress(ctx context.Context) {
 }
 
 // hasContent reports whether objects of a type remain.
-func (c *collection) hasContent(isType func(inventory.Type) bool) bool {
-	return slices.ContainsFunc(c.facts.Content, func(content inventory.Content) bool {
+func (c *collection) hasContent(isType func(resourcetypes.Type) bool) bool {
+	return slices.ContainsFunc(c.facts.Content, func(content resourcetypes.Content) bool {
 		return content.Count > 0 && isType(content.Type)
 	})
 }
 
 // readPods reads the remaining pods and their nodes.
 func (c *collection) readPods(ctx context.Context) {
-	isPod := func(of inventory.Type) bool { return of.GroupResource() == diagnosis.PodResource }
+	isPod := func(of resourcetypes.Type) bool { return of.GroupResource() == diagnosis.PodResource }
 	list := &corev1.PodList{}
 	if !c.hasContent(isPod) ||
 		!c.list(ctx, diagnosis.SourcePods, list, inNamespace(c.facts.Namespace.Name), atMost(maxListed)) {

@@ -21,7 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
-	"github.com/nslifecycle/nslifecycle/internal/inventory"
+	"github.com/nslifecycle/nslifecycle/internal/resourcetypes"
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
@@ -38,8 +38,8 @@ const (
 
 var everyVerb = []string{"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"}
 
-func makeType(group, resource, kind string) inventory.Type {
-	return inventory.Type{
+func makeType(group, resource, kind string) resourcetypes.Type {
+	return resourcetypes.Type{
 		GroupVersionResource: schema.GroupVersionResource{Group: group, Version: "v1", Resource: resource},
 		Kind:                 kind, Verbs: everyVerb,
 	}
@@ -70,12 +70,12 @@ func makeDeleted(name string, finalizers ...string) metav1.PartialObjectMetadata
 	return object
 }
 
-func contentOf(of inventory.Type, objects ...metav1.PartialObjectMetadata) inventory.Content {
-	return inventory.Content{Type: of, Objects: objects, Count: len(objects)}
+func contentOf(of resourcetypes.Type, objects ...metav1.PartialObjectMetadata) resourcetypes.Content {
+	return resourcetypes.Content{Type: of, Objects: objects, Count: len(objects)}
 }
 
-func failing(of inventory.Type, err error) inventory.Content {
-	return inventory.Content{Type: of, Err: fmt.Errorf("listing %s: %w", of, err)}
+func failing(of resourcetypes.Type, err error) resourcetypes.Content {
+	return resourcetypes.Content{Type: of, Err: fmt.Errorf("listing %s: %w", of, err)}
 }
 
 func makeLease(namespace, name, holder string, renewed time.Time) coordinationv1.Lease {
@@ -91,9 +91,9 @@ func makeLease(namespace, name, holder string, renewed time.Time) coordinationv1
 func makeTerminating(changes ...func(*diagnosis.Facts)) *diagnosis.Facts {
 	facts := &diagnosis.Facts{
 		Now: now, ProgressDeadline: diagnosis.DefaultProgressDeadline,
-		Namespace: wrappers.MakeNamespace(shop).UID("uid-of-shop").Terminating(deleted).Obj(),
-		Inventory: &inventory.Inventory{},
-		Leases:    []coordinationv1.Lease{makeLease("kube-system", "kube-controller-manager", "master-1_7", now.Add(-time.Second))},
+		Namespace:     wrappers.MakeNamespace(shop).UID("uid-of-shop").Terminating(deleted).Obj(),
+		ResourceTypes: &resourcetypes.Set{},
+		Leases:        []coordinationv1.Lease{makeLease("kube-system", "kube-controller-manager", "master-1_7", now.Add(-time.Second))},
 	}
 	for _, condition := range []struct{ name, reason, message string }{
 		{"NamespaceDeletionDiscoveryFailure", "ResourcesDiscovered", "All resources successfully discovered"},
@@ -124,7 +124,7 @@ func setStatus(facts *diagnosis.Facts, name string, status corev1.ConditionStatu
 	})
 }
 
-func withContent(contents ...inventory.Content) func(*diagnosis.Facts) {
+func withContent(contents ...resourcetypes.Content) func(*diagnosis.Facts) {
 	return func(facts *diagnosis.Facts) { facts.Content = append(facts.Content, contents...) }
 }
 
@@ -291,11 +291,11 @@ func literal(format string) string {
 	return longest
 }
 
-func makeDryRun(verb string, of inventory.Type, name, finalizer string, err error) diagnosis.DryRun {
+func makeDryRun(verb string, of resourcetypes.Type, name, finalizer string, err error) diagnosis.DryRun {
 	return diagnosis.DryRun{Verb: verb, Type: of, Name: name, Finalizer: finalizer, Err: err}
 }
 
-func makeReportedError(of inventory.Type, name, source, text string, at time.Time) diagnosis.ReportedError {
+func makeReportedError(of resourcetypes.Type, name, source, text string, at time.Time) diagnosis.ReportedError {
 	return diagnosis.ReportedError{Type: of, Name: name, Source: source, Text: text, At: at}
 }
 
