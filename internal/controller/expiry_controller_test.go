@@ -61,7 +61,7 @@ func TestExpiryReconcile(t *testing.T) {
 		wantEvents []string
 		wantError  string
 	}{
-		"not found":     {cached: expired(), server: namespaceServer{getError: errGone}},
+		"not found":     {cached: expired(), server: namespaceServer{getError: errNotFound}},
 		"failed to get": {cached: expired(), server: namespaceServer{getError: errOutage}, wantError: errOutage.Error()},
 		"warned and expired": {
 			cached: warned(), wantWrites: []string{deletion},
@@ -86,7 +86,7 @@ func TestExpiryReconcile(t *testing.T) {
 				"kubectl label namespace x nslifecycle.dev/deletion-protection-"},
 		},
 		"terminating in the meantime":      {cached: warned(), live: warned().Terminating(now)},
-		"deleted in the meantime":          {cached: warned(), liveError: errGone},
+		"deleted in the meantime":          {cached: warned(), liveError: errNotFound},
 		"created again in the meantime":    {cached: warned(), live: wrappers.MakeNamespace("x").UID("y-uid")},
 		"failed to get the live namespace": {cached: warned(), liveError: errOutage, wantError: errOutage.Error()},
 		"warned in the meantime": {
@@ -131,7 +131,7 @@ func TestExpiryReconcile(t *testing.T) {
 			cached: warned(), server: namespaceServer{deleteError: errConflict},
 			wantWrites: []string{deletion}, wantResult: ctrl.Result{RequeueAfter: firstRetryDelay},
 		},
-		"deleted concurrently": {cached: warned(), server: namespaceServer{deleteError: errGone}, wantWrites: []string{deletion}},
+		"deleted concurrently": {cached: warned(), server: namespaceServer{deleteError: errNotFound}, wantWrites: []string{deletion}},
 		"deletion fails": {
 			cached: warned(), server: namespaceServer{deleteError: errOutage}, wantWrites: []string{deletion},
 			wantError: `failed to delete expired namespace "x": ` + errOutage.Error(),
@@ -230,7 +230,7 @@ func TestExpiryBacksOffAfterRefusal(t *testing.T) {
 	reconcile(6*time.Second, 0)
 	clock.SetTime(now.Add(time.Minute))
 	reconcile(time.Minute, 2)
-	server.getError = errGone
+	server.getError = errNotFound
 	reconcile(0, 0)
 	server.getError = nil
 	reconcile(time.Minute, 2) // another Namespace with this name

@@ -23,7 +23,7 @@ var (
 	PVCResource = schema.GroupResource{Resource: "persistentvolumeclaims"}
 )
 
-// RemainingObject is an object that remains in the namespace.
+// RemainingObject is an object that still exists in the namespace.
 type RemainingObject struct {
 	resourcetypes.Type
 	*metav1.PartialObjectMetadata

@@ -47,8 +47,8 @@ type Config struct {
 	Log          logr.Logger
 }
 
-// Finalizer deletes the content of terminating Namespaces. It keeps what it knows of each Namespace
-// between calls. Calls for different Namespaces may be concurrent, those for the same one must not.
+// Finalizer deletes the content of terminating Namespaces. It keeps the state of each Namespace between
+// calls. Calls for different Namespaces may be concurrent, those for the same one must not.
 type Finalizer struct {
 	clock        clock.PassiveClock
 	finalizer    corev1.FinalizerName

@@ -21,7 +21,7 @@ import (
 )
 
 const (
-	// maxListed is how many objects of a type are listed; the others are only counted.
+	// maxListed is how many objects of a type are listed; further objects are only counted.
 	maxListed = 500
 	// listInterval is the time between the two lists of the content.
 	listInterval = 700 * time.Millisecond
@@ -101,8 +101,8 @@ func isFromAPIServer(err error) bool {
 	return errors.As(err, &status)
 }
 
-// readProgress lists the content again to find out whether there is progress, if the deletion exceeds
-// the progress deadline.
+// readProgress lists the content again to detect progress, if the deletion exceeds the progress
+// deadline.
 func (c *collection) readProgress(ctx context.Context) {
 	facts := c.facts
 	if evidence := progressInConditions(facts); evidence != "" {

@@ -43,7 +43,7 @@ func TestDiagnoseOfHealthy(t *testing.T) {
 }
 
 // TestDiagnoseOfAnything puts together facts as they come, some of which contradict each
-// other: nothing may panic, be blamed without a word, or depend on anything but the facts.
+// other: no rule may panic, return a finding without a message, or depend on anything but the facts.
 func TestDiagnoseOfAnything(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	metrics := resourcetypes.Type{GroupVersionResource: metricsVersion.WithResource("pods")}

@@ -89,7 +89,7 @@ func TestFindDiscovery(t *testing.T) {
 			facts: makeTerminating(withAPIService(true), withFailed(stale, nil), said),
 			want:  []want{{diagnosis.CauseDiscoveryStale, diagnosis.Confirmed, "metrics.k8s.io/v1beta1", "kubectl get --raw=/apis/metrics.k8s.io/v1beta1 ", object}},
 		},
-		"a group version that nobody serves": {
+		"group version that is not served": {
 			facts: makeTerminating(withFailed(errors.New("the server could not find the requested resource"), unavailable)),
 			want:  []want{{diagnosis.CauseDiscoveryFailing, diagnosis.Confirmed, "metrics.k8s.io/v1beta1", literal(evidenceDirectDiscoveryError), object}},
 		},

@@ -86,8 +86,8 @@ func makeLease(namespace, name, holder string, renewed time.Time) coordinationv1
 	return lease
 }
 
-// makeDeath returns what is known of a namespace that was deleted long ago, on which
-// kube-controller-manager works.
+// makeTerminating returns the facts of a namespace that was deleted long ago and that
+// kube-controller-manager finalizes.
 func makeTerminating(changes ...func(*diagnosis.Facts)) *diagnosis.Facts {
 	facts := &diagnosis.Facts{
 		Now: now, ProgressDeadline: diagnosis.DefaultProgressDeadline,
@@ -201,8 +201,7 @@ type diagnoseCase struct {
 	want []want
 }
 
-// runCases expects exactly these findings of the whole of Diagnose: no other cause may be
-// blamed for the same.
+// runCases runs the rules for each case and compares the findings.
 func runCases(t *testing.T, cases map[string]diagnoseCase) {
 	t.Helper()
 	for name, test := range cases {
@@ -250,8 +249,8 @@ func expectFinding(t *testing.T, got diagnosis.Finding, want want) {
 	}
 }
 
-// expectForce expects that the last resort names what the finding is about, and that nobody
-// is said to be gone of whom the cause says that they may act.
+// expectForce expects that the last resort names the object of the finding, and that no owner that may
+// still act is reported as missing.
 func expectForce(t *testing.T, got diagnosis.Finding) {
 	t.Helper()
 	flag := "finalizer"
@@ -262,11 +261,11 @@ func expectForce(t *testing.T, got diagnosis.Finding) {
 		flag = "metadata-finalizer"
 	case diagnosis.CauseFinalizerOwnerGone, diagnosis.CauseFinalizerOwnerInNamespace:
 		if !got.IsOwnerGone {
-			t.Errorf("the owner of %q is not said to be gone", got.Finalizer)
+			t.Errorf("the owner of %q is not reported as missing", got.Finalizer)
 		}
 	case diagnosis.CauseFinalizerPending, diagnosis.CauseFinalizerOwnerForbidden, diagnosis.CauseDependencyDeleted, diagnosis.CauseVolumeInUse, diagnosis.CausePodFinalizer:
 		if got.IsOwnerGone {
-			t.Errorf("%s says that the owner of %q is gone", got.Cause, got.Finalizer)
+			t.Errorf("%s reports the owner of %q as missing", got.Cause, got.Finalizer)
 		}
 	}
 	for _, remedy := range got.Remedies {
@@ -276,11 +275,11 @@ func expectForce(t *testing.T, got diagnosis.Finding) {
 		}
 	}
 	if got.IsOwnerGone && got.Finalizer == "" {
-		t.Errorf("%s says of no finalizer that its owner is gone", got.Cause)
+		t.Errorf("%s reports no finalizer whose owner is missing", got.Cause)
 	}
 }
 
-// literal returns the longest part of a format without verbs, to tell messages apart.
+// literal returns the longest part of a format without verbs, to distinguish messages.
 func literal(format string) string {
 	longest := ""
 	for _, part := range regexp.MustCompile(`%[a-z]`).Split(format, -1) {
