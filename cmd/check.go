@@ -42,23 +42,23 @@ func check(ctx context.Context, restConfig *rest.Config, opts options, chosen ch
 		return fmt.Errorf("failed to create a client for %s: %w", restConfig.Host, err)
 	}
 	verifier := compat.NewVerifier(apiClient, clock.RealClock{}, server)
-	installation := installcheck.Checkup{
+	checker := installcheck.Checker{
 		Client: apiClient, Clock: clock.RealClock{},
 		SystemNamespace: opts.systemNamespace, LeaseName: opts.leaseName,
-		HasInitialization: hasInitialization, Policies: verifier.CheckInstalled,
+		HasInitialization: hasInitialization, CheckPolicies: verifier.CheckInstalled,
 	}
 
-	var findings []installcheck.Finding
+	var results []installcheck.Result
 	err = wait.PollUntilContextTimeout(ctx, checkInterval, opts.checkTimeout, true,
 		func(ctx context.Context) (bool, error) {
-			// The results of checks that the time-out has canceled are discarded.
-			latest := installation.Run(ctx)
-			if ctx.Err() == nil || findings == nil {
-				findings = latest
+			// Discard the results of a run that the time-out canceled.
+			latest := checker.Run(ctx)
+			if ctx.Err() == nil || results == nil {
+				results = latest
 			}
-			return installcheck.Failed(findings) == nil, nil
+			return installcheck.Join(results) == nil, nil
 		})
-	installcheck.Print(out, findings)
+	installcheck.Print(out, results)
 	if err != nil {
 		return fmt.Errorf("the check of the installation failed: %w", err)
 	}

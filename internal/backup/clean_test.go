@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
-	"github.com/nslifecycle/nslifecycle/internal/inventory"
+	"github.com/nslifecycle/nslifecycle/internal/resourcetypes"
 )
 
 func TestClean(t *testing.T) {
@@ -109,20 +109,20 @@ func TestClean(t *testing.T) {
 func TestSkipReason(t *testing.T) {
 	service := `{apiVersion: v1, kind: Service, metadata: {name: s, uid: s}, spec: {selector: {a: b}}}`
 	owner := `{apiVersion: apps/v1, kind: ReplicaSet, metadata: {name: o, uid: owner}}`
-	replicaSets := inventory.Type{Kind: "ReplicaSet"}
+	replicaSets := resourcetypes.Type{Kind: "ReplicaSet"}
 	replicaSets.Group, replicaSets.Version, replicaSets.Resource = "apps", "v1", "replicasets"
 	controlled := `{apiVersion: v1, kind: Pod, metadata: {name: p, uid: p, ownerReferences: [
     {apiVersion: apps/v1, kind: ReplicaSet, name: o, uid: owner, controller: true}]}}`
 	tests := map[string]struct {
 		object string
 		others []string
-		listed []inventory.Type
+		listed []resourcetypes.Type
 		want   Reason
 	}{
 		"controlled, controller found": {object: controlled, others: []string{owner},
-			listed: []inventory.Type{replicaSets}, want: ReasonControlled},
+			listed: []resourcetypes.Type{replicaSets}, want: ReasonControlled},
 		"controlled, controller type not selected":     {object: controlled, want: ReasonControlled},
-		"controlled, controller deleted or unreadable": {object: controlled, listed: []inventory.Type{replicaSets}},
+		"controlled, controller deleted or unreadable": {object: controlled, listed: []resourcetypes.Type{replicaSets}},
 		"owned, but not controlled": {object: `{apiVersion: v1, kind: Pod, metadata: {name: p, uid: p, ownerReferences: [
       {apiVersion: apps/v1, kind: ReplicaSet, name: o, uid: owner}]}}`, others: []string{owner}},
 		"the root CA":                {object: `{apiVersion: v1, kind: ConfigMap, metadata: {name: kube-root-ca.crt}}`, want: ReasonGenerated},
@@ -148,7 +148,7 @@ func TestSkipReason(t *testing.T) {
 			for _, text := range append(test.others, test.object) {
 				found = append(found, parse(t, text))
 			}
-			selected := newSelection(found, test.listed, []inventory.Type{replicaSets})
+			selected := newSelection(found, test.listed, []resourcetypes.Type{replicaSets})
 			g.Expect(selected.skipReason(found[len(found)-1])).To(Equal(test.want))
 		})
 	}

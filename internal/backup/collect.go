@@ -19,8 +19,8 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 
-	"github.com/nslifecycle/nslifecycle/internal/inventory"
 	"github.com/nslifecycle/nslifecycle/internal/metadataclient"
+	"github.com/nslifecycle/nslifecycle/internal/resourcetypes"
 )
 
 const (
@@ -79,16 +79,16 @@ type collector struct {
 	options   Options
 
 	backup Backup
-	types  []inventory.Type
+	types  []resourcetypes.Type
 	found  []*unstructured.Unstructured
 }
 
-func (c *collector) collect(ctx context.Context, discoverer inventory.Discoverer) (*Backup, error) {
+func (c *collector) collect(ctx context.Context, discoverer resourcetypes.Discoverer) (*Backup, error) {
 	c.backup.Skipped = map[Reason]int{}
 	if err := c.readNamespace(ctx); err != nil {
 		return nil, err
 	}
-	discovered, err := inventory.Discover(ctx, discoverer)
+	discovered, err := resourcetypes.Discover(ctx, discoverer)
 	if err != nil {
 		return nil, err
 	}
@@ -134,9 +134,9 @@ func (c *collector) readNamespace(ctx context.Context) error {
 
 // selectTypes selects the types that can be restored. Types that cannot be created, such as the
 // metrics of pods, have no stored objects.
-func (c *collector) selectTypes(all []inventory.Type) error {
+func (c *collector) selectTypes(all []resourcetypes.Type) error {
 	for _, name := range c.options.Types {
-		if !slices.ContainsFunc(all, func(one inventory.Type) bool { return one.IsNamed(name) }) {
+		if !slices.ContainsFunc(all, func(one resourcetypes.Type) bool { return one.IsNamed(name) }) {
 			return errUnknownType(name)
 		}
 	}
@@ -148,12 +148,12 @@ func (c *collector) selectTypes(all []inventory.Type) error {
 	return nil
 }
 
-func (c *collector) isSelected(one inventory.Type) bool {
+func (c *collector) isSelected(one resourcetypes.Type) bool {
 	return len(c.options.Types) == 0 ||
 		slices.ContainsFunc(c.options.Types, func(name string) bool { return one.IsNamed(name) })
 }
 
-func isSecrets(one inventory.Type) bool {
+func isSecrets(one resourcetypes.Type) bool {
 	return one.GroupResource() == corev1.Resource("secrets")
 }
 
@@ -186,7 +186,7 @@ func (c *collector) listAll(ctx context.Context) {
 }
 
 // list returns the objects of a type. With an error it returns those that were read before.
-func (c *collector) list(ctx context.Context, one inventory.Type) ([]*unstructured.Unstructured, error) {
+func (c *collector) list(ctx context.Context, one resourcetypes.Type) ([]*unstructured.Unstructured, error) {
 	var objects []*unstructured.Unstructured
 	options := metav1.ListOptions{Limit: pageSize}
 	for {
@@ -211,7 +211,7 @@ func (c *collector) list(ctx context.Context, one inventory.Type) ([]*unstructur
 }
 
 // countSecrets counts the skipped Secrets without reading their data.
-func (c *collector) countSecrets(ctx context.Context, all []inventory.Type) {
+func (c *collector) countSecrets(ctx context.Context, all []resourcetypes.Type) {
 	index := slices.IndexFunc(all, isSecrets)
 	if c.options.IncludeSecrets || index < 0 || !c.isSelected(all[index]) {
 		return
@@ -221,14 +221,14 @@ func (c *collector) countSecrets(ctx context.Context, all []inventory.Type) {
 		c.unread(msgUnreadSecretCount, err)
 		return
 	}
-	for _, content := range inventory.List(ctx, metadataclient.New(client), c.namespace, all[index:index+1], 1) {
+	for _, content := range resourcetypes.List(ctx, metadataclient.New(client), c.namespace, all[index:index+1], 1) {
 		// An unknown number is not an error, because the user has not selected Secrets.
 		c.backup.Skipped[ReasonSecret] = content.Count
 	}
 }
 
 // selectAndClean adds the selected objects to the backup.
-func (c *collector) selectAndClean(known []inventory.Type) {
+func (c *collector) selectAndClean(known []resourcetypes.Type) {
 	selected := newSelection(c.found, c.types, known)
 	for _, object := range c.found {
 		if reason := selected.skipReason(object); reason != "" && !c.options.All {

@@ -27,8 +27,8 @@ var (
 	kindQuota          = schema.GroupKind{Kind: "ResourceQuota"}
 )
 
-// order is the order in which objects are created. Objects that others refer to, and objects that
-// apply to others, come first.
+// order is the order in which objects are created. Objects that other objects refer to, and
+// objects that apply to other objects, come first.
 var order = []schema.GroupKind{
 	kindNamespace,
 	// A Pod that is created before them would lack their defaults or their protection.

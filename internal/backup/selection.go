@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/nslifecycle/nslifecycle/internal/inventory"
+	"github.com/nslifecycle/nslifecycle/internal/resourcetypes"
 )
 
 // selection selects the objects of a backup.
@@ -24,7 +24,7 @@ type selection struct {
 	notListed map[schema.GroupKind]bool
 }
 
-func newSelection(found []*unstructured.Unstructured, listed, known []inventory.Type) *selection {
+func newSelection(found []*unstructured.Unstructured, listed, known []resourcetypes.Type) *selection {
 	s := &selection{
 		uids: map[types.UID]bool{}, services: map[string]bool{}, notListed: map[schema.GroupKind]bool{},
 	}
@@ -36,7 +36,7 @@ func newSelection(found []*unstructured.Unstructured, listed, known []inventory.
 		}
 	}
 	for _, one := range known {
-		isListed := slices.ContainsFunc(listed, func(other inventory.Type) bool {
+		isListed := slices.ContainsFunc(listed, func(other resourcetypes.Type) bool {
 			return other.GroupVersionResource == one.GroupVersionResource
 		})
 		if !isListed {

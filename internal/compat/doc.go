@@ -5,5 +5,6 @@
 // to 1.35. There the operator adds the pending list to new Namespaces, shortly after they were
 // created, and only the policies of config/compat are installed.
 //
-// When these versions are no longer supported, delete this package and config/compat.
+// When these versions are no longer supported, delete this package, config/compat and the annotation
+// injected-at.
 package compat

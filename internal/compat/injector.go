@@ -40,7 +40,7 @@ type Injector struct {
 // Namespace has to have one. If it cannot, it returns when to retry, and the caller must not
 // reconcile the Namespace before that. It returns 0 if no retry is needed.
 func (i *Injector) Inject(ctx context.Context, namespace *corev1.Namespace) (time.Duration, error) {
-	if initialization.IsSeen(namespace) {
+	if isReconciled(namespace) {
 		return 0, nil
 	}
 	installed, err := i.Verifier.list(ctx)
@@ -52,7 +52,7 @@ func (i *Injector) Inject(ctx context.Context, namespace *corev1.Namespace) (tim
 	if client.IgnoreNotFound(err) != nil {
 		return 0, fmt.Errorf("failed to get NamespaceInitializerSet %q: %w", v1alpha1.EffectiveSetName, err)
 	}
-	if len(initialization.ComputeInjection(namespace, &set, i.SystemNamespace)) == 0 {
+	if len(computeInjection(namespace, &set, i.SystemNamespace)) == 0 {
 		return 0, nil
 	}
 	if _, message := checkInstalled(installed); message != "" {
@@ -60,7 +60,7 @@ func (i *Injector) Inject(ctx context.Context, namespace *corev1.Namespace) (tim
 		return policyverifier.RetryInterval, nil
 	}
 	return 0, nswrite.RetryOnConflict(ctx, i.Live, namespace, func(namespace *corev1.Namespace, resourceVersion string) error {
-		initializers := initialization.ComputeInjection(namespace, &set, i.SystemNamespace)
+		initializers := computeInjection(namespace, &set, i.SystemNamespace)
 		if len(initializers) == 0 {
 			return nil
 		}
@@ -81,7 +81,7 @@ func (i *Injector) write(
 	base := namespace.DeepCopy()
 	now := i.Clock.Now()
 	needsFinalizers := len(initialization.MissingFinalizers(namespace, initializers)) > 0
-	initialization.Inject(namespace, initializers, now)
+	inject(namespace, initializers, now)
 	var err error
 	if needsFinalizers {
 		// A PUT to /finalize writes labels and annotations as well, so the pending list and the

@@ -16,7 +16,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
-	"github.com/nslifecycle/nslifecycle/internal/initialization"
 	"github.com/nslifecycle/nslifecycle/internal/policyverifier"
 )
 
@@ -138,7 +137,7 @@ func (v *Verifier) confirm(
 	case refusal != nil:
 		return policyverifier.Unconfirmed(enforced, refusal), nil
 	}
-	if left := initialization.InForceFrom(set.Initializers).Sub(now); left > 0 {
+	if left := latestEnforcement(set.Initializers).Sub(now); left > 0 {
 		return policyverifier.PolicyStatus{
 			Reason: v1alpha1.ReasonEnforcementPending, Message: msgNextSecond, RetryAfter: left,
 		}, nil
@@ -196,8 +195,8 @@ func (v *Verifier) Stamp(
 		return nil, err
 	case !v.operatorInjects(installed):
 		return wanted, nil
-	case !initialization.NeedsStamp(wanted, have):
-		return initialization.Stamp(wanted, have, metav1.Time{}), nil
+	case !needsStamp(wanted, have):
+		return stamp(wanted, have, metav1.Time{}), nil
 	}
 	now, refusal, err := v.serverTime(ctx)
 	if err != nil {
@@ -206,5 +205,5 @@ func (v *Verifier) Stamp(
 	if refusal != nil { // For example of another project's webhook.
 		now = v.Clock.Now().UTC().Truncate(time.Second)
 	}
-	return initialization.Stamp(wanted, have, metav1.NewTime(now.Add(time.Second))), nil
+	return stamp(wanted, have, metav1.NewTime(now.Add(time.Second))), nil
 }

@@ -61,7 +61,7 @@ func (s *configurationServer) get(
 	case s.getError != nil:
 		return s.getError
 	case s.set == nil || key.Name != s.set.Name:
-		return errGone
+		return errNotFound
 	}
 	s.set.DeepCopyInto(object.(*v1alpha1.NamespaceInitializerSet))
 	return nil
@@ -282,13 +282,13 @@ func TestConfigurationReconcile(t *testing.T) {
 		"one status cannot be written, and the other ones are": {
 			server: configurationServer{
 				configurations: []*wrappers.ConfigurationWrapper{
-					configuration("gone"), configuration("one", "rbac.corp.com"), configuration("two"),
+					configuration("deleted"), configuration("one", "rbac.corp.com"), configuration("two"),
 				},
 				set:          policytest.Set("rbac.corp.com"),
-				statusErrors: map[string]error{"gone": errGone, "one": errOutage},
+				statusErrors: map[string]error{"deleted": errNotFound, "one": errOutage},
 			},
 			wantWrites: []string{
-				"gone" + status + "True/Empty" + healthy, "one" + status + "True/Enforced" + healthy, "two" + status + "True/Empty" + healthy,
+				"deleted" + status + "True/Empty" + healthy, "one" + status + "True/Enforced" + healthy, "two" + status + "True/Empty" + healthy,
 			},
 			wantError: `failed to update the status of NamespaceInitializerConfiguration "one": ` + errOutage.Error(),
 		},

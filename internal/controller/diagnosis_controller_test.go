@@ -77,7 +77,7 @@ func (w *reconcilerTest) get(
 	case w.getError != nil:
 		return w.getError
 	case w.namespace == nil:
-		return errGone
+		return errNotFound
 	case w.cached != nil:
 		w.cached.DeepCopyInto(object.(*corev1.Namespace))
 		return nil
@@ -193,7 +193,7 @@ const (
 
 func TestDiagnosisReconcileOfADeletion(t *testing.T) {
 	g := NewWithT(t)
-	w := newReconcilerTest(dying(), held1())
+	w := newReconcilerTest(terminating(), held1())
 
 	// Before the progress deadline.
 	g.Expect(w.pass(g, t, 0)).To(Equal(progressDeadline))
@@ -304,7 +304,7 @@ func TestDiagnosisReconcileTakesOver(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			namespace := dying()
+			namespace := terminating()
 			namespace.Status.Conditions = []corev1.NamespaceCondition{{
 				Type: v1alpha1.ConditionDeletionBlocked, Status: corev1.ConditionTrue,
 				Reason: "FinalizerOwnerGone", Message: test.message,
@@ -323,7 +323,7 @@ func TestDiagnosisReconcileTakesOver(t *testing.T) {
 
 func TestDiagnosisReconcileOfTheHealthy(t *testing.T) {
 	g := NewWithT(t)
-	w := newReconcilerTest(dying())
+	w := newReconcilerTest(terminating())
 	w.pass(g, t, 0)
 	g.Expect(w.pass(g, t, progressDeadline)).To(Equal(progressDeadline))
 	g.Expect(w.pass(g, t, progressDeadline)).To(Equal(2 * progressDeadline))
@@ -368,10 +368,10 @@ func TestDiagnosisReconcileErrors(t *testing.T) {
 			prepare: func(w *reconcilerTest) { w.diagnosisError = errOutage }, wantAgain: progressDeadline, wantDiagnoses: 1,
 		},
 		"it has gone meanwhile": {
-			prepare: func(w *reconcilerTest) { w.diagnosisError = errGone }, wantAgain: progressDeadline, wantDiagnoses: 1,
+			prepare: func(w *reconcilerTest) { w.diagnosisError = errNotFound }, wantAgain: progressDeadline, wantDiagnoses: 1,
 		},
 		"it has gone from the cache meanwhile": {
-			prepare:   func(w *reconcilerTest) { w.onDiagnose = func() { w.getError = errGone } },
+			prepare:   func(w *reconcilerTest) { w.onDiagnose = func() { w.getError = errNotFound } },
 			wantAgain: progressDeadline, wantDiagnoses: 1,
 		},
 		"it has moved meanwhile": {
@@ -388,7 +388,7 @@ func TestDiagnosisReconcileErrors(t *testing.T) {
 			wantDiagnoses: 1, wantWrites: []string{blockedWrite},
 		},
 		"it has gone before its condition is written": {
-			prepare:   func(w *reconcilerTest) { w.statusError = errGone },
+			prepare:   func(w *reconcilerTest) { w.statusError = errNotFound },
 			wantAgain: progressDeadline, wantDiagnoses: 1, wantWrites: []string{blockedWrite},
 		},
 		"there have been too many requests": {
@@ -402,7 +402,7 @@ func TestDiagnosisReconcileErrors(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			w := newReconcilerTest(dying(), held1())
+			w := newReconcilerTest(terminating(), held1())
 			w.pass(g, t, 0)
 			w.clock.SetTime(now.Add(progressDeadline))
 			test.prepare(w)
@@ -423,7 +423,7 @@ func TestDiagnosisReconcileErrors(t *testing.T) {
 // What could not be written is told later, the Event included.
 func TestDiagnosisReconcileAfterAFailedWrite(t *testing.T) {
 	g := NewWithT(t)
-	w := newReconcilerTest(dying(), held1())
+	w := newReconcilerTest(terminating(), held1())
 	w.pass(g, t, 0)
 	w.clock.SetTime(now.Add(progressDeadline))
 	w.statusError = errOutage
@@ -439,7 +439,7 @@ func TestDiagnosisReconcileAfterAFailedWrite(t *testing.T) {
 // A cache that is behind does not have it told twice that a Namespace gets on.
 func TestDiagnosisReconcileOfAStaleNamespace(t *testing.T) {
 	g := NewWithT(t)
-	w := newReconcilerTest(dying(), held1())
+	w := newReconcilerTest(terminating(), held1())
 	w.namespace.ResourceVersion = "1"
 	w.pass(g, t, 0)
 	w.pass(g, t, progressDeadline)
@@ -456,7 +456,7 @@ func TestDiagnosisReconcileOfAStaleNamespace(t *testing.T) {
 // News comes before a first diagnosis, and that before one more of the same.
 func TestDiagnosisReconcilePriorities(t *testing.T) {
 	g := NewWithT(t)
-	w := newReconcilerTest(dying(), held1())
+	w := newReconcilerTest(terminating(), held1())
 	first, err := w.Reconcile(t.Context(), requestFor("x"))
 	g.Expect(err).NotTo(HaveOccurred())
 	w.clock.SetTime(now.Add(progressDeadline))
@@ -486,7 +486,7 @@ func TestCanStallPredicate(t *testing.T) {
 		want      bool
 	}{
 		"in use":                         {namespace: used},
-		"terminating":                    {namespace: dying(), want: true},
+		"terminating":                    {namespace: terminating(), want: true},
 		"initializing":                   {namespace: initializing, want: true},
 		"in use, and said to be blocked": {namespace: blocked(v1alpha1.ConditionInitializationBlocked, "True"), want: true},
 		"in use, and once blocked":       {namespace: blocked(v1alpha1.ConditionInitializationBlocked, "False")},
@@ -506,7 +506,7 @@ func TestCanStallPredicate(t *testing.T) {
 // A new leader in the same process begins anew.
 func TestStallTrackerReset(t *testing.T) {
 	g := NewWithT(t)
-	w := newReconcilerTest(dying(), held1())
+	w := newReconcilerTest(terminating(), held1())
 	w.pass(g, t, 0)
 	w.pass(g, t, progressDeadline)
 	w.tracker.reset()

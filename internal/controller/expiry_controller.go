@@ -34,65 +34,72 @@ import (
 
 const (
 	actionExpire = "Expire"
+	eventExpired = "Expired"
 
-	// noticeableSkew is how far two clocks may be apart before it is said.
-	noticeableSkew = time.Minute
+	// maxClockSkew is the difference of two clocks above which the reconciler logs it.
+	maxClockSkew = time.Minute
 )
 
-// ExpiryReconciler deletes every Namespace at the time that was set for it, after a warning.
+func noteExpired(expires expiry.Expiry) string {
+	return fmt.Sprintf("The namespace expired (%s) and was deleted", expires)
+}
+
+// errNoServerTime is returned instead of trusting the local clock alone.
+var errNoServerTime = errors.New("the API server's response has no valid Date header, which the deletion of expired " +
+	"namespaces requires")
+
+// ExpiryReconciler deletes Namespaces at the time in their annotations, after a warning. It has the
+// permissions of initialization.
 type ExpiryReconciler struct {
 	client.Client
-	// Live reads from the API server instead of a cache, and notes the time there.
+	// Live reads from the API server instead of a cache, and records the API server's time.
 	Live     client.Reader
 	Recorder events.EventRecorder
 	Clock    clock.PassiveClock
-	// SystemNamespace is the namespace that the operator is installed in, OwnNamespace the one
-	// that this very program runs in, if any. Neither is ever deleted.
+	// SystemNamespace is the namespace of the installation, and OwnNamespace the namespace of this
+	// process, if any. The reconciler deletes neither.
 	SystemNamespace, OwnNamespace string
-	// IsDryRun keeps it from deleting anything.
+	// IsDryRun disables all deletions.
 	IsDryRun bool
 
-	// refused is until when a Namespace, by its name, is left alone after a refused deletion.
-	refused map[string]time.Time
+	// nextAttempt contains, by name, when to retry a deletion that the API server refused.
+	nextAttempt map[string]time.Time
 }
-
-// It reads the policies, reads and deletes namespaces and writes their conditions with the
-// rights of initialization.
 
 // SetupWithManager registers the reconciler.
 func (r *ExpiryReconciler) SetupWithManager(mgr ctrl.Manager) error {
-	all := handler.EnqueueRequestsFromMapFunc(r.allExpiring)
+	enqueueAll := handler.EnqueueRequestsFromMapFunc(r.listRequests)
 	isExpiryPolicy := builder.WithPredicates(predicate.NewPredicateFuncs(func(object client.Object) bool {
 		return object.GetLabels()[v1alpha1.LabelPolicy] == v1alpha1.PolicyExpiry
 	}))
 	return ctrl.NewControllerManagedBy(mgr).
 		Named(expiryControllerName).
 		For(&corev1.Namespace{}, builder.WithPredicates(predicate.NewPredicateFuncs(mayExpire))).
-		Watches(&admissionv1.ValidatingAdmissionPolicy{}, all, isExpiryPolicy).
-		Watches(&admissionv1.ValidatingAdmissionPolicyBinding{}, all, isExpiryPolicy).
-		// One worker: refused is not locked.
+		Watches(&admissionv1.ValidatingAdmissionPolicy{}, enqueueAll, isExpiryPolicy).
+		Watches(&admissionv1.ValidatingAdmissionPolicyBinding{}, enqueueAll, isExpiryPolicy).
+		// nextAttempt has no lock.
 		WithOptions(controller.Options{MaxConcurrentReconciles: 1, RateLimiter: newRateLimiter(firstRetryDelay)}).
 		Complete(r)
 }
 
-// Reconcile does what is to be done about one Namespace. The cache tells no more than that
-// there is something to do: it may be behind, and not know that the time was put off.
+// Reconcile decides with the cached Namespace whether there is anything to do, and then again with a
+// live read: a stale cache may lack an extension of the expiry.
 func (r *ExpiryReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	var namespace corev1.Namespace
 	if err := r.Get(ctx, req.NamespacedName, &namespace); err != nil {
 		if apierrors.IsNotFound(err) {
-			delete(r.refused, req.Name)
+			delete(r.nextAttempt, req.Name)
 		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	now := r.Clock.Now()
-	decision, err := r.decide(ctx, r.Client, &namespace, clocks{now, now})
+	decision, err := r.decide(ctx, r.Client, &namespace, clockRange{now, now})
 	if err != nil || decision.IsIdle() {
-		return ctrl.Result{RequeueAfter: decision.Wait}, err
+		return ctrl.Result{RequeueAfter: decision.RequeueAfter}, err
 	}
-	// The refusal is written to the Namespace, which comes back here as an event. Where its
-	// text is another one each time, that would go round without a rest.
-	if left := r.refused[req.Name].Sub(now); decision.ShouldDelete && left > 0 {
+	// The condition with the refusal triggers an event. If each refusal has another text, the
+	// reconciler would retry without a delay.
+	if left := r.nextAttempt[req.Name].Sub(now); decision.ShouldDelete && left > 0 {
 		return ctrl.Result{RequeueAfter: left}, nil
 	}
 
@@ -100,70 +107,69 @@ func (r *ExpiryReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctr
 	if err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	decision, err = r.decide(ctx, r.Live, live, r.compare(ctx, now, serverTime))
+	decision, err = r.decide(ctx, r.Live, live, computeClockRange(ctx, now, serverTime))
 	if err != nil {
 		return ctrl.Result{}, err
 	}
 	if decision.ShouldDelete {
 		return r.deleteExpired(ctx, live, decision)
 	}
-	return ctrl.Result{RequeueAfter: decision.Wait}, nswrite.IgnoreStale(r.tell(ctx, live, decision))
+	return ctrl.Result{RequeueAfter: decision.RequeueAfter}, nswrite.IgnoreStale(r.writeCondition(ctx, live, decision))
 }
 
-// decide says what is to be done about a Namespace, with the policies as a reader knows them.
+// decide computes the decision from a Namespace and the policies that the reader returns.
 func (r *ExpiryReconciler) decide(
-	ctx context.Context, reader client.Reader, namespace *corev1.Namespace, now clocks,
+	ctx context.Context, reader client.Reader, namespace *corev1.Namespace, now clockRange,
 ) (expiry.Decision, error) {
-	given := expiry.Circumstances{
+	input := expiry.Input{
 		Now: now.earlier, Latest: now.later, IsDryRun: r.IsDryRun,
 		IsExempt: initialization.IsExempt(namespace.Name, r.SystemNamespace) || namespace.Name == r.OwnNamespace,
 	}
-	if expiry.Has(namespace) && namespace.DeletionTimestamp == nil {
+	if expiry.IsSet(namespace) && namespace.DeletionTimestamp == nil {
 		enforced, err := policyverifier.IsExpiryEnforced(ctx, reader)
 		if err != nil {
 			return expiry.Decision{}, err
 		}
 		if !enforced {
-			given.PolicyProblem = policyverifier.MsgExpiryNotEnforced
+			input.PolicyProblem = policyverifier.MsgExpiryNotEnforced
 		}
 	}
-	return expiry.Decide(namespace, given), nil
+	return expiry.Decide(namespace, input), nil
 }
 
-// readLive reads a Namespace from the API server, and the time there.
+// readLive returns a Namespace from the API server, and the API server's time.
 func (r *ExpiryReconciler) readLive(
 	ctx context.Context, key client.ObjectKey,
 ) (*corev1.Namespace, time.Time, error) {
 	namespace := &corev1.Namespace{}
-	dated, serverTime := servertime.Record(ctx)
-	if err := r.Live.Get(dated, key, namespace); err != nil {
+	recordingCtx, serverTime := servertime.Record(ctx)
+	if err := r.Live.Get(recordingCtx, key, namespace); err != nil {
 		return nil, time.Time{}, err
 	}
 	if serverTime.IsZero() {
-		return nil, time.Time{}, errors.New("the API server does not say what time it is there, " +
-			"and by the clock of one machine alone no namespace is deleted")
+		return nil, time.Time{}, errNoServerTime
 	}
 	return namespace, *serverTime, nil
 }
 
-// clocks are what two clocks show at the same time.
-type clocks struct{ earlier, later time.Time }
+// clockRange is the current time by two clocks.
+type clockRange struct{ earlier, later time.Time }
 
-// compare puts two times in order, so that a clock that is wrong deletes nothing too early:
-// not the one here, and not the one of the API server.
-func (r *ExpiryReconciler) compare(ctx context.Context, here, there time.Time) clocks {
-	if skew := here.Sub(there); skew.Abs() > noticeableSkew {
-		log.FromContext(ctx).Info("The clocks here and of the API server differ; deletions go by the earlier one, "+
-			"and warnings by the later one", "here", here.UTC(), "there", there.UTC())
+// computeClockRange sorts the times of the operator and the API server. Deletions depend on the
+// earlier one, so that one wrong clock deletes nothing too early.
+func computeClockRange(ctx context.Context, local, server time.Time) clockRange {
+	if skew := local.Sub(server); skew.Abs() > maxClockSkew {
+		log.FromContext(ctx).Info("The clocks of the operator and the API server differ; using the earlier time for "+
+			"deletions and the later time for warnings", "localTime", local.UTC(), "serverTime", server.UTC())
 	}
-	if there.Before(here) {
-		return clocks{earlier: there, later: here}
+	if server.Before(local) {
+		return clockRange{earlier: server, later: local}
 	}
-	return clocks{earlier: here, later: there}
+	return clockRange{earlier: local, later: server}
 }
 
-// tell writes a condition and then records the Event about it.
-func (r *ExpiryReconciler) tell(
+// writeCondition writes the condition of a decision and then records its Event.
+func (r *ExpiryReconciler) writeCondition(
 	ctx context.Context, namespace *corev1.Namespace, decision expiry.Decision,
 ) error {
 	if decision.Condition == nil {
@@ -173,7 +179,7 @@ func (r *ExpiryReconciler) tell(
 	if err := nswrite.PatchConditions(ctx, r.Client, namespace, []corev1.NamespaceCondition{condition}); err != nil {
 		return err
 	}
-	log.FromContext(ctx).Info("The expiry of a namespace has changed", "reason", condition.Reason,
+	log.FromContext(ctx).Info("Updated the condition of an expiring namespace", "reason", condition.Reason,
 		"message", condition.Message)
 	if decision.EventType != "" {
 		nswrite.RecordEvent(r.Recorder, before, decision.EventType, condition.Reason, actionExpire, condition.Message)
@@ -181,7 +187,7 @@ func (r *ExpiryReconciler) tell(
 	return nil
 }
 
-// deleteExpired deletes a Namespace, if it is still as it was read from the API server.
+// deleteExpired deletes a Namespace, unless it has changed since it was read.
 func (r *ExpiryReconciler) deleteExpired(
 	ctx context.Context, namespace *corev1.Namespace, decision expiry.Decision,
 ) (ctrl.Result, error) {
@@ -190,34 +196,33 @@ func (r *ExpiryReconciler) deleteExpired(
 	})
 	switch {
 	case apierrors.IsConflict(err):
-		// Not every change of a Namespace comes back as an event that mayExpire lets through.
+		// The change may not trigger an event, since the watch has a predicate.
 		return ctrl.Result{RequeueAfter: firstRetryDelay}, nil
 	case apierrors.IsNotFound(err):
 		return ctrl.Result{}, nil
 	case policyverifier.IsRefusal(err):
-		log.FromContext(ctx).Info("The API server refuses to delete an expired namespace", "error", err.Error(),
-			"next", decision.Wait.String())
-		if r.refused == nil {
-			r.refused = map[string]time.Time{}
+		log.FromContext(ctx).Info("The API server refused to delete an expired namespace", "error", err.Error(),
+			"retryAfter", decision.RequeueAfter.String())
+		if r.nextAttempt == nil {
+			r.nextAttempt = map[string]time.Time{}
 		}
-		r.refused[namespace.Name] = r.Clock.Now().Add(decision.Wait)
-		return ctrl.Result{RequeueAfter: decision.Wait},
-			nswrite.IgnoreStale(r.tell(ctx, namespace, expiry.Refused(namespace, err)))
+		r.nextAttempt[namespace.Name] = r.Clock.Now().Add(decision.RequeueAfter)
+		return ctrl.Result{RequeueAfter: decision.RequeueAfter},
+			nswrite.IgnoreStale(r.writeCondition(ctx, namespace, expiry.DecideRefused(namespace, err)))
 	case err != nil:
-		return ctrl.Result{}, fmt.Errorf("deleting namespace %q, which has expired: %w", namespace.Name, err)
+		return ctrl.Result{}, fmt.Errorf("failed to delete expired namespace %q: %w", namespace.Name, err)
 	}
-	expires, _ := expiry.Read(namespace) // It was read before, to decide.
+	expires, _ := expiry.Parse(namespace) // The decision has parsed it before.
 	log.FromContext(ctx).Info("Deleted an expired namespace", "uid", namespace.UID, "expiry", expires.String())
-	nswrite.RecordEvent(r.Recorder, namespace, corev1.EventTypeNormal, "Expired", actionExpire,
-		fmt.Sprintf("the namespace has expired (%s) and is deleted", expires))
+	nswrite.RecordEvent(r.Recorder, namespace, corev1.EventTypeNormal, eventExpired, actionExpire, noteExpired(expires))
 	return ctrl.Result{}, nil
 }
 
-// allExpiring asks for all Namespaces that may expire: the policy concerns each of them.
-func (r *ExpiryReconciler) allExpiring(ctx context.Context, _ client.Object) []reconcile.Request {
+// listRequests returns a request for each Namespace that may expire.
+func (r *ExpiryReconciler) listRequests(ctx context.Context, _ client.Object) []reconcile.Request {
 	var namespaces corev1.NamespaceList
 	if err := r.List(ctx, &namespaces); err != nil {
-		log.FromContext(ctx).Error(err, "Could not list the namespaces that may expire")
+		log.FromContext(ctx).Error(err, "Failed to list the namespaces that may expire")
 		return nil
 	}
 	var requests []reconcile.Request
@@ -229,10 +234,9 @@ func (r *ExpiryReconciler) allExpiring(ctx context.Context, _ client.Object) []r
 	return requests
 }
 
-// mayExpire lets the Namespaces pass that are to expire, and those that say so although
-// they are not any more.
+// mayExpire reports whether a Namespace has an expiry annotation or the condition Expiring, which may
+// be outdated.
 func mayExpire(object client.Object) bool {
-	namespace, isNamespace := object.(*corev1.Namespace)
-	return !isNamespace || expiry.Has(namespace) ||
-		nscondition.Find(namespace, v1alpha1.ConditionExpiring) != nil
+	namespace, ok := object.(*corev1.Namespace)
+	return !ok || expiry.IsSet(namespace) || nscondition.Find(namespace, v1alpha1.ConditionExpiring) != nil
 }

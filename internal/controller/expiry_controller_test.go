@@ -31,9 +31,9 @@ func TestExpiryReconcile(t *testing.T) {
 		statusPatch = "application/strategic-merge-patch+json of x/status by nslifecycle: uid=x-uid "
 		deletion    = "delete x: uid=x-uid resourceVersion=7"
 		toKeep      = "; to keep it, run: kubectl annotate namespace x nslifecycle.dev/ttl-"
-		onTime      = "the namespace is deleted at 2026-03-01T12:00:00Z (nslifecycle.dev/ttl=8h)" + toKeep
+		onTime      = "the namespace will be deleted at 2026-03-01T12:00:00Z (nslifecycle.dev/ttl=8h)" + toKeep
 	)
-	// It expires now.
+	// expired expires now.
 	expired := func() *wrappers.NamespaceWrapper {
 		wrapper := wrappers.MakeNamespace("x").UID("x-uid").ResourceVersion("7").Annotation(v1alpha1.AnnotationTTL, "8h")
 		wrapper.CreationTimestamp = metav1.NewTime(now.Add(-8 * time.Hour))
@@ -42,18 +42,18 @@ func TestExpiryReconcile(t *testing.T) {
 	warned := func() *wrappers.NamespaceWrapper {
 		return expired().Condition(corev1.NamespaceCondition{
 			Type: v1alpha1.ConditionExpiring, Status: corev1.ConditionTrue, Reason: v1alpha1.ReasonExpiresSoon,
-			Message: onTime, LastTransitionTime: metav1.NewTime(now.Add(-expiry.Notice)),
+			Message: onTime, LastTransitionTime: metav1.NewTime(now.Add(-expiry.WarningPeriod)),
 		})
 	}
 	policies := []client.Object{policytest.ExpiryPolicy(), policytest.ExpiryBinding()}
 
 	tests := map[string]struct {
-		// cached is what the cache has of the Namespace; live is what it is, or the same.
+		// cached is the Namespace in the cache, live the one in the API server; the same if nil.
 		cached, live *wrappers.NamespaceWrapper
 		server       namespaceServer
-		// cachedPolicies are those of the cache; livePolicies are those that there are.
+		// cachedPolicies are in the cache, livePolicies in the API server.
 		cachedPolicies, livePolicies []client.Object
-		// serverTime is what the API server takes for now; now if nil, and unknown if zero.
+		// serverTime is the time of the API server; now if nil, and unknown if zero.
 		serverTime *time.Time
 		liveError  error
 		wantResult ctrl.Result
@@ -61,89 +61,89 @@ func TestExpiryReconcile(t *testing.T) {
 		wantEvents []string
 		wantError  string
 	}{
-		"gone":           {cached: expired(), server: namespaceServer{getError: errGone}},
-		"cannot be read": {cached: expired(), server: namespaceServer{getError: errOutage}, wantError: errOutage.Error()},
-		"warned of, and expired": {
+		"not found":     {cached: expired(), server: namespaceServer{getError: errNotFound}},
+		"failed to get": {cached: expired(), server: namespaceServer{getError: errOutage}, wantError: errOutage.Error()},
+		"warned and expired": {
 			cached: warned(), wantWrites: []string{deletion},
-			wantEvents: []string{"Normal Expired the namespace has expired (nslifecycle.dev/ttl=8h) and is deleted"},
+			wantEvents: []string{"Normal Expired The namespace expired (nslifecycle.dev/ttl=8h) and was deleted"},
 		},
-		"never warned of": {
+		"no warning yet": {
 			cached: expired().Annotation(v1alpha1.AnnotationTTL, "8h1s"), wantResult: ctrl.Result{RequeueAfter: time.Second},
 			wantWrites: []string{statusPatch + "nslifecycle.dev/Expiring=True/ExpiresSoon"},
-			wantEvents: []string{"Warning ExpiresSoon the namespace is deleted at 2026-03-01T12:00:01Z (nslifecycle.dev/ttl=8h1s)" + toKeep},
+			wantEvents: []string{"Warning ExpiresSoon the namespace will be deleted at 2026-03-01T12:00:01Z (nslifecycle.dev/ttl=8h1s)" + toKeep},
 		},
 
-		// The cache is behind.
-		"put off since": {
+		// A stale cache.
+		"extended in the meantime": {
 			cached: warned(), live: warned().Annotation(v1alpha1.AnnotationTTL, "80h"), wantResult: ctrl.Result{RequeueAfter: 12 * time.Hour},
 			wantWrites: []string{statusPatch + "nslifecycle.dev/Expiring=False/ExpiryScheduled"},
 		},
-		"protected since": {
+		"protected in the meantime": {
 			cached: warned(), live: warned().Label(v1alpha1.LabelDeletionProtection, ""),
 			wantWrites: []string{statusPatch + "nslifecycle.dev/Expiring=False/DeletionProtected"},
-			wantEvents: []string{"Warning DeletionProtected the namespace has expired at 2026-03-01T12:00:00Z (nslifecycle.dev/ttl=8h), " +
-				"and is not deleted: label nslifecycle.dev/deletion-protection protects it; to let it go, run: " +
+			wantEvents: []string{"Warning DeletionProtected the namespace expired at 2026-03-01T12:00:00Z (nslifecycle.dev/ttl=8h), " +
+				"but is not deleted: label nslifecycle.dev/deletion-protection protects the namespace; to allow its deletion, run: " +
 				"kubectl label namespace x nslifecycle.dev/deletion-protection-"},
 		},
-		"deleted since":      {cached: warned(), live: warned().Terminating(now)},
-		"gone since":         {cached: warned(), liveError: errGone},
-		"replaced since":     {cached: warned(), live: wrappers.MakeNamespace("x").UID("y-uid")},
-		"not to be read now": {cached: warned(), liveError: errOutage, wantError: errOutage.Error()},
-		"warned of since": {
+		"terminating in the meantime":      {cached: warned(), live: warned().Terminating(now)},
+		"deleted in the meantime":          {cached: warned(), liveError: errNotFound},
+		"created again in the meantime":    {cached: warned(), live: wrappers.MakeNamespace("x").UID("y-uid")},
+		"failed to get the live namespace": {cached: warned(), liveError: errOutage, wantError: errOutage.Error()},
+		"warned in the meantime": {
 			cached: expired(), live: warned(), wantWrites: []string{deletion},
-			wantEvents: []string{"Normal Expired the namespace has expired (nslifecycle.dev/ttl=8h) and is deleted"},
+			wantEvents: []string{"Normal Expired The namespace expired (nslifecycle.dev/ttl=8h) and was deleted"},
 		},
-		"its condition has gone since": {
+		"condition removed in the meantime": {
 			cached: warned(), live: expired(), wantResult: ctrl.Result{RequeueAfter: time.Second},
 			wantWrites: []string{statusPatch + "nslifecycle.dev/Expiring=True/ExpiresSoon"},
 			wantEvents: []string{"Warning ExpiresSoon " + onTime},
 		},
 
 		// Clocks.
-		"a clock that is ahead of the API server's": {
+		"local clock ahead of the API server": {
 			cached: warned(), serverTime: new(now.Add(-time.Minute)), wantResult: ctrl.Result{RequeueAfter: time.Minute},
 		},
-		"a clock that is behind the API server's": {
+		"local clock behind the API server": {
 			cached: warned(), serverTime: new(now.Add(time.Hour)), wantWrites: []string{deletion},
-			wantEvents: []string{"Normal Expired the namespace has expired (nslifecycle.dev/ttl=8h) and is deleted"},
+			wantEvents: []string{"Normal Expired The namespace expired (nslifecycle.dev/ttl=8h) and was deleted"},
 		},
-		"a clock that is behind the API server's, and a warning": {
+		"local clock behind the API server, warning": {
 			cached: expired().Annotation(v1alpha1.AnnotationTTL, "8h1s"), serverTime: new(now.Add(time.Hour)),
 			wantResult: ctrl.Result{RequeueAfter: 2 * time.Hour},
 			wantWrites: []string{statusPatch + "nslifecycle.dev/Expiring=True/ExpiresSoon since " + now.Add(time.Hour).String()},
-			wantEvents: []string{"Warning ExpiresSoon the namespace is deleted at 2026-03-01T14:00:00Z, since it had expired before " +
+			wantEvents: []string{"Warning ExpiresSoon the namespace will be deleted at 2026-03-01T14:00:00Z, because it expired before " +
 				"the first warning (nslifecycle.dev/ttl=8h1s)" + toKeep},
 		},
-		"an API server that does not tell the time": {
+		"no time in the response": {
 			cached: warned(), serverTime: new(time.Time{}),
-			wantError: "the API server does not say what time it is there, and by the clock of one machine alone no namespace is deleted",
+			wantError: errNoServerTime.Error(),
 		},
 
 		// The policy.
-		"the policy has gone since": {
+		"policy deleted in the meantime": {
 			cached: warned(), livePolicies: []client.Object{policytest.ExpiryPolicy()},
 			wantWrites: []string{statusPatch + "nslifecycle.dev/Expiring=False/ExpiryPolicyMissing"},
 			wantEvents: []string{`Warning ExpiryPolicyMissing the namespace is not deleted when it expires: ` + policyverifier.MsgExpiryNotEnforced},
 		},
 
-		// Answers to the deletion.
-		"changed in this moment": {
+		// Responses to the deletion.
+		"conflict": {
 			cached: warned(), server: namespaceServer{deleteError: errConflict},
 			wantWrites: []string{deletion}, wantResult: ctrl.Result{RequeueAfter: firstRetryDelay},
 		},
-		"gone in this moment": {cached: warned(), server: namespaceServer{deleteError: errGone}, wantWrites: []string{deletion}},
-		"an outage in this moment": {
+		"deleted concurrently": {cached: warned(), server: namespaceServer{deleteError: errNotFound}, wantWrites: []string{deletion}},
+		"deletion fails": {
 			cached: warned(), server: namespaceServer{deleteError: errOutage}, wantWrites: []string{deletion},
-			wantError: `deleting namespace "x", which has expired: ` + errOutage.Error(),
+			wantError: `failed to delete expired namespace "x": ` + errOutage.Error(),
 		},
 		"refused": {
 			cached: warned(), server: namespaceServer{deleteError: errForbidden},
 			wantWrites: []string{deletion, statusPatch + "nslifecycle.dev/Expiring=True/DeletionRefused since " + now.Add(-time.Hour).String()},
-			wantEvents: []string{"Warning DeletionRefused " + onTime + "; the API server has refused that, and it is tried again: " + errForbidden.Error()},
+			wantEvents: []string{"Warning DeletionRefused " + onTime + "; the API server refused the deletion, and the operator retries it: " + errForbidden.Error()},
 			wantResult: ctrl.Result{RequeueAfter: 10 * time.Second},
 		},
 
-		"no warning can be written": {
+		"write of the warning fails": {
 			cached: expired(), server: namespaceServer{statusError: errOutage},
 			wantWrites: []string{statusPatch + "nslifecycle.dev/Expiring=True/ExpiresSoon"},
 			wantError:  `failed to update the status of namespace "x": ` + errOutage.Error(), wantResult: ctrl.Result{RequeueAfter: time.Second},
@@ -192,16 +192,15 @@ func TestExpiryReconcile(t *testing.T) {
 	}
 }
 
-// A refusal whose text is another one each time is written to the Namespace each time, and
-// that comes back as an event.
-func TestExpiryRestsAfterARefusal(t *testing.T) {
+// A refusal with a different text each time changes the condition each time, which triggers an event.
+func TestExpiryBacksOffAfterRefusal(t *testing.T) {
 	g := NewWithT(t)
 	namespace := wrappers.MakeNamespace("x").UID("x-uid").ResourceVersion("7").Annotation(v1alpha1.AnnotationTTL, "8h")
 	namespace.CreationTimestamp = metav1.NewTime(now.Add(-8 * time.Hour))
 	namespace.Condition(corev1.NamespaceCondition{
 		Type: v1alpha1.ConditionExpiring, Status: corev1.ConditionTrue, Reason: v1alpha1.ReasonExpiresSoon,
-		Message: "the namespace is deleted at 2026-03-01T12:00:00Z (nslifecycle.dev/ttl=8h); to keep it, run: " +
-			"kubectl annotate namespace x nslifecycle.dev/ttl-", LastTransitionTime: metav1.NewTime(now.Add(-expiry.Notice)),
+		Message: "the namespace will be deleted at 2026-03-01T12:00:00Z (nslifecycle.dev/ttl=8h); to keep it, run: " +
+			"kubectl annotate namespace x nslifecycle.dev/ttl-", LastTransitionTime: metav1.NewTime(now.Add(-expiry.WarningPeriod)),
 	})
 	server := &namespaceServer{namespace: namespace.Obj(), deleteError: errForbidden}
 	get := func(
@@ -231,20 +230,20 @@ func TestExpiryRestsAfterARefusal(t *testing.T) {
 	reconcile(6*time.Second, 0)
 	clock.SetTime(now.Add(time.Minute))
 	reconcile(time.Minute, 2)
-	server.getError = errGone
+	server.getError = errNotFound
 	reconcile(0, 0)
 	server.getError = nil
-	reconcile(time.Minute, 2) // another one with this name
+	reconcile(time.Minute, 2) // another Namespace with this name
 }
 
-func TestExpiryNeverDeletesWhatIsExempt(t *testing.T) {
+func TestExpiryNeverDeletesExemptNamespaces(t *testing.T) {
 	for _, name := range []string{"default", "kube-system", "kube-public", "kube-node-lease", systemNamespace, "own"} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			reconciler := &ExpiryReconciler{SystemNamespace: systemNamespace, OwnNamespace: "own"}
 			namespace := wrappers.MakeNamespace(name).Annotation(v1alpha1.AnnotationExpiresAt, "2020-01-01T00:00:00Z").Obj()
 			decision, err := reconciler.decide(t.Context(),
-				newFakeClient(interceptor.Funcs{}, policytest.ExpiryPolicy(), policytest.ExpiryBinding()), namespace, clocks{now, now})
+				newFakeClient(interceptor.Funcs{}, policytest.ExpiryPolicy(), policytest.ExpiryBinding()), namespace, clockRange{now, now})
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(decision.ShouldDelete).To(BeFalse())
 			g.Expect(decision.Condition.Reason).To(Equal(v1alpha1.ReasonNeverExpires))

@@ -168,9 +168,9 @@ func (r *FinalizationReconciler) finalize(ctx context.Context, namespace *corev1
 func (r *FinalizationReconciler) removeFinalizer(
 	ctx context.Context, namespace *corev1.Namespace, report *finalization.Report,
 ) error {
-	others := finalization.OtherFinalizers(namespace, r.NamespaceFinalizer)
-	remains := len(others) > 0 || len(namespace.Finalizers) > 0
-	if remains { // The conditions must be correct until the other finalizers are removed.
+	otherFinalizers := finalization.OtherFinalizers(namespace, r.NamespaceFinalizer)
+	isBlocked := len(otherFinalizers) > 0 || len(namespace.Finalizers) > 0
+	if isBlocked { // The conditions must be correct until the other finalizers are removed.
 		if err := r.writeConditions(ctx, namespace, report); err != nil {
 			return err
 		}
@@ -178,8 +178,8 @@ func (r *FinalizationReconciler) removeFinalizer(
 	for attempt := range maxConflicts {
 		live := *namespace.DeepCopy()
 		// The cached object suffices if no other client updates the Namespace any more. It has no
-		// managedFields, which matters only if the Namespace remains.
-		if attempt > 0 || remains {
+		// managedFields, which matters only if other finalizers block the deletion.
+		if attempt > 0 || isBlocked {
 			if err := r.Live.Get(ctx, client.ObjectKeyFromObject(namespace), &live); err != nil {
 				return client.IgnoreNotFound(err)
 			}

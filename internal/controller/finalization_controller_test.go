@@ -216,8 +216,8 @@ func (s *finalizationServer) finalize(
 	return err
 }
 
-// dying is a terminating Namespace.
-func dying(change ...func(*corev1.Namespace)) *corev1.Namespace {
+// terminating returns a terminating Namespace.
+func terminating(change ...func(*corev1.Namespace)) *corev1.Namespace {
 	namespace := wrappers.MakeNamespace("x").UID("x-uid").ResourceVersion("7").Terminating(now).Obj()
 	for _, change := range change {
 		change(namespace)
@@ -243,7 +243,7 @@ func version(resourceVersion string) func(*corev1.Namespace) {
 
 // refusedEvent is the Event of a Namespace whose content is not deleted.
 func refusedEvent(name string) string {
-	namespace := dying(named(name))
+	namespace := terminating(named(name))
 	refusal := finalization.ComputeRefusal(namespace, finalization.RefusalReason(namespace, systemNamespace), metav1.Now())
 	return "Warning ContentDeletionFailed " + refusal[0].Message
 }
@@ -273,7 +273,7 @@ func TestFinalizationReconcile(t *testing.T) {
 		wantEvents  []string
 		wantError   string
 	}{
-		"it does not exist": {server: finalizationServer{getError: errGone}},
+		"it does not exist": {server: finalizationServer{getError: errNotFound}},
 		"it cannot be read": {
 			server: finalizationServer{getError: errOutage}, wantError: errOutage.Error(),
 		},
@@ -281,15 +281,15 @@ func TestFinalizationReconcile(t *testing.T) {
 			server: finalizationServer{cached: wrappers.MakeNamespace("x").UID("x-uid").Obj(), configMaps: fresh},
 		},
 		"it is not terminating and has no namespace finalizer": {
-			server: finalizationServer{cached: dying(withFinalizers(), func(n *corev1.Namespace) { n.DeletionTimestamp = nil })},
+			server: finalizationServer{cached: terminating(withFinalizers(), func(n *corev1.Namespace) { n.DeletionTimestamp = nil })},
 		},
-		"it is empty": {server: finalizationServer{cached: dying()}, wantWrites: []string{finalized}},
+		"it is empty": {server: finalizationServer{cached: terminating()}, wantWrites: []string{finalized}},
 		"it is empty, before the grace period ends": {
-			server: finalizationServer{cached: dying()}, gracePeriod: 5 * time.Second,
+			server: finalizationServer{cached: terminating()}, gracePeriod: 5 * time.Second,
 			want: ctrl.Result{RequeueAfter: 5 * time.Second},
 		},
 		"it is empty, before the grace period ends, and has conditions": {
-			server: finalizationServer{cached: dying(func(n *corev1.Namespace) {
+			server: finalizationServer{cached: terminating(func(n *corev1.Namespace) {
 				n.Status.Conditions = []corev1.NamespaceCondition{{
 					Type: corev1.NamespaceContentRemaining, Status: corev1.ConditionTrue,
 				}}
@@ -298,25 +298,25 @@ func TestFinalizationReconcile(t *testing.T) {
 			wantEvents: []string{"Normal ContentRemoved All content successfully removed"},
 		},
 		"its phase is written first": {
-			server: finalizationServer{cached: dying(active)}, wantWrites: []string{phase, "finalize x by nslifecycle: uid=x-uid resourceVersion=8 finalizers=[]"},
+			server: finalizationServer{cached: terminating(active)}, wantWrites: []string{phase, "finalize x by nslifecycle: uid=x-uid resourceVersion=8 finalizers=[]"},
 		},
 		"its phase cannot be written": {
-			server: finalizationServer{cached: dying(active), statusError: errOutage}, wantWrites: []string{phase},
+			server: finalizationServer{cached: terminating(active), statusError: errOutage}, wantWrites: []string{phase},
 			wantError: `failed to update the status of namespace "x": ` + errOutage.Error(),
 		},
 		"a conflict while its phase is written": {
-			server: finalizationServer{cached: dying(active), statusError: errConflict}, wantWrites: []string{phase}, want: retry,
+			server: finalizationServer{cached: terminating(active), statusError: errConflict}, wantWrites: []string{phase}, want: retry,
 		},
 		"it is recreated before its phase is written": {
-			server: finalizationServer{cached: dying(active), statusError: errRecreated}, wantWrites: []string{phase}, want: retry,
+			server: finalizationServer{cached: terminating(active), statusError: errRecreated}, wantWrites: []string{phase}, want: retry,
 		},
 		"it is deleted before its phase is written": {
-			server: finalizationServer{cached: dying(active), statusError: errGone}, wantWrites: []string{phase},
+			server: finalizationServer{cached: terminating(active), statusError: errNotFound}, wantWrites: []string{phase},
 		},
 
 		// Content.
 		"an object has a finalizer": {
-			server:     finalizationServer{cached: dying(), configMaps: stuck},
+			server:     finalizationServer{cached: terminating(), configMaps: stuck},
 			wantWrites: []string{remaining}, want: ctrl.Result{RequeueAfter: 2 * time.Second},
 			wantEvents: []string{
 				"Normal SomeResourcesRemain Some resources are remaining: configmaps. has 1 resource instances",
@@ -325,97 +325,97 @@ func TestFinalizationReconcile(t *testing.T) {
 			},
 		},
 		"a type cannot be listed": {
-			server:     finalizationServer{cached: dying(), listError: errOutage},
+			server:     finalizationServer{cached: terminating(), listError: errOutage},
 			wantWrites: []string{failed},
 			wantEvents: []string{"Warning ContentDeletionFailed Failed to delete all resource types, 1 remaining: " +
 				"failed to list configmaps: " + errOutage.Error()},
 			wantError: `failed to delete the content of namespace "x": failed to list configmaps: ` + errOutage.Error(),
 		},
 		"requests are throttled": {
-			server:     finalizationServer{cached: dying(), listError: apierrors.NewTooManyRequests("too many", 7)},
+			server:     finalizationServer{cached: terminating(), listError: apierrors.NewTooManyRequests("too many", 7)},
 			wantWrites: []string{failed}, want: ctrl.Result{RequeueAfter: 7 * time.Second},
 			wantEvents: []string{"Warning ContentDeletionFailed Failed to delete all resource types, 1 remaining: " +
 				"failed to list configmaps: too many"},
 		},
 		"the removal of the finalizer is throttled": {
 			server: finalizationServer{
-				cached: dying(), finalizeErrors: []error{apierrors.NewTooManyRequests("too many", 7)},
+				cached: terminating(), finalizeErrors: []error{apierrors.NewTooManyRequests("too many", 7)},
 			},
 			wantWrites: []string{finalized}, want: ctrl.Result{RequeueAfter: 7 * time.Second},
 		},
 		"discovery fails": {
-			server: finalizationServer{cached: dying(), discoveryError: errOutage},
+			server: finalizationServer{cached: terminating(), discoveryError: errOutage},
 			wantWrites: []string{"status of x: uid=x-uid DiscoveryFailed=True ParsedGroupVersions=False " +
 				"ContentUnknown=Unknown ContentUnknown=Unknown ContentUnknown=Unknown"},
 			wantEvents: []string{"Warning DiscoveryFailed " + errOutage.Error()},
 			wantError:  `failed to delete the content of namespace "x": ` + errOutage.Error(),
 		},
 		"neither can conditions be written": {
-			server:     finalizationServer{cached: dying(), listError: errOutage, statusError: errForbidden},
+			server:     finalizationServer{cached: terminating(), listError: errOutage, statusError: errForbidden},
 			wantWrites: []string{failed},
 			wantError: `failed to delete the content of namespace "x": failed to list configmaps: ` + errOutage.Error() + "\n" +
 				`failed to update the status of namespace "x": ` + errForbidden.Error(),
 		},
 		"it is deleted while its conditions are written": {
-			server:     finalizationServer{cached: dying(), configMaps: stuck, statusError: errGone},
+			server:     finalizationServer{cached: terminating(), configMaps: stuck, statusError: errNotFound},
 			wantWrites: []string{remaining}, want: ctrl.Result{RequeueAfter: 2 * time.Second},
 		},
 		"it is recreated while its conditions are written": {
-			server:     finalizationServer{cached: dying(), configMaps: stuck, statusError: errRecreated},
+			server:     finalizationServer{cached: terminating(), configMaps: stuck, statusError: errRecreated},
 			wantWrites: []string{remaining}, want: ctrl.Result{RequeueAfter: 2 * time.Second},
 		},
 		"it is recreated, and the cache is stale": {
 			server: finalizationServer{
-				cached: dying(), live: wrappers.MakeNamespace("x").UID("another-uid").Obj(), configMaps: fresh,
+				cached: terminating(), live: wrappers.MakeNamespace("x").UID("another-uid").Obj(), configMaps: fresh,
 			},
 		},
 		"it is deleted, and the cache is stale": {
-			server: finalizationServer{cached: dying(), liveError: errGone, configMaps: fresh},
+			server: finalizationServer{cached: terminating(), liveError: errNotFound, configMaps: fresh},
 		},
 		"it cannot be confirmed": {
-			server:    finalizationServer{cached: dying(), liveError: errOutage, configMaps: fresh},
+			server:    finalizationServer{cached: terminating(), liveError: errOutage, configMaps: fresh},
 			wantError: `failed to get namespace "x" before deleting its content: ` + errOutage.Error(),
 		},
 
 		// Namespace finalizers.
 		"only the own finalizer is removed, and the others keep their order": {
-			server: finalizationServer{cached: dying(withFinalizers("z.example.com/z", "kubernetes", otherFinalizer))},
+			server: finalizationServer{cached: terminating(withFinalizers("z.example.com/z", "kubernetes", otherFinalizer))},
 			wantWrites: []string{emptied,
 				"finalize x by nslifecycle: uid=x-uid resourceVersion=7 finalizers=[z.example.com/z a.example.com/other]"},
 		},
 		"it has finalizers in its metadata": {
-			server: finalizationServer{cached: dying(held)}, wantWrites: []string{emptied, finalized},
+			server: finalizationServer{cached: terminating(held)}, wantWrites: []string{emptied, finalized},
 		},
 		"it has finalizers in its metadata and its conditions cannot be written": {
-			server:     finalizationServer{cached: dying(held), statusError: errOutage},
+			server:     finalizationServer{cached: terminating(held), statusError: errOutage},
 			wantWrites: []string{emptied}, wantError: `failed to update the status of namespace "x": ` + errOutage.Error(),
 		},
 		"it has finalizers in its metadata and its conditions conflict": {
-			server:     finalizationServer{cached: dying(held), statusError: errConflict},
+			server:     finalizationServer{cached: terminating(held), statusError: errConflict},
 			wantWrites: []string{emptied}, want: retry,
 		},
 		"it has finalizers in its metadata and is recreated before its conditions are written": {
-			server:     finalizationServer{cached: dying(held), statusError: errRecreated},
+			server:     finalizationServer{cached: terminating(held), statusError: errRecreated},
 			wantWrites: []string{emptied}, want: retry,
 		},
 		"it has only other namespace finalizers": {
-			server: finalizationServer{cached: dying(withFinalizers(otherFinalizer)), configMaps: fresh},
+			server: finalizationServer{cached: terminating(withFinalizers(otherFinalizer)), configMaps: fresh},
 		},
 		"it has only other namespace finalizers, and no phase": {
-			server: finalizationServer{cached: dying(active, withFinalizers(otherFinalizer))}, wantWrites: []string{phase},
+			server: finalizationServer{cached: terminating(active, withFinalizers(otherFinalizer))}, wantWrites: []string{phase},
 		},
 		"the finalizer is removed from the cached Namespace": {
-			server: finalizationServer{cached: dying(), liveError: errOutage}, wantWrites: []string{finalized},
+			server: finalizationServer{cached: terminating(), liveError: errOutage}, wantWrites: []string{finalized},
 		},
 		"it has finalizers in its metadata and is read from the API server first": {
-			server:     finalizationServer{cached: dying(held), liveError: errOutage},
+			server:     finalizationServer{cached: terminating(held), liveError: errOutage},
 			wantWrites: []string{emptied}, wantError: errOutage.Error(),
 		},
 		"a conflict: the finalizer is removed from the current Namespace": {
 			server: finalizationServer{
-				cached: dying(), finalizeErrors: []error{errConflict},
+				cached: terminating(), finalizeErrors: []error{errConflict},
 				onFinalize: func(s *finalizationServer) {
-					s.live = dying(withFinalizers(otherFinalizer, "kubernetes", agentFinalizer), version("9"))
+					s.live = terminating(withFinalizers(otherFinalizer, "kubernetes", agentFinalizer), version("9"))
 				},
 			},
 			wantWrites: []string{
@@ -425,106 +425,106 @@ func TestFinalizationReconcile(t *testing.T) {
 		},
 		"a conflict, and the finalizer is removed": {
 			server: finalizationServer{
-				cached: dying(), finalizeErrors: []error{errConflict},
-				onFinalize: func(s *finalizationServer) { s.live = dying(withFinalizers(otherFinalizer), version("9")) },
+				cached: terminating(), finalizeErrors: []error{errConflict},
+				onFinalize: func(s *finalizationServer) { s.live = terminating(withFinalizers(otherFinalizer), version("9")) },
 			},
 			wantWrites: []string{finalized},
 		},
 		"a conflict, and it is recreated": {
 			server: finalizationServer{
-				cached: dying(), finalizeErrors: []error{errConflict},
+				cached: terminating(), finalizeErrors: []error{errConflict},
 				onFinalize: func(s *finalizationServer) {
-					s.live = dying(func(n *corev1.Namespace) { n.UID = "another-uid" })
+					s.live = terminating(func(n *corev1.Namespace) { n.UID = "another-uid" })
 				},
 			},
 			wantWrites: []string{finalized},
 		},
 		"a conflict, and it is not terminating": {
 			server: finalizationServer{
-				cached: dying(), finalizeErrors: []error{errConflict},
+				cached: terminating(), finalizeErrors: []error{errConflict},
 				onFinalize: func(s *finalizationServer) {
-					s.live = dying(func(n *corev1.Namespace) { n.DeletionTimestamp = nil })
+					s.live = terminating(func(n *corev1.Namespace) { n.DeletionTimestamp = nil })
 				},
 			},
 			wantWrites: []string{finalized},
 		},
 		"a conflict, and it is deleted": {
 			server: finalizationServer{
-				cached: dying(), finalizeErrors: []error{errConflict},
-				onFinalize: func(s *finalizationServer) { s.liveError = errGone },
+				cached: terminating(), finalizeErrors: []error{errConflict},
+				onFinalize: func(s *finalizationServer) { s.liveError = errNotFound },
 			},
 			wantWrites: []string{finalized},
 		},
 		"a conflict, and it cannot be read": {
 			server: finalizationServer{
-				cached: dying(), finalizeErrors: []error{errConflict},
+				cached: terminating(), finalizeErrors: []error{errConflict},
 				onFinalize: func(s *finalizationServer) { s.liveError = errOutage },
 			},
 			wantWrites: []string{finalized}, wantError: errOutage.Error(),
 		},
 		"it is deleted before the finalizer is removed": {
-			server: finalizationServer{cached: dying(), finalizeErrors: []error{errGone}}, wantWrites: []string{finalized},
+			server: finalizationServer{cached: terminating(), finalizeErrors: []error{errNotFound}}, wantWrites: []string{finalized},
 		},
 		"the finalizer cannot be removed": {
-			server: finalizationServer{cached: dying(), finalizeErrors: []error{errOutage}}, wantWrites: []string{finalized},
+			server: finalizationServer{cached: terminating(), finalizeErrors: []error{errOutage}}, wantWrites: []string{finalized},
 			wantError: `failed to remove namespace finalizer "kubernetes" from namespace "x": ` + errOutage.Error(),
 		},
 
 		// Without namespace finalizers.
 		"no finalizers": {
-			server: finalizationServer{cached: dying(withFinalizers()), configMaps: fresh}, wantWrites: []string{final + "7"},
+			server: finalizationServer{cached: terminating(withFinalizers()), configMaps: fresh}, wantWrites: []string{final + "7"},
 		},
 		"no finalizers, and no phase": {
-			server: finalizationServer{cached: dying(active, withFinalizers())}, wantWrites: []string{phase, final + "8"},
+			server: finalizationServer{cached: terminating(active, withFinalizers())}, wantWrites: []string{phase, final + "8"},
 		},
 		"only finalizers in its metadata": {
-			server: finalizationServer{cached: dying(held, withFinalizers())},
+			server: finalizationServer{cached: terminating(held, withFinalizers())},
 		},
 		"no finalizers, and it is deleted": {
-			server: finalizationServer{cached: dying(withFinalizers()), deleteError: errGone}, wantWrites: []string{final + "7"},
+			server: finalizationServer{cached: terminating(withFinalizers()), deleteError: errNotFound}, wantWrites: []string{final + "7"},
 		},
 		// The change may be one that does not trigger the reconciler.
 		"no finalizers, and a conflict": {
-			server: finalizationServer{cached: dying(withFinalizers()), deleteError: errConflict}, wantWrites: []string{final + "7"},
+			server: finalizationServer{cached: terminating(withFinalizers()), deleteError: errConflict}, wantWrites: []string{final + "7"},
 			want: retry,
 		},
 		"no finalizers, and it cannot be deleted": {
-			server: finalizationServer{cached: dying(withFinalizers()), deleteError: errOutage}, wantWrites: []string{final + "7"},
+			server: finalizationServer{cached: terminating(withFinalizers()), deleteError: errOutage}, wantWrites: []string{final + "7"},
 			wantError: `failed to delete namespace "x": ` + errOutage.Error(),
 		},
 
 		// Refused.
 		"default": {
-			server:     finalizationServer{cached: dying(named("default"), active), configMaps: fresh},
+			server:     finalizationServer{cached: terminating(named("default"), active), configMaps: fresh},
 			wantWrites: []string{"status of default" + refused},
 			wantEvents: []string{refusedEvent("default")},
 		},
 		"kube-system without finalizers": {
-			server:     finalizationServer{cached: dying(named("kube-system"), withFinalizers())},
+			server:     finalizationServer{cached: terminating(named("kube-system"), withFinalizers())},
 			wantWrites: []string{"status of kube-system" + refused},
 			wantEvents: []string{refusedEvent("kube-system")},
 		},
 		"kube-public with the condition": {
-			server: finalizationServer{cached: dying(named("kube-public"), func(n *corev1.Namespace) {
+			server: finalizationServer{cached: terminating(named("kube-public"), func(n *corev1.Namespace) {
 				n.Status.Conditions = finalization.ComputeRefusal(n, finalization.RefusalReason(n, ""), metav1.NewTime(now))
 			})},
 		},
 		"kube-public, and a conflict": {
-			server:     finalizationServer{cached: dying(named("kube-public")), statusError: errConflict},
+			server:     finalizationServer{cached: terminating(named("kube-public")), statusError: errConflict},
 			wantWrites: []string{"status of kube-public" + refused}, want: retry,
 		},
 		"kube-public, recreated": {
-			server:     finalizationServer{cached: dying(named("kube-public")), statusError: errRecreated},
+			server:     finalizationServer{cached: terminating(named("kube-public")), statusError: errRecreated},
 			wantWrites: []string{"status of kube-public" + refused}, want: retry,
 		},
 		"kube-system with other namespace finalizers": {
-			server: finalizationServer{cached: dying(named("kube-system"), withFinalizers(otherFinalizer)), configMaps: fresh},
+			server: finalizationServer{cached: terminating(named("kube-system"), withFinalizers(otherFinalizer)), configMaps: fresh},
 		},
 		"the own namespace with other namespace finalizers": {
-			server: finalizationServer{cached: dying(named(systemNamespace), withFinalizers(otherFinalizer)), configMaps: fresh},
+			server: finalizationServer{cached: terminating(named(systemNamespace), withFinalizers(otherFinalizer)), configMaps: fresh},
 		},
 		"the own namespace, which another controller may finalize": {
-			server: finalizationServer{cached: dying(named(systemNamespace)), configMaps: fresh},
+			server: finalizationServer{cached: terminating(named(systemNamespace)), configMaps: fresh},
 			want:   ctrl.Result{RequeueAfter: 30 * time.Second},
 		},
 	}
@@ -550,7 +550,7 @@ func TestFinalizationReconcile(t *testing.T) {
 // The refusal is reported only if no other controller finalizes the own namespace.
 func TestFinalizationReconcileRefusesTheOwnNamespace(t *testing.T) {
 	g := NewWithT(t)
-	server := &finalizationServer{cached: dying(named(systemNamespace))}
+	server := &finalizationServer{cached: terminating(named(systemNamespace))}
 	recorder := events.NewFakeRecorder(10)
 	reconciler := server.reconciler(recorder)
 	passive := reconciler.Clock.(*clocktesting.FakePassiveClock)
@@ -571,7 +571,7 @@ func TestFinalizationReconcileRefusesTheOwnNamespace(t *testing.T) {
 // The grace period starts when the deletion of a UID is first seen.
 func TestFinalizationReconcileWaitsForTheGracePeriod(t *testing.T) {
 	g := NewWithT(t)
-	server := &finalizationServer{cached: dying()}
+	server := &finalizationServer{cached: terminating()}
 	reconciler := server.reconciler(events.NewFakeRecorder(10))
 	server.gracePeriods.Config.Fixed = ptr.To(5 * time.Second)
 	passive := reconciler.Clock.(*clocktesting.FakePassiveClock)
@@ -598,7 +598,7 @@ func TestFinalizationReconcileWaitsForTheGracePeriod(t *testing.T) {
 // Conditions are updated after a failure, even if the cache does not have them yet.
 func TestFinalizationReconcileUpdatesConditionsAfterAFailure(t *testing.T) {
 	g := NewWithT(t)
-	server := &finalizationServer{cached: dying(), listError: errOutage}
+	server := &finalizationServer{cached: terminating(), listError: errOutage}
 	reconciler := server.reconciler(events.NewFakeRecorder(10))
 	server.gracePeriods.Config.Fixed = ptr.To(time.Minute)
 	_, err := reconciler.Reconcile(t.Context(), requestFor("x"))
@@ -612,7 +612,7 @@ func TestFinalizationReconcileUpdatesConditionsAfterAFailure(t *testing.T) {
 
 func TestFinalizationReconcileGivesUpAfterManyConflicts(t *testing.T) {
 	g := NewWithT(t)
-	server := &finalizationServer{cached: dying()}
+	server := &finalizationServer{cached: terminating()}
 	server.onFinalize = func(s *finalizationServer) { s.finalizeErrors = []error{errConflict} }
 	_, err := server.reconciler(events.NewFakeRecorder(10)).Reconcile(t.Context(), requestFor("x"))
 	g.Expect(err).To(MatchError(`failed to remove namespace finalizer "kubernetes" from namespace "x": too many update conflicts`))
@@ -622,7 +622,7 @@ func TestFinalizationReconcileGivesUpAfterManyConflicts(t *testing.T) {
 // Events are recorded for changed conditions, and for new ones that are True.
 func TestFinalizationReconcileRecordsEvents(t *testing.T) {
 	g := NewWithT(t)
-	server := &finalizationServer{cached: dying(held, func(n *corev1.Namespace) {
+	server := &finalizationServer{cached: terminating(held, func(n *corev1.Namespace) {
 		n.Status.Conditions = []corev1.NamespaceCondition{
 			{Type: corev1.NamespaceContentRemaining, Status: corev1.ConditionTrue},
 			{Type: corev1.NamespaceFinalizersRemaining, Status: corev1.ConditionFalse},
@@ -636,22 +636,22 @@ func TestFinalizationReconcileRecordsEvents(t *testing.T) {
 }
 
 func TestDeletionChanged(t *testing.T) {
-	before := dying(version("6"))
+	before := terminating(version("6"))
 	tests := map[string]struct {
 		before, after client.Object
 		want          bool
 	}{
-		"a label and a condition": {after: dying(func(n *corev1.Namespace) {
+		"a label and a condition": {after: terminating(func(n *corev1.Namespace) {
 			n.Labels["app"] = "web"
 			n.Status.Conditions = []corev1.NamespaceCondition{{Type: corev1.NamespaceContentRemaining}}
 		})},
 		"no change, a resync":   {after: before.DeepCopy(), want: true},
-		"a namespace finalizer": {after: dying(withFinalizers(otherFinalizer)), want: true},
-		"its own finalizers":    {after: dying(held), want: true},
-		"the phase":             {after: dying(active), want: true},
-		"recreated":             {after: dying(func(n *corev1.Namespace) { n.UID = "another-uid" }), want: true},
+		"a namespace finalizer": {after: terminating(withFinalizers(otherFinalizer)), want: true},
+		"its own finalizers":    {after: terminating(held), want: true},
+		"the phase":             {after: terminating(active), want: true},
+		"recreated":             {after: terminating(func(n *corev1.Namespace) { n.UID = "another-uid" }), want: true},
 		"the deletion": {
-			before: dying(func(n *corev1.Namespace) { n.DeletionTimestamp = nil }), after: dying(), want: true,
+			before: terminating(func(n *corev1.Namespace) { n.DeletionTimestamp = nil }), after: terminating(), want: true,
 		},
 		"recreated, and not terminating": {after: wrappers.MakeNamespace("x").UID("another-uid").Obj()},
 		"not terminating": {
@@ -696,7 +696,7 @@ func TestFinalizationHandleTypeChange(t *testing.T) {
 		server := &finalizationServer{}
 		reconciler := server.reconciler(events.NewFakeRecorder(10))
 		reconcile := func(name string, discoveryError error) error {
-			server.cached, server.discoveryError = dying(named(name)), discoveryError
+			server.cached, server.discoveryError = terminating(named(name)), discoveryError
 			_, err := reconciler.Reconcile(t.Context(), requestFor(name))
 			return err
 		}

@@ -49,7 +49,7 @@ func TestFinalizationReconcileChoosesTheGracePeriod(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			test.server.cached = dying()
+			test.server.cached = terminating()
 			reconciler := test.server.reconciler(events.NewFakeRecorder(10))
 			test.server.gracePeriods.Config = finalization.GracePeriod{}
 			result, err := reconciler.Reconcile(t.Context(), requestFor("x"))
@@ -97,7 +97,7 @@ func TestDelayingWebhooksGet(t *testing.T) {
 			g := NewWithT(t)
 			var webhooks delayingWebhooks
 			for i, call := range calls {
-				server := &finalizationServer{cached: dying()}
+				server := &finalizationServer{cached: terminating()}
 				switch call.answer {
 				case some:
 					server.webhooks = []admissionv1.ValidatingWebhookConfiguration{slowWebhook}

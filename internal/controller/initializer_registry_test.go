@@ -215,7 +215,7 @@ func TestNamespaceReconcileDecidesAgainLive(t *testing.T) {
 			server:    waitServer{cachedNames: ignore, liveNames: ignore, getError: errOutage},
 			wantError: `failed to get namespace "x": ` + errOutage.Error(),
 		},
-		"the namespace was deleted": {server: waitServer{cachedNames: ignore, liveNames: ignore, getError: errGone}},
+		"the namespace was deleted": {server: waitServer{cachedNames: ignore, liveNames: ignore, getError: errNotFound}},
 		"it changes before every attempt": {
 			server:     waitServer{cachedNames: ignore, liveNames: ignore, refuse: errConflict},
 			wantWrites: []string{skip, skip, skip, strings.Replace(skip, "version=8", "version=", 1)}, want: conflictRetry,

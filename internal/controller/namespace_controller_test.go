@@ -164,7 +164,7 @@ func TestNamespaceReconcile(t *testing.T) {
 		wantEvents []string
 		wantError  string
 	}{
-		"deleted": {server: namespaceServer{getError: errGone}},
+		"deleted": {server: namespaceServer{getError: errNotFound}},
 		"cannot be read": {
 			server:    namespaceServer{getError: errOutage},
 			wantError: errOutage.Error(),
@@ -225,7 +225,7 @@ func TestNamespaceReconcile(t *testing.T) {
 			wantWrites: []string{failedPatch, failedPatch, failedPatch, unconditionalPatch},
 		},
 		"it was deleted": {
-			server:     namespaceServer{namespace: failed().Obj(), statusError: errGone},
+			server:     namespaceServer{namespace: failed().Obj(), statusError: errNotFound},
 			wantWrites: []string{failedPatch},
 		},
 
@@ -257,7 +257,7 @@ func TestNamespaceReconcile(t *testing.T) {
 			wantEvents: []string{failedEvent + "deleted"},
 		},
 		"failed, and deleted by another client": {
-			server:     namespaceServer{namespace: failed().Obj(), deleteError: errGone},
+			server:     namespaceServer{namespace: failed().Obj(), deleteError: errNotFound},
 			wantWrites: []string{failedPatch, deletion + "8"},
 			wantEvents: []string{failedEvent + "deleted"},
 		},

@@ -16,8 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
-	"github.com/nslifecycle/nslifecycle/internal/inventory"
 	"github.com/nslifecycle/nslifecycle/internal/nscondition"
+	"github.com/nslifecycle/nslifecycle/internal/resourcetypes"
 )
 
 // DefaultProgressDeadline is how long a step may take before it is reported as a cause.
@@ -29,7 +29,7 @@ type Fact string
 
 // The facts.
 const (
-	// FactResourceTypes is Inventory.
+	// FactResourceTypes is ResourceTypes.
 	FactResourceTypes Fact = "ResourceTypes"
 	// FactAPIServices is APIServices.
 	FactAPIServices Fact = "APIServices"
@@ -86,15 +86,15 @@ type Facts struct {
 	// Unread is what could not be read.
 	Unread []Unread
 
-	// Inventory is the result of discovery; nil if it failed as a whole.
-	Inventory *inventory.Inventory
+	// ResourceTypes is the result of discovery; nil if it failed as a whole.
+	ResourceTypes *resourcetypes.Set
 	// DirectDiscovery is the result of a request for one group version that discovery lacks; nil if
 	// it succeeded.
 	DirectDiscovery map[schema.GroupVersion]error
 	// APIServices are those of aggregated API servers.
 	APIServices []APIService
 	// Content is the remaining objects of each type, in the order of the types.
-	Content []inventory.Content
+	Content []resourcetypes.Content
 	// Progress is the difference between two lists of the content.
 	Progress Progress
 	// CRDNames are the names of all CustomResourceDefinitions.
@@ -213,7 +213,7 @@ const (
 // of its finalizers.
 type DryRun struct {
 	Verb      string
-	Type      inventory.Type
+	Type      resourcetypes.Type
 	Name      string
 	Finalizer string
 	// Err is the response of the API server; nil if the request would succeed.
@@ -244,7 +244,7 @@ type Policy struct {
 
 // ReportedError is a condition or an Event about an object.
 type ReportedError struct {
-	Type inventory.Type
+	Type resourcetypes.Type
 	Name string
 	// Source names the condition or the Event, such as "condition Ready" or "Event SyncFailed".
 	Source string

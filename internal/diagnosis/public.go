@@ -41,7 +41,7 @@ func (f *Facts) ServiceName(name types.NamespacedName) string {
 }
 
 // Redact removes what must not be published. The first remedy of each finding names only objects
-// of the namespace and cluster-scoped objects; others may name more.
+// of the namespace and cluster-scoped objects; the other remedies may name more.
 func (f *Facts) Redact(findings []Finding) {
 	for i := range findings {
 		finding := &findings[i]

@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/nslifecycle/nslifecycle/internal/inventory"
+	"github.com/nslifecycle/nslifecycle/internal/resourcetypes"
 )
 
 // MaxObjects is how many objects a finding names.
@@ -23,9 +23,9 @@ var (
 	PVCResource = schema.GroupResource{Resource: "persistentvolumeclaims"}
 )
 
-// RemainingObject is an object that remains in the namespace.
+// RemainingObject is an object that still exists in the namespace.
 type RemainingObject struct {
-	inventory.Type
+	resourcetypes.Type
 	*metav1.PartialObjectMetadata
 }
 

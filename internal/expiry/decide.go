@@ -4,7 +4,6 @@
 package expiry
 
 import (
-	"fmt"
 	"strings"
 	"time"
 
@@ -14,218 +13,188 @@ import (
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/nscondition"
 	"github.com/nslifecycle/nslifecycle/internal/protection"
-	"github.com/nslifecycle/nslifecycle/internal/shell"
 )
 
 const (
-	// Notice is how long before its deletion a Namespace is warned of.
-	Notice = time.Hour
+	// WarningPeriod is the time between the warning and the deletion of a Namespace.
+	WarningPeriod = time.Hour
 
-	// maxWait bounds how long a Namespace is not looked at: clocks are put right.
-	maxWait = 12 * time.Hour
+	// maxRequeue limits the time until the next reconciliation, because a clock may be adjusted.
+	maxRequeue = 12 * time.Hour
 
-	// How long it is until a deletion that was refused is tried again.
+	// The time until a refused deletion is retried.
 	minRetry = 10 * time.Second
 	maxRetry = 5 * time.Minute
+
+	// maxShownRefusal is the maximum length of the API server's refusal in the message, in bytes.
+	maxShownRefusal = 512
 )
 
-// Circumstances are what decides beside the Namespace itself.
-type Circumstances struct {
+// Input is what a decision depends on, other than the Namespace.
+type Input struct {
 	Now time.Time
-	// Latest is what time it may be at the latest, where that is later than Now. A warning
-	// counts from there.
+	// Latest is the later one of two clocks, or zero. The warning period starts at it.
 	Latest time.Time
-	// IsExempt tells that the Namespace is one that the cluster or the operator cannot do
-	// without.
+	// IsExempt reports that the cluster or the operator requires the Namespace.
 	IsExempt bool
-	// IsDryRun tells that nothing is to be deleted at all.
+	// IsDryRun reports that the operator deletes no Namespace.
 	IsDryRun bool
-	// PolicyProblem says why nobody knows whether those who set the time had the right to,
-	// or is empty.
+	// PolicyProblem is why the API server may not check who sets the time, or "".
 	PolicyProblem string
 }
 
-// Decision is what is to be done about a Namespace.
+// Decision is what to do about a Namespace.
 type Decision struct {
-	// Condition is to be written; nil where it is there already.
+	// Condition is the condition to write, or nil if it is up to date.
 	Condition *corev1.NamespaceCondition
-	// EventType is that of an Event to record once the condition is written, with its
-	// reason and message; empty for none.
+	// EventType is the type of the Event to record once the condition is written, with its reason
+	// and message. If it is empty, there is no Event.
 	EventType string
-	// ShouldDelete tells that the Namespace is to be deleted now.
+	// ShouldDelete reports that the Namespace must be deleted now.
 	ShouldDelete bool
-	// Wait is how long it is until there is something to do that no change announces; 0 is
-	// for ever.
-	Wait time.Duration
+	// RequeueAfter is the time until the next decision if the Namespace does not change. 0 means
+	// that only a change can lead to another decision.
+	RequeueAfter time.Duration
 }
 
-// IsIdle tells whether there is nothing to do now.
+// IsIdle reports whether there is nothing to do now.
 func (d Decision) IsIdle() bool { return d.Condition == nil && !d.ShouldDelete }
 
-// Decide says what is to be done about a Namespace. What it has been warned of stands in
-// its conditions, so that this is known after a restart.
-func Decide(namespace *corev1.Namespace, given Circumstances) Decision {
+// Decide returns what to do about a Namespace. The warning is stored in its conditions, so it survives
+// a restart of the operator.
+func Decide(namespace *corev1.Namespace, input Input) Decision {
 	if namespace.DeletionTimestamp != nil {
 		return Decision{}
 	}
-	if !Has(namespace) {
-		have := nscondition.Find(namespace, v1alpha1.ConditionExpiring)
-		if have == nil {
+	if !IsSet(namespace) {
+		if nscondition.Find(namespace, v1alpha1.ConditionExpiring) == nil {
 			return Decision{}
 		}
-		return tell(namespace, given, v1alpha1.ReasonNoExpiry, "the namespace does not expire", "")
+		return notExpiring(namespace, input, v1alpha1.ReasonNoExpiry, msgNoExpiry, "")
 	}
-	if given.IsExempt {
-		return tell(namespace, given, v1alpha1.ReasonNeverExpires,
-			"the cluster or nslifecycle cannot do without this namespace, so it is never deleted for having expired",
+	if input.IsExempt {
+		return notExpiring(namespace, input, v1alpha1.ReasonNeverExpires, msgExempt, corev1.EventTypeWarning)
+	}
+	expires, err := Parse(namespace)
+	if err != nil {
+		return notExpiring(namespace, input, v1alpha1.ReasonInvalidExpiry, msgInvalid(err), corev1.EventTypeWarning)
+	}
+	if input.PolicyProblem != "" {
+		return notExpiring(namespace, input, v1alpha1.ReasonExpiryPolicyMissing, msgPolicyProblem(input.PolicyProblem),
 			corev1.EventTypeWarning)
 	}
-	expires, err := Read(namespace)
-	if err != nil {
-		return tell(namespace, given, v1alpha1.ReasonInvalidExpiry,
-			err.Error()+"; until then the namespace is not deleted", corev1.EventTypeWarning)
+	if message := protection.Message(namespace); message != "" {
+		return suspend(namespace, input, expires, v1alpha1.ReasonDeletionProtected, message)
 	}
-	if given.PolicyProblem != "" {
-		return tell(namespace, given, v1alpha1.ReasonExpiryPolicyMissing,
-			"the namespace is not deleted when it expires: "+given.PolicyProblem, corev1.EventTypeWarning)
+	if input.IsDryRun {
+		return suspend(namespace, input, expires, v1alpha1.ReasonExpiryDryRun, msgDryRun)
 	}
-	if why := protection.WhyNotDelete(namespace); why != "" {
-		return withhold(namespace, given, expires, v1alpha1.ReasonDeletionProtected, why)
-	}
-	if given.IsDryRun {
-		return withhold(namespace, given, expires, v1alpha1.ReasonExpiryDryRun,
-			"the operator runs with --expiry-dry-run")
-	}
-	return schedule(namespace, given, expires)
+	return schedule(namespace, input, expires)
 }
 
-// withhold says why a Namespace is not deleted, once more when it would have been.
-func withhold(
-	namespace *corev1.Namespace, given Circumstances, expires Expiry, reason, why string,
-) Decision {
-	if left := expires.At.Sub(given.Now); left > 0 {
-		decision := tell(namespace, given, reason,
-			fmt.Sprintf("the namespace expires at %s (%s), and would not be deleted then: %s",
-				show(expires.At), expires, why), "")
-		decision.Wait = min(left, maxWait)
+// suspend reports why a Namespace is not deleted, and records an Event when it expires.
+func suspend(namespace *corev1.Namespace, input Input, expires Expiry, reason, message string) Decision {
+	if left := expires.At.Sub(input.Now); left > 0 {
+		decision := notExpiring(namespace, input, reason, msgWillNotDelete(expires, message), "")
+		decision.RequeueAfter = min(left, maxRequeue)
 		return decision
 	}
-	return tell(namespace, given, reason, fmt.Sprintf("the namespace has expired at %s (%s), and is not deleted: %s",
-		show(expires.At), expires, why), corev1.EventTypeWarning)
+	return notExpiring(namespace, input, reason, msgNotDeleted(expires, message), corev1.EventTypeWarning)
 }
 
-// schedule warns of the deletion of a Namespace, and has it deleted when it was warned of.
-func schedule(namespace *corev1.Namespace, given Circumstances, expires Expiry) Decision {
+// schedule warns of the deletion of a Namespace, or deletes it at the end of the warning period.
+func schedule(namespace *corev1.Namespace, input Input, expires Expiry) Decision {
 	warned := findWarning(namespace, expires)
 	if warned == nil {
-		if left := expires.At.Add(-Notice).Sub(given.Now); left > 0 {
-			decision := tell(namespace, given, v1alpha1.ReasonExpiryScheduled,
-				warning(namespace.Name, expires, given.Now), "")
-			decision.Wait = min(left, maxWait)
+		if left := expires.At.Add(-WarningPeriod).Sub(input.Now); left > 0 {
+			decision := notExpiring(namespace, input, v1alpha1.ReasonExpiryScheduled,
+				msgWarning(namespace.Name, expires, input.Now), "")
+			decision.RequeueAfter = min(left, maxRequeue)
 			return decision
 		}
-		at := given.Now
-		if given.Latest.After(at) {
-			at = given.Latest
-		}
-		at = at.Truncate(time.Second) // What a condition holds.
-		return Decision{
-			Condition: &corev1.NamespaceCondition{
-				Type: v1alpha1.ConditionExpiring, Status: corev1.ConditionTrue, Reason: v1alpha1.ReasonExpiresSoon,
-				Message: warning(namespace.Name, expires, at),
-				// Also where it was True before: that was about another time.
-				LastTransitionTime: metav1.NewTime(at),
-			},
-			EventType: corev1.EventTypeWarning,
-			Wait:      max(time.Second, min(deletionTime(expires, at).Sub(given.Now), maxWait)),
-		}
+		return warn(namespace, input, expires)
 	}
-	left := deletionTime(expires, warned.LastTransitionTime.Time).Sub(given.Now)
+	left := deletionTime(expires, warned.LastTransitionTime.Time).Sub(input.Now)
 	if left > 0 {
-		return Decision{Wait: min(left, maxWait)}
+		return Decision{RequeueAfter: min(left, maxRequeue)}
 	}
-	// Twice as long after each attempt.
-	return Decision{ShouldDelete: true, Wait: min(max(-left, minRetry), maxRetry)}
+	// Waiting once more for the time since it was due doubles the delay with each attempt.
+	return Decision{ShouldDelete: true, RequeueAfter: min(max(-left, minRetry), maxRetry)}
 }
 
-// Refused is what to tell where the API server has refused to delete a Namespace that
-// Decide would have deleted.
-func Refused(namespace *corev1.Namespace, refusal error) Decision {
-	have := nscondition.Find(namespace, v1alpha1.ConditionExpiring)
-	if have == nil {
+// warn sets the condition to True and records an Event.
+func warn(namespace *corev1.Namespace, input Input, expires Expiry) Decision {
+	at := input.Now
+	if input.Latest.After(at) {
+		at = input.Latest
+	}
+	at = at.Truncate(time.Second) // The precision of a condition.
+	return Decision{
+		Condition: &corev1.NamespaceCondition{
+			Type: v1alpha1.ConditionExpiring, Status: corev1.ConditionTrue, Reason: v1alpha1.ReasonExpiresSoon,
+			Message: msgWarning(namespace.Name, expires, at),
+			// Also if the condition was True before, which was the warning of another expiry.
+			LastTransitionTime: metav1.NewTime(at),
+		},
+		EventType:    corev1.EventTypeWarning,
+		RequeueAfter: max(time.Second, min(deletionTime(expires, at).Sub(input.Now), maxRequeue)),
+	}
+}
+
+// DecideRefused returns what to do after the API server refused the deletion of a Namespace.
+func DecideRefused(namespace *corev1.Namespace, refusal error) Decision {
+	existing := nscondition.Find(namespace, v1alpha1.ConditionExpiring)
+	if existing == nil {
 		return Decision{}
 	}
-	told := *have
-	expires, err := Read(namespace)
+	expires, err := Parse(namespace)
 	if err != nil {
 		return Decision{}
 	}
-	told.Reason = v1alpha1.ReasonDeletionRefused
-	told.Message = warning(namespace.Name, expires, have.LastTransitionTime.Time) +
-		refusedInfix + nscondition.Shorten(refusal.Error(), shownRefusal)
-	if *have == told {
+	wanted := *existing
+	wanted.Reason = v1alpha1.ReasonDeletionRefused
+	wanted.Message = msgWarning(namespace.Name, expires, existing.LastTransitionTime.Time) +
+		msgRefused + nscondition.Shorten(refusal.Error(), maxShownRefusal)
+	if *existing == wanted {
 		return Decision{}
 	}
-	return Decision{Condition: &told, EventType: corev1.EventTypeWarning}
+	return Decision{Condition: &wanted, EventType: corev1.EventTypeWarning}
 }
 
-const (
-	// shownRefusal is the maximum length of a refusal in the message, in bytes.
-	shownRefusal = 512
-
-	refusedInfix = "; the API server has refused that, and it is tried again: "
-)
-
-// findWarning returns the condition by which a Namespace was warned of this very expiry, or
-// nil if it was not.
+// findWarning returns the condition that is the warning of this expiry, or nil.
 func findWarning(namespace *corev1.Namespace, expires Expiry) *corev1.NamespaceCondition {
-	have := nscondition.Find(namespace, v1alpha1.ConditionExpiring)
-	if have == nil || have.Status != corev1.ConditionTrue {
+	condition := nscondition.Find(namespace, v1alpha1.ConditionExpiring)
+	if condition == nil || condition.Status != corev1.ConditionTrue {
 		return nil
 	}
-	want := warning(namespace.Name, expires, have.LastTransitionTime.Time)
-	if have.Message != want && !strings.HasPrefix(have.Message, want+refusedInfix) {
+	warning := msgWarning(namespace.Name, expires, condition.LastTransitionTime.Time)
+	if condition.Message != warning && !strings.HasPrefix(condition.Message, warning+msgRefused) {
 		return nil
 	}
-	return have
+	return condition
 }
 
-// deletionTime is when a Namespace is deleted that was warned of at some time.
+// deletionTime returns when a Namespace is deleted, given the time of the warning.
 func deletionTime(expires Expiry, warnedAt time.Time) time.Time {
 	if warnedAt.After(expires.At) {
-		return warnedAt.Add(Notice)
+		return warnedAt.Add(WarningPeriod)
 	}
 	return expires.At
 }
 
-// warning says when a Namespace is deleted that is warned of at some time. It identifies
-// the expiry: another time, or the same one said otherwise, is another text.
-func warning(name string, expires Expiry, warnedAt time.Time) string {
-	when := show(expires.At) + " (" + expires.String() + ")"
-	if at := deletionTime(expires, warnedAt); !at.Equal(expires.At) {
-		when = fmt.Sprintf("%s, since it had expired before the first warning (%s)", show(at), expires)
-	}
-	return fmt.Sprintf("the namespace is deleted at %s; to keep it, run: %s",
-		when, shell.Command("kubectl annotate namespace %s %s-", name, expires.Key))
-}
-
-// tell is the decision that changes nothing but a condition, which is False. The Event is
-// recorded with the change.
-func tell(namespace *corev1.Namespace, given Circumstances, reason, message, eventType string) Decision {
-	want := corev1.NamespaceCondition{
+// notExpiring returns the decision to set the condition to False, and to record an Event if the
+// condition changes and eventType is not empty.
+func notExpiring(namespace *corev1.Namespace, input Input, reason, message, eventType string) Decision {
+	wanted := corev1.NamespaceCondition{
 		Type: v1alpha1.ConditionExpiring, Status: corev1.ConditionFalse, Reason: reason,
-		Message: nscondition.Message(message), LastTransitionTime: metav1.NewTime(given.Now.Truncate(time.Second)),
+		Message: nscondition.Message(message), LastTransitionTime: metav1.NewTime(input.Now.Truncate(time.Second)),
 	}
-	if have := nscondition.Find(namespace, v1alpha1.ConditionExpiring); have != nil && have.Status == want.Status {
-		want.LastTransitionTime = have.LastTransitionTime
-		if *have == want {
+	existing := nscondition.Find(namespace, v1alpha1.ConditionExpiring)
+	if existing != nil && existing.Status == wanted.Status {
+		wanted.LastTransitionTime = existing.LastTransitionTime
+		if *existing == wanted {
 			return Decision{}
 		}
 	}
-	return Decision{Condition: &want, EventType: eventType}
+	return Decision{Condition: &wanted, EventType: eventType}
 }
-
-// String is the annotation.
-func (e Expiry) String() string { return e.Key + "=" + e.Value }
-
-func show(at time.Time) string { return at.UTC().Format(time.RFC3339) }

@@ -5,6 +5,7 @@ package expiry
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -14,22 +15,31 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/protection"
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-const (
-	toKeep = "; to keep it, run: kubectl annotate namespace shop nslifecycle.dev/ttl-"
-
-	// Of a namespace that lives for eight hours.
-	onTime = "the namespace is deleted at 2026-03-01T20:00:00Z (nslifecycle.dev/ttl=8h)" + toKeep
-	// Of one that was warned of three hours after that.
-	tooLate = "the namespace is deleted at 2026-03-02T00:00:00Z, since it had expired before the first warning " +
-		"(nslifecycle.dev/ttl=8h)" + toKeep
+var (
+	// onTime is the message of a warning before the expiry of a namespace with a TTL of eight hours.
+	onTime = warning("2026-03-01T20:00:00Z", v1alpha1.AnnotationTTL, "8h")
+	// tooLate is the message of a warning three hours after that.
+	tooLate = lateWarning("2026-03-02T00:00:00Z", v1alpha1.AnnotationTTL, "8h")
 )
+
+func warning(at, key, value string) string {
+	return fmt.Sprintf("the namespace will be deleted at %s (%s=%s); to keep it, run: kubectl annotate namespace shop %s-",
+		at, key, value, key)
+}
+
+// lateWarning is the message of a warning that has changed the time of the deletion.
+func lateWarning(at, key, value string) string {
+	return fmt.Sprintf("the namespace will be deleted at %s, because it expired before the first warning (%s=%s); "+
+		"to keep it, run: kubectl annotate namespace shop %s-", at, key, value, key)
+}
 
 func hours(hours float64) time.Time { return created.Add(time.Duration(hours * float64(time.Hour))) }
 
-// expiring is the condition, since some hours after the creation.
+// expiring returns the condition with the time of its transition in hours after the creation.
 func expiring(status corev1.ConditionStatus, reason, message string, since float64) corev1.NamespaceCondition {
 	return corev1.NamespaceCondition{
 		Type: v1alpha1.ConditionExpiring, Status: status, Reason: reason, Message: message,
@@ -42,157 +52,147 @@ func TestDecide(t *testing.T) {
 		yes, no = corev1.ConditionTrue, corev1.ConditionFalse
 		warn    = corev1.EventTypeWarning
 
-		withheld = "the namespace expires at 2026-03-01T20:00:00Z (nslifecycle.dev/ttl=8h), and would not be deleted then: "
-		kept     = "the namespace has expired at 2026-03-01T20:00:00Z (nslifecycle.dev/ttl=8h), and is not deleted: "
-		dryRun   = "the operator runs with --expiry-dry-run"
-		guarded  = "label nslifecycle.dev/deletion-protection protects it; to let it go, run: " +
-			"kubectl label namespace shop nslifecycle.dev/deletion-protection-"
+		suspended = "the namespace expires at 2026-03-01T20:00:00Z (nslifecycle.dev/ttl=8h), but will not be deleted: "
+		kept      = "the namespace expired at 2026-03-01T20:00:00Z (nslifecycle.dev/ttl=8h), but is not deleted: "
 	)
-	write := func(condition corev1.NamespaceCondition, eventType string, wait time.Duration) Decision {
-		return Decision{Condition: &condition, EventType: eventType, Wait: wait}
+	protected := protection.Message(wrappers.MakeNamespace("shop").Label(v1alpha1.LabelDeletionProtection, "").Obj())
+	write := func(condition corev1.NamespaceCondition, eventType string, requeueAfter time.Duration) Decision {
+		return Decision{Condition: &condition, EventType: eventType, RequeueAfter: requeueAfter}
 	}
 	ttl := func() *wrappers.NamespaceWrapper { return makeNamespace().Annotation(v1alpha1.AnnotationTTL, "8h") }
 	scheduled := expiring(no, v1alpha1.ReasonExpiryScheduled, onTime, 0)
 	warned := expiring(yes, v1alpha1.ReasonExpiresSoon, onTime, 7)
 	warnedLate := expiring(yes, v1alpha1.ReasonExpiresSoon, tooLate, 11)
-	refused := expiring(yes, v1alpha1.ReasonDeletionRefused, onTime+refusedInfix+"no", 7)
+	refused := expiring(yes, v1alpha1.ReasonDeletionRefused, onTime+msgRefused+"no", 7)
 
 	tests := map[string]struct {
 		namespace *wrappers.NamespaceWrapper
 		have      *corev1.NamespaceCondition
-		// at is when it is decided, in hours after the creation.
+		// at is the time of the decision, in hours after the creation.
 		at    float64
-		given Circumstances
+		input Input
 		want  Decision
 	}{
 		"no expiry": {namespace: makeNamespace(), at: 9},
-		"no expiry any more": {
+		"expiry removed": {
 			namespace: makeNamespace(), have: &warned, at: 9,
-			want: write(expiring(no, v1alpha1.ReasonNoExpiry, "the namespace does not expire", 9), "", 0),
+			want: write(expiring(no, v1alpha1.ReasonNoExpiry, msgNoExpiry, 9), "", 0),
 		},
-		"no expiry any more, which is said": {
+		"expiry removed, condition up to date": {
 			namespace: makeNamespace(), at: 9,
-			have: new(expiring(no, v1alpha1.ReasonNoExpiry, "the namespace does not expire", 3)),
+			have: new(expiring(no, v1alpha1.ReasonNoExpiry, msgNoExpiry, 3)),
 		},
-		"being deleted": {namespace: ttl().Terminating(hours(7)), have: &warned, at: 9},
+		"terminating": {namespace: ttl().Terminating(hours(7)), have: &warned, at: 9},
 
-		"new":                   {namespace: ttl(), at: 0, want: write(scheduled, "", 7*time.Hour)},
-		"known":                 {namespace: ttl(), have: &scheduled, at: 4, want: Decision{Wait: 3 * time.Hour}},
-		"more than an hour off": {namespace: ttl(), have: &scheduled, at: 6.5, want: Decision{Wait: 30 * time.Minute}},
-		"an hour off":           {namespace: ttl(), have: &scheduled, at: 7, want: write(warned, warn, time.Hour)},
-		"less than an hour off": {
+		"new namespace":                       {namespace: ttl(), at: 0, want: write(scheduled, "", 7*time.Hour)},
+		"already scheduled":                   {namespace: ttl(), have: &scheduled, at: 4, want: Decision{RequeueAfter: 3 * time.Hour}},
+		"more than an hour before the expiry": {namespace: ttl(), have: &scheduled, at: 6.5, want: Decision{RequeueAfter: 30 * time.Minute}},
+		"an hour before the expiry":           {namespace: ttl(), have: &scheduled, at: 7, want: write(warned, warn, time.Hour)},
+		"less than an hour before the expiry": {
 			namespace: ttl(), at: 7.75,
 			want: write(expiring(yes, v1alpha1.ReasonExpiresSoon, onTime, 7.75), warn, 15*time.Minute),
 		},
-		"warned of":              {namespace: ttl(), have: &warned, at: 7.5, want: Decision{Wait: 30 * time.Minute}},
-		"warned of, and expired": {namespace: ttl(), have: &warned, at: 8, want: Decision{ShouldDelete: true, Wait: minRetry}},
-		"warned of, and expired long since, as after an outage": {
-			namespace: ttl(), have: &warned, at: 80, want: Decision{ShouldDelete: true, Wait: maxRetry},
+		"warned":             {namespace: ttl(), have: &warned, at: 7.5, want: Decision{RequeueAfter: 30 * time.Minute}},
+		"warned and expired": {namespace: ttl(), have: &warned, at: 8, want: Decision{ShouldDelete: true, RequeueAfter: minRetry}},
+		"warned and expired long ago, as after an outage": {
+			namespace: ttl(), have: &warned, at: 80, want: Decision{ShouldDelete: true, RequeueAfter: maxRetry},
 		},
-		"warned of just in time": {
+		"warned at the time of the expiry": {
 			namespace: ttl(), have: new(expiring(yes, v1alpha1.ReasonExpiresSoon, onTime, 8)), at: 8,
-			want: Decision{ShouldDelete: true, Wait: minRetry},
+			want: Decision{ShouldDelete: true, RequeueAfter: minRetry},
 		},
 
-		"never warned of, and expired": {namespace: ttl(), at: 11, want: write(warnedLate, warn, time.Hour)},
-		"scheduled, but not warned of in time": {
+		"expired without a warning": {namespace: ttl(), at: 11, want: write(warnedLate, warn, time.Hour)},
+		"scheduled and expired without a warning": {
 			namespace: ttl(), have: &scheduled, at: 11, want: write(warnedLate, warn, time.Hour),
 		},
-		"warned of too late":              {namespace: ttl(), have: &warnedLate, at: 11.5, want: Decision{Wait: 30 * time.Minute}},
-		"warned of too late, an hour ago": {namespace: ttl(), have: &warnedLate, at: 12, want: Decision{ShouldDelete: true, Wait: minRetry}},
+		"warned after the expiry":              {namespace: ttl(), have: &warnedLate, at: 11.5, want: Decision{RequeueAfter: 30 * time.Minute}},
+		"warned after the expiry, an hour ago": {namespace: ttl(), have: &warnedLate, at: 12, want: Decision{ShouldDelete: true, RequeueAfter: minRetry}},
 
-		"put off": {
+		"extended": {
 			namespace: makeNamespace().Annotation(v1alpha1.AnnotationTTL, "24h"), have: &warned, at: 9,
 			want: write(expiring(no, v1alpha1.ReasonExpiryScheduled,
-				"the namespace is deleted at 2026-03-02T12:00:00Z (nslifecycle.dev/ttl=24h)"+toKeep, 9), "", maxWait),
+				warning("2026-03-02T12:00:00Z", v1alpha1.AnnotationTTL, "24h"), 9), "", maxRequeue),
 		},
-		"put off by less than an hour": {
+		"extended by less than an hour": {
 			namespace: makeNamespace().Annotation(v1alpha1.AnnotationTTL, "8h30m"), have: &warned, at: 8,
 			want: write(expiring(yes, v1alpha1.ReasonExpiresSoon,
-				"the namespace is deleted at 2026-03-01T20:30:00Z (nslifecycle.dev/ttl=8h30m)"+toKeep, 8), warn, 30*time.Minute),
+				warning("2026-03-01T20:30:00Z", v1alpha1.AnnotationTTL, "8h30m"), 8), warn, 30*time.Minute),
 		},
-		"brought forward into the past, after a warning": {
+		"moved into the past after a warning": {
 			namespace: makeNamespace().Annotation(v1alpha1.AnnotationTTL, "1h"), have: &warned, at: 7.5,
-			want: write(expiring(yes, v1alpha1.ReasonExpiresSoon, "the namespace is deleted at 2026-03-01T20:30:00Z, "+
-				"since it had expired before the first warning (nslifecycle.dev/ttl=1h)"+toKeep, 7.5), warn, time.Hour),
+			want: write(expiring(yes, v1alpha1.ReasonExpiresSoon, lateWarning("2026-03-01T20:30:00Z", v1alpha1.AnnotationTTL, "1h"), 7.5), warn, time.Hour),
 		},
-		"a condition that somebody made up": {
+		"forged condition": {
 			namespace: ttl(), have: new(expiring(yes, v1alpha1.ReasonExpiresSoon, "soon", 1)), at: 11,
 			want: write(warnedLate, warn, time.Hour),
 		},
-		"of another time, though True": {
+		"warning of another expiry": {
 			namespace: makeNamespace().Annotation(v1alpha1.AnnotationTTL, "7h"), have: &warned, at: 9,
-			want: write(expiring(yes, v1alpha1.ReasonExpiresSoon, "the namespace is deleted at 2026-03-01T22:00:00Z, "+
-				"since it had expired before the first warning (nslifecycle.dev/ttl=7h)"+toKeep, 9), warn, time.Hour),
+			want: write(expiring(yes, v1alpha1.ReasonExpiresSoon, lateWarning("2026-03-01T22:00:00Z", v1alpha1.AnnotationTTL, "7h"), 9), warn, time.Hour),
 		},
 
-		"a far year": {
+		"last valid year": {
 			namespace: makeNamespace().Annotation(v1alpha1.AnnotationExpiresAt, "9999-12-31T23:59:59Z"), at: 9,
-			want: write(expiring(no, v1alpha1.ReasonExpiryScheduled, "the namespace is deleted at 9999-12-31T23:59:59Z "+
-				"(nslifecycle.dev/expires-at=9999-12-31T23:59:59Z); to keep it, run: "+
-				"kubectl annotate namespace shop nslifecycle.dev/expires-at-", 9), "", maxWait),
+			want: write(expiring(no, v1alpha1.ReasonExpiryScheduled, warning("9999-12-31T23:59:59Z", v1alpha1.AnnotationExpiresAt, "9999-12-31T23:59:59Z"), 9), "", maxRequeue),
 		},
-		"a year long past": {
+		"first valid year": {
 			namespace: makeNamespace().Annotation(v1alpha1.AnnotationExpiresAt, "0001-01-01T00:00:00Z"), at: 9,
-			want: write(expiring(yes, v1alpha1.ReasonExpiresSoon, "the namespace is deleted at 2026-03-01T22:00:00Z, since "+
-				"it had expired before the first warning (nslifecycle.dev/expires-at=0001-01-01T00:00:00Z); to keep it, run: "+
-				"kubectl annotate namespace shop nslifecycle.dev/expires-at-", 9), warn, time.Hour),
+			want: write(expiring(yes, v1alpha1.ReasonExpiresSoon, lateWarning("2026-03-01T22:00:00Z", v1alpha1.AnnotationExpiresAt, "0001-01-01T00:00:00Z"), 9), warn, time.Hour),
 		},
 
 		"invalid": {
 			namespace: makeNamespace().Annotation(v1alpha1.AnnotationTTL, "soon"), have: &warned, at: 9,
-			want: write(expiring(no, v1alpha1.ReasonInvalidExpiry, `annotation nslifecycle.dev/ttl is "soon" and not a time `+
-				"above zero in days, hours, minutes and seconds, such as 7d or 1h30m; until then the namespace is not deleted", 9), warn, 0),
+			want: write(expiring(no, v1alpha1.ReasonInvalidExpiry, msgInvalidTTL("soon")+"; the namespace is not deleted until this is fixed", 9), warn, 0),
 		},
 		"exempt": {
-			namespace: ttl(), have: &warned, at: 9, given: Circumstances{IsExempt: true},
-			want: write(expiring(no, v1alpha1.ReasonNeverExpires, "the cluster or nslifecycle cannot do without this namespace, "+
-				"so it is never deleted for having expired", 9), warn, 0),
+			namespace: ttl(), have: &warned, at: 9, input: Input{IsExempt: true},
+			want: write(expiring(no, v1alpha1.ReasonNeverExpires, msgExempt, 9), warn, 0),
 		},
-		"without the policy": {
-			namespace: ttl(), have: &warned, at: 9, given: Circumstances{PolicyProblem: "anybody may set it"},
+		"policy missing": {
+			namespace: ttl(), have: &warned, at: 9, input: Input{PolicyProblem: "every user may set it"},
 			want: write(expiring(no, v1alpha1.ReasonExpiryPolicyMissing,
-				"the namespace is not deleted when it expires: anybody may set it", 9), warn, 0),
+				"the namespace is not deleted when it expires: every user may set it", 9), warn, 0),
 		},
 		"protected": {
 			namespace: ttl().Label(v1alpha1.LabelDeletionProtection, "enabled"), have: &scheduled, at: 4,
-			want: write(expiring(no, v1alpha1.ReasonDeletionProtected, withheld+guarded, 0), "", 4*time.Hour),
+			want: write(expiring(no, v1alpha1.ReasonDeletionProtected, suspended+protected, 0), "", 4*time.Hour),
 		},
-		"protected, and expired": {
+		"protected and expired": {
 			namespace: ttl().Label(v1alpha1.LabelDeletionProtection, "enabled"), have: &warned, at: 9,
-			want: write(expiring(no, v1alpha1.ReasonDeletionProtected, kept+guarded, 9), warn, 0),
+			want: write(expiring(no, v1alpha1.ReasonDeletionProtected, kept+protected, 9), warn, 0),
 		},
-		"protected, which is said": {
+		"protected, condition up to date": {
 			namespace: ttl().Label(v1alpha1.LabelDeletionProtection, "enabled"), at: 10,
-			have: new(expiring(no, v1alpha1.ReasonDeletionProtected, kept+guarded, 9)),
+			have: new(expiring(no, v1alpha1.ReasonDeletionProtected, kept+protected, 9)),
 		},
-		"not protected any more, and expired": {
-			namespace: ttl(), have: new(expiring(no, v1alpha1.ReasonDeletionProtected, kept+guarded, 9)), at: 11,
+		"protection removed after the expiry": {
+			namespace: ttl(), have: new(expiring(no, v1alpha1.ReasonDeletionProtected, kept+protected, 9)), at: 11,
 			want: write(warnedLate, warn, time.Hour),
 		},
-		"a dry run": {
-			namespace: ttl(), at: 7.5, given: Circumstances{IsDryRun: true},
-			want: write(expiring(no, v1alpha1.ReasonExpiryDryRun, withheld+dryRun, 7.5), "", 30*time.Minute),
+		"dry run": {
+			namespace: ttl(), at: 7.5, input: Input{IsDryRun: true},
+			want: write(expiring(no, v1alpha1.ReasonExpiryDryRun, suspended+msgDryRun, 7.5), "", 30*time.Minute),
 		},
-		"a dry run, and expired": {
-			namespace: ttl(), have: &warned, at: 9, given: Circumstances{IsDryRun: true},
-			want: write(expiring(no, v1alpha1.ReasonExpiryDryRun, kept+dryRun, 9), warn, 0),
+		"dry run, expired": {
+			namespace: ttl(), have: &warned, at: 9, input: Input{IsDryRun: true},
+			want: write(expiring(no, v1alpha1.ReasonExpiryDryRun, kept+msgDryRun, 9), warn, 0),
 		},
 
-		"an hour off, by one of two clocks": {
-			namespace: ttl(), have: &scheduled, at: 7, given: Circumstances{Latest: hours(7.5)},
+		"an hour before the expiry by one of two clocks": {
+			namespace: ttl(), have: &scheduled, at: 7, input: Input{Latest: hours(7.5)},
 			want: write(expiring(yes, v1alpha1.ReasonExpiresSoon, onTime, 7.5), warn, time.Hour),
 		},
-		"expired, by one of two clocks": {
-			namespace: ttl(), have: &scheduled, at: 7, given: Circumstances{Latest: hours(11)},
+		"expired by one of two clocks": {
+			namespace: ttl(), have: &scheduled, at: 7, input: Input{Latest: hours(11)},
 			want: write(warnedLate, warn, 5*time.Hour),
 		},
-		"expired, by the clock that has been put right": {namespace: ttl(), have: &warnedLate, at: 11, want: Decision{Wait: time.Hour}},
-		"refused": {namespace: ttl(), have: &refused, at: 8.05, want: Decision{ShouldDelete: true, Wait: 3 * time.Minute}},
-		"refused, and put off since": {
+		"expired, clock corrected": {namespace: ttl(), have: &warnedLate, at: 11, want: Decision{RequeueAfter: time.Hour}},
+		"refused":                  {namespace: ttl(), have: &refused, at: 8.05, want: Decision{ShouldDelete: true, RequeueAfter: 3 * time.Minute}},
+		"refused, then extended": {
 			namespace: makeNamespace().Annotation(v1alpha1.AnnotationTTL, "80h"), have: &refused, at: 9,
 			want: write(expiring(no, v1alpha1.ReasonExpiryScheduled,
-				"the namespace is deleted at 2026-03-04T20:00:00Z (nslifecycle.dev/ttl=80h)"+toKeep, 9), "", maxWait),
+				warning("2026-03-04T20:00:00Z", v1alpha1.AnnotationTTL, "80h"), 9), "", maxRequeue),
 		},
 	}
 	for name, test := range tests {
@@ -202,17 +202,17 @@ func TestDecide(t *testing.T) {
 				test.namespace.Condition(*test.have)
 			}
 			namespace := test.namespace.Obj()
-			test.given.Now = hours(test.at)
+			test.input.Now = hours(test.at)
 			before := namespace.DeepCopy()
-			decision := Decide(namespace, test.given)
+			decision := Decide(namespace, test.input)
 			g.Expect(decision).To(Equal(test.want))
 			g.Expect(namespace).To(Equal(before))
 			g.Expect(decision.IsIdle()).To(Equal(test.want.Condition == nil && !test.want.ShouldDelete))
 
-			// What is written is not written again, and nobody is told twice.
+			// The condition is not written again, and there is no second Event.
 			if decision.Condition != nil {
 				namespace.Status.Conditions = []corev1.NamespaceCondition{*decision.Condition}
-				again := Decide(namespace, test.given)
+				again := Decide(namespace, test.input)
 				g.Expect(again.Condition).To(BeNil())
 				g.Expect(again.ShouldDelete).To(BeFalse())
 			}
@@ -220,31 +220,31 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// What has just been warned of is not deleted at once, whatever the fraction of a second.
-func TestDecideHoldsToWholeSeconds(t *testing.T) {
+// The deletion never follows the warning at once, even if the expiry has a fraction of a second.
+func TestDecideTruncatesToSeconds(t *testing.T) {
 	g := NewWithT(t)
 	namespace := makeNamespace().Annotation(v1alpha1.AnnotationExpiresAt, "2026-03-01T12:00:00.7Z").Obj()
 	now := created.Add(900 * time.Millisecond)
-	decision := Decide(namespace, Circumstances{Now: now})
+	decision := Decide(namespace, Input{Now: now})
 	g.Expect(decision.Condition.LastTransitionTime.Time).To(Equal(created))
-	g.Expect(decision.Wait).To(BeNumerically(">", 0))
+	g.Expect(decision.RequeueAfter).To(BeNumerically(">", 0))
 }
 
-func TestRefused(t *testing.T) {
+func TestDecideRefused(t *testing.T) {
 	g := NewWithT(t)
 	namespace := makeNamespace().Annotation(v1alpha1.AnnotationTTL, "8h").
 		Condition(expiring(corev1.ConditionTrue, v1alpha1.ReasonExpiresSoon, onTime, 7)).Obj()
-	refusal := errors.New("a webhook says no" + strings.Repeat("!", 1000))
-	told := Refused(namespace, refusal)
-	g.Expect(told.EventType).To(Equal(corev1.EventTypeWarning))
-	g.Expect(told.Condition.Status).To(Equal(corev1.ConditionTrue))
-	g.Expect(told.Condition.Reason).To(Equal(v1alpha1.ReasonDeletionRefused))
-	g.Expect(told.Condition.Message).To(HavePrefix(onTime + "; the API server has refused that, and it is tried again: a webhook says no!"))
-	g.Expect(len(told.Condition.Message)).To(BeNumerically("<", 900))
-	g.Expect(told.Condition.LastTransitionTime.Time).To(Equal(hours(7)))
+	refusal := errors.New("denied by a webhook" + strings.Repeat("!", 1000))
+	decision := DecideRefused(namespace, refusal)
+	g.Expect(decision.EventType).To(Equal(corev1.EventTypeWarning))
+	g.Expect(decision.Condition.Status).To(Equal(corev1.ConditionTrue))
+	g.Expect(decision.Condition.Reason).To(Equal(v1alpha1.ReasonDeletionRefused))
+	g.Expect(decision.Condition.Message).To(HavePrefix(onTime + msgRefused + "denied by a webhook!"))
+	g.Expect(len(decision.Condition.Message)).To(BeNumerically("<", 900))
+	g.Expect(decision.Condition.LastTransitionTime.Time).To(Equal(hours(7)))
 
-	namespace.Status.Conditions = []corev1.NamespaceCondition{*told.Condition}
-	g.Expect(Refused(namespace, refusal).IsIdle()).To(BeTrue())
-	g.Expect(Refused(namespace, errors.New("another")).Condition.Message).To(Equal(onTime + refusedInfix + "another"))
-	g.Expect(Refused(makeNamespace().Obj(), refusal).IsIdle()).To(BeTrue())
+	namespace.Status.Conditions = []corev1.NamespaceCondition{*decision.Condition}
+	g.Expect(DecideRefused(namespace, refusal).IsIdle()).To(BeTrue())
+	g.Expect(DecideRefused(namespace, errors.New("another")).Condition.Message).To(Equal(onTime + msgRefused + "another"))
+	g.Expect(DecideRefused(makeNamespace().Obj(), refusal).IsIdle()).To(BeTrue())
 }

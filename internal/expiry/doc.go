@@ -1,15 +1,15 @@
 // Copyright The nslifecycle Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package expiry holds the rules by which Namespaces are deleted at a time that was set for
-// them, as pure functions: when that is ([Read]), and what is to be done about a Namespace
-// now ([Decide]). It makes no API calls and reads no clock.
+// Package expiry contains the rules for deleting Namespaces at the time in their annotations, as
+// pure functions: [Parse] returns that time, and [Decide] returns what to do now. It makes no API
+// calls and reads no clock.
 //
-//	Scheduled ──▶ warned of ──▶ deleted
+//	Scheduled ──▶ warned ──▶ deleted
 //	              (condition Expiring is True)
 //
-// Nothing is deleted without a warning before. A warning that comes only when the time is
-// over, since the time was set too late or nobody was there, gives one hour from then on.
-// Whatever is not clear is not deleted: two times, one that cannot be read, a Namespace that
-// is protected, or an API server that does not check who sets the time.
+// A Namespace is never deleted without a warning. If the time has already passed at the first
+// warning, because it was set too late or the operator was not running, the Namespace is deleted one
+// hour after the warning. In doubt a Namespace is not deleted: if it has both annotations, if the value
+// is invalid, if the Namespace is protected, or if the API server does not check who sets the time.
 package expiry

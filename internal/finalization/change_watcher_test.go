@@ -111,7 +111,7 @@ func TestChangeWatcherNotifies(t *testing.T) {
 		"an object goes":            {events: []event{{watch.Deleted, "x"}}, want: []string{"x"}},
 		"the last object goes":      {events: []event{{watch.Deleted, "x"}, {watch.Deleted, "x"}}, want: []string{"x", "x, the last"}},
 		"more go than were counted": {events: []event{{watch.Deleted, "x"}, {watch.Deleted, "x"}, {watch.Deleted, "x"}}, want: []string{"x", "x, the last", "x, the last"}},
-		"something happens to others": {
+		"changes in other namespaces": {
 			events: []event{{watch.Deleted, "y"}, {watch.Deleted, "y"}, {watch.Modified, "y"}},
 		},
 		"a bookmark comes": {events: []event{{watch.Bookmark, ""}}},
@@ -190,7 +190,7 @@ func TestChangeWatcherSkipsTypesWithoutWatch(t *testing.T) {
 	})
 }
 
-// A namespace that was forgotten while the pass ended must not be watched for ever.
+// A namespace that was removed at the end of its pass must not be watched indefinitely.
 func TestChangeWatcherIgnoresUnknownNamespaces(t *testing.T) {
 	inBubble(t, func(g *WithT, w *watched) {
 		w.await("x", podsType)
@@ -205,7 +205,7 @@ func TestChangeWatcherMissesNoEventDuringAPass(t *testing.T) {
 	tests := map[string]struct {
 		// happens is what happens to x while x and y wait for pods.
 		happens func(w *watched)
-		// want are those who are woken when x goes on to wait.
+		// want are the namespaces that are enqueued when x starts to wait.
 		want []string
 	}{
 		"nothing happens": {happens: func(w *watched) { w.startPass("x") }},
@@ -261,8 +261,8 @@ func TestChangeWatcherMissesNoEventDuringAPass(t *testing.T) {
 	}
 }
 
-// A list may be older than the pass. What has happened since, a watch that runs for others
-// may have got past before the pass began.
+// A list may be older than the pass, and a watch for other namespaces may have received later events
+// before the pass began.
 func TestChangeWatcherNotifiesIfAWatchRunsAlready(t *testing.T) {
 	inBubble(t, func(g *WithT, w *watched) {
 		w.startPass("y")
@@ -278,7 +278,7 @@ func TestChangeWatcherNotifiesIfAWatchRunsAlready(t *testing.T) {
 	})
 }
 
-// What nobody has deleted does not go by itself, so it takes no watch.
+// An object without a deletionTimestamp is not watched, since only a request deletes it.
 func TestChangeWatcherWatchesOnlyTerminatingObjects(t *testing.T) {
 	inBubble(t, func(g *WithT, w *watched) {
 		w.startPass("x")
@@ -297,8 +297,8 @@ func TestChangeWatcherWatchesOnlyTerminatingObjects(t *testing.T) {
 	})
 }
 
-// A type that nobody watched has its watch begin at the list of the pass, so that the
-// API server sends what has happened since.
+// A new watch starts at the resource version of the pass's list, so that the API server sends all later
+// events.
 func TestChangeWatcherStartsAtTheResourceVersionOfTheList(t *testing.T) {
 	inBubble(t, func(g *WithT, w *watched) {
 		w.startPass("x")
@@ -339,7 +339,7 @@ func TestChangeWatcherRestartsWatches(t *testing.T) {
 			within: 1200 * time.Millisecond,
 			want:   []string{"list pods cluster-wide", "watch pods from 5"}, wantNotified: []string{"x", "y"},
 		},
-		"it sends what nobody understands": {
+		"unexpected object type": {
 			ends:   func(w *watched) { w.server.newest().Modify(&corev1.Pod{}) },
 			within: 1200 * time.Millisecond,
 			want:   []string{"list pods cluster-wide", "watch pods from 5"}, wantNotified: []string{"x", "y"},
@@ -420,7 +420,7 @@ func TestChangeWatcherBacksOff(t *testing.T) {
 			g.Expect(w.nextRequest().Seconds()).To(BeNumerically("~", 1.05*seconds, 0.06*seconds))
 		}
 
-		// Once it has gone well, the delays begin anew.
+		// A successful watch resets the backoff.
 		w.server.fail("watch pods", nil)
 		w.nextRequest()
 		time.Sleep(time.Minute)

@@ -121,7 +121,7 @@ func TestComputeConditionsOfAReport(t *testing.T) {
 				condition("NamespaceDeletionContentFailure", yes, "ContentDeletionFailed",
 					"Failed to delete all resource types, 1 remaining: "+errOutage.Error(), at))...),
 		},
-		"some types could not be listed, and others have objects": {
+		"failed lists and remaining objects": {
 			report: Report{
 				Errors: []error{errOutage}, Unknown: []schema.GroupResource{deployments.GroupResource()},
 				Remaining: []Remaining{{Type: podsType, Count: 1, Listed: 1, Finalizers: map[string]int{"kubedb": 1}}},
@@ -214,12 +214,12 @@ func TestComputeConditionsOfANamespace(t *testing.T) {
 		report *Report
 		want   conditions
 	}{
-		"it has none":             {want: allWell(at)},
-		"nothing has changed":     {have: allWell(before)},
-		"one that it has not":     {have: allWell(before)[:4], want: conditions{allWell(at)[4]}},
-		"those of others":         {have: append(conditions{condition("corp.com/Ready", yes, "Up", "", before)}, allWell(before)...)},
-		"those of others, and no": {have: conditions{condition("corp.com/Ready", yes, "Up", "", before)}, want: allWell(at)},
-		"in another order":        {have: conditions{allWell(before)[3], allWell(before)[1], allWell(before)[0], allWell(before)[4], allWell(before)[2]}},
+		"it has none":         {want: allWell(at)},
+		"nothing has changed": {have: allWell(before)},
+		"one that it has not": {have: allWell(before)[:4], want: conditions{allWell(at)[4]}},
+		"unchanged, with a condition of another controller": {have: append(conditions{condition("corp.com/Ready", yes, "Up", "", before)}, allWell(before)...)},
+		"new, with a condition of another controller":       {have: conditions{condition("corp.com/Ready", yes, "Up", "", before)}, want: allWell(at)},
+		"in another order": {have: conditions{allWell(before)[3], allWell(before)[1], allWell(before)[0], allWell(before)[4], allWell(before)[2]}},
 		"one turns True": {
 			have: allWell(before), report: left, want: conditions{podLeft(at)},
 		},

@@ -79,7 +79,7 @@ type pass struct {
 }
 
 // deleteContent lists the content of a terminating Namespace, deletes what may be deleted now, and
-// reports what remains. Passes over the same Namespace share a contentState, and run one after the
+// reports the remaining objects. Passes over the same Namespace share a contentState, and run one after the
 // other. The error is ErrReplaced, or that of the context or of reading the Namespace; all other errors
 // are in the Report.
 func (d *contentDeleter) deleteContent(
@@ -121,7 +121,7 @@ func (p *pass) run(ctx context.Context, firstSeen, gracePeriodEnd time.Time) (*R
 		if isFullPass || !report.ConfirmedEmpty {
 			return report, nil
 		}
-		// No object remains. The other types may have been listed long ago, and a request that a slow
+		// No objects are left. The other types may have been listed long ago, and a request that a slow
 		// webhook delayed may have created an object since. So all types are listed once more.
 		isFullPass = true
 	}

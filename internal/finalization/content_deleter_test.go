@@ -115,7 +115,7 @@ func TestPass(t *testing.T) {
 		},
 
 		// Invalid responses.
-		"an item whose name is a path is not deleted, and the others are": {
+		"an object whose name is a path is not deleted, all other objects are": {
 			server: &contentServer{objects: map[string]objects{"widgets": {object("../a"), object("w")}}},
 			want: passResult{
 				Deletes: background("widgets/w"), Remaining: map[string]int{"widgets": 1}, Errors: []string{
@@ -276,7 +276,7 @@ func TestPass(t *testing.T) {
 				WaitReason: waitForWidgets, Errors: []string{`failed to delete widgets.example.com "w": Too many requests: later`},
 			},
 		},
-		"a type cannot be listed: its stage goes on, the next one waits": {
+		"a type cannot be listed: its stage continues, the next one waits": {
 			types: append(slices.Clone(ordinary), "v1/services"),
 			server: &contentServer{
 				objects: map[string]objects{"services": {object("s")}, "configmaps": {object("c")}},
@@ -313,7 +313,7 @@ func TestPass(t *testing.T) {
 			}},
 			want: passResult{Deletes: background("widgets/w")},
 		},
-		"an object's dependents are being orphaned, which nobody needs": {
+		"an object's dependents are being orphaned": {
 			server: &contentServer{objects: map[string]objects{
 				"widgets": {deleted(now, "w", metav1.FinalizerOrphanDependents)},
 			}},
@@ -368,7 +368,7 @@ func TestPass(t *testing.T) {
 				Errors:  []string{"failed to delete all widgets.example.com: " + errForbidden.Error()},
 			},
 		},
-		"a type without list may go on being deleted, and holds": {
+		"a type without list is deleted and blocks the next stage": {
 			types: []string{"example.com/v1/widgets:delete,deletecollection", "v1/configmaps"},
 			server: &contentServer{
 				objects: map[string]objects{"configmaps": {object("c")}},
@@ -406,7 +406,7 @@ func TestPass(t *testing.T) {
 			server: &contentServer{isEmptyPageFirst: true, objects: map[string]objects{"widgets": {object("a")}}},
 			want:   passResult{Deletes: background("widgets/a")},
 		},
-		"a list is too old to go on with": {
+		"the continue token of a list has expired": {
 			server: &contentServer{
 				pageSize: 2, errors: map[string]error{"list widgets from 2": errTooOld},
 				objects: map[string]objects{"widgets": {object("a", "f"), object("b", "f"), object("c", "f")}},
@@ -604,7 +604,7 @@ func TestPassDiscovers(t *testing.T) {
 			results:        []discoveryResult{{lists: served("example.com/v1/widgets", "v1/configmaps")}},
 			wantCount:      2, wantLists: []string{"list configmaps", "list widgets"}, wantClean: true, wantProof: true,
 		},
-		"a type is not served any more, and discovery says so, too": {
+		"a type is no longer served, and discovery agrees": {
 			gracePeriodEnd: now, errors: map[string]error{"list widgets": errNotFound},
 			results:   []discoveryResult{{lists: served("v1/configmaps")}},
 			wantCount: 2, wantLists: []string{"list configmaps", "list widgets"}, wantClean: true, wantProof: true,
@@ -623,7 +623,7 @@ func TestPassDiscovers(t *testing.T) {
 			gracePeriodEnd: now, errors: map[string]error{"list widgets": errNotAllowed}, wantCount: 2,
 			wantLists: []string{"list widgets", "list widgets"}, wantClean: true, wantProof: true,
 		},
-		"a type has gone, and discovery fails now": {
+		"a type is no longer served, and discovery fails": {
 			gracePeriodEnd: now, errors: map[string]error{"list widgets": errNotFound},
 			results:   []discoveryResult{{lists: served("example.com/v1/widgets"), err: errOutage}},
 			wantCount: 2, wantLists: []string{"list widgets", "list widgets"},
@@ -670,7 +670,7 @@ func TestPassListsOnlyUnservedTypesAgain(t *testing.T) {
 }
 
 // A CustomResourceDefinition that goes while its objects are deleted takes them along, or
-// so it seems. Only a new discovery can tell.
+// so it seems. Only a new discovery can confirm that.
 func TestPassRediscoversAfterATypeIsRemoved(t *testing.T) {
 	g := NewWithT(t)
 	server := &contentServer{objects: map[string]objects{"widgets": {object("w")}, "configmaps": {object("c")}}}
@@ -707,7 +707,7 @@ func TestPassReportsFailedRecount(t *testing.T) {
 
 func TestPassStopsAfterItsBudget(t *testing.T) {
 	tests := map[string]struct {
-		// slow is the request that takes too long, as long as told if that is not deleteBudget.
+		// slow is the slow request. It lasts for deleteBudget unless another duration is set.
 		slow          string
 		took          time.Duration
 		objects       objects

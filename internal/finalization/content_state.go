@@ -15,7 +15,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/finalization/sharedlist"
 )
 
-// contentState is what is known of a namespace's content between passes: the result of the last full
+// contentState is the known content of a namespace between passes: the result of the last full
 // pass over all types, updated by each pass since. The zero contentState means that nothing is known.
 type contentState struct {
 	resources *ResourceSet
@@ -64,7 +64,7 @@ func (s *contentState) computeNotBefore(
 	}
 }
 
-// typeState is what is known of the objects of one type in one namespace.
+// typeState is the known objects of one type in one namespace.
 type typeState struct {
 	Remaining
 

@@ -110,8 +110,8 @@ func TestPassConfirmsNothingBeforeTheGracePeriodEnds(t *testing.T) {
 	p.g.Expect(report.ConfirmedEmpty).To(BeTrue())
 }
 
-// Nothing else goes while there is a pod, and before the settling time one may come that
-// the survey has not seen.
+// Nothing else is deleted while there is a pod, and before the end of the grace period a pod may be created
+// after the full pass.
 func TestPassFindsNewPodsBeforeTheGracePeriodEnds(t *testing.T) {
 	p := newPasses(t, &contentServer{objects: map[string]objects{
 		"widgets": {object("w", "example.com/hold")}, "configmaps": {object("c")},
@@ -176,7 +176,7 @@ func TestNeedsFullPass(t *testing.T) {
 	tests := map[string]struct {
 		state              contentState
 		isAfterGracePeriod bool
-		// changed is when a type may have come or gone.
+		// changed is the time of the last change of the resource types.
 		changed time.Time
 		want    bool
 	}{
@@ -213,13 +213,13 @@ func TestNeedsFullPass(t *testing.T) {
 			state:              contentState{resources: &ResourceSet{requestedAt: now, ParseError: errOutage}, isAfterGracePeriod: true, gracePeriodEnd: gracePeriodEnd},
 			isAfterGracePeriod: true, want: true,
 		},
-		"a type came or went before": {
+		"type change before the pass": {
 			state: contentState{resources: &ResourceSet{requestedAt: now}}, changed: now.Add(-1),
 		},
-		"a type has come or gone": {
+		"type change after the pass": {
 			state: contentState{resources: &ResourceSet{requestedAt: now}}, changed: now, want: true,
 		},
-		"a type has come or gone, settled": {
+		"type change after the pass, discovery up to date": {
 			state:              contentState{resources: &ResourceSet{requestedAt: now}, isAfterGracePeriod: true, gracePeriodEnd: gracePeriodEnd},
 			isAfterGracePeriod: true, changed: now, want: true,
 		},
@@ -266,8 +266,8 @@ func TestPassListsAllTypesAfterAFailedDiscovery(t *testing.T) {
 	p.g.Expect(report.ConfirmedEmpty).To(BeFalse())
 }
 
-// A type of which something was left and that is not served all at once is no empty one.
-// Only discovery can tell, as in a survey.
+// A type with remaining objects that is suddenly not served does not count as empty. Only discovery can
+// confirm that, as in a full pass.
 func TestPassRediscoversAfterATypeIsNotServed(t *testing.T) {
 	p := newPasses(t, &contentServer{objects: map[string]objects{"widgets": {deleted(now, "w", "example.com/hold")}}})
 	p.pass(t, now)
@@ -277,22 +277,22 @@ func TestPassRediscoversAfterATypeIsNotServed(t *testing.T) {
 	p.g.Expect(report.ConfirmedEmpty).To(BeFalse())
 	p.g.Expect(report.Incomplete).To(BeTrue())
 
-	// It was away for a moment.
+	// It was unavailable for a moment.
 	p.server.fail("list widgets", nil)
 	report, requests = p.pass(t, now)
 	p.g.Expect(requests).To(Equal(listEachType))
 	p.g.Expect(p.api.count).To(Equal(2))
 	p.g.Expect(report.ConfirmedEmpty).To(BeFalse())
 
-	// It is away for good, though discovery has it: it counts as empty.
+	// It is permanently unavailable, although discovery has it: it counts as empty.
 	p.server.fail("list widgets", errNotFound)
 	p.pass(t, now)
 	report, _ = p.pass(t, now)
 	p.g.Expect(report.ConfirmedEmpty).To(BeTrue())
 }
 
-// What discovery has and nobody serves is no reason to discover again and again while
-// something else is waited for.
+// A type that discovery returns and that is not served does not cause repeated discoveries while the
+// namespace waits for other objects.
 func TestContentStateRemembersThatATypeIsNotServed(t *testing.T) {
 	p := newPasses(t, &contentServer{
 		objects: map[string]objects{"configmaps": {deleted(now, "c", "example.com/hold")}},
@@ -310,21 +310,21 @@ func TestContentStateRemembersThatATypeIsNotServed(t *testing.T) {
 }
 
 // A pass that ends in the middle has counted some types in part.
-func TestContentStateOfAPassThatWasCutShort(t *testing.T) {
+func TestContentStateOfAnInterruptedPass(t *testing.T) {
 	tests := map[string]struct {
-		// last is after which list of widgets the pass ends.
+		// last is the number of lists of widgets after which the pass ends.
 		last int
-		// isKnown says that there was a pass before.
-		isKnown bool
+		// isSecond reports that there was a pass before.
+		isSecond bool
 	}{
-		"while it counts what is left":      {last: 2},
-		"while it looks again":              {last: 1, isKnown: true},
-		"while it counts what is left then": {last: 2, isKnown: true},
+		"while counting remaining objects":              {last: 2},
+		"while listing again, second pass":              {last: 1, isSecond: true},
+		"while counting remaining objects, second pass": {last: 2, isSecond: true},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			p := newPasses(t, &contentServer{objects: map[string]objects{"widgets": {object("w", "example.com/hold")}}})
-			if test.isKnown {
+			if test.isSecond {
 				p.pass(t, now)
 				p.server.objects["widgets"] = append(p.server.objects["widgets"], object("v", "example.com/hold"))
 			}
@@ -403,19 +403,19 @@ func TestCanAssumeDeleted(t *testing.T) {
 		change func(*typeState)
 		want   bool
 	}{
-		"deleted, and nothing holds it":  {change: func(*typeState) {}, want: true},
-		"pods have a grace period":       {change: func(s *typeState) { s.Type = podsType }},
-		"others may need the last stage": {change: func(s *typeState) { s.Type = widgetsType }},
+		"deleted without finalizers": {change: func(*typeState) {}, want: true},
+		"pods have a grace period":   {change: func(s *typeState) { s.Type = podsType }},
+		"another type":               {change: func(s *typeState) { s.Type = widgetsType }},
 		"configmaps of another group are not in it": {
 			change: func(s *typeState) { s.Type = resourceType("metrics.example.com", "v1", "configmaps") },
 		},
-		"something has a finalizer": {change: func(s *typeState) { s.Finalizers = map[string]int{"f": 1} }},
-		"something goes already":    {change: func(s *typeState) { s.Terminating = 1 }},
-		"a deletion failed":         {change: func(s *typeState) { s.deleteError = errForbidden }},
-		"there was no time":         {change: func(s *typeState) { s.isIncomplete = true }},
-		"the first page was empty":  {change: func(s *typeState) { s.isUncounted = true }},
-		"there were more pages":     {change: func(s *typeState) { s.Count = 3 }},
-		"there were more pages, and nobody said how much is on them": {
+		"objects with finalizers":  {change: func(s *typeState) { s.Finalizers = map[string]int{"f": 1} }},
+		"terminating objects":      {change: func(s *typeState) { s.Terminating = 1 }},
+		"a deletion failed":        {change: func(s *typeState) { s.deleteError = errForbidden }},
+		"there was no time":        {change: func(s *typeState) { s.isIncomplete = true }},
+		"the first page was empty": {change: func(s *typeState) { s.isUncounted = true }},
+		"there were more pages":    {change: func(s *typeState) { s.Count = 3 }},
+		"there were more pages with an unknown number of objects": {
 			change: func(s *typeState) { s.page.Continue = "2" },
 		},
 	}
@@ -430,24 +430,24 @@ func TestCanAssumeDeleted(t *testing.T) {
 	}
 }
 
-// Before the settling time it saves a request to believe the API server; after it, it
-// would be a proof without a look.
-func TestPassPresumesBeforeTheSettlingTimeOnly(t *testing.T) {
+// Before the end of the grace period this saves a request. After it, the list is needed to confirm that the
+// namespace is empty.
+func TestPassAssumesDeletionOnlyInTheGracePeriod(t *testing.T) {
 	tests := map[string]struct {
 		gracePeriodEnd time.Time
 		object         metav1.PartialObjectMetadata
 		want           []string
 		wantClean      bool
 	}{
-		"not settled": {
+		"before the grace period ends": {
 			gracePeriodEnd: later, object: object("w"), wantClean: true,
 			want: []string{"list configmaps", "get namespace x", "delete configmaps/w of w-uid, Background"},
 		},
-		"settled": {
+		"after the grace period": {
 			gracePeriodEnd: now, object: object("w"), wantClean: true,
 			want: []string{"list configmaps", "get namespace x", "delete configmaps/w of w-uid, Background", "list configmaps"},
 		},
-		"not settled, and held": {
+		"before the grace period ends, with a finalizer": {
 			gracePeriodEnd: later, object: object("w", "example.com/hold"),
 			want: []string{"list configmaps", "get namespace x", "delete configmaps/w of w-uid, Background", "list configmaps"},
 		},
@@ -465,9 +465,8 @@ func TestPassPresumesBeforeTheSettlingTimeOnly(t *testing.T) {
 	}
 }
 
-// What an object of an API server of its own kind does after a DELETE is seen when the
-// namespace has settled.
-func TestPassLooksAgainAtWhatItPresumed(t *testing.T) {
+// An aggregated API server may not delete an object at once; a list after the grace period shows it.
+func TestPassListsTypesThatItAssumedDeleted(t *testing.T) {
 	p := newPasses(t, &contentServer{
 		objects: map[string]objects{"configmaps": {object("c")}}, grace: map[string]time.Duration{"configmaps": time.Minute},
 	})
@@ -479,8 +478,8 @@ func TestPassLooksAgainAtWhatItPresumed(t *testing.T) {
 	p.g.Expect(report.ConfirmedEmpty).To(BeFalse())
 }
 
-// An error of a list is one of this type, and another look at it is due.
-func TestContentStateLooksAgainAtWhatFailed(t *testing.T) {
+// A failed list is repeated for this type.
+func TestContentStateRepeatsFailedLists(t *testing.T) {
 	for name, err := range map[string]error{
 		"an outage": errOutage, "a refusal": errForbidden, "a timeout": apierrors.NewTimeoutError("too slow", 1),
 	} {

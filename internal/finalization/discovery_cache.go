@@ -17,8 +17,8 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/nslifecycle/nslifecycle/internal/finalization/throttling"
-	"github.com/nslifecycle/nslifecycle/internal/inventory"
 	"github.com/nslifecycle/nslifecycle/internal/metadataclient"
+	"github.com/nslifecycle/nslifecycle/internal/resourcetypes"
 )
 
 const (
@@ -58,7 +58,7 @@ func (s *ResourceSet) IsComplete() bool {
 
 // discoveryCache caches discovery for all namespaces.
 type discoveryCache struct {
-	discoverer inventory.Discoverer
+	discoverer resourcetypes.Discoverer
 	clock      clock.PassiveClock
 
 	// access is held while the resources are read or discovered, so that waiting callers share the
@@ -71,7 +71,7 @@ type discoveryCache struct {
 	changedAt  time.Time
 }
 
-func newDiscoveryCache(discoverer inventory.Discoverer, passive clock.PassiveClock) *discoveryCache {
+func newDiscoveryCache(discoverer resourcetypes.Discoverer, passive clock.PassiveClock) *discoveryCache {
 	return &discoveryCache{discoverer: discoverer, clock: passive, access: make(chan struct{}, 1)}
 }
 
@@ -150,7 +150,7 @@ func hasCoreType(types []ResourceType) bool {
 // computeDeletableTypes returns the types that can be deleted, and an error that names the group
 // versions that are not valid. Upstream stops at the first of these.
 func computeDeletableTypes(lists []*metav1.APIResourceList) ([]ResourceType, error) {
-	parsed, invalid := inventory.Parse(lists, func(resource *metav1.APIResource) bool {
+	parsed, invalid := resourcetypes.Parse(lists, func(resource *metav1.APIResource) bool {
 		return slices.Contains(resource.Verbs, "delete")
 	})
 	var types []ResourceType

@@ -19,7 +19,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 )
 
-var errOutage = errors.New("the API server is out for lunch")
+var errOutage = errors.New("the API server is unavailable")
 
 func TestDiscoveryCacheCachesDiscovery(t *testing.T) {
 	answer := discoveryResult{lists: served("v1/configmaps")}

@@ -25,7 +25,7 @@
 // The namespace finalizer may be removed after a clean pass whose discovery and lists were requested
 // after the grace period. A pass is clean if discovery was complete, every type was listed by a
 // consistent read, no object remained and no request failed. After the grace period every API server
-// has seen the deletion and admits no creation in the namespace, so an empty type remains empty. The
+// has seen the deletion and admits no creation in the namespace, so an empty type stays empty. The
 // package sharedlist explains why a list request for other namespaces is as good. Between passes,
 // contentState keeps what is known:
 //

@@ -17,8 +17,8 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/internal/finalization/sharedlist"
 	"github.com/nslifecycle/nslifecycle/internal/finalization/throttling"
-	"github.com/nslifecycle/nslifecycle/internal/inventory"
 	"github.com/nslifecycle/nslifecycle/internal/metadataclient"
+	"github.com/nslifecycle/nslifecycle/internal/resourcetypes"
 )
 
 // DiscoveryDelay is how long the API server may take to update discovery after a change of a
@@ -36,7 +36,7 @@ type Config struct {
 	// NamespaceFinalizer is the entry of spec.finalizers that the operator owns.
 	NamespaceFinalizer corev1.FinalizerName
 	Clock              clock.PassiveClock
-	Discoverer         inventory.Discoverer
+	Discoverer         resourcetypes.Discoverer
 	Content            metadata.Interface
 	Namespaces         NamespaceGetter
 	GracePeriods       GracePeriodSource
@@ -47,8 +47,8 @@ type Config struct {
 	Log          logr.Logger
 }
 
-// Finalizer deletes the content of terminating Namespaces. It keeps what it knows of each Namespace
-// between calls. Calls for different Namespaces may be concurrent, those for the same one must not.
+// Finalizer deletes the content of terminating Namespaces. It keeps the state of each Namespace between
+// calls. Calls for different Namespaces may be concurrent, those for the same one must not.
 type Finalizer struct {
 	clock        clock.PassiveClock
 	finalizer    corev1.FinalizerName

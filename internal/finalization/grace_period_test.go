@@ -87,14 +87,14 @@ func TestSettlingTimeChoose(t *testing.T) {
 			leases: []coordinationv1.Lease{live}, webhookErr: errOutage,
 			want: 5 * time.Second, wantReason: "the admission webhooks could not be listed: " + errOutage.Error(),
 		},
-		"one of two has gone": {
+		"one of two has stopped": {
 			leases: []coordinationv1.Lease{expired, live}, want: time.Second, wantReason: "there is one API server: apiserver-b",
 		},
-		"the only one has gone": {
+		"the only one has stopped": {
 			leases: []coordinationv1.Lease{expired},
 			want:   5 * time.Second, wantReason: "there is no current Lease of an API server in kube-system",
 		},
-		"another may have gone": {
+		"another may have stopped": {
 			leases: []coordinationv1.Lease{live, neverRenewed},
 			want:   5 * time.Second, wantReason: "there are 2 API servers: apiserver-b, apiserver-d",
 		},

@@ -91,8 +91,8 @@ var allVerbs = metav1.Verbs{"create", "delete", "deletecollection", "get", "list
 
 // served returns what discovery says of some types, such as "v1/pods", or
 // "example.com/v1/widgets:list,delete" for one that has just these verbs. Where none is
-// of the core group there is one of it that can be deleted and that nobody asks about,
-// since no API server is without.
+// of the core group there is one of it that can be deleted and that no test sets,
+// since every API server has such a type.
 func served(resources ...string) []*metav1.APIResourceList {
 	if !slices.ContainsFunc(resources, func(text string) bool { return strings.HasPrefix(text, "v1/") }) {
 		resources = append([]string{"v1/unseen:delete"}, resources...)

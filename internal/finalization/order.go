@@ -50,7 +50,7 @@ func stageOf(resource schema.GroupResource) stage {
 }
 
 // computeWaitReason returns the reason why the next stage must wait, or "" if it need not. The types
-// are those of the current stage with what is known of them.
+// are those of the current stage with their known objects.
 //
 // The next stage waits for objects that are being deleted, and for those that still have to be because
 // they were created meanwhile. It does not wait for an object whose deletion was refused: no

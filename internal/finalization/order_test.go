@@ -72,7 +72,7 @@ func TestComputeWaitReason(t *testing.T) {
 			stage: stagePods, types: []*typeState{state(podsType, left)},
 			want: waitForPods,
 		},
-		"pods that nobody has come to": {
+		"unprocessed pods": {
 			stage: stagePods, types: []*typeState{state(podsType, func(s *typeState) { s.isIncomplete = true })},
 			want: waitForPods,
 		},
@@ -96,7 +96,7 @@ func TestComputeWaitReason(t *testing.T) {
 			stage: stageDefault, types: []*typeState{state(widgetsType, func(s *typeState) { s.isUncertain = true })},
 			want: waitForWidgets,
 		},
-		"something that nobody has come to": {
+		"unprocessed objects": {
 			stage: stageDefault, types: []*typeState{state(widgetsType, func(s *typeState) { s.isIncomplete = true })},
 			want: waitForWidgets,
 		},

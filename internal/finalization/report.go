@@ -59,7 +59,7 @@ type Report struct {
 	// Incomplete reports whether the pass ended before it had processed all objects. The next pass is due
 	// at once.
 	Incomplete bool
-	// ConfirmedEmpty reports whether the namespace is empty and remains so: after the grace period no
+	// ConfirmedEmpty reports whether the namespace is empty and stays empty: after the grace period no
 	// object was found and no request failed. Only then may the namespace finalizer be removed.
 	ConfirmedEmpty bool
 	// WaitReason is the reason why some types are not deleted yet; empty if all are.

@@ -26,8 +26,8 @@ func TestReportConfirmedEmpty(t *testing.T) {
 	}{
 		"clean, after the grace period":       {change: func(*contentState) {}, want: true},
 		"clean, before the grace period ends": {change: func(l *contentState) { l.isAfterGracePeriod = false }},
-		"something remains":                   {change: ofType(func(s *typeState) { s.Count = 1 })},
-		"something may remain":                {change: ofType(func(s *typeState) { s.isUncounted = true })},
+		"remaining objects":                   {change: ofType(func(s *typeState) { s.Count = 1 })},
+		"possibly remaining objects":          {change: ofType(func(s *typeState) { s.isUncounted = true })},
 		"something could not be listed":       {change: ofType(func(s *typeState) { s.listError = errOutage })},
 		"something could not be deleted":      {change: ofType(func(s *typeState) { s.deleteError = errOutage })},
 		"there is more":                       {change: ofType(func(s *typeState) { s.isIncomplete = true })},
@@ -96,7 +96,7 @@ func TestReportRequeueAfter(t *testing.T) {
 			report: Report{Remaining: []Remaining{{Type: podsType, Count: 1, DeletionDue: now.Add(time.Hour)}}},
 			want:   time.Minute,
 		},
-		"a pod that should have gone": {
+		"pod past its deletion grace period": {
 			report: Report{Remaining: []Remaining{{Type: podsType, Count: 1, DeletionDue: now.Add(-time.Hour)}}},
 			want:   15 * time.Second,
 		},

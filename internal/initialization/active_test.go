@@ -41,25 +41,25 @@ func TestActiveCondition(t *testing.T) {
 		},
 		"enforced where a selector selects": {
 			initializers: []string{"rbac.corp.com", "quota.corp.com"},
-			merged:       []v1alpha1.EffectiveInitializer{entry(rbac, nil), selecting(entry("quota.corp.com", nil), "team", "a")},
+			merged:       []v1alpha1.EffectiveInitializer{entry(rbac), selecting(entry("quota.corp.com"), "team", "a")},
 			reason:       v1alpha1.ReasonEnforced, message: "every new namespace gets these initializers",
 			wantStatus: metav1.ConditionTrue, wantReason: v1alpha1.ReasonEnforced,
 			wantMessage: "every new namespace gets these initializers" + messageSelectorsApply,
 		},
 		"the selectors of another configuration": {
 			initializers: []string{"rbac.corp.com"},
-			merged:       []v1alpha1.EffectiveInitializer{entry("rbac.corp.com", nil), selecting(entry("x", nil), "team", "a")},
+			merged:       []v1alpha1.EffectiveInitializer{entry("rbac.corp.com"), selecting(entry("x"), "team", "a")},
 			reason:       v1alpha1.ReasonEnforced, message: "every new namespace gets these initializers",
 			wantStatus: metav1.ConditionTrue, wantReason: v1alpha1.ReasonEnforced,
 			wantMessage: "every new namespace gets these initializers",
 		},
 		"enforced with the settings of another configuration": {
 			initializers: []string{"rbac.corp.com"},
-			overridden:   []v1alpha1.EffectiveInitializer{entry("rbac.corp.com", nil), entry("quota.corp.com", nil)},
+			overridden:   []v1alpha1.EffectiveInitializer{entry("rbac.corp.com"), entry("quota.corp.com")},
 			reason:       v1alpha1.ReasonEnforced, message: "every new namespace gets these initializers",
 			wantStatus: metav1.ConditionTrue, wantReason: v1alpha1.ReasonEnforced,
 			wantMessage: "every new namespace gets these initializers" +
-				overriddenMessage([]v1alpha1.EffectiveInitializer{entry(rbac, nil), entry(quota, nil)}),
+				overriddenMessage([]v1alpha1.EffectiveInitializer{entry(rbac), entry(quota)}),
 		},
 		"enforced with the settings of many other configurations": {
 			initializers: []string{"rbac.corp.com"},

@@ -73,7 +73,7 @@ func initializingCondition(namespace *corev1.Namespace, state State) corev1.Name
 		condition.Message = pendingMessage(state)
 	case PhaseFailed:
 		condition.Reason = v1alpha1.ReasonFailed
-		condition.Message = failedMessage(state, protection.WhyNotDelete(namespace))
+		condition.Message = failedMessage(state, protection.Message(namespace))
 	case PhaseCompleted:
 		condition.Reason = v1alpha1.ReasonCompleted
 		condition.Message = completedMessage(SkippedInitializers(namespace, state))

@@ -234,7 +234,7 @@ func TestComputeConditions(t *testing.T) {
 			namespace: wrappers.MakeNamespace("x").Initializers(rbac).Result(`{"status":"Failure","message":"no quota left"}`).
 				Label(v1alpha1.LabelDeletionProtection, "enabled"),
 			want: conditions{
-				whole(no, v1alpha1.ReasonFailed, "no quota left"+notDeleted(protection.WhyNotDelete(
+				whole(no, v1alpha1.ReasonFailed, "no quota left"+notDeleted(protection.Message(
 					wrappers.MakeNamespace("x").Label(v1alpha1.LabelDeletionProtection, "").Obj())), at),
 				one(rbac, no, v1alpha1.ReasonPending, messageInitializerPending, at),
 			},

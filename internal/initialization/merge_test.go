@@ -65,7 +65,7 @@ func TestMerge(t *testing.T) {
 		},
 		"a terminating configuration is ignored": {
 			configurations: []configuration{
-				wrappers.MakeConfiguration("a").Initializers("rbac.corp.com", "gone.corp.com").Terminating(now, "x.corp.com/keep"),
+				wrappers.MakeConfiguration("a").Initializers("rbac.corp.com", "deleted.corp.com").Terminating(now, "x.corp.com/keep"),
 				wrappers.MakeConfiguration("b").Initializers("quota.corp.com", "rbac.corp.com"),
 			},
 			want: entries("b", "quota.corp.com", "rbac.corp.com"),

@@ -18,6 +18,20 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/selectors"
 )
 
+const finalizer = "search.example.com/index"
+
+func entry(name string) v1alpha1.EffectiveInitializer {
+	return v1alpha1.EffectiveInitializer{Name: name, Configuration: "corp"}
+}
+
+// selecting returns the entry with a selector for one label.
+func selecting(entry v1alpha1.EffectiveInitializer, key, value string) v1alpha1.EffectiveInitializer {
+	entry.NamespaceSelector = &v1alpha1.NamespaceSelector{
+		MatchLabels: map[string]v1alpha1.LabelValue{key: v1alpha1.LabelValue(value)},
+	}
+	return entry
+}
+
 // test/integration compares the policy of the API server with the same selectors.
 func TestSelectsAsKubernetesDoes(t *testing.T) {
 	for name, selector := range selectors.All() {
@@ -48,8 +62,8 @@ func TestSelectsWithInvalidSelectors(t *testing.T) {
 func TestSelectedKeepsTheOrder(t *testing.T) {
 	g := NewWithT(t)
 	initializers := []v1alpha1.EffectiveInitializer{
-		selecting(entry(rbac, nil), "team", "a"), entry(quota, nil), selecting(entry(mesh, nil), "team", "a"),
-		selecting(entry("other.corp.com", nil), "team", "b"),
+		selecting(entry(rbac), "team", "a"), entry(quota), selecting(entry(mesh), "team", "a"),
+		selecting(entry("other.corp.com"), "team", "b"),
 	}
 	g.Expect(Names(Selected(initializers, map[string]string{"team": "a"}))).To(Equal([]string{rbac, quota, mesh}))
 	g.Expect(Names(Selected(initializers, nil))).To(Equal([]string{quota}))
@@ -60,7 +74,7 @@ func TestMissingFinalizers(t *testing.T) {
 	with := func(finalizers ...string) []v1alpha1.EffectiveInitializer {
 		var initializers []v1alpha1.EffectiveInitializer
 		for i, finalizer := range finalizers {
-			initializer := entry(fmt.Sprintf("i%d.corp.com", i), nil)
+			initializer := entry(fmt.Sprintf("i%d.corp.com", i))
 			initializer.Finalizer = finalizer
 			initializers = append(initializers, initializer)
 		}
@@ -90,7 +104,7 @@ func TestProbeLabels(t *testing.T) {
 	for name, selector := range all {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			initializer := entry(rbac, nil)
+			initializer := entry(rbac)
 			initializer.NamespaceSelector = selector
 			probes := ProbeLabels([]v1alpha1.EffectiveInitializer{initializer})
 			g.Expect(probes[0]).To(BeEmpty())
@@ -107,7 +121,7 @@ func TestProbeLabels(t *testing.T) {
 		g := NewWithT(t)
 		var initializers []v1alpha1.EffectiveInitializer
 		for _, name := range slices.Sorted(maps.Keys(all)) {
-			initializer := entry(name, nil)
+			initializer := entry(name)
 			initializer.NamespaceSelector = all[name]
 			initializers = append(initializers, initializer)
 		}
@@ -126,14 +140,14 @@ func TestProbeLabels(t *testing.T) {
 	t.Run("of two that are compatible", func(t *testing.T) {
 		g := NewWithT(t)
 		g.Expect(ProbeLabels([]v1alpha1.EffectiveInitializer{
-			selecting(entry(rbac, nil), "team", "a"), selecting(entry(quota, nil), "tier", "gold"), entry(mesh, nil),
+			selecting(entry(rbac), "team", "a"), selecting(entry(quota), "tier", "gold"), entry(mesh),
 		})).To(Equal([]map[string]string{nil, {"team": "a", "tier": "gold"}}))
 	})
 
 	t.Run("of two that are not compatible", func(t *testing.T) {
 		g := NewWithT(t)
 		g.Expect(ProbeLabels([]v1alpha1.EffectiveInitializer{
-			selecting(entry(rbac, nil), "team", "a"), selecting(entry(quota, nil), "team", "b"),
+			selecting(entry(rbac), "team", "a"), selecting(entry(quota), "team", "b"),
 		})).To(Equal([]map[string]string{nil, {"team": "a"}, {"team": "b"}}))
 	})
 
@@ -141,7 +155,7 @@ func TestProbeLabels(t *testing.T) {
 		g := NewWithT(t)
 		var initializers []v1alpha1.EffectiveInitializer
 		for i := range v1alpha1.MaxSetInitializers {
-			initializer := selecting(entry(rbac, nil), fmt.Sprintf("l%d", i), "a")
+			initializer := selecting(entry(rbac), fmt.Sprintf("l%d", i), "a")
 			for j := range 15 {
 				initializer.NamespaceSelector.MatchLabels[fmt.Sprintf("l%d-%d", i, j)] = "a"
 			}
@@ -161,7 +175,7 @@ func TestProbeLabels(t *testing.T) {
 		g := NewWithT(t)
 		var initializers []v1alpha1.EffectiveInitializer
 		for i := range 3 * maxProbes {
-			initializers = append(initializers, selecting(entry(rbac, nil), "team", fmt.Sprintf("t%d", i)))
+			initializers = append(initializers, selecting(entry(rbac), "team", fmt.Sprintf("t%d", i)))
 		}
 		g.Expect(ProbeLabels(initializers)).To(HaveLen(maxProbes))
 	})

@@ -21,7 +21,7 @@ type Skip struct {
 	Initializers []string
 	// Reason is v1alpha1.ReasonTimedOut or v1alpha1.ReasonDeregistered.
 	Reason string
-	// Pending is the pending list without them. It is empty if no name remains.
+	// Pending is the pending list without them. It is empty if no name is left.
 	Pending string
 	// Conditions are the conditions of the skipped initializers.
 	Conditions []corev1.NamespaceCondition

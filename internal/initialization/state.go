@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -143,7 +144,25 @@ func WhyNotDelete(namespace *corev1.Namespace, state State, systemNamespace stri
 	case openFor(namespace) >= maxWindow:
 		return openedEarlyMessage(openFor(namespace))
 	}
-	return protection.WhyNotDelete(namespace)
+	return protection.Message(namespace)
+}
+
+// maxWindow is how long a Namespace may have been open before the operator adds its pending list. A
+// Namespace that was open for longer may contain objects of users, so it is not deleted.
+const maxWindow = time.Minute
+
+// openFor returns how long a Namespace was open before the operator added its pending list. It is zero
+// if the API server added the list, and maxWindow if the annotation is invalid.
+func openFor(namespace *corev1.Namespace) time.Duration {
+	text, ok := namespace.Annotations[v1alpha1.AnnotationInjectedAt]
+	if !ok {
+		return 0
+	}
+	at, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		return maxWindow
+	}
+	return at.Sub(namespace.CreationTimestamp.Time).Truncate(time.Second)
 }
 
 // IsExempt reports whether a Namespace is exempt from initialization: the namespaces that the API

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
@@ -306,7 +307,7 @@ func TestWhyNotDelete(t *testing.T) {
 		},
 		"protected from deletion": {
 			namespace: failed("x").Label(v1alpha1.LabelDeletionProtection, "enabled"),
-			want:      protection.WhyNotDelete(failed("x").Label(v1alpha1.LabelDeletionProtection, "").Obj()),
+			want:      protection.Message(failed("x").Label(v1alpha1.LabelDeletionProtection, "").Obj()),
 		},
 	}
 	for name, test := range tests {
@@ -419,4 +420,35 @@ func unlabelled(namespace *wrappers.NamespaceWrapper) *wrappers.NamespaceWrapper
 
 func initializing(status corev1.ConditionStatus, reason string) corev1.NamespaceCondition {
 	return corev1.NamespaceCondition{Type: v1alpha1.ConditionInitializing, Status: status, Reason: reason}
+}
+
+// A namespace that was open for a long time is not deleted because an initializer fails.
+func TestWhyNotDeleteOpenNamespace(t *testing.T) {
+	tests := map[string]struct {
+		injectedAt string
+		want       string
+	}{
+		"list added by the API server":               {},
+		"just after the creation":                    {injectedAt: "2026-03-01T12:00:00.25Z"},
+		"within the window":                          {injectedAt: "2026-03-01T12:00:59Z"},
+		"before the creation, because clocks differ": {injectedAt: "2026-03-01T11:59:58Z"},
+		"after the window":                           {injectedAt: "2026-03-01T12:01:00Z", want: "open for 1m0s"},
+		"long after the window":                      {injectedAt: "2026-03-01T14:00:00Z", want: "open for 2h0m0s"},
+		"invalid time":                               {injectedAt: "yesterday", want: "open for 1m0s"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			namespace := wrappers.MakeNamespace("x").Initializers(rbac).Result(failureResult).Obj()
+			namespace.CreationTimestamp = metav1.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
+			if test.injectedAt != "" {
+				namespace.Annotations[v1alpha1.AnnotationInjectedAt] = test.injectedAt
+			}
+			why := WhyNotDelete(namespace, ParseState(namespace), systemNamespace)
+			if test.want == "" {
+				NewWithT(t).Expect(why).To(BeEmpty())
+			} else {
+				NewWithT(t).Expect(why).To(ContainSubstring(test.want))
+			}
+		})
+	}
 }

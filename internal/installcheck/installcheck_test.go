@@ -24,7 +24,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 )
 
-// The rest is asked of a real API server, in test/install and test/e2e.
+// test/install and test/e2e run the other checks against a real API server.
 func TestCheckLeader(t *testing.T) {
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	lease := func(holder string, renewed time.Time) *coordinationv1.Lease {
@@ -39,26 +39,26 @@ func TestCheckLeader(t *testing.T) {
 		lease *coordinationv1.Lease
 		want  string
 	}{
-		"no Lease":                        {want: `no manager has ever led in namespace "system"`},
-		"a Lease that was released":       {lease: lease("", now), want: "the last leader has stopped"},
-		"a Lease that has never been had": {lease: &coordinationv1.Lease{ObjectMeta: lease("", now).ObjectMeta}, want: "the last leader has stopped"},
-		"a Lease that has run out":        {lease: lease("pod", now.Add(-16*time.Second)), want: "pod leads, but has not said so since 2026-11-21T11:59:44Z"},
-		"a Lease that holds":              {lease: lease("pod", now.Add(-15*time.Second))},
-		"a clock that is ahead":           {lease: lease("pod", now.Add(time.Minute))},
+		"no Lease":                  {want: msgNoLease("system")},
+		"released Lease":            {lease: lease("", now), want: msgLeaderStopped},
+		"Lease without a holder":    {lease: &coordinationv1.Lease{ObjectMeta: lease("", now).ObjectMeta}, want: msgLeaderStopped},
+		"expired Lease":             {lease: lease("pod", now.Add(-16*time.Second)), want: msgLeaseExpired("pod", now.Add(-16*time.Second))},
+		"valid Lease":               {lease: lease("pod", now.Add(-15*time.Second))},
+		"clock behind the leader's": {lease: lease("pod", now.Add(time.Minute))},
 	} {
 		t.Run(name, func(t *testing.T) {
 			builder := fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme)
 			if test.lease != nil {
 				builder.WithObjects(test.lease)
 			}
-			installcheck := Checkup{
+			checker := Checker{
 				Client: builder.Build(), Clock: clocktesting.NewFakePassiveClock(now), SystemNamespace: "system", LeaseName: "lease",
 			}
-			findings := installcheck.Run(t.Context())
-			if len(findings) != 1 {
-				t.Fatalf("without initialization nothing but the leader counts, and not %v", findings)
+			results := checker.Run(t.Context())
+			if len(results) != 1 {
+				t.Fatalf("got %v instead of the check of the leader", results)
 			}
-			err := Failed(findings)
+			err := Join(results)
 			if test.want == "" && err != nil {
 				t.Errorf("got %v", err)
 			}
@@ -66,30 +66,30 @@ func TestCheckLeader(t *testing.T) {
 				t.Errorf("got %v instead of %q", err, test.want)
 			}
 			var out strings.Builder
-			Print(&out, findings)
-			if isOK := strings.HasPrefix(out.String(), "ok    a manager is at work\n"); isOK != (test.want == "") {
+			Print(&out, results)
+			if isOK := strings.HasPrefix(out.String(), "ok    "+checkLeader+"\n"); isOK != (test.want == "") {
 				t.Errorf("printed %q", out.String())
 			}
 		})
 	}
 }
 
-// What a namespace without labels gets depends on the selectors.
+// A namespace without labels gets the initializers that select it.
 func TestCheckCreation(t *testing.T) {
 	selecting := v1alpha1.EffectiveInitializer{Name: "b.corp.com", InitializerSettings: v1alpha1.InitializerSettings{
 		NamespaceSelector: &v1alpha1.NamespaceSelector{MatchLabels: map[string]v1alpha1.LabelValue{"team": "a"}},
 	}}
 	all := v1alpha1.EffectiveInitializer{Name: "a.corp.com"}
 	for name, test := range map[string]struct {
-		initializers   []v1alpha1.EffectiveInitializer
-		isInitializing bool
-		want           string
+		initializers []v1alpha1.EffectiveInitializer
+		initializing bool
+		want         string
 	}{
-		"nothing is registered":      {},
-		"one that selects others":    {initializers: []v1alpha1.EffectiveInitializer{selecting}},
-		"one for all":                {initializers: []v1alpha1.EffectiveInitializer{selecting, all}, isInitializing: true},
-		"one for all, not in force":  {initializers: []v1alpha1.EffectiveInitializer{selecting, all}, want: "1 initializers"},
-		"one that should not select": {initializers: []v1alpha1.EffectiveInitializer{selecting}, isInitializing: true, want: "0 init"},
+		"no initializers":                      {},
+		"selects other namespaces":             {initializers: []v1alpha1.EffectiveInitializer{selecting}},
+		"selects all namespaces":               {initializers: []v1alpha1.EffectiveInitializer{selecting, all}, initializing: true},
+		"selects all namespaces, not enforced": {initializers: []v1alpha1.EffectiveInitializer{selecting, all}, want: "1 initializers"},
+		"unexpected selection":                 {initializers: []v1alpha1.EffectiveInitializer{selecting}, initializing: true, want: "0 init"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			scheme := runtime.NewScheme()
@@ -100,13 +100,13 @@ func TestCheckCreation(t *testing.T) {
 			set.Name = v1alpha1.EffectiveSetName
 			api := fake.NewClientBuilder().WithScheme(scheme).WithObjects(set).WithInterceptorFuncs(interceptor.Funcs{
 				Create: func(_ context.Context, _ client.WithWatch, object client.Object, _ ...client.CreateOption) error {
-					if test.isInitializing {
+					if test.initializing {
 						object.SetLabels(map[string]string{v1alpha1.LabelInitializing: "true"})
 					}
 					return nil
 				},
 			}).Build()
-			err := (&Checkup{Client: api}).checkCreation(t.Context(), false)
+			err := (&Checker{Client: api}).checkCreation(t.Context(), false)
 			if (err == nil) != (test.want == "") || err != nil && !strings.HasPrefix(err.Error(), test.want) {
 				t.Errorf("got %v instead of %q", err, test.want)
 			}

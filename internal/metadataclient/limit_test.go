@@ -94,7 +94,7 @@ func TestLimitResponsesTogether(t *testing.T) {
 		t.Errorf("a small response: %v", err)
 	}
 	if _, err := io.Copy(io.Discard, body); err == nil {
-		t.Error("a large response is read while others are")
+		t.Error("a large response is read at the same time as another one")
 	}
 	for _, one := range bodies {
 		_ = one.Close()

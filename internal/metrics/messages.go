@@ -18,7 +18,7 @@ const (
 		"without discovery and watches."
 	helpSharedListRequests = "Lists of one type in one namespace that were answered from a shared cluster-wide list. " +
 		"Minus the requests with purpose shared_list, it is the number of list requests saved."
-	helpFinalizationThrottled = "How often the finalization of a namespace was postponed because the API server answered " +
+	helpFinalizationThrottled = "How often the finalization of a namespace was throttled because the API server answered " +
 		"429 Too Many Requests."
 	helpNamespacesBlocked = "Namespaces whose initialization or deletion makes no progress, by stage and most likely cause."
 	helpDiagnoses         = "Diagnoses of namespaces that made no progress, by result."

@@ -62,10 +62,9 @@ func RetryOnConflict(
 	}
 }
 
-// patchNamespaceStatus writes some fields of a Namespace's status. Conditions are
-// merged by type, so that all others are left to their owners. The UID in the patch
-// makes the API server refuse it with a Conflict if the Namespace was deleted and created again in
-// the meantime, as does a resource version that is neither empty nor current.
+// PatchStatus patches fields of a Namespace's status. Conditions are merged by type, so the conditions of
+// other controllers do not change. The API server refuses the patch with a Conflict if the Namespace was
+// deleted and created again, or if the resource version is neither empty nor current.
 func PatchStatus(
 	ctx context.Context, c client.Client, namespace *corev1.Namespace, status map[string]any, resourceVersion ...string,
 ) error {
@@ -73,8 +72,8 @@ func PatchStatus(
 	return Patch(ctx, c, namespace, map[string]any{"metadata": metadata, "status": status})
 }
 
-// preconditions returns the metadata of a patch that applies to this Namespace only, and only in
-// the given resource version unless that is empty.
+// Preconditions returns the metadata of a patch that applies only to this Namespace, and only to the given
+// resource version unless that is empty.
 func Preconditions(namespace *corev1.Namespace, resourceVersion string) map[string]any {
 	metadata := map[string]any{"uid": namespace.UID}
 	if resourceVersion != "" {
@@ -83,7 +82,7 @@ func Preconditions(namespace *corev1.Namespace, resourceVersion string) map[stri
 	return metadata
 }
 
-// patchNamespace writes a change that has the UID in its metadata by the status of a Namespace.
+// Patch patches the status subresource of a Namespace. The metadata of the change must contain the UID.
 func Patch(ctx context.Context, c client.Client, namespace *corev1.Namespace, change map[string]any) error {
 	body, err := json.Marshal(change)
 	if err != nil {
@@ -100,7 +99,7 @@ func Patch(ctx context.Context, c client.Client, namespace *corev1.Namespace, ch
 	return nil
 }
 
-// patchNamespaceConditions writes some conditions of a Namespace.
+// PatchConditions patches conditions of a Namespace.
 func PatchConditions(
 	ctx context.Context, c client.Client, namespace *corev1.Namespace, changed []corev1.NamespaceCondition,
 	resourceVersion ...string,
@@ -108,16 +107,14 @@ func PatchConditions(
 	return PatchStatus(ctx, c, namespace, map[string]any{"conditions": changed}, resourceVersion...)
 }
 
-// recordEvent records an Event about a Namespace. The note is escaped, and truncated if it is too
-// long.
+// RecordEvent records an Event about a Namespace. The note is escaped and truncated.
 func RecordEvent(
 	recorder events.EventRecorder, namespace *corev1.Namespace, eventType, reason, action, note string,
 ) {
 	RecordEventAbout(recorder, namespace, nil, eventType, reason, action, note)
 }
 
-// recordEventAbout records an Event about a Namespace and something else that it concerns;
-// nil if there is nothing else.
+// RecordEventAbout records an Event about a Namespace and a related object, which may be nil.
 func RecordEventAbout(
 	recorder events.EventRecorder, namespace *corev1.Namespace, related runtime.Object,
 	eventType, reason, action, note string,
@@ -125,8 +122,8 @@ func RecordEventAbout(
 	recorder.Eventf(namespace, related, eventType, reason, action, "%s", nscondition.Shorten(note, MaxEventNote))
 }
 
-// ignoreGone returns nil where the object has changed or gone since it was read, or was
-// created again: a watch event with the news is on its way.
+// IgnoreStale returns nil if the object has changed, or was deleted or created again, since it was read: the
+// watch event of that change is still to come.
 func IgnoreStale(err error) error {
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return nil
@@ -134,8 +131,8 @@ func IgnoreStale(err error) error {
 	return err
 }
 
-// isOfAnotherUID tells whether a patch was refused for the UID in it. The API server does
-// not call that a conflict, but an attempt to change the UID.
+// IsUIDMismatch reports whether the API server refused a patch because of its UID. The API server returns
+// Invalid instead of a Conflict, since the patch would change the UID.
 func IsUIDMismatch(err error) bool {
 	if !apierrors.IsInvalid(err) {
 		return false

@@ -24,7 +24,7 @@ const (
 	ExitInterrupted = 130
 )
 
-// StatusError is an error with an exit status. Err is nil if nothing remains to be printed.
+// StatusError is an error with an exit status. Err is nil if there is nothing more to print.
 type StatusError struct {
 	Code int
 	Err  error

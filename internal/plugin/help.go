@@ -121,8 +121,8 @@ const (
 	shortFinalize = "Remove a finalizer from a stuck namespace by force"
 	longFinalize  = `Remove a finalizer that blocks the deletion of a namespace by force.
 
-This is the last resort, because everything that the owner of the finalizer would have
-cleaned up remains. First apply the remedies of "kubectl nslifecycle explain".
+This is the last resort, because nothing cleans up what the owner of the finalizer would
+have cleaned up. First apply the remedies of "kubectl nslifecycle explain".
 
 Without --namespace-finalizer, --metadata-finalizer or --finalizer, the command prints the
 findings and all finalizers that can be removed. With one of these flags, it prints the

@@ -11,9 +11,9 @@ import (
 
 	"k8s.io/client-go/metadata"
 
-	"github.com/nslifecycle/nslifecycle/internal/inventory"
 	"github.com/nslifecycle/nslifecycle/internal/plugin/orphans"
 	"github.com/nslifecycle/nslifecycle/internal/printable"
+	"github.com/nslifecycle/nslifecycle/internal/resourcetypes"
 )
 
 // fullCountInterval is the time between two counts of all types. In between, only the types that
@@ -23,12 +23,12 @@ const fullCountInterval = 15 * time.Second
 // remainingCounter counts the objects in a namespace.
 type remainingCounter struct {
 	client     metadata.Interface
-	discoverer inventory.Discoverer
+	discoverer resourcetypes.Discoverer
 	namespace  string
 
 	lastFullCount time.Time
 	// nonEmpty are the types that had objects in the previous count.
-	nonEmpty []inventory.Type
+	nonEmpty []resourcetypes.Type
 }
 
 // snapshot is the result of a count.
@@ -63,7 +63,7 @@ func (r *remainingCounter) count(ctx context.Context) snapshot {
 		result.isComplete = true
 		types = r.discoverTypes(ctx, &result)
 	}
-	contents := inventory.List(ctx, r.client, r.namespace, types, 1)
+	contents := resourcetypes.List(ctx, r.client, r.namespace, types, 1)
 	if result.isComplete {
 		r.lastFullCount = time.Now()
 	}
@@ -83,8 +83,8 @@ func (r *remainingCounter) count(ctx context.Context) snapshot {
 }
 
 // discoverTypes returns the types of objects that block the deletion of a namespace.
-func (r *remainingCounter) discoverTypes(ctx context.Context, result *snapshot) []inventory.Type {
-	discovered, err := inventory.Discover(ctx, r.discoverer)
+func (r *remainingCounter) discoverTypes(ctx context.Context, result *snapshot) []resourcetypes.Type {
+	discovered, err := resourcetypes.Discover(ctx, r.discoverer)
 	if err != nil {
 		result.unread = append(result.unread, err.Error())
 		return r.nonEmpty

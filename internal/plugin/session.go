@@ -19,9 +19,9 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 
-	"github.com/nslifecycle/nslifecycle/internal/inventory"
 	"github.com/nslifecycle/nslifecycle/internal/metadataclient"
 	"github.com/nslifecycle/nslifecycle/internal/plugin/printer"
+	"github.com/nslifecycle/nslifecycle/internal/resourcetypes"
 	"github.com/nslifecycle/nslifecycle/internal/version"
 )
 
@@ -110,7 +110,7 @@ func (s *session) namespaces() (corev1client.NamespaceInterface, error) {
 
 // contentClients returns clients for discovery and for the metadata of objects of all types.
 // They suppress the warnings for deprecated types.
-func (s *session) contentClients() (inventory.Discoverer, metadata.Interface, error) {
+func (s *session) contentClients() (resourcetypes.Discoverer, metadata.Interface, error) {
 	config, err := s.restConfig()
 	if err != nil {
 		return nil, nil, err

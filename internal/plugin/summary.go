@@ -89,10 +89,10 @@ func computeSummary(namespace *corev1.Namespace) namespaceSummary {
 // expirationTime returns the time when a Namespace expires, or nil if there is none or its
 // annotations are invalid.
 func expirationTime(namespace *corev1.Namespace) *metav1.Time {
-	if !expiry.Has(namespace) {
+	if !expiry.IsSet(namespace) {
 		return nil
 	}
-	expires, err := expiry.Read(namespace)
+	expires, err := expiry.Parse(namespace)
 	if err != nil {
 		return nil
 	}

@@ -1,9 +1,9 @@
 // Copyright The nslifecycle Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package protection tells whether a Namespace is protected from deletion, for all of this
-// project who delete one. The API server refuses it anyhow where the policy in
-// config/protection is installed; what has the label is left alone without it as well.
+// Package protection reports whether a Namespace is protected from deletion. The policy in
+// config/protection denies the deletion in the API server; the operator and the plugin also respect the
+// label where that policy is not installed.
 package protection
 
 import (
@@ -18,17 +18,17 @@ import (
 // IsProtected reports whether a Namespace has the label. Its value does not matter, as in
 // config/protection/protection.yaml.
 func IsProtected(namespace *corev1.Namespace) bool {
-	_, isProtected := namespace.Labels[v1alpha1.LabelDeletionProtection]
-	return isProtected
+	_, ok := namespace.Labels[v1alpha1.LabelDeletionProtection]
+	return ok
 }
 
-// WhyNotDelete returns why a Namespace must not be deleted, with what to do about it, or ""
-// where it is not protected.
-func WhyNotDelete(namespace *corev1.Namespace) string {
+// Message returns why a Namespace must not be deleted and the command that allows it, or "" if it is
+// not protected.
+func Message(namespace *corev1.Namespace) string {
 	if !IsProtected(namespace) {
 		return ""
 	}
-	return fmt.Sprintf("label %s protects it; to let it go, run: %s",
+	return fmt.Sprintf("label %s protects the namespace; to allow its deletion, run: %s",
 		v1alpha1.LabelDeletionProtection, RemovalCommand(namespace.Name))
 }
 

@@ -11,26 +11,26 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-func TestWhyNotDelete(t *testing.T) {
-	const protected = "label nslifecycle.dev/deletion-protection protects it; to let it go, run: " +
+func TestMessage(t *testing.T) {
+	const protected = "label nslifecycle.dev/deletion-protection protects the namespace; to allow its deletion, run: " +
 		"kubectl label namespace shop nslifecycle.dev/deletion-protection-"
 	tests := map[string]struct {
 		labels map[string]string
 		want   string
 	}{
-		"no label":             {},
-		"another label":        {labels: map[string]string{"example.com/deletion-protection": "enabled"}},
-		"enabled":              {labels: map[string]string{"nslifecycle.dev/deletion-protection": "enabled"}, want: protected},
-		"whatever the value":   {labels: map[string]string{"nslifecycle.dev/deletion-protection": "false"}, want: protected},
-		"even an empty value":  {labels: map[string]string{"nslifecycle.dev/deletion-protection": ""}, want: protected},
-		"a longer key is none": {labels: map[string]string{"nslifecycle.dev/deletion-protections": "enabled"}},
+		"no label":       {},
+		"another label":  {labels: map[string]string{"example.com/deletion-protection": "enabled"}},
+		"enabled":        {labels: map[string]string{"nslifecycle.dev/deletion-protection": "enabled"}, want: protected},
+		"any value":      {labels: map[string]string{"nslifecycle.dev/deletion-protection": "false"}, want: protected},
+		"an empty value": {labels: map[string]string{"nslifecycle.dev/deletion-protection": ""}, want: protected},
+		"a longer key":   {labels: map[string]string{"nslifecycle.dev/deletion-protections": "enabled"}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", Labels: test.labels}}
 			g.Expect(IsProtected(namespace)).To(Equal(test.want != ""))
-			g.Expect(WhyNotDelete(namespace)).To(Equal(test.want))
+			g.Expect(Message(namespace)).To(Equal(test.want))
 		})
 	}
 }

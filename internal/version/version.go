@@ -1,15 +1,13 @@
 // Copyright The nslifecycle Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package version knows which version of nslifecycle a program was built from.
-//
-// A release says so by the linker:
+// Package version returns the version of the running program. The linker sets it for releases:
 //
 //	go build -ldflags "-X github.com/nslifecycle/nslifecycle/internal/version.version=v0.1.0
 //	                   -X github.com/nslifecycle/nslifecycle/internal/version.revision=<commit>"
 //
-// In every other build, Go itself has recorded the state of the checkout, or the version of
-// the module that was installed.
+// Other builds contain the version that Go records: the state of the checkout, or the version of the
+// installed module.
 package version
 
 import (
@@ -21,35 +19,35 @@ import (
 // Set by the linker.
 var version, revision string
 
-// unknown is the version of a build that neither the linker nor Go knows one of.
+// unknown is the version of a build without any version information.
 const unknown = "(devel)"
 
-// Info is what a program says about itself.
+// Info is the version of a program and how it was built.
 type Info struct {
 	Version  string `json:"version"`
 	Revision string `json:"revision,omitempty"`
-	// IsModified tells that the checkout had changes which are in no revision.
+	// IsModified reports that the checkout had uncommitted changes.
 	IsModified bool   `json:"isModified,omitempty"`
 	Go         string `json:"go"`
 	Platform   string `json:"platform"`
 }
 
-// Read returns what is known of the running program.
+// Read returns the version of the running program.
 func Read() Info {
-	build, isKnown := debug.ReadBuildInfo()
-	if !isKnown {
+	build, ok := debug.ReadBuildInfo()
+	if !ok {
 		build = &debug.BuildInfo{}
 	}
 	return compute(version, revision, build)
 }
 
-// String is one line for people.
+// String implements fmt.Stringer.
 func (i Info) String() string {
 	return fmt.Sprintf("%s (%s, %s)", i.Version, i.Go, i.Platform)
 }
 
-// compute lets the linker have the last word: a release is built without the state of version
-// control, so that an untracked file does not make it another one.
+// compute prefers the values of the linker: a release does not record the state of the checkout, since
+// untracked files would change the version.
 func compute(version, revision string, build *debug.BuildInfo) Info {
 	info := Info{
 		Version: version, Revision: revision,

@@ -23,15 +23,15 @@ func TestCompute(t *testing.T) {
 		build             *debug.BuildInfo
 		want              Info
 	}{
-		"a release": {
+		"release": {
 			version: "v0.1.0", revision: "abc", build: &debug.BuildInfo{Main: debug.Module{Version: "(devel)"}},
 			want: Info{Version: "v0.1.0", Revision: "abc"},
 		},
-		"a release from a checkout that was modified afterwards": {
+		"release from a modified checkout": {
 			version: "v0.1.0", revision: "abc", build: checkout,
 			want: Info{Version: "v0.1.0", Revision: "abc"},
 		},
-		"a checkout": {
+		"checkout": {
 			build: checkout,
 			want: Info{
 				Version: "v0.1.1-0.20261121224131-b28bed57a7c5+dirty", Revision: "b28bed5", IsModified: true,
@@ -41,7 +41,7 @@ func TestCompute(t *testing.T) {
 			build: &debug.BuildInfo{Main: debug.Module{Version: "v0.1.0"}},
 			want:  Info{Version: "v0.1.0"},
 		},
-		"a build that knows nothing": {
+		"no version information": {
 			build: &debug.BuildInfo{},
 			want:  Info{Version: "(devel)"},
 		},

@@ -29,8 +29,8 @@
 //	   └───────────────┘
 //
 // The finalizer is removed only after the function has returned nil for the Namespace with this
-// UID. There is no permanent failure: return nil if nothing remains to be done, and an error if an
-// administrator must act. Only the package's own finalizer is removed. The order of the others and
+// UID. There is no permanent failure: return nil if there is nothing left to do, and an error if an
+// administrator must act. Only the package's own finalizer is removed. The order of other finalizers and
 // concurrent writes of other clients are preserved.
 //
 // The function must be idempotent: it is called again after an error and after a restart, unless

@@ -47,10 +47,10 @@
 // The verbs get, list, watch, patch and initialize on namespaces, granted by a
 // ClusterRoleBinding, and the permissions of the Func. Optional permissions:
 //
-//   - patch on namespaces/status, without which no condition is published
-//   - update on namespaces/finalize, for [WithFinalizer] if the configuration does not name the
+//   - patch namespaces/status, without which no condition is published
+//   - update namespaces/finalize, for [WithFinalizer] if the configuration does not name the
 //     finalizer
-//   - get on namespaceinitializersets.nslifecycle.dev, with which [Check] can report that the
+//   - get namespaceinitializersets.nslifecycle.dev, with which [Check] can report that the
 //     name is not registered
 //
 // # Rate limits

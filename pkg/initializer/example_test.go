@@ -58,7 +58,7 @@ func ExampleAdd_badName() {
 	// Output: initializer name "owner" is not fully qualified: use at least three dot-separated parts, such as "quota.policy.example.com"
 }
 
-// A namespace that asks for what does not exist is deleted, and whoever asked is told why.
+// A namespace with an invalid request is deleted, and its creator can read the reason.
 func ExampleFailed() {
 	team := func(_ context.Context, namespace *corev1.Namespace) (initializer.Result, error) {
 		if namespace.Labels["team"] == "" {
@@ -74,7 +74,7 @@ func ExampleFailed() {
 	// Output: {"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"namespace \"shop\" has no label team: create it again with one","reason":"Invalid"}
 }
 
-// Waiting is no error: the condition says what for.
+// Waiting is not an error: the condition contains the reason.
 func ExampleNotYet() {
 	certificate := func(context.Context, *corev1.Namespace) (initializer.Result, error) {
 		return initializer.Result{}, initializer.NotYet(10*time.Second, "Issuing", "the certificate authority has not answered")
@@ -88,7 +88,7 @@ func ExampleNotYet() {
 	// Output: certificate.corp.example.com/Initialized=False Issuing: the certificate authority has not answered
 }
 
-// Long work says how far it is.
+// A long-running initializer reports its progress.
 func ExampleProgress() {
 	indices := func(ctx context.Context, _ *corev1.Namespace) (initializer.Result, error) {
 		for i, index := range []string{"orders", "customers"} {

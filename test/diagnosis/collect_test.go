@@ -134,14 +134,14 @@ var _ = Describe("A namespace", func() {
 		var facts *diagnosis.Facts
 		Eventually(func(g Gomega) {
 			facts = collectFacts(ctx, plane.Admin, namespace.Name, 0)
-			g.Expect(len(facts.Inventory.Types)).To(BeNumerically(">", extra))
+			g.Expect(len(facts.ResourceTypes.Types)).To(BeNumerically(">", extra))
 		}).WithContext(ctx).WithTimeout(time.Minute).Should(Succeed())
 
 		for range 5 {
 			begin := time.Now()
 			result := rules.Diagnose(collectFacts(ctx, plane.Admin, namespace.Name, 0))
 			took := time.Since(begin)
-			AddReportEntry("time", fmt.Sprintf("%d types: %s", len(facts.Inventory.Types), took.Round(time.Millisecond)),
+			AddReportEntry("time", fmt.Sprintf("%d types: %s", len(facts.ResourceTypes.Types), took.Round(time.Millisecond)),
 				ReportEntryVisibilityAlways)
 			Expect(causesOf(result)).To(ConsistOf(diagnosis.CauseFinalizerOwnerGone))
 			Expect(took).To(BeNumerically("<", 10*time.Second))

@@ -214,7 +214,7 @@ var _ = Describe("An incomplete installation", Ordered, ContinueOnFailure, func(
 			Expect(admin.Delete(ctx, namespace)).To(Succeed())
 			expectDeleted(ctx, name)
 		}
-		Expect(checkInstallation(ctx)).To(ContainSubstring("FAIL  a manager is at work: no manager has ever led"))
+		Expect(checkInstallation(ctx)).To(ContainSubstring("FAIL  the leader renews its Lease: "))
 	}, SpecTimeout(4*time.Minute))
 })
 

@@ -95,7 +95,7 @@ func TestRefusals(t *testing.T) {
 	if _, err := client.Create(ctx, shopIndex, shop); err != nil {
 		t.Fatal(err)
 	}
-	if err := client.Delete(ctx, "gone", "33333333"); err != nil {
+	if err := client.Delete(ctx, "deleted", "33333333"); err != nil {
 		t.Fatal(err)
 	}
 	for name, test := range map[string]struct {
@@ -114,7 +114,7 @@ func TestRefusals(t *testing.T) {
 		},
 		"already deleted": {
 			try: func() error {
-				_, err := client.Create(ctx, "gone", indexserver.Owner{Namespace: "gone", UID: "33333333"})
+				_, err := client.Create(ctx, "deleted", indexserver.Owner{Namespace: "deleted", UID: "33333333"})
 				return err
 			},
 			status: http.StatusGone, isFinal: true, message: "was deleted at",

@@ -48,7 +48,7 @@ func (s *Store) readIndices() error {
 				return err
 			}
 			// The deletion was recorded but not completed.
-			if _, ok := s.gone[found.record.Owner.UID]; ok {
+			if _, ok := s.deleted[found.record.Owner.UID]; ok {
 				if err := os.RemoveAll(path); err != nil {
 					return err
 				}
@@ -77,13 +77,13 @@ func readIndex(dir string) (*index, error) {
 	return found, err
 }
 
-func (s *Store) readGone() error {
-	return readFiles(filepath.Join(s.dir, goneDir), func(path, uid string) error {
+func (s *Store) readDeleted() error {
+	return readFiles(filepath.Join(s.dir, deletedDir), func(path, uid string) error {
 		var when time.Time
 		if err := readJSON(path, &when); err != nil {
 			return err
 		}
-		s.gone[uid] = when
+		s.deleted[uid] = when
 		return nil
 	})
 }

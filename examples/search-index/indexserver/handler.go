@@ -163,7 +163,7 @@ func statusOf(err error) int {
 		return http.StatusNotFound
 	case errors.Is(err, ErrConflict):
 		return http.StatusConflict
-	case errors.Is(err, ErrGone):
+	case errors.Is(err, ErrDeleted):
 		return http.StatusGone
 	default:
 		return http.StatusInternalServerError

@@ -22,13 +22,13 @@ const (
 	indexFile = "index.json"
 	// documentsDir contains one file per document.
 	documentsDir = "documents"
-	// goneDir contains one file per UID of a deleted index.
-	goneDir = ".gone"
+	// deletedDir contains one file per UID of a deleted index.
+	deletedDir = ".deleted"
 	// scratchPrefix is the prefix of incomplete and deleted data.
 	scratchPrefix = ".scratch-"
-	// goneFor is the time for which a deletion is remembered: longer than any request can be
+	// deletionRetention is the time for which a deletion is remembered: longer than any request can be
 	// delayed.
-	goneFor = 24 * time.Hour
+	deletionRetention = 24 * time.Hour
 )
 
 // Errors of the store, wrapped with details.
@@ -39,8 +39,8 @@ var (
 	ErrNotFound = errors.New("not found")
 	// ErrConflict: the index belongs to another Namespace.
 	ErrConflict = errors.New("conflict")
-	// ErrGone: the index of this Namespace was deleted.
-	ErrGone = errors.New("gone")
+	// ErrDeleted: the index of this Namespace was deleted.
+	ErrDeleted = errors.New("deleted")
 )
 
 // Store keeps indices in a directory and in memory. It is safe for concurrent use by one process.
@@ -50,8 +50,8 @@ type Store struct {
 
 	mutex   sync.RWMutex
 	indices map[string]*index
-	// gone contains the UIDs of deleted indices and the times of the deletions.
-	gone map[string]time.Time
+	// deleted contains the UIDs of deleted indices and the times of the deletions.
+	deleted map[string]time.Time
 }
 
 // index is an index in memory.
@@ -68,11 +68,11 @@ func Open(dir string) (*Store, error) {
 }
 
 func open(dir string, now func() time.Time) (*Store, error) {
-	store := &Store{dir: dir, now: now, indices: map[string]*index{}, gone: map[string]time.Time{}}
-	if err := os.MkdirAll(filepath.Join(dir, goneDir), 0o700); err != nil {
+	store := &Store{dir: dir, now: now, indices: map[string]*index{}, deleted: map[string]time.Time{}}
+	if err := os.MkdirAll(filepath.Join(dir, deletedDir), 0o700); err != nil {
 		return nil, fmt.Errorf("failed to create the directory of the indices: %w", err)
 	}
-	if err := errors.Join(store.readGone(), store.readIndices()); err != nil {
+	if err := errors.Join(store.readDeleted(), store.readIndices()); err != nil {
 		return nil, fmt.Errorf("failed to read the indices in %s: %w", dir, err)
 	}
 	return store, nil
@@ -85,9 +85,9 @@ func (s *Store) Create(name string, owner Owner) (created Index, isNew bool, err
 	}
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	if when, ok := s.gone[owner.UID]; ok {
+	if when, ok := s.deleted[owner.UID]; ok {
 		return Index{}, false, fmt.Errorf("%w: the index of namespace %q with UID %s was deleted at %s",
-			ErrGone, owner.Namespace, owner.UID, when.Format(time.RFC3339))
+			ErrDeleted, owner.Namespace, owner.UID, when.Format(time.RFC3339))
 	}
 	if found, ok := s.indices[name]; ok {
 		if found.record.Owner != owner {
@@ -213,26 +213,26 @@ func (s *Store) find(name string) (*index, error) {
 // remember records the UID of a deleted index, and drops expired records.
 func (s *Store) remember(uid string) error {
 	now := s.now().UTC()
-	for old, when := range s.gone {
-		if now.Sub(when) > goneFor {
-			if err := os.Remove(s.gonePath(old)); err != nil && !errors.Is(err, os.ErrNotExist) {
+	for old, when := range s.deleted {
+		if now.Sub(when) > deletionRetention {
+			if err := os.Remove(s.deletedPath(old)); err != nil && !errors.Is(err, os.ErrNotExist) {
 				return err
 			}
-			delete(s.gone, old)
+			delete(s.deleted, old)
 		}
 	}
-	if _, ok := s.gone[uid]; ok {
+	if _, ok := s.deleted[uid]; ok {
 		return nil
 	}
-	if err := writeJSON(s.gonePath(uid), now); err != nil {
+	if err := writeJSON(s.deletedPath(uid), now); err != nil {
 		return err
 	}
-	s.gone[uid] = now
+	s.deleted[uid] = now
 	return nil
 }
 
-func (s *Store) gonePath(uid string) string {
-	return filepath.Join(s.dir, goneDir, uid+".json")
+func (s *Store) deletedPath(uid string) string {
+	return filepath.Join(s.dir, deletedDir, uid+".json")
 }
 
 func newIndex(record Index) *index {

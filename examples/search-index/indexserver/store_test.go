@@ -72,12 +72,12 @@ func TestCreate(t *testing.T) {
 		"existing":              {index: shopIndex, owner: shop, prepare: createShop},
 		"another UID's":         {index: shopIndex, owner: shopAgain, prepare: createShop, want: ErrConflict},
 		"another name's":        {index: shopIndex, owner: Owner{Namespace: "shoe", UID: shop.UID}, prepare: createShop, want: ErrConflict},
-		"deleted":               {index: shopIndex, owner: shop, prepare: createAndDeleteShop, want: ErrGone},
+		"deleted":               {index: shopIndex, owner: shop, prepare: createAndDeleteShop, want: ErrDeleted},
 		"deleted and recreated": {index: shopIndex, owner: shopAgain, prepare: createAndDeleteShop, isNew: true},
-		"never made":            {index: shopIndex, owner: shop, prepare: deleteShop, want: ErrGone},
+		"never made":            {index: shopIndex, owner: shop, prepare: deleteShop, want: ErrDeleted},
 		"no name":               {owner: shop, want: ErrInvalid},
 		"a path":                {index: "../shop", owner: shop, want: ErrInvalid},
-		"a hidden name":         {index: ".gone", owner: shop, want: ErrInvalid},
+		"a hidden name":         {index: ".deleted", owner: shop, want: ErrInvalid},
 		"capital letters":       {index: "Shop", owner: shop, want: ErrInvalid},
 		"a dash at the end": {
 			index: "shop-", owner: shop, want: ErrInvalid,
@@ -148,7 +148,7 @@ func TestDelete(t *testing.T) {
 			t.Errorf("Get after Delete: %v, want that there is none", err)
 		}
 	}
-	if left, err := os.ReadDir(store.dir); err != nil || len(left) != 1 || left[0].Name() != goneDir {
+	if left, err := os.ReadDir(store.dir); err != nil || len(left) != 1 || left[0].Name() != deletedDir {
 		t.Errorf("There is something left: %v, %v", left, err)
 	}
 	if _, _, err := store.Add(shopIndex, Document{Text: "late"}); !errors.Is(err, ErrNotFound) {
@@ -172,21 +172,21 @@ func TestDeletionRecordsExpire(t *testing.T) {
 	if err := deleteShop(store); err != nil {
 		t.Fatal(err)
 	}
-	clock.time = start.Add(goneFor)
+	clock.time = start.Add(deletionRetention)
 	if err := store.Delete("other", "33333333"); err != nil {
 		t.Fatal(err)
 	}
-	if err := createShop(store); !errors.Is(err, ErrGone) {
-		t.Errorf("Create after a day: %v, want that it is gone", err)
+	if err := createShop(store); !errors.Is(err, ErrDeleted) {
+		t.Errorf("Create after a day: %v, want ErrDeleted", err)
 	}
-	clock.time = start.Add(goneFor + time.Second)
+	clock.time = start.Add(deletionRetention + time.Second)
 	if err := store.Delete("another", "44444444"); err != nil {
 		t.Fatal(err)
 	}
 	if err := createShop(store); err != nil {
 		t.Errorf("Create after more than a day: %v", err)
 	}
-	if _, err := os.Stat(store.gonePath(shop.UID)); !errors.Is(err, os.ErrNotExist) {
+	if _, err := os.Stat(store.deletedPath(shop.UID)); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("The file of a forgotten deletion: %v, want that there is none", err)
 	}
 }
@@ -197,7 +197,7 @@ func TestSearch(t *testing.T) {
 	mustCreate(t, store, "other", shopAgain)
 	mustAdd(t, store, "other", Document{ID: "elsewhere", Text: "namespace shop is ready"})
 	for i, text := range []string{
-		"Namespace shop is ready.", "The shop is open; open for everybody", "open", "Ärger mit der Tür",
+		"Namespace shop is ready.", "The shop is open; open for all", "open", "Ärger mit der Tür",
 	} {
 		mustAdd(t, store, shopIndex, Document{
 			ID: fmt.Sprintf("d%d", i), Time: start.Add(time.Duration(i) * time.Second), Text: text,
@@ -287,11 +287,11 @@ func TestOpenReadsIndices(t *testing.T) {
 	if diff := cmp.Diff(Found{Total: 1, Hits: []Hit{{Score: 1, Document: document}}}, found); diff != "" {
 		t.Errorf("Search after a restart (-want +got):\n%s", diff)
 	}
-	if _, _, err := store.Create("other", shopAgain); !errors.Is(err, ErrGone) {
-		t.Errorf("Create of what was deleted before the restart: %v, want that it is gone", err)
+	if _, _, err := store.Create("other", shopAgain); !errors.Is(err, ErrDeleted) {
+		t.Errorf("Create after a deletion before the restart: %v, want ErrDeleted", err)
 	}
 	if _, isNew, err := store.Add(shopIndex, document); isNew || err != nil {
-		t.Errorf("Add of what is there: isNew %t, error %v", isNew, err)
+		t.Errorf("Add of an existing document: isNew %t, error %v", isNew, err)
 	}
 }
 
@@ -305,7 +305,7 @@ func TestOpenCleansUpAfterCrash(t *testing.T) {
 			return os.WriteFile(filepath.Join(store.dir, shopIndex, documentsDir, scratchPrefix+"1"), []byte(`{"id":`), 0o600)
 		},
 		"half of a deletion that is being remembered": func(_ *testing.T, store *Store) error {
-			return os.WriteFile(filepath.Join(store.dir, goneDir, scratchPrefix+"1"), []byte(`"20`), 0o600)
+			return os.WriteFile(filepath.Join(store.dir, deletedDir, scratchPrefix+"1"), []byte(`"20`), 0o600)
 		},
 		"a deletion that is remembered only": func(t *testing.T, store *Store) error {
 			mustCreate(t, store, "other", shopAgain)

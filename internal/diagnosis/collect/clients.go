@@ -30,7 +30,7 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
-	"github.com/nslifecycle/nslifecycle/internal/inventory"
+	"github.com/nslifecycle/nslifecycle/internal/resourcetypes"
 )
 
 // lister lists typed objects.
@@ -40,7 +40,7 @@ type lister interface {
 
 // discoverer discovers resource types: all, or those of one group version.
 type discoverer interface {
-	inventory.Discoverer
+	resourcetypes.Discoverer
 	ServerResourcesForGroupVersionWithContext(
 		ctx context.Context, groupVersion string) (*metav1.APIResourceList, error)
 }
@@ -53,7 +53,7 @@ type dryRunner interface {
 
 // accessReviewer checks permissions of ServiceAccounts.
 type accessReviewer interface {
-	canChange(ctx context.Context, account types.NamespacedName, of inventory.Type, namespace string) (bool, error)
+	canChange(ctx context.Context, account types.NamespacedName, of resourcetypes.Type, namespace string) (bool, error)
 }
 
 // clusterDryRunner is the dryRunner of a cluster.
@@ -95,7 +95,7 @@ type clusterAccessReviewer struct{ client client.Writer }
 
 // canChange reviews patch and update, either of which suffices to remove a finalizer.
 func (a clusterAccessReviewer) canChange(
-	ctx context.Context, account types.NamespacedName, of inventory.Type, namespace string,
+	ctx context.Context, account types.NamespacedName, of resourcetypes.Type, namespace string,
 ) (bool, error) {
 	for _, verb := range []string{"patch", "update"} {
 		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{

@@ -17,11 +17,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
-	"github.com/nslifecycle/nslifecycle/internal/inventory"
+	"github.com/nslifecycle/nslifecycle/internal/resourcetypes"
 )
 
 const (
-	// maxListed is how many objects of a type are listed; the others are only counted.
+	// maxListed is how many objects of a type are listed; further objects are only counted.
 	maxListed = 500
 	// listInterval is the time between the two lists of the content.
 	listInterval = 700 * time.Millisecond
@@ -74,13 +74,13 @@ func (c *collection) readCRDs(ctx context.Context) {
 }
 
 func (c *collection) readContent(ctx context.Context) {
-	if c.facts.Inventory == nil {
+	if c.facts.ResourceTypes == nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, responseTimeout)
 	defer cancel()
 	name := c.facts.Namespace.Name
-	contents := inventory.List(ctx, c.metadata, name, c.facts.Inventory.Types, maxListed)
+	contents := resourcetypes.List(ctx, c.metadata, name, c.facts.ResourceTypes.Types, maxListed)
 	for _, content := range contents {
 		switch {
 		case content.Err == nil:
@@ -101,15 +101,15 @@ func isFromAPIServer(err error) bool {
 	return errors.As(err, &status)
 }
 
-// readProgress lists the content again to find out whether there is progress, if the deletion exceeds
-// the progress deadline.
+// readProgress lists the content again to detect progress, if the deletion exceeds the progress
+// deadline.
 func (c *collection) readProgress(ctx context.Context) {
 	facts := c.facts
 	if evidence := progressInConditions(facts); evidence != "" {
 		c.update(func(facts *diagnosis.Facts) { facts.Progress.Evidence = evidence })
 		return
 	}
-	var listed []inventory.Type
+	var listed []resourcetypes.Type
 	for _, content := range facts.Content {
 		if content.Count > 0 && content.Err == nil {
 			listed = append(listed, content.Type)
@@ -125,7 +125,7 @@ func (c *collection) readProgress(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, responseTimeout)
 	defer cancel()
-	second := inventory.List(ctx, c.metadata, facts.Namespace.Name, listed, maxListed)
+	second := resourcetypes.List(ctx, c.metadata, facts.Namespace.Name, listed, maxListed)
 	c.update(func(facts *diagnosis.Facts) {
 		facts.Progress = computeProgress(facts.Content, second)
 		for _, content := range second {
@@ -137,15 +137,15 @@ func (c *collection) readProgress(ctx context.Context) {
 }
 
 // hasContent reports whether objects of a type remain.
-func (c *collection) hasContent(isType func(inventory.Type) bool) bool {
-	return slices.ContainsFunc(c.facts.Content, func(content inventory.Content) bool {
+func (c *collection) hasContent(isType func(resourcetypes.Type) bool) bool {
+	return slices.ContainsFunc(c.facts.Content, func(content resourcetypes.Content) bool {
 		return content.Count > 0 && isType(content.Type)
 	})
 }
 
 // readPods reads the remaining pods and their nodes.
 func (c *collection) readPods(ctx context.Context) {
-	isPod := func(of inventory.Type) bool { return of.GroupResource() == diagnosis.PodResource }
+	isPod := func(of resourcetypes.Type) bool { return of.GroupResource() == diagnosis.PodResource }
 	list := &corev1.PodList{}
 	if !c.hasContent(isPod) ||
 		!c.list(ctx, diagnosis.SourcePods, list, inNamespace(c.facts.Namespace.Name), atMost(maxListed)) {

@@ -12,28 +12,28 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
-	"github.com/nslifecycle/nslifecycle/internal/inventory"
+	"github.com/nslifecycle/nslifecycle/internal/resourcetypes"
 )
 
 func (c *collection) discover(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, 2*responseTimeout)
 	defer cancel()
-	found, err := inventory.Discover(ctx, c.discoverer)
+	found, err := resourcetypes.Discover(ctx, c.discoverer)
 	if err != nil {
 		c.addFailure(diagnosis.SourceDiscovery, "", err)
 		return
 	}
-	c.update(func(facts *diagnosis.Facts) { facts.Inventory = found })
+	c.update(func(facts *diagnosis.Facts) { facts.ResourceTypes = found })
 }
 
 // discoverDirectly requests the resource types of each group version that discovery lacks, since the
 // discovery cache of the API server can be stale.
 func (c *collection) discoverDirectly(ctx context.Context) {
-	if c.facts.Inventory == nil {
+	if c.facts.ResourceTypes == nil {
 		return
 	}
 	var requests []func()
-	for groupVersion := range c.facts.Inventory.Failed {
+	for groupVersion := range c.facts.ResourceTypes.Failed {
 		requests = append(requests, func() {
 			ctx, cancel := context.WithTimeout(ctx, responseTimeout)
 			defer cancel()

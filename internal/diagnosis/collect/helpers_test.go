@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
-	"github.com/nslifecycle/nslifecycle/internal/inventory"
+	"github.com/nslifecycle/nslifecycle/internal/resourcetypes"
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
@@ -31,8 +31,8 @@ var (
 	unavailable = makeError(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable)
 )
 
-func makeType(group, resource string) inventory.Type {
-	return inventory.Type{
+func makeType(group, resource string) resourcetypes.Type {
+	return resourcetypes.Type{
 		GroupVersionResource: schema.GroupVersionResource{Group: group, Version: "v1", Resource: resource},
 		Kind:                 "Kind", Verbs: []string{"delete", "list", "patch"},
 	}
@@ -54,12 +54,12 @@ func makeTerminatingObject(name string, finalizers ...string) metav1.PartialObje
 	return object
 }
 
-func contentOf(of inventory.Type, objects ...metav1.PartialObjectMetadata) inventory.Content {
-	return inventory.Content{Type: of, Objects: objects, Count: len(objects)}
+func contentOf(of resourcetypes.Type, objects ...metav1.PartialObjectMetadata) resourcetypes.Content {
+	return resourcetypes.Content{Type: of, Objects: objects, Count: len(objects)}
 }
 
 // makeFacts returns the facts about a terminating namespace with some content.
-func makeFacts(content ...inventory.Content) *diagnosis.Facts {
+func makeFacts(content ...resourcetypes.Content) *diagnosis.Facts {
 	return &diagnosis.Facts{
 		Now: now, ProgressDeadline: diagnosis.DefaultProgressDeadline, Content: content,
 		Namespace: wrappers.MakeNamespace("shop").Terminating(deleted).Obj(),

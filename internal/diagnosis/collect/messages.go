@@ -7,7 +7,7 @@ import (
 	"fmt"
 
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
-	"github.com/nslifecycle/nslifecycle/internal/inventory"
+	"github.com/nslifecycle/nslifecycle/internal/resourcetypes"
 )
 
 // Reasons why facts could not be read.
@@ -46,7 +46,7 @@ func sourceCondition(conditionType string) string { return "condition " + condit
 
 func sourceEvent(reason string) string { return "Event " + reason }
 
-func secondListFailed(of inventory.Type, err error) diagnosis.Unread {
+func secondListFailed(of resourcetypes.Type, err error) diagnosis.Unread {
 	return diagnosis.Unread{
 		Source: diagnosis.SourceContent, Why: fmt.Sprintf(unreadSecondList, of, diagnosis.OneLine(err.Error())),
 	}

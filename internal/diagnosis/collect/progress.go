@@ -17,14 +17,14 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
-	"github.com/nslifecycle/nslifecycle/internal/inventory"
+	"github.com/nslifecycle/nslifecycle/internal/resourcetypes"
 )
 
 // computeProgress compares two lists of the content: which objects were deleted, and which finalizers
 // were removed. It ignores new objects, and types that could not be listed completely again.
-func computeProgress(first, second []inventory.Content) diagnosis.Progress {
+func computeProgress(first, second []resourcetypes.Content) diagnosis.Progress {
 	progress := diagnosis.Progress{Deleted: map[schema.GroupResource]int{}, Released: map[string]int{}}
-	again := map[schema.GroupResource]inventory.Content{}
+	again := map[schema.GroupResource]resourcetypes.Content{}
 	for _, content := range second {
 		again[content.Type.GroupResource()] = content
 	}
@@ -39,7 +39,7 @@ func computeProgress(first, second []inventory.Content) diagnosis.Progress {
 
 // addProgress adds the changes of one type. An object that the second list lacks was deleted if the
 // first list was complete, or if the count decreased.
-func addProgress(progress diagnosis.Progress, before, after inventory.Content) {
+func addProgress(progress diagnosis.Progress, before, after resourcetypes.Content) {
 	resource := before.Type.GroupResource()
 	remaining := map[types.UID][]string{}
 	for _, object := range after.Objects {
@@ -78,7 +78,7 @@ func progressInConditions(facts *diagnosis.Facts) string {
 	if written.IsZero() || facts.IsOverdue(written) {
 		return ""
 	}
-	counts := map[schema.GroupResource]inventory.Content{}
+	counts := map[schema.GroupResource]resourcetypes.Content{}
 	for _, content := range facts.Content {
 		counts[content.Type.GroupResource()] = content
 	}

@@ -12,22 +12,22 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
-	"github.com/nslifecycle/nslifecycle/internal/inventory"
+	"github.com/nslifecycle/nslifecycle/internal/resourcetypes"
 )
 
 func TestComputeProgress(t *testing.T) {
-	first := []inventory.Content{contentOf(widgets, makeTerminatingObject("a", held), makeTerminatingObject("b", held, "x")), contentOf(configMaps, makeObject("c"))}
+	first := []resourcetypes.Content{contentOf(widgets, makeTerminatingObject("a", held), makeTerminatingObject("b", held, "x")), contentOf(configMaps, makeObject("c"))}
 	for name, test := range map[string]struct {
-		second   []inventory.Content
+		second   []resourcetypes.Content
 		deleted  int
 		released int
 	}{
 		"no change":           {second: first},
-		"a new object":        {second: []inventory.Content{contentOf(widgets, makeTerminatingObject("a", held), makeTerminatingObject("b", held), makeTerminatingObject("c")), first[1]}},
-		"one deleted":         {second: []inventory.Content{contentOf(widgets, makeTerminatingObject("b", held, "x")), first[1]}, deleted: 1, released: 1},
+		"a new object":        {second: []resourcetypes.Content{contentOf(widgets, makeTerminatingObject("a", held), makeTerminatingObject("b", held), makeTerminatingObject("c")), first[1]}},
+		"one deleted":         {second: []resourcetypes.Content{contentOf(widgets, makeTerminatingObject("b", held, "x")), first[1]}, deleted: 1, released: 1},
 		"all deleted":         {second: first[1:], deleted: 2, released: 2},
-		"a finalizer removed": {second: []inventory.Content{contentOf(widgets, makeTerminatingObject("a"), makeTerminatingObject("b", held, "x")), first[1]}, released: 1},
-		"a list that fails":   {second: []inventory.Content{inventory.Content{Type: widgets, Err: unavailable}, first[1]}},
+		"a finalizer removed": {second: []resourcetypes.Content{contentOf(widgets, makeTerminatingObject("a"), makeTerminatingObject("b", held, "x")), first[1]}, released: 1},
+		"a list that fails":   {second: []resourcetypes.Content{resourcetypes.Content{Type: widgets, Err: unavailable}, first[1]}},
 	} {
 		progress := computeProgress(first, test.second)
 		if progress.Deleted[widgets.GroupResource()] != test.deleted || progress.Released[held] != test.released {
@@ -36,11 +36,11 @@ func TestComputeProgress(t *testing.T) {
 	}
 	many, fewer := contentOf(configMaps, makeObject("a")), contentOf(configMaps, makeObject("b"))
 	many.Count, fewer.Count = 9000, 8000
-	if got := computeProgress([]inventory.Content{many}, []inventory.Content{fewer}); got.Deleted[configMaps.GroupResource()] != 1 {
+	if got := computeProgress([]resourcetypes.Content{many}, []resourcetypes.Content{fewer}); got.Deleted[configMaps.GroupResource()] != 1 {
 		t.Errorf("of many: got %+v", got)
 	}
 	fewer.Count = 9000
-	if got := computeProgress([]inventory.Content{many}, []inventory.Content{fewer}); got.Observed() {
+	if got := computeProgress([]resourcetypes.Content{many}, []resourcetypes.Content{fewer}); got.Observed() {
 		t.Errorf("of as many: got %+v", got)
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
-	"github.com/nslifecycle/nslifecycle/internal/inventory"
+	"github.com/nslifecycle/nslifecycle/internal/resourcetypes"
 )
 
 const (
@@ -93,7 +93,7 @@ func conditionsOf(of diagnosis.RemainingObject, object *unstructured.Unstructure
 }
 
 func (c *collection) readEvents(ctx context.Context, overdue []diagnosis.RemainingObject) {
-	isEvent := func(of inventory.Type) bool { return of.Resource == "events" }
+	isEvent := func(of resourcetypes.Type) bool { return of.Resource == "events" }
 	list := &corev1.EventList{}
 	if !c.hasContent(isEvent) ||
 		!c.list(ctx, diagnosis.SourceEvents, list, inNamespace(c.facts.Namespace.Name), atMost(maxEvents)) {

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
-	"github.com/nslifecycle/nslifecycle/internal/inventory"
+	"github.com/nslifecycle/nslifecycle/internal/resourcetypes"
 )
 
 // MaxChecked is how many ServiceAccounts and permissions are checked.
@@ -35,7 +35,7 @@ func ExternalFinalizers(facts *diagnosis.Facts) map[string][]diagnosis.Remaining
 // AccessReview is the question whether a ServiceAccount may change the objects of a type.
 type AccessReview struct {
 	ServiceAccount types.NamespacedName
-	Type           inventory.Type
+	Type           resourcetypes.Type
 }
 
 // AccessReviewsNeeded returns the permissions to check: those of possible owners.

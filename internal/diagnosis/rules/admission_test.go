@@ -70,7 +70,7 @@ func TestFindAdmission(t *testing.T) {
 			want:  []want{{diagnosis.CauseAdmissionRefused, diagnosis.Likely, "guard.example.com", "it is precious", object}},
 		},
 		"a webhook that refuses us, at once": {facts: makeTerminating(left, refusedDelete(denied), young)},
-		"a webhook that refuses everybody": {
+		"webhook that denies all users": {
 			facts: makeTerminating(left, refusedDelete(denied), withContentFailure(denied.Error())),
 			want:  []want{{diagnosis.CauseAdmissionRefused, diagnosis.Confirmed, "", "condition NamespaceDeletionContentFailure=True", object}},
 		},

@@ -40,19 +40,19 @@ func TestFindDefinitions(t *testing.T) {
 	broken := internalError(`conversion webhook for widgets.example.com/v1, Kind=Widget failed: Post ` +
 		`"https://convert.shop.svc:443/?timeout=30s": service "convert" not found`)
 	crd := []string{"customresourcedefinitions.apiextensions.k8s.io/widgets.widgets.example.com"}
-	gone := func(facts *diagnosis.Facts) {
+	backendDeleted := func(facts *diagnosis.Facts) {
 		facts.Backends = map[types.NamespacedName]diagnosis.Backend{{Namespace: shop, Name: "convert"}: {}}
 	}
 	runCases(t, map[string]diagnoseCase{
 		"a conversion webhook that was in the namespace": {
-			facts: makeTerminating(withContent(failing(widgets, broken)), withDefinition(convertedBy(shop)), gone, withContentFailure(broken.Error())),
+			facts: makeTerminating(withContent(failing(widgets, broken)), withDefinition(convertedBy(shop)), backendDeleted, withContentFailure(broken.Error())),
 			want:  []want{{diagnosis.CauseConversionWebhookFailing, diagnosis.Confirmed, evidenceBackendDeleted, evidenceNoCABundle, crd}},
 		},
-		"a conversion webhook of which only the condition tells": {
+		"conversion webhook known only from the condition": {
 			facts: makeTerminating(withContentFailure(broken.Error()), withUnread("widgets.widgets.example.com")),
 			want:  []want{{diagnosis.CauseConversionWebhookFailing, diagnosis.Likely, "kind Widget", "conversion webhook for", nil}},
 		},
-		"a definition that is being deleted leaves the blame to a finalizer": {
+		"terminating CustomResourceDefinition whose objects have a finalizer": {
 			facts: makeTerminating(withContent(contentOf(widgets, makeDeleted("a", held))), withDefinition(terminating("InstanceDeletionInProgress"))),
 			want:  []want{{diagnosis.CauseFinalizerOwnerGone, diagnosis.Likely, held, evidenceCRDWaits, nil}},
 		},

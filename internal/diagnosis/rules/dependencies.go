@@ -181,8 +181,8 @@ func (f view) blockingDependents(owner diagnosis.RemainingObject) []diagnosis.Re
 	return dependents
 }
 
-// hasOwnReason reports whether a dependent remains for a reason of its own: it is being deleted, or
-// its deletion is denied.
+// hasOwnReason reports whether a dependent still exists for a reason of its own: it is terminating, or its
+// deletion is denied.
 func (f view) hasOwnReason(object diagnosis.RemainingObject) bool {
 	return object.DeletionTimestamp != nil || f.isDeletionDenied(object)
 }

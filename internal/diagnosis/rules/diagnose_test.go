@@ -15,7 +15,7 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis/owners"
-	"github.com/nslifecycle/nslifecycle/internal/inventory"
+	"github.com/nslifecycle/nslifecycle/internal/resourcetypes"
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
@@ -43,10 +43,10 @@ func TestDiagnoseOfHealthy(t *testing.T) {
 }
 
 // TestDiagnoseOfAnything puts together facts as they come, some of which contradict each
-// other: nothing may panic, be blamed without a word, or depend on anything but the facts.
+// other: no rule may panic, return a finding without a message, or depend on anything but the facts.
 func TestDiagnoseOfAnything(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
-	metrics := inventory.Type{GroupVersionResource: metricsVersion.WithResource("pods")}
+	metrics := resourcetypes.Type{GroupVersionResource: metricsVersion.WithResource("pods")}
 	changes := []func(*diagnosis.Facts){
 		withAPIService(false), withAPIService(true), withFailed(unavailable, nil), withFailed(unavailable, unavailable),
 		withContent(failing(metrics, unavailable)), withContent(contentOf(configMaps, makeObject("a"), makeDeleted("b", held, held, ""))),
@@ -59,8 +59,8 @@ func TestDiagnoseOfAnything(t *testing.T) {
 		withLeases(makeLease("", "", "", time.Time{}), makeLease("shop", "widgets.example.com", "", now)),
 		withUnread(diagnosis.SourcePods), withUnread(diagnosis.SourceDiscovery, diagnosis.SourceLeases), withNamespaceFinalizers(), withNamespaceFinalizers("kubernetes", "a"), withNamespaceFinalizers("", "a.b.c/d"),
 		withContent(contentOf(services, makeDeleted("s", owners.FinalizerLoadBalancer)), contentOf(deployments, makeDeleted("d", owners.FinalizerForeground))),
-		withContent(contentOf(claims, makeDeleted("data", owners.FinalizerPVC)), inventory.Content{Type: pods, Count: 70000, IsAtLeast: true}),
-		func(facts *diagnosis.Facts) { facts.Inventory = nil },
+		withContent(contentOf(claims, makeDeleted("data", owners.FinalizerPVC)), resourcetypes.Content{Type: pods, Count: 70000, IsAtLeast: true}),
+		func(facts *diagnosis.Facts) { facts.ResourceTypes = nil },
 		func(facts *diagnosis.Facts) { facts.Namespace.Status.Conditions = nil },
 		func(facts *diagnosis.Facts) { facts.Namespace.Finalizers = []string{"", "x.example.com/y"} },
 		func(facts *diagnosis.Facts) { facts.Leases = nil },
@@ -115,7 +115,7 @@ func onlyNeeded(facts *diagnosis.Facts, needs []diagnosis.Fact) *diagnosis.Facts
 	reduced := *facts
 	none := &diagnosis.Facts{}
 	for fact, remove := range map[diagnosis.Fact]func(){
-		diagnosis.FactResourceTypes:   func() { reduced.Inventory = none.Inventory },
+		diagnosis.FactResourceTypes:   func() { reduced.ResourceTypes = none.ResourceTypes },
 		diagnosis.FactAPIServices:     func() { reduced.APIServices = nil },
 		diagnosis.FactCRDNames:        func() { reduced.CRDNames = nil },
 		diagnosis.FactInitializers:    func() { reduced.Initializers = nil },

@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
-	"github.com/nslifecycle/nslifecycle/internal/inventory"
+	"github.com/nslifecycle/nslifecycle/internal/resourcetypes"
 	"github.com/nslifecycle/nslifecycle/internal/shell"
 )
 
@@ -37,7 +37,7 @@ var discoveryRule = Rule{
 
 func (f view) findDiscovery() []diagnosis.Finding {
 	findings := f.findAPIServices()
-	if f.Inventory == nil {
+	if f.ResourceTypes == nil {
 		return append(findings, f.findDiscoveryByCondition()...)
 	}
 	for _, groupVersion := range f.failedGroupVersions() {
@@ -46,11 +46,11 @@ func (f view) findDiscovery() []diagnosis.Finding {
 		}
 		findings = append(findings, f.discoveryFinding(groupVersion))
 	}
-	for name, err := range diagnosis.Sorted(f.Inventory.Unparsed) {
+	for name, err := range diagnosis.Sorted(f.ResourceTypes.Unparsed) {
 		findings = append(findings, f.groupVersionFinding(fmt.Sprintf("group version %q: %v", name, err)))
 	}
 	text := f.ConditionMessage(corev1.NamespaceDeletionGVParsingFailure)
-	if text != "" && len(f.Inventory.Unparsed) == 0 {
+	if text != "" && len(f.ResourceTypes.Unparsed) == 0 {
 		findings = append(findings, f.groupVersionFinding(text))
 	}
 	return findings
@@ -123,9 +123,9 @@ func (f view) quoteIfAbout(conditionType corev1.NamespaceConditionType, services
 // groupVersionErrors returns the errors of discovery and of lists for a group version.
 func (f view) groupVersionErrors(groupVersion schema.GroupVersion) []string {
 	var texts []string
-	if f.Inventory != nil && f.Inventory.Failed[groupVersion] != nil {
+	if f.ResourceTypes != nil && f.ResourceTypes.Failed[groupVersion] != nil {
 		texts = append(texts, fmt.Sprintf(evidenceDiscoveryError, groupVersion,
-			diagnosis.OneLine(f.Inventory.Failed[groupVersion].Error())))
+			diagnosis.OneLine(f.ResourceTypes.Failed[groupVersion].Error())))
 	}
 	if err := f.DirectDiscovery[groupVersion]; err != nil {
 		texts = append(texts, fmt.Sprintf(evidenceDirectDiscoveryError, groupVersion, diagnosis.OneLine(err.Error())))
@@ -143,7 +143,7 @@ func (f view) groupVersionErrors(groupVersion schema.GroupVersion) []string {
 func (f view) isUnavailable(service *diagnosis.APIService) bool {
 	text := f.ConditionMessage(corev1.NamespaceDeletionDiscoveryFailure)
 	hasErrors := len(f.groupVersionErrors(service.GroupVersion)) > 0 ||
-		f.Inventory == nil && strings.Contains(text, service.GroupVersion.String())
+		f.ResourceTypes == nil && strings.Contains(text, service.GroupVersion.String())
 	return hasErrors && (!service.Available || f.hasServerError(service.GroupVersion))
 }
 
@@ -153,7 +153,7 @@ func (f view) hasServerError(groupVersion schema.GroupVersion) bool {
 		// A server with an invalid response is available.
 		return isServerError(err) || errors.Is(err, context.DeadlineExceeded)
 	}
-	return slices.ContainsFunc(f.Content, func(content inventory.Content) bool {
+	return slices.ContainsFunc(f.Content, func(content resourcetypes.Content) bool {
 		return content.Err != nil && content.Type.GroupVersion() == groupVersion && isServerError(content.Err)
 	})
 }
@@ -164,7 +164,7 @@ func (f view) isConfirmedUnavailable(services []*diagnosis.APIService) bool {
 		if apierrors.IsServiceUnavailable(f.DirectDiscovery[service.GroupVersion]) {
 			return true
 		}
-		return slices.ContainsFunc(f.Content, func(content inventory.Content) bool {
+		return slices.ContainsFunc(f.Content, func(content resourcetypes.Content) bool {
 			return content.Err != nil && content.Type.GroupVersion() == service.GroupVersion &&
 				apierrors.IsServiceUnavailable(content.Err)
 		})
@@ -183,7 +183,7 @@ func (f view) serviceFor(groupVersion schema.GroupVersion) *diagnosis.APIService
 
 func (f view) failedGroupVersions() []schema.GroupVersion {
 	var failed []schema.GroupVersion
-	for groupVersion := range f.Inventory.Failed {
+	for groupVersion := range f.ResourceTypes.Failed {
 		failed = append(failed, groupVersion)
 	}
 	slices.SortFunc(failed, func(a, b schema.GroupVersion) int { return strings.Compare(a.String(), b.String()) })
@@ -193,7 +193,7 @@ func (f view) failedGroupVersions() []schema.GroupVersion {
 func (f view) discoveryFinding(groupVersion schema.GroupVersion) diagnosis.Finding {
 	path := shell.Command(remedyGetGroupVersion, groupVersion)
 	name := groupVersion.Version + "." + groupVersion.Group
-	failure := f.Inventory.Failed[groupVersion]
+	failure := f.ResourceTypes.Failed[groupVersion]
 	finding := diagnosis.Finding{
 		Cause: diagnosis.CauseDiscoveryFailing, Certainty: diagnosis.Confirmed,
 		Message:  fmt.Sprintf(messageDiscoveryFailing, groupVersion) + f.Detail(failure.Error()),

@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/discovery"
 
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
-	"github.com/nslifecycle/nslifecycle/internal/inventory"
+	"github.com/nslifecycle/nslifecycle/internal/resourcetypes"
 )
 
 var metricsVersion = schema.GroupVersion{Group: "metrics.k8s.io", Version: "v1beta1"}
@@ -33,7 +33,7 @@ func withAPIService(isAvailable bool) func(*diagnosis.Facts) {
 
 func withFailed(err, direct error) func(*diagnosis.Facts) {
 	return func(facts *diagnosis.Facts) {
-		facts.Inventory = &inventory.Inventory{Failed: map[schema.GroupVersion]error{metricsVersion: err}}
+		facts.ResourceTypes = &resourcetypes.Set{Failed: map[schema.GroupVersion]error{metricsVersion: err}}
 		facts.DirectDiscovery = map[schema.GroupVersion]error{metricsVersion: direct}
 	}
 }
@@ -49,7 +49,7 @@ func TestFindDiscovery(t *testing.T) {
 	said := withDiscoveryFailure("Discovery failed for some groups, 1 failing: unable to retrieve the complete list of " +
 		"server APIs: metrics.k8s.io/v1beta1: stale GroupVersion discovery: metrics.k8s.io/v1beta1")
 	object := []string{"apiservices.apiregistration.k8s.io/v1beta1.metrics.k8s.io"}
-	nodes := inventory.Type{GroupVersionResource: metricsVersion.WithResource("pods"), Kind: "PodMetrics", Verbs: everyVerb}
+	nodes := resourcetypes.Type{GroupVersionResource: metricsVersion.WithResource("pods"), Kind: "PodMetrics", Verbs: everyVerb}
 	young := makeTerminating(withAPIService(false), withFailed(stale, unavailable))
 	young.Namespace.DeletionTimestamp.Time = now
 	runCases(t, map[string]diagnoseCase{
@@ -89,21 +89,21 @@ func TestFindDiscovery(t *testing.T) {
 			facts: makeTerminating(withAPIService(true), withFailed(stale, nil), said),
 			want:  []want{{diagnosis.CauseDiscoveryStale, diagnosis.Confirmed, "metrics.k8s.io/v1beta1", "kubectl get --raw=/apis/metrics.k8s.io/v1beta1 ", object}},
 		},
-		"a group version that nobody serves": {
+		"group version that is not served": {
 			facts: makeTerminating(withFailed(errors.New("the server could not find the requested resource"), unavailable)),
 			want:  []want{{diagnosis.CauseDiscoveryFailing, diagnosis.Confirmed, "metrics.k8s.io/v1beta1", literal(evidenceDirectDiscoveryError), object}},
 		},
 		"no discovery at all, but a condition": {
-			facts: makeTerminating(said, withUnread(diagnosis.SourceDiscovery), func(facts *diagnosis.Facts) { facts.Inventory = nil }),
+			facts: makeTerminating(said, withUnread(diagnosis.SourceDiscovery), func(facts *diagnosis.Facts) { facts.ResourceTypes = nil }),
 			want:  []want{{diagnosis.CauseDiscoveryFailing, diagnosis.Likely, literal(messageControllerDiscovery), "DiscoveryFailed since", nil}},
 		},
 		"no discovery at all, but an APIService that is down": {
-			facts: makeTerminating(said, withAPIService(false), withUnread(diagnosis.SourceDiscovery), func(facts *diagnosis.Facts) { facts.Inventory = nil }),
+			facts: makeTerminating(said, withAPIService(false), withUnread(diagnosis.SourceDiscovery), func(facts *diagnosis.Facts) { facts.ResourceTypes = nil }),
 			want:  []want{{diagnosis.CauseAPIServiceUnavailable, diagnosis.Confirmed, "MissingEndpoints", "DiscoveryFailed since", object}},
 		},
 		"a group version that cannot be parsed": {
 			facts: makeTerminating(func(facts *diagnosis.Facts) {
-				facts.Inventory.Unparsed = map[string]error{"a/b/c": errors.New("unexpected GroupVersion string: a/b/c")}
+				facts.ResourceTypes.Unparsed = map[string]error{"a/b/c": errors.New("unexpected GroupVersion string: a/b/c")}
 			}),
 			want: []want{{diagnosis.CauseGroupVersionInvalid, diagnosis.Confirmed, "unexpected GroupVersion string: a/b/c", "", nil}},
 		},

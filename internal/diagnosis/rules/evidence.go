@@ -12,7 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
-	"github.com/nslifecycle/nslifecycle/internal/inventory"
+	"github.com/nslifecycle/nslifecycle/internal/resourcetypes"
 	"github.com/nslifecycle/nslifecycle/internal/shell"
 )
 
@@ -133,7 +133,7 @@ func (f view) remainingText() string {
 }
 
 // countOf returns the number of remaining objects of all types.
-func countOf(contents []inventory.Content) int {
+func countOf(contents []resourcetypes.Content) int {
 	count := 0
 	for _, content := range contents {
 		count += content.Count

@@ -125,9 +125,9 @@ func (f view) setOwnerNotFound(
 	finding *diagnosis.Finding, held string, owner *owners.Owner, report owners.Report,
 ) {
 	finding.Evidence = append(finding.Evidence, f.searchEvidence())
-	known, isKnown := owners.Known(owner.Finalizer)
+	known, ok := owners.Known(owner.Finalizer)
 	install := fmt.Sprintf(remedyOwnerInstall, owner.Domain)
-	if isKnown {
+	if ok {
 		install = fmt.Sprintf(remedyOwnerKnown, known.Owner)
 	}
 	isComplete := owner.Domain != "" && f.isOwnerSearchComplete()
@@ -141,7 +141,7 @@ func (f view) setOwnerNotFound(
 	case isComplete:
 		finding.Message = fmt.Sprintf(messageOwnerOnlyCRDs, held, diagnosis.JoinNames(report.CRDs))
 		finding.Remedies = append(finding.Remedies, install)
-	case isKnown:
+	case ok:
 		finding.Message = fmt.Sprintf(messageOwnerKnown, held, known.Owner)
 		finding.Remedies = append(finding.Remedies, install)
 	default:

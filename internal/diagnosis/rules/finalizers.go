@@ -41,7 +41,7 @@ func (f view) findFinalizers() []diagnosis.Finding {
 		}
 		finding, ok := f.dependencyFinding(finalizer, objects)
 		if !ok {
-			if known, isKnown := owners.Known(finalizer); isKnown && known.IsBuiltIn() {
+			if known, ok := owners.Known(finalizer); ok && known.IsBuiltIn() {
 				finding = f.builtInFinding(finalizer, known, objects)
 			} else {
 				finding = f.ownerFinding(finalizer, objects, diagnosis.CauseFinalizerPending)

@@ -57,7 +57,7 @@ func TestFindFinalizers(t *testing.T) {
 
 	runCases(t, map[string]diagnoseCase{
 		"an owner that has time": {facts: makeTerminating(withContent(contentOf(widgets, young)))},
-		"a finalizer that is being taken off elsewhere": {facts: makeTerminating(left, func(facts *diagnosis.Facts) {
+		"finalizer being removed from other objects": {facts: makeTerminating(left, func(facts *diagnosis.Facts) {
 			facts.Progress.Released = map[string]int{held: 1}
 		})},
 		"counts that were higher a moment ago": {facts: makeTerminating(left, func(facts *diagnosis.Facts) { facts.Progress.Evidence = "3 and now 1" })},
@@ -66,7 +66,7 @@ func TestFindFinalizers(t *testing.T) {
 			want: []want{{diagnosis.CauseFinalizerOwnerGone, diagnosis.Likely, "widgets", fmt.Sprintf(evidenceUnlisted, 600, "widgets.widgets.example.com", 1),
 				object}},
 		},
-		"another finalizer being taken off is no excuse": {
+		"another finalizer being removed": {
 			facts: makeTerminating(left, func(facts *diagnosis.Facts) { facts.Progress.Released = map[string]int{"other.example.org/x": 3} }),
 			want:  []want{{diagnosis.CauseFinalizerOwnerGone, diagnosis.Likely, literal(messageOwnerUninstalled), evidenceSearch, object}},
 		},
@@ -102,7 +102,7 @@ func TestFindFinalizers(t *testing.T) {
 				withLeases(makeLease("widgets-system", "widgets.example.com", "x", now.Add(-time.Hour)))),
 			want: []want{{diagnosis.CauseFinalizerOwnerGone, diagnosis.Likely, "", "could not read deployments.apps", object}},
 		},
-		"an owner whose ServiceAccount has gone": {
+		"owner whose ServiceAccount was deleted": {
 			facts: makeTerminating(left, withBinding("widgets-system", false)),
 			want:  []want{{diagnosis.CauseFinalizerOwnerGone, diagnosis.Confirmed, "", "ServiceAccount widgets-system/widgets", object}},
 		},
@@ -130,7 +130,7 @@ func TestFindFinalizers(t *testing.T) {
 			facts: makeTerminating(left, withUnread(diagnosis.SourceLeases)),
 			want:  []want{{diagnosis.CauseFinalizerPending, diagnosis.Likely, literal(messageOwnerUnknown), "could not read leases", object}},
 		},
-		"a finalizer that tells nothing": {
+		"finalizer without a domain": {
 			facts: makeTerminating(withContent(contentOf(configMaps, makeDeleted("a", "hold")))),
 			want:  []want{{diagnosis.CauseFinalizerPending, diagnosis.Likely, literal(messageOwnerUnknown), evidenceSearch, []string{"configmaps/a"}}},
 		},
@@ -159,7 +159,7 @@ func TestFindFinalizers(t *testing.T) {
 	})
 }
 
-// What a finding is about, and whether anybody may still act, decides what may be removed
+// The object of a finding, and whether its owner may still act, determine which finalizers can be removed
 // by force.
 func TestFinalizerOfFinding(t *testing.T) {
 	const agent = "openshift.com/origin"
@@ -169,7 +169,7 @@ func TestFinalizerOfFinding(t *testing.T) {
 		isOwnerGone bool
 		remedy      string
 	}{
-		"an owner that is gone": {
+		"owner does not exist": {
 			makeTerminating(withContent(contentOf(widgets, makeDeleted("a", held)))), held, true,
 			"kubectl nslifecycle finalize shop --finalizer=" + held,
 		},
@@ -177,7 +177,7 @@ func TestFinalizerOfFinding(t *testing.T) {
 			makeTerminating(withContent(contentOf(widgets, makeDeleted("a", held))), withWorkloads(makeOperator(1))), held, false,
 			"kubectl nslifecycle finalize shop --finalizer=" + held,
 		},
-		"an agent that is gone": {
+		"owner of a namespace finalizer does not exist": {
 			makeTerminating(withNamespaceFinalizers(agent)), agent, true, "kubectl nslifecycle finalize shop --namespace-finalizer=" + agent,
 		},
 		"an agent that a configuration counts on": {

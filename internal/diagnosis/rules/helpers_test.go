@@ -21,7 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
-	"github.com/nslifecycle/nslifecycle/internal/inventory"
+	"github.com/nslifecycle/nslifecycle/internal/resourcetypes"
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
@@ -38,8 +38,8 @@ const (
 
 var everyVerb = []string{"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"}
 
-func makeType(group, resource, kind string) inventory.Type {
-	return inventory.Type{
+func makeType(group, resource, kind string) resourcetypes.Type {
+	return resourcetypes.Type{
 		GroupVersionResource: schema.GroupVersionResource{Group: group, Version: "v1", Resource: resource},
 		Kind:                 kind, Verbs: everyVerb,
 	}
@@ -70,12 +70,12 @@ func makeDeleted(name string, finalizers ...string) metav1.PartialObjectMetadata
 	return object
 }
 
-func contentOf(of inventory.Type, objects ...metav1.PartialObjectMetadata) inventory.Content {
-	return inventory.Content{Type: of, Objects: objects, Count: len(objects)}
+func contentOf(of resourcetypes.Type, objects ...metav1.PartialObjectMetadata) resourcetypes.Content {
+	return resourcetypes.Content{Type: of, Objects: objects, Count: len(objects)}
 }
 
-func failing(of inventory.Type, err error) inventory.Content {
-	return inventory.Content{Type: of, Err: fmt.Errorf("listing %s: %w", of, err)}
+func failing(of resourcetypes.Type, err error) resourcetypes.Content {
+	return resourcetypes.Content{Type: of, Err: fmt.Errorf("listing %s: %w", of, err)}
 }
 
 func makeLease(namespace, name, holder string, renewed time.Time) coordinationv1.Lease {
@@ -86,14 +86,14 @@ func makeLease(namespace, name, holder string, renewed time.Time) coordinationv1
 	return lease
 }
 
-// makeDeath returns what is known of a namespace that was deleted long ago, on which
-// kube-controller-manager works.
+// makeTerminating returns the facts of a namespace that was deleted long ago and that
+// kube-controller-manager finalizes.
 func makeTerminating(changes ...func(*diagnosis.Facts)) *diagnosis.Facts {
 	facts := &diagnosis.Facts{
 		Now: now, ProgressDeadline: diagnosis.DefaultProgressDeadline,
-		Namespace: wrappers.MakeNamespace(shop).UID("uid-of-shop").Terminating(deleted).Obj(),
-		Inventory: &inventory.Inventory{},
-		Leases:    []coordinationv1.Lease{makeLease("kube-system", "kube-controller-manager", "master-1_7", now.Add(-time.Second))},
+		Namespace:     wrappers.MakeNamespace(shop).UID("uid-of-shop").Terminating(deleted).Obj(),
+		ResourceTypes: &resourcetypes.Set{},
+		Leases:        []coordinationv1.Lease{makeLease("kube-system", "kube-controller-manager", "master-1_7", now.Add(-time.Second))},
 	}
 	for _, condition := range []struct{ name, reason, message string }{
 		{"NamespaceDeletionDiscoveryFailure", "ResourcesDiscovered", "All resources successfully discovered"},
@@ -124,7 +124,7 @@ func setStatus(facts *diagnosis.Facts, name string, status corev1.ConditionStatu
 	})
 }
 
-func withContent(contents ...inventory.Content) func(*diagnosis.Facts) {
+func withContent(contents ...resourcetypes.Content) func(*diagnosis.Facts) {
 	return func(facts *diagnosis.Facts) { facts.Content = append(facts.Content, contents...) }
 }
 
@@ -201,8 +201,7 @@ type diagnoseCase struct {
 	want []want
 }
 
-// runCases expects exactly these findings of the whole of Diagnose: no other cause may be
-// blamed for the same.
+// runCases runs the rules for each case and compares the findings.
 func runCases(t *testing.T, cases map[string]diagnoseCase) {
 	t.Helper()
 	for name, test := range cases {
@@ -250,8 +249,8 @@ func expectFinding(t *testing.T, got diagnosis.Finding, want want) {
 	}
 }
 
-// expectForce expects that the last resort names what the finding is about, and that nobody
-// is said to be gone of whom the cause says that they may act.
+// expectForce expects that the last resort names the object of the finding, and that no owner that may
+// still act is reported as missing.
 func expectForce(t *testing.T, got diagnosis.Finding) {
 	t.Helper()
 	flag := "finalizer"
@@ -262,11 +261,11 @@ func expectForce(t *testing.T, got diagnosis.Finding) {
 		flag = "metadata-finalizer"
 	case diagnosis.CauseFinalizerOwnerGone, diagnosis.CauseFinalizerOwnerInNamespace:
 		if !got.IsOwnerGone {
-			t.Errorf("the owner of %q is not said to be gone", got.Finalizer)
+			t.Errorf("the owner of %q is not reported as missing", got.Finalizer)
 		}
 	case diagnosis.CauseFinalizerPending, diagnosis.CauseFinalizerOwnerForbidden, diagnosis.CauseDependencyDeleted, diagnosis.CauseVolumeInUse, diagnosis.CausePodFinalizer:
 		if got.IsOwnerGone {
-			t.Errorf("%s says that the owner of %q is gone", got.Cause, got.Finalizer)
+			t.Errorf("%s reports the owner of %q as missing", got.Cause, got.Finalizer)
 		}
 	}
 	for _, remedy := range got.Remedies {
@@ -276,11 +275,11 @@ func expectForce(t *testing.T, got diagnosis.Finding) {
 		}
 	}
 	if got.IsOwnerGone && got.Finalizer == "" {
-		t.Errorf("%s says of no finalizer that its owner is gone", got.Cause)
+		t.Errorf("%s reports no finalizer whose owner is missing", got.Cause)
 	}
 }
 
-// literal returns the longest part of a format without verbs, to tell messages apart.
+// literal returns the longest part of a format without verbs, to distinguish messages.
 func literal(format string) string {
 	longest := ""
 	for _, part := range regexp.MustCompile(`%[a-z]`).Split(format, -1) {
@@ -291,11 +290,11 @@ func literal(format string) string {
 	return longest
 }
 
-func makeDryRun(verb string, of inventory.Type, name, finalizer string, err error) diagnosis.DryRun {
+func makeDryRun(verb string, of resourcetypes.Type, name, finalizer string, err error) diagnosis.DryRun {
 	return diagnosis.DryRun{Verb: verb, Type: of, Name: name, Finalizer: finalizer, Err: err}
 }
 
-func makeReportedError(of inventory.Type, name, source, text string, at time.Time) diagnosis.ReportedError {
+func makeReportedError(of resourcetypes.Type, name, source, text string, at time.Time) diagnosis.ReportedError {
 	return diagnosis.ReportedError{Type: of, Name: name, Source: source, Text: text, At: at}
 }
 

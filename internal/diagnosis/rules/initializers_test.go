@@ -19,7 +19,7 @@ import (
 
 const quota = "quota.corp.com"
 
-// makeBirth returns what is known of a namespace that has waited for its second initializer
+// makeInitializing returns the facts of a namespace that has waited for its second initializer
 // for ten minutes.
 func makeInitializing(changes ...func(*diagnosis.Facts)) *diagnosis.Facts {
 	facts := &diagnosis.Facts{
@@ -81,19 +81,19 @@ func TestFindInitializers(t *testing.T) {
 		"an initializer that has said something just now": {facts: makeInitializing(func(facts *diagnosis.Facts) {
 			facts.Namespace.Status.Conditions[1].LastTransitionTime.Time = now.Add(-time.Second)
 		})},
-		"nobody who could act": {
+		"no subject with the permission": {
 			facts: makeInitializing(),
 			want:  []want{{diagnosis.CauseInitializerNotRunning, diagnosis.Confirmed, literal(messageNoInitializerSubject), "the turn of quota.corp.com began at 2026-03-01T11:50:00Z", object}},
 		},
-		"somebody who may act on another namespace only": {
+		"subject with the permission in another namespace": {
 			facts: makeInitializing(withHolder(subject, "quota", initializeRule("other")), exists(true), runs),
 			want:  []want{{diagnosis.CauseInitializerNotRunning, diagnosis.Confirmed, literal(messageNoInitializerSubject), "", object}},
 		},
-		"somebody who may act on this one": {
+		"subject with the permission in this namespace": {
 			facts: makeInitializing(withHolder(subject, "quota", initializeRule(shop)), exists(true), runs),
 			want:  []want{{diagnosis.CauseInitializerSlow, diagnosis.Likely, "1 running pod", `last changed at 2026-03-01T11:50:00Z, by "access"`, object}},
 		},
-		"somebody who may do everything": {
+		"subject with all permissions": {
 			facts: makeInitializing(exists(true), runs, withHolder(subject, "all", rbacv1.PolicyRule{
 				Verbs: []string{"*"}, APIGroups: []string{"*"}, Resources: []string{"*"}})),
 			want: []want{{diagnosis.CauseInitializerSlow, diagnosis.Likely, "1 running pod", "", object}},
@@ -118,7 +118,7 @@ func TestFindInitializers(t *testing.T) {
 			facts: makeInitializing(withUnread(diagnosis.SourceClusterRoles)),
 			want:  []want{{diagnosis.CauseInitializerSlow, diagnosis.Likely, literal(messageInitializerSubjects), "", object}},
 		},
-		"an initializer that nobody registers any more": {
+		"initializer that is no longer registered": {
 			facts: makeInitializing(holds, exists(true), runs, func(facts *diagnosis.Facts) { facts.Initializers = nil }),
 			want:  []want{{diagnosis.CauseInitializerUnregistered, diagnosis.Confirmed, literal(messageUnregistered), literal(evidenceUnregistered) + quota, object}},
 		},

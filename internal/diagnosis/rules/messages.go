@@ -41,10 +41,10 @@ const (
 	evidencePVCWaits         = "persistentvolumeclaims %q waits for pod %q, which mounts it"
 	evidenceServiceOfWebhook = "the webhook is Service %s"
 
-	remaining        = "%s remain"
-	remainingOne     = "%s remains"
-	remainingAtLeast = "at least %s remain"
-	remainingUnknown = "an unknown number of objects remains"
+	remaining        = "%s still exist"
+	remainingOne     = "%s still exists"
+	remainingAtLeast = "at least %s still exist"
+	remainingUnknown = "an unknown number of objects still exist"
 )
 
 // Discovery.

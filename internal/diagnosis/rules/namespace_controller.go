@@ -101,7 +101,7 @@ func (f view) isUntouched() bool {
 
 // isEmpty reports whether no remaining objects are known, and discovery is complete.
 func (f view) isEmpty() bool {
-	return len(f.Content) == 0 && f.Inventory != nil && f.Inventory.Err() == nil
+	return len(f.Content) == 0 && f.ResourceTypes != nil && f.ResourceTypes.Err() == nil
 }
 
 // isEmptinessUnnoticed reports whether the namespace is empty but has a condition that says otherwise.

@@ -71,8 +71,8 @@ func (f view) namespaceFinalizerFinding(finalizer, list string, cause diagnosis.
 	return f.aboutNamespace(finding)
 }
 
-// addInitializer adds the initializer that a namespace finalizer belongs to. The configuration relies
-// on its controller, wherever that runs, so the owner is not reported to be gone.
+// addInitializer adds the initializer that a namespace finalizer belongs to. The configuration refers
+// to its controller, which may run anywhere, so the owner is not reported to be missing.
 func (f view) addInitializer(finding *diagnosis.Finding, finalizer string) {
 	if !f.IsRead(diagnosis.SourceConfigurations) {
 		finding.IsOwnerGone = false

@@ -52,7 +52,7 @@ func TestFindOnNamespace(t *testing.T) {
 				`NamespaceInitializerConfiguration "search" has finalizer openshift.com/origin for initializer index.corp.com`,
 				object}},
 		},
-		"a leftover token of nobody's, while others are registered": {
+		"unknown namespace finalizer, another one registered": {
 			facts: makeTerminating(withNamespaceFinalizers("openshift.com/origin"), withInitializerFinalizer("example.com/other")),
 			want:  []want{{diagnosis.CauseNamespaceFinalizer, diagnosis.Confirmed, "9m55s", "[openshift.com/origin]", object}},
 		},
@@ -98,21 +98,21 @@ func TestFindOnNamespace(t *testing.T) {
 			facts: makeTerminating(left, staleLease),
 			want:  []want{{diagnosis.CauseNamespaceControllerUnresponsive, diagnosis.Likely, messageObjectsRemain, "renewed 60m ago", object}},
 		},
-		"a namespace controller without a Lease that says why it does not get on": {
+		"namespace controller without a Lease, failure in the condition": {
 			facts: makeTerminating(left, noLeases, withContentFailure(`deleting configmaps "a": configmaps "a" is forbidden: `+
 				`User "system:serviceaccount:default:x" cannot delete resource "configmaps" in API group "" in the namespace "shop"`)),
 			want: []want{{diagnosis.CauseForbidden, diagnosis.Confirmed, "cannot delete configmaps", "ContentDeletionFailed", nil}},
 		},
 		"something that nothing explains": {
 			facts: makeTerminating(left, withContentFailure("it is a bad day")),
-			want:  []want{{diagnosis.CauseUnknown, diagnosis.Likely, "1 configmaps remains", "it is a bad day", []string{"configmaps/a"}}},
+			want:  []want{{diagnosis.CauseUnknown, diagnosis.Likely, "1 configmaps still exists", "it is a bad day", []string{"configmaps/a"}}},
 		},
 		"something in a namespace whose token was released by force": {
 			facts: makeTerminating(left, withNamespaceFinalizers("agent.example.com")),
-			want: []want{{diagnosis.CauseUnknown, diagnosis.Likely, "1 configmaps remains" + literal(messageUnprotected), "agent.example.com",
+			want: []want{{diagnosis.CauseUnknown, diagnosis.Likely, "1 configmaps still exists" + literal(messageUnprotected), "agent.example.com",
 				[]string{"configmaps/a"}}},
 		},
-		"something that goes away": {facts: makeTerminating(left, func(facts *diagnosis.Facts) {
+		"object is deleted between two lists": {facts: makeTerminating(left, func(facts *diagnosis.Facts) {
 			facts.Progress.Deleted = map[schema.GroupResource]int{configMaps.GroupResource(): 1}
 		})},
 		"nothing that is left, which the namespace controller has not noticed yet": {facts: makeTerminating(unnoticed)},
@@ -123,7 +123,7 @@ func TestFindOnNamespace(t *testing.T) {
 			facts: makeTerminating(unnoticed, staleLease),
 			want:  []want{{diagnosis.CauseNamespaceControllerUnresponsive, diagnosis.Likely, messageEmptyUnnoticed, "renewed 60m ago", object}},
 		},
-		"nothing that is left, and nobody says so": {
+		"no remaining objects and no conditions": {
 			facts: makeTerminating(),
 			want:  []want{{diagnosis.CauseUnknown, diagnosis.Likely, messageUnknown, "", nil}},
 		},

@@ -83,11 +83,11 @@ func TestFindPods(t *testing.T) {
 			facts: makeTerminating(withPod("web", withFinalizer(owners.FinalizerJob)), withNode(corev1.ConditionTrue)),
 			want:  []want{{diagnosis.CausePodFinalizer, diagnosis.Likely, "the job controller", "renewed 1s ago", object}},
 		},
-		"a pod with a finalizer of somebody who lives": {
+		"pod with a finalizer of a running owner": {
 			facts: makeTerminating(withPod("web", withFinalizer(held)), withWorkloads(makeOperator(1))),
 			want:  []want{{diagnosis.CausePodFinalizer, diagnosis.Likely, literal(messageOwnerRunning), "", object}},
 		},
-		"a pod with a finalizer of somebody who does not": {
+		"pod with a finalizer of an owner that is not running": {
 			facts: makeTerminating(withPod("web", withFinalizer(held)), withWorkloads(makeOperator(0))),
 			want:  []want{{diagnosis.CauseFinalizerOwnerGone, diagnosis.Confirmed, "", "", object}},
 		},
@@ -129,7 +129,7 @@ func TestFindDependencies(t *testing.T) {
 			}),
 			want: []want{{diagnosis.CauseCloudResource, diagnosis.Confirmed, "the service controller", "failed to delete load balancer: quota", nil}},
 		},
-		"foreground deletion, and nobody deletes the dependents": {
+		"foreground deletion, dependents are not deleted": {
 			facts: makeTerminating(withContent(foreground, contentOf(replicaSets, owned(makeObject("web-1"))))),
 			want:  []want{{diagnosis.CauseForegroundDeletion, diagnosis.Confirmed, literal(messageForeground), `replicasets.apps "web-1"`, []string{"deployments.apps/web"}}},
 		},

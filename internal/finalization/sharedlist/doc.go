@@ -17,7 +17,7 @@
 //   - A cluster-wide list contains all objects of each namespace. If it has none of a namespace,
 //     that namespace has none, regardless of who sent the request.
 //   - Resource types may be listed at different times, because a type that is empty after the grace
-//     period remains empty: once the last type is listed, all are empty.
+//     period stays empty: once the last type is listed, all are empty.
 //
 // A result that is older than its caller's pass confirms as much, but the objects in it may have
 // been deleted since, before the caller watched for their deletion. Package finalization therefore

@@ -18,7 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
-	"github.com/nslifecycle/nslifecycle/internal/inventory"
+	"github.com/nslifecycle/nslifecycle/internal/resourcetypes"
 )
 
 // deletionTimeout is how long the API server may take to delete a Namespace that has no
@@ -31,7 +31,7 @@ type Finalizer struct {
 	Config     *rest.Config
 	Namespaces corev1client.NamespaceInterface
 	Metadata   metadata.Interface
-	Discoverer inventory.Discoverer
+	Discoverer resourcetypes.Discoverer
 	// FieldManager identifies the plugin in writes.
 	FieldManager string
 }
@@ -82,7 +82,7 @@ func (f *Finalizer) discoverState(ctx context.Context) (*clusterState, error) {
 		return nil, fmt.Errorf("failed to get namespace %q: %w", f.Namespace, err)
 	}
 	state := &clusterState{namespace: namespace}
-	discovered, err := inventory.Discover(ctx, f.Discoverer)
+	discovered, err := resourcetypes.Discover(ctx, f.Discoverer)
 	if err != nil {
 		state.unread = append(state.unread, err.Error())
 		return state, nil
@@ -90,14 +90,14 @@ func (f *Finalizer) discoverState(ctx context.Context) (*clusterState, error) {
 	if err := discovered.Err(); err != nil {
 		state.unread = append(state.unread, unreadDiscovery(err))
 	}
-	state.addContents(inventory.List(ctx, f.Metadata, f.Namespace, discovered.Types, inventory.Unlimited))
+	state.addContents(resourcetypes.List(ctx, f.Metadata, f.Namespace, discovered.Types, resourcetypes.Unlimited))
 	return state, ctx.Err()
 }
 
 // addContents adds the objects of list responses. It adds an object that two groups serve once.
 // It skips types that cannot be deleted, such as the metrics of pods, because they are not
 // stored objects.
-func (s *clusterState) addContents(contents []inventory.Content) {
+func (s *clusterState) addContents(contents []resourcetypes.Content) {
 	seen := map[types.UID]bool{}
 	for _, content := range contents {
 		if !content.Type.Can("delete") && !content.Type.Can("deletecollection") {

@@ -13,8 +13,8 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
-	"github.com/nslifecycle/nslifecycle/internal/inventory"
 	"github.com/nslifecycle/nslifecycle/internal/printable"
+	"github.com/nslifecycle/nslifecycle/internal/resourcetypes"
 	"github.com/nslifecycle/nslifecycle/internal/shell"
 )
 
@@ -77,7 +77,7 @@ type RemainingObject struct {
 	// IsTerminating reports whether the object has a deletionTimestamp.
 	IsTerminating bool `json:"isTerminating"`
 
-	resourceType inventory.Type
+	resourceType resourcetypes.Type
 }
 
 // String returns type and name as arguments of kubectl.

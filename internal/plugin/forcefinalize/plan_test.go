@@ -23,8 +23,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
-	"github.com/nslifecycle/nslifecycle/internal/inventory"
 	"github.com/nslifecycle/nslifecycle/internal/plugin/printer"
+	"github.com/nslifecycle/nslifecycle/internal/resourcetypes"
 	"github.com/nslifecycle/nslifecycle/internal/shell"
 )
 
@@ -46,15 +46,15 @@ var (
 	claims     = resourceType("", "persistentvolumeclaims", "PersistentVolumeClaim")
 )
 
-func resourceType(group, resource, kind string) inventory.Type {
-	return inventory.Type{
+func resourceType(group, resource, kind string) resourcetypes.Type {
+	return resourcetypes.Type{
 		GroupVersionResource: schema.GroupVersionResource{Group: group, Version: "v1", Resource: resource},
 		Kind:                 kind, Verbs: []string{"create", "delete", "list"},
 	}
 }
 
 // terminating returns an object with a deletionTimestamp.
-func terminating(of inventory.Type, name string, finalizers ...string) RemainingObject {
+func terminating(of resourcetypes.Type, name string, finalizers ...string) RemainingObject {
 	return RemainingObject{
 		Resource: of.String(), Kind: of.Kind, Name: name, UID: types.UID("uid-of-" + name),
 		ResourceVersion: "7", Finalizers: finalizers, IsTerminating: true, resourceType: of,

@@ -17,8 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/metadata"
 
-	"github.com/nslifecycle/nslifecycle/internal/inventory"
 	"github.com/nslifecycle/nslifecycle/internal/printable"
+	"github.com/nslifecycle/nslifecycle/internal/resourcetypes"
 )
 
 // Orphan is an object whose namespace does not exist.
@@ -48,13 +48,13 @@ type Result struct {
 
 // Finder finds and deletes orphans.
 type Finder struct {
-	Discoverer inventory.Discoverer
+	Discoverer resourcetypes.Discoverer
 	Client     metadata.Interface
 }
 
 // Find searches the whole cluster. It fails if the namespaces cannot be listed.
 func (f *Finder) Find(ctx context.Context) (*Result, error) {
-	discovered, err := inventory.Discover(ctx, f.Discoverer)
+	discovered, err := resourcetypes.Discover(ctx, f.Discoverer)
 	if err != nil {
 		return nil, err
 	}
@@ -62,7 +62,7 @@ func (f *Finder) Find(ctx context.Context) (*Result, error) {
 	if err := discovered.Err(); err != nil {
 		result.Unread = append(result.Unread, unreadDiscovery(err))
 	}
-	contents := inventory.List(ctx, f.Client, "", StoredTypes(discovered.Types), inventory.Unlimited)
+	contents := resourcetypes.List(ctx, f.Client, "", StoredTypes(discovered.Types), resourcetypes.Unlimited)
 	// Namespaces are listed after the objects, so that they include all that were created since.
 	existing, err := f.listNamespaces(ctx)
 	if err != nil {
@@ -84,8 +84,8 @@ func (f *Finder) Find(ctx context.Context) (*Result, error) {
 // StoredTypes returns the types of stored objects. It excludes types that cannot be deleted,
 // which are computed by an API server, and Events of the group events.k8s.io, which are also
 // served by the core group.
-func StoredTypes(types []inventory.Type) []inventory.Type {
-	return slices.DeleteFunc(slices.Clone(types), func(one inventory.Type) bool {
+func StoredTypes(types []resourcetypes.Type) []resourcetypes.Type {
+	return slices.DeleteFunc(slices.Clone(types), func(one resourcetypes.Type) bool {
 		return !one.Can("list") || !one.Can("delete") || one.String() == "events.events.k8s.io"
 	})
 }
@@ -103,11 +103,11 @@ func CountNamespaces(orphans []Orphan) int {
 type candidates struct {
 	uids sets.Set[types.UID]
 	// types are the types of the candidates by namespace.
-	types map[string][]inventory.Type
+	types map[string][]resourcetypes.Type
 }
 
-func newCandidates(contents []inventory.Content, existing sets.Set[string]) *candidates {
-	found := &candidates{uids: sets.Set[types.UID]{}, types: map[string][]inventory.Type{}}
+func newCandidates(contents []resourcetypes.Content, existing sets.Set[string]) *candidates {
+	found := &candidates{uids: sets.Set[types.UID]{}, types: map[string][]resourcetypes.Type{}}
 	for _, content := range contents {
 		missing := sets.Set[string]{}
 		for i := range content.Objects {
@@ -133,7 +133,7 @@ func (f *Finder) confirm(ctx context.Context, namespace string, candidates *cand
 	if !missing {
 		return
 	}
-	for _, content := range inventory.List(ctx, f.Client, namespace, candidates.types[namespace], inventory.Unlimited) {
+	for _, content := range resourcetypes.List(ctx, f.Client, namespace, candidates.types[namespace], resourcetypes.Unlimited) {
 		if content.Err != nil {
 			result.Unread = append(result.Unread, unreadContent(namespace, content.Err))
 		}
@@ -145,7 +145,7 @@ func (f *Finder) confirm(ctx context.Context, namespace string, candidates *cand
 	}
 }
 
-func newOrphan(of inventory.Type, object *metav1.PartialObjectMetadata) Orphan {
+func newOrphan(of resourcetypes.Type, object *metav1.PartialObjectMetadata) Orphan {
 	return Orphan{
 		Resource: of.String(), APIVersion: of.GroupVersion().String(), Kind: of.Kind,
 		Namespace: object.Namespace, Name: object.Name, UID: object.UID,
@@ -156,10 +156,10 @@ func newOrphan(of inventory.Type, object *metav1.PartialObjectMetadata) Orphan {
 
 func (f *Finder) listNamespaces(ctx context.Context) (sets.Set[string], error) {
 	names := sets.Set[string]{}
-	namespaces := inventory.Type{
+	namespaces := resourcetypes.Type{
 		GroupVersionResource: corev1.SchemeGroupVersion.WithResource("namespaces"), Verbs: []string{"list"},
 	}
-	for _, content := range inventory.List(ctx, f.Client, "", []inventory.Type{namespaces}, inventory.Unlimited) {
+	for _, content := range resourcetypes.List(ctx, f.Client, "", []resourcetypes.Type{namespaces}, resourcetypes.Unlimited) {
 		if content.Err != nil {
 			return nil, fmt.Errorf("failed to list namespaces, which is required to find orphans: %w", content.Err)
 		}

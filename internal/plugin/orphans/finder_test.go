@@ -8,17 +8,17 @@ import (
 
 	. "github.com/onsi/gomega"
 
-	"github.com/nslifecycle/nslifecycle/internal/inventory"
+	"github.com/nslifecycle/nslifecycle/internal/resourcetypes"
 )
 
 func TestStoredTypes(t *testing.T) {
 	g := NewWithT(t)
-	make := func(group, resource string, verbs ...string) inventory.Type {
-		made := inventory.Type{Verbs: verbs}
+	make := func(group, resource string, verbs ...string) resourcetypes.Type {
+		made := resourcetypes.Type{Verbs: verbs}
 		made.Group, made.Resource = group, resource
 		return made
 	}
-	kept := StoredTypes([]inventory.Type{
+	kept := StoredTypes([]resourcetypes.Type{
 		make("", "configmaps", "list", "delete"), make("", "bindings", "create"), make("metrics.k8s.io", "pods", "list"),
 		make("", "events", "list", "delete"), make("events.k8s.io", "events", "list", "delete"),
 	})

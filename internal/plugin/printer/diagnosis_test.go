@@ -37,7 +37,7 @@ func stuck() *diagnosis.Diagnosis {
 				Loss:     "a bucket outside the cluster",
 			},
 			{
-				Cause: diagnosis.CauseUnknown, Certainty: diagnosis.Likely, Message: "one object remains",
+				Cause: diagnosis.CauseUnknown, Certainty: diagnosis.Likely, Message: "one object still exists",
 				Objects:  []diagnosis.Object{{Resource: "pods", Namespace: "shop", Name: "p"}},
 				Evidence: []string{"one line"},
 			},
@@ -102,7 +102,7 @@ func TestRenderDiagnosis(t *testing.T) {
 			"│   │   ├── Install the controller again.",
 			"│   │   └── kubectl nslifecycle finalize shop",
 			"│   └── " + labelLoss + ": a bucket outside the cluster",
-			"└── Unknown (likely): one object remains",
+			"└── Unknown (likely): one object still exists",
 			"    ├── Objects: pods/p",
 			"    └── Evidence: one line",
 		}},

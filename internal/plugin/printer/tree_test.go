@@ -63,10 +63,10 @@ func TestRenderTree(t *testing.T) {
 func TestRenderTreeColors(t *testing.T) {
 	colors := Palette{}
 	actual := RenderTree([]Branch{
-		{Label: "Label", Text: "some words that go on for more than one line", Paint: colors.Red},
+		{Label: "Label", Text: "some words that stay for more than one line", Paint: colors.Red},
 		{Text: "two lines of a text without any label at all", Paint: colors.Cyan},
 	}, 36)
-	expected := "├── \x1b[31mLabel:\x1b[0m some words that go on\n" +
+	expected := "├── \x1b[31mLabel:\x1b[0m some words that stay\n" +
 		"│       for more than one line\n" +
 		"└── \x1b[36mtwo lines of a text without\x1b[0m\n" +
 		"        \x1b[36many label at all\x1b[0m\n"

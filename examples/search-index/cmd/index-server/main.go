@@ -83,7 +83,7 @@ func run(ctx context.Context, address, dir string) error {
 		err = errors.Join(err, serveErr)
 	}
 	if err != nil {
-		return fmt.Errorf("failed to shut down: %w", err)
+		return fmt.Errorf("failed to stop the server: %w", err)
 	}
 	return nil
 }

@@ -564,7 +564,7 @@ func TestBackoffIsIndependentOfEvents(t *testing.T) {
 	_, err := b.reconcile()
 	g.Expect(err).NotTo(HaveOccurred())
 	broken = errors.New("down again")
-	// No task remains that could be called again.
+	// There is no task to call again.
 	_, err = b.reconcile()
 	g.Expect(err).To(MatchError(broken))
 	result, err := b.reconcile()

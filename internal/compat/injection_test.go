@@ -1,7 +1,7 @@
 // Copyright The nslifecycle Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package initialization
+package compat
 
 import (
 	"testing"
@@ -12,7 +12,16 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/initialization"
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
+)
+
+const (
+	rbac  = "rbac.corp.com"
+	quota = "quota.corp.com"
+	mesh  = "mesh.corp.com"
+
+	indexFinalizer = "search.example.com/index"
 )
 
 // created is the creation time of the namespaces of these tests.
@@ -25,8 +34,6 @@ func after(offset time.Duration) *metav1.Time {
 func entry(name string, since *metav1.Time) v1alpha1.EffectiveInitializer {
 	return v1alpha1.EffectiveInitializer{Name: name, Configuration: "corp", InForceSince: since}
 }
-
-const finalizer = "search.example.com/index"
 
 // selecting returns the entry with a selector for one label.
 func selecting(entry v1alpha1.EffectiveInitializer, key, value string) v1alpha1.EffectiveInitializer {
@@ -44,9 +51,9 @@ func TestComputeInjection(t *testing.T) {
 		initializers []v1alpha1.EffectiveInitializer
 		want         []string
 	}{
-		"a new namespace":       {initializers: before, want: []string{rbac, quota}},
-		"nothing is registered": {},
-		"only those that select it": {
+		"new namespace":   {initializers: before, want: []string{rbac, quota}},
+		"no initializers": {},
+		"only initializers that select it": {
 			initializers: []v1alpha1.EffectiveInitializer{
 				selecting(entry(rbac, after(0)), "team", "a"), selecting(entry(quota, after(0)), "team", "b"),
 				selecting(entry(mesh, after(time.Second)), "team", "a"),
@@ -54,36 +61,36 @@ func TestComputeInjection(t *testing.T) {
 			change: func(namespace *corev1.Namespace) { namespace.Labels = map[string]string{"team": "a"} },
 			want:   []string{rbac},
 		},
-		"only those that were enforced when it was created": {
+		"only initializers that were enforced when it was created": {
 			initializers: []v1alpha1.EffectiveInitializer{
 				entry(rbac, after(time.Second)), entry(quota, after(0)), entry(mesh, after(time.Hour)),
 			},
 			want: []string{quota},
 		},
-		"it existed before all of them": {
+		"created before all of them": {
 			initializers: []v1alpha1.EffectiveInitializer{entry(rbac, after(time.Second))},
 		},
-		"it is not known since when": {
+		"time of the enforcement unknown": {
 			initializers: []v1alpha1.EffectiveInitializer{entry(rbac, nil), entry(quota, after(-time.Second))},
 			want:         []string{quota},
 		},
-		"the operator has found that it needs none": {
+		"reconciled before, without initializers": {
 			initializers: before, change: condition(corev1.ConditionFalse, v1alpha1.ReasonNotRequired),
 		},
-		"the operator has seen its list": {
+		"reconciled before, with a pending list": {
 			initializers: before, change: condition(corev1.ConditionTrue, v1alpha1.ReasonPending),
 		},
-		"it is being deleted": {
+		"terminating": {
 			initializers: before, change: func(namespace *corev1.Namespace) { namespace.DeletionTimestamp = after(time.Second) },
 		},
-		"it is a namespace of the cluster": {initializers: before, name: metav1.NamespaceSystem},
-		"it is the operator's own":         {initializers: before, name: systemNamespace},
-		"it has a list":                    {initializers: before, change: annotation(v1alpha1.AnnotationPendingInitializers)},
-		"it has had a list":                {initializers: before, change: annotation(v1alpha1.AnnotationInitializers)},
-		"it has a result":                  {initializers: before, change: annotation(v1alpha1.AnnotationInitializationResult)},
-		"an API server has had it":         {initializers: before, change: annotation(v1alpha1.AnnotationRequestedBy)},
-		"the operator has had it":          {initializers: before, change: annotation(v1alpha1.AnnotationInjectedAt)},
-		"it has the label": {
+		"system namespace of the cluster":  {initializers: before, name: metav1.NamespaceSystem},
+		"system namespace of the operator": {initializers: before, name: systemNamespace},
+		"pending list":                     {initializers: before, change: annotation(v1alpha1.AnnotationPendingInitializers)},
+		"list at creation":                 {initializers: before, change: annotation(v1alpha1.AnnotationInitializers)},
+		"result":                           {initializers: before, change: annotation(v1alpha1.AnnotationInitializationResult)},
+		"requester":                        {initializers: before, change: annotation(v1alpha1.AnnotationRequestedBy)},
+		"time of injection":                {initializers: before, change: annotation(v1alpha1.AnnotationInjectedAt)},
+		"label": {
 			initializers: before,
 			change: func(namespace *corev1.Namespace) {
 				namespace.Labels = map[string]string{v1alpha1.LabelInitializing: ""}
@@ -110,7 +117,7 @@ func TestComputeInjection(t *testing.T) {
 				test.change(namespace)
 			}
 			set := &v1alpha1.NamespaceInitializerSet{Initializers: test.initializers}
-			got := Names(ComputeInjection(namespace, set, systemNamespace))
+			got := initialization.Names(computeInjection(namespace, set, systemNamespace))
 			NewWithT(t).Expect(got).To(HaveExactElements(test.want))
 		})
 	}
@@ -128,47 +135,47 @@ func annotation(key string) func(*corev1.Namespace) {
 	return func(namespace *corev1.Namespace) { namespace.Annotations = map[string]string{key: ""} }
 }
 
-// ParseState reads what Inject writes, and nothing is injected twice.
-func TestInject(t *testing.T) {
+// ParseState accepts the state that inject writes, and nothing is injected twice.
+func TestInjectState(t *testing.T) {
 	g := NewWithT(t)
 	namespace := &corev1.Namespace{}
 	set := &v1alpha1.NamespaceInitializerSet{Initializers: []v1alpha1.EffectiveInitializer{
 		entry(rbac, &metav1.Time{}), entry(quota, &metav1.Time{}),
 	}}
-	set.Initializers[1].Finalizer = finalizer
-	initializers := ComputeInjection(namespace, set, systemNamespace)
+	set.Initializers[1].Finalizer = indexFinalizer
+	initializers := computeInjection(namespace, set, systemNamespace)
 	names := []string{rbac, quota}
-	g.Expect(Names(initializers)).To(Equal(names))
+	g.Expect(initialization.Names(initializers)).To(Equal(names))
 
-	Inject(namespace, initializers, created.Add(20*time.Millisecond))
-	g.Expect(ParseState(namespace)).To(Equal(State{Phase: PhasePending, All: names, Pending: names}))
+	inject(namespace, initializers, created.Add(20*time.Millisecond))
+	g.Expect(initialization.ParseState(namespace)).To(Equal(initialization.State{Phase: initialization.PhasePending, All: names, Pending: names}))
 	g.Expect(namespace.Annotations).To(HaveKeyWithValue(v1alpha1.AnnotationInjectedAt, "2026-03-01T12:00:00.02Z"))
 	g.Expect(namespace.Annotations).NotTo(HaveKey(v1alpha1.AnnotationRequestedBy))
-	g.Expect(namespace.Spec.Finalizers).To(Equal([]corev1.FinalizerName{finalizer}))
-	g.Expect(ComputeInjection(namespace, set, systemNamespace)).To(BeEmpty())
+	g.Expect(namespace.Spec.Finalizers).To(Equal([]corev1.FinalizerName{indexFinalizer}))
+	g.Expect(computeInjection(namespace, set, systemNamespace)).To(BeEmpty())
 }
 
-func TestStamp(t *testing.T) {
+func TestStampEntries(t *testing.T) {
 	tests := map[string]struct {
 		wanted, have, want []v1alpha1.EffectiveInitializer
 		needs              bool
 	}{
-		"nothing": {want: []v1alpha1.EffectiveInitializer{}},
-		"a new one": {
+		"empty set": {want: []v1alpha1.EffectiveInitializer{}},
+		"new entry": {
 			wanted: []v1alpha1.EffectiveInitializer{entry(rbac, nil)},
 			want:   []v1alpha1.EffectiveInitializer{entry(rbac, after(0))}, needs: true,
 		},
-		"an old one keeps its time at another position": {
+		"existing entry at another position keeps its time": {
 			wanted: []v1alpha1.EffectiveInitializer{entry(quota, nil), entry(rbac, nil)},
 			have:   []v1alpha1.EffectiveInitializer{entry(rbac, after(-time.Hour))},
 			want:   []v1alpha1.EffectiveInitializer{entry(quota, after(0)), entry(rbac, after(-time.Hour))}, needs: true,
 		},
-		"an old one without a time gets one": {
+		"existing entry without a time gets one": {
 			wanted: []v1alpha1.EffectiveInitializer{entry(rbac, nil)},
 			have:   []v1alpha1.EffectiveInitializer{entry(rbac, nil)},
 			want:   []v1alpha1.EffectiveInitializer{entry(rbac, after(0))}, needs: true,
 		},
-		"one was removed": {
+		"entry removed": {
 			wanted: []v1alpha1.EffectiveInitializer{entry(quota, nil)},
 			have:   []v1alpha1.EffectiveInitializer{entry(rbac, after(-time.Hour)), entry(quota, after(-time.Minute))},
 			want:   []v1alpha1.EffectiveInitializer{entry(quota, after(-time.Minute))},
@@ -177,48 +184,17 @@ func TestStamp(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			g.Expect(Stamp(test.wanted, test.have, *after(0))).To(Equal(test.want))
-			g.Expect(NeedsStamp(test.wanted, test.have)).To(Equal(test.needs))
+			g.Expect(stamp(test.wanted, test.have, *after(0))).To(Equal(test.want))
+			g.Expect(needsStamp(test.wanted, test.have)).To(Equal(test.needs))
 		})
 	}
 }
 
-func TestInForceFrom(t *testing.T) {
+func TestLatestEnforcement(t *testing.T) {
 	g := NewWithT(t)
-	g.Expect(InForceFrom(nil)).To(BeZero())
-	g.Expect(InForceFrom([]v1alpha1.EffectiveInitializer{entry(mesh, nil)})).To(BeZero())
-	g.Expect(InForceFrom([]v1alpha1.EffectiveInitializer{
+	g.Expect(latestEnforcement(nil)).To(BeZero())
+	g.Expect(latestEnforcement([]v1alpha1.EffectiveInitializer{entry(mesh, nil)})).To(BeZero())
+	g.Expect(latestEnforcement([]v1alpha1.EffectiveInitializer{
 		entry(rbac, after(-time.Hour)), entry(quota, after(time.Second)), entry(mesh, nil),
 	})).To(Equal(created.Add(time.Second)))
-}
-
-// A namespace that was open for a long time is not deleted because an initializer fails.
-func TestWhyNotDeleteAfterTheWindow(t *testing.T) {
-	tests := map[string]struct {
-		injectedAt string
-		want       string
-	}{
-		"the API server added the list":             {},
-		"just after its creation":                   {injectedAt: "2026-03-01T12:00:00.25Z"},
-		"within the window":                         {injectedAt: "2026-03-01T12:00:59Z"},
-		"before its creation because clocks differ": {injectedAt: "2026-03-01T11:59:58Z"},
-		"after the window":                          {injectedAt: "2026-03-01T12:01:00Z", want: "open for 1m0s"},
-		"long after it":                             {injectedAt: "2026-03-01T14:00:00Z", want: "open for 2h0m0s"},
-		"an invalid time":                           {injectedAt: "yesterday", want: "open for 1m0s"},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			namespace := wrappers.MakeNamespace("x").Initializers(rbac).Result(failureResult).Obj()
-			namespace.CreationTimestamp = *after(0)
-			if test.injectedAt != "" {
-				namespace.Annotations[v1alpha1.AnnotationInjectedAt] = test.injectedAt
-			}
-			why := WhyNotDelete(namespace, ParseState(namespace), systemNamespace)
-			if test.want == "" {
-				NewWithT(t).Expect(why).To(BeEmpty())
-			} else {
-				NewWithT(t).Expect(why).To(ContainSubstring(test.want))
-			}
-		})
-	}
 }

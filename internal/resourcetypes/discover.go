@@ -1,7 +1,7 @@
 // Copyright The nslifecycle Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package inventory
+package resourcetypes
 
 import (
 	"cmp"
@@ -16,8 +16,8 @@ import (
 	"k8s.io/client-go/discovery"
 )
 
-// Inventory is the result of one discovery.
-type Inventory struct {
+// Set is the resource types that one discovery found.
+type Set struct {
 	// Types are sorted by group and resource, each in the version that the API server
 	// prefers.
 	Types []Type
@@ -28,16 +28,16 @@ type Inventory struct {
 }
 
 // Err joins all discovery errors, in the order of the group versions.
-func (i *Inventory) Err() error {
+func (s *Set) Err() error {
 	var errs []error
-	failed := slices.SortedFunc(maps.Keys(i.Failed), func(a, b schema.GroupVersion) int {
+	failed := slices.SortedFunc(maps.Keys(s.Failed), func(a, b schema.GroupVersion) int {
 		return cmp.Compare(a.String(), b.String())
 	})
 	for _, groupVersion := range failed {
-		errs = append(errs, fmt.Errorf("%s: %w", groupVersion, i.Failed[groupVersion]))
+		errs = append(errs, fmt.Errorf("%s: %w", groupVersion, s.Failed[groupVersion]))
 	}
-	for _, name := range slices.Sorted(maps.Keys(i.Unparsed)) {
-		errs = append(errs, fmt.Errorf("%q: %w", name, i.Unparsed[name]))
+	for _, name := range slices.Sorted(maps.Keys(s.Unparsed)) {
+		errs = append(errs, fmt.Errorf("%q: %w", name, s.Unparsed[name]))
 	}
 	return errors.Join(errs...)
 }
@@ -48,28 +48,28 @@ type Discoverer interface {
 }
 
 // Discover returns the types that an API server serves, without subresources. It fails only if the
-// API server returns no type at all; partial failures are part of the Inventory.
-func Discover(ctx context.Context, discoverer Discoverer) (*Inventory, error) {
+// API server returns no type at all; partial failures are part of the Set.
+func Discover(ctx context.Context, discoverer Discoverer) (*Set, error) {
 	lists, err := discoverer.ServerPreferredNamespacedResourcesWithContext(ctx)
-	inventory := &Inventory{Failed: map[schema.GroupVersion]error{}, Unparsed: map[string]error{}}
+	set := &Set{Failed: map[schema.GroupVersion]error{}, Unparsed: map[string]error{}}
 	if err != nil {
 		groups, ok := discovery.GroupDiscoveryFailedErrorGroups(err)
 		if !ok {
 			return nil, fmt.Errorf("failed to discover the resource types of the API server: %w", err)
 		}
-		maps.Copy(inventory.Failed, groups)
+		maps.Copy(set.Failed, groups)
 	}
 	types, invalid := Parse(lists, func(*metav1.APIResource) bool { return true })
 	for _, group := range invalid {
 		if groupVersion, err := schema.ParseGroupVersion(group.GroupVersion); err == nil {
-			inventory.Failed[groupVersion] = group.Err
+			set.Failed[groupVersion] = group.Err
 		} else {
-			inventory.Unparsed[group.GroupVersion] = group.Err
+			set.Unparsed[group.GroupVersion] = group.Err
 		}
 	}
-	inventory.Types = types
-	if len(inventory.Types) == 0 {
+	set.Types = types
+	if len(set.Types) == 0 {
 		return nil, errors.New("the API server serves no namespaced resource type")
 	}
-	return inventory, nil
+	return set, nil
 }

@@ -1,7 +1,7 @@
 // Copyright The nslifecycle Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package initialization
+package compat
 
 import (
 	"strings"
@@ -11,35 +11,32 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/initialization"
 	"github.com/nslifecycle/nslifecycle/internal/nscondition"
 )
 
-// maxWindow is how long a Namespace may have been open before the operator adds its pending list. A
-// Namespace that was open for longer may contain objects of users, so it is not deleted.
-const maxWindow = time.Minute
-
-// IsSeen reports whether the operator has reconciled a Namespace before. Initializers are never added
-// to such a Namespace.
-func IsSeen(namespace *corev1.Namespace) bool {
+// isReconciled reports whether the operator has reconciled a Namespace before. Initializers are never
+// added to such a Namespace.
+func isReconciled(namespace *corev1.Namespace) bool {
 	return nscondition.Find(namespace, v1alpha1.ConditionInitializing) != nil
 }
 
-// ComputeInjection returns the initializers that the operator must add to a Namespace, in order: those
+// computeInjection returns the initializers that the operator must add to a Namespace, in order: those
 // that were enforced when the Namespace was created and that select it by its current labels (the
 // labels at its creation are not known). It returns none if the operator has reconciled the Namespace
 // before, or if the Namespace is exempt, terminating, or has any state of an initialization. An
 // initializer without the time since which it is enforced is not added.
 //
 // Both times are from the API server, in whole seconds.
-func ComputeInjection(
+func computeInjection(
 	namespace *corev1.Namespace, set *v1alpha1.NamespaceInitializerSet, systemNamespace string,
 ) []v1alpha1.EffectiveInitializer {
-	if IsSeen(namespace) || namespace.DeletionTimestamp != nil || IsExempt(namespace.Name, systemNamespace) ||
-		hasState(namespace) {
+	if isReconciled(namespace) || hasState(namespace) || namespace.DeletionTimestamp != nil ||
+		initialization.IsExempt(namespace.Name, systemNamespace) {
 		return nil
 	}
 	var initializers []v1alpha1.EffectiveInitializer
-	for _, initializer := range Selected(set.Initializers, namespace.Labels) {
+	for _, initializer := range initialization.Selected(set.Initializers, namespace.Labels) {
 		since := initializer.InForceSince
 		if since != nil && !namespace.CreationTimestamp.Time.Before(since.Time) {
 			initializers = append(initializers, initializer)
@@ -64,26 +61,26 @@ func hasState(namespace *corev1.Namespace) bool {
 	return false
 }
 
-// Inject adds the pending list and the namespace finalizers of the initializers, as policy inject does
+// inject adds the pending list and the namespace finalizers of the initializers, as policy inject does
 // at creation. The requester is no longer known.
-func Inject(namespace *corev1.Namespace, initializers []v1alpha1.EffectiveInitializer, now time.Time) {
+func inject(namespace *corev1.Namespace, initializers []v1alpha1.EffectiveInitializer, now time.Time) {
 	if namespace.Labels == nil {
 		namespace.Labels = map[string]string{}
 	}
 	if namespace.Annotations == nil {
 		namespace.Annotations = map[string]string{}
 	}
-	list := strings.Join(Names(initializers), ",")
+	list := strings.Join(initialization.Names(initializers), ",")
 	namespace.Labels[v1alpha1.LabelInitializing] = "true"
 	namespace.Annotations[v1alpha1.AnnotationPendingInitializers] = list
 	namespace.Annotations[v1alpha1.AnnotationInitializers] = list
 	namespace.Annotations[v1alpha1.AnnotationInjectedAt] = now.UTC().Format(time.RFC3339Nano)
-	namespace.Spec.Finalizers = append(namespace.Spec.Finalizers, MissingFinalizers(namespace, initializers)...)
+	namespace.Spec.Finalizers = append(namespace.Spec.Finalizers, initialization.MissingFinalizers(namespace, initializers)...)
 }
 
-// Stamp returns the wanted entries with the time since which each is enforced: the existing time of an
+// stamp returns the wanted entries with the time since which each is enforced: the existing time of an
 // entry if it has one, and otherwise from.
-func Stamp(wanted, have []v1alpha1.EffectiveInitializer, from metav1.Time) []v1alpha1.EffectiveInitializer {
+func stamp(wanted, have []v1alpha1.EffectiveInitializer, from metav1.Time) []v1alpha1.EffectiveInitializer {
 	since := map[string]*metav1.Time{}
 	for _, entry := range have {
 		since[entry.Name] = entry.InForceSince
@@ -99,9 +96,9 @@ func Stamp(wanted, have []v1alpha1.EffectiveInitializer, from metav1.Time) []v1a
 	return stamped
 }
 
-// NeedsStamp reports whether Stamp would use its argument from.
-func NeedsStamp(wanted, have []v1alpha1.EffectiveInitializer) bool {
-	for _, entry := range Stamp(wanted, have, metav1.Time{}) {
+// needsStamp reports whether stamp would use its argument from.
+func needsStamp(wanted, have []v1alpha1.EffectiveInitializer) bool {
+	for _, entry := range stamp(wanted, have, metav1.Time{}) {
 		if entry.InForceSince.IsZero() {
 			return true
 		}
@@ -109,8 +106,8 @@ func NeedsStamp(wanted, have []v1alpha1.EffectiveInitializer) bool {
 	return false
 }
 
-// InForceFrom returns the time at which all initializers are enforced; zero if no time is known.
-func InForceFrom(initializers []v1alpha1.EffectiveInitializer) time.Time {
+// latestEnforcement returns the time at which all initializers are enforced; zero if no time is known.
+func latestEnforcement(initializers []v1alpha1.EffectiveInitializer) time.Time {
 	var last time.Time
 	for _, entry := range initializers {
 		if entry.InForceSince != nil && entry.InForceSince.After(last) {
@@ -118,18 +115,4 @@ func InForceFrom(initializers []v1alpha1.EffectiveInitializer) time.Time {
 		}
 	}
 	return last
-}
-
-// openFor returns how long a Namespace was open before the operator added its pending list. It is zero
-// if the API server added the list, and maxWindow if the annotation is invalid.
-func openFor(namespace *corev1.Namespace) time.Duration {
-	text, ok := namespace.Annotations[v1alpha1.AnnotationInjectedAt]
-	if !ok {
-		return 0
-	}
-	at, err := time.Parse(time.RFC3339, text)
-	if err != nil {
-		return maxWindow
-	}
-	return at.Sub(namespace.CreationTimestamp.Time).Truncate(time.Second)
 }

@@ -1,0 +1,69 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package expiry
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/shell"
+)
+
+// Messages of the condition Expiring.
+const (
+	msgNoExpiry = "the namespace has no expiry annotation"
+	msgExempt   = "the cluster or nslifecycle requires this namespace, so it is never deleted when it expires"
+	msgDryRun   = "the operator runs with --expiry-dry-run"
+
+	msgRefused = "; the API server refused the deletion, and the operator retries it: "
+)
+
+func msgInvalid(err error) string {
+	return err.Error() + "; the namespace is not deleted until this is fixed"
+}
+
+func msgPolicyProblem(problem string) string {
+	return "the namespace is not deleted when it expires: " + problem
+}
+
+func msgWillNotDelete(expires Expiry, reason string) string {
+	return fmt.Sprintf("the namespace expires at %s (%s), but will not be deleted: %s",
+		formatTime(expires.At), expires, reason)
+}
+
+func msgNotDeleted(expires Expiry, reason string) string {
+	return fmt.Sprintf("the namespace expired at %s (%s), but is not deleted: %s", formatTime(expires.At), expires, reason)
+}
+
+// msgWarning identifies an expiry: another time, or the same time in another annotation, has another
+// message.
+func msgWarning(name string, expires Expiry, warnedAt time.Time) string {
+	when := formatTime(expires.At) + " (" + expires.String() + ")"
+	if at := deletionTime(expires, warnedAt); !at.Equal(expires.At) {
+		when = fmt.Sprintf("%s, because it expired before the first warning (%s)", formatTime(at), expires)
+	}
+	return fmt.Sprintf("the namespace will be deleted at %s; to keep it, run: %s",
+		when, shell.Command("kubectl annotate namespace %s %s-", name, expires.Key))
+}
+
+// Errors of Parse.
+const (
+	msgBothAnnotations = "annotations " + v1alpha1.AnnotationExpiresAt + " and " + v1alpha1.AnnotationTTL +
+		" are mutually exclusive; remove one of them"
+	msgNoCreationTime = "annotation " + v1alpha1.AnnotationTTL + " counts from the creation of the namespace, and its " +
+		"creation time is unknown"
+)
+
+func msgInvalidTime(value string) string {
+	return fmt.Sprintf("annotation %s is %s, which is not a time in RFC 3339 format, such as 2026-12-24T18:00:00Z",
+		v1alpha1.AnnotationExpiresAt, quote(value))
+}
+
+func msgInvalidTTL(value string) string {
+	return fmt.Sprintf("annotation %s is %s, which is not a positive duration in days, hours, minutes and seconds, "+
+		"such as 7d or 1h30m", v1alpha1.AnnotationTTL, quote(value))
+}
+
+func formatTime(at time.Time) string { return at.UTC().Format(time.RFC3339) }

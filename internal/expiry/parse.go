@@ -1,0 +1,96 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package expiry
+
+import (
+	"errors"
+	"regexp"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+)
+
+// config/expiry/expiry.yaml contains the same patterns, so admission accepts exactly the values that
+// the operator acts on. Numbers of five digits do not overflow a time.Duration.
+var (
+	timePattern = regexp.MustCompile(`^[0-9]{4}-[0-9]{2}-[0-9]{2}` +
+		`T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]([.][0-9]{1,9})?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$`)
+	ttlPattern = regexp.MustCompile(`^(?:([0-9]{1,5})d)?(?:([0-9]{1,5})h)?(?:([0-9]{1,5})m)?(?:([0-9]{1,5})s)?$`)
+)
+
+// maxShownValue is the maximum length of an invalid value in an error, in characters.
+const maxShownValue = 64
+
+// Expiry is the time at which a Namespace expires.
+type Expiry struct {
+	At time.Time
+	// Key and Value are the annotation that sets the time.
+	Key, Value string
+}
+
+// String returns the annotation.
+func (e Expiry) String() string { return e.Key + "=" + e.Value }
+
+// IsSet reports whether a Namespace has an annotation that sets an expiry.
+func IsSet(namespace *corev1.Namespace) bool {
+	_, hasTime := namespace.Annotations[v1alpha1.AnnotationExpiresAt]
+	_, hasTTL := namespace.Annotations[v1alpha1.AnnotationTTL]
+	return hasTime || hasTTL
+}
+
+// Parse returns the expiry of a Namespace for which IsSet is true. An error means that the annotations
+// are invalid, and is a sentence for users.
+func Parse(namespace *corev1.Namespace) (Expiry, error) {
+	at, hasTime := namespace.Annotations[v1alpha1.AnnotationExpiresAt]
+	ttl, hasTTL := namespace.Annotations[v1alpha1.AnnotationTTL]
+	switch {
+	case hasTime && hasTTL:
+		return Expiry{}, errors.New(msgBothAnnotations)
+	case hasTime:
+		parsed, err := parseTime(at)
+		return Expiry{At: parsed, Key: v1alpha1.AnnotationExpiresAt, Value: at}, err
+	}
+	duration, err := parseTTL(ttl)
+	if err == nil && namespace.CreationTimestamp.IsZero() {
+		err = errors.New(msgNoCreationTime)
+	}
+	return Expiry{
+		At: namespace.CreationTimestamp.Add(duration), Key: v1alpha1.AnnotationTTL, Value: ttl,
+	}, err
+}
+
+func parseTime(text string) (time.Time, error) {
+	parsed, err := time.Parse(time.RFC3339, text)
+	if err != nil || !timePattern.MatchString(text) {
+		return time.Time{}, errors.New(msgInvalidTime(text))
+	}
+	return parsed, nil
+}
+
+func parseTTL(text string) (time.Duration, error) {
+	var duration time.Duration
+	parts := ttlPattern.FindStringSubmatch(text)
+	for i, unit := range []time.Duration{24 * time.Hour, time.Hour, time.Minute, time.Second} {
+		if parts != nil && parts[i+1] != "" {
+			number, _ := strconv.Atoi(parts[i+1]) // The pattern accepts only digits.
+			duration += time.Duration(number) * unit
+		}
+	}
+	if duration <= 0 {
+		return 0, errors.New(msgInvalidTTL(text))
+	}
+	return duration, nil
+}
+
+func quote(text string) string { return strconv.Quote(truncate(text, maxShownValue)) }
+
+func truncate(text string, width int) string {
+	if runes := []rune(text); len(runes) > width {
+		return string(runes[:width]) + "..."
+	}
+	return text
+}

@@ -1,0 +1,42 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package installcheck
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/shell"
+)
+
+// Names of the checks.
+const (
+	checkLeader    = "the leader renews its Lease"
+	checkPolicies  = "the admission policies are installed"
+	checkSet       = "NamespaceInitializerSet \"" + v1alpha1.EffectiveSetName + "\" exists"
+	checkCondition = "namespaces get condition " + v1alpha1.ConditionInitializing
+	checkCreation  = "namespaces can be created"
+)
+
+// Errors of the checks.
+const msgLeaderStopped = "the last leader has stopped, and no other manager has acquired the Lease yet"
+
+func msgNoLease(namespace string) string {
+	return fmt.Sprintf("no manager has been leader in namespace %q yet; run: %s",
+		namespace, shell.Command("kubectl --namespace=%s get pods", namespace))
+}
+
+func msgLeaseExpired(holder string, renewed time.Time) string {
+	return fmt.Sprintf("leader %s has not renewed the Lease since %s", holder, renewed.UTC().Format(time.RFC3339))
+}
+
+func msgNoCondition(namespace string) string {
+	return fmt.Sprintf("namespace %q does not have the condition", namespace)
+}
+
+func msgUnexpectedResult(wanted int, initializing bool) string {
+	return fmt.Sprintf("%d initializers select a namespace without labels, but a dry run returned initializing=%t; "+
+		"it takes up to 30 s until a change is enforced", wanted, initializing)
+}
