@@ -151,9 +151,9 @@ var _ = Describe("The chart", func() {
 			HaveKeyWithValue("release", "mine"), HaveKeyWithValue("app.kubernetes.io/name", "nslifecycle")))
 	}, SpecTimeout(time.Minute))
 
-	DescribeTable("rejects invalid values", func(ctx context.Context, value, said string) {
+	DescribeTable("rejects invalid values", func(ctx context.Context, value, field string) {
 		_, err := template(ctx, "--set="+value)
-		Expect(err).To(MatchError(ContainSubstring(said)))
+		Expect(err).To(MatchError(ContainSubstring(field)))
 	},
 		Entry("an unknown value", "replica=2", "replica"),
 		Entry("a negative number of replicas", "replicas=-1", "replicas"),

@@ -79,8 +79,8 @@ func TestBinaryPrintsItsVersion(t *testing.T) {
 	if err := build.Run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	said, err := exec.CommandContext(t.Context(), output).CombinedOutput()
-	if err != nil || strings.TrimSpace(string(said)) != "v1.2.3 abc" {
-		t.Errorf("the program printed %q, error %v", said, err)
+	printed, err := exec.CommandContext(t.Context(), output).CombinedOutput()
+	if err != nil || strings.TrimSpace(string(printed)) != "v1.2.3 abc" {
+		t.Errorf("the program printed %q, error %v", printed, err)
 	}
 }
