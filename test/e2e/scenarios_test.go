@@ -115,8 +115,8 @@ var _ = Describe("A namespace", func() {
 				"SomeFinalizersRemain", "example.com/no-controller"))
 		}).WithContext(ctx).Should(Succeed())
 		Eventually(func(g Gomega) {
-			said, _ := plugin(ctx, "explain", namespace.Name)
-			g.Expect(said).To(And(ContainSubstring("held"), ContainSubstring("example.com/no-controller")))
+			output, _ := plugin(ctx, "explain", namespace.Name)
+			g.Expect(output).To(And(ContainSubstring("held"), ContainSubstring("example.com/no-controller")))
 		}).WithContext(ctx).Should(Succeed())
 		kubectl(ctx, "--namespace="+namespace.Name, "patch", "configmap", "held", "--type=json",
 			`--patch=[{"op":"remove","path":"/metadata/finalizers"}]`)

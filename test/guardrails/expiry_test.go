@@ -404,7 +404,7 @@ var _ = Describe("Expiry", func() {
 
 		By("rejecting to remove one of two annotations as a user who may not delete the namespace")
 		Eventually(get).WithContext(ctx).WithArguments(twice.Name).
-			Should(HaveCondition(v1alpha1.ConditionExpiring, no, v1alpha1.ReasonInvalidExpiry, "are both there"))
+			Should(HaveCondition(v1alpha1.ConditionExpiring, no, v1alpha1.ReasonInvalidExpiry, v1alpha1.AnnotationExpiresAt, v1alpha1.AnnotationTTL))
 		Expect(annotate(ctx, editorConfig, twice.Name, map[string]any{v1alpha1.AnnotationExpiresAt: nil})).To(BeForbiddenBy("expiry"))
 		Expect(annotate(ctx, editorConfig, twice.Name, map[string]any{"example.com/note": "x"})).To(Succeed())
 		expectKept(ctx, twice)

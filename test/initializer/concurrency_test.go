@@ -49,7 +49,7 @@ var _ = Describe("An initializer with concurrent changes and failures", func() {
 		seen := record(ctx)
 		together := make(chan struct{})
 		for i, name := range names {
-			account := unique("disorder")
+			account := unique("concurrency")
 			owners[name] = userOf(account)
 			serve(ctx, newAccount(ctx, account, serving, publishing), name,
 				func(ctx context.Context, namespace *corev1.Namespace) (initializer.Result, error) {
@@ -117,7 +117,7 @@ var _ = Describe("An initializer with concurrent changes and failures", func() {
 		register(ctx, name)
 		var served calls
 		cancelled := make(chan error, 1)
-		serve(ctx, newAccount(ctx, unique("disorder"), serving), name,
+		serve(ctx, newAccount(ctx, unique("concurrency"), serving), name,
 			func(ctx context.Context, namespace *corev1.Namespace) (initializer.Result, error) {
 				if served.record(namespace) == 1 {
 					<-ctx.Done()
@@ -149,8 +149,8 @@ var _ = Describe("An initializer with concurrent changes and failures", func() {
 		Expect(admin.Delete(ctx, deleted)).To(Succeed())
 		Expect(admin.Patch(ctx, failed, client.RawPatch(types.MergePatchType, fmt.Appendf(nil,
 			`{"metadata":{"annotations":{%q:%q}}}`, v1alpha1.AnnotationInitializationResult,
-			`{"status":"Failure","reason":"Other","message":"another initializer said so"}`)))).To(Succeed())
-		serve(ctx, newAccount(ctx, unique("disorder"), serving), name,
+			`{"status":"Failure","reason":"Other","message":"another initializer failed"}`)))).To(Succeed())
+		serve(ctx, newAccount(ctx, unique("concurrency"), serving), name,
 			func(_ context.Context, namespace *corev1.Namespace) (initializer.Result, error) {
 				served.record(namespace)
 				return initializer.Result{}, nil
@@ -168,14 +168,14 @@ var _ = Describe("An initializer with concurrent changes and failures", func() {
 		const before = "before.disorder.example.com"
 		register(ctx, before, name)
 		var served calls
-		serve(ctx, newAccount(ctx, unique("disorder"), serving), name,
+		serve(ctx, newAccount(ctx, unique("concurrency"), serving), name,
 			func(_ context.Context, namespace *corev1.Namespace) (initializer.Result, error) {
 				Expect(pendingOf(namespace)).To(Equal(name))
 				served.record(namespace)
 				return initializer.Result{}, nil
 			})
 		open := make(chan struct{})
-		serve(ctx, newAccount(ctx, unique("disorder"), serving, publishing), before,
+		serve(ctx, newAccount(ctx, unique("concurrency"), serving, publishing), before,
 			func(ctx context.Context, _ *corev1.Namespace) (initializer.Result, error) {
 				initializer.Progress(ctx, "Working", "for a while")
 				select {
@@ -201,7 +201,7 @@ var _ = Describe("An initializer with concurrent changes and failures", func() {
 		var served calls
 		var isFixed atomic.Bool
 		hanging := make(chan struct{})
-		said := serve(ctx, newAccount(ctx, unique("disorder"), serving, publishing), name,
+		logs := serve(ctx, newAccount(ctx, unique("concurrency"), serving, publishing), name,
 			func(ctx context.Context, namespace *corev1.Namespace) (initializer.Result, error) {
 				call := served.record(namespace)
 				switch namespace.Labels["kind"] {
@@ -265,7 +265,7 @@ var _ = Describe("An initializer with concurrent changes and failures", func() {
 			"BudgetUsedUp: team blue has no budget left")
 		expectCondition("panicking", conditionOf(name), "Panicked", "index out of reach", "bug")
 		expectCondition("waiting", conditionOf(name), "NoOwner", `label "owner" is missing`)
-		Expect(said.Contents()).To(ContainSubstring("disorder_test.go"), "the stack")
+		Expect(logs.Contents()).To(ContainSubstring("concurrency_test.go"), "the stack")
 		Expect(seen.conditions(ctx, kinds["erring"].UID)).To(ContainElement(And(
 			ContainSubstring("Retrying"), ContainSubstring("the service is down"))))
 
@@ -287,7 +287,7 @@ var _ = Describe("An initializer with concurrent changes and failures", func() {
 		register(ctx, name)
 		seen := record(ctx)
 		steps := make(chan error)
-		serve(ctx, newAccount(ctx, unique("disorder"), serving, publishing), name,
+		serve(ctx, newAccount(ctx, unique("concurrency"), serving, publishing), name,
 			func(ctx context.Context, _ *corev1.Namespace) (initializer.Result, error) {
 				initializer.Progress(ctx, "Creating", "%d of %d indices", 3, 7)
 				select {

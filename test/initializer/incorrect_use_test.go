@@ -65,7 +65,7 @@ var _ = Describe("Incorrect use of pkg/initializer", func() {
 	const name = "one.wronguse.example.com"
 
 	It("is rejected by Add and Check", func(ctx context.Context) {
-		config := newAccount(ctx, unique("wronguse"), serving)
+		config := newAccount(ctx, unique("incorrect-use"), serving)
 		mgr, _ := newManager(config)
 		for bad, message := range map[string]string{
 			"":                   `the name of an initializer is required`,
@@ -83,14 +83,14 @@ var _ = Describe("Incorrect use of pkg/initializer", func() {
 	})
 
 	It("reports a name that is not registered", func(ctx context.Context) {
-		config := newAccount(ctx, unique("wronguse"), serving, reading)
+		config := newAccount(ctx, unique("incorrect-use"), serving, reading)
 		err := initializer.Check(ctx, config, name)
 		var unregistered *initializer.NotRegisteredError
 		Expect(errors.As(err, &unregistered)).To(BeTrue(), "%v", err)
 		Expect(unregistered.Name).To(Equal(name))
 		Expect(err).To(MatchError(ContainSubstring("NamespaceInitializerConfiguration")))
-		said := serve(ctx, config, name, nothing)
-		Eventually(func() string { return string(said.Contents()) }).WithContext(ctx).Should(ContainSubstring("is not registered yet"))
+		logs := serve(ctx, config, name, nothing)
+		Eventually(func() string { return string(logs.Contents()) }).WithContext(ctx).Should(ContainSubstring("is not registered yet"))
 
 		// The initializer may be registered later.
 		register(ctx, name)
@@ -101,7 +101,7 @@ var _ = Describe("Incorrect use of pkg/initializer", func() {
 	DescribeTable("reports the missing verb and the commands that grant it",
 		func(ctx context.Context, missing string) {
 			register(ctx, name)
-			account := unique("wronguse")
+			account := unique("incorrect-use")
 			config := newAccount(ctx, account, without(missing), publishing)
 			err := initializer.Check(ctx, config, name)
 			var missingErr *initializer.MissingPermissionsError
@@ -109,9 +109,9 @@ var _ = Describe("Incorrect use of pkg/initializer", func() {
 			Expect(missingErr.Missing).To(Equal([]string{missing + " namespaces"}))
 			Expect(err).To(MatchError(And(ContainSubstring(userOf(account)), ContainSubstring("not allowed to "+missing+" namespaces"))))
 
-			said := serve(ctx, config, name, nothing, soon)
+			logs := serve(ctx, config, name, nothing, soon)
 			namespace := create(ctx, wrappers.MakeNamespace(unique("rights")))
-			Eventually(func() string { return string(said.Contents()) }).WithContext(ctx).
+			Eventually(func() string { return string(logs.Contents()) }).WithContext(ctx).
 				Should(And(ContainSubstring("lacks permissions"), ContainSubstring("as an administrator run: ")))
 			message := missingErr.Message
 			if missing == "initialize" || missing == "patch" {
@@ -136,7 +136,7 @@ var _ = Describe("Incorrect use of pkg/initializer", func() {
 	It("does not require the permission to publish progress", func(ctx context.Context) {
 		register(ctx, name)
 		var served calls
-		said := serve(ctx, newAccount(ctx, unique("wronguse"), serving), name,
+		logs := serve(ctx, newAccount(ctx, unique("incorrect-use"), serving), name,
 			func(ctx context.Context, namespace *corev1.Namespace) (initializer.Result, error) {
 				initializer.Progress(ctx, "Working", "call %d", served.record(namespace))
 				if len(served.of(namespace.Name)) <= 2 {
@@ -149,12 +149,12 @@ var _ = Describe("Incorrect use of pkg/initializer", func() {
 			create(ctx, wrappers.MakeNamespace(unique("silent"))).Name,
 		}
 		expectReady(ctx, names...)
-		Expect(strings.Count(string(said.Contents()), "patch on namespaces/status")).To(Equal(1))
+		Expect(strings.Count(string(logs.Contents()), "patch on namespaces/status")).To(Equal(1))
 	}, SpecTimeout(2*time.Minute))
 
 	It("requires permissions at cluster scope", func(ctx context.Context) {
 		register(ctx, name)
-		account := unique("wronguse")
+		account := unique("incorrect-use")
 		config := newAccount(ctx, account, without("initialize"))
 		namespace := create(ctx, wrappers.MakeNamespace(unique("local")))
 		bound := &rbacv1.RoleBinding{

@@ -247,7 +247,7 @@ var _ = Describe("Initializers that are killed at random", func() {
 			if entry.pid != leader {
 				isHandedOver = true
 			} else {
-				Expect(isHandedOver).To(BeFalse(), "both were at work: %v", entry)
+				Expect(isHandedOver).To(BeFalse(), "both were active: %v", entry)
 			}
 		}
 		Expect(isHandedOver).To(BeTrue())

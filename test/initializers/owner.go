@@ -30,7 +30,7 @@ const (
 // OwnerAccount is the name of the ServiceAccount of OwnerManifest, and of its namespace.
 const OwnerAccount = "owner-initializer"
 
-// OwnerManifest contains that ServiceAccount, its namespace and the rights that Owner needs. Apply it
+// OwnerManifest contains that ServiceAccount, its namespace and the permissions that Owner needs. Apply it
 // before any configuration exists.
 //
 //go:embed manifests/owner.yaml

@@ -30,7 +30,7 @@ const (
 // PolicyAccount is the name of the ServiceAccount of PolicyManifest, and of its namespace.
 const PolicyAccount = "policy-initializer"
 
-// PolicyManifest contains that ServiceAccount, its namespace and the rights that Policy needs. Apply it
+// PolicyManifest contains that ServiceAccount, its namespace and the permissions that Policy needs. Apply it
 // before any configuration exists.
 //
 //go:embed manifests/policy.yaml

@@ -266,7 +266,7 @@ func expectDeleted(ctx context.Context, name string) {
 	}).WithContext(ctx).Should(BeTrue(), "namespace %q still exists", name)
 }
 
-// expectNothingLeft checks that no object of the project and no terminating namespace remains.
+// expectNothingLeft checks that all objects of the project are deleted, and no namespace is terminating.
 func expectNothingLeft(ctx context.Context) {
 	GinkgoHelper()
 	expectDeleted(ctx, controlplane.SystemNamespace)

@@ -151,18 +151,18 @@ var _ = Describe("The chart", func() {
 			HaveKeyWithValue("release", "mine"), HaveKeyWithValue("app.kubernetes.io/name", "nslifecycle")))
 	}, SpecTimeout(time.Minute))
 
-	DescribeTable("refuses values that make no sense", func(ctx context.Context, value, said string) {
+	DescribeTable("rejects invalid values", func(ctx context.Context, value, field string) {
 		_, err := template(ctx, "--set="+value)
-		Expect(err).To(MatchError(ContainSubstring(said)))
+		Expect(err).To(MatchError(ContainSubstring(field)))
 	},
-		Entry("a word that it does not know", "replica=2", "replica"),
-		Entry("less than no manager", "replicas=-1", "replicas"),
+		Entry("an unknown value", "replica=2", "replica"),
+		Entry("a negative number of replicas", "replicas=-1", "replicas"),
 		Entry("an unknown controller", "controllers=unknown", "controllers"),
-		Entry("a time without a unit", "settlingTime=5", "settlingTime"),
-		Entry("the port of the probes", "metrics.port=8081", "port"),
-		Entry("a label that selects the managers", "podLabels.control-plane=other", "podLabels"),
-		Entry("half a digest", "image.digest=sha256:0", "digest"),
-		Entry("an argument that is no flag", "extraArgs={check}", "extraArgs"),
+		Entry("a duration without a unit", "settlingTime=5", "settlingTime"),
+		Entry("the port of the health probes", "metrics.port=8081", "port"),
+		Entry("the selector label of the managers", "podLabels.control-plane=other", "podLabels"),
+		Entry("an incomplete digest", "image.digest=sha256:0", "digest"),
+		Entry("an argument without dashes", "extraArgs={check}", "extraArgs"),
 	)
 })
 

@@ -28,7 +28,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// initializerRules are the rights that package initializer requires.
+// initializerRules are the permissions that package initializer requires.
 var initializerRules = []rbacv1.PolicyRule{
 	{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"get", "list", "watch", "patch", "initialize"}},
 }
@@ -61,7 +61,7 @@ func ownCondition(name string) corev1.NamespaceConditionType {
 }
 
 var _ = Describe("Package initializer", func() {
-	It("removes its name from the pending list when the function has succeeded, with the documented rights", func(ctx context.Context) {
+	It("removes its name from the pending list when the function has succeeded, with the documented permissions", func(ctx context.Context) {
 		first, second := framework.Unique("first")+".corp.example.com", framework.Unique("second")+".corp.example.com"
 		config := cluster.AddUserWithRules(ctx, framework.Unique("package-initializer"), initializerRules...).Config
 		var calls atomic.Int32
@@ -176,7 +176,7 @@ var _ = Describe("Package initializer", func() {
 		}).WithContext(ctx).Should(Succeed())
 	}, SpecTimeout(time.Minute))
 
-	It("reports missing rights and how to grant them, and continues once they are granted", func(ctx context.Context) {
+	It("reports missing permissions and how to grant them, and continues once they are granted", func(ctx context.Context) {
 		name, user := framework.Unique("rights")+".corp.example.com", framework.Unique("package-initializer")
 		config := cluster.AddUserWithRules(ctx, user, statusRule, rbacv1.PolicyRule{
 			APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"get", "list", "watch", "patch"},

@@ -28,10 +28,10 @@ import (
 )
 
 var _ = Describe("The user stories of the KEP", func() {
-	// A user who can only create and read namespaces: rights in a namespace must come from an initializer.
+	// A user who can only create and read namespaces: permissions in a namespace must come from an initializer.
 	const creator = "user1@corp.example.com"
 
-	It("populates policies automatically before the creator gains rights inside", func(ctx context.Context) {
+	It("populates policies automatically before the creator gains permissions inside", func(ctx context.Context) {
 		creatorConfig := newCreator(ctx, creator)
 		policy := installInitializer(ctx, initializers.PolicyManifest, initializers.PolicyAccount)
 		owner := installInitializer(ctx, initializers.OwnerManifest, initializers.OwnerAccount)
@@ -83,7 +83,7 @@ var _ = Describe("The user stories of the KEP", func() {
 	}, SpecTimeout(2*time.Minute))
 })
 
-// installInitializer installs the ServiceAccount of an initializer with its rights and returns its
+// installInitializer installs the ServiceAccount of an initializer with its permissions and returns its
 // identity.
 func installInitializer(ctx context.Context, manifest, account string) *rest.Config {
 	GinkgoHelper()

@@ -209,8 +209,8 @@ var _ = Describe("finalize", func() {
 
 		It("of invalid flags", func(ctx context.Context) {
 			for flags, reason := range map[[2]string]string{
-				{"--namespace-finalizer=a", "--finalizer=b"}:     "none of the others can be",
-				{"--backup=a", "--no-backup"}:                    "none of the others can be",
+				{"--namespace-finalizer=a", "--finalizer=b"}:     "were all set",
+				{"--backup=a", "--no-backup"}:                    "were all set",
 				{"--namespace-finalizer=a", "--resource=pods"}:   "--resource requires --finalizer",
 				{"--namespace-finalizer=a", "--dry-run=perhaps"}: `"perhaps"`,
 				{"--namespace-finalizer=a", "--output=wide"}:     "unknown output format",

@@ -70,7 +70,7 @@ var _ = Describe("A hostile aggregated API server", func() {
 	}
 
 	for name, answer := range map[string]http.HandlerFunc{
-		"a Status that says Success": func(w http.ResponseWriter, _ *http.Request) {
+		"a Status of Success": func(w http.ResponseWriter, _ *http.Request) {
 			writeJSON(w, http.StatusOK, map[string]any{"kind": "Status", "apiVersion": "v1", "status": "Success"})
 		},
 		"one object in place of a list": func(w http.ResponseWriter, _ *http.Request) {
@@ -174,7 +174,7 @@ func expectTerminating(ctx context.Context, namespace *corev1.Namespace) {
 	}).WithContext(ctx).WithTimeout(4 * time.Second).Should(Succeed())
 }
 
-// expectFailure waits until a condition of a namespace says that the deletion of its content has
+// expectFailure waits until a condition of a namespace reports that the deletion of its content has
 // failed, with these texts.
 func expectFailure(ctx context.Context, namespace *corev1.Namespace, texts ...string) {
 	GinkgoHelper()

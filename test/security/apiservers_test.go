@@ -110,7 +110,7 @@ var _ = Describe("With two API servers", Ordered, func() {
 	}
 
 	It("gates a new namespace on B from its creation on", func(ctx context.Context) {
-		landed := 0
+		accepted := 0
 		for range rounds {
 			namespace := makeTwo(framework.Unique("two"))
 			created := make(chan struct{})
@@ -125,14 +125,14 @@ var _ = Describe("With two API servers", Ordered, func() {
 			}()
 			Expect(cluster.Ordinary.Create(ctx, namespace)).To(Succeed())
 			close(created)
-			landed += <-result
+			accepted += <-result
 		}
-		AddReportEntry("landed", fmt.Sprintf("%d of %d", landed, rounds*15))
-		Expect(landed).To(BeZero())
+		AddReportEntry("accepted", fmt.Sprintf("%d of %d", accepted, rounds*15))
+		Expect(accepted).To(BeZero())
 	}, SpecTimeout(specTimeout))
 
 	It("gates a namespace on B while the request on A that creates it is in progress", func(ctx context.Context) {
-		landed, requests := 0, 0
+		accepted, requests := 0, 0
 		for range rounds {
 			namespace := makeTwo(framework.Unique("two"))
 			stop := make(chan struct{})
@@ -140,7 +140,7 @@ var _ = Describe("With two API servers", Ordered, func() {
 			group.Go(func() {
 				defer GinkgoRecover()
 				repeatUntil(stop, func() {
-					landed += len(write(ctx, namespace.Name))
+					accepted += len(write(ctx, namespace.Name))
 					requests += 3
 				})
 			})
@@ -151,8 +151,8 @@ var _ = Describe("With two API servers", Ordered, func() {
 			close(stop)
 			group.Wait()
 		}
-		AddReportEntry("landed", fmt.Sprintf("%d of %d", landed, requests))
-		Expect(landed).To(BeZero())
+		AddReportEntry("accepted", fmt.Sprintf("%d of %d", accepted, requests))
+		Expect(accepted).To(BeZero())
 	}, SpecTimeout(specTimeout))
 
 	It("opens a namespace on B a moment after A", func(ctx context.Context) {
@@ -174,7 +174,7 @@ var _ = Describe("With two API servers", Ordered, func() {
 			}).WithContext(ctx).WithPolling(time.Millisecond).Should(Succeed())
 			longest = max(longest, time.Since(opened))
 		}
-		AddReportEntry("after opening", fmt.Sprintf("refused %d, longest %s", refused, longest))
+		AddReportEntry("after opening", fmt.Sprintf("rejected %d, longest %s", refused, longest))
 		Expect(longest).To(BeNumerically("<", 5*time.Second))
 	}, SpecTimeout(specTimeout))
 
@@ -220,7 +220,7 @@ var _ = Describe("With two API servers", Ordered, func() {
 				counts["delete"]++
 			}
 		}
-		AddReportEntry("landed after a re-creation", fmt.Sprintf("%v in %d namespaces", counts, rounds/2))
+		AddReportEntry("accepted after a re-creation", fmt.Sprintf("%v in %d namespaces", counts, rounds/2))
 		Expect(counts).NotTo(HaveKey("create"))
 	}, SpecTimeout(specTimeout))
 

@@ -250,7 +250,7 @@ func expectNoVictim(g Gomega, texts []string) {
 	}
 }
 
-// explain returns everything that the diagnosis finds with the rights of an administrator, as
+// explain returns everything that the diagnosis finds with the permissions of an administrator, as
 // kubectl nslifecycle explain does.
 func explain(ctx context.Context, cluster *framework.Cluster, name string) string {
 	GinkgoHelper()

@@ -39,7 +39,7 @@ var (
 
 	// admin is a member of system:masters; ordinary holds all verbs except "initialize".
 	admin, ordinary client.Client
-	// worker holds "initialize" and few other rights.
+	// worker holds "initialize" and few other permissions.
 	worker kubernetes.Interface
 )
 
@@ -72,7 +72,7 @@ func bindWorker(ctx context.Context) {
 	}}, rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: initializerUser})
 }
 
-// runManager runs a manager with its own rights until the end of the spec. It returns a function
+// runManager runs a manager with its own permissions until the end of the spec. It returns a function
 // that stops it earlier.
 func runManager(ctx context.Context, changes ...func(*manager.Options)) (stop func()) {
 	GinkgoHelper()
@@ -131,7 +131,7 @@ func expectActive(ctx context.Context, configuration *v1alpha1.NamespaceInitiali
 	}).WithContext(ctx).Should(Succeed())
 }
 
-// create creates a namespace as a user without special rights.
+// create creates a namespace as a user without special permissions.
 func create(ctx context.Context, namespace *wrappers.NamespaceWrapper) *corev1.Namespace {
 	GinkgoHelper()
 	object := namespace.Obj()

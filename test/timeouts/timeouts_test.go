@@ -102,7 +102,7 @@ var _ = Describe("A timeout", func() {
 		}
 	}, SpecTimeout(time.Minute))
 
-	It("is enforced after a restart of the operator, and a turn that it has not recorded starts then", func(ctx context.Context) {
+	It("is enforced after a restart of the operator, which is the start of a turn without a condition", func(ctx context.Context) {
 		stop := runManager(ctx)
 		register(ctx, initializer(first), limited(slow, 1, v1alpha1.InitializerIgnore))
 		seen := create(ctx, wrappers.MakeNamespace("seen"))
@@ -125,7 +125,7 @@ var _ = Describe("A timeout", func() {
 		now := expectOpen(ctx, unseen.Name)
 		Expect(now).To(HaveCondition(ownCondition(slow), corev1.ConditionFalse, v1alpha1.ReasonTimedOut))
 		skipped := nscondition.Find(now, ownCondition(slow)).LastTransitionTime
-		// Conditions have whole seconds: the time may be up to one second early.
+		// Conditions have a resolution of one second, so the timeout may be up to one second early.
 		Expect(skipped.Time).To(BeTemporally(">=", restarted.Truncate(time.Second).Add(time.Second)))
 	}, SpecTimeout(time.Minute))
 
@@ -185,7 +185,7 @@ var _ = Describe("A timeout", func() {
 			create(ctx, wrappers.MakeNamespace(name(i)))
 			wait.Go(func() {
 				defer GinkgoRecover()
-				// As close to the expiry as possible.
+				// Finish as close to the timeout as possible.
 				timeout := &initialization.Timeout{Initializer: slow, Duration: time.Second}
 				var remaining time.Duration
 				Eventually(func(g Gomega) {
@@ -215,7 +215,7 @@ var _ = Describe("A timeout", func() {
 	}, SpecTimeout(2*time.Minute))
 })
 
-// history is the history of a namespace in a watch.
+// history contains the versions of a namespace that a watch has delivered.
 type history struct {
 	lock       sync.Mutex
 	namespaces []*corev1.Namespace

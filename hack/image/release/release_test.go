@@ -86,7 +86,7 @@ func release(t *testing.T) string {
 }
 
 // TestBuildIsReproducible in hack/image tests that programs do not depend on the directory.
-func TestTwoReleasesAreTheSame(t *testing.T) {
+func TestReleaseIsReproducible(t *testing.T) {
 	first, second := read(t, filepath.Join(release(t), checksumsName)), read(t, filepath.Join(release(t), checksumsName))
 	if first != second {
 		t.Errorf("two releases of the same sources differ:\n%s\n%s", first, second)
@@ -183,7 +183,7 @@ func TestChartVersion(t *testing.T) {
 }
 
 // A manifest whose image is not replaced would be released with a development image.
-func TestManifestWithoutTheImage(t *testing.T) {
+func TestManifestWithoutImage(t *testing.T) {
 	for name, manifest := range map[string]string{
 		"none": "image: ghcr.io/nslifecycle/nslifecycle:v0.0.1\n",
 		"two":  developmentImage + developmentImage,
@@ -199,7 +199,7 @@ func TestManifestWithoutTheImage(t *testing.T) {
 	}
 }
 
-func TestWrongArguments(t *testing.T) {
+func TestInvalidArguments(t *testing.T) {
 	for name, args := range map[string][]string{
 		"a version without v":    {"--version", "1.2.3"},
 		"an incomplete version":  {"--version", "v1.2"},

@@ -17,7 +17,7 @@ func namesOf(list []scenario) []string {
 	return names
 }
 
-func TestScenariosHaveDifferentNames(t *testing.T) {
+func TestScenariosAreUnique(t *testing.T) {
 	names, titles := map[string]bool{}, map[string]bool{}
 	for _, s := range scenarios() {
 		if names[s.name] || titles[s.title] {

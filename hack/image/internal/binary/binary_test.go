@@ -16,7 +16,7 @@ import (
 )
 
 // Any program is suitable, so the test uses the one of this module.
-func TestBillOfMaterialsNamesEachModule(t *testing.T) {
+func TestBillOfMaterialsContainsEachModule(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "image")
 	build := Build{Root: "../..", Package: ".", OS: runtime.GOOS, Arch: runtime.GOARCH, Version: "v1", Output: path}
 	if err := build.Run(t.Context()); err != nil {
@@ -52,7 +52,7 @@ func TestBillOfMaterialsNamesEachModule(t *testing.T) {
 
 // The linker flags contain the name of the package with the version as text: only this test
 // detects a renamed package.
-func TestBinarySaysItsVersion(t *testing.T) {
+func TestBinaryPrintsItsVersion(t *testing.T) {
 	root, err := filepath.Abs("../../../..")
 	if err != nil {
 		t.Fatal(err)
@@ -79,8 +79,8 @@ func TestBinarySaysItsVersion(t *testing.T) {
 	if err := build.Run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	said, err := exec.CommandContext(t.Context(), output).CombinedOutput()
-	if err != nil || strings.TrimSpace(string(said)) != "v1.2.3 abc" {
-		t.Errorf("the program printed %q, error %v", said, err)
+	printed, err := exec.CommandContext(t.Context(), output).CombinedOutput()
+	if err != nil || strings.TrimSpace(string(printed)) != "v1.2.3 abc" {
+		t.Errorf("the program printed %q, error %v", printed, err)
 	}
 }
