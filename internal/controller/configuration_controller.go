@@ -27,6 +27,7 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
+	"github.com/nslifecycle/nslifecycle/internal/initializerhealth"
 	"github.com/nslifecycle/nslifecycle/internal/metrics"
 	"github.com/nslifecycle/nslifecycle/internal/nscondition"
 	"github.com/nslifecycle/nslifecycle/internal/nswrite"
@@ -46,7 +47,7 @@ type ConfigurationReconciler struct {
 	Stamper Stamper
 	Clock   clock.PassiveClock
 	// HealthChecker determines the health of the initializers.
-	HealthChecker *HealthChecker
+	HealthChecker *initializerhealth.Checker
 	// SystemNamespace is written to the set, so that the policy exempts it.
 	SystemNamespace string
 }
@@ -97,8 +98,8 @@ func (r *ConfigurationReconciler) Reconcile(ctx context.Context, _ ctrl.Request)
 		var health initialization.Health
 		if len(configurations.Items) > 0 {
 			health = r.HealthChecker.Check(ctx, configurations.Items)
-			if retryAfter == 0 || healthInterval < retryAfter {
-				retryAfter = healthInterval
+			if retryAfter == 0 || initializerhealth.Interval < retryAfter {
+				retryAfter = initializerhealth.Interval
 			}
 		}
 		for i := range configurations.Items {

@@ -22,6 +22,7 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
+	"github.com/nslifecycle/nslifecycle/internal/initializerhealth"
 	"github.com/nslifecycle/nslifecycle/internal/policyverifier/policytest"
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
@@ -325,7 +326,7 @@ func TestConfigurationReconcile(t *testing.T) {
 			}
 			result, err := reconciler.Reconcile(t.Context(), ctrl.Request{})
 			if test.wantRetry == 0 && test.wantError == "" && len(test.server.configurations) > 0 {
-				test.wantRetry = healthInterval
+				test.wantRetry = initializerhealth.Interval
 			}
 			g.Expect(result).To(Equal(ctrl.Result{RequeueAfter: test.wantRetry}))
 			if test.wantError == "" {

@@ -49,6 +49,12 @@ type Diagnoser interface {
 	Diagnose(ctx context.Context, name string) (*diagnosis.Diagnosis, error)
 }
 
+// RequestBudget limits the rate of requests of diagnoses. It returns how long the next diagnosis must
+// wait.
+type RequestBudget interface {
+	Wait(now time.Time) time.Duration
+}
+
 // DiagnosisReconciler finds Namespaces whose initialization or deletion makes no progress, and
 // reports the cause in a condition, in Events and in metrics. It reads only the Namespaces until
 // one of them is stalled, whichever controllers initialize or finalize them. A diagnosis sends only
@@ -63,7 +69,7 @@ type DiagnosisReconciler struct {
 	// Workers is the number of Namespaces that are diagnosed in parallel; 1 if unset.
 	Workers int
 	// Budget limits the requests of all diagnoses.
-	Budget *RequestBudget
+	Budget RequestBudget
 
 	tracker stallTracker
 }
@@ -101,7 +107,7 @@ func (r *DiagnosisReconciler) Reconcile(ctx context.Context, req ctrl.Request) (
 		r.tracker.remove(req.Name)
 		return ctrl.Result{}, nil
 	}
-	if wait := max(tracked.next.Sub(now), r.Budget.wait(now)); wait > 0 {
+	if wait := max(tracked.next.Sub(now), r.Budget.Wait(now)); wait > 0 {
 		return tracked.requeueAfter(wait), nil
 	}
 	return r.diagnose(ctx, &namespace, tracked)

@@ -64,7 +64,7 @@ func newReconcilerTest(namespace *corev1.Namespace, findings ...diagnosis.Findin
 	}
 	w.DiagnosisReconciler = &DiagnosisReconciler{
 		Client:    newFakeClient(interceptor.Funcs{Get: w.get, SubResourcePatch: w.patchStatus}),
-		Diagnoser: w, Recorder: w.recorder, Clock: w.clock, ProgressDeadline: progressDeadline, Budget: NewRequestBudget(),
+		Diagnoser: w, Recorder: w.recorder, Clock: w.clock, ProgressDeadline: progressDeadline, Budget: fixedBudget(0),
 	}
 	w.tracker.reset()
 	return w
@@ -392,10 +392,7 @@ func TestDiagnosisReconcileErrors(t *testing.T) {
 			wantAgain: progressDeadline, wantDiagnoses: 1, wantWrites: []string{blockedWrite},
 		},
 		"there have been too many requests": {
-			prepare: func(w *reconcilerTest) {
-				w.Budget = NewRequestBudget()
-				w.Budget.pending.Store(diagnosisRequestsBurst + 199)
-			},
+			prepare:   func(w *reconcilerTest) { w.Budget = fixedBudget(2 * time.Second) },
 			wantAgain: 2 * time.Second,
 		},
 	}
@@ -514,3 +511,8 @@ func TestStallTrackerReset(t *testing.T) {
 	g.Expect(w.pass(g, t, 0)).To(Equal(progressDeadline))
 	g.Expect(blockedNamespaces(g)).To(Equal(map[string]float64{"Terminating/FinalizerOwnerGone": 1}))
 }
+
+// fixedBudget is a RequestBudget that always returns the same delay.
+type fixedBudget time.Duration
+
+func (b fixedBudget) Wait(time.Time) time.Duration { return time.Duration(b) }

@@ -33,6 +33,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/nslifecycle/nslifecycle/internal/finalization"
+	"github.com/nslifecycle/nslifecycle/internal/graceperiod"
 	"github.com/nslifecycle/nslifecycle/internal/metrics"
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
@@ -59,7 +60,7 @@ type finalizationServer struct {
 	// onFinalize is called at each request to finalize.
 	onFinalize func(*finalizationServer)
 
-	gracePeriods *GracePeriods
+	gracePeriods *graceperiod.Source
 	writes       []string
 	discovers    int
 	webhookLists int
@@ -74,7 +75,7 @@ func (s *finalizationServer) reconciler(recorder events.EventRecorder) *Finaliza
 	cached := newFakeClient(interceptor.Funcs{
 		Get: s.get, List: s.list, Delete: s.delete, SubResourcePatch: s.patchStatus, SubResourceUpdate: s.finalize,
 	})
-	s.gracePeriods = &GracePeriods{
+	s.gracePeriods = &graceperiod.Source{
 		Config: finalization.GracePeriod{Fixed: ptr.To(time.Duration(0))}, Leases: cached, Live: live, Clock: passive,
 	}
 	return &FinalizationReconciler{
@@ -83,7 +84,7 @@ func (s *finalizationServer) reconciler(recorder events.EventRecorder) *Finaliza
 		OwnNamespace:       systemNamespace,
 		Finalizer: finalization.New(finalization.Config{
 			NamespaceFinalizer: corev1.FinalizerKubernetes, Clock: passive, Discoverer: s, Content: content,
-			Namespaces: LiveNamespaces{Reader: live}, GracePeriods: s.gracePeriods,
+			Namespaces: liveNamespaces{live}, GracePeriods: s.gracePeriods,
 			IsAggregated: func(schema.GroupVersion) bool { return false },
 			Metrics:      metrics.FinalizationRecorder{}, Durations: metrics.FinalizationRecorder{}, Log: logr.Discard(),
 		}),
@@ -725,4 +726,12 @@ func TestFinalizationHandleTypeChange(t *testing.T) {
 		g.Expect(reconcile("y", nil)).To(Succeed())
 		g.Expect(server.discovers).To(Equal(3))
 	})
+}
+
+// liveNamespaces reads Namespaces from the API server instead of a cache.
+type liveNamespaces struct{ reader client.Reader }
+
+func (l liveNamespaces) Get(ctx context.Context, name string) (*corev1.Namespace, error) {
+	namespace := &corev1.Namespace{}
+	return namespace, l.reader.Get(ctx, client.ObjectKey{Name: name}, namespace)
 }

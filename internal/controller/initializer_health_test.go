@@ -4,20 +4,16 @@
 package controller
 
 import (
-	"context"
 	"testing"
-	"time"
 
 	. "github.com/onsi/gomega"
-	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clocktesting "k8s.io/utils/clock/testing"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
-	"github.com/nslifecycle/nslifecycle/internal/initialization"
+	"github.com/nslifecycle/nslifecycle/internal/initializerhealth"
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
@@ -34,70 +30,12 @@ func authorizedInitializer() (*rbacv1.ClusterRole, *rbacv1.ClusterRoleBinding) {
 }
 
 // newHealthChecker returns one that finds all initializers healthy.
-func newHealthChecker() *HealthChecker {
+func newHealthChecker() *initializerhealth.Checker {
 	role, binding := authorizedInitializer()
-	return &HealthChecker{
+	return &initializerhealth.Checker{
 		Client: newFakeClient(interceptor.Funcs{}), Live: newFakeClient(interceptor.Funcs{}, role, binding),
 		Clock: clocktesting.NewFakePassiveClock(now),
 	}
-}
-
-func TestHealthChecker(t *testing.T) {
-	g := NewWithT(t)
-	role, binding := authorizedInitializer()
-	waiting := wrappers.MakeNamespace("x").Initializers("rbac.corp.com").Condition(corev1.NamespaceCondition{
-		Type: v1alpha1.ConditionInitializing, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(now),
-	}).Obj()
-	reads := 0
-	var listError error
-	live := newFakeClient(interceptor.Funcs{
-		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
-			reads++
-			if listError != nil {
-				return listError
-			}
-			return c.List(ctx, list, opts...)
-		},
-	}, role)
-	passive := clocktesting.NewFakePassiveClock(now)
-	checker := &HealthChecker{
-		Client: newFakeClient(interceptor.Funcs{}, waiting, wrappers.MakeNamespace("y").Obj()), Live: live, Clock: passive,
-	}
-	configuration := wrappers.MakeConfiguration("c").Generation(1).Initializers("rbac.corp.com")
-	check := func(after time.Duration) (initialization.Health, bool) {
-		passive.SetTime(now.Add(after))
-		before := reads
-		health := checker.Check(t.Context(), []v1alpha1.NamespaceInitializerConfiguration{*configuration.Obj()})
-		return health, reads > before
-	}
-
-	// A failed check is repeated every time.
-	for range 2 {
-		health, isRead := check(0)
-		g.Expect(health).To(Equal(initialization.Health{Unresponsive: map[string]initialization.Unresponsive{}}))
-		g.Expect(isRead).To(BeTrue())
-	}
-	g.Expect(live.Create(t.Context(), binding)).To(Succeed())
-	health, isRead := check(time.Second)
-	g.Expect(health.IsAuthorized).To(BeTrue())
-	g.Expect(isRead).To(BeTrue())
-
-	// A successful check is kept for a while. Namespaces are checked every time.
-	health, isRead = check(authorizationInterval)
-	g.Expect(health).To(Equal(initialization.Health{IsAuthorized: true, Unresponsive: map[string]initialization.Unresponsive{
-		"rbac.corp.com": {Namespace: "x", Since: health.Unresponsive["rbac.corp.com"].Since, Count: 1},
-	}}))
-	g.Expect(isRead).To(BeFalse())
-	_, isRead = check(authorizationInterval + time.Second)
-	g.Expect(isRead).To(BeTrue())
-
-	// It is repeated if a configuration has changed.
-	configuration.Generation(2)
-	listError = errOutage
-	health, isRead = check(authorizationInterval + 2*time.Second)
-	g.Expect(isRead).To(BeTrue())
-	g.Expect(health.AuthorizationError).To(Equal("failed to list ClusterRoleBindings: " + errOutage.Error()))
-	g.Expect(health.IsAuthorized).To(BeFalse())
 }
 
 // Both conditions are written in one request, and the health is checked at intervals.
@@ -111,11 +49,11 @@ func TestConfigurationReconcileReportsHealth(t *testing.T) {
 	reconciler := &ConfigurationReconciler{
 		Stamper: ServerInjects{}, Clock: clocktesting.NewFakePassiveClock(now),
 		Client: c, SystemNamespace: systemNamespace, Policies: newVerifier(interceptor.Funcs{}),
-		HealthChecker: &HealthChecker{Client: newFakeClient(interceptor.Funcs{}), Live: newFakeClient(interceptor.Funcs{}), Clock: passive},
+		HealthChecker: &initializerhealth.Checker{Client: newFakeClient(interceptor.Funcs{}), Live: newFakeClient(interceptor.Funcs{}), Clock: passive},
 	}
 	result, err := reconciler.Reconcile(t.Context(), requestFor(v1alpha1.EffectiveSetName))
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(server.writes).To(ContainElement(
 		HaveSuffix(": Active=False/PolicyMissing Healthy=False/InitializerUnauthorized")))
-	g.Expect(result.RequeueAfter).To(Equal(healthInterval))
+	g.Expect(result.RequeueAfter).To(Equal(initializerhealth.Interval))
 }

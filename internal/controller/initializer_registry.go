@@ -7,8 +7,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -75,7 +73,7 @@ func (r *initializerRegistry) confirm(
 func (r *initializerRegistry) record(
 	pending []string, configurations []v1alpha1.NamespaceInitializerConfiguration, now time.Time,
 ) initialization.Registry {
-	generations := generationsOf(configurations)
+	generations := initialization.Generations(configurations)
 	r.lock.Lock()
 	defer r.lock.Unlock()
 	if r.registrations == nil || r.generations != generations {
@@ -137,15 +135,4 @@ func (r *initializerRegistry) handler(cached client.Reader) handler.EventHandler
 			enqueue(ctx, e.Object, true, queue)
 		},
 	}
-}
-
-// generationsOf identifies the specs of the configurations, in any order. The start of a deletion
-// increments the generation as well.
-func generationsOf(configurations []v1alpha1.NamespaceInitializerConfiguration) string {
-	keys := make([]string, 0, len(configurations))
-	for i := range configurations {
-		keys = append(keys, fmt.Sprintf("%s/%d", configurations[i].UID, configurations[i].Generation))
-	}
-	slices.Sort(keys)
-	return strings.Join(keys, " ")
 }

@@ -5,7 +5,9 @@ package initialization
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
@@ -71,4 +73,15 @@ func unregistered(names []string, registrations map[string]Registration) []strin
 		}
 	}
 	return missing
+}
+
+// Generations identifies the specs of the configurations, in any order. The start of a deletion
+// increments the generation as well.
+func Generations(configurations []v1alpha1.NamespaceInitializerConfiguration) string {
+	keys := make([]string, 0, len(configurations))
+	for i := range configurations {
+		keys = append(keys, fmt.Sprintf("%s/%d", configurations[i].UID, configurations[i].Generation))
+	}
+	slices.Sort(keys)
+	return strings.Join(keys, " ")
 }

@@ -19,8 +19,11 @@ import (
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/compat"
 	"github.com/nslifecycle/nslifecycle/internal/controller"
+	"github.com/nslifecycle/nslifecycle/internal/diagnoser"
 	"github.com/nslifecycle/nslifecycle/internal/finalization"
 	"github.com/nslifecycle/nslifecycle/internal/finalization/throttling"
+	"github.com/nslifecycle/nslifecycle/internal/graceperiod"
+	"github.com/nslifecycle/nslifecycle/internal/initializerhealth"
 	"github.com/nslifecycle/nslifecycle/internal/metadataclient"
 	"github.com/nslifecycle/nslifecycle/internal/metrics"
 	"github.com/nslifecycle/nslifecycle/internal/policyverifier"
@@ -75,7 +78,7 @@ func setupInitialization(mgr ctrl.Manager, options Options) error {
 		PolicyObjects:   options.Server.PolicyObjects(),
 		Stamper:         verifier,
 		Clock:           options.Clock,
-		HealthChecker:   &controller.HealthChecker{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clock: options.Clock},
+		HealthChecker:   &initializerhealth.Checker{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clock: options.Clock},
 		SystemNamespace: options.SystemNamespace,
 	}).SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("failed to set up the configuration reconciler: %w", err)
@@ -136,8 +139,8 @@ func setupFinalization(mgr ctrl.Manager, options Options) error {
 		Clock:              options.Clock,
 		Discoverer:         discoveryClient,
 		Content:            content,
-		Namespaces:         controller.LiveNamespaces{Reader: live},
-		GracePeriods: &controller.GracePeriods{
+		Namespaces:         liveNamespaces{live},
+		GracePeriods: &graceperiod.Source{
 			Config: options.SettlingTime, Leases: mgr.GetClient(), Live: live, Clock: options.Clock,
 		},
 		IsAggregated: isAggregated(mgr.GetClient()),
@@ -162,14 +165,14 @@ func setupFinalization(mgr ctrl.Manager, options Options) error {
 }
 
 func setupDiagnosis(mgr ctrl.Manager, options Options) error {
-	budget := controller.NewRequestBudget()
-	diagnoser, err := controller.NewClusterDiagnoser(mgr.GetConfig(), options.DiagnosisProgressDeadline, budget)
+	budget := diagnoser.NewBudget()
+	clusterDiagnoser, err := diagnoser.New(mgr.GetConfig(), options.DiagnosisProgressDeadline, budget)
 	if err != nil {
 		return err
 	}
 	if err := (&controller.DiagnosisReconciler{
 		Client:           mgr.GetClient(),
-		Diagnoser:        diagnoser,
+		Diagnoser:        clusterDiagnoser,
 		Recorder:         mgr.GetEventRecorder(reportingController),
 		Clock:            options.Clock,
 		ProgressDeadline: options.DiagnosisProgressDeadline,
@@ -217,4 +220,12 @@ func isAggregated(reader client.Reader) func(schema.GroupVersion) bool {
 		err := reader.Get(context.Background(), key, service)
 		return err != nil || service.Labels[automanagedLabel] == ""
 	}
+}
+
+// liveNamespaces reads Namespaces from the API server instead of a cache.
+type liveNamespaces struct{ reader client.Reader }
+
+func (l liveNamespaces) Get(ctx context.Context, name string) (*corev1.Namespace, error) {
+	namespace := &corev1.Namespace{}
+	return namespace, l.reader.Get(ctx, client.ObjectKey{Name: name}, namespace)
 }

@@ -1,22 +1,26 @@
 // Copyright The nslifecycle Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package controller
+package graceperiod
 
 import (
-	"slices"
+	"context"
+	"errors"
 	"testing"
 	"time"
 
 	. "github.com/onsi/gomega"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
-	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/events"
 	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
-	"github.com/nslifecycle/nslifecycle/internal/finalization"
+	"github.com/nslifecycle/nslifecycle/internal/scheme"
 )
+
+var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 // slowWebhook is a webhook that can delay requests.
 var slowWebhook = admissionv1.ValidatingWebhookConfiguration{
@@ -25,39 +29,6 @@ var slowWebhook = admissionv1.ValidatingWebhookConfiguration{
 		Operations: []admissionv1.OperationType{admissionv1.OperationAll},
 		Rule:       admissionv1.Rule{APIGroups: []string{"*"}, APIVersions: []string{"*"}, Resources: []string{"*"}},
 	}}}},
-}
-
-func TestFinalizationReconcileChoosesTheGracePeriod(t *testing.T) {
-	one := []coordinationv1.Lease{{ObjectMeta: metav1.ObjectMeta{Name: "a"}}}
-	two := slices.Concat(one, []coordinationv1.Lease{{ObjectMeta: metav1.ObjectMeta{Name: "b"}}})
-	tests := map[string]struct {
-		server    finalizationServer
-		want      time.Duration
-		wantLists int
-	}{
-		"one API server":          {server: finalizationServer{leases: one}, want: time.Second, wantLists: 1},
-		"two API servers":         {server: finalizationServer{leases: two}, want: 5 * time.Second},
-		"Leases cannot be listed": {server: finalizationServer{leases: one, leasesError: errOutage}, want: 5 * time.Second},
-		"a webhook can delay requests": {
-			server: finalizationServer{leases: one, webhooks: []admissionv1.ValidatingWebhookConfiguration{slowWebhook}},
-			want:   5 * time.Second, wantLists: 1,
-		},
-		"webhooks cannot be listed": {
-			server: finalizationServer{leases: one, webhooksError: errOutage}, want: 5 * time.Second, wantLists: 1,
-		},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			g := NewWithT(t)
-			test.server.cached = terminating()
-			reconciler := test.server.reconciler(events.NewFakeRecorder(10))
-			test.server.gracePeriods.Config = finalization.GracePeriod{}
-			result, err := reconciler.Reconcile(t.Context(), requestFor("x"))
-			g.Expect(err).NotTo(HaveOccurred())
-			g.Expect(result.RequeueAfter).To(Equal(test.want))
-			g.Expect(test.server.webhookLists).To(Equal(test.wantLists))
-		})
-	}
 }
 
 func TestDelayingWebhooksGet(t *testing.T) {
@@ -97,15 +68,25 @@ func TestDelayingWebhooksGet(t *testing.T) {
 			g := NewWithT(t)
 			var webhooks delayingWebhooks
 			for i, call := range calls {
-				server := &finalizationServer{cached: terminating()}
-				switch call.answer {
-				case some:
-					server.webhooks = []admissionv1.ValidatingWebhookConfiguration{slowWebhook}
-				case failed:
-					server.webhooksError = errOutage
-				}
+				lists := 0
+				reader := interceptor.NewClient(fake.NewClientBuilder().WithScheme(scheme.New()).Build(), interceptor.Funcs{
+					List: func(_ context.Context, _ client.WithWatch, list client.ObjectList, _ ...client.ListOption) error {
+						validating, ok := list.(*admissionv1.ValidatingWebhookConfigurationList)
+						if !ok {
+							return nil
+						}
+						lists++
+						switch call.answer {
+						case some:
+							validating.Items = []admissionv1.ValidatingWebhookConfiguration{slowWebhook}
+						case failed:
+							return errors.New("the API server is unavailable")
+						}
+						return nil
+					},
+				})
 				now := now.Add(call.at)
-				names, err := webhooks.get(t.Context(), server.reconciler(events.NewFakeRecorder(1)).Live,
+				names, err := webhooks.get(t.Context(), reader,
 					clocktesting.NewFakePassiveClock(now), now.Add(call.seen-call.at), now)
 				got := none
 				switch {
@@ -115,7 +96,7 @@ func TestDelayingWebhooksGet(t *testing.T) {
 					got = some
 				}
 				g.Expect(got).To(Equal(call.want), "call %d", i)
-				g.Expect(server.webhookLists).To(Equal(call.wantLists), "call %d", i)
+				g.Expect(lists).To(Equal(call.wantLists), "call %d", i)
 			}
 		})
 	}

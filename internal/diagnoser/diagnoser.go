@@ -1,7 +1,8 @@
 // Copyright The nslifecycle Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package controller
+// Package diagnoser diagnoses namespaces for the manager, within a budget of requests.
+package diagnoser
 
 import (
 	"context"
@@ -14,7 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
-	diagnosiscollect "github.com/nslifecycle/nslifecycle/internal/diagnosis/collect"
+	"github.com/nslifecycle/nslifecycle/internal/diagnosis/collect"
 	"github.com/nslifecycle/nslifecycle/internal/metrics"
 )
 
@@ -22,52 +23,53 @@ const (
 	// A diagnosis lists every resource type, so it makes some hundred requests. One cause often blocks
 	// many namespaces: the average rate of all diagnoses does not exceed this, and a burst does not
 	// exceed the burst size and the requests of one diagnosis for each worker.
-	diagnosisRequestsPerSecond = 100
-	diagnosisRequestsBurst     = 1000
-	// diagnosisTimeout is how long a diagnosis may take, so that a server that does not respond does
+	requestsPerSecond = 100
+	requestsBurst     = 1000
+	// timeout is how long a diagnosis may take, so that a server that does not respond does
 	// not block a worker.
-	diagnosisTimeout = time.Minute
+	timeout = time.Minute
 )
 
-// ClusterDiagnoser is the Diagnoser of a cluster.
-type ClusterDiagnoser struct{ collector *diagnosiscollect.Collector }
+// Diagnoser diagnoses the namespaces of a cluster.
+type Diagnoser struct{ collector *collect.Collector }
 
-// NewClusterDiagnoser returns a Diagnoser whose requests count towards a budget.
-func NewClusterDiagnoser(
-	config *rest.Config, progressDeadline time.Duration, budget *RequestBudget,
-) (*ClusterDiagnoser, error) {
+// New returns a Diagnoser whose requests count towards a budget.
+func New(
+	config *rest.Config, progressDeadline time.Duration, budget *Budget,
+) (*Diagnoser, error) {
 	config = rest.CopyConfig(config)
 	config.Wrap(budget.count)
-	collector, err := diagnosiscollect.New(config)
+	collector, err := collect.New(config)
 	if err != nil {
 		return nil, fmt.Errorf("failed to create the collector of diagnosis facts: %w", err)
 	}
 	// The findings are published on the Namespace. The manager is not authorized to patch arbitrary
 	// objects, and should not be.
 	collector.ProgressDeadline, collector.IsPublic, collector.WithoutPatches = progressDeadline, true, true
-	return &ClusterDiagnoser{collector: collector}, nil
+	return &Diagnoser{collector: collector}, nil
 }
 
-// Diagnose implements Diagnoser.
-func (d *ClusterDiagnoser) Diagnose(ctx context.Context, name string) (*diagnosis.Diagnosis, error) {
-	ctx, cancel := context.WithTimeout(ctx, diagnosisTimeout)
+// Diagnose diagnoses a namespace.
+func (d *Diagnoser) Diagnose(ctx context.Context, name string) (*diagnosis.Diagnosis, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	return d.collector.Diagnose(ctx, name)
 }
 
-// RequestBudget limits the rate of requests of diagnoses. Requests are charged afterwards, since
+// Budget limits the rate of requests of diagnoses. Requests are charged afterwards, since
 // their number is not known before; a diagnosis that has started is not delayed.
-type RequestBudget struct {
+type Budget struct {
 	limiter *rate.Limiter
 	pending atomic.Int64 // requests that are not charged yet
 }
 
-func NewRequestBudget() *RequestBudget {
-	return &RequestBudget{limiter: rate.NewLimiter(diagnosisRequestsPerSecond, diagnosisRequestsBurst)}
+// NewBudget returns a full budget.
+func NewBudget() *Budget {
+	return &Budget{limiter: rate.NewLimiter(requestsPerSecond, requestsBurst)}
 }
 
 // count counts the requests of a transport.
-func (b *RequestBudget) count(transport http.RoundTripper) http.RoundTripper {
+func (b *Budget) count(transport http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(request *http.Request) (*http.Response, error) {
 		b.pending.Add(1)
 		metrics.DiagnosisRequestsTotal.Inc()
@@ -75,13 +77,13 @@ func (b *RequestBudget) count(transport http.RoundTripper) http.RoundTripper {
 	})
 }
 
-// wait charges the pending requests and returns how long the next diagnosis has to wait.
-func (b *RequestBudget) wait(now time.Time) time.Duration {
-	for pending := int(b.pending.Swap(0)); pending > 0; pending -= diagnosisRequestsBurst {
-		b.limiter.ReserveN(now, min(pending, diagnosisRequestsBurst))
+// Wait charges the pending requests and returns how long the next diagnosis has to wait.
+func (b *Budget) Wait(now time.Time) time.Duration {
+	for pending := int(b.pending.Swap(0)); pending > 0; pending -= requestsBurst {
+		b.limiter.ReserveN(now, min(pending, requestsBurst))
 	}
 	missing := 1 - b.limiter.TokensAt(now)
-	return max(0, time.Duration(missing/diagnosisRequestsPerSecond*float64(time.Second)))
+	return max(0, time.Duration(missing/requestsPerSecond*float64(time.Second)))
 }
 
 type roundTripper func(*http.Request) (*http.Response, error)

@@ -1,7 +1,9 @@
 // Copyright The nslifecycle Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package controller
+// Package graceperiod computes the grace period between the deletion of a Namespace and the earliest
+// check that it is empty, from the Leases of the API servers and the admission webhooks.
+package graceperiod
 
 import (
 	"context"
@@ -29,9 +31,9 @@ const (
 	webhooksTimeout = 5 * time.Second
 )
 
-// GracePeriods computes the grace period of terminating Namespaces. It is a
+// Source computes the grace period of terminating Namespaces. It is a
 // [finalization.GracePeriodSource].
-type GracePeriods struct {
+type Source struct {
 	// Config is the value of --settling-time.
 	Config finalization.GracePeriod
 	// Leases reads the Leases of the API servers, from a cache.
@@ -45,19 +47,19 @@ type GracePeriods struct {
 }
 
 // GracePeriod returns the grace period of a Namespace whose deletion was first seen at the given time.
-func (p *GracePeriods) GracePeriod(ctx context.Context, firstSeen time.Time) time.Duration {
-	now := p.Clock.Now() // The caller may have waited for a request since firstSeen.
+func (s *Source) GracePeriod(ctx context.Context, firstSeen time.Time) time.Duration {
+	now := s.Clock.Now() // The caller may have waited for a request since firstSeen.
 	var leases coordinationv1.LeaseList
 	var err error
-	if p.Config.Fixed == nil {
-		err = p.Leases.List(ctx, &leases, client.InNamespace(metav1.NamespaceSystem),
+	if s.Config.Fixed == nil {
+		err = s.Leases.List(ctx, &leases, client.InNamespace(metav1.NamespaceSystem),
 			client.MatchingLabels{finalization.APIServerLeaseLabel: finalization.APIServerLeaseValue})
 	}
-	chosen, reason := p.Config.Choose(leases.Items, err, now, func() ([]string, error) {
-		return p.webhooks.get(ctx, p.Live, p.Clock, firstSeen, now)
+	chosen, reason := s.Config.Choose(leases.Items, err, now, func() ([]string, error) {
+		return s.webhooks.get(ctx, s.Live, s.Clock, firstSeen, now)
 	})
 	metrics.SetSettlingTime(chosen)
-	if p.logged.isNew(chosen, reason) {
+	if s.logged.isNew(chosen, reason) {
 		log.FromContext(ctx).WithName("settling-time").Info("Chose the grace period of terminating namespaces",
 			"settlingTime", chosen.String(), "reason", reason)
 	}

@@ -1,7 +1,9 @@
 // Copyright The nslifecycle Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package controller
+// Package initializerhealth determines whether the initializers of all configurations respond, and
+// whether a subject is authorized to initialize namespaces.
+package initializerhealth
 
 import (
 	"context"
@@ -19,16 +21,15 @@ import (
 )
 
 const (
-	// healthInterval is the interval of health checks: no watch event reports that an initializer is
-	// unresponsive.
-	healthInterval = 30 * time.Second
+	// Interval is the interval of checks: no watch event reports that an initializer is unresponsive.
+	Interval = 30 * time.Second
 	// authorizationInterval is how long a successful check of the authorization is kept. A failed one
 	// is repeated every time: a configuration depends on it, and there are few rights to read.
 	authorizationInterval = 5 * time.Minute
 )
 
-// HealthChecker determines the health of the initializers.
-type HealthChecker struct {
+// Checker determines the health of the initializers.
+type Checker struct {
 	client.Client
 	// Live reads RBAC objects from the API server, because a cache of all of them would be large.
 	Live  client.Reader
@@ -41,7 +42,7 @@ type HealthChecker struct {
 }
 
 // Check returns the health. Failures are part of the result, since they are reported in a condition.
-func (c *HealthChecker) Check(
+func (c *Checker) Check(
 	ctx context.Context, configurations []v1alpha1.NamespaceInitializerConfiguration,
 ) initialization.Health {
 	now := c.Clock.Now()
@@ -53,7 +54,7 @@ func (c *HealthChecker) Check(
 		return health
 	}
 	health.Unresponsive = initialization.FindUnresponsive(waiting.Items, now)
-	generations := generationsOf(configurations)
+	generations := initialization.Generations(configurations)
 	if c.authorizedFor == generations && now.Sub(c.authorizedAt) < authorizationInterval {
 		health.IsAuthorized = true
 		return health
@@ -71,7 +72,7 @@ func (c *HealthChecker) Check(
 
 // isAnySubjectAuthorized reports whether a subject other than the control plane holds the verb
 // initialize. It needs no additional right where finalization runs, which lists all resources.
-func (c *HealthChecker) isAnySubjectAuthorized(ctx context.Context) (bool, error) {
+func (c *Checker) isAnySubjectAuthorized(ctx context.Context) (bool, error) {
 	var bindings rbacv1.ClusterRoleBindingList
 	if err := c.Live.List(ctx, &bindings); err != nil {
 		return false, fmt.Errorf("failed to list ClusterRoleBindings: %w", err)
