@@ -62,6 +62,7 @@ type RequestBudget struct {
 	pending atomic.Int64 // requests that are not charged yet
 }
 
+// NewRequestBudget returns a full RequestBudget.
 func NewRequestBudget() *RequestBudget {
 	return &RequestBudget{limiter: rate.NewLimiter(diagnosisRequestsPerSecond, diagnosisRequestsBurst)}
 }

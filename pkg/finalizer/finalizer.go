@@ -107,7 +107,9 @@ func newHandler(c client.Client, name corev1.FinalizerName, fn Func, o *options)
 }
 
 // newAddHandler returns the handler that adds the finalizer to selected Namespaces.
-func newAddHandler(c client.Client, name corev1.FinalizerName, selects func(*corev1.Namespace) bool) workrunner.Handler {
+func newAddHandler(
+	c client.Client, name corev1.FinalizerName, selects func(*corev1.Namespace) bool,
+) workrunner.Handler {
 	matches := func(namespace *corev1.Namespace) bool {
 		return namespace.DeletionTimestamp == nil && !hasFinalizer(namespace, name) && isSelected(namespace, name, selects)
 	}

@@ -133,7 +133,8 @@ func (f *Finder) confirm(ctx context.Context, namespace string, candidates *cand
 	if !missing {
 		return
 	}
-	for _, content := range resourcetypes.List(ctx, f.Client, namespace, candidates.types[namespace], resourcetypes.Unlimited) {
+	contents := resourcetypes.List(ctx, f.Client, namespace, candidates.types[namespace], resourcetypes.Unlimited)
+	for _, content := range contents {
 		if content.Err != nil {
 			result.Unread = append(result.Unread, unreadContent(namespace, content.Err))
 		}
@@ -159,7 +160,8 @@ func (f *Finder) listNamespaces(ctx context.Context) (sets.Set[string], error) {
 	namespaces := resourcetypes.Type{
 		GroupVersionResource: corev1.SchemeGroupVersion.WithResource("namespaces"), Verbs: []string{"list"},
 	}
-	for _, content := range resourcetypes.List(ctx, f.Client, "", []resourcetypes.Type{namespaces}, resourcetypes.Unlimited) {
+	contents := resourcetypes.List(ctx, f.Client, "", []resourcetypes.Type{namespaces}, resourcetypes.Unlimited)
+	for _, content := range contents {
 		if content.Err != nil {
 			return nil, fmt.Errorf("failed to list namespaces, which is required to find orphans: %w", content.Err)
 		}

@@ -67,7 +67,8 @@ func (o Options) Validate() error {
 		errs = append(errs, fmt.Errorf("WithWorkers(%d): the number of workers must be at least 1", o.Workers))
 	}
 	if o.Backoff.First <= 0 || o.Backoff.Max < o.Backoff.First {
-		errs = append(errs, fmt.Errorf("WithBackoff(%s, %s): the first delay must be positive and must not exceed the maximum",
+		errs = append(errs, fmt.Errorf("WithBackoff(%s, %s): the first delay must be positive and must not exceed the "+
+			"maximum",
 			o.Backoff.First, o.Backoff.Max))
 	}
 	return errors.Join(errs...)
