@@ -75,7 +75,8 @@ func inject(namespace *corev1.Namespace, initializers []v1alpha1.EffectiveInitia
 	namespace.Annotations[v1alpha1.AnnotationPendingInitializers] = list
 	namespace.Annotations[v1alpha1.AnnotationInitializers] = list
 	namespace.Annotations[v1alpha1.AnnotationInjectedAt] = now.UTC().Format(time.RFC3339Nano)
-	namespace.Spec.Finalizers = append(namespace.Spec.Finalizers, initialization.MissingFinalizers(namespace, initializers)...)
+	namespace.Spec.Finalizers = append(namespace.Spec.Finalizers,
+		initialization.MissingFinalizers(namespace, initializers)...)
 }
 
 // stamp returns the wanted entries with the time since which each is enforced: the existing time of an

@@ -59,13 +59,14 @@ func (i *Injector) Inject(ctx context.Context, namespace *corev1.Namespace) (tim
 		i.warn(namespace, message)
 		return policyverifier.RetryInterval, nil
 	}
-	return 0, nswrite.RetryOnConflict(ctx, i.Live, namespace, func(namespace *corev1.Namespace, resourceVersion string) error {
+	write := func(namespace *corev1.Namespace, resourceVersion string) error {
 		initializers := computeInjection(namespace, &set, i.SystemNamespace)
 		if len(initializers) == 0 {
 			return nil
 		}
 		return i.write(ctx, namespace, resourceVersion, initializers)
-	})
+	}
+	return 0, nswrite.RetryOnConflict(ctx, i.Live, namespace, write)
 }
 
 // warn records an Event about a Namespace that should have a pending list.

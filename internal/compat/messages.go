@@ -16,8 +16,8 @@ const InstallCommand = "kubectl apply -k config/compat"
 
 // Messages of the condition Active.
 const (
-	msgEnforced = "every new namespace gets these initializers from the operator, shortly after it was created; until then " +
-		"it is open"
+	msgEnforced = "every new namespace gets these initializers from the operator, shortly after it was created; until " +
+		"then it is open"
 	msgUpgrade = "; this API server serves MutatingAdmissionPolicy v1, which leaves no such gap: run: " +
 		policyverifier.InstallCommand
 	msgUnauthorized = "new namespaces are not initialized: the operator does not hold verb \"" + v1alpha1.VerbInject +
@@ -26,8 +26,8 @@ const (
 	msgGuardPending = "the API server does not enforce policy guard yet; this takes some seconds after an installation"
 )
 
-const msgMismatch = "policy guard is the variant for API servers that serve MutatingAdmissionPolicy v1, and this one does " +
-	"not; run: " + InstallCommand
+const msgMismatch = "policy guard is the variant for API servers that serve MutatingAdmissionPolicy v1, and this one " +
+	"does not; run: " + InstallCommand
 
 func msgMissing(missing []string) string {
 	return fmt.Sprintf("the API server lacks %s; run: %s", strings.Join(missing, ", "), InstallCommand)

@@ -43,8 +43,8 @@ func (s Server) PolicyObjects() []client.Object {
 
 // Detect discovers the capabilities of the API server. It does not compare versions, since a type can
 // be disabled.
-func Detect(ctx context.Context, client discovery.DiscoveryInterfaceWithContext) (Server, error) {
-	list, err := client.ServerResourcesForGroupVersionWithContext(ctx, admissionv1.SchemeGroupVersion.String())
+func Detect(ctx context.Context, api discovery.DiscoveryInterfaceWithContext) (Server, error) {
+	list, err := api.ServerResourcesForGroupVersionWithContext(ctx, admissionv1.SchemeGroupVersion.String())
 	if apierrors.IsNotFound(err) {
 		return Server{LacksMutatingPolicies: true}, nil
 	}

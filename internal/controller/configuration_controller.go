@@ -180,7 +180,8 @@ func (r *ConfigurationReconciler) writeStatus(
 	}
 	patch := client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})
 	if err := r.Status().Patch(ctx, configuration, patch, client.FieldOwner(nswrite.FieldOwner)); err != nil {
-		return client.IgnoreNotFound(fmt.Errorf("failed to update the status of NamespaceInitializerConfiguration %q: %w", configuration.Name, err))
+		return client.IgnoreNotFound(fmt.Errorf("failed to update the status of NamespaceInitializerConfiguration %q: %w",
+			configuration.Name, err))
 	}
 	log.FromContext(ctx).Info("Wrote the status of a configuration", keysAndValues...)
 	return nil

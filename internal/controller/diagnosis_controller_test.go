@@ -30,7 +30,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// asOf is when something was found.
+// asOf matches the time of a finding.
 var asOf = regexp.MustCompile(` \(as of [^)]+\)`)
 
 const progressDeadline = 30 * time.Second
@@ -39,9 +39,9 @@ const progressDeadline = 30 * time.Second
 // the API server makes of them is the business of the tests in test/diagnosis.
 type reconcilerTest struct {
 	*DiagnosisReconciler
-	// namespace is nil once it has gone.
+	// namespace is nil once it is deleted.
 	namespace *corev1.Namespace
-	// cached is what a cache that is behind shows; the Namespace itself if nil.
+	// cached is the Namespace in a stale cache; namespace if nil.
 	cached   *corev1.Namespace
 	findings []diagnosis.Finding
 	// The errors that requests are answered with.
@@ -171,7 +171,7 @@ func blockedNamespaces(g *WithT) map[string]float64 {
 
 func held1() diagnosis.Finding {
 	return diagnosis.Finding{
-		Cause: diagnosis.CauseFinalizerOwnerGone, Message: "nobody takes finalizer hold off",
+		Cause: diagnosis.CauseFinalizerOwnerGone, Message: "no controller removes finalizer hold",
 		Objects: []diagnosis.Object{{Resource: "configmaps", Namespace: "x", Name: "a"}}, Count: 1,
 	}
 }
@@ -184,11 +184,11 @@ func held2() diagnosis.Finding {
 
 const (
 	heldWrite = "x-uid: nslifecycle.dev/DeletionBlocked=True/FinalizerOwnerGone: " +
-		"nobody takes finalizer hold off; objects: configmaps/a"
+		"no controller removes finalizer hold; objects: configmaps/a"
 	explainHint  = "; for details run: kubectl nslifecycle explain x"
 	blockedWrite = heldWrite + explainHint
 	movingWrite  = "x-uid: nslifecycle.dev/DeletionBlocked=False/Progressing: The deletion makes progress again"
-	heldEvent    = "Warning FinalizerOwnerGone nobody takes finalizer hold off; objects: configmaps/a"
+	heldEvent    = "Warning FinalizerOwnerGone no controller removes finalizer hold; objects: configmaps/a"
 )
 
 func TestDiagnosisReconcileOfADeletion(t *testing.T) {
@@ -209,7 +209,7 @@ func TestDiagnosisReconcileOfADeletion(t *testing.T) {
 	g.Expect(w.pass(g, t, 10*time.Second)).To(Equal(20 * time.Second))
 	g.Expect(w.diagnoses).To(Equal(1))
 
-	// Again and again, ever more rarely, and without another word.
+	// The interval grows, and there are no further writes and Events.
 	for _, want := range []time.Duration{60, 120, 240, 300, 300} {
 		g.Expect(w.pass(g, t, w.tracker.namespaces["x"].next.Sub(w.clock.Now()))).To(Equal(want * time.Second))
 	}
@@ -217,12 +217,12 @@ func TestDiagnosisReconcileOfADeletion(t *testing.T) {
 	g.Expect(w.written()).To(BeEmpty())
 	g.Expect(recorded(w.recorder)).To(BeEmpty())
 
-	// A second finding; the first one is not told of again.
+	// A second finding; the first one gets no second Event.
 	w.findings = []diagnosis.Finding{held1(), held2()}
 	w.pass(g, t, maxDiagnosisInterval)
 	g.Expect(w.written()).To(Equal([]string{heldWrite + "; and 1 more finding" + explainHint}))
 	g.Expect(recorded(w.recorder)).To(Equal([]string{
-		"Warning FinalizerOwnerGone nobody takes finalizer hold off; objects: configmaps/b"}))
+		"Warning FinalizerOwnerGone no controller removes finalizer hold; objects: configmaps/b"}))
 
 	// Another cause, which counts in place of the first.
 	forbidden := diagnosis.Finding{Cause: diagnosis.CauseForbidden, Message: "forbidden"}
@@ -233,7 +233,7 @@ func TestDiagnosisReconcileOfADeletion(t *testing.T) {
 	g.Expect(w.written()).To(HaveLen(1))
 	g.Expect(recorded(w.recorder)).To(Equal([]string{"Warning Forbidden forbidden"}))
 
-	// It moves: that is told at once, and everything begins anew.
+	// Progress is reported at once and restarts the deadline.
 	diagnoses := w.diagnoses
 	w.namespace.Status.Conditions = append(w.namespace.Status.Conditions,
 		corev1.NamespaceCondition{Type: corev1.NamespaceContentRemaining, Status: corev1.ConditionTrue})
@@ -242,13 +242,13 @@ func TestDiagnosisReconcileOfADeletion(t *testing.T) {
 	g.Expect(blockedNamespaces(g)).To(HaveKeyWithValue("Terminating/Forbidden", 0.0))
 	g.Expect(w.diagnoses).To(Equal(diagnoses))
 
-	// It stands still again for the same reason: a condition, and no Event.
+	// It is stalled again for the same reason: a condition, and no Event.
 	g.Expect(w.pass(g, t, progressDeadline)).To(Equal(progressDeadline))
 	g.Expect(w.written()).To(Equal([]string{"x-uid: nslifecycle.dev/DeletionBlocked=True/Forbidden: forbidden" + explainHint}))
 	g.Expect(recorded(w.recorder)).To(BeEmpty())
 	g.Expect(blockedNamespaces(g)).To(HaveKeyWithValue("Terminating/Forbidden", 1.0))
 
-	// It goes.
+	// It is deleted.
 	w.namespace = nil
 	g.Expect(w.pass(g, t, time.Second)).To(BeZero())
 	g.Expect(blockedNamespaces(g)).To(HaveKeyWithValue("Terminating/Forbidden", 0.0))
@@ -259,8 +259,8 @@ func TestDiagnosisReconcileOfADeletion(t *testing.T) {
 func TestDiagnosisReconcileOfAnInitialization(t *testing.T) {
 	g := NewWithT(t)
 	w := newReconcilerTest(wrappers.MakeNamespace("x").UID("x-uid").Initializers("a.corp.com", "b.corp.com").Obj(),
-		diagnosis.Finding{Cause: diagnosis.CauseInitializerNotRunning, Message: "nobody serves a.corp.com"})
-	const blocked = "x-uid: nslifecycle.dev/InitializationBlocked=True/InitializerNotRunning: nobody serves a.corp.com" + explainHint
+		diagnosis.Finding{Cause: diagnosis.CauseInitializerNotRunning, Message: "no controller runs for a.corp.com"})
+	const blocked = "x-uid: nslifecycle.dev/InitializationBlocked=True/InitializerNotRunning: no controller runs for a.corp.com" + explainHint
 	const moving = "x-uid: nslifecycle.dev/InitializationBlocked=False/Progressing: "
 	stuck := func() {
 		t.Helper()
@@ -289,7 +289,7 @@ func TestDiagnosisReconcileOfAnInitialization(t *testing.T) {
 	stuck()
 	w.namespace.DeletionTimestamp = &metav1.Time{Time: now}
 	freed("The namespace is being deleted")
-	g.Expect(w.tracker.namespaces["x"].reported).To(BeNil(), "what holds its deletion is told of again")
+	g.Expect(w.tracker.namespaces["x"].reported).To(BeNil(), "the cause of the blocked deletion gets an Event again")
 }
 
 func TestDiagnosisReconcileTakesOver(t *testing.T) {
@@ -298,8 +298,8 @@ func TestDiagnosisReconcileTakesOver(t *testing.T) {
 		wantWrites []string
 		wantEvents []string
 	}{
-		"what is still so is not told of again": {message: "nobody takes finalizer hold off; objects: configmaps/a (as of 2026-03-01T11:00:00Z)" + explainHint},
-		"what is not so any more is":            {message: "old", wantWrites: []string{blockedWrite}, wantEvents: []string{heldEvent}},
+		"unchanged finding": {message: "no controller removes finalizer hold; objects: configmaps/a (as of 2026-03-01T11:00:00Z)" + explainHint},
+		"changed finding":   {message: "old", wantWrites: []string{blockedWrite}, wantEvents: []string{heldEvent}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -311,7 +311,7 @@ func TestDiagnosisReconcileTakesOver(t *testing.T) {
 			}}
 			w := newReconcilerTest(namespace, held1())
 			w.pass(g, t, 0)
-			g.Expect(w.written()).To(BeEmpty(), "it stays as long as nothing moves")
+			g.Expect(w.written()).To(BeEmpty(), "the condition stays until the deadline")
 			g.Expect(blockedNamespaces(g)).To(Equal(map[string]float64{"Terminating/FinalizerOwnerGone": 1}))
 			w.pass(g, t, progressDeadline)
 			g.Expect(w.written()).To(Equal(test.wantWrites))
@@ -337,12 +337,12 @@ func TestDiagnosisReconcileOfTheHealthy(t *testing.T) {
 	g.Expect(recorded(w.recorder)).To(HaveLen(1))
 	w.findings = nil
 	w.pass(g, t, maxDiagnosisInterval)
-	g.Expect(w.written()).To(Equal([]string{movingWrite}), "nothing is to blame any more, though it has not moved yet")
+	g.Expect(w.written()).To(Equal([]string{movingWrite}), "there is no finding, although there is no progress yet")
 	g.Expect(blockedNamespaces(g)).To(Equal(map[string]float64{"Terminating/FinalizerOwnerGone": 0}))
 
 	w.findings = []diagnosis.Finding{held1()}
 	w.pass(g, t, maxDiagnosisInterval)
-	g.Expect(recorded(w.recorder)).To(HaveLen(1), "what comes back is told of again")
+	g.Expect(recorded(w.recorder)).To(HaveLen(1), "a finding that occurs again gets an Event again")
 }
 
 func TestDiagnosisReconcileOfTheUsed(t *testing.T) {
@@ -367,14 +367,14 @@ func TestDiagnosisReconcileErrors(t *testing.T) {
 		"the cluster cannot be read": {
 			prepare: func(w *reconcilerTest) { w.diagnosisError = errOutage }, wantAgain: progressDeadline, wantDiagnoses: 1,
 		},
-		"it has gone meanwhile": {
+		"it is deleted in the meantime": {
 			prepare: func(w *reconcilerTest) { w.diagnosisError = errNotFound }, wantAgain: progressDeadline, wantDiagnoses: 1,
 		},
-		"it has gone from the cache meanwhile": {
+		"it is deleted from the cache in the meantime": {
 			prepare:   func(w *reconcilerTest) { w.onDiagnose = func() { w.getError = errNotFound } },
 			wantAgain: progressDeadline, wantDiagnoses: 1,
 		},
-		"it has moved meanwhile": {
+		"it progresses in the meantime": {
 			prepare:   func(w *reconcilerTest) { w.onDiagnose = func() { w.namespace.Spec.Finalizers = nil } },
 			wantAgain: progressDeadline, wantDiagnoses: 1,
 		},
@@ -387,7 +387,7 @@ func TestDiagnosisReconcileErrors(t *testing.T) {
 			wantError: `failed to update the status of namespace "x": ` + errOutage.Error(), wantAgain: progressDeadline,
 			wantDiagnoses: 1, wantWrites: []string{blockedWrite},
 		},
-		"it has gone before its condition is written": {
+		"it is deleted before its condition is written": {
 			prepare:   func(w *reconcilerTest) { w.statusError = errNotFound },
 			wantAgain: progressDeadline, wantDiagnoses: 1, wantWrites: []string{blockedWrite},
 		},
@@ -417,7 +417,7 @@ func TestDiagnosisReconcileErrors(t *testing.T) {
 	}
 }
 
-// What could not be written is told later, the Event included.
+// A failed write is repeated, including the Event.
 func TestDiagnosisReconcileAfterAFailedWrite(t *testing.T) {
 	g := NewWithT(t)
 	w := newReconcilerTest(terminating(), held1())
@@ -433,7 +433,7 @@ func TestDiagnosisReconcileAfterAFailedWrite(t *testing.T) {
 	g.Expect(recorded(w.recorder)).To(Equal([]string{heldEvent}))
 }
 
-// A cache that is behind does not have it told twice that a Namespace gets on.
+// With a stale cache, progress is not reported twice.
 func TestDiagnosisReconcileOfAStaleNamespace(t *testing.T) {
 	g := NewWithT(t)
 	w := newReconcilerTest(terminating(), held1())
@@ -500,7 +500,7 @@ func TestCanStallPredicate(t *testing.T) {
 	}
 }
 
-// A new leader in the same process begins anew.
+// A new leader in the same process starts without state.
 func TestStallTrackerReset(t *testing.T) {
 	g := NewWithT(t)
 	w := newReconcilerTest(terminating(), held1())

@@ -43,11 +43,3 @@ func newRateLimiter(first time.Duration) workqueue.TypedRateLimiter[reconcile.Re
 func requestFor(name string) reconcile.Request {
 	return reconcile.Request{NamespacedName: types.NamespacedName{Name: name}}
 }
-
-// earlier returns the shorter of two delays, where 0 means none.
-func earlier(a, b time.Duration) time.Duration {
-	if a == 0 || (b > 0 && b < a) {
-		return b
-	}
-	return a
-}

@@ -130,7 +130,8 @@ func contentCondition(report *Report) corev1.NamespaceCondition {
 		condition.Message = fmt.Sprintf(messageDeletionFailed,
 			len(texts), strings.Join(texts, ", "))
 	case report.WaitReason != "":
-		condition.Reason, condition.Message = ReasonContentDeletionOrdered, fmt.Sprintf(messageDeletionOrdered, report.WaitReason)
+		condition.Reason = ReasonContentDeletionOrdered
+		condition.Message = fmt.Sprintf(messageDeletionOrdered, report.WaitReason)
 	case report.Incomplete:
 		condition.Reason, condition.Message = ReasonContentDeletionOrdered, messageDeletionInProgress
 	default:

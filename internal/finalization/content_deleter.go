@@ -130,7 +130,8 @@ func (p *pass) run(ctx context.Context, firstSeen, gracePeriodEnd time.Time) (*R
 // listAll discovers the types and lists the first page of each. A type that is not served means that
 // discovery is stale: it is repeated once.
 func (p *pass) listAll(ctx context.Context, isAfterGracePeriod bool, firstSeen, gracePeriodEnd time.Time) error {
-	discoverNotBefore, listNotBefore := p.state.computeNotBefore(isAfterGracePeriod, firstSeen, gracePeriodEnd, p.startedAt)
+	discoverNotBefore, listNotBefore := p.state.computeNotBefore(
+		isAfterGracePeriod, firstSeen, gracePeriodEnd, p.startedAt)
 	// known are the results of the first attempt; nil if the type is empty.
 	known := map[ResourceType]*typeState{}
 	for attempt := 0; ; attempt++ {

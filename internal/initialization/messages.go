@@ -169,8 +169,8 @@ const (
 	messageSelectorsApply  = "; an initializer with a namespaceSelector is added only to namespaces that it selects"
 	messageNothingToServe  = "this configuration names no initializers"
 	messageHealthUnknown   = "failed to determine who is authorized to run the initializers: "
-	configurationsTogether = "all configurations together may contain at most %s, and the configurations that sort before " +
-		"this one leave too little room; none of the initializers of this configuration is enforced: %s"
+	configurationsTogether = "all configurations together may contain at most %s, and the configurations that sort " +
+		"before this one leave too little room; none of the initializers of this configuration is enforced: %s"
 )
 
 func tooManyInitializersMessage() string {

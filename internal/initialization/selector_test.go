@@ -18,8 +18,6 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/selectors"
 )
 
-const finalizer = "search.example.com/index"
-
 func entry(name string) v1alpha1.EffectiveInitializer {
 	return v1alpha1.EffectiveInitializer{Name: name, Configuration: "corp"}
 }

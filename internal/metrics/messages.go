@@ -12,15 +12,18 @@ const (
 		"out or are no longer registered."
 	helpEffectiveSetStatus = "1 for the last observed status of the effective set of initializers, 0 for all others; " +
 		"Enforced is the healthy status."
-	helpSettlingTime         = "The grace period of the last deleted namespace: the time between its deletion and the earliest check that it is empty."
-	helpObjectsDeleted       = "Objects in terminating namespaces whose deletion the API server has accepted, each counted once."
+	helpSettlingTime = "The grace period of the last deleted namespace: the time between its deletion and " +
+		"the earliest check that it is empty."
+	helpObjectsDeleted = "Objects in terminating namespaces whose deletion the API server has accepted, each " +
+		"counted once."
 	helpFinalizationRequests = "Requests to the API server for the content of terminating namespaces, by purpose, " +
 		"without discovery and watches."
 	helpSharedListRequests = "Lists of one type in one namespace that were answered from a shared cluster-wide list. " +
 		"Minus the requests with purpose shared_list, it is the number of list requests saved."
-	helpFinalizationThrottled = "How often the finalization of a namespace was throttled because the API server answered " +
-		"429 Too Many Requests."
-	helpNamespacesBlocked = "Namespaces whose initialization or deletion makes no progress, by stage and most likely cause."
+	helpFinalizationThrottled = "How often the finalization of a namespace was throttled because the API server " +
+		"answered 429 Too Many Requests."
+	helpNamespacesBlocked = "Namespaces whose initialization or deletion makes no progress, by stage and most likely " +
+		"cause."
 	helpDiagnoses         = "Diagnoses of namespaces that made no progress, by result."
 	helpDiagnosisDuration = "How long a diagnosis took, which is mostly the time of its requests to the API server."
 	helpDiagnosisRequests = "Requests to the API server that diagnoses have sent."

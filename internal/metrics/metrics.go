@@ -165,7 +165,8 @@ func Seconds(start, end time.Time) float64 {
 // SetEffectiveSetStatus sets the status of the effective set, which is a reason of the condition Active.
 func SetEffectiveSetStatus(reason string) {
 	for _, possible := range []string{
-		v1alpha1.ReasonEnforced, v1alpha1.ReasonEnforcementPending, v1alpha1.ReasonPolicyMismatch, v1alpha1.ReasonPolicyMissing,
+		v1alpha1.ReasonEnforced, v1alpha1.ReasonEnforcementPending, v1alpha1.ReasonPolicyMismatch,
+		v1alpha1.ReasonPolicyMissing,
 		v1alpha1.ReasonRefused,
 	} {
 		value := 0.0

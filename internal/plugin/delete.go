@@ -49,7 +49,8 @@ func newDeleteCommand(session *session) *cobra.Command {
 	flags.BoolVar(&options.wait, "wait", true, helpDeleteWait)
 	flags.BoolVar(&options.ignoreNotFound, "ignore-not-found", false, helpIgnoreNotFound)
 	flags.DurationVar(&options.timeout, "timeout", 0, helpTimeout)
-	flags.DurationVar(&options.progressDeadline, "progress-deadline", diagnosis.DefaultProgressDeadline, helpDeleteProgressDeadline)
+	flags.DurationVar(&options.progressDeadline, "progress-deadline", diagnosis.DefaultProgressDeadline,
+		helpDeleteProgressDeadline)
 	return command
 }
 

@@ -48,7 +48,9 @@ type deleteWaiter struct {
 	shown string
 }
 
-func newDeleteWaiter(session *session, namespace *corev1.Namespace, progressDeadline time.Duration) (*deleteWaiter, error) {
+func newDeleteWaiter(
+	session *session, namespace *corev1.Namespace, progressDeadline time.Duration) (*deleteWaiter, error,
+) {
 	counter, err := session.newRemainingCounter(namespace.Name)
 	if err != nil {
 		return nil, err

@@ -49,7 +49,8 @@ func newExplainCommand(session *session) *cobra.Command {
 	options.output.AddFlag(command)
 	flags := command.Flags()
 	flags.BoolVarP(&options.all, "all", "A", false, helpExplainAll)
-	flags.DurationVar(&options.progressDeadline, "progress-deadline", diagnosis.DefaultProgressDeadline, helpExplainProgressDeadline)
+	flags.DurationVar(&options.progressDeadline, "progress-deadline", diagnosis.DefaultProgressDeadline,
+		helpExplainProgressDeadline)
 	return command
 }
 

@@ -167,7 +167,9 @@ func (o *finalizeOptions) print(plan *forcefinalize.Plan) error {
 }
 
 // apply applies a plan after a backup and a confirmation.
-func (o *finalizeOptions) apply(ctx context.Context, finalizer *forcefinalize.Finalizer, plan *forcefinalize.Plan) error {
+func (o *finalizeOptions) apply(
+	ctx context.Context, finalizer *forcefinalize.Finalizer, plan *forcefinalize.Plan,
+) error {
 	if err := o.checkConfirmation(plan.Namespace, o.confirmed); err != nil {
 		return forcefinalize.Refused(err)
 	}
@@ -214,7 +216,9 @@ func (o *finalizeOptions) printResult(text string) {
 }
 
 // printOutcome prints the state of the namespace after the removal and what the user must do.
-func (o *finalizeOptions) printOutcome(ctx context.Context, finalizer *forcefinalize.Finalizer, plan *forcefinalize.Plan) {
+func (o *finalizeOptions) printOutcome(
+	ctx context.Context, finalizer *forcefinalize.Finalizer, plan *forcefinalize.Plan,
+) {
 	isDeleted := len(plan.HeldBy) == 0 && finalizer.WaitForDeletion(ctx, plan)
 	if isDeleted {
 		o.printResult(msgNamespaceDeleted(plan.Namespace))

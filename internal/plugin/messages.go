@@ -380,8 +380,8 @@ func msgOrphansHeld(number int) string {
 }
 
 func errOrphansRejected(rejected []orphans.Orphan) error {
-	return fmt.Errorf("%s in %s cannot be deleted, because an admission policy or webhook has a namespaceSelector, as the "+
-		"gate of nslifecycle does, and the namespace does not exist; create the namespace and delete it again, which "+
+	return fmt.Errorf("%s in %s cannot be deleted, because an admission policy or webhook has a namespaceSelector, "+
+		"as the gate of nslifecycle does, and the namespace does not exist; create the namespace and delete it again, which "+
 		"deletes the objects in it: %s",
 		printer.Count(len(rejected), "object"), printer.Count(orphans.CountNamespaces(rejected), "namespace"),
 		shell.Command("kubectl create namespace %s && kubectl delete namespace %[1]s", rejected[0].Namespace))
@@ -401,7 +401,8 @@ func errInvalidName(name string, problems []string) error {
 }
 
 func errNoPreviousNamespace(context string) error {
-	return fmt.Errorf("no previous namespace of context %q is known; to select one, run: %s use NAME", context, displayName)
+	return fmt.Errorf("no previous namespace of context %q is known; to select one, run: %s use NAME",
+		context, displayName)
 }
 
 func msgNamespaceSet(context, name string) string {

@@ -17,14 +17,15 @@ const (
 // Messages of the condition Active.
 const (
 	msgEnforced = "every new namespace gets these initializers"
-	msgPending  = "the API server does not enforce the set of initializers yet; this takes up to 30 s after an installation"
+	msgPending  = "the API server does not enforce the set of initializers yet; this takes up to 30 s after an " +
+		"installation"
 	msgMismatch = "policy guard is the variant of config/compat, which denies the changes of policy inject; run: " +
 		InstallCommand
 )
 
 // MsgExpiryNotEnforced is why no namespace expires.
-const MsgExpiryNotEnforced = "the API server lacks ValidatingAdmissionPolicy \"expiry\" without exceptions, or a binding " +
-	"for all namespaces that denies, so every user who may update a namespace could have it deleted; run: " +
+const MsgExpiryNotEnforced = "the API server lacks ValidatingAdmissionPolicy \"expiry\" without exceptions, or a " +
+	"binding for all namespaces that denies, so every user who may update a namespace could have it deleted; run: " +
 	installExpiryCommand
 
 func msgMissing(missing []string) string {
@@ -33,8 +34,8 @@ func msgMissing(missing []string) string {
 }
 
 func msgFailurePolicyForbidden(policy string) string {
-	return fmt.Sprintf("; an API server that has just restarted may create a namespace without them, because the operator "+
-		"is not authorized to set failurePolicy of MutatingAdmissionPolicy %q to Fail: set it manually", policy)
+	return fmt.Sprintf("; an API server that has just restarted may create a namespace without them, because the "+
+		"operator is not authorized to set failurePolicy of MutatingAdmissionPolicy %q to Fail: set it manually", policy)
 }
 
 func msgRefused(refusal error) string {

@@ -99,15 +99,18 @@ func newHandler(c client.Client, name corev1.FinalizerName, fn Func, o *options)
 			return workrunner.Result(result), err
 		},
 		Finish: func(ctx context.Context, namespace *corev1.Namespace) (bool, error) {
-			return workrunner.UpdateFinalizers(ctx, c, namespace, func(current *corev1.Namespace) ([]corev1.FinalizerName, bool) {
+			remove := func(current *corev1.Namespace) ([]corev1.FinalizerName, bool) {
 				return withoutFinalizer(current, name), matches(current)
-			})
+			}
+			return workrunner.UpdateFinalizers(ctx, c, namespace, remove)
 		},
 	}
 }
 
 // newAddHandler returns the handler that adds the finalizer to selected Namespaces.
-func newAddHandler(c client.Client, name corev1.FinalizerName, selects func(*corev1.Namespace) bool) workrunner.Handler {
+func newAddHandler(
+	c client.Client, name corev1.FinalizerName, selects func(*corev1.Namespace) bool,
+) workrunner.Handler {
 	matches := func(namespace *corev1.Namespace) bool {
 		return namespace.DeletionTimestamp == nil && !hasFinalizer(namespace, name) && isSelected(namespace, name, selects)
 	}

@@ -26,7 +26,8 @@ const (
 	// SignatureHeader is in every response of the server, so that clients can distinguish it from
 	// responses of proxies.
 	SignatureHeader = "Answered-By"
-	Signature       = "index-server"
+	// Signature is the value of SignatureHeader.
+	Signature = "index-server"
 )
 
 // NewHandler returns a handler for a store.

@@ -27,7 +27,7 @@ func TestComputeProgress(t *testing.T) {
 		"one deleted":         {second: []resourcetypes.Content{contentOf(widgets, makeTerminatingObject("b", held, "x")), first[1]}, deleted: 1, released: 1},
 		"all deleted":         {second: first[1:], deleted: 2, released: 2},
 		"a finalizer removed": {second: []resourcetypes.Content{contentOf(widgets, makeTerminatingObject("a"), makeTerminatingObject("b", held, "x")), first[1]}, released: 1},
-		"a list that fails":   {second: []resourcetypes.Content{resourcetypes.Content{Type: widgets, Err: unavailable}, first[1]}},
+		"a list that fails":   {second: []resourcetypes.Content{{Type: widgets, Err: unavailable}, first[1]}},
 	} {
 		progress := computeProgress(first, test.second)
 		if progress.Deleted[widgets.GroupResource()] != test.deleted || progress.Released[held] != test.released {

@@ -48,7 +48,8 @@ var commonWords = []string{
 }
 
 // sharedDomains are domains that many unrelated projects use.
-var sharedDomains = []string{"k8s.io", "x-k8s.io", "kubernetes.io", "github.io", "github.com", "gitlab.com", "io", "com"}
+var sharedDomains = []string{"k8s.io", "x-k8s.io", "kubernetes.io", "github.io", "github.com", "gitlab.com",
+	"io", "com"}
 
 // Of returns what identifies the owner of a finalizer of these objects.
 func Of(finalizer string, objects []diagnosis.RemainingObject) Owner {

@@ -39,7 +39,7 @@ func Diagnose(facts *diagnosis.Facts) *diagnosis.Diagnosis {
 func find(all []Rule, facts *diagnosis.Facts) []diagnosis.Finding {
 	var findings []diagnosis.Finding
 	for _, rule := range all {
-		if rule.appliesTo(facts) && !(rule.isFallback && len(findings) > 0) {
+		if rule.appliesTo(facts) && (!rule.isFallback || len(findings) == 0) {
 			findings = append(findings, rule.find(view{facts})...)
 		}
 	}

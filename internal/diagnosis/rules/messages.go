@@ -62,20 +62,20 @@ const (
 	evidenceDirectDiscovery      = "%s succeeds"
 	remedyDeleteAPIService       = "kubectl delete apiservice %s"
 	remedyGetGroupVersion        = "kubectl get --raw=/apis/%s"
-	remedyRestoreAPIService      = "Restore the API server behind the APIService. If it was uninstalled permanently, delete " +
-		"the APIService: "
-	remedyDiscoveryStale = "Wait a minute. If the error persists, restart kube-apiserver or the server of this API group, " +
-		"whose discovery response kube-apiserver cannot read"
-	remedyGroupVersionInvalid = "Fix or remove the API server that serves this group version: its format is GROUP/VERSION, " +
-		"with one slash"
+	remedyRestoreAPIService      = "Restore the API server behind the APIService. If it was uninstalled permanently, " +
+		"delete the APIService: "
+	remedyDiscoveryStale = "Wait a minute. If the error persists, restart kube-apiserver or the server of this API " +
+		"group, whose discovery response kube-apiserver cannot read"
+	remedyGroupVersionInvalid = "Fix or remove the API server that serves this group version: its format is " +
+		"GROUP/VERSION, with one slash"
 	lossAPIService = "Without the APIService the objects that its server stores for this namespace cannot be reached; " +
 		"they remain in the storage of that server"
 )
 
 // CustomResourceDefinitions.
 const (
-	messageConversionFailing = "Objects of kind %s (%s) can be neither read nor deleted because the conversion webhook of " +
-		"their CustomResourceDefinition fails"
+	messageConversionFailing = "Objects of kind %s (%s) can be neither read nor deleted because the conversion webhook " +
+		"of their CustomResourceDefinition fails"
 	messageCRDTerminating = "CustomResourceDefinition %q is being deleted, but the API server makes no progress in " +
 		"deleting %s"
 	evidenceNoCABundle = "spec.conversion.webhook.clientConfig of the CustomResourceDefinition has no caBundle"
@@ -88,8 +88,8 @@ const (
 	remedyDisableConversion = "kubectl patch customresourcedefinition %s --type=merge " +
 		`--patch='{"spec":{"conversion":{"strategy":"None","webhook":null}}}'`
 	remedyDeleteAll = "kubectl delete %s --all --namespace=%s"
-	lossConversion  = "With spec.conversion.strategy None the objects can be deleted, but they are not converted: clients " +
-		"do not get fields that another version renamed"
+	lossConversion  = "With spec.conversion.strategy None the objects can be deleted, but they are not converted: " +
+		"clients do not get fields that another version renamed"
 	lossCRD = "Without its finalizer the CustomResourceDefinition is deleted, but its objects remain in storage, where " +
 		"they cannot be reached"
 )
@@ -102,17 +102,17 @@ const (
 	messageForbidden         = "The namespace controller lacks a permission: %s cannot %s %s"
 
 	remedyListObjects  = "kubectl get %s --namespace=%s"
-	remedyStorageCheck = "Check the log of kube-apiserver for the etcd key, and that its encryption configuration has the " +
-		"key that the objects were encrypted with"
+	remedyStorageCheck = "Check the log of kube-apiserver for the etcd key, and that its encryption configuration has " +
+		"the key that the objects were encrypted with"
 	remedyStorageDelete = "If an object is lost permanently, delete it with the delete option " +
 		"ignoreStoreReadErrorWithClusterBreakingPotential"
 	remedyDeleteManyObjects = "kubectl delete %s --all --namespace=%s --wait=false"
-	remedyTooManyObjects    = "Increase the capacity of etcd and kube-apiserver, or use the namespace controller of nslifecycle: " +
-		"it deletes objects individually"
+	remedyTooManyObjects    = "Increase the capacity of etcd and kube-apiserver, or use the namespace controller of " +
+		"nslifecycle: it deletes objects individually"
 	remedyRejectedRequests = "kubectl get --raw=/metrics | grep apiserver_flowcontrol_rejected_requests_total"
 	remedyListFlowSchemas  = "kubectl get flowschemas,prioritylevelconfigurations"
-	remedyThrottled        = "Find the client that overloads the API server, or raise the concurrency limit of the namespace " +
-		"controller's priority level"
+	remedyThrottled        = "Find the client that overloads the API server, or raise the concurrency limit of the " +
+		"namespace controller's priority level"
 	remedyForbidden = "Restore the ClusterRole and the ClusterRoleBinding of the namespace controller"
 	remedyCanI      = "kubectl auth can-i %s %s --namespace=%s --as=%s"
 	lossStorage     = "An object that is deleted without being read leaves behind everything that its finalizers protect"
@@ -140,13 +140,14 @@ const (
 	remedyGetPolicy        = "kubectl get validatingadmissionpolicy %s --output=yaml"
 	remedyListBindings     = "kubectl get validatingadmissionpolicybindings"
 	remedyEdit             = "kubectl edit %s %s --namespace=%s"
-	remedyWebhookFailing   = "Restore the webhook. If it was uninstalled permanently, delete the configuration that refers " +
-		"to it"
+	remedyWebhookFailing   = "Restore the webhook. If it was uninstalled permanently, delete the configuration that " +
+		"refers to it"
 	remedyWebhookDenies = "Satisfy the webhook, or exclude this namespace with its namespaceSelector"
 	remedyPolicyDenies  = "Satisfy the policy, or exclude this namespace with the namespaceSelector of its binding"
 	remedyServerDenies  = "Resolve what the error reports"
 	remedyInvalidFix    = "Correct the fields that the error names, in the same patch that removes the finalizer"
-	remedyInvalidSchema = "If the schema of a CustomResourceDefinition became stricter, relax it until the object is deleted"
+	remedyInvalidSchema = "If the schema of a CustomResourceDefinition became stricter, relax it until the object is " +
+		"deleted"
 
 	lossWebhookFailing = "Without the webhook its checks are skipped, in all namespaces that it applies to"
 	lossWebhookDenies  = "Whatever the webhook protects"
@@ -174,16 +175,16 @@ const (
 	evidenceFieldManagers = "managedFields: the finalizer was added by %s"
 	evidenceCRDsOfDomain  = "CustomResourceDefinition of the same domain: %s"
 	evidenceForbidden     = "ServiceAccount %s can neither patch nor update %s in namespace %q"
-	evidenceSearch        = "searched for its owner in CustomResourceDefinitions, APIServices, Deployments, StatefulSets, " +
-		"DaemonSets, running Pods, Leases, ClusterRoleBindings and managedFields"
+	evidenceSearch        = "searched for its owner in CustomResourceDefinitions, APIServices, Deployments, " +
+		"StatefulSets, DaemonSets, running Pods, Leases, ClusterRoleBindings and managedFields"
 	evidenceSearchUnread = "; could not read %s"
 
 	remedyLogs          = "kubectl logs --namespace=%s %s/%s --tail=100"
 	remedyOwnerRunning  = "Check the log of its owner for the reason why it does not act"
 	remedyOwnerCanPatch = "kubectl auth can-i patch %s --namespace=%s --as=system:serviceaccount:%s:%s"
-	remedyOwnerGrant    = "Restore the permissions of the ServiceAccount with a ClusterRoleBinding until the namespace is " +
-		"deleted: a RoleBinding cannot be created in a terminating namespace, and the previous one may have been deleted " +
-		"with it"
+	remedyOwnerGrant    = "Restore the permissions of the ServiceAccount with a ClusterRoleBinding until the namespace " +
+		"is deleted: a RoleBinding cannot be created in a terminating namespace, and the previous one may have been " +
+		"deleted with it"
 	remedyOwnerNotRunning  = "Start its owner again and let it finish: scale it up, or reinstall it"
 	remedyOwnerInNamespace = "Install its owner in another namespace and let it finish: nothing can be created in a " +
 		"terminating namespace"
@@ -191,10 +192,10 @@ const (
 	remedyOwnerKnown   = "Check that %s is running, and let it finish"
 	remedyOwnerUnknown = "Find the controller that adds this finalizer, and check that it is running"
 	remedyBuiltIn      = "Check that %s is running, and check its log: it is part of the control plane"
-	remedyDependency   = "Check whether the controller can continue without the missing object: nothing can be created in a " +
-		"terminating namespace"
-	lossUnknownFinalizer = "Whatever its owner still has to clean up for these objects, inside or outside the cluster, is " +
-		"left behind"
+	remedyDependency   = "Check whether the controller can continue without the missing object: nothing can be created " +
+		"in a terminating namespace"
+	lossUnknownFinalizer = "Whatever its owner still has to clean up for these objects, inside or outside the cluster, " +
+		"is left behind"
 )
 
 // Pods.
@@ -212,8 +213,8 @@ const (
 	remedyTaintNode   = "kubectl taint node %s node.kubernetes.io/out-of-service=nodeshutdown:NoExecute"
 	remedyForcePod    = "kubectl delete pod %s --namespace=%s --grace-period=0 --force"
 	remedyDescribePod = "kubectl describe pod %s --namespace=%s"
-	remedyKubelet     = "Check the log of the kubelet on its node for a volume that cannot be unmounted or a container that " +
-		"cannot be killed"
+	remedyKubelet     = "Check the log of the kubelet on its node for a volume that cannot be unmounted or a container " +
+		"that cannot be killed"
 	lossPod = "Its containers may keep running on the node, and may keep using the mounted volumes"
 )
 
@@ -234,15 +235,15 @@ const (
 const (
 	messageNamespaceFinalizer   = "The namespace is empty; %s in its %s has not been removed for %s"
 	messageInitializerFinalizer = "; it belongs to initializer %s of configuration %q, whose controller must remove it"
-	messageNotProcessed         = "No namespace controller processes the deletion: after %s the Namespace has none of its " +
-		"conditions"
+	messageNotProcessed         = "No namespace controller processes the deletion: after %s the Namespace has none of " +
+		"its conditions"
 	messageNotContinued     = "No namespace controller continues the deletion: %s, and none renews its Lease"
 	messageObjectsRemain    = "objects remain that have not been deleted"
 	messageEmptyUnnoticed   = "the namespace is empty, which has not been noticed"
 	messageUnknown          = "The deletion makes no progress for an unknown reason"
 	messageUnknownRemaining = "%s in the namespace for an unknown reason"
-	messageUnprotected      = "%s in the namespace, although namespace finalizer kubernetes, which is kept until the content " +
-		"is deleted, was removed"
+	messageUnprotected      = "%s in the namespace, although namespace finalizer kubernetes, which is kept until the " +
+		"content is deleted, was removed"
 
 	evidenceNamespaceFinalizers  = "%s: [%s], deletionTimestamp %s"
 	evidenceInitializerFinalizer = "NamespaceInitializerConfiguration %q has finalizer %s for initializer %s"
@@ -251,15 +252,15 @@ const (
 	remedyNamespaceFinalizer = "Find the controller responsible for %s, and keep it running until the namespace is deleted"
 	remedyInspectNamespace   = "kubectl get namespace %s --output=yaml --show-managed-fields"
 	remedyGetNamespace       = "kubectl get namespace %s --output=yaml"
-	remedyInitializer        = "Keep the controller of initializer %s running until the namespace is deleted. If it does not " +
-		"handle deletion, remove finalizer %s from the configuration, so that new namespaces do not get it"
-	remedyRunController = "Check that kube-controller-manager with its namespace controller, or the manager of nslifecycle, " +
-		"is running"
+	remedyInitializer        = "Keep the controller of initializer %s running until the namespace is deleted. If it " +
+		"does not handle deletion, remove finalizer %s from the configuration, so that new namespaces do not get it"
+	remedyRunController = "Check that kube-controller-manager with its namespace controller, or the manager of " +
+		"nslifecycle, is running"
 	remedyListControllers = "kubectl get pods --namespace=kube-system --selector=component=kube-controller-manager"
 	remedyControllerLog   = "Check the log of the namespace controller, in kube-controller-manager or in the manager of " +
 		"nslifecycle"
-	remedyUnprotected = "Delete the remaining objects before the last finalizer of the Namespace is removed: after that they " +
-		"cannot be reached"
+	remedyUnprotected = "Delete the remaining objects before the last finalizer of the Namespace is removed: after that " +
+		"they cannot be reached"
 	lossNamespace   = "The content of the namespace stays in storage, where it cannot be reached"
 	lossUnprotected = "The remaining objects stay in storage without a namespace"
 )
@@ -280,10 +281,10 @@ const (
 
 	remedyStartInitializer   = "Start the controller of %s, or check its log"
 	remedyListConfigurations = "kubectl get namespaceinitializerconfigurations"
-	remedySkip               = "If the namespace is to be used without it, an administrator can remove its name from the " +
-		"pending list"
-	remedyInstallInitializer = "Install the controller of the initializer, with a ClusterRoleBinding to a ClusterRole that " +
-		"grants the verb initialize on namespaces"
+	remedySkip               = "If the namespace is to be used without it, an administrator can remove its name from " +
+		"the pending list"
+	remedyInstallInitializer = "Install the controller of the initializer, with a ClusterRoleBinding to a ClusterRole " +
+		"that grants the verb initialize on namespaces"
 	lossInitializer = "The namespace opens without the objects that the initializer creates, such as quotas, network " +
 		"policies or role bindings"
 )

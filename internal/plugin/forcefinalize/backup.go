@@ -26,7 +26,9 @@ const backupMode = 0o600
 // Backup writes all objects of the namespace to the new file plan.Backup. It returns the number
 // of objects that were written and the objects that are missing. Missing objects are an error
 // unless the user accepts that not everything can be read.
-func (f *Finalizer) Backup(ctx context.Context, plan *Plan, allowed Permissions) (saved int, missing []string, err error) {
+func (f *Finalizer) Backup(
+	ctx context.Context, plan *Plan, allowed Permissions) (saved int, missing []string, err error,
+) {
 	collected, err := backup.Collect(ctx, f.Config, plan.Namespace, backup.Options{All: true, IncludeSecrets: true})
 	if err != nil {
 		return 0, nil, fmt.Errorf("failed to back up namespace %q: %w", plan.Namespace, err)

@@ -84,8 +84,8 @@ func (f *Finder) Find(ctx context.Context) (*Result, error) {
 // StoredTypes returns the types of stored objects. It excludes types that cannot be deleted,
 // which are computed by an API server, and Events of the group events.k8s.io, which are also
 // served by the core group.
-func StoredTypes(types []resourcetypes.Type) []resourcetypes.Type {
-	return slices.DeleteFunc(slices.Clone(types), func(one resourcetypes.Type) bool {
+func StoredTypes(all []resourcetypes.Type) []resourcetypes.Type {
+	return slices.DeleteFunc(slices.Clone(all), func(one resourcetypes.Type) bool {
 		return !one.Can("list") || !one.Can("delete") || one.String() == "events.events.k8s.io"
 	})
 }
@@ -133,7 +133,8 @@ func (f *Finder) confirm(ctx context.Context, namespace string, candidates *cand
 	if !missing {
 		return
 	}
-	for _, content := range resourcetypes.List(ctx, f.Client, namespace, candidates.types[namespace], resourcetypes.Unlimited) {
+	contents := resourcetypes.List(ctx, f.Client, namespace, candidates.types[namespace], resourcetypes.Unlimited)
+	for _, content := range contents {
 		if content.Err != nil {
 			result.Unread = append(result.Unread, unreadContent(namespace, content.Err))
 		}
@@ -159,7 +160,8 @@ func (f *Finder) listNamespaces(ctx context.Context) (sets.Set[string], error) {
 	namespaces := resourcetypes.Type{
 		GroupVersionResource: corev1.SchemeGroupVersion.WithResource("namespaces"), Verbs: []string{"list"},
 	}
-	for _, content := range resourcetypes.List(ctx, f.Client, "", []resourcetypes.Type{namespaces}, resourcetypes.Unlimited) {
+	contents := resourcetypes.List(ctx, f.Client, "", []resourcetypes.Type{namespaces}, resourcetypes.Unlimited)
+	for _, content := range contents {
 		if content.Err != nil {
 			return nil, fmt.Errorf("failed to list namespaces, which is required to find orphans: %w", content.Err)
 		}

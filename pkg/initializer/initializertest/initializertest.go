@@ -52,31 +52,31 @@ import (
 // Outcomes can be compared with ==.
 type Outcome interface{ outcome() }
 
-// Finished: the name was removed from the pending list.
+// Finished means that the name was removed from the pending list.
 type Finished struct {
 	// Result is the return value of the Func.
 	Result initializer.Result
 }
 
-// Failed: the Namespace has a failure result, after which the operator deletes it.
+// Failed means that the Namespace has a failure result, after which the operator deletes it.
 type Failed struct {
 	Reason  metav1.StatusReason
 	Message string
 }
 
-// NotYet: the Func is called again after a duration.
+// NotYet means that the Func is called again after a duration.
 type NotYet struct {
 	After           time.Duration
 	Reason, Message string
 }
 
-// Retrying: the Func is called again with backoff.
+// Retrying means that the Func is called again with backoff.
 type Retrying struct {
 	// Err is the error of the Func, or of its panic.
 	Err error
 }
 
-// NotCalled: the Func was not called.
+// NotCalled means that the Func was not called.
 type NotCalled struct {
 	// Why is the reason, such as that the Namespace is terminating.
 	Why string

@@ -184,7 +184,9 @@ func (r *Reconciler) prepare(ctx context.Context, task *task, namespace *corev1.
 func (r *Reconciler) call(ctx context.Context, task *task, namespace *corev1.Namespace) error {
 	callCtx, endCall := task.startCall(ctx)
 	progress := &progress{reconciler: r, task: task, namespace: namespace}
-	heartbeat := time.AfterFunc(cmp.Or(r.HeartbeatDelay, DefaultHeartbeatDelay), func() { progress.publishHeartbeat(callCtx) })
+	heartbeat := time.AfterFunc(cmp.Or(r.HeartbeatDelay, DefaultHeartbeatDelay), func() {
+		progress.publishHeartbeat(callCtx)
+	})
 	result, err := r.callRecovering(context.WithValue(callCtx, progressKey{}, progress), namespace.DeepCopy())
 	heartbeat.Stop()
 	progress.stop()
@@ -212,7 +214,9 @@ func (r *Reconciler) callRecovering(ctx context.Context, namespace *corev1.Names
 }
 
 // handleNotYet publishes the reason of the wait, and returns its duration.
-func (r *Reconciler) handleNotYet(ctx context.Context, task *task, namespace *corev1.Namespace, notYet *NotYetError) time.Duration {
+func (r *Reconciler) handleNotYet(
+	ctx context.Context, task *task, namespace *corev1.Namespace, notYet *NotYetError,
+) time.Duration {
 	task.failures = 0
 	r.publish(ctx, task, namespace, corev1.ConditionFalse, r.reason(notYet.Reason, ReasonWaiting), notYet.Message)
 	if notYet.After <= 0 {

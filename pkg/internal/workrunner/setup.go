@@ -67,7 +67,8 @@ func (o Options) Validate() error {
 		errs = append(errs, fmt.Errorf("WithWorkers(%d): the number of workers must be at least 1", o.Workers))
 	}
 	if o.Backoff.First <= 0 || o.Backoff.Max < o.Backoff.First {
-		errs = append(errs, fmt.Errorf("WithBackoff(%s, %s): the first delay must be positive and must not exceed the maximum",
+		errs = append(errs, fmt.Errorf("WithBackoff(%s, %s): the first delay must be positive and must not exceed the "+
+			"maximum",
 			o.Backoff.First, o.Backoff.Max))
 	}
 	return errors.Join(errs...)
@@ -184,7 +185,8 @@ func Add(mgr manager.Manager, newSetup func(c client.Client) Setup) error {
 	if err != nil {
 		return fmt.Errorf("failed to create a controller for %s: %w", setup.Handler.Name, err)
 	}
-	if err := ctrl.Watch(source.Kind(namespaces, client.Object(&corev1.Namespace{}), reconciler.eventHandler())); err != nil {
+	kind := source.Kind(namespaces, client.Object(&corev1.Namespace{}), reconciler.eventHandler())
+	if err := ctrl.Watch(kind); err != nil {
 		return fmt.Errorf("failed to watch namespaces for %s: %w", setup.Handler.Name, err)
 	}
 	if setup.Check == nil {

@@ -39,7 +39,8 @@ func main() {
 	flag.BoolVar(&opts.leaderElect, "leader-elect", false, "Enable leader election.")
 	flag.StringVar(&opts.leaseNamespace, "leader-election-namespace", "",
 		"The namespace of the Lease. The default is the namespace of the Pod.")
-	flag.StringVar(&opts.probeAddress, "health-probe-bind-address", "0", "The address of the health probes; 0 disables them.")
+	flag.StringVar(&opts.probeAddress, "health-probe-bind-address", "0",
+		"The address of the health probes; 0 disables them.")
 	flag.Parse()
 	ctrl.SetLogger(zap.New())
 	klog.SetLogger(ctrl.Log.WithName("client-go"))

@@ -114,7 +114,8 @@ func (e *engine) addFinalizer(ctx context.Context, namespace *corev1.Namespace) 
 // finish removes the initializer's name from the pending list.
 func (e *engine) finish(ctx context.Context, namespace *corev1.Namespace) (bool, error) {
 	return e.write(ctx, namespace, func(namespace *corev1.Namespace) (operation, error) {
-		remaining := slices.DeleteFunc(initialization.ParseState(namespace).Pending, func(name string) bool { return name == e.name })
+		pending := initialization.ParseState(namespace).Pending
+		remaining := slices.DeleteFunc(pending, func(name string) bool { return name == e.name })
 		// If the list becomes empty, policy complete removes the annotation and the label.
 		return operation{"replace", pathOf(v1alpha1.AnnotationPendingInitializers), strings.Join(remaining, ",")}, nil
 	})
