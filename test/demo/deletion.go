@@ -216,7 +216,8 @@ func (d *demo) showState(ctx context.Context, phase corev1.NamespacePhase, final
 		return fmt.Errorf("namespace %q is %s, and its deletionTimestamp is %v",
 			deletedName, phase, namespace.DeletionTimestamp)
 	case !slices.Equal(namespace.Spec.Finalizers, finalizers):
-		return fmt.Errorf("namespace %q should have the namespace finalizers %v, but has %v", deletedName, finalizers, namespace.Spec.Finalizers)
+		return fmt.Errorf("namespace %q should have the namespace finalizers %v, but has %v",
+			deletedName, finalizers, namespace.Spec.Finalizers)
 	}
 	return nil
 }
