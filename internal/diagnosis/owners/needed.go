@@ -51,7 +51,7 @@ func AccessReviewsNeeded(facts *diagnosis.Facts) []AccessReview {
 				review := AccessReview{account, object.Type}
 				isDuplicate := slices.ContainsFunc(reviews, func(other AccessReview) bool {
 					return other.ServiceAccount == account &&
-						other.Type.GroupVersionResource == object.Type.GroupVersionResource
+						other.Type.GroupVersionResource == object.GroupVersionResource
 				})
 				if !isDuplicate && len(reviews) < MaxChecked {
 					reviews = append(reviews, review)
