@@ -96,7 +96,9 @@ func (c *contenders) warmUp(ctx context.Context, process *harness.Process) error
 }
 
 // waitUntilRemoved waits for the removal of namespaces, and fails if the controller exits.
-func waitUntilRemoved(ctx context.Context, expected *deletionTracker, process *harness.Process, timeout time.Duration) error {
+func waitUntilRemoved(
+	ctx context.Context, expected *deletionTracker, process *harness.Process, timeout time.Duration,
+) error {
 	timer := time.NewTimer(timeout)
 	defer timer.Stop()
 	select {

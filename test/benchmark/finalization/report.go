@@ -121,8 +121,8 @@ func (r *report) costTable() harness.Table {
 			"Case", "API servers", "API server with peer", "API server with ours", "Peer", "Ours",
 			"Peak memory of peer", "Peak memory of ours",
 		},
-		Note: "Medians of processor time, and the peak memory of all rounds. The API server's time includes the benchmark's " +
-			"own DELETEs and its watch; the memory is resident, since the start of the controller.",
+		Note: "Medians of processor time, and the peak memory of all rounds. The API server's time includes the " +
+			"benchmark's own DELETEs and its watch; the memory is resident, since the start of the controller.",
 	}
 	if runtime.GOOS != "linux" {
 		table.Note = "Not available on " + runtime.GOOS + "."

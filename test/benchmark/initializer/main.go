@@ -42,7 +42,8 @@ func (o *options) bind(flags *flag.FlagSet) {
 	flags.BoolVar(&o.check, "check", false, "Exit with status 1 if a goal is missed.")
 	flags.BoolVar(&o.fsync, "fsync", false, "Make etcd wait for the disk.")
 	flags.StringVar(&o.markdown, "markdown", "", "File to write the tables to, as Markdown for the documentation.")
-	flags.StringVar(&o.serve, "serve", "", "Internal: run as an initializer, implemented with pkg/initializer or test/initializers.")
+	flags.StringVar(&o.serve, "serve", "",
+		"Internal: run as an initializer, implemented with pkg/initializer or test/initializers.")
 	flags.StringVar(&o.names, "names", "", "Internal: the names of the initializers.")
 	flags.StringVar(&o.kubeconfig, "as", "", "Internal: the kubeconfig of the initializers.")
 }
