@@ -138,7 +138,7 @@ func (o *options) bind(flags *flag.FlagSet) {
 		"Report expired namespaces without deleting them.")
 	flags.BoolVar(&o.isCheck, "check", false,
 		"Check the installation in the cluster, print the results, and exit with 0 if all checks pass.")
-	// After an installation a manager has to start and to become the leader, and the API server takes
+	// After an installation, a manager must start and become the leader, and the API server takes
 	// up to 30 s to discover a new parameter kind.
 	flags.DurationVar(&o.checkTimeout, "check-timeout", time.Minute,
 		"How long --check retries failed checks.")

@@ -20,7 +20,7 @@ import (
 const maxDiagnosisInterval = 5 * time.Minute
 
 // stallTracker tracks the progress of each initializing or terminating Namespace. After a restart
-// the progress deadlines begin again.
+// the progress deadlines start again.
 type stallTracker struct {
 	lock       sync.Mutex
 	namespaces map[string]*trackedNamespace

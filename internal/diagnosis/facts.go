@@ -71,7 +71,7 @@ const (
 	FactBackends Fact = "Backends"
 )
 
-// Facts is what is known about one namespace at one moment. A field without value was not needed,
+// Facts is what is known about one namespace at one moment. A field without a value was not needed,
 // or has an entry in Unread.
 type Facts struct {
 	// Now is when the facts were collected, by the clock of the API server if its responses have one.
@@ -83,7 +83,7 @@ type Facts struct {
 	IsPublic bool
 	// Namespace is the Namespace itself.
 	Namespace *corev1.Namespace
-	// Unread is what could not be read.
+	// Unread lists what could not be read.
 	Unread []Unread
 
 	// ResourceTypes is the result of discovery; nil if it failed as a whole.
@@ -93,7 +93,7 @@ type Facts struct {
 	DirectDiscovery map[schema.GroupVersion]error
 	// APIServices are those of aggregated API servers.
 	APIServices []APIService
-	// Content is the remaining objects of each type, in the order of the types.
+	// Content contains the remaining objects of each type, in the order of the types.
 	Content []resourcetypes.Content
 	// Progress is the difference between two lists of the content.
 	Progress Progress
@@ -132,7 +132,7 @@ type Facts struct {
 // that new Namespaces get with it; it may be empty.
 type RegisteredInitializer struct{ Name, Finalizer, Configuration string }
 
-// Source is where facts come from: a resource type in the form of kubectl, or a kind of request.
+// Source identifies the origin of facts: a resource type as kubectl names it, or a kind of request.
 type Source string
 
 // The sources.
@@ -237,7 +237,7 @@ type Policy struct {
 	Name string
 	// DependsOnUser reports whether its decision depends on who makes the request.
 	DependsOnUser bool
-	// IsGate reports whether it is the policy of this project that only lets initializers write into
+	// IsGate reports whether it is the policy of this project that lets only initializers write to
 	// an initializing namespace.
 	IsGate bool
 }
@@ -268,7 +268,7 @@ type Workload struct {
 // IsReady reports whether at least one pod is ready.
 func (w *Workload) IsReady() bool { return w.Ready > 0 }
 
-// AccessReview is whether a ServiceAccount may change the objects of a type in the namespace.
+// AccessReview records whether a ServiceAccount may change the objects of a type in the namespace.
 type AccessReview struct {
 	ServiceAccount types.NamespacedName
 	Resource       schema.GroupResource
@@ -282,7 +282,8 @@ func (f *Facts) IsRead(sources ...Source) bool {
 	})
 }
 
-// IsOverdue reports whether the progress deadline of a step that was due at a time is exceeded.
+// IsOverdue reports whether a step that was due at the given time has exceeded the progress
+// deadline.
 func (f *Facts) IsOverdue(due time.Time) bool {
 	return !f.Now.Before(due.Add(f.ProgressDeadline))
 }

@@ -142,7 +142,7 @@ func (c *Client) classify(ctx, limited context.Context, err error) error {
 	case limited.Err() != nil:
 		return &SlowError{URL: c.base.String(), Timeout: c.timeout}
 	}
-	// Without the method and the URL of the request.
+	// Omit the method and the URL of the request.
 	var inURL *url.Error
 	if errors.As(err, &inURL) {
 		err = inURL.Err
@@ -185,7 +185,8 @@ func (c *Client) retryAfter(header http.Header) time.Duration {
 	return min(max(wait, 0), maxRetryAfter)
 }
 
-// messageOf returns the error in a response body, or its beginning if it comes from a proxy.
+// messageOf returns the error message in a response body, or the beginning of the body if it comes
+// from a proxy.
 func messageOf(data []byte) string {
 	const most = 200
 	var problem indexserver.Problem

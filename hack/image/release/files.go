@@ -146,7 +146,7 @@ func replaceOnce(text, old, replacement string) (string, error) {
 	return strings.Replace(text, old, replacement, 1), nil
 }
 
-// krewManifest is in the form of https://krew.sigs.k8s.io/docs/developer-guide/plugin-manifest/.
+// krewManifest follows https://krew.sigs.k8s.io/docs/developer-guide/plugin-manifest/.
 var krewManifest = template.Must(template.New(krewName).Parse(`apiVersion: krew.googlecontainertools.github.com/v1alpha2
 kind: Plugin
 metadata:

@@ -95,7 +95,8 @@ func (c *collection) readContent(ctx context.Context) {
 	c.facts.Content = contents
 }
 
-// isFromAPIServer reports whether the API server returned an error, and not the connection to it.
+// isFromAPIServer reports whether an error was returned by the API server and not by the connection
+// to it.
 func isFromAPIServer(err error) bool {
 	var status apierrors.APIStatus
 	return errors.As(err, &status)

@@ -40,7 +40,7 @@ func (c *collection) readReportedErrors(ctx context.Context) {
 	}
 	reads := []func(){func() { c.readEvents(ctx, overdue) }}
 	for _, object := range overdue {
-		// Custom resources only: this must not read Secrets.
+		// Read only custom resources: Secrets must not be read.
 		if slices.Contains(c.facts.CRDNames, object.Type.String()) && len(reads) <= maxCustomResources {
 			reads = append(reads, func() { c.readConditions(ctx, object) })
 		}
