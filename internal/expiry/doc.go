@@ -9,7 +9,8 @@
 //	              (condition Expiring is True)
 //
 // A Namespace is never deleted without a warning. If the time has already passed at the first
-// warning, because it was set too late or the operator was not running, the Namespace is deleted one
-// hour after the warning. In doubt a Namespace is not deleted: if it has both annotations, if the value
-// is invalid, if the Namespace is protected, or if the API server does not check who sets the time.
+// warning, because it was set too late or the operator was not running, the Namespace is deleted
+// one hour after the warning. When in doubt, the operator does not delete a Namespace: if it has
+// both annotations, if the value is invalid, if the Namespace is protected, or if the API server
+// does not check who sets the time.
 package expiry

@@ -14,8 +14,8 @@ import (
 // maxNamedOverridden is how many overridden initializers a message names.
 const maxNamedOverridden = 5
 
-// ActiveCondition returns condition Active of a configuration. reason and message describe whether
-// the API server enforces the merged set; the reason is v1alpha1.ReasonEnforced if it does.
+// ActiveCondition returns the Active condition of a configuration. reason and message describe
+// whether the API server enforces the merged set; the reason is v1alpha1.ReasonEnforced if it does.
 func ActiveCondition(
 	configuration *v1alpha1.NamespaceInitializerConfiguration, merged Merged, reason, message string,
 ) metav1.Condition {

@@ -1,9 +1,9 @@
 // Copyright The nslifecycle Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package installcheck checks an installation in a cluster, for `manager --check` and so for
-// `helm test`. It has the permissions of the manager, and it only reads and creates a namespace in a
-// dry run, so it can run at any time.
+// Package installcheck checks an installation in a cluster, for `manager --check` and so for `helm
+// test`. It uses the permissions of the manager. It only reads, and creates a namespace as a dry
+// run, so it can run at any time.
 //
 //	the leader renews its Lease                   a manager is running
 //	the admission policies are installed          all four, each with its binding

@@ -22,7 +22,7 @@ type Options struct {
 	Controllers Controllers
 	// SystemNamespace is the namespace that the operator is installed in.
 	SystemNamespace string
-	// OwnNamespace is the namespace of the manager's Pod; empty outside of the cluster.
+	// OwnNamespace is the namespace of the manager's Pod; empty outside the cluster.
 	OwnNamespace string
 	// FinalizerToken is the namespace finalizer that finalization removes; "kubernetes" if empty.
 	FinalizerToken corev1.FinalizerName

@@ -14,7 +14,7 @@ const (
 	installExpiryCommand = "kubectl apply -k config/expiry"
 )
 
-// Messages of the condition Active.
+// Messages of the Active condition.
 const (
 	msgEnforced = "every new namespace gets these initializers"
 	msgPending  = "the API server does not enforce the set of initializers yet; this takes up to 30 s after an " +

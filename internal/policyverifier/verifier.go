@@ -54,9 +54,10 @@ type Verifier struct {
 
 // PolicyStatus is the result of a verification.
 type PolicyStatus struct {
-	// Reason is a reason of the condition Active: v1alpha1.ReasonEnforced, or why the set is not enforced.
+	// Reason is a reason of the Active condition: v1alpha1.ReasonEnforced, or why the set is not
+	// enforced.
 	Reason string
-	// Message is that of the condition.
+	// Message is the message of the condition.
 	Message string
 	// RetryAfter is when to verify again; 0 if no retry is needed before the next watch event.
 	RetryAfter time.Duration
@@ -187,8 +188,8 @@ func (v *Verifier) waitForInjection(
 // isInjected reports whether a new Namespace with these labels has exactly the initializers that
 // select it, and their finalizers.
 //
-// Policies of other projects may have added or removed labels before or after policy inject. If an
-// initializer selects the Namespace only before or only after that change, both results are
+// Policies of other projects may have added or removed labels before or after the inject policy. If
+// an initializer selects the Namespace only before or only after that change, both results are
 // accepted: otherwise such a policy would keep the set from ever being enforced.
 func isInjected(
 	namespace *corev1.Namespace, initializers []v1alpha1.EffectiveInitializer, sent map[string]string,
@@ -211,10 +212,10 @@ func isInjected(
 		len(initialization.MissingFinalizers(namespace, expected)) == 0
 }
 
-// ensureFail sets the failure policy of policy inject to Fail, so that the API server denies new
-// Namespaces while it cannot read the set, as in the first moments after a restart. The manifest
-// cannot contain Fail: until an API server has discovered the set's type, no Namespace could be
-// created. It returns the time until every API server has discovered it, or 0.
+// ensureFail sets the failure policy of the inject policy to Fail, so that the API server denies
+// new Namespaces while it cannot read the set, as in the first moments after a restart. The
+// manifest cannot contain Fail: until an API server has discovered the set's type, no Namespace
+// could be created. It returns the time until every API server has discovered it, or 0.
 func (v *Verifier) ensureFail(
 	ctx context.Context, inject *admissionv1.MutatingAdmissionPolicy, set *v1alpha1.NamespaceInitializerSet,
 ) (time.Duration, error) {

@@ -100,8 +100,8 @@ func WithBackoff(first, max time.Duration) Option {
 
 // WithFinalizer ensures that a Namespace has a namespace finalizer (an entry of spec.finalizers)
 // before the Func is first called, so that a controller made by package finalizer is called when
-// the Namespace is deleted. If the field finalizer of the configuration names it, the Namespace
-// already has it, and no request is made. Otherwise the verb update on namespaces/finalize is
+// the Namespace is deleted. If the finalizer field of the configuration names it, the Namespace
+// already has it, and no request is made. Otherwise permission to update namespaces/finalize is
 // required.
 func WithFinalizer(name corev1.FinalizerName) Option {
 	return func(options *engine.Options) { options.Finalizer = &name }

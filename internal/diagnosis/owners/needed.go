@@ -32,7 +32,7 @@ func ExternalFinalizers(facts *diagnosis.Facts) map[string][]diagnosis.Remaining
 	return result
 }
 
-// AccessReview is the question whether a ServiceAccount may change the objects of a type.
+// AccessReview identifies a check whether a ServiceAccount may change the objects of a type.
 type AccessReview struct {
 	ServiceAccount types.NamespacedName
 	Type           resourcetypes.Type

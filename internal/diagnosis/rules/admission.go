@@ -47,7 +47,8 @@ type rejection struct {
 	// quotes are the conditions of the Namespace with the same error: the namespace controller got it
 	// as well.
 	quotes []string
-	// isContradicted reports whether a dry run succeeds that fails according to the condition.
+	// isContradicted reports whether a dry run succeeds although the request fails according to the
+	// condition.
 	isContradicted bool
 }
 
@@ -106,8 +107,8 @@ func (f view) webhookFailingFinding(r rejection) diagnosis.Finding {
 	return finding.WithObjects(append(finding.Objects, r.objects(f.Namespace.Name)...))
 }
 
-// findWebhookDenies: a webhook knows the user, so it may allow the requests of the namespace
-// controller that it denies to this diagnosis.
+// findWebhookDenies finds rejections by webhooks. A webhook knows the user, so it may deny a
+// request of this diagnosis and allow the same request of the namespace controller.
 func (f view) findWebhookDenies(r rejection) []diagnosis.Finding {
 	if !f.isCorroborated(r) {
 		return nil
@@ -164,7 +165,8 @@ func (f view) findServerDenies() []diagnosis.Finding {
 	return []diagnosis.Finding{finding.WithObjects(denied.objects(f.Namespace.Name))}
 }
 
-// findInvalid finds objects that do not pass validation, such as after a schema became stricter.
+// findInvalid finds objects that do not pass validation, for example because their schema became
+// stricter.
 func (f view) findInvalid() []diagnosis.Finding {
 	byType := map[string]rejection{}
 	for _, dryRun := range f.DryRuns {

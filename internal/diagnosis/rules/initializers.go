@@ -68,7 +68,7 @@ func (f view) isRegistered(name string) bool {
 }
 
 // skipCommand returns the command that removes the first initializer from the pending list. It
-// requires the verb initialize.
+// requires the "initialize" verb.
 func (f view) skipCommand(pending []string) string {
 	const command = "kubectl annotate namespace %s --overwrite " + v1alpha1.AnnotationPendingInitializers
 	if len(pending) == 1 {

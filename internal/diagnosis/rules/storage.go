@@ -14,7 +14,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/shell"
 )
 
-// manyObjects is the number of objects from which a time-out can be due to their number.
+// manyObjects is the minimum number of objects that is considered a possible cause of timeouts.
 const manyObjects = 1000
 
 // storageRule finds why the requests of the namespace controller fail: stored objects are unreadable,
@@ -62,7 +62,7 @@ func (f view) findUnreadable() []diagnosis.Finding {
 	return findings
 }
 
-// findTooManyObjects finds types with many objects if the requests of the namespace controller time
+// findTooManyObjects finds types with many objects if requests of the namespace controller time
 // out.
 func (f view) findTooManyObjects() []diagnosis.Finding {
 	text := f.ConditionMessage(corev1.NamespaceDeletionContentFailure)

@@ -42,7 +42,7 @@ const (
 	maxConcurrentPerType = 8
 )
 
-// Lister lists objects of namespaces. It collects requests to batches. Each batch lists a type once
+// Lister lists objects of namespaces. It collects requests in batches. Each batch lists a type once
 // for all namespaces. A cluster-wide list also serves later requests for a short time.
 type Lister struct {
 	Options
@@ -226,8 +226,9 @@ func (l *Lister) listType(gvr schema.GroupVersionResource, calls []*request) {
 
 // listPerNamespace lists one type in the namespace of each request.
 func (l *Lister) listPerNamespace(gvr schema.GroupVersionResource, calls []*request) {
-	// sharedError is set if the server of the type does not respond or throttles requests. The other
-	// requests would fail likewise, and with a time-out each the last of hundreds would wait for hours.
+	// sharedError is set if the server of the type does not respond or throttles requests. The
+	// other requests would fail likewise. If each of hundreds timed out, the last one would wait
+	// for hours.
 	var sharedError atomic.Pointer[error]
 	var group errgroup.Group
 	group.SetLimit(maxConcurrentPerType)
@@ -285,8 +286,9 @@ func (l *Lister) mayListClusterWide(gvr schema.GroupVersionResource) bool {
 	return !ok || l.Clock.Since(failedAt) > failureLifetime
 }
 
-// listClusterWide lists a type cluster-wide if that is cheaper than a list for each request. If it is
-// not, or if the list fails, it returns no list. A list of one object returns the number of objects.
+// listClusterWide lists a type cluster-wide if that is cheaper than a list for each request. If it
+// is not, or if the list fails, it returns no list. A list request with a limit of 1 returns the
+// number of objects.
 func (l *Lister) listClusterWide(gvr schema.GroupVersionResource, calls []*request) (*clusterList, error) {
 	list := newClusterList(l.Clock.Now())
 	page, err := l.listClusterPage(gvr, metav1.ListOptions{Limit: 1})

@@ -141,7 +141,7 @@ func (f *Finalizer) patchObject(ctx context.Context, object *RemainingObject, fi
 	return nil
 }
 
-// explainWriteError converts the error of a write that was no dry run.
+// explainWriteError converts the error of a write that was not a dry run.
 func (f *Finalizer) explainWriteError(ctx context.Context, plan *Plan, err error) error {
 	if err != nil && isUnanswered(err) {
 		return UnansweredError{err}

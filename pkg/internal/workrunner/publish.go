@@ -23,7 +23,7 @@ import (
 const (
 	// maxMessage is the maximum length of a published message in bytes.
 	maxMessage = 1024
-	// forbiddenInterval is the time without writes of conditions after one was forbidden.
+	// forbiddenInterval is how long no conditions are written after a write was forbidden.
 	forbiddenInterval = time.Minute
 )
 
