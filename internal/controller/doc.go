@@ -8,7 +8,7 @@
 //     NamespaceInitializerSet/effective and reports in their Active condition whether the API
 //     server enforces it.
 //   - [NamespaceReconciler] reports the progress of initialization in the conditions of a Namespace,
-//     enforces time-outs, and deletes a Namespace whose initialization failed.
+//     enforces timeouts, and deletes a Namespace whose initialization failed.
 //   - [FinalizationReconciler] deletes the content of a terminating Namespace and then removes its own
 //     finalizer from spec.finalizers.
 //   - [DiagnosisReconciler] reports why the initialization or deletion of a Namespace makes no

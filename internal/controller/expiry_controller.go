@@ -235,8 +235,8 @@ func (r *ExpiryReconciler) listRequests(ctx context.Context, _ client.Object) []
 	return requests
 }
 
-// mayExpire reports whether a Namespace has an expiry annotation or the condition Expiring, which may
-// be outdated.
+// mayExpire reports whether a Namespace has an expiry annotation or the Expiring condition, which
+// may be outdated.
 func mayExpire(object client.Object) bool {
 	namespace, ok := object.(*corev1.Namespace)
 	return !ok || expiry.IsSet(namespace) || nscondition.Find(namespace, v1alpha1.ConditionExpiring) != nil

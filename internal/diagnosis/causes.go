@@ -3,8 +3,8 @@
 
 package diagnosis
 
-// Cause is why a namespace makes no progress. It is the reason of a condition and a label of the
-// metrics, so the number of causes is small and their names are public.
+// Cause is the reason why a namespace makes no progress. It is the reason of a condition and a
+// label of the metrics, so the number of causes is small and their names are public.
 type Cause string
 
 // Causes that block a terminating namespace.

@@ -29,50 +29,51 @@ type Fact string
 
 // The facts.
 const (
-	// FactResourceTypes is ResourceTypes.
+	// FactResourceTypes is the field ResourceTypes.
 	FactResourceTypes Fact = "ResourceTypes"
-	// FactAPIServices is APIServices.
+	// FactAPIServices is the field APIServices.
 	FactAPIServices Fact = "APIServices"
-	// FactCRDNames is CRDNames.
+	// FactCRDNames is the field CRDNames.
 	FactCRDNames Fact = "CRDNames"
-	// FactInitializers is Initializers.
+	// FactInitializers is the field Initializers.
 	FactInitializers Fact = "Initializers"
-	// FactContent is Content.
+	// FactContent is the field Content.
 	FactContent Fact = "Content"
-	// FactProgress is Progress.
+	// FactProgress is the field Progress.
 	FactProgress Fact = "Progress"
-	// FactDirectDiscovery is DirectDiscovery.
+	// FactDirectDiscovery is the field DirectDiscovery.
 	FactDirectDiscovery Fact = "DirectDiscovery"
-	// FactCRDs is CRDs.
+	// FactCRDs is the field CRDs.
 	FactCRDs Fact = "CRDs"
-	// FactPods is Pods and Nodes.
+	// FactPods is the fields Pods and Nodes.
 	FactPods Fact = "Pods"
-	// FactDryRuns is DryRuns.
+	// FactDryRuns is the field DryRuns.
 	FactDryRuns Fact = "DryRuns"
-	// FactReportedErrors is ReportedErrors.
+	// FactReportedErrors is the field ReportedErrors.
 	FactReportedErrors Fact = "ReportedErrors"
-	// FactLeases is Leases.
+	// FactLeases is the field Leases.
 	FactLeases Fact = "Leases"
-	// FactWorkloads is Workloads.
+	// FactWorkloads is the field Workloads.
 	FactWorkloads Fact = "Workloads"
-	// FactClusterRoles is ClusterRoles.
+	// FactClusterRoles is the field ClusterRoles.
 	FactClusterRoles Fact = "ClusterRoles"
-	// FactClusterRoleBindings is ClusterRoleBindings.
+	// FactClusterRoleBindings is the field ClusterRoleBindings.
 	FactClusterRoleBindings Fact = "ClusterRoleBindings"
-	// FactServiceAccounts is ServiceAccounts.
+	// FactServiceAccounts is the field ServiceAccounts.
 	FactServiceAccounts Fact = "ServiceAccounts"
-	// FactInitializerPods is ServiceAccounts and Workloads of those who may initialize the namespace.
+	// FactInitializerPods is the fields ServiceAccounts and Workloads, for the identities that may
+	// initialize the namespace.
 	FactInitializerPods Fact = "InitializerPods"
-	// FactAccessReviews is AccessReviews.
+	// FactAccessReviews is the field AccessReviews.
 	FactAccessReviews Fact = "AccessReviews"
-	// FactAdmission is Webhooks and Policies.
+	// FactAdmission is the fields Webhooks and Policies.
 	FactAdmission Fact = "Admission"
-	// FactBackends is Backends.
+	// FactBackends is the field Backends.
 	FactBackends Fact = "Backends"
 )
 
-// Facts is what is known about one namespace at one moment. A field without a value was not needed,
-// or has an entry in Unread.
+// Facts contains everything that is known about one namespace at one time. A field without a value
+// was not needed, or has an entry in Unread.
 type Facts struct {
 	// Now is when the facts were collected, by the clock of the API server if its responses have one.
 	Now time.Time

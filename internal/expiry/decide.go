@@ -30,7 +30,7 @@ const (
 	maxShownRefusal = 512
 )
 
-// Input is what a decision depends on, other than the Namespace.
+// Input contains everything that a decision depends on, except the Namespace.
 type Input struct {
 	Now time.Time
 	// Latest is the later one of two clocks, or zero. The warning period starts at it.
@@ -39,11 +39,11 @@ type Input struct {
 	IsExempt bool
 	// IsDryRun reports that the operator deletes no Namespace.
 	IsDryRun bool
-	// PolicyProblem is why the API server may not check who sets the time, or "".
+	// PolicyProblem is the reason why the API server may not check who sets the time, or "".
 	PolicyProblem string
 }
 
-// Decision is what to do about a Namespace.
+// Decision describes what to do about a Namespace.
 type Decision struct {
 	// Condition is the condition to write, or nil if it is up to date.
 	Condition *corev1.NamespaceCondition

@@ -5,7 +5,7 @@
 // kube-controller-manager does: it discovers all resource types, deletes all objects in a safe order,
 // and reports the remaining objects. [Finalizer.Sync] makes one pass over a namespace:
 //
-//	discover ──►  list all types ──► same Namespace still? ──no──► stop
+//	discover ──►  list all types ──► still same Namespace? ──no──► stop
 //	                                          │ yes
 //	                                          ▼
 //	             ┌───────────────── delete pods ───────────────────┐

@@ -26,7 +26,7 @@ const (
 	// webhooksMaxAge is the maximum age of a cached list of webhooks before the shortest grace
 	// period of --settling-time=auto has expired.
 	webhooksMaxAge = time.Second
-	// webhooksTimeout is the time-out of the list requests. It is the longest grace period of
+	// webhooksTimeout is the timeout of the list requests. It is the longest grace period of
 	// --settling-time=auto.
 	webhooksTimeout = 5 * time.Second
 )

@@ -11,7 +11,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 )
 
-// maxNamedOverridden is how many overridden initializers a message names.
+// maxNamedOverridden is the maximum number of overridden initializers that a message names.
 const maxNamedOverridden = 5
 
 // ActiveCondition returns the Active condition of a configuration. reason and message describe

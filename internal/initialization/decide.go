@@ -37,7 +37,7 @@ type Decision struct {
 	// Delete reports whether to delete the Namespace because its initialization has failed.
 	Delete bool
 
-	// KeepReason is why a failed Namespace is not deleted.
+	// KeepReason is the reason why a failed Namespace is not deleted.
 	KeepReason string
 	// RequeueAfter is the time after which the decision changes without an event; zero if it does
 	// not.

@@ -24,7 +24,7 @@ type Health struct {
 	// IsAuthorized reports whether a subject other than the control plane and cluster administrators
 	// is authorized to run initializers.
 	IsAuthorized bool
-	// AuthorizationError is why IsAuthorized is not known; empty if it is.
+	// AuthorizationError is the reason why IsAuthorized is unknown; empty if it is known.
 	AuthorizationError string
 	// Unresponsive are the unresponsive initializers, by name.
 	Unresponsive map[string]Unresponsive

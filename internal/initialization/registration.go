@@ -18,7 +18,7 @@ import (
 // kubectl replace --force, no namespace may skip its initializers.
 const DeregistrationDelay = 5 * time.Second
 
-// Registry is what is known about the initializers that namespaces wait for.
+// Registry describes the initializers that namespaces wait for.
 type Registry struct {
 	// Registrations are the initializers that the configurations name.
 	Registrations map[string]Registration

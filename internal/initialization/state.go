@@ -43,8 +43,8 @@ type State struct {
 	Pending []string
 	// Failure is the result of the initialization; it is set if and only if the phase is PhaseFailed.
 	Failure *metav1.Status
-	// ResultProblem is why the result is invalid; empty if it is valid. In PhasePending an invalid
-	// result is ignored.
+	// ResultProblem is the reason why the result is invalid; empty if it is valid. In PhasePending
+	// an invalid result is ignored.
 	ResultProblem string
 	// LabelRepair is the value that the label v1alpha1.LabelInitializing should have if it
 	// disagrees with the pending list; nil if it agrees. Empty means that the label should not

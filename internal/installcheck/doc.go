@@ -8,6 +8,6 @@
 //	the leader renews its Lease                   a manager is running
 //	the admission policies are installed          all four, each with its binding
 //	NamespaceInitializerSet "effective" exists    the manager has written it
-//	namespaces get condition Initializing         the system namespace has it
+//	namespaces get the Initializing condition     the system namespace has it
 //	namespaces can be created                     and get the initializers of the set
 package installcheck

@@ -43,7 +43,7 @@ type Checker struct {
 type Result struct {
 	// Check is the name of the check.
 	Check string
-	// Err is why the check failed, or nil.
+	// Err is the error of a failed check, or nil.
 	Err error
 }
 

@@ -23,7 +23,7 @@ const (
 		InstallCommand
 )
 
-// MsgExpiryNotEnforced is why no namespace expires.
+// MsgExpiryNotEnforced is the reason why no namespace expires.
 const MsgExpiryNotEnforced = "the API server lacks ValidatingAdmissionPolicy \"expiry\" without exceptions, or a " +
 	"binding for all namespaces that denies, so every user who may update a namespace could have it deleted; run: " +
 	installExpiryCommand

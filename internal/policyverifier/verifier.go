@@ -59,7 +59,8 @@ type PolicyStatus struct {
 	Reason string
 	// Message is the message of the condition.
 	Message string
-	// RetryAfter is when to verify again; 0 if no retry is needed before the next watch event.
+	// RetryAfter is the time until the next verification; 0 if no retry is needed before the next
+	// watch event.
 	RetryAfter time.Duration
 }
 
@@ -164,7 +165,7 @@ func (v *Verifier) waitForInjection(
 	ctx context.Context, set *v1alpha1.NamespaceInitializerSet,
 ) (injected bool, refusal, err error) {
 	probes := initialization.ProbeLabels(set.Initializers)
-	// The time-out does not cancel a request: on a slow API server no dry run would ever succeed.
+	// The timeout does not cancel a request: on a slow API server no dry run would ever succeed.
 	err = wait.PollUntilContextTimeout(ctx, probeInterval, probeTimeout, true, func(context.Context) (bool, error) {
 		for _, labels := range probes {
 			namespace, denied, err := DryRun(ctx, v.Client, labels)

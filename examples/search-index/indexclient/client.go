@@ -34,7 +34,7 @@ type Client struct {
 	now     func() time.Time
 }
 
-// New returns a client for the server at a URL. The time-out applies to each request.
+// New returns a client for the server at a URL. The timeout applies to each request.
 func New(server string, timeout time.Duration) (*Client, error) {
 	base, err := url.Parse(server)
 	if err != nil {
@@ -105,7 +105,7 @@ func (c *Client) url(query url.Values, elements ...string) string {
 	return target.String()
 }
 
-// do sends one request and reads its response within the time-out.
+// do sends one request and reads its response within the timeout.
 func (c *Client) do(ctx context.Context, method, target string, body, into any) error {
 	limited, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()

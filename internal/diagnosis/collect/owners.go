@@ -24,7 +24,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis/owners"
 )
 
-// maxPods is how many running pods of the cluster are examined.
+// maxPods is the maximum number of running pods in the cluster that are examined.
 const maxPods = 10000
 
 // isOverdue reports whether the deletion exceeds the progress deadline, so that owners of finalizers

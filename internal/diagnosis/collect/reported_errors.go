@@ -19,9 +19,9 @@ import (
 )
 
 const (
-	// maxCustomResources is how many custom resources are read as full objects.
+	// maxCustomResources is the maximum number of custom resources that are read as full objects.
 	maxCustomResources = 10
-	// maxEvents is how many Events of the namespace are read.
+	// maxEvents is the maximum number of Events in the namespace that are read.
 	maxEvents = 1000
 )
 

@@ -12,7 +12,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/resourcetypes"
 )
 
-// MaxChecked is how many ServiceAccounts and permissions are checked.
+// MaxChecked is the maximum number of ServiceAccounts, and of permissions, that are checked.
 const MaxChecked = 20
 
 // ExternalFinalizers returns the overdue finalizers and namespace finalizers that are not removed by

@@ -29,7 +29,7 @@ type Owner struct {
 	lastChangeAt time.Time
 }
 
-// Match is how well something matches an Owner.
+// Match is the quality of a match with an Owner.
 type Match int
 
 // The matches, the worst first.

@@ -96,7 +96,7 @@ func hasTerminated(pod *corev1.Pod) bool {
 		ptr.Deref(pod.DeletionGracePeriodSeconds, 1) == 0
 }
 
-// nodeReady returns the condition Ready of a node, or nil; ok reports whether the node exists.
+// nodeReady returns the Ready condition of a node, or nil; ok reports whether the node exists.
 func (f view) nodeReady(name string) (condition *corev1.NodeCondition, ok bool) {
 	at := slices.IndexFunc(f.Nodes, func(node corev1.Node) bool { return node.Name == name })
 	if at < 0 {

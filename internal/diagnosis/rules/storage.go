@@ -108,7 +108,7 @@ func (f view) findThrottled() []diagnosis.Finding {
 }
 
 // findForbidden finds permissions that the namespace controller lacks according to its condition.
-// Permissions that the diagnosis lacks are no cause.
+// Permissions that only the diagnosis lacks are not a cause.
 func (f view) findForbidden() []diagnosis.Finding {
 	permission, ok := diagnosis.ParseMissingPermission(f.ConditionMessage(corev1.NamespaceDeletionContentFailure))
 	if !ok {

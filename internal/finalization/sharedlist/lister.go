@@ -30,15 +30,15 @@ const (
 	// batchInterval is the minimum time between two batches. A second batch means that there are
 	// many namespaces, and the longer it waits the more of them share its lists.
 	batchInterval = 250 * time.Millisecond
-	// batchTimeout is how long the next batch waits for the previous one, in case a type does not
-	// respond.
+	// batchTimeout is how long the next batch waits for the previous one, in case the server of a
+	// type does not respond.
 	batchTimeout = 2 * time.Second
 	// listLifetime is how long a cluster-wide list is kept for later requests.
 	listLifetime = 2 * time.Second
 	// failureLifetime is how long a type whose cluster-wide list failed is listed per namespace.
 	failureLifetime = time.Minute
-	// maxConcurrentPerType limits the concurrent list requests for one type, so that a type that does
-	// not respond does not block the others.
+	// maxConcurrentPerType limits the concurrent list requests for one type, so that a type whose
+	// server does not respond does not block the others.
 	maxConcurrentPerType = 8
 )
 
@@ -355,7 +355,7 @@ func (l *Lister) list(
 }
 
 // trimMetadata removes managedFields and annotations, the bulk of the metadata, because many pages
-// may be kept at once.
+// may be kept at the same time.
 func trimMetadata(page *metav1.PartialObjectMetadataList) {
 	for i := range page.Items {
 		object := &page.Items[i]

@@ -78,7 +78,7 @@ type Retrying struct {
 
 // NotCalled means that the Func was not called.
 type NotCalled struct {
-	// Why is the reason, such as that the Namespace is terminating.
+	// Why is the reason, for example that the Namespace is terminating.
 	Why string
 }
 
@@ -172,9 +172,9 @@ func Run(
 	return runner.run(t, namespace)
 }
 
-// Again calls the Func once more for the Namespace as it was before the first call, as after a
-// crash between its work and the write. The objects that the Func has created still exist. A Func
-// that fails here will eventually fail in a cluster.
+// Again calls the Func once more for the Namespace as it was before the first call. This is what
+// happens after a crash between its work and the write. The objects that the Func has created still
+// exist. A Func that fails here will eventually fail in a cluster.
 func (r *Report) Again(t TestingT) *Report {
 	t.Helper()
 	if r.before == nil {

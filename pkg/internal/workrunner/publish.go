@@ -97,8 +97,8 @@ func (r *Reconciler) publish(
 }
 
 // patchCondition writes one condition. The strategic merge patch leaves conditions of other types
-// unchanged. The API server rejects the patch if the UID differs, as when the Namespace was
-// recreated.
+// unchanged. The API server rejects the patch if the UID differs, for example because the Namespace
+// was recreated.
 func patchCondition(
 	ctx context.Context, c client.Client, namespace *corev1.Namespace, condition corev1.NamespaceCondition,
 ) error {
