@@ -69,7 +69,7 @@ type options struct {
 	isVersion                 bool
 }
 
-// choices are the options that have to be parsed.
+// choices are the values of options that must be parsed.
 type choices struct {
 	controllers    manager.Controllers
 	finalizerToken corev1.FinalizerName

@@ -57,7 +57,7 @@ type Backup struct {
 // Other errors are part of the Backup.
 func Collect(ctx context.Context, config *rest.Config, namespace string, options Options) (*Backup, error) {
 	config = rest.CopyConfig(config)
-	config.QPS = -1 // Not limited: the number of parallel requests is.
+	config.QPS = -1 // The number of parallel requests is limited instead of their rate.
 	config.WarningHandlerWithContext = rest.NoWarnings{}
 	client, err := dynamic.NewForConfig(config)
 	if err != nil {

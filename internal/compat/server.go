@@ -70,7 +70,7 @@ type ServerWatch struct {
 	Server    Server
 }
 
-// NeedLeaderElection returns false, since a standby has to restart as well.
+// NeedLeaderElection returns false, since standby managers must restart, too.
 func (w *ServerWatch) NeedLeaderElection() bool { return false }
 
 // Start returns an error once the API server's capabilities differ from Server.

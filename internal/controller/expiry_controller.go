@@ -49,8 +49,8 @@ func noteExpired(expires expiry.Expiry) string {
 var errNoServerTime = errors.New("the API server's response has no valid Date header, which the deletion of expired " +
 	"namespaces requires")
 
-// ExpiryReconciler deletes Namespaces at the time in their annotations, after a warning. It uses
-// the permissions of initialization.
+// ExpiryReconciler deletes Namespaces at the time set in their annotations, after a warning. It
+// uses the permissions of initialization.
 type ExpiryReconciler struct {
 	client.Client
 	// Live reads from the API server instead of a cache, and records the API server's time.

@@ -80,7 +80,7 @@ const (
 
 // Causes that block an initializing namespace.
 const (
-	// CauseInitializerNotRunning: no identity that holds the verb initialize for the namespace is
+	// CauseInitializerNotRunning: no identity that has the "initialize" verb for the namespace is
 	// running, except those of the control plane.
 	CauseInitializerNotRunning Cause = "InitializerNotRunning"
 	// CauseInitializerSlow: an identity that may initialize the namespace seems to be running, and has

@@ -17,7 +17,7 @@ import (
 // MaxObjects is the maximum number of objects that a finding names.
 const MaxObjects = 5
 
-// The resource types that have rules of their own.
+// The resource types that have separate rules.
 var (
 	PodResource = schema.GroupResource{Resource: "pods"}
 	PVCResource = schema.GroupResource{Resource: "persistentvolumeclaims"}

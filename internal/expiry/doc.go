@@ -1,9 +1,9 @@
 // Copyright The nslifecycle Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package expiry contains the rules for deleting Namespaces at the time in their annotations, as
-// pure functions: [Parse] returns that time, and [Decide] returns what to do now. It makes no API
-// calls and reads no clock.
+// Package expiry contains the rules for deleting Namespaces at the time set in their annotations,
+// as pure functions: [Parse] returns that time, and [Decide] returns what to do now. It makes no
+// API calls and reads no clock.
 //
 //	Scheduled ──▶ warned ──▶ deleted
 //	              (condition Expiring is True)

@@ -50,7 +50,7 @@ func timeoutOf(state State, registrations map[string]Registration) *Timeout {
 // turnCondition returns the InitializerTurn condition if it has to be written, and nil otherwise.
 // The timeout is counted from its transition time.
 //
-// It is a condition of its own because nothing else records reliably when a turn starts:
+// It is a separate condition because nothing else records reliably when a turn starts:
 // creationTimestamp is from the clock of the API server, and initializers may write the conditions
 // of the preceding initializers themselves. If the recorded time is in the future, the turn starts
 // now, so that a timeout never expires early.

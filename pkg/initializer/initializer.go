@@ -25,8 +25,8 @@ import (
 type Func func(ctx context.Context, namespace *corev1.Namespace) (Result, error)
 
 // Result is the outcome of a successful Func. It is published in the condition "<name>/Initialized"
-// after the name is removed from the pending list. If it is empty, the operator publishes a
-// condition of its own.
+// after the name is removed from the pending list. If it is empty, the operator publishes its own
+// condition.
 type Result struct {
 	// Reason is one word in CamelCase. The default for a Result with a message is "Initialized".
 	Reason string

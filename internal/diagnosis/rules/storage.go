@@ -35,7 +35,7 @@ var storageRule = Rule{
 }
 
 // findUnreadable finds types for which kube-apiserver itself returns an error. Errors of other
-// servers and of conversion webhooks have causes of their own.
+// servers and of conversion webhooks have separate causes.
 func (f view) findUnreadable() []diagnosis.Finding {
 	var findings []diagnosis.Finding
 	for _, content := range f.Content {
