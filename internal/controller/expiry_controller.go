@@ -153,7 +153,7 @@ func (r *ExpiryReconciler) readLive(
 	return namespace, *serverTime, nil
 }
 
-// clockRange is the current time by two clocks.
+// clockRange is the current time according to two clocks.
 type clockRange struct{ earlier, later time.Time }
 
 // computeClockRange sorts the times of the operator and the API server. Deletions depend on the

@@ -75,7 +75,8 @@ const (
 // Facts contains everything that is known about one namespace at one time. A field without a value
 // was not needed, or has an entry in Unread.
 type Facts struct {
-	// Now is when the facts were collected, by the clock of the API server if its responses have one.
+	// Now is when the facts were collected, according to the clock of the API server if its
+	// responses contain its time.
 	Now time.Time
 	// ProgressDeadline is how long a finalizer or a pod may take before it is reported. Errors of the
 	// API server are reported immediately.
@@ -92,7 +93,7 @@ type Facts struct {
 	// DirectDiscovery is the result of a request for one group version that discovery lacks; nil if
 	// it succeeded.
 	DirectDiscovery map[schema.GroupVersion]error
-	// APIServices are those of aggregated API servers.
+	// APIServices are the APIServices of aggregated API servers.
 	APIServices []APIService
 	// Content contains the remaining objects of each type, in the order of the types.
 	Content []resourcetypes.Content
@@ -123,9 +124,9 @@ type Facts struct {
 	ClusterRoleBindings []rbacv1.ClusterRoleBinding
 	// ServiceAccounts records whether the ServiceAccounts of possible owners exist.
 	ServiceAccounts map[types.NamespacedName]bool
-	// AccessReviews are the permissions of ServiceAccounts.
+	// AccessReviews record the permissions of ServiceAccounts.
 	AccessReviews []AccessReview
-	// Initializers are those of all configurations, sorted by configuration.
+	// Initializers are the initializers of all configurations, sorted by configuration.
 	Initializers []RegisteredInitializer
 }
 

@@ -78,7 +78,7 @@ func (f *Facts) OverdueByFinalizer() map[string][]RemainingObject {
 			continue
 		}
 		for n, finalizer := range object.Finalizers {
-			if slices.Index(object.Finalizers, finalizer) == n { // The list can have duplicates.
+			if slices.Index(object.Finalizers, finalizer) == n { // The list may contain duplicates.
 				groups[finalizer] = append(groups[finalizer], object)
 			}
 		}

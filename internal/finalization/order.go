@@ -14,8 +14,8 @@ import (
 type stage int
 
 const (
-	// stagePods is first: no pod runs without the NetworkPolicies, Secrets and other objects that it
-	// was created with (KEP-5080).
+	// stagePods comes first, so that no pod runs without the NetworkPolicies, Secrets and other
+	// objects that it was created with (KEP-5080).
 	stagePods stage = iota
 	// stageDefault is everything else.
 	stageDefault

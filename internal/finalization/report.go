@@ -54,7 +54,7 @@ type Report struct {
 	Remaining []Remaining
 	// Unknown are the types that could not be listed completely: their remaining objects are unknown.
 	Unknown []schema.GroupResource
-	// Errors has at most one error for each type.
+	// Errors contains at most one error for each type.
 	Errors []error
 	// Incomplete reports whether the pass ended before it had processed all objects. The next pass
 	// is due immediately.

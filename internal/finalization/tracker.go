@@ -50,8 +50,8 @@ type terminatingTracker struct {
 
 type terminatingNamespace struct {
 	uid types.UID
-	// firstSeen is when the deletion was first seen, by the operator's clock. The clock of the API server,
-	// which sets the deletionTimestamp, may differ.
+	// firstSeen is when the deletion was first seen, according to the operator's clock. The clock
+	// of the API server, which sets the deletionTimestamp, may differ.
 	firstSeen         time.Time
 	deletionTimestamp metav1.Time
 	// isStarted and isFinished report whether the operator has started a pass, and whether it has

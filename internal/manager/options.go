@@ -40,7 +40,7 @@ type Options struct {
 	DiagnosisWorkers int
 	// IsExpiryDryRun makes expiry report the Namespaces that have expired instead of deleting them.
 	IsExpiryDryRun bool
-	// Clock is the real clock if nil.
+	// Clock defaults to the real clock.
 	Clock clock.PassiveClock
 }
 

@@ -24,7 +24,7 @@ const (
 
 const (
 	// SignatureHeader is set in every response from the server, so that clients can distinguish it
-	// from a response from a proxy.
+	// from a proxy's response.
 	SignatureHeader = "Answered-By"
 	// Signature is the value of SignatureHeader.
 	Signature = "index-server"

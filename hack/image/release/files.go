@@ -82,7 +82,7 @@ func writeChart(opts options) error {
 	root := filepath.Join(opts.root, "dist", "chart")
 	version := strings.TrimPrefix(opts.version, "v")
 	var entries []entry
-	// Sorted by name.
+	// WalkDir visits the files sorted by name.
 	err := filepath.WalkDir(root, func(path string, found fs.DirEntry, err error) error {
 		if err != nil || found.IsDir() {
 			return err

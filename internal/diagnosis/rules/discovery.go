@@ -139,7 +139,7 @@ func (f view) groupVersionErrors(groupVersion schema.GroupVersion) []string {
 }
 
 // isUnavailable reports whether the server of an APIService does not respond: discovery or a list
-// fails, and either the APIService is not available or the error is one of the server.
+// fails, and either the APIService is not available or the error comes from the server.
 func (f view) isUnavailable(service *diagnosis.APIService) bool {
 	text := f.ConditionMessage(corev1.NamespaceDeletionDiscoveryFailure)
 	hasErrors := len(f.groupVersionErrors(service.GroupVersion)) > 0 ||

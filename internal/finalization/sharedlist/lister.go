@@ -299,7 +299,7 @@ func (l *Lister) listClusterWide(gvr schema.GroupVersionResource, calls []*reque
 		if page.RemainingItemCount == nil || computeScope(len(calls), 1+*page.RemainingItemCount) != clusterWide {
 			return nil, nil
 		}
-		// A new list, not a continued one: it takes one request less.
+		// Start a new list instead of continuing the first one: this saves one request.
 		if page, err = l.listClusterPage(gvr, metav1.ListOptions{Limit: PageSize}); err != nil {
 			return nil, err
 		}
