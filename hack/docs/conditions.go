@@ -57,7 +57,7 @@ func renderConditions(source []*packages.Package) (string, error) {
 	return strings.TrimRight(out.String(), "\n") + "\n", nil
 }
 
-// writeDeletionConditions writes the conditions that kube-controller-manager sets as well.
+// writeDeletionConditions writes the conditions that kube-controller-manager sets, too.
 func writeDeletionConditions(out *strings.Builder) {
 	fmt.Fprintf(out, "Condition types of a terminating Namespace. Types and reasons are those of kube-controller-manager, "+
 		"except %s (nothing failed, and objects remain or wait for their turn) and %s (some types could not be discovered "+

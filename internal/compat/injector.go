@@ -85,7 +85,7 @@ func (i *Injector) write(
 	inject(namespace, initializers, now)
 	var err error
 	if needsFinalizers {
-		// A PUT to /finalize writes labels and annotations as well, so the pending list and the
+		// A PUT to /finalize also writes labels and annotations, so the pending list and the
 		// namespace finalizers are added in one request. It always carries the UID and the resource
 		// version, since it replaces the changes of other clients.
 		err = i.SubResource("finalize").Update(ctx, namespace, client.FieldOwner(nswrite.FieldOwner))

@@ -188,8 +188,8 @@ func (r *FinalizationReconciler) removeFinalizer(
 			!finalization.HasFinalizer(&live, r.NamespaceFinalizer) {
 			return nil
 		}
-		// A PUT to /finalize writes labels and annotations as well. The resource version prevents
-		// it from restoring old values.
+		// A PUT to /finalize also writes labels and annotations. The resource version prevents it
+		// from restoring old values.
 		live.Spec.Finalizers = finalization.OtherFinalizers(&live, r.NamespaceFinalizer)
 		err := r.SubResource("finalize").Update(ctx, &live, client.FieldOwner(nswrite.FieldOwner))
 		switch {

@@ -30,7 +30,7 @@ const ProgressInterval = 200 * time.Millisecond
 
 // NamespaceReconciler applies the decisions of initialization.Decide: it sets the conditions of
 // every Namespace, skips initializers that have timed out or are no longer registered, and deletes
-// namespaces whose initialization has failed.
+// Namespaces whose initialization has failed.
 type NamespaceReconciler struct {
 	client.Client
 	// Live reads from the API server and not from a cache.

@@ -110,7 +110,7 @@ type Facts struct {
 	// Webhooks and Policies are those named by an error or a condition.
 	Webhooks []Webhook
 	Policies []Policy
-	// Pods are those of the namespace, and Nodes the nodes they are bound to, if these exist.
+	// Pods are the pods in the namespace. Nodes are the existing nodes that they are bound to.
 	Pods  []corev1.Pod
 	Nodes []corev1.Node
 	// ReportedErrors are conditions and Events about remaining objects.

@@ -76,7 +76,7 @@ func unregistered(names []string, registrations map[string]Registration) []strin
 }
 
 // Generations identifies the specs of the configurations, in any order. The start of a deletion
-// increments the generation as well.
+// increments the generation, too.
 func Generations(configurations []v1alpha1.NamespaceInitializerConfiguration) string {
 	keys := make([]string, 0, len(configurations))
 	for i := range configurations {

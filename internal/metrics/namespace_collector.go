@@ -25,7 +25,7 @@ import (
 // other metrics.
 const collectTimeout = time.Second
 
-// namespaces is the collector of the process, as the registry is that of the process.
+// namespaces is the only collector of the process, because the process has only one registry.
 var namespaces = &namespaceCollector{}
 
 var (

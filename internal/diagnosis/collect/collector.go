@@ -97,7 +97,7 @@ func New(config *rest.Config) (*Collector, error) {
 	}, nil
 }
 
-// Diagnose collects the facts about one namespace and applies the rules. Its errors are those of
+// Diagnose collects the facts about one namespace and applies the rules. It returns the errors of
 // Collect.
 func (c *Collector) Diagnose(ctx context.Context, name string) (*diagnosis.Diagnosis, error) {
 	facts, err := c.Collect(ctx, name)

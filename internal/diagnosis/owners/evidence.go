@@ -34,8 +34,8 @@ type Evidence struct {
 type Report struct {
 	// Running is evidence that the owner is running, NotRunning that it is not.
 	Running, NotRunning []Evidence
-	// ServiceAccounts are those of the running workloads with the best match, which is
-	// WorkloadMatch.
+	// ServiceAccounts are the ServiceAccounts of the running workloads with the best match, which
+	// is WorkloadMatch.
 	ServiceAccounts []types.NamespacedName
 	WorkloadMatch   Match
 	// CRDs are the names of the CustomResourceDefinitions of the same domain.

@@ -44,8 +44,8 @@ func (f view) findAdmission() []diagnosis.Finding {
 type rejection struct {
 	name    string
 	dryRuns []diagnosis.DryRun
-	// quotes are the conditions of the Namespace with the same error: the namespace controller got it
-	// as well.
+	// quotes are the conditions of the Namespace that contain the same error: the namespace
+	// controller received it, too.
 	quotes []string
 	// isContradicted reports whether a dry run succeeds although the request fails according to the
 	// condition.
@@ -88,7 +88,7 @@ func (f view) isRemovalRejected(object diagnosis.RemainingObject, finalizer stri
 }
 
 // isCorroborated reports whether a rejection that can depend on the user may be reported: the
-// namespace controller got it as well, or exceeds the progress deadline.
+// namespace controller received it, too, or exceeds the progress deadline.
 func (f view) isCorroborated(r rejection) bool {
 	return len(r.quotes) > 0 || f.IsOverdue(f.Namespace.DeletionTimestamp.Time)
 }

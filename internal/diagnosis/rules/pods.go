@@ -216,8 +216,8 @@ func (f view) waitingPVCs(pods []diagnosis.RemainingObject) []string {
 	return texts
 }
 
-// podsUsing returns the pods that mount a PersistentVolumeClaim, by the rules of the pvc-protection
-// controller: pods that were never scheduled do not count.
+// podsUsing returns the pods that mount a PersistentVolumeClaim, according to the rules of the
+// pvc-protection controller: pods that were never scheduled do not count.
 func (f view) podsUsing(claim string) []*corev1.Pod {
 	var users []*corev1.Pod
 	for i := range f.Pods {

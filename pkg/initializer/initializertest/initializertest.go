@@ -120,9 +120,8 @@ func NewClient(objects ...client.Object) client.WithWatch {
 	return fake.NewClientBuilder().WithScheme(scheme.Scheme).WithObjects(objects...).Build()
 }
 
-// On sets the fake client of a run, which the Func should write to as well. Use NewClient, or a
-// client with a scheme of your own that includes Namespaces. Run creates the Namespace unless it
-// exists.
+// On sets the fake client of a run, which the Func should write to, too. Use NewClient, or a client
+// with a scheme of your own that includes Namespaces. Run creates the Namespace unless it exists.
 func On(c client.WithWatch) initializer.Option {
 	return func(options *engine.Options) { options.Fake = c }
 }
