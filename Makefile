@@ -19,7 +19,7 @@ ARCHIVE ?= dist/image.tar
 # The image of release-artifacts, and the platforms of the programs.
 RELEASE_IMAGE ?= ghcr.io/nslifecycle/nslifecycle
 RELEASE_PLATFORMS ?= linux/amd64,linux/arm64,darwin/amd64,darwin/arm64,windows/amd64,windows/arm64
-# The time that undeploy waits for the deletion of the system namespace before it finalizes it itself.
+# How long undeploy waits for the deletion of the system namespace before it finalizes the namespace itself.
 UNDEPLOY_TIMEOUT ?= 60s
 KUBECTL ?= kubectl
 
@@ -53,7 +53,7 @@ SETUP_ENVTEST := $(LOCALBIN)/setup-envtest
 # linking take minutes.
 export CGO_ENABLED ?= 0
 
-# Stop at the first error, also in a pipe.
+# Stop at the first error, even within a pipe.
 SHELL = /usr/bin/env bash -o pipefail
 .SHELLFLAGS = -ec
 
@@ -201,7 +201,7 @@ SUITES ?= ./test/integration ./test/initializer ./test/finalizer ./test/searchin
 test-integration: promtool ginkgo ## Run SUITES verbosely. ARGS=--focus=TEXT selects specs.
 	@$(use-control-plane-and-peer) $(call run-suites,-v $(ARGS) $(SUITES))
 
-# The Kind cluster is deleted after the tests, also if they fail.
+# The Kind cluster is deleted after the tests, even if they fail.
 .PHONY: test-e2e
 test-e2e: kustomize build-plugin image-archive $(if $(LOAD_IMAGE),,kind) ## Run the end-to-end tests on a Kind cluster, or with LOAD_IMAGE on the cluster of KUBECONFIG.
 ifdef LOAD_IMAGE
@@ -376,7 +376,7 @@ deploy: kustomize ## Install everything, with the manager's image from IMG.
 	@$(render-install) $(KUBECTL) apply -f "$$overlay/install.yaml"
 
 # The manager loses its permissions, and does not delete the content of its own namespace. Without
-# the built-in namespace controller, a manager outside of the cluster finalizes the namespace.
+# the built-in namespace controller, a manager outside the cluster finalizes the namespace.
 # config/compat contains all of config/default except policies of two kinds, which are not served
 # before 1.36; the policies are already deleted at this point.
 .PHONY: undeploy
@@ -406,7 +406,7 @@ actionlint: ## Install actionlint to bin/.
 controller-gen: ## Install controller-gen to bin/.
 	@$(call install-tool,controller-gen,$(CONTROLLER_GEN_MODULE),$(CONTROLLER_GEN_VERSION))
 
-# Signs releases.
+# cosign signs releases.
 .PHONY: cosign
 cosign: ## Install cosign to bin/.
 	@$(call install-tool,cosign,$(COSIGN_MODULE),$(COSIGN_VERSION))
@@ -515,7 +515,7 @@ set -x; go build -C test/benchmark -o "$(LOCALBIN)/benchmarks/" $(1); \
 "$(LOCALBIN)/benchmarks/$(if $(filter .,$(1)),benchmark,$(notdir $(1)))" $(ARGS)
 endef
 
-# A build tag, so that go test ./... does not require a cluster.
+# The e2e build tag ensures that go test ./... does not require a cluster.
 define run-e2e
 set -x; IMG="$(IMG)" KUBECTL="$(KUBECTL)" go test -tags=e2e -count=1 ./test/e2e -timeout 60m -v -ginkgo.v $(ARGS)
 endef

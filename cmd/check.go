@@ -51,7 +51,7 @@ func check(ctx context.Context, restConfig *rest.Config, opts options, chosen ch
 	var results []installcheck.Result
 	err = wait.PollUntilContextTimeout(ctx, checkInterval, opts.checkTimeout, true,
 		func(ctx context.Context) (bool, error) {
-			// Discard the results of a run that the time-out canceled.
+			// Discard the results of a run that the timeout canceled.
 			latest := checker.Run(ctx)
 			if ctx.Err() == nil || results == nil {
 				results = latest

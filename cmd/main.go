@@ -69,7 +69,7 @@ type options struct {
 	isVersion                 bool
 }
 
-// choices are the options that have to be parsed.
+// choices are the values of options that must be parsed.
 type choices struct {
 	controllers    manager.Controllers
 	finalizerToken corev1.FinalizerName
@@ -138,7 +138,7 @@ func (o *options) bind(flags *flag.FlagSet) {
 		"Report expired namespaces without deleting them.")
 	flags.BoolVar(&o.isCheck, "check", false,
 		"Check the installation in the cluster, print the results, and exit with 0 if all checks pass.")
-	// After an installation a manager has to start and to become the leader, and the API server takes
+	// After an installation, a manager must start and become the leader, and the API server takes
 	// up to 30 s to discover a new parameter kind.
 	flags.DurationVar(&o.checkTimeout, "check-timeout", time.Minute,
 		"How long --check retries failed checks.")

@@ -12,7 +12,7 @@ import (
 // maxInitializerName is the maximum length of the name of an initializer in bytes.
 const maxInitializerName = 253
 
-// dnsName is the pattern of the CRD.
+// dnsName is the pattern that the CRD requires names to match.
 var dnsName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?([.][a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)*$`)
 
 // ValidateInitializerName returns an error if the CRD rejects the name of an initializer, with the

@@ -2,13 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command chart writes the static files of the Helm chart: CRDs, RBAC and admission policies. It
-// extracts them from the output of kustomize, so that both installations are equal. Optional objects
-// come from a second manifest, and are written to one file per option.
+// extracts them from the output of kustomize, so that both installations contain the same objects.
+// Optional objects come from a second manifest, and are written to one file per option.
 //
 //	go run ./hack/chart dist/install.yaml optional.yaml dist/chart/files
 //
-// The chart includes these files as text, so that the braces of CEL need no escaping. Objects with
-// values are templates, which are maintained manually. Other kinds are an error.
+// The chart includes these files as text, so that the braces of CEL need no escaping. Objects that
+// depend on values are templates, which are maintained manually. Any other kind is an error.
 package main
 
 import (

@@ -57,7 +57,7 @@ func renderConditions(source []*packages.Package) (string, error) {
 	return strings.TrimRight(out.String(), "\n") + "\n", nil
 }
 
-// writeDeletionConditions writes the conditions that kube-controller-manager sets as well.
+// writeDeletionConditions writes the conditions that kube-controller-manager sets, too.
 func writeDeletionConditions(out *strings.Builder) {
 	fmt.Fprintf(out, "Condition types of a terminating Namespace. Types and reasons are those of kube-controller-manager, "+
 		"except %s (nothing failed, and objects remain or wait for their turn) and %s (some types could not be discovered "+
@@ -103,7 +103,7 @@ var terms = []struct{ prefix, term string }{
 	{"Policy", "policy "}, {"Verb", "verb "},
 }
 
-// collectTerms returns what a page calls the constants of a package, by their names in Go.
+// collectTerms maps the Go names of a package's constants to the terms that a page uses for them.
 func collectTerms(source *packages.Package) map[string]string {
 	result := map[string]string{}
 	scope := source.Types.Scope()
@@ -121,8 +121,9 @@ func collectTerms(source *packages.Package) map[string]string {
 	return result
 }
 
-// collectConstants returns the described string constants of a package whose name has a prefix, by
-// declaration. If file is not empty it returns only those of this file.
+// collectConstants returns the string constants of a package that have a doc comment and a name
+// with the prefix, grouped by declaration. If file is not empty, it returns only the constants in
+// that file.
 func collectConstants(source *packages.Package, file, prefix string, terms map[string]string) []constantGroup {
 	var groups []constantGroup
 	for _, syntax := range source.Syntax {
@@ -163,7 +164,7 @@ func newConstantGroup(info *types.Info, declaration *ast.GenDecl, prefix string,
 	return group
 }
 
-// leadingSuffix matches the sentence of a doc comment that says that a constant is a suffix.
+// leadingSuffix matches the sentence in a doc comment that states that a constant is a suffix.
 var leadingSuffix = regexp.MustCompile(`^is the suffix of [^.]*\. `)
 
 // describe converts the doc comment of a constant to a description without its name.
@@ -179,7 +180,7 @@ func describe(name, comment string) string {
 	return strings.ToUpper(text[:1]) + text[1:]
 }
 
-// identifiers matches what can be the name of a constant.
+// identifiers matches words that can be the name of a constant.
 var identifiers = regexp.MustCompile(`\b[A-Z]\w+`)
 
 // replaceTerms replaces names of constants in a doc comment.

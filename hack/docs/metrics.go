@@ -17,7 +17,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/metrics"
 )
 
-// description matches the text of a prometheus.Desc, which has no other way to read its fields.
+// description matches the text of a prometheus.Desc. There is no other way to read its fields.
 var description = regexp.MustCompile(`^Desc\{fqName: ("(?:[^"\\]|\\.)*"), help: ("(?:[^"\\]|\\.)*"),` +
 	`(?: unit: "[^"]*",)? constLabels: \{\}, variableLabels: \{(.*)\}\}$`)
 
@@ -100,8 +100,8 @@ func parseDescription(text string) (metric, error) {
 	return result, nil
 }
 
-// kindOf returns the type of a collector's metrics. The collectors of this project that are not of
-// package prometheus collect gauges.
+// kindOf returns the type of a collector's metrics. Collectors that this project implements itself
+// collect gauges.
 func kindOf(collector prometheus.Collector) string {
 	switch collector.(type) {
 	case *prometheus.CounterVec:

@@ -128,7 +128,7 @@ func writeTar(dir, output string, modified time.Time) error {
 	}
 	defer os.Remove(file.Name())
 	writer := tar.NewWriter(file)
-	// Sorted by name.
+	// WalkDir visits the files sorted by name.
 	err = fs.WalkDir(os.DirFS(dir), ".", func(name string, entry fs.DirEntry, err error) error {
 		if err != nil || name == "." {
 			return err

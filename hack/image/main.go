@@ -66,7 +66,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	return nil
 }
 
-// parse parses the flags, and gets missing values of the commit from git, in root.
+// parse parses the flags, and reads missing values from the Git commit that is checked out in root.
 func parse(ctx context.Context, args []string) (options, error) {
 	var opts options
 	var platforms, created string

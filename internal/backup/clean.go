@@ -115,7 +115,7 @@ func removeEmptyTimestamp(template map[string]any) {
 	}
 }
 
-// mapAt returns the map at a path, or nil. It is not a copy.
+// mapAt returns the map at a path, or nil. The map is not a copy.
 func mapAt(object map[string]any, path ...string) map[string]any {
 	for _, field := range path {
 		object, _ = object[field].(map[string]any)

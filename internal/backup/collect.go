@@ -24,7 +24,7 @@ import (
 )
 
 const (
-	// maxParallelLists is lower than for metadata, because whole objects are larger.
+	// maxParallelLists is lower than the limit for metadata, because whole objects are larger.
 	maxParallelLists = 16
 	// pageSize is the maximum number of objects in a response.
 	pageSize = 250
@@ -46,8 +46,8 @@ type Options struct {
 type Backup struct {
 	// Objects are cleaned and sorted by the order in which they can be created.
 	Objects []*unstructured.Unstructured
-	// Skipped is the number of objects that are not in the backup, by reason. If the number of Secrets
-	// is unknown it is 0.
+	// Skipped is the number of objects that are not in the backup, by reason. If the number of
+	// Secrets is unknown, it is 0.
 	Skipped map[Reason]int
 	// Unread lists the objects that are missing because they could not be read, sorted.
 	Unread []string
@@ -57,7 +57,7 @@ type Backup struct {
 // Other errors are part of the Backup.
 func Collect(ctx context.Context, config *rest.Config, namespace string, options Options) (*Backup, error) {
 	config = rest.CopyConfig(config)
-	config.QPS = -1 // The number of parallel requests is limited.
+	config.QPS = -1 // The number of parallel requests is limited instead of their rate.
 	config.WarningHandlerWithContext = rest.NoWarnings{}
 	client, err := dynamic.NewForConfig(config)
 	if err != nil {

@@ -45,7 +45,7 @@ func cleanService(object map[string]any) {
 	}
 	removeFields(spec, "healthCheckNodePort")
 	if spec["ipFamilyPolicy"] == "SingleStack" {
-		// The default. The other cluster can have the other family.
+		// This is the default. The target cluster may use the other IP family.
 		removeFields(spec, "ipFamilies", "ipFamilyPolicy")
 	}
 }

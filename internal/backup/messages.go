@@ -5,19 +5,19 @@ package backup
 
 import "fmt"
 
-// Reason is why objects are not in a backup.
+// Reason is the reason why objects are not in a backup.
 type Reason string
 
 // Reasons.
 const (
-	// ReasonControlled is for objects that their controller recreates, such as the Pods of a
+	// ReasonControlled applies to objects that their controller recreates, such as the Pods of a
 	// ReplicaSet.
 	ReasonControlled Reason = "recreated by their controllers"
-	// ReasonGenerated is for objects that the cluster creates in every namespace or for itself.
+	// ReasonGenerated applies to objects that the cluster creates in every namespace or for itself.
 	ReasonGenerated Reason = "created by the cluster"
-	// ReasonCompleted is for Jobs and Pods that have completed.
+	// ReasonCompleted applies to Jobs and Pods that have completed.
 	ReasonCompleted Reason = "completed Jobs and Pods"
-	// ReasonSecret is for Secrets, which are included only on request.
+	// ReasonSecret applies to Secrets, which are included only on request.
 	ReasonSecret Reason = "Secrets"
 )
 

@@ -89,7 +89,7 @@ func (s *selection) isGenerated(object *unstructured.Unstructured) bool {
 	return false
 }
 
-// isUnmodified reports whether a ServiceAccount is as the cluster has created it.
+// isUnmodified reports whether a ServiceAccount is unchanged since the cluster created it.
 func isUnmodified(account *unstructured.Unstructured) bool {
 	for _, field := range []string{"imagePullSecrets", "secrets", "automountServiceAccountToken"} {
 		if _, ok := account.Object[field]; ok {

@@ -36,9 +36,9 @@ func Write(w io.Writer, objects []*unstructured.Unstructured) error {
 }
 
 // YAML converts a JSON document to YAML with printable characters only. The YAML library cannot
-// write all other characters, some are line breaks in YAML and change the decoded text, and some
+// write some other characters, some are line breaks in YAML and change the decoded text, and some
 // control terminals and editors. A document with such a character stays JSON, which is valid YAML
-// and can escape them.
+// and can escape the character.
 func YAML(document []byte) ([]byte, error) {
 	if !isUnsafe(string(document)) {
 		return yaml.JSONToYAML(document)

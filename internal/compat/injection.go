@@ -21,11 +21,11 @@ func isReconciled(namespace *corev1.Namespace) bool {
 	return nscondition.Find(namespace, v1alpha1.ConditionInitializing) != nil
 }
 
-// computeInjection returns the initializers that the operator must add to a Namespace, in order: those
-// that were enforced when the Namespace was created and that select it by its current labels (the
-// labels at its creation are not known). It returns none if the operator has reconciled the Namespace
-// before, or if the Namespace is exempt, terminating, or has any state of an initialization. An
-// initializer without the time since which it is enforced is not added.
+// computeInjection returns the initializers that the operator must add to a Namespace, in order:
+// those that were enforced when the Namespace was created and that select it by its current labels
+// (the labels at its creation are not known). It returns none if the operator has reconciled the
+// Namespace before, or if the Namespace is exempt, terminating, or has any state of an
+// initialization. An initializer is not added if it is unknown since when it is enforced.
 //
 // Both times are from the API server, in whole seconds.
 func computeInjection(
@@ -61,8 +61,8 @@ func hasState(namespace *corev1.Namespace) bool {
 	return false
 }
 
-// inject adds the pending list and the namespace finalizers of the initializers, as policy inject does
-// at creation. The requester is no longer known.
+// inject adds the pending list and the namespace finalizers of the initializers, as the inject
+// policy does at creation. The requester is no longer known.
 func inject(namespace *corev1.Namespace, initializers []v1alpha1.EffectiveInitializer, now time.Time) {
 	if namespace.Labels == nil {
 		namespace.Labels = map[string]string{}
@@ -107,7 +107,8 @@ func needsStamp(wanted, have []v1alpha1.EffectiveInitializer) bool {
 	return false
 }
 
-// latestEnforcement returns the time at which all initializers are enforced; zero if no time is known.
+// latestEnforcement returns the time since which all initializers are enforced; zero if no time is
+// known.
 func latestEnforcement(initializers []v1alpha1.EffectiveInitializer) time.Time {
 	var last time.Time
 	for _, entry := range initializers {

@@ -27,8 +27,8 @@ const actionInitialize = "Initialize"
 // Injector adds the pending list to new Namespaces if the API server does not.
 type Injector struct {
 	client.Client
-	// Live reads the set from the API server: the cache may contain a new Namespace and still an older
-	// set than the one at its creation.
+	// Live reads the set from the API server: the cache may already contain a new Namespace and
+	// still an older set than the one that was current at its creation.
 	Live            client.Reader
 	Verifier        *Verifier
 	Recorder        events.EventRecorder
@@ -37,8 +37,8 @@ type Injector struct {
 }
 
 // Inject adds the pending list to a Namespace that the operator has not reconciled before, if the
-// Namespace has to have one. If it cannot, it returns when to retry, and the caller must not
-// reconcile the Namespace before that. It returns 0 if no retry is needed.
+// Namespace requires one. If it cannot, it returns when to retry, and the caller must not reconcile
+// the Namespace before that. It returns 0 if no retry is needed.
 func (i *Injector) Inject(ctx context.Context, namespace *corev1.Namespace) (time.Duration, error) {
 	if isReconciled(namespace) {
 		return 0, nil
@@ -85,7 +85,7 @@ func (i *Injector) write(
 	inject(namespace, initializers, now)
 	var err error
 	if needsFinalizers {
-		// A PUT to /finalize writes labels and annotations as well, so the pending list and the
+		// A PUT to /finalize also writes labels and annotations, so the pending list and the
 		// namespace finalizers are added in one request. It always carries the UID and the resource
 		// version, since it replaces the changes of other clients.
 		err = i.SubResource("finalize").Update(ctx, namespace, client.FieldOwner(nswrite.FieldOwner))

@@ -14,7 +14,7 @@ import (
 // InstallCommand installs nslifecycle on API servers without MutatingAdmissionPolicy v1.
 const InstallCommand = "kubectl apply -k config/compat"
 
-// Messages of the condition Active.
+// Messages of the Active condition.
 const (
 	msgEnforced = "every new namespace gets these initializers from the operator, shortly after it was created; until " +
 		"then it is open"

@@ -63,22 +63,22 @@ func Detect(ctx context.Context, api discovery.DiscoveryInterfaceWithContext) (S
 // watchInterval is how often ServerWatch repeats the discovery.
 const watchInterval = time.Minute
 
-// ServerWatch stops the manager when the capabilities of the API server change, as after an upgrade:
-// the manager's watches depend on them.
+// ServerWatch stops the manager when the capabilities of the API server change, for example after
+// an upgrade: the manager's watches depend on them.
 type ServerWatch struct {
 	Discovery discovery.DiscoveryInterfaceWithContext
 	Server    Server
 }
 
-// NeedLeaderElection returns false, since a standby has to restart as well.
+// NeedLeaderElection returns false, since standby managers must restart, too.
 func (w *ServerWatch) NeedLeaderElection() bool { return false }
 
-// Start returns an error once the API server has other capabilities than Server.
+// Start returns an error once the API server's capabilities differ from Server.
 func (w *ServerWatch) Start(ctx context.Context) error {
 	err := wait.PollUntilContextCancel(ctx, watchInterval, false, func(ctx context.Context) (bool, error) {
 		current, err := Detect(ctx, w.Discovery)
 		if err != nil || current == w.Server {
-			return false, nil // After an error the next discovery decides.
+			return false, nil // The discovery is repeated after the interval.
 		}
 		return false, &ServerChangedError{Server: current}
 	})

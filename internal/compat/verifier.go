@@ -49,7 +49,8 @@ func (v *Verifier) list(ctx context.Context) (policyverifier.Installed, error) {
 }
 
 // operatorInjects reports whether the operator adds the pending list to new Namespaces: if the API
-// server cannot, or if only config/compat is installed, as after an upgrade of the API server.
+// server cannot, or if only config/compat is installed, for example after an upgrade of the API
+// server.
 func (v *Verifier) operatorInjects(installed policyverifier.Installed) bool {
 	return v.Server.LacksMutatingPolicies || installed.HasCompatGuard && !installed.HasMutating()
 }
@@ -116,7 +117,8 @@ func (v *Verifier) Verify(
 	return status, err
 }
 
-// confirm returns the given status if the operator is authorized to inject and policy guard is enforced.
+// confirm returns the given status if the operator is authorized to inject and the guard policy is
+// enforced.
 func (v *Verifier) confirm(
 	ctx context.Context, set *v1alpha1.NamespaceInitializerSet, installed policyverifier.Installed,
 	enforced policyverifier.PolicyStatus,
@@ -142,7 +144,7 @@ func (v *Verifier) confirm(
 			Reason: v1alpha1.ReasonEnforcementPending, Message: msgNextSecond, RetryAfter: left,
 		}, nil
 	}
-	// Policy guard denies the label to all users, including the operator.
+	// The guard policy denies the label to all users, including the operator.
 	_, refusal, err = policyverifier.DryRun(ctx, v.Client, map[string]string{v1alpha1.LabelInitializing: "true"})
 	switch {
 	case err != nil:
@@ -157,7 +159,7 @@ func (v *Verifier) confirm(
 	return enforced, nil
 }
 
-// isAuthorized reports whether the operator holds the verb "inject".
+// isAuthorized reports whether the operator has the "inject" verb.
 func (v *Verifier) isAuthorized(ctx context.Context) (bool, error) {
 	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
 		ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: v1alpha1.VerbInject, Resource: "namespaces"},
@@ -184,8 +186,9 @@ func (v *Verifier) serverTime(ctx context.Context) (now time.Time, refusal, err 
 }
 
 // Stamp returns the entries of the set with the time since which each is enforced, if the operator
-// injects. For a new entry that is the next second of the API server's clock: creation timestamps of
-// Namespaces have no fractions, so the current second includes Namespaces that were created before.
+// injects. For a new entry that is the next second of the API server's clock: creation timestamps
+// have a precision of one second, so Namespaces with the current second may have been created
+// earlier.
 func (v *Verifier) Stamp(
 	ctx context.Context, wanted, have []v1alpha1.EffectiveInitializer,
 ) ([]v1alpha1.EffectiveInitializer, error) {
@@ -202,7 +205,7 @@ func (v *Verifier) Stamp(
 	if err != nil {
 		return nil, err
 	}
-	if refusal != nil { // For example of another project's webhook.
+	if refusal != nil { // For example, a refusal by another project's webhook.
 		now = v.Clock.Now().UTC().Truncate(time.Second)
 	}
 	return stamp(wanted, have, metav1.NewTime(now.Add(time.Second))), nil

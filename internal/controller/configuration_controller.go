@@ -34,9 +34,10 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/policyverifier"
 )
 
-// ConfigurationReconciler writes the merge of all configurations to NamespaceInitializerSet/effective
-// and reports in the status of each configuration whether the API server enforces it. All
-// configurations share one request, because each change can change the set.
+// ConfigurationReconciler writes the merge of all configurations to
+// NamespaceInitializerSet/effective and reports in the status of each configuration whether the API
+// server enforces it. All configurations share one reconcile request, because any change to one of
+// them can change the set.
 type ConfigurationReconciler struct {
 	client.Client
 	// Policies verifies that the API server enforces the set.
@@ -69,7 +70,7 @@ func (r *ConfigurationReconciler) SetupWithManager(mgr ctrl.Manager) error {
 		WatchesRawSource(startOnce()).
 		WithOptions(controller.Options{RateLimiter: newRateLimiter(5 * time.Millisecond)})
 	for _, object := range r.PolicyObjects {
-		// A change of the label that identifies the guard does not change the generation.
+		// A change of the label that identifies the guard policy does not change the generation.
 		controllerBuilder.Watches(object, everything, builder.WithPredicates(predicate.Or(
 			predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{})))
 	}
@@ -172,7 +173,7 @@ func (r *ConfigurationReconciler) writeStatus(
 		condition.Message = nscondition.Message(condition.Message)
 		hasChanged = meta.SetStatusCondition(&configuration.Status.Conditions, condition) || hasChanged
 		keysAndValues = append(keysAndValues,
-			strings.ToLower(condition.Type), condition.Status, // The keys are active and healthy.
+			strings.ToLower(condition.Type), condition.Status, // The log keys are "active" and "healthy".
 			strings.ToLower(condition.Type)+"Reason", condition.Reason)
 	}
 	if !hasChanged {

@@ -35,8 +35,8 @@ const (
 	// DefaultProgressDeadline is how long a Namespace may make no progress before it is diagnosed.
 	DefaultProgressDeadline = diagnosis.DefaultProgressDeadline
 
-	// Events of Namespaces have a higher priority than these, since they need no diagnosis and can
-	// set a condition to False. The first diagnosis comes before repeated ones.
+	// Watch events have a higher priority than these, since handling them requires no diagnosis and
+	// can set a condition to False. First diagnoses have a higher priority than repeated ones.
 	firstDiagnosisPriority    = -1
 	repeatedDiagnosisPriority = -2
 
@@ -56,9 +56,9 @@ type RequestBudget interface {
 }
 
 // DiagnosisReconciler finds Namespaces whose initialization or deletion makes no progress, and
-// reports the cause in a condition, in Events and in metrics. It reads only the Namespaces until
-// one of them is stalled, whichever controllers initialize or finalize them. A diagnosis sends only
-// list requests, for which the rights of finalization suffice.
+// reports the cause in a condition, in Events and in metrics. Until a Namespace is stalled, it
+// reads nothing but Namespaces, regardless of which controllers initialize or finalize them. A
+// diagnosis sends only list requests, for which the permissions of finalization suffice.
 type DiagnosisReconciler struct {
 	client.Client
 	Diagnoser Diagnoser
@@ -132,7 +132,8 @@ func (r *DiagnosisReconciler) diagnose(
 	case err != nil:
 		metrics.DiagnosesTotal.WithLabelValues(metrics.ResultError).Inc()
 		if ctx.Err() == nil {
-			// The error is not returned: the queue would retry too early, and a retry costs as much.
+			// The error is not returned: the queue would retry too early, and a retry is as
+			// expensive as the first attempt.
 			log.FromContext(ctx).Error(err, "Failed to diagnose the namespace", "next", tracked.next)
 		}
 		return next, nil
@@ -159,7 +160,7 @@ func (r *DiagnosisReconciler) report(
 	metrics.DiagnosesTotal.WithLabelValues(metrics.ResultBlocked).Inc()
 	tracked.setCause(found.Findings[0].Cause)
 	changed := diagnosis.ComputeBlocked(namespace, found, metav1.NewTime(now))
-	if len(changed) == 0 && tracked.reported == nil { // A previous manager reported them.
+	if len(changed) == 0 && tracked.reported == nil { // A previous manager has reported the findings.
 		tracked.setReported(found.Findings)
 	}
 	before := namespace.DeepCopy()
@@ -219,7 +220,7 @@ func (n *trackedNamespace) requeueAfter(wait time.Duration) ctrl.Result {
 }
 
 // canStallPredicate selects Namespaces that are or were initializing or terminating, or that have a
-// condition that they are blocked.
+// condition that reports them as blocked.
 func canStallPredicate() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc: func(e event.CreateEvent) bool { return canStall(e.Object) },

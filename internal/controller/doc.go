@@ -5,17 +5,17 @@
 // decisions are made by the pure functions of the domain packages.
 //
 //   - [ConfigurationReconciler] merges all NamespaceInitializerConfigurations into
-//     NamespaceInitializerSet/effective and reports in their condition Active whether the API server
-//     enforces it.
+//     NamespaceInitializerSet/effective and reports in their Active condition whether the API
+//     server enforces it.
 //   - [NamespaceReconciler] reports the progress of initialization in the conditions of a Namespace,
-//     enforces time-outs, and deletes a Namespace whose initialization failed.
+//     enforces timeouts, and deletes a Namespace whose initialization failed.
 //   - [FinalizationReconciler] deletes the content of a terminating Namespace and then removes its own
 //     finalizer from spec.finalizers.
 //   - [DiagnosisReconciler] reports why the initialization or deletion of a Namespace makes no
 //     progress.
 //   - [ExpiryReconciler] deletes a Namespace at the time set in its annotations. It is off by default.
 //
-// Admission policies in the API server add the pending list, protect it, and open a Namespace
-// (config/admission), so initialization does not depend on the reconcilers. On API servers without
-// MutatingAdmissionPolicy v1, package compat takes the place of some of them.
+// Admission policies in the API server (config/admission) add the pending list, protect it, and
+// complete the initialization, so initialization does not depend on the reconcilers. On API servers
+// without MutatingAdmissionPolicy v1, package compat replaces some of them.
 package controller

@@ -36,7 +36,8 @@ const (
 	actionExpire = "Expire"
 	eventExpired = "Expired"
 
-	// maxClockSkew is the difference of two clocks above which the reconciler logs it.
+	// maxClockSkew is the difference between two clocks above which the reconciler logs the
+	// difference.
 	maxClockSkew = time.Minute
 )
 
@@ -48,8 +49,8 @@ func noteExpired(expires expiry.Expiry) string {
 var errNoServerTime = errors.New("the API server's response has no valid Date header, which the deletion of expired " +
 	"namespaces requires")
 
-// ExpiryReconciler deletes Namespaces at the time in their annotations, after a warning. It has the
-// permissions of initialization.
+// ExpiryReconciler deletes Namespaces at the time set in their annotations, after a warning. It
+// uses the permissions of initialization.
 type ExpiryReconciler struct {
 	client.Client
 	// Live reads from the API server instead of a cache, and records the API server's time.
@@ -97,8 +98,8 @@ func (r *ExpiryReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctr
 	if err != nil || decision.IsIdle() {
 		return ctrl.Result{RequeueAfter: decision.RequeueAfter}, err
 	}
-	// The condition with the refusal triggers an event. If each refusal has another text, the
-	// reconciler would retry without a delay.
+	// The condition with the refusal triggers an event. If each refusal has a different text, the
+	// reconciler would otherwise retry without a delay.
 	if left := r.nextAttempt[req.Name].Sub(now); decision.ShouldDelete && left > 0 {
 		return ctrl.Result{RequeueAfter: left}, nil
 	}
@@ -152,7 +153,7 @@ func (r *ExpiryReconciler) readLive(
 	return namespace, *serverTime, nil
 }
 
-// clockRange is the current time by two clocks.
+// clockRange is the current time according to two clocks.
 type clockRange struct{ earlier, later time.Time }
 
 // computeClockRange sorts the times of the operator and the API server. Deletions depend on the
@@ -212,7 +213,7 @@ func (r *ExpiryReconciler) deleteExpired(
 	case err != nil:
 		return ctrl.Result{}, fmt.Errorf("failed to delete expired namespace %q: %w", namespace.Name, err)
 	}
-	expires, _ := expiry.Parse(namespace) // The decision has parsed it before.
+	expires, _ := expiry.Parse(namespace) // The decision has already parsed it.
 	log.FromContext(ctx).Info("Deleted an expired namespace", "uid", namespace.UID, "expiry", expires.String())
 	nswrite.RecordEvent(r.Recorder, namespace, corev1.EventTypeNormal, eventExpired, actionExpire, noteExpired(expires))
 	return ctrl.Result{}, nil
@@ -234,8 +235,8 @@ func (r *ExpiryReconciler) listRequests(ctx context.Context, _ client.Object) []
 	return requests
 }
 
-// mayExpire reports whether a Namespace has an expiry annotation or the condition Expiring, which may
-// be outdated.
+// mayExpire reports whether a Namespace has an expiry annotation or the Expiring condition, which
+// may be outdated.
 func mayExpire(object client.Object) bool {
 	namespace, ok := object.(*corev1.Namespace)
 	return !ok || expiry.IsSet(namespace) || nscondition.Find(namespace, v1alpha1.ConditionExpiring) != nil

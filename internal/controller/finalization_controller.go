@@ -34,12 +34,12 @@ import (
 )
 
 const (
-	// ownNamespaceDelay is how long another controller has to finalize the operator's own namespace
-	// before the operator reports that it does not.
+	// ownNamespaceDelay is how long the operator waits for another controller to finalize the
+	// operator's own namespace before the operator reports that it refuses to.
 	ownNamespaceDelay = 30 * time.Second
-	// maxConflicts limits the attempts to remove the namespace finalizer while other clients update the
-	// Namespace. That takes seconds: the request must fall between two updates, which the delays of the
-	// queue would make less likely.
+	// maxConflicts limits the attempts to remove the namespace finalizer while other clients update
+	// the Namespace. The attempts take seconds in total, without the delays of the queue: a request
+	// succeeds only between two updates by other clients.
 	maxConflicts = 500
 
 	actionFinalize = "Finalize"
@@ -63,10 +63,10 @@ type FinalizationReconciler struct {
 	Finalizer *finalization.Finalizer
 }
 
-// All objects in a terminating namespace must be listed and deleted, also those of types that are added
-// later. CustomResourceDefinitions, APIServices, the Leases of the API servers and the configurations of
-// admission webhooks are read with the same permission.
-// Not get: it includes the logs of every pod and, through the proxy subresources, all that kubelets
+// All objects in a terminating namespace must be listed and deleted, including those of types that
+// are added later. CustomResourceDefinitions, APIServices, the Leases of the API servers and the
+// configurations of admission webhooks are read with the same permission. The get verb is omitted:
+// it includes the logs of every pod and, through the proxy subresources, everything that kubelets
 // serve. Lists are read as metadata.
 // +kubebuilder:rbac:groups=*,resources=*,verbs=list;watch;delete;deletecollection
 // +kubebuilder:rbac:groups="",resources=namespaces/finalize,verbs=update
@@ -117,7 +117,7 @@ func (r *FinalizationReconciler) reconcile(ctx context.Context, req ctrl.Request
 	}
 	firstSeen := r.Finalizer.FirstSeen(&namespace)
 	hasFinalizer := finalization.HasFinalizer(&namespace, r.NamespaceFinalizer)
-	// If only other controllers have a finalizer on the Namespace, its conditions are theirs.
+	// If only other controllers have namespace finalizers, they own the conditions.
 	isOurs := hasFinalizer || len(namespace.Spec.Finalizers) == 0
 	if reason := finalization.RefusalReason(&namespace, r.OwnNamespace); reason != "" && isOurs {
 		return r.refuse(ctx, &namespace, reason, firstSeen)
@@ -151,8 +151,8 @@ func (r *FinalizationReconciler) finalize(ctx context.Context, namespace *corev1
 	case report.ConfirmedEmpty:
 		return retryConflict(r.removeFinalizer(ctx, namespace, report))
 	}
-	// Conditions are written after errors as well, because they report them. A Namespace that was empty in
-	// each pass has none while it waits for the end of the grace period.
+	// Conditions are written even after errors, because they report the errors. A Namespace that
+	// was empty in every pass gets no conditions while it waits for the end of the grace period.
 	var statusErr error
 	if report.HasNews || nscondition.Find(namespace, corev1.NamespaceContentRemaining) != nil {
 		statusErr = nswrite.IgnoreStale(r.writeConditions(ctx, namespace, report))
@@ -177,7 +177,7 @@ func (r *FinalizationReconciler) removeFinalizer(
 	}
 	for attempt := range maxConflicts {
 		live := *namespace.DeepCopy()
-		// The cached object suffices if no other client updates the Namespace any more. It has no
+		// The cached object suffices if no other client is still updating the Namespace. It has no
 		// managedFields, which matters only if other finalizers block the deletion.
 		if attempt > 0 || isBlocked {
 			if err := r.Live.Get(ctx, client.ObjectKeyFromObject(namespace), &live); err != nil {
@@ -188,8 +188,8 @@ func (r *FinalizationReconciler) removeFinalizer(
 			!finalization.HasFinalizer(&live, r.NamespaceFinalizer) {
 			return nil
 		}
-		// A PUT to /finalize writes labels and annotations as well. The resource version prevents it from
-		// restoring old ones.
+		// A PUT to /finalize also writes labels and annotations. The resource version prevents it
+		// from restoring old values.
 		live.Spec.Finalizers = finalization.OtherFinalizers(&live, r.NamespaceFinalizer)
 		err := r.SubResource("finalize").Update(ctx, &live, client.FieldOwner(nswrite.FieldOwner))
 		switch {
@@ -240,9 +240,9 @@ func (r *FinalizationReconciler) refuse(
 	return retryConflict(r.patchConditions(ctx, namespace, changed))
 }
 
-// retryConflict returns the result of a write. It retries after a conflict, because deletionChanged may
-// drop the event with the other change, such as that of a label. An object that does not exist any more
-// needs no retry.
+// retryConflict returns the result of a write. It retries after a conflict, because deletionChanged
+// may drop the event with the other change, such as a change of a label. A deleted object needs no
+// retry.
 func retryConflict(err error) (ctrl.Result, error) {
 	if apierrors.IsConflict(err) {
 		return ctrl.Result{RequeueAfter: firstRetryDelay}, nil
@@ -286,7 +286,7 @@ func (r *FinalizationReconciler) patchConditions(
 	return nil
 }
 
-// eventTypeOf returns Warning for failures. Remaining objects are no failure.
+// eventTypeOf returns Warning for failures. Remaining objects are not a failure.
 func eventTypeOf(condition corev1.NamespaceCondition) string {
 	switch condition.Type {
 	case corev1.NamespaceDeletionDiscoveryFailure, corev1.NamespaceDeletionGVParsingFailure,
@@ -308,7 +308,8 @@ func (r *FinalizationReconciler) handleTypeChange(queue requestQueue) {
 }
 
 // deletionChanged accepts the changes that the reconciler needs. Conditions are not among them: a
-// namespace controller running beside the operator writes them too, and neither must trigger the other.
+// namespace controller that runs alongside the operator writes them too, and neither must trigger
+// the other.
 func deletionChanged() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc: func(e event.CreateEvent) bool { return e.Object.GetDeletionTimestamp() != nil },

@@ -54,8 +54,8 @@ func (t *initializationTracker) handler(passive clock.PassiveClock) handler.Even
 	}
 }
 
-// record records the state of a Namespace. It returns the outcome and the start of an initialization
-// once, when it is over.
+// record records the state of a Namespace. It returns the outcome and the start of an
+// initialization once, when the initialization has ended.
 func (t *initializationTracker) record(
 	namespace *corev1.Namespace, isDeleted bool, now time.Time,
 ) (outcome string, start time.Time) {

@@ -21,12 +21,13 @@ import (
 )
 
 // initializerRegistry provides the registrations of initializers, and remembers since when pending
-// initializers have been unregistered. The zero value is ready to use; a restart begins with it.
+// initializers have been unregistered. The zero value is ready to use; after a restart the registry
+// is empty.
 type initializerRegistry struct {
 	lock sync.Mutex
 	// registrations are computed from configurations of these generations. They are kept until a
-	// configuration changes: they are needed for each waiting Namespace, and are expensive with many
-	// initializers that have large selectors.
+	// configuration changes: they are needed for each waiting Namespace, and are expensive to
+	// compute if many initializers have large selectors.
 	generations   string
 	registrations map[string]initialization.Registration
 	// unregisteredSince is by the name of the initializer.

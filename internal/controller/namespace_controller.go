@@ -28,9 +28,9 @@ import (
 // that a trivial initializer takes.
 const ProgressInterval = 200 * time.Millisecond
 
-// NamespaceReconciler performs what initialization.Decide decides: it sets the conditions of every
-// Namespace, skips initializers that have timed out or are no longer registered, and deletes
-// namespaces whose initialization has failed.
+// NamespaceReconciler applies the decisions of initialization.Decide: it sets the conditions of
+// every Namespace, skips initializers that have timed out or are no longer registered, and deletes
+// Namespaces whose initialization has failed.
 type NamespaceReconciler struct {
 	client.Client
 	// Live reads from the API server and not from a cache.

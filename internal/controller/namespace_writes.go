@@ -20,9 +20,9 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/nswrite"
 )
 
-// apply decides about a Namespace and performs the writes of the decision in a fixed order: the repair
-// of the label alone, or the conditions and then what opens, fails or deletes the Namespace. It returns
-// when to reconcile again.
+// apply decides about a Namespace and performs the writes of the decision in a fixed order: only
+// the repair of the label, or the conditions and then the write that skips initializers, sets a
+// failure result, or deletes the Namespace. It returns when to reconcile again.
 func (r *NamespaceReconciler) apply(
 	ctx context.Context, cached *corev1.Namespace, registry initialization.Registry,
 ) (time.Duration, error) {
@@ -52,8 +52,8 @@ func (r *NamespaceReconciler) apply(
 	return decision.RequeueAfter, nil
 }
 
-// applyLive repeats a decision that opens, fails or deletes a Namespace on what the API server
-// returns, and performs its write. The write is rejected if the Namespace has changed since.
+// applyLive repeats a decision that requires a live read, with objects read from the API server,
+// and performs its write. The write is rejected if the Namespace has changed since.
 func (r *NamespaceReconciler) applyLive(
 	ctx context.Context, cached *corev1.Namespace, registry initialization.Registry,
 ) (time.Duration, error) {
@@ -93,7 +93,7 @@ func (r *NamespaceReconciler) repairLabel(
 	namespace.Labels = maps.Clone(namespace.Labels)
 	if decision.LabelRepair.Value == "" {
 		delete(namespace.Labels, v1alpha1.LabelInitializing)
-		// Policy guard does not allow removing the label alone.
+		// The guard policy does not allow removing the label alone.
 		namespace.Annotations = maps.Clone(namespace.Annotations)
 		delete(namespace.Annotations, v1alpha1.AnnotationPendingInitializers)
 		delete(namespace.Annotations, v1alpha1.AnnotationInitializationResult)
@@ -118,7 +118,7 @@ func (r *NamespaceReconciler) repairLabel(
 }
 
 // writeConditions writes the conditions of a decision and records its Events. The resource version
-// prevents that a stale cache leads to a second Event.
+// prevents a stale cache from causing a second Event.
 func (r *NamespaceReconciler) writeConditions(
 	ctx context.Context, namespace *corev1.Namespace, resourceVersion string, decision initialization.Decision,
 ) error {
@@ -145,7 +145,8 @@ func (r *NamespaceReconciler) skip(
 	ctx context.Context, namespace *corev1.Namespace, resourceVersion string, skip *initialization.Skip,
 ) error {
 	before := namespace.DeepCopy()
-	// An empty list opens the namespace. The API server would restore an absent one.
+	// An empty list completes the initialization. If the list were absent, the API server would
+	// restore it.
 	err := r.writeAnnotation(ctx, namespace, resourceVersion,
 		v1alpha1.AnnotationPendingInitializers, skip.Pending, skip.Conditions)
 	if err != nil {

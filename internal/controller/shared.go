@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// This file has all helpers that more than one reconciler uses.
+// This file contains the helpers that more than one reconciler uses.
 
 // Names of the reconcilers, in logs and metrics.
 const (
@@ -28,7 +28,8 @@ const (
 	// maxRetryDelay is the longest delay after errors, as in the namespace controller of
 	// kube-controller-manager. The default of controller-runtime grows to 1000 s.
 	maxRetryDelay = 60 * time.Second
-	// conflictRetry is the delay after a conflict, in which the cache receives the other write.
+	// conflictRetry is the delay after a conflict, during which the cache can receive the other
+	// write.
 	conflictRetry = 100 * time.Millisecond
 )
 

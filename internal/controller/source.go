@@ -14,8 +14,8 @@ import (
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 )
 
-// startOnce makes one request when the manager starts: the set must be written even
-// where no object exists whose watch event would ask for it.
+// startOnce makes one request when the manager starts: the set must be written even if there is no
+// object whose watch event would trigger the write.
 func startOnce() source.Source {
 	return source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 		queue.Add(reconcile.Request{NamespacedName: types.NamespacedName{Name: v1alpha1.EffectiveSetName}})

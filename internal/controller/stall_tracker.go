@@ -16,11 +16,11 @@ import (
 )
 
 // maxDiagnosisInterval is the longest time between two diagnoses of a stalled Namespace, unless the
-// progress deadline is longer. The cluster may have changed meanwhile.
+// progress deadline is longer. The cluster may have changed in the meantime.
 const maxDiagnosisInterval = 5 * time.Minute
 
 // stallTracker tracks the progress of each initializing or terminating Namespace. After a restart
-// the progress deadlines begin again.
+// the progress deadlines start again.
 type stallTracker struct {
 	lock       sync.Mutex
 	namespaces map[string]*trackedNamespace

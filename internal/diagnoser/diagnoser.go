@@ -20,9 +20,9 @@ import (
 )
 
 const (
-	// A diagnosis lists every resource type, so it makes some hundred requests. One cause often blocks
-	// many namespaces: the average rate of all diagnoses does not exceed this, and a burst does not
-	// exceed the burst size and the requests of one diagnosis for each worker.
+	// A diagnosis lists every resource type, so it makes a few hundred requests. One cause often
+	// blocks many namespaces: the average rate of all diagnoses does not exceed this, and a burst
+	// does not exceed the burst size and the requests of one diagnosis for each worker.
 	requestsPerSecond = 100
 	requestsBurst     = 1000
 	// timeout is how long a diagnosis may take, so that a server that does not respond does
@@ -56,8 +56,8 @@ func (d *Diagnoser) Diagnose(ctx context.Context, name string) (*diagnosis.Diagn
 	return d.collector.Diagnose(ctx, name)
 }
 
-// Budget limits the rate of requests of diagnoses. Requests are charged afterwards, since
-// their number is not known before; a diagnosis that has started is not delayed.
+// Budget limits the rate of requests of diagnoses. Requests are charged afterwards, since their
+// number is not known in advance; a diagnosis that has started is not delayed.
 type Budget struct {
 	limiter *rate.Limiter
 	pending atomic.Int64 // requests that are not charged yet

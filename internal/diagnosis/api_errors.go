@@ -11,7 +11,7 @@ import (
 )
 
 // Errors of the API server. They occur in its responses, and in the conditions that a namespace
-// controller writes, which only have the text.
+// controller writes, which contain only the text.
 var (
 	webhookFailing = regexp.MustCompile(`failed calling webhook "([^"]+)"`)
 	webhookDenied  = regexp.MustCompile(`admission webhook "([^"]+)" denied the request`)

@@ -3,8 +3,8 @@
 
 package diagnosis
 
-// Cause is why a namespace makes no progress. It is the reason of a condition and a label of the
-// metrics, so the number of causes is small and their names are public.
+// Cause is the reason why a namespace makes no progress. It is the reason of a condition and a
+// label of the metrics, so the number of causes is small and their names are public.
 type Cause string
 
 // Causes that block a terminating namespace.
@@ -80,7 +80,7 @@ const (
 
 // Causes that block an initializing namespace.
 const (
-	// CauseInitializerNotRunning: no identity that holds the verb initialize for the namespace is
+	// CauseInitializerNotRunning: no identity that has the "initialize" verb for the namespace is
 	// running, except those of the control plane.
 	CauseInitializerNotRunning Cause = "InitializerNotRunning"
 	// CauseInitializerSlow: an identity that may initialize the namespace seems to be running, and has

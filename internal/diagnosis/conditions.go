@@ -56,8 +56,9 @@ func ComputeBlocked(
 	return []corev1.NamespaceCondition{want}
 }
 
-// ComputeProgressing returns the conditions to set to False for a Namespace that is blocked in this
-// stage only; "" if it is blocked in none. It adds no condition that the Namespace does not have.
+// ComputeProgressing returns the conditions to set to False for a Namespace that is blocked only in
+// the given stage; "" means that it is not blocked. It adds no condition that the Namespace does
+// not have.
 func ComputeProgressing(namespace *corev1.Namespace, blocked Stage, now metav1.Time) []corev1.NamespaceCondition {
 	var changed []corev1.NamespaceCondition
 	for _, stage := range []Stage{StageInitializing, StageTerminating} {
@@ -84,8 +85,8 @@ func progressingMessage(namespace *corev1.Namespace, stage Stage) string {
 	return messageInitializationCompleted
 }
 
-// blockedMessage describes the first finding. If it is too long it is truncated before its end,
-// which has the command that prints the whole diagnosis.
+// blockedMessage describes the first finding. If it is too long it is truncated before its last
+// part, which contains the command that prints the whole diagnosis.
 func blockedMessage(diagnosis *Diagnosis, now metav1.Time) string {
 	end := blockedMessageEnd(diagnosis.Namespace, len(diagnosis.Findings)-1, now.Time)
 	return nscondition.Shorten(diagnosis.Findings[0].Note(), maxMessage-len(end)) + end

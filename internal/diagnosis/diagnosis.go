@@ -33,7 +33,7 @@ const (
 	Blocked State = "Blocked"
 )
 
-// Certainty is how certain a finding is.
+// Certainty is the degree of certainty of a finding.
 type Certainty string
 
 const (
@@ -63,12 +63,13 @@ type Finding struct {
 	Count   int      `json:"count,omitempty"`
 	// Evidence is what the finding is based on: conditions, errors and timestamps, quoted verbatim.
 	Evidence []string `json:"evidence,omitempty"`
-	// Remedies are what to do, the recommended first. Each is a sentence, or a command that starts
-	// with "kubectl ".
+	// Remedies list what the user can do, the recommended action first. Each is a sentence, or a
+	// command that starts with "kubectl ".
 	Remedies []string `json:"remedies,omitempty"`
-	// Finalizer is the finalizer that the finding is about, if it is one: of the objects; of the
-	// Namespace with CauseNamespaceMetadataFinalizer; in its spec.finalizers with
-	// CauseNamespaceFinalizer.
+	// Finalizer is the finalizer that the finding is about, if any. For CauseNamespaceFinalizer it
+	// is an entry of spec.finalizers of the Namespace, for CauseNamespaceMetadataFinalizer an entry
+	// of metadata.finalizers of the Namespace, and otherwise an entry of metadata.finalizers of
+	// Objects.
 	Finalizer string `json:"finalizer,omitempty"`
 	// IsOwnerGone reports whether no owner of the finalizer was found although all places could be
 	// read. It is as certain as the finding.

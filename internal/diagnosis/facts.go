@@ -29,52 +29,54 @@ type Fact string
 
 // The facts.
 const (
-	// FactResourceTypes is ResourceTypes.
+	// FactResourceTypes is the field ResourceTypes.
 	FactResourceTypes Fact = "ResourceTypes"
-	// FactAPIServices is APIServices.
+	// FactAPIServices is the field APIServices.
 	FactAPIServices Fact = "APIServices"
-	// FactCRDNames is CRDNames.
+	// FactCRDNames is the field CRDNames.
 	FactCRDNames Fact = "CRDNames"
-	// FactInitializers is Initializers.
+	// FactInitializers is the field Initializers.
 	FactInitializers Fact = "Initializers"
-	// FactContent is Content.
+	// FactContent is the field Content.
 	FactContent Fact = "Content"
-	// FactProgress is Progress.
+	// FactProgress is the field Progress.
 	FactProgress Fact = "Progress"
-	// FactDirectDiscovery is DirectDiscovery.
+	// FactDirectDiscovery is the field DirectDiscovery.
 	FactDirectDiscovery Fact = "DirectDiscovery"
-	// FactCRDs is CRDs.
+	// FactCRDs is the field CRDs.
 	FactCRDs Fact = "CRDs"
-	// FactPods is Pods and Nodes.
+	// FactPods is the fields Pods and Nodes.
 	FactPods Fact = "Pods"
-	// FactDryRuns is DryRuns.
+	// FactDryRuns is the field DryRuns.
 	FactDryRuns Fact = "DryRuns"
-	// FactReportedErrors is ReportedErrors.
+	// FactReportedErrors is the field ReportedErrors.
 	FactReportedErrors Fact = "ReportedErrors"
-	// FactLeases is Leases.
+	// FactLeases is the field Leases.
 	FactLeases Fact = "Leases"
-	// FactWorkloads is Workloads.
+	// FactWorkloads is the field Workloads.
 	FactWorkloads Fact = "Workloads"
-	// FactClusterRoles is ClusterRoles.
+	// FactClusterRoles is the field ClusterRoles.
 	FactClusterRoles Fact = "ClusterRoles"
-	// FactClusterRoleBindings is ClusterRoleBindings.
+	// FactClusterRoleBindings is the field ClusterRoleBindings.
 	FactClusterRoleBindings Fact = "ClusterRoleBindings"
-	// FactServiceAccounts is ServiceAccounts.
+	// FactServiceAccounts is the field ServiceAccounts.
 	FactServiceAccounts Fact = "ServiceAccounts"
-	// FactInitializerPods is ServiceAccounts and Workloads of those who may initialize the namespace.
+	// FactInitializerPods is the fields ServiceAccounts and Workloads, for the identities that may
+	// initialize the namespace.
 	FactInitializerPods Fact = "InitializerPods"
-	// FactAccessReviews is AccessReviews.
+	// FactAccessReviews is the field AccessReviews.
 	FactAccessReviews Fact = "AccessReviews"
-	// FactAdmission is Webhooks and Policies.
+	// FactAdmission is the fields Webhooks and Policies.
 	FactAdmission Fact = "Admission"
-	// FactBackends is Backends.
+	// FactBackends is the field Backends.
 	FactBackends Fact = "Backends"
 )
 
-// Facts is what is known about one namespace at one moment. A field without value was not needed,
-// or has an entry in Unread.
+// Facts contains everything that is known about one namespace at one time. A field without a value
+// was not needed, or has an entry in Unread.
 type Facts struct {
-	// Now is when the facts were collected, by the clock of the API server if its responses have one.
+	// Now is when the facts were collected, according to the clock of the API server if its
+	// responses contain its time.
 	Now time.Time
 	// ProgressDeadline is how long a finalizer or a pod may take before it is reported. Errors of the
 	// API server are reported immediately.
@@ -83,7 +85,7 @@ type Facts struct {
 	IsPublic bool
 	// Namespace is the Namespace itself.
 	Namespace *corev1.Namespace
-	// Unread is what could not be read.
+	// Unread lists what could not be read.
 	Unread []Unread
 
 	// ResourceTypes is the result of discovery; nil if it failed as a whole.
@@ -91,9 +93,9 @@ type Facts struct {
 	// DirectDiscovery is the result of a request for one group version that discovery lacks; nil if
 	// it succeeded.
 	DirectDiscovery map[schema.GroupVersion]error
-	// APIServices are those of aggregated API servers.
+	// APIServices are the APIServices of aggregated API servers.
 	APIServices []APIService
-	// Content is the remaining objects of each type, in the order of the types.
+	// Content contains the remaining objects of each type, in the order of the types.
 	Content []resourcetypes.Content
 	// Progress is the difference between two lists of the content.
 	Progress Progress
@@ -108,7 +110,7 @@ type Facts struct {
 	// Webhooks and Policies are those named by an error or a condition.
 	Webhooks []Webhook
 	Policies []Policy
-	// Pods are those of the namespace, and Nodes the nodes they are bound to, if these exist.
+	// Pods are the pods in the namespace. Nodes are the existing nodes that they are bound to.
 	Pods  []corev1.Pod
 	Nodes []corev1.Node
 	// ReportedErrors are conditions and Events about remaining objects.
@@ -122,9 +124,9 @@ type Facts struct {
 	ClusterRoleBindings []rbacv1.ClusterRoleBinding
 	// ServiceAccounts records whether the ServiceAccounts of possible owners exist.
 	ServiceAccounts map[types.NamespacedName]bool
-	// AccessReviews are the permissions of ServiceAccounts.
+	// AccessReviews record the permissions of ServiceAccounts.
 	AccessReviews []AccessReview
-	// Initializers are those of all configurations, sorted by configuration.
+	// Initializers are the initializers of all configurations, sorted by configuration.
 	Initializers []RegisteredInitializer
 }
 
@@ -132,7 +134,7 @@ type Facts struct {
 // that new Namespaces get with it; it may be empty.
 type RegisteredInitializer struct{ Name, Finalizer, Configuration string }
 
-// Source is where facts come from: a resource type in the form of kubectl, or a kind of request.
+// Source identifies the origin of facts: a resource type as kubectl names it, or a kind of request.
 type Source string
 
 // The sources.
@@ -237,7 +239,7 @@ type Policy struct {
 	Name string
 	// DependsOnUser reports whether its decision depends on who makes the request.
 	DependsOnUser bool
-	// IsGate reports whether it is the policy of this project that only lets initializers write into
+	// IsGate reports whether it is the policy of this project that lets only initializers write to
 	// an initializing namespace.
 	IsGate bool
 }
@@ -268,7 +270,7 @@ type Workload struct {
 // IsReady reports whether at least one pod is ready.
 func (w *Workload) IsReady() bool { return w.Ready > 0 }
 
-// AccessReview is whether a ServiceAccount may change the objects of a type in the namespace.
+// AccessReview records whether a ServiceAccount may change the objects of a type in the namespace.
 type AccessReview struct {
 	ServiceAccount types.NamespacedName
 	Resource       schema.GroupResource
@@ -282,7 +284,8 @@ func (f *Facts) IsRead(sources ...Source) bool {
 	})
 }
 
-// IsOverdue reports whether the progress deadline of a step that was due at a time is exceeded.
+// IsOverdue reports whether a step that was due at the given time has exceeded the progress
+// deadline.
 func (f *Facts) IsOverdue(due time.Time) bool {
 	return !f.Now.Before(due.Add(f.ProgressDeadline))
 }

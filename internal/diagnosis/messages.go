@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Messages of the conditions DeletionBlocked and InitializationBlocked with status False.
+// Messages of the DeletionBlocked and InitializationBlocked conditions with status False.
 const (
 	messageDeletionProgressing       = "The deletion makes progress again"
 	messageInitializationProgressing = "The initialization makes progress again"
@@ -17,8 +17,8 @@ const (
 	messageNamespaceDeleted          = "The namespace is being deleted"
 )
 
-// blockedMessageEnd is the end of the message of a condition with status True. It has the time of
-// the diagnosis, since findings mention how long ago something was.
+// blockedMessageEnd is the end of the message of a condition with status True. It contains the time
+// of the diagnosis, since findings mention how long ago something was.
 func blockedMessageEnd(namespace string, moreFindings int, now time.Time) string {
 	end := fmt.Sprintf(" (as of %s)", FormatTime(now))
 	if moreFindings > 0 {
@@ -27,7 +27,7 @@ func blockedMessageEnd(namespace string, moreFindings int, now time.Time) string
 	return end + "; for details run: kubectl nslifecycle explain " + namespace
 }
 
-// note joins the parts of a finding to one line.
+// note joins the parts of a finding into one line.
 func note(message string, objects []string, remedy string) string {
 	text := strings.TrimSuffix(message, ".")
 	if len(objects) > 0 {

@@ -20,7 +20,7 @@ func (f *Facts) MayName(namespace string) bool {
 	return !f.IsPublic || namespace == f.Namespace.Name
 }
 
-// UnlessPublic returns text, or public instead if the findings are published.
+// UnlessPublic returns public if the findings are published, and text otherwise.
 func (f *Facts) UnlessPublic(text, public string) string {
 	if f.IsPublic {
 		return public

@@ -14,10 +14,10 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/resourcetypes"
 )
 
-// MaxObjects is how many objects a finding names.
+// MaxObjects is the maximum number of objects that a finding names.
 const MaxObjects = 5
 
-// The resource types that have rules of their own.
+// The resource types that have separate rules.
 var (
 	PodResource = schema.GroupResource{Resource: "pods"}
 	PVCResource = schema.GroupResource{Resource: "persistentvolumeclaims"}
@@ -59,8 +59,8 @@ func (f *Facts) IsObjectOverdue(object RemainingObject) bool {
 	return object.DeletionTimestamp != nil && f.IsOverdue(object.DeletionTimestamp.Time)
 }
 
-// IsFinalizerProgressing reports whether a finalizer is being removed from some objects, so that the
-// others only wait for their turn.
+// IsFinalizerProgressing reports whether a finalizer is being removed from some objects, so that
+// the other objects are only waiting to be processed.
 func (f *Facts) IsFinalizerProgressing(finalizer string) bool {
 	return f.Progress.Evidence != "" || f.Progress.Released[finalizer] > 0
 }
@@ -78,7 +78,7 @@ func (f *Facts) OverdueByFinalizer() map[string][]RemainingObject {
 			continue
 		}
 		for n, finalizer := range object.Finalizers {
-			if slices.Index(object.Finalizers, finalizer) == n { // The list can have duplicates.
+			if slices.Index(object.Finalizers, finalizer) == n { // The list may contain duplicates.
 				groups[finalizer] = append(groups[finalizer], object)
 			}
 		}

@@ -17,8 +17,8 @@ import (
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 )
 
-// maxFingerprints is how many states of a Namespace are remembered. It is more than the number of
-// states that controllers with conflicting conditions alternate between.
+// maxFingerprints is the number of states of a Namespace that are remembered. It is more than the
+// number of states that controllers with conflicting conditions alternate between.
 const maxFingerprints = 16
 
 // StallDetector detects whether a Namespace makes progress. The zero value is ready to use.

@@ -30,7 +30,7 @@ const (
 	maxShownRefusal = 512
 )
 
-// Input is what a decision depends on, other than the Namespace.
+// Input contains everything that a decision depends on, except the Namespace.
 type Input struct {
 	Now time.Time
 	// Latest is the later one of two clocks, or zero. The warning period starts at it.
@@ -39,11 +39,11 @@ type Input struct {
 	IsExempt bool
 	// IsDryRun reports that the operator deletes no Namespace.
 	IsDryRun bool
-	// PolicyProblem is why the API server may not check who sets the time, or "".
+	// PolicyProblem is the reason why the API server may not check who sets the time, or "".
 	PolicyProblem string
 }
 
-// Decision is what to do about a Namespace.
+// Decision describes what to do about a Namespace.
 type Decision struct {
 	// Condition is the condition to write, or nil if it is up to date.
 	Condition *corev1.NamespaceCondition
@@ -118,7 +118,7 @@ func schedule(namespace *corev1.Namespace, input Input, expires Expiry) Decision
 	if left > 0 {
 		return Decision{RequeueAfter: min(left, maxRequeue)}
 	}
-	// Waiting once more for the time since it was due doubles the delay with each attempt.
+	// The delay is the time since the deletion was due, so it doubles with each attempt.
 	return Decision{ShouldDelete: true, RequeueAfter: min(max(-left, minRetry), maxRetry)}
 }
 
@@ -128,12 +128,12 @@ func warn(namespace *corev1.Namespace, input Input, expires Expiry) Decision {
 	if input.Latest.After(at) {
 		at = input.Latest
 	}
-	at = at.Truncate(time.Second) // The precision of a condition.
+	at = at.Truncate(time.Second) // Conditions have a precision of one second.
 	return Decision{
 		Condition: &corev1.NamespaceCondition{
 			Type: v1alpha1.ConditionExpiring, Status: corev1.ConditionTrue, Reason: v1alpha1.ReasonExpiresSoon,
 			Message: msgWarning(namespace.Name, expires, at),
-			// Also if the condition was True before, which was the warning of another expiry.
+			// Set even if the condition was True before: that was the warning of another expiry.
 			LastTransitionTime: metav1.NewTime(at),
 		},
 		EventType:    corev1.EventTypeWarning,
@@ -161,7 +161,7 @@ func DecideRefused(namespace *corev1.Namespace, refusal error) Decision {
 	return Decision{Condition: &wanted, EventType: corev1.EventTypeWarning}
 }
 
-// findWarning returns the condition that is the warning of this expiry, or nil.
+// findWarning returns the condition that warns of this expiry, or nil.
 func findWarning(namespace *corev1.Namespace, expires Expiry) *corev1.NamespaceCondition {
 	condition := nscondition.Find(namespace, v1alpha1.ConditionExpiring)
 	if condition == nil || condition.Status != corev1.ConditionTrue {

@@ -11,7 +11,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/shell"
 )
 
-// Messages of the condition Expiring.
+// Messages of the Expiring condition.
 const (
 	msgNoExpiry = "the namespace has no expiry annotation"
 	msgExempt   = "the cluster or nslifecycle requires this namespace, so it is never deleted when it expires"
@@ -37,8 +37,8 @@ func msgNotDeleted(expires Expiry, reason string) string {
 	return fmt.Sprintf("the namespace expired at %s (%s), but is not deleted: %s", formatTime(expires.At), expires, reason)
 }
 
-// msgWarning identifies an expiry: another time, or the same time in another annotation, has another
-// message.
+// msgWarning identifies an expiry: the message differs if the time differs, or if the same time is
+// set by another annotation.
 func msgWarning(name string, expires Expiry, warnedAt time.Time) string {
 	when := formatTime(expires.At) + " (" + expires.String() + ")"
 	if at := deletionTime(expires, warnedAt); !at.Equal(expires.At) {

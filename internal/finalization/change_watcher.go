@@ -24,8 +24,8 @@ import (
 const (
 	// watchDuration is how long the API server keeps a watch open.
 	watchDuration = 10 * time.Minute
-	// maxWatchBackoff limits the backoff of a watch that cannot be opened. Namespaces are requeued by
-	// time meanwhile.
+	// maxWatchBackoff limits the backoff of a watch that cannot be opened. In the meantime,
+	// Namespaces are requeued at intervals.
 	maxWatchBackoff = 30 * time.Second
 	// minWatchDuration is the duration of a watch below which the next one backs off. Otherwise a server
 	// that closes each watch immediately would get continuous requests.
@@ -98,7 +98,8 @@ func (w *changeWatcher) endPass(ctx context.Context, namespace string, remaining
 		watched.awaited[gvr] = of.Count
 		_, wasAwaited := before[gvr]
 		isRunning := w.types[gvr] != nil
-		// A watch that runs for another namespace may have passed an event that the list does not include.
+		// A watch that runs for another namespace may already have handled an event that the list
+		// does not include.
 		hasChanged = hasChanged || watched.changed[gvr] || (isRunning && !wasAwaited)
 		if !isRunning {
 			watchContext, cancel := context.WithCancel(ctx)

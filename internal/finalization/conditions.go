@@ -30,10 +30,10 @@ const (
 	ReasonSomeFinalizersRemain      = "SomeFinalizersRemain"
 
 	// ReasonContentDeletionOrdered means that nothing failed, but not all objects are deleted yet.
-	// Upstream has the reason ContentDeleted then.
+	// Upstream uses the reason ContentDeleted in this case.
 	ReasonContentDeletionOrdered = "ContentDeletionOrdered"
-	// ReasonContentUnknown, with status Unknown, means that no object was found, but not all types could
-	// be listed. Upstream reports that all content is removed then.
+	// ReasonContentUnknown, with status Unknown, means that no object was found, but not all types
+	// could be listed. Upstream reports that all content is removed in this case.
 	ReasonContentUnknown = "ContentUnknown"
 )
 

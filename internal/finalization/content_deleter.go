@@ -266,8 +266,8 @@ func (p *pass) deleteInOrder(ctx context.Context, types []*typeState) (string, e
 		if err := p.forEachType(ctx, states, p.deleteType); err != nil {
 			return "", err
 		}
-		// Without objects in later stages there is nothing to wait for. The message would be wrong, and
-		// would alternate with that of a namespace controller running beside the operator.
+		// Without objects in later stages there is nothing to wait for. The message would be wrong,
+		// and would alternate with that of a namespace controller that runs alongside the operator.
 		if reason := computeWaitReason(current, states); reason != "" && hasLater {
 			return reason, nil
 		}

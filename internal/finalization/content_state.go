@@ -79,7 +79,7 @@ type typeState struct {
 	isIncomplete bool
 	listError    error
 	deleteError  error
-	// isUncertain reports whether the outcome of a DELETE is not known, for example after a time-out.
+	// isUncertain reports whether the outcome of a DELETE is not known, for example after a timeout.
 	isUncertain bool
 	// failed is the number of failed DELETE requests.
 	failed int

@@ -132,8 +132,9 @@ func (c *discoveryCache) discover(ctx context.Context) *ResourceSet {
 	resources.DiscoveryError = err
 	resources.Types, resources.ParseError = computeDeletableTypes(lists)
 	if resources.IsComplete() && !hasCoreType(resources.Types) {
-		// Every API server has such a type, but client-go takes "not found" at /api, for example from a
-		// proxy, for a server without the core group. All namespaces would be finalized with running pods.
+		// Every API server has such a type, but client-go interprets "not found" at /api, for
+		// example from a proxy, as a server without the core group. Without this check, all
+		// namespaces would be finalized while their pods are running.
 		resources.DiscoveryError = errors.New(errNoCoreResourceType)
 	}
 	return resources

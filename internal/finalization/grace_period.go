@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// APIServerLeaseLabel is the label of the Leases that kube-apiservers renew in namespace kube-system
-	// (KEP-1965).
+	// APIServerLeaseLabel is the label of the Leases that kube-apiservers renew in the kube-system
+	// namespace (KEP-1965).
 	APIServerLeaseLabel = "apiserver.kubernetes.io/identity"
 	// APIServerLeaseValue is the value of the label.
 	APIServerLeaseValue = "kube-apiserver"
@@ -33,7 +33,7 @@ const (
 // of a pass that can confirm that the namespace is empty. By then every API server has seen the
 // deletion.
 type GracePeriod struct {
-	// Fixed is the time; if nil, the API servers and the admission webhooks decide.
+	// Fixed is the grace period; if nil, it depends on the API servers and the admission webhooks.
 	Fixed *time.Duration
 }
 
@@ -87,7 +87,8 @@ func (p GracePeriod) Choose(
 	}
 }
 
-// isLive reports whether a Lease has not expired. Without a renewal time or a duration it has not.
+// isLive reports whether a Lease has not expired. A Lease without a renewal time or a duration
+// counts as expired.
 func isLive(lease *coordinationv1.Lease, now time.Time) bool {
 	if lease.Spec.RenewTime == nil || lease.Spec.LeaseDurationSeconds == nil {
 		return true

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// The messages of conditions that the namespace controller of kube-controller-manager writes as
-// well. They must remain the same.
+// The messages of conditions that the namespace controller of kube-controller-manager also writes.
+// They must remain identical.
 const (
 	messageResourcesDiscovered = "All resources successfully discovered"
 	messageParsed              = "All legacy kube types successfully parsed"

@@ -32,7 +32,7 @@ type MetricsRecorder interface {
 	// Deleted is called when the API server accepts the deletion of an object that was not being
 	// deleted yet.
 	Deleted()
-	// Answered is called with the number of types that were listed in a namespace. Each would take a
-	// request of its own if list requests were not shared.
+	// Answered is called with the number of types that were listed in a namespace. Each would
+	// require a separate request if list requests were not shared.
 	Answered(types int)
 }

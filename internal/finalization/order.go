@@ -14,8 +14,8 @@ import (
 type stage int
 
 const (
-	// stagePods is first: no pod runs without the NetworkPolicies, Secrets and other objects that it
-	// was created with (KEP-5080).
+	// stagePods comes first, so that no pod runs without the NetworkPolicies, Secrets and other
+	// objects that it was created with (KEP-5080).
 	stagePods stage = iota
 	// stageDefault is everything else.
 	stageDefault
@@ -52,11 +52,11 @@ func stageOf(resource schema.GroupResource) stage {
 // computeWaitReason returns the reason why the next stage must wait, or "" if it need not. The types
 // are those of the current stage with their known objects.
 //
-// The next stage waits for objects that are being deleted, and for those that still have to be because
-// they were created meanwhile. It does not wait for an object whose deletion was refused: no
-// controller works on it. Nor does it wait for a type whose server is unavailable, because one broken
-// APIService would block everything (kubernetes/kubernetes#75788). In other doubtful cases it waits. It
-// always waits for pods, because what they need is not known.
+// The next stage waits for objects that are being deleted, and for those that still have to be
+// because they were created in the meantime. It does not wait for an object whose deletion was
+// refused: no controller works on it. Nor does it wait for a type whose server is unavailable,
+// because one broken APIService would block everything (kubernetes/kubernetes#75788). In other
+// doubtful cases it waits. It always waits for pods, because what they need is not known.
 func computeWaitReason(current stage, types []*typeState) string {
 	var waiting, unknown []string
 	for _, state := range types {

@@ -15,8 +15,8 @@ const (
 	watchedDelay = 15 * time.Second
 	// unwatchedDelay is the time to the next pass for types that cannot be watched.
 	unwatchedDelay = 2 * time.Second
-	// newDelay is the time to the next pass if objects were created during the pass. Not at once: a
-	// server may take some time until it shows an object as terminating.
+	// newDelay is the time to the next pass if objects were created during the pass. It is not
+	// zero, because a server may take some time until it shows an object as terminating.
 	newDelay = time.Second
 	// maxDelay limits the time to the next pass.
 	maxDelay = time.Minute
@@ -24,7 +24,7 @@ const (
 	noDelay = time.Millisecond
 )
 
-// Remaining is the remaining objects of one type.
+// Remaining describes the remaining objects of one type.
 type Remaining struct {
 	Type ResourceType
 	// Count is the number of objects.
@@ -41,7 +41,7 @@ type Remaining struct {
 	// DeletionDue is the latest deletionTimestamp of the objects. For a running Pod it includes
 	// terminationGracePeriodSeconds.
 	DeletionDue time.Time
-	// ResourceVersion is that of the list.
+	// ResourceVersion is the resource version of the list.
 	ResourceVersion string
 }
 
@@ -54,10 +54,10 @@ type Report struct {
 	Remaining []Remaining
 	// Unknown are the types that could not be listed completely: their remaining objects are unknown.
 	Unknown []schema.GroupResource
-	// Errors has at most one error for each type.
+	// Errors contains at most one error for each type.
 	Errors []error
-	// Incomplete reports whether the pass ended before it had processed all objects. The next pass is due
-	// at once.
+	// Incomplete reports whether the pass ended before it had processed all objects. The next pass
+	// is due immediately.
 	Incomplete bool
 	// ConfirmedEmpty reports whether the namespace is empty and stays empty: after the grace period no
 	// object was found and no request failed. Only then may the namespace finalizer be removed.

@@ -221,7 +221,8 @@ func (p *pass) recount(ctx context.Context, state *typeState) error {
 			break
 		}
 	}
-	// Objects that were created meanwhile are not being deleted, so no event will report their deletion.
+	// Objects that were created in the meantime are not being deleted, so no event will report
+	// their deletion.
 	state.HasNew = state.Listed > state.Terminating+state.failed
 	if state.isNotServed {
 		p.rediscover(state)

@@ -17,7 +17,7 @@ const (
 	StateEmptying State = "emptying"
 	// StateRemaining means that objects remain.
 	StateRemaining State = "remaining"
-	// StateFailing means that types could not be discovered, or objects not be deleted.
+	// StateFailing means that types could not be discovered, or objects could not be deleted.
 	StateFailing State = "failing"
 	// StateWaiting means that the namespace finalizer is removed and other finalizers remain.
 	StateWaiting State = "waiting"

@@ -50,12 +50,12 @@ type terminatingTracker struct {
 
 type terminatingNamespace struct {
 	uid types.UID
-	// firstSeen is when the deletion was first seen, by the operator's clock. The clock of the API server,
-	// which sets the deletionTimestamp, may differ.
+	// firstSeen is when the deletion was first seen, according to the operator's clock. The clock
+	// of the API server, which sets the deletionTimestamp, may differ.
 	firstSeen         time.Time
 	deletionTimestamp metav1.Time
-	// isStarted and isFinished report whether the operator has started a pass, and whether its work is
-	// done. The cache may be stale for some time after that.
+	// isStarted and isFinished report whether the operator has started a pass, and whether it has
+	// finished. The cache may be stale for some time after that.
 	isStarted, isFinished bool
 	// content is used by one pass at a time, because the queue has one request for each Namespace.
 	content *contentState
@@ -165,7 +165,7 @@ func (t *terminatingTracker) failing() []string {
 	return names
 }
 
-// requeueChanged requeues a Namespace after a change of its objects: at once if the last one is
+// requeueChanged requeues a Namespace after a change of its objects: immediately if the last one is
 // deleted, and otherwise after a delay, because more changes are likely to follow.
 func (t *terminatingTracker) requeueChanged(name string, isLast bool) {
 	t.lock.Lock()

@@ -31,9 +31,10 @@ var clusterScoped = map[string][]string{
 }
 
 // DelayingWebhooks returns the webhooks that can delay a CREATE or CONNECT in a namespace past its
-// deletion. The API server checks that the namespace is not terminating before it calls them, and
-// the gate before it calls validating ones, and it repeats neither check afterwards. It does
-// repeat the admission of an UPDATE or DELETE whose object has been replaced meanwhile.
+// deletion. The API server checks that the namespace is not terminating before it calls any of
+// them, and evaluates the gate policy before it calls validating ones. It repeats neither check
+// afterwards. It does repeat the admission of an UPDATE or DELETE whose object has been replaced in
+// the meantime.
 //
 // Selectors and matchConditions are ignored: labels change, and so does what they select.
 func DelayingWebhooks(

@@ -23,10 +23,10 @@ import (
 )
 
 const (
-	// webhooksMaxAge is the maximum age of a list of webhooks that is used until the shortest grace
-	// period of --settling-time=auto has passed.
+	// webhooksMaxAge is the maximum age of a cached list of webhooks before the shortest grace
+	// period of --settling-time=auto has expired.
 	webhooksMaxAge = time.Second
-	// webhooksTimeout is the time-out of the list requests. It is the longest grace period of
+	// webhooksTimeout is the timeout of the list requests. It is the longest grace period of
 	// --settling-time=auto.
 	webhooksTimeout = 5 * time.Second
 )
@@ -70,8 +70,8 @@ func (s *Source) GracePeriod(ctx context.Context, firstSeen time.Time) time.Dura
 //
 // It sends list requests and is not an informer. A namespace is finalized only if a list requested
 // after its deletion was seen has no such webhook, whereas nothing limits how stale an informer is;
-// and an informer without the right to list would keep the manager from starting. There are at most
-// two requests a second, independent of the number of terminating namespaces.
+// and an informer without permission to list would keep the manager from starting. There are at
+// most two requests a second, independent of the number of terminating namespaces.
 type delayingWebhooks struct {
 	lock   sync.Mutex
 	listed time.Time

@@ -11,11 +11,11 @@ import (
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 )
 
-// maxNamedOverridden is how many overridden initializers a message names.
+// maxNamedOverridden is the maximum number of overridden initializers that a message names.
 const maxNamedOverridden = 5
 
-// ActiveCondition returns condition Active of a configuration. reason and message describe whether
-// the API server enforces the merged set; the reason is v1alpha1.ReasonEnforced if it does.
+// ActiveCondition returns the Active condition of a configuration. reason and message describe
+// whether the API server enforces the merged set; the reason is v1alpha1.ReasonEnforced if it does.
 func ActiveCondition(
 	configuration *v1alpha1.NamespaceInitializerConfiguration, merged Merged, reason, message string,
 ) metav1.Condition {

@@ -56,7 +56,7 @@ func ComputeConditions(
 	return changed
 }
 
-// IsInitializing reports whether condition Initializing of a Namespace is True.
+// IsInitializing reports whether the Initializing condition of a Namespace is True.
 func IsInitializing(namespace *corev1.Namespace) bool {
 	condition := nscondition.Find(namespace, v1alpha1.ConditionInitializing)
 	return condition != nil && condition.Status == corev1.ConditionTrue

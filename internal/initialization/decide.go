@@ -28,7 +28,7 @@ type Decision struct {
 	// Events are recorded after LabelRepair or Conditions are written.
 	Events []Event
 
-	// At most one of these three is set. They open, fail or delete the Namespace.
+	// At most one of these three is set. Each requires a live read.
 
 	// Skip removes initializers from the pending list.
 	Skip *Skip
@@ -37,9 +37,10 @@ type Decision struct {
 	// Delete reports whether to delete the Namespace because its initialization has failed.
 	Delete bool
 
-	// KeepReason is why a failed Namespace is not deleted.
+	// KeepReason is the reason why a failed Namespace is not deleted.
 	KeepReason string
-	// RequeueAfter is when time alone changes the decision; zero if it does not.
+	// RequeueAfter is the time after which the decision changes without an event; zero if it does
+	// not.
 	RequeueAfter time.Duration
 }
 
@@ -48,18 +49,19 @@ type Event struct {
 	Type, Reason, Action, Note string
 }
 
-// LabelRepair makes label v1alpha1.LabelInitializing agree with the pending list.
+// LabelRepair makes the label v1alpha1.LabelInitializing agree with the pending list.
 type LabelRepair struct {
 	// Value is the value that the label should have. If it is empty, the label is removed, together
-	// with a pending list of blanks and a result that no longer counts.
+	// with a blank pending list and a result that no longer counts.
 	Value string
-	// IsExpected reports that the repair completes an initialization. API servers without the policy
-	// complete leave that to the operator.
+	// IsExpected reports that the repair completes an initialization. On API servers without the
+	// "complete" policy, the operator does so.
 	IsExpected bool
 }
 
-// RequiresLiveRead reports whether a decision opens, fails or deletes the Namespace. Such a
-// decision must be made again on what the API server returns, not on cached objects.
+// RequiresLiveRead reports whether a decision skips initializers, sets a failure result, or deletes
+// the Namespace. Such a decision must be made again with objects read from the API server instead
+// of cached ones.
 func (d *Decision) RequiresLiveRead() bool { return d.Skip != nil || d.Fail != nil || d.Delete }
 
 // Decide decides what to do about a Namespace. The decision depends on nothing but the arguments.
@@ -110,7 +112,7 @@ func (d *Decision) decideConditions(namespace *corev1.Namespace, timeout *Timeou
 	}
 }
 
-// initializingEvents returns the Events about a change of condition Initializing.
+// initializingEvents returns the Events about a change of the Initializing condition.
 func initializingEvents(
 	namespace *corev1.Namespace, state State, keepReason string, condition corev1.NamespaceCondition,
 ) []Event {
@@ -125,7 +127,7 @@ func initializingEvents(
 	case state.Phase == PhaseFailed:
 		event.Type, event.Reason = corev1.EventTypeWarning, eventFailed
 		switch {
-		case protection.IsProtected(namespace): // The message of the condition contains it.
+		case protection.IsProtected(namespace): // The condition's message already contains the reason.
 		case keepReason != "":
 			event.Note += notDeleted(keepReason)
 		default:

@@ -24,15 +24,16 @@ type Health struct {
 	// IsAuthorized reports whether a subject other than the control plane and cluster administrators
 	// is authorized to run initializers.
 	IsAuthorized bool
-	// AuthorizationError is why IsAuthorized is not known; empty if it is.
+	// AuthorizationError is the reason why IsAuthorized is unknown; empty if it is known.
 	AuthorizationError string
 	// Unresponsive are the unresponsive initializers, by name.
 	Unresponsive map[string]Unresponsive
 }
 
-// Unresponsive is where an initializer is unresponsive.
+// Unresponsive describes the Namespaces that wait for an unresponsive initializer.
 type Unresponsive struct {
-	// Namespace is the Namespace that has been waiting longest, and Since its start.
+	// Namespace is the Namespace that has been waiting longest, and Since is when it started to
+	// wait.
 	Namespace string
 	Since     time.Time
 	// Count is the number of waiting Namespaces.
@@ -93,7 +94,7 @@ func hasResponded(namespace *corev1.Namespace, name string) bool {
 	return condition != nil && !isOperatorReason(condition.Reason)
 }
 
-// HealthyCondition returns condition Healthy of a configuration.
+// HealthyCondition returns the Healthy condition of a configuration.
 func HealthyCondition(
 	configuration *v1alpha1.NamespaceInitializerConfiguration, health Health,
 ) metav1.Condition {

@@ -53,7 +53,7 @@ const (
 // Notes of Events about repairs.
 const (
 	messageLabelSet = "Set label " + v1alpha1.LabelInitializing + ` to "true": initializers are pending`
-	// The label alone would keep the namespace closed.
+	// The label alone would keep the namespace initializing.
 	messageLabelRemoved = "Removed label " + v1alpha1.LabelInitializing + ": no initializer is pending"
 )
 

@@ -17,8 +17,8 @@ import (
 // set.
 const maxProbes = 8
 
-// maxProbeLabels is the maximum number of labels of one of them. Policy guard accepts 2000 labels and
-// annotations of a new Namespace, and a rejected dry run verifies nothing.
+// maxProbeLabels is the maximum number of labels of one of them. The guard policy accepts 2000
+// labels and annotations of a new Namespace, and a rejected dry run verifies nothing.
 const maxProbeLabels = 1500
 
 // probe is a Namespace that verifies that the API server enforces some selectors.

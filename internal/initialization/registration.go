@@ -14,16 +14,16 @@ import (
 )
 
 // DeregistrationDelay is how long an initializer must be missing from all configurations before
-// namespaces stop waiting for it. A configuration that is deleted and created again, as by
-// kubectl replace --force, must not open namespaces.
+// namespaces stop waiting for it. If a configuration is deleted and created again, for example by
+// kubectl replace --force, no namespace may skip its initializers.
 const DeregistrationDelay = 5 * time.Second
 
-// Registry is what is known about the initializers that namespaces wait for.
+// Registry describes the initializers that namespaces wait for.
 type Registry struct {
 	// Registrations are the initializers that the configurations name.
 	Registrations map[string]Registration
-	// UnregisteredSince is since when other initializers have been missing from all configurations
-	// without interruption.
+	// UnregisteredSince records since when other initializers have been missing from all
+	// configurations without interruption.
 	UnregisteredSince map[string]time.Time
 }
 
@@ -76,7 +76,7 @@ func unregistered(names []string, registrations map[string]Registration) []strin
 }
 
 // Generations identifies the specs of the configurations, in any order. The start of a deletion
-// increments the generation as well.
+// increments the generation, too.
 func Generations(configurations []v1alpha1.NamespaceInitializerConfiguration) string {
 	keys := make([]string, 0, len(configurations))
 	for i := range configurations {

@@ -12,8 +12,8 @@ import (
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 )
 
-// Selected returns the initializers of a new Namespace with these labels, in order. It must agree with
-// policy inject.
+// Selected returns the initializers of a new Namespace with these labels, in order. It must agree
+// with the inject policy.
 func Selected(
 	initializers []v1alpha1.EffectiveInitializer, labels map[string]string,
 ) []v1alpha1.EffectiveInitializer {

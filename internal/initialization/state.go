@@ -33,7 +33,8 @@ const (
 	PhaseFailed Phase = "Failed"
 )
 
-// State is the state of the initialization that labels and annotations of a Namespace record.
+// State is the state of the initialization as recorded in the labels and annotations of a
+// Namespace.
 type State struct {
 	Phase Phase
 	// All are the names of all initializers that the Namespace has or had, in order.
@@ -42,15 +43,16 @@ type State struct {
 	Pending []string
 	// Failure is the result of the initialization; it is set if and only if the phase is PhaseFailed.
 	Failure *metav1.Status
-	// ResultProblem is why the result is invalid; empty if it is valid. In PhasePending an invalid
-	// result is ignored.
+	// ResultProblem is the reason why the result is invalid; empty if it is valid. In PhasePending
+	// an invalid result is ignored.
 	ResultProblem string
-	// LabelRepair is the value that label v1alpha1.LabelInitializing should have if it disagrees
-	// with the pending list; nil if it agrees. Empty means that the label should not exist.
+	// LabelRepair is the value that the label v1alpha1.LabelInitializing should have if it
+	// disagrees with the pending list; nil if it agrees. Empty means that the label should not
+	// exist.
 	LabelRepair *string
 }
 
-// ParseState returns the state that labels and annotations record. The pending list is
+// ParseState returns the state that the labels and annotations record. The pending list is
 // authoritative: the label only repeats it for selectors. A result counts only while initializers
 // are pending.
 func ParseState(namespace *corev1.Namespace) State {
@@ -103,9 +105,10 @@ func SplitNames(list string) []string {
 	return names
 }
 
-// failurePattern matches a JSON object with "status":"Failure" at its top level, as the admission
-// policies complete and guard match it, because CEL cannot parse JSON. It alone defines whether an
-// initialization has failed: with two definitions, a namespace could be neither opened nor deleted.
+// failurePattern matches a JSON object with "status":"Failure" at its top level, as the "complete"
+// and "guard" admission policies match it, because CEL cannot parse JSON. It alone defines whether
+// an initialization has failed: with two definitions, a namespace could neither complete its
+// initialization nor be deleted.
 var failurePattern = regexp.MustCompile(`(?s)^\s*[{]([^{}]|[{][^{}]*[}])*"status"\s*:\s*"Failure".*[}]\s*$`)
 
 // parseResult returns the failure in the result of a Namespace, and why the result is invalid. Without
@@ -147,12 +150,13 @@ func WhyNotDelete(namespace *corev1.Namespace, state State, systemNamespace stri
 	return protection.Message(namespace)
 }
 
-// maxWindow is how long a Namespace may have been open before the operator adds its pending list. A
-// Namespace that was open for longer may contain objects of users, so it is not deleted.
+// maxWindow is how long users may have been able to write to a Namespace before the operator added
+// its pending list. After a longer time the Namespace may contain objects of users, so it is not
+// deleted.
 const maxWindow = time.Minute
 
-// openFor returns how long a Namespace was open before the operator added its pending list. It is zero
-// if the API server added the list, and maxWindow if the annotation is invalid.
+// openFor returns how long users could write to a Namespace before the operator added its pending
+// list. It is zero if the API server added the list, and maxWindow if the annotation is invalid.
 func openFor(namespace *corev1.Namespace) time.Duration {
 	text, ok := namespace.Annotations[v1alpha1.AnnotationInjectedAt]
 	if !ok {

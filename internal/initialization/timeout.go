@@ -40,17 +40,17 @@ func timeoutOf(state State, registrations map[string]Registration) *Timeout {
 		Initializer: state.Pending[0], Configuration: registration.Configuration,
 		Duration: time.Duration(*seconds) * time.Second, Policy: v1alpha1.InitializerFail,
 	}
-	// Only the exact value opens namespaces.
+	// Only the exact value allows skipping the initializer.
 	if policy := registration.Settings.FailurePolicy; policy != nil && *policy == v1alpha1.InitializerIgnore {
 		timeout.Policy = v1alpha1.InitializerIgnore
 	}
 	return timeout
 }
 
-// turnCondition returns condition InitializerTurn if it has to be written, and nil otherwise. The
-// timeout is counted from its transition time.
+// turnCondition returns the InitializerTurn condition if it has to be written, and nil otherwise.
+// The timeout is counted from its transition time.
 //
-// It is a condition of its own because nothing else records reliably when a turn starts:
+// It is a separate condition because nothing else records reliably when a turn starts:
 // creationTimestamp is from the clock of the API server, and initializers may write the conditions
 // of the preceding initializers themselves. If the recorded time is in the future, the turn starts
 // now, so that a timeout never expires early.

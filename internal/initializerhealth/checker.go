@@ -23,8 +23,8 @@ import (
 const (
 	// Interval is the interval of checks: no watch event reports that an initializer is unresponsive.
 	Interval = 30 * time.Second
-	// authorizationInterval is how long a successful check of the authorization is kept. A failed one
-	// is repeated every time: a configuration depends on it, and there are few rights to read.
+	// authorizationInterval is how long a successful check of the authorization is kept. A failed
+	// check is repeated every time: a configuration depends on it, and the check is cheap.
 	authorizationInterval = 5 * time.Minute
 )
 
@@ -70,8 +70,9 @@ func (c *Checker) Check(
 	return health
 }
 
-// isAnySubjectAuthorized reports whether a subject other than the control plane holds the verb
-// initialize. It needs no additional right where finalization runs, which lists all resources.
+// isAnySubjectAuthorized reports whether a subject other than the control plane has the
+// "initialize" verb. It needs no additional permission where finalization runs, which lists all
+// resources.
 func (c *Checker) isAnySubjectAuthorized(ctx context.Context) (bool, error) {
 	var bindings rbacv1.ClusterRoleBindingList
 	if err := c.Live.List(ctx, &bindings); err != nil {

@@ -43,7 +43,7 @@ type Checker struct {
 type Result struct {
 	// Check is the name of the check.
 	Check string
-	// Err is why the check failed, or nil.
+	// Err is the error of a failed check, or nil.
 	Err error
 }
 
@@ -126,8 +126,8 @@ func (c *Checker) checkCondition(ctx context.Context) error {
 	return nil
 }
 
-// checkCreation creates a namespace in a dry run. The namespace gets no pending list if no initializer
-// selects it, or if the operator adds the list later.
+// checkCreation creates a namespace as a dry run. The namespace gets no pending list if no
+// initializer selects it, or if the operator adds the list later.
 func (c *Checker) checkCreation(ctx context.Context, operatorInjects bool) error {
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "nslifecycle-check-"}}
 	if err := c.Client.Create(ctx, namespace, client.DryRunAll); err != nil {

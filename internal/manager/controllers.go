@@ -12,7 +12,7 @@ import (
 
 // Names of the controllers.
 const (
-	// Initialization compiles the configurations and reports the progress of new namespaces.
+	// Initialization merges the configurations and reports the progress of new namespaces.
 	Initialization = "initialization"
 	// Finalization deletes the content of terminating namespaces.
 	Finalization = "finalization"

@@ -11,7 +11,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/policyverifier"
 )
 
-// Remedies for an API server that lacks a type.
+// Remedies for resource types that the API server does not serve.
 const (
 	msgInstallDefinitions = "the CustomResourceDefinitions are not installed; run: " + policyverifier.InstallCommand +
 		", or, before Kubernetes 1.36: " + compat.InstallCommand

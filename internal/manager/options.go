@@ -22,7 +22,7 @@ type Options struct {
 	Controllers Controllers
 	// SystemNamespace is the namespace that the operator is installed in.
 	SystemNamespace string
-	// OwnNamespace is the namespace of the manager's Pod; empty outside of the cluster.
+	// OwnNamespace is the namespace of the manager's Pod; empty outside the cluster.
 	OwnNamespace string
 	// FinalizerToken is the namespace finalizer that finalization removes; "kubernetes" if empty.
 	FinalizerToken corev1.FinalizerName
@@ -40,7 +40,7 @@ type Options struct {
 	DiagnosisWorkers int
 	// IsExpiryDryRun makes expiry report the Namespaces that have expired instead of deleting them.
 	IsExpiryDryRun bool
-	// Clock is the real clock if nil.
+	// Clock defaults to the real clock.
 	Clock clock.PassiveClock
 }
 

@@ -19,7 +19,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/compat"
 )
 
-// requirement describes resources that the API server has to serve.
+// requirement describes resources that the API server must serve.
 type requirement struct {
 	groupVersion schema.GroupVersion
 	resources    []string

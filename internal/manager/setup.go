@@ -113,7 +113,8 @@ func setupInitialization(mgr ctrl.Manager, options Options) error {
 
 func setupFinalization(mgr ctrl.Manager, options Options) error {
 	restConfig := rest.CopyConfig(mgr.GetConfig())
-	// Finalization uses deprecated types as well: the API server would return a warning each time.
+	// Finalization also uses deprecated types: the API server would return a warning for each
+	// request.
 	restConfig.WarningHandler = rest.NoWarnings{}
 	httpClient := *mgr.GetHTTPClient()
 	httpClient.Transport = throttling.NewTransport(httpClient.Transport)

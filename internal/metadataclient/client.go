@@ -23,8 +23,8 @@ var ErrNotSent = errors.New("no request was sent")
 
 func notSent(why error) error { return fmt.Errorf("%w: %w", ErrNotSent, why) }
 
-// New returns a client that refuses requests whose path would have a segment that is not valid,
-// and lists that cannot be the answer to the request.
+// New returns a client that refuses requests whose path would have an invalid segment, and lists
+// that cannot be a response to the request.
 func New(client metadata.Interface) metadata.Interface {
 	return checkedClient{client}
 }
@@ -62,7 +62,7 @@ type checkedResource struct {
 	typeErr, namespaceErr error
 }
 
-// validate returns why there can be no request for an object.
+// validate returns an error if no request can be sent for an object.
 func (r *checkedResource) validate(name string, subresources ...string) error {
 	err := cmp.Or(r.typeErr, r.namespaceErr, ValidateSegment("name", name))
 	for _, subresource := range subresources {
@@ -144,10 +144,10 @@ func (r *checkedResource) Watch(ctx context.Context, options metav1.ListOptions)
 	return r.client.Watch(ctx, options)
 }
 
-// validateList returns why a list cannot be the answer to a request for this namespace. An item
-// without a namespace counts as one in it: requests for the item name the namespace.
+// validateList returns an error if a list cannot be a response to a request for this namespace. An
+// item without a namespace counts as one in it: requests for the item name the namespace.
 func (r *checkedResource) validateList(list *metav1.PartialObjectMetadataList) error {
-	// More than that is no count of objects, and would overflow a sum.
+	// A larger value cannot be a count of objects, and would overflow a sum.
 	if left := ptr.Deref(list.RemainingItemCount, 0); left < 0 || left > math.MaxInt32 {
 		return fmt.Errorf("the answer has the remainingItemCount %d", left)
 	}

@@ -11,16 +11,17 @@ import (
 )
 
 const (
-	// maxResponse is how many bytes of one response are read. The metadata of 500 objects, which
-	// are the most that a request asks for, usually takes about 1 MiB.
+	// maxResponse is the maximum size of a response in bytes. The metadata of 500 objects, the most
+	// that a request asks for, usually takes about 1 MiB.
 	maxResponse = 16 << 20
-	// maxTogether is how many bytes the responses that are being read at a time may have in
-	// all, not counting the first uncounted bytes of each: the manager's limit is 256 MiB of
-	// memory, and client-go allocates up to about twice the size of a response.
+	// maxTogether is the maximum total size in bytes of the responses that are being read
+	// concurrently, not counting the first uncounted bytes of each: the manager's limit is 256 MiB
+	// of memory, and client-go allocates up to about twice the size of a response.
 	maxTogether = 32 << 20
 	uncounted   = 1 << 20
-	// smallPage is how many objects a list asks for after a response that was too large. It is
-	// below maxResponse if each of them is as large as etcd accepts, 1.5 MiB.
+	// smallPage is the number of objects on a page after a response that was too large. Such a page
+	// does not exceed maxResponse even if each object has the maximum size that etcd accepts, 1.5
+	// MiB.
 	smallPage = 8
 )
 
@@ -29,17 +30,17 @@ type ResponseTooLargeError struct{ text string }
 
 func (e *ResponseTooLargeError) Error() string { return e.text }
 
-// LimitResponses returns a transport that stops reading responses that are too large. A watch is
-// a stream, which ends there as if the server had closed it: the client watches again from the
-// last event. So no event can be larger than that either. Responses are counted after they were
-// decompressed.
+// LimitResponses returns a transport that stops reading responses that are too large. A watch is a
+// stream: at the limit it ends as if the server had closed it, and the client watches again from
+// the last event. So no event can be larger than the limit, either. The limit applies to the
+// decompressed response.
 func LimitResponses(next http.RoundTripper) http.RoundTripper {
 	return &limiter{next: next}
 }
 
 type limiter struct {
 	next http.RoundTripper
-	// held is how many bytes the responses have that are being read.
+	// held is the total number of counted bytes of the responses that are being read.
 	held atomic.Int64
 }
 
@@ -78,7 +79,7 @@ func (b *limitedBody) Read(buffer []byte) (int, error) {
 	return n, err
 }
 
-// exceeded returns the error of a response that is too large by now.
+// exceeded returns an error if the response has become too large.
 func (b *limitedBody) exceeded() error {
 	switch {
 	case b.read > maxResponse && b.isWatch:
@@ -86,7 +87,7 @@ func (b *limitedBody) exceeded() error {
 	case b.read > maxResponse:
 		return &ResponseTooLargeError{fmt.Sprintf("the response is larger than %d MiB", maxResponse>>20)}
 	case b.isWatch || b.read <= uncounted:
-		return nil // What was read of a watch is not kept.
+		return nil // Events of a watch are not kept in memory.
 	}
 	more := b.read - uncounted - b.counted
 	b.counted += more

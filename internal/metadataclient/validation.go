@@ -11,7 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// maxQuoted is how many bytes of a value stand in an error: the longest name that is valid.
+// maxQuoted is the maximum number of bytes of a value in an error: the length of the longest valid
+// name.
 const maxQuoted = 253
 
 // Quote returns a value from an API server for use in an error, which becomes part of a

@@ -22,15 +22,15 @@ const metricsNamespace = "nslifecycle"
 const nativeBucketFactor = 1.1
 
 var (
-	// InitializationDuration has one of the outcomes Completed, Failed and Deleted.
+	// InitializationDuration is labeled with one of the outcomes Completed, Failed and Deleted.
 	InitializationDuration = newDurations("initialization_duration_seconds", helpInitializationDuration,
 		[]float64{0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600})
 
-	// FinalizationDuration has one of the outcomes of package finalization.
+	// FinalizationDuration is labeled with an outcome of package finalization.
 	FinalizationDuration = newDurations("finalization_duration_seconds", helpFinalizationDuration,
 		[]float64{0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 900, 3600, 14400, 86400})
 
-	// InitializersSkippedTotal has the reasons of initializer conditions.
+	// InitializersSkippedTotal is labeled with the reason of the initializer's condition.
 	InitializersSkippedTotal = newCounters("initializers_skipped_total", helpInitializersSkipped, "reason")
 
 	effectiveSetStatus = newGauges("effective_set_status", helpEffectiveSetStatus, "reason")
@@ -47,10 +47,10 @@ var (
 	// FinalizationThrottledTotal counts requeues after a Retry-After of the API server.
 	FinalizationThrottledTotal = newCounter("finalization_throttled_total", helpFinalizationThrottled)
 
-	// NamespacesBlocked has the stage and the leading cause of a diagnosis.
+	// NamespacesBlocked is labeled with the stage and the first cause of a diagnosis.
 	NamespacesBlocked = newGauges("namespaces_blocked", helpNamespacesBlocked, "stage", "cause")
 
-	// DiagnosesTotal has one of the results Blocked, Progressing, Outdated and Error.
+	// DiagnosesTotal is labeled with one of the results Blocked, Progressing, Outdated and Error.
 	DiagnosesTotal = newCounters("diagnoses_total", helpDiagnoses, "result")
 
 	// DiagnosisDuration includes diagnoses that failed.
@@ -144,9 +144,9 @@ func durationOptions(name, help string, buckets []float64) prometheus.HistogramO
 	}
 }
 
-// StartTime returns when something started whose timestamp has no fractions of a second: the time
-// when its watch event was seen, limited to that second. A duration from there is at most one second
-// too short or too long, and exact if the event was seen immediately.
+// StartTime returns a start time, given a timestamp with a precision of one second: the time when
+// the watch event was seen, limited to that second. A duration from there is at most one second too
+// short or too long, and exact if the event was seen immediately.
 func StartTime(timestamp metav1.Time, seen time.Time) time.Time {
 	switch latest := timestamp.Add(time.Second); {
 	case seen.Before(timestamp.Time):
@@ -162,7 +162,8 @@ func Seconds(start, end time.Time) float64 {
 	return max(end.Sub(start), 0).Seconds()
 }
 
-// SetEffectiveSetStatus sets the status of the effective set, which is a reason of the condition Active.
+// SetEffectiveSetStatus sets the status of the effective set, which is a reason of the Active
+// condition.
 func SetEffectiveSetStatus(reason string) {
 	for _, possible := range []string{
 		v1alpha1.ReasonEnforced, v1alpha1.ReasonEnforcementPending, v1alpha1.ReasonPolicyMismatch,

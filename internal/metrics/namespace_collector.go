@@ -25,7 +25,7 @@ import (
 // other metrics.
 const collectTimeout = time.Second
 
-// namespaces is the collector of the process, as the registry is that of the process.
+// namespaces is the only collector of the process, because the process has only one registry.
 var namespaces = &namespaceCollector{}
 
 var (
@@ -50,7 +50,8 @@ type NamespaceSource struct {
 	Finalizer corev1.FinalizerName
 }
 
-// CollectNamespaces returns a runnable that counts the namespaces of a manager while that is the leader.
+// CollectNamespaces returns a runnable that counts the namespaces of a manager while it is the
+// leader.
 func CollectNamespaces(source NamespaceSource) manager.Runnable { return namespaces.runnable(source) }
 
 // namespaceCollector counts the objects in the leader's cache when the metrics are scraped, so that

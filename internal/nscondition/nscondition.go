@@ -1,8 +1,8 @@
 // Copyright The nslifecycle Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package nscondition finds conditions of a Namespace, which have a type of their own that
-// apimachinery has no function for. It also escapes and truncates text for conditions and Events.
+// Package nscondition finds conditions of a Namespace, for whose type apimachinery has no
+// functions. It also escapes and truncates text for conditions and Events.
 package nscondition
 
 import (

@@ -36,8 +36,8 @@ const attempts = 4
 // RetryOnConflict calls write with a Namespace and the resource version that its request must
 // carry. After each conflict it reads the Namespace from the API server and calls write again. The
 // last attempt has no resource version: a user who keeps changing the Namespace must not be able to
-// prevent the write. It still carries the UID, and only holders of the verb "initialize" can change
-// the fields that the operator's decision depends on (policy guard).
+// prevent the write. It still carries the UID, and only users with the "initialize" verb can change
+// the fields that the operator's decision depends on (the guard policy).
 func RetryOnConflict(
 	ctx context.Context, live client.Reader, namespace *corev1.Namespace,
 	write func(namespace *corev1.Namespace, resourceVersion string) error,
@@ -122,8 +122,8 @@ func RecordEventAbout(
 	recorder.Eventf(namespace, related, eventType, reason, action, "%s", nscondition.Shorten(note, MaxEventNote))
 }
 
-// IgnoreStale returns nil if the object has changed, or was deleted or created again, since it was read: the
-// watch event of that change is still to come.
+// IgnoreStale returns nil if the object has changed, or was deleted or created again, since it was
+// read: the watch event of that change will follow.
 func IgnoreStale(err error) error {
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return nil

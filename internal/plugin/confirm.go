@@ -28,7 +28,7 @@ func (s *session) checkConfirmation(name, confirmed string) error {
 	return nil
 }
 
-// confirm prompts for a name unless the flag --confirm contains it.
+// confirm prompts for a name unless --confirm specifies it.
 func (s *session) confirm(ctx context.Context, name, confirmed, question string) error {
 	if confirmed == name {
 		return nil
@@ -45,7 +45,7 @@ func (s *session) confirm(ctx context.Context, name, confirmed, question string)
 	return nil
 }
 
-// ask prompts for yes or no. Every answer but yes is no.
+// ask prompts for yes or no. Any answer other than yes counts as no.
 func (s *session) ask(ctx context.Context, question string) (bool, error) {
 	fmt.Fprintf(s.ErrOut, "%s [y/N] ", question)
 	answer, err := s.readLine(ctx)
@@ -70,7 +70,7 @@ func (s *session) readLine(ctx context.Context) (string, error) {
 	go func() {
 		line, err := bufio.NewReader(s.In).ReadString('\n')
 		if errors.Is(err, io.EOF) {
-			err = nil // The last line can lack a line feed.
+			err = nil // The last line may lack a line feed.
 		}
 		answers <- answer{strings.TrimSpace(line), err}
 	}()

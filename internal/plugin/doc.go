@@ -9,8 +9,8 @@
 //
 // Rules for all commands:
 //
-//   - A command works without the operator and with as few permissions as possible. It prints
-//     to stderr what it could not read, and never treats that as an answer.
+//   - A command works without the operator and with as few permissions as possible. It prints to
+//     stderr what it could not read, and never treats missing data as a result.
 //   - Results go to stdout, everything else to stderr.
 //   - The exit status is one of the Exit constants.
 //   - A command sends no request before it needs the response. The plugin does not import

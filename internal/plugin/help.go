@@ -19,7 +19,7 @@ Exit status: 0 success or healthy, 1 error, 3 blocked, 130 interrupted.`
 	shortVersion = "Print the version of the plugin"
 )
 
-// Help of the command backup.
+// Help of the backup command.
 const (
 	shortBackup = "Write all objects of a namespace as YAML for kubectl apply"
 	longBackup  = `Write a Namespace and all objects in it as YAML for kubectl apply, in the same cluster or
@@ -49,7 +49,7 @@ If some objects cannot be read, the backup contains the others, and the exit sta
 	helpIncludeSecrets = "If true, include Secrets with their data."
 )
 
-// Help of the command create.
+// Help of the create command.
 const (
 	shortCreate = "Create a namespace and wait until it is initialized"
 	longCreate  = `Create a namespace.
@@ -70,7 +70,7 @@ ready immediately.`
 	helpTimeout     = "The length of time to wait before giving up, zero means no timeout."
 )
 
-// Help of the command delete.
+// Help of the delete command.
 const (
 	shortDelete = "Delete a namespace and show what blocks the deletion"
 	longDelete  = `Delete a namespace and show the remaining objects until it is deleted. If the namespace is
@@ -91,7 +91,7 @@ Ctrl-C stops the command, but not the deletion, which cannot be undone.`
 	helpDeleteProgressDeadline = "The length of time without progress after which the namespace is diagnosed."
 )
 
-// Help of the command explain.
+// Help of the explain command.
 const (
 	shortExplain = "Explain why a namespace is stuck"
 	longExplain  = `Show the state of a namespace and, if it is stuck, explain why.
@@ -116,7 +116,7 @@ Exit status: 0 healthy or progressing, 3 blocked, 1 error.`
 	helpExplainProgressDeadline = "The length of time without progress after which a namespace counts as stuck."
 )
 
-// Help of the command finalize.
+// Help of the finalize command.
 const (
 	shortFinalize = "Remove a finalizer from a stuck namespace by force"
 	longFinalize  = `Remove a finalizer that blocks the deletion of a namespace by force.
@@ -165,7 +165,7 @@ that overrides it, if there is one.`
 	helpIgnoreActiveOwner = "If true, continue although the owner of the finalizer may still be active."
 )
 
-// Help of the command list.
+// Help of the list command.
 const (
 	shortList = "List namespaces with their stage and what they wait for"
 	longList  = `List namespaces with their stage (Initializing, Active or Terminating) and what they wait
@@ -182,7 +182,7 @@ The command sends one request, because the Namespace objects contain all informa
 	helpNoHeaders = "If true, print no headers."
 )
 
-// Help of the command orphans.
+// Help of the orphans command.
 const (
 	shortOrphans = "Find objects whose namespace does not exist"
 	longOrphans  = `Find objects of all namespaced resource types whose namespace does not exist.
@@ -203,7 +203,7 @@ namespace again.`
 	helpYes           = "If true, delete without a prompt."
 )
 
-// Help of the command use.
+// Help of the use command.
 const (
 	shortUse = "Show or set the namespace of the current context"
 	longUse  = `Show or set the namespace of the current context, or of the context in --context.

@@ -17,7 +17,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/printable"
 )
 
-// initializerProgress is the progress of an initializer with a namespace.
+// initializerProgress is the progress of an initializer in initializing a namespace.
 type initializerProgress struct {
 	name  string
 	phase string

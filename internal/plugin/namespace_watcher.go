@@ -67,7 +67,7 @@ func (w *namespaceWatcher) run(ctx context.Context) {
 				return
 			}
 		}
-		// Also after a watch, which the API server can close immediately.
+		// Wait after a watch, too: the API server can close it immediately.
 		select {
 		case <-ctx.Done():
 		case <-time.After(pollInterval):

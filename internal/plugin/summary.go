@@ -167,7 +167,7 @@ func deletionHolders(namespace *corev1.Namespace) []string {
 	return texts
 }
 
-// The messages of the conditions NamespaceContentRemaining and NamespaceFinalizersRemaining, which
+// The messages of the NamespaceContentRemaining and NamespaceFinalizersRemaining conditions, which
 // have not changed since Kubernetes 1.16.
 var (
 	remainingPattern  = regexp.MustCompile(`([^\s,]+) has (\d+) resource instances`)

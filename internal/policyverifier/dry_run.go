@@ -34,7 +34,7 @@ func DryRun(
 	return namespace, nil, nil
 }
 
-// IsRefusal reports whether an error is an answer of admission. If a webhook does not respond, the
+// IsRefusal reports whether an error is a refusal by admission. If a webhook does not respond, the
 // API server returns an internal error.
 func IsRefusal(err error) bool {
 	return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) ||

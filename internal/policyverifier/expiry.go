@@ -19,7 +19,7 @@ import (
 // additional condition is an exception.
 const expiryMatchConditions = 1
 
-// IsExpiryEnforced reports whether policy expiry denies unauthorized changes in all namespaces.
+// IsExpiryEnforced reports whether the expiry policy denies unauthorized changes in all namespaces.
 func IsExpiryEnforced(ctx context.Context, reader client.Reader) (bool, error) {
 	var policies admissionv1.ValidatingAdmissionPolicyList
 	var bindings admissionv1.ValidatingAdmissionPolicyBindingList

@@ -14,7 +14,7 @@ const (
 	installExpiryCommand = "kubectl apply -k config/expiry"
 )
 
-// Messages of the condition Active.
+// Messages of the Active condition.
 const (
 	msgEnforced = "every new namespace gets these initializers"
 	msgPending  = "the API server does not enforce the set of initializers yet; this takes up to 30 s after an " +
@@ -23,7 +23,7 @@ const (
 		InstallCommand
 )
 
-// MsgExpiryNotEnforced is why no namespace expires.
+// MsgExpiryNotEnforced is the reason why no namespace expires.
 const MsgExpiryNotEnforced = "the API server lacks ValidatingAdmissionPolicy \"expiry\" without exceptions, or a " +
 	"binding for all namespaces that denies, so every user who may update a namespace could have it deleted; run: " +
 	installExpiryCommand

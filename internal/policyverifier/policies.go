@@ -17,7 +17,7 @@ import (
 
 // Installed are the admission policies of this project that the API server has.
 type Installed struct {
-	// Guard is policy guard, nil if it is missing.
+	// Guard is the guard policy, or nil if it is missing.
 	Guard *admissionv1.ValidatingAdmissionPolicy
 	// HasCompatGuard reports whether Guard is the variant of config/compat.
 	HasCompatGuard bool
@@ -152,7 +152,7 @@ func GateAndGuard() []Policy {
 	}
 }
 
-// HasMutating reports whether policy inject or policy complete is installed.
+// HasMutating reports whether the inject policy or the "complete" policy is installed.
 func (i Installed) HasMutating() bool {
 	return i.counts[Policy{kind: mutatingKind, label: v1alpha1.PolicyInject}] > 0 ||
 		i.counts[Policy{kind: mutatingKind, label: v1alpha1.PolicyComplete}] > 0

@@ -54,11 +54,13 @@ type Verifier struct {
 
 // PolicyStatus is the result of a verification.
 type PolicyStatus struct {
-	// Reason is a reason of the condition Active: v1alpha1.ReasonEnforced, or why the set is not enforced.
+	// Reason is a reason of the Active condition: v1alpha1.ReasonEnforced, or why the set is not
+	// enforced.
 	Reason string
-	// Message is that of the condition.
+	// Message is the message of the condition.
 	Message string
-	// RetryAfter is when to verify again; 0 if no retry is needed before the next watch event.
+	// RetryAfter is the time until the next verification; 0 if no retry is needed before the next
+	// watch event.
 	RetryAfter time.Duration
 }
 
@@ -163,7 +165,7 @@ func (v *Verifier) waitForInjection(
 	ctx context.Context, set *v1alpha1.NamespaceInitializerSet,
 ) (injected bool, refusal, err error) {
 	probes := initialization.ProbeLabels(set.Initializers)
-	// The time-out does not cancel a request: on a slow API server no dry run would ever succeed.
+	// The timeout does not cancel a request: on a slow API server no dry run would ever succeed.
 	err = wait.PollUntilContextTimeout(ctx, probeInterval, probeTimeout, true, func(context.Context) (bool, error) {
 		for _, labels := range probes {
 			namespace, denied, err := DryRun(ctx, v.Client, labels)
@@ -187,8 +189,8 @@ func (v *Verifier) waitForInjection(
 // isInjected reports whether a new Namespace with these labels has exactly the initializers that
 // select it, and their finalizers.
 //
-// Policies of other projects may have added or removed labels before or after policy inject. If an
-// initializer selects the Namespace only before or only after that change, both results are
+// Policies of other projects may have added or removed labels before or after the inject policy. If
+// an initializer selects the Namespace only before or only after that change, both results are
 // accepted: otherwise such a policy would keep the set from ever being enforced.
 func isInjected(
 	namespace *corev1.Namespace, initializers []v1alpha1.EffectiveInitializer, sent map[string]string,
@@ -211,10 +213,10 @@ func isInjected(
 		len(initialization.MissingFinalizers(namespace, expected)) == 0
 }
 
-// ensureFail sets the failure policy of policy inject to Fail, so that the API server denies new
-// Namespaces while it cannot read the set, as in the first moments after a restart. The manifest
-// cannot contain Fail: until an API server has discovered the set's type, no Namespace could be
-// created. It returns the time until every API server has discovered it, or 0.
+// ensureFail sets the failure policy of the inject policy to Fail, so that the API server denies
+// new Namespaces while it cannot read the set, as in the first moments after a restart. The
+// manifest cannot contain Fail: until an API server has discovered the set's type, no Namespace
+// could be created. It returns the time until every API server has discovered it, or 0.
 func (v *Verifier) ensureFail(
 	ctx context.Context, inject *admissionv1.MutatingAdmissionPolicy, set *v1alpha1.NamespaceInitializerSet,
 ) (time.Duration, error) {

@@ -59,7 +59,7 @@ func YAML(document string) string {
 	})
 }
 
-// IsDocument reports whether JSON and YAML return a document as it is.
+// IsDocument reports whether JSON and YAML return a document unchanged.
 func IsDocument(document string) bool { return isPrintable(document, lineLayout) }
 
 // Log is the destination of a log in JSON or for a console. It takes whole lines in each Write.
@@ -106,8 +106,9 @@ func isPrintable(text, keep string) bool {
 	})
 }
 
-// isPrintableChar is unicode.IsPrint without the letters and marks that fonts do not show. Of
-// white space it has the space only; bidirectional controls are in category Cf, which it lacks.
+// isPrintableChar is unicode.IsPrint without the letters and marks that fonts do not show. The only
+// white space that it accepts is the space. It rejects category Cf, which includes bidirectional
+// controls.
 func isPrintableChar(char rune) bool {
 	return unicode.IsPrint(char) &&
 		!unicode.In(char, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector)

@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/discovery"
 )
 
-// Set is the resource types that one discovery found.
+// Set contains the resource types that one discovery found.
 type Set struct {
 	// Types are sorted by group and resource, each in the version that the API server
 	// prefers.

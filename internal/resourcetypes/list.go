@@ -23,7 +23,7 @@ const (
 // Unlimited lists all objects of a type.
 const Unlimited = 0
 
-// Content is the objects of one type.
+// Content contains the objects of one type.
 type Content struct {
 	Type Type
 	// Objects are all objects, or the first ones if the list has a limit.

@@ -16,7 +16,7 @@ import (
 	"runtime/debug"
 )
 
-// Set by the linker.
+// The linker sets these variables.
 var version, revision string
 
 // unknown is the version of a build without any version information.

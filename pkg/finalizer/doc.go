@@ -1,13 +1,13 @@
 // Copyright The nslifecycle Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package finalizer runs a cleanup function for each Namespace that is being deleted, and holds
-// the Namespace until the function has succeeded. Use it for resources outside of the Namespace,
-// such as an index in a search service, a bucket or an account.
+// Package finalizer runs a cleanup function for each Namespace that is being deleted, and holds the
+// Namespace until the function has succeeded. Use it for resources outside the Namespace, such as
+// an index in a search service, a bucket or an account.
 //
-// The program owns a namespace finalizer: an entry of spec.finalizers, beside "kubernetes". The
-// API server deletes a Namespace only when spec.finalizers is empty. [Add] calls a [Func] when a
-// Namespace with the finalizer is deleted, retries after errors, reports progress in a condition
+// The program owns a namespace finalizer: an entry of spec.finalizers, in addition to "kubernetes".
+// The API server deletes a Namespace only when spec.finalizers is empty. [Add] calls a [Func] when
+// a Namespace with the finalizer is deleted, retries after errors, reports progress in a condition
 // of the Namespace, and removes the finalizer when the function returns nil. It works with any
 // controller-runtime manager, and does not require nslifecycle to be installed.
 //
@@ -39,8 +39,8 @@
 //
 // # Adding the finalizer
 //
-// Add the finalizer when the Namespace is created, otherwise the Namespace may be deleted before
-// it is added. Use the field finalizer of an initializer in a NamespaceInitializerConfiguration,
+// Add the finalizer when the Namespace is created, otherwise the Namespace may be deleted before it
+// is added. Use the finalizer field of an initializer in a NamespaceInitializerConfiguration,
 // initializer.WithFinalizer, or spec.finalizers in the create request. [AddFinalizer] adds it to
 // existing Namespaces and shortly after the creation of new ones.
 //

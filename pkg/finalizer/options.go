@@ -17,7 +17,7 @@ type Option func(*options)
 type options struct {
 	workrunner.Options
 	afterContent bool
-	// addsFinalizer is set by AddFinalizer, also if its function is nil, which is an error.
+	// addsFinalizer is set by AddFinalizer, even if its function is nil, which is an error.
 	addsFinalizer bool
 	selects       func(*corev1.Namespace) bool
 }

@@ -101,7 +101,7 @@ func logFindings(ctx context.Context, log logr.Logger, findings []error) {
 		case errors.As(err, &missing):
 			log.Error(missing, "The initializer lacks permissions", "missing", missing.Missing)
 		case errors.As(err, &unregistered):
-			// Not an error: an initializer starts before it is registered.
+			// This is not an error: an initializer starts before it is registered.
 			log.Info("The initializer is not registered yet", "message", unregistered.Error())
 		default:
 			log.Error(err, "Failed to check the initializer")

@@ -30,7 +30,7 @@
 //
 // A Func is not called for a Namespace that is terminating, has failed, or is not waiting for it.
 // Its context is canceled when one of these becomes true. A Func that neither returns nor respects
-// its context blocks one of the workers, see [WithWorkers]: set time-outs on its requests.
+// its context blocks one of the workers, see [WithWorkers]: set timeouts on its requests.
 //
 // # Condition
 //

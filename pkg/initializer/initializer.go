@@ -25,8 +25,8 @@ import (
 type Func func(ctx context.Context, namespace *corev1.Namespace) (Result, error)
 
 // Result is the outcome of a successful Func. It is published in the condition "<name>/Initialized"
-// after the name is removed from the pending list. If it is empty, the operator publishes a
-// condition of its own.
+// after the name is removed from the pending list. If it is empty, the operator publishes its own
+// condition.
 type Result struct {
 	// Reason is one word in CamelCase. The default for a Result with a message is "Initialized".
 	Reason string
@@ -100,8 +100,8 @@ func WithBackoff(first, max time.Duration) Option {
 
 // WithFinalizer ensures that a Namespace has a namespace finalizer (an entry of spec.finalizers)
 // before the Func is first called, so that a controller made by package finalizer is called when
-// the Namespace is deleted. If the field finalizer of the configuration names it, the Namespace
-// already has it, and no request is made. Otherwise the verb update on namespaces/finalize is
+// the Namespace is deleted. If the finalizer field of the configuration names it, the Namespace
+// already has it, and no request is made. Otherwise permission to update namespaces/finalize is
 // required.
 func WithFinalizer(name corev1.FinalizerName) Option {
 	return func(options *engine.Options) { options.Finalizer = &name }

@@ -37,7 +37,7 @@ const (
 )
 
 // uidLength is the number of characters of the UID in the name of an index, to distinguish
-// Namespaces of the same name. The service compares the complete UID.
+// Namespaces with the same name. The service compares the complete UID.
 const uidLength = 8
 
 // Setup adds all controllers to the manager.

@@ -59,7 +59,7 @@ func (c *controller) addReadiness(mgr manager.Manager) error {
 		}))
 }
 
-// isReady reports whether the Namespace has an index and is open.
+// isReady reports whether the Namespace has an index and is initialized.
 func isReady(object client.Object) bool {
 	namespace, ok := object.(*corev1.Namespace)
 	if !ok || namespace.DeletionTimestamp != nil || !slices.Contains(namespace.Spec.Finalizers, Finalizer) {
@@ -70,7 +70,7 @@ func isReady(object client.Object) bool {
 	return hadInitializer && openedAt(namespace) != nil
 }
 
-// openedAt returns the time at which the Namespace was opened, or nil.
+// openedAt returns the time at which the initialization was completed, or nil.
 func openedAt(namespace *corev1.Namespace) *time.Time {
 	for _, condition := range namespace.Status.Conditions {
 		if condition.Type == v1alpha1.ConditionInitializing && condition.Status == corev1.ConditionFalse &&
@@ -86,7 +86,8 @@ func (c *controller) logReadiness(ctx context.Context, namespace *corev1.Namespa
 	err := c.indices.Add(ctx, IndexName(namespace), readyDocument(namespace))
 	var refused *indexclient.RefusedError
 	if errors.As(err, &refused) {
-		// The index was deleted with the Namespace, or rejects the document. Nothing depends on it.
+		// The index was deleted with the Namespace, or the service rejects the document. Nothing
+		// depends on the document.
 		log.FromContext(ctx).Info("Failed to write the first document", "uid", namespace.UID, "error", err.Error())
 		return nil
 	}

@@ -34,7 +34,7 @@ type Client struct {
 	now     func() time.Time
 }
 
-// New returns a client for the server at a URL. The time-out applies to each request.
+// New returns a client for the server at a URL. The timeout applies to each request.
 func New(server string, timeout time.Duration) (*Client, error) {
 	base, err := url.Parse(server)
 	if err != nil {
@@ -105,7 +105,7 @@ func (c *Client) url(query url.Values, elements ...string) string {
 	return target.String()
 }
 
-// do sends one request and reads its response within the time-out.
+// do sends one request and reads its response within the timeout.
 func (c *Client) do(ctx context.Context, method, target string, body, into any) error {
 	limited, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
@@ -142,7 +142,7 @@ func (c *Client) classify(ctx, limited context.Context, err error) error {
 	case limited.Err() != nil:
 		return &SlowError{URL: c.base.String(), Timeout: c.timeout}
 	}
-	// Without the method and the URL of the request.
+	// Omit the method and the URL of the request.
 	var inURL *url.Error
 	if errors.As(err, &inURL) {
 		err = inURL.Err
@@ -185,7 +185,8 @@ func (c *Client) retryAfter(header http.Header) time.Duration {
 	return min(max(wait, 0), maxRetryAfter)
 }
 
-// messageOf returns the error in a response body, or its beginning if it comes from a proxy.
+// messageOf returns the error message in a response body, or the beginning of the body if it comes
+// from a proxy.
 func messageOf(data []byte) string {
 	const most = 200
 	var problem indexserver.Problem

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// DownError is the error if the server is unreachable.
+// DownError is returned if the server is unreachable.
 type DownError struct {
 	URL string
 	Err error
@@ -21,7 +21,8 @@ func (e *DownError) Error() string {
 
 func (e *DownError) Unwrap() error { return e.Err }
 
-// SlowError is the error of a request that timed out. It may have been executed, or may still be.
+// SlowError is the error of a request that timed out. The server may have executed it, or may still
+// do so.
 type SlowError struct {
 	URL     string
 	Timeout time.Duration
@@ -31,7 +32,7 @@ func (e *SlowError) Error() string {
 	return fmt.Sprintf("the index server at %s did not answer within %s", e.URL, e.Timeout)
 }
 
-// BusyError is the error if the server cannot execute the request now.
+// BusyError is returned if the server cannot execute the request now.
 type BusyError struct {
 	Status  int
 	Message string
@@ -43,7 +44,7 @@ func (e *BusyError) Error() string {
 	return fmt.Sprintf("the index server answered %s", describe(e.Status, e.Message))
 }
 
-// RefusedError is the error if the server rejects the request.
+// RefusedError is returned if the server rejects the request.
 type RefusedError struct {
 	Status  int
 	Message string
@@ -55,10 +56,10 @@ func (e *RefusedError) Error() string {
 	return fmt.Sprintf("the index server refused: %s", describe(e.Status, e.Message))
 }
 
-// IsFinal reports whether every retry will be rejected: the index server itself reports that the
-// request is invalid. Errors of authentication (401, 403), of the address (404, 405) and of timing
-// (408, 425) can be fixed elsewhere. Responses of proxies are not final: an HTTPS server returns
-// 400 to every HTTP request.
+// IsFinal reports whether every retry will be rejected, because the index server itself reports
+// that the request is invalid. Errors in authentication (401, 403), the address (404, 405) or
+// timing (408, 425) can be fixed without a change of the request. Responses from proxies are not
+// final: an HTTPS server returns 400 to every HTTP request.
 func (e *RefusedError) IsFinal() bool {
 	if !e.IsByServer {
 		return false

@@ -29,7 +29,7 @@ func (s *Store) writeIndex(made *index) error {
 	return rename(scratch, filepath.Join(s.dir, made.record.Name))
 }
 
-// readIndices reads all indices, and removes incomplete data of a previous process.
+// readIndices reads all indices, and removes incomplete data left by a previous process.
 func (s *Store) readIndices() error {
 	entries, err := os.ReadDir(s.dir)
 	if err != nil {
@@ -88,8 +88,8 @@ func (s *Store) readDeleted() error {
 	})
 }
 
-// readFiles calls a function for each file of a directory with the name of the file without its
-// extension, and removes incomplete files of a previous process.
+// readFiles calls read for each file in a directory, with the file's name without its extension,
+// and removes incomplete files left by a previous process.
 func readFiles(dir string, read func(path, name string) error) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -137,7 +137,7 @@ func readJSON(path string, content any) error {
 	return nil
 }
 
-// rename renames durably.
+// rename renames a file or directory durably.
 func rename(from, to string) error {
 	if err := os.Rename(from, to); err != nil {
 		return err

@@ -23,8 +23,8 @@ const (
 )
 
 const (
-	// SignatureHeader is in every response of the server, so that clients can distinguish it from
-	// responses of proxies.
+	// SignatureHeader is set in every response from the server, so that clients can distinguish it
+	// from a proxy's response.
 	SignatureHeader = "Answered-By"
 	// Signature is the value of SignatureHeader.
 	Signature = "index-server"

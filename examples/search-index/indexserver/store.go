@@ -26,7 +26,7 @@ const (
 	deletedDir = ".deleted"
 	// scratchPrefix is the prefix of incomplete and deleted data.
 	scratchPrefix = ".scratch-"
-	// deletionRetention is the time for which a deletion is remembered: longer than any request can be
+	// deletionRetention is how long a deletion is remembered: longer than any request can be
 	// delayed.
 	deletionRetention = 24 * time.Hour
 )
@@ -50,7 +50,7 @@ type Store struct {
 
 	mutex   sync.RWMutex
 	indices map[string]*index
-	// deleted contains the UIDs of deleted indices and the times of the deletions.
+	// deleted maps the UIDs of deleted indices to the times of their deletion.
 	deleted map[string]time.Time
 }
 
@@ -125,7 +125,7 @@ func (s *Store) List() []Index {
 	return list
 }
 
-// Delete deletes the index of a Namespace. The UID can never have an index again.
+// Delete deletes the index of a Namespace. A Namespace with this UID can never have an index again.
 func (s *Store) Delete(name, uid string) error {
 	if err := errors.Join(checkName("index", name), checkUID(uid)); err != nil {
 		return err

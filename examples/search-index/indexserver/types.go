@@ -49,8 +49,8 @@ type Problem struct {
 	Error string `json:"error"`
 }
 
-// Names and IDs are also names of directories and files, so they contain no dots and slashes. 127
-// characters are sufficient for the name of a Namespace, a dash and a part of its UID.
+// Names and IDs are also names of directories and files, so they contain neither dots nor slashes.
+// 127 characters are sufficient for the name of a Namespace, a dash and a part of its UID.
 var (
 	namePattern = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,125}[a-z0-9])?$`)
 	uidPattern  = regexp.MustCompile(`^[A-Za-z0-9]([-A-Za-z0-9]{0,126}[A-Za-z0-9])?$`)

@@ -82,7 +82,7 @@ func writeChart(opts options) error {
 	root := filepath.Join(opts.root, "dist", "chart")
 	version := strings.TrimPrefix(opts.version, "v")
 	var entries []entry
-	// Sorted by name.
+	// WalkDir visits the files sorted by name.
 	err := filepath.WalkDir(root, func(path string, found fs.DirEntry, err error) error {
 		if err != nil || found.IsDir() {
 			return err
@@ -146,7 +146,7 @@ func replaceOnce(text, old, replacement string) (string, error) {
 	return strings.Replace(text, old, replacement, 1), nil
 }
 
-// krewManifest is in the form of https://krew.sigs.k8s.io/docs/developer-guide/plugin-manifest/.
+// krewManifest follows https://krew.sigs.k8s.io/docs/developer-guide/plugin-manifest/.
 var krewManifest = template.Must(template.New(krewName).Parse(`apiVersion: krew.googlecontainertools.github.com/v1alpha2
 kind: Plugin
 metadata:

@@ -121,7 +121,7 @@ func (a clusterAccessReviewer) canChange(
 // timestamps of the API server, and the local clock can differ by minutes.
 type serverClock struct {
 	next   http.RoundTripper
-	offset atomic.Int64 // the difference to the local time in nanoseconds
+	offset atomic.Int64 // the difference from the local time in nanoseconds
 }
 
 // RoundTrip implements http.RoundTripper.

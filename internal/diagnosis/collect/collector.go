@@ -53,8 +53,8 @@ type Collector struct {
 	now        func() time.Time
 }
 
-// New returns a Collector with the permissions of a configuration. It does not limit the rate of its
-// requests, which API Priority and Fairness does.
+// New returns a Collector with the permissions of a configuration. It does not limit the rate of
+// its requests: API Priority and Fairness does.
 func New(config *rest.Config) (*Collector, error) {
 	config = rest.CopyConfig(config)
 	config.QPS = -1
@@ -74,7 +74,7 @@ func New(config *rest.Config) (*Collector, error) {
 	if err != nil {
 		return nil, fmt.Errorf("failed to create a client: %w", err)
 	}
-	// Aggregated API servers respond to the requests of these clients.
+	// These clients receive responses from aggregated API servers, which may be of any size.
 	limited := *httpClient
 	limited.Transport = metadataclient.LimitResponses(httpClient.Transport)
 	discoveryClient, err := discovery.NewDiscoveryClientForConfigAndClient(config, &limited)
@@ -97,7 +97,7 @@ func New(config *rest.Config) (*Collector, error) {
 	}, nil
 }
 
-// Diagnose collects the facts about one namespace and applies the rules. Its errors are those of
+// Diagnose collects the facts about one namespace and applies the rules. It returns the errors of
 // Collect.
 func (c *Collector) Diagnose(ctx context.Context, name string) (*diagnosis.Diagnosis, error) {
 	facts, err := c.Collect(ctx, name)
@@ -123,7 +123,7 @@ func (c *Collector) Collect(ctx context.Context, name string) (*diagnosis.Facts,
 		return nil, fmt.Errorf("failed to collect the facts about namespace %q: %w", name, err)
 	}
 	facts := collection.facts
-	// They are in the order of the responses.
+	// The responses arrive in any order.
 	slices.SortFunc(facts.Unread, func(a, b diagnosis.Unread) int {
 		return cmp.Or(cmp.Compare(a.Source, b.Source), cmp.Compare(a.Why, b.Why))
 	})

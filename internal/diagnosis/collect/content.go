@@ -21,13 +21,14 @@ import (
 )
 
 const (
-	// maxListed is how many objects of a type are listed; further objects are only counted.
+	// maxListed is the maximum number of objects of a type that are listed; further objects are
+	// only counted.
 	maxListed = 500
 	// listInterval is the time between the two lists of the content.
 	listInterval = 700 * time.Millisecond
-	// maxCRDs is how many CustomResourceDefinitions are read as full objects.
+	// maxCRDs is the maximum number of CustomResourceDefinitions that are read as full objects.
 	maxCRDs = 20
-	// maxNodes is how many nodes are read.
+	// maxNodes is the maximum number of nodes that are read.
 	maxNodes = 20
 )
 
@@ -95,7 +96,8 @@ func (c *collection) readContent(ctx context.Context) {
 	c.facts.Content = contents
 }
 
-// isFromAPIServer reports whether the API server returned an error, and not the connection to it.
+// isFromAPIServer reports whether an error was returned by the API server and not by the connection
+// to it.
 func isFromAPIServer(err error) bool {
 	var status apierrors.APIStatus
 	return errors.As(err, &status)

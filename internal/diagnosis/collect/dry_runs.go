@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	// maxDryRuns is how many dry runs of each kind are made in all, and of deletions for one type.
+	// maxDryRuns limits the dry runs of each kind, maxDryRunsPerType the deletions of each type.
 	maxDryRuns        = 30
 	maxDryRunsPerType = 3
 )
@@ -92,8 +92,8 @@ func (c *collection) addDryRun(dryRun diagnosis.DryRun) {
 }
 
 // supportsDryRun reports whether a dry run of a write to a group is known to change nothing. An
-// aggregated API server without support for dry runs would make the write. If the APIServices could
-// not be read, only groups without a domain are known to be served by kube-apiserver.
+// aggregated API server without support for dry runs would perform the write. If the APIServices
+// could not be read, only groups without a domain are known to be served by kube-apiserver.
 func supportsDryRun(facts *diagnosis.Facts, group string) bool {
 	if !facts.IsRead(diagnosis.SourceAPIServices) {
 		return !strings.Contains(group, ".")

@@ -19,7 +19,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis/owners"
 )
 
-// maxInitializerPods is how many running pods of a ServiceAccount are read.
+// maxInitializerPods is the maximum number of running pods of a ServiceAccount that are read.
 const maxInitializerPods = 10
 
 func (c *collection) readClusterRoles(ctx context.Context) {

@@ -24,7 +24,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis/owners"
 )
 
-// maxPods is how many running pods of the cluster are examined.
+// maxPods is the maximum number of running pods in the cluster that are examined.
 const maxPods = 10000
 
 // isOverdue reports whether the deletion exceeds the progress deadline, so that owners of finalizers
@@ -152,7 +152,7 @@ func (c *collection) readRunningPods(ctx context.Context) {
 }
 
 // makeWorkload collects the names by which a workload can be identified. Commands, arguments and
-// environment variables are not among them: they can be confidential, and match by accident.
+// environment variables are not among them: they can be confidential, and can match by accident.
 func makeWorkload(
 	source diagnosis.Source, object metav1.Object, template *corev1.PodTemplateSpec, desired, ready int32,
 ) diagnosis.Workload {

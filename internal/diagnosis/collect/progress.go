@@ -29,7 +29,7 @@ func computeProgress(first, second []resourcetypes.Content) diagnosis.Progress {
 		again[content.Type.GroupResource()] = content
 	}
 	for _, before := range first {
-		after := again[before.Type.GroupResource()] // All objects of a type that is not in the second list are deleted.
+		after := again[before.Type.GroupResource()] // If the second list lacks the type, all of its objects are deleted.
 		if before.Err == nil && after.Err == nil {
 			addProgress(progress, before, after)
 		}
@@ -97,8 +97,8 @@ func progressInConditions(facts *diagnosis.Facts) string {
 
 // isCountChanged reports whether the last write of the status changed only the count: no condition
 // changed its status then, and none lists errors, whose text differs each time. A controller writes
-// only changes. One that works on one object after another can take seconds for each, so two lists
-// do not show its progress.
+// only changes. A controller that processes one object after another can take seconds for each, so
+// two lists do not show its progress.
 func isCountChanged(facts *diagnosis.Facts, written time.Time) bool {
 	blocked := facts.Condition(v1alpha1.ConditionDeletionBlocked)
 	if blocked != nil && blocked.Status == corev1.ConditionTrue {

@@ -19,9 +19,9 @@ import (
 )
 
 const (
-	// maxCustomResources is how many custom resources are read as full objects.
+	// maxCustomResources is the maximum number of custom resources that are read as full objects.
 	maxCustomResources = 10
-	// maxEvents is how many Events of the namespace are read.
+	// maxEvents is the maximum number of Events in the namespace that are read.
 	maxEvents = 1000
 )
 
@@ -40,7 +40,7 @@ func (c *collection) readReportedErrors(ctx context.Context) {
 	}
 	reads := []func(){func() { c.readEvents(ctx, overdue) }}
 	for _, object := range overdue {
-		// Custom resources only: this must not read Secrets.
+		// Read only custom resources: Secrets must not be read.
 		if slices.Contains(c.facts.CRDNames, object.Type.String()) && len(reads) <= maxCustomResources {
 			reads = append(reads, func() { c.readConditions(ctx, object) })
 		}

@@ -34,15 +34,15 @@ type Evidence struct {
 type Report struct {
 	// Running is evidence that the owner is running, NotRunning that it is not.
 	Running, NotRunning []Evidence
-	// ServiceAccounts are those of the running workloads with the best match, which is
-	// WorkloadMatch.
+	// ServiceAccounts are the ServiceAccounts of the running workloads with the best match, which
+	// is WorkloadMatch.
 	ServiceAccounts []types.NamespacedName
 	WorkloadMatch   Match
 	// CRDs are the names of the CustomResourceDefinitions of the same domain.
 	CRDs []string
 }
 
-// Best returns the evidence with the best match; the first of several.
+// Best returns the first evidence with the best match.
 func Best(evidence []Evidence) Evidence {
 	return slices.MaxFunc(evidence, func(a, b Evidence) int { return int(a.Match) - int(b.Match) })
 }
@@ -71,7 +71,7 @@ type search struct {
 }
 
 // isEvidence reports whether an object of a namespace with this match is evidence. If other
-// namespaces are not read, a weak match is not enough: a better match may be there.
+// namespaces are not read, a weak match is not enough: one of them may contain a better match.
 func isEvidence(facts *diagnosis.Facts, namespace string, match Match) bool {
 	return match != NoMatch && facts.MayName(namespace) && (match == StrongMatch || !facts.IsPublic)
 }
@@ -186,7 +186,8 @@ func serviceAccountsOf(facts *diagnosis.Facts, owner *Owner) []serviceAccount {
 }
 
 // DescribeLease describes when a Lease was renewed, and returns whether its holder seems to be
-// running: a leader renews it several times in its duration, and a new one acquires it soon after.
+// running: a leader renews it several times within its duration, and a new leader acquires it soon
+// after it expires.
 func DescribeLease(facts *diagnosis.Facts, lease *coordinationv1.Lease) (text string, isCurrent bool) {
 	const durations = 4
 	renewed := lease.Spec.RenewTime.Time
@@ -202,5 +203,6 @@ func IsControlPlaneLease(lease *coordinationv1.Lease) bool {
 	return lease.Namespace == metav1.NamespaceSystem || IsManagerLease(lease)
 }
 
-// IsManagerLease reports whether a Lease has the default name of that of this project's manager.
+// IsManagerLease reports whether a Lease has the default name of the Lease of this project's
+// manager.
 func IsManagerLease(lease *coordinationv1.Lease) bool { return lease.Name == ManagerLease }

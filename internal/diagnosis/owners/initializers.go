@@ -15,7 +15,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
 )
 
-// Status is whether an identity is running.
+// Status describes whether an identity is running.
 type Status int
 
 // The statuses.
@@ -32,8 +32,8 @@ type Identity struct {
 	Status Status
 }
 
-// systemSubjects hold the verb by the installation, or hold all verbs. They belong to the control
-// plane and do not initialize namespaces.
+// systemSubjects have the "initialize" verb by default, or have all verbs. They belong to the
+// control plane and do not initialize namespaces.
 var systemSubjects = []rbacv1.Subject{
 	{Kind: rbacv1.GroupKind, Name: "system:masters"},
 	{Kind: rbacv1.GroupKind, Name: "kubeadm:cluster-admins"},
@@ -43,7 +43,7 @@ var systemSubjects = []rbacv1.Subject{
 	{Kind: rbacv1.UserKind, Name: "system:kube-scheduler"},
 }
 
-// CanAnyoneInitialize reports whether any subject holds the verb initialize for some namespace,
+// CanAnyoneInitialize reports whether any subject has the "initialize" verb for some namespace,
 // except the control plane, cluster administrators and the manager of this project.
 func CanAnyoneInitialize(roles []rbacv1.ClusterRole, bindings []rbacv1.ClusterRoleBinding) bool {
 	return len(subjectsWith(roles, bindings, grantsInitialize)) > 0
@@ -110,8 +110,8 @@ func subjectsWith(
 	return subjects
 }
 
-// grantsInitialize reports whether a rule grants the verb initialize for all namespaces, or for those
-// it names.
+// grantsInitialize reports whether a rule grants the "initialize" verb for all namespaces, or for
+// those it names.
 func grantsInitialize(rule *rbacv1.PolicyRule) bool {
 	has := func(list []string, name string) bool {
 		return slices.Contains(list, name) || slices.Contains(list, rbacv1.VerbAll)

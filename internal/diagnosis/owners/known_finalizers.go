@@ -84,7 +84,7 @@ var knownFinalizers = map[string]KnownFinalizer{
 	"networking.gke.io/ingress-finalizer-V2": {Owner: gkeIngressOwner, External: true, Loss: lossLoadBalancer},
 }
 
-// knownPrefixes are those of finalizers with a variable suffix.
+// knownPrefixes are the prefixes of finalizers with a variable suffix.
 var knownPrefixes = map[string]KnownFinalizer{
 	"snapshot.storage.kubernetes.io/": {
 		Owner: "the snapshot controller", words: []string{"snapshot-controller", "csi-snapshotter", "snapshotter"},
@@ -98,8 +98,8 @@ var knownPrefixes = map[string]KnownFinalizer{
 	},
 }
 
-// cloudDomains are those of cloud providers that run controllers outside the clusters they offer, so
-// that nothing in the cluster shows them.
+// cloudDomains are the domains of cloud providers that run controllers outside the clusters they
+// offer, so that the cluster contains no evidence of these controllers.
 var cloudDomains = []string{
 	"amazonaws.com", "k8s.aws", "gke.io", "cloud.google.com", "azure.com", "microsoft.com", "alibabacloud.com",
 	"digitalocean.com", "ibm.com", "oraclecloud.com",

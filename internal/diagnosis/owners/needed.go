@@ -12,7 +12,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/resourcetypes"
 )
 
-// MaxChecked is how many ServiceAccounts and permissions are checked.
+// MaxChecked is the maximum number of ServiceAccounts, and of permissions, that are checked.
 const MaxChecked = 20
 
 // ExternalFinalizers returns the overdue finalizers and namespace finalizers that are not removed by
@@ -32,7 +32,7 @@ func ExternalFinalizers(facts *diagnosis.Facts) map[string][]diagnosis.Remaining
 	return result
 }
 
-// AccessReview is the question whether a ServiceAccount may change the objects of a type.
+// AccessReview identifies a check whether a ServiceAccount may change the objects of a type.
 type AccessReview struct {
 	ServiceAccount types.NamespacedName
 	Type           resourcetypes.Type

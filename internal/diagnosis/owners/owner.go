@@ -13,10 +13,11 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
 )
 
-// Owner is what identifies the controller responsible for a finalizer.
+// Owner contains what identifies the controller responsible for a finalizer.
 type Owner struct {
 	Finalizer string
-	// Domain is that in the name of the finalizer, or else that of the custom resource that has it.
+	// Domain is the domain in the name of the finalizer or, if it has none, that of the custom
+	// resource that has the finalizer.
 	Domain string
 	// Managers are the field managers that added the finalizer.
 	Managers []string
@@ -28,7 +29,7 @@ type Owner struct {
 	lastChangeAt time.Time
 }
 
-// Match is how well something matches an Owner.
+// Match is the quality of a match with an Owner.
 type Match int
 
 // The matches, the worst first.
@@ -51,7 +52,7 @@ var commonWords = []string{
 var sharedDomains = []string{"k8s.io", "x-k8s.io", "kubernetes.io", "github.io", "github.com", "gitlab.com",
 	"io", "com"}
 
-// Of returns what identifies the owner of a finalizer of these objects.
+// Of returns the Owner of a finalizer of the given objects.
 func Of(finalizer string, objects []diagnosis.RemainingObject) Owner {
 	result := Owner{Finalizer: finalizer, Domain: domainOf(finalizer)}
 	if result.Domain == "" {

@@ -44,10 +44,11 @@ func (f view) findAdmission() []diagnosis.Finding {
 type rejection struct {
 	name    string
 	dryRuns []diagnosis.DryRun
-	// quotes are the conditions of the Namespace with the same error: the namespace controller got it
-	// as well.
+	// quotes are the conditions of the Namespace that contain the same error: the namespace
+	// controller received it, too.
 	quotes []string
-	// isContradicted reports whether a dry run succeeds that fails according to the condition.
+	// isContradicted reports whether a dry run succeeds although the request fails according to the
+	// condition.
 	isContradicted bool
 }
 
@@ -87,7 +88,7 @@ func (f view) isRemovalRejected(object diagnosis.RemainingObject, finalizer stri
 }
 
 // isCorroborated reports whether a rejection that can depend on the user may be reported: the
-// namespace controller got it as well, or exceeds the progress deadline.
+// namespace controller received it, too, or exceeds the progress deadline.
 func (f view) isCorroborated(r rejection) bool {
 	return len(r.quotes) > 0 || f.IsOverdue(f.Namespace.DeletionTimestamp.Time)
 }
@@ -106,8 +107,8 @@ func (f view) webhookFailingFinding(r rejection) diagnosis.Finding {
 	return finding.WithObjects(append(finding.Objects, r.objects(f.Namespace.Name)...))
 }
 
-// findWebhookDenies: a webhook knows the user, so it may allow the requests of the namespace
-// controller that it denies to this diagnosis.
+// findWebhookDenies finds rejections by webhooks. A webhook knows the user, so it may deny a
+// request of this diagnosis and allow the same request of the namespace controller.
 func (f view) findWebhookDenies(r rejection) []diagnosis.Finding {
 	if !f.isCorroborated(r) {
 		return nil
@@ -164,7 +165,8 @@ func (f view) findServerDenies() []diagnosis.Finding {
 	return []diagnosis.Finding{finding.WithObjects(denied.objects(f.Namespace.Name))}
 }
 
-// findInvalid finds objects that do not pass validation, such as after a schema became stricter.
+// findInvalid finds objects that do not pass validation, for example because their schema became
+// stricter.
 func (f view) findInvalid() []diagnosis.Finding {
 	byType := map[string]rejection{}
 	for _, dryRun := range f.DryRuns {

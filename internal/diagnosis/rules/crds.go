@@ -29,7 +29,7 @@ var crdRule = Rule{
 	},
 }
 
-// conversionFailure is what is known about a failing conversion webhook.
+// conversionFailure describes a failing conversion webhook.
 type conversionFailure struct {
 	kind, groupVersion string
 	texts              []string

@@ -16,8 +16,8 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/shell"
 )
 
-// volumeRule finds PersistentVolumeClaims that a pod uses which is not being deleted. If the pod is
-// being deleted, either the pod has a finding or its grace period has not ended.
+// volumeRule finds PersistentVolumeClaims that are used by a pod that is not being deleted. If the
+// pod is being deleted, either the pod has a finding or its grace period has not ended.
 var volumeRule = Rule{
 	Name: "volumes", Stage: diagnosis.StageTerminating,
 	Causes: []diagnosis.Cause{diagnosis.CauseVolumeInUse},
@@ -103,7 +103,7 @@ func (f view) findCloud() []diagnosis.Finding {
 		finding.Cause, finding.Certainty = diagnosis.CauseCloudResource, diagnosis.Likely
 		finding.Message = fmt.Sprintf(messageCloud, describe(objects), f.Ago(firstDeletedAt(objects)), known.Owner)
 		if events := f.eventsSinceDeletion(objects); len(events) > 0 {
-			// The controller responsible reports that it fails.
+			// The responsible controller reports the failure.
 			finding.Certainty = diagnosis.Confirmed
 			finding.Evidence = append(finding.Evidence, events...)
 		}

@@ -139,7 +139,7 @@ func (f view) groupVersionErrors(groupVersion schema.GroupVersion) []string {
 }
 
 // isUnavailable reports whether the server of an APIService does not respond: discovery or a list
-// fails, and either the APIService is not available or the error is one of the server.
+// fails, and either the APIService is not available or the error comes from the server.
 func (f view) isUnavailable(service *diagnosis.APIService) bool {
 	text := f.ConditionMessage(corev1.NamespaceDeletionDiscoveryFailure)
 	hasErrors := len(f.groupVersionErrors(service.GroupVersion)) > 0 ||
@@ -150,7 +150,7 @@ func (f view) isUnavailable(service *diagnosis.APIService) bool {
 // hasServerError reports whether requests for a group version fail with an error of the server.
 func (f view) hasServerError(groupVersion schema.GroupVersion) bool {
 	if err, ok := f.DirectDiscovery[groupVersion]; ok {
-		// A server with an invalid response is available.
+		// A server that sends an invalid response is available.
 		return isServerError(err) || errors.Is(err, context.DeadlineExceeded)
 	}
 	return slices.ContainsFunc(f.Content, func(content resourcetypes.Content) bool {
@@ -158,7 +158,8 @@ func (f view) hasServerError(groupVersion schema.GroupVersion) bool {
 	})
 }
 
-// isConfirmedUnavailable reports whether the API server returned that it cannot reach the server.
+// isConfirmedUnavailable reports whether the API server returned an error because it cannot reach
+// the server.
 func (f view) isConfirmedUnavailable(services []*diagnosis.APIService) bool {
 	return slices.ContainsFunc(services, func(service *diagnosis.APIService) bool {
 		if apierrors.IsServiceUnavailable(f.DirectDiscovery[service.GroupVersion]) {
@@ -216,7 +217,7 @@ func (f view) findDiscoveryByCondition() []diagnosis.Finding {
 	text := f.ConditionMessage(corev1.NamespaceDeletionDiscoveryFailure)
 	for i := range f.APIServices {
 		if f.isUnavailable(&f.APIServices[i]) {
-			return nil // It has a finding.
+			return nil // The APIService already has a finding.
 		}
 	}
 	if text == "" {

@@ -53,8 +53,8 @@ func finalizerEvidence(finalizer string, objects []diagnosis.RemainingObject) st
 	return fmt.Sprintf(evidenceFinalizer, first.Type, first.Name, diagnosis.FormatTime(first.DeletedAt()), finalizer)
 }
 
-// unlistedObjects describes of which types not all objects were listed, so that the number of
-// objects of a finding is a minimum.
+// unlistedObjects describes the types whose objects were not all listed, so that the number of
+// objects in a finding is a minimum.
 func (f view) unlistedObjects(objects []diagnosis.RemainingObject) []string {
 	var texts []string
 	for _, content := range f.Content {

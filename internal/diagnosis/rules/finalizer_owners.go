@@ -13,8 +13,8 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/shell"
 )
 
-// ownerFinding returns the finding for a finalizer by the evidence of its owner. The cause is pending
-// if the owner is running or unknown.
+// ownerFinding returns the finding for a finalizer, based on the evidence of its owner. The cause
+// is pending if the owner is running or unknown.
 func (f view) ownerFinding(
 	finalizer string, objects []diagnosis.RemainingObject, pending diagnosis.Cause,
 ) diagnosis.Finding {
@@ -170,7 +170,7 @@ func (f view) unreadOwnerSources() []string {
 	return unread
 }
 
-// searchEvidence describes where evidence of the owner was searched.
+// searchEvidence describes where evidence of the owner was searched for.
 func (f view) searchEvidence() string {
 	text := evidenceSearch
 	if unread := f.unreadOwnerSources(); len(unread) > 0 {

@@ -13,7 +13,7 @@ import (
 )
 
 // finalizerRule finds finalizers that are not removed within the progress deadline. Some finalizers
-// have rules of their own.
+// have separate rules.
 var finalizerRule = Rule{
 	Name: "finalizers", Stage: diagnosis.StageTerminating,
 	Causes: []diagnosis.Cause{

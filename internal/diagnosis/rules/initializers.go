@@ -68,7 +68,7 @@ func (f view) isRegistered(name string) bool {
 }
 
 // skipCommand returns the command that removes the first initializer from the pending list. It
-// requires the verb initialize.
+// requires the "initialize" verb.
 func (f view) skipCommand(pending []string) string {
 	const command = "kubectl annotate namespace %s --overwrite " + v1alpha1.AnnotationPendingInitializers
 	if len(pending) == 1 {
@@ -138,7 +138,7 @@ func (f view) turnEvidence(name string, turn time.Time) []string {
 		strings.Join(diagnosis.PendingInitializers(f.Namespace), ", "), name, diagnosis.FormatTime(turn))}
 	for i := range f.Namespace.Status.Conditions {
 		condition := &f.Namespace.Status.Conditions[i]
-		// An initializer with a time-out is skipped, or fails the initialization, when it is exceeded.
+		// An initializer with a timeout is skipped, or fails the initialization, when it is exceeded.
 		hasTimeout := condition.Type == v1alpha1.ConditionInitializerTurn && condition.Status == corev1.ConditionTrue
 		if string(condition.Type) == name+v1alpha1.ConditionInitializedSuffix || hasTimeout {
 			texts = append(texts, quoteCondition(condition))

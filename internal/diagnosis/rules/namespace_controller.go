@@ -16,7 +16,8 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/shell"
 )
 
-// namespaceControllerRule finds that no namespace controller processes the deletion, or continues it.
+// namespaceControllerRule finds deletions that no namespace controller has started, or continues,
+// to process.
 var namespaceControllerRule = Rule{
 	Name: "namespace-controller", Stage: diagnosis.StageTerminating,
 	Causes: []diagnosis.Cause{diagnosis.CauseNamespaceControllerUnresponsive},
@@ -104,8 +105,8 @@ func (f view) isEmpty() bool {
 	return len(f.Content) == 0 && f.ResourceTypes != nil && f.ResourceTypes.Err() == nil
 }
 
-// isEmptinessUnnoticed reports whether the namespace is empty but has a condition that says otherwise.
-// The namespace controller lists the content again within a minute.
+// isEmptinessUnnoticed reports whether the namespace is empty although a condition reports
+// remaining objects. The namespace controller lists the content again within a minute.
 func (f view) isEmptinessUnnoticed() bool {
 	return f.isEmpty() && f.ConditionMessage(corev1.NamespaceContentRemaining) != ""
 }
@@ -138,7 +139,7 @@ func (f view) findUnknown() []diagnosis.Finding {
 	if !f.IsOverdue(f.lastStep()) || f.Progress.Observed() || f.hasTime() || f.isEmptinessUnnoticed() {
 		return nil
 	}
-	// What could not be read can be a running controller, or another cause.
+	// The sources that could not be read may show a running controller, or another cause.
 	finding := diagnosis.Finding{
 		Cause: diagnosis.CauseUnknown, Certainty: diagnosis.Likely, Message: messageUnknown,
 		Evidence: append([]string{fmt.Sprintf(evidenceTerminating,

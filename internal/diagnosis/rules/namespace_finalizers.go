@@ -14,8 +14,8 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/shell"
 )
 
-// namespaceFinalizerRule finds the finalizers that block an empty namespace. Before it is empty, their
-// owners may wait for the content too.
+// namespaceFinalizerRule finds the finalizers that block an empty namespace. Until the namespace is
+// empty, their owners may be waiting for the deletion of its content.
 var namespaceFinalizerRule = Rule{
 	Name: "namespace-finalizers", Stage: diagnosis.StageTerminating,
 	Causes: []diagnosis.Cause{diagnosis.CauseNamespaceFinalizer, diagnosis.CauseNamespaceMetadataFinalizer},

@@ -90,13 +90,13 @@ func (f view) podFor(uid types.UID) *corev1.Pod {
 	return nil
 }
 
-// hasTerminated reports whether no kubelet has to do anything for a pod.
+// hasTerminated reports whether a pod needs no further action by a kubelet.
 func hasTerminated(pod *corev1.Pod) bool {
 	return pod.Spec.NodeName == "" || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed ||
 		ptr.Deref(pod.DeletionGracePeriodSeconds, 1) == 0
 }
 
-// nodeReady returns the condition Ready of a node, or nil; ok reports whether the node exists.
+// nodeReady returns the Ready condition of a node, or nil; ok reports whether the node exists.
 func (f view) nodeReady(name string) (condition *corev1.NodeCondition, ok bool) {
 	at := slices.IndexFunc(f.Nodes, func(node corev1.Node) bool { return node.Name == name })
 	if at < 0 {
@@ -216,8 +216,8 @@ func (f view) waitingPVCs(pods []diagnosis.RemainingObject) []string {
 	return texts
 }
 
-// podsUsing returns the pods that mount a PersistentVolumeClaim, by the rules of the pvc-protection
-// controller: pods that were never scheduled do not count.
+// podsUsing returns the pods that mount a PersistentVolumeClaim, according to the rules of the
+// pvc-protection controller: pods that were never scheduled do not count.
 func (f view) podsUsing(claim string) []*corev1.Pod {
 	var users []*corev1.Pod
 	for i := range f.Pods {

@@ -14,7 +14,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/shell"
 )
 
-// manyObjects is the number of objects from which a time-out can be due to their number.
+// manyObjects is the minimum number of objects that is considered a possible cause of timeouts.
 const manyObjects = 1000
 
 // storageRule finds why the requests of the namespace controller fail: stored objects are unreadable,
@@ -35,7 +35,7 @@ var storageRule = Rule{
 }
 
 // findUnreadable finds types for which kube-apiserver itself returns an error. Errors of other
-// servers and of conversion webhooks have causes of their own.
+// servers and of conversion webhooks have separate causes.
 func (f view) findUnreadable() []diagnosis.Finding {
 	var findings []diagnosis.Finding
 	for _, content := range f.Content {
@@ -62,7 +62,7 @@ func (f view) findUnreadable() []diagnosis.Finding {
 	return findings
 }
 
-// findTooManyObjects finds types with many objects if the requests of the namespace controller time
+// findTooManyObjects finds types with many objects if requests of the namespace controller time
 // out.
 func (f view) findTooManyObjects() []diagnosis.Finding {
 	text := f.ConditionMessage(corev1.NamespaceDeletionContentFailure)
@@ -108,7 +108,7 @@ func (f view) findThrottled() []diagnosis.Finding {
 }
 
 // findForbidden finds permissions that the namespace controller lacks according to its condition.
-// Permissions that the diagnosis lacks are no cause.
+// Permissions that only the diagnosis lacks are not a cause.
 func (f view) findForbidden() []diagnosis.Finding {
 	permission, ok := diagnosis.ParseMissingPermission(f.ConditionMessage(corev1.NamespaceDeletionContentFailure))
 	if !ok {

@@ -14,14 +14,14 @@
 //     request, never that of its response, and an incomplete list is not a result.
 //   - After the grace period no API server admits a creation in the namespace, so no object can be
 //     created after the state that the list shows.
-//   - A cluster-wide list contains all objects of each namespace. If it has none of a namespace,
-//     that namespace has none, regardless of who sent the request.
+//   - A cluster-wide list contains all objects of each namespace. If it contains no object of a
+//     namespace, that namespace has none, regardless of who sent the request.
 //   - Resource types may be listed at different times, because a type that is empty after the grace
 //     period stays empty: once the last type is listed, all are empty.
 //
 // A result that is older than its caller's pass confirms as much, but the objects in it may have
-// been deleted since, before the caller watched for their deletion. Package finalization therefore
-// chooses the earliest acceptable time of each call.
+// been deleted before the caller watched them. Package finalization therefore chooses the earliest
+// acceptable time of each call.
 //
 // Only types served by kube-apiserver itself are listed cluster-wide. An aggregated API server may
 // implement such lists incorrectly.

@@ -30,19 +30,19 @@ const (
 	// batchInterval is the minimum time between two batches. A second batch means that there are
 	// many namespaces, and the longer it waits the more of them share its lists.
 	batchInterval = 250 * time.Millisecond
-	// batchTimeout is how long the next batch waits for the previous one, in case a type does not
-	// respond.
+	// batchTimeout is how long the next batch waits for the previous one, in case the server of a
+	// type does not respond.
 	batchTimeout = 2 * time.Second
 	// listLifetime is how long a cluster-wide list is kept for later requests.
 	listLifetime = 2 * time.Second
 	// failureLifetime is how long a type whose cluster-wide list failed is listed per namespace.
 	failureLifetime = time.Minute
-	// maxConcurrentPerType limits the concurrent list requests for one type, so that a type that does
-	// not respond does not block the others.
+	// maxConcurrentPerType limits the concurrent list requests for one type, so that a type whose
+	// server does not respond does not block the others.
 	maxConcurrentPerType = 8
 )
 
-// Lister lists objects of namespaces. It collects requests to batches. Each batch lists a type once
+// Lister lists objects of namespaces. It collects requests in batches. Each batch lists a type once
 // for all namespaces. A cluster-wide list also serves later requests for a short time.
 type Lister struct {
 	Options
@@ -226,8 +226,9 @@ func (l *Lister) listType(gvr schema.GroupVersionResource, calls []*request) {
 
 // listPerNamespace lists one type in the namespace of each request.
 func (l *Lister) listPerNamespace(gvr schema.GroupVersionResource, calls []*request) {
-	// sharedError is set if the server of the type does not respond or throttles requests. The other
-	// requests would fail likewise, and with a time-out each the last of hundreds would wait for hours.
+	// sharedError is set if the server of the type does not respond or throttles requests. The
+	// other requests would fail likewise. If each of hundreds timed out, the last one would wait
+	// for hours.
 	var sharedError atomic.Pointer[error]
 	var group errgroup.Group
 	group.SetLimit(maxConcurrentPerType)
@@ -285,8 +286,9 @@ func (l *Lister) mayListClusterWide(gvr schema.GroupVersionResource) bool {
 	return !ok || l.Clock.Since(failedAt) > failureLifetime
 }
 
-// listClusterWide lists a type cluster-wide if that is cheaper than a list for each request. If it is
-// not, or if the list fails, it returns no list. A list of one object returns the number of objects.
+// listClusterWide lists a type cluster-wide if that is cheaper than a list for each request. If it
+// is not, or if the list fails, it returns no list. A list request with a limit of 1 returns the
+// number of objects.
 func (l *Lister) listClusterWide(gvr schema.GroupVersionResource, calls []*request) (*clusterList, error) {
 	list := newClusterList(l.Clock.Now())
 	page, err := l.listClusterPage(gvr, metav1.ListOptions{Limit: 1})
@@ -297,7 +299,7 @@ func (l *Lister) listClusterWide(gvr schema.GroupVersionResource, calls []*reque
 		if page.RemainingItemCount == nil || computeScope(len(calls), 1+*page.RemainingItemCount) != clusterWide {
 			return nil, nil
 		}
-		// A new list, not a continued one: it takes one request less.
+		// Start a new list instead of continuing the first one: this saves one request.
 		if page, err = l.listClusterPage(gvr, metav1.ListOptions{Limit: PageSize}); err != nil {
 			return nil, err
 		}
@@ -353,7 +355,7 @@ func (l *Lister) list(
 }
 
 // trimMetadata removes managedFields and annotations, the bulk of the metadata, because many pages
-// may be kept at once.
+// may be kept at the same time.
 func trimMetadata(page *metav1.PartialObjectMetadataList) {
 	for i := range page.Items {
 		object := &page.Items[i]

@@ -19,7 +19,7 @@ type Result struct {
 	Err      error
 }
 
-// request is one call of List.
+// request represents one call of List.
 type request struct {
 	namespace string
 	types     []schema.GroupVersionResource

@@ -19,8 +19,8 @@ import (
 // RequestTimeout bounds one request of a Limiter, throttling included.
 const RequestTimeout = 30 * time.Second
 
-// maxRetryAfter bounds Retry-After, regardless of the server: an aggregated API server must not delay a
-// namespace for longer. Upstream's namespace controller never waits longer either.
+// maxRetryAfter bounds Retry-After, regardless of the server: an aggregated API server must not
+// delay a namespace for longer. Upstream's namespace controller never waits longer, either.
 const maxRetryAfter = time.Minute
 
 // errThrottled contains no duration: it becomes part of a condition, whose message must not change

@@ -41,9 +41,9 @@ func (f *Finalizer) Apply(ctx context.Context, plan *Plan) (removed int, err err
 	return 0, f.explainWriteError(ctx, plan, err)
 }
 
-// dryRun sends the writes of a plan as dry runs, so that missing permissions and failing
-// admission or validation are known before the user confirms. It returns the error of a webhook
-// that does not support dry runs separately.
+// dryRun sends the writes of a plan as dry runs, so that missing permissions and failing admission
+// or validation are known before the user confirms. If a webhook does not support dry runs, it
+// returns that error separately.
 func (f *Finalizer) dryRun(ctx context.Context, plan *Plan, namespace *corev1.Namespace) (unsupported, refusal error) {
 	dryRun := []string{metav1.DryRunAll}
 	var err error
@@ -141,7 +141,7 @@ func (f *Finalizer) patchObject(ctx context.Context, object *RemainingObject, fi
 	return nil
 }
 
-// explainWriteError converts the error of a write that was no dry run.
+// explainWriteError converts the error of a write that was not a dry run.
 func (f *Finalizer) explainWriteError(ctx context.Context, plan *Plan, err error) error {
 	if err != nil && isUnanswered(err) {
 		return UnansweredError{err}

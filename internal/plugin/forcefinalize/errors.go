@@ -56,7 +56,7 @@ func withAdvice(err error) error {
 	return fmt.Errorf("%w; %s", err, advice)
 }
 
-// errChanged returns the error for a namespace that no longer is as planned.
+// errChanged returns the error for a namespace whose state is no longer as planned.
 func errChanged(namespace string, changes []string) error {
 	if more := len(changes) - maxNamedChanges; more > 0 {
 		changes = append(slices.Clone(changes[:maxNamedChanges]), fmt.Sprintf("and %d more changes", more))

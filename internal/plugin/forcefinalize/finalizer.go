@@ -94,9 +94,9 @@ func (f *Finalizer) discoverState(ctx context.Context) (*clusterState, error) {
 	return state, ctx.Err()
 }
 
-// addContents adds the objects of list responses. It adds an object that two groups serve once.
-// It skips types that cannot be deleted, such as the metrics of pods, because they are not
-// stored objects.
+// addContents adds the objects of list responses. It adds an object only once if two API groups
+// serve it. It skips types that cannot be deleted, such as the metrics of pods, because they are
+// not stored objects.
 func (s *clusterState) addContents(contents []resourcetypes.Content) {
 	seen := map[types.UID]bool{}
 	for _, content := range contents {

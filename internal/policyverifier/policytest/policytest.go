@@ -30,21 +30,21 @@ var Now = time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
 
 // Errors of the API server.
 var (
-	// ErrUnavailable does not depend on the request.
+	// ErrUnavailable is an error that does not depend on the request.
 	ErrUnavailable = errors.New("the API server is unavailable")
 	// ErrForbidden is the refusal of another project's policy.
 	ErrForbidden = apierrors.NewForbidden(schema.GroupResource{Resource: "namespaces"}, "", errors.New("not allowed"))
-	// ErrDeniedByGuard is the refusal of policy guard.
+	// ErrDeniedByGuard is the refusal of the guard policy.
 	ErrDeniedByGuard = apierrors.NewForbidden(schema.GroupResource{Resource: "namespaces"}, "", errors.New(
 		"ValidatingAdmissionPolicy 'nslifecycle-guard' with binding 'nslifecycle-guard' denied request: no"))
 )
 
-// NewClient returns a fake client with some objects and requests that are intercepted.
+// NewClient returns a fake client with the given objects, whose requests are intercepted.
 func NewClient(funcs interceptor.Funcs, objects ...client.Object) client.Client {
 	return fake.NewClientBuilder().WithScheme(scheme.New()).WithObjects(objects...).WithInterceptorFuncs(funcs).Build()
 }
 
-// Set returns the effective set with initializers of configuration "one".
+// Set returns the effective set with initializers of the configuration "one".
 func Set(names ...string) *v1alpha1.NamespaceInitializerSet {
 	set := &v1alpha1.NamespaceInitializerSet{
 		ObjectMeta: metav1.ObjectMeta{
@@ -176,14 +176,14 @@ func FailingPatch(err error) func(
 	}
 }
 
-// ExpiryPolicy returns policy expiry.
+// ExpiryPolicy returns the expiry policy.
 func ExpiryPolicy() *admissionv1.ValidatingAdmissionPolicy {
 	return &admissionv1.ValidatingAdmissionPolicy{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: "some-expiry", Labels: map[string]string{v1alpha1.LabelPolicy: v1alpha1.PolicyExpiry},
 		},
 		Spec: admissionv1.ValidatingAdmissionPolicySpec{
-			// The API server sets empty selectors.
+			// The API server defaults omitted selectors to empty ones.
 			MatchConstraints: &admissionv1.MatchResources{
 				NamespaceSelector: &metav1.LabelSelector{}, ObjectSelector: &metav1.LabelSelector{},
 			},

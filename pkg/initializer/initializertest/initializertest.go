@@ -78,7 +78,7 @@ type Retrying struct {
 
 // NotCalled means that the Func was not called.
 type NotCalled struct {
-	// Why is the reason, such as that the Namespace is terminating.
+	// Why is the reason, for example that the Namespace is terminating.
 	Why string
 }
 
@@ -120,9 +120,8 @@ func NewClient(objects ...client.Object) client.WithWatch {
 	return fake.NewClientBuilder().WithScheme(scheme.Scheme).WithObjects(objects...).Build()
 }
 
-// On sets the fake client of a run, which the Func should write to as well. Use NewClient, or a
-// client with a scheme of your own that includes Namespaces. Run creates the Namespace unless it
-// exists.
+// On sets the fake client of a run, which the Func should write to, too. Use NewClient, or a client
+// with a scheme of your own that includes Namespaces. Run creates the Namespace unless it exists.
 func On(c client.WithWatch) initializer.Option {
 	return func(options *engine.Options) { options.Fake = c }
 }
@@ -172,9 +171,9 @@ func Run(
 	return runner.run(t, namespace)
 }
 
-// Again calls the Func once more for the Namespace as it was before the first call, as after a
-// crash between its work and the write. The objects that the Func has created still exist. A Func
-// that fails here will eventually fail in a cluster.
+// Again calls the Func once more for the Namespace as it was before the first call. This is what
+// happens after a crash between its work and the write. The objects that the Func has created still
+// exist. A Func that fails here will eventually fail in a cluster.
 func (r *Report) Again(t TestingT) *Report {
 	t.Helper()
 	if r.before == nil {

@@ -47,8 +47,8 @@ func create(ctx context.Context, c client.WithWatch, object client.Object, opts 
 	return c.Create(ctx, object, opts...)
 }
 
-// patch returns the error of an API server if a test operation of a JSON patch fails. Like policy
-// complete it opens a Namespace whose pending list is empty.
+// patch returns the error of an API server if a test operation of a JSON patch fails. Like the
+// "complete" policy, it completes the initialization of a Namespace whose pending list is empty.
 func patch(
 	ctx context.Context, c client.WithWatch, object client.Object, p client.Patch, opts ...client.PatchOption,
 ) error {

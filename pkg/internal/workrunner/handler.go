@@ -17,7 +17,7 @@ type Result struct {
 	Reason, Message string
 }
 
-// Call is the function of the user. The Namespace is a copy.
+// Call is the user's function. The Namespace is a copy.
 type Call func(ctx context.Context, namespace *corev1.Namespace) (Result, error)
 
 // Handler defines the work of a Reconciler.

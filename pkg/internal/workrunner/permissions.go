@@ -90,7 +90,7 @@ func identity(ctx context.Context, c client.Client) subject {
 }
 
 // commands grants all permissions, not only the missing ones, since an existing role must be
-// replaced. kubectl grants each verb on each resource, so each resource needs a role of its own.
+// replaced. kubectl grants each verb on each resource, so each resource needs a separate role.
 func commands(role string, who subject, permissions []Permission) []string {
 	var resources []string
 	verbs := map[string][]string{}

@@ -23,7 +23,7 @@ import (
 const (
 	// maxMessage is the maximum length of a published message in bytes.
 	maxMessage = 1024
-	// forbiddenInterval is the time without writes of conditions after one was forbidden.
+	// forbiddenInterval is how long no conditions are written after a write was forbidden.
 	forbiddenInterval = time.Minute
 )
 
@@ -97,8 +97,8 @@ func (r *Reconciler) publish(
 }
 
 // patchCondition writes one condition. The strategic merge patch leaves conditions of other types
-// unchanged. The API server rejects the patch if the UID differs, as when the Namespace was
-// recreated.
+// unchanged. The API server rejects the patch if the UID differs, for example because the Namespace
+// was recreated.
 func patchCondition(
 	ctx context.Context, c client.Client, namespace *corev1.Namespace, condition corev1.NamespaceCondition,
 ) error {

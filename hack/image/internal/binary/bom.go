@@ -40,7 +40,7 @@ func Describe(path, version string, created time.Time) ([]byte, error) {
 	}
 
 	bom := cyclonedx.NewBOM()
-	// No serial number: it is optional, and would have to be unique.
+	// The serial number is omitted: it is optional and would have to be unique.
 	bom.Metadata = &cyclonedx.Metadata{Timestamp: created.Format(time.RFC3339), Component: &main}
 	bom.Components = &components
 	bom.Dependencies = &[]cyclonedx.Dependency{{Ref: main.BOMRef, Dependencies: &references}}

@@ -26,15 +26,15 @@ type Build struct {
 	Output string
 }
 
-// Run compiles and links the program without the state of version control: that is "modified" if
-// there is an untracked file, and a tarball of the sources has none.
+// Run compiles and links the program without recording the state of version control: an untracked
+// file makes that state "modified", and a tarball of the sources has none.
 func (b Build) Run(ctx context.Context) error {
 	ldflags := fmt.Sprintf("-s -w -X %[1]s.version=%[2]s -X %[1]s.revision=%[3]s", versionPackage, b.Version, b.Revision)
 	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags="+ldflags,
 		"-o", b.Output, b.Package)
 	build.Dir = b.Root
-	// Reset GOWORK, GOFLAGS and other settings of this machine that affect the result. The levels
-	// of the architectures are the defaults of Go.
+	// Reset GOWORK, GOFLAGS and other settings of this machine that affect the result. Go's default
+	// architecture levels apply.
 	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off", "GOFLAGS=", "GOEXPERIMENT=", "GOFIPS140=off",
 		"GOAMD64=v1", "GOARM64=v8.0", "GOOS="+b.OS, "GOARCH="+b.Arch)
 	if output, err := build.CombinedOutput(); err != nil {

@@ -116,7 +116,7 @@ func (e *engine) finish(ctx context.Context, namespace *corev1.Namespace) (bool,
 	return e.write(ctx, namespace, func(namespace *corev1.Namespace) (operation, error) {
 		pending := initialization.ParseState(namespace).Pending
 		remaining := slices.DeleteFunc(pending, func(name string) bool { return name == e.name })
-		// If the list becomes empty, policy complete removes the annotation and the label.
+		// If the list becomes empty, the "complete" policy removes the annotation and the label.
 		return operation{"replace", pathOf(v1alpha1.AnnotationPendingInitializers), strings.Join(remaining, ",")}, nil
 	})
 }
@@ -200,8 +200,8 @@ func (e *engine) patch(
 	return nil
 }
 
-// explainForbidden adds the required permissions to the error. RBAC and the admission policy guard
-// return the same status, so both are covered.
+// explainForbidden adds the required permissions to the error. RBAC and the guard policy return the
+// same status, so both are covered.
 func (e *engine) explainForbidden(ctx context.Context, namespace *corev1.Namespace, err error) error {
 	return fmt.Errorf("initializer %q is not allowed to update namespace %q: %w; "+
 		"it needs the verbs patch and %s on namespaces, granted by a ClusterRoleBinding; as an administrator run: %s",
