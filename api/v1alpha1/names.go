@@ -214,7 +214,7 @@ const (
 const (
 	// ReasonHealthy: the initializers are authorized and responsive.
 	ReasonHealthy = "Healthy"
-	// ReasonInitializerUnauthorized: no subject outside of the control plane holds VerbInitialize.
+	// ReasonInitializerUnauthorized: no subject outside the control plane holds VerbInitialize.
 	ReasonInitializerUnauthorized = "InitializerUnauthorized"
 	// ReasonInitializerUnresponsive: a Namespace waits for an initializer that has not acted for a
 	// long time.

@@ -43,5 +43,5 @@ func sentence(format string, names []any) string {
 		words = append(words, word)
 	}
 	return fmt.Sprintf("Run kubectl with the arguments "+strings.TrimPrefix(format, program)+
-		"; a name among them cannot be pasted into a shell safely", words...)
+		"; one of the names cannot be pasted into a shell safely", words...)
 }

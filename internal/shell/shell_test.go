@@ -38,7 +38,7 @@ func TestCommand(t *testing.T) {
 	}
 	got := Command("kubectl delete %s %s --namespace=%s", "rolebindings", `x\'; touch PWN #`, "a")
 	want := `Run kubectl with the arguments delete rolebindings "x\\'; touch PWN #" --namespace=a; ` +
-		"a name among them cannot be pasted into a shell safely"
+		"one of the names cannot be pasted into a shell safely"
 	if got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}

@@ -157,7 +157,7 @@ spec:
   shortDescription: Create, inspect and delete namespaces, and explain why one is stuck
   description: |
     Shows the stage of every namespace and what it waits for, explains why a
-    namespace does not get on with its initialization or deletion and what to do,
+    namespace makes no progress with its initialization or deletion and what to do,
     follows a deletion, writes a namespace as YAML, and, as the last resort,
     removes finalizers safely.
 
