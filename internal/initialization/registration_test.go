@@ -14,7 +14,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// withTimeout makes a configuration of initializers that have the same timeout.
+// withTimeout returns a configuration whose initializers have the same timeout.
 func withTimeout(name string, seconds int32, initializers ...string) *wrappers.ConfigurationWrapper {
 	configuration := wrappers.MakeConfiguration(name).Initializers(initializers...)
 	for i := range configuration.NamespaceInitializerConfiguration.Initializers {
