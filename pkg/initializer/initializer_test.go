@@ -91,7 +91,7 @@ func TestAddValidates(t *testing.T) {
 	}
 }
 
-// counter makes names that this process has not served yet, also when tests are run again.
+// counter makes names that this process has not served yet, even if tests are repeated.
 var counter atomic.Int32
 
 func TestAddWithoutAManager(t *testing.T) {

@@ -26,8 +26,8 @@ import (
 
 // recordingProxy records the writes of a user.
 type recordingProxy struct {
-	// before runs once, before the first write that is not a dry run. The plugin has read the state
-	// for the last time then.
+	// before runs once, before the first write that is not a dry run and after the plugin's last
+	// read of the state.
 	before func()
 
 	mutex  sync.Mutex

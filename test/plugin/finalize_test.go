@@ -147,7 +147,7 @@ var _ = Describe("finalize", func() {
 
 		It("if some objects cannot be read", func(ctx context.Context) {
 			namespace := makeStuckNamespace(ctx)
-			// Everything but Secrets.
+			// All resource types except Secrets.
 			adminUser = newRestrictedUser(ctx, bare, unique("limited"), append(rulesToRead("configmaps"),
 				rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"namespaces/finalize"}, Verbs: []string{"update"}})...)
 			expectRefusal(ctx, namespace, "--allow-unread", "--namespace-finalizer="+testNamespaceFinalizer, "--ignore-active-owner")

@@ -78,7 +78,7 @@ var _ = Describe("Deregistration", func() {
 		configuration := register(ctx, initializer(slow))
 		namespace := create(ctx, wrappers.MakeNamespace("again"))
 		isWaiting := func(g Gomega) { g.Expect(pendingOf(get(g, ctx, namespace.Name))).To(Equal(slow)) }
-		// Two interruptions of 3 s are not one of 5 s.
+		// Two interruptions of 3 s do not count as one of 5 s.
 		for range 2 {
 			Expect(admin.Delete(ctx, configuration)).To(Succeed())
 			Consistently(isWaiting, 3*time.Second).WithContext(ctx).Should(Succeed())

@@ -215,7 +215,7 @@ var _ = Describe("A timeout", func() {
 	}, SpecTimeout(2*time.Minute))
 })
 
-// history contains the versions of a namespace that a watch has delivered.
+// history contains the versions of a namespace that a watch has returned.
 type history struct {
 	lock       sync.Mutex
 	namespaces []*corev1.Namespace
