@@ -233,7 +233,7 @@ func TestDiagnosisReconcileOfADeletion(t *testing.T) {
 	g.Expect(w.written()).To(HaveLen(1))
 	g.Expect(recorded(w.recorder)).To(Equal([]string{"Warning Forbidden forbidden"}))
 
-	// Progress is reported at once and restarts the deadline.
+	// The controller reports progress immediately and restarts the deadline.
 	diagnoses := w.diagnoses
 	w.namespace.Status.Conditions = append(w.namespace.Status.Conditions,
 		corev1.NamespaceCondition{Type: corev1.NamespaceContentRemaining, Status: corev1.ConditionTrue})

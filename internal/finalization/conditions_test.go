@@ -88,7 +88,7 @@ func TestComputeConditionsOfAReport(t *testing.T) {
 		report Report
 		want   conditions
 	}{
-		"nothing is left": {want: allWell(at)},
+		"no remaining objects": {want: allWell(at)},
 		"discovery failed for some groups": {
 			report: Report{Resources: &ResourceSet{DiscoveryError: groupsFailed}},
 			want: healthyExcept(append(unknownContent(undiscovered), condition("NamespaceDeletionDiscoveryFailure", yes, "DiscoveryFailed",

@@ -107,7 +107,7 @@ func TestPass(t *testing.T) {
 		want   passResult
 	}{
 		"an empty namespace": {},
-		"all objects are deleted at once": {
+		"all objects are deleted immediately": {
 			server: &contentServer{objects: map[string]objects{
 				"pods": {object("p1"), object("p2")}, "widgets": {object("w")}, "configmaps": {object("c")},
 			}},

@@ -466,7 +466,8 @@ func TestPassAssumesDeletionOnlyInTheGracePeriod(t *testing.T) {
 	}
 }
 
-// An aggregated API server may not delete an object at once; a list after the grace period shows it.
+// An aggregated API server may delete an object later; a list after the grace period still returns
+// the object.
 func TestPassListsTypesThatItAssumedDeleted(t *testing.T) {
 	p := newPasses(t, &contentServer{
 		objects: map[string]objects{"configmaps": {object("c")}}, grace: map[string]time.Duration{"configmaps": time.Minute},

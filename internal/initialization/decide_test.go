@@ -116,11 +116,11 @@ func TestDecideAction(t *testing.T) {
 			namespace: waiting().Condition(since(31*time.Second - 1)), registrations: ignore,
 			want: action{requeueAfter: 1},
 		},
-		"an expired timeout with policy Ignore": {
+		"an expired timeout with failurePolicy Ignore": {
 			namespace: waiting().Condition(since(31 * time.Second)), registrations: ignore,
 			want: action{skip: rbac, reason: timedOut},
 		},
-		"an expired timeout with policy Fail": {
+		"an expired timeout with failurePolicy Fail": {
 			namespace: waiting().Condition(since(31 * time.Second)), registrations: fail, want: action{fails: true},
 		},
 		"an expired timeout without a policy": {

@@ -63,7 +63,7 @@ func TestComputeRegistrations(t *testing.T) {
 		})
 	}
 
-	t.Run("an excluded configuration registers its initializers, too", func(t *testing.T) {
+	t.Run("an excluded configuration also registers its initializers", func(t *testing.T) {
 		g := NewWithT(t)
 		got := ComputeRegistrations(objects([]*wrappers.ConfigurationWrapper{
 			wrappers.MakeConfiguration("b").Initializers(many...), withTimeout("c", 3, rbac, many[0]),

@@ -78,7 +78,7 @@ func TestAddValidates(t *testing.T) {
 		"an empty finalizer": {
 			name: good, fn: nothing, opts: []Option{WithFinalizer("")}, want: []string{`finalizer ""`},
 		},
-		"all at once": {
+		"all problems together": {
 			name: "a", opts: []Option{WithWorkers(0)}, want: []string{"not fully qualified", "WithWorkers(0)", "the function is nil"},
 		},
 	} {

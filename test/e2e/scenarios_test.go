@@ -43,7 +43,7 @@ const (
 )
 
 var _ = Describe("A namespace", func() {
-	It("is prepared by two initializers before its user can use it, and is deleted with all its content", func(ctx context.Context) {
+	It("is initialized by two initializers before its user can write to it, and is deleted with all its content", func(ctx context.Context) {
 		By("running two initializers with few permissions")
 		applyText(ctx, initializers.OwnerManifest)
 		applyText(ctx, initializers.PolicyManifest)
@@ -221,7 +221,7 @@ func shop(namespace string) []client.Object {
 					// The check never succeeds without permissions, so it runs until the Pod is
 					// stopped. No other image is guaranteed to be available.
 					Command: []string{"/manager", "--check", "--check-timeout=1h"},
-					// The quota of the initializer requires them.
+					// The initializer's quota requires resource requests.
 					Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
 						corev1.ResourceCPU: resource.MustParse("1m"), corev1.ResourceMemory: resource.MustParse("16Mi"),
 					}},

@@ -35,7 +35,7 @@ var _ = Describe("Every way of installing", func() {
 		dropMeaninglessNamespaces(manifested)
 		expectSame(manifested, kustomized)
 
-		// The chart omits the Namespace, which must exist before `helm install`.
+		// By default, the chart omits the Namespace, which must exist before `helm install`.
 		rendered, err := template(ctx, "--set=namespace.create=true")
 		Expect(err).NotTo(HaveOccurred())
 		charted := byName(rendered)

@@ -42,7 +42,7 @@ func TestInstall(t *testing.T) {
 var _ = BeforeSuite(func(ctx context.Context) {
 	framework.SetDefaults()
 
-	// The suite builds it instead of a spec, since the first build takes minutes.
+	// The suite builds the binaries before any spec, since the first build takes minutes.
 	makeTarget(ctx, "helm", "build")
 	cluster := framework.StartControlPlane(ctx)
 	plane, admin = cluster.ControlPlane, cluster.Admin

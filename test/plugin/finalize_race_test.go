@@ -158,7 +158,7 @@ var _ = Describe("finalize, concurrent changes", func() {
 			To(MatchError(ContainSubstring("not found")))
 	})
 
-	It("writes to the selected objects only", func(ctx context.Context) {
+	It("writes only to the selected objects", func(ctx context.Context) {
 		namespace := makeStuckNamespace(ctx)
 		w := &recordingProxy{}
 		Expect(force(ctx, w, namespace, "--finalizer="+testFinalizer, "--resource=configmaps/held").code).To(Equal(0))

@@ -234,7 +234,7 @@ var _ = Describe("finalize", func() {
 			return forced
 		}
 
-		It("removes one finalizer of the selected objects only", func(ctx context.Context) {
+		It("removes only one finalizer of the selected objects", func(ctx context.Context) {
 			namespace := makeStuckNamespace(ctx)
 			forced := force(ctx, namespace, "--finalizer="+testFinalizer, "--resource=configmaps/held",
 				"--backup="+filepath.Join(dir, "b.yaml"))
@@ -252,7 +252,7 @@ var _ = Describe("finalize", func() {
 			Expect(configMapNamed(ctx, namespace, "kept").DeletionTimestamp).To(BeNil())
 		})
 
-		It("removes one finalizer of the Namespace only", func(ctx context.Context) {
+		It("removes only one finalizer of the Namespace", func(ctx context.Context) {
 			namespace := makeStuckNamespace(ctx)
 			force(ctx, namespace, "--metadata-finalizer="+testFinalizer, "--no-backup")
 			Expect(bareAdmin.Get(ctx, client.ObjectKeyFromObject(namespace), namespace)).To(Succeed())

@@ -85,8 +85,8 @@ var _ = Describe("The example search-index", Ordered, func() {
 		Entry("returns Retry-After", "busy", troubled(http.StatusServiceUnavailable, "1"), "ServiceBusy", "503 Service Unavailable"),
 		Entry("executes requests and its responses are lost", "lost", fault(answerLost), "Retrying", "is down: EOF"),
 		Entry("is a different program", "page", troubled(http.StatusOK, ""), "Retrying", "200 OK"),
-		// For example, an HTTPS server. A response of the service with this status would delete the
-		// namespace.
+		// The gateway is, for example, an HTTPS server. A response of the service with this status
+		// would delete the namespace.
 		Entry("is behind a gateway that rejects requests", "gateway", troubled(http.StatusBadRequest, ""), "Retrying", "400 Bad Request"),
 		Entry("rejects the credentials", "unknown", troubled(http.StatusUnauthorized, ""), "Retrying", "401 Unauthorized"),
 	)

@@ -86,7 +86,7 @@ var _ = Describe("While the CustomResourceDefinitions are deleted and applied ag
 		registered := time.Since(begin)
 		broken.ExpectActive(ctx, "crds")
 		active := time.Since(begin)
-		time.Sleep(time.Second) // Create some namespaces after that, too.
+		time.Sleep(time.Second) // Create some more namespaces after the registration.
 		close(stop)
 		group.Wait()
 		AddReportEntry("times", fmt.Sprintf("deleted %s, applied %s, registered %s, active %s", deleted, applied, registered, active))

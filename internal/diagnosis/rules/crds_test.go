@@ -87,7 +87,7 @@ func TestFindStorage(t *testing.T) {
 			facts: makeTerminating(withContent(failing(configMaps, internalError("it is a bad day")))),
 			want:  []want{{diagnosis.CauseStorageUnreadable, diagnosis.Likely, "", "it is a bad day", nil}},
 		},
-		"time-outs and many objects": {
+		"timeouts and many objects": {
 			facts: makeTerminating(withContent(many), withContentFailure("the server was unable to return a response in the time allotted, but may still be processing the request")),
 			want:  []want{{diagnosis.CauseTooManyObjects, diagnosis.Likely, "70000 objects of type configmaps", "time allotted", nil}},
 		},

@@ -33,7 +33,7 @@ const (
 	textSize   = 11
 )
 
-// sideColors are distinguishable in greyscale and for readers with red-green colour blindness.
+// sideColors are distinguishable in grayscale and for readers with red-green color blindness.
 var sideColors = [2]color.Color{
 	peer: color.RGBA{R: 0x9a, G: 0xa5, B: 0xb1, A: 0xff},
 	ours: color.RGBA{R: 0x1f, G: 0x5f, B: 0xa8, A: 0xff},

@@ -24,7 +24,7 @@ const (
 	// settling is the time that initializers run before the measurement. pkg/initializer reads
 	// namespaces twice if they were created up to a few seconds after its start.
 	settling = 7 * time.Second
-	// chainAtOnce is the length of the chain for namespaces that are created at once.
+	// chainAtOnce is the length of the chain for namespaces that are created concurrently.
 	chainAtOnce = 3
 )
 
@@ -42,7 +42,8 @@ type outcome struct {
 	atOnce int
 	chains map[way]map[int]*samples
 	crowds map[way][]time.Duration
-	// cpu is the processor time of the initializers for all namespaces that are created at once.
+	// cpu is the processor time of the initializers for all namespaces that are created
+	// concurrently.
 	cpu map[way][]time.Duration
 }
 

@@ -198,7 +198,7 @@ func TestReconcile(t *testing.T) {
 		wantErr      []string
 		wantPending  string
 	}{
-		"last initializer opens the namespace": {
+		"last initializer completes the initialization": {
 			cached: waiting(me).Obj(), call: done,
 			wantCalls: 1, wantRequests: []string{finishing + "b.corp.com, replace pending-initializers="},
 		},
