@@ -325,7 +325,7 @@ func TestPass(t *testing.T) {
 			}},
 			want: passResult{Deletes: background("widgets/v"), Remaining: map[string]int{"widgets": 1}},
 		},
-		"three objects that cannot be deleted are named; the others are counted": {
+		"three objects that cannot be deleted are named; the rest is counted": {
 			server: &contentServer{
 				objects: map[string]objects{"widgets": {object("e"), object("d"), object("c"), object("b"), object("a")}},
 				errors: map[string]error{
