@@ -36,7 +36,7 @@ import (
 const failure = `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","message":"the team has no budget"}`
 
 var _ = Describe("The operator", func() {
-	It("sets the condition of every namespace: initializing, initialization not required, older than the operator", func(ctx context.Context) {
+	It("sets the condition of every namespace: initialized, initialization not required, older than the operator", func(ctx context.Context) {
 		cluster.ExpectInjected(ctx)
 		plain := framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("plain")).Name
 		cluster.Register(ctx, "wait", "a.test.example.com")
