@@ -244,7 +244,8 @@ func checkReferrer(t *testing.T, repository name.Repository, image v1.Descriptor
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Not from the list, where this library's registry returns the type of the configuration.
+	// Read the type from the manifest: in the list, this library's registry returns the type of the
+	// configuration.
 	own, err := artifact.Manifest()
 	if err != nil {
 		t.Fatal(err)

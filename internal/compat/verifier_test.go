@@ -171,7 +171,7 @@ func TestVerify(t *testing.T) {
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(status).To(Equal(test.want))
 
-			// Only a confirmed set is not verified again.
+			// A set is verified again until it is confirmed.
 			isConfirmed := test.want.Reason == v1alpha1.ReasonEnforced && test.want.RetryAfter == 0
 			before := test.api.dryRuns
 			test.api.dryRuns = 0

@@ -30,9 +30,9 @@ import (
 // configurationServer serves the configurations and the set, and records what is written to them.
 type configurationServer struct {
 	configurations []*wrappers.ConfigurationWrapper
-	// set is the effective set; nil if it does not exist.
+	// set is the effective set, or nil if it does not exist.
 	set *v1alpha1.NamespaceInitializerSet
-	// The errors of requests. Errors of status writes are by the name of the configuration.
+	// The errors that requests return. Errors of status writes are keyed by configuration name.
 	listError, getError, setError error
 	statusErrors                  map[string]error
 
@@ -121,7 +121,7 @@ func TestConfigurationReconcile(t *testing.T) {
 	const (
 		ofRBAC = "effective by nslifecycle: [rbac.corp.com of one] in nslifecycle-system"
 		status = "/status by nslifecycle, resourceVersion=5: Active="
-		// The suffix of a write of both conditions.
+		// The suffix of the text of a write that sets both conditions.
 		healthy = " Healthy=True/Healthy"
 	)
 	configuration := func(name string, initializers ...string) *wrappers.ConfigurationWrapper {
@@ -154,7 +154,7 @@ func TestConfigurationReconcile(t *testing.T) {
 		wantRetry  time.Duration
 		wantError  string
 	}{
-		"there is a set without configurations, too": {
+		"the set is created even without configurations": {
 			wantWrites: []string{"create effective by nslifecycle: [] in nslifecycle-system"},
 		},
 		"the first configuration": {
@@ -217,7 +217,7 @@ func TestConfigurationReconcile(t *testing.T) {
 				set: policytest.Set("rbac.corp.com"),
 			},
 		},
-		"an empty configuration, and one that does not fit": {
+		"an empty configuration and one that does not fit": {
 			server: configurationServer{configurations: []*wrappers.ConfigurationWrapper{
 				configuration("empty"), enforced(configuration("one", "rbac.corp.com")),
 				configuration("too-many", numbered(v1alpha1.MaxSetInitializers)...),
@@ -255,7 +255,7 @@ func TestConfigurationReconcile(t *testing.T) {
 			server:    configurationServer{getError: errOutage},
 			wantError: `failed to get NamespaceInitializerSet "effective": ` + errOutage.Error(),
 		},
-		"the set cannot be written, and no status is written": {
+		"the set cannot be written; no status is written": {
 			server: configurationServer{
 				configurations: []*wrappers.ConfigurationWrapper{configuration("one", "rbac.corp.com")},
 				setError:       errOutage,
@@ -280,7 +280,7 @@ func TestConfigurationReconcile(t *testing.T) {
 			wantWrites: []string{"one" + status + "True/Enforced" + healthy},
 			wantRetry:  conflictRetry,
 		},
-		"one status cannot be written, and the other ones are": {
+		"one status cannot be written; the other statuses are written": {
 			server: configurationServer{
 				configurations: []*wrappers.ConfigurationWrapper{
 					configuration("deleted"), configuration("one", "rbac.corp.com"), configuration("two"),
@@ -293,7 +293,7 @@ func TestConfigurationReconcile(t *testing.T) {
 			},
 			wantError: `failed to update the status of NamespaceInitializerConfiguration "one": ` + errOutage.Error(),
 		},
-		"the inject policy cannot be patched, and the status is written": {
+		"the inject policy cannot be patched; the status is still written": {
 			server: configurationServer{
 				configurations: []*wrappers.ConfigurationWrapper{configuration("one", "rbac.corp.com")},
 				set:            policytest.Set("rbac.corp.com"),

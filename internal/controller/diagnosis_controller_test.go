@@ -35,18 +35,18 @@ var asOf = regexp.MustCompile(` \(as of [^)]+\)`)
 
 const progressDeadline = 30 * time.Second
 
-// reconcilerTest is a Namespace whose diagnosis is made up. Writes to its conditions show at once; what
-// the API server makes of them is the business of the tests in test/diagnosis.
+// reconcilerTest serves one Namespace and returns prepared findings for it. Writes of conditions
+// take effect immediately; test/diagnosis tests how the API server handles them.
 type reconcilerTest struct {
 	*DiagnosisReconciler
 	// namespace is nil once it is deleted.
 	namespace *corev1.Namespace
-	// cached is the Namespace in a stale cache; namespace if nil.
+	// cached is the Namespace in a stale cache; if nil, the cache returns namespace.
 	cached   *corev1.Namespace
 	findings []diagnosis.Finding
-	// The errors that requests are answered with.
+	// The errors that requests return.
 	getError, statusError, diagnosisError error
-	// foundUID is that of the Namespace that is diagnosed; the same if empty.
+	// foundUID is the UID of the diagnosed Namespace, if it differs from that of namespace.
 	foundUID types.UID
 	// onDiagnose is called at each diagnosis.
 	onDiagnose func()
@@ -136,7 +136,7 @@ func (w *reconcilerTest) Diagnose(_ context.Context, name string) (*diagnosis.Di
 	return found, nil
 }
 
-// pass lets some time pass and reconciles, and returns when to do so again.
+// pass advances the clock, reconciles, and returns RequeueAfter.
 func (w *reconcilerTest) pass(g *WithT, t *testing.T, passed time.Duration) time.Duration {
 	t.Helper()
 	w.clock.SetTime(w.clock.Now().Add(passed))
@@ -152,7 +152,7 @@ func (w *reconcilerTest) written() []string {
 	return writes
 }
 
-// blockedNamespaces returns what the gauge counts, by stage and cause.
+// blockedNamespaces returns the values of the gauge, by stage and cause.
 func blockedNamespaces(g *WithT) map[string]float64 {
 	families, err := metrics.Registry.Gather()
 	g.Expect(err).NotTo(HaveOccurred())
@@ -205,11 +205,11 @@ func TestDiagnosisReconcileOfADeletion(t *testing.T) {
 	g.Expect(recorded(w.recorder)).To(Equal([]string{heldEvent}))
 	g.Expect(blockedNamespaces(g)).To(Equal(map[string]float64{"Terminating/FinalizerOwnerGone": 1}))
 
-	// Woken in between, by the own write for one.
+	// Reconciled early, for example after the controller's own write.
 	g.Expect(w.pass(g, t, 10*time.Second)).To(Equal(20 * time.Second))
 	g.Expect(w.diagnoses).To(Equal(1))
 
-	// The interval grows, and there are no further writes and Events.
+	// The interval grows; the controller writes nothing and records no Event.
 	for _, want := range []time.Duration{60, 120, 240, 300, 300} {
 		g.Expect(w.pass(g, t, w.tracker.namespaces["x"].next.Sub(w.clock.Now()))).To(Equal(want * time.Second))
 	}
@@ -217,14 +217,14 @@ func TestDiagnosisReconcileOfADeletion(t *testing.T) {
 	g.Expect(w.written()).To(BeEmpty())
 	g.Expect(recorded(w.recorder)).To(BeEmpty())
 
-	// A second finding; the first one gets no second Event.
+	// A second finding; the controller records no second Event for the first one.
 	w.findings = []diagnosis.Finding{held1(), held2()}
 	w.pass(g, t, maxDiagnosisInterval)
 	g.Expect(w.written()).To(Equal([]string{heldWrite + "; and 1 more finding" + explainHint}))
 	g.Expect(recorded(w.recorder)).To(Equal([]string{
 		"Warning FinalizerOwnerGone no controller removes finalizer hold; objects: configmaps/b"}))
 
-	// Another cause, which counts in place of the first.
+	// Another cause, which replaces the first one in the metric.
 	forbidden := diagnosis.Finding{Cause: diagnosis.CauseForbidden, Message: "forbidden"}
 	w.findings = []diagnosis.Finding{forbidden}
 	w.pass(g, t, maxDiagnosisInterval)
@@ -233,7 +233,7 @@ func TestDiagnosisReconcileOfADeletion(t *testing.T) {
 	g.Expect(w.written()).To(HaveLen(1))
 	g.Expect(recorded(w.recorder)).To(Equal([]string{"Warning Forbidden forbidden"}))
 
-	// Progress is reported at once and restarts the deadline.
+	// The controller reports progress immediately and restarts the deadline.
 	diagnoses := w.diagnoses
 	w.namespace.Status.Conditions = append(w.namespace.Status.Conditions,
 		corev1.NamespaceCondition{Type: corev1.NamespaceContentRemaining, Status: corev1.ConditionTrue})
@@ -242,13 +242,14 @@ func TestDiagnosisReconcileOfADeletion(t *testing.T) {
 	g.Expect(blockedNamespaces(g)).To(HaveKeyWithValue("Terminating/Forbidden", 0.0))
 	g.Expect(w.diagnoses).To(Equal(diagnoses))
 
-	// It is stalled again for the same reason: a condition, and no Event.
+	// The namespace is stalled again for the same reason: the controller sets the condition but
+	// records no Event.
 	g.Expect(w.pass(g, t, progressDeadline)).To(Equal(progressDeadline))
 	g.Expect(w.written()).To(Equal([]string{"x-uid: nslifecycle.dev/DeletionBlocked=True/Forbidden: forbidden" + explainHint}))
 	g.Expect(recorded(w.recorder)).To(BeEmpty())
 	g.Expect(blockedNamespaces(g)).To(HaveKeyWithValue("Terminating/Forbidden", 1.0))
 
-	// It is deleted.
+	// The Namespace is deleted.
 	w.namespace = nil
 	g.Expect(w.pass(g, t, time.Second)).To(BeZero())
 	g.Expect(blockedNamespaces(g)).To(HaveKeyWithValue("Terminating/Forbidden", 0.0))
@@ -284,12 +285,12 @@ func TestDiagnosisReconcileOfAnInitialization(t *testing.T) {
 	freed("The initialization is complete")
 	g.Expect(w.tracker.namespaces).To(BeEmpty())
 
-	// Deleted while it is stuck.
+	// The Namespace is deleted while its initialization is stuck.
 	w.namespace = wrappers.MakeNamespace("x").UID("x-uid").Initializers("a.corp.com").Obj()
 	stuck()
 	w.namespace.DeletionTimestamp = &metav1.Time{Time: now}
 	freed("The namespace is being deleted")
-	g.Expect(w.tracker.namespaces["x"].reported).To(BeNil(), "the cause of the blocked deletion gets an Event again")
+	g.Expect(w.tracker.namespaces["x"].reported).To(BeNil(), "the controller records another Event for the cause of the blocked deletion")
 }
 
 func TestDiagnosisReconcileTakesOver(t *testing.T) {
@@ -328,7 +329,7 @@ func TestDiagnosisReconcileOfTheHealthy(t *testing.T) {
 	g.Expect(w.pass(g, t, progressDeadline)).To(Equal(progressDeadline))
 	g.Expect(w.pass(g, t, progressDeadline)).To(Equal(2 * progressDeadline))
 	g.Expect(w.diagnoses).To(Equal(2))
-	g.Expect(w.written()).To(BeEmpty(), "there is no condition where there never was anything to say")
+	g.Expect(w.written()).To(BeEmpty(), "no condition is set if there was never a finding")
 	g.Expect(blockedNamespaces(g)).To(BeEmpty())
 
 	w.findings = []diagnosis.Finding{held1()}
@@ -337,12 +338,12 @@ func TestDiagnosisReconcileOfTheHealthy(t *testing.T) {
 	g.Expect(recorded(w.recorder)).To(HaveLen(1))
 	w.findings = nil
 	w.pass(g, t, maxDiagnosisInterval)
-	g.Expect(w.written()).To(Equal([]string{movingWrite}), "there is no finding, although there is no progress yet")
+	g.Expect(w.written()).To(Equal([]string{movingWrite}), "there is no finding even though the namespace makes no progress")
 	g.Expect(blockedNamespaces(g)).To(Equal(map[string]float64{"Terminating/FinalizerOwnerGone": 0}))
 
 	w.findings = []diagnosis.Finding{held1()}
 	w.pass(g, t, maxDiagnosisInterval)
-	g.Expect(recorded(w.recorder)).To(HaveLen(1), "a finding that occurs again gets an Event again")
+	g.Expect(recorded(w.recorder)).To(HaveLen(1), "the controller records another Event for a finding that occurs again")
 }
 
 func TestDiagnosisReconcileOfTheUsed(t *testing.T) {
@@ -370,7 +371,7 @@ func TestDiagnosisReconcileErrors(t *testing.T) {
 		"it is deleted in the meantime": {
 			prepare: func(w *reconcilerTest) { w.diagnosisError = errNotFound }, wantAgain: progressDeadline, wantDiagnoses: 1,
 		},
-		"it is deleted from the cache in the meantime": {
+		"it is removed from the cache in the meantime": {
 			prepare:   func(w *reconcilerTest) { w.onDiagnose = func() { w.getError = errNotFound } },
 			wantAgain: progressDeadline, wantDiagnoses: 1,
 		},
@@ -378,7 +379,7 @@ func TestDiagnosisReconcileErrors(t *testing.T) {
 			prepare:   func(w *reconcilerTest) { w.onDiagnose = func() { w.namespace.Spec.Finalizers = nil } },
 			wantAgain: progressDeadline, wantDiagnoses: 1,
 		},
-		"it was created again, and the cache does not have it yet": {
+		"it was recreated, and the cache is stale": {
 			prepare:   func(w *reconcilerTest) { w.foundUID = "other" },
 			wantAgain: progressDeadline, wantDiagnoses: 1,
 		},
@@ -391,7 +392,7 @@ func TestDiagnosisReconcileErrors(t *testing.T) {
 			prepare:   func(w *reconcilerTest) { w.statusError = errNotFound },
 			wantAgain: progressDeadline, wantDiagnoses: 1, wantWrites: []string{blockedWrite},
 		},
-		"there have been too many requests": {
+		"the request budget is exhausted": {
 			prepare:   func(w *reconcilerTest) { w.Budget = fixedBudget(2 * time.Second) },
 			wantAgain: 2 * time.Second,
 		},
@@ -450,7 +451,7 @@ func TestDiagnosisReconcileOfAStaleNamespace(t *testing.T) {
 	g.Expect(w.written()).To(BeEmpty())
 }
 
-// News comes before a first diagnosis, and that before one more of the same.
+// A changed condition has priority over a first diagnosis, which has priority over a repeated one.
 func TestDiagnosisReconcilePriorities(t *testing.T) {
 	g := NewWithT(t)
 	w := newReconcilerTest(terminating(), held1())
@@ -460,15 +461,15 @@ func TestDiagnosisReconcilePriorities(t *testing.T) {
 	repeated, err := w.Reconcile(t.Context(), requestFor("x"))
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(*repeated.Priority).To(BeNumerically("<", *first.Priority))
-	g.Expect(*first.Priority).To(BeNumerically("<", 0), "that of an event")
+	g.Expect(*first.Priority).To(BeNumerically("<", 0), "lower than the priority of a watch event")
 }
 
-// Events about two findings of the same cause are not taken for one that is repeated.
+// The API server must not merge Events about two findings with the same cause into a series.
 func TestDiagnosisReconcileRelatesEventsToObjects(t *testing.T) {
 	g := NewWithT(t)
 	g.Expect(relatedObject(held1())).To(Equal(&corev1.ObjectReference{Namespace: "x", Name: "a"}))
 	if object := relatedObject(diagnosis.Finding{}); object != nil { // not a nil pointer either
-		t.Errorf("there is no object, and it is related to %v", object)
+		t.Errorf("the finding has no object, but the Event is related to %v", object)
 	}
 }
 
@@ -482,12 +483,12 @@ func TestCanStallPredicate(t *testing.T) {
 		namespace *corev1.Namespace
 		want      bool
 	}{
-		"in use":                         {namespace: used},
-		"terminating":                    {namespace: terminating(), want: true},
-		"initializing":                   {namespace: initializing, want: true},
-		"in use, and said to be blocked": {namespace: blocked(v1alpha1.ConditionInitializationBlocked, "True"), want: true},
-		"in use, and once blocked":       {namespace: blocked(v1alpha1.ConditionInitializationBlocked, "False")},
-		"restored as it was":             {namespace: blocked(v1alpha1.ConditionDeletionBlocked, "True"), want: true},
+		"in use":       {namespace: used},
+		"terminating":  {namespace: terminating(), want: true},
+		"initializing": {namespace: initializing, want: true},
+		"in use, with a condition that reports it as blocked": {namespace: blocked(v1alpha1.ConditionInitializationBlocked, "True"), want: true},
+		"in use, and previously blocked":                      {namespace: blocked(v1alpha1.ConditionInitializationBlocked, "False")},
+		"restored from a backup":                              {namespace: blocked(v1alpha1.ConditionDeletionBlocked, "True"), want: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)

@@ -33,7 +33,7 @@ func TestExpiryReconcile(t *testing.T) {
 		toKeep      = "; to keep it, run: kubectl annotate namespace x nslifecycle.dev/ttl-"
 		onTime      = "the namespace will be deleted at 2026-03-01T12:00:00Z (nslifecycle.dev/ttl=8h)" + toKeep
 	)
-	// expired expires now.
+	// expired is a namespace that expires now.
 	expired := func() *wrappers.NamespaceWrapper {
 		wrapper := wrappers.MakeNamespace("x").UID("x-uid").ResourceVersion("7").Annotation(v1alpha1.AnnotationTTL, "8h")
 		wrapper.CreationTimestamp = metav1.NewTime(now.Add(-8 * time.Hour))
@@ -48,12 +48,13 @@ func TestExpiryReconcile(t *testing.T) {
 	policies := []client.Object{policytest.ExpiryPolicy(), policytest.ExpiryBinding()}
 
 	tests := map[string]struct {
-		// cached is the Namespace in the cache, live the one in the API server; the same if nil.
+		// cached is the Namespace in the cache, live the one in the API server; if nil, both are
+		// the same.
 		cached, live *wrappers.NamespaceWrapper
 		server       namespaceServer
 		// cachedPolicies are in the cache, livePolicies in the API server.
 		cachedPolicies, livePolicies []client.Object
-		// serverTime is the time of the API server; now if nil, and unknown if zero.
+		// serverTime is the API server's time: now if nil, unknown if zero.
 		serverTime *time.Time
 		liveError  error
 		wantResult ctrl.Result
@@ -87,7 +88,7 @@ func TestExpiryReconcile(t *testing.T) {
 		},
 		"terminating in the meantime":      {cached: warned(), live: warned().Terminating(now)},
 		"deleted in the meantime":          {cached: warned(), liveError: errNotFound},
-		"created again in the meantime":    {cached: warned(), live: wrappers.MakeNamespace("x").UID("y-uid")},
+		"recreated in the meantime":        {cached: warned(), live: wrappers.MakeNamespace("x").UID("y-uid")},
 		"failed to get the live namespace": {cached: warned(), liveError: errOutage, wantError: errOutage.Error()},
 		"warned in the meantime": {
 			cached: expired(), live: warned(), wantWrites: []string{deletion},
@@ -143,7 +144,7 @@ func TestExpiryReconcile(t *testing.T) {
 			wantResult: ctrl.Result{RequeueAfter: 10 * time.Second},
 		},
 
-		"write of the warning fails": {
+		"writing the warning fails": {
 			cached: expired(), server: namespaceServer{statusError: errOutage},
 			wantWrites: []string{statusPatch + "nslifecycle.dev/Expiring=True/ExpiresSoon"},
 			wantError:  `failed to update the status of namespace "x": ` + errOutage.Error(), wantResult: ctrl.Result{RequeueAfter: time.Second},
@@ -192,7 +193,8 @@ func TestExpiryReconcile(t *testing.T) {
 	}
 }
 
-// A refusal with a different text each time changes the condition each time, which triggers an event.
+// A rejection with a different text each time changes the condition each time, which triggers a
+// watch event.
 func TestExpiryBacksOffAfterRefusal(t *testing.T) {
 	g := NewWithT(t)
 	namespace := wrappers.MakeNamespace("x").UID("x-uid").ResourceVersion("7").Annotation(v1alpha1.AnnotationTTL, "8h")

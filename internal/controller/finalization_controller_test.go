@@ -46,18 +46,19 @@ const (
 // finalizationServer serves one Namespace and its ConfigMaps, and records writes as text. The effect
 // of a write to /finalize is tested in test/finalization.
 type finalizationServer struct {
-	// cached is the Namespace in the cache, live that in the API server; the same if nil.
+	// cached is the Namespace in the cache, live the one in the API server; if nil, both are the
+	// same.
 	cached, live *corev1.Namespace
 	// configMaps are in the namespace.
 	configMaps []metav1.PartialObjectMetadata
-	// leases are those of the API servers.
+	// leases are the Leases of the API servers.
 	leases []coordinationv1.Lease
 	// webhooks are the configurations of validating webhooks.
 	webhooks []admissionv1.ValidatingWebhookConfiguration
-	// The errors of requests. finalizeErrors are returned in this order.
+	// The errors that requests return. finalizeErrors are returned in this order.
 	getError, liveError, listError, discoveryError, leasesError, webhooksError, statusError, deleteError error
 	finalizeErrors                                                                                       []error
-	// onFinalize is called at each request to finalize.
+	// onFinalize is called for each finalize request.
 	onFinalize func(*finalizationServer)
 
 	gracePeriods *graceperiod.Source
@@ -144,7 +145,7 @@ func (s *finalizationServer) list(
 	options := (&client.ListOptions{}).ApplyOptions(opts)
 	if options.Namespace != metav1.NamespaceSystem ||
 		options.LabelSelector.String() != "apiserver.kubernetes.io/identity=kube-apiserver" {
-		return fmt.Errorf("not those of API servers: %v", options)
+		return fmt.Errorf("the list options do not select the Leases of API servers: %v", options)
 	}
 	list.(*coordinationv1.LeaseList).Items = s.leases
 	return s.leasesError
@@ -191,7 +192,7 @@ func (s *finalizationServer) patchStatus(
 		words = append(words, fmt.Sprintf("%s=%s", condition.Reason, condition.Status))
 	}
 	s.writes = append(s.writes, strings.Join(words, " "))
-	if s.statusError == nil { // The API server answers with the object as it is now.
+	if s.statusError == nil { // The API server returns the current object.
 		object.SetResourceVersion("8")
 		if body.Status.Phase != "" {
 			object.(*corev1.Namespace).Status.Phase = body.Status.Phase
@@ -484,7 +485,7 @@ func TestFinalizationReconcile(t *testing.T) {
 		"no finalizers, and it is deleted": {
 			server: finalizationServer{cached: terminating(withFinalizers()), deleteError: errNotFound}, wantWrites: []string{final + "7"},
 		},
-		// The change may be one that does not trigger the reconciler.
+		// The change may not trigger the reconciler.
 		"no finalizers, and a conflict": {
 			server: finalizationServer{cached: terminating(withFinalizers()), deleteError: errConflict}, wantWrites: []string{final + "7"},
 			want: retry,
@@ -494,7 +495,7 @@ func TestFinalizationReconcile(t *testing.T) {
 			wantError: `failed to delete namespace "x": ` + errOutage.Error(),
 		},
 
-		// Refused.
+		// Namespaces whose content the operator never deletes.
 		"default": {
 			server:     finalizationServer{cached: terminating(named("default"), active), configMaps: fresh},
 			wantWrites: []string{"status of default" + refused},
@@ -592,7 +593,7 @@ func TestFinalizationReconcileWaitsForTheGracePeriod(t *testing.T) {
 	g.Expect(server.writes).NotTo(ContainElement(HavePrefix("finalize")))
 	g.Expect(reconcile(9 * time.Second)).To(BeZero())
 	g.Expect(server.writes).To(ContainElement(HavePrefix("finalize x by nslifecycle: uid=another-uid")))
-	// A discovery before the end of the grace period is not used.
+	// A discovery result from before the end of the grace period is not used.
 	g.Expect(server.discovers).To(Equal(2))
 }
 
@@ -620,7 +621,7 @@ func TestFinalizationReconcileGivesUpAfterManyConflicts(t *testing.T) {
 	g.Expect(server.writes).To(HaveLen(maxConflicts))
 }
 
-// Events are recorded for changed conditions, and for new ones that are True.
+// Events are recorded for changed conditions, and for new conditions that are True.
 func TestFinalizationReconcileRecordsEvents(t *testing.T) {
 	g := NewWithT(t)
 	server := &finalizationServer{cached: terminating(held, func(n *corev1.Namespace) {
@@ -654,7 +655,7 @@ func TestDeletionChanged(t *testing.T) {
 		"the deletion": {
 			before: terminating(func(n *corev1.Namespace) { n.DeletionTimestamp = nil }), after: terminating(), want: true,
 		},
-		"recreated, and not terminating": {after: wrappers.MakeNamespace("x").UID("another-uid").Obj()},
+		"recreated and not terminating": {after: wrappers.MakeNamespace("x").UID("another-uid").Obj()},
 		"not terminating": {
 			before: wrappers.MakeNamespace("x").Obj(), after: wrappers.MakeNamespace("x").Obj(),
 		},
@@ -672,7 +673,7 @@ func TestDeletionChanged(t *testing.T) {
 	g := NewWithT(t)
 	g.Expect(deletionChanged().Create(event.CreateEvent{Object: before})).To(BeTrue())
 	g.Expect(deletionChanged().Create(event.CreateEvent{Object: wrappers.MakeNamespace("x").Obj()})).To(BeFalse())
-	// The state of a deleted Namespace must be forgotten.
+	// The reconciler must discard the state of a deleted Namespace.
 	g.Expect(deletionChanged().Delete(event.DeleteEvent{Object: before})).To(BeTrue())
 }
 

@@ -17,7 +17,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// authorizedInitializer returns the rights of an initializer.
+// authorizedInitializer returns the permissions of an initializer.
 func authorizedInitializer() (*rbacv1.ClusterRole, *rbacv1.ClusterRoleBinding) {
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "r"}, Rules: []rbacv1.PolicyRule{{
 		APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{v1alpha1.VerbInitialize},
@@ -29,7 +29,7 @@ func authorizedInitializer() (*rbacv1.ClusterRole, *rbacv1.ClusterRoleBinding) {
 	return role, binding
 }
 
-// newHealthChecker returns one that finds all initializers healthy.
+// newHealthChecker returns a health checker that finds all initializers healthy.
 func newHealthChecker() *initializerhealth.Checker {
 	role, binding := authorizedInitializer()
 	return &initializerhealth.Checker{

@@ -29,15 +29,15 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// waitServer serves one Namespace and the configurations, from the cache and live, and records what is
-// written.
+// waitServer serves one Namespace and the configurations, from the cache and live, and records
+// writes.
 type waitServer struct {
 	cached, live                *corev1.Namespace
 	cachedNames, liveNames      []*wrappers.ConfigurationWrapper
 	listError, getError, refuse error
 
 	writes []string
-	// result is the message of the result that was written.
+	// result is the message of the written result.
 	result string
 }
 
@@ -115,7 +115,8 @@ func (s *waitServer) patch(
 	return s.refuse
 }
 
-// Namespaces are opened and failed only according to what the API server returns.
+// The initialization of a namespace completes or fails only according to responses of the API
+// server, not the cache.
 func TestNamespaceReconcileDecidesAgainLive(t *testing.T) {
 	const (
 		rbac, quota = "rbac.corp.com", "quota.corp.com"
@@ -151,11 +152,12 @@ func TestNamespaceReconcileDecidesAgainLive(t *testing.T) {
 
 	tests := map[string]struct {
 		server waitServer
-		// hasNoTimeout means that the conditions do not record a turn.
+		// hasNoTimeout reports whether the conditions do not record a turn.
 		hasNoTimeout bool
-		// isUnregistered means that the initializers have been unregistered for a minute.
+		// isUnregistered reports whether the initializers have been unregistered for a minute.
 		isUnregistered bool
-		// isRegisteredAgain means that the first one is no longer recorded as unregistered.
+		// isRegisteredAgain reports whether the first initializer is no longer recorded as
+		// unregistered.
 		isRegisteredAgain bool
 		want              time.Duration
 		wantWrites        []string
@@ -184,12 +186,12 @@ func TestNamespaceReconcileDecidesAgainLive(t *testing.T) {
 				"rbac.corp.com/Initialized=False/TimedOut"},
 			wantEvents: []string{timedOut},
 		},
-		// The cache alone does not suffice.
-		"expired in the cache, and longer live": {
+		// The cache is not sufficient evidence.
+		"expired in the cache, with a longer timeout live": {
 			server: waitServer{cachedNames: ignore, liveNames: configured(120, v1alpha1.InitializerIgnore)},
 			want:   61 * time.Second,
 		},
-		"expired in the cache, and removed live": {
+		"expired in the cache, without a timeout live": {
 			server: waitServer{cachedNames: ignore, liveNames: configured(0, "")},
 		},
 		"expired in the cache, and completed live": {
@@ -237,7 +239,7 @@ func TestNamespaceReconcileDecidesAgainLive(t *testing.T) {
 				"rbac.corp.com/Initialized=False/Deregistered"},
 			wantEvents: []string{"Warning InitializerDeregistered ... rbac.corp.com"},
 		},
-		"all of them deregistered": {
+		"all initializers deregistered": {
 			server: waitServer{}, hasNoTimeout: true, isUnregistered: true,
 			wantWrites: []string{"status uid=x-uid version=8 pending-initializers= " +
 				"rbac.corp.com/Initialized=False/Deregistered quota.corp.com/Initialized=False/Deregistered"},
@@ -301,13 +303,13 @@ func TestNamespaceReconcileDecidesAgainLive(t *testing.T) {
 	})
 }
 
-// An initializer must be unregistered without interruption.
+// An initializer must be continuously unregistered before it is skipped.
 func TestInitializerRegistryRecord(t *testing.T) {
 	g := NewWithT(t)
 	const delay = initialization.DeregistrationDelay
 	var registry initializerRegistry
 	generation := int64(0)
-	// record records at a time that some initializers are unregistered.
+	// record records that some initializers are unregistered at the given time.
 	record := func(at time.Duration, missing ...string) map[string]time.Duration {
 		names := slices.DeleteFunc([]string{"a", "b"}, func(name string) bool { return slices.Contains(missing, name) })
 		generation++
@@ -328,7 +330,7 @@ func TestInitializerRegistryRecord(t *testing.T) {
 	g.Expect(record(delay, "a", "b")).To(Equal(since{"a": 0, "b": delay})) // b was registered in between.
 	g.Expect(record(2*delay, "a", "b")).To(Equal(since{"a": 0, "b": delay}))
 
-	registry.forget("a") // A configuration has named it, if only for a moment.
+	registry.forget("a") // A configuration named it for a moment.
 	g.Expect(record(3*delay, "a", "b")).To(Equal(since{"a": 3 * delay, "b": delay}))
 	g.Expect(record(4*delay, "b")).To(Equal(since{"b": delay}))
 	g.Expect(record(5*delay, "a", "b")).To(Equal(since{"a": 5 * delay, "b": delay}))

@@ -23,7 +23,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// fakeInjector adds the pending list of one initializer, or returns a delay or an error.
+// fakeInjector adds a pending list with one initializer, or returns a delay or an error.
 type fakeInjector struct {
 	initializer string
 	retryAfter  time.Duration
@@ -107,7 +107,8 @@ func TestNamespaceReconcileSendsTheResourceVersion(t *testing.T) {
 	g.Expect(body.Metadata.ResourceVersion).To(Equal("7"))
 }
 
-// On API servers without policy complete the operator opens a namespace. That is no reason for a warning.
+// On API servers without the complete policy, the operator completes the initialization, which must
+// not cause a warning.
 func TestNamespaceReconcileOpensWithoutPolicyComplete(t *testing.T) {
 	for name, test := range map[string]struct {
 		injectedAt string

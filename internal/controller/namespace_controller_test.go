@@ -35,12 +35,12 @@ import (
 const systemNamespace = "nslifecycle-system"
 
 // namespaceServer serves one Namespace and a configuration that registers its initializers, and
-// records what is written. The integration tests cover how the API server handles a write.
+// records writes. The integration tests cover how the API server handles them.
 type namespaceServer struct {
 	namespace *corev1.Namespace
-	// configuration registers the initializers; if nil, they are registered without settings.
+	// configuration registers the initializers. If nil, they are registered without settings.
 	configuration *wrappers.ConfigurationWrapper
-	// The errors of requests.
+	// The errors that requests return.
 	getError, patchError, statusError, deleteError error
 
 	writes []string
@@ -141,7 +141,7 @@ func TestNamespaceReconcile(t *testing.T) {
 		deletion    = "delete x: uid=x-uid resourceVersion="
 
 		failedPatch = statusPatch + "Initializing=False/Failed rbac.corp.com/Initialized=False/Pending"
-		// The last attempt after conflicts.
+		// The last attempt after repeated conflicts.
 		unconditionalPatch = statusPatch + "without resourceVersion " +
 			"Initializing=False/Failed rbac.corp.com/Initialized=False/Pending"
 		failedEvent = "Warning InitializationFailed ... Forbidden: no quota left ... the namespace is "
@@ -169,7 +169,7 @@ func TestNamespaceReconcile(t *testing.T) {
 			server:    namespaceServer{getError: errOutage},
 			wantError: errOutage.Error(),
 		},
-		"terminating, with everything else to do": {
+		"terminating, with all other actions pending": {
 			server: namespaceServer{namespace: failed().Label(v1alpha1.LabelInitializing, "yes").Terminating(now).Obj()},
 		},
 		"initialization is not required": {
@@ -214,7 +214,7 @@ func TestNamespaceReconcile(t *testing.T) {
 			wantWrites: []string{failedPatch},
 			wantError:  `failed to update the status of namespace "x": ` + errOutage.Error(),
 		},
-		"it was deleted and created again": {
+		"it was recreated": {
 			server:     namespaceServer{namespace: failed().Obj(), statusError: errRecreated},
 			want:       conflictRetry,
 			wantWrites: []string{failedPatch, failedPatch, failedPatch, unconditionalPatch},
@@ -230,7 +230,7 @@ func TestNamespaceReconcile(t *testing.T) {
 		},
 
 		// Failed.
-		"failed: it is deleted in the version of the status write": {
+		"failed: it is deleted at the resource version of the status write": {
 			server:     namespaceServer{namespace: failed().Obj()},
 			wantWrites: []string{failedPatch, deletion + "8"},
 			wantEvents: []string{failedEvent + "deleted"},
@@ -239,7 +239,7 @@ func TestNamespaceReconcile(t *testing.T) {
 			server:     namespaceServer{namespace: settled(failed())},
 			wantWrites: []string{deletion + "7"},
 		},
-		"failed, and there is a reason not to delete it": {
+		"failed, and not eligible for deletion": {
 			server:     namespaceServer{namespace: namespace().Pending(rbac).Result(failure).Obj()},
 			wantWrites: []string{failedPatch},
 			wantEvents: []string{failedEvent + "not deleted ... annotation nslifecycle.dev/initializers"},
@@ -268,7 +268,7 @@ func TestNamespaceReconcile(t *testing.T) {
 			wantError:  `failed to delete namespace "x", whose initialization failed: ` + errOutage.Error(),
 		},
 
-		// The label. The watch event of the repair triggers everything else.
+		// The label. The watch event for the repair triggers all other actions.
 		"the label disagrees with the list": {
 			server: namespaceServer{namespace: failed().Label(v1alpha1.LabelInitializing, "yes").Obj()},
 			wantWrites: []string{labelPatch +
@@ -287,7 +287,7 @@ func TestNamespaceReconcile(t *testing.T) {
 				`{"metadata":{"labels":{"nslifecycle.dev/initializing":null},"resourceVersion":"7"}}`},
 			wantEvents: []string{"Warning InitializationRepaired ... Removed label nslifecycle.dev/initializing"},
 		},
-		"a label with a list of blanks, which is removed as well": {
+		"a label with a list of spaces, both of which are removed": {
 			server: namespaceServer{namespace: namespace().Initializers(rbac).Result(failure).
 				Annotation(v1alpha1.AnnotationPendingInitializers, " , ").Obj()},
 			wantWrites: []string{labelPatch + `{"metadata":{` +
@@ -336,7 +336,7 @@ func TestNamespaceReconcile(t *testing.T) {
 	}
 }
 
-// Writes of progress do not slow down initializers that take no time.
+// Progress writes must not slow down fast initializers.
 func TestNamespaceReconcileWritesProgressAtIntervals(t *testing.T) {
 	const interval = time.Second
 	g := NewWithT(t)
@@ -450,13 +450,14 @@ func TestInitializationChanged(t *testing.T) {
 		"another condition":          {after: unchanged().Condition(corev1.NamespaceCondition{Type: "corp.com/Ready"}).Obj()},
 		"a resync":                   {after: before.DeepCopy(), want: true},
 		"recreated":                  {after: unchanged().UID("another-uid").Obj(), want: true},
-		"the list":                   {after: unchanged().Initializers("rbac.corp.com").Obj(), want: true},
+		"the pending list":           {after: unchanged().Initializers("rbac.corp.com").Obj(), want: true},
 		"the label":                  {after: unchanged().Label(v1alpha1.LabelInitializing, "true").Obj(), want: true},
 		"the condition was removed":  {after: withoutConditions(unchanged()), want: true},
 		"the deletion":               {after: unchanged().Terminating(now).Obj()},
 		"the deletion, and the list": {after: unchanged().Initializers("rbac.corp.com").Terminating(now).Obj()},
 		"another kind":               {after: &corev1.Pod{}, want: true},
-		// Even if the conditions are set: the deletion may have failed.
+		// The namespace is reconciled even if the conditions are set, because the deletion may have
+		// failed.
 		"failed": {after: settled(failed), want: true},
 	}
 	for name, test := range tests {
@@ -468,7 +469,7 @@ func TestInitializationChanged(t *testing.T) {
 	}
 }
 
-// The request that repairs the label does nothing else, and replaces a delayed one.
+// The reconciliation that repairs the label does nothing else and replaces a delayed one.
 func TestInitializationChangedPassesRepairs(t *testing.T) {
 	g := NewWithT(t)
 	broken := wrappers.MakeNamespace("x").UID("x-uid").ResourceVersion("7").Initializers("rbac.corp.com").Obj()
@@ -500,7 +501,7 @@ func recorded(recorder *events.FakeRecorder) []string {
 	return notes
 }
 
-// matchEvents matches the recorded Events in order. Each text contains what the Event starts with, and
+// matchEvents matches the recorded Events in order. Each text contains the start of the Event and
 // values that follow in its note, separated by " ... ".
 func matchEvents(texts ...string) types.GomegaMatcher {
 	elements := make([]any, 0, len(texts))
@@ -515,7 +516,7 @@ func matchEvents(texts ...string) types.GomegaMatcher {
 	return HaveExactElements(elements...)
 }
 
-// settled returns a Namespace with all conditions that the operator sets.
+// settled returns a Namespace that already has all conditions that the operator sets.
 func settled(namespace *wrappers.NamespaceWrapper) *corev1.Namespace {
 	result := namespace.Obj()
 	computed := initialization.ComputeConditions(result, initialization.ParseState(result), metav1.NewTime(now))

@@ -31,7 +31,7 @@ var (
 	})
 )
 
-// newFakeClient returns a fake client with some objects and requests that are intercepted.
+// newFakeClient returns a fake client with the given objects and interceptors.
 func newFakeClient(funcs interceptor.Funcs, objects ...client.Object) client.Client {
 	return policytest.NewClient(funcs, objects...)
 }

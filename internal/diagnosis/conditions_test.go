@@ -90,7 +90,7 @@ func TestComputeBlocked(t *testing.T) {
 			stage: StageTerminating, findings: []Finding{held},
 			have: &corev1.NamespaceCondition{Status: "True", Reason: "FinalizerOwnerGone", Message: heldMessage},
 		},
-		"known, with another duration": {
+		"a known finding with another duration": {
 			stage: StageTerminating, findings: []Finding{{Cause: CausePodNotTerminating, Message: "pod web-1 should have ended 65s ago"}},
 			have: &corev1.NamespaceCondition{Status: "True", Reason: "PodNotTerminating",
 				Message: "pod web-1 should have ended 2m5s ago (as of 2026-03-01T11:59:00Z)" + explainHint},
@@ -183,7 +183,7 @@ func TestComputeProgressing(t *testing.T) {
 			namespace: wrappers.MakeNamespace("x").Condition(blocked(initializationBlocked)),
 			want:      []corev1.NamespaceCondition{progressing(initializationBlocked, messageInitializationCompleted)},
 		},
-		"deleted while it was initializing, and blocked in both": {
+		"deleted while it was initializing, and blocked in both stages": {
 			namespace: wrappers.MakeNamespace("x").Initializers("a").Terminating(began).
 				Condition(blocked(initializationBlocked)).Condition(blocked(deletionBlocked)),
 			blocked: StageTerminating,

@@ -17,7 +17,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// began is when the namespaces of these tests were deleted.
+// began is the deletion time of the namespaces in these tests.
 var began = time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
 
 func makeCondition(conditionType, status, reason, message string) corev1.NamespaceCondition {

@@ -220,7 +220,8 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// The deletion never follows the warning at once, even if the expiry has a fraction of a second.
+// The deletion never immediately follows the warning, even if the expiry time has a fraction of a
+// second.
 func TestDecideTruncatesToSeconds(t *testing.T) {
 	g := NewWithT(t)
 	namespace := makeNamespace().Annotation(v1alpha1.AnnotationExpiresAt, "2026-03-01T12:00:00.7Z").Obj()

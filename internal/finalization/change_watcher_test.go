@@ -18,10 +18,10 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// expired is what a watch ends with that falls too far behind.
+// expired is the error of a watch whose resource version is too old.
 var expired = &metav1.Status{Status: metav1.StatusFailure, Code: 410, Reason: metav1.StatusReasonExpired}
 
-// watched are Watches against a server, in a bubble of synctest.
+// watched runs Watches against a server, in a synctest bubble.
 type watched struct {
 	*changeWatcher
 	server *contentServer
@@ -31,7 +31,7 @@ type watched struct {
 	notified []string
 }
 
-// inBubble runs a test with Watches whose goroutines end with it.
+// inBubble runs a test with Watches whose goroutines exit with the test.
 func inBubble(t *testing.T, test func(g *WithT, w *watched)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -50,7 +50,7 @@ func inBubble(t *testing.T, test func(g *WithT, w *watched)) {
 	})
 }
 
-// await makes a namespace wait for two objects of each type, from resource version 5 on.
+// await makes a namespace wait for two objects of each type, starting at resource version 5.
 func (w *watched) await(namespace string, types ...ResourceType) {
 	remaining := make([]Remaining, 0, len(types))
 	for _, resourceType := range types {
@@ -87,7 +87,7 @@ func (w *watched) newRequests() []string {
 	return log
 }
 
-// nextRequest returns how long it takes to the next request.
+// nextRequest returns the time until the next request.
 func (w *watched) nextRequest() time.Duration {
 	began := time.Now()
 	for len(w.newRequests()) == 0 && time.Since(began) < time.Hour {
@@ -105,16 +105,16 @@ func TestChangeWatcherNotifies(t *testing.T) {
 		events []event
 		want   []string
 	}{
-		"nothing happens":           {},
-		"an object changes":         {events: []event{{watch.Modified, "x"}}, want: []string{"x"}},
-		"an object comes":           {events: []event{{watch.Added, "x"}}, want: []string{"x"}},
-		"an object goes":            {events: []event{{watch.Deleted, "x"}}, want: []string{"x"}},
-		"the last object goes":      {events: []event{{watch.Deleted, "x"}, {watch.Deleted, "x"}}, want: []string{"x", "x, the last"}},
-		"more go than were counted": {events: []event{{watch.Deleted, "x"}, {watch.Deleted, "x"}, {watch.Deleted, "x"}}, want: []string{"x", "x, the last", "x, the last"}},
+		"nothing happens":                            {},
+		"an object changes":                          {events: []event{{watch.Modified, "x"}}, want: []string{"x"}},
+		"an object is created":                       {events: []event{{watch.Added, "x"}}, want: []string{"x"}},
+		"an object is deleted":                       {events: []event{{watch.Deleted, "x"}}, want: []string{"x"}},
+		"the last object is deleted":                 {events: []event{{watch.Deleted, "x"}, {watch.Deleted, "x"}}, want: []string{"x", "x, the last"}},
+		"more objects are deleted than were counted": {events: []event{{watch.Deleted, "x"}, {watch.Deleted, "x"}, {watch.Deleted, "x"}}, want: []string{"x", "x, the last", "x, the last"}},
 		"changes in other namespaces": {
 			events: []event{{watch.Deleted, "y"}, {watch.Deleted, "y"}, {watch.Modified, "y"}},
 		},
-		"a bookmark comes": {events: []event{{watch.Bookmark, ""}}},
+		"the server sends a bookmark": {events: []event{{watch.Bookmark, ""}}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -169,12 +169,12 @@ func TestChangeWatcherFollowsRemainingTypes(t *testing.T) {
 		g.Expect(pods.IsStopped()).To(BeTrue())
 		g.Expect(w.server.newest().IsStopped()).To(BeFalse())
 
-		// Nothing is left.
+		// No objects remain.
 		w.startPass("x")
 		w.await("x")
 		g.Expect(w.server.newest().IsStopped()).To(BeTrue())
 
-		// Something is again.
+		// Objects remain again.
 		w.startPass("x")
 		w.await("x", podsType)
 		g.Expect(w.newRequests()).To(Equal([]string{"watch pods from 5"}))
@@ -203,39 +203,39 @@ func TestChangeWatcherIgnoresUnknownNamespaces(t *testing.T) {
 
 func TestChangeWatcherMissesNoEventDuringAPass(t *testing.T) {
 	tests := map[string]struct {
-		// happens is what happens to x while x and y wait for pods.
+		// happens runs passes of x and sends events while x and y wait for Pods.
 		happens func(w *watched)
 		// want are the namespaces that are enqueued when x starts to wait.
 		want []string
 	}{
 		"nothing happens": {happens: func(w *watched) { w.startPass("x") }},
-		"an object goes during the pass": {
+		"an object is deleted during the pass": {
 			happens: func(w *watched) {
 				w.startPass("x")
 				w.sendEvent(watch.Deleted, "x", "6")
 			},
 			want: []string{"x"},
 		},
-		"an object goes before the pass": {
+		"an object is deleted before the pass": {
 			happens: func(w *watched) {
 				w.sendEvent(watch.Deleted, "x", "6")
 				w.startPass("x")
 			},
 		},
-		"an object goes between two passes": {
+		"an object is deleted between two passes": {
 			happens: func(w *watched) {
 				w.startPass("x")
 				w.sendEvent(watch.Deleted, "x", "6")
 				w.startPass("x")
 			},
 		},
-		"an object of another namespace goes": {
+		"an object of another namespace is deleted": {
 			happens: func(w *watched) {
 				w.startPass("x")
 				w.sendEvent(watch.Deleted, "z", "6")
 			},
 		},
-		"the watch had a gap during the pass": {
+		"the watch was interrupted during the pass": {
 			happens: func(w *watched) {
 				w.startPass("x")
 				w.server.newest().Error(expired)
@@ -267,11 +267,11 @@ func TestChangeWatcherNotifiesIfAWatchRunsAlready(t *testing.T) {
 	inBubble(t, func(g *WithT, w *watched) {
 		w.startPass("y")
 		w.await("y", podsType)
-		g.Expect(w.newNotifications()).To(BeEmpty()) // That watch begins at the list.
+		g.Expect(w.newNotifications()).To(BeEmpty()) // That watch starts at the resource version of the list.
 		w.startPass("x")
 		w.await("x", podsType)
 		g.Expect(w.newNotifications()).To(Equal([]string{"x"}))
-		// Once is enough: from the first wait on nothing is missed.
+		// One additional pass is enough: the watch misses no event after the first wait.
 		w.startPass("x")
 		w.await("x", podsType)
 		g.Expect(w.newNotifications()).To(BeEmpty())
@@ -288,7 +288,7 @@ func TestChangeWatcherWatchesOnlyTerminatingObjects(t *testing.T) {
 		})
 		g.Expect(w.newRequests()).To(Equal([]string{"watch pods from 5"}))
 
-		// Neither does it keep one.
+		// Such an object does not keep a watch running either.
 		pods := w.server.newest()
 		w.startPass("x")
 		w.endPass(w.ctx, "x", []Remaining{{Type: podsType, Count: 3, ResourceVersion: "5"}})
@@ -310,15 +310,16 @@ func TestChangeWatcherStartsAtTheResourceVersionOfTheList(t *testing.T) {
 
 func TestChangeWatcherRestartsWatches(t *testing.T) {
 	tests := map[string]struct {
-		// ends makes the watch end.
+		// ends closes the watch.
 		ends func(w *watched)
-		// within is how long it may take until there is a new one.
+		// within is the maximum time until a new watch starts.
 		within time.Duration
 		want   []string
-		// wantNotified are those who have to look, since something may have been missed.
+		// wantNotified are the namespaces that need another pass, because events may have been
+		// missed.
 		wantNotified []string
 	}{
-		"the API server ends it, as it does after a while": {
+		"the API server closes it, as it does regularly": {
 			ends: func(w *watched) {
 				w.sendEvent(watch.Modified, "z", "6")
 				w.sendEvent(watch.Bookmark, "", "9")
@@ -334,7 +335,7 @@ func TestChangeWatcherRestartsWatches(t *testing.T) {
 			},
 			want: []string{"watch pods from 5"},
 		},
-		"it falls too far behind": {
+		"its resource version is too old": {
 			ends:   func(w *watched) { w.server.newest().Error(expired) },
 			within: 1200 * time.Millisecond,
 			want:   []string{"list pods cluster-wide", "watch pods from 5"}, wantNotified: []string{"x", "y"},
@@ -352,7 +353,7 @@ func TestChangeWatcherRestartsWatches(t *testing.T) {
 			},
 			want: []string{"list pods cluster-wide", "watch pods from 5"}, wantNotified: []string{"x", "y"},
 		},
-		"it cannot be opened again at first": {
+		"the first attempt to restart it fails": {
 			ends: func(w *watched) {
 				w.server.fail("watch pods", errOutage)
 				time.Sleep(time.Minute)
@@ -362,7 +363,7 @@ func TestChangeWatcherRestartsWatches(t *testing.T) {
 			},
 			within: 1200 * time.Millisecond, want: []string{"watch pods from 5", "watch pods from 5"},
 		},
-		"it cannot be opened again because too much has happened": {
+		"it cannot be restarted because its resource version is too old": {
 			ends: func(w *watched) {
 				w.server.fail("watch pods", errTooOld)
 				time.Sleep(time.Minute)
@@ -374,7 +375,7 @@ func TestChangeWatcherRestartsWatches(t *testing.T) {
 			want:         []string{"watch pods from 5", "list pods cluster-wide", "watch pods from 5"},
 			wantNotified: []string{"x", "y"},
 		},
-		"the list fails at first": {
+		"the first list fails": {
 			ends: func(w *watched) {
 				w.server.fail("list pods", errOutage)
 				w.server.newest().Error(expired)
@@ -394,7 +395,7 @@ func TestChangeWatcherRestartsWatches(t *testing.T) {
 					w.startPass(namespace)
 					w.await(namespace, podsType)
 				}
-				// One on which a pass is at work waits for nothing yet.
+				// A namespace whose pass is running waits for nothing yet.
 				w.startPass("z")
 				g.Expect(w.newRequests()).To(Equal([]string{"watch pods from 5"}))
 				w.newNotifications()
@@ -431,8 +432,8 @@ func TestChangeWatcherBacksOff(t *testing.T) {
 	})
 }
 
-// An API server that ends every watch at once, such as an aggregated one without watches,
-// is not asked again and again without a pause.
+// The watcher backs off if an API server closes every watch immediately, such as an aggregated API
+// server without watches.
 func TestChangeWatcherBacksOffAfterShortWatches(t *testing.T) {
 	inBubble(t, func(g *WithT, w *watched) {
 		w.startPass("x")

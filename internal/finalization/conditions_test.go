@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/discovery"
 )
 
-// Two moments: when a condition was set, and when it is computed again.
+// The time when a condition was set, and the time when it is computed again.
 var (
 	before = metav1.NewTime(now.Add(-time.Hour))
 	at     = metav1.NewTime(now)
@@ -38,7 +38,7 @@ func condition(
 	}
 }
 
-// allWell are the conditions of an empty namespace, word by word as upstream has them.
+// allWell are the conditions of an empty namespace, with the exact texts of Kubernetes.
 func allWell(since metav1.Time) conditions {
 	return conditions{
 		condition("NamespaceDeletionDiscoveryFailure", no, "ResourcesDiscovered",
@@ -53,8 +53,8 @@ func allWell(since metav1.Time) conditions {
 	}
 }
 
-// unknownContent are the conditions of a namespace that was not looked at in full: nothing is
-// known to be left.
+// unknownContent are the conditions of a namespace that was not listed completely: no object is
+// known to remain.
 func unknownContent(message string) conditions {
 	return conditions{
 		condition("NamespaceDeletionContentFailure", unknown, "ContentUnknown", message, at),
@@ -88,7 +88,7 @@ func TestComputeConditionsOfAReport(t *testing.T) {
 		report Report
 		want   conditions
 	}{
-		"nothing is left": {want: allWell(at)},
+		"no remaining objects": {want: allWell(at)},
 		"discovery failed for some groups": {
 			report: Report{Resources: &ResourceSet{DiscoveryError: groupsFailed}},
 			want: healthyExcept(append(unknownContent(undiscovered), condition("NamespaceDeletionDiscoveryFailure", yes, "DiscoveryFailed",
@@ -226,12 +226,12 @@ func TestComputeConditionsOfANamespace(t *testing.T) {
 		"one turns False": {
 			have: with(3, podLeft(before)), want: conditions{allWell(at)[3]},
 		},
-		"one gets another message, and keeps its time": {
+		"a changed message keeps the transition time": {
 			have: with(3, condition("NamespaceContentRemaining", yes, "SomeResourcesRemain",
 				"Some resources are remaining: pods. has 2 resource instances", before)),
 			report: left, want: conditions{podLeft(before)},
 		},
-		"one gets another reason, and keeps its time": {
+		"a changed reason keeps the transition time": {
 			have: with(2, condition("NamespaceDeletionContentFailure", no, "ContentDeletionOrdered",
 				"All content successfully deleted, may be waiting on finalization", before)),
 			want: conditions{allWell(before)[2]},

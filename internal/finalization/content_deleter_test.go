@@ -45,16 +45,16 @@ var (
 	unlistedWidgets = fmt.Sprintf(waitForList, "widgets.example.com", nextDependencies)
 )
 
-// ordinary are a type of each stage.
+// ordinary has one type of each stage.
 var ordinary = []string{"v1/pods", "v1/configmaps", "example.com/v1/widgets"}
 
 type objects = []metav1.PartialObjectMetadata
 
 // passResult is the result of a pass as text.
 type passResult struct {
-	// Deletes are the requests that delete something, sorted.
+	// Deletes are the DELETE requests, sorted.
 	Deletes []string
-	// Remaining are the numbers of objects by resource.
+	// Remaining is the number of objects by resource.
 	Remaining  map[string]int
 	Errors     []string
 	WaitReason string
@@ -101,13 +101,13 @@ func background(words ...string) []string {
 
 func TestPass(t *testing.T) {
 	tests := map[string]struct {
-		// types are those that are served; the ordinary ones if none.
+		// types are the served types; ordinary if empty.
 		types  []string
 		server *contentServer
 		want   passResult
 	}{
 		"an empty namespace": {},
-		"all objects are deleted at once": {
+		"all objects are deleted immediately": {
 			server: &contentServer{objects: map[string]objects{
 				"pods": {object("p1"), object("p2")}, "widgets": {object("w")}, "configmaps": {object("c")},
 			}},
@@ -115,7 +115,7 @@ func TestPass(t *testing.T) {
 		},
 
 		// Invalid responses.
-		"an object whose name is a path is not deleted, all other objects are": {
+		"an object whose name is a path is not deleted; all other objects are deleted": {
 			server: &contentServer{objects: map[string]objects{"widgets": {object("../a"), object("w")}}},
 			want: passResult{
 				Deletes: background("widgets/w"), Remaining: map[string]int{"widgets": 1}, Errors: []string{
@@ -151,7 +151,7 @@ func TestPass(t *testing.T) {
 				Remaining: map[string]int{"pods": 1, "widgets": 1, "configmaps": 1},
 			},
 		},
-		"a pod may not be deleted, and the rest waits for it": {
+		"a pod cannot be deleted, and the rest waits for it": {
 			server: &contentServer{
 				objects: map[string]objects{"pods": {object("p")}, "widgets": {object("w")}},
 				errors:  map[string]error{"delete pods/p": errForbidden},
@@ -171,7 +171,7 @@ func TestPass(t *testing.T) {
 				Remaining:  map[string]int{"widgets": 1}, Errors: []string{"failed to list pods: " + errOutage.Error()},
 			},
 		},
-		"the server of pods is not there, and the rest waits for them": {
+		"the server of pods is unavailable, and the rest waits for them": {
 			server: &contentServer{
 				objects: map[string]objects{"widgets": {object("w")}},
 				errors:  map[string]error{"list pods": errUnavailable},
@@ -201,7 +201,7 @@ func TestPass(t *testing.T) {
 				Remaining: map[string]int{"widgets": 1, "configmaps": 1},
 			},
 		},
-		"so does one on a terminating object": {
+		"a finalizer of a terminating object blocks the last stage": {
 			server: &contentServer{
 				objects: map[string]objects{"widgets": {deleted(now, "w", "example.com/hold")}, "configmaps": {object("c")}},
 			},
@@ -246,7 +246,7 @@ func TestPass(t *testing.T) {
 				WaitReason: waitForWidgets, Errors: []string{`failed to delete widgets.example.com "w": ` + errTimeout.Error()},
 			},
 		},
-		"so does one without a response": {
+		"a deletion without a response blocks": {
 			server: &contentServer{
 				objects: map[string]objects{"widgets": {object("w")}, "configmaps": {object("c")}},
 				errors:  map[string]error{"delete widgets/w": context.DeadlineExceeded},
@@ -256,7 +256,7 @@ func TestPass(t *testing.T) {
 				WaitReason: waitForWidgets, Errors: []string{`failed to delete widgets.example.com "w": context deadline exceeded`},
 			},
 		},
-		"so does one with a server time-out": {
+		"a deletion with a server timeout blocks": {
 			server: &contentServer{
 				objects: map[string]objects{"widgets": {object("w")}, "configmaps": {object("c")}},
 				errors:  map[string]error{"delete widgets/w": errNoTime},
@@ -266,7 +266,7 @@ func TestPass(t *testing.T) {
 				WaitReason: waitForWidgets, Errors: []string{`failed to delete widgets.example.com "w": ` + errNoTime.Error()},
 			},
 		},
-		"so does a throttled one": {
+		"a throttled deletion blocks": {
 			server: &contentServer{
 				objects: map[string]objects{"widgets": {object("w")}, "configmaps": {object("c")}},
 				errors:  map[string]error{"delete widgets/w": apierrors.NewTooManyRequestsError("later")},
@@ -304,10 +304,10 @@ func TestPass(t *testing.T) {
 				objects: map[string]objects{"widgets": {object("w")}},
 				errors:  map[string]error{"delete widgets/w": errNotFound},
 			},
-			// The server of this test still has it; a real one would not.
+			// The server of this test still has the object; a real one would not.
 			want: passResult{Deletes: background("widgets/w"), Remaining: map[string]int{"widgets": 1}},
 		},
-		"an object waits for its dependents, which need no more waiting for": {
+		"an object waits for its dependents, which the namespace deletion makes unnecessary": {
 			server: &contentServer{objects: map[string]objects{
 				"widgets": {deleted(now, "w", metav1.FinalizerDeleteDependents)},
 			}},
@@ -325,7 +325,7 @@ func TestPass(t *testing.T) {
 			}},
 			want: passResult{Deletes: background("widgets/v"), Remaining: map[string]int{"widgets": 1}},
 		},
-		"three objects that cannot be deleted are named, the others counted": {
+		"three objects that cannot be deleted are named; the rest is counted": {
 			server: &contentServer{
 				objects: map[string]objects{"widgets": {object("e"), object("d"), object("c"), object("b"), object("a")}},
 				errors: map[string]error{
@@ -357,7 +357,7 @@ func TestPass(t *testing.T) {
 			types:  []string{"example.com/v1/widgets:delete"},
 			server: &contentServer{objects: map[string]objects{"widgets": {object("w")}}},
 		},
-		"a type without list may not be deleted, which holds nothing": {
+		"a forbidden deletion of a type without list blocks nothing": {
 			types: []string{"example.com/v1/widgets:delete,deletecollection", "v1/configmaps"},
 			server: &contentServer{
 				objects: map[string]objects{"configmaps": {object("c")}},
@@ -396,7 +396,7 @@ func TestPass(t *testing.T) {
 				Remaining: map[string]int{"widgets": 5},
 			},
 		},
-		"several pages of what is being deleted already": {
+		"several pages of terminating objects": {
 			server: &contentServer{pageSize: 2, objects: map[string]objects{
 				"widgets": {deleted(now, "a", "f"), deleted(now, "b", "f"), deleted(now, "c", "f")},
 			}},
@@ -416,7 +416,7 @@ func TestPass(t *testing.T) {
 				Remaining: map[string]int{"widgets": 2},
 			},
 		},
-		"a list is too old from the start, as an API server may say": {
+		"the first page of a list has expired, which an API server may report": {
 			server: &contentServer{errors: map[string]error{"list widgets": errTooOld}},
 			want: passResult{
 				Errors: []string{"failed to list widgets.example.com: " + errTooOld.Error()},
@@ -448,15 +448,14 @@ func TestPass(t *testing.T) {
 			report, err := deleter.deleteContent(t.Context(), terminating(), now, now, &contentState{})
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(resultOf(server, report)).To(Equal(test.want))
-			// Whatever goes wrong, a namespace with something in it is not called empty.
+			// Whatever fails, a namespace that has objects is not reported as empty.
 			isEmpty := test.want.Remaining == nil && test.want.Errors == nil && !test.want.Incomplete
 			g.Expect(report.ConfirmedEmpty).To(Equal(isEmpty))
 		})
 	}
 }
 
-// The order of requests is what keeps the objects of a namespace that was created again
-// under the same name.
+// The order of requests protects the objects of a namespace that was recreated with the same name.
 func TestPassConfirmsTheNamespaceBetweenListAndDelete(t *testing.T) {
 	g := NewWithT(t)
 	server := &contentServer{pageSize: 1, objects: map[string]objects{"widgets": {object("a", "f"), object("b", "f")}}}
@@ -465,13 +464,13 @@ func TestPassConfirmsTheNamespaceBetweenListAndDelete(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(server.log).To(Equal([]string{
 		"list widgets", "get namespace x", "delete widgets/a of a-uid, Background",
-		// The second page came after that answer.
+		// The second page was listed after that response.
 		"list widgets from 1", "get namespace x", "delete widgets/b of b-uid, Background",
 		"list widgets", "list widgets from 1",
 	}))
 }
 
-// A list may be more recent than the state in a concurrent response.
+// A list may be more recent than a Namespace that was read concurrently.
 func TestPassConfirmationHasTheTimeOfItsRequest(t *testing.T) {
 	g := NewWithT(t)
 	server := &contentServer{}
@@ -521,12 +520,12 @@ func TestPassDeletesNothingInAnotherNamespace(t *testing.T) {
 		want      error
 		wantError string
 	}{
-		"it is deleted":                {getError: errNotFound, want: ErrReplaced},
-		"it was created again":         {live: withUID(terminating(), "another-uid"), want: ErrReplaced},
-		"it was created again, active": {live: wrappers.MakeNamespace("x").UID("another-uid").Obj(), want: ErrReplaced},
-		"it is not being deleted":      {live: withoutDeletion(terminating()), want: ErrReplaced},
-		"the finalizer is removed":     {live: withFinalizers(terminating(), "example.com/agent"), want: ErrReplaced},
-		"all finalizers are removed":   {live: withFinalizers(terminating()), want: ErrReplaced},
+		"it is deleted":                  {getError: errNotFound, want: ErrReplaced},
+		"it was recreated":               {live: withUID(terminating(), "another-uid"), want: ErrReplaced},
+		"it was recreated and is active": {live: wrappers.MakeNamespace("x").UID("another-uid").Obj(), want: ErrReplaced},
+		"it is not being deleted":        {live: withoutDeletion(terminating()), want: ErrReplaced},
+		"the finalizer is removed":       {live: withFinalizers(terminating(), "example.com/agent"), want: ErrReplaced},
+		"all finalizers are removed":     {live: withFinalizers(terminating()), want: ErrReplaced},
 		"it cannot be read": {
 			getError: errOutage, want: errOutage,
 			wantError: `failed to get namespace "x" before deleting its content: ` + errOutage.Error(),
@@ -552,7 +551,7 @@ func TestPassDeletesNothingInAnotherNamespace(t *testing.T) {
 	}
 }
 
-// Other tokens are no reason to stop, and an agent works for its own.
+// Other namespace finalizers do not stop the pass.
 func TestPassIgnoresOtherNamespaceFinalizers(t *testing.T) {
 	g := NewWithT(t)
 	server := &contentServer{objects: map[string]objects{"widgets": {object("w")}}}
@@ -564,7 +563,7 @@ func TestPassIgnoresOtherNamespaceFinalizers(t *testing.T) {
 	g.Expect(server.recorded("delete")).To(Equal(background("widgets/w")))
 }
 
-// An object that replaced the listed one is left to the next pass.
+// The next pass deletes an object that replaced the listed one.
 func TestPassDeletesNoReplacedObject(t *testing.T) {
 	g := NewWithT(t)
 	server := &contentServer{objects: map[string]objects{"widgets": {object("w")}}}
@@ -585,7 +584,7 @@ func TestPassDeletesNoReplacedObject(t *testing.T) {
 func TestPassDiscovers(t *testing.T) {
 	tests := map[string]struct {
 		gracePeriodEnd time.Time
-		// answers are those of discovery after a first one, which another namespace needed.
+		// answers are the discovery results after the first one, which another namespace requested.
 		results   []discoveryResult
 		errors    map[string]error
 		wantCount int
@@ -593,7 +592,7 @@ func TestPassDiscovers(t *testing.T) {
 		wantClean bool
 		wantProof bool
 	}{
-		"before the grace period ends any discovery is used": {
+		"before the grace period ends, any discovery result is used": {
 			gracePeriodEnd: now.Add(time.Hour), wantCount: 1, wantLists: []string{"list widgets"}, wantClean: true,
 		},
 		"the last discovery was after the grace period": {
@@ -628,12 +627,12 @@ func TestPassDiscovers(t *testing.T) {
 			results:   []discoveryResult{{lists: served("example.com/v1/widgets"), err: errOutage}},
 			wantCount: 2, wantLists: []string{"list widgets", "list widgets"},
 		},
-		"a group version cannot be parsed, and the rest is deleted": {
+		"a group version cannot be parsed; the other types are deleted": {
 			gracePeriodEnd: now.Add(500 * time.Millisecond),
 			results:        []discoveryResult{{lists: served("example.com/v1/widgets", "a/b/c/d")}},
 			wantCount:      2, wantLists: []string{"list widgets"},
 		},
-		"discovery fails altogether": {
+		"discovery fails completely": {
 			gracePeriodEnd: now.Add(500 * time.Millisecond), results: []discoveryResult{{err: errOutage}}, wantCount: 2,
 		},
 	}
@@ -659,7 +658,7 @@ func TestPassDiscovers(t *testing.T) {
 	}
 }
 
-// Other types are not listed again if one is not served.
+// Other types are not listed again if one type is not served.
 func TestPassListsOnlyUnservedTypesAgain(t *testing.T) {
 	g := NewWithT(t)
 	server := &contentServer{errors: map[string]error{"list widgets": errNotFound}}
@@ -669,8 +668,8 @@ func TestPassListsOnlyUnservedTypesAgain(t *testing.T) {
 	g.Expect(server.recorded("list")).To(ConsistOf("list pods", "list configmaps", "list widgets", "list widgets"))
 }
 
-// A CustomResourceDefinition that goes while its objects are deleted takes them along, or
-// so it seems. Only a new discovery can confirm that.
+// A CustomResourceDefinition is deleted while its objects are being deleted. Only a new discovery
+// can confirm that the type is no longer served.
 func TestPassRediscoversAfterATypeIsRemoved(t *testing.T) {
 	g := NewWithT(t)
 	server := &contentServer{objects: map[string]objects{"widgets": {object("w")}, "configmaps": {object("c")}}}
@@ -684,7 +683,7 @@ func TestPassRediscoversAfterATypeIsRemoved(t *testing.T) {
 	}))
 	g.Expect(report.IsClean()).To(BeFalse())
 
-	// The next pass does not even ask for it.
+	// The next pass does not list the type.
 	server.log = nil
 	api.results = []discoveryResult{{lists: served("v1/configmaps")}}
 	report, err = deleter.deleteContent(t.Context(), terminating(), now, now, state)
@@ -707,7 +706,7 @@ func TestPassReportsFailedRecount(t *testing.T) {
 
 func TestPassStopsAfterItsBudget(t *testing.T) {
 	tests := map[string]struct {
-		// slow is the slow request. It lasts for deleteBudget unless another duration is set.
+		// slow is the slow request. It takes deleteBudget unless another duration is set.
 		slow          string
 		took          time.Duration
 		objects       objects
@@ -723,7 +722,7 @@ func TestPassStopsAfterItsBudget(t *testing.T) {
 			},
 			wantListed: 1,
 		},
-		"not while it looks at what is being deleted": {
+		"not while it lists terminating objects": {
 			slow:    "list widgets from 2",
 			objects: objects{deleted(now, "a", "f"), deleted(now, "b", "f"), deleted(now, "c", "f"), object("d", "f")},
 			want: passResult{
@@ -731,7 +730,7 @@ func TestPassStopsAfterItsBudget(t *testing.T) {
 			},
 			wantListed: 1,
 		},
-		"but when that takes very long": {
+		"while listing terminating objects takes very long": {
 			slow: "list widgets from 2", took: listBudget,
 			objects: objects{deleted(now, "a", "f"), deleted(now, "b", "f"), deleted(now, "c", "f"), object("d", "f")},
 			want: passResult{
@@ -764,9 +763,9 @@ func TestPassStopsAfterItsBudget(t *testing.T) {
 	}
 }
 
-// A list may start with empty pages.
+// A list can start with empty pages.
 func TestPassContinuesAfterAnEmptyPage(t *testing.T) {
-	// The list after which there is no time left.
+	// The list request after which the budget is exhausted.
 	for name, last := range map[string]int{"while it deletes": 1, "while it counts": 2} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -848,7 +847,7 @@ func withFinalizers(namespace *corev1.Namespace, tokens ...corev1.FinalizerName)
 	return namespace
 }
 
-// A 429 without Retry-After, for example by a webhook, refers to one object.
+// A 429 without Retry-After, for example from a webhook, applies to one object only.
 func TestPassDeletesAllObjectsDespiteRefusals(t *testing.T) {
 	g := NewWithT(t)
 	server := &contentServer{objects: map[string]objects{}, errors: map[string]error{}}
@@ -879,7 +878,7 @@ func TestPassStopsDeletingWhileThrottled(t *testing.T) {
 	report, err := deleter.deleteContent(t.Context(), terminating(), now, now, &contentState{})
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(len(server.recorded("delete widgets"))).To(And(BeNumerically(">", 0), BeNumerically("<=", maxConcurrentDeletes)))
-	g.Expect(server.recorded("delete configmaps")).To(BeEmpty(), "they may be needed by the remaining widgets")
+	g.Expect(server.recorded("delete configmaps")).To(BeEmpty(), "the remaining widgets may need them")
 	g.Expect(report.ConfirmedEmpty).To(BeFalse())
 	g.Expect(report.Err()).To(MatchError(ContainSubstring("busy")))
 	g.Expect(throttling.RetryAfter(report.Err())).To(Equal(7 * time.Second))

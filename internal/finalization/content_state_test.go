@@ -33,7 +33,7 @@ func newPasses(t *testing.T, server *contentServer) *passes {
 	return p
 }
 
-// pass makes one, and returns what was asked meanwhile, sorted.
+// pass runs a pass and returns the requests that it sent, sorted.
 func (p *passes) pass(t *testing.T, gracePeriodEnd time.Time) (*Report, []string) {
 	t.Helper()
 	p.server.log = nil
@@ -61,7 +61,7 @@ func TestPassKeepsContentState(t *testing.T) {
 		"delete pods/p of p-uid, Background", "list pods", "delete widgets/w of w-uid, Background", "list widgets"))
 	p.g.Expect(report.ConfirmedEmpty).To(BeFalse())
 
-	// Pods were found empty, and what was deleted is not deleted again. ConfigMaps wait.
+	// Pods do not remain, and terminating objects are not deleted again. ConfigMaps wait.
 	report, requests = p.pass(t, now)
 	p.g.Expect(requests).To(Equal([]string{"list configmaps", "list widgets"}))
 	p.g.Expect(report.ConfirmedEmpty).To(BeFalse())
@@ -86,7 +86,7 @@ func TestPassFindsObjectsCreatedAfterTheFullPass(t *testing.T) {
 	p.g.Expect(report.ConfirmedEmpty).To(BeTrue())
 }
 
-// A type that was empty may have objects since.
+// A type that was empty may have objects now.
 func TestPassConfirmsNothingBeforeTheGracePeriodEnds(t *testing.T) {
 	p := newPasses(t, &contentServer{objects: map[string]objects{}})
 	report, requests := p.pass(t, later)
@@ -102,7 +102,7 @@ func TestPassConfirmsNothingBeforeTheGracePeriodEnds(t *testing.T) {
 	p.g.Expect(requests).To(ContainElements(listEachType))
 	p.g.Expect(report.Remaining).To(HaveLen(1))
 	p.g.Expect(report.ConfirmedEmpty).To(BeFalse())
-	p.g.Expect(p.api.count).To(Equal(2)) // The first discovery was before, too.
+	p.g.Expect(p.api.count).To(Equal(2)) // The first discovery was before the end of the grace period, too.
 
 	p.server.objects["widgets"] = nil
 	report, requests = p.pass(t, gracePeriodEnd)
@@ -110,7 +110,7 @@ func TestPassConfirmsNothingBeforeTheGracePeriodEnds(t *testing.T) {
 	p.g.Expect(report.ConfirmedEmpty).To(BeTrue())
 }
 
-// Nothing else is deleted while there is a pod, and before the end of the grace period a pod may be created
+// Nothing else is deleted while a Pod exists. Until the grace period ends, a Pod may be created
 // after the full pass.
 func TestPassFindsNewPodsBeforeTheGracePeriodEnds(t *testing.T) {
 	p := newPasses(t, &contentServer{objects: map[string]objects{
@@ -123,8 +123,8 @@ func TestPassFindsNewPodsBeforeTheGracePeriodEnds(t *testing.T) {
 	p.g.Expect(report.WaitReason).To(Equal(waitForPods))
 }
 
-// cachedLister returns empty results of requests that were sent at a given time for another namespace,
-// if they are recent enough.
+// cachedLister returns empty results of requests that were sent at a given time for another
+// namespace, if they are recent enough.
 type cachedLister struct {
 	lister
 	requestedAt time.Time
@@ -232,12 +232,13 @@ func TestNeedsFullPass(t *testing.T) {
 	}
 }
 
-// The grace period is chosen at each pass: an API server may have been added.
+// The grace period is chosen in each pass, because an API server may have been added.
 func TestPassListsAllTypesAfterALongerGracePeriod(t *testing.T) {
 	p := newPasses(t, &contentServer{objects: map[string]objects{"widgets": {object("w", "example.com/hold")}}})
 	_, requests := p.pass(t, now)
 	p.g.Expect(requests).To(ContainElements(listEachType))
-	// It is longer now, and over. Meanwhile another API server has created something.
+	// The grace period is longer now and has ended. In the meantime another API server has created
+	// objects.
 	p.server.objects["widgets"], p.server.objects["configmaps"] = nil, objects{object("late", "example.com/hold")}
 	report, requests := p.pass(t, p.server.clock.Now())
 	p.g.Expect(requests).To(ContainElements(listEachType))
@@ -266,8 +267,8 @@ func TestPassListsAllTypesAfterAFailedDiscovery(t *testing.T) {
 	p.g.Expect(report.ConfirmedEmpty).To(BeFalse())
 }
 
-// A type with remaining objects that is suddenly not served does not count as empty. Only discovery can
-// confirm that, as in a full pass.
+// A type with remaining objects does not count as empty when it is no longer served. Only discovery
+// can confirm that it is empty, as in a full pass.
 func TestPassRediscoversAfterATypeIsNotServed(t *testing.T) {
 	p := newPasses(t, &contentServer{objects: map[string]objects{"widgets": {deleted(now, "w", "example.com/hold")}}})
 	p.pass(t, now)
@@ -277,14 +278,14 @@ func TestPassRediscoversAfterATypeIsNotServed(t *testing.T) {
 	p.g.Expect(report.ConfirmedEmpty).To(BeFalse())
 	p.g.Expect(report.Incomplete).To(BeTrue())
 
-	// It was unavailable for a moment.
+	// The type was unavailable for a moment.
 	p.server.fail("list widgets", nil)
 	report, requests = p.pass(t, now)
 	p.g.Expect(requests).To(Equal(listEachType))
 	p.g.Expect(p.api.count).To(Equal(2))
 	p.g.Expect(report.ConfirmedEmpty).To(BeFalse())
 
-	// It is permanently unavailable, although discovery has it: it counts as empty.
+	// The type is permanently unavailable even though discovery returns it: it counts as empty.
 	p.server.fail("list widgets", errNotFound)
 	p.pass(t, now)
 	report, _ = p.pass(t, now)
@@ -303,18 +304,18 @@ func TestContentStateRemembersThatATypeIsNotServed(t *testing.T) {
 		p.g.Expect(report.Incomplete).To(BeFalse())
 		p.g.Expect(report.Remaining).To(HaveLen(1))
 	}
-	p.g.Expect(p.api.count).To(Equal(2)) // In the first pass, to be sure.
+	p.g.Expect(p.api.count).To(Equal(2)) // The first pass repeats discovery to confirm it.
 	p.server.objects["configmaps"] = nil
 	report, _ := p.pass(t, now)
 	p.g.Expect(report.ConfirmedEmpty).To(BeTrue())
 }
 
-// A pass that ends in the middle has counted some types in part.
+// An interrupted pass has counted some types only partially.
 func TestContentStateOfAnInterruptedPass(t *testing.T) {
 	tests := map[string]struct {
-		// last is the number of lists of widgets after which the pass ends.
+		// last is the number of lists of widgets after which the pass is interrupted.
 		last int
-		// isSecond reports that there was a pass before.
+		// isSecond reports whether another pass ran before.
 		isSecond bool
 	}{
 		"while counting remaining objects":              {last: 2},
@@ -372,10 +373,10 @@ func TestComputeNotBefore(t *testing.T) {
 	}
 	for name, change := range map[string]func(*typeState){
 		"objects":                      func(s *typeState) { s.Count = 1 },
-		"maybe something":              func(s *typeState) { s.isUncounted = true },
+		"possibly remaining objects":   func(s *typeState) { s.isUncounted = true },
 		"more to do":                   func(s *typeState) { s.isIncomplete = true },
 		"a type that is not served":    func(s *typeState) { s.isNotServed = true },
-		"a type that cannot be known":  func(s *typeState) { s.listError = errOutage },
+		"a type that cannot be parsed": func(s *typeState) { s.listError = errOutage },
 		"a deletion that failed":       func(s *typeState) { s.deleteError = errOutage },
 		"a type that cannot be listed": func(s *typeState) { s.Type.CanList = false },
 	} {
@@ -383,7 +384,7 @@ func TestComputeNotBefore(t *testing.T) {
 		test.state = passed(false, change)
 		tests["after the grace period, and remaining is "+name] = test
 	}
-	// What it has counted in part looks empty.
+	// A partially counted type looks empty.
 	interrupted := tests["again after the grace period"]
 	interrupted.state = passed(false, nothing)
 	interrupted.state.isInterrupted = true
@@ -406,13 +407,13 @@ func TestCanAssumeDeleted(t *testing.T) {
 		"deleted without finalizers": {change: func(*typeState) {}, want: true},
 		"pods have a grace period":   {change: func(s *typeState) { s.Type = podsType }},
 		"another type":               {change: func(s *typeState) { s.Type = widgetsType }},
-		"configmaps of another group are not in it": {
+		"configmaps of another group are not included": {
 			change: func(s *typeState) { s.Type = resourceType("metrics.example.com", "v1", "configmaps") },
 		},
 		"objects with finalizers":  {change: func(s *typeState) { s.Finalizers = map[string]int{"f": 1} }},
 		"terminating objects":      {change: func(s *typeState) { s.Terminating = 1 }},
 		"a deletion failed":        {change: func(s *typeState) { s.deleteError = errForbidden }},
-		"there was no time":        {change: func(s *typeState) { s.isIncomplete = true }},
+		"the budget was exhausted": {change: func(s *typeState) { s.isIncomplete = true }},
 		"the first page was empty": {change: func(s *typeState) { s.isUncounted = true }},
 		"there were more pages":    {change: func(s *typeState) { s.Count = 3 }},
 		"there were more pages with an unknown number of objects": {
@@ -465,7 +466,8 @@ func TestPassAssumesDeletionOnlyInTheGracePeriod(t *testing.T) {
 	}
 }
 
-// An aggregated API server may not delete an object at once; a list after the grace period shows it.
+// An aggregated API server may delete an object later; a list after the grace period still returns
+// the object.
 func TestPassListsTypesThatItAssumedDeleted(t *testing.T) {
 	p := newPasses(t, &contentServer{
 		objects: map[string]objects{"configmaps": {object("c")}}, grace: map[string]time.Duration{"configmaps": time.Minute},

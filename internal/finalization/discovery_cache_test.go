@@ -28,27 +28,27 @@ func TestDiscoveryCacheCachesDiscovery(t *testing.T) {
 
 	tests := map[string]struct {
 		first discoveryResult
-		// Then that much time passes.
+		// The time until the second request.
 		passes time.Duration
-		// invalidateAt is when Invalidate is called, since the first discovery.
+		// invalidateAt is the time from the first discovery to the call of Invalidate.
 		invalidateAt *time.Duration
-		// notBefore is what is asked for then, since the first discovery.
+		// notBefore is the minimum time of the second request, relative to the first discovery.
 		notBefore time.Duration
 		wantCount int
 	}{
-		"asked again":                 {first: answer, passes: time.Second, wantCount: 1},
-		"asked again at once":         {first: answer, wantCount: 1},
-		"almost too old":              {first: answer, passes: maxDiscoveryAge - time.Nanosecond, wantCount: 1},
-		"too old":                     {first: answer, passes: maxDiscoveryAge, wantCount: 2},
-		"as new as it has to be":      {first: answer, passes: time.Second, notBefore: 0, wantCount: 1},
-		"older than it has to be":     {first: answer, passes: time.Second, notBefore: time.Nanosecond, wantCount: 2},
-		"a type has changed since":    {first: answer, passes: time.Second, invalidateAt: new(time.Millisecond), wantCount: 2},
-		"a type changed when it ran":  {first: answer, passes: time.Second, invalidateAt: new(time.Duration(0)), wantCount: 2},
-		"a type has changed before":   {first: answer, passes: time.Second, invalidateAt: new(-time.Millisecond), wantCount: 1},
-		"some groups did not answer":  {first: incomplete, passes: time.Second, wantCount: 2},
-		"some groups made no sense":   {first: unparsable, passes: time.Second, wantCount: 2},
-		"nothing at all was answered": {first: discoveryResult{err: errOutage}, passes: time.Second, wantCount: 2},
-		"an empty answer was given":   {first: discoveryResult{}, passes: time.Second, wantCount: 2},
+		"requested again":                     {first: answer, passes: time.Second, wantCount: 1},
+		"requested again immediately":         {first: answer, wantCount: 1},
+		"almost too old":                      {first: answer, passes: maxDiscoveryAge - time.Nanosecond, wantCount: 1},
+		"too old":                             {first: answer, passes: maxDiscoveryAge, wantCount: 2},
+		"exactly as recent as required":       {first: answer, passes: time.Second, notBefore: 0, wantCount: 1},
+		"older than required":                 {first: answer, passes: time.Second, notBefore: time.Nanosecond, wantCount: 2},
+		"a type changed after the discovery":  {first: answer, passes: time.Second, invalidateAt: new(time.Millisecond), wantCount: 2},
+		"a type changed during the discovery": {first: answer, passes: time.Second, invalidateAt: new(time.Duration(0)), wantCount: 2},
+		"a type changed before the discovery": {first: answer, passes: time.Second, invalidateAt: new(-time.Millisecond), wantCount: 1},
+		"some groups did not answer":          {first: incomplete, passes: time.Second, wantCount: 2},
+		"some groups could not be parsed":     {first: unparsable, passes: time.Second, wantCount: 2},
+		"the discovery failed":                {first: discoveryResult{err: errOutage}, passes: time.Second, wantCount: 2},
+		"the response was empty":              {first: discoveryResult{}, passes: time.Second, wantCount: 2},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -82,7 +82,7 @@ func TestDiscoveryCacheCachesDiscovery(t *testing.T) {
 func TestDiscoveryCacheSharesDiscovery(t *testing.T) {
 	tests := map[string]struct{ answer discoveryResult }{
 		"a complete one": {answer: discoveryResult{lists: served("v1/configmaps")}},
-		// They have all waited for it, and another one would come out the same way.
+		// All callers have waited for this discovery, and another one would have the same result.
 		"an incomplete one": {answer: discoveryResult{lists: served("v1/configmaps"), err: errOutage}},
 		"a failed one":      {answer: discoveryResult{err: errOutage}},
 	}
@@ -107,7 +107,7 @@ func TestDiscoveryCacheSharesDiscovery(t *testing.T) {
 	}
 }
 
-// Whoever comes when an incomplete discovery is on its way has not seen it begin.
+// A caller that arrives during an incomplete discovery needs one that starts later.
 func TestDiscoveryCacheDoesNotShareAnIncompleteDiscoveryWithLateCallers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := NewWithT(t)
@@ -142,7 +142,7 @@ func TestDiscoveryCacheEndsWithTheContext(t *testing.T) {
 		g.Expect(waiting).To(MatchError(context.DeadlineExceeded))
 		g.Expect(api.count).To(Equal(1))
 
-		// What was cut off is not remembered.
+		// The result of a canceled discovery is not cached.
 		resources, err := cache.get(t.Context(), time.Time{})
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(resources.IsComplete()).To(BeTrue())
@@ -176,7 +176,7 @@ func TestDiscoveryCacheReadsDiscovery(t *testing.T) {
 			answer: discoveryResult{lists: served("example.com/v1/widgets", "v1/pods", "v1/configmaps")},
 			want:   []ResourceType{configMapsType, podsType, widgetsType},
 		},
-		"a type that is named twice": {
+		"a type that is listed twice": {
 			answer: discoveryResult{lists: served("v1/pods", "v1/configmaps", "v1/pods")},
 			want:   []ResourceType{configMapsType, podsType},
 		},
@@ -184,7 +184,7 @@ func TestDiscoveryCacheReadsDiscovery(t *testing.T) {
 			answer: discoveryResult{lists: served("v1/configmaps", "v1/bindings:create", "v1/events:get,list,watch")},
 			want:   []ResourceType{configMapsType},
 		},
-		"a type without a namespace": {
+		"a cluster-scoped type": {
 			answer: discoveryResult{lists: append(served("v1/configmaps"), &metav1.APIResourceList{
 				GroupVersion: "v1", APIResources: []metav1.APIResource{{Name: "nodes", Verbs: allVerbs}},
 			})},
@@ -194,7 +194,7 @@ func TestDiscoveryCacheReadsDiscovery(t *testing.T) {
 			answer: discoveryResult{lists: served("v1/configmaps", "example.com/v1/widgets:delete")},
 			want:   []ResourceType{configMapsType, {GroupVersionResource: widgetsType.GroupVersionResource}},
 		},
-		"each verb by itself": {
+		"each verb alone": {
 			answer: discoveryResult{lists: served("v1/configmaps", "example.com/v1/a:delete,list",
 				"example.com/v1/b:delete,deletecollection", "example.com/v1/c:delete,watch")},
 			want: []ResourceType{
@@ -204,24 +204,24 @@ func TestDiscoveryCacheReadsDiscovery(t *testing.T) {
 				{GroupVersionResource: widgetsType.GroupVersion().WithResource("c"), CanWatch: true},
 			},
 		},
-		"some groups do not answer, and the rest is known": {
+		"some groups do not respond; the other types are returned": {
 			answer: discoveryResult{lists: served("v1/configmaps"), err: groupsFailed},
 			want:   []ResourceType{configMapsType}, wantDiscoveryError: groupsFailed.Error(),
 		},
-		"a group version cannot be parsed, and the rest is known": {
+		"a group version cannot be parsed; the other types are returned": {
 			answer: discoveryResult{lists: served("v1/configmaps", "a/b/c/d", "e/f/g/h", "v1/pods")},
 			want:   []ResourceType{configMapsType, podsType},
 			wantParseError: "group version \"a/b/c\": unexpected GroupVersion string: a/b/c\n" +
 				"group version \"e/f/g\": unexpected GroupVersion string: e/f/g",
 		},
-		"a resource whose name cannot be part of a URL, and the rest is known": {
+		"the name of a resource cannot be part of a URL; the other types are returned": {
 			answer: discoveryResult{lists: served("v1/configmaps", "example.com/v1/..", "../v1/widgets", "example.com/v1/a%2fb")},
 			want:   []ResourceType{configMapsType},
 			wantParseError: `group version "example.com/v1": resource ".." is not valid: may not be '..'` + "\n" +
 				`group version "../v1": group ".." is not valid: may not be '..'` + "\n" +
 				`group version "example.com/v1": resource "a%2fb" is not valid: may not contain '%'`,
 		},
-		"a group version that cannot be parsed has nothing in it": {
+		"a group version that cannot be parsed is empty": {
 			answer: discoveryResult{lists: append(served("v1/configmaps"), &metav1.APIResourceList{GroupVersion: "a/b/c"})},
 			want:   []ResourceType{configMapsType},
 		},
@@ -232,19 +232,19 @@ func TestDiscoveryCacheReadsDiscovery(t *testing.T) {
 			answer:             discoveryResult{lists: served("v1/events:get,list,watch")},
 			wantDiscoveryError: noCoreGroup,
 		},
-		"no type of the core group": {
+		"no type in the core group": {
 			answer: discoveryResult{lists: servedOnly("example.com/v1/widgets")},
 			want:   []ResourceType{widgetsType}, wantDiscoveryError: noCoreGroup,
 		},
-		"no type of the core group that can be deleted": {
+		"no deletable type in the core group": {
 			answer: discoveryResult{lists: servedOnly("example.com/v1/widgets", "v1/events:get,list,watch")},
 			want:   []ResourceType{widgetsType}, wantDiscoveryError: noCoreGroup,
 		},
-		"of the core group no pods": {
+		"no pods in the core group": {
 			answer: discoveryResult{lists: servedOnly("example.com/v1/widgets", "v1/configmaps")},
 			want:   []ResourceType{configMapsType, widgetsType},
 		},
-		"nothing but an error": {
+		"only an error": {
 			answer:             discoveryResult{err: errOutage},
 			wantDiscoveryError: errOutage.Error(),
 		},
@@ -267,7 +267,7 @@ func TestDiscoveryCacheReadsDiscovery(t *testing.T) {
 	}
 }
 
-// expectError expects an error with a text, or none if the text is empty.
+// expectError expects an error with the given text, or no error if the text is empty.
 func expectError(g Gomega, err error, want string) {
 	if want == "" {
 		g.ExpectWithOffset(1, err).NotTo(HaveOccurred())

@@ -66,7 +66,7 @@ func TestSettlingTimeChoose(t *testing.T) {
 			webhooks: []string{"a"},
 			want:     3 * time.Second, wantReason: "set by --settling-time",
 		},
-		"set to nothing": {
+		"set to zero": {
 			settling: GracePeriod{Fixed: ptr.To(time.Duration(0))}, wantReason: "set by --settling-time",
 		},
 		"no API server": {
@@ -98,7 +98,7 @@ func TestSettlingTimeChoose(t *testing.T) {
 			leases: []coordinationv1.Lease{live, neverRenewed},
 			want:   5 * time.Second, wantReason: "there are 2 API servers: apiserver-b, apiserver-d",
 		},
-		"another may never go": {
+		"the Lease of another one never expires": {
 			leases: []coordinationv1.Lease{live, withoutEnd},
 			want:   5 * time.Second, wantReason: "there are 2 API servers: apiserver-b, apiserver-e",
 		},

@@ -30,7 +30,7 @@ import (
 // now is the start time of the clocks.
 var now = time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
 
-// tickingClock advances whenever it is read.
+// tickingClock advances each time it is read.
 type tickingClock struct {
 	lock sync.Mutex
 	time time.Time
@@ -53,11 +53,10 @@ func (c *tickingClock) advance(duration time.Duration) {
 	c.time = c.time.Add(duration)
 }
 
-// discoverer answers discovery, one answer after the other and the last one again and
-// again.
+// discoverer is a fake that returns its results in order and then repeats the last one.
 type discoverer struct {
 	results []discoveryResult
-	// delay is how long each discovery takes; only in a bubble of synctest.
+	// delay is the duration of each discovery; only in a synctest bubble.
 	delay time.Duration
 
 	lock  sync.Mutex
@@ -86,13 +85,12 @@ func (d *discoverer) ServerPreferredNamespacedResourcesWithContext(
 	return result.lists, result.err
 }
 
-// allVerbs are those of an ordinary type.
+// allVerbs are the verbs of an ordinary type.
 var allVerbs = metav1.Verbs{"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"}
 
-// served returns what discovery says of some types, such as "v1/pods", or
-// "example.com/v1/widgets:list,delete" for one that has just these verbs. Where none is
-// of the core group there is one of it that can be deleted and that no test sets,
-// since every API server has such a type.
+// served returns the discovery result for some types, such as "v1/pods", or
+// "example.com/v1/widgets:list,delete" for a type with only these verbs. If no type is in the core
+// group, it adds a deletable one, since every API server has such a type.
 func served(resources ...string) []*metav1.APIResourceList {
 	if !slices.ContainsFunc(resources, func(text string) bool { return strings.HasPrefix(text, "v1/") }) {
 		resources = append([]string{"v1/unseen:delete"}, resources...)
@@ -100,7 +98,7 @@ func served(resources ...string) []*metav1.APIResourceList {
 	return servedOnly(resources...)
 }
 
-// servedOnly is served without a type that was not named.
+// servedOnly is like served, but adds no type.
 func servedOnly(resources ...string) []*metav1.APIResourceList {
 	var lists []*metav1.APIResourceList
 	for _, text := range resources {
@@ -117,7 +115,7 @@ func servedOnly(resources ...string) []*metav1.APIResourceList {
 	return lists
 }
 
-// resourceType is what a cache makes of an ordinary type.
+// resourceType returns an ordinary type as the discovery cache returns it.
 func resourceType(group, version, resource string) ResourceType {
 	return ResourceType{
 		GroupVersionResource: schema.GroupVersionResource{Group: group, Version: version, Resource: resource},
@@ -155,36 +153,37 @@ func object(name string, finalizers ...string) metav1.PartialObjectMetadata {
 	}}
 }
 
-// deleted returns a terminating object with a deletionTimestamp.
+// deleted returns an object with a deletionTimestamp.
 func deleted(deletionTimestamp time.Time, name string, finalizers ...string) metav1.PartialObjectMetadata {
 	result := object(name, finalizers...)
 	result.DeletionTimestamp = ptr.To(metav1.NewTime(deletionTimestamp))
 	return result
 }
 
-// contentServer plays the API server's part for the objects in namespaces, behind
-// client-go's fake of the metadata client, and records in words what is asked of it.
-// Different from that fake's own tracker it knows pages, UIDs and finalizers.
+// contentServer simulates the API server for the objects in namespaces, behind client-go's fake
+// metadata client, and records requests as text. Unlike the tracker of that fake, it supports
+// pages, UIDs and finalizers.
 type contentServer struct {
 	clock *tickingClock
-	// objects are those of each resource; one without finalizers goes at once.
+	// objects are the objects of each resource. An object without finalizers is deleted
+	// immediately.
 	objects map[string][]metav1.PartialObjectMetadata
-	// grace is how long an object of a resource stays after its deletion.
+	// grace is the grace period of the deletion of objects, by resource.
 	grace map[string]time.Duration
-	// errors are what requests are answered with, by the words that are recorded.
+	// errors are the errors that requests return, by the recorded text.
 	errors map[string]error
-	// hooks are called before a request is answered, by the words that are recorded.
+	// hooks are called before the response to a request, by the recorded text.
 	hooks map[string]func()
-	// pageSize is how many objects are on a page at most, whatever is asked for.
+	// pageSize is the maximum number of objects on a page, regardless of the limit.
 	pageSize int
-	// isEmptyPageFirst makes every list start with a page without objects.
+	// isEmptyPageFirst makes every list start with an empty page.
 	isEmptyPageFirst bool
 
 	lock sync.Mutex
 	log  []string
-	// watches are those that are open or were so, the newest last.
+	// watches are all watches, open or closed, the newest last.
 	watches []*watch.FakeWatcher
-	// fake is what stands behind the client.
+	// fake is client-go's fake of the client.
 	fake *metadatafake.FakeMetadataClient
 }
 
@@ -201,7 +200,7 @@ func (s *contentServer) record(words string) {
 	s.log = append(s.log, words)
 }
 
-// recorded returns what was asked so far that starts with one of some words.
+// recorded returns the requests so far that start with one of the given words.
 func (s *contentServer) recorded(verbs ...string) []string {
 	s.lock.Lock()
 	defer s.lock.Unlock()
@@ -315,7 +314,8 @@ func (s *contentServer) watch(action clienttesting.Action) (bool, watch.Interfac
 	return true, watcher, nil
 }
 
-// fail makes the server answer requests with an error from now on, or no more.
+// fail makes the server return an error for requests from now on, or stops that if the error is
+// nil.
 func (s *contentServer) fail(words string, err error) {
 	s.lock.Lock()
 	defer s.lock.Unlock()
@@ -332,8 +332,8 @@ func (s *contentServer) newest() *watch.FakeWatcher {
 	return s.watches[len(s.watches)-1]
 }
 
-// contentClient adds what client-go's fake leaves out: the options of a list, among them
-// its page, those of a deletecollection, and that a watch ends with its context.
+// contentClient adds what client-go's fake omits: the options of list and deletecollection
+// requests, and the end of a watch when its context is canceled.
 type contentClient struct {
 	metadata.Interface
 	server *contentServer

@@ -39,7 +39,7 @@ func (c *requestCounter) Answered(types int) {
 	c.answered += types
 }
 
-// Failed lists are not counted as answers.
+// Failed lists are not counted as responses.
 func TestMetricsCountAnswers(t *testing.T) {
 	g := NewWithT(t)
 	server := &contentServer{errors: map[string]error{"list widgets": errOutage}}

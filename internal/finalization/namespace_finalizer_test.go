@@ -22,12 +22,12 @@ func TestHasFinalizers(t *testing.T) {
 		wantHas bool
 		want    []corev1.FinalizerName
 	}{
-		"none":              {want: []corev1.FinalizerName{}},
-		"ours":              {have: []corev1.FinalizerName{"kubernetes"}, wantHas: true, want: []corev1.FinalizerName{}},
-		"ours, twice":       {have: []corev1.FinalizerName{"kubernetes", "kubernetes"}, wantHas: true, want: []corev1.FinalizerName{}},
-		"that of an agent":  {have: []corev1.FinalizerName{agent}, want: []corev1.FinalizerName{agent}},
-		"others around it":  {have: []corev1.FinalizerName{"z/z", "kubernetes", "a/a"}, wantHas: true, want: []corev1.FinalizerName{"z/z", "a/a"}},
-		"one that contains": {have: []corev1.FinalizerName{"x/kubernetes"}, want: []corev1.FinalizerName{"x/kubernetes"}},
+		"none":                                {want: []corev1.FinalizerName{}},
+		"ours":                                {have: []corev1.FinalizerName{"kubernetes"}, wantHas: true, want: []corev1.FinalizerName{}},
+		"the finalizer, twice":                {have: []corev1.FinalizerName{"kubernetes", "kubernetes"}, wantHas: true, want: []corev1.FinalizerName{}},
+		"the finalizer of another controller": {have: []corev1.FinalizerName{agent}, want: []corev1.FinalizerName{agent}},
+		"between other finalizers":            {have: []corev1.FinalizerName{"z/z", "kubernetes", "a/a"}, wantHas: true, want: []corev1.FinalizerName{"z/z", "a/a"}},
+		"a finalizer that contains it":        {have: []corev1.FinalizerName{"x/kubernetes"}, want: []corev1.FinalizerName{"x/kubernetes"}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -76,17 +76,17 @@ func TestRefusalReason(t *testing.T) {
 		name, own string
 		want      string
 	}{
-		"another namespace":           {name: "x"},
-		"a namespace other than ours": {name: "x", own: "nslifecycle-system"},
-		"default":                     {name: "default", want: fmt.Sprintf(refusalSystemNamespace, "default")},
-		"kube-system":                 {name: "kube-system", want: fmt.Sprintf(refusalSystemNamespace, "kube-system")},
-		"kube-public":                 {name: "kube-public", want: fmt.Sprintf(refusalSystemNamespace, "kube-public")},
-		"kube-node-lease":             {name: "kube-node-lease"},
-		"kube-system is our own":      {name: "kube-system", own: "kube-system", want: fmt.Sprintf(refusalSystemNamespace, "kube-system")},
-		"our default name":            {name: "nslifecycle-system"},
-		"our own namespace":           {name: "ops", own: "ops", want: fmt.Sprintf(refusalOwnNamespace, "ops")},
-		"our own name is a prefix":    {name: "ops-2", own: "ops"},
-		"outside the cluster":         {name: "ops"},
+		"another namespace":                         {name: "x"},
+		"a namespace other than the operator's own": {name: "x", own: "nslifecycle-system"},
+		"default":         {name: "default", want: fmt.Sprintf(refusalSystemNamespace, "default")},
+		"kube-system":     {name: "kube-system", want: fmt.Sprintf(refusalSystemNamespace, "kube-system")},
+		"kube-public":     {name: "kube-public", want: fmt.Sprintf(refusalSystemNamespace, "kube-public")},
+		"kube-node-lease": {name: "kube-node-lease"},
+		"kube-system is the operator's own namespace": {name: "kube-system", own: "kube-system", want: fmt.Sprintf(refusalSystemNamespace, "kube-system")},
+		"the operator's default namespace":            {name: "nslifecycle-system"},
+		"the operator's own namespace":                {name: "ops", own: "ops", want: fmt.Sprintf(refusalOwnNamespace, "ops")},
+		"the operator's own namespace is a prefix":    {name: "ops-2", own: "ops"},
+		"outside the cluster":                         {name: "ops"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

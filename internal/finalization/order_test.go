@@ -61,7 +61,7 @@ func TestComputeWaitReason(t *testing.T) {
 		want  string
 	}{
 		"no pods": {stage: stagePods, types: []*typeState{state(podsType, empty)}},
-		"the API server has no type of pods": {
+		"the API server does not serve pods": {
 			stage: stagePods,
 		},
 		"a pod that is being deleted": {
@@ -80,19 +80,19 @@ func TestComputeWaitReason(t *testing.T) {
 			stage: stagePods, types: []*typeState{state(podsType, func(s *typeState) { s.listError = errOutage })},
 			want: unlistedPods,
 		},
-		"pods whose server is not there": {
+		"pods whose server is unavailable": {
 			stage: stagePods, types: []*typeState{state(podsType, func(s *typeState) { s.listError = unavailable })},
 			want: unlistedPods,
 		},
 		"nothing else": {stage: stageDefault, types: []*typeState{state(widgetsType, empty)}},
-		"something that is being deleted": {
+		"a terminating object": {
 			stage: stageDefault, types: []*typeState{state(widgetsType, ending)},
 			want: waitForWidgets,
 		},
-		"something whose deletion was refused": {
+		"an object whose deletion was rejected": {
 			stage: stageDefault, types: []*typeState{state(widgetsType, left)},
 		},
-		"something whose deletion may have come through": {
+		"an object whose deletion may have succeeded": {
 			stage: stageDefault, types: []*typeState{state(widgetsType, func(s *typeState) { s.isUncertain = true })},
 			want: waitForWidgets,
 		},
@@ -100,20 +100,20 @@ func TestComputeWaitReason(t *testing.T) {
 			stage: stageDefault, types: []*typeState{state(widgetsType, func(s *typeState) { s.isIncomplete = true })},
 			want: waitForWidgets,
 		},
-		"something that cannot be listed": {
+		"a type that cannot be listed": {
 			stage: stageDefault, types: []*typeState{state(widgetsType, func(s *typeState) { s.listError = errOutage })},
 			want: unlistedWidgets,
 		},
-		"something whose server is not there": {
+		"a type whose server is unavailable": {
 			stage: stageDefault, types: []*typeState{state(widgetsType, func(s *typeState) { s.listError = unavailable })},
 		},
-		"something is left of a type whose server is not there any more": {
+		"remaining objects of a type whose server is no longer available": {
 			stage: stageDefault, types: []*typeState{state(widgetsType, func(s *typeState) {
 				s.listError, s.Terminating = unavailable, 1
 			})},
 			want: waitForWidgets,
 		},
-		"not knowing goes first": {
+		"a type that cannot be listed has priority": {
 			stage: stageDefault, types: []*typeState{
 				state(configMapsType, ending),
 				state(widgetsType, func(s *typeState) { s.listError = errOutage }),

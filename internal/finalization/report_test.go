@@ -28,8 +28,8 @@ func TestReportConfirmedEmpty(t *testing.T) {
 		"clean, before the grace period ends": {change: func(l *contentState) { l.isAfterGracePeriod = false }},
 		"remaining objects":                   {change: ofType(func(s *typeState) { s.Count = 1 })},
 		"possibly remaining objects":          {change: ofType(func(s *typeState) { s.isUncounted = true })},
-		"something could not be listed":       {change: ofType(func(s *typeState) { s.listError = errOutage })},
-		"something could not be deleted":      {change: ofType(func(s *typeState) { s.deleteError = errOutage })},
+		"a type could not be listed":          {change: ofType(func(s *typeState) { s.listError = errOutage })},
+		"an object could not be deleted":      {change: ofType(func(s *typeState) { s.deleteError = errOutage })},
 		"there is more":                       {change: ofType(func(s *typeState) { s.isIncomplete = true })},
 		"discovery failed":                    {change: func(l *contentState) { l.resources.DiscoveryError = errOutage }},
 		"a group version could not be parsed": {change: func(l *contentState) { l.resources.ParseError = errOutage }},
@@ -47,7 +47,7 @@ func TestReportConfirmedEmpty(t *testing.T) {
 	}
 }
 
-// A list may begin with an empty page. What follows is not known before it is listed.
+// A list can begin with an empty page. The content of later pages is unknown until they are listed.
 func TestReportUnknownAfterAnIncompleteList(t *testing.T) {
 	g := NewWithT(t)
 	state := &typeState{Remaining: Remaining{Type: widgetsType}}
@@ -66,23 +66,23 @@ func TestReportRequeueAfter(t *testing.T) {
 	slow := ResourceType{GroupVersionResource: widgetsType.GroupVersionResource, CanList: true}
 	tests := map[string]struct {
 		report Report
-		// gracePeriodEnd is when the namespace settles
+		// gracePeriodEnd is the end of the grace period
 		gracePeriodEnd time.Duration
 		want           time.Duration
 	}{
 		"there is more": {
 			report: Report{Incomplete: true, Remaining: []Remaining{{Type: podsType, Count: 1}}}, want: time.Millisecond,
 		},
-		"empty, and not settled":       {gracePeriodEnd: 700 * time.Millisecond, want: 700 * time.Millisecond},
-		"empty, and settled meanwhile": {gracePeriodEnd: -time.Second, want: time.Millisecond},
+		"empty, within the grace period":             {gracePeriodEnd: 700 * time.Millisecond, want: 700 * time.Millisecond},
+		"empty, and the grace period has just ended": {gracePeriodEnd: -time.Second, want: time.Millisecond},
 		"watched": {
 			report: Report{Remaining: []Remaining{{Type: podsType, Count: 1}}}, want: 15 * time.Second,
 		},
-		"watched, and not settled either": {
+		"watched, within the grace period": {
 			report:         Report{Remaining: []Remaining{{Type: podsType, Count: 1}}},
 			gracePeriodEnd: time.Second, want: 15 * time.Second,
 		},
-		"a pod that goes soon": {
+		"a pod with a short grace period": {
 			report: Report{Remaining: []Remaining{{Type: podsType, Count: 1, DeletionDue: now.Add(5 * time.Second)}}},
 			want:   15 * time.Second,
 		},

@@ -92,7 +92,7 @@ func TestTrackerFirstSeen(t *testing.T) {
 func TestTrackerFailing(t *testing.T) {
 	g := NewWithT(t)
 	tracker := newTracker()
-	tracker.endPass("x", reportWith(errOutage), time.Second) // It is not tracked.
+	tracker.endPass("x", reportWith(errOutage), time.Second) // The Namespace is not tracked.
 	g.Expect(tracker.failing()).To(BeEmpty())
 	other := terminating()
 	other.Name = "y"

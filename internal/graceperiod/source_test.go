@@ -34,9 +34,9 @@ var slowWebhook = admissionv1.ValidatingWebhookConfiguration{
 func TestDelayingWebhooksGet(t *testing.T) {
 	const none, some, failed = "none", "some", "failed"
 	type call struct {
-		// at and seen are the times of the call and of the deletion, since the first call.
+		// at and seen are the times of the call and of the deletion, relative to the first call.
 		at, seen time.Duration
-		// answer is that of the API server, if the webhooks are listed.
+		// answer is the response of the API server if the webhooks are listed.
 		answer    string
 		want      string
 		wantLists int

@@ -39,7 +39,7 @@ func TestActiveCondition(t *testing.T) {
 			wantStatus: metav1.ConditionTrue, wantReason: v1alpha1.ReasonEnforced,
 			wantMessage: "every new namespace gets these initializers",
 		},
-		"enforced where a selector selects": {
+		"enforced for the selected namespaces": {
 			initializers: []string{"rbac.corp.com", "quota.corp.com"},
 			merged:       []v1alpha1.EffectiveInitializer{entry(rbac), selecting(entry("quota.corp.com"), "team", "a")},
 			reason:       v1alpha1.ReasonEnforced, message: "every new namespace gets these initializers",
@@ -85,7 +85,7 @@ func TestActiveCondition(t *testing.T) {
 			reason:       v1alpha1.ReasonEnforcementPending, message: "pending",
 			wantStatus: metav1.ConditionFalse, wantReason: v1alpha1.ReasonEnforcementPending, wantMessage: "pending",
 		},
-		"a policy is missing, which an empty configuration reports, too": {
+		"a policy is missing, which even an empty configuration reports": {
 			reason: v1alpha1.ReasonPolicyMissing, message: "gate is missing",
 			wantStatus: metav1.ConditionFalse, wantReason: v1alpha1.ReasonPolicyMissing, wantMessage: "gate is missing",
 		},

@@ -23,7 +23,7 @@ var (
 	at     = metav1.NewTime(now)
 )
 
-// waitingFor is the message about the position-th of all initializers.
+// waitingFor returns the message about the initializer at a position of the list.
 func waitingFor(name string, position, of int) string {
 	pending := append([]string{name}, make([]string, of-position)...)
 	return pendingMessage(State{All: make([]string, of), Pending: pending})
@@ -120,7 +120,7 @@ func TestComputeConditions(t *testing.T) {
 				one(rbac, yes, v1alpha1.ReasonCompleted, messageInitializerDone, before),
 			},
 		},
-		"another client set condition Initializing": {
+		"another client set the Initializing condition": {
 			namespace: wrappers.MakeNamespace("x"),
 			have:      conditions{whole(unknown, "Other", "other", before)},
 			want:      conditions{whole(no, v1alpha1.ReasonNotRequired, messageNotRequired, at)},
@@ -302,7 +302,8 @@ func TestIsInitializing(t *testing.T) {
 }
 
 // expectConditionsToSettle expects that the result is deterministic, and that it is empty once the
-// conditions are written, also later and in another order: otherwise the operator would write forever.
+// conditions are written, even at a later time or in another order. Otherwise the operator would
+// write repeatedly.
 func expectConditionsToSettle(t *testing.T, namespace *corev1.Namespace) {
 	t.Helper()
 	g := NewWithT(t)
@@ -324,7 +325,7 @@ func expectConditionsToSettle(t *testing.T, namespace *corev1.Namespace) {
 	g.Expect(ComputeConditions(written, ParseState(written), later)).To(BeEmpty(), "computed after they were written")
 }
 
-// whole is condition Initializing.
+// whole is the Initializing condition.
 func whole(status corev1.ConditionStatus, reason, message string, since metav1.Time) corev1.NamespaceCondition {
 	return corev1.NamespaceCondition{
 		Type: v1alpha1.ConditionInitializing, Status: status, Reason: reason, Message: message, LastTransitionTime: since,

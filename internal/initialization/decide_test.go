@@ -16,7 +16,8 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// action is the part of a decision that opens, fails or deletes a namespace, and when it changes.
+// action is the part of a decision that initializes, fails or deletes a namespace, and the time
+// when it changes.
 type action struct {
 	skip, reason string // The skipped initializers, and why.
 	fails        bool
@@ -40,7 +41,7 @@ func TestDecideAction(t *testing.T) {
 	since := func(ago time.Duration) corev1.NamespaceCondition {
 		return turn(rbac, corev1.ConditionTrue, now.Add(-ago))
 	}
-	// missing returns since when initializers have been unregistered.
+	// missing returns the time since which initializers have been unregistered.
 	missing := func(ago time.Duration, names ...string) map[string]time.Time {
 		result := map[string]time.Time{}
 		for _, name := range names {
@@ -91,7 +92,7 @@ func TestDecideAction(t *testing.T) {
 			namespace: waiting(), missing: missing(DeregistrationDelay, mesh),
 			want: action{skip: mesh, reason: deregistered, requeueAfter: DeregistrationDelay},
 		},
-		"completed already": {
+		"already completed": {
 			namespace: waiting().Pending(quota, mesh), registrations: map[string]Registration{quota: {}, mesh: {}},
 			missing: all,
 		},
@@ -115,11 +116,11 @@ func TestDecideAction(t *testing.T) {
 			namespace: waiting().Condition(since(31*time.Second - 1)), registrations: ignore,
 			want: action{requeueAfter: 1},
 		},
-		"an expired timeout with policy Ignore": {
+		"an expired timeout with failurePolicy Ignore": {
 			namespace: waiting().Condition(since(31 * time.Second)), registrations: ignore,
 			want: action{skip: rbac, reason: timedOut},
 		},
-		"an expired timeout with policy Fail": {
+		"an expired timeout with failurePolicy Fail": {
 			namespace: waiting().Condition(since(31 * time.Second)), registrations: fail, want: action{fails: true},
 		},
 		"an expired timeout without a policy": {
@@ -259,7 +260,7 @@ func TestDecideConditions(t *testing.T) {
 				corev1.EventTypeWarning, "InitializationRepaired", "Repair", messageLabelSet,
 			}},
 		},
-		// Without policy complete, this completes every initialization.
+		// Without the complete policy, this completes every initialization.
 		"the label of a namespace that the operator initialized is removed": {
 			namespace: wrappers.MakeNamespace("x").Initializers(rbac).Annotation(v1alpha1.AnnotationInjectedAt, "x").
 				Annotation(v1alpha1.AnnotationPendingInitializers, ""),
@@ -279,7 +280,7 @@ func TestDecideConditions(t *testing.T) {
 			g.Expect(decision.IsThrottled).To(Equal(test.wantThrottled))
 			g.Expect(decision.Events).To(Equal(test.wantEvents))
 
-			// After the write there is nothing more to write.
+			// After the write, no further write is needed.
 			for _, condition := range decision.Conditions {
 				if current := nscondition.Find(namespace, condition.Type); current != nil {
 					*current = condition

@@ -14,7 +14,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// withTimeout makes a configuration of initializers that have the same timeout.
+// withTimeout returns a configuration whose initializers have the same timeout.
 func withTimeout(name string, seconds int32, initializers ...string) *wrappers.ConfigurationWrapper {
 	configuration := wrappers.MakeConfiguration(name).Initializers(initializers...)
 	for i := range configuration.NamespaceInitializerConfiguration.Initializers {
@@ -63,7 +63,7 @@ func TestComputeRegistrations(t *testing.T) {
 		})
 	}
 
-	t.Run("an excluded configuration registers its initializers, too", func(t *testing.T) {
+	t.Run("an excluded configuration also registers its initializers", func(t *testing.T) {
 		g := NewWithT(t)
 		got := ComputeRegistrations(objects([]*wrappers.ConfigurationWrapper{
 			wrappers.MakeConfiguration("b").Initializers(many...), withTimeout("c", 3, rbac, many[0]),

@@ -44,7 +44,7 @@ func TestSelectsAsKubernetesDoes(t *testing.T) {
 	}
 }
 
-// The API server rejects these selectors. In doubt a namespace waits.
+// The API server rejects these selectors. If one exists anyway, the namespace waits.
 func TestSelectsWithInvalidSelectors(t *testing.T) {
 	g := NewWithT(t)
 	of := func(operator metav1.LabelSelectorOperator) *v1alpha1.NamespaceSelector {
@@ -115,7 +115,7 @@ func TestProbeLabels(t *testing.T) {
 		})
 	}
 
-	t.Run("of all together", func(t *testing.T) {
+	t.Run("with all requirements together", func(t *testing.T) {
 		g := NewWithT(t)
 		var initializers []v1alpha1.EffectiveInitializer
 		for _, name := range slices.Sorted(maps.Keys(all)) {
@@ -135,21 +135,21 @@ func TestProbeLabels(t *testing.T) {
 		g.Expect(len(selected)).To(BeNumerically(">=", len(all)-8))
 	})
 
-	t.Run("of two that are compatible", func(t *testing.T) {
+	t.Run("with two compatible selectors", func(t *testing.T) {
 		g := NewWithT(t)
 		g.Expect(ProbeLabels([]v1alpha1.EffectiveInitializer{
 			selecting(entry(rbac), "team", "a"), selecting(entry(quota), "tier", "gold"), entry(mesh),
 		})).To(Equal([]map[string]string{nil, {"team": "a", "tier": "gold"}}))
 	})
 
-	t.Run("of two that are not compatible", func(t *testing.T) {
+	t.Run("with two incompatible selectors", func(t *testing.T) {
 		g := NewWithT(t)
 		g.Expect(ProbeLabels([]v1alpha1.EffectiveInitializer{
 			selecting(entry(rbac), "team", "a"), selecting(entry(quota), "team", "b"),
 		})).To(Equal([]map[string]string{nil, {"team": "a"}, {"team": "b"}}))
 	})
 
-	t.Run("of more labels than a new namespace can have", func(t *testing.T) {
+	t.Run("with more labels than a new namespace can have", func(t *testing.T) {
 		g := NewWithT(t)
 		var initializers []v1alpha1.EffectiveInitializer
 		for i := range v1alpha1.MaxSetInitializers {
@@ -161,7 +161,7 @@ func TestProbeLabels(t *testing.T) {
 		}
 		probes := ProbeLabels(initializers)
 		g.Expect(probes).To(HaveEach(Satisfy(func(set map[string]string) bool { return len(set) <= maxProbeLabels })))
-		// Each is still selected once.
+		// Each initializer is still selected once.
 		total := 0
 		for _, set := range probes {
 			total += len(set)
@@ -169,7 +169,7 @@ func TestProbeLabels(t *testing.T) {
 		g.Expect(total).To(Equal(16 * v1alpha1.MaxSetInitializers))
 	})
 
-	t.Run("of more than maxProbes", func(t *testing.T) {
+	t.Run("with more selectors than maxProbes", func(t *testing.T) {
 		g := NewWithT(t)
 		var initializers []v1alpha1.EffectiveInitializer
 		for i := range 3 * maxProbes {

@@ -29,9 +29,9 @@ func TestRemoveNames(t *testing.T) {
 		"a name that is not in the list": {"a,b", []string{"c"}, "a,b"},
 		"a part of a name":               {"a.corp.com,b", []string{"a"}, "a.corp.com,b"},
 		"a duplicate":                    {"a,b,a", []string{"a"}, "b"},
-		"blanks are kept":                {"a, b ,c", []string{"a"}, " b ,c"},
-		"a name with blanks":             {"a, b ,c", []string{"b"}, "a,c"},
-		"nothing but blanks":             {"a, ,", []string{"a"}, ""},
+		"spaces are kept":                {"a, b ,c", []string{"a"}, " b ,c"},
+		"a name with spaces":             {"a, b ,c", []string{"b"}, "a,c"},
+		"only spaces":                    {"a, ,", []string{"a"}, ""},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -116,7 +116,7 @@ func TestParseState(t *testing.T) {
 			namespace: wrappers.MakeNamespace("x").Initializers(rbac).Pending().Label(v1alpha1.LabelInitializing, "true"),
 			want:      State{Phase: PhaseCompleted, All: []string{rbac}, LabelRepair: ptr.To("")},
 		},
-		"a list of blanks": {
+		"a list of spaces": {
 			namespace: wrappers.MakeNamespace("x").Initializers(rbac).
 				Annotation(v1alpha1.AnnotationPendingInitializers, " , ,"),
 			want: State{Phase: PhaseCompleted, All: []string{rbac}, LabelRepair: ptr.To("")},
@@ -176,7 +176,7 @@ func TestParseStateIgnoresInvalidResults(t *testing.T) {
 		want string
 	}{
 		"not JSON":                    {result: "Failure", want: noJSON("")},
-		"cut short":                   {result: `{"status":"Failure"`, want: noJSON("unexpected end of JSON input")},
+		"truncated":                   {result: `{"status":"Failure"`, want: noJSON("unexpected end of JSON input")},
 		"another shape":               {result: `["Failure"]`, want: noJSON("")},
 		"another type":                {result: `{"status":{}}`, want: noJSON("")},
 		"null":                        {result: "null", want: status("")},
@@ -206,20 +206,20 @@ func TestParseStateIgnoresInvalidResults(t *testing.T) {
 	}
 }
 
-// The admission policies treat each of these as a failure, so the operator must do so, too.
+// The admission policies treat each of these as a failure, so the operator must do the same.
 func TestParseStateOfAFailureThatIsNotAStatus(t *testing.T) {
 	problem := invalidResultMessage(errors.New(""))
 	tests := map[string]struct{ result, wantProblem string }{
 		"a code that is not a number": {result: `{"status":"Failure","code":"NaN"}`, wantProblem: problem},
 		"a trailing comma":            {result: `{"status":"Failure",}`, wantProblem: problem},
-		"more after it":               {result: `{"status":"Failure"} {}`, wantProblem: problem},
+		"more text after it":          {result: `{"status":"Failure"} {}`, wantProblem: problem},
 		"twice":                       {result: `{"status":"Failure","status":"Failure"}`},
-		"twice, the second time another": {
+		"a duplicate status with another second value": {
 			result: `{"status":"Failure","status":"Success"}`,
 		},
-		"twice, the first time another": {result: `{"status":"Success","status":"Failure"}`},
-		"after an object":               {result: `{"metadata":{},"status":"Failure"}`},
-		"an empty result is none":       {result: ""},
+		"a duplicate status with another first value": {result: `{"status":"Success","status":"Failure"}`},
+		"after an object":         {result: `{"metadata":{},"status":"Failure"}`},
+		"an empty result is none": {result: ""},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -247,13 +247,13 @@ func TestSplitNames(t *testing.T) {
 		"empty":                   {list: ""},
 		"blanks":                  {list: " \t\n"},
 		"commas":                  {list: ",,"},
-		"commas and blanks":       {list: " , ,"},
+		"commas and spaces":       {list: " , ,"},
 		"one":                     {list: rbac, want: []string{rbac}},
 		"several, in their order": {list: rbac + "," + mesh + "," + quota, want: []string{rbac, mesh, quota}},
-		"blanks around names":     {list: " " + rbac + " ,\n" + mesh + "\t", want: []string{rbac, mesh}},
+		"spaces around names":     {list: " " + rbac + " ,\n" + mesh + "\t", want: []string{rbac, mesh}},
 		"a comma at either end":   {list: "," + rbac + ",", want: []string{rbac}},
 		"repeats":                 {list: rbac + "," + mesh + ", " + rbac, want: []string{rbac, mesh}},
-		"a blank inside a name":   {list: "rbac corp", want: []string{"rbac corp"}},
+		"a space inside a name":   {list: "rbac corp", want: []string{"rbac corp"}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -422,7 +422,7 @@ func initializing(status corev1.ConditionStatus, reason string) corev1.Namespace
 	return corev1.NamespaceCondition{Type: v1alpha1.ConditionInitializing, Status: status, Reason: reason}
 }
 
-// A namespace that was open for a long time is not deleted because an initializer fails.
+// A namespace that was initialized long ago is not deleted because an initializer fails.
 func TestWhyNotDeleteOpenNamespace(t *testing.T) {
 	tests := map[string]struct {
 		injectedAt string

@@ -29,7 +29,7 @@ func settings(seconds int32, policy v1alpha1.InitializerFailurePolicy) v1alpha1.
 	return result
 }
 
-// turn is the condition that a timeout is counted from.
+// turn is the condition from which a timeout is counted.
 func turn(name string, status corev1.ConditionStatus, since time.Time) corev1.NamespaceCondition {
 	return corev1.NamespaceCondition{
 		Type: v1alpha1.ConditionInitializerTurn, Status: status, Reason: v1alpha1.ReasonPending,
@@ -63,7 +63,7 @@ func TestTimeoutOf(t *testing.T) {
 			settings:  map[string]v1alpha1.InitializerSettings{quota: settings(1, v1alpha1.InitializerIgnore)},
 			want:      &Timeout{quota, "c", time.Second, v1alpha1.InitializerIgnore},
 		},
-		// Ignore opens namespaces, so it must be set explicitly.
+		// Ignore completes the initialization, so it must be set explicitly.
 		"an unknown policy": {
 			namespace: wrappers.MakeNamespace("x").Initializers(rbac),
 			settings:  map[string]v1alpha1.InitializerSettings{rbac: settings(1, "Whatever")},

@@ -18,7 +18,7 @@ import (
 
 func TestCacheOptions(t *testing.T) {
 	g := NewWithT(t)
-	// One of a kind that is not served would keep the cache from starting.
+	// An informer for a kind that is not served would prevent the cache from starting.
 	g.Expect(CacheOptions(compat.Server{LacksMutatingPolicies: true}, nil).ByObject).To(HaveLen(3))
 	g.Expect(CacheOptions(compat.Server{}, Controllers{Finalization: true, Diagnosis: true}).ByObject).To(HaveLen(1))
 	g.Expect(CacheOptions(compat.Server{}, Controllers{Expiry: true}).ByObject).To(HaveLen(3))

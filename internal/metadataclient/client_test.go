@@ -147,8 +147,8 @@ func TestListAnswers(t *testing.T) {
 	}
 }
 
-// FuzzDeletePath checks that a request for an object has the path of that object, whatever the
-// strings are.
+// FuzzDeletePath checks that a request for an object has the path of that object for arbitrary
+// strings.
 func FuzzDeletePath(f *testing.F) {
 	f.Add("vendor.example.com", "v1", "things", "x", "a")
 	f.Add("", "v1", "services", "x", "../../../../api/v1/namespaces/y/secrets/s")

@@ -15,7 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// sized answers with this many bytes.
+// sized is a transport whose responses have the given number of bytes.
 type sized int64
 
 func (s sized) RoundTrip(*http.Request) (*http.Response, error) {
@@ -77,7 +77,7 @@ func TestLimitResponses(t *testing.T) {
 	}
 }
 
-// Small responses are read at any time, so that large ones cannot keep others from being read.
+// Small responses are always read, so that large responses cannot block them.
 func TestLimitResponsesTogether(t *testing.T) {
 	transport := LimitResponses(sized(maxResponse))
 	var bodies []io.ReadCloser
@@ -104,7 +104,8 @@ func TestLimitResponsesTogether(t *testing.T) {
 	}
 }
 
-// fatObjects is an API server with objects whose metadata is large. It ignores no limit.
+// fatObjects is an API server with objects whose metadata is large. It honors the limit of list
+// requests.
 type fatObjects struct{ limits []string }
 
 func (s *fatObjects) RoundTrip(request *http.Request) (*http.Response, error) {

@@ -17,7 +17,8 @@ import (
 // now is the time of the fake clocks.
 var now = time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
 
-// There is an alert for each reason but Enforced, so each reason that Verify returns must be a label value.
+// There is an alert for each reason except Enforced, so each reason that Verify returns must be a
+// label value.
 func TestSetEffectiveSetStatus(t *testing.T) {
 	reasons := []string{
 		v1alpha1.ReasonEnforced, v1alpha1.ReasonEnforcementPending, v1alpha1.ReasonPolicyMismatch,

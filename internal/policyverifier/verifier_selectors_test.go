@@ -22,7 +22,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/policyverifier/policytest"
 )
 
-// Which initializers a new Namespace gets depends on its labels, so the dry runs have some.
+// The initializers of a new Namespace depend on its labels, so the dry runs set labels.
 func TestVerifySelectorsAndFinalizers(t *testing.T) {
 	selecting := func(name, finalizer string, selector *v1alpha1.NamespaceSelector) v1alpha1.EffectiveInitializer {
 		return v1alpha1.EffectiveInitializer{Name: name, InitializerSettings: v1alpha1.InitializerSettings{

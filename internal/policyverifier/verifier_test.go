@@ -227,8 +227,8 @@ func TestVerifyReturnsWhenContextIsDone(t *testing.T) {
 	})
 }
 
-// A dry run that was sent before the time-out still counts: on a slow API server no dry run would
-// ever succeed otherwise.
+// A dry run that was sent before the timeout still counts: otherwise no dry run would ever succeed
+// on a slow API server.
 func TestVerifyWithSlowAPIServer(t *testing.T) {
 	for name, test := range map[string]struct {
 		delay   time.Duration
@@ -304,7 +304,7 @@ func TestVerifyConfirmsEachVersionOnce(t *testing.T) {
 		expect(1, v1alpha1.ReasonEnforced)
 		expect(0, v1alpha1.ReasonEnforced)
 
-		// While a policy is missing, nothing is confirmed.
+		// While a policy is missing, no set is confirmed.
 		gate := policytest.ValidatingPolicy("nslifecycle-gate", v1alpha1.PolicyGate)
 		g.Expect(apiServer.Delete(t.Context(), gate)).To(Succeed())
 		expect(0, v1alpha1.ReasonPolicyMissing)

@@ -30,7 +30,7 @@ func TestRecord(t *testing.T) {
 			g := NewWithT(t)
 			date := ""
 			server := httptest.NewServer(http.HandlerFunc(func(response http.ResponseWriter, _ *http.Request) {
-				response.Header()["Date"] = nil // Otherwise the server of net/http adds one.
+				response.Header()["Date"] = nil // Otherwise net/http adds a Date header.
 				if date != "" {
 					response.Header().Set("Date", date)
 				}

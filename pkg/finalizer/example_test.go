@@ -55,7 +55,7 @@ func ExampleAdd() {
 	_ = run
 }
 
-// A bucket with objects in it is not an error: deleting them takes time. The function is called
+// A bucket that contains objects is not an error: deleting them takes time. The function is called
 // again until it returns nil.
 func ExampleNotYet() {
 	service := buckets{"1234": 2}
@@ -88,7 +88,7 @@ func ExampleNotYet() {
 func ExampleAddFinalizer() {
 	selectsTeams := func(namespace *corev1.Namespace) bool { return namespace.Labels["corp.example.com/team"] != "" }
 	option := finalizer.AddFinalizer(selectsTeams)
-	_ = option // For finalizer.Add.
+	_ = option // Pass the option to finalizer.Add.
 	fmt.Println(selectsTeams(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 		Name: "shop", Labels: map[string]string{"corp.example.com/team": "a"},
 	}}))

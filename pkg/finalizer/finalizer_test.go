@@ -363,7 +363,7 @@ func TestProgressIsPublished(t *testing.T) {
 	if want := (conditionText{corev1.ConditionFalse, "Deleting", "7 documents remain"}); during != want {
 		t.Errorf("The condition was %v, want %v", during, want)
 	}
-	// Outside of a call it does nothing.
+	// Outside a call, it does nothing.
 	Progress(t.Context(), "Deleting", "nothing")
 }
 

@@ -23,7 +23,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/pkg/initializer/initializertest"
 )
 
-// An initializer that makes whoever asked for a namespace its administrator.
+// An initializer that makes the creator of a namespace its administrator.
 func ExampleAdd() {
 	mgr, err := ctrl.NewManager(ctrl.GetConfigOrDie(), ctrl.Options{})
 	if err != nil {
@@ -50,7 +50,7 @@ func ExampleAdd() {
 	}
 }
 
-// What is wrong with the name is said before anything hangs.
+// An invalid name is reported before any namespace waits for it.
 func ExampleAdd_badName() {
 	fmt.Println(initializer.Add(nil, "owner", func(context.Context, *corev1.Namespace) (initializer.Result, error) {
 		return initializer.Result{}, nil
@@ -108,11 +108,11 @@ func ExampleProgress() {
 	// True Created: 2 indices
 }
 
-// Before anything is registered, a program can look whether it will work.
+// Before a configuration registers the initializer, a program can check whether it will work.
 func ExampleCheck() {
 	err := initializer.Check(context.Background(), ctrl.GetConfigOrDie(), "owner.corp.example.com")
 	var missing *initializer.MissingPermissionsError
 	if errors.As(err, &missing) {
-		fmt.Println(missing.Message) // Includes the commands that grant them.
+		fmt.Println(missing.Message) // The error includes the commands that grant the missing permissions.
 	}
 }

@@ -78,7 +78,7 @@ func TestAddValidates(t *testing.T) {
 		"an empty finalizer": {
 			name: good, fn: nothing, opts: []Option{WithFinalizer("")}, want: []string{`finalizer ""`},
 		},
-		"all at once": {
+		"all problems together": {
 			name: "a", opts: []Option{WithWorkers(0)}, want: []string{"not fully qualified", "WithWorkers(0)", "the function is nil"},
 		},
 	} {
@@ -91,7 +91,7 @@ func TestAddValidates(t *testing.T) {
 	}
 }
 
-// counter makes names that this process has not served yet, also when tests are run again.
+// counter makes names that this process has not served yet, even if tests are repeated.
 var counter atomic.Int32
 
 func TestAddWithoutAManager(t *testing.T) {

@@ -31,9 +31,9 @@ type request func(ctx context.Context) error
 // step is one turn in a round.
 type step struct{ side, half int }
 
-// computeOrder returns the turns of a round: A B B A or B A A B. Over four rounds each
-// half of each side has been in every position once, so a drift favours neither side, and
-// neither does a turn that directly follows one of the same side.
+// computeOrder returns the turns of a round: A B B A or B A A B. Over four rounds, each half of
+// each side has been in every position once, so neither a drift nor a turn that directly follows
+// one of the same side favors either side.
 func computeOrder(round int) []step {
 	first, second := without, with
 	if round%2 == 1 {

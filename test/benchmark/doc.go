@@ -19,12 +19,11 @@
 // policy's parameters. Turns would take a minute, and noise of that length is typical for a
 // shared machine. Measuring one server after the other has the same weakness.
 //
-// Two servers may differ by accident. Therefore both
-// are compared before anything is installed in either; this control ratio should be 1.
-// The second control needs no extra requests: each server is measured in two halves, the
-// first and the second of its turns in each round. "Same server twice" is the ratio of
-// the two halves' medians, which differs from 1 only by noise. The range after a ratio
-// is a bootstrap interval of 95 %, drawn from whole rounds.
+// Two servers may differ by accident. Therefore both are compared before anything is installed in
+// either; this control ratio should be 1. The second control needs no extra requests: each server
+// is measured in two halves, the first and the second of its turns in each round. "Same server
+// twice" is the ratio of the two halves' medians, which differs from 1 only by noise. The range
+// after a ratio is a 95% bootstrap confidence interval, drawn from whole rounds.
 //
 // # Method
 //

@@ -24,7 +24,8 @@ import (
 const (
 	// initializersNamespace holds the initializers' ServiceAccounts.
 	initializersNamespace = "bench-initializers"
-	// initializationTimeout is how long a namespace may take before the run is aborted.
+	// initializationTimeout is the maximum time for the initialization of a namespace, after which
+	// the run is aborted.
 	initializationTimeout = 2 * time.Minute
 )
 
@@ -108,8 +109,8 @@ func startObserver(ctx context.Context, client kubernetes.Interface) (*observer,
 	return o, nil
 }
 
-// expect returns a channel that receives the time at which the watch delivers the namespace with
-// the condition Initializing=False.
+// expect returns a channel that receives the time at which the watch returns the namespace with the
+// condition Initializing=False.
 func (o *observer) expect(name string) <-chan time.Time {
 	seen := make(chan time.Time, 1)
 	o.lock.Lock()
@@ -143,8 +144,8 @@ func isInitialized(namespace *corev1.Namespace) bool {
 	return false
 }
 
-// createOneByOne creates each namespace after the previous one is initialized, and returns
-// how long each took.
+// createOneByOne creates each namespace after the previous one is initialized, and returns the
+// duration of each initialization.
 func (s *server) createOneByOne(ctx context.Context, count int) ([]time.Duration, error) {
 	observer, err := startObserver(ctx, s.user)
 	if err != nil {
@@ -167,9 +168,9 @@ func (s *server) createOneByOne(ctx context.Context, count int) ([]time.Duration
 	return times, nil
 }
 
-// createAtOnce creates namespaces with concurrent requests and returns how long each
-// took from its own creation, and the time from the first creation until the last
-// namespace was initialized.
+// createAtOnce creates namespaces with concurrent requests. It returns the time from the creation
+// to the initialization of each, and the time from the first creation until the last namespace was
+// initialized.
 func (s *server) createAtOnce(ctx context.Context, count, clients int) ([]time.Duration, time.Duration, error) {
 	observer, err := startObserver(ctx, s.user)
 	if err != nil {

@@ -23,8 +23,8 @@ import (
 const (
 	// configurationName is the name of the only configuration.
 	configurationName = "bench"
-	// settleTimeout is how long the API server may take to apply a change. It discovers
-	// a new parameter type within 30 s.
+	// settleTimeout is the maximum time for the API server to apply a change. It discovers a new
+	// parameter type within 30 s.
 	settleTimeout = 90 * time.Second
 	// policyDelay is longer than an API server takes to observe that a binding was created or
 	// deleted, which it checks every second.
@@ -80,8 +80,8 @@ func (s *server) unregisterAll(ctx context.Context) error {
 	return s.waitForInjected(ctx, "")
 }
 
-// waitForInjected waits until new namespaces get the list. That the API server removes
-// a user's annotation with the project's prefix shows that the policy is enforced.
+// waitForInjected waits until new namespaces get the pending list. If the API server removes a
+// user's annotation with the project's prefix, the policy is enforced.
 func (s *server) waitForInjected(ctx context.Context, list string) error {
 	const sent = v1alpha1.Prefix + "sent-by-user"
 	err := wait.PollUntilContextTimeout(ctx, time.Second/4, settleTimeout, true, func(ctx context.Context) (bool, error) {

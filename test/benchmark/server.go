@@ -30,7 +30,7 @@ const (
 	updatesNamespace = "bench-updates"
 	// userName is the user that sends the measured requests.
 	userName = "bench-user"
-	// parallel is the number of concurrent requests outside of measurements.
+	// parallel is the number of concurrent requests outside measurements.
 	parallel = 8
 )
 

@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// resamples is how often the bootstrap draws; more does not change the second digit.
+	// resamples is the number of bootstrap samples; more samples do not change the second digit.
 	resamples = 500
 	// outside is the share of the bootstrap's ratios on either side of the interval.
 	outside = 0.025
@@ -28,12 +28,12 @@ func computeRatio(samples, reference []time.Duration) float64 {
 	return float64(harness.Median(samples)) / float64(divisor)
 }
 
-// interval is where a ratio would lie most of the time if it were measured again.
+// interval is a bootstrap confidence interval of a ratio.
 type interval struct{ low, high float64 }
 
-// computeInterval estimates the interval by drawing rounds with replacement. Rounds and
-// not samples: neighbours in time are disturbed together. The same rounds are drawn for
-// both sides. A fixed seed gives the same samples the same interval.
+// computeInterval estimates the interval by drawing rounds with replacement. It draws rounds
+// instead of samples, because disturbances affect consecutive samples together. The same rounds are
+// drawn for both sides. A fixed seed gives the same samples the same interval.
 func computeInterval(samples, reference [][]time.Duration) interval {
 	rounds := min(len(samples), len(reference))
 	if rounds == 0 {

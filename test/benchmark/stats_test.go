@@ -38,7 +38,7 @@ func TestComputeInterval(t *testing.T) {
 		t.Errorf("Without noise the interval is %v, want exactly 2", got)
 	}
 
-	// Rounds that disagree: the interval holds the ratio and has a width.
+	// If the rounds differ, the interval contains the ratio and is not empty.
 	noisy := [][]time.Duration{{150, 160}, {190, 200}, {240, 250}, {180, 220}}
 	reference := [][]time.Duration{{100, 100}, {100, 100}, {100, 100}, {100, 100}}
 	ratio := computeRatio(slices.Concat(noisy...), slices.Concat(reference...))

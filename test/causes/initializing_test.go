@@ -117,7 +117,7 @@ var _ = Describe("An initializing namespace", func() {
 		f.expectRemedied(ctx, result)
 	})
 
-	It("waits for an initializer that runs and makes no progress", func(ctx context.Context) {
+	It("waits for an initializer that runs but makes no progress", func(ctx context.Context) {
 		f := newInitializingFixture(ctx, func(f *fixture) {
 			f.createOperator(ctx)
 			f.create(ctx, initializerRBAC)

@@ -160,7 +160,8 @@ func expectNoOrphans(ctx context.Context) {
 	}
 }
 
-// servingCertificate returns the serial number of the certificate that new connections get.
+// servingCertificate returns the serial number of the certificate that the server presents to new
+// connections.
 func servingCertificate(ctx context.Context, config *rest.Config) string {
 	GinkgoHelper()
 	pool := x509.NewCertPool()

@@ -188,8 +188,8 @@ func (t *traffic) run(ctx context.Context, record *namespaceRecord) {
 	}
 }
 
-// recovery waits until a namespace that was created after since is open and one that was deleted
-// after since no longer exists, and returns the time that each took.
+// recovery waits until a namespace that was created after since is initialized and one that was
+// deleted after since no longer exists, and returns the durations.
 func (t *traffic) recovery(ctx context.Context, since time.Time) (opened, deleted time.Duration) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {

@@ -17,7 +17,7 @@ import (
 
 const (
 	controllerManager = "kube-controller-manager"
-	// stopTimeout is how long a process may take to exit after it was signaled.
+	// stopTimeout is the maximum time for a process to exit after it is signaled.
 	stopTimeout = 30 * time.Second
 )
 
@@ -58,7 +58,7 @@ func (c *ControlPlane) StartControllerManager(ctx context.Context, flags ...stri
 	}
 	defer log.Close()
 
-	// Not bound to the context, which may end with a step of a test.
+	// The process is not bound to the context, because a step of a test may cancel it.
 	command := exec.Command(binary, append([]string{
 		"--kubeconfig=" + kubeconfig, "--leader-elect=false", "--secure-port=0",
 	}, flags...)...)

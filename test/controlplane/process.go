@@ -25,7 +25,8 @@ type Process struct {
 func StartProcess(output io.Writer, path string, args ...string) (*Process, error) {
 	command := exec.Command(path, args...)
 	command.Stdout, command.Stderr = output, output
-	// In its own process group, so that Ctrl-C interrupts only its parent, which then stops it.
+	// Run the process in its own process group, so that Ctrl-C interrupts only its parent, which
+	// then stops it.
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := command.Start(); err != nil {
 		return nil, fmt.Errorf("failed to start %s: %w", path, err)

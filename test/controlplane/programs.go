@@ -49,8 +49,8 @@ func Build(ctx context.Context, root, program, path string) error {
 	if output, err := command.CombinedOutput(); err != nil {
 		return fmt.Errorf("failed to build %s in %s: %w: %s", program, root, err, output)
 	}
-	// Copy in another process: a child that starts meanwhile would inherit the open file, and a file
-	// that is open for writing cannot be executed.
+	// Copy in another process: a child process that starts in the meantime would inherit the open
+	// file, and a file that is open for writing cannot be executed.
 	if output, err := exec.CommandContext(ctx, "cp", linked, path).CombinedOutput(); err != nil {
 		return fmt.Errorf("failed to copy %s: %w: %s", linked, err, output)
 	}

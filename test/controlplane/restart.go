@@ -35,9 +35,9 @@ type Authority struct {
 	certificate *x509.Certificate
 }
 
-// WithRestarts allows to kill and restart the API server with the same keys,
-// and to replace its certificate. envtest would create a new authority at each start, which
-// clients do not trust.
+// WithRestarts makes it possible to kill and restart the API server with the same keys, and to
+// replace its certificate. envtest would create a new authority at each start, which clients do not
+// trust.
 func WithRestarts(ca *Authority) Option {
 	return func(environment *envtest.Environment) {
 		server := environment.ControlPlane.GetAPIServer()
@@ -93,7 +93,7 @@ func (a *Authority) Rotate() error {
 	if err != nil {
 		return fmt.Errorf("failed to encode a key: %w", err)
 	}
-	// Replace each by a rename, since the API server may read it at any time.
+	// Replace each file with a rename, since the API server may read it at any time.
 	return errors.Join(
 		replaceFile(filepath.Join(a.dir, "apiserver.key"), pemOf(keyutil.ECPrivateKeyBlockType, der)),
 		replaceFile(filepath.Join(a.dir, "apiserver.crt"), pemOf(cert.CertificateBlockType, raw)))

@@ -119,7 +119,8 @@ func TestNamesIn(t *testing.T) {
 	}
 }
 
-// expectNothingLeft stops a demo and checks that its API server has stopped and its files are removed.
+// expectNothingLeft stops a demo and checks that its API server has stopped and that its files are
+// removed.
 func expectNothingLeft(t *testing.T, d *demo, temporary string) {
 	t.Helper()
 	if err := d.stop(); err != nil {

@@ -32,7 +32,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 )
 
-// logTail is how much of the log is printed after a failure, before the file is removed.
+// logTail is the length of the end of the log that is printed after a failure, before the file is
+// removed.
 const logTail = 8 << 10
 
 // errStopped is the error of a tour that the user stopped.
@@ -89,7 +90,7 @@ func run(opts options) error {
 	playErr := d.play(ctx, opts)
 	stopping()
 	stopErr := d.stop()
-	// Checked last: if Ctrl-C killed a kubectl, its error may arrive before the signal.
+	// Check this last: if Ctrl-C killed a kubectl process, its error may arrive before the signal.
 	switch wasStopped := ctx.Err() != nil; {
 	case wasStopped && d.isComplete:
 		playErr = nil
@@ -106,7 +107,7 @@ func run(opts options) error {
 // ignored: `timeout make demo` sends two, and the clean-up must complete. SIGQUIT
 // still terminates the program immediately.
 func onSignal(f func()) {
-	// A closed output must be a write error and not terminate the program.
+	// Writing to a closed output must return an error instead of terminating the program.
 	signal.Ignore(syscall.SIGPIPE)
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)

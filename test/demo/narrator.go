@@ -97,7 +97,7 @@ func quote(text string) string {
 	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
 }
 
-// isTerminal reports whether a file is a terminal that supports colours.
+// isTerminal reports whether a file is a terminal that supports colors.
 func isTerminal(file *os.File) bool {
 	if term := os.Getenv("TERM"); term == "" || term == "dumb" || os.Getenv("NO_COLOR") != "" {
 		return false

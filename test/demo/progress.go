@@ -14,7 +14,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 )
 
-// waitingFor is the prefix of the message of condition Initializing while it is True.
+// waitingFor is the prefix of the message of the Initializing condition while it is True.
 const waitingFor = "waiting for "
 
 var (
@@ -103,7 +103,7 @@ func (d *demo) relay(messages io.Reader) (int, error) {
 	count, last := 0, ""
 	lines := bufio.NewScanner(messages)
 	for lines.Scan() {
-		// The watch delivers every change of the namespace.
+		// The watch returns every change of the namespace.
 		message := lines.Text()
 		if message == "" || message == last {
 			continue

@@ -28,7 +28,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// testFinalizer is removed by the specs only.
+// testFinalizer is a finalizer that only the specs remove.
 const testFinalizer = "hold.test-owner.dev/records"
 
 // unique returns a name that no other spec of this process uses.

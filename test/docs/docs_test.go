@@ -21,7 +21,7 @@ import (
 
 const root = "../.."
 
-// ignored are directories that git ignores as well.
+// ignored are directories that git ignores.
 var ignored = []string{".git", "bin", "dist/release"}
 
 // readPages reads all Markdown files of the project, by path relative to the root.
@@ -324,7 +324,7 @@ func TestManagerCommands(t *testing.T) {
 	}
 }
 
-// TestExampleIsQuoted checks that the page shows the functions of the example as they are.
+// TestExampleIsQuoted checks that the page contains the unchanged functions of the example.
 func TestExampleIsQuoted(t *testing.T) {
 	const page, file, first = "docs/write-an-initializer.md", "examples/limits/main.go", "func run("
 	content, err := os.ReadFile(filepath.Join(root, page))
@@ -405,7 +405,7 @@ func readTests(t *testing.T, directories ...string) string {
 	return source.String()
 }
 
-// TestSize limits the README and the pages that people write to what people can read.
+// TestSize limits the length of the README and of the pages that are not generated.
 func TestSize(t *testing.T) {
 	content, err := os.ReadFile(filepath.Join(root, "README.md"))
 	if err != nil {
@@ -433,7 +433,7 @@ func TestSize(t *testing.T) {
 	}
 }
 
-// countWords counts what has a letter or a digit, so that the bars of tables do not count.
+// countWords counts words that contain a letter or a digit, which excludes the bars of tables.
 func countWords(text string) int {
 	count := 0
 	for word := range strings.FieldsFuncSeq(text, func(r rune) bool { return r == '|' || unicode.IsSpace(r) }) {

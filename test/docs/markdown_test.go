@@ -62,7 +62,7 @@ func parse(content string) page {
 	return result
 }
 
-// readText parses a line outside of code blocks.
+// readText parses a line outside code blocks.
 func (p *page) readText(number int, line string) {
 	for _, span := range slices.Concat(spans.FindAllStringSubmatch(line, -1), htmlCode.FindAllStringSubmatch(line, -1)) {
 		p.code = append(p.code, link{number, strings.Join(span[1:], "")})
@@ -72,7 +72,7 @@ func (p *page) readText(number int, line string) {
 	}
 	if heading := headings.FindStringSubmatch(line); heading != nil {
 		anchor := slug(heading[1])
-		// Repeated headings get a number.
+		// GitHub adds a number to repeated headings.
 		for i, first := 1, anchor; p.anchors[anchor]; i++ {
 			anchor = fmt.Sprintf("%s-%d", first, i)
 		}

@@ -112,7 +112,7 @@ func managers(ctx context.Context) []string {
 	return names
 }
 
-// awaitManagers waits until all replicas are ready and the old Pod is not among them.
+// awaitManagers waits until all replicas are ready and the old Pod is not one of them.
 func awaitManagers(ctx context.Context, old string) {
 	GinkgoHelper()
 	Eventually(func() []string { return managers(ctx) }).WithContext(ctx).ShouldNot(ContainElement(old))

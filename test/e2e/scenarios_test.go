@@ -43,7 +43,7 @@ const (
 )
 
 var _ = Describe("A namespace", func() {
-	It("is prepared by two initializers before its user can use it, and is deleted with all its content", func(ctx context.Context) {
+	It("is initialized by two initializers before its user can write to it, and is deleted with all its content", func(ctx context.Context) {
 		By("running two initializers with few permissions")
 		applyText(ctx, initializers.OwnerManifest)
 		applyText(ctx, initializers.PolicyManifest)
@@ -73,7 +73,7 @@ var _ = Describe("A namespace", func() {
 			g.Expect(admin.Get(ctx, client.ObjectKeyFromObject(namespace), namespace)).To(Succeed())
 			g.Expect(namespace.Annotations).To(HaveKeyWithValue(v1alpha1.AnnotationPendingInitializers, policyInitializer))
 		}).WithContext(ctx).Should(Succeed())
-		// The user is the namespace's administrator by now, but still cannot write.
+		// The user is already the namespace's administrator, but still cannot write.
 		err = asUser.Create(ctx, wrappers.MakeConfigMap(namespace.Name, "early"))
 		Expect(apierrors.IsForbidden(err)).To(BeTrue(), "%v", err)
 		Expect(err).To(MatchError(ContainSubstring("kubectl wait")))
@@ -157,7 +157,7 @@ func start(ctx context.Context, account, name string, work initializers.Work) {
 	DeferCleanup(initializer.Stop)
 }
 
-// fail is the work of an initializer that fails permanently.
+// fail is the function of an initializer that fails permanently.
 func fail(ctx context.Context, clientset kubernetes.Interface, namespace *corev1.Namespace) error {
 	result, err := json.Marshal(metav1.Status{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"},
@@ -173,7 +173,7 @@ func fail(ctx context.Context, clientset kubernetes.Interface, namespace *corev1
 		return err
 	}
 	_, err = clientset.CoreV1().Namespaces().Patch(ctx, namespace.Name, types.MergePatchType, patch, metav1.PatchOptions{})
-	// Without an error the initializer would be finished.
+	// Without an error, the initializer would complete.
 	return errors.Join(err, errors.New("failed permanently"))
 }
 
@@ -221,7 +221,7 @@ func shop(namespace string) []client.Object {
 					// The check never succeeds without permissions, so it runs until the Pod is
 					// stopped. No other image is guaranteed to be available.
 					Command: []string{"/manager", "--check", "--check-timeout=1h"},
-					// Required by the initializer's quota.
+					// The initializer's quota requires resource requests.
 					Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
 						corev1.ResourceCPU: resource.MustParse("1m"), corev1.ResourceMemory: resource.MustParse("16Mi"),
 					}},

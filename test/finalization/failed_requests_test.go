@@ -192,7 +192,8 @@ var _ = Describe("A namespace whose content is unknown", func() {
 		faults.enabled.Store(true)
 		startManager(ctx, faults.inject(managerConfig(ctx)), withGracePeriod(0))
 		namespace := createNamespace(ctx, "unknown")
-		// The finalizers keep the objects of the first page; otherwise the second page would become the first.
+		// The finalizers block the deletion of the objects on the first page; otherwise the second
+		// page would become the first.
 		var group errgroup.Group
 		group.SetLimit(20)
 		for number := range 600 {

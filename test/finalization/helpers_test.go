@@ -22,7 +22,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// testFinalizer is removed by the specs only.
+// testFinalizer is a finalizer that only the specs remove.
 const testFinalizer = "test.example.com/hold"
 
 var counter atomic.Int32

@@ -61,7 +61,7 @@ var _ = Describe("The example of the design proposal", func() {
 		Expect(countOf(Default, ctx, configMaps, namespace.Name)).To(Equal(3))
 	}, NodeTimeout(time.Minute))
 
-	// finishInTurn runs the controllers one after the other, in the order of the proposal.
+	// finishInTurn runs the controllers in sequence, in the order of the proposal.
 	finishInTurn := func(ctx context.Context, first, second *finalizerOwner) {
 		By("starting the first controller, which is blocked by a finalizer")
 		running := first.start(ctx)

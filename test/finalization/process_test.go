@@ -112,7 +112,7 @@ var _ = Describe("The manager process", func() {
 		Expect(get(Default, ctx, namespace.Name)).To(And(Equal(before), BeTerminating(), HaveNoFinalizationConditions()))
 		Expect(initializing).NotTo(gexec.Exit())
 
-		By("starting another manager that finalizes")
+		By("starting another manager that finalizes namespaces")
 		finalizing := startProcess(ctx, managerConfig(ctx), "--controllers=*,-initialization,-diagnosis")
 		expectDeleted(ctx, namespace)
 		Expect(finalizing.Err).To(gbytes.Say(`"controllers":"finalization"`))

@@ -123,7 +123,7 @@ func (w *continuousWriter) finalizer(number int) corev1.FinalizerName {
 }
 
 // start updates an annotation, a namespace finalizer with /finalize and a condition with /status,
-// one after the other and with the same number.
+// in sequence and with the same number.
 func (w *continuousWriter) start(ctx context.Context) {
 	ctx, w.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	w.done = make(chan error, 1)

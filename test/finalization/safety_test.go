@@ -137,7 +137,7 @@ var _ = Describe("A namespace that is deleted in an unusual state", func() {
 		Expect(requests.matching(namespace.Name)).To(ConsistOf("DELETE /api/v1/namespaces/" + namespace.Name + " (1)"))
 	}, SpecTimeout(time.Minute))
 
-	It("is emptied and kept while it has entries in metadata.finalizers", func(ctx context.Context) {
+	It("is not deleted after its content is deleted while it has entries in metadata.finalizers", func(ctx context.Context) {
 		namespace := withFinalizer(wrappers.MakeNamespace(unique("own-finalizer")).Obj())
 		create(ctx, namespace)
 		create(ctx, makeConfigMaps(namespace.Name, "a", "b")...)
@@ -150,7 +150,7 @@ var _ = Describe("A namespace that is deleted in an unusual state", func() {
 		expectDeleted(ctx, namespace)
 	}, SpecTimeout(time.Minute))
 
-	It("is kept without repeated requests if it has entries only in metadata.finalizers", func(ctx context.Context) {
+	It("is not deleted, without repeated requests, if it has entries only in metadata.finalizers", func(ctx context.Context) {
 		stopManager()
 		namespace := withFinalizer(wrappers.MakeNamespace(unique("own-finalizer-only")).Obj())
 		create(ctx, namespace)
@@ -224,7 +224,7 @@ var _ = Describe("A namespace that the cluster requires", func() {
 			g.Expect(get(g, ctx, name)).To(HaveContentFailure("is not deleted", "running operator",
 				"outside the cluster", "kube-controller-manager"))
 		}).WithContext(ctx).WithTimeout(45 * time.Second).Should(Succeed())
-		Expect(time.Since(begin)).To(BeNumerically(">", 29*time.Second), "another controller has time to finalize it")
+		Expect(time.Since(begin)).To(BeNumerically(">", 29*time.Second), "another controller has enough time to finalize it")
 		expectKept(ctx, object, account)
 		Expect(get(Default, ctx, name)).To(And(BeTerminating(), HaveNamespaceFinalizers(corev1.FinalizerKubernetes)))
 		Expect(requests.matching("/namespaces/" + name)).To(ConsistOf(HavePrefix("PATCH /api/v1/namespaces/" + name + "/status")))

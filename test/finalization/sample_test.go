@@ -29,7 +29,7 @@ import (
 
 // The specs run the binary with the arguments, the environment and the ServiceAccount of the
 // Deployment, so that they fail if the sample is incomplete.
-var _ = Describe("The agent of config/samples/agent", Ordered, func() {
+var _ = Describe("The agent in config/samples/agent", Ordered, func() {
 	const directory = "config/samples/agent"
 	var (
 		deployment appsv1.Deployment

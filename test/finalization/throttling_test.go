@@ -90,7 +90,7 @@ func createFlowSchema(ctx context.Context, rules ...flowcontrolv1.ResourcePolicy
 	schema := &flowcontrolv1.FlowSchema{ObjectMeta: metav1.ObjectMeta{Name: level.Name}}
 	schema.Spec = flowcontrolv1.FlowSchemaSpec{
 		PriorityLevelConfiguration: flowcontrolv1.PriorityLevelConfigurationReference{Name: level.Name},
-		MatchingPrecedence:         2, // right after the exempt requests
+		MatchingPrecedence:         2, // directly after the exempt requests
 		Rules: []flowcontrolv1.PolicyRulesWithSubjects{{
 			Subjects: []flowcontrolv1.Subject{{
 				Kind: flowcontrolv1.SubjectKindServiceAccount,

@@ -80,7 +80,7 @@ var _ = Describe("A namespace finalizer", func() {
 		for round := range rounds {
 			namespace := create(ctx, fmt.Sprintf("finalizer-race-%d", round), first, own)
 			remove(ctx, namespace)
-			// Until the finalizer is removed.
+			// The Namespace is not deleted until the finalizer is removed.
 			want := []corev1.FinalizerName{first, corev1.FinalizerKubernetes}
 			for n := 0; slices.Contains(finalizersOf(ctx, namespace.Name)(Default), own); n++ {
 				mine := corev1.FinalizerName(fmt.Sprintf("race.example.com/%d", n))
@@ -93,7 +93,7 @@ var _ = Describe("A namespace finalizer", func() {
 			}
 			remaining := get(Default, ctx, namespace.Name)
 			Expect(remaining.Spec.Finalizers).To(Equal(want))
-			Expect(remaining.Labels).To(HaveLen(len(want) - 1)) // One for each added finalizer, and the name label.
+			Expect(remaining.Labels).To(HaveLen(len(want) - 1)) // One label for each added finalizer, and the name label.
 			Expect(served.of(namespace.UID)).To(Equal(1))
 			forceDelete(ctx, namespace.Name)
 		}

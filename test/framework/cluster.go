@@ -50,7 +50,7 @@ type Cluster struct {
 	*controlplane.ControlPlane
 	// Admin is a member of system:masters.
 	Admin *User
-	// Ordinary has every verb but "initialize".
+	// Ordinary has every verb except "initialize".
 	Ordinary *User
 	// Initializer has every verb.
 	Initializer *User
@@ -70,9 +70,9 @@ func SetDefaults() {
 	EnforceDefaultTimeoutsWhenUsingContexts()
 }
 
-// StartControlPlane runs a control plane without this project and without other users than
-// the administrator, until the spec, the container or the suite ends. What is cleaned up by
-// DeferCleanup later on is cleaned up before.
+// StartControlPlane runs a control plane without this project and with no user except the
+// administrator, until the spec, the container or the suite ends. Functions that are passed to
+// DeferCleanup later run before the control plane stops.
 func StartControlPlane(ctx context.Context, options ...controlplane.Option) *Cluster {
 	GinkgoHelper()
 	plane, err := controlplane.Start(ctx, options...)
@@ -121,7 +121,7 @@ func (c *Cluster) stop() {
 	Expect(c.ControlPlane.Stop()).To(Succeed())
 }
 
-// VerbsButInitialize are the verbs of the API and of RBAC without "initialize".
+// VerbsButInitialize are the verbs of the API and of RBAC except "initialize".
 var VerbsButInitialize = []string{
 	"get", "list", "watch", "create", "update", "patch", "delete", "deletecollection",
 	"bind", "escalate", "impersonate",

@@ -45,7 +45,8 @@ func (c *Cluster) RegisterConfiguration(
 	return configuration
 }
 
-// ExpectInjected waits until the API server gives new namespaces the initializers of the set.
+// ExpectInjected waits until the API server injects the initializers of the set into new
+// namespaces.
 func (c *Cluster) ExpectInjected(ctx context.Context) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
@@ -59,7 +60,7 @@ func (c *Cluster) ExpectInjected(ctx context.Context) {
 	}).WithContext(ctx).Should(Succeed())
 }
 
-// ExpectActive waits for the condition Active of a configuration's current generation.
+// ExpectActive waits for the Active condition of a configuration's current generation.
 func (c *Cluster) ExpectActive(ctx context.Context, name string) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
@@ -72,7 +73,7 @@ func (c *Cluster) ExpectActive(ctx context.Context, name string) {
 	}).WithContext(ctx).Should(Succeed())
 }
 
-// EffectiveSet returns the set that policy inject reads.
+// EffectiveSet returns the set that the inject policy reads.
 func (c *Cluster) EffectiveSet(g Gomega, ctx context.Context) *v1alpha1.NamespaceInitializerSet {
 	set := &v1alpha1.NamespaceInitializerSet{}
 	g.Expect(c.Admin.Get(ctx, client.ObjectKey{Name: v1alpha1.EffectiveSetName}, set)).To(Succeed())

@@ -81,7 +81,7 @@ var _ = Describe("Deletion protection", func() {
 			Param("labelSelector", v1alpha1.LabelDeletionProtection).Do(ctx).Error()
 		Expect(err).To(Satisfy(apierrors.IsMethodNotSupported))
 
-		By("deleting them one after the other, as kubectl does")
+		By("deleting one after another, as kubectl does")
 		other := create(ctx, owner, wrappers.MakeNamespace(unique("collection")))
 		_, err = plane.Kubectl(ctx, ownerConfig, "delete", "namespace", namespace.Name, other.Name, "--wait=false")
 		Expect(err).To(MatchError(ContainSubstring(`namespace "` + namespace.Name + `" is protected`)))

@@ -28,9 +28,9 @@ import (
 
 // Users of the shared control plane.
 const (
-	// editorUser may do everything with namespaces except delete them.
+	// editorUser has all permissions on namespaces except to delete them.
 	editorUser = "editor@corp.example.com"
-	// ownerUser may do everything with namespaces.
+	// ownerUser has all permissions on namespaces.
 	ownerUser = "owner@corp.example.com"
 )
 
@@ -139,7 +139,7 @@ func expectDeleted(ctx context.Context, namespace *corev1.Namespace) {
 	}).WithContext(ctx).Should(Satisfy(apierrors.IsNotFound), "namespace %s still exists", namespace.Name)
 }
 
-// expectKept checks that a namespace is not deleted for a while.
+// expectKept checks for some time that a namespace is not deleted.
 func expectKept(ctx context.Context, namespace *corev1.Namespace) {
 	GinkgoHelper()
 	Consistently(func(g Gomega) {

@@ -41,7 +41,7 @@ func removeFinalizers(ctx context.Context, object client.Object) {
 var _ = Describe("An initializer with concurrent changes and failures", func() {
 	const name = "one.disorder.example.com"
 
-	It("is called once for each namespace in spite of concurrent writes", func(ctx context.Context) {
+	It("is called once for each namespace despite concurrent writes", func(ctx context.Context) {
 		const count = 30
 		names := []string{name, "two.disorder.example.com", "three.disorder.example.com"}
 		owners, served := map[string]string{}, make([]calls, len(names))
@@ -155,7 +155,7 @@ var _ = Describe("An initializer with concurrent changes and failures", func() {
 				served.record(namespace)
 				return initializer.Result{}, nil
 			})
-		// It is the last one in the list.
+		// Its initializer is the last one in the list.
 		expectReady(ctx, create(ctx, wrappers.MakeNamespace(unique("taken"))).Name)
 		for _, namespace := range []*corev1.Namespace{deleted, failed} {
 			Expect(served.of(namespace.Name)).To(BeEmpty())

@@ -87,8 +87,8 @@ func (w *worker) supervise(ctx context.Context, random *rand.Rand) int {
 	for life := 0; ctx.Err() == nil; life++ {
 		session := w.start("--stop-at="+points[life%len(points)], fmt.Sprintf("--stop-after=%d", 1+random.IntN(10)))
 		least := 0
-		// Every third process may be killed before it works. On a slow machine, the others
-		// must have time to work.
+		// Every third process may be killed before it starts to work. On a slow machine, the other
+		// processes must have time to work.
 		if life%3 != 0 {
 			least = 1000
 			select {
@@ -234,7 +234,7 @@ var _ = Describe("Initializers that are killed at random", func() {
 		}
 		batch()
 		expectReady(ctx, names[0])
-		// While the function runs.
+		// Kill the leader while the function runs.
 		leader := w.read()[0].pid
 		replicas[leader].Kill()
 		<-replicas[leader].Exited

@@ -28,7 +28,7 @@ import (
 type version struct {
 	name, resourceVersion, pending string
 	conditions                     []string
-	// seen is the time at which the watch delivered it.
+	// seen is the time at which the watch returned it.
 	seen time.Time
 }
 
@@ -79,7 +79,7 @@ func record(ctx context.Context) *recording {
 	return r
 }
 
-// upToNow returns all versions up to now.
+// upToNow returns all versions up to the current one.
 func (r *recording) upToNow(ctx context.Context) map[types.UID][]version {
 	GinkgoHelper()
 	// This write is the last one, so the watch delivers it last.
@@ -245,7 +245,7 @@ func (t *history) expectOwners(owners map[string]string, namespaces ...string) {
 			Expect(removals[name].users).To(ContainElement(user), "namespace %s, entry %s", t.names[uid], name)
 		}
 	}
-	Expect(count).To(Equal(len(namespaces)), "namespaces that were seen")
+	Expect(count).To(Equal(len(namespaces)), "observed namespaces")
 }
 
 // expectNothingLate checks that no owner sent a write to a namespace after its own entry

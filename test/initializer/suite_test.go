@@ -18,8 +18,8 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// accounts is the namespace of the ServiceAccounts of the initializers. It is created before
-// any initializer is registered, since it would wait for them.
+// accounts is the namespace of the ServiceAccounts of the initializers. It is created before any
+// initializer is registered; otherwise it would wait for them.
 const accounts = "initializers"
 
 var (

@@ -111,7 +111,7 @@ func (i *Initializer) serve(ctx context.Context) {
 	}
 }
 
-// initialize initializes one namespace if it is the turn of the initializer.
+// initialize initializes one namespace if it is the initializer's turn.
 func (i *Initializer) initialize(ctx context.Context, name string) error {
 	object, ok, err := i.lister.GetByKey(name)
 	if err != nil || !ok {

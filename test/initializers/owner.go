@@ -18,10 +18,10 @@ import (
 )
 
 const (
-	// OwnerBindingName is the name of the RoleBinding that the initializer Owner puts
-	// into a namespace.
+	// OwnerBindingName is the name of the RoleBinding that the initializer Owner creates in a
+	// namespace.
 	OwnerBindingName = "owner"
-	// ownerRole is the ClusterRole that it binds.
+	// ownerRole is the ClusterRole that the RoleBinding refers to.
 	ownerRole = "admin"
 	// serviceAccountPrefix is the prefix of the user names of ServiceAccounts.
 	serviceAccountPrefix = "system:serviceaccount:"
@@ -36,7 +36,8 @@ const OwnerAccount = "owner-initializer"
 //go:embed manifests/owner.yaml
 var OwnerManifest string
 
-// Owner makes the requester of a namespace its administrator, with a RoleBinding to ClusterRole admin.
+// Owner makes the requester of a namespace its administrator, with a RoleBinding to the admin
+// ClusterRole.
 func Owner(ctx context.Context, client kubernetes.Interface, namespace *corev1.Namespace) error {
 	requester := namespace.Annotations[v1alpha1.AnnotationRequestedBy]
 	if requester == "" {

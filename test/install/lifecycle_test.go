@@ -193,7 +193,7 @@ var _ = Describe("An incomplete installation", Ordered, ContinueOnFailure, func(
 		Expect(checkInstallation(ctx)).To(ContainSubstring(`ValidatingAdmissionPolicy "gate"`))
 	}, SpecTimeout(3*time.Minute))
 
-	It("allows administrators to open and delete namespaces if the manager is missing", func(ctx context.Context) {
+	It("allows administrators to complete the initialization of namespaces and delete them if the manager is missing", func(ctx context.Context) {
 		Expect(admin.Create(ctx, &v1alpha1.NamespaceInitializerSet{
 			ObjectMeta:   metav1.ObjectMeta{Name: v1alpha1.EffectiveSetName},
 			Initializers: []v1alpha1.EffectiveInitializer{{Name: "a.test.example.com"}},

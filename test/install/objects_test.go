@@ -35,7 +35,7 @@ var _ = Describe("Every way of installing", func() {
 		dropMeaninglessNamespaces(manifested)
 		expectSame(manifested, kustomized)
 
-		// Except the Namespace, which must exist before `helm install`.
+		// By default, the chart omits the Namespace, which must exist before `helm install`.
 		rendered, err := template(ctx, "--set=namespace.create=true")
 		Expect(err).NotTo(HaveOccurred())
 		charted := byName(rendered)
@@ -177,9 +177,9 @@ func byName(objects []unstructured.Unstructured) map[string]*unstructured.Unstru
 	return named
 }
 
-// dropMeaninglessNamespaces takes the namespace off objects that are in none. kustomize puts it
-// on kinds of which it does not know that, each version on others (v5.8.1, in kubectl 1.36, on
-// more of the admission policies than v5.8.2). The API server ignores it.
+// dropMeaninglessNamespaces removes the namespace from cluster-scoped objects. kustomize sets it on
+// kinds that it does not know to be cluster-scoped, which differ between versions (v5.8.1, in
+// kubectl 1.36, sets it on more of the admission policies than v5.8.2). The API server ignores it.
 func dropMeaninglessNamespaces(named map[string]*unstructured.Unstructured) {
 	GinkgoHelper()
 	for name, object := range named {
@@ -191,7 +191,7 @@ func dropMeaninglessNamespaces(named map[string]*unstructured.Unstructured) {
 	}
 }
 
-// expectSame compares object by object, so that a failure shows the one that differs.
+// expectSame compares object by object, so that a failure shows the object that differs.
 func expectSame(got, want map[string]*unstructured.Unstructured) {
 	GinkgoHelper()
 	names := func(objects map[string]*unstructured.Unstructured) (names []string) {

@@ -42,7 +42,7 @@ func TestInstall(t *testing.T) {
 var _ = BeforeSuite(func(ctx context.Context) {
 	framework.SetDefaults()
 
-	// Here and not in a spec, since the first build takes minutes.
+	// The suite builds the binaries before any spec, since the first build takes minutes.
 	makeTarget(ctx, "helm", "build")
 	cluster := framework.StartControlPlane(ctx)
 	plane, admin = cluster.ControlPlane, cluster.Admin
@@ -50,8 +50,8 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	Expect(controlplane.WriteKubeconfig(kubeconfig, plane.Admin)).To(Succeed())
 }, NodeTimeout(15*time.Minute))
 
-// makeTarget runs make in the root of the repository, against the control plane of the suite
-// where there is one.
+// makeTarget runs make in the root of the repository, against the control plane of the suite if it
+// runs.
 func makeTarget(ctx context.Context, args ...string) string {
 	GinkgoHelper()
 	command := exec.CommandContext(ctx, "make", append([]string{"--no-print-directory"}, args...)...)
@@ -72,7 +72,7 @@ func kubectl(ctx context.Context, args ...string) string {
 	return output
 }
 
-// helm runs the pinned Helm with directories of its own, whatever the user's settings are.
+// helm runs the pinned version of Helm with its own directories, regardless of the user's settings.
 func helm(ctx context.Context, args ...string) (string, error) {
 	command := exec.CommandContext(ctx, filepath.Join(controlplane.Root(), "bin", "helm"), args...)
 	home := filepath.Join(plane.Dir, "helm")
@@ -86,7 +86,7 @@ func helm(ctx context.Context, args ...string) (string, error) {
 	return stdout.String(), nil
 }
 
-// chart and manifest are what users install from.
+// chart and manifest are the files that users install.
 func chart() string    { return filepath.Join(controlplane.Root(), "dist", "chart") }
 func manifest() string { return filepath.Join(controlplane.Root(), "dist", "install.yaml") }
 
@@ -115,8 +115,8 @@ func parse(manifest string) []unstructured.Unstructured {
 	return objects
 }
 
-// endNamespaces runs finalization outside of the installation, as an administrator, like the
-// built-in namespace controller.
+// endNamespaces runs finalization outside the installation, as an administrator, like the built-in
+// namespace controller.
 func endNamespaces(ctx context.Context) {
 	GinkgoHelper()
 	running, err := controlplane.RunManager(ctx, rest.CopyConfig(plane.Admin), func(options *manager.Options) {

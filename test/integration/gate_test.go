@@ -283,7 +283,7 @@ var _ = Describe("The gate", Ordered, ContinueOnFailure, func() {
 		}
 	}, SpecTimeout(time.Minute))
 
-	It("is not opened by a Role inside the namespace", func(ctx context.Context) {
+	It("does not allow a user with a Role inside the namespace", func(ctx context.Context) {
 		const user = "insider@corp.example.com"
 		rules := []rbacv1.PolicyRule{
 			{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: append([]string{"initialize"}, framework.VerbsButInitialize...)},
@@ -300,7 +300,7 @@ var _ = Describe("The gate", Ordered, ContinueOnFailure, func() {
 		}).WithContext(ctx).Should(BeForbiddenBy("gate"))
 	}, SpecTimeout(time.Minute))
 
-	It("is opened by a ClusterRole for this namespace's name only", func(ctx context.Context) {
+	It("allows a user with a ClusterRole for this namespace's name, in this namespace only", func(ctx context.Context) {
 		other := framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("gate"))
 		const user = "one-namespace@corp.example.com"
 		cluster.Bind(ctx, framework.Unique("one-namespace"), []rbacv1.PolicyRule{
@@ -318,7 +318,7 @@ var _ = Describe("The gate", Ordered, ContinueOnFailure, func() {
 			To(BeForbiddenBy("gate"))
 	}, SpecTimeout(time.Minute))
 
-	It("rejects a server-side dry run, too", func(ctx context.Context) {
+	It("rejects a server-side dry run", func(ctx context.Context) {
 		Expect(cluster.Ordinary.Create(ctx, wrappers.MakeConfigMap(namespace.Name, "dry"), client.DryRunAll)).
 			To(BeForbiddenBy("gate"))
 	}, SpecTimeout(time.Minute))

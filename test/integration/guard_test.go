@@ -54,7 +54,8 @@ var leavingOut = map[string]edit{
 	"the list's origin": {annotations: map[string]*string{v1alpha1.AnnotationInitializers: nil}},
 }
 
-// evenForHolders are the changes that no user may make, with the message of the rejection.
+// evenForHolders are the changes that no user may make, not even with the initialize verb, and the
+// messages of the rejections.
 var evenForHolders = map[string]string{
 	"changing the label":               "must be \"true\"",
 	"adding to the list":               "can only be removed",
@@ -190,7 +191,7 @@ var _ = Describe("The guard", Ordered, ContinueOnFailure, func() {
 
 	for wayName, send := range ways {
 		if strings.HasPrefix(wayName, "server-side apply") {
-			continue // It removes only what its field manager owns: test/security has that.
+			continue // Server-side apply removes only the fields that its field manager owns; test/security tests this.
 		}
 		It("keeps state that is omitted by "+wayName, func(ctx context.Context) {
 			// The operator has written its conditions, so the status in a PUT is current.
@@ -229,7 +230,7 @@ var _ = Describe("The guard", Ordered, ContinueOnFailure, func() {
 			expectUntouched(ctx, namespace)
 		}, SpecTimeout(time.Minute))
 
-		It("allows an initializer to shrink the list and open the namespace by "+wayName, func(ctx context.Context) {
+		It("allows an initializer to remove entries of the list and complete the initialization by "+wayName, func(ctx context.Context) {
 			mine := framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("guard"))
 			Expect(send(ctx, cluster.Initializer.Config, mine, pendingEdit("b.test.example.com"))).To(Succeed())
 			now := cluster.GetNamespace(Default, ctx, mine.Name)
@@ -279,8 +280,8 @@ var _ = Describe("The guard", Ordered, ContinueOnFailure, func() {
 		Expect(err).NotTo(HaveOccurred())
 	}, SpecTimeout(time.Minute))
 
-	It("rejects opening a namespace whose initialization has failed", func(ctx context.Context) {
-		// The operator deletes a failed namespace, so both are one write here.
+	It("rejects completing an initialization that has failed", func(ctx context.Context) {
+		// The operator deletes a failed namespace, so one write makes both changes.
 		mine := framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("guard"))
 		change := onTwo["emptying the list"]
 		change.annotations = map[string]*string{

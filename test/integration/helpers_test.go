@@ -32,7 +32,7 @@ var (
 	BeForbiddenBy = matchers.BeForbiddenBy
 )
 
-// BeInitializing matches a namespace with this status and reason of condition Initializing.
+// BeInitializing matches a namespace whose Initializing condition has this status and reason.
 func BeInitializing(status corev1.ConditionStatus, reason string) types.GomegaMatcher {
 	return HaveCondition(v1alpha1.ConditionInitializing, status, reason)
 }

@@ -33,7 +33,7 @@ var initializerRules = []rbacv1.PolicyRule{
 	{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"get", "list", "watch", "patch", "initialize"}},
 }
 
-// The optional ones.
+// The optional permissions.
 var (
 	statusRule   = rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"namespaces/status"}, Verbs: []string{"patch"}}
 	finalizeRule = rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"namespaces/finalize"}, Verbs: []string{"update"}}
@@ -117,7 +117,7 @@ var _ = Describe("Package initializer", func() {
 			g.Expect(cluster.GetNamespace(g, ctx, waits)).To(matchers.HaveCondition(ownCondition(name), corev1.ConditionFalse, "NoLabel", "set label go"))
 		}).WithContext(ctx).Should(Succeed())
 
-		// When the namespace changes, not after an hour.
+		// The function is called when the namespace changes, not after an hour.
 		for _, namespace := range []string{waits, bad} {
 			Expect(cluster.Ordinary.Patch(ctx, wrappers.MakeNamespace(namespace).Obj(),
 				client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"go":"on"}}}`)))).To(Succeed())
@@ -220,7 +220,7 @@ var _ = Describe("Package initializer", func() {
 		Expect(calls.Load()).To(BeEquivalentTo(1))
 	}, SpecTimeout(time.Minute))
 
-	It("reports a name that is not registered, if it has the right to know", func(ctx context.Context) {
+	It("reports a name that is not registered, if it may read the configurations", func(ctx context.Context) {
 		name := framework.Unique("unregistered") + ".corp.example.com"
 		mayKnow := cluster.AddUserWithRules(ctx, framework.Unique("package-initializer"), append(initializerRules, rbacv1.PolicyRule{
 			APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"namespaceinitializersets"}, Verbs: []string{"get"},
@@ -245,15 +245,15 @@ var _ = Describe("Package initializer", func() {
 		Entry("the longest", strings.Repeat("a.", 126)+"a", SpecTimeout(time.Minute)),
 		Entry("too long", strings.Repeat("a.", 126)+"ab", SpecTimeout(time.Minute)),
 		Entry("the longest part", strings.Repeat("a", 63)+".b.c", SpecTimeout(time.Minute)),
-		Entry("too long a part", strings.Repeat("a", 64)+".b.c", SpecTimeout(time.Minute)),
+		Entry("a part that is too long", strings.Repeat("a", 64)+".b.c", SpecTimeout(time.Minute)),
 		Entry("empty", "", SpecTimeout(time.Minute)),
 		Entry("two parts", "a.b", SpecTimeout(time.Minute)),
 		Entry("a comma", "a.b.c,d.e.f", SpecTimeout(time.Minute)),
 		Entry("an empty part", "a..b", SpecTimeout(time.Minute)),
-		Entry("a dot in front", ".a.b.c", SpecTimeout(time.Minute)),
-		Entry("a dot at the end", "a.b.c.", SpecTimeout(time.Minute)),
+		Entry("a leading dot", ".a.b.c", SpecTimeout(time.Minute)),
+		Entry("a trailing dot", "a.b.c.", SpecTimeout(time.Minute)),
 		Entry("upper case", "A.b.c", SpecTimeout(time.Minute)),
-		Entry("a dash at the end of a part", "a-.b.c", SpecTimeout(time.Minute)),
+		Entry("a part with a trailing dash", "a-.b.c", SpecTimeout(time.Minute)),
 		Entry("a line break", "a.b.c\n", SpecTimeout(time.Minute)),
 		Entry("a slash", "a.b.c/d", SpecTimeout(time.Minute)),
 		Entry("a letter that is not ASCII", "é.b.c", SpecTimeout(time.Minute)),

@@ -80,7 +80,7 @@ var _ = Describe("Injection", func() {
 		}))
 	}, SpecTimeout(time.Minute))
 
-	It("keeps the keys that users may set: protection from deletion, and expiry", func(ctx context.Context) {
+	It("keeps the keys that users may set: deletion protection and expiry", func(ctx context.Context) {
 		send := func(name string) *wrappers.NamespaceWrapper {
 			return wrappers.MakeNamespace(name).
 				Label(v1alpha1.LabelDeletionProtection, "enabled").Annotation(v1alpha1.AnnotationTTL, "8h").
@@ -128,7 +128,7 @@ var _ = Describe("Injection", func() {
 		}
 	}, SpecTimeout(time.Minute))
 
-	It("removes as many keys under the prefix as guard accepts, and keeps the other ones", func(ctx context.Context) {
+	It("removes as many keys under the prefix as guard accepts, and keeps other keys", func(ctx context.Context) {
 		cluster.Register(ctx, "bound", "a.test.example.com")
 		namespace := wrappers.MakeNamespace(framework.Unique("bound")).Label(v1alpha1.LabelDeletionProtection, "enabled").
 			Annotation(v1alpha1.AnnotationTTL, "8h")
@@ -260,10 +260,10 @@ var _ = Describe("Injection", func() {
 		namespace := framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("many"))
 		Expect(strings.Split(framework.PendingOf(namespace), ",")).To(HaveLen(v1alpha1.MaxSetInitializers))
 
-		By("refusing a write with a message that is still short enough to be shown")
+		By("refusing a write with a message that is short enough to be displayed")
 		Expect(cluster.Ordinary.Create(ctx, wrappers.MakeConfigMap(namespace.Name, "early"))).To(
 			BeForbiddenBy("gate", "and 251 more", "kubectl wait"))
-		By("letting its list shrink")
+		By("removing an initializer from the pending list")
 		cluster.Finish(ctx, namespace.Name)
 		Expect(strings.Split(framework.PendingOf(cluster.GetNamespace(Default, ctx, namespace.Name)), ",")).To(HaveLen(v1alpha1.MaxSetInitializers - 1))
 	}, SpecTimeout(2*time.Minute))

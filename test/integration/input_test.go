@@ -22,7 +22,7 @@ import (
 )
 
 var _ = Describe("Input", func() {
-	// YAML through kubectl, so that the message is the one that users read.
+	// The specs send YAML with kubectl, so that they check the message that users read.
 	applyConfiguration := func(ctx context.Context, name string, initializerNames ...string) error {
 		object := wrappers.MakeConfiguration(name).Initializers(initializerNames...).Obj()
 		object.APIVersion, object.Kind = v1alpha1.GroupVersion.String(), "NamespaceInitializerConfiguration"
@@ -46,7 +46,7 @@ var _ = Describe("Input", func() {
 		Entry("an empty part", "is not a DNS name", "a..corp.com", SpecTimeout(time.Minute)),
 		Entry("a trailing dot", "is not a DNS name", "a.corp.com.", SpecTimeout(time.Minute)),
 		Entry("a part of 64 characters", "is not a DNS name", strings.Repeat("x", 64)+".corp.com", SpecTimeout(time.Minute)),
-		Entry("a blank", "is not a DNS name", "a b.corp.com", SpecTimeout(time.Minute)),
+		Entry("a space", "is not a DNS name", "a b.corp.com", SpecTimeout(time.Minute)),
 		Entry("a line break", "is a DNS name", "a.corp.com\n", SpecTimeout(time.Minute)),
 		Entry("300 characters", "Too long: may not be more than 253 bytes",
 			strings.Repeat("abcdefghi.", 29)+"corp.com.xx", SpecTimeout(time.Minute)),
@@ -101,7 +101,7 @@ var _ = Describe("Input", func() {
 			"operators In and NotIn require values", SpecTimeout(time.Minute)),
 		Entry("an unknown operator", `"namespaceSelector":{"matchExpressions":[{"key":"a","operator":"Gt","values":["1"]}]}`,
 			`supported values: "In", "NotIn", "Exists", "DoesNotExist"`, SpecTimeout(time.Minute)),
-		Entry("a failure policy without a time-out", `"failurePolicy":"Ignore"`,
+		Entry("a failure policy without a timeout", `"failurePolicy":"Ignore"`,
 			"set timeoutSeconds as well", SpecTimeout(time.Minute)),
 	)
 
@@ -148,7 +148,7 @@ var _ = Describe("Input", func() {
 		Expect(cluster.Admin.Create(ctx, set)).To(MatchError(ContainSubstring("create a NamespaceInitializerConfiguration")))
 	}, SpecTimeout(time.Minute))
 
-	It("is listed by kubectl get, by short name and category", func(ctx context.Context) {
+	It("can be listed with kubectl get, by short name and category", func(ctx context.Context) {
 		cluster.Register(ctx, "columns", "a.test.example.com", "b.test.example.com")
 		output, err := cluster.Kubectl(ctx, cluster.Admin.Config, "get", "nsinit", "columns")
 		Expect(err).NotTo(HaveOccurred())

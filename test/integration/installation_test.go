@@ -78,7 +78,7 @@ var _ = Describe("An installation", Ordered, ContinueOnFailure, func() {
 		DeferCleanup(gexec.CleanupBuildArtifacts)
 	}, NodeTimeout(5*time.Minute))
 
-	It("is requested in a message if the CRDs are missing", func(ctx context.Context) {
+	It("is requested in an error message if the CRDs are missing", func(ctx context.Context) {
 		output, status := runManager(ctx, binary, own.Admin)
 		Expect(status).To(Equal(1))
 		Expect(output).To(And(ContainSubstring("the CustomResourceDefinitions are not installed"),
@@ -131,7 +131,7 @@ var _ = Describe("An installation", Ordered, ContinueOnFailure, func() {
 	It("never blocks the creation of namespaces, during installation and removal", func(ctx context.Context) {
 		_, err := own.KubectlWithInput(ctx, own.Admin, otherParameters, "apply", "-f", "-")
 		Expect(err).NotTo(HaveOccurred())
-		time.Sleep(2 * time.Second) // the API server looks for new policies every second
+		time.Sleep(2 * time.Second) // the API server refreshes policies every second
 		stop := keepCreatingNamespaces(ctx, root)
 		DeferCleanup(func(ctx context.Context) { undeploy(ctx, own) })
 
@@ -256,7 +256,7 @@ var _ = Describe("An installation", Ordered, ContinueOnFailure, func() {
 		expectRepaired(ctx, root, drifted)
 	}, SpecTimeout(2*time.Minute))
 
-	It("works with two managers, one of which is the leader, and is ready before it leads", func(ctx context.Context) {
+	It("works with two managers; a manager is ready before it becomes the leader", func(ctx context.Context) {
 		Expect(own.Install(ctx)).To(Succeed())
 		DeferCleanup(func(ctx context.Context) { undeploy(ctx, own) })
 		config, err := own.ServiceAccountConfig(ctx, controlplane.SystemNamespace, controlplane.ServiceAccount)
@@ -281,9 +281,9 @@ var _ = Describe("An installation", Ordered, ContinueOnFailure, func() {
 
 // drift are namespaces whose label and list disagree because they were edited without policies.
 type drift struct {
-	// toOpen have a label and nothing to wait for.
+	// toOpen are namespaces that have a label and an empty pending list.
 	toOpen []*corev1.Namespace
-	// toShut waits for an initializer without a label.
+	// toShut is a namespace that waits for an initializer but has no label.
 	toShut *corev1.Namespace
 }
 

@@ -36,7 +36,7 @@ import (
 const failure = `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","message":"the team has no budget"}`
 
 var _ = Describe("The operator", func() {
-	It("sets the condition of every namespace: initialized, not initialized, older than the operator", func(ctx context.Context) {
+	It("sets the condition of every namespace: initialized, initialization not required, older than the operator", func(ctx context.Context) {
 		cluster.ExpectInjected(ctx)
 		plain := framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("plain")).Name
 		cluster.Register(ctx, "wait", "a.test.example.com")
@@ -148,7 +148,7 @@ var _ = Describe("The operator", func() {
 		Expect(history()).To(ContainElement(And(
 			HaveField("DeletionTimestamp", BeNil()), BeInitializing(corev1.ConditionFalse, v1alpha1.ReasonFailed))))
 
-		By("keeping the gate closed")
+		By("keeping the namespace gated")
 		Expect(cluster.Ordinary.Create(ctx, wrappers.MakeConfigMap(namespace.Name, "early"))).To(HaveOccurred())
 	}, SpecTimeout(time.Minute))
 
@@ -167,7 +167,7 @@ var _ = Describe("The operator", func() {
 				HaveField("Annotations", Not(HaveKey(v1alpha1.AnnotationInitializationResult)))))
 		},
 		Entry("not JSON", "it did not work", "not the JSON of a metav1.Status", SpecTimeout(time.Minute)),
-		Entry("cut off", `{"status":"Failure"`, "not the JSON of a metav1.Status", SpecTimeout(time.Minute)),
+		Entry("truncated", `{"status":"Failure"`, "not the JSON of a metav1.Status", SpecTimeout(time.Minute)),
 		Entry("escaped, so that CEL does not match it", `{"status":"\u0046ailure"}`, "as plain text", SpecTimeout(time.Minute)),
 		Entry("success", `{"status":"Success"}`, `its status is "Success"`, SpecTimeout(time.Minute)),
 		Entry("no status", `{"message":"hm"}`, `its status is ""`, SpecTimeout(time.Minute)),

@@ -40,7 +40,7 @@ func ofTeam(team string) *v1alpha1.NamespaceSelector {
 	return &v1alpha1.NamespaceSelector{MatchLabels: map[string]v1alpha1.LabelValue{"team": v1alpha1.LabelValue(team)}}
 }
 
-// nameLabel is the label that the API server adds itself.
+// nameLabel is the label that the API server adds to every namespace.
 const nameLabel = corev1.LabelMetadataName
 
 var _ = Describe("A selector", func() {
@@ -103,7 +103,7 @@ var _ = Describe("A selector", func() {
 		Expect(cluster.Ordinary.Create(ctx, wrappers.MakeConfigMap(waiting.Name, "early"))).To(BeDeniedBy("gate"))
 	}, SpecTimeout(time.Minute))
 
-	It("cannot be bypassed with a label that is removed, and is reported in condition Active", func(ctx context.Context) {
+	It("cannot be bypassed with a label that is removed, and is reported in the Active condition", func(ctx context.Context) {
 		cluster.RegisterConfiguration(ctx, wrappers.MakeConfiguration("own").Initializer(initializerA, settings{
 			NamespaceSelector: &v1alpha1.NamespaceSelector{MatchExpressions: []v1alpha1.NamespaceSelectorRequirement{
 				{Key: v1alpha1.LabelDeletionProtection, Operator: metav1.LabelSelectorOpDoesNotExist},
@@ -115,7 +115,7 @@ var _ = Describe("A selector", func() {
 		Expect(activeMessage(ctx, "own")).To(ContainSubstring("namespaceSelector"))
 	}, SpecTimeout(time.Minute))
 
-	It("is enforced beside other ones, with more labels than one namespace can have", func(ctx context.Context) {
+	It("is enforced together with other selectors, with more labels than one namespace can have", func(ctx context.Context) {
 		DeferCleanup(func(ctx context.Context) {
 			Eventually(func(g Gomega) { g.Expect(cluster.EffectiveSet(g, ctx).Initializers).To(BeEmpty()) }).
 				WithContext(ctx).Should(Succeed())
@@ -361,7 +361,7 @@ var _ = Describe("A finalizer of an initializer", func() {
 			}
 			return namespace
 		}
-		const most = 1000 - v1alpha1.MaxSetInitializers - 1 // One is "kubernetes".
+		const most = 1000 - v1alpha1.MaxSetInitializers - 1 // One entry is "kubernetes".
 		namespace := build(most)
 		Expect(cluster.Ordinary.Create(ctx, namespace, client.DryRunAll)).To(Succeed())
 		Expect(strings.Split(framework.PendingOf(namespace), ",")).To(HaveLen(v1alpha1.MaxSetInitializers))
@@ -378,7 +378,7 @@ var _ = Describe("A finalizer of an initializer", func() {
 })
 
 var _ = Describe("Settings in several configurations", func() {
-	It("are those of the first one, which the other ones report", func(ctx context.Context) {
+	It("are taken from the first configuration, which the other configurations report", func(ctx context.Context) {
 		cluster.RegisterConfiguration(ctx, wrappers.MakeConfiguration("several-1").Initializer(initializerA, settings{Finalizer: string(finalizerA)}))
 		cluster.RegisterConfiguration(ctx, wrappers.MakeConfiguration("several-2").Initializer(initializerA, settings{Finalizer: string(finalizerB)}))
 		namespace := framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("several"))
@@ -390,7 +390,7 @@ var _ = Describe("Settings in several configurations", func() {
 	}, SpecTimeout(time.Minute))
 })
 
-// activeMessage returns the message of condition Active of a configuration, which must be True.
+// activeMessage returns the message of a configuration's Active condition, which must be True.
 func activeMessage(ctx context.Context, name string) string {
 	GinkgoHelper()
 	var configuration v1alpha1.NamespaceInitializerConfiguration

@@ -31,7 +31,7 @@ var _ = Describe("The user stories of the KEP", func() {
 	// A user who can only create and read namespaces: permissions in a namespace must come from an initializer.
 	const creator = "user1@corp.example.com"
 
-	It("populates policies automatically before the creator gains permissions inside", func(ctx context.Context) {
+	It("creates policies automatically before the creator gains permissions in the namespace", func(ctx context.Context) {
 		creatorConfig := newCreator(ctx, creator)
 		policy := installInitializer(ctx, initializers.PolicyManifest, initializers.PolicyAccount)
 		owner := installInitializer(ctx, initializers.OwnerManifest, initializers.OwnerAccount)
@@ -70,7 +70,7 @@ var _ = Describe("The user stories of the KEP", func() {
 			attempts++
 			err := cluster.Ordinary.Create(ctx, wrappers.MakeConfigMap(name, fmt.Sprintf("early-%d", attempts)))
 			if indices.has(name) {
-				break // it was finished while the request was on its way
+				break // the initialization completed while the request was in progress
 			}
 			Expect(err).To(BeForbiddenBy("gate", "index.search.example.com"))
 			time.Sleep(200 * time.Millisecond)
@@ -123,7 +123,7 @@ func (s *indexServer) has(name string) bool {
 	return s.indices["/"+name]
 }
 
-// provision is the work of an initializer.
+// provision is the function of an initializer.
 func (s *indexServer) provision(ctx context.Context, _ kubernetes.Interface, namespace *corev1.Namespace) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPut, s.URL+"/"+namespace.Name, nil)
 	if err != nil {

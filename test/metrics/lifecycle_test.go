@@ -166,7 +166,7 @@ func runLifecycles(ctx context.Context, prefix string) {
 	eventually(ctx, name("blocked"), isBlocked(v1alpha1.ConditionDeletionBlocked, corev1.ConditionTrue))
 }
 
-// writeEarly attempts a write that the gate must reject, as a user that is no initializer.
+// writeEarly attempts a write that the gate must reject, as a user that is not an initializer.
 func writeEarly(ctx context.Context, name string) {
 	GinkgoHelper()
 	config := rest.AnonymousClientConfig(plane.Admin)
@@ -248,7 +248,7 @@ func removeNamespaceFinalizers(ctx context.Context, name string) {
 	}).WithContext(ctx).Should(Succeed())
 }
 
-// isBlocked matches a namespace with a condition of the diagnosis, whatever its cause.
+// isBlocked matches a namespace with a condition of the diagnosis, regardless of its cause.
 func isBlocked(conditionType corev1.NamespaceConditionType, status corev1.ConditionStatus) types.GomegaMatcher {
 	return Satisfy(func(namespace *corev1.Namespace) bool {
 		condition := nscondition.Find(namespace, conditionType)

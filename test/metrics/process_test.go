@@ -39,8 +39,8 @@ type process struct {
 	address string
 }
 
-// scraper is the bearer token of a ServiceAccount that may read metrics. unauthorized is that of
-// one that may not, but may create ConfigMaps.
+// scraper is the bearer token of a ServiceAccount that is authorized to read metrics. unauthorized
+// is the token of one that is only authorized to create ConfigMaps.
 var scraper, unauthorized string
 
 // binary returns the path of the manager's binary.
@@ -180,7 +180,7 @@ func (p *process) logged(name string) []map[string]any {
 	return lines
 }
 
-// run runs a command and returns its output, which an error includes as well.
+// run runs a command and returns its output. An error includes the output as well.
 func run(command *exec.Cmd, input string) (string, error) {
 	command.Stdin = strings.NewReader(input)
 	output, err := command.CombinedOutput()

@@ -109,7 +109,7 @@ var _ = Describe("backup", Ordered, func() {
 		Expect(all.stdout).NotTo(ContainSubstring("ownerReferences"))
 	}, NodeTimeout(testTimeout))
 
-	It("backs up selected types only", func(ctx context.Context) {
+	It("backs up only selected types", func(ctx context.Context) {
 		taken := adminUser.run(ctx, "backup", "shop", "--types=deployments,configmaps,replicasets.apps")
 		Expect(taken.code).To(BeZero())
 		Expect(strings.Count(taken.stdout, "\nkind: ")).To(Equal(3))

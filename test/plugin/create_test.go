@@ -91,7 +91,8 @@ var _ = Describe("create", func() {
 		register(ctx, "deleted", "only.deleted.example.com")
 		for _, isReplaced := range []bool{false, true} {
 			name := unique("deleted")
-			// A user who may not watch polls, and does not see the deletion if the namespace is replaced.
+			// For a user without permission to watch, the plugin polls and does not observe the
+			// deletion if the namespace is recreated.
 			creator := newRestrictedUser(ctx, plane, unique("poller"), rbacv1.PolicyRule{
 				APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"create", "get"},
 			})
@@ -204,7 +205,7 @@ func register(ctx context.Context, name string, initializers ...string) {
 	expectInjected(ctx, strings.Join(initializers, ","))
 }
 
-// expectInjected waits until new namespaces have this list.
+// expectInjected waits until new namespaces get this pending list.
 func expectInjected(ctx context.Context, list string) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {

@@ -132,7 +132,7 @@ func denyUpdates(ctx context.Context, namespace string) {
 			},
 			MatchConditions: []admissionregistrationv1.MatchCondition{
 				{Name: "namespace", Expression: "request.namespace == '" + namespace + "'"},
-				// The cleanup of the spec is allowed.
+				// The policy allows the cleanup of the spec.
 				{Name: "plugin", Expression: "request.options.?fieldManager.orValue('') == 'kubectl-nslifecycle'"},
 			},
 			Validations: []admissionregistrationv1.Validation{{Expression: "false", Message: "updates are denied"}},
@@ -218,7 +218,7 @@ func (u *user) onTerminal(dir string, args ...string) *terminal {
 	return t
 }
 
-// expect waits until a text is on the screen.
+// expect waits until the terminal shows a text.
 func (t *terminal) expect(ctx context.Context, text string) {
 	GinkgoHelper()
 	Eventually(t.output).WithContext(ctx).Should(ContainSubstring(text))
@@ -235,7 +235,7 @@ func (t *terminal) enter(line string) {
 	Expect(err).NotTo(HaveOccurred())
 }
 
-// interrupt presses Ctrl-C.
+// interrupt sends Ctrl-C.
 func (t *terminal) interrupt() {
 	GinkgoHelper()
 	_, err := io.WriteString(t.file, "\x03")

@@ -26,8 +26,8 @@ import (
 
 // recordingProxy records the writes of a user.
 type recordingProxy struct {
-	// before runs once, before the first write that is not a dry run. The plugin has read the state
-	// for the last time then.
+	// before runs once, before the first write that is not a dry run and after the plugin's last
+	// read of the state.
 	before func()
 
 	mutex  sync.Mutex
@@ -158,7 +158,7 @@ var _ = Describe("finalize, concurrent changes", func() {
 			To(MatchError(ContainSubstring("not found")))
 	})
 
-	It("writes to the selected objects only", func(ctx context.Context) {
+	It("writes only to the selected objects", func(ctx context.Context) {
 		namespace := makeStuckNamespace(ctx)
 		w := &recordingProxy{}
 		Expect(force(ctx, w, namespace, "--finalizer="+testFinalizer, "--resource=configmaps/held").code).To(Equal(0))

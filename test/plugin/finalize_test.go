@@ -147,7 +147,7 @@ var _ = Describe("finalize", func() {
 
 		It("if some objects cannot be read", func(ctx context.Context) {
 			namespace := makeStuckNamespace(ctx)
-			// Everything but Secrets.
+			// All resource types except Secrets.
 			adminUser = newRestrictedUser(ctx, bare, unique("limited"), append(rulesToRead("configmaps"),
 				rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"namespaces/finalize"}, Verbs: []string{"update"}})...)
 			expectRefusal(ctx, namespace, "--allow-unread", "--namespace-finalizer="+testNamespaceFinalizer, "--ignore-active-owner")
@@ -234,7 +234,7 @@ var _ = Describe("finalize", func() {
 			return forced
 		}
 
-		It("removes one finalizer of the selected objects only", func(ctx context.Context) {
+		It("removes only one finalizer of the selected objects", func(ctx context.Context) {
 			namespace := makeStuckNamespace(ctx)
 			forced := force(ctx, namespace, "--finalizer="+testFinalizer, "--resource=configmaps/held",
 				"--backup="+filepath.Join(dir, "b.yaml"))
@@ -252,7 +252,7 @@ var _ = Describe("finalize", func() {
 			Expect(configMapNamed(ctx, namespace, "kept").DeletionTimestamp).To(BeNil())
 		})
 
-		It("removes one finalizer of the Namespace only", func(ctx context.Context) {
+		It("removes only one finalizer of the Namespace", func(ctx context.Context) {
 			namespace := makeStuckNamespace(ctx)
 			force(ctx, namespace, "--metadata-finalizer="+testFinalizer, "--no-backup")
 			Expect(bareAdmin.Get(ctx, client.ObjectKeyFromObject(namespace), namespace)).To(Succeed())

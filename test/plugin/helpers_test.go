@@ -104,7 +104,7 @@ func (u *user) kubectl(ctx context.Context, environment []string, args ...string
 	}
 	GinkgoWriter.Printf("$ kubectl %s\n%s%s", strings.Join(args, " "), stdout.String(), stderr.String())
 	Expect(stdout.String() + stderr.String()).NotTo(ContainSubstring("panic:"))
-	Expect(stdout.String()).NotTo(ContainSubstring("\x1b"), "colours in a pipe")
+	Expect(stdout.String()).NotTo(ContainSubstring("\x1b"), "colors in a pipe")
 	return result{stdout: stdout.String(), stderr: stderr.String(), code: command.ProcessState.ExitCode()}
 }
 

@@ -89,7 +89,7 @@ func serveLate(r *http.Request, body []byte, pass http.Handler) int {
 	return answer.Code
 }
 
-// nameIn returns the name of the Namespace whose index a path is of.
+// nameIn returns the name of the Namespace of the index in a path.
 func nameIn(path string) string {
 	index := strings.Split(strings.TrimPrefix(path, "/indices/"), "/")[0]
 	return index[:max(0, strings.LastIndex(index, "-"))]

@@ -85,7 +85,8 @@ var _ = Describe("The example search-index", Ordered, func() {
 		Entry("returns Retry-After", "busy", troubled(http.StatusServiceUnavailable, "1"), "ServiceBusy", "503 Service Unavailable"),
 		Entry("executes requests and its responses are lost", "lost", fault(answerLost), "Retrying", "is down: EOF"),
 		Entry("is a different program", "page", troubled(http.StatusOK, ""), "Retrying", "200 OK"),
-		// Such as an HTTPS server. A response of the service with this status would delete the namespace.
+		// The gateway is, for example, an HTTPS server. A response of the service with this status
+		// would delete the namespace.
 		Entry("is behind a gateway that rejects requests", "gateway", troubled(http.StatusBadRequest, ""), "Retrying", "400 Bad Request"),
 		Entry("rejects the credentials", "unknown", troubled(http.StatusUnauthorized, ""), "Retrying", "401 Unauthorized"),
 	)
@@ -130,7 +131,7 @@ var _ = Describe("The example search-index", Ordered, func() {
 	It("leaks no index of a namespace that is deleted during its initialization", func(ctx context.Context) {
 		arrived, letPass, passed := make(chan struct{}, 100), make(chan struct{}), make(chan int, 100)
 		between.set(onlyFor(http.MethodPut, func(_ http.ResponseWriter, r *http.Request, pass http.Handler) {
-			// The original request, long after its client has timed out.
+			// The original request arrives long after its client has timed out.
 			body, _ := io.ReadAll(r.Body)
 			arrived <- struct{}{}
 			<-letPass

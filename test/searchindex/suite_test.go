@@ -32,7 +32,7 @@ const (
 	// The namespace of the controller in the manifests.
 	exampleNamespace = "search-index"
 	exampleAccount   = "controller"
-	// requestTimeout is the time-out of the controller's requests.
+	// requestTimeout is the timeout of the controller's requests.
 	requestTimeout = 300 * time.Millisecond
 )
 
@@ -129,7 +129,7 @@ func installExample(ctx context.Context) {
 	Expect(err).NotTo(HaveOccurred())
 	_, err = plane.Kubectl(ctx, plane.Admin, "wait", "--for=condition=Active", "--timeout=60s", "-f", configuration)
 	Expect(err).NotTo(HaveOccurred())
-	// Before the manager stops, so that no namespace is left initializing.
+	// Delete the namespaces before the manager stops, so that none remains initializing.
 	DeferCleanup(func(ctx context.Context) {
 		_, err := plane.Kubectl(ctx, plane.Admin, "delete", "-f", configuration)
 		Expect(err).NotTo(HaveOccurred())

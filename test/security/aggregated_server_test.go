@@ -31,7 +31,7 @@ type hostileServer struct {
 	lock sync.Mutex
 	// list handles list requests, remove handles DELETE requests.
 	list, remove http.HandlerFunc
-	// paths are the requests for objects that the server has received, as "METHOD path".
+	// paths are the received requests for objects, as "METHOD path".
 	paths []string
 }
 
@@ -76,7 +76,7 @@ func (s *hostileServer) register(ctx context.Context, address string) {
 	s.expectDiscovered(ctx, true)
 }
 
-// expectDiscovered waits until the group is in discovery, or until it is not.
+// expectDiscovered waits until discovery returns the group, or no longer returns it.
 func (s *hostileServer) expectDiscovered(ctx context.Context, want bool) {
 	GinkgoHelper()
 	discoveryClient, err := discovery.NewDiscoveryClientForConfig(cluster.Admin.Config)

@@ -136,7 +136,7 @@ var _ = Describe("A hostile aggregated API server", func() {
 	}, SpecTimeout(specTimeout))
 })
 
-// createVictim creates a ConfigMap in a namespace that the spec does not delete before it ends.
+// createVictim creates a ConfigMap in a namespace that exists until the spec ends.
 func createVictim(ctx context.Context) *corev1.ConfigMap {
 	GinkgoHelper()
 	other := framework.CreateNamespace(ctx, cluster.Admin, framework.Unique("victim"))
@@ -146,7 +146,7 @@ func createVictim(ctx context.Context) *corev1.ConfigMap {
 	return victim
 }
 
-// expectKept checks for a while that an object still exists.
+// expectKept checks for some time that an object still exists.
 func expectKept(ctx context.Context, victim *corev1.ConfigMap) {
 	GinkgoHelper()
 	Consistently(func(g Gomega) {
@@ -164,7 +164,7 @@ func terminate(ctx context.Context, prefix string) *corev1.Namespace {
 	return namespace
 }
 
-// expectTerminating checks that the operator does not release a namespace for a while.
+// expectTerminating checks for some time that the operator does not finalize a namespace.
 func expectTerminating(ctx context.Context, namespace *corev1.Namespace) {
 	GinkgoHelper()
 	Consistently(func(g Gomega) {
@@ -189,7 +189,7 @@ func expectFailure(ctx context.Context, namespace *corev1.Namespace, texts ...st
 	}).WithContext(ctx).Should(Succeed())
 }
 
-// expectDeleted waits until a namespace does not exist.
+// expectDeleted waits until a namespace no longer exists.
 func expectDeleted(ctx context.Context, namespace *corev1.Namespace) {
 	GinkgoHelper()
 	Eventually(func() error {

@@ -109,7 +109,7 @@ var _ = Describe("With two API servers", Ordered, func() {
 		return revisionOf(created)
 	}
 
-	It("gates a new namespace on B from its creation on", func(ctx context.Context) {
+	It("gates a new namespace on B from its creation", func(ctx context.Context) {
 		accepted := 0
 		for range rounds {
 			namespace := makeTwo(framework.Unique("two"))
@@ -155,7 +155,7 @@ var _ = Describe("With two API servers", Ordered, func() {
 		Expect(accepted).To(BeZero())
 	}, SpecTimeout(specTimeout))
 
-	It("opens a namespace on B a moment after A", func(ctx context.Context) {
+	It("opens the gate of a namespace on B a moment after A", func(ctx context.Context) {
 		var refused int
 		var longest time.Duration
 		for range rounds / 2 {
@@ -178,7 +178,7 @@ var _ = Describe("With two API servers", Ordered, func() {
 		Expect(longest).To(BeNumerically("<", 5*time.Second))
 	}, SpecTimeout(specTimeout))
 
-	It("measures what B accepts in a namespace that A has deleted and created again", func(ctx context.Context) {
+	It("measures what B accepts in a namespace that was deleted and recreated through A", func(ctx context.Context) {
 		counts := map[string]int{}
 		for range rounds / 2 {
 			name := framework.Unique("again")
@@ -208,7 +208,7 @@ var _ = Describe("With two API servers", Ordered, func() {
 				case configMap.Name == "deletable":
 					isDeleted = false
 				case configMap.Name != "existing":
-					// The deletion above leaves older ones behind.
+					// Older objects may remain from the deletion above.
 					if revisionOf(&configMap) > since {
 						counts["create"]++
 					}

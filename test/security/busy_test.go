@@ -51,7 +51,7 @@ var _ = Describe("A creator who keeps writing to the Namespace", func() {
 		}).String())
 	}, SpecTimeout(specTimeout))
 
-	It("cannot prevent a time-out from being enforced", func(ctx context.Context) {
+	It("cannot prevent a timeout from being enforced", func(ctx context.Context) {
 		cluster.RegisterConfiguration(ctx, wrappers.MakeConfiguration("busy").Initializer("absent.test.example.com",
 			v1alpha1.InitializerSettings{TimeoutSeconds: new(int32(1)), FailurePolicy: new(v1alpha1.InitializerIgnore)}))
 		namespace := framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("busy"))

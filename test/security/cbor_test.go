@@ -23,7 +23,7 @@ var _ = Describe("An API server that accepts CBOR", Ordered, func() {
 		ordinary = cluster.StartSecondAPIServer(ctx, "--feature-gates=CBORServingAndStorage=true").As(cluster.Ordinary)
 	}, NodeTimeout(5*time.Minute))
 
-	It("gives a new namespace its list", func(ctx context.Context) {
+	It("injects the pending list into a new namespace", func(ctx context.Context) {
 		cluster.Register(ctx, "cbor", "absent.test.example.com")
 		waitForList(ctx, ordinary)
 		for description, metadata := range map[string][]byte{
@@ -78,7 +78,7 @@ var _ = Describe("An API server that accepts CBOR", Ordered, func() {
 	}, SpecTimeout(specTimeout))
 })
 
-// waitForList waits until an API server gives new namespaces their list.
+// waitForList waits until an API server injects the pending list into new namespaces.
 func waitForList(ctx context.Context, user *framework.User) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
@@ -89,7 +89,7 @@ func waitForList(ctx context.Context, user *framework.User) {
 	}).WithContext(ctx).WithTimeout(time.Minute).Should(Succeed())
 }
 
-// cborMap encodes a map of fewer than 24 entries, which may contain a key twice.
+// cborMap encodes a map with fewer than 24 entries, which may contain a key twice.
 func cborMap(entries ...any) []byte {
 	encoded := []byte{0xa0 | byte(len(entries)/2)}
 	for _, entry := range entries {
@@ -103,7 +103,7 @@ func cborMap(entries ...any) []byte {
 	return encoded
 }
 
-// cborText encodes a text of fewer than 256 bytes.
+// cborText encodes a text with fewer than 256 bytes.
 func cborText(text string) []byte {
 	return append([]byte{0x78, byte(len(text))}, text...)
 }

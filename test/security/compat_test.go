@@ -21,8 +21,8 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// With config/compat a namespace is open until the operator has injected its pending list. Its
-// creator must not be able to prevent the injection in that time.
+// With config/compat, a new namespace is not gated until the operator has injected its pending
+// list. Its creator must not be able to prevent the injection in the meantime.
 var _ = Describe("With config/compat", Ordered, ContinueOnFailure, func() {
 	var compat *framework.Cluster
 

@@ -23,7 +23,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// The controllers of kube-controller-manager pass the gate. An ordinary user must not be able to
+// The gate allows the controllers of kube-controller-manager. An ordinary user must not be able to
 // use them to change an initializing namespace.
 var _ = Describe("With kube-controller-manager", Ordered, func() {
 	var namespace, own *corev1.Namespace
@@ -99,7 +99,7 @@ var _ = Describe("With kube-controller-manager", Ordered, func() {
 		}).WithContext(ctx).WithTimeout(3 * time.Second).Should(Succeed())
 	}, SpecTimeout(specTimeout))
 
-	It("a user who may write ClusterRoles cannot get the verb initialize by aggregation", func(ctx context.Context) {
+	It("a user who may write ClusterRoles cannot get the initialize verb by aggregation", func(ctx context.Context) {
 		user := cluster.AddUserWithRules(ctx, "aggregator@corp.example.com", rbacv1.PolicyRule{
 			APIGroups: []string{rbacv1.GroupName}, Resources: []string{"clusterroles", "clusterrolebindings"},
 			Verbs: []string{"create", "get", "list", "update", "patch"},

@@ -35,7 +35,7 @@ var _ = Describe("While the CustomResourceDefinitions are deleted and applied ag
 	// Without the CRD no initializer is registered, and policy inject does nothing: see
 	// "Installation order" in docs/design.md. But no namespace must be created
 	// without its pending list while the configuration is Active.
-	It("no namespace is created without its list while a configuration is Active", func(ctx context.Context) {
+	It("no namespace is created without its pending list while a configuration is Active", func(ctx context.Context) {
 		configuration := wrappers.MakeConfiguration("crds").Initializers("absent.test.example.com").Obj()
 		Expect(broken.Admin.Create(ctx, configuration)).To(Succeed())
 		broken.ExpectActive(ctx, "crds")
@@ -86,7 +86,7 @@ var _ = Describe("While the CustomResourceDefinitions are deleted and applied ag
 		registered := time.Since(begin)
 		broken.ExpectActive(ctx, "crds")
 		active := time.Since(begin)
-		time.Sleep(time.Second) // Create some namespaces after that, too.
+		time.Sleep(time.Second) // Create some more namespaces after the registration.
 		close(stop)
 		group.Wait()
 		AddReportEntry("times", fmt.Sprintf("deleted %s, applied %s, registered %s, active %s", deleted, applied, registered, active))

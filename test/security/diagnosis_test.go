@@ -44,8 +44,8 @@ var (
 	unknownWord = "unknownword"
 )
 
-// The specs have a control plane of their own, whose manager starts a diagnosis after a few
-// seconds. Each spec waits for one.
+// The specs have their own control plane, whose manager starts a diagnosis after a few seconds.
+// Each spec waits for a diagnosis.
 var _ = Describe("A tenant who reads a Namespace", Ordered, ContinueOnFailure, func() {
 	const progressDeadline = 4 * time.Second
 	var cluster *framework.Cluster
@@ -241,7 +241,7 @@ func diagnosisEvents(
 	return texts
 }
 
-// expectNoVictim expects that texts name no object of the other tenant.
+// expectNoVictim expects that the texts name no object of the other tenant.
 func expectNoVictim(g Gomega, texts []string) {
 	for _, text := range texts {
 		for _, word := range words {

@@ -31,9 +31,9 @@ const (
 	applyCBORType = "application/apply-patch+cbor"
 )
 
-// onObject is a body for the namespace %NAME%, which waits for an initializer. Each tries to open
-// the namespace, or to change the state of its initialization, in a way that decoders or patch
-// handlers may interpret differently than the policies do.
+// onObject are bodies for the namespace %NAME%, which waits for an initializer. Each tries to
+// complete the initialization, or to change its state, in a way that decoders or patch handlers may
+// interpret differently than the policies do.
 type onObject struct{ contentType, subresource, body string }
 
 const (

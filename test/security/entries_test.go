@@ -20,9 +20,9 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// The time that the API server takes for a write grows with the square of the number of entries of
-// a map or list. With 30,000 conditions no write of a Namespace succeeds within its time limit.
-// Long: a search for the largest number, with writes of megabytes.
+// The duration of a write grows with the square of the number of entries of a map or list. With
+// 30,000 conditions, no write of a Namespace succeeds within its time limit. Long: a search for the
+// largest number, with writes of megabytes.
 var _ = Describe("The number of entries of an initializing Namespace", Label("long"), func() {
 	const many = 5000
 
@@ -73,12 +73,12 @@ var _ = Describe("The number of entries of an initializing Namespace", Label("lo
 		}, SpecTimeout(specTimeout))
 	}
 
-	It("leaves room for the state, and does not keep the namespace from being initialized and deleted", func(ctx context.Context) {
+	It("leaves room for the state, and does not prevent the namespace from being initialized and deleted", func(ctx context.Context) {
 		cluster.Register(ctx, "entries", "a.test.example.com", "b.test.example.com")
 		namespace := framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("entries"))
 		before := namespace.DeepCopy()
 		namespace.Finalizers = []string{"test.example.com/hold"}
-		// The label of the name counts as well.
+		// The label with the name counts as well.
 		taken := len(namespace.Labels) - 1 + len(namespace.Finalizers)
 		annotations := map[string]string{}
 		for i := range 2000 - taken {

@@ -81,7 +81,7 @@ var _ = Describe("The gate for custom resources named namespaces", Ordered, Cont
 		},
 	}
 	for name, write := range writes {
-		It("refuses to "+name+" in an initializing namespace and not in an open one", func(ctx context.Context) {
+		It("refuses to "+name+" in an initializing namespace, but not in an initialized one", func(ctx context.Context) {
 			Expect(write(ctx, initializing.Name)).To(BeForbiddenBy("gate",
 				`namespace "`+initializing.Name+`" is being initialized`))
 			Expect(write(ctx, open.Name)).To(Succeed())
@@ -115,23 +115,23 @@ var _ = Describe("A terminating namespace that was being initialized", Ordered, 
 		}).WithContext(ctx).Should(Succeed())
 	}, NodeTimeout(time.Minute))
 
-	It("refuses to update an object that is not being deleted", func(ctx context.Context) {
+	It("refuses to update an object that is not terminating", func(ctx context.Context) {
 		Expect(cluster.Ordinary.Patch(ctx, wrappers.MakeConfigMap(namespace.Name, "untouched"),
 			mergePatch(`{"data":{"a":"b"}}`))).To(BeForbiddenBy("gate"))
 	}, SpecTimeout(time.Minute))
 
-	It("refuses ephemeral containers even in a Pod that is being deleted", func(ctx context.Context) {
+	It("refuses ephemeral containers even in a terminating Pod", func(ctx context.Context) {
 		_, err := cluster.Ordinary.Clientset().CoreV1().Pods(namespace.Name).Patch(ctx, "held", types.StrategicMergePatchType,
 			[]byte(`{"spec":{"ephemeralContainers":[{"name":"d","image":"example.com/debug"}]}}`), metav1.PatchOptions{},
 			"ephemeralcontainers")
 		Expect(err).To(BeForbiddenBy("gate"))
 	}, SpecTimeout(time.Minute))
 
-	It("lets a user delete an object", func(ctx context.Context) {
+	It("allows a user to delete an object", func(ctx context.Context) {
 		Expect(cluster.Ordinary.Delete(ctx, wrappers.MakeConfigMap(namespace.Name, "untouched"), client.DryRunAll)).To(Succeed())
 	}, SpecTimeout(time.Minute))
 
-	It("lets a controller without the verb remove its finalizer from an object that is being deleted", func(ctx context.Context) {
+	It("allows a controller without the initialize verb to remove its finalizer from a terminating object", func(ctx context.Context) {
 		held := makePod("held")
 		held.Namespace = namespace.Name
 		Expect(cluster.Ordinary.Patch(ctx, held, withoutFinalizers)).To(Succeed())

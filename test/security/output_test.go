@@ -36,8 +36,8 @@ import (
 
 const (
 	hostileFinalizer = "removed.test.example.com/hold"
-	// hostileText has control sequences, reverses the text after it, and has a line that looks like
-	// an error of the plugin.
+	// hostileText has control sequences, reverses the text that follows it, and has a line that
+	// looks like an error of the plugin.
 	hostileText = "a\u009b2J\x1b]0;PWN\x07\u202e\ufeff\u2028\r\nerror: PWN"
 )
 
@@ -207,7 +207,8 @@ var _ = Describe("Hostile text", Ordered, ContinueOnFailure, func() {
 
 		Expect(attacked.Admin.Delete(ctx, saved.DeepCopy())).To(Succeed())
 		Expect(attacked.Admin.DeleteAllOf(ctx, &rbacv1.RoleBinding{}, client.InNamespace(namespace.Name))).To(Succeed())
-		// Not by server-side apply: the API server reads that as YAML, kubectl sends it unescaped.
+		// Do not use server-side apply: the API server parses the body as YAML, and kubectl sends
+		// it unescaped.
 		output, err := attacked.Kubectl(ctx, attacked.Admin.Config, "apply", "-f", backup)
 		Expect(err).NotTo(HaveOccurred(), output)
 		var restored corev1.ConfigMap
@@ -224,7 +225,7 @@ var _ = Describe("Hostile text", Ordered, ContinueOnFailure, func() {
 	}, SpecTimeout(time.Minute))
 })
 
-// makeHostileBindings creates a RoleBinding of each of the hostile names.
+// makeHostileBindings creates a RoleBinding with each of the hostile names.
 func makeHostileBindings(ctx context.Context, c client.Client, namespace string, finalizers ...string) {
 	GinkgoHelper()
 	for _, name := range hostileNames {
@@ -239,7 +240,7 @@ func makeHostileBindings(ctx context.Context, c client.Client, namespace string,
 		var list rbacv1.RoleBindingList
 		Expect(c.List(ctx, &list, client.InNamespace(namespace))).To(Succeed())
 		for i := range list.Items {
-			// An object without its namespace cannot be changed.
+			// An object cannot be patched after its namespace was deleted.
 			Expect(client.IgnoreNotFound(c.Patch(ctx, &list.Items[i], withoutFinalizers))).To(Succeed())
 		}
 	})
@@ -299,7 +300,7 @@ func refuseDeletion(ctx context.Context, c client.Client, namespace string) {
 	}).WithContext(ctx).Should(BeTrue())
 }
 
-// expectHarmless checks the output of a command, which may have several lines.
+// expectHarmless checks that the output of a command, which may have several lines, is harmless.
 func expectHarmless(output, command string) {
 	GinkgoHelper()
 	for line := range strings.Lines(output) {

@@ -30,8 +30,8 @@ import (
 // specTimeout is the timeout of one spec. On a busy machine a control plane takes a minute to register a type.
 const specTimeout = 2 * time.Minute
 
-// send sends one request with a raw body, which client-go would not encode like that. The error is
-// the Status that the API server returns.
+// send sends one request with a raw body that client-go would not produce. The error is the Status
+// that the API server returns.
 func send(
 	ctx context.Context, user *framework.User, method, path, contentType string, body []byte,
 ) (map[string]any, error) {
@@ -81,7 +81,7 @@ func pathOf(namespace *corev1.Namespace, subresource string) string {
 	return path + "/" + subresource
 }
 
-// fill puts the name of a namespace in a body.
+// fill inserts the name of a namespace into a body.
 func fill(body string, namespace *corev1.Namespace) string {
 	return strings.ReplaceAll(body, "%NAME%", namespace.Name)
 }

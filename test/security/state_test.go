@@ -74,7 +74,7 @@ var _ = Describe("A write that leaves out the state of an initialization", Order
 		"an initializer":          func() *framework.User { return cluster.Initializer },
 		"a user without the verb": func() *framework.User { return cluster.Ordinary },
 	} {
-		It("does not open a namespace with a planted last-applied-configuration when applied by "+applier, func(ctx context.Context) {
+		It("does not initialize a namespace with a planted last-applied-configuration when applied by "+applier, func(ctx context.Context) {
 			namespace := create(ctx, func(namespace *corev1.Namespace) {
 				namespace.Annotations[corev1.LastAppliedConfigAnnotation] = lastApplied()
 			})
@@ -84,7 +84,7 @@ var _ = Describe("A write that leaves out the state of an initialization", Order
 			expectUnchanged(ctx, namespace)
 		}, SpecTimeout(time.Minute))
 
-		It("does not open one with planted managedFields when applied by "+applier, func(ctx context.Context) {
+		It("does not initialize a namespace with planted managedFields when applied by "+applier, func(ctx context.Context) {
 			namespace := create(ctx, func(namespace *corev1.Namespace) {
 				namespace.ManagedFields = []metav1.ManagedFieldsEntry{{
 					Manager: manager, Operation: metav1.ManagedFieldsOperationApply, APIVersion: "v1", FieldsType: "FieldsV1",
@@ -98,7 +98,7 @@ var _ = Describe("A write that leaves out the state of an initialization", Order
 		}, SpecTimeout(time.Minute))
 	}
 
-	It("does not open one whose state a user has adopted by server-side apply", func(ctx context.Context) {
+	It("does not initialize a namespace whose state a user has adopted by server-side apply", func(ctx context.Context) {
 		namespace := create(ctx, nil)
 		adopt := mustEncode(map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{
 			"name": namespace.Name, "labels": map[string]string{v1alpha1.LabelInitializing: "true"},
@@ -116,7 +116,7 @@ var _ = Describe("A write that leaves out the state of an initialization", Order
 		expectUnchanged(ctx, namespace)
 	}, SpecTimeout(time.Minute))
 
-	It("does not open one whose last-applied-configuration a user has annotated later", func(ctx context.Context) {
+	It("does not initialize a namespace whose last-applied-configuration a user has annotated later", func(ctx context.Context) {
 		namespace := create(ctx, nil)
 		_, err := cluster.Kubectl(ctx, cluster.Ordinary.Config, "annotate", "namespace", namespace.Name,
 			corev1.LastAppliedConfigAnnotation+"="+lastApplied())
@@ -129,7 +129,7 @@ var _ = Describe("A write that leaves out the state of an initialization", Order
 	for subresource, path := range map[string]string{"the object": "", "/status": "/status", "/finalize": "/finalize"} {
 		It("changes nothing if it is a PUT to "+subresource+" without labels and annotations", func(ctx context.Context) {
 			namespace := create(ctx, nil)
-			Eventually(func(g Gomega) { // The operator writes no status after that.
+			Eventually(func(g Gomega) { // The operator writes no status after this.
 				g.Expect(cluster.GetNamespace(g, ctx, namespace.Name)).To(HaveCondition(
 					v1alpha1.ConditionInitializing, corev1.ConditionTrue, v1alpha1.ReasonPending))
 			}).WithContext(ctx).Should(Succeed())
@@ -143,7 +143,7 @@ var _ = Describe("A write that leaves out the state of an initialization", Order
 		}, SpecTimeout(time.Minute))
 	}
 
-	It("does not remove the requester of an open namespace", func(ctx context.Context) {
+	It("does not remove the requester of an initialized namespace", func(ctx context.Context) {
 		namespace := create(ctx, nil)
 		cluster.Finish(ctx, namespace.Name)
 		cluster.Finish(ctx, namespace.Name)
@@ -183,7 +183,7 @@ var _ = Describe("A write that leaves out the state of an initialization", Order
 		expectUnchanged(ctx, namespace)
 	}, SpecTimeout(time.Minute))
 
-	It("opens the namespace only with an empty list", func(ctx context.Context) {
+	It("initializes the namespace only with an empty list", func(ctx context.Context) {
 		namespace := create(ctx, nil)
 		_, err := cluster.Kubectl(ctx, cluster.Ordinary.Config, "annotate", "--overwrite", "namespace", namespace.Name,
 			v1alpha1.AnnotationPendingInitializers+"=")
@@ -200,7 +200,7 @@ var _ = Describe("A write that leaves out the state of an initialization", Order
 		Expect(now.Annotations).NotTo(HaveKey(v1alpha1.AnnotationPendingInitializers))
 	}, SpecTimeout(time.Minute))
 
-	It("accepts an empty list on an open namespace, as a repeated write sends it", func(ctx context.Context) {
+	It("accepts an empty list on an initialized namespace, as a repeated write sends it", func(ctx context.Context) {
 		namespace := create(ctx, nil)
 		for range 2 {
 			_, err := cluster.Kubectl(ctx, cluster.Initializer.Config, "annotate", "--overwrite", "namespace", namespace.Name,
@@ -227,7 +227,7 @@ var _ = Describe("A write that leaves out the state of an initialization", Order
 })
 
 var _ = Describe("The status of an initializing namespace", Ordered, ContinueOnFailure, func() {
-	It("does not let users move the start of a time-out", func(ctx context.Context) {
+	It("does not let users change the start of a timeout", func(ctx context.Context) {
 		cluster.RegisterConfiguration(ctx, wrappers.MakeConfiguration("turn").Initializer("slow.test.example.com",
 			v1alpha1.InitializerSettings{
 				TimeoutSeconds: ptr.To(int32(86400)), FailurePolicy: ptr.To(v1alpha1.InitializerIgnore),
@@ -262,7 +262,7 @@ var _ = Describe("The status of an initializing namespace", Ordered, ContinueOnF
 		expectUnchanged(ctx, namespace)
 	}, SpecTimeout(time.Minute))
 
-	It("does not let users forge this project's conditions on an open namespace, and leaves other conditions alone", func(ctx context.Context) {
+	It("does not let users forge this project's conditions on an initialized namespace, and does not affect other conditions", func(ctx context.Context) {
 		namespace := framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("status"))
 		for _, conditionType := range []string{"Initializing", v1alpha1.ConditionExpiring, v1alpha1.ConditionInitializerTurn} {
 			Expect(writeCondition(ctx, namespace, conditionType, "R", "m")).To(BeForbiddenBy("guard", "conditions of nslifecycle"))
@@ -280,7 +280,7 @@ func writeCondition(ctx context.Context, namespace *corev1.Namespace, conditionT
 	return cluster.Ordinary.Status().Patch(ctx, namespace.DeepCopy(), client.RawPatch(types.StrategicMergePatchType, patch))
 }
 
-// The creator of a namespace must not be able to fill it so that its state cannot be written.
+// The creator of a namespace must not be able to make it so large that its state cannot be written.
 var _ = Describe("A namespace filled by its creator", Ordered, ContinueOnFailure, func() {
 	BeforeAll(func(ctx context.Context) {
 		cluster.RegisterConfiguration(ctx, wrappers.MakeConfiguration("full").
@@ -338,7 +338,7 @@ var _ = Describe("A namespace filled by its creator", Ordered, ContinueOnFailure
 		expectDeletionRequested(ctx, namespace)
 	}, SpecTimeout(time.Minute))
 
-	It("is accepted with the same annotations where no initializer selects it, and may shrink later", func(ctx context.Context) {
+	It("is accepted with the same annotations if no initializer selects it, and may shrink later", func(ctx context.Context) {
 		namespace := wrappers.MakeNamespace(framework.Unique("full")).Obj()
 		namespace.Annotations["example.com/a"] = big
 		Expect(cluster.Ordinary.Create(ctx, namespace)).To(Succeed())

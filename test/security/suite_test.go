@@ -14,7 +14,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/matchers"
 )
 
-// cluster is shared by all specs that do not break the installation.
+// cluster is shared by all specs that do not modify the installation.
 var cluster *framework.Cluster
 
 // The matchers of this suite.

@@ -191,8 +191,8 @@ var _ = Describe("The name and the version of a type", Ordered, ContinueOnFailur
 		}, SpecTimeout(specTimeout))
 	}
 
-	// The API server takes the name of such an object for the name of a namespace, and serves no such
-	// object by name.
+	// The API server interprets the name of such an object as the name of a namespace, and serves
+	// no such object by name.
 	It("does not change a namespace through cluster-scoped objects of a type named namespaces", func(ctx context.Context) {
 		spaces := "cluster." + group
 		for _, name := range []string{"a", namespace.Name} {

@@ -29,7 +29,7 @@ import (
 // grace period with one API server and no webhooks, shorter than the one with webhooks.
 const longestDelay = 3 * time.Second
 
-// A spec takes more than 5 s, the grace period of a deletion with such a webhook.
+// A spec takes more than 5 s, which is the grace period of a deletion with such a webhook.
 var _ = Describe("A request that a webhook delays until its namespace is created again", func() {
 	const (
 		create  = admissionregistrationv1.Create
@@ -54,7 +54,7 @@ var _ = Describe("A request that a webhook delays until its namespace is created
 		expectNoRoleBindings(ctx, name)
 	}, SpecTimeout(time.Minute))
 
-	It("does not create a RoleBinding in the open namespace of another user", func(ctx context.Context) {
+	It("does not create a RoleBinding in the initialized namespace of another user", func(ctx context.Context) {
 		webhook := installMutating(ctx, name, create, "rolebindings")
 		created := webhook.send(ctx, func() error { return cluster.Ordinary.Create(ctx, bindingFor(name)) })
 
@@ -137,7 +137,7 @@ func (w *delayingWebhook) answer(request *admissionv1.AdmissionRequest) string {
 		return "the webhook is called"
 	}
 	if request.UserInfo.Username != framework.OrdinaryUser {
-		return "" // A request of the operator.
+		return "" // The request is from the operator.
 	}
 	w.once.Do(func() { close(w.received) })
 	select {
@@ -147,7 +147,7 @@ func (w *delayingWebhook) answer(request *admissionv1.AdmissionRequest) string {
 	return ""
 }
 
-// send makes a request and returns when the webhook has received it.
+// send sends a request and returns when the webhook has received it.
 func (w *delayingWebhook) send(ctx context.Context, request func() error) <-chan error {
 	GinkgoHelper()
 	result := make(chan error, 1)
@@ -245,7 +245,7 @@ func rulesFor(
 		}
 	}
 	return []admissionregistrationv1.RuleWithOperations{
-		rule(operation, resource), rule(admissionregistrationv1.Update, "configmaps"), // of the dry run
+		rule(operation, resource), rule(admissionregistrationv1.Update, "configmaps"), // from the dry run
 	}
 }
 

@@ -54,7 +54,7 @@ func expressions(of ...v1alpha1.NamespaceSelectorRequirement) []v1alpha1.Namespa
 	return append([]v1alpha1.NamespaceSelectorRequirement{}, of...)
 }
 
-// both returns a selector that selects what both selectors select.
+// both returns a selector that selects the namespaces that both selectors select.
 func both(a, b *v1alpha1.NamespaceSelector) *v1alpha1.NamespaceSelector {
 	labels := maps.Clone(a.MatchLabels)
 	if labels == nil {

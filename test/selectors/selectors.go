@@ -19,7 +19,7 @@ const (
 	tier = "corp.example.com/tier"
 )
 
-// All returns selectors by name. They are valid, and fit into one configuration.
+// All returns selectors by name. They are valid and fit into one configuration.
 func All() map[string]*v1alpha1.NamespaceSelector {
 	const (
 		in, notIn       = metav1.LabelSelectorOpIn, metav1.LabelSelectorOpNotIn

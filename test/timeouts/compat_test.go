@@ -37,7 +37,7 @@ var _ = Describe("Before Kubernetes 1.36", func() {
 			limited(slow, 1, v1alpha1.InitializerIgnore), initializer(last),
 		}
 		Expect(root.Create(ctx, configuration)).To(Succeed())
-		// Until the operator injects.
+		// Create namespaces until the operator injects the pending list.
 		var namespace *corev1.Namespace
 		have := func(g Gomega) *corev1.Namespace {
 			now := &corev1.Namespace{}

@@ -21,7 +21,7 @@ import (
 var _ = Describe("Deregistration", func() {
 	BeforeEach(bindWorker)
 
-	It("removes initializers at any position of the pending list in one write, and opens namespaces without other ones", func(ctx context.Context) {
+	It("removes initializers at any position of the pending list in one write, and completes the initialization if no other initializer is pending", func(ctx context.Context) {
 		runManager(ctx)
 		kept := register(ctx, initializer("middle.test.example.com"))
 		removed := register(ctx, initializer(first), initializer(last))
@@ -52,7 +52,7 @@ var _ = Describe("Deregistration", func() {
 		expectOpen(ctx, some.Name)
 	}, SpecTimeout(time.Minute))
 
-	It("of one initializer of a configuration does not affect the other ones", func(ctx context.Context) {
+	It("of one initializer of a configuration does not affect the others", func(ctx context.Context) {
 		runManager(ctx)
 		configuration := register(ctx, initializer(first), initializer(slow), initializer(last))
 		namespace := create(ctx, wrappers.MakeNamespace("shrunk"))
@@ -73,12 +73,12 @@ var _ = Describe("Deregistration", func() {
 		Expect(now).To(HaveCondition(ownCondition(first), corev1.ConditionFalse, v1alpha1.ReasonDeregistered))
 	}, SpecTimeout(time.Minute))
 
-	It("requires that the configuration does not exist, and is not created again soon", func(ctx context.Context) {
+	It("requires that the configuration does not exist, and is not recreated soon", func(ctx context.Context) {
 		runManager(ctx)
 		configuration := register(ctx, initializer(slow))
 		namespace := create(ctx, wrappers.MakeNamespace("again"))
 		isWaiting := func(g Gomega) { g.Expect(pendingOf(get(g, ctx, namespace.Name))).To(Equal(slow)) }
-		// Two interruptions of 3 s are not one of 5 s.
+		// Two interruptions of 3 s do not count as one of 5 s.
 		for range 2 {
 			Expect(admin.Delete(ctx, configuration)).To(Succeed())
 			Consistently(isWaiting, 3*time.Second).WithContext(ctx).Should(Succeed())

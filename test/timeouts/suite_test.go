@@ -37,9 +37,9 @@ var (
 	cluster *framework.Cluster
 	plane   *controlplane.ControlPlane
 
-	// admin is a member of system:masters; ordinary holds all verbs except "initialize".
+	// admin is a member of system:masters; ordinary has all verbs except "initialize".
 	admin, ordinary client.Client
-	// worker holds "initialize" and few other permissions.
+	// worker has the "initialize" verb and few other permissions.
 	worker kubernetes.Interface
 )
 
@@ -158,7 +158,7 @@ func finish(ctx context.Context, name, initializer string) error {
 	return initializers.Finish(ctx, worker, namespace, initializer)
 }
 
-// expectDeleted waits until a namespace is terminating or does not exist.
+// expectDeleted waits until a namespace is terminating or no longer exists.
 func expectDeleted(ctx context.Context, namespace *corev1.Namespace) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
@@ -171,7 +171,7 @@ func expectDeleted(ctx context.Context, namespace *corev1.Namespace) {
 	}).WithContext(ctx).Should(Succeed())
 }
 
-// expectOpen waits until a namespace is initialized and open to ordinary users.
+// expectOpen waits until a namespace is initialized and ordinary users can write into it.
 func expectOpen(ctx context.Context, name string) *corev1.Namespace {
 	GinkgoHelper()
 	var now *corev1.Namespace

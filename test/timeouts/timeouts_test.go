@@ -67,7 +67,7 @@ var _ = Describe("A timeout", func() {
 		}).WithContext(ctx).Should(Succeed())
 	}, SpecTimeout(time.Minute))
 
-	It("skips the initializer, and the next ones complete", func(ctx context.Context) {
+	It("skips the initializer, and the following initializers complete", func(ctx context.Context) {
 		runManager(ctx)
 		configuration := register(ctx, initializer(first), limited(slow, 1, v1alpha1.InitializerIgnore), initializer(last))
 		namespace := create(ctx, wrappers.MakeNamespace("skip"))
@@ -89,7 +89,7 @@ var _ = Describe("A timeout", func() {
 		Expect(now).To(HaveCondition(v1alpha1.ConditionInitializerTurn, corev1.ConditionFalse, v1alpha1.ReasonCompleted))
 	}, SpecTimeout(time.Minute))
 
-	It("opens the namespace if the initializer is the last one, in the write of the condition", func(ctx context.Context) {
+	It("completes the initialization in the write of the condition if the initializer is the last one", func(ctx context.Context) {
 		runManager(ctx)
 		register(ctx, limited(slow, 1, v1alpha1.InitializerIgnore))
 		seen := watchOne(ctx, "alone")
@@ -215,7 +215,7 @@ var _ = Describe("A timeout", func() {
 	}, SpecTimeout(2*time.Minute))
 })
 
-// history contains the versions of a namespace that a watch has delivered.
+// history contains the versions of a namespace that a watch has returned.
 type history struct {
 	lock       sync.Mutex
 	namespaces []*corev1.Namespace

@@ -31,7 +31,7 @@ var _ = Describe("The deletion of a namespace", func() {
 		}
 		Expect(ordinary.Delete(ctx, namespace)).To(Succeed())
 		expectDeleted(ctx, name)
-		// Its objects must be deleted, too.
+		// The objects of the namespace must also be deleted.
 		secrets := &corev1.SecretList{}
 		Expect(admin.List(ctx, secrets, client.InNamespace(name))).To(Succeed())
 		Expect(secrets.Items).To(BeEmpty())

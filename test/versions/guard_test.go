@@ -86,10 +86,10 @@ var _ = Describe("The guard", func() {
 			return
 		}
 		for key, almost := range map[string]func(*corev1.Namespace){
-			"a label of another value": func(n *corev1.Namespace) { n.Labels[v1alpha1.LabelInitializing] = "yes" },
-			"no copy of the list":      func(n *corev1.Namespace) { delete(n.Annotations, v1alpha1.AnnotationInitializers) },
-			"another copy":             func(n *corev1.Namespace) { n.Annotations[v1alpha1.AnnotationInitializers] = list },
-			"no time":                  func(n *corev1.Namespace) { delete(n.Annotations, v1alpha1.AnnotationInjectedAt) },
+			"a label with another value": func(n *corev1.Namespace) { n.Labels[v1alpha1.LabelInitializing] = "yes" },
+			"no copy of the list":        func(n *corev1.Namespace) { delete(n.Annotations, v1alpha1.AnnotationInitializers) },
+			"another copy":               func(n *corev1.Namespace) { n.Annotations[v1alpha1.AnnotationInitializers] = list },
+			"no time":                    func(n *corev1.Namespace) { delete(n.Annotations, v1alpha1.AnnotationInjectedAt) },
 			"an empty list": func(n *corev1.Namespace) {
 				n.Annotations[v1alpha1.AnnotationPendingInitializers] = ""
 				n.Annotations[v1alpha1.AnnotationInitializers] = ""
@@ -125,7 +125,7 @@ var _ = Describe("The guard", func() {
 				if byOperator {
 					Expect(err).To(BeDeniedBy("guard", `the verb "initialize"`))
 				} else {
-					Expect(err).NotTo(HaveOccurred()) // The API server restores it.
+					Expect(err).NotTo(HaveOccurred()) // The API server restores the label.
 				}
 			}
 		}
@@ -151,7 +151,7 @@ var _ = Describe("The guard", func() {
 		Expect(change(ctx, initializer, name, addList)).To(BeDeniedBy("guard"))
 	})
 
-	It("rejects opening a namespace with a failure", func(ctx context.Context) {
+	It("rejects completing an initialization that has failed", func(ctx context.Context) {
 		stopManager()
 		DeferCleanup(func(ctx context.Context) {
 			if manager == nil {
@@ -172,7 +172,7 @@ var _ = Describe("The guard", func() {
 		expectDeleted(ctx, name)
 	})
 
-	It("rejects namespaces that are too large for a list", func(ctx context.Context) {
+	It("rejects namespaces that are too large for a pending list", func(ctx context.Context) {
 		if !byOperator {
 			Skip("the API server injects at creation")
 		}

@@ -99,7 +99,7 @@ func create(ctx context.Context, name string) *corev1.Namespace {
 	return namespace
 }
 
-// createInjected creates a namespace and waits until it has its list and the condition.
+// createInjected creates a namespace and waits until it has its pending list and the condition.
 func createInjected(ctx context.Context, name string) *corev1.Namespace {
 	GinkgoHelper()
 	created := create(ctx, name)
@@ -178,7 +178,7 @@ func plugin(ctx context.Context, args ...string) (string, error) {
 	return string(output), err
 }
 
-// BeInitializing matches a namespace whose condition Initializing has the status and reason.
+// BeInitializing matches a namespace whose Initializing condition has this status and reason.
 func BeInitializing(status corev1.ConditionStatus, reason string) types.GomegaMatcher {
 	return matchers.HaveCondition(v1alpha1.ConditionInitializing, status, reason)
 }

@@ -42,7 +42,7 @@ var _ = Describe("A new namespace", func() {
 			Expect(namespace.Annotations).To(HaveKeyWithValue(v1alpha1.AnnotationRequestedBy, ordinaryUser))
 			Expect(namespace.Annotations).NotTo(HaveKey(v1alpha1.AnnotationInjectedAt))
 		}
-		// The API server evaluates its watch cache of namespaces.
+		// The gate evaluates the namespaces in the API server's watch cache.
 		Eventually(func() error {
 			return ordinary.Create(ctx, wrappers.MakeConfigMap(namespace.Name, "early"), client.DryRunAll)
 		}).WithContext(ctx).Should(BeDeniedBy("gate", namespace.Name, "pending: "+rbac+", "+quota+"."))

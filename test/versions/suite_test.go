@@ -26,7 +26,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// window is the number of namespaces for measuring the window.
+// window is the number of namespaces in the measurement of the time between creation and injection.
 var window = flag.Int("window", 0,
 	"how many namespaces to create in order to measure how long they are open before the operator injects; 0 for none")
 
@@ -49,8 +49,8 @@ var (
 	// byOperator reports whether the operator injects on this API server.
 	byOperator bool
 
-	// admin is a member of system:masters. ordinary may do everything except the verbs of this
-	// project, and initializer also holds the verb initialize.
+	// admin is a member of system:masters. ordinary has all permissions except the verbs of this
+	// project, and initializer additionally has the initialize verb.
 	admin, ordinary, initializer client.Client
 	initializerConfig            *rest.Config
 	// bin is the directory with the plugin and kubectl.
@@ -141,7 +141,7 @@ func newUser(ctx context.Context, name string, verbs ...string) *rest.Config {
 	return cluster.AddUser(ctx, name, verbs).Config
 }
 
-// buildPlugin returns a directory with what users put into their PATH.
+// buildPlugin returns a directory with the programs that users add to PATH.
 func buildPlugin(ctx context.Context) string {
 	GinkgoHelper()
 	dir, err := os.MkdirTemp(plane.Dir, "bin-")

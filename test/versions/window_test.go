@@ -67,8 +67,8 @@ var _ = Describe("The window before the injection", func() {
 	}
 })
 
-// watchInjections returns a function that waits for the list of a namespace and returns the time at
-// which a watch delivered it.
+// watchInjections returns a function that waits for the pending list of a namespace and returns the
+// time at which a watch returned it.
 func watchInjections(ctx context.Context) func(name string) time.Time {
 	GinkgoHelper()
 	clientset, err := kubernetes.NewForConfig(controlplane.Unlimited(plane.Admin))

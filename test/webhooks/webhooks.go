@@ -15,8 +15,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Serve starts a webhook server, and returns it with the client configuration for the API
-// server. The function why returns the reason for rejecting a request, or "" to allow it.
+// Serve starts a webhook server and returns it with the client configuration for the API server.
+// The why function returns the reason for rejecting a request, or "" to allow it.
 func Serve(
 	why func(*admissionv1.AdmissionRequest) string,
 ) (*httptest.Server, admissionregistrationv1.WebhookClientConfig) {

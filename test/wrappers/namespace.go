@@ -59,13 +59,14 @@ func (w *NamespaceWrapper) Annotation(key, value string) *NamespaceWrapper {
 	return w
 }
 
-// Initializers adds the state that policy inject adds to a new Namespace: all initializers are pending.
+// Initializers adds the state that the inject policy adds to a new Namespace: all initializers are
+// pending.
 func (w *NamespaceWrapper) Initializers(names ...string) *NamespaceWrapper {
 	return w.Annotation(v1alpha1.AnnotationInitializers, strings.Join(names, ",")).Pending(names...)
 }
 
-// Pending sets the pending list. Without names it removes the state that policy complete removes when the
-// list is emptied.
+// Pending sets the pending list. Without names, it removes the state that the complete policy
+// removes when the list is emptied.
 func (w *NamespaceWrapper) Pending(names ...string) *NamespaceWrapper {
 	if len(names) == 0 {
 		delete(w.Labels, v1alpha1.LabelInitializing)

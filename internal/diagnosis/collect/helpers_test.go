@@ -20,7 +20,8 @@ import (
 
 const held = "widgets.example.com/records"
 
-// now is when the facts of all tests were collected; the namespace was deleted long before.
+// now is the time at which the facts of all tests were collected, long after the deletion of the
+// namespace.
 var (
 	now     = time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
 	deleted = now.Add(-10 * time.Minute)

@@ -37,11 +37,11 @@ func TestComputeProgress(t *testing.T) {
 	many, fewer := contentOf(configMaps, makeObject("a")), contentOf(configMaps, makeObject("b"))
 	many.Count, fewer.Count = 9000, 8000
 	if got := computeProgress([]resourcetypes.Content{many}, []resourcetypes.Content{fewer}); got.Deleted[configMaps.GroupResource()] != 1 {
-		t.Errorf("of many: got %+v", got)
+		t.Errorf("with many objects: got %+v", got)
 	}
 	fewer.Count = 9000
 	if got := computeProgress([]resourcetypes.Content{many}, []resourcetypes.Content{fewer}); got.Observed() {
-		t.Errorf("of as many: got %+v", got)
+		t.Errorf("with the same number of objects: got %+v", got)
 	}
 }
 
@@ -61,24 +61,24 @@ func TestProgressInConditions(t *testing.T) {
 	}
 	written(time.Minute, own)
 	if got := progressInConditions(facts); got != "" {
-		t.Errorf("of an old condition: got %q", got)
+		t.Errorf("with an old condition: got %q", got)
 	}
 	setCondition(facts, "NamespaceContentRemaining", corev1.ConditionTrue, "Some resources are remaining: configmaps. has 1 resource instances")
 	written(10*time.Second, own)
 	if got := progressInConditions(facts); got != fmt.Sprintf(evidenceCountChanged, "10s") {
-		t.Errorf("of a changed count: got %q", got)
+		t.Errorf("with a changed count: got %q", got)
 	}
 	setCondition(facts, v1alpha1.ConditionDeletionBlocked, corev1.ConditionTrue, "")
 	if got := progressInConditions(facts); got != "" {
-		t.Errorf("of a blocked namespace: got %q", got)
+		t.Errorf("with a blocked namespace: got %q", got)
 	}
 	setCondition(facts, v1alpha1.ConditionDeletionBlocked, corev1.ConditionFalse, "")
 	setCondition(facts, "NamespaceDeletionContentFailure", corev1.ConditionTrue, "port 4711")
 	if got := progressInConditions(facts); got != "" {
-		t.Errorf("of an error that differs each time: got %q", got)
+		t.Errorf("with an error that differs each time: got %q", got)
 	}
 	written(10*time.Second, `{"f:status":{"f:conditions":{"k:{\"type\":\"Other\"}":{}}}}`)
 	if got := progressInConditions(facts); got != "" {
-		t.Errorf("of another condition: got %q", got)
+		t.Errorf("with another condition: got %q", got)
 	}
 }

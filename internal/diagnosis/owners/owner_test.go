@@ -22,7 +22,7 @@ func TestOf(t *testing.T) {
 			t.Errorf("%q matches %d, want %d", text, got, fit)
 		}
 	}
-	// Many images come from this registry.
+	// Many images are from this registry.
 	registry := Of("records.cnrm.google.com/bar", nil)
 	if got := registry.match("registry.k8s.io/google-containers/pause"); got != NoMatch {
 		t.Errorf("a registry matches %d", got)

@@ -49,27 +49,27 @@ func TestFindAdmission(t *testing.T) {
 		facts.Namespace.Status.Conditions = nil
 	}
 	runCases(t, map[string]diagnoseCase{
-		"a dead webhook": {
+		"a failing webhook": {
 			facts: makeTerminating(left, refusedDelete(dead), withWebhook),
 			want:  []want{{diagnosis.CauseAdmissionWebhookFailing, diagnosis.Confirmed, "Service guards-system/guard does not exist", literal(evidenceDryRunDelete), object}},
 		},
-		"a dead webhook, at once": {
+		"a failing webhook, before the progress deadline": {
 			facts: makeTerminating(left, refusedDelete(dead), young),
 			want:  []want{{diagnosis.CauseAdmissionWebhookFailing, diagnosis.Confirmed, "", "failed to call webhook", object}},
 		},
-		"a dead webhook that only the namespace controller has met": {
+		"a failing webhook that only the namespace controller has called": {
 			facts: makeTerminating(left, withContentFailure("Failed to delete all resource types, 1 remaining: "+dead.Error()), withWebhook),
 			want:  []want{{diagnosis.CauseAdmissionWebhookFailing, diagnosis.Confirmed, "guard.example.com", "ContentDeletionFailed since", nil}},
 		},
-		"a webhook that answers by now": {
+		"a webhook that responds again": {
 			facts: makeTerminating(left, refusedDelete(nil), withContentFailure(`deleting configmaps "a": `+dead.Error())),
 			want:  []want{{diagnosis.CauseAdmissionWebhookFailing, diagnosis.Likely, "", "", nil}},
 		},
-		"a webhook that refuses us": {
+		"a webhook that denies the diagnosis": {
 			facts: makeTerminating(left, refusedDelete(denied)),
 			want:  []want{{diagnosis.CauseAdmissionRefused, diagnosis.Likely, "guard.example.com", "it is precious", object}},
 		},
-		"a webhook that refuses us, at once": {facts: makeTerminating(left, refusedDelete(denied), young)},
+		"a webhook that denies the diagnosis, before the progress deadline": {facts: makeTerminating(left, refusedDelete(denied), young)},
 		"webhook that denies all users": {
 			facts: makeTerminating(left, refusedDelete(denied), withContentFailure(denied.Error())),
 			want:  []want{{diagnosis.CauseAdmissionRefused, diagnosis.Confirmed, "", "condition NamespaceDeletionContentFailure=True", object}},
@@ -78,26 +78,26 @@ func TestFindAdmission(t *testing.T) {
 			facts: makeTerminating(left, refusedDelete(policy), withPolicy(false, false), young),
 			want:  []want{{diagnosis.CauseAdmissionRefused, diagnosis.Confirmed, `"precious"`, "it is precious", object}},
 		},
-		"a policy that asks who it is": {
+		"a policy that depends on the user": {
 			facts: makeTerminating(left, refusedDelete(policy), withPolicy(true, false)),
 			want:  []want{{diagnosis.CauseAdmissionRefused, diagnosis.Likely, "", "", object}},
 		},
-		"a policy that may not be read": {
+		"a policy that cannot be read": {
 			facts: makeTerminating(left, refusedDelete(policy), withUnread(diagnosis.SourcePolicies)),
 			want:  []want{{diagnosis.CauseAdmissionRefused, diagnosis.Likely, "", "", object}},
 		},
-		"the gate of this project keeps us out, and not the namespace controller": {
+		"the gate of this project rejects the diagnosis, but not the namespace controller": {
 			facts: makeTerminating(left, refusedDelete(policy), withPolicy(true, true), young),
 		},
 		"an admission plug-in": {
 			facts: makeTerminating(left, refusedDelete(answer(403, metav1.StatusReasonForbidden, `configmaps "a" is forbidden: not today`))),
 			want:  []want{{diagnosis.CauseAdmissionRefused, diagnosis.Likely, literal(messageServerDenies), "not today", object}},
 		},
-		"a webhook that does not let a finalizer go": {
+		"a webhook that denies the removal of a finalizer": {
 			facts: makeTerminating(heldBack, refusedPatch(dead), withWorkloads(makeOperator(1))),
 			want:  []want{{diagnosis.CauseAdmissionWebhookFailing, diagnosis.Confirmed, held, "", []string{"widgets.widgets.example.com/a"}}},
 		},
-		"an object that is not valid any more": {
+		"an object that is no longer valid": {
 			facts: makeTerminating(heldBack, withWorkloads(makeOperator(1)), refusedPatch(answer(422, metav1.StatusReasonInvalid,
 				`Widget.widgets.example.com "a" is invalid: spec.size: Required value`))),
 			want: []want{{diagnosis.CauseFinalizerRemovalInvalid, diagnosis.Confirmed, held, "spec.size: Required value", nil}},

@@ -61,7 +61,7 @@ func TestFindDefinitions(t *testing.T) {
 				withDryRuns(makeDryRun(diagnosis.VerbDelete, widgets, "a", "", answer(422, metav1.StatusReasonInvalid, policyText))), withPolicy(false, false)),
 			want: []want{{diagnosis.CauseAdmissionRefused, diagnosis.Confirmed, "", "", nil}},
 		},
-		"a definition whose objects nothing else holds": {
+		"a definition whose objects have no finalizers": {
 			facts: makeTerminating(withContent(contentOf(widgets, makeObject("a"))), withDefinition(terminating("InstanceDeletionInProgress"))),
 			want:  []want{{diagnosis.CauseCRDTerminating, diagnosis.Likely, `"widgets.widgets.example.com"`, "InstanceDeletionInProgress", []string{"widgets.widgets.example.com/a"}}},
 		},
@@ -87,18 +87,18 @@ func TestFindStorage(t *testing.T) {
 			facts: makeTerminating(withContent(failing(configMaps, internalError("it is a bad day")))),
 			want:  []want{{diagnosis.CauseStorageUnreadable, diagnosis.Likely, "", "it is a bad day", nil}},
 		},
-		"time-outs and many objects": {
+		"timeouts and many objects": {
 			facts: makeTerminating(withContent(many), withContentFailure("the server was unable to return a response in the time allotted, but may still be processing the request")),
 			want:  []want{{diagnosis.CauseTooManyObjects, diagnosis.Likely, "70000 objects of type configmaps", "time allotted", nil}},
 		},
-		"many objects that become fewer": {facts: makeTerminating(withContent(many), withContentFailure("etcdserver: request timed out"), func(facts *diagnosis.Facts) {
+		"a decreasing number of many objects": {facts: makeTerminating(withContent(many), withContentFailure("etcdserver: request timed out"), func(facts *diagnosis.Facts) {
 			facts.Progress.Deleted = map[schema.GroupResource]int{configMaps.GroupResource(): 69999}
 		})},
 		"throttled": {
 			facts: makeTerminating(few, withContentFailure("the server has received too many requests and has asked us to try again later")),
 			want:  []want{{diagnosis.CauseThrottled, diagnosis.Confirmed, literal(messageThrottled), "too many requests", nil}},
 		},
-		"throttled ourselves": {
+		"requests of the diagnosis are throttled": {
 			facts: makeTerminating(withContent(failing(configMaps, answer(429, metav1.StatusReasonTooManyRequests, "Too many requests, please try again later.")))),
 			want:  []want{{diagnosis.CauseThrottled, diagnosis.Likely, "", "Too many requests", nil}},
 		},

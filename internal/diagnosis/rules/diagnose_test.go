@@ -22,8 +22,8 @@ import (
 func TestDiagnoseOfNothing(t *testing.T) {
 	for name, facts := range map[string]*diagnosis.Facts{
 		"no facts": nil, "no namespace": {}, "an empty namespace": {Namespace: &corev1.Namespace{}},
-		"an empty one that is being deleted": {Namespace: wrappers.MakeNamespace("").Terminating(time.Time{}).Obj()},
-		"an empty one that waits":            {Namespace: wrappers.MakeNamespace("").Pending("a").Obj()},
+		"an empty terminating namespace":  {Namespace: wrappers.MakeNamespace("").Terminating(time.Time{}).Obj()},
+		"an empty initializing namespace": {Namespace: wrappers.MakeNamespace("").Pending("a").Obj()},
 	} {
 		if got := Diagnose(facts); got == nil || got.Summary == "" || got.Stage == "" || got.State == "" {
 			t.Errorf("%s: got %+v", name, got)
@@ -42,8 +42,8 @@ func TestDiagnoseOfHealthy(t *testing.T) {
 	}
 }
 
-// TestDiagnoseOfAnything puts together facts as they come, some of which contradict each
-// other: no rule may panic, return a finding without a message, or depend on anything but the facts.
+// TestDiagnoseOfAnything combines arbitrary facts, some of which contradict each other: no rule may
+// panic, return a finding without a message, or depend on anything except the facts.
 func TestDiagnoseOfAnything(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	metrics := resourcetypes.Type{GroupVersionResource: metricsVersion.WithResource("pods")}
@@ -97,7 +97,7 @@ func TestDiagnoseOfAnything(t *testing.T) {
 	}
 }
 
-// TestOrder makes sure that no cause of a deletion is left out.
+// TestOrder checks that the order contains every cause of a blocked deletion.
 func TestOrder(t *testing.T) {
 	findings := []diagnosis.Finding{
 		{Cause: diagnosis.CauseFinalizerPending, Certainty: diagnosis.Likely, Count: 3}, {Cause: diagnosis.CauseFinalizerPending, Certainty: diagnosis.Likely, Count: 9},
@@ -110,7 +110,7 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// onlyNeeded returns the facts without those that a rule does not need.
+// onlyNeeded returns only the facts that a rule needs.
 func onlyNeeded(facts *diagnosis.Facts, needs []diagnosis.Fact) *diagnosis.Facts {
 	reduced := *facts
 	none := &diagnosis.Facts{}
@@ -139,8 +139,8 @@ func onlyNeeded(facts *diagnosis.Facts, needs []diagnosis.Fact) *diagnosis.Facts
 	return &reduced
 }
 
-// expectDeclared expects that the findings of each rule have a declared cause, and do not change
-// without the facts that the rule does not need.
+// expectDeclared expects that the findings of each rule have a declared cause, and that they do not
+// depend on facts that the rule does not declare.
 func expectDeclared(t *testing.T, facts *diagnosis.Facts) {
 	t.Helper()
 	for _, rule := range All() {

@@ -69,23 +69,23 @@ func TestFindDiscovery(t *testing.T) {
 			facts: makeTerminating(withAPIService(false), withContent(failing(nodes, unavailable))),
 			want:  []want{{diagnosis.CauseAPIServiceUnavailable, diagnosis.Confirmed, "", "currently unable to handle the request", object}},
 		},
-		"a server that answers with errors": {
+		"a server that responds with errors": {
 			facts: makeTerminating(withAPIService(true), withContent(failing(nodes, internalError("storage is broken")))),
 			want:  []want{{diagnosis.CauseAPIServiceUnavailable, diagnosis.Likely, "", "storage is broken", object}},
 		},
-		"an APIService that is down and holds nothing": {facts: makeTerminating(withAPIService(false), func(facts *diagnosis.Facts) {
+		"an APIService that is unavailable and blocks nothing": {facts: makeTerminating(withAPIService(false), func(facts *diagnosis.Facts) {
 			facts.Namespace.DeletionTimestamp.Time = now
 			facts.Namespace.Status.Conditions = nil
 		})},
-		"a server that answers with nonsense": {
+		"a server with invalid responses": {
 			facts: makeTerminating(withAPIService(true), withFailed(stale, errors.New("couldn't get version/kind"))),
 			want:  []want{{diagnosis.CauseDiscoveryFailing, diagnosis.Confirmed, "metrics.k8s.io/v1beta1", "couldn't get version/kind", object}},
 		},
-		"a server that does not answer in time": {
+		"a server that times out": {
 			facts: makeTerminating(withAPIService(true), withFailed(stale, context.DeadlineExceeded)),
 			want:  []want{{diagnosis.CauseAPIServiceUnavailable, diagnosis.Likely, "", "deadline exceeded", object}},
 		},
-		"a cache that is out of date": {
+		"a stale cache": {
 			facts: makeTerminating(withAPIService(true), withFailed(stale, nil), said),
 			want:  []want{{diagnosis.CauseDiscoveryStale, diagnosis.Confirmed, "metrics.k8s.io/v1beta1", "kubectl get --raw=/apis/metrics.k8s.io/v1beta1 ", object}},
 		},
@@ -93,11 +93,11 @@ func TestFindDiscovery(t *testing.T) {
 			facts: makeTerminating(withFailed(errors.New("the server could not find the requested resource"), unavailable)),
 			want:  []want{{diagnosis.CauseDiscoveryFailing, diagnosis.Confirmed, "metrics.k8s.io/v1beta1", literal(evidenceDirectDiscoveryError), object}},
 		},
-		"no discovery at all, but a condition": {
+		"no discovery result, but a condition": {
 			facts: makeTerminating(said, withUnread(diagnosis.SourceDiscovery), func(facts *diagnosis.Facts) { facts.ResourceTypes = nil }),
 			want:  []want{{diagnosis.CauseDiscoveryFailing, diagnosis.Likely, literal(messageControllerDiscovery), "DiscoveryFailed since", nil}},
 		},
-		"no discovery at all, but an APIService that is down": {
+		"no discovery result, but an unavailable APIService": {
 			facts: makeTerminating(said, withAPIService(false), withUnread(diagnosis.SourceDiscovery), func(facts *diagnosis.Facts) { facts.ResourceTypes = nil }),
 			want:  []want{{diagnosis.CauseAPIServiceUnavailable, diagnosis.Confirmed, "MissingEndpoints", "DiscoveryFailed since", object}},
 		},

@@ -56,12 +56,12 @@ func TestFindFinalizers(t *testing.T) {
 	byHand.ManagedFields[0].Manager = "kubectl-edit"
 
 	runCases(t, map[string]diagnoseCase{
-		"an owner that has time": {facts: makeTerminating(withContent(contentOf(widgets, young)))},
+		"an owner within the progress deadline": {facts: makeTerminating(withContent(contentOf(widgets, young)))},
 		"finalizer being removed from other objects": {facts: makeTerminating(left, func(facts *diagnosis.Facts) {
 			facts.Progress.Released = map[string]int{held: 1}
 		})},
-		"counts that were higher a moment ago": {facts: makeTerminating(left, func(facts *diagnosis.Facts) { facts.Progress.Evidence = "3 and now 1" })},
-		"more objects than were looked at": {
+		"decreasing counts": {facts: makeTerminating(left, func(facts *diagnosis.Facts) { facts.Progress.Evidence = "3 and now 1" })},
+		"more objects than were listed": {
 			facts: makeTerminating(left, func(facts *diagnosis.Facts) { facts.Content[0].Count = 600 }),
 			want: []want{{diagnosis.CauseFinalizerOwnerGone, diagnosis.Likely, "widgets", fmt.Sprintf(evidenceUnlisted, 600, "widgets.widgets.example.com", 1),
 				object}},
@@ -70,7 +70,7 @@ func TestFindFinalizers(t *testing.T) {
 			facts: makeTerminating(left, func(facts *diagnosis.Facts) { facts.Progress.Released = map[string]int{"other.example.org/x": 3} }),
 			want:  []want{{diagnosis.CauseFinalizerOwnerGone, diagnosis.Likely, literal(messageOwnerUninstalled), evidenceSearch, object}},
 		},
-		"a living owner": {
+		"a running owner": {
 			facts: makeTerminating(left, withWorkloads(makeOperator(1)), withReview(true)),
 			want:  []want{{diagnosis.CauseFinalizerPending, diagnosis.Likely, literal(messageOwnerRunning), "widgets-system/controller has 1 of 1", object}},
 		},
@@ -78,11 +78,11 @@ func TestFindFinalizers(t *testing.T) {
 			facts: makeTerminating(left, withLeases(makeLease("elsewhere", "widgets.example.com", "x", now.Add(-10*time.Second)))),
 			want:  []want{{diagnosis.CauseFinalizerPending, diagnosis.Likely, literal(messageOwnerRunning), "Lease elsewhere/widgets.example.com", object}},
 		},
-		"an owner without rights": {
+		"an owner without permissions": {
 			facts: makeTerminating(left, withWorkloads(makeOperator(1)), withReview(false)),
 			want:  []want{{diagnosis.CauseFinalizerOwnerForbidden, diagnosis.Confirmed, literal(messageOwnerForbidden), literal(evidenceForbidden), object}},
 		},
-		"one of two possible owners without rights": {
+		"one of two possible owners without permissions": {
 			facts: makeTerminating(left, withReview(false), withWorkloads(makeOperator(1), diagnosis.Workload{
 				Source: diagnosis.SourceDeployments, Namespace: "other", Name: "widgets.example.com", Names: []string{"widgets.example.com"},
 				ServiceAccount: types.NamespacedName{Namespace: "other", Name: "default"}, Desired: 1, Ready: 1,
@@ -93,11 +93,11 @@ func TestFindFinalizers(t *testing.T) {
 			facts: makeTerminating(left, withWorkloads(makeOperator(0))),
 			want:  []want{{diagnosis.CauseFinalizerOwnerGone, diagnosis.Confirmed, literal(messageOwnerNotRunning), "has 0 of 1 pods ready", object}},
 		},
-		"an owner that has left its Lease behind": {
+		"an owner with an expired Lease": {
 			facts: makeTerminating(left, withDefinition(), withLeases(makeLease("widgets-system", "widgets.example.com", "x", now.Add(-time.Hour)))),
 			want:  []want{{diagnosis.CauseFinalizerOwnerGone, diagnosis.Likely, literal(messageOwnerNotRunning), "renewed 60m ago", object}},
 		},
-		"an owner that has left its Lease behind, as far as can be seen": {
+		"an owner with an expired Lease, and workloads that cannot be read": {
 			facts: makeTerminating(left, withUnread(diagnosis.SourceDeployments),
 				withLeases(makeLease("widgets-system", "widgets.example.com", "x", now.Add(-time.Hour)))),
 			want: []want{{diagnosis.CauseFinalizerOwnerGone, diagnosis.Likely, "", "could not read deployments.apps", object}},
@@ -114,19 +114,19 @@ func TestFindFinalizers(t *testing.T) {
 			facts: makeTerminating(left, withBinding("widgets-system", true)),
 			want:  []want{{diagnosis.CauseFinalizerOwnerGone, diagnosis.Likely, literal(messageOwnerUninstalled), "", object}},
 		},
-		"an owner of which only the type is left": {
+		"an owner of which only the CustomResourceDefinition exists": {
 			facts: makeTerminating(left, withDefinition()),
 			want:  []want{{diagnosis.CauseFinalizerOwnerGone, diagnosis.Likely, literal(messageOwnerOnlyCRDs), literal(evidenceCRDsOfDomain) + "widgets", object}},
 		},
-		"an owner that has been at it since": {
+		"an owner that has updated the object since the deletion": {
 			facts: makeTerminating(withContent(contentOf(widgets, touched))),
 			want:  []want{{diagnosis.CauseFinalizerPending, diagnosis.Likely, "widget-engine", literal(evidenceFieldManagers) + "widget-engine", object}},
 		},
-		"a person who has been at it is no owner": {
+		"a user who has updated the object is no owner": {
 			facts: makeTerminating(withContent(contentOf(widgets, byHand))),
 			want:  []want{{diagnosis.CauseFinalizerOwnerGone, diagnosis.Likely, "", "kubectl-edit", object}},
 		},
-		"an owner that cannot be looked for": {
+		"an owner that cannot be searched for": {
 			facts: makeTerminating(left, withUnread(diagnosis.SourceLeases)),
 			want:  []want{{diagnosis.CauseFinalizerPending, diagnosis.Likely, literal(messageOwnerUnknown), "could not read leases", object}},
 		},
@@ -138,7 +138,7 @@ func TestFindFinalizers(t *testing.T) {
 			facts: makeTerminating(withContent(contentOf(claims, makeDeleted("a", owners.FinalizerPVC)))),
 			want:  []want{{diagnosis.CauseFinalizerPending, diagnosis.Likely, "pvc-protection controller", "renewed 1s ago", nil}},
 		},
-		"kube-controller-manager that does not": {
+		"kube-controller-manager that does not run": {
 			facts: makeTerminating(withContent(contentOf(claims, makeDeleted("a", owners.FinalizerPVC))), func(facts *diagnosis.Facts) {
 				facts.Leases[0] = makeLease("kube-system", "kube-controller-manager", "x", now.Add(-time.Hour))
 			}),
@@ -150,7 +150,7 @@ func TestFindFinalizers(t *testing.T) {
 			}),
 			want: []want{{diagnosis.CauseDependencyDeleted, diagnosis.Likely, `needs providers.example.com "p"`, "condition Ready of widgets", object}},
 		},
-		"a complaint about something that is there": {
+		"an error about a dependency that exists": {
 			facts: makeTerminating(left, withContent(contentOf(configMaps, makeObject("p"))), withWorkloads(makeOperator(1)), func(facts *diagnosis.Facts) {
 				facts.ReportedErrors = []diagnosis.ReportedError{makeReportedError(widgets, "a", "condition Ready", `configmaps "p" not found`, deleted)}
 			}),
@@ -159,8 +159,8 @@ func TestFindFinalizers(t *testing.T) {
 	})
 }
 
-// The object of a finding, and whether its owner may still act, determine which finalizers can be removed
-// by force.
+// The object of a finding, and whether its owner may still act, determine which finalizers can be
+// removed by force.
 func TestFinalizerOfFinding(t *testing.T) {
 	const agent = "openshift.com/origin"
 	for name, test := range map[string]struct {
@@ -173,33 +173,33 @@ func TestFinalizerOfFinding(t *testing.T) {
 			makeTerminating(withContent(contentOf(widgets, makeDeleted("a", held)))), held, true,
 			"kubectl nslifecycle finalize shop --finalizer=" + held,
 		},
-		"an owner that lives": {
+		"an owner that is running": {
 			makeTerminating(withContent(contentOf(widgets, makeDeleted("a", held))), withWorkloads(makeOperator(1))), held, false,
 			"kubectl nslifecycle finalize shop --finalizer=" + held,
 		},
 		"owner of a namespace finalizer does not exist": {
 			makeTerminating(withNamespaceFinalizers(agent)), agent, true, "kubectl nslifecycle finalize shop --namespace-finalizer=" + agent,
 		},
-		"an agent that a configuration counts on": {
+		"a namespace finalizer of a registered initializer": {
 			makeTerminating(withNamespaceFinalizers(agent), withInitializerFinalizer(agent)), agent, false,
 			"kubectl nslifecycle finalize shop --namespace-finalizer=" + agent,
 		},
-		"an agent that a configuration may count on": {
+		"a namespace finalizer, and configurations that cannot be read": {
 			makeTerminating(withNamespaceFinalizers(agent), withUnread(diagnosis.SourceConfigurations)), agent, false,
 			"kubectl nslifecycle finalize shop --namespace-finalizer=" + agent,
 		},
-		"an agent that lives": {
+		"a namespace finalizer with a running owner": {
 			makeTerminating(withNamespaceFinalizers("widgets.example.com/agent"), withWorkloads(makeOperator(1))), "widgets.example.com/agent", false,
 			"kubectl nslifecycle finalize shop --namespace-finalizer=widgets.example.com/agent",
 		},
-		"an agent of whom nothing is known": {
+		"a namespace finalizer with an unknown owner": {
 			makeTerminating(withNamespaceFinalizers("hold")), "hold", false, "kubectl nslifecycle finalize shop --namespace-finalizer=hold",
 		},
-		"an agent that cannot be looked for": {
+		"a namespace finalizer whose owner cannot be searched for": {
 			makeTerminating(withNamespaceFinalizers(agent), withUnread(diagnosis.SourceDeployments)), agent, false,
 			"kubectl nslifecycle finalize shop --namespace-finalizer=" + agent,
 		},
-		"an owner on the Namespace": {
+		"a metadata finalizer of the Namespace": {
 			makeTerminating(withNamespaceFinalizers(), func(facts *diagnosis.Facts) { facts.Namespace.Finalizers = []string{agent} }), agent, true,
 			"kubectl nslifecycle finalize shop --metadata-finalizer=" + agent,
 		},

@@ -25,7 +25,8 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// now is when the facts of all cases were gathered; the namespace was deleted long before.
+// now is the time at which the facts of all cases were collected, long after the deletion of the
+// namespace.
 var (
 	now     = time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
 	deleted = now.Add(-10 * time.Minute)
@@ -63,7 +64,7 @@ func makeObject(name string, finalizers ...string) metav1.PartialObjectMetadata 
 	return object
 }
 
-// makeDeleted returns one that was deleted at the same time as the namespace.
+// makeDeleted returns an object that was deleted at the same time as the namespace.
 func makeDeleted(name string, finalizers ...string) metav1.PartialObjectMetadata {
 	object := makeObject(name, finalizers...)
 	object.DeletionTimestamp = &metav1.Time{Time: deleted}
@@ -172,7 +173,7 @@ func withDefinition(changes ...func(*apiextensionsv1.CustomResourceDefinition)) 
 	}
 }
 
-// Answers of a kube-apiserver 1.36.
+// Responses of a kube-apiserver 1.36.
 func answer(code int32, reason metav1.StatusReason, message string) error {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
 		Status: metav1.StatusFailure, Code: code, Reason: reason, Message: message,
@@ -186,7 +187,7 @@ func internalError(message string) error {
 var unavailable = answer(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable,
 	"the server is currently unable to handle the request")
 
-// want is what is expected of a finding. Texts have to be in what it says.
+// want is an expected finding. The texts are substrings of its fields.
 type want struct {
 	cause     diagnosis.Cause
 	certainty diagnosis.Certainty
@@ -219,7 +220,7 @@ func runCases(t *testing.T, cases map[string]diagnoseCase) {
 			expectPublishable(t, test.facts)
 			expectDeclared(t, test.facts)
 			if again := Diagnose(test.facts); !reflect.DeepEqual(got, again) {
-				t.Errorf("another time it is another diagnosis: %+v and %+v", got, again)
+				t.Errorf("a repeated diagnosis differs: %+v and %+v", got, again)
 			}
 		})
 	}
@@ -249,8 +250,8 @@ func expectFinding(t *testing.T, got diagnosis.Finding, want want) {
 	}
 }
 
-// expectForce expects that the last resort names the object of the finding, and that no owner that may
-// still act is reported as missing.
+// expectForce expects that the finalize command names the object of the finding, and that no owner
+// that may still act is reported as missing.
 func expectForce(t *testing.T, got diagnosis.Finding) {
 	t.Helper()
 	flag := "finalizer"

@@ -33,7 +33,7 @@ func makeInitializing(changes ...func(*diagnosis.Facts)) *diagnosis.Facts {
 			LastTransitionTime: metav1.Time{Time: deleted.Add(-time.Hour)}},
 	}
 	facts.Namespace.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "access", Time: &metav1.Time{Time: deleted}}}
-	// What every cluster and every installation has.
+	// These subjects exist in every cluster and every installation.
 	withHolder(rbacv1.Subject{Kind: "Group", Name: "system:masters", APIGroup: "rbac.authorization.k8s.io"}, "cluster-admin", rbacv1.PolicyRule{
 		Verbs: []string{"*"}, APIGroups: []string{"*"}, Resources: []string{"*"}})(facts)
 	withHolder(rbacv1.Subject{Kind: "Group", Name: "system:nodes"}, "nslifecycle-namespace-initializer", initializeRule())(facts)
@@ -75,10 +75,10 @@ func TestFindInitializers(t *testing.T) {
 	runs := withWorkloads(diagnosis.Workload{Source: diagnosis.SourcePods, Namespace: "quota-system", Name: "quota-1", ServiceAccount: account, Desired: 1, Ready: 1})
 	object := []string{"namespaces/shop"}
 	runCases(t, map[string]diagnoseCase{
-		"an initializer that has time": {facts: makeInitializing(func(facts *diagnosis.Facts) {
+		"an initializer within the progress deadline": {facts: makeInitializing(func(facts *diagnosis.Facts) {
 			facts.Namespace.Status.Conditions[0].LastTransitionTime.Time = now.Add(-29 * time.Second)
 		})},
-		"an initializer that has said something just now": {facts: makeInitializing(func(facts *diagnosis.Facts) {
+		"an initializer that has just updated its condition": {facts: makeInitializing(func(facts *diagnosis.Facts) {
 			facts.Namespace.Status.Conditions[1].LastTransitionTime.Time = now.Add(-time.Second)
 		})},
 		"no subject with the permission": {
@@ -106,7 +106,7 @@ func TestFindInitializers(t *testing.T) {
 			facts: makeInitializing(holds, exists(true)),
 			want:  []want{{diagnosis.CauseInitializerNotRunning, diagnosis.Likely, "has no running pod", "", object}},
 		},
-		"a ServiceAccount whose pods may not be read": {
+		"a ServiceAccount whose pods cannot be read": {
 			facts: makeInitializing(holds, exists(true), withUnread(diagnosis.SourcePods)),
 			want:  []want{{diagnosis.CauseInitializerSlow, diagnosis.Likely, literal(messageInitializerUnknown), "", object}},
 		},
@@ -114,7 +114,7 @@ func TestFindInitializers(t *testing.T) {
 			facts: makeInitializing(withHolder(rbacv1.Subject{Kind: "User", Name: "ci"}, "ci", initializeRule())),
 			want:  []want{{diagnosis.CauseInitializerSlow, diagnosis.Likely, literal(messageInitializerUnknown), `User "ci"`, object}},
 		},
-		"rights that may not be read": {
+		"permissions that cannot be read": {
 			facts: makeInitializing(withUnread(diagnosis.SourceClusterRoles)),
 			want:  []want{{diagnosis.CauseInitializerSlow, diagnosis.Likely, literal(messageInitializerSubjects), "", object}},
 		},
@@ -122,7 +122,7 @@ func TestFindInitializers(t *testing.T) {
 			facts: makeInitializing(holds, exists(true), runs, func(facts *diagnosis.Facts) { facts.Initializers = nil }),
 			want:  []want{{diagnosis.CauseInitializerUnregistered, diagnosis.Confirmed, literal(messageUnregistered), literal(evidenceUnregistered) + quota, object}},
 		},
-		"configurations that may not be read": {
+		"configurations that cannot be read": {
 			facts: makeInitializing(holds, exists(true), runs, withUnread(diagnosis.SourceConfigurations), func(facts *diagnosis.Facts) { facts.Initializers = nil }),
 			want:  []want{{diagnosis.CauseInitializerSlow, diagnosis.Likely, "", "", object}},
 		},

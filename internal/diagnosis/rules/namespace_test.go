@@ -41,11 +41,11 @@ func TestFindOnNamespace(t *testing.T) {
 	object := []string{"namespaces/shop"}
 	left := withContent(contentOf(configMaps, makeObject("a")))
 	runCases(t, map[string]diagnoseCase{
-		"a leftover token": {
+		"a remaining namespace finalizer": {
 			facts: makeTerminating(withNamespaceFinalizers("openshift.com/origin")),
 			want:  []want{{diagnosis.CauseNamespaceFinalizer, diagnosis.Confirmed, "openshift.com/origin in its spec.finalizers", "[openshift.com/origin]", object}},
 		},
-		"a leftover token of an initializer": {
+		"a remaining namespace finalizer of an initializer": {
 			facts: makeTerminating(withNamespaceFinalizers("openshift.com/origin"), withInitializerFinalizer("openshift.com/origin")),
 			want: []want{{diagnosis.CauseNamespaceFinalizer, diagnosis.Confirmed,
 				fmt.Sprintf(messageInitializerFinalizer, "index.corp.com", "search"),
@@ -56,24 +56,24 @@ func TestFindOnNamespace(t *testing.T) {
 			facts: makeTerminating(withNamespaceFinalizers("openshift.com/origin"), withInitializerFinalizer("example.com/other")),
 			want:  []want{{diagnosis.CauseNamespaceFinalizer, diagnosis.Confirmed, "9m55s", "[openshift.com/origin]", object}},
 		},
-		"a leftover token beside that of the namespace controller": {
+		"a remaining namespace finalizer beside that of the namespace controller": {
 			facts: makeTerminating(withNamespaceFinalizers("kubernetes", "openshift.com/origin")),
 			want:  []want{{diagnosis.CauseNamespaceFinalizer, diagnosis.Likely, "", "", object}},
 		},
-		"an agent that has to wait as well": {
+		"a namespace finalizer whose owner waits for the content": {
 			facts: makeTerminating(withNamespaceFinalizers("kubernetes", "openshift.com/origin"), withContent(contentOf(configMaps, makeDeleted("a", held)))),
 			want:  []want{{diagnosis.CauseFinalizerOwnerGone, diagnosis.Likely, held, "", nil}},
 		},
-		"an agent that has time": {facts: makeTerminating(withNamespaceFinalizers("openshift.com/origin"), func(facts *diagnosis.Facts) {
+		"a namespace finalizer within the progress deadline": {facts: makeTerminating(withNamespaceFinalizers("openshift.com/origin"), func(facts *diagnosis.Facts) {
 			facts.Namespace.Status.Conditions[3].LastTransitionTime.Time = now.Add(-time.Second)
 		})},
-		"a leftover finalizer on the Namespace": {
+		"a remaining metadata finalizer of the Namespace": {
 			facts: makeTerminating(withNamespaceFinalizers(), func(facts *diagnosis.Facts) {
 				facts.Namespace.Finalizers = []string{"controller.cattle.io/namespace-auth"}
 			}),
 			want: []want{{diagnosis.CauseNamespaceMetadataFinalizer, diagnosis.Confirmed, "controller.cattle.io/namespace-auth in its metadata.finalizers", "", object}},
 		},
-		"a finalizer on the Namespace whose turn has not come": {
+		"a metadata finalizer of the Namespace while spec.finalizers is not empty": {
 			facts: makeTerminating(withNamespaceFinalizers("agent.example.com"), func(facts *diagnosis.Facts) { facts.Namespace.Finalizers = []string{"a.example.org/b"} }),
 			want:  []want{{diagnosis.CauseNamespaceFinalizer, diagnosis.Confirmed, "agent.example.com", "", object}},
 		},
@@ -81,20 +81,20 @@ func TestFindOnNamespace(t *testing.T) {
 			facts: makeTerminating(silent, staleLease, left),
 			want:  []want{{diagnosis.CauseNamespaceControllerUnresponsive, diagnosis.Confirmed, literal(messageNotProcessed), "renewed 60m ago", object}},
 		},
-		"no namespace controller that has a Lease": {
+		"no Lease of a namespace controller": {
 			facts: makeTerminating(silent, noLeases, left),
 			want:  []want{{diagnosis.CauseNamespaceControllerUnresponsive, diagnosis.Likely, literal(messageNotProcessed), fmt.Sprintf(evidenceNoLease, "kube-controller-manager"), object}},
 		},
-		"no namespace controller for 29 s": {facts: makeTerminating(silent, noLeases, left, deletedAgo(29*time.Second))},
-		"a namespace controller that is busy, or switched off": {
+		"no namespace controller for 29s": {facts: makeTerminating(silent, noLeases, left, deletedAgo(29*time.Second))},
+		"a namespace controller that is busy or disabled": {
 			facts: makeTerminating(silent, left),
 			want:  []want{{diagnosis.CauseNamespaceControllerUnresponsive, diagnosis.Likely, "", "renewed 1s ago", object}},
 		},
-		"a namespace controller of which nothing can be read": {
+		"a namespace controller whose Lease cannot be read": {
 			facts: makeTerminating(silent, noLeases, left, withUnread(diagnosis.SourceLeases)),
 			want:  []want{{diagnosis.CauseNamespaceControllerUnresponsive, diagnosis.Likely, "", evidenceLeasesUnread, object}},
 		},
-		"a namespace controller that has stopped in the middle": {
+		"a namespace controller that stopped during finalization": {
 			facts: makeTerminating(left, staleLease),
 			want:  []want{{diagnosis.CauseNamespaceControllerUnresponsive, diagnosis.Likely, messageObjectsRemain, "renewed 60m ago", object}},
 		},
@@ -103,11 +103,11 @@ func TestFindOnNamespace(t *testing.T) {
 				`User "system:serviceaccount:default:x" cannot delete resource "configmaps" in API group "" in the namespace "shop"`)),
 			want: []want{{diagnosis.CauseForbidden, diagnosis.Confirmed, "cannot delete configmaps", "ContentDeletionFailed", nil}},
 		},
-		"something that nothing explains": {
+		"an unexplained failure": {
 			facts: makeTerminating(left, withContentFailure("it is a bad day")),
 			want:  []want{{diagnosis.CauseUnknown, diagnosis.Likely, "1 configmaps still exists", "it is a bad day", []string{"configmaps/a"}}},
 		},
-		"something in a namespace whose token was released by force": {
+		"an object in a namespace whose namespace finalizer was removed by force": {
 			facts: makeTerminating(left, withNamespaceFinalizers("agent.example.com")),
 			want: []want{{diagnosis.CauseUnknown, diagnosis.Likely, "1 configmaps still exists" + literal(messageUnprotected), "agent.example.com",
 				[]string{"configmaps/a"}}},
@@ -115,11 +115,11 @@ func TestFindOnNamespace(t *testing.T) {
 		"object is deleted between two lists": {facts: makeTerminating(left, func(facts *diagnosis.Facts) {
 			facts.Progress.Deleted = map[schema.GroupResource]int{configMaps.GroupResource(): 1}
 		})},
-		"nothing that is left, which the namespace controller has not noticed yet": {facts: makeTerminating(unnoticed)},
-		"nothing that is left, which a namespace controller without a Lease has not noticed yet": {
+		"no remaining objects, which the namespace controller has not observed yet": {facts: makeTerminating(unnoticed)},
+		"no remaining objects, which a namespace controller without a Lease has not observed yet": {
 			facts: makeTerminating(unnoticed, noLeases),
 		},
-		"nothing that is left, which a namespace controller that has stopped does not notice": {
+		"no remaining objects, which a stopped namespace controller does not observe": {
 			facts: makeTerminating(unnoticed, staleLease),
 			want:  []want{{diagnosis.CauseNamespaceControllerUnresponsive, diagnosis.Likely, messageEmptyUnnoticed, "renewed 60m ago", object}},
 		},

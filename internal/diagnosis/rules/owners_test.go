@@ -15,7 +15,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis/owners"
 )
 
-// A controller of a cloud may run outside the cluster, so missing evidence confirms nothing.
+// A cloud controller may run outside the cluster, so missing evidence confirms nothing.
 func TestCloudOwnersAreNeverReportedMissing(t *testing.T) {
 	for _, finalizer := range []string{
 		owners.FinalizerLoadBalancer, "networking.gke.io/l4-netlb-v2", "service.k8s.aws/resources",
@@ -28,7 +28,7 @@ func TestCloudOwnersAreNeverReportedMissing(t *testing.T) {
 	}
 }
 
-// The bindings that Kubernetes makes name accounts that hardly any cluster has.
+// The default bindings of Kubernetes name accounts that exist in hardly any cluster.
 func TestBuiltInBindingsAreNoOwners(t *testing.T) {
 	account := types.NamespacedName{Namespace: "kube-system", Name: "legacy-service-account-token-cleaner"}
 	found := Diagnose(makeTerminating(withContent(contentOf(services, makeDeleted("web", "service.corp.example.com/x"))),

@@ -16,7 +16,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis/owners"
 )
 
-// makePod returns a pod as a whole and the same as it is listed.
+// makePod returns a Pod and its metadata as the API server lists it.
 func withPod(name string, change func(*corev1.Pod)) func(*diagnosis.Facts) {
 	pod := corev1.Pod{}
 	pod.ObjectMeta = makeDeleted(name).ObjectMeta
@@ -50,7 +50,7 @@ func TestFindPods(t *testing.T) {
 	}
 	object := []string{"pods/web"}
 	runCases(t, map[string]diagnoseCase{
-		"a pod on a node that is not there": {
+		"a pod on a node that does not exist": {
 			facts: makeTerminating(withPod("web", nil), claim),
 			want:  []want{{diagnosis.CausePodOnUnreachableNode, diagnosis.Confirmed, `node "worker-1" does not exist`, `persistentvolumeclaims "data" waits for pod "web"`, object}},
 		},
@@ -62,21 +62,21 @@ func TestFindPods(t *testing.T) {
 			facts: makeTerminating(withPod("web", nil), withNode(corev1.ConditionFalse)),
 			want:  []want{{diagnosis.CausePodOnUnreachableNode, diagnosis.Likely, "Ready=False", "", object}},
 		},
-		"a pod on a node that is fine": {
+		"a pod on a ready node": {
 			facts: makeTerminating(withPod("web", nil), withNode(corev1.ConditionTrue), claim),
 			want:  []want{{diagnosis.CausePodNotTerminating, diagnosis.Confirmed, fmt.Sprintf(messagePodKubeletNode, "worker-1"), "grace period of 30s", object}},
 		},
-		"a pod on a node that may not be read": {
+		"a pod on a node that cannot be read": {
 			facts: makeTerminating(withPod("web", nil), withUnread(diagnosis.SourceNodes)),
 			want:  []want{{diagnosis.CausePodNotTerminating, diagnosis.Likely, literal(messagePodKubelet), "", object}},
 		},
-		"a pod within its grace period, and the claim behind it": {
+		"a pod within its grace period, and the claim that it uses": {
 			facts: makeTerminating(claim, withPod("web", func(pod *corev1.Pod) { pod.DeletionTimestamp.Time = now.Add(time.Hour) })),
 		},
-		"a pod that should have ended a moment ago": {
+		"a pod that should have terminated a moment ago": {
 			facts: makeTerminating(withPod("web", func(pod *corev1.Pod) { pod.DeletionTimestamp.Time = now.Add(-29 * time.Second) })),
 		},
-		"pods that end one by one": {facts: makeTerminating(withPod("web", nil), func(facts *diagnosis.Facts) {
+		"pods that terminate one by one": {facts: makeTerminating(withPod("web", nil), func(facts *diagnosis.Facts) {
 			facts.Progress.Deleted = map[schema.GroupResource]int{diagnosis.PodResource: 1}
 		})},
 		"a Job's pod": {
@@ -91,11 +91,11 @@ func TestFindPods(t *testing.T) {
 			facts: makeTerminating(withPod("web", withFinalizer(held)), withWorkloads(makeOperator(0))),
 			want:  []want{{diagnosis.CauseFinalizerOwnerGone, diagnosis.Confirmed, "", "", object}},
 		},
-		"a pod with a finalizer that still runs, on a dead node": {
+		"a running pod with a finalizer on an unreachable node": {
 			facts: makeTerminating(withPod("web", func(pod *corev1.Pod) { pod.Finalizers = []string{held} })),
 			want:  []want{{diagnosis.CausePodOnUnreachableNode, diagnosis.Confirmed, "", "", object}},
 		},
-		"pods that may not be read": {
+		"pods that cannot be read": {
 			facts: makeTerminating(withContent(contentOf(pods, makeDeleted("web"))), withUnread(diagnosis.SourcePods, diagnosis.SourceNodes)),
 			want:  []want{{diagnosis.CausePodNotTerminating, diagnosis.Likely, "", "", object}},
 		},
@@ -133,7 +133,7 @@ func TestFindDependencies(t *testing.T) {
 			facts: makeTerminating(withContent(foreground, contentOf(replicaSets, owned(makeObject("web-1"))))),
 			want:  []want{{diagnosis.CauseForegroundDeletion, diagnosis.Confirmed, literal(messageForeground), `replicasets.apps "web-1"`, []string{"deployments.apps/web"}}},
 		},
-		"foreground deletion behind a finalizer": {
+		"foreground deletion, dependents have a finalizer": {
 			facts: makeTerminating(withContent(foreground, contentOf(replicaSets, owned(makeDeleted("web-1", held))))),
 			want:  []want{{diagnosis.CauseFinalizerOwnerGone, diagnosis.Likely, held, "", []string{"replicasets.apps/web-1"}}},
 		},

@@ -18,14 +18,14 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis/owners"
 )
 
-// diagnosePublic diagnoses as the operator does.
+// diagnosePublic returns the findings that the operator publishes.
 func diagnosePublic(facts *diagnosis.Facts) *diagnosis.Diagnosis {
 	public := *facts
 	public.IsPublic = true
 	return Diagnose(&public)
 }
 
-// otherNamespaces returns the names of all namespaces that occur in facts.
+// otherNamespaces returns the names of all namespaces that occur in the facts.
 func otherNamespaces(facts *diagnosis.Facts) []string {
 	var names []string
 	for _, workload := range facts.Workloads {
@@ -101,7 +101,7 @@ func TestPublicFindingsDoNotDependOnOtherNamespaces(t *testing.T) {
 		"a Lease of Kubernetes":    withLeases(makeLease("kube-system", "kube-scheduler", "widgets.example.com", now)),
 		"a ServiceAccount":         withBinding("other", true),
 		"a missing ServiceAccount": withBinding("other", false),
-		"a right that is missing":  func(facts *diagnosis.Facts) { withWorkloads(makeOperator(1))(facts); withReview(false)(facts) },
+		"a missing permission":     func(facts *diagnosis.Facts) { withWorkloads(makeOperator(1))(facts); withReview(false)(facts) },
 		"all of them": func(facts *diagnosis.Facts) {
 			withWorkloads(elsewhere, dead)(facts)
 			withBinding("other", false)(facts)

@@ -32,7 +32,7 @@ var (
 	widgetsType = schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}
 
 	errOutage    = errors.New("the API server is down")
-	errForbidden = apierrors.NewForbidden(widgetsType.GroupResource(), "", errors.New("no right"))
+	errForbidden = apierrors.NewForbidden(widgetsType.GroupResource(), "", errors.New("no permission"))
 	errTooOld    = apierrors.NewResourceExpired("the list is too old")
 )
 
@@ -41,13 +41,13 @@ var (
 type clusterServer struct {
 	// objects are those of each resource, such as "x/a", in the order of a list.
 	objects map[string][]string
-	// pageSize is how many objects are on a page at most, regardless of the limit.
+	// pageSize is the maximum number of objects on a page, regardless of the limit.
 	pageSize int
 	// hidesCount omits remainingItemCount, as the API allows.
 	hidesCount bool
-	// errors are the errors of requests, by their text.
+	// errors are the errors that requests return, by the text of the request.
 	errors map[string]error
-	// silent are the resources whose lists get no response.
+	// silent are the resources whose list requests get no response.
 	silent map[string]bool
 	// latency is the duration of a response.
 	latency time.Duration
@@ -508,7 +508,7 @@ func TestListerDoesNotWaitForAnUnresponsiveType(t *testing.T) {
 			group.Go(func() {
 				words := listObjects(context.Background(), lister, namespace, began, widgetsType, podsType)
 				g.Expect(words).To(Equal([]string{"widgets: context deadline exceeded"}))
-				// The time-out of one request is not repeated for the others.
+				// The other requests do not wait for another timeout.
 				g.Expect(time.Since(began)).To(BeNumerically("<", 2*throttling.RequestTimeout+time.Second))
 			})
 		}
@@ -547,7 +547,7 @@ func TestListerContinuesForOtherCallers(t *testing.T) {
 	})
 }
 
-// Detects races and lost requests.
+// This test detects races and lost requests.
 func TestListerUnderLoad(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := NewWithT(t)

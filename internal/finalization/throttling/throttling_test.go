@@ -27,8 +27,8 @@ var (
 	errOutage = errors.New("the API server is down")
 )
 
-// responses are those of an API server; the last one is repeated. Each is the seconds of a
-// Retry-After or one of the constants below.
+// responses are the responses of an API server; the last one is repeated. Each is a Retry-After in
+// seconds or one of the constants below.
 type responses struct {
 	sequence []string
 	times    []time.Time
@@ -44,7 +44,7 @@ func (r *responses) RoundTrip(request *http.Request) (*http.Response, error) {
 	next := r.sequence[min(len(r.times), len(r.sequence)-1)]
 	r.times = append(r.times, time.Now())
 	response := &http.Response{StatusCode: http.StatusTooManyRequests, Header: http.Header{}, Request: request}
-	body := "Too many requests, please try again later." // as API Priority and Fairness writes it
+	body := "Too many requests, please try again later." // the text of API Priority and Fairness
 	switch next {
 	case silent:
 		<-request.Context().Done()

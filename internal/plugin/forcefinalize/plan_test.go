@@ -529,7 +529,7 @@ func TestWithAdvice(t *testing.T) {
 			t.Errorf("%v", actual)
 		}
 	}
-	if err := errors.New("anything else"); !errors.Is(withAdvice(err), err) || withAdvice(err).Error() != err.Error() {
+	if err := errors.New("another error"); !errors.Is(withAdvice(err), err) || withAdvice(err).Error() != err.Error() {
 		t.Errorf("advice on %v", withAdvice(err))
 	}
 }

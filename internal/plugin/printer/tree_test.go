@@ -39,7 +39,7 @@ func TestRenderTree(t *testing.T) {
 			"│           is wrapped at the end of the line",
 			"└── Second: short",
 		}},
-		// No column is narrower than what can be read: the terminal breaks the lines then.
+		// Columns have a minimum width that remains readable; the terminal breaks longer lines.
 		"narrow terminal": {10, []string{
 			"├── First: a sentence that is a",
 			"│   │   little too long for one line",

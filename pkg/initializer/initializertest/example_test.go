@@ -19,7 +19,7 @@ import (
 
 // A test of an initializer that writes a ConfigMap. It must succeed again after a crash.
 func ExampleRun() {
-	t := new(testing.T) // The argument of the test function.
+	t := new(testing.T) // t is the argument of the test function.
 
 	c := initializertest.NewClient()
 	welcome := func(ctx context.Context, namespace *corev1.Namespace) (initializer.Result, error) {

@@ -60,9 +60,9 @@ func newBystander(ctx context.Context, c *cluster) (*bystander, error) {
 	return &bystander{client: client}, nil
 }
 
-// start sends requests one after the other until the returned function is called,
-// which returns how long each took and may be called more than once. A nil bystander sends
-// no requests.
+// start sends one request after another until the returned function is called. That function
+// returns the duration of each request and may be called more than once. A nil bystander sends no
+// requests.
 func (b *bystander) start(ctx context.Context) func() ([]time.Duration, error) {
 	if b == nil {
 		return func() ([]time.Duration, error) { return nil, nil }

@@ -25,7 +25,7 @@ type scenario struct {
 	name, title string
 	// crds is the number of CustomResourceDefinitions.
 	crds int
-	// namespaces is the number of namespaces that are deleted at once.
+	// namespaces is the number of namespaces that are deleted concurrently.
 	namespaces int
 	content    content
 	// isCrowded adds many objects in other namespaces, and idleNamespaces is the number of

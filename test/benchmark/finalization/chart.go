@@ -33,7 +33,7 @@ const (
 	textSize   = 11
 )
 
-// sideColors are distinguishable in greyscale and for readers with red-green colour blindness.
+// sideColors are distinguishable in grayscale and for readers with red-green color blindness.
 var sideColors = [2]color.Color{
 	peer: color.RGBA{R: 0x9a, G: 0xa5, B: 0xb1, A: 0xff},
 	ours: color.RGBA{R: 0x1f, G: 0x5f, B: 0xa8, A: 0xff},
@@ -67,7 +67,8 @@ type panel struct {
 	title  string
 	value  func(l *line, side int) float64
 	format func(value float64) string
-	// least is the maximum of the start of the axis, which is the power of ten below the least value.
+	// least is the upper bound of the start of the axis, which is the power of ten below the least
+	// value.
 	least float64
 }
 
@@ -189,7 +190,7 @@ func newBars(half panel, lines []*line) *bars {
 		}
 	}
 	b.least = math.Pow10(int(math.Floor(math.Log10(b.least))))
-	// Room for the numbers beside the longest bars.
+	// Leave room for the numbers beside the longest bars.
 	b.most = max(b.most*math.Pow(b.most/b.least, 0.22), b.least*10)
 	return b
 }
@@ -204,7 +205,7 @@ func (b *bars) Plot(canvas draw.Canvas, p *plot.Plot) {
 			if value <= 0 {
 				continue
 			}
-			// The peer is above the middle of the row, ours below.
+			// The peer's bar is above the middle of the row, ours below.
 			bottom := middle
 			if side == ours {
 				bottom = middle - barHeight

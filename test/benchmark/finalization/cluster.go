@@ -40,11 +40,11 @@ const (
 	assetsVariable = "KUBEBUILDER_ASSETS"
 	// secondServer is the name of the Lease that simulates a second API server.
 	secondServer = "apiserver-of-the-benchmark"
-	// leaseSeconds is the duration of that Lease, the same as of real ones.
+	// leaseSeconds is the duration of that Lease, which is the duration of real ones.
 	leaseSeconds = 3600
 
 	pollInterval = 250 * time.Millisecond
-	// setUpTimeout limits waiting outside of measurements.
+	// setUpTimeout limits waiting outside measurements.
 	setUpTimeout = 5 * time.Minute
 )
 
@@ -187,8 +187,8 @@ func (c *cluster) countServers(ctx context.Context) (int, error) {
 	return len(leases.Items), nil
 }
 
-// waitForServers waits until the number of API servers have created their Leases, which takes
-// a real one a moment.
+// waitForServers waits until the given number of API servers have created their Leases; a real API
+// server needs a moment.
 func (c *cluster) waitForServers(ctx context.Context, count int) error {
 	err := wait.PollUntilContextTimeout(ctx, pollInterval, setUpTimeout, true,
 		func(ctx context.Context) (bool, error) {
@@ -282,7 +282,7 @@ func (c *cluster) removeNamespaces(ctx context.Context, names []string) error {
 	})
 }
 
-// inParallel calls do for each number below count, concurrently.
+// inParallel calls do concurrently for each number below count.
 func inParallel(ctx context.Context, count int, do func(ctx context.Context, i int) error) error {
 	group, groupContext := errgroup.WithContext(ctx)
 	group.SetLimit(parallel)

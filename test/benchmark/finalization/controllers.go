@@ -16,7 +16,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/controlplane"
 )
 
-// warmUpTimeout is how long a controller may take to start and to finalize an empty namespace.
+// warmUpTimeout is the maximum time for a controller to start and finalize an empty namespace.
 const warmUpTimeout = 2 * time.Minute
 
 // contenders holds the configuration of the two controllers.
@@ -62,7 +62,7 @@ func (c *contenders) args(side int) []string {
 		"--kubeconfig", c.kubeconfigs[ours], "--controllers=finalization", "--leader-elect=false",
 		"--health-probe-bind-address=0", "--metrics-bind-address=0",
 	}
-	if c.limit != defaultLimit { // Otherwise the manager's own default is measured.
+	if c.limit != defaultLimit { // Without the flags, the manager's default is measured.
 		args = append(args, c.limit.args()...)
 	}
 	return args

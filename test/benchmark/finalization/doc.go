@@ -7,10 +7,10 @@
 //
 // # Method
 //
-// The peer, kube-controller-manager with its namespace
-// controller only, and ours, the manager with finalization only, work on one control plane in turn,
-// never at the same time. Each case is measured in rounds, and the order changes from one
-// round to the next, so that a slow drift favours neither. The steps of a measurement are:
+// The peer, kube-controller-manager with its namespace controller only, and ours, the manager with
+// finalization only, work on one control plane in turn, never at the same time. Each case is
+// measured in rounds, and the order changes from one round to the next, so that a slow drift favors
+// neither. The steps of a measurement are:
 //
 //  1. The harness creates namespaces with content.
 //  2. It starts the controller, and creates and deletes a namespace to warm it up: this fills its

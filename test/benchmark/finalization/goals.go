@@ -20,10 +20,10 @@ const (
 	notMeasured = "not measured"
 )
 
-// peerDelay is how long kube-controller-manager waits before it finalizes a namespace.
+// peerDelay is the time that kube-controller-manager waits before it finalizes a namespace.
 const peerDelay = 5 * time.Second
 
-// gracePeriod returns how long ours waits at least, by the number of API servers.
+// gracePeriod returns the minimum time that ours waits, by the number of API servers.
 func gracePeriod(servers int) time.Duration {
 	if servers == 1 {
 		return time.Second
@@ -36,9 +36,9 @@ type goal struct {
 	what     string
 	scenario string
 	servers  int
-	// value returns NaN if it was not measured.
+	// value returns the measured value, or NaN if it was not measured.
 	value func(*line) float64
-	// limit is the least that the value may be, or the most if isMost.
+	// limit is the minimum of the value, or its maximum if isMost.
 	limit  float64
 	isMost bool
 	unit   string

@@ -81,8 +81,7 @@ func (b *benchmark) measureLimits(ctx context.Context) error {
 	return nil
 }
 
-// measureUndisturbed measures how long another client's requests take while the manager is
-// idle.
+// measureUndisturbed measures the duration of another client's requests while the manager is idle.
 func (b *benchmark) measureUndisturbed(ctx context.Context) error {
 	process, err := b.contenders.start(ctx, ours)
 	if err != nil {

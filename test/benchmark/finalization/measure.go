@@ -32,7 +32,7 @@ type sample struct {
 	isCPUKnown, isMemoryKnown bool
 	serverCPU, controllerCPU  time.Duration
 	peakMemory                int64
-	// latencies are those of another client's requests, with --limits.
+	// latencies are the durations of another client's requests, with --limits.
 	latencies []time.Duration
 }
 

@@ -56,8 +56,8 @@ func (c counts) minus(other counts) counts {
 }
 
 // parseRequests returns the number of started requests from the output of /metrics, which contains
-// long-running requests in two metrics: in the total when they have ended, and in a gauge
-// while they run.
+// long-running requests in two metrics: a gauge while they run, and the total after they have
+// ended.
 func parseRequests(metrics io.Reader) (counts, error) {
 	result := counts{}
 	lines := bufio.NewScanner(metrics)
@@ -156,7 +156,7 @@ func (m *meter) read() counts {
 }
 
 // computeVerb returns the API server's verb for a request of the harness. The harness reads single
-// objects only outside of measurements.
+// objects only outside measurements.
 func computeVerb(request *http.Request) string {
 	switch {
 	case request.Method != http.MethodGet:

@@ -21,8 +21,8 @@ type report struct {
 	// facts describe the machine and the versions.
 	facts []string
 	lines []*line
-	// limitLines and undisturbed are set with --limits: the latter holds how long another
-	// client's requests take while nothing is deleted.
+	// limitLines and undisturbed are set with --limits. undisturbed holds the durations of another
+	// client's requests while nothing is deleted.
 	limitLines  []*limitLine
 	undisturbed []time.Duration
 }
@@ -179,7 +179,7 @@ func (r *report) podTable() harness.Table {
 	return table
 }
 
-// growth is a pair of cases that differ in the number of one thing.
+// growth is a pair of cases that differ in one number.
 type growth struct {
 	what     string
 	from, to string

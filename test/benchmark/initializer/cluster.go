@@ -30,9 +30,9 @@ import (
 const (
 	// account is the name of the ServiceAccount of all initializers, and of its namespace.
 	account = "bench-initializers"
-	// timeout is how long any step may take before the run is aborted.
+	// timeout is the maximum duration of a step, after which the run is aborted.
 	timeout = 2 * time.Minute
-	// pollInterval is the time between polls outside of measurements.
+	// pollInterval is the time between polls outside measurements.
 	pollInterval = 50 * time.Millisecond
 )
 
@@ -47,7 +47,7 @@ type cluster struct {
 	version            string
 	// created and started count namespaces and processes, for their names.
 	created, started int
-	// settling is how long initializers run before the measurement.
+	// settling is the time that initializers run before the measurement.
 	settling time.Duration
 }
 

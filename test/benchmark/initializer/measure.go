@@ -21,10 +21,10 @@ const (
 const (
 	// warmUp is the number of namespaces that are initialized before the measurement.
 	warmUp = 5
-	// settling is how long initializers run before the measurement. pkg/initializer reads namespaces
-	// that were created up to a few seconds after its own start a second time.
+	// settling is the time that initializers run before the measurement. pkg/initializer reads
+	// namespaces twice if they were created up to a few seconds after its start.
 	settling = 7 * time.Second
-	// chainAtOnce is the length of the chain for namespaces that are created at once.
+	// chainAtOnce is the length of the chain for namespaces that are created concurrently.
 	chainAtOnce = 3
 )
 
@@ -42,7 +42,8 @@ type outcome struct {
 	atOnce int
 	chains map[way]map[int]*samples
 	crowds map[way][]time.Duration
-	// cpu is the processor time of the initializers for all namespaces that are created at once.
+	// cpu is the processor time of the initializers for all namespaces that are created
+	// concurrently.
 	cpu map[way][]time.Duration
 }
 
@@ -98,7 +99,7 @@ func measure(ctx context.Context, opts options) (result *outcome, err error) {
 	return result, nil
 }
 
-// with calls do while a chain runs and is observed, after the warm-up.
+// with calls do after the warm-up, while a chain runs and is observed.
 func (c *cluster) with(ctx context.Context, w way, length int, do func(*observer, chain) error) (err error) {
 	serving, err := c.serve(ctx, w, namesOf(length))
 	if err != nil {

@@ -19,7 +19,8 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/nscondition"
 )
 
-// timing holds when a namespace was requested, opened for users, and reported as initialized.
+// timing holds the times at which a namespace was requested, became writable for users, and was
+// reported as initialized.
 type timing struct {
 	requested, open, ready time.Time
 	done                   chan struct{}

@@ -18,7 +18,7 @@ const (
 	missed = "missed"
 )
 
-// slope returns what each initializer of a chain adds to the median, by least squares.
+// slope returns the time that each initializer of a chain adds to the median, by least squares.
 func slope(medians map[int]time.Duration) time.Duration {
 	var n, sumX, sumY, sumXX, sumXY float64
 	for length, median := range medians {

@@ -198,7 +198,7 @@ func TestReconcile(t *testing.T) {
 		wantErr      []string
 		wantPending  string
 	}{
-		"last initializer opens the namespace": {
+		"last initializer completes the initialization": {
 			cached: waiting(me).Obj(), call: done,
 			wantCalls: 1, wantRequests: []string{finishing + "b.corp.com, replace pending-initializers="},
 		},
@@ -564,7 +564,7 @@ func TestBackoffIsIndependentOfEvents(t *testing.T) {
 	_, err := b.reconcile()
 	g.Expect(err).NotTo(HaveOccurred())
 	broken = errors.New("down again")
-	// There is no task to call again.
+	// No task remains to be called again.
 	_, err = b.reconcile()
 	g.Expect(err).To(MatchError(broken))
 	result, err := b.reconcile()
@@ -591,7 +591,7 @@ func TestCallIsCanceledWithoutMatch(t *testing.T) {
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(result).To(Equal(reconcile.Result{}))
 			g.Expect(b.requests).To(BeEmpty())
-			// Nothing is left that could be called again.
+			// No task remains that could be called again.
 			_, err = b.reconcile()
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(b.calls).To(Equal(1))
@@ -639,7 +639,7 @@ func TestLastTransitionTime(t *testing.T) {
 	g.Expect(condition.LastTransitionTime.Time).To(BeTemporally("==", since.Time))
 }
 
-// After a forbidden write no condition is written for a while.
+// After a forbidden write, the engine writes no condition for some time.
 func TestForbiddenConditionIsNotRetriedImmediately(t *testing.T) {
 	g := NewWithT(t)
 	b := newFixture(waiting(me).Obj(), waiting(me).Obj(), Options{}, returning(&workrunner.NotYetError{After: time.Second, Message: "soon"}))
@@ -659,7 +659,7 @@ func TestForbiddenConditionIsNotRetriedImmediately(t *testing.T) {
 	g.Expect(b.namespace().Status.Conditions).To(HaveLen(1))
 }
 
-// Without a condition the operator reports the initializer as unresponsive.
+// Without a condition, the operator reports the initializer as unresponsive.
 func TestHeartbeat(t *testing.T) {
 	const status = "shop status of shop-uid: b.corp.com/Initialized=False "
 	pending := corev1.NamespaceCondition{
@@ -723,7 +723,7 @@ func TestStaleCacheWindow(t *testing.T) {
 	finished := wrappers.MakeNamespace("shop").UID("shop-uid").Obj()
 	again := waiting(me).UID("another").Obj()
 	terminating := waiting(me).Terminating(now).Obj()
-	terminating.Finalizers = []string{"test.example.com/hold"} // Required by the fake client.
+	terminating.Finalizers = []string{"test.example.com/hold"} // The fake client rejects terminating objects without finalizers.
 	for name, test := range map[string]struct {
 		live      *corev1.Namespace
 		created   time.Duration

@@ -53,7 +53,7 @@ func FindChild(name string) (int, bool, error) {
 		return 0, false, err
 	}
 	for _, path := range paths {
-		// The process may have exited meanwhile.
+		// The process may have exited in the meantime.
 		text, err := os.ReadFile(path)
 		if err != nil {
 			continue

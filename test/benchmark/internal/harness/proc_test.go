@@ -16,7 +16,7 @@ func TestParsePeakMemory(t *testing.T) {
 		isError bool
 	}{
 		"as Linux writes it": {"Name:\tmanager\nVmPeak:\t 1294020 kB\nVmHWM:\t   67840 kB\nVmRSS:\t   60000 kB\n", 67840 << 10, false},
-		"not there":          {"Name:\tmanager\nVmRSS:\t   60000 kB\n", 0, true},
+		"missing":            {"Name:\tmanager\nVmRSS:\t   60000 kB\n", 0, true},
 		"no number":          {"VmHWM:\t   much kB\n", 0, true},
 	} {
 		t.Run(name, func(t *testing.T) {

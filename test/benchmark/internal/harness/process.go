@@ -18,7 +18,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/controlplane"
 )
 
-// stopTimeout is how long a process may take to exit after an interrupt.
+// stopTimeout is the maximum time for a process to exit after an interrupt.
 const stopTimeout = 15 * time.Second
 
 // Process is a child process whose output goes to a file.
@@ -54,8 +54,8 @@ func StartProcess(ctx context.Context, name, log, binary string, args ...string)
 	runContext, cancel := context.WithCancel(ctx)
 	command := exec.CommandContext(runContext, binary, args...)
 	command.Stdout, command.Stderr = output, output
-	// In its own process group: Ctrl-C in a terminal would send it a second
-	// interrupt, which forces an immediate exit.
+	// Run the process in its own process group: Ctrl-C in a terminal would otherwise send it a
+	// second interrupt, which forces an immediate exit.
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	command.Cancel = func() error { return command.Process.Signal(os.Interrupt) }
 	command.WaitDelay = stopTimeout

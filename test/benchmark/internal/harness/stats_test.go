@@ -22,8 +22,8 @@ func TestPercentile(t *testing.T) {
 		"between the middle of four": {[]float64{4, 1, 3, 2}, 0.5, 2.5},
 		"the smallest":               {[]float64{3, 1, 2}, 0, 1},
 		"the largest":                {[]float64{3, 1, 2}, 1, 3},
-		"95 % of 0 to 100":           {seq(101), 0.95, 95},
-		"95 % between two samples":   {[]float64{0, 10}, 0.95, 9.5},
+		"95% of 0 to 100":            {seq(101), 0.95, 95},
+		"95% between two samples":    {[]float64{0, 10}, 0.95, 9.5},
 		"an outlier moves no median": {[]float64{1, 2, 3, 4, 1e9}, 0.5, 3},
 		"equal samples":              {[]float64{2, 2, 2, 2}, 0.3, 2},
 	} {

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command worker is an initializer in a separate process, for tests that kill it. It creates a
-// ConfigMap in each namespace, and writes a log that survives it. It can also kill itself at a
-// given point of its work.
+// ConfigMap in each namespace, and writes a log that remains after it is killed. It can also kill
+// itself at a given point of its work.
 package main
 
 import (
@@ -120,7 +120,7 @@ func run(name, path, election string, isUnordered bool, stopAt string, stopAfter
 		Metrics:          metricsserver.Options{BindAddress: "0"},
 		LeaderElection:   election != "",
 		LeaderElectionID: name, LeaderElectionNamespace: election,
-		// A short time until failover.
+		// Short durations speed up the failover.
 		LeaseDuration: duration(3 * time.Second), RenewDeadline: duration(2 * time.Second),
 		RetryPeriod: duration(200 * time.Millisecond),
 	})
