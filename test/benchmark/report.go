@@ -90,7 +90,7 @@ func (r *report) tables() []harness.Table {
 		Title: "Requests, with nslifecycle against without",
 		Header: []string{
 			"Request", "Samples each", "Median without", "Median with", "Difference", "95th percentile",
-			"Ratio of medians (95 %)", "Same server twice", "Goal", "Result",
+			"Ratio of medians (95% CI)", "Same server twice", "Goal", "Result",
 		},
 		Note: "Two figures in one column are without and with. Same server twice is the ratio of one half of " +
 			"the samples to the other: its distance from 1 is noise.",

@@ -191,7 +191,7 @@ func growths() []growth {
 		{"CRDs, 100 to 300, one empty namespace", emptyWith100CRDs, emptyWith300CRDs, 3},
 		{"ConfigMaps, 1,000 to 10,000", oneThousandMaps, tenThousandMaps, 10},
 		{"Empty namespaces, 100 to 500", many100, many500, 5},
-		{"Namespaces of 20 objects, 100 to 500", many100Full, many500Full, 5},
+		{"Namespaces with 20 objects, 100 to 500", many100Full, many500Full, 5},
 		{"Other namespaces, 0 to 10,000, beside 500 empty ones", many500, amongTenThousand, math.Inf(1)},
 	}
 	for _, name := range []string{many100, many500, many100Full, many500Full} {
