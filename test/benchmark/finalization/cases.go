@@ -60,8 +60,14 @@ func scenarios() []scenario {
 	many := []scenario{
 		{name: many100, title: "100 empty namespaces, 100 CRDs", namespaces: 100, crds: manyCRDs},
 		{name: many500, title: "500 empty namespaces, 100 CRDs", namespaces: 500, crds: manyCRDs},
-		{name: many100Full, title: "100 namespaces with 20 objects, 100 CRDs", namespaces: 100, crds: manyCRDs, content: full},
-		{name: many500Full, title: "500 namespaces with 20 objects, 100 CRDs", namespaces: 500, crds: manyCRDs, content: full},
+		{
+			name: many100Full, title: "100 namespaces with 20 objects, 100 CRDs",
+			namespaces: 100, crds: manyCRDs, content: full,
+		},
+		{
+			name: many500Full, title: "500 namespaces with 20 objects, 100 CRDs",
+			namespaces: 500, crds: manyCRDs, content: full,
+		},
 	}
 	all := []scenario{
 		{name: "empty", title: "empty", namespaces: 1, isCheap: true},
