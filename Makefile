@@ -505,7 +505,7 @@ endef
 
 # run-suites(arguments): runs all suites in parallel processes, even if one fails.
 define run-suites
-"$(GINKGO)" --procs=$(PROCS) --keep-going --timeout=30m --poll-progress-after=2m --ldflags='-s -w' $(1)
+"$(GINKGO)" --procs=$(PROCS) --keep-going --timeout=60m --poll-progress-after=2m --ldflags='-s -w' $(1)
 endef
 
 # run-benchmark(package): builds a program of the module test/benchmark and runs it here, so that
