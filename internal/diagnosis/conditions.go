@@ -44,15 +44,15 @@ func ComputeBlocked(
 	namespace *corev1.Namespace, diagnosis *Diagnosis, now metav1.Time,
 ) []corev1.NamespaceCondition {
 	want := corev1.NamespaceCondition{
-		Type: BlockedCondition(diagnosis.Stage), Status: corev1.ConditionTrue, LastTransitionTime: now,
+		Type: BlockedCondition(diagnosis.Stage), Status: corev1.ConditionTrue,
 		Reason: string(diagnosis.Findings[0].Cause), Message: blockedMessage(diagnosis, now),
 	}
-	if have := nscondition.Find(namespace, want.Type); have != nil && have.Status == want.Status {
-		if have.Reason == want.Reason && withoutTimes(have.Message) == withoutTimes(want.Message) {
-			return nil
-		}
-		want.LastTransitionTime = have.LastTransitionTime
+	have := nscondition.Find(namespace, want.Type)
+	if have != nil && have.Status == want.Status && have.Reason == want.Reason &&
+		withoutTimes(have.Message) == withoutTimes(want.Message) {
+		return nil
 	}
+	nscondition.Complete(have, &want, now)
 	return []corev1.NamespaceCondition{want}
 }
 

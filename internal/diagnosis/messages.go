@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/nslifecycle/nslifecycle/internal/printable"
 )
 
 // Messages of the DeletionBlocked and InitializationBlocked conditions with status False.
@@ -22,7 +24,7 @@ const (
 func blockedMessageEnd(namespace string, moreFindings int, now time.Time) string {
 	end := fmt.Sprintf(" (as of %s)", FormatTime(now))
 	if moreFindings > 0 {
-		end += "; and " + Plural(moreFindings, "more finding")
+		end += "; and " + printable.Count(moreFindings, "more finding")
 	}
 	return end + "; for details run: kubectl nslifecycle explain " + namespace
 }

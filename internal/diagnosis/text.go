@@ -31,14 +31,6 @@ func OneLine(text string) string {
 	return text
 }
 
-// Plural returns a count with a noun.
-func Plural(count int, noun string) string {
-	if count == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", count, noun)
-}
-
 // JoinNames joins up to four names, and counts the others.
 func JoinNames(names []string) string {
 	const maxNames = 4

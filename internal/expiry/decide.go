@@ -187,14 +187,11 @@ func deletionTime(expires Expiry, warnedAt time.Time) time.Time {
 func notExpiring(namespace *corev1.Namespace, input Input, reason, message, eventType string) Decision {
 	wanted := corev1.NamespaceCondition{
 		Type: v1alpha1.ConditionExpiring, Status: corev1.ConditionFalse, Reason: reason,
-		Message: nscondition.Message(message), LastTransitionTime: metav1.NewTime(input.Now.Truncate(time.Second)),
+		Message: nscondition.Message(message),
 	}
 	existing := nscondition.Find(namespace, v1alpha1.ConditionExpiring)
-	if existing != nil && existing.Status == wanted.Status {
-		wanted.LastTransitionTime = existing.LastTransitionTime
-		if *existing == wanted {
-			return Decision{}
-		}
+	if !nscondition.Complete(existing, &wanted, metav1.NewTime(input.Now.Truncate(time.Second))) {
+		return Decision{}
 	}
 	return Decision{Condition: &wanted, EventType: eventType}
 }

@@ -70,17 +70,10 @@ func computeChanged(
 ) []corev1.NamespaceCondition {
 	var result []corev1.NamespaceCondition
 	for _, condition := range wanted {
-		condition.LastTransitionTime = now
 		condition.Message = nscondition.Shorten(condition.Message, maxMessage)
-		if old := nscondition.Find(namespace, condition.Type); old != nil {
-			if old.Status == condition.Status {
-				condition.LastTransitionTime = old.LastTransitionTime
-			}
-			if old.Status == condition.Status && old.Reason == condition.Reason && old.Message == condition.Message {
-				continue
-			}
+		if nscondition.Complete(nscondition.Find(namespace, condition.Type), &condition, now) {
+			result = append(result, condition)
 		}
-		result = append(result, condition)
 	}
 	return result
 }

@@ -4,8 +4,9 @@
 package finalization
 
 import (
-	"fmt"
 	"strings"
+
+	"github.com/nslifecycle/nslifecycle/internal/printable"
 )
 
 // The messages of conditions that the namespace controller of kube-controller-manager also writes.
@@ -77,12 +78,5 @@ func joinSome(names []string) string {
 	if len(names) <= maxNames {
 		return strings.Join(names, ", ")
 	}
-	return strings.Join(names[:maxNames], ", ") + " and " + pluralize(len(names)-maxNames, "other")
-}
-
-func pluralize(count int, noun string) string {
-	if count == 1 {
-		return fmt.Sprintf("%d %s", count, noun)
-	}
-	return fmt.Sprintf("%d %ss", count, noun)
+	return strings.Join(names[:maxNames], ", ") + " and " + printable.Count(len(names)-maxNames, "other")
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/finalization/sharedlist"
 	"github.com/nslifecycle/nslifecycle/internal/finalization/throttling"
 	"github.com/nslifecycle/nslifecycle/internal/metadataclient"
+	"github.com/nslifecycle/nslifecycle/internal/printable"
 )
 
 // maxNamedErrors is the number of objects of one type that an error names.
@@ -265,7 +266,7 @@ func joinObjectErrors(resourceType ResourceType, failed []objectError) error {
 	var errs []error
 	for i, failure := range failed {
 		if i == maxNamedErrors {
-			errs = append(errs, fmt.Errorf("and %s", pluralize(len(failed)-i, "other object")))
+			errs = append(errs, fmt.Errorf("and %s", printable.Count(len(failed)-i, "other object")))
 			break
 		}
 		errs = append(errs, fmt.Errorf("failed to delete %s %s: %w",

@@ -38,20 +38,13 @@ func ComputeConditions(
 	for i, want := range wanted {
 		want.Message = nscondition.Message(want.Message)
 		current := nscondition.Find(namespace, want.Type)
-		if current != nil {
-			isInitializers := i > 0 && !isOperatorReason(current.Reason)
-			if isInitializers && agree(current, want) {
-				continue
-			}
-			if current.Status == want.Status && current.Reason == want.Reason && current.Message == want.Message {
-				continue
-			}
+		isInitializers := i > 0 && current != nil && !isOperatorReason(current.Reason)
+		if isInitializers && agree(current, want) {
+			continue
 		}
-		want.LastTransitionTime = now
-		if current != nil && current.Status == want.Status {
-			want.LastTransitionTime = current.LastTransitionTime
+		if nscondition.Complete(current, &want, now) {
+			changed = append(changed, want)
 		}
-		changed = append(changed, want)
 	}
 	return changed
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nslifecycle/nslifecycle/internal/printable"
 )
@@ -21,6 +22,18 @@ func Find(namespace *corev1.Namespace, conditionType corev1.NamespaceConditionTy
 		}
 	}
 	return nil
+}
+
+// Complete sets the transition time of a condition, and reports whether it differs from the current
+// condition, which is nil if the Namespace has none. The transition time is now, or that of the
+// current condition if the status does not change.
+func Complete(current, want *corev1.NamespaceCondition, now metav1.Time) (changed bool) {
+	want.LastTransitionTime = now
+	if current == nil || current.Status != want.Status {
+		return true
+	}
+	want.LastTransitionTime = current.LastTransitionTime
+	return current.Reason != want.Reason || current.Message != want.Message
 }
 
 // Message returns text for a condition or an Event: one line of printable characters, since users

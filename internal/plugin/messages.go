@@ -19,6 +19,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/plugin/forcefinalize"
 	"github.com/nslifecycle/nslifecycle/internal/plugin/orphans"
 	"github.com/nslifecycle/nslifecycle/internal/plugin/printer"
+	"github.com/nslifecycle/nslifecycle/internal/printable"
 	"github.com/nslifecycle/nslifecycle/internal/protection"
 	"github.com/nslifecycle/nslifecycle/internal/shell"
 )
@@ -124,17 +125,17 @@ func errBackupIncomplete(name string) error {
 }
 
 func msgBackupWritten(number int, filename string) string {
-	return fmt.Sprintf("%s written to %s.", printer.Count(number, "object"), filename)
+	return fmt.Sprintf("%s written to %s.", printable.Count(number, "object"), filename)
 }
 
 func msgSkipped(reason backup.Reason, number int) string {
 	switch {
 	case reason != backup.ReasonSecret:
-		return fmt.Sprintf("Skipped %s: %s. Use --all to include them.", printer.Count(number, "object"), reason)
+		return fmt.Sprintf("Skipped %s: %s. Use --all to include them.", printable.Count(number, "object"), reason)
 	case number == 0:
 		return "Skipped all Secrets, their number is unknown. Use --include-secrets to include them."
 	}
-	return fmt.Sprintf("Skipped %s. Use --include-secrets to include them.", printer.Count(number, "Secret"))
+	return fmt.Sprintf("Skipped %s. Use --include-secrets to include them.", printable.Count(number, "Secret"))
 }
 
 // create
@@ -150,7 +151,7 @@ const (
 
 func msgPendingInitializers(name string, number int) string {
 	return fmt.Sprintf("The namespace is waiting for %s. To wait until it is initialized, run: %s",
-		printer.Count(number, "initializer"), waitCommand(name))
+		printable.Count(number, "initializer"), waitCommand(name))
 }
 
 func errInitializationFailed(name string, failure *metav1.Status) error {
@@ -228,7 +229,7 @@ func msgObjectsRemaining(current, highest int) string {
 }
 
 func msgOtherTypes(number int) string {
-	return fmt.Sprintf("and %s of other types", printer.Count(number, "object"))
+	return fmt.Sprintf("and %s of other types", printable.Count(number, "object"))
 }
 
 func msgWaitingFor(text string) string { return "waiting for " + text }
@@ -247,7 +248,7 @@ func msgDiagnosisFailed(err error) string {
 	return fmt.Sprintf("failed to diagnose the namespace: %v", err)
 }
 
-func msgMoreFindings(number int) string { return "and " + printer.Count(number, "more finding") }
+func msgMoreFindings(number int) string { return "and " + printable.Count(number, "more finding") }
 
 func msgDetails(name string) string { return "For details, run: " + explainCommand(name) }
 
@@ -277,13 +278,13 @@ func msgDryRunUnsupported(err error) string {
 
 func msgFinalizeBackup(filename string, number int) string {
 	return fmt.Sprintf("Backup of %s, including the data of Secrets, written to %s. To restore them, run: %s",
-		printer.Count(number, "object"), filename, shell.Command("kubectl apply --server-side -f %s", filename))
+		printable.Count(number, "object"), filename, shell.Command("kubectl apply --server-side -f %s", filename))
 }
 
 func msgFinalizeQuestion(plan *forcefinalize.Plan) string {
 	question := fmt.Sprintf("This removes %s.", plan.Removal)
 	if len(plan.Orphans) > 0 {
-		question += fmt.Sprintf(" It orphans %s.", printer.Count(len(plan.Orphans), "object"))
+		question += fmt.Sprintf(" It orphans %s.", printable.Count(len(plan.Orphans), "object"))
 	}
 	return question
 }
@@ -291,7 +292,7 @@ func msgFinalizeQuestion(plan *forcefinalize.Plan) string {
 func msgRemoved(plan *forcefinalize.Plan) string { return fmt.Sprintf("Removed %s.", plan.Removal) }
 
 func msgRemovedFrom(plan *forcefinalize.Plan, number int) string {
-	return fmt.Sprintf("Removed %s from %s.", plan.Removal, printer.Count(number, "object"))
+	return fmt.Sprintf("Removed %s from %s.", plan.Removal, printable.Count(number, "object"))
 }
 
 func msgUnanswered(plan *forcefinalize.Plan) string {
@@ -300,7 +301,7 @@ func msgUnanswered(plan *forcefinalize.Plan) string {
 }
 
 func errStopped(number int, err error) error {
-	return fmt.Errorf("stopped, %s not changed: %w", printer.Count(number, "object"), err)
+	return fmt.Errorf("stopped, %s not changed: %w", printable.Count(number, "object"), err)
 }
 
 func msgNamespaceDeleted(name string) string { return fmt.Sprintf("Namespace %s was deleted.", name) }
@@ -370,20 +371,20 @@ var (
 
 func msgDeleteOrphans(found []orphans.Orphan) string {
 	return fmt.Sprintf("Delete %s in %s that do not exist?",
-		printer.Count(len(found), "object"), printer.Count(orphans.CountNamespaces(found), "namespace"))
+		printable.Count(len(found), "object"), printable.Count(orphans.CountNamespaces(found), "namespace"))
 }
 
 func msgOrphansHeld(number int) string {
 	return fmt.Sprintf("Finalizers block the deletion of %s, and cannot be removed while the namespace does not exist. "+
 		"Create the namespace, wait until the owners of the finalizers have removed them, and delete it again: "+
-		"kubectl create namespace NAME", printer.Count(number, "object"))
+		"kubectl create namespace NAME", printable.Count(number, "object"))
 }
 
 func errOrphansRejected(rejected []orphans.Orphan) error {
 	return fmt.Errorf("%s in %s cannot be deleted, because an admission policy or webhook has a namespaceSelector, "+
 		"as the gate of nslifecycle does, and the namespace does not exist; create the namespace and delete it again, which "+
 		"deletes the objects in it: %s",
-		printer.Count(len(rejected), "object"), printer.Count(orphans.CountNamespaces(rejected), "namespace"),
+		printable.Count(len(rejected), "object"), printable.Count(orphans.CountNamespaces(rejected), "namespace"),
 		shell.Command("kubectl create namespace %s && kubectl delete namespace %[1]s", rejected[0].Namespace))
 }
 

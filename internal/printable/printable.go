@@ -3,7 +3,7 @@
 
 // Package printable escapes text from a cluster: names, messages and annotations of objects, and
 // responses of servers and webhooks. A terminal interprets or hides some of its characters, and a
-// line break makes one line look like two.
+// line break makes one line look like two. It also counts nouns in messages.
 package printable
 
 import (

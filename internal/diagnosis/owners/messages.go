@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
+	"github.com/nslifecycle/nslifecycle/internal/printable"
 )
 
 // What is lost or left behind if a finalizer is removed by force.
@@ -62,7 +63,7 @@ func textServiceAccount(account types.NamespacedName, binding string, status Sta
 	text := fmt.Sprintf("ServiceAccount %s holds the verb initialize by ClusterRoleBinding %q", account, binding)
 	switch status {
 	case StatusRunning:
-		return text + " and has " + diagnosis.Plural(pods, "running pod")
+		return text + " and has " + printable.Count(pods, "running pod")
 	case StatusMissing:
 		return text + " and does not exist"
 	case StatusNotRunning:

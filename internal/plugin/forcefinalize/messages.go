@@ -13,6 +13,7 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
 	"github.com/nslifecycle/nslifecycle/internal/plugin/printer"
+	"github.com/nslifecycle/nslifecycle/internal/printable"
 	"github.com/nslifecycle/nslifecycle/internal/shell"
 )
 
@@ -81,7 +82,7 @@ func errIncompleteBackup(missing []string) error {
 
 func objectionOrphans(number int) string {
 	return fmt.Sprintf("%s would be orphaned, and no controller would delete them; use --%s to accept that",
-		printer.Count(number, "object"), FlagOrphan)
+		printable.Count(number, "object"), FlagOrphan)
 }
 
 func objectionUnread(unread []string) string {
@@ -200,7 +201,7 @@ func textBackup(plan *Plan) string {
 		return "none"
 	}
 	return fmt.Sprintf("%s (the Namespace and %s, including the data of Secrets)", plan.Backup,
-		printer.Count(len(plan.Remaining), "object"))
+		printable.Count(len(plan.Remaining), "object"))
 }
 
 func unreadDiscovery(err error) string { return "discovery: " + err.Error() }

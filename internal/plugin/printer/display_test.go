@@ -66,8 +66,6 @@ func TestPalette(t *testing.T) {
 
 func TestText(t *testing.T) {
 	g := NewWithT(t)
-	g.Expect(Count(1, "object")).To(Equal("1 object"))
-	g.Expect(Count(0, "object")).To(Equal("0 objects"))
 	g.Expect(Sentence("")).To(BeEmpty())
 	g.Expect(Sentence("über alles")).To(Equal("Über alles."))
 	g.Expect(Sentence("Why?")).To(Equal("Why?"))

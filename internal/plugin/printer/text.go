@@ -11,14 +11,6 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/printable"
 )
 
-// Count returns a number with its noun: 1 object, 2 objects.
-func Count(number int, noun string) string {
-	if number == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", number, noun)
-}
-
 // Sentence capitalizes a phrase and adds a period.
 func Sentence(phrase string) string {
 	if phrase == "" {
@@ -45,7 +37,7 @@ func SummarizeErrors(texts []string) string {
 	if len(texts) == 1 {
 		return texts[0]
 	}
-	return fmt.Sprintf("%s; and %s", texts[0], Count(len(texts)-1, "more error"))
+	return fmt.Sprintf("%s; and %s", texts[0], printable.Count(len(texts)-1, "more error"))
 }
 
 // ListObjects names objects as arguments of kubectl and counts those that are not included.

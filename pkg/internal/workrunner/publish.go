@@ -67,7 +67,6 @@ func (r *Reconciler) publish(
 	}
 	want := corev1.NamespaceCondition{
 		Type: r.Handler.ConditionType, Status: status, Reason: reason, Message: TruncateMessage(message),
-		LastTransitionTime: metav1.NewTime(now),
 	}
 	task.publishing.Lock()
 	defer task.publishing.Unlock()
@@ -75,11 +74,8 @@ func (r *Reconciler) publish(
 	if task.published != nil {
 		current = task.published // The cache may be stale.
 	}
-	if current != nil && current.Status == want.Status {
-		if current.Reason == want.Reason && current.Message == want.Message {
-			return
-		}
-		want.LastTransitionTime = current.LastTransitionTime
+	if !nscondition.Complete(current, &want, metav1.NewTime(now)) {
+		return
 	}
 	err := patchCondition(ctx, r.Client, namespace, want)
 	switch {
