@@ -57,7 +57,7 @@ type RequestBudget interface {
 
 // DiagnosisReconciler finds Namespaces whose initialization or deletion makes no progress, and
 // reports the cause in a condition, in Events and in metrics. Until a Namespace is stalled, it
-// reads nothing but Namespaces, regardless of which controllers initialize or finalize them. A
+// reads only Namespaces, regardless of which controllers initialize or finalize them. A
 // diagnosis sends only list requests, for which the permissions of finalization suffice.
 type DiagnosisReconciler struct {
 	client.Client

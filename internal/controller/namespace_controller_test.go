@@ -287,7 +287,7 @@ func TestNamespaceReconcile(t *testing.T) {
 				`{"metadata":{"labels":{"nslifecycle.dev/initializing":null},"resourceVersion":"7"}}`},
 			wantEvents: []string{"Warning InitializationRepaired ... Removed label nslifecycle.dev/initializing"},
 		},
-		"a label with a list of spaces, both of which are removed": {
+		"a label with a list of spaces: both are removed": {
 			server: namespaceServer{namespace: namespace().Initializers(rbac).Result(failure).
 				Annotation(v1alpha1.AnnotationPendingInitializers, " , ").Obj()},
 			wantWrites: []string{labelPatch + `{"metadata":{` +

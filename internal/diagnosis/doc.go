@@ -14,7 +14,7 @@
 // namespaces. The kubectl plugin prints all of them.
 //
 // A finding is Confirmed only if the facts leave no other explanation: an error that the API server
-// returned, or an owner of which all evidence shows that it no longer exists. All other findings
+// returned, or an owner that, by all evidence, no longer exists. All other findings
 // are Likely. A namespace that makes progress, or that was deleted less than the progress deadline ago,
 // has no findings unless the API server itself returns an error.
 package diagnosis

@@ -25,7 +25,7 @@ const (
 	helpNamespacesBlocked = "Namespaces whose initialization or deletion makes no progress, by stage and most likely " +
 		"cause."
 	helpDiagnoses         = "Diagnoses of namespaces that made no progress, by result."
-	helpDiagnosisDuration = "Duration of a diagnosis, most of which is spent on requests to the API server."
+	helpDiagnosisDuration = "Duration of a diagnosis, mostly spent on requests to the API server."
 	helpDiagnosisRequests = "Requests to the API server that diagnoses have sent."
 	helpBuildInfo         = "Always 1; the labels describe the build of the manager."
 

@@ -75,9 +75,6 @@ func (c *ControlPlane) StartControllerManager(ctx context.Context, flags ...stri
 	return running, nil
 }
 
-// Ended returns a channel that is closed when the process has exited.
-func (m *ControllerManager) Ended() <-chan struct{} { return m.ended }
-
 // Log returns its log.
 func (m *ControllerManager) Log() (string, error) {
 	log, err := os.ReadFile(m.log)

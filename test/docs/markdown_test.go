@@ -33,7 +33,7 @@ var (
 	spans    = regexp.MustCompile("``(.+?)``|`([^`]+)`")
 	htmlCode = regexp.MustCompile(`<code>(.*?)</code>`)
 	links    = regexp.MustCompile(`\]\(<?([^()\s<>]+)>?(?:\s+"[^"]*")?\)`)
-	// linkTexts matches links in headings, of which only the text counts.
+	// linkTexts matches links in headings, where only the link text counts.
 	linkTexts = regexp.MustCompile(`\[([^\]]*)\]\([^)]*\)`)
 )
 

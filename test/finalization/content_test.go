@@ -66,7 +66,7 @@ var minimalObjects = map[schema.GroupResource]string{
 	{Group: "storage.k8s.io", Resource: "csistoragecapacities"}:    `{"storageClassName":"a"}`,
 }
 
-// notCreated maps resource types of which no object is created to the reason.
+// notCreated maps resource types that the spec creates no object of to the reason.
 var notCreated = map[schema.GroupResource]string{}
 
 var _ = Describe("The content of a namespace", func() {

@@ -93,7 +93,7 @@ func (d clusterDryRunner) removeFinalizer(
 // clusterAccessReviewer is the accessReviewer of a cluster.
 type clusterAccessReviewer struct{ client client.Writer }
 
-// canChange reviews patch and update, either of which suffices to remove a finalizer.
+// canChange reviews patch and update. Either verb suffices to remove a finalizer.
 func (a clusterAccessReviewer) canChange(
 	ctx context.Context, account types.NamespacedName, of resourcetypes.Type, namespace string,
 ) (bool, error) {

@@ -13,7 +13,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
 )
 
-// Errors of the API server, of which conditions contain only the text.
+// Errors of the API server. Conditions contain only their text.
 var (
 	conversion = regexp.MustCompile(`conversion webhook for ([^,\s]+), Kind=(\w+)`)
 	throttled  = regexp.MustCompile(`(?i)too many requests|client rate limiter|please try again later`)

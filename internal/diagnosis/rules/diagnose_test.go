@@ -42,7 +42,7 @@ func TestDiagnoseOfHealthy(t *testing.T) {
 	}
 }
 
-// TestDiagnoseOfAnything combines arbitrary facts, some of which contradict each other: no rule may
+// TestDiagnoseOfAnything combines arbitrary, even contradictory facts: no rule may
 // panic, return a finding without a message, or depend on anything except the facts.
 func TestDiagnoseOfAnything(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))

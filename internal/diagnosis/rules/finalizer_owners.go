@@ -101,7 +101,7 @@ func (f view) missingPermissions(objects []diagnosis.RemainingObject, report own
 	return denied
 }
 
-// setOwnerNotRunning completes a finding with evidence of an owner, none of which is running.
+// setOwnerNotRunning completes a finding about an owner that has evidence but no running workload.
 func (f view) setOwnerNotRunning(finding *diagnosis.Finding, held string, report owners.Report) {
 	best := owners.Best(report.NotRunning)
 	finding.Cause, finding.IsOwnerGone = diagnosis.CauseFinalizerOwnerGone, true

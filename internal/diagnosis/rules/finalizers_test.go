@@ -114,7 +114,7 @@ func TestFindFinalizers(t *testing.T) {
 			facts: makeTerminating(left, withBinding("widgets-system", true)),
 			want:  []want{{diagnosis.CauseFinalizerOwnerGone, diagnosis.Likely, literal(messageOwnerUninstalled), "", object}},
 		},
-		"an owner of which only the CustomResourceDefinition exists": {
+		"only the CustomResourceDefinition of the owner exists": {
 			facts: makeTerminating(left, withDefinition()),
 			want:  []want{{diagnosis.CauseFinalizerOwnerGone, diagnosis.Likely, literal(messageOwnerOnlyCRDs), literal(evidenceCRDsOfDomain) + "widgets", object}},
 		},

@@ -36,7 +36,7 @@ func All() []Rule {
 	}
 }
 
-// Needs returns the facts that the rules need for a namespace of which only the Namespace is known.
+// Needs returns the facts that the rules need if only the Namespace is known.
 func Needs(all []Rule, facts *diagnosis.Facts) []diagnosis.Fact {
 	var needs []diagnosis.Fact
 	for _, rule := range all {

@@ -38,7 +38,7 @@ func TestScenariosAreUnique(t *testing.T) {
 	}
 	for _, g := range growths() {
 		if !names[g.from] || !names[g.to] {
-			t.Errorf("%s compares %s and %s, of which one is unknown", g.what, g.from, g.to)
+			t.Errorf("%s compares %s and %s, but one is unknown", g.what, g.from, g.to)
 		}
 	}
 }

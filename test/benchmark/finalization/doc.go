@@ -45,7 +45,7 @@
 //
 // # Fairness
 //
-// Each controller has the identity and permissions that it has in a cluster: the peer is
+// Each controller has its identity and permissions of a real cluster: the peer is
 // system:kube-controller-manager and uses the ServiceAccounts of its controllers, ours is
 // its ServiceAccount with the generated ClusterRole. Both have their default rate limits.
 // Only that ClusterRole is installed, without the project's CRDs and policies.
