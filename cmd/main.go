@@ -30,6 +30,7 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/internal/compat"
 	"github.com/nslifecycle/nslifecycle/internal/finalization"
+	"github.com/nslifecycle/nslifecycle/internal/hold"
 	"github.com/nslifecycle/nslifecycle/internal/manager"
 	"github.com/nslifecycle/nslifecycle/internal/printable"
 	"github.com/nslifecycle/nslifecycle/internal/scheme"
@@ -64,6 +65,13 @@ type options struct {
 	diagnosisProgressDeadline time.Duration
 	diagnosisWorkers          int
 	isExpiryDryRun            bool
+	holdAddress               string
+	holdURL                   string
+	holdDuration              time.Duration
+	holdLimits                hold.Limits
+	holdSecret                string
+	holdService               string
+	holdRotation              bool
 	isCheck                   bool
 	checkTimeout              time.Duration
 	isVersion                 bool
@@ -136,6 +144,23 @@ func (o *options) bind(flags *flag.FlagSet) {
 		"The number of namespaces whose stalled initialization or deletion is diagnosed concurrently.")
 	flags.BoolVar(&o.isExpiryDryRun, "expiry-dry-run", false,
 		"Report expired namespaces without deleting them.")
+	flags.StringVar(&o.holdAddress, "hold-bind-address", "0",
+		`The address of the webhooks that hold writes to initializing namespaces, for example ":9443"; "0" disables them.`)
+	flags.DurationVar(&o.holdDuration, "hold-duration", 10*time.Second,
+		"How long a write to an initializing namespace waits at most. It must be shorter than timeoutSeconds of the webhooks.")
+	flags.IntVar(&o.holdLimits.Total, "hold-max-writes", 25,
+		"The number of writes that are held concurrently. Each occupies a seat of API Priority and Fairness.")
+	flags.IntVar(&o.holdLimits.PerUser, "hold-max-writes-per-user", 5,
+		"The number of writes of one user that are held concurrently.")
+	flags.StringVar(&o.holdURL, "hold-url", "",
+		"The https URL of the webhooks, with a DNS name, for an API server that cannot reach Services, for example "+
+			"https://manager.example.com:9443. The manager sets it in the webhook configuration.")
+	flags.StringVar(&o.holdService, "hold-service", "nslifecycle-hold",
+		"The Service of the webhooks, in --system-namespace.")
+	flags.StringVar(&o.holdSecret, "hold-certificate-secret", "nslifecycle-hold-certificate",
+		"The Secret with the certificate of the webhooks, in --system-namespace.")
+	flags.BoolVar(&o.holdRotation, "hold-certificate-rotation", true,
+		"Issue and rotate the certificate of the webhooks. Disable it if cert-manager issues the certificate.")
 	flags.BoolVar(&o.isCheck, "check", false,
 		"Check the installation in the cluster, print the results, and exit with 0 if all checks pass.")
 	// After an installation, a manager must start and become the leader, and the API server takes
@@ -224,6 +249,7 @@ func run(restConfig *rest.Config, opts options, chosen choices) error {
 		DiagnosisProgressDeadline: opts.diagnosisProgressDeadline,
 		DiagnosisWorkers:          opts.diagnosisWorkers,
 		IsExpiryDryRun:            opts.isExpiryDryRun,
+		Hold:                      opts.hold(),
 	}); err != nil {
 		return err
 	}
@@ -232,6 +258,17 @@ func run(restConfig *rest.Config, opts options, chosen choices) error {
 		"systemNamespace", opts.systemNamespace, "controllers", chosen.controllers.String(),
 		"finalizerToken", chosen.finalizerToken)
 	return mgr.Start(ctx)
+}
+
+// hold returns the options of the hold webhooks, or nil if they are disabled.
+func (o *options) hold() *hold.Options {
+	if o.holdAddress == "0" {
+		return nil
+	}
+	return &hold.Options{
+		Address: o.holdAddress, URL: o.holdURL, Duration: o.holdDuration, Limits: o.holdLimits,
+		Service: o.holdService, Secret: o.holdSecret, IsRotated: o.holdRotation,
+	}
 }
 
 func metricsOptions(opts options) metricsserver.Options {

@@ -74,15 +74,15 @@ func completedMessage(skipped []string) string {
 }
 
 func failedMessage(state State, keepReason string) string {
-	message := withProblem(failureText(state.Failure), state.ResultProblem)
+	message := withProblem(FailureText(state.Failure), state.ResultProblem)
 	if keepReason != "" {
 		message += notDeleted(keepReason)
 	}
 	return message
 }
 
-// failureText returns the reason and message of the result of an initialization.
-func failureText(failure *metav1.Status) string {
+// FailureText returns the reason and message of the result of an initialization.
+func FailureText(failure *metav1.Status) string {
 	switch {
 	case failure.Message != "" && failure.Reason != "":
 		return fmt.Sprintf("%s: %s", failure.Reason, failure.Message)

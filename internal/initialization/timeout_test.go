@@ -172,7 +172,7 @@ func TestTimeoutResultIsAFailure(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	state := ParseState(wrappers.MakeNamespace("x").Initializers(rbac).Result(string(text)).Obj())
 	g.Expect(state.Phase).To(Equal(PhaseFailed))
-	g.Expect(failureText(state.Failure)).To(And(HavePrefix("Timeout: "), ContainSubstring(rbac),
+	g.Expect(FailureText(state.Failure)).To(And(HavePrefix("Timeout: "), ContainSubstring(rbac),
 		ContainSubstring("1m30s"), ContainSubstring(`NamespaceInitializerConfiguration "c"`)))
 	g.Expect(state.Failure.Code).To(BeEquivalentTo(504))
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/compat"
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
 	"github.com/nslifecycle/nslifecycle/internal/finalization"
+	"github.com/nslifecycle/nslifecycle/internal/hold"
 )
 
 // Options configure the reconcilers of a manager.
@@ -40,6 +41,8 @@ type Options struct {
 	DiagnosisWorkers int
 	// IsExpiryDryRun makes expiry report the Namespaces that have expired instead of deleting them.
 	IsExpiryDryRun bool
+	// Hold configures the webhooks that hold writes to initializing Namespaces; nil disables them.
+	Hold *hold.Options
 	// Clock defaults to the real clock.
 	Clock clock.PassiveClock
 }

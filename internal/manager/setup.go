@@ -23,6 +23,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/finalization"
 	"github.com/nslifecycle/nslifecycle/internal/finalization/throttling"
 	"github.com/nslifecycle/nslifecycle/internal/graceperiod"
+	"github.com/nslifecycle/nslifecycle/internal/hold"
 	"github.com/nslifecycle/nslifecycle/internal/initializerhealth"
 	"github.com/nslifecycle/nslifecycle/internal/metadataclient"
 	"github.com/nslifecycle/nslifecycle/internal/metrics"
@@ -66,6 +67,11 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 			return err
 		}
 		cached = append(cached, policyverifier.ValidatingObjects()...)
+	}
+	if options.Hold != nil {
+		if err := hold.Setup(ctx, mgr, *options.Hold, options.SystemNamespace, metrics.HoldRecorder{}); err != nil {
+			return fmt.Errorf("failed to set up the hold webhooks: %w", err)
+		}
 	}
 	return addProbes(ctx, mgr, cached)
 }

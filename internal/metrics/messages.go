@@ -25,6 +25,9 @@ const (
 	helpNamespacesBlocked = "Namespaces whose initialization or deletion makes no progress, by stage and most likely " +
 		"cause."
 	helpDiagnoses         = "Diagnoses of namespaces that made no progress, by result."
+	helpHeldWritesTotal   = "Number of writes to initializing namespaces that the hold webhooks received, by outcome."
+	helpHeldWriteDuration = "Duration for which writes to initializing namespaces were held."
+	helpHeldWrites        = "Number of writes that are currently held."
 	helpDiagnosisDuration = "Duration of a diagnosis, mostly spent on requests to the API server."
 	helpDiagnosisRequests = "Requests to the API server that diagnoses have sent."
 	helpBuildInfo         = "Always 1; the labels describe the build of the manager."

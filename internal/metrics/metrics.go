@@ -12,6 +12,7 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/finalization"
+	"github.com/nslifecycle/nslifecycle/internal/hold"
 	"github.com/nslifecycle/nslifecycle/internal/version"
 )
 
@@ -60,6 +61,15 @@ var (
 	// DiagnosisRequestsTotal counts the requests of all diagnoses.
 	DiagnosisRequestsTotal = newCounter("diagnosis_requests_total", helpDiagnosisRequests)
 
+	heldWritesTotal = newCounters("held_writes_total", helpHeldWritesTotal, "outcome")
+
+	heldWriteDuration = prometheus.NewHistogram(durationOptions("held_write_duration_seconds", helpHeldWriteDuration,
+		[]float64{0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 30}))
+
+	heldWrites = prometheus.NewGauge(prometheus.GaugeOpts{
+		Namespace: metricsNamespace, Name: "held_writes", Help: helpHeldWrites,
+	})
+
 	buildInfo = newGauges("build_info", helpBuildInfo, "version", "revision", "go_version")
 )
 
@@ -90,7 +100,8 @@ func Collectors() []prometheus.Collector {
 	return []prometheus.Collector{
 		buildInfo, NamespacesBlocked, DiagnosesTotal, DiagnosisDuration, DiagnosisRequestsTotal, InitializationDuration,
 		InitializersSkippedTotal, FinalizationDuration, effectiveSetStatus, settlingTime, objectsDeletedTotal,
-		finalizationRequestsTotal, sharedListRequestsTotal, FinalizationThrottledTotal, namespaces,
+		finalizationRequestsTotal, sharedListRequestsTotal, FinalizationThrottledTotal, heldWritesTotal,
+		heldWriteDuration, heldWrites, namespaces,
 	}
 }
 
@@ -104,6 +115,9 @@ func init() {
 	}
 	for _, outcome := range []string{OutcomeCompleted, OutcomeFailed, OutcomeDeleted} {
 		InitializationDuration.WithLabelValues(outcome)
+	}
+	for _, outcome := range hold.Outcomes() {
+		heldWritesTotal.WithLabelValues(string(outcome))
 	}
 	for _, reason := range []string{v1alpha1.ReasonTimedOut, v1alpha1.ReasonDeregistered} {
 		InitializersSkippedTotal.WithLabelValues(reason)
@@ -204,4 +218,23 @@ func (FinalizationRecorder) RecordFinalization(
 	seconds := Seconds(StartTime(deletionTimestamp, firstSeen), finishedAt)
 	FinalizationDuration.WithLabelValues(outcome).Observe(seconds)
 	return seconds
+}
+
+// HoldRecorder records the writes that the hold webhooks receive.
+type HoldRecorder struct{}
+
+// Held implements hold.Recorder.
+func (HoldRecorder) Held() func(hold.Outcome) {
+	start := time.Now()
+	heldWrites.Inc()
+	return func(outcome hold.Outcome) {
+		heldWrites.Dec()
+		heldWriteDuration.Observe(time.Since(start).Seconds())
+		heldWritesTotal.WithLabelValues(string(outcome)).Inc()
+	}
+}
+
+// Answered implements hold.Recorder.
+func (HoldRecorder) Answered(outcome hold.Outcome) {
+	heldWritesTotal.WithLabelValues(string(outcome)).Inc()
 }

@@ -1,0 +1,139 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package hold
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/open-policy-agent/cert-controller/pkg/rotator"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	toolscache "k8s.io/client-go/tools/cache"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+)
+
+// ConfigurationName is the name of the MutatingWebhookConfiguration.
+const ConfigurationName = "nslifecycle-hold"
+
+// rotationRetry is how long the rotation waits after an error.
+const rotationRetry = time.Minute
+
+// Certificate is the serving certificate of the webhooks. It is read from a Secret of type
+// kubernetes.io/tls by a watch, so that a new certificate is used immediately, without the delay of
+// a mounted Secret.
+type Certificate struct {
+	current atomic.Pointer[tls.Certificate]
+	log     logr.Logger
+}
+
+// WatchCertificate loads the certificate from a Secret whenever it changes.
+func WatchCertificate(ctx context.Context, mgr ctrl.Manager, secret types.NamespacedName) (*Certificate, error) {
+	certificate := &Certificate{log: mgr.GetLogger().WithName("hold")}
+	secrets, err := cache.New(mgr.GetConfig(), cache.Options{
+		Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), HTTPClient: mgr.GetHTTPClient(),
+		ByObject: map[client.Object]cache.ByObject{&corev1.Secret{}: {
+			Namespaces: map[string]cache.Config{secret.Namespace: {
+				FieldSelector: fields.OneTermEqualSelector("metadata.name", secret.Name),
+			}},
+		}},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("failed to create a cache for the certificate: %w", err)
+	}
+	informer, err := secrets.GetInformer(ctx, &corev1.Secret{}, cache.BlockUntilSynced(false))
+	if err != nil {
+		return nil, fmt.Errorf("failed to start the informer of the certificate: %w", err)
+	}
+	if _, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc:    certificate.load,
+		UpdateFunc: func(_, secret any) { certificate.load(secret) },
+	}); err != nil {
+		return nil, fmt.Errorf("failed to watch the certificate: %w", err)
+	}
+	return certificate, mgr.Add(secrets)
+}
+
+// Get implements tls.Config.GetCertificate.
+func (c *Certificate) Get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	if certificate := c.current.Load(); certificate != nil {
+		return certificate, nil
+	}
+	return nil, errors.New(messageNoCertificate)
+}
+
+// load keeps the current certificate if the Secret contains none, or an invalid one.
+func (c *Certificate) load(object any) {
+	secret, ok := object.(*corev1.Secret)
+	if !ok || len(secret.Data[corev1.TLSCertKey]) == 0 {
+		return
+	}
+	certificate, err := tls.X509KeyPair(secret.Data[corev1.TLSCertKey], secret.Data[corev1.TLSPrivateKeyKey])
+	if err != nil {
+		c.log.Error(err, messageInvalidCertificate, "secret", client.ObjectKeyFromObject(secret))
+		return
+	}
+	c.current.Store(&certificate)
+}
+
+// Rotate keeps the certificate in the Secret valid for the DNS names, and its CA in the
+// MutatingWebhookConfiguration. The leader does so.
+func Rotate(mgr ctrl.Manager, secret types.NamespacedName, names []string) error {
+	// The rotator waits for a file with the certificate, and fails without it. Here, the certificate is
+	// read from the Secret.
+	directory, err := os.MkdirTemp("", "nslifecycle-hold-")
+	if err != nil {
+		return fmt.Errorf("failed to create a directory for the rotation of the certificate: %w", err)
+	}
+	if err := os.WriteFile(filepath.Join(directory, corev1.TLSCertKey), nil, 0o600); err != nil {
+		return fmt.Errorf("failed to create a file for the rotation of the certificate: %w", err)
+	}
+	if err := rotator.AddRotator(resilient{mgr}, &rotator.CertRotator{
+		SecretKey:             secret,
+		CertDir:               directory,
+		CAName:                "nslifecycle-hold-ca",
+		CAOrganization:        "nslifecycle",
+		DNSName:               names[0],
+		ExtraDNSNames:         names[1:],
+		IsReady:               make(chan struct{}),
+		Webhooks:              []rotator.WebhookInfo{{Name: ConfigurationName, Type: rotator.Mutating}},
+		FieldOwner:            "nslifecycle-hold",
+		RequireLeaderElection: true,
+	}); err != nil {
+		return fmt.Errorf("failed to set up the rotation of the certificate: %w", err)
+	}
+	return nil
+}
+
+// resilient is a manager whose runnables are restarted when they fail. The rotator fails, and would
+// stop all controllers, if its Secret does not exist.
+type resilient struct{ ctrl.Manager }
+
+// Add implements manager.Manager.
+func (m resilient) Add(runnable manager.Runnable) error {
+	rotator, ok := runnable.(*rotator.CertRotator)
+	if !ok {
+		return m.Manager.Add(runnable)
+	}
+	return m.Manager.Add(manager.RunnableFunc(func(ctx context.Context) error {
+		wait.UntilWithContext(ctx, func(ctx context.Context) {
+			if err := rotator.Start(ctx); err != nil {
+				m.GetLogger().WithName("hold").Error(err, messageRotationFailed)
+			}
+		}, rotationRetry)
+		return nil
+	}))
+}

@@ -1,0 +1,108 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package hold
+
+import (
+	"context"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Config configures the webhooks.
+type Config struct {
+	// Namespaces reads from the informer cache, Live from the API server.
+	Namespaces, Live client.Reader
+	// Duration is how long a write waits at most.
+	Duration time.Duration
+	Limits   Limits
+	Metrics  Recorder
+}
+
+// Recorder records the writes that the webhooks receive.
+type Recorder interface {
+	// Held records that a write waits from now on. Call the result with the outcome.
+	Held() (done func(Outcome))
+	// Answered records a write that did not wait.
+	Answered(Outcome)
+}
+
+// Outcome is what happened to a write.
+type Outcome string
+
+// The outcomes.
+const (
+	// OutcomeReleased: the initialization completed, and the write was allowed.
+	OutcomeReleased Outcome = "released"
+	// OutcomeResend: the initialization completed, and the client was asked to send the write again.
+	OutcomeResend Outcome = "resend"
+	// OutcomeTimedOut: the initialization did not complete in time.
+	OutcomeTimedOut Outcome = "timed_out"
+	// OutcomeFailed: the initialization failed, or the Namespace was deleted.
+	OutcomeFailed Outcome = "failed"
+	// OutcomeOverLimit: the limits did not allow to hold the write.
+	OutcomeOverLimit Outcome = "over_limit"
+	// OutcomeCanceled: the client closed the connection.
+	OutcomeCanceled Outcome = "canceled"
+)
+
+// Outcomes returns all outcomes.
+func Outcomes() []Outcome {
+	return []Outcome{
+		OutcomeReleased, OutcomeResend, OutcomeTimedOut, OutcomeFailed, OutcomeOverLimit, OutcomeCanceled,
+	}
+}
+
+// Holder holds writes. Both webhooks share its limits.
+type Holder struct {
+	config  Config
+	changes changes
+	slots   slots
+}
+
+// find returns the Namespace of a write, or nil if it does not exist. Only a pending initialization
+// is read from the cache: the API server has called the webhook because the Namespace has the label,
+// so any other state in the cache may be older than what the API server has seen.
+func (h *Holder) find(ctx context.Context, name string) (*corev1.Namespace, error) {
+	namespace, err := get(ctx, h.config.Namespaces, name)
+	if err == nil && namespace != nil && phaseOf(namespace) == phasePending {
+		return namespace, nil
+	}
+	return get(ctx, h.config.Live, name)
+}
+
+// wait returns the Namespace as soon as it is no longer pending, nil if it was deleted, and its last
+// known state when the context is done.
+func (h *Holder) wait(ctx context.Context, namespace *corev1.Namespace) *corev1.Namespace {
+	for isCached := false; ; {
+		changed := h.changes.next(namespace.Name)
+		cached, err := get(ctx, h.config.Namespaces, namespace.Name)
+		switch {
+		case err == nil && cached != nil && cached.UID == namespace.UID:
+			if phaseOf(cached) != phasePending {
+				return cached
+			}
+			isCached = true
+		case err == nil && isCached:
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return namespace
+		}
+	}
+}
+
+// get returns nil if the Namespace does not exist.
+func get(ctx context.Context, reader client.Reader, name string) (*corev1.Namespace, error) {
+	namespace := &corev1.Namespace{}
+	err := reader.Get(ctx, client.ObjectKey{Name: name}, namespace)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	return namespace, err
+}

@@ -1,0 +1,54 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package hold
+
+import (
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/nslifecycle/nslifecycle/internal/initialization"
+	"github.com/nslifecycle/nslifecycle/internal/printable"
+)
+
+const (
+	messageNotRead            = "Failed to read the namespace of a write"
+	messageInvalidCertificate = "Secret contains no valid certificate"
+	messageNoCertificate      = "no certificate has been loaded"
+	messageURLNotUsed         = "Failed to set the URL of the webhooks, so writes are not held"
+	messageRotationFailed     = "Failed to rotate the certificate"
+)
+
+// maxNames is the number of initializers that a message names, as in the message of the gate.
+const maxNames = 5
+
+func pendingMessage(namespace *corev1.Namespace) string {
+	names := initialization.ParseState(namespace).Pending
+	more := ""
+	if len(names) > maxNames {
+		more = fmt.Sprintf(" and %d more", len(names)-maxNames)
+		names = names[:maxNames]
+	}
+	return fmt.Sprintf("namespace %q is being initialized, and until then only its initializers can write to it; "+
+		"pending: %s%s. Wait with: kubectl wait --for=condition=Initializing=False namespace/%s",
+		namespace.Name, strings.Join(names, ", "), more, namespace.Name)
+}
+
+func overLimitMessage(namespace *corev1.Namespace) string {
+	return "too many writes wait for namespaces to be initialized: " + pendingMessage(namespace)
+}
+
+func resendMessage(namespace string) string {
+	return fmt.Sprintf("namespace %q has just been initialized; send the request again", namespace)
+}
+
+func terminatingMessage(namespace string) string {
+	return fmt.Sprintf("unable to create new content in namespace %s because it is being terminated", namespace)
+}
+
+func failedMessage(namespace *corev1.Namespace) string {
+	return fmt.Sprintf("the initialization of namespace %q failed: %s", namespace.Name,
+		printable.Escape(initialization.FailureText(initialization.ParseState(namespace).Failure)))
+}

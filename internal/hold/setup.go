@@ -1,0 +1,114 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package hold
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"net/url"
+	"strconv"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/retry"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/webhook"
+)
+
+// Options configure the webhooks.
+type Options struct {
+	// Address is the host and the port that the webhooks are served at. The host may be empty.
+	Address string
+	// Duration is how long a write waits at most.
+	Duration time.Duration
+	Limits   Limits
+	// Secret is the name of the Secret with the certificate, in the system namespace.
+	Secret string
+	// IsRotated makes the manager issue and rotate the certificate.
+	IsRotated bool
+	// Service is the name of the Service of the webhooks, in the system namespace.
+	Service string
+	// URL is the address of the webhooks for an API server that cannot reach the Service; empty
+	// otherwise. Its host must be a DNS name: the rotator issues no certificates for IP addresses.
+	URL string
+}
+
+// Setup adds the webhooks, and the controllers of their certificate, to a manager. They serve on
+// every replica, whichever is the leader.
+func Setup(ctx context.Context, mgr ctrl.Manager, options Options, systemNamespace string, metrics Recorder) error {
+	host, port, err := splitAddress(options.Address)
+	if err != nil {
+		return err
+	}
+	names := []string{options.Service + "." + systemNamespace + ".svc"}
+	if options.URL != "" {
+		base, err := url.Parse(options.URL)
+		if err != nil || base.Scheme != "https" || base.Hostname() == "" || net.ParseIP(base.Hostname()) != nil {
+			return fmt.Errorf("%q is no https URL with a DNS name", options.URL)
+		}
+		names = append(names, base.Hostname())
+		if err := mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
+			return useURL(ctx, mgr, options.URL)
+		})); err != nil {
+			return err
+		}
+	}
+	secret := types.NamespacedName{Namespace: systemNamespace, Name: options.Secret}
+	certificate, err := WatchCertificate(ctx, mgr, secret)
+	if err != nil {
+		return err
+	}
+	if options.IsRotated {
+		if err := Rotate(mgr, secret, names); err != nil {
+			return err
+		}
+	}
+	server := webhook.NewServer(webhook.Options{
+		Host: host, Port: port,
+		TLSOpts: []func(*tls.Config){func(config *tls.Config) { config.GetCertificate = certificate.Get }},
+	})
+	if err := Register(ctx, server, mgr.GetCache(), Config{
+		Namespaces: mgr.GetClient(), Live: mgr.GetAPIReader(),
+		Duration: options.Duration, Limits: options.Limits, Metrics: metrics,
+	}); err != nil {
+		return err
+	}
+	return mgr.Add(server)
+}
+
+func splitAddress(address string) (host string, port int, err error) {
+	host, text, err := net.SplitHostPort(address)
+	if err != nil {
+		return "", 0, err
+	}
+	port, err = strconv.Atoi(text)
+	return host, port, err
+}
+
+// useURL makes the API server call the webhooks at a URL instead of the Service.
+func useURL(ctx context.Context, mgr ctrl.Manager, base string) error {
+	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		configuration := &admissionregistrationv1.MutatingWebhookConfiguration{}
+		if err := mgr.GetAPIReader().Get(ctx, client.ObjectKey{Name: ConfigurationName}, configuration); err != nil {
+			return err
+		}
+		for i := range configuration.Webhooks {
+			target := &configuration.Webhooks[i].ClientConfig
+			if target.Service == nil || target.Service.Path == nil {
+				continue
+			}
+			target.URL, target.Service = new(base+*target.Service.Path), nil
+		}
+		return mgr.GetClient().Update(ctx, configuration)
+	})
+	if err != nil {
+		mgr.GetLogger().WithName("hold").Error(err, messageURLNotUsed, "url", base)
+	}
+	return nil
+}

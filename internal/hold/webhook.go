@@ -1,0 +1,123 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package hold
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/webhook"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+)
+
+// Paths of the webhooks in config/hold.
+const (
+	holdPath   = "/hold"
+	resendPath = "/resend"
+)
+
+// responseTime is how long the response may take to arrive at the API server before it times out.
+const responseTime = time.Second
+
+// Register registers both webhooks at a server. They serve on every replica, whichever is the leader.
+func Register(ctx context.Context, server webhook.Server, informers cache.Informers, config Config) error {
+	holder := &Holder{config: config, slots: slots{limits: config.Limits}}
+	if err := holder.changes.watch(ctx, informers); err != nil {
+		return err
+	}
+	for path, isSecond := range map[string]bool{holdPath: false, resendPath: true} {
+		server.Register(path, &admission.Webhook{
+			Handler:         handler{Holder: holder, isSecond: isSecond},
+			WithContextFunc: withTimeout,
+		})
+	}
+	return nil
+}
+
+// handler serves one of the two webhooks.
+type handler struct {
+	*Holder
+	// isSecond is true for the webhook that is called only by an API server whose informer is stale,
+	// or if the first one was not available.
+	isSecond bool
+}
+
+// Handle implements admission.Handler.
+func (h handler) Handle(ctx context.Context, request admission.Request) admission.Response {
+	before, err := h.find(ctx, request.Namespace)
+	if err != nil {
+		log.FromContext(ctx).Error(err, messageNotRead, "namespace", request.Namespace)
+		return admission.Allowed("") // The gate decides.
+	}
+	if before == nil || phaseOf(before) != phasePending {
+		outcome, response := h.decide(&request.AdmissionRequest, before, before)
+		h.config.Metrics.Answered(outcome)
+		return response
+	}
+	if !h.slots.acquire(request.UserInfo.Username) {
+		h.config.Metrics.Answered(OutcomeOverLimit)
+		return tryAgain(before.Name, retryAfter(before, time.Now()), overLimitMessage(before))
+	}
+	defer h.slots.release(request.UserInfo.Username)
+	done := h.config.Metrics.Held()
+	waiting, cancel := context.WithTimeout(ctx, h.duration(ctx))
+	defer cancel()
+	after := h.wait(waiting, before)
+	outcome, response := h.decide(&request.AdmissionRequest, before, after)
+	if ctx.Err() != nil {
+		outcome = OutcomeCanceled
+	}
+	done(outcome)
+	return response
+}
+
+// decide returns the response to a write. The Namespace is nil if it does not exist.
+func (h handler) decide(
+	request *admissionv1.AdmissionRequest, before, after *corev1.Namespace,
+) (Outcome, admission.Response) {
+	if after == nil {
+		return OutcomeFailed, notFound(request.Namespace)
+	}
+	switch phaseOf(after) {
+	case phaseWritable:
+		if h.isSecond || mustResend(request, before, after) {
+			return OutcomeResend, tryAgain(after.Name, resendDelay, resendMessage(after.Name))
+		}
+		return OutcomeReleased, admission.Allowed("")
+	case phaseFailed:
+		return OutcomeFailed, failed(after)
+	case phaseTerminating:
+		if request.Operation == admissionv1.Create {
+			return OutcomeFailed, terminating(request, after)
+		}
+		// Controllers may remove finalizers from objects that are being deleted; the gate decides.
+		return OutcomeReleased, admission.Allowed("")
+	}
+	return OutcomeTimedOut, tryAgain(after.Name, resendDelay, pendingMessage(after))
+}
+
+type timeoutKey struct{}
+
+// withTimeout adds the timeout of the API server to the context.
+func withTimeout(ctx context.Context, request *http.Request) context.Context {
+	timeout, err := time.ParseDuration(request.URL.Query().Get("timeout"))
+	if err != nil {
+		return ctx
+	}
+	return context.WithValue(ctx, timeoutKey{}, timeout)
+}
+
+// duration returns how long a write is held: not so long that the API server times out, because it
+// would then ignore the webhook, and the gate would reject the write.
+func (h *Holder) duration(ctx context.Context) time.Duration {
+	if timeout, ok := ctx.Value(timeoutKey{}).(time.Duration); ok {
+		return min(h.config.Duration, timeout-responseTime)
+	}
+	return h.config.Duration
+}
