@@ -89,6 +89,9 @@ const (
 	PolicyExpiry = "expiry"
 )
 
+// HoldConfiguration is the name of the MutatingWebhookConfiguration in config/hold.
+const HoldConfiguration = "nslifecycle-hold"
+
 // VerbInitialize is the RBAC verb on namespaces that allows writing into initializing namespaces
 // and changing the pending list. It must be granted at cluster scope.
 const VerbInitialize = "initialize"

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 )
 
 // clusterScoped are the built-in resources without a namespace that webhooks commonly match.
@@ -36,12 +38,17 @@ var clusterScoped = map[string][]string{
 // afterwards. It does repeat the admission of an UPDATE or DELETE whose object has been replaced in
 // the meantime.
 //
-// Selectors and matchConditions are ignored: labels change, and so does what they select.
+// Selectors and matchConditions are ignored: labels change, and so does what they select. The hold
+// webhooks of this project are not returned: they reject a CREATE that they hold while its namespace
+// is deleted.
 func DelayingWebhooks(
 	mutating []admissionv1.MutatingWebhookConfiguration, validating []admissionv1.ValidatingWebhookConfiguration,
 ) []string {
 	var names []string
 	for i := range mutating {
+		if mutating[i].Name == v1alpha1.HoldConfiguration {
+			continue
+		}
 		for j := range mutating[i].Webhooks {
 			if webhook := &mutating[i].Webhooks[j]; slices.ContainsFunc(webhook.Rules, canDelay) {
 				names = append(names, fmt.Sprintf("%q of MutatingWebhookConfiguration %q", webhook.Name, mutating[i].Name))

@@ -24,10 +24,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-)
 
-// ConfigurationName is the name of the MutatingWebhookConfiguration.
-const ConfigurationName = "nslifecycle-hold"
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+)
 
 // rotationRetry is how long the rotation waits after an error.
 const rotationRetry = time.Minute
@@ -109,7 +108,7 @@ func Rotate(mgr ctrl.Manager, secret types.NamespacedName, names []string) error
 		DNSName:               names[0],
 		ExtraDNSNames:         names[1:],
 		IsReady:               make(chan struct{}),
-		Webhooks:              []rotator.WebhookInfo{{Name: ConfigurationName, Type: rotator.Mutating}},
+		Webhooks:              []rotator.WebhookInfo{{Name: v1alpha1.HoldConfiguration, Type: rotator.Mutating}},
 		FieldOwner:            "nslifecycle-hold",
 		RequireLeaderElection: true,
 	}); err != nil {

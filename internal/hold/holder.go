@@ -20,6 +20,8 @@ type Config struct {
 	Duration time.Duration
 	Limits   Limits
 	Metrics  Recorder
+	// Stopping is closed when the manager stops. Held writes are then sent again to another replica.
+	Stopping <-chan struct{}
 }
 
 // Recorder records the writes that the webhooks receive.
@@ -74,25 +76,27 @@ func (h *Holder) find(ctx context.Context, name string) (*corev1.Namespace, erro
 	return get(ctx, h.config.Live, name)
 }
 
-// wait returns the Namespace as soon as it is no longer pending, nil if it was deleted, and its last
-// known state when the context is done.
-func (h *Holder) wait(ctx context.Context, namespace *corev1.Namespace) *corev1.Namespace {
+// wait returns when a Namespace is no longer pending or was deleted, when the context is done, and when
+// the manager stops.
+func (h *Holder) wait(ctx context.Context, namespace *corev1.Namespace) {
 	for isCached := false; ; {
 		changed := h.changes.next(namespace.Name)
 		cached, err := get(ctx, h.config.Namespaces, namespace.Name)
 		switch {
 		case err == nil && cached != nil && cached.UID == namespace.UID:
 			if phaseOf(cached) != phasePending {
-				return cached
+				return
 			}
 			isCached = true
 		case err == nil && isCached:
-			return nil
+			return
 		}
 		select {
 		case <-changed:
+		case <-h.config.Stopping:
+			return
 		case <-ctx.Done():
-			return namespace
+			return
 		}
 	}
 }

@@ -19,6 +19,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 )
 
 // Options configure the webhooks.
@@ -75,7 +77,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options, systemNamespa
 	})
 	if err := Register(ctx, server, mgr.GetCache(), Config{
 		Namespaces: mgr.GetClient(), Live: mgr.GetAPIReader(),
-		Duration: options.Duration, Limits: options.Limits, Metrics: metrics,
+		Duration: options.Duration, Limits: options.Limits, Metrics: metrics, Stopping: ctx.Done(),
 	}); err != nil {
 		return err
 	}
@@ -95,7 +97,7 @@ func splitAddress(address string) (host string, port int, err error) {
 func useURL(ctx context.Context, mgr ctrl.Manager, base string) error {
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		configuration := &admissionregistrationv1.MutatingWebhookConfiguration{}
-		if err := mgr.GetAPIReader().Get(ctx, client.ObjectKey{Name: ConfigurationName}, configuration); err != nil {
+		if err := mgr.GetAPIReader().Get(ctx, client.ObjectKey{Name: v1alpha1.HoldConfiguration}, configuration); err != nil {
 			return err
 		}
 		for i := range configuration.Webhooks {

@@ -48,12 +48,12 @@ type handler struct {
 	isSecond bool
 }
 
-// Handle implements admission.Handler.
+// Handle implements admission.Handler. If the Namespace cannot be read, the gate decides.
 func (h handler) Handle(ctx context.Context, request admission.Request) admission.Response {
 	before, err := h.find(ctx, request.Namespace)
 	if err != nil {
 		log.FromContext(ctx).Error(err, messageNotRead, "namespace", request.Namespace)
-		return admission.Allowed("") // The gate decides.
+		return admission.Allowed("")
 	}
 	if before == nil || phaseOf(before) != phasePending {
 		outcome, response := h.decide(&request.AdmissionRequest, before, before)
@@ -65,15 +65,22 @@ func (h handler) Handle(ctx context.Context, request admission.Request) admissio
 		return tryAgain(before.Name, retryAfter(before, time.Now()), overLimitMessage(before))
 	}
 	defer h.slots.release(request.UserInfo.Username)
+	outcome, response := OutcomeCanceled, admission.Response{}
 	done := h.config.Metrics.Held()
-	waiting, cancel := context.WithTimeout(ctx, h.duration(ctx))
-	defer cancel()
-	after := h.wait(waiting, before)
-	outcome, response := h.decide(&request.AdmissionRequest, before, after)
+	defer func() { done(outcome) }()
+
+	h.waitFor(ctx, before)
 	if ctx.Err() != nil {
-		outcome = OutcomeCanceled
+		return response
 	}
-	done(outcome)
+	// The API server has checked that the Namespace is not terminating before it called the webhook,
+	// and does not check it again. The watch may lag behind its deletion.
+	after, err := get(ctx, h.config.Live, before.Name)
+	if err != nil {
+		log.FromContext(ctx).Info(messageNotRead, "namespace", request.Namespace, "error", err.Error())
+		after = before
+	}
+	outcome, response = h.decide(&request.AdmissionRequest, before, after)
 	return response
 }
 
@@ -113,11 +120,14 @@ func withTimeout(ctx context.Context, request *http.Request) context.Context {
 	return context.WithValue(ctx, timeoutKey{}, timeout)
 }
 
-// duration returns how long a write is held: not so long that the API server times out, because it
-// would then ignore the webhook, and the gate would reject the write.
-func (h *Holder) duration(ctx context.Context) time.Duration {
+// waitFor waits for a Namespace, but not so long that the API server times out: it would then ignore
+// the webhook, and the gate would reject the write.
+func (h *Holder) waitFor(ctx context.Context, namespace *corev1.Namespace) {
+	duration := h.config.Duration
 	if timeout, ok := ctx.Value(timeoutKey{}).(time.Duration); ok {
-		return min(h.config.Duration, timeout-responseTime)
+		duration = min(duration, timeout-responseTime)
 	}
-	return h.config.Duration
+	ctx, cancel := context.WithTimeout(ctx, duration)
+	defer cancel()
+	h.wait(ctx, namespace)
 }

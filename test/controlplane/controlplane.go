@@ -24,6 +24,8 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 )
 
 // The names of the operator's objects in config/default.
@@ -149,9 +151,24 @@ func (c *ControlPlane) Install(ctx context.Context) error {
 	return c.InstallFrom(ctx, "default")
 }
 
-// InstallFrom applies another directory of config, such as compat.
+// InstallFrom applies another directory of config, such as compat, without the hold webhooks: the API
+// server cannot reach their Service, and on some networks it would wait until they time out.
 func (c *ControlPlane) InstallFrom(ctx context.Context, directory string) error {
-	_, err := c.Kubectl(ctx, c.Admin, "apply", "-k", filepath.Join(Root(), "config", directory))
+	if _, err := c.Kubectl(ctx, c.Admin, "apply", "-k", filepath.Join(Root(), "config", directory)); err != nil {
+		return err
+	}
+	_, err := c.Kubectl(ctx, c.Admin, "delete", "mutatingwebhookconfiguration", v1alpha1.HoldConfiguration)
+	return err
+}
+
+// InstallHold applies the hold webhooks of config/default. The manager sets their URL.
+func (c *ControlPlane) InstallHold(ctx context.Context) error {
+	// A URL that an earlier manager has set conflicts with the Service in the manifests.
+	if _, err := c.Kubectl(ctx, c.Admin, "delete", "mutatingwebhookconfiguration", v1alpha1.HoldConfiguration,
+		"--ignore-not-found"); err != nil {
+		return err
+	}
+	_, err := c.Kubectl(ctx, c.Admin, "apply", "-k", filepath.Join(Root(), "config", "default"))
 	return err
 }
 

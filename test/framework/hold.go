@@ -13,6 +13,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/hold"
 	"github.com/nslifecycle/nslifecycle/internal/manager"
 )
@@ -31,17 +32,22 @@ func HoldOptions() *hold.Options {
 }
 
 // StartHoldingManager runs the manager with the hold webhooks, and waits until the API server knows
-// their certificate.
-func (c *Cluster) StartHoldingManager(ctx context.Context, changes ...func(*manager.Options)) {
+// their certificate. It returns the options of the webhooks.
+func (c *Cluster) StartHoldingManager(ctx context.Context, changes ...func(*hold.Options)) *hold.Options {
 	GinkgoHelper()
+	Expect(c.InstallHold(ctx)).To(Succeed())
 	options := HoldOptions()
-	c.StartManager(ctx, append(changes, func(o *manager.Options) { o.Hold = options })...)
+	for _, change := range changes {
+		change(options)
+	}
+	c.StartManager(ctx, func(o *manager.Options) { o.Hold = options })
 	Eventually(func(g Gomega) {
 		var configuration admissionregistrationv1.MutatingWebhookConfiguration
-		g.Expect(c.Admin.Get(ctx, client.ObjectKey{Name: hold.ConfigurationName}, &configuration)).To(Succeed())
+		g.Expect(c.Admin.Get(ctx, client.ObjectKey{Name: v1alpha1.HoldConfiguration}, &configuration)).To(Succeed())
 		for i := range configuration.Webhooks {
 			g.Expect(configuration.Webhooks[i].ClientConfig.URL).To(HaveValue(HavePrefix(options.URL)))
 			g.Expect(configuration.Webhooks[i].ClientConfig.CABundle).NotTo(BeEmpty())
 		}
 	}).WithContext(ctx).Should(Succeed())
+	return options
 }

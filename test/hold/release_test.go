@@ -6,53 +6,148 @@ package hold
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/test/framework"
 )
 
-var _ = Describe("A held write", func() {
-	It("is released", func(ctx context.Context) {
-		cluster.Register(ctx, "slow", "slow.test.example.com")
+var _ = Describe("A write to an initializing namespace", func() {
+	It("succeeds after the initialization, without a retry by the user", func(ctx context.Context) {
+		cluster.Register(ctx, "quick", "quick.test.example.com")
 		clientset := cluster.Ordinary.Clientset()
-		var lock sync.Mutex
-		var latencies []time.Duration
-		errs := map[string]int{}
-		for round := range 40 {
-			name := framework.Unique("held")
+		for range 20 {
+			name := framework.Unique("quick")
 			framework.CreateNamespace(ctx, cluster.Ordinary, name)
-			var group sync.WaitGroup
-			opened := make(chan time.Time, 1)
+			var writes sync.WaitGroup
 			for i := range 5 {
-				group.Go(func() {
-					_, err := clientset.CoreV1().ConfigMaps(name).Create(ctx,
-						&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint(i)}}, metav1.CreateOptions{})
-					at := time.Now()
-					o := <-opened
-					opened <- o
-					lock.Lock()
-					defer lock.Unlock()
-					if err != nil {
-						errs[err.Error()]++
-					}
-					latencies = append(latencies, at.Sub(o))
+				writes.Go(func() {
+					defer GinkgoRecover()
+					_, err := clientset.CoreV1().ConfigMaps(name).Create(ctx, makeConfigMap(fmt.Sprint(i)), metav1.CreateOptions{})
+					Expect(err).NotTo(HaveOccurred())
 				})
 			}
 			time.Sleep(20 * time.Millisecond)
 			cluster.Finish(ctx, name)
-			opened <- time.Now()
-			group.Wait()
-			_ = round
+			writes.Wait()
 		}
-		slices.Sort(latencies)
-		fmt.Println(errs, latencies[0], latencies[len(latencies)/2], latencies[len(latencies)*99/100], latencies[len(latencies)-1])
-		Expect(errs).To(BeEmpty())
+	})
+
+	It("is rejected with a Retry-After if the initialization takes longer", func(ctx context.Context) {
+		namespace := cluster.CreateInitializing(ctx, "long")
+		got := createOnce(ctx, cluster.Ordinary, namespace.Name, "web")
+		Expect(got.Duration).To(BeNumerically(">=", holdDuration))
+		Expect(apierrors.IsTooManyRequests(got.Err)).To(BeTrue(), "%v", got.Err)
+		seconds, ok := apierrors.SuggestsClientDelay(got.Err)
+		Expect(ok).To(BeTrue())
+		Expect(seconds).To(Equal(1))
+		Expect(got.Err).To(MatchError(ContainSubstring("absent.test.example.com")))
+	})
+
+	It("is rejected at once with the reason if the initialization fails", func(ctx context.Context) {
+		namespace := cluster.CreateInitializing(ctx, "failed")
+		held := startCreate(ctx, cluster.Ordinary, namespace.Name, "web")
+		annotate(ctx, namespace.Name, map[string]string{
+			v1alpha1.AnnotationInitializationResult: `{"status":"Failure","reason":"NoRoom","message":"the cluster is full"}`,
+		})
+		Eventually(held).WithContext(ctx).WithTimeout(holdDuration / 2).Should(Receive(HaveField("Err", And(
+			Satisfy(apierrors.IsForbidden), MatchError(ContainSubstring("NoRoom: the cluster is full"))))))
+		got := createOnce(ctx, cluster.Ordinary, namespace.Name, "web")
+		Expect(got.Err).To(MatchError(Or(ContainSubstring("NoRoom"), ContainSubstring("terminated"), ContainSubstring("not found"))))
+		Expect(got.Duration).To(BeNumerically("<", holdDuration))
+	})
+
+	It("is rejected at once if the namespace is deleted", func(ctx context.Context) {
+		namespace := cluster.CreateInitializing(ctx, "deleted")
+		held := startCreate(ctx, cluster.Ordinary, namespace.Name, "web")
+		Expect(cluster.Admin.Delete(ctx, namespace)).To(Succeed())
+		var got result
+		Eventually(held).WithContext(ctx).WithTimeout(holdDuration / 2).Should(Receive(&got))
+		Expect(apierrors.IsNotFound(got.Err) || apierrors.HasStatusCause(got.Err, corev1.NamespaceTerminatingCause)).
+			To(BeTrue(), "%v", got.Err)
+	})
+
+	It("is not held if the user holds the verb", func(ctx context.Context) {
+		namespace := cluster.CreateInitializing(ctx, "holder")
+		got := createOnce(ctx, cluster.Initializer, namespace.Name, "web")
+		Expect(got.Err).NotTo(HaveOccurred())
+		Expect(got.Duration).To(BeNumerically("<", holdDuration/2))
+	})
+
+	It("is held if it is a dry run, and rejected at once if it is a DELETE or an Event", func(ctx context.Context) {
+		namespace := cluster.CreateInitializing(ctx, "kinds")
+		Expect(cluster.Initializer.Create(ctx, inNamespace(makeConfigMap("web"), namespace.Name))).To(Succeed())
+		start := time.Now()
+		err := cluster.Ordinary.Delete(ctx, inNamespace(makeConfigMap("web"), namespace.Name))
+		Expect(apierrors.IsForbidden(err)).To(BeTrue(), "%v", err)
+		err = cluster.Ordinary.Create(ctx, &corev1.Event{
+			ObjectMeta:     metav1.ObjectMeta{Name: "web", Namespace: namespace.Name},
+			InvolvedObject: corev1.ObjectReference{Kind: "ConfigMap", Namespace: namespace.Name, Name: "web"},
+		})
+		Expect(apierrors.IsForbidden(err)).To(BeTrue(), "%v", err)
+		Expect(time.Since(start)).To(BeNumerically("<", holdDuration))
+
+		dryRun := make(chan error, 1)
+		go func() {
+			dryRun <- cluster.Ordinary.Create(ctx, inNamespace(makeConfigMap("api"), namespace.Name), client.DryRunAll)
+		}()
+		Consistently(dryRun).WithContext(ctx).WithTimeout(200 * time.Millisecond).ShouldNot(Receive())
+		cluster.Finish(ctx, namespace.Name)
+		Eventually(dryRun).WithContext(ctx).Should(Receive(BeNil()))
+	})
+
+	It("is sent again to another replica when the manager stops", func(ctx context.Context) {
+		namespace := cluster.CreateInitializing(ctx, "stopped")
+		held := startCreate(ctx, cluster.Ordinary, namespace.Name, "web")
+		cluster.StopManager()
+		DeferCleanup(func(ctx context.Context) { restartManager(ctx) })
+		Eventually(held).WithContext(ctx).WithTimeout(holdDuration / 2).Should(
+			Receive(HaveField("Err", Satisfy(apierrors.IsTooManyRequests))))
+
+		By("rejecting writes as without webhooks while no manager runs")
+		got := createOnce(ctx, cluster.Ordinary, namespace.Name, "web")
+		Expect(apierrors.IsForbidden(got.Err)).To(BeTrue(), "%v", got.Err)
+		Expect(got.Err).To(MatchError(ContainSubstring("nslifecycle-gate")))
 	})
 })
+
+var _ = Describe("The number of held writes", func() {
+	It("is limited for each user, and a canceled request does not count", func(ctx context.Context) {
+		namespace := cluster.CreateInitializing(ctx, "limited")
+		canceled, cancel := context.WithCancel(ctx)
+		var held []<-chan result
+		for i := range 5 {
+			held = append(held, startCreate(canceled, cluster.Ordinary, namespace.Name, fmt.Sprint(i)))
+		}
+		got := createOnce(ctx, cluster.Ordinary, namespace.Name, "over")
+		Expect(apierrors.IsTooManyRequests(got.Err)).To(BeTrue(), "%v", got.Err)
+		Expect(got.Duration).To(BeNumerically("<", holdDuration/2))
+
+		By("holding a write of another user")
+		other := cluster.AddUser(ctx, "bob@corp.example.com", framework.VerbsButInitialize)
+		bob := startCreate(ctx, other, namespace.Name, "bob")
+
+		By("holding a write after the client has canceled others")
+		cancel()
+		for _, write := range held {
+			Eventually(write).WithContext(ctx).Should(Receive(HaveField("Err", HaveOccurred())))
+		}
+		again := startCreate(ctx, cluster.Ordinary, namespace.Name, "again")
+		cluster.Finish(ctx, namespace.Name)
+		Eventually(again).WithContext(ctx).Should(Receive(HaveField("Err", BeNil())))
+		Eventually(bob).WithContext(ctx).Should(Receive())
+	})
+})
+
+func inNamespace(configMap *corev1.ConfigMap, namespace string) *corev1.ConfigMap {
+	configMap.Namespace = namespace
+	return configMap
+}

@@ -6,15 +6,24 @@ package hold
 import (
 	"context"
 	"testing"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
+	"github.com/nslifecycle/nslifecycle/internal/hold"
+	"github.com/nslifecycle/nslifecycle/internal/manager"
 	"github.com/nslifecycle/nslifecycle/test/framework"
 )
 
-// cluster is shared by all specs.
-var cluster *framework.Cluster
+// holdDuration is how long the manager of this suite holds a write.
+const holdDuration = 3 * time.Second
+
+var (
+	// cluster is shared by all specs.
+	cluster *framework.Cluster
+	options *hold.Options
+)
 
 func TestHold(t *testing.T) {
 	RegisterFailHandler(Fail)
@@ -25,5 +34,12 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	framework.SetDefaults()
 	cluster = framework.Start(ctx)
 	cluster.Install(ctx, "default")
-	cluster.StartHoldingManager(ctx)
+	options = cluster.StartHoldingManager(ctx, func(o *hold.Options) { o.Duration = holdDuration })
 })
+
+// restartManager starts the manager again. The rotator can run only once in a process.
+func restartManager(ctx context.Context) {
+	GinkgoHelper()
+	options.IsRotated = false
+	cluster.StartManager(ctx, func(o *manager.Options) { o.Hold = options })
+}

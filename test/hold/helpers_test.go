@@ -1,0 +1,55 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package hold
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nslifecycle/nslifecycle/test/framework"
+)
+
+// result is the response to a request.
+type result struct {
+	Err      error
+	Duration time.Duration
+}
+
+// createOnce creates a ConfigMap without the retries of client-go.
+func createOnce(ctx context.Context, user *framework.User, namespace, name string) result {
+	start := time.Now()
+	err := user.Clientset().CoreV1().RESTClient().Post().MaxRetries(0).
+		Namespace(namespace).Resource("configmaps").Body(makeConfigMap(name)).Do(ctx).Error()
+	return result{Err: err, Duration: time.Since(start)}
+}
+
+// startCreate is createOnce in the background. It returns when the write is held.
+func startCreate(ctx context.Context, user *framework.User, namespace, name string) <-chan result {
+	GinkgoHelper()
+	done := make(chan result, 1)
+	go func() { done <- createOnce(ctx, user, namespace, name) }()
+	Consistently(done).WithContext(ctx).WithTimeout(200 * time.Millisecond).ShouldNot(Receive())
+	return done
+}
+
+func makeConfigMap(name string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}
+}
+
+// annotate sets annotations of a namespace as the initializer.
+func annotate(ctx context.Context, name string, annotations map[string]string) {
+	GinkgoHelper()
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": annotations}})
+	Expect(err).NotTo(HaveOccurred())
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	Expect(cluster.Initializer.Patch(ctx, namespace, client.RawPatch(types.MergePatchType, patch))).To(Succeed())
+}
