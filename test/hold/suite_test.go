@@ -32,10 +32,11 @@ func TestHold(t *testing.T) {
 
 var _ = BeforeSuite(func(ctx context.Context) {
 	framework.SetDefaults()
+	buildHelm(ctx)
 	cluster = framework.Start(ctx)
 	cluster.Install(ctx, "default")
 	options = cluster.StartHoldingManager(ctx, func(o *hold.Options) { o.Duration = holdDuration })
-})
+}, NodeTimeout(15*time.Minute))
 
 // restartManager starts the manager again. The rotator can run only once in a process.
 func restartManager(ctx context.Context) {

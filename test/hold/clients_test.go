@@ -1,0 +1,180 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package hold
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nslifecycle/nslifecycle/test/controlplane"
+	"github.com/nslifecycle/nslifecycle/test/framework"
+	"github.com/nslifecycle/nslifecycle/test/initializers"
+)
+
+const (
+	kustomization = "test/hold/testdata/kustomize"
+	chartFile     = "test/hold/testdata/chart/Chart.yaml"
+	contentKinds  = "serviceaccount,configmap,secret,service,persistentvolumeclaim,resourcequota,role,rolebinding," +
+		"networkpolicy,deployment"
+)
+
+// rounds is how often each client creates and fills a namespace.
+func rounds() int {
+	number, err := strconv.Atoi(os.Getenv("HOLD_ROUNDS"))
+	if err != nil {
+		return 2
+	}
+	return number
+}
+
+// clients create a namespace and fill it immediately, as the user of a kubeconfig.
+var clients = map[string]func(ctx context.Context, name string) error{
+	"kubectl apply": func(ctx context.Context, name string) error {
+		return run(ctx, renderKustomization(name), cluster.KubectlPath(), "apply", "-f", "-")
+	},
+	"kubectl apply --server-side": func(ctx context.Context, name string) error {
+		return run(ctx, renderKustomization(name), cluster.KubectlPath(), "apply", "--server-side", "-f", "-")
+	},
+	"kubectl apply -k": func(ctx context.Context, name string) error {
+		return run(ctx, "", cluster.KubectlPath(), "apply", "-k", overlay(name))
+	},
+	"helm install --create-namespace": func(ctx context.Context, name string) error {
+		return run(ctx, "", filepath.Join(controlplane.Root(), "bin", "helm"),
+			"install", "shop", makeChart(), "--namespace="+name, "--create-namespace")
+	},
+	"client-go, all objects at once": func(ctx context.Context, name string) error {
+		framework.CreateNamespace(ctx, cluster.Ordinary, name)
+		var writes errgroup.Group
+		for _, object := range content(name) {
+			writes.Go(func() error { return cluster.Ordinary.Create(ctx, object) })
+		}
+		return writes.Wait()
+	},
+}
+
+var _ = Describe("A client that creates a namespace and fills it", func() {
+	for _, duration := range []time.Duration{20 * time.Millisecond, 2 * time.Second, 15 * time.Second} {
+		Context(fmt.Sprintf("with an initializer that takes %s", duration), Ordered, func() {
+			BeforeAll(func(ctx context.Context) {
+				const name = "slow.test.example.com"
+				initializer, err := initializers.Start(ctx, cluster.Initializer.Config, name,
+					func(ctx context.Context, _ kubernetes.Interface, namespace *corev1.Namespace) error {
+						select {
+						case <-time.After(time.Until(namespace.CreationTimestamp.Add(duration))):
+						case <-ctx.Done():
+						}
+						return nil
+					})
+				Expect(err).NotTo(HaveOccurred())
+				DeferCleanup(initializer.Stop)
+				cluster.Register(ctx, "slow", name)
+			})
+			for name, fill := range clients {
+				It(name+" succeeds", func(ctx context.Context) {
+					for range rounds() {
+						namespace := framework.Unique("shop")
+						Expect(fill(ctx, namespace)).To(Succeed())
+						output, err := cluster.Kubectl(ctx, cluster.Admin.Config, "get", contentKinds,
+							"--namespace="+namespace, "--output=name", "--selector=example.com/content")
+						Expect(err).NotTo(HaveOccurred())
+						Expect(bytes.Count([]byte(output), []byte("\n"))).To(Equal(len(content(namespace))), output)
+					}
+				})
+			}
+		})
+	}
+})
+
+// run runs a command as the ordinary user.
+func run(ctx context.Context, input, path string, args ...string) error {
+	GinkgoHelper()
+	kubeconfig := filepath.Join(GinkgoT().TempDir(), "kubeconfig")
+	Expect(controlplane.WriteKubeconfig(kubeconfig, cluster.Ordinary.Config)).To(Succeed())
+	home := filepath.Join(cluster.Dir, "home")
+	command := exec.CommandContext(ctx, path, args...)
+	command.Stdin = bytes.NewBufferString(input)
+	command.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig, "KUBECACHEDIR="+home,
+		"HELM_CACHE_HOME="+home, "HELM_CONFIG_HOME="+home, "HELM_DATA_HOME="+home)
+	if output, err := command.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s %v: %w: %s", filepath.Base(path), args, err, output)
+	}
+	return nil
+}
+
+// overlay returns the directory of a kustomization for a namespace with the given name.
+func overlay(name string) string {
+	GinkgoHelper()
+	directory := GinkgoT().TempDir()
+	for _, file := range []string{"namespace.yaml", "content.yaml"} {
+		copyFile(filepath.Join(kustomization, file), filepath.Join(directory, file))
+	}
+	Expect(os.WriteFile(filepath.Join(directory, "kustomization.yaml"),
+		[]byte("namespace: "+name+"\nresources: [namespace.yaml, content.yaml]\n"), 0o600)).To(Succeed())
+	return directory
+}
+
+func renderKustomization(name string) string {
+	GinkgoHelper()
+	output, err := exec.Command(cluster.KubectlPath(), "kustomize", overlay(name)).Output()
+	Expect(err).NotTo(HaveOccurred())
+	return string(output)
+}
+
+// makeChart returns the directory of a chart with the same content.
+func makeChart() string {
+	GinkgoHelper()
+	directory := GinkgoT().TempDir()
+	Expect(os.Mkdir(filepath.Join(directory, "templates"), 0o700)).To(Succeed())
+	copyFile(chartFile, filepath.Join(directory, "Chart.yaml"))
+	copyFile(filepath.Join(kustomization, "content.yaml"), filepath.Join(directory, "templates", "content.yaml"))
+	return directory
+}
+
+func copyFile(from, to string) {
+	GinkgoHelper()
+	data, err := os.ReadFile(filepath.Join(controlplane.Root(), from))
+	Expect(err).NotTo(HaveOccurred())
+	Expect(os.WriteFile(to, data, 0o600)).To(Succeed())
+}
+
+// content returns the objects of a namespace.
+func content(namespace string) []client.Object {
+	GinkgoHelper()
+	data, err := os.ReadFile(filepath.Join(controlplane.Root(), kustomization, "content.yaml"))
+	Expect(err).NotTo(HaveOccurred())
+	var objects []client.Object
+	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(data), len(data))
+	for {
+		object := &unstructured.Unstructured{}
+		if decoder.Decode(&object.Object) != nil {
+			return objects
+		}
+		object.SetNamespace(namespace)
+		objects = append(objects, object)
+	}
+}
+
+// buildHelm builds the pinned version of Helm.
+func buildHelm(ctx context.Context) {
+	GinkgoHelper()
+	command := exec.CommandContext(ctx, "make", "--no-print-directory", "helm")
+	command.Dir = controlplane.Root()
+	output, err := command.CombinedOutput()
+	Expect(err).NotTo(HaveOccurred(), "make helm: %s", output)
+}
