@@ -6,7 +6,6 @@ package hold
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -14,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
@@ -23,22 +23,7 @@ import (
 var _ = Describe("A write to an initializing namespace", func() {
 	It("succeeds after the initialization, without a retry by the user", func(ctx context.Context) {
 		cluster.Register(ctx, "quick", "quick.test.example.com")
-		clientset := cluster.Ordinary.Clientset()
-		for range 20 {
-			name := framework.Unique("quick")
-			framework.CreateNamespace(ctx, cluster.Ordinary, name)
-			var writes sync.WaitGroup
-			for i := range 5 {
-				writes.Go(func() {
-					defer GinkgoRecover()
-					_, err := clientset.CoreV1().ConfigMaps(name).Create(ctx, makeConfigMap(fmt.Sprint(i)), metav1.CreateOptions{})
-					Expect(err).NotTo(HaveOccurred())
-				})
-			}
-			time.Sleep(20 * time.Millisecond)
-			cluster.Finish(ctx, name)
-			writes.Wait()
-		}
+		fill(ctx, 20, []kubernetes.Interface{cluster.Ordinary.Clientset()})
 	})
 
 	It("is rejected with a Retry-After if the initialization takes longer", func(ctx context.Context) {

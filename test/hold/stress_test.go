@@ -1,0 +1,75 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package hold
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nslifecycle/nslifecycle/test/controlplane"
+	"github.com/nslifecycle/nslifecycle/test/framework"
+)
+
+var _ = Describe("Held writes", func() {
+	BeforeEach(func(ctx context.Context) { cluster.Register(ctx, "quick", "quick.test.example.com") })
+
+	It("succeed through any API server", func(ctx context.Context) {
+		second := cluster.StartSecondAPIServer(ctx)
+		fill(ctx, 20, []kubernetes.Interface{cluster.Ordinary.Clientset(), second.As(cluster.Ordinary).Clientset()})
+	})
+
+	It("succeed while the certificate and its CA are replaced", func(ctx context.Context) {
+		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
+			Namespace: controlplane.SystemNamespace, Name: options.Secret,
+		}}
+		rotations, stop := context.WithCancel(ctx)
+		var background sync.WaitGroup
+		background.Go(func() {
+			defer GinkgoRecover()
+			for rotations.Err() == nil {
+				Expect(cluster.Admin.Patch(ctx, secret, client.RawPatch(types.MergePatchType, []byte(`{"data":null}`)))).To(Succeed())
+				select {
+				case <-time.After(500 * time.Millisecond):
+				case <-rotations.Done():
+				}
+			}
+		})
+		fill(ctx, 20, []kubernetes.Interface{cluster.Ordinary.Clientset()})
+		stop()
+		background.Wait()
+	})
+})
+
+// fill creates namespaces, and objects in them through each client, and initializes them.
+func fill(ctx context.Context, number int, clients []kubernetes.Interface) {
+	GinkgoHelper()
+	for range number {
+		name := framework.Unique("filled")
+		framework.CreateNamespace(ctx, cluster.Ordinary, name)
+		var writes sync.WaitGroup
+		for i, clientset := range clients {
+			for j := range 4 {
+				writes.Go(func() {
+					defer GinkgoRecover()
+					_, err := clientset.CoreV1().ConfigMaps(name).Create(ctx,
+						makeConfigMap(fmt.Sprintf("%d-%d", i, j)), metav1.CreateOptions{})
+					Expect(err).NotTo(HaveOccurred())
+				})
+			}
+		}
+		time.Sleep(20 * time.Millisecond)
+		cluster.Finish(ctx, name)
+		writes.Wait()
+	}
+}
