@@ -560,7 +560,7 @@ endef
 # four kinds.
 define delete-policies
 served="$$($(KUBECTL) api-resources --api-group=admissionregistration.k8s.io -o name)"; \
-for kind in mutatingadmissionpolicybindings validatingadmissionpolicybindings mutatingadmissionpolicies validatingadmissionpolicies; do \
+for kind in mutatingwebhookconfigurations mutatingadmissionpolicybindings validatingadmissionpolicybindings mutatingadmissionpolicies validatingadmissionpolicies; do \
 	if ! grep -q "^$$kind\." <<<"$$served"; then continue; fi; \
 	$(KUBECTL) delete "$$kind.admissionregistration.k8s.io" -l app.kubernetes.io/name=nslifecycle --ignore-not-found; \
 done; \

@@ -49,6 +49,17 @@ var fileOf = map[string]string{
 	"ValidatingAdmissionPolicyBinding": admissionFile,
 }
 
+// holdFile contains all objects of config/hold.
+const holdFile = "hold.yaml"
+
+// installedFileOf returns the file of an object of the installation.
+func installedFileOf(kind, name string) string {
+	if strings.HasPrefix(name, "nslifecycle-hold") {
+		return holdFile
+	}
+	return fileOf[kind]
+}
+
 // optionalFileOf maps an optional object to its file.
 var optionalFileOf = map[string]string{
 	"ValidatingAdmissionPolicy/nslifecycle-protection":        "protection.yaml",
@@ -78,7 +89,7 @@ func run(args []string) error {
 		manifest string
 		fileOf   func(kind, name string) string
 	}{
-		{args[0], func(kind, _ string) string { return fileOf[kind] }},
+		{args[0], installedFileOf},
 		{args[1], func(kind, name string) string { return optionalFileOf[kind+"/"+name] }},
 	} {
 		manifest, err := os.ReadFile(part.manifest)
@@ -108,12 +119,12 @@ func split(manifest string, fileOf func(kind, name string) string) (map[string]s
 			return nil, fmt.Errorf("failed to parse an object: %w", err)
 		}
 		kind, _ := object["kind"].(string)
-		if slices.Contains(templated, kind) {
-			continue
-		}
 		metadata, _ := object["metadata"].(map[string]any)
 		name, _ := metadata["name"].(string)
 		file := fileOf(kind, name)
+		if file == "" && slices.Contains(templated, kind) {
+			continue
+		}
 		if file == "" {
 			return nil, fmt.Errorf("%s %q is not part of the chart: add its file to hack/chart, "+
 				"or write a template for it", kind, name)

@@ -42,6 +42,20 @@ control-plane: controller-manager
 - --kube-api-qps={{ .Values.kubeAPIQPS }}
 - --kube-api-burst={{ int64 .Values.kubeAPIBurst }}
 {{- end }}
+{{- if .Values.hold.enabled }}
+{{- if ne .Values.hold.duration "10s" }}
+- --hold-duration={{ .Values.hold.duration }}
+{{- end }}
+{{- if ne (int64 .Values.hold.maxWrites) 25 }}
+- --hold-max-writes={{ int64 .Values.hold.maxWrites }}
+{{- end }}
+{{- if ne (int64 .Values.hold.maxWritesPerUser) 5 }}
+- --hold-max-writes-per-user={{ int64 .Values.hold.maxWritesPerUser }}
+{{- end }}
+{{- if .Values.hold.certManager.enabled }}
+- --hold-certificate-rotation=false
+{{- end }}
+{{- end }}
 {{- if ne .Values.logLevel "info" }}
 - --zap-log-level={{ .Values.logLevel }}
 {{- end }}
