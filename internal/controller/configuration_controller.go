@@ -14,7 +14,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -24,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
@@ -60,14 +60,18 @@ type ConfigurationReconciler struct {
 // SetupWithManager registers the reconciler.
 func (r *ConfigurationReconciler) SetupWithManager(mgr ctrl.Manager) error {
 	everything := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
-		return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: v1alpha1.EffectiveSetName}}}
+		return []reconcile.Request{requestFor(v1alpha1.EffectiveSetName)}
 	})
 	changed := builder.WithPredicates(predicate.GenerationChangedPredicate{})
 	controllerBuilder := ctrl.NewControllerManagedBy(mgr).
 		Named(configurationControllerName).
 		Watches(&v1alpha1.NamespaceInitializerConfiguration{}, everything, changed).
 		Watches(&v1alpha1.NamespaceInitializerSet{}, everything, changed).
-		WatchesRawSource(startOnce()).
+		// The set must be written even if no object exists whose watch event triggers the write.
+		WatchesRawSource(source.Func(func(_ context.Context, queue requestQueue) error {
+			queue.Add(requestFor(v1alpha1.EffectiveSetName))
+			return nil
+		})).
 		WithOptions(controller.Options{RateLimiter: newRateLimiter(5 * time.Millisecond)})
 	for _, object := range r.PolicyObjects {
 		// A change of the label that identifies the guard policy does not change the generation.

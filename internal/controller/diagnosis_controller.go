@@ -32,9 +32,6 @@ import (
 )
 
 const (
-	// DefaultProgressDeadline is how long a Namespace may make no progress before it is diagnosed.
-	DefaultProgressDeadline = diagnosis.DefaultProgressDeadline
-
 	// Watch events have a higher priority than these, since handling them requires no diagnosis and
 	// can set a condition to False. First diagnoses have a higher priority than repeated ones.
 	firstDiagnosisPriority    = -1
@@ -155,7 +152,7 @@ func (r *DiagnosisReconciler) report(
 		metrics.DiagnosesTotal.WithLabelValues(metrics.ResultProgressing).Inc()
 		tracked.setCause("")
 		tracked.setReported(nil)
-		return r.patchConditions(ctx, namespace, diagnosis.ComputeProgressing(namespace, "", metav1.NewTime(now)))
+		return r.patchConditions(ctx, namespace, diagnosis.ComputeProgressing(namespace, "", metav1.NewTime(now)), "")
 	}
 	metrics.DiagnosesTotal.WithLabelValues(metrics.ResultBlocked).Inc()
 	tracked.setCause(found.Findings[0].Cause)
@@ -164,11 +161,11 @@ func (r *DiagnosisReconciler) report(
 		tracked.setReported(found.Findings)
 	}
 	before := namespace.DeepCopy()
-	if err := r.patchConditions(ctx, namespace, changed); err != nil {
+	if err := r.patchConditions(ctx, namespace, changed, ""); err != nil {
 		return err
 	}
 	for _, finding := range found.Findings {
-		if tracked.isReported(finding) {
+		if tracked.reported[finding.Key()] {
 			continue
 		}
 		log.FromContext(ctx).Info("Found a cause why the namespace makes no progress", "stage", found.Stage,
@@ -181,13 +178,13 @@ func (r *DiagnosisReconciler) report(
 }
 
 func (r *DiagnosisReconciler) patchConditions(
-	ctx context.Context, namespace *corev1.Namespace, changed []corev1.NamespaceCondition, resourceVersion ...string,
+	ctx context.Context, namespace *corev1.Namespace, changed []corev1.NamespaceCondition, resourceVersion string,
 ) error {
 	if len(changed) == 0 {
 		return nil
 	}
 	before := namespace.DeepCopy()
-	if err := nswrite.PatchConditions(ctx, r.Client, namespace, changed, resourceVersion...); err != nil {
+	if err := nswrite.PatchConditions(ctx, r.Client, namespace, changed, resourceVersion); err != nil {
 		return err
 	}
 	for _, condition := range changed {

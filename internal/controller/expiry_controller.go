@@ -35,15 +35,12 @@ import (
 const (
 	actionExpire = "Expire"
 	eventExpired = "Expired"
+	noteExpired  = "The namespace expired (%s) and was deleted"
 
 	// maxClockSkew is the difference between two clocks above which the reconciler logs the
 	// difference.
 	maxClockSkew = time.Minute
 )
-
-func noteExpired(expires expiry.Expiry) string {
-	return fmt.Sprintf("The namespace expired (%s) and was deleted", expires)
-}
 
 // errNoServerTime is returned instead of trusting the local clock alone.
 var errNoServerTime = errors.New("the API server's response has no valid Date header, which the deletion of expired " +
@@ -177,7 +174,7 @@ func (r *ExpiryReconciler) writeCondition(
 		return nil
 	}
 	before, condition := namespace.DeepCopy(), *decision.Condition
-	if err := nswrite.PatchConditions(ctx, r.Client, namespace, []corev1.NamespaceCondition{condition}); err != nil {
+	if err := nswrite.PatchConditions(ctx, r.Client, namespace, []corev1.NamespaceCondition{condition}, ""); err != nil {
 		return err
 	}
 	log.FromContext(ctx).Info("Updated the condition of an expiring namespace", "reason", condition.Reason,
@@ -215,7 +212,8 @@ func (r *ExpiryReconciler) deleteExpired(
 	}
 	expires, _ := expiry.Parse(namespace) // The decision has already parsed it.
 	log.FromContext(ctx).Info("Deleted an expired namespace", "uid", namespace.UID, "expiry", expires.String())
-	nswrite.RecordEvent(r.Recorder, namespace, corev1.EventTypeNormal, eventExpired, actionExpire, noteExpired(expires))
+	nswrite.RecordEvent(r.Recorder, namespace, corev1.EventTypeNormal, eventExpired, actionExpire,
+		fmt.Sprintf(noteExpired, expires))
 	return ctrl.Result{}, nil
 }
 
@@ -229,7 +227,7 @@ func (r *ExpiryReconciler) listRequests(ctx context.Context, _ client.Object) []
 	var requests []reconcile.Request
 	for i := range namespaces.Items {
 		if mayExpire(&namespaces.Items[i]) {
-			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&namespaces.Items[i])})
+			requests = append(requests, requestFor(namespaces.Items[i].Name))
 		}
 	}
 	return requests

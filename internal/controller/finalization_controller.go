@@ -21,7 +21,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/source"
@@ -73,11 +72,7 @@ type FinalizationReconciler struct {
 
 // SetupWithManager registers the reconciler.
 func (r *FinalizationReconciler) SetupWithManager(mgr ctrl.Manager) error {
-	typesChanged := handler.Funcs{
-		CreateFunc: func(_ context.Context, _ event.CreateEvent, queue requestQueue) { r.handleTypeChange(queue) },
-		UpdateFunc: func(_ context.Context, _ event.UpdateEvent, queue requestQueue) { r.handleTypeChange(queue) },
-		DeleteFunc: func(_ context.Context, _ event.DeleteEvent, queue requestQueue) { r.handleTypeChange(queue) },
-	}
+	typesChanged := handlerFor(r.handleTypeChange)
 	return ctrl.NewControllerManagedBy(mgr).
 		Named(finalizationControllerName).
 		For(&corev1.Namespace{}, builder.WithPredicates(deletionChanged())).
@@ -124,7 +119,7 @@ func (r *FinalizationReconciler) reconcile(ctx context.Context, req ctrl.Request
 	}
 	if namespace.Status.Phase != corev1.NamespaceTerminating {
 		phase := map[string]any{"phase": corev1.NamespaceTerminating}
-		if err := nswrite.PatchStatus(ctx, r.Client, &namespace, phase); err != nil {
+		if err := nswrite.PatchStatus(ctx, r.Client, &namespace, phase, ""); err != nil {
 			return retryConflict(err)
 		}
 	}
@@ -271,7 +266,7 @@ func (r *FinalizationReconciler) patchConditions(
 		return nil
 	}
 	before := namespace.DeepCopy()
-	if err := nswrite.PatchConditions(ctx, r.Client, namespace, changed); err != nil {
+	if err := nswrite.PatchConditions(ctx, r.Client, namespace, changed, ""); err != nil {
 		return err
 	}
 	for _, condition := range changed {
@@ -298,9 +293,9 @@ func eventTypeOf(condition corev1.NamespaceCondition) string {
 	return corev1.EventTypeNormal
 }
 
-// handleTypeChange is called when a type may have been added or removed. Namespaces whose last pass
-// failed are retried without backoff.
-func (r *FinalizationReconciler) handleTypeChange(queue requestQueue) {
+// handleTypeChange is called when a type may have been added or removed. It retries Namespaces whose
+// last pass failed without waiting for their backoff.
+func (r *FinalizationReconciler) handleTypeChange(_ context.Context, _ client.Object, _ bool, queue requestQueue) {
 	for _, name := range r.Finalizer.InvalidateDiscovery() {
 		queue.Forget(requestFor(name))
 		queue.AddAfter(requestFor(name), finalization.DiscoveryDelay)

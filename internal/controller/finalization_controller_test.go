@@ -714,7 +714,7 @@ func TestFinalizationHandleTypeChange(t *testing.T) {
 		time.Sleep(time.Minute)
 		arrival(queue)
 
-		reconciler.handleTypeChange(queue)
+		reconciler.handleTypeChange(t.Context(), nil, false, queue)
 		// The API server needs a moment to update discovery.
 		took, request := arrival(queue)
 		g.Expect(took).To(Equal(finalization.DiscoveryDelay))

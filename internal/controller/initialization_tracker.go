@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
@@ -37,7 +36,7 @@ type trackedInitialization struct {
 
 // handler measures initializations. It enqueues no requests.
 func (t *initializationTracker) handler(passive clock.PassiveClock) handler.EventHandler {
-	record := func(object client.Object, isDeleted bool) {
+	return handlerFor(func(_ context.Context, object client.Object, isDeleted bool, _ requestQueue) {
 		namespace, ok := object.(*corev1.Namespace)
 		if !ok {
 			return
@@ -46,12 +45,7 @@ func (t *initializationTracker) handler(passive clock.PassiveClock) handler.Even
 		if outcome, start := t.record(namespace, isDeleted, now); outcome != "" {
 			metrics.InitializationDuration.WithLabelValues(outcome).Observe(metrics.Seconds(start, now))
 		}
-	}
-	return handler.Funcs{
-		CreateFunc: func(_ context.Context, e event.CreateEvent, _ requestQueue) { record(e.Object, false) },
-		UpdateFunc: func(_ context.Context, e event.UpdateEvent, _ requestQueue) { record(e.ObjectNew, false) },
-		DeleteFunc: func(_ context.Context, e event.DeleteEvent, _ requestQueue) { record(e.Object, true) },
-	}
+	})
 }
 
 // record records the state of a Namespace. It returns the outcome and the start of an

@@ -12,7 +12,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -106,7 +105,7 @@ func (r *initializerRegistry) forget(name string) {
 // handler enqueues all waiting Namespaces when a configuration changes. Each initializer that a
 // configuration names, however briefly, is no longer recorded as unregistered.
 func (r *initializerRegistry) handler(cached client.Reader) handler.EventHandler {
-	enqueue := func(ctx context.Context, object client.Object, isDeleted bool, queue requestQueue) {
+	return handlerFor(func(ctx context.Context, object client.Object, isDeleted bool, queue requestQueue) {
 		configuration, ok := object.(*v1alpha1.NamespaceInitializerConfiguration)
 		if !ok {
 			return
@@ -124,16 +123,5 @@ func (r *initializerRegistry) handler(cached client.Reader) handler.EventHandler
 		for i := range waiting.Items {
 			queue.Add(requestFor(waiting.Items[i].Name))
 		}
-	}
-	return handler.Funcs{
-		CreateFunc: func(ctx context.Context, e event.CreateEvent, queue requestQueue) {
-			enqueue(ctx, e.Object, false, queue)
-		},
-		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, queue requestQueue) {
-			enqueue(ctx, e.ObjectNew, false, queue)
-		},
-		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, queue requestQueue) {
-			enqueue(ctx, e.Object, true, queue)
-		},
-	}
+	})
 }

@@ -7,7 +7,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -90,11 +89,9 @@ func (r *NamespaceReconciler) repairLabel(
 	ctx context.Context, namespace *corev1.Namespace, decision initialization.Decision,
 ) error {
 	base := namespace.DeepCopy()
-	namespace.Labels = maps.Clone(namespace.Labels)
 	if decision.LabelRepair.Value == "" {
 		delete(namespace.Labels, v1alpha1.LabelInitializing)
 		// The guard policy does not allow removing the label alone.
-		namespace.Annotations = maps.Clone(namespace.Annotations)
 		delete(namespace.Annotations, v1alpha1.AnnotationPendingInitializers)
 		delete(namespace.Annotations, v1alpha1.AnnotationInitializationResult)
 	} else {

@@ -4,10 +4,14 @@
 package controller
 
 import (
+	"context"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
@@ -38,6 +42,23 @@ type requestQueue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 // newRateLimiter returns a rate limiter that doubles the delay after each error, up to maxRetryDelay.
 func newRateLimiter(first time.Duration) workqueue.TypedRateLimiter[reconcile.Request] {
 	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](first, maxRetryDelay)
+}
+
+// handlerFor returns an event handler that calls handle with the created, updated or deleted object.
+func handlerFor(
+	handle func(ctx context.Context, object client.Object, isDeleted bool, queue requestQueue),
+) handler.EventHandler {
+	return handler.Funcs{
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, queue requestQueue) {
+			handle(ctx, e.Object, false, queue)
+		},
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, queue requestQueue) {
+			handle(ctx, e.ObjectNew, false, queue)
+		},
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, queue requestQueue) {
+			handle(ctx, e.Object, true, queue)
+		},
+	}
 }
 
 // requestFor returns the request for a cluster-scoped object.

@@ -129,11 +129,6 @@ func (n *trackedNamespace) schedule(now time.Time, progressDeadline time.Duratio
 	n.isRepeated = true
 }
 
-// isReported reports whether a finding has an Event.
-func (n *trackedNamespace) isReported(finding diagnosis.Finding) bool {
-	return n.reported[finding.Key()]
-}
-
 // setReported sets the findings that have an Event. A finding that disappears and returns gets
 // another Event.
 func (n *trackedNamespace) setReported(findings []diagnosis.Finding) {

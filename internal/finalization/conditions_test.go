@@ -216,7 +216,7 @@ func TestComputeConditionsOfANamespace(t *testing.T) {
 	}{
 		"it has none":         {want: allWell(at)},
 		"nothing has changed": {have: allWell(before)},
-		"a new condition": {have: allWell(before)[:4], want: conditions{allWell(at)[4]}},
+		"a new condition":     {have: allWell(before)[:4], want: conditions{allWell(at)[4]}},
 		"unchanged, with a condition of another controller": {have: append(conditions{condition("corp.com/Ready", yes, "Up", "", before)}, allWell(before)...)},
 		"new, with a condition of another controller":       {have: conditions{condition("corp.com/Ready", yes, "Up", "", before)}, want: allWell(at)},
 		"in another order": {have: conditions{allWell(before)[3], allWell(before)[1], allWell(before)[0], allWell(before)[4], allWell(before)[2]}},

@@ -801,7 +801,7 @@ func TestPassCountsFinalizersAndDeletionDue(t *testing.T) {
 		{Type: podsType, Count: 3, Listed: 3, Terminating: 3, DeletionDue: now.Add(30 * time.Second), ResourceVersion: "5"},
 		{Type: widgetsType, Count: 2, Listed: 2, Finalizers: map[string]int{"f": 2, "g": 1}, ResourceVersion: "5"},
 	}))
-	g.Expect(report.deletionDue()).To(Equal(now.Add(30 * time.Second)))
+	g.Expect(report.Remaining[0].DeletionDue).To(Equal(now.Add(30 * time.Second)))
 }
 
 func TestPassEndsWithTheContext(t *testing.T) {

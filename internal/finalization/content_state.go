@@ -173,9 +173,3 @@ func (s *typeState) addUnlisted(last *metav1.PartialObjectMetadataList) {
 func isNotServed(err error) bool {
 	return apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err)
 }
-
-// isUnavailable reports whether an error means that the server of a type is unavailable, for example
-// an aggregated API server.
-func isUnavailable(err error) bool {
-	return apierrors.IsServiceUnavailable(err)
-}

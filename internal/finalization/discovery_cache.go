@@ -131,21 +131,16 @@ func (c *discoveryCache) discover(ctx context.Context) *ResourceSet {
 	})
 	resources.DiscoveryError = err
 	resources.Types, resources.ParseError = computeDeletableTypes(lists)
-	if resources.IsComplete() && !hasCoreType(resources.Types) {
-		// Every API server has such a type, but client-go interprets "not found" at /api, for
-		// example from a proxy, as a server without the core group. Without this check, all
-		// namespaces would be finalized while their pods are running.
+	hasCoreType := slices.ContainsFunc(resources.Types, func(resourceType ResourceType) bool {
+		return resourceType.Group == corev1.GroupName
+	})
+	if resources.IsComplete() && !hasCoreType {
+		// Every API server serves core types such as ConfigMaps and Secrets, though not always Pods. But
+		// client-go interprets "not found" at /api, for example from a proxy, as a server without the
+		// core group. Without this check, all namespaces would be finalized while their Pods are running.
 		resources.DiscoveryError = errors.New(errNoCoreResourceType)
 	}
 	return resources
-}
-
-// hasCoreType reports whether a type belongs to the core group. It does not check for pods: some API
-// servers do not serve them, but all serve types such as ConfigMaps and Secrets.
-func hasCoreType(types []ResourceType) bool {
-	return slices.ContainsFunc(types, func(resourceType ResourceType) bool {
-		return resourceType.Group == corev1.GroupName
-	})
 }
 
 // computeDeletableTypes returns the types that can be deleted, and an error that names the group

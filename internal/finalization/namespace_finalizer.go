@@ -18,15 +18,11 @@ func HasFinalizer(namespace *corev1.Namespace, finalizer corev1.FinalizerName) b
 	return slices.Contains(namespace.Spec.Finalizers, finalizer)
 }
 
-// OtherFinalizers returns the namespace finalizers other than the given one, in their order.
+// OtherFinalizers returns the namespace finalizers other than the given one, in the original order.
 func OtherFinalizers(namespace *corev1.Namespace, finalizer corev1.FinalizerName) []corev1.FinalizerName {
-	others := []corev1.FinalizerName{}
-	for _, other := range namespace.Spec.Finalizers {
-		if other != finalizer {
-			others = append(others, other)
-		}
-	}
-	return others
+	return slices.DeleteFunc(slices.Clone(namespace.Spec.Finalizers), func(other corev1.FinalizerName) bool {
+		return other == finalizer
+	})
 }
 
 // ParseFinalizer returns a namespace finalizer, or an error if the API server would not accept it. It

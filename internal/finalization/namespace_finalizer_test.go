@@ -22,7 +22,7 @@ func TestHasFinalizers(t *testing.T) {
 		wantHas bool
 		want    []corev1.FinalizerName
 	}{
-		"none":                                {want: []corev1.FinalizerName{}},
+		"none":                                {},
 		"ours":                                {have: []corev1.FinalizerName{"kubernetes"}, wantHas: true, want: []corev1.FinalizerName{}},
 		"the finalizer, twice":                {have: []corev1.FinalizerName{"kubernetes", "kubernetes"}, wantHas: true, want: []corev1.FinalizerName{}},
 		"the finalizer of another controller": {have: []corev1.FinalizerName{agent}, want: []corev1.FinalizerName{agent}},

@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
@@ -60,7 +61,7 @@ func stageOf(resource schema.GroupResource) stage {
 func computeWaitReason(current stage, types []*typeState) string {
 	var waiting, unknown []string
 	for _, state := range types {
-		isUnknown := state.listError != nil && (current == stagePods || !isUnavailable(state.listError))
+		isUnknown := state.listError != nil && (current == stagePods || !apierrors.IsServiceUnavailable(state.listError))
 		isRemaining := state.Terminating > 0 || state.HasNew || state.isIncomplete || state.isUncertain ||
 			(current == stagePods && state.Count > 0)
 		switch {

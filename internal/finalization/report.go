@@ -105,17 +105,6 @@ func (r *Report) Err() error {
 	return errors.Join(append([]error{r.Resources.DiscoveryError, r.Resources.ParseError}, r.Errors...)...)
 }
 
-// deletionDue returns the latest time at which a terminating object should be deleted.
-func (r *Report) deletionDue() time.Time {
-	var due time.Time
-	for i := range r.Remaining {
-		if r.Remaining[i].DeletionDue.After(due) {
-			due = r.Remaining[i].DeletionDue
-		}
-	}
-	return due
-}
-
 // RequeueAfter returns the time to the next pass if no event requires an earlier one.
 func (r *Report) RequeueAfter(now time.Time) time.Duration {
 	untilGracePeriodEnd := r.gracePeriodEnd.Sub(now)
@@ -126,9 +115,9 @@ func (r *Report) RequeueAfter(now time.Time) time.Duration {
 		return max(untilGracePeriodEnd, noDelay)
 	}
 	delay := watchedDelay
-	// Pods may take until the end of terminationGracePeriodSeconds.
-	if untilDue := r.deletionDue().Add(time.Second).Sub(now); untilDue > delay {
-		delay = min(untilDue, maxDelay)
+	for i := range r.Remaining {
+		// Pods can take until the end of terminationGracePeriodSeconds.
+		delay = max(delay, min(r.Remaining[i].DeletionDue.Add(time.Second).Sub(now), maxDelay))
 	}
 	for i := range r.Remaining {
 		if !r.Remaining[i].Type.CanWatch {

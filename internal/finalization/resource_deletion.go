@@ -272,7 +272,7 @@ func joinObjectErrors(resourceType ResourceType, failed []objectError) error {
 		errs = append(errs, fmt.Errorf("failed to delete %s %s: %w",
 			resourceType.GroupResource(), metadataclient.Quote(failure.name), failure.err))
 	}
-	return &joinedError{separator: "; ", errs: errs}
+	return joinedError(errs)
 }
 
 // isFinal reports whether an error is a final response, such as a refusal.
@@ -289,18 +289,15 @@ func isExpired(err error) bool {
 	return apierrors.IsResourceExpired(err) || apierrors.IsGone(err)
 }
 
-// joinedError is errors.Join with a separator, for messages of one line.
-type joinedError struct {
-	separator string
-	errs      []error
-}
+// joinedError is like the error of errors.Join, but its message is a single line.
+type joinedError []error
 
-func (e *joinedError) Error() string {
-	texts := make([]string, 0, len(e.errs))
-	for _, err := range e.errs {
+func (e joinedError) Error() string {
+	texts := make([]string, 0, len(e))
+	for _, err := range e {
 		texts = append(texts, err.Error())
 	}
-	return strings.Join(texts, e.separator)
+	return strings.Join(texts, "; ")
 }
 
-func (e *joinedError) Unwrap() []error { return e.errs }
+func (e joinedError) Unwrap() []error { return e }

@@ -9,6 +9,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
@@ -42,8 +43,9 @@ type Source struct {
 	Live  client.Reader
 	Clock clock.PassiveClock
 
-	logged   gracePeriodLog
-	webhooks delayingWebhooks
+	// loggedReason is the reason that was logged last. It determines the grace period.
+	loggedReason atomic.Value
+	webhooks     delayingWebhooks
 }
 
 // GracePeriod returns the grace period of a Namespace whose deletion was first seen at the given time.
@@ -59,7 +61,7 @@ func (s *Source) GracePeriod(ctx context.Context, firstSeen time.Time) time.Dura
 		return s.webhooks.get(ctx, s.Live, s.Clock, firstSeen, now)
 	})
 	metrics.SetSettlingTime(chosen)
-	if s.logged.isNew(chosen, reason) {
+	if s.loggedReason.Swap(reason) != reason {
 		log.FromContext(ctx).WithName("settling-time").Info("Chose the grace period of terminating namespaces",
 			"settlingTime", chosen.String(), "reason", reason)
 	}
@@ -112,21 +114,4 @@ func listDelayingWebhooks(ctx context.Context, reader client.Reader) ([]string, 
 		return nil, fmt.Errorf("failed to list ValidatingWebhookConfigurations: %w", err)
 	}
 	return finalization.DelayingWebhooks(mutating.Items, validating.Items), nil
-}
-
-// gracePeriodLog keeps the grace period that was logged last.
-type gracePeriodLog struct {
-	lock   sync.Mutex
-	chosen time.Duration
-	reason string
-}
-
-func (l *gracePeriodLog) isNew(chosen time.Duration, reason string) bool {
-	l.lock.Lock()
-	defer l.lock.Unlock()
-	if l.reason == reason && l.chosen == chosen {
-		return false
-	}
-	l.chosen, l.reason = chosen, reason
-	return true
 }

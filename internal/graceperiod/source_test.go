@@ -9,14 +9,19 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr/funcr"
 	. "github.com/onsi/gomega"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clocktesting "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/nslifecycle/nslifecycle/internal/finalization"
 	"github.com/nslifecycle/nslifecycle/internal/scheme"
 )
 
@@ -102,12 +107,28 @@ func TestDelayingWebhooksGet(t *testing.T) {
 	}
 }
 
-func TestGracePeriodLog(t *testing.T) {
+func TestGracePeriodIsLoggedWhenItChanges(t *testing.T) {
 	g := NewWithT(t)
-	var logged gracePeriodLog
-	g.Expect(logged.isNew(0, "a")).To(BeTrue())
-	g.Expect(logged.isNew(0, "a")).To(BeFalse())
-	g.Expect(logged.isNew(time.Second, "a")).To(BeTrue())
-	g.Expect(logged.isNew(time.Second, "b")).To(BeTrue())
-	g.Expect(logged.isNew(time.Second, "b")).To(BeFalse())
+	lines := 0
+	ctx := log.IntoContext(t.Context(), funcr.New(func(string, string) { lines++ }, funcr.Options{}))
+	leases := fake.NewClientBuilder().WithScheme(scheme.New()).Build()
+	source := Source{Leases: leases, Live: leases, Clock: clocktesting.NewFakePassiveClock(now)}
+	for _, wantLines := range []int{1, 1} {
+		g.Expect(source.GracePeriod(ctx, now)).To(Equal(5 * time.Second))
+		g.Expect(lines).To(Equal(wantLines))
+	}
+	lease := &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: metav1.NamespaceSystem, Name: "apiserver-1",
+			Labels: map[string]string{finalization.APIServerLeaseLabel: finalization.APIServerLeaseValue},
+		},
+		Spec: coordinationv1.LeaseSpec{
+			RenewTime: ptr.To(metav1.NewMicroTime(now)), LeaseDurationSeconds: ptr.To[int32](3600),
+		},
+	}
+	g.Expect(leases.Create(ctx, lease)).To(Succeed())
+	for _, wantLines := range []int{2, 2} {
+		g.Expect(source.GracePeriod(ctx, now)).To(Equal(time.Second))
+		g.Expect(lines).To(Equal(wantLines))
+	}
 }

@@ -11,7 +11,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -66,10 +65,11 @@ func RetryOnConflict(
 // other controllers do not change. The API server refuses the patch with a Conflict if the Namespace was
 // deleted and created again, or if the resource version is neither empty nor current.
 func PatchStatus(
-	ctx context.Context, c client.Client, namespace *corev1.Namespace, status map[string]any, resourceVersion ...string,
+	ctx context.Context, c client.Client, namespace *corev1.Namespace, status map[string]any, resourceVersion string,
 ) error {
-	metadata := Preconditions(namespace, strings.Join(resourceVersion, ""))
-	return Patch(ctx, c, namespace, map[string]any{"metadata": metadata, "status": status})
+	return Patch(ctx, c, namespace, map[string]any{
+		"metadata": Preconditions(namespace, resourceVersion), "status": status,
+	})
 }
 
 // Preconditions returns the metadata of a patch that applies only to this Namespace, and only to the given
@@ -102,9 +102,9 @@ func Patch(ctx context.Context, c client.Client, namespace *corev1.Namespace, ch
 // PatchConditions patches conditions of a Namespace.
 func PatchConditions(
 	ctx context.Context, c client.Client, namespace *corev1.Namespace, changed []corev1.NamespaceCondition,
-	resourceVersion ...string,
+	resourceVersion string,
 ) error {
-	return PatchStatus(ctx, c, namespace, map[string]any{"conditions": changed}, resourceVersion...)
+	return PatchStatus(ctx, c, namespace, map[string]any{"conditions": changed}, resourceVersion)
 }
 
 // RecordEvent records an Event about a Namespace. The note is escaped and truncated.

@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/metadata"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
@@ -77,13 +78,13 @@ func New(options Options) *Lister {
 	}
 }
 
-// List returns the objects of some types in a namespace, by list requests that were sent at notBefore
-// or later. The error is that of the context.
+// List returns the objects of the given types in a namespace, from list requests that were sent at
+// notBefore or later. The types can contain duplicates. The only error is that of the context.
 func (l *Lister) List(
 	ctx context.Context, namespace string, types []schema.GroupVersionResource, notBefore time.Time,
 ) (map[schema.GroupVersionResource]*Result, error) {
 	call := &request{
-		namespace: namespace, types: unique(types), notBefore: notBefore,
+		namespace: namespace, types: sets.New(types...), notBefore: notBefore,
 		results: map[schema.GroupVersionResource]*Result{}, done: make(chan struct{}),
 	}
 	if l.completeOrEnqueue(call) {
@@ -95,19 +96,6 @@ func (l *Lister) List(
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-}
-
-// unique returns the types without duplicates, which discovery may contain.
-func unique(types []schema.GroupVersionResource) []schema.GroupVersionResource {
-	seen := make(map[schema.GroupVersionResource]bool, len(types))
-	result := make([]schema.GroupVersionResource, 0, len(types))
-	for _, gvr := range types {
-		if !seen[gvr] {
-			seen[gvr] = true
-			result = append(result, gvr)
-		}
-	}
-	return result
 }
 
 // completeOrEnqueue reports whether existing lists complete a request. If not, it adds the request to
@@ -130,7 +118,7 @@ func (l *Lister) completeOrEnqueue(call *request) bool {
 
 // applyLists adds the results of existing lists to a request. The caller holds the lock.
 func (l *Lister) applyLists(call *request) {
-	for _, gvr := range call.types {
+	for gvr := range call.types {
 		list := l.lists[gvr]
 		if call.results[gvr] == nil && list != nil && !list.requestedAt.Before(call.notBefore) {
 			if result := list.resultFor(call.namespace); result != nil {
@@ -193,7 +181,7 @@ func (l *Lister) startBatch(calls []*request) <-chan struct{} {
 	for _, call := range calls {
 		l.applyLists(call)
 		call.completeIfDone()
-		for _, gvr := range call.types {
+		for gvr := range call.types {
 			if call.results[gvr] == nil {
 				callsByType[gvr] = append(callsByType[gvr], call)
 			}
@@ -296,7 +284,7 @@ func (l *Lister) listClusterWide(gvr schema.GroupVersionResource, calls []*reque
 		return nil, err
 	}
 	if page.Continue != "" {
-		if page.RemainingItemCount == nil || computeScope(len(calls), 1+*page.RemainingItemCount) != clusterWide {
+		if page.RemainingItemCount == nil || !isClusterWideCheaper(len(calls), 1+*page.RemainingItemCount) {
 			return nil, nil
 		}
 		// Start a new list instead of continuing the first one: this saves one request.
@@ -304,9 +292,9 @@ func (l *Lister) listClusterWide(gvr schema.GroupVersionResource, calls []*reque
 			return nil, err
 		}
 	}
-	namespaces := make(map[string]bool, len(calls))
+	namespaces := sets.New[string]()
 	for _, call := range calls {
-		namespaces[call.namespace] = true
+		namespaces.Insert(call.namespace)
 	}
 	for {
 		list.add(page.Items, namespaces)

@@ -8,6 +8,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
 )
 
 // Result is the result of listing one type in one namespace.
@@ -22,7 +23,7 @@ type Result struct {
 // request represents one call of List.
 type request struct {
 	namespace string
-	types     []schema.GroupVersionResource
+	types     sets.Set[schema.GroupVersionResource]
 	// notBefore is the earliest time at which the list requests may have been sent.
 	notBefore time.Time
 	results   map[schema.GroupVersionResource]*Result
@@ -47,7 +48,7 @@ type clusterList struct {
 	resourceVersion string
 	objects         map[string][]metav1.PartialObjectMetadata
 	// otherNamespaces have objects that were not kept.
-	otherNamespaces map[string]bool
+	otherNamespaces sets.Set[string]
 	// empty is the result for all namespaces without objects.
 	empty *Result
 }
@@ -55,18 +56,18 @@ type clusterList struct {
 func newClusterList(requestedAt time.Time) *clusterList {
 	return &clusterList{
 		requestedAt: requestedAt, objects: map[string][]metav1.PartialObjectMetadata{},
-		otherNamespaces: map[string]bool{},
+		otherNamespaces: sets.New[string](),
 	}
 }
 
 // add adds one page. It keeps the objects of the given namespaces.
-func (l *clusterList) add(items []metav1.PartialObjectMetadata, namespaces map[string]bool) {
+func (l *clusterList) add(items []metav1.PartialObjectMetadata, namespaces sets.Set[string]) {
 	for i := range items {
 		namespace := items[i].Namespace
-		if namespaces[namespace] {
+		if namespaces.Has(namespace) {
 			l.objects[namespace] = append(l.objects[namespace], items[i])
 		} else {
-			l.otherNamespaces[namespace] = true
+			l.otherNamespaces.Insert(namespace)
 		}
 	}
 }
@@ -81,7 +82,7 @@ func (l *clusterList) complete(resourceVersion string, listedAt time.Time) {
 
 // resultFor returns the result for a namespace, or nil if its objects were not kept.
 func (l *clusterList) resultFor(namespace string) *Result {
-	if l.otherNamespaces[namespace] {
+	if l.otherNamespaces.Has(namespace) {
 		return nil
 	}
 	objects := l.objects[namespace]
