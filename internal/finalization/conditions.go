@@ -16,7 +16,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/nscondition"
 )
 
-// Reasons of the conditions, as written by upstream's namespace controller.
+// Reasons of the conditions, the same as in upstream's namespace controller.
 const (
 	ReasonResourcesDiscovered       = "ResourcesDiscovered"
 	ReasonDiscoveryFailed           = "DiscoveryFailed"
@@ -29,20 +29,20 @@ const (
 	ReasonContentHasNoFinalizers    = "ContentHasNoFinalizers"
 	ReasonSomeFinalizersRemain      = "SomeFinalizersRemain"
 
-	// ReasonContentDeletionOrdered means that nothing failed, but not all objects are deleted yet.
-	// Upstream uses the reason ContentDeleted in this case.
+	// ReasonContentDeletionOrdered means that no request failed, but that some objects are not deleted
+	// yet. Upstream uses the reason ContentDeleted in this case.
 	ReasonContentDeletionOrdered = "ContentDeletionOrdered"
-	// ReasonContentUnknown, with status Unknown, means that no object was found, but not all types
-	// could be listed. Upstream reports that all content is removed in this case.
+	// ReasonContentUnknown means that no object was found, but that some types could not be listed. The
+	// status is Unknown. Upstream reports in this case that all content is removed.
 	ReasonContentUnknown = "ContentUnknown"
 )
 
-// maxMessage is the longest message of a condition, in bytes. Messages quote API servers, and the
-// API server refuses a Namespace that is too large.
+// maxMessage is the maximum length of a condition message in bytes. Messages quote responses of API
+// servers, and the API server rejects a Namespace that is too large.
 const maxMessage = 16 << 10
 
-// ComputeConditions returns the conditions of a Namespace that a report changes, with upstream's
-// types, reasons and messages.
+// ComputeConditions returns the conditions of a Namespace that must be updated according to a report,
+// with upstream's types, reasons and messages.
 func ComputeConditions(
 	namespace *corev1.Namespace, report *Report, now metav1.Time,
 ) []corev1.NamespaceCondition {
@@ -55,7 +55,8 @@ func ComputeConditions(
 	}, now)
 }
 
-// ComputeRefusal returns the condition of a Namespace whose content is not deleted, if it changes.
+// ComputeRefusal returns the condition of a Namespace whose content the operator refuses to delete. It
+// returns no condition if the Namespace already has it.
 func ComputeRefusal(namespace *corev1.Namespace, reason string, now metav1.Time) []corev1.NamespaceCondition {
 	return computeChanged(namespace, []corev1.NamespaceCondition{newCondition(
 		corev1.NamespaceDeletionContentFailure, corev1.ConditionTrue,
@@ -63,8 +64,8 @@ func ComputeRefusal(namespace *corev1.Namespace, reason string, now metav1.Time)
 	)}, now)
 }
 
-// computeChanged returns the wanted conditions that differ from those of a Namespace, with their
-// transition times.
+// computeChanged returns the wanted conditions that differ from the conditions of a Namespace, and sets
+// their transition times.
 func computeChanged(
 	namespace *corev1.Namespace, wanted []corev1.NamespaceCondition, now metav1.Time,
 ) []corev1.NamespaceCondition {

@@ -64,13 +64,13 @@ func TestSettlingTimeChoose(t *testing.T) {
 		"set": {
 			settling: GracePeriod{Fixed: ptr.To(3 * time.Second)}, leases: []coordinationv1.Lease{live}, err: errOutage,
 			webhooks: []string{"a"},
-			want:     3 * time.Second, wantReason: "set by --settling-time",
+			want:     3 * time.Second, wantReason: graceFixed,
 		},
 		"set to zero": {
-			settling: GracePeriod{Fixed: ptr.To(time.Duration(0))}, wantReason: "set by --settling-time",
+			settling: GracePeriod{Fixed: ptr.To(time.Duration(0))}, wantReason: graceFixed,
 		},
 		"no API server": {
-			want: 5 * time.Second, wantReason: "there is no current Lease of an API server in kube-system",
+			want: 5 * time.Second, wantReason: graceNoLeases,
 		},
 		"one API server": {
 			leases: []coordinationv1.Lease{live}, want: time.Second, wantReason: "there is one API server: apiserver-b",
@@ -92,7 +92,7 @@ func TestSettlingTimeChoose(t *testing.T) {
 		},
 		"the only one has stopped": {
 			leases: []coordinationv1.Lease{expired},
-			want:   5 * time.Second, wantReason: "there is no current Lease of an API server in kube-system",
+			want:   5 * time.Second, wantReason: graceNoLeases,
 		},
 		"another may have stopped": {
 			leases: []coordinationv1.Lease{live, neverRenewed},

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// HasFinalizer reports whether a Namespace has a namespace finalizer, an entry of spec.finalizers.
+// HasFinalizer reports whether a Namespace has the given namespace finalizer in spec.finalizers.
 func HasFinalizer(namespace *corev1.Namespace, finalizer corev1.FinalizerName) bool {
 	return slices.Contains(namespace.Spec.Finalizers, finalizer)
 }
@@ -25,8 +25,8 @@ func OtherFinalizers(namespace *corev1.Namespace, finalizer corev1.FinalizerName
 	})
 }
 
-// ParseFinalizer returns a namespace finalizer, or an error if the API server would not accept it. It
-// must be "kubernetes" or a qualified name with a domain prefix.
+// ParseFinalizer returns a namespace finalizer, or an error if the API server would reject it. A valid
+// namespace finalizer is "kubernetes" or a qualified name with a domain prefix.
 func ParseFinalizer(text string) (corev1.FinalizerName, error) {
 	finalizer := corev1.FinalizerName(text)
 	if finalizer == corev1.FinalizerKubernetes {
@@ -42,8 +42,8 @@ func ParseFinalizer(text string) (corev1.FinalizerName, error) {
 	return finalizer, nil
 }
 
-// RefusalReason returns the reason why the content of a terminating Namespace must not be deleted, or
-// "" if it may be. ownNamespace is the namespace that the operator runs in, if any.
+// RefusalReason returns the reason why the operator must not delete the content of a terminating
+// Namespace, or "" if there is none. ownNamespace is the namespace that the operator runs in, or "".
 func RefusalReason(namespace *corev1.Namespace, ownNamespace string) string {
 	switch namespace.Name {
 	case metav1.NamespaceDefault, metav1.NamespaceSystem, metav1.NamespacePublic:

@@ -13,7 +13,7 @@ import (
 
 // Result is the result of listing one type in one namespace.
 type Result struct {
-	// Page is the first page of the list. If it is part of a cluster-wide list it is complete.
+	// Page is the first page of the list. If it is part of a cluster-wide list, no other page follows.
 	Page *metav1.PartialObjectMetadataList
 	// ListedAt is the time of the response.
 	ListedAt time.Time
@@ -24,15 +24,15 @@ type Result struct {
 type request struct {
 	namespace string
 	types     sets.Set[schema.GroupVersionResource]
-	// notBefore is the earliest time at which the list requests may have been sent.
+	// notBefore is the earliest acceptable time of the list requests.
 	notBefore time.Time
 	results   map[schema.GroupVersionResource]*Result
 	done      chan struct{}
 	isDone    bool
 }
 
-// completeIfDone closes done once there is a result for each type. The caller holds the Lister's
-// lock.
+// completeIfDone closes done if there is a result for each type. The caller must hold the lock of the
+// Lister.
 func (r *request) completeIfDone() {
 	if len(r.results) == len(r.types) && !r.isDone {
 		r.isDone = true
@@ -40,14 +40,14 @@ func (r *request) completeIfDone() {
 	}
 }
 
-// clusterList is a cluster-wide list of one type. It keeps the objects of the namespaces that were
-// requested, and only the names of the others.
+// clusterList is a cluster-wide list of one type. It keeps the objects in the namespaces of the
+// requests, and only the names of other namespaces.
 type clusterList struct {
 	requestedAt     time.Time
 	listedAt        time.Time
 	resourceVersion string
 	objects         map[string][]metav1.PartialObjectMetadata
-	// otherNamespaces have objects that were not kept.
+	// otherNamespaces are the namespaces with objects that were not kept.
 	otherNamespaces sets.Set[string]
 	// empty is the result for all namespaces without objects.
 	empty *Result
@@ -60,7 +60,7 @@ func newClusterList(requestedAt time.Time) *clusterList {
 	}
 }
 
-// add adds one page. It keeps the objects of the given namespaces.
+// add adds one page. It keeps the objects in the given namespaces.
 func (l *clusterList) add(items []metav1.PartialObjectMetadata, namespaces sets.Set[string]) {
 	for i := range items {
 		namespace := items[i].Namespace
@@ -72,7 +72,7 @@ func (l *clusterList) add(items []metav1.PartialObjectMetadata, namespaces sets.
 	}
 }
 
-// complete is called after the last page.
+// complete must be called after the last page was added.
 func (l *clusterList) complete(resourceVersion string, listedAt time.Time) {
 	l.resourceVersion, l.listedAt = resourceVersion, listedAt
 	page := &metav1.PartialObjectMetadataList{}
