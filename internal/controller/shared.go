@@ -27,19 +27,20 @@ const (
 )
 
 const (
-	// firstRetryDelay is the delay after the first error, unless a reconciler has its own.
+	// firstRetryDelay is the delay after the first error, unless a reconciler sets a different one.
 	firstRetryDelay = 200 * time.Millisecond
 	// maxRetryDelay is the longest delay after errors, as in the namespace controller of
-	// kube-controller-manager. The default of controller-runtime grows to 1000 s.
+	// kube-controller-manager. With controller-runtime's default, the delay grows to 1000 s.
 	maxRetryDelay = 60 * time.Second
-	// conflictRetry is the delay after a conflict, during which the cache can receive the other
+	// conflictRetry is the delay after a conflict. It gives the cache time to receive the conflicting
 	// write.
 	conflictRetry = 100 * time.Millisecond
 )
 
 type requestQueue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
-// newRateLimiter returns a rate limiter that doubles the delay after each error, up to maxRetryDelay.
+// newRateLimiter returns a rate limiter that starts with the given delay and doubles it after each
+// error, up to maxRetryDelay.
 func newRateLimiter(first time.Duration) workqueue.TypedRateLimiter[reconcile.Request] {
 	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](first, maxRetryDelay)
 }

@@ -136,7 +136,7 @@ func TestPass(t *testing.T) {
 				"widgets": {{ObjectMeta: metav1.ObjectMeta{Namespace: "y", Name: "w", UID: "w-uid"}}},
 			}},
 			want: passResult{Errors: []string{
-				`failed to list widgets.example.com: the answer for namespace "x" has an item in namespace "y"`,
+				`failed to list widgets.example.com: the response for namespace "x" contains an item in namespace "y"`,
 			}},
 		},
 

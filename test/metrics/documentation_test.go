@@ -305,7 +305,7 @@ var _ = Describe("The log", func() {
 		released = "Removed the namespace finalizer from an empty namespace"
 		content  = "A finalization condition changed NamespaceContentRemaining True"
 		held     = "A finalization condition changed NamespaceFinalizersRemaining True"
-		found    = "Found a cause why the namespace makes no progress"
+		found    = "Found why the namespace makes no progress"
 		resumed  = "The namespace makes progress again nslifecycle.dev/InitializationBlocked"
 	)
 	DescribeTable("records each state transition once",
