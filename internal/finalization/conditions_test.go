@@ -16,10 +16,11 @@ import (
 	"k8s.io/client-go/discovery"
 )
 
-// The time when a condition was set, and the time when it is computed again.
 var (
+	// before is the time when existing conditions were set.
 	before = metav1.NewTime(now.Add(-time.Hour))
-	at     = metav1.NewTime(now)
+	// at is the time when conditions are computed.
+	at = metav1.NewTime(now)
 )
 
 const (
@@ -38,7 +39,7 @@ func condition(
 	}
 }
 
-// allWell are the conditions of an empty namespace, with the exact texts of Kubernetes.
+// allWell returns the conditions of an empty namespace, with exactly the messages of Kubernetes.
 func allWell(since metav1.Time) conditions {
 	return conditions{
 		condition("NamespaceDeletionDiscoveryFailure", no, "ResourcesDiscovered",
@@ -53,8 +54,8 @@ func allWell(since metav1.Time) conditions {
 	}
 }
 
-// unknownContent are the conditions of a namespace that was not listed completely: no object is
-// known to remain.
+// unknownContent returns the conditions of a namespace that could not be listed completely and in which
+// no object is known to remain.
 func unknownContent(message string) conditions {
 	return conditions{
 		condition("NamespaceDeletionContentFailure", unknown, "ContentUnknown", message, at),
@@ -65,7 +66,7 @@ func unknownContent(message string) conditions {
 
 const undiscovered = messageUnknownUndiscovered
 
-// healthyExcept are the conditions of an empty namespace with one of them replaced.
+// healthyExcept returns the conditions of an empty namespace, with the given conditions replaced.
 func healthyExcept(others ...corev1.NamespaceCondition) conditions {
 	result := allWell(at)
 	for _, other := range others {
@@ -214,7 +215,7 @@ func TestComputeConditionsOfANamespace(t *testing.T) {
 		report *Report
 		want   conditions
 	}{
-		"it has none":         {want: allWell(at)},
+		"no conditions":       {want: allWell(at)},
 		"nothing has changed": {have: allWell(before)},
 		"a new condition":     {have: allWell(before)[:4], want: conditions{allWell(at)[4]}},
 		"unchanged, with a condition of another controller": {have: append(conditions{condition("corp.com/Ready", yes, "Up", "", before)}, allWell(before)...)},

@@ -28,11 +28,11 @@ func TestDiscoveryCacheCachesDiscovery(t *testing.T) {
 
 	tests := map[string]struct {
 		first discoveryResult
-		// The time until the second request.
+		// passes is the time between the first and the second call of get.
 		passes time.Duration
-		// invalidateAt is the time from the first discovery to the call of Invalidate.
+		// invalidateAt is the time of the call of invalidate, relative to the first discovery.
 		invalidateAt *time.Duration
-		// notBefore is the minimum time of the second request, relative to the first discovery.
+		// notBefore is the parameter of the second call, relative to the first discovery.
 		notBefore time.Duration
 		wantCount int
 	}{
@@ -45,7 +45,7 @@ func TestDiscoveryCacheCachesDiscovery(t *testing.T) {
 		"a type changed after the discovery":  {first: answer, passes: time.Second, invalidateAt: new(time.Millisecond), wantCount: 2},
 		"a type changed during the discovery": {first: answer, passes: time.Second, invalidateAt: new(time.Duration(0)), wantCount: 2},
 		"a type changed before the discovery": {first: answer, passes: time.Second, invalidateAt: new(-time.Millisecond), wantCount: 1},
-		"some groups did not answer":          {first: incomplete, passes: time.Second, wantCount: 2},
+		"some groups did not respond":         {first: incomplete, passes: time.Second, wantCount: 2},
 		"some groups could not be parsed":     {first: unparsable, passes: time.Second, wantCount: 2},
 		"the discovery failed":                {first: discoveryResult{err: errOutage}, passes: time.Second, wantCount: 2},
 		"the response was empty":              {first: discoveryResult{}, passes: time.Second, wantCount: 2},
@@ -81,10 +81,10 @@ func TestDiscoveryCacheCachesDiscovery(t *testing.T) {
 
 func TestDiscoveryCacheSharesDiscovery(t *testing.T) {
 	tests := map[string]struct{ answer discoveryResult }{
-		"a complete one": {answer: discoveryResult{lists: served("v1/configmaps")}},
-		// All callers have waited for this discovery, and another one would have the same result.
-		"an incomplete one": {answer: discoveryResult{lists: served("v1/configmaps"), err: errOutage}},
-		"a failed one":      {answer: discoveryResult{err: errOutage}},
+		"a complete discovery": {answer: discoveryResult{lists: served("v1/configmaps")}},
+		// All callers waited for this discovery, and another one would have the same result.
+		"an incomplete discovery": {answer: discoveryResult{lists: served("v1/configmaps"), err: errOutage}},
+		"a failed discovery":      {answer: discoveryResult{err: errOutage}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -107,7 +107,7 @@ func TestDiscoveryCacheSharesDiscovery(t *testing.T) {
 	}
 }
 
-// A caller that arrives during an incomplete discovery needs one that starts later.
+// A caller that arrives during a discovery that turns out to be incomplete needs another discovery.
 func TestDiscoveryCacheDoesNotShareAnIncompleteDiscoveryWithLateCallers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := NewWithT(t)
@@ -194,7 +194,7 @@ func TestDiscoveryCacheReadsDiscovery(t *testing.T) {
 			answer: discoveryResult{lists: served("v1/configmaps", "example.com/v1/widgets:delete")},
 			want:   []ResourceType{configMapsType, {GroupVersionResource: widgetsType.GroupVersionResource}},
 		},
-		"each verb alone": {
+		"types with only one of the other verbs": {
 			answer: discoveryResult{lists: served("v1/configmaps", "example.com/v1/a:delete,list",
 				"example.com/v1/b:delete,deletecollection", "example.com/v1/c:delete,watch")},
 			want: []ResourceType{
@@ -221,14 +221,14 @@ func TestDiscoveryCacheReadsDiscovery(t *testing.T) {
 				`group version "../v1": group ".." is not valid: may not be '..'` + "\n" +
 				`group version "example.com/v1": resource "a%2fb" is not valid: may not contain '%'`,
 		},
-		"a group version that cannot be parsed is empty": {
+		"a group version that cannot be parsed but has no types": {
 			answer: discoveryResult{lists: append(served("v1/configmaps"), &metav1.APIResourceList{GroupVersion: "a/b/c"})},
 			want:   []ResourceType{configMapsType},
 		},
-		"nothing": {
+		"no types": {
 			wantDiscoveryError: noCoreGroup,
 		},
-		"nothing that can be deleted": {
+		"no deletable type": {
 			answer:             discoveryResult{lists: served("v1/events:get,list,watch")},
 			wantDiscoveryError: noCoreGroup,
 		},
@@ -248,7 +248,7 @@ func TestDiscoveryCacheReadsDiscovery(t *testing.T) {
 			answer:             discoveryResult{err: errOutage},
 			wantDiscoveryError: errOutage.Error(),
 		},
-		"nothing that can be parsed": {
+		"no group version that can be parsed": {
 			answer:         discoveryResult{lists: servedOnly("a/b/c/d")},
 			wantParseError: `group version "a/b/c": unexpected GroupVersion string: a/b/c`,
 		},

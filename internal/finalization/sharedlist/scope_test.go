@@ -28,7 +28,7 @@ func TestIsClusterWideCheaper(t *testing.T) {
 		"many objects, many namespaces":                 {namespaces: 200, objects: 10000, want: true},
 		"equal cost":                                    {namespaces: 200, objects: 33250, want: true},
 		"slightly higher cost":                          {namespaces: 200, objects: 33251, want: false},
-		"an impossible number of objects":               {namespaces: 10000, objects: 1 << 60, want: false},
+		"an impossibly large number of objects":         {namespaces: 10000, objects: 1 << 60, want: false},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
