@@ -39,7 +39,8 @@ var slowWebhook = admissionv1.ValidatingWebhookConfiguration{
 func TestDelayingWebhooksGet(t *testing.T) {
 	const none, some, failed = "none", "some", "failed"
 	type call struct {
-		// at and seen are the times of the call and of the deletion, relative to the first call.
+		// at is the time of the call, and seen the time when the deletion was first seen. Both are
+		// relative to the first call.
 		at, seen time.Duration
 		// answer is the response of the API server if the webhooks are listed.
 		answer    string
@@ -47,17 +48,17 @@ func TestDelayingWebhooksGet(t *testing.T) {
 		wantLists int
 	}
 	tests := map[string][]call{
-		"one list for all namespaces of a second": {
+		"all namespaces share a list for one second": {
 			{answer: none, want: none, wantLists: 1},
 			{at: time.Second, seen: time.Second, answer: some, want: none},
 			{at: time.Second + 1, seen: time.Second, answer: some, want: some, wantLists: 1},
 		},
-		"one list for each deletion": {
+		"one list is enough for each deletion": {
 			{answer: some, want: some, wantLists: 1},
 			{at: time.Second, want: some, answer: none},
 			{at: time.Hour, want: some, answer: none},
 		},
-		"a list from before the deletion is not enough to finalize": {
+		"a list from before the deletion is used for only one second": {
 			{answer: none, want: none, wantLists: 1},
 			{at: 500 * time.Millisecond, seen: 500 * time.Millisecond, answer: some, want: none},
 			{at: 1500 * time.Millisecond, seen: 500 * time.Millisecond, answer: some, want: some, wantLists: 1},
