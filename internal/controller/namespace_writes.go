@@ -137,8 +137,8 @@ func (r *NamespaceReconciler) writeConditions(
 	return nil
 }
 
-// skip removes initializers from the pending list and sets their conditions in the same write, so that
-// no client sees the shorter list without the conditions.
+// skip removes initializers from the pending list and sets their conditions. It uses a single write, so
+// that no client sees the shorter list without the conditions.
 func (r *NamespaceReconciler) skip(
 	ctx context.Context, namespace *corev1.Namespace, resourceVersion string, skip *initialization.Skip,
 ) error {

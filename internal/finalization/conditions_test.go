@@ -97,9 +97,9 @@ func TestComputeConditionsOfAReport(t *testing.T) {
 					"metrics.k8s.io/v1beta1: the server is currently unable to handle the request", at))...),
 		},
 		"discovery failed for some groups, in another error type": {
-			report: Report{Resources: &ResourceSet{DiscoveryError: fmt.Errorf("asking: %w", groupsFailed)}},
+			report: Report{Resources: &ResourceSet{DiscoveryError: fmt.Errorf("failed: %w", groupsFailed)}},
 			want: healthyExcept(append(unknownContent(undiscovered), condition("NamespaceDeletionDiscoveryFailure", yes, "DiscoveryFailed",
-				"Discovery failed for some groups, 1 failing: asking: unable to retrieve the complete list of server APIs: "+
+				"Discovery failed for some groups, 1 failing: failed: unable to retrieve the complete list of server APIs: "+
 					"metrics.k8s.io/v1beta1: the server is currently unable to handle the request", at))...),
 		},
 		"discovery failed": {

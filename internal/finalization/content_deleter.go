@@ -315,8 +315,3 @@ func (p *pass) confirm(ctx context.Context, after time.Time) error {
 	p.confirmedAt = requestedAt
 	return nil
 }
-
-// hasExceeded reports whether the pass has taken longer than the given budget.
-func (p *pass) hasExceeded(budget time.Duration) bool {
-	return p.clock.Since(p.startedAt) > budget
-}

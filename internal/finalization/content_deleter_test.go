@@ -325,7 +325,7 @@ func TestPass(t *testing.T) {
 			}},
 			want: passResult{Deletes: background("widgets/v"), Remaining: map[string]int{"widgets": 1}},
 		},
-		"three objects that cannot be deleted are named; the others are counted": {
+		"three objects that cannot be deleted are named; other objects are counted": {
 			server: &contentServer{
 				objects: map[string]objects{"widgets": {object("e"), object("d"), object("c"), object("b"), object("a")}},
 				errors: map[string]error{
@@ -852,7 +852,7 @@ func TestPassDeletesAllObjectsDespiteRefusals(t *testing.T) {
 	for i := range 2 * maxConcurrentDeletes {
 		name := fmt.Sprintf("w%d", i)
 		server.objects["widgets"] = append(server.objects["widgets"], object(name))
-		server.errors["delete widgets/"+name] = apierrors.NewTooManyRequests("refused", 0)
+		server.errors["delete widgets/"+name] = apierrors.NewTooManyRequests("rejected", 0)
 	}
 	deleter, _ := newDeleter(server, &namespaceReader{namespace: terminating()}, "v1/configmaps", "example.com/v1/widgets")
 	report, err := deleter.deleteContent(t.Context(), terminating(), now, now, &contentState{})

@@ -38,7 +38,7 @@ func (s *contentState) needsFullPass(isAfterGracePeriod bool, gracePeriodEnd tim
 }
 
 // isOutdated reports whether the grace period has ended since the last full pass, or now ends later
-// than in that pass, for example because a second API server was started.
+// than in that pass. For example, a second API server makes the grace period longer.
 func (s *contentState) isOutdated(isAfterGracePeriod bool, gracePeriodEnd time.Time) bool {
 	return s.isAfterGracePeriod != isAfterGracePeriod ||
 		(s.isAfterGracePeriod && s.gracePeriodEnd.Before(gracePeriodEnd))
@@ -114,7 +114,7 @@ func (s *typeState) setFirstPage(result *sharedlist.Result) {
 	}
 	s.page, s.listedAt = page, result.ListedAt
 	s.count(page.Items)
-	s.addUnlisted(page)
+	s.Count += int(ptr.Deref(page.RemainingItemCount, 0))
 	// A page may be empty although others follow, as the API allows.
 	s.isUncounted = s.Count == 0 && page.Continue != ""
 }
@@ -130,10 +130,10 @@ func (s *typeState) mayHaveObjects() bool {
 	return s.Count > 0 || s.isUncounted || s.listError != nil || !s.Type.CanList
 }
 
-// canAssumeDeleted reports whether the API server must have deleted all objects of the type in this
-// pass, because they had no finalizer and no request failed. The finalizers of objects on other pages
-// are unknown. canAssumeDeleted is true only in the last stage: an object that is created during the
-// deletion of a type may need objects that a later stage deletes.
+// canAssumeDeleted reports whether all objects of the type must have been deleted in this pass, because
+// they had no finalizer and no request failed. It is false if there are other pages, because the
+// finalizers on them are unknown. It is true only in the last stage: an object that is created during
+// the deletion of a type may need objects that a later stage deletes.
 func (s *typeState) canAssumeDeleted() bool {
 	return s.deleteError == nil && !s.isIncomplete && !s.isUncounted && len(s.Finalizers) == 0 && s.Terminating == 0 &&
 		s.Count == s.Listed && s.page.Continue == "" && stageOf(s.Type.GroupResource()) == stageDependencies
@@ -162,11 +162,6 @@ func (s *typeState) count(objects []metav1.PartialObjectMetadata) {
 			}
 		}
 	}
-}
-
-// addUnlisted adds the number of objects on later pages.
-func (s *typeState) addUnlisted(last *metav1.PartialObjectMetadataList) {
-	s.Count += int(ptr.Deref(last.RemainingItemCount, 0))
 }
 
 // isNotServed reports whether an error means that the API server does not serve the type. For some

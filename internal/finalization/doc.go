@@ -32,30 +32,30 @@
 //
 //   - A full pass over all types is required after a type is added, removed or no longer served. It
 //     is also required if the grace period becomes longer, because earlier results then confirm
-//     nothing, and after an interrupted pass, because its counts can be partial.
+//     nothing. Counts can be partial after an interrupted pass, which requires a full pass, too.
 //   - While objects remain, only their types are listed again. When none remain, all types are
 //     listed once more in the same pass: a webhook may have delayed a request that was admitted
 //     before the deletion. The longer the namespace has been terminating, the more likely this is.
-//   - Lists that are older than the pass are used only in the first pass, and in the first pass after
-//     the grace period if the previous pass left no object. In other passes, the objects in such a
-//     list may have been deleted before the operator started to watch them. Until the grace period
-//     ends, the lists must have been requested after the deletion was first seen. Otherwise, they
-//     could contain objects of an earlier namespace with the same name.
+//   - The first pass can use lists that are older than the pass. So can the first pass after the grace
+//     period if the previous pass left no object. In other passes, the objects in such a list may have
+//     been deleted before the operator started to watch them. Until the grace period ends, the lists
+//     must have been requested after the deletion was first seen. Otherwise, they could contain objects
+//     of an earlier namespace with the same name.
 //
 // The following can still create an object in a namespace that is confirmed empty:
 //
-//   - a request that was admitted before the API server saw the deletion, and that a quota, a
-//     conversion webhook, encryption or etcd delays for longer than the grace period (if an admission
-//     webhook can delay requests, the grace period is longer, see [DelayingWebhooks]);
+//   - a request that was admitted before the API server saw the deletion, if a quota, a conversion
+//     webhook, encryption or etcd delays the request for longer than the grace period;
 //   - an API server that does not check the namespace when it creates an object.
 //
+// If an admission webhook can delay requests, the grace period is longer (see [DelayingWebhooks]).
 // Remaining objects of types that cannot be listed are not detected.
 //
 // # Why only objects of the terminating namespace are deleted
 //
 // Objects are listed by namespace name, and a name can be reused: during a pass, another controller
 // can finalize the namespace, and a user can create a new one with the same name. Therefore, a pass
-// first lists the objects, then reads the Namespace from the API server, and deletes the listed
+// first lists the objects and then reads the Namespace from the API server. It deletes the listed
 // objects only if the UID of the Namespace is unchanged. Since UIDs are unique, the Namespace was the
 // same at the time of the list, and all listed objects belong to it.
 //

@@ -19,9 +19,9 @@ const (
 	// APIServerLeaseValue is the value of the label.
 	APIServerLeaseValue = "kube-apiserver"
 
-	// shortGracePeriod applies if there is only one API server, which serves the DELETE request for the
-	// namespace and every CREATE request, and if no webhook can delay a CREATE request. In this case,
-	// only this server's own watch cache of namespaces can be stale, by milliseconds.
+	// shortGracePeriod applies if there is only one API server and no webhook can delay a CREATE request.
+	// This server serves the DELETE request for the namespace and every CREATE request, so only its own
+	// watch cache of namespaces can be stale, by milliseconds.
 	shortGracePeriod = time.Second
 	// longGracePeriod is the time that upstream's namespace controller always waits.
 	longGracePeriod = 5 * time.Second
@@ -29,9 +29,8 @@ const (
 	automatic = "auto"
 )
 
-// GracePeriod is the minimum time between the moment when the operator first sees a deletion and the
-// start of a pass that can confirm that the namespace is empty. After this time, every API server has
-// seen the deletion.
+// GracePeriod is the minimum time between the first sight of a deletion and the start of a pass that can
+// confirm that the namespace is empty. After this time, every API server has seen the deletion.
 type GracePeriod struct {
 	// Fixed is the grace period. If it is nil, the grace period depends on the API servers and the
 	// admission webhooks.

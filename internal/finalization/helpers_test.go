@@ -364,11 +364,11 @@ func (g *contentGetter) list(
 ) (*metav1.PartialObjectMetadataList, error) {
 	action := clienttesting.NewListAction(g.resource, schema.GroupVersionKind{}, namespace, options)
 	action.ListOptions = options
-	answer, err := g.server.fake.Invokes(action, nil)
+	response, err := g.server.fake.Invokes(action, nil)
 	if err != nil {
 		return nil, err
 	}
-	return answer.(*metav1.PartialObjectMetadataList), nil
+	return response.(*metav1.PartialObjectMetadataList), nil
 }
 
 func (g *contentGetter) Watch(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {

@@ -107,7 +107,7 @@ func (p *pass) deletePages(ctx context.Context, state *typeState) (bool, error) 
 		}
 		// A list request costs little compared with deletions. Pages with only terminating objects must
 		// not prevent a pass from deleting the objects on later pages.
-		if p.hasExceeded(deleteBudget) && hasDeleted || p.hasExceeded(listBudget) {
+		if elapsed := p.clock.Since(p.startedAt); elapsed > deleteBudget && hasDeleted || elapsed > listBudget {
 			state.isIncomplete = true
 			break
 		}
@@ -216,8 +216,8 @@ func (p *pass) recount(ctx context.Context, state *typeState) error {
 		if continueToken = page.Continue; continueToken == "" {
 			break
 		}
-		if p.hasExceeded(deleteBudget) {
-			state.addUnlisted(page)
+		if p.clock.Since(p.startedAt) > deleteBudget {
+			state.Count += int(ptr.Deref(page.RemainingItemCount, 0))
 			// Later pages can have objects even if these pages are empty.
 			state.isIncomplete = state.isIncomplete || state.Count == 0
 			break
@@ -257,8 +257,8 @@ type objectError struct {
 	err  error
 }
 
-// joinObjectErrors returns one error for all failures of a type. It names the first objects and the
-// number of others.
+// joinObjectErrors returns one error for all failures of a type. It names the first objects, and counts
+// the other ones.
 func joinObjectErrors(resourceType ResourceType, failed []objectError) error {
 	if len(failed) == 0 {
 		return nil

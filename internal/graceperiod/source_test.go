@@ -42,31 +42,31 @@ func TestDelayingWebhooksGet(t *testing.T) {
 		// at is the time of the call, and seen the time when the deletion was first seen. Both are
 		// relative to the first call.
 		at, seen time.Duration
-		// answer is the response of the API server if the webhooks are listed.
-		answer    string
+		// response is the response of the API server if the webhooks are listed.
+		response  string
 		want      string
 		wantLists int
 	}
 	tests := map[string][]call{
 		"all namespaces share a list for one second": {
-			{answer: none, want: none, wantLists: 1},
-			{at: time.Second, seen: time.Second, answer: some, want: none},
-			{at: time.Second + 1, seen: time.Second, answer: some, want: some, wantLists: 1},
+			{response: none, want: none, wantLists: 1},
+			{at: time.Second, seen: time.Second, response: some, want: none},
+			{at: time.Second + 1, seen: time.Second, response: some, want: some, wantLists: 1},
 		},
 		"one list is enough for each deletion": {
-			{answer: some, want: some, wantLists: 1},
-			{at: time.Second, want: some, answer: none},
-			{at: time.Hour, want: some, answer: none},
+			{response: some, want: some, wantLists: 1},
+			{at: time.Second, want: some, response: none},
+			{at: time.Hour, want: some, response: none},
 		},
 		"a list from before the deletion is used for only one second": {
-			{answer: none, want: none, wantLists: 1},
-			{at: 500 * time.Millisecond, seen: 500 * time.Millisecond, answer: some, want: none},
-			{at: 1500 * time.Millisecond, seen: 500 * time.Millisecond, answer: some, want: some, wantLists: 1},
+			{response: none, want: none, wantLists: 1},
+			{at: 500 * time.Millisecond, seen: 500 * time.Millisecond, response: some, want: none},
+			{at: 1500 * time.Millisecond, seen: 500 * time.Millisecond, response: some, want: some, wantLists: 1},
 		},
 		"an error is retried after a second": {
-			{answer: failed, want: failed, wantLists: 1},
-			{at: time.Second, answer: none, want: failed},
-			{at: time.Second + 1, answer: none, want: none, wantLists: 1},
+			{response: failed, want: failed, wantLists: 1},
+			{at: time.Second, response: none, want: failed},
+			{at: time.Second + 1, response: none, want: none, wantLists: 1},
 		},
 	}
 	for name, calls := range tests {
@@ -82,7 +82,7 @@ func TestDelayingWebhooksGet(t *testing.T) {
 							return nil
 						}
 						lists++
-						switch call.answer {
+						switch call.response {
 						case some:
 							validating.Items = []admissionv1.ValidatingWebhookConfiguration{slowWebhook}
 						case failed:

@@ -34,11 +34,11 @@ type recorder struct {
 
 func (r *recorder) RoundTrip(request *http.Request) (*http.Response, error) {
 	r.paths = append(r.paths, request.Method+" "+request.URL.EscapedPath())
-	answer := httptest.NewRecorder()
-	answer.Header().Set("Content-Type", "application/json")
+	response := httptest.NewRecorder()
+	response.Header().Set("Content-Type", "application/json")
 	r.list.TypeMeta = metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: "PartialObjectMetadataList"}
-	_ = json.NewEncoder(answer).Encode(&r.list)
-	return answer.Result(), nil
+	_ = json.NewEncoder(response).Encode(&r.list)
+	return response.Result(), nil
 }
 
 func newClient(t testing.TB, server http.RoundTripper) metadata.Interface {

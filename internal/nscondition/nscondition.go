@@ -24,9 +24,9 @@ func Find(namespace *corev1.Namespace, conditionType corev1.NamespaceConditionTy
 	return nil
 }
 
-// Complete sets the transition time of the wanted condition, and reports whether the wanted condition
-// differs from the current one, which is nil if the Namespace has none. If the status does not change,
-// the transition time stays the same; otherwise, it is now.
+// Complete sets the transition time of the wanted condition. It reports whether the wanted condition
+// differs from the current one, which is nil if the Namespace does not have the condition. If the status
+// does not change, the transition time stays the same; otherwise, it is now.
 func Complete(current, want *corev1.NamespaceCondition, now metav1.Time) (changed bool) {
 	want.LastTransitionTime = now
 	if current == nil || current.Status != want.Status {

@@ -35,8 +35,9 @@ const attempts = 4
 // RetryOnConflict calls write with a Namespace and the resource version that the request must include.
 // After each conflict, it reads the Namespace from the API server and calls write again. The last
 // attempt has no resource version, because a user who keeps changing the Namespace must not be able to
-// prevent the write. This is safe: the request still includes the UID, and the guard policy allows only
-// users with the "initialize" verb to change the fields that the operator's decision depends on.
+// prevent the write. This is safe, because the request still includes the UID. In addition, the guard
+// policy allows only users with the "initialize" verb to change the fields that the operator's decision
+// depends on.
 func RetryOnConflict(
 	ctx context.Context, live client.Reader, namespace *corev1.Namespace,
 	write func(namespace *corev1.Namespace, resourceVersion string) error,

@@ -74,8 +74,8 @@ func TestDiscover(t *testing.T) {
 }
 
 func TestDiscoverNothing(t *testing.T) {
-	for name, answer := range map[string]discovered{"an error": {err: errDown}, "no types": {}} {
-		if found, err := Discover(t.Context(), answer); err == nil {
+	for name, result := range map[string]discovered{"an error": {err: errDown}, "no types": {}} {
+		if found, err := Discover(t.Context(), result); err == nil {
 			t.Errorf("%s: got %+v", name, found)
 		}
 	}

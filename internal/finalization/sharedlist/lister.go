@@ -80,7 +80,8 @@ func New(options Options) *Lister {
 }
 
 // List returns the objects of the given types in a namespace, from list requests that were sent at
-// notBefore or later. The types can contain duplicates. The only error is that of the context.
+// notBefore or later. The types can contain duplicates. List returns an error only if the context is
+// done.
 func (l *Lister) List(
 	ctx context.Context, namespace string, types []schema.GroupVersionResource, notBefore time.Time,
 ) (map[schema.GroupVersionResource]*Result, error) {

@@ -87,10 +87,10 @@ func (r *clusterResource) List(
 	if options.ResourceVersion != "" || options.ResourceVersionMatch != "" {
 		words += ", possibly from a cache"
 	}
-	return r.server.answer(ctx, words, r.resource, r.namespace, options)
+	return r.server.respond(ctx, words, r.resource, r.namespace, options)
 }
 
-func (s *clusterServer) answer(
+func (s *clusterServer) respond(
 	ctx context.Context, words, resource, namespace string, options metav1.ListOptions,
 ) (*metav1.PartialObjectMetadataList, error) {
 	s.lock.Lock()
@@ -387,7 +387,7 @@ func TestListerReusesLists(t *testing.T) {
 	}
 }
 
-// A cluster-wide list does not keep the objects in other namespaces than those of its callers.
+// A cluster-wide list keeps only the objects in the namespaces of its callers.
 func TestListerListsObjectsThatWereNotKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := NewWithT(t)

@@ -7,5 +7,5 @@
 // An overloaded API server responds with status 429 and a Retry-After header. client-go waits for that
 // time and retries up to ten times, without a limit on the total time. API Priority and Fairness sets
 // Retry-After to up to 32 s. Without this package, such a request would fail with a timeout that does
-// not name the cause, and the next attempt would start before the Retry-After has passed.
+// not name the cause. The next attempt would start before the Retry-After has passed.
 package throttling

@@ -65,7 +65,7 @@ type retryStateKey struct{}
 
 // Do sends a request that must finish within the timeout, including retries after throttling. If
 // Retry-After exceeds the timeout, Do immediately returns a TooManyRequests error with the remaining
-// Retry-After, so that a request that only waits does not occupy a seat of the Limiter.
+// Retry-After. Therefore, a request that only waits does not occupy a seat of the Limiter.
 func Do(ctx context.Context, timeout time.Duration, request func(context.Context) error) error {
 	bounded, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
