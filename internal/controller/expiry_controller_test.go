@@ -194,7 +194,7 @@ func TestExpiryReconcile(t *testing.T) {
 }
 
 // If each rejection has a different text, the condition changes each time, which triggers a watch event.
-func TestExpiryBacksOffAfterRefusal(t *testing.T) {
+func TestExpiryBacksOffAfterRejection(t *testing.T) {
 	g := NewWithT(t)
 	namespace := wrappers.MakeNamespace("x").UID("x-uid").ResourceVersion("7").Annotation(v1alpha1.AnnotationTTL, "8h")
 	namespace.CreationTimestamp = metav1.NewTime(now.Add(-8 * time.Hour))

@@ -48,8 +48,8 @@ func (t *initializationTracker) handler(passive clock.PassiveClock) handler.Even
 	})
 }
 
-// record records the state of a Namespace. When the initialization has ended, record returns its outcome
-// and start, but only once.
+// record records the state of a Namespace. It returns the outcome and the start of an initialization in
+// the first call after the initialization has ended.
 func (t *initializationTracker) record(
 	namespace *corev1.Namespace, isDeleted bool, now time.Time,
 ) (outcome string, start time.Time) {

@@ -50,8 +50,8 @@ func (r *initializerRegistry) update(
 	return r.record(state.Pending, configurations.Items, now), nil
 }
 
-// confirm returns the registry according to the API server. Initializers that the API server has as
-// registered are no longer recorded as unregistered.
+// confirm returns the registry according to the API server. If an initializer is registered there, it is
+// no longer recorded as unregistered.
 func (r *initializerRegistry) confirm(
 	ctx context.Context, live client.Reader, cached initialization.Registry,
 ) (initialization.Registry, error) {

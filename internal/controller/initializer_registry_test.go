@@ -372,7 +372,7 @@ func TestInitializerRegistryHandler(t *testing.T) {
 
 // The InitializerTurn condition is written with the other conditions. The write is retried after a
 // conflict.
-func TestNamespaceReconcileWritesTheTurn(t *testing.T) {
+func TestNamespaceReconcileWritesInitializerTurn(t *testing.T) {
 	for name, test := range map[string]struct {
 		patchError error
 		wantAfter  time.Duration

@@ -28,9 +28,9 @@ import (
 // who watch a Namespace, and long compared with the duration of a trivial initializer.
 const ProgressInterval = 200 * time.Millisecond
 
-// NamespaceReconciler applies the decisions of initialization.Decide: it sets the conditions of
-// initializing Namespaces, skips initializers that have timed out or are no longer registered, and
-// deletes Namespaces whose initialization has failed.
+// NamespaceReconciler applies the decisions of initialization.Decide: it sets the conditions of every
+// Namespace, skips initializers that have timed out or are no longer registered, and deletes Namespaces
+// whose initialization has failed.
 type NamespaceReconciler struct {
 	client.Client
 	// Live reads from the API server instead of a cache.

@@ -15,8 +15,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// This file contains the helpers that more than one reconciler uses.
-
 // Names of the reconcilers, in logs and metrics.
 const (
 	configurationControllerName = "initializer-configuration"

@@ -156,7 +156,7 @@ func TestComputeConditionsOfAReport(t *testing.T) {
 				"Some resources are remaining: daemonsets.apps.k8s.io has 5 resource instances, "+
 					"deployments.apps.k8s.io has 5 resource instances", at)),
 		},
-		"remaining objects of the core group": {
+		"remaining objects in the core group": {
 			report: Report{Remaining: []Remaining{{Type: podsType, Count: 1, Listed: 1}}},
 			want: healthyExcept(condition("NamespaceContentRemaining", yes, "SomeResourcesRemain",
 				"Some resources are remaining: pods. has 1 resource instances", at)),

@@ -31,7 +31,8 @@ const (
 	// maxConcurrentTypes limits the types of one namespace that are processed concurrently.
 	maxConcurrentTypes = 10
 	// maxConcurrentDeletes limits the objects of one namespace that are deleted concurrently. On a
-	// machine with two cores, a limit of 40 takes two thirds of the time of a limit of 20 (measured).
+	// machine with two cores, deletions with a limit of 40 take two thirds of the time that they take
+	// with a limit of 20 (measured).
 	maxConcurrentDeletes = 40
 	// maxConcurrentRequests limits the total number of concurrent requests for all namespaces.
 	maxConcurrentRequests = 64
@@ -266,7 +267,7 @@ func (p *pass) deleteInOrder(ctx context.Context, types []*typeState) (string, e
 		if err := p.forEachType(ctx, states, p.deleteType); err != nil {
 			return "", err
 		}
-		// If later stages have no objects, no stage waits. A wait reason would be wrong, and the message
+		// If later stages have no objects, there is no reason to wait. The message would be wrong, and
 		// would alternate with the message of a namespace controller that runs alongside the operator.
 		if reason := computeWaitReason(current, states); reason != "" && hasLater {
 			return reason, nil

@@ -802,7 +802,7 @@ func TestPassCountsFinalizersAndDeletionDue(t *testing.T) {
 	}))
 }
 
-func TestPassEndsWithTheContext(t *testing.T) {
+func TestPassStopsWhenTheContextIsCanceled(t *testing.T) {
 	for _, request := range []string{"list widgets", "delete widgets/w", "delete-collection gadgets", "list widgets from 1"} {
 		t.Run(request, func(t *testing.T) {
 			g := NewWithT(t)
@@ -846,7 +846,7 @@ func withFinalizers(namespace *corev1.Namespace, tokens ...corev1.FinalizerName)
 }
 
 // A 429 without Retry-After, for example from a webhook, applies to one object only.
-func TestPassDeletesAllObjectsDespiteRefusals(t *testing.T) {
+func TestPassDeletesAllObjectsDespiteRejections(t *testing.T) {
 	g := NewWithT(t)
 	server := &contentServer{objects: map[string]objects{}, errors: map[string]error{}}
 	for i := range 2 * maxConcurrentDeletes {

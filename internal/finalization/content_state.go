@@ -19,12 +19,13 @@ import (
 // over all types, updated by each later pass. In the zero contentState, no content is known.
 type contentState struct {
 	resources *ResourceSet
-	// types are the types that may have objects, and pods, because new pods may be created.
+	// types contains the types that may have objects. It also contains pods, because new pods may be
+	// created.
 	types []*typeState
 	// isAfterGracePeriod reports whether discovery and lists of the last full pass were requested after
 	// the grace period.
 	isAfterGracePeriod bool
-	// gracePeriodEnd is the end of the grace period as known in the last full pass.
+	// gracePeriodEnd is the end of the grace period according to the last full pass.
 	gracePeriodEnd time.Time
 	// isInterrupted reports whether the last pass ended with an error. Its counts can be partial, so
 	// that types with objects appear to be empty.
@@ -115,7 +116,7 @@ func (s *typeState) setFirstPage(result *sharedlist.Result) {
 	s.page, s.listedAt = page, result.ListedAt
 	s.count(page.Items)
 	s.Count += int(ptr.Deref(page.RemainingItemCount, 0))
-	// A page may be empty although others follow, as the API allows.
+	// The API allows empty pages that other pages follow.
 	s.isUncounted = s.Count == 0 && page.Continue != ""
 }
 

@@ -121,7 +121,7 @@ func TestDiscoveryCacheDoesNotShareAnIncompleteDiscoveryWithLateCallers(t *testi
 	})
 }
 
-func TestDiscoveryCacheEndsWithTheContext(t *testing.T) {
+func TestDiscoveryCacheStopsWhenTheContextIsDone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := NewWithT(t)
 		api := &discoverer{
@@ -149,7 +149,7 @@ func TestDiscoveryCacheEndsWithTheContext(t *testing.T) {
 	})
 }
 
-func TestDiscoveryCacheBoundsADiscovery(t *testing.T) {
+func TestDiscoveryCacheLimitsTheDuration(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := NewWithT(t)
 		cache := newDiscoveryCache(&discoverer{results: []discoveryResult{{}}, delay: time.Hour}, clock.RealClock{})

@@ -91,7 +91,7 @@ func (f *Finalizer) Start(ctx context.Context, requeue func(namespace string, af
 // reading the Namespace. All other errors are in the Report.
 func (f *Finalizer) Sync(ctx context.Context, namespace *corev1.Namespace) (*Report, error) {
 	if namespace.DeletionTimestamp == nil || !HasFinalizer(namespace, f.finalizer) {
-		return nil, fmt.Errorf("namespace %q is not terminating or has no namespace finalizer %q",
+		return nil, fmt.Errorf("namespace %q is not terminating or does not have the namespace finalizer %q",
 			namespace.Name, f.finalizer)
 	}
 	firstSeen := f.FirstSeen(namespace)

@@ -29,8 +29,9 @@ const (
 	automatic = "auto"
 )
 
-// GracePeriod is the minimum time between the first sight of a deletion and the start of a pass that can
-// confirm that the namespace is empty. After this time, every API server has seen the deletion.
+// GracePeriod is the minimum time between two events: the operator first sees a deletion, and it starts
+// a pass that can confirm that the namespace is empty. After this time, every API server has seen the
+// deletion.
 type GracePeriod struct {
 	// Fixed is the grace period. If it is nil, the grace period depends on the API servers and the
 	// admission webhooks.

@@ -38,7 +38,7 @@ func TestParseGracePeriod(t *testing.T) {
 	}
 }
 
-func TestSettlingTimeChoose(t *testing.T) {
+func TestGracePeriodChoose(t *testing.T) {
 	const duration = 3600
 	lease := func(name string, renewed time.Time) coordinationv1.Lease {
 		return coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: coordinationv1.LeaseSpec{

@@ -50,7 +50,7 @@ const (
 	finalizerNeedsDomain  = "a domain prefix is required, such as example.com/agent"
 	invalidGracePeriod    = "grace period %q is neither %q nor a duration such as \"5s\""
 	messageReplaced       = "the namespace was deleted, created again, or finalized by another controller"
-	errNoCoreResourceType = "discovery returned no deletable resource type of the core group"
+	errNoCoreResourceType = "discovery returned no deletable resource type in the core group"
 )
 
 // The reasons for the chosen grace period, in a log message.

@@ -39,8 +39,8 @@ func (c *requestCounter) Answered(types int) {
 	c.answered += types
 }
 
-// Failed lists are not counted as responses.
-func TestMetricsCountAnswers(t *testing.T) {
+// Types whose list request failed are not counted.
+func TestMetricsCountListedTypes(t *testing.T) {
 	g := NewWithT(t)
 	server := &contentServer{errors: map[string]error{"list widgets": errOutage}}
 	deleter, _ := newDeleter(server, &namespaceReader{namespace: terminating()}, ordinary...)

@@ -17,7 +17,7 @@ const (
 	// unwatchedDelay is the time to the next pass for types that cannot be watched.
 	unwatchedDelay = 2 * time.Second
 	// newDelay is the time to the next pass if objects were created during the pass. It is not zero,
-	// because it can take a moment until a server returns a deleted object as terminating.
+	// because a server may not immediately return a deleted object as terminating.
 	newDelay = time.Second
 	// maxDelay limits the time to the next pass.
 	maxDelay = time.Minute
@@ -61,8 +61,8 @@ type Report struct {
 	// is due immediately.
 	Incomplete bool
 	// ConfirmedEmpty reports whether the namespace is empty and stays empty: a pass after the grace
-	// period found no objects, and no request failed. The namespace finalizer must not be removed
-	// otherwise.
+	// period found no objects, and no request failed. Otherwise, the namespace finalizer must not be
+	// removed.
 	ConfirmedEmpty bool
 	// WaitReason is the reason why objects of some types are not deleted yet. It is empty if no stage
 	// waits.

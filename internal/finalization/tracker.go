@@ -56,7 +56,7 @@ type terminatingNamespace struct {
 	firstSeen         time.Time
 	deletionTimestamp metav1.Time
 	// isStarted reports whether the operator has started a pass. isFinished reports whether the outcome
-	// has been recorded. After that, the informer cache may be stale for a few moments.
+	// has been recorded. Other passes can follow while the informer cache is stale.
 	isStarted, isFinished bool
 	// content is used by one pass at a time, because the queue contains a Namespace only once.
 	content *contentState
@@ -94,7 +94,7 @@ func (t *terminatingTracker) track(namespace *corev1.Namespace, now time.Time) t
 		if t.namespaces == nil {
 			t.namespaces = map[string]*terminatingNamespace{}
 		}
-		t.finishLocked(known, OutcomeOvertaken, now) // An earlier Namespace of this name was finalized.
+		t.finishLocked(known, OutcomeOvertaken, now) // An earlier Namespace with this name was finalized.
 		known = &terminatingNamespace{
 			uid: namespace.UID, firstSeen: now, deletionTimestamp: *namespace.DeletionTimestamp,
 			content: &contentState{},

@@ -178,7 +178,7 @@ func FuzzDeletePath(f *testing.F) {
 	})
 }
 
-func TestQuoteBoundsLength(t *testing.T) {
+func TestQuoteTruncates(t *testing.T) {
 	if text := Quote(strings.Repeat("a", 1<<20)); len(text) > 300 {
 		t.Errorf("got %d bytes", len(text))
 	}

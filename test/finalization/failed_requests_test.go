@@ -154,7 +154,7 @@ var _ = Describe("A namespace whose content is unknown", func() {
 		Entry("all groups", 3, unavailable("/apis"), HaveDiscoveryFailure("the server is currently unable")),
 		Entry("the core group", 3, unavailable("/api"), HaveDiscoveryFailure("the server is currently unable")),
 		Entry("the core group, reported as not found", 3, missing("/api"),
-			HaveDiscoveryFailure("no deletable resource type of the core group")),
+			HaveDiscoveryFailure("no deletable resource type in the core group")),
 		Entry("one group in aggregated discovery", 3, stale("apps"),
 			HaveDiscoveryFailure("Discovery failed for some groups, 1 failing", "apps/v1")),
 		Entry("one group in unaggregated discovery", 3, unaggregated(unavailable("/apis/apps/v1")),
