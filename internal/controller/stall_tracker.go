@@ -48,7 +48,7 @@ type trackedNamespace struct {
 func (t *stallTracker) reset() {
 	t.lock.Lock()
 	defer t.lock.Unlock()
-	t.namespaces = nil
+	t.namespaces = map[string]*trackedNamespace{}
 	metrics.NamespacesBlocked.Reset()
 }
 
@@ -58,9 +58,6 @@ func (t *stallTracker) update(
 ) *trackedNamespace {
 	t.lock.Lock()
 	defer t.lock.Unlock()
-	if t.namespaces == nil {
-		t.namespaces = map[string]*trackedNamespace{}
-	}
 	tracked := t.namespaces[namespace.Name]
 	if tracked == nil {
 		tracked = &trackedNamespace{}
