@@ -21,7 +21,7 @@ import (
 // expired is the error of a watch whose resource version is too old.
 var expired = &metav1.Status{Status: metav1.StatusFailure, Code: 410, Reason: metav1.StatusReasonExpired}
 
-// watched runs Watches against a server, in a synctest bubble.
+// watched is a changeWatcher with a fake API server, in a synctest bubble.
 type watched struct {
 	*changeWatcher
 	server *contentServer
@@ -31,7 +31,7 @@ type watched struct {
 	notified []string
 }
 
-// inBubble runs a test with Watches whose goroutines exit with the test.
+// inBubble runs a test with a changeWatcher in a synctest bubble. Its goroutines exit with the test.
 func inBubble(t *testing.T, test func(g *WithT, w *watched)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -229,7 +229,7 @@ func TestChangeWatcherMissesNoEventDuringAPass(t *testing.T) {
 				w.startPass("x")
 			},
 		},
-		"an object of another namespace is deleted": {
+		"an object in another namespace is deleted": {
 			run: func(w *watched) {
 				w.startPass("x")
 				w.sendEvent(watch.Deleted, "z", "6")

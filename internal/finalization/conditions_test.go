@@ -96,7 +96,7 @@ func TestComputeConditionsOfAReport(t *testing.T) {
 				"Discovery failed for some groups, 1 failing: unable to retrieve the complete list of server APIs: "+
 					"metrics.k8s.io/v1beta1: the server is currently unable to handle the request", at))...),
 		},
-		"discovery failed for some groups, in another error type": {
+		"discovery failed for some groups, with a wrapped error": {
 			report: Report{Resources: &ResourceSet{DiscoveryError: fmt.Errorf("failed: %w", groupsFailed)}},
 			want: healthyExcept(append(unknownContent(undiscovered), condition("NamespaceDeletionDiscoveryFailure", yes, "DiscoveryFailed",
 				"Discovery failed for some groups, 1 failing: failed: unable to retrieve the complete list of server APIs: "+
@@ -220,11 +220,11 @@ func TestComputeConditionsOfANamespace(t *testing.T) {
 		"a new condition":     {have: allWell(before)[:4], want: conditions{allWell(at)[4]}},
 		"unchanged, with a condition of another controller": {have: append(conditions{condition("corp.com/Ready", yes, "Up", "", before)}, allWell(before)...)},
 		"new, with a condition of another controller":       {have: conditions{condition("corp.com/Ready", yes, "Up", "", before)}, want: allWell(at)},
-		"in another order": {have: conditions{allWell(before)[3], allWell(before)[1], allWell(before)[0], allWell(before)[4], allWell(before)[2]}},
-		"one turns True": {
+		"existing conditions in another order":              {have: conditions{allWell(before)[3], allWell(before)[1], allWell(before)[0], allWell(before)[4], allWell(before)[2]}},
+		"one condition turns True": {
 			have: allWell(before), report: left, want: conditions{podLeft(at)},
 		},
-		"one turns False": {
+		"one condition turns False": {
 			have: with(3, podLeft(before)), want: conditions{allWell(at)[3]},
 		},
 		"a changed message keeps the transition time": {
@@ -237,7 +237,7 @@ func TestComputeConditionsOfANamespace(t *testing.T) {
 				"All content successfully deleted, may be waiting on finalization", before)),
 			want: conditions{allWell(before)[2]},
 		},
-		"one is Unknown": {
+		"one condition is Unknown": {
 			have: with(0, condition("NamespaceDeletionDiscoveryFailure", corev1.ConditionUnknown, "ResourcesDiscovered",
 				"All resources successfully discovered", before)),
 			want: conditions{allWell(at)[0]},

@@ -298,7 +298,7 @@ func TestPass(t *testing.T) {
 			},
 		},
 
-		// Objects.
+		// Deletion of single objects.
 		"an object was deleted after it was listed": {
 			server: &contentServer{
 				objects: map[string]objects{"widgets": {object("w")}},
@@ -342,7 +342,7 @@ func TestPass(t *testing.T) {
 			},
 		},
 
-		// Verbs.
+		// Types that do not support all verbs.
 		"a type without deletecollection": {
 			types:  []string{"example.com/v1/widgets:list,delete"},
 			server: &contentServer{objects: map[string]objects{"widgets": {object("w")}}},
@@ -386,7 +386,7 @@ func TestPass(t *testing.T) {
 			want:   passResult{Deletes: []string{"delete-collection widgets", "deletecollection widgets, Background"}},
 		},
 
-		// Pages.
+		// Lists with several pages.
 		"several pages": {
 			server: &contentServer{pageSize: 2, objects: map[string]objects{
 				"widgets": {object("a", "f"), object("b", "f"), object("c", "f"), object("d", "f"), object("e", "f")},
@@ -491,7 +491,7 @@ func TestPassConfirmationHasTheTimeOfItsRequest(t *testing.T) {
 	g.Expect(server.recorded("get")).To(HaveLen(2))
 }
 
-// One request confirms all types that were listed before it.
+// One get request confirms the Namespace for all types that were listed before the request.
 func TestPassSharesTheConfirmation(t *testing.T) {
 	g := NewWithT(t)
 	server := &contentServer{objects: map[string]objects{
@@ -520,12 +520,12 @@ func TestPassDeletesNothingInAnotherNamespace(t *testing.T) {
 		want      error
 		wantError string
 	}{
-		"the namespace no longer exists":         {getError: errNotFound, want: ErrReplaced},
-		"the namespace was recreated":            {live: withUID(terminating(), "another-uid"), want: ErrReplaced},
-		"the namespace was recreated, is active": {live: wrappers.MakeNamespace("x").UID("another-uid").Obj(), want: ErrReplaced},
-		"the namespace is not terminating":       {live: withoutDeletion(terminating()), want: ErrReplaced},
-		"the finalizer was removed":              {live: withFinalizers(terminating(), "example.com/agent"), want: ErrReplaced},
-		"all finalizers were removed":            {live: withFinalizers(terminating()), want: ErrReplaced},
+		"the namespace no longer exists":            {getError: errNotFound, want: ErrReplaced},
+		"the namespace was recreated":               {live: withUID(terminating(), "another-uid"), want: ErrReplaced},
+		"the namespace was recreated and is active": {live: wrappers.MakeNamespace("x").UID("another-uid").Obj(), want: ErrReplaced},
+		"the namespace is not terminating":          {live: withoutDeletion(terminating()), want: ErrReplaced},
+		"the finalizer was removed":                 {live: withFinalizers(terminating(), "example.com/agent"), want: ErrReplaced},
+		"all finalizers were removed":               {live: withFinalizers(terminating()), want: ErrReplaced},
 		"the namespace cannot be read": {
 			getError: errOutage, want: errOutage,
 			wantError: `failed to get namespace "x" before deleting its content: ` + errOutage.Error(),
@@ -706,8 +706,9 @@ func TestPassReportsFailedRecount(t *testing.T) {
 
 func TestPassStopsAfterItsBudget(t *testing.T) {
 	tests := map[string]struct {
-		// slow is the request that takes longer than the budget. took overrides deleteBudget.
-		slow          string
+		// slow is the request that takes longer than the budget.
+		slow string
+		// took is the duration of this request. The default is deleteBudget.
 		took          time.Duration
 		objects       objects
 		isEmptyFirst  bool

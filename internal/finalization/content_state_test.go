@@ -33,7 +33,7 @@ func newPasses(t *testing.T, server *contentServer) *passes {
 	return p
 }
 
-// pass runs a pass and returns the requests that it sent, sorted.
+// pass runs a pass. It returns the Report and the requests that the pass sent, sorted.
 func (p *passes) pass(t *testing.T, gracePeriodEnd time.Time) (*Report, []string) {
 	t.Helper()
 	p.server.log = nil
@@ -154,9 +154,9 @@ func TestPassUsesListsOfOtherNamespaces(t *testing.T) {
 		want      []string
 		wantEmpty bool
 	}{
-		"shortly before": {requested: -1, want: listEachType},
-		"at the end":     {requested: 0, wantEmpty: true},
-		"later":          {requested: time.Millisecond, wantEmpty: true},
+		"requested shortly before the grace period ended": {requested: -1, want: listEachType},
+		"requested when the grace period ended":           {requested: 0, wantEmpty: true},
+		"requested after the grace period":                {requested: time.Millisecond, wantEmpty: true},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -180,11 +180,11 @@ func TestNeedsFullPass(t *testing.T) {
 		changed time.Time
 		want    bool
 	}{
-		"no earlier pass":                         {want: true},
-		"no earlier pass, after the grace period": {isAfterGracePeriod: true, want: true},
-		"full pass before the grace period ends":  {state: contentState{resources: &ResourceSet{requestedAt: now}}},
-		"the grace period has ended since":        {state: contentState{resources: &ResourceSet{requestedAt: now}}, isAfterGracePeriod: true, want: true},
-		"full pass after the grace period": {
+		"no earlier pass":                                     {want: true},
+		"no earlier pass, after the grace period":             {isAfterGracePeriod: true, want: true},
+		"a full pass before the grace period ends":            {state: contentState{resources: &ResourceSet{requestedAt: now}}},
+		"the grace period has ended since the last full pass": {state: contentState{resources: &ResourceSet{requestedAt: now}}, isAfterGracePeriod: true, want: true},
+		"a full pass after the grace period": {
 			state: contentState{resources: &ResourceSet{requestedAt: now}, isAfterGracePeriod: true, gracePeriodEnd: gracePeriodEnd}, isAfterGracePeriod: true,
 		},
 		"the grace period is longer and has not ended": {
@@ -360,14 +360,14 @@ func TestComputeNotBefore(t *testing.T) {
 		isAfterGracePeriod       bool
 		wantDiscovery, wantLists time.Time
 	}{
-		"the first pass":                         {wantLists: firstSeen},
-		"the first pass, after the grace period": {isAfterGracePeriod: true, wantDiscovery: gracePeriodEnd, wantLists: gracePeriodEnd},
-		"again before the grace period ends":     {state: passed(false, nothing), wantLists: startedAt},
-		"the grace period is longer":             {state: passed(true, nothing), wantLists: startedAt},
+		"the first pass":                            {wantLists: firstSeen},
+		"the first pass, after the grace period":    {isAfterGracePeriod: true, wantDiscovery: gracePeriodEnd, wantLists: gracePeriodEnd},
+		"a later pass before the grace period ends": {state: passed(false, nothing), wantLists: startedAt},
+		"the grace period is longer":                {state: passed(true, nothing), wantLists: startedAt},
 		"after the grace period, and no object remained": {
 			state: passed(false, nothing), isAfterGracePeriod: true, wantDiscovery: gracePeriodEnd, wantLists: gracePeriodEnd,
 		},
-		"again after the grace period": {
+		"a later pass after the grace period": {
 			state: passed(true, nothing), isAfterGracePeriod: true, wantDiscovery: gracePeriodEnd, wantLists: startedAt,
 		},
 	}
@@ -380,12 +380,12 @@ func TestComputeNotBefore(t *testing.T) {
 		"a deletion failed":            func(s *typeState) { s.deleteError = errOutage },
 		"a type does not support list": func(s *typeState) { s.Type.CanList = false },
 	} {
-		test := tests["again after the grace period"]
+		test := tests["a later pass after the grace period"]
 		test.state = passed(false, change)
 		tests["after the grace period, and "+name] = test
 	}
 	// A type that was only partially counted can appear to be empty.
-	interrupted := tests["again after the grace period"]
+	interrupted := tests["a later pass after the grace period"]
 	interrupted.state = passed(false, nothing)
 	interrupted.state.isInterrupted = true
 	tests["after the grace period, and the last pass was interrupted"] = interrupted
@@ -406,7 +406,7 @@ func TestCanAssumeDeleted(t *testing.T) {
 	}{
 		"all objects were deleted": {change: func(*typeState) {}, want: true},
 		"pods":                     {change: func(s *typeState) { s.Type = podsType }},
-		"another type":             {change: func(s *typeState) { s.Type = widgetsType }},
+		"a type in another stage":  {change: func(s *typeState) { s.Type = widgetsType }},
 		"configmaps in another group": {
 			change: func(s *typeState) { s.Type = resourceType("metrics.example.com", "v1", "configmaps") },
 		},

@@ -244,7 +244,7 @@ func TestDiscoveryCacheReadsDiscovery(t *testing.T) {
 			result: discoveryResult{lists: servedOnly("example.com/v1/widgets", "v1/configmaps")},
 			want:   []ResourceType{configMapsType, widgetsType},
 		},
-		"only an error": {
+		"discovery returns only an error": {
 			result:             discoveryResult{err: errOutage},
 			wantDiscoveryError: errOutage.Error(),
 		},

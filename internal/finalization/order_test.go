@@ -113,7 +113,7 @@ func TestComputeWaitReason(t *testing.T) {
 			})},
 			want: waitForWidgets,
 		},
-		"a type that cannot be listed has priority": {
+		"a type that cannot be listed has priority over a terminating object": {
 			stage: stageDefault, types: []*typeState{
 				state(configMapsType, ending),
 				state(widgetsType, func(s *typeState) { s.listError = errOutage }),

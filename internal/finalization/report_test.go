@@ -75,10 +75,10 @@ func TestReportRequeueAfter(t *testing.T) {
 		},
 		"empty, before the grace period ends": {gracePeriodEnd: 700 * time.Millisecond, want: 700 * time.Millisecond},
 		"empty, after the grace period":       {gracePeriodEnd: -time.Second, want: time.Millisecond},
-		"watched": {
+		"a watched type": {
 			report: Report{Remaining: []Remaining{{Type: podsType, Count: 1}}}, want: 15 * time.Second,
 		},
-		"watched, before the grace period ends": {
+		"a watched type, before the grace period ends": {
 			report:         Report{Remaining: []Remaining{{Type: podsType, Count: 1}}},
 			gracePeriodEnd: time.Second, want: 15 * time.Second,
 		},
@@ -131,7 +131,7 @@ func TestReportErr(t *testing.T) {
 	}
 }
 
-// Joined errors keep their type.
+// Errors keep their type when they are joined.
 func TestJoinObjectErrors(t *testing.T) {
 	g := NewWithT(t)
 	g.Expect(joinObjectErrors(podsType, nil)).To(Succeed())

@@ -32,7 +32,7 @@ func (r requeues) add(namespace string, after time.Duration) {
 	r[namespace] = append(r[namespace], after)
 }
 
-// reportWith returns the report of a pass with a discovery error, or of a clean one.
+// reportWith returns the report of a pass with a discovery error, or of a clean pass.
 func reportWith(err error) *Report {
 	return &Report{Resources: &ResourceSet{DiscoveryError: err}}
 }

@@ -72,11 +72,11 @@ func (s *Source) GracePeriod(ctx context.Context, firstSeen time.Time) time.Dura
 
 // delayingWebhooks caches the last list of webhooks that can delay a request, for all Namespaces.
 //
-// It sends list requests instead of using an informer. The short grace period is safe only if there was
-// no such webhook after the deletion was seen, but an informer can be stale for any length of time. In
-// addition, the manager could not start if an informer lacked the permission to list webhooks.
-// delayingWebhooks sends at most two requests per second, regardless of the number of terminating
-// namespaces.
+// It sends list requests instead of using an informer. The short grace period is safe only if no such
+// webhook existed when the deletion was seen. A list shows this, but an informer can be stale for any
+// length of time. In addition, the manager could not start if an informer lacked the permission to list
+// webhooks. delayingWebhooks sends at most two requests per second, regardless of the number of
+// terminating namespaces.
 type delayingWebhooks struct {
 	lock   sync.Mutex
 	listed time.Time

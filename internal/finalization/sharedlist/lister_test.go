@@ -361,12 +361,12 @@ func TestListerReusesLists(t *testing.T) {
 		later     time.Duration
 		want      []string
 	}{
-		"not before an earlier time":  {notBefore: -time.Second, later: time.Second},
-		"not before the request":      {notBefore: 0, later: time.Second},
-		"not before a later time":     {notBefore: 1, later: time.Second, want: []string{"widgets in late, 500"}},
-		"not before the response":     {notBefore: 50 * time.Millisecond, later: time.Second, want: []string{"widgets in late, 500"}},
-		"the list has almost expired": {notBefore: -time.Second, later: listLifetime},
-		"the list has expired":        {notBefore: -time.Second, later: listLifetime + 1, want: []string{"widgets in late, 500"}},
+		"notBefore is earlier than the request": {notBefore: -time.Second, later: time.Second},
+		"notBefore is the time of the request":  {notBefore: 0, later: time.Second},
+		"notBefore is later than the request":   {notBefore: 1, later: time.Second, want: []string{"widgets in late, 500"}},
+		"notBefore is the time of the response": {notBefore: 50 * time.Millisecond, later: time.Second, want: []string{"widgets in late, 500"}},
+		"the list has almost expired":           {notBefore: -time.Second, later: listLifetime},
+		"the list has expired":                  {notBefore: -time.Second, later: listLifetime + 1, want: []string{"widgets in late, 500"}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -527,7 +527,7 @@ func TestListerDoesNotWaitForAnUnresponsiveType(t *testing.T) {
 	})
 }
 
-// A request is not canceled with the context of one of its callers.
+// If the context of one caller is canceled, the shared request continues.
 func TestListerContinuesForOtherCallers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := NewWithT(t)

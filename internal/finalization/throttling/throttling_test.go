@@ -156,7 +156,7 @@ func TestRetryAfter(t *testing.T) {
 		"throttled without Retry-After": {err: busy(0)},
 		"throttled for a day":           {err: busy(86400), want: maxRetryAfter},
 		"a negative Retry-After":        {err: busy(-1)},
-		"wrapped":                       {err: fmt.Errorf("listing: %w", busy(3)), want: 3 * time.Second},
+		"a wrapped error":               {err: fmt.Errorf("listing: %w", busy(3)), want: 3 * time.Second},
 		"the longest of joined errors":  {err: errors.Join(errOutage, busy(3), fmt.Errorf("x: %w", errors.Join(busy(7))), busy(5)), want: 7 * time.Second},
 		"a timeout with a Retry-After": {
 			err: apierrors.NewTimeoutError("later", 9),
