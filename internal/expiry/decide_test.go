@@ -143,7 +143,7 @@ func TestDecide(t *testing.T) {
 
 		"invalid": {
 			namespace: makeNamespace().Annotation(v1alpha1.AnnotationTTL, "soon"), have: &warned, at: 9,
-			want: write(expiring(no, v1alpha1.ReasonInvalidExpiry, msgInvalidTTL("soon")+"; the namespace is not deleted until this is fixed", 9), warn, 0),
+			want: write(expiring(no, v1alpha1.ReasonInvalidExpiry, msgInvalid(errors.New(msgInvalidTTL("soon"))), 9), warn, 0),
 		},
 		"exempt": {
 			namespace: ttl(), have: &warned, at: 9, input: Input{IsExempt: true},
@@ -152,7 +152,7 @@ func TestDecide(t *testing.T) {
 		"policy missing": {
 			namespace: ttl(), have: &warned, at: 9, input: Input{PolicyProblem: "every user may set it"},
 			want: write(expiring(no, v1alpha1.ReasonExpiryPolicyMissing,
-				"the namespace is not deleted when it expires: every user may set it", 9), warn, 0),
+				msgPolicyProblem("every user may set it"), 9), warn, 0),
 		},
 		"protected": {
 			namespace: ttl().Label(v1alpha1.LabelDeletionProtection, "enabled"), have: &scheduled, at: 4,

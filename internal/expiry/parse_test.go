@@ -120,7 +120,7 @@ func TestParseInvalid(t *testing.T) {
 		},
 		"truncated value": {
 			namespace: makeNamespace().Annotation(v1alpha1.AnnotationTTL, strings.Repeat("ß", 1000)),
-			want:      "annotation nslifecycle.dev/ttl is \"" + strings.Repeat("ß", 64) + `..."`,
+			want:      "the annotation nslifecycle.dev/ttl is \"" + strings.Repeat("ß", 64) + `..."`,
 		},
 	}
 	for name, test := range tests {

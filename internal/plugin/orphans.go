@@ -16,6 +16,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/plugin/orphans"
 	"github.com/nslifecycle/nslifecycle/internal/plugin/printer"
 	"github.com/nslifecycle/nslifecycle/internal/printable"
+	"github.com/nslifecycle/nslifecycle/internal/shell"
 )
 
 type orphansOptions struct {
@@ -105,7 +106,8 @@ func (o *orphansOptions) print(found *orphans.Result) error {
 
 func (o *orphansOptions) confirmAndDelete(ctx context.Context, finder *orphans.Finder, found []orphans.Orphan) error {
 	if !o.yes {
-		isConfirmed, err := o.ask(ctx, msgDeleteOrphans(found))
+		objects, namespaces := countOrphans(found)
+		isConfirmed, err := o.ask(ctx, fmt.Sprintf(msgDeleteOrphans, objects, namespaces))
 		if err != nil {
 			return err
 		}
@@ -132,10 +134,12 @@ func (o *orphansOptions) confirmAndDelete(ctx context.Context, finder *orphans.F
 		fmt.Fprintf(o.ErrOut, "%s in namespace %s: %s\n", found[i], found[i].Namespace, outcome)
 	}
 	if held > 0 {
-		o.warnf("%s", msgOrphansHeld(held))
+		o.warnf(msgOrphansHeld, printable.Count(held, "object"))
 	}
 	if len(rejected) > 0 {
-		errs = append(errs, errOrphansRejected(rejected))
+		objects, namespaces := countOrphans(rejected)
+		errs = append(errs, fmt.Errorf(msgOrphansRejected, objects, namespaces,
+			shell.Command("kubectl create namespace %s && kubectl delete namespace %[1]s", rejected[0].Namespace)))
 	}
 	return errors.Join(errs...)
 }

@@ -12,7 +12,7 @@ import (
 )
 
 func TestMessage(t *testing.T) {
-	const protected = "label nslifecycle.dev/deletion-protection protects the namespace; to allow its deletion, run: " +
+	const protected = "the label nslifecycle.dev/deletion-protection protects the namespace; to allow its deletion, run: " +
 		"kubectl label namespace shop nslifecycle.dev/deletion-protection-"
 	tests := map[string]struct {
 		labels map[string]string

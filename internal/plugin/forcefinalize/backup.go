@@ -20,12 +20,12 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/backup"
 )
 
-// backupMode makes a backup readable by its owner only, because it can contain Secrets.
+// backupMode makes a backup readable only by its owner, because it can contain Secrets.
 const backupMode = 0o600
 
-// Backup writes all objects of the namespace to the new file plan.Backup. It returns the number
-// of objects that were written and the objects that are missing. Missing objects are an error
-// unless the user accepts that not everything can be read.
+// Backup writes all objects of the namespace to the new file plan.Backup. It returns the number of
+// written objects and the names of the missing ones. If objects are missing, it fails unless the
+// user allows unread objects.
 func (f *Finalizer) Backup(
 	ctx context.Context, plan *Plan, allowed Permissions) (saved int, missing []string, err error,
 ) {
@@ -45,10 +45,10 @@ func (f *Finalizer) Backup(
 	if err := backup.Write(&text, collected.Objects); err != nil {
 		return 0, nil, err
 	}
-	return len(collected.Objects), missing, createFile(plan.Backup, text.Bytes(), backupMode)
+	return len(collected.Objects), missing, createFile(plan.Backup, text.Bytes())
 }
 
-// discoverUnsaved returns the names of objects that still exist and are not in a backup.
+// discoverUnsaved returns the names of objects that still exist but are not in a backup.
 func (f *Finalizer) discoverUnsaved(
 	ctx context.Context, remaining []RemainingObject, saved []*unstructured.Unstructured,
 ) ([]string, error) {
@@ -83,8 +83,8 @@ func computeUnsaved(remaining []RemainingObject, saved []*unstructured.Unstructu
 	return unsaved
 }
 
-// filterExisting returns the names of the objects that still exist. If some types cannot be
-// read, it assumes that all of them exist.
+// filterExisting returns the names of the objects that still exist. If some resource types cannot be
+// read, it assumes that all objects still exist.
 func filterExisting(objects []*RemainingObject, current *clusterState) []string {
 	present := map[types.UID]bool{}
 	for i := range current.objects {
@@ -99,9 +99,10 @@ func filterExisting(objects []*RemainingObject, current *clusterState) []string 
 	return names
 }
 
-// createFile writes a new file and syncs it, because it may soon be the only copy of the objects.
-func createFile(name string, text []byte, mode os.FileMode) error {
-	file, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+// createFile writes a new file and syncs it, because the file can soon be the only copy of the
+// objects.
+func createFile(name string, text []byte) error {
+	file, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, backupMode)
 	if errors.Is(err, fs.ErrExist) {
 		return errBackupExists(name)
 	}
@@ -116,8 +117,8 @@ func createFile(name string, text []byte, mode os.FileMode) error {
 	return nil
 }
 
-// syncDirectory syncs a directory, so that a new file survives a power failure. Windows does
-// not support it and does not need it.
+// syncDirectory syncs a directory, so that a new file survives a power failure. Windows neither
+// supports nor needs this.
 func syncDirectory(name string) error {
 	if runtime.GOOS == "windows" {
 		return nil

@@ -12,13 +12,13 @@ import (
 // Candidate is a removal that the user can select.
 type Candidate struct {
 	Removal
-	// Command runs the removal as a dry run.
+	// Command tests the removal with a dry run.
 	Command string `json:"command"`
 	Effect  string `json:"effect"`
 }
 
-// computeCandidates returns all possible removals, the least harmful first: finalizers of
-// objects, finalizers of the Namespace, and the namespace finalizer kubernetes, whose owner
+// computeCandidates returns all possible removals, least harmful first: finalizers of objects, then
+// finalizers of the Namespace. The namespace finalizer "kubernetes" is last, because its owner
 // deletes the content.
 func computeCandidates(state *clusterState) []Candidate {
 	name := state.namespace.Name
@@ -50,7 +50,8 @@ func computeCandidates(state *clusterState) []Candidate {
 	return candidates
 }
 
-// objectsByFinalizer returns the finalizers of terminating objects, sorted, and their objects.
+// objectsByFinalizer returns the sorted finalizers of terminating objects, and the objects with each
+// finalizer.
 func objectsByFinalizer(objects []RemainingObject) (finalizers []string, byFinalizer map[string][]RemainingObject) {
 	byFinalizer = map[string][]RemainingObject{}
 	for _, object := range objects {

@@ -3,8 +3,8 @@
 
 // Package forcefinalize removes a finalizer that blocks the deletion of a namespace.
 //
-// The plan is pure: it computes from the state of the cluster what a removal changes, what
-// is lost and why the removal is refused. The Finalizer reads that state, tests the plan as a
-// server-side dry run, and applies it. Every write carries the UID and the resourceVersion
-// that the user was shown, so the API server rejects it if the object has changed since.
+// Computing the plan is pure: from the state of the cluster it derives what a removal changes, what
+// is lost and why the removal is refused. The Finalizer reads that state, tests the plan with a
+// server-side dry run, and applies it. Every write contains the UID and the resourceVersion of the
+// plan that the user has seen. If the object has changed since, the API server rejects the write.
 package forcefinalize

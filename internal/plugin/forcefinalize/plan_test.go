@@ -536,10 +536,10 @@ func TestWithAdvice(t *testing.T) {
 
 func TestCreateFile(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "backup.yaml")
-	if err := createFile(name, []byte("first"), backupMode); err != nil {
+	if err := createFile(name, []byte("first")); err != nil {
 		t.Fatal(err)
 	}
-	if err := createFile(name, []byte("second"), backupMode); err == nil ||
+	if err := createFile(name, []byte("second")); err == nil ||
 		err.Error() != errBackupExists(name).Error() {
 		t.Errorf("a second file of the same name: %v", err)
 	}
