@@ -27,11 +27,11 @@ var (
 	kindQuota          = schema.GroupKind{Kind: "ResourceQuota"}
 )
 
-// order is the order in which objects are created. Objects that other objects refer to, and
-// objects that apply to other objects, come first.
+// order is the order in which objects are created. Objects that other objects refer to and objects
+// that apply to other objects come first.
 var order = []schema.GroupKind{
 	kindNamespace,
-	// A Pod that is created before them would lack their defaults or their protection.
+	// Pods that are created before LimitRanges and NetworkPolicies lack their defaults and protection.
 	{Kind: "LimitRange"},
 	{Group: "networking.k8s.io", Kind: "NetworkPolicy"},
 	kindServiceAccount,
@@ -44,7 +44,7 @@ var order = []schema.GroupKind{
 	kindEndpoints,
 	{Group: "discovery.k8s.io", Kind: "EndpointSlice"},
 	{Group: "policy", Kind: "PodDisruptionBudget"},
-	// Controlled objects come before their controller, which adopts them instead of creating others.
+	// Controlled objects come before their controllers, which adopt them instead of creating new ones.
 	{Group: "apps", Kind: "ControllerRevision"},
 	kindPod,
 	{Group: "apps", Kind: "ReplicaSet"},
@@ -62,7 +62,7 @@ var order = []schema.GroupKind{
 var (
 	rankBuiltIn = len(order)
 	rankCustom  = len(order) + 1
-	// A quota rejects all objects until its controller has counted them for the first time.
+	// A ResourceQuota rejects new objects until its controller has counted the existing ones.
 	rankQuota = len(order) + 2
 )
 
@@ -79,7 +79,7 @@ func rankOf(kind schema.GroupKind) int {
 	return rankCustom
 }
 
-// sortObjects sorts objects by the order in which they can be created.
+// sortObjects sorts objects in the order in which they can be created.
 func sortObjects(objects []*unstructured.Unstructured) {
 	slices.SortStableFunc(objects, func(a, b *unstructured.Unstructured) int {
 		kindA, kindB := groupKind(a), groupKind(b)

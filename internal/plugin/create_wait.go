@@ -9,7 +9,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/discovery"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
@@ -113,14 +112,9 @@ func (w *createWaiter) deletedError(event namespaceEvent) error {
 
 // isOperatorInstalled reports whether the API server serves the API of nslifecycle.
 func (w *createWaiter) isOperatorInstalled() bool {
-	config, err := w.restConfig()
-	if err != nil {
-		return false
+	client, _, err := w.contentClients()
+	if err == nil {
+		_, err = client.ServerResourcesForGroupVersion(v1alpha1.GroupVersion.String())
 	}
-	client, err := discovery.NewDiscoveryClientForConfig(config)
-	if err != nil {
-		return false
-	}
-	_, err = client.ServerResourcesForGroupVersion(v1alpha1.GroupVersion.String())
 	return err == nil
 }

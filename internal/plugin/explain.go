@@ -13,9 +13,9 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/workqueue"
 
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis/collect"
@@ -118,15 +118,9 @@ func (o *explainOptions) explainAll(ctx context.Context) error {
 	}
 	all := make([]*diagnosis.Diagnosis, len(names))
 	errs := make([]error, len(names))
-	group := errgroup.Group{}
-	group.SetLimit(maxParallelDiagnoses)
-	for i, name := range names {
-		group.Go(func() error {
-			all[i], errs[i] = diagnose(ctx, collector, name)
-			return nil
-		})
-	}
-	_ = group.Wait() // The errors are in errs.
+	workqueue.ParallelizeUntil(ctx, maxParallelDiagnoses, len(names), func(i int) {
+		all[i], errs[i] = diagnose(ctx, collector, names[i])
+	})
 	all = slices.DeleteFunc(all, func(one *diagnosis.Diagnosis) bool { return one == nil })
 	if len(all) == 0 && !o.output.IsStructured() {
 		fmt.Fprintln(o.ErrOut, msgNoInactiveNamespaces)
@@ -134,7 +128,7 @@ func (o *explainOptions) explainAll(ctx context.Context) error {
 	if err := o.print("DiagnosisList", map[string]any{"items": all}, all...); err != nil {
 		return err
 	}
-	if err := errors.Join(errs...); err != nil {
+	if err := errors.Join(append(errs, ctx.Err())...); err != nil {
 		return err
 	}
 	return blockedStatus(all...)

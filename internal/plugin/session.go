@@ -22,7 +22,6 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/internal/metadataclient"
 	"github.com/nslifecycle/nslifecycle/internal/plugin/printer"
-	"github.com/nslifecycle/nslifecycle/internal/resourcetypes"
 	"github.com/nslifecycle/nslifecycle/internal/version"
 )
 
@@ -109,7 +108,7 @@ func (s *session) namespaces() (corev1client.NamespaceInterface, error) {
 
 // contentClients returns clients for discovery and for the metadata of objects of all types. The
 // clients suppress warnings about deprecated types.
-func (s *session) contentClients() (resourcetypes.Discoverer, metadata.Interface, error) {
+func (s *session) contentClients() (*discovery.DiscoveryClient, metadata.Interface, error) {
 	config, err := s.restConfig()
 	if err != nil {
 		return nil, nil, err
