@@ -15,7 +15,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// created is the creation time of the namespaces of these tests.
+// created is the creation time of the namespaces in these tests.
 var created = time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
 
 func makeNamespace() *wrappers.NamespaceWrapper {

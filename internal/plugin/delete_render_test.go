@@ -18,8 +18,8 @@ func TestDeletionProgress(t *testing.T) {
 	progress := newDeletionProgress()
 	progress.add(map[string]int{"configmaps": 10, "pods": 2})
 	progress.add(map[string]int{"configmaps": 4, "secrets": 5})
-	most, now := progress.totals()
-	g.Expect([]int{most, now}).To(Equal([]int{17, 9}))
+	highest, current := progress.totals()
+	g.Expect([]int{highest, current}).To(Equal([]int{17, 9}))
 	g.Expect(plainProgressLines(progress)).To(Equal([]string{
 		"secrets: 5 of 5 remaining", "configmaps: 4 of 10 remaining", "pods: 0 of 2 remaining",
 	}))
@@ -42,13 +42,13 @@ func TestDeletionProgress(t *testing.T) {
 func TestDiagnosisLines(t *testing.T) {
 	g := NewWithT(t)
 	plain := printer.Palette{IsPlain: true}
-	g.Expect(diagnosisLines(&diagnosis.Diagnosis{State: diagnosis.Progressing, Summary: "it is slow"}, plain)).
-		To(Equal([]string{"No cause found: it is slow"}))
+	g.Expect(diagnosisLines(&diagnosis.Diagnosis{State: diagnosis.Progressing, Summary: "is being deleted"}, plain)).
+		To(Equal([]string{"No cause found: is being deleted"}))
 	finding := diagnosis.Finding{
-		Cause: diagnosis.CauseForbidden, Certainty: diagnosis.Confirmed, Message: "it may not", Remedies: []string{"let it", "or not"},
+		Cause: diagnosis.CauseForbidden, Certainty: diagnosis.Confirmed, Message: "cannot list pods", Remedies: []string{"grant the permission", "another remedy"},
 	}
 	blocked := &diagnosis.Diagnosis{State: diagnosis.Blocked, Findings: []diagnosis.Finding{finding, finding, finding, finding}}
 	lines := diagnosisLines(blocked, plain)
-	g.Expect(lines[:2]).To(Equal([]string{"Forbidden (confirmed): it may not", "  " + labelTry + " let it"}))
+	g.Expect(lines[:2]).To(Equal([]string{"Forbidden (confirmed): cannot list pods", "  " + labelTry + " grant the permission"}))
 	g.Expect(lines[6:]).To(Equal([]string{"and 1 more finding"}))
 }

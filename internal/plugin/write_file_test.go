@@ -52,5 +52,5 @@ func TestWriteFile(t *testing.T) {
 	g.Expect(writeFile(filepath.Join(dir, "missing", "file"), nil)).To(MatchError(ContainSubstring("missing")))
 	left, err := os.ReadDir(dir)
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(left).To(HaveLen(2), "no temporary files")
+	g.Expect(left).To(HaveLen(2), "temporary files must not remain")
 }
