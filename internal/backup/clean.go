@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 )
@@ -37,13 +36,13 @@ var serverLabels = []string{
 }
 
 // cleaners remove the fields that the cluster sets in objects of certain kinds.
-var cleaners = map[schema.GroupKind]func(object map[string]any){
-	kindNamespace: cleanNamespace,
-	kindSecret:    cleanSecret,
-	kindClaim:     cleanClaim,
-	kindService:   cleanService,
-	kindPod:       cleanPod,
-	kindJob:       cleanJob,
+var cleaners = map[string]func(object map[string]any){
+	"Namespace":             cleanNamespace,
+	"Secret":                cleanSecret,
+	"PersistentVolumeClaim": cleanClaim,
+	"Service":               cleanService,
+	"Pod":                   cleanPod,
+	"Job.batch":             cleanJob,
 }
 
 // Clean returns an object without its status, owner references, finalizers, and fields that the
@@ -51,7 +50,7 @@ var cleaners = map[schema.GroupKind]func(object map[string]any){
 // refer to the old one. Controllers add their finalizers again.
 func Clean(object *unstructured.Unstructured) *unstructured.Unstructured {
 	clean := object.DeepCopy()
-	if cleaner := cleaners[groupKind(object)]; cleaner != nil {
+	if cleaner := cleaners[groupKind(object).String()]; cleaner != nil {
 		cleaner(clean.Object)
 	}
 	cleanTemplates(clean.Object)

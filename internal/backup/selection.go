@@ -32,7 +32,7 @@ func newSelection(found []*unstructured.Unstructured, listed, known []resourcety
 	}
 	for _, object := range found {
 		s.uids.Insert(object.GetUID())
-		if groupKind(object) == kindService && len(mapAt(object.Object, "spec", "selector")) > 0 {
+		if groupKind(object).String() == "Service" && len(mapAt(object.Object, "spec", "selector")) > 0 {
 			s.services.Insert(object.GetName())
 		}
 	}
@@ -71,15 +71,14 @@ func (s *selection) isControlled(object *unstructured.Unstructured) bool {
 
 // isGenerated reports whether the cluster creates an object by itself.
 func (s *selection) isGenerated(object *unstructured.Unstructured) bool {
-	switch groupKind(object) {
-	case schema.GroupKind{Kind: "Event"}, schema.GroupKind{Group: "events.k8s.io", Kind: "Event"},
-		schema.GroupKind{Group: "coordination.k8s.io", Kind: "Lease"}:
+	switch groupKind(object).String() {
+	case "Event", "Event.events.k8s.io", "Lease.coordination.k8s.io":
 		return true
-	case kindConfigMap:
+	case "ConfigMap":
 		return object.GetName() == "kube-root-ca.crt"
-	case kindServiceAccount:
+	case "ServiceAccount":
 		return object.GetName() == "default" && isUnmodified(object)
-	case kindEndpoints:
+	case "Endpoints":
 		return s.services.Has(object.GetName())
 	}
 	return false
@@ -97,11 +96,11 @@ func isUnmodified(account *unstructured.Unstructured) bool {
 
 // isCompleted reports whether an object is a Job or a Pod that has completed.
 func isCompleted(object *unstructured.Unstructured) bool {
-	switch groupKind(object) {
-	case kindPod:
+	switch groupKind(object).String() {
+	case "Pod":
 		phase, _, _ := unstructured.NestedString(object.Object, "status", "phase")
 		return phase == "Succeeded" || phase == "Failed"
-	case kindJob:
+	case "Job.batch":
 		conditions, _, _ := unstructured.NestedSlice(object.Object, "status", "conditions")
 		return slices.ContainsFunc(conditions, func(condition any) bool {
 			fields, _ := condition.(map[string]any)

@@ -102,7 +102,6 @@ func (o *createOptions) printCreated(namespace *corev1.Namespace) error {
 }
 
 func (o *createOptions) printNamespace(namespace *corev1.Namespace) error {
-	namespace = namespace.DeepCopy()
 	namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
 	return o.output.PrintObject(o.Out, namespace)
 }

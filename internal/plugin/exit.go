@@ -44,19 +44,19 @@ func (e *StatusError) Unwrap() error { return e.Err }
 
 // report prints an error in the format of kubectl and returns the exit status.
 func report(errOut io.Writer, err error) int {
+	code := ExitError
 	var exit *StatusError
 	switch {
 	case err == nil:
 		return ExitOK
 	case errors.As(err, &exit):
-		if exit.Err != nil {
-			fmt.Fprintln(errOut, "error:", printer.IndentContinuation(exit.Err.Error()))
-		}
-		return exit.Code
+		code, err = exit.Code, exit.Err
 	case errors.Is(err, context.Canceled):
 		fmt.Fprintln(errOut, msgInterrupted)
 		return ExitInterrupted
 	}
-	fmt.Fprintln(errOut, "error:", printer.IndentContinuation(err.Error()))
-	return ExitError
+	if err != nil {
+		fmt.Fprintln(errOut, "error:", printer.IndentContinuation(err.Error()))
+	}
+	return code
 }

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/nslifecycle/nslifecycle/internal/backup"
 )
@@ -65,18 +66,14 @@ func (f *Finalizer) discoverUnsaved(
 
 // computeUnsaved returns the objects that are not in a backup.
 func computeUnsaved(remaining []RemainingObject, saved []*unstructured.Unstructured) []*RemainingObject {
-	type key struct {
-		kind schema.GroupKind
-		name string
-	}
-	isSaved := map[key]bool{}
+	key := func(kind schema.GroupVersionKind, name string) string { return kind.GroupKind().String() + "/" + name }
+	keys := sets.New[string]()
 	for _, object := range saved {
-		isSaved[key{object.GroupVersionKind().GroupKind(), object.GetName()}] = true
+		keys.Insert(key(object.GroupVersionKind(), object.GetName()))
 	}
 	var unsaved []*RemainingObject
 	for i := range remaining {
-		kind := remaining[i].resourceType.GroupVersionKind().GroupKind()
-		if !isSaved[key{kind, remaining[i].Name}] {
+		if !keys.Has(key(remaining[i].resourceType.GroupVersionKind(), remaining[i].Name)) {
 			unsaved = append(unsaved, &remaining[i])
 		}
 	}
@@ -86,13 +83,13 @@ func computeUnsaved(remaining []RemainingObject, saved []*unstructured.Unstructu
 // filterExisting returns the names of the objects that still exist. If some resource types cannot be
 // read, it assumes that all objects still exist.
 func filterExisting(objects []*RemainingObject, current *clusterState) []string {
-	present := map[types.UID]bool{}
+	present := sets.New[types.UID]()
 	for i := range current.objects {
-		present[current.objects[i].UID] = true
+		present.Insert(current.objects[i].UID)
 	}
 	var names []string
 	for _, object := range objects {
-		if present[object.UID] || len(current.unread) > 0 {
+		if present.Has(object.UID) || len(current.unread) > 0 {
 			names = append(names, object.String())
 		}
 	}

@@ -4,6 +4,7 @@
 package forcefinalize
 
 import (
+	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -26,9 +27,16 @@ func computeCandidates(state *clusterState) []Candidate {
 	add := func(removal Removal, effect string, flags ...string) {
 		candidates = append(candidates, Candidate{Removal: removal, Command: removal.command(name, flags...), Effect: effect})
 	}
-	finalizers, objects := objectsByFinalizer(state.objects)
-	for _, finalizer := range finalizers {
-		add(Removal{Finalizer: finalizer}, effectObjects(objects[finalizer]))
+	terminating := map[string][]RemainingObject{}
+	for _, object := range state.objects {
+		for _, finalizer := range unique(object.Finalizers) {
+			if object.IsTerminating {
+				terminating[finalizer] = append(terminating[finalizer], object)
+			}
+		}
+	}
+	for _, finalizer := range slices.Sorted(maps.Keys(terminating)) {
+		add(Removal{Finalizer: finalizer}, effectObjects(terminating[finalizer]))
 	}
 	for _, finalizer := range unique(state.namespace.Finalizers) {
 		add(Removal{MetadataFinalizer: finalizer}, effectMetadataFinalizer)
@@ -48,23 +56,4 @@ func computeCandidates(state *clusterState) []Candidate {
 		add(kubernetes, effectAbandonContent(state.objects), "--"+FlagOrphan)
 	}
 	return candidates
-}
-
-// objectsByFinalizer returns the sorted finalizers of terminating objects, and the objects with each
-// finalizer.
-func objectsByFinalizer(objects []RemainingObject) (finalizers []string, byFinalizer map[string][]RemainingObject) {
-	byFinalizer = map[string][]RemainingObject{}
-	for _, object := range objects {
-		if !object.IsTerminating {
-			continue
-		}
-		for _, finalizer := range unique(object.Finalizers) {
-			if byFinalizer[finalizer] == nil {
-				finalizers = append(finalizers, finalizer)
-			}
-			byFinalizer[finalizer] = append(byFinalizer[finalizer], object)
-		}
-	}
-	slices.Sort(finalizers)
-	return finalizers, byFinalizer
 }
