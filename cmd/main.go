@@ -62,13 +62,13 @@ type options struct {
 	checkTimeout   time.Duration
 	isVersion      bool
 
-	// These flags are parsed into fields of manager.Options.
+	// The method parse converts these flags to fields of manager.Options.
 	controllers    string
 	finalizerToken string
 	settlingTime   string
 }
 
-// parse sets the fields of manager.Options whose flags are parsed, and validates the flags.
+// parse validates the flags and converts the values of some flags to fields of manager.Options.
 func (o *options) parse() error {
 	errs := make([]error, 4)
 	o.Controllers, errs[0] = manager.ParseControllers(o.controllers)
@@ -147,7 +147,8 @@ func main() {
 		return
 	}
 
-	// Print invalid flags and a missing cluster instead of logging them: the log would add a stack trace.
+	// Print invalid flags and a missing cluster instead of logging them: the log would add a stack
+	// trace.
 	if err := opts.parse(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)

@@ -46,8 +46,8 @@ var cleaners = map[string]func(object map[string]any){
 }
 
 // Clean returns an object without its status, owner references, finalizers, and fields that the
-// cluster sets. A recreated owner has a new UID, and the garbage collector would delete objects that
-// refer to the old one. Controllers add their finalizers again.
+// cluster sets. A recreated owner has a new UID, and the garbage collector would delete objects
+// that refer to the old one. Controllers add their finalizers again.
 func Clean(object *unstructured.Unstructured) *unstructured.Unstructured {
 	clean := object.DeepCopy()
 	if cleaner := cleaners[groupKind(object).String()]; cleaner != nil {

@@ -48,15 +48,15 @@ type Options struct {
 type Backup struct {
 	// Objects are cleaned, and sorted in the order in which they can be created.
 	Objects []*unstructured.Unstructured
-	// Skipped is the number of objects that are not in the backup, by reason. For ReasonSecret, 0 means
-	// that the number is unknown.
+	// Skipped is the number of objects that are not in the backup, by reason. For ReasonSecret, 0
+	// means that the number is unknown.
 	Skipped map[Reason]int
 	// Unread lists, sorted, what is missing because it could not be read.
 	Unread []string
 }
 
-// Collect reads a namespace. It fails if the namespace does not exist or discovery fails completely.
-// The Backup lists other errors.
+// Collect reads a namespace. It fails if the namespace does not exist or discovery fails
+// completely. The Backup lists other errors.
 func Collect(ctx context.Context, config *rest.Config, namespace string, options Options) (*Backup, error) {
 	config = rest.CopyConfig(config)
 	config.QPS = -1 // maxParallelLists limits the load instead.
@@ -133,8 +133,8 @@ func (c *collector) readNamespace(ctx context.Context) error {
 	return nil
 }
 
-// selectTypes selects the resource types that can be restored. Types that cannot be created, such as
-// Pod metrics, have no stored objects.
+// selectTypes selects the resource types that can be restored. Types that cannot be created, such
+// as Pod metrics, have no stored objects.
 func (c *collector) selectTypes(all []resourcetypes.Type) error {
 	for _, name := range c.options.Types {
 		if !slices.ContainsFunc(all, func(one resourcetypes.Type) bool { return one.IsNamed(name) }) {
@@ -180,8 +180,8 @@ func (c *collector) listAll(ctx context.Context) {
 	}
 }
 
-// list returns the objects of a resource type. If a request fails, it returns the objects of the
-// previous responses, too.
+// list returns the objects of a resource type. If a request fails, it returns the error and the
+// objects of the previous responses.
 func (c *collector) list(ctx context.Context, one resourcetypes.Type) ([]*unstructured.Unstructured, error) {
 	var objects []*unstructured.Unstructured
 	options := metav1.ListOptions{Limit: pageSize}

@@ -34,8 +34,8 @@ func cleanClaim(object map[string]any) {
 	}
 }
 
-// cleanService removes the addresses and ports that the cluster has allocated. It keeps node
-// ports, because clients outside the cluster use them.
+// cleanService removes the addresses and the health check port that the cluster has allocated. It
+// keeps node ports, because clients outside the cluster use them.
 func cleanService(object map[string]any) {
 	spec := mapAt(object, "spec")
 	if spec["clusterIP"] != "None" {

@@ -5,7 +5,7 @@ package backup
 
 import "fmt"
 
-// Reason is why objects are not in a backup.
+// Reason explains why objects are not in a backup.
 type Reason string
 
 // Reasons.

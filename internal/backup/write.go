@@ -35,9 +35,9 @@ func Write(w io.Writer, objects []*unstructured.Unstructured) error {
 	return nil
 }
 
-// YAML converts a JSON document to YAML with only printable characters. Of the other characters, the
-// YAML library cannot write some, YAML treats some as line breaks, and some control terminals and
-// editors. A document with such a character stays JSON, which is valid YAML and can escape the
+// YAML converts a JSON document to YAML with only printable characters. Of the other characters,
+// the YAML library cannot write some, YAML treats some as line breaks, and some control terminals
+// and editors. A document with such a character stays JSON, which is valid YAML and can escape the
 // character.
 func YAML(document []byte) ([]byte, error) {
 	if !isUnsafe(string(document)) {

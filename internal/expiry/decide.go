@@ -61,8 +61,8 @@ type Decision struct {
 // IsIdle reports whether there is nothing to do now.
 func (d Decision) IsIdle() bool { return d.Condition == nil && !d.ShouldDelete }
 
-// Decide returns what to do about a Namespace. The conditions of the Namespace store the warning, so it
-// survives a restart of the operator.
+// Decide returns what to do about a Namespace. The conditions of the Namespace store the warning,
+// so it survives a restart of the operator.
 func Decide(namespace *corev1.Namespace, input Input) Decision {
 	if namespace.DeletionTimestamp != nil {
 		return Decision{}
@@ -93,7 +93,8 @@ func Decide(namespace *corev1.Namespace, input Input) Decision {
 	return schedule(namespace, input, expires)
 }
 
-// suspend returns the decision to report why a Namespace is not deleted, with an Event once it expires.
+// suspend returns the decision to report why a Namespace is not deleted. After the Namespace has
+// expired, the decision includes an Event.
 func suspend(namespace *corev1.Namespace, input Input, expires Expiry, reason, message string) Decision {
 	if left := expires.At.Sub(input.Now); left > 0 {
 		decision := notExpiring(namespace, input, reason, msgWillNotDelete(expires, message), "")
@@ -103,8 +104,8 @@ func suspend(namespace *corev1.Namespace, input Input, expires Expiry, reason, m
 	return notExpiring(namespace, input, reason, msgNotDeleted(expires, message), corev1.EventTypeWarning)
 }
 
-// schedule returns the decision to warn that a Namespace will be deleted, or to delete it at the end of
-// the warning period.
+// schedule returns the decision to warn that a Namespace will be deleted, or to delete it at the
+// end of the warning period.
 func schedule(namespace *corev1.Namespace, input Input, expires Expiry) Decision {
 	warned := findWarning(namespace, expires)
 	if warned == nil {

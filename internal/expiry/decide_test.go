@@ -20,7 +20,8 @@ import (
 )
 
 var (
-	// onTime is the warning for a namespace with a TTL of eight hours, if it is given before the expiry.
+	// onTime is the warning for a namespace with a TTL of eight hours, if it is given before the
+	// expiry.
 	onTime = warning("2026-03-01T20:00:00Z", v1alpha1.AnnotationTTL, "8h")
 	// tooLate is the warning for the same namespace, if it is given three hours after the expiry.
 	tooLate = lateWarning("2026-03-02T00:00:00Z", v1alpha1.AnnotationTTL, "8h")
@@ -31,7 +32,7 @@ func warning(at, key, value string) string {
 		at, key, value, key)
 }
 
-// lateWarning returns the message of a warning after the expiry, which postpones the deletion.
+// lateWarning returns the message of a warning that is given after the expiry.
 func lateWarning(at, key, value string) string {
 	return fmt.Sprintf("the namespace will be deleted at %s, because it expired before the first warning (%s=%s); "+
 		"to keep it, run: kubectl annotate namespace shop %s-", at, key, value, key)
@@ -39,8 +40,8 @@ func lateWarning(at, key, value string) string {
 
 func hours(hours float64) time.Time { return created.Add(time.Duration(hours * float64(time.Hour))) }
 
-// expiring returns the Expiring condition. Its transition time is given in hours after the creation of
-// the namespace.
+// expiring returns the Expiring condition. Its transition time is given in hours after the creation
+// of the namespace.
 func expiring(status corev1.ConditionStatus, reason, message string, since float64) corev1.NamespaceCondition {
 	return corev1.NamespaceCondition{
 		Type: v1alpha1.ConditionExpiring, Status: status, Reason: reason, Message: message,
@@ -221,8 +222,8 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// TestDecideTruncatesToSeconds verifies that the deletion never immediately follows the warning, even
-// if the expiry contains a fraction of a second.
+// TestDecideTruncatesToSeconds verifies that the deletion never immediately follows the warning,
+// even if the expiry contains a fraction of a second.
 func TestDecideTruncatesToSeconds(t *testing.T) {
 	g := NewWithT(t)
 	namespace := makeNamespace().Annotation(v1alpha1.AnnotationExpiresAt, "2026-03-01T12:00:00.7Z").Obj()

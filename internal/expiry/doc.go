@@ -10,6 +10,7 @@
 //
 // The operator never deletes a Namespace without a warning. If the Namespace has already expired at
 // the first warning, for example because the operator was not running, the operator deletes it one
-// hour after the warning. The operator does not delete a Namespace that has both annotations, has an
-// invalid value or is protected, or while the API server does not check who sets the time.
+// hour after the warning. The operator does not delete a Namespace that has both annotations, has
+// an invalid value or is protected. It deletes no Namespace while the API server does not check who
+// sets the time.
 package expiry

@@ -37,8 +37,8 @@ func msgNotDeleted(expires Expiry, reason string) string {
 	return fmt.Sprintf("the namespace expired at %s (%s), but is not deleted: %s", formatTime(expires.At), expires, reason)
 }
 
-// msgWarning identifies an expiry: the message depends on the time and on the annotation that sets the
-// time.
+// msgWarning identifies an expiry: the message depends on the time and on the annotation that sets
+// the time.
 func msgWarning(name string, expires Expiry, warnedAt time.Time) string {
 	when := formatTime(expires.At) + " (" + expires.String() + ")"
 	if at := deletionTime(expires, warnedAt); !at.Equal(expires.At) {
@@ -52,8 +52,8 @@ func msgWarning(name string, expires Expiry, warnedAt time.Time) string {
 const (
 	msgBothAnnotations = "the annotations " + v1alpha1.AnnotationExpiresAt + " and " + v1alpha1.AnnotationTTL +
 		" are mutually exclusive; remove one of them"
-	msgNoCreationTime = "the annotation " + v1alpha1.AnnotationTTL + " is relative to the creation of the namespace, but " +
-		"the creation time is unknown"
+	msgNoCreationTime = "the annotation " + v1alpha1.AnnotationTTL + " is relative to the creation of the namespace, " +
+		"but the creation time is unknown"
 )
 
 func msgInvalidTime(value string) string {

@@ -14,8 +14,9 @@ import (
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 )
 
-// The policy in config/expiry/expiry.yaml contains the same patterns, so it accepts exactly the values
-// that the operator parses. Numbers with at most five digits do not overflow a time.Duration.
+// The policy in config/expiry/expiry.yaml contains the same patterns, so it accepts exactly the
+// values that the operator parses. Numbers with at most five digits do not overflow a
+// time.Duration.
 var (
 	timePattern = regexp.MustCompile(`^[0-9]{4}-[0-9]{2}-[0-9]{2}` +
 		`T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]([.][0-9]{1,9})?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$`)
@@ -42,8 +43,8 @@ func IsSet(namespace *corev1.Namespace) bool {
 	return hasTime || hasTTL
 }
 
-// Parse returns the expiry of a Namespace for which IsSet returns true. If the annotations are invalid,
-// the error is a message for users.
+// Parse returns the expiry of a Namespace for which IsSet returns true. If the annotations are
+// invalid, the error is a message for users.
 func Parse(namespace *corev1.Namespace) (Expiry, error) {
 	at, hasTime := namespace.Annotations[v1alpha1.AnnotationExpiresAt]
 	ttl, hasTTL := namespace.Annotations[v1alpha1.AnnotationTTL]

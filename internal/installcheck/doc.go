@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package installcheck checks an installation in a cluster, for `manager --check` and `helm test`,
-// with the permissions of the manager. Except for a dry run that creates a namespace, it only reads,
-// so it can run at any time.
+// with the permissions of the manager. Except for a dry run that creates a namespace, it only
+// reads, so it can run at any time.
 //
 //	the leader renews its Lease                   a manager is running
 //	the admission policies are installed          all four, each with its binding

@@ -28,8 +28,8 @@ type Checker struct {
 	// Client reads from the API server and not from a cache.
 	Client client.Client
 	Clock  clock.PassiveClock
-	// SystemNamespace is the namespace of the installation, and LeaseName is the name of the Lease that
-	// its managers use for leader election.
+	// SystemNamespace is the namespace of the installation, and LeaseName is the name of the Lease
+	// that its managers use for leader election.
 	SystemNamespace, LeaseName string
 	// HasInitialization reports whether the managers run the initialization controllers, which require
 	// the admission policies.

@@ -14,8 +14,8 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/plugin/printer"
 )
 
-// checkConfirmation returns an error if --confirm specifies another name, or if it is not set and
-// the command cannot prompt because there is no terminal.
+// checkConfirmation returns an error if --confirm specifies another name. It also returns an error
+// if --confirm is not set and the command cannot prompt because there is no terminal.
 func (s *session) checkConfirmation(name, confirmed string) error {
 	switch {
 	case confirmed == name:

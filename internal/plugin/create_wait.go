@@ -32,7 +32,8 @@ type createWaiter struct {
 	state initialization.State
 }
 
-// wait returns the Namespace when the Namespace is ready, or an error if it cannot become ready.
+// wait waits until the Namespace is ready and returns it. It returns an error if the Namespace
+// cannot become ready.
 func (w *createWaiter) wait(
 	ctx context.Context, client corev1client.NamespaceInterface, created *corev1.Namespace,
 ) (*corev1.Namespace, error) {

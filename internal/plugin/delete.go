@@ -63,7 +63,7 @@ func (o *deleteOptions) run(ctx context.Context, name string) error {
 	if o.progressDeadline <= 0 {
 		return fmt.Errorf(msgProgressDeadline, o.progressDeadline)
 	}
-	// The operator never initializes system namespaces.
+	// The system namespaces are the namespaces that the operator never initializes.
 	if initialization.IsExempt(name, "") {
 		return fmt.Errorf(msgSystemNamespace, name)
 	}

@@ -73,7 +73,7 @@ func (w *deleteWaiter) isBlocked() bool {
 	return w.diagnosis != nil && w.diagnosis.State == diagnosis.Blocked
 }
 
-// wait returns nil when the Namespace is deleted, or the error of the context. It counts and
+// wait waits until the Namespace is deleted, or returns the error of the context. It counts and
 // diagnoses in the background, so that it returns as soon as the Namespace is deleted.
 func (w *deleteWaiter) wait(ctx context.Context, events <-chan namespaceEvent) error {
 	ctx, cancel := context.WithCancel(ctx)
@@ -152,8 +152,8 @@ func (w *deleteWaiter) handleSnapshot(latest snapshot) {
 	}
 }
 
-// recordProgress updates the fingerprint from all values that change when the deletion makes
-// progress.
+// recordProgress computes the fingerprint from all values that change when the deletion makes
+// progress, and records the time of a change.
 func (w *deleteWaiter) recordProgress() {
 	var current strings.Builder
 	fmt.Fprint(&current, w.progress.current, w.namespace.Spec.Finalizers, w.namespace.Finalizers)
@@ -203,7 +203,8 @@ func (w *deleteWaiter) showDiagnosis(result *diagnosis.Diagnosis) {
 func (w *deleteWaiter) printDeleted(event namespaceEvent) {
 	w.display.Erase()
 	elapsed := time.Since(w.started).Round(100 * time.Millisecond)
-	fmt.Fprintf(w.Out, "namespace %q deleted %s\n", w.name, printer.NewPalette(w.Out).Faint(fmt.Sprintf(msgAfter, elapsed)))
+	after := printer.NewPalette(w.Out).Faint(fmt.Sprintf(msgAfter, elapsed))
+	fmt.Fprintf(w.Out, "namespace %q deleted %s\n", w.name, after)
 	if event.isReplaced {
 		fmt.Fprintf(w.ErrOut, msgReplaced, w.name)
 	}

@@ -97,7 +97,7 @@ func (s *session) newCollector(progressDeadline time.Duration) (*collect.Collect
 	return collector, nil
 }
 
-// diagnose diagnoses a namespace. It returns a short error if the namespace does not exist.
+// diagnose diagnoses a namespace. If the namespace does not exist, it returns a short error.
 func diagnose(ctx context.Context, collector *collect.Collector, name string) (*diagnosis.Diagnosis, error) {
 	result, err := collector.Diagnose(ctx, name)
 	if apierrors.IsNotFound(err) {

@@ -208,7 +208,8 @@ func (o *finalizeOptions) apply(
 	return nil
 }
 
-// printResult prints a line to stdout, or to stderr if the plan was written to stdout as a document.
+// printResult prints a line to stdout, or to stderr if the plan was written to stdout as a
+// document.
 func (o *finalizeOptions) printResult(format string, args ...any) {
 	out := o.Out
 	if o.output.IsStructured() {

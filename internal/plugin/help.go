@@ -135,7 +135,7 @@ with the name of the namespace. Then it verifies that nothing has changed since 
 printed, and removes only the selected finalizer.
 
 The command refuses the removal if some objects cannot be read, if the owner of the
-finalizer may still be active, or if objects would be orphaned. Each refusal names the flag
+finalizer might still be active, or if objects would be orphaned. Each refusal names the flag
 that overrides it, if any.`
 	exampleFinalize = `  # Show the finalizers that can be removed
   kubectl nslifecycle finalize shop
@@ -160,9 +160,9 @@ that overrides it, if any.`
 	helpBackup         = "File for the backup. It must not exist yet. Defaults to NAME-backup-TIME.yaml."
 	helpNoBackup       = "If true, write no backup."
 	helpOrphan         = "If true, allow the removal to orphan the remaining objects."
-	helpAllowUnread    = "If true, continue even if some objects cannot be read and may be missing from the backup."
+	helpAllowUnread    = "If true, continue even if some objects cannot be read and might be missing from the backup."
 
-	helpIgnoreActiveOwner = "If true, continue even if the owner of the finalizer may still be active."
+	helpIgnoreActiveOwner = "If true, continue even if the owner of the finalizer might still be active."
 )
 
 // Help of the list command.

@@ -17,7 +17,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/printable"
 )
 
-// initializerProgress describes how far one initializer of a namespace is.
+// initializerProgress is the progress of one initializer for a namespace.
 type initializerProgress struct {
 	name  string
 	phase string

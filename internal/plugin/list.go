@@ -20,7 +20,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/plugin/printer"
 )
 
-// stages are the values of the flag --stage.
+// stages are the valid values of the flag --stage.
 var stages = []string{
 	string(diagnosis.StageInitializing), string(diagnosis.StageActive), string(diagnosis.StageTerminating),
 }
@@ -147,7 +147,7 @@ func colorStages(text []byte, summaries []namespaceSummary, colors printer.Palet
 	first := len(lines) - 1 - len(summaries) // Skip the headers, if any.
 	for i := range summaries {
 		stage := string(summaries[i].Stage)
-		// The name precedes the stage but cannot contain it, because names are in lower case.
+		// The name precedes the stage but cannot contain it, because names are lowercase.
 		lines[first+i] = strings.Replace(lines[first+i], stage, colorStage(&summaries[i], colors), 1)
 	}
 	return []byte(strings.Join(lines, ""))
@@ -164,7 +164,7 @@ func colorStage(summary *namespaceSummary, colors printer.Palette) string {
 	return colors.Yellow(text)
 }
 
-// expirationText returns the time until a namespace expires as text.
+// expirationText formats the time until a namespace expires.
 func expirationText(at *metav1.Time, now time.Time) string {
 	switch {
 	case at == nil:

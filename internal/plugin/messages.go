@@ -144,19 +144,20 @@ const (
 // Messages of the finalize command.
 const (
 	msgDryRun            = "\nNothing was changed (dry run). Use --dry-run=false to apply the plan."
-	msgMoreObjects       = "Namespace %s may contain more objects"
+	msgMoreObjects       = "Namespace %s might contain more objects"
 	msgDryRunUnsupported = "The API server could not test the removal: %v"
 	msgFinalizeBackup    = "\nBackup of %s, including the data of Secrets, written to %s. To restore them, run: %s\n"
 	msgRemoved           = "Removed %s."
 	msgRemovedFrom       = "Removed %s from %s."
-	msgUnanswered        = "The API server did not respond. The last request to remove %s may have succeeded. " +
+	msgUnanswered        = "The API server did not respond. The last request to remove %s might have succeeded. " +
 		"To see the current state, run: %s"
 	msgStopped          = "stopped, %s left unchanged: %w"
 	msgNamespaceDeleted = "Namespace %s was deleted."
 	msgStillTerminating = "Namespace %s is still terminating. To see why, run: %s"
 	msgOrphaned         = "Orphaned: %s. To find them, run: %s orphans"
-	msgWillBeOrphaned   = "Orphaned when the namespace is deleted: %s. Delete them first, or find them later with: %s orphans"
-	msgCheckExternal    = "Check for remaining resources outside the cluster: %s"
+	msgWillBeOrphaned   = "Orphaned when the namespace is deleted: %s. Delete them first, or find them later with: " +
+		"%s orphans"
+	msgCheckExternal = "Check for remaining resources outside the cluster: %s"
 )
 
 func msgFinalizeQuestion(plan *forcefinalize.Plan) string {
@@ -183,14 +184,14 @@ var summaryColumns = []string{
 
 // Messages of the orphans command.
 const (
-	msgMoreOrphans       = "There may be more orphans"
+	msgMoreOrphans       = "There might be more orphans"
 	msgNoOrphans         = "No orphans found."
 	msgNoReadableOrphans = "No orphans found in the objects that could be read."
 	msgDeleteOrphans     = "Delete %s in %s that do not exist?"
 	msgNothingDeleted    = "Nothing was deleted."
-	msgOrphansHeld       = "Finalizers block the deletion of %s and cannot be removed while the namespace does not exist. " +
-		"Create the namespace with 'kubectl create namespace NAME', wait until the owners of the finalizers have removed " +
-		"them, and delete the namespace again."
+	msgOrphansHeld       = "Finalizers block the deletion of %s and cannot be removed while the namespace does not " +
+		"exist. Create the namespace with 'kubectl create namespace NAME', wait until the owners of the finalizers have " +
+		"removed them, and delete the namespace again."
 	msgOrphansRejected = "%s in %s cannot be deleted: the namespace does not exist, and the API server rejects the " +
 		"requests because an admission policy or webhook, such as the gate of nslifecycle, has a namespaceSelector; " +
 		"to delete the objects, create the namespace and delete it again: %s"

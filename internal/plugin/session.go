@@ -38,7 +38,7 @@ func newSession(streams genericiooptions.IOStreams) *session {
 	flags.WrapConfigFn = func(config *rest.Config) *rest.Config {
 		// The audit log of the API server contains the user agent.
 		config.UserAgent = commandName + "/" + version.Read().Version
-		// API Priority and Fairness limits the plugin's requests. The plugin never retries in a loop.
+		// API Priority and Fairness limits the plugin's requests, and the plugin never retries in a loop.
 		config.QPS = -1
 		return config
 	}
@@ -69,7 +69,7 @@ func (s *session) configureLogs() {
 	}
 }
 
-// restConfig returns the client configuration of the kubeconfig flags. It sends no request.
+// restConfig returns the client configuration for the kubeconfig flags. It sends no request.
 func (s *session) restConfig() (*rest.Config, error) {
 	config, err := s.flags.ToRESTConfig()
 	if err != nil {

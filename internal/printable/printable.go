@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package printable escapes text from a cluster: names, messages and annotations of objects, and
-// responses of servers and webhooks. Terminals interpret or hide some characters of such a text, and
-// a line break can make one message look like two. The package also formats counts in messages.
+// responses of servers and webhooks. Terminals interpret or hide some characters of such a text,
+// and a line break can make one message look like two. The package also formats counts in messages.
 package printable
 
 import (
@@ -20,8 +20,8 @@ import (
 const lineLayout = "\n\t"
 
 // Escape returns text as one line of printable characters. It replaces control characters, line
-// breaks, invisible characters, invalid UTF-8, and characters that change the direction of text with
-// Go escape sequences. Escaping a text twice has the same result as escaping it once.
+// breaks, invisible characters, invalid UTF-8, and characters that change the direction of text
+// with Go escape sequences. Escaping a text twice has the same result as escaping it once.
 func Escape(text string) string { return replace(text, "", escapeGo) }
 
 // Lines is like Escape, but for text with several lines: it keeps line feeds and tabs.
@@ -106,8 +106,8 @@ func isPrintable(text, keep string) bool {
 	})
 }
 
-// isPrintableChar is like unicode.IsPrint, but rejects letters and marks that fonts do not show. As in
-// unicode.IsPrint, the only valid white space is the space character, and the category Cf, which
+// isPrintableChar is like unicode.IsPrint, but rejects letters and marks that fonts do not show. As
+// in unicode.IsPrint, the only valid white space is the space character, and the category Cf, which
 // includes bidirectional controls, is not printable.
 func isPrintableChar(char rune) bool {
 	return unicode.IsPrint(char) &&

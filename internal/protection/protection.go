@@ -1,9 +1,9 @@
 // Copyright The nslifecycle Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package protection reports whether a Namespace is protected from deletion. The admission policy in
-// config/protection denies the deletion. The operator and the plugin respect the label even if the
-// policy is not installed.
+// Package protection reports whether a Namespace is protected from deletion. The admission policy
+// in config/protection denies the deletion. The operator and the plugin respect the label even if
+// the policy is not installed.
 package protection
 
 import (

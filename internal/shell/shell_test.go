@@ -78,8 +78,8 @@ func TestShells(t *testing.T) {
 	}
 }
 
-// expectArguments runs a command in a shell with a fake kubectl, and verifies the arguments that the
-// fake records.
+// expectArguments runs a command in a shell with a fake kubectl, and verifies the arguments that
+// the fake records.
 func expectArguments(t *testing.T, shell, command string, want []string) {
 	t.Helper()
 	dir := t.TempDir()

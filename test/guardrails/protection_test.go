@@ -158,8 +158,8 @@ var _ = Describe("Deletion protection", func() {
 	}, SpecTimeout(2*time.Minute))
 })
 
-// eventsAbout returns the type, reason and note of each Event about a namespace. It repeats an Event that
-// occurred several times.
+// eventsAbout returns the type, reason and note of each Event about a namespace. It repeats an
+// Event that occurred several times.
 func eventsAbout(g Gomega, ctx context.Context, namespace *corev1.Namespace) []string {
 	var list eventsv1.EventList
 	g.Expect(admin.List(ctx, &list)).To(Succeed())

@@ -72,8 +72,8 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	}).WithContext(ctx).Should(BeDeniedBy("expiry"))
 })
 
-// enableGuardRails returns the directory of a copy of config/default that enables the guard rails as
-// documented: it uncomments their lines.
+// enableGuardRails returns the directory of a copy of config/default that enables the guard rails
+// as documented: it uncomments their lines.
 func enableGuardRails() string {
 	GinkgoHelper()
 	dir := filepath.Join(plane.Dir, "config")

@@ -25,8 +25,8 @@ import (
 )
 
 // makeStuckNamespace creates a terminating namespace with two metadata finalizers and two namespace
-// finalizers. It contains two terminating objects with finalizers and two objects that are not being
-// deleted.
+// finalizers. It contains two terminating objects with finalizers and two objects that are not
+// being deleted.
 func makeStuckNamespace(ctx context.Context) *corev1.Namespace {
 	GinkgoHelper()
 	namespace := &corev1.Namespace{
@@ -114,8 +114,8 @@ func rulesToRead(resources ...string) []rbacv1.PolicyRule {
 	}
 }
 
-// denyUpdates creates a policy that denies the plugin's updates of ConfigMaps in a namespace. It deletes
-// the policy at the end of the spec.
+// denyUpdates creates a policy that denies the plugin's updates of ConfigMaps in a namespace. It
+// deletes the policy at the end of the spec.
 func denyUpdates(ctx context.Context, namespace string) {
 	GinkgoHelper()
 	policy := &admissionregistrationv1.ValidatingAdmissionPolicy{
@@ -183,7 +183,8 @@ func recreate(ctx context.Context, namespace *corev1.Namespace) {
 	Expect(bareAdmin.Delete(ctx, again)).To(Succeed())
 }
 
-// command returns a kubectl nslifecycle command for the given working directory. It does not start it.
+// command returns a kubectl nslifecycle command for the given working directory. It does not start
+// it.
 func (u *user) command(dir string, args ...string) *exec.Cmd {
 	command := exec.Command(filepath.Join(bin, "kubectl"), append([]string{"nslifecycle"}, args...)...)
 	command.Dir, command.Env = dir, u.environment()

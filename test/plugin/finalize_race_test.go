@@ -63,7 +63,8 @@ func newProxiedUser(w *recordingProxy) *user {
 	return newUser(&rest.Config{Host: server.URL})
 }
 
-// isDryRun reports whether a request is a dry run. A DELETE request contains the option in its body.
+// isDryRun reports whether a request is a dry run. A DELETE request contains the option in its
+// body.
 func isDryRun(request *http.Request) bool {
 	GinkgoHelper()
 	if request.Method != http.MethodDelete {
@@ -94,8 +95,8 @@ func (w *recordingProxy) recorded() []string {
 	return slices.Compact(slices.Sorted(slices.Values(w.writes)))
 }
 
-// The state can change between the plugin's last read and its write. The write contains the expected
-// UID and resourceVersion, so the API server rejects it if they do not match.
+// The state can change between the plugin's last read and its write. The write contains the
+// expected UID and resourceVersion, so the API server rejects it if they do not match.
 var _ = Describe("finalize, concurrent changes", func() {
 	force := func(ctx context.Context, w *recordingProxy, namespace *corev1.Namespace, flags ...string) result {
 		GinkgoHelper()

@@ -140,7 +140,7 @@ var _ = Describe("finalize", func() {
 			expectRefusal(ctx, makeStuckNamespace(ctx), "not known to be blocked", "--namespace-finalizer="+testNamespaceFinalizer)
 		})
 
-		It("if the owner of the finalizer may be active", func(ctx context.Context) {
+		It("if the owner of the finalizer might be active", func(ctx context.Context) {
 			namespace := makeStuckNamespace(ctx)
 			expectRefusal(ctx, namespace, "--ignore-active-owner", "--finalizer="+testFinalizer)
 		})

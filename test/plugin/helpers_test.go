@@ -108,7 +108,7 @@ func (u *user) kubectl(ctx context.Context, environment []string, args ...string
 	return result{stdout: stdout.String(), stderr: stderr.String(), code: command.ProcessState.ExitCode()}
 }
 
-// running is a command that start has started.
+// running is a command that was started with start.
 type running struct {
 	command        *exec.Cmd
 	stdout, stderr *gbytes.Buffer

@@ -36,9 +36,9 @@ func (f *Finalizer) Apply(ctx context.Context, plan *Plan) (removed int, err err
 	return 0, f.explainWriteError(ctx, plan, f.writeNamespace(ctx, plan, current.namespace, nil))
 }
 
-// dryRun sends the writes of a plan as dry runs, to detect missing permissions and failing admission
-// or validation before the user confirms. If a webhook does not support dry runs, dryRun returns
-// the error as unsupported instead of refusal.
+// dryRun sends the writes of a plan as dry runs, to detect missing permissions and failing
+// admission or validation before the user confirms. If a webhook does not support dry runs, dryRun
+// returns the error as unsupported instead of refusal.
 func (f *Finalizer) dryRun(ctx context.Context, plan *Plan, namespace *corev1.Namespace) (unsupported, refusal error) {
 	dryRun := []string{metav1.DryRunAll}
 	var err error
@@ -138,8 +138,8 @@ func (f *Finalizer) explainWriteError(ctx context.Context, plan *Plan, err error
 }
 
 // explainRefusal adds the reason to the error of a rejected write. The API server returns the same
-// error if a test operation of a JSON patch fails as for an invalid object. Therefore explainRefusal
-// compares the current state with the plan.
+// error for a failed test operation of a JSON patch and for an invalid object. To distinguish them,
+// explainRefusal compares the current state with the plan.
 func (f *Finalizer) explainRefusal(ctx context.Context, plan *Plan, err error) error {
 	if err == nil {
 		return nil

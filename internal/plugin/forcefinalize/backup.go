@@ -80,8 +80,8 @@ func computeUnsaved(remaining []RemainingObject, saved []*unstructured.Unstructu
 	return unsaved
 }
 
-// filterExisting returns the names of the objects that still exist. If some resource types cannot be
-// read, it assumes that all objects still exist.
+// filterExisting returns the names of the objects that still exist. If some resource types cannot
+// be read, it assumes that all objects still exist.
 func filterExisting(objects []*RemainingObject, current *clusterState) []string {
 	present := sets.New[types.UID]()
 	for i := range current.objects {

@@ -39,8 +39,8 @@ type Finalizer struct {
 }
 
 // Prepare reads the namespace and returns the plan for a removal. It tests the removal with a
-// server-side dry run; a failed dry run is an objection. If the removal is empty, the plan lists the
-// candidates.
+// server-side dry run; a failed dry run is an objection. If the removal is empty, the plan lists
+// the candidates.
 func (f *Finalizer) Prepare(
 	ctx context.Context, found *diagnosis.Diagnosis, wanted Removal, allowed Permissions,
 ) (*Plan, error) {
@@ -64,7 +64,8 @@ func (f *Finalizer) Prepare(
 	return plan, nil
 }
 
-// WaitForDeletion reports whether the Namespace of a plan is deleted before deletionTimeout expires.
+// WaitForDeletion reports whether the Namespace of a plan is deleted before deletionTimeout
+// expires.
 func (f *Finalizer) WaitForDeletion(ctx context.Context, plan *Plan) bool {
 	const interval = 100 * time.Millisecond
 	err := wait.PollUntilContextTimeout(ctx, interval, deletionTimeout, true, func(ctx context.Context) (bool, error) {

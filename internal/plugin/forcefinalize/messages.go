@@ -86,7 +86,7 @@ func objectionOrphans(number int) string {
 }
 
 func objectionUnread(unread []string) string {
-	return fmt.Sprintf("some objects could not be read and may be missing from the plan and the backup (%s); "+
+	return fmt.Sprintf("some objects could not be read and might be missing from the plan and the backup (%s); "+
 		"use --%s to accept this", printer.SummarizeErrors(unread), FlagAllowUnread)
 }
 
@@ -101,11 +101,11 @@ func reasonNotBlocked(summary string) string {
 }
 
 func reasonNoFinding(wanted *Removal) string {
-	return fmt.Sprintf("no finding is about %s, so its owner may still be active", wanted)
+	return fmt.Sprintf("no finding is about %s, so its owner might still be active", wanted)
 }
 
 func reasonOwnerNotGone(wanted *Removal, finding *diagnosis.Finding) string {
-	return fmt.Sprintf("the owner of %s may still be active (%s: %s)", wanted, finding.Cause, finding.Message)
+	return fmt.Sprintf("the owner of %s might still be active (%s: %s)", wanted, finding.Cause, finding.Message)
 }
 
 // Differences between the plan and the current state.

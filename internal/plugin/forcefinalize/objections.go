@@ -9,7 +9,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
 )
 
-// computeObjections returns the reasons to refuse a plan that no permission overrides.
+// computeObjections returns the objections to a plan that the permissions do not override.
 func computeObjections(plan *Plan, allowed Permissions) []string {
 	var objections []string
 	if number := len(plan.Orphans); number > 0 && !allowed.Orphan {
@@ -24,8 +24,8 @@ func computeObjections(plan *Plan, allowed Permissions) []string {
 	return objections
 }
 
-// activeOwnerReason returns why the owner of a finalizer may still be active, or "" if the diagnosis
-// rules this out.
+// activeOwnerReason returns why the owner of a finalizer might still be active, or "" if the
+// diagnosis rules this out.
 func activeOwnerReason(found *diagnosis.Diagnosis, wanted *Removal) string {
 	if found.State != diagnosis.Blocked {
 		return reasonNotBlocked(found.Summary)
@@ -45,8 +45,8 @@ func activeOwnerReason(found *diagnosis.Diagnosis, wanted *Removal) string {
 	return ""
 }
 
-// matchingFindings returns the findings about the finalizer that a removal selects. It compares the
-// kinds of the finalizers too, because they can have the same name.
+// matchingFindings returns the findings about the finalizer that a removal selects. It also
+// compares where the finalizer is set, because different finalizers can have the same name.
 func matchingFindings(found *diagnosis.Diagnosis, wanted *Removal) []diagnosis.Finding {
 	var matching []diagnosis.Finding
 	for i := range found.Findings {

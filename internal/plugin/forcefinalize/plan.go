@@ -38,7 +38,7 @@ func (r Removal) name() string {
 	return cmp.Or(r.NamespaceFinalizer, r.MetadataFinalizer, r.Finalizer)
 }
 
-// String describes the finalizer.
+// String describes the selected finalizer.
 func (r Removal) String() string {
 	switch {
 	case r.NamespaceFinalizer != "":

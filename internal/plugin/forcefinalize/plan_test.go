@@ -140,7 +140,7 @@ func TestComputePlan(t *testing.T) {
 			},
 			wanted: finalizer, targets: []string{"configmaps/a"}, heldBy: held,
 		},
-		"finalizer whose owner may be active": {
+		"finalizer whose owner might be active": {
 			change: func(state *clusterState) {
 				state.diagnosis.Findings[0].Cause = diagnosis.CauseFinalizerPending
 				state.diagnosis.Findings[0].IsOwnerGone = false
@@ -150,7 +150,7 @@ func TestComputePlan(t *testing.T) {
 				Cause: diagnosis.CauseFinalizerPending, Message: "owner of example.com/hold no longer exists",
 			}))},
 		},
-		"finalizer whose owner may be active according to one of two findings": {
+		"finalizer whose owner might be active according to one of two findings": {
 			change: func(state *clusterState) {
 				state.diagnosis.Findings = append(state.diagnosis.Findings, diagnosis.Finding{
 					Cause: diagnosis.CausePodFinalizer, Finalizer: hold, Message: "a pod",

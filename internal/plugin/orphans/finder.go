@@ -82,9 +82,9 @@ func (f *Finder) Find(ctx context.Context) (*Result, error) {
 	return result, ctx.Err()
 }
 
-// StoredTypes returns the resource types of stored objects. It excludes types that cannot be deleted,
-// because an API server computes their objects. It also excludes Events of the group events.k8s.io,
-// because the core group serves the same objects.
+// StoredTypes returns the resource types of stored objects. It excludes types that cannot be
+// deleted, because an API server computes their objects. It also excludes Events of the group
+// events.k8s.io, because the core group serves the same objects.
 func StoredTypes(all []resourcetypes.Type) []resourcetypes.Type {
 	return slices.DeleteFunc(slices.Clone(all), func(one resourcetypes.Type) bool {
 		return !one.Can("list") || !one.Can("delete") || one.String() == "events.events.k8s.io"
@@ -100,7 +100,7 @@ func CountNamespaces(orphans []Orphan) int {
 	return names.Len()
 }
 
-// candidates are objects that may be orphans because their namespace was not listed.
+// candidates are objects that might be orphans because their namespace was not listed.
 type candidates struct {
 	uids sets.Set[types.UID]
 	// types are the resource types of the candidates, by namespace.
