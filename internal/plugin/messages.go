@@ -149,7 +149,7 @@ const (
 	msgFinalizeBackup    = "\nBackup of %s, including the data of Secrets, written to %s. To restore them, run: %s\n"
 	msgRemoved           = "Removed %s."
 	msgRemovedFrom       = "Removed %s from %s."
-	msgUnanswered        = "The API server did not respond. The last request to remove %s might have succeeded. " +
+	msgUnanswered        = "The API server did not respond. The last request to remove the %s might have succeeded. " +
 		"To see the current state, run: %s"
 	msgStopped          = "stopped, %s left unchanged: %w"
 	msgNamespaceDeleted = "Namespace %s was deleted."
@@ -161,7 +161,7 @@ const (
 )
 
 func msgFinalizeQuestion(plan *forcefinalize.Plan) string {
-	question := fmt.Sprintf("This removes %s.", plan.Removal)
+	question := fmt.Sprintf("This removes the %s.", plan.Removal)
 	if len(plan.Orphans) > 0 {
 		question += fmt.Sprintf(" It orphans %s.", printable.Count(len(plan.Orphans), "object"))
 	}

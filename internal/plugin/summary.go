@@ -91,11 +91,8 @@ func computeSummary(namespace *corev1.Namespace) namespaceSummary {
 // expirationTime returns the time when a Namespace expires. It returns nil if the Namespace does
 // not expire or its annotations are invalid.
 func expirationTime(namespace *corev1.Namespace) *metav1.Time {
-	if !expiry.IsSet(namespace) {
-		return nil
-	}
 	expires, err := expiry.Parse(namespace)
-	if err != nil {
+	if err != nil || !expiry.IsSet(namespace) {
 		return nil
 	}
 	return &metav1.Time{Time: expires.At}

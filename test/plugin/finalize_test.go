@@ -125,9 +125,9 @@ var _ = Describe("finalize", func() {
 
 		It("if the finalizer does not exist", func(ctx context.Context) {
 			namespace := makeStuckNamespace(ctx)
-			expectRefusal(ctx, namespace, "does not have namespace finalizer example.com/other", "--namespace-finalizer=example.com/other")
-			expectRefusal(ctx, namespace, "does not have finalizer "+testNamespaceFinalizer, "--metadata-finalizer="+testNamespaceFinalizer)
-			expectRefusal(ctx, namespace, "has finalizer example.com/other", "--finalizer=example.com/other")
+			expectRefusal(ctx, namespace, "does not have the namespace finalizer example.com/other", "--namespace-finalizer=example.com/other")
+			expectRefusal(ctx, namespace, "does not have the finalizer "+testNamespaceFinalizer, "--metadata-finalizer="+testNamespaceFinalizer)
+			expectRefusal(ctx, namespace, "has the finalizer example.com/other", "--finalizer=example.com/other")
 			expectRefusal(ctx, namespace, "--resource=secrets", "--finalizer="+testFinalizer, "--resource=secrets")
 		})
 

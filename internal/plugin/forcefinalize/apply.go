@@ -91,7 +91,7 @@ func (f *Finalizer) writeNamespace(
 			metav1.PatchOptions{DryRun: dryRun, FieldManager: fieldManager})
 	}
 	if err != nil {
-		return fmt.Errorf("failed to remove %s: %w", plan.Removal, err)
+		return fmt.Errorf("failed to remove the %s: %w", plan.Removal, err)
 	}
 	return nil
 }
@@ -123,7 +123,7 @@ func (f *Finalizer) patchObject(ctx context.Context, object *RemainingObject, fi
 	_, err = f.Metadata.Resource(object.resourceType.GroupVersionResource).Namespace(f.Namespace).
 		Patch(ctx, object.Name, types.JSONPatchType, patch, metav1.PatchOptions{DryRun: dryRun, FieldManager: fieldManager})
 	if err != nil {
-		return fmt.Errorf("failed to remove finalizer %s from %s: %w", finalizer, object, err)
+		return fmt.Errorf("failed to remove the finalizer %s from %s: %w", finalizer, object, err)
 	}
 	return nil
 }

@@ -53,7 +53,7 @@ func (f *Finalizer) Prepare(
 	if err != nil {
 		return nil, Refused(err)
 	}
-	if wanted.IsEmpty() {
+	if plan.Removal == nil {
 		return plan, nil
 	}
 	unsupported, refusal := f.dryRun(ctx, plan, state.namespace)

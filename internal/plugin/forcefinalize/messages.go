@@ -51,22 +51,22 @@ func errNotTerminating(name string) error {
 }
 
 func errNoSuchFinalizer(namespace string, wanted Removal, holders []string) error {
-	return fmt.Errorf("namespace %q does not have %s; it has: %s",
+	return fmt.Errorf("namespace %q does not have the %s; it has: %s",
 		namespace, wanted, cmp.Or(strings.Join(holders, ", "), "no finalizers"))
 }
 
 func errNoObjectSelected(namespace, finalizer, resource string) error {
-	return fmt.Errorf("no readable object in namespace %q matches --resource=%s and has finalizer %s",
+	return fmt.Errorf("no readable object in namespace %q matches --resource=%s and has the finalizer %s",
 		namespace, resource, finalizer)
 }
 
 func errNoObjectWithFinalizer(namespace, finalizer string) error {
-	return fmt.Errorf("no readable object in namespace %q has finalizer %s; to remove a finalizer of the "+
+	return fmt.Errorf("no readable object in namespace %q has the finalizer %s; to remove a finalizer of the "+
 		"Namespace itself, use --%s or --%s", namespace, finalizer, FlagMetadataFinalizer, FlagNamespaceFinalizer)
 }
 
 func errNoObjectTerminating(finalizer string, objects []RemainingObject) error {
-	return fmt.Errorf("no object with finalizer %s is being deleted (%s)", finalizer, ListObjects(objects))
+	return fmt.Errorf("no object with the finalizer %s is being deleted (%s)", finalizer, ListObjects(objects))
 }
 
 func errBackupExists(name string) error {
@@ -81,7 +81,8 @@ func errIncompleteBackup(missing []string) error {
 // Objections to a plan.
 
 func objectionOrphans(number int) string {
-	return fmt.Sprintf("%s would be orphaned: no controller would delete them; use --%s to accept this",
+	return fmt.Sprintf("%s would be orphaned, because no controller would delete the content of the namespace; "+
+		"use --%s to accept this",
 		printable.Count(number, "object"), FlagOrphan)
 }
 
@@ -101,11 +102,11 @@ func reasonNotBlocked(summary string) string {
 }
 
 func reasonNoFinding(wanted *Removal) string {
-	return fmt.Sprintf("no finding is about %s, so its owner might still be active", wanted)
+	return fmt.Sprintf("no finding is about the %s, so its owner might still be active", wanted)
 }
 
 func reasonOwnerNotGone(wanted *Removal, finding *diagnosis.Finding) string {
-	return fmt.Sprintf("the owner of %s might still be active (%s: %s)", wanted, finding.Cause, finding.Message)
+	return fmt.Sprintf("the owner of the %s might still be active (%s: %s)", wanted, finding.Cause, finding.Message)
 }
 
 // Differences between the plan and the current state.
@@ -141,10 +142,10 @@ const (
 
 // orphanConsequences describes the consequences of orphaning objects, by resource type.
 var orphanConsequences = map[string]string{
-	"persistentvolumeclaims":      "their volumes are kept, including their data and costs",
+	"persistentvolumeclaims":      "their volumes and data remain and continue to incur costs",
 	"pods":                        "their containers keep running on their nodes",
-	"services":                    "their load balancers outside the cluster are kept, including their costs",
-	"ingresses.networking.k8s.io": "their load balancers and DNS names outside the cluster are kept",
+	"services":                    "their load balancers outside the cluster remain and continue to incur costs",
+	"ingresses.networking.k8s.io": "their load balancers and DNS names outside the cluster remain",
 	"secrets":                     "their data remains readable for users who can read Secrets in all namespaces",
 	"rolebindings.rbac.authorization.k8s.io": "they grant their roles again in the next namespace with the same " +
 		"name",
@@ -154,7 +155,7 @@ var orphanConsequences = map[string]string{
 const (
 	effectMetadataFinalizer  = "removes the finalizer from metadata.finalizers of the Namespace"
 	effectNamespaceFinalizer = "removes the finalizer from spec.finalizers of the Namespace"
-	effectEmptyNamespace     = "allows the deletion of the namespace, in which no objects were found"
+	effectEmptyNamespace     = "allows the API server to delete the namespace, which contains no readable objects"
 )
 
 func effectObjects(objects []RemainingObject) string {
@@ -187,9 +188,9 @@ func textResult(plan *Plan) string {
 		if len(plan.Targets) > 1 {
 			objects = "the objects are deleted unless they have other finalizers"
 		}
-		return fmt.Sprintf("%s; the Namespace still has %s", objects, strings.Join(plan.HeldBy, ", "))
+		return fmt.Sprintf("%s; the Namespace still has: %s", objects, strings.Join(plan.HeldBy, ", "))
 	case len(plan.HeldBy) > 0:
-		return "the Namespace still has " + strings.Join(plan.HeldBy, ", ")
+		return "the Namespace still has: " + strings.Join(plan.HeldBy, ", ")
 	}
 	return "the Namespace has no finalizers and is deleted immediately"
 }

@@ -31,9 +31,7 @@ type Removal struct {
 	Resources []string `json:"resources,omitempty"`
 }
 
-// IsEmpty reports whether the removal selects no finalizer.
-func (r Removal) IsEmpty() bool { return r.name() == "" }
-
+// name returns the selected finalizer, or "" if the removal is empty.
 func (r Removal) name() string {
 	return cmp.Or(r.NamespaceFinalizer, r.MetadataFinalizer, r.Finalizer)
 }
@@ -137,7 +135,7 @@ func computePlan(state *clusterState, wanted Removal, allowed Permissions) (*Pla
 		Namespace: state.namespace.Name, UID: state.namespace.UID, ResourceVersion: state.namespace.ResourceVersion,
 		Remaining: state.objects, Unread: state.unread, Diagnosis: state.diagnosis,
 	}
-	if wanted.IsEmpty() {
+	if wanted.name() == "" {
 		plan.Candidates = computeCandidates(state)
 		return plan, nil
 	}

@@ -11,13 +11,11 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/printable"
 )
 
-// Sentence capitalizes a phrase and adds a period.
+// Sentence capitalizes a phrase and adds a period unless the phrase already ends with a punctuation
+// mark.
 func Sentence(phrase string) string {
-	if phrase == "" {
-		return ""
-	}
 	text := Capitalize(phrase)
-	if strings.HasSuffix(text, ".") || strings.HasSuffix(text, "?") || strings.HasSuffix(text, "!") {
+	if text == "" || strings.ContainsAny(text[len(text)-1:], ".?!") {
 		return text
 	}
 	return text + "."
