@@ -107,7 +107,7 @@ func (o *options) bind(flags *flag.FlagSet) {
 		"The grace period between the deletion of a namespace and the earliest check that it is empty, for example 5s. "+
 			"auto means 1s if there is one API server and no admission webhook that can delay a request, and 5s otherwise.")
 	flags.BoolVar(&o.enableHTTP2, "enable-http2", false,
-		"Serve metrics over HTTP/2, which is disabled because of CVE-2023-44487 and CVE-2023-39325.")
+		"Serve metrics over HTTP/2, which is disabled by default because of CVE-2023-44487 and CVE-2023-39325.")
 	// There is no limit by default. A client-side limit does not reduce the number of requests, but
 	// only delays them (docs/benchmarks.md).
 	flags.Float64Var(&o.qps, "kube-api-qps", -1,

@@ -73,21 +73,18 @@ func Decide(namespace *corev1.Namespace, input Input) Decision {
 		}
 		return notExpiring(namespace, input, v1alpha1.ReasonNoExpiry, msgNoExpiry, "")
 	}
-	if input.IsExempt {
-		return notExpiring(namespace, input, v1alpha1.ReasonNeverExpires, msgExempt, corev1.EventTypeWarning)
-	}
 	expires, err := Parse(namespace)
-	if err != nil {
+	switch {
+	case input.IsExempt:
+		return notExpiring(namespace, input, v1alpha1.ReasonNeverExpires, msgExempt, corev1.EventTypeWarning)
+	case err != nil:
 		return notExpiring(namespace, input, v1alpha1.ReasonInvalidExpiry, msgInvalid(err), corev1.EventTypeWarning)
-	}
-	if input.PolicyProblem != "" {
+	case input.PolicyProblem != "":
 		return notExpiring(namespace, input, v1alpha1.ReasonExpiryPolicyMissing, msgPolicyProblem(input.PolicyProblem),
 			corev1.EventTypeWarning)
-	}
-	if message := protection.Message(namespace); message != "" {
-		return suspend(namespace, input, expires, v1alpha1.ReasonDeletionProtected, message)
-	}
-	if input.IsDryRun {
+	case protection.IsProtected(namespace):
+		return suspend(namespace, input, expires, v1alpha1.ReasonDeletionProtected, protection.Message(namespace))
+	case input.IsDryRun:
 		return suspend(namespace, input, expires, v1alpha1.ReasonExpiryDryRun, msgDryRun)
 	}
 	return schedule(namespace, input, expires)

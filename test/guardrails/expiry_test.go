@@ -121,11 +121,11 @@ var _ = Describe("The expiry policy", func() {
 		Expect(annotate(ctx, editorConfig, namespace.Name, map[string]any{v1alpha1.AnnotationTTL: "8h"})).To(Succeed())
 		By("removing the expiry")
 		Expect(annotate(ctx, editorConfig, namespace.Name, map[string]any{v1alpha1.AnnotationTTL: nil})).To(Succeed())
-		By("denying to set the expiry again")
+		By("denying a request that sets the expiry again")
 		Expect(annotate(ctx, editorConfig, namespace.Name, map[string]any{v1alpha1.AnnotationTTL: "8h"})).To(BeForbiddenBy("expiry"))
 	}, SpecTimeout(time.Minute))
 
-	It("accepts permission to delete the namespace that a Role in it grants", func(ctx context.Context) {
+	It("accepts permission to delete the namespace if a Role in the namespace grants it", func(ctx context.Context) {
 		const name = "tenant@corp.example.com"
 		config := newUser(ctx, name, "get", "patch")
 		mine := create(ctx, owner, wrappers.MakeNamespace(unique("tenant")))

@@ -104,7 +104,7 @@ var _ = Describe("Deletion protection", func() {
 		Expect(owner.Patch(ctx, namespace, patch)).To(Succeed())
 		Expect(namespace.Labels).To(HaveKey(v1alpha1.LabelDeletionProtection))
 
-		By("sending the final DELETE after removing the namespace finalizers but not the finalizers")
+		By("sending the final DELETE after removing the namespace finalizers but not the metadata finalizers")
 		clientset, err := kubernetes.NewForConfig(plane.Admin)
 		Expect(err).NotTo(HaveOccurred())
 		namespace.Spec.Finalizers = nil

@@ -87,7 +87,7 @@ var _ = Describe("create", func() {
 		Expect(created.stderr).To(And(ContainSubstring("2s"), ContainSubstring("only.late.example.com"), ContainSubstring("kubectl nslifecycle explain "+name)))
 	}, NodeTimeout(testTimeout))
 
-	It("fails if the namespace is deleted or replaced", func(ctx context.Context) {
+	It("fails if the namespace is deleted or recreated", func(ctx context.Context) {
 		register(ctx, "deleted", "only.deleted.example.com")
 		for _, isReplaced := range []bool{false, true} {
 			name := unique("deleted")

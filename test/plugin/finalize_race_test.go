@@ -97,7 +97,7 @@ func (w *recordingProxy) recorded() []string {
 
 // The state can change between the plugin's last read and its write. The write contains the
 // expected UID and resourceVersion, so the API server rejects it if they do not match.
-var _ = Describe("finalize, concurrent changes", func() {
+var _ = Describe("finalize with concurrent changes", func() {
 	force := func(ctx context.Context, w *recordingProxy, namespace *corev1.Namespace, flags ...string) result {
 		GinkgoHelper()
 		return newProxiedUser(w).run(ctx, append([]string{"finalize", namespace.Name, "--ignore-active-owner", "--no-backup",

@@ -107,7 +107,7 @@ var _ = Describe("finalize", func() {
 		})
 	})
 
-	Describe("refusal", func() {
+	Describe("refuses the removal", func() {
 		It("if the namespace is not terminating or does not exist", func(ctx context.Context) {
 			expectRefusal(ctx, makeNamespace(ctx, bareAdmin, "active"), "is not being deleted",
 				"--namespace-finalizer=kubernetes", "--orphan", "--ignore-active-owner")

@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/nslifecycle/nslifecycle/internal/printable"
 )
 
 // maxNamedChanges is the maximum number of changes that an error names.
@@ -59,7 +61,7 @@ func withAdvice(err error) error {
 // errChanged returns the error for a namespace that no longer matches the plan.
 func errChanged(namespace string, changes []string) error {
 	if more := len(changes) - maxNamedChanges; more > 0 {
-		changes = append(slices.Clone(changes[:maxNamedChanges]), fmt.Sprintf("and %d more changes", more))
+		changes = append(slices.Clone(changes[:maxNamedChanges]), "and "+printable.Count(more, "more change"))
 	}
 	return fmt.Errorf("namespace %q has changed since the plan was computed (%s); run the command again",
 		namespace, strings.Join(changes, ", "))
