@@ -51,7 +51,7 @@ func (o *Output) Validate() error {
 	if o.format == "" || slices.Contains(o.formats, o.format) {
 		return nil
 	}
-	return fmt.Errorf("unknown output format %q; use one of %s", o.format, strings.Join(o.formats, ", "))
+	return fmt.Errorf("unknown output format %q; must be one of %s", o.format, strings.Join(o.formats, ", "))
 }
 
 // IsStructured reports whether the output is a JSON or YAML document.
