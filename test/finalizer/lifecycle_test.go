@@ -86,7 +86,7 @@ var _ = Describe("A controller of a namespace finalizer", func() {
 		Expect(finalizersOf(ctx, later.Name)(Default)).NotTo(ContainElement(own))
 		Expect(finalizersOf(ctx, ending.Name)(Default)).NotTo(ContainElement(own))
 
-		By("deleting one of them")
+		By("deleting a selected namespace")
 		remove(ctx, after)
 		Eventually(finalizersOf(ctx, after.Name)).WithContext(ctx).Should(Equal([]corev1.FinalizerName{corev1.FinalizerKubernetes}))
 	})
@@ -114,7 +114,7 @@ var _ = Describe("A controller of a namespace finalizer", func() {
 		Expect(served.of(namespace.UID)).To(Equal(1))
 	})
 
-	It("runs in one of two replicas, and fails over", func(ctx context.Context) {
+	It("runs in one of two replicas and fails over to the other", func(ctx context.Context) {
 		const own = corev1.FinalizerName("replicas.finalizer.example.com/work")
 		config := newUser(ctx, "replica@corp.example.com", requiredRules, statusRule, []rbacv1.PolicyRule{
 			{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"get", "create", "update"}},

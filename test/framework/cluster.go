@@ -31,7 +31,7 @@ const (
 	InitializerUser = "initializer@corp.example.com"
 )
 
-// User is an identity and a client that acts as it.
+// User is a user of a Cluster, with a client that sends requests as this user.
 type User struct {
 	client.Client
 	Config *rest.Config
@@ -54,25 +54,25 @@ type Cluster struct {
 	Ordinary *User
 	// Initializer has every verb.
 	Initializer *User
-	// Manager is nil until StartManager.
+	// Manager is nil until StartManager is called.
 	Manager *controlplane.Manager
 }
 
-// SetDefaults sets the logger and the timeouts of Gomega for a suite. A suite may change them
+// SetDefaults sets the logger and the Gomega timeouts of a suite. A suite can override them
 // afterwards.
 func SetDefaults() {
 	ctrl.SetLogger(zap.New(zap.WriteTo(GinkgoWriter), zap.UseDevMode(true)))
-	SetDefaultEventuallyTimeout(time.Minute) // Machines that run tests may be busy.
-	// Polling uses as much processor time as the tested code.
+	SetDefaultEventuallyTimeout(time.Minute) // Test machines can be busy.
+	// Polling competes with the tested code for CPU time.
 	SetDefaultEventuallyPollingInterval(50 * time.Millisecond)
 	SetDefaultConsistentlyPollingInterval(100 * time.Millisecond)
 	SetDefaultConsistentlyDuration(time.Second)
 	EnforceDefaultTimeoutsWhenUsingContexts()
 }
 
-// StartControlPlane runs a control plane without this project and with no user except the
-// administrator, until the spec, the container or the suite ends. Functions that are passed to
-// DeferCleanup later run before the control plane stops.
+// StartControlPlane starts a control plane without this project. Its only user is the
+// administrator. The control plane stops when the spec, the container or the suite ends, after all
+// functions that are passed to DeferCleanup later.
 func StartControlPlane(ctx context.Context, options ...controlplane.Option) *Cluster {
 	GinkgoHelper()
 	plane, err := controlplane.Start(ctx, options...)
@@ -83,7 +83,7 @@ func StartControlPlane(ctx context.Context, options ...controlplane.Option) *Clu
 	return cluster
 }
 
-// Start runs a control plane without this project, with an ordinary user and an initializer.
+// Start starts a control plane without this project, with an ordinary user and an initializer.
 func Start(ctx context.Context, options ...controlplane.Option) *Cluster {
 	GinkgoHelper()
 	cluster := StartControlPlane(ctx, options...)
@@ -92,7 +92,7 @@ func Start(ctx context.Context, options ...controlplane.Option) *Cluster {
 	return cluster
 }
 
-// Install applies a directory of config, "default" or "compat".
+// Install applies a directory in config: "default" or "compat".
 func (c *Cluster) Install(ctx context.Context, directory string) {
 	GinkgoHelper()
 	Expect(c.InstallFrom(ctx, directory)).To(Succeed())
@@ -121,7 +121,7 @@ func (c *Cluster) stop() {
 	Expect(c.ControlPlane.Stop()).To(Succeed())
 }
 
-// VerbsButInitialize are the verbs of the API and of RBAC except "initialize".
+// VerbsButInitialize lists the API and RBAC verbs except "initialize".
 var VerbsButInitialize = []string{
 	"get", "list", "watch", "create", "update", "patch", "delete", "deletecollection",
 	"bind", "escalate", "impersonate",
@@ -173,8 +173,7 @@ func NewUser(config *rest.Config) *User {
 	return &User{Client: NewClient(config), Config: config}
 }
 
-// NewClient returns a client for the types of the manager's scheme and for those that are added
-// to its scheme.
+// NewClient returns a client for the types of the manager's scheme and the types that add registers.
 func NewClient(config *rest.Config, add ...func(*runtime.Scheme) error) client.Client {
 	GinkgoHelper()
 	c, err := controlplane.NewClient(config, add...)

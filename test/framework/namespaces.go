@@ -19,13 +19,14 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// Register registers initializers until the spec ends, and waits until new namespaces get them.
+// Register registers initializers until the spec ends, and waits until the API server injects them
+// into new namespaces.
 func (c *Cluster) Register(ctx context.Context, name string, initializerNames ...string) {
 	GinkgoHelper()
 	c.RegisterConfiguration(ctx, wrappers.MakeConfiguration(name).Initializers(initializerNames...))
 }
 
-// RegisterConfiguration is Register for initializers with settings.
+// RegisterConfiguration is like Register, but accepts initializers with settings.
 func (c *Cluster) RegisterConfiguration(
 	ctx context.Context, wrapper *wrappers.ConfigurationWrapper,
 ) *v1alpha1.NamespaceInitializerConfiguration {
@@ -60,7 +61,8 @@ func (c *Cluster) ExpectInjected(ctx context.Context) {
 	}).WithContext(ctx).Should(Succeed())
 }
 
-// ExpectActive waits for the Active condition of a configuration's current generation.
+// ExpectActive waits until the Active condition of a configuration is True for its current
+// generation.
 func (c *Cluster) ExpectActive(ctx context.Context, name string) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
@@ -73,7 +75,7 @@ func (c *Cluster) ExpectActive(ctx context.Context, name string) {
 	}).WithContext(ctx).Should(Succeed())
 }
 
-// EffectiveSet returns the set that the inject policy reads.
+// EffectiveSet returns the NamespaceInitializerSet that the inject policy reads.
 func (c *Cluster) EffectiveSet(g Gomega, ctx context.Context) *v1alpha1.NamespaceInitializerSet {
 	set := &v1alpha1.NamespaceInitializerSet{}
 	g.Expect(c.Admin.Get(ctx, client.ObjectKey{Name: v1alpha1.EffectiveSetName}, set)).To(Succeed())
@@ -88,8 +90,8 @@ func CreateNamespace(ctx context.Context, user client.Client, name string) *core
 	return namespace
 }
 
-// CreateInitializing registers one initializer that no program serves, and creates a namespace
-// that waits for it as the ordinary user.
+// CreateInitializing registers an initializer that does not run, and creates a namespace as the
+// ordinary user. The namespace is initializing until Finish is called.
 func (c *Cluster) CreateInitializing(ctx context.Context, prefix string) *corev1.Namespace {
 	GinkgoHelper()
 	c.Register(ctx, prefix, "absent.test.example.com")
@@ -98,7 +100,7 @@ func (c *Cluster) CreateInitializing(ctx context.Context, prefix string) *corev1
 	return namespace
 }
 
-// Finish removes the first entry of the pending list, as the initializer user.
+// Finish removes the first entry of the pending list of a namespace as the initializer user.
 func (c *Cluster) Finish(ctx context.Context, name string) {
 	GinkgoHelper()
 	clientset := c.Initializer.Clientset()
@@ -119,7 +121,7 @@ func (c *Cluster) GetNamespace(g Gomega, ctx context.Context, name string) *core
 	return namespace
 }
 
-// PendingOf returns the pending list of a namespace, unparsed.
+// PendingOf returns the annotation with the pending list of a namespace.
 func PendingOf(namespace *corev1.Namespace) string {
 	return namespace.Annotations[v1alpha1.AnnotationPendingInitializers]
 }

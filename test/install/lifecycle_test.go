@@ -26,7 +26,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// policyKinds lists the kinds in the order in which docs/install.md deletes them.
+// policyKinds lists the admission policy types in the order in which docs/install.md deletes them.
 const policyKinds = "mutatingadmissionpolicybindings,validatingadmissionpolicybindings," +
 	"mutatingadmissionpolicies,validatingadmissionpolicies"
 
@@ -34,7 +34,7 @@ var crds = []string{
 	"namespaceinitializerconfigurations.nslifecycle.dev", "namespaceinitializersets.nslifecycle.dev",
 }
 
-// way is one way to install and remove the project.
+// way is one way to install and uninstall the project.
 type way struct {
 	install, uninstall func(ctx context.Context)
 	// isAlone reports whether no other controller finalizes namespaces.
@@ -92,16 +92,16 @@ func deletePolicies(ctx context.Context) {
 var _ = Describe("An installation", Ordered, ContinueOnFailure, func() {
 	for _, name := range []string{"kustomize", "the manifest", "Helm", "make, without the built-in namespace controller"} {
 		chosen := ways[name]
-		It("by "+name, func(ctx context.Context) {
+		It("with "+name+" works and can be uninstalled", func(ctx context.Context) {
 			if !chosen.isAlone {
-				endNamespaces(ctx)
+				startFinalization(ctx)
 			}
 			chosen.install(ctx)
 			running, err := plane.StartManager(ctx)
 			Expect(err).NotTo(HaveOccurred())
 			stop := stopOnce(running.Stop)
 
-			By("working")
+			By("checking that initializers are injected")
 			configuration := wrappers.MakeConfiguration("test").Initializers("a.test.example.com").Obj()
 			Expect(admin.Create(ctx, configuration)).To(Succeed())
 			Eventually(func(g Gomega) {
@@ -112,7 +112,7 @@ var _ = Describe("An installation", Ordered, ContinueOnFailure, func() {
 			waiting := wrappers.MakeNamespace("waiting").Obj()
 			Expect(admin.Create(ctx, waiting)).To(Succeed())
 
-			By("removing it as documented")
+			By("uninstalling it as documented")
 			Expect(admin.Delete(ctx, configuration)).To(Succeed())
 			kubectl(ctx, "annotate", "--overwrite", "namespace", "waiting", v1alpha1.AnnotationPendingInitializers+"=")
 			stop()
@@ -121,7 +121,7 @@ var _ = Describe("An installation", Ordered, ContinueOnFailure, func() {
 			By("checking that namespaces can be created and deleted")
 			expectNothingLeft(ctx)
 			if chosen.isAlone {
-				endNamespaces(ctx)
+				startFinalization(ctx)
 			}
 			after := wrappers.MakeNamespace("after").Label(v1alpha1.LabelInitializing, "true").Obj()
 			Expect(admin.Create(ctx, after)).To(Succeed())
@@ -132,8 +132,8 @@ var _ = Describe("An installation", Ordered, ContinueOnFailure, func() {
 		}, SpecTimeout(5*time.Minute))
 	}
 
-	It("is upgraded by Helm, including CRDs, after the manager has set the failure policy of inject to Fail", func(ctx context.Context) {
-		endNamespaces(ctx)
+	It("can be upgraded with Helm, including the CRDs, after the manager sets the failure policy of inject to Fail", func(ctx context.Context) {
+		startFinalization(ctx)
 		helmSucceeds(ctx, "install", "--create-namespace")
 		DeferCleanup(func(ctx context.Context) {
 			ways["Helm"].uninstall(ctx)
@@ -168,7 +168,7 @@ var _ = Describe("An installation", Ordered, ContinueOnFailure, func() {
 
 var _ = Describe("An incomplete installation", Ordered, ContinueOnFailure, func() {
 	BeforeEach(func(ctx context.Context) {
-		endNamespaces(ctx)
+		startFinalization(ctx)
 		ways["the manifest"].install(ctx)
 		DeferCleanup(func(ctx context.Context) {
 			kubectl(ctx, "delete", policyKinds, "--selector=app.kubernetes.io/name=nslifecycle", "--ignore-not-found")
@@ -193,7 +193,7 @@ var _ = Describe("An incomplete installation", Ordered, ContinueOnFailure, func(
 		Expect(checkInstallation(ctx)).To(ContainSubstring(`ValidatingAdmissionPolicy "gate"`))
 	}, SpecTimeout(3*time.Minute))
 
-	It("allows administrators to complete the initialization of namespaces and delete them if the manager is missing", func(ctx context.Context) {
+	It("allows administrators to complete the initialization and delete namespaces if no manager runs", func(ctx context.Context) {
 		Expect(admin.Create(ctx, &v1alpha1.NamespaceInitializerSet{
 			ObjectMeta:   metav1.ObjectMeta{Name: v1alpha1.EffectiveSetName},
 			Initializers: []v1alpha1.EffectiveInitializer{{Name: "a.test.example.com"}},
@@ -203,10 +203,10 @@ var _ = Describe("An incomplete installation", Ordered, ContinueOnFailure, func(
 			g.Expect(admin.Create(ctx, probe, client.DryRunAll)).To(Succeed())
 			g.Expect(probe.Labels).To(HaveKey(v1alpha1.LabelInitializing))
 		}).WithContext(ctx).WithTimeout(time.Minute).Should(Succeed())
-		for _, name := range []string{"opened", "deleted"} {
+		for _, name := range []string{"completed", "deleted"} {
 			namespace := wrappers.MakeNamespace(name).Obj()
 			Expect(admin.Create(ctx, namespace)).To(Succeed())
-			if name == "opened" {
+			if name == "completed" {
 				kubectl(ctx, "annotate", "--overwrite", "namespace", name, v1alpha1.AnnotationPendingInitializers+"=")
 				Expect(admin.Get(ctx, client.ObjectKeyFromObject(namespace), namespace)).To(Succeed())
 				Expect(namespace.Labels).NotTo(HaveKey(v1alpha1.LabelInitializing))
@@ -218,8 +218,8 @@ var _ = Describe("An incomplete installation", Ordered, ContinueOnFailure, func(
 	}, SpecTimeout(4*time.Minute))
 })
 
-// stopOnce returns a function that calls stop once. It is also called at the
-// end of the spec.
+// stopOnce returns a function that calls stop on the first call only. The function is also called
+// when the spec ends.
 func stopOnce(stop func() error) func() {
 	isStopped := false
 	once := func() {
@@ -232,8 +232,8 @@ func stopOnce(stop func() error) func() {
 	return once
 }
 
-// checkInstallation runs the command of `helm test` with the permissions of its Pod, and returns
-// its output for a broken installation.
+// checkInstallation runs the command of `helm test` with the permissions of the test Pod, expects
+// the command to fail, and returns its output.
 func checkInstallation(ctx context.Context) string {
 	GinkgoHelper()
 	config, err := plane.ServiceAccountConfig(ctx, controlplane.SystemNamespace, controlplane.ServiceAccount)
@@ -266,7 +266,8 @@ func expectDeleted(ctx context.Context, name string) {
 	}).WithContext(ctx).Should(BeTrue(), "namespace %q still exists", name)
 }
 
-// expectNothingLeft checks that all objects of the project are deleted, and no namespace is terminating.
+// expectNothingLeft checks that all objects of the project are deleted and that no namespace is
+// terminating, initializing or has additional finalizers.
 func expectNothingLeft(ctx context.Context) {
 	GinkgoHelper()
 	expectDeleted(ctx, controlplane.SystemNamespace)

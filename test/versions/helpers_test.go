@@ -120,8 +120,9 @@ func expectPending(ctx context.Context, name string) *corev1.Namespace {
 	return namespace
 }
 
-// expectOpen waits until a namespace accepts writes of all users, for the reason.
-func expectOpen(ctx context.Context, name, reason string) *corev1.Namespace {
+// expectWritable waits until a namespace is initialized with the given reason and ordinary users can
+// write to it.
+func expectWritable(ctx context.Context, name, reason string) *corev1.Namespace {
 	GinkgoHelper()
 	var namespace *corev1.Namespace
 	Eventually(func(g Gomega) {
@@ -130,9 +131,9 @@ func expectOpen(ctx context.Context, name, reason string) *corev1.Namespace {
 		g.Expect(namespace.Labels).NotTo(HaveKey(v1alpha1.LabelInitializing))
 		g.Expect(namespace.Annotations).NotTo(HaveKey(v1alpha1.AnnotationPendingInitializers))
 	}).WithContext(ctx).Should(Succeed())
-	// The gate evaluates the API server's watch cache.
+	// The gate evaluates the API server's watch cache, which can be stale.
 	Eventually(ordinary.Create).WithContext(ctx).
-		WithArguments(wrappers.MakeConfigMap(name, unique("open"))).Should(Succeed())
+		WithArguments(wrappers.MakeConfigMap(name, unique("late"))).Should(Succeed())
 	return namespace
 }
 
