@@ -21,12 +21,12 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// Long: this spec creates thousands of objects.
+// This spec takes long because it creates thousands of objects.
 var _ = Describe("A large namespace", Label("long"), func() {
 	It("is finalized, and its conditions report the progress", NodeTimeout(5*time.Minute), func(ctx context.Context) {
 		const (
 			settings, widgets = 5000, 1000
-			// removalTime is the time in which the widgets' controller removes all finalizers.
+			// removalTime is the time within which the controller of the widgets removes all finalizers.
 			removalTime = 20 * time.Second
 		)
 		custom := createCustomType(ctx)
@@ -50,7 +50,7 @@ var _ = Describe("A large namespace", Label("long"), func() {
 		reportDuration("from the deletion to the first condition", time.Since(begin))
 
 		done := make(chan error, 1)
-		go func() { // the controller of the widgets
+		go func() { // This is the controller of the widgets.
 			ticker := time.NewTicker(removalTime / widgets)
 			defer ticker.Stop()
 			for i := range widgets {
@@ -81,8 +81,8 @@ var _ = Describe("A large namespace", Label("long"), func() {
 	})
 })
 
-// collectCounts returns the successive numbers of remaining custom resources in the conditions until
-// the namespace no longer exists.
+// collectCounts returns the successive numbers of remaining custom resources that the conditions
+// report until the namespace no longer exists.
 func collectCounts(ctx context.Context, namespace *corev1.Namespace, custom customType) []int {
 	GinkgoHelper()
 	var counts []int

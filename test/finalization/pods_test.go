@@ -16,7 +16,8 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/finalization"
 )
 
-// makeContent returns objects of several types, which are deleted in both stages after the pods.
+// makeContent returns objects of several types. The manager deletes them in the two stages after the
+// Pods.
 func makeContent(namespace string) []client.Object {
 	GinkgoHelper()
 	var objects []client.Object
@@ -53,7 +54,7 @@ func removeClaimFinalizers(ctx context.Context, objects []client.Object) {
 	}
 }
 
-// makePod returns a Pod. If it has a node, it exists until it is deleted without a grace period,
+// makePod returns a Pod. If the Pod has a node, it exists until it is deleted without a grace period,
 // because no kubelet runs.
 func makePod(namespace, name, node string, grace int64) *corev1.Pod {
 	pod := &corev1.Pod{}
@@ -69,7 +70,7 @@ func forceDelete(ctx context.Context, pod *corev1.Pod) {
 	Expect(admin.Delete(ctx, pod, client.GracePeriodSeconds(0))).To(Succeed())
 }
 
-// HaveDeletionOrdered matches a namespace whose conditions report what its deletion waits for.
+// HaveDeletionOrdered matches a namespace whose conditions report which objects must be deleted first.
 func HaveDeletionOrdered(texts ...string) OmegaMatcher {
 	return HaveCondition(corev1.NamespaceDeletionContentFailure, corev1.ConditionFalse,
 		finalization.ReasonContentDeletionOrdered, texts...)
@@ -95,7 +96,7 @@ var _ = Describe("Pods", func() {
 		deleteObject(ctx, stopping)
 
 		deleteObject(ctx, namespace)
-		By("deleting the Pods that need no kubelet immediately")
+		By("immediately deleting the Pods that do not require a kubelet")
 		expectDeleted(ctx, pending)
 		expectDeleted(ctx, done)
 		eventuallyNamespace(ctx, namespace.Name, And(
@@ -115,7 +116,7 @@ var _ = Describe("Pods", func() {
 		expectKept(ctx, kept...)
 		now := &corev1.Pod{}
 		Expect(admin.Get(ctx, keyOf(stopping), now)).To(Succeed())
-		Expect(*now.DeletionGracePeriodSeconds).To(BeEquivalentTo(600), "the grace period of a Pod is not shortened")
+		Expect(*now.DeletionGracePeriodSeconds).To(BeEquivalentTo(600), "the manager does not shorten the grace period of a Pod")
 
 		forceDelete(ctx, stopping)
 		removeClaimFinalizers(ctx, kept)

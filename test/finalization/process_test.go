@@ -30,7 +30,7 @@ import (
 // removed with the control plane.
 var builtManager string
 
-// managerBinary builds the manager if necessary and returns its path.
+// managerBinary builds the manager on the first call and returns the path of the binary.
 func managerBinary(ctx context.Context) string {
 	GinkgoHelper()
 	if _, err := os.Stat(builtManager); err == nil {
@@ -120,7 +120,7 @@ var _ = Describe("The manager process", func() {
 		expectDeleted(ctx, active)
 	}, SpecTimeout(time.Minute))
 
-	It("uses its flags", func(ctx context.Context) {
+	It("applies the values of its flags", func(ctx context.Context) {
 		stopManager()
 		namespace := createNamespace(ctx, "flags", origin)
 		session := startProcess(ctx, managerConfig(ctx),
@@ -132,7 +132,7 @@ var _ = Describe("The manager process", func() {
 		expectDeleted(ctx, namespace)
 	}, SpecTimeout(time.Minute))
 
-	DescribeTable("reports an invalid flag in one sentence",
+	DescribeTable("reports an invalid flag in a single line",
 		func(ctx context.Context, flag, sentence string) {
 			var stdout, stderr bytes.Buffer
 			command := exec.CommandContext(ctx, managerBinary(ctx), flag, "--kubeconfig="+kubeconfigFile(plane.Admin))
@@ -158,7 +158,7 @@ var _ = Describe("The manager process", func() {
 		Entry("no grace period", "--settling-time=", `neither "auto" nor a duration`),
 	)
 
-	It("reports an invalid flag without a cluster", func(ctx context.Context) {
+	It("reports an invalid flag even if no cluster is configured", func(ctx context.Context) {
 		command := exec.CommandContext(ctx, managerBinary(ctx), "--settling-time=soon")
 		command.Env = []string{"HOME=" + GinkgoT().TempDir(), "KUBECONFIG=" + filepath.Join(GinkgoT().TempDir(), "none")}
 		output, err := command.CombinedOutput()
@@ -169,7 +169,7 @@ var _ = Describe("The manager process", func() {
 	}, SpecTimeout(30*time.Second))
 })
 
-// remainingOf returns the number of ConfigMaps in a namespace, from a list of one item.
+// remainingOf returns the number of ConfigMaps in a namespace, based on a list request with limit 1.
 func remainingOf(g Gomega, ctx context.Context, namespace string) int {
 	list, err := metadataClient.Resource(configMaps).Namespace(namespace).List(ctx, metav1.ListOptions{Limit: 1})
 	g.Expect(err).NotTo(HaveOccurred())

@@ -177,7 +177,7 @@ var _ = Describe("An initializer that uses pkg/initializer", func() {
 	}, SpecTimeout(time.Minute))
 
 	It("reports missing permissions and the commands that grant them, and continues after they are granted", func(ctx context.Context) {
-		name, user := framework.Unique("rights")+".corp.example.com", framework.Unique("package-initializer")
+		name, user := framework.Unique("permissions")+".corp.example.com", framework.Unique("package-initializer")
 		config := cluster.AddUserWithRules(ctx, user, statusRule, rbacv1.PolicyRule{
 			APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"get", "list", "watch", "patch"},
 		}).Config
@@ -195,7 +195,7 @@ var _ = Describe("An initializer that uses pkg/initializer", func() {
 				return pkginitializer.Result{}, nil
 			}, pkginitializer.WithBackoff(50*time.Millisecond, 50*time.Millisecond))
 		})
-		namespace := framework.Unique("rights")
+		namespace := framework.Unique("permissions")
 		Expect(cluster.Ordinary.Create(ctx, wrappers.MakeNamespace(namespace).Obj())).To(Succeed())
 		Eventually(func(g Gomega) {
 			g.Expect(cluster.GetNamespace(g, ctx, namespace)).To(matchers.HaveCondition(ownCondition(name), corev1.ConditionFalse, "Retrying",

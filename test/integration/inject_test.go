@@ -38,7 +38,7 @@ var _ = Describe("Injection", func() {
 		Expect(now).To(HaveCondition("b.test.example.com/Initialized", corev1.ConditionFalse, v1alpha1.ReasonPending))
 	}, SpecTimeout(time.Minute))
 
-	It("works with generateName", func(ctx context.Context) {
+	It("injects into a namespace with generateName", func(ctx context.Context) {
 		cluster.Register(ctx, "generate-name", "a.test.example.com")
 		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "generated-"}}
 		Expect(cluster.Ordinary.Create(ctx, namespace)).To(Succeed())
@@ -141,7 +141,7 @@ var _ = Describe("Injection", func() {
 		Expect(made.Annotations).To(And(HaveLen(4), HaveKey(v1alpha1.AnnotationTTL), HaveKey(v1alpha1.AnnotationRequestedBy)))
 	}, SpecTimeout(time.Minute))
 
-	It("injects into a namespace that server-side apply creates", func(ctx context.Context) {
+	It("injects into a namespace that is created with server-side apply", func(ctx context.Context) {
 		cluster.Register(ctx, "apply", "a.test.example.com")
 		name := framework.Unique("applied")
 		manifest := `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"` + name + `",
@@ -159,7 +159,7 @@ var _ = Describe("Injection", func() {
 		Expect(err).To(BeDeniedBy("guard"))
 	}, SpecTimeout(time.Minute))
 
-	It("keeps the finalizers of the creator", func(ctx context.Context) {
+	It("keeps the namespace finalizers that the creator sends", func(ctx context.Context) {
 		cluster.Register(ctx, "finalizers", "a.test.example.com")
 		namespace := wrappers.MakeNamespace(framework.Unique("finalizers")).Obj()
 		namespace.Spec.Finalizers = []corev1.FinalizerName{"openshift.com/origin", "kubernetes"}

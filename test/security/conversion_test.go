@@ -23,17 +23,17 @@ import (
 
 var _ = Describe("A malicious conversion webhook", func() {
 	for name, lie := range map[string]func(metadata, victim map[string]any){
-		"about the namespace": func(metadata, victim map[string]any) { metadata["namespace"] = victim["namespace"] },
-		"about the name": func(metadata, victim map[string]any) {
+		"another namespace": func(metadata, victim map[string]any) { metadata["namespace"] = victim["namespace"] },
+		"another name": func(metadata, victim map[string]any) {
 			metadata["name"] = toConfigMaps(victim["namespace"].(string)) + "/precious"
 		},
-		"about the UID": func(metadata, victim map[string]any) { metadata["uid"] = victim["uid"] },
-		"about everything": func(metadata, victim map[string]any) {
+		"another UID": func(metadata, victim map[string]any) { metadata["uid"] = victim["uid"] },
+		"another namespace, name and UID": func(metadata, victim map[string]any) {
 			metadata["namespace"], metadata["name"], metadata["uid"] = victim["namespace"], victim["name"], victim["uid"]
 		},
 	} {
-		It("does not make the operator delete or leave behind another object: "+name, func(ctx context.Context) {
-			var isLying atomic.Bool
+		It("cannot make the operator delete another object or complete finalization by returning "+name, func(ctx context.Context) {
+			var isActive atomic.Bool
 			var victim atomic.Pointer[map[string]any]
 			server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				var review map[string]any
@@ -43,7 +43,7 @@ var _ = Describe("A malicious conversion webhook", func() {
 				for _, object := range request["objects"].([]any) {
 					object.(map[string]any)["apiVersion"] = request["desiredAPIVersion"]
 					metadata := object.(map[string]any)["metadata"].(map[string]any)
-					if isLying.Load() && metadata["name"] == "held" {
+					if isActive.Load() && metadata["name"] == "held" {
 						lie(metadata, *victim.Load())
 					}
 					converted = append(converted, object)
@@ -88,7 +88,7 @@ var _ = Describe("A malicious conversion webhook", func() {
 			held := create(namespace.Name, "held")
 			metadata := precious.Object["metadata"].(map[string]any)
 			victim.Store(&metadata)
-			isLying.Store(true)
+			isActive.Store(true)
 
 			Expect(cluster.Admin.Delete(ctx, namespace)).To(Succeed())
 			Eventually(func(g Gomega) *corev1.Namespace { return cluster.GetNamespace(g, ctx, namespace.Name) }).WithContext(ctx).
@@ -98,7 +98,7 @@ var _ = Describe("A malicious conversion webhook", func() {
 			Expect(precious.GetDeletionTimestamp()).To(BeNil())
 			Expect(cluster.Admin.Get(ctx, client.ObjectKeyFromObject(held), held)).To(Succeed())
 
-			isLying.Store(false)
+			isActive.Store(false)
 			expectDeleted(ctx, namespace)
 			Expect(cluster.Admin.Get(ctx, client.ObjectKeyFromObject(precious), precious)).To(Succeed())
 			Expect(cluster.Admin.Delete(ctx, other)).To(Succeed())

@@ -59,10 +59,10 @@ func installCRD(ctx context.Context, group, plural, singular, kind, short, scope
 	}
 }
 
-// write is a request that the gate must refuse. %NAME% is the initializing namespace.
+// write is a request that must be rejected. %NAME% is the initializing namespace.
 type write struct{ method, path, contentType, body string }
 
-// otherVersions write objects through versions or groups other than the storage version.
+// otherVersions are requests that use other versions, groups or names than those in storage.
 var otherVersions = map[string]write{
 	"HorizontalPodAutoscaler v1": {http.MethodPost, "/apis/autoscaling/v1/namespaces/%NAME%/horizontalpodautoscalers", jsonType,
 		`{"apiVersion":"autoscaling/v1","kind":"HorizontalPodAutoscaler","metadata":{"name":"a"},"spec":{"maxReplicas":1,"scaleTargetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"d"}}}`},
@@ -104,9 +104,9 @@ var otherVersions = map[string]write{
 		`{"apiVersion":"names.%GROUP%/v1","kind":"Area","metadata":{"name":"a","labels":{"x":"y"}}}`},
 }
 
-// notServed are paths and bodies that the API server itself refuses.
+// notServed are requests that the API server rejects before admission.
 var notServed = map[string]write{
-	"a body that names another namespace": {http.MethodPost, "/api/v1/namespaces/%NAME%/configmaps", jsonType,
+	"a body with another namespace": {http.MethodPost, "/api/v1/namespaces/%NAME%/configmaps", jsonType,
 		`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","namespace":"default"}}`},
 	"a path with two slashes": {http.MethodPost, "/api/v1//namespaces/%NAME%/configmaps", jsonType, configMapA},
 	"the watch prefix":        {http.MethodPost, "/api/v1/watch/namespaces/%NAME%/configmaps", jsonType, configMapA},
@@ -118,7 +118,7 @@ var notServed = map[string]write{
 
 const configMapA = `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"}}`
 
-// pluralNamespaces are requests for namespaced custom resources whose plural is namespaces.
+// pluralNamespaces are requests for namespaced custom resources with the plural "namespaces".
 var pluralNamespaces = map[string]write{
 	"POST": {http.MethodPost, "/apis/%GROUP%/v1/namespaces/%NAME%/namespaces", jsonType,
 		`{"apiVersion":"%GROUP%/v1","kind":"Space","metadata":{"name":"a"}}`},
@@ -136,7 +136,7 @@ var pluralNamespaces = map[string]write{
 		`{"apiVersion":"autoscaling/v1","kind":"Scale","metadata":{"name":"existing","namespace":"%NAME%"},"spec":{"replicas":3}}`},
 	"DELETE":           {http.MethodDelete, "/apis/%GROUP%/v1/namespaces/%NAME%/namespaces/existing", jsonType, `{}`},
 	"deletecollection": {http.MethodDelete, "/apis/%GROUP%/v1/namespaces/%NAME%/namespaces", jsonType, `{}`},
-	// The API server reads <namespace> as the name of the object as well.
+	// The API server also parses <namespace> as the name of the object.
 	"PATCH of the short path":  {http.MethodPatch, "/apis/%GROUP%/v1/namespaces/%NAME%", mergeType, `{"spec":{"replicas":9}}`},
 	"apply to the short path":  {http.MethodPatch, "/apis/%GROUP%/v1/namespaces/%NAME%?fieldManager=x&force=true", applyYAMLType, `{"apiVersion":"%GROUP%/v1","kind":"Space","metadata":{"name":"%NAME%"}}`},
 	"status of the short path": {http.MethodPatch, "/apis/%GROUP%/v1/namespaces/%NAME%/status", mergeType, `{"status":{"replicas":3}}`},
@@ -170,30 +170,30 @@ var _ = Describe("The name and the version of a type", Ordered, ContinueOnFailur
 	}, NodeTimeout(specTimeout))
 
 	for name, one := range otherVersions {
-		It("does not let an ordinary user past the gate: "+name, func(ctx context.Context) {
+		It("does not let an ordinary user bypass the gate: "+name, func(ctx context.Context) {
 			_, err := send(ctx, cluster.Ordinary, one.method, in(one.path, group, namespace), one.contentType, []byte(in(one.body, group, namespace)))
 			Expect(err).To(BeForbiddenBy("gate"))
 		}, SpecTimeout(specTimeout))
 	}
 
 	for name, one := range notServed {
-		It("does not let an ordinary user past the API server: "+name, func(ctx context.Context) {
+		It("does not let an ordinary user bypass the API server: "+name, func(ctx context.Context) {
 			_, err := send(ctx, cluster.Ordinary, one.method, in(one.path, group, namespace), one.contentType, []byte(in(one.body, group, namespace)))
 			Expect(err).To(HaveOccurred())
 		}, SpecTimeout(specTimeout))
 	}
 
 	for name, one := range pluralNamespaces {
-		It("does not let an ordinary user past the gate in a type named namespaces: "+name, func(ctx context.Context) {
+		It("does not let an ordinary user bypass the gate with the plural namespaces: "+name, func(ctx context.Context) {
 			spaces := "plural." + group
 			_, err := send(ctx, cluster.Ordinary, one.method, in(one.path, spaces, namespace), one.contentType, []byte(in(one.body, spaces, namespace)))
 			Expect(err).To(Satisfy(apierrors.IsForbidden))
 		}, SpecTimeout(specTimeout))
 	}
 
-	// The API server interprets the name of such an object as the name of a namespace, and serves
-	// no such object by name.
-	It("does not change a namespace through cluster-scoped objects of a type named namespaces", func(ctx context.Context) {
+	// The API server interprets the name of such an object as the name of a namespace, so it does not
+	// serve such an object by name.
+	It("does not let an ordinary user change a Namespace through cluster-scoped objects with the plural namespaces", func(ctx context.Context) {
 		spaces := "cluster." + group
 		for _, name := range []string{"a", namespace.Name} {
 			body := `{"apiVersion":"` + spaces + `/v1","kind":"Space","metadata":{"name":"` + name + `"}}`
