@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/nslifecycle/nslifecycle/test/framework"
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
@@ -128,8 +129,8 @@ var _ = Describe("The resource types of an aggregated API server", func() {
 					HaveDiscoveryFailure(server.group), HaveContentFailure(server.group)))
 			}).WithContext(ctx).Should(Succeed())
 			expectNamespaceFinalizerKept(ctx, namespace)
-			GinkgoWriter.Println("conditions:", messageOf(get(Default, ctx, namespace.Name), corev1.NamespaceDeletionDiscoveryFailure),
-				messageOf(get(Default, ctx, namespace.Name), corev1.NamespaceDeletionContentFailure))
+			GinkgoWriter.Println("conditions:", framework.ConditionMessage(get(Default, ctx, namespace.Name), corev1.NamespaceDeletionDiscoveryFailure),
+				framework.ConditionMessage(get(Default, ctx, namespace.Name), corev1.NamespaceDeletionContentFailure))
 
 			restore(ctx, server)
 			begin = time.Now()

@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 
+	"github.com/nslifecycle/nslifecycle/test/framework"
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
@@ -89,7 +90,9 @@ func concurrentWriters() []*writer {
 				return fmt.Sprintf(`{"status":{"conditions":[{"type":%q,"status":"True","reason":"Number","message":"%d"}]}}`,
 					foreignCondition, number), []string{"status"}
 			},
-			read: func(namespace *corev1.Namespace) string { return messageOf(namespace, foreignCondition) },
+			read: func(namespace *corev1.Namespace) string {
+				return framework.ConditionMessage(namespace, foreignCondition)
+			},
 		},
 	}
 }
@@ -112,7 +115,7 @@ var _ = Describe("Concurrent writers", func() {
 			group.Go(func() { w.run(ctx, namespace.Name) })
 		}
 		eventuallyNamespace(ctx, namespace.Name, Satisfy(func(now *corev1.Namespace) bool {
-			return now.Annotations["test.example.com/number"] != "" && messageOf(now, foreignCondition) != ""
+			return now.Annotations["test.example.com/number"] != "" && framework.ConditionMessage(now, foreignCondition) != ""
 		}))
 
 		deleteObject(ctx, namespace)

@@ -26,7 +26,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/nslifecycle/nslifecycle/internal/nscondition"
 	"github.com/nslifecycle/nslifecycle/test/controlplane"
 )
 
@@ -229,14 +228,6 @@ func parallel(count int, f func(int) error) error {
 	}
 	group.Wait()
 	return errors.Join(errs...)
-}
-
-// messageOf returns the message of a condition of a namespace.
-func messageOf(namespace *corev1.Namespace, conditionType corev1.NamespaceConditionType) string {
-	if condition := nscondition.Find(namespace, conditionType); condition != nil {
-		return condition.Message
-	}
-	return ""
 }
 
 // expectNamespaceFinalizerKept checks that a namespace is not finalized.

@@ -10,7 +10,6 @@ import (
 	. "github.com/onsi/gomega"
 	"github.com/onsi/gomega/types"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -58,9 +57,7 @@ func get(g Gomega, ctx context.Context, name string) *corev1.Namespace {
 // expectDeleted waits until an object is deleted.
 func expectDeleted(ctx context.Context, object client.Object) {
 	GinkgoHelper()
-	Eventually(func() error {
-		return admin.Get(ctx, client.ObjectKeyFromObject(object), object.DeepCopyObject().(client.Object))
-	}).WithContext(ctx).Should(Satisfy(apierrors.IsNotFound), "%T %s still exists", object, object.GetName())
+	framework.ExpectDeleted(ctx, admin, object)
 }
 
 // expectKept checks that objects exist without a deletionTimestamp.

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/nslifecycle/nslifecycle/test/framework"
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
@@ -92,7 +93,7 @@ func collectCounts(ctx context.Context, namespace *corev1.Namespace, custom cust
 		if err := admin.Get(ctx, client.ObjectKeyFromObject(namespace), now); err != nil {
 			return err
 		}
-		found := pattern.FindStringSubmatch(messageOf(now, corev1.NamespaceContentRemaining))
+		found := pattern.FindStringSubmatch(framework.ConditionMessage(now, corev1.NamespaceContentRemaining))
 		if len(found) == 2 {
 			count, err := strconv.Atoi(found[1])
 			if err != nil {

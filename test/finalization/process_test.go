@@ -23,6 +23,7 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/test/controlplane"
+	"github.com/nslifecycle/nslifecycle/test/framework"
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
@@ -44,19 +45,12 @@ func managerBinary(ctx context.Context) string {
 // startProcess runs the manager binary until the spec ends.
 func startProcess(ctx context.Context, config *rest.Config, flags ...string) *gexec.Session {
 	GinkgoHelper()
-	command := exec.Command(managerBinary(ctx), append(flags, "--kubeconfig="+kubeconfigFile(config),
+	command := exec.Command(managerBinary(ctx), append(flags, "--kubeconfig="+framework.KubeconfigFile(config),
 		"--health-probe-bind-address=0", "--metrics-bind-address=0")...)
 	session, err := gexec.Start(command, GinkgoWriter, GinkgoWriter)
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() { session.Terminate().Wait(30 * time.Second) })
 	return session
-}
-
-func kubeconfigFile(config *rest.Config) string {
-	GinkgoHelper()
-	path := filepath.Join(GinkgoT().TempDir(), "kubeconfig")
-	Expect(controlplane.WriteKubeconfig(path, config)).To(Succeed())
-	return path
 }
 
 var _ = Describe("The manager process", func() {
@@ -135,7 +129,7 @@ var _ = Describe("The manager process", func() {
 	DescribeTable("reports an invalid flag in a single line",
 		func(ctx context.Context, flag, sentence string) {
 			var stdout, stderr bytes.Buffer
-			command := exec.CommandContext(ctx, managerBinary(ctx), flag, "--kubeconfig="+kubeconfigFile(plane.Admin))
+			command := exec.CommandContext(ctx, managerBinary(ctx), flag, "--kubeconfig="+framework.KubeconfigFile(plane.Admin))
 			command.Stdout, command.Stderr = &stdout, &stderr
 			var exit *exec.ExitError
 			Expect(errors.As(command.Run(), &exit)).To(BeTrue())

@@ -19,6 +19,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/manager"
 	"github.com/nslifecycle/nslifecycle/pkg/finalizer"
 	"github.com/nslifecycle/nslifecycle/test/controlplane"
+	"github.com/nslifecycle/nslifecycle/test/framework"
 )
 
 var _ = Describe("A controller of a namespace finalizer", func() {
@@ -59,7 +60,7 @@ var _ = Describe("A controller of a namespace finalizer", func() {
 		Expect(admin.Patch(ctx, settings, client.RawPatch(types.MergePatchType, []byte(`{"metadata": {"finalizers": null}}`)))).
 			To(Succeed())
 
-		Eventually(isDeleted(ctx, namespace.Name)).WithContext(ctx).Should(BeTrue())
+		framework.ExpectDeleted(ctx, admin, namespace)
 		Expect(hadContent.Load()).To(BeFalse())
 		Expect(served.of(namespace.UID)).To(Equal(1))
 	})

@@ -21,6 +21,7 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/internal/nscondition"
 	"github.com/nslifecycle/nslifecycle/pkg/finalizer"
+	"github.com/nslifecycle/nslifecycle/test/framework"
 	"github.com/nslifecycle/nslifecycle/test/matchers"
 )
 
@@ -56,7 +57,7 @@ var _ = Describe("A namespace finalizer", func() {
 		namespace := create(ctx, "finalizer-only", own)
 		Expect(setFinalizers(ctx, namespace.Name, without(corev1.FinalizerKubernetes))).To(Succeed())
 		remove(ctx, namespace)
-		Eventually(isDeleted(ctx, namespace.Name)).WithContext(ctx).Should(BeTrue())
+		framework.ExpectDeleted(ctx, admin, namespace)
 	})
 
 	It("is removed together with its duplicates", func(ctx context.Context) {
@@ -116,7 +117,7 @@ var _ = Describe("A namespace finalizer", func() {
 		remove(ctx, old)
 		Eventually(ctx, entered).Should(Receive(Equal(old.UID)))
 		forceDelete(ctx, old.Name)
-		Eventually(isDeleted(ctx, old.Name)).WithContext(ctx).Should(BeTrue())
+		framework.ExpectDeleted(ctx, admin, old)
 		recreated := create(ctx, old.Name, own)
 		Expect(recreated.UID).NotTo(Equal(old.UID))
 		close(leave)

@@ -162,26 +162,19 @@ func finalizersOf(ctx context.Context, name string) func(g Gomega) []corev1.Fina
 	return func(g Gomega) []corev1.FinalizerName { return get(g, ctx, name).Spec.Finalizers }
 }
 
-func isDeleted(ctx context.Context, name string) func() bool {
-	return func() bool {
-		return apierrors.IsNotFound(admin.Get(ctx, client.ObjectKey{Name: name}, &corev1.Namespace{}))
-	}
-}
-
 // calls counts the calls of a function by the UID of the Namespace.
 type calls struct {
 	mutex sync.Mutex
 	byUID map[types.UID]int
 }
 
-func (c *calls) add(uid types.UID) int {
+func (c *calls) add(uid types.UID) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
 	if c.byUID == nil {
 		c.byUID = map[types.UID]int{}
 	}
 	c.byUID[uid]++
-	return c.byUID[uid]
 }
 
 func (c *calls) of(uid types.UID) int {

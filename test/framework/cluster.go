@@ -6,6 +6,7 @@ package framework
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -179,6 +180,15 @@ func NewClient(config *rest.Config, add ...func(*runtime.Scheme) error) client.C
 	c, err := controlplane.NewClient(config, add...)
 	Expect(err).NotTo(HaveOccurred())
 	return c
+}
+
+// KubeconfigFile writes a client configuration to a kubeconfig file, which exists until the spec ends,
+// and returns its path.
+func KubeconfigFile(config *rest.Config) string {
+	GinkgoHelper()
+	path := filepath.Join(GinkgoT().TempDir(), "kubeconfig")
+	Expect(controlplane.WriteKubeconfig(path, config)).To(Succeed())
+	return path
 }
 
 // FreeAddress returns an address of this machine that no process listens on.

@@ -10,11 +10,13 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/nscondition"
 	"github.com/nslifecycle/nslifecycle/test/initializers"
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
@@ -119,6 +121,22 @@ func (c *Cluster) GetNamespace(g Gomega, ctx context.Context, name string) *core
 	namespace := &corev1.Namespace{}
 	g.Expect(c.Admin.Get(ctx, client.ObjectKey{Name: name}, namespace)).To(Succeed())
 	return namespace
+}
+
+// ExpectDeleted waits until an object no longer exists.
+func ExpectDeleted(ctx context.Context, reader client.Reader, object client.Object) {
+	GinkgoHelper()
+	Eventually(func() error {
+		return reader.Get(ctx, client.ObjectKeyFromObject(object), object.DeepCopyObject().(client.Object))
+	}).WithContext(ctx).Should(Satisfy(apierrors.IsNotFound), "%T %s still exists", object, object.GetName())
+}
+
+// ConditionMessage returns the message of a condition of a namespace, or "" if there is none.
+func ConditionMessage(namespace *corev1.Namespace, conditionType corev1.NamespaceConditionType) string {
+	if condition := nscondition.Find(namespace, conditionType); condition != nil {
+		return condition.Message
+	}
+	return ""
 }
 
 // PendingOf returns the annotation with the pending list of a namespace.

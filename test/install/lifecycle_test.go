@@ -15,7 +15,6 @@ import (
 	. "github.com/onsi/gomega"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -23,6 +22,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/manager"
 	"github.com/nslifecycle/nslifecycle/test/controlplane"
+	"github.com/nslifecycle/nslifecycle/test/framework"
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
@@ -127,7 +127,7 @@ var _ = Describe("An installation", Ordered, ContinueOnFailure, func() {
 			Expect(admin.Create(ctx, after)).To(Succeed())
 			for _, namespace := range []*corev1.Namespace{waiting, after} {
 				Expect(admin.Delete(ctx, namespace)).To(Succeed())
-				expectDeleted(ctx, namespace.Name)
+				framework.ExpectDeleted(ctx, admin, namespace)
 			}
 		}, SpecTimeout(5*time.Minute))
 	}
@@ -212,7 +212,7 @@ var _ = Describe("An incomplete installation", Ordered, ContinueOnFailure, func(
 				Expect(namespace.Labels).NotTo(HaveKey(v1alpha1.LabelInitializing))
 			}
 			Expect(admin.Delete(ctx, namespace)).To(Succeed())
-			expectDeleted(ctx, name)
+			framework.ExpectDeleted(ctx, admin, namespace)
 		}
 		Expect(checkInstallation(ctx)).To(ContainSubstring("FAIL  the leader renews its Lease: "))
 	}, SpecTimeout(4*time.Minute))
@@ -238,11 +238,9 @@ func checkInstallation(ctx context.Context) string {
 	GinkgoHelper()
 	config, err := plane.ServiceAccountConfig(ctx, controlplane.SystemNamespace, controlplane.ServiceAccount)
 	Expect(err).NotTo(HaveOccurred())
-	own := filepath.Join(GinkgoT().TempDir(), "kubeconfig")
-	Expect(controlplane.WriteKubeconfig(own, config)).To(Succeed())
 	command := exec.CommandContext(ctx, filepath.Join(controlplane.Root(), "bin", "manager"),
 		"--check", "--check-timeout=5s")
-	command.Env = []string{"KUBECONFIG=" + own, "POD_NAMESPACE=" + controlplane.SystemNamespace}
+	command.Env = []string{"KUBECONFIG=" + framework.KubeconfigFile(config), "POD_NAMESPACE=" + controlplane.SystemNamespace}
 	output, err := command.CombinedOutput()
 	Expect(err).To(HaveOccurred(), string(output))
 	return string(output)
@@ -252,25 +250,16 @@ func expectNamespaceLifecycle(ctx context.Context) {
 	GinkgoHelper()
 	namespace := wrappers.MakeNamespace("half").Obj()
 	Expect(admin.Create(ctx, namespace)).To(Succeed())
-	Expect(admin.Create(ctx, &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Name: "content", Namespace: namespace.Name},
-	})).To(Succeed())
+	Expect(admin.Create(ctx, wrappers.MakeConfigMap(namespace.Name, "content"))).To(Succeed())
 	Expect(admin.Delete(ctx, namespace)).To(Succeed())
-	expectDeleted(ctx, namespace.Name)
-}
-
-func expectDeleted(ctx context.Context, name string) {
-	GinkgoHelper()
-	Eventually(func() bool {
-		return apierrors.IsNotFound(admin.Get(ctx, client.ObjectKey{Name: name}, &corev1.Namespace{}))
-	}).WithContext(ctx).Should(BeTrue(), "namespace %q still exists", name)
+	framework.ExpectDeleted(ctx, admin, namespace)
 }
 
 // expectNothingLeft checks that all objects of the project are deleted and that no namespace is
 // terminating, initializing or has additional finalizers.
 func expectNothingLeft(ctx context.Context) {
 	GinkgoHelper()
-	expectDeleted(ctx, controlplane.SystemNamespace)
+	framework.ExpectDeleted(ctx, admin, wrappers.MakeNamespace(controlplane.SystemNamespace).Obj())
 	kinds := policyKinds + ",crd,clusterroles,clusterrolebindings"
 	Eventually(func() string {
 		return kubectl(ctx, "get", kinds, "--selector=app.kubernetes.io/name=nslifecycle", "--output=name")

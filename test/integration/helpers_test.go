@@ -36,16 +36,6 @@ func BeInitializing(status corev1.ConditionStatus, reason string) types.GomegaMa
 	return HaveCondition(v1alpha1.ConditionInitializing, status, reason)
 }
 
-// conditionMessage returns the message of a condition of a namespace.
-func conditionMessage(namespace *corev1.Namespace, conditionType corev1.NamespaceConditionType) string {
-	for _, condition := range namespace.Status.Conditions {
-		if condition.Type == conditionType {
-			return condition.Message
-		}
-	}
-	return ""
-}
-
 // NotBeDenied matches every result of a request, except a denial by a policy of this project.
 func NotBeDenied() types.GomegaMatcher {
 	return Or(Not(HaveOccurred()), Not(MatchError(ContainSubstring("nslifecycle-"))))

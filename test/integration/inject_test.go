@@ -34,7 +34,7 @@ var _ = Describe("Injection", func() {
 		Eventually(cluster.GetNamespace).WithContext(ctx).WithArguments(namespace.Name).
 			Should(BeInitializing(corev1.ConditionTrue, v1alpha1.ReasonPending))
 		now := cluster.GetNamespace(Default, ctx, namespace.Name)
-		Expect(conditionMessage(now, v1alpha1.ConditionInitializing)).To(ContainSubstring("a.test.example.com (1 of 2)"))
+		Expect(framework.ConditionMessage(now, v1alpha1.ConditionInitializing)).To(ContainSubstring("a.test.example.com (1 of 2)"))
 		Expect(now).To(HaveCondition("b.test.example.com/Initialized", corev1.ConditionFalse, v1alpha1.ReasonPending))
 	}, SpecTimeout(time.Minute))
 

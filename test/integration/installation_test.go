@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"sync"
@@ -410,7 +409,7 @@ func keepCreatingNamespaces(ctx context.Context, c client.Client) (stop func() i
 func runManager(ctx context.Context, binary string, config *rest.Config) (string, int) {
 	GinkgoHelper()
 	var output bytes.Buffer
-	command := exec.CommandContext(ctx, binary, "--health-probe-bind-address=0", "--kubeconfig="+kubeconfigFile(config))
+	command := exec.CommandContext(ctx, binary, "--health-probe-bind-address=0", "--kubeconfig="+framework.KubeconfigFile(config))
 	command.Stdout, command.Stderr = &output, &output
 	err := command.Run()
 	var exit *exec.ExitError
@@ -421,20 +420,11 @@ func runManager(ctx context.Context, binary string, config *rest.Config) (string
 // startBinary runs the manager until the spec ends.
 func startBinary(binary string, config *rest.Config, args ...string) *gexec.Session {
 	GinkgoHelper()
-	session, err := gexec.Start(exec.Command(binary, append(args, "--kubeconfig="+kubeconfigFile(config))...),
+	session, err := gexec.Start(exec.Command(binary, append(args, "--kubeconfig="+framework.KubeconfigFile(config))...),
 		GinkgoWriter, GinkgoWriter)
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() { session.Terminate().Wait(30 * time.Second) })
 	return session
-}
-
-func kubeconfigFile(config *rest.Config) string {
-	GinkgoHelper()
-	path := filepath.Join(GinkgoT().TempDir(), "kubeconfig")
-	Expect(controlplane.WriteKubeconfig(path, config)).To(Succeed())
-	_, err := os.Stat(path)
-	Expect(err).NotTo(HaveOccurred())
-	return path
 }
 
 // httpStatus returns the status code of a GET request, or 0 if there is no response.

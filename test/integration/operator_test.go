@@ -60,7 +60,7 @@ var _ = Describe("The operator", func() {
 			Eventually(func(g Gomega) {
 				now := cluster.GetNamespace(g, ctx, namespace)
 				g.Expect(now).To(BeInitializing(corev1.ConditionTrue, v1alpha1.ReasonPending))
-				g.Expect(conditionMessage(now, v1alpha1.ConditionInitializing)).
+				g.Expect(framework.ConditionMessage(now, v1alpha1.ConditionInitializing)).
 					To(ContainSubstring("%s (%d of 3)", names[done], done+1))
 				for i, name := range names {
 					status, reason := corev1.ConditionFalse, v1alpha1.ReasonPending
@@ -127,7 +127,7 @@ var _ = Describe("The operator", func() {
 			HaveCondition("b.test.example.com/Initialized", corev1.ConditionTrue, v1alpha1.ReasonCompleted)))
 		Eventually(func(g Gomega) {
 			now := cluster.GetNamespace(g, ctx, half.Name)
-			g.Expect(conditionMessage(now, v1alpha1.ConditionInitializing)).To(ContainSubstring("b.test.example.com (2 of 2)"))
+			g.Expect(framework.ConditionMessage(now, v1alpha1.ConditionInitializing)).To(ContainSubstring("b.test.example.com (2 of 2)"))
 			g.Expect(now).To(HaveCondition("a.test.example.com/Initialized", corev1.ConditionTrue, v1alpha1.ReasonCompleted))
 		}).WithContext(ctx).Should(Succeed())
 	}, SpecTimeout(time.Minute))
@@ -140,7 +140,7 @@ var _ = Describe("The operator", func() {
 			now := cluster.GetNamespace(g, ctx, namespace.Name)
 			g.Expect(now.DeletionTimestamp).NotTo(BeNil())
 			g.Expect(now).To(BeInitializing(corev1.ConditionFalse, v1alpha1.ReasonFailed))
-			g.Expect(conditionMessage(now, v1alpha1.ConditionInitializing)).To(Equal("Forbidden: the team has no budget"))
+			g.Expect(framework.ConditionMessage(now, v1alpha1.ConditionInitializing)).To(Equal("Forbidden: the team has no budget"))
 		}).WithContext(ctx).Should(Succeed())
 		expectEvent(ctx, namespace.Name, "InitializationFailed")
 
@@ -157,7 +157,7 @@ var _ = Describe("The operator", func() {
 			namespace := cluster.CreateInitializing(ctx, "bad-result").Name
 			setResult(ctx, namespace, result)
 			Eventually(func(g Gomega) {
-				g.Expect(conditionMessage(cluster.GetNamespace(g, ctx, namespace), v1alpha1.ConditionInitializing)).To(ContainSubstring(problem))
+				g.Expect(framework.ConditionMessage(cluster.GetNamespace(g, ctx, namespace), v1alpha1.ConditionInitializing)).To(ContainSubstring(problem))
 			}).WithContext(ctx).Should(Succeed())
 			expectEvent(ctx, namespace, "InvalidInitializationResult")
 			Expect(cluster.GetNamespace(Default, ctx, namespace).DeletionTimestamp).To(BeNil())

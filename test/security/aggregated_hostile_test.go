@@ -17,6 +17,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nslifecycle/nslifecycle/test/framework"
 )
 
 var _ = Describe("A hostile aggregated API server that attacks the operator", func() {
@@ -29,7 +31,7 @@ var _ = Describe("A hostile aggregated API server that attacks the operator", fu
 		expectKept(ctx, victim)
 		expectTerminating(ctx, namespace)
 		server.serveItems()
-		expectDeleted(ctx, namespace)
+		framework.ExpectDeleted(ctx, cluster.Admin, namespace)
 	}, SpecTimeout(specTimeout))
 
 	It("cannot exhaust memory with an endless body", func(ctx context.Context) {
@@ -61,7 +63,7 @@ var _ = Describe("A hostile aggregated API server that attacks the operator", fu
 		expectFailure(ctx, namespace, "things."+server.group, "the response is larger than 16 MiB")
 		server.serveItems()
 		Expect(sent.Load()).To(BeNumerically("<", most/4), "the operator must not read more than the limit")
-		expectDeleted(ctx, namespace)
+		framework.ExpectDeleted(ctx, cluster.Admin, namespace)
 	}, SpecTimeout(specTimeout))
 
 	It("cannot hide objects with a negative remainingItemCount", func(ctx context.Context) {

@@ -14,9 +14,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/internal/finalization"
@@ -38,7 +36,7 @@ var _ = Describe("A hostile aggregated API server", func() {
 
 	It("cannot make the operator delete other objects with the name of a resource", func(ctx context.Context) {
 		startHostileServer(ctx, toConfigMaps(victim.Namespace), "list", "delete", "deletecollection")
-		expectDeleted(ctx, terminate(ctx, "byresource"))
+		framework.ExpectDeleted(ctx, cluster.Admin, terminate(ctx, "byresource"))
 		expectKept(ctx, victim)
 	}, SpecTimeout(specTimeout))
 
@@ -51,7 +49,7 @@ var _ = Describe("A hostile aggregated API server", func() {
 		expectKept(ctx, victim)
 		Expect(server.received(http.MethodDelete)).To(BeEmpty())
 		server.serveItems()
-		expectDeleted(ctx, namespace)
+		framework.ExpectDeleted(ctx, cluster.Admin, namespace)
 	}, SpecTimeout(specTimeout))
 
 	for name, item := range map[string]metav1.PartialObjectMetadata{
@@ -64,7 +62,7 @@ var _ = Describe("A hostile aggregated API server", func() {
 			namespace := terminate(ctx, "item")
 			expectTerminating(ctx, namespace)
 			server.serveItems()
-			expectDeleted(ctx, namespace)
+			framework.ExpectDeleted(ctx, cluster.Admin, namespace)
 		}, SpecTimeout(specTimeout))
 	}
 
@@ -100,7 +98,7 @@ var _ = Describe("A hostile aggregated API server", func() {
 			expectTerminating(ctx, namespace)
 			expectKept(ctx, victim)
 			server.serveItems()
-			expectDeleted(ctx, namespace)
+			framework.ExpectDeleted(ctx, cluster.Admin, namespace)
 		}, SpecTimeout(specTimeout))
 	}
 
@@ -131,7 +129,7 @@ var _ = Describe("A hostile aggregated API server", func() {
 		AddReportEntry("events in 4 s", events.Load())
 		Expect(lists).To(BeNumerically("<", 100))
 		server.serveItems()
-		expectDeleted(ctx, namespace)
+		framework.ExpectDeleted(ctx, cluster.Admin, namespace)
 	}, SpecTimeout(specTimeout))
 })
 
@@ -186,12 +184,4 @@ func expectFailure(ctx context.Context, namespace *corev1.Namespace, texts ...st
 			g.Expect(condition.Message).To(ContainSubstring(text))
 		}
 	}).WithContext(ctx).Should(Succeed())
-}
-
-// expectDeleted waits until a namespace no longer exists.
-func expectDeleted(ctx context.Context, namespace *corev1.Namespace) {
-	GinkgoHelper()
-	Eventually(func() error {
-		return cluster.Admin.Get(ctx, types.NamespacedName{Name: namespace.Name}, &corev1.Namespace{})
-	}).WithContext(ctx).Should(Satisfy(apierrors.IsNotFound))
 }

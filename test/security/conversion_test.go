@@ -99,7 +99,7 @@ var _ = Describe("A malicious conversion webhook", func() {
 			Expect(cluster.Admin.Get(ctx, client.ObjectKeyFromObject(held), held)).To(Succeed())
 
 			isActive.Store(false)
-			expectDeleted(ctx, namespace)
+			framework.ExpectDeleted(ctx, cluster.Admin, namespace)
 			Expect(cluster.Admin.Get(ctx, client.ObjectKeyFromObject(precious), precious)).To(Succeed())
 			Expect(cluster.Admin.Delete(ctx, other)).To(Succeed())
 		}, SpecTimeout(2*time.Minute))

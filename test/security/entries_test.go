@@ -95,6 +95,6 @@ var _ = Describe("The number of entries in an initializing Namespace", Label("lo
 			g.Expect(cluster.GetNamespace(g, ctx, namespace.Name).DeletionTimestamp).NotTo(BeNil())
 		}).WithContext(ctx).Should(Succeed())
 		Expect(cluster.Ordinary.Patch(ctx, namespace.DeepCopy(), mergePatch(`{"metadata":{"finalizers":null}}`))).To(Succeed())
-		expectDeleted(ctx, namespace)
+		framework.ExpectDeleted(ctx, cluster.Admin, namespace)
 	}, SpecTimeout(specTimeout))
 })

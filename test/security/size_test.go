@@ -13,6 +13,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nslifecycle/nslifecycle/test/framework"
 )
 
 // These specs take long because they search for the largest possible Namespace and send megabytes.
@@ -36,7 +38,7 @@ var _ = Describe("The size of a Namespace", Label("long"), func() {
 			size := largest(ctx, namespace, enlarge)
 			AddReportEntry("largest filler", fmt.Sprint(size))
 			Expect(cluster.Initializer.Patch(ctx, namespace, resultPatch(failureResult))).To(Succeed())
-			expectDeleted(ctx, namespace)
+			framework.ExpectDeleted(ctx, cluster.Admin, namespace)
 		}, SpecTimeout(specTimeout))
 	}
 })
