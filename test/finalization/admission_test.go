@@ -101,7 +101,7 @@ var _ = Describe("A denied deletion", func() {
 		namespace := createNamespace(ctx, "webhook-down")
 		settings := wrappers.MakeConfigMap(namespace.Name, "settings")
 		create(ctx, settings)
-		webhook := denyDeletions(ctx, namespace.Name, func(*admissionv1.AdmissionRequest) string { return "not yet" })
+		webhook := denyDeletions(ctx, namespace.Name, func(*admissionv1.AdmissionRequest) string { return "denied" })
 		webhook.expectDenied(ctx, settings)
 		webhook.server.Close()
 
@@ -124,16 +124,16 @@ var _ = Describe("A denied deletion", func() {
 		create(ctx, content...)
 		protected := wrappers.MakeConfigMap(namespace.Name, "protected")
 		create(ctx, protected)
-		binding := denyByPolicy(ctx, namespace.Name, protected.Name, "the policy protects it")
+		binding := denyByPolicy(ctx, namespace.Name, protected.Name, "the policy protects the object")
 		expectDenied(ctx, protected)
 
 		deleteObject(ctx, namespace)
 		expectContentDeleted(ctx, content)
 		eventuallyNamespace(ctx, namespace.Name, And(
 			HaveRemaining("configmaps. has 1 resource instances"),
-			HaveContentFailure(`failed to delete configmaps "protected"`, "the policy protects it"),
+			HaveContentFailure(`failed to delete configmaps "protected"`, "the policy protects the object"),
 		))
-		expectEvent(ctx, namespace, corev1.EventTypeWarning, "ContentDeletionFailed", "the policy protects it")
+		expectEvent(ctx, namespace, corev1.EventTypeWarning, "ContentDeletionFailed", "the policy protects the object")
 		expectKept(ctx, protected)
 		expectNamespaceFinalizerKept(ctx, namespace)
 		deleteObject(ctx, binding)

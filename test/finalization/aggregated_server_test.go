@@ -45,7 +45,7 @@ type aggregatedResource struct {
 	objects map[types.NamespacedName]metav1.PartialObjectMetadata
 	// listFails makes list requests fail with status 500.
 	listFails bool
-	// deleted is called after each deletion, with the server locked.
+	// deleted is called after each deletion, while the server is locked.
 	deleted func(types.NamespacedName)
 }
 

@@ -17,7 +17,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// errStorage is returned for list requests that fail.
+// errStorage is the error that failing list requests return.
 var errStorage = errors.New("the storage is unavailable")
 
 var _ = Describe("The resource types of an aggregated API server", func() {

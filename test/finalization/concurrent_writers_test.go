@@ -140,8 +140,8 @@ var _ = Describe("Concurrent writers", func() {
 		Expect(err).NotTo(HaveOccurred())
 		for _, w := range writers {
 			Expect(w.err).NotTo(HaveOccurred(), w.what)
-			GinkgoWriter.Println("updates of the", w.what, w.written)
-			Expect(last[w]).To(Equal(w.written), "last update of the %s", w.what)
+			GinkgoWriter.Println("updates to the", w.what, w.written)
+			Expect(last[w]).To(Equal(w.written), "last update to the %s", w.what)
 		}
 	})
 

@@ -24,7 +24,7 @@ const (
 	workload    = `{"spec":{"selector":{"matchLabels":{"app":"a"}},"template":` + podTemplate + `}}`
 )
 
-// minimalObjects are minimal valid objects of each resource type; NAMESPACE is replaced with the
+// minimalObjects maps resource types to minimal valid objects. The spec replaces NAMESPACE with the
 // name of the namespace.
 var minimalObjects = map[schema.GroupResource]string{
 	{Resource: "configmaps"}:             `{}`,
@@ -105,7 +105,8 @@ var _ = Describe("The content of a namespace", func() {
 
 		begin := time.Now()
 		deleteObject(ctx, namespace)
-		// In a cluster, kube-controller-manager removes the finalizer of an unused PersistentVolumeClaim.
+		// kube-controller-manager, which does not run here, removes the finalizers of unused
+		// PersistentVolumeClaims.
 		claims := schema.GroupVersionResource{Version: "v1", Resource: "persistentvolumeclaims"}
 		claim := fromJSON(`{"apiVersion":"v1","kind":"PersistentVolumeClaim"}`)
 		claim.SetNamespace(namespace.Name)
@@ -155,7 +156,7 @@ var _ = Describe("The content of a namespace", func() {
 	})
 
 	// The garbage collector, which would remove these finalizers, does not run here.
-	DescribeTable("is deleted if a user deleted it with another propagation policy",
+	DescribeTable("is deleted if a user deletes it with another propagation policy:",
 		func(ctx context.Context, policy metav1.DeletionPropagation, finalizer string) {
 			custom := createCustomType(ctx)
 			namespace := createNamespace(ctx, "propagation")
@@ -179,8 +180,8 @@ var _ = Describe("The content of a namespace", func() {
 			expectDeleted(ctx, namespace)
 			expectNoObjects(ctx, namespace.Name)
 		},
-		Entry("in the foreground", metav1.DeletePropagationForeground, metav1.FinalizerDeleteDependents),
-		Entry("with its dependents orphaned", metav1.DeletePropagationOrphan, metav1.FinalizerOrphanDependents),
+		Entry("Foreground", metav1.DeletePropagationForeground, metav1.FinalizerDeleteDependents),
+		Entry("Orphan", metav1.DeletePropagationOrphan, metav1.FinalizerOrphanDependents),
 	)
 })
 

@@ -58,8 +58,8 @@ var (
 	upstreamErrors = regexp.MustCompile(`^E\d{4} \S+ +\d+ (\S+\] .*)`)
 )
 
-// createAndDeleteNamespaces creates namespaces with a few objects each and deletes them. Every
-// fifth namespace is blocked by a finalizer.
+// createAndDeleteNamespaces creates namespaces with a few objects each and deletes them. A finalizer
+// blocks every fifth namespace.
 func createAndDeleteNamespaces(ctx context.Context, prefix string, count int) (free, held []*corev1.Namespace) {
 	GinkgoHelper()
 	namespaces := make([]*corev1.Namespace, count)
@@ -157,7 +157,7 @@ func onlyIn(after, before map[string]int) []string {
 	return texts
 }
 
-// These specs take long because they finalize hundreds of namespaces.
+// These specs take a long time because they finalize hundreds of namespaces.
 var _ = Describe("In a cluster with kube-controller-manager", Label("long"), func() {
 	BeforeEach(stopManager)
 
@@ -178,17 +178,18 @@ var _ = Describe("In a cluster with kube-controller-manager", Label("long"), fun
 			upstreamAlone := loggedErrors(upstreamLog, upstreamErrors)
 
 			By("running both")
-			// The grace period equals the delay of kube-controller-manager, so both finalize concurrently.
+			// The grace period equals the delay in kube-controller-manager, so both finalize
+			// concurrently.
 			startManager(ctx, managerConfig(ctx), withGracePeriod(5*time.Second))
 			AddReportEntry(fmt.Sprintf("together, %d namespaces", count), finalizeNamespaces(ctx, "peer-both", count).String())
 			managerTogether := loggedErrors(string(logged.Contents()), managerErrors)
 			upstreamLog, err = first.Log()
 			Expect(err).NotTo(HaveOccurred())
 			upstreamTogether := loggedErrors(upstreamLog, upstreamErrors)
-			AddReportEntry("errors of the manager alone", describe(managerAlone))
-			AddReportEntry("errors of the manager in total", describe(managerTogether))
-			AddReportEntry("errors of kube-controller-manager alone", describe(upstreamAlone))
-			AddReportEntry("errors of kube-controller-manager in total", describe(upstreamTogether))
+			AddReportEntry("errors logged by the manager alone", describe(managerAlone))
+			AddReportEntry("errors logged by the manager in total", describe(managerTogether))
+			AddReportEntry("errors logged by kube-controller-manager alone", describe(upstreamAlone))
+			AddReportEntry("errors logged by kube-controller-manager in total", describe(upstreamTogether))
 			Expect(onlyIn(managerTogether, managerAlone)).To(BeEmpty(), "errors that the manager logs only if kube-controller-manager runs")
 			Expect(onlyIn(upstreamTogether, upstreamAlone)).To(BeEmpty(), "errors that kube-controller-manager logs only if the manager runs")
 		},
@@ -198,7 +199,7 @@ var _ = Describe("In a cluster with kube-controller-manager", Label("long"), fun
 	)
 })
 
-// These specs take long because they observe several resync periods of both controllers.
+// These specs take a long time because they observe several resync periods of both controllers.
 var _ = Describe("A stuck namespace in a cluster with kube-controller-manager", Label("long"), func() {
 	DescribeTable("is not updated repeatedly if it is blocked",
 		func(ctx context.Context, make func(namespace string) client.Object, most int) {
@@ -214,7 +215,8 @@ var _ = Describe("A stuck namespace in a cluster with kube-controller-manager", 
 			By("waiting until both controllers have updated the conditions")
 			observed := watchNamespace(context.WithoutCancel(ctx), namespace)
 			eventuallyNamespace(ctx, namespace.Name, HaveRemaining(), HaveFinalizersRemaining())
-			// kube-controller-manager starts after 5 s and retries every 8 s, the manager every 15 s.
+			// kube-controller-manager starts after 5 s and retries every 8 s. The manager retries every
+			// 15 s.
 			Consistently(func(g Gomega) {
 				g.Expect(get(g, ctx, namespace.Name)).To(And(BeTerminating(), HaveNamespaceFinalizers(corev1.FinalizerKubernetes)))
 			}).WithContext(ctx).WithTimeout(15 * time.Second).Should(Succeed())
@@ -228,7 +230,7 @@ var _ = Describe("A stuck namespace in a cluster with kube-controller-manager", 
 			for _, state := range states {
 				GinkgoWriter.Println("conditions at", state.ResourceVersion, state.Status.Conditions)
 			}
-			AddReportEntry("updates, and updates in the last 32 s", fmt.Sprintf("%d, %d", len(states), len(states)-before))
+			AddReportEntry("updates in total, updates in the last 32 s", fmt.Sprintf("%d, %d", len(states), len(states)-before))
 			Expect(len(states) - before).To(BeNumerically("<=", most))
 
 			removeFinalizers(ctx, held)

@@ -20,7 +20,7 @@ import (
 )
 
 var _ = Describe("Custom resources", func() {
-	It("are deleted with their namespace while their CRD is deleted", func(ctx context.Context) {
+	It("are deleted with their namespace while their CRD is terminating", func(ctx context.Context) {
 		custom := createCustomType(ctx)
 		namespace := createNamespace(ctx, "crd-terminating")
 		for i := range 50 {
@@ -33,7 +33,7 @@ var _ = Describe("Custom resources", func() {
 		expectNothingStored(ctx, custom, namespace.Name)
 	})
 
-	It("block finalization by their finalizers while their CRD is deleted", func(ctx context.Context) {
+	It("block finalization with their finalizers while their CRD is terminating", func(ctx context.Context) {
 		custom := createCustomType(ctx)
 		namespace := createNamespace(ctx, "crd-held")
 		held := withFinalizer(custom.object(namespace.Name, "held"))
@@ -110,7 +110,7 @@ var _ = Describe("Custom resources", func() {
 		}
 	})
 
-	It("are found if their CRD version is served again", func(ctx context.Context) {
+	It("are found if the API server serves their version again", func(ctx context.Context) {
 		custom := createCustomType(ctx, "v1")
 		namespace := createNamespace(ctx, "crd-served-again")
 		keeper := withFinalizer(wrappers.MakeConfigMap(namespace.Name, "keeper"))
@@ -140,8 +140,8 @@ func setServed(definition map[string]any, isServed bool) {
 	definition["spec"].(map[string]any)["versions"].([]any)[0].(map[string]any)["served"] = isServed
 }
 
-// expectNothingStored checks that storage contains no object of a custom type in a namespace. If the
-// CRD is deleted, expectNothingStored creates it again, which results in the same path in storage.
+// expectNothingStored checks that storage contains no object of a custom type in a namespace. If
+// necessary, it creates the CRD again, because the type then has the same path in storage.
 func expectNothingStored(ctx context.Context, custom customType, namespace string) {
 	GinkgoHelper()
 	Expect(client.IgnoreAlreadyExists(admin.Create(ctx, custom.definition()))).To(Succeed())

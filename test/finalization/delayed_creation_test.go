@@ -21,7 +21,7 @@ import (
 var _ = Describe("An object whose creation a webhook delays", func() {
 	BeforeEach(stopManager)
 
-	It("is found although it is stored after the grace period", func(ctx context.Context) {
+	It("is found even if it is stored after the grace period", func(ctx context.Context) {
 		startManager(ctx, managerConfig(ctx), withGracePeriod(time.Second)) // With the webhook, the default is 5 s.
 		namespace := createNamespace(ctx, "slow")
 		received, unblock := make(chan struct{}, 1), make(chan struct{})
@@ -34,7 +34,7 @@ var _ = Describe("An object whose creation a webhook delays", func() {
 				Namespace: namespace.Name, Name: "late", Finalizers: []string{testFinalizer},
 			}})
 		}()
-		Eventually(ctx, received).Should(Receive(), "the webhook is called")
+		Eventually(ctx, received).Should(Receive(), "the API server must call the webhook")
 		deleteObject(ctx, namespace)
 
 		By("waiting until the manager has listed all types after the grace period")
@@ -61,7 +61,7 @@ var _ = Describe("An object whose creation a webhook delays", func() {
 })
 
 // delayCreations registers a webhook that delays the creation of LimitRanges in one namespace until
-// unblock is closed. The webhook sends to received at each call.
+// unblock is closed. Each call sends a value to received.
 func delayCreations(ctx context.Context, namespace string, received chan<- struct{}, unblock <-chan struct{}) {
 	GinkgoHelper()
 	limitRanges := admissionregistrationv1.Rule{

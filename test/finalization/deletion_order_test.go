@@ -43,7 +43,8 @@ var _ = Describe("Objects that other controllers require to finish", func() {
 		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace.Name, Name: "widgets"}}
 		secret.StringData = map[string]string{"patch": `{"metadata":{"finalizers":null}}`}
 		create(ctx, role, account, binding, settings, secret)
-		// Request the token before the deletion: the API server issues no tokens in a terminating namespace.
+		// Request the token before the deletion, because the API server issues no tokens in a
+		// terminating namespace.
 		config, err := plane.ServiceAccountConfig(ctx, namespace.Name, account.Name)
 		Expect(err).NotTo(HaveOccurred())
 		held := withFinalizer(custom.object(namespace.Name, "held"))
@@ -72,7 +73,7 @@ var _ = Describe("Objects that other controllers require to finish", func() {
 		))
 		expectKept(ctx, needed...)
 
-		By("removing the finalizer as a ServiceAccount of the namespace")
+		By("removing the finalizer as a ServiceAccount in the namespace")
 		clientset, err := kubernetes.NewForConfig(config)
 		Expect(err).NotTo(HaveOccurred())
 		dynamicClient, err := dynamic.NewForConfig(config)

@@ -143,9 +143,9 @@ var _ = Describe("A namespace whose content is unknown", func() {
 			eventuallyNamespace(ctx, namespace.Name, expected)
 			consistentlyNamespace(ctx, namespace.Name, BeTerminating(), HaveNamespaceFinalizers(corev1.FinalizerKubernetes), expected)
 			Expect(requests.matching(namespace.Name + "/finalize")).To(BeEmpty())
-			Expect(faults.injected.Load()).To(BeNumerically(">", 1), "the manager retries requests")
+			Expect(faults.injected.Load()).To(BeNumerically(">", 1), "the manager must retry requests")
 
-			By("letting the requests succeed")
+			By("allowing the requests to succeed")
 			faults.enabled.Store(false)
 			expectDeleted(ctx, namespace)
 			Expect(countOf(Default, ctx, configMaps, namespace.Name)).To(BeZero())
@@ -216,7 +216,7 @@ var _ = Describe("A namespace whose content is unknown", func() {
 	}, SpecTimeout(time.Minute))
 })
 
-// afterFirst lets the first request pass that handle would respond to.
+// afterFirst sends the first request that matches handle, and passes later requests to handle.
 func afterFirst(handle responder) responder {
 	var count atomic.Int32
 	return func(e exchange) (*http.Response, error) {

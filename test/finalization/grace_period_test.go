@@ -35,7 +35,8 @@ func expectDeletedAfter(ctx context.Context, gracePeriod, tolerance time.Duratio
 	}).WithContext(ctx).WithTimeout(time.Minute).Should(BeNumerically("<", gracePeriod+tolerance))
 }
 
-// timeToDelete deletes a namespace with content and returns the duration since the DELETE request.
+// timeToDelete deletes a namespace with content and returns the time from the DELETE request to the
+// deletion.
 func timeToDelete(ctx context.Context) time.Duration {
 	GinkgoHelper()
 	namespace := createNamespace(ctx, "grace-period")
@@ -124,7 +125,7 @@ var _ = Describe("The grace period", func() {
 		expectDeletedAfter(ctx, time.Second, tolerance)
 	}, SpecTimeout(2*time.Minute))
 
-	DescribeTable("is the value of --settling-time if the flag is set",
+	DescribeTable("is the value of --settling-time:",
 		func(ctx context.Context, fixed, tolerance time.Duration) {
 			create(ctx, apiServerLease("apiserver-other", time.Now()))
 			DeferCleanup(func(ctx context.Context) { deleteObject(ctx, apiServerLease("apiserver-other", time.Now())) })
@@ -134,9 +135,9 @@ var _ = Describe("The grace period", func() {
 			Expect(logged).To(gbytes.Say(
 				`Chose the grace period.*"settlingTime": "` + fixed.String() + `", "reason": "set by --settling-time"`))
 		},
-		Entry("to zero", time.Duration(0), time.Second),
-		Entry("to less than a second", 300*time.Millisecond, tolerance),
-		Entry("to more than the default with one API server", 3*time.Second, tolerance/2),
+		Entry("zero", time.Duration(0), time.Second),
+		Entry("less than a second", 300*time.Millisecond, tolerance),
+		Entry("more than the default with one API server", 3*time.Second, tolerance/2),
 	)
 
 	It("starts when the manager observes the deletion", func(ctx context.Context) {

@@ -22,12 +22,13 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// This spec takes long because it creates thousands of objects.
+// This spec takes a long time because it creates thousands of objects.
 var _ = Describe("A large namespace", Label("long"), func() {
 	It("is finalized, and its conditions report the progress", NodeTimeout(5*time.Minute), func(ctx context.Context) {
 		const (
 			settings, widgets = 5000, 1000
-			// removalTime is the time within which the controller of the widgets removes all finalizers.
+			// removalTime is the time that the controller of the widgets takes to remove all
+			// finalizers.
 			removalTime = 20 * time.Second
 		)
 		custom := createCustomType(ctx)
@@ -72,7 +73,7 @@ var _ = Describe("A large namespace", Label("long"), func() {
 		}()
 		counts := collectCounts(ctx, namespace, custom)
 		Expect(done).To(Receive(BeNil()))
-		reportDuration("deletion of 5000 ConfigMaps and 1000 custom resources whose finalizers are removed within 20s", time.Since(begin))
+		reportDuration("deletion of 5000 ConfigMaps and 1000 custom resources with finalizers that are removed within 20s", time.Since(begin))
 		GinkgoWriter.Println("counts of the custom resources:", counts)
 		Expect(len(counts)).To(BeNumerically(">=", 5), "%v", counts)
 		for i := 1; i < len(counts); i++ {

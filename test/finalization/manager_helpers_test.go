@@ -147,14 +147,14 @@ func HaveNamespaceFinalizers(finalizers ...corev1.FinalizerName) types.GomegaMat
 	}, Equal(append([]corev1.FinalizerName{}, finalizers...)))
 }
 
-// BeTerminating matches a namespace with a deletionTimestamp and phase Terminating.
+// BeTerminating matches a namespace with a deletionTimestamp and the phase Terminating.
 func BeTerminating() types.GomegaMatcher {
 	return WithTransform(func(namespace *corev1.Namespace) string {
 		return fmt.Sprintf("deleted=%t phase=%s", namespace.DeletionTimestamp != nil, namespace.Status.Phase)
 	}, Equal("deleted=true phase=Terminating"))
 }
 
-// BeActive matches a namespace without a deletionTimestamp and with phase Active.
+// BeActive matches a namespace with the phase Active and no deletionTimestamp.
 func BeActive() types.GomegaMatcher {
 	return WithTransform(func(namespace *corev1.Namespace) string {
 		return fmt.Sprintf("deleted=%t phase=%s", namespace.DeletionTimestamp != nil, namespace.Status.Phase)
@@ -250,7 +250,7 @@ func jsonResponse(request *http.Request, status int, body []byte) *http.Response
 	}
 }
 
-// requestRecorder records the write requests of a manager.
+// requestRecorder records the write requests from a manager.
 type requestRecorder struct {
 	lock     sync.Mutex
 	requests map[string]int
@@ -342,7 +342,7 @@ func (b *requestBlocker) responses() []int {
 	return slices.Clone(b.statuses)
 }
 
-// faultInjector lets requests from a manager fail while it is enabled.
+// faultInjector makes requests from a manager fail while it is enabled.
 type faultInjector struct {
 	enabled  atomic.Bool
 	injected atomic.Int32
@@ -427,7 +427,7 @@ func makeConfigMaps(namespace string, names ...string) []client.Object {
 	return objects
 }
 
-// createAgain waits until a namespace is deleted, and creates a namespace with the same name.
+// createAgain waits until a namespace is deleted and then creates a namespace with the same name.
 func createAgain(ctx context.Context, name string) *corev1.Namespace {
 	GinkgoHelper()
 	namespace := wrappers.MakeNamespace(name).Obj()

@@ -93,8 +93,8 @@ var _ = Describe("The namespace in the example of the design proposal", func() {
 		content := "/namespaces/" + namespace.Name + "/"
 		Expect(first.writes.matching(content+"configmaps")).To(ConsistOf(
 			"DELETE /api/v1"+content+"configmaps/a (1)", "DELETE /api/v1"+content+"configmaps/b (1)",
-			"DELETE /api/v1"+content+"configmaps/held (1)"), "each object is deleted once")
-		Expect(second.writes.matching(content+"configmaps")).To(BeEmpty(), "no object remained")
+			"DELETE /api/v1"+content+"configmaps/held (1)"), "the controller must delete each object once")
+		Expect(second.writes.matching(content+"configmaps")).To(BeEmpty(), "no object must remain for the second controller")
 		Expect(first.writes.matching(content + "finalize")).To(HaveLen(1))
 		Expect(second.writes.matching(content + "finalize")).To(HaveLen(1))
 	}

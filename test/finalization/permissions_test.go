@@ -22,7 +22,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/controlplane"
 )
 
-// access is a verb on a resource or subresource.
+// access is a verb on a resource or subresource, and optionally on one object or in one namespace.
 type access struct{ verb, group, resource, name, namespace string }
 
 func (a access) String() string {

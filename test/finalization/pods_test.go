@@ -43,8 +43,8 @@ func makeContent(namespace string) []client.Object {
 	return objects
 }
 
-// removeClaimFinalizers removes the finalizers of PersistentVolumeClaims as kube-controller-manager
-// does for unused ones.
+// removeClaimFinalizers removes the finalizers of PersistentVolumeClaims, as kube-controller-manager
+// does if they are unused.
 func removeClaimFinalizers(ctx context.Context, objects []client.Object) {
 	GinkgoHelper()
 	for _, object := range objects {
@@ -132,7 +132,7 @@ var _ = Describe("Pods", func() {
 		create(ctx, pod)
 		webhook := denyDeletions(ctx, namespace.Name, func(request *admissionv1.AdmissionRequest) string {
 			if request.Resource.Resource == "pods" {
-				return "the pod is needed"
+				return "the Pod is protected"
 			}
 			return ""
 		})
@@ -140,7 +140,7 @@ var _ = Describe("Pods", func() {
 		deleteObject(ctx, namespace)
 		eventuallyNamespace(ctx, namespace.Name, And(
 			HaveRemaining("pods. has 1 resource instances", "configmaps. has 1 resource instances"),
-			HaveContentFailure("failed to delete pods", `"denied"`, "the pod is needed"),
+			HaveContentFailure("failed to delete pods", `"denied"`, "the Pod is protected"),
 		))
 		expectKept(ctx, append([]client.Object{pod}, kept...)...)
 		webhook.allow()

@@ -27,8 +27,8 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// builtManager is the path of the manager binary in the directory of the control plane, which is
-// removed with the control plane.
+// builtManager is the path of the manager binary. The binary is in the directory of the control plane
+// and is removed together with it.
 var builtManager string
 
 // managerBinary builds the manager on the first call and returns the path of the binary.
@@ -140,16 +140,16 @@ var _ = Describe("The manager process", func() {
 		Entry("an unknown controller", "--controllers=namespaces",
 			`unknown controller "namespaces": specify a comma-separated list of diagnosis, expiry, finalization, initialization`),
 		Entry("an unknown excluded controller", "--controllers=*,-namespaces", `unknown controller "namespaces"`),
-		Entry("no controller", "--controllers=", `unknown controller ""`),
+		Entry("an empty list of controllers", "--controllers=", `unknown controller ""`),
 		Entry("all controllers excluded", "--controllers=*,-initialization,-finalization,-diagnosis", "selects no controller"),
 		Entry("a namespace finalizer without a domain", "--finalizer-token=agent", "such as example.com/agent"),
 		Entry("two namespace finalizers", "--finalizer-token=a.example.com/a,kubernetes",
 			"is not a valid namespace finalizer"),
-		Entry("no namespace finalizer", "--finalizer-token=", `"" is not a valid namespace finalizer`),
+		Entry("an empty namespace finalizer", "--finalizer-token=", `"" is not a valid namespace finalizer`),
 		Entry("a grace period without a unit", "--settling-time=5", `neither "auto" nor a duration such as "5s"`),
 		Entry("a negative grace period", "--settling-time=-1s", `neither "auto" nor a duration`),
-		Entry("no progress deadline", "--diagnosis-progress-deadline=0s", "--diagnosis-progress-deadline 0s is too short: use 1s or more"),
-		Entry("no grace period", "--settling-time=", `neither "auto" nor a duration`),
+		Entry("a progress deadline of zero", "--diagnosis-progress-deadline=0s", "--diagnosis-progress-deadline 0s is too short: use 1s or more"),
+		Entry("an empty grace period", "--settling-time=", `neither "auto" nor a duration`),
 	)
 
 	It("reports an invalid flag even if no cluster is configured", func(ctx context.Context) {

@@ -86,7 +86,7 @@ var _ = Describe("A recreated namespace", func() {
 				Expect(admin.Get(ctx, client.ObjectKeyFromObject(object), object)).To(Succeed())
 				Expect(object.GetUID()).To(Equal(uid))
 			}
-			Expect(logged.Contents()).NotTo(ContainSubstring("Reconciler error"), "reconciliation succeeded")
+			Expect(logged.Contents()).NotTo(ContainSubstring("Reconciler error"), "the reconciliation must succeed")
 
 			By("finalizing the recreated namespace after its deletion")
 			deleteObject(ctx, recreated)
@@ -122,8 +122,8 @@ func (w *continuousWriter) finalizer(number int) corev1.FinalizerName {
 	return corev1.FinalizerName(fmt.Sprintf("example.com/writer-%d", number))
 }
 
-// start begins to set an annotation, a namespace finalizer with /finalize and a condition with
-// /status to the same increasing number, in sequence.
+// start starts a loop that increases a number and writes it to an annotation, to a namespace
+// finalizer with /finalize and to a condition with /status.
 func (w *continuousWriter) start(ctx context.Context) {
 	ctx, w.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	w.done = make(chan error, 1)

@@ -23,7 +23,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// storeNamespace writes a namespace to etcd, bypassing the validation of the API server.
+// storeNamespace writes a namespace to etcd and bypasses the validation by the API server.
 func storeNamespace(ctx context.Context, namespace *corev1.Namespace) {
 	GinkgoHelper()
 	stored := namespace.DeepCopy()

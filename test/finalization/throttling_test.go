@@ -27,8 +27,8 @@ import (
 )
 
 // rejectRequests makes API Priority and Fairness throttle the manager's requests with the given verb
-// for the ConfigMaps in a namespace, until the returned function is called. Another request, which a
-// webhook blocks, occupies the only seat of their priority level.
+// for the ConfigMaps in a namespace, until the returned function is called. The priority level has
+// only one seat, which another request occupies while a webhook blocks it.
 func rejectRequests(ctx context.Context, namespace, verb string) func() {
 	GinkgoHelper()
 	seat := createNamespace(ctx, "seat")
@@ -54,7 +54,7 @@ func rejectRequests(ctx context.Context, namespace, verb string) func() {
 	group.Go(func() error {
 		return clientset.CoreV1().ConfigMaps(seat.Name).Delete(ctx, occupant.Name, metav1.DeleteOptions{})
 	})
-	Eventually(ctx, received).Should(BeClosed(), "the seat is occupied")
+	Eventually(ctx, received).Should(BeClosed(), "a request must occupy the seat")
 	stop := sync.OnceFunc(func() {
 		close(unblock)
 		Expect(group.Wait()).To(Succeed())
@@ -68,7 +68,7 @@ func rejectRequests(ctx context.Context, namespace, verb string) func() {
 		request = request.Name("none")
 	}
 	err = request.Namespace(namespace).Resource("configmaps").MaxRetries(0).Do(ctx).Error()
-	Expect(apierrors.IsTooManyRequests(err)).To(BeTrue(), "response of the API server: %v", err)
+	Expect(apierrors.IsTooManyRequests(err)).To(BeTrue(), "the API server must throttle the request: %v", err)
 	return stop
 }
 
@@ -90,7 +90,7 @@ func createFlowSchema(ctx context.Context, rules ...flowcontrolv1.ResourcePolicy
 	schema := &flowcontrolv1.FlowSchema{ObjectMeta: metav1.ObjectMeta{Name: level.Name}}
 	schema.Spec = flowcontrolv1.FlowSchemaSpec{
 		PriorityLevelConfiguration: flowcontrolv1.PriorityLevelConfigurationReference{Name: level.Name},
-		MatchingPrecedence:         2, // The FlowSchema directly follows the exempt FlowSchema.
+		MatchingPrecedence:         2, // Only the exempt FlowSchema has a higher precedence.
 		Rules: []flowcontrolv1.PolicyRulesWithSubjects{{
 			Subjects: []flowcontrolv1.Subject{{
 				Kind: flowcontrolv1.SubjectKindServiceAccount,

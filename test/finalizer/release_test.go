@@ -51,7 +51,7 @@ var _ = Describe("A namespace finalizer", func() {
 		Expect(finalizersOf(ctx, untouched.Name)(Default)).To(ContainElement(own))
 	})
 
-	It("is removed if it is the only one, and the namespace is deleted", func(ctx context.Context) {
+	It("is removed if it is the only namespace finalizer, and the namespace is deleted", func(ctx context.Context) {
 		const own = corev1.FinalizerName("only.finalizer.example.com/work")
 		serve(own, func(context.Context, *corev1.Namespace) (finalizer.Result, error) { return finalizer.Result{}, nil })
 		namespace := create(ctx, "finalizer-only", own)

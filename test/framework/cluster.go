@@ -72,8 +72,8 @@ func SetDefaults() {
 }
 
 // StartControlPlane starts a control plane without this project. Its only user is the
-// administrator. The control plane stops when the spec, the container or the suite ends, after all
-// functions that are passed to DeferCleanup later.
+// administrator. When the spec, the container or the suite ends, the control plane stops after all
+// functions that were later passed to DeferCleanup.
 func StartControlPlane(ctx context.Context, options ...controlplane.Option) *Cluster {
 	GinkgoHelper()
 	plane, err := controlplane.Start(ctx, options...)
@@ -136,7 +136,7 @@ func (c *Cluster) AddUser(ctx context.Context, name string, verbs []string) *Use
 	})
 }
 
-// AddUserWithRules adds a user who is bound to the rules by a ClusterRoleBinding.
+// AddUserWithRules adds a user and grants the rules to the user with a ClusterRoleBinding.
 func (c *Cluster) AddUserWithRules(ctx context.Context, name string, rules ...rbacv1.PolicyRule) *User {
 	GinkgoHelper()
 	config, err := c.User(name)
@@ -160,7 +160,7 @@ func (c *Cluster) Bind(ctx context.Context, name string, rules []rbacv1.PolicyRu
 	}
 }
 
-// Impersonate returns a user whom the administrator impersonates.
+// Impersonate returns a user that the administrator impersonates.
 func (c *Cluster) Impersonate(user string, groups ...string) *User {
 	GinkgoHelper()
 	config := rest.CopyConfig(c.Admin.Config)
@@ -168,13 +168,14 @@ func (c *Cluster) Impersonate(user string, groups ...string) *User {
 	return NewUser(config)
 }
 
-// NewUser returns a user with a client for the types of the manager's scheme.
+// NewUser returns a user with a client for the types in the scheme of the manager.
 func NewUser(config *rest.Config) *User {
 	GinkgoHelper()
 	return &User{Client: NewClient(config), Config: config}
 }
 
-// NewClient returns a client for the types of the manager's scheme and the types that add registers.
+// NewClient returns a client for the types in the scheme of the manager. The add functions register
+// additional types.
 func NewClient(config *rest.Config, add ...func(*runtime.Scheme) error) client.Client {
 	GinkgoHelper()
 	c, err := controlplane.NewClient(config, add...)

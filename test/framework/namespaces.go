@@ -48,8 +48,8 @@ func (c *Cluster) RegisterConfiguration(
 	return configuration
 }
 
-// ExpectInjected waits until the API server injects the initializers of the set into new
-// namespaces.
+// ExpectInjected waits until the API server injects the initializers in the NamespaceInitializerSet
+// into new namespaces.
 func (c *Cluster) ExpectInjected(ctx context.Context) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
@@ -139,7 +139,7 @@ func ConditionMessage(namespace *corev1.Namespace, conditionType corev1.Namespac
 	return ""
 }
 
-// PendingOf returns the annotation with the pending list of a namespace.
+// PendingOf returns the annotation of a namespace that contains the pending list.
 func PendingOf(namespace *corev1.Namespace) string {
 	return namespace.Annotations[v1alpha1.AnnotationPendingInitializers]
 }

@@ -70,7 +70,7 @@ func Policy(ctx context.Context, client kubernetes.Interface, namespace *corev1.
 	return nil
 }
 
-// applyOptions returns options to take over fields that other field managers own.
+// applyOptions returns options that take over fields from other field managers.
 func applyOptions(fieldManager string) metav1.ApplyOptions {
 	return metav1.ApplyOptions{FieldManager: fieldManager, Force: true}
 }

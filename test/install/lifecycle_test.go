@@ -67,7 +67,7 @@ var ways = map[string]way{
 			kubectl(ctx, "delete", "namespace", controlplane.SystemNamespace)
 		},
 	},
-	"make, without the built-in namespace controller": {
+	"make in a cluster without the built-in namespace controller": {
 		install: func(ctx context.Context) { makeTarget(ctx, "deploy") },
 		uninstall: func(ctx context.Context) {
 			Expect(makeTarget(ctx, "undeploy", "UNDEPLOY_TIMEOUT=2s")).
@@ -88,9 +88,9 @@ func deletePolicies(ctx context.Context) {
 	kubectl(ctx, "delete", policyKinds, "--selector=app.kubernetes.io/name=nslifecycle")
 }
 
-// All specs share a control plane, so each must restore it.
+// All specs share a control plane, so each spec must restore its initial state.
 var _ = Describe("An installation", Ordered, ContinueOnFailure, func() {
-	for _, name := range []string{"kustomize", "the manifest", "Helm", "make, without the built-in namespace controller"} {
+	for _, name := range []string{"kustomize", "the manifest", "Helm", "make in a cluster without the built-in namespace controller"} {
 		chosen := ways[name]
 		It("with "+name+" works and can be uninstalled", func(ctx context.Context) {
 			if !chosen.isAlone {
@@ -255,8 +255,8 @@ func expectNamespaceLifecycle(ctx context.Context) {
 	framework.ExpectDeleted(ctx, admin, namespace)
 }
 
-// expectNothingLeft checks that all objects of the project are deleted and that no namespace is
-// terminating, initializing or has additional finalizers.
+// expectNothingLeft checks that all objects of the project are deleted. No remaining namespace is
+// terminating or initializing, or has additional finalizers.
 func expectNothingLeft(ctx context.Context) {
 	GinkgoHelper()
 	framework.ExpectDeleted(ctx, admin, wrappers.MakeNamespace(controlplane.SystemNamespace).Obj())

@@ -179,9 +179,9 @@ func byName(objects []unstructured.Unstructured) map[string]*unstructured.Unstru
 	return named
 }
 
-// removeIgnoredNamespaces removes metadata.namespace from cluster-scoped objects. The API server
-// ignores it. kustomize sets it for cluster-scoped kinds that it does not know, and these differ
-// between versions: v5.8.1, which kubectl 1.36 uses, sets it on more admission policies than v5.8.2.
+// removeIgnoredNamespaces removes metadata.namespace, which the API server ignores, from
+// cluster-scoped objects. kustomize sets the field if it does not know that a kind is
+// cluster-scoped: v5.8.1, which kubectl 1.36 uses, sets it on more admission policies than v5.8.2.
 func removeIgnoredNamespaces(named map[string]*unstructured.Unstructured) {
 	GinkgoHelper()
 	for name, object := range named {

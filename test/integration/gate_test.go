@@ -47,7 +47,7 @@ spec:
     subresources: {status: {}}
 `
 
-// attempt sends a write request to a namespace that contains the objects of fill.
+// attempt sends a write request to a namespace that contains the objects that fill creates.
 type attempt func(ctx context.Context, config *rest.Config, namespace string) error
 
 func core(do func(context.Context, kubernetes.Interface, string) error) attempt {
@@ -87,7 +87,7 @@ func makePod(name string) *corev1.Pod {
 	}
 }
 
-// attempts are the write requests that the gate must reject, by name.
+// attempts maps names to write requests that the gate must reject.
 var attempts = map[string]attempt{
 	"create a ConfigMap": core(func(ctx context.Context, c kubernetes.Interface, ns string) error {
 		_, err := c.CoreV1().ConfigMaps(ns).Create(ctx, &corev1.ConfigMap{
@@ -212,7 +212,7 @@ func patchConfigMap(patchType types.PatchType, patch string) attempt {
 	})
 }
 
-// fill creates the objects that the attempts require, as the initializer user.
+// fill creates the objects that the attempts require. It uses the initializer user.
 func fill(ctx context.Context, namespace string) {
 	GinkgoHelper()
 	c := cluster.Initializer
@@ -330,9 +330,9 @@ var _ = Describe("The gate", Ordered, ContinueOnFailure, func() {
 	It("is not evaluated for a namespace that is not initializing", func(ctx context.Context) {
 		other := framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("gate"))
 		cluster.Finish(ctx, other.Name)
-		// The policy rejects every request by this user that it evaluates, so it does not evaluate a
-		// request that succeeds. The API server matches the binding against its watch cache, which can
-		// be stale for a few milliseconds.
+		// If the API server evaluates the policy for this user, the policy rejects the request. A
+		// request that succeeds therefore shows that the policy was not evaluated. The API server
+		// matches the binding against its watch cache, which can be stale for a few milliseconds.
 		Eventually(cluster.Ordinary.Create).WithContext(ctx).WithArguments(wrappers.MakeConfigMap(other.Name, "first")).
 			Should(Succeed())
 		for range 20 {

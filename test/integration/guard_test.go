@@ -74,7 +74,7 @@ func pendingEdit(list string) edit {
 // way sends an edit.
 type way func(ctx context.Context, config *rest.Config, namespace *corev1.Namespace, change edit) error
 
-// ways maps names to all methods to send an edit, on the object and its subresources.
+// ways maps names to the request types that can send an edit, on the object and its subresources.
 var ways = map[string]way{
 	"PUT":                      put(""),
 	"PUT on /status":           put("status"),
@@ -195,7 +195,8 @@ var _ = Describe("The guard", Ordered, ContinueOnFailure, func() {
 			continue // Server-side apply removes only the fields that its field manager owns; test/security tests this.
 		}
 		It("keeps state that a request omits: "+wayName, func(ctx context.Context) {
-			// Wait until the operator has updated the conditions, so that the status in a PUT is current.
+			// Wait until the operator has updated the conditions, so that a PUT request contains the
+			// current status.
 			Eventually(func(g Gomega) {
 				g.Expect(cluster.GetNamespace(g, ctx, namespace.Name)).To(BeInitializing("True", v1alpha1.ReasonPending))
 			}).WithContext(ctx).Should(Succeed())

@@ -70,7 +70,7 @@ var _ = Describe("An initializer that uses pkg/initializer", func() {
 				pkginitializer.Add(mgr, second, func(_ context.Context, namespace *corev1.Namespace) (pkginitializer.Result, error) {
 					calls.Add(1)
 					if pending := namespace.Annotations[v1alpha1.AnnotationPendingInitializers]; pending != second {
-						return pkginitializer.Result{}, pkginitializer.Failed("TooEarly", "pending are %s", pending)
+						return pkginitializer.Result{}, pkginitializer.Failed("TooEarly", "the pending initializers are %s", pending)
 					}
 					return pkginitializer.Result{Message: "nothing is left to do"}, nil
 				}),
@@ -98,9 +98,9 @@ var _ = Describe("An initializer that uses pkg/initializer", func() {
 				case "panic":
 					panic("index out of range")
 				case "":
-					return pkginitializer.Result{}, pkginitializer.NotYet(time.Hour, "NoLabel", "set label go")
+					return pkginitializer.Result{}, pkginitializer.NotYet(time.Hour, "NoLabel", "set the label go")
 				}
-				return pkginitializer.Result{Reason: "Labelled", Message: "it has label go"}, nil
+				return pkginitializer.Result{Reason: "Labelled", Message: "the namespace has the label go"}, nil
 			})
 		})
 		cluster.Register(ctx, framework.Unique("package"), name)
@@ -114,7 +114,7 @@ var _ = Describe("An initializer that uses pkg/initializer", func() {
 		waits := framework.Unique("waits")
 		Expect(cluster.Ordinary.Create(ctx, wrappers.MakeNamespace(waits).Obj())).To(Succeed())
 		Eventually(func(g Gomega) {
-			g.Expect(cluster.GetNamespace(g, ctx, waits)).To(matchers.HaveCondition(ownCondition(name), corev1.ConditionFalse, "NoLabel", "set label go"))
+			g.Expect(cluster.GetNamespace(g, ctx, waits)).To(matchers.HaveCondition(ownCondition(name), corev1.ConditionFalse, "NoLabel", "set the label go"))
 		}).WithContext(ctx).Should(Succeed())
 
 		// The function is called again when the namespace changes, not after an hour.
@@ -123,7 +123,7 @@ var _ = Describe("An initializer that uses pkg/initializer", func() {
 				client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"go":"on"}}}`)))).To(Succeed())
 			Eventually(func(g Gomega) {
 				g.Expect(cluster.GetNamespace(g, ctx, namespace)).To(And(
-					matchers.HaveCondition(ownCondition(name), corev1.ConditionTrue, "Labelled", "it has label go"),
+					matchers.HaveCondition(ownCondition(name), corev1.ConditionTrue, "Labelled", "the namespace has the label go"),
 					matchers.HaveCondition(v1alpha1.ConditionInitializing, corev1.ConditionFalse, v1alpha1.ReasonCompleted)))
 			}).WithContext(ctx).Should(Succeed())
 		}
@@ -134,7 +134,7 @@ var _ = Describe("An initializer that uses pkg/initializer", func() {
 		config := cluster.AddUserWithRules(ctx, framework.Unique("package-initializer"), initializerRules...).Config
 		startManager(config, func(mgr ctrl.Manager) error {
 			return pkginitializer.Add(mgr, name, func(context.Context, *corev1.Namespace) (pkginitializer.Result, error) {
-				return pkginitializer.Result{}, pkginitializer.Failed("NoQuota", "nothing is left for %q", "shop")
+				return pkginitializer.Result{}, pkginitializer.Failed("NoQuota", "no quota is left for %q", "shop")
 			})
 		})
 		cluster.Register(ctx, framework.Unique("package"), name)
@@ -146,7 +146,7 @@ var _ = Describe("An initializer that uses pkg/initializer", func() {
 			now := cluster.GetNamespace(g, ctx, namespace.Name)
 			g.Expect(now.DeletionTimestamp).NotTo(BeNil())
 			g.Expect(now).To(matchers.HaveCondition(v1alpha1.ConditionInitializing, corev1.ConditionFalse, v1alpha1.ReasonFailed,
-				`NoQuota: nothing is left for "shop"`))
+				`NoQuota: no quota is left for "shop"`))
 		}).WithContext(ctx).Should(Succeed())
 		Expect(cluster.Admin.Patch(ctx, namespace, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))).To(Succeed())
 	}, SpecTimeout(time.Minute))

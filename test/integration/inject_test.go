@@ -49,7 +49,7 @@ var _ = Describe("Injection", func() {
 			Should(BeInitializing(corev1.ConditionFalse, v1alpha1.ReasonCompleted))
 	}, SpecTimeout(time.Minute))
 
-	It("removes labels and annotations with the prefix of the project that the user sent", func(ctx context.Context) {
+	It("removes user-supplied labels and annotations with the prefix of the project", func(ctx context.Context) {
 		send := func(name string) *corev1.Namespace {
 			return wrappers.MakeNamespace(name).
 				Label(v1alpha1.LabelInitializing, "false").Label("nslifecycle.dev/other", "x").Label("team", "a").
@@ -89,7 +89,7 @@ var _ = Describe("Injection", func() {
 		kept := And(HaveField("Labels", HaveKeyWithValue(v1alpha1.LabelDeletionProtection, "enabled")),
 			HaveField("Annotations", And(HaveKeyWithValue(v1alpha1.AnnotationTTL, "8h"),
 				HaveKeyWithValue(v1alpha1.AnnotationExpiresAt, "2099-01-01T00:00:00Z"))))
-		// Users cannot set similar keys, or a label instead of an annotation.
+		// Users cannot set similar keys, or use a label instead of an annotation.
 		stripped := []string{
 			"nslifecycle.dev/deletion-protection-x", "nslifecycle.dev/ttl-x", "nslifecycle.dev/tt", "nslifecycle.dev/expires-a",
 		}
@@ -167,7 +167,7 @@ var _ = Describe("Injection", func() {
 		Expect(namespace.Spec.Finalizers).To(ConsistOf(corev1.FinalizerName("openshift.com/origin"), corev1.FinalizerKubernetes))
 	}, SpecTimeout(time.Minute))
 
-	It("does not inject into the namespaces that a cluster requires or the system namespace", func(ctx context.Context) {
+	It("does not inject into the system namespace or into namespaces that a cluster requires", func(ctx context.Context) {
 		cluster.Register(ctx, "exempt", "a.test.example.com")
 		for _, name := range []string{
 			metav1.NamespaceDefault, metav1.NamespaceSystem, metav1.NamespacePublic, corev1.NamespaceNodeLease,
@@ -175,8 +175,8 @@ var _ = Describe("Injection", func() {
 		} {
 			By(name)
 			namespace := wrappers.MakeNamespace(name).Obj()
-			// A dry run for an existing namespace fails after admission. Therefore check the result only if
-			// the namespace does not exist.
+			// A dry run for an existing namespace fails after admission. Therefore, check the result
+			// only if the namespace does not exist.
 			err := cluster.Admin.Create(ctx, namespace, client.DryRunAll)
 			if err == nil {
 				Expect(namespace.Annotations).NotTo(HaveKey(v1alpha1.AnnotationPendingInitializers))

@@ -35,8 +35,9 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// otherParameters makes the API server fill its cache of parameter kinds shortly before the CRDs are
-// installed. The API server then does not refresh the cache for up to 30 s.
+// otherParameters is a policy with another parameter kind. It makes the API server fill its cache of
+// parameter kinds shortly before the CRDs are installed. The API server then does not refresh the
+// cache for up to 30 s.
 const otherParameters = `
 apiVersion: admissionregistration.k8s.io/v1
 kind: MutatingAdmissionPolicy
@@ -94,8 +95,8 @@ var _ = Describe("An installation", Ordered, ContinueOnFailure, func() {
 		Expect(string(output)).To(And(ContainSubstring("no cluster is configured"), Not(ContainSubstring("not installed"))))
 	}, SpecTimeout(time.Minute))
 
-	// RBAC cannot restrict the permission to patch a policy to one field. Therefore the binding restricts
-	// the requests that a patched policy applies to.
+	// RBAC cannot restrict the permission to patch a policy to one field. Therefore, the binding
+	// restricts the requests to which a patched policy applies.
 	It("restricts an inject policy that the manager patches to new namespaces", func(ctx context.Context) {
 		DeferCleanup(func(ctx context.Context) { undeploy(ctx, own) })
 		Expect(own.Install(ctx)).To(Succeed())
@@ -139,7 +140,8 @@ var _ = Describe("An installation", Ordered, ContinueOnFailure, func() {
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(func() { _ = running.Stop() })
 		configuration := wrappers.MakeConfiguration("first").Initializers("a.test.example.com").Obj()
-		// The API server can still have the terminating CRD of the previous installation in its cache.
+		// The cache of the API server can still contain the terminating CRD of the previous
+		// installation.
 		Eventually(func() error { return root.Create(ctx, configuration) }).WithContext(ctx).Should(Succeed())
 
 		By("reporting the configuration as active only after the API server injects the initializer")

@@ -337,7 +337,7 @@ func expectEvent(ctx context.Context, namespace, reason string) {
 	}).WithContext(ctx).Should(Succeed())
 }
 
-// watchNamespace watches a namespace. The returned function returns all observed versions of it.
+// watchNamespace watches a namespace. The returned function returns all versions observed so far.
 func watchNamespace(ctx context.Context, name string) func() []*corev1.Namespace {
 	GinkgoHelper()
 	watcher, err := framework.NewUser(cluster.Admin.Config).Clientset().CoreV1().Namespaces().Watch(ctx,

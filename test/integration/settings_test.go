@@ -35,7 +35,7 @@ const (
 
 type settings = v1alpha1.InitializerSettings
 
-// ofTeam returns a selector for the namespaces with the given label "team".
+// ofTeam returns a selector for the namespaces with the given value of the label "team".
 func ofTeam(team string) *v1alpha1.NamespaceSelector {
 	return &v1alpha1.NamespaceSelector{MatchLabels: map[string]v1alpha1.LabelValue{"team": v1alpha1.LabelValue(team)}}
 }
@@ -61,7 +61,8 @@ var _ = Describe("A selector", func() {
 				want := initialization.Names(initialization.Selected(initializers, seen))
 				Expect(strings.Split(framework.PendingOf(namespace), ",")).To(Equal(want), of)
 			}
-			// The API server adds the name label before admission, but not for generateName.
+			// The API server adds the name label before admission, but not if the request has a
+			// generateName.
 			withName := map[string]string{nameLabel: "shop"}
 			maps.Copy(withName, labels)
 			expect(wrappers.MakeNamespace("shop").Obj(), withName)
@@ -305,7 +306,7 @@ var _ = Describe("A finalizer of an initializer", func() {
 			WithContext(ctx).Should(Satisfy(apierrors.IsNotFound))
 	}, SpecTimeout(time.Minute))
 
-	// This spec is long because the API server compiles and evaluates the largest expressions.
+	// This spec takes a long time because the API server compiles and evaluates the largest expressions.
 	It("stays within the CEL budget with the largest set and the largest namespace", Label("long"), func(ctx context.Context) {
 		long := strings.Repeat("x", 60)
 		var created []client.Object

@@ -22,7 +22,7 @@ import (
 )
 
 var _ = Describe("A hostile aggregated API server that attacks the operator", func() {
-	It("cannot make the operator delete another object with the name of an item", func(ctx context.Context) {
+	It("cannot make the operator delete another object with a malicious item name", func(ctx context.Context) {
 		victim := createVictim(ctx)
 		server := startHostileServer(ctx, "things", "list", "delete")
 		server.serveItems(makeThing("", "../"+toConfigMaps(victim.Namespace)+"/"+victim.Name, victim.UID))
@@ -37,7 +37,7 @@ var _ = Describe("A hostile aggregated API server that attacks the operator", fu
 	It("cannot exhaust memory with an endless body", func(ctx context.Context) {
 		server := startHostileServer(ctx, "things", "list", "delete")
 		const most = 256 << 20
-		var sent atomic.Int64 // by the first response
+		var sent atomic.Int64 // Bytes in the first response.
 		isOver := make(chan struct{})
 		var once sync.Once
 		server.set(func(w http.ResponseWriter, _ *http.Request) {

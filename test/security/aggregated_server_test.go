@@ -24,7 +24,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/framework"
 )
 
-// hostileServer is an aggregated API server whose responses a spec chooses.
+// hostileServer is an aggregated API server with responses that a spec chooses.
 type hostileServer struct {
 	group string
 
@@ -77,7 +77,7 @@ func (s *hostileServer) register(ctx context.Context, address string) {
 	s.expectDiscovered(ctx, true)
 }
 
-// expectDiscovered waits until discovery returns the group, or, if want is false, no longer returns it.
+// expectDiscovered waits until discovery returns the group, or no longer returns it if want is false.
 func (s *hostileServer) expectDiscovered(ctx context.Context, want bool) {
 	GinkgoHelper()
 	discoveryClient, err := discovery.NewDiscoveryClientForConfig(cluster.Admin.Config)

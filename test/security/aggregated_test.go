@@ -34,13 +34,13 @@ var _ = Describe("A hostile aggregated API server", func() {
 
 	BeforeEach(func(ctx context.Context) { victim = createVictim(ctx) })
 
-	It("cannot make the operator delete other objects with the name of a resource", func(ctx context.Context) {
+	It("cannot make the operator delete other objects with a malicious resource name", func(ctx context.Context) {
 		startHostileServer(ctx, toConfigMaps(victim.Namespace), "list", "delete", "deletecollection")
 		framework.ExpectDeleted(ctx, cluster.Admin, terminate(ctx, "byresource"))
 		expectKept(ctx, victim)
 	}, SpecTimeout(specTimeout))
 
-	It("cannot make the operator delete objects with items in other namespaces", func(ctx context.Context) {
+	It("cannot make the operator delete other objects by returning items in other namespaces", func(ctx context.Context) {
 		server := startHostileServer(ctx, "configmaps", "list", "delete")
 		server.serveItems(makeThing(victim.Namespace, victim.Name, victim.UID))
 		namespace := terminate(ctx, "foreign")

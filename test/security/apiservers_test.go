@@ -39,7 +39,7 @@ var _ = Describe("A cluster with two API servers", Ordered, func() {
 		// The selector keeps the namespaces of other specs from getting the initializer.
 		cluster.RegisterConfiguration(ctx, wrappers.MakeConfiguration("two").Initializer("absent.test.example.com",
 			v1alpha1.InitializerSettings{NamespaceSelector: &v1alpha1.NamespaceSelector{MatchLabels: map[string]v1alpha1.LabelValue{"two": "yes"}}}))
-		// B has its own watch of policies and of the set.
+		// B watches the policies and the NamespaceInitializerSet independently of A.
 		Eventually(func(g Gomega) {
 			probe := makeTwo("probe")
 			g.Expect(second.As(cluster.Ordinary).Create(ctx, probe, client.DryRunAll)).To(Succeed())
@@ -47,8 +47,8 @@ var _ = Describe("A cluster with two API servers", Ordered, func() {
 		}).WithContext(ctx).WithTimeout(time.Minute).Should(Succeed())
 	}, NodeTimeout(5*time.Minute))
 
-	// write sends a CREATE, an UPDATE and a DELETE request for ConfigMaps to B concurrently, and returns
-	// the requests that B accepts.
+	// write concurrently sends a CREATE, an UPDATE and a DELETE request for ConfigMaps to B. It returns
+	// the names of the requests that B accepts.
 	write := func(ctx context.Context, namespace string) []string {
 		configMaps := throughB.CoreV1().ConfigMaps(namespace)
 		var accepted []string
@@ -209,7 +209,7 @@ var _ = Describe("A cluster with two API servers", Ordered, func() {
 				case configMap.Name == "deletable":
 					isDeleted = false
 				case configMap.Name != "existing":
-					// Objects that are older than the new namespace can remain after the deletion above.
+					// Objects of the old namespace can remain after its deletion.
 					if revisionOf(&configMap) > since {
 						counts["create"]++
 					}

@@ -208,8 +208,8 @@ func webhookOfVictim(namespace string) *admissionregistrationv1.ValidatingWebhoo
 // times matches the only parts in which the texts about two namespaces can differ.
 var times = regexp.MustCompile(`\d{4}-\d\d-\d\dT[\d:.]+Z|\b\d+(m\d+)?s\b`)
 
-// published returns all conditions of a namespace and the Events of the diagnosis. It replaces the name
-// of the namespace and the guessed word.
+// published returns all conditions of a namespace and the Events of the diagnosis. It replaces the
+// name of the namespace and the guessed word in the texts.
 func published(
 	g Gomega, ctx context.Context, cluster *framework.Cluster, namespace *corev1.Namespace, word string,
 ) []string {

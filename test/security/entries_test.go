@@ -21,8 +21,8 @@ import (
 )
 
 // The duration of a write grows with the square of the number of entries in a map or list. With 30,000
-// conditions, every write to a Namespace exceeds its time limit. These specs take long because they
-// send megabytes.
+// conditions, every write to a Namespace exceeds its time limit. These specs take a long time because
+// they send large requests.
 var _ = Describe("The number of entries in an initializing Namespace", Label("long"), func() {
 	const many = 5000
 
@@ -58,11 +58,11 @@ var _ = Describe("The number of entries in an initializing Namespace", Label("lo
 	}
 
 	for name, conditions := range map[string][]corev1.NamespaceCondition{
-		"empty types":          make([]corev1.NamespaceCondition, many),
-		"a large status":       {{Type: "corp.example.com/Ready", Status: corev1.ConditionStatus(strings.Repeat("s", 64<<10))}},
-		"thousands of entries": make([]corev1.NamespaceCondition, 12000),
+		"5000 empty types":  make([]corev1.NamespaceCondition, many),
+		"a large status":    {{Type: "corp.example.com/Ready", Status: corev1.ConditionStatus(strings.Repeat("s", 64<<10))}},
+		"12000 empty types": make([]corev1.NamespaceCondition, 12000),
 	} {
-		It("is limited for conditions with "+name, func(ctx context.Context) {
+		It("is limited for conditions: "+name, func(ctx context.Context) {
 			namespace := cluster.CreateInitializing(ctx, "entries")
 			Eventually(func(g Gomega) {
 				now := cluster.GetNamespace(g, ctx, namespace.Name)
@@ -73,12 +73,12 @@ var _ = Describe("The number of entries in an initializing Namespace", Label("lo
 		}, SpecTimeout(specTimeout))
 	}
 
-	It("can have the maximum without preventing the initialization and deletion of the namespace", func(ctx context.Context) {
+	It("does not prevent the initialization and deletion of the namespace if it is the maximum", func(ctx context.Context) {
 		cluster.Register(ctx, "entries", "a.test.example.com", "b.test.example.com")
 		namespace := framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("entries"))
 		before := namespace.DeepCopy()
 		namespace.Finalizers = []string{"test.example.com/hold"}
-		// The name label counts, too.
+		// The limit includes the name label.
 		taken := len(namespace.Labels) - 1 + len(namespace.Finalizers)
 		annotations := map[string]string{}
 		for i := range 2000 - taken {

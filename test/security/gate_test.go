@@ -47,10 +47,10 @@ var _ = Describe("The gate for custom resources with the plural namespaces", Ord
 	}, NodeTimeout(time.Minute))
 
 	writes := map[string]func(ctx context.Context, namespace string) error{
-		"create": func(ctx context.Context, namespace string) error {
+		"CREATE": func(ctx context.Context, namespace string) error {
 			return cluster.Ordinary.Create(ctx, makeServiceBus(namespace, framework.Unique("new")))
 		},
-		"labeled create": func(ctx context.Context, namespace string) error {
+		"CREATE with the initializing label": func(ctx context.Context, namespace string) error {
 			object := makeServiceBus(namespace, framework.Unique("new"))
 			object.SetLabels(map[string]string{"nslifecycle.dev/initializing": "true"})
 			return cluster.Ordinary.Create(ctx, object)
@@ -76,12 +76,12 @@ var _ = Describe("The gate for custom resources with the plural namespaces", Ord
 			return cluster.Ordinary.Status().Patch(ctx, makeServiceBus(namespace, "existing"),
 				mergePatch(`{"status":{"a":"`+framework.Unique("b")+`"}}`))
 		},
-		"delete": func(ctx context.Context, namespace string) error {
+		"DELETE": func(ctx context.Context, namespace string) error {
 			return cluster.Ordinary.Delete(ctx, makeServiceBus(namespace, "existing"), client.DryRunAll)
 		},
 	}
 	for name, write := range writes {
-		It("rejects "+name+" requests in an initializing namespace, but not in an initialized one", func(ctx context.Context) {
+		It("rejects writes to an initializing namespace, but not to an initialized one: "+name, func(ctx context.Context) {
 			Expect(write(ctx, initializing.Name)).To(BeForbiddenBy("gate",
 				`namespace "`+initializing.Name+`" is being initialized`))
 			Expect(write(ctx, initialized.Name)).To(Succeed())

@@ -94,7 +94,7 @@ var _ = Describe("Hostile text", Ordered, ContinueOnFailure, func() {
 				g.Expect(condition.Status).To(Equal(corev1.ConditionTrue), string(conditionType))
 			}
 			failure := nscondition.Find(now, corev1.NamespaceDeletionContentFailure)
-			g.Expect(failure.Message).To(ContainSubstring("PWN"), "the text of the attacker")
+			g.Expect(failure.Message).To(ContainSubstring("PWN"), "the message must contain the text of the attacker")
 			g.Expect(eventsAbout(g, ctx, attacked.Admin, now)).To(ContainElement(ContainSubstring("PWN")))
 		}).WithContext(ctx).Should(Succeed())
 
@@ -189,7 +189,7 @@ var _ = Describe("Hostile text", Ordered, ContinueOnFailure, func() {
 		Expect(rows).To(HaveLen(len(hostileNames)), "one row for each object")
 	}, SpecTimeout(time.Minute))
 
-	It("is escaped in a backup and restored from it", func(ctx context.Context) {
+	It("is escaped in a backup and restored from the backup", func(ctx context.Context) {
 		namespace := framework.CreateNamespace(ctx, attacked.Admin, framework.Unique("hostile"))
 		makeHostileBindings(ctx, attacked.Admin, namespace.Name)
 		saved := &corev1.ConfigMap{
@@ -246,8 +246,8 @@ func makeHostileBindings(ctx context.Context, c client.Client, namespace string,
 	})
 }
 
-// makeHostileEvents creates Events about the RoleBindings. The text looks like a message about a missing
-// Secret.
+// makeHostileEvents creates Events about the RoleBindings. The text looks like a message about a
+// missing Secret.
 func makeHostileEvents(ctx context.Context, c client.Client, namespace string) {
 	GinkgoHelper()
 	for i, name := range hostileNames {
@@ -301,8 +301,8 @@ func denyDeletion(ctx context.Context, c client.Client, namespace string) {
 	}).WithContext(ctx).Should(BeTrue())
 }
 
-// expectHarmless checks each line of the output of a command: no line contains characters that a
-// terminal interprets, looks like an error, or suggests a command of the attacker.
+// expectHarmless checks that no line in the output of a command contains characters that a terminal
+// interprets, looks like an error, or suggests a command chosen by the attacker.
 func expectHarmless(output, command string) {
 	GinkgoHelper()
 	for line := range strings.Lines(output) {
@@ -314,7 +314,8 @@ func expectHarmless(output, command string) {
 	}
 }
 
-// beOneLine matches text without line breaks and without characters that a terminal interprets or hides.
+// beOneLine matches text without line breaks and other characters that a terminal interprets or
+// hides.
 func beOneLine() OmegaMatcher {
 	return Satisfy(func(text string) bool {
 		return utf8.ValidString(text) && !strings.ContainsFunc(text, func(char rune) bool {

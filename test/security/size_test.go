@@ -17,7 +17,8 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/framework"
 )
 
-// These specs take long because they search for the largest possible Namespace and send megabytes.
+// These specs take a long time because they search for the largest possible Namespace with large
+// requests.
 var _ = Describe("The size of a Namespace", Label("long"), func() {
 	for name, enlarge := range map[string]func(*corev1.Namespace, string){
 		"an owner reference": func(n *corev1.Namespace, filler string) {

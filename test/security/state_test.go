@@ -33,7 +33,8 @@ var _ = Describe("A request that omits the state of an initialization", Ordered,
 		cluster.Register(ctx, "omitted", "a.test.example.com", "b.test.example.com")
 	}, NodeTimeout(time.Minute))
 
-	// create creates a namespace as the ordinary user. add can be nil or change the namespace before.
+	// create creates a namespace as the ordinary user. If add is not nil, it changes the namespace
+	// before the creation.
 	create := func(ctx context.Context, add func(namespace *corev1.Namespace)) *corev1.Namespace {
 		GinkgoHelper()
 		namespace := wrappers.MakeNamespace(framework.Unique("omitted")).Obj()
@@ -308,13 +309,13 @@ var _ = Describe("A large namespace", Ordered, ContinueOnFailure, func() {
 		},
 	}
 	for name, fill := range fillings {
-		It("is rejected with too many "+name, func(ctx context.Context) {
+		It("is rejected if it exceeds the size limit with "+name, func(ctx context.Context) {
 			namespace := wrappers.MakeNamespace(framework.Unique("full")).Obj()
 			fill(namespace)
 			Expect(cluster.Ordinary.Create(ctx, namespace)).To(BeDeniedBy("guard", "128 KiB"))
 		}, SpecTimeout(time.Minute))
 
-		It("is rejected with too many "+name+" in an update during its initialization", func(ctx context.Context) {
+		It("cannot exceed the size limit with "+name+" during its initialization", func(ctx context.Context) {
 			namespace := framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("full"))
 			before := namespace.DeepCopy()
 			fill(namespace)
@@ -339,7 +340,7 @@ var _ = Describe("A large namespace", Ordered, ContinueOnFailure, func() {
 		expectDeletionRequested(ctx, namespace)
 	}, SpecTimeout(time.Minute))
 
-	It("is accepted below the limit, and a user can remove annotations", func(ctx context.Context) {
+	It("is accepted below the size limit, and a user can remove its annotations", func(ctx context.Context) {
 		namespace := wrappers.MakeNamespace(framework.Unique("full")).Obj()
 		namespace.Annotations["example.com/a"] = big
 		Expect(cluster.Ordinary.Create(ctx, namespace)).To(Succeed())

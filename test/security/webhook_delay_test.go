@@ -131,14 +131,14 @@ type delayingWebhook struct {
 	once                sync.Once
 }
 
-// answer returns the reason to deny a request, or "". It denies dry runs, so that a spec can check that
-// the API server calls the webhook.
+// answer returns the reason to deny a request, or "" to allow it. It denies dry runs, so that a spec
+// can check that the API server calls the webhook.
 func (w *delayingWebhook) answer(request *admissionv1.AdmissionRequest) string {
 	if ptr.Deref(request.DryRun, false) {
 		return "the webhook is called"
 	}
 	if request.UserInfo.Username != framework.OrdinaryUser {
-		return "" // The request is from the operator.
+		return "" // The operator sent the request.
 	}
 	w.once.Do(func() { close(w.received) })
 	select {

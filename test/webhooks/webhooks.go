@@ -15,7 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Serve starts a webhook server and returns it with the WebhookClientConfig to register it.
+// Serve starts a webhook server and returns it with the client configuration for the API server.
 // The why function returns the reason to deny a request, or "" to allow it.
 func Serve(
 	why func(*admissionv1.AdmissionRequest) string,
