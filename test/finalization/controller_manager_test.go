@@ -75,9 +75,7 @@ func createAndDeleteNamespaces(ctx context.Context, prefix string, count int) (f
 			}
 			objects = append(objects, &corev1.Secret{ObjectMeta: meta("secret")},
 				&corev1.ServiceAccount{ObjectMeta: meta("account")},
-				&corev1.Pod{ObjectMeta: meta("pod"), Spec: corev1.PodSpec{
-					Containers: []corev1.Container{{Name: "none", Image: "example.com/none"}},
-				}},
+				wrappers.MakePod(namespace.Name, "pod"),
 				&corev1.Service{ObjectMeta: meta("service"), Spec: corev1.ServiceSpec{
 					Ports: []corev1.ServicePort{{Port: 80}},
 				}})
@@ -246,13 +244,10 @@ var _ = Describe("A stuck namespace in a cluster with kube-controller-manager", 
 			}
 		}, 0),
 		Entry("by a Pod", func(namespace string) client.Object {
-			return &corev1.Pod{
-				ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "held"},
-				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "none", Image: "example.com/none"}}},
-			}
 			// While kube-controller-manager waits for Pods, it reports no remaining content
 			// (kubernetes/kubernetes PR 138209), but the manager does. Each controller updates the
 			// conditions on its own schedule, not in response to the other.
+			return wrappers.MakePod(namespace, "held")
 		}, 9),
 	)
 })

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/internal/finalization"
+	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
 // makeContent returns objects of several types. The manager deletes them in the two stages after the
@@ -57,10 +58,8 @@ func removeClaimFinalizers(ctx context.Context, objects []client.Object) {
 // makePod returns a Pod. If the Pod has a node, it exists until it is deleted without a grace period,
 // because no kubelet runs.
 func makePod(namespace, name, node string, grace int64) *corev1.Pod {
-	pod := &corev1.Pod{}
-	pod.Namespace, pod.Name = namespace, name
+	pod := wrappers.MakePod(namespace, name)
 	pod.Spec.NodeName, pod.Spec.TerminationGracePeriodSeconds = node, &grace
-	pod.Spec.Containers = []corev1.Container{{Name: "c", Image: "example.com/c"}}
 	return pod
 }
 

@@ -85,7 +85,7 @@ func helmSucceeds(ctx context.Context, verb string, args ...string) {
 
 func deletePolicies(ctx context.Context) {
 	GinkgoHelper()
-	kubectl(ctx, "delete", policyKinds, "--selector=app.kubernetes.io/name=nslifecycle")
+	kubectl(ctx, "delete", policyKinds, "--selector=app.kubernetes.io/name=nslifecycle", "--ignore-not-found")
 }
 
 // All specs share a control plane, so each spec must restore its initial state.
@@ -104,11 +104,7 @@ var _ = Describe("An installation", Ordered, ContinueOnFailure, func() {
 			By("checking that initializers are injected")
 			configuration := wrappers.MakeConfiguration("test").Initializers("a.test.example.com").Obj()
 			Expect(admin.Create(ctx, configuration)).To(Succeed())
-			Eventually(func(g Gomega) {
-				probe := wrappers.MakeNamespace("probe").Obj()
-				g.Expect(admin.Create(ctx, probe, client.DryRunAll)).To(Succeed())
-				g.Expect(probe.Labels).To(HaveKey(v1alpha1.LabelInitializing))
-			}).WithContext(ctx).WithTimeout(time.Minute).Should(Succeed())
+			expectInjected(ctx)
 			waiting := wrappers.MakeNamespace("waiting").Obj()
 			Expect(admin.Create(ctx, waiting)).To(Succeed())
 
@@ -171,7 +167,7 @@ var _ = Describe("An incomplete installation", Ordered, ContinueOnFailure, func(
 		startFinalization(ctx)
 		ways["the manifest"].install(ctx)
 		DeferCleanup(func(ctx context.Context) {
-			kubectl(ctx, "delete", policyKinds, "--selector=app.kubernetes.io/name=nslifecycle", "--ignore-not-found")
+			deletePolicies(ctx)
 			kubectl(ctx, "delete", "-f", manifest(), "--ignore-not-found")
 			expectNothingLeft(ctx)
 		})
@@ -198,11 +194,7 @@ var _ = Describe("An incomplete installation", Ordered, ContinueOnFailure, func(
 			ObjectMeta:   metav1.ObjectMeta{Name: v1alpha1.EffectiveSetName},
 			Initializers: []v1alpha1.EffectiveInitializer{{Name: "a.test.example.com"}},
 		})).To(Succeed())
-		Eventually(func(g Gomega) {
-			probe := wrappers.MakeNamespace("probe").Obj()
-			g.Expect(admin.Create(ctx, probe, client.DryRunAll)).To(Succeed())
-			g.Expect(probe.Labels).To(HaveKey(v1alpha1.LabelInitializing))
-		}).WithContext(ctx).WithTimeout(time.Minute).Should(Succeed())
+		expectInjected(ctx)
 		for _, name := range []string{"completed", "deleted"} {
 			namespace := wrappers.MakeNamespace(name).Obj()
 			Expect(admin.Create(ctx, namespace)).To(Succeed())
@@ -244,6 +236,16 @@ func checkInstallation(ctx context.Context) string {
 	output, err := command.CombinedOutput()
 	Expect(err).To(HaveOccurred(), string(output))
 	return string(output)
+}
+
+// expectInjected waits until the API server injects initializers into new namespaces.
+func expectInjected(ctx context.Context) {
+	GinkgoHelper()
+	Eventually(func(g Gomega) {
+		probe := wrappers.MakeNamespace("probe").Obj()
+		g.Expect(admin.Create(ctx, probe, client.DryRunAll)).To(Succeed())
+		g.Expect(probe.Labels).To(HaveKey(v1alpha1.LabelInitializing))
+	}).WithContext(ctx).WithTimeout(time.Minute).Should(Succeed())
 }
 
 func expectNamespaceLifecycle(ctx context.Context) {

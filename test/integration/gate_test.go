@@ -80,13 +80,6 @@ func makeWidget(name string) *unstructured.Unstructured {
 	}}
 }
 
-func makePod(name string) *corev1.Pod {
-	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "example.com/image"}}},
-	}
-}
-
 // attempts maps names to write requests that the gate must reject.
 var attempts = map[string]attempt{
 	"create a ConfigMap": core(func(ctx context.Context, c kubernetes.Interface, ns string) error {
@@ -217,12 +210,12 @@ func fill(ctx context.Context, namespace string) {
 	GinkgoHelper()
 	c := cluster.Initializer
 	labels := map[string]string{"app": "existing"}
-	podTemplate := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: makePod("").Spec}
+	podTemplate := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: wrappers.MakePod("", "").Spec}
 	for _, object := range []client.Object{
 		wrappers.MakeConfigMap(namespace, "existing"), wrappers.MakeConfigMap(namespace, "deletable"),
 		wrappers.MakeConfigMap(namespace, "collectable"), makeWidget("collectable"),
 		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "existing"}},
-		makePod("existing"), makePod("evictable"),
+		wrappers.MakePod("", "existing"), wrappers.MakePod("", "evictable"),
 		&appsv1.Deployment{
 			ObjectMeta: metav1.ObjectMeta{Name: "existing"},
 			Spec: appsv1.DeploymentSpec{

@@ -13,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/test/framework"
@@ -100,7 +99,7 @@ var _ = Describe("A terminating namespace that was being initialized", Ordered, 
 
 	BeforeAll(func(ctx context.Context) {
 		namespace = cluster.CreateInitializing(ctx, "terminating")
-		for _, object := range []client.Object{makePod("held"), wrappers.MakeConfigMap("", "untouched")} {
+		for _, object := range []client.Object{wrappers.MakePod("", "held"), wrappers.MakeConfigMap("", "untouched")} {
 			object.SetNamespace(namespace.Name)
 			object.SetFinalizers([]string{"test.example.com/hold"})
 			Eventually(cluster.Initializer.Create).WithContext(ctx).WithArguments(object).Should(Succeed())
@@ -132,19 +131,6 @@ var _ = Describe("A terminating namespace that was being initialized", Ordered, 
 	}, SpecTimeout(time.Minute))
 
 	It("allows a controller without the initialize verb to remove its finalizer from a terminating object", func(ctx context.Context) {
-		held := makePod("held")
-		held.Namespace = namespace.Name
-		Expect(cluster.Ordinary.Patch(ctx, held, withoutFinalizers)).To(Succeed())
+		Expect(cluster.Ordinary.Patch(ctx, wrappers.MakePod(namespace.Name, "held"), withoutFinalizers)).To(Succeed())
 	}, SpecTimeout(time.Minute))
 })
-
-func makePod(name string) *corev1.Pod {
-	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec: corev1.PodSpec{
-			TerminationGracePeriodSeconds: ptr.To(int64(0)),
-			AutomountServiceAccountToken:  ptr.To(false),
-			Containers:                    []corev1.Container{{Name: "c", Image: "example.com/image"}},
-		},
-	}
-}

@@ -170,16 +170,10 @@ func (w *delayingWebhook) recreate(ctx context.Context, name string) *corev1.Nam
 	}).WithContext(ctx).Should(Succeed())
 	Expect(recreated.UID).NotTo(Equal(old.UID))
 	// The initializer creates these objects. The delayed request must not affect them.
-	Expect(cluster.Initializer.Create(ctx, agentIn(name))).To(Succeed())
+	Expect(cluster.Initializer.Create(ctx, wrappers.MakePod(name, "agent"))).To(Succeed())
 	Expect(cluster.Initializer.Create(ctx, settingsIn(name))).To(Succeed())
 	close(w.recreated)
 	return recreated
-}
-
-func agentIn(namespace string) *corev1.Pod {
-	agent := makePod("agent")
-	agent.Namespace = namespace
-	return agent
 }
 
 // installValidating installs a validating webhook for one namespace until the spec ends. It runs

@@ -93,3 +93,11 @@ func (w *NamespaceWrapper) Condition(condition corev1.NamespaceCondition) *Names
 func MakeConfigMap(namespace, name string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 }
+
+// MakePod returns a Pod with one container.
+func MakePod(namespace, name string) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "example.com/c"}}},
+	}
+}
