@@ -99,7 +99,8 @@ func concurrentWriters() []*writer {
 
 var _ = Describe("Concurrent writers", func() {
 	It("lose no update to a terminating namespace", NodeTimeout(2*time.Minute), func(ctx context.Context) {
-		// The second namespace finalizer keeps the namespace after the manager removes the first one.
+		// The second namespace finalizer keeps the namespace after the manager removes the first
+		// one.
 		namespace := createNamespace(ctx, "writers", testNamespaceFinalizer)
 		held := withFinalizer(wrappers.MakeConfigMap(namespace.Name, "held"))
 		create(ctx, held)
@@ -218,8 +219,8 @@ func watchNumbers(watcher watch.Interface, writers []*writer) (map[*writer]int, 
 	return nil, errors.New("the watch ended before the deletion of the namespace")
 }
 
-// createUntilDeleted creates ConfigMaps until the namespace no longer exists, and returns the number
-// of created ConfigMaps. It ignores Forbidden errors.
+// createUntilDeleted creates ConfigMaps until the namespace no longer exists, and returns the
+// number of created ConfigMaps. It ignores Forbidden errors.
 func createUntilDeleted(ctx context.Context, namespace string, number int) (int, error) {
 	created := 0
 	for i := 0; ; i++ {

@@ -29,7 +29,8 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/controlplane"
 )
 
-// customType is a namespaced resource type defined by a CRD. Its first version is the storage version.
+// customType is a namespaced resource type defined by a CRD. Its first version is the storage
+// version.
 type customType struct {
 	kind, plural, group string
 	versions            []string
@@ -154,8 +155,8 @@ func newDynamic() dynamic.Interface {
 	return result
 }
 
-// namespacedTypes returns the namespaced resource types that support all given verbs. It uses legacy
-// discovery to be independent of the implementation of the manager.
+// namespacedTypes returns the namespaced resource types that support all given verbs. It uses
+// legacy discovery to be independent of the implementation of the manager.
 func namespacedTypes(ctx context.Context, verbs ...string) map[schema.GroupVersionResource]metav1.APIResource {
 	GinkgoHelper()
 	var lists []*metav1.APIResourceList

@@ -40,7 +40,8 @@ func startControllerManager(ctx context.Context, controllers string) *controlpla
 // variable matches the parts of a log line that differ between occurrences of the same message.
 var variable = regexp.MustCompile(`peer-\w+-\d+|[0-9a-f]{8}-[0-9a-f-]{27}|\d{4}-\d\d-\d\dT[0-9:.]+Z|\b\d+(\.\d+)?m?s\b|0x[0-9a-f]+`)
 
-// loggedErrors counts the error lines in a log by message. It ignores the variable parts of messages.
+// loggedErrors counts the error lines in a log by message. It ignores the variable parts of
+// messages.
 func loggedErrors(log string, errorLine *regexp.Regexp) map[string]int {
 	found := map[string]int{}
 	for line := range strings.Lines(log) {
@@ -58,8 +59,8 @@ var (
 	upstreamErrors = regexp.MustCompile(`^E\d{4} \S+ +\d+ (\S+\] .*)`)
 )
 
-// createAndDeleteNamespaces creates namespaces with a few objects each and deletes them. A finalizer
-// blocks every fifth namespace.
+// createAndDeleteNamespaces creates namespaces with a few objects each and deletes them. A
+// finalizer blocks every fifth namespace.
 func createAndDeleteNamespaces(ctx context.Context, prefix string, count int) (free, held []*corev1.Namespace) {
 	GinkgoHelper()
 	namespaces := make([]*corev1.Namespace, count)
@@ -119,7 +120,7 @@ func expectAllDeleted(ctx context.Context, namespaces []*corev1.Namespace, timeo
 }
 
 // finalizeNamespaces creates and deletes namespaces. It removes the finalizers in the blocked
-// namespaces after the others are deleted, and returns the duration of finalization.
+// namespaces after all other namespaces are deleted, and returns the duration of finalization.
 func finalizeNamespaces(ctx context.Context, prefix string, count int) time.Duration {
 	GinkgoHelper()
 	free, held := createAndDeleteNamespaces(ctx, prefix, count)
@@ -144,7 +145,8 @@ func describe(loggedErrors map[string]int) string {
 // finalized it.
 var raceLost = regexp.MustCompile(`not found|has been modified|Precondition failed`)
 
-// onlyIn returns the errors that are in after but not in before, except errors that raceLost matches.
+// onlyIn returns the errors that are in after but not in before, except errors that raceLost
+// matches.
 func onlyIn(after, before map[string]int) []string {
 	texts := []string{}
 	for text := range after {
@@ -213,8 +215,8 @@ var _ = Describe("A stuck namespace in a cluster with kube-controller-manager", 
 			By("waiting until both controllers have updated the conditions")
 			observed := watchNamespace(context.WithoutCancel(ctx), namespace)
 			eventuallyNamespace(ctx, namespace.Name, HaveRemaining(), HaveFinalizersRemaining())
-			// kube-controller-manager starts after 5 s and retries every 8 s. The manager retries every
-			// 15 s.
+			// kube-controller-manager starts after 5 s and retries every 8 s. The manager retries
+			// every 15 s.
 			Consistently(func(g Gomega) {
 				g.Expect(get(g, ctx, namespace.Name)).To(And(BeTerminating(), HaveNamespaceFinalizers(corev1.FinalizerKubernetes)))
 			}).WithContext(ctx).WithTimeout(15 * time.Second).Should(Succeed())

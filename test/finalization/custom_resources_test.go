@@ -75,8 +75,8 @@ var _ = Describe("Custom resources", func() {
 	})
 
 	It("are found if their CRD was created immediately before the deletion", func(ctx context.Context) {
-		// The API server delays the first objects of a CRD for two seconds, so the race is rare. Many
-		// concurrent rounds make it likely.
+		// The API server delays the first objects of a CRD for two seconds, so the race is rare.
+		// Many concurrent rounds make it likely.
 		const rounds = 24
 		dynamicClient := newDynamic()
 		types := make([]customType, rounds)

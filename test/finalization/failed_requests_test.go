@@ -192,8 +192,8 @@ var _ = Describe("A namespace whose content is unknown", func() {
 		faults.enabled.Store(true)
 		startManager(ctx, faults.inject(managerConfig(ctx)), withGracePeriod(0))
 		namespace := createNamespace(ctx, "unknown")
-		// Without the finalizers, the objects on the first page would be deleted, and the second page
-		// would become the first page.
+		// Without the finalizers, the objects on the first page would be deleted, and the second
+		// page would become the first page.
 		var group errgroup.Group
 		group.SetLimit(20)
 		for number := range 600 {

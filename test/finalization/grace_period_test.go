@@ -25,7 +25,8 @@ import (
 const tolerance = 2500 * time.Millisecond
 
 // expectDeletedAfter checks that namespaces are finalized after the grace period. At least one
-// namespace must be finalized within the tolerance; on a busy machine, others can take longer.
+// namespace must be finalized within the tolerance; on a busy machine, another one can take
+// longer.
 func expectDeletedAfter(ctx context.Context, gracePeriod, tolerance time.Duration) {
 	GinkgoHelper()
 	Eventually(func() time.Duration {

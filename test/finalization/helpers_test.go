@@ -26,8 +26,8 @@ const testFinalizer = "test.example.com/hold"
 // unique returns a name that no other call in this process returns.
 var unique = framework.Unique
 
-// createNamespace creates a namespace with additional namespace finalizers. The spec must delete the
-// namespace.
+// createNamespace creates a namespace with additional namespace finalizers. The spec must delete
+// the namespace.
 func createNamespace(ctx context.Context, prefix string, finalizers ...corev1.FinalizerName) *corev1.Namespace {
 	GinkgoHelper()
 	namespace := wrappers.MakeNamespace(unique(prefix)).Obj()

@@ -33,8 +33,8 @@ func createMany(ctx context.Context, namespace string, count int) {
 	Expect(group.Wait()).To(Succeed())
 }
 
-// This spec takes a long time because it creates thousands of objects and waits until the Lease of a killed
-// leader expires.
+// This spec takes a long time because it creates thousands of objects and waits until the Lease of
+// a killed leader expires.
 var _ = Describe("Two managers with leader election", Label("long"), func() {
 	It("finalize a namespace even if the leader is killed during finalization", func(ctx context.Context) {
 		const many, some = 3000, 5

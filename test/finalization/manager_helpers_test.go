@@ -110,8 +110,8 @@ func serviceAccountConfig(ctx context.Context, name string) *rest.Config {
 	return config
 }
 
-// useDedicatedControlPlane makes the spec use a new control plane, in which nothing is installed and
-// no manager runs.
+// useDedicatedControlPlane makes the spec use a new control plane, in which nothing is installed
+// and no manager runs.
 func useDedicatedControlPlane(ctx context.Context, options ...controlplane.Option) {
 	GinkgoHelper()
 	sharedPlane, sharedManager, sharedAdmin, sharedMetadata := plane, manager, admin, metadataClient

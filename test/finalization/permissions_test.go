@@ -80,7 +80,8 @@ func filterAllowed(ctx context.Context, wanted []access) []string {
 }
 
 var _ = Describe("The permissions of the manager", func() {
-	// everything returns the given verbs on all resources and subresources that the API server serves.
+	// everything returns the given verbs on all resources and subresources that the API server
+	// serves.
 	everything := func(verbs []string, namespace string) []access {
 		GinkgoHelper()
 		client, err := discovery.NewDiscoveryClientForConfig(controlplane.Unlimited(plane.Admin))

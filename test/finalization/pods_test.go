@@ -17,8 +17,8 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// makeContent returns objects of several types. The manager deletes them in the two stages after the
-// Pods.
+// makeContent returns objects of several types. The manager deletes them in the two stages after
+// the Pods.
 func makeContent(namespace string) []client.Object {
 	GinkgoHelper()
 	var objects []client.Object
@@ -44,8 +44,8 @@ func makeContent(namespace string) []client.Object {
 	return objects
 }
 
-// removeClaimFinalizers removes the finalizers of PersistentVolumeClaims, as kube-controller-manager
-// does if they are unused.
+// removeClaimFinalizers removes the finalizers of PersistentVolumeClaims, as
+// kube-controller-manager does if they are unused.
 func removeClaimFinalizers(ctx context.Context, objects []client.Object) {
 	GinkgoHelper()
 	for _, object := range objects {
@@ -55,8 +55,8 @@ func removeClaimFinalizers(ctx context.Context, objects []client.Object) {
 	}
 }
 
-// makePod returns a Pod. If the Pod has a node, it exists until it is deleted without a grace period,
-// because no kubelet runs.
+// makePod returns a Pod. If the Pod has a node, it exists until it is deleted without a grace
+// period, because no kubelet runs.
 func makePod(namespace, name, node string, grace int64) *corev1.Pod {
 	pod := wrappers.MakePod(namespace, name)
 	pod.Spec.NodeName, pod.Spec.TerminationGracePeriodSeconds = node, &grace
@@ -69,7 +69,8 @@ func forceDelete(ctx context.Context, pod *corev1.Pod) {
 	Expect(admin.Delete(ctx, pod, client.GracePeriodSeconds(0))).To(Succeed())
 }
 
-// HaveDeletionOrdered matches a namespace whose conditions report which objects must be deleted first.
+// HaveDeletionOrdered matches a namespace whose conditions report which objects must be deleted
+// first.
 func HaveDeletionOrdered(texts ...string) OmegaMatcher {
 	return HaveCondition(corev1.NamespaceDeletionContentFailure, corev1.ConditionFalse,
 		finalization.ReasonContentDeletionOrdered, texts...)

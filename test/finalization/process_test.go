@@ -27,8 +27,8 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// builtManager is the path of the manager binary. The binary is in the directory of the control plane
-// and is removed together with it.
+// builtManager is the path of the manager binary. The binary is in the directory of the control
+// plane and is removed together with it.
 var builtManager string
 
 // managerBinary builds the manager on the first call and returns the path of the binary.
@@ -163,7 +163,7 @@ var _ = Describe("The manager process", func() {
 	}, SpecTimeout(30*time.Second))
 })
 
-// remainingOf returns the number of ConfigMaps in a namespace, based on a list request with limit 1.
+// remainingOf returns the number of ConfigMaps in a namespace. It sends a list request with limit 1.
 func remainingOf(g Gomega, ctx context.Context, namespace string) int {
 	list, err := metadataClient.Resource(configMaps).Namespace(namespace).List(ctx, metav1.ListOptions{Limit: 1})
 	g.Expect(err).NotTo(HaveOccurred())

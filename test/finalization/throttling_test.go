@@ -26,9 +26,9 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// rejectRequests makes API Priority and Fairness throttle the manager's requests with the given verb
-// for the ConfigMaps in a namespace, until the returned function is called. The priority level has
-// only one seat, which another request occupies while a webhook blocks it.
+// rejectRequests makes API Priority and Fairness throttle the manager's requests with the given
+// verb for the ConfigMaps in a namespace, until the returned function is called. The priority level
+// has only one seat, which another request occupies while a webhook blocks it.
 func rejectRequests(ctx context.Context, namespace, verb string) func() {
 	GinkgoHelper()
 	seat := createNamespace(ctx, "seat")

@@ -34,11 +34,11 @@ var _ = Describe("A controller of a namespace finalizer", func() {
 		var served calls
 		serve(own, func(callContext context.Context, namespace *corev1.Namespace) (finalizer.Result, error) {
 			served.add(namespace.UID)
-			var left corev1.ConfigMapList
-			if err := admin.List(callContext, &left, client.InNamespace(namespace.Name)); err != nil {
+			var remaining corev1.ConfigMapList
+			if err := admin.List(callContext, &remaining, client.InNamespace(namespace.Name)); err != nil {
 				return finalizer.Result{}, err
 			}
-			if len(left.Items) > 0 {
+			if len(remaining.Items) > 0 {
 				hadContent.Store(true)
 			}
 			return finalizer.Result{}, nil

@@ -106,7 +106,8 @@ func serve(own corev1.FinalizerName, fn finalizer.Func, opts ...finalizer.Option
 	return start(mgr)
 }
 
-// create creates a Namespace with the given namespace finalizers. The API server appends "kubernetes".
+// create creates a Namespace with the given namespace finalizers. The API server appends
+// "kubernetes".
 func create(ctx context.Context, name string, finalizers ...corev1.FinalizerName) *corev1.Namespace {
 	GinkgoHelper()
 	namespace := &corev1.Namespace{

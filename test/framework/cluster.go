@@ -183,8 +183,8 @@ func NewClient(config *rest.Config, add ...func(*runtime.Scheme) error) client.C
 	return c
 }
 
-// KubeconfigFile writes a client configuration to a kubeconfig file, which exists until the spec ends,
-// and returns its path.
+// KubeconfigFile writes a client configuration to a kubeconfig file, which exists until the spec
+// ends, and returns its path.
 func KubeconfigFile(config *rest.Config) string {
 	GinkgoHelper()
 	path := filepath.Join(GinkgoT().TempDir(), "kubeconfig")

@@ -99,8 +99,8 @@ func (i *Initializer) serve(ctx context.Context) {
 			return
 		}
 		if err := i.initialize(ctx, name); err != nil && ctx.Err() == nil {
-			// Conflicts with other clients are expected. The API server reports a failed test operation
-			// of a JSON patch as Invalid.
+			// Conflicts with other clients are expected. The API server reports a failed test
+			// operation of a JSON patch as Invalid.
 			if !apierrors.IsInvalid(err) && !apierrors.IsConflict(err) {
 				klog.ErrorS(err, "Failed to initialize namespace, retrying", "initializer", i.name, "namespace", name)
 			}

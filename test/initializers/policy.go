@@ -57,7 +57,8 @@ func Policy(ctx context.Context, client kubernetes.Interface, namespace *corev1.
 		return fmt.Errorf("failed to apply NetworkPolicy %q in namespace %q: %w", NetworkPolicyName, namespace.Name, err)
 	}
 	// Server-side apply keeps fields that it does not set, such as the scopes of a ResourceQuota or
-	// the rules of a NetworkPolicy. If another user created the object, these fields can disable it.
+	// the rules of a NetworkPolicy. If another user created the object, these fields can disable
+	// it.
 	if !equality.Semantic.DeepEqual(quota.Spec, corev1.ResourceQuotaSpec{Hard: hard}) {
 		return fmt.Errorf("another client set fields of ResourceQuota %q in namespace %q", QuotaName, namespace.Name)
 	}

@@ -115,7 +115,7 @@ var _ = Describe("An installation", Ordered, ContinueOnFailure, func() {
 			chosen.uninstall(ctx)
 
 			By("checking that namespaces can be created and deleted")
-			expectNothingLeft(ctx)
+			expectNoRemainingObjects(ctx)
 			if chosen.isAlone {
 				startFinalization(ctx)
 			}
@@ -133,7 +133,7 @@ var _ = Describe("An installation", Ordered, ContinueOnFailure, func() {
 		helmSucceeds(ctx, "install", "--create-namespace")
 		DeferCleanup(func(ctx context.Context) {
 			ways["Helm"].uninstall(ctx)
-			expectNothingLeft(ctx)
+			expectNoRemainingObjects(ctx)
 		})
 		later := clocktesting.NewFakePassiveClock(time.Now().Add(time.Hour))
 		running, err := plane.StartManager(ctx, func(options *manager.Options) { options.Clock = later })
@@ -169,7 +169,7 @@ var _ = Describe("An incomplete installation", Ordered, ContinueOnFailure, func(
 		DeferCleanup(func(ctx context.Context) {
 			deletePolicies(ctx)
 			kubectl(ctx, "delete", "-f", manifest(), "--ignore-not-found")
-			expectNothingLeft(ctx)
+			expectNoRemainingObjects(ctx)
 		})
 	})
 
@@ -257,9 +257,9 @@ func expectNamespaceLifecycle(ctx context.Context) {
 	framework.ExpectDeleted(ctx, admin, namespace)
 }
 
-// expectNothingLeft checks that all objects of the project are deleted. No remaining namespace is
-// terminating or initializing, or has additional finalizers.
-func expectNothingLeft(ctx context.Context) {
+// expectNoRemainingObjects checks that all objects of the project are deleted. No remaining
+// namespace is terminating or initializing, or has additional finalizers.
+func expectNoRemainingObjects(ctx context.Context) {
 	GinkgoHelper()
 	framework.ExpectDeleted(ctx, admin, wrappers.MakeNamespace(controlplane.SystemNamespace).Obj())
 	kinds := policyKinds + ",crd,clusterroles,clusterrolebindings"

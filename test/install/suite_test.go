@@ -50,8 +50,8 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	Expect(controlplane.WriteKubeconfig(kubeconfig, plane.Admin)).To(Succeed())
 }, NodeTimeout(15*time.Minute))
 
-// makeTarget runs make in the root directory of the repository. If the control plane of the suite is
-// running, make uses this control plane.
+// makeTarget runs make in the root directory of the repository. If the control plane of the suite
+// is running, make uses this control plane.
 func makeTarget(ctx context.Context, args ...string) string {
 	GinkgoHelper()
 	command := exec.CommandContext(ctx, "make", append([]string{"--no-print-directory"}, args...)...)

@@ -50,7 +50,7 @@ var _ = Describe("The policies in config/samples/fence", func() {
 		Eventually(patch).WithContext(ctx).WithArguments(initialized.Name, label).
 			Should(MatchError(ContainSubstring("can change only Namespaces")))
 		Expect(patch(ctx, initialized.Name, `{"annotations": {"a": "b"}}`)).To(MatchError(ContainSubstring("can change only Namespaces")))
-		Expect(bind(ctx, initialized.Name)).To(MatchError(ContainSubstring("can write only into namespaces")))
+		Expect(bind(ctx, initialized.Name)).To(MatchError(ContainSubstring("can write only")))
 
 		By("allowing the initializer to initialize a namespace")
 		Expect(bind(ctx, initializing.Name)).To(Succeed())

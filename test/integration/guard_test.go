@@ -195,8 +195,8 @@ var _ = Describe("The guard", Ordered, ContinueOnFailure, func() {
 			continue // Server-side apply removes only the fields that its field manager owns; test/security tests this.
 		}
 		It("keeps state that a request omits: "+wayName, func(ctx context.Context) {
-			// Wait until the operator has updated the conditions, so that a PUT request contains the
-			// current status.
+			// Wait until the operator has updated the conditions, so that a PUT request contains
+			// the current status.
 			Eventually(func(g Gomega) {
 				g.Expect(cluster.GetNamespace(g, ctx, namespace.Name)).To(BeInitializing("True", v1alpha1.ReasonPending))
 			}).WithContext(ctx).Should(Succeed())

@@ -175,8 +175,8 @@ var _ = Describe("Injection", func() {
 		} {
 			By(name)
 			namespace := wrappers.MakeNamespace(name).Obj()
-			// A dry run for an existing namespace fails after admission. Therefore, check the result
-			// only if the namespace does not exist.
+			// A dry run for an existing namespace fails after admission. Therefore, check the
+			// result only if the namespace does not exist.
 			err := cluster.Admin.Create(ctx, namespace, client.DryRunAll)
 			if err == nil {
 				Expect(namespace.Annotations).NotTo(HaveKey(v1alpha1.AnnotationPendingInitializers))

@@ -35,9 +35,9 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// otherParameters is a policy with another parameter kind. It makes the API server fill its cache of
-// parameter kinds shortly before the CRDs are installed. The API server then does not refresh the
-// cache for up to 30 s.
+// otherParameters is a policy with another parameter kind. It makes the API server fill its cache
+// of parameter kinds shortly before the CRDs are installed. The API server then does not refresh
+// the cache for up to 30 s.
 const otherParameters = `
 apiVersion: admissionregistration.k8s.io/v1
 kind: MutatingAdmissionPolicy
@@ -356,8 +356,8 @@ func deletePolicies(ctx context.Context, own *controlplane.ControlPlane) {
 	time.Sleep(time.Second) // Requests that inject has already changed can still be in progress.
 }
 
-// undeploy deletes an installation as make undeploy does. It does not wait until the system namespace
-// is deleted, because no namespace controller runs here.
+// undeploy deletes an installation as make undeploy does. It does not wait until the system
+// namespace is deleted, because no namespace controller runs here.
 func undeploy(ctx context.Context, own *controlplane.ControlPlane) {
 	GinkgoHelper()
 	deletePolicies(ctx, own)
@@ -380,8 +380,8 @@ func undeploy(ctx context.Context, own *controlplane.ControlPlane) {
 	}).WithContext(ctx).Should(MatchError(ContainSubstring("NotFound")))
 }
 
-// keepCreatingNamespaces creates namespaces in sequence until stop is called or a request fails. stop
-// returns the number of created namespaces.
+// keepCreatingNamespaces creates namespaces in sequence until stop is called or a request fails.
+// stop returns the number of created namespaces.
 func keepCreatingNamespaces(ctx context.Context, c client.Client) (stop func() int) {
 	done := make(chan struct{})
 	count := 0

@@ -306,7 +306,8 @@ var _ = Describe("A finalizer of an initializer", func() {
 			WithContext(ctx).Should(Satisfy(apierrors.IsNotFound))
 	}, SpecTimeout(time.Minute))
 
-	// This spec takes a long time because the API server compiles and evaluates the largest expressions.
+	// This spec takes a long time because the API server compiles and evaluates the largest
+	// expressions.
 	It("stays within the CEL budget with the largest set and the largest namespace", Label("long"), func(ctx context.Context) {
 		long := strings.Repeat("x", 60)
 		var created []client.Object

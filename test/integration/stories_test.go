@@ -28,8 +28,8 @@ import (
 )
 
 var _ = Describe("An initializer in the user stories of the KEP", func() {
-	// The creator can only create and read namespaces. An initializer must grant the permissions in a
-	// namespace.
+	// The creator can only create and read namespaces. An initializer must grant the permissions in
+	// a namespace.
 	const creator = "user1@corp.example.com"
 
 	It("creates policies before the creator gains permissions in the namespace", func(ctx context.Context) {

@@ -38,8 +38,8 @@ func HaveCondition(
 		fmt.Sprintf("%s=%s (%s) with %q", conditionType, status, reason, texts))
 }
 
-// BeDeniedBy matches the error that the API server returns if the given policy denies a request. The
-// message must contain all substrings.
+// BeDeniedBy matches the error that the API server returns if the given policy denies a request.
+// The message must contain all substrings.
 func BeDeniedBy(policy string, substrings ...string) types.GomegaMatcher {
 	all := []types.GomegaMatcher{
 		gomega.HaveOccurred(),

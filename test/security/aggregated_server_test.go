@@ -65,8 +65,8 @@ func (s *hostileServer) register(ctx context.Context, address string) {
 		"spec":{"group":"`+s.group+`","version":"v1","groupPriorityMinimum":1000,"versionPriority":10,
 		"insecureSkipTLSVerify":true,
 		"service":{"namespace":"default","name":"`+service.Name+`","port":`+port+`}}}`), apiService)).To(Succeed())
-	// Cleanup functions run in reverse order: after the APIService is deleted, wait until discovery no
-	// longer returns the group.
+	// Cleanup functions run in reverse order: after the APIService is deleted, wait until discovery
+	// no longer returns the group.
 	DeferCleanup(s.expectDiscovered, false)
 	for _, object := range []client.Object{service, apiService} {
 		Expect(cluster.Admin.Create(ctx, object)).To(Succeed())
@@ -77,7 +77,8 @@ func (s *hostileServer) register(ctx context.Context, address string) {
 	s.expectDiscovered(ctx, true)
 }
 
-// expectDiscovered waits until discovery returns the group, or no longer returns it if want is false.
+// expectDiscovered waits until discovery returns the group, or no longer returns it if want is
+// false.
 func (s *hostileServer) expectDiscovered(ctx context.Context, want bool) {
 	GinkgoHelper()
 	discoveryClient, err := discovery.NewDiscoveryClientForConfig(cluster.Admin.Config)

@@ -23,8 +23,9 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// toConfigMaps returns a relative path from the objects of an aggregated type to the ConfigMaps in a
-// namespace. /apis/<group>/v1/namespaces/<namespace>/<resource> has five segments before the resource.
+// toConfigMaps returns a relative path from the objects of an aggregated type to the ConfigMaps in
+// a namespace. /apis/<group>/v1/namespaces/<namespace>/<resource> has five segments before the
+// resource.
 func toConfigMaps(namespace string) string {
 	return strings.Repeat("../", 5) + "api/v1/namespaces/" + namespace + "/configmaps"
 }
@@ -171,8 +172,8 @@ func expectTerminating(ctx context.Context, namespace *corev1.Namespace) {
 	}).WithContext(ctx).WithTimeout(4 * time.Second).Should(Succeed())
 }
 
-// expectFailure waits until a condition of a namespace reports that the deletion of its content failed.
-// The condition message must contain the given texts.
+// expectFailure waits until a condition of a namespace reports that the deletion of its content
+// failed. The condition message must contain the given texts.
 func expectFailure(ctx context.Context, namespace *corev1.Namespace, texts ...string) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {

@@ -47,8 +47,8 @@ var _ = Describe("A cluster with two API servers", Ordered, func() {
 		}).WithContext(ctx).WithTimeout(time.Minute).Should(Succeed())
 	}, NodeTimeout(5*time.Minute))
 
-	// write concurrently sends a CREATE, an UPDATE and a DELETE request for ConfigMaps to B. It returns
-	// the names of the requests that B accepts.
+	// write concurrently sends a CREATE, an UPDATE and a DELETE request for ConfigMaps to B. It
+	// returns the names of the requests that B accepts.
 	write := func(ctx context.Context, namespace string) []string {
 		configMaps := throughB.CoreV1().ConfigMaps(namespace)
 		var accepted []string
@@ -79,9 +79,9 @@ var _ = Describe("A cluster with two API servers", Ordered, func() {
 		return accepted
 	}
 
-	// recreate deletes a namespace through A, empties spec.finalizers, and creates it again. The new
-	// namespace has an initializer, which creates two ConfigMaps. recreate returns the resource version
-	// of the new namespace.
+	// recreate deletes a namespace through A, empties spec.finalizers, and creates it again. The
+	// new namespace has an initializer, which creates two ConfigMaps. recreate returns the resource
+	// version of the new namespace.
 	recreate := func(ctx context.Context, name string) int {
 		GinkgoHelper()
 		clientset := cluster.Admin.Clientset()
@@ -188,7 +188,8 @@ var _ = Describe("A cluster with two API servers", Ordered, func() {
 				_, err := throughB.CoreV1().ConfigMaps(name).Create(ctx, wrappers.MakeConfigMap(name, "old"), metav1.CreateOptions{})
 				return err
 			}).WithContext(ctx).Should(Succeed())
-			// Start writing before the deletion, so that some requests reach B in the same millisecond.
+			// Start writing before the deletion, so that some requests reach B in the same
+			// millisecond.
 			stop := make(chan struct{})
 			var group sync.WaitGroup
 			for range 2 {

@@ -21,8 +21,8 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// With config/compat, users can write to a new namespace until the operator injects the pending list.
-// In the meantime, the creator must not be able to prevent the injection.
+// With config/compat, users can write to a new namespace until the operator injects the pending
+// list. In the meantime, the creator must not be able to prevent the injection.
 var _ = Describe("An installation of config/compat", Ordered, ContinueOnFailure, func() {
 	var compat *framework.Cluster
 

@@ -23,8 +23,8 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// The gate allows writes by the controllers of kube-controller-manager. An ordinary user must not be
-// able to use these controllers to change an initializing namespace.
+// The gate allows writes by the controllers of kube-controller-manager. An ordinary user must not
+// be able to use these controllers to change an initializing namespace.
 var _ = Describe("A cluster with kube-controller-manager", Ordered, func() {
 	var namespace, own *corev1.Namespace
 

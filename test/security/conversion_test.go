@@ -22,7 +22,7 @@ import (
 )
 
 var _ = Describe("A malicious conversion webhook", func() {
-	for name, lie := range map[string]func(metadata, victim map[string]any){
+	for name, forge := range map[string]func(metadata, victim map[string]any){
 		"another namespace": func(metadata, victim map[string]any) { metadata["namespace"] = victim["namespace"] },
 		"another name": func(metadata, victim map[string]any) {
 			metadata["name"] = toConfigMaps(victim["namespace"].(string)) + "/precious"
@@ -44,7 +44,7 @@ var _ = Describe("A malicious conversion webhook", func() {
 					object.(map[string]any)["apiVersion"] = request["desiredAPIVersion"]
 					metadata := object.(map[string]any)["metadata"].(map[string]any)
 					if isActive.Load() && metadata["name"] == "held" {
-						lie(metadata, *victim.Load())
+						forge(metadata, *victim.Load())
 					}
 					converted = append(converted, object)
 				}
@@ -57,11 +57,11 @@ var _ = Describe("A malicious conversion webhook", func() {
 			}))
 			DeferCleanup(server.Close)
 			group := framework.Unique("conversion") + ".example.com"
-			installCRD(ctx, group, "lies", "lie", "Lie", "li", "Namespaced")
+			installCRD(ctx, group, "samples", "sample", "Sample", "smp", "Namespaced")
 			definition := &unstructured.Unstructured{}
 			definition.SetAPIVersion("apiextensions.k8s.io/v1")
 			definition.SetKind("CustomResourceDefinition")
-			definition.SetName("lies." + group)
+			definition.SetName("samples." + group)
 			conversion, err := json.Marshal(map[string]any{"spec": map[string]any{"conversion": map[string]any{
 				"strategy": "Webhook", "webhook": map[string]any{
 					"conversionReviewVersions": []string{"v1"}, "clientConfig": map[string]any{
@@ -74,11 +74,11 @@ var _ = Describe("A malicious conversion webhook", func() {
 			Expect(cluster.Admin.Patch(ctx, definition, mergePatch(string(conversion)))).To(Succeed())
 
 			other := framework.CreateNamespace(ctx, cluster.Admin, framework.Unique("victim"))
-			namespace := framework.CreateNamespace(ctx, cluster.Admin, framework.Unique("lying"))
+			namespace := framework.CreateNamespace(ctx, cluster.Admin, framework.Unique("conversion"))
 			create := func(namespace, name string) *unstructured.Unstructured {
 				object := &unstructured.Unstructured{}
 				object.SetAPIVersion(group + "/v1")
-				object.SetKind("Lie")
+				object.SetKind("Sample")
 				object.SetNamespace(namespace)
 				object.SetName(name)
 				Expect(cluster.Admin.Create(ctx, object)).To(Succeed())
@@ -92,7 +92,7 @@ var _ = Describe("A malicious conversion webhook", func() {
 
 			Expect(cluster.Admin.Delete(ctx, namespace)).To(Succeed())
 			Eventually(func(g Gomega) *corev1.Namespace { return cluster.GetNamespace(g, ctx, namespace.Name) }).WithContext(ctx).
-				Should(HaveCondition(corev1.NamespaceDeletionContentFailure, corev1.ConditionTrue, "ContentDeletionFailed", "lies."+group))
+				Should(HaveCondition(corev1.NamespaceDeletionContentFailure, corev1.ConditionTrue, "ContentDeletionFailed", "samples."+group))
 			expectTerminating(ctx, namespace)
 			Expect(cluster.Admin.Get(ctx, client.ObjectKeyFromObject(precious), precious)).To(Succeed())
 			Expect(precious.GetDeletionTimestamp()).To(BeNil())

@@ -34,8 +34,8 @@ import (
 // victim is the namespace of the other tenant.
 const victim = "tenant-b"
 
-// Each word occurs in one field of the objects of the other tenant. To guess a word, a tenant uses it
-// in the name of a finalizer.
+// Each word occurs in one field of the objects of the other tenant. To guess a word, a tenant uses
+// it in the name of a finalizer.
 var (
 	words = []string{
 		"argword", "commandword", "envword", "imageword", "containerword", "labelword", "deploymentword", "podword",
@@ -44,8 +44,8 @@ var (
 	unknownWord = "unknownword"
 )
 
-// The specs use their own control plane, in which the manager starts a diagnosis after a few seconds.
-// Each spec waits for a diagnosis.
+// The specs use their own control plane, in which the manager starts a diagnosis after a few
+// seconds. Each spec waits for a diagnosis.
 var _ = Describe("A tenant who can read a Namespace", Ordered, ContinueOnFailure, func() {
 	const progressDeadline = 4 * time.Second
 	var cluster *framework.Cluster

@@ -31,9 +31,9 @@ const (
 	applyCBORType = "application/apply-patch+cbor"
 )
 
-// onObject is a request to the initializing namespace %NAME%. It tries to complete the initialization,
-// or to change its state, with a body that a decoder or patch handler might interpret differently from
-// the policies.
+// onObject is a request to the initializing namespace %NAME%. It tries to complete the
+// initialization, or to change its state, with a body that a decoder or patch handler might
+// interpret differently from the policies.
 type onObject struct{ contentType, subresource, body string }
 
 const (

@@ -20,9 +20,9 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// The duration of a write grows with the square of the number of entries in a map or list. With 30,000
-// conditions, every write to a Namespace exceeds its time limit. These specs take a long time because
-// they send large requests.
+// The duration of a write grows with the square of the number of entries in a map or list. With
+// 30,000 conditions, every write to a Namespace exceeds its time limit. These specs take a long
+// time because they send large requests.
 var _ = Describe("The number of entries in an initializing Namespace", Label("long"), func() {
 	const many = 5000
 

@@ -36,8 +36,8 @@ import (
 
 const (
 	hostileFinalizer = "removed.test.example.com/hold"
-	// hostileText contains control sequences, a character that reverses the subsequent text, and a line
-	// that looks like an error message of the plugin.
+	// hostileText contains control sequences, a character that reverses the subsequent text, and a
+	// line that looks like an error message of the plugin.
 	hostileText = "a\u009b2J\x1b]0;PWN\x07\u202e\ufeff\u2028\r\nerror: PWN"
 )
 
@@ -47,8 +47,8 @@ var hostileNames = []string{
 	"d\u202ePWN", "e\x1b]0;PWN\x07", "f\ufeff\u2028\u2069\u200bPWN", "g, secrets PWN", "h  secrets  PWN",
 }
 
-// An attacker who can create objects in one namespace chooses the names of the objects and the texts of
-// their conditions and Events. An administrator reads these names and texts.
+// An attacker who can create objects in one namespace chooses the names of the objects and the
+// texts of their conditions and Events. An administrator reads these names and texts.
 var _ = Describe("Hostile text", Ordered, ContinueOnFailure, func() {
 	var (
 		attacked   *framework.Cluster
@@ -207,8 +207,8 @@ var _ = Describe("Hostile text", Ordered, ContinueOnFailure, func() {
 
 		Expect(attacked.Admin.Delete(ctx, saved.DeepCopy())).To(Succeed())
 		Expect(attacked.Admin.DeleteAllOf(ctx, &rbacv1.RoleBinding{}, client.InNamespace(namespace.Name))).To(Succeed())
-		// Do not use server-side apply: kubectl sends the text unescaped, and the API server parses the
-		// body as YAML.
+		// Do not use server-side apply: kubectl sends the text unescaped, and the API server parses
+		// the body as YAML.
 		output, err := attacked.Kubectl(ctx, attacked.Admin.Config, "apply", "-f", backup)
 		Expect(err).NotTo(HaveOccurred(), output)
 		var restored corev1.ConfigMap
@@ -262,8 +262,8 @@ func makeHostileEvents(ctx context.Context, c client.Client, namespace string) {
 	}
 }
 
-// denyDeletion makes the API server deny the deletion of a ConfigMap with a message that the attacker
-// chooses.
+// denyDeletion makes the API server deny the deletion of a ConfigMap with a message that the
+// attacker chooses.
 func denyDeletion(ctx context.Context, c client.Client, namespace string) {
 	GinkgoHelper()
 	configMap := wrappers.MakeConfigMap(namespace, "protected")

@@ -27,12 +27,12 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/framework"
 )
 
-// specTimeout is the timeout of a spec. On a busy machine, a control plane can take a minute to serve a
-// new type.
+// specTimeout is the timeout of a spec. On a busy machine, a control plane can take a minute to
+// serve a new type.
 const specTimeout = 2 * time.Minute
 
-// send sends a request with a raw body that client-go would not produce. An error contains the Status
-// that the API server returned.
+// send sends a request with a raw body that client-go would not produce. An error contains the
+// Status that the API server returned.
 func send(
 	ctx context.Context, user *framework.User, method, path, contentType string, body []byte,
 ) (map[string]any, error) {
@@ -126,8 +126,8 @@ var stateKeys = []string{
 	v1alpha1.AnnotationPendingInitializers, v1alpha1.AnnotationInitializers, v1alpha1.AnnotationRequestedBy,
 }
 
-// expectUnchanged checks that a namespace is still initializing and has the state that policy inject
-// set.
+// expectUnchanged checks that a namespace is still initializing and has the state that policy
+// inject set.
 func expectUnchanged(ctx context.Context, namespace *corev1.Namespace) {
 	GinkgoHelper()
 	now := cluster.GetNamespace(Default, ctx, namespace.Name)

@@ -24,8 +24,8 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// A creator must not be able to make another user remove the state of an initialization with a later
-// request.
+// A creator must not be able to make another user remove the state of an initialization with a
+// later request.
 var _ = Describe("A request that omits the state of an initialization", Ordered, ContinueOnFailure, func() {
 	const manager = "gitops"
 

@@ -191,8 +191,8 @@ var _ = Describe("The name and the version of a type", Ordered, ContinueOnFailur
 		}, SpecTimeout(specTimeout))
 	}
 
-	// The API server interprets the name of such an object as the name of a namespace, so it does not
-	// serve such an object by name.
+	// The API server interprets the name of such an object as the name of a namespace, so it does
+	// not serve such an object by name.
 	It("does not let an ordinary user change a Namespace through cluster-scoped objects with the plural namespaces", func(ctx context.Context) {
 		spaces := "cluster." + group
 		for _, name := range []string{"a", namespace.Name} {

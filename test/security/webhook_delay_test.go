@@ -25,8 +25,9 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// longestDelay is the maximum time for which the webhook delays a request. It is longer than the grace
-// period with one API server and no webhooks, and shorter than the grace period with webhooks.
+// longestDelay is the maximum time for which the webhook delays a request. It is longer than the
+// grace period with one API server and no webhooks, and shorter than the grace period with
+// webhooks.
 const longestDelay = 3 * time.Second
 
 // Each spec takes more than 5 s, because this is the grace period with such a webhook.
@@ -74,7 +75,8 @@ var _ = Describe("A request that a webhook delays until its namespace is recreat
 		Expect(err).To(MatchError(ContainSubstring("not found")), "the old namespace has no such Pod")
 	}, SpecTimeout(time.Minute))
 
-	// The API server repeats admission for these requests, so the gate rejects them after any delay.
+	// The API server repeats admission for these requests, so the gate rejects them after any
+	// delay.
 	DescribeTable("does not change an object in the initializing namespace of another user",
 		func(ctx context.Context, operation admissionregistrationv1.OperationType, request func(context.Context, client.Object) error) {
 			cluster.Register(ctx, name, "absent.test.example.com")
@@ -131,8 +133,8 @@ type delayingWebhook struct {
 	once                sync.Once
 }
 
-// answer returns the reason to deny a request, or "" to allow it. It denies dry runs, so that a spec
-// can check that the API server calls the webhook.
+// answer returns the reason to deny a request, or "" to allow it. It denies dry runs, so that a
+// spec can check that the API server calls the webhook.
 func (w *delayingWebhook) answer(request *admissionv1.AdmissionRequest) string {
 	if ptr.Deref(request.DryRun, false) {
 		return "the webhook is called"
