@@ -181,7 +181,7 @@ func expectWritable(ctx context.Context, name string) *corev1.Namespace {
 	}).WithContext(ctx).Should(Succeed())
 	Expect(now.Labels).NotTo(HaveKey(v1alpha1.LabelInitializing))
 	Expect(now.Annotations).NotTo(HaveKey(v1alpha1.AnnotationPendingInitializers))
-	// The API server can read a stale namespace for a few milliseconds.
+	// For a few milliseconds, the API server can evaluate a stale Namespace.
 	Eventually(func() error {
 		return ordinary.Create(ctx, wrappers.MakeConfigMap(name, "late"), client.DryRunAll)
 	}).WithContext(ctx).Should(Succeed())

@@ -120,8 +120,8 @@ func expectPending(ctx context.Context, name string) *corev1.Namespace {
 	return namespace
 }
 
-// expectWritable waits until a namespace is initialized with the given reason and ordinary users can
-// write to it.
+// expectWritable waits until the Initializing condition has the reason, and ordinary users can write
+// to the namespace.
 func expectWritable(ctx context.Context, name, reason string) *corev1.Namespace {
 	GinkgoHelper()
 	var namespace *corev1.Namespace
@@ -131,9 +131,9 @@ func expectWritable(ctx context.Context, name, reason string) *corev1.Namespace 
 		g.Expect(namespace.Labels).NotTo(HaveKey(v1alpha1.LabelInitializing))
 		g.Expect(namespace.Annotations).NotTo(HaveKey(v1alpha1.AnnotationPendingInitializers))
 	}).WithContext(ctx).Should(Succeed())
-	// The gate evaluates the API server's watch cache, which can be stale.
+	// The gate reads the Namespace from the API server's watch cache, which can be stale.
 	Eventually(ordinary.Create).WithContext(ctx).
-		WithArguments(wrappers.MakeConfigMap(name, unique("late"))).Should(Succeed())
+		WithArguments(wrappers.MakeConfigMap(name, unique("open"))).Should(Succeed())
 	return namespace
 }
 
