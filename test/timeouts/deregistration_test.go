@@ -34,7 +34,7 @@ var _ = Describe("Deregistration", func() {
 		deleted := time.Now()
 		Expect(admin.Delete(ctx, removed)).To(Succeed())
 
-		now := expectOpen(ctx, all.Name)
+		now := expectWritable(ctx, all.Name)
 		Expect(time.Since(deleted)).To(BeNumerically(">=", initialization.DeregistrationDelay))
 		Expect(now).To(HaveCondition(v1alpha1.ConditionInitializing, corev1.ConditionFalse, v1alpha1.ReasonCompleted,
 			first+" and "+last+", which were skipped"))
@@ -49,7 +49,7 @@ var _ = Describe("Deregistration", func() {
 				Equal("middle.test.example.com,"+first+","+last)))
 		}
 		Expect(admin.Delete(ctx, kept)).To(Succeed())
-		expectOpen(ctx, some.Name)
+		expectWritable(ctx, some.Name)
 	}, SpecTimeout(time.Minute))
 
 	It("of one initializer of a configuration does not affect the others", func(ctx context.Context) {
@@ -68,7 +68,7 @@ var _ = Describe("Deregistration", func() {
 		Consistently(func(g Gomega) { g.Expect(pendingOf(get(g, ctx, namespace.Name))).To(Equal(slow)) }).
 			WithContext(ctx).Should(Succeed())
 		Expect(finish(ctx, namespace.Name, slow)).To(Succeed())
-		now := expectOpen(ctx, namespace.Name)
+		now := expectWritable(ctx, namespace.Name)
 		Expect(now).To(HaveCondition(ownCondition(slow), corev1.ConditionTrue, v1alpha1.ReasonCompleted))
 		Expect(now).To(HaveCondition(ownCondition(first), corev1.ConditionFalse, v1alpha1.ReasonDeregistered))
 	}, SpecTimeout(time.Minute))
@@ -94,7 +94,7 @@ var _ = Describe("Deregistration", func() {
 		Expect(admin.Delete(ctx, configuration)).To(Succeed()) // The finalizer prevents the deletion.
 		Consistently(isWaiting, initialization.DeregistrationDelay+time.Second).WithContext(ctx).Should(Succeed())
 		finalizers("null")
-		now := expectOpen(ctx, namespace.Name)
+		now := expectWritable(ctx, namespace.Name)
 		Expect(now).To(HaveCondition(ownCondition(slow), corev1.ConditionFalse, v1alpha1.ReasonDeregistered))
 	}, SpecTimeout(time.Minute))
 })

@@ -171,8 +171,8 @@ func expectDeleted(ctx context.Context, namespace *corev1.Namespace) {
 	}).WithContext(ctx).Should(Succeed())
 }
 
-// expectOpen waits until a namespace is initialized and ordinary users can write into it.
-func expectOpen(ctx context.Context, name string) *corev1.Namespace {
+// expectWritable waits until a namespace is initialized and ordinary users can write to it.
+func expectWritable(ctx context.Context, name string) *corev1.Namespace {
 	GinkgoHelper()
 	var now *corev1.Namespace
 	Eventually(func(g Gomega) {
@@ -181,7 +181,7 @@ func expectOpen(ctx context.Context, name string) *corev1.Namespace {
 	}).WithContext(ctx).Should(Succeed())
 	Expect(now.Labels).NotTo(HaveKey(v1alpha1.LabelInitializing))
 	Expect(now.Annotations).NotTo(HaveKey(v1alpha1.AnnotationPendingInitializers))
-	// The API server may read a stale namespace for some milliseconds.
+	// For a few milliseconds, the API server can evaluate a stale Namespace.
 	Eventually(func() error {
 		return ordinary.Create(ctx, wrappers.MakeConfigMap(name, "late"), client.DryRunAll)
 	}).WithContext(ctx).Should(Succeed())

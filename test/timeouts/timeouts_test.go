@@ -81,7 +81,7 @@ var _ = Describe("A timeout", func() {
 			fmt.Sprintf("NamespaceInitializerConfiguration %q", configuration.Name))
 
 		Expect(finish(ctx, namespace.Name, last)).To(Succeed())
-		now = expectOpen(ctx, namespace.Name)
+		now = expectWritable(ctx, namespace.Name)
 		Expect(now).To(HaveCondition(v1alpha1.ConditionInitializing, corev1.ConditionFalse, v1alpha1.ReasonCompleted,
 			slow+", which was skipped"))
 		Expect(now).To(HaveCondition(ownCondition(first), corev1.ConditionTrue, v1alpha1.ReasonCompleted))
@@ -94,7 +94,7 @@ var _ = Describe("A timeout", func() {
 		register(ctx, limited(slow, 1, v1alpha1.InitializerIgnore))
 		seen := watchOne(ctx, "alone")
 		create(ctx, wrappers.MakeNamespace("alone"))
-		expectOpen(ctx, "alone")
+		expectWritable(ctx, "alone")
 		for _, namespace := range seen.all() {
 			if _, ok := namespace.Labels[v1alpha1.LabelInitializing]; !ok {
 				Expect(namespace).To(HaveCondition(ownCondition(slow), corev1.ConditionFalse, v1alpha1.ReasonTimedOut))
@@ -121,8 +121,8 @@ var _ = Describe("A timeout", func() {
 
 		restarted := time.Now()
 		runManager(ctx)
-		expectOpen(ctx, seen.Name)
-		now := expectOpen(ctx, unseen.Name)
+		expectWritable(ctx, seen.Name)
+		now := expectWritable(ctx, unseen.Name)
 		Expect(now).To(HaveCondition(ownCondition(slow), corev1.ConditionFalse, v1alpha1.ReasonTimedOut))
 		skipped := nscondition.Find(now, ownCondition(slow)).LastTransitionTime
 		// Conditions have a resolution of one second, so the timeout may be up to one second early.
@@ -155,7 +155,7 @@ var _ = Describe("A timeout", func() {
 		Consistently(func(g Gomega) { g.Expect(pendingOf(get(g, ctx, namespace.Name))).To(Equal(slow)) }, 4*time.Second).
 			WithContext(ctx).Should(Succeed())
 		change(ptr.To[int32](1))
-		expectOpen(ctx, namespace.Name)
+		expectWritable(ctx, namespace.Name)
 	}, SpecTimeout(time.Minute))
 
 	It("does not change a terminating namespace", func(ctx context.Context) {
@@ -203,7 +203,7 @@ var _ = Describe("A timeout", func() {
 		wait.Wait()
 		finished := 0
 		for i := range count {
-			now := expectOpen(ctx, name(i))
+			now := expectWritable(ctx, name(i))
 			if won[i] {
 				finished++
 				Expect(now).To(HaveCondition(ownCondition(slow), corev1.ConditionTrue, v1alpha1.ReasonCompleted), name(i))

@@ -66,7 +66,7 @@ var _ = Describe("kubectl nslifecycle", func() {
 		Expect(output).To(ContainSubstring(rbac))
 		finish(ctx, name)
 		finish(ctx, name)
-		expectOpen(ctx, name, v1alpha1.ReasonCompleted)
+		expectWritable(ctx, name, v1alpha1.ReasonCompleted)
 		output, err = plugin(ctx, "explain", name)
 		Expect(err).NotTo(HaveOccurred(), output)
 		Expect(output).NotTo(ContainSubstring("waiting"))

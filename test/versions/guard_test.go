@@ -147,7 +147,7 @@ var _ = Describe("The guard", func() {
 		Expect(change(ctx, initializer, name, func(n *corev1.Namespace) {
 			n.Annotations[v1alpha1.AnnotationPendingInitializers] = ""
 		})).To(Succeed())
-		expectOpen(ctx, name, v1alpha1.ReasonCompleted)
+		expectWritable(ctx, name, v1alpha1.ReasonCompleted)
 		Expect(change(ctx, initializer, name, addList)).To(BeDeniedBy("guard"))
 	})
 

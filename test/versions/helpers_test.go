@@ -120,8 +120,9 @@ func expectPending(ctx context.Context, name string) *corev1.Namespace {
 	return namespace
 }
 
-// expectOpen waits until a namespace accepts writes of all users, for the reason.
-func expectOpen(ctx context.Context, name, reason string) *corev1.Namespace {
+// expectWritable waits until the Initializing condition has the reason, and ordinary users can write
+// to the namespace.
+func expectWritable(ctx context.Context, name, reason string) *corev1.Namespace {
 	GinkgoHelper()
 	var namespace *corev1.Namespace
 	Eventually(func(g Gomega) {
@@ -130,7 +131,7 @@ func expectOpen(ctx context.Context, name, reason string) *corev1.Namespace {
 		g.Expect(namespace.Labels).NotTo(HaveKey(v1alpha1.LabelInitializing))
 		g.Expect(namespace.Annotations).NotTo(HaveKey(v1alpha1.AnnotationPendingInitializers))
 	}).WithContext(ctx).Should(Succeed())
-	// The gate evaluates the API server's watch cache.
+	// The gate reads the Namespace from the API server's watch cache, which can be stale.
 	Eventually(ordinary.Create).WithContext(ctx).
 		WithArguments(wrappers.MakeConfigMap(name, unique("open"))).Should(Succeed())
 	return namespace

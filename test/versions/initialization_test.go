@@ -78,7 +78,7 @@ var _ = Describe("A new namespace", func() {
 			})
 		}
 		create(ctx, ours)
-		namespace := expectOpen(ctx, ours, v1alpha1.ReasonCompleted)
+		namespace := expectWritable(ctx, ours, v1alpha1.ReasonCompleted)
 		Expect(namespace.Annotations).To(HaveKeyWithValue(v1alpha1.AnnotationInitializers, list))
 		lock.Lock()
 		defer lock.Unlock()
@@ -104,7 +104,7 @@ var _ = Describe("A new namespace", func() {
 		name := unique("again")
 		first := createInjected(ctx, name)
 		finish(ctx, name)
-		expectOpen(ctx, name, v1alpha1.ReasonCompleted)
+		expectWritable(ctx, name, v1alpha1.ReasonCompleted)
 		Expect(ordinary.Delete(ctx, first)).To(Succeed())
 		expectDeleted(ctx, name)
 		second := createInjected(ctx, name)
@@ -121,7 +121,7 @@ var _ = Describe("A new namespace", func() {
 	It("gets no list if nothing is registered", func(ctx context.Context) {
 		name := unique("free")
 		create(ctx, name)
-		namespace := expectOpen(ctx, name, v1alpha1.ReasonNotRequired)
+		namespace := expectWritable(ctx, name, v1alpha1.ReasonNotRequired)
 		Expect(namespace.Annotations).NotTo(HaveKey(v1alpha1.AnnotationInitializers))
 	})
 })
@@ -130,7 +130,7 @@ var _ = Describe("An existing namespace", func() {
 	It("is not changed, and neither are the system namespaces", func(ctx context.Context) {
 		before := unique("before")
 		create(ctx, before)
-		expectOpen(ctx, before, v1alpha1.ReasonNotRequired)
+		expectWritable(ctx, before, v1alpha1.ReasonNotRequired)
 		register(ctx, "late", rbac)
 		// After an injected namespace, the operator has had time to change the existing ones.
 		createInjected(ctx, unique("late"))
@@ -163,7 +163,7 @@ var _ = Describe("An existing namespace", func() {
 		DeferCleanup(deregister, configuration)
 		startManager(ctx)
 		expectActive(ctx, configuration.Name, metav1.ConditionTrue, v1alpha1.ReasonEnforced)
-		expectOpen(ctx, unseen, v1alpha1.ReasonNotRequired)
+		expectWritable(ctx, unseen, v1alpha1.ReasonNotRequired)
 		createInjected(ctx, unique("seen"))
 	})
 })
@@ -195,9 +195,9 @@ var _ = Describe("While no manager runs", func() {
 		startManager(ctx)
 		expectPending(ctx, created)
 		expectPending(ctx, pending)
-		expectOpen(ctx, finished, v1alpha1.ReasonCompleted)
+		expectWritable(ctx, finished, v1alpha1.ReasonCompleted)
 		finish(ctx, created)
-		expectOpen(ctx, created, v1alpha1.ReasonCompleted)
+		expectWritable(ctx, created, v1alpha1.ReasonCompleted)
 	})
 })
 

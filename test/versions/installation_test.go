@@ -107,7 +107,7 @@ var _ = Describe("An installation for another API server", Ordered, func() {
 		createInjected(ctx, before)
 		Expect(createInjected(ctx, pending).Annotations).To(HaveKey(v1alpha1.AnnotationInjectedAt))
 		finish(ctx, before)
-		expectOpen(ctx, before, v1alpha1.ReasonCompleted)
+		expectWritable(ctx, before, v1alpha1.ReasonCompleted)
 
 		Expect(plane.InstallFrom(ctx, configDefault)).To(Succeed())
 		byOperator = false
@@ -122,6 +122,6 @@ var _ = Describe("An installation for another API server", Ordered, func() {
 		// The namespace that the operator has injected is finalized like any other.
 		finish(ctx, pending)
 		Expect(get(Default, ctx, pending).Labels).NotTo(HaveKey(v1alpha1.LabelInitializing))
-		expectOpen(ctx, pending, v1alpha1.ReasonCompleted)
+		expectWritable(ctx, pending, v1alpha1.ReasonCompleted)
 	})
 })

@@ -65,7 +65,7 @@ var _ = Describe("Settings of an initializer", func() {
 			Expect(namespace.Spec.Finalizers).To(ConsistOf(test.tokens))
 		}
 		for _, labels := range [][]string{nil, {"team", "c"}, {"team", "a", "tier", "free"}} {
-			namespace := expectOpen(ctx, in(ctx, labels...), v1alpha1.ReasonNotRequired)
+			namespace := expectWritable(ctx, in(ctx, labels...), v1alpha1.ReasonNotRequired)
 			Expect(namespace.Spec.Finalizers).To(Equal([]corev1.FinalizerName{corev1.FinalizerKubernetes}))
 		}
 	})
