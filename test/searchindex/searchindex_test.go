@@ -80,7 +80,7 @@ var _ = Describe("The example search-index", Ordered, func() {
 			Expect(indicesOf(ctx, namespace.Name)).To(BeEmpty())
 		},
 		Entry("is unreachable", "down", fault(down), "Retrying", "is down: EOF"),
-		Entry("is slow", "slow", fault(slow), "Retrying", "did not answer within "+requestTimeout.String()),
+		Entry("is slow", "slow", fault(slow), "Retrying", "did not respond within "+requestTimeout.String()),
 		Entry("answers 500", "error", troubled(http.StatusInternalServerError, ""), "Retrying", "500 Internal Server Error"),
 		Entry("returns Retry-After", "busy", troubled(http.StatusServiceUnavailable, "1"), "ServiceBusy", "503 Service Unavailable"),
 		Entry("executes requests and its responses are lost", "lost", fault(answerLost), "Retrying", "is down: EOF"),
