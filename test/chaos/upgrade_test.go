@@ -23,11 +23,11 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// upgradeFrom is the environment variable with the git revision to upgrade from.
+// upgradeFrom is the environment variable that contains the Git revision to upgrade from.
 const upgradeFrom = "UPGRADE_FROM"
 
 var _ = Describe("An upgrade from another version", func() {
-	It("continues the initialization and finalization of existing namespaces", func(ctx context.Context) {
+	It("preserves the initialization and finalization of existing namespaces", func(ctx context.Context) {
 		from := os.Getenv(upgradeFrom)
 		if from == "" {
 			Skip("no version to upgrade from: set " + upgradeFrom + " to a tag, or run `make test-upgrade`")
