@@ -26,7 +26,7 @@ func TestComputeOrderIsBalanced(t *testing.T) {
 		}
 	}
 	if len(places) != 4 {
-		t.Fatalf("There are %d different turns, want 4", len(places))
+		t.Fatalf("The rounds contain %d different turns, want 4", len(places))
 	}
 	for step, counts := range places {
 		for place := range 4 {

@@ -26,8 +26,8 @@ const (
 	// settleTimeout is the maximum time for the API server to apply a change. It discovers a new
 	// parameter type within 30 s.
 	settleTimeout = 90 * time.Second
-	// policyDelay is longer than an API server takes to observe that a binding was created or
-	// deleted, which it checks every second.
+	// policyDelay is the time to wait after a binding is created or deleted. API servers check for
+	// changes every second.
 	policyDelay = 3 * time.Second
 )
 
@@ -63,7 +63,8 @@ func (s *server) register(ctx context.Context) error {
 	return nil
 }
 
-// unregisterAll empties the effective set. No manager may be running, since it would fill it again.
+// unregisterAll empties the effective set. No manager must be running, since it would restore the
+// initializers.
 func (s *server) unregisterAll(ctx context.Context) error {
 	objects, err := s.newObjectClient()
 	if err != nil {
@@ -80,8 +81,8 @@ func (s *server) unregisterAll(ctx context.Context) error {
 	return s.waitForInjected(ctx, "")
 }
 
-// waitForInjected waits until new namespaces get the pending list. If the API server removes a
-// user's annotation with the project's prefix, the policy is enforced.
+// waitForInjected waits until new namespaces get the given pending list. The inject policy is
+// enforced if the API server removes a user's annotation with the project's prefix.
 func (s *server) waitForInjected(ctx context.Context, list string) error {
 	const sent = v1alpha1.Prefix + "sent-by-user"
 	err := wait.PollUntilContextTimeout(ctx, time.Second/4, settleTimeout, true, func(ctx context.Context) (bool, error) {

@@ -119,7 +119,7 @@ func findControllerManager(ctx context.Context) (string, error) {
 			return "", ErrNoControllerManager
 		}
 	}
-	assets, err := findAssets(ctx, "--with-controller-manager")
+	assets, err := FindAssets(ctx, "--with-controller-manager")
 	if err != nil {
 		return "", err
 	}

@@ -75,7 +75,7 @@ func WithEtcdFlag(name string, values ...string) Option {
 // processes, Start returns only when they are ready or have failed, even if the context is
 // cancelled: otherwise the caller could not stop them.
 func Start(ctx context.Context, options ...Option) (*ControlPlane, error) {
-	assets, err := findAssets(ctx)
+	assets, err := FindAssets(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -239,9 +239,9 @@ func Root() string {
 	return "."
 }
 
-// findAssets returns the directory with kube-apiserver and etcd, and the binaries requested with
-// flags.
-func findAssets(ctx context.Context, flags ...string) (string, error) {
+// FindAssets returns the directory that contains kube-apiserver and etcd. The flags of
+// hack/control-plane.sh select additional binaries.
+func FindAssets(ctx context.Context, flags ...string) (string, error) {
 	command := exec.CommandContext(ctx, filepath.Join(Root(), "hack", "control-plane.sh"), flags...)
 	command.Stderr = os.Stderr
 	// Send SIGTERM instead of SIGKILL, so that the script removes incomplete files.
