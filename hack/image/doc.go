@@ -22,7 +22,7 @@
 // Go modules that the linker records in the binary. The artifact refers to its image as defined by
 // OCI 1.1, so that a registry lists it as a referrer of the image.
 //
-// `image push ARCHIVE NAME` pushes the archive to a registry, also without a container engine.
+// `image push ARCHIVE NAME` pushes the archive to a registry. It needs no container engine, either.
 //
 // # Reproducibility
 //

@@ -36,7 +36,7 @@ type disruption struct {
 }
 
 var disruptions = []disruption{
-	{"nothing", func(context.Context, *replicas) {}},
+	{"no disruption", func(context.Context, *replicas) {}},
 	{"the leader is terminated", func(ctx context.Context, managers *replicas) {
 		leader := managers.leader(ctx)
 		leader.Terminate()

@@ -122,9 +122,9 @@ var _ = Describe("The documentation of metrics and logs", func() {
 		injected, _ := secondOfServer.value("apiserver_mutating_admission_policy_check_total",
 			`error_type="no_error"`, policy("nslifecycle-inject"), binding("nslifecycle-inject"))
 		Expect(injected).To(BeNumerically(">=", 16), "the namespaces of both rounds")
-		refused, _ := secondOfServer.value("apiserver_validating_admission_policy_check_total",
+		rejected, _ := secondOfServer.value("apiserver_validating_admission_policy_check_total",
 			`enforcement_action="deny"`, `error_type="invalid_error"`, policy("nslifecycle-gate"), binding("nslifecycle-gate"))
-		Expect(refused).To(Equal(2.0))
+		Expect(rejected).To(Equal(2.0))
 	})
 
 	It("lists each log line about a state transition, with its keys", func() {

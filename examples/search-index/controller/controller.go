@@ -78,7 +78,7 @@ func createError(name string, err error) error {
 	switch {
 	case errors.As(err, &busy) && busy.RetryAfter > 0:
 		return initializer.NotYet(busy.RetryAfter, reasonBusy, "creating index %s: %v", name, err)
-	// 410 Gone: the index was deleted, so the Namespace is already being deleted.
+	// With status 410, the index was deleted, so the Namespace is already being deleted.
 	case errors.As(err, &refused) && refused.IsFinal() && refused.Status != http.StatusGone:
 		return initializer.Failed(reasonRefused, "creating index %s: %v", name, err)
 	default:

@@ -104,7 +104,7 @@ func (p *Process) Exited() <-chan struct{} { return p.exited }
 func (p *Process) LastOutput() string {
 	log, err := os.ReadFile(p.log)
 	if err != nil {
-		return "nothing"
+		return "not available"
 	}
 	const most = 2000
 	return string(bytes.TrimSpace(log[max(0, len(log)-most):]))
