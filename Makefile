@@ -1,12 +1,12 @@
 # The image that the docker-* targets build and deploy installs.
 IMG ?= ghcr.io/nslifecycle/nslifecycle:latest
-# Additional arguments of run, demo, the benchmarks and test, for example `make demo ARGS=--once`.
+# Additional arguments for run, demo, the benchmarks and test, for example `make demo ARGS=--once`.
 ARGS ?=
-# The tool that builds images: docker, or a compatible one.
+# The tool that builds images: docker, or a compatible tool.
 CONTAINER_TOOL ?= docker
-# The platforms of docker-buildx.
+# The platforms for which docker-buildx builds images.
 PLATFORMS ?= linux/amd64,linux/arm64,linux/s390x,linux/ppc64le
-# The platforms of image-archive.
+# The platforms for which image-archive builds images.
 ARCHIVE_PLATFORMS ?= linux/amd64,linux/arm64
 # The command that loads the image in $$IMAGE_ARCHIVE into the cluster in KUBECONFIG as $$IMG, for
 # test-e2e. Without it, test-e2e creates a Kind cluster.
@@ -19,7 +19,7 @@ ARCHIVE ?= dist/image.tar
 # The image name in release-artifacts, and the platforms of the released programs.
 RELEASE_IMAGE ?= ghcr.io/nslifecycle/nslifecycle
 RELEASE_PLATFORMS ?= linux/amd64,linux/arm64,darwin/amd64,darwin/arm64,windows/amd64,windows/arm64
-# How long undeploy waits for the deletion of the system namespace before it finalizes the namespace itself.
+# How long undeploy waits for the deletion of the system namespace before it runs a manager to finalize the namespace.
 UNDEPLOY_TIMEOUT ?= 60s
 KUBECTL ?= kubectl
 
@@ -53,7 +53,7 @@ SETUP_ENVTEST := $(LOCALBIN)/setup-envtest
 # plugin, and linking takes minutes.
 export CGO_ENABLED ?= 0
 
-# Stop at the first error, even within a pipe.
+# Stop at the first error, even in a pipeline.
 SHELL = /usr/bin/env bash -o pipefail
 .SHELLFLAGS = -ec
 
@@ -194,7 +194,7 @@ test-versions: ## Run test/versions on the API servers of VERSIONS. Building the
 	done; \
 	if [ -n "$$failed" ]; then echo "test/versions failed with Kubernetes$$failed." >&2; exit 1; fi
 
-# The suites of test-integration: those that run against a real API server, except the demo's.
+# The suites that test-integration runs: those that use a real API server, except the tests of the demo.
 SUITES ?= ./test/integration ./test/initializer ./test/finalizer ./test/searchindex ./test/finalization ./test/diagnosis ./test/causes ./test/plugin ./test/guardrails ./test/timeouts ./test/metrics ./test/security
 
 .PHONY: test-integration
@@ -216,7 +216,7 @@ else
 	$(run-e2e)
 endif
 
-# The latest tag before this commit, which must exist.
+# The latest tag before this commit. Without a tag, FROM must be set.
 FROM ?= $(shell git describe --tags --abbrev=0 HEAD^ 2>/dev/null)
 
 .PHONY: test-upgrade
@@ -255,7 +255,7 @@ verify: ## Check that the tree is tidy, generated, formatted, linted and committ
 	fi
 	@$(MAKE) --no-print-directory vet verify-kustomize verify-chart verify-workflows language lint-config lint verify-clean
 
-# Builds every kustomization, including those that no other one includes.
+# Builds every kustomization, including those that no other kustomization includes.
 .PHONY: verify-kustomize
 verify-kustomize: kustomize
 	@find config -name kustomization.yaml -print | LC_ALL=C sort | while read -r file; do \
@@ -520,12 +520,12 @@ define run-e2e
 set -x; IMG="$(IMG)" KUBECTL="$(KUBECTL)" go test -tags=e2e -count=1 ./test/e2e -timeout 60m -v -ginkgo.v $(ARGS)
 endef
 
-# The version in the image; git is called when the image is built.
+# The version in the image. git runs only when the image is built.
 define image-version
 --build-arg=VERSION="$$(git describe --always --dirty)" --build-arg=REVISION="$$(git rev-parse HEAD)"
 endef
 
-# exec, so that the demo receives Ctrl-C directly.
+# With exec, the demo receives Ctrl-C directly.
 define start-demo
 $(use-control-plane) go build -o "$(LOCALBIN)/demo" ./test/demo; exec "$(LOCALBIN)/demo"
 endef

@@ -129,7 +129,7 @@ has_binaries() {
 # 1. KUBEBUILDER_ASSETS ------------------------------------------------------
 
 if [[ -n "${KUBEBUILDER_ASSETS:-}" ]]; then
-  # Absolute, because go test changes to the directory of each package.
+  # The path must be absolute, because go test changes to the directory of each package.
   assets="$(cd "${KUBEBUILDER_ASSETS}" 2>/dev/null && pwd -P)" ||
     die "KUBEBUILDER_ASSETS is ${KUBEBUILDER_ASSETS}, which is not a directory. Unset it to let this script get a control plane."
   needed=(kube-apiserver etcd)
@@ -221,7 +221,7 @@ build() {
   version="$(cd "${module}" && go list -m -f '{{.Version}}' k8s.io/kubernetes)"
   IFS=. read -r major minor rest <<<"${version#v}"
   # A build from modules has no version control information: without these flags, the
-  # server would report version v0.0.0-master, which clients interpret.
+  # server would report version v0.0.0-master, but clients depend on the version.
   v=k8s.io/component-base/version
   ldflags="-s -w -X ${v}.gitVersion=${version} -X ${v}.gitMajor=${major} -X ${v}.gitMinor=${minor} -X ${v}.gitTreeState=clean"
 
@@ -330,7 +330,7 @@ answer_if_present() {
 
 answer_if_present
 
-# Only one process at a time continues; waiting processes find the existing binaries.
+# Only one process at a time downloads or builds. Waiting processes then use its binaries.
 if command -v flock >/dev/null; then
   exec 9>"${bin}/.control-plane.lock"
   if ! flock -n 9; then

@@ -2,8 +2,8 @@
 # Copyright The nslifecycle Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-# An initializer that creates a LimitRange for the size of each new namespace. It requires kubectl
-# and jq, has no state, and can be killed at any time.
+# An initializer that creates a LimitRange in each new namespace, depending on the size label. It
+# requires kubectl and jq, has no state, and can be killed at any time.
 me=limits.corp.example.com
 cd "$(dirname "$0")" || exit
 seen='{.metadata.name} {.metadata.annotations.nslifecycle\.dev/pending-initializers}{"\n"}'
@@ -26,7 +26,7 @@ serve() {
   failure=; [ -f "sizes/$size.yaml" ] || failure="size $size does not exist: use small or large"
   patch=$(printf %s "$namespace" | jq --compact-output --arg me "$me" --arg failure "$failure" "$end") || return
   [ -n "$patch" ] || return 0
-  # The work. It must be idempotent.
+  # The initialization must be idempotent.
   [ -n "$failure" ] || kubectl apply --server-side --force-conflicts --field-manager="$me" --namespace="$1" \
     --filename="sizes/$size.yaml" --request-timeout=10s || return
   kubectl patch namespace "$1" --type=json --patch="$patch" --request-timeout=10s

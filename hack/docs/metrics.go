@@ -58,7 +58,7 @@ func renderMetrics(source []*packages.Package) (string, error) {
 func renderLabels(source []*packages.Package) string {
 	var out strings.Builder
 	out.WriteString("## Values of labels\n\n" +
-		"`reason` and `cause` are those of [conditions](conditions.md), `active` is the status of a condition, and `stage` is " +
+		"For `reason` and `cause`, see [Conditions](conditions.md). `active` is the status of a condition, and `stage` is " +
 		"`Initializing` or `Terminating`.\n\n" +
 		"| Metric | Label | Value | Description |\n| --- | --- | --- | --- |\n")
 	for _, label := range []struct{ path, prefix, metric, label string }{

@@ -25,7 +25,7 @@ const (
 	with
 )
 
-// request is one request to one server.
+// request sends one request to one server.
 type request func(ctx context.Context) error
 
 // step is one turn in a round.
@@ -82,7 +82,7 @@ func takeTurn(ctx context.Context, send request) ([]time.Duration, error) {
 // all returns every sample of a side.
 func (c *comparison) all(side int) []time.Duration { return slices.Concat(c.rounds(side)...) }
 
-// rounds returns the samples of a side, both halves, by round.
+// rounds returns the samples of both halves of a side, by round.
 func (c *comparison) rounds(side int) [][]time.Duration {
 	halves := c.samples[side]
 	rounds := make([][]time.Duration, 0, len(halves[0]))

@@ -80,9 +80,9 @@ func TestComparisonRatioAndControls(t *testing.T) {
 		t.Errorf("The ratio is %v, want 1.5", got)
 	}
 	if got := c.control(without); got != 1 {
-		t.Errorf("The control without is %v, want 1", got)
+		t.Errorf("The control ratio without nslifecycle is %v, want 1", got)
 	}
 	if got := c.control(with); got != 2 {
-		t.Errorf("The control with is %v, want 2", got)
+		t.Errorf("The control ratio with nslifecycle is %v, want 2", got)
 	}
 }

@@ -107,7 +107,7 @@ func (b *benchmark) compareBare(ctx context.Context) error {
 
 // install installs nslifecycle on one server and registers the initializers.
 func (b *benchmark) install(ctx context.Context) error {
-	harness.Say("Installing nslifecycle on one of them and registering three initializers (may take 30 s)")
+	harness.Say("Installing nslifecycle on one control plane and registering three initializers (can take 30 s)")
 	server := b.servers[with]
 	if _, err := server.Kubectl(ctx, server.Admin, "apply", "-k", b.kustomization); err != nil {
 		return err
@@ -185,7 +185,7 @@ func (b *benchmark) compareWorking(ctx context.Context) error {
 	if err := b.removeNamespaces(ctx); err != nil {
 		return err
 	}
-	return b.compareCreation(ctx, "Namespace create, three initializers, manager at work", 0)
+	return b.compareCreation(ctx, "Namespace create, three initializers, manager running", 0)
 }
 
 // compareInstalled compares requests with three registered initializers and a stopped manager.
@@ -231,7 +231,7 @@ func (b *benchmark) compareUnregistered(ctx context.Context) error {
 	if err := b.servers[with].unregisterAll(ctx); err != nil {
 		return err
 	}
-	return b.compareCreation(ctx, "Namespace create, nothing registered", goalCreation)
+	return b.compareCreation(ctx, "Namespace create, no initializers registered", goalCreation)
 }
 
 func (b *benchmark) compareCreation(ctx context.Context, what string, goal float64) error {

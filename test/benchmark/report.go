@@ -88,7 +88,7 @@ func (r *report) missed() []string {
 
 func (r *report) tables() []harness.Table {
 	ratios := harness.Table{
-		Title: "Requests, with nslifecycle against without",
+		Title: "Requests with and without nslifecycle",
 		Header: []string{
 			"Request", "Samples each", "Median without", "Median with", "Difference", "95th percentile",
 			"Ratio of medians (95% CI)", "Same server twice", "Goal", "Result",
@@ -117,7 +117,7 @@ func (r *report) tables() []harness.Table {
 		})
 	}
 	values := harness.Table{
-		Title:  "Initialization by three initializers that do nothing",
+		Title:  "Initialization by three no-op initializers",
 		Header: []string{"Measured", "Value", "Goal", "Result"},
 	}
 	for _, line := range r.values {

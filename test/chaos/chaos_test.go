@@ -52,7 +52,7 @@ var disruptions = []disruption{
 		Expect(plane.StartAPIServer()).To(Succeed())
 	}},
 	// The API server is killed, since clients keep their connections until the server closes them.
-	{"the API server's certificate is replaced and the server killed", func(ctx context.Context, _ *replicas) {
+	{"the API server's certificate is replaced and the server is killed", func(ctx context.Context, _ *replicas) {
 		before := servingCertificate(ctx, plane.Admin)
 		Expect(authority.Rotate()).To(Succeed())
 		Eventually(func() string { return servingCertificate(ctx, plane.Admin) }).

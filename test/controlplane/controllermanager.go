@@ -23,7 +23,7 @@ const (
 
 // ErrNoControllerManager is returned if KUBEBUILDER_ASSETS does not contain
 // kube-controller-manager.
-var ErrNoControllerManager = errors.New("the directory KUBEBUILDER_ASSETS contains no kube-controller-manager; " +
+var ErrNoControllerManager = errors.New("KUBEBUILDER_ASSETS contains no kube-controller-manager; " +
 	"add it, or unset KUBEBUILDER_ASSETS to build it")
 
 // ControllerManager is a running kube-controller-manager.

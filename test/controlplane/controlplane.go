@@ -39,7 +39,7 @@ const (
 	tokenLifetime = 24 * time.Hour
 )
 
-// ControlPlane is a running API server.
+// ControlPlane is a running API server with its etcd.
 type ControlPlane struct {
 	// Admin is the configuration of a member of system:masters.
 	Admin *rest.Config
@@ -191,8 +191,8 @@ func (c *ControlPlane) KubectlCommand(ctx context.Context, kubeconfig string, ar
 		append([]string{"--kubeconfig", kubeconfig, "--cache-dir", filepath.Join(c.Dir, "cache")}, args...)...)
 }
 
-// KubectlPath returns the path of the control plane's kubectl. If there is none, it returns
-// "kubectl", which is searched in PATH.
+// KubectlPath returns the path of the control plane's kubectl. If it does not exist, KubectlPath
+// returns "kubectl", so that the kubectl in PATH is used.
 func (c *ControlPlane) KubectlPath() string {
 	path := filepath.Join(c.assets, "kubectl")
 	if _, err := os.Stat(path); err != nil {

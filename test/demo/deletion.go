@@ -81,7 +81,7 @@ var (
 func (d *demo) showNamespaceFinalizers(ctx context.Context) error {
 	d.out.heading("A namespace with two namespace finalizers")
 	d.out.say("A terminating namespace is removed when spec.finalizers is empty. Each entry belongs to one\n"+
-		"controller. The administrator adds %s, the API server adds kubernetes.", agentFinalizer)
+		"controller. The administrator adds %s, and the API server adds kubernetes.", agentFinalizer)
 	if _, err := d.show(ctx, d.admin, "apply", "-f", deletedFile); err != nil {
 		return err
 	}
@@ -128,7 +128,7 @@ func (d *demo) showDeletion(ctx context.Context) error {
 			return fmt.Errorf("the conditions of namespace %q do not contain %q", deletedName, want)
 		}
 	}
-	d.out.say("\nUntil the controller removes its finalizer, it can need its permissions and configuration.\n" +
+	d.out.say("\nThe controller can need its permissions and configuration until it removes the finalizer.\n" +
 		"Therefore these are deleted last. The Pod, the Service and the quota are already deleted.")
 	return d.showContent(ctx, slices.Concat([]string{held}, deletedLast))
 }
@@ -136,7 +136,7 @@ func (d *demo) showDeletion(ctx context.Context) error {
 // showRelease removes the finalizer, and shows that the manager removes only its namespace finalizer.
 func (d *demo) showRelease(ctx context.Context) error {
 	d.out.heading("The finalizer is removed")
-	d.out.say("The administrator removes the finalizer instead of the controller.")
+	d.out.say("The administrator removes the finalizer in place of the controller.")
 	if _, err := d.show(ctx, d.admin, releaseCommand...); err != nil {
 		return err
 	}

@@ -142,7 +142,7 @@ func (d *demo) start(ctx context.Context) error {
 	}
 	d.out.say("Starting the manager as ServiceAccount %s", controlplane.ServiceAccount)
 	if d.log != "" {
-		d.out.say("  It logs to %s", d.log)
+		d.out.say("  Log file: %s", d.log)
 	}
 	if d.manager, err = controlPlane.StartManager(ctx); err != nil {
 		return err

@@ -31,7 +31,7 @@ var (
 // showProgress lets the initializers finish, and shows the condition while kubectl wait waits for it.
 func (d *demo) showProgress(ctx context.Context) error {
 	d.out.heading("The initializers finish")
-	d.out.say("The user runs the command from the error message. In this demo each initializer takes\n" +
+	d.out.say("The user runs the command from the error message. In this demo, each initializer takes\n" +
 		"an extra second. Meanwhile, a second kubectl shows the condition.")
 	if err := d.waitAndWatch(ctx); err != nil {
 		return err

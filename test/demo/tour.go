@@ -115,7 +115,7 @@ func (d *demo) showCreation(ctx context.Context) error {
 	d.out.heading("A user creates a namespace")
 	d.out.say("At this point, %s can only create and view namespaces.", userName)
 	if mayWrite, err := d.mayWriteTo(ctx, metav1.NamespaceDefault); err != nil || mayWrite {
-		return errors.Join(err, fmt.Errorf("user %s should not be able to write to namespace default", userName))
+		return errors.Join(err, fmt.Errorf("user %s should not be able to write to the default namespace", userName))
 	}
 	if _, err := d.show(ctx, d.user, "create", "namespace", namespaceName); err != nil {
 		return err

@@ -60,7 +60,7 @@ var _ = Describe("The Deployment of config/default", Ordered, func() {
 		Expect(status).To(Equal(http.StatusUnauthorized))
 	}, SpecTimeout(3*time.Minute))
 
-	It("is drained one manager at a time", func(ctx context.Context) {
+	It("allows the eviction of only one manager at a time", func(ctx context.Context) {
 		pods := managers(ctx)
 		Expect(evict(ctx, pods[0])).To(Succeed())
 		err := evict(ctx, pods[1])

@@ -46,7 +46,8 @@ var (
 	// restConfig is the administrator's configuration of KUBECONFIG.
 	restConfig *rest.Config
 	admin      client.Client
-	// image is the image of the manager, and of all Pods, since no other is guaranteed to be available.
+	// image is the image of the manager and of all other Pods, since no other image is guaranteed to
+	// be available.
 	image = cmp.Or(os.Getenv("IMG"), defaultImage)
 )
 

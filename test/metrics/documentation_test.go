@@ -234,8 +234,8 @@ var _ = Describe("The metrics", func() {
 			first  float64
 			second float64
 		}{
-			// completed, overtaken, unfinalized, late and blocked, and the two namespaces for which an
-			// initializer was skipped: skipped and deregistered.
+			// The namespaces completed, overtaken, unfinalized, late and blocked, and the namespaces
+			// skipped and deregistered, whose initializer was skipped.
 			{own + "initialization_duration_seconds", []string{`outcome="completed"`}, 7, 14},
 			{own + "initialization_duration_seconds", []string{`outcome="failed"`}, 2, 4},
 			{own + "initializers_skipped_total", []string{`reason="TimedOut"`}, 1, 2},

@@ -136,8 +136,8 @@ func parse(g Gomega, text string) families {
 	return parsed
 }
 
-// value returns the value of the counter or gauge, or the count of the histogram, with these
-// labels, and reports whether it exists.
+// value returns the value of the counter or gauge, or the count of the histogram, with the given
+// labels, and reports whether the metric exists.
 func (f families) value(name string, labels ...string) (float64, bool) {
 	for _, metric := range f[name].GetMetric() {
 		if found := labelsOf(metric); strings.Join(found, ",") == strings.Join(labels, ",") {

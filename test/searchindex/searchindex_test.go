@@ -56,7 +56,7 @@ var _ = Describe("The example search-index", Ordered, func() {
 		Expect(indicesOf(ctx, namespace.Name)).To(BeEmpty())
 	})
 
-	DescribeTable("holds a namespace while the service",
+	DescribeTable("keeps a namespace waiting while the service",
 		func(ctx context.Context, name string, f fault, reason, text string) {
 			between.set(f)
 			namespace := create(ctx, "search-"+name)

@@ -73,7 +73,7 @@ func bindWorker(ctx context.Context) {
 }
 
 // runManager runs a manager with its own permissions until the end of the spec. It returns a function
-// that stops it earlier.
+// that stops the manager earlier.
 func runManager(ctx context.Context, changes ...func(*manager.Options)) (stop func()) {
 	GinkgoHelper()
 	running, err := plane.StartManager(ctx, changes...)
@@ -149,7 +149,7 @@ func pendingOf(namespace *corev1.Namespace) string {
 	return namespace.Annotations[v1alpha1.AnnotationPendingInitializers]
 }
 
-// finish removes the name of an initializer from the pending list, as the initializer.
+// finish removes the name of an initializer from the pending list, as the worker.
 func finish(ctx context.Context, name, initializer string) error {
 	namespace, err := worker.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
 	if err != nil {

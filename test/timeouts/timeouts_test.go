@@ -102,7 +102,7 @@ var _ = Describe("A timeout", func() {
 		}
 	}, SpecTimeout(time.Minute))
 
-	It("is enforced after a restart of the operator, and starts with the restart if no condition exists", func(ctx context.Context) {
+	It("is enforced after a restart of the operator; without a condition, it starts at the restart", func(ctx context.Context) {
 		stop := runManager(ctx)
 		register(ctx, initializer(first), limited(slow, 1, v1alpha1.InitializerIgnore))
 		seen := create(ctx, wrappers.MakeNamespace("seen"))

@@ -143,7 +143,7 @@ var _ = Describe("An existing namespace", func() {
 		}
 	})
 
-	It("is not changed by a new configuration, even if the operator was stopped since its creation", func(ctx context.Context) {
+	It("is not changed by a new configuration, even if the operator has not run since its creation", func(ctx context.Context) {
 		stopManager()
 		DeferCleanup(func(ctx context.Context) {
 			if manager == nil {
@@ -184,7 +184,7 @@ var _ = Describe("While no manager runs", func() {
 		namespace := create(ctx, created)
 		if byOperator {
 			// Until the operator processes these namespaces, the new one does not have the label, and
-			// the finished one still has it.
+			// the finished one still has the label.
 			Expect(namespace.Labels).NotTo(HaveKey(v1alpha1.LabelInitializing))
 			Expect(ordinary.Create(ctx, wrappers.MakeConfigMap(created, "in-the-window"))).To(Succeed())
 			Expect(get(Default, ctx, finished).Labels).To(HaveKeyWithValue(v1alpha1.LabelInitializing, "true"))

@@ -123,8 +123,8 @@ func (h *handler) serve(f func(*http.Request) (answer, error)) http.HandlerFunc 
 		if err != nil {
 			result = answer{statusOf(err), Problem{Error: err.Error()}}
 			if result.status == http.StatusInternalServerError {
-				// The error may contain paths.
-				h.log.Error(err, "A request failed", "method", r.Method, "path", r.URL.Path)
+				// The error can contain paths.
+				h.log.Error(err, "Failed to process a request", "method", r.Method, "path", r.URL.Path)
 				result.body = Problem{Error: "internal error; see the server's log"}
 			}
 		}

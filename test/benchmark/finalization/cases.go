@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// content is the content of each namespace of a scenario.
+// content is the content of each namespace in a scenario.
 type content struct {
 	configMaps, secrets, services, deployments int
 	// held is the number of custom resources with a finalizer. The harness removes the finalizers 2 s

@@ -42,7 +42,7 @@ const (
 	leaseSeconds = 3600
 
 	pollInterval = 250 * time.Millisecond
-	// setUpTimeout limits waiting outside measurements.
+	// setUpTimeout is the maximum time to wait outside measurements.
 	setUpTimeout = 5 * time.Minute
 )
 
@@ -57,7 +57,7 @@ type cluster struct {
 	observer *observer
 	// serverPID is the process ID of kube-apiserver, or 0 if it is unknown.
 	serverPID int
-	// crds is the number of CRDs, and crowd the number of objects in other namespaces.
+	// crds is the number of CRDs, and crowd is the number of objects in other namespaces.
 	crds, crowd int
 }
 

@@ -38,7 +38,7 @@ type goal struct {
 	servers  int
 	// value returns the measured value, or NaN if it was not measured.
 	value func(*line) float64
-	// limit is the minimum of the value, or its maximum if isMost.
+	// limit is the minimum of the value, or its maximum if isMost is true.
 	limit  float64
 	isMost bool
 	unit   string

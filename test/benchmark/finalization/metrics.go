@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// The metrics of kube-apiserver that the benchmark reads, and values of their label.
+// The metrics of kube-apiserver that the benchmark reads, and their verb label with its values.
 const (
 	requestTotal = "apiserver_request_total"
 	longRunning  = "apiserver_longrunning_requests"

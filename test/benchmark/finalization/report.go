@@ -255,7 +255,7 @@ func (r *report) goalTable() harness.Table {
 // nothing is printed for a missing value.
 const nothing = "-"
 
-// cell formats a value of a side that may not have been measured.
+// cell formats a value of a side, or returns a dash if the side was not measured.
 func cell(l *line, side int, format func() string) string {
 	if len(l.samples[side]) == 0 {
 		return nothing
