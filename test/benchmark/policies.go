@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
-	"github.com/nslifecycle/nslifecycle/internal/scheme"
+	"github.com/nslifecycle/nslifecycle/test/controlplane"
 )
 
 const (
@@ -31,18 +31,9 @@ const (
 	policyDelay = 3 * time.Second
 )
 
-// newObjectClient returns a client for the project's own API types.
-func (s *server) newObjectClient() (client.Client, error) {
-	objects, err := client.New(s.Admin, client.Options{Scheme: scheme.New()})
-	if err != nil {
-		return nil, fmt.Errorf("failed to create a client: %w", err)
-	}
-	return objects, nil
-}
-
 // register registers the initializers. The manager must be running.
 func (s *server) register(ctx context.Context) error {
-	objects, err := s.newObjectClient()
+	objects, err := controlplane.NewClient(s.Admin)
 	if err != nil {
 		return err
 	}
@@ -66,7 +57,7 @@ func (s *server) register(ctx context.Context) error {
 // unregisterAll empties the effective set. No manager must be running, since it would restore the
 // initializers.
 func (s *server) unregisterAll(ctx context.Context) error {
-	objects, err := s.newObjectClient()
+	objects, err := controlplane.NewClient(s.Admin)
 	if err != nil {
 		return err
 	}
@@ -116,7 +107,7 @@ func policyNames() []string {
 }
 
 func (s *server) findBindings(ctx context.Context) (*bindings, error) {
-	objects, err := s.newObjectClient()
+	objects, err := controlplane.NewClient(s.Admin)
 	if err != nil {
 		return nil, err
 	}

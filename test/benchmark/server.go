@@ -88,9 +88,7 @@ func (s *server) prepare(ctx context.Context) error {
 
 // newClient returns a client without a client-side rate limit.
 func newClient(config *rest.Config) (kubernetes.Interface, error) {
-	config = rest.CopyConfig(config)
-	config.QPS = -1
-	client, err := kubernetes.NewForConfig(config)
+	client, err := kubernetes.NewForConfig(controlplane.Unlimited(config))
 	if err != nil {
 		return nil, fmt.Errorf("failed to create a client: %w", err)
 	}

@@ -13,7 +13,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/nslifecycle/nslifecycle/internal/finalization"
@@ -145,8 +144,8 @@ func (d *demo) showRelease(ctx context.Context) error {
 		return err
 	}
 	// The namespace finalizer is removed shortly after the condition changes.
-	if err := wait.PollUntilContextCancel(ctx, pollInterval, true, func(ctx context.Context) (bool, error) {
-		namespace, err := d.getDeleted(ctx)
+	if err := d.poll(ctx, func(ctx context.Context) (bool, error) {
+		namespace, err := d.getNamespace(ctx, deletedName)
 		return err == nil && !finalization.HasFinalizer(namespace, corev1.FinalizerKubernetes), err
 	}); err != nil {
 		return fmt.Errorf("the manager did not remove its finalizer from namespace %q: %w", deletedName, err)
@@ -175,7 +174,7 @@ func (d *demo) showAgent(ctx context.Context) error {
 	d.out.say("\nThe agent has removed the last namespace finalizer, so the namespace no longer exists:")
 	// The command is expected to fail.
 	_, _ = d.show(ctx, d.admin, "get", "namespace", deletedName)
-	if _, err := d.getDeleted(ctx); !apierrors.IsNotFound(err) {
+	if _, err := d.getNamespace(ctx, deletedName); !apierrors.IsNotFound(err) {
 		return errors.Join(err, fmt.Errorf("namespace %q still exists", deletedName))
 	}
 	return nil
@@ -204,7 +203,7 @@ func (d *demo) showState(ctx context.Context, phase corev1.NamespacePhase, final
 	if _, err := d.show(ctx, d.admin, stateCommand...); err != nil {
 		return err
 	}
-	namespace, err := d.getDeleted(ctx)
+	namespace, err := d.getNamespace(ctx, deletedName)
 	if err != nil {
 		return err
 	}
@@ -237,8 +236,8 @@ func (d *demo) showContent(ctx context.Context, wanted []string) error {
 // untilOnlyHeld waits until only the StatefulSet prevents the deletion of the remaining
 // objects.
 func (d *demo) untilOnlyHeld(ctx context.Context) error {
-	err := wait.PollUntilContextCancel(ctx, pollInterval, true, func(ctx context.Context) (bool, error) {
-		namespace, err := d.getDeleted(ctx)
+	err := d.poll(ctx, func(ctx context.Context) (bool, error) {
+		namespace, err := d.getNamespace(ctx, deletedName)
 		if err != nil {
 			return false, err
 		}
@@ -263,10 +262,10 @@ func namesIn(output string) []string {
 	return names
 }
 
-func (d *demo) getDeleted(ctx context.Context) (*corev1.Namespace, error) {
+func (d *demo) getNamespace(ctx context.Context, name string) (*corev1.Namespace, error) {
 	client, err := kubernetes.NewForConfig(d.admin.config)
 	if err != nil {
 		return nil, fmt.Errorf("failed to create a client: %w", err)
 	}
-	return client.CoreV1().Namespaces().Get(ctx, deletedName, metav1.GetOptions{})
+	return client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
 }

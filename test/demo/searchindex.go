@@ -15,9 +15,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/examples/search-index/controller"
@@ -185,7 +183,7 @@ func (d *demo) showIndex(ctx context.Context) error {
 	if _, err := d.show(ctx, d.user, "wait", "--for=condition=Initializing=False", "namespace/"+searchName); err != nil {
 		return err
 	}
-	namespace, err := d.searchedNamespace(ctx)
+	namespace, err := d.getNamespace(ctx, searchName)
 	if err != nil {
 		return err
 	}
@@ -225,7 +223,7 @@ func (d *demo) showIndexDeleted(ctx context.Context) error {
 	if !strings.Contains(output, string(controller.Finalizer)) {
 		return fmt.Errorf("namespace %q does not have the namespace finalizer %s", searchName, controller.Finalizer)
 	}
-	namespace, err := d.searchedNamespace(ctx)
+	namespace, err := d.getNamespace(ctx, searchName)
 	if err != nil {
 		return err
 	}
@@ -246,7 +244,7 @@ func (d *demo) showIndexDeleted(ctx context.Context) error {
 // contains the text.
 func (d *demo) untilSearchCondition(ctx context.Context, status corev1.ConditionStatus, text string) error {
 	err := d.poll(ctx, func(ctx context.Context) (bool, error) {
-		namespace, err := d.searchedNamespace(ctx)
+		namespace, err := d.getNamespace(ctx, searchName)
 		if err != nil {
 			return false, err
 		}
@@ -261,14 +259,6 @@ func (d *demo) untilSearchCondition(ctx context.Context, status corev1.Condition
 
 func (d *demo) poll(ctx context.Context, condition wait.ConditionWithContextFunc) error {
 	return wait.PollUntilContextCancel(ctx, pollInterval, true, condition)
-}
-
-func (d *demo) searchedNamespace(ctx context.Context) (*corev1.Namespace, error) {
-	client, err := kubernetes.NewForConfig(d.admin.config)
-	if err != nil {
-		return nil, fmt.Errorf("failed to create a client: %w", err)
-	}
-	return client.CoreV1().Namespaces().Get(ctx, searchName, metav1.GetOptions{})
 }
 
 // fetch sends the same request as the printed curl command.

@@ -18,7 +18,6 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
@@ -136,7 +135,7 @@ func (d *demo) showCreation(ctx context.Context) error {
 func (d *demo) showRejection(ctx context.Context) error {
 	d.out.heading("An early write is rejected")
 	// Wait for the RoleBinding. Without it, RBAC would reject the write.
-	if err := wait.PollUntilContextCancel(ctx, pollInterval, true, func(ctx context.Context) (bool, error) {
+	if err := d.poll(ctx, func(ctx context.Context) (bool, error) {
 		return d.mayWriteTo(ctx, namespaceName)
 	}); err != nil {
 		return fmt.Errorf("initializer %s did not grant user %s any permissions: %w", ownerName, userName, err)

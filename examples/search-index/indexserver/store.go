@@ -79,7 +79,7 @@ func open(dir string, now func() time.Time) (*Store, error) {
 
 // Create creates an index, or returns the existing one.
 func (s *Store) Create(name string, owner Owner) (created Index, isNew bool, err error) {
-	if err := errors.Join(checkName("index", name), checkUID(owner.UID), checkNamespace(owner.Namespace)); err != nil {
+	if err := errors.Join(checkName("index", name), checkUID(owner.UID), checkName("namespace", owner.Namespace)); err != nil {
 		return Index{}, false, err
 	}
 	s.mutex.Lock()
@@ -288,10 +288,6 @@ func checkName(what, name string) error {
 			"without a dash at the beginning or end", ErrInvalid, name, what)
 	}
 	return nil
-}
-
-func checkNamespace(name string) error {
-	return checkName("namespace", name)
 }
 
 func checkUID(uid string) error {

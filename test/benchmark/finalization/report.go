@@ -192,7 +192,7 @@ func growths() []growth {
 		{"ConfigMaps, 1,000 to 10,000", oneThousandMaps, tenThousandMaps, 10},
 		{"Empty namespaces, 100 to 500", many100, many500, 5},
 		{"Namespaces with 20 objects, 100 to 500", many100Full, many500Full, 5},
-		{"Other namespaces, 0 to 10,000, beside 500 empty ones", many500, amongTenThousand, math.Inf(1)},
+		{"500 empty namespaces, with 0 to 10,000 other namespaces", many500, amongTenThousand, math.Inf(1)},
 	}
 	for _, name := range []string{many100, many500, many100Full, many500Full} {
 		list = append(list, growth{"Other objects, 0 to 50,000, " + name, name, crowded + name, math.Inf(1)})
