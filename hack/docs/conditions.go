@@ -60,7 +60,7 @@ func renderConditions(source []*packages.Package) (string, error) {
 // writeDeletionConditions writes the conditions that kube-controller-manager also sets.
 func writeDeletionConditions(out *strings.Builder) {
 	fmt.Fprintf(out, "Condition types of a terminating Namespace. Types and reasons are those of kube-controller-manager, "+
-		"except %s (no request failed, and the deletion order delays the remaining objects) and %s (some types could not be "+
+		"except %s (no request failed, but not all objects are deleted yet) and %s (some types could not be "+
 		"discovered or listed, and no other objects remain).\n\n", code(finalization.ReasonContentDeletionOrdered),
 		code(finalization.ReasonContentUnknown))
 	out.WriteString("| Type | Reason if True | Reason if False | Reason if Unknown |\n| --- | --- | --- | --- |\n")
@@ -99,8 +99,8 @@ func writeGroups(out *strings.Builder, heading, column string, groups []constant
 
 // terms are the kinds of constants of the API, by the prefix of their names.
 var terms = []struct{ prefix, term string }{
-	{"Condition", ""}, {"Reason", "reason "}, {"Label", "label "}, {"Annotation", "annotation "},
-	{"Policy", "policy "}, {"Verb", "verb "},
+	{"Condition", ""}, {"Reason", "reason "}, {"Label", "the label "}, {"Annotation", "the annotation "},
+	{"Policy", "the policy "}, {"Verb", "the verb "},
 }
 
 // collectTerms maps the Go names of a package's constants to the terms that the page uses.
