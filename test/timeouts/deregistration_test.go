@@ -52,7 +52,7 @@ var _ = Describe("Deregistration", func() {
 		expectWritable(ctx, some.Name)
 	}, SpecTimeout(time.Minute))
 
-	It("of one initializer of a configuration does not affect the others", func(ctx context.Context) {
+	It("of one initializer in a configuration does not affect the other initializers", func(ctx context.Context) {
 		runManager(ctx)
 		configuration := register(ctx, initializer(first), initializer(slow), initializer(last))
 		namespace := create(ctx, wrappers.MakeNamespace("shrunk"))
@@ -73,12 +73,12 @@ var _ = Describe("Deregistration", func() {
 		Expect(now).To(HaveCondition(ownCondition(first), corev1.ConditionFalse, v1alpha1.ReasonDeregistered))
 	}, SpecTimeout(time.Minute))
 
-	It("requires that the configuration does not exist, and is not recreated soon", func(ctx context.Context) {
+	It("does not occur while the configuration exists, or if it is recreated within the delay", func(ctx context.Context) {
 		runManager(ctx)
 		configuration := register(ctx, initializer(slow))
 		namespace := create(ctx, wrappers.MakeNamespace("again"))
 		isWaiting := func(g Gomega) { g.Expect(pendingOf(get(g, ctx, namespace.Name))).To(Equal(slow)) }
-		// Two interruptions of 3 s do not count as one of 5 s.
+		// Two interruptions of 3 s are not treated as one interruption of 5 s.
 		for range 2 {
 			Expect(admin.Delete(ctx, configuration)).To(Succeed())
 			Consistently(isWaiting, 3*time.Second).WithContext(ctx).Should(Succeed())

@@ -28,7 +28,7 @@ func addList(namespace *corev1.Namespace) {
 	}
 }
 
-// change updates a namespace as the user of the configuration, and returns the error.
+// change patches a namespace as the user of the client, and returns the error.
 func change(
 	ctx context.Context, c client.Client, name string, how func(*corev1.Namespace), subresource ...string,
 ) error {
@@ -151,7 +151,7 @@ var _ = Describe("The guard", func() {
 		Expect(change(ctx, initializer, name, addList)).To(BeDeniedBy("guard"))
 	})
 
-	It("rejects completing an initialization that has failed", func(ctx context.Context) {
+	It("rejects the completion of a failed initialization", func(ctx context.Context) {
 		stopManager()
 		DeferCleanup(func(ctx context.Context) {
 			if manager == nil {
