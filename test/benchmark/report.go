@@ -87,7 +87,7 @@ func (r *report) missed() []string {
 
 func (r *report) tables() []harness.Table {
 	ratios := harness.Table{
-		Title: "Requests, with nslifecycle against without",
+		Title: "Requests with and without nslifecycle",
 		Header: []string{
 			"Request", "Samples each", "Median without", "Median with", "Difference", "95th percentile",
 			"Ratio of medians (95% CI)", "Same server twice", "Goal", "Result",

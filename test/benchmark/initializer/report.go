@@ -46,9 +46,9 @@ func evaluate(w way, took, goal time.Duration) (words, result string) {
 // tables returns the report and the missed goals.
 func (r *outcome) tables() ([]harness.Table, []string) {
 	chains := harness.Table{
-		Title: "From creation until users are let in, and until Initializing=False, by the length of the chain: medians",
+		Title: "From creation until users can write, and until Initializing=False, by the length of the chain: medians",
 		Header: []string{
-			"Initializers", "1", "2", "4", "8", "Each adds until users are let in", "Each adds until Initializing=False",
+			"Initializers", "1", "2", "4", "8", "Each adds until users can write", "Each adds until Initializing=False",
 			"Goal", "Result",
 		},
 		Note: "Each adds: the slope of the medians over the length of the chain. The goal is for the longer of the two.",
