@@ -49,7 +49,7 @@ const (
 	amongTenThousand   = "many-500-among-10000"
 	crowded            = "crowded-"
 	crowdSize          = 50_000
-	crowdTitle         = ", 50,000 other objects"
+	crowdTitle         = ", with 50,000 other objects"
 	manyCRDs           = 100
 	idleNamespaceCount = 10_000
 )
