@@ -72,7 +72,7 @@ func (i *Injector) Inject(ctx context.Context, namespace *corev1.Namespace) (tim
 // warn records an Event about a Namespace that should have a pending list.
 func (i *Injector) warn(namespace *corev1.Namespace, reason string) {
 	nswrite.RecordEvent(i.Recorder, namespace, corev1.EventTypeWarning, eventNotInitialized, actionInitialize,
-		noteNotInitialized(reason))
+		noteNotInitialized+reason)
 }
 
 func (i *Injector) write(

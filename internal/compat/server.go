@@ -6,11 +6,13 @@ package compat
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/util/sets"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/discovery"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -44,20 +46,26 @@ func (s Server) PolicyObjects() []client.Object {
 // Detect discovers the capabilities of the API server. It does not compare versions, since a type can
 // be disabled.
 func Detect(ctx context.Context, api discovery.DiscoveryInterfaceWithContext) (Server, error) {
-	list, err := api.ServerResourcesForGroupVersionWithContext(ctx, admissionv1.SchemeGroupVersion.String())
+	missing, err := MissingResources(ctx, api, admissionv1.SchemeGroupVersion,
+		"mutatingadmissionpolicies", "mutatingadmissionpolicybindings")
+	return Server{LacksMutatingPolicies: len(missing) > 0}, err
+}
+
+// MissingResources returns those of the given resources that the API server does not serve.
+func MissingResources(
+	ctx context.Context, api discovery.DiscoveryInterfaceWithContext, groupVersion schema.GroupVersion,
+	resources ...string,
+) ([]string, error) {
+	list, err := api.ServerResourcesForGroupVersionWithContext(ctx, groupVersion.String())
 	if apierrors.IsNotFound(err) {
-		return Server{LacksMutatingPolicies: true}, nil
+		return resources, nil
 	}
 	if err != nil {
-		return Server{}, fmt.Errorf("failed to discover the resources of %s: %w", admissionv1.SchemeGroupVersion, err)
+		return nil, fmt.Errorf("failed to discover the resources of %s: %w", groupVersion, err)
 	}
-	served := sets.New[string]()
-	for _, resource := range list.APIResources {
-		served.Insert(resource.Name)
-	}
-	return Server{
-		LacksMutatingPolicies: !served.HasAll("mutatingadmissionpolicies", "mutatingadmissionpolicybindings"),
-	}, nil
+	return slices.DeleteFunc(resources, func(resource string) bool {
+		return slices.ContainsFunc(list.APIResources, func(served metav1.APIResource) bool { return served.Name == resource })
+	}), nil
 }
 
 // watchInterval is how often ServerWatch repeats the discovery.
@@ -80,16 +88,10 @@ func (w *ServerWatch) Start(ctx context.Context) error {
 		if err != nil || current == w.Server {
 			return false, nil // The discovery is repeated after the interval.
 		}
-		return false, &ServerChangedError{Server: current}
+		return false, fmt.Errorf("the capabilities of the API server have changed, so the manager must restart: %s", current)
 	})
 	if ctx.Err() != nil {
 		return nil
 	}
 	return err
 }
-
-// ServerChangedError contains the new capabilities of the API server.
-type ServerChangedError struct{ Server Server }
-
-// Error implements error.
-func (e *ServerChangedError) Error() string { return msgServerChanged(e.Server) }

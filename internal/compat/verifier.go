@@ -98,7 +98,7 @@ func (v *Verifier) Verify(
 	}
 	if reason, message := checkInstalled(installed); reason != "" {
 		v.confirmed = ""
-		status := policyverifier.PolicyStatus{Reason: reason, Message: msgNotInitialized(message)}
+		status := policyverifier.PolicyStatus{Reason: reason, Message: msgNotInitialized + message}
 		log.FromContext(ctx).Info("The admission policies do not match", "reason", status.Reason, "message", status.Message)
 		return status, nil
 	}

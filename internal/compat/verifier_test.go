@@ -125,14 +125,14 @@ func TestVerify(t *testing.T) {
 			server: lacking, installed: policytest.Default(admissionv1.Fail)[6:],
 			want: policyverifier.PolicyStatus{
 				Reason:  v1alpha1.ReasonPolicyMismatch,
-				Message: msgNotInitialized(msgMismatch),
+				Message: msgNotInitialized + msgMismatch,
 			},
 		},
 		"a policy is missing": {
 			server: lacking, installed: policytest.Without(policytest.Compat(), "guard-binding"),
 			want: policyverifier.PolicyStatus{
 				Reason:  v1alpha1.ReasonPolicyMissing,
-				Message: msgNotInitialized(msgMissing([]string{`a ValidatingAdmissionPolicyBinding for "guard"`})),
+				Message: msgNotInitialized + msgMissing([]string{`a ValidatingAdmissionPolicyBinding for "guard"`}),
 			},
 		},
 		"the policies of both": {

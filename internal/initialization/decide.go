@@ -143,7 +143,10 @@ func initializingEvents(
 // are skipped before a timeout is acted on.
 func (d *Decision) decideWaiting(namespace *corev1.Namespace, registry Registry, timeout *Timeout, now time.Time) {
 	var deregistered []string
-	for _, name := range unregistered(d.State.Pending, registry.Registrations) {
+	for _, name := range d.State.Pending {
+		if _, ok := registry.Registrations[name]; ok {
+			continue
+		}
 		since, ok := registry.UnregisteredSince[name]
 		if !ok {
 			since = now

@@ -199,7 +199,7 @@ func TestDecideSkip(t *testing.T) {
 			NewWithT(t).Expect(Decide(namespace, registry, systemNamespace, now).Skip).To(Equal(&Skip{
 				Initializers: []string{rbac}, Reason: test.wantReason, Pending: quota,
 				Conditions: []corev1.NamespaceCondition{
-					one(rbac, corev1.ConditionFalse, test.wantReason, skippedMessage(test.wantCause), at),
+					one(rbac, corev1.ConditionFalse, test.wantReason, "skipped: "+test.wantCause, at),
 				},
 				Event: Event{
 					Type: corev1.EventTypeWarning, Reason: test.wantEvent, Action: "Initialize",

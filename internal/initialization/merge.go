@@ -40,15 +40,10 @@ const maxSetBytes = 512 << 10
 // A configuration that would make the list exceed v1alpha1.MaxSetInitializers or maxSetBytes is
 // excluded completely: a part of a configuration may be worse than none of it.
 func Merge(configurations []v1alpha1.NamespaceInitializerConfiguration) Merged {
-	sorted := slices.Clone(configurations)
-	slices.SortFunc(sorted, func(a, b v1alpha1.NamespaceInitializerConfiguration) int {
-		return cmp.Compare(a.Name, b.Name)
-	})
-
-	merged := Merged{}
+	merged := Merged{Overridden: map[string][]v1alpha1.EffectiveInitializer{}}
 	positions := map[string]int{}
 	size := 0
-	for _, configuration := range sorted {
+	for _, configuration := range sortedByName(configurations) {
 		if configuration.DeletionTimestamp != nil {
 			continue
 		}
@@ -68,13 +63,18 @@ func Merge(configurations []v1alpha1.NamespaceInitializerConfiguration) Merged {
 		merged.Initializers = append(merged.Initializers, added...)
 		size += addedSize
 		if len(overridden) > 0 {
-			if merged.Overridden == nil {
-				merged.Overridden = map[string][]v1alpha1.EffectiveInitializer{}
-			}
 			merged.Overridden[configuration.Name] = overridden
 		}
 	}
 	return merged
+}
+
+func sortedByName(
+	configurations []v1alpha1.NamespaceInitializerConfiguration,
+) []v1alpha1.NamespaceInitializerConfiguration {
+	return slices.SortedFunc(slices.Values(configurations), func(a, b v1alpha1.NamespaceInitializerConfiguration) int {
+		return cmp.Compare(a.Name, b.Name)
+	})
 }
 
 // additions returns the entries that a configuration adds to the list, with their size as JSON, and

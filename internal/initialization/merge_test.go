@@ -183,7 +183,7 @@ func TestMergeSettings(t *testing.T) {
 			if test.wantOverridden {
 				g.Expect(merged.Overridden).To(Equal(map[string][]v1alpha1.EffectiveInitializer{"b": {want}}))
 			} else {
-				g.Expect(merged.Overridden).To(BeNil())
+				g.Expect(merged.Overridden).To(BeEmpty())
 			}
 			if selector := merged.Initializers[0].NamespaceSelector; selector != nil {
 				selector.MatchLabels["team"] = "changed"

@@ -138,9 +138,6 @@ func timedOutMessage(timeout *Timeout) string {
 		timeout.Duration, timeout.Configuration)
 }
 
-// skippedMessage is the message of the condition of a skipped initializer.
-func skippedMessage(cause string) string { return "skipped: " + cause }
-
 // skippedNote is the note of the Event about skipped initializers.
 func skippedNote(names []string, cause string) string {
 	noun := "initializer"

@@ -4,7 +4,6 @@
 package initialization
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -41,19 +40,14 @@ type Registration struct {
 // while it exists, a Namespace waits for them on purpose. Its settings are used if no other
 // configuration names the initializer.
 func ComputeRegistrations(configurations []v1alpha1.NamespaceInitializerConfiguration) map[string]Registration {
-	sorted := slices.Clone(configurations)
-	slices.SortFunc(sorted, func(a, b v1alpha1.NamespaceInitializerConfiguration) int {
-		return cmp.Compare(a.Name, b.Name)
-	})
 	effective := map[string]string{}
 	for _, entry := range Merge(configurations).Initializers {
 		effective[entry.Name] = entry.Configuration
 	}
 	registrations := map[string]Registration{}
-	for _, configuration := range sorted {
+	for _, configuration := range sortedByName(configurations) {
 		for _, initializer := range configuration.Initializers {
-			_, ok := registrations[initializer.Name]
-			if ok && effective[initializer.Name] != configuration.Name {
+			if _, ok := registrations[initializer.Name]; ok && effective[initializer.Name] != configuration.Name {
 				continue
 			}
 			registrations[initializer.Name] = Registration{
@@ -62,17 +56,6 @@ func ComputeRegistrations(configurations []v1alpha1.NamespaceInitializerConfigur
 		}
 	}
 	return registrations
-}
-
-// unregistered returns the names without a registration.
-func unregistered(names []string, registrations map[string]Registration) []string {
-	var missing []string
-	for _, name := range names {
-		if _, ok := registrations[name]; !ok {
-			missing = append(missing, name)
-		}
-	}
-	return missing
 }
 
 // Generations identifies the specs of the configurations, in any order. The start of a deletion

@@ -75,15 +75,6 @@ func TestComputeRegistrations(t *testing.T) {
 	})
 }
 
-func TestUnregistered(t *testing.T) {
-	g := NewWithT(t)
-	registrations := map[string]Registration{quota: {}}
-	g.Expect(unregistered([]string{rbac, quota, mesh}, registrations)).To(Equal([]string{rbac, mesh}))
-	g.Expect(unregistered([]string{quota}, registrations)).To(BeEmpty())
-	g.Expect(unregistered([]string{rbac}, nil)).To(Equal([]string{rbac}))
-	g.Expect(unregistered(nil, registrations)).To(BeEmpty())
-}
-
 func objects(configurations []*wrappers.ConfigurationWrapper) []v1alpha1.NamespaceInitializerConfiguration {
 	var items []v1alpha1.NamespaceInitializerConfiguration
 	for _, configuration := range configurations {

@@ -37,7 +37,7 @@ func newSkip(namespace *corev1.Namespace, names []string, reason, cause string, 
 	return &Skip{
 		Initializers: names, Reason: reason,
 		Pending:    removeNames(namespace.Annotations[v1alpha1.AnnotationPendingInitializers], names),
-		Conditions: SkippedConditions(names, reason, skippedMessage(cause), metav1.NewTime(now)),
+		Conditions: SkippedConditions(names, reason, "skipped: "+cause, metav1.NewTime(now)),
 		// One Event for all of them: Events that differ only in the note are combined into a series.
 		Event: Event{corev1.EventTypeWarning, eventReason, actionInitialize, skippedNote(names, cause)},
 	}

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/utils/ptr"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/nscondition"
@@ -66,7 +67,8 @@ func ParseState(namespace *corev1.Namespace) State {
 		}
 	}
 
-	switch reason := conditionReason(namespace); {
+	current := ptr.Deref(nscondition.Find(namespace, v1alpha1.ConditionInitializing), corev1.NamespaceCondition{})
+	switch reason := current.Reason; {
 	case len(state.Pending) > 0:
 		state.Phase = PhasePending
 		state.Failure, state.ResultProblem = parseResult(namespace)
@@ -178,11 +180,4 @@ func IsExempt(name, systemNamespace string) bool {
 		return true
 	}
 	return name == systemNamespace
-}
-
-func conditionReason(namespace *corev1.Namespace) string {
-	if condition := nscondition.Find(namespace, v1alpha1.ConditionInitializing); condition != nil {
-		return condition.Reason
-	}
-	return ""
 }

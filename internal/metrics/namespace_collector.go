@@ -5,7 +5,7 @@ package metrics
 
 import (
 	"context"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -57,27 +57,16 @@ func CollectNamespaces(source NamespaceSource) manager.Runnable { return namespa
 // namespaceCollector counts the objects in the leader's cache when the metrics are scraped, so that
 // the counts cannot differ from the cache.
 type namespaceCollector struct {
-	lock   sync.Mutex
-	source *NamespaceSource
+	source atomic.Pointer[NamespaceSource]
 }
 
 func (c *namespaceCollector) runnable(source NamespaceSource) manager.Runnable {
 	return manager.RunnableFunc(func(ctx context.Context) error {
-		c.withLock(func() { c.source = &source })
+		c.source.Store(&source)
 		<-ctx.Done()
-		c.withLock(func() {
-			if c.source == &source {
-				c.source = nil
-			}
-		})
+		c.source.CompareAndSwap(&source, nil)
 		return nil
 	})
-}
-
-func (c *namespaceCollector) withLock(f func()) {
-	c.lock.Lock()
-	defer c.lock.Unlock()
-	f()
 }
 
 // Describe implements prometheus.Collector.
@@ -89,8 +78,7 @@ func (*namespaceCollector) Describe(descs chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (c *namespaceCollector) Collect(collected chan<- prometheus.Metric) {
-	var source *NamespaceSource
-	c.withLock(func() { source = c.source })
+	source := c.source.Load()
 	if source == nil {
 		return
 	}

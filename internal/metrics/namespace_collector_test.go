@@ -111,14 +111,10 @@ func TestNamespaceCollectorCountsOnlyOnTheLeader(t *testing.T) {
 	run := func(reader client.Reader) (stop func()) {
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)
-		before := c.source
+		before := c.source.Load()
 		source := NamespaceSource{Reader: reader, HasInitialization: true, HasFinalization: true}
 		go func() { done <- c.runnable(source).Start(ctx) }()
-		g.Eventually(func() bool {
-			c.lock.Lock()
-			defer c.lock.Unlock()
-			return c.source != before
-		}).Should(BeTrue())
+		g.Eventually(c.source.Load).ShouldNot(BeIdenticalTo(before))
 		return func() {
 			cancel()
 			g.Expect(<-done).To(Succeed())

@@ -5,7 +5,6 @@ package policyverifier
 
 import (
 	"context"
-	"fmt"
 	"slices"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
@@ -23,10 +22,9 @@ const expiryMatchConditions = 1
 func IsExpiryEnforced(ctx context.Context, reader client.Reader) (bool, error) {
 	var policies admissionv1.ValidatingAdmissionPolicyList
 	var bindings admissionv1.ValidatingAdmissionPolicyBindingList
-	for _, list := range []client.ObjectList{&policies, &bindings} {
-		if err := reader.List(ctx, list, client.MatchingLabels{v1alpha1.LabelPolicy: v1alpha1.PolicyExpiry}); err != nil {
-			return false, fmt.Errorf("failed to list admission policies: %w", err)
-		}
+	expiry := client.MatchingLabels{v1alpha1.LabelPolicy: v1alpha1.PolicyExpiry}
+	if err := listPolicies(ctx, reader, expiry, &policies, &bindings); err != nil {
+		return false, err
 	}
 	for _, policy := range policies.Items {
 		if matchesEverything(&policy.Spec) && slices.ContainsFunc(bindings.Items,

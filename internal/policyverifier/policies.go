@@ -70,7 +70,7 @@ func List(ctx context.Context, reader client.Reader) (Installed, error) {
 	var bindings admissionv1.MutatingAdmissionPolicyBindingList
 	installed, err := ListValidating(ctx, reader)
 	if err == nil {
-		err = listLabelled(ctx, reader, &mutating, &bindings)
+		err = listPolicies(ctx, reader, client.HasLabels{v1alpha1.LabelPolicy}, &mutating, &bindings)
 	}
 	if err != nil {
 		return Installed{}, err
@@ -100,7 +100,7 @@ func List(ctx context.Context, reader client.Reader) (Installed, error) {
 func ListValidating(ctx context.Context, reader client.Reader) (Installed, error) {
 	var validating admissionv1.ValidatingAdmissionPolicyList
 	var bindings admissionv1.ValidatingAdmissionPolicyBindingList
-	if err := listLabelled(ctx, reader, &validating, &bindings); err != nil {
+	if err := listPolicies(ctx, reader, client.HasLabels{v1alpha1.LabelPolicy}, &validating, &bindings); err != nil {
 		return Installed{}, err
 	}
 	installed := Installed{counts: map[Policy]int{}}
@@ -121,9 +121,11 @@ func ListValidating(ctx context.Context, reader client.Reader) (Installed, error
 	return installed, nil
 }
 
-func listLabelled(ctx context.Context, reader client.Reader, lists ...client.ObjectList) error {
+func listPolicies(
+	ctx context.Context, reader client.Reader, selector client.ListOption, lists ...client.ObjectList,
+) error {
 	for _, list := range lists {
-		if err := reader.List(ctx, list, client.HasLabels{v1alpha1.LabelPolicy}); err != nil {
+		if err := reader.List(ctx, list, selector); err != nil {
 			return fmt.Errorf("failed to list admission policies: %w", err)
 		}
 	}

@@ -40,7 +40,7 @@ func Check(ctx context.Context, config *rest.Config, name corev1.FinalizerName) 
 	if err := workrunner.ValidateFinalizer(name); err != nil {
 		return err
 	}
-	c, err := workrunner.NewClientForConfig(config)
+	c, err := workrunner.NewClient(config, nil)
 	if err != nil {
 		return err
 	}

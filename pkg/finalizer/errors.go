@@ -20,19 +20,15 @@ type NotYetError struct {
 }
 
 // Error returns the reason and the message.
-func (e *NotYetError) Error() string { return e.internal().Error() }
+func (e *NotYetError) Error() string { return (*workrunner.NotYetError)(e).Error() }
 
 // As converts the error to the type that package workrunner handles.
 func (e *NotYetError) As(target any) bool {
 	notYet, ok := target.(**workrunner.NotYetError)
 	if ok {
-		*notYet = e.internal()
+		*notYet = (*workrunner.NotYetError)(e)
 	}
 	return ok
-}
-
-func (e *NotYetError) internal() *workrunner.NotYetError {
-	return &workrunner.NotYetError{After: e.After, Reason: e.Reason, Message: e.Message}
 }
 
 // NotYet returns a *NotYetError, which reports that the cleanup has to wait. The function is

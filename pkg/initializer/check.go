@@ -55,7 +55,7 @@ func Check(ctx context.Context, config *rest.Config, name string, opts ...Option
 	if err != nil {
 		return err
 	}
-	c, err := workrunner.NewClientForConfig(config)
+	c, err := workrunner.NewClient(config, nil)
 	if err != nil {
 		return err
 	}

@@ -27,19 +27,15 @@ type FailedError struct {
 }
 
 // Error returns the reason and the message.
-func (e *FailedError) Error() string { return e.internal().Error() }
+func (e *FailedError) Error() string { return (*workrunner.FailedError)(e).Error() }
 
 // As converts the error to the type that package workrunner handles.
 func (e *FailedError) As(target any) bool {
 	failed, ok := target.(**workrunner.FailedError)
 	if ok {
-		*failed = e.internal()
+		*failed = (*workrunner.FailedError)(e)
 	}
 	return ok
-}
-
-func (e *FailedError) internal() *workrunner.FailedError {
-	return &workrunner.FailedError{Reason: e.Reason, Message: e.Message}
 }
 
 // NotYet returns a *NotYetError, which reports that the Namespace cannot be initialized yet. The
@@ -61,17 +57,13 @@ type NotYetError struct {
 }
 
 // Error returns the reason and the message.
-func (e *NotYetError) Error() string { return e.internal().Error() }
+func (e *NotYetError) Error() string { return (*workrunner.NotYetError)(e).Error() }
 
 // As converts the error to the type that package workrunner handles.
 func (e *NotYetError) As(target any) bool {
 	notYet, ok := target.(**workrunner.NotYetError)
 	if ok {
-		*notYet = e.internal()
+		*notYet = (*workrunner.NotYetError)(e)
 	}
 	return ok
-}
-
-func (e *NotYetError) internal() *workrunner.NotYetError {
-	return &workrunner.NotYetError{After: e.After, Reason: e.Reason, Message: e.Message}
 }

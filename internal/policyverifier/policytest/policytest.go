@@ -65,13 +65,18 @@ func Default(failurePolicy admissionv1.FailurePolicyType) []client.Object {
 	if failurePolicy != "" {
 		inject.Spec.FailurePolicy = &failurePolicy
 	}
-	return []client.Object{
+	return append([]client.Object{
 		inject,
 		MutatingBinding("inject-binding", v1alpha1.PolicyInject, "nslifecycle-inject"),
 		MutatingPolicy("nslifecycle-complete", v1alpha1.PolicyComplete),
 		MutatingBinding("complete-binding", v1alpha1.PolicyComplete, "nslifecycle-complete"),
 		ValidatingPolicy("nslifecycle-require-set", v1alpha1.PolicyRequireSet),
 		ValidatingBinding("require-set-binding", v1alpha1.PolicyRequireSet, "nslifecycle-require-set"),
+	}, gateAndGuard()...)
+}
+
+func gateAndGuard() []client.Object {
+	return []client.Object{
 		ValidatingPolicy("nslifecycle-gate", v1alpha1.PolicyGate),
 		ValidatingBinding("gate-binding", v1alpha1.PolicyGate, "nslifecycle-gate"),
 		ValidatingBinding("gate-resources-binding", v1alpha1.PolicyGate, "nslifecycle-gate"),
@@ -84,13 +89,7 @@ func Default(failurePolicy admissionv1.FailurePolicyType) []client.Object {
 func Compat() []client.Object {
 	guard := ValidatingPolicy("nslifecycle-guard", v1alpha1.PolicyGuard)
 	guard.Labels[v1alpha1.LabelInjection] = v1alpha1.InjectionByOperator
-	return []client.Object{
-		ValidatingPolicy("nslifecycle-gate", v1alpha1.PolicyGate),
-		ValidatingBinding("gate-binding", v1alpha1.PolicyGate, "nslifecycle-gate"),
-		ValidatingBinding("gate-resources-binding", v1alpha1.PolicyGate, "nslifecycle-gate"),
-		guard,
-		ValidatingBinding("guard-binding", v1alpha1.PolicyGuard, "nslifecycle-guard"),
-	}
+	return append(Without(gateAndGuard(), guard.Name), guard)
 }
 
 // Without returns the objects except those with the given names.
@@ -178,28 +177,20 @@ func FailingPatch(err error) func(
 
 // ExpiryPolicy returns the expiry policy.
 func ExpiryPolicy() *admissionv1.ValidatingAdmissionPolicy {
-	return &admissionv1.ValidatingAdmissionPolicy{
-		ObjectMeta: metav1.ObjectMeta{
-			Name: "some-expiry", Labels: map[string]string{v1alpha1.LabelPolicy: v1alpha1.PolicyExpiry},
+	policy := ValidatingPolicy("some-expiry", v1alpha1.PolicyExpiry)
+	policy.Spec = admissionv1.ValidatingAdmissionPolicySpec{
+		// The API server defaults omitted selectors to empty ones.
+		MatchConstraints: &admissionv1.MatchResources{
+			NamespaceSelector: &metav1.LabelSelector{}, ObjectSelector: &metav1.LabelSelector{},
 		},
-		Spec: admissionv1.ValidatingAdmissionPolicySpec{
-			// The API server defaults omitted selectors to empty ones.
-			MatchConstraints: &admissionv1.MatchResources{
-				NamespaceSelector: &metav1.LabelSelector{}, ObjectSelector: &metav1.LabelSelector{},
-			},
-			MatchConditions: []admissionv1.MatchCondition{{Name: "expiry-changes", Expression: "true"}},
-		},
+		MatchConditions: []admissionv1.MatchCondition{{Name: "expiry-changes", Expression: "true"}},
 	}
+	return policy
 }
 
 // ExpiryBinding returns the binding of ExpiryPolicy.
 func ExpiryBinding() *admissionv1.ValidatingAdmissionPolicyBinding {
-	return &admissionv1.ValidatingAdmissionPolicyBinding{
-		ObjectMeta: metav1.ObjectMeta{
-			Name: "some-expiry", Labels: map[string]string{v1alpha1.LabelPolicy: v1alpha1.PolicyExpiry},
-		},
-		Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
-			PolicyName: "some-expiry", ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny},
-		},
-	}
+	binding := ValidatingBinding("some-expiry", v1alpha1.PolicyExpiry, "some-expiry")
+	binding.Spec.ValidationActions = []admissionv1.ValidationAction{admissionv1.Deny}
+	return binding
 }

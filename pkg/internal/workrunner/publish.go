@@ -32,29 +32,6 @@ func TruncateMessage(message string) string {
 	return nscondition.Shorten(message, maxMessage)
 }
 
-// publisher records that writes of conditions are forbidden.
-type publisher struct {
-	mutex          sync.Mutex
-	forbiddenUntil time.Time
-	isLogged       bool
-}
-
-func (p *publisher) isForbidden(now time.Time) bool {
-	p.mutex.Lock()
-	defer p.mutex.Unlock()
-	return now.Before(p.forbiddenUntil)
-}
-
-// markForbidden reports whether it is the first call, which the caller logs.
-func (p *publisher) markForbidden(now time.Time) bool {
-	p.mutex.Lock()
-	defer p.mutex.Unlock()
-	p.forbiddenUntil = now.Add(forbiddenInterval)
-	wasLogged := p.isLogged
-	p.isLogged = true
-	return !wasLogged
-}
-
 // publish writes the condition unless it is already up to date. The condition is informational, so
 // an error is only logged.
 func (r *Reconciler) publish(
@@ -62,7 +39,7 @@ func (r *Reconciler) publish(
 	status corev1.ConditionStatus, reason, message string,
 ) {
 	now := r.Clock.Now()
-	if r.Handler.ConditionType == "" || r.publisher.isForbidden(now) {
+	if until := r.forbiddenUntil.Load(); r.Handler.ConditionType == "" || (until != nil && now.Before(*until)) {
 		return
 	}
 	want := corev1.NamespaceCondition{
@@ -82,7 +59,8 @@ func (r *Reconciler) publish(
 	case err == nil:
 		task.published = &want
 	case apierrors.IsForbidden(err):
-		if r.publisher.markForbidden(now) {
+		until := now.Add(forbiddenInterval)
+		if wasForbidden := r.forbiddenUntil.Swap(&until) != nil; !wasForbidden {
 			log.FromContext(ctx).Info("Cannot publish conditions without the verb patch on namespaces/status",
 				"conditionType", want.Type, "error", err.Error())
 		}

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -44,7 +45,9 @@ type Reconciler struct {
 	startedAt time.Time
 	tasks     tasks
 	delays    sync.Map
-	publisher publisher
+	// forbiddenUntil is the end of the interval in which no conditions are written; nil if no write
+	// was forbidden.
+	forbiddenUntil atomic.Pointer[time.Time]
 }
 
 // Backoff is the delay after an error. It doubles from First to Max.
@@ -102,7 +105,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{RequeueAfter: left}, nil
 	}
 	err := r.process(ctx, task, &namespace)
-	if errors.Is(ctx.Err(), context.Canceled) || task.canceled() || err == nil {
+	if errors.Is(ctx.Err(), context.Canceled) || task.matching.Err() != nil || err == nil {
 		return reconcile.Result{}, nil
 	}
 	// The manager's ReconciliationTimeout has expired. That is an ordinary error, which is

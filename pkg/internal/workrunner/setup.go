@@ -35,15 +35,9 @@ import (
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 )
 
-// Defaults of the options.
-const (
-	DefaultWorkers      = 4
-	DefaultFirstBackoff = 200 * time.Millisecond
-	DefaultMaxBackoff   = time.Minute
-	// DefaultHeartbeatDelay is well below the minute after which the operator reports an
-	// initializer as unresponsive.
-	DefaultHeartbeatDelay = 10 * time.Second
-)
+// DefaultHeartbeatDelay is well below the minute after which the operator reports an initializer as
+// unresponsive.
+const DefaultHeartbeatDelay = 10 * time.Second
 
 // staleCacheWindow exceeds the skew of synchronized clocks plus the one second precision of
 // creationTimestamp.
@@ -57,7 +51,7 @@ type Options struct {
 
 // DefaultOptions returns the default options.
 func DefaultOptions() Options {
-	return Options{Workers: DefaultWorkers, Backoff: Backoff{First: DefaultFirstBackoff, Max: DefaultMaxBackoff}}
+	return Options{Workers: 4, Backoff: Backoff{First: 200 * time.Millisecond, Max: time.Minute}}
 }
 
 // Validate returns an error for each invalid option.
@@ -109,7 +103,7 @@ func withoutRateLimit(config *rest.Config) *rest.Config {
 	return config
 }
 
-// NewClient returns a client without a cache.
+// NewClient returns a client without a cache. If httpClient is nil, it creates one.
 func NewClient(config *rest.Config, httpClient *http.Client) (client.Client, error) {
 	scheme := NewScheme()
 	c, err := client.New(withoutRateLimit(config), client.Options{
@@ -119,15 +113,6 @@ func NewClient(config *rest.Config, httpClient *http.Client) (client.Client, err
 		return nil, fmt.Errorf("failed to create a client: %w", err)
 	}
 	return c, nil
-}
-
-// NewClientForConfig returns a client without a cache for a program without a manager.
-func NewClientForConfig(config *rest.Config) (client.Client, error) {
-	httpClient, err := rest.HTTPClientFor(config)
-	if err != nil {
-		return nil, fmt.Errorf("failed to create an HTTP client: %w", err)
-	}
-	return NewClient(config, httpClient)
 }
 
 // handlerNames are the handlers of this process. controller-runtime validates the names of
@@ -185,7 +170,7 @@ func Add(mgr manager.Manager, newSetup func(c client.Client) Setup) error {
 	if err != nil {
 		return fmt.Errorf("failed to create a controller for %s: %w", setup.Handler.Name, err)
 	}
-	kind := source.Kind(namespaces, client.Object(&corev1.Namespace{}), reconciler.eventHandler())
+	kind := source.Kind(namespaces, &corev1.Namespace{}, reconciler.eventHandler())
 	if err := ctrl.Watch(kind); err != nil {
 		return fmt.Errorf("failed to watch namespaces for %s: %w", setup.Handler.Name, err)
 	}
@@ -210,25 +195,19 @@ func (startupCheck) NeedLeaderElection() bool { return false }
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
 // eventHandler tracks the Namespaces of all events, and enqueues those that are ready.
-func (r *Reconciler) eventHandler() handler.EventHandler {
+func (r *Reconciler) eventHandler() handler.TypedEventHandler[*corev1.Namespace, reconcile.Request] {
 	enqueue := func(queue queue, namespace *corev1.Namespace) {
 		if r.isReady(namespace) {
 			queue.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(namespace)})
 		}
 	}
-	return handler.Funcs{
-		CreateFunc: func(_ context.Context, e event.CreateEvent, queue queue) {
-			if namespace, ok := e.Object.(*corev1.Namespace); ok {
-				r.Track(namespace)
-				enqueue(queue, namespace)
-			}
+	return handler.TypedFuncs[*corev1.Namespace, reconcile.Request]{
+		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[*corev1.Namespace], queue queue) {
+			r.Track(e.Object)
+			enqueue(queue, e.Object)
 		},
-		UpdateFunc: func(_ context.Context, e event.UpdateEvent, queue queue) {
-			before, wasOK := e.ObjectOld.(*corev1.Namespace)
-			namespace, ok := e.ObjectNew.(*corev1.Namespace)
-			if !wasOK || !ok {
-				return
-			}
+		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[*corev1.Namespace], queue queue) {
+			before, namespace := e.ObjectOld, e.ObjectNew
 			if before.UID != namespace.UID {
 				r.Untrack(before)
 			}
@@ -238,10 +217,8 @@ func (r *Reconciler) eventHandler() handler.EventHandler {
 				enqueue(queue, namespace)
 			}
 		},
-		DeleteFunc: func(_ context.Context, e event.DeleteEvent, _ queue) {
-			if namespace, ok := e.Object.(*corev1.Namespace); ok {
-				r.Untrack(namespace)
-			}
+		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[*corev1.Namespace], _ queue) {
+			r.Untrack(e.Object)
 		},
 	}
 }

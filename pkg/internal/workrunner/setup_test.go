@@ -120,11 +120,13 @@ func TestEventHandler(t *testing.T) {
 			}
 			switch {
 			case test.before == nil:
-				handler.Create(ctx, event.CreateEvent{Object: test.after}, queue)
+				handler.Create(ctx, event.TypedCreateEvent[*corev1.Namespace]{Object: test.after}, queue)
 			case test.after == nil:
-				handler.Delete(ctx, event.DeleteEvent{Object: test.before}, queue)
+				handler.Delete(ctx, event.TypedDeleteEvent[*corev1.Namespace]{Object: test.before}, queue)
 			default:
-				handler.Update(ctx, event.UpdateEvent{ObjectOld: test.before, ObjectNew: test.after}, queue)
+				handler.Update(ctx, event.TypedUpdateEvent[*corev1.Namespace]{
+					ObjectOld: test.before, ObjectNew: test.after,
+				}, queue)
 			}
 			g.Expect(queue.Len()).To(Equal(test.wantQueued))
 			var known []string

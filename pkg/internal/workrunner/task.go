@@ -18,11 +18,9 @@ var errNoMatch = errors.New("the namespace no longer matches")
 
 // task is the state of one Namespace while it matches.
 type task struct {
-	mutex sync.Mutex
-	// cancel cancels the running call; nil if there is none.
-	cancel context.CancelCauseFunc
-	// isCanceled is true when the Namespace no longer matches.
-	isCanceled bool
+	// matching is canceled when the Namespace no longer matches.
+	matching context.Context
+	cancel   context.CancelFunc
 
 	// publishing is held while a condition is written. published is the last condition that was
 	// written.
@@ -46,31 +44,14 @@ type task struct {
 	retryAt  time.Time
 }
 
-// startCall returns a context that is canceled with the task, and a function to call when the call
-// has returned.
-func (t *task) startCall(ctx context.Context) (context.Context, func()) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	t.mutex.Lock()
-	defer t.mutex.Unlock()
-	t.cancel = cancel
-	if t.isCanceled {
-		cancel(errNoMatch)
-	}
-	return ctx, func() {
-		t.mutex.Lock()
-		defer t.mutex.Unlock()
-		t.cancel = nil
+// startCall returns a context that is canceled when the Namespace no longer matches. The caller must
+// call endCall when the call has returned.
+func (t *task) startCall(ctx context.Context) (callCtx context.Context, endCall func()) {
+	callCtx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(t.matching, func() { cancel(errNoMatch) })
+	return callCtx, func() {
+		stop()
 		cancel(nil)
-	}
-}
-
-// cancelCall cancels the running call.
-func (t *task) cancelCall() {
-	t.mutex.Lock()
-	defer t.mutex.Unlock()
-	t.isCanceled = true
-	if t.cancel != nil {
-		t.cancel(errNoMatch)
 	}
 }
 
@@ -80,14 +61,8 @@ func (t *task) hasPublished() bool {
 	return t.published != nil
 }
 
-func (t *task) canceled() bool {
-	t.mutex.Lock()
-	defer t.mutex.Unlock()
-	return t.isCanceled
-}
-
-// tasks holds the tasks of all matching Namespaces. Only watch events add and remove tasks, in
-// their order, so none is leaked.
+// tasks holds the tasks of all matching Namespaces. Only watch events add and remove tasks, in the
+// order of the events, so no task is leaked.
 type tasks struct {
 	mutex sync.Mutex
 	byUID map[types.UID]*task
@@ -110,16 +85,16 @@ func (t *tasks) add(uid types.UID, mayBeStale bool) bool {
 	if t.byUID[uid] != nil {
 		return false
 	}
-	t.byUID[uid] = &task{mayBeStale: mayBeStale}
+	matching, cancel := context.WithCancel(context.Background())
+	t.byUID[uid] = &task{matching: matching, cancel: cancel, mayBeStale: mayBeStale}
 	return true
 }
 
 func (t *tasks) remove(uid types.UID) {
 	t.mutex.Lock()
-	found := t.byUID[uid]
-	delete(t.byUID, uid)
-	t.mutex.Unlock()
-	if found != nil {
-		found.cancelCall()
+	defer t.mutex.Unlock()
+	if found := t.byUID[uid]; found != nil {
+		found.cancel()
+		delete(t.byUID, uid)
 	}
 }

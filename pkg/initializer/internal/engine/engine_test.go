@@ -357,7 +357,7 @@ func TestReconcile(t *testing.T) {
 		"not yet without duration and reason": {
 			cached: waiting(me).Obj(), call: returning(&workrunner.NotYetError{After: -1, Message: "soon"}),
 			wantCalls: 1, wantRequests: []string{status + "False Waiting: soon"},
-			wantAfter: workrunner.DefaultFirstBackoff, wantPending: me,
+			wantAfter: workrunner.DefaultOptions().Backoff.First, wantPending: me,
 		},
 		"permanent failure": {
 			cached: waiting(me).Obj(), call: returning(fmt.Errorf("preparing: %w", &workrunner.FailedError{Reason: "NoQuota", Message: "<none> left"})),
