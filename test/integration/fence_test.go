@@ -50,7 +50,7 @@ var _ = Describe("The fence of config/samples/fence", func() {
 		Eventually(patch).WithContext(ctx).WithArguments(open.Name, label).
 			Should(MatchError(ContainSubstring("can change only Namespaces")))
 		Expect(patch(ctx, open.Name, `{"annotations": {"a": "b"}}`)).To(MatchError(ContainSubstring("can change only Namespaces")))
-		Expect(bind(ctx, open.Name)).To(MatchError(ContainSubstring("can write only into namespaces")))
+		Expect(bind(ctx, open.Name)).To(MatchError(ContainSubstring("can write only to namespaces")))
 
 		By("allowing it to initialize")
 		Expect(bind(ctx, initializing.Name)).To(Succeed())
