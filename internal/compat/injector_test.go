@@ -36,7 +36,8 @@ var (
 	errDeniedByGuard = policytest.ErrDeniedByGuard
 
 	errConflict = apierrors.NewConflict(schema.GroupResource{Resource: "namespaces"}, "x", errors.New("it has changed"))
-	// errRecreated is the error for a patch with the UID of an object that was deleted and created again.
+	// errRecreated is the error for a patch with the UID of an object that was deleted and created
+	// again.
 	errRecreated = apierrors.NewInvalid(schema.GroupKind{Kind: "Namespace"}, "x", field.ErrorList{
 		field.Invalid(field.NewPath("metadata", "uid"), "x-uid", "field is immutable"),
 	})

@@ -23,8 +23,7 @@ const (
 	msgNotInitialized = "new namespaces are not initialized: "
 	msgUnauthorized   = msgNotInitialized + "the operator does not have the verb \"" + v1alpha1.VerbInject +
 		"\" on namespaces; run: " + InstallCommand
-	msgNextSecond = "the operator adds these initializers to namespaces that are created after the current second"
-	// msgGuardPending is reported for a few seconds after an installation.
+	msgNextSecond   = "the operator adds these initializers to namespaces that are created after the current second"
 	msgGuardPending = "the API server does not enforce policy \"guard\" yet; this can take a few seconds after an " +
 		"installation"
 	msgMismatch = "policy \"guard\" is the variant for API servers that serve MutatingAdmissionPolicy v1, and this API " +
@@ -35,7 +34,7 @@ func msgMissing(missing []string) string {
 	return fmt.Sprintf("the API server lacks %s; run: %s", strings.Join(missing, ", "), InstallCommand)
 }
 
-// Event about a Namespace that has no pending list yet.
+// Reason and note of the Event about a Namespace without a pending list.
 const (
 	eventNotInitialized = "NotInitialized"
 	noteNotInitialized  = "All users can write to the namespace, because the operator cannot add the pending " +

@@ -26,7 +26,7 @@ type Server struct {
 	LacksMutatingPolicies bool
 }
 
-// String describes how new Namespaces get their pending list.
+// String describes how new Namespaces get the pending list.
 func (s Server) String() string {
 	if s.LacksMutatingPolicies {
 		return msgOperatorInjects
@@ -35,7 +35,7 @@ func (s Server) String() string {
 }
 
 // PolicyObjects returns the types of policies and bindings that the API server serves. An informer
-// for another type would keep the manager from starting.
+// for a type that is not served would prevent the manager from starting.
 func (s Server) PolicyObjects() []client.Object {
 	if s.LacksMutatingPolicies {
 		return policyverifier.ValidatingObjects()
@@ -43,8 +43,8 @@ func (s Server) PolicyObjects() []client.Object {
 	return policyverifier.Objects()
 }
 
-// Detect discovers the capabilities of the API server. It does not compare versions, since a type can
-// be disabled.
+// Detect discovers the capabilities of the API server. It does not use the version of the API
+// server, because a type can be disabled.
 func Detect(ctx context.Context, api discovery.DiscoveryInterfaceWithContext) (Server, error) {
 	missing, err := MissingResources(ctx, api, admissionv1.SchemeGroupVersion,
 		"mutatingadmissionpolicies", "mutatingadmissionpolicybindings")
@@ -68,11 +68,11 @@ func MissingResources(
 	}), nil
 }
 
-// watchInterval is how often ServerWatch repeats the discovery.
+// watchInterval is the interval at which ServerWatch repeats the discovery.
 const watchInterval = time.Minute
 
 // ServerWatch stops the manager when the capabilities of the API server change, for example after
-// an upgrade: the manager's watches depend on them.
+// an upgrade: the manager's watches depend on the capabilities.
 type ServerWatch struct {
 	Discovery discovery.DiscoveryInterfaceWithContext
 	Server    Server
@@ -81,12 +81,12 @@ type ServerWatch struct {
 // NeedLeaderElection returns false, since standby managers must restart, too.
 func (w *ServerWatch) NeedLeaderElection() bool { return false }
 
-// Start returns an error once the API server's capabilities differ from Server.
+// Start returns an error when the API server's capabilities differ from Server.
 func (w *ServerWatch) Start(ctx context.Context) error {
 	err := wait.PollUntilContextCancel(ctx, watchInterval, false, func(ctx context.Context) (bool, error) {
 		current, err := Detect(ctx, w.Discovery)
 		if err != nil || current == w.Server {
-			return false, nil // The discovery is repeated after the interval.
+			return false, nil // The next poll repeats the discovery.
 		}
 		return false, fmt.Errorf("the capabilities of the API server have changed, so the manager must restart: %s", current)
 	})

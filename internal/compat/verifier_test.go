@@ -139,13 +139,13 @@ func TestVerify(t *testing.T) {
 			installed: append(policytest.Compat(), policytest.Default(admissionv1.Fail)[:6]...),
 			want: policyverifier.PolicyStatus{
 				Reason: v1alpha1.ReasonPolicyMismatch,
-				Message: "policy guard is the variant of config/compat, which denies the changes of policy inject; " +
+				Message: "policy \"guard\" is the variant in config/compat, which denies the changes that policy \"inject\" makes; " +
 					"run: kubectl apply -k config/default",
 			},
 		},
 		"the access review fails": {
 			server: lacking, installed: policytest.Compat(), api: compatServer{reviewError: errOutage},
-			wantError: `failed to review access to verb "inject" on namespaces: ` + errOutage.Error(),
+			wantError: `failed to check the permission for the verb "inject" on namespaces: ` + errOutage.Error(),
 		},
 		"the first dry run fails": {
 			server: lacking, installed: policytest.Compat(), api: compatServer{plainError: errOutage},
@@ -256,7 +256,7 @@ func TestCheckInstalled(t *testing.T) {
 		},
 		"policies of both": {
 			installed: append(policytest.Compat(), policytest.Default("")[:6]...),
-			want:      "policy guard is the variant of config/compat",
+			want:      "is the variant in config/compat",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

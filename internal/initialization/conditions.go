@@ -14,12 +14,12 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/protection"
 )
 
-// ComputeConditions returns the conditions that a Namespace in this state should have and does not
-// have: Initializing, and "<name>/Initialized" for each initializer. It is empty if nothing has to be
-// written.
+// ComputeConditions returns the conditions of a Namespace that must be changed to match the state:
+// Initializing, and "<name>/Initialized" for each initializer. It returns nil if all conditions are
+// up to date.
 //
-// The condition that an initializer sets itself is kept unless it contradicts the pending list. The
-// condition of a skipped initializer is kept, too.
+// A condition that an initializer has set itself is kept unless it contradicts the pending list.
+// The condition of a skipped initializer is always kept.
 func ComputeConditions(
 	namespace *corev1.Namespace, state State, now metav1.Time,
 ) []corev1.NamespaceCondition {
@@ -75,8 +75,8 @@ func initializingCondition(namespace *corev1.Namespace, state State) corev1.Name
 	return condition
 }
 
-// initializerCondition returns the condition of an initializer at a position of the pending list; -1
-// if it is not pending.
+// initializerCondition returns the condition of an initializer at a position of the pending list;
+// -1 if it is not pending.
 func initializerCondition(name string, position int) corev1.NamespaceCondition {
 	condition := corev1.NamespaceCondition{
 		Type:    initializedCondition(name),
@@ -95,7 +95,7 @@ func initializerCondition(name string, position int) corev1.NamespaceCondition {
 	return condition
 }
 
-// isOperatorReason reports whether the operator itself sets a reason.
+// isOperatorReason reports whether a reason is one that the operator sets.
 func isOperatorReason(reason string) bool {
 	return reason == v1alpha1.ReasonPending || reason == v1alpha1.ReasonCompleted || isSkipReason(reason)
 }

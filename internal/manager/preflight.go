@@ -35,8 +35,9 @@ func requirements() []requirement {
 	}}
 }
 
-// Preflight returns the capabilities of the API server, or an error with a remedy if the API server
-// lacks a type that initialization requires. Finalization works on any API server.
+// Preflight returns the capabilities of the API server. It returns an error with a remedy if the
+// API server does not serve a type that initialization requires. Finalization works with any API
+// server.
 func Preflight(ctx context.Context, client discovery.DiscoveryInterfaceWithContext) (compat.Server, error) {
 	for _, required := range requirements() {
 		missing, err := compat.MissingResources(ctx, client, required.groupVersion, required.resources...)

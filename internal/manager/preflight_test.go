@@ -57,14 +57,12 @@ func TestPreflight(t *testing.T) {
 		"no CustomResourceDefinition": {
 			served: only(policies),
 			want: "the API server does not serve namespaceinitializerconfigurations, namespaceinitializersets in " +
-				"nslifecycle.dev/v1alpha1: the CustomResourceDefinitions are not installed; run: " +
-				"kubectl apply -k config/default, or, before Kubernetes 1.36: kubectl apply -k config/compat",
+				"nslifecycle.dev/v1alpha1: " + msgInstallDefinitions,
 		},
 		"one CustomResourceDefinition is missing": {
 			served: without(ours, "namespaceinitializersets"),
 			want: "the API server does not serve namespaceinitializersets in nslifecycle.dev/v1alpha1: " +
-				"the CustomResourceDefinitions are not installed; run: kubectl apply -k config/default, or, before " +
-				"Kubernetes 1.36: kubectl apply -k config/compat",
+				msgInstallDefinitions,
 		},
 		"an API server without mutating policies": {
 			served: without(policies, "mutatingadmissionpolicies", "mutatingadmissionpolicybindings"),
@@ -77,8 +75,7 @@ func TestPreflight(t *testing.T) {
 		"an API server without any policies": {
 			served: only(ours),
 			want: "the API server does not serve validatingadmissionpolicies, validatingadmissionpolicybindings in " +
-				"admissionregistration.k8s.io/v1: the API server is too old, or the type is disabled by its flag " +
-				"--runtime-config; use Kubernetes 1.30 or later",
+				"admissionregistration.k8s.io/v1: " + msgUpgradeServer,
 		},
 		"the API server does not answer": {
 			served:  everything,

@@ -15,7 +15,7 @@ import (
 )
 
 // expiryMatchConditions is the number of match conditions of the policy in config/expiry. Each
-// additional condition is an exception.
+// additional condition excludes requests.
 const expiryMatchConditions = 1
 
 // IsExpiryEnforced reports whether the expiry policy denies unauthorized changes in all namespaces.
@@ -38,8 +38,8 @@ func IsExpiryEnforced(ctx context.Context, reader client.Reader) (bool, error) {
 	return false, nil
 }
 
-// matchesEverything reports whether a policy fails closed and has no exceptions. Its expressions are
-// not checked: their author is responsible for them.
+// matchesEverything reports whether a policy fails closed and excludes no requests. It does not
+// check the expressions of the policy, for which their author is responsible.
 func matchesEverything(spec *admissionv1.ValidatingAdmissionPolicySpec) bool {
 	failsClosed := spec.FailurePolicy == nil || *spec.FailurePolicy == admissionv1.Fail
 	matches := spec.MatchConstraints

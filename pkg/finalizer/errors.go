@@ -11,9 +11,9 @@ import (
 	"github.com/nslifecycle/nslifecycle/pkg/internal/workrunner"
 )
 
-// NotYetError is the error of [NotYet]. It may be wrapped.
+// NotYetError is the error that [NotYet] returns. It can be wrapped.
 type NotYetError struct {
-	// After is the longest time until the function is called again.
+	// After is the maximum time until the function is called again.
 	After time.Duration
 	// Reason and Message are published in the condition. Reason is one word in CamelCase.
 	Reason, Message string
@@ -31,15 +31,16 @@ func (e *NotYetError) As(target any) bool {
 	return ok
 }
 
-// NotYet returns a *NotYetError, which reports that the cleanup has to wait. The function is
-// called again after the duration, or when the Namespace changes. The wait is not logged as an
-// error, and resets the backoff.
+// NotYet returns a *NotYetError, which reports that the cleanup must wait. The function is called
+// again after the duration, or when the Namespace changes. The wait is not logged as an error, and
+// resets the backoff.
 func NotYet(after time.Duration, reason, format string, args ...any) error {
 	return &NotYetError{After: after, Reason: reason, Message: fmt.Sprintf(format, args...)}
 }
 
 // Progress publishes the progress of a Func in the condition of the Namespace. ctx must be the
-// context of the Func; with any other context Progress does nothing. A failed write is logged.
+// context that was passed to the Func; with any other context, Progress does nothing. If the write
+// fails, the error is logged.
 func Progress(ctx context.Context, reason, format string, args ...any) {
 	workrunner.Progress(ctx, reason, fmt.Sprintf(format, args...))
 }

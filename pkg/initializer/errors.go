@@ -13,14 +13,14 @@ import (
 )
 
 // Failed returns a *FailedError, which reports that the Namespace can never be initialized. The
-// operator deletes the Namespace. Return any other error for temporary problems.
+// operator then deletes the Namespace. For temporary problems, return any other error.
 func Failed(reason metav1.StatusReason, format string, args ...any) error {
 	return &FailedError{Reason: reason, Message: fmt.Sprintf(format, args...)}
 }
 
-// FailedError is the error of [Failed]. It may be wrapped.
+// FailedError is the error that [Failed] returns. It can be wrapped.
 type FailedError struct {
-	// Reason is one word in CamelCase, such as the reasons in metav1.
+	// Reason is one word in CamelCase, such as a metav1.StatusReason constant.
 	Reason metav1.StatusReason
 	// Message is for the user who created the Namespace.
 	Message string
@@ -41,14 +41,14 @@ func (e *FailedError) As(target any) bool {
 // NotYet returns a *NotYetError, which reports that the Namespace cannot be initialized yet. The
 // condition contains the reason and the message. The Func is called again after the duration, or
 // when the labels, annotations or spec of the Namespace change. If the duration is not positive,
-// the first backoff is used.
+// the first backoff delay is used instead.
 func NotYet(after time.Duration, reason, format string, args ...any) error {
 	return &NotYetError{After: after, Reason: reason, Message: fmt.Sprintf(format, args...)}
 }
 
-// NotYetError is the error of [NotYet]. It may be wrapped.
+// NotYetError is the error that [NotYet] returns. It can be wrapped.
 type NotYetError struct {
-	// After is the longest time until the Func is called again.
+	// After is the maximum time until the Func is called again.
 	After time.Duration
 	// Reason is one word in CamelCase.
 	Reason string

@@ -39,11 +39,11 @@ import (
 // unresponsive.
 const DefaultHeartbeatDelay = 10 * time.Second
 
-// staleCacheWindow exceeds the skew of synchronized clocks plus the one second precision of
-// creationTimestamp.
+// staleCacheWindow exceeds the sum of the skew between synchronized clocks and the precision of
+// creationTimestamp, which is one second.
 const staleCacheWindow = 5 * time.Second
 
-// Options are the common options of packages initializer and finalizer.
+// Options are the options that packages initializer and finalizer have in common.
 type Options struct {
 	Workers int
 	Backoff Backoff
@@ -69,7 +69,7 @@ func (o Options) Validate() error {
 }
 
 // NewScheme returns a scheme with the types that this package and its callers read and write. The
-// manager's scheme need not have them.
+// manager's scheme does not need these types.
 func NewScheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
@@ -82,7 +82,7 @@ func NewScheme() *runtime.Scheme {
 	return scheme
 }
 
-// newMapper returns a static mapping of those types, which avoids discovery requests.
+// newMapper returns a static mapping for these types, which avoids discovery requests.
 func newMapper(scheme *runtime.Scheme) meta.RESTMapper {
 	mapper := meta.NewDefaultRESTMapper(scheme.PrioritizedVersionsAllGroups())
 	mapper.Add(corev1.SchemeGroupVersion.WithKind("Namespace"), meta.RESTScopeRoot)
@@ -92,9 +92,9 @@ func newMapper(scheme *runtime.Scheme) meta.RESTMapper {
 	return mapper
 }
 
-// withoutRateLimit returns a copy of the configuration. It disables the client-side rate limit
-// unless the configuration sets one: client-go's default is five requests per second, and the API
-// server has priority and fairness.
+// withoutRateLimit returns a copy of the configuration without a client-side rate limit, unless the
+// configuration sets one. client-go's default is five requests per second, and API Priority and
+// Fairness already limits requests in the API server.
 func withoutRateLimit(config *rest.Config) *rest.Config {
 	config = rest.CopyConfig(config)
 	if config.QPS == 0 && config.RateLimiter == nil {
@@ -115,8 +115,8 @@ func NewClient(config *rest.Config, httpClient *http.Client) (client.Client, err
 	return c, nil
 }
 
-// handlerNames are the handlers of this process. controller-runtime validates the names of
-// controllers too, but its error does not name a remedy.
+// handlerNames contains the names of all handlers in this process. controller-runtime also
+// validates the names of controllers, but its error does not mention a remedy.
 var handlerNames sync.Map
 
 // Setup is the configuration of a controller.
@@ -125,18 +125,18 @@ type Setup struct {
 	Options Options
 	// Selection limits the Namespaces that are watched.
 	Selection Selection
-	// Check is called when the manager starts, and logs problems; optional.
+	// Check is called when the manager starts, and logs errors; optional.
 	Check func(ctx context.Context)
 }
 
-// Selection selects Namespaces; all of them if both selectors are nil.
+// Selection selects Namespaces. If both selectors are nil, it selects all Namespaces.
 type Selection struct {
 	Label labels.Selector
 	Field fields.Selector
 }
 
-// Add adds a controller for a Handler to the manager. The controller has its own cache, limited to
-// its selection: the manager's cache would hold all Namespaces.
+// Add adds a controller for a Handler to the manager. The controller uses a cache that is limited
+// to its selection, because the manager's cache would contain all Namespaces.
 func Add(mgr manager.Manager, newSetup func(c client.Client) Setup) error {
 	if mgr == nil {
 		return errors.New(messageNoManager)
@@ -162,8 +162,8 @@ func Add(mgr manager.Manager, newSetup func(c client.Client) Setup) error {
 		Reconciler:              reconciler,
 		MaxConcurrentReconciles: setup.Options.Workers,
 		RateLimiter:             backoffLimiter{reconciler: reconciler},
-		// Missing permissions to watch must not stop the manager's other controllers. They may be
-		// granted later.
+		// A missing permission to watch must not stop the manager's other controllers. The permission can
+		// be granted later.
 		CacheSyncTimeout: math.MaxInt64,
 		RecoverPanic:     ptr.To(true),
 	})
@@ -211,8 +211,8 @@ func (r *Reconciler) eventHandler() handler.TypedEventHandler[*corev1.Namespace,
 			if before.UID != namespace.UID {
 				r.Untrack(before)
 			}
-			// A status change can create a match, since finalizer.AddFinalizer may select by
-			// status.
+			// After a status change, a Namespace can match, because the function passed to
+			// finalizer.AddFinalizer can depend on the status.
 			if isNew := r.Track(namespace); isNew || hasChanged(before, namespace) {
 				enqueue(queue, namespace)
 			}
@@ -223,8 +223,8 @@ func (r *Reconciler) eventHandler() handler.TypedEventHandler[*corev1.Namespace,
 	}
 }
 
-// hasChanged reports whether a change may be relevant to the function. Status changes are not: they
-// come from this package and the operator.
+// hasChanged reports whether a change can be relevant to the function. Status changes are not
+// relevant: this package and the operator make them.
 func hasChanged(before, after *corev1.Namespace) bool {
 	return before.UID != after.UID ||
 		before.ResourceVersion == after.ResourceVersion || // a resync

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// errNoMatch is the cause of the cancellation of a call.
+// errNoMatch is the cause with which the context of a call is canceled.
 var errNoMatch = errors.New("the namespace no longer matches")
 
 // task is the state of one Namespace while it matches.
@@ -22,30 +22,30 @@ type task struct {
 	matching context.Context
 	cancel   context.CancelFunc
 
-	// publishing is held while a condition is written. published is the last condition that was
-	// written.
+	// publishing is locked while a condition is published. published is the condition that was
+	// published last.
 	publishing sync.Mutex
 	published  *corev1.NamespaceCondition
 
-	// The other fields are used by Reconcile only, which does not run concurrently for one name.
+	// Only Reconcile uses the other fields. It does not run concurrently for the same name.
 
-	// mayBeStale is true if the cache may not show that a previous leader has handled the
+	// mayBeStale is true if the cache might not show yet that a previous leader has handled the
 	// Namespace.
 	mayBeStale bool
 	// isPrepared is true when Handler.Prepare has succeeded.
 	isPrepared bool
-	// isCompleted is true when only the write of the outcome is missing: of failed if it is not
-	// nil, otherwise of result.
+	// isCompleted is true when the function has completed and only the outcome must be written. The
+	// outcome is failed if it is not nil, and result otherwise.
 	isCompleted bool
 	result      Result
 	failed      *FailedError
-	// failures is the number of consecutive errors. The next attempt is not before retryAt.
+	// failures is the number of consecutive errors. The function is not called again before retryAt.
 	failures int
 	retryAt  time.Time
 }
 
-// startCall returns a context that is canceled when the Namespace no longer matches. The caller must
-// call endCall when the call has returned.
+// startCall returns a context that is canceled when the Namespace no longer matches. The caller
+// must call endCall when the call has returned.
 func (t *task) startCall(ctx context.Context) (callCtx context.Context, endCall func()) {
 	callCtx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(t.matching, func() { cancel(errNoMatch) })
@@ -74,8 +74,8 @@ func (t *tasks) find(uid types.UID) *task {
 	return t.byUID[uid]
 }
 
-// add reports whether the task is new. mayBeStale marks a Namespace that another process may have
-// handled.
+// add adds a task for a Namespace, and reports whether the task is new. mayBeStale is true if
+// another process may have handled the Namespace.
 func (t *tasks) add(uid types.UID, mayBeStale bool) bool {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
