@@ -53,8 +53,8 @@ func TestPreflight(t *testing.T) {
 		server  compat.Server
 		want    string
 	}{
-		"all is served": {served: everything},
-		"no CustomResourceDefinition": {
+		"all types are served": {served: everything},
+		"no CustomResourceDefinitions": {
 			served: only(policies),
 			want: "the API server does not serve namespaceinitializerconfigurations, namespaceinitializersets in " +
 				"nslifecycle.dev/v1alpha1: " + msgInstallDefinitions,
@@ -68,7 +68,7 @@ func TestPreflight(t *testing.T) {
 			served: without(policies, "mutatingadmissionpolicies", "mutatingadmissionpolicybindings"),
 			server: compat.Server{LacksMutatingPolicies: true},
 		},
-		"an API server with half of it": {
+		"an API server without bindings for mutating policies": {
 			served: without(policies, "mutatingadmissionpolicybindings"),
 			server: compat.Server{LacksMutatingPolicies: true},
 		},
@@ -77,7 +77,7 @@ func TestPreflight(t *testing.T) {
 			want: "the API server does not serve validatingadmissionpolicies, validatingadmissionpolicybindings in " +
 				"admissionregistration.k8s.io/v1: " + msgUpgradeServer,
 		},
-		"the API server does not answer": {
+		"the API server returns an error": {
 			served:  everything,
 			problem: errOutage,
 			want:    "failed to discover the resources of nslifecycle.dev/v1alpha1: " + errOutage.Error(),
