@@ -38,9 +38,9 @@ const (
 )
 
 // InitializerSettings are the optional settings of an initializer. The defaults are the behavior
-// that the Namespace Initializer KEP describes: every new Namespace waits for the initializer without
-// a time limit. If several configurations register an initializer, the settings in the first one
-// apply.
+// that the Namespace Initializer KEP describes: every new Namespace waits for the initializer
+// without a time limit. If several configurations register an initializer, the settings in the
+// first one apply.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.failurePolicy) || has(self.timeoutSeconds)",message="failurePolicy applies when the initializer times out: also set timeoutSeconds, or remove failurePolicy"
 type InitializerSettings struct {
@@ -101,8 +101,8 @@ type NamespaceSelector struct {
 	MatchExpressions []NamespaceSelectorRequirement `json:"matchExpressions,omitempty"`
 }
 
-// LabelValue is the value of a label. It is validated by a pattern instead of a CEL rule, because a
-// rule for the maximum number of values would exceed the API server's limit for the estimated cost.
+// LabelValue is the value of a label. It is validated by a pattern. A CEL rule for the maximum
+// number of values would exceed the API server's limit for the estimated cost.
 //
 // +kubebuilder:validation:MaxLength=63
 // +kubebuilder:validation:Pattern=`^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$`
@@ -150,7 +150,7 @@ type NamespaceInitializerConfigurationStatus struct {
 // afterwards waits for them; existing Namespaces are not affected.
 //
 // The initializers of all configurations are merged into one list: configurations are sorted by
-// name, the order within each configuration is preserved, and only the first entry for each
+// name, and the order within each configuration is preserved. Only the first entry for each
 // initializer is used (Namespace Initializer KEP, "Core Kubernetes Changes").
 //
 // +genclient

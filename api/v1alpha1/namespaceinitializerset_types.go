@@ -35,12 +35,12 @@ type EffectiveInitializer struct {
 	InitializerSettings `json:",inline"`
 }
 
-// NamespaceInitializerSet is the merged list of the initializers of all configurations. An admission
-// policy reads it when a Namespace is created. There is one object, named "effective", which the
-// operator writes. To register initializers, create a NamespaceInitializerConfiguration.
+// NamespaceInitializerSet is the merged list of the initializers of all configurations. An
+// admission policy reads it when a Namespace is created. There is one object, named "effective",
+// which the operator writes. To register initializers, create a NamespaceInitializerConfiguration.
 //
-// It is a custom resource instead of a ConfigMap because, after a policy is deleted and recreated,
-// the API server does not restart its informer for built-in parameter kinds.
+// It is a custom resource instead of a ConfigMap because the API server does not restart its
+// informer for a built-in parameter kind after a policy is deleted and recreated.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Cluster,shortName=nsinitset,categories=nslifecycle

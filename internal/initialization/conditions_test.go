@@ -17,7 +17,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// The times when a condition was set, and when it is computed again.
+// before is the time when existing conditions were set, and at is the time of the computation.
 var (
 	before = metav1.NewTime(now.Add(-time.Hour))
 	at     = metav1.NewTime(now)
@@ -203,7 +203,7 @@ func TestComputeConditions(t *testing.T) {
 			},
 		},
 
-		// Failures.
+		// Namespaces whose initialization has failed.
 		"failed with reason and message": {
 			namespace: wrappers.MakeNamespace("x").Initializers(rbac, quota).Pending(quota).Result(failureResult),
 			have: conditions{

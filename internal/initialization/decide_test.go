@@ -255,7 +255,7 @@ func TestDecideConditions(t *testing.T) {
 			}},
 		},
 		"the label is repaired first": {
-			namespace: unlabelled(wrappers.MakeNamespace("x").Initializers(rbac)),
+			namespace: unlabeled(wrappers.MakeNamespace("x").Initializers(rbac)),
 			wantEvents: []Event{{
 				corev1.EventTypeWarning, "InitializationRepaired", "Repair", messageLabelSet,
 			}},

@@ -29,9 +29,9 @@ type probe struct {
 }
 
 // ProbeLabels returns the labels of Namespaces whose dry runs verify that the API server enforces a
-// set. The first Namespace has no labels. The others have labels that each initializer with a
-// selector selects at least once, but there are at most maxProbes. A selector that contradicts
-// itself is ignored.
+// set. The first Namespace has no labels. The other Namespaces have labels such that every
+// selector matches at least one Namespace. There are at most maxProbes Namespaces. A selector that
+// contradicts itself is ignored.
 func ProbeLabels(initializers []v1alpha1.EffectiveInitializer) []map[string]string {
 	probes := []probe{{}}
 	for _, initializer := range initializers {

@@ -22,7 +22,7 @@ func entry(name string) v1alpha1.EffectiveInitializer {
 	return v1alpha1.EffectiveInitializer{Name: name, Configuration: "corp"}
 }
 
-// selecting returns the entry with a selector for one label.
+// selecting returns the entry with a selector that matches one label.
 func selecting(entry v1alpha1.EffectiveInitializer, key, value string) v1alpha1.EffectiveInitializer {
 	entry.NamespaceSelector = &v1alpha1.NamespaceSelector{
 		MatchLabels: map[string]v1alpha1.LabelValue{key: v1alpha1.LabelValue(value)},

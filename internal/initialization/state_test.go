@@ -91,9 +91,9 @@ func TestParseState(t *testing.T) {
 			want:      State{Phase: PhasePending, All: []string{rbac, quota}, Pending: []string{rbac, quota}},
 		},
 
-		// The label.
+		// Namespaces whose label does not match the list.
 		"the label is missing": {
-			namespace: unlabelled(wrappers.MakeNamespace("x").Initializers(rbac)),
+			namespace: unlabeled(wrappers.MakeNamespace("x").Initializers(rbac)),
 			want: State{
 				Phase: PhasePending, All: []string{rbac}, Pending: []string{rbac}, LabelRepair: ptr.To("true"),
 			},
@@ -122,7 +122,7 @@ func TestParseState(t *testing.T) {
 			want: State{Phase: PhaseCompleted, All: []string{rbac}, LabelRepair: ptr.To("")},
 		},
 
-		// The result.
+		// Namespaces with a result.
 		"failed": {
 			namespace: wrappers.MakeNamespace("x").Initializers(rbac, quota).Pending(quota).Result(failureResult),
 			want: State{
@@ -137,7 +137,7 @@ func TestParseState(t *testing.T) {
 			},
 		},
 		"failed, and the label is missing": {
-			namespace: unlabelled(wrappers.MakeNamespace("x").Initializers(rbac).Result(`{"status":"Failure"}`)),
+			namespace: unlabeled(wrappers.MakeNamespace("x").Initializers(rbac).Result(`{"status":"Failure"}`)),
 			want: State{
 				Phase: PhaseFailed, All: []string{rbac}, Pending: []string{rbac},
 				Failure: &metav1.Status{Status: metav1.StatusFailure}, LabelRepair: ptr.To("true"),
@@ -295,7 +295,7 @@ func TestWhyNotDelete(t *testing.T) {
 		"kube-node-lease":      {namespace: failed("kube-node-lease"), want: messageExempt},
 		"the system namespace": {namespace: failed(systemNamespace), want: messageExempt},
 		"no label": {
-			namespace: unlabelled(failed("x")),
+			namespace: unlabeled(failed("x")),
 			want:      messageNoLabel,
 		},
 		"a label with another value": {
@@ -413,8 +413,8 @@ func FuzzParseStateKeepsTheOrder(f *testing.F) {
 	})
 }
 
-// unlabelled removes the label from a namespace and returns the namespace.
-func unlabelled(namespace *wrappers.NamespaceWrapper) *wrappers.NamespaceWrapper {
+// unlabeled removes the label from a namespace and returns the namespace.
+func unlabeled(namespace *wrappers.NamespaceWrapper) *wrappers.NamespaceWrapper {
 	delete(namespace.Labels, v1alpha1.LabelInitializing)
 	return namespace
 }

@@ -43,8 +43,8 @@ func CacheOptions(server compat.Server, controllers Controllers) cache.Options {
 }
 
 // policyObjects returns the types of policies that the controllers read. Preflight runs only for
-// initialization. Without initialization, it is unknown whether the API server serves the mutating
-// types, and an informer for a type that is not served would prevent the manager from starting.
+// initialization. Without it, the manager does not know whether the API server serves the mutating
+// types. An informer for a type that is not served would prevent the manager from starting.
 func policyObjects(server compat.Server, controllers Controllers) []client.Object {
 	switch {
 	case controllers.Runs(Initialization):

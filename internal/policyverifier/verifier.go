@@ -216,10 +216,10 @@ func isInjected(
 		len(initialization.MissingFinalizers(namespace, expected)) == 0
 }
 
-// ensureFail sets the failure policy of the inject policy to Fail, so that the API server denies
-// new Namespaces while it cannot read the set, for example shortly after a restart. The manifest
-// cannot contain Fail: no Namespace could be created until the API server has discovered the set's
-// type. ensureFail returns the time until every API server has discovered the type, or 0.
+// ensureFail sets the failure policy of the inject policy to Fail. The API server then denies new
+// Namespaces while it cannot read the set, for example shortly after a restart. The manifest cannot
+// contain Fail: no Namespace could be created until the API server has discovered the set's type.
+// ensureFail returns the time until every API server has discovered the type, or 0.
 func (v *Verifier) ensureFail(
 	ctx context.Context, inject *admissionv1.MutatingAdmissionPolicy, set *v1alpha1.NamespaceInitializerSet,
 ) (time.Duration, error) {

@@ -126,7 +126,7 @@ func TestVerifySelectorsAndFinalizers(t *testing.T) {
 			injected: set{selecting("a.b.c", "", nil)},
 			before:   map[string]string{"tier": "x"}, want: v1alpha1.ReasonEnforcementPending,
 		},
-		"the name comes after verifier": {
+		"the API server adds the name label after admission, and an initializer is missing": {
 			wanted: set{selecting("d.e.f", "", unnamed)},
 			after:  map[string]string{corev1.LabelMetadataName: "probe"}, want: v1alpha1.ReasonEnforcementPending,
 		},

@@ -31,7 +31,7 @@ var (
 func TestVerify(t *testing.T) {
 	const (
 		list = "rbac.corp.com,quota.corp.com"
-		// The age of the set at which the failure policy is set to Fail.
+		// old is the age of the set after which the failure policy is set to Fail.
 		old = time.Minute
 	)
 	pending := PolicyStatus{

@@ -43,8 +43,8 @@ type Result struct {
 
 // Add adds a controller to the manager. The controller calls fn for each Namespace that is being
 // deleted and that has the finalizer name in spec.finalizers. With leader election, the controller
-// runs only in the leader. Add returns an error if name is not a valid namespace finalizer, if an
-// option is invalid, or if another controller in this process has the same name.
+// runs only in the leader. Add returns an error if the name or an option is invalid, or if another
+// controller in this process has the same name.
 func Add(mgr manager.Manager, name corev1.FinalizerName, fn Func, opts ...Option) error {
 	if fn == nil {
 		return fmt.Errorf("finalizer.Add(%q): the function is nil", name)

@@ -164,12 +164,12 @@ var _ = Describe("The shell initializer", Ordered, func() {
 			}
 		}
 
-		heard := seen.combine(ctx)
+		removals := seen.combine(ctx)
 		owners := map[string]string{
 			firstInitializer: userOf("first"), shellInitializer: shellUser, lastInitializer: userOf("last"),
 		}
-		heard.expectOwners(owners, names...)
-		Expect(heard.expectNothingLate(owners, names...)).To(BeNumerically(">=", len(names)))
+		removals.expectOwners(owners, names...)
+		Expect(removals.expectNothingLate(owners, names...)).To(BeNumerically(">=", len(names)))
 	}, SpecTimeout(5*time.Minute))
 
 	It("continues after being killed at any point", func(ctx context.Context) {
