@@ -107,7 +107,7 @@ func (i *Injector) write(
 	return nil
 }
 
-// patch writes the changes of a Namespace.
+// patch writes the changes to a Namespace as a merge patch.
 func (i *Injector) patch(ctx context.Context, namespace, base *corev1.Namespace, resourceVersion string) error {
 	// The UID is removed from the base, so the patch contains the UID as a precondition.
 	base = base.DeepCopy()

@@ -40,7 +40,7 @@ func NewVerifier(c client.Client, passive clock.PassiveClock, server Server) *Ve
 	}
 }
 
-// list reads the policies that the API server serves.
+// list returns the installed policies of the types that the API server serves.
 func (v *Verifier) list(ctx context.Context) (policyverifier.Installed, error) {
 	if v.Server.LacksMutatingPolicies {
 		return policyverifier.ListValidating(ctx, v.Client)

@@ -38,7 +38,7 @@ type Decision struct {
 	// Delete reports whether to delete the Namespace because its initialization has failed.
 	Delete bool
 
-	// KeepReason is the reason why a failed Namespace is not deleted.
+	// KeepReason is the reason why a Namespace is not deleted although its initialization has failed.
 	KeepReason string
 	// RequeueAfter is the time after which the decision changes without a watch event; zero if it does
 	// not change.

@@ -42,7 +42,7 @@ const (
 	messageDeregistered       = "no NamespaceInitializerConfiguration registers the initializer"
 )
 
-// Reasons why a failed Namespace is not deleted.
+// Reasons why the operator does not delete a Namespace.
 const (
 	messageNotFailed     = "its initialization has not failed"
 	messageExempt        = "it is exempt from initialization"

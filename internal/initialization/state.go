@@ -22,7 +22,7 @@ import (
 // Phase is the phase of the initialization of a Namespace.
 type Phase string
 
-// The phases.
+// Phases of the initialization.
 const (
 	// PhaseNotRequired: the Namespace never had a pending list.
 	PhaseNotRequired Phase = "NotRequired"

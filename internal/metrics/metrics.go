@@ -185,7 +185,7 @@ func SetSettlingTime(gracePeriod time.Duration) {
 	settlingTime.WithLabelValues().Set(gracePeriod.Seconds())
 }
 
-// FinalizationRecorder counts the requests and deletions of finalization.
+// FinalizationRecorder records the requests, deletions and durations of finalization.
 type FinalizationRecorder struct{}
 
 // Requested counts a request.

@@ -99,7 +99,7 @@ func (v *Verifier) Verify(ctx context.Context, set *v1alpha1.NamespaceInitialize
 	return status, err
 }
 
-// CheckInstalled returns an error if the policies of config/default are not installed.
+// CheckInstalled returns an error if the policies in config/default are not installed.
 func (v *Verifier) CheckInstalled(ctx context.Context) error {
 	installed, err := List(ctx, v.Client)
 	if err != nil {

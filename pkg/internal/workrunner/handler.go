@@ -70,7 +70,7 @@ func (e *FailedError) Error() string {
 	return fmt.Sprintf("permanent failure: %s: %s", e.Reason, e.Message)
 }
 
-// panicError is the error of a call that panicked.
+// panicError is the error that replaces a panic.
 type panicError struct{ value any }
 
 func (p *panicError) Error() string { return PanicMessage(p.value) }

@@ -143,7 +143,7 @@ func (r *Reconciler) process(ctx context.Context, task *task, namespace *corev1.
 		if err != nil || !isDone {
 			return client.IgnoreNotFound(err)
 		}
-		log.FromContext(ctx).Info("Reported a permanent failure", "uid", namespace.UID,
+		log.FromContext(ctx).Info("Recorded a permanent failure", "uid", namespace.UID,
 			"reason", task.failed.Reason, "message", task.failed.Message)
 		return nil
 	}
@@ -151,7 +151,7 @@ func (r *Reconciler) process(ctx context.Context, task *task, namespace *corev1.
 	if err != nil || !isDone {
 		return client.IgnoreNotFound(err)
 	}
-	log.FromContext(ctx).Info("Completed a namespace", "uid", namespace.UID)
+	log.FromContext(ctx).Info("Recorded the completion of the function", "uid", namespace.UID)
 	// If no finalizers remain, the write has deleted the Namespace.
 	if task.result != (Result{}) && !isDeleted(namespace) {
 		r.publish(ctx, task, namespace, corev1.ConditionTrue,

@@ -194,7 +194,7 @@ func (startupCheck) NeedLeaderElection() bool { return false }
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
-// eventHandler tracks the Namespaces of all events, and enqueues those that are ready.
+// eventHandler tracks the Namespaces in all watch events, and enqueues Namespaces that are ready.
 func (r *Reconciler) eventHandler() handler.TypedEventHandler[*corev1.Namespace, reconcile.Request] {
 	enqueue := func(queue queue, namespace *corev1.Namespace) {
 		if r.isReady(namespace) {

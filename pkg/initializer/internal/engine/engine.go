@@ -132,7 +132,7 @@ func (e *engine) fail(ctx context.Context, namespace *corev1.Namespace, failed *
 	})
 }
 
-// operation is an operation of a JSON patch.
+// operation is an operation in a JSON patch.
 type operation struct {
 	Operation string `json:"op"`
 	Path      string `json:"path"`
