@@ -53,7 +53,8 @@ const (
 
 // Notes of Events about repairs.
 const (
-	messageLabelSet     = "Set the label " + v1alpha1.LabelInitializing + ` to "true": initializers are pending`
+	messageLabelSet = "Set the label " + v1alpha1.LabelInitializing + ` to "true": initializers are pending`
+	// The label alone would keep the namespace initializing.
 	messageLabelRemoved = "Removed the label " + v1alpha1.LabelInitializing + ": no initializers are pending"
 )
 

@@ -53,7 +53,7 @@ func timeoutOf(state State, registrations map[string]Registration) *Timeout {
 // It is a separate condition because no other field reliably records when a turn starts: the
 // creationTimestamp is from the clock of the API server, and initializers can write the conditions
 // of the preceding initializers themselves. If the recorded time is in the future, the turn starts
-// now.
+// now, so that a timeout never expires early.
 func turnCondition(namespace *corev1.Namespace, timeout *Timeout, now metav1.Time) *corev1.NamespaceCondition {
 	current := nscondition.Find(namespace, v1alpha1.ConditionInitializerTurn)
 	switch {

@@ -24,7 +24,8 @@ type Installed struct {
 
 	inject        *admissionv1.MutatingAdmissionPolicy
 	injectBinding *admissionv1.MutatingAdmissionPolicyBinding
-	// counts contains the number of installed objects for each policy and for its bindings.
+	// counts contains the number of installed objects for each policy and for its bindings. A policy
+	// of another kind with the same label is not a policy of this project.
 	counts map[Policy]int
 	// names are the names of the policies.
 	names []string
