@@ -285,7 +285,7 @@ func TestNamespaceReconcile(t *testing.T) {
 			server: namespaceServer{namespace: namespace().Label(v1alpha1.LabelInitializing, "true").Label("app", "web").Obj()},
 			wantWrites: []string{labelPatch +
 				`{"metadata":{"labels":{"nslifecycle.dev/initializing":null},"resourceVersion":"7"}}`},
-			wantEvents: []string{"Warning InitializationRepaired ... Removed label nslifecycle.dev/initializing"},
+			wantEvents: []string{"Warning InitializationRepaired ... Removed the label nslifecycle.dev/initializing"},
 		},
 		"a label with a list that contains only spaces; both are removed": {
 			server: namespaceServer{namespace: namespace().Initializers(rbac).Result(failure).
@@ -293,7 +293,7 @@ func TestNamespaceReconcile(t *testing.T) {
 			wantWrites: []string{labelPatch + `{"metadata":{` +
 				`"annotations":{"nslifecycle.dev/initialization-result":null,"nslifecycle.dev/pending-initializers":null},` +
 				`"labels":{"nslifecycle.dev/initializing":null},"resourceVersion":"7"}}`},
-			wantEvents: []string{"Warning InitializationRepaired ... Removed label nslifecycle.dev/initializing"},
+			wantEvents: []string{"Warning InitializationRepaired ... Removed the label nslifecycle.dev/initializing"},
 		},
 		"the label cannot be repaired": {
 			server: namespaceServer{

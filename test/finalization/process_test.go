@@ -141,7 +141,7 @@ var _ = Describe("The manager process", func() {
 			`unknown controller "namespaces": specify a comma-separated list of diagnosis, expiry, finalization, initialization`),
 		Entry("an unknown excluded controller", "--controllers=*,-namespaces", `unknown controller "namespaces"`),
 		Entry("an empty list of controllers", "--controllers=", `unknown controller ""`),
-		Entry("all controllers excluded", "--controllers=*,-initialization,-finalization,-diagnosis", "selects no controller"),
+		Entry("all controllers excluded", "--controllers=*,-initialization,-finalization,-diagnosis", "enables no controller"),
 		Entry("a namespace finalizer without a domain", "--finalizer-token=agent", "such as example.com/agent"),
 		Entry("two namespace finalizers", "--finalizer-token=a.example.com/a,kubernetes",
 			"is not a valid namespace finalizer"),

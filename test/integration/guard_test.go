@@ -290,7 +290,7 @@ var _ = Describe("The guard", Ordered, ContinueOnFailure, func() {
 			v1alpha1.AnnotationPendingInitializers:  set(""),
 			v1alpha1.AnnotationInitializationResult: set(`{"kind":"Status","status": "Failure"}`),
 		}
-		Expect(ways["merge patch"](ctx, cluster.Initializer.Config, mine, change)).To(BeDeniedBy("guard", "cannot be opened"))
+		Expect(ways["merge patch"](ctx, cluster.Initializer.Config, mine, change)).To(BeDeniedBy("guard", "its initialization cannot complete"))
 	}, SpecTimeout(time.Minute))
 
 	It("rejects changes by an impersonated user without the initialize verb", func(ctx context.Context) {

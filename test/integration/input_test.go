@@ -82,7 +82,7 @@ var _ = Describe("The API validation", func() {
 			`is not valid in spec.finalizers`, SpecTimeout(time.Minute)),
 		Entry("an empty finalizer", `"finalizer":""`, "at least 1 chars long", SpecTimeout(time.Minute)),
 		Entry("an invalid key", `"namespaceSelector":{"matchLabels":{"a b":"c"}}`,
-			"a key of matchLabels is not a label key", SpecTimeout(time.Minute)),
+			"a key in matchLabels is not a valid label key", SpecTimeout(time.Minute)),
 		Entry("a key with the prefix of the project", `"namespaceSelector":{"matchLabels":{"nslifecycle.dev/initializing":"true"}}`,
 			"namespaceSelector cannot select by labels under nslifecycle.dev/", SpecTimeout(time.Minute)),
 		Entry("an invalid value", `"namespaceSelector":{"matchLabels":{"a":"b c"}}`,
@@ -102,7 +102,7 @@ var _ = Describe("The API validation", func() {
 		Entry("an unknown operator", `"namespaceSelector":{"matchExpressions":[{"key":"a","operator":"Gt","values":["1"]}]}`,
 			`supported values: "In", "NotIn", "Exists", "DoesNotExist"`, SpecTimeout(time.Minute)),
 		Entry("a failure policy without a timeout", `"failurePolicy":"Ignore"`,
-			"set timeoutSeconds as well", SpecTimeout(time.Minute)),
+			"also set timeoutSeconds", SpecTimeout(time.Minute)),
 	)
 
 	It("accepts the sample with all settings", func(ctx context.Context) {

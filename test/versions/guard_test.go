@@ -167,7 +167,7 @@ var _ = Describe("The guard", func() {
 		})).To(Succeed())
 		Expect(change(ctx, initializer, name, func(n *corev1.Namespace) {
 			n.Annotations[v1alpha1.AnnotationPendingInitializers] = ""
-		})).To(BeDeniedBy("guard", "cannot be opened"))
+		})).To(BeDeniedBy("guard", "its initialization cannot complete"))
 		startManager(ctx)
 		expectDeleted(ctx, name)
 	})

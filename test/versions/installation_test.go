@@ -60,7 +60,7 @@ var _ = Describe("An installation for another API server", Ordered, func() {
 		stopManager()
 		startManager(ctx)
 		Expect(expectActive(ctx, "installation", metav1.ConditionFalse, v1alpha1.ReasonRefused)).
-			To(ContainSubstring(`the operator does not hold verb "inject"`))
+			To(ContainSubstring(`the operator does not have the verb "inject"`))
 		name := unique("refused")
 		create(ctx, name)
 		Eventually(func(g Gomega) {
@@ -102,7 +102,7 @@ var _ = Describe("An installation for another API server", Ordered, func() {
 		byOperator = true
 		DeferCleanup(func() { byOperator = false })
 		Expect(expectActive(ctx, "installation", metav1.ConditionTrue, v1alpha1.ReasonEnforced)).
-			To(HaveSuffix("leaves no such gap: run: kubectl apply -k config/default"))
+			To(HaveSuffix("which closes this gap; run: kubectl apply -k config/default"))
 		before, pending := unique("compat"), unique("compat")
 		createInjected(ctx, before)
 		Expect(createInjected(ctx, pending).Annotations).To(HaveKey(v1alpha1.AnnotationInjectedAt))
