@@ -1,25 +1,25 @@
-# The image that docker-* builds and deploy installs.
+# The image that the docker-* targets build and deploy installs.
 IMG ?= ghcr.io/nslifecycle/nslifecycle:latest
-# Additional arguments of run, demo, the benchmarks and test, for example `make demo ARGS=--once`.
+# Additional arguments for run, demo, the benchmarks and test, for example `make demo ARGS=--once`.
 ARGS ?=
-# The tool that builds images: docker, or a compatible one.
+# The tool that builds images: docker, or a compatible tool.
 CONTAINER_TOOL ?= docker
-# The platforms of docker-buildx.
+# The platforms for which docker-buildx builds images.
 PLATFORMS ?= linux/amd64,linux/arm64,linux/s390x,linux/ppc64le
-# The platforms of image-archive.
+# The platforms for which image-archive builds images.
 ARCHIVE_PLATFORMS ?= linux/amd64,linux/arm64
 # The command that loads the image in $$IMAGE_ARCHIVE into the cluster in KUBECONFIG as $$IMG, for
 # test-e2e. Without it, test-e2e creates a Kind cluster.
 LOAD_IMAGE ?=
-# The name of the Kind cluster, and its node image; the default of Kind if empty.
+# The name and the node image of the Kind cluster. If the image is empty, Kind uses its default.
 KIND_CLUSTER ?= nslifecycle-test-e2e
 KIND_NODE_IMAGE ?=
-# The archive of image-push.
+# The archive that image-push pushes.
 ARCHIVE ?= dist/image.tar
-# The image of release-artifacts, and the platforms of the programs.
+# The image name in release-artifacts, and the platforms of the released programs.
 RELEASE_IMAGE ?= ghcr.io/nslifecycle/nslifecycle
 RELEASE_PLATFORMS ?= linux/amd64,linux/arm64,darwin/amd64,darwin/arm64,windows/amd64,windows/arm64
-# How long undeploy waits for the deletion of the system namespace before it finalizes the namespace itself.
+# How long undeploy waits for the deletion of the system namespace before it runs a manager to finalize the namespace.
 UNDEPLOY_TIMEOUT ?= 60s
 KUBECTL ?= kubectl
 
@@ -32,7 +32,7 @@ GOLANGCI_LINT_VERSION ?= v2.15.0
 GOVULNCHECK_VERSION ?= v1.8.0
 HELM_VERSION ?= v4.3.1
 KIND_VERSION ?= v0.33.0
-# v5.8.3 needs Go 1.27, and this project builds with 1.26.
+# v5.8.3 requires Go 1.27, but this project builds with 1.26.
 KUSTOMIZE_VERSION ?= v5.8.2
 SETUP_ENVTEST_VERSION ?= v0.25.1
 
@@ -49,11 +49,11 @@ KIND := $(LOCALBIN)/kind
 KUSTOMIZE := $(LOCALBIN)/kustomize
 SETUP_ENVTEST := $(LOCALBIN)/setup-envtest
 
-# The same setting as for the image. With cgo, kustomize in the plugin would use Go's package plugin, which makes
-# linking take minutes.
+# The image is also built without cgo. With cgo, kustomize, which is linked into the kubectl plugin, uses Go's package
+# plugin, and linking takes minutes.
 export CGO_ENABLED ?= 0
 
-# Stop at the first error, even within a pipe.
+# Stop at the first error, even in a pipeline.
 SHELL = /usr/bin/env bash -o pipefail
 .SHELLFLAGS = -ec
 
@@ -74,16 +74,16 @@ help: ## Show this help.
 
 ##@ Try it
 
-# The demo and the tests run the script instead of depending on a target, since only the script
-# knows the resulting path.
+# The recipes run hack/control-plane.sh instead of depending on a target, since only the script
+# knows the path of the binaries.
 .PHONY: demo
 demo: ## Run a real API server and two initializers, and show a tour. ONCE=1 exits after the tour.
 	@$(start-demo) $(if $(filter-out 0 false,$(ONCE)),--once) $(ARGS)
 
 # Exit status 3 of the manager means that no cluster is configured. Any other status is returned to
-# the caller. The shell must outlive the manager to read it, so it forwards signals. In a separate
-# process group (set -m) the manager receives each signal once: a second one would terminate it
-# immediately.
+# the caller. The shell must outlive the manager to read the status, so it forwards signals. In a
+# separate process group (set -m), the manager receives each signal only once: a second signal would
+# terminate it immediately.
 .PHONY: run
 run: build ## Run the manager against the current kubeconfig context, or an embedded control plane if there is none.
 	@set -m; "$(LOCALBIN)/manager" --leader-elect=false --zap-encoder=console $(ARGS) & pid=$$!; set +m; \
@@ -146,7 +146,7 @@ lint-config: golangci-lint ## Check the configuration of golangci-lint.
 # processes than processors.
 PARALLEL_SUITES := finalization security causes integration diagnosis initializer
 PROCS ?= 4
-# The suites that only test-long runs, besides the specs of PARALLEL_SUITES with the label "long".
+# The suites that only test-long runs, in addition to the specs of PARALLEL_SUITES with the label "long".
 LONG_SUITES := chaos
 # The packages that go test runs, PACKAGES of them concurrently.
 PACKAGES ?= 3
@@ -194,7 +194,7 @@ test-versions: ## Run test/versions on the API servers of VERSIONS. Building the
 	done; \
 	if [ -n "$$failed" ]; then echo "test/versions failed with Kubernetes$$failed." >&2; exit 1; fi
 
-# The suites of test-integration: those that run against a real API server, except the demo's.
+# The suites that test-integration runs: those that use a real API server, except the tests of the demo.
 SUITES ?= ./test/integration ./test/initializer ./test/finalizer ./test/searchindex ./test/finalization ./test/diagnosis ./test/causes ./test/plugin ./test/guardrails ./test/timeouts ./test/metrics ./test/security
 
 .PHONY: test-integration
@@ -216,7 +216,7 @@ else
 	$(run-e2e)
 endif
 
-# The latest tag before this commit, which must exist.
+# The latest tag before this commit. Without a tag, FROM must be set.
 FROM ?= $(shell git describe --tags --abbrev=0 HEAD^ 2>/dev/null)
 
 .PHONY: test-upgrade
@@ -255,7 +255,7 @@ verify: ## Check that the tree is tidy, generated, formatted, linted and committ
 	fi
 	@$(MAKE) --no-print-directory vet verify-kustomize verify-chart verify-workflows language lint-config lint verify-clean
 
-# Builds every kustomization, including those that no other one includes.
+# Builds every kustomization, including those that no other kustomization includes.
 .PHONY: verify-kustomize
 verify-kustomize: kustomize
 	@find config -name kustomization.yaml -print | LC_ALL=C sort | while read -r file; do \
@@ -316,7 +316,7 @@ docker-push: ## Push the image of the manager.
 docker-buildx: ## Build the image for all PLATFORMS and push it.
 	$(CONTAINER_TOOL) buildx build --push --platform="$(PLATFORMS)" $(image-version) -t "$(IMG)" .
 
-# Both are committed, so that they can be downloaded from a tag.
+# Both outputs are committed, so that users can download them from a tag.
 .PHONY: build-installer
 build-installer: kustomize ## Write dist/install.yaml and the generated parts of dist/chart.
 	@$(render-install) mv "$$overlay/install.yaml" dist/install.yaml; echo "Wrote dist/install.yaml."; \
@@ -375,10 +375,10 @@ uninstall: kustomize ## Remove the CRDs, the policies that read them, and all co
 deploy: kustomize ## Install everything, with the manager's image from IMG.
 	@$(render-install) $(KUBECTL) apply -f "$$overlay/install.yaml"
 
-# The manager loses its permissions, and does not delete the content of its own namespace. Without
-# the built-in namespace controller, a manager outside the cluster finalizes the namespace.
-# config/compat contains all of config/default except policies of two kinds, which are not served
-# before 1.36; the policies are already deleted at this point.
+# The manager loses its permissions, and never deletes the content of its own namespace. If the
+# built-in namespace controller is off, a local manager finalizes the namespace. config/compat
+# contains all objects of config/default except the policies of two kinds that API servers before
+# 1.36 do not serve. At this point, all policies are already deleted.
 .PHONY: undeploy
 undeploy: kustomize build ## Remove everything, in an order that never blocks namespaces.
 	@$(delete-policies)
@@ -441,10 +441,10 @@ kustomize: ## Install kustomize to bin/.
 	@$(call install-tool,kustomize,$(KUSTOMIZE_MODULE),$(KUSTOMIZE_VERSION))
 
 # Built from a separate module, since `go install` rejects modules with a replace directive. The
-# build tag excludes the service discovery of clouds. The binary is cached by version, since the
-# build takes minutes.
+# build tag excludes service discovery for cloud providers. The binary is cached by version, since
+# the build takes minutes.
 .PHONY: promtool
-promtool: ## Build promtool to bin/, for the tests of alerts and dashboard.
+promtool: ## Build promtool to bin/, for the tests of the alerts and the dashboard.
 	@$(call build-tool,promtool,github.com/prometheus/prometheus,cmd/promtool,-tags remove_all_sd)
 
 # Vale parses source code with tree-sitter, so this build needs a C compiler.
@@ -484,7 +484,7 @@ fi; \
 ln -sfn "$(1)-$(3)" "$(LOCALBIN)/$(1)"
 endef
 
-# A separate statement, since a failure in an assignment before a command is ignored.
+# The assignment is a separate statement, since the shell ignores its failure otherwise.
 define use-control-plane
 KUBEBUILDER_ASSETS="$$(hack/control-plane.sh)"; export KUBEBUILDER_ASSETS;
 endef
@@ -520,12 +520,12 @@ define run-e2e
 set -x; IMG="$(IMG)" KUBECTL="$(KUBECTL)" go test -tags=e2e -count=1 ./test/e2e -timeout 60m -v -ginkgo.v $(ARGS)
 endef
 
-# The version in the image; git is called when the image is built.
+# The version in the image. git runs only when the image is built.
 define image-version
 --build-arg=VERSION="$$(git describe --always --dirty)" --build-arg=REVISION="$$(git rev-parse HEAD)"
 endef
 
-# exec, so that the demo receives Ctrl-C directly.
+# With exec, the demo receives Ctrl-C directly.
 define start-demo
 $(use-control-plane) go build -o "$(LOCALBIN)/demo" ./test/demo; exec "$(LOCALBIN)/demo"
 endef
@@ -540,7 +540,7 @@ printf '%s\n' 'resources:' '- ../../config/default' 'sortOptions:' '  order: fif
 grep -qF -- 'image: $(IMG)' "$$overlay/install.yaml" || { echo "The Deployment does not use the image $(IMG)." >&2; exit 1; };
 endef
 
-# In a separate process group, as in run.
+# The manager runs in a separate process group, as in the target run.
 define wait-for-system-namespace
 wait-for-deletion() { \
 	[ -z "$$($(KUBECTL) get namespace nslifecycle-system --ignore-not-found --output=name)" ] || \
@@ -555,8 +555,8 @@ if ! wait-for-deletion "$(UNDEPLOY_TIMEOUT)" 2>/dev/null; then \
 fi
 endef
 
-# Bindings before policies, and both before all other objects, so that no policy refers to a missing
-# object: API servers notice changes of policies once a second. Clusters before 1.36 do not serve all
+# Deletes bindings before policies, and both before all other objects, so that no policy refers to a
+# missing object: API servers reload policies once a second. API servers before 1.36 do not serve all
 # four kinds.
 define delete-policies
 served="$$($(KUBECTL) api-resources --api-group=admissionregistration.k8s.io -o name)"; \

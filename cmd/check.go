@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -23,35 +22,24 @@ import (
 
 const checkInterval = 2 * time.Second
 
-// check prints the results of all checks of the installation. It returns an error if a check still
-// fails after opts.checkTimeout.
-func check(ctx context.Context, restConfig *rest.Config, opts options, chosen choices, out io.Writer) error {
-	hasInitialization := chosen.controllers.Runs(manager.Initialization)
-	var server compat.Server
-	if hasInitialization {
-		discoveryClient, err := discovery.NewDiscoveryClientForConfig(restConfig)
-		if err != nil {
-			return fmt.Errorf("failed to create a client for %s: %w", restConfig.Host, err)
-		}
-		if server, err = manager.Preflight(ctx, discoveryClient); err != nil {
-			return err
-		}
-	}
+// check runs all checks of the installation and prints the results. It retries failed checks and
+// returns an error if a check still fails after opts.checkTimeout.
+func check(ctx context.Context, restConfig *rest.Config, opts options, out io.Writer) error {
 	apiClient, err := client.New(restConfig, client.Options{Scheme: scheme.New()})
 	if err != nil {
 		return fmt.Errorf("failed to create a client for %s: %w", restConfig.Host, err)
 	}
-	verifier := compat.NewVerifier(apiClient, clock.RealClock{}, server)
+	verifier := compat.NewVerifier(apiClient, clock.RealClock{}, opts.Server)
 	checker := installcheck.Checker{
 		Client: apiClient, Clock: clock.RealClock{},
-		SystemNamespace: opts.systemNamespace, LeaseName: opts.leaseName,
-		HasInitialization: hasInitialization, CheckPolicies: verifier.CheckInstalled,
+		SystemNamespace: opts.SystemNamespace, LeaseName: opts.leaseName,
+		HasInitialization: opts.Controllers.Runs(manager.Initialization), CheckPolicies: verifier.CheckInstalled,
 	}
 
 	var results []installcheck.Result
 	err = wait.PollUntilContextTimeout(ctx, checkInterval, opts.checkTimeout, true,
 		func(ctx context.Context) (bool, error) {
-			// Discard the results of a run that the timeout canceled.
+			// Discard results that are incomplete because the timeout expired.
 			latest := checker.Run(ctx)
 			if ctx.Err() == nil || results == nil {
 				results = latest
@@ -60,7 +48,7 @@ func check(ctx context.Context, restConfig *rest.Config, opts options, chosen ch
 		})
 	installcheck.Print(out, results)
 	if err != nil {
-		return fmt.Errorf("the check of the installation failed: %w", err)
+		return fmt.Errorf("failed to check the installation: %w", err)
 	}
 	return nil
 }

@@ -1,13 +1,15 @@
 // Copyright The nslifecycle Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command manager runs the reconcilers of nslifecycle against one cluster.
+// Command manager runs the controllers of nslifecycle for one cluster.
 //
-// It exits with status 3 if no cluster is configured, so that a caller can distinguish that from
-// other errors, for which it exits with status 1.
+// The exit status is 3 if no cluster is configured, so that callers can distinguish this error. It
+// is 1 for other errors.
 package main
 
 import (
+	"cmp"
+	"context"
 	"crypto/tls"
 	"errors"
 	"flag"
@@ -28,7 +30,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
-	"github.com/nslifecycle/nslifecycle/internal/compat"
 	"github.com/nslifecycle/nslifecycle/internal/finalization"
 	"github.com/nslifecycle/nslifecycle/internal/hold"
 	"github.com/nslifecycle/nslifecycle/internal/manager"
@@ -42,65 +43,53 @@ const exitNoCluster = 3
 
 const defaultSystemNamespace = "nslifecycle-system"
 
-// noCluster is the error if there is neither a kubeconfig nor the ServiceAccount of a Pod.
+// noCluster is the error if the manager has neither a kubeconfig nor the ServiceAccount of a Pod.
 const noCluster = "no cluster is configured: set KUBECONFIG or --kubeconfig, " +
 	"or run in a Pod; to try nslifecycle without a cluster, run: make demo"
 
 type options struct {
-	metricsAddress            string
-	metricsSecure             bool
-	metricsCertDir            string
-	probeAddress              string
-	leaderElect               bool
-	enableHTTP2               bool
-	qps                       float64
-	burst                     int
-	systemNamespace           string
-	namespaceWorkers          int
-	finalizationWorkers       int
-	leaseName                 string
-	controllers               string
-	finalizerToken            string
-	settlingTime              string
-	diagnosisProgressDeadline time.Duration
-	diagnosisWorkers          int
-	isExpiryDryRun            bool
-	holdAddress               string
-	holdURL                   string
-	holdDuration              time.Duration
-	holdLimits                hold.Limits
-	holdSecret                string
-	holdService               string
-	holdRotation              bool
-	isCheck                   bool
-	checkTimeout              time.Duration
-	isVersion                 bool
+	manager.Options
+
+	metricsAddress string
+	metricsSecure  bool
+	metricsCertDir string
+	probeAddress   string
+	leaderElect    bool
+	enableHTTP2    bool
+	qps            float64
+	burst          int
+	leaseName      string
+	isCheck        bool
+	checkTimeout   time.Duration
+	isVersion      bool
+
+	// Hold of manager.Options is set to these options if the address is not "0".
+	hold hold.Options
+
+	// The method parse converts these flags to fields of manager.Options.
+	controllers    string
+	finalizerToken string
+	settlingTime   string
 }
 
-// choices are the values of options that must be parsed.
-type choices struct {
-	controllers    manager.Controllers
-	finalizerToken corev1.FinalizerName
-	settlingTime   finalization.GracePeriod
-}
-
-func (o *options) parse() (choices, error) {
-	controllers, controllersErr := manager.ParseControllers(o.controllers)
-	finalizer, finalizerErr := finalization.ParseFinalizer(o.finalizerToken)
-	settlingTime, settlingErr := finalization.ParseGracePeriod(o.settlingTime)
-	return choices{controllers: controllers, finalizerToken: finalizer, settlingTime: settlingTime},
-		errors.Join(controllersErr, finalizerErr, settlingErr, o.checkProgressDeadline())
-}
-
-func (o *options) checkProgressDeadline() error {
-	if o.diagnosisProgressDeadline < time.Second {
-		return fmt.Errorf("--diagnosis-progress-deadline %s is too short: use 1s or more, "+
-			"or disable diagnosis with --controllers=*,-diagnosis", o.diagnosisProgressDeadline)
+// parse validates the flags and converts the values of some flags to fields of manager.Options.
+func (o *options) parse() error {
+	errs := make([]error, 4)
+	o.Controllers, errs[0] = manager.ParseControllers(o.controllers)
+	o.FinalizerToken, errs[1] = finalization.ParseFinalizer(o.finalizerToken)
+	o.SettlingTime, errs[2] = finalization.ParseGracePeriod(o.settlingTime)
+	if o.DiagnosisProgressDeadline < time.Second {
+		errs[3] = fmt.Errorf("--diagnosis-progress-deadline %s is too short: use 1s or more, "+
+			"or disable diagnosis with --controllers=*,-diagnosis", o.DiagnosisProgressDeadline)
 	}
-	return nil
+	if o.hold.Address != "0" {
+		o.Hold = &o.hold
+	}
+	return errors.Join(errs...)
 }
 
 func (o *options) bind(flags *flag.FlagSet) {
+	o.OwnNamespace = os.Getenv("POD_NAMESPACE")
 	flags.StringVar(&o.metricsAddress, "metrics-bind-address", "0",
 		`The address of the metrics endpoint, for example ":8443"; "0" disables it.`)
 	flags.BoolVar(&o.metricsSecure, "metrics-secure", true,
@@ -110,63 +99,64 @@ func (o *options) bind(flags *flag.FlagSet) {
 	flags.StringVar(&o.probeAddress, "health-probe-bind-address", ":8081",
 		`The address of /healthz and /readyz; "0" disables them.`)
 	flags.BoolVar(&o.leaderElect, "leader-elect", false,
-		"Enable leader election, so that only one manager is active.")
+		"Enable leader election, so that only one manager is active at a time.")
 	flags.StringVar(&o.leaseName, "leader-elect-resource-name", "nslifecycle.dev",
-		"The name of the Lease for leader election, in --system-namespace. Managers in the same namespace that have "+
-			"different --controllers or --finalizer-token must use different Leases.")
+		"The name of the Lease for leader election, in --system-namespace. Managers in the same namespace must use "+
+			"different Leases if their --controllers or --finalizer-token differ.")
 	flags.StringVar(&o.controllers, "controllers", "*",
 		"A comma-separated list of controllers to run: initialization, finalization, diagnosis, expiry. "+
-			"* enables all except expiry; the prefix - disables a controller.")
+			"* enables all controllers except expiry; the prefix - disables a controller.")
 	flags.StringVar(&o.finalizerToken, "finalizer-token", string(corev1.FinalizerKubernetes),
 		"The namespace finalizer (an entry of spec.finalizers) that the finalization controller removes from empty "+
-			"namespaces. Use another value than kubernetes to run it in addition to the namespace controller of Kubernetes.")
+			"namespaces. Use a value other than kubernetes to run the finalization controller in addition to the namespace "+
+			"controller of Kubernetes.")
 	flags.StringVar(&o.settlingTime, "settling-time", "auto",
 		"The grace period between the deletion of a namespace and the earliest check that it is empty, for example 5s. "+
-			"auto is 1s if there is one API server and no admission webhook that can delay a request, otherwise 5s.")
+			"auto means 1s if there is one API server and no admission webhook that can delay a request, and 5s otherwise.")
 	flags.BoolVar(&o.enableHTTP2, "enable-http2", false,
-		"Serve metrics over HTTP/2, which is disabled because of CVE-2023-44487 and CVE-2023-39325.")
-	// No limit by default: a client-side limit does not reduce the number of requests, it only delays
-	// them (docs/benchmarks.md).
+		"Serve metrics over HTTP/2, which is disabled by default because of CVE-2023-44487 and CVE-2023-39325.")
+	// There is no limit by default. A client-side limit does not reduce the number of requests, but
+	// only delays them (docs/benchmarks.md).
 	flags.Float64Var(&o.qps, "kube-api-qps", -1,
-		"The maximum number of requests per second to the API server; -1 means no limit other than API Priority and "+
+		"The maximum number of requests per second to the API server. -1 means no limit except API Priority and "+
 			"Fairness.")
 	flags.IntVar(&o.burst, "kube-api-burst", 100,
 		"The maximum burst of requests to the API server if --kube-api-qps is set.")
-	flags.StringVar(&o.systemNamespace, "system-namespace", envOr("POD_NAMESPACE", defaultSystemNamespace),
-		"The namespace that the operator is installed in. It is never initialized.")
-	flags.IntVar(&o.namespaceWorkers, "initialization-workers", 10,
+	flags.StringVar(&o.SystemNamespace, "system-namespace", cmp.Or(o.OwnNamespace, defaultSystemNamespace),
+		"The namespace in which the operator is installed. The operator never initializes it.")
+	flags.IntVar(&o.NamespaceWorkers, "initialization-workers", 10,
 		"The number of initializing namespaces that are reconciled concurrently.")
-	flags.IntVar(&o.finalizationWorkers, "finalization-workers", 100,
+	flags.IntVar(&o.FinalizationWorkers, "finalization-workers", 100,
 		"The number of terminating namespaces that are finalized concurrently.")
-	flags.DurationVar(&o.diagnosisProgressDeadline, "diagnosis-progress-deadline", manager.DefaultProgressDeadline,
-		"How long the initialization or deletion of a namespace may make no progress before it is diagnosed.")
-	flags.IntVar(&o.diagnosisWorkers, "diagnosis-workers", 2,
-		"The number of namespaces whose stalled initialization or deletion is diagnosed concurrently.")
-	flags.BoolVar(&o.isExpiryDryRun, "expiry-dry-run", false,
+	flags.DurationVar(&o.DiagnosisProgressDeadline, "diagnosis-progress-deadline", manager.DefaultProgressDeadline,
+		"How long the initialization or deletion of a namespace can make no progress before the operator diagnoses it.")
+	flags.IntVar(&o.DiagnosisWorkers, "diagnosis-workers", 2,
+		"The number of stalled namespaces that are diagnosed concurrently.")
+	flags.BoolVar(&o.IsExpiryDryRun, "expiry-dry-run", false,
 		"Report expired namespaces without deleting them.")
-	flags.StringVar(&o.holdAddress, "hold-bind-address", "0",
+	flags.StringVar(&o.hold.Address, "hold-bind-address", "0",
 		`The address of the webhooks that hold writes to initializing namespaces, for example ":9443"; "0" disables them.`)
-	flags.DurationVar(&o.holdDuration, "hold-duration", 10*time.Second,
+	flags.DurationVar(&o.hold.Duration, "hold-duration", 10*time.Second,
 		"How long a write to an initializing namespace waits at most. It must be shorter than timeoutSeconds of the webhooks.")
-	flags.IntVar(&o.holdLimits.Total, "hold-max-writes", 25,
+	flags.IntVar(&o.hold.Limits.Total, "hold-max-writes", 25,
 		"The number of writes that are held concurrently. Each occupies a seat of API Priority and Fairness.")
-	flags.IntVar(&o.holdLimits.PerUser, "hold-max-writes-per-user", 5,
+	flags.IntVar(&o.hold.Limits.PerUser, "hold-max-writes-per-user", 5,
 		"The number of writes of one user that are held concurrently.")
-	flags.StringVar(&o.holdURL, "hold-url", "",
+	flags.StringVar(&o.hold.URL, "hold-url", "",
 		"The https URL of the webhooks, with a DNS name, for an API server that cannot reach Services, for example "+
 			"https://manager.example.com:9443. The manager sets it in the webhook configuration.")
-	flags.StringVar(&o.holdService, "hold-service", "nslifecycle-hold",
+	flags.StringVar(&o.hold.Service, "hold-service", "nslifecycle-hold",
 		"The Service of the webhooks, in --system-namespace.")
-	flags.StringVar(&o.holdSecret, "hold-certificate-secret", "nslifecycle-hold-certificate",
+	flags.StringVar(&o.hold.Secret, "hold-certificate-secret", "nslifecycle-hold-certificate",
 		"The Secret with the certificate of the webhooks, in --system-namespace.")
-	flags.BoolVar(&o.holdRotation, "hold-certificate-rotation", true,
+	flags.BoolVar(&o.hold.IsRotated, "hold-certificate-rotation", true,
 		"Issue and rotate the certificate of the webhooks. Disable it if cert-manager issues the certificate.")
 	flags.BoolVar(&o.isCheck, "check", false,
-		"Check the installation in the cluster, print the results, and exit with 0 if all checks pass.")
-	// After an installation, a manager must start and become the leader, and the API server takes
+		"Check the installation in the cluster, print the results, and exit. The exit status is 0 if all checks pass.")
+	// After an installation, a manager must start and become the leader, and the API server can take
 	// up to 30 s to discover a new parameter kind.
 	flags.DurationVar(&o.checkTimeout, "check-timeout", time.Minute,
-		"How long --check retries failed checks.")
+		"How long failed checks are retried with --check.")
 	flags.BoolVar(&o.isVersion, "version", false, "Print the version and exit.")
 }
 
@@ -181,9 +171,9 @@ func main() {
 		return
 	}
 
-	// Invalid flags and a missing cluster are printed instead of logged: the log would add a stack trace.
-	chosen, err := opts.parse()
-	if err != nil {
+	// Print invalid flags and a missing cluster instead of logging them: the log would add a stack
+	// trace.
+	if err := opts.parse(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
@@ -196,7 +186,7 @@ func main() {
 	if err != nil {
 		err = fmt.Errorf("failed to load the kubeconfig: %w", err)
 	} else {
-		err = run(restConfig, opts, chosen)
+		err = run(restConfig, opts)
 	}
 	if err != nil {
 		ctrl.Log.WithName("setup").Error(err, "Manager exited")
@@ -204,71 +194,54 @@ func main() {
 	}
 }
 
-func run(restConfig *rest.Config, opts options, chosen choices) error {
+func run(restConfig *rest.Config, opts options) error {
 	ctx := ctrl.SetupSignalHandler()
+	if err := opts.preflight(ctx, restConfig); err != nil {
+		return err
+	}
 	if opts.isCheck {
-		return check(ctx, restConfig, opts, chosen, os.Stdout)
+		return check(ctx, restConfig, opts, os.Stdout)
 	}
 	restConfig.QPS = float32(opts.qps)
 	restConfig.Burst = opts.burst
-
-	discoveryClient, err := discovery.NewDiscoveryClientForConfig(restConfig)
-	if err != nil {
-		return fmt.Errorf("failed to create a client for %s: %w", restConfig.Host, err)
+	log := ctrl.Log.WithName("setup")
+	if opts.Controllers.Runs(manager.Initialization) {
+		log.Info(opts.Server.String())
 	}
-	var server compat.Server
-	if chosen.controllers.Runs(manager.Initialization) {
-		if server, err = manager.Preflight(ctx, discoveryClient); err != nil {
-			return err
-		}
-		ctrl.Log.WithName("setup").Info(server.String())
-	}
-
 	mgr, err := ctrl.NewManager(restConfig, ctrl.Options{
 		Scheme:                        scheme.New(),
-		Cache:                         manager.CacheOptions(server, chosen.controllers),
+		Cache:                         manager.CacheOptions(opts.Server, opts.Controllers),
 		Metrics:                       metricsOptions(opts),
 		HealthProbeBindAddress:        opts.probeAddress,
 		LeaderElection:                opts.leaderElect,
 		LeaderElectionID:              opts.leaseName,
-		LeaderElectionNamespace:       opts.systemNamespace,
+		LeaderElectionNamespace:       opts.SystemNamespace,
 		LeaderElectionReleaseOnCancel: true,
 	})
 	if err != nil {
 		return fmt.Errorf("failed to create the manager: %w", err)
 	}
-	if err := manager.Setup(ctx, mgr, manager.Options{
-		Server:                    server,
-		Controllers:               chosen.controllers,
-		SystemNamespace:           opts.systemNamespace,
-		OwnNamespace:              os.Getenv("POD_NAMESPACE"),
-		FinalizerToken:            chosen.finalizerToken,
-		SettlingTime:              chosen.settlingTime,
-		NamespaceWorkers:          opts.namespaceWorkers,
-		FinalizationWorkers:       opts.finalizationWorkers,
-		DiagnosisProgressDeadline: opts.diagnosisProgressDeadline,
-		DiagnosisWorkers:          opts.diagnosisWorkers,
-		IsExpiryDryRun:            opts.isExpiryDryRun,
-		Hold:                      opts.hold(),
-	}); err != nil {
+	if err := manager.Setup(ctx, mgr, opts.Options); err != nil {
 		return err
 	}
-	ctrl.Log.WithName("setup").Info("Starting manager",
-		"version", version.Read().Version, "apiServer", restConfig.Host,
-		"systemNamespace", opts.systemNamespace, "controllers", chosen.controllers.String(),
-		"finalizerToken", chosen.finalizerToken)
+	log.Info("Starting manager", "version", version.Read().Version, "apiServer", restConfig.Host,
+		"systemNamespace", opts.SystemNamespace, "controllers", opts.Controllers.String(),
+		"finalizerToken", opts.FinalizerToken)
 	return mgr.Start(ctx)
 }
 
-// hold returns the options of the hold webhooks, or nil if they are disabled.
-func (o *options) hold() *hold.Options {
-	if o.holdAddress == "0" {
+// preflight sets Server if the initialization controllers run. It fails if the API server does not
+// meet their requirements.
+func (o *options) preflight(ctx context.Context, restConfig *rest.Config) error {
+	if !o.Controllers.Runs(manager.Initialization) {
 		return nil
 	}
-	return &hold.Options{
-		Address: o.holdAddress, URL: o.holdURL, Duration: o.holdDuration, Limits: o.holdLimits,
-		Service: o.holdService, Secret: o.holdSecret, IsRotated: o.holdRotation,
+	client, err := discovery.NewDiscoveryClientForConfig(restConfig)
+	if err != nil {
+		return fmt.Errorf("failed to create a client for %s: %w", restConfig.Host, err)
 	}
+	o.Server, err = manager.Preflight(ctx, client)
+	return err
 }
 
 func metricsOptions(opts options) metricsserver.Options {
@@ -284,11 +257,4 @@ func metricsOptions(opts options) metricsserver.Options {
 		metrics.TLSOpts = append(metrics.TLSOpts, func(c *tls.Config) { c.NextProtos = []string{"http/1.1"} })
 	}
 	return metrics
-}
-
-func envOr(name, fallback string) string {
-	if value := os.Getenv(name); value != "" {
-		return value
-	}
-	return fallback
 }

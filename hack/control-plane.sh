@@ -9,14 +9,14 @@
 #
 # --with-controller-manager also gets kube-controller-manager. --version=1.35 gets
 # the kube-apiserver of another minor release, which must be pinned in
-# hack/controlplane/<minor>; KUBEBUILDER_ASSETS is ignored then.
+# hack/controlplane/<minor>. With this flag, KUBEBUILDER_ASSETS is ignored.
 #
 # Sources of the binaries:
-#   1. KUBEBUILDER_ASSETS, if set, without a check.
+#   1. KUBEBUILDER_ASSETS, if set. The versions are not checked.
 #   2. A download by setup-envtest, if its server can be reached.
-#   3. A build from the Go modules pinned in hack/controlplane/go.mod: about ten
-#      minutes once on two cores. It requires only a Go module proxy.
-# Existing binaries are used before anything is fetched. To change this:
+#   3. A build from the Go modules pinned in hack/controlplane/go.mod, which takes
+#      about ten minutes on two cores. It requires only a Go module proxy.
+# The script uses existing binaries before it downloads or builds any. To change this:
 #
 #   NSLIFECYCLE_CONTROL_PLANE=auto|download|build   (default: auto)
 #   NSLIFECYCLE_DOWNLOAD_TIMEOUT=<seconds>          (default: 60; 600 for download)
@@ -83,7 +83,7 @@ for arg in "$@"; do
       sed -n '/^# Gets/,/^$/s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&3
       exit 0
       ;;
-    *) die "Unknown argument ${arg}; those known are --with-controller-manager and --version=<minor>." ;;
+    *) die "Unknown argument ${arg}. The valid arguments are --with-controller-manager and --version=<minor>." ;;
   esac
 done
 readonly with_controller_manager
@@ -93,7 +93,7 @@ if [[ -n "${other}" ]]; then
   if [[ "${other}" == "$(minor_of "${module}")" ]]; then
     other=""
   else
-    "${with_controller_manager}" && die "kube-controller-manager is pinned for $(minor_of "${module}") alone."
+    "${with_controller_manager}" && die "kube-controller-manager is pinned only for $(minor_of "${module}")."
     [[ -f "${module}/${other}/go.mod" ]] ||
       die "Kubernetes ${other} is not pinned in hack/controlplane; run: hack/pin-control-plane.sh ${other}"
     # etcd and kubectl are shared with the default version.
@@ -129,7 +129,7 @@ has_binaries() {
 # 1. KUBEBUILDER_ASSETS ------------------------------------------------------
 
 if [[ -n "${KUBEBUILDER_ASSETS:-}" ]]; then
-  # Absolute, because go test changes to the directory of each package.
+  # The path must be absolute, because go test changes to the directory of each package.
   assets="$(cd "${KUBEBUILDER_ASSETS}" 2>/dev/null && pwd -P)" ||
     die "KUBEBUILDER_ASSETS is ${KUBEBUILDER_ASSETS}, which is not a directory. Unset it to let this script get a control plane."
   needed=(kube-apiserver etcd)
@@ -141,7 +141,7 @@ if [[ -n "${KUBEBUILDER_ASSETS:-}" ]]; then
       die "KUBEBUILDER_ASSETS is ${KUBEBUILDER_ASSETS}, but there is no executable ${name} in it. Put one there, or unset KUBEBUILDER_ASSETS to let this script get a control plane."
   done
   has_binaries "${assets}" kubectl ||
-    say "Note: there is no kubectl in KUBEBUILDER_ASSETS; whatever needs it uses the one in PATH."
+    say "Note: there is no kubectl in KUBEBUILDER_ASSETS, so the kubectl in PATH is used."
   answer "${assets}"
 fi
 
@@ -152,7 +152,7 @@ case "${mode}" in
 esac
 
 command -v go >/dev/null ||
-  die "Go is not in PATH, and it is needed to get a control plane. Install Go, or set KUBEBUILDER_ASSETS to a directory with kube-apiserver and etcd."
+  die "Go is required to get a control plane, but it is not in PATH. Install Go, or set KUBEBUILDER_ASSETS to a directory with kube-apiserver and etcd."
 
 # The binaries are built for this machine, even if the caller cross-compiles, and
 # from this module, even within a workspace.
@@ -168,7 +168,7 @@ package_of() {
   esac
 }
 
-# Part of the stamp, since the flags affect the result.
+# The stamp of a binary depends on these flags, since they affect the build.
 build_flags="CGO_ENABLED=0 -trimpath -s -w gitVersion gitMajor gitMinor gitTreeState"
 tags=""
 if [[ "${other}" == 1.30 ]]; then
@@ -194,8 +194,8 @@ inputs_hash() {
   fi
 }
 
-# A binary is valid only with a stamp of the same inputs that is not older:
-# one that was copied manually is built again.
+# A binary is current if its stamp has the hash of the current inputs and is not
+# older than the binary. A binary that was copied manually is rebuilt.
 is_current() {
   local binary="${built}/$1" stamp="${built}/.$1.stamp"
   inputs_hash
@@ -221,11 +221,11 @@ build() {
   version="$(cd "${module}" && go list -m -f '{{.Version}}' k8s.io/kubernetes)"
   IFS=. read -r major minor rest <<<"${version#v}"
   # A build from modules has no version control information: without these flags, the
-  # server would report version v0.0.0-master, which clients interpret.
+  # server would report version v0.0.0-master, but clients depend on the version.
   v=k8s.io/component-base/version
   ldflags="-s -w -X ${v}.gitVersion=${version} -X ${v}.gitMajor=${major} -X ${v}.gitMinor=${minor} -X ${v}.gitTreeState=clean"
 
-  say "Building ${missing[*]} (Kubernetes ${version}) from Go modules. This takes about ten minutes on two cores, once; after that it is seconds."
+  say "Building ${missing[*]} (Kubernetes ${version}) from Go modules. This takes about ten minutes on two cores. The binaries are reused."
   mkdir -p "${built}"
   new_scratch
   for name in "${missing[@]}"; do
@@ -235,7 +235,7 @@ build() {
     (cd "${module}" && CGO_ENABLED=0 go build -trimpath -tags="${tags}" -ldflags "${ldflags}" \
       -o "${scratch}/${name}" "$(package_of "${name}")") 3>&- 9>&- ||
       die "Building ${name} failed. If modules cannot be downloaded here, set KUBEBUILDER_ASSETS to a directory with kube-apiserver and etcd."
-    # At no time is there a new binary with an old stamp, or an incomplete binary.
+    # This order prevents incomplete binaries, and a new binary with an old stamp.
     rm -f "${built}/.${name}.stamp"
     mv -f "${scratch}/${name}" "${built}/${name}"
     echo "${inputs}" >"${scratch}/stamp"
@@ -246,8 +246,8 @@ build() {
 
 # 2. The download (functions) ------------------------------------------------
 
-# MutatingAdmissionPolicy v1 is served from 1.36 on; the minor release of the
-# pinned modules is never older, and is the only place that states it.
+# The pinned modules define the minor release. It is at least 1.36, the first
+# release that serves MutatingAdmissionPolicy v1.
 selector=""
 download_selector() {
   if [[ -z "${selector}" ]]; then
@@ -283,12 +283,12 @@ download() {
   # must not affect it.
   env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL -u MAKEOVERRIDES \
     make --no-print-directory -C "${root}" setup-envtest 3>&- 9>&- || return 1
-  # Download into a separate directory first: the next setup-envtest would consider
-  # the files of an interrupted one complete.
+  # Download to a separate directory first: setup-envtest considers the files of an
+  # interrupted download complete.
   new_scratch
   path="$(with_timeout "${seconds}" "${bin}/setup-envtest" use "${selector}" -p path --bin-dir "${scratch}" 3>&- 9>&-)" || return 1
   has_binaries "${path}" "${base_binaries[@]}" || return 1
-  # Moving a directory needs write permission on it, not only on its parent.
+  # Moving a directory requires write permission for the directory, not only for its parent.
   chmod u+w "${path}" || return 1
   rm -rf "${store}/k8s/${path##*/}"
   mv "${path}" "${store}/k8s/" || return 1
@@ -330,7 +330,7 @@ answer_if_present() {
 
 answer_if_present
 
-# Only one process at a time continues; waiting processes find the existing binaries.
+# Only one process at a time downloads or builds. Waiting processes then use its binaries.
 if command -v flock >/dev/null; then
   exec 9>"${bin}/.control-plane.lock"
   if ! flock -n 9; then
@@ -350,7 +350,7 @@ if [[ "${mode}" != build ]]; then
         die "The download failed. Unset NSLIFECYCLE_CONTROL_PLANE to build the control plane from Go modules instead."
       fi
       date >"${failed_mark}"
-      say "The download failed, so the control plane is built instead. NSLIFECYCLE_CONTROL_PLANE=download tries again."
+      say "The download failed, so the control plane is built instead. To retry, set NSLIFECYCLE_CONTROL_PLANE=download."
     fi
   fi
   if [[ -n "${downloaded}" ]]; then

@@ -10,7 +10,7 @@
 # It writes go.mod and go.sum in hack/controlplane/<minor>/, based on the go.mod of
 # k8s.io/kubernetes: each staging module is replaced by its published version, since
 # k8s.io/kubernetes replaces them with directories that its module does not contain. If
-# the module proxy lacks that version, the next older patch release is used.
+# the module proxy does not have that version, the script uses the previous patch release.
 
 set -euo pipefail
 
@@ -37,7 +37,7 @@ if [[ -z "${version}" ]]; then
   # Sorted by version, without pre-releases.
   version="$(go list -m -versions k8s.io/kubernetes | tr ' ' '\n' | { grep -E "^v${minor//./\\.}\.[0-9]+$" || true; } |
     sort -t . -k 3 -n | tail -n 1)"
-  [[ -n "${version}" ]] || die "The module proxy knows no release of Kubernetes ${minor}."
+  [[ -n "${version}" ]] || die "The module proxy has no release of Kubernetes ${minor}."
 fi
 [[ "${version}" == "v${minor}."* ]] || die "${version} is not a release of Kubernetes ${minor}."
 readonly version
@@ -48,7 +48,7 @@ upstream="$(sed -n 's/^[[:space:]]*"GoMod": "\(.*\)",*$/\1/p' <<<"${download}")"
 [[ -f "${upstream}" ]] || die "There is no go.mod of k8s.io/kubernetes ${version}."
 
 staged="$(sed -n 's|^[[:space:]]*\(k8s\.io/[a-z0-9-]*\) => \./staging/.*|\1|p' "${upstream}")"
-[[ -n "${staged}" ]] || die "The go.mod of k8s.io/kubernetes ${version} replaces nothing."
+[[ -n "${staged}" ]] || die "The go.mod of k8s.io/kubernetes ${version} replaces no staging modules."
 
 published() {
   local module="$1" patch
@@ -57,7 +57,7 @@ published() {
       echo "${staging%.*}.${patch}"
       return
     fi
-    echo "There is no ${module} ${staging%.*}.${patch}; trying an older one." >&2
+    echo "There is no ${module} ${staging%.*}.${patch}; trying the previous patch release." >&2
   done
   return 1
 }

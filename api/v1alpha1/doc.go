@@ -2,10 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package v1alpha1 is the public API of nslifecycle: the custom resources that register
-// initializers, and the names of the labels, annotations and conditions that hold the state of a
+// initializers, and the names of the labels, annotations and conditions that record the state of a
 // Namespace.
 //
-// It imports only apimachinery, so that clients get no further dependencies.
+// It imports only apimachinery, so that clients get no other dependencies.
 //
 // # Life cycle of a Namespace
 //
@@ -16,10 +16,11 @@
 //	                       ▼                                                ▼
 //	                     failed ───────────── DELETE by the operator ──▶ terminating
 //
-// The state is in the label [LabelInitializing], the annotations [AnnotationPendingInitializers]
-// and [AnnotationInitializationResult], and the condition [ConditionInitializing].
+// The state is recorded in the label [LabelInitializing], the annotations
+// [AnnotationPendingInitializers] and [AnnotationInitializationResult], and the condition
+// [ConditionInitializing].
 //
-// The model is the Namespace Initializer KEP (kubernetes/enhancements, keps/33).
+// The API follows the Namespace Initializer KEP (kubernetes/enhancements, keps/33).
 //
 // +kubebuilder:object:generate=true
 // +kubebuilder:ac:generate=true

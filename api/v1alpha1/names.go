@@ -3,28 +3,29 @@
 
 package v1alpha1
 
-// Labels and annotations with the state of the initialization of a Namespace. Users cannot set
-// them: the admission policies write and protect them (config/admission).
+// Labels and annotations that record the state of the initialization of a Namespace. Users cannot
+// set them: the admission policies write and protect them (config/admission).
 const (
 	// Prefix is the prefix of the label and annotation keys of this project.
 	Prefix = "nslifecycle.dev/"
 
 	// LabelInitializing is "true" on a Namespace exactly while its list of pending initializers is
-	// not empty. The policy gate selects by it.
+	// not empty. The gate policy selects Namespaces by this label.
 	LabelInitializing = Prefix + "initializing"
 
 	// AnnotationPendingInitializers contains the names of the pending initializers, comma-separated
-	// and in order: spec.initializers.pending of the KEP. An initializer that has finished removes
+	// and in order (spec.initializers.pending in the KEP). An initializer that has finished removes
 	// its own name. When the list becomes empty, the API server removes the annotation and the
 	// label.
 	AnnotationPendingInitializers = Prefix + "pending-initializers"
 
-	// AnnotationInitializers contains the list at the creation of the Namespace. It is immutable.
-	// Progress is computed from it, and a Namespace without it never had initializers.
+	// AnnotationInitializers contains the names of all initializers that were pending when the
+	// Namespace was created. It is immutable. The operator computes the progress from it. A Namespace
+	// without this annotation never had initializers.
 	AnnotationInitializers = Prefix + "initializers"
 
-	// AnnotationInitializationResult contains the JSON of a metav1.Status: spec.initializers.result
-	// of the KEP. With status "Failure" the initialization has failed, and the operator deletes the
+	// AnnotationInitializationResult contains a metav1.Status as JSON (spec.initializers.result in the
+	// KEP). If its status is "Failure", the initialization has failed, and the operator deletes the
 	// Namespace.
 	AnnotationInitializationResult = Prefix + "initialization-result"
 
@@ -32,34 +33,34 @@ const (
 	// authenticated by the API server. It is immutable.
 	AnnotationRequestedBy = Prefix + "requested-by"
 
-	// AnnotationInjectedAt contains the time at which the operator added the list to the Namespace,
-	// in RFC 3339 format. It exists only if the operator, instead of the API server, adds it
-	// (config/compat); until then the Namespace was open. It is immutable.
+	// AnnotationInjectedAt contains the time when the operator added the pending list to the
+	// Namespace, in RFC 3339 format. Before that time, all users could write to the Namespace. The
+	// annotation exists only if the operator, instead of the API server, adds the list
+	// (config/compat). It is immutable.
 	AnnotationInjectedAt = Prefix + "injected-at"
 )
 
-// Labels and annotations that users set on a Namespace. Each has a policy, which is not installed
-// by default (config/protection, config/expiry).
+// Labels and annotations that users set on a Namespace. The policies for them are not installed by
+// default (config/protection, config/expiry).
 const (
 	// LabelDeletionProtection protects a Namespace from deletion, regardless of its value.
 	LabelDeletionProtection = Prefix + "deletion-protection"
 
-	// AnnotationExpiresAt is the time at which the Namespace is deleted, in RFC 3339 format.
+	// AnnotationExpiresAt is the time when the operator deletes the Namespace, in RFC 3339 format.
 	AnnotationExpiresAt = Prefix + "expires-at"
 
-	// AnnotationTTL is the time between the creation and the deletion of the Namespace: days,
-	// hours, minutes and seconds, such as "7d" or "1h30m". It cannot be combined with
-	// AnnotationExpiresAt.
+	// AnnotationTTL is the time from the creation of the Namespace to its deletion in days, hours,
+	// minutes and seconds, such as "7d" or "1h30m". It cannot be combined with AnnotationExpiresAt.
 	AnnotationTTL = Prefix + "ttl"
 )
 
 // LabelPolicy is a label of the admission policies and bindings of this project. Its value is one
-// of the Policy constants. The operator finds the policies by it, since installations can add a
-// prefix to their names.
+// of the Policy constants. The operator finds the policies by this label, since an installation can
+// add a prefix to their names.
 const LabelPolicy = Prefix + "policy"
 
-// LabelInjection with value InjectionByOperator is a label of the policy guard if the operator adds
-// the list to new Namespaces (config/compat).
+// LabelInjection is a label of the guard policy. Its value is InjectionByOperator if the operator,
+// instead of the API server, adds the pending list to new Namespaces (config/compat).
 const (
 	LabelInjection      = Prefix + "injection"
 	InjectionByOperator = "operator"
@@ -69,12 +70,12 @@ const (
 const (
 	// PolicyInject adds the list of pending initializers to a new Namespace.
 	PolicyInject = "inject"
-	// PolicyComplete removes the list and the label in the write that empties the list, and
-	// restores state that a write omits.
+	// PolicyComplete removes the pending list and the label in the write that empties the list. It
+	// also restores state that a write omits.
 	PolicyComplete = "complete"
-	// PolicyGate rejects writes into an initializing namespace by users without VerbInitialize.
+	// PolicyGate rejects writes to an initializing namespace by users without VerbInitialize.
 	PolicyGate = "gate"
-	// PolicyGuard protects the state of the initialization on the Namespace.
+	// PolicyGuard protects the state of the initialization that is recorded on the Namespace.
 	PolicyGuard = "guard"
 	// PolicyRequireSet rejects new Namespaces with LabelInitializing while no
 	// NamespaceInitializerSet exists.
@@ -92,12 +93,12 @@ const (
 // HoldConfiguration is the name of the MutatingWebhookConfiguration in config/hold.
 const HoldConfiguration = "nslifecycle-hold"
 
-// VerbInitialize is the RBAC verb on namespaces that allows writing into initializing namespaces
-// and changing the pending list. It must be granted at cluster scope.
+// VerbInitialize is the RBAC verb on namespaces that allows users to write to initializing namespaces
+// and to change the pending list. It must be granted at cluster scope.
 const VerbInitialize = "initialize"
 
-// VerbInject is the RBAC verb on namespaces that allows adding the list to new Namespaces if the
-// API server cannot (config/compat). Only the operator's ServiceAccount holds it.
+// VerbInject is the RBAC verb on namespaces that allows the operator to add the pending list to new
+// Namespaces if the API server cannot (config/compat). Only the operator's ServiceAccount has it.
 const VerbInject = "inject"
 
 // EffectiveSetName is the name of the only NamespaceInitializerSet.
@@ -105,7 +106,7 @@ const EffectiveSetName = "effective"
 
 // Condition types of a Namespace.
 const (
-	// ConditionInitializing is True while initializers are pending and False afterwards. The
+	// ConditionInitializing is True while initializers are pending, and False afterwards. The
 	// operator sets it on every Namespace, so that clients can always wait for it.
 	ConditionInitializing = "Initializing"
 
@@ -113,13 +114,13 @@ const (
 	// is False while the initializer is pending and True when it has finished.
 	ConditionInitializedSuffix = "/Initialized"
 
-	// ConditionInitializerTurn is True while it is the turn of an initializer with a timeout,
-	// which the message names. The timeout is counted from lastTransitionTime. The condition does
-	// not exist on a Namespace that never waited for such an initializer.
+	// ConditionInitializerTurn is True while it is the turn of an initializer with a timeout. The
+	// message names the initializer. The timeout is counted from lastTransitionTime. The condition
+	// does not exist on a Namespace that never waited for an initializer with a timeout.
 	ConditionInitializerTurn = Prefix + "InitializerTurn"
 
-	// ConditionDeletionBlocked is True while the deletion of a Namespace makes no progress, with
-	// the main cause as reason. It becomes False with ReasonProgressing when the deletion
+	// ConditionDeletionBlocked is True while the deletion of a Namespace makes no progress. The reason
+	// is the main cause. The condition becomes False with ReasonProgressing when the deletion
 	// progresses again. It does not exist if the deletion was never stalled.
 	ConditionDeletionBlocked = Prefix + "DeletionBlocked"
 
@@ -127,10 +128,9 @@ const (
 	// progress. Otherwise it is like ConditionDeletionBlocked.
 	ConditionInitializationBlocked = Prefix + "InitializationBlocked"
 
-	// ConditionExpiring is True from one hour before the deletion of an expiring Namespace. It is
+	// ConditionExpiring is True during the last hour before an expiring Namespace is deleted. It is
 	// False before that, and if the Namespace has expired but is not deleted. The message contains
-	// the time of the deletion. The condition does not exist on a Namespace that never had an
-	// expiry.
+	// the time of the deletion. The condition does not exist on a Namespace that never had an expiry.
 	ConditionExpiring = Prefix + "Expiring"
 )
 
@@ -150,25 +150,25 @@ const (
 	ReasonExpiryScheduled = "ExpiryScheduled"
 	// ReasonExpiresSoon: the Namespace expires within one hour.
 	ReasonExpiresSoon = "ExpiresSoon"
-	// ReasonDeletionRefused: the Namespace has expired, and the API server rejects its deletion.
+	// ReasonDeletionRefused: the Namespace has expired, but the API server rejects its deletion.
 	ReasonDeletionRefused = "DeletionRefused"
 	// ReasonDeletionProtected: the Namespace is not deleted because it has LabelDeletionProtection.
 	ReasonDeletionProtected = "DeletionProtected"
 	// ReasonExpiryDryRun: the Namespace is not deleted because the operator runs in dry-run mode.
 	ReasonExpiryDryRun = "ExpiryDryRun"
-	// ReasonExpiryPolicyMissing: the Namespace is not deleted because PolicyExpiry did not check
-	// its annotations.
+	// ReasonExpiryPolicyMissing: the Namespace is not deleted because PolicyExpiry is not enforced,
+	// so its annotations were not checked.
 	ReasonExpiryPolicyMissing = "ExpiryPolicyMissing"
 	// ReasonInvalidExpiry: the annotations are invalid.
 	ReasonInvalidExpiry = "InvalidExpiry"
-	// ReasonNeverExpires: the cluster or the operator requires the Namespace.
+	// ReasonNeverExpires: the Namespace is not deleted because the cluster or the operator requires it.
 	ReasonNeverExpires = "NeverExpires"
-	// ReasonNoExpiry: the annotation was removed.
+	// ReasonNoExpiry: the expiry annotation was removed.
 	ReasonNoExpiry = "NoExpiry"
 )
 
-// Reasons of ConditionDeletionBlocked and ConditionInitializationBlocked. With status True the
-// reason is a cause.
+// Reasons of ConditionDeletionBlocked and ConditionInitializationBlocked. If the status is True, the
+// reason is the main cause instead.
 const (
 	// ReasonProgressing: the deletion or initialization progresses again; the status is False.
 	ReasonProgressing = "Progressing"
@@ -198,18 +198,17 @@ const (
 	ReasonEnforced = "Enforced"
 	// ReasonEmpty: the configuration is enforced, and contains no initializers.
 	ReasonEmpty = "Empty"
-	// ReasonTooManyInitializers: the initializers of this configuration exceed the limit of the
-	// set; none of them is enforced.
+	// ReasonTooManyInitializers: the initializers of this configuration do not fit into the set; none
+	// of them is enforced.
 	ReasonTooManyInitializers = "TooManyInitializers"
 	// ReasonEnforcementPending: the API server does not use the current set yet.
 	ReasonEnforcementPending = "EnforcementPending"
-	// ReasonRefused: a policy of this project rejects new Namespaces, for example because another
-	// admission policy changes protected state.
+	// ReasonRefused: an admission policy of this project rejects new Namespaces, for example because
+	// another policy changes protected state.
 	ReasonRefused = "Refused"
 	// ReasonPolicyMissing: a required admission policy is not installed.
 	ReasonPolicyMissing = "PolicyMissing"
-	// ReasonPolicyMismatch: the installed admission policies are for a different version of the API
-	// server.
+	// ReasonPolicyMismatch: the installed admission policies are for API servers of another version.
 	ReasonPolicyMismatch = "PolicyMismatch"
 )
 
@@ -217,11 +216,11 @@ const (
 const (
 	// ReasonHealthy: the initializers are authorized and responsive.
 	ReasonHealthy = "Healthy"
-	// ReasonInitializerUnauthorized: no subject outside the control plane holds VerbInitialize.
+	// ReasonInitializerUnauthorized: no subject outside the control plane has VerbInitialize.
 	ReasonInitializerUnauthorized = "InitializerUnauthorized"
-	// ReasonInitializerUnresponsive: a Namespace waits for an initializer that has not acted for a
-	// long time.
+	// ReasonInitializerUnresponsive: a Namespace waits for an initializer that has not responded for
+	// more than a minute.
 	ReasonInitializerUnresponsive = "InitializerUnresponsive"
-	// ReasonAuthorizationUnknown: the holders of VerbInitialize could not be determined.
+	// ReasonAuthorizationUnknown: the operator could not determine who has VerbInitialize.
 	ReasonAuthorizationUnknown = "AuthorizationUnknown"
 )

@@ -9,16 +9,16 @@ import (
 
 // NamespaceInitializer registers a controller that prepares new Namespaces.
 type NamespaceInitializer struct {
-	// name identifies the initializer in the list of pending initializers of a Namespace. It is
-	// fully qualified: at least three dot-separated DNS labels, such as "quota.policy.example.com",
-	// that end with a domain of the initializer's author.
+	// name identifies the initializer in the list of pending initializers of a Namespace. It must be
+	// fully qualified, with at least three dot-separated DNS labels, and must end with a domain that
+	// the author of the initializer owns. Example: "quota.policy.example.com".
 	//
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
-	// +kubebuilder:validation:XValidation:rule="!self.contains(',')",message="the name of an initializer contains no comma: list each initializer as a separate entry",messageExpression="'initializer name \"' + self + '\" contains a comma: list each initializer as a separate entry'"
+	// +kubebuilder:validation:XValidation:rule="!self.contains(',')",message="the name of an initializer must not contain a comma: list each initializer as a separate entry",messageExpression="'initializer name \"' + self + '\" contains a comma: list each initializer as a separate entry'"
 	// +kubebuilder:validation:XValidation:rule="self.contains(',') || self.matches('[.].*[.]')",message="the name of an initializer must be fully qualified: use at least three dot-separated parts, such as \"quota.policy.example.com\"",messageExpression="'initializer name \"' + self + '\" is not fully qualified: use at least three dot-separated parts, such as \"quota.policy.example.com\"'"
-	// +kubebuilder:validation:XValidation:rule="self.contains(',') || self.matches('^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?([.][a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)*$')",message="the name of an initializer is a DNS name: each dot-separated part must consist of 1 to 63 lower case letters, digits and \"-\", and must begin and end with a letter or a digit",messageExpression="'initializer name \"' + self + '\" is not a DNS name: each dot-separated part must consist of 1 to 63 lower case letters, digits and \"-\", and must begin and end with a letter or a digit'"
+	// +kubebuilder:validation:XValidation:rule="self.contains(',') || self.matches('^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?([.][a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)*$')",message="the name of an initializer must be a DNS name: each dot-separated part must consist of 1 to 63 lower case letters, digits and \"-\", and must begin and end with a letter or a digit",messageExpression="'initializer name \"' + self + '\" is not a DNS name: each dot-separated part must consist of 1 to 63 lower case letters, digits and \"-\", and must begin and end with a letter or a digit'"
 	Name string `json:"name"`
 
 	InitializerSettings `json:",inline"`
@@ -37,17 +37,18 @@ const (
 	InitializerIgnore InitializerFailurePolicy = "Ignore"
 )
 
-// InitializerSettings are the optional settings of an initializer. The default is the behavior of
-// the Namespace Initializer KEP: every new Namespace waits for the initializer without a time
-// limit. If several configurations register an initializer, the settings of the first one apply.
+// InitializerSettings are the optional settings of an initializer. The defaults are the behavior
+// that the Namespace Initializer KEP describes: every new Namespace waits for the initializer
+// without a time limit. If several configurations register an initializer, the settings in the
+// first one apply.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.failurePolicy) || has(self.timeoutSeconds)",message="failurePolicy applies when the initializer times out: set timeoutSeconds as well, or remove failurePolicy"
+// +kubebuilder:validation:XValidation:rule="!has(self.failurePolicy) || has(self.timeoutSeconds)",message="failurePolicy applies when the initializer times out: also set timeoutSeconds, or remove failurePolicy"
 type InitializerSettings struct {
-	// timeoutSeconds is the time in seconds that a Namespace waits for the initializer from the
-	// beginning of its turn. After that failurePolicy applies. The time starts when the operator
-	// observes the turn, so the wait can be longer but not shorter. A change of timeoutSeconds also
-	// applies to waiting Namespaces; if it was not set before, the time starts when the operator
-	// observes the change. The default is no limit.
+	// timeoutSeconds is the time in seconds that a Namespace waits for the initializer, counted from
+	// the start of the initializer's turn. After this time, failurePolicy applies. The time starts
+	// when the operator observes the turn, so the Namespace can wait longer, but not shorter. A change
+	// of timeoutSeconds also applies to waiting Namespaces; if it was not set before, the time starts
+	// when the operator observes the change. The default is no limit.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=1
@@ -56,14 +57,14 @@ type InitializerSettings struct {
 
 	// failurePolicy specifies what happens when the initializer times out. "Fail", the default,
 	// fails the initialization: the Namespace gets a failure result and is deleted. "Ignore" skips
-	// the initializer, and reports it in a condition and an Event.
+	// the initializer, and the operator reports this in a condition and an Event.
 	//
 	// +optional
 	FailurePolicy *InitializerFailurePolicy `json:"failurePolicy,omitempty"`
 
-	// finalizer is a namespace finalizer, such as "search.example.com/index". Every Namespace that
-	// gets the initializer has it in spec.finalizers from its creation, and is not deleted until
-	// the controller that is responsible for it removes it.
+	// finalizer is a namespace finalizer, such as "search.example.com/index". It is added to
+	// spec.finalizers of every Namespace that gets the initializer when the Namespace is created. The
+	// Namespace is not deleted until the controller responsible for the finalizer removes it.
 	//
 	// +optional
 	// +kubebuilder:validation:MinLength=1
@@ -72,23 +73,23 @@ type InitializerSettings struct {
 	// +kubebuilder:validation:XValidation:rule="self == 'kubernetes' || self.indexOf('/') <= 253 && self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/([A-Za-z0-9][-A-Za-z0-9_.]{0,61})?[A-Za-z0-9]$')",message="a finalizer is a domain, \"/\" and a name of 1 to 63 letters, digits, \"-\", \"_\" and \".\", such as \"search.example.com/index\"",messageExpression="'finalizer \"' + self + '\" is not valid in spec.finalizers of a namespace: use a domain, \"/\" and a name of 1 to 63 letters, digits, \"-\", \"_\" and \".\", such as \"search.example.com/index\"'"
 	Finalizer string `json:"finalizer,omitempty"`
 
-	// namespaceSelector limits the initializer to Namespaces whose labels match in the create
-	// request. Users choose the labels of Namespaces that they create, so a selector does not
-	// enforce anything. The default is every new Namespace.
+	// namespaceSelector limits the initializer to Namespaces whose labels in the create request match.
+	// Users choose the labels of the Namespaces that they create, so a selector does not enforce
+	// anything. The default selects every new Namespace.
 	//
 	// +optional
 	NamespaceSelector *NamespaceSelector `json:"namespaceSelector,omitempty"`
 }
 
 // NamespaceSelector selects Namespaces by their labels, like metav1.LabelSelector. All requirements
-// must be met. An empty selector selects every Namespace. Its size is limited because it is
-// evaluated at admission.
+// must be met. An empty selector selects every Namespace. The size of a selector is limited because
+// it is evaluated at admission.
 type NamespaceSelector struct {
-	// matchLabels are labels with the values that the Namespace must have.
+	// matchLabels are the labels that the Namespace must have, with their values.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxProperties=16
-	// +kubebuilder:validation:XValidation:rule="self.all(k, k.indexOf('/') <= 253 && k.matches('^([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?([A-Za-z0-9][-A-Za-z0-9_.]{0,61})?[A-Za-z0-9]$'))",message="a key of matchLabels is not a label key: use a name of 1 to 63 letters, digits, \"-\", \"_\" and \".\", optionally with a domain and \"/\" as prefix"
+	// +kubebuilder:validation:XValidation:rule="self.all(k, k.indexOf('/') <= 253 && k.matches('^([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?([A-Za-z0-9][-A-Za-z0-9_.]{0,61})?[A-Za-z0-9]$'))",message="a key in matchLabels is not a valid label key: use a name of 1 to 63 letters, digits, \"-\", \"_\" and \".\", optionally with a domain and \"/\" as prefix"
 	// +kubebuilder:validation:XValidation:rule="self.all(k, !k.startsWith('nslifecycle.dev/') || k == 'nslifecycle.dev/deletion-protection')",message="namespaceSelector cannot select by labels under nslifecycle.dev/, which a new namespace does not have: use another label"
 	MatchLabels map[string]LabelValue `json:"matchLabels,omitempty"`
 
@@ -100,8 +101,8 @@ type NamespaceSelector struct {
 	MatchExpressions []NamespaceSelectorRequirement `json:"matchExpressions,omitempty"`
 }
 
-// LabelValue is the value of a label. It has a pattern instead of a CEL rule, since the API
-// server's cost estimate does not allow a rule for the maximum number of values.
+// LabelValue is the value of a label. It is validated by a pattern. A CEL rule for the maximum
+// number of values would exceed the API server's limit for the estimated cost.
 //
 // +kubebuilder:validation:MaxLength=63
 // +kubebuilder:validation:Pattern=`^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$`
@@ -124,8 +125,8 @@ type NamespaceSelectorRequirement struct {
 	// +kubebuilder:validation:Enum=In;NotIn;Exists;DoesNotExist
 	Operator metav1.LabelSelectorOperator `json:"operator"`
 
-	// values are the values for the operators In and NotIn. A Namespace without the label meets
-	// NotIn.
+	// values are the values for the operators In and NotIn. NotIn also matches Namespaces without the
+	// label.
 	//
 	// +optional
 	// +listType=atomic
@@ -149,8 +150,8 @@ type NamespaceInitializerConfigurationStatus struct {
 // afterwards waits for them; existing Namespaces are not affected.
 //
 // The initializers of all configurations are merged into one list: configurations are sorted by
-// name, the order inside a configuration is kept, and only the first entry for an initializer
-// counts (Namespace Initializer KEP, "Core Kubernetes Changes").
+// name, and the order within each configuration is preserved. Only the first entry for each
+// initializer is used (Namespace Initializer KEP, "Core Kubernetes Changes").
 //
 // +genclient
 // +genclient:nonNamespaced
@@ -169,7 +170,7 @@ type NamespaceInitializerConfiguration struct {
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
 	// initializers are the initializers that every new Namespace waits for, in the order in which
-	// they run. An empty list registers nothing.
+	// they run. An empty list registers no initializers.
 	//
 	// +optional
 	// +listType=map

@@ -8,8 +8,8 @@ import (
 )
 
 // MaxSetInitializers is the maximum number of initializers in the set, and therefore of one
-// Namespace. Names of up to 253 bytes are written to two annotations, which must stay well below
-// the API server's limit of 256 KiB for all annotations.
+// Namespace. Their names, of up to 253 bytes each, are written to two annotations. Both must stay
+// well below the API server's limit of 256 KiB for all annotations.
 const MaxSetInitializers = 256
 
 // EffectiveInitializer is one entry of the merged list.
@@ -26,21 +26,21 @@ type EffectiveInitializer struct {
 	// +kubebuilder:validation:MaxLength=253
 	Configuration string `json:"configuration,omitempty"`
 
-	// inForceSince is the time from which new Namespaces get this initializer. It is set only if
+	// inForceSince is the time since which new Namespaces get this initializer. It is set only if
 	// the operator, instead of the API server, adds initializers to Namespaces (config/compat). A
-	// Namespace that was created before does not get the initializer.
+	// Namespace that was created before that time does not get the initializer.
 	// +optional
 	InForceSince *metav1.Time `json:"inForceSince,omitempty"`
 
 	InitializerSettings `json:",inline"`
 }
 
-// NamespaceInitializerSet is the merged list of the initializers of all configurations, which an
-// admission policy reads when a Namespace is created. There is one object, named "effective". The
-// operator writes it; to register initializers, create a NamespaceInitializerConfiguration.
+// NamespaceInitializerSet is the merged list of the initializers of all configurations. An
+// admission policy reads it when a Namespace is created. There is one object, named "effective",
+// which the operator writes. To register initializers, create a NamespaceInitializerConfiguration.
 //
 // It is a custom resource instead of a ConfigMap because the API server does not restart its
-// informer for built-in parameter kinds after a policy is deleted and recreated.
+// informer for a built-in parameter kind after a policy is deleted and recreated.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Cluster,shortName=nsinitset,categories=nslifecycle
@@ -61,8 +61,8 @@ type NamespaceInitializerSet struct {
 	// +kubebuilder:validation:MaxItems=256
 	Initializers []EffectiveInitializer `json:"initializers,omitempty"`
 
-	// systemNamespace is the namespace of the operator. It never waits for initializers, so that
-	// the operator can always be installed.
+	// systemNamespace is the namespace of the operator. This namespace never waits for initializers,
+	// so that the operator can always be installed.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	SystemNamespace string `json:"systemNamespace,omitempty"`

@@ -12,7 +12,7 @@ import (
 var (
 	// GroupVersion is nslifecycle.dev/v1alpha1.
 	GroupVersion = schema.GroupVersion{Group: "nslifecycle.dev", Version: "v1alpha1"}
-	// SchemeGroupVersion is an alias of GroupVersion for generated code.
+	// SchemeGroupVersion is an alias for GroupVersion that generated code uses.
 	SchemeGroupVersion = GroupVersion
 
 	schemeBuilder = runtime.NewSchemeBuilder(addKnownTypes)

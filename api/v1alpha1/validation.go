@@ -12,11 +12,11 @@ import (
 // maxInitializerName is the maximum length of the name of an initializer in bytes.
 const maxInitializerName = 253
 
-// dnsName is the pattern that the CRD requires names to match.
+// dnsName is the pattern that names must match according to the CRD.
 var dnsName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?([.][a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)*$`)
 
-// ValidateInitializerName returns an error if the CRD rejects the name of an initializer, with the
-// same message as the CRD.
+// ValidateInitializerName returns an error if the CRD rejects the name of an initializer. The message
+// is the same as in the CRD.
 func ValidateInitializerName(name string) error {
 	switch {
 	case name == "":

@@ -2,13 +2,14 @@
 # Copyright The nslifecycle Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-# An initializer that creates a LimitRange for the size of each new namespace. It requires kubectl
-# and jq, has no state, and can be killed at any time.
+# An initializer that creates a LimitRange in each new namespace, depending on the size label. It
+# requires kubectl and jq, has no state, and can be killed at any time.
 me=limits.corp.example.com
 cd "$(dirname "$0")" || exit
 seen='{.metadata.name} {.metadata.annotations.nslifecycle\.dev/pending-initializers}{"\n"}'
 
-# Prints the patch that finishes the work on the Namespace on stdin, or nothing if there is no work.
+# Prints the patch that completes this initializer for the Namespace on stdin. Prints nothing if this
+# initializer is not the first pending one.
 end='.metadata | (.annotations["nslifecycle.dev/pending-initializers"] // "") as $list | ($list / ",") as $names
   | select($names[0] == $me and .deletionTimestamp == null
       and .annotations["nslifecycle.dev/initialization-result"] == null)
@@ -21,18 +22,18 @@ end='.metadata | (.annotations["nslifecycle.dev/pending-initializers"] // "") as
 serve() {
   namespace=$(kubectl get namespace "$1" --ignore-not-found --output=json --request-timeout=10s) || return
   size=$(printf %s "$namespace" | jq --raw-output '.metadata.labels["corp.example.com/size"] // "small"') || return
-  [ -f sizes/small.yaml ] || return # Without the directory the valid sizes are unknown.
+  [ -f sizes/small.yaml ] || return # Without the directory, the valid sizes are unknown.
   failure=; [ -f "sizes/$size.yaml" ] || failure="size $size does not exist: use small or large"
   patch=$(printf %s "$namespace" | jq --compact-output --arg me "$me" --arg failure "$failure" "$end") || return
   [ -n "$patch" ] || return 0
-  # The work. It must be idempotent.
+  # The initialization must be idempotent.
   [ -n "$failure" ] || kubectl apply --server-side --force-conflicts --field-manager="$me" --namespace="$1" \
     --filename="sizes/$size.yaml" --request-timeout=10s || return
   kubectl patch namespace "$1" --type=json --patch="$patch" --request-timeout=10s
 }
 
-# A failure or a conflict is retried once immediately. The watch is restarted with a list after one
-# minute, which retries the rest.
+# After a failure or a conflict, retries once immediately. The watch restarts with a list every
+# minute, which retries all other failures.
 while sleep 1; do
   kubectl get namespaces --selector=nslifecycle.dev/initializing --watch --output=jsonpath="$seen" \
     --request-timeout=60s |

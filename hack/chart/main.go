@@ -3,12 +3,12 @@
 
 // Command chart writes the static files of the Helm chart: CRDs, RBAC and admission policies. It
 // extracts them from the output of kustomize, so that both installations contain the same objects.
-// Optional objects come from a second manifest, and are written to one file per option.
+// It extracts optional objects from a second manifest to one file for each option.
 //
 //	go run ./hack/chart dist/install.yaml optional.yaml dist/chart/files
 //
-// The chart includes these files as text, so that the braces of CEL need no escaping. Objects that
-// depend on values are templates, which are maintained manually. Any other kind is an error.
+// The chart includes these files as text, so the braces in CEL expressions need no escaping. Objects
+// that depend on values are templates, which are maintained manually. Any other kind is an error.
 package main
 
 import (
@@ -25,8 +25,8 @@ import (
 const header = "# Generated from config/ by `make build-installer`. Do not edit.\n"
 
 // keep prevents Helm from deleting an object when it uninstalls a release. Deleting the CRDs would
-// delete every configuration, and an API server that starts without the CRDs while the policies
-// exist rejects all new namespaces.
+// delete all configurations. If the policies still exist then, an API server that is restarted
+// rejects all new namespaces.
 const keep = "helm.sh/resource-policy"
 
 // Files that contain several kinds.

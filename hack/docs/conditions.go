@@ -57,11 +57,11 @@ func renderConditions(source []*packages.Package) (string, error) {
 	return strings.TrimRight(out.String(), "\n") + "\n", nil
 }
 
-// writeDeletionConditions writes the conditions that kube-controller-manager sets, too.
+// writeDeletionConditions writes the conditions that kube-controller-manager also sets.
 func writeDeletionConditions(out *strings.Builder) {
 	fmt.Fprintf(out, "Condition types of a terminating Namespace. Types and reasons are those of kube-controller-manager, "+
-		"except %s (nothing failed, and objects remain or wait for their turn) and %s (some types could not be discovered "+
-		"or listed, and no other objects remain).\n\n", code(finalization.ReasonContentDeletionOrdered),
+		"except %s (no request failed, but not all objects are deleted yet) and %s (some types could not be "+
+		"discovered or listed, and no other objects remain).\n\n", code(finalization.ReasonContentDeletionOrdered),
 		code(finalization.ReasonContentUnknown))
 	out.WriteString("| Type | Reason if True | Reason if False | Reason if Unknown |\n| --- | --- | --- | --- |\n")
 	const unknown = finalization.ReasonContentUnknown
@@ -99,11 +99,11 @@ func writeGroups(out *strings.Builder, heading, column string, groups []constant
 
 // terms are the kinds of constants of the API, by the prefix of their names.
 var terms = []struct{ prefix, term string }{
-	{"Condition", ""}, {"Reason", "reason "}, {"Label", "label "}, {"Annotation", "annotation "},
-	{"Policy", "policy "}, {"Verb", "verb "},
+	{"Condition", ""}, {"Reason", "reason "}, {"Label", "the label "}, {"Annotation", "the annotation "},
+	{"Policy", "the policy "}, {"Verb", "the verb "},
 }
 
-// collectTerms maps the Go names of a package's constants to the terms that a page uses for them.
+// collectTerms maps the Go names of a package's constants to the terms that the page uses.
 func collectTerms(source *packages.Package) map[string]string {
 	result := map[string]string{}
 	scope := source.Types.Scope()
@@ -122,8 +122,8 @@ func collectTerms(source *packages.Package) map[string]string {
 }
 
 // collectConstants returns the string constants of a package that have a doc comment and a name
-// with the prefix, grouped by declaration. If file is not empty, it returns only the constants in
-// that file.
+// with the prefix, grouped by declaration. If file is not empty, only constants in that file are
+// returned.
 func collectConstants(source *packages.Package, file, prefix string, terms map[string]string) []constantGroup {
 	var groups []constantGroup
 	for _, syntax := range source.Syntax {

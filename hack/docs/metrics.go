@@ -17,7 +17,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/metrics"
 )
 
-// description matches the text of a prometheus.Desc. There is no other way to read its fields.
+// description matches the text of a prometheus.Desc, which has no accessors for its fields.
 var description = regexp.MustCompile(`^Desc\{fqName: ("(?:[^"\\]|\\.)*"), help: ("(?:[^"\\]|\\.)*"),` +
 	`(?: unit: "[^"]*",)? constLabels: \{\}, variableLabels: \{(.*)\}\}$`)
 
@@ -54,11 +54,11 @@ func renderMetrics(source []*packages.Package) (string, error) {
 	return out.String() + "\n" + renderLabels(source), nil
 }
 
-// renderLabels renders the values of labels that no condition explains.
+// renderLabels renders the label values that the page of conditions does not describe.
 func renderLabels(source []*packages.Package) string {
 	var out strings.Builder
 	out.WriteString("## Values of labels\n\n" +
-		"`reason` and `cause` are those of [conditions](conditions.md), `active` is the status of a condition, and `stage` is " +
+		"For `reason` and `cause`, see [Conditions](conditions.md). `active` is the status of a condition, and `stage` is " +
 		"`Initializing` or `Terminating`.\n\n" +
 		"| Metric | Label | Value | Description |\n| --- | --- | --- | --- |\n")
 	for _, label := range []struct{ path, prefix, metric, label string }{
@@ -100,8 +100,8 @@ func parseDescription(text string) (metric, error) {
 	return result, nil
 }
 
-// kindOf returns the type of a collector's metrics. Collectors that this project implements itself
-// collect gauges.
+// kindOf returns the type of a collector's metrics. This project's own collectors export only
+// gauges.
 func kindOf(collector prometheus.Collector) string {
 	switch collector.(type) {
 	case *prometheus.CounterVec:

@@ -1,5 +1,5 @@
-// The version of gojq, a jq in Go, which the tests give to the initializer in shell: so every
-// machine has one, and the same.
+// Pins gojq, an implementation of jq in Go. The tests use it for the shell initializer, so that all
+// machines use the same version.
 module github.com/nslifecycle/nslifecycle/hack/gojq
 
 go 1.26.0

@@ -22,8 +22,8 @@ import (
 	"github.com/nslifecycle/nslifecycle/hack/image/internal/binary"
 )
 
-// nonroot is the user ID of the manager, the same as in the distroless
-// images, so that both images of this project behave the same.
+// nonroot is the user ID of the manager. It is the same as in the distroless images, so that both
+// images of this project behave the same.
 const nonroot = "65532"
 
 const (
@@ -117,8 +117,7 @@ func labels(opts options) map[string]string {
 	}
 }
 
-// makeFileSystem returns the tar of the image's files. They are owned by root and
-// read-only.
+// makeFileSystem returns a tar of the image's files, which are owned by root and read-only.
 func makeFileSystem(path string, modified time.Time) ([]byte, error) {
 	manager, err := os.ReadFile(path)
 	if err != nil {
@@ -136,7 +135,7 @@ func makeFileSystem(path string, modified time.Time) ([]byte, error) {
 		{"etc/passwd", 0o444, []byte(passwd)},
 		{"manager", 0o555, manager},
 	} {
-		// The writer creates a directory for a name that ends with a slash.
+		// For a name that ends with a slash, the writer creates a directory.
 		header := &tar.Header{
 			Name: file.name, Mode: file.mode, Size: int64(len(file.content)), ModTime: modified, Format: tar.FormatPAX,
 		}

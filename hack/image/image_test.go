@@ -27,8 +27,7 @@ import (
 
 const created = "1700000000"
 
-// makeModule writes a module with a program to a new directory with a different name
-// each time.
+// makeModule writes a module with a program to a new directory. Each call uses another directory.
 func makeModule(t *testing.T) string {
 	t.Helper()
 	root := t.TempDir()
@@ -73,8 +72,8 @@ func build(t *testing.T, platforms string) string {
 func TestBuildIsReproducible(t *testing.T) {
 	var archives [2][]byte
 	for i := range archives {
-		// An empty build cache: a cached result was compiled in another
-		// directory, and would be identical even if it contained the path of that directory.
+		// Use an empty build cache. A cached package would contain the path of the directory in which
+		// it was compiled, so the binaries would be identical even if they contain paths.
 		t.Setenv("GOCACHE", t.TempDir())
 		var err error
 		if archives[i], err = os.ReadFile(build(t, "linux/amd64")); err != nil {
@@ -135,7 +134,8 @@ func TestArchive(t *testing.T) {
 	})
 
 	t.Run("contains bills of materials that a registry lists as referrers", func(t *testing.T) {
-		// A registry without the referrers API, such as ghcr.io, where they are listed under a tag.
+		// Like ghcr.io, this registry does not serve the referrers API, so referrers are listed under
+		// a tag.
 		server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
 		defer server.Close()
 		repository, err := name.NewRepository(strings.TrimPrefix(server.URL, "http://") + "/tiny")
@@ -218,7 +218,7 @@ func TestPushKeepsExistingTag(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := push(t.Context(), build(t, "linux/amd64,linux/arm64"), tag); err == nil {
-		t.Error("another image was pushed under the same tag")
+		t.Error("push replaced the image of an existing tag")
 	}
 	tagged, err := remote.Head(tag)
 	if err != nil || tagged.Digest != first {
@@ -244,8 +244,8 @@ func checkReferrer(t *testing.T, repository name.Repository, image v1.Descriptor
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Read the type from the manifest: in the list, this library's registry returns the type of the
-	// configuration.
+	// Read the type from the manifest: the list that this registry returns contains the type of the
+	// configuration instead.
 	own, err := artifact.Manifest()
 	if err != nil {
 		t.Fatal(err)
@@ -267,7 +267,7 @@ func checkReferrer(t *testing.T, repository name.Repository, image v1.Descriptor
 		t.Fatal(err)
 	}
 	if bom.Metadata.Component.PackageURL != "pkg:golang/example.com/tiny@v1" {
-		t.Errorf("it is the bill of materials of %s", bom.Metadata.Component.PackageURL)
+		t.Errorf("the bill of materials describes %s", bom.Metadata.Component.PackageURL)
 	}
 }
 
@@ -283,7 +283,7 @@ func TestInvalidArguments(t *testing.T) {
 	} {
 		t.Run(title, func(t *testing.T) {
 			if _, err := parse(t.Context(), args); err == nil {
-				t.Errorf("%v passed", args)
+				t.Errorf("%v: no error", args)
 			}
 		})
 	}

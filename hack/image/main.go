@@ -22,14 +22,14 @@ import (
 
 // options define the content and the labels of the image.
 type options struct {
-	// root is the directory of the main module, target the package in it.
+	// root is the directory of the main module, and target is the package of the manager.
 	root, target string
-	// name is the name of the loaded image, such as ghcr.io/owner/name:tag.
+	// name is the name of the image, such as ghcr.io/owner/name:tag.
 	name string
 	// output is the path of the archive.
 	output    string
 	platforms []v1.Platform
-	// version and revision are the values of labels.
+	// version and revision are the values of the labels.
 	version, revision string
 	// created is the timestamp of all content.
 	created time.Time
@@ -45,7 +45,7 @@ func main() {
 	}
 }
 
-// run builds the archive and prints the digest of the image index, or pushes one.
+// run builds an archive and prints the digest of the image index, or pushes an archive.
 func run(ctx context.Context, args []string, out io.Writer) error {
 	if len(args) > 0 && args[0] == "push" {
 		return runPush(ctx, args[1:], out)
@@ -72,7 +72,7 @@ func parse(ctx context.Context, args []string) (options, error) {
 	var platforms, created string
 	flags := flag.NewFlagSet("image", flag.ContinueOnError)
 	flags.StringVar(&opts.root, "root", ".", "The directory of the main module.")
-	flags.StringVar(&opts.target, "package", "./cmd", "The package of the manager in it.")
+	flags.StringVar(&opts.target, "package", "./cmd", "The package of the manager in the main module.")
 	flags.StringVar(&opts.name, "name", "", "The name of the image, such as ghcr.io/nslifecycle/nslifecycle:v0.1.0.")
 	flags.StringVar(&opts.output, "output", "", "The path of the archive to write.")
 	flags.StringVar(&platforms, "platforms", "linux/amd64,linux/arm64", "The platforms, separated by commas.")
@@ -114,7 +114,7 @@ func (o *options) describe(ctx context.Context, created string) error {
 		answer, err := git.Output()
 		if err != nil {
 			return fmt.Errorf("failed to describe the commit with %q: %w; "+
-				"outside of a clone, set --version, --revision and --created", git.String(), err)
+				"outside a clone, set --version, --revision and --created", git.String(), err)
 		}
 		*wanted.value = strings.TrimSpace(string(answer))
 	}

@@ -38,9 +38,9 @@ func runPush(ctx context.Context, args []string, out io.Writer) error {
 	return nil
 }
 
-// push writes the images, then their bills of materials, and the tag last, so that a client
-// that pulls the tag finds all of them. It uses the credentials of `docker login`. It does not
-// change an existing tag.
+// push writes the images, then their bills of materials, and the tag last, so that a client that
+// pulls the tag finds all of them. It uses the credentials of `docker login`. It returns an error if
+// the tag already refers to another image.
 func push(ctx context.Context, archive string, tag name.Tag) (v1.Hash, error) {
 	dir, err := os.MkdirTemp("", "nslifecycle-layout-")
 	if err != nil {
@@ -97,7 +97,7 @@ func checkTag(tag name.Tag, digest v1.Hash, options []remote.Option) error {
 		return fmt.Errorf("failed to read the tag: %w", err)
 	}
 	if existing.Digest != digest {
-		return fmt.Errorf("the tag already refers to %s, not %s: use another one", existing.Digest, digest)
+		return fmt.Errorf("the tag already refers to %s, not %s: use another tag", existing.Digest, digest)
 	}
 	return nil
 }

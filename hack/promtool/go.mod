@@ -1,6 +1,6 @@
-// The version of promtool, which the tests check the alerts and the dashboard with. A
-// module of its own, since Prometheus replaces a dependency and cannot be installed by
-// `go install` for that. make promtool builds it.
+// Pins promtool, which the tests use to check the alerts and the dashboard; `make promtool` builds
+// it. promtool has a separate module because `go install` rejects the replace directive of
+// Prometheus.
 module github.com/nslifecycle/nslifecycle/hack/promtool
 
 go 1.26.0
@@ -210,5 +210,5 @@ require (
 	sigs.k8s.io/yaml v1.6.0 // indirect
 )
 
-// As Prometheus itself does.
+// Prometheus has the same replace directive.
 replace cloud.google.com/go => cloud.google.com/go v0.123.0

@@ -1,6 +1,6 @@
-// The version of Vale, which checks the language of docs, comments and messages. A module of its
-// own because it needs a replace directive: Vale requires a commit of cascadia that the module
-// proxy does not serve. `make vale` builds it.
+// Pins Vale, which checks the language of docs, comments and messages; `make vale` builds it. Vale
+// has a separate module because it needs a replace directive: it requires a commit of cascadia that
+// the module proxy does not serve.
 module github.com/nslifecycle/nslifecycle/hack/vale
 
 go 1.26.0

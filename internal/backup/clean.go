@@ -4,16 +4,16 @@
 package backup
 
 import (
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 )
 
-// serverAnnotations are annotations that the cluster sets. A trailing slash matches all keys with
-// the prefix.
+// serverAnnotations are the annotations that the cluster sets. A name with a trailing slash matches
+// all keys with this prefix.
 var serverAnnotations = []string{
 	"kubectl.kubernetes.io/last-applied-configuration",
 	"deployment.kubernetes.io/revision",
@@ -28,29 +28,29 @@ var serverAnnotations = []string{
 	v1alpha1.Prefix,
 }
 
-// serverLabels are labels that the cluster sets.
+// serverLabels are the labels that the cluster sets, in the same format.
 var serverLabels = []string{
 	"kubernetes.io/metadata.name",
 	"kubernetes.io/legacy-token-last-used",
 	v1alpha1.Prefix,
 }
 
-// cleaners remove fields that the cluster sets on objects of certain kinds.
-var cleaners = map[schema.GroupKind]func(object map[string]any){
-	kindNamespace: cleanNamespace,
-	kindSecret:    cleanSecret,
-	kindClaim:     cleanClaim,
-	kindService:   cleanService,
-	kindPod:       cleanPod,
-	kindJob:       cleanJob,
+// cleaners remove the fields that the cluster sets in objects of certain kinds.
+var cleaners = map[string]func(object map[string]any){
+	"Namespace":             cleanNamespace,
+	"Secret":                cleanSecret,
+	"PersistentVolumeClaim": cleanClaim,
+	"Service":               cleanService,
+	"Pod":                   cleanPod,
+	"Job.batch":             cleanJob,
 }
 
-// Clean returns an object without fields that the cluster sets, status, owner references and
-// finalizers. A recreated owner has a new UID, and the garbage collector would delete objects that
-// refer to the old one. A controller adds its finalizer again.
+// Clean returns an object without its status, owner references, finalizers, and fields that the
+// cluster sets. A recreated owner has a new UID, and the garbage collector would delete objects
+// that refer to the old one. Controllers add their finalizers again.
 func Clean(object *unstructured.Unstructured) *unstructured.Unstructured {
 	clean := object.DeepCopy()
-	if cleaner := cleaners[groupKind(object)]; cleaner != nil {
+	if cleaner := cleaners[groupKind(object).String()]; cleaner != nil {
 		cleaner(clean.Object)
 	}
 	cleanTemplates(clean.Object)
@@ -69,42 +69,32 @@ func Clean(object *unstructured.Unstructured) *unstructured.Unstructured {
 	return clean
 }
 
-// without returns a copy of a map without the listed keys.
+// without returns a copy of a map without the keys that match one of the names.
 func without(values map[string]string, names []string) map[string]any {
 	kept := map[string]any{}
 	for key, value := range values {
-		if !isListed(key, names) {
+		if !slices.ContainsFunc(names, func(name string) bool {
+			return key == name || strings.HasSuffix(name, "/") && strings.HasPrefix(key, name)
+		}) {
 			kept[key] = value
 		}
 	}
 	return kept
 }
 
-func isListed(key string, names []string) bool {
-	for _, name := range names {
-		if key == name || (strings.HasSuffix(name, "/") && strings.HasPrefix(key, name)) {
-			return true
-		}
-	}
-	return false
-}
-
-// cleanTemplates removes the empty fields that the API server adds to the metadata of templates,
-// because strict validation rejects them.
+// cleanTemplates removes the empty fields that the API server adds to templates, because strict
+// validation rejects them.
 func cleanTemplates(object map[string]any) {
 	for _, path := range [][]string{
 		{"spec", "template"}, {"spec", "jobTemplate"}, {"spec", "jobTemplate", "spec", "template"},
 	} {
-		if template := mapAt(object, path...); template != nil {
-			removeEmptyTimestamp(template)
-		}
+		removeEmptyTimestamp(mapAt(object, path...))
 	}
 	claims, _ := mapAt(object, "spec")["volumeClaimTemplates"].([]any)
 	for _, claim := range claims {
-		if template, ok := claim.(map[string]any); ok {
-			removeEmptyTimestamp(template)
-			delete(template, "status")
-		}
+		template, _ := claim.(map[string]any)
+		removeEmptyTimestamp(template)
+		delete(template, "status")
 	}
 }
 
@@ -115,7 +105,7 @@ func removeEmptyTimestamp(template map[string]any) {
 	}
 }
 
-// mapAt returns the map at a path, or nil. The map is not a copy.
+// mapAt returns the map at a path, or nil if there is none. The map is not a copy.
 func mapAt(object map[string]any, path ...string) map[string]any {
 	for _, field := range path {
 		object, _ = object[field].(map[string]any)

@@ -16,7 +16,7 @@ import (
 
 func TestClean(t *testing.T) {
 	tests := map[string]struct{ given, want string }{
-		"fields of the server, owners, finalizers and status are removed": {
+		"any object loses server-set fields, owner references, finalizers and status": {
 			given: `{apiVersion: v1, kind: ConfigMap, data: {a: b}, status: {x: y}, metadata: {
         name: c, namespace: nn, generateName: g, uid: u, resourceVersion: "1", generation: 3, selfLink: s,
         creationTimestamp: "2026-01-01T00:00:00Z", deletionTimestamp: "2026-01-01T00:00:00Z",
@@ -27,30 +27,30 @@ func TestClean(t *testing.T) {
 			want: `{apiVersion: v1, kind: ConfigMap, data: {a: b}, metadata: {
         name: c, namespace: nn, labels: {keep: "1"}, annotations: {keep: "2"}}}`,
 		},
-		"a Namespace loses its lifecycle state": {
+		"a Namespace loses its initialization state": {
 			given: `{apiVersion: v1, kind: Namespace, spec: {finalizers: [kubernetes]}, status: {phase: Active}, metadata: {
         name: nn, labels: {kubernetes.io/metadata.name: nn, nslifecycle.dev/initializing: "true"},
         annotations: {nslifecycle.dev/pending-initializers: a.b.c}}}`,
 			want: `{apiVersion: v1, kind: Namespace, metadata: {name: nn}}`,
 		},
-		"a Service gets new addresses": {
+		"a Service loses its addresses": {
 			given: `{apiVersion: v1, kind: Service, metadata: {name: s}, spec: {clusterIP: 10.0.0.1, clusterIPs: [10.0.0.1],
         healthCheckNodePort: 30001, ipFamilies: [IPv4], ipFamilyPolicy: SingleStack, ports: [{port: 1, nodePort: 30002}]}}`,
 			want: `{apiVersion: v1, kind: Service, metadata: {name: s}, spec: {ports: [{port: 1, nodePort: 30002}]}}`,
 		},
-		"a headless Service stays one, with both families": {
+		"a headless dual-stack Service does not change": {
 			given: `{apiVersion: v1, kind: Service, metadata: {name: s}, spec: {clusterIP: None, clusterIPs: [None],
         ipFamilies: [IPv4, IPv6], ipFamilyPolicy: RequireDualStack}}`,
 			want: `{apiVersion: v1, kind: Service, metadata: {name: s}, spec: {clusterIP: None, clusterIPs: [None],
         ipFamilies: [IPv4, IPv6], ipFamilyPolicy: RequireDualStack}}`,
 		},
-		"a claim that the cluster has bound loses its volume": {
+		"a PersistentVolumeClaim bound by the cluster loses its volume": {
 			given: `{apiVersion: v1, kind: PersistentVolumeClaim, spec: {volumeName: v, storageClassName: s}, metadata: {name: c,
         annotations: {pv.kubernetes.io/bound-by-controller: "yes", pv.kubernetes.io/bind-completed: "yes",
         volume.kubernetes.io/selected-node: nn}}}`,
 			want: `{apiVersion: v1, kind: PersistentVolumeClaim, spec: {storageClassName: s}, metadata: {name: c}}`,
 		},
-		"a claim that the user has bound keeps its volume": {
+		"a PersistentVolumeClaim bound by the user keeps its volume": {
 			given: `{apiVersion: v1, kind: PersistentVolumeClaim, spec: {volumeName: v}, metadata: {name: c,
         annotations: {pv.kubernetes.io/bind-completed: "yes"}}}`,
 			want: `{apiVersion: v1, kind: PersistentVolumeClaim, spec: {volumeName: v}, metadata: {name: c}}`,
@@ -69,25 +69,25 @@ func TestClean(t *testing.T) {
 			given: `{apiVersion: v1, kind: Pod, metadata: {name: p}}`,
 			want:  `{apiVersion: v1, kind: Pod, metadata: {name: p}}`,
 		},
-		"a Job gets a new selector": {
+		"a Job loses its generated selector": {
 			given: `{apiVersion: batch/v1, kind: Job, metadata: {name: j, labels: {job-name: j, app: a}}, spec: {
         manualSelector: false, selector: {matchLabels: {batch.kubernetes.io/controller-uid: u}}, template: {metadata: {
         creationTimestamp: null, labels: {batch.kubernetes.io/controller-uid: u, controller-uid: u, job-name: j}}}}}`,
 			want: `{apiVersion: batch/v1, kind: Job, metadata: {name: j, labels: {app: a}}, spec: {template: {metadata: {}}}}`,
 		},
-		"a Job with a manual selector keeps it": {
+		"a Job keeps a manual selector": {
 			given: `{apiVersion: batch/v1, kind: Job, metadata: {name: j}, spec: {manualSelector: true,
         selector: {matchLabels: {app: a}}, template: {metadata: {labels: {app: a}}}}}`,
 			want: `{apiVersion: batch/v1, kind: Job, metadata: {name: j}, spec: {manualSelector: true,
         selector: {matchLabels: {app: a}}, template: {metadata: {labels: {app: a}}}}}`,
 		},
-		"a ServiceAccount token is removed": {
+		"a ServiceAccount token Secret loses its token": {
 			given: `{apiVersion: v1, kind: Secret, type: kubernetes.io/service-account-token, data: {token: dA==}, metadata: {
         name: s, annotations: {kubernetes.io/service-account.name: a, kubernetes.io/service-account.uid: u}}}`,
 			want: `{apiVersion: v1, kind: Secret, type: kubernetes.io/service-account-token, metadata: {
         name: s, annotations: {kubernetes.io/service-account.name: a}}}`,
 		},
-		"templates have no empty timestamps": {
+		"templates lose empty timestamps": {
 			given: `{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: s}, spec: {
         template: {metadata: {creationTimestamp: null, labels: {a: b}}},
         volumeClaimTemplates: [{metadata: {name: d, creationTimestamp: null}, status: {phase: Pending}}]}}`,
@@ -121,9 +121,9 @@ func TestSkipReason(t *testing.T) {
 	}{
 		"controlled, controller found": {object: controlled, others: []string{owner},
 			listed: []resourcetypes.Type{replicaSets}, want: ReasonControlled},
-		"controlled, controller type not selected":     {object: controlled, want: ReasonControlled},
-		"controlled, controller deleted or unreadable": {object: controlled, listed: []resourcetypes.Type{replicaSets}},
-		"owned, but not controlled": {object: `{apiVersion: v1, kind: Pod, metadata: {name: p, uid: p, ownerReferences: [
+		"controlled, controller type not selected": {object: controlled, want: ReasonControlled},
+		"controlled, controller not found":         {object: controlled, listed: []resourcetypes.Type{replicaSets}},
+		"owned but not controlled": {object: `{apiVersion: v1, kind: Pod, metadata: {name: p, uid: p, ownerReferences: [
       {apiVersion: apps/v1, kind: ReplicaSet, name: o, uid: owner}]}}`, others: []string{owner}},
 		"the root CA":                {object: `{apiVersion: v1, kind: ConfigMap, metadata: {name: kube-root-ca.crt}}`, want: ReasonGenerated},
 		"another ConfigMap":          {object: `{apiVersion: v1, kind: ConfigMap, metadata: {name: c}}`},
@@ -131,11 +131,11 @@ func TestSkipReason(t *testing.T) {
 		"a modified ServiceAccount":  {object: `{apiVersion: v1, kind: ServiceAccount, imagePullSecrets: [{name: s}], metadata: {name: default}}`},
 		"an Event":                   {object: `{apiVersion: events.k8s.io/v1, kind: Event, metadata: {name: e}}`, want: ReasonGenerated},
 		"a Lease":                    {object: `{apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {name: e}}`, want: ReasonGenerated},
-		"Endpoints of a Service": {object: `{apiVersion: v1, kind: Endpoints, metadata: {name: s}}`,
+		"Endpoints of a Service with a selector": {object: `{apiVersion: v1, kind: Endpoints, metadata: {name: s}}`,
 			others: []string{service}, want: ReasonGenerated},
-		"Endpoints of the user": {object: `{apiVersion: v1, kind: Endpoints, metadata: {name: t}}`, others: []string{service}},
-		"a completed Pod":       {object: `{apiVersion: v1, kind: Pod, metadata: {name: p}, status: {phase: Succeeded}}`, want: ReasonCompleted},
-		"a running Pod":         {object: `{apiVersion: v1, kind: Pod, metadata: {name: p}, status: {phase: Running}}`},
+		"Endpoints created by the user": {object: `{apiVersion: v1, kind: Endpoints, metadata: {name: t}}`, others: []string{service}},
+		"a completed Pod":               {object: `{apiVersion: v1, kind: Pod, metadata: {name: p}, status: {phase: Succeeded}}`, want: ReasonCompleted},
+		"a running Pod":                 {object: `{apiVersion: v1, kind: Pod, metadata: {name: p}, status: {phase: Running}}`},
 		"a failed Job": {object: `{apiVersion: batch/v1, kind: Job, metadata: {name: p},
       status: {conditions: [{type: Failed, status: "True"}]}}`, want: ReasonCompleted},
 		"a suspended Job": {object: `{apiVersion: batch/v1, kind: Job, metadata: {name: p},

@@ -5,69 +5,71 @@ package backup
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
-	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/workqueue"
 
 	"github.com/nslifecycle/nslifecycle/internal/metadataclient"
 	"github.com/nslifecycle/nslifecycle/internal/resourcetypes"
 )
 
 const (
-	// maxParallelLists is lower than the limit for metadata, because whole objects are larger.
+	// maxParallelLists is the maximum number of parallel list requests. It is lower than the limit for
+	// metadata, because whole objects are larger.
 	maxParallelLists = 16
-	// pageSize is the maximum number of objects in a response.
+	// pageSize is the maximum number of objects in one response.
 	pageSize = 250
 )
 
 // Options select the objects of a backup.
 type Options struct {
-	// All includes objects that are controlled by another object, have completed, or are created by
-	// the cluster.
+	// All includes objects that have a controller, have completed, or are created by the cluster.
 	All bool
 	// IncludeSecrets includes Secrets with their data.
 	IncludeSecrets bool
-	// Types limits the backup to resource types such as deployments.apps or pods. Such a backup does
-	// not include the Namespace. An empty list includes all types.
+	// Types limits the backup to resource types such as deployments.apps or pods. If it is empty, the
+	// backup includes all types and the Namespace.
 	Types []string
 }
 
 // Backup is the result of Collect.
 type Backup struct {
-	// Objects are cleaned and sorted by the order in which they can be created.
+	// Objects are cleaned, and sorted in the order in which they can be created.
 	Objects []*unstructured.Unstructured
-	// Skipped is the number of objects that are not in the backup, by reason. If the number of
-	// Secrets is unknown, it is 0.
+	// Skipped is the number of objects that are not in the backup, by reason. For ReasonSecret, 0
+	// means that the number is unknown.
 	Skipped map[Reason]int
-	// Unread lists the objects that are missing because they could not be read, sorted.
+	// Unread lists, sorted, what is missing because it could not be read.
 	Unread []string
 }
 
-// Collect reads a namespace. It fails if the namespace does not exist or discovery fails completely.
-// Other errors are part of the Backup.
+// Collect reads a namespace. It fails if the namespace does not exist or discovery fails
+// completely. The Backup lists other errors.
 func Collect(ctx context.Context, config *rest.Config, namespace string, options Options) (*Backup, error) {
 	config = rest.CopyConfig(config)
-	config.QPS = -1 // The number of parallel requests is limited instead of their rate.
+	config.QPS = -1 // maxParallelLists limits the load instead.
 	config.WarningHandlerWithContext = rest.NoWarnings{}
-	client, err := dynamic.NewForConfig(config)
-	if err != nil {
-		return nil, fmt.Errorf("failed to create a client: %w", err)
-	}
+	client, clientErr := dynamic.NewForConfig(config)
 	discoverer, err := discovery.NewDiscoveryClientForConfig(config)
-	if err != nil {
+	if err := errors.Join(clientErr, err); err != nil {
 		return nil, fmt.Errorf("failed to create a client: %w", err)
 	}
-	collector := &collector{client: client, config: config, namespace: namespace, options: options}
+	collector := &collector{
+		client: client, config: config, namespace: namespace, options: options,
+		backup: Backup{Skipped: map[Reason]int{}},
+	}
 	return collector.collect(ctx, discoverer)
 }
 
@@ -84,7 +86,6 @@ type collector struct {
 }
 
 func (c *collector) collect(ctx context.Context, discoverer resourcetypes.Discoverer) (*Backup, error) {
-	c.backup.Skipped = map[Reason]int{}
 	if err := c.readNamespace(ctx); err != nil {
 		return nil, err
 	}
@@ -113,7 +114,7 @@ func (c *collector) unread(format string, args ...any) {
 	c.backup.Unread = append(c.backup.Unread, fmt.Sprintf(format, args...))
 }
 
-// readNamespace adds the Namespace to the backup unless only certain types are selected.
+// readNamespace adds the Namespace to the backup unless the user has selected resource types.
 func (c *collector) readNamespace(ctx context.Context) error {
 	object, err := c.client.Resource(corev1.SchemeGroupVersion.WithResource("namespaces")).
 		Get(ctx, c.namespace, metav1.GetOptions{})
@@ -132,8 +133,8 @@ func (c *collector) readNamespace(ctx context.Context) error {
 	return nil
 }
 
-// selectTypes selects the types that can be restored. Types that cannot be created, such as the
-// metrics of pods, have no stored objects.
+// selectTypes selects the resource types that can be restored. Types that cannot be created, such
+// as Pod metrics, have no stored objects.
 func (c *collector) selectTypes(all []resourcetypes.Type) error {
 	for _, name := range c.options.Types {
 		if !slices.ContainsFunc(all, func(one resourcetypes.Type) bool { return one.IsNamed(name) }) {
@@ -161,38 +162,33 @@ func isSecrets(one resourcetypes.Type) bool {
 func (c *collector) listAll(ctx context.Context) {
 	objects := make([][]*unstructured.Unstructured, len(c.types))
 	errs := make([]error, len(c.types))
-	group := errgroup.Group{}
-	group.SetLimit(maxParallelLists)
-	for i, one := range c.types {
-		group.Go(func() error {
-			objects[i], errs[i] = c.list(ctx, one)
-			return nil
-		})
-	}
-	_ = group.Wait() // errs contains the errors.
-	seen := map[types.UID]bool{}
+	workqueue.ParallelizeUntil(ctx, maxParallelLists, len(c.types), func(i int) {
+		objects[i], errs[i] = c.list(ctx, c.types[i])
+	})
+	seen := sets.New[types.UID]()
 	for i, one := range c.types {
 		if errs[i] != nil {
 			c.unread("%s: %v", one, errs[i])
 		}
 		for _, object := range objects[i] {
-			// Two groups can serve the same object, for example an Event.
-			if !seen[object.GetUID()] {
-				seen[object.GetUID()] = true
+			// Two API groups can serve the same object, for example an Event.
+			if !seen.Has(object.GetUID()) {
+				seen.Insert(object.GetUID())
 				c.found = append(c.found, object)
 			}
 		}
 	}
 }
 
-// list returns the objects of a type. With an error it returns those that were read before.
+// list returns the objects of a resource type. If a request fails, it returns the error and the
+// objects of the previous responses.
 func (c *collector) list(ctx context.Context, one resourcetypes.Type) ([]*unstructured.Unstructured, error) {
 	var objects []*unstructured.Unstructured
 	options := metav1.ListOptions{Limit: pageSize}
 	for {
 		page, err := c.client.Resource(one.GroupVersionResource).Namespace(c.namespace).List(ctx, options)
 		switch {
-		case apierrors.IsNotFound(err): // The type was deleted.
+		case apierrors.IsNotFound(err): // The resource type no longer exists.
 			return objects, nil
 		case apierrors.IsResourceExpired(err) && options.Continue != "":
 			// The continue token has expired. List all objects again, in one response.
@@ -222,7 +218,7 @@ func (c *collector) countSecrets(ctx context.Context, all []resourcetypes.Type) 
 		return
 	}
 	for _, content := range resourcetypes.List(ctx, metadataclient.New(client), c.namespace, all[index:index+1], 1) {
-		// An unknown number is not an error, because the user has not selected Secrets.
+		// An unknown number is not an error, because the user does not back up Secrets.
 		c.backup.Skipped[ReasonSecret] = content.Count
 	}
 }

@@ -9,35 +9,33 @@ import (
 )
 
 const (
-	// tokenVolumePrefix is the prefix of the volume that the API server adds to each Pod.
+	// tokenVolumePrefix is the name prefix of the token volume that the API server adds to each Pod.
 	tokenVolumePrefix = "kube-api-access-"
-	// tokenMountPath is its mount path.
+	// tokenMountPath is the mount path of the token volume.
 	tokenMountPath = "/var/run/secrets/kubernetes.io/serviceaccount"
 )
 
-// cleanNamespace removes spec.finalizers: the API server adds "kubernetes", and the others belong
-// to controllers of the cluster.
-func cleanNamespace(object map[string]any) {
-	delete(object, "spec")
-}
+// cleanNamespace removes spec.finalizers. The API server adds "kubernetes" again, and the other
+// entries belong to controllers in the original cluster.
+func cleanNamespace(object map[string]any) { delete(object, "spec") }
 
-// cleanSecret removes the token of a ServiceAccount, which is invalid in another cluster. The
-// cluster generates a new one.
+// cleanSecret removes the token of a ServiceAccount, because it is invalid in another cluster. That
+// cluster generates a new token.
 func cleanSecret(object map[string]any) {
 	if object["type"] == "kubernetes.io/service-account-token" {
 		delete(object, "data")
 	}
 }
 
-// cleanClaim removes the volume of a claim unless the user has set it.
+// cleanClaim removes the volume of a PersistentVolumeClaim unless the user has set it.
 func cleanClaim(object map[string]any) {
 	if mapAt(object, "metadata", "annotations")["pv.kubernetes.io/bound-by-controller"] == "yes" {
 		removeFields(mapAt(object, "spec"), "volumeName")
 	}
 }
 
-// cleanService removes the addresses and ports that the cluster has allocated. It keeps node
-// ports, because clients outside the cluster use them.
+// cleanService removes the addresses and the health check port that the cluster has allocated. It
+// keeps node ports, because clients outside the cluster use them.
 func cleanService(object map[string]any) {
 	spec := mapAt(object, "spec")
 	if spec["clusterIP"] != "None" {
@@ -45,13 +43,13 @@ func cleanService(object map[string]any) {
 	}
 	removeFields(spec, "healthCheckNodePort")
 	if spec["ipFamilyPolicy"] == "SingleStack" {
-		// This is the default. The target cluster may use the other IP family.
+		// SingleStack is the default. The target cluster can use the other IP family.
 		removeFields(spec, "ipFamilies", "ipFamilyPolicy")
 	}
 }
 
 // cleanPod removes fields that the scheduler and admission plugins set, and ephemeral containers,
-// which cannot be created with a Pod.
+// because a Pod cannot be created with them.
 func cleanPod(object map[string]any) {
 	spec := mapAt(object, "spec")
 	removeFields(spec, "nodeName", "serviceAccount", "priority", "preemptionPolicy", "overhead",
@@ -82,7 +80,7 @@ var jobLabels = []string{
 	"controller-uid", "batch.kubernetes.io/controller-uid", "job-name", "batch.kubernetes.io/job-name",
 }
 
-// cleanJob removes the selector that the API server has generated, and its labels.
+// cleanJob removes the selector and the labels that the API server has generated.
 func cleanJob(object map[string]any) {
 	spec := mapAt(object, "spec")
 	if spec["manualSelector"] == true {
@@ -92,26 +90,25 @@ func cleanJob(object map[string]any) {
 	for _, metadata := range []map[string]any{
 		mapAt(object, "metadata"), mapAt(spec, "template", "metadata"),
 	} {
-		removeFields(mapAt(metadata, "labels"), jobLabels...)
-		if len(mapAt(metadata, "labels")) == 0 {
+		labels := mapAt(metadata, "labels")
+		removeFields(labels, jobLabels...)
+		if len(labels) == 0 {
 			delete(metadata, "labels")
 		}
 	}
 }
 
-// filterList removes the elements of a list that do not match, and a list that becomes empty.
+// filterList removes the elements of a list that do not match. If no elements match, it removes the
+// list.
 func filterList(object map[string]any, field string, matches func(element map[string]any) bool) {
 	list, _ := object[field].([]any)
-	if list == nil {
-		return
-	}
 	kept := slices.DeleteFunc(list, func(element any) bool {
 		fields, ok := element.(map[string]any)
 		return ok && !matches(fields)
 	})
-	if len(kept) == 0 {
+	if len(kept) > 0 {
+		object[field] = kept
+	} else {
 		delete(object, field)
-		return
 	}
-	object[field] = kept
 }

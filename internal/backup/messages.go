@@ -5,15 +5,15 @@ package backup
 
 import "fmt"
 
-// Reason is the reason why objects are not in a backup.
+// Reason explains why objects are not in a backup.
 type Reason string
 
 // Reasons.
 const (
-	// ReasonControlled applies to objects that their controller recreates, such as the Pods of a
+	// ReasonControlled applies to objects that a controller recreates, such as the Pods of a
 	// ReplicaSet.
 	ReasonControlled Reason = "recreated by their controllers"
-	// ReasonGenerated applies to objects that the cluster creates in every namespace or for itself.
+	// ReasonGenerated applies to objects that the cluster creates by itself.
 	ReasonGenerated Reason = "created by the cluster"
 	// ReasonCompleted applies to Jobs and Pods that have completed.
 	ReasonCompleted Reason = "completed Jobs and Pods"

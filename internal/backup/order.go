@@ -12,66 +12,51 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Kinds with special handling.
-var (
-	kindNamespace      = schema.GroupKind{Kind: "Namespace"}
-	kindServiceAccount = schema.GroupKind{Kind: "ServiceAccount"}
-	kindConfigMap      = schema.GroupKind{Kind: "ConfigMap"}
-	kindSecret         = schema.GroupKind{Kind: "Secret"}
-	kindClaim          = schema.GroupKind{Kind: "PersistentVolumeClaim"}
-	kindService        = schema.GroupKind{Kind: "Service"}
-	kindEndpoints      = schema.GroupKind{Kind: "Endpoints"}
-	kindPod            = schema.GroupKind{Kind: "Pod"}
-	kindJob            = schema.GroupKind{Group: "batch", Kind: "Job"}
-	kindDeployment     = schema.GroupKind{Group: "apps", Kind: "Deployment"}
-	kindQuota          = schema.GroupKind{Kind: "ResourceQuota"}
-)
-
-// order is the order in which objects are created. Objects that other objects refer to, and
-// objects that apply to other objects, come first.
-var order = []schema.GroupKind{
-	kindNamespace,
-	// A Pod that is created before them would lack their defaults or their protection.
-	{Kind: "LimitRange"},
-	{Group: "networking.k8s.io", Kind: "NetworkPolicy"},
-	kindServiceAccount,
-	{Group: "rbac.authorization.k8s.io", Kind: "Role"},
-	{Group: "rbac.authorization.k8s.io", Kind: "RoleBinding"},
-	kindConfigMap,
-	kindSecret,
-	kindClaim,
-	kindService,
-	kindEndpoints,
-	{Group: "discovery.k8s.io", Kind: "EndpointSlice"},
-	{Group: "policy", Kind: "PodDisruptionBudget"},
-	// Controlled objects come before their controller, which adopts them instead of creating others.
-	{Group: "apps", Kind: "ControllerRevision"},
-	kindPod,
-	{Group: "apps", Kind: "ReplicaSet"},
-	{Kind: "ReplicationController"},
-	kindJob,
-	kindDeployment,
-	{Group: "apps", Kind: "StatefulSet"},
-	{Group: "apps", Kind: "DaemonSet"},
-	{Group: "batch", Kind: "CronJob"},
-	{Group: "autoscaling", Kind: "HorizontalPodAutoscaler"},
-	{Group: "networking.k8s.io", Kind: "Ingress"},
+// order is the order in which objects are created. Objects that other objects refer to and objects
+// that apply to other objects come first. The elements have the format of schema.GroupKind.String.
+var order = []string{
+	"Namespace",
+	// Pods that are created before LimitRanges and NetworkPolicies lack their defaults and protection.
+	"LimitRange",
+	"NetworkPolicy.networking.k8s.io",
+	"ServiceAccount",
+	"Role.rbac.authorization.k8s.io",
+	"RoleBinding.rbac.authorization.k8s.io",
+	"ConfigMap",
+	"Secret",
+	"PersistentVolumeClaim",
+	"Service",
+	"Endpoints",
+	"EndpointSlice.discovery.k8s.io",
+	"PodDisruptionBudget.policy",
+	// Controlled objects come before their controllers, which adopt them instead of creating new ones.
+	"ControllerRevision.apps",
+	"Pod",
+	"ReplicaSet.apps",
+	"ReplicationController",
+	"Job.batch",
+	"Deployment.apps",
+	"StatefulSet.apps",
+	"DaemonSet.apps",
+	"CronJob.batch",
+	"HorizontalPodAutoscaler.autoscaling",
+	"Ingress.networking.k8s.io",
 }
 
 // Ranks of kinds that are not in the order.
 var (
 	rankBuiltIn = len(order)
 	rankCustom  = len(order) + 1
-	// A quota rejects all objects until its controller has counted them for the first time.
+	// A ResourceQuota rejects new objects until its controller has counted the existing ones.
 	rankQuota = len(order) + 2
 )
 
 func rankOf(kind schema.GroupKind) int {
-	if rank := slices.Index(order, kind); rank >= 0 {
+	if rank := slices.Index(order, kind.String()); rank >= 0 {
 		return rank
 	}
 	switch {
-	case kind == kindQuota:
+	case kind.String() == "ResourceQuota":
 		return rankQuota
 	case !strings.Contains(kind.Group, ".") || strings.HasSuffix(kind.Group, ".k8s.io"):
 		return rankBuiltIn
@@ -79,7 +64,7 @@ func rankOf(kind schema.GroupKind) int {
 	return rankCustom
 }
 
-// sortObjects sorts objects by the order in which they can be created.
+// sortObjects sorts objects in the order in which they can be created.
 func sortObjects(objects []*unstructured.Unstructured) {
 	slices.SortStableFunc(objects, func(a, b *unstructured.Unstructured) int {
 		kindA, kindB := groupKind(a), groupKind(b)

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/nslifecycle/nslifecycle/internal/resourcetypes"
 )
@@ -17,31 +18,29 @@ import (
 // selection selects the objects of a backup.
 type selection struct {
 	// uids are the UIDs of all objects that were found.
-	uids map[types.UID]bool
+	uids sets.Set[types.UID]
 	// services are the names of Services whose Endpoints the cluster creates.
-	services map[string]bool
-	// notListed are kinds that were not listed. The objects that they control count as controlled.
-	notListed map[schema.GroupKind]bool
+	services sets.Set[string]
+	// notListed are kinds that were not listed. Objects with a controller of such a kind are treated
+	// as controlled.
+	notListed sets.Set[schema.GroupKind]
 }
 
 func newSelection(found []*unstructured.Unstructured, listed, known []resourcetypes.Type) *selection {
 	s := &selection{
-		uids: map[types.UID]bool{}, services: map[string]bool{}, notListed: map[schema.GroupKind]bool{},
+		uids: sets.New[types.UID](), services: sets.New[string](), notListed: sets.New[schema.GroupKind](),
 	}
 	for _, object := range found {
-		s.uids[object.GetUID()] = true
-		selector, _, _ := unstructured.NestedMap(object.Object, "spec", "selector")
-		if groupKind(object) == kindService && len(selector) > 0 {
-			s.services[object.GetName()] = true
+		s.uids.Insert(object.GetUID())
+		if groupKind(object).String() == "Service" && len(mapAt(object.Object, "spec", "selector")) > 0 {
+			s.services.Insert(object.GetName())
 		}
 	}
 	for _, one := range known {
-		isListed := slices.ContainsFunc(listed, func(other resourcetypes.Type) bool {
-			return other.GroupVersionResource == one.GroupVersionResource
-		})
-		if !isListed {
-			s.notListed[one.GroupVersionKind().GroupKind()] = true
-		}
+		s.notListed.Insert(one.GroupVersionKind().GroupKind())
+	}
+	for _, one := range listed {
+		s.notListed.Delete(one.GroupVersionKind().GroupKind())
 	}
 	return s
 }
@@ -59,37 +58,33 @@ func (s *selection) skipReason(object *unstructured.Unstructured) Reason {
 	return ""
 }
 
-// isControlled reports whether the controller of an object is in the namespace too. An object is
-// kept if its controller no longer exists or could not be read.
+// isControlled reports whether the controller of an object is in the namespace, too. If the
+// controller no longer exists or could not be read, the backup includes the object.
 func (s *selection) isControlled(object *unstructured.Unstructured) bool {
 	owner := metav1.GetControllerOf(object)
 	if owner == nil {
 		return false
 	}
-	groupVersion, err := schema.ParseGroupVersion(owner.APIVersion)
-	if err != nil {
-		return false
-	}
-	return s.uids[owner.UID] || s.notListed[groupVersion.WithKind(owner.Kind).GroupKind()]
+	return s.uids.Has(owner.UID) ||
+		s.notListed.Has(schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind).GroupKind())
 }
 
-// isGenerated reports whether the cluster creates an object.
+// isGenerated reports whether the cluster creates an object by itself.
 func (s *selection) isGenerated(object *unstructured.Unstructured) bool {
-	switch groupKind(object) {
-	case schema.GroupKind{Kind: "Event"}, schema.GroupKind{Group: "events.k8s.io", Kind: "Event"},
-		schema.GroupKind{Group: "coordination.k8s.io", Kind: "Lease"}:
+	switch groupKind(object).String() {
+	case "Event", "Event.events.k8s.io", "Lease.coordination.k8s.io":
 		return true
-	case kindConfigMap:
+	case "ConfigMap":
 		return object.GetName() == "kube-root-ca.crt"
-	case kindServiceAccount:
+	case "ServiceAccount":
 		return object.GetName() == "default" && isUnmodified(object)
-	case kindEndpoints:
-		return s.services[object.GetName()]
+	case "Endpoints":
+		return s.services.Has(object.GetName())
 	}
 	return false
 }
 
-// isUnmodified reports whether a ServiceAccount is unchanged since the cluster created it.
+// isUnmodified reports whether a ServiceAccount has not been changed since the cluster created it.
 func isUnmodified(account *unstructured.Unstructured) bool {
 	for _, field := range []string{"imagePullSecrets", "secrets", "automountServiceAccountToken"} {
 		if _, ok := account.Object[field]; ok {
@@ -101,11 +96,11 @@ func isUnmodified(account *unstructured.Unstructured) bool {
 
 // isCompleted reports whether an object is a Job or a Pod that has completed.
 func isCompleted(object *unstructured.Unstructured) bool {
-	switch groupKind(object) {
-	case kindPod:
+	switch groupKind(object).String() {
+	case "Pod":
 		phase, _, _ := unstructured.NestedString(object.Object, "status", "phase")
 		return phase == "Succeeded" || phase == "Failed"
-	case kindJob:
+	case "Job.batch":
 		conditions, _, _ := unstructured.NestedSlice(object.Object, "status", "conditions")
 		return slices.ContainsFunc(conditions, func(condition any) bool {
 			fields, _ := condition.(map[string]any)

@@ -35,10 +35,10 @@ func Write(w io.Writer, objects []*unstructured.Unstructured) error {
 	return nil
 }
 
-// YAML converts a JSON document to YAML with printable characters only. The YAML library cannot
-// write some other characters, some are line breaks in YAML and change the decoded text, and some
-// control terminals and editors. A document with such a character stays JSON, which is valid YAML
-// and can escape the character.
+// YAML converts a JSON document to YAML with only printable characters. Of the other characters,
+// the YAML library cannot write some, YAML treats some as line breaks, and some control terminals
+// and editors. A document with such a character stays JSON, which is valid YAML and can escape the
+// character.
 func YAML(document []byte) ([]byte, error) {
 	if !isUnsafe(string(document)) {
 		return yaml.JSONToYAML(document)
@@ -50,12 +50,12 @@ func YAML(document []byte) ([]byte, error) {
 	return []byte(longKey.ReplaceAllString(printable.YAML(indented.String()), "$1? $2") + "\n"), nil
 }
 
-// longKey matches all keys of more than 1024 characters, which YAML requires to follow a question
-// mark, and some shorter ones.
+// longKey matches all keys with more than 1024 characters, and some shorter ones. YAML requires a
+// question mark before keys with more than 1024 characters.
 var longKey = regexp.MustCompile(`(?m)^( *)("(?:[^"\\]|\\.){100,}":)`)
 
-// isUnsafe reports whether a document must stay JSON. It also matches escaped line and paragraph
-// separators, and the key <<, which merges maps in YAML.
+// isUnsafe reports whether a document must stay JSON. This includes documents with escaped line or
+// paragraph separators, or with the key <<, which merges maps in YAML.
 func isUnsafe(text string) bool {
 	return !printable.IsDocument(text) || strings.Contains(text, `\u2028`) ||
 		strings.Contains(text, `\u2029`) || strings.Contains(text, `"\u003c\u003c":`)

@@ -15,7 +15,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/printable"
 )
 
-// TestWrite verifies that kubectl decodes the same objects that were written.
+// TestWrite verifies that the decoder of kubectl returns the objects that were written.
 func TestWrite(t *testing.T) {
 	parts := []string{
 		"a", "\u0085", "\u2028", "\u2029", "\n", " ", "\t", "\r", "\x00", "\x01", "\x7f", "\u009f", "\ufeff", "\u00a0",
@@ -42,7 +42,7 @@ func FuzzWrite(f *testing.F) {
 	})
 }
 
-// makeObject returns an object with a text as a value, a key and the name.
+// makeObject returns an object that contains the text as a value, as a key and as its name.
 func makeObject(text string) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": text},
@@ -50,7 +50,7 @@ func makeObject(text string) *unstructured.Unstructured {
 	}}
 }
 
-// expectSameObjects writes objects and reads them.
+// expectSameObjects writes objects and verifies that they are decoded unchanged.
 func expectSameObjects(t *testing.T, objects []*unstructured.Unstructured) {
 	t.Helper()
 	var written bytes.Buffer
@@ -64,7 +64,7 @@ func expectSameObjects(t *testing.T, objects []*unstructured.Unstructured) {
 	for i, object := range objects {
 		read := &unstructured.Unstructured{}
 		if err := decoder.Decode(read); err != nil {
-			t.Fatalf("document %d, of %q: %v", i, object.Object["text"], err)
+			t.Fatalf("document %d with text %q: %v", i, object.Object["text"], err)
 		}
 		if diff := cmp.Diff(object.Object, read.Object); diff != "" {
 			t.Error(diff)

@@ -15,19 +15,20 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/nscondition"
 )
 
-// isReconciled reports whether the operator has reconciled a Namespace before. Initializers are never
-// added to such a Namespace.
+// isReconciled reports whether the operator has reconciled a Namespace before. The operator never
+// adds initializers to such a Namespace.
 func isReconciled(namespace *corev1.Namespace) bool {
 	return nscondition.Find(namespace, v1alpha1.ConditionInitializing) != nil
 }
 
-// computeInjection returns the initializers that the operator must add to a Namespace, in order:
-// those that were enforced when the Namespace was created and that select it by its current labels
-// (the labels at its creation are not known). It returns none if the operator has reconciled the
-// Namespace before, or if the Namespace is exempt, terminating, or has any state of an
-// initialization. An initializer is not added if it is unknown since when it is enforced.
+// computeInjection returns the initializers that the operator must add to a Namespace, in order.
+// These are the initializers that were enforced when the Namespace was created and that select its
+// current labels; the labels in the create request are not known. An initializer without
+// InForceSince is not added. computeInjection returns nil if the operator has reconciled the
+// Namespace before, or if the Namespace is exempt, is terminating, or has any state of an
+// initialization.
 //
-// Both times are from the API server, in whole seconds.
+// InForceSince and the creation timestamp are both from the API server, in whole seconds.
 func computeInjection(
 	namespace *corev1.Namespace, set *v1alpha1.NamespaceInitializerSet, systemNamespace string,
 ) []v1alpha1.EffectiveInitializer {
@@ -45,7 +46,7 @@ func computeInjection(
 	return initializers
 }
 
-// hasState reports whether a Namespace has labels or annotations of an initialization.
+// hasState reports whether a Namespace has labels or annotations that record an initialization.
 func hasState(namespace *corev1.Namespace) bool {
 	if _, ok := namespace.Labels[v1alpha1.LabelInitializing]; ok {
 		return true
@@ -61,8 +62,8 @@ func hasState(namespace *corev1.Namespace) bool {
 	return false
 }
 
-// inject adds the pending list and the namespace finalizers of the initializers, as the inject
-// policy does at creation. The requester is no longer known.
+// inject adds the pending list and the namespace finalizers of the initializers, like the inject
+// policy. It does not add the requester, who is no longer known.
 func inject(namespace *corev1.Namespace, initializers []v1alpha1.EffectiveInitializer, now time.Time) {
 	if namespace.Labels == nil {
 		namespace.Labels = map[string]string{}
@@ -79,8 +80,8 @@ func inject(namespace *corev1.Namespace, initializers []v1alpha1.EffectiveInitia
 		initialization.MissingFinalizers(namespace, initializers)...)
 }
 
-// stamp returns the wanted entries with the time since which each is enforced: the existing time of an
-// entry if it has one, and otherwise from.
+// stamp returns the wanted entries with the time since which each entry is enforced: the time of
+// the existing entry, or from if there is none.
 func stamp(wanted, have []v1alpha1.EffectiveInitializer, from metav1.Time) []v1alpha1.EffectiveInitializer {
 	since := map[string]*metav1.Time{}
 	for _, entry := range have {
@@ -97,7 +98,7 @@ func stamp(wanted, have []v1alpha1.EffectiveInitializer, from metav1.Time) []v1a
 	return stamped
 }
 
-// needsStamp reports whether stamp would use its argument from.
+// needsStamp reports whether stamp would use the time from.
 func needsStamp(wanted, have []v1alpha1.EffectiveInitializer) bool {
 	for _, entry := range stamp(wanted, have, metav1.Time{}) {
 		if entry.InForceSince.IsZero() {
@@ -107,8 +108,8 @@ func needsStamp(wanted, have []v1alpha1.EffectiveInitializer) bool {
 	return false
 }
 
-// latestEnforcement returns the time since which all initializers are enforced; zero if no time is
-// known.
+// latestEnforcement returns the time since which all initializers are enforced. It is zero if no
+// initializer has a time.
 func latestEnforcement(initializers []v1alpha1.EffectiveInitializer) time.Time {
 	var last time.Time
 	for _, entry := range initializers {

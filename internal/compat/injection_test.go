@@ -24,7 +24,7 @@ const (
 	indexFinalizer = "search.example.com/index"
 )
 
-// created is the creation time of the namespaces of these tests.
+// created is the creation time of the namespaces in these tests.
 var created = time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
 
 func after(offset time.Duration) *metav1.Time {
@@ -35,7 +35,7 @@ func entry(name string, since *metav1.Time) v1alpha1.EffectiveInitializer {
 	return v1alpha1.EffectiveInitializer{Name: name, Configuration: "corp", InForceSince: since}
 }
 
-// selecting returns the entry with a selector for one label.
+// selecting returns the entry with a selector that matches one label.
 func selecting(entry v1alpha1.EffectiveInitializer, key, value string) v1alpha1.EffectiveInitializer {
 	entry.NamespaceSelector = &v1alpha1.NamespaceSelector{
 		MatchLabels: map[string]v1alpha1.LabelValue{key: v1alpha1.LabelValue(value)},
@@ -53,7 +53,7 @@ func TestComputeInjection(t *testing.T) {
 	}{
 		"new namespace":   {initializers: before, want: []string{rbac, quota}},
 		"no initializers": {},
-		"only initializers that select it": {
+		"only initializers that select the namespace": {
 			initializers: []v1alpha1.EffectiveInitializer{
 				selecting(entry(rbac, after(0)), "team", "a"), selecting(entry(quota, after(0)), "team", "b"),
 				selecting(entry(mesh, after(time.Second)), "team", "a"),
@@ -61,16 +61,16 @@ func TestComputeInjection(t *testing.T) {
 			change: func(namespace *corev1.Namespace) { namespace.Labels = map[string]string{"team": "a"} },
 			want:   []string{rbac},
 		},
-		"only initializers that were enforced when it was created": {
+		"only initializers that were enforced when the namespace was created": {
 			initializers: []v1alpha1.EffectiveInitializer{
 				entry(rbac, after(time.Second)), entry(quota, after(0)), entry(mesh, after(time.Hour)),
 			},
 			want: []string{quota},
 		},
-		"created before all of them": {
+		"created before all initializers were enforced": {
 			initializers: []v1alpha1.EffectiveInitializer{entry(rbac, after(time.Second))},
 		},
-		"time of the enforcement unknown": {
+		"unknown time of enforcement": {
 			initializers: []v1alpha1.EffectiveInitializer{entry(rbac, nil), entry(quota, after(-time.Second))},
 			want:         []string{quota},
 		},
@@ -135,7 +135,7 @@ func annotation(key string) func(*corev1.Namespace) {
 	return func(namespace *corev1.Namespace) { namespace.Annotations = map[string]string{key: ""} }
 }
 
-// ParseState accepts the state that inject writes, and nothing is injected twice.
+// ParseState accepts the state that inject writes, and initializers are not injected twice.
 func TestInjectState(t *testing.T) {
 	g := NewWithT(t)
 	namespace := &corev1.Namespace{}
@@ -170,7 +170,7 @@ func TestStampEntries(t *testing.T) {
 			have:   []v1alpha1.EffectiveInitializer{entry(rbac, after(-time.Hour))},
 			want:   []v1alpha1.EffectiveInitializer{entry(quota, after(0)), entry(rbac, after(-time.Hour))}, needs: true,
 		},
-		"existing entry without a time gets one": {
+		"existing entry without a time gets a time": {
 			wanted: []v1alpha1.EffectiveInitializer{entry(rbac, nil)},
 			have:   []v1alpha1.EffectiveInitializer{entry(rbac, nil)},
 			want:   []v1alpha1.EffectiveInitializer{entry(rbac, after(0))}, needs: true,

@@ -24,11 +24,11 @@ import (
 // actionInitialize is the action of Events.
 const actionInitialize = "Initialize"
 
-// Injector adds the pending list to new Namespaces if the API server does not.
+// Injector adds the pending list to new Namespaces if the API server does not add it.
 type Injector struct {
 	client.Client
-	// Live reads the set from the API server: the cache may already contain a new Namespace and
-	// still an older set than the one that was current at its creation.
+	// Live reads the set from the API server. The cached set can be older than the creation of a
+	// Namespace that is already in the cache.
 	Live            client.Reader
 	Verifier        *Verifier
 	Recorder        events.EventRecorder
@@ -37,8 +37,9 @@ type Injector struct {
 }
 
 // Inject adds the pending list to a Namespace that the operator has not reconciled before, if the
-// Namespace requires one. If it cannot, it returns when to retry, and the caller must not reconcile
-// the Namespace before that. It returns 0 if no retry is needed.
+// Namespace needs a list. If Inject cannot add the list, it returns the time until the retry, and
+// the caller must not reconcile the Namespace before the retry. Inject returns 0 if no retry is
+// needed.
 func (i *Injector) Inject(ctx context.Context, namespace *corev1.Namespace) (time.Duration, error) {
 	if isReconciled(namespace) {
 		return 0, nil
@@ -72,7 +73,7 @@ func (i *Injector) Inject(ctx context.Context, namespace *corev1.Namespace) (tim
 // warn records an Event about a Namespace that should have a pending list.
 func (i *Injector) warn(namespace *corev1.Namespace, reason string) {
 	nswrite.RecordEvent(i.Recorder, namespace, corev1.EventTypeWarning, eventNotInitialized, actionInitialize,
-		noteNotInitialized(reason))
+		noteNotInitialized+reason)
 }
 
 func (i *Injector) write(
@@ -85,9 +86,9 @@ func (i *Injector) write(
 	inject(namespace, initializers, now)
 	var err error
 	if needsFinalizers {
-		// A PUT to /finalize also writes labels and annotations, so the pending list and the
-		// namespace finalizers are added in one request. It always carries the UID and the resource
-		// version, since it replaces the changes of other clients.
+		// A PUT to /finalize also writes labels and annotations, so one request adds the pending list
+		// and the namespace finalizers. The request always contains the UID and the resource version,
+		// because it would otherwise overwrite the changes of other clients.
 		err = i.SubResource("finalize").Update(ctx, namespace, client.FieldOwner(nswrite.FieldOwner))
 	} else {
 		err = i.patch(ctx, namespace, base, resourceVersion)
@@ -102,13 +103,13 @@ func (i *Injector) write(
 		return fmt.Errorf("failed to add initializers to namespace %q: %w", namespace.Name, err)
 	}
 	log.FromContext(ctx).Info("Added initializers to a new namespace", "initializers",
-		initialization.Names(initializers), "openFor", now.Sub(namespace.CreationTimestamp.Time))
+		initialization.Names(initializers), "duration", now.Sub(namespace.CreationTimestamp.Time))
 	return nil
 }
 
-// patch writes the changes of a Namespace.
+// patch writes the changes to a Namespace as a merge patch.
 func (i *Injector) patch(ctx context.Context, namespace, base *corev1.Namespace, resourceVersion string) error {
-	// Without a UID in the base, the patch contains the UID.
+	// The UID is removed from the base, so the patch contains the UID as a precondition.
 	base = base.DeepCopy()
 	base.UID = ""
 	patch := client.MergeFrom(base)

@@ -36,13 +36,14 @@ var (
 	errDeniedByGuard = policytest.ErrDeniedByGuard
 
 	errConflict = apierrors.NewConflict(schema.GroupResource{Resource: "namespaces"}, "x", errors.New("it has changed"))
-	// errRecreated is the error for a patch with the UID of an object that was deleted and created again.
+	// errRecreated is the error for a patch whose UID is that of a deleted object, if an object with
+	// the same name exists.
 	errRecreated = apierrors.NewInvalid(schema.GroupKind{Kind: "Namespace"}, "x", field.ErrorList{
 		field.Invalid(field.NewPath("metadata", "uid"), "x-uid", "field is immutable"),
 	})
 )
 
-// enforcedSince returns the set with one initializer that is enforced since then.
+// enforcedSince returns the set with one initializer that is enforced since the given time.
 func enforcedSince(since time.Time) *v1alpha1.NamespaceInitializerSet {
 	set := policytest.Set("rbac.corp.com")
 	set.Initializers[0].InForceSince = &metav1.Time{Time: since}
@@ -63,7 +64,7 @@ func ofTeam(team string, finalizers ...corev1.FinalizerName) func(*corev1.Namesp
 	}
 }
 
-// writeRecorder records the writes of Namespaces.
+// writeRecorder records writes to Namespaces.
 type writeRecorder struct {
 	namespace *corev1.Namespace
 	err       error
@@ -123,11 +124,11 @@ func TestInject(t *testing.T) {
 		set       *v1alpha1.NamespaceInitializerSet
 		setError  error
 		change    func(*corev1.Namespace)
-		// writeError is the response to the write.
+		// writeError is the error that the write returns.
 		writeError error
 
 		wantWrites []string
-		// wantEvents are the essential values in the notes of Events with reason NotInitialized.
+		// wantEvents are substrings of the notes of Events with reason NotInitialized.
 		wantEvents []string
 		wantRetry  time.Duration
 		wantError  string
@@ -152,7 +153,7 @@ func TestInject(t *testing.T) {
 		"the initializer does not select the namespace": {
 			server: lacking, installed: policytest.Compat(), set: withFinalizer(enforcedSince(now), "a.b/c"), change: ofTeam("b"),
 		},
-		"a conflict of a write with namespace finalizer": {
+		"a conflict in the write that adds a namespace finalizer": {
 			server: lacking, installed: policytest.Compat(), set: withFinalizer(enforcedSince(now), "a.b/c"),
 			change: ofTeam("a", corev1.FinalizerKubernetes), writeError: errConflict,
 			wantWrites: []string{put},
@@ -166,7 +167,7 @@ func TestInject(t *testing.T) {
 		"no set exists": {
 			server: lacking, installed: policytest.Compat(),
 		},
-		"a namespace that was reconciled before": {
+		"the operator has reconciled the namespace before": {
 			server: lacking, installed: policytest.Compat(), set: enforcedSince(now),
 			change: func(namespace *corev1.Namespace) {
 				namespace.Status.Conditions = []corev1.NamespaceCondition{{
@@ -175,15 +176,15 @@ func TestInject(t *testing.T) {
 				}}
 			},
 		},
-		"the namespace is being deleted": {
+		"the namespace is terminating": {
 			server: lacking, installed: policytest.Compat(), set: enforcedSince(now),
 			change: func(namespace *corev1.Namespace) { namespace.DeletionTimestamp = &metav1.Time{Time: now} },
 		},
-		"policy gate is missing": {
+		"the gate policy is missing": {
 			server: lacking, installed: policytest.Without(policytest.Compat(), "nslifecycle-gate"), set: enforcedSince(now),
 			wantEvents: []string{"ValidatingAdmissionPolicy \"gate\""}, wantRetry: 2 * time.Second,
 		},
-		"the policies of config/default": {
+		"the policies in config/default are installed": {
 			server: lacking, installed: policytest.Default(admissionv1.Fail)[4:], set: enforcedSince(now),
 			wantEvents: []string{InstallCommand}, wantRetry: 2 * time.Second,
 		},
@@ -194,7 +195,7 @@ func TestInject(t *testing.T) {
 			server: lacking, installed: policytest.Compat(), setError: errOutage,
 			wantError: `failed to get NamespaceInitializerSet "effective": ` + errOutage.Error(),
 		},
-		"a conflict": {
+		"a conflict in the write": {
 			server: lacking, installed: policytest.Compat(), set: enforcedSince(now), writeError: errConflict,
 			wantWrites: []string{injection},
 		},
@@ -202,7 +203,7 @@ func TestInject(t *testing.T) {
 			server: lacking, installed: policytest.Compat(), set: enforcedSince(now), writeError: errRecreated,
 			wantWrites: []string{injection},
 		},
-		"policy guard denies the write": {
+		"the guard policy denies the write": {
 			server: lacking, installed: policytest.Compat(), set: enforcedSince(now), writeError: errDeniedByGuard,
 			wantWrites: []string{injection}, wantEvents: []string{errDeniedByGuard.Error()},
 			wantError: `failed to add initializers to namespace "x": ` + errDeniedByGuard.Error(),
@@ -214,7 +215,7 @@ func TestInject(t *testing.T) {
 		"config/default on an API server with MutatingAdmissionPolicy": {
 			installed: policytest.Default(admissionv1.Fail), set: enforcedSince(now),
 		},
-		"policies inject and complete together with config/compat": {
+		"the policies inject and complete are installed together with config/compat": {
 			installed: append(policytest.Compat(), policytest.Default(admissionv1.Fail)[:4]...), set: enforcedSince(now),
 		},
 	}
@@ -262,7 +263,7 @@ func TestInject(t *testing.T) {
 	}
 }
 
-// liveClient reads the set from one client and Namespaces from another.
+// liveClient reads sets from one client and Namespaces from another.
 type liveClient struct {
 	client.Client
 	sets client.Reader

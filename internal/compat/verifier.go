@@ -19,8 +19,8 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/policyverifier"
 )
 
-// Verifier verifies the policies of config/compat if the operator injects, and delegates to a
-// policyverifier.Verifier otherwise.
+// Verifier verifies the policies in config/compat if the operator injects the pending list.
+// Otherwise, it delegates to policyverifier.Verifier.
 type Verifier struct {
 	client.Client
 	Clock clock.PassiveClock
@@ -28,7 +28,7 @@ type Verifier struct {
 	Server Server
 
 	policies policyverifier.Verifier
-	// confirmed identifies the set and the policy that dry runs have confirmed.
+	// confirmed identifies the set and the guard policy that dry runs have confirmed.
 	confirmed string
 }
 
@@ -40,7 +40,7 @@ func NewVerifier(c client.Client, passive clock.PassiveClock, server Server) *Ve
 	}
 }
 
-// list reads the policies that the API server serves.
+// list returns the installed policies of the types that the API server serves.
 func (v *Verifier) list(ctx context.Context) (policyverifier.Installed, error) {
 	if v.Server.LacksMutatingPolicies {
 		return policyverifier.ListValidating(ctx, v.Client)
@@ -48,15 +48,15 @@ func (v *Verifier) list(ctx context.Context) (policyverifier.Installed, error) {
 	return policyverifier.List(ctx, v.Client)
 }
 
-// operatorInjects reports whether the operator adds the pending list to new Namespaces: if the API
-// server cannot, or if only config/compat is installed, for example after an upgrade of the API
-// server.
+// operatorInjects reports whether the operator adds the pending list to new Namespaces. The
+// operator adds it if the API server cannot, or if only config/compat is installed, for example
+// after an upgrade of the API server.
 func (v *Verifier) operatorInjects(installed policyverifier.Installed) bool {
 	return v.Server.LacksMutatingPolicies || installed.HasCompatGuard && !installed.HasMutating()
 }
 
-// checkInstalled returns why the operator must not inject, or "". Without the policies a pending
-// list has no effect.
+// checkInstalled returns why the operator must not inject the pending list, or "" if it may. The
+// list has no effect without the policies.
 func checkInstalled(installed policyverifier.Installed) (reason, message string) {
 	if missing := installed.Missing(policyverifier.GateAndGuard()); len(missing) > 0 {
 		return v1alpha1.ReasonPolicyMissing, msgMissing(missing)
@@ -67,8 +67,8 @@ func checkInstalled(installed policyverifier.Installed) (reason, message string)
 	return "", ""
 }
 
-// CheckInstalled returns whether the operator injects, and an error if the policies that this API
-// server requires are not installed.
+// CheckInstalled reports whether the operator injects the pending list. It returns an error if the
+// policies that this API server requires are not installed.
 func (v *Verifier) CheckInstalled(ctx context.Context) (operatorInjects bool, err error) {
 	installed, err := v.list(ctx)
 	if err != nil {
@@ -83,8 +83,8 @@ func (v *Verifier) CheckInstalled(ctx context.Context) (operatorInjects bool, er
 	return true, err
 }
 
-// Verify returns whether every new Namespace that the set selects gets its initializers. If that is
-// unknown, the status is empty and the error is the cause.
+// Verify reports whether every new Namespace gets the initializers that select it. If this cannot
+// be determined, Verify returns an empty status and an error.
 func (v *Verifier) Verify(
 	ctx context.Context, set *v1alpha1.NamespaceInitializerSet,
 ) (policyverifier.PolicyStatus, error) {
@@ -98,7 +98,7 @@ func (v *Verifier) Verify(
 	}
 	if reason, message := checkInstalled(installed); reason != "" {
 		v.confirmed = ""
-		status := policyverifier.PolicyStatus{Reason: reason, Message: msgNotInitialized(message)}
+		status := policyverifier.PolicyStatus{Reason: reason, Message: msgNotInitialized + message}
 		log.FromContext(ctx).Info("The admission policies do not match", "reason", status.Reason, "message", status.Message)
 		return status, nil
 	}
@@ -117,8 +117,8 @@ func (v *Verifier) Verify(
 	return status, err
 }
 
-// confirm returns the given status if the operator is authorized to inject and the guard policy is
-// enforced.
+// confirm returns the given status if the operator is authorized to inject the pending list and the
+// API server enforces the guard policy.
 func (v *Verifier) confirm(
 	ctx context.Context, set *v1alpha1.NamespaceInitializerSet, installed policyverifier.Installed,
 	enforced policyverifier.PolicyStatus,
@@ -144,7 +144,7 @@ func (v *Verifier) confirm(
 			Reason: v1alpha1.ReasonEnforcementPending, Message: msgNextSecond, RetryAfter: left,
 		}, nil
 	}
-	// The guard policy denies the label to all users, including the operator.
+	// The guard policy denies new Namespaces with this label to all users, including the operator.
 	_, refusal, err = policyverifier.DryRun(ctx, v.Client, map[string]string{v1alpha1.LabelInitializing: "true"})
 	switch {
 	case err != nil:
@@ -165,15 +165,15 @@ func (v *Verifier) isAuthorized(ctx context.Context) (bool, error) {
 		ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: v1alpha1.VerbInject, Resource: "namespaces"},
 	}}
 	if err := v.Create(ctx, review); err != nil {
-		return false, fmt.Errorf("failed to review access to verb %q on namespaces: %w", v1alpha1.VerbInject, err)
+		return false, fmt.Errorf("failed to check the permission for the verb %q on namespaces: %w", v1alpha1.VerbInject, err)
 	}
 	return review.Status.Allowed, nil
 }
 
 var errNoCreationTimestamp = errors.New("the API server returned a new namespace without creationTimestamp")
 
-// serverTime returns the time of the API server in whole seconds, which is the creation timestamp of
-// a dry run.
+// serverTime returns the time of the API server in whole seconds. It is the creation timestamp of a
+// Namespace that is created as a dry run.
 func (v *Verifier) serverTime(ctx context.Context) (now time.Time, refusal, err error) {
 	namespace, refusal, err := policyverifier.DryRun(ctx, v.Client, nil)
 	switch {
@@ -185,10 +185,10 @@ func (v *Verifier) serverTime(ctx context.Context) (now time.Time, refusal, err 
 	return namespace.CreationTimestamp.Time, nil, nil
 }
 
-// Stamp returns the entries of the set with the time since which each is enforced, if the operator
-// injects. For a new entry that is the next second of the API server's clock: creation timestamps
-// have a precision of one second, so Namespaces with the current second may have been created
-// earlier.
+// Stamp returns the entries of the set with the time since which each entry is enforced, if the
+// operator injects the pending list. For a new entry, this is the next second of the API server's
+// clock. Creation timestamps have a precision of one second, so a Namespace whose timestamp is the
+// current second may have been created before the entry.
 func (v *Verifier) Stamp(
 	ctx context.Context, wanted, have []v1alpha1.EffectiveInitializer,
 ) ([]v1alpha1.EffectiveInitializer, error) {

@@ -23,11 +23,11 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/policyverifier/policytest"
 )
 
-// compatServer responds to dry runs and access reviews.
+// compatServer is a fake API server that responds to dry runs and access reviews.
 type compatServer struct {
 	// created is the creation timestamp of Namespaces.
 	created time.Time
-	// plainError and forgedError are the responses to dry runs without and with the label.
+	// plainError and forgedError are the errors that dry runs without and with the label return.
 	plainError, forgedError error
 	mayNotInject            bool
 	reviewError             error
@@ -46,7 +46,7 @@ func (s *compatServer) create(
 	case *corev1.Namespace:
 		options := (&client.CreateOptions{}).ApplyOptions(opts)
 		if len(options.DryRun) != 1 || options.DryRun[0] != metav1.DryRunAll {
-			return errors.New("this is not a dry run")
+			return errors.New("the request is not a dry run")
 		}
 		s.dryRuns++
 		if !s.created.IsZero() {
@@ -57,7 +57,7 @@ func (s *compatServer) create(
 		}
 		return s.plainError
 	}
-	return errors.New("this is not expected")
+	return errors.New("the request is not expected")
 }
 
 func TestVerify(t *testing.T) {
@@ -86,7 +86,7 @@ func TestVerify(t *testing.T) {
 				Message: msgEnforced + msgUpgrade,
 			},
 		},
-		"an initializer that is enforced from the next second on": {
+		"an initializer that is enforced after the current second": {
 			server: lacking, installed: policytest.Compat(), api: compatServer{forgedError: errDeniedByGuard}, since: time.Second,
 			want: policyverifier.PolicyStatus{
 				Reason:     v1alpha1.ReasonEnforcementPending,
@@ -94,7 +94,7 @@ func TestVerify(t *testing.T) {
 				RetryAfter: time.Second,
 			},
 		},
-		"guard is not enforced": {
+		"the guard policy is not enforced": {
 			server: lacking, installed: policytest.Compat(),
 			want: policyverifier.PolicyStatus{
 				Reason:     v1alpha1.ReasonEnforcementPending,
@@ -109,7 +109,7 @@ func TestVerify(t *testing.T) {
 			server: lacking, installed: policytest.Compat(),
 			api: compatServer{plainError: errForbidden, forgedError: errForbidden}, want: unconfirmed,
 		},
-		"policy guard denies all namespaces": {
+		"the guard policy denies all namespaces": {
 			server: lacking, installed: policytest.Compat(), api: compatServer{plainError: errDeniedByGuard, forgedError: errDeniedByGuard},
 			want: policyverifier.Refused(errDeniedByGuard),
 		},
@@ -121,31 +121,31 @@ func TestVerify(t *testing.T) {
 				RetryAfter: 2 * time.Second,
 			},
 		},
-		"the policies of config/default": {
+		"the policies in config/default are installed": {
 			server: lacking, installed: policytest.Default(admissionv1.Fail)[6:],
 			want: policyverifier.PolicyStatus{
 				Reason:  v1alpha1.ReasonPolicyMismatch,
-				Message: msgNotInitialized(msgMismatch),
+				Message: msgNotInitialized + msgMismatch,
 			},
 		},
 		"a policy is missing": {
 			server: lacking, installed: policytest.Without(policytest.Compat(), "guard-binding"),
 			want: policyverifier.PolicyStatus{
 				Reason:  v1alpha1.ReasonPolicyMissing,
-				Message: msgNotInitialized(msgMissing([]string{`a ValidatingAdmissionPolicyBinding for "guard"`})),
+				Message: msgNotInitialized + msgMissing([]string{`a ValidatingAdmissionPolicyBinding for "guard"`}),
 			},
 		},
-		"the policies of both": {
+		"the policies in both directories are installed": {
 			installed: append(policytest.Compat(), policytest.Default(admissionv1.Fail)[:6]...),
 			want: policyverifier.PolicyStatus{
 				Reason: v1alpha1.ReasonPolicyMismatch,
-				Message: "policy guard is the variant of config/compat, which denies the changes of policy inject; " +
+				Message: "policy \"guard\" is the variant in config/compat, which denies the changes that policy \"inject\" makes; " +
 					"run: kubectl apply -k config/default",
 			},
 		},
 		"the access review fails": {
 			server: lacking, installed: policytest.Compat(), api: compatServer{reviewError: errOutage},
-			wantError: `failed to review access to verb "inject" on namespaces: ` + errOutage.Error(),
+			wantError: `failed to check the permission for the verb "inject" on namespaces: ` + errOutage.Error(),
 		},
 		"the first dry run fails": {
 			server: lacking, installed: policytest.Compat(), api: compatServer{plainError: errOutage},
@@ -171,7 +171,7 @@ func TestVerify(t *testing.T) {
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(status).To(Equal(test.want))
 
-			// A set is verified again until it is confirmed.
+			// The verification is repeated until the set is confirmed.
 			isConfirmed := test.want.Reason == v1alpha1.ReasonEnforced && test.want.RetryAfter == 0
 			before := test.api.dryRuns
 			test.api.dryRuns = 0
@@ -198,11 +198,11 @@ func TestStamp(t *testing.T) {
 		wantError   error
 	}{
 		"no new initializer": {wanted: fresh[:1], want: []time.Time{old.Time}},
-		"a new initializer: the next second of the API server's clock": {
+		"a new initializer gets the next second of the API server's clock": {
 			api: compatServer{created: now.Add(-5 * time.Second)}, wanted: fresh,
 			want: []time.Time{old.Time, now.Add(-4 * time.Second)}, wantDryRuns: 1,
 		},
-		"the dry run is denied: the next second of the own clock": {
+		"the dry run is denied, so a new initializer gets the next second of the operator's clock": {
 			api: compatServer{plainError: errForbidden}, wanted: fresh,
 			want: []time.Time{old.Time, now.Add(time.Second)}, wantDryRuns: 1,
 		},
@@ -237,7 +237,7 @@ func TestCheckInstalled(t *testing.T) {
 	for name, test := range map[string]struct {
 		server    Server
 		installed []client.Object
-		// wantOperator expects that the operator injects.
+		// wantOperator means that the operator injects the pending list.
 		wantOperator bool
 		want         string
 	}{
@@ -246,17 +246,17 @@ func TestCheckInstalled(t *testing.T) {
 			installed: policytest.Without(policytest.Default(admissionv1.Fail), "inject-binding"),
 			want:      `the API server lacks a MutatingAdmissionPolicyBinding for "inject", so`,
 		},
-		"nothing":                             {want: "the API server lacks MutatingAdmissionPolicy"},
+		"no policies":                         {want: "the API server lacks MutatingAdmissionPolicy"},
 		"config/compat on an old API server":  {server: old, installed: policytest.Compat(), wantOperator: true},
-		"config/compat, after an upgrade":     {installed: policytest.Compat(), wantOperator: true},
+		"config/compat after an upgrade":      {installed: policytest.Compat(), wantOperator: true},
 		"config/default on an old API server": {server: old, installed: policytest.Default(""), wantOperator: true, want: "config/compat"},
 		"config/compat without a policy": {
 			server: old, installed: policytest.Without(policytest.Compat(), "nslifecycle-gate"), wantOperator: true,
 			want: `the API server lacks ValidatingAdmissionPolicy "gate"; run`,
 		},
-		"policies of both": {
+		"policies in both directories": {
 			installed: append(policytest.Compat(), policytest.Default("")[:6]...),
-			want:      "policy guard is the variant of config/compat",
+			want:      "is the variant in config/compat",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

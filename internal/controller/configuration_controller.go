@@ -14,7 +14,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -24,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
@@ -34,22 +34,21 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/policyverifier"
 )
 
-// ConfigurationReconciler writes the merge of all configurations to
-// NamespaceInitializerSet/effective and reports in the status of each configuration whether the API
-// server enforces it. All configurations share one reconcile request, because any change to one of
-// them can change the set.
+// ConfigurationReconciler merges all configurations into NamespaceInitializerSet/effective, and reports
+// in the status of each configuration whether the API server enforces it. All configurations share one
+// reconcile request, because a change of any configuration can change the set.
 type ConfigurationReconciler struct {
 	client.Client
 	// Policies verifies that the API server enforces the set.
 	Policies PolicyVerifier
-	// PolicyObjects are the types of policies and bindings that the API server serves.
+	// PolicyObjects contains an empty object of each policy and binding type that the API server serves.
 	PolicyObjects []client.Object
 	// Stamper completes the entries of the set.
 	Stamper Stamper
 	Clock   clock.PassiveClock
 	// HealthChecker determines the health of the initializers.
 	HealthChecker *initializerhealth.Checker
-	// SystemNamespace is written to the set, so that the policy exempts it.
+	// SystemNamespace is written to the set, so that the admission policies exempt this namespace.
 	SystemNamespace string
 }
 
@@ -60,17 +59,21 @@ type ConfigurationReconciler struct {
 // SetupWithManager registers the reconciler.
 func (r *ConfigurationReconciler) SetupWithManager(mgr ctrl.Manager) error {
 	everything := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
-		return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: v1alpha1.EffectiveSetName}}}
+		return []reconcile.Request{requestFor(v1alpha1.EffectiveSetName)}
 	})
 	changed := builder.WithPredicates(predicate.GenerationChangedPredicate{})
 	controllerBuilder := ctrl.NewControllerManagedBy(mgr).
 		Named(configurationControllerName).
 		Watches(&v1alpha1.NamespaceInitializerConfiguration{}, everything, changed).
 		Watches(&v1alpha1.NamespaceInitializerSet{}, everything, changed).
-		WatchesRawSource(startOnce()).
+		// The set must be written even if no object exists whose watch event triggers the write.
+		WatchesRawSource(source.Func(func(_ context.Context, queue requestQueue) error {
+			queue.Add(requestFor(v1alpha1.EffectiveSetName))
+			return nil
+		})).
 		WithOptions(controller.Options{RateLimiter: newRateLimiter(5 * time.Millisecond)})
 	for _, object := range r.PolicyObjects {
-		// A change of the label that identifies the guard policy does not change the generation.
+		// A label identifies the guard policy. Changing a label does not change the generation.
 		controllerBuilder.Watches(object, everything, builder.WithPredicates(predicate.Or(
 			predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{})))
 	}
@@ -106,7 +109,7 @@ func (r *ConfigurationReconciler) Reconcile(ctx context.Context, _ ctrl.Request)
 		for i := range configurations.Items {
 			err := r.writeStatus(ctx, &configurations.Items[i], merged, policyStatus, health)
 			if apierrors.IsConflict(err) {
-				// The cache is stale. A watch event that changes nothing but the status is filtered out.
+				// The cache is stale, and the predicate drops the watch events of status changes.
 				retryAfter = conflictRetry
 				continue
 			}
@@ -119,8 +122,8 @@ func (r *ConfigurationReconciler) Reconcile(ctx context.Context, _ ctrl.Request)
 	return ctrl.Result{RequeueAfter: retryAfter}, nil
 }
 
-// writeSet writes the set and returns it. It replaces the set as a whole, which removes entries that
-// other clients have added.
+// writeSet writes the set and returns it. It replaces all entries, including entries that other clients
+// have added.
 func (r *ConfigurationReconciler) writeSet(
 	ctx context.Context, merged initialization.Merged,
 ) (*v1alpha1.NamespaceInitializerSet, error) {
@@ -149,12 +152,12 @@ func (r *ConfigurationReconciler) writeSet(
 	if err != nil {
 		return nil, fmt.Errorf("failed to write NamespaceInitializerSet %q: %w", v1alpha1.EffectiveSetName, err)
 	}
-	log.FromContext(ctx).Info("Wrote the effective set", "initializers", initialization.Names(merged.Initializers),
+	log.FromContext(ctx).Info("Updated the effective set", "initializers", initialization.Names(merged.Initializers),
 		"excluded", merged.Excluded)
 	return set, nil
 }
 
-// writeStatus writes the conditions of one configuration if they change.
+// writeStatus writes the conditions of one configuration if they have changed.
 func (r *ConfigurationReconciler) writeStatus(
 	ctx context.Context, configuration *v1alpha1.NamespaceInitializerConfiguration,
 	merged initialization.Merged, policyStatus policyverifier.PolicyStatus, health initialization.Health,
@@ -184,6 +187,6 @@ func (r *ConfigurationReconciler) writeStatus(
 		return client.IgnoreNotFound(fmt.Errorf("failed to update the status of NamespaceInitializerConfiguration %q: %w",
 			configuration.Name, err))
 	}
-	log.FromContext(ctx).Info("Wrote the status of a configuration", keysAndValues...)
+	log.FromContext(ctx).Info("Updated the status of a configuration", keysAndValues...)
 	return nil
 }

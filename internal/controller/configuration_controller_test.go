@@ -27,12 +27,13 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// configurationServer serves the configurations and the set, and records what is written to them.
+// configurationServer is a fake API server with configurations and the effective set. It records writes
+// as text.
 type configurationServer struct {
 	configurations []*wrappers.ConfigurationWrapper
 	// set is the effective set, or nil if it does not exist.
 	set *v1alpha1.NamespaceInitializerSet
-	// The errors that requests return. Errors of status writes are keyed by configuration name.
+	// These are the errors that requests return. The keys of statusErrors are configuration names.
 	listError, getError, setError error
 	statusErrors                  map[string]error
 
@@ -82,7 +83,7 @@ func (s *configurationServer) update(
 	return s.setError
 }
 
-// recordSet records a write of the set and completes it as the API server would.
+// recordSet records a write of the set, and sets the fields that the API server sets.
 func (s *configurationServer) recordSet(verb, manager string, object client.Object) {
 	set := object.(*v1alpha1.NamespaceInitializerSet)
 	var entries []string
@@ -121,7 +122,7 @@ func TestConfigurationReconcile(t *testing.T) {
 	const (
 		ofRBAC = "effective by nslifecycle: [rbac.corp.com of one] in nslifecycle-system"
 		status = "/status by nslifecycle, resourceVersion=5: Active="
-		// The suffix of the text of a write that sets both conditions.
+		// healthy is the suffix of the text of a write that sets both conditions.
 		healthy = " Healthy=True/Healthy"
 	)
 	configuration := func(name string, initializers ...string) *wrappers.ConfigurationWrapper {
@@ -146,7 +147,7 @@ func TestConfigurationReconcile(t *testing.T) {
 	}
 	tests := map[string]struct {
 		server configurationServer
-		// installed are the admission policies, all of them if nil.
+		// installed contains the installed admission policies. The default is all of them.
 		installed  []client.Object
 		patchError error
 
@@ -192,7 +193,7 @@ func TestConfigurationReconcile(t *testing.T) {
 			},
 			wantWrites: []string{"update " + ofRBAC},
 		},
-		"another configuration names the initializer": {
+		"the set names another configuration": {
 			server: configurationServer{
 				configurations: []*wrappers.ConfigurationWrapper{enforced(configuration("one", "rbac.corp.com"))},
 				set: changed(func(set *v1alpha1.NamespaceInitializerSet) {
@@ -217,7 +218,7 @@ func TestConfigurationReconcile(t *testing.T) {
 				set: policytest.Set("rbac.corp.com"),
 			},
 		},
-		"an empty configuration and one that does not fit": {
+		"an empty configuration, and a configuration with too many initializers": {
 			server: configurationServer{configurations: []*wrappers.ConfigurationWrapper{
 				configuration("empty"), enforced(configuration("one", "rbac.corp.com")),
 				configuration("too-many", numbered(v1alpha1.MaxSetInitializers)...),
@@ -234,7 +235,7 @@ func TestConfigurationReconcile(t *testing.T) {
 			installed:  []client.Object{},
 			wantWrites: []string{"one" + status + "False/PolicyMissing" + healthy},
 		},
-		"the retry of the policy is earlier than the health check": {
+		"the policy must be verified again before the next health check": {
 			server: configurationServer{
 				configurations: []*wrappers.ConfigurationWrapper{configuration("one", "rbac.corp.com")},
 				set: changed(func(set *v1alpha1.NamespaceInitializerSet) {
@@ -339,7 +340,7 @@ func TestConfigurationReconcile(t *testing.T) {
 	}
 }
 
-// If the policies cannot be listed, their status is not known, and no condition changes.
+// If the policies cannot be listed, their status is unknown, and no condition changes.
 func TestConfigurationReconcileWithoutPolicyStatus(t *testing.T) {
 	g := NewWithT(t)
 	server := &configurationServer{

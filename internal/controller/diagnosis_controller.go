@@ -32,11 +32,8 @@ import (
 )
 
 const (
-	// DefaultProgressDeadline is how long a Namespace may make no progress before it is diagnosed.
-	DefaultProgressDeadline = diagnosis.DefaultProgressDeadline
-
-	// Watch events have a higher priority than these, since handling them requires no diagnosis and
-	// can set a condition to False. First diagnoses have a higher priority than repeated ones.
+	// Diagnoses have a lower priority than watch events: handling an event requires no diagnosis and can
+	// set a condition to False. First diagnoses have a higher priority than repeated ones.
 	firstDiagnosisPriority    = -1
 	repeatedDiagnosisPriority = -2
 
@@ -49,16 +46,16 @@ type Diagnoser interface {
 	Diagnose(ctx context.Context, name string) (*diagnosis.Diagnosis, error)
 }
 
-// RequestBudget limits the rate of requests of diagnoses. It returns how long the next diagnosis must
-// wait.
+// RequestBudget limits the rate of the requests that diagnoses send.
 type RequestBudget interface {
+	// Wait returns how long the next diagnosis must wait.
 	Wait(now time.Time) time.Duration
 }
 
-// DiagnosisReconciler finds Namespaces whose initialization or deletion makes no progress, and
-// reports the cause in a condition, in Events and in metrics. Until a Namespace is stalled, it
-// reads only Namespaces, regardless of which controllers initialize or finalize them. A
-// diagnosis sends only list requests, for which the permissions of finalization suffice.
+// DiagnosisReconciler finds Namespaces whose initialization or deletion makes no progress, and reports
+// the cause in a condition, in Events and in metrics. It works regardless of which controllers
+// initialize or finalize a Namespace, and reads only the Namespace until it is stalled. A diagnosis
+// sends only list requests, for which the permissions of FinalizationReconciler suffice.
 type DiagnosisReconciler struct {
 	client.Client
 	Diagnoser Diagnoser
@@ -66,9 +63,9 @@ type DiagnosisReconciler struct {
 	Clock     clock.PassiveClock
 	// ProgressDeadline is how long a Namespace may make no progress before it is diagnosed.
 	ProgressDeadline time.Duration
-	// Workers is the number of Namespaces that are diagnosed in parallel; 1 if unset.
+	// Workers is the number of Namespaces that are diagnosed concurrently. The default is 1.
 	Workers int
-	// Budget limits the requests of all diagnoses.
+	// Budget limits the rate of the requests of all diagnoses.
 	Budget RequestBudget
 
 	tracker stallTracker
@@ -98,7 +95,7 @@ func (r *DiagnosisReconciler) Reconcile(ctx context.Context, req ctrl.Request) (
 	}
 	now := r.Clock.Now()
 	tracked := r.tracker.update(&namespace, now, r.ProgressDeadline)
-	// The resourceVersion prevents a second write from a stale cache.
+	// Due to the resourceVersion, a stale cache cannot cause a second write.
 	changed := diagnosis.ComputeProgressing(&namespace, tracked.blockedStage(), metav1.NewTime(now))
 	if err := r.patchConditions(ctx, &namespace, changed, namespace.ResourceVersion); err != nil {
 		return ctrl.Result{}, nswrite.IgnoreStale(err)
@@ -132,7 +129,7 @@ func (r *DiagnosisReconciler) diagnose(
 	case err != nil:
 		metrics.DiagnosesTotal.WithLabelValues(metrics.ResultError).Inc()
 		if ctx.Err() == nil {
-			// The error is not returned: the queue would retry too early, and a retry is as
+			// If this function returned the error, the queue would retry too early, and each retry is as
 			// expensive as the first attempt.
 			log.FromContext(ctx).Error(err, "Failed to diagnose the namespace", "next", tracked.next)
 		}
@@ -155,23 +152,23 @@ func (r *DiagnosisReconciler) report(
 		metrics.DiagnosesTotal.WithLabelValues(metrics.ResultProgressing).Inc()
 		tracked.setCause("")
 		tracked.setReported(nil)
-		return r.patchConditions(ctx, namespace, diagnosis.ComputeProgressing(namespace, "", metav1.NewTime(now)))
+		return r.patchConditions(ctx, namespace, diagnosis.ComputeProgressing(namespace, "", metav1.NewTime(now)), "")
 	}
 	metrics.DiagnosesTotal.WithLabelValues(metrics.ResultBlocked).Inc()
 	tracked.setCause(found.Findings[0].Cause)
 	changed := diagnosis.ComputeBlocked(namespace, found, metav1.NewTime(now))
-	if len(changed) == 0 && tracked.reported == nil { // A previous manager has reported the findings.
+	if len(changed) == 0 && tracked.reported == nil { // A previous manager reported the findings.
 		tracked.setReported(found.Findings)
 	}
 	before := namespace.DeepCopy()
-	if err := r.patchConditions(ctx, namespace, changed); err != nil {
+	if err := r.patchConditions(ctx, namespace, changed, ""); err != nil {
 		return err
 	}
 	for _, finding := range found.Findings {
-		if tracked.isReported(finding) {
+		if tracked.reported[finding.Key()] {
 			continue
 		}
-		log.FromContext(ctx).Info("Found a cause why the namespace makes no progress", "stage", found.Stage,
+		log.FromContext(ctx).Info("Found why the namespace makes no progress", "stage", found.Stage,
 			"cause", finding.Cause, "certainty", finding.Certainty, "finding", finding.Note())
 		nswrite.RecordEventAbout(r.Recorder, before, relatedObject(finding), corev1.EventTypeWarning,
 			string(finding.Cause), actionDiagnose, finding.Note())
@@ -181,13 +178,13 @@ func (r *DiagnosisReconciler) report(
 }
 
 func (r *DiagnosisReconciler) patchConditions(
-	ctx context.Context, namespace *corev1.Namespace, changed []corev1.NamespaceCondition, resourceVersion ...string,
+	ctx context.Context, namespace *corev1.Namespace, changed []corev1.NamespaceCondition, resourceVersion string,
 ) error {
 	if len(changed) == 0 {
 		return nil
 	}
 	before := namespace.DeepCopy()
-	if err := nswrite.PatchConditions(ctx, r.Client, namespace, changed, resourceVersion...); err != nil {
+	if err := nswrite.PatchConditions(ctx, r.Client, namespace, changed, resourceVersion); err != nil {
 		return err
 	}
 	for _, condition := range changed {
@@ -200,8 +197,8 @@ func (r *DiagnosisReconciler) patchConditions(
 	return nil
 }
 
-// relatedObject refers to the first object of a finding, or is nil. Without it, Events about two
-// findings with the same cause would be aggregated.
+// relatedObject returns a reference to the first object of a finding, or nil if there is none. Without
+// the related object, Events about two findings with the same cause would be aggregated.
 func relatedObject(finding diagnosis.Finding) runtime.Object {
 	if len(finding.Objects) == 0 {
 		return nil
@@ -210,7 +207,7 @@ func relatedObject(finding diagnosis.Finding) runtime.Object {
 	return &corev1.ObjectReference{Namespace: object.Namespace, Name: printable.Escape(object.Name)}
 }
 
-// requeueAfter requeues the Namespace with a lower priority than Events.
+// requeueAfter returns a result that requeues the Namespace with a lower priority than watch events.
 func (n *trackedNamespace) requeueAfter(wait time.Duration) ctrl.Result {
 	priority := firstDiagnosisPriority
 	if n.isRepeated {
@@ -219,8 +216,8 @@ func (n *trackedNamespace) requeueAfter(wait time.Duration) ctrl.Result {
 	return ctrl.Result{RequeueAfter: wait, Priority: ptr.To(priority)}
 }
 
-// canStallPredicate selects Namespaces that are or were initializing or terminating, or that have a
-// condition that reports them as blocked.
+// canStallPredicate returns a predicate that accepts Namespaces that are or were initializing or
+// terminating, or that a condition reports as blocked.
 func canStallPredicate() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc: func(e event.CreateEvent) bool { return canStall(e.Object) },

@@ -30,25 +30,27 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// asOf matches the time of a finding.
+// asOf matches the time in the message of a finding.
 var asOf = regexp.MustCompile(` \(as of [^)]+\)`)
 
 const progressDeadline = 30 * time.Second
 
-// reconcilerTest serves one Namespace and returns prepared findings for it. Writes of conditions
-// take effect immediately; test/diagnosis tests how the API server handles them.
+// reconcilerTest contains a DiagnosisReconciler, and is both its API server, with one Namespace, and its
+// Diagnoser. Written conditions are in the cache immediately. The specs in test/diagnosis cover how the
+// API server handles the writes.
 type reconcilerTest struct {
 	*DiagnosisReconciler
-	// namespace is nil once it is deleted.
+	// namespace is nil once the Namespace is deleted.
 	namespace *corev1.Namespace
-	// cached is the Namespace in a stale cache; if nil, the cache returns namespace.
-	cached   *corev1.Namespace
+	// cached is the Namespace in a stale cache. The default is namespace.
+	cached *corev1.Namespace
+	// findings are the findings of each diagnosis.
 	findings []diagnosis.Finding
-	// The errors that requests return.
+	// These are the errors that requests return.
 	getError, statusError, diagnosisError error
-	// foundUID is the UID of the diagnosed Namespace, if it differs from that of namespace.
+	// foundUID is the UID of the diagnosed Namespace. The default is the UID of namespace.
 	foundUID types.UID
-	// onDiagnose is called at each diagnosis.
+	// onDiagnose is called in each diagnosis.
 	onDiagnose func()
 
 	clock     *clocktesting.FakePassiveClock
@@ -162,7 +164,7 @@ func blockedNamespaces(g *WithT) map[string]float64 {
 			continue
 		}
 		for _, metric := range family.GetMetric() {
-			// Sorted by name: cause, stage.
+			// The labels are sorted by name: cause, stage.
 			counts[metric.GetLabel()[1].GetValue()+"/"+metric.GetLabel()[0].GetValue()] = metric.GetGauge().GetValue()
 		}
 	}
@@ -185,10 +187,10 @@ func held2() diagnosis.Finding {
 const (
 	heldWrite = "x-uid: nslifecycle.dev/DeletionBlocked=True/FinalizerOwnerGone: " +
 		"no controller removes finalizer hold; objects: configmaps/a"
-	explainHint  = "; for details run: kubectl nslifecycle explain x"
-	blockedWrite = heldWrite + explainHint
-	movingWrite  = "x-uid: nslifecycle.dev/DeletionBlocked=False/Progressing: The deletion makes progress again"
-	heldEvent    = "Warning FinalizerOwnerGone no controller removes finalizer hold; objects: configmaps/a"
+	explainHint      = "; for details run: kubectl nslifecycle explain x"
+	blockedWrite     = heldWrite + explainHint
+	progressingWrite = "x-uid: nslifecycle.dev/DeletionBlocked=False/Progressing: The deletion makes progress again"
+	heldEvent        = "Warning FinalizerOwnerGone no controller removes finalizer hold; objects: configmaps/a"
 )
 
 func TestDiagnosisReconcileOfADeletion(t *testing.T) {
@@ -205,7 +207,7 @@ func TestDiagnosisReconcileOfADeletion(t *testing.T) {
 	g.Expect(recorded(w.recorder)).To(Equal([]string{heldEvent}))
 	g.Expect(blockedNamespaces(g)).To(Equal(map[string]float64{"Terminating/FinalizerOwnerGone": 1}))
 
-	// Reconciled early, for example after the controller's own write.
+	// A reconciliation before the next diagnosis is due, for example after the controller's own write.
 	g.Expect(w.pass(g, t, 10*time.Second)).To(Equal(20 * time.Second))
 	g.Expect(w.diagnoses).To(Equal(1))
 
@@ -217,14 +219,14 @@ func TestDiagnosisReconcileOfADeletion(t *testing.T) {
 	g.Expect(w.written()).To(BeEmpty())
 	g.Expect(recorded(w.recorder)).To(BeEmpty())
 
-	// A second finding; the controller records no second Event for the first one.
+	// A second finding. The controller records no second Event for the first finding.
 	w.findings = []diagnosis.Finding{held1(), held2()}
 	w.pass(g, t, maxDiagnosisInterval)
 	g.Expect(w.written()).To(Equal([]string{heldWrite + "; and 1 more finding" + explainHint}))
 	g.Expect(recorded(w.recorder)).To(Equal([]string{
 		"Warning FinalizerOwnerGone no controller removes finalizer hold; objects: configmaps/b"}))
 
-	// Another cause, which replaces the first one in the metric.
+	// Another cause replaces the first one in the metric.
 	forbidden := diagnosis.Finding{Cause: diagnosis.CauseForbidden, Message: "forbidden"}
 	w.findings = []diagnosis.Finding{forbidden}
 	w.pass(g, t, maxDiagnosisInterval)
@@ -238,7 +240,7 @@ func TestDiagnosisReconcileOfADeletion(t *testing.T) {
 	w.namespace.Status.Conditions = append(w.namespace.Status.Conditions,
 		corev1.NamespaceCondition{Type: corev1.NamespaceContentRemaining, Status: corev1.ConditionTrue})
 	g.Expect(w.pass(g, t, time.Second)).To(Equal(progressDeadline))
-	g.Expect(w.written()).To(Equal([]string{movingWrite}))
+	g.Expect(w.written()).To(Equal([]string{progressingWrite}))
 	g.Expect(blockedNamespaces(g)).To(HaveKeyWithValue("Terminating/Forbidden", 0.0))
 	g.Expect(w.diagnoses).To(Equal(diagnoses))
 
@@ -262,7 +264,7 @@ func TestDiagnosisReconcileOfAnInitialization(t *testing.T) {
 	w := newReconcilerTest(wrappers.MakeNamespace("x").UID("x-uid").Initializers("a.corp.com", "b.corp.com").Obj(),
 		diagnosis.Finding{Cause: diagnosis.CauseInitializerNotRunning, Message: "no controller runs for a.corp.com"})
 	const blocked = "x-uid: nslifecycle.dev/InitializationBlocked=True/InitializerNotRunning: no controller runs for a.corp.com" + explainHint
-	const moving = "x-uid: nslifecycle.dev/InitializationBlocked=False/Progressing: "
+	const progressing = "x-uid: nslifecycle.dev/InitializationBlocked=False/Progressing: "
 	stuck := func() {
 		t.Helper()
 		w.pass(g, t, 0)
@@ -273,7 +275,7 @@ func TestDiagnosisReconcileOfAnInitialization(t *testing.T) {
 	freed := func(why string) {
 		t.Helper()
 		w.pass(g, t, time.Second)
-		g.Expect(w.written()).To(Equal([]string{moving + why}))
+		g.Expect(w.written()).To(Equal([]string{progressing + why}))
 		g.Expect(blockedNamespaces(g)).To(HaveKeyWithValue("Initializing/InitializerNotRunning", 0.0))
 	}
 	stuck()
@@ -293,14 +295,14 @@ func TestDiagnosisReconcileOfAnInitialization(t *testing.T) {
 	g.Expect(w.tracker.namespaces["x"].reported).To(BeNil(), "the controller records another Event for the cause of the blocked deletion")
 }
 
-func TestDiagnosisReconcileTakesOver(t *testing.T) {
+func TestDiagnosisReconcileAfterAPreviousManager(t *testing.T) {
 	tests := map[string]struct {
 		message    string
 		wantWrites []string
 		wantEvents []string
 	}{
-		"unchanged finding": {message: "no controller removes finalizer hold; objects: configmaps/a (as of 2026-03-01T11:00:00Z)" + explainHint},
-		"changed finding":   {message: "old", wantWrites: []string{blockedWrite}, wantEvents: []string{heldEvent}},
+		"the finding has not changed": {message: "no controller removes finalizer hold; objects: configmaps/a (as of 2026-03-01T11:00:00Z)" + explainHint},
+		"the finding has changed":     {message: "old", wantWrites: []string{blockedWrite}, wantEvents: []string{heldEvent}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -322,7 +324,7 @@ func TestDiagnosisReconcileTakesOver(t *testing.T) {
 	}
 }
 
-func TestDiagnosisReconcileOfTheHealthy(t *testing.T) {
+func TestDiagnosisReconcileWithoutFindings(t *testing.T) {
 	g := NewWithT(t)
 	w := newReconcilerTest(terminating())
 	w.pass(g, t, 0)
@@ -338,7 +340,7 @@ func TestDiagnosisReconcileOfTheHealthy(t *testing.T) {
 	g.Expect(recorded(w.recorder)).To(HaveLen(1))
 	w.findings = nil
 	w.pass(g, t, maxDiagnosisInterval)
-	g.Expect(w.written()).To(Equal([]string{movingWrite}), "there is no finding even though the namespace makes no progress")
+	g.Expect(w.written()).To(Equal([]string{progressingWrite}), "there are no findings, although the namespace makes no progress")
 	g.Expect(blockedNamespaces(g)).To(Equal(map[string]float64{"Terminating/FinalizerOwnerGone": 0}))
 
 	w.findings = []diagnosis.Finding{held1()}
@@ -346,7 +348,7 @@ func TestDiagnosisReconcileOfTheHealthy(t *testing.T) {
 	g.Expect(recorded(w.recorder)).To(HaveLen(1), "the controller records another Event for a finding that occurs again")
 }
 
-func TestDiagnosisReconcileOfTheUsed(t *testing.T) {
+func TestDiagnosisReconcileIgnoresActiveNamespaces(t *testing.T) {
 	g := NewWithT(t)
 	w := newReconcilerTest(wrappers.MakeNamespace("x").UID("x-uid").Obj())
 	g.Expect(w.pass(g, t, 0)).To(BeZero())
@@ -365,30 +367,30 @@ func TestDiagnosisReconcileErrors(t *testing.T) {
 		"the namespace cannot be read": {
 			prepare: func(w *reconcilerTest) { w.getError = errOutage }, wantError: errOutage.Error(),
 		},
-		"the cluster cannot be read": {
+		"the diagnosis fails": {
 			prepare: func(w *reconcilerTest) { w.diagnosisError = errOutage }, wantAgain: progressDeadline, wantDiagnoses: 1,
 		},
-		"it is deleted in the meantime": {
+		"the namespace is deleted in the meantime": {
 			prepare: func(w *reconcilerTest) { w.diagnosisError = errNotFound }, wantAgain: progressDeadline, wantDiagnoses: 1,
 		},
-		"it is removed from the cache in the meantime": {
+		"the namespace is removed from the cache in the meantime": {
 			prepare:   func(w *reconcilerTest) { w.onDiagnose = func() { w.getError = errNotFound } },
 			wantAgain: progressDeadline, wantDiagnoses: 1,
 		},
-		"it progresses in the meantime": {
+		"the namespace makes progress in the meantime": {
 			prepare:   func(w *reconcilerTest) { w.onDiagnose = func() { w.namespace.Spec.Finalizers = nil } },
 			wantAgain: progressDeadline, wantDiagnoses: 1,
 		},
-		"it was recreated, and the cache is stale": {
+		"the namespace was recreated, and the cache is stale": {
 			prepare:   func(w *reconcilerTest) { w.foundUID = "other" },
 			wantAgain: progressDeadline, wantDiagnoses: 1,
 		},
-		"its condition cannot be written": {
+		"the condition cannot be written": {
 			prepare:   func(w *reconcilerTest) { w.statusError = errOutage },
 			wantError: `failed to update the status of namespace "x": ` + errOutage.Error(), wantAgain: progressDeadline,
 			wantDiagnoses: 1, wantWrites: []string{blockedWrite},
 		},
-		"it is deleted before its condition is written": {
+		"the namespace is deleted before the condition is written": {
 			prepare:   func(w *reconcilerTest) { w.statusError = errNotFound },
 			wantAgain: progressDeadline, wantDiagnoses: 1, wantWrites: []string{blockedWrite},
 		},
@@ -434,8 +436,8 @@ func TestDiagnosisReconcileAfterAFailedWrite(t *testing.T) {
 	g.Expect(recorded(w.recorder)).To(Equal([]string{heldEvent}))
 }
 
-// With a stale cache, progress is not reported twice.
-func TestDiagnosisReconcileOfAStaleNamespace(t *testing.T) {
+// A stale cache does not cause a second report of progress.
+func TestDiagnosisReconcileWithAStaleCache(t *testing.T) {
 	g := NewWithT(t)
 	w := newReconcilerTest(terminating(), held1())
 	w.namespace.ResourceVersion = "1"
@@ -451,7 +453,7 @@ func TestDiagnosisReconcileOfAStaleNamespace(t *testing.T) {
 	g.Expect(w.written()).To(BeEmpty())
 }
 
-// A changed condition has priority over a first diagnosis, which has priority over a repeated one.
+// Watch events have priority over first diagnoses, which have priority over repeated diagnoses.
 func TestDiagnosisReconcilePriorities(t *testing.T) {
 	g := NewWithT(t)
 	w := newReconcilerTest(terminating(), held1())
@@ -468,7 +470,7 @@ func TestDiagnosisReconcilePriorities(t *testing.T) {
 func TestDiagnosisReconcileRelatesEventsToObjects(t *testing.T) {
 	g := NewWithT(t)
 	g.Expect(relatedObject(held1())).To(Equal(&corev1.ObjectReference{Namespace: "x", Name: "a"}))
-	if object := relatedObject(diagnosis.Finding{}); object != nil { // not a nil pointer either
+	if object := relatedObject(diagnosis.Finding{}); object != nil { // A typed nil pointer is wrong, too.
 		t.Errorf("the finding has no object, but the Event is related to %v", object)
 	}
 }
@@ -483,11 +485,11 @@ func TestCanStallPredicate(t *testing.T) {
 		namespace *corev1.Namespace
 		want      bool
 	}{
-		"in use":       {namespace: used},
+		"active":       {namespace: used},
 		"terminating":  {namespace: terminating(), want: true},
 		"initializing": {namespace: initializing, want: true},
-		"in use, with a condition that reports it as blocked": {namespace: blocked(v1alpha1.ConditionInitializationBlocked, "True"), want: true},
-		"in use, and previously blocked":                      {namespace: blocked(v1alpha1.ConditionInitializationBlocked, "False")},
+		"active, with a condition that reports it as blocked": {namespace: blocked(v1alpha1.ConditionInitializationBlocked, "True"), want: true},
+		"active, and previously blocked":                      {namespace: blocked(v1alpha1.ConditionInitializationBlocked, "False")},
 		"restored from a backup":                              {namespace: blocked(v1alpha1.ConditionDeletionBlocked, "True"), want: true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -501,7 +503,7 @@ func TestCanStallPredicate(t *testing.T) {
 	}
 }
 
-// A new leader in the same process starts without state.
+// The tracker of a new leader in the same process starts empty.
 func TestStallTrackerReset(t *testing.T) {
 	g := NewWithT(t)
 	w := newReconcilerTest(terminating(), held1())

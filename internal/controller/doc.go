@@ -1,21 +1,21 @@
 // Copyright The nslifecycle Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package controller contains the reconcilers. They read from and write to the API server; the
-// decisions are made by the pure functions of the domain packages.
+// Package controller contains the reconcilers. They read from and write to the API server. The pure
+// functions of the domain packages make the decisions.
 //
 //   - [ConfigurationReconciler] merges all NamespaceInitializerConfigurations into
 //     NamespaceInitializerSet/effective and reports in their Active condition whether the API
 //     server enforces it.
 //   - [NamespaceReconciler] reports the progress of initialization in the conditions of a Namespace,
 //     enforces timeouts, and deletes a Namespace whose initialization failed.
-//   - [FinalizationReconciler] deletes the content of a terminating Namespace and then removes its own
-//     finalizer from spec.finalizers.
+//   - [FinalizationReconciler] deletes the content of a terminating Namespace and then removes the
+//     operator's own finalizer from spec.finalizers.
 //   - [DiagnosisReconciler] reports why the initialization or deletion of a Namespace makes no
 //     progress.
 //   - [ExpiryReconciler] deletes a Namespace at the time set in its annotations. It is off by default.
 //
 // Admission policies in the API server (config/admission) add the pending list, protect it, and
-// complete the initialization, so initialization does not depend on the reconcilers. On API servers
-// without MutatingAdmissionPolicy v1, package compat replaces some of them.
+// complete the initialization. Therefore, initialization does not depend on the reconcilers. On API
+// servers without MutatingAdmissionPolicy v1, package compat replaces some of these policies.
 package controller

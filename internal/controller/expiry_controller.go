@@ -35,35 +35,31 @@ import (
 const (
 	actionExpire = "Expire"
 	eventExpired = "Expired"
+	noteExpired  = "The namespace expired (%s) and was deleted"
 
-	// maxClockSkew is the difference between two clocks above which the reconciler logs the
-	// difference.
+	// maxClockSkew is the maximum difference between two clocks that the reconciler does not log.
 	maxClockSkew = time.Minute
 )
 
-func noteExpired(expires expiry.Expiry) string {
-	return fmt.Sprintf("The namespace expired (%s) and was deleted", expires)
-}
+// errNoServerTime is returned because the reconciler must not rely on the local clock alone.
+var errNoServerTime = errors.New("the API server's response has no valid Date header, which is required to delete " +
+	"expired namespaces")
 
-// errNoServerTime is returned instead of trusting the local clock alone.
-var errNoServerTime = errors.New("the API server's response has no valid Date header, which the deletion of expired " +
-	"namespaces requires")
-
-// ExpiryReconciler deletes Namespaces at the time set in their annotations, after a warning. It
-// uses the permissions of initialization.
+// ExpiryReconciler deletes Namespaces at the time set in their annotations, after a warning. It needs
+// no permissions beyond those of NamespaceReconciler.
 type ExpiryReconciler struct {
 	client.Client
 	// Live reads from the API server instead of a cache, and records the API server's time.
 	Live     client.Reader
 	Recorder events.EventRecorder
 	Clock    clock.PassiveClock
-	// SystemNamespace is the namespace of the installation, and OwnNamespace the namespace of this
-	// process, if any. The reconciler deletes neither.
+	// SystemNamespace is the namespace of the installation. OwnNamespace is the namespace that this
+	// process runs in, if any. The reconciler deletes neither of them.
 	SystemNamespace, OwnNamespace string
 	// IsDryRun disables all deletions.
 	IsDryRun bool
 
-	// nextAttempt contains, by name, when to retry a deletion that the API server refused.
+	// nextAttempt contains, by namespace name, when to retry a deletion that the API server rejected.
 	nextAttempt map[string]time.Time
 }
 
@@ -83,8 +79,8 @@ func (r *ExpiryReconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Complete(r)
 }
 
-// Reconcile decides with the cached Namespace whether there is anything to do, and then again with a
-// live read: a stale cache may lack an extension of the expiry.
+// Reconcile decides with the cached Namespace whether anything must be done, and then decides again
+// with the Namespace from the API server: in a stale cache, an extension of the expiry may be missing.
 func (r *ExpiryReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	var namespace corev1.Namespace
 	if err := r.Get(ctx, req.NamespacedName, &namespace); err != nil {
@@ -98,8 +94,8 @@ func (r *ExpiryReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctr
 	if err != nil || decision.IsIdle() {
 		return ctrl.Result{RequeueAfter: decision.RequeueAfter}, err
 	}
-	// The condition with the refusal triggers an event. If each refusal has a different text, the
-	// reconciler would otherwise retry without a delay.
+	// Writing the condition that reports the rejection triggers a watch event. Without this check, the
+	// reconciler would retry without a delay if each rejection had a different text.
 	if left := r.nextAttempt[req.Name].Sub(now); decision.ShouldDelete && left > 0 {
 		return ctrl.Result{RequeueAfter: left}, nil
 	}
@@ -118,7 +114,7 @@ func (r *ExpiryReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctr
 	return ctrl.Result{RequeueAfter: decision.RequeueAfter}, nswrite.IgnoreStale(r.writeCondition(ctx, live, decision))
 }
 
-// decide computes the decision from a Namespace and the policies that the reader returns.
+// decide computes the decision for a Namespace, based on the policies that the reader returns.
 func (r *ExpiryReconciler) decide(
 	ctx context.Context, reader client.Reader, namespace *corev1.Namespace, now clockRange,
 ) (expiry.Decision, error) {
@@ -138,7 +134,7 @@ func (r *ExpiryReconciler) decide(
 	return expiry.Decide(namespace, input), nil
 }
 
-// readLive returns a Namespace from the API server, and the API server's time.
+// readLive reads a Namespace from the API server. It returns the Namespace and the API server's time.
 func (r *ExpiryReconciler) readLive(
 	ctx context.Context, key client.ObjectKey,
 ) (*corev1.Namespace, time.Time, error) {
@@ -156,8 +152,8 @@ func (r *ExpiryReconciler) readLive(
 // clockRange is the current time according to two clocks.
 type clockRange struct{ earlier, later time.Time }
 
-// computeClockRange sorts the times of the operator and the API server. Deletions depend on the
-// earlier one, so that one wrong clock deletes nothing too early.
+// computeClockRange sorts the times of the operator and the API server. Deletions depend on the earlier
+// time, so that a single wrong clock does not cause an early deletion.
 func computeClockRange(ctx context.Context, local, server time.Time) clockRange {
 	if skew := local.Sub(server); skew.Abs() > maxClockSkew {
 		log.FromContext(ctx).Info("The clocks of the operator and the API server differ; using the earlier time for "+
@@ -177,7 +173,7 @@ func (r *ExpiryReconciler) writeCondition(
 		return nil
 	}
 	before, condition := namespace.DeepCopy(), *decision.Condition
-	if err := nswrite.PatchConditions(ctx, r.Client, namespace, []corev1.NamespaceCondition{condition}); err != nil {
+	if err := nswrite.PatchConditions(ctx, r.Client, namespace, []corev1.NamespaceCondition{condition}, ""); err != nil {
 		return err
 	}
 	log.FromContext(ctx).Info("Updated the condition of an expiring namespace", "reason", condition.Reason,
@@ -188,7 +184,7 @@ func (r *ExpiryReconciler) writeCondition(
 	return nil
 }
 
-// deleteExpired deletes a Namespace, unless it has changed since it was read.
+// deleteExpired deletes a Namespace unless the Namespace has changed since it was read.
 func (r *ExpiryReconciler) deleteExpired(
 	ctx context.Context, namespace *corev1.Namespace, decision expiry.Decision,
 ) (ctrl.Result, error) {
@@ -197,7 +193,7 @@ func (r *ExpiryReconciler) deleteExpired(
 	})
 	switch {
 	case apierrors.IsConflict(err):
-		// The change may not trigger an event, since the watch has a predicate.
+		// The predicate may drop the watch event of the conflicting change.
 		return ctrl.Result{RequeueAfter: firstRetryDelay}, nil
 	case apierrors.IsNotFound(err):
 		return ctrl.Result{}, nil
@@ -215,7 +211,8 @@ func (r *ExpiryReconciler) deleteExpired(
 	}
 	expires, _ := expiry.Parse(namespace) // The decision has already parsed it.
 	log.FromContext(ctx).Info("Deleted an expired namespace", "uid", namespace.UID, "expiry", expires.String())
-	nswrite.RecordEvent(r.Recorder, namespace, corev1.EventTypeNormal, eventExpired, actionExpire, noteExpired(expires))
+	nswrite.RecordEvent(r.Recorder, namespace, corev1.EventTypeNormal, eventExpired, actionExpire,
+		fmt.Sprintf(noteExpired, expires))
 	return ctrl.Result{}, nil
 }
 
@@ -229,14 +226,14 @@ func (r *ExpiryReconciler) listRequests(ctx context.Context, _ client.Object) []
 	var requests []reconcile.Request
 	for i := range namespaces.Items {
 		if mayExpire(&namespaces.Items[i]) {
-			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&namespaces.Items[i])})
+			requests = append(requests, requestFor(namespaces.Items[i].Name))
 		}
 	}
 	return requests
 }
 
-// mayExpire reports whether a Namespace has an expiry annotation or the Expiring condition, which
-// may be outdated.
+// mayExpire reports whether a Namespace has an expiry annotation, or an Expiring condition, which may be
+// outdated.
 func mayExpire(object client.Object) bool {
 	namespace, ok := object.(*corev1.Namespace)
 	return !ok || expiry.IsSet(namespace) || nscondition.Find(namespace, v1alpha1.ConditionExpiring) != nil

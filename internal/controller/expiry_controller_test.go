@@ -33,7 +33,7 @@ func TestExpiryReconcile(t *testing.T) {
 		toKeep      = "; to keep it, run: kubectl annotate namespace x nslifecycle.dev/ttl-"
 		onTime      = "the namespace will be deleted at 2026-03-01T12:00:00Z (nslifecycle.dev/ttl=8h)" + toKeep
 	)
-	// expired is a namespace that expires now.
+	// expired returns a namespace that expires now.
 	expired := func() *wrappers.NamespaceWrapper {
 		wrapper := wrappers.MakeNamespace("x").UID("x-uid").ResourceVersion("7").Annotation(v1alpha1.AnnotationTTL, "8h")
 		wrapper.CreationTimestamp = metav1.NewTime(now.Add(-8 * time.Hour))
@@ -48,13 +48,13 @@ func TestExpiryReconcile(t *testing.T) {
 	policies := []client.Object{policytest.ExpiryPolicy(), policytest.ExpiryBinding()}
 
 	tests := map[string]struct {
-		// cached is the Namespace in the cache, live the one in the API server; if nil, both are
-		// the same.
+		// cached is the Namespace in the cache. live is the Namespace in the API server; the default is
+		// cached.
 		cached, live *wrappers.NamespaceWrapper
 		server       namespaceServer
-		// cachedPolicies are in the cache, livePolicies in the API server.
+		// cachedPolicies are the policies in the cache, and livePolicies those in the API server.
 		cachedPolicies, livePolicies []client.Object
-		// serverTime is the API server's time: now if nil, unknown if zero.
+		// serverTime is the API server's time. The default is now; zero means that it is unknown.
 		serverTime *time.Time
 		liveError  error
 		wantResult ctrl.Result
@@ -62,8 +62,8 @@ func TestExpiryReconcile(t *testing.T) {
 		wantEvents []string
 		wantError  string
 	}{
-		"not found":     {cached: expired(), server: namespaceServer{getError: errNotFound}},
-		"failed to get": {cached: expired(), server: namespaceServer{getError: errOutage}, wantError: errOutage.Error()},
+		"the namespace does not exist":                {cached: expired(), server: namespaceServer{getError: errNotFound}},
+		"the namespace cannot be read from the cache": {cached: expired(), server: namespaceServer{getError: errOutage}, wantError: errOutage.Error()},
 		"warned and expired": {
 			cached: warned(), wantWrites: []string{deletion},
 			wantEvents: []string{"Normal Expired The namespace expired (nslifecycle.dev/ttl=8h) and was deleted"},
@@ -74,7 +74,7 @@ func TestExpiryReconcile(t *testing.T) {
 			wantEvents: []string{"Warning ExpiresSoon the namespace will be deleted at 2026-03-01T12:00:01Z (nslifecycle.dev/ttl=8h1s)" + toKeep},
 		},
 
-		// A stale cache.
+		// The cache is stale.
 		"extended in the meantime": {
 			cached: warned(), live: warned().Annotation(v1alpha1.AnnotationTTL, "80h"), wantResult: ctrl.Result{RequeueAfter: 12 * time.Hour},
 			wantWrites: []string{statusPatch + "nslifecycle.dev/Expiring=False/ExpiryScheduled"},
@@ -83,13 +83,13 @@ func TestExpiryReconcile(t *testing.T) {
 			cached: warned(), live: warned().Label(v1alpha1.LabelDeletionProtection, ""),
 			wantWrites: []string{statusPatch + "nslifecycle.dev/Expiring=False/DeletionProtected"},
 			wantEvents: []string{"Warning DeletionProtected the namespace expired at 2026-03-01T12:00:00Z (nslifecycle.dev/ttl=8h), " +
-				"but is not deleted: label nslifecycle.dev/deletion-protection protects the namespace; to allow its deletion, run: " +
+				"but is not deleted: the label nslifecycle.dev/deletion-protection protects the namespace; to allow its deletion, run: " +
 				"kubectl label namespace x nslifecycle.dev/deletion-protection-"},
 		},
-		"terminating in the meantime":      {cached: warned(), live: warned().Terminating(now)},
-		"deleted in the meantime":          {cached: warned(), liveError: errNotFound},
-		"recreated in the meantime":        {cached: warned(), live: wrappers.MakeNamespace("x").UID("y-uid")},
-		"failed to get the live namespace": {cached: warned(), liveError: errOutage, wantError: errOutage.Error()},
+		"terminating in the meantime":                      {cached: warned(), live: warned().Terminating(now)},
+		"deleted in the meantime":                          {cached: warned(), liveError: errNotFound},
+		"recreated in the meantime":                        {cached: warned(), live: wrappers.MakeNamespace("x").UID("y-uid")},
+		"the namespace cannot be read from the API server": {cached: warned(), liveError: errOutage, wantError: errOutage.Error()},
 		"warned in the meantime": {
 			cached: expired(), live: warned(), wantWrites: []string{deletion},
 			wantEvents: []string{"Normal Expired The namespace expired (nslifecycle.dev/ttl=8h) and was deleted"},
@@ -100,7 +100,7 @@ func TestExpiryReconcile(t *testing.T) {
 			wantEvents: []string{"Warning ExpiresSoon " + onTime},
 		},
 
-		// Clocks.
+		// The clocks differ.
 		"local clock ahead of the API server": {
 			cached: warned(), serverTime: new(now.Add(-time.Minute)), wantResult: ctrl.Result{RequeueAfter: time.Minute},
 		},
@@ -108,36 +108,36 @@ func TestExpiryReconcile(t *testing.T) {
 			cached: warned(), serverTime: new(now.Add(time.Hour)), wantWrites: []string{deletion},
 			wantEvents: []string{"Normal Expired The namespace expired (nslifecycle.dev/ttl=8h) and was deleted"},
 		},
-		"local clock behind the API server, warning": {
+		"local clock behind the API server, before the warning": {
 			cached: expired().Annotation(v1alpha1.AnnotationTTL, "8h1s"), serverTime: new(now.Add(time.Hour)),
 			wantResult: ctrl.Result{RequeueAfter: 2 * time.Hour},
 			wantWrites: []string{statusPatch + "nslifecycle.dev/Expiring=True/ExpiresSoon since " + now.Add(time.Hour).String()},
 			wantEvents: []string{"Warning ExpiresSoon the namespace will be deleted at 2026-03-01T14:00:00Z, because it expired before " +
 				"the first warning (nslifecycle.dev/ttl=8h1s)" + toKeep},
 		},
-		"no time in the response": {
+		"no time in the API server's response": {
 			cached: warned(), serverTime: new(time.Time{}),
 			wantError: errNoServerTime.Error(),
 		},
 
-		// The policy.
+		// The admission policy.
 		"policy deleted in the meantime": {
 			cached: warned(), livePolicies: []client.Object{policytest.ExpiryPolicy()},
 			wantWrites: []string{statusPatch + "nslifecycle.dev/Expiring=False/ExpiryPolicyMissing"},
 			wantEvents: []string{`Warning ExpiryPolicyMissing the namespace is not deleted when it expires: ` + policyverifier.MsgExpiryNotEnforced},
 		},
 
-		// Responses to the deletion.
-		"conflict": {
+		// Responses to the DELETE request.
+		"the deletion conflicts": {
 			cached: warned(), server: namespaceServer{deleteError: errConflict},
 			wantWrites: []string{deletion}, wantResult: ctrl.Result{RequeueAfter: firstRetryDelay},
 		},
 		"deleted concurrently": {cached: warned(), server: namespaceServer{deleteError: errNotFound}, wantWrites: []string{deletion}},
-		"deletion fails": {
+		"the deletion fails": {
 			cached: warned(), server: namespaceServer{deleteError: errOutage}, wantWrites: []string{deletion},
 			wantError: `failed to delete expired namespace "x": ` + errOutage.Error(),
 		},
-		"refused": {
+		"the deletion is refused": {
 			cached: warned(), server: namespaceServer{deleteError: errForbidden},
 			wantWrites: []string{deletion, statusPatch + "nslifecycle.dev/Expiring=True/DeletionRefused since " + now.Add(-time.Hour).String()},
 			wantEvents: []string{"Warning DeletionRefused " + onTime + "; the API server refused the deletion, and the operator retries it: " + errForbidden.Error()},
@@ -193,9 +193,8 @@ func TestExpiryReconcile(t *testing.T) {
 	}
 }
 
-// A rejection with a different text each time changes the condition each time, which triggers a
-// watch event.
-func TestExpiryBacksOffAfterRefusal(t *testing.T) {
+// If each rejection has a different text, the condition changes each time, which triggers a watch event.
+func TestExpiryBacksOffAfterRejection(t *testing.T) {
 	g := NewWithT(t)
 	namespace := wrappers.MakeNamespace("x").UID("x-uid").ResourceVersion("7").Annotation(v1alpha1.AnnotationTTL, "8h")
 	namespace.CreationTimestamp = metav1.NewTime(now.Add(-8 * time.Hour))
@@ -235,7 +234,7 @@ func TestExpiryBacksOffAfterRefusal(t *testing.T) {
 	server.getError = errNotFound
 	reconcile(0, 0)
 	server.getError = nil
-	reconcile(time.Minute, 2) // another Namespace with this name
+	reconcile(time.Minute, 2) // The Namespace was recreated.
 }
 
 func TestExpiryNeverDeletesExemptNamespaces(t *testing.T) {

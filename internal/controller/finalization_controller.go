@@ -21,7 +21,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/source"
@@ -37,16 +36,16 @@ const (
 	// ownNamespaceDelay is how long the operator waits for another controller to finalize the
 	// operator's own namespace before the operator reports that it refuses to.
 	ownNamespaceDelay = 30 * time.Second
-	// maxConflicts limits the attempts to remove the namespace finalizer while other clients update
-	// the Namespace. The attempts take seconds in total, without the delays of the queue: a request
-	// succeeds only between two updates by other clients.
+	// maxConflicts limits the attempts to remove the namespace finalizer while other clients update the
+	// Namespace. An attempt succeeds only between two updates by other clients. Because the attempts do
+	// not wait for the queue, they take only a few seconds in total.
 	maxConflicts = 500
 
 	actionFinalize = "Finalize"
 )
 
-// FinalizationReconciler deletes the content of every terminating Namespace, reports the progress in
-// its conditions, and removes the operator's entry of spec.finalizers.
+// FinalizationReconciler deletes the content of terminating Namespaces, reports the progress in their
+// conditions, and removes the operator's entry from spec.finalizers.
 type FinalizationReconciler struct {
 	client.Client
 	// Live reads from the API server instead of a cache.
@@ -55,29 +54,26 @@ type FinalizationReconciler struct {
 	Clock    clock.PassiveClock
 	// NamespaceFinalizer is the entry of spec.finalizers that the operator owns.
 	NamespaceFinalizer corev1.FinalizerName
-	// OwnNamespace is the namespace that the manager runs in; empty if it runs outside the cluster.
+	// OwnNamespace is the namespace that the manager runs in. It is empty if the manager runs outside the
+	// cluster.
 	OwnNamespace string
-	// Workers is the number of Namespaces that are finalized concurrently; 1 if unset. The more there
-	// are, the more of them share list requests; the Finalizer limits the concurrent requests.
+	// Workers is the number of Namespaces that are finalized concurrently. The default is 1. With more
+	// workers, more Namespaces share list requests. The Finalizer limits the concurrent requests.
 	Workers   int
 	Finalizer *finalization.Finalizer
 }
 
-// All objects in a terminating namespace must be listed and deleted, including those of types that
-// are added later. CustomResourceDefinitions, APIServices, the Leases of the API servers and the
-// configurations of admission webhooks are read with the same permission. The get verb is omitted:
-// it includes the logs of every pod and, through the proxy subresources, everything that kubelets
-// serve. Lists are read as metadata.
+// The operator must list and delete all objects in a terminating namespace, including objects of types
+// that are added later. It reads CustomResourceDefinitions, APIServices, the Leases of the API servers
+// and the configurations of admission webhooks with the same permissions. The get verb is omitted,
+// because it would allow reading the logs of every pod and, through the proxy subresources, everything
+// that kubelets serve. List requests ask only for metadata.
 // +kubebuilder:rbac:groups=*,resources=*,verbs=list;watch;delete;deletecollection
 // +kubebuilder:rbac:groups="",resources=namespaces/finalize,verbs=update
 
 // SetupWithManager registers the reconciler.
 func (r *FinalizationReconciler) SetupWithManager(mgr ctrl.Manager) error {
-	typesChanged := handler.Funcs{
-		CreateFunc: func(_ context.Context, _ event.CreateEvent, queue requestQueue) { r.handleTypeChange(queue) },
-		UpdateFunc: func(_ context.Context, _ event.UpdateEvent, queue requestQueue) { r.handleTypeChange(queue) },
-		DeleteFunc: func(_ context.Context, _ event.DeleteEvent, queue requestQueue) { r.handleTypeChange(queue) },
-	}
+	typesChanged := handlerFor(r.handleTypeChange)
 	return ctrl.NewControllerManagedBy(mgr).
 		Named(finalizationControllerName).
 		For(&corev1.Namespace{}, builder.WithPredicates(deletionChanged())).
@@ -93,8 +89,8 @@ func (r *FinalizationReconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Complete(r)
 }
 
-// Reconcile makes one pass over a terminating Namespace. If the API server throttles requests, the
-// request is requeued after its Retry-After instead of the queue's backoff.
+// Reconcile makes one pass over a terminating Namespace. If the API server throttles requests, Reconcile
+// requeues the Namespace after the API server's Retry-After instead of the queue's backoff.
 func (r *FinalizationReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	result, err := r.reconcile(ctx, req)
 	if delay := throttling.RetryAfter(err); delay > 0 {
@@ -117,14 +113,14 @@ func (r *FinalizationReconciler) reconcile(ctx context.Context, req ctrl.Request
 	}
 	firstSeen := r.Finalizer.FirstSeen(&namespace)
 	hasFinalizer := finalization.HasFinalizer(&namespace, r.NamespaceFinalizer)
-	// If only other controllers have namespace finalizers, they own the conditions.
+	// If only the namespace finalizers of other controllers remain, those controllers own the conditions.
 	isOurs := hasFinalizer || len(namespace.Spec.Finalizers) == 0
 	if reason := finalization.RefusalReason(&namespace, r.OwnNamespace); reason != "" && isOurs {
 		return r.refuse(ctx, &namespace, reason, firstSeen)
 	}
 	if namespace.Status.Phase != corev1.NamespaceTerminating {
 		phase := map[string]any{"phase": corev1.NamespaceTerminating}
-		if err := nswrite.PatchStatus(ctx, r.Client, &namespace, phase); err != nil {
+		if err := nswrite.PatchStatus(ctx, r.Client, &namespace, phase, ""); err != nil {
 			return retryConflict(err)
 		}
 	}
@@ -151,8 +147,8 @@ func (r *FinalizationReconciler) finalize(ctx context.Context, namespace *corev1
 	case report.ConfirmedEmpty:
 		return retryConflict(r.removeFinalizer(ctx, namespace, report))
 	}
-	// Conditions are written even after errors, because they report the errors. A Namespace that
-	// was empty in every pass gets no conditions while it waits for the end of the grace period.
+	// Conditions are written even after errors, because they report the errors. A Namespace that was
+	// empty in every pass gets no conditions while it waits for the grace period to end.
 	var statusErr error
 	if report.HasNews || nscondition.Find(namespace, corev1.NamespaceContentRemaining) != nil {
 		statusErr = nswrite.IgnoreStale(r.writeConditions(ctx, namespace, report))
@@ -163,7 +159,7 @@ func (r *FinalizationReconciler) finalize(ctx context.Context, namespace *corev1
 	return ctrl.Result{RequeueAfter: report.RequeueAfter(r.Clock.Now())}, nil
 }
 
-// removeFinalizer removes the operator's entry of spec.finalizers from a Namespace that is confirmed
+// removeFinalizer removes the operator's entry from spec.finalizers of a Namespace that is confirmed
 // empty.
 func (r *FinalizationReconciler) removeFinalizer(
 	ctx context.Context, namespace *corev1.Namespace, report *finalization.Report,
@@ -177,8 +173,8 @@ func (r *FinalizationReconciler) removeFinalizer(
 	}
 	for attempt := range maxConflicts {
 		live := *namespace.DeepCopy()
-		// The cached object suffices if no other client is still updating the Namespace. It has no
-		// managedFields, which matters only if other finalizers block the deletion.
+		// The cached object suffices if no other client has updated the Namespace in the meantime. It has
+		// no managedFields, but this matters only if other finalizers block the deletion.
 		if attempt > 0 || isBlocked {
 			if err := r.Live.Get(ctx, client.ObjectKeyFromObject(namespace), &live); err != nil {
 				return client.IgnoreNotFound(err)
@@ -188,7 +184,7 @@ func (r *FinalizationReconciler) removeFinalizer(
 			!finalization.HasFinalizer(&live, r.NamespaceFinalizer) {
 			return nil
 		}
-		// A PUT to /finalize also writes labels and annotations. The resource version prevents it
+		// A PUT request to /finalize also writes labels and annotations. The resource version prevents it
 		// from restoring old values.
 		live.Spec.Finalizers = finalization.OtherFinalizers(&live, r.NamespaceFinalizer)
 		err := r.SubResource("finalize").Update(ctx, &live, client.FieldOwner(nswrite.FieldOwner))
@@ -211,8 +207,9 @@ func (r *FinalizationReconciler) removeFinalizer(
 		r.NamespaceFinalizer, namespace.Name)
 }
 
-// deleteNamespace deletes a terminating Namespace without finalizers. The API server does so itself when
-// the last entry of spec.finalizers is removed, but not if there was none at the time of the deletion.
+// deleteNamespace deletes a terminating Namespace without finalizers. When the last entry of
+// spec.finalizers is removed, the API server deletes the Namespace itself. But it does not if
+// spec.finalizers was already empty when the deletion was requested.
 func (r *FinalizationReconciler) deleteNamespace(ctx context.Context, namespace *corev1.Namespace) error {
 	if len(namespace.Finalizers) > 0 {
 		log.FromContext(ctx).V(1).Info("Waiting for other controllers to remove their finalizers",
@@ -229,7 +226,7 @@ func (r *FinalizationReconciler) deleteNamespace(ctx context.Context, namespace 
 	return nil
 }
 
-// refuse reports why the content of a Namespace is not deleted.
+// refuse reports in a condition why the operator does not delete the content of a Namespace.
 func (r *FinalizationReconciler) refuse(
 	ctx context.Context, namespace *corev1.Namespace, reason string, firstSeen time.Time,
 ) (ctrl.Result, error) {
@@ -240,9 +237,9 @@ func (r *FinalizationReconciler) refuse(
 	return retryConflict(r.patchConditions(ctx, namespace, changed))
 }
 
-// retryConflict returns the result of a write. It retries after a conflict, because deletionChanged
-// may drop the event with the other change, such as a change of a label. A deleted object needs no
-// retry.
+// retryConflict returns the result of reconciling after a write. After a conflict, it requeues the
+// Namespace, because deletionChanged may drop the event of the conflicting write, such as a label
+// change. It ignores NotFound errors.
 func retryConflict(err error) (ctrl.Result, error) {
 	if apierrors.IsConflict(err) {
 		return ctrl.Result{RequeueAfter: firstRetryDelay}, nil
@@ -253,8 +250,8 @@ func retryConflict(err error) (ctrl.Result, error) {
 func (r *FinalizationReconciler) writeConditions(
 	ctx context.Context, namespace *corev1.Namespace, report *finalization.Report,
 ) error {
-	// The conditions of the last pass may have reached the cache during this one. Compared with older
-	// ones, the same conditions and Events would be written again.
+	// The conditions of the previous pass may have reached the cache during this pass. A comparison with
+	// older conditions would write the same conditions and Events again.
 	var current corev1.Namespace
 	if err := r.Get(ctx, client.ObjectKeyFromObject(namespace), &current); err == nil && current.UID == namespace.UID {
 		namespace = &current
@@ -263,7 +260,8 @@ func (r *FinalizationReconciler) writeConditions(
 		finalization.ComputeConditions(namespace, report, metav1.NewTime(r.Clock.Now())))
 }
 
-// patchConditions writes changed conditions, and records an Event for each with another status.
+// patchConditions writes changed conditions, and records an Event for each condition whose status
+// changed.
 func (r *FinalizationReconciler) patchConditions(
 	ctx context.Context, namespace *corev1.Namespace, changed []corev1.NamespaceCondition,
 ) error {
@@ -271,7 +269,7 @@ func (r *FinalizationReconciler) patchConditions(
 		return nil
 	}
 	before := namespace.DeepCopy()
-	if err := nswrite.PatchConditions(ctx, r.Client, namespace, changed); err != nil {
+	if err := nswrite.PatchConditions(ctx, r.Client, namespace, changed, ""); err != nil {
 		return err
 	}
 	for _, condition := range changed {
@@ -286,7 +284,8 @@ func (r *FinalizationReconciler) patchConditions(
 	return nil
 }
 
-// eventTypeOf returns Warning for failures. Remaining objects are not a failure.
+// eventTypeOf returns the type of the Event for a condition: Warning for failures, otherwise Normal.
+// Remaining objects are not a failure.
 func eventTypeOf(condition corev1.NamespaceCondition) string {
 	switch condition.Type {
 	case corev1.NamespaceDeletionDiscoveryFailure, corev1.NamespaceDeletionGVParsingFailure,
@@ -298,18 +297,18 @@ func eventTypeOf(condition corev1.NamespaceCondition) string {
 	return corev1.EventTypeNormal
 }
 
-// handleTypeChange is called when a type may have been added or removed. Namespaces whose last pass
-// failed are retried without backoff.
-func (r *FinalizationReconciler) handleTypeChange(queue requestQueue) {
+// handleTypeChange is called when a type may have been added or removed. It retries Namespaces whose
+// last pass failed without waiting for their backoff.
+func (r *FinalizationReconciler) handleTypeChange(_ context.Context, _ client.Object, _ bool, queue requestQueue) {
 	for _, name := range r.Finalizer.InvalidateDiscovery() {
 		queue.Forget(requestFor(name))
 		queue.AddAfter(requestFor(name), finalization.DiscoveryDelay)
 	}
 }
 
-// deletionChanged accepts the changes that the reconciler needs. Conditions are not among them: a
-// namespace controller that runs alongside the operator writes them too, and neither must trigger
-// the other.
+// deletionChanged returns a predicate that accepts the changes that the reconciler needs. It drops
+// changes of conditions: a namespace controller that runs alongside the operator also writes
+// conditions, and the two controllers must not trigger each other.
 func deletionChanged() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc: func(e event.CreateEvent) bool { return e.Object.GetDeletionTimestamp() != nil },

@@ -43,22 +43,22 @@ const (
 	otherFinalizer corev1.FinalizerName = "a.example.com/other"
 )
 
-// finalizationServer serves one Namespace and its ConfigMaps, and records writes as text. The effect
-// of a write to /finalize is tested in test/finalization.
+// finalizationServer is a fake API server with one Namespace and its ConfigMaps. It records writes as
+// text. The specs in test/finalization cover the effect of writes to /finalize.
 type finalizationServer struct {
-	// cached is the Namespace in the cache, live the one in the API server; if nil, both are the
-	// same.
+	// cached is the Namespace in the cache. live is the Namespace in the API server; the default is
+	// cached.
 	cached, live *corev1.Namespace
-	// configMaps are in the namespace.
+	// configMaps contains the ConfigMaps in the namespace.
 	configMaps []metav1.PartialObjectMetadata
-	// leases are the Leases of the API servers.
+	// leases contains the Leases of the API servers.
 	leases []coordinationv1.Lease
-	// webhooks are the configurations of validating webhooks.
+	// webhooks contains the ValidatingWebhookConfigurations.
 	webhooks []admissionv1.ValidatingWebhookConfiguration
-	// The errors that requests return. finalizeErrors are returned in this order.
+	// These are the errors that requests return. Each finalize request returns the next finalizeError.
 	getError, liveError, listError, discoveryError, leasesError, webhooksError, statusError, deleteError error
 	finalizeErrors                                                                                       []error
-	// onFinalize is called for each finalize request.
+	// onFinalize is called in each finalize request.
 	onFinalize func(*finalizationServer)
 
 	gracePeriods *graceperiod.Source
@@ -192,7 +192,7 @@ func (s *finalizationServer) patchStatus(
 		words = append(words, fmt.Sprintf("%s=%s", condition.Reason, condition.Status))
 	}
 	s.writes = append(s.writes, strings.Join(words, " "))
-	if s.statusError == nil { // The API server returns the current object.
+	if s.statusError == nil { // Like the API server, return the updated object.
 		object.SetResourceVersion("8")
 		if body.Status.Phase != "" {
 			object.(*corev1.Namespace).Status.Phase = body.Status.Phase
@@ -243,7 +243,7 @@ func version(resourceVersion string) func(*corev1.Namespace) {
 	return func(namespace *corev1.Namespace) { namespace.ResourceVersion = resourceVersion }
 }
 
-// refusedEvent is the Event of a Namespace whose content is not deleted.
+// refusedEvent returns the Event for a Namespace whose content the operator refuses to delete.
 func refusedEvent(name string) string {
 	namespace := terminating(named(name))
 	refusal := finalization.ComputeRefusal(namespace, finalization.RefusalReason(namespace, systemNamespace), metav1.Now())
@@ -275,22 +275,22 @@ func TestFinalizationReconcile(t *testing.T) {
 		wantEvents  []string
 		wantError   string
 	}{
-		"it does not exist": {server: finalizationServer{getError: errNotFound}},
-		"it cannot be read": {
+		"the namespace does not exist": {server: finalizationServer{getError: errNotFound}},
+		"the namespace cannot be read": {
 			server: finalizationServer{getError: errOutage}, wantError: errOutage.Error(),
 		},
-		"it is not terminating": {
+		"the namespace is not terminating": {
 			server: finalizationServer{cached: wrappers.MakeNamespace("x").UID("x-uid").Obj(), configMaps: fresh},
 		},
-		"it is not terminating and has no namespace finalizer": {
+		"the namespace is not terminating and has no namespace finalizer": {
 			server: finalizationServer{cached: terminating(withFinalizers(), func(n *corev1.Namespace) { n.DeletionTimestamp = nil })},
 		},
-		"it is empty": {server: finalizationServer{cached: terminating()}, wantWrites: []string{finalized}},
-		"it is empty, before the grace period ends": {
+		"the namespace is empty": {server: finalizationServer{cached: terminating()}, wantWrites: []string{finalized}},
+		"the namespace is empty, before the grace period ends": {
 			server: finalizationServer{cached: terminating()}, gracePeriod: 5 * time.Second,
 			want: ctrl.Result{RequeueAfter: 5 * time.Second},
 		},
-		"it is empty, before the grace period ends, and has conditions": {
+		"the namespace is empty and has conditions, before the grace period ends": {
 			server: finalizationServer{cached: terminating(func(n *corev1.Namespace) {
 				n.Status.Conditions = []corev1.NamespaceCondition{{
 					Type: corev1.NamespaceContentRemaining, Status: corev1.ConditionTrue,
@@ -299,20 +299,20 @@ func TestFinalizationReconcile(t *testing.T) {
 			gracePeriod: 5 * time.Second, wantWrites: []string{emptied}, want: ctrl.Result{RequeueAfter: 5 * time.Second},
 			wantEvents: []string{"Normal ContentRemoved All content successfully removed"},
 		},
-		"its phase is written first": {
+		"the phase is written first": {
 			server: finalizationServer{cached: terminating(active)}, wantWrites: []string{phase, "finalize x by nslifecycle: uid=x-uid resourceVersion=8 finalizers=[]"},
 		},
-		"its phase cannot be written": {
+		"the phase cannot be written": {
 			server: finalizationServer{cached: terminating(active), statusError: errOutage}, wantWrites: []string{phase},
 			wantError: `failed to update the status of namespace "x": ` + errOutage.Error(),
 		},
-		"a conflict while its phase is written": {
+		"a conflict while the phase is written": {
 			server: finalizationServer{cached: terminating(active), statusError: errConflict}, wantWrites: []string{phase}, want: retry,
 		},
-		"it is recreated before its phase is written": {
+		"the namespace is recreated before the phase is written": {
 			server: finalizationServer{cached: terminating(active), statusError: errRecreated}, wantWrites: []string{phase}, want: retry,
 		},
-		"it is deleted before its phase is written": {
+		"the namespace is deleted before the phase is written": {
 			server: finalizationServer{cached: terminating(active), statusError: errNotFound}, wantWrites: []string{phase},
 		},
 
@@ -352,64 +352,64 @@ func TestFinalizationReconcile(t *testing.T) {
 			wantEvents: []string{"Warning DiscoveryFailed " + errOutage.Error()},
 			wantError:  `failed to delete the content of namespace "x": ` + errOutage.Error(),
 		},
-		"neither can conditions be written": {
+		"a type cannot be listed, and conditions cannot be written": {
 			server:     finalizationServer{cached: terminating(), listError: errOutage, statusError: errForbidden},
 			wantWrites: []string{failed},
 			wantError: `failed to delete the content of namespace "x": failed to list configmaps: ` + errOutage.Error() + "\n" +
 				`failed to update the status of namespace "x": ` + errForbidden.Error(),
 		},
-		"it is deleted while its conditions are written": {
+		"the namespace is deleted while conditions are written": {
 			server:     finalizationServer{cached: terminating(), configMaps: stuck, statusError: errNotFound},
 			wantWrites: []string{remaining}, want: ctrl.Result{RequeueAfter: 2 * time.Second},
 		},
-		"it is recreated while its conditions are written": {
+		"the namespace is recreated while conditions are written": {
 			server:     finalizationServer{cached: terminating(), configMaps: stuck, statusError: errRecreated},
 			wantWrites: []string{remaining}, want: ctrl.Result{RequeueAfter: 2 * time.Second},
 		},
-		"it is recreated, and the cache is stale": {
+		"the namespace was recreated, and the cache is stale": {
 			server: finalizationServer{
 				cached: terminating(), live: wrappers.MakeNamespace("x").UID("another-uid").Obj(), configMaps: fresh,
 			},
 		},
-		"it is deleted, and the cache is stale": {
+		"the namespace was deleted, and the cache is stale": {
 			server: finalizationServer{cached: terminating(), liveError: errNotFound, configMaps: fresh},
 		},
-		"it cannot be confirmed": {
+		"the namespace cannot be read before its content is deleted": {
 			server:    finalizationServer{cached: terminating(), liveError: errOutage, configMaps: fresh},
 			wantError: `failed to get namespace "x" before deleting its content: ` + errOutage.Error(),
 		},
 
 		// Namespace finalizers.
-		"only the own finalizer is removed, and the others keep their order": {
+		"only the operator's finalizer is removed; the others keep their order": {
 			server: finalizationServer{cached: terminating(withFinalizers("z.example.com/z", "kubernetes", otherFinalizer))},
 			wantWrites: []string{emptied,
 				"finalize x by nslifecycle: uid=x-uid resourceVersion=7 finalizers=[z.example.com/z a.example.com/other]"},
 		},
-		"it has finalizers in its metadata": {
+		"finalizers in metadata.finalizers": {
 			server: finalizationServer{cached: terminating(held)}, wantWrites: []string{emptied, finalized},
 		},
-		"it has finalizers in its metadata and its conditions cannot be written": {
+		"finalizers in metadata.finalizers, and conditions cannot be written": {
 			server:     finalizationServer{cached: terminating(held), statusError: errOutage},
 			wantWrites: []string{emptied}, wantError: `failed to update the status of namespace "x": ` + errOutage.Error(),
 		},
-		"it has finalizers in its metadata and its conditions conflict": {
+		"finalizers in metadata.finalizers, and a conflict while conditions are written": {
 			server:     finalizationServer{cached: terminating(held), statusError: errConflict},
 			wantWrites: []string{emptied}, want: retry,
 		},
-		"it has finalizers in its metadata and is recreated before its conditions are written": {
+		"finalizers in metadata.finalizers, recreated before conditions are written": {
 			server:     finalizationServer{cached: terminating(held), statusError: errRecreated},
 			wantWrites: []string{emptied}, want: retry,
 		},
-		"it has only other namespace finalizers": {
+		"only other namespace finalizers": {
 			server: finalizationServer{cached: terminating(withFinalizers(otherFinalizer)), configMaps: fresh},
 		},
-		"it has only other namespace finalizers, and no phase": {
+		"only other namespace finalizers, and the phase is Active": {
 			server: finalizationServer{cached: terminating(active, withFinalizers(otherFinalizer))}, wantWrites: []string{phase},
 		},
 		"the finalizer is removed from the cached Namespace": {
 			server: finalizationServer{cached: terminating(), liveError: errOutage}, wantWrites: []string{finalized},
 		},
-		"it has finalizers in its metadata and is read from the API server first": {
+		"finalizers in metadata.finalizers; the namespace is read from the API server first": {
 			server:     finalizationServer{cached: terminating(held), liveError: errOutage},
 			wantWrites: []string{emptied}, wantError: errOutage.Error(),
 		},
@@ -425,14 +425,14 @@ func TestFinalizationReconcile(t *testing.T) {
 				"finalize x by nslifecycle: uid=x-uid resourceVersion=9 finalizers=[a.example.com/other example.com/agent]",
 			},
 		},
-		"a conflict, and the finalizer is removed": {
+		"a conflict, and the finalizer was removed": {
 			server: finalizationServer{
 				cached: terminating(), finalizeErrors: []error{errConflict},
 				onFinalize: func(s *finalizationServer) { s.live = terminating(withFinalizers(otherFinalizer), version("9")) },
 			},
 			wantWrites: []string{finalized},
 		},
-		"a conflict, and it is recreated": {
+		"a conflict, and the namespace was recreated": {
 			server: finalizationServer{
 				cached: terminating(), finalizeErrors: []error{errConflict},
 				onFinalize: func(s *finalizationServer) {
@@ -441,7 +441,7 @@ func TestFinalizationReconcile(t *testing.T) {
 			},
 			wantWrites: []string{finalized},
 		},
-		"a conflict, and it is not terminating": {
+		"a conflict, and the namespace is not terminating": {
 			server: finalizationServer{
 				cached: terminating(), finalizeErrors: []error{errConflict},
 				onFinalize: func(s *finalizationServer) {
@@ -450,21 +450,21 @@ func TestFinalizationReconcile(t *testing.T) {
 			},
 			wantWrites: []string{finalized},
 		},
-		"a conflict, and it is deleted": {
+		"a conflict, and the namespace was deleted": {
 			server: finalizationServer{
 				cached: terminating(), finalizeErrors: []error{errConflict},
 				onFinalize: func(s *finalizationServer) { s.liveError = errNotFound },
 			},
 			wantWrites: []string{finalized},
 		},
-		"a conflict, and it cannot be read": {
+		"a conflict, and the namespace cannot be read": {
 			server: finalizationServer{
 				cached: terminating(), finalizeErrors: []error{errConflict},
 				onFinalize: func(s *finalizationServer) { s.liveError = errOutage },
 			},
 			wantWrites: []string{finalized}, wantError: errOutage.Error(),
 		},
-		"it is deleted before the finalizer is removed": {
+		"the namespace is deleted before the finalizer is removed": {
 			server: finalizationServer{cached: terminating(), finalizeErrors: []error{errNotFound}}, wantWrites: []string{finalized},
 		},
 		"the finalizer cannot be removed": {
@@ -476,21 +476,21 @@ func TestFinalizationReconcile(t *testing.T) {
 		"no finalizers": {
 			server: finalizationServer{cached: terminating(withFinalizers()), configMaps: fresh}, wantWrites: []string{final + "7"},
 		},
-		"no finalizers, and no phase": {
+		"no finalizers, and the phase is Active": {
 			server: finalizationServer{cached: terminating(active, withFinalizers())}, wantWrites: []string{phase, final + "8"},
 		},
-		"only finalizers in its metadata": {
+		"only finalizers in metadata.finalizers": {
 			server: finalizationServer{cached: terminating(held, withFinalizers())},
 		},
-		"no finalizers, and it is deleted": {
+		"no finalizers, and the namespace was deleted": {
 			server: finalizationServer{cached: terminating(withFinalizers()), deleteError: errNotFound}, wantWrites: []string{final + "7"},
 		},
-		// The change may not trigger the reconciler.
+		// The watch event of the conflicting write may not trigger the reconciler.
 		"no finalizers, and a conflict": {
 			server: finalizationServer{cached: terminating(withFinalizers()), deleteError: errConflict}, wantWrites: []string{final + "7"},
 			want: retry,
 		},
-		"no finalizers, and it cannot be deleted": {
+		"no finalizers, and the namespace cannot be deleted": {
 			server: finalizationServer{cached: terminating(withFinalizers()), deleteError: errOutage}, wantWrites: []string{final + "7"},
 			wantError: `failed to delete namespace "x": ` + errOutage.Error(),
 		},
@@ -506,7 +506,7 @@ func TestFinalizationReconcile(t *testing.T) {
 			wantWrites: []string{"status of kube-system" + refused},
 			wantEvents: []string{refusedEvent("kube-system")},
 		},
-		"kube-public with the condition": {
+		"kube-public, already with the condition": {
 			server: finalizationServer{cached: terminating(named("kube-public"), func(n *corev1.Namespace) {
 				n.Status.Conditions = finalization.ComputeRefusal(n, finalization.RefusalReason(n, ""), metav1.NewTime(now))
 			})},
@@ -522,10 +522,10 @@ func TestFinalizationReconcile(t *testing.T) {
 		"kube-system with other namespace finalizers": {
 			server: finalizationServer{cached: terminating(named("kube-system"), withFinalizers(otherFinalizer)), configMaps: fresh},
 		},
-		"the own namespace with other namespace finalizers": {
+		"the operator's own namespace with other namespace finalizers": {
 			server: finalizationServer{cached: terminating(named(systemNamespace), withFinalizers(otherFinalizer)), configMaps: fresh},
 		},
-		"the own namespace, which another controller may finalize": {
+		"the operator's own namespace, which another controller may finalize": {
 			server: finalizationServer{cached: terminating(named(systemNamespace)), configMaps: fresh},
 			want:   ctrl.Result{RequeueAfter: 30 * time.Second},
 		},
@@ -549,7 +549,7 @@ func TestFinalizationReconcile(t *testing.T) {
 	}
 }
 
-// The refusal is reported only if no other controller finalizes the own namespace.
+// The operator reports the refusal only if no other controller finalizes the operator's own namespace.
 func TestFinalizationReconcileRefusesTheOwnNamespace(t *testing.T) {
 	g := NewWithT(t)
 	server := &finalizationServer{cached: terminating(named(systemNamespace))}
@@ -587,17 +587,17 @@ func TestFinalizationReconcileWaitsForTheGracePeriod(t *testing.T) {
 	g.Expect(reconcile(2 * time.Second)).To(Equal(3 * time.Second))
 	g.Expect(server.discovers).To(Equal(1))
 
-	// A new Namespace of the same name has a new grace period.
+	// The grace period of a new Namespace with the same name starts again.
 	server.cached.UID = "another-uid"
 	g.Expect(reconcile(4 * time.Second)).To(Equal(5 * time.Second))
 	g.Expect(server.writes).NotTo(ContainElement(HavePrefix("finalize")))
 	g.Expect(reconcile(9 * time.Second)).To(BeZero())
 	g.Expect(server.writes).To(ContainElement(HavePrefix("finalize x by nslifecycle: uid=another-uid")))
-	// A discovery result from before the end of the grace period is not used.
+	// Discovery is repeated after the grace period.
 	g.Expect(server.discovers).To(Equal(2))
 }
 
-// Conditions are updated after a failure, even if the cache does not have them yet.
+// Conditions are updated after a failure, even if the cache does not contain them yet.
 func TestFinalizationReconcileUpdatesConditionsAfterAFailure(t *testing.T) {
 	g := NewWithT(t)
 	server := &finalizationServer{cached: terminating(), listError: errOutage}
@@ -643,20 +643,20 @@ func TestDeletionChanged(t *testing.T) {
 		before, after client.Object
 		want          bool
 	}{
-		"a label and a condition": {after: terminating(func(n *corev1.Namespace) {
+		"a label and a condition changed": {after: terminating(func(n *corev1.Namespace) {
 			n.Labels["app"] = "web"
 			n.Status.Conditions = []corev1.NamespaceCondition{{Type: corev1.NamespaceContentRemaining}}
 		})},
-		"no change, a resync":   {after: before.DeepCopy(), want: true},
-		"a namespace finalizer": {after: terminating(withFinalizers(otherFinalizer)), want: true},
-		"its own finalizers":    {after: terminating(held), want: true},
-		"the phase":             {after: terminating(active), want: true},
-		"recreated":             {after: terminating(func(n *corev1.Namespace) { n.UID = "another-uid" }), want: true},
-		"the deletion": {
+		"a resync without a change":     {after: before.DeepCopy(), want: true},
+		"a namespace finalizer changed": {after: terminating(withFinalizers(otherFinalizer)), want: true},
+		"metadata.finalizers changed":   {after: terminating(held), want: true},
+		"the phase changed":             {after: terminating(active), want: true},
+		"the namespace was recreated":   {after: terminating(func(n *corev1.Namespace) { n.UID = "another-uid" }), want: true},
+		"the namespace was deleted": {
 			before: terminating(func(n *corev1.Namespace) { n.DeletionTimestamp = nil }), after: terminating(), want: true,
 		},
-		"recreated and not terminating": {after: wrappers.MakeNamespace("x").UID("another-uid").Obj()},
-		"not terminating": {
+		"the namespace was recreated and is not terminating": {after: wrappers.MakeNamespace("x").UID("another-uid").Obj()},
+		"a namespace that is not terminating": {
 			before: wrappers.MakeNamespace("x").Obj(), after: wrappers.MakeNamespace("x").Obj(),
 		},
 		"another kind": {after: &corev1.Pod{}, want: true},
@@ -677,12 +677,12 @@ func TestDeletionChanged(t *testing.T) {
 	g.Expect(deletionChanged().Delete(event.DeleteEvent{Object: before})).To(BeTrue())
 }
 
-// newQueue returns a queue like that of the reconciler, for a synctest bubble.
+// newQueue returns a queue like the queue of the reconciler. It must be called in a synctest bubble.
 func newQueue() requestQueue {
 	return workqueue.NewTypedRateLimitingQueue(newRateLimiter(firstRetryDelay))
 }
 
-// arrival returns the time until the next request is in the queue, and its name.
+// arrival waits for the next request in the queue. It returns the waiting time and the name.
 func arrival(queue requestQueue) (time.Duration, string) {
 	start := time.Now()
 	request, _ := queue.Get()
@@ -714,8 +714,8 @@ func TestFinalizationHandleTypeChange(t *testing.T) {
 		time.Sleep(time.Minute)
 		arrival(queue)
 
-		reconciler.handleTypeChange(queue)
-		// The API server needs a moment to update discovery.
+		reconciler.handleTypeChange(t.Context(), nil, false, queue)
+		// The API server needs time to update discovery.
 		took, request := arrival(queue)
 		g.Expect(took).To(Equal(finalization.DiscoveryDelay))
 		g.Expect(request).To(Equal("x"))

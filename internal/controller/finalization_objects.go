@@ -3,27 +3,19 @@
 
 package controller
 
-import (
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-)
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// CustomResourceDefinitions returns an object for watches and reads of metadata.
+// CustomResourceDefinitions returns an empty object for watching and reading only the metadata of
+// CustomResourceDefinitions.
 func CustomResourceDefinitions() *metav1.PartialObjectMetadata {
-	return partialObjectMetadata(schema.GroupVersionKind{
-		Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition",
-	})
+	return &metav1.PartialObjectMetadata{
+		TypeMeta: metav1.TypeMeta{APIVersion: "apiextensions.k8s.io/v1", Kind: "CustomResourceDefinition"},
+	}
 }
 
-// APIServices returns an object for watches and reads of metadata.
+// APIServices returns an empty object for watching and reading only the metadata of APIServices.
 func APIServices() *metav1.PartialObjectMetadata {
-	return partialObjectMetadata(schema.GroupVersionKind{
-		Group: "apiregistration.k8s.io", Version: "v1", Kind: "APIService",
-	})
-}
-
-func partialObjectMetadata(kind schema.GroupVersionKind) *metav1.PartialObjectMetadata {
-	object := &metav1.PartialObjectMetadata{}
-	object.SetGroupVersionKind(kind)
-	return object
+	return &metav1.PartialObjectMetadata{
+		TypeMeta: metav1.TypeMeta{APIVersion: "apiregistration.k8s.io/v1", Kind: "APIService"},
+	}
 }

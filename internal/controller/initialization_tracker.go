@@ -12,32 +12,31 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
 	"github.com/nslifecycle/nslifecycle/internal/metrics"
 )
 
-// initializationTracker measures how long initializations take. It records each watch event, because
-// one reconciliation may cover several events and does not see the time of each. Initializations that
-// complete while no manager runs are not measured: their time is not known.
+// initializationTracker measures how long initializations take. It handles each watch event, because
+// one reconciliation can cover several events and does not know the time of each. It does not measure
+// initializations that end while no manager is running, because their duration is unknown.
 type initializationTracker struct {
 	lock sync.Mutex
-	// byUID are the Namespaces that wait for initializers.
+	// byUID contains the Namespaces that wait for initializers.
 	byUID map[types.UID]*trackedInitialization
 }
 
 type trackedInitialization struct {
-	// start is the creation of the Namespace.
+	// start is the time when the Namespace was created.
 	start time.Time
 	// progressWritten is when progress was last written to the conditions.
 	progressWritten time.Time
 }
 
-// handler measures initializations. It enqueues no requests.
+// handler returns an event handler that measures initializations. It enqueues no requests.
 func (t *initializationTracker) handler(passive clock.PassiveClock) handler.EventHandler {
-	record := func(object client.Object, isDeleted bool) {
+	return handlerFor(func(_ context.Context, object client.Object, isDeleted bool, _ requestQueue) {
 		namespace, ok := object.(*corev1.Namespace)
 		if !ok {
 			return
@@ -46,16 +45,11 @@ func (t *initializationTracker) handler(passive clock.PassiveClock) handler.Even
 		if outcome, start := t.record(namespace, isDeleted, now); outcome != "" {
 			metrics.InitializationDuration.WithLabelValues(outcome).Observe(metrics.Seconds(start, now))
 		}
-	}
-	return handler.Funcs{
-		CreateFunc: func(_ context.Context, e event.CreateEvent, _ requestQueue) { record(e.Object, false) },
-		UpdateFunc: func(_ context.Context, e event.UpdateEvent, _ requestQueue) { record(e.ObjectNew, false) },
-		DeleteFunc: func(_ context.Context, e event.DeleteEvent, _ requestQueue) { record(e.Object, true) },
-	}
+	})
 }
 
-// record records the state of a Namespace. It returns the outcome and the start of an
-// initialization once, when the initialization has ended.
+// record records the state of a Namespace. It returns the outcome and the start of an initialization in
+// the first call after the initialization has ended.
 func (t *initializationTracker) record(
 	namespace *corev1.Namespace, isDeleted bool, now time.Time,
 ) (outcome string, start time.Time) {
@@ -84,7 +78,7 @@ func (t *initializationTracker) record(
 }
 
 // progressDelay returns how long to wait before progress is written to the conditions of a Namespace
-// again. The writes would slow down initializers that take less time than a write.
+// again. Writing all progress would slow down initializers that take less time than a write.
 func (t *initializationTracker) progressDelay(uid types.UID, now time.Time, interval time.Duration) time.Duration {
 	t.lock.Lock()
 	defer t.lock.Unlock()

@@ -30,23 +30,23 @@ func TestInitializationTracker(t *testing.T) {
 
 	tests := map[string]struct {
 		events []*corev1.Namespace
-		// isDeleted reports whether the last event is a deletion.
+		// isDeleted reports whether the last event is a DELETED watch event.
 		isDeleted bool
 		want      []string
 	}{
-		"a namespace without initializers":                     {events: []*corev1.Namespace{ordinary, ordinary}},
-		"pending":                                              {events: []*corev1.Namespace{pending, last}},
-		"completed":                                            {events: []*corev1.Namespace{pending, last, open}, want: []string{metrics.OutcomeCompleted}},
-		"completed, and updated later":                         {events: []*corev1.Namespace{pending, open, open, open}, want: []string{metrics.OutcomeCompleted}},
-		"completed, and deleted later":                         {events: []*corev1.Namespace{pending, open, deleted}, want: []string{metrics.OutcomeCompleted}},
-		"completed while no manager was running":               {events: []*corev1.Namespace{open, open}},
-		"failed":                                               {events: []*corev1.Namespace{pending, failed}, want: []string{metrics.OutcomeFailed}},
-		"failed, and deleted because of it":                    {events: []*corev1.Namespace{pending, failed, failedAndDeleted}, isDeleted: true, want: []string{metrics.OutcomeFailed}},
-		"failed and deleted in one event":                      {events: []*corev1.Namespace{pending, failedAndDeleted}, want: []string{metrics.OutcomeFailed}},
-		"failed while no manager was running":                  {events: []*corev1.Namespace{failed, failedAndDeleted}},
-		"deleted while pending":                                {events: []*corev1.Namespace{pending, deleted}, want: []string{metrics.OutcomeDeleted}},
-		"deleted while pending, observed until the last event": {events: []*corev1.Namespace{pending, deleted, deleted}, isDeleted: true, want: []string{metrics.OutcomeDeleted}},
-		"deleted while pending, without an event of the deletion timestamp": {events: []*corev1.Namespace{pending, pending}, isDeleted: true, want: []string{metrics.OutcomeDeleted}},
+		"a namespace without initializers":       {events: []*corev1.Namespace{ordinary, ordinary}},
+		"pending":                                {events: []*corev1.Namespace{pending, last}},
+		"completed":                              {events: []*corev1.Namespace{pending, last, open}, want: []string{metrics.OutcomeCompleted}},
+		"completed, and updated later":           {events: []*corev1.Namespace{pending, open, open, open}, want: []string{metrics.OutcomeCompleted}},
+		"completed, and deleted later":           {events: []*corev1.Namespace{pending, open, deleted}, want: []string{metrics.OutcomeCompleted}},
+		"completed while no manager was running": {events: []*corev1.Namespace{open, open}},
+		"failed":                                 {events: []*corev1.Namespace{pending, failed}, want: []string{metrics.OutcomeFailed}},
+		"failed, and therefore deleted":          {events: []*corev1.Namespace{pending, failed, failedAndDeleted}, isDeleted: true, want: []string{metrics.OutcomeFailed}},
+		"failed and deleted in one event":        {events: []*corev1.Namespace{pending, failedAndDeleted}, want: []string{metrics.OutcomeFailed}},
+		"failed while no manager was running":    {events: []*corev1.Namespace{failed, failedAndDeleted}},
+		"deleted while pending":                  {events: []*corev1.Namespace{pending, deleted}, want: []string{metrics.OutcomeDeleted}},
+		"deleted while pending, with all events": {events: []*corev1.Namespace{pending, deleted, deleted}, isDeleted: true, want: []string{metrics.OutcomeDeleted}},
+		"deleted while pending, without an event for the deletionTimestamp": {events: []*corev1.Namespace{pending, pending}, isDeleted: true, want: []string{metrics.OutcomeDeleted}},
 		"terminating in the first event":                                    {events: []*corev1.Namespace{deleted}, isDeleted: true},
 		"deleted in the first event":                                        {events: []*corev1.Namespace{pending}, isDeleted: true},
 	}
@@ -66,7 +66,7 @@ func TestInitializationTracker(t *testing.T) {
 			}
 			g.Expect(got).To(Equal(test.want))
 			if len(got) > 0 {
-				g.Expect(tracker.byUID).To(BeEmpty(), "finished initializations are no longer tracked")
+				g.Expect(tracker.byUID).To(BeEmpty(), "an initialization is no longer tracked after it has ended")
 			}
 		})
 	}

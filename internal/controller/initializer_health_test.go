@@ -29,7 +29,7 @@ func authorizedInitializer() (*rbacv1.ClusterRole, *rbacv1.ClusterRoleBinding) {
 	return role, binding
 }
 
-// newHealthChecker returns a health checker that finds all initializers healthy.
+// newHealthChecker returns a health checker that reports all initializers as healthy.
 func newHealthChecker() *initializerhealth.Checker {
 	role, binding := authorizedInitializer()
 	return &initializerhealth.Checker{
@@ -38,7 +38,7 @@ func newHealthChecker() *initializerhealth.Checker {
 	}
 }
 
-// Both conditions are written in one request, and the health is checked at intervals.
+// Both conditions are written in the same request, and the health is checked periodically.
 func TestConfigurationReconcileReportsHealth(t *testing.T) {
 	g := NewWithT(t)
 	configuration := wrappers.MakeConfiguration("one").Initializers("rbac.corp.com")

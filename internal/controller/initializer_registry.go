@@ -12,7 +12,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -21,21 +20,22 @@ import (
 )
 
 // initializerRegistry provides the registrations of initializers, and remembers since when pending
-// initializers have been unregistered. The zero value is ready to use; after a restart the registry
-// is empty.
+// initializers have been unregistered. The zero value is ready to use. The registry is empty after a
+// restart.
 type initializerRegistry struct {
 	lock sync.Mutex
-	// registrations are computed from configurations of these generations. They are kept until a
-	// configuration changes: they are needed for each waiting Namespace, and are expensive to
-	// compute if many initializers have large selectors.
-	generations   string
+	// registrations are cached until the generations of the configurations change. They are needed for
+	// each waiting Namespace, and are expensive to compute if many initializers have large selectors.
 	registrations map[string]initialization.Registration
-	// unregisteredSince is by the name of the initializer.
+	// generations identifies the configurations that the registrations were computed from.
+	generations string
+	// unregisteredSince has the names of initializers as keys.
 	unregisteredSince map[string]time.Time
 }
 
-// update returns what the cache contains about the pending initializers of a Namespace, and records
-// since when they have been unregistered. A Namespace that does not wait needs no registrations.
+// update returns the registry according to the cache, and records since when pending initializers of a
+// Namespace have been unregistered. If the Namespace does not wait for initializers, update returns an
+// empty registry.
 func (r *initializerRegistry) update(
 	ctx context.Context, cached client.Reader, namespace *corev1.Namespace, now time.Time,
 ) (initialization.Registry, error) {
@@ -50,8 +50,8 @@ func (r *initializerRegistry) update(
 	return r.record(state.Pending, configurations.Items, now), nil
 }
 
-// confirm returns the registry according to the API server. Initializers that are registered after
-// all are no longer recorded as unregistered.
+// confirm returns the registry according to the API server. If an initializer is registered there, it is
+// no longer recorded as unregistered.
 func (r *initializerRegistry) confirm(
 	ctx context.Context, live client.Reader, cached initialization.Registry,
 ) (initialization.Registry, error) {
@@ -103,10 +103,11 @@ func (r *initializerRegistry) forget(name string) {
 	delete(r.unregisteredSince, name)
 }
 
-// handler enqueues all waiting Namespaces when a configuration changes. Each initializer that a
-// configuration names, however briefly, is no longer recorded as unregistered.
+// handler returns an event handler that enqueues all waiting Namespaces when a configuration changes.
+// Each initializer in the configuration is no longer recorded as unregistered, even if the
+// configuration contains it only briefly.
 func (r *initializerRegistry) handler(cached client.Reader) handler.EventHandler {
-	enqueue := func(ctx context.Context, object client.Object, isDeleted bool, queue requestQueue) {
+	return handlerFor(func(ctx context.Context, object client.Object, isDeleted bool, queue requestQueue) {
 		configuration, ok := object.(*v1alpha1.NamespaceInitializerConfiguration)
 		if !ok {
 			return
@@ -124,16 +125,5 @@ func (r *initializerRegistry) handler(cached client.Reader) handler.EventHandler
 		for i := range waiting.Items {
 			queue.Add(requestFor(waiting.Items[i].Name))
 		}
-	}
-	return handler.Funcs{
-		CreateFunc: func(ctx context.Context, e event.CreateEvent, queue requestQueue) {
-			enqueue(ctx, e.Object, false, queue)
-		},
-		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, queue requestQueue) {
-			enqueue(ctx, e.ObjectNew, false, queue)
-		},
-		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, queue requestQueue) {
-			enqueue(ctx, e.Object, true, queue)
-		},
-	}
+	})
 }

@@ -29,15 +29,15 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// waitServer serves one Namespace and the configurations, from the cache and live, and records
-// writes.
+// waitServer is a fake API server with one Namespace and configurations, which can differ from those in
+// the cache. It records writes.
 type waitServer struct {
-	cached, live                *corev1.Namespace
-	cachedNames, liveNames      []*wrappers.ConfigurationWrapper
-	listError, getError, refuse error
+	cached, live                    *corev1.Namespace
+	cachedNames, liveNames          []*wrappers.ConfigurationWrapper
+	listError, getError, patchError error
 
 	writes []string
-	// result is the message of the written result.
+	// result is the message in the written initialization result.
 	result string
 }
 
@@ -112,11 +112,11 @@ func (s *waitServer) patch(
 		write += fmt.Sprintf(" %s=%s/%s", condition.Type, condition.Status, condition.Reason)
 	}
 	s.writes = append(s.writes, write)
-	return s.refuse
+	return s.patchError
 }
 
-// The initialization of a namespace completes or fails only according to responses of the API
-// server, not the cache.
+// The reconciler skips initializers and fails initializations only based on live reads, not on the
+// cache.
 func TestNamespaceReconcileDecidesAgainLive(t *testing.T) {
 	const (
 		rbac, quota = "rbac.corp.com", "quota.corp.com"
@@ -131,7 +131,7 @@ func TestNamespaceReconcileDecidesAgainLive(t *testing.T) {
 		}
 		return map[string]initialization.Registration{rbac: registration, quota: {}}
 	}
-	// waiting returns a namespace that has been waiting for a minute, with its conditions.
+	// waiting returns a namespace with the conditions of one that has been waiting for a minute.
 	waiting := func(seconds int32) *wrappers.NamespaceWrapper {
 		namespace := wrappers.MakeNamespace("x").UID("x-uid").ResourceVersion("8").Initializers(rbac, quota)
 		namespace.Status.Conditions = initialization.Decide(namespace.Obj(),
@@ -152,11 +152,11 @@ func TestNamespaceReconcileDecidesAgainLive(t *testing.T) {
 
 	tests := map[string]struct {
 		server waitServer
-		// hasNoTimeout reports whether the conditions do not record a turn.
+		// hasNoTimeout reports whether the conditions do not include InitializerTurn.
 		hasNoTimeout bool
 		// isUnregistered reports whether the initializers have been unregistered for a minute.
 		isUnregistered bool
-		// isRegisteredAgain reports whether the first initializer is no longer recorded as
+		// isRegisteredAgain reports whether the first initializer is expected to be no longer recorded as
 		// unregistered.
 		isRegisteredAgain bool
 		want              time.Duration
@@ -166,19 +166,19 @@ func TestNamespaceReconcileDecidesAgainLive(t *testing.T) {
 		wantResult        []any
 	}{
 		"no timeout": {server: waitServer{cachedNames: configured(0, "")}, hasNoTimeout: true},
-		"not expired": {
+		"the timeout has not expired": {
 			server: waitServer{cachedNames: configured(120, v1alpha1.InitializerFail)}, want: 61 * time.Second,
 		},
-		"expired, Ignore": {
+		"expired, with the failure policy Ignore": {
 			server:     waitServer{cachedNames: ignore, liveNames: ignore},
 			wantWrites: []string{skip}, wantEvents: []string{timedOut},
 		},
-		"expired, Fail": {
+		"expired, with the failure policy Fail": {
 			server:     waitServer{cachedNames: ignore, liveNames: configured(30, v1alpha1.InitializerFail)},
 			wantWrites: []string{"status uid=x-uid version=8 initialization-result=Failure/Timeout/504"},
 			wantResult: []any{rbac, "30s", `NamespaceInitializerConfiguration "c"`},
 		},
-		"expired, and the last one": {
+		"the last initializer has expired": {
 			server: waitServer{
 				cachedNames: ignore, liveNames: ignore, live: waiting(30).Pending(rbac).Obj(),
 			},
@@ -186,24 +186,24 @@ func TestNamespaceReconcileDecidesAgainLive(t *testing.T) {
 				"rbac.corp.com/Initialized=False/TimedOut"},
 			wantEvents: []string{timedOut},
 		},
-		// The cache is not sufficient evidence.
-		"expired in the cache, with a longer timeout live": {
+		// The decision must not depend on the cache alone.
+		"expired in the cache, but with a longer timeout in the API server": {
 			server: waitServer{cachedNames: ignore, liveNames: configured(120, v1alpha1.InitializerIgnore)},
 			want:   61 * time.Second,
 		},
-		"expired in the cache, without a timeout live": {
+		"expired in the cache, but without a timeout in the API server": {
 			server: waitServer{cachedNames: ignore, liveNames: configured(0, "")},
 		},
-		"expired in the cache, and completed live": {
+		"expired in the cache, but completed in the API server": {
 			server: waitServer{cachedNames: ignore, liveNames: ignore, live: waiting(30).Pending(quota).Obj()},
 		},
-		"expired in the cache, and terminating live": {
+		"expired in the cache, but terminating in the API server": {
 			server: waitServer{cachedNames: ignore, liveNames: ignore, live: waiting(30).Terminating(now).Obj()},
 		},
-		"expired in the cache, and another namespace live": {
+		"expired in the cache, but recreated in the API server": {
 			server: waitServer{cachedNames: ignore, liveNames: ignore, live: waiting(30).UID("y").Obj()},
 		},
-		"expired in the cache, and label and list disagree live": {
+		"expired in the cache, but with an inconsistent label in the API server": {
 			server: waitServer{
 				cachedNames: ignore, liveNames: ignore,
 				live: waiting(30).Label(v1alpha1.LabelInitializing, "no").Obj(),
@@ -218,12 +218,12 @@ func TestNamespaceReconcileDecidesAgainLive(t *testing.T) {
 			wantError: `failed to get namespace "x": ` + errOutage.Error(),
 		},
 		"the namespace was deleted": {server: waitServer{cachedNames: ignore, liveNames: ignore, getError: errNotFound}},
-		"it changes before every attempt": {
-			server:     waitServer{cachedNames: ignore, liveNames: ignore, refuse: errConflict},
+		"the namespace changes before every attempt": {
+			server:     waitServer{cachedNames: ignore, liveNames: ignore, patchError: errConflict},
 			wantWrites: []string{skip, skip, skip, strings.Replace(skip, "version=8", "version=", 1)}, want: conflictRetry,
 		},
 		"the write is rejected": {
-			server:     waitServer{cachedNames: ignore, liveNames: ignore, refuse: errOutage},
+			server:     waitServer{cachedNames: ignore, liveNames: ignore, patchError: errOutage},
 			wantWrites: []string{skip},
 			wantError: `failed to remove initializers from the pending list of namespace "x": ` +
 				`failed to update the status of namespace "x": ` + errOutage.Error(),
@@ -233,23 +233,23 @@ func TestNamespaceReconcileDecidesAgainLive(t *testing.T) {
 			server: waitServer{cachedNames: others, liveNames: others}, hasNoTimeout: true,
 			want: initialization.DeregistrationDelay,
 		},
-		"deregistered": {
+		"an initializer is deregistered": {
 			server: waitServer{cachedNames: others, liveNames: others}, hasNoTimeout: true, isUnregistered: true,
 			wantWrites: []string{"status uid=x-uid version=8 pending-initializers=quota.corp.com " +
 				"rbac.corp.com/Initialized=False/Deregistered"},
 			wantEvents: []string{"Warning InitializerDeregistered ... rbac.corp.com"},
 		},
-		"all initializers deregistered": {
+		"all initializers are deregistered": {
 			server: waitServer{}, hasNoTimeout: true, isUnregistered: true,
 			wantWrites: []string{"status uid=x-uid version=8 pending-initializers= " +
 				"rbac.corp.com/Initialized=False/Deregistered quota.corp.com/Initialized=False/Deregistered"},
 			wantEvents: []string{"Warning InitializerDeregistered ... rbac.corp.com and quota.corp.com"},
 		},
-		"deregistered in the cache, and registered live": {
+		"deregistered in the cache, but registered in the API server": {
 			server:       waitServer{cachedNames: others, liveNames: configured(0, "")},
 			hasNoTimeout: true, isUnregistered: true, isRegisteredAgain: true,
 		},
-		"deregistered in the cache, and unknown live": {
+		"deregistered in the cache, and the API server is unavailable": {
 			server: waitServer{listError: errOutage}, hasNoTimeout: true, isUnregistered: true,
 			wantError: "failed to list NamespaceInitializerConfigurations: " + errOutage.Error(),
 		},
@@ -290,7 +290,7 @@ func TestNamespaceReconcileDecidesAgainLive(t *testing.T) {
 	}
 
 	// The next reconciliation handles the failure.
-	t.Run("expired in the cache, and failed live", func(t *testing.T) {
+	t.Run("expired in the cache, but failed in the API server", func(t *testing.T) {
 		g := NewWithT(t)
 		server := waitServer{
 			cachedNames: ignore, liveNames: ignore, cached: waiting(30).ResourceVersion("7").Obj(),
@@ -303,13 +303,14 @@ func TestNamespaceReconcileDecidesAgainLive(t *testing.T) {
 	})
 }
 
-// An initializer must be continuously unregistered before it is skipped.
+// An initializer is skipped only if it has been continuously unregistered.
 func TestInitializerRegistryRecord(t *testing.T) {
 	g := NewWithT(t)
 	const delay = initialization.DeregistrationDelay
 	var registry initializerRegistry
 	generation := int64(0)
-	// record records that some initializers are unregistered at the given time.
+	// record records that the missing initializers are unregistered at the given time. It returns since
+	// when initializers have been unregistered.
 	record := func(at time.Duration, missing ...string) map[string]time.Duration {
 		names := slices.DeleteFunc([]string{"a", "b"}, func(name string) bool { return slices.Contains(missing, name) })
 		generation++
@@ -327,10 +328,11 @@ func TestInitializerRegistryRecord(t *testing.T) {
 	g.Expect(record(0, "a")).To(Equal(since{"a": 0}))
 	g.Expect(record(delay-time.Second, "a", "b")).To(Equal(since{"a": 0, "b": delay - time.Second}))
 	g.Expect(record(delay-1, "a")).To(Equal(since{"a": 0}))
-	g.Expect(record(delay, "a", "b")).To(Equal(since{"a": 0, "b": delay})) // b was registered in between.
+	// The initializer b was registered in the previous call.
+	g.Expect(record(delay, "a", "b")).To(Equal(since{"a": 0, "b": delay}))
 	g.Expect(record(2*delay, "a", "b")).To(Equal(since{"a": 0, "b": delay}))
 
-	registry.forget("a") // A configuration named it for a moment.
+	registry.forget("a") // A configuration contained the initializer for a short time.
 	g.Expect(record(3*delay, "a", "b")).To(Equal(since{"a": 3 * delay, "b": delay}))
 	g.Expect(record(4*delay, "b")).To(Equal(since{"b": delay}))
 	g.Expect(record(5*delay, "a", "b")).To(Equal(since{"a": 5 * delay, "b": delay}))
@@ -368,14 +370,15 @@ func TestInitializerRegistryHandler(t *testing.T) {
 	g.Expect(queue.Len()).To(BeZero())
 }
 
-// The turn is written with the other conditions, and is retried after a conflict.
-func TestNamespaceReconcileWritesTheTurn(t *testing.T) {
+// The InitializerTurn condition is written with the other conditions. The write is retried after a
+// conflict.
+func TestNamespaceReconcileWritesInitializerTurn(t *testing.T) {
 	for name, test := range map[string]struct {
-		refusal   error
-		wantAfter time.Duration
+		patchError error
+		wantAfter  time.Duration
 	}{
-		"written":  {wantAfter: 31 * time.Second},
-		"conflict": {refusal: errConflict, wantAfter: conflictRetry},
+		"the write succeeds":  {wantAfter: 31 * time.Second},
+		"the write conflicts": {patchError: errConflict, wantAfter: conflictRetry},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -384,13 +387,13 @@ func TestNamespaceReconcileWritesTheTurn(t *testing.T) {
 			server := &namespaceServer{
 				namespace: wrappers.MakeNamespace("x").UID("x-uid").ResourceVersion("7").Initializers("rbac.corp.com").
 					Condition(corev1.NamespaceCondition{Type: v1alpha1.ConditionInitializing, Status: corev1.ConditionTrue}).Obj(),
-				statusError: test.refusal, configuration: configuration,
+				statusError: test.patchError, configuration: configuration,
 			}
 			recorder := events.NewFakeRecorder(10)
 			reconciler := &NamespaceReconciler{
 				Injector: ServerInjects{},
 				Client:   server.client(), Live: server.client(), Recorder: recorder, Clock: clocktesting.NewFakePassiveClock(now),
-				ProgressInterval: time.Hour, // The turn is not progress that may be throttled.
+				ProgressInterval: time.Hour, // It does not delay the InitializerTurn condition.
 			}
 			reconciler.tracker.record(server.namespace, false, now)
 			reconciler.tracker.recordProgress("x-uid", now)

@@ -13,25 +13,26 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/policyverifier"
 )
 
-// PolicyVerifier returns whether the API server enforces a set.
+// PolicyVerifier verifies whether the API server enforces a NamespaceInitializerSet.
 type PolicyVerifier interface {
 	Verify(ctx context.Context, set *v1alpha1.NamespaceInitializerSet) (policyverifier.PolicyStatus, error)
 }
 
-// Stamper returns the entries of a set with the time since which each is enforced.
+// Stamper completes the wanted entries of a NamespaceInitializerSet with the time since which each of
+// them is enforced.
 type Stamper interface {
 	Stamp(ctx context.Context, wanted, have []v1alpha1.EffectiveInitializer) ([]v1alpha1.EffectiveInitializer, error)
 }
 
-// Injector adds the pending list to a new Namespace. If it cannot, it returns when to retry.
+// Injector adds the pending list to a new Namespace. If it must wait, it returns how long.
 type Injector interface {
 	Inject(ctx context.Context, namespace *corev1.Namespace) (retryAfter time.Duration, err error)
 }
 
-// ServerInjects is the Stamper and the Injector for an API server that adds the pending list itself.
+// ServerInjects is both the Stamper and the Injector for an API server that adds the pending list.
 type ServerInjects struct{}
 
-// Stamp returns the wanted entries.
+// Stamp returns the wanted entries unchanged.
 func (ServerInjects) Stamp(
 	_ context.Context, wanted, _ []v1alpha1.EffectiveInitializer,
 ) ([]v1alpha1.EffectiveInitializer, error) {

@@ -23,7 +23,8 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// fakeInjector adds a pending list with one initializer, or returns a delay or an error.
+// fakeInjector is an Injector that adds a pending list with one initializer, or returns a delay or an
+// error.
 type fakeInjector struct {
 	initializer string
 	retryAfter  time.Duration
@@ -47,15 +48,15 @@ func TestNamespaceReconcileInjects(t *testing.T) {
 		wantRetry  time.Duration
 		wantError  error
 	}{
-		"no initializer": {wantWrites: []string{status + "Initializing=False/NotRequired"}},
-		"an initializer": {
+		"no initializer is injected": {wantWrites: []string{status + "Initializing=False/NotRequired"}},
+		"an initializer is injected": {
 			injector:   fakeInjector{initializer: "rbac.corp.com"},
 			wantWrites: []string{status + "Initializing=True/Pending rbac.corp.com/Initialized=False/Pending"},
 			wantEvents: []string{"Normal Initializing"},
 		},
-		"a retry":    {injector: fakeInjector{retryAfter: time.Second}, wantRetry: time.Second},
-		"an error":   {injector: fakeInjector{err: errOutage}, wantError: errOutage},
-		"a conflict": {injector: fakeInjector{err: errConflict}},
+		"the injection must be retried later": {injector: fakeInjector{retryAfter: time.Second}, wantRetry: time.Second},
+		"the injection fails":                 {injector: fakeInjector{err: errOutage}, wantError: errOutage},
+		"the injection returns a conflict":    {injector: fakeInjector{err: errConflict}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -82,7 +83,8 @@ func TestNamespaceReconcileInjects(t *testing.T) {
 	}
 }
 
-// A status that was computed from an old version of a Namespace must not be written.
+// The resource version prevents a write of conditions that were computed from an old version of a
+// Namespace.
 func TestNamespaceReconcileSendsTheResourceVersion(t *testing.T) {
 	g := NewWithT(t)
 	namespace := wrappers.MakeNamespace("x").UID("x-uid").ResourceVersion("7").Obj()
@@ -107,15 +109,15 @@ func TestNamespaceReconcileSendsTheResourceVersion(t *testing.T) {
 	g.Expect(body.Metadata.ResourceVersion).To(Equal("7"))
 }
 
-// On API servers without the complete policy, the operator completes the initialization, which must
-// not cause a warning.
-func TestNamespaceReconcileOpensWithoutPolicyComplete(t *testing.T) {
+// On API servers without the complete policy, the operator removes the label. This is expected if the
+// operator injected the list, and must not cause a warning.
+func TestNamespaceReconcileRemovesTheLabelWithoutPolicyComplete(t *testing.T) {
 	for name, test := range map[string]struct {
 		injectedAt string
 		want       int
 	}{
-		"by the operator":   {injectedAt: "2026-03-01T12:00:00Z"},
-		"by the API server": {want: 1},
+		"the operator injected the list":   {injectedAt: "2026-03-01T12:00:00Z"},
+		"the API server injected the list": {want: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)

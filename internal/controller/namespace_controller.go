@@ -24,28 +24,28 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/nswrite"
 )
 
-// ProgressInterval is short enough for users who watch a Namespace, and long compared with the time
-// that a trivial initializer takes.
+// ProgressInterval is the default of NamespaceReconciler.ProgressInterval. It is short enough for users
+// who watch a Namespace, and long compared with the duration of a trivial initializer.
 const ProgressInterval = 200 * time.Millisecond
 
-// NamespaceReconciler applies the decisions of initialization.Decide: it sets the conditions of
-// every Namespace, skips initializers that have timed out or are no longer registered, and deletes
-// Namespaces whose initialization has failed.
+// NamespaceReconciler applies the decisions of initialization.Decide: it sets the conditions of every
+// Namespace, skips initializers that have timed out or are no longer registered, and deletes Namespaces
+// whose initialization has failed.
 type NamespaceReconciler struct {
 	client.Client
-	// Live reads from the API server and not from a cache.
+	// Live reads from the API server instead of a cache.
 	Live     client.Reader
 	Recorder events.EventRecorder
 	Clock    clock.PassiveClock
-	// SystemNamespace is the namespace that the operator runs in; it is never deleted.
+	// SystemNamespace is the namespace that the operator runs in. It is never deleted.
 	SystemNamespace string
-	// Workers is the number of concurrent reconciliations; 1 if unset.
+	// Workers is the number of Namespaces that are reconciled concurrently. The default is 1.
 	Workers int
 	// ProgressInterval is the minimum time between two writes that report the progress of an
-	// initialization. Its start and its completion are written immediately.
+	// initialization. The start and the completion are written immediately.
 	ProgressInterval time.Duration
 
-	// Injector adds the pending list to new Namespaces if the API server does not.
+	// Injector adds the pending list to new Namespaces if the API server does not add it.
 	Injector Injector
 
 	registry initializerRegistry
@@ -90,8 +90,8 @@ func (r *NamespaceReconciler) Reconcile(ctx context.Context, req ctrl.Request) (
 	}
 	requeueAfter, err := r.apply(ctx, &namespace, registry)
 	if apierrors.IsConflict(err) {
-		// The watch event of the other write does not suffice: the predicate may drop it, and this request
-		// has replaced the one that was queued for a timeout.
+		// The watch event of the conflicting write does not suffice: the predicate may drop it, and this
+		// request has replaced a request that was queued for a timeout.
 		return ctrl.Result{RequeueAfter: conflictRetry}, nil
 	}
 	return ctrl.Result{RequeueAfter: requeueAfter}, nswrite.IgnoreStale(err)
@@ -111,8 +111,8 @@ func initializationChanged() predicate.Predicate {
 				return true // A new Namespace, or a resync.
 			}
 			state := initialization.ParseState(after)
-			// The request that repaired the label did nothing else, and replaced a request that was queued
-			// for a timeout.
+			// A reconciliation that repairs the label does nothing else, and replaces a request that was
+			// queued for a timeout. Therefore, another reconciliation must follow.
 			return after.DeletionTimestamp == nil && (state.LabelRepair != nil ||
 				initialization.ParseState(before).LabelRepair != nil ||
 				state.Phase == initialization.PhaseFailed ||

@@ -34,13 +34,13 @@ import (
 
 const systemNamespace = "nslifecycle-system"
 
-// namespaceServer serves one Namespace and a configuration that registers its initializers, and
-// records writes. The integration tests cover how the API server handles them.
+// namespaceServer is a fake API server with one Namespace and a configuration that registers its
+// initializers. It records writes. The integration tests cover how the API server handles the writes.
 type namespaceServer struct {
 	namespace *corev1.Namespace
-	// configuration registers the initializers. If nil, they are registered without settings.
+	// configuration registers the initializers. By default, they are registered without settings.
 	configuration *wrappers.ConfigurationWrapper
-	// The errors that requests return.
+	// These are the errors that requests return.
 	getError, patchError, statusError, deleteError error
 
 	writes []string
@@ -114,7 +114,7 @@ func (s *namespaceServer) patchStatus(
 		words = append(words, word)
 	}
 	s.writes = append(s.writes, strings.Join(words, " "))
-	if s.statusError == nil { // The API server returns the new object.
+	if s.statusError == nil { // Like the API server, return the updated object.
 		object.SetResourceVersion("8")
 		object.(*corev1.Namespace).Status.Conditions = body.Status.Conditions
 		s.namespace.ResourceVersion = "8"
@@ -141,7 +141,7 @@ func TestNamespaceReconcile(t *testing.T) {
 		deletion    = "delete x: uid=x-uid resourceVersion="
 
 		failedPatch = statusPatch + "Initializing=False/Failed rbac.corp.com/Initialized=False/Pending"
-		// The last attempt after repeated conflicts.
+		// unconditionalPatch is the last attempt after repeated conflicts.
 		unconditionalPatch = statusPatch + "without resourceVersion " +
 			"Initializing=False/Failed rbac.corp.com/Initialized=False/Pending"
 		failedEvent = "Warning InitializationFailed ... Forbidden: no quota left ... the namespace is "
@@ -164,12 +164,12 @@ func TestNamespaceReconcile(t *testing.T) {
 		wantEvents []string
 		wantError  string
 	}{
-		"deleted": {server: namespaceServer{getError: errNotFound}},
-		"cannot be read": {
+		"the namespace does not exist": {server: namespaceServer{getError: errNotFound}},
+		"the namespace cannot be read": {
 			server:    namespaceServer{getError: errOutage},
 			wantError: errOutage.Error(),
 		},
-		"terminating, with all other actions pending": {
+		"a terminating namespace that otherwise requires every action": {
 			server: namespaceServer{namespace: failed().Label(v1alpha1.LabelInitializing, "yes").Terminating(now).Obj()},
 		},
 		"initialization is not required": {
@@ -179,26 +179,26 @@ func TestNamespaceReconcile(t *testing.T) {
 		"nothing has changed": {
 			server: namespaceServer{namespace: settled(namespace())},
 		},
-		"has just been created": {
+		"the namespace has just been created": {
 			server: namespaceServer{namespace: namespace().Initializers(rbac, quota).Obj()},
 			wantWrites: []string{statusPatch + "Initializing=True/Pending " +
 				"rbac.corp.com/Initialized=False/Pending quota.corp.com/Initialized=False/Pending"},
 			wantEvents: []string{"Normal Initializing ... rbac.corp.com (1 of 2)"},
 		},
-		"one initializer completed, without an Event": {
+		"one initializer has completed; no Event is recorded": {
 			server: namespaceServer{namespace: namespace().Initializers(rbac, quota).Pending(quota).
 				Condition(condition(v1alpha1.ConditionInitializing, "True",
 					v1alpha1.ReasonPending, "another initializer")).Obj()},
 			wantWrites: []string{statusPatch + "Initializing=True/Pending " +
 				"rbac.corp.com/Initialized=True/Completed quota.corp.com/Initialized=False/Pending"},
 		},
-		"all initializers completed": {
+		"all initializers have completed": {
 			server: namespaceServer{namespace: namespace().Initializers(rbac).Pending().Obj()},
 			wantWrites: []string{statusPatch + "Initializing=False/Completed " +
 				"rbac.corp.com/Initialized=True/Completed"},
 			wantEvents: []string{"Normal Initialized"},
 		},
-		"only the condition of an initializer changes, without an Event": {
+		"only the condition of an initializer changes; no Event is recorded": {
 			server:     namespaceServer{namespace: onlyInitializing(settled(namespace().Initializers(rbac).Pending()))},
 			wantWrites: []string{statusPatch + "rbac.corp.com/Initialized=True/Completed"},
 		},
@@ -214,28 +214,28 @@ func TestNamespaceReconcile(t *testing.T) {
 			wantWrites: []string{failedPatch},
 			wantError:  `failed to update the status of namespace "x": ` + errOutage.Error(),
 		},
-		"it was recreated": {
+		"the namespace was recreated": {
 			server:     namespaceServer{namespace: failed().Obj(), statusError: errRecreated},
 			want:       conflictRetry,
 			wantWrites: []string{failedPatch, failedPatch, failedPatch, unconditionalPatch},
 		},
-		"it changes before every attempt": {
+		"the namespace changes before every attempt": {
 			server:     namespaceServer{namespace: failed().Obj(), statusError: errConflict},
 			want:       conflictRetry,
 			wantWrites: []string{failedPatch, failedPatch, failedPatch, unconditionalPatch},
 		},
-		"it was deleted": {
+		"the namespace was deleted": {
 			server:     namespaceServer{namespace: failed().Obj(), statusError: errNotFound},
 			wantWrites: []string{failedPatch},
 		},
 
-		// Failed.
-		"failed: it is deleted at the resource version of the status write": {
+		// Failed initializations.
+		"failed; the namespace is deleted at the resource version of the status write": {
 			server:     namespaceServer{namespace: failed().Obj()},
 			wantWrites: []string{failedPatch, deletion + "8"},
 			wantEvents: []string{failedEvent + "deleted"},
 		},
-		"failed, and the conditions are set": {
+		"failed, and the conditions are already set": {
 			server:     namespaceServer{namespace: settled(failed())},
 			wantWrites: []string{deletion + "7"},
 		},
@@ -251,25 +251,25 @@ func TestNamespaceReconcile(t *testing.T) {
 			wantWrites: []string{failedPatch},
 			wantEvents: []string{failedEvent + "not deleted ... kubectl label namespace x nslifecycle.dev/deletion-protection-"},
 		},
-		"failed, and it changes before every attempt": {
+		"failed, and the namespace changes before every attempt": {
 			server:     namespaceServer{namespace: failed().Obj(), deleteError: errConflict},
 			wantWrites: []string{failedPatch, deletion + "8", deletion + "8", deletion + "8", deletion}, want: conflictRetry,
 			wantEvents: []string{failedEvent + "deleted"},
 		},
-		"failed, and deleted by another client": {
+		"failed, and another client has deleted the namespace": {
 			server:     namespaceServer{namespace: failed().Obj(), deleteError: errNotFound},
 			wantWrites: []string{failedPatch, deletion + "8"},
 			wantEvents: []string{failedEvent + "deleted"},
 		},
-		"failed, and it cannot be deleted": {
+		"failed, and the namespace cannot be deleted": {
 			server:     namespaceServer{namespace: failed().Obj(), deleteError: errOutage},
 			wantWrites: []string{failedPatch, deletion + "8"},
 			wantEvents: []string{failedEvent + "deleted"},
 			wantError:  `failed to delete namespace "x", whose initialization failed: ` + errOutage.Error(),
 		},
 
-		// The label. The watch event for the repair triggers all other actions.
-		"the label disagrees with the list": {
+		// Repair of the label. The watch event for the repair triggers all other actions.
+		"the label is inconsistent with the list": {
 			server: namespaceServer{namespace: failed().Label(v1alpha1.LabelInitializing, "yes").Obj()},
 			wantWrites: []string{labelPatch +
 				`{"metadata":{"labels":{"nslifecycle.dev/initializing":"true"},"resourceVersion":"7"}}`},
@@ -285,15 +285,15 @@ func TestNamespaceReconcile(t *testing.T) {
 			server: namespaceServer{namespace: namespace().Label(v1alpha1.LabelInitializing, "true").Label("app", "web").Obj()},
 			wantWrites: []string{labelPatch +
 				`{"metadata":{"labels":{"nslifecycle.dev/initializing":null},"resourceVersion":"7"}}`},
-			wantEvents: []string{"Warning InitializationRepaired ... Removed label nslifecycle.dev/initializing"},
+			wantEvents: []string{"Warning InitializationRepaired ... Removed the label nslifecycle.dev/initializing"},
 		},
-		"a label with a list of spaces: both are removed": {
+		"a label with a list that contains only spaces; both are removed": {
 			server: namespaceServer{namespace: namespace().Initializers(rbac).Result(failure).
 				Annotation(v1alpha1.AnnotationPendingInitializers, " , ").Obj()},
 			wantWrites: []string{labelPatch + `{"metadata":{` +
 				`"annotations":{"nslifecycle.dev/initialization-result":null,"nslifecycle.dev/pending-initializers":null},` +
 				`"labels":{"nslifecycle.dev/initializing":null},"resourceVersion":"7"}}`},
-			wantEvents: []string{"Warning InitializationRepaired ... Removed label nslifecycle.dev/initializing"},
+			wantEvents: []string{"Warning InitializationRepaired ... Removed the label nslifecycle.dev/initializing"},
 		},
 		"the label cannot be repaired": {
 			server: namespaceServer{
@@ -351,7 +351,7 @@ func TestNamespaceReconcileWritesProgressAtIntervals(t *testing.T) {
 		Client:   server.client(), Live: server.client(), Recorder: events.NewFakeRecorder(10), Clock: clock,
 		SystemNamespace: systemNamespace, ProgressInterval: interval,
 	}
-	// reconcile returns the number of writes and RequeueAfter.
+	// reconcile returns the number of writes, and RequeueAfter.
 	reconcile := func(elapsed time.Duration, namespace *corev1.Namespace) (int, time.Duration) {
 		clock.SetTime(clock.Now().Add(elapsed))
 		namespace.Status = server.namespace.Status
@@ -383,7 +383,7 @@ func TestNamespaceReconcileWritesProgressAtIntervals(t *testing.T) {
 	g.Expect(reconciler.tracker.byUID).To(BeEmpty())
 }
 
-// The cluster or the operator requires these namespaces.
+// Exempt namespaces are required by the cluster or the operator.
 func TestNamespaceReconcileNeverDeletesExemptNamespaces(t *testing.T) {
 	for _, name := range []string{"default", "kube-system", "kube-public", "kube-node-lease", systemNamespace} {
 		t.Run(name, func(t *testing.T) {
@@ -407,13 +407,13 @@ func TestNamespaceReconcileNeverDeletesExemptNamespaces(t *testing.T) {
 func TestEventNotesFitIntoAnEvent(t *testing.T) {
 	const limit = 1024
 	tests := map[string]struct{ note, want string }{
-		"short":              {note: "short", want: "short"},
-		"100 % of a format":  {note: "100 %d", want: "100 %d"},
-		"just short enough":  {note: strings.Repeat("x", limit), want: strings.Repeat("x", limit)},
-		"too long":           {note: strings.Repeat("x", limit+1), want: strings.Repeat("x", limit-3) + "..."},
-		"cut at a character": {note: strings.Repeat("x", limit-5) + "ßßßß", want: strings.Repeat("x", limit-5) + "ß..."},
-		"cut in a character": {note: strings.Repeat("x", limit-4) + "ßßßß", want: strings.Repeat("x", limit-4) + "..."},
-		"cut late in a long character": {
+		"a short note":                          {note: "short", want: "short"},
+		"a note with a percent sign":            {note: "100 %d", want: "100 %d"},
+		"a note with the maximum length":        {note: strings.Repeat("x", limit), want: strings.Repeat("x", limit)},
+		"a note that is too long":               {note: strings.Repeat("x", limit+1), want: strings.Repeat("x", limit-3) + "..."},
+		"truncated after a character":           {note: strings.Repeat("x", limit-5) + "ßßßß", want: strings.Repeat("x", limit-5) + "ß..."},
+		"truncated inside a two-byte character": {note: strings.Repeat("x", limit-4) + "ßßßß", want: strings.Repeat("x", limit-4) + "..."},
+		"truncated inside a four-byte character": {
 			note: strings.Repeat("x", limit-6) + "𝄞𝄞𝄞", want: strings.Repeat("x", limit-6) + "...",
 		},
 	}
@@ -432,7 +432,7 @@ func TestEventNotesFitIntoAnEvent(t *testing.T) {
 }
 
 func TestInitializationChanged(t *testing.T) {
-	// unchanged is a namespace that requires no action.
+	// unchanged returns a namespace that requires no action.
 	unchanged := func() *wrappers.NamespaceWrapper {
 		return &wrappers.NamespaceWrapper{
 			Namespace: *settled(wrappers.MakeNamespace("x").UID("x-uid").ResourceVersion("8")),
@@ -446,19 +446,19 @@ func TestInitializationChanged(t *testing.T) {
 		after client.Object
 		want  bool
 	}{
-		"another label":              {after: unchanged().Label("app", "web").Obj()},
-		"another condition":          {after: unchanged().Condition(corev1.NamespaceCondition{Type: "corp.com/Ready"}).Obj()},
-		"a resync":                   {after: before.DeepCopy(), want: true},
-		"recreated":                  {after: unchanged().UID("another-uid").Obj(), want: true},
-		"the pending list":           {after: unchanged().Initializers("rbac.corp.com").Obj(), want: true},
-		"the label":                  {after: unchanged().Label(v1alpha1.LabelInitializing, "true").Obj(), want: true},
-		"the condition was removed":  {after: withoutConditions(unchanged()), want: true},
-		"the deletion":               {after: unchanged().Terminating(now).Obj()},
-		"the deletion, and the list": {after: unchanged().Initializers("rbac.corp.com").Terminating(now).Obj()},
-		"another kind":               {after: &corev1.Pod{}, want: true},
-		// The namespace is reconciled even if the conditions are set, because the deletion may have
+		"another label changed":       {after: unchanged().Label("app", "web").Obj()},
+		"another condition changed":   {after: unchanged().Condition(corev1.NamespaceCondition{Type: "corp.com/Ready"}).Obj()},
+		"a resync":                    {after: before.DeepCopy(), want: true},
+		"the namespace was recreated": {after: unchanged().UID("another-uid").Obj(), want: true},
+		"the pending list changed":    {after: unchanged().Initializers("rbac.corp.com").Obj(), want: true},
+		"the label changed":           {after: unchanged().Label(v1alpha1.LabelInitializing, "true").Obj(), want: true},
+		"the condition was removed":   {after: withoutConditions(unchanged()), want: true},
+		"the namespace was deleted":   {after: unchanged().Terminating(now).Obj()},
+		"the namespace was deleted, and the pending list changed": {after: unchanged().Initializers("rbac.corp.com").Terminating(now).Obj()},
+		"another kind": {after: &corev1.Pod{}, want: true},
+		// The namespace is reconciled even if the conditions are already set, because the deletion may have
 		// failed.
-		"failed": {after: settled(failed), want: true},
+		"the initialization has failed": {after: settled(failed), want: true},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -469,7 +469,8 @@ func TestInitializationChanged(t *testing.T) {
 	}
 }
 
-// The reconciliation that repairs the label does nothing else and replaces a delayed one.
+// The reconciliation that repairs the label does nothing else, and it replaces a delayed request.
+// Therefore, the repair must trigger another reconciliation.
 func TestInitializationChangedPassesRepairs(t *testing.T) {
 	g := NewWithT(t)
 	broken := wrappers.MakeNamespace("x").UID("x-uid").ResourceVersion("7").Initializers("rbac.corp.com").Obj()
@@ -501,8 +502,8 @@ func recorded(recorder *events.FakeRecorder) []string {
 	return notes
 }
 
-// matchEvents matches the recorded Events in order. Each text contains the start of the Event and
-// values that follow in its note, separated by " ... ".
+// matchEvents matches the recorded Events in order. Each text consists of the start of the Event and of
+// values that the note contains, separated by " ... ".
 func matchEvents(texts ...string) types.GomegaMatcher {
 	elements := make([]any, 0, len(texts))
 	for _, text := range texts {

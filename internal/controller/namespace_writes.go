@@ -7,7 +7,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -20,9 +19,9 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/nswrite"
 )
 
-// apply decides about a Namespace and performs the writes of the decision in a fixed order: only
-// the repair of the label, or the conditions and then the write that skips initializers, sets a
-// failure result, or deletes the Namespace. It returns when to reconcile again.
+// apply computes the decision for a Namespace and performs its writes. If the label must be repaired,
+// apply does nothing else. Otherwise, it first writes the conditions, and then skips initializers, sets
+// a failure result, or deletes the Namespace. It returns the time until the next reconciliation.
 func (r *NamespaceReconciler) apply(
 	ctx context.Context, cached *corev1.Namespace, registry initialization.Registry,
 ) (time.Duration, error) {
@@ -47,13 +46,13 @@ func (r *NamespaceReconciler) apply(
 	case decision.RequiresLiveRead():
 		return r.applyLive(ctx, cached, registry)
 	case decision.State.Phase == initialization.PhaseFailed && decision.KeepReason != "":
-		log.FromContext(ctx).Info("Not deleting a namespace whose initialization failed", "why", decision.KeepReason)
+		log.FromContext(ctx).Info("Kept a namespace whose initialization failed", "why", decision.KeepReason)
 	}
 	return decision.RequeueAfter, nil
 }
 
-// applyLive repeats a decision that requires a live read, with objects read from the API server,
-// and performs its write. The write is rejected if the Namespace has changed since.
+// applyLive repeats a decision that requires a live read with objects from the API server, and performs
+// its write. The API server rejects the write if the Namespace has changed in the meantime.
 func (r *NamespaceReconciler) applyLive(
 	ctx context.Context, cached *corev1.Namespace, registry initialization.Registry,
 ) (time.Duration, error) {
@@ -66,7 +65,7 @@ func (r *NamespaceReconciler) applyLive(
 		return 0, fmt.Errorf("failed to get namespace %q: %w", cached.Name, err)
 	}
 	if live.UID != cached.UID {
-		return 0, nil // The watch event of the new Namespace follows.
+		return 0, nil // The watch event for the new Namespace follows.
 	}
 	var decision initialization.Decision
 	err = nswrite.RetryOnConflict(ctx, r.Live, live, func(namespace *corev1.Namespace, resourceVersion string) error {
@@ -84,17 +83,15 @@ func (r *NamespaceReconciler) applyLive(
 	return decision.RequeueAfter, err
 }
 
-// repairLabel makes the label agree with the pending list. They disagree if a user edited them while
-// the admission policies were not installed. The patch carries the resource version in every attempt.
+// repairLabel makes the label consistent with the pending list. They are inconsistent if a user edited
+// them while the admission policies were not installed. The patch always includes the resource version.
 func (r *NamespaceReconciler) repairLabel(
 	ctx context.Context, namespace *corev1.Namespace, decision initialization.Decision,
 ) error {
 	base := namespace.DeepCopy()
-	namespace.Labels = maps.Clone(namespace.Labels)
 	if decision.LabelRepair.Value == "" {
 		delete(namespace.Labels, v1alpha1.LabelInitializing)
-		// The guard policy does not allow removing the label alone.
-		namespace.Annotations = maps.Clone(namespace.Annotations)
+		// The guard policy does not allow the operator to remove only the label.
 		delete(namespace.Annotations, v1alpha1.AnnotationPendingInitializers)
 		delete(namespace.Annotations, v1alpha1.AnnotationInitializationResult)
 	} else {
@@ -108,7 +105,8 @@ func (r *NamespaceReconciler) repairLabel(
 		return fmt.Errorf("failed to repair label %s of namespace %q: %w", v1alpha1.LabelInitializing, namespace.Name, err)
 	}
 	if decision.LabelRepair.IsExpected {
-		log.FromContext(ctx).Info("Opened a namespace whose pending list is empty", "uid", base.UID)
+		log.FromContext(ctx).Info("Removed the label of a namespace whose pending list is empty", "uid", base.UID,
+			"label", v1alpha1.LabelInitializing)
 	} else {
 		log.FromContext(ctx).Info("Repaired the label of a namespace", "uid", base.UID,
 			"label", v1alpha1.LabelInitializing, "value", decision.LabelRepair.Value)
@@ -117,8 +115,8 @@ func (r *NamespaceReconciler) repairLabel(
 	return nil
 }
 
-// writeConditions writes the conditions of a decision and records its Events. The resource version
-// prevents a stale cache from causing a second Event.
+// writeConditions writes the conditions of a decision and then records its Events. Due to the resource
+// version, a stale cache cannot cause duplicate Events.
 func (r *NamespaceReconciler) writeConditions(
 	ctx context.Context, namespace *corev1.Namespace, resourceVersion string, decision initialization.Decision,
 ) error {
@@ -139,14 +137,14 @@ func (r *NamespaceReconciler) writeConditions(
 	return nil
 }
 
-// skip removes initializers from the pending list and sets their conditions in one write, so that no
-// client sees a shorter list without the conditions.
+// skip removes initializers from the pending list and sets their conditions. It uses a single write, so
+// that no client sees the shorter list without the conditions.
 func (r *NamespaceReconciler) skip(
 	ctx context.Context, namespace *corev1.Namespace, resourceVersion string, skip *initialization.Skip,
 ) error {
 	before := namespace.DeepCopy()
-	// An empty list completes the initialization. If the list were absent, the API server would
-	// restore it.
+	// An empty list completes the initialization. If the annotation were removed instead, the API server
+	// would restore it.
 	err := r.writeAnnotation(ctx, namespace, resourceVersion,
 		v1alpha1.AnnotationPendingInitializers, skip.Pending, skip.Conditions)
 	if err != nil {
@@ -159,26 +157,27 @@ func (r *NamespaceReconciler) skip(
 	return nil
 }
 
-// fail sets the result that the initializer itself would set. The next reconciliation handles it.
+// fail sets the failure result that the initializer itself would set. The next reconciliation handles
+// the failure.
 func (r *NamespaceReconciler) fail(
 	ctx context.Context, namespace *corev1.Namespace, resourceVersion string, timeout *initialization.Timeout,
 ) error {
 	result, err := json.Marshal(timeout.Result())
 	if err != nil {
-		return fmt.Errorf("failed to encode the result of namespace %q: %w", namespace.Name, err)
+		return fmt.Errorf("failed to encode the initialization result of namespace %q: %w", namespace.Name, err)
 	}
 	uid := namespace.UID
 	err = r.writeAnnotation(ctx, namespace, resourceVersion, v1alpha1.AnnotationInitializationResult, string(result), nil)
 	if err != nil {
-		return fmt.Errorf("failed to set the result of namespace %q: %w", namespace.Name, err)
+		return fmt.Errorf("failed to set the initialization result of namespace %q: %w", namespace.Name, err)
 	}
 	log.FromContext(ctx).Info("Failed an initialization that timed out", "uid", uid,
 		"initializer", timeout.Initializer, "timeout", timeout.Duration.String(), "configuration", timeout.Configuration)
 	return nil
 }
 
-// deleteFailed deletes a Namespace whose initialization has failed. Its conditions report the failure
-// already.
+// deleteFailed deletes a Namespace whose initialization has failed. The conditions of the Namespace
+// already report the failure.
 func (r *NamespaceReconciler) deleteFailed(
 	ctx context.Context, namespace *corev1.Namespace, resourceVersion string,
 ) error {
@@ -193,8 +192,8 @@ func (r *NamespaceReconciler) deleteFailed(
 	return nil
 }
 
-// writeAnnotation sets an annotation and conditions in one write of the status, which admission checks
-// like any other write.
+// writeAnnotation sets an annotation and conditions in one write of the status subresource. Admission
+// checks this write like any other.
 func (r *NamespaceReconciler) writeAnnotation(
 	ctx context.Context, namespace *corev1.Namespace, resourceVersion, annotation, value string,
 	conditions []corev1.NamespaceCondition,

@@ -4,14 +4,16 @@
 package controller
 
 import (
+	"context"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
-
-// This file contains the helpers that more than one reconciler uses.
 
 // Names of the reconcilers, in logs and metrics.
 const (
@@ -23,21 +25,39 @@ const (
 )
 
 const (
-	// firstRetryDelay is the delay after the first error, unless a reconciler has its own.
+	// firstRetryDelay is the delay after the first error, unless a reconciler sets a different one.
 	firstRetryDelay = 200 * time.Millisecond
 	// maxRetryDelay is the longest delay after errors, as in the namespace controller of
-	// kube-controller-manager. The default of controller-runtime grows to 1000 s.
+	// kube-controller-manager. With controller-runtime's default, the delay grows to 1000 s.
 	maxRetryDelay = 60 * time.Second
-	// conflictRetry is the delay after a conflict, during which the cache can receive the other
+	// conflictRetry is the delay after a conflict. It gives the cache time to receive the conflicting
 	// write.
 	conflictRetry = 100 * time.Millisecond
 )
 
 type requestQueue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
-// newRateLimiter returns a rate limiter that doubles the delay after each error, up to maxRetryDelay.
+// newRateLimiter returns a rate limiter that starts with the given delay and doubles it after each
+// error, up to maxRetryDelay.
 func newRateLimiter(first time.Duration) workqueue.TypedRateLimiter[reconcile.Request] {
 	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](first, maxRetryDelay)
+}
+
+// handlerFor returns an event handler that calls handle with the created, updated or deleted object.
+func handlerFor(
+	handle func(ctx context.Context, object client.Object, isDeleted bool, queue requestQueue),
+) handler.EventHandler {
+	return handler.Funcs{
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, queue requestQueue) {
+			handle(ctx, e.Object, false, queue)
+		},
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, queue requestQueue) {
+			handle(ctx, e.ObjectNew, false, queue)
+		},
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, queue requestQueue) {
+			handle(ctx, e.Object, true, queue)
+		},
+	}
 }
 
 // requestFor returns the request for a cluster-scoped object.

@@ -18,12 +18,12 @@ import (
 )
 
 var (
-	// now is the time of the fake clocks.
+	// now is the initial time of the fake clocks.
 	now = policytest.Now
 
 	errOutage    = policytest.ErrUnavailable
 	errForbidden = policytest.ErrForbidden
-	errConflict  = apierrors.NewConflict(schema.GroupResource{Resource: "namespaces"}, "x", errors.New("it has changed"))
+	errConflict  = apierrors.NewConflict(schema.GroupResource{Resource: "namespaces"}, "x", errors.New("the object has been modified"))
 	errNotFound  = apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, "x")
 	// errRecreated is the error for a patch with the UID of an object that was deleted and created again.
 	errRecreated = apierrors.NewInvalid(schema.GroupKind{Kind: "Namespace"}, "x", field.ErrorList{

@@ -16,11 +16,11 @@ import (
 )
 
 // maxDiagnosisInterval is the longest time between two diagnoses of a stalled Namespace, unless the
-// progress deadline is longer. The cluster may have changed in the meantime.
+// progress deadline is longer. Diagnoses are repeated because the cause can change.
 const maxDiagnosisInterval = 5 * time.Minute
 
-// stallTracker tracks the progress of each initializing or terminating Namespace. After a restart
-// the progress deadlines start again.
+// stallTracker tracks the progress of each initializing or terminating Namespace. After a restart, all
+// progress deadlines start again.
 type stallTracker struct {
 	lock       sync.Mutex
 	namespaces map[string]*trackedNamespace
@@ -29,17 +29,18 @@ type stallTracker struct {
 // trackedNamespace is the state of one Namespace. The queue ensures that only one worker uses it.
 type trackedNamespace struct {
 	diagnosis.StallDetector
-	// cause is the first one of the last diagnosis, or that of the condition that a previous manager
-	// wrote; empty if the Namespace is not blocked.
+	// cause is the first cause of the last diagnosis, or the reason of the condition that a previous
+	// manager wrote. It is empty if the Namespace is not blocked.
 	cause diagnosis.Cause
-	// gauge is the metric that counts the Namespace; nil if it is not blocked.
+	// gauge is the metric that counts the Namespace. It is nil if the Namespace is not blocked.
 	gauge prometheus.Gauge
-	// reported are the keys of the findings that have an Event; nil before the first diagnosis.
+	// reported contains the keys of the findings that have an Event. It is nil before the first
+	// diagnosis.
 	reported map[string]bool
-	// next is the time of the next diagnosis, and interval the time until the one after that.
+	// next is the time of the next diagnosis. interval is the time between that and the following one.
 	next     time.Time
 	interval time.Duration
-	// isRepeated reports whether the Namespace was diagnosed since it last progressed.
+	// isRepeated reports whether the Namespace was diagnosed since it last made progress.
 	isRepeated bool
 }
 
@@ -47,7 +48,7 @@ type trackedNamespace struct {
 func (t *stallTracker) reset() {
 	t.lock.Lock()
 	defer t.lock.Unlock()
-	t.namespaces = nil
+	t.namespaces = map[string]*trackedNamespace{}
 	metrics.NamespacesBlocked.Reset()
 }
 
@@ -57,9 +58,6 @@ func (t *stallTracker) update(
 ) *trackedNamespace {
 	t.lock.Lock()
 	defer t.lock.Unlock()
-	if t.namespaces == nil {
-		t.namespaces = map[string]*trackedNamespace{}
-	}
 	tracked := t.namespaces[namespace.Name]
 	if tracked == nil {
 		tracked = &trackedNamespace{}
@@ -69,7 +67,7 @@ func (t *stallTracker) update(
 	return tracked
 }
 
-// remove removes a Namespace.
+// remove stops tracking a Namespace.
 func (t *stallTracker) remove(name string) {
 	t.lock.Lock()
 	defer t.lock.Unlock()
@@ -129,12 +127,7 @@ func (n *trackedNamespace) schedule(now time.Time, progressDeadline time.Duratio
 	n.isRepeated = true
 }
 
-// isReported reports whether a finding has an Event.
-func (n *trackedNamespace) isReported(finding diagnosis.Finding) bool {
-	return n.reported[finding.Key()]
-}
-
-// setReported sets the findings that have an Event. A finding that disappears and returns gets
+// setReported sets the findings that have an Event. A finding that disappears and occurs again gets
 // another Event.
 func (n *trackedNamespace) setReported(findings []diagnosis.Finding) {
 	n.reported = map[string]bool{}

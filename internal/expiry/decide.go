@@ -19,27 +19,28 @@ const (
 	// WarningPeriod is the time between the warning and the deletion of a Namespace.
 	WarningPeriod = time.Hour
 
-	// maxRequeue limits the time until the next reconciliation, because a clock may be adjusted.
+	// maxRequeue limits the time until the next reconciliation, because clocks can be adjusted.
 	maxRequeue = 12 * time.Hour
 
-	// The time until a refused deletion is retried.
+	// minRetry and maxRetry limit the time until a refused deletion is retried.
 	minRetry = 10 * time.Second
 	maxRetry = 5 * time.Minute
 
-	// maxShownRefusal is the maximum length of the API server's refusal in the message, in bytes.
+	// maxShownRefusal is the maximum number of bytes of the API server's refusal in the message.
 	maxShownRefusal = 512
 )
 
 // Input contains everything that a decision depends on, except the Namespace.
 type Input struct {
 	Now time.Time
-	// Latest is the later one of two clocks, or zero. The warning period starts at it.
+	// Latest is the later of the current times of two clocks, or zero. The warning period does not
+	// start before it.
 	Latest time.Time
-	// IsExempt reports that the cluster or the operator requires the Namespace.
+	// IsExempt reports whether the cluster or the operator requires the Namespace.
 	IsExempt bool
-	// IsDryRun reports that the operator deletes no Namespace.
+	// IsDryRun reports whether the operator only reports expired Namespaces.
 	IsDryRun bool
-	// PolicyProblem is the reason why the API server may not check who sets the time, or "".
+	// PolicyProblem is the reason why the API server might not check who sets the time, or "".
 	PolicyProblem string
 }
 
@@ -47,21 +48,21 @@ type Input struct {
 type Decision struct {
 	// Condition is the condition to write, or nil if it is up to date.
 	Condition *corev1.NamespaceCondition
-	// EventType is the type of the Event to record once the condition is written, with its reason
-	// and message. If it is empty, there is no Event.
+	// EventType is the type of the Event to record after the condition is written. The Event has the
+	// reason and the message of the condition. If EventType is empty, no Event is recorded.
 	EventType string
-	// ShouldDelete reports that the Namespace must be deleted now.
+	// ShouldDelete reports whether the Namespace must be deleted now.
 	ShouldDelete bool
-	// RequeueAfter is the time until the next decision if the Namespace does not change. 0 means
-	// that only a change can lead to another decision.
+	// RequeueAfter is the time until the next decision if the Namespace does not change. If it is 0,
+	// only a change of the Namespace can lead to another decision.
 	RequeueAfter time.Duration
 }
 
 // IsIdle reports whether there is nothing to do now.
 func (d Decision) IsIdle() bool { return d.Condition == nil && !d.ShouldDelete }
 
-// Decide returns what to do about a Namespace. The warning is stored in its conditions, so it survives
-// a restart of the operator.
+// Decide returns what to do about a Namespace. The conditions of the Namespace store the warning,
+// so it survives a restart of the operator.
 func Decide(namespace *corev1.Namespace, input Input) Decision {
 	if namespace.DeletionTimestamp != nil {
 		return Decision{}
@@ -72,27 +73,25 @@ func Decide(namespace *corev1.Namespace, input Input) Decision {
 		}
 		return notExpiring(namespace, input, v1alpha1.ReasonNoExpiry, msgNoExpiry, "")
 	}
-	if input.IsExempt {
-		return notExpiring(namespace, input, v1alpha1.ReasonNeverExpires, msgExempt, corev1.EventTypeWarning)
-	}
 	expires, err := Parse(namespace)
-	if err != nil {
+	switch {
+	case input.IsExempt:
+		return notExpiring(namespace, input, v1alpha1.ReasonNeverExpires, msgExempt, corev1.EventTypeWarning)
+	case err != nil:
 		return notExpiring(namespace, input, v1alpha1.ReasonInvalidExpiry, msgInvalid(err), corev1.EventTypeWarning)
-	}
-	if input.PolicyProblem != "" {
+	case input.PolicyProblem != "":
 		return notExpiring(namespace, input, v1alpha1.ReasonExpiryPolicyMissing, msgPolicyProblem(input.PolicyProblem),
 			corev1.EventTypeWarning)
-	}
-	if message := protection.Message(namespace); message != "" {
-		return suspend(namespace, input, expires, v1alpha1.ReasonDeletionProtected, message)
-	}
-	if input.IsDryRun {
+	case protection.IsProtected(namespace):
+		return suspend(namespace, input, expires, v1alpha1.ReasonDeletionProtected, protection.Message(namespace))
+	case input.IsDryRun:
 		return suspend(namespace, input, expires, v1alpha1.ReasonExpiryDryRun, msgDryRun)
 	}
 	return schedule(namespace, input, expires)
 }
 
-// suspend reports why a Namespace is not deleted, and records an Event when it expires.
+// suspend returns the decision to report why a Namespace is not deleted. After the Namespace has
+// expired, the decision includes an Event.
 func suspend(namespace *corev1.Namespace, input Input, expires Expiry, reason, message string) Decision {
 	if left := expires.At.Sub(input.Now); left > 0 {
 		decision := notExpiring(namespace, input, reason, msgWillNotDelete(expires, message), "")
@@ -102,7 +101,8 @@ func suspend(namespace *corev1.Namespace, input Input, expires Expiry, reason, m
 	return notExpiring(namespace, input, reason, msgNotDeleted(expires, message), corev1.EventTypeWarning)
 }
 
-// schedule warns of the deletion of a Namespace, or deletes it at the end of the warning period.
+// schedule returns the decision to warn that a Namespace will be deleted, or to delete it at the
+// end of the warning period.
 func schedule(namespace *corev1.Namespace, input Input, expires Expiry) Decision {
 	warned := findWarning(namespace, expires)
 	if warned == nil {
@@ -118,11 +118,11 @@ func schedule(namespace *corev1.Namespace, input Input, expires Expiry) Decision
 	if left > 0 {
 		return Decision{RequeueAfter: min(left, maxRequeue)}
 	}
-	// The delay is the time since the deletion was due, so it doubles with each attempt.
+	// The delay equals the time since the deletion was due, so it doubles with each attempt.
 	return Decision{ShouldDelete: true, RequeueAfter: min(max(-left, minRetry), maxRetry)}
 }
 
-// warn sets the condition to True and records an Event.
+// warn returns the decision to set the condition to True and to record an Event.
 func warn(namespace *corev1.Namespace, input Input, expires Expiry) Decision {
 	at := input.Now
 	if input.Latest.After(at) {
@@ -133,7 +133,7 @@ func warn(namespace *corev1.Namespace, input Input, expires Expiry) Decision {
 		Condition: &corev1.NamespaceCondition{
 			Type: v1alpha1.ConditionExpiring, Status: corev1.ConditionTrue, Reason: v1alpha1.ReasonExpiresSoon,
 			Message: msgWarning(namespace.Name, expires, at),
-			// Set even if the condition was True before: that was the warning of another expiry.
+			// Set the time even if the condition was True before, because it warned of another expiry.
 			LastTransitionTime: metav1.NewTime(at),
 		},
 		EventType:    corev1.EventTypeWarning,
@@ -141,7 +141,7 @@ func warn(namespace *corev1.Namespace, input Input, expires Expiry) Decision {
 	}
 }
 
-// DecideRefused returns what to do after the API server refused the deletion of a Namespace.
+// DecideRefused returns what to do after the API server has refused to delete a Namespace.
 func DecideRefused(namespace *corev1.Namespace, refusal error) Decision {
 	existing := nscondition.Find(namespace, v1alpha1.ConditionExpiring)
 	if existing == nil {
@@ -174,7 +174,7 @@ func findWarning(namespace *corev1.Namespace, expires Expiry) *corev1.NamespaceC
 	return condition
 }
 
-// deletionTime returns when a Namespace is deleted, given the time of the warning.
+// deletionTime returns when a Namespace is deleted if the warning was given at warnedAt.
 func deletionTime(expires Expiry, warnedAt time.Time) time.Time {
 	if warnedAt.After(expires.At) {
 		return warnedAt.Add(WarningPeriod)

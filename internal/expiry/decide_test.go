@@ -20,9 +20,10 @@ import (
 )
 
 var (
-	// onTime is the message of a warning before the expiry of a namespace with a TTL of eight hours.
+	// onTime is the warning for a namespace with a TTL of eight hours, if it is given before the
+	// expiry.
 	onTime = warning("2026-03-01T20:00:00Z", v1alpha1.AnnotationTTL, "8h")
-	// tooLate is the message of a warning three hours after that.
+	// tooLate is the warning for the same namespace, if it is given three hours after the expiry.
 	tooLate = lateWarning("2026-03-02T00:00:00Z", v1alpha1.AnnotationTTL, "8h")
 )
 
@@ -31,7 +32,7 @@ func warning(at, key, value string) string {
 		at, key, value, key)
 }
 
-// lateWarning is the message of a warning that has changed the time of the deletion.
+// lateWarning returns the message of a warning that is given after the expiry.
 func lateWarning(at, key, value string) string {
 	return fmt.Sprintf("the namespace will be deleted at %s, because it expired before the first warning (%s=%s); "+
 		"to keep it, run: kubectl annotate namespace shop %s-", at, key, value, key)
@@ -39,7 +40,8 @@ func lateWarning(at, key, value string) string {
 
 func hours(hours float64) time.Time { return created.Add(time.Duration(hours * float64(time.Hour))) }
 
-// expiring returns the condition with the time of its transition in hours after the creation.
+// expiring returns the Expiring condition. Its transition time is given in hours after the creation
+// of the namespace.
 func expiring(status corev1.ConditionStatus, reason, message string, since float64) corev1.NamespaceCondition {
 	return corev1.NamespaceCondition{
 		Type: v1alpha1.ConditionExpiring, Status: status, Reason: reason, Message: message,
@@ -73,7 +75,7 @@ func TestDecide(t *testing.T) {
 		input Input
 		want  Decision
 	}{
-		"no expiry": {namespace: makeNamespace(), at: 9},
+		"no annotations": {namespace: makeNamespace(), at: 9},
 		"expiry removed": {
 			namespace: makeNamespace(), have: &warned, at: 9,
 			want: write(expiring(no, v1alpha1.ReasonNoExpiry, msgNoExpiry, 9), "", 0),
@@ -84,17 +86,17 @@ func TestDecide(t *testing.T) {
 		},
 		"terminating": {namespace: ttl().Terminating(hours(7)), have: &warned, at: 9},
 
-		"new namespace":                       {namespace: ttl(), at: 0, want: write(scheduled, "", 7*time.Hour)},
-		"already scheduled":                   {namespace: ttl(), have: &scheduled, at: 4, want: Decision{RequeueAfter: 3 * time.Hour}},
-		"more than an hour before the expiry": {namespace: ttl(), have: &scheduled, at: 6.5, want: Decision{RequeueAfter: 30 * time.Minute}},
-		"an hour before the expiry":           {namespace: ttl(), have: &scheduled, at: 7, want: write(warned, warn, time.Hour)},
-		"less than an hour before the expiry": {
+		"new namespace":                        {namespace: ttl(), at: 0, want: write(scheduled, "", 7*time.Hour)},
+		"already scheduled":                    {namespace: ttl(), have: &scheduled, at: 4, want: Decision{RequeueAfter: 3 * time.Hour}},
+		"more than one hour before the expiry": {namespace: ttl(), have: &scheduled, at: 6.5, want: Decision{RequeueAfter: 30 * time.Minute}},
+		"one hour before the expiry":           {namespace: ttl(), have: &scheduled, at: 7, want: write(warned, warn, time.Hour)},
+		"new namespace less than one hour before the expiry": {
 			namespace: ttl(), at: 7.75,
 			want: write(expiring(yes, v1alpha1.ReasonExpiresSoon, onTime, 7.75), warn, 15*time.Minute),
 		},
 		"warned":             {namespace: ttl(), have: &warned, at: 7.5, want: Decision{RequeueAfter: 30 * time.Minute}},
 		"warned and expired": {namespace: ttl(), have: &warned, at: 8, want: Decision{ShouldDelete: true, RequeueAfter: minRetry}},
-		"warned and expired long ago, as after an outage": {
+		"warned and expired long ago": {
 			namespace: ttl(), have: &warned, at: 80, want: Decision{ShouldDelete: true, RequeueAfter: maxRetry},
 		},
 		"warned at the time of the expiry": {
@@ -106,24 +108,24 @@ func TestDecide(t *testing.T) {
 		"scheduled and expired without a warning": {
 			namespace: ttl(), have: &scheduled, at: 11, want: write(warnedLate, warn, time.Hour),
 		},
-		"warned after the expiry":              {namespace: ttl(), have: &warnedLate, at: 11.5, want: Decision{RequeueAfter: 30 * time.Minute}},
-		"warned after the expiry, an hour ago": {namespace: ttl(), have: &warnedLate, at: 12, want: Decision{ShouldDelete: true, RequeueAfter: minRetry}},
+		"warned after the expiry":               {namespace: ttl(), have: &warnedLate, at: 11.5, want: Decision{RequeueAfter: 30 * time.Minute}},
+		"warned after the expiry, one hour ago": {namespace: ttl(), have: &warnedLate, at: 12, want: Decision{ShouldDelete: true, RequeueAfter: minRetry}},
 
 		"extended": {
 			namespace: makeNamespace().Annotation(v1alpha1.AnnotationTTL, "24h"), have: &warned, at: 9,
 			want: write(expiring(no, v1alpha1.ReasonExpiryScheduled,
 				warning("2026-03-02T12:00:00Z", v1alpha1.AnnotationTTL, "24h"), 9), "", maxRequeue),
 		},
-		"extended by less than an hour": {
+		"extended by less than one hour": {
 			namespace: makeNamespace().Annotation(v1alpha1.AnnotationTTL, "8h30m"), have: &warned, at: 8,
 			want: write(expiring(yes, v1alpha1.ReasonExpiresSoon,
 				warning("2026-03-01T20:30:00Z", v1alpha1.AnnotationTTL, "8h30m"), 8), warn, 30*time.Minute),
 		},
-		"moved into the past after a warning": {
+		"shortened to a past time after a warning": {
 			namespace: makeNamespace().Annotation(v1alpha1.AnnotationTTL, "1h"), have: &warned, at: 7.5,
 			want: write(expiring(yes, v1alpha1.ReasonExpiresSoon, lateWarning("2026-03-01T20:30:00Z", v1alpha1.AnnotationTTL, "1h"), 7.5), warn, time.Hour),
 		},
-		"forged condition": {
+		"condition with an unknown message": {
 			namespace: ttl(), have: new(expiring(yes, v1alpha1.ReasonExpiresSoon, "soon", 1)), at: 11,
 			want: write(warnedLate, warn, time.Hour),
 		},
@@ -141,18 +143,18 @@ func TestDecide(t *testing.T) {
 			want: write(expiring(yes, v1alpha1.ReasonExpiresSoon, lateWarning("2026-03-01T22:00:00Z", v1alpha1.AnnotationExpiresAt, "0001-01-01T00:00:00Z"), 9), warn, time.Hour),
 		},
 
-		"invalid": {
+		"invalid annotation": {
 			namespace: makeNamespace().Annotation(v1alpha1.AnnotationTTL, "soon"), have: &warned, at: 9,
-			want: write(expiring(no, v1alpha1.ReasonInvalidExpiry, msgInvalidTTL("soon")+"; the namespace is not deleted until this is fixed", 9), warn, 0),
+			want: write(expiring(no, v1alpha1.ReasonInvalidExpiry, msgInvalid(errors.New(msgInvalidTTL("soon"))), 9), warn, 0),
 		},
-		"exempt": {
+		"exempt namespace": {
 			namespace: ttl(), have: &warned, at: 9, input: Input{IsExempt: true},
 			want: write(expiring(no, v1alpha1.ReasonNeverExpires, msgExempt, 9), warn, 0),
 		},
 		"policy missing": {
 			namespace: ttl(), have: &warned, at: 9, input: Input{PolicyProblem: "every user may set it"},
 			want: write(expiring(no, v1alpha1.ReasonExpiryPolicyMissing,
-				"the namespace is not deleted when it expires: every user may set it", 9), warn, 0),
+				msgPolicyProblem("every user may set it"), 9), warn, 0),
 		},
 		"protected": {
 			namespace: ttl().Label(v1alpha1.LabelDeletionProtection, "enabled"), have: &scheduled, at: 4,
@@ -179,11 +181,11 @@ func TestDecide(t *testing.T) {
 			want: write(expiring(no, v1alpha1.ReasonExpiryDryRun, kept+msgDryRun, 9), warn, 0),
 		},
 
-		"an hour before the expiry by one of two clocks": {
+		"one hour before the expiry according to one of two clocks": {
 			namespace: ttl(), have: &scheduled, at: 7, input: Input{Latest: hours(7.5)},
 			want: write(expiring(yes, v1alpha1.ReasonExpiresSoon, onTime, 7.5), warn, time.Hour),
 		},
-		"expired by one of two clocks": {
+		"expired according to one of two clocks": {
 			namespace: ttl(), have: &scheduled, at: 7, input: Input{Latest: hours(11)},
 			want: write(warnedLate, warn, 5*time.Hour),
 		},
@@ -209,7 +211,7 @@ func TestDecide(t *testing.T) {
 			g.Expect(namespace).To(Equal(before))
 			g.Expect(decision.IsIdle()).To(Equal(test.want.Condition == nil && !test.want.ShouldDelete))
 
-			// The condition is not written again, and there is no second Event.
+			// The next decision does not change the condition, so there is no second Event.
 			if decision.Condition != nil {
 				namespace.Status.Conditions = []corev1.NamespaceCondition{*decision.Condition}
 				again := Decide(namespace, test.input)
@@ -220,8 +222,8 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// The deletion never immediately follows the warning, even if the expiry time has a fraction of a
-// second.
+// TestDecideTruncatesToSeconds verifies that the deletion never immediately follows the warning,
+// even if the expiry contains a fraction of a second.
 func TestDecideTruncatesToSeconds(t *testing.T) {
 	g := NewWithT(t)
 	namespace := makeNamespace().Annotation(v1alpha1.AnnotationExpiresAt, "2026-03-01T12:00:00.7Z").Obj()

@@ -14,14 +14,14 @@ import (
 // Messages of the Expiring condition.
 const (
 	msgNoExpiry = "the namespace has no expiry annotation"
-	msgExempt   = "the cluster or nslifecycle requires this namespace, so it is never deleted when it expires"
+	msgExempt   = "the namespace is never deleted, because the cluster or nslifecycle requires it"
 	msgDryRun   = "the operator runs with --expiry-dry-run"
 
 	msgRefused = "; the API server refused the deletion, and the operator retries it: "
 )
 
 func msgInvalid(err error) string {
-	return err.Error() + "; the namespace is not deleted until this is fixed"
+	return err.Error() + "; the namespace is not deleted until the annotations are valid"
 }
 
 func msgPolicyProblem(problem string) string {
@@ -37,8 +37,8 @@ func msgNotDeleted(expires Expiry, reason string) string {
 	return fmt.Sprintf("the namespace expired at %s (%s), but is not deleted: %s", formatTime(expires.At), expires, reason)
 }
 
-// msgWarning identifies an expiry: the message differs if the time differs, or if the same time is
-// set by another annotation.
+// msgWarning identifies an expiry: the message depends on the time and on the annotation that sets
+// the time.
 func msgWarning(name string, expires Expiry, warnedAt time.Time) string {
 	when := formatTime(expires.At) + " (" + expires.String() + ")"
 	if at := deletionTime(expires, warnedAt); !at.Equal(expires.At) {
@@ -50,19 +50,19 @@ func msgWarning(name string, expires Expiry, warnedAt time.Time) string {
 
 // Errors of Parse.
 const (
-	msgBothAnnotations = "annotations " + v1alpha1.AnnotationExpiresAt + " and " + v1alpha1.AnnotationTTL +
+	msgBothAnnotations = "the annotations " + v1alpha1.AnnotationExpiresAt + " and " + v1alpha1.AnnotationTTL +
 		" are mutually exclusive; remove one of them"
-	msgNoCreationTime = "annotation " + v1alpha1.AnnotationTTL + " counts from the creation of the namespace, and its " +
-		"creation time is unknown"
+	msgNoCreationTime = "the annotation " + v1alpha1.AnnotationTTL + " is relative to the creation of the namespace, " +
+		"but the creation time is unknown"
 )
 
 func msgInvalidTime(value string) string {
-	return fmt.Sprintf("annotation %s is %s, which is not a time in RFC 3339 format, such as 2026-12-24T18:00:00Z",
+	return fmt.Sprintf("the annotation %s is %s, which is not a time in RFC 3339 format, such as 2026-12-24T18:00:00Z",
 		v1alpha1.AnnotationExpiresAt, quote(value))
 }
 
 func msgInvalidTTL(value string) string {
-	return fmt.Sprintf("annotation %s is %s, which is not a positive duration in days, hours, minutes and seconds, "+
+	return fmt.Sprintf("the annotation %s is %s, which is not a positive duration in days, hours, minutes and seconds, "+
 		"such as 7d or 1h30m", v1alpha1.AnnotationTTL, quote(value))
 }
 

@@ -14,25 +14,26 @@ import (
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 )
 
-// config/expiry/expiry.yaml contains the same patterns, so admission accepts exactly the values that
-// the operator acts on. Numbers of five digits do not overflow a time.Duration.
+// The policy in config/expiry/expiry.yaml contains the same patterns, so it accepts exactly the
+// values that the operator parses. Numbers with at most five digits do not overflow a
+// time.Duration.
 var (
 	timePattern = regexp.MustCompile(`^[0-9]{4}-[0-9]{2}-[0-9]{2}` +
 		`T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]([.][0-9]{1,9})?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$`)
 	ttlPattern = regexp.MustCompile(`^(?:([0-9]{1,5})d)?(?:([0-9]{1,5})h)?(?:([0-9]{1,5})m)?(?:([0-9]{1,5})s)?$`)
 )
 
-// maxShownValue is the maximum length of an invalid value in an error, in characters.
+// maxShownValue is the maximum number of characters of an invalid value in an error.
 const maxShownValue = 64
 
-// Expiry is the time at which a Namespace expires.
+// Expiry is the time when a Namespace expires.
 type Expiry struct {
 	At time.Time
-	// Key and Value are the annotation that sets the time.
+	// Key and Value are the key and the value of the annotation that sets the time.
 	Key, Value string
 }
 
-// String returns the annotation.
+// String returns the annotation as key=value.
 func (e Expiry) String() string { return e.Key + "=" + e.Value }
 
 // IsSet reports whether a Namespace has an annotation that sets an expiry.
@@ -42,8 +43,8 @@ func IsSet(namespace *corev1.Namespace) bool {
 	return hasTime || hasTTL
 }
 
-// Parse returns the expiry of a Namespace for which IsSet is true. An error means that the annotations
-// are invalid, and is a sentence for users.
+// Parse returns the expiry of a Namespace for which IsSet returns true. If the annotations are
+// invalid, the error is a message for users.
 func Parse(namespace *corev1.Namespace) (Expiry, error) {
 	at, hasTime := namespace.Annotations[v1alpha1.AnnotationExpiresAt]
 	ttl, hasTTL := namespace.Annotations[v1alpha1.AnnotationTTL]
@@ -86,11 +87,10 @@ func parseTTL(text string) (time.Duration, error) {
 	return duration, nil
 }
 
-func quote(text string) string { return strconv.Quote(truncate(text, maxShownValue)) }
-
-func truncate(text string, width int) string {
-	if runes := []rune(text); len(runes) > width {
-		return string(runes[:width]) + "..."
+// quote returns text as a string literal, truncated to maxShownValue characters.
+func quote(text string) string {
+	if runes := []rune(text); len(runes) > maxShownValue {
+		text = string(runes[:maxShownValue]) + "..."
 	}
-	return text
+	return strconv.Quote(text)
 }

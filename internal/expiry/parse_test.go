@@ -15,7 +15,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// created is the creation time of the namespaces of these tests.
+// created is the creation time of the namespaces in these tests.
 var created = time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
 
 func makeNamespace() *wrappers.NamespaceWrapper {
@@ -120,7 +120,7 @@ func TestParseInvalid(t *testing.T) {
 		},
 		"truncated value": {
 			namespace: makeNamespace().Annotation(v1alpha1.AnnotationTTL, strings.Repeat("ß", 1000)),
-			want:      "annotation nslifecycle.dev/ttl is \"" + strings.Repeat("ß", 64) + `..."`,
+			want:      "the annotation nslifecycle.dev/ttl is \"" + strings.Repeat("ß", 64) + `..."`,
 		},
 	}
 	for name, test := range tests {

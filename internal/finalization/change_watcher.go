@@ -24,35 +24,35 @@ import (
 const (
 	// watchDuration is how long the API server keeps a watch open.
 	watchDuration = 10 * time.Minute
-	// maxWatchBackoff limits the backoff of a watch that cannot be opened. In the meantime,
-	// Namespaces are requeued at intervals.
+	// maxWatchBackoff limits the backoff after a watch that failed. In the meantime, Namespaces are
+	// requeued periodically.
 	maxWatchBackoff = 30 * time.Second
-	// minWatchDuration is the duration of a watch below which the next one backs off. Otherwise a server
-	// that closes each watch immediately would get continuous requests.
+	// minWatchDuration is the duration below which a closed watch is treated as failed. Otherwise, a
+	// server that closes each watch immediately would receive continuous requests.
 	minWatchDuration = time.Second
 )
 
-// changeWatcher requeues namespaces when their terminating objects change. It has one cluster-wide
-// watch for each type of such objects, for metadata only: many namespaces wait for the same few types,
-// mostly pods.
+// changeWatcher requeues namespaces when their terminating objects change. For each type of these
+// objects, it has one cluster-wide watch of metadata, because many namespaces wait for the same few
+// types, mostly pods.
 type changeWatcher struct {
 	content metadata.Interface
-	// notify is called when an object that a namespace waits for changes. isLast reports whether it was
-	// the last one. It must not block, and must not call the changeWatcher.
+	// notify is called when an object that a namespace waits for changes. isLast reports whether the last
+	// object was deleted. The function must not block, and must not call the changeWatcher.
 	notify func(namespace string, isLast bool)
 	log    logr.Logger
 
 	lock       sync.Mutex
 	namespaces map[string]*watchedNamespace
-	// types are the cancel functions of the running watches.
+	// types contains the cancel functions of the running watches.
 	types map[schema.GroupVersionResource]context.CancelFunc
 }
 
 // watchedNamespace is a namespace with a running pass, or with terminating objects.
 type watchedNamespace struct {
-	// awaited is the number of objects by type whose deletion the namespace waits for.
+	// awaited is the number of objects of each type whose deletion the namespace waits for.
 	awaited map[schema.GroupVersionResource]int
-	// changed are the types with an event since the start of the pass.
+	// changed contains the types that had an event since the start of the pass.
 	changed map[schema.GroupVersionResource]bool
 }
 
@@ -65,7 +65,7 @@ func newChangeWatcher(
 	}
 }
 
-// startPass is called before a pass, so that no event during the pass is missed.
+// startPass must be called before a pass, so that no event during the pass is missed.
 func (w *changeWatcher) startPass(namespace string) {
 	w.lock.Lock()
 	defer w.lock.Unlock()
@@ -77,8 +77,8 @@ func (w *changeWatcher) startPass(namespace string) {
 	watched.changed = map[schema.GroupVersionResource]bool{}
 }
 
-// endPass watches the objects that remain after a pass, from the resource versions of its lists, until
-// the context is done.
+// endPass watches the objects that remain after a pass, starting at the resource versions of their
+// lists, until the context is done.
 func (w *changeWatcher) endPass(ctx context.Context, namespace string, remaining []Remaining) {
 	w.lock.Lock()
 	defer w.lock.Unlock()
@@ -92,14 +92,14 @@ func (w *changeWatcher) endPass(ctx context.Context, namespace string, remaining
 	for i := range remaining {
 		of := &remaining[i]
 		if !of.Type.CanWatch || of.Terminating == 0 {
-			continue // Objects that are not terminating are not deleted without another pass.
+			continue // Only another pass can delete objects that are not terminating.
 		}
 		gvr := of.Type.GroupVersionResource
 		watched.awaited[gvr] = of.Count
 		_, wasAwaited := before[gvr]
 		isRunning := w.types[gvr] != nil
-		// A watch that runs for another namespace may already have handled an event that the list
-		// does not include.
+		// A watch that already runs for another namespace may have handled an event that is more recent
+		// than the list.
 		hasChanged = hasChanged || watched.changed[gvr] || (isRunning && !wasAwaited)
 		if !isRunning {
 			watchContext, cancel := context.WithCancel(ctx)
@@ -138,8 +138,8 @@ func (w *changeWatcher) stopUnused() {
 	}
 }
 
-// run watches a type until the context is done. Without a resource version it starts with the current
-// one.
+// run watches a type until the context is done. If the resource version is empty, the watch starts at
+// the current one.
 func (w *changeWatcher) run(ctx context.Context, gvr schema.GroupVersionResource, resourceVersion string) {
 	log := w.log.WithValues("resource", gvr.String())
 	log.V(1).Info("Started a watch")
@@ -175,8 +175,8 @@ func (w *changeWatcher) currentResourceVersion(ctx context.Context, gvr schema.G
 	return list.ResourceVersion, nil
 }
 
-// watchOnce handles the events of one watch. It returns the resource version for the next one, or ""
-// if that is not known.
+// watchOnce handles the events of one watch. It returns the resource version for the next watch, or ""
+// if that is unknown.
 func (w *changeWatcher) watchOnce(
 	ctx context.Context, gvr schema.GroupVersionResource, resourceVersion string,
 ) (string, error) {
@@ -228,7 +228,7 @@ func (w *changeWatcher) handleEvent(namespace string, gvr schema.GroupVersionRes
 	w.notify(namespace, count <= 0)
 }
 
-// handleGap requeues all namespaces that wait for a type after events may have been missed.
+// handleGap requeues all namespaces that wait for a type. It is called if events may have been missed.
 func (w *changeWatcher) handleGap(gvr schema.GroupVersionResource) {
 	w.lock.Lock()
 	defer w.lock.Unlock()
@@ -240,7 +240,7 @@ func (w *changeWatcher) handleGap(gvr schema.GroupVersionResource) {
 	}
 }
 
-// errorOf returns the error of an event that ended a watch.
+// errorOf returns the error in an event that ends a watch.
 func errorOf(event watch.Event) error {
 	if status, ok := event.Object.(*metav1.Status); ok {
 		return &apierrors.StatusError{ErrStatus: *status}

@@ -21,7 +21,7 @@ import (
 // expired is the error of a watch whose resource version is too old.
 var expired = &metav1.Status{Status: metav1.StatusFailure, Code: 410, Reason: metav1.StatusReasonExpired}
 
-// watched runs Watches against a server, in a synctest bubble.
+// watched is a changeWatcher with a fake API server, in a synctest bubble.
 type watched struct {
 	*changeWatcher
 	server *contentServer
@@ -31,7 +31,7 @@ type watched struct {
 	notified []string
 }
 
-// inBubble runs a test with Watches whose goroutines exit with the test.
+// inBubble runs a test with a changeWatcher in a synctest bubble. Its goroutines exit with the test.
 func inBubble(t *testing.T, test func(g *WithT, w *watched)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -105,7 +105,7 @@ func TestChangeWatcherNotifies(t *testing.T) {
 		events []event
 		want   []string
 	}{
-		"nothing happens":                            {},
+		"no events":                                  {},
 		"an object changes":                          {events: []event{{watch.Modified, "x"}}, want: []string{"x"}},
 		"an object is created":                       {events: []event{{watch.Added, "x"}}, want: []string{"x"}},
 		"an object is deleted":                       {events: []event{{watch.Deleted, "x"}}, want: []string{"x"}},
@@ -203,40 +203,40 @@ func TestChangeWatcherIgnoresUnknownNamespaces(t *testing.T) {
 
 func TestChangeWatcherMissesNoEventDuringAPass(t *testing.T) {
 	tests := map[string]struct {
-		// happens runs passes of x and sends events while x and y wait for Pods.
-		happens func(w *watched)
-		// want are the namespaces that are enqueued when x starts to wait.
+		// run starts passes over x and sends events while x and y wait for Pods.
+		run func(w *watched)
+		// want contains the namespaces that are requeued at the end of the pass.
 		want []string
 	}{
-		"nothing happens": {happens: func(w *watched) { w.startPass("x") }},
+		"no events": {run: func(w *watched) { w.startPass("x") }},
 		"an object is deleted during the pass": {
-			happens: func(w *watched) {
+			run: func(w *watched) {
 				w.startPass("x")
 				w.sendEvent(watch.Deleted, "x", "6")
 			},
 			want: []string{"x"},
 		},
 		"an object is deleted before the pass": {
-			happens: func(w *watched) {
+			run: func(w *watched) {
 				w.sendEvent(watch.Deleted, "x", "6")
 				w.startPass("x")
 			},
 		},
 		"an object is deleted between two passes": {
-			happens: func(w *watched) {
+			run: func(w *watched) {
 				w.startPass("x")
 				w.sendEvent(watch.Deleted, "x", "6")
 				w.startPass("x")
 			},
 		},
-		"an object of another namespace is deleted": {
-			happens: func(w *watched) {
+		"an object in another namespace is deleted": {
+			run: func(w *watched) {
 				w.startPass("x")
 				w.sendEvent(watch.Deleted, "z", "6")
 			},
 		},
-		"the watch was interrupted during the pass": {
-			happens: func(w *watched) {
+		"the watch is interrupted during the pass": {
+			run: func(w *watched) {
 				w.startPass("x")
 				w.server.newest().Error(expired)
 				time.Sleep(2 * time.Second)
@@ -252,7 +252,7 @@ func TestChangeWatcherMissesNoEventDuringAPass(t *testing.T) {
 					w.startPass(namespace)
 					w.await(namespace, podsType)
 				}
-				test.happens(w)
+				test.run(w)
 				w.newNotifications()
 				w.await("x", podsType)
 				g.Expect(w.newNotifications()).To(ConsistOf(test.want))
@@ -261,24 +261,24 @@ func TestChangeWatcherMissesNoEventDuringAPass(t *testing.T) {
 	}
 }
 
-// A list may be older than the pass, and a watch for other namespaces may have received later events
-// before the pass began.
+// A list can be older than the pass, and a watch for another namespace can have received later events
+// before the pass started.
 func TestChangeWatcherNotifiesIfAWatchRunsAlready(t *testing.T) {
 	inBubble(t, func(g *WithT, w *watched) {
 		w.startPass("y")
 		w.await("y", podsType)
-		g.Expect(w.newNotifications()).To(BeEmpty()) // That watch starts at the resource version of the list.
+		g.Expect(w.newNotifications()).To(BeEmpty()) // This watch starts at the resource version of the list.
 		w.startPass("x")
 		w.await("x", podsType)
 		g.Expect(w.newNotifications()).To(Equal([]string{"x"}))
-		// One additional pass is enough: the watch misses no event after the first wait.
+		// One additional pass is enough, because the watch misses no event after it.
 		w.startPass("x")
 		w.await("x", podsType)
 		g.Expect(w.newNotifications()).To(BeEmpty())
 	})
 }
 
-// An object without a deletionTimestamp is not watched, since only a request deletes it.
+// Only another pass deletes an object without a deletionTimestamp, so such an object is not watched.
 func TestChangeWatcherWatchesOnlyTerminatingObjects(t *testing.T) {
 	inBubble(t, func(g *WithT, w *watched) {
 		w.startPass("x")
@@ -288,7 +288,7 @@ func TestChangeWatcherWatchesOnlyTerminatingObjects(t *testing.T) {
 		})
 		g.Expect(w.newRequests()).To(Equal([]string{"watch pods from 5"}))
 
-		// Such an object does not keep a watch running either.
+		// Such an object does not keep a watch running, either.
 		pods := w.server.newest()
 		w.startPass("x")
 		w.endPass(w.ctx, "x", []Remaining{{Type: podsType, Count: 3, ResourceVersion: "5"}})
@@ -297,8 +297,7 @@ func TestChangeWatcherWatchesOnlyTerminatingObjects(t *testing.T) {
 	})
 }
 
-// A new watch starts at the resource version of the pass's list, so that the API server sends all later
-// events.
+// A new watch starts at the resource version of the list, so that the API server sends all later events.
 func TestChangeWatcherStartsAtTheResourceVersionOfTheList(t *testing.T) {
 	inBubble(t, func(g *WithT, w *watched) {
 		w.startPass("x")
@@ -310,16 +309,16 @@ func TestChangeWatcherStartsAtTheResourceVersionOfTheList(t *testing.T) {
 
 func TestChangeWatcherRestartsWatches(t *testing.T) {
 	tests := map[string]struct {
-		// ends closes the watch.
+		// ends makes the watch end.
 		ends func(w *watched)
 		// within is the maximum time until a new watch starts.
 		within time.Duration
 		want   []string
-		// wantNotified are the namespaces that need another pass, because events may have been
+		// wantNotified contains the namespaces that need another pass, because events may have been
 		// missed.
 		wantNotified []string
 	}{
-		"the API server closes it, as it does regularly": {
+		"the API server closes the watch after its timeout": {
 			ends: func(w *watched) {
 				w.sendEvent(watch.Modified, "z", "6")
 				w.sendEvent(watch.Bookmark, "", "9")
@@ -335,12 +334,12 @@ func TestChangeWatcherRestartsWatches(t *testing.T) {
 			},
 			want: []string{"watch pods from 5"},
 		},
-		"its resource version is too old": {
+		"the resource version is too old": {
 			ends:   func(w *watched) { w.server.newest().Error(expired) },
 			within: 1200 * time.Millisecond,
 			want:   []string{"list pods cluster-wide", "watch pods from 5"}, wantNotified: []string{"x", "y"},
 		},
-		"unexpected object type": {
+		"an event contains an unexpected object type": {
 			ends:   func(w *watched) { w.server.newest().Modify(&corev1.Pod{}) },
 			within: 1200 * time.Millisecond,
 			want:   []string{"list pods cluster-wide", "watch pods from 5"}, wantNotified: []string{"x", "y"},
@@ -353,7 +352,7 @@ func TestChangeWatcherRestartsWatches(t *testing.T) {
 			},
 			want: []string{"list pods cluster-wide", "watch pods from 5"}, wantNotified: []string{"x", "y"},
 		},
-		"the first attempt to restart it fails": {
+		"the first attempt to restart the watch fails": {
 			ends: func(w *watched) {
 				w.server.fail("watch pods", errOutage)
 				time.Sleep(time.Minute)
@@ -363,7 +362,7 @@ func TestChangeWatcherRestartsWatches(t *testing.T) {
 			},
 			within: 1200 * time.Millisecond, want: []string{"watch pods from 5", "watch pods from 5"},
 		},
-		"it cannot be restarted because its resource version is too old": {
+		"the watch cannot be restarted because the resource version is too old": {
 			ends: func(w *watched) {
 				w.server.fail("watch pods", errTooOld)
 				time.Sleep(time.Minute)
@@ -395,7 +394,7 @@ func TestChangeWatcherRestartsWatches(t *testing.T) {
 					w.startPass(namespace)
 					w.await(namespace, podsType)
 				}
-				// A namespace whose pass is running waits for nothing yet.
+				// A namespace does not wait for objects before its first pass ends.
 				w.startPass("z")
 				g.Expect(w.newRequests()).To(Equal([]string{"watch pods from 5"}))
 				w.newNotifications()
@@ -432,8 +431,7 @@ func TestChangeWatcherBacksOff(t *testing.T) {
 	})
 }
 
-// The watcher backs off if an API server closes every watch immediately, such as an aggregated API
-// server without watches.
+// For example, an aggregated API server that does not support watches may close every watch immediately.
 func TestChangeWatcherBacksOffAfterShortWatches(t *testing.T) {
 	inBubble(t, func(g *WithT, w *watched) {
 		w.startPass("x")

@@ -16,7 +16,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/nscondition"
 )
 
-// Reasons of the conditions, as written by upstream's namespace controller.
+// Reasons of the conditions, the same as in upstream's namespace controller.
 const (
 	ReasonResourcesDiscovered       = "ResourcesDiscovered"
 	ReasonDiscoveryFailed           = "DiscoveryFailed"
@@ -29,20 +29,20 @@ const (
 	ReasonContentHasNoFinalizers    = "ContentHasNoFinalizers"
 	ReasonSomeFinalizersRemain      = "SomeFinalizersRemain"
 
-	// ReasonContentDeletionOrdered means that nothing failed, but not all objects are deleted yet.
-	// Upstream uses the reason ContentDeleted in this case.
+	// ReasonContentDeletionOrdered means that no request failed, but that some objects are not deleted
+	// yet. Upstream uses the reason ContentDeleted in this case.
 	ReasonContentDeletionOrdered = "ContentDeletionOrdered"
-	// ReasonContentUnknown, with status Unknown, means that no object was found, but not all types
-	// could be listed. Upstream reports that all content is removed in this case.
+	// ReasonContentUnknown means that no object was found, but that some types could not be listed. The
+	// status is Unknown. Upstream reports in this case that all content is removed.
 	ReasonContentUnknown = "ContentUnknown"
 )
 
-// maxMessage is the longest message of a condition, in bytes. Messages quote API servers, and the
-// API server refuses a Namespace that is too large.
+// maxMessage is the maximum length of a condition message in bytes. Messages quote responses of API
+// servers, and the API server rejects a Namespace that is too large.
 const maxMessage = 16 << 10
 
-// ComputeConditions returns the conditions of a Namespace that a report changes, with upstream's
-// types, reasons and messages.
+// ComputeConditions returns the conditions of a Namespace that must be updated according to a report,
+// with upstream's types, reasons and messages.
 func ComputeConditions(
 	namespace *corev1.Namespace, report *Report, now metav1.Time,
 ) []corev1.NamespaceCondition {
@@ -55,16 +55,17 @@ func ComputeConditions(
 	}, now)
 }
 
-// ComputeRefusal returns the condition of a Namespace whose content is not deleted, if it changes.
+// ComputeRefusal returns the condition of a Namespace whose content the operator refuses to delete. It
+// returns no condition if the Namespace already has it.
 func ComputeRefusal(namespace *corev1.Namespace, reason string, now metav1.Time) []corev1.NamespaceCondition {
-	return computeChanged(namespace, []corev1.NamespaceCondition{{
-		Type: corev1.NamespaceDeletionContentFailure, Status: corev1.ConditionTrue,
-		Reason: ReasonContentDeletionFailed, Message: fmt.Sprintf(messageDeletionRefused, reason),
-	}}, now)
+	return computeChanged(namespace, []corev1.NamespaceCondition{newCondition(
+		corev1.NamespaceDeletionContentFailure, corev1.ConditionTrue,
+		ReasonContentDeletionFailed, fmt.Sprintf(messageDeletionRefused, reason),
+	)}, now)
 }
 
-// computeChanged returns the wanted conditions that differ from those of a Namespace, with their
-// transition times.
+// computeChanged returns the wanted conditions that differ from the conditions of a Namespace, and sets
+// their transition times.
 func computeChanged(
 	namespace *corev1.Namespace, wanted []corev1.NamespaceCondition, now metav1.Time,
 ) []corev1.NamespaceCondition {
@@ -78,40 +79,35 @@ func computeChanged(
 	return result
 }
 
+func newCondition(
+	conditionType corev1.NamespaceConditionType, status corev1.ConditionStatus, reason, message string,
+) corev1.NamespaceCondition {
+	return corev1.NamespaceCondition{Type: conditionType, Status: status, Reason: reason, Message: message}
+}
+
 func discoveryCondition(err error) corev1.NamespaceCondition {
-	condition := corev1.NamespaceCondition{
-		Type: corev1.NamespaceDeletionDiscoveryFailure, Status: corev1.ConditionFalse,
-		Reason: ReasonResourcesDiscovered, Message: messageResourcesDiscovered,
-	}
+	const conditionType = corev1.NamespaceDeletionDiscoveryFailure
 	if err == nil {
-		return condition
+		return newCondition(conditionType, corev1.ConditionFalse, ReasonResourcesDiscovered, messageResourcesDiscovered)
 	}
-	condition.Status, condition.Reason, condition.Message = corev1.ConditionTrue, ReasonDiscoveryFailed, err.Error()
+	message := err.Error()
 	var groups *discovery.ErrGroupDiscoveryFailed
 	if errors.As(err, &groups) {
-		condition.Message = fmt.Sprintf(messageDiscoveryFailed, len(groups.Groups), err)
+		message = fmt.Sprintf(messageDiscoveryFailed, len(groups.Groups), err)
 	}
-	return condition
+	return newCondition(conditionType, corev1.ConditionTrue, ReasonDiscoveryFailed, message)
 }
 
 func parsingCondition(err error) corev1.NamespaceCondition {
-	condition := corev1.NamespaceCondition{
-		Type: corev1.NamespaceDeletionGVParsingFailure, Status: corev1.ConditionFalse,
-		Reason: ReasonParsedGroupVersions, Message: messageParsed,
+	const conditionType = corev1.NamespaceDeletionGVParsingFailure
+	if err == nil {
+		return newCondition(conditionType, corev1.ConditionFalse, ReasonParsedGroupVersions, messageParsed)
 	}
-	if err != nil {
-		condition.Status, condition.Reason = corev1.ConditionTrue, ReasonGroupVersionParsingFailed
-		condition.Message = err.Error()
-	}
-	return condition
+	return newCondition(conditionType, corev1.ConditionTrue, ReasonGroupVersionParsingFailed, err.Error())
 }
 
 func contentCondition(report *Report) corev1.NamespaceCondition {
-	condition := corev1.NamespaceCondition{
-		Type: corev1.NamespaceDeletionContentFailure, Status: corev1.ConditionFalse,
-		Reason:  ReasonContentDeleted,
-		Message: messageContentDeleted,
-	}
+	const conditionType = corev1.NamespaceDeletionContentFailure
 	switch {
 	case len(report.Errors) > 0:
 		texts := make([]string, 0, len(report.Errors))
@@ -119,63 +115,54 @@ func contentCondition(report *Report) corev1.NamespaceCondition {
 			texts = append(texts, err.Error())
 		}
 		slices.Sort(texts)
-		condition.Status, condition.Reason = corev1.ConditionTrue, ReasonContentDeletionFailed
-		condition.Message = fmt.Sprintf(messageDeletionFailed,
-			len(texts), strings.Join(texts, ", "))
+		return newCondition(conditionType, corev1.ConditionTrue, ReasonContentDeletionFailed,
+			fmt.Sprintf(messageDeletionFailed, len(texts), strings.Join(texts, ", ")))
 	case report.WaitReason != "":
-		condition.Reason = ReasonContentDeletionOrdered
-		condition.Message = fmt.Sprintf(messageDeletionOrdered, report.WaitReason)
+		return newCondition(conditionType, corev1.ConditionFalse, ReasonContentDeletionOrdered,
+			fmt.Sprintf(messageDeletionOrdered, report.WaitReason))
 	case report.Incomplete:
-		condition.Reason, condition.Message = ReasonContentDeletionOrdered, messageDeletionInProgress
-	default:
-		return orUnknown(&condition, report)
+		return newCondition(conditionType, corev1.ConditionFalse, ReasonContentDeletionOrdered, messageDeletionInProgress)
 	}
-	return condition
+	return falseOrUnknown(report, conditionType, ReasonContentDeleted, messageContentDeleted)
 }
 
 func remainingCondition(report *Report) corev1.NamespaceCondition {
-	condition := corev1.NamespaceCondition{
-		Type: corev1.NamespaceContentRemaining, Status: corev1.ConditionFalse,
-		Reason: ReasonContentRemoved, Message: messageContentRemoved,
+	const conditionType = corev1.NamespaceContentRemaining
+	if len(report.Remaining) == 0 {
+		return falseOrUnknown(report, conditionType, ReasonContentRemoved, messageContentRemoved)
 	}
 	texts := make([]string, 0, len(report.Remaining))
 	for _, remaining := range report.Remaining {
 		texts = append(texts, fmt.Sprintf(messageResourceInstances,
 			remaining.Type.Resource, remaining.Type.Group, remaining.Count))
 	}
-	if len(texts) > 0 {
-		slices.Sort(texts)
-		condition.Status, condition.Reason = corev1.ConditionTrue, ReasonSomeResourcesRemain
-		condition.Message = fmt.Sprintf(messageResourcesRemain, strings.Join(texts, ", "))
-		return condition
-	}
-	return orUnknown(&condition, report)
+	slices.Sort(texts)
+	return newCondition(conditionType, corev1.ConditionTrue, ReasonSomeResourcesRemain,
+		fmt.Sprintf(messageResourcesRemain, strings.Join(texts, ", ")))
 }
 
-// orUnknown returns a condition with status Unknown if the remaining objects of some types are not
-// known, and otherwise the given one.
-func orUnknown(condition *corev1.NamespaceCondition, report *Report) corev1.NamespaceCondition {
+// falseOrUnknown returns a condition with status False, or with status Unknown if the remaining
+// objects of some types are not known.
+func falseOrUnknown(
+	report *Report, conditionType corev1.NamespaceConditionType, reason, message string,
+) corev1.NamespaceCondition {
 	switch {
 	case len(report.Unknown) > 0:
 		names := make([]string, 0, len(report.Unknown))
 		for _, resource := range report.Unknown {
 			names = append(names, resource.String())
 		}
-		condition.Message = fmt.Sprintf(messageUnknownUnlisted, joinSome(names))
+		message = fmt.Sprintf(messageUnknownUnlisted, joinSome(names))
 	case !report.Resources.IsComplete():
-		condition.Message = messageUnknownUndiscovered
+		message = messageUnknownUndiscovered
 	default:
-		return *condition
+		return newCondition(conditionType, corev1.ConditionFalse, reason, message)
 	}
-	condition.Status, condition.Reason = corev1.ConditionUnknown, ReasonContentUnknown
-	return *condition
+	return newCondition(conditionType, corev1.ConditionUnknown, ReasonContentUnknown, message)
 }
 
 func finalizersCondition(report *Report) corev1.NamespaceCondition {
-	condition := corev1.NamespaceCondition{
-		Type: corev1.NamespaceFinalizersRemaining, Status: corev1.ConditionFalse,
-		Reason: ReasonContentHasNoFinalizers, Message: messageNoFinalizers,
-	}
+	const conditionType = corev1.NamespaceFinalizersRemaining
 	totals := map[string]int{}
 	count, listed := 0, 0
 	for _, remaining := range report.Remaining {
@@ -185,18 +172,17 @@ func finalizersCondition(report *Report) corev1.NamespaceCondition {
 			totals[finalizer] += number
 		}
 	}
+	if len(totals) == 0 {
+		return falseOrUnknown(report, conditionType, ReasonContentHasNoFinalizers, messageNoFinalizers)
+	}
 	texts := make([]string, 0, len(totals))
 	for finalizer, number := range totals {
 		texts = append(texts, fmt.Sprintf(messageFinalizerInstances, finalizer, number))
 	}
-	if len(texts) > 0 {
-		slices.Sort(texts)
-		condition.Status, condition.Reason = corev1.ConditionTrue, ReasonSomeFinalizersRemain
-		condition.Message = fmt.Sprintf(messageFinalizersRemain, strings.Join(texts, ", "))
-		if listed < count {
-			condition.Message += fmt.Sprintf(messageFinalizersOfSome, listed, count)
-		}
-		return condition
+	slices.Sort(texts)
+	message := fmt.Sprintf(messageFinalizersRemain, strings.Join(texts, ", "))
+	if listed < count {
+		message += fmt.Sprintf(messageFinalizersOfSome, listed, count)
 	}
-	return orUnknown(&condition, report)
+	return newCondition(conditionType, corev1.ConditionTrue, ReasonSomeFinalizersRemain, message)
 }

@@ -16,10 +16,11 @@ import (
 	"k8s.io/client-go/discovery"
 )
 
-// The time when a condition was set, and the time when it is computed again.
 var (
+	// before is the time when existing conditions were set.
 	before = metav1.NewTime(now.Add(-time.Hour))
-	at     = metav1.NewTime(now)
+	// at is the time when conditions are computed.
+	at = metav1.NewTime(now)
 )
 
 const (
@@ -38,7 +39,7 @@ func condition(
 	}
 }
 
-// allWell are the conditions of an empty namespace, with the exact texts of Kubernetes.
+// allWell returns the conditions of an empty namespace, with exactly the messages of Kubernetes.
 func allWell(since metav1.Time) conditions {
 	return conditions{
 		condition("NamespaceDeletionDiscoveryFailure", no, "ResourcesDiscovered",
@@ -53,8 +54,8 @@ func allWell(since metav1.Time) conditions {
 	}
 }
 
-// unknownContent are the conditions of a namespace that was not listed completely: no object is
-// known to remain.
+// unknownContent returns the conditions of a namespace that could not be listed completely and in which
+// no object is known to remain.
 func unknownContent(message string) conditions {
 	return conditions{
 		condition("NamespaceDeletionContentFailure", unknown, "ContentUnknown", message, at),
@@ -65,7 +66,7 @@ func unknownContent(message string) conditions {
 
 const undiscovered = messageUnknownUndiscovered
 
-// healthyExcept are the conditions of an empty namespace with one of them replaced.
+// healthyExcept returns the conditions of an empty namespace, with the given conditions replaced.
 func healthyExcept(others ...corev1.NamespaceCondition) conditions {
 	result := allWell(at)
 	for _, other := range others {
@@ -95,10 +96,10 @@ func TestComputeConditionsOfAReport(t *testing.T) {
 				"Discovery failed for some groups, 1 failing: unable to retrieve the complete list of server APIs: "+
 					"metrics.k8s.io/v1beta1: the server is currently unable to handle the request", at))...),
 		},
-		"discovery failed for some groups, in another error type": {
-			report: Report{Resources: &ResourceSet{DiscoveryError: fmt.Errorf("asking: %w", groupsFailed)}},
+		"discovery failed for some groups, with a wrapped error": {
+			report: Report{Resources: &ResourceSet{DiscoveryError: fmt.Errorf("failed: %w", groupsFailed)}},
 			want: healthyExcept(append(unknownContent(undiscovered), condition("NamespaceDeletionDiscoveryFailure", yes, "DiscoveryFailed",
-				"Discovery failed for some groups, 1 failing: asking: unable to retrieve the complete list of server APIs: "+
+				"Discovery failed for some groups, 1 failing: failed: unable to retrieve the complete list of server APIs: "+
 					"metrics.k8s.io/v1beta1: the server is currently unable to handle the request", at))...),
 		},
 		"discovery failed": {
@@ -155,7 +156,7 @@ func TestComputeConditionsOfAReport(t *testing.T) {
 				"Some resources are remaining: daemonsets.apps.k8s.io has 5 resource instances, "+
 					"deployments.apps.k8s.io has 5 resource instances", at)),
 		},
-		"remaining objects of the core group": {
+		"remaining objects in the core group": {
 			report: Report{Remaining: []Remaining{{Type: podsType, Count: 1, Listed: 1}}},
 			want: healthyExcept(condition("NamespaceContentRemaining", yes, "SomeResourcesRemain",
 				"Some resources are remaining: pods. has 1 resource instances", at)),
@@ -214,16 +215,16 @@ func TestComputeConditionsOfANamespace(t *testing.T) {
 		report *Report
 		want   conditions
 	}{
-		"it has none":         {want: allWell(at)},
+		"no conditions":       {want: allWell(at)},
 		"nothing has changed": {have: allWell(before)},
 		"a new condition":     {have: allWell(before)[:4], want: conditions{allWell(at)[4]}},
 		"unchanged, with a condition of another controller": {have: append(conditions{condition("corp.com/Ready", yes, "Up", "", before)}, allWell(before)...)},
 		"new, with a condition of another controller":       {have: conditions{condition("corp.com/Ready", yes, "Up", "", before)}, want: allWell(at)},
-		"in another order": {have: conditions{allWell(before)[3], allWell(before)[1], allWell(before)[0], allWell(before)[4], allWell(before)[2]}},
-		"one turns True": {
+		"existing conditions in another order":              {have: conditions{allWell(before)[3], allWell(before)[1], allWell(before)[0], allWell(before)[4], allWell(before)[2]}},
+		"one condition turns True": {
 			have: allWell(before), report: left, want: conditions{podLeft(at)},
 		},
-		"one turns False": {
+		"one condition turns False": {
 			have: with(3, podLeft(before)), want: conditions{allWell(at)[3]},
 		},
 		"a changed message keeps the transition time": {
@@ -236,7 +237,7 @@ func TestComputeConditionsOfANamespace(t *testing.T) {
 				"All content successfully deleted, may be waiting on finalization", before)),
 			want: conditions{allWell(before)[2]},
 		},
-		"one is Unknown": {
+		"one condition is Unknown": {
 			have: with(0, condition("NamespaceDeletionDiscoveryFailure", corev1.ConditionUnknown, "ResourcesDiscovered",
 				"All resources successfully discovered", before)),
 			want: conditions{allWell(at)[0]},

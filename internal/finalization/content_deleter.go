@@ -23,17 +23,18 @@ import (
 )
 
 const (
-	// deleteBudget limits how long a pass deletes objects. The next pass deletes the rest, so that a
-	// namespace with many objects does not block others.
+	// deleteBudget limits how long a pass deletes objects. The next pass deletes the others, so that a
+	// namespace with many objects does not block other namespaces.
 	deleteBudget = 10 * time.Second
 	// listBudget limits how long a pass lists objects without finding one to delete.
 	listBudget = 6 * deleteBudget
 	// maxConcurrentTypes limits the types of one namespace that are processed concurrently.
 	maxConcurrentTypes = 10
-	// maxConcurrentDeletes limits the objects of one namespace that are deleted concurrently. Measured on
-	// a two-core machine, 40 take two thirds of the time that 20 take.
+	// maxConcurrentDeletes limits the objects of one namespace that are deleted concurrently. On a
+	// machine with two cores, deletions with a limit of 40 take two thirds of the time that they take
+	// with a limit of 20 (measured).
 	maxConcurrentDeletes = 40
-	// maxConcurrentRequests limits the concurrent requests for all namespaces.
+	// maxConcurrentRequests limits the total number of concurrent requests for all namespaces.
 	maxConcurrentRequests = 64
 )
 
@@ -41,12 +42,13 @@ const (
 // longer has the namespace finalizer.
 var ErrReplaced = errors.New(messageReplaced)
 
-// NamespaceGetter reads a Namespace from the API server, not from a cache.
+// NamespaceGetter reads a Namespace from the API server instead of a cache.
 type NamespaceGetter interface {
 	Get(ctx context.Context, name string) (*corev1.Namespace, error)
 }
 
-// lister lists the first page of types in a namespace, by requests sent at notBefore or later.
+// lister lists the first page of each given type in a namespace, with requests sent at notBefore or
+// later.
 type lister interface {
 	List(
 		ctx context.Context, namespace string, types []schema.GroupVersionResource, notBefore time.Time,
@@ -72,16 +74,15 @@ type pass struct {
 	state     *contentState
 	startedAt time.Time
 
-	// confirmLock makes concurrent callers of confirm share one request.
+	// confirmLock guards confirmedAt, and makes concurrent callers of confirm share one request.
 	confirmLock sync.Mutex
 	confirmedAt time.Time
 	deletes     *semaphore.Weighted
 }
 
-// deleteContent lists the content of a terminating Namespace, deletes what may be deleted now, and
-// reports the remaining objects. Passes over the same Namespace share a contentState, and run one after the
-// other. The error is ErrReplaced, or that of the context or of reading the Namespace; all other errors
-// are in the Report.
+// deleteContent makes one pass: it lists the content of a terminating Namespace, deletes the objects
+// that can be deleted now, and reports the remaining ones. Passes over the same Namespace share a
+// contentState and must not run concurrently. deleteContent returns the errors that Sync documents.
 func (d *contentDeleter) deleteContent(
 	ctx context.Context, namespace *corev1.Namespace, firstSeen, gracePeriodEnd time.Time, state *contentState,
 ) (*Report, error) {
@@ -121,18 +122,18 @@ func (p *pass) run(ctx context.Context, firstSeen, gracePeriodEnd time.Time) (*R
 		if isFullPass || !report.ConfirmedEmpty {
 			return report, nil
 		}
-		// No objects are left. The other types may have been listed long ago, and a request that a slow
-		// webhook delayed may have created an object since. So all types are listed once more.
+		// No objects remain. But the other types may have been listed long ago, and a request that a slow
+		// webhook delayed may have created an object since then. Therefore, list all types once more.
 		isFullPass = true
 	}
 }
 
-// listAll discovers the types and lists the first page of each. A type that is not served means that
-// discovery is stale: it is repeated once.
+// listAll discovers the types and lists the first page of each. If the API server does not serve a
+// discovered type, discovery may be stale, and listAll repeats it once.
 func (p *pass) listAll(ctx context.Context, isAfterGracePeriod bool, firstSeen, gracePeriodEnd time.Time) error {
 	discoverNotBefore, listNotBefore := p.state.computeNotBefore(
 		isAfterGracePeriod, firstSeen, gracePeriodEnd, p.startedAt)
-	// known are the results of the first attempt; nil if the type is empty.
+	// known contains the results of the first attempt. The value is nil if the type is empty.
 	known := map[ResourceType]*typeState{}
 	for attempt := 0; ; attempt++ {
 		resources, err := p.cache.get(ctx, discoverNotBefore)
@@ -145,7 +146,7 @@ func (p *pass) listAll(ctx context.Context, isAfterGracePeriod bool, firstSeen, 
 		}
 		types, isStale := mergeResults(resources.Types, known, results)
 		if !isStale || attempt > 0 {
-			// A type that is not served after two discoveries has no objects, as upstream assumes
+			// Like upstream, assume that a type has no objects if it is not served after two discoveries
 			// (kubernetes/kubernetes#22413).
 			*p.state = contentState{
 				resources: resources, types: types, isAfterGracePeriod: isAfterGracePeriod, gracePeriodEnd: gracePeriodEnd,
@@ -191,8 +192,8 @@ func (p *pass) listTypes(
 	return results, nil
 }
 
-// mergeResults returns the states of the types that are needed later, and whether one of them is not
-// served, so that discovery seems stale.
+// mergeResults returns the states of the types that the pass needs later. It also reports whether
+// discovery may be stale, because the API server does not serve one of the types.
 func mergeResults(
 	types []ResourceType, known map[ResourceType]*typeState, results map[schema.GroupVersionResource]*sharedlist.Result,
 ) ([]*typeState, bool) {
@@ -210,7 +211,7 @@ func mergeResults(
 			continue
 		}
 		isStale = isStale || state.isNotServed
-		// Empty types need no state: with many namespaces it would take most of the memory.
+		// Empty types need no state. With many namespaces, their states would use most of the memory.
 		if state.isOpen() || stageOf(resourceType.GroupResource()) == stagePods {
 			states = append(states, state)
 		}
@@ -218,8 +219,8 @@ func mergeResults(
 	return states, isStale
 }
 
-// relistRemaining lists the types that may have objects. Until the grace period ends that includes
-// pods, which must not run without the objects that they were created with.
+// relistRemaining lists the types that may have objects. Until the grace period ends, these include
+// pods, because pods must not run without the objects that they were created with.
 func (p *pass) relistRemaining(ctx context.Context) error {
 	var open []*typeState
 	wasNotServed := map[ResourceType]bool{}
@@ -243,14 +244,14 @@ func (p *pass) relistRemaining(ctx context.Context) error {
 	return nil
 }
 
-// rediscover makes the next pass repeat discovery, because a type is suddenly not served: its
-// CustomResourceDefinition was probably deleted.
+// rediscover makes the next pass repeat discovery after the API server has stopped serving a type,
+// probably because the CustomResourceDefinition was deleted.
 func (p *pass) rediscover(state *typeState) {
 	p.cache.invalidate()
 	state.isIncomplete = true
 }
 
-// deleteInOrder deletes the objects stage by stage. It returns the reason if a stage has to wait.
+// deleteInOrder deletes the objects stage by stage. If a stage must wait, it returns the reason.
 func (p *pass) deleteInOrder(ctx context.Context, types []*typeState) (string, error) {
 	for current := range stageCount {
 		var states []*typeState
@@ -266,8 +267,8 @@ func (p *pass) deleteInOrder(ctx context.Context, types []*typeState) (string, e
 		if err := p.forEachType(ctx, states, p.deleteType); err != nil {
 			return "", err
 		}
-		// Without objects in later stages there is nothing to wait for. The message would be wrong,
-		// and would alternate with that of a namespace controller that runs alongside the operator.
+		// If later stages have no objects, there is no reason to wait. The message would be wrong, and
+		// would alternate with the message of a namespace controller that runs alongside the operator.
 		if reason := computeWaitReason(current, states); reason != "" && hasLater {
 			return reason, nil
 		}
@@ -275,8 +276,8 @@ func (p *pass) deleteInOrder(ctx context.Context, types []*typeState) (string, e
 	return "", nil
 }
 
-// forEachType calls f for all types with limited concurrency. It returns the first error, which must be
-// one that ends the pass.
+// forEachType calls f for all types with limited concurrency. It returns the first error, which ends
+// the pass.
 func (p *pass) forEachType(
 	ctx context.Context, types []*typeState, f func(context.Context, *typeState) error,
 ) error {
@@ -288,8 +289,8 @@ func (p *pass) forEachType(
 	return group.Wait()
 }
 
-// confirm returns nil if the Namespace was unchanged at some time after the given one, so that all
-// objects listed until then belong to it.
+// confirm returns nil if the Namespace still existed, with the same UID, at some time after the given
+// one. All objects that were listed until the given time then belong to the Namespace.
 func (p *pass) confirm(ctx context.Context, after time.Time) error {
 	p.confirmLock.Lock()
 	defer p.confirmLock.Unlock()
@@ -314,9 +315,4 @@ func (p *pass) confirm(ctx context.Context, after time.Time) error {
 	}
 	p.confirmedAt = requestedAt
 	return nil
-}
-
-// hasExceeded reports whether the pass has taken longer than a budget.
-func (p *pass) hasExceeded(budget time.Duration) bool {
-	return p.clock.Since(p.startedAt) > budget
 }

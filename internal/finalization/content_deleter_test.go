@@ -28,7 +28,7 @@ import (
 
 var (
 	anyResource    = schema.GroupResource{Resource: "any"}
-	errForbidden   = apierrors.NewForbidden(anyResource, "", errors.New("a webhook refuses"))
+	errForbidden   = apierrors.NewForbidden(anyResource, "", errors.New("a webhook rejected the request"))
 	errNotFound    = apierrors.NewNotFound(anyResource, "")
 	errNotAllowed  = apierrors.NewMethodNotSupported(anyResource, "list")
 	errUnavailable = apierrors.NewServiceUnavailable("unavailable")
@@ -45,14 +45,14 @@ var (
 	unlistedWidgets = fmt.Sprintf(waitForList, "widgets.example.com", nextDependencies)
 )
 
-// ordinary has one type of each stage.
+// ordinary contains one type of each stage.
 var ordinary = []string{"v1/pods", "v1/configmaps", "example.com/v1/widgets"}
 
 type objects = []metav1.PartialObjectMetadata
 
 // passResult is the result of a pass as text.
 type passResult struct {
-	// Deletes are the DELETE requests, sorted.
+	// Deletes contains the DELETE requests, sorted.
 	Deletes []string
 	// Remaining is the number of objects by resource.
 	Remaining  map[string]int
@@ -76,7 +76,7 @@ func resultOf(server *contentServer, report *Report) passResult {
 	return result
 }
 
-// newDeleter returns a contentDeleter for a server with some resource types.
+// newDeleter returns a contentDeleter for a server with the given resource types.
 func newDeleter(server *contentServer, reader *namespaceReader, resources ...string) (*contentDeleter, *discoverer) {
 	server.clock = newTickingClock()
 	reader.log = server.record
@@ -101,7 +101,7 @@ func background(words ...string) []string {
 
 func TestPass(t *testing.T) {
 	tests := map[string]struct {
-		// types are the served types; ordinary if empty.
+		// types contains the served types. The default is ordinary.
 		types  []string
 		server *contentServer
 		want   passResult
@@ -131,17 +131,17 @@ func TestPass(t *testing.T) {
 				`failed to delete widgets.example.com "w": no request was sent: the object has no UID`,
 			}},
 		},
-		"an item of another namespace is not deleted": {
+		"an item in another namespace is not deleted": {
 			server: &contentServer{objects: map[string]objects{
 				"widgets": {{ObjectMeta: metav1.ObjectMeta{Namespace: "y", Name: "w", UID: "w-uid"}}},
 			}},
 			want: passResult{Errors: []string{
-				`failed to list widgets.example.com: the answer for namespace "x" has an item in namespace "y"`,
+				`failed to list widgets.example.com: the response for namespace "x" contains an item in namespace "y"`,
 			}},
 		},
 
-		// Pods are first.
-		"pods have a grace period, and other types wait": {
+		// Pods are deleted first.
+		"pods have a deletion grace period; other types wait": {
 			server: &contentServer{
 				objects: map[string]objects{"pods": {object("p")}, "widgets": {object("w")}, "configmaps": {object("c")}},
 				grace:   map[string]time.Duration{"pods": 30 * time.Second},
@@ -151,7 +151,7 @@ func TestPass(t *testing.T) {
 				Remaining: map[string]int{"pods": 1, "widgets": 1, "configmaps": 1},
 			},
 		},
-		"a pod cannot be deleted, and the rest waits for it": {
+		"a pod cannot be deleted; other types wait": {
 			server: &contentServer{
 				objects: map[string]objects{"pods": {object("p")}, "widgets": {object("w")}},
 				errors:  map[string]error{"delete pods/p": errForbidden},
@@ -161,7 +161,7 @@ func TestPass(t *testing.T) {
 				Errors: []string{`failed to delete pods "p": ` + errForbidden.Error()},
 			},
 		},
-		"pods cannot be listed, and the rest waits for them": {
+		"pods cannot be listed; other types wait": {
 			server: &contentServer{
 				objects: map[string]objects{"widgets": {object("w")}},
 				errors:  map[string]error{"list pods": errOutage},
@@ -171,7 +171,7 @@ func TestPass(t *testing.T) {
 				Remaining:  map[string]int{"widgets": 1}, Errors: []string{"failed to list pods: " + errOutage.Error()},
 			},
 		},
-		"the server of pods is unavailable, and the rest waits for them": {
+		"the server of pods is unavailable; other types wait": {
 			server: &contentServer{
 				objects: map[string]objects{"widgets": {object("w")}},
 				errors:  map[string]error{"list pods": errUnavailable},
@@ -181,7 +181,7 @@ func TestPass(t *testing.T) {
 				Remaining:  map[string]int{"widgets": 1}, Errors: []string{"failed to list pods: unavailable"},
 			},
 		},
-		"pods of another group are not waited for": {
+		"no type waits for pods in another group": {
 			types: []string{"metrics.example.com/v1/pods", "v1/configmaps", "example.com/v1/widgets"},
 			server: &contentServer{
 				objects: map[string]objects{"pods": {object("p", "example.com/hold")}, "widgets": {object("w")}},
@@ -191,7 +191,7 @@ func TestPass(t *testing.T) {
 			},
 		},
 
-		// Dependencies are last.
+		// Dependencies are deleted last.
 		"a finalizer blocks the last stage": {
 			server: &contentServer{
 				objects: map[string]objects{"widgets": {object("w", "example.com/hold")}, "configmaps": {object("c")}},
@@ -207,7 +207,7 @@ func TestPass(t *testing.T) {
 			},
 			want: passResult{WaitReason: waitForWidgets, Remaining: map[string]int{"widgets": 1, "configmaps": 1}},
 		},
-		"a finalizer on an object of the last stage blocks nothing": {
+		"a finalizer on an object in the last stage blocks no other object": {
 			types: []string{"v1/pods", "v1/configmaps", "v1/secrets"},
 			server: &contentServer{
 				objects: map[string]objects{"configmaps": {object("c", "example.com/hold")}, "secrets": {object("s")}},
@@ -216,7 +216,7 @@ func TestPass(t *testing.T) {
 				Deletes: background("configmaps/c", "secrets/s"), Remaining: map[string]int{"configmaps": 1},
 			},
 		},
-		"a refused deletion blocks nothing": {
+		"a rejected deletion does not block the last stage": {
 			server: &contentServer{
 				objects: map[string]objects{"widgets": {object("w")}, "configmaps": {object("c")}},
 				errors:  map[string]error{"delete widgets/w": errForbidden},
@@ -226,7 +226,7 @@ func TestPass(t *testing.T) {
 				Errors: []string{`failed to delete widgets.example.com "w": ` + errForbidden.Error()},
 			},
 		},
-		"an unavailable webhook blocks nothing": {
+		"an unavailable webhook does not block the last stage": {
 			server: &contentServer{
 				objects: map[string]objects{"widgets": {object("w")}, "configmaps": {object("c")}},
 				errors:  map[string]error{"delete widgets/w": errInternal},
@@ -236,7 +236,7 @@ func TestPass(t *testing.T) {
 				Errors: []string{`failed to delete widgets.example.com "w": ` + errInternal.Error()},
 			},
 		},
-		"a deletion that timed out blocks": {
+		"a deletion that timed out blocks the last stage": {
 			server: &contentServer{
 				objects: map[string]objects{"widgets": {object("w")}, "configmaps": {object("c")}},
 				errors:  map[string]error{"delete widgets/w": errTimeout},
@@ -246,7 +246,7 @@ func TestPass(t *testing.T) {
 				WaitReason: waitForWidgets, Errors: []string{`failed to delete widgets.example.com "w": ` + errTimeout.Error()},
 			},
 		},
-		"a deletion without a response blocks": {
+		"a deletion without a response blocks the last stage": {
 			server: &contentServer{
 				objects: map[string]objects{"widgets": {object("w")}, "configmaps": {object("c")}},
 				errors:  map[string]error{"delete widgets/w": context.DeadlineExceeded},
@@ -256,7 +256,7 @@ func TestPass(t *testing.T) {
 				WaitReason: waitForWidgets, Errors: []string{`failed to delete widgets.example.com "w": context deadline exceeded`},
 			},
 		},
-		"a deletion with a server timeout blocks": {
+		"a deletion with a server timeout blocks the last stage": {
 			server: &contentServer{
 				objects: map[string]objects{"widgets": {object("w")}, "configmaps": {object("c")}},
 				errors:  map[string]error{"delete widgets/w": errNoTime},
@@ -266,7 +266,7 @@ func TestPass(t *testing.T) {
 				WaitReason: waitForWidgets, Errors: []string{`failed to delete widgets.example.com "w": ` + errNoTime.Error()},
 			},
 		},
-		"a throttled deletion blocks": {
+		"a throttled deletion blocks the last stage": {
 			server: &contentServer{
 				objects: map[string]objects{"widgets": {object("w")}, "configmaps": {object("c")}},
 				errors:  map[string]error{"delete widgets/w": apierrors.NewTooManyRequestsError("later")},
@@ -276,7 +276,7 @@ func TestPass(t *testing.T) {
 				WaitReason: waitForWidgets, Errors: []string{`failed to delete widgets.example.com "w": Too many requests: later`},
 			},
 		},
-		"a type cannot be listed: its stage continues, the next one waits": {
+		"a type cannot be listed; its stage continues, and the next stage waits": {
 			types: append(slices.Clone(ordinary), "v1/services"),
 			server: &contentServer{
 				objects: map[string]objects{"services": {object("s")}, "configmaps": {object("c")}},
@@ -288,7 +288,7 @@ func TestPass(t *testing.T) {
 				Errors:     []string{"failed to list widgets.example.com: " + errOutage.Error()},
 			},
 		},
-		"an unavailable server of a type blocks nothing": {
+		"an unavailable server of a type does not block the last stage": {
 			server: &contentServer{
 				objects: map[string]objects{"configmaps": {object("c")}},
 				errors:  map[string]error{"list widgets": errUnavailable},
@@ -298,16 +298,16 @@ func TestPass(t *testing.T) {
 			},
 		},
 
-		// Objects.
-		"an object was deleted since the list": {
+		// Deletion of single objects.
+		"an object was deleted after it was listed": {
 			server: &contentServer{
 				objects: map[string]objects{"widgets": {object("w")}},
 				errors:  map[string]error{"delete widgets/w": errNotFound},
 			},
-			// The server of this test still has the object; a real one would not.
+			// The fake server still has the object. A real server would not.
 			want: passResult{Deletes: background("widgets/w"), Remaining: map[string]int{"widgets": 1}},
 		},
-		"an object waits for its dependents, which the namespace deletion makes unnecessary": {
+		"an object waits for the deletion of its dependents, which is unnecessary": {
 			server: &contentServer{objects: map[string]objects{
 				"widgets": {deleted(now, "w", metav1.FinalizerDeleteDependents)},
 			}},
@@ -319,13 +319,13 @@ func TestPass(t *testing.T) {
 			}},
 			want: passResult{Deletes: background("widgets/w")},
 		},
-		"an object is being deleted, and is not deleted again": {
+		"a terminating object is not deleted again": {
 			server: &contentServer{objects: map[string]objects{
 				"widgets": {deleted(now, "w", "example.com/hold"), object("v")},
 			}},
 			want: passResult{Deletes: background("widgets/v"), Remaining: map[string]int{"widgets": 1}},
 		},
-		"three objects that cannot be deleted are named; the rest is counted": {
+		"three objects that cannot be deleted are named; other objects are counted": {
 			server: &contentServer{
 				objects: map[string]objects{"widgets": {object("e"), object("d"), object("c"), object("b"), object("a")}},
 				errors: map[string]error{
@@ -342,22 +342,22 @@ func TestPass(t *testing.T) {
 			},
 		},
 
-		// Verbs.
+		// Types that do not support all verbs.
 		"a type without deletecollection": {
 			types:  []string{"example.com/v1/widgets:list,delete"},
 			server: &contentServer{objects: map[string]objects{"widgets": {object("w")}}},
 			want:   passResult{Deletes: background("widgets/w")},
 		},
-		"a type without list is deleted as a whole, and taken for empty": {
+		"a type without list is deleted with deletecollection, and treated as empty": {
 			types:  []string{"example.com/v1/widgets:delete,deletecollection"},
 			server: &contentServer{objects: map[string]objects{"widgets": {object("w")}}},
 			want:   passResult{Deletes: []string{"delete-collection widgets", "deletecollection widgets, Background"}},
 		},
-		"a type with neither is taken for empty": {
+		"a type without list and deletecollection is treated as empty": {
 			types:  []string{"example.com/v1/widgets:delete"},
 			server: &contentServer{objects: map[string]objects{"widgets": {object("w")}}},
 		},
-		"a forbidden deletion of a type without list blocks nothing": {
+		"a rejected deletion of a type without list does not block the last stage": {
 			types: []string{"example.com/v1/widgets:delete,deletecollection", "v1/configmaps"},
 			server: &contentServer{
 				objects: map[string]objects{"configmaps": {object("c")}},
@@ -368,7 +368,7 @@ func TestPass(t *testing.T) {
 				Errors:  []string{"failed to delete all widgets.example.com: " + errForbidden.Error()},
 			},
 		},
-		"a type without list is deleted and blocks the next stage": {
+		"a timeout of the deletion of a type without list blocks the last stage": {
 			types: []string{"example.com/v1/widgets:delete,deletecollection", "v1/configmaps"},
 			server: &contentServer{
 				objects: map[string]objects{"configmaps": {object("c")}},
@@ -380,13 +380,13 @@ func TestPass(t *testing.T) {
 				WaitReason: waitForWidgets, Remaining: map[string]int{"configmaps": 1},
 			},
 		},
-		"a type without list does not have deletecollection either": {
+		"a type without list does not support deletecollection, either": {
 			types:  []string{"example.com/v1/widgets:delete,deletecollection"},
 			server: &contentServer{errors: map[string]error{"delete-collection widgets": errNotAllowed}},
 			want:   passResult{Deletes: []string{"delete-collection widgets", "deletecollection widgets, Background"}},
 		},
 
-		// Pages.
+		// Lists with several pages.
 		"several pages": {
 			server: &contentServer{pageSize: 2, objects: map[string]objects{
 				"widgets": {object("a", "f"), object("b", "f"), object("c", "f"), object("d", "f"), object("e", "f")},
@@ -402,7 +402,7 @@ func TestPass(t *testing.T) {
 			}},
 			want: passResult{Remaining: map[string]int{"widgets": 3}},
 		},
-		"the first page is empty, and there are more": {
+		"the first page is empty, and other pages follow": {
 			server: &contentServer{isEmptyPageFirst: true, objects: map[string]objects{"widgets": {object("a")}}},
 			want:   passResult{Deletes: background("widgets/a")},
 		},
@@ -416,7 +416,7 @@ func TestPass(t *testing.T) {
 				Remaining: map[string]int{"widgets": 2},
 			},
 		},
-		"the first page of a list has expired, which an API server may report": {
+		"the API server reports that the first page of a list has expired": {
 			server: &contentServer{errors: map[string]error{"list widgets": errTooOld}},
 			want: passResult{
 				Errors: []string{"failed to list widgets.example.com: " + errTooOld.Error()},
@@ -448,7 +448,7 @@ func TestPass(t *testing.T) {
 			report, err := deleter.deleteContent(t.Context(), terminating(), now, now, &contentState{})
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(resultOf(server, report)).To(Equal(test.want))
-			// Whatever fails, a namespace that has objects is not reported as empty.
+			// A namespace with objects is never confirmed empty, regardless of failures.
 			isEmpty := test.want.Remaining == nil && test.want.Errors == nil && !test.want.Incomplete
 			g.Expect(report.ConfirmedEmpty).To(Equal(isEmpty))
 		})
@@ -464,13 +464,13 @@ func TestPassConfirmsTheNamespaceBetweenListAndDelete(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(server.log).To(Equal([]string{
 		"list widgets", "get namespace x", "delete widgets/a of a-uid, Background",
-		// The second page was listed after that response.
+		// The Namespace is read again, because the second page was listed after the first read.
 		"list widgets from 1", "get namespace x", "delete widgets/b of b-uid, Background",
 		"list widgets", "list widgets from 1",
 	}))
 }
 
-// A list may be more recent than a Namespace that was read concurrently.
+// A list can be more recent than a Namespace that was read concurrently.
 func TestPassConfirmationHasTheTimeOfItsRequest(t *testing.T) {
 	g := NewWithT(t)
 	server := &contentServer{}
@@ -491,7 +491,7 @@ func TestPassConfirmationHasTheTimeOfItsRequest(t *testing.T) {
 	g.Expect(server.recorded("get")).To(HaveLen(2))
 }
 
-// One request confirms all types that were listed before it.
+// One get request confirms the Namespace for all types that were listed before the request.
 func TestPassSharesTheConfirmation(t *testing.T) {
 	g := NewWithT(t)
 	server := &contentServer{objects: map[string]objects{
@@ -520,13 +520,13 @@ func TestPassDeletesNothingInAnotherNamespace(t *testing.T) {
 		want      error
 		wantError string
 	}{
-		"it is deleted":                  {getError: errNotFound, want: ErrReplaced},
-		"it was recreated":               {live: withUID(terminating(), "another-uid"), want: ErrReplaced},
-		"it was recreated and is active": {live: wrappers.MakeNamespace("x").UID("another-uid").Obj(), want: ErrReplaced},
-		"it is not being deleted":        {live: withoutDeletion(terminating()), want: ErrReplaced},
-		"the finalizer is removed":       {live: withFinalizers(terminating(), "example.com/agent"), want: ErrReplaced},
-		"all finalizers are removed":     {live: withFinalizers(terminating()), want: ErrReplaced},
-		"it cannot be read": {
+		"the namespace no longer exists":            {getError: errNotFound, want: ErrReplaced},
+		"the namespace was recreated":               {live: withUID(terminating(), "another-uid"), want: ErrReplaced},
+		"the namespace was recreated and is active": {live: wrappers.MakeNamespace("x").UID("another-uid").Obj(), want: ErrReplaced},
+		"the namespace is not terminating":          {live: withoutDeletion(terminating()), want: ErrReplaced},
+		"the finalizer was removed":                 {live: withFinalizers(terminating(), "example.com/agent"), want: ErrReplaced},
+		"all finalizers were removed":               {live: withFinalizers(terminating()), want: ErrReplaced},
+		"the namespace cannot be read": {
 			getError: errOutage, want: errOutage,
 			wantError: `failed to get namespace "x" before deleting its content: ` + errOutage.Error(),
 		},
@@ -584,7 +584,7 @@ func TestPassDeletesNoReplacedObject(t *testing.T) {
 func TestPassDiscovers(t *testing.T) {
 	tests := map[string]struct {
 		gracePeriodEnd time.Time
-		// answers are the discovery results after the first one, which another namespace requested.
+		// results contains the discovery results after the first one, which another namespace requested.
 		results   []discoveryResult
 		errors    map[string]error
 		wantCount int
@@ -592,7 +592,7 @@ func TestPassDiscovers(t *testing.T) {
 		wantClean bool
 		wantProof bool
 	}{
-		"before the grace period ends, any discovery result is used": {
+		"any discovery is used before the grace period ends": {
 			gracePeriodEnd: now.Add(time.Hour), wantCount: 1, wantLists: []string{"list widgets"}, wantClean: true,
 		},
 		"the last discovery was after the grace period": {
@@ -603,7 +603,7 @@ func TestPassDiscovers(t *testing.T) {
 			results:        []discoveryResult{{lists: served("example.com/v1/widgets", "v1/configmaps")}},
 			wantCount:      2, wantLists: []string{"list configmaps", "list widgets"}, wantClean: true, wantProof: true,
 		},
-		"a type is no longer served, and discovery agrees": {
+		"a type is no longer served or discovered": {
 			gracePeriodEnd: now, errors: map[string]error{"list widgets": errNotFound},
 			results:   []discoveryResult{{lists: served("v1/configmaps")}},
 			wantCount: 2, wantLists: []string{"list configmaps", "list widgets"}, wantClean: true, wantProof: true,
@@ -614,11 +614,11 @@ func TestPassDiscovers(t *testing.T) {
 			wantCount: 2, wantLists: []string{"list gadgets", "list widgets"}, wantClean: true, wantProof: true,
 		},
 		// kubernetes/kubernetes#22413
-		"a type is in discovery, and not served": {
+		"a type is discovered but not served": {
 			gracePeriodEnd: now, errors: map[string]error{"list widgets": errNotFound}, wantCount: 2,
 			wantLists: []string{"list widgets", "list widgets"}, wantClean: true, wantProof: true,
 		},
-		"a type is in discovery with list, and cannot be listed": {
+		"a type is discovered with list but cannot be listed": {
 			gracePeriodEnd: now, errors: map[string]error{"list widgets": errNotAllowed}, wantCount: 2,
 			wantLists: []string{"list widgets", "list widgets"}, wantClean: true, wantProof: true,
 		},
@@ -658,7 +658,7 @@ func TestPassDiscovers(t *testing.T) {
 	}
 }
 
-// Other types are not listed again if one type is not served.
+// If one type is not served, the other types are not listed again.
 func TestPassListsOnlyUnservedTypesAgain(t *testing.T) {
 	g := NewWithT(t)
 	server := &contentServer{errors: map[string]error{"list widgets": errNotFound}}
@@ -668,8 +668,8 @@ func TestPassListsOnlyUnservedTypesAgain(t *testing.T) {
 	g.Expect(server.recorded("list")).To(ConsistOf("list pods", "list configmaps", "list widgets", "list widgets"))
 }
 
-// A CustomResourceDefinition is deleted while its objects are being deleted. Only a new discovery
-// can confirm that the type is no longer served.
+// A CustomResourceDefinition is deleted while its objects are terminating. Only another discovery can
+// confirm that the type is no longer served.
 func TestPassRediscoversAfterATypeIsRemoved(t *testing.T) {
 	g := NewWithT(t)
 	server := &contentServer{objects: map[string]objects{"widgets": {object("w")}, "configmaps": {object("c")}}}
@@ -706,8 +706,9 @@ func TestPassReportsFailedRecount(t *testing.T) {
 
 func TestPassStopsAfterItsBudget(t *testing.T) {
 	tests := map[string]struct {
-		// slow is the slow request. It takes deleteBudget unless another duration is set.
-		slow          string
+		// slow is the request that takes longer than the budget.
+		slow string
+		// took is the duration of this request. The default is deleteBudget.
 		took          time.Duration
 		objects       objects
 		isEmptyFirst  bool
@@ -715,14 +716,14 @@ func TestPassStopsAfterItsBudget(t *testing.T) {
 		wantListed    int
 		wantFinalizer string
 	}{
-		"while it deletes": {
+		"while deleting objects": {
 			slow: "delete widgets/a", objects: objects{object("a", "f"), object("b", "f"), object("c", "f")},
 			want: passResult{
 				Deletes: background("widgets/a"), Incomplete: true, Remaining: map[string]int{"widgets": 3},
 			},
 			wantListed: 1,
 		},
-		"not while it lists terminating objects": {
+		"but not while listing terminating objects": {
 			slow:    "list widgets from 2",
 			objects: objects{deleted(now, "a", "f"), deleted(now, "b", "f"), deleted(now, "c", "f"), object("d", "f")},
 			want: passResult{
@@ -730,7 +731,7 @@ func TestPassStopsAfterItsBudget(t *testing.T) {
 			},
 			wantListed: 1,
 		},
-		"while listing terminating objects takes very long": {
+		"while listing terminating objects, after a longer time": {
 			slow: "list widgets from 2", took: listBudget,
 			objects: objects{deleted(now, "a", "f"), deleted(now, "b", "f"), deleted(now, "c", "f"), object("d", "f")},
 			want: passResult{
@@ -738,7 +739,7 @@ func TestPassStopsAfterItsBudget(t *testing.T) {
 			},
 			wantListed: 1,
 		},
-		"while it counts": {
+		"while counting objects": {
 			slow:    "delete widgets/c",
 			objects: objects{object("a", "f"), object("b", "f"), object("c", "f")},
 			want: passResult{
@@ -765,8 +766,8 @@ func TestPassStopsAfterItsBudget(t *testing.T) {
 
 // A list can start with empty pages.
 func TestPassContinuesAfterAnEmptyPage(t *testing.T) {
-	// The list request after which the budget is exhausted.
-	for name, last := range map[string]int{"while it deletes": 1, "while it counts": 2} {
+	// last is the number of the list request after which the budget is exhausted.
+	for name, last := range map[string]int{"while deleting objects": 1, "while counting objects": 2} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			server := &contentServer{isEmptyPageFirst: true, objects: map[string]objects{"widgets": {deleted(now, "w", "f")}}}
@@ -789,8 +790,7 @@ func TestPassCountsFinalizersAndDeletionDue(t *testing.T) {
 	g := NewWithT(t)
 	server := &contentServer{objects: map[string]objects{
 		"pods": {
-			deleted(now.Add(30*time.Second), "runs"), deleted(now, "has-come-to-its-end"),
-			deleted(now.Add(10*time.Second), "runs-shorter"),
+			deleted(now.Add(30*time.Second), "long"), deleted(now, "due"), deleted(now.Add(10*time.Second), "short"),
 		},
 		"widgets": {object("a", "f", "g"), object("b", "f")},
 	}}
@@ -801,10 +801,9 @@ func TestPassCountsFinalizersAndDeletionDue(t *testing.T) {
 		{Type: podsType, Count: 3, Listed: 3, Terminating: 3, DeletionDue: now.Add(30 * time.Second), ResourceVersion: "5"},
 		{Type: widgetsType, Count: 2, Listed: 2, Finalizers: map[string]int{"f": 2, "g": 1}, ResourceVersion: "5"},
 	}))
-	g.Expect(report.deletionDue()).To(Equal(now.Add(30 * time.Second)))
 }
 
-func TestPassEndsWithTheContext(t *testing.T) {
+func TestPassStopsWhenTheContextIsCanceled(t *testing.T) {
 	for _, request := range []string{"list widgets", "delete widgets/w", "delete-collection gadgets", "list widgets from 1"} {
 		t.Run(request, func(t *testing.T) {
 			g := NewWithT(t)
@@ -848,13 +847,13 @@ func withFinalizers(namespace *corev1.Namespace, tokens ...corev1.FinalizerName)
 }
 
 // A 429 without Retry-After, for example from a webhook, applies to one object only.
-func TestPassDeletesAllObjectsDespiteRefusals(t *testing.T) {
+func TestPassDeletesAllObjectsDespiteRejections(t *testing.T) {
 	g := NewWithT(t)
 	server := &contentServer{objects: map[string]objects{}, errors: map[string]error{}}
 	for i := range 2 * maxConcurrentDeletes {
 		name := fmt.Sprintf("w%d", i)
 		server.objects["widgets"] = append(server.objects["widgets"], object(name))
-		server.errors["delete widgets/"+name] = apierrors.NewTooManyRequests("refused", 0)
+		server.errors["delete widgets/"+name] = apierrors.NewTooManyRequests("rejected", 0)
 	}
 	deleter, _ := newDeleter(server, &namespaceReader{namespace: terminating()}, "v1/configmaps", "example.com/v1/widgets")
 	report, err := deleter.deleteContent(t.Context(), terminating(), now, now, &contentState{})
@@ -864,7 +863,7 @@ func TestPassDeletesAllObjectsDespiteRefusals(t *testing.T) {
 	g.Expect(report.ConfirmedEmpty).To(BeFalse())
 }
 
-// Each further request would wait as long as the first, and block other namespaces.
+// Each further request would wait as long as the first one, and would block other namespaces.
 func TestPassStopsDeletingWhileThrottled(t *testing.T) {
 	g := NewWithT(t)
 	server := &contentServer{objects: map[string]objects{}, errors: map[string]error{}}

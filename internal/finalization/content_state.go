@@ -15,38 +15,39 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/finalization/sharedlist"
 )
 
-// contentState is the known content of a namespace between passes: the result of the last full
-// pass over all types, updated by each pass since. The zero contentState means that nothing is known.
+// contentState is the known content of a namespace between passes: the result of the last full pass
+// over all types, updated by each later pass. In the zero contentState, no content is known.
 type contentState struct {
 	resources *ResourceSet
-	// types are those that may have objects, and pods, because new ones may be created.
+	// types contains the types that may have objects. It also contains pods, because new pods may be
+	// created.
 	types []*typeState
 	// isAfterGracePeriod reports whether discovery and lists of the last full pass were requested after
 	// the grace period.
 	isAfterGracePeriod bool
-	// gracePeriodEnd is the end of the grace period as known in the last full pass.
+	// gracePeriodEnd is the end of the grace period according to the last full pass.
 	gracePeriodEnd time.Time
-	// isInterrupted reports whether the last pass ended with an error. Its counts may be partial, so
-	// that types look empty.
+	// isInterrupted reports whether the last pass ended with an error. Its counts can be partial, so
+	// that types with objects appear to be empty.
 	isInterrupted bool
 }
 
-// needsFullPass reports whether all types must be listed, not only those that may have objects.
+// needsFullPass reports whether all types must be listed, and not only the types that may have objects.
 func (s *contentState) needsFullPass(isAfterGracePeriod bool, gracePeriodEnd time.Time, cache *discoveryCache) bool {
 	return s.resources == nil || s.isInterrupted || s.isOutdated(isAfterGracePeriod, gracePeriodEnd) ||
 		!s.resources.IsComplete() || cache.isStale(s.resources)
 }
 
-// isOutdated reports whether the grace period has ended since the last full pass, or ends later than
-// was known then: a second API server extends it.
+// isOutdated reports whether the grace period has ended since the last full pass, or now ends later
+// than in that pass. For example, a second API server makes the grace period longer.
 func (s *contentState) isOutdated(isAfterGracePeriod bool, gracePeriodEnd time.Time) bool {
 	return s.isAfterGracePeriod != isAfterGracePeriod ||
 		(s.isAfterGracePeriod && s.gracePeriodEnd.Before(gracePeriodEnd))
 }
 
 // computeNotBefore returns the earliest acceptable times of discovery and of shared lists for a full
-// pass. Lists may be older than the pass if it is the first one, or if no object remained in the last
-// one: no deletion can be missed then.
+// pass. Lists can be older than the pass if it is the first one, or if no object remained in the
+// previous one. In these cases, the operator cannot miss a deletion.
 func (s *contentState) computeNotBefore(
 	isAfterGracePeriod bool, firstSeen, gracePeriodEnd, startedAt time.Time,
 ) (discovery, lists time.Time) {
@@ -54,7 +55,7 @@ func (s *contentState) computeNotBefore(
 	mayHaveObjects := s.isInterrupted || slices.ContainsFunc(s.types, (*typeState).isOpen)
 	switch {
 	case !isAfterGracePeriod && isFirst:
-		return time.Time{}, firstSeen // Any discovery is acceptable before the grace period ends.
+		return time.Time{}, firstSeen // Until the grace period ends, any discovery is acceptable.
 	case !isAfterGracePeriod:
 		return time.Time{}, startedAt
 	case isFirst || (!mayHaveObjects && s.isOutdated(isAfterGracePeriod, gracePeriodEnd)):
@@ -64,14 +65,14 @@ func (s *contentState) computeNotBefore(
 	}
 }
 
-// typeState is the known objects of one type in one namespace.
+// typeState describes the known objects of one type in one namespace.
 type typeState struct {
 	Remaining
 
 	// page is the first page of the list.
 	page     *metav1.PartialObjectMetadataList
 	listedAt time.Time
-	// isUncounted reports whether the first page is empty and others follow.
+	// isUncounted reports whether the first page is empty but other pages follow.
 	isUncounted bool
 	// isNotServed reports whether the API server does not serve the type.
 	isNotServed bool
@@ -79,14 +80,15 @@ type typeState struct {
 	isIncomplete bool
 	listError    error
 	deleteError  error
-	// isUncertain reports whether the outcome of a DELETE is not known, for example after a timeout.
+	// isUncertain reports whether the outcome of a DELETE request is unknown, for example after a
+	// timeout.
 	isUncertain bool
 	// failed is the number of failed DELETE requests.
 	failed int
 }
 
-// setListResult stores the result of a list. It returns the page, an empty one if the type is not
-// served, or nil if the list failed.
+// setListResult stores the result of a list request. It returns the page, an empty page if the type is
+// not served, or nil if the request failed.
 func (s *typeState) setListResult(
 	page *metav1.PartialObjectMetadataList, err error,
 ) *metav1.PartialObjectMetadataList {
@@ -113,12 +115,12 @@ func (s *typeState) setFirstPage(result *sharedlist.Result) {
 	}
 	s.page, s.listedAt = page, result.ListedAt
 	s.count(page.Items)
-	s.addUnlisted(page)
-	// A page may be empty although others follow, as the API allows.
+	s.Count += int(ptr.Deref(page.RemainingItemCount, 0))
+	// The API allows empty pages that other pages follow.
 	s.isUncounted = s.Count == 0 && page.Continue != ""
 }
 
-// isOpen reports whether the type may have objects, now or after an error is resolved.
+// isOpen reports whether the type may have objects, now or once an error is resolved.
 func (s *typeState) isOpen() bool {
 	return s.Count > 0 || s.isUncounted || s.isIncomplete || s.isNotServed || !s.Type.CanList ||
 		s.listError != nil || s.deleteError != nil
@@ -129,10 +131,10 @@ func (s *typeState) mayHaveObjects() bool {
 	return s.Count > 0 || s.isUncounted || s.listError != nil || !s.Type.CanList
 }
 
-// canAssumeDeleted reports whether the API server must have deleted all objects of the type in this
-// pass: they had no finalizer and no request failed. The finalizers of objects on other pages are not
-// known. It applies to the last stage only: an object that is created during the deletion of a type may
-// need what a later stage deletes.
+// canAssumeDeleted reports whether all objects of the type must have been deleted in this pass, because
+// they had no finalizer and no request failed. It is false if there are other pages, because the
+// finalizers on them are unknown. It is true only in the last stage: an object that is created during
+// the deletion of a type may need objects that a later stage deletes.
 func (s *typeState) canAssumeDeleted() bool {
 	return s.deleteError == nil && !s.isIncomplete && !s.isUncounted && len(s.Finalizers) == 0 && s.Terminating == 0 &&
 		s.Count == s.Listed && s.page.Continue == "" && stageOf(s.Type.GroupResource()) == stageDependencies
@@ -142,7 +144,7 @@ func (s *typeState) reset() {
 	s.Count, s.Listed, s.Terminating, s.DeletionDue, s.Finalizers, s.isUncounted = 0, 0, 0, time.Time{}, nil, false
 }
 
-// count adds listed objects to those that remain.
+// count adds listed objects to the remaining ones.
 func (s *typeState) count(objects []metav1.PartialObjectMetadata) {
 	s.Count += len(objects)
 	s.Listed += len(objects)
@@ -163,19 +165,9 @@ func (s *typeState) count(objects []metav1.PartialObjectMetadata) {
 	}
 }
 
-// addUnlisted adds the number of objects on later pages.
-func (s *typeState) addUnlisted(last *metav1.PartialObjectMetadataList) {
-	s.Count += int(ptr.Deref(last.RemainingItemCount, 0))
-}
-
-// isNotServed reports whether an error means that the API server does not serve the type. Some types
-// that discovery returns respond "not found" to all requests (kubernetes/kubernetes#22413).
+// isNotServed reports whether an error means that the API server does not serve the type. For some
+// types that discovery returns, the API server responds to all requests with NotFound
+// (kubernetes/kubernetes#22413).
 func isNotServed(err error) bool {
 	return apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err)
-}
-
-// isUnavailable reports whether an error means that the server of a type is unavailable, for example
-// an aggregated API server.
-func isUnavailable(err error) bool {
-	return apierrors.IsServiceUnavailable(err)
 }

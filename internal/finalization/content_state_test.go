@@ -33,7 +33,7 @@ func newPasses(t *testing.T, server *contentServer) *passes {
 	return p
 }
 
-// pass runs a pass and returns the requests that it sent, sorted.
+// pass runs a pass. It returns the Report and the requests that the pass sent, sorted.
 func (p *passes) pass(t *testing.T, gracePeriodEnd time.Time) (*Report, []string) {
 	t.Helper()
 	p.server.log = nil
@@ -61,7 +61,7 @@ func TestPassKeepsContentState(t *testing.T) {
 		"delete pods/p of p-uid, Background", "list pods", "delete widgets/w of w-uid, Background", "list widgets"))
 	p.g.Expect(report.ConfirmedEmpty).To(BeFalse())
 
-	// Pods do not remain, and terminating objects are not deleted again. ConfigMaps wait.
+	// No Pods remain, and the terminating widget is not deleted again. The ConfigMap waits.
 	report, requests = p.pass(t, now)
 	p.g.Expect(requests).To(Equal([]string{"list configmaps", "list widgets"}))
 	p.g.Expect(report.ConfirmedEmpty).To(BeFalse())
@@ -73,7 +73,7 @@ func TestPassKeepsContentState(t *testing.T) {
 	p.g.Expect(report.ConfirmedEmpty).To(BeTrue())
 }
 
-// A request that was admitted before the deletion may have been delayed.
+// A request that was admitted before the deletion can have been delayed.
 func TestPassFindsObjectsCreatedAfterTheFullPass(t *testing.T) {
 	p := newPasses(t, &contentServer{objects: map[string]objects{"widgets": {object("w", "example.com/hold")}}})
 	p.pass(t, now)
@@ -86,7 +86,7 @@ func TestPassFindsObjectsCreatedAfterTheFullPass(t *testing.T) {
 	p.g.Expect(report.ConfirmedEmpty).To(BeTrue())
 }
 
-// A type that was empty may have objects now.
+// Until the grace period ends, objects can be created, even of a type that was empty.
 func TestPassConfirmsNothingBeforeTheGracePeriodEnds(t *testing.T) {
 	p := newPasses(t, &contentServer{objects: map[string]objects{}})
 	report, requests := p.pass(t, later)
@@ -102,7 +102,7 @@ func TestPassConfirmsNothingBeforeTheGracePeriodEnds(t *testing.T) {
 	p.g.Expect(requests).To(ContainElements(listEachType))
 	p.g.Expect(report.Remaining).To(HaveLen(1))
 	p.g.Expect(report.ConfirmedEmpty).To(BeFalse())
-	p.g.Expect(p.api.count).To(Equal(2)) // The first discovery was before the end of the grace period, too.
+	p.g.Expect(p.api.count).To(Equal(2)) // The first discovery was too early, too.
 
 	p.server.objects["widgets"] = nil
 	report, requests = p.pass(t, gracePeriodEnd)
@@ -110,8 +110,8 @@ func TestPassConfirmsNothingBeforeTheGracePeriodEnds(t *testing.T) {
 	p.g.Expect(report.ConfirmedEmpty).To(BeTrue())
 }
 
-// Nothing else is deleted while a Pod exists. Until the grace period ends, a Pod may be created
-// after the full pass.
+// No other object is deleted while a Pod exists. Until the grace period ends, a Pod can be created after
+// the full pass.
 func TestPassFindsNewPodsBeforeTheGracePeriodEnds(t *testing.T) {
 	p := newPasses(t, &contentServer{objects: map[string]objects{
 		"widgets": {object("w", "example.com/hold")}, "configmaps": {object("c")},
@@ -123,8 +123,8 @@ func TestPassFindsNewPodsBeforeTheGracePeriodEnds(t *testing.T) {
 	p.g.Expect(report.WaitReason).To(Equal(waitForPods))
 }
 
-// cachedLister returns empty results of requests that were sent at a given time for another
-// namespace, if they are recent enough.
+// cachedLister returns the empty result of an earlier request for another namespace if that request is
+// recent enough.
 type cachedLister struct {
 	lister
 	requestedAt time.Time
@@ -154,9 +154,9 @@ func TestPassUsesListsOfOtherNamespaces(t *testing.T) {
 		want      []string
 		wantEmpty bool
 	}{
-		"shortly before": {requested: -1, want: listEachType},
-		"at the end":     {requested: 0, wantEmpty: true},
-		"later":          {requested: time.Millisecond, wantEmpty: true},
+		"requested shortly before the grace period ended": {requested: -1, want: listEachType},
+		"requested when the grace period ended":           {requested: 0, wantEmpty: true},
+		"requested after the grace period":                {requested: time.Millisecond, wantEmpty: true},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -180,11 +180,11 @@ func TestNeedsFullPass(t *testing.T) {
 		changed time.Time
 		want    bool
 	}{
-		"nothing is known":                        {want: true},
-		"nothing is known after the grace period": {isAfterGracePeriod: true, want: true},
-		"full pass before the grace period ends":  {state: contentState{resources: &ResourceSet{requestedAt: now}}},
-		"the grace period has ended since":        {state: contentState{resources: &ResourceSet{requestedAt: now}}, isAfterGracePeriod: true, want: true},
-		"full pass after the grace period": {
+		"no earlier pass":                                     {want: true},
+		"no earlier pass, after the grace period":             {isAfterGracePeriod: true, want: true},
+		"a full pass before the grace period ends":            {state: contentState{resources: &ResourceSet{requestedAt: now}}},
+		"the grace period has ended since the last full pass": {state: contentState{resources: &ResourceSet{requestedAt: now}}, isAfterGracePeriod: true, want: true},
+		"a full pass after the grace period": {
 			state: contentState{resources: &ResourceSet{requestedAt: now}, isAfterGracePeriod: true, gracePeriodEnd: gracePeriodEnd}, isAfterGracePeriod: true,
 		},
 		"the grace period is longer and has not ended": {
@@ -213,13 +213,13 @@ func TestNeedsFullPass(t *testing.T) {
 			state:              contentState{resources: &ResourceSet{requestedAt: now, ParseError: errOutage}, isAfterGracePeriod: true, gracePeriodEnd: gracePeriodEnd},
 			isAfterGracePeriod: true, want: true,
 		},
-		"type change before the pass": {
+		"a type changed before the last full pass": {
 			state: contentState{resources: &ResourceSet{requestedAt: now}}, changed: now.Add(-1),
 		},
-		"type change after the pass": {
+		"a type changed after the last full pass": {
 			state: contentState{resources: &ResourceSet{requestedAt: now}}, changed: now, want: true,
 		},
-		"type change after the pass, discovery up to date": {
+		"a type changed after the last full pass, after the grace period": {
 			state:              contentState{resources: &ResourceSet{requestedAt: now}, isAfterGracePeriod: true, gracePeriodEnd: gracePeriodEnd},
 			isAfterGracePeriod: true, changed: now, want: true,
 		},
@@ -232,13 +232,13 @@ func TestNeedsFullPass(t *testing.T) {
 	}
 }
 
-// The grace period is chosen in each pass, because an API server may have been added.
+// Each pass chooses the grace period again, because an API server may have been added.
 func TestPassListsAllTypesAfterALongerGracePeriod(t *testing.T) {
 	p := newPasses(t, &contentServer{objects: map[string]objects{"widgets": {object("w", "example.com/hold")}}})
 	_, requests := p.pass(t, now)
 	p.g.Expect(requests).To(ContainElements(listEachType))
-	// The grace period is longer now and has ended. In the meantime another API server has created
-	// objects.
+	// The grace period is now longer and has ended. In the meantime, another API server has admitted the
+	// creation of an object.
 	p.server.objects["widgets"], p.server.objects["configmaps"] = nil, objects{object("late", "example.com/hold")}
 	report, requests := p.pass(t, p.server.clock.Now())
 	p.g.Expect(requests).To(ContainElements(listEachType))
@@ -267,8 +267,8 @@ func TestPassListsAllTypesAfterAFailedDiscovery(t *testing.T) {
 	p.g.Expect(report.ConfirmedEmpty).To(BeFalse())
 }
 
-// A type with remaining objects does not count as empty when it is no longer served. Only discovery
-// can confirm that it is empty, as in a full pass.
+// A type with remaining objects is not treated as empty when it is no longer served. As in a full pass,
+// another discovery must confirm that the type was removed.
 func TestPassRediscoversAfterATypeIsNotServed(t *testing.T) {
 	p := newPasses(t, &contentServer{objects: map[string]objects{"widgets": {deleted(now, "w", "example.com/hold")}}})
 	p.pass(t, now)
@@ -278,21 +278,21 @@ func TestPassRediscoversAfterATypeIsNotServed(t *testing.T) {
 	p.g.Expect(report.ConfirmedEmpty).To(BeFalse())
 	p.g.Expect(report.Incomplete).To(BeTrue())
 
-	// The type was unavailable for a moment.
+	// The type was unavailable only for a short time.
 	p.server.fail("list widgets", nil)
 	report, requests = p.pass(t, now)
 	p.g.Expect(requests).To(Equal(listEachType))
 	p.g.Expect(p.api.count).To(Equal(2))
 	p.g.Expect(report.ConfirmedEmpty).To(BeFalse())
 
-	// The type is permanently unavailable even though discovery returns it: it counts as empty.
+	// The type is permanently unavailable although discovery returns it. It is treated as empty.
 	p.server.fail("list widgets", errNotFound)
 	p.pass(t, now)
 	report, _ = p.pass(t, now)
 	p.g.Expect(report.ConfirmedEmpty).To(BeTrue())
 }
 
-// A type that discovery returns and that is not served does not cause repeated discoveries while the
+// A type that discovery returns but that is not served does not cause repeated discoveries while the
 // namespace waits for other objects.
 func TestContentStateRemembersThatATypeIsNotServed(t *testing.T) {
 	p := newPasses(t, &contentServer{
@@ -304,22 +304,22 @@ func TestContentStateRemembersThatATypeIsNotServed(t *testing.T) {
 		p.g.Expect(report.Incomplete).To(BeFalse())
 		p.g.Expect(report.Remaining).To(HaveLen(1))
 	}
-	p.g.Expect(p.api.count).To(Equal(2)) // The first pass repeats discovery to confirm it.
+	p.g.Expect(p.api.count).To(Equal(2)) // The first pass repeats discovery to confirm that it is not stale.
 	p.server.objects["configmaps"] = nil
 	report, _ := p.pass(t, now)
 	p.g.Expect(report.ConfirmedEmpty).To(BeTrue())
 }
 
-// An interrupted pass has counted some types only partially.
+// An interrupted pass may have counted only some objects of a type.
 func TestContentStateOfAnInterruptedPass(t *testing.T) {
 	tests := map[string]struct {
-		// last is the number of lists of widgets after which the pass is interrupted.
+		// last is the number of list requests for widgets after which the pass is interrupted.
 		last int
-		// isSecond reports whether another pass ran before.
+		// isSecond reports whether the interrupted pass is the second one.
 		isSecond bool
 	}{
 		"while counting remaining objects":              {last: 2},
-		"while listing again, second pass":              {last: 1, isSecond: true},
+		"while listing objects, second pass":            {last: 1, isSecond: true},
 		"while counting remaining objects, second pass": {last: 2, isSecond: true},
 	}
 	for name, test := range tests {
@@ -360,32 +360,32 @@ func TestComputeNotBefore(t *testing.T) {
 		isAfterGracePeriod       bool
 		wantDiscovery, wantLists time.Time
 	}{
-		"the first pass":                         {wantLists: firstSeen},
-		"the first pass, after the grace period": {isAfterGracePeriod: true, wantDiscovery: gracePeriodEnd, wantLists: gracePeriodEnd},
-		"again before the grace period ends":     {state: passed(false, nothing), wantLists: startedAt},
-		"the grace period is longer":             {state: passed(true, nothing), wantLists: startedAt},
+		"the first pass":                            {wantLists: firstSeen},
+		"the first pass, after the grace period":    {isAfterGracePeriod: true, wantDiscovery: gracePeriodEnd, wantLists: gracePeriodEnd},
+		"a later pass before the grace period ends": {state: passed(false, nothing), wantLists: startedAt},
+		"the grace period is longer":                {state: passed(true, nothing), wantLists: startedAt},
 		"after the grace period, and no object remained": {
 			state: passed(false, nothing), isAfterGracePeriod: true, wantDiscovery: gracePeriodEnd, wantLists: gracePeriodEnd,
 		},
-		"again after the grace period": {
+		"a later pass after the grace period": {
 			state: passed(true, nothing), isAfterGracePeriod: true, wantDiscovery: gracePeriodEnd, wantLists: startedAt,
 		},
 	}
 	for name, change := range map[string]func(*typeState){
-		"objects":                      func(s *typeState) { s.Count = 1 },
-		"possibly remaining objects":   func(s *typeState) { s.isUncounted = true },
-		"more to do":                   func(s *typeState) { s.isIncomplete = true },
-		"a type that is not served":    func(s *typeState) { s.isNotServed = true },
-		"a type that cannot be parsed": func(s *typeState) { s.listError = errOutage },
-		"a deletion that failed":       func(s *typeState) { s.deleteError = errOutage },
-		"a type that cannot be listed": func(s *typeState) { s.Type.CanList = false },
+		"objects remain":               func(s *typeState) { s.Count = 1 },
+		"objects may remain":           func(s *typeState) { s.isUncounted = true },
+		"objects are unprocessed":      func(s *typeState) { s.isIncomplete = true },
+		"a type is not served":         func(s *typeState) { s.isNotServed = true },
+		"a list request failed":        func(s *typeState) { s.listError = errOutage },
+		"a deletion failed":            func(s *typeState) { s.deleteError = errOutage },
+		"a type does not support list": func(s *typeState) { s.Type.CanList = false },
 	} {
-		test := tests["again after the grace period"]
+		test := tests["a later pass after the grace period"]
 		test.state = passed(false, change)
-		tests["after the grace period, and remaining is "+name] = test
+		tests["after the grace period, and "+name] = test
 	}
-	// A partially counted type looks empty.
-	interrupted := tests["again after the grace period"]
+	// A type that was only partially counted can appear to be empty.
+	interrupted := tests["a later pass after the grace period"]
 	interrupted.state = passed(false, nothing)
 	interrupted.state.isInterrupted = true
 	tests["after the grace period, and the last pass was interrupted"] = interrupted
@@ -404,10 +404,10 @@ func TestCanAssumeDeleted(t *testing.T) {
 		change func(*typeState)
 		want   bool
 	}{
-		"deleted without finalizers": {change: func(*typeState) {}, want: true},
-		"pods have a grace period":   {change: func(s *typeState) { s.Type = podsType }},
-		"another type":               {change: func(s *typeState) { s.Type = widgetsType }},
-		"configmaps of another group are not included": {
+		"all objects were deleted": {change: func(*typeState) {}, want: true},
+		"pods":                     {change: func(s *typeState) { s.Type = podsType }},
+		"a type in another stage":  {change: func(s *typeState) { s.Type = widgetsType }},
+		"configmaps in another group": {
 			change: func(s *typeState) { s.Type = resourceType("metrics.example.com", "v1", "configmaps") },
 		},
 		"objects with finalizers":  {change: func(s *typeState) { s.Finalizers = map[string]int{"f": 1} }},
@@ -431,8 +431,8 @@ func TestCanAssumeDeleted(t *testing.T) {
 	}
 }
 
-// Before the end of the grace period this saves a request. After it, the list is needed to confirm that the
-// namespace is empty.
+// Until the grace period ends, the assumption saves a list request. After the grace period, the list is
+// needed to confirm that the namespace is empty.
 func TestPassAssumesDeletionOnlyInTheGracePeriod(t *testing.T) {
 	tests := map[string]struct {
 		gracePeriodEnd time.Time
@@ -466,8 +466,8 @@ func TestPassAssumesDeletionOnlyInTheGracePeriod(t *testing.T) {
 	}
 }
 
-// An aggregated API server may delete an object later; a list after the grace period still returns
-// the object.
+// An aggregated API server may delete an object later. In this case, a list after the grace period still
+// returns the object.
 func TestPassListsTypesThatItAssumedDeleted(t *testing.T) {
 	p := newPasses(t, &contentServer{
 		objects: map[string]objects{"configmaps": {object("c")}}, grace: map[string]time.Duration{"configmaps": time.Minute},
@@ -480,10 +480,10 @@ func TestPassListsTypesThatItAssumedDeleted(t *testing.T) {
 	p.g.Expect(report.ConfirmedEmpty).To(BeFalse())
 }
 
-// A failed list is repeated for this type.
+// The next pass lists only the type whose list request failed.
 func TestContentStateRepeatsFailedLists(t *testing.T) {
 	for name, err := range map[string]error{
-		"an outage": errOutage, "a refusal": errForbidden, "a timeout": apierrors.NewTimeoutError("too slow", 1),
+		"an outage": errOutage, "a rejection": errForbidden, "a timeout": apierrors.NewTimeoutError("too slow", 1),
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newPasses(t, &contentServer{errors: map[string]error{"list widgets": err}})

@@ -22,8 +22,8 @@ import (
 )
 
 const (
-	// maxDiscoveryAge limits the age of a cached discovery. It matters for types of aggregated API
-	// servers, whose changes cause no event.
+	// maxDiscoveryAge limits the age of a cached discovery. It matters for the types of aggregated API
+	// servers, because no watch event reports their changes.
 	maxDiscoveryAge = time.Minute
 	// discoveryTimeout limits the duration of one discovery.
 	discoveryTimeout = 30 * time.Second
@@ -43,8 +43,8 @@ type ResourceSet struct {
 	Types []ResourceType
 	// DiscoveryError is the error of the group versions that could not be discovered.
 	DiscoveryError error
-	// ParseError is the error of the group versions that cannot be parsed, or that have a resource
-	// whose name cannot be part of a URL.
+	// ParseError is the error of the group versions that cannot be parsed, or that contain a resource
+	// name that cannot be part of a URL.
 	ParseError error
 
 	// requestedAt is the time when discovery started.
@@ -61,8 +61,8 @@ type discoveryCache struct {
 	discoverer resourcetypes.Discoverer
 	clock      clock.PassiveClock
 
-	// access is held while the resources are read or discovered, so that waiting callers share the
-	// result.
+	// access is a lock that is held during discovery, so that waiting callers share the result. It is a
+	// channel because callers stop waiting when their context is done.
 	access    chan struct{}
 	resources *ResourceSet
 
@@ -75,16 +75,16 @@ func newDiscoveryCache(discoverer resourcetypes.Discoverer, passive clock.Passiv
 	return &discoveryCache{discoverer: discoverer, clock: passive, access: make(chan struct{}, 1)}
 }
 
-// invalidate is called when a type may have been added or removed.
+// invalidate must be called when a type may have been added or removed.
 func (c *discoveryCache) invalidate() {
 	c.changeLock.Lock()
 	defer c.changeLock.Unlock()
 	c.changedAt = c.clock.Now()
 }
 
-// get returns the resources of a discovery that started at notBefore or later, and after the last
-// invalidate. An incomplete result is shared only by callers that waited for it. A failed discovery is
-// part of the ResourceSet; the error is that of the context.
+// get returns the result of a discovery that started at notBefore or later, and after the last call of
+// invalidate. An incomplete result is shared only by callers that waited for it. Discovery errors are
+// part of the ResourceSet; the returned error is the error of the context.
 func (c *discoveryCache) get(ctx context.Context, notBefore time.Time) (*ResourceSet, error) {
 	calledAt := c.clock.Now()
 	select {
@@ -131,25 +131,20 @@ func (c *discoveryCache) discover(ctx context.Context) *ResourceSet {
 	})
 	resources.DiscoveryError = err
 	resources.Types, resources.ParseError = computeDeletableTypes(lists)
-	if resources.IsComplete() && !hasCoreType(resources.Types) {
-		// Every API server has such a type, but client-go interprets "not found" at /api, for
-		// example from a proxy, as a server without the core group. Without this check, all
-		// namespaces would be finalized while their pods are running.
+	hasCoreType := slices.ContainsFunc(resources.Types, func(resourceType ResourceType) bool {
+		return resourceType.Group == corev1.GroupName
+	})
+	if resources.IsComplete() && !hasCoreType {
+		// Every API server serves core types such as ConfigMaps and Secrets, though not always Pods. But
+		// client-go interprets "not found" at /api, for example from a proxy, as a server without the
+		// core group. Without this check, all namespaces would be finalized while their Pods are running.
 		resources.DiscoveryError = errors.New(errNoCoreResourceType)
 	}
 	return resources
 }
 
-// hasCoreType reports whether a type belongs to the core group. It does not check for pods: some API
-// servers do not serve them, but all serve types such as ConfigMaps and Secrets.
-func hasCoreType(types []ResourceType) bool {
-	return slices.ContainsFunc(types, func(resourceType ResourceType) bool {
-		return resourceType.Group == corev1.GroupName
-	})
-}
-
-// computeDeletableTypes returns the types that can be deleted, and an error that names the group
-// versions that are not valid. Upstream stops at the first of these.
+// computeDeletableTypes returns the types whose objects can be deleted, and an error that names the
+// invalid group versions. Upstream stops at the first invalid one.
 func computeDeletableTypes(lists []*metav1.APIResourceList) ([]ResourceType, error) {
 	parsed, invalid := resourcetypes.Parse(lists, func(resource *metav1.APIResource) bool {
 		return slices.Contains(resource.Verbs, "delete")

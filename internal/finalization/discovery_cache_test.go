@@ -22,30 +22,30 @@ import (
 var errOutage = errors.New("the API server is unavailable")
 
 func TestDiscoveryCacheCachesDiscovery(t *testing.T) {
-	answer := discoveryResult{lists: served("v1/configmaps")}
+	complete := discoveryResult{lists: served("v1/configmaps")}
 	incomplete := discoveryResult{lists: served("v1/configmaps"), err: errOutage}
 	unparsable := discoveryResult{lists: append(served("v1/configmaps"), served("a/b/c/d")...)}
 
 	tests := map[string]struct {
 		first discoveryResult
-		// The time until the second request.
+		// passes is the time between the first and the second call of get.
 		passes time.Duration
-		// invalidateAt is the time from the first discovery to the call of Invalidate.
+		// invalidateAt is the time of the call of invalidate, relative to the first discovery.
 		invalidateAt *time.Duration
-		// notBefore is the minimum time of the second request, relative to the first discovery.
+		// notBefore is the parameter of the second call, relative to the first discovery.
 		notBefore time.Duration
 		wantCount int
 	}{
-		"requested again":                     {first: answer, passes: time.Second, wantCount: 1},
-		"requested again immediately":         {first: answer, wantCount: 1},
-		"almost too old":                      {first: answer, passes: maxDiscoveryAge - time.Nanosecond, wantCount: 1},
-		"too old":                             {first: answer, passes: maxDiscoveryAge, wantCount: 2},
-		"exactly as recent as required":       {first: answer, passes: time.Second, notBefore: 0, wantCount: 1},
-		"older than required":                 {first: answer, passes: time.Second, notBefore: time.Nanosecond, wantCount: 2},
-		"a type changed after the discovery":  {first: answer, passes: time.Second, invalidateAt: new(time.Millisecond), wantCount: 2},
-		"a type changed during the discovery": {first: answer, passes: time.Second, invalidateAt: new(time.Duration(0)), wantCount: 2},
-		"a type changed before the discovery": {first: answer, passes: time.Second, invalidateAt: new(-time.Millisecond), wantCount: 1},
-		"some groups did not answer":          {first: incomplete, passes: time.Second, wantCount: 2},
+		"requested again":                     {first: complete, passes: time.Second, wantCount: 1},
+		"requested again immediately":         {first: complete, wantCount: 1},
+		"almost too old":                      {first: complete, passes: maxDiscoveryAge - time.Nanosecond, wantCount: 1},
+		"too old":                             {first: complete, passes: maxDiscoveryAge, wantCount: 2},
+		"exactly as recent as required":       {first: complete, passes: time.Second, notBefore: 0, wantCount: 1},
+		"older than required":                 {first: complete, passes: time.Second, notBefore: time.Nanosecond, wantCount: 2},
+		"a type changed after the discovery":  {first: complete, passes: time.Second, invalidateAt: new(time.Millisecond), wantCount: 2},
+		"a type changed during the discovery": {first: complete, passes: time.Second, invalidateAt: new(time.Duration(0)), wantCount: 2},
+		"a type changed before the discovery": {first: complete, passes: time.Second, invalidateAt: new(-time.Millisecond), wantCount: 1},
+		"some groups did not respond":         {first: incomplete, passes: time.Second, wantCount: 2},
 		"some groups could not be parsed":     {first: unparsable, passes: time.Second, wantCount: 2},
 		"the discovery failed":                {first: discoveryResult{err: errOutage}, passes: time.Second, wantCount: 2},
 		"the response was empty":              {first: discoveryResult{}, passes: time.Second, wantCount: 2},
@@ -54,7 +54,7 @@ func TestDiscoveryCacheCachesDiscovery(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			passive := clocktesting.NewFakePassiveClock(now)
-			api := &discoverer{results: []discoveryResult{test.first, answer}}
+			api := &discoverer{results: []discoveryResult{test.first, complete}}
 			cache := newDiscoveryCache(api, passive)
 			if test.invalidateAt != nil && *test.invalidateAt < 0 {
 				passive.SetTime(now.Add(*test.invalidateAt))
@@ -80,17 +80,17 @@ func TestDiscoveryCacheCachesDiscovery(t *testing.T) {
 }
 
 func TestDiscoveryCacheSharesDiscovery(t *testing.T) {
-	tests := map[string]struct{ answer discoveryResult }{
-		"a complete one": {answer: discoveryResult{lists: served("v1/configmaps")}},
-		// All callers have waited for this discovery, and another one would have the same result.
-		"an incomplete one": {answer: discoveryResult{lists: served("v1/configmaps"), err: errOutage}},
-		"a failed one":      {answer: discoveryResult{err: errOutage}},
+	tests := map[string]struct{ result discoveryResult }{
+		"a complete discovery": {result: discoveryResult{lists: served("v1/configmaps")}},
+		// All callers waited for this discovery, and another one would have the same result.
+		"an incomplete discovery": {result: discoveryResult{lists: served("v1/configmaps"), err: errOutage}},
+		"a failed discovery":      {result: discoveryResult{err: errOutage}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				g := NewWithT(t)
-				api := &discoverer{results: []discoveryResult{test.answer}, delay: time.Second}
+				api := &discoverer{results: []discoveryResult{test.result}, delay: time.Second}
 				cache := newDiscoveryCache(api, clock.RealClock{})
 				var group sync.WaitGroup
 				inventories := make([]*ResourceSet, 5)
@@ -107,7 +107,7 @@ func TestDiscoveryCacheSharesDiscovery(t *testing.T) {
 	}
 }
 
-// A caller that arrives during an incomplete discovery needs one that starts later.
+// A caller that arrives during a discovery that turns out to be incomplete needs another discovery.
 func TestDiscoveryCacheDoesNotShareAnIncompleteDiscoveryWithLateCallers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := NewWithT(t)
@@ -121,7 +121,7 @@ func TestDiscoveryCacheDoesNotShareAnIncompleteDiscoveryWithLateCallers(t *testi
 	})
 }
 
-func TestDiscoveryCacheEndsWithTheContext(t *testing.T) {
+func TestDiscoveryCacheStopsWhenTheContextIsDone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := NewWithT(t)
 		api := &discoverer{
@@ -149,7 +149,7 @@ func TestDiscoveryCacheEndsWithTheContext(t *testing.T) {
 	})
 }
 
-func TestDiscoveryCacheBoundsADiscovery(t *testing.T) {
+func TestDiscoveryCacheLimitsTheDuration(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := NewWithT(t)
 		cache := newDiscoveryCache(&discoverer{results: []discoveryResult{{}}, delay: time.Hour}, clock.RealClock{})
@@ -167,35 +167,35 @@ func TestDiscoveryCacheReadsDiscovery(t *testing.T) {
 		{Group: "metrics.k8s.io", Version: "v1beta1"}: errOutage,
 	}}
 	tests := map[string]struct {
-		answer             discoveryResult
+		result             discoveryResult
 		want               []ResourceType
 		wantDiscoveryError string
 		wantParseError     string
 	}{
 		"sorted by group and resource": {
-			answer: discoveryResult{lists: served("example.com/v1/widgets", "v1/pods", "v1/configmaps")},
+			result: discoveryResult{lists: served("example.com/v1/widgets", "v1/pods", "v1/configmaps")},
 			want:   []ResourceType{configMapsType, podsType, widgetsType},
 		},
 		"a type that is listed twice": {
-			answer: discoveryResult{lists: served("v1/pods", "v1/configmaps", "v1/pods")},
+			result: discoveryResult{lists: served("v1/pods", "v1/configmaps", "v1/pods")},
 			want:   []ResourceType{configMapsType, podsType},
 		},
 		"a type that cannot be deleted": {
-			answer: discoveryResult{lists: served("v1/configmaps", "v1/bindings:create", "v1/events:get,list,watch")},
+			result: discoveryResult{lists: served("v1/configmaps", "v1/bindings:create", "v1/events:get,list,watch")},
 			want:   []ResourceType{configMapsType},
 		},
 		"a cluster-scoped type": {
-			answer: discoveryResult{lists: append(served("v1/configmaps"), &metav1.APIResourceList{
+			result: discoveryResult{lists: append(served("v1/configmaps"), &metav1.APIResourceList{
 				GroupVersion: "v1", APIResources: []metav1.APIResource{{Name: "nodes", Verbs: allVerbs}},
 			})},
 			want: []ResourceType{configMapsType},
 		},
 		"a type that can only be deleted": {
-			answer: discoveryResult{lists: served("v1/configmaps", "example.com/v1/widgets:delete")},
+			result: discoveryResult{lists: served("v1/configmaps", "example.com/v1/widgets:delete")},
 			want:   []ResourceType{configMapsType, {GroupVersionResource: widgetsType.GroupVersionResource}},
 		},
-		"each verb alone": {
-			answer: discoveryResult{lists: served("v1/configmaps", "example.com/v1/a:delete,list",
+		"types with only one of the other verbs": {
+			result: discoveryResult{lists: served("v1/configmaps", "example.com/v1/a:delete,list",
 				"example.com/v1/b:delete,deletecollection", "example.com/v1/c:delete,watch")},
 			want: []ResourceType{
 				configMapsType,
@@ -205,58 +205,58 @@ func TestDiscoveryCacheReadsDiscovery(t *testing.T) {
 			},
 		},
 		"some groups do not respond; the other types are returned": {
-			answer: discoveryResult{lists: served("v1/configmaps"), err: groupsFailed},
+			result: discoveryResult{lists: served("v1/configmaps"), err: groupsFailed},
 			want:   []ResourceType{configMapsType}, wantDiscoveryError: groupsFailed.Error(),
 		},
 		"a group version cannot be parsed; the other types are returned": {
-			answer: discoveryResult{lists: served("v1/configmaps", "a/b/c/d", "e/f/g/h", "v1/pods")},
+			result: discoveryResult{lists: served("v1/configmaps", "a/b/c/d", "e/f/g/h", "v1/pods")},
 			want:   []ResourceType{configMapsType, podsType},
 			wantParseError: "group version \"a/b/c\": unexpected GroupVersion string: a/b/c\n" +
 				"group version \"e/f/g\": unexpected GroupVersion string: e/f/g",
 		},
 		"the name of a resource cannot be part of a URL; the other types are returned": {
-			answer: discoveryResult{lists: served("v1/configmaps", "example.com/v1/..", "../v1/widgets", "example.com/v1/a%2fb")},
+			result: discoveryResult{lists: served("v1/configmaps", "example.com/v1/..", "../v1/widgets", "example.com/v1/a%2fb")},
 			want:   []ResourceType{configMapsType},
 			wantParseError: `group version "example.com/v1": resource ".." is not valid: may not be '..'` + "\n" +
 				`group version "../v1": group ".." is not valid: may not be '..'` + "\n" +
 				`group version "example.com/v1": resource "a%2fb" is not valid: may not contain '%'`,
 		},
-		"a group version that cannot be parsed is empty": {
-			answer: discoveryResult{lists: append(served("v1/configmaps"), &metav1.APIResourceList{GroupVersion: "a/b/c"})},
+		"a group version that cannot be parsed but has no types": {
+			result: discoveryResult{lists: append(served("v1/configmaps"), &metav1.APIResourceList{GroupVersion: "a/b/c"})},
 			want:   []ResourceType{configMapsType},
 		},
-		"nothing": {
+		"no types": {
 			wantDiscoveryError: noCoreGroup,
 		},
-		"nothing that can be deleted": {
-			answer:             discoveryResult{lists: served("v1/events:get,list,watch")},
+		"no deletable type": {
+			result:             discoveryResult{lists: served("v1/events:get,list,watch")},
 			wantDiscoveryError: noCoreGroup,
 		},
 		"no type in the core group": {
-			answer: discoveryResult{lists: servedOnly("example.com/v1/widgets")},
+			result: discoveryResult{lists: servedOnly("example.com/v1/widgets")},
 			want:   []ResourceType{widgetsType}, wantDiscoveryError: noCoreGroup,
 		},
 		"no deletable type in the core group": {
-			answer: discoveryResult{lists: servedOnly("example.com/v1/widgets", "v1/events:get,list,watch")},
+			result: discoveryResult{lists: servedOnly("example.com/v1/widgets", "v1/events:get,list,watch")},
 			want:   []ResourceType{widgetsType}, wantDiscoveryError: noCoreGroup,
 		},
 		"no pods in the core group": {
-			answer: discoveryResult{lists: servedOnly("example.com/v1/widgets", "v1/configmaps")},
+			result: discoveryResult{lists: servedOnly("example.com/v1/widgets", "v1/configmaps")},
 			want:   []ResourceType{configMapsType, widgetsType},
 		},
-		"only an error": {
-			answer:             discoveryResult{err: errOutage},
+		"discovery returns only an error": {
+			result:             discoveryResult{err: errOutage},
 			wantDiscoveryError: errOutage.Error(),
 		},
-		"nothing that can be parsed": {
-			answer:         discoveryResult{lists: servedOnly("a/b/c/d")},
+		"no group version that can be parsed": {
+			result:         discoveryResult{lists: servedOnly("a/b/c/d")},
 			wantParseError: `group version "a/b/c": unexpected GroupVersion string: a/b/c`,
 		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			cache := newDiscoveryCache(&discoverer{results: []discoveryResult{test.answer}}, newTickingClock())
+			cache := newDiscoveryCache(&discoverer{results: []discoveryResult{test.result}}, newTickingClock())
 			resources, err := cache.get(t.Context(), time.Time{})
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(resources.Types).To(Equal(test.want))

@@ -5,7 +5,7 @@
 // kube-controller-manager does: it discovers all resource types, deletes all objects in a safe order,
 // and reports the remaining objects. [Finalizer.Sync] makes one pass over a namespace:
 //
-//	discover ──►  list all types ──► still same Namespace? ──no──► stop
+//	discover ──►  list all types ──► UID unchanged? ─────────no──► stop
 //	                                          │ yes
 //	                                          ▼
 //	             ┌───────────────── delete pods ───────────────────┐
@@ -26,33 +26,40 @@
 // requested after the grace period. A pass is clean if discovery was complete, every type was
 // listed by a consistent read, no object remained and no request failed. After the grace period
 // every API server has seen the deletion and admits no creation in the namespace, so an empty type
-// stays empty. The package sharedlist explains why a list request for other namespaces is
-// sufficient. Between passes, contentState keeps what is known:
+// stays empty. Package sharedlist explains why a list request for other namespaces is sufficient.
 //
-//   - A type that is added or removed later, or that is suddenly not served, requires a full pass
-//     over all types. So does a longer grace period, because earlier results confirm nothing, and an
-//     interrupted pass, because its counts may be partial.
+// Between passes, contentState keeps the known objects. These rules apply:
+//
+//   - A full pass over all types is required after a type is added, removed or no longer served. It
+//     is also required if the grace period becomes longer, because earlier results then confirm
+//     nothing. Counts can be partial after an interrupted pass, which requires a full pass, too.
 //   - While objects remain, only their types are listed again. When none remain, all types are
 //     listed once more in the same pass: a webhook may have delayed a request that was admitted
 //     before the deletion. The longer the namespace has been terminating, the more likely this is.
-//   - Lists that are older than the pass are used only in the first pass, and in the one after the
-//     grace period if the last one left no object. Otherwise the objects in them may have been
-//     deleted before the pass watched them. Until the grace period ends, the lists must have been
-//     requested after the deletion was first seen, so that they contain no object of an earlier
-//     namespace with the same name.
+//   - The first pass can use lists that are older than the pass. So can the first pass after the grace
+//     period if the previous pass left no object. In other passes, the objects in such a list may have
+//     been deleted before the operator started to watch them. Until the grace period ends, the lists
+//     must have been requested after the deletion was first seen. Otherwise, they could contain objects
+//     of an earlier namespace with the same name.
 //
-// This does not cover a request that was admitted before the API server saw the deletion, and that
-// is delayed for longer than the grace period: by a webhook, for which [DelayingWebhooks] extends it,
-// or by a quota, a conversion webhook, encryption or etcd; types that cannot be listed; and an API
-// server that does not check the namespace when it creates an object.
+// The following can still create an object in a namespace that is confirmed empty:
+//
+//   - a request that was admitted before the API server saw the deletion, if a quota, a conversion
+//     webhook, encryption or etcd delays the request for longer than the grace period;
+//   - an API server that does not check the namespace when it creates an object.
+//
+// If an admission webhook can delay requests, the grace period is longer (see [DelayingWebhooks]).
+// Remaining objects of types that cannot be listed are not detected.
 //
 // # Why only objects of the terminating namespace are deleted
 //
-// Objects are listed by the name of their namespace, and the name can be used again: another
-// controller may finalize the namespace during a pass, and a user may create a new one. So a pass
-// lists first, reads the Namespace from the API server, and deletes the listed objects only if the UID
-// of the Namespace is unchanged. Since UIDs are unique, the Namespace was the same at the time of the
-// list, and all listed objects belong to it. Each object is deleted with its UID as precondition. This
-// rules out deletecollection, which upstream uses, for all types that can be listed; concurrent
-// deletion of single objects takes about half the time anyway.
+// Objects are listed by namespace name, and a name can be reused: during a pass, another controller
+// can finalize the namespace, and a user can create a new one with the same name. Therefore, a pass
+// first lists the objects and then reads the Namespace from the API server. It deletes the listed
+// objects only if the UID of the Namespace is unchanged. Since UIDs are unique, the Namespace was the
+// same at the time of the list, and all listed objects belong to it.
+//
+// Each object is deleted with its UID as a precondition. This rules out deletecollection, which
+// upstream uses, for all types that can be listed. Deleting the objects one by one, but concurrently,
+// takes about half the time of a deletecollection.
 package finalization

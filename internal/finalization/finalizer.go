@@ -21,8 +21,8 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/resourcetypes"
 )
 
-// DiscoveryDelay is how long the API server may take to update discovery after a change of a
-// CustomResourceDefinition or APIService.
+// DiscoveryDelay is how long the API server can take to update discovery after a
+// CustomResourceDefinition or APIService changes.
 const DiscoveryDelay = 500 * time.Millisecond
 
 // GracePeriodSource returns the current grace period of a Namespace whose deletion was first seen at
@@ -48,7 +48,7 @@ type Config struct {
 }
 
 // Finalizer deletes the content of terminating Namespaces. It keeps the state of each Namespace between
-// calls. Calls for different Namespaces may be concurrent, those for the same one must not.
+// calls. Calls for different Namespaces can be concurrent; calls for the same Namespace must not be.
 type Finalizer struct {
 	clock        clock.PassiveClock
 	finalizer    corev1.FinalizerName
@@ -79,19 +79,19 @@ func New(config Config) *Finalizer {
 	}
 }
 
-// Start sets the context for watches, and the function that requeues a Namespace when its objects
-// change. Until then Namespaces are not requeued.
+// Start sets the context of watches, and the function that requeues a Namespace when its objects
+// change. Before Start is called, no Namespace is requeued.
 func (f *Finalizer) Start(ctx context.Context, requeue func(namespace string, after time.Duration)) {
 	f.tracker.start(ctx, requeue)
 }
 
-// Sync makes one pass over the content of a terminating Namespace: it deletes the objects that may be
-// deleted now, watches the remaining ones and reports them. The namespace finalizer may be removed only
-// if the Report is ConfirmedEmpty. The error is ErrReplaced, that of the context, or that of reading
-// the Namespace; all other errors are in the Report.
+// Sync makes one pass over the content of a terminating Namespace: it deletes the objects that can be
+// deleted now, and watches and reports the remaining ones. The namespace finalizer may be removed only
+// if the Report is ConfirmedEmpty. Sync returns ErrReplaced, the error of the context, or the error of
+// reading the Namespace. All other errors are in the Report.
 func (f *Finalizer) Sync(ctx context.Context, namespace *corev1.Namespace) (*Report, error) {
 	if namespace.DeletionTimestamp == nil || !HasFinalizer(namespace, f.finalizer) {
-		return nil, fmt.Errorf("namespace %q is not terminating or has no namespace finalizer %q",
+		return nil, fmt.Errorf("namespace %q is not terminating or does not have the namespace finalizer %q",
 			namespace.Name, f.finalizer)
 	}
 	firstSeen := f.FirstSeen(namespace)
@@ -104,7 +104,7 @@ func (f *Finalizer) Sync(ctx context.Context, namespace *corev1.Namespace) (*Rep
 	}
 	report, err := f.deleter.deleteContent(ctx, namespace, firstSeen, gracePeriodEnd, content)
 	if errors.Is(err, ErrReplaced) {
-		// The cache is stale. An event with the change will follow.
+		// The informer cache is stale. A watch event with the change will follow.
 		f.Forget(ctx, namespace.Name)
 	}
 	if err != nil {
@@ -117,21 +117,21 @@ func (f *Finalizer) Sync(ctx context.Context, namespace *corev1.Namespace) (*Rep
 	return report, nil
 }
 
-// FirstSeen returns when the deletion of a terminating Namespace was first seen, which is now if this
-// is the first call. The grace period starts then.
+// FirstSeen returns when the deletion of a terminating Namespace was first seen, which is the current
+// time in the first call. The grace period starts at this time.
 func (f *Finalizer) FirstSeen(namespace *corev1.Namespace) time.Time {
 	return f.tracker.track(namespace, f.clock.Now())
 }
 
-// RecordReleased records that the namespace finalizer was removed, and returns the seconds since the
-// deletion.
+// RecordReleased records that the namespace finalizer was removed. It returns the number of seconds
+// since the deletion.
 func (f *Finalizer) RecordReleased(name string) float64 {
 	_, seconds, _ := f.tracker.finish(name, OutcomeReleased, f.clock.Now())
 	return seconds
 }
 
-// Forget deletes the state of a Namespace that needs no more passes. If its finalization was still in
-// progress, another controller has finished it.
+// Forget deletes the state of a Namespace that needs no more passes. If the finalization was still in
+// progress, Forget records that another controller has finished it.
 func (f *Finalizer) Forget(ctx context.Context, name string) {
 	if uid, seconds, ok := f.tracker.finish(name, OutcomeOvertaken, f.clock.Now()); ok {
 		logr.FromContextOrDiscard(ctx).Info(logOvertaken, "namespaceFinalizer", f.finalizer,
@@ -141,11 +141,11 @@ func (f *Finalizer) Forget(ctx context.Context, name string) {
 	f.watcher.forget(name)
 }
 
-// InvalidateDiscovery is called when a type may have been added or removed. It returns the names of the
-// Namespaces whose last pass had errors: they should be retried after DiscoveryDelay.
+// InvalidateDiscovery must be called when a type may have been added or removed. It returns the names
+// of the Namespaces whose last pass had errors. The caller should retry them after DiscoveryDelay.
 func (f *Finalizer) InvalidateDiscovery() []string {
 	f.deleter.cache.invalidate()
-	// Discovery may not include the change until then.
+	// Until then, discovery may not include the change.
 	time.AfterFunc(DiscoveryDelay, f.deleter.cache.invalidate)
 	return f.tracker.failing()
 }

@@ -19,25 +19,26 @@ const (
 	// APIServerLeaseValue is the value of the label.
 	APIServerLeaseValue = "kube-apiserver"
 
-	// shortGracePeriod applies to one API server, which serves the DELETE of the namespace and every
-	// CREATE, and no webhook that can delay a CREATE. Only that server's own watch cache of
-	// namespaces can be stale then, by milliseconds.
+	// shortGracePeriod applies if there is only one API server and no webhook can delay a CREATE request.
+	// This server serves the DELETE request for the namespace and every CREATE request, so only its own
+	// watch cache of namespaces can be stale, by milliseconds.
 	shortGracePeriod = time.Second
-	// longGracePeriod is how long upstream's namespace controller always waits.
+	// longGracePeriod is the time that upstream's namespace controller always waits.
 	longGracePeriod = 5 * time.Second
 
 	automatic = "auto"
 )
 
-// GracePeriod is the grace period between the time when the operator sees a deletion and the start
-// of a pass that can confirm that the namespace is empty. By then every API server has seen the
+// GracePeriod is the minimum time between two events: the operator first sees a deletion, and it starts
+// a pass that can confirm that the namespace is empty. After this time, every API server has seen the
 // deletion.
 type GracePeriod struct {
-	// Fixed is the grace period; if nil, it depends on the API servers and the admission webhooks.
+	// Fixed is the grace period. If it is nil, the grace period depends on the API servers and the
+	// admission webhooks.
 	Fixed *time.Duration
 }
 
-// ParseGracePeriod reads "auto" or a duration such as "5s".
+// ParseGracePeriod parses "auto" or a duration such as "5s".
 func ParseGracePeriod(text string) (GracePeriod, error) {
 	if text == automatic {
 		return GracePeriod{}, nil
@@ -49,9 +50,9 @@ func ParseGracePeriod(text string) (GracePeriod, error) {
 	return GracePeriod{Fixed: &fixed}, nil
 }
 
-// Choose returns the grace period and the reason for it. The Leases are those of the API servers;
-// err is the error of reading them. listWebhooks returns the webhooks that can delay a CREATE; it
-// is called only if the grace period depends on them.
+// Choose returns the grace period and the reason for it. The Leases are the Leases of the API servers;
+// err is the error of listing them. listWebhooks returns the webhooks that can delay a CREATE request.
+// Choose calls it only if the grace period depends on them.
 func (p GracePeriod) Choose(
 	leases []coordinationv1.Lease, err error, now time.Time, listWebhooks func() ([]string, error),
 ) (time.Duration, string) {
@@ -87,8 +88,8 @@ func (p GracePeriod) Choose(
 	}
 }
 
-// isLive reports whether a Lease has not expired. A Lease without a renewal time or a duration
-// counts as expired.
+// isLive reports whether a Lease has not expired. A Lease without a renewal time or a duration never
+// expires.
 func isLive(lease *coordinationv1.Lease, now time.Time) bool {
 	if lease.Spec.RenewTime == nil || lease.Spec.LeaseDurationSeconds == nil {
 		return true

@@ -38,7 +38,7 @@ func TestParseGracePeriod(t *testing.T) {
 	}
 }
 
-func TestSettlingTimeChoose(t *testing.T) {
+func TestGracePeriodChoose(t *testing.T) {
 	const duration = 3600
 	lease := func(name string, renewed time.Time) coordinationv1.Lease {
 		return coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: coordinationv1.LeaseSpec{
@@ -61,16 +61,16 @@ func TestSettlingTimeChoose(t *testing.T) {
 		want       time.Duration
 		wantReason string
 	}{
-		"set": {
+		"a fixed grace period": {
 			settling: GracePeriod{Fixed: ptr.To(3 * time.Second)}, leases: []coordinationv1.Lease{live}, err: errOutage,
 			webhooks: []string{"a"},
-			want:     3 * time.Second, wantReason: "set by --settling-time",
+			want:     3 * time.Second, wantReason: graceFixed,
 		},
-		"set to zero": {
-			settling: GracePeriod{Fixed: ptr.To(time.Duration(0))}, wantReason: "set by --settling-time",
+		"a fixed grace period of zero": {
+			settling: GracePeriod{Fixed: ptr.To(time.Duration(0))}, wantReason: graceFixed,
 		},
 		"no API server": {
-			want: 5 * time.Second, wantReason: "there is no current Lease of an API server in kube-system",
+			want: 5 * time.Second, wantReason: graceNoLeases,
 		},
 		"one API server": {
 			leases: []coordinationv1.Lease{live}, want: time.Second, wantReason: "there is one API server: apiserver-b",
@@ -87,22 +87,22 @@ func TestSettlingTimeChoose(t *testing.T) {
 			leases: []coordinationv1.Lease{live}, webhookErr: errOutage,
 			want: 5 * time.Second, wantReason: "the admission webhooks could not be listed: " + errOutage.Error(),
 		},
-		"one of two has stopped": {
+		"one of two API servers has stopped": {
 			leases: []coordinationv1.Lease{expired, live}, want: time.Second, wantReason: "there is one API server: apiserver-b",
 		},
-		"the only one has stopped": {
+		"the only API server has stopped": {
 			leases: []coordinationv1.Lease{expired},
-			want:   5 * time.Second, wantReason: "there is no current Lease of an API server in kube-system",
+			want:   5 * time.Second, wantReason: graceNoLeases,
 		},
-		"another may have stopped": {
+		"another API server has a Lease without a renewal time": {
 			leases: []coordinationv1.Lease{live, neverRenewed},
 			want:   5 * time.Second, wantReason: "there are 2 API servers: apiserver-b, apiserver-d",
 		},
-		"the Lease of another one never expires": {
+		"another API server has a Lease without a duration": {
 			leases: []coordinationv1.Lease{live, withoutEnd},
 			want:   5 * time.Second, wantReason: "there are 2 API servers: apiserver-b, apiserver-e",
 		},
-		"the Leases cannot be read": {
+		"the Leases cannot be listed": {
 			err:  errOutage,
 			want: 5 * time.Second, wantReason: "the Leases of the API servers could not be listed: " + errOutage.Error(),
 		},

@@ -27,10 +27,10 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// now is the start time of the clocks.
+// now is the initial time of all clocks.
 var now = time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
 
-// tickingClock advances each time it is read.
+// tickingClock is a clock that advances each time it is read.
 type tickingClock struct {
 	lock sync.Mutex
 	time time.Time
@@ -56,7 +56,7 @@ func (c *tickingClock) advance(duration time.Duration) {
 // discoverer is a fake that returns its results in order and then repeats the last one.
 type discoverer struct {
 	results []discoveryResult
-	// delay is the duration of each discovery; only in a synctest bubble.
+	// delay is the duration of each discovery. It can be set only in a synctest bubble.
 	delay time.Duration
 
 	lock  sync.Mutex
@@ -88,9 +88,9 @@ func (d *discoverer) ServerPreferredNamespacedResourcesWithContext(
 // allVerbs are the verbs of an ordinary type.
 var allVerbs = metav1.Verbs{"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"}
 
-// served returns the discovery result for some types, such as "v1/pods", or
+// served returns the discovery result for the given types. An example is "v1/pods", or
 // "example.com/v1/widgets:list,delete" for a type with only these verbs. If no type is in the core
-// group, it adds a deletable one, since every API server has such a type.
+// group, served adds a deletable one, because every API server has such a type.
 func served(resources ...string) []*metav1.APIResourceList {
 	if !slices.ContainsFunc(resources, func(text string) bool { return strings.HasPrefix(text, "v1/") }) {
 		resources = append([]string{"v1/unseen:delete"}, resources...)
@@ -134,7 +134,7 @@ func terminating() *corev1.Namespace {
 	return wrappers.MakeNamespace("x").UID("x-uid").Terminating(now).Obj()
 }
 
-// namespaceReader returns the Namespace as stored in the API server.
+// namespaceReader is a NamespaceGetter that returns a fixed Namespace and error.
 type namespaceReader struct {
 	namespace *corev1.Namespace
 	err       error
@@ -160,19 +160,19 @@ func deleted(deletionTimestamp time.Time, name string, finalizers ...string) met
 	return result
 }
 
-// contentServer simulates the API server for the objects in namespaces, behind client-go's fake
-// metadata client, and records requests as text. Unlike the tracker of that fake, it supports
-// pages, UIDs and finalizers.
+// contentServer simulates an API server with objects in namespaces, behind client-go's fake metadata
+// client. It records requests as text. Unlike the object tracker of the fake client, it supports pages,
+// UIDs and finalizers.
 type contentServer struct {
 	clock *tickingClock
-	// objects are the objects of each resource. An object without finalizers is deleted
+	// objects contains the objects of each resource. An object without finalizers is deleted
 	// immediately.
 	objects map[string][]metav1.PartialObjectMetadata
-	// grace is the grace period of the deletion of objects, by resource.
+	// grace contains the deletion grace periods of objects, by resource.
 	grace map[string]time.Duration
-	// errors are the errors that requests return, by the recorded text.
+	// errors contains the errors that requests return, by the recorded text of the request.
 	errors map[string]error
-	// hooks are called before the response to a request, by the recorded text.
+	// hooks contains functions that are called before the response, by the recorded text of the request.
 	hooks map[string]func()
 	// pageSize is the maximum number of objects on a page, regardless of the limit.
 	pageSize int
@@ -181,9 +181,9 @@ type contentServer struct {
 
 	lock sync.Mutex
 	log  []string
-	// watches are all watches, open or closed, the newest last.
+	// watches contains all watches, open or closed, in the order of their start.
 	watches []*watch.FakeWatcher
-	// fake is client-go's fake of the client.
+	// fake is client-go's fake metadata client.
 	fake *metadatafake.FakeMetadataClient
 }
 
@@ -200,7 +200,7 @@ func (s *contentServer) record(words string) {
 	s.log = append(s.log, words)
 }
 
-// recorded returns the requests so far that start with one of the given words.
+// recorded returns the recorded requests whose text starts with one of the given verbs.
 func (s *contentServer) recorded(verbs ...string) []string {
 	s.lock.Lock()
 	defer s.lock.Unlock()
@@ -281,12 +281,12 @@ func (s *contentServer) delete(resource string, action clienttesting.DeleteActio
 	if index < 0 {
 		return apierrors.NewNotFound(groupResource, action.Name)
 	}
-	// The slice is copied, since a table may share it.
+	// Copy the slice, because test cases may share it.
 	objects := slices.Clone(s.objects[resource])
 	s.objects[resource] = objects
 	target := &objects[index]
 	if *action.DeleteOptions.Preconditions.UID != target.UID {
-		return apierrors.NewConflict(groupResource, action.Name, fmt.Errorf("it has UID %s", target.UID))
+		return apierrors.NewConflict(groupResource, action.Name, fmt.Errorf("the object has the UID %s", target.UID))
 	}
 	if *action.DeleteOptions.PropagationPolicy == metav1.DeletePropagationBackground {
 		target.Finalizers = slices.DeleteFunc(slices.Clone(target.Finalizers), func(finalizer string) bool {
@@ -314,8 +314,8 @@ func (s *contentServer) watch(action clienttesting.Action) (bool, watch.Interfac
 	return true, watcher, nil
 }
 
-// fail makes the server return an error for requests from now on, or stops that if the error is
-// nil.
+// fail makes the server return an error for all further requests with the given text. If the error is
+// nil, these requests succeed again.
 func (s *contentServer) fail(words string, err error) {
 	s.lock.Lock()
 	defer s.lock.Unlock()
@@ -325,15 +325,15 @@ func (s *contentServer) fail(words string, err error) {
 	s.errors[words] = err
 }
 
-// newest returns the watch that was opened last.
+// newest returns the watch that was started last.
 func (s *contentServer) newest() *watch.FakeWatcher {
 	s.lock.Lock()
 	defer s.lock.Unlock()
 	return s.watches[len(s.watches)-1]
 }
 
-// contentClient adds what client-go's fake omits: the options of list and deletecollection
-// requests, and the end of a watch when its context is canceled.
+// contentClient adds features that client-go's fake lacks: the options of list and deletecollection
+// requests, and stopping a watch when its context is canceled.
 type contentClient struct {
 	metadata.Interface
 	server *contentServer
@@ -364,11 +364,11 @@ func (g *contentGetter) list(
 ) (*metav1.PartialObjectMetadataList, error) {
 	action := clienttesting.NewListAction(g.resource, schema.GroupVersionKind{}, namespace, options)
 	action.ListOptions = options
-	answer, err := g.server.fake.Invokes(action, nil)
+	response, err := g.server.fake.Invokes(action, nil)
 	if err != nil {
 		return nil, err
 	}
-	return answer.(*metav1.PartialObjectMetadataList), nil
+	return response.(*metav1.PartialObjectMetadataList), nil
 }
 
 func (g *contentGetter) Watch(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {

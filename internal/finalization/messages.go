@@ -9,8 +9,8 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/printable"
 )
 
-// The messages of conditions that the namespace controller of kube-controller-manager also writes.
-// They must remain identical.
+// Condition messages. Those that the namespace controller of kube-controller-manager also writes must
+// stay identical.
 const (
 	messageResourcesDiscovered = "All resources successfully discovered"
 	messageParsed              = "All legacy kube types successfully parsed"
@@ -24,7 +24,7 @@ const (
 	messageResourceInstances   = "%s.%s has %d resource instances"
 	messageFinalizersRemain    = "Some content in the namespace has finalizers remaining: %s"
 	messageFinalizerInstances  = "%s in %d resource instances"
-	messageFinalizersOfSome    = " (counted in %d of %d resource instances)" // an addition to upstream's message
+	messageFinalizersOfSome    = " (counted in %d of %d resource instances)" // appended to upstream's message
 	messageDeletionOrdered     = "Content is deleted in order: %s"
 	messageDeletionInProgress  = "Content is being deleted"
 	messageDeletionRefused     = "The content of the namespace is not deleted: %s"
@@ -50,13 +50,13 @@ const (
 	finalizerNeedsDomain  = "a domain prefix is required, such as example.com/agent"
 	invalidGracePeriod    = "grace period %q is neither %q nor a duration such as \"5s\""
 	messageReplaced       = "the namespace was deleted, created again, or finalized by another controller"
-	errNoCoreResourceType = "discovery returned no deletable resource type of the core group"
+	errNoCoreResourceType = "discovery returned no deletable resource type in the core group"
 )
 
-// The reasons for the grace period, in a log message.
+// The reasons for the chosen grace period, in a log message.
 const (
 	graceFixed          = "set by --settling-time"
-	graceNoLeases       = "there is no current Lease of an API server in kube-system"
+	graceNoLeases       = "kube-system contains no current Lease of an API server"
 	graceLeasesUnknown  = "the Leases of the API servers could not be listed: %v"
 	graceManyServers    = "there are %d API servers: %s"
 	graceWebhookUnknown = "the admission webhooks could not be listed: %v"
@@ -70,10 +70,10 @@ const (
 	logOvertaken = "Another controller finalized the namespace"
 )
 
-// maxNames is the number of names that a message lists before it counts the rest.
+// maxNames is the maximum number of names in a message.
 const maxNames = 3
 
-// joinSome joins the first names and the number of the others.
+// joinSome joins the first names and adds the number of the others.
 func joinSome(names []string) string {
 	if len(names) <= maxNames {
 		return strings.Join(names, ", ")

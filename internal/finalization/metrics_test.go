@@ -39,8 +39,8 @@ func (c *requestCounter) Answered(types int) {
 	c.answered += types
 }
 
-// Failed lists are not counted as responses.
-func TestMetricsCountAnswers(t *testing.T) {
+// Types whose list request failed are not counted.
+func TestMetricsCountListedTypes(t *testing.T) {
 	g := NewWithT(t)
 	server := &contentServer{errors: map[string]error{"list widgets": errOutage}}
 	deleter, _ := newDeleter(server, &namespaceReader{namespace: terminating()}, ordinary...)
@@ -67,8 +67,8 @@ func TestMetricsOfPasses(t *testing.T) {
 	var state contentState
 	_, err := deleter.deleteContent(t.Context(), terminating(), now, now, &state)
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(counted.requests[PurposeDelete]).To(Equal(4), "a terminating object needs no DELETE")
-	g.Expect(counted.deleted).To(Equal(2), "refused and earlier deletions are not counted")
+	g.Expect(counted.requests[PurposeDelete]).To(Equal(4), "a terminating object needs no DELETE request")
+	g.Expect(counted.deleted).To(Equal(2), "rejected and earlier deletions are not counted")
 	g.Expect(counted.requests[PurposeDeleteCollection]).To(Equal(1))
 	g.Expect(counted.requests[PurposeConfirm]).To(BeNumerically(">", 0))
 	g.Expect(counted.requests[PurposeList]).To(Equal(1), "remaining objects are counted again")
@@ -77,5 +77,5 @@ func TestMetricsOfPasses(t *testing.T) {
 
 	_, err = deleter.deleteContent(t.Context(), terminating(), now, now, &state)
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(counted.deleted).To(Equal(2), "each is counted once")
+	g.Expect(counted.deleted).To(Equal(2), "each deletion is counted once")
 }

@@ -13,24 +13,20 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// HasFinalizer reports whether a Namespace has a namespace finalizer, an entry of spec.finalizers.
+// HasFinalizer reports whether a Namespace has the given namespace finalizer in spec.finalizers.
 func HasFinalizer(namespace *corev1.Namespace, finalizer corev1.FinalizerName) bool {
 	return slices.Contains(namespace.Spec.Finalizers, finalizer)
 }
 
-// OtherFinalizers returns the namespace finalizers other than the given one, in their order.
+// OtherFinalizers returns the namespace finalizers other than the given one, in the original order.
 func OtherFinalizers(namespace *corev1.Namespace, finalizer corev1.FinalizerName) []corev1.FinalizerName {
-	others := []corev1.FinalizerName{}
-	for _, other := range namespace.Spec.Finalizers {
-		if other != finalizer {
-			others = append(others, other)
-		}
-	}
-	return others
+	return slices.DeleteFunc(slices.Clone(namespace.Spec.Finalizers), func(other corev1.FinalizerName) bool {
+		return other == finalizer
+	})
 }
 
-// ParseFinalizer returns a namespace finalizer, or an error if the API server would not accept it. It
-// must be "kubernetes" or a qualified name with a domain prefix.
+// ParseFinalizer returns a namespace finalizer, or an error if the API server would reject it. A valid
+// namespace finalizer is "kubernetes" or a qualified name with a domain prefix.
 func ParseFinalizer(text string) (corev1.FinalizerName, error) {
 	finalizer := corev1.FinalizerName(text)
 	if finalizer == corev1.FinalizerKubernetes {
@@ -46,8 +42,8 @@ func ParseFinalizer(text string) (corev1.FinalizerName, error) {
 	return finalizer, nil
 }
 
-// RefusalReason returns the reason why the content of a terminating Namespace must not be deleted, or
-// "" if it may be. ownNamespace is the namespace that the operator runs in, if any.
+// RefusalReason returns the reason why the operator must not delete the content of a terminating
+// Namespace, or "" if there is none. ownNamespace is the namespace that the operator runs in, or "".
 func RefusalReason(namespace *corev1.Namespace, ownNamespace string) string {
 	switch namespace.Name {
 	case metav1.NamespaceDefault, metav1.NamespaceSystem, metav1.NamespacePublic:

@@ -22,12 +22,12 @@ func TestHasFinalizers(t *testing.T) {
 		wantHas bool
 		want    []corev1.FinalizerName
 	}{
-		"none":                                {want: []corev1.FinalizerName{}},
-		"ours":                                {have: []corev1.FinalizerName{"kubernetes"}, wantHas: true, want: []corev1.FinalizerName{}},
+		"none":                                {},
+		"the finalizer":                       {have: []corev1.FinalizerName{"kubernetes"}, wantHas: true, want: []corev1.FinalizerName{}},
 		"the finalizer, twice":                {have: []corev1.FinalizerName{"kubernetes", "kubernetes"}, wantHas: true, want: []corev1.FinalizerName{}},
 		"the finalizer of another controller": {have: []corev1.FinalizerName{agent}, want: []corev1.FinalizerName{agent}},
 		"between other finalizers":            {have: []corev1.FinalizerName{"z/z", "kubernetes", "a/a"}, wantHas: true, want: []corev1.FinalizerName{"z/z", "a/a"}},
-		"a finalizer that contains it":        {have: []corev1.FinalizerName{"x/kubernetes"}, want: []corev1.FinalizerName{"x/kubernetes"}},
+		"a finalizer that contains its name":  {have: []corev1.FinalizerName{"x/kubernetes"}, want: []corev1.FinalizerName{"x/kubernetes"}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -82,11 +82,11 @@ func TestRefusalReason(t *testing.T) {
 		"kube-system":     {name: "kube-system", want: fmt.Sprintf(refusalSystemNamespace, "kube-system")},
 		"kube-public":     {name: "kube-public", want: fmt.Sprintf(refusalSystemNamespace, "kube-public")},
 		"kube-node-lease": {name: "kube-node-lease"},
-		"kube-system is the operator's own namespace": {name: "kube-system", own: "kube-system", want: fmt.Sprintf(refusalSystemNamespace, "kube-system")},
-		"the operator's default namespace":            {name: "nslifecycle-system"},
-		"the operator's own namespace":                {name: "ops", own: "ops", want: fmt.Sprintf(refusalOwnNamespace, "ops")},
-		"the operator's own namespace is a prefix":    {name: "ops-2", own: "ops"},
-		"outside the cluster":                         {name: "ops"},
+		"kube-system is the operator's own namespace":                         {name: "kube-system", own: "kube-system", want: fmt.Sprintf(refusalSystemNamespace, "kube-system")},
+		"the operator's default namespace":                                    {name: "nslifecycle-system"},
+		"the operator's own namespace":                                        {name: "ops", own: "ops", want: fmt.Sprintf(refusalOwnNamespace, "ops")},
+		"a namespace whose name has the operator's own namespace as a prefix": {name: "ops-2", own: "ops"},
+		"the operator runs outside the cluster":                               {name: "ops"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
@@ -19,9 +20,9 @@ const (
 	stagePods stage = iota
 	// stageDefault is everything else.
 	stageDefault
-	// stageDependencies is what other controllers need to finish: the permissions, identities and
-	// settings of controllers that remove finalizers, and what users need to follow the deletion
-	// (kubernetes/kubernetes#115070). Upstream has no such stage.
+	// stageDependencies contains the objects that other controllers need to finish: the permissions,
+	// identities and settings of controllers that remove finalizers, and the permissions that users need
+	// to follow the deletion (kubernetes/kubernetes#115070). Upstream has no such stage.
 	stageDependencies
 	stageCount
 )
@@ -49,18 +50,19 @@ func stageOf(resource schema.GroupResource) stage {
 	}
 }
 
-// computeWaitReason returns the reason why the next stage must wait, or "" if it need not. The types
-// are those of the current stage with their known objects.
+// computeWaitReason returns the reason why the next stage must wait, or "" if it need not wait. The
+// given types are the types of the current stage.
 //
-// The next stage waits for objects that are being deleted, and for those that still have to be
-// because they were created in the meantime. It does not wait for an object whose deletion was
-// refused: no controller works on it. Nor does it wait for a type whose server is unavailable,
-// because one broken APIService would block everything (kubernetes/kubernetes#75788). In other
-// doubtful cases it waits. It always waits for pods, because what they need is not known.
+// The next stage waits for terminating objects, and for objects that were created in the meantime and
+// must still be deleted. It does not wait for an object whose deletion was rejected, because no
+// controller is finalizing that object. It also does not wait for a type whose server is unavailable,
+// because otherwise one broken APIService would block the whole deletion
+// (kubernetes/kubernetes#75788). If the state of objects is unknown for another reason, it waits. It
+// always waits for pods, because the objects that they need are unknown.
 func computeWaitReason(current stage, types []*typeState) string {
 	var waiting, unknown []string
 	for _, state := range types {
-		isUnknown := state.listError != nil && (current == stagePods || !isUnavailable(state.listError))
+		isUnknown := state.listError != nil && (current == stagePods || !apierrors.IsServiceUnavailable(state.listError))
 		isRemaining := state.Terminating > 0 || state.HasNew || state.isIncomplete || state.isUncertain ||
 			(current == stagePods && state.Count > 0)
 		switch {

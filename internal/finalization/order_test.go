@@ -60,15 +60,15 @@ func TestComputeWaitReason(t *testing.T) {
 		types []*typeState
 		want  string
 	}{
-		"no pods": {stage: stagePods, types: []*typeState{state(podsType, empty)}},
+		"no pods remain": {stage: stagePods, types: []*typeState{state(podsType, empty)}},
 		"the API server does not serve pods": {
 			stage: stagePods,
 		},
-		"a pod that is being deleted": {
+		"a terminating pod": {
 			stage: stagePods, types: []*typeState{state(podsType, ending)},
 			want: waitForPods,
 		},
-		"a pod whose deletion was refused": {
+		"a pod whose deletion was rejected": {
 			stage: stagePods, types: []*typeState{state(podsType, left)},
 			want: waitForPods,
 		},
@@ -84,7 +84,7 @@ func TestComputeWaitReason(t *testing.T) {
 			stage: stagePods, types: []*typeState{state(podsType, func(s *typeState) { s.listError = unavailable })},
 			want: unlistedPods,
 		},
-		"nothing else": {stage: stageDefault, types: []*typeState{state(widgetsType, empty)}},
+		"no other objects remain": {stage: stageDefault, types: []*typeState{state(widgetsType, empty)}},
 		"a terminating object": {
 			stage: stageDefault, types: []*typeState{state(widgetsType, ending)},
 			want: waitForWidgets,
@@ -107,13 +107,13 @@ func TestComputeWaitReason(t *testing.T) {
 		"a type whose server is unavailable": {
 			stage: stageDefault, types: []*typeState{state(widgetsType, func(s *typeState) { s.listError = unavailable })},
 		},
-		"remaining objects of a type whose server is no longer available": {
+		"terminating objects of a type whose server is no longer available": {
 			stage: stageDefault, types: []*typeState{state(widgetsType, func(s *typeState) {
 				s.listError, s.Terminating = unavailable, 1
 			})},
 			want: waitForWidgets,
 		},
-		"a type that cannot be listed has priority": {
+		"a type that cannot be listed has priority over a terminating object": {
 			stage: stageDefault, types: []*typeState{
 				state(configMapsType, ending),
 				state(widgetsType, func(s *typeState) { s.listError = errOutage }),
@@ -124,11 +124,11 @@ func TestComputeWaitReason(t *testing.T) {
 			stage: stageDefault, types: many(ending)[:3],
 			want: fmt.Sprintf(waitForDeletion, "a, b, c", nextDependencies),
 		},
-		"one more is counted": {
+		"a fourth type is counted": {
 			stage: stageDefault, types: many(ending)[:4],
 			want: fmt.Sprintf(waitForDeletion, "a, b, c and 1 other", nextDependencies),
 		},
-		"two more are counted": {
+		"two more types are counted": {
 			stage: stageDefault, types: many(ending),
 			want: fmt.Sprintf(waitForDeletion, "a, b, c and 2 others", nextDependencies),
 		},

@@ -11,16 +11,17 @@ import (
 )
 
 const (
-	// watchedDelay is the time to the next pass for types that are watched, in case an event is missed.
+	// watchedDelay is the time to the next pass for types that are watched. It matters only if the
+	// operator misses an event.
 	watchedDelay = 15 * time.Second
 	// unwatchedDelay is the time to the next pass for types that cannot be watched.
 	unwatchedDelay = 2 * time.Second
-	// newDelay is the time to the next pass if objects were created during the pass. It is not
-	// zero, because a server may take some time until it shows an object as terminating.
+	// newDelay is the time to the next pass if objects were created during the pass. It is not zero,
+	// because a server may not immediately return a deleted object as terminating.
 	newDelay = time.Second
 	// maxDelay limits the time to the next pass.
 	maxDelay = time.Minute
-	// noDelay is the time to the next pass if it is due already.
+	// noDelay is the time to the next pass if it is already due.
 	noDelay = time.Millisecond
 )
 
@@ -29,42 +30,44 @@ type Remaining struct {
 	Type ResourceType
 	// Count is the number of objects.
 	Count int
-	// Listed is the number of objects that Finalizers and Terminating refer to; less than Count if there
-	// was no time to list all.
+	// Listed is the number of objects that Finalizers and Terminating refer to. It is less than Count if
+	// the time budget did not suffice to list all objects.
 	Listed int
-	// Terminating is the number of objects that are being deleted.
+	// Terminating is the number of objects with a deletionTimestamp.
 	Terminating int
 	// HasNew reports whether some objects were created during the pass.
 	HasNew bool
-	// Finalizers is the number of objects by finalizer.
+	// Finalizers contains the number of objects for each finalizer.
 	Finalizers map[string]int
 	// DeletionDue is the latest deletionTimestamp of the objects. For a running Pod it includes
 	// terminationGracePeriodSeconds.
-	DeletionDue time.Time
-	// ResourceVersion is the resource version of the list.
-	ResourceVersion string
+	DeletionDue     time.Time
+	ResourceVersion string // of the list
 }
 
 // Report is the result of a pass.
 type Report struct {
 	StartedAt time.Time
-	// Resources are the resource types that were discovered.
+	// Resources are the discovered resource types.
 	Resources *ResourceSet
 	// Remaining are the types with remaining objects, in the order of Resources.
 	Remaining []Remaining
-	// Unknown are the types that could not be listed completely: their remaining objects are unknown.
+	// Unknown are the types that could not be listed completely, so that their remaining objects are
+	// unknown.
 	Unknown []schema.GroupResource
 	// Errors contains at most one error for each type.
 	Errors []error
 	// Incomplete reports whether the pass ended before it had processed all objects. The next pass
 	// is due immediately.
 	Incomplete bool
-	// ConfirmedEmpty reports whether the namespace is empty and stays empty: after the grace period no
-	// object was found and no request failed. Only then may the namespace finalizer be removed.
+	// ConfirmedEmpty reports whether the namespace is empty and stays empty: a pass after the grace
+	// period found no objects, and no request failed. Otherwise, the namespace finalizer must not be
+	// removed.
 	ConfirmedEmpty bool
-	// WaitReason is the reason why some types are not deleted yet; empty if all are.
+	// WaitReason is the reason why objects of some types are not deleted yet. It is empty if no stage
+	// waits.
 	WaitReason string
-	// HasNews reports whether this or an earlier pass over the Namespace was not clean, so that its
+	// HasNews reports whether this or an earlier pass over the Namespace was not clean. If so, the
 	// conditions must be written.
 	HasNews bool
 
@@ -100,20 +103,9 @@ func (r *Report) IsClean() bool {
 		len(r.Errors) == 0 && !r.Incomplete
 }
 
-// Err joins all errors, those of discovery included.
+// Err joins all errors, including errors of discovery.
 func (r *Report) Err() error {
 	return errors.Join(append([]error{r.Resources.DiscoveryError, r.Resources.ParseError}, r.Errors...)...)
-}
-
-// deletionDue returns the latest time at which a terminating object should be deleted.
-func (r *Report) deletionDue() time.Time {
-	var due time.Time
-	for i := range r.Remaining {
-		if r.Remaining[i].DeletionDue.After(due) {
-			due = r.Remaining[i].DeletionDue
-		}
-	}
-	return due
 }
 
 // RequeueAfter returns the time to the next pass if no event requires an earlier one.
@@ -126,15 +118,15 @@ func (r *Report) RequeueAfter(now time.Time) time.Duration {
 		return max(untilGracePeriodEnd, noDelay)
 	}
 	delay := watchedDelay
-	// Pods may take until the end of terminationGracePeriodSeconds.
-	if untilDue := r.deletionDue().Add(time.Second).Sub(now); untilDue > delay {
-		delay = min(untilDue, maxDelay)
+	for i := range r.Remaining {
+		// Pods can take until the end of terminationGracePeriodSeconds.
+		delay = max(delay, min(r.Remaining[i].DeletionDue.Add(time.Second).Sub(now), maxDelay))
 	}
 	for i := range r.Remaining {
 		if !r.Remaining[i].Type.CanWatch {
 			delay = min(delay, unwatchedDelay)
 		}
-		if r.Remaining[i].HasNew { // Until the grace period ends, more may be created.
+		if r.Remaining[i].HasNew { // Until the grace period ends, more objects may be created.
 			delay = min(delay, max(untilGracePeriodEnd, newDelay))
 		}
 	}

@@ -30,7 +30,7 @@ func TestReportConfirmedEmpty(t *testing.T) {
 		"possibly remaining objects":          {change: ofType(func(s *typeState) { s.isUncounted = true })},
 		"a type could not be listed":          {change: ofType(func(s *typeState) { s.listError = errOutage })},
 		"an object could not be deleted":      {change: ofType(func(s *typeState) { s.deleteError = errOutage })},
-		"there is more":                       {change: ofType(func(s *typeState) { s.isIncomplete = true })},
+		"unprocessed objects":                 {change: ofType(func(s *typeState) { s.isIncomplete = true })},
 		"discovery failed":                    {change: func(l *contentState) { l.resources.DiscoveryError = errOutage }},
 		"a group version could not be parsed": {change: func(l *contentState) { l.resources.ParseError = errOutage }},
 	}
@@ -66,37 +66,37 @@ func TestReportRequeueAfter(t *testing.T) {
 	slow := ResourceType{GroupVersionResource: widgetsType.GroupVersionResource, CanList: true}
 	tests := map[string]struct {
 		report Report
-		// gracePeriodEnd is the end of the grace period
+		// gracePeriodEnd is the end of the grace period, relative to now.
 		gracePeriodEnd time.Duration
 		want           time.Duration
 	}{
-		"there is more": {
+		"unprocessed objects": {
 			report: Report{Incomplete: true, Remaining: []Remaining{{Type: podsType, Count: 1}}}, want: time.Millisecond,
 		},
-		"empty, within the grace period":             {gracePeriodEnd: 700 * time.Millisecond, want: 700 * time.Millisecond},
-		"empty, and the grace period has just ended": {gracePeriodEnd: -time.Second, want: time.Millisecond},
-		"watched": {
+		"empty, before the grace period ends": {gracePeriodEnd: 700 * time.Millisecond, want: 700 * time.Millisecond},
+		"empty, after the grace period":       {gracePeriodEnd: -time.Second, want: time.Millisecond},
+		"a watched type": {
 			report: Report{Remaining: []Remaining{{Type: podsType, Count: 1}}}, want: 15 * time.Second,
 		},
-		"watched, within the grace period": {
+		"a watched type, before the grace period ends": {
 			report:         Report{Remaining: []Remaining{{Type: podsType, Count: 1}}},
 			gracePeriodEnd: time.Second, want: 15 * time.Second,
 		},
-		"a pod with a short grace period": {
+		"a pod with a short deletion grace period": {
 			report: Report{Remaining: []Remaining{{Type: podsType, Count: 1, DeletionDue: now.Add(5 * time.Second)}}},
 			want:   15 * time.Second,
 		},
-		"a pod with a grace period": {
+		"a pod with a deletion grace period": {
 			report: Report{Remaining: []Remaining{
 				{Type: podsType, Count: 1, DeletionDue: now.Add(30 * time.Second)}, {Type: widgetsType, Count: 1, DeletionDue: now},
 			}},
 			want: 31 * time.Second,
 		},
-		"a pod with a long grace period": {
+		"a pod with a long deletion grace period": {
 			report: Report{Remaining: []Remaining{{Type: podsType, Count: 1, DeletionDue: now.Add(time.Hour)}}},
 			want:   time.Minute,
 		},
-		"pod past its deletion grace period": {
+		"a pod past its deletion grace period": {
 			report: Report{Remaining: []Remaining{{Type: podsType, Count: 1, DeletionDue: now.Add(-time.Hour)}}},
 			want:   15 * time.Second,
 		},
@@ -131,7 +131,7 @@ func TestReportErr(t *testing.T) {
 	}
 }
 
-// Joined errors keep their type.
+// Errors keep their type when they are joined.
 func TestJoinObjectErrors(t *testing.T) {
 	g := NewWithT(t)
 	g.Expect(joinObjectErrors(podsType, nil)).To(Succeed())

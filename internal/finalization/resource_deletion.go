@@ -27,7 +27,8 @@ import (
 // maxNamedErrors is the number of objects of one type that an error names.
 const maxNamedErrors = 3
 
-// listPage lists one page. A failure becomes the type's listError; the error returned ends the pass.
+// listPage lists one page. It stores a failure as the listError of the type. A returned error ends the
+// pass.
 func (p *pass) listPage(
 	ctx context.Context, state *typeState, continueToken string,
 ) (*metav1.PartialObjectMetadataList, error) {
@@ -35,7 +36,7 @@ func (p *pass) listPage(
 	err := p.limiter.Do(ctx, func(ctx context.Context) error {
 		var err error
 		p.metrics.Requested(PurposeList)
-		// Without a resourceVersion it is a consistent read.
+		// A list request without a resourceVersion is a consistent read.
 		page, err = p.objects(state).List(ctx, metav1.ListOptions{Limit: sharedlist.PageSize, Continue: continueToken})
 		return err
 	})
@@ -74,9 +75,9 @@ func (p *pass) deleteType(ctx context.Context, state *typeState) error {
 	case err != nil || state.listError != nil:
 		return err
 	case !hasDeleted && state.page.Continue == "":
-		return nil // The objects are counted already.
+		return nil // The objects have already been counted.
 	case !p.state.isAfterGracePeriod && state.canAssumeDeleted():
-		// A full pass after the grace period still has to confirm it.
+		// A full pass after the grace period still confirms this.
 		state.reset()
 		return nil
 	}
@@ -84,7 +85,7 @@ func (p *pass) deleteType(ctx context.Context, state *typeState) error {
 }
 
 // deletePages deletes the objects of one type, page by page, within the time budget. It reports whether
-// it sent a DELETE.
+// it sent a DELETE request.
 func (p *pass) deletePages(ctx context.Context, state *typeState) (bool, error) {
 	hasDeleted := false
 	var failed []objectError
@@ -104,9 +105,9 @@ func (p *pass) deletePages(ctx context.Context, state *typeState) (bool, error) 
 		if page.Continue == "" || state.isIncomplete {
 			break
 		}
-		// Listing costs little compared with deleting. Many objects that are already terminating must not
-		// keep a pass from deleting those on later pages.
-		if p.hasExceeded(deleteBudget) && hasDeleted || p.hasExceeded(listBudget) {
+		// A list request costs little compared with deletions. Pages with only terminating objects must
+		// not prevent a pass from deleting the objects on later pages.
+		if elapsed := p.clock.Since(p.startedAt); elapsed > deleteBudget && hasDeleted || elapsed > listBudget {
 			state.isIncomplete = true
 			break
 		}
@@ -124,8 +125,8 @@ func (p *pass) deletePages(ctx context.Context, state *typeState) (bool, error) 
 }
 
 // deleteObjects deletes objects of a type concurrently and returns the failures. If the API server
-// throttles a DELETE, the other objects are left to another pass: each request would wait as long and
-// block other namespaces.
+// throttles a DELETE request, a later pass deletes the other objects. Otherwise, each request would
+// wait equally long and block other namespaces.
 func (p *pass) deleteObjects(
 	ctx context.Context, state *typeState, targets []metav1.PartialObjectMetadata,
 ) ([]objectError, error) {
@@ -146,7 +147,7 @@ func (p *pass) deleteObjects(
 		group.Go(func() {
 			defer p.deletes.Release(1)
 			if err := p.deleteObject(ctx, state, &target); err != nil {
-				// A 429 without Retry-After is a refusal like any other, for example by a webhook.
+				// A 429 without Retry-After is an ordinary rejection, for example by a webhook.
 				if throttling.RetryAfter(err) > 0 {
 					isThrottled.Store(true)
 				}
@@ -164,13 +165,13 @@ func (p *pass) deleteObject(ctx context.Context, state *typeState, object *metav
 	err := p.limiter.Do(ctx, func(ctx context.Context) error {
 		p.metrics.Requested(PurposeDelete)
 		return p.objects(state).Delete(ctx, object.Name, metav1.DeleteOptions{
-			// Dependents must not be kept: all objects in the namespace are deleted.
+			// Dependents must not be orphaned, because all objects in the namespace are deleted.
 			PropagationPolicy: ptr.To(metav1.DeletePropagationBackground),
 			Preconditions:     &metav1.Preconditions{UID: ptr.To(object.UID)},
 		})
 	})
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-		return nil // The object is deleted, or replaced by another one, which is counted afterwards.
+		return nil // The object was deleted, or replaced by another one, which recount will count.
 	}
 	if err == nil && object.DeletionTimestamp == nil {
 		p.metrics.Deleted()
@@ -178,8 +179,8 @@ func (p *pass) deleteObject(ctx context.Context, state *typeState, object *metav
 	return err
 }
 
-// deleteCollection deletes the objects of a type that cannot be listed. Whether objects remain cannot
-// be known; like upstream, the type counts as empty afterwards.
+// deleteCollection deletes the objects of a type that cannot be listed. Like upstream, it then treats
+// the type as empty, because it cannot determine whether objects remain.
 func (p *pass) deleteCollection(ctx context.Context, state *typeState) error {
 	if !state.Type.CanDeleteCollection {
 		return nil
@@ -215,15 +216,15 @@ func (p *pass) recount(ctx context.Context, state *typeState) error {
 		if continueToken = page.Continue; continueToken == "" {
 			break
 		}
-		if p.hasExceeded(deleteBudget) {
-			state.addUnlisted(page)
-			// Empty pages do not mean that later pages are empty.
+		if p.clock.Since(p.startedAt) > deleteBudget {
+			state.Count += int(ptr.Deref(page.RemainingItemCount, 0))
+			// Later pages can have objects even if these pages are empty.
 			state.isIncomplete = state.isIncomplete || state.Count == 0
 			break
 		}
 	}
-	// Objects that were created in the meantime are not being deleted, so no event will report
-	// their deletion.
+	// Objects that were created in the meantime are not terminating, so no watch event will report their
+	// deletion.
 	state.HasNew = state.Listed > state.Terminating+state.failed
 	if state.isNotServed {
 		p.rediscover(state)
@@ -235,12 +236,12 @@ func (p *pass) objects(state *typeState) metadata.ResourceInterface {
 	return p.content.Resource(state.Type.GroupVersionResource).Namespace(p.namespace.Name)
 }
 
-// needDeletion returns the objects that a DELETE changes.
+// needDeletion returns the objects for which a DELETE request has an effect.
 func needDeletion(objects []metav1.PartialObjectMetadata) []metav1.PartialObjectMetadata {
 	var targets []metav1.PartialObjectMetadata
 	for _, object := range objects {
-		// A foreground or orphaning deletion is changed to a background deletion: the API server then
-		// removes the finalizers of the other propagation policies.
+		// A DELETE request changes a foreground or orphaning deletion to a background deletion: the API
+		// server removes the finalizers of the other propagation policies.
 		waitsForCollector := slices.Contains(object.Finalizers, metav1.FinalizerDeleteDependents) ||
 			slices.Contains(object.Finalizers, metav1.FinalizerOrphanDependents)
 		if object.DeletionTimestamp == nil || waitsForCollector {
@@ -250,14 +251,14 @@ func needDeletion(objects []metav1.PartialObjectMetadata) []metav1.PartialObject
 	return targets
 }
 
-// objectError is the failure of one object's deletion.
+// objectError is the error of deleting one object.
 type objectError struct {
 	name string
 	err  error
 }
 
-// joinObjectErrors returns one error for the failures of a type, which names the first objects and
-// counts the others.
+// joinObjectErrors returns one error for all failures of a type. It names the first objects, and counts
+// the other ones.
 func joinObjectErrors(resourceType ResourceType, failed []objectError) error {
 	if len(failed) == 0 {
 		return nil
@@ -272,10 +273,11 @@ func joinObjectErrors(resourceType ResourceType, failed []objectError) error {
 		errs = append(errs, fmt.Errorf("failed to delete %s %s: %w",
 			resourceType.GroupResource(), metadataclient.Quote(failure.name), failure.err))
 	}
-	return &joinedError{separator: "; ", errs: errs}
+	return joinedError(errs)
 }
 
-// isFinal reports whether an error is a final response, such as a refusal.
+// isFinal reports whether an error means that the request had no effect, for example because the API
+// server rejected it.
 func isFinal(err error) bool {
 	if errors.Is(err, metadataclient.ErrNotSent) {
 		return true
@@ -289,18 +291,15 @@ func isExpired(err error) bool {
 	return apierrors.IsResourceExpired(err) || apierrors.IsGone(err)
 }
 
-// joinedError is errors.Join with a separator, for messages of one line.
-type joinedError struct {
-	separator string
-	errs      []error
-}
+// joinedError is like the error of errors.Join, but its message is a single line.
+type joinedError []error
 
-func (e *joinedError) Error() string {
-	texts := make([]string, 0, len(e.errs))
-	for _, err := range e.errs {
+func (e joinedError) Error() string {
+	texts := make([]string, 0, len(e))
+	for _, err := range e {
 		texts = append(texts, err.Error())
 	}
-	return strings.Join(texts, e.separator)
+	return strings.Join(texts, "; ")
 }
 
-func (e *joinedError) Unwrap() []error { return e.errs }
+func (e joinedError) Unwrap() []error { return e }

@@ -9,7 +9,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/nscondition"
 )
 
-// State is the state of a terminating Namespace in metrics.
+// State is the state of a terminating Namespace, as reported in metrics.
 type State string
 
 const (
@@ -17,9 +17,9 @@ const (
 	StateEmptying State = "emptying"
 	// StateRemaining means that objects remain.
 	StateRemaining State = "remaining"
-	// StateFailing means that types could not be discovered, or objects could not be deleted.
+	// StateFailing means that some types could not be discovered or some objects could not be deleted.
 	StateFailing State = "failing"
-	// StateWaiting means that the namespace finalizer is removed and other finalizers remain.
+	// StateWaiting means that the namespace finalizer was removed, but other finalizers remain.
 	StateWaiting State = "waiting"
 )
 
@@ -28,7 +28,7 @@ func States() []State {
 	return []State{StateEmptying, StateRemaining, StateFailing, StateWaiting}
 }
 
-// StateOf returns the state of a terminating Namespace, from its conditions.
+// StateOf returns the state of a terminating Namespace based on its finalizers and conditions.
 func StateOf(namespace *corev1.Namespace, finalizer corev1.FinalizerName) State {
 	switch {
 	case !HasFinalizer(namespace, finalizer):

@@ -39,7 +39,7 @@ func TestStateOf(t *testing.T) {
 			finalizers: own,
 			conditions: isTrue(corev1.NamespaceContentRemaining, corev1.NamespaceDeletionContentFailure), want: StateFailing,
 		},
-		"only other finalizers": {
+		"only finalizers of other controllers": {
 			finalizers: []corev1.FinalizerName{agent}, conditions: isTrue(corev1.NamespaceContentRemaining), want: StateWaiting,
 		},
 		"no finalizers": {want: StateWaiting},

@@ -15,19 +15,20 @@ import (
 )
 
 const (
-	// minRequeueDelay collects the events of objects that are deleted at about the same time.
+	// minRequeueDelay is long enough to collect the events of objects that are deleted at about the same
+	// time.
 	minRequeueDelay = 200 * time.Millisecond
 	maxRequeueDelay = 15 * time.Second
-	// requeueFactor is the minimum ratio of the time between passes to the duration of a pass, with
-	// continuous events.
+	// requeueFactor is the minimum ratio of the time between passes to the duration of a pass, while
+	// events keep arriving.
 	requeueFactor = 4
 )
 
-// Outcomes of a finalization in metrics.
+// Outcomes of a finalization, as reported in metrics.
 const (
 	// OutcomeReleased means that the operator deleted the content and removed the namespace finalizer.
 	OutcomeReleased = "released"
-	// OutcomeOvertaken means that another controller removed the namespace finalizer meanwhile.
+	// OutcomeOvertaken means that another controller removed the namespace finalizer in the meantime.
 	OutcomeOvertaken = "overtaken"
 )
 
@@ -36,8 +37,8 @@ type DurationRecorder interface {
 	RecordFinalization(outcome string, deletionTimestamp metav1.Time, firstSeen, finishedAt time.Time) (seconds float64)
 }
 
-// terminatingTracker keeps the state of each terminating Namespace between passes. After a restart of
-// the operator only the grace period starts again.
+// terminatingTracker keeps the state of each terminating Namespace between passes. A restart of the
+// operator loses this state, which only restarts the grace period.
 type terminatingTracker struct {
 	durations DurationRecorder
 
@@ -50,14 +51,14 @@ type terminatingTracker struct {
 
 type terminatingNamespace struct {
 	uid types.UID
-	// firstSeen is when the deletion was first seen, according to the operator's clock. The clock
-	// of the API server, which sets the deletionTimestamp, may differ.
+	// firstSeen is when the deletion was first seen, according to the operator's clock. The clock of the
+	// API server, which sets the deletionTimestamp, can differ.
 	firstSeen         time.Time
 	deletionTimestamp metav1.Time
-	// isStarted and isFinished report whether the operator has started a pass, and whether it has
-	// finished. The cache may be stale for some time after that.
+	// isStarted reports whether the operator has started a pass. isFinished reports whether the outcome
+	// has been recorded. Other passes can follow while the informer cache is stale.
 	isStarted, isFinished bool
-	// content is used by one pass at a time, because the queue has one request for each Namespace.
+	// content is used by one pass at a time, because the queue contains a Namespace only once.
 	content *contentState
 	// passDuration is the duration of the last pass.
 	passDuration time.Duration
@@ -84,7 +85,7 @@ func (t *terminatingTracker) context() context.Context {
 	return t.running
 }
 
-// track returns when the deletion of a Namespace was first seen, which is now if it is not known.
+// track returns when the deletion of a Namespace was first seen, which is now for a new Namespace.
 func (t *terminatingTracker) track(namespace *corev1.Namespace, now time.Time) time.Time {
 	t.lock.Lock()
 	defer t.lock.Unlock()
@@ -93,7 +94,7 @@ func (t *terminatingTracker) track(namespace *corev1.Namespace, now time.Time) t
 		if t.namespaces == nil {
 			t.namespaces = map[string]*terminatingNamespace{}
 		}
-		t.finishLocked(known, OutcomeOvertaken, now) // An earlier Namespace of this name was finalized.
+		t.finishLocked(known, OutcomeOvertaken, now) // An earlier Namespace with this name was finalized.
 		known = &terminatingNamespace{
 			uid: namespace.UID, firstSeen: now, deletionTimestamp: *namespace.DeletionTimestamp,
 			content: &contentState{},
@@ -103,7 +104,7 @@ func (t *terminatingTracker) track(namespace *corev1.Namespace, now time.Time) t
 	return known.firstSeen
 }
 
-// startPass returns the content state of a tracked Namespace, and whether this is the first pass.
+// startPass returns the contentState of a tracked Namespace, and reports whether this is its first pass.
 func (t *terminatingTracker) startPass(name string) (*contentState, bool) {
 	t.lock.Lock()
 	defer t.lock.Unlock()
@@ -126,8 +127,8 @@ func (t *terminatingTracker) endPass(name string, report *Report, duration time.
 	return known.hasNews
 }
 
-// finish records the outcome of a finalization that the operator started, once. It returns the UID of
-// the Namespace and the seconds since its deletion, and false if there was nothing to record.
+// finish records, only once, the outcome of a finalization that the operator started. It returns the
+// UID of the Namespace and the seconds since the deletion. It returns false if it recorded nothing.
 func (t *terminatingTracker) finish(name, outcome string, now time.Time) (types.UID, float64, bool) {
 	t.lock.Lock()
 	defer t.lock.Unlock()
@@ -165,7 +166,7 @@ func (t *terminatingTracker) failing() []string {
 	return names
 }
 
-// requeueChanged requeues a Namespace after a change of its objects: immediately if the last one is
+// requeueChanged requeues a Namespace after its objects changed: immediately if the last one was
 // deleted, and otherwise after a delay, because more changes are likely to follow.
 func (t *terminatingTracker) requeueChanged(name string, isLast bool) {
 	t.lock.Lock()

@@ -25,14 +25,14 @@ func (c durationCounter) RecordFinalization(
 
 func newTracker() *terminatingTracker { return &terminatingTracker{durations: durationCounter{}} }
 
-// requeues are the delays of the requeued namespaces.
+// requeues contains the delays of each requeued namespace.
 type requeues map[string][]time.Duration
 
 func (r requeues) add(namespace string, after time.Duration) {
 	r[namespace] = append(r[namespace], after)
 }
 
-// reportWith returns the report of a pass with a discovery error, or of a clean one.
+// reportWith returns the report of a pass with a discovery error, or of a clean pass.
 func reportWith(err error) *Report {
 	return &Report{Resources: &ResourceSet{DiscoveryError: err}}
 }
@@ -69,7 +69,8 @@ func TestTrackerRequeuesAfterChanges(t *testing.T) {
 func TestTrackerRequeuesOnlyTrackedNamespaces(t *testing.T) {
 	tracker, queue := newTracker(), requeues{}
 	tracker.track(terminating(), now)
-	tracker.requeueChanged("x", true) // The controller has not started: its initial list includes the Namespace.
+	// The controller has not started. Its initial list will include the Namespace.
+	tracker.requeueChanged("x", true)
 	tracker.start(t.Context(), queue.add)
 	tracker.requeueChanged("y", true)
 	tracker.forget("x")
@@ -114,7 +115,7 @@ func TestTrackerFinish(t *testing.T) {
 		_, _, ok := tracker.finish("x", outcome, finishedAt)
 		return ok
 	}
-	g.Expect(finish(OutcomeOvertaken)).To(BeFalse(), "it is not tracked")
+	g.Expect(finish(OutcomeOvertaken)).To(BeFalse(), "the Namespace is not tracked")
 	tracker.track(terminating(), now)
 	g.Expect(finish(OutcomeOvertaken)).To(BeFalse(), "no pass was started")
 
@@ -127,8 +128,8 @@ func TestTrackerFinish(t *testing.T) {
 	g.Expect(string(uid)).To(Equal("x-uid"))
 	g.Expect(seconds).To(Equal(90.0))
 	_, isFirst = tracker.startPass("x")
-	g.Expect(isFirst).To(BeFalse(), "the cache is stale")
-	g.Expect(finish(OutcomeOvertaken)).To(BeFalse(), "it is recorded already")
+	g.Expect(isFirst).To(BeFalse(), "a pass with a stale cache is not the first one")
+	g.Expect(finish(OutcomeOvertaken)).To(BeFalse(), "the outcome has already been recorded")
 	g.Expect(counts).To(Equal(durationCounter{OutcomeReleased: 1}))
 
 	tracker.forget("x")

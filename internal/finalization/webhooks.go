@@ -13,8 +13,8 @@ import (
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 )
 
-// clusterScoped are the built-in resources without a namespace that webhooks commonly match.
-// A resource of the same name in another group may be namespaced.
+// clusterScoped contains the cluster-scoped built-in resources that webhooks commonly match, by API
+// group. A resource with the same name in another group can be namespaced.
 var clusterScoped = map[string][]string{
 	"": {"componentstatuses", "namespaces", "nodes", "persistentvolumes"},
 	"admissionregistration.k8s.io": {
@@ -32,15 +32,15 @@ var clusterScoped = map[string][]string{
 	"storage.k8s.io":               {"csidrivers", "csinodes", "storageclasses", "volumeattachments"},
 }
 
-// DelayingWebhooks returns the webhooks that can delay a CREATE or CONNECT in a namespace past its
-// deletion. The API server checks that the namespace is not terminating before it calls any of
-// them, and evaluates the gate policy before it calls validating ones. It repeats neither check
-// afterwards. It does repeat the admission of an UPDATE or DELETE whose object has been replaced in
-// the meantime.
+// DelayingWebhooks returns the webhooks that can delay a CREATE or CONNECT request in a namespace past
+// the deletion of the namespace. The API server checks that the namespace is not terminating before it
+// calls any webhook, and evaluates the gate policy before it calls validating webhooks. It does not
+// repeat these checks afterwards. UPDATE and DELETE requests cannot be delayed in this way: if the
+// object was replaced in the meantime, the API server repeats their admission.
 //
-// Selectors and matchConditions are ignored: labels change, and so does what they select. The hold
-// webhooks of this project are not returned: they reject a CREATE that they hold while its namespace
-// is deleted.
+// DelayingWebhooks ignores selectors and matchConditions, because labels can change. It does not return
+// the hold webhooks of this project: they reject a CREATE if its namespace is deleted while they hold
+// it.
 func DelayingWebhooks(
 	mutating []admissionv1.MutatingWebhookConfiguration, validating []admissionv1.ValidatingWebhookConfiguration,
 ) []string {
@@ -65,7 +65,7 @@ func DelayingWebhooks(
 	return names
 }
 
-// canDelay reports whether a rule matches, or may match, a CREATE or CONNECT in a namespace.
+// canDelay reports whether a rule can match a CREATE or CONNECT request in a namespace.
 func canDelay(rule admissionv1.RuleWithOperations) bool {
 	if rule.Scope != nil && *rule.Scope == admissionv1.ClusterScope {
 		return false

@@ -36,7 +36,7 @@ func TestDelayingWebhooks(t *testing.T) {
 		rules []admissionv1.RuleWithOperations
 		want  bool
 	}{
-		"everything":                       {rules: []admissionv1.RuleWithOperations{rule("*", "*", "*/*")}, want: true},
+		"all operations and resources":     {rules: []admissionv1.RuleWithOperations{rule("*", "*", "*/*")}, want: true},
 		"CREATE of a resource":             {rules: []admissionv1.RuleWithOperations{rule(create, "apps", "deployments")}, want: true},
 		"CREATE, namespaced":               {rules: []admissionv1.RuleWithOperations{scoped(rule(create, "*", "*"), ptr.To(admissionv1.NamespacedScope))}, want: true},
 		"CREATE, without a scope":          {rules: []admissionv1.RuleWithOperations{scoped(rule(create, "*", "*"), nil)}, want: true},
@@ -46,13 +46,13 @@ func TestDelayingWebhooks(t *testing.T) {
 		"CONNECT":                          {rules: []admissionv1.RuleWithOperations{rule(admissionv1.Connect, "", "pods/exec")}, want: true},
 		"UPDATE":                           {rules: []admissionv1.RuleWithOperations{rule(admissionv1.Update, "*", "*")}},
 		"DELETE":                           {rules: []admissionv1.RuleWithOperations{rule(admissionv1.Delete, "*", "*")}},
-		"UPDATE, and CREATE":               {rules: []admissionv1.RuleWithOperations{rule(admissionv1.Update, "", "pods"), rule(create, "", "pods")}, want: true},
+		"UPDATE and CREATE":                {rules: []admissionv1.RuleWithOperations{rule(admissionv1.Update, "", "pods"), rule(create, "", "pods")}, want: true},
 		"Namespaces":                       {rules: []admissionv1.RuleWithOperations{rule("*", "", "namespaces", "namespaces/*", "nodes")}},
 		"Namespaces and Pods":              {rules: []admissionv1.RuleWithOperations{rule("*", "", "namespaces", "pods")}, want: true},
-		"namespaces of any group":          {rules: []admissionv1.RuleWithOperations{rule("*", "*", "namespaces")}, want: true},
-		"namespaces, another group":        {rules: []admissionv1.RuleWithOperations{in(rule("*", "", "namespaces"), "", "servicebus.azure.com")}, want: true},
+		"namespaces in any group":          {rules: []admissionv1.RuleWithOperations{rule("*", "*", "namespaces")}, want: true},
+		"namespaces in another group":      {rules: []admissionv1.RuleWithOperations{in(rule("*", "", "namespaces"), "", "servicebus.azure.com")}, want: true},
 		"ClusterRoles":                     {rules: []admissionv1.RuleWithOperations{rule("*", "rbac.authorization.k8s.io", "clusterroles")}},
-		"without rules":                    {},
+		"no rules":                         {},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

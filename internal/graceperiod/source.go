@@ -2,13 +2,15 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package graceperiod computes the grace period between the deletion of a Namespace and the earliest
-// check that it is empty, from the Leases of the API servers and the admission webhooks.
+// check that it is empty. The grace period depends on the Leases of the API servers and on the
+// admission webhooks.
 package graceperiod
 
 import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
@@ -23,10 +25,11 @@ import (
 )
 
 const (
-	// webhooksMaxAge is the maximum age of a cached list of webhooks before the shortest grace
-	// period of --settling-time=auto has expired.
+	// webhooksMaxAge is the maximum age of a cached list of webhooks. It must not exceed the shortest
+	// grace period of --settling-time=auto. Otherwise, a namespace could be finalized based on a list
+	// from before its deletion.
 	webhooksMaxAge = time.Second
-	// webhooksTimeout is the timeout of the list requests. It is the longest grace period of
+	// webhooksTimeout is the timeout of the list requests. It equals the longest grace period of
 	// --settling-time=auto.
 	webhooksTimeout = 5 * time.Second
 )
@@ -36,19 +39,20 @@ const (
 type Source struct {
 	// Config is the value of --settling-time.
 	Config finalization.GracePeriod
-	// Leases reads the Leases of the API servers, from a cache.
+	// Leases reads the Leases of the API servers from a cache.
 	Leases client.Reader
 	// Live reads from the API server instead of a cache.
 	Live  client.Reader
 	Clock clock.PassiveClock
 
-	logged   gracePeriodLog
-	webhooks delayingWebhooks
+	// loggedReason is the reason that was logged last. It determines the grace period.
+	loggedReason atomic.Value
+	webhooks     delayingWebhooks
 }
 
 // GracePeriod returns the grace period of a Namespace whose deletion was first seen at the given time.
 func (s *Source) GracePeriod(ctx context.Context, firstSeen time.Time) time.Duration {
-	now := s.Clock.Now() // The caller may have waited for a request since firstSeen.
+	now := s.Clock.Now() // firstSeen can be earlier, because the caller may have waited for requests.
 	var leases coordinationv1.LeaseList
 	var err error
 	if s.Config.Fixed == nil {
@@ -59,19 +63,20 @@ func (s *Source) GracePeriod(ctx context.Context, firstSeen time.Time) time.Dura
 		return s.webhooks.get(ctx, s.Live, s.Clock, firstSeen, now)
 	})
 	metrics.SetSettlingTime(chosen)
-	if s.logged.isNew(chosen, reason) {
+	if s.loggedReason.Swap(reason) != reason {
 		log.FromContext(ctx).WithName("settling-time").Info("Chose the grace period of terminating namespaces",
 			"settlingTime", chosen.String(), "reason", reason)
 	}
 	return chosen
 }
 
-// delayingWebhooks is the last list of webhooks that can delay a request, shared by all Namespaces.
+// delayingWebhooks caches the last list of webhooks that can delay a request, for all Namespaces.
 //
-// It sends list requests and is not an informer. A namespace is finalized only if a list requested
-// after its deletion was seen has no such webhook, whereas nothing limits how stale an informer is;
-// and an informer without permission to list would keep the manager from starting. There are at
-// most two requests a second, independent of the number of terminating namespaces.
+// It sends list requests instead of using an informer. The short grace period is safe only if no such
+// webhook existed when the deletion was seen. A list shows this, but an informer can be stale for any
+// length of time. In addition, the manager could not start if an informer lacked the permission to list
+// webhooks. delayingWebhooks sends at most two requests per second, regardless of the number of
+// terminating namespaces.
 type delayingWebhooks struct {
 	lock   sync.Mutex
 	listed time.Time
@@ -79,8 +84,8 @@ type delayingWebhooks struct {
 	err    error
 }
 
-// get returns the webhooks from a list that was requested after seen, the time when a deletion was
-// first seen, or at most webhooksMaxAge ago.
+// get returns the webhooks from a list that was requested after the deletion was first seen, or at most
+// webhooksMaxAge ago.
 func (w *delayingWebhooks) get(
 	ctx context.Context, reader client.Reader, passive clock.PassiveClock, seen, now time.Time,
 ) ([]string, error) {
@@ -95,7 +100,7 @@ func (w *delayingWebhooks) get(
 	}
 	w.listed = passive.Now()
 	if w.names, w.err = listDelayingWebhooks(ctx, reader); w.err != nil {
-		w.listed = passive.Now() // Callers that have waited for the lock do not repeat the requests.
+		w.listed = passive.Now() // Callers that waited for the lock do not repeat the failed request.
 	}
 	return w.names, w.err
 }
@@ -112,21 +117,4 @@ func listDelayingWebhooks(ctx context.Context, reader client.Reader) ([]string, 
 		return nil, fmt.Errorf("failed to list ValidatingWebhookConfigurations: %w", err)
 	}
 	return finalization.DelayingWebhooks(mutating.Items, validating.Items), nil
-}
-
-// gracePeriodLog keeps the grace period that was logged last.
-type gracePeriodLog struct {
-	lock   sync.Mutex
-	chosen time.Duration
-	reason string
-}
-
-func (l *gracePeriodLog) isNew(chosen time.Duration, reason string) bool {
-	l.lock.Lock()
-	defer l.lock.Unlock()
-	if l.reason == reason && l.chosen == chosen {
-		return false
-	}
-	l.chosen, l.reason = chosen, reason
-	return true
 }

@@ -9,14 +9,19 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr/funcr"
 	. "github.com/onsi/gomega"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clocktesting "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/nslifecycle/nslifecycle/internal/finalization"
 	"github.com/nslifecycle/nslifecycle/internal/scheme"
 )
 
@@ -34,33 +39,34 @@ var slowWebhook = admissionv1.ValidatingWebhookConfiguration{
 func TestDelayingWebhooksGet(t *testing.T) {
 	const none, some, failed = "none", "some", "failed"
 	type call struct {
-		// at and seen are the times of the call and of the deletion, relative to the first call.
+		// at is the time of the call, and seen the time when the deletion was first seen. Both are
+		// relative to the first call.
 		at, seen time.Duration
-		// answer is the response of the API server if the webhooks are listed.
-		answer    string
+		// response is the response of the API server if the webhooks are listed.
+		response  string
 		want      string
 		wantLists int
 	}
 	tests := map[string][]call{
-		"one list for all namespaces of a second": {
-			{answer: none, want: none, wantLists: 1},
-			{at: time.Second, seen: time.Second, answer: some, want: none},
-			{at: time.Second + 1, seen: time.Second, answer: some, want: some, wantLists: 1},
+		"all namespaces share a list for one second": {
+			{response: none, want: none, wantLists: 1},
+			{at: time.Second, seen: time.Second, response: some, want: none},
+			{at: time.Second + 1, seen: time.Second, response: some, want: some, wantLists: 1},
 		},
-		"one list for each deletion": {
-			{answer: some, want: some, wantLists: 1},
-			{at: time.Second, want: some, answer: none},
-			{at: time.Hour, want: some, answer: none},
+		"one list is enough for each deletion": {
+			{response: some, want: some, wantLists: 1},
+			{at: time.Second, want: some, response: none},
+			{at: time.Hour, want: some, response: none},
 		},
-		"a list from before the deletion is not enough to finalize": {
-			{answer: none, want: none, wantLists: 1},
-			{at: 500 * time.Millisecond, seen: 500 * time.Millisecond, answer: some, want: none},
-			{at: 1500 * time.Millisecond, seen: 500 * time.Millisecond, answer: some, want: some, wantLists: 1},
+		"a list from before the deletion is used for only one second": {
+			{response: none, want: none, wantLists: 1},
+			{at: 500 * time.Millisecond, seen: 500 * time.Millisecond, response: some, want: none},
+			{at: 1500 * time.Millisecond, seen: 500 * time.Millisecond, response: some, want: some, wantLists: 1},
 		},
 		"an error is retried after a second": {
-			{answer: failed, want: failed, wantLists: 1},
-			{at: time.Second, answer: none, want: failed},
-			{at: time.Second + 1, answer: none, want: none, wantLists: 1},
+			{response: failed, want: failed, wantLists: 1},
+			{at: time.Second, response: none, want: failed},
+			{at: time.Second + 1, response: none, want: none, wantLists: 1},
 		},
 	}
 	for name, calls := range tests {
@@ -76,7 +82,7 @@ func TestDelayingWebhooksGet(t *testing.T) {
 							return nil
 						}
 						lists++
-						switch call.answer {
+						switch call.response {
 						case some:
 							validating.Items = []admissionv1.ValidatingWebhookConfiguration{slowWebhook}
 						case failed:
@@ -102,12 +108,28 @@ func TestDelayingWebhooksGet(t *testing.T) {
 	}
 }
 
-func TestGracePeriodLog(t *testing.T) {
+func TestGracePeriodIsLoggedWhenItChanges(t *testing.T) {
 	g := NewWithT(t)
-	var logged gracePeriodLog
-	g.Expect(logged.isNew(0, "a")).To(BeTrue())
-	g.Expect(logged.isNew(0, "a")).To(BeFalse())
-	g.Expect(logged.isNew(time.Second, "a")).To(BeTrue())
-	g.Expect(logged.isNew(time.Second, "b")).To(BeTrue())
-	g.Expect(logged.isNew(time.Second, "b")).To(BeFalse())
+	lines := 0
+	ctx := log.IntoContext(t.Context(), funcr.New(func(string, string) { lines++ }, funcr.Options{}))
+	leases := fake.NewClientBuilder().WithScheme(scheme.New()).Build()
+	source := Source{Leases: leases, Live: leases, Clock: clocktesting.NewFakePassiveClock(now)}
+	for _, wantLines := range []int{1, 1} {
+		g.Expect(source.GracePeriod(ctx, now)).To(Equal(5 * time.Second))
+		g.Expect(lines).To(Equal(wantLines))
+	}
+	lease := &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: metav1.NamespaceSystem, Name: "apiserver-1",
+			Labels: map[string]string{finalization.APIServerLeaseLabel: finalization.APIServerLeaseValue},
+		},
+		Spec: coordinationv1.LeaseSpec{
+			RenewTime: ptr.To(metav1.NewMicroTime(now)), LeaseDurationSeconds: ptr.To[int32](3600),
+		},
+	}
+	g.Expect(leases.Create(ctx, lease)).To(Succeed())
+	for _, wantLines := range []int{2, 2} {
+		g.Expect(source.GracePeriod(ctx, now)).To(Equal(time.Second))
+		g.Expect(lines).To(Equal(wantLines))
+	}
 }

@@ -14,8 +14,9 @@ import (
 // maxNamedOverridden is the maximum number of overridden initializers that a message names.
 const maxNamedOverridden = 5
 
-// ActiveCondition returns the Active condition of a configuration. reason and message describe
-// whether the API server enforces the merged set; the reason is v1alpha1.ReasonEnforced if it does.
+// ActiveCondition returns the Active condition of a configuration. The given reason and message
+// describe whether the API server enforces the merged set. If it does, the reason is
+// v1alpha1.ReasonEnforced.
 func ActiveCondition(
 	configuration *v1alpha1.NamespaceInitializerConfiguration, merged Merged, reason, message string,
 ) metav1.Condition {
@@ -48,7 +49,8 @@ func ActiveCondition(
 	return condition
 }
 
-// hasSelectors reports whether an initializer of the configuration has a selector in the merged list.
+// hasSelectors reports whether the merged list has a selector for an initializer of the
+// configuration.
 func hasSelectors(configuration *v1alpha1.NamespaceInitializerConfiguration, merged Merged) bool {
 	names := map[string]bool{}
 	for _, initializer := range configuration.Initializers {

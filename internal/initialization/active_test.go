@@ -32,21 +32,21 @@ func TestActiveCondition(t *testing.T) {
 			wantStatus: metav1.ConditionTrue, wantReason: v1alpha1.ReasonEnforced,
 			wantMessage: "every new namespace gets these initializers",
 		},
-		"enforced, while another one is excluded": {
+		"enforced, while another configuration is excluded": {
 			initializers: []string{"rbac.corp.com"},
 			excluded:     []string{"another"},
 			reason:       v1alpha1.ReasonEnforced, message: "every new namespace gets these initializers",
 			wantStatus: metav1.ConditionTrue, wantReason: v1alpha1.ReasonEnforced,
 			wantMessage: "every new namespace gets these initializers",
 		},
-		"enforced for the selected namespaces": {
+		"enforced with a selector": {
 			initializers: []string{"rbac.corp.com", "quota.corp.com"},
 			merged:       []v1alpha1.EffectiveInitializer{entry(rbac), selecting(entry("quota.corp.com"), "team", "a")},
 			reason:       v1alpha1.ReasonEnforced, message: "every new namespace gets these initializers",
 			wantStatus: metav1.ConditionTrue, wantReason: v1alpha1.ReasonEnforced,
 			wantMessage: "every new namespace gets these initializers" + messageSelectorsApply,
 		},
-		"the selectors of another configuration": {
+		"only another configuration has selectors": {
 			initializers: []string{"rbac.corp.com"},
 			merged:       []v1alpha1.EffectiveInitializer{entry("rbac.corp.com"), selecting(entry("x"), "team", "a")},
 			reason:       v1alpha1.ReasonEnforced, message: "every new namespace gets these initializers",
@@ -68,7 +68,7 @@ func TestActiveCondition(t *testing.T) {
 			wantStatus: metav1.ConditionTrue, wantReason: v1alpha1.ReasonEnforced,
 			wantMessage: "yes" + overriddenMessage(entries("corp", "a", "b", "c", "d", "e", "f", "g")),
 		},
-		"excluded for its size": {
+		"excluded because it is too large": {
 			initializers: []string{"rbac.corp.com"},
 			excluded:     []string{"mine"}, tooLarge: []string{"mine"},
 			reason: v1alpha1.ReasonEnforced, message: "every new namespace gets these initializers",
@@ -85,7 +85,7 @@ func TestActiveCondition(t *testing.T) {
 			reason:       v1alpha1.ReasonEnforcementPending, message: "pending",
 			wantStatus: metav1.ConditionFalse, wantReason: v1alpha1.ReasonEnforcementPending, wantMessage: "pending",
 		},
-		"a policy is missing, which even an empty configuration reports": {
+		"an empty configuration reports a missing policy": {
 			reason: v1alpha1.ReasonPolicyMissing, message: "gate is missing",
 			wantStatus: metav1.ConditionFalse, wantReason: v1alpha1.ReasonPolicyMissing, wantMessage: "gate is missing",
 		},
@@ -96,7 +96,7 @@ func TestActiveCondition(t *testing.T) {
 			wantStatus: metav1.ConditionFalse, wantReason: v1alpha1.ReasonTooManyInitializers,
 			wantMessage: tooManyInitializersMessage(),
 		},
-		"excluded, which installing a policy would not change": {
+		"an excluded configuration does not report a missing policy": {
 			initializers: []string{"rbac.corp.com"},
 			excluded:     []string{"mine"},
 			reason:       v1alpha1.ReasonPolicyMissing, message: "gate is missing",

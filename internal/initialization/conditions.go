@@ -4,6 +4,8 @@
 package initialization
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -12,34 +14,30 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/protection"
 )
 
-// ComputeConditions returns the conditions that a Namespace in this state should have and does not
-// have: Initializing, and "<name>/Initialized" for each initializer. It is empty if nothing has to be
-// written.
+// ComputeConditions returns the conditions of a Namespace that must be changed to match the state:
+// Initializing, and "<name>/Initialized" for each initializer. It returns nil if all conditions are
+// up to date.
 //
-// The condition that an initializer sets itself is kept unless it contradicts the pending list. The
-// condition of a skipped initializer is kept, too.
+// A condition that an initializer has set itself is kept unless it contradicts the pending list.
+// The condition of a skipped initializer is always kept.
 func ComputeConditions(
 	namespace *corev1.Namespace, state State, now metav1.Time,
 ) []corev1.NamespaceCondition {
 	wanted := []corev1.NamespaceCondition{initializingCondition(namespace, state)}
-	positions := map[string]int{}
-	for i, name := range state.Pending {
-		positions[name] = i
-	}
 	for _, name := range state.All {
-		position, ok := positions[name]
-		if !ok && isSkipped(namespace, name) {
-			continue
+		position := slices.Index(state.Pending, name)
+		if position >= 0 || !isSkipped(namespace, name) {
+			wanted = append(wanted, initializerCondition(name, position))
 		}
-		wanted = append(wanted, initializerCondition(name, position, ok))
 	}
 
 	var changed []corev1.NamespaceCondition
 	for i, want := range wanted {
 		want.Message = nscondition.Message(want.Message)
 		current := nscondition.Find(namespace, want.Type)
-		isInitializers := i > 0 && current != nil && !isOperatorReason(current.Reason)
-		if isInitializers && agree(current, want) {
+		isOwn := i > 0 && current != nil && !isOperatorReason(current.Reason)
+		// An initializer may set its condition to Unknown while it works.
+		if isOwn && (current.Status == corev1.ConditionTrue) == (want.Status == corev1.ConditionTrue) {
 			continue
 		}
 		if nscondition.Complete(current, &want, now) {
@@ -77,14 +75,16 @@ func initializingCondition(namespace *corev1.Namespace, state State) corev1.Name
 	return condition
 }
 
-func initializerCondition(name string, position int, isPending bool) corev1.NamespaceCondition {
+// initializerCondition returns the condition of an initializer at a position of the pending list;
+// -1 if it is not pending.
+func initializerCondition(name string, position int) corev1.NamespaceCondition {
 	condition := corev1.NamespaceCondition{
 		Type:    initializedCondition(name),
 		Status:  corev1.ConditionTrue,
 		Reason:  v1alpha1.ReasonCompleted,
 		Message: messageInitializerDone,
 	}
-	if isPending {
+	if position >= 0 {
 		condition.Status = corev1.ConditionFalse
 		condition.Reason = v1alpha1.ReasonPending
 		condition.Message = messageInitializerPending
@@ -95,13 +95,7 @@ func initializerCondition(name string, position int, isPending bool) corev1.Name
 	return condition
 }
 
-// agree reports whether two conditions agree on whether the initializer has completed. An
-// initializer may set its condition to Unknown while it works.
-func agree(current *corev1.NamespaceCondition, want corev1.NamespaceCondition) bool {
-	return (current.Status == corev1.ConditionTrue) == (want.Status == corev1.ConditionTrue)
-}
-
-// isOperatorReason reports whether the operator itself sets a reason.
+// isOperatorReason reports whether a reason is one that the operator sets.
 func isOperatorReason(reason string) bool {
 	return reason == v1alpha1.ReasonPending || reason == v1alpha1.ReasonCompleted || isSkipReason(reason)
 }

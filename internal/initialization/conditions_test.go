@@ -17,13 +17,14 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// The times when a condition was set, and when it is computed again.
+// before is the time when existing conditions were set, and at is the time of the computation.
 var (
 	before = metav1.NewTime(now.Add(-time.Hour))
 	at     = metav1.NewTime(now)
 )
 
-// waitingFor returns the message about the initializer at a position of the list.
+// waitingFor returns the message of a namespace that waits for the initializer at a position in the
+// list.
 func waitingFor(name string, position, of int) string {
 	pending := append([]string{name}, make([]string, of-position)...)
 	return pendingMessage(State{All: make([]string, of), Pending: pending})
@@ -93,7 +94,7 @@ func TestComputeConditions(t *testing.T) {
 				one(rbac, yes, v1alpha1.ReasonCompleted, messageInitializerDone, at),
 			},
 		},
-		"it was initialized while the operator was not running": {
+		"the namespace was initialized while the operator was not running": {
 			namespace: wrappers.MakeNamespace("x").Initializers(rbac, quota).Pending(),
 			want: conditions{
 				whole(no, v1alpha1.ReasonCompleted, messageCompleted, at),
@@ -101,7 +102,7 @@ func TestComputeConditions(t *testing.T) {
 				one(quota, yes, v1alpha1.ReasonCompleted, messageInitializerDone, at),
 			},
 		},
-		"a correct condition is not written again": {
+		"a condition that is up to date is not written": {
 			namespace: wrappers.MakeNamespace("x").Initializers(rbac, quota).Pending(),
 			have: conditions{
 				whole(no, v1alpha1.ReasonCompleted, messageCompleted, before),
@@ -141,7 +142,7 @@ func TestComputeConditions(t *testing.T) {
 			},
 		},
 
-		// Conditions that initializers set themselves.
+		// Conditions that the initializers themselves set.
 		"the condition of an initializer is kept while it is pending": {
 			namespace: wrappers.MakeNamespace("x").Initializers(rbac, quota, mesh),
 			have: conditions{
@@ -176,7 +177,7 @@ func TestComputeConditions(t *testing.T) {
 				one(rbac, no, v1alpha1.ReasonPending, messageInitializerPending, at),
 			},
 		},
-		"an initializer uses reasons of the operator": {
+		"an initializer uses reasons that are reserved for the operator": {
 			namespace: wrappers.MakeNamespace("x").Initializers(rbac, quota).Pending(quota),
 			have: conditions{
 				one(rbac, yes, v1alpha1.ReasonPending, "", before),
@@ -194,7 +195,7 @@ func TestComputeConditions(t *testing.T) {
 			have: conditions{
 				{Type: corev1.NamespaceDeletionContentFailure, Status: yes, Reason: "ContentDeletionFailed"},
 				{Type: "corp.com/Ready", Status: no, Reason: v1alpha1.ReasonPending},
-				one(mesh, no, v1alpha1.ReasonPending, messageInitializerWaiting, before), // Not on this namespace's list.
+				one(mesh, no, v1alpha1.ReasonPending, messageInitializerWaiting, before), // The initializer is not in the namespace's list.
 			},
 			want: conditions{
 				whole(no, v1alpha1.ReasonCompleted, messageCompleted, at),
@@ -202,7 +203,7 @@ func TestComputeConditions(t *testing.T) {
 			},
 		},
 
-		// Failures.
+		// Namespaces whose initialization has failed.
 		"failed with reason and message": {
 			namespace: wrappers.MakeNamespace("x").Initializers(rbac, quota).Pending(quota).Result(failureResult),
 			have: conditions{
@@ -301,16 +302,16 @@ func TestIsInitializing(t *testing.T) {
 	}
 }
 
-// expectConditionsToSettle expects that the result is deterministic, and that it is empty once the
-// conditions are written, even at a later time or in another order. Otherwise the operator would
-// write repeatedly.
+// expectConditionsToSettle expects that the result is deterministic. It also expects no further
+// changes after the conditions are written, even at a later time or in another order. Otherwise,
+// the operator would write repeatedly.
 func expectConditionsToSettle(t *testing.T, namespace *corev1.Namespace) {
 	t.Helper()
 	g := NewWithT(t)
 	state := ParseState(namespace)
 	changed := ComputeConditions(namespace, state, at)
-	g.Expect(ParseState(namespace)).To(Equal(state), "parsed again")
-	g.Expect(ComputeConditions(namespace, state, at)).To(Equal(changed), "computed again")
+	g.Expect(ParseState(namespace)).To(Equal(state), "parsed a second time")
+	g.Expect(ComputeConditions(namespace, state, at)).To(Equal(changed), "computed a second time")
 
 	written := namespace.DeepCopy()
 	for _, condition := range changed {
@@ -322,17 +323,17 @@ func expectConditionsToSettle(t *testing.T, namespace *corev1.Namespace) {
 	}
 	later := metav1.NewTime(now.Add(time.Hour))
 	g.Expect(ParseState(written)).To(Equal(state), "parsed after the conditions were written")
-	g.Expect(ComputeConditions(written, ParseState(written), later)).To(BeEmpty(), "computed after they were written")
+	g.Expect(ComputeConditions(written, ParseState(written), later)).To(BeEmpty(), "computed after the conditions were written")
 }
 
-// whole is the Initializing condition.
+// whole returns the Initializing condition.
 func whole(status corev1.ConditionStatus, reason, message string, since metav1.Time) corev1.NamespaceCondition {
 	return corev1.NamespaceCondition{
 		Type: v1alpha1.ConditionInitializing, Status: status, Reason: reason, Message: message, LastTransitionTime: since,
 	}
 }
 
-// one is the condition of one initializer.
+// one returns the condition of one initializer.
 func one(
 	name string, status corev1.ConditionStatus, reason, message string, since metav1.Time,
 ) corev1.NamespaceCondition {

@@ -13,22 +13,23 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/protection"
 )
 
-// Decision is everything that the operator does about the initialization of a Namespace. The
-// fields are in the order in which they are applied.
+// Decision describes everything that the operator does about the initialization of a Namespace. The
+// operator applies the fields in this order.
 type Decision struct {
 	// State is the state that the decision is based on.
 	State State
-	// LabelRepair is the only write if it is set: the watch event of the repair triggers the other ones.
+	// LabelRepair changes the label v1alpha1.LabelInitializing. If it is set, it is the only write:
+	// the watch event for the repair triggers the next decision.
 	LabelRepair *LabelRepair
 	// Conditions are the conditions to set.
 	Conditions []corev1.NamespaceCondition
-	// IsThrottled reports that the conditions contain nothing but progress, so that they may be
-	// written at intervals.
+	// IsThrottled reports whether the conditions change only because of progress. Such conditions can
+	// be written at intervals.
 	IsThrottled bool
 	// Events are recorded after LabelRepair or Conditions are written.
 	Events []Event
 
-	// At most one of these three is set. Each requires a live read.
+	// At most one of the fields Skip, Fail and Delete is set. Each requires a live read.
 
 	// Skip removes initializers from the pending list.
 	Skip *Skip
@@ -37,10 +38,10 @@ type Decision struct {
 	// Delete reports whether to delete the Namespace because its initialization has failed.
 	Delete bool
 
-	// KeepReason is the reason why a failed Namespace is not deleted.
+	// KeepReason is the reason why a Namespace is not deleted although its initialization has failed.
 	KeepReason string
-	// RequeueAfter is the time after which the decision changes without an event; zero if it does
-	// not.
+	// RequeueAfter is the time after which the decision changes without a watch event; zero if it does
+	// not change.
 	RequeueAfter time.Duration
 }
 
@@ -49,22 +50,23 @@ type Event struct {
 	Type, Reason, Action, Note string
 }
 
-// LabelRepair makes the label v1alpha1.LabelInitializing agree with the pending list.
+// LabelRepair makes the label v1alpha1.LabelInitializing match the pending list.
 type LabelRepair struct {
-	// Value is the value that the label should have. If it is empty, the label is removed, together
-	// with a blank pending list and a result that no longer counts.
+	// Value is the value that the label should have. If it is empty, the operator removes the label,
+	// a blank pending list and the result.
 	Value string
-	// IsExpected reports that the repair completes an initialization. On API servers without the
-	// "complete" policy, the operator does so.
+	// IsExpected reports whether the repair completes an initialization. The operator does this on API
+	// servers without the "complete" policy.
 	IsExpected bool
 }
 
 // RequiresLiveRead reports whether a decision skips initializers, sets a failure result, or deletes
-// the Namespace. Such a decision must be made again with objects read from the API server instead
-// of cached ones.
+// the Namespace. Such a decision must be repeated with objects that are read from the API server
+// instead of the cache.
 func (d *Decision) RequiresLiveRead() bool { return d.Skip != nil || d.Fail != nil || d.Delete }
 
-// Decide decides what to do about a Namespace. The decision depends on nothing but the arguments.
+// Decide returns what the operator does about a Namespace. The decision depends only on the
+// arguments.
 func Decide(namespace *corev1.Namespace, registry Registry, systemNamespace string, now time.Time) Decision {
 	decision := Decision{State: ParseState(namespace)}
 	if namespace.DeletionTimestamp != nil {
@@ -127,7 +129,7 @@ func initializingEvents(
 	case state.Phase == PhaseFailed:
 		event.Type, event.Reason = corev1.EventTypeWarning, eventFailed
 		switch {
-		case protection.IsProtected(namespace): // The condition's message already contains the reason.
+		case protection.IsProtected(namespace): // The message already contains the reason.
 		case keepReason != "":
 			event.Note += notDeleted(keepReason)
 		default:
@@ -139,11 +141,14 @@ func initializingEvents(
 	return []Event{event}
 }
 
-// decideWaiting decides about the initializers that a Namespace waits for. Deregistered initializers
-// are skipped before a timeout is acted on.
+// decideWaiting decides about the initializers that a Namespace waits for. Unregistered
+// initializers are skipped before timeouts are considered.
 func (d *Decision) decideWaiting(namespace *corev1.Namespace, registry Registry, timeout *Timeout, now time.Time) {
 	var deregistered []string
-	for _, name := range unregistered(d.State.Pending, registry.Registrations) {
+	for _, name := range d.State.Pending {
+		if _, ok := registry.Registrations[name]; ok {
+			continue
+		}
 		since, ok := registry.UnregisteredSince[name]
 		if !ok {
 			since = now
@@ -168,7 +173,7 @@ func (d *Decision) decideWaiting(namespace *corev1.Namespace, registry Registry,
 	}
 }
 
-// earlier returns the shorter of two delays. Zero means no delay is set.
+// earlier returns the shorter of two delays. A delay of zero is not set.
 func earlier(a, b time.Duration) time.Duration {
 	if a == 0 || (b > 0 && b < a) {
 		return b

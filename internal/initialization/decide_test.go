@@ -16,10 +16,10 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// action is the part of a decision that initializes, fails or deletes a namespace, and the time
-// when it changes.
+// action is the part of a decision that skips initializers, sets a failure result or deletes a
+// namespace, and the time after which the decision changes.
 type action struct {
-	skip, reason string // The skipped initializers, and why.
+	skip, reason string // The skipped initializers, and the reason.
 	fails        bool
 	deletes      bool
 	requeueAfter time.Duration
@@ -41,7 +41,7 @@ func TestDecideAction(t *testing.T) {
 	since := func(ago time.Duration) corev1.NamespaceCondition {
 		return turn(rbac, corev1.ConditionTrue, now.Add(-ago))
 	}
-	// missing returns the time since which initializers have been unregistered.
+	// missing returns the times since which initializers have been unregistered.
 	missing := func(ago time.Duration, names ...string) map[string]time.Time {
 		result := map[string]time.Time{}
 		for _, name := range names {
@@ -72,27 +72,27 @@ func TestDecideAction(t *testing.T) {
 			namespace: waiting(), registrations: map[string]Registration{rbac: {}},
 			missing: missing(DeregistrationDelay-1, quota, mesh), want: action{requeueAfter: 1},
 		},
-		"the first one is deregistered": {
+		"the first initializer is deregistered": {
 			namespace: waiting(), registrations: map[string]Registration{quota: {}, mesh: {}}, missing: all,
 			want: action{skip: rbac, reason: deregistered},
 		},
-		"the one in the middle is deregistered": {
+		"an initializer in the middle is deregistered": {
 			namespace: waiting(), registrations: map[string]Registration{rbac: {}, mesh: {}}, missing: all,
 			want: action{skip: quota, reason: deregistered},
 		},
-		"the last one is deregistered": {
+		"the last initializer is deregistered": {
 			namespace: waiting(), registrations: map[string]Registration{rbac: {}, quota: {}}, missing: all,
 			want: action{skip: mesh, reason: deregistered},
 		},
-		"all are deregistered": {
+		"all initializers are deregistered": {
 			namespace: waiting(), missing: all,
 			want: action{skip: joinNames([]string{rbac, quota, mesh}), reason: deregistered},
 		},
-		"only those that have been unregistered for long enough": {
+		"only initializers that have been unregistered for long enough are skipped": {
 			namespace: waiting(), missing: missing(DeregistrationDelay, mesh),
 			want: action{skip: mesh, reason: deregistered, requeueAfter: DeregistrationDelay},
 		},
-		"already completed": {
+		"an unregistered initializer that has completed is not skipped": {
 			namespace: waiting().Pending(quota, mesh), registrations: map[string]Registration{quota: {}, mesh: {}},
 			missing: all,
 		},
@@ -152,7 +152,7 @@ func TestDecideAction(t *testing.T) {
 		"failed, and protected from deletion": {
 			namespace: waiting().Result(`{"status":"Failure"}`).Label(v1alpha1.LabelDeletionProtection, ""),
 		},
-		"failed, and exempt": {
+		"failed, and exempt from initialization": {
 			namespace: wrappers.MakeNamespace(systemNamespace).Initializers(rbac).Result(`{"status":"Failure"}`),
 		},
 		"not required": {namespace: wrappers.MakeNamespace("x")},
@@ -166,7 +166,7 @@ func TestDecideAction(t *testing.T) {
 			g.Expect(actionOf(decision)).To(Equal(test.want))
 			g.Expect(decision.RequiresLiveRead()).To(Equal(test.want.skip != "" || test.want.fails || test.want.deletes))
 			g.Expect(namespace).To(Equal(test.namespace.Obj()), "the argument must not change")
-			g.Expect(Decide(namespace, registry, systemNamespace, now)).To(Equal(decision), "decided again")
+			g.Expect(Decide(namespace, registry, systemNamespace, now)).To(Equal(decision), "decided a second time")
 		})
 	}
 }
@@ -199,7 +199,7 @@ func TestDecideSkip(t *testing.T) {
 			NewWithT(t).Expect(Decide(namespace, registry, systemNamespace, now).Skip).To(Equal(&Skip{
 				Initializers: []string{rbac}, Reason: test.wantReason, Pending: quota,
 				Conditions: []corev1.NamespaceCondition{
-					one(rbac, corev1.ConditionFalse, test.wantReason, skippedMessage(test.wantCause), at),
+					one(rbac, corev1.ConditionFalse, test.wantReason, "skipped: "+test.wantCause, at),
 				},
 				Event: Event{
 					Type: corev1.EventTypeWarning, Reason: test.wantEvent, Action: "Initialize",
@@ -255,7 +255,7 @@ func TestDecideConditions(t *testing.T) {
 			}},
 		},
 		"the label is repaired first": {
-			namespace: unlabelled(wrappers.MakeNamespace("x").Initializers(rbac)),
+			namespace: unlabeled(wrappers.MakeNamespace("x").Initializers(rbac)),
 			wantEvents: []Event{{
 				corev1.EventTypeWarning, "InitializationRepaired", "Repair", messageLabelSet,
 			}},

@@ -15,8 +15,8 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/nscondition"
 )
 
-// UnresponsiveAfter is how long an initializer may have its turn without a response before the
-// configurations that name it report it as unresponsive.
+// UnresponsiveAfter is how long it can be an initializer's turn without a response before the
+// configurations that name the initializer report it as unresponsive.
 const UnresponsiveAfter = time.Minute
 
 // Health is the health of the initializers.
@@ -24,7 +24,7 @@ type Health struct {
 	// IsAuthorized reports whether a subject other than the control plane and cluster administrators
 	// is authorized to run initializers.
 	IsAuthorized bool
-	// AuthorizationError is the reason why IsAuthorized is unknown; empty if it is known.
+	// AuthorizationError is the reason why the value of IsAuthorized is unknown; empty if it is known.
 	AuthorizationError string
 	// Unresponsive are the unresponsive initializers, by name.
 	Unresponsive map[string]Unresponsive
@@ -32,17 +32,16 @@ type Health struct {
 
 // Unresponsive describes the Namespaces that wait for an unresponsive initializer.
 type Unresponsive struct {
-	// Namespace is the Namespace that has been waiting longest, and Since is when it started to
-	// wait.
+	// Namespace is the name of the Namespace that has been waiting longest, since the time Since.
 	Namespace string
 	Since     time.Time
 	// Count is the number of waiting Namespaces.
 	Count int
 }
 
-// FindUnresponsive returns the initializers that have had their turn for UnresponsiveAfter and
-// have neither removed their name nor set their own condition. An initializer that has set its
-// condition is running and may need a long time.
+// FindUnresponsive returns the unresponsive initializers. An initializer is unresponsive if it has
+// been its turn for UnresponsiveAfter and it has neither removed its name nor set its own
+// condition. An initializer that has set its condition is running, but can take a long time.
 func FindUnresponsive(namespaces []corev1.Namespace, now time.Time) map[string]Unresponsive {
 	result := map[string]Unresponsive{}
 	for i := range namespaces {
@@ -68,8 +67,9 @@ func FindUnresponsive(namespaces []corev1.Namespace, now time.Time) map[string]U
 	return result
 }
 
-// waitingSince returns since when a Namespace has been waiting for the first pending initializer,
-// according to its conditions. It is zero if the operator has not set the conditions yet.
+// waitingSince returns the time since which a Namespace has been waiting for the first pending
+// initializer, according to its conditions. It is zero if the operator has not set the conditions
+// yet.
 func waitingSince(namespace *corev1.Namespace, state State) time.Time {
 	initializing := nscondition.Find(namespace, v1alpha1.ConditionInitializing)
 	if initializing == nil || initializing.Status != corev1.ConditionTrue {

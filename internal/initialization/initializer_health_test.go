@@ -41,13 +41,13 @@ func TestFindUnresponsive(t *testing.T) {
 			namespaces: []*wrappers.NamespaceWrapper{waiting("x", UnresponsiveAfter)},
 			want:       only(rbac, Unresponsive{"x", ago(UnresponsiveAfter).Time, 1}),
 		},
-		"its turn has just started": {
+		"the turn of the initializer has just started": {
 			namespaces: []*wrappers.NamespaceWrapper{
 				waiting("x", time.Hour).Pending(quota).Condition(done(rbac, time.Second)),
 			},
 			want: map[string]Unresponsive{},
 		},
-		"its turn started after the first one completed or was skipped": {
+		"the turn started when the first initializer completed or was skipped": {
 			namespaces: []*wrappers.NamespaceWrapper{
 				waiting("x", time.Hour).Pending(quota).Condition(done(rbac, 2*time.Minute)),
 				waiting("y", time.Hour).Pending(quota).
@@ -55,25 +55,25 @@ func TestFindUnresponsive(t *testing.T) {
 			},
 			want: only(quota, Unresponsive{"y", ago(3 * time.Minute).Time, 2}),
 		},
-		"a condition that the operator set is no response": {
+		"a condition that the operator has set is not a response": {
 			namespaces: []*wrappers.NamespaceWrapper{
 				waiting("x", time.Hour).Condition(one(rbac, no, v1alpha1.ReasonPending, messageInitializerPending, ago(time.Hour))),
 			},
 			want: only(rbac, Unresponsive{"x", ago(time.Hour).Time, 1}),
 		},
-		"a condition that the initializer set is a response": {
+		"a condition that the initializer has set is a response": {
 			namespaces: []*wrappers.NamespaceWrapper{
 				waiting("x", time.Hour).Condition(one(rbac, no, "Creating", "3 of 7", ago(time.Hour))),
 			},
 			want: map[string]Unresponsive{},
 		},
-		"the namespace that has waited longest is named": {
+		"the result names the namespace that has waited longest": {
 			namespaces: []*wrappers.NamespaceWrapper{
 				waiting("b", time.Hour), waiting("c", 2*time.Hour), waiting("a", 2*time.Hour), waiting("d", time.Minute),
 			},
 			want: only(rbac, Unresponsive{"a", ago(2 * time.Hour).Time, 4}),
 		},
-		"namespaces that failed, are terminating, completed or were never reconciled are ignored": {
+		"failed, terminating, completed and unreconciled namespaces are ignored": {
 			namespaces: []*wrappers.NamespaceWrapper{
 				waiting("a", time.Hour).Result(`{"status":"Failure"}`), waiting("b", time.Hour).Terminating(now),
 				waiting("c", time.Hour).Pending(), wrappers.MakeNamespace("d").Initializers(rbac),
@@ -104,7 +104,7 @@ func TestHealthyCondition(t *testing.T) {
 		reason       string
 		message      string
 	}{
-		"empty, with unhealthy initializers": {
+		"no initializers, while other initializers are unhealthy": {
 			health: Health{AuthorizationError: "?", Unresponsive: unresponsive}, status: metav1.ConditionTrue,
 			reason: v1alpha1.ReasonHealthy, message: messageNothingToServe,
 		},
@@ -117,17 +117,17 @@ func TestHealthyCondition(t *testing.T) {
 			status: metav1.ConditionFalse, reason: v1alpha1.ReasonInitializerUnauthorized,
 			message: unauthorizedMessage([]string{rbac, quota}),
 		},
-		"one is unresponsive": {
+		"one initializer is unresponsive": {
 			initializers: []string{rbac, quota}, health: Health{IsAuthorized: true, Unresponsive: unresponsive},
 			status: metav1.ConditionFalse, reason: v1alpha1.ReasonInitializerUnresponsive,
 			message: unresponsiveMessage(quota, quotaWaits),
 		},
-		"two are unresponsive": {
+		"two initializers are unresponsive": {
 			initializers: []string{mesh, quota}, health: Health{IsAuthorized: true, Unresponsive: unresponsive},
 			status: metav1.ConditionFalse, reason: v1alpha1.ReasonInitializerUnresponsive,
 			message: unresponsiveMessage(mesh, meshWaits) + "; " + unresponsiveMessage(quota, quotaWaits),
 		},
-		"one is unresponsive, and the authorization is unknown": {
+		"one initializer is unresponsive, and the authorization is unknown": {
 			initializers: []string{quota}, health: Health{AuthorizationError: "no", Unresponsive: unresponsive},
 			status: metav1.ConditionFalse, reason: v1alpha1.ReasonInitializerUnresponsive,
 			message: unresponsiveMessage(quota, quotaWaits),

@@ -19,36 +19,31 @@ type Merged struct {
 	// v1alpha1.MaxSetInitializers.
 	Initializers []v1alpha1.EffectiveInitializer
 	// Excluded are the names of the configurations that do not fit, sorted. Initializers that only
-	// they name are not in the list.
+	// these configurations name are not in the list.
 	Excluded []string
-	// TooLarge are those of Excluded whose selectors do not fit, sorted.
+	// TooLarge are the names in Excluded of configurations that exceed the maximum size, sorted.
 	TooLarge []string
-	// Overridden are, by the name of the configuration, the effective entries that override settings
-	// of its initializers.
+	// Overridden maps the name of a configuration to the effective entries that override settings of
+	// its initializers.
 	Overridden map[string][]v1alpha1.EffectiveInitializer
 }
 
-// maxSetBytes is the maximum size of the entries of the set as JSON. With managedFields, which repeat
-// some of it, the set stays below the 1.5 MiB that etcd accepts in a request.
+// maxSetBytes is the maximum size of the entries of the set in JSON. With managedFields, which
+// repeat a part of the entries, the set stays below the 1.5 MiB that etcd accepts in a request.
 const maxSetBytes = 512 << 10
 
-// Merge merges all configurations into one list as the Namespace Initializer KEP defines it: sorted by
-// the name of the configuration, in the order inside each configuration. An initializer that several
-// configurations name keeps its first position and the settings it has there. Configurations that are
-// being deleted are ignored.
+// Merge merges all configurations into one list as the Namespace Initializer KEP defines it: the
+// configurations are sorted by name, and the order within each configuration is preserved. If
+// several configurations name an initializer, the first entry determines its position and its
+// settings. Configurations that are being deleted are ignored.
 //
 // A configuration that would make the list exceed v1alpha1.MaxSetInitializers or maxSetBytes is
-// excluded completely: a part of a configuration may be worse than none of it.
+// excluded completely: it can be worse to run a part of its initializers than to run none.
 func Merge(configurations []v1alpha1.NamespaceInitializerConfiguration) Merged {
-	sorted := slices.Clone(configurations)
-	slices.SortFunc(sorted, func(a, b v1alpha1.NamespaceInitializerConfiguration) int {
-		return cmp.Compare(a.Name, b.Name)
-	})
-
-	merged := Merged{}
+	merged := Merged{Overridden: map[string][]v1alpha1.EffectiveInitializer{}}
 	positions := map[string]int{}
 	size := 0
-	for _, configuration := range sorted {
+	for _, configuration := range sortedByName(configurations) {
 		if configuration.DeletionTimestamp != nil {
 			continue
 		}
@@ -68,17 +63,22 @@ func Merge(configurations []v1alpha1.NamespaceInitializerConfiguration) Merged {
 		merged.Initializers = append(merged.Initializers, added...)
 		size += addedSize
 		if len(overridden) > 0 {
-			if merged.Overridden == nil {
-				merged.Overridden = map[string][]v1alpha1.EffectiveInitializer{}
-			}
 			merged.Overridden[configuration.Name] = overridden
 		}
 	}
 	return merged
 }
 
-// additions returns the entries that a configuration adds to the list, with their size as JSON, and
-// the entries of the list that override its settings.
+func sortedByName(
+	configurations []v1alpha1.NamespaceInitializerConfiguration,
+) []v1alpha1.NamespaceInitializerConfiguration {
+	return slices.SortedFunc(slices.Values(configurations), func(a, b v1alpha1.NamespaceInitializerConfiguration) int {
+		return cmp.Compare(a.Name, b.Name)
+	})
+}
+
+// additions returns the entries that a configuration adds to the list with their size in JSON, and
+// the entries in the list that override its settings.
 func (m *Merged) additions(
 	configuration *v1alpha1.NamespaceInitializerConfiguration, positions map[string]int,
 ) (added, overridden []v1alpha1.EffectiveInitializer, size int) {
@@ -97,7 +97,7 @@ func (m *Merged) additions(
 			InitializerSettings: *initializer.InitializerSettings.DeepCopy(),
 		}
 		added = append(added, entry)
-		// Encoding these types cannot fail.
+		// Encoding this type cannot fail.
 		encoded, _ := json.Marshal(entry)
 		size += len(encoded)
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// now is the time of these tests.
+// now is the current time in these tests.
 var now = time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
 
 func TestMerge(t *testing.T) {
@@ -33,7 +33,7 @@ func TestMerge(t *testing.T) {
 		"a configuration without initializers": {
 			configurations: []configuration{wrappers.MakeConfiguration("empty")},
 		},
-		"the order inside a configuration is kept": {
+		"the order within a configuration is preserved": {
 			configurations: []configuration{
 				wrappers.MakeConfiguration("one").Initializers("z.corp.com", "a.corp.com", "m.corp.com"),
 			},
@@ -57,7 +57,7 @@ func TestMerge(t *testing.T) {
 			},
 			want: slices.Concat(entries("first", "rbac.corp.com"), entries("second", "quota.corp.com", "late.corp.com")),
 		},
-		"an initializer is repeated inside a configuration": {
+		"a configuration contains an initializer twice": {
 			configurations: []configuration{
 				wrappers.MakeConfiguration("one").Initializers("rbac.corp.com", "quota.corp.com", "rbac.corp.com"),
 			},
@@ -70,14 +70,14 @@ func TestMerge(t *testing.T) {
 			},
 			want: entries("b", "quota.corp.com", "rbac.corp.com"),
 		},
-		"exactly as many as fit into the set": {
+		"exactly the maximum number of initializers": {
 			configurations: []configuration{
 				wrappers.MakeConfiguration("a").Initializers(numbered("a", full-1)...),
 				wrappers.MakeConfiguration("b").Initializers("last.corp.com"),
 			},
 			want: slices.Concat(entries("a", numbered("a", full-1)...), entries("b", "last.corp.com")),
 		},
-		"a configuration that does not fit is excluded completely, and a later smaller one still fits": {
+		"a configuration that does not fit is excluded, and a smaller one after it is included": {
 			configurations: []configuration{
 				wrappers.MakeConfiguration("a").Initializers(numbered("a", full-2)...),
 				wrappers.MakeConfiguration("b").Initializers(numbered("b", 3)...),
@@ -104,7 +104,7 @@ func TestMerge(t *testing.T) {
 			},
 			want: entries("a", numbered("a", full)...),
 		},
-		"a configuration that is too large on its own": {
+		"a single configuration that is too large": {
 			configurations: []configuration{
 				wrappers.MakeConfiguration("a").Initializers(numbered("a", full+1)...),
 				wrappers.MakeConfiguration("b").Initializers("b.corp.com"),
@@ -125,7 +125,7 @@ func TestMerge(t *testing.T) {
 			g.Expect(merged.Excluded).To(Equal(test.wantExcluded))
 
 			slices.Reverse(configurations)
-			g.Expect(Merge(configurations)).To(Equal(merged), "in the opposite order")
+			g.Expect(Merge(configurations)).To(Equal(merged), "in reverse order")
 		})
 	}
 }
@@ -146,7 +146,7 @@ func TestMergeDoesNotDependOnTheOrderOrChangeItsArgument(t *testing.T) {
 	}
 }
 
-// The settings at the first position of an initializer are used, and different ones are reported.
+// The first settings of an initializer are used, and different settings are reported.
 func TestMergeSettings(t *testing.T) {
 	seconds, ignore, fail := int32(60), v1alpha1.InitializerIgnore, v1alpha1.InitializerFail
 	type settings = v1alpha1.InitializerSettings
@@ -156,16 +156,16 @@ func TestMergeSettings(t *testing.T) {
 		first, second  settings
 		wantOverridden bool
 	}{
-		"none":                       {},
-		"the same":                   {first: settings{NamespaceSelector: team}, second: settings{NamespaceSelector: team.DeepCopy()}},
-		"only in the first":          {first: settings{Finalizer: "a.b/c"}, wantOverridden: true},
-		"only in the second":         {second: settings{Finalizer: "a.b/c"}, wantOverridden: true},
-		"another finalizer":          {first: settings{Finalizer: "a.b/c"}, second: settings{Finalizer: "a.b/d"}, wantOverridden: true},
-		"another selector":           {first: settings{NamespaceSelector: team}, second: timeout, wantOverridden: true},
-		"Fail, which is the default": {first: timeout, second: settings{TimeoutSeconds: &seconds, FailurePolicy: &fail}},
-		"Ignore, which is not":       {first: timeout, second: settings{TimeoutSeconds: &seconds, FailurePolicy: &ignore}, wantOverridden: true},
-		"no timeout":                 {first: timeout, wantOverridden: true},
-		"all of them": {
+		"none":          {},
+		"same settings": {first: settings{NamespaceSelector: team}, second: settings{NamespaceSelector: team.DeepCopy()}},
+		"finalizer only in the first configuration":  {first: settings{Finalizer: "a.b/c"}, wantOverridden: true},
+		"finalizer only in the second configuration": {second: settings{Finalizer: "a.b/c"}, wantOverridden: true},
+		"another finalizer":                          {first: settings{Finalizer: "a.b/c"}, second: settings{Finalizer: "a.b/d"}, wantOverridden: true},
+		"another selector":                           {first: settings{NamespaceSelector: team}, second: timeout, wantOverridden: true},
+		"explicit Fail, which is the default":        {first: timeout, second: settings{TimeoutSeconds: &seconds, FailurePolicy: &fail}},
+		"explicit Ignore, which is not the default":  {first: timeout, second: settings{TimeoutSeconds: &seconds, FailurePolicy: &ignore}, wantOverridden: true},
+		"no timeout": {first: timeout, wantOverridden: true},
+		"all settings differ": {
 			first: settings{
 				TimeoutSeconds: &seconds, FailurePolicy: &ignore, Finalizer: "a.b/c", NamespaceSelector: team,
 			},
@@ -183,7 +183,7 @@ func TestMergeSettings(t *testing.T) {
 			if test.wantOverridden {
 				g.Expect(merged.Overridden).To(Equal(map[string][]v1alpha1.EffectiveInitializer{"b": {want}}))
 			} else {
-				g.Expect(merged.Overridden).To(BeNil())
+				g.Expect(merged.Overridden).To(BeEmpty())
 			}
 			if selector := merged.Initializers[0].NamespaceSelector; selector != nil {
 				selector.MatchLabels["team"] = "changed"

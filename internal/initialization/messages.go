@@ -42,19 +42,20 @@ const (
 	messageDeregistered       = "no NamespaceInitializerConfiguration registers the initializer"
 )
 
-// Reasons why a failed Namespace is not deleted.
+// Reasons why the operator does not delete a Namespace.
 const (
 	messageNotFailed     = "its initialization has not failed"
 	messageExempt        = "it is exempt from initialization"
-	messageNoLabel       = "it has no label " + v1alpha1.LabelInitializing
-	messageNoInitializer = "it was not created with initializers: it has no annotation " + v1alpha1.AnnotationInitializers
+	messageNoLabel       = "it does not have the label " + v1alpha1.LabelInitializing
+	messageNoInitializer = "it was not created with initializers: it does not have the annotation " +
+		v1alpha1.AnnotationInitializers
 )
 
 // Notes of Events about repairs.
 const (
-	messageLabelSet = "Set label " + v1alpha1.LabelInitializing + ` to "true": initializers are pending`
+	messageLabelSet = "Set the label " + v1alpha1.LabelInitializing + ` to "true": initializers are pending`
 	// The label alone would keep the namespace initializing.
-	messageLabelRemoved = "Removed label " + v1alpha1.LabelInitializing + ": no initializer is pending"
+	messageLabelRemoved = "Removed the label " + v1alpha1.LabelInitializing + ": no initializers are pending"
 )
 
 func pendingMessage(state State) string {
@@ -81,7 +82,7 @@ func failedMessage(state State, keepReason string) string {
 	return message
 }
 
-// FailureText returns the reason and message of the result of an initialization.
+// FailureText returns the reason and the message of a failure.
 func FailureText(failure *metav1.Status) string {
 	switch {
 	case failure.Message != "" && failure.Reason != "":
@@ -103,32 +104,32 @@ func withProblem(message, problem string) string {
 
 func notDeleted(reason string) string { return "; the namespace is not deleted: " + reason }
 
-func openedEarlyMessage(duration time.Duration) string {
-	return fmt.Sprintf("it was open for %s before the operator added its initializers, and may contain objects of other "+
-		"users; delete it manually, or correct annotation %s", duration, v1alpha1.AnnotationInitializationResult)
+func longWindowMessage(duration time.Duration) string {
+	return fmt.Sprintf("all users could write to it for %s before the operator added the pending initializers, so it may "+
+		"contain objects that users created; delete it manually, or correct the annotation %s",
+		duration, v1alpha1.AnnotationInitializationResult)
 }
 
 func invalidResultMessage(err error) string {
-	return fmt.Sprintf("annotation %s is not the JSON of a metav1.Status: %v",
-		v1alpha1.AnnotationInitializationResult, err)
+	return fmt.Sprintf("annotation %s is not a metav1.Status in JSON: %v", v1alpha1.AnnotationInitializationResult, err)
 }
 
-// ignoredResultMessage returns why a result that is not a failure is ignored. err is the error of
-// decoding it, and status its status.
+// ignoredResultMessage returns why a result that is not a failure is ignored. err is the error that
+// decoding the result returned, and status is the decoded status.
 func ignoredResultMessage(err error, status string) string {
 	ignored := "annotation " + v1alpha1.AnnotationInitializationResult + " is ignored because "
 	switch {
 	case err != nil:
-		return ignored + fmt.Sprintf("it is not the JSON of a metav1.Status: %v", err)
+		return ignored + fmt.Sprintf("it is not a metav1.Status in JSON: %v", err)
 	case status == metav1.StatusFailure:
-		return ignored + fmt.Sprintf(`it does not contain "status":%q as plain text at the top level, before any `+
-			"text with braces", metav1.StatusFailure)
+		return ignored + fmt.Sprintf(`it does not contain "status":%q, without escape sequences, at the top level and `+
+			"before any text that contains braces", metav1.StatusFailure)
 	}
-	return ignored + fmt.Sprintf("its status is %q and not %q; to report success, remove the name of the initializer "+
-		"from annotation %s", status, metav1.StatusFailure, v1alpha1.AnnotationPendingInitializers)
+	return ignored + fmt.Sprintf("its status is %q instead of %q; to report success, remove the name of the initializer "+
+		"from the annotation %s", status, metav1.StatusFailure, v1alpha1.AnnotationPendingInitializers)
 }
 
-// turnMessage identifies the turn, so it must not contain anything that can change during one.
+// turnMessage identifies the turn, so it must not contain a value that can change during the turn.
 func turnMessage(initializer string) string {
 	return fmt.Sprintf("waiting for initializer %s, which has a timeout", initializer)
 }
@@ -137,9 +138,6 @@ func timedOutMessage(timeout *Timeout) string {
 	return fmt.Sprintf("it did not complete within %s, the timeout in NamespaceInitializerConfiguration %q",
 		timeout.Duration, timeout.Configuration)
 }
-
-// skippedMessage is the message of the condition of a skipped initializer.
-func skippedMessage(cause string) string { return "skipped: " + cause }
 
 // skippedNote is the note of the Event about skipped initializers.
 func skippedNote(names []string, cause string) string {
@@ -166,11 +164,11 @@ func joinNames(names []string) string {
 // Messages of the conditions of a NamespaceInitializerConfiguration.
 const (
 	messageNoInitializers  = "this configuration names no initializers, so it does not change new namespaces"
-	messageSelectorsApply  = "; an initializer with a namespaceSelector is added only to namespaces that it selects"
+	messageSelectorsApply  = "; an initializer with a namespaceSelector is added only to the namespaces that it selects"
 	messageNothingToServe  = "this configuration names no initializers"
-	messageHealthUnknown   = "failed to determine who is authorized to run the initializers: "
-	configurationsTogether = "all configurations together may contain at most %s, and the configurations that sort " +
-		"before this one leave too little room; none of the initializers of this configuration is enforced: %s"
+	messageHealthUnknown   = "failed to determine which subjects are authorized to run the initializers: "
+	configurationsTogether = "all configurations together can contain at most %s, and this configuration exceeds the " +
+		"limit; none of its initializers is enforced: %s"
 )
 
 func tooManyInitializersMessage() string {
@@ -183,8 +181,8 @@ func setTooLargeMessage() string {
 		"shorten the selectors of this or another configuration")
 }
 
-// overriddenMessage ends a sentence with the initializers whose settings in a configuration are
-// ignored. It is empty without any.
+// overriddenMessage returns the part of a message that lists the initializers for which the
+// settings in this configuration are ignored. It is empty if there are none.
 func overriddenMessage(entries []v1alpha1.EffectiveInitializer) string {
 	if len(entries) == 0 {
 		return ""
@@ -204,14 +202,14 @@ func overriddenMessage(entries []v1alpha1.EffectiveInitializer) string {
 }
 
 func healthyMessage() string {
-	return fmt.Sprintf("at least one subject is authorized, and no initializer has been unresponsive for more than %s",
-		UnresponsiveAfter)
+	return fmt.Sprintf("at least one subject is authorized to run the initializers, and none of them has been "+
+		"unresponsive for more than %s", UnresponsiveAfter)
 }
 
 func unauthorizedMessage(names []string) string {
 	return fmt.Sprintf("only the control plane and cluster administrators are authorized to run %s: create a ClusterRole "+
-		"with the verbs get, list, watch, patch and %s on namespaces, and a ClusterRoleBinding that binds it to the "+
-		"initializer; a Role or a RoleBinding is not sufficient", joinNames(names), v1alpha1.VerbInitialize)
+		"with the verbs get, list, watch, patch and %s on namespaces, and a ClusterRoleBinding that grants it to the "+
+		"initializer's ServiceAccount; a Role or a RoleBinding is not sufficient", joinNames(names), v1alpha1.VerbInitialize)
 }
 
 func unresponsiveMessage(name string, unresponsive Unresponsive) string {

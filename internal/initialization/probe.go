@@ -13,23 +13,25 @@ import (
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 )
 
-// maxProbes is the maximum number of dry-run Namespaces that verify that the API server enforces a
-// set.
+// maxProbes is the maximum number of Namespaces that are created as dry runs to verify that the API
+// server enforces a set.
 const maxProbes = 8
 
-// maxProbeLabels is the maximum number of labels of one of them. The guard policy accepts 2000
-// labels and annotations of a new Namespace, and a rejected dry run verifies nothing.
+// maxProbeLabels is the maximum number of labels of such a Namespace. The guard policy accepts at
+// most 2000 labels and annotations on a new Namespace, and a rejected dry run verifies nothing.
 const maxProbeLabels = 1500
 
-// probe is a Namespace that verifies that the API server enforces some selectors.
+// probe describes a Namespace whose dry run verifies that the API server enforces the given
+// selectors.
 type probe struct {
 	labels    map[string]string
 	selectors []*v1alpha1.NamespaceSelector
 }
 
-// ProbeLabels returns the labels of new Namespaces that together verify whether the API server enforces
-// a set: no labels, and as many more as are needed to select each initializer once, up to maxProbes.
-// An initializer whose selector contradicts itself is never selected.
+// ProbeLabels returns the labels of Namespaces whose dry runs verify that the API server enforces a
+// set. The first Namespace has no labels. The other Namespaces have labels such that every
+// selector matches at least one Namespace. There are at most maxProbes Namespaces. A selector that
+// contradicts itself is ignored.
 func ProbeLabels(initializers []v1alpha1.EffectiveInitializer) []map[string]string {
 	probes := []probe{{}}
 	for _, initializer := range initializers {
@@ -42,7 +44,8 @@ func ProbeLabels(initializers []v1alpha1.EffectiveInitializer) []map[string]stri
 	return labels
 }
 
-// addProbe returns the probes with one that a selector selects. The first probe stays without labels.
+// addProbe adds a selector to a compatible probe, or adds a new probe. The first probe never gets
+// labels.
 func addProbe(probes []probe, selector *v1alpha1.NamespaceSelector) []probe {
 	for i := range probes {
 		if Selects(selector, probes[i].labels) {
@@ -72,7 +75,7 @@ func addProbe(probes []probe, selector *v1alpha1.NamespaceSelector) []probe {
 	return append(probes, probe{labels: own, selectors: []*v1alpha1.NamespaceSelector{selector}})
 }
 
-// labelsFor returns labels that a selector selects, if any exist.
+// labelsFor returns labels that a selector selects, if such labels exist.
 func labelsFor(selector *v1alpha1.NamespaceSelector) map[string]string {
 	labels := map[string]string{}
 	for key, value := range selector.MatchLabels {
@@ -97,7 +100,7 @@ func labelsFor(selector *v1alpha1.NamespaceSelector) map[string]string {
 	return labels
 }
 
-// candidates returns label values. At least one of them meets the requirements if any value does.
+// candidates returns label values. If any value meets the requirements, one of the candidates does.
 func candidates(requirements []v1alpha1.NamespaceSelectorRequirement) []string {
 	values := []string{""}
 	for _, requirement := range requirements {

@@ -4,7 +4,6 @@
 package initialization
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -14,46 +13,41 @@ import (
 )
 
 // DeregistrationDelay is how long an initializer must be missing from all configurations before
-// namespaces stop waiting for it. If a configuration is deleted and created again, for example by
-// kubectl replace --force, no namespace may skip its initializers.
+// namespaces stop waiting for it. The delay ensures that no namespace skips an initializer if its
+// configuration is deleted and created again, for example by kubectl replace --force.
 const DeregistrationDelay = 5 * time.Second
 
 // Registry describes the initializers that namespaces wait for.
 type Registry struct {
-	// Registrations are the initializers that the configurations name.
+	// Registrations are the initializers that the configurations name, by the name of the initializer.
 	Registrations map[string]Registration
-	// UnregisteredSince records since when other initializers have been missing from all
-	// configurations without interruption.
+	// UnregisteredSince records since when each other initializer has been missing from all
+	// configurations.
 	UnregisteredSince map[string]time.Time
 }
 
 // Registration is the registration of an initializer.
 type Registration struct {
-	// Configuration is the configuration whose settings are used.
+	// Configuration is the name of the configuration that provides the settings.
 	Configuration string
 	Settings      v1alpha1.InitializerSettings
 }
 
-// ComputeRegistrations returns every initializer that any configuration names, with the settings of
-// the first configuration in the order of Merge that names it.
+// ComputeRegistrations returns every initializer that a configuration names. The settings are those
+// in the first configuration, in the order of Merge, that names the initializer.
 //
 // A configuration that is being deleted, or that Merge excludes, still registers its initializers:
-// while it exists, a Namespace waits for them on purpose. Its settings are used if no other
-// configuration names the initializer.
+// Namespaces must wait for them while the configuration exists. Its settings are used only if no
+// other configuration names the initializer.
 func ComputeRegistrations(configurations []v1alpha1.NamespaceInitializerConfiguration) map[string]Registration {
-	sorted := slices.Clone(configurations)
-	slices.SortFunc(sorted, func(a, b v1alpha1.NamespaceInitializerConfiguration) int {
-		return cmp.Compare(a.Name, b.Name)
-	})
 	effective := map[string]string{}
 	for _, entry := range Merge(configurations).Initializers {
 		effective[entry.Name] = entry.Configuration
 	}
 	registrations := map[string]Registration{}
-	for _, configuration := range sorted {
+	for _, configuration := range sortedByName(configurations) {
 		for _, initializer := range configuration.Initializers {
-			_, ok := registrations[initializer.Name]
-			if ok && effective[initializer.Name] != configuration.Name {
+			if _, ok := registrations[initializer.Name]; ok && effective[initializer.Name] != configuration.Name {
 				continue
 			}
 			registrations[initializer.Name] = Registration{
@@ -64,19 +58,8 @@ func ComputeRegistrations(configurations []v1alpha1.NamespaceInitializerConfigur
 	return registrations
 }
 
-// unregistered returns the names without a registration.
-func unregistered(names []string, registrations map[string]Registration) []string {
-	var missing []string
-	for _, name := range names {
-		if _, ok := registrations[name]; !ok {
-			missing = append(missing, name)
-		}
-	}
-	return missing
-}
-
-// Generations identifies the specs of the configurations, in any order. The start of a deletion
-// increments the generation, too.
+// Generations returns a string that identifies the specs of the configurations, regardless of their
+// order. It changes when a deletion starts, because the API server then increments the generation.
 func Generations(configurations []v1alpha1.NamespaceInitializerConfiguration) string {
 	keys := make([]string, 0, len(configurations))
 	for i := range configurations {

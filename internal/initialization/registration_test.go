@@ -14,7 +14,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// withTimeout returns a configuration whose initializers have the same timeout.
+// withTimeout returns a configuration in which all initializers have the same timeout.
 func withTimeout(name string, seconds int32, initializers ...string) *wrappers.ConfigurationWrapper {
 	configuration := wrappers.MakeConfiguration(name).Initializers(initializers...)
 	for i := range configuration.NamespaceInitializerConfiguration.Initializers {
@@ -37,11 +37,11 @@ func TestComputeRegistrations(t *testing.T) {
 			configurations: []*wrappers.ConfigurationWrapper{withTimeout("a", 1, rbac, quota)},
 			want:           map[string]string{rbac: "a 1", quota: "a 1"},
 		},
-		"the settings of the first configuration by name are used, in any order": {
+		"the settings in the first configuration by name are used, regardless of the order": {
 			configurations: []*wrappers.ConfigurationWrapper{withTimeout("b", 2, rbac), withTimeout("a", 1, rbac)},
 			want:           map[string]string{rbac: "a 1"},
 		},
-		"the settings of a terminating configuration are not used if another one names the initializer": {
+		"the settings in a terminating configuration are not used if another configuration names the initializer": {
 			configurations: []*wrappers.ConfigurationWrapper{
 				withTimeout("a", 1, rbac).Terminating(now, "corp.com/hold"), withTimeout("b", 2, rbac),
 			},
@@ -73,15 +73,6 @@ func TestComputeRegistrations(t *testing.T) {
 		g.Expect(got[many[0]].Configuration).To(Equal("b"))
 		g.Expect(got[many[0]].Settings.TimeoutSeconds).To(BeNil())
 	})
-}
-
-func TestUnregistered(t *testing.T) {
-	g := NewWithT(t)
-	registrations := map[string]Registration{quota: {}}
-	g.Expect(unregistered([]string{rbac, quota, mesh}, registrations)).To(Equal([]string{rbac, mesh}))
-	g.Expect(unregistered([]string{quota}, registrations)).To(BeEmpty())
-	g.Expect(unregistered([]string{rbac}, nil)).To(Equal([]string{rbac}))
-	g.Expect(unregistered(nil, registrations)).To(BeEmpty())
 }
 
 func objects(configurations []*wrappers.ConfigurationWrapper) []v1alpha1.NamespaceInitializerConfiguration {

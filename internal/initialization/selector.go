@@ -12,8 +12,8 @@ import (
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 )
 
-// Selected returns the initializers of a new Namespace with these labels, in order. It must agree
-// with the inject policy.
+// Selected returns the initializers that a new Namespace with these labels gets, in order. The
+// inject policy implements the same rules.
 func Selected(
 	initializers []v1alpha1.EffectiveInitializer, labels map[string]string,
 ) []v1alpha1.EffectiveInitializer {
@@ -27,8 +27,8 @@ func Selected(
 }
 
 // Selects reports whether a selector selects a Namespace with these labels. A nil selector selects
-// every Namespace. An unknown operator selects, too: users notice a Namespace that waits although it
-// should not, but not one that does not wait although it should.
+// every Namespace. An unknown operator is treated as met: users notice if a Namespace waits for an
+// initializer that it does not need, but not if it skips an initializer that it needs.
 func Selects(selector *v1alpha1.NamespaceSelector, labels map[string]string) bool {
 	if selector == nil {
 		return true
@@ -63,8 +63,8 @@ func Selects(selector *v1alpha1.NamespaceSelector, labels map[string]string) boo
 	return true
 }
 
-// MissingFinalizers returns the namespace finalizers of the initializers that are missing from
-// spec.finalizers, without duplicates, in order.
+// MissingFinalizers returns the namespace finalizers of the initializers that spec.finalizers does
+// not contain, in order and without duplicates.
 func MissingFinalizers(
 	namespace *corev1.Namespace, initializers []v1alpha1.EffectiveInitializer,
 ) []corev1.FinalizerName {

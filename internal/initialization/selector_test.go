@@ -22,7 +22,7 @@ func entry(name string) v1alpha1.EffectiveInitializer {
 	return v1alpha1.EffectiveInitializer{Name: name, Configuration: "corp"}
 }
 
-// selecting returns the entry with a selector for one label.
+// selecting returns the entry with a selector that matches one label.
 func selecting(entry v1alpha1.EffectiveInitializer, key, value string) v1alpha1.EffectiveInitializer {
 	entry.NamespaceSelector = &v1alpha1.NamespaceSelector{
 		MatchLabels: map[string]v1alpha1.LabelValue{key: v1alpha1.LabelValue(value)},
@@ -30,7 +30,7 @@ func selecting(entry v1alpha1.EffectiveInitializer, key, value string) v1alpha1.
 	return entry
 }
 
-// test/integration compares the policy of the API server with the same selectors.
+// test/integration verifies that the inject policy selects the same namespaces.
 func TestSelectsAsKubernetesDoes(t *testing.T) {
 	for name, selector := range selectors.All() {
 		t.Run(name, func(t *testing.T) {
@@ -44,7 +44,7 @@ func TestSelectsAsKubernetesDoes(t *testing.T) {
 	}
 }
 
-// The API server rejects these selectors. If one exists anyway, the namespace waits.
+// The API server rejects these selectors. If such a selector exists anyway, the namespace waits.
 func TestSelectsWithInvalidSelectors(t *testing.T) {
 	g := NewWithT(t)
 	of := func(operator metav1.LabelSelectorOperator) *v1alpha1.NamespaceSelector {
@@ -84,10 +84,10 @@ func TestMissingFinalizers(t *testing.T) {
 		initializers []v1alpha1.EffectiveInitializer
 		want         names
 	}{
-		"none":                            {have: names{"kubernetes"}, initializers: with("", "")},
-		"in order":                        {initializers: with("b.c/d", "", "a.b/c"), want: names{"b.c/d", "a.b/c"}},
-		"each once":                       {initializers: with("b.c/d", "a.b/c", "b.c/d"), want: names{"b.c/d", "a.b/c"}},
-		"finalizers of the user are kept": {have: names{"a.b/c", "kubernetes"}, initializers: with("b.c/d", "a.b/c"), want: names{"b.c/d"}},
+		"none":          {have: names{"kubernetes"}, initializers: with("", "")},
+		"in list order": {initializers: with("b.c/d", "", "a.b/c"), want: names{"b.c/d", "a.b/c"}},
+		"each once":     {initializers: with("b.c/d", "a.b/c", "b.c/d"), want: names{"b.c/d", "a.b/c"}},
+		"finalizers that the user has set are kept": {have: names{"a.b/c", "kubernetes"}, initializers: with("b.c/d", "a.b/c"), want: names{"b.c/d"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			namespace := &corev1.Namespace{Spec: corev1.NamespaceSpec{Finalizers: test.have}}
@@ -131,7 +131,7 @@ func TestProbeLabels(t *testing.T) {
 				selected[initializer.Name] = true
 			}
 		}
-		// All except contradictions, and a few that exceed maxProbes.
+		// This includes all selectors except contradictions and a few that exceed maxProbes.
 		g.Expect(len(selected)).To(BeNumerically(">=", len(all)-8))
 	})
 
@@ -161,7 +161,7 @@ func TestProbeLabels(t *testing.T) {
 		}
 		probes := ProbeLabels(initializers)
 		g.Expect(probes).To(HaveEach(Satisfy(func(set map[string]string) bool { return len(set) <= maxProbeLabels })))
-		// Each initializer is still selected once.
+		// A probe still selects each initializer.
 		total := 0
 		for _, set := range probes {
 			total += len(set)

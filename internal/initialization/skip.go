@@ -15,13 +15,13 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/nscondition"
 )
 
-// Skip removes initializers from the pending list although they have not completed.
+// Skip describes how initializers that have not completed are removed from the pending list.
 type Skip struct {
 	// Initializers are the names to remove, in order.
 	Initializers []string
 	// Reason is v1alpha1.ReasonTimedOut or v1alpha1.ReasonDeregistered.
 	Reason string
-	// Pending is the pending list without them. It is empty if no name is left.
+	// Pending is the pending list without these names. It is empty if no names remain.
 	Pending string
 	// Conditions are the conditions of the skipped initializers.
 	Conditions []corev1.NamespaceCondition
@@ -37,14 +37,14 @@ func newSkip(namespace *corev1.Namespace, names []string, reason, cause string, 
 	return &Skip{
 		Initializers: names, Reason: reason,
 		Pending:    removeNames(namespace.Annotations[v1alpha1.AnnotationPendingInitializers], names),
-		Conditions: SkippedConditions(names, reason, skippedMessage(cause), metav1.NewTime(now)),
-		// One Event for all of them: Events that differ only in the note are combined into a series.
+		Conditions: SkippedConditions(names, reason, "skipped: "+cause, metav1.NewTime(now)),
+		// There is one Event for all names, because Events that differ only in the note are combined into
+		// a series.
 		Event: Event{corev1.EventTypeWarning, eventReason, actionInitialize, skippedNote(names, cause)},
 	}
 }
 
-// SkippedConditions returns the conditions of skipped initializers. ComputeConditions does not change
-// them.
+// SkippedConditions returns the conditions of skipped initializers. ComputeConditions keeps them.
 func SkippedConditions(names []string, reason, message string, now metav1.Time) []corev1.NamespaceCondition {
 	conditions := make([]corev1.NamespaceCondition, 0, len(names))
 	for _, name := range names {
@@ -56,8 +56,8 @@ func SkippedConditions(names []string, reason, message string, now metav1.Time) 
 	return conditions
 }
 
-// removeNames removes names from a pending list. The remaining entries keep their exact spelling,
-// because admission compares it. A list without names is "".
+// removeNames removes names from a pending list. The text of the remaining entries does not change,
+// because the guard policy compares it. If no names remain, removeNames returns "".
 func removeNames(list string, names []string) string {
 	var entries []string
 	for entry := range strings.SplitSeq(list, ",") {

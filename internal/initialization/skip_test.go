@@ -20,12 +20,12 @@ func TestRemoveNames(t *testing.T) {
 		names []string
 		want  string
 	}{
-		"the first":                      {"a,b,c", []string{"a"}, "b,c"},
-		"the middle":                     {"a,b,c", []string{"b"}, "a,c"},
-		"the last":                       {"a,b,c", []string{"c"}, "a,b"},
+		"the first name":                 {"a,b,c", []string{"a"}, "b,c"},
+		"a name in the middle":           {"a,b,c", []string{"b"}, "a,c"},
+		"the last name":                  {"a,b,c", []string{"c"}, "a,b"},
 		"several":                        {"a,b,c", []string{"c", "a"}, "b"},
 		"all":                            {"a,b", []string{"a", "b"}, ""},
-		"the only one":                   {"a", []string{"a"}, ""},
+		"the only name":                  {"a", []string{"a"}, ""},
 		"a name that is not in the list": {"a,b", []string{"c"}, "a,b"},
 		"a part of a name":               {"a.corp.com,b", []string{"a"}, "a.corp.com,b"},
 		"a duplicate":                    {"a,b,a", []string{"a"}, "b"},
@@ -41,7 +41,7 @@ func TestRemoveNames(t *testing.T) {
 	}
 }
 
-// The conditions of skipped initializers are kept.
+// ComputeConditions keeps the conditions of skipped initializers.
 func TestComputeConditionsKeepsSkippedConditions(t *testing.T) {
 	const yes, no = corev1.ConditionTrue, corev1.ConditionFalse
 	skipped := one(quota, no, v1alpha1.ReasonTimedOut, "skipped: timed out", before)
@@ -69,20 +69,20 @@ func TestComputeConditionsKeepsSkippedConditions(t *testing.T) {
 				one(mesh, yes, v1alpha1.ReasonCompleted, messageInitializerDone, at),
 			},
 		},
-		"several were skipped, in the order of the list": {
+		"several initializers were skipped, in list order": {
 			namespace: namespace().Pending().Condition(dropped).Condition(skipped),
 			want: []corev1.NamespaceCondition{
 				whole(no, v1alpha1.ReasonCompleted, completedMessage([]string{quota, mesh}), at),
 				one(rbac, yes, v1alpha1.ReasonCompleted, messageInitializerDone, at),
 			},
 		},
-		"all were skipped": {
+		"all initializers were skipped": {
 			namespace: namespace().Pending().Condition(dropped).Condition(skipped).
 				Condition(one(rbac, no, v1alpha1.ReasonDeregistered, "skipped", before)),
 			want: []corev1.NamespaceCondition{whole(no, v1alpha1.ReasonCompleted,
 				completedMessage([]string{rbac, quota, mesh}), at)},
 		},
-		// Only the operator may use its reasons.
+		// These reasons are reserved for the operator.
 		"a pending initializer is not skipped": {
 			namespace: namespace().Pending(quota).Condition(skipped),
 			want: []corev1.NamespaceCondition{

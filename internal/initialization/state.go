@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/utils/ptr"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/nscondition"
@@ -21,15 +22,15 @@ import (
 // Phase is the phase of the initialization of a Namespace.
 type Phase string
 
-// The phases.
+// Phases of the initialization.
 const (
 	// PhaseNotRequired: the Namespace never had a pending list.
 	PhaseNotRequired Phase = "NotRequired"
 	// PhasePending: initializers are pending.
 	PhasePending Phase = "Pending"
-	// PhaseCompleted: no initializer is pending any more.
+	// PhaseCompleted: all initializers were removed from the pending list.
 	PhaseCompleted Phase = "Completed"
-	// PhaseFailed: an initializer, or the operator after a timeout, has set a failure as the result.
+	// PhaseFailed: an initializer, or the operator after a timeout, has set a failure result.
 	PhaseFailed Phase = "Failed"
 )
 
@@ -41,19 +42,19 @@ type State struct {
 	All []string
 	// Pending are the names on the pending list, in order.
 	Pending []string
-	// Failure is the result of the initialization; it is set if and only if the phase is PhaseFailed.
+	// Failure is the failure result. It is set only in PhaseFailed.
 	Failure *metav1.Status
-	// ResultProblem is the reason why the result is invalid; empty if it is valid. In PhasePending
-	// an invalid result is ignored.
+	// ResultProblem is the reason why the result is invalid; empty if the result is valid. In
+	// PhasePending, an invalid result is ignored.
 	ResultProblem string
-	// LabelRepair is the value that the label v1alpha1.LabelInitializing should have if it
-	// disagrees with the pending list; nil if it agrees. Empty means that the label should not
-	// exist.
+	// LabelRepair is the value that the label v1alpha1.LabelInitializing should have if the label
+	// does not match the pending list; nil if it matches. The empty string means that the label
+	// should not exist.
 	LabelRepair *string
 }
 
 // ParseState returns the state that the labels and annotations record. The pending list is
-// authoritative: the label only repeats it for selectors. A result counts only while initializers
+// authoritative; the label exists only for selectors. The result is used only while initializers
 // are pending.
 func ParseState(namespace *corev1.Namespace) State {
 	state := State{
@@ -66,7 +67,8 @@ func ParseState(namespace *corev1.Namespace) State {
 		}
 	}
 
-	switch reason := conditionReason(namespace); {
+	current := ptr.Deref(nscondition.Find(namespace, v1alpha1.ConditionInitializing), corev1.NamespaceCondition{})
+	switch reason := current.Reason; {
 	case len(state.Pending) > 0:
 		state.Phase = PhasePending
 		state.Failure, state.ResultProblem = parseResult(namespace)
@@ -89,12 +91,12 @@ func ParseState(namespace *corev1.Namespace) State {
 	return state
 }
 
-// blanks are the whitespace characters that the admission policies ignore in a list (\s of RE2). With
-// a different definition, the policies would restore what the operator removes as blank.
+// blanks are the whitespace characters that the admission policies ignore in a list (\s in RE2).
+// With a different definition, the policies would restore a blank list that the operator removes.
 const blanks = "\t\n\f\r "
 
-// SplitNames splits a comma-separated list of names. It drops blanks, empty names and duplicates, which
-// a manually edited list may contain.
+// SplitNames splits a comma-separated list of names. It drops blanks, empty names and duplicates,
+// which a manually edited list can contain.
 func SplitNames(list string) []string {
 	var names []string
 	for name := range strings.SplitSeq(list, ",") {
@@ -105,14 +107,14 @@ func SplitNames(list string) []string {
 	return names
 }
 
-// failurePattern matches a JSON object with "status":"Failure" at its top level, as the "complete"
-// and "guard" admission policies match it, because CEL cannot parse JSON. It alone defines whether
-// an initialization has failed: with two definitions, a namespace could neither complete its
-// initialization nor be deleted.
+// failurePattern matches a JSON object with "status":"Failure" at its top level. The "complete" and
+// "guard" admission policies use the same pattern, because CEL cannot parse JSON. Only this pattern
+// defines whether an initialization has failed: with two definitions, a namespace could neither
+// complete its initialization nor be deleted.
 var failurePattern = regexp.MustCompile(`(?s)^\s*[{]([^{}]|[{][^{}]*[}])*"status"\s*:\s*"Failure".*[}]\s*$`)
 
-// parseResult returns the failure in the result of a Namespace, and why the result is invalid. Without
-// a failure an invalid result is ignored.
+// parseResult returns the failure that the result of a Namespace contains, and why the result is
+// invalid.
 func parseResult(namespace *corev1.Namespace) (failure *metav1.Status, problem string) {
 	text := namespace.Annotations[v1alpha1.AnnotationInitializationResult]
 	if text == "" {
@@ -127,13 +129,13 @@ func parseResult(namespace *corev1.Namespace) (failure *metav1.Status, problem s
 		// The fields that were decoded before the error are not reliable.
 		return &metav1.Status{Status: metav1.StatusFailure}, invalidResultMessage(err)
 	}
-	status.Status = metav1.StatusFailure // The field may occur twice.
+	status.Status = metav1.StatusFailure // The JSON can contain the field twice.
 	return &status, ""
 }
 
-// WhyNotDelete returns why a Namespace must not be deleted because of its initialization, or "" if it
-// may be deleted. A Namespace is kept unless it is certain that the API server created it with
-// initializers.
+// WhyNotDelete returns why the operator must not delete a Namespace after its initialization has
+// failed, or "" if it may delete the Namespace. The Namespace is kept unless it is certain that it
+// was created with initializers.
 func WhyNotDelete(namespace *corev1.Namespace, state State, systemNamespace string) string {
 	switch {
 	case state.Phase != PhaseFailed:
@@ -144,20 +146,20 @@ func WhyNotDelete(namespace *corev1.Namespace, state State, systemNamespace stri
 		return messageNoLabel
 	case namespace.Annotations[v1alpha1.AnnotationInitializers] == "":
 		return messageNoInitializer
-	case openFor(namespace) >= maxWindow:
-		return openedEarlyMessage(openFor(namespace))
+	case window(namespace) >= maxWindow:
+		return longWindowMessage(window(namespace))
 	}
 	return protection.Message(namespace)
 }
 
-// maxWindow is how long users may have been able to write to a Namespace before the operator added
-// its pending list. After a longer time the Namespace may contain objects of users, so it is not
-// deleted.
+// maxWindow limits how long users could write to a Namespace before the operator added the pending
+// list. After a longer time the Namespace can contain objects that users created, so the operator
+// does not delete it.
 const maxWindow = time.Minute
 
-// openFor returns how long users could write to a Namespace before the operator added its pending
+// window returns how long users could write to a Namespace before the operator added the pending
 // list. It is zero if the API server added the list, and maxWindow if the annotation is invalid.
-func openFor(namespace *corev1.Namespace) time.Duration {
+func window(namespace *corev1.Namespace) time.Duration {
 	text, ok := namespace.Annotations[v1alpha1.AnnotationInjectedAt]
 	if !ok {
 		return 0
@@ -169,20 +171,13 @@ func openFor(namespace *corev1.Namespace) time.Duration {
 	return at.Sub(namespace.CreationTimestamp.Time).Truncate(time.Second)
 }
 
-// IsExempt reports whether a Namespace is exempt from initialization: the namespaces that the API
-// server requires, and the one that the operator runs in. It must agree with
-// config/admission/inject.yaml.
+// IsExempt reports whether a Namespace is exempt from initialization. The exempt namespaces are
+// those that the API server requires, and the namespace of the operator.
+// config/admission/inject.yaml exempts the same namespaces.
 func IsExempt(name, systemNamespace string) bool {
 	switch name {
 	case metav1.NamespaceDefault, metav1.NamespaceSystem, metav1.NamespacePublic, corev1.NamespaceNodeLease:
 		return true
 	}
 	return name == systemNamespace
-}
-
-func conditionReason(namespace *corev1.Namespace) string {
-	if condition := nscondition.Find(namespace, v1alpha1.ConditionInitializing); condition != nil {
-		return condition.Reason
-	}
-	return ""
 }

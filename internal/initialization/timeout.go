@@ -14,8 +14,8 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/nscondition"
 )
 
-// timestampPrecision is the precision of timestamps in conditions: the API server drops fractions of
-// a second.
+// timestampPrecision is the precision of timestamps in conditions: the API server drops fractions
+// of a second.
 const timestampPrecision = time.Second
 
 // Timeout is the timeout of the initializer whose turn it is.
@@ -40,18 +40,18 @@ func timeoutOf(state State, registrations map[string]Registration) *Timeout {
 		Initializer: state.Pending[0], Configuration: registration.Configuration,
 		Duration: time.Duration(*seconds) * time.Second, Policy: v1alpha1.InitializerFail,
 	}
-	// Only the exact value allows skipping the initializer.
+	// Any other value is treated as Fail.
 	if policy := registration.Settings.FailurePolicy; policy != nil && *policy == v1alpha1.InitializerIgnore {
 		timeout.Policy = v1alpha1.InitializerIgnore
 	}
 	return timeout
 }
 
-// turnCondition returns the InitializerTurn condition if it has to be written, and nil otherwise.
-// The timeout is counted from its transition time.
+// turnCondition returns the InitializerTurn condition if it must be written, and nil otherwise. The
+// timeout is counted from its transition time.
 //
-// It is a separate condition because nothing else records reliably when a turn starts:
-// creationTimestamp is from the clock of the API server, and initializers may write the conditions
+// It is a separate condition because no other field reliably records when a turn starts: the
+// creationTimestamp is from the clock of the API server, and initializers can write the conditions
 // of the preceding initializers themselves. If the recorded time is in the future, the turn starts
 // now, so that a timeout never expires early.
 func turnCondition(namespace *corev1.Namespace, timeout *Timeout, now metav1.Time) *corev1.NamespaceCondition {
@@ -73,8 +73,8 @@ func turnCondition(namespace *corev1.Namespace, timeout *Timeout, now metav1.Tim
 	}
 }
 
-// TimeRemaining returns the time until the timeout expires. It is zero or negative if the timeout has
-// expired. If the start of the turn is not recorded, the turn starts now.
+// TimeRemaining returns the time until the timeout expires. It is zero or negative if the timeout
+// has expired. If no condition records the start of the turn, the turn starts now.
 func TimeRemaining(namespace *corev1.Namespace, timeout *Timeout, now time.Time) time.Duration {
 	start := turnStart(nscondition.Find(namespace, v1alpha1.ConditionInitializerTurn), timeout)
 	if start.IsZero() || start.After(now) {
@@ -83,8 +83,8 @@ func TimeRemaining(namespace *corev1.Namespace, timeout *Timeout, now time.Time)
 	return start.Add(timestampPrecision + timeout.Duration).Sub(now)
 }
 
-// turnStart returns the start of the turn that a condition records. It is zero if the condition
-// does not record the turn of this initializer.
+// turnStart returns the start of the turn that a condition records. It is zero if the condition is
+// not about the initializer with this timeout.
 func turnStart(condition *corev1.NamespaceCondition, timeout *Timeout) time.Time {
 	if condition == nil || condition.Status != corev1.ConditionTrue ||
 		condition.Message != turnMessage(timeout.Initializer) {

@@ -17,7 +17,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// settings are the settings of an initializer; without a timeout if the seconds are 0.
+// settings returns the settings of an initializer. They have no timeout if the seconds are 0.
 func settings(seconds int32, policy v1alpha1.InitializerFailurePolicy) v1alpha1.InitializerSettings {
 	var result v1alpha1.InitializerSettings
 	if seconds != 0 {
@@ -29,7 +29,7 @@ func settings(seconds int32, policy v1alpha1.InitializerFailurePolicy) v1alpha1.
 	return result
 }
 
-// turn is the condition from which a timeout is counted.
+// turn returns the condition from which a timeout is counted.
 func turn(name string, status corev1.ConditionStatus, since time.Time) corev1.NamespaceCondition {
 	return corev1.NamespaceCondition{
 		Type: v1alpha1.ConditionInitializerTurn, Status: status, Reason: v1alpha1.ReasonPending,
@@ -48,7 +48,7 @@ func TestTimeoutOf(t *testing.T) {
 			namespace: wrappers.MakeNamespace("x").Initializers(rbac, quota),
 			settings:  map[string]v1alpha1.InitializerSettings{rbac: {}, quota: settings(1, "")},
 		},
-		"the timeout of the first one, with the default policy": {
+		"the timeout of the first initializer, with the default policy": {
 			namespace: wrappers.MakeNamespace("x").Initializers(rbac, quota),
 			settings:  map[string]v1alpha1.InitializerSettings{rbac: settings(30, "")},
 			want:      &Timeout{rbac, "c", 30 * time.Second, v1alpha1.InitializerFail},
@@ -63,7 +63,7 @@ func TestTimeoutOf(t *testing.T) {
 			settings:  map[string]v1alpha1.InitializerSettings{quota: settings(1, v1alpha1.InitializerIgnore)},
 			want:      &Timeout{quota, "c", time.Second, v1alpha1.InitializerIgnore},
 		},
-		// Ignore completes the initialization, so it must be set explicitly.
+		// With Ignore, users can write to a namespace that is not prepared, so it must be set explicitly.
 		"an unknown policy": {
 			namespace: wrappers.MakeNamespace("x").Initializers(rbac),
 			settings:  map[string]v1alpha1.InitializerSettings{rbac: settings(1, "Whatever")},
@@ -147,7 +147,7 @@ func TestTurnCondition(t *testing.T) {
 	}
 }
 
-// Timestamps of conditions are rounded down to seconds, which must not shorten a timeout.
+// Timestamps in conditions are rounded down to seconds. The rounding must not shorten a timeout.
 func TestTimeoutNeverExpiresEarly(t *testing.T) {
 	timeout := &Timeout{Initializer: rbac, Duration: time.Second}
 	for _, fraction := range []time.Duration{0, 1, time.Millisecond, 500 * time.Millisecond, time.Second - 1} {

@@ -21,10 +21,11 @@ import (
 )
 
 const (
-	// Interval is the interval of checks: no watch event reports that an initializer is unresponsive.
+	// Interval is the interval between checks: no watch event reports that an initializer is
+	// unresponsive.
 	Interval = 30 * time.Second
-	// authorizationInterval is how long a successful check of the authorization is kept. A failed
-	// check is repeated every time: a configuration depends on it, and the check is cheap.
+	// authorizationInterval is how long the result of a successful authorization check is reused. A
+	// failed check is repeated every time, so that the condition is up to date.
 	authorizationInterval = 5 * time.Minute
 )
 
@@ -35,13 +36,14 @@ type Checker struct {
 	Live  client.Reader
 	Clock clock.PassiveClock
 
-	// authorizedAt is the time of the last successful check of the authorization, and authorizedFor
-	// the configurations that it was made for.
+	// authorizedAt is the time of the last successful authorization check, and authorizedFor
+	// identifies the configurations at that time.
 	authorizedAt  time.Time
 	authorizedFor string
 }
 
-// Check returns the health. Failures are part of the result, since they are reported in a condition.
+// Check returns the health of the initializers. Errors are part of the result, because they are
+// reported in a condition.
 func (c *Checker) Check(
 	ctx context.Context, configurations []v1alpha1.NamespaceInitializerConfiguration,
 ) initialization.Health {
@@ -71,8 +73,8 @@ func (c *Checker) Check(
 }
 
 // isAnySubjectAuthorized reports whether a subject other than the control plane has the
-// "initialize" verb. It needs no additional permission where finalization runs, which lists all
-// resources.
+// "initialize" verb. Listing these objects requires no permission in addition to those for
+// finalization, which lists all resources.
 func (c *Checker) isAnySubjectAuthorized(ctx context.Context) (bool, error) {
 	var bindings rbacv1.ClusterRoleBindingList
 	if err := c.Live.List(ctx, &bindings); err != nil {

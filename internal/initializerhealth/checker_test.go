@@ -33,7 +33,7 @@ func newFakeClient(funcs interceptor.Funcs, objects ...client.Object) client.Wit
 	return fake.NewClientBuilder().WithScheme(scheme.New()).WithObjects(objects...).WithInterceptorFuncs(funcs).Build()
 }
 
-// authorizedInitializer returns the permissions of an initializer.
+// authorizedInitializer returns RBAC objects that authorize an initializer.
 func authorizedInitializer() (*rbacv1.ClusterRole, *rbacv1.ClusterRoleBinding) {
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "r"}, Rules: []rbacv1.PolicyRule{{
 		APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{v1alpha1.VerbInitialize},
@@ -85,7 +85,7 @@ func TestCheck(t *testing.T) {
 	g.Expect(health.IsAuthorized).To(BeTrue())
 	g.Expect(isRead).To(BeTrue())
 
-	// A successful check is cached for some time. Namespaces are checked on each call.
+	// A successful check is cached for authorizationInterval. Namespaces are checked on each call.
 	health, isRead = check(authorizationInterval)
 	g.Expect(health).To(Equal(initialization.Health{IsAuthorized: true, Unresponsive: map[string]initialization.Unresponsive{
 		"rbac.corp.com": {Namespace: "x", Since: health.Unresponsive["rbac.corp.com"].Since, Count: 1},
@@ -94,7 +94,7 @@ func TestCheck(t *testing.T) {
 	_, isRead = check(authorizationInterval + time.Second)
 	g.Expect(isRead).To(BeTrue())
 
-	// The check is repeated if a configuration has changed.
+	// The check is repeated after a configuration has changed.
 	configuration.Generation(2)
 	listError = errUnavailable
 	health, isRead = check(authorizationInterval + 2*time.Second)

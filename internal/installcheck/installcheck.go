@@ -28,14 +28,15 @@ type Checker struct {
 	// Client reads from the API server and not from a cache.
 	Client client.Client
 	Clock  clock.PassiveClock
-	// SystemNamespace is the namespace of the installation, LeaseName the Lease for the leader
-	// election of its managers.
+	// SystemNamespace is the namespace of the installation, and LeaseName is the name of the Lease
+	// that its managers use for leader election.
 	SystemNamespace, LeaseName string
-	// HasInitialization reports that the managers run the controllers of initialization, which
-	// require the admission policies.
+	// HasInitialization reports whether the managers run the initialization controllers, which require
+	// the admission policies.
 	HasInitialization bool
-	// CheckPolicies returns an error if the required admission policies are not installed, and
-	// whether the operator instead of the API server adds the pending list to new namespaces.
+	// CheckPolicies returns an error if a required admission policy is not installed. operatorInjects
+	// reports whether the operator, instead of the API server, injects the pending list into new
+	// namespaces.
 	CheckPolicies func(context.Context) (operatorInjects bool, err error)
 }
 
@@ -53,16 +54,17 @@ func (c *Checker) Run(ctx context.Context) []Result {
 	if !c.HasInitialization {
 		return results
 	}
-	operatorInjects, err := c.CheckPolicies(ctx)
+	operatorInjects, policiesErr := c.CheckPolicies(ctx)
+	_, setErr := c.readSet(ctx)
 	return append(results,
-		Result{Check: checkPolicies, Err: err},
-		Result{Check: checkSet, Err: c.checkSet(ctx)},
+		Result{Check: checkPolicies, Err: policiesErr},
+		Result{Check: checkSet, Err: setErr},
 		Result{Check: checkCondition, Err: c.checkCondition(ctx)},
 		Result{Check: checkCreation, Err: c.checkCreation(ctx, operatorInjects)},
 	)
 }
 
-// Join returns the joined errors of the results, or nil if all checks passed.
+// Join joins the errors of the results. It returns nil if all checks passed.
 func Join(results []Result) error {
 	var failed []error
 	for _, result := range results {
@@ -102,11 +104,6 @@ func (c *Checker) checkLeader(ctx context.Context) error {
 	return nil
 }
 
-func (c *Checker) checkSet(ctx context.Context) error {
-	_, err := c.readSet(ctx)
-	return err
-}
-
 func (c *Checker) readSet(ctx context.Context) (*v1alpha1.NamespaceInitializerSet, error) {
 	set := &v1alpha1.NamespaceInitializerSet{}
 	if err := c.Client.Get(ctx, client.ObjectKey{Name: v1alpha1.EffectiveSetName}, set); err != nil {
@@ -126,12 +123,12 @@ func (c *Checker) checkCondition(ctx context.Context) error {
 	return nil
 }
 
-// checkCreation creates a namespace as a dry run. The namespace gets no pending list if no
-// initializer selects it, or if the operator adds the list later.
+// checkCreation creates a namespace with a dry run and checks whether it is initializing. It skips
+// this comparison if the operator injects the pending list after the creation.
 func (c *Checker) checkCreation(ctx context.Context, operatorInjects bool) error {
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "nslifecycle-check-"}}
 	if err := c.Client.Create(ctx, namespace, client.DryRunAll); err != nil {
-		return fmt.Errorf("failed to create a namespace in a dry run: %w", err)
+		return fmt.Errorf("failed to create a namespace with a dry run: %w", err)
 	}
 	if operatorInjects {
 		return nil

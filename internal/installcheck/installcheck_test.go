@@ -24,7 +24,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 )
 
-// test/install and test/e2e run the other checks against a real API server.
+// The tests in test/install and test/e2e run the other checks against a real API server.
 func TestCheckLeader(t *testing.T) {
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	lease := func(holder string, renewed time.Time) *coordinationv1.Lease {
@@ -56,14 +56,14 @@ func TestCheckLeader(t *testing.T) {
 			}
 			results := checker.Run(t.Context())
 			if len(results) != 1 {
-				t.Fatalf("got %v instead of the check of the leader", results)
+				t.Fatalf("got %v, want only the check of the leader", results)
 			}
 			err := Join(results)
 			if test.want == "" && err != nil {
 				t.Errorf("got %v", err)
 			}
 			if test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
-				t.Errorf("got %v instead of %q", err, test.want)
+				t.Errorf("got %v, want %q", err, test.want)
 			}
 			var out strings.Builder
 			Print(&out, results)
@@ -74,7 +74,7 @@ func TestCheckLeader(t *testing.T) {
 	}
 }
 
-// A namespace without labels gets the initializers that select it.
+// TestCheckCreation verifies the dry run that creates a namespace without labels.
 func TestCheckCreation(t *testing.T) {
 	selecting := v1alpha1.EffectiveInitializer{Name: "b.corp.com", InitializerSettings: v1alpha1.InitializerSettings{
 		NamespaceSelector: &v1alpha1.NamespaceSelector{MatchLabels: map[string]v1alpha1.LabelValue{"team": "a"}},
@@ -85,11 +85,11 @@ func TestCheckCreation(t *testing.T) {
 		initializing bool
 		want         string
 	}{
-		"no initializers":                      {},
-		"selects other namespaces":             {initializers: []v1alpha1.EffectiveInitializer{selecting}},
-		"selects all namespaces":               {initializers: []v1alpha1.EffectiveInitializer{selecting, all}, initializing: true},
-		"selects all namespaces, not enforced": {initializers: []v1alpha1.EffectiveInitializer{selecting, all}, want: "1 initializers"},
-		"unexpected selection":                 {initializers: []v1alpha1.EffectiveInitializer{selecting}, initializing: true, want: "0 init"},
+		"no initializers":                    {},
+		"initializer not selected":           {initializers: []v1alpha1.EffectiveInitializer{selecting}},
+		"initializer selected":               {initializers: []v1alpha1.EffectiveInitializer{selecting, all}, initializing: true},
+		"initializer selected, not injected": {initializers: []v1alpha1.EffectiveInitializer{selecting, all}, want: "1 initializers"},
+		"initializer injected, not selected": {initializers: []v1alpha1.EffectiveInitializer{selecting}, initializing: true, want: "0 init"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			scheme := runtime.NewScheme()
@@ -108,7 +108,7 @@ func TestCheckCreation(t *testing.T) {
 			}).Build()
 			err := (&Checker{Client: api}).checkCreation(t.Context(), false)
 			if (err == nil) != (test.want == "") || err != nil && !strings.HasPrefix(err.Error(), test.want) {
-				t.Errorf("got %v instead of %q", err, test.want)
+				t.Errorf("got %v, want %q", err, test.want)
 			}
 		})
 	}

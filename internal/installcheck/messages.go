@@ -16,20 +16,20 @@ const (
 	checkLeader    = "the leader renews its Lease"
 	checkPolicies  = "the admission policies are installed"
 	checkSet       = "NamespaceInitializerSet \"" + v1alpha1.EffectiveSetName + "\" exists"
-	checkCondition = "namespaces get condition " + v1alpha1.ConditionInitializing
+	checkCondition = "namespaces get the " + v1alpha1.ConditionInitializing + " condition"
 	checkCreation  = "namespaces can be created"
 )
 
 // Errors of the checks.
-const msgLeaderStopped = "the last leader has stopped, and no other manager has acquired the Lease yet"
+const msgLeaderStopped = "the last leader has stopped, and no manager has acquired the Lease since"
 
 func msgNoLease(namespace string) string {
-	return fmt.Sprintf("no manager has been leader in namespace %q yet; run: %s",
+	return fmt.Sprintf("no manager in namespace %q has become the leader yet; run: %s",
 		namespace, shell.Command("kubectl --namespace=%s get pods", namespace))
 }
 
 func msgLeaseExpired(holder string, renewed time.Time) string {
-	return fmt.Sprintf("leader %s has not renewed the Lease since %s", holder, renewed.UTC().Format(time.RFC3339))
+	return fmt.Sprintf("the leader %s has not renewed the Lease since %s", holder, renewed.UTC().Format(time.RFC3339))
 }
 
 func msgNoCondition(namespace string) string {
@@ -38,5 +38,5 @@ func msgNoCondition(namespace string) string {
 
 func msgUnexpectedResult(wanted int, initializing bool) string {
 	return fmt.Sprintf("%d initializers select a namespace without labels, but a dry run returned initializing=%t; "+
-		"it takes up to 30 s until a change is enforced", wanted, initializing)
+		"changes can take up to 30 s to be enforced", wanted, initializing)
 }

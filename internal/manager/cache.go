@@ -18,8 +18,8 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/policyverifier"
 )
 
-// CacheOptions return a cache without managedFields, with the policies of this project only, and
-// with the Leases of API servers only.
+// CacheOptions returns the options of a cache that strips managedFields. The cache contains only
+// the policies of this project, and only the Leases of API servers.
 func CacheOptions(server compat.Server, controllers Controllers) cache.Options {
 	ours, err := labels.NewRequirement(v1alpha1.LabelPolicy, selection.Exists, nil)
 	utilruntime.Must(err)
@@ -43,8 +43,8 @@ func CacheOptions(server compat.Server, controllers Controllers) cache.Options {
 }
 
 // policyObjects returns the types of policies that the controllers read. Preflight runs only for
-// initialization, so without that it is unknown which other types the API server serves, and an
-// informer for a type that is not served would keep the manager from starting.
+// initialization. Without it, the manager does not know whether the API server serves the mutating
+// types. An informer for a type that is not served would prevent the manager from starting.
 func policyObjects(server compat.Server, controllers Controllers) []client.Object {
 	switch {
 	case controllers.Runs(Initialization):

@@ -12,7 +12,7 @@ import (
 
 // Names of the controllers.
 const (
-	// Initialization merges the configurations and reports the progress of new namespaces.
+	// Initialization merges the configurations, and reports the progress of new namespaces.
 	Initialization = "initialization"
 	// Finalization deletes the content of terminating namespaces.
 	Finalization = "finalization"
@@ -22,7 +22,7 @@ const (
 	Expiry = "expiry"
 )
 
-// wildcard stands for all controllers that are on by default.
+// wildcard selects all controllers that are on by default.
 const wildcard = "*"
 
 var (
@@ -30,7 +30,8 @@ var (
 	offByDefault = []string{Expiry}
 )
 
-// Controllers is the set of controllers that run. Nil means those that are on by default.
+// Controllers is the set of controllers that run. Nil selects the controllers that are on by
+// default.
 type Controllers map[string]bool
 
 // Runs reports whether a controller runs.
@@ -54,8 +55,8 @@ func allControllers() []string {
 }
 
 // ParseControllers parses a list with the syntax of kube-controller-manager: "name" enables a
-// controller, "-name" disables it, and "*" enables all that are on by default. It returns an error
-// for an unknown name, and if no controller is enabled.
+// controller, "-name" disables it, and "*" enables all controllers that are on by default. It
+// returns an error if a name is unknown, or if no controller is enabled.
 func ParseControllers(text string) (Controllers, error) {
 	enabled, disabled, hasWildcard := Controllers{}, map[string]bool{}, false
 	for entry := range strings.SplitSeq(text, ",") {

@@ -14,8 +14,8 @@ import (
 // Remedies for resource types that the API server does not serve.
 const (
 	msgInstallDefinitions = "the CustomResourceDefinitions are not installed; run: " + policyverifier.InstallCommand +
-		", or, before Kubernetes 1.36: " + compat.InstallCommand
-	msgUpgradeServer = "the API server is too old, or the type is disabled by its flag --runtime-config; " +
+		" (before Kubernetes 1.36: " + compat.InstallCommand + ")"
+	msgUpgradeServer = "the API server is too old, or its flag --runtime-config disables the type; " +
 		"use Kubernetes 1.30 or later"
 )
 
@@ -23,10 +23,10 @@ const msgCachesNotSynced = "the caches have not synced with the API server yet"
 
 func msgUnknownController(name string) string {
 	return "unknown controller " + strconv.Quote(name) + ": specify a comma-separated list of " +
-		strings.Join(allControllers(), ", ") + ", each with the prefix - to disable it, or * for all except " +
+		strings.Join(allControllers(), ", ") + "; the prefix - disables a controller, and * enables all except " +
 		strings.Join(offByDefault, ", ")
 }
 
 func msgNoController(text string) string {
-	return "the list of controllers " + strconv.Quote(text) + " selects no controller"
+	return "the list of controllers " + strconv.Quote(text) + " enables no controller"
 }

@@ -19,11 +19,12 @@ import (
 type Options struct {
 	// Server describes the API server, as returned by Preflight.
 	Server compat.Server
-	// Controllers are the controllers to run; those that are on by default if nil.
+	// Controllers are the controllers to run. If nil, the controllers that are on by default run.
 	Controllers Controllers
-	// SystemNamespace is the namespace that the operator is installed in.
+	// SystemNamespace is the namespace in which the operator is installed.
 	SystemNamespace string
-	// OwnNamespace is the namespace of the manager's Pod; empty outside the cluster.
+	// OwnNamespace is the namespace of the manager's Pod; empty if the manager runs outside the
+	// cluster.
 	OwnNamespace string
 	// FinalizerToken is the namespace finalizer that finalization removes; "kubernetes" if empty.
 	FinalizerToken corev1.FinalizerName
@@ -34,12 +35,12 @@ type Options struct {
 	NamespaceWorkers int
 	// FinalizationWorkers is the number of terminating Namespaces that are reconciled concurrently.
 	FinalizationWorkers int
-	// DiagnosisProgressDeadline is how long a Namespace may make no progress before it is diagnosed;
-	// DefaultProgressDeadline if zero.
+	// DiagnosisProgressDeadline is how long a Namespace can make no progress before it is diagnosed.
+	// The default is DefaultProgressDeadline.
 	DiagnosisProgressDeadline time.Duration
 	// DiagnosisWorkers is the number of Namespaces that are diagnosed concurrently.
 	DiagnosisWorkers int
-	// IsExpiryDryRun makes expiry report the Namespaces that have expired instead of deleting them.
+	// IsExpiryDryRun makes the expiry controller report expired Namespaces instead of deleting them.
 	IsExpiryDryRun bool
 	// Hold configures the webhooks that hold writes to initializing Namespaces; nil disables them.
 	Hold *hold.Options
@@ -47,7 +48,7 @@ type Options struct {
 	Clock clock.PassiveClock
 }
 
-// DefaultProgressDeadline is how long a Namespace may make no progress before it is diagnosed.
+// DefaultProgressDeadline is the default of Options.DiagnosisProgressDeadline.
 const DefaultProgressDeadline = diagnosis.DefaultProgressDeadline
 
 func (o *Options) setDefaults() {

@@ -6,12 +6,9 @@ package manager
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 
@@ -38,11 +35,12 @@ func requirements() []requirement {
 	}}
 }
 
-// Preflight returns the capabilities of the API server, or an error with a remedy if the API server
-// lacks a type that initialization requires. Finalization works on any API server.
+// Preflight returns the capabilities of the API server. It returns an error with a remedy if the
+// API server does not serve a type that initialization requires. Finalization works with any API
+// server.
 func Preflight(ctx context.Context, client discovery.DiscoveryInterfaceWithContext) (compat.Server, error) {
 	for _, required := range requirements() {
-		missing, err := findMissing(ctx, client, required)
+		missing, err := compat.MissingResources(ctx, client, required.groupVersion, required.resources...)
 		if err != nil {
 			return compat.Server{}, err
 		}
@@ -52,23 +50,4 @@ func Preflight(ctx context.Context, client discovery.DiscoveryInterfaceWithConte
 		}
 	}
 	return compat.Detect(ctx, client)
-}
-
-func findMissing(
-	ctx context.Context, client discovery.DiscoveryInterfaceWithContext, required requirement,
-) ([]string, error) {
-	list, err := client.ServerResourcesForGroupVersionWithContext(ctx, required.groupVersion.String())
-	if apierrors.IsNotFound(err) {
-		return required.resources, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("failed to discover the resources of %s: %w", required.groupVersion, err)
-	}
-	var missing []string
-	for _, resource := range required.resources {
-		if !slices.ContainsFunc(list.APIResources, func(served metav1.APIResource) bool { return served.Name == resource }) {
-			missing = append(missing, resource)
-		}
-	}
-	return missing, nil
 }

@@ -53,34 +53,31 @@ func TestPreflight(t *testing.T) {
 		server  compat.Server
 		want    string
 	}{
-		"all is served": {served: everything},
-		"no CustomResourceDefinition": {
+		"all types are served": {served: everything},
+		"no CustomResourceDefinitions": {
 			served: only(policies),
 			want: "the API server does not serve namespaceinitializerconfigurations, namespaceinitializersets in " +
-				"nslifecycle.dev/v1alpha1: the CustomResourceDefinitions are not installed; run: " +
-				"kubectl apply -k config/default, or, before Kubernetes 1.36: kubectl apply -k config/compat",
+				"nslifecycle.dev/v1alpha1: " + msgInstallDefinitions,
 		},
 		"one CustomResourceDefinition is missing": {
 			served: without(ours, "namespaceinitializersets"),
 			want: "the API server does not serve namespaceinitializersets in nslifecycle.dev/v1alpha1: " +
-				"the CustomResourceDefinitions are not installed; run: kubectl apply -k config/default, or, before " +
-				"Kubernetes 1.36: kubectl apply -k config/compat",
+				msgInstallDefinitions,
 		},
 		"an API server without mutating policies": {
 			served: without(policies, "mutatingadmissionpolicies", "mutatingadmissionpolicybindings"),
 			server: compat.Server{LacksMutatingPolicies: true},
 		},
-		"an API server with half of it": {
+		"an API server without bindings for mutating policies": {
 			served: without(policies, "mutatingadmissionpolicybindings"),
 			server: compat.Server{LacksMutatingPolicies: true},
 		},
 		"an API server without any policies": {
 			served: only(ours),
 			want: "the API server does not serve validatingadmissionpolicies, validatingadmissionpolicybindings in " +
-				"admissionregistration.k8s.io/v1: the API server is too old, or the type is disabled by its flag " +
-				"--runtime-config; use Kubernetes 1.30 or later",
+				"admissionregistration.k8s.io/v1: " + msgUpgradeServer,
 		},
-		"the API server does not answer": {
+		"the API server returns an error": {
 			served:  everything,
 			problem: errOutage,
 			want:    "failed to discover the resources of nslifecycle.dev/v1alpha1: " + errOutage.Error(),

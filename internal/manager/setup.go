@@ -34,7 +34,7 @@ import (
 // reportingController is the reporting controller of Events.
 const reportingController = "nslifecycle"
 
-// Setup adds the chosen reconcilers and the probes to a manager.
+// Setup adds the selected reconcilers and the probes to a manager.
 func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 	options.setDefaults()
 	cached := []client.Object{&corev1.Namespace{}}
@@ -112,19 +112,20 @@ func setupInitialization(mgr ctrl.Manager, options Options) error {
 		return fmt.Errorf("failed to create a discovery client: %w", err)
 	}
 	if err := mgr.Add(&compat.ServerWatch{Discovery: discoveryClient, Server: options.Server}); err != nil {
-		return fmt.Errorf("failed to add the watch of the API server's capabilities: %w", err)
+		return fmt.Errorf("failed to add the watch for the API server's capabilities: %w", err)
 	}
 	return nil
 }
 
 func setupFinalization(mgr ctrl.Manager, options Options) error {
 	restConfig := rest.CopyConfig(mgr.GetConfig())
-	// Finalization also uses deprecated types: the API server would return a warning for each
-	// request.
+	// Finalization also uses deprecated types. For them, the API server returns a warning with each
+	// response.
 	restConfig.WarningHandler = rest.NoWarnings{}
 	httpClient := *mgr.GetHTTPClient()
 	httpClient.Transport = throttling.NewTransport(httpClient.Transport)
-	// Lists and discovery include responses of aggregated API servers, which may be of any size.
+	// Responses to list and discovery requests can come from aggregated API servers and can have any
+	// size.
 	limited := httpClient
 	limited.Transport = metadataclient.LimitResponses(httpClient.Transport)
 	discoveryClient, err := discovery.NewDiscoveryClientForConfigAndClient(restConfig, &limited)
@@ -214,8 +215,8 @@ func setupExpiry(mgr ctrl.Manager, options Options) error {
 	return nil
 }
 
-// automanagedLabel is on the APIServices of the groups that kube-apiserver serves itself, including
-// those of CustomResourceDefinitions.
+// automanagedLabel is a label of the APIServices for groups that kube-apiserver itself serves,
+// including the groups of CustomResourceDefinitions.
 const automanagedLabel = "kube-aggregator.kubernetes.io/automanaged"
 
 // isAggregated returns a function that reports whether an aggregated API server serves a group

@@ -18,13 +18,13 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// ErrNotSent is wrapped by the errors of requests that the client did not send.
+// ErrNotSent is wrapped by the error of a request that the client did not send.
 var ErrNotSent = errors.New("no request was sent")
 
 func notSent(why error) error { return fmt.Errorf("%w: %w", ErrNotSent, why) }
 
-// New returns a client that refuses requests whose path would have an invalid segment, and lists
-// that cannot be a response to the request.
+// New returns a client that does not send requests with an invalid path segment, and that rejects list
+// responses that do not match the request.
 func New(client metadata.Interface) metadata.Interface {
 	return checkedClient{client}
 }
@@ -43,8 +43,8 @@ type checkedGetter struct {
 	getter metadata.Getter
 }
 
-// Namespace selects a namespace. With metav1.NamespaceAll only List and Watch work: an item that
-// has no namespace must not select an object without one.
+// Namespace returns a client for one namespace, or for all namespaces. With metav1.NamespaceAll, only
+// List and Watch work, so that an item without metadata.namespace cannot select a cluster-scoped object.
 func (g *checkedGetter) Namespace(namespace string) metadata.ResourceInterface {
 	resource := checkedResource{client: g.getter.Namespace(namespace), typeErr: g.typeErr, namespace: namespace}
 	resource.namespaceErr = ValidateSegment("namespace", namespace)
@@ -54,15 +54,15 @@ func (g *checkedGetter) Namespace(namespace string) metadata.ResourceInterface {
 	return &resource
 }
 
-// checkedResource is a type, in one namespace or in all.
+// checkedResource is a client for one type in one or all namespaces.
 type checkedResource struct {
 	client    metadata.ResourceInterface
 	namespace string
-	// typeErr concerns all requests, namespaceErr those for single objects.
+	// typeErr is the error of all requests, namespaceErr the error of requests for single objects.
 	typeErr, namespaceErr error
 }
 
-// validate returns an error if no request can be sent for an object.
+// validate returns an error if a request for the given object must not be sent.
 func (r *checkedResource) validate(name string, subresources ...string) error {
 	err := cmp.Or(r.typeErr, r.namespaceErr, ValidateSegment("name", name))
 	for _, subresource := range subresources {
@@ -74,7 +74,7 @@ func (r *checkedResource) validate(name string, subresources ...string) error {
 	return nil
 }
 
-// Delete requires the UID as a precondition.
+// Delete deletes an object. The options must have the UID as a precondition.
 func (r *checkedResource) Delete(
 	ctx context.Context, name string, options metav1.DeleteOptions, subresources ...string,
 ) error {
@@ -90,7 +90,7 @@ func (r *checkedResource) Delete(
 func (r *checkedResource) DeleteCollection(
 	ctx context.Context, options metav1.DeleteOptions, listOptions metav1.ListOptions,
 ) error {
-	// Without a namespace it would delete the objects of all namespaces.
+	// A request without a namespace would delete the objects in all namespaces.
 	if err := cmp.Or(r.typeErr, ValidateSegment("namespace", r.namespace)); err != nil {
 		return notSent(err)
 	}
@@ -144,17 +144,18 @@ func (r *checkedResource) Watch(ctx context.Context, options metav1.ListOptions)
 	return r.client.Watch(ctx, options)
 }
 
-// validateList returns an error if a list cannot be a response to a request for this namespace. An
-// item without a namespace counts as one in it: requests for the item name the namespace.
+// validateList returns an error if a list cannot be the response to a request for this namespace. An
+// item without metadata.namespace is treated as an item in this namespace, because requests for the item
+// specify the namespace.
 func (r *checkedResource) validateList(list *metav1.PartialObjectMetadataList) error {
-	// A larger value cannot be a count of objects, and would overflow a sum.
+	// A larger value cannot be a number of objects, and a sum of such values could overflow.
 	if left := ptr.Deref(list.RemainingItemCount, 0); left < 0 || left > math.MaxInt32 {
-		return fmt.Errorf("the answer has the remainingItemCount %d", left)
+		return fmt.Errorf("the response has the invalid remainingItemCount %d", left)
 	}
 	for i := range list.Items {
 		item := &list.Items[i]
 		if r.namespace != metav1.NamespaceAll && item.Namespace != "" && item.Namespace != r.namespace {
-			return fmt.Errorf("the answer for namespace %q has an item in namespace %s",
+			return fmt.Errorf("the response for namespace %q contains an item in namespace %s",
 				r.namespace, Quote(item.Namespace))
 		}
 	}

@@ -26,7 +26,7 @@ var things = schema.GroupVersionResource{Group: "vendor.example.com", Version: "
 
 var withUID = metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions("uid")}
 
-// recorder is an API server that records the paths of requests.
+// recorder is a fake API server that records the paths of requests.
 type recorder struct {
 	paths []string
 	list  metav1.PartialObjectMetadataList
@@ -34,11 +34,11 @@ type recorder struct {
 
 func (r *recorder) RoundTrip(request *http.Request) (*http.Response, error) {
 	r.paths = append(r.paths, request.Method+" "+request.URL.EscapedPath())
-	answer := httptest.NewRecorder()
-	answer.Header().Set("Content-Type", "application/json")
+	response := httptest.NewRecorder()
+	response.Header().Set("Content-Type", "application/json")
 	r.list.TypeMeta = metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: "PartialObjectMetadataList"}
-	_ = json.NewEncoder(answer).Encode(&r.list)
-	return answer.Result(), nil
+	_ = json.NewEncoder(response).Encode(&r.list)
+	return response.Result(), nil
 }
 
 func newClient(t testing.TB, server http.RoundTripper) metadata.Interface {
@@ -118,7 +118,7 @@ func TestDeleteRequiresUID(t *testing.T) {
 	}
 }
 
-func TestListAnswers(t *testing.T) {
+func TestListValidatesResponses(t *testing.T) {
 	item := func(namespace string) metav1.PartialObjectMetadata {
 		return metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "a"}}
 	}
@@ -128,13 +128,13 @@ func TestListAnswers(t *testing.T) {
 		item      metav1.PartialObjectMetadata
 		wantErr   bool
 	}{
-		"an item of the namespace":                     {namespace: "x", item: item("x")},
-		"an item without a namespace":                  {namespace: "x", item: item("")},
-		"an item of another namespace":                 {namespace: "x", item: item("y"), wantErr: true},
-		"an item of some namespace, of all namespaces": {item: item("y")},
-		"a count":          {namespace: "x", item: item("x"), remaining: ptr.To(int64(3))},
-		"a negative count": {namespace: "x", item: item("x"), remaining: ptr.To(int64(-1)), wantErr: true},
-		"a huge count":     {namespace: "x", item: item("x"), remaining: ptr.To(int64(math.MaxInt64)), wantErr: true},
+		"an item in the namespace":      {namespace: "x", item: item("x")},
+		"an item without a namespace":   {namespace: "x", item: item("")},
+		"an item in another namespace":  {namespace: "x", item: item("y"), wantErr: true},
+		"a list of all namespaces":      {item: item("y")},
+		"a remainingItemCount":          {namespace: "x", item: item("x"), remaining: ptr.To(int64(3))},
+		"a negative remainingItemCount": {namespace: "x", item: item("x"), remaining: ptr.To(int64(-1)), wantErr: true},
+		"a huge remainingItemCount":     {namespace: "x", item: item("x"), remaining: ptr.To(int64(math.MaxInt64)), wantErr: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := &recorder{}
@@ -147,8 +147,7 @@ func TestListAnswers(t *testing.T) {
 	}
 }
 
-// FuzzDeletePath checks that a request for an object has the path of that object for arbitrary
-// strings.
+// FuzzDeletePath checks for arbitrary strings that a request for an object has the path of this object.
 func FuzzDeletePath(f *testing.F) {
 	f.Add("vendor.example.com", "v1", "things", "x", "a")
 	f.Add("", "v1", "services", "x", "../../../../api/v1/namespaces/y/secrets/s")
@@ -179,8 +178,8 @@ func FuzzDeletePath(f *testing.F) {
 	})
 }
 
-func TestQuoteBoundsLength(t *testing.T) {
+func TestQuoteTruncates(t *testing.T) {
 	if text := Quote(strings.Repeat("a", 1<<20)); len(text) > 300 {
-		t.Errorf("%d bytes", len(text))
+		t.Errorf("got %d bytes", len(text))
 	}
 }

@@ -11,28 +11,27 @@ import (
 )
 
 const (
-	// maxResponse is the maximum size of a response in bytes. The metadata of 500 objects, the most
-	// that a request asks for, usually takes about 1 MiB.
+	// maxResponse is the maximum size of a response in bytes. The size of the metadata of 500 objects,
+	// the largest page, is usually about 1 MiB.
 	maxResponse = 16 << 20
-	// maxTogether is the maximum total size in bytes of the responses that are being read
-	// concurrently, not counting the first uncounted bytes of each: the manager's limit is 256 MiB
-	// of memory, and client-go allocates up to about twice the size of a response.
+	// maxTogether is the maximum total size in bytes of the responses that are read concurrently,
+	// excluding the first bytes of each response, up to uncounted. The manager's memory limit is 256 MiB,
+	// and client-go allocates up to about twice the size of a response.
 	maxTogether = 32 << 20
 	uncounted   = 1 << 20
-	// smallPage is the number of objects on a page after a response that was too large. Such a page
-	// does not exceed maxResponse even if each object has the maximum size that etcd accepts, 1.5
-	// MiB.
+	// smallPage is the page size that is used after a response was too large. Such a page does not exceed
+	// maxResponse even if each object has the maximum size that etcd accepts, 1.5 MiB.
 	smallPage = 8
 )
 
-// ResponseTooLargeError is the error of reading a response that is larger than the limit.
+// ResponseTooLargeError is returned when a response exceeds the size limit.
 type ResponseTooLargeError struct{ text string }
 
 func (e *ResponseTooLargeError) Error() string { return e.text }
 
-// LimitResponses returns a transport that stops reading responses that are too large. A watch is a
-// stream: at the limit it ends as if the server had closed it, and the client watches again from
-// the last event. So no event can be larger than the limit, either. The limit applies to the
+// LimitResponses returns a transport that stops reading responses that are too large. When a watch
+// reaches the limit, it ends as if the server had closed it, and the client starts another watch from
+// the last event. Therefore, a single event cannot exceed the limit, either. The limit applies to the
 // decompressed response.
 func LimitResponses(next http.RoundTripper) http.RoundTripper {
 	return &limiter{next: next}
@@ -40,7 +39,7 @@ func LimitResponses(next http.RoundTripper) http.RoundTripper {
 
 type limiter struct {
 	next http.RoundTripper
-	// held is the total number of counted bytes of the responses that are being read.
+	// held is the total number of counted bytes in the responses that are being read.
 	held atomic.Int64
 }
 
@@ -62,7 +61,7 @@ type limitedBody struct {
 	io.ReadCloser
 	isWatch bool
 	held    *atomic.Int64
-	// read is how many bytes were read, counted how many of them are part of held.
+	// read is the number of bytes that were read, and counted is the number of these bytes in held.
 	read, counted int64
 	err           error
 }
@@ -87,7 +86,7 @@ func (b *limitedBody) exceeded() error {
 	case b.read > maxResponse:
 		return &ResponseTooLargeError{fmt.Sprintf("the response is larger than %d MiB", maxResponse>>20)}
 	case b.isWatch || b.read <= uncounted:
-		return nil // Events of a watch are not kept in memory.
+		return nil // Watch events are not kept in memory.
 	}
 	more := b.read - uncounted - b.counted
 	b.counted += more

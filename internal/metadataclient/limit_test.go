@@ -49,14 +49,14 @@ func TestLimitResponses(t *testing.T) {
 		wantRead int64
 		wantErr  bool
 	}{
-		"an empty response":  {},
-		"a page":             {size: 1 << 20, wantRead: 1 << 20},
-		"at the limit":       {size: maxResponse, wantRead: maxResponse},
-		"above the limit":    {size: maxResponse + 1, wantErr: true},
-		"without end":        {size: 1 << 40, wantErr: true},
-		"a watch":            {size: 1 << 20, query: "watch=true", wantRead: 1 << 20},
-		"a watch, no end":    {size: 1 << 40, query: "watch=true"},
-		"not a watch, empty": {size: 1 << 40, query: "watch=", wantErr: true},
+		"an empty response":        {},
+		"a page of a list":         {size: 1 << 20, wantRead: 1 << 20},
+		"at the limit":             {size: maxResponse, wantRead: maxResponse},
+		"above the limit":          {size: maxResponse + 1, wantErr: true},
+		"an endless response":      {size: 1 << 40, wantErr: true},
+		"a watch":                  {size: 1 << 20, query: "watch=true", wantRead: 1 << 20},
+		"an endless watch":         {size: 1 << 40, query: "watch=true"},
+		"an empty watch parameter": {size: 1 << 40, query: "watch=", wantErr: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			transport := LimitResponses(sized(test.size))
@@ -77,7 +77,7 @@ func TestLimitResponses(t *testing.T) {
 	}
 }
 
-// Small responses are always read, so that large responses cannot block them.
+// Small responses are not limited together, so that large responses cannot block them.
 func TestLimitResponsesTogether(t *testing.T) {
 	transport := LimitResponses(sized(maxResponse))
 	var bodies []io.ReadCloser
@@ -94,17 +94,17 @@ func TestLimitResponsesTogether(t *testing.T) {
 		t.Errorf("a small response: %v", err)
 	}
 	if _, err := io.Copy(io.Discard, body); err == nil {
-		t.Error("a large response is read at the same time as another one")
+		t.Error("a large response was read at the same time as others")
 	}
 	for _, one := range bodies {
 		_ = one.Close()
 	}
 	if _, err := io.Copy(io.Discard, open(t, transport, "")); err != nil {
-		t.Errorf("after the others: %v", err)
+		t.Errorf("a large response after the others were closed: %v", err)
 	}
 }
 
-// fatObjects is an API server with objects whose metadata is large. It honors the limit of list
+// fatObjects is a fake API server with objects whose metadata is large. It supports the limit of list
 // requests.
 type fatObjects struct{ limits []string }
 
@@ -122,7 +122,7 @@ func (s *fatObjects) RoundTrip(request *http.Request) (*http.Response, error) {
 	}, nil
 }
 
-func TestListAsksForLessAfterResponseThatIsTooLarge(t *testing.T) {
+func TestListUsesSmallPagesAfterATooLargeResponse(t *testing.T) {
 	server := &fatObjects{}
 	client := newClient(t, LimitResponses(server))
 	list, err := client.Resource(things).Namespace("x").List(t.Context(), metav1.ListOptions{Limit: 500})

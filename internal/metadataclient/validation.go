@@ -11,20 +11,20 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// maxQuoted is the maximum number of bytes of a value in an error: the length of the longest valid
-// name.
+// maxQuoted is the maximum number of bytes of a value that an error quotes. It is the length of the
+// longest valid name.
 const maxQuoted = 253
 
-// Quote returns a value from an API server for use in an error, which becomes part of a
-// condition. The value may have any length.
+// Quote quotes a value from an API server for use in an error, and truncates it if it is too long. The
+// error can become part of a condition.
 func Quote(value string) string {
 	if len(value) > maxQuoted {
-		return fmt.Sprintf("%q (%d bytes in all)", value[:maxQuoted], len(value))
+		return fmt.Sprintf("%q (%d bytes in total)", value[:maxQuoted], len(value))
 	}
 	return fmt.Sprintf("%q", value)
 }
 
-// ValidateSegment returns an error if a value cannot be one segment of a URL path.
+// ValidateSegment returns an error if a value cannot be a single segment of a URL path.
 func ValidateSegment(field, value string) error {
 	if value == "" {
 		return fmt.Errorf("%s is empty", field)
@@ -35,8 +35,8 @@ func ValidateSegment(field, value string) error {
 	return nil
 }
 
-// ValidateType returns an error if group, version or resource cannot be segments of a URL path.
-// The core group is empty.
+// ValidateType returns an error if the group, version or resource cannot be a segment of a URL path. The
+// group can be empty, because that is the core group.
 func ValidateType(gvr schema.GroupVersionResource) error {
 	if gvr.Group != "" {
 		if err := ValidateSegment("group", gvr.Group); err != nil {

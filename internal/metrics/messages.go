@@ -5,36 +5,36 @@ package metrics
 
 // Help texts of the metrics.
 const (
-	helpInitializationDuration = "How long namespaces with initializers took from creation until all initializers had " +
-		"completed, the initialization had failed, or the namespace was deleted."
-	helpFinalizationDuration = "How long namespaces took from deletion until the namespace finalizer was removed."
+	helpInitializationDuration = "Time from the creation of a namespace with initializers until all initializers have " +
+		"completed, the initialization has failed, or the namespace is deleted."
+	helpFinalizationDuration = "Time from the deletion of a namespace until its namespace finalizer is removed."
 	helpInitializersSkipped  = "Initializers that were removed from the pending list of a namespace because they timed " +
 		"out or are no longer registered."
-	helpEffectiveSetStatus = "1 for the last observed status of the effective set of initializers, 0 for all others; " +
-		"Enforced is the healthy status."
-	helpSettlingTime = "The grace period of the last deleted namespace: the time between its deletion and " +
-		"the earliest check that it is empty."
-	helpObjectsDeleted = "Objects in terminating namespaces whose deletion the API server has accepted, each " +
+	helpEffectiveSetStatus = "1 for the last observed status of the effective set of initializers, 0 for all other " +
+		"statuses; the expected status is Enforced."
+	helpSettlingTime = "Grace period of the namespace that was deleted last: the time from its deletion to the earliest " +
+		"check that it is empty."
+	helpObjectsDeleted = "Objects in terminating namespaces whose deletion the API server has accepted. Each object is " +
 		"counted once."
-	helpFinalizationRequests = "Requests to the API server for the content of terminating namespaces, by purpose, " +
-		"without discovery and watches."
-	helpSharedListRequests = "Lists of one type in one namespace that were answered from a shared cluster-wide list. " +
-		"Minus the requests with purpose shared_list, it is the number of list requests saved."
-	helpFinalizationThrottled = "How often the finalization of a namespace was throttled because the API server " +
-		"answered 429 Too Many Requests."
+	helpFinalizationRequests = "Requests to the API server for the content of terminating namespaces, by purpose. " +
+		"Discovery requests and watches are not included."
+	helpSharedListRequests = "List requests for one type in one namespace that were answered from a shared cluster-wide " +
+		"list. To get the number of saved requests, subtract the requests with purpose shared_list."
+	helpFinalizationThrottled = "Finalizations of namespaces that were throttled because the API server returned 429 " +
+		"Too Many Requests."
 	helpNamespacesBlocked = "Namespaces whose initialization or deletion makes no progress, by stage and most likely " +
 		"cause."
-	helpDiagnoses         = "Diagnoses of namespaces that made no progress, by result."
-	helpHeldWritesTotal   = "Number of writes to initializing namespaces that the hold webhooks received, by outcome."
-	helpHeldWriteDuration = "Duration for which writes to initializing namespaces were held."
-	helpHeldWrites        = "Number of writes that are currently held."
-	helpDiagnosisDuration = "Duration of a diagnosis, mostly spent on requests to the API server."
-	helpDiagnosisRequests = "Requests to the API server that diagnoses have sent."
+	helpDiagnoses         = "Diagnoses of namespaces that make no progress, by result."
+	helpHeldWritesTotal   = "Writes to initializing namespaces that the hold webhooks received, by outcome."
+	helpHeldWriteDuration = "Time for which writes to initializing namespaces were held."
+	helpHeldWrites        = "Writes that are being held."
+	helpDiagnosisDuration = "Duration of a diagnosis, most of which is spent on requests to the API server."
+	helpDiagnosisRequests = "Requests that diagnoses have sent to the API server."
 	helpBuildInfo         = "Always 1; the labels describe the build of the manager."
 
 	helpNamespacesInitializing = "Namespaces that are waiting for initializers, by the first pending initializer."
 	helpNamespacesTerminating  = "Namespaces that are being deleted, by state."
-	helpOldestNamespace        = "When the namespace that has been in this stage for the longest time was created " +
-		"(Initializing) or deleted (Terminating); absent if there is none."
-	helpConfigurations = "NamespaceInitializerConfigurations, by the status of their condition Active."
+	helpOldestNamespace        = "Time when the namespace that has been in this stage for the longest time was created " +
+		"(Initializing) or deleted (Terminating); absent if no namespace is in this stage."
+	helpConfigurations = "NamespaceInitializerConfigurations, by the status of their Active condition."
 )

@@ -19,7 +19,8 @@ import (
 // metricsNamespace is the prefix of all metric names.
 const metricsNamespace = "nslifecycle"
 
-// nativeBucketFactor is the maximum ratio of the widths of two adjacent buckets of a native histogram.
+// nativeBucketFactor is the maximum ratio of the widths of two adjacent buckets of a native
+// histogram.
 const nativeBucketFactor = 1.1
 
 var (
@@ -36,7 +37,7 @@ var (
 
 	effectiveSetStatus = newGauges("effective_set_status", helpEffectiveSetStatus, "reason")
 
-	// A vector without labels: the metric is absent until the first deletion.
+	// settlingTime is a vector without labels, so that the metric is absent until the first deletion.
 	settlingTime = newGauges("settling_time_seconds", helpSettlingTime)
 
 	objectsDeletedTotal = newCounter("objects_deleted_total", helpObjectsDeleted)
@@ -45,7 +46,7 @@ var (
 
 	sharedListRequestsTotal = newCounter("shared_list_requests_total", helpSharedListRequests)
 
-	// FinalizationThrottledTotal counts requeues after a Retry-After of the API server.
+	// FinalizationThrottledTotal counts requeues after a response with Retry-After.
 	FinalizationThrottledTotal = newCounter("finalization_throttled_total", helpFinalizationThrottled)
 
 	// NamespacesBlocked is labeled with the stage and the first cause of a diagnosis.
@@ -58,7 +59,7 @@ var (
 	DiagnosisDuration = prometheus.NewHistogram(
 		durationOptions("diagnosis_duration_seconds", helpDiagnosisDuration, prometheus.ExponentialBuckets(0.05, 2, 11)))
 
-	// DiagnosisRequestsTotal counts the requests of all diagnoses.
+	// DiagnosisRequestsTotal counts the requests that all diagnoses send.
 	DiagnosisRequestsTotal = newCounter("diagnosis_requests_total", helpDiagnosisRequests)
 
 	heldWritesTotal = newCounters("held_writes_total", helpHeldWritesTotal, "outcome")
@@ -79,7 +80,7 @@ const (
 	ResultBlocked = "blocked"
 	// ResultProgressing means that the diagnosis has no findings.
 	ResultProgressing = "progressing"
-	// ResultOutdated means that the namespace progressed, or was deleted, during the diagnosis.
+	// ResultOutdated means that the namespace made progress or was deleted during the diagnosis.
 	ResultOutdated = "outdated"
 	// ResultError means that the diagnosis failed.
 	ResultError = "error"
@@ -87,7 +88,7 @@ const (
 
 // Outcomes of InitializationDuration.
 const (
-	// OutcomeCompleted means that no initializer is pending any more.
+	// OutcomeCompleted means that all initializers were removed from the pending list.
 	OutcomeCompleted = "completed"
 	// OutcomeFailed means that the namespace has a failure result.
 	OutcomeFailed = "failed"
@@ -95,7 +96,7 @@ const (
 	OutcomeDeleted = "deleted"
 )
 
-// Collectors returns all collectors of this package. They are registered with controller-runtime.
+// Collectors returns all collectors in this package. They are registered with controller-runtime.
 func Collectors() []prometheus.Collector {
 	return []prometheus.Collector{
 		buildInfo, NamespacesBlocked, DiagnosesTotal, DiagnosisDuration, DiagnosisRequestsTotal, InitializationDuration,
@@ -109,7 +110,7 @@ func init() {
 	ctrlmetrics.Registry.MustRegister(Collectors()...)
 	build := version.Read()
 	buildInfo.WithLabelValues(build.Version, build.Revision, build.Go).Set(1)
-	// rate() misses the first increase of a counter that does not exist before it.
+	// rate() misses the first increase of a counter that did not exist before.
 	for _, result := range []string{ResultBlocked, ResultProgressing, ResultOutdated, ResultError} {
 		DiagnosesTotal.WithLabelValues(result)
 	}
@@ -158,9 +159,9 @@ func durationOptions(name, help string, buckets []float64) prometheus.HistogramO
 	}
 }
 
-// StartTime returns a start time, given a timestamp with a precision of one second: the time when
-// the watch event was seen, limited to that second. A duration from there is at most one second too
-// short or too long, and exact if the event was seen immediately.
+// StartTime estimates the start time that a timestamp with a precision of one second records. It
+// returns the time when the watch event was seen, limited to that second. A duration from the start
+// time is at most one second too short or too long, and exact if the event was seen immediately.
 func StartTime(timestamp metav1.Time, seen time.Time) time.Time {
 	switch latest := timestamp.Add(time.Second); {
 	case seen.Before(timestamp.Time):
@@ -171,7 +172,8 @@ func StartTime(timestamp metav1.Time, seen time.Time) time.Time {
 	return seen
 }
 
-// Seconds returns the seconds from start to end, or 0 if the clocks of two machines make that negative.
+// Seconds returns the seconds from start to end. It returns 0 if the difference is negative because
+// the times are from the clocks of different machines.
 func Seconds(start, end time.Time) float64 {
 	return max(end.Sub(start), 0).Seconds()
 }
@@ -192,12 +194,12 @@ func SetEffectiveSetStatus(reason string) {
 	}
 }
 
-// SetSettlingTime sets the grace period that was chosen last.
+// SetSettlingTime records the grace period of the namespace that was deleted last.
 func SetSettlingTime(gracePeriod time.Duration) {
 	settlingTime.WithLabelValues().Set(gracePeriod.Seconds())
 }
 
-// FinalizationRecorder counts the requests and deletions of finalization.
+// FinalizationRecorder records the requests, deletions and durations of finalization.
 type FinalizationRecorder struct{}
 
 // Requested counts a request.
@@ -205,10 +207,10 @@ func (FinalizationRecorder) Requested(purpose finalization.Purpose) {
 	finalizationRequestsTotal.WithLabelValues(string(purpose)).Inc()
 }
 
-// Deleted counts an object whose deletion was accepted.
+// Deleted counts an object whose deletion the API server has accepted.
 func (FinalizationRecorder) Deleted() { objectsDeletedTotal.Inc() }
 
-// Answered counts types whose list was answered from a shared list.
+// Answered counts list requests that were answered from a shared list, one for each type.
 func (FinalizationRecorder) Answered(types int) { sharedListRequestsTotal.Add(float64(types)) }
 
 // RecordFinalization records the duration of a finalization and returns it in seconds.

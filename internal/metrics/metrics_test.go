@@ -14,11 +14,11 @@ import (
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 )
 
-// now is the time of the fake clocks.
+// now is the current time of the fake clocks.
 var now = time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
 
 // There is an alert for each reason except Enforced, so each reason that Verify returns must be a
-// label value.
+// value of the label.
 func TestSetEffectiveSetStatus(t *testing.T) {
 	reasons := []string{
 		v1alpha1.ReasonEnforced, v1alpha1.ReasonEnforcementPending, v1alpha1.ReasonPolicyMismatch,
@@ -51,12 +51,12 @@ func TestSetEffectiveSetStatus(t *testing.T) {
 
 func TestStartTime(t *testing.T) {
 	tests := map[string]struct{ seen, want time.Duration }{
-		"immediately":                   {seen: 0, want: 0},
-		"within the second":             {seen: 400 * time.Millisecond, want: 400 * time.Millisecond},
-		"at the end of the second":      {seen: time.Second, want: time.Second},
-		"after the second":              {seen: time.Hour, want: time.Second},
-		"with a clock that is slow":     {seen: -time.Minute, want: 0},
-		"with a clock that is 1ms slow": {seen: -time.Millisecond, want: 0},
+		"immediately":                    {seen: 0, want: 0},
+		"within the second":              {seen: 400 * time.Millisecond, want: 400 * time.Millisecond},
+		"at the end of the second":       {seen: time.Second, want: time.Second},
+		"after the second":               {seen: time.Hour, want: time.Second},
+		"with a slow clock":              {seen: -time.Minute, want: 0},
+		"with a clock that is 1 ms slow": {seen: -time.Millisecond, want: 0},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

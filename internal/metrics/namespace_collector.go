@@ -5,7 +5,7 @@ package metrics
 
 import (
 	"context"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -21,11 +21,12 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
 )
 
-// collectTimeout bounds the reads from a cache: a cache that has not synced must not delay the
-// other metrics.
+// collectTimeout limits reads from a cache: a cache that has not synced must not delay the other
+// metrics.
 const collectTimeout = time.Second
 
-// namespaces is the only collector of the process, because the process has only one registry.
+// namespaces is the only namespaceCollector in the process, because the process has only one
+// registry.
 var namespaces = &namespaceCollector{}
 
 var (
@@ -43,41 +44,30 @@ var (
 type NamespaceSource struct {
 	// Reader reads from the manager's cache.
 	Reader client.Reader
-	// HasInitialization and HasFinalization report which controllers the manager runs. Namespaces
-	// of other controllers are not counted.
+	// HasInitialization and HasFinalization report whether the manager runs these controllers.
+	// Namespaces that only other controllers handle are not counted.
 	HasInitialization, HasFinalization bool
 	// Finalizer is the namespace finalizer that the manager removes.
 	Finalizer corev1.FinalizerName
 }
 
-// CollectNamespaces returns a runnable that counts the namespaces of a manager while it is the
-// leader.
+// CollectNamespaces returns a runnable that collects the metrics of namespaces while the manager is
+// the leader.
 func CollectNamespaces(source NamespaceSource) manager.Runnable { return namespaces.runnable(source) }
 
-// namespaceCollector counts the objects in the leader's cache when the metrics are scraped, so that
-// the counts cannot differ from the cache.
+// namespaceCollector counts the objects in the leader's cache whenever the metrics are scraped, so
+// the counts always match the cache.
 type namespaceCollector struct {
-	lock   sync.Mutex
-	source *NamespaceSource
+	source atomic.Pointer[NamespaceSource]
 }
 
 func (c *namespaceCollector) runnable(source NamespaceSource) manager.Runnable {
 	return manager.RunnableFunc(func(ctx context.Context) error {
-		c.withLock(func() { c.source = &source })
+		c.source.Store(&source)
 		<-ctx.Done()
-		c.withLock(func() {
-			if c.source == &source {
-				c.source = nil
-			}
-		})
+		c.source.CompareAndSwap(&source, nil)
 		return nil
 	})
-}
-
-func (c *namespaceCollector) withLock(f func()) {
-	c.lock.Lock()
-	defer c.lock.Unlock()
-	f()
 }
 
 // Describe implements prometheus.Collector.
@@ -89,14 +79,13 @@ func (*namespaceCollector) Describe(descs chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (c *namespaceCollector) Collect(collected chan<- prometheus.Metric) {
-	var source *NamespaceSource
-	c.withLock(func() { source = c.source })
+	source := c.source.Load()
 	if source == nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), collectTimeout)
 	defer cancel()
-	// After an error the metrics are absent. An invalid metric would make the whole scrape fail.
+	// After an error, the metrics are absent. An invalid metric would make the whole scrape fail.
 	_ = source.collect(ctx, collected)
 }
 
@@ -132,8 +121,8 @@ type namespaceCounts struct {
 	oldest                                    map[diagnosis.Stage]time.Time
 }
 
-// count includes the label values of registered initializers, states and statuses without objects,
-// with the value 0.
+// count returns the counts by label value. A registered initializer, state or status without
+// objects has the count 0.
 func (s *NamespaceSource) count(
 	namespaces []corev1.Namespace, configurations []v1alpha1.NamespaceInitializerConfiguration,
 ) namespaceCounts {

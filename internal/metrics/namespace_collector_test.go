@@ -81,10 +81,10 @@ func TestNamespaceCounts(t *testing.T) {
 				diagnosis.StageInitializing: at(-9), diagnosis.StageTerminating: at(-4),
 			},
 		}},
-		"initialization alone": {
+		"only initialization runs": {
 			source: NamespaceSource{HasInitialization: true}, namespaces: namespaces, configurations: configurations, want: initializingCounts,
 		},
-		"finalization alone": {source: NamespaceSource{HasFinalization: true}, namespaces: namespaces, want: terminatingCounts},
+		"only finalization runs": {source: NamespaceSource{HasFinalization: true}, namespaces: namespaces, want: terminatingCounts},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -95,7 +95,7 @@ func TestNamespaceCounts(t *testing.T) {
 	}
 }
 
-// collect returns the number of metrics of a collector.
+// collect returns the number of metrics that a collector sends.
 func collect(collector prometheus.Collector) int {
 	collected := make(chan prometheus.Metric, 100)
 	collector.Collect(collected)
@@ -105,20 +105,16 @@ func collect(collector prometheus.Collector) int {
 func TestNamespaceCollectorCountsOnlyOnTheLeader(t *testing.T) {
 	g := NewWithT(t)
 	var c namespaceCollector
-	g.Expect(collect(&c)).To(BeZero(), "on a standby")
+	g.Expect(collect(&c)).To(BeZero(), "before a manager is the leader")
 
 	reader := fake.NewClientBuilder().WithScheme(scheme.New()).Build()
 	run := func(reader client.Reader) (stop func()) {
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)
-		before := c.source
+		before := c.source.Load()
 		source := NamespaceSource{Reader: reader, HasInitialization: true, HasFinalization: true}
 		go func() { done <- c.runnable(source).Start(ctx) }()
-		g.Eventually(func() bool {
-			c.lock.Lock()
-			defer c.lock.Unlock()
-			return c.source != before
-		}).Should(BeTrue())
+		g.Eventually(c.source.Load).ShouldNot(BeIdenticalTo(before))
 		return func() {
 			cancel()
 			g.Expect(<-done).To(Succeed())
@@ -128,9 +124,9 @@ func TestNamespaceCollectorCountsOnlyOnTheLeader(t *testing.T) {
 	g.Expect(collect(&c)).NotTo(BeZero())
 	stopSecond := run(reader)
 	stopFirst()
-	g.Expect(collect(&c)).NotTo(BeZero(), "the second manager still counts")
+	g.Expect(collect(&c)).NotTo(BeZero(), "while the second manager is the leader")
 	stopSecond()
-	g.Expect(collect(&c)).To(BeZero(), "after the second manager")
+	g.Expect(collect(&c)).To(BeZero(), "after the second manager has stopped")
 
 	broken := interceptor.NewClient(fake.NewClientBuilder().WithScheme(scheme.New()).Build(), interceptor.Funcs{
 		List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
@@ -138,5 +134,5 @@ func TestNamespaceCollectorCountsOnlyOnTheLeader(t *testing.T) {
 		},
 	})
 	defer run(broken)()
-	g.Expect(collect(&c)).To(BeZero(), "absent metrics instead of an error")
+	g.Expect(collect(&c)).To(BeZero(), "after an error, the metrics are absent")
 }

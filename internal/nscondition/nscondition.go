@@ -1,8 +1,8 @@
 // Copyright The nslifecycle Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package nscondition finds conditions of a Namespace, for whose type apimachinery has no
-// functions. It also escapes and truncates text for conditions and Events.
+// Package nscondition finds and completes conditions of Namespaces, because apimachinery has no
+// functions for their type. It also escapes and truncates text for conditions and Events.
 package nscondition
 
 import (
@@ -14,7 +14,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/printable"
 )
 
-// Find returns the condition of a type, or nil if the Namespace has none.
+// Find returns the condition with the given type, or nil if the Namespace has none.
 func Find(namespace *corev1.Namespace, conditionType corev1.NamespaceConditionType) *corev1.NamespaceCondition {
 	for i := range namespace.Status.Conditions {
 		if namespace.Status.Conditions[i].Type == conditionType {
@@ -24,9 +24,9 @@ func Find(namespace *corev1.Namespace, conditionType corev1.NamespaceConditionTy
 	return nil
 }
 
-// Complete sets the transition time of a condition, and reports whether it differs from the current
-// condition, which is nil if the Namespace has none. The transition time is now, or that of the
-// current condition if the status does not change.
+// Complete sets the transition time of the wanted condition. It reports whether the wanted condition
+// differs from the current one, which is nil if the Namespace does not have the condition. If the status
+// does not change, the transition time stays the same; otherwise, it is now.
 func Complete(current, want *corev1.NamespaceCondition, now metav1.Time) (changed bool) {
 	want.LastTransitionTime = now
 	if current == nil || current.Status != want.Status {
@@ -36,13 +36,13 @@ func Complete(current, want *corev1.NamespaceCondition, now metav1.Time) (change
 	return current.Reason != want.Reason || current.Message != want.Message
 }
 
-// Message returns text for a condition or an Event: one line of printable characters, since users
-// can choose the names and errors in it. Compare a computed message with the one of a condition in
-// this form.
+// Message returns text for a condition or an Event: one line of printable characters, because users can
+// choose the names and errors in the text. A computed message must have this form before it is compared
+// with the message of a condition.
 func Message(text string) string { return printable.Escape(text) }
 
-// Shorten is Message for at most some number of bytes. It does not cut in the middle of a
-// character: the API server counts a broken one as three bytes.
+// Shorten is like Message, but truncates the text to the given number of bytes. It does not truncate
+// the text inside a character, because the API server counts an invalid character as three bytes.
 func Shorten(text string, most int) string {
 	const mark = "..."
 	text = Message(text)

@@ -1,8 +1,8 @@
 // Copyright The nslifecycle Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package nswrite writes to Namespaces: patches with UID preconditions, retries on conflict, and
-// Events. All reconcilers share it.
+// Package nswrite contains functions for writing to Namespaces: patches with a UID precondition,
+// retries on conflict, and Events.
 package nswrite
 
 import (
@@ -11,7 +11,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -24,20 +23,21 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/nscondition"
 )
 
-// FieldOwner is the field manager of the operator's writes.
+// FieldOwner is the field manager of all writes by the operator.
 const FieldOwner = "nslifecycle"
 
-// MaxEventNote is the longest note that the events.k8s.io API accepts, in bytes.
+// MaxEventNote is the maximum length of a note in the events.k8s.io API, in bytes.
 const MaxEventNote = 1024
 
-// attempts is the number of attempts of a write that other clients must not be able to prevent.
+// attempts is the number of attempts to perform a write that other clients must not be able to prevent.
 const attempts = 4
 
-// RetryOnConflict calls write with a Namespace and the resource version that its request must
-// carry. After each conflict it reads the Namespace from the API server and calls write again. The
-// last attempt has no resource version: a user who keeps changing the Namespace must not be able to
-// prevent the write. It still carries the UID, and only users with the "initialize" verb can change
-// the fields that the operator's decision depends on (the guard policy).
+// RetryOnConflict calls write with a Namespace and the resource version that the request must include.
+// After each conflict, it reads the Namespace from the API server and calls write again. The last
+// attempt has no resource version, because a user who keeps changing the Namespace must not be able to
+// prevent the write. This is safe, because the request still includes the UID. In addition, the guard
+// policy allows only users with the "initialize" verb to change the fields that the operator's decision
+// depends on.
 func RetryOnConflict(
 	ctx context.Context, live client.Reader, namespace *corev1.Namespace,
 	write func(namespace *corev1.Namespace, resourceVersion string) error,
@@ -62,18 +62,19 @@ func RetryOnConflict(
 	}
 }
 
-// PatchStatus patches fields of a Namespace's status. Conditions are merged by type, so the conditions of
-// other controllers do not change. The API server refuses the patch with a Conflict if the Namespace was
-// deleted and created again, or if the resource version is neither empty nor current.
+// PatchStatus patches fields in the status of a Namespace. Conditions are merged by type, so the
+// conditions of other controllers do not change. PatchStatus returns a Conflict error if the Namespace
+// was deleted and created again, or if the resource version is neither empty nor current.
 func PatchStatus(
-	ctx context.Context, c client.Client, namespace *corev1.Namespace, status map[string]any, resourceVersion ...string,
+	ctx context.Context, c client.Client, namespace *corev1.Namespace, status map[string]any, resourceVersion string,
 ) error {
-	metadata := Preconditions(namespace, strings.Join(resourceVersion, ""))
-	return Patch(ctx, c, namespace, map[string]any{"metadata": metadata, "status": status})
+	return Patch(ctx, c, namespace, map[string]any{
+		"metadata": Preconditions(namespace, resourceVersion), "status": status,
+	})
 }
 
-// Preconditions returns the metadata of a patch that applies only to this Namespace, and only to the given
-// resource version unless that is empty.
+// Preconditions returns the metadata of a patch that applies only to this Namespace and, unless the
+// resource version is empty, only to this resource version.
 func Preconditions(namespace *corev1.Namespace, resourceVersion string) map[string]any {
 	metadata := map[string]any{"uid": namespace.UID}
 	if resourceVersion != "" {
@@ -82,7 +83,7 @@ func Preconditions(namespace *corev1.Namespace, resourceVersion string) map[stri
 	return metadata
 }
 
-// Patch patches the status subresource of a Namespace. The metadata of the change must contain the UID.
+// Patch patches the status subresource of a Namespace. The metadata in the change must include the UID.
 func Patch(ctx context.Context, c client.Client, namespace *corev1.Namespace, change map[string]any) error {
 	body, err := json.Marshal(change)
 	if err != nil {
@@ -102,9 +103,9 @@ func Patch(ctx context.Context, c client.Client, namespace *corev1.Namespace, ch
 // PatchConditions patches conditions of a Namespace.
 func PatchConditions(
 	ctx context.Context, c client.Client, namespace *corev1.Namespace, changed []corev1.NamespaceCondition,
-	resourceVersion ...string,
+	resourceVersion string,
 ) error {
-	return PatchStatus(ctx, c, namespace, map[string]any{"conditions": changed}, resourceVersion...)
+	return PatchStatus(ctx, c, namespace, map[string]any{"conditions": changed}, resourceVersion)
 }
 
 // RecordEvent records an Event about a Namespace. The note is escaped and truncated.
@@ -122,8 +123,8 @@ func RecordEventAbout(
 	recorder.Eventf(namespace, related, eventType, reason, action, "%s", nscondition.Shorten(note, MaxEventNote))
 }
 
-// IgnoreStale returns nil if the object has changed, or was deleted or created again, since it was
-// read: the watch event of that change will follow.
+// IgnoreStale returns nil for NotFound and Conflict errors: the object has changed, or was deleted or
+// recreated, since it was read. The watch event of that change will follow.
 func IgnoreStale(err error) error {
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return nil
@@ -131,8 +132,8 @@ func IgnoreStale(err error) error {
 	return err
 }
 
-// IsUIDMismatch reports whether the API server refused a patch because of its UID. The API server returns
-// Invalid instead of a Conflict, since the patch would change the UID.
+// IsUIDMismatch reports whether the API server rejected a patch because of the UID in it. The API server
+// returns Invalid instead of Conflict, because such a patch would change the UID.
 func IsUIDMismatch(err error) bool {
 	if !apierrors.IsInvalid(err) {
 		return false

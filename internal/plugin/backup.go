@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/nslifecycle/nslifecycle/internal/backup"
+	"github.com/nslifecycle/nslifecycle/internal/printable"
 )
 
 type backupOptions struct {
@@ -58,12 +59,14 @@ func (o *backupOptions) run(ctx context.Context, name string) error {
 	if err := o.write(collected); err != nil {
 		return err
 	}
-	o.printSkipped(collected)
+	for _, reason := range slices.Sorted(maps.Keys(collected.Skipped)) {
+		fmt.Fprintln(o.ErrOut, msgSkipped(reason, collected.Skipped[reason]))
+	}
 	for _, unread := range collected.Unread {
-		o.warnf("%s", msgNotBackedUp(unread))
+		o.warnf(msgNotBackedUp, unread)
 	}
 	if len(collected.Unread) > 0 {
-		return errBackupIncomplete(name)
+		return fmt.Errorf(msgBackupIncomplete, name)
 	}
 	return nil
 }
@@ -79,13 +82,6 @@ func (o *backupOptions) write(collected *backup.Backup) error {
 	if err := writeFile(o.filename, text.Bytes()); err != nil {
 		return err
 	}
-	fmt.Fprintln(o.ErrOut, msgBackupWritten(len(collected.Objects), o.filename))
+	fmt.Fprintf(o.ErrOut, msgBackupWritten, printable.Count(len(collected.Objects), "object"), o.filename)
 	return nil
-}
-
-// printSkipped prints the number of objects that are not in the backup, by reason.
-func (o *backupOptions) printSkipped(collected *backup.Backup) {
-	for _, reason := range slices.Sorted(maps.Keys(collected.Skipped)) {
-		fmt.Fprintln(o.ErrOut, msgSkipped(reason, collected.Skipped[reason]))
-	}
 }

@@ -13,37 +13,33 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// completionTimeout limits the time that shell completion takes.
+// completionTimeout limits the duration of shell completion.
 const completionTimeout = 3 * time.Second
 
-// completeNamespace completes the first argument with the names of namespaces. It returns
-// nothing if they cannot be listed.
+// completeNamespace completes the first argument with the names of namespaces. It returns no names
+// if namespaces cannot be listed.
 func (s *session) completeNamespace(
 	command *cobra.Command, args []string, _ string,
 ) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	return s.namespaceNames(command.Context()), cobra.ShellCompDirectiveNoFileComp
-}
-
-func (s *session) namespaceNames(ctx context.Context) []string {
 	client, err := s.namespaces()
 	if err != nil {
-		return nil
+		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	ctx, cancel := context.WithTimeout(ctx, completionTimeout)
+	ctx, cancel := context.WithTimeout(command.Context(), completionTimeout)
 	defer cancel()
 	list, err := client.List(ctx, metav1.ListOptions{})
 	if err != nil {
-		return nil
+		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	var names []string
 	for i := range list.Items {
 		names = append(names, list.Items[i].Name)
 	}
 	slices.Sort(names)
-	return names
+	return names, cobra.ShellCompDirectiveNoFileComp
 }
 
 func (s *session) completeContexts(

@@ -14,21 +14,21 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/plugin/printer"
 )
 
-// checkConfirmation returns an error if the flag --confirm has another name, or if the flag is
-// not set and there is no terminal for a prompt.
+// checkConfirmation returns an error if --confirm specifies another name. It also returns an error
+// if --confirm is not set and the command cannot prompt because there is no terminal.
 func (s *session) checkConfirmation(name, confirmed string) error {
 	switch {
 	case confirmed == name:
 		return nil
 	case confirmed != "":
-		return errConfirmFlag(name, confirmed)
+		return fmt.Errorf(msgConfirmFlag, confirmed, name)
 	case !printer.IsTerminal(s.In) || !printer.IsTerminal(s.ErrOut):
-		return errNoTerminalToConfirm(name)
+		return fmt.Errorf(msgNoTerminalToConfirm, name)
 	}
 	return nil
 }
 
-// confirm prompts for a name unless --confirm specifies it.
+// confirm prompts for the given name unless --confirm specifies it.
 func (s *session) confirm(ctx context.Context, name, confirmed, question string) error {
 	if confirmed == name {
 		return nil
@@ -40,27 +40,24 @@ func (s *session) confirm(ctx context.Context, name, confirmed, question string)
 		fmt.Fprintln(s.ErrOut)
 		return err
 	case typed != name:
-		return errConfirmName(name, typed)
+		return fmt.Errorf(msgConfirmName, typed, name)
 	}
 	return nil
 }
 
-// ask prompts for yes or no. Any answer other than yes counts as no.
+// ask prompts for yes or no. Any answer other than yes is treated as no.
 func (s *session) ask(ctx context.Context, question string) (bool, error) {
 	fmt.Fprintf(s.ErrOut, "%s [y/N] ", question)
 	answer, err := s.readLine(ctx)
 	if err != nil {
 		return false, fmt.Errorf("failed to read the answer: %w", err)
 	}
-	switch strings.ToLower(answer) {
-	case "y", "yes":
-		return true, nil
-	}
-	return false, nil
+	answer = strings.ToLower(answer)
+	return answer == "y" || answer == "yes", nil
 }
 
-// readLine reads a line from the terminal. It returns when the context is canceled, because a
-// signal does not interrupt a read.
+// readLine reads a line from the terminal. It also returns when the context is canceled, because a
+// signal does not interrupt the read.
 func (s *session) readLine(ctx context.Context) (string, error) {
 	type answer struct {
 		line string
@@ -70,7 +67,7 @@ func (s *session) readLine(ctx context.Context) (string, error) {
 	go func() {
 		line, err := bufio.NewReader(s.In).ReadString('\n')
 		if errors.Is(err, io.EOF) {
-			err = nil // The last line may lack a line feed.
+			err = nil // The last line can lack a line feed.
 		}
 		answers <- answer{strings.TrimSpace(line), err}
 	}()

@@ -4,9 +4,11 @@
 package plugin
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -16,9 +18,10 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
 	"github.com/nslifecycle/nslifecycle/internal/plugin/printer"
+	"github.com/nslifecycle/nslifecycle/internal/printable"
 )
 
-// defaultCreateTimeout is longer than initializers normally take.
+// defaultCreateTimeout is the default of --timeout. Initializers normally take less time.
 const defaultCreateTimeout = 5 * time.Minute
 
 type createOptions struct {
@@ -61,7 +64,7 @@ func (o *createOptions) run(ctx context.Context, name string) error {
 	namespace := &corev1.Namespace{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: o.labels, Annotations: o.annotations},
 	}
-	if o.dryRun.isClient() {
+	if o.dryRun == dryRunClient {
 		return o.printCreated(namespace)
 	}
 	client, err := o.namespaces()
@@ -75,7 +78,7 @@ func (o *createOptions) run(ctx context.Context, name string) error {
 		return err
 	}
 	switch {
-	case o.dryRun.isServer():
+	case o.dryRun == dryRunServer:
 		return o.printCreated(created)
 	case o.wait:
 		return o.waitUntilReady(ctx, client, created)
@@ -84,12 +87,12 @@ func (o *createOptions) run(ctx context.Context, name string) error {
 		return err
 	}
 	if pending := initialization.ParseState(created).Pending; len(pending) > 0 {
-		fmt.Fprintln(o.ErrOut, msgPendingInitializers(name, len(pending)))
+		fmt.Fprintf(o.ErrOut, msgPendingInitializers, printable.Count(len(pending), "initializer"), waitCommand(name))
 	}
 	return nil
 }
 
-// printCreated prints the result of kubectl create.
+// printCreated prints the same result as kubectl create.
 func (o *createOptions) printCreated(namespace *corev1.Namespace) error {
 	if !o.output.IsStructured() {
 		_, err := fmt.Fprintf(o.Out, "namespace/%s created%s\n", namespace.Name, o.dryRun.suffix())
@@ -99,18 +102,17 @@ func (o *createOptions) printCreated(namespace *corev1.Namespace) error {
 }
 
 func (o *createOptions) printNamespace(namespace *corev1.Namespace) error {
-	namespace = namespace.DeepCopy()
 	namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
 	return o.output.PrintObject(o.Out, namespace)
 }
 
-// waitUntilReady shows the progress of a new Namespace until it is ready.
+// waitUntilReady shows the progress of a new Namespace until the Namespace is ready.
 func (o *createOptions) waitUntilReady(
 	ctx context.Context, client corev1client.NamespaceInterface, created *corev1.Namespace,
 ) error {
 	out := o.Out
 	if o.output.IsStructured() {
-		out = o.ErrOut // The object goes to stdout.
+		out = o.ErrOut // The command writes the object to stdout.
 	}
 	waiter := &createWaiter{session: o.session, display: printer.NewDisplay(out), name: created.Name, started: time.Now()}
 	waiter.display.Printf("namespace/%s created", created.Name)
@@ -119,9 +121,11 @@ func (o *createOptions) waitUntilReady(
 	ready, err := waiter.wait(waitCtx, client, created)
 	switch {
 	case ctx.Err() != nil:
-		return &StatusError{Code: ExitInterrupted, Err: errCreateInterrupted(created.Name)}
+		return &StatusError{Code: ExitInterrupted, Err: fmt.Errorf(msgCreateInterrupted, created.Name,
+			waitCommand(created.Name))}
 	case waitCtx.Err() != nil:
-		return errCreateTimeout(created.Name, o.timeout, waiter.pending())
+		pending := cmp.Or(strings.Join(waiter.state.Pending, ", "), "the operator")
+		return fmt.Errorf(msgCreateTimeout, o.timeout, created.Name, pending, explainCommand(created.Name))
 	case err != nil:
 		return err
 	case o.output.IsStructured():
@@ -130,7 +134,7 @@ func (o *createOptions) waitUntilReady(
 	return nil
 }
 
-// withTimeout is context.WithTimeout, but 0 means no timeout.
+// withTimeout is like context.WithTimeout, except that 0 means no timeout.
 func withTimeout(ctx context.Context, timeout time.Duration) (context.Context, context.CancelFunc) {
 	if timeout <= 0 {
 		return context.WithCancel(ctx)

@@ -4,13 +4,11 @@
 package plugin
 
 import (
-	"cmp"
 	"context"
-	"strings"
+	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/discovery"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
@@ -19,27 +17,23 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/plugin/printer"
 )
 
-// operatorTimeout is how long to wait for the operator to add initializers to a new Namespace
-// that has none. On API servers without MutatingAdmissionPolicy the operator adds them after the
-// creation. Its condition ends the wait early unless the operator is down.
+// operatorTimeout is how long the command waits for the operator to add initializers to a new
+// Namespace that has none. On API servers without MutatingAdmissionPolicy, the operator adds them
+// after the creation. The wait ends early when the operator sets the Initializing condition.
 const operatorTimeout = 3 * time.Second
 
-// createWaiter waits for a new Namespace and shows the progress of its initializers.
+// createWaiter waits until a new Namespace is ready and shows the progress of its initializers.
 type createWaiter struct {
 	*session
 	display *printer.Display
 	name    string
 	started time.Time
-	// state is the latest state.
+	// state is the latest known state.
 	state initialization.State
 }
 
-// pending returns the names of the initializers that the namespace waits for.
-func (w *createWaiter) pending() string {
-	return cmp.Or(strings.Join(w.state.Pending, ", "), "the operator")
-}
-
-// wait returns the Namespace when it is ready, or an error if it cannot become ready.
+// wait waits until the Namespace is ready and returns it. It returns an error if the Namespace
+// cannot become ready.
 func (w *createWaiter) wait(
 	ctx context.Context, client corev1client.NamespaceInterface, created *corev1.Namespace,
 ) (*corev1.Namespace, error) {
@@ -70,7 +64,7 @@ func (w *createWaiter) wait(
 			case event.isDeleted:
 				return nil, w.deletedError(event)
 			case event.err != nil:
-				w.warnf("%s", msgRetryGet(w.name, event.err))
+				w.warnf(msgRetryGet, w.name, event.err)
 			default:
 				current = event.namespace
 			}
@@ -78,8 +72,8 @@ func (w *createWaiter) wait(
 	}
 }
 
-// update shows the state of a Namespace and returns whether it is ready. If the list of
-// initializers is not final, an empty list does not mean that the Namespace is ready.
+// update shows the state of a Namespace and reports whether the Namespace is ready. If the list of
+// initializers is not final, a Namespace with an empty list is not ready.
 func (w *createWaiter) update(namespace *corev1.Namespace, isListFinal bool) (isReady bool, err error) {
 	w.state = initialization.ParseState(namespace)
 	colors := printer.NewPalette(w.display.Out)
@@ -87,21 +81,22 @@ func (w *createWaiter) update(namespace *corev1.Namespace, isListFinal bool) (is
 	switch {
 	case w.state.Failure != nil:
 		w.display.Keep()
-		return false, errInitializationFailed(w.name, w.state.Failure)
+		return false, fmt.Errorf(msgInitializationFailed, w.name, failureText(w.state.Failure))
 	case namespace.DeletionTimestamp != nil:
 		w.display.Keep()
-		return false, errDeletedDuringInitialization(w.name)
+		return false, fmt.Errorf(msgDeletedDuringInitialization, w.name)
 	case len(w.state.Pending) > 0:
 		return false, nil
 	case len(w.state.All) == 0 && !isListFinal && nscondition.Find(namespace, v1alpha1.ConditionInitializing) == nil:
 		return false, nil
 	}
 	w.display.Keep()
-	w.display.Printf("namespace/%s ready %s", w.name, colors.Faint(msgAfter(time.Since(w.started), 10*time.Millisecond)))
+	elapsed := time.Since(w.started).Round(10 * time.Millisecond)
+	w.display.Printf("namespace/%s ready %s", w.name, colors.Faint(fmt.Sprintf(msgAfter, elapsed)))
 	return true, nil
 }
 
-// deletedError returns the error for a Namespace that was deleted before it was ready.
+// deletedError returns an error that explains why a Namespace was deleted before it was ready.
 func (w *createWaiter) deletedError(event namespaceEvent) error {
 	w.display.Keep()
 	if event.namespace != nil {
@@ -109,23 +104,18 @@ func (w *createWaiter) deletedError(event namespaceEvent) error {
 	}
 	switch {
 	case w.state.Failure != nil:
-		return errInitializationFailed(w.name, w.state.Failure)
+		return fmt.Errorf(msgInitializationFailed, w.name, failureText(w.state.Failure))
 	case event.isReplaced:
-		return errRecreatedDuringInitialization(w.name)
+		return fmt.Errorf(msgRecreatedDuringInitialization, w.name)
 	}
-	return errDeletedDuringInitialization(w.name)
+	return fmt.Errorf(msgDeletedDuringInitialization, w.name)
 }
 
 // isOperatorInstalled reports whether the API server serves the API of nslifecycle.
 func (w *createWaiter) isOperatorInstalled() bool {
-	config, err := w.restConfig()
-	if err != nil {
-		return false
+	client, _, err := w.contentClients()
+	if err == nil {
+		_, err = client.ServerResourcesForGroupVersion(v1alpha1.GroupVersion.String())
 	}
-	client, err := discovery.NewDiscoveryClientForConfig(config)
-	if err != nil {
-		return false
-	}
-	_, err = client.ServerResourcesForGroupVersion(v1alpha1.GroupVersion.String())
 	return err == nil
 }

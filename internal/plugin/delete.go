@@ -19,7 +19,9 @@ import (
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
+	"github.com/nslifecycle/nslifecycle/internal/plugin/printer"
 	"github.com/nslifecycle/nslifecycle/internal/protection"
+	"github.com/nslifecycle/nslifecycle/internal/shell"
 )
 
 type deleteOptions struct {
@@ -59,11 +61,11 @@ func (o *deleteOptions) run(ctx context.Context, name string) error {
 		return err
 	}
 	if o.progressDeadline <= 0 {
-		return errProgressDeadline(o.progressDeadline)
+		return fmt.Errorf(msgProgressDeadline, o.progressDeadline)
 	}
-	// The namespaces that the operator never initializes.
+	// The system namespaces are the namespaces that the operator never initializes.
 	if initialization.IsExempt(name, "") {
-		return errSystemNamespace(name)
+		return fmt.Errorf(msgSystemNamespace, name)
 	}
 	client, err := o.namespaces()
 	if err != nil {
@@ -79,22 +81,22 @@ func (o *deleteOptions) run(ctx context.Context, name string) error {
 	if err := o.delete(ctx, client, namespace); err != nil {
 		return err
 	}
-	if !o.wait || o.dryRun.strategy != dryRunNone {
+	if !o.wait || o.dryRun != dryRunNone {
 		fmt.Fprintf(o.Out, "namespace %q deleted%s\n", name, o.dryRun.suffix())
 		return nil
 	}
 	return o.waitUntilDeleted(ctx, client, namespace)
 }
 
-// delete deletes the Namespace with this UID unless it is already being deleted.
+// delete deletes the Namespace if it still has the same UID and is not being deleted.
 func (o *deleteOptions) delete(
 	ctx context.Context, client corev1client.NamespaceInterface, namespace *corev1.Namespace,
 ) error {
 	if namespace.DeletionTimestamp != nil {
-		fmt.Fprintln(o.ErrOut, msgAlreadyTerminating(namespace, time.Now()))
+		fmt.Fprintf(o.ErrOut, msgAlreadyTerminating, namespace.Name, printer.Age(*namespace.DeletionTimestamp, time.Now()))
 		return nil
 	}
-	if o.dryRun.isClient() {
+	if o.dryRun == dryRunClient {
 		return nil
 	}
 	err := client.Delete(ctx, namespace.Name, metav1.DeleteOptions{
@@ -102,12 +104,12 @@ func (o *deleteOptions) delete(
 	})
 	switch {
 	case apierrors.IsConflict(err):
-		return errRecreated(namespace.Name)
-	case apierrors.IsNotFound(err): // Another client has deleted it.
+		return fmt.Errorf(msgRecreated, namespace.Name)
+	case apierrors.IsNotFound(err): // Another client has deleted the Namespace.
 		return nil
 	case apierrors.IsForbidden(err) && protection.IsProtected(namespace) &&
 		strings.Contains(err.Error(), v1alpha1.LabelDeletionProtection):
-		return errProtected(namespace.Name)
+		return fmt.Errorf(msgNotDeleted, namespace.Name, protection.Message(namespace))
 	}
 	return err
 }
@@ -127,13 +129,15 @@ func (o *deleteOptions) waitUntilDeleted(
 	case err == nil:
 		return nil
 	case ctx.Err() != nil:
-		return &StatusError{Code: ExitInterrupted, Err: errDeleteInterrupted(namespace.Name)}
+		return &StatusError{Code: ExitInterrupted, Err: fmt.Errorf(msgDeleteInterrupted, namespace.Name,
+			shell.Command(displayName+" delete %s", namespace.Name))}
 	case errors.Is(err, context.DeadlineExceeded):
 		code := ExitError
 		if waiter.isBlocked() {
 			code = ExitBlocked
 		}
-		return &StatusError{Code: code, Err: errDeleteTimeout(namespace.Name, o.timeout)}
+		return &StatusError{Code: code, Err: fmt.Errorf(msgDeleteTimeout, o.timeout, namespace.Name,
+			explainCommand(namespace.Name))}
 	}
 	return err
 }

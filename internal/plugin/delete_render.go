@@ -14,20 +14,21 @@ import (
 )
 
 const (
-	// maxShownTypes is the number of types on a terminal, those with the most remaining objects.
+	// maxShownTypes is the maximum number of types that are shown on a terminal, those with the most
+	// remaining objects.
 	maxShownTypes = 12
-	// maxShownFindings is the number of findings that are printed while waiting.
+	// maxShownFindings is the maximum number of findings that are printed during the wait.
 	maxShownFindings = 3
 	barWidth         = 24
 )
 
-// draw shows the remaining objects.
+// draw shows the remaining objects and what the Namespace waits for.
 func (w *deleteWaiter) draw() {
 	waitingFor := w.waitingFor()
 	if !w.display.IsLive {
 		lines := plainProgressLines(w.progress)
 		for _, text := range waitingFor {
-			lines = append(lines, msgWaitingFor(printer.Clip(text, printer.Unlimited)))
+			lines = append(lines, fmt.Sprintf(msgWaitingFor, printer.Clip(text, printer.Unlimited)))
 		}
 		w.display.Show(lines)
 		return
@@ -37,12 +38,13 @@ func (w *deleteWaiter) draw() {
 	lines = append(lines, barLines(w.progress, colors)...)
 	columns := printer.Width(w.display.Out)
 	for _, text := range waitingFor {
-		lines = append(lines, "  "+colors.Faint(printer.Clip(msgWaitingFor(text), columns-3)))
+		lines = append(lines, "  "+colors.Faint(printer.Clip(fmt.Sprintf(msgWaitingFor, text), columns-3)))
 	}
 	w.display.Show(lines)
 }
 
-// waitingFor returns what the Namespace waits for. It omits the conditions that repeat the counts.
+// waitingFor returns what the Namespace waits for. It omits the conditions that repeat the counts,
+// unless some objects could not be counted.
 func (w *deleteWaiter) waitingFor() []string {
 	if w.hasUnread {
 		texts, _ := deletionWaitsFor(w.namespace)
@@ -52,10 +54,10 @@ func (w *deleteWaiter) waitingFor() []string {
 }
 
 func headerLine(w *deleteWaiter, colors printer.Palette) string {
-	text := msgDeleting(colors.Bold(w.name), time.Since(w.started))
+	text := fmt.Sprintf(msgDeleting, colors.Bold(w.name), time.Since(w.started).Round(time.Second))
 	if highest, current := w.progress.totals(); highest > 0 {
-		text += fmt.Sprintf("  %s  %s", printer.Bar(highest-current, highest, barWidth, colors),
-			msgObjectsRemaining(current, highest))
+		bar := printer.Bar(highest-current, highest, barWidth, colors)
+		text += "  " + bar + "  " + fmt.Sprintf(msgObjectsRemaining, current, highest)
 	}
 	return text
 }
@@ -77,29 +79,29 @@ func barLines(progress *deletionProgress, colors printer.Palette) []string {
 		case i >= maxShownTypes:
 			others += current
 		default:
-			lines = append(lines, fmt.Sprintf("  %-*s  %s  %s",
-				longest, name, printer.Bar(highest-current, highest, barWidth, colors), msgRemaining(current, highest)))
+			bar := printer.Bar(highest-current, highest, barWidth, colors)
+			lines = append(lines, fmt.Sprintf("  %-*s  %s  "+msgRemaining, longest, name, bar, current, highest))
 		}
 	}
 	if others > 0 {
-		lines = append(lines, "  "+msgOtherTypes(others))
+		lines = append(lines, fmt.Sprintf("  "+msgOtherTypes, printable.Count(others, "object")))
 	}
 	return lines
 }
 
-// plainProgressLines returns a line for each type that had objects.
+// plainProgressLines returns a line for each type that has or had objects.
 func plainProgressLines(progress *deletionProgress) []string {
 	var lines []string
 	for _, name := range progress.resources() {
-		lines = append(lines, fmt.Sprintf("%s: %s", name, msgRemaining(progress.current[name], progress.highest[name])))
+		lines = append(lines, fmt.Sprintf("%s: "+msgRemaining, name, progress.current[name], progress.highest[name]))
 	}
 	return lines
 }
 
-// diagnosisLines returns a short form of a diagnosis.
+// diagnosisLines returns the first findings of a diagnosis, each with its first remedy.
 func diagnosisLines(result *diagnosis.Diagnosis, colors printer.Palette) []string {
 	if result.State != diagnosis.Blocked {
-		return []string{msgNoCauseFound(printable.Escape(result.Summary))}
+		return []string{fmt.Sprintf(msgNoCauseFound, printable.Escape(result.Summary))}
 	}
 	var lines []string
 	for i := range result.Findings[:min(len(result.Findings), maxShownFindings)] {
@@ -111,7 +113,7 @@ func diagnosisLines(result *diagnosis.Diagnosis, colors printer.Palette) []strin
 		}
 	}
 	if more := len(result.Findings) - maxShownFindings; more > 0 {
-		lines = append(lines, msgMoreFindings(more))
+		lines = append(lines, fmt.Sprintf(msgMoreFindings, printable.Count(more, "more finding")))
 	}
 	return lines
 }

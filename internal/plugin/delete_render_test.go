@@ -16,10 +16,10 @@ import (
 func TestDeletionProgress(t *testing.T) {
 	g := NewWithT(t)
 	progress := newDeletionProgress()
-	progress.add(snapshot{counts: []typeCount{{"configmaps", 10}, {"pods", 2}}})
-	progress.add(snapshot{counts: []typeCount{{"configmaps", 4}, {"secrets", 5}}})
-	most, now := progress.totals()
-	g.Expect([]int{most, now}).To(Equal([]int{17, 9}))
+	progress.add(map[string]int{"configmaps": 10, "pods": 2})
+	progress.add(map[string]int{"configmaps": 4, "secrets": 5})
+	highest, current := progress.totals()
+	g.Expect([]int{highest, current}).To(Equal([]int{17, 9}))
 	g.Expect(plainProgressLines(progress)).To(Equal([]string{
 		"secrets: 5 of 5 remaining", "configmaps: 4 of 10 remaining", "pods: 0 of 2 remaining",
 	}))
@@ -29,26 +29,26 @@ func TestDeletionProgress(t *testing.T) {
 	}))
 
 	many := newDeletionProgress()
-	var latest snapshot
+	counts := map[string]int{}
 	for i := range maxShownTypes + 3 {
-		latest.counts = append(latest.counts, typeCount{fmt.Sprintf("type-%02d", i), 2})
+		counts[fmt.Sprintf("type-%02d", i)] = 2
 	}
-	many.add(latest)
+	many.add(counts)
 	lines := barLines(many, printer.Palette{IsPlain: true})
 	g.Expect(lines).To(HaveLen(maxShownTypes + 1))
-	g.Expect(lines[maxShownTypes]).To(Equal("  " + msgOtherTypes(6)))
+	g.Expect(lines[maxShownTypes]).To(Equal("  and 6 objects of other types"))
 }
 
 func TestDiagnosisLines(t *testing.T) {
 	g := NewWithT(t)
 	plain := printer.Palette{IsPlain: true}
-	g.Expect(diagnosisLines(&diagnosis.Diagnosis{State: diagnosis.Progressing, Summary: "it is slow"}, plain)).
-		To(Equal([]string{msgNoCauseFound("it is slow")}))
+	g.Expect(diagnosisLines(&diagnosis.Diagnosis{State: diagnosis.Progressing, Summary: "is being deleted"}, plain)).
+		To(Equal([]string{"No cause found: is being deleted"}))
 	finding := diagnosis.Finding{
-		Cause: diagnosis.CauseForbidden, Certainty: diagnosis.Confirmed, Message: "it may not", Remedies: []string{"let it", "or not"},
+		Cause: diagnosis.CauseForbidden, Certainty: diagnosis.Confirmed, Message: "cannot list pods", Remedies: []string{"grant the permission", "another remedy"},
 	}
 	blocked := &diagnosis.Diagnosis{State: diagnosis.Blocked, Findings: []diagnosis.Finding{finding, finding, finding, finding}}
 	lines := diagnosisLines(blocked, plain)
-	g.Expect(lines[:2]).To(Equal([]string{"Forbidden (confirmed): it may not", "  " + labelTry + " let it"}))
-	g.Expect(lines[6:]).To(Equal([]string{msgMoreFindings(1)}))
+	g.Expect(lines[:2]).To(Equal([]string{"Forbidden (confirmed): cannot list pods", "  " + labelTry + " grant the permission"}))
+	g.Expect(lines[6:]).To(Equal([]string{"and 1 more finding"}))
 }

@@ -19,12 +19,12 @@ import (
 const (
 	// countInterval is the minimum time between two counts of the remaining objects.
 	countInterval = time.Second
-	// redrawInterval is the time between two updates of the elapsed time on a terminal.
+	// redrawInterval is how often the elapsed time is updated on a terminal.
 	redrawInterval = time.Second
 )
 
-// deleteWaiter waits for the deletion of a Namespace and shows the remaining objects. If the
-// deletion makes no progress, it diagnoses the Namespace.
+// deleteWaiter waits until a Namespace is deleted and shows the remaining objects. If the deletion
+// makes no progress, deleteWaiter diagnoses the Namespace.
 type deleteWaiter struct {
 	*session
 	display *printer.Display
@@ -39,12 +39,13 @@ type deleteWaiter struct {
 
 	progressDeadline time.Duration
 	collector        *collect.Collector
-	// fingerprint changes whenever the deletion makes progress, the last time at progressedAt.
+	// fingerprint changes whenever the deletion makes progress. progressedAt is the time of the last
+	// change.
 	fingerprint  string
 	progressedAt time.Time
 	diagnosedAt  time.Time
 	diagnosis    *diagnosis.Diagnosis
-	// shown is the diagnosis that was printed last.
+	// shown is the text of the last printed diagnosis.
 	shown string
 }
 
@@ -67,13 +68,13 @@ func newDeleteWaiter(
 	}, nil
 }
 
-// isBlocked reports whether the latest diagnosis has found a cause.
+// isBlocked reports whether the latest diagnosis found a cause.
 func (w *deleteWaiter) isBlocked() bool {
 	return w.diagnosis != nil && w.diagnosis.State == diagnosis.Blocked
 }
 
-// wait returns when the Namespace is deleted, or with the error of the context. Counting and
-// diagnosing run in the background, so that it notices the deletion immediately.
+// wait waits until the Namespace is deleted, or returns the error of the context. It counts and
+// diagnoses in the background, so that it returns as soon as the Namespace is deleted.
 func (w *deleteWaiter) wait(ctx context.Context, events <-chan namespaceEvent) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -112,8 +113,8 @@ func (w *deleteWaiter) wait(ctx context.Context, events <-chan namespaceEvent) e
 	}
 }
 
-// sendSnapshots counts the remaining objects until the context is canceled. The interval grows
-// with the duration of a count.
+// sendSnapshots counts the remaining objects until the context is canceled. The slower a count is,
+// the longer the interval until the next one.
 func (w *deleteWaiter) sendSnapshots(ctx context.Context, snapshots chan<- snapshot) {
 	for ctx.Err() == nil {
 		started := time.Now()
@@ -133,7 +134,7 @@ func (w *deleteWaiter) sendSnapshots(ctx context.Context, snapshots chan<- snaps
 func (w *deleteWaiter) handleEvent(event namespaceEvent) {
 	if event.err != nil {
 		w.display.Erase()
-		w.warnf("%s", msgRetryGet(w.name, event.err))
+		w.warnf(msgRetryGet, w.name, event.err)
 	}
 	if event.namespace != nil {
 		w.namespace = event.namespace
@@ -142,16 +143,17 @@ func (w *deleteWaiter) handleEvent(event namespaceEvent) {
 }
 
 func (w *deleteWaiter) handleSnapshot(latest snapshot) {
-	w.progress.add(latest)
+	w.progress.add(latest.counts)
 	w.recordProgress()
 	if latest.isComplete && len(latest.unread) > 0 && !w.hasUnread {
 		w.hasUnread = true
 		w.display.Erase()
-		w.warnf("%s", msgNotCounted(w.name, latest.unread))
+		w.warnf(msgNotCounted, w.name, printer.SummarizeErrors(latest.unread))
 	}
 }
 
-// recordProgress compares everything that changes when the deletion makes progress.
+// recordProgress computes the fingerprint from all values that change when the deletion makes
+// progress, and records the time of a change.
 func (w *deleteWaiter) recordProgress() {
 	var current strings.Builder
 	fmt.Fprint(&current, w.progress.current, w.namespace.Spec.Finalizers, w.namespace.Finalizers)
@@ -167,7 +169,7 @@ func (w *deleteWaiter) recordProgress() {
 	}
 }
 
-// shouldDiagnose reports whether there was no progress, and no diagnosis, within the progress
+// shouldDiagnose reports whether neither progress nor a diagnosis occurred within the progress
 // deadline.
 func (w *deleteWaiter) shouldDiagnose() bool {
 	return time.Since(w.progressedAt) >= w.progressDeadline && time.Since(w.diagnosedAt) >= w.progressDeadline
@@ -176,7 +178,7 @@ func (w *deleteWaiter) shouldDiagnose() bool {
 func (w *deleteWaiter) sendDiagnosis(ctx context.Context, results chan<- *diagnosis.Diagnosis) {
 	result, err := diagnose(ctx, w.collector, w.name)
 	if err != nil {
-		result = &diagnosis.Diagnosis{State: diagnosis.Progressing, Summary: msgDiagnosisFailed(err)}
+		result = &diagnosis.Diagnosis{State: diagnosis.Progressing, Summary: fmt.Sprintf(msgDiagnosisFailed, err)}
 	}
 	select {
 	case results <- result:
@@ -184,7 +186,7 @@ func (w *deleteWaiter) sendDiagnosis(ctx context.Context, results chan<- *diagno
 	}
 }
 
-// showDiagnosis prints a diagnosis if it differs from the previous one.
+// showDiagnosis prints a diagnosis unless it equals the last printed one.
 func (w *deleteWaiter) showDiagnosis(result *diagnosis.Diagnosis) {
 	w.diagnosis = result
 	text := strings.Join(diagnosisLines(result, printer.NewPalette(w.display.Out)), "\n")
@@ -192,17 +194,18 @@ func (w *deleteWaiter) showDiagnosis(result *diagnosis.Diagnosis) {
 		return
 	}
 	w.shown = text
-	w.display.Printf("%s\n%s", msgNoProgress(time.Since(w.progressedAt)), text)
+	w.display.Printf(msgNoProgress+"\n%s", time.Since(w.progressedAt).Round(time.Second), text)
 	if result.State == diagnosis.Blocked {
-		w.display.Printf("%s", msgDetails(w.name))
+		w.display.Printf(msgDetails, explainCommand(w.name))
 	}
 }
 
 func (w *deleteWaiter) printDeleted(event namespaceEvent) {
 	w.display.Erase()
-	fmt.Fprintf(w.Out, "namespace %q deleted %s\n", w.name,
-		printer.NewPalette(w.Out).Faint(msgAfter(time.Since(w.started), 100*time.Millisecond)))
+	elapsed := time.Since(w.started).Round(100 * time.Millisecond)
+	after := printer.NewPalette(w.Out).Faint(fmt.Sprintf(msgAfter, elapsed))
+	fmt.Fprintf(w.Out, "namespace %q deleted %s\n", w.name, after)
 	if event.isReplaced {
-		fmt.Fprintln(w.ErrOut, msgRecreated(w.name))
+		fmt.Fprintf(w.ErrOut, msgReplaced, w.name)
 	}
 }

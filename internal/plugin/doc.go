@@ -3,16 +3,16 @@
 
 // Package plugin implements kubectl nslifecycle.
 //
-// Each command has a file with a constructor, which declares flags and help, and an options
-// struct with a run method. The session holds what all commands share: streams, kubeconfig
-// flags and clients. User-visible text is in messages.go.
+// Each command has a file with a constructor, which declares its flags and help, and a run method.
+// The session contains what all commands share: streams, kubeconfig flags and clients. Messages are
+// in messages.go, and help texts are in help.go.
 //
 // Rules for all commands:
 //
 //   - A command works without the operator and with as few permissions as possible. It prints to
 //     stderr what it could not read, and never treats missing data as a result.
-//   - Results go to stdout, everything else to stderr.
+//   - Results are written to stdout, everything else to stderr.
 //   - The exit status is one of the Exit constants.
-//   - A command sends no request before it needs the response. The plugin does not import
+//   - A command sends a request only when it needs the response. The plugin does not import
 //     controller-runtime, so that it starts as fast as kubectl.
 package plugin

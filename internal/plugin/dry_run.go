@@ -4,11 +4,16 @@
 package plugin
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
+
+// dryRun is the value of the flag --dry-run, as in kubectl.
+type dryRun string
 
 const (
 	dryRunNone   = "none"
@@ -18,36 +23,30 @@ const (
 
 var dryRunStrategies = []string{dryRunNone, dryRunClient, dryRunServer}
 
-// dryRun is the flag --dry-run of kubectl.
-type dryRun struct{ strategy string }
-
 func (d *dryRun) addFlag(command *cobra.Command) {
-	command.Flags().StringVar(&d.strategy, "dry-run", dryRunNone, helpDryRun)
+	command.Flags().StringVar((*string)(d), "dry-run", dryRunNone, helpDryRun)
 	_ = command.RegisterFlagCompletionFunc("dry-run",
 		cobra.FixedCompletions(dryRunStrategies, cobra.ShellCompDirectiveNoFileComp))
 }
 
-func (d *dryRun) validate() error {
-	if !slices.Contains(dryRunStrategies, d.strategy) {
-		return errDryRun(d.strategy, dryRunStrategies)
+func (d dryRun) validate() error {
+	if !slices.Contains(dryRunStrategies, string(d)) {
+		return fmt.Errorf(msgDryRunValue, d, strings.Join(dryRunStrategies, ", "))
 	}
 	return nil
 }
 
-func (d *dryRun) isClient() bool { return d.strategy == dryRunClient }
-func (d *dryRun) isServer() bool { return d.strategy == dryRunServer }
-
 // requestOption returns the dryRun field of request options.
-func (d *dryRun) requestOption() []string {
-	if d.isServer() {
+func (d dryRun) requestOption() []string {
+	if d == dryRunServer {
 		return []string{metav1.DryRunAll}
 	}
 	return nil
 }
 
 // suffix returns what kubectl appends to the result of a dry run.
-func (d *dryRun) suffix() string {
-	switch d.strategy {
+func (d dryRun) suffix() string {
+	switch d {
 	case dryRunClient:
 		return " (dry run)"
 	case dryRunServer:

@@ -12,19 +12,20 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/plugin/printer"
 )
 
-// Exit statuses of the plugin. They are public.
+// Exit statuses of the plugin. They are part of its public interface.
 const (
 	// ExitOK means success, or a healthy namespace.
 	ExitOK = 0
-	// ExitError means that an error occurred or something could not be read.
+	// ExitError means that an error occurred or that some data could not be read.
 	ExitError = 1
-	// ExitBlocked means that the namespace is stuck and a cause was found.
+	// ExitBlocked means that the namespace is stuck and the plugin found a cause.
 	ExitBlocked = 3
 	// ExitInterrupted means that the command received SIGINT or SIGTERM.
 	ExitInterrupted = 130
 )
 
-// StatusError is an error with an exit status. Err is nil if there is nothing more to print.
+// StatusError is an error with an exit status. If Err is nil, the command has already printed its
+// result.
 type StatusError struct {
 	Code int
 	Err  error
@@ -41,24 +42,21 @@ func (e *StatusError) Error() string {
 // Unwrap returns the error to print, or nil.
 func (e *StatusError) Unwrap() error { return e.Err }
 
-// exitWith returns the error of a command that has printed its result.
-func exitWith(code int) error { return &StatusError{Code: code} }
-
-// report prints an error as kubectl does and returns its exit status.
+// report prints an error in the format of kubectl and returns the exit status.
 func report(errOut io.Writer, err error) int {
+	code := ExitError
 	var exit *StatusError
 	switch {
 	case err == nil:
 		return ExitOK
 	case errors.As(err, &exit):
-		if exit.Err != nil {
-			fmt.Fprintln(errOut, "error:", printer.IndentContinuation(exit.Err.Error()))
-		}
-		return exit.Code
+		code, err = exit.Code, exit.Err
 	case errors.Is(err, context.Canceled):
 		fmt.Fprintln(errOut, msgInterrupted)
 		return ExitInterrupted
 	}
-	fmt.Fprintln(errOut, "error:", printer.IndentContinuation(err.Error()))
-	return ExitError
+	if err != nil {
+		fmt.Fprintln(errOut, "error:", printer.IndentContinuation(err.Error()))
+	}
+	return code
 }

@@ -24,9 +24,9 @@ func TestReport(t *testing.T) {
 		stderr string
 	}{
 		"no error":                 {code: ExitOK},
-		"any error":                {err: errors.New("no"), code: ExitError, stderr: "error: no\n"},
-		"blocked, already printed": {err: exitWith(ExitBlocked), code: ExitBlocked},
-		"blocked, wrapped": {err: fmt.Errorf("x: %w", &StatusError{Code: ExitBlocked, Err: errors.New("held")}),
+		"other error":              {err: errors.New("no"), code: ExitError, stderr: "error: no\n"},
+		"blocked, already printed": {err: &StatusError{Code: ExitBlocked}, code: ExitBlocked},
+		"blocked, wrapped error": {err: fmt.Errorf("x: %w", &StatusError{Code: ExitBlocked, Err: errors.New("held")}),
 			code: ExitBlocked, stderr: "error: held\n"},
 		"interrupted": {err: fmt.Errorf("listing: %w", context.Canceled), code: ExitInterrupted, stderr: msgInterrupted + "\n"},
 	}

@@ -13,17 +13,17 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/workqueue"
 
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis/collect"
 	"github.com/nslifecycle/nslifecycle/internal/plugin/printer"
 )
 
-// maxParallelDiagnoses limits how many namespaces are diagnosed in parallel, because each diagnosis
-// sends many requests.
+// maxParallelDiagnoses is the maximum number of namespaces that are diagnosed in parallel. Each
+// diagnosis sends many requests.
 const maxParallelDiagnoses = 4
 
 type explainOptions struct {
@@ -60,7 +60,7 @@ func (o *explainOptions) run(ctx context.Context, args []string) error {
 	}
 	if o.all {
 		if len(args) > 0 {
-			return errNameAndAll(args[0])
+			return fmt.Errorf(msgNameAndAll, args[0])
 		}
 		return o.explainAll(ctx)
 	}
@@ -82,8 +82,8 @@ func (o *explainOptions) run(ctx context.Context, args []string) error {
 	return blockedStatus(result)
 }
 
-// newCollector returns a client that diagnoses namespaces. A finding requires that there was no
-// progress within the progress deadline.
+// newCollector returns a collector that reports findings only for namespaces that make no progress
+// within the progress deadline.
 func (s *session) newCollector(progressDeadline time.Duration) (*collect.Collector, error) {
 	config, err := s.restConfig()
 	if err != nil {
@@ -97,16 +97,16 @@ func (s *session) newCollector(progressDeadline time.Duration) (*collect.Collect
 	return collector, nil
 }
 
-// diagnose diagnoses a namespace.
+// diagnose diagnoses a namespace. If the namespace does not exist, it returns a short error.
 func diagnose(ctx context.Context, collector *collect.Collector, name string) (*diagnosis.Diagnosis, error) {
 	result, err := collector.Diagnose(ctx, name)
 	if apierrors.IsNotFound(err) {
-		return nil, errNamespaceNotFound(name)
+		return nil, fmt.Errorf(msgNamespaceNotFound, name)
 	}
 	return result, err
 }
 
-// explainAll diagnoses all namespaces that are not active.
+// explainAll explains all namespaces that are initializing or terminating.
 func (o *explainOptions) explainAll(ctx context.Context) error {
 	names, err := o.inactiveNames(ctx)
 	if err != nil {
@@ -118,15 +118,9 @@ func (o *explainOptions) explainAll(ctx context.Context) error {
 	}
 	all := make([]*diagnosis.Diagnosis, len(names))
 	errs := make([]error, len(names))
-	group := errgroup.Group{}
-	group.SetLimit(maxParallelDiagnoses)
-	for i, name := range names {
-		group.Go(func() error {
-			all[i], errs[i] = diagnose(ctx, collector, name)
-			return nil
-		})
-	}
-	_ = group.Wait() // errs contains the errors.
+	workqueue.ParallelizeUntil(ctx, maxParallelDiagnoses, len(names), func(i int) {
+		all[i], errs[i] = diagnose(ctx, collector, names[i])
+	})
 	all = slices.DeleteFunc(all, func(one *diagnosis.Diagnosis) bool { return one == nil })
 	if len(all) == 0 && !o.output.IsStructured() {
 		fmt.Fprintln(o.ErrOut, msgNoInactiveNamespaces)
@@ -134,7 +128,7 @@ func (o *explainOptions) explainAll(ctx context.Context) error {
 	if err := o.print("DiagnosisList", map[string]any{"items": all}, all...); err != nil {
 		return err
 	}
-	if err := errors.Join(errs...); err != nil {
+	if err := errors.Join(append(errs, ctx.Err())...); err != nil {
 		return err
 	}
 	return blockedStatus(all...)
@@ -148,7 +142,7 @@ func (o *explainOptions) inactiveNames(ctx context.Context) ([]string, error) {
 	}
 	list, err := client.List(ctx, metav1.ListOptions{})
 	if err != nil {
-		return nil, errListNamespaces(err)
+		return nil, fmt.Errorf(msgListNamespaces, err)
 	}
 	var names []string
 	for i := range list.Items {
@@ -160,7 +154,7 @@ func (o *explainOptions) inactiveNames(ctx context.Context) ([]string, error) {
 	return names, nil
 }
 
-// print writes the document, or the diagnoses as text.
+// print writes the document if the output is JSON or YAML, and the diagnoses as text otherwise.
 func (o *explainOptions) print(kind string, document any, all ...*diagnosis.Diagnosis) error {
 	if o.output.IsStructured() {
 		return o.output.Print(o.Out, kind, document)
@@ -179,14 +173,14 @@ func (o *explainOptions) print(kind string, document any, all ...*diagnosis.Diag
 }
 
 func (s *session) warnUnread(namespace string, unread []string) {
-	s.warnEach(msgIncompleteDiagnosis(namespace), unread)
+	s.warnEach(fmt.Sprintf(msgIncompleteDiagnosis, namespace), unread)
 }
 
-// blockedStatus returns an error with status ExitBlocked if at least one namespace is blocked.
+// blockedStatus returns an error with the status ExitBlocked if at least one namespace is blocked.
 func blockedStatus(all ...*diagnosis.Diagnosis) error {
 	for _, result := range all {
 		if result.State == diagnosis.Blocked {
-			return exitWith(ExitBlocked)
+			return &StatusError{Code: ExitBlocked}
 		}
 	}
 	return nil

@@ -16,6 +16,8 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
 	"github.com/nslifecycle/nslifecycle/internal/plugin/forcefinalize"
 	"github.com/nslifecycle/nslifecycle/internal/plugin/printer"
+	"github.com/nslifecycle/nslifecycle/internal/printable"
+	"github.com/nslifecycle/nslifecycle/internal/shell"
 )
 
 type finalizeOptions struct {
@@ -39,7 +41,7 @@ func newFinalizeCommand(session *session) *cobra.Command {
 		Args:              oneNamespace,
 		ValidArgsFunction: session.completeNamespace,
 		RunE: func(command *cobra.Command, args []string) error {
-			// An empty variable in a script must not select all objects.
+			// An empty shell variable must not select all objects.
 			if command.Flags().Changed("resource") && len(options.removal.Resources) == 0 {
 				return errResourceEmpty
 			}
@@ -72,7 +74,7 @@ func (o *finalizeOptions) addFlags(command *cobra.Command) {
 		cobra.FixedCompletions([]string{dryRunServer, dryRunNone}, cobra.ShellCompDirectiveNoFileComp))
 }
 
-// validate checks the flags and returns whether the command is a dry run.
+// validate checks the flags and reports whether the command is a dry run.
 func (o *finalizeOptions) validate() (isDryRun bool, err error) {
 	if err := o.output.Validate(); err != nil {
 		return false, err
@@ -86,7 +88,7 @@ func (o *finalizeOptions) validate() (isDryRun bool, err error) {
 	case dryRunNone, "false":
 		return false, nil
 	}
-	return false, errDryRun(o.dryRun, []string{dryRunServer, dryRunNone})
+	return false, fmt.Errorf(msgDryRunValue, o.dryRun, dryRunServer+", "+dryRunNone)
 }
 
 func (o *finalizeOptions) run(ctx context.Context, name string) error {
@@ -123,7 +125,7 @@ func (o *finalizeOptions) run(ctx context.Context, name string) error {
 	case len(plan.Objections) > 0:
 		return forcefinalize.Refused(errors.New(strings.Join(plan.Objections, ";\n")))
 	case isDryRun:
-		fmt.Fprintln(o.ErrOut, "\n"+msgDryRun)
+		fmt.Fprintln(o.ErrOut, msgDryRun)
 		return nil
 	}
 	return o.apply(ctx, finalizer, plan)
@@ -144,7 +146,6 @@ func (s *session) newFinalizer(name string) (*forcefinalize.Finalizer, error) {
 	}
 	return &forcefinalize.Finalizer{
 		Namespace: name, Config: config, Namespaces: namespaces, Metadata: objects, Discoverer: discoverer,
-		FieldManager: commandName,
 	}, nil
 }
 
@@ -158,15 +159,15 @@ func (o *finalizeOptions) print(plan *forcefinalize.Plan) error {
 			return err
 		}
 		o.warnUnread(plan.Namespace, plan.Diagnosis.Unread)
-		o.warnEach(msgMoreObjects(plan.Namespace), plan.Unread)
+		o.warnEach(fmt.Sprintf(msgMoreObjects, plan.Namespace), plan.Unread)
 	}
 	if plan.DryRunUnsupported != nil {
-		o.warnf("%s", msgDryRunUnsupported(plan.DryRunUnsupported))
+		o.warnf(msgDryRunUnsupported, plan.DryRunUnsupported)
 	}
 	return nil
 }
 
-// apply applies a plan after a backup and a confirmation.
+// apply writes the backup, asks for the confirmation, and applies the plan.
 func (o *finalizeOptions) apply(
 	ctx context.Context, finalizer *forcefinalize.Finalizer, plan *forcefinalize.Plan,
 ) error {
@@ -179,61 +180,64 @@ func (o *finalizeOptions) apply(
 			return forcefinalize.Refused(err)
 		}
 		for _, one := range missing {
-			o.warnf("%s", msgNotBackedUp(one))
+			o.warnf(msgNotBackedUp, one)
 		}
-		fmt.Fprintln(o.ErrOut, "\n"+msgFinalizeBackup(plan.Backup, saved))
+		fmt.Fprintf(o.ErrOut, msgFinalizeBackup, printable.Count(saved, "object"), plan.Backup,
+			shell.Command("kubectl apply --server-side -f %s", plan.Backup))
 	}
 	if err := o.confirm(ctx, plan.Namespace, o.confirmed, msgFinalizeQuestion(plan)); err != nil {
 		return forcefinalize.Refused(err)
 	}
 	removed, err := finalizer.Apply(ctx, plan)
 	if removed > 0 {
-		o.printResult(msgRemovedFrom(plan, removed))
+		o.printResult(msgRemovedFrom, plan.Removal, printable.Count(removed, "object"))
 	}
 	var unanswered forcefinalize.UnansweredError
 	switch {
 	case errors.As(err, &unanswered):
-		o.warnf("%s", msgUnanswered(plan))
+		o.warnf(msgUnanswered, plan.Removal, explainCommand(plan.Namespace))
 		return err
 	case err != nil && removed == 0:
 		return forcefinalize.Refused(err)
 	case err != nil:
-		return errStopped(len(plan.Targets)-removed, err)
+		return fmt.Errorf(msgStopped, printable.Count(len(plan.Targets)-removed, "object"), err)
 	case len(plan.Targets) == 0:
-		o.printResult(msgRemoved(plan))
+		o.printResult(msgRemoved, plan.Removal)
 	}
 	o.printOutcome(ctx, finalizer, plan)
 	return nil
 }
 
-// printResult prints a line to stdout, or to stderr if stdout contains a document.
-func (o *finalizeOptions) printResult(text string) {
+// printResult prints a line to stdout, or to stderr if the plan was written to stdout as a
+// document.
+func (o *finalizeOptions) printResult(format string, args ...any) {
 	out := o.Out
 	if o.output.IsStructured() {
 		out = o.ErrOut
 	}
-	fmt.Fprintln(out, text)
+	fmt.Fprintf(out, format+"\n", args...)
 }
 
-// printOutcome prints the state of the namespace after the removal and what the user must do.
+// printOutcome prints the state of the namespace after the removal and what the user must do next.
 func (o *finalizeOptions) printOutcome(
 	ctx context.Context, finalizer *forcefinalize.Finalizer, plan *forcefinalize.Plan,
 ) {
-	isDeleted := len(plan.HeldBy) == 0 && finalizer.WaitForDeletion(ctx, plan)
-	if isDeleted {
-		o.printResult(msgNamespaceDeleted(plan.Namespace))
+	orphaned := msgOrphaned
+	if len(plan.HeldBy) == 0 && finalizer.WaitForDeletion(ctx, plan) {
+		o.printResult(msgNamespaceDeleted, plan.Namespace)
 	} else {
-		o.printResult(msgStillTerminating(plan.Namespace))
+		orphaned = msgWillBeOrphaned
+		o.printResult(msgStillTerminating, plan.Namespace, explainCommand(plan.Namespace))
 	}
 	if len(plan.Orphans) > 0 {
-		o.printResult(msgOrphaned(plan.Orphans, isDeleted))
+		o.printResult(orphaned, forcefinalize.ListObjects(plan.Orphans), displayName)
 	}
 	if len(plan.Losses) > 0 {
-		o.printResult(msgCheckExternal(plan.Losses))
+		o.printResult(msgCheckExternal, strings.Join(plan.Losses, " "))
 	}
 }
 
-// backupFile returns the name of the backup, or "" for none.
+// backupFile returns the name of the backup file, or "" if no backup is written.
 func (o *finalizeOptions) backupFile(name string) string {
 	switch {
 	case o.noBackup:

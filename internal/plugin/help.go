@@ -25,11 +25,11 @@ const (
 	longBackup  = `Write a Namespace and all objects in it as YAML for kubectl apply, in the same cluster or
 another one.
 
-The objects do not include fields that the API server sets, status, owner references and
-finalizers. Objects that the cluster recreates are skipped unless --all is given: objects of
-a controller, such as the Pods of a ReplicaSet, completed Jobs and Pods, EndpointSlices,
-Events, Leases and the root CA. Secrets are skipped unless --include-secrets is given. The
-data in volumes is not part of the backup.
+The command removes status, owner references, finalizers, and fields that the API server
+sets. Unless --all is given, it skips completed Jobs and Pods and objects that the cluster
+recreates: objects that have a controller, such as the Pods of a ReplicaSet, EndpointSlices,
+Events, Leases and the root CA. Unless --include-secrets is given, it skips Secrets. The
+backup does not contain the data in volumes.
 
 If some objects cannot be read, the backup contains the others, and the exit status is 1.`
 	exampleBackup = `  # Back up a namespace without its Secrets
@@ -42,10 +42,10 @@ If some objects cannot be read, the backup contains the others, and the exit sta
   kubectl nslifecycle backup shop --types=configmaps,secrets --include-secrets |
     kubectl --context=other apply -f -`
 
-	helpBackupFilename = "File to write, or - for stdout."
+	helpBackupFilename = "File for the backup, or - for stdout."
 	helpBackupTypes    = "If set, only back up these resource types, for example configmaps,deployments.apps. " +
 		"The Namespace itself is not included."
-	helpBackupAll      = "If true, include objects that the cluster recreates."
+	helpBackupAll      = "If true, include completed Jobs and Pods and objects that the cluster recreates."
 	helpIncludeSecrets = "If true, include Secrets with their data."
 )
 
@@ -56,8 +56,8 @@ const (
 
 With --wait, the command shows the progress of each initializer until the namespace is
 ready. It fails if the initialization fails, the namespace is deleted, or the timeout
-expires. If no initializers are registered or nslifecycle is not installed, the namespace is
-ready immediately.`
+expires. If there are no initializers or nslifecycle is not installed, the namespace is ready
+immediately.`
 	exampleCreate = `  # Create a namespace and wait until it is ready
   kubectl nslifecycle create shop --wait
 
@@ -67,19 +67,19 @@ ready immediately.`
 	helpLabels      = "Labels of the namespace, for example key1=value1,key2=value2."
 	helpAnnotations = "Annotations of the namespace, for example key1=value1,key2=value2."
 	helpCreateWait  = "If true, wait until all initializers are done and show their progress."
-	helpTimeout     = "The length of time to wait before giving up, zero means no timeout."
+	helpTimeout     = "The length of time to wait before giving up. Zero means no timeout."
 )
 
 // Help of the delete command.
 const (
 	shortDelete = "Delete a namespace and show what blocks the deletion"
-	longDelete  = `Delete a namespace and show the remaining objects until it is deleted. If the namespace is
-already being deleted, the command shows the rest of the deletion.
+	longDelete  = `Delete a namespace and show the remaining objects until the namespace is deleted. If the
+deletion has already started, the command only shows its progress.
 
 If the deletion makes no progress within --progress-deadline, the command diagnoses the
 namespace and prints the causes.
 
-Ctrl-C stops the command, but not the deletion, which cannot be undone.`
+Ctrl-C stops the command but not the deletion, which cannot be undone.`
 	exampleDelete = `  # Delete a namespace and show the remaining objects
   kubectl nslifecycle delete shop
 
@@ -87,7 +87,7 @@ Ctrl-C stops the command, but not the deletion, which cannot be undone.`
   kubectl nslifecycle delete shop --timeout=5m`
 
 	helpDeleteWait             = "If true, wait until the namespace is deleted and show the remaining objects."
-	helpIgnoreNotFound         = "If true, a namespace that does not exist is not an error."
+	helpIgnoreNotFound         = "If true, treat \"namespace not found\" as a successful delete."
 	helpDeleteProgressDeadline = "The length of time without progress after which the namespace is diagnosed."
 )
 
@@ -96,11 +96,11 @@ const (
 	shortExplain = "Explain why a namespace is stuck"
 	longExplain  = `Show the state of a namespace and, if it is stuck, explain why.
 
-The findings are printed as a tree, the most likely cause first. Each finding contains the
-affected objects, the evidence, the remedies, and what would be lost by a removal with
-force. A namespace that makes progress has no findings.
+The command prints the findings as a tree, most likely cause first. Each finding contains
+the affected objects, the evidence, the remedies, and what would be lost if the finalizer
+were removed by force. A namespace that makes progress has no findings.
 
-The command changes nothing. Without NAME it explains the namespace of the current context.
+The command changes nothing. Without NAME, it explains the namespace of the current context.
 
 Exit status: 0 healthy or progressing, 3 blocked, 1 error.`
 	exampleExplain = `  # Explain why a namespace is stuck
@@ -113,30 +113,30 @@ Exit status: 0 healthy or progressing, 3 blocked, 1 error.`
   kubectl nslifecycle explain shop -o json | jq -r '.findings[0].cause'`
 
 	helpExplainAll              = "If true, explain all namespaces that are initializing or terminating."
-	helpExplainProgressDeadline = "The length of time without progress after which a namespace counts as stuck."
+	helpExplainProgressDeadline = "The length of time without progress after which a namespace is considered stuck."
 )
 
 // Help of the finalize command.
 const (
 	shortFinalize = "Remove a finalizer from a stuck namespace by force"
-	longFinalize  = `Remove a finalizer that blocks the deletion of a namespace by force.
+	longFinalize  = `Remove by force a finalizer that blocks the deletion of a namespace.
 
-This is the last resort, because nothing cleans up what the owner of the finalizer would
-have cleaned up. First apply the remedies of "kubectl nslifecycle explain".
+Use this command only as a last resort: resources that the owner of the finalizer would have
+cleaned up remain. First try the remedies of "kubectl nslifecycle explain".
 
 Without --namespace-finalizer, --metadata-finalizer or --finalizer, the command prints the
 findings and all finalizers that can be removed. With one of these flags, it prints the
-plan, the consequences and the objects that would be orphaned, and tests the removal as a
+plan, the consequences and the objects that would be orphaned, and tests the removal with a
 server-side dry run.
 
-The command changes nothing unless --dry-run=false is given. Then it writes a backup of all
-remaining objects, including Secrets, asks for the name of the namespace as a confirmation,
-verifies that nothing has changed since the plan was printed, and removes this finalizer
-only.
+The command changes nothing unless --dry-run=false is given. With --dry-run=false, it writes
+a backup of all remaining objects, including Secrets, and asks you to confirm the removal
+with the name of the namespace. Then it verifies that nothing has changed since the plan was
+printed, and removes only the selected finalizer.
 
 The command refuses the removal if some objects cannot be read, if the owner of the
-finalizer may still be active, or if objects would be orphaned. Each refusal names the flag
-that overrides it, if there is one.`
+finalizer might still be active, or if objects would be orphaned. Each refusal names the flag
+that overrides it, if any.`
 	exampleFinalize = `  # Show the finalizers that can be removed
   kubectl nslifecycle finalize shop
 
@@ -155,14 +155,14 @@ that overrides it, if there is one.`
 	helpFinalizer          = "The finalizer to remove from metadata.finalizers of objects in the namespace."
 	helpResource           = "With --finalizer, only change these resource types or objects (TYPE or TYPE/NAME), " +
 		"for example pods or widgets.example.com/a."
-	helpFinalizeDryRun = `Must be "server" or "none". If server, only print the plan. If none or false, apply it.`
+	helpFinalizeDryRun = `Must be "server" or "none". If server, only print and test the plan. If none or false, apply it.`
 	helpConfirm        = "The name of the namespace, to confirm the removal without a prompt."
-	helpBackup         = "File for the backup, which must not exist (default NAME-backup-TIME.yaml)."
+	helpBackup         = "File for the backup. It must not exist yet. Defaults to NAME-backup-TIME.yaml."
 	helpNoBackup       = "If true, write no backup."
-	helpOrphan         = "If true, orphan the remaining objects."
-	helpAllowUnread    = "If true, continue although some objects cannot be read and may be missing from the backup."
+	helpOrphan         = "If true, allow the removal to orphan the remaining objects."
+	helpAllowUnread    = "If true, continue even if some objects cannot be read and might be missing from the backup."
 
-	helpIgnoreActiveOwner = "If true, continue although the owner of the finalizer may still be active."
+	helpIgnoreActiveOwner = "If true, continue even if the owner of the finalizer might still be active."
 )
 
 // Help of the list command.
@@ -171,7 +171,8 @@ const (
 	longList  = `List namespaces with their stage (Initializing, Active or Terminating) and what they wait
 for.
 
-The command sends one request, because the Namespace objects contain all information.`
+The command sends only one request, because the Namespace objects contain all of this
+information.`
 	exampleList = `  # List the terminating namespaces
   kubectl nslifecycle list --stage=Terminating -o wide
 
@@ -179,7 +180,7 @@ The command sends one request, because the Namespace objects contain all informa
   kubectl nslifecycle list -o json | jq -r '.items[] | select(.isBlocked) | .metadata.name'`
 
 	helpSelector  = "Selector (label query) to filter on, as in kubectl get."
-	helpNoHeaders = "If true, print no headers."
+	helpNoHeaders = "If true, do not print headers."
 )
 
 // Help of the orphans command.
@@ -187,12 +188,12 @@ const (
 	shortOrphans = "Find objects whose namespace does not exist"
 	longOrphans  = `Find objects of all namespaced resource types whose namespace does not exist.
 
-Orphans remain in etcd if the finalizers of a Namespace are removed by force. They become
-visible again when a namespace with the same name is created.
+Orphans can remain in etcd after the finalizers of a Namespace have been removed by force.
+They become visible again when a namespace with the same name is created.
 
 The command changes nothing unless --delete is given. It cannot delete orphans that have
-finalizers: create the namespace, wait until the finalizers are removed, and delete the
-namespace again.`
+finalizers. To delete them, create the namespace, wait until the finalizers are removed, and
+delete the namespace again.`
 	exampleOrphans = `  # Find orphans
   kubectl nslifecycle orphans
 
@@ -208,21 +209,21 @@ const (
 	shortUse = "Show or set the namespace of the current context"
 	longUse  = `Show or set the namespace of the current context, or of the context in --context.
 
-With - it sets the previous namespace of that context. After a change, the command warns if
-the namespace does not exist. Without NAME it sends no request.`
+With -, the command restores the previous namespace of the context. After a change, it warns
+if the namespace does not exist. Without NAME, it sends no request.`
 	exampleUse = `  # Show the current namespace
   kubectl nslifecycle use
 
   # Set the namespace
   kubectl nslifecycle use shop
 
-  # Set the previous namespace
+  # Restore the previous namespace
   kubectl nslifecycle use -`
 )
 
 // Help of flags that several commands have.
 const (
-	helpVerbosity = "Number for the log level verbosity of requests (0 to 10)."
+	helpVerbosity = "Number for the log level verbosity (0 to 10)."
 	helpDryRun    = `Must be "none", "server", or "client". If client, only print the object without sending it. ` +
 		"If server, submit the request without persisting the resource."
 )

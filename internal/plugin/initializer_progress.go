@@ -17,15 +17,15 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/printable"
 )
 
-// initializerProgress is the progress of an initializer in initializing a namespace.
+// initializerProgress is the progress of one initializer for a namespace.
 type initializerProgress struct {
 	name  string
 	phase string
-	// message is the condition that the initializer has set, if any.
+	// message contains the reason and the message of the initializer's condition, if it has set one.
 	message string
 }
 
-// computeProgress returns the progress of each initializer, in order.
+// computeProgress returns the progress of each initializer, in the order in which they run.
 func computeProgress(namespace *corev1.Namespace, state *initialization.State) []initializerProgress {
 	all := make([]initializerProgress, 0, len(state.All))
 	skipped := initialization.SkippedInitializers(namespace, *state)
@@ -49,8 +49,8 @@ func computeProgress(namespace *corev1.Namespace, state *initialization.State) [
 	return all
 }
 
-// initializerMessage returns reason and message of the condition of an initializer, unless the
-// operator has set it.
+// initializerMessage returns the reason and the message of an initializer's condition. It returns
+// "" if the operator has set the condition.
 func initializerMessage(namespace *corev1.Namespace, name string) string {
 	conditionType := corev1.NamespaceConditionType(name + v1alpha1.ConditionInitializedSuffix)
 	condition := nscondition.Find(namespace, conditionType)
@@ -60,7 +60,7 @@ func initializerMessage(namespace *corev1.Namespace, name string) string {
 	if condition.Message == "" {
 		return condition.Reason
 	}
-	// The phase already shows that it was skipped.
+	// The phase already shows that the initializer was skipped.
 	return fmt.Sprintf("%s: %s", condition.Reason, strings.TrimPrefix(condition.Message, phaseSkipped+": "))
 }
 
@@ -72,8 +72,7 @@ func progressLines(all []initializerProgress, width int, colors printer.Palette)
 	}
 	lines := make([]string, 0, len(all))
 	for _, one := range all {
-		name := fmt.Sprintf("%-*s", longest, one.name)
-		line := fmt.Sprintf("  %s  %s", name, colorPhase(one.phase, colors))
+		line := fmt.Sprintf("  %-*s  %s", longest, one.name, colorPhase(one.phase, colors))
 		if available := width - longest - len(one.phase) - 6; one.message != "" && available > 0 {
 			line += "  " + colors.Faint(printer.Clip(one.message, available))
 		}

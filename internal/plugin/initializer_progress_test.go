@@ -22,7 +22,7 @@ func TestProgressLines(t *testing.T) {
 	})
 	namespace.Status.Conditions = []corev1.NamespaceCondition{
 		{Type: "dd.e.f/Initialized", Reason: "Copying", Message: "3 of 9 files"},
-		{Type: "g.h.i/Initialized", Reason: "Pending", Message: "the initializer is not the first"},
+		{Type: "g.h.i/Initialized", Reason: "Pending", Message: "the initializer is not the first in the pending list"},
 	}
 	state := initialization.ParseState(namespace)
 	lines := progressLines(computeProgress(namespace, &state), printer.Unlimited, printer.Palette{IsPlain: true})

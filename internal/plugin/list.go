@@ -20,7 +20,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/plugin/printer"
 )
 
-// stages are the values of the flag --stage.
+// stages are the valid values of the flag --stage.
 var stages = []string{
 	string(diagnosis.StageInitializing), string(diagnosis.StageActive), string(diagnosis.StageTerminating),
 }
@@ -72,7 +72,7 @@ func (o *listOptions) run(ctx context.Context) error {
 	}
 	list, err := client.List(ctx, metav1.ListOptions{LabelSelector: o.selector})
 	if err != nil {
-		return errListNamespaces(err)
+		return fmt.Errorf(msgListNamespaces, err)
 	}
 	summaries := make([]namespaceSummary, 0, len(list.Items))
 	for i := range list.Items {
@@ -102,7 +102,7 @@ func (o *listOptions) print(summaries []namespaceSummary) error {
 	return err
 }
 
-// parseStage returns the stage for a value of --stage, which is not case-sensitive.
+// parseStage returns the stage for a value of --stage, ignoring case.
 func parseStage(text string) (diagnosis.Stage, error) {
 	if text == "" {
 		return "", nil
@@ -112,10 +112,10 @@ func parseStage(text string) (diagnosis.Stage, error) {
 			return diagnosis.Stage(stage), nil
 		}
 	}
-	return "", errUnknownStage(text, stages)
+	return "", fmt.Errorf(msgUnknownStage, text, strings.Join(stages, ", "))
 }
 
-// waitsForWidth is the width of the column in a table that is not wide.
+// waitsForWidth is the maximum width of the column "Waiting For" unless the table is wide.
 const waitsForWidth = 100
 
 // summaryTable returns a table with one row for each namespace.
@@ -140,14 +140,14 @@ func summaryTable(summaries []namespaceSummary, now time.Time, isWide bool) *met
 	return table
 }
 
-// colorStages colors the stages in a printed table. The table printer would escape colors in the
-// cells.
+// colorStages colors the stages in a printed table. If the cells contained the colors, PrintTable
+// would escape them.
 func colorStages(text []byte, summaries []namespaceSummary, colors printer.Palette) []byte {
 	lines := strings.SplitAfter(string(text), "\n")
-	first := len(lines) - 1 - len(summaries) // There may be a line with headers.
+	first := len(lines) - 1 - len(summaries) // Skip the headers, if any.
 	for i := range summaries {
 		stage := string(summaries[i].Stage)
-		// The name precedes the stage and can contain it in lower case only.
+		// The name precedes the stage but cannot contain it, because names are lowercase.
 		lines[first+i] = strings.Replace(lines[first+i], stage, colorStage(&summaries[i], colors), 1)
 	}
 	return []byte(strings.Join(lines, ""))
@@ -164,7 +164,7 @@ func colorStage(summary *namespaceSummary, colors printer.Palette) string {
 	return colors.Yellow(text)
 }
 
-// expirationText returns the time until a namespace expires.
+// expirationText formats the time until a namespace expires.
 func expirationText(at *metav1.Time, now time.Time) string {
 	switch {
 	case at == nil:

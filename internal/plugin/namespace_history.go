@@ -15,13 +15,13 @@ import (
 // historyFile stores the previous namespace of each context.
 const historyFile = "previous-namespaces.json"
 
-// namespaceHistory stores the previous namespace of a context. It distinguishes contexts with the
-// same name in several kubeconfig files.
+// namespaceHistory stores the previous namespace of a context. It distinguishes contexts that have
+// the same name but are in different kubeconfig files.
 type namespaceHistory struct {
 	kubeconfig, context string
 }
 
-// previousNamespaces maps kubeconfig file and context to the previous namespace.
+// previousNamespaces contains the previous namespace by kubeconfig file and context.
 type previousNamespaces map[string]map[string]string
 
 func newNamespaceHistory(kubeconfig, context string) *namespaceHistory {
@@ -43,7 +43,7 @@ func (h *namespaceHistory) read() (string, error) {
 	}
 	previous := all[h.kubeconfig][h.context]
 	if previous == "" {
-		return "", errNoPreviousNamespace(h.context)
+		return "", fmt.Errorf(msgNoPreviousNamespace, h.context, displayName)
 	}
 	return previous, nil
 }
@@ -56,7 +56,7 @@ func (h *namespaceHistory) write(namespace string) error {
 	}
 	all, err := readHistory(path)
 	if err != nil {
-		all = previousNamespaces{} // Replace an invalid file.
+		all = previousNamespaces{} // Overwrite an invalid file.
 	}
 	if all[h.kubeconfig] == nil {
 		all[h.kubeconfig] = map[string]string{}
@@ -87,8 +87,8 @@ func readHistory(path string) (previousNamespaces, error) {
 	return all, nil
 }
 
-// historyPath returns a file in the user's state directory or, if there is none, in the cache
-// directory.
+// historyPath returns the path of the history file in the user's state directory or, if
+// XDG_STATE_HOME is not set, in the cache directory.
 func historyPath() (string, error) {
 	dir := os.Getenv("XDG_STATE_HOME")
 	if dir == "" {

@@ -16,24 +16,24 @@ import (
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 )
 
-// pollInterval is the time between two reads if the user may not watch namespaces, or after a
-// failure.
+// pollInterval is the time between two reads if the user is not allowed to watch namespaces, or
+// after a failure.
 const pollInterval = time.Second
 
 // namespaceEvent is a change of a Namespace.
 type namespaceEvent struct {
-	// namespace is the current object or, if it is deleted, the last known state or nil.
+	// namespace is the current object. If the Namespace is deleted, it is the last known state or nil.
 	namespace *corev1.Namespace
 	// isDeleted is set if the Namespace with the watched UID no longer exists.
 	isDeleted bool
-	// isReplaced is set if it is deleted and another one with the same name exists.
+	// isReplaced is set if the Namespace is deleted and another one with the same name exists.
 	isReplaced bool
 	// err is set if the Namespace could not be read. More events can follow.
 	err error
 }
 
-// namespaceWatcher watches a Namespace with a certain UID until it is deleted. It polls for users
-// who may get but not watch namespaces.
+// namespaceWatcher watches the Namespace with the given UID until it is deleted. If the user is
+// allowed to get but not to watch namespaces, namespaceWatcher polls.
 type namespaceWatcher struct {
 	client corev1client.NamespaceInterface
 	name   string
@@ -41,8 +41,8 @@ type namespaceWatcher struct {
 	events chan namespaceEvent
 }
 
-// watchNamespace returns the changes of a Namespace. The channel is closed after the Namespace is
-// deleted or the context is canceled.
+// watchNamespace returns a channel with the changes of a Namespace. The channel is closed after the
+// Namespace is deleted or the context is canceled.
 func watchNamespace(
 	ctx context.Context, client corev1client.NamespaceInterface, namespace *corev1.Namespace,
 ) <-chan namespaceEvent {
@@ -75,7 +75,8 @@ func (w *namespaceWatcher) run(ctx context.Context) {
 	}
 }
 
-// get reads the Namespace and returns its resourceVersion, or whether it is deleted.
+// get sends the current state of the Namespace. It returns its resourceVersion, or "" after an
+// error, and whether the Namespace is deleted.
 func (w *namespaceWatcher) get(ctx context.Context) (resourceVersion string, isDeleted bool) {
 	namespace, err := w.client.Get(ctx, w.name, metav1.GetOptions{})
 	switch {
@@ -93,8 +94,8 @@ func (w *namespaceWatcher) get(ctx context.Context) (resourceVersion string, isD
 	return namespace.ResourceVersion, false
 }
 
-// watch sends the changes until the watch closes. It returns whether the Namespace is deleted, and
-// whether the user may watch it.
+// watch sends the changes until the watch closes. It returns whether the Namespace is deleted and
+// whether the user is allowed to watch it.
 func (w *namespaceWatcher) watch(ctx context.Context, resourceVersion string) (isDeleted, mayWatch bool) {
 	watcher, err := w.client.Watch(ctx, metav1.ListOptions{
 		FieldSelector:   fields.OneTermEqualSelector(metav1.ObjectNameField, w.name).String(),
@@ -107,7 +108,7 @@ func (w *namespaceWatcher) watch(ctx context.Context, resourceVersion string) (i
 	for event := range watcher.ResultChan() {
 		namespace, ok := event.Object.(*corev1.Namespace)
 		if !ok {
-			return false, true // An error, for example an expired resourceVersion.
+			return false, true // The event is an error, such as an expired resourceVersion.
 		}
 		switch {
 		case namespace.UID != w.uid:

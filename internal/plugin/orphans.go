@@ -16,6 +16,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/plugin/orphans"
 	"github.com/nslifecycle/nslifecycle/internal/plugin/printer"
 	"github.com/nslifecycle/nslifecycle/internal/printable"
+	"github.com/nslifecycle/nslifecycle/internal/shell"
 )
 
 type orphansOptions struct {
@@ -83,7 +84,7 @@ func (o *orphansOptions) run(ctx context.Context) error {
 func (o *orphansOptions) print(found *orphans.Result) error {
 	switch {
 	case o.output.IsStructured():
-		// An empty list must not be null.
+		// An empty list must be encoded as [] instead of null.
 		return o.output.Print(o.Out, "OrphanList", map[string]any{"items": append([]orphans.Orphan{}, found.Orphans...)})
 	case len(found.Orphans) == 0 && len(found.Unread) > 0:
 		fmt.Fprintln(o.ErrOut, msgNoReadableOrphans)
@@ -105,7 +106,8 @@ func (o *orphansOptions) print(found *orphans.Result) error {
 
 func (o *orphansOptions) confirmAndDelete(ctx context.Context, finder *orphans.Finder, found []orphans.Orphan) error {
 	if !o.yes {
-		isConfirmed, err := o.ask(ctx, msgDeleteOrphans(found))
+		objects, namespaces := countOrphans(found)
+		isConfirmed, err := o.ask(ctx, fmt.Sprintf(msgDeleteOrphans, objects, namespaces))
 		if err != nil {
 			return err
 		}
@@ -132,10 +134,12 @@ func (o *orphansOptions) confirmAndDelete(ctx context.Context, finder *orphans.F
 		fmt.Fprintf(o.ErrOut, "%s in namespace %s: %s\n", found[i], found[i].Namespace, outcome)
 	}
 	if held > 0 {
-		o.warnf("%s", msgOrphansHeld(held))
+		o.warnf(msgOrphansHeld, printable.Count(held, "object"))
 	}
 	if len(rejected) > 0 {
-		errs = append(errs, errOrphansRejected(rejected))
+		objects, namespaces := countOrphans(rejected)
+		errs = append(errs, fmt.Errorf(msgOrphansRejected, objects, namespaces,
+			shell.Command("kubectl create namespace %s && kubectl delete namespace %[1]s", rejected[0].Namespace)))
 	}
 	return errors.Join(errs...)
 }

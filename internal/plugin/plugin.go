@@ -19,11 +19,11 @@ import (
 )
 
 const (
-	// commandName is the program that kubectl runs, displayName the command that users type.
+	// commandName is the program that kubectl runs, and displayName is the command that users type.
 	commandName = "kubectl-nslifecycle"
 	displayName = "kubectl nslifecycle"
-	// completionName is the program that kubectl runs to complete arguments of the plugin. It is
-	// a link to the plugin.
+	// completionName is the program that kubectl runs to complete the plugin's arguments. It is a
+	// link to the plugin.
 	completionName = "kubectl_complete-nslifecycle"
 )
 
@@ -39,14 +39,10 @@ func Main(args []string, streams genericiooptions.IOStreams) int {
 
 	root := newRoot(streams)
 	root.SetArgs(args[1:])
-	if isCompletion(args[0]) {
+	if strings.TrimSuffix(filepath.Base(args[0]), ".exe") == completionName {
 		root.SetArgs(append([]string{cobra.ShellCompRequestCmd}, args[1:]...))
 	}
 	return report(streams.ErrOut, root.ExecuteContext(ctx))
-}
-
-func isCompletion(command string) bool {
-	return strings.TrimSuffix(filepath.Base(command), ".exe") == completionName
 }
 
 // New returns the root command.
@@ -62,17 +58,15 @@ func newRoot(streams genericiooptions.IOStreams) *cobra.Command {
 		Short:       shortRoot,
 		Long:        longRoot,
 		// report prints errors.
-		SilenceErrors: true,
-		SilenceUsage:  true,
-		PersistentPreRun: func(*cobra.Command, []string) {
-			session.configureLogs()
-		},
+		SilenceErrors:    true,
+		SilenceUsage:     true,
+		PersistentPreRun: func(*cobra.Command, []string) { session.configureLogs() },
 	}
 	root.SetIn(streams.In)
 	root.SetOut(streams.Out)
 	root.SetErr(streams.ErrOut)
 	root.SetFlagErrorFunc(func(command *cobra.Command, err error) error {
-		return fmt.Errorf("%w; %s", err, msgSeeHelp(command))
+		return fmt.Errorf("%w; "+msgSeeHelp, err, command.CommandPath())
 	})
 	session.addFlags(root)
 	root.AddCommand(
@@ -93,19 +87,19 @@ func newRoot(streams genericiooptions.IOStreams) *cobra.Command {
 func oneNamespace(command *cobra.Command, args []string) error {
 	switch {
 	case len(args) == 0:
-		return errNameRequired(command)
+		return fmt.Errorf(msgNameRequired, command.CommandPath())
 	case len(args) > 1:
-		return errTooManyNames(args)
+		return fmt.Errorf(msgTooManyNames, len(args), strings.Join(args, ", "))
 	case args[0] == "":
 		return errNameEmpty
 	}
 	return nil
 }
 
-// noArguments requires that there are no arguments.
+// noArguments rejects all arguments.
 func noArguments(command *cobra.Command, args []string) error {
 	if len(args) > 0 {
-		return errNoArguments(command, args)
+		return fmt.Errorf(msgNoArguments, command.CommandPath(), strings.Join(args, ", "))
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ package plugin
 import (
 	"cmp"
 	"context"
+	"maps"
 	"slices"
 	"time"
 
@@ -16,8 +17,9 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/resourcetypes"
 )
 
-// fullCountInterval is the time between two counts of all types. In between, only the types that
-// had objects are counted: a cluster has hundreds of types, a namespace objects of a few.
+// fullCountInterval is the time between two counts of all types. In between, the counter counts
+// only the types that had objects. A cluster has hundreds of types, but a namespace usually
+// contains objects of only a few.
 const fullCountInterval = 15 * time.Second
 
 // remainingCounter counts the objects in a namespace.
@@ -33,18 +35,12 @@ type remainingCounter struct {
 
 // snapshot is the result of a count.
 type snapshot struct {
-	// counts are sorted by type.
-	counts []typeCount
+	// counts are the numbers of objects by type, without types that have no objects.
+	counts map[string]int
 	// unread lists the types that could not be counted and why.
 	unread []string
 	// isComplete is set if all types were counted.
 	isComplete bool
-}
-
-// typeCount is the number of objects of a type.
-type typeCount struct {
-	resource string
-	count    int
 }
 
 func (s *session) newRemainingCounter(namespace string) (*remainingCounter, error) {
@@ -57,7 +53,7 @@ func (s *session) newRemainingCounter(namespace string) (*remainingCounter, erro
 
 // count counts the objects of all types, or of the types that had objects in the previous count.
 func (r *remainingCounter) count(ctx context.Context) snapshot {
-	var result snapshot
+	result := snapshot{counts: map[string]int{}}
 	types := r.nonEmpty
 	if time.Since(r.lastFullCount) >= fullCountInterval {
 		result.isComplete = true
@@ -74,11 +70,9 @@ func (r *remainingCounter) count(ctx context.Context) snapshot {
 			result.unread = append(result.unread, content.Err.Error())
 		}
 		if content.Count > 0 {
-			resource := printable.Escape(content.Type.String())
-			result.counts = append(result.counts, typeCount{resource: resource, count: content.Count})
+			result.counts[printable.Escape(content.Type.String())] = content.Count
 		}
 	}
-	slices.SortFunc(result.counts, func(a, b typeCount) int { return cmp.Compare(a.resource, b.resource) })
 	return result
 }
 
@@ -95,25 +89,24 @@ func (r *remainingCounter) discoverTypes(ctx context.Context, result *snapshot) 
 	return orphans.StoredTypes(discovered.Types)
 }
 
-// deletionProgress compares the counts of a deletion.
+// deletionProgress contains the numbers of objects during a deletion.
 type deletionProgress struct {
-	// highest is the highest count of each type, current the latest.
+	// highest is the highest count of each type, and current is the latest.
 	highest, current map[string]int
 }
 
 func newDeletionProgress() *deletionProgress {
-	return &deletionProgress{highest: map[string]int{}, current: map[string]int{}}
+	return &deletionProgress{highest: map[string]int{}}
 }
 
-func (p *deletionProgress) add(latest snapshot) {
-	clear(p.current)
-	for _, one := range latest.counts {
-		p.current[one.resource] = one.count
-		p.highest[one.resource] = max(p.highest[one.resource], one.count)
+func (p *deletionProgress) add(counts map[string]int) {
+	p.current = counts
+	for resource, count := range counts {
+		p.highest[resource] = max(p.highest[resource], count)
 	}
 }
 
-// totals returns the sums of all types.
+// totals returns the sums over all types.
 func (p *deletionProgress) totals() (highest, current int) {
 	for resource, count := range p.highest {
 		highest += count
@@ -124,12 +117,7 @@ func (p *deletionProgress) totals() (highest, current int) {
 
 // resources returns the types, those with the most remaining objects first.
 func (p *deletionProgress) resources() []string {
-	var names []string
-	for resource := range p.highest {
-		names = append(names, resource)
-	}
-	slices.SortFunc(names, func(a, b string) int {
+	return slices.SortedFunc(maps.Keys(p.highest), func(a, b string) int {
 		return cmp.Or(cmp.Compare(p.current[b], p.current[a]), cmp.Compare(a, b))
 	})
-	return names
 }

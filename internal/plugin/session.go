@@ -4,6 +4,7 @@
 package plugin
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -21,14 +22,10 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/internal/metadataclient"
 	"github.com/nslifecycle/nslifecycle/internal/plugin/printer"
-	"github.com/nslifecycle/nslifecycle/internal/resourcetypes"
 	"github.com/nslifecycle/nslifecycle/internal/version"
 )
 
-// userAgent identifies the plugin in the audit log of the API server.
-const userAgent = "kubectl-nslifecycle"
-
-// session holds what all commands share.
+// session contains the streams and the flags that all commands share.
 type session struct {
 	genericiooptions.IOStreams
 
@@ -39,8 +36,9 @@ type session struct {
 func newSession(streams genericiooptions.IOStreams) *session {
 	flags := genericclioptions.NewConfigFlags(true)
 	flags.WrapConfigFn = func(config *rest.Config) *rest.Config {
-		config.UserAgent = userAgent + "/" + version.Read().Version
-		// API Priority and Fairness limits the requests of the plugin, which never retries in a loop.
+		// The audit log of the API server contains the user agent.
+		config.UserAgent = commandName + "/" + version.Read().Version
+		// API Priority and Fairness limits the plugin's requests, and the plugin never retries in a loop.
 		config.QPS = -1
 		return config
 	}
@@ -54,8 +52,8 @@ func (s *session) addFlags(root *cobra.Command) {
 	_ = root.RegisterFlagCompletionFunc("context", s.completeContexts)
 }
 
-// configureLogs discards the logs of client-go unless the user has set a verbosity, because
-// commands report all errors that matter.
+// configureLogs discards the logs of client-go unless the user sets a verbosity, because commands
+// print all relevant errors.
 func (s *session) configureLogs() {
 	var logging flag.FlagSet
 	klog.InitFlags(&logging)
@@ -71,17 +69,17 @@ func (s *session) configureLogs() {
 	}
 }
 
-// restConfig returns the client configuration of the kubeconfig flags. It sends no request.
+// restConfig returns the client configuration for the kubeconfig flags. It sends no request.
 func (s *session) restConfig() (*rest.Config, error) {
 	config, err := s.flags.ToRESTConfig()
 	if err != nil {
-		return nil, errNoCluster(err)
+		return nil, fmt.Errorf(msgNoCluster, err)
 	}
 	return config, nil
 }
 
-// namespaceName returns the argument of a read-only command, or the namespace of the flag -n or
-// the current context.
+// namespaceName returns the argument of a read-only command. Without an argument, it returns the
+// namespace of the flag -n or of the current context.
 func (s *session) namespaceName(args []string) (string, error) {
 	if len(args) > 0 {
 		return args[0], nil
@@ -103,26 +101,23 @@ func (s *session) namespaces() (corev1client.NamespaceInterface, error) {
 	config.ContentType = runtime.ContentTypeProtobuf
 	client, err := corev1client.NewForConfig(config)
 	if err != nil {
-		return nil, errClient(err)
+		return nil, fmt.Errorf(msgClient, err)
 	}
 	return client.Namespaces(), nil
 }
 
-// contentClients returns clients for discovery and for the metadata of objects of all types.
-// They suppress the warnings for deprecated types.
-func (s *session) contentClients() (resourcetypes.Discoverer, metadata.Interface, error) {
+// contentClients returns clients for discovery and for the metadata of objects of all types. The
+// clients suppress warnings about deprecated types.
+func (s *session) contentClients() (*discovery.DiscoveryClient, metadata.Interface, error) {
 	config, err := s.restConfig()
 	if err != nil {
 		return nil, nil, err
 	}
 	config.WarningHandlerWithContext = rest.NoWarnings{}
-	discoverer, err := discovery.NewDiscoveryClientForConfig(config)
-	if err != nil {
-		return nil, nil, errClient(err)
-	}
+	discoverer, discoveryErr := discovery.NewDiscoveryClientForConfig(config)
 	objects, err := metadata.NewForConfig(config)
-	if err != nil {
-		return nil, nil, errClient(err)
+	if err := errors.Join(discoveryErr, err); err != nil {
+		return nil, nil, fmt.Errorf(msgClient, err)
 	}
 	return discoverer, metadataclient.New(objects), nil
 }
@@ -133,8 +128,8 @@ func (s *session) warnf(format string, args ...any) {
 		printer.IndentContinuation(fmt.Sprintf(format, args...)))
 }
 
-// warnEach prints one warning for each text. If there are many, for example one for each type of
-// a cluster that does not respond, it prints the first ones and the number of the others.
+// warnEach prints one warning for each text. If there are many, for example one for each resource
+// type because the API server does not respond, it prints the first ones and counts the others.
 func (s *session) warnEach(prefix string, texts []string) {
 	const limit = 5
 	shown := texts
@@ -145,6 +140,6 @@ func (s *session) warnEach(prefix string, texts []string) {
 		s.warnf("%s: %s", prefix, text)
 	}
 	if more := len(texts) - len(shown); more > 0 {
-		s.warnf("%s: %s", prefix, msgMoreWarnings(more))
+		s.warnf("%s: "+msgMoreWarnings, prefix, more)
 	}
 }

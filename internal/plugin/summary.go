@@ -4,6 +4,7 @@
 package plugin
 
 import (
+	"fmt"
 	"regexp"
 	"slices"
 	"strings"
@@ -17,23 +18,24 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/expiry"
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
 	"github.com/nslifecycle/nslifecycle/internal/nscondition"
+	"github.com/nslifecycle/nslifecycle/internal/plugin/forcefinalize"
 	"github.com/nslifecycle/nslifecycle/internal/protection"
 )
 
-// namespaceSummary is the state of a namespace, computed from the Namespace object only.
+// namespaceSummary is the state of a namespace. It is computed only from the Namespace object.
 type namespaceSummary struct {
 	Metadata summaryMetadata `json:"metadata"`
 	Stage    diagnosis.Stage `json:"stage"`
 	// Since is the time when the stage began.
 	Since metav1.Time `json:"since"`
-	// IsBlocked reports whether the initialization failed, or the operator has found that the
-	// namespace is stuck.
+	// IsBlocked reports whether the initialization failed or the operator reports that the namespace
+	// is stuck.
 	IsBlocked bool `json:"isBlocked"`
 	// Cause is the most likely cause that the operator has found.
 	Cause string `json:"cause,omitempty"`
-	// WaitsFor lists what the namespace waits for, the most important first.
+	// WaitsFor lists what the namespace waits for, most important first.
 	WaitsFor []string `json:"waitsFor,omitempty"`
-	// PendingInitializers are in their order.
+	// PendingInitializers are in the order in which they run.
 	PendingInitializers []string `json:"pendingInitializers,omitempty"`
 	RequestedBy         string   `json:"requestedBy,omitempty"`
 	// IsProtected reports whether a label protects the namespace from deletion.
@@ -51,7 +53,7 @@ type summaryMetadata struct {
 	DeletionTimestamp *metav1.Time      `json:"deletionTimestamp,omitempty"`
 }
 
-// computeSummary returns the state of a Namespace.
+// computeSummary returns the summary of a Namespace.
 func computeSummary(namespace *corev1.Namespace) namespaceSummary {
 	state := initialization.ParseState(namespace)
 	summary := namespaceSummary{
@@ -86,28 +88,26 @@ func computeSummary(namespace *corev1.Namespace) namespaceSummary {
 	return summary
 }
 
-// expirationTime returns the time when a Namespace expires, or nil if there is none or its
-// annotations are invalid.
+// expirationTime returns the time when a Namespace expires. It returns nil if the Namespace does
+// not expire or its annotations are invalid.
 func expirationTime(namespace *corev1.Namespace) *metav1.Time {
-	if !expiry.IsSet(namespace) {
-		return nil
-	}
 	expires, err := expiry.Parse(namespace)
-	if err != nil {
+	if err != nil || !expiry.IsSet(namespace) {
 		return nil
 	}
 	return &metav1.Time{Time: expires.At}
 }
 
-// initializationWaitsFor returns the first pending initializer, or the failure.
+// initializationWaitsFor returns what the initialization of a Namespace waits for: the first
+// pending initializer and the known problems or, if the initialization failed, the deletion.
 func initializationWaitsFor(
 	namespace *corev1.Namespace, state *initialization.State,
 ) (texts []string, isBlocked bool) {
 	if state.Failure != nil {
-		return []string{msgWaitsForDeletion(state.Failure)}, true
+		return []string{fmt.Sprintf(msgWaitsForDeletion, failureText(state.Failure))}, true
 	}
 	position := len(state.All) - len(state.Pending) + 1
-	texts = []string{msgWaitsForInitializer(state.Pending[0], position, len(state.All))}
+	texts = []string{fmt.Sprintf(msgWaitsForInitializer, state.Pending[0], position, len(state.All))}
 	if blocked := findTrueCondition(namespace, v1alpha1.ConditionInitializationBlocked); blocked != nil {
 		texts = append(texts, blocked.Message)
 		isBlocked = true
@@ -150,7 +150,7 @@ func deletionFailures(namespace *corev1.Namespace) []string {
 	return texts
 }
 
-// deletionHolders returns the finalizers of objects and of the Namespace.
+// deletionHolders returns the finalizers of the Namespace and of the objects in it.
 func deletionHolders(namespace *corev1.Namespace) []string {
 	var texts []string
 	if held := findTrueCondition(namespace, corev1.NamespaceFinalizersRemaining); held != nil {
@@ -158,33 +158,36 @@ func deletionHolders(namespace *corev1.Namespace) []string {
 	}
 	for _, finalizer := range namespace.Spec.Finalizers {
 		if finalizer != corev1.FinalizerKubernetes {
-			texts = append(texts, msgNamespaceFinalizer(finalizer))
+			texts = append(texts, forcefinalize.Removal{NamespaceFinalizer: string(finalizer)}.String())
 		}
 	}
 	for _, finalizer := range namespace.Finalizers {
-		texts = append(texts, msgMetadataFinalizer(finalizer))
+		texts = append(texts, forcefinalize.Removal{MetadataFinalizer: finalizer}.String())
 	}
 	return texts
 }
 
-// The messages of the NamespaceContentRemaining and NamespaceFinalizersRemaining conditions, which
-// have not changed since Kubernetes 1.16.
+// These patterns match parts of the messages of the NamespaceContentRemaining and
+// NamespaceFinalizersRemaining conditions, which have not changed since Kubernetes 1.16.
 var (
 	remainingPattern  = regexp.MustCompile(`([^\s,]+) has (\d+) resource instances`)
 	finalizersPattern = regexp.MustCompile(`([^\s,]+) in (\d+) resource instances`)
 )
 
-// describeRemainingContent shortens the message of the condition NamespaceContentRemaining. It
-// returns an unknown message unchanged.
+// describeRemainingContent shortens the message of the NamespaceContentRemaining condition. It
+// returns a message in an unknown format unchanged.
 func describeRemainingContent(message string) string {
 	return describeMatches(message, remainingPattern, func(resource, count string) string {
 		return count + " " + strings.TrimSuffix(resource, ".")
 	})
 }
 
-// describeRemainingFinalizers does the same for the condition NamespaceFinalizersRemaining.
+// describeRemainingFinalizers shortens the message of the NamespaceFinalizersRemaining condition.
+// It returns a message in an unknown format unchanged.
 func describeRemainingFinalizers(message string) string {
-	return describeMatches(message, finalizersPattern, msgFinalizerOn)
+	return describeMatches(message, finalizersPattern, func(finalizer, count string) string {
+		return fmt.Sprintf(msgFinalizerOn, finalizer, count)
+	})
 }
 
 func describeMatches(message string, pattern *regexp.Regexp, describe func(name, count string) string) string {
@@ -199,7 +202,7 @@ func describeMatches(message string, pattern *regexp.Regexp, describe func(name,
 	return strings.Join(parts, ", ")
 }
 
-// findTrueCondition returns a condition of a Namespace if its status is True.
+// findTrueCondition returns the condition with the given type if its status is True, or nil.
 func findTrueCondition(
 	namespace *corev1.Namespace, conditionType corev1.NamespaceConditionType,
 ) *corev1.NamespaceCondition {

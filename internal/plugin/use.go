@@ -6,7 +6,9 @@ package plugin
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -15,21 +17,18 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/nslifecycle/nslifecycle/internal/shell"
 )
 
 const (
 	// previousArgument selects the previous namespace.
 	previousArgument = "-"
-	// existenceTimeout limits the check whether a namespace exists.
+	// existenceTimeout limits the duration of the check whether a namespace exists.
 	existenceTimeout = 5 * time.Second
 )
 
-type useOptions struct {
-	*session
-}
-
 func newUseCommand(session *session) *cobra.Command {
-	options := &useOptions{session: session}
 	return &cobra.Command{
 		Use:               "use [NAME | -]",
 		Short:             shortUse,
@@ -38,45 +37,33 @@ func newUseCommand(session *session) *cobra.Command {
 		Args:              atMostOneNamespace,
 		ValidArgsFunction: session.completeNamespace,
 		RunE: func(command *cobra.Command, args []string) error {
-			return options.run(command.Context(), args)
+			return session.use(command.Context(), args)
 		},
 	}
 }
 
-func (o *useOptions) run(ctx context.Context, args []string) error {
-	loader := o.flags.ToRawKubeConfigLoader()
+func (s *session) use(ctx context.Context, args []string) error {
+	loader := s.flags.ToRawKubeConfigLoader()
 	config, err := loader.RawConfig()
 	if err != nil {
 		return fmt.Errorf("failed to read the kubeconfig: %w", err)
 	}
-	name, current, err := o.findContext(&config)
-	if err != nil {
-		return err
-	}
-	if len(args) == 0 {
-		fmt.Fprintln(o.Out, namespaceOf(current))
+	name := cmp.Or(*s.flags.Context, config.CurrentContext)
+	current := config.Contexts[name]
+	switch {
+	case name == "":
+		return errors.New(msgNoCurrentContext)
+	case current == nil:
+		return fmt.Errorf(msgNoContext, name)
+	case len(args) == 0:
+		fmt.Fprintln(s.Out, namespaceOf(current))
 		return nil
 	}
-	return o.set(ctx, loader.ConfigAccess(), &config, name, args[0])
+	return s.setNamespace(ctx, loader.ConfigAccess(), &config, name, args[0])
 }
 
-// findContext returns the context to show or change.
-func (o *useOptions) findContext(config *clientcmdapi.Config) (string, *clientcmdapi.Context, error) {
-	name := config.CurrentContext
-	if *o.flags.Context != "" {
-		name = *o.flags.Context
-	}
-	if name == "" {
-		return "", nil, errNoCurrentContext
-	}
-	found := config.Contexts[name]
-	if found == nil {
-		return "", nil, errNoContext(name)
-	}
-	return name, found, nil
-}
-
-func (o *useOptions) set(
+// setNamespace changes the namespace of a context in the kubeconfig.
+func (s *session) setNamespace(
 	ctx context.Context, access clientcmd.ConfigAccess, config *clientcmdapi.Config, contextName, wanted string,
 ) error {
 	changed := config.Contexts[contextName]
@@ -89,7 +76,7 @@ func (o *useOptions) set(
 		wanted = previous
 	}
 	if problems := validation.IsDNS1123Label(wanted); len(problems) > 0 {
-		return errInvalidName(wanted, problems)
+		return fmt.Errorf(msgInvalidName, wanted, strings.Join(problems, "; "))
 	}
 	if before := namespaceOf(changed); before != wanted {
 		changed.Namespace = wanted
@@ -97,19 +84,19 @@ func (o *useOptions) set(
 			return fmt.Errorf("failed to change context %q of the kubeconfig: %w", contextName, err)
 		}
 		if err := history.write(before); err != nil {
-			o.warnf("%s", msgHistoryNotSaved(err))
+			s.warnf(msgHistoryNotSaved, displayName, err)
 		}
 	}
-	fmt.Fprintln(o.Out, msgNamespaceSet(contextName, wanted))
-	o.warnIfUnusable(ctx, wanted)
+	fmt.Fprintf(s.Out, msgNamespaceSet, contextName, wanted)
+	s.warnIfUnusable(ctx, wanted)
 	return nil
 }
 
 // warnIfUnusable prints a warning if a namespace does not exist or is being deleted.
-func (o *useOptions) warnIfUnusable(ctx context.Context, name string) {
-	client, err := o.namespaces()
+func (s *session) warnIfUnusable(ctx context.Context, name string) {
+	client, err := s.namespaces()
 	if err != nil {
-		o.warnf("%s", msgExistenceUnknown(name, err))
+		s.warnf(msgExistenceUnknown, name, err)
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, existenceTimeout)
@@ -117,11 +104,11 @@ func (o *useOptions) warnIfUnusable(ctx context.Context, name string) {
 	namespace, err := client.Get(ctx, name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
-		o.warnf("%s", msgDoesNotExist(name))
+		s.warnf(msgDoesNotExist, name, shell.Command(displayName+" create %s", name))
 	case err != nil:
-		o.warnf("%s", msgExistenceUnknown(name, err))
+		s.warnf(msgExistenceUnknown, name, err)
 	case namespace.DeletionTimestamp != nil:
-		o.warnf("%s", msgTerminating(name))
+		s.warnf(msgTerminating, name)
 	}
 }
 

@@ -10,11 +10,11 @@ import (
 	"path/filepath"
 )
 
-// privateMode makes a file accessible by its owner only.
+// privateMode makes a file accessible only by its owner.
 const privateMode = 0o600
 
-// writeFile replaces a file atomically. The file is accessible by its owner only, because a
-// backup can contain Secrets. Pipes and devices are written directly.
+// writeFile replaces a file atomically. Only the owner can access the file, because a backup can
+// contain Secrets. If the name refers to a pipe or a device, writeFile writes to it directly.
 func writeFile(name string, text []byte) error {
 	if target, err := filepath.EvalSymlinks(name); err == nil {
 		name = target

@@ -4,6 +4,7 @@
 package plugin
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -16,7 +17,7 @@ func TestNamespaceHistory(t *testing.T) {
 	t.Setenv("XDG_STATE_HOME", t.TempDir())
 	first, second := newNamespaceHistory("/a/config", "c"), newNamespaceHistory("/b/config", "c")
 	_, err := first.read()
-	g.Expect(err).To(MatchError(errNoPreviousNamespace("c").Error()))
+	g.Expect(err).To(MatchError(fmt.Sprintf(msgNoPreviousNamespace, "c", displayName)))
 	g.Expect(first.write("one")).To(Succeed())
 	g.Expect(second.write("two")).To(Succeed())
 	g.Expect(first.read()).To(Equal("one"))
@@ -51,5 +52,5 @@ func TestWriteFile(t *testing.T) {
 	g.Expect(writeFile(filepath.Join(dir, "missing", "file"), nil)).To(MatchError(ContainSubstring("missing")))
 	left, err := os.ReadDir(dir)
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(left).To(HaveLen(2), "no temporary files")
+	g.Expect(left).To(HaveLen(2), "temporary files must not remain")
 }

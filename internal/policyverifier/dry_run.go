@@ -20,7 +20,7 @@ import (
 const probePrefix = "nslifecycle-probe-"
 
 // DryRun creates a Namespace as a dry run. It returns the Namespace that the API server would
-// create, or the refusal of an admission plugin.
+// create, or the refusal if admission rejects the request.
 func DryRun(
 	ctx context.Context, c client.Client, labels map[string]string,
 ) (namespace *corev1.Namespace, refusal, err error) {
@@ -34,8 +34,8 @@ func DryRun(
 	return namespace, nil, nil
 }
 
-// IsRefusal reports whether an error is a refusal by admission. If a webhook does not respond, the
-// API server returns an internal error.
+// IsRefusal reports whether an error means that admission rejected a request. This includes
+// internal errors, which the API server returns if a webhook does not respond.
 func IsRefusal(err error) bool {
 	return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) ||
 		apierrors.IsInternalError(err)

@@ -5,7 +5,6 @@ package policyverifier
 
 import (
 	"context"
-	"fmt"
 	"slices"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
@@ -16,17 +15,16 @@ import (
 )
 
 // expiryMatchConditions is the number of match conditions of the policy in config/expiry. Each
-// additional condition is an exception.
+// additional condition excludes requests.
 const expiryMatchConditions = 1
 
 // IsExpiryEnforced reports whether the expiry policy denies unauthorized changes in all namespaces.
 func IsExpiryEnforced(ctx context.Context, reader client.Reader) (bool, error) {
 	var policies admissionv1.ValidatingAdmissionPolicyList
 	var bindings admissionv1.ValidatingAdmissionPolicyBindingList
-	for _, list := range []client.ObjectList{&policies, &bindings} {
-		if err := reader.List(ctx, list, client.MatchingLabels{v1alpha1.LabelPolicy: v1alpha1.PolicyExpiry}); err != nil {
-			return false, fmt.Errorf("failed to list admission policies: %w", err)
-		}
+	expiry := client.MatchingLabels{v1alpha1.LabelPolicy: v1alpha1.PolicyExpiry}
+	if err := listPolicies(ctx, reader, expiry, &policies, &bindings); err != nil {
+		return false, err
 	}
 	for _, policy := range policies.Items {
 		if matchesEverything(&policy.Spec) && slices.ContainsFunc(bindings.Items,
@@ -40,8 +38,8 @@ func IsExpiryEnforced(ctx context.Context, reader client.Reader) (bool, error) {
 	return false, nil
 }
 
-// matchesEverything reports whether a policy fails closed and has no exceptions. Its expressions are
-// not checked: their author is responsible for them.
+// matchesEverything reports whether a policy fails closed and excludes no requests. It does not
+// check the expressions of the policy, for which their author is responsible.
 func matchesEverything(spec *admissionv1.ValidatingAdmissionPolicySpec) bool {
 	failsClosed := spec.FailurePolicy == nil || *spec.FailurePolicy == admissionv1.Fail
 	matches := spec.MatchConstraints

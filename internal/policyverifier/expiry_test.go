@@ -38,29 +38,29 @@ func TestIsExpiryEnforced(t *testing.T) {
 		"a policy that fails closed":    {objects: []client.Object{changed(func(p *admissionv1.ValidatingAdmissionPolicy) { p.Spec.FailurePolicy = new(admissionv1.Fail) }), policytest.ExpiryBinding()}, want: true},
 		"a policy that fails open":      {objects: []client.Object{changed(func(p *admissionv1.ValidatingAdmissionPolicy) { p.Spec.FailurePolicy = new(admissionv1.Ignore) }), policytest.ExpiryBinding()}},
 		"a policy that matches nothing": {objects: []client.Object{changed(func(p *admissionv1.ValidatingAdmissionPolicy) { p.Spec.MatchConstraints = nil }), policytest.ExpiryBinding()}},
-		"a policy for some namespaces": {objects: []client.Object{changed(func(p *admissionv1.ValidatingAdmissionPolicy) {
+		"a policy with a namespaceSelector": {objects: []client.Object{changed(func(p *admissionv1.ValidatingAdmissionPolicy) {
 			p.Spec.MatchConstraints.NamespaceSelector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "a", Operator: metav1.LabelSelectorOpDoesNotExist}}
 		}), policytest.ExpiryBinding()}},
-		"a policy for some labels": {objects: []client.Object{changed(func(p *admissionv1.ValidatingAdmissionPolicy) {
+		"a policy with an objectSelector": {objects: []client.Object{changed(func(p *admissionv1.ValidatingAdmissionPolicy) {
 			p.Spec.MatchConstraints.ObjectSelector.MatchLabels = map[string]string{"a": "b"}
 		}), policytest.ExpiryBinding()}},
 		"a policy with excluded resources": {objects: []client.Object{changed(func(p *admissionv1.ValidatingAdmissionPolicy) {
 			p.Spec.MatchConstraints.ExcludeResourceRules = []admissionv1.NamedRuleWithOperations{{ResourceNames: []string{"shop"}}}
 		}), policytest.ExpiryBinding()}},
-		"a policy for some users": {objects: []client.Object{changed(func(p *admissionv1.ValidatingAdmissionPolicy) {
+		"a policy with an additional match condition": {objects: []client.Object{changed(func(p *admissionv1.ValidatingAdmissionPolicy) {
 			p.Spec.MatchConditions = append(p.Spec.MatchConditions, admissionv1.MatchCondition{Name: "not-ours"})
 		}), policytest.ExpiryBinding()}},
 		"a policy with parameters": {objects: []client.Object{changed(func(p *admissionv1.ValidatingAdmissionPolicy) {
 			p.Spec.ParamKind = &admissionv1.ParamKind{Kind: "ConfigMap"}
 		}), policytest.ExpiryBinding()}},
 		"another policy": {objects: []client.Object{changed(func(p *admissionv1.ValidatingAdmissionPolicy) { p.Labels[v1alpha1.LabelPolicy] = v1alpha1.PolicyGuard }), policytest.ExpiryBinding()}},
-		"a binding of another policy": {objects: []client.Object{policytest.ExpiryPolicy(), changedBinding(func(b *admissionv1.ValidatingAdmissionPolicyBinding) {
+		"a binding for another policy": {objects: []client.Object{policytest.ExpiryPolicy(), changedBinding(func(b *admissionv1.ValidatingAdmissionPolicyBinding) {
 			b.Spec.PolicyName = "other"
 		})}},
 		"a binding that only warns": {objects: []client.Object{policytest.ExpiryPolicy(), changedBinding(func(b *admissionv1.ValidatingAdmissionPolicyBinding) {
 			b.Spec.ValidationActions = []admissionv1.ValidationAction{admissionv1.Warn, admissionv1.Audit}
 		})}},
-		"a binding for some namespaces": {objects: []client.Object{policytest.ExpiryPolicy(), changedBinding(func(b *admissionv1.ValidatingAdmissionPolicyBinding) {
+		"a binding with a namespaceSelector": {objects: []client.Object{policytest.ExpiryPolicy(), changedBinding(func(b *admissionv1.ValidatingAdmissionPolicyBinding) {
 			b.Spec.MatchResources = &admissionv1.MatchResources{ObjectSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}}
 		})}},
 	}

@@ -17,15 +17,15 @@ const (
 // Messages of the Active condition.
 const (
 	msgEnforced = "every new namespace gets these initializers"
-	msgPending  = "the API server does not enforce the set of initializers yet; this takes up to 30 s after an " +
+	msgPending  = "the API server does not enforce the set of initializers yet; this can take up to 30 s after an " +
 		"installation"
-	msgMismatch = "policy guard is the variant of config/compat, which denies the changes of policy inject; run: " +
-		InstallCommand
+	msgMismatch = "policy \"guard\" is the variant in config/compat, which denies the changes that policy \"inject\" " +
+		"makes; run: " + InstallCommand
 )
 
-// MsgExpiryNotEnforced is the reason why no namespace expires.
-const MsgExpiryNotEnforced = "the API server lacks ValidatingAdmissionPolicy \"expiry\" without exceptions, or a " +
-	"binding for all namespaces that denies, so every user who may update a namespace could have it deleted; run: " +
+// MsgExpiryNotEnforced explains why the operator deletes no expired namespaces.
+const MsgExpiryNotEnforced = "the API server does not enforce ValidatingAdmissionPolicy \"expiry\" for all requests and " +
+	"namespaces, so every user who can update a namespace could make the operator delete it; run: " +
 	installExpiryCommand
 
 func msgMissing(missing []string) string {
@@ -34,12 +34,12 @@ func msgMissing(missing []string) string {
 }
 
 func msgFailurePolicyForbidden(policy string) string {
-	return fmt.Sprintf("; an API server that has just restarted may create a namespace without them, because the "+
-		"operator is not authorized to set failurePolicy of MutatingAdmissionPolicy %q to Fail: set it manually", policy)
+	return fmt.Sprintf("; a restarting API server can create namespaces without them, because the operator is not "+
+		"authorized to set failurePolicy of MutatingAdmissionPolicy %q to Fail: set it manually", policy)
 }
 
 func msgRefused(refusal error) string {
-	return fmt.Sprintf("the API server denies new namespaces because of a policy of nslifecycle: %v", refusal)
+	return fmt.Sprintf("an admission policy of nslifecycle denies new namespaces: %v", refusal)
 }
 
 func msgUnconfirmed(refusal error) string {

@@ -15,30 +15,32 @@ import (
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 )
 
-// Installed are the admission policies of this project that the API server has.
+// Installed describes the admission policies of this project that are installed.
 type Installed struct {
 	// Guard is the guard policy, or nil if it is missing.
 	Guard *admissionv1.ValidatingAdmissionPolicy
-	// HasCompatGuard reports whether Guard is the variant of config/compat.
+	// HasCompatGuard reports whether Guard is the variant in config/compat.
 	HasCompatGuard bool
 
 	inject        *admissionv1.MutatingAdmissionPolicy
 	injectBinding *admissionv1.MutatingAdmissionPolicyBinding
-	// counts has the numbers of policies, and of bindings by their policy. A policy of another kind
-	// with the same label is not a policy of this project.
+	// counts contains the number of installed objects for each policy and for its bindings. A policy
+	// of another kind with the same label is not a policy of this project.
 	counts map[Policy]int
 	// names are the names of the policies.
 	names []string
 }
 
-// Policy identifies a policy of this project, or its bindings, by the kind and label of the policy.
+// Policy identifies a policy of this project, or its bindings, by the kind and the label of the
+// policy.
 type Policy struct {
 	kind, label string
 	isBinding   bool
 }
 
-// bindings returns the number of bindings that the policy needs. The gate has a second one for custom
-// resources named "namespaces", to which its namespaceSelector does not apply.
+// bindings returns the number of bindings that the policy requires. The gate policy has a second
+// binding for custom resources named "namespaces", to which the namespaceSelector of the first does
+// not apply.
 func (p Policy) bindings() int {
 	if p.label == v1alpha1.PolicyGate {
 		return 2
@@ -64,13 +66,13 @@ func ValidatingObjects() []client.Object {
 	}
 }
 
-// List reads the installed policies.
+// List returns the installed policies.
 func List(ctx context.Context, reader client.Reader) (Installed, error) {
 	var mutating admissionv1.MutatingAdmissionPolicyList
 	var bindings admissionv1.MutatingAdmissionPolicyBindingList
 	installed, err := ListValidating(ctx, reader)
 	if err == nil {
-		err = listLabelled(ctx, reader, &mutating, &bindings)
+		err = listPolicies(ctx, reader, client.HasLabels{v1alpha1.LabelPolicy}, &mutating, &bindings)
 	}
 	if err != nil {
 		return Installed{}, err
@@ -96,11 +98,11 @@ func List(ctx context.Context, reader client.Reader) (Installed, error) {
 	return installed, nil
 }
 
-// ListValidating reads the installed validating policies.
+// ListValidating returns the installed validating policies.
 func ListValidating(ctx context.Context, reader client.Reader) (Installed, error) {
 	var validating admissionv1.ValidatingAdmissionPolicyList
 	var bindings admissionv1.ValidatingAdmissionPolicyBindingList
-	if err := listLabelled(ctx, reader, &validating, &bindings); err != nil {
+	if err := listPolicies(ctx, reader, client.HasLabels{v1alpha1.LabelPolicy}, &validating, &bindings); err != nil {
 		return Installed{}, err
 	}
 	installed := Installed{counts: map[Policy]int{}}
@@ -121,9 +123,11 @@ func ListValidating(ctx context.Context, reader client.Reader) (Installed, error
 	return installed, nil
 }
 
-func listLabelled(ctx context.Context, reader client.Reader, lists ...client.ObjectList) error {
+func listPolicies(
+	ctx context.Context, reader client.Reader, selector client.ListOption, lists ...client.ObjectList,
+) error {
 	for _, list := range lists {
-		if err := reader.List(ctx, list, client.HasLabels{v1alpha1.LabelPolicy}); err != nil {
+		if err := reader.List(ctx, list, selector); err != nil {
 			return fmt.Errorf("failed to list admission policies: %w", err)
 		}
 	}
@@ -135,7 +139,7 @@ func (i *Installed) add(kind, label, name string) {
 	i.counts[Policy{kind: kind, label: label}]++
 }
 
-// All returns the policies of config/default.
+// All returns the policies in config/default.
 func All() []Policy {
 	return append([]Policy{
 		{kind: mutatingKind, label: v1alpha1.PolicyInject},
@@ -152,7 +156,7 @@ func GateAndGuard() []Policy {
 	}
 }
 
-// HasMutating reports whether the inject policy or the "complete" policy is installed.
+// HasMutating reports whether the "inject" policy or the "complete" policy is installed.
 func (i Installed) HasMutating() bool {
 	return i.counts[Policy{kind: mutatingKind, label: v1alpha1.PolicyInject}] > 0 ||
 		i.counts[Policy{kind: mutatingKind, label: v1alpha1.PolicyComplete}] > 0
@@ -174,8 +178,8 @@ func (i Installed) Missing(required []Policy) []string {
 	return missing
 }
 
-// Denied reports whether one of the policies denied a request. The API server's message contains
-// the name of the policy, as 'name' or "name".
+// Denied reports whether one of the policies denied a request. The error message of the API server
+// contains the name of the policy, as 'name' or "name".
 func (i Installed) Denied(refusal error) bool {
 	message := refusal.Error()
 	for _, name := range i.names {

@@ -19,7 +19,7 @@ import (
 )
 
 func TestMissingPolicies(t *testing.T) {
-	// The operator does not depend on the names.
+	// The operator does not depend on the names of the policies.
 	without := func(names ...string) []client.Object {
 		return slices.DeleteFunc(policytest.Default(admissionv1.Fail), func(object client.Object) bool {
 			return slices.Contains(names, object.GetName())
@@ -29,8 +29,8 @@ func TestMissingPolicies(t *testing.T) {
 		installed []client.Object
 		want      []string
 	}{
-		"all are installed": {installed: without()},
-		"none is installed": {
+		"all policies are installed": {installed: without()},
+		"no policies are installed": {
 			want: []string{
 				`MutatingAdmissionPolicy "inject"`, `MutatingAdmissionPolicy "complete"`,
 				`ValidatingAdmissionPolicy "require-set"`,
@@ -60,13 +60,13 @@ func TestMissingPolicies(t *testing.T) {
 				policytest.ValidatingBinding("impostor-binding", v1alpha1.PolicyInject, "impostor")),
 			want: []string{`MutatingAdmissionPolicy "inject"`},
 		},
-		"a binding of a policy of the wrong kind": {
+		"a binding for a policy of the wrong kind": {
 			installed: append(without("inject-binding"),
 				policytest.ValidatingPolicy("impostor", v1alpha1.PolicyInject),
 				policytest.ValidatingBinding("impostor-binding", v1alpha1.PolicyInject, "impostor")),
 			want: []string{`a MutatingAdmissionPolicyBinding for "inject"`},
 		},
-		"a binding of the wrong kind for a policy of the same name": {
+		"a binding of the wrong kind for a policy with the same name": {
 			installed: append(without("gate-binding"),
 				policytest.MutatingBinding("gate-binding", v1alpha1.PolicyGate, "nslifecycle-gate")),
 			want: []string{`a ValidatingAdmissionPolicyBinding for "gate"`},

@@ -26,19 +26,19 @@ import (
 )
 
 const (
-	// failAfter is the age of the set after which every API server knows its type: admission looks up
-	// parameter kinds in a discovery cache that it renews every 30 s (k8s.io/apiserver,
+	// failAfter is the age of the set after which every API server recognizes its type: admission
+	// looks up parameter kinds in a discovery cache that is refreshed every 30 s (k8s.io/apiserver,
 	// pkg/server/options/admission.go).
 	failAfter = 60 * time.Second
 
-	// probeTimeout is how long one Verify waits for the API server to act on a new set, with a dry run
-	// every probeInterval.
+	// probeTimeout is how long Verify waits for the API server to enforce a new set. It repeats the
+	// dry runs every probeInterval.
 	probeTimeout  = time.Second
 	probeInterval = 20 * time.Millisecond
 
-	// RetryInterval is the time until the next Verify of policies that are not enforced yet.
+	// RetryInterval is the time until the next call of Verify if the policies are not enforced yet.
 	RetryInterval = 2 * time.Second
-	// unconfirmedRetryInterval applies if the policies of another project prevent dry runs.
+	// unconfirmedRetryInterval is used instead if policies of other projects prevent dry runs.
 	unconfirmedRetryInterval = time.Minute
 )
 
@@ -48,7 +48,7 @@ type Verifier struct {
 	client.Client
 	Clock clock.PassiveClock
 
-	// confirmed identifies the set and the policy that a dry run has confirmed.
+	// confirmed identifies the set and the inject policy that dry runs have confirmed.
 	confirmed string
 }
 
@@ -64,14 +64,16 @@ type PolicyStatus struct {
 	RetryAfter time.Duration
 }
 
-// The operator does not manage the policies. It changes one field of one of them, see ensureFail.
+// The operator does not manage the policies. It only changes one field of the inject policy; see
+// ensureFail.
 // +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=mutatingadmissionpolicies;mutatingadmissionpolicybindings;validatingadmissionpolicies;validatingadmissionpolicybindings,verbs=get;list;watch
 // +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=mutatingadmissionpolicies,resourceNames=nslifecycle-inject,verbs=patch
-// Namespaces are only created as dry runs.
+// The operator creates Namespaces only as dry runs.
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=create
 
-// Verify returns whether the API server enforces the set. If that is unknown, the status is empty and
-// the error is the cause. An error together with a status concerns only the failure policy.
+// Verify returns whether the API server enforces the set. If this cannot be determined, it returns
+// an empty status and an error. If it returns both a status and an error, the error concerns only
+// the failure policy.
 func (v *Verifier) Verify(ctx context.Context, set *v1alpha1.NamespaceInitializerSet) (PolicyStatus, error) {
 	installed, err := List(ctx, v.Client)
 	if err != nil {
@@ -97,7 +99,7 @@ func (v *Verifier) Verify(ctx context.Context, set *v1alpha1.NamespaceInitialize
 	return status, err
 }
 
-// CheckInstalled returns an error if the policies of config/default are not installed.
+// CheckInstalled returns an error if the policies in config/default are not installed.
 func (v *Verifier) CheckInstalled(ctx context.Context) error {
 	installed, err := List(ctx, v.Client)
 	if err != nil {
@@ -109,7 +111,7 @@ func (v *Verifier) CheckInstalled(ctx context.Context) error {
 	return nil
 }
 
-// check returns false and a status if the policies are not those of config/default.
+// check returns false and a status if the policies in config/default are not installed.
 func (i Installed) check() (PolicyStatus, bool) {
 	switch missing := i.Missing(All()); {
 	case len(missing) > 0:
@@ -120,8 +122,8 @@ func (i Installed) check() (PolicyStatus, bool) {
 	return PolicyStatus{}, true
 }
 
-// verifyInjection confirms by dry runs that new Namespaces get the initializers, once for each
-// version of the set and the policy.
+// verifyInjection confirms by dry runs that new Namespaces get the initializers. It repeats the dry
+// runs only after a change of the set or after the policy or its binding was recreated.
 func (v *Verifier) verifyInjection(
 	ctx context.Context, set *v1alpha1.NamespaceInitializerSet, installed Installed,
 ) (PolicyStatus, error) {
@@ -147,25 +149,25 @@ func (v *Verifier) verifyInjection(
 	return status, nil
 }
 
-// Refused returns the status if a policy of this project denies new Namespaces.
+// Refused returns the status to report if a policy of this project denies new Namespaces.
 func Refused(refusal error) PolicyStatus {
 	return PolicyStatus{Reason: v1alpha1.ReasonRefused, Message: msgRefused(refusal), RetryAfter: RetryInterval}
 }
 
-// Unconfirmed returns the status if a policy of another project denies the dry run.
+// Unconfirmed returns the status to report if a policy of another project denies the dry run.
 func Unconfirmed(status PolicyStatus, refusal error) PolicyStatus {
 	status.Message += msgUnconfirmed(refusal)
 	status.RetryAfter = unconfirmedRetryInterval
 	return status
 }
 
-// waitForInjection creates Namespaces as dry runs until they get the set's initializers, or until
-// probeTimeout. One dry run is not enough if initializers have selectors.
+// waitForInjection creates Namespaces as dry runs until they get the initializers in the set, or
+// until probeTimeout expires. One dry run is not sufficient if initializers have selectors.
 func (v *Verifier) waitForInjection(
 	ctx context.Context, set *v1alpha1.NamespaceInitializerSet,
 ) (injected bool, refusal, err error) {
 	probes := initialization.ProbeLabels(set.Initializers)
-	// The timeout does not cancel a request: on a slow API server no dry run would ever succeed.
+	// The timeout does not cancel requests: on a slow API server, no dry run would ever succeed.
 	err = wait.PollUntilContextTimeout(ctx, probeInterval, probeTimeout, true, func(context.Context) (bool, error) {
 		for _, labels := range probes {
 			namespace, denied, err := DryRun(ctx, v.Client, labels)
@@ -186,12 +188,13 @@ func (v *Verifier) waitForInjection(
 	return injected, refusal, ctx.Err()
 }
 
-// isInjected reports whether a new Namespace with these labels has exactly the initializers that
-// select it, and their finalizers.
+// isInjected reports whether a Namespace that was created with these labels has exactly the
+// initializers that select it, and their finalizers.
 //
-// Policies of other projects may have added or removed labels before or after the inject policy. If
-// an initializer selects the Namespace only before or only after that change, both results are
-// accepted: otherwise such a policy would keep the set from ever being enforced.
+// Policies of other projects can add or remove labels before or after the inject policy. If an
+// initializer selects only the labels before or only the labels after such a change, isInjected
+// accepts the Namespace with and without the initializer. Otherwise, the set would never be
+// reported as enforced.
 func isInjected(
 	namespace *corev1.Namespace, initializers []v1alpha1.EffectiveInitializer, sent map[string]string,
 ) bool {
@@ -213,10 +216,10 @@ func isInjected(
 		len(initialization.MissingFinalizers(namespace, expected)) == 0
 }
 
-// ensureFail sets the failure policy of the inject policy to Fail, so that the API server denies
-// new Namespaces while it cannot read the set, as in the first moments after a restart. The
-// manifest cannot contain Fail: until an API server has discovered the set's type, no Namespace
-// could be created. It returns the time until every API server has discovered it, or 0.
+// ensureFail sets the failure policy of the inject policy to Fail. The API server then denies new
+// Namespaces while it cannot read the set, for example shortly after a restart. The manifest cannot
+// contain Fail: no Namespace could be created until the API server has discovered the set's type.
+// ensureFail returns the time until every API server has discovered the type, or 0.
 func (v *Verifier) ensureFail(
 	ctx context.Context, inject *admissionv1.MutatingAdmissionPolicy, set *v1alpha1.NamespaceInitializerSet,
 ) (time.Duration, error) {
@@ -233,6 +236,6 @@ func (v *Verifier) ensureFail(
 	if err := v.Patch(ctx, changed, patch, client.FieldOwner(nswrite.FieldOwner)); err != nil {
 		return 0, fmt.Errorf("failed to set failurePolicy of MutatingAdmissionPolicy %q to Fail: %w", inject.Name, err)
 	}
-	log.FromContext(ctx).Info("Set the failure policy of policy inject to Fail", "policy", inject.Name)
+	log.FromContext(ctx).Info("Set failurePolicy of the inject policy to Fail", "policy", inject.Name)
 	return 0, nil
 }

@@ -44,14 +44,14 @@ func TestVerifySelectorsAndFinalizers(t *testing.T) {
 
 	for name, test := range map[string]struct {
 		wanted, injected set
-		// refuses is the label for which admission denies a Namespace.
+		// refuses is the label with which admission denies a Namespace.
 		refuses string
 		// before and after are labels that other policies add before and after inject.
 		before, after map[string]string
 		want          string
 		wantProbes    int
 	}{
-		"all are injected": {
+		"all initializers are injected": {
 			wanted:     set{selecting("a.b.c", "x.y/z", nil), selecting("d.e.f", "x.y/q", team("a"))},
 			injected:   set{selecting("a.b.c", "x.y/z", nil), selecting("d.e.f", "x.y/q", team("a"))},
 			want:       v1alpha1.ReasonEnforced,
@@ -76,7 +76,7 @@ func TestVerifySelectorsAndFinalizers(t *testing.T) {
 			injected: set{selecting("d.e.f", "", nil)},
 			want:     v1alpha1.ReasonEnforcementPending,
 		},
-		"a removed selector is enforced": {
+		"a selector that was removed is still enforced": {
 			wanted:   set{selecting("d.e.f", "", nil)},
 			injected: set{selecting("d.e.f", "", team("a"))},
 			want:     v1alpha1.ReasonEnforcementPending,
@@ -126,7 +126,7 @@ func TestVerifySelectorsAndFinalizers(t *testing.T) {
 			injected: set{selecting("a.b.c", "", nil)},
 			before:   map[string]string{"tier": "x"}, want: v1alpha1.ReasonEnforcementPending,
 		},
-		"the name comes after verifier": {
+		"the API server adds the name label after admission, and an initializer is missing": {
 			wanted: set{selecting("d.e.f", "", unnamed)},
 			after:  map[string]string{corev1.LabelMetadataName: "probe"}, want: v1alpha1.ReasonEnforcementPending,
 		},

@@ -31,7 +31,7 @@ var (
 func TestVerify(t *testing.T) {
 	const (
 		list = "rbac.corp.com,quota.corp.com"
-		// The age of the set at which the failure policy is set to Fail.
+		// old is the age of the set after which the failure policy is set to Fail.
 		old = time.Minute
 	)
 	pending := PolicyStatus{
@@ -53,28 +53,28 @@ func TestVerify(t *testing.T) {
 		isEmpty       bool
 		age           time.Duration
 		responses     []policytest.DryRun
-		// patchError is the response to the patch of policy inject.
+		// patchError is the error that the patch of the inject policy returns.
 		patchError error
 
 		want        PolicyStatus
 		wantError   string
 		wantPatched bool
-		// wantOnce expects a single dry run.
+		// wantOnce means that a single dry run is expected.
 		wantOnce bool
 	}{
 		"a new namespace gets the list": {
 			failurePolicy: admissionv1.Fail, responses: []policytest.DryRun{{Pending: list}},
 			want: enforced, wantOnce: true,
 		},
-		"a new namespace gets nothing, with an empty set": {
+		"with an empty set, a new namespace gets no list": {
 			failurePolicy: admissionv1.Fail, isEmpty: true, responses: []policytest.DryRun{{}},
 			want: enforced, wantOnce: true,
 		},
-		"a new namespace gets the list after some dry runs": {
+		"a new namespace gets the list after a few dry runs": {
 			failurePolicy: admissionv1.Fail, responses: []policytest.DryRun{{}, {Pending: "rbac.corp.com"}, {Pending: list}},
 			want: enforced,
 		},
-		"a new namespace gets nothing": {
+		"a new namespace gets no list": {
 			failurePolicy: admissionv1.Ignore, age: old, responses: []policytest.DryRun{{}},
 			want: pending,
 		},
@@ -94,7 +94,7 @@ func TestVerify(t *testing.T) {
 			failurePolicy: admissionv1.Fail, responses: []policytest.DryRun{{Err: apierrors.NewBadRequest("no")}},
 			want: unconfirmed(apierrors.NewBadRequest("no"), time.Minute), wantOnce: true,
 		},
-		"policy guard denies new namespaces": {
+		"the guard policy denies new namespaces": {
 			failurePolicy: admissionv1.Ignore, age: old, responses: []policytest.DryRun{{Err: policytest.ErrDeniedByGuard}},
 			want: PolicyStatus{
 				Reason:     v1alpha1.ReasonRefused,
@@ -116,7 +116,7 @@ func TestVerify(t *testing.T) {
 			want: pending, wantOnce: true,
 		},
 
-		// The failure policy of inject.
+		// The failure policy of the inject policy.
 		"the set is too young for Fail": {
 			failurePolicy: admissionv1.Ignore, age: old - 5*time.Second, responses: []policytest.DryRun{{Pending: list}},
 			want:     PolicyStatus{Reason: v1alpha1.ReasonEnforced, Message: msgEnforced, RetryAfter: 5 * time.Second},
@@ -134,7 +134,7 @@ func TestVerify(t *testing.T) {
 			failurePolicy: admissionv1.Ignore, age: old, responses: []policytest.DryRun{{Err: errForbidden}},
 			want: unconfirmed(errForbidden, time.Minute), wantPatched: true, wantOnce: true,
 		},
-		"the earlier of two retries": {
+		"the earlier of two retries is used": {
 			failurePolicy: admissionv1.Ignore, age: old - 5*time.Second, responses: []policytest.DryRun{{Err: errForbidden}},
 			want: unconfirmed(errForbidden, 5*time.Second), wantOnce: true,
 		},
@@ -227,16 +227,16 @@ func TestVerifyReturnsWhenContextIsDone(t *testing.T) {
 	})
 }
 
-// A dry run that was sent before the timeout still counts: otherwise no dry run would ever succeed
-// on a slow API server.
+// The result of a dry run that was sent before the timeout is used. Otherwise, no dry run would
+// ever succeed on a slow API server.
 func TestVerifyWithSlowAPIServer(t *testing.T) {
 	for name, test := range map[string]struct {
 		delay   time.Duration
 		pending string
 		want    string
 	}{
-		"that enforces the set":         {delay: probeTimeout * 2, pending: "rbac.corp.com", want: v1alpha1.ReasonEnforced},
-		"that does not enforce the set": {delay: probeTimeout * 2 / 3, want: v1alpha1.ReasonEnforcementPending},
+		"a slow API server that enforces the set":         {delay: probeTimeout * 2, pending: "rbac.corp.com", want: v1alpha1.ReasonEnforced},
+		"a slow API server that does not enforce the set": {delay: probeTimeout * 2 / 3, want: v1alpha1.ReasonEnforcementPending},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -5,7 +5,7 @@ package printable
 
 import "fmt"
 
-// Count returns a number with its noun: 1 object, 2 objects.
+// Count returns a number with a noun, for example "1 object" or "2 objects".
 func Count(number int, noun string) string {
 	if number == 1 {
 		return "1 " + noun

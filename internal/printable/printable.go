@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package printable escapes text from a cluster: names, messages and annotations of objects, and
-// responses of servers and webhooks. A terminal interprets or hides some of its characters, and a
-// line break makes one line look like two. It also counts nouns in messages.
+// responses of servers and webhooks. Terminals interpret or hide some characters of such a text,
+// and a line break can make one message look like two. The package also formats counts in messages.
 package printable
 
 import (
@@ -16,19 +16,19 @@ import (
 	"unicode/utf8"
 )
 
-// lineLayout is the white space that Lines, JSON and YAML keep.
+// lineLayout contains the white space that Lines, JSON and YAML keep.
 const lineLayout = "\n\t"
 
-// Escape returns text as one line of printable characters. Control characters, line breaks,
-// characters that change the direction of text, invisible characters and invalid UTF-8 become
-// escape sequences of Go. Escape changes nothing in text that it has returned.
+// Escape returns text as one line of printable characters. It replaces control characters, line
+// breaks, invisible characters, invalid UTF-8, and characters that change the direction of text
+// with Go escape sequences. Escaping a text twice has the same result as escaping it once.
 func Escape(text string) string { return replace(text, "", escapeGo) }
 
-// Lines is Escape for text that may have several lines. It keeps line feeds and tabs.
+// Lines is like Escape, but for text with several lines: it keeps line feeds and tabs.
 func Lines(text string) string { return replace(text, lineLayout, escapeGo) }
 
-// Name returns a name for a list or a table: quoted unless it is plain. Names of RBAC objects can
-// contain spaces and commas.
+// Name returns a name for a list or a table. It quotes names with special characters, because the
+// names of RBAC objects can contain spaces and commas.
 func Name(name string) string {
 	if name == "" || strings.ContainsAny(name, " ,;\"'`\\") || !isPrintable(name, "") {
 		return Quote(name)
@@ -36,10 +36,10 @@ func Name(name string) string {
 	return name
 }
 
-// Quote returns text as a string literal of Go.
+// Quote returns text as a Go string literal.
 func Quote(text string) string { return Escape(strconv.Quote(text)) }
 
-// JSON escapes a JSON document. Decoders read the same values from it as before.
+// JSON escapes a JSON document. Decoders read the same values from the result.
 func JSON(document string) string {
 	return replace(document, lineLayout, func(char rune) string {
 		if high, low := utf16.EncodeRune(char); high != unicode.ReplacementChar {
@@ -49,7 +49,7 @@ func JSON(document string) string {
 	})
 }
 
-// YAML escapes a JSON document that is read as YAML, which has no surrogate pairs.
+// YAML escapes a JSON document that is decoded as YAML. YAML has no surrogate pairs.
 func YAML(document string) string {
 	return replace(document, lineLayout, func(char rune) string {
 		if char > 0xffff {
@@ -59,10 +59,10 @@ func YAML(document string) string {
 	})
 }
 
-// IsDocument reports whether JSON and YAML return a document unchanged.
+// IsDocument reports whether a document needs no escaping by JSON or YAML.
 func IsDocument(document string) bool { return isPrintable(document, lineLayout) }
 
-// Log is the destination of a log in JSON or for a console. It takes whole lines in each Write.
+// Log escapes a log in the JSON or console format. Each Write must contain only complete lines.
 type Log struct{ io.Writer }
 
 // Write implements io.Writer.
@@ -78,8 +78,8 @@ func escapeGo(char rune) string {
 	return quoted[1 : len(quoted)-1]
 }
 
-// replace escapes characters that are neither printable nor in keep. Bytes that are not valid UTF-8
-// become \x and two digits.
+// replace escapes all characters that are neither printable nor in keep. It replaces each invalid
+// UTF-8 byte with \x and two digits.
 func replace(text, keep string, escape func(char rune) string) string {
 	if isPrintable(text, keep) {
 		return text
@@ -106,9 +106,9 @@ func isPrintable(text, keep string) bool {
 	})
 }
 
-// isPrintableChar is unicode.IsPrint without the letters and marks that fonts do not show. The only
-// white space that it accepts is the space. It rejects category Cf, which includes bidirectional
-// controls.
+// isPrintableChar is like unicode.IsPrint, but rejects letters and marks that fonts do not show. As
+// in unicode.IsPrint, the only valid white space is the space character, and the category Cf, which
+// includes bidirectional controls, is not printable.
 func isPrintableChar(char rune) bool {
 	return unicode.IsPrint(char) &&
 		!unicode.In(char, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector)

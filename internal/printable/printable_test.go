@@ -73,7 +73,7 @@ func TestDocuments(t *testing.T) {
 		t.Errorf("YAML: got %q, want %q", got, want)
 	}
 	if IsDocument(document) || !IsDocument(JSON(document)) || !IsDocument("{}\n") {
-		t.Error("IsDocument does not agree with JSON")
+		t.Error("IsDocument is not consistent with JSON")
 	}
 }
 
@@ -96,7 +96,7 @@ func FuzzEscape(f *testing.F) {
 				t.Errorf("%s returns %q", name, escaped)
 			}
 			if again := Escape(escaped); again != escaped {
-				t.Errorf("%s: %q becomes %q when it is escaped again", name, escaped, again)
+				t.Errorf("%s: escaping %q again returns %q", name, escaped, again)
 			}
 		}
 		if lines := Lines(text); strings.Count(lines, "\n") != strings.Count(text, "\n") ||
@@ -107,7 +107,8 @@ func FuzzEscape(f *testing.F) {
 	})
 }
 
-// expectSameJSON encodes text as a key and as a value.
+// expectSameJSON verifies that JSON does not change the decoded value of a document that contains
+// text as a key and as a value.
 func expectSameJSON(t *testing.T, text string) {
 	t.Helper()
 	document, err := json.Marshal(map[string]string{text: text, "a": "b"})
@@ -130,7 +131,7 @@ func expectSameJSON(t *testing.T, text string) {
 	}
 }
 
-// isDangerous implements the rule independently of the package.
+// isDangerous reports whether a character must be escaped. It is independent of the implementation.
 func isDangerous(char rune) bool {
 	return char < 0x20 || char >= 0x7f && char < 0xa0 || char == 0x2028 || char == 0x2029 ||
 		unicode.In(char, unicode.Cf, unicode.Bidi_Control, unicode.Variation_Selector, unicode.Co, unicode.Cs)

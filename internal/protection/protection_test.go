@@ -12,18 +12,18 @@ import (
 )
 
 func TestMessage(t *testing.T) {
-	const protected = "label nslifecycle.dev/deletion-protection protects the namespace; to allow its deletion, run: " +
+	const protected = "the label nslifecycle.dev/deletion-protection protects the namespace; to allow its deletion, run: " +
 		"kubectl label namespace shop nslifecycle.dev/deletion-protection-"
 	tests := map[string]struct {
 		labels map[string]string
 		want   string
 	}{
-		"no label":       {},
-		"another label":  {labels: map[string]string{"example.com/deletion-protection": "enabled"}},
-		"enabled":        {labels: map[string]string{"nslifecycle.dev/deletion-protection": "enabled"}, want: protected},
-		"any value":      {labels: map[string]string{"nslifecycle.dev/deletion-protection": "false"}, want: protected},
-		"an empty value": {labels: map[string]string{"nslifecycle.dev/deletion-protection": ""}, want: protected},
-		"a longer key":   {labels: map[string]string{"nslifecycle.dev/deletion-protections": "enabled"}},
+		"no label":      {},
+		"another label": {labels: map[string]string{"example.com/deletion-protection": "enabled"}},
+		"value enabled": {labels: map[string]string{"nslifecycle.dev/deletion-protection": "enabled"}, want: protected},
+		"another value": {labels: map[string]string{"nslifecycle.dev/deletion-protection": "false"}, want: protected},
+		"empty value":   {labels: map[string]string{"nslifecycle.dev/deletion-protection": ""}, want: protected},
+		"longer key":    {labels: map[string]string{"nslifecycle.dev/deletion-protections": "enabled"}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

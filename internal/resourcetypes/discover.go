@@ -16,18 +16,18 @@ import (
 	"k8s.io/client-go/discovery"
 )
 
-// Set contains the resource types that one discovery found.
+// Set is the result of a discovery.
 type Set struct {
-	// Types are sorted by group and resource, each in the version that the API server
-	// prefers.
+	// Types contains the discovered types, sorted by group and resource, each in the version that the API
+	// server prefers.
 	Types []Type
-	// Failed are the errors of group versions whose types could not be discovered.
+	// Failed contains the errors of group versions whose types could not be discovered.
 	Failed map[schema.GroupVersion]error
-	// Unparsed are the errors of group versions that cannot be parsed.
+	// Unparsed contains the errors of group versions that cannot be parsed.
 	Unparsed map[string]error
 }
 
-// Err joins all discovery errors, in the order of the group versions.
+// Err joins all discovery errors, sorted by group version.
 func (s *Set) Err() error {
 	var errs []error
 	failed := slices.SortedFunc(maps.Keys(s.Failed), func(a, b schema.GroupVersion) int {
@@ -42,13 +42,13 @@ func (s *Set) Err() error {
 	return errors.Join(errs...)
 }
 
-// Discoverer discovers the namespaced types that an API server serves.
+// Discoverer discovers the namespaced resource types of an API server.
 type Discoverer interface {
 	ServerPreferredNamespacedResourcesWithContext(ctx context.Context) ([]*metav1.APIResourceList, error)
 }
 
-// Discover returns the types that an API server serves, without subresources. It fails only if the
-// API server returns no type at all; partial failures are part of the Set.
+// Discover returns the namespaced types that an API server serves, without subresources. It returns an
+// error only if discovery fails completely or finds no type. Partial failures are part of the Set.
 func Discover(ctx context.Context, discoverer Discoverer) (*Set, error) {
 	lists, err := discoverer.ServerPreferredNamespacedResourcesWithContext(ctx)
 	set := &Set{Failed: map[schema.GroupVersion]error{}, Unparsed: map[string]error{}}

@@ -1,10 +1,10 @@
 // Copyright The nslifecycle Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package resourcetypes discovers the namespaced resource types of an API server and lists their
-// objects as metadata.
+// Package resourcetypes discovers the namespaced resource types of an API server and lists the metadata
+// of their objects.
 //
-// Failures are part of the results, since diagnosis, force-finalization and backup must work with a
-// partly failing cluster. Package finalization shares the parser only: to confirm that a namespace
-// is empty it needs complete results, shared by many namespaces.
+// Failures are part of the results, because diagnosis, force-finalization and backup must work in a
+// partially failing cluster. Package finalization uses only the parser of this package: to confirm that
+// a namespace is empty, it needs complete results, which many namespaces share.
 package resourcetypes

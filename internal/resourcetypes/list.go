@@ -16,29 +16,29 @@ import (
 const (
 	// maxConcurrentLists limits the number of types that are listed concurrently.
 	maxConcurrentLists = 32
-	// pageSize is the maximum number of objects of one request.
+	// pageSize is the maximum number of objects on a page.
 	pageSize = 500
 )
 
-// Unlimited lists all objects of a type.
+// Unlimited is the limit for listing all objects of a type.
 const Unlimited = 0
 
 // Content contains the objects of one type.
 type Content struct {
 	Type Type
-	// Objects are all objects, or the first ones if the list has a limit.
+	// Objects contains all objects, or the first objects if the list has a limit.
 	Objects []metav1.PartialObjectMetadata
-	// Count is the number of all objects. If the API server does not return the number of remaining
-	// objects it is the number of Objects, and IsAtLeast is true.
+	// Count is the total number of objects. If the API server does not return the number of objects on
+	// later pages, Count is the number of Objects and IsAtLeast is true.
 	Count     int
 	IsAtLeast bool
-	// Err is the reason why the list is incomplete.
+	// Err is the error that made the list incomplete.
 	Err error
 }
 
-// List lists the objects of each type in one namespace, or in all if the name is empty, up to limit
-// objects of each. It returns the types that have objects or could not be listed, in the order of
-// the types. A type that is no longer served is omitted.
+// List lists up to limit objects of each type, in one namespace or, if the namespace is empty, in all
+// namespaces. It returns the types that have objects or could not be listed, in the original order. It
+// omits types that are no longer served.
 func List(
 	ctx context.Context, client metadata.Interface, namespace string, types []Type, limit int,
 ) []Content {
@@ -51,7 +51,7 @@ func List(
 			return nil
 		})
 	}
-	_ = group.Wait() // Errors are part of the contents.
+	_ = group.Wait() // Each Content contains its error.
 	var contents []Content
 	for _, content := range all {
 		if content.Count > 0 || content.Err != nil {
@@ -64,7 +64,7 @@ func List(
 func listType(ctx context.Context, client metadata.Interface, namespace string, resourceType Type, limit int) Content {
 	content := Content{Type: resourceType}
 	if !resourceType.Can("list") {
-		if resourceType.Can("delete") { // A type that can only be created, such as a review, has no objects.
+		if resourceType.Can("delete") { // Types that can only be created, such as reviews, have no objects.
 			content.Err = fmt.Errorf("the API server does not support listing %s", resourceType)
 		}
 		return content
@@ -79,7 +79,7 @@ func listType(ctx context.Context, client metadata.Interface, namespace string, 
 		case apierrors.IsNotFound(err): // The type is no longer served.
 			return content
 		case apierrors.IsResourceExpired(err) && options.Continue != "":
-			// The list took longer than etcd keeps old revisions: repeat it without pages.
+			// The list took longer than etcd keeps old revisions. Repeat it without pages.
 			content.Objects, options = nil, metav1.ListOptions{}
 			limit = Unlimited
 			continue

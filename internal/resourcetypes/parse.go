@@ -17,41 +17,42 @@ import (
 type Type struct {
 	schema.GroupVersionResource
 	Kind string
-	// Verbs are the supported verbs, such as list and delete.
+	// Verbs contains the supported verbs, such as list and delete.
 	Verbs []string
 }
 
-// Can reports whether the API server supports a verb for the type.
+// Can reports whether the API server supports the given verb for the type.
 func (t Type) Can(verb string) bool {
 	return slices.Contains(t.Verbs, verb)
 }
 
-// String returns the name as kubectl accepts it: deployments.apps, or pods.
+// String returns the name of the type in the form that kubectl accepts, such as deployments.apps or
+// pods.
 func (t Type) String() string {
 	return t.GroupResource().String()
 }
 
-// IsNamed reports whether a name that a user entered refers to the type: deployments.apps, or
-// deployments.
+// IsNamed reports whether a user can refer to the type by the given name, with or without the group:
+// deployments.apps or deployments.
 func (t Type) IsNamed(name string) bool {
 	return name == t.String() || name == t.Resource
 }
 
-// GroupVersionKind returns the apiVersion and kind of the type's objects.
+// GroupVersionKind returns the group, version and kind of the type's objects.
 func (t Type) GroupVersionKind() schema.GroupVersionKind {
 	return t.GroupVersion().WithKind(t.Kind)
 }
 
-// InvalidGroupVersion is a group version that cannot be parsed, or that contains a resource whose
-// name cannot be part of a URL.
+// InvalidGroupVersion is a group version that cannot be parsed, or that contains a resource name that
+// cannot be part of a URL.
 type InvalidGroupVersion struct {
 	GroupVersion string
 	Err          error
 }
 
-// Parse returns the namespaced resource types in the results of discovery that include accepts,
-// sorted by group, resource and version, and the group versions that are not valid, in the order of
-// the lists.
+// Parse parses discovery results. It returns the namespaced types for which include returns true,
+// sorted by group, resource and version. It also returns the invalid group versions, in the order of the
+// lists.
 func Parse(
 	lists []*metav1.APIResourceList, include func(resource *metav1.APIResource) bool,
 ) ([]Type, []InvalidGroupVersion) {

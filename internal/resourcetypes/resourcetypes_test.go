@@ -74,8 +74,8 @@ func TestDiscover(t *testing.T) {
 }
 
 func TestDiscoverNothing(t *testing.T) {
-	for name, answer := range map[string]discovered{"an error": {err: errDown}, "no types": {}} {
-		if found, err := Discover(t.Context(), answer); err == nil {
+	for name, result := range map[string]discovered{"an error": {err: errDown}, "no types": {}} {
+		if found, err := Discover(t.Context(), result); err == nil {
 			t.Errorf("%s: got %+v", name, found)
 		}
 	}
@@ -86,8 +86,8 @@ var configMaps = Type{
 	Kind:                 "ConfigMap", Verbs: []string{"list", "delete"},
 }
 
-// newClient returns a client whose lists return these pages or errors, in this order, and the
-// options of the lists.
+// newClient returns a client whose list requests return the given pages or errors in order. It also
+// returns the options of these requests.
 func newClient(responses ...any) (*metadatafake.FakeMetadataClient, *[]metav1.ListOptions) {
 	scheme := metadatafake.NewTestScheme()
 	_ = metav1.AddMetaToScheme(scheme)
@@ -129,16 +129,16 @@ func TestList(t *testing.T) {
 		isAtLeast bool
 		err       string
 	}{
-		"no objects":                      {of: configMaps, responses: []any{page("", nil)}},
-		"one page":                        {of: configMaps, responses: []any{page("", nil, "a", "b")}, names: []string{"a", "b"}, count: 2},
-		"two pages":                       {of: configMaps, responses: []any{page("x", nil, "a"), page("", nil, "b")}, names: []string{"a", "b"}, count: 2},
-		"a limit":                         {of: configMaps, limit: 1, responses: []any{page("x", new(int64(41)), "a")}, names: []string{"a"}, count: 42},
-		"a limit, uncounted":              {of: configMaps, limit: 1, responses: []any{page("x", nil, "a")}, names: []string{"a"}, count: 1, isAtLeast: true},
-		"a page that expired":             {of: configMaps, responses: []any{page("x", nil, "a"), expired, page("", nil, "a", "b")}, names: []string{"a", "b"}, count: 2},
-		"an error on the second page":     {of: configMaps, responses: []any{page("x", nil, "a"), errDown}, names: []string{"a"}, count: 1, err: "configmaps"},
-		"a type that is no longer served": {of: configMaps, responses: []any{apierrors.NewNotFound(schema.GroupResource{}, "")}},
-		"a type without a list":           {of: Type{GroupVersionResource: configMaps.GroupVersionResource, Verbs: []string{"delete"}}, err: "does not support listing configmaps"},
-		"a type that can only be created": {of: Type{GroupVersionResource: configMaps.GroupVersionResource, Verbs: []string{"create"}}},
+		"no objects":                         {of: configMaps, responses: []any{page("", nil)}},
+		"one page":                           {of: configMaps, responses: []any{page("", nil, "a", "b")}, names: []string{"a", "b"}, count: 2},
+		"two pages":                          {of: configMaps, responses: []any{page("x", nil, "a"), page("", nil, "b")}, names: []string{"a", "b"}, count: 2},
+		"a limit":                            {of: configMaps, limit: 1, responses: []any{page("x", new(int64(41)), "a")}, names: []string{"a"}, count: 42},
+		"a limit, without a remaining count": {of: configMaps, limit: 1, responses: []any{page("x", nil, "a")}, names: []string{"a"}, count: 1, isAtLeast: true},
+		"an expired list is repeated":        {of: configMaps, responses: []any{page("x", nil, "a"), expired, page("", nil, "a", "b")}, names: []string{"a", "b"}, count: 2},
+		"an error on the second page":        {of: configMaps, responses: []any{page("x", nil, "a"), errDown}, names: []string{"a"}, count: 1, err: "configmaps"},
+		"a type that is no longer served":    {of: configMaps, responses: []any{apierrors.NewNotFound(schema.GroupResource{}, "")}},
+		"a type that does not support list":  {of: Type{GroupVersionResource: configMaps.GroupVersionResource, Verbs: []string{"delete"}}, err: "does not support listing configmaps"},
+		"a type that can only be created":    {of: Type{GroupVersionResource: configMaps.GroupVersionResource, Verbs: []string{"create"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			client, requests := newClient(test.responses...)

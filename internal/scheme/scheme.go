@@ -12,7 +12,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 )
 
-// New returns a scheme with the built-in types and those of nslifecycle.dev.
+// New returns a scheme with the built-in types and the types of nslifecycle.dev.
 func New() *runtime.Scheme {
 	scheme := runtime.NewScheme()
 	utilruntime.Must(clientgoscheme.AddToScheme(scheme))

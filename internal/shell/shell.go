@@ -1,7 +1,7 @@
 // Copyright The nslifecycle Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package shell formats the kubectl commands that are proposed to the user.
+// Package shell formats kubectl commands that messages propose to users.
 package shell
 
 import (
@@ -12,15 +12,15 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/printable"
 )
 
-// safe matches words that no shell interprets, at the start of an argument or within one.
-// Quoting does not make other words safe: sh, fish and PowerShell have different rules for it.
+// safe matches words that no shell interprets, neither at the start of an argument nor within one.
+// Quoting does not make other words safe, because the rules of sh, fish and PowerShell differ.
 var safe = regexp.MustCompile(`^[A-Za-z0-9_./][A-Za-z0-9_./:@=,+-]*$`)
 
-// program starts every command.
+// program is the prefix of every command.
 const program = "kubectl "
 
-// Command returns a kubectl command with names in the place of the verbs %s of a format. If one
-// of the names is not safe in a shell, it returns a sentence that cannot be taken for a command.
+// Command formats a kubectl command with names. If a name is not safe in a shell, it returns a
+// sentence that cannot be mistaken for a command.
 func Command(format string, names ...any) string {
 	for _, name := range names {
 		if !safe.MatchString(fmt.Sprint(name)) {
@@ -30,7 +30,7 @@ func Command(format string, names ...any) string {
 	return fmt.Sprintf(format, names...)
 }
 
-// IsCommand reports whether a text is a command and not a sentence.
+// IsCommand reports whether Command returned a command and not a sentence.
 func IsCommand(text string) bool { return strings.HasPrefix(text, program) }
 
 func sentence(format string, names []any) string {
@@ -43,5 +43,5 @@ func sentence(format string, names []any) string {
 		words = append(words, word)
 	}
 	return fmt.Sprintf("Run kubectl with the arguments "+strings.TrimPrefix(format, program)+
-		"; one of the names cannot be pasted into a shell safely", words...)
+		"; one of the names cannot be safely pasted into a shell", words...)
 }

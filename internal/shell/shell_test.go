@@ -12,7 +12,7 @@ import (
 	"unicode"
 )
 
-// interpreted are words that at least one of sh, dash, bash, zsh, fish and PowerShell interprets.
+// interpreted contains words that sh, dash, bash, zsh, fish or PowerShell interprets.
 var interpreted = []string{
 	"", "a b", "it's", `a"b`, `a\b`, "x; touch HIT #", `x\'; touch HIT #`, "$(touch HIT)", "`touch HIT`",
 	"$'\\r\\'; touch HIT #'", "a\ntouch HIT", "a\rtouch HIT", "a\x00b", "\x1b]0;x\x07", "\u009b2J", "a\u202eb", "a\u00a0b",
@@ -38,13 +38,13 @@ func TestCommand(t *testing.T) {
 	}
 	got := Command("kubectl delete %s %s --namespace=%s", "rolebindings", `x\'; touch PWN #`, "a")
 	want := `Run kubectl with the arguments delete rolebindings "x\\'; touch PWN #" --namespace=a; ` +
-		"one of the names cannot be pasted into a shell safely"
+		"one of the names cannot be safely pasted into a shell"
 	if got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }
 
-// Every command is one line whose words a shell passes to kubectl unchanged.
+// FuzzCommand verifies that a shell passes all words of a command to kubectl unchanged.
 func FuzzCommand(f *testing.F) {
 	for _, name := range append(interpreted, plain...) {
 		f.Add(name)
@@ -60,7 +60,7 @@ func FuzzCommand(f *testing.F) {
 	})
 }
 
-// TestShells runs what Command returns in the installed shells.
+// TestShells runs the results of Command in all installed shells.
 func TestShells(t *testing.T) {
 	names := append(append([]string{}, plain...), interpreted...)
 	for _, shell := range []string{"sh", "dash", "bash", "zsh", "fish"} {
@@ -78,7 +78,8 @@ func TestShells(t *testing.T) {
 	}
 }
 
-// expectArguments runs a command in a shell, with a kubectl that records its arguments.
+// expectArguments runs a command in a shell with a fake kubectl, and verifies the arguments that
+// the fake records.
 func expectArguments(t *testing.T, shell, command string, want []string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -99,7 +100,7 @@ func expectArguments(t *testing.T, shell, command string, want []string) {
 		t.Fatal(err)
 	}
 	if string(got) != strings.Join(want, "\n")+"\n" {
-		t.Errorf("%s: kubectl was given %q, want %q", command, got, want)
+		t.Errorf("%s: kubectl got the arguments %q, want %q", command, got, want)
 	}
 	if _, err := os.Stat(filepath.Join(process.Dir, "HIT")); err == nil {
 		t.Errorf("%s ran another command", command)

@@ -6,11 +6,12 @@
 //	go build -ldflags "-X github.com/nslifecycle/nslifecycle/internal/version.version=v0.1.0
 //	                   -X github.com/nslifecycle/nslifecycle/internal/version.revision=<commit>"
 //
-// Other builds contain the version that Go records: the state of the checkout, or the version of the
+// In other builds, Go records the version: the state of the checkout, or the version of the
 // installed module.
 package version
 
 import (
+	"cmp"
 	"fmt"
 	"runtime"
 	"runtime/debug"
@@ -19,14 +20,14 @@ import (
 // The linker sets these variables.
 var version, revision string
 
-// unknown is the version of a build without any version information.
+// unknown is the version of a build without version information.
 const unknown = "(devel)"
 
-// Info is the version of a program and how it was built.
+// Info describes the version of a program and how it was built.
 type Info struct {
 	Version  string `json:"version"`
 	Revision string `json:"revision,omitempty"`
-	// IsModified reports that the checkout had uncommitted changes.
+	// IsModified reports whether the checkout had uncommitted changes.
 	IsModified bool   `json:"isModified,omitempty"`
 	Go         string `json:"go"`
 	Platform   string `json:"platform"`
@@ -46,18 +47,12 @@ func (i Info) String() string {
 	return fmt.Sprintf("%s (%s, %s)", i.Version, i.Go, i.Platform)
 }
 
-// compute prefers the values of the linker: a release does not record the state of the checkout, since
-// untracked files would change the version.
+// compute prefers the values set by the linker. A release does not contain the state of the
+// checkout, because untracked files would change the version.
 func compute(version, revision string, build *debug.BuildInfo) Info {
 	info := Info{
-		Version: version, Revision: revision,
+		Version: cmp.Or(version, build.Main.Version, unknown), Revision: revision,
 		Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH,
-	}
-	if info.Version == "" {
-		info.Version = build.Main.Version
-	}
-	if info.Version == "" {
-		info.Version = unknown
 	}
 	if info.Revision != "" {
 		return info

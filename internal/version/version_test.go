@@ -27,7 +27,7 @@ func TestCompute(t *testing.T) {
 			version: "v0.1.0", revision: "abc", build: &debug.BuildInfo{Main: debug.Module{Version: "(devel)"}},
 			want: Info{Version: "v0.1.0", Revision: "abc"},
 		},
-		"release from a modified checkout": {
+		"release built from a modified checkout": {
 			version: "v0.1.0", revision: "abc", build: checkout,
 			want: Info{Version: "v0.1.0", Revision: "abc"},
 		},
@@ -37,7 +37,7 @@ func TestCompute(t *testing.T) {
 				Version: "v0.1.1-0.20261121224131-b28bed57a7c5+dirty", Revision: "b28bed5", IsModified: true,
 			},
 		},
-		"go install of a version": {
+		"go install with a version": {
 			build: &debug.BuildInfo{Main: debug.Module{Version: "v0.1.0"}},
 			want:  Info{Version: "v0.1.0"},
 		},

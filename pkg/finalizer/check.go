@@ -16,10 +16,10 @@ import (
 	"github.com/nslifecycle/nslifecycle/pkg/internal/workrunner"
 )
 
-// MissingPermissionsError is the error of [Check] if the identity of the program lacks
+// MissingPermissionsError is the error that [Check] returns if the identity of the program lacks
 // permissions.
 type MissingPermissionsError struct {
-	// Missing lists the permissions, such as "update namespaces/finalize".
+	// Missing lists the missing permissions, such as "update namespaces/finalize".
 	Missing []string
 	// Message names the missing permissions and the kubectl commands that grant them.
 	Message string
@@ -28,19 +28,19 @@ type MissingPermissionsError struct {
 // Error returns the message.
 func (e *MissingPermissionsError) Error() string { return e.Message }
 
-// requiredPermissions are the permissions without which a namespace finalizer cannot be removed.
+// requiredPermissions are the permissions that are required to remove a namespace finalizer.
 var requiredPermissions = []workrunner.Permission{
 	{Verb: "get"}, {Verb: "list"}, {Verb: "watch"}, {Verb: "update", Subresource: "finalize"},
 }
 
-// Check returns an error if name is not a valid namespace finalizer, a *MissingPermissionsError if
-// the identity of the configuration lacks permissions, and nil otherwise. Add runs the same check
-// when the manager starts, and logs the result.
+// Check returns an error if name is not a valid namespace finalizer, and a *MissingPermissionsError
+// if the identity in the configuration lacks permissions. The same check runs when a manager with
+// [Add] starts, and its result is logged.
 func Check(ctx context.Context, config *rest.Config, name corev1.FinalizerName) error {
 	if err := workrunner.ValidateFinalizer(name); err != nil {
 		return err
 	}
-	c, err := workrunner.NewClientForConfig(config)
+	c, err := workrunner.NewClient(config, nil)
 	if err != nil {
 		return err
 	}
@@ -56,7 +56,8 @@ func checkPermissions(ctx context.Context, c client.Client, name corev1.Finalize
 	return err
 }
 
-// logMissingPermissions only logs: the permissions may be granted later.
+// logMissingPermissions logs missing permissions. They are not fatal, because they can be granted
+// later.
 func logMissingPermissions(ctx context.Context, c client.Client, name corev1.FinalizerName) {
 	if err := checkPermissions(ctx, c, name); err != nil && ctx.Err() == nil {
 		log.FromContext(ctx).WithName(loggerName).Error(err, "Cannot remove the namespace finalizer", "finalizer", name)

@@ -11,39 +11,36 @@ import (
 	"github.com/nslifecycle/nslifecycle/pkg/internal/workrunner"
 )
 
-// NotYetError is the error of [NotYet]. It may be wrapped.
+// NotYetError is the error that [NotYet] returns. It can be wrapped.
 type NotYetError struct {
-	// After is the longest time until the function is called again.
+	// After is the maximum time until the function is called again.
 	After time.Duration
 	// Reason and Message are published in the condition. Reason is one word in CamelCase.
 	Reason, Message string
 }
 
 // Error returns the reason and the message.
-func (e *NotYetError) Error() string { return e.internal().Error() }
+func (e *NotYetError) Error() string { return (*workrunner.NotYetError)(e).Error() }
 
 // As converts the error to the type that package workrunner handles.
 func (e *NotYetError) As(target any) bool {
 	notYet, ok := target.(**workrunner.NotYetError)
 	if ok {
-		*notYet = e.internal()
+		*notYet = (*workrunner.NotYetError)(e)
 	}
 	return ok
 }
 
-func (e *NotYetError) internal() *workrunner.NotYetError {
-	return &workrunner.NotYetError{After: e.After, Reason: e.Reason, Message: e.Message}
-}
-
-// NotYet returns a *NotYetError, which reports that the cleanup has to wait. The function is
-// called again after the duration, or when the Namespace changes. The wait is not logged as an
-// error, and resets the backoff.
+// NotYet returns a *NotYetError, which reports that the cleanup must wait. The function is called
+// again after the duration, or when the Namespace changes. The wait is not logged as an error, and
+// resets the backoff.
 func NotYet(after time.Duration, reason, format string, args ...any) error {
 	return &NotYetError{After: after, Reason: reason, Message: fmt.Sprintf(format, args...)}
 }
 
 // Progress publishes the progress of a Func in the condition of the Namespace. ctx must be the
-// context of the Func; with any other context Progress does nothing. A failed write is logged.
+// context that was passed to the Func; with any other context, Progress does nothing. If the write
+// fails, the error is logged.
 func Progress(ctx context.Context, reason, format string, args ...any) {
 	workrunner.Progress(ctx, reason, fmt.Sprintf(format, args...))
 }

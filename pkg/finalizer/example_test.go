@@ -16,11 +16,11 @@ import (
 	"github.com/nslifecycle/nslifecycle/pkg/finalizer"
 )
 
-// errBusy is the error of a bucket that contains objects.
+// errBusy is the error that reports that a bucket contains objects.
 var errBusy = errors.New("the bucket is not empty")
 
-// buckets represents an external service. Buckets are identified by the UID of the Namespace, since
-// a name can be used again.
+// buckets represents an external service. It identifies buckets by the UID of the Namespace, because a
+// name can be reused.
 type buckets map[string]int
 
 func (b buckets) Delete(_ context.Context, uid string) error {
@@ -32,7 +32,7 @@ func (b buckets) Delete(_ context.Context, uid string) error {
 	return nil
 }
 
-// A program that deletes the bucket of each Namespace after its content is deleted.
+// This program deletes the bucket of each Namespace after the content of the Namespace is deleted.
 func ExampleAdd() {
 	run := func(ctx context.Context, service buckets) error {
 		mgr, err := ctrl.NewManager(ctrl.GetConfigOrDie(), ctrl.Options{
@@ -43,7 +43,7 @@ func ExampleAdd() {
 		}
 		err = finalizer.Add(mgr, "buckets.corp.example.com/bucket",
 			func(ctx context.Context, namespace *corev1.Namespace) (finalizer.Result, error) {
-				// The function is idempotent. A nil error releases the Namespace.
+				// The function is idempotent. If it returns nil, the finalizer is removed.
 				return finalizer.Result{}, service.Delete(ctx, string(namespace.UID))
 			},
 			finalizer.AfterContent())
@@ -55,8 +55,8 @@ func ExampleAdd() {
 	_ = run
 }
 
-// A bucket that contains objects is not an error: deleting them takes time. The function is called
-// again until it returns nil.
+// A bucket that still contains objects is not an error, because deleting them takes time. The function
+// is called again until it returns nil.
 func ExampleNotYet() {
 	service := buckets{"1234": 2}
 	deleteBucket := func(ctx context.Context, namespace *corev1.Namespace) (finalizer.Result, error) {
@@ -84,7 +84,7 @@ func ExampleNotYet() {
 	// the bucket was deleted
 }
 
-// Existing and new Namespaces with a label get the finalizer.
+// The finalizer is added to existing and new Namespaces with a label.
 func ExampleAddFinalizer() {
 	selectsTeams := func(namespace *corev1.Namespace) bool { return namespace.Labels["corp.example.com/team"] != "" }
 	option := finalizer.AddFinalizer(selectsTeams)

@@ -27,13 +27,13 @@ const (
 	messageReleased = "The cleanup is complete and the namespace finalizer was removed"
 )
 
-// Func cleans up what belongs to a Namespace that is being deleted. A nil error releases the
-// Namespace. Func must be idempotent: it is called again after an error and after a restart. The
-// Namespace is a copy that Func may change.
+// Func deletes the external resources of a Namespace that is being deleted. If it returns a nil
+// error, the finalizer is removed. Func must be idempotent: it is called again after an error and
+// after a restart. The Namespace is a copy that Func can modify.
 type Func func(ctx context.Context, namespace *corev1.Namespace) (Result, error)
 
-// Result is the outcome of a successful Func. It is published in the condition if other
-// finalizers still hold the Namespace.
+// Result is the outcome of a successful Func. It is published in the condition if the Namespace
+// still has other finalizers.
 type Result struct {
 	// Reason is one word in CamelCase, such as IndexDeleted. The default is "Released".
 	Reason string
@@ -41,10 +41,10 @@ type Result struct {
 	Message string
 }
 
-// Add adds a controller to the manager that calls fn for each Namespace that is being deleted and
-// has the finalizer name in spec.finalizers. With leader election the controller runs only in the
-// leader. Add returns an error if name is not a valid namespace finalizer, an option is invalid,
-// or another controller of this process has the same name.
+// Add adds a controller to the manager. The controller calls fn for each Namespace that is being
+// deleted and that has the finalizer name in spec.finalizers. With leader election, the controller
+// runs only in the leader. Add returns an error if the name or an option is invalid, or if another
+// controller in this process has the same name.
 func Add(mgr manager.Manager, name corev1.FinalizerName, fn Func, opts ...Option) error {
 	if fn == nil {
 		return fmt.Errorf("finalizer.Add(%q): the function is nil", name)
@@ -60,8 +60,8 @@ func Add(mgr manager.Manager, name corev1.FinalizerName, fn Func, opts ...Option
 	if err := workrunner.Add(mgr, func(c client.Client) workrunner.Setup {
 		return workrunner.Setup{
 			Handler: newHandler(c, name, fn, o), Options: o.Options,
-			// The API server keeps the phase consistent with the deletionTimestamp. Other Namespaces
-			// need not be watched.
+			// Only terminating Namespaces must be watched. The API server keeps the phase consistent with
+			// the deletionTimestamp.
 			Selection: workrunner.Selection{
 				Field: fields.OneTermEqualSelector("status.phase", string(corev1.NamespaceTerminating)),
 			},
@@ -129,7 +129,7 @@ func newAddHandler(
 	}
 }
 
-// isSelected calls the function of the user with a copy of the Namespace. It returns false if the
+// isSelected calls the user's function with a copy of the Namespace. It returns false if the
 // function panics.
 func isSelected(
 	namespace *corev1.Namespace, name corev1.FinalizerName, selects func(*corev1.Namespace) bool,
@@ -138,7 +138,7 @@ func isSelected(
 		if value := recover(); value != nil {
 			selected = false
 			log.Log.WithName(loggerName).Error(fmt.Errorf("panic: %v", value),
-				"The function passed to finalizer.AddFinalizer panicked; the namespace does not get the finalizer",
+				"The function passed to finalizer.AddFinalizer panicked; the finalizer is not added to the namespace",
 				"finalizer", name, "namespace", namespace.Name, "stack", string(debug.Stack()))
 		}
 	}()
@@ -150,8 +150,8 @@ func hasFinalizer(namespace *corev1.Namespace, name corev1.FinalizerName) bool {
 	return slices.Contains(namespace.Spec.Finalizers, name)
 }
 
-// withoutFinalizer returns spec.finalizers without the finalizer. It removes duplicates too, since
-// each of them would hold the Namespace.
+// withoutFinalizer returns spec.finalizers without the finalizer. It also removes duplicates,
+// because each of them would block the deletion.
 func withoutFinalizer(namespace *corev1.Namespace, name corev1.FinalizerName) []corev1.FinalizerName {
 	return slices.DeleteFunc(slices.Clone(namespace.Spec.Finalizers),
 		func(other corev1.FinalizerName) bool { return other == name })

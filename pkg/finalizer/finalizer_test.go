@@ -35,7 +35,7 @@ const (
 
 var (
 	start = time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
-	// errDown is an unclassified error.
+	// errDown is an error without a special meaning.
 	errDown = errors.New("the service is unavailable")
 )
 
@@ -56,14 +56,15 @@ func undeleted(namespace *corev1.Namespace) *corev1.Namespace {
 	return namespace
 }
 
-// fixture is an API server with one Namespace, and a reconciler.
+// fixture is a fake API server with one Namespace, and a reconciler.
 type fixture struct {
 	t          *testing.T
 	client     client.Client
 	clock      *clocktesting.FakePassiveClock
 	reconciler *workrunner.Reconciler
 	calls      int
-	// beforeWrite is called before each write to /finalize. Its error is the response.
+	// beforeWrite is called before each write to /finalize. If it returns an error, the write fails
+	// with it.
 	beforeWrite func(writes int) error
 	writes      int
 }
@@ -87,13 +88,13 @@ func newFixture(t *testing.T, namespace *corev1.Namespace, fn Func, opts ...Opti
 	return w
 }
 
-// finalize updates the finalizers; the fake client does not implement the subresource.
+// finalize updates the finalizers, because the fake client does not implement the subresource.
 func (w *fixture) finalize(
 	ctx context.Context, c client.Client, subresource string, object client.Object, _ ...client.SubResourceUpdateOption,
 ) error {
 	w.writes++
 	if subresource != "finalize" {
-		return fmt.Errorf("a write to %q", subresource)
+		return fmt.Errorf("unexpected write to %q", subresource)
 	}
 	if w.beforeWrite != nil {
 		if err := w.beforeWrite(w.writes); err != nil {
@@ -116,7 +117,7 @@ func (w *fixture) namespace() *corev1.Namespace {
 	return &namespace
 }
 
-// conditionText is the comparable part of a condition.
+// conditionText contains the fields of a condition that tests compare.
 type conditionText struct {
 	status          corev1.ConditionStatus
 	reason, message string
@@ -145,7 +146,7 @@ func TestReconcile(t *testing.T) {
 		after     time.Duration
 		isError   bool
 	}{
-		"not deleted": {
+		"not terminating": {
 			namespace: undeleted(namespaceWith(held...)), fn: succeed, want: held,
 		},
 		"without the finalizer": {
@@ -172,7 +173,7 @@ func TestReconcile(t *testing.T) {
 			fn:        func(context.Context, *corev1.Namespace) (Result, error) { return Result{}, errDown },
 			condition: conditionText{corev1.ConditionFalse, "Retrying", errDown.Error()},
 		},
-		// The result of a failed call is ignored.
+		// The result is ignored if the call returns an error.
 		"an error and a result": {
 			namespace: namespaceWith(held...), calls: 1, want: held, isError: true,
 			fn: func(context.Context, *corev1.Namespace) (Result, error) {
@@ -192,15 +193,15 @@ func TestReconcile(t *testing.T) {
 			},
 			condition: conditionText{corev1.ConditionFalse, "Archiving", "2 of 3 logs"},
 		},
-		"content exists": {
+		"AfterContent, while content exists": {
 			namespace: namespaceWith(held...), fn: succeed, opts: []Option{AfterContent()}, want: held,
 		},
-		"content is deleted": {
+		"AfterContent, after the content is deleted": {
 			namespace: namespaceWith(other, own), fn: succeed, opts: []Option{AfterContent()}, calls: 1,
 			want:      []corev1.FinalizerName{other},
 			condition: conditionText{corev1.ConditionTrue, "Released", messageReleased},
 		},
-		"the function changes its argument": {
+		"the function modifies its argument": {
 			namespace: namespaceWith(held...), calls: 1, want: released,
 			fn: func(_ context.Context, namespace *corev1.Namespace) (Result, error) {
 				namespace.Spec.Finalizers, namespace.Labels = nil, map[string]string{"a": "b"}
@@ -215,7 +216,7 @@ func TestReconcile(t *testing.T) {
 			result, err := w.reconcile()
 
 			if (err != nil) != test.isError || result.RequeueAfter != test.after {
-				t.Errorf("Reconcile: %v, %v; want an error %t, after %s", result, err, test.isError, test.after)
+				t.Errorf("Reconcile: %v, %v; want an error: %t, requeue after %s", result, err, test.isError, test.after)
 			}
 			if w.calls != test.calls {
 				t.Errorf("The function was called %d times, want %d", w.calls, test.calls)
@@ -233,7 +234,7 @@ func TestReconcile(t *testing.T) {
 	}
 }
 
-// Concurrent changes are preserved, and the function is not called again.
+// Changes by other clients during a call are preserved, and the function is not called again.
 func TestConflictIsRetriedWithoutAnotherCall(t *testing.T) {
 	w := newFixture(t, namespaceWith(own, corev1.FinalizerKubernetes), succeed)
 	w.beforeWrite = func(writes int) error {
@@ -258,7 +259,7 @@ func TestConflictIsRetriedWithoutAnotherCall(t *testing.T) {
 	}
 }
 
-// If another client removes the finalizer, nothing is written.
+// If another client removes the finalizer, the reconciler does not write.
 func TestRemovedFinalizerIsNotWritten(t *testing.T) {
 	w := newFixture(t, namespaceWith(own, other), succeed)
 	w.beforeWrite = func(int) error {
@@ -274,7 +275,7 @@ func TestRemovedFinalizerIsNotWritten(t *testing.T) {
 	}
 }
 
-// After the function has returned nil, only the write is retried.
+// After the function returns nil, only the write is retried.
 func TestOnlyTheWriteIsRetried(t *testing.T) {
 	w := newFixture(t, namespaceWith(own), succeed)
 	w.beforeWrite = func(writes int) error {
@@ -300,7 +301,7 @@ func TestOnlyTheWriteIsRetried(t *testing.T) {
 	}
 }
 
-// The outcome for one Namespace does not apply to another one with the same name.
+// The outcome for a Namespace does not apply to another Namespace with the same name.
 func TestAnotherUIDIsNotReleased(t *testing.T) {
 	w := newFixture(t, namespaceWith(own, corev1.FinalizerKubernetes), succeed)
 	w.beforeWrite = func(int) error {
@@ -315,7 +316,7 @@ func TestAnotherUIDIsNotReleased(t *testing.T) {
 		if err := w.client.Create(t.Context(), again); err != nil {
 			return err
 		}
-		// The new Namespace is terminating as well, so only the UID differs.
+		// The new Namespace is terminating, too, so only the UID differs.
 		if err := w.client.Delete(t.Context(), again); err != nil {
 			return err
 		}
@@ -325,14 +326,14 @@ func TestAnotherUIDIsNotReleased(t *testing.T) {
 		t.Errorf("Reconcile: %v, %v", result, err)
 	}
 	if !hasFinalizer(w.namespace(), own) || w.condition() != (conditionText{}) {
-		t.Errorf("The new namespace was touched: %v", w.namespace())
+		t.Errorf("The new namespace was changed: %v", w.namespace())
 	}
 	if _, err := w.reconcile(); err != nil || w.calls != 1 || !hasFinalizer(w.namespace(), own) {
 		t.Errorf("Reconcile of the new namespace: %v, %d calls, finalizers %v", err, w.calls, w.namespace().Spec.Finalizers)
 	}
 }
 
-// A change of the Namespace does not shorten the backoff.
+// A watch event does not shorten the backoff.
 func TestBackoff(t *testing.T) {
 	w := newFixture(t, namespaceWith(own), func(context.Context, *corev1.Namespace) (Result, error) {
 		return Result{}, errDown
@@ -363,7 +364,7 @@ func TestProgressIsPublished(t *testing.T) {
 	if want := (conditionText{corev1.ConditionFalse, "Deleting", "7 documents remain"}); during != want {
 		t.Errorf("The condition was %v, want %v", during, want)
 	}
-	// Outside a call, it does nothing.
+	// Outside a call, Progress does nothing.
 	Progress(t.Context(), "Deleting", "nothing")
 }
 
@@ -379,7 +380,7 @@ func TestCallIsCanceledWithoutTheFinalizer(t *testing.T) {
 		t.Errorf("Reconcile: %v, %v", result, err)
 	}
 	if w.writes != 0 {
-		t.Errorf("There were %d writes of finalizers", w.writes)
+		t.Errorf("Finalizers were written %d times", w.writes)
 	}
 }
 
@@ -394,7 +395,7 @@ func TestAddFinalizer(t *testing.T) {
 		"already present": {undeleted(namespaceWith(own, other)), selectAll, []corev1.FinalizerName{own, other}},
 		"terminating":     {namespaceWith(other), selectAll, []corev1.FinalizerName{other}},
 		"panic":           {undeleted(namespaceWith(other)), func(*corev1.Namespace) bool { panic("a bug") }, []corev1.FinalizerName{other}},
-		"the function changes its argument": {
+		"the function modifies its argument": {
 			undeleted(namespaceWith(other)),
 			func(namespace *corev1.Namespace) bool { namespace.Spec.Finalizers = nil; return true },
 			[]corev1.FinalizerName{other, own},
@@ -411,7 +412,7 @@ func TestAddFinalizer(t *testing.T) {
 				t.Errorf("Finalizers (-want +got):\n%s", diff)
 			}
 			if w.condition() != (conditionText{}) {
-				t.Errorf("There is a condition: %v", w.condition())
+				t.Errorf("The condition is %v, want none", w.condition())
 			}
 		})
 	}

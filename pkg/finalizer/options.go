@@ -17,7 +17,7 @@ type Option func(*options)
 type options struct {
 	workrunner.Options
 	afterContent bool
-	// addsFinalizer is set by AddFinalizer, even if its function is nil, which is an error.
+	// addsFinalizer is true if AddFinalizer is used, even if its function is nil, which is an error.
 	addsFinalizer bool
 	selects       func(*corev1.Namespace) bool
 }
@@ -35,23 +35,24 @@ func WithWorkers(n int) Option {
 	return func(o *options) { o.Workers = n }
 }
 
-// WithBackoff sets the delay after an error. It is first after the first error, doubles with each
-// further error, and never exceeds max. The defaults are 200 ms and 1 minute.
+// WithBackoff sets the delay after errors. The delay after the first error is first. It doubles
+// with each further error and never exceeds max. The defaults are 200 ms and 1 minute.
 func WithBackoff(first, max time.Duration) Option {
 	return func(o *options) { o.Backoff = workrunner.Backoff{First: first, Max: max} }
 }
 
-// AfterContent calls the function only after all objects in the Namespace are deleted, which is
-// when the finalizer "kubernetes" is removed from spec.finalizers. Use it for resources that Pods
-// need until they terminate, such as a log store.
+// AfterContent calls the function only after all objects in the Namespace are deleted and the
+// finalizer "kubernetes" is removed from spec.finalizers. Use it for resources that Pods need until
+// they terminate, such as a log store.
 func AfterContent() Option {
 	return func(o *options) { o.afterContent = true }
 }
 
 // AddFinalizer adds the finalizer to existing and new Namespaces for which selects returns true.
-// It is added after the creation, so a Namespace that is deleted immediately may not get it.
-// Terminating Namespaces do not get it. selects is called on each change of a Namespace and must
-// not block. The finalizer is not removed when selects no longer returns true.
+// The finalizer is added after the creation, so a Namespace can be deleted before it gets the
+// finalizer. Terminating Namespaces do not get the finalizer. selects is called after each change
+// of a Namespace and must not block. The finalizer is not removed when selects no longer returns
+// true.
 func AddFinalizer(selects func(namespace *corev1.Namespace) bool) Option {
 	return func(o *options) { o.addsFinalizer, o.selects = true, selects }
 }

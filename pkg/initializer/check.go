@@ -20,8 +20,9 @@ import (
 	"github.com/nslifecycle/nslifecycle/pkg/internal/workrunner"
 )
 
-// NotRegisteredError is the error of [Check] if no NamespaceInitializerConfiguration names the
-// initializer. This is expected during a rollout: an initializer starts before it is registered.
+// NotRegisteredError is the error that [Check] returns if no NamespaceInitializerConfiguration
+// names the initializer. This error is expected during a rollout: an initializer starts before it
+// is registered.
 type NotRegisteredError struct {
 	// Name is the name of the initializer.
 	Name string
@@ -29,14 +30,15 @@ type NotRegisteredError struct {
 
 // Error returns a message that describes how to register the initializer.
 func (e *NotRegisteredError) Error() string {
-	return fmt.Sprintf("initializer %q is not registered, so no new namespace waits for it: when it is running, "+
+	return fmt.Sprintf("initializer %q is not registered, so no new namespace waits for it: while it is running, "+
 		"create a NamespaceInitializerConfiguration with initializers: [{name: %s}]", e.Name, e.Name)
 }
 
-// MissingPermissionsError is the error of [Check] if the identity of the initializer lacks required
-// permissions.
+// MissingPermissionsError is the error that [Check] returns if the identity of the initializer
+// lacks required permissions.
 type MissingPermissionsError struct {
-	// Missing lists the permissions, each as a verb and a resource: "patch namespaces".
+	// Missing lists the missing permissions, each as a verb and a resource, such as "patch
+	// namespaces".
 	Missing []string
 	// Message names the missing permissions and the kubectl commands that grant them.
 	Message string
@@ -45,24 +47,24 @@ type MissingPermissionsError struct {
 // Error returns the message.
 func (e *MissingPermissionsError) Error() string { return e.Message }
 
-// Check reports why an initializer cannot work: an invalid name or option, missing permissions
-// ([MissingPermissionsError]), or a name that is not registered ([NotRegisteredError]). The errors
-// are joined. The options are those of [Add]. Permissions are checked for all Namespaces, so one
-// that is limited by resourceNames counts as missing. The registration is not checked if the
-// identity is not allowed to read it.
+// Check reports why an initializer cannot run: an invalid name or option, missing permissions
+// ([MissingPermissionsError]), or a name that is not registered ([NotRegisteredError]). It joins
+// the errors. Pass the same options as to [Add]. Check requires each permission for all Namespaces,
+// so a permission that is limited by resourceNames is reported as missing. If the identity is not
+// allowed to read the NamespaceInitializerSet, Check does not verify the registration.
 func Check(ctx context.Context, config *rest.Config, name string, opts ...Option) error {
 	options, err := engine.NewOptions(name, opts)
 	if err != nil {
 		return err
 	}
-	c, err := workrunner.NewClientForConfig(config)
+	c, err := workrunner.NewClient(config, nil)
 	if err != nil {
 		return err
 	}
 	return errors.Join(check(ctx, c, name, options)...)
 }
 
-// check returns one entry per check; nil if it passed.
+// check returns one entry for each check. The entry is nil if the check succeeds.
 func check(ctx context.Context, c client.Client, name string, options engine.Options) []error {
 	err := workrunner.CheckPermissions(ctx, c, engine.RoleName(name), engine.RequiredPermissions(options))
 	var missing *workrunner.MissingPermissions
@@ -72,7 +74,8 @@ func check(ctx context.Context, c client.Client, name string, options engine.Opt
 	return []error{err, checkRegistered(ctx, c, name)}
 }
 
-// checkRegistered reads the NamespaceInitializerSet. It returns nil if that is forbidden.
+// checkRegistered verifies that the NamespaceInitializerSet contains the initializer. It returns
+// nil if the identity is not allowed to read the set.
 func checkRegistered(ctx context.Context, c client.Client, name string) error {
 	var set v1alpha1.NamespaceInitializerSet
 	err := c.Get(ctx, client.ObjectKey{Name: v1alpha1.EffectiveSetName}, &set)
@@ -91,7 +94,7 @@ func checkRegistered(ctx context.Context, c client.Client, name string) error {
 	return nil
 }
 
-// logFindings logs the errors of check.
+// logFindings logs the errors that check returns.
 func logFindings(ctx context.Context, log logr.Logger, findings []error) {
 	var missing *MissingPermissionsError
 	var unregistered *NotRegisteredError

@@ -13,46 +13,42 @@ import (
 )
 
 // Failed returns a *FailedError, which reports that the Namespace can never be initialized. The
-// operator deletes the Namespace. Return any other error for temporary problems.
+// operator then deletes the Namespace. For temporary problems, return any other error.
 func Failed(reason metav1.StatusReason, format string, args ...any) error {
 	return &FailedError{Reason: reason, Message: fmt.Sprintf(format, args...)}
 }
 
-// FailedError is the error of [Failed]. It may be wrapped.
+// FailedError is the error that [Failed] returns. It can be wrapped.
 type FailedError struct {
-	// Reason is one word in CamelCase, such as the reasons in metav1.
+	// Reason is one word in CamelCase, such as a metav1.StatusReason constant.
 	Reason metav1.StatusReason
 	// Message is for the user who created the Namespace.
 	Message string
 }
 
 // Error returns the reason and the message.
-func (e *FailedError) Error() string { return e.internal().Error() }
+func (e *FailedError) Error() string { return (*workrunner.FailedError)(e).Error() }
 
 // As converts the error to the type that package workrunner handles.
 func (e *FailedError) As(target any) bool {
 	failed, ok := target.(**workrunner.FailedError)
 	if ok {
-		*failed = e.internal()
+		*failed = (*workrunner.FailedError)(e)
 	}
 	return ok
-}
-
-func (e *FailedError) internal() *workrunner.FailedError {
-	return &workrunner.FailedError{Reason: e.Reason, Message: e.Message}
 }
 
 // NotYet returns a *NotYetError, which reports that the Namespace cannot be initialized yet. The
 // condition contains the reason and the message. The Func is called again after the duration, or
 // when the labels, annotations or spec of the Namespace change. If the duration is not positive,
-// the first backoff is used.
+// the first backoff delay is used instead.
 func NotYet(after time.Duration, reason, format string, args ...any) error {
 	return &NotYetError{After: after, Reason: reason, Message: fmt.Sprintf(format, args...)}
 }
 
-// NotYetError is the error of [NotYet]. It may be wrapped.
+// NotYetError is the error that [NotYet] returns. It can be wrapped.
 type NotYetError struct {
-	// After is the longest time until the Func is called again.
+	// After is the maximum time until the Func is called again.
 	After time.Duration
 	// Reason is one word in CamelCase.
 	Reason string
@@ -61,17 +57,13 @@ type NotYetError struct {
 }
 
 // Error returns the reason and the message.
-func (e *NotYetError) Error() string { return e.internal().Error() }
+func (e *NotYetError) Error() string { return (*workrunner.NotYetError)(e).Error() }
 
 // As converts the error to the type that package workrunner handles.
 func (e *NotYetError) As(target any) bool {
 	notYet, ok := target.(**workrunner.NotYetError)
 	if ok {
-		*notYet = e.internal()
+		*notYet = (*workrunner.NotYetError)(e)
 	}
 	return ok
-}
-
-func (e *NotYetError) internal() *workrunner.NotYetError {
-	return &workrunner.NotYetError{After: e.After, Reason: e.Reason, Message: e.Message}
 }

@@ -23,7 +23,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/pkg/initializer/initializertest"
 )
 
-// An initializer that makes the creator of a namespace its administrator.
+// This initializer makes the creator of a namespace its administrator.
 func ExampleAdd() {
 	mgr, err := ctrl.NewManager(ctrl.GetConfigOrDie(), ctrl.Options{})
 	if err != nil {
@@ -35,8 +35,7 @@ func ExampleAdd() {
 		binding := applyrbacv1.RoleBinding("owner", namespace.Name).
 			WithRoleRef(applyrbacv1.RoleRef().WithAPIGroup(rbacv1.GroupName).WithKind("ClusterRole").WithName("admin")).
 			WithSubjects(applyrbacv1.Subject().WithAPIGroup(rbacv1.GroupName).WithKind(rbacv1.UserKind).WithName(user))
-		// Apply instead of Create: an existing object may come from a delayed request of another
-		// user.
+		// Use Apply instead of Create: a delayed request by another user can have created the object.
 		err := mgr.GetClient().Apply(ctx, binding, client.FieldOwner("owner.corp.example.com"), client.ForceOwnership)
 		return initializer.Result{Message: "the owner is " + user}, err
 	}
@@ -50,7 +49,7 @@ func ExampleAdd() {
 	}
 }
 
-// An invalid name is reported before any namespace waits for it.
+// Add reports an invalid name before any namespace waits for the initializer.
 func ExampleAdd_badName() {
 	fmt.Println(initializer.Add(nil, "owner", func(context.Context, *corev1.Namespace) (initializer.Result, error) {
 		return initializer.Result{}, nil
@@ -58,7 +57,7 @@ func ExampleAdd_badName() {
 	// Output: initializer name "owner" is not fully qualified: use at least three dot-separated parts, such as "quota.policy.example.com"
 }
 
-// A namespace with an invalid request is deleted, and its creator can read the reason.
+// If the initializer fails, the namespace is deleted, and its creator can read the reason.
 func ExampleFailed() {
 	team := func(_ context.Context, namespace *corev1.Namespace) (initializer.Result, error) {
 		if namespace.Labels["team"] == "" {
@@ -108,7 +107,7 @@ func ExampleProgress() {
 	// True Created: 2 indices
 }
 
-// Before a configuration registers the initializer, a program can check whether it will work.
+// Before a configuration registers the initializer, a program can check its permissions.
 func ExampleCheck() {
 	err := initializer.Check(context.Background(), ctrl.GetConfigOrDie(), "owner.corp.example.com")
 	var missing *initializer.MissingPermissionsError

@@ -21,11 +21,11 @@ import (
 )
 
 // Func prepares one Namespace. It must be idempotent: it is called again after an error and after a
-// restart. The Namespace is a copy that Func may change; the changes are not written.
+// restart. The Namespace is a copy. Func can modify the copy, but the changes are not written.
 type Func func(ctx context.Context, namespace *corev1.Namespace) (Result, error)
 
 // Result is the outcome of a successful Func. It is published in the condition "<name>/Initialized"
-// after the name is removed from the pending list. If it is empty, the operator publishes its own
+// after the name is removed from the pending list. If the Result is empty, the operator sets the
 // condition.
 type Result struct {
 	// Reason is one word in CamelCase. The default for a Result with a message is "Initialized".
@@ -34,12 +34,12 @@ type Result struct {
 	Message string
 }
 
-// Add adds a controller for the initializer to the manager. With leader election it runs only in
-// the leader. The initializers of a manager share one cache of the initializing Namespaces; the
-// manager's own cache and scheme are not used. Add returns an error if the name or an option is
-// invalid, or if the name is already used in this process.
+// Add adds a controller for the initializer to the manager. With leader election, the controller
+// runs only in the leader. All initializers in a manager share one cache of the initializing
+// Namespaces. They do not use the manager's own cache and scheme. Add returns an error if the name
+// or an option is invalid, or if the name is already used in this process.
 //
-// When the manager starts, Add logs the result of [Check]. Missing permissions do not stop the
+// When the manager starts, the result of [Check] is logged. Missing permissions do not stop the
 // manager: the initializer continues when they are granted.
 func Add(mgr manager.Manager, name string, fn Func, opts ...Option) error {
 	options, err := engine.NewOptions(name, opts)
@@ -81,8 +81,8 @@ func call(fn Func) workrunner.Call {
 type Option func(*engine.Options)
 
 // Unordered calls the Func as soon as the Namespace is created, concurrently with other
-// initializers, instead of waiting for its turn. Use it for work that does not depend on other
-// initializers.
+// initializers, instead of waiting for the turn of this initializer. Use it for work that does not
+// depend on other initializers.
 func Unordered() Option {
 	return func(options *engine.Options) { options.IsUnordered = true }
 }
@@ -92,24 +92,25 @@ func WithWorkers(n int) Option {
 	return func(options *engine.Options) { options.Workers = n }
 }
 
-// WithBackoff sets the delay after an error. It is first after the first error, doubles with each
-// further error, and never exceeds max. The defaults are 200 ms and 1 minute.
+// WithBackoff sets the delay after errors. The delay after the first error is first. It doubles
+// with each further error and never exceeds max. The defaults are 200 ms and 1 minute.
 func WithBackoff(first, max time.Duration) Option {
 	return func(options *engine.Options) { options.Backoff = workrunner.Backoff{First: first, Max: max} }
 }
 
-// WithFinalizer ensures that a Namespace has a namespace finalizer (an entry of spec.finalizers)
-// before the Func is first called, so that a controller made by package finalizer is called when
-// the Namespace is deleted. If the finalizer field of the configuration names it, the Namespace
-// already has it, and no request is made. Otherwise permission to update namespaces/finalize is
-// required.
+// WithFinalizer ensures that a Namespace has a namespace finalizer (an entry in spec.finalizers)
+// before the Func is called for the first time. A controller that is created with package finalizer
+// is then called when the Namespace is deleted. If the finalizer field in the configuration names
+// the finalizer, the Namespace already has it, and no request is made. Otherwise, the permission to
+// update namespaces/finalize is required.
 func WithFinalizer(name corev1.FinalizerName) Option {
 	return func(options *engine.Options) { options.Finalizer = &name }
 }
 
 // Progress publishes the progress of a Func in the condition "<name>/Initialized" of the Namespace.
-// ctx must be the context of the Func; with any other context Progress does nothing. It does not
-// write if the condition is already up to date. A failed write is logged.
+// ctx must be the context that was passed to the Func; with any other context, Progress does
+// nothing. It does not write if the condition is already up to date. If the write fails, the error
+// is logged.
 func Progress(ctx context.Context, reason, format string, args ...any) {
 	workrunner.Progress(ctx, reason, fmt.Sprintf(format, args...))
 }

@@ -26,7 +26,7 @@ import (
 
 func nothing(context.Context, *corev1.Namespace) (Result, error) { return Result{}, nil }
 
-// newManager returns a manager for an API server that is never called.
+// newManager returns a manager that never sends requests to an API server.
 func newManager(t *testing.T, skipNames *bool) manager.Manager {
 	mgr, err := ctrl.NewManager(&rest.Config{Host: "http://localhost:1"}, ctrl.Options{
 		Scheme: runtime.NewScheme(), Metrics: server.Options{BindAddress: "0"},
@@ -58,17 +58,17 @@ func TestAddValidates(t *testing.T) {
 		"negative workers": {
 			name: good, fn: nothing, opts: []Option{WithWorkers(-1)}, want: []string{"WithWorkers(-1)"},
 		},
-		"no back-off": {
+		"no backoff": {
 			name: good, fn: nothing, opts: []Option{WithBackoff(0, time.Second)}, want: []string{"WithBackoff(0s, 1s)"},
 		},
-		"negative back-off": {
+		"negative backoff": {
 			name: good, fn: nothing, opts: []Option{WithBackoff(-time.Second, time.Second)}, want: []string{"WithBackoff(-1s, 1s)"},
 		},
-		"a back-off that shrinks": {
+		"a backoff whose maximum is below the first delay": {
 			name: good, fn: nothing, opts: []Option{WithBackoff(time.Minute, time.Second)},
 			want: []string{"WithBackoff(1m0s, 1s)", "must not exceed"},
 		},
-		"the controller's finalizer": {
+		"the finalizer kubernetes": {
 			name: good, fn: nothing, opts: []Option{WithFinalizer("kubernetes")},
 			want: []string{`finalizer "kubernetes"`, "namespace controller"},
 		},
@@ -78,7 +78,7 @@ func TestAddValidates(t *testing.T) {
 		"an empty finalizer": {
 			name: good, fn: nothing, opts: []Option{WithFinalizer("")}, want: []string{`finalizer ""`},
 		},
-		"all problems together": {
+		"all errors are reported together": {
 			name: "a", opts: []Option{WithWorkers(0)}, want: []string{"not fully qualified", "WithWorkers(0)", "the function is nil"},
 		},
 	} {

@@ -25,15 +25,15 @@ const (
 	with
 )
 
-// request is one request to one server.
+// request sends one request to one server.
 type request func(ctx context.Context) error
 
 // step is one turn in a round.
 type step struct{ side, half int }
 
-// computeOrder returns the turns of a round: A B B A or B A A B. Over four rounds, each half of
-// each side has been in every position once, so neither a drift nor a turn that directly follows
-// one of the same side favors either side.
+// computeOrder returns the turns of a round: A B B A or B A A B. In four rounds, each half of each
+// side is in every position once. Therefore neither side benefits from a drift, or from a turn that
+// directly follows another turn of the same side.
 func computeOrder(round int) []step {
 	first, second := without, with
 	if round%2 == 1 {
@@ -45,7 +45,7 @@ func computeOrder(round int) []step {
 
 // comparison holds the durations of the same requests to two servers.
 type comparison struct {
-	// samples by side, half and round.
+	// samples contains the durations by side, half and round.
 	samples [2][2][][]time.Duration
 }
 
@@ -82,7 +82,7 @@ func takeTurn(ctx context.Context, send request) ([]time.Duration, error) {
 // all returns every sample of a side.
 func (c *comparison) all(side int) []time.Duration { return slices.Concat(c.rounds(side)...) }
 
-// rounds returns the samples of a side, both halves, by round.
+// rounds returns the samples of both halves of a side, by round.
 func (c *comparison) rounds(side int) [][]time.Duration {
 	halves := c.samples[side]
 	rounds := make([][]time.Duration, 0, len(halves[0]))
@@ -92,12 +92,12 @@ func (c *comparison) rounds(side int) [][]time.Duration {
 	return rounds
 }
 
-// ratio is the ratio of the medians, with against without.
+// ratio returns the median with nslifecycle divided by the median without.
 func (c *comparison) ratio() float64 { return computeRatio(c.all(with), c.all(without)) }
 
 func (c *comparison) interval() interval { return computeInterval(c.rounds(with), c.rounds(without)) }
 
-// control is the ratio of the two halves of one side.
+// control returns the ratio of the medians of the two halves of one side.
 func (c *comparison) control(side int) float64 {
 	return computeRatio(slices.Concat(c.samples[side][1]...), slices.Concat(c.samples[side][0]...))
 }

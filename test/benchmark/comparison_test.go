@@ -26,7 +26,7 @@ func TestComputeOrderIsBalanced(t *testing.T) {
 		}
 	}
 	if len(places) != 4 {
-		t.Fatalf("There are %d different turns, want 4", len(places))
+		t.Fatalf("The rounds contain %d different turns, want 4", len(places))
 	}
 	for step, counts := range places {
 		for place := range 4 {
@@ -80,9 +80,9 @@ func TestComparisonRatioAndControls(t *testing.T) {
 		t.Errorf("The ratio is %v, want 1.5", got)
 	}
 	if got := c.control(without); got != 1 {
-		t.Errorf("The control without is %v, want 1", got)
+		t.Errorf("The control ratio without nslifecycle is %v, want 1", got)
 	}
 	if got := c.control(with); got != 2 {
-		t.Errorf("The control with is %v, want 2", got)
+		t.Errorf("The control ratio with nslifecycle is %v, want 2", got)
 	}
 }

@@ -1,5 +1,5 @@
-// The benchmarks are a module of their own, so that programs that import the packages of the
-// main module do not get the requirements of the charts.
+// The benchmarks are a separate module, so that programs that import packages of the main module do
+// not inherit the requirements of the charts.
 module github.com/nslifecycle/nslifecycle/test/benchmark
 
 go 1.26.0

@@ -29,7 +29,7 @@ const (
 	initializationTimeout = 2 * time.Minute
 )
 
-// initializerNames returns the measured initializers, in order.
+// initializerNames returns the names of the measured initializers, in order.
 func initializerNames() []string {
 	return []string{"first.bench.example.com", "second.bench.example.com", "third.bench.example.com"}
 }
@@ -39,13 +39,13 @@ func (s *server) prepareInitializers(ctx context.Context) error {
 	_, err := s.admin.CoreV1().Namespaces().Create(ctx,
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: initializersNamespace}}, metav1.CreateOptions{})
 	if err != nil {
-		return fmt.Errorf("creating namespace %q: %w", initializersNamespace, err)
+		return fmt.Errorf("failed to create namespace %q: %w", initializersNamespace, err)
 	}
 	for _, name := range initializerNames() {
 		_, err := s.admin.CoreV1().ServiceAccounts(initializersNamespace).Create(ctx,
 			&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
 		if err != nil {
-			return fmt.Errorf("creating a ServiceAccount for initializer %q: %w", name, err)
+			return fmt.Errorf("failed to create a ServiceAccount for initializer %q: %w", name, err)
 		}
 		subject := rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: initializersNamespace, Name: name}
 		if err := s.grant(ctx, name, subject, rbacv1.PolicyRule{
@@ -99,7 +99,7 @@ func startObserver(ctx context.Context, client kubernetes.Interface) (*observer,
 		AddFunc: o.record, UpdateFunc: func(_, object any) { o.record(object) },
 	}); err != nil {
 		o.stop()
-		return nil, fmt.Errorf("watching namespaces: %w", err)
+		return nil, fmt.Errorf("failed to watch namespaces: %w", err)
 	}
 	factory.Start(runContext.Done())
 	if !cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
@@ -133,8 +133,8 @@ func (o *observer) record(object any) {
 	}
 }
 
-// isInitialized reports whether all initializers have finished. Any reason other than Completed
-// means that the namespace had no initializers, which makes the measurement invalid.
+// isInitialized reports whether all initializers have finished. With any reason other than
+// Completed, the namespace has no initializers, so the measurement would be invalid.
 func isInitialized(namespace *corev1.Namespace) bool {
 	for _, condition := range namespace.Status.Conditions {
 		if condition.Type == v1alpha1.ConditionInitializing {
@@ -225,7 +225,7 @@ func (s *server) create(ctx context.Context, name string) error {
 	_, err := s.user.CoreV1().Namespaces().Create(ctx,
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
 	if err != nil {
-		return fmt.Errorf("creating namespace %q: %w", name, err)
+		return fmt.Errorf("failed to create namespace %q: %w", name, err)
 	}
 	return nil
 }
@@ -240,6 +240,6 @@ func waitUntilSeen(ctx context.Context, name string, seen <-chan time.Time, reco
 	case <-timeout.C:
 		return fmt.Errorf("namespace %q was not initialized within %s", name, initializationTimeout)
 	case <-ctx.Done():
-		return fmt.Errorf("waiting for namespace %q to be initialized: %w", name, ctx.Err())
+		return fmt.Errorf("failed to wait for the initialization of namespace %q: %w", name, ctx.Err())
 	}
 }

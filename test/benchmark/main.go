@@ -68,7 +68,7 @@ func main() {
 	var opts options
 	opts.bind(flag.CommandLine)
 	flag.Parse()
-	// Log lines of client libraries would interrupt the tables.
+	// Otherwise, warnings of controller-runtime about a missing logger would interrupt the tables.
 	ctrl.SetLogger(klog.Background())
 	if err := run(opts); err != nil {
 		fmt.Fprintf(os.Stderr, "benchmark: %v\n", err)

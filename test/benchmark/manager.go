@@ -11,7 +11,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/controlplane"
 )
 
-// startManager runs the manager with a token of its ServiceAccount.
+// startManager starts the manager with a token of its ServiceAccount.
 func startManager(ctx context.Context, s *server, binary string) (*harness.Process, error) {
 	config, err := s.ServiceAccountConfig(ctx, controlplane.SystemNamespace, controlplane.ServiceAccount)
 	if err != nil {

@@ -107,7 +107,7 @@ func (b *benchmark) compareBare(ctx context.Context) error {
 
 // install installs nslifecycle on one server and registers the initializers.
 func (b *benchmark) install(ctx context.Context) error {
-	harness.Say("Installing nslifecycle on one of them and registering three initializers (may take 30 s)")
+	harness.Say("Installing nslifecycle on one control plane and registering three initializers (can take 30 s)")
 	server := b.servers[with]
 	if _, err := server.Kubectl(ctx, server.Admin, "apply", "-k", b.kustomization); err != nil {
 		return err
@@ -180,15 +180,15 @@ func (b *benchmark) measureMemory(namespaces int) error {
 	return nil
 }
 
-// compareWorking compares while the manager initializes the created namespaces.
+// compareWorking compares the creation of namespaces while the manager initializes them.
 func (b *benchmark) compareWorking(ctx context.Context) error {
 	if err := b.removeNamespaces(ctx); err != nil {
 		return err
 	}
-	return b.compareCreation(ctx, "Namespace create, three initializers, manager at work", 0)
+	return b.compareCreation(ctx, "Namespace create, three initializers, manager running", 0)
 }
 
-// compareInstalled compares with three registered initializers and the manager stopped.
+// compareInstalled compares requests with three registered initializers and a stopped manager.
 func (b *benchmark) compareInstalled(ctx context.Context) error {
 	if err := b.manager.Stop(); err != nil {
 		return err
@@ -226,12 +226,12 @@ func (b *benchmark) compareEachPolicy(ctx context.Context) error {
 	return bindings.keepOnly(ctx, policyNames()...)
 }
 
-// compareUnregistered compares with the policies installed and no registered initializers.
+// compareUnregistered compares requests with installed policies and no registered initializers.
 func (b *benchmark) compareUnregistered(ctx context.Context) error {
 	if err := b.servers[with].unregisterAll(ctx); err != nil {
 		return err
 	}
-	return b.compareCreation(ctx, "Namespace create, nothing registered", goalCreation)
+	return b.compareCreation(ctx, "Namespace create, no initializers registered", goalCreation)
 }
 
 func (b *benchmark) compareCreation(ctx context.Context, what string, goal float64) error {
@@ -270,7 +270,7 @@ func (b *benchmark) compare(ctx context.Context, what string, samples int, goal 
 	return nil
 }
 
-// removeNamespaces removes all measured namespaces from both servers.
+// removeNamespaces removes the measured namespaces from both servers.
 func (b *benchmark) removeNamespaces(ctx context.Context) error {
 	var errs [2]error
 	var removing sync.WaitGroup

@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
-	"github.com/nslifecycle/nslifecycle/internal/scheme"
+	"github.com/nslifecycle/nslifecycle/test/controlplane"
 )
 
 const (
@@ -26,23 +26,14 @@ const (
 	// settleTimeout is the maximum time for the API server to apply a change. It discovers a new
 	// parameter type within 30 s.
 	settleTimeout = 90 * time.Second
-	// policyDelay is longer than an API server takes to observe that a binding was created or
-	// deleted, which it checks every second.
+	// policyDelay is the time to wait after a binding is created or deleted. API servers check for
+	// changes every second.
 	policyDelay = 3 * time.Second
 )
 
-// newObjectClient returns a client for the project's own API types.
-func (s *server) newObjectClient() (client.Client, error) {
-	objects, err := client.New(s.Admin, client.Options{Scheme: scheme.New()})
-	if err != nil {
-		return nil, fmt.Errorf("failed to create a client: %w", err)
-	}
-	return objects, nil
-}
-
 // register registers the initializers. The manager must be running.
 func (s *server) register(ctx context.Context) error {
-	objects, err := s.newObjectClient()
+	objects, err := controlplane.NewClient(s.Admin)
 	if err != nil {
 		return err
 	}
@@ -63,9 +54,10 @@ func (s *server) register(ctx context.Context) error {
 	return nil
 }
 
-// unregisterAll empties the effective set. No manager may be running, since it would fill it again.
+// unregisterAll empties the effective set. No manager must be running, since it would restore the
+// initializers.
 func (s *server) unregisterAll(ctx context.Context) error {
-	objects, err := s.newObjectClient()
+	objects, err := controlplane.NewClient(s.Admin)
 	if err != nil {
 		return err
 	}
@@ -80,8 +72,8 @@ func (s *server) unregisterAll(ctx context.Context) error {
 	return s.waitForInjected(ctx, "")
 }
 
-// waitForInjected waits until new namespaces get the pending list. If the API server removes a
-// user's annotation with the project's prefix, the policy is enforced.
+// waitForInjected waits until new namespaces get the given pending list. The inject policy is
+// enforced if the API server removes a user's annotation with the project's prefix.
 func (s *server) waitForInjected(ctx context.Context, list string) error {
 	const sent = v1alpha1.Prefix + "sent-by-user"
 	err := wait.PollUntilContextTimeout(ctx, time.Second/4, settleTimeout, true, func(ctx context.Context) (bool, error) {
@@ -115,7 +107,7 @@ func policyNames() []string {
 }
 
 func (s *server) findBindings(ctx context.Context) (*bindings, error) {
-	objects, err := s.newObjectClient()
+	objects, err := controlplane.NewClient(s.Admin)
 	if err != nil {
 		return nil, err
 	}

@@ -41,7 +41,7 @@ type ratioLine struct {
 	goal         float64
 }
 
-// valueLine is a measurement of one server, formatted for the report.
+// valueLine is a measurement on one server, formatted for the report.
 type valueLine struct {
 	what, value, goal, result string
 }
@@ -58,7 +58,8 @@ func newRatioLine(what string, c *comparison, goal float64) ratioLine {
 	return line
 }
 
-// result rounds the ratio as it is printed: a ratio that is printed as its goal has met it.
+// result compares the rounded ratio, as printed: a ratio that is printed as equal to its goal meets
+// the goal.
 func (l ratioLine) result() string {
 	switch {
 	case l.goal == 0:
@@ -69,7 +70,7 @@ func (l ratioLine) result() string {
 	return missed
 }
 
-// missed names the lines whose goal was missed.
+// missed returns the names of the lines whose goal was missed.
 func (r *report) missed() []string {
 	var names []string
 	for _, line := range r.ratios {
@@ -87,13 +88,13 @@ func (r *report) missed() []string {
 
 func (r *report) tables() []harness.Table {
 	ratios := harness.Table{
-		Title: "Requests, with nslifecycle against without",
+		Title: "Requests with and without nslifecycle",
 		Header: []string{
 			"Request", "Samples each", "Median without", "Median with", "Difference", "95th percentile",
 			"Ratio of medians (95% CI)", "Same server twice", "Goal", "Result",
 		},
-		Note: "Two figures in one column are without and with. Same server twice is the ratio of one half of " +
-			"the samples to the other: its distance from 1 is noise.",
+		Note: "Two figures in one column are without and with nslifecycle. \"Same server twice\" is the ratio of one half " +
+			"of the samples to the other: its difference from 1 is noise.",
 	}
 	// Lines with a goal come first, otherwise in the order of measurement.
 	lines := slices.Clone(r.ratios)
@@ -116,7 +117,7 @@ func (r *report) tables() []harness.Table {
 		})
 	}
 	values := harness.Table{
-		Title:  "Initialization by three initializers that do nothing",
+		Title:  "Initialization by three no-op initializers",
 		Header: []string{"Measured", "Value", "Goal", "Result"},
 	}
 	for _, line := range r.values {
@@ -125,10 +126,10 @@ func (r *report) tables() []harness.Table {
 	return []harness.Table{ratios, values}
 }
 
-// text is the report for a terminal.
+// text returns the report for a terminal.
 func (r *report) text() string { return harness.Text(r.facts, r.tables()) }
 
-// markdown is the report for the documentation.
+// markdown returns the report for the documentation.
 func (r *report) markdown() string { return harness.Markdown(r.facts, r.tables()) }
 
 // newDurationLine returns a valueLine whose goal is a duration.

@@ -16,7 +16,7 @@ func TestResult(t *testing.T) {
 		want        string
 	}{
 		"below":               {1.01, 1.05, met},
-		"as good as the goal": {1.05, 1.05, met},
+		"equal to the goal":   {1.05, 1.05, met},
 		"printed as the goal": {1.0549, 1.05, met},
 		"printed as more":     {1.0551, 1.05, missed},
 		"no goal":             {9, 0, noGoal},
@@ -36,7 +36,7 @@ func TestDurationLine(t *testing.T) {
 		t.Errorf("The line is %+v, want %+v", line, want)
 	}
 	if line := newDurationLine("something", 30*time.Second, "", 30*time.Second); line.result != missed {
-		t.Errorf("30 s is %q where the goal is to stay under it, want %q", line.result, missed)
+		t.Errorf("The result of 30 s with the goal \"under 30 s\" is %q, want %q", line.result, missed)
 	}
 }
 
@@ -51,13 +51,13 @@ func TestReport(t *testing.T) {
 		values: []valueLine{{what: "Memory", value: "1 GiB", goal: "under 100 MiB", result: missed}},
 	}
 	if got, want := r.missed(), []string{"Slow", "Memory"}; !slices.Equal(got, want) {
-		t.Errorf("Missed are %v, want %v", got, want)
+		t.Errorf("The missed goals are %v, want %v", got, want)
 	}
 
 	text := r.text()
 	slow, fast, control := strings.Index(text, "Slow"), strings.Index(text, "Fast"), strings.Index(text, "Control")
 	if slow < 0 || fast < slow || control < fast {
-		t.Errorf("The lines are not in order, those with a goal first:\n%s", text)
+		t.Errorf("The lines with a goal are not first, or not in the order of measurement:\n%s", text)
 	}
 	for _, want := range []string{"a machine", "1.50 ms", "0.50 ms", "at most 1.15", "1 GiB"} {
 		if !strings.Contains(text, want) {
@@ -74,7 +74,7 @@ func TestReport(t *testing.T) {
 		if count := strings.Count(line, "|"); columns == 0 {
 			columns = count
 		} else if count != columns {
-			t.Errorf("A row has %d bars and the ones above it %d: %s", count, columns, line)
+			t.Errorf("A row has %d bars, but the rows above it have %d: %s", count, columns, line)
 		}
 	}
 }

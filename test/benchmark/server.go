@@ -23,12 +23,12 @@ import (
 const (
 	// prefix is the name prefix of all measured namespaces.
 	prefix = "bench-ns-"
-	// writesNamespace holds the ConfigMaps. It is created before nslifecycle is
-	// installed, so it is never initialized.
+	// writesNamespace contains the ConfigMaps. The benchmark creates it before it installs nslifecycle,
+	// so the namespace is never initialized.
 	writesNamespace = "bench-writes"
-	// updatesNamespace is the updated namespace, which is never initialized either.
+	// updatesNamespace is the namespace that the benchmark updates. It is never initialized, either.
 	updatesNamespace = "bench-updates"
-	// userName is the user that sends the measured requests.
+	// userName is the user who sends the measured requests.
 	userName = "bench-user"
 	// parallel is the number of concurrent requests outside measurements.
 	parallel = 8
@@ -88,9 +88,7 @@ func (s *server) prepare(ctx context.Context) error {
 
 // newClient returns a client without a client-side rate limit.
 func newClient(config *rest.Config) (kubernetes.Interface, error) {
-	config = rest.CopyConfig(config)
-	config.QPS = -1
-	client, err := kubernetes.NewForConfig(config)
+	client, err := kubernetes.NewForConfig(controlplane.Unlimited(config))
 	if err != nil {
 		return nil, fmt.Errorf("failed to create a client: %w", err)
 	}
@@ -115,7 +113,7 @@ func (s *server) grant(ctx context.Context, name string, subject rbacv1.Subject,
 	return nil
 }
 
-// createNamespace returns a request that creates one namespace after another.
+// createNamespace returns a request that creates a different namespace each time.
 func (s *server) createNamespace() request {
 	return func(ctx context.Context) error {
 		_, err := s.user.CoreV1().Namespaces().Create(ctx,
@@ -129,8 +127,8 @@ func (s *server) nextName() string {
 	return fmt.Sprintf("%s%06d", prefix, s.created)
 }
 
-// updateNamespace returns a request that updates an annotation of the same namespace
-// each time. The first request, during the warm-up, also reads the namespace.
+// updateNamespace returns a request that updates an annotation of the same namespace each time. The
+// first request, during the warm-up, only reads the namespace.
 func (s *server) updateNamespace() request {
 	namespaces := s.user.CoreV1().Namespaces()
 	var namespace *corev1.Namespace
@@ -148,7 +146,7 @@ func (s *server) updateNamespace() request {
 	}
 }
 
-// createConfigMap returns a request that creates one ConfigMap after another.
+// createConfigMap returns a request that creates a different ConfigMap each time.
 func (s *server) createConfigMap() request {
 	return func(ctx context.Context) error {
 		_, err := s.user.CoreV1().ConfigMaps(writesNamespace).Create(ctx, newConfigMap(s.nextName()), metav1.CreateOptions{})
@@ -156,8 +154,8 @@ func (s *server) createConfigMap() request {
 	}
 }
 
-// updateConfigMap returns a request that updates the same ConfigMap each time. The
-// first request, during the warm-up, creates it.
+// updateConfigMap returns a request that updates the same ConfigMap each time. The first request,
+// during the warm-up, creates the ConfigMap.
 func (s *server) updateConfigMap() request {
 	configMaps := s.user.CoreV1().ConfigMaps(writesNamespace)
 	var configMap *corev1.ConfigMap
@@ -182,8 +180,8 @@ func newConfigMap(name string) *corev1.ConfigMap {
 	}
 }
 
-// removeNamespaces deletes and finalizes all measured namespaces. They are
-// empty, and no kube-controller-manager runs that would remove the namespace finalizer.
+// removeNamespaces deletes and finalizes all measured namespaces, which are empty. No
+// kube-controller-manager runs that would remove the namespace finalizer.
 func (s *server) removeNamespaces(ctx context.Context) error {
 	list, err := s.admin.CoreV1().Namespaces().List(ctx, metav1.ListOptions{})
 	if err != nil {

@@ -14,12 +14,12 @@ import (
 const (
 	// resamples is the number of bootstrap samples; more samples do not change the second digit.
 	resamples = 500
-	// outside is the share of the bootstrap's ratios on either side of the interval.
+	// outside is the share of the bootstrap's ratios below the interval, and also above it.
 	outside = 0.025
 )
 
-// computeRatio returns the median of the samples as a multiple of the median of the reference;
-// NaN if there is nothing to compare with.
+// computeRatio returns the median of the samples as a multiple of the median of the reference. It
+// returns NaN if there are no samples, or if the median of the reference is 0.
 func computeRatio(samples, reference []time.Duration) float64 {
 	divisor := harness.Median(reference)
 	if divisor == 0 || len(samples) == 0 {
@@ -32,8 +32,8 @@ func computeRatio(samples, reference []time.Duration) float64 {
 type interval struct{ low, high float64 }
 
 // computeInterval estimates the interval by drawing rounds with replacement. It draws rounds
-// instead of samples, because disturbances affect consecutive samples together. The same rounds are
-// drawn for both sides. A fixed seed gives the same samples the same interval.
+// instead of samples, because disturbances affect consecutive samples together. It draws the same
+// rounds for both sides. With its fixed seed, the same samples always result in the same interval.
 func computeInterval(samples, reference [][]time.Duration) interval {
 	rounds := min(len(samples), len(reference))
 	if rounds == 0 {

@@ -15,12 +15,12 @@ func TestComputeRatio(t *testing.T) {
 		samples, reference []time.Duration
 		want               float64
 	}{
-		"the same":              {[]time.Duration{10, 20, 30}, []time.Duration{30, 20, 10}, 1},
-		"half as long again":    {[]time.Duration{30, 30}, []time.Duration{20, 20}, 1.5},
-		"faster":                {[]time.Duration{5}, []time.Duration{10}, 0.5},
-		"nothing to compare":    {nil, []time.Duration{10}, math.NaN()},
-		"nothing to compare to": {[]time.Duration{10}, nil, math.NaN()},
-		"a reference of zero":   {[]time.Duration{10}, []time.Duration{0}, math.NaN()},
+		"the same":            {[]time.Duration{10, 20, 30}, []time.Duration{30, 20, 10}, 1},
+		"slower":              {[]time.Duration{30, 30}, []time.Duration{20, 20}, 1.5},
+		"faster":              {[]time.Duration{5}, []time.Duration{10}, 0.5},
+		"no samples":          {nil, []time.Duration{10}, math.NaN()},
+		"no reference":        {[]time.Duration{10}, nil, math.NaN()},
+		"a reference of zero": {[]time.Duration{10}, []time.Duration{0}, math.NaN()},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := computeRatio(test.samples, test.reference)
@@ -35,7 +35,7 @@ func TestComputeInterval(t *testing.T) {
 	steady := [][]time.Duration{{100, 100}, {100, 100}, {100, 100}}
 	double := [][]time.Duration{{200, 200}, {200, 200}, {200, 200}}
 	if got := computeInterval(double, steady); got.low != 2 || got.high != 2 {
-		t.Errorf("Without noise the interval is %v, want exactly 2", got)
+		t.Errorf("Without noise, the interval is %v, want exactly 2", got)
 	}
 
 	// If the rounds differ, the interval contains the ratio and is not empty.
@@ -47,10 +47,10 @@ func TestComputeInterval(t *testing.T) {
 		t.Errorf("The interval is %v, want one around %v", got, ratio)
 	}
 	if again := computeInterval(noisy, reference); again != got {
-		t.Errorf("The same samples gave %v and then %v", got, again)
+		t.Errorf("The same samples result in %v and then in %v", got, again)
 	}
 
 	if got := computeInterval(nil, reference); !math.IsNaN(got.low) || !math.IsNaN(got.high) {
-		t.Errorf("The interval of nothing is %v, want NaN", got)
+		t.Errorf("The interval without samples is %v, want NaN", got)
 	}
 }

@@ -29,14 +29,14 @@ import (
 // minNamespaces is the number of namespaces that the traffic must create and delete.
 const minNamespaces = 100
 
-// disruption is a disruption during the traffic.
+// disruption is a failure or a change that occurs during the traffic.
 type disruption struct {
 	name string
 	do   func(ctx context.Context, managers *replicas)
 }
 
 var disruptions = []disruption{
-	{"nothing", func(context.Context, *replicas) {}},
+	{"no disruption", func(context.Context, *replicas) {}},
 	{"the leader is terminated", func(ctx context.Context, managers *replicas) {
 		leader := managers.leader(ctx)
 		leader.Terminate()
@@ -51,8 +51,8 @@ var disruptions = []disruption{
 		Expect(plane.KillAPIServer(ctx)).To(Succeed())
 		Expect(plane.StartAPIServer()).To(Succeed())
 	}},
-	// The server is killed because clients use their connections until the server closes them.
-	{"the API server's certificate is replaced and the server killed", func(ctx context.Context, _ *replicas) {
+	// The API server is killed, since clients keep their connections until the server closes them.
+	{"the API server's certificate is replaced and the server is killed", func(ctx context.Context, _ *replicas) {
 		before := servingCertificate(ctx, plane.Admin)
 		Expect(authority.Rotate()).To(Succeed())
 		Eventually(func() string { return servingCertificate(ctx, plane.Admin) }).
@@ -75,7 +75,7 @@ var _ = Describe("Namespaces are created and deleted", func() {
 			Expect(err).NotTo(HaveOccurred())
 			return output
 		}).WithContext(ctx).Should(Equal("True"))
-		// The manager sets this once the NamespaceInitializerSet is old enough.
+		// The manager would make this change later, depending on the age of the NamespaceInitializerSet.
 		_, err := plane.Kubectl(ctx, plane.Admin, "patch", "mutatingadmissionpolicy", "nslifecycle-inject",
 			"--type=merge", `--patch={"spec":{"failurePolicy":"Fail"}}`)
 		Expect(err).NotTo(HaveOccurred())
@@ -87,9 +87,9 @@ var _ = Describe("Namespaces are created and deleted", func() {
 			start := time.Now()
 			disruption.do(ctx, managers)
 			took := time.Since(start)
-			opened, deleted := namespaces.recovery(ctx, start)
-			fmt.Fprintf(&report, "%-68s took %5.1f s, next opened after %5.1f s, next deleted after %5.1f s\n",
-				disruption.name, took.Seconds(), opened.Seconds(), deleted.Seconds())
+			initialized, removed := namespaces.recovery(ctx, start)
+			fmt.Fprintf(&report, "%-68s took %5.1f s, next initialized after %5.1f s, next removed after %5.1f s\n",
+				disruption.name, took.Seconds(), initialized.Seconds(), removed.Seconds())
 		}
 		// Continue the traffic after the last disruption.
 		Eventually(namespaces.count).WithContext(ctx).Should(BeNumerically(">=", minNamespaces))
@@ -102,8 +102,10 @@ var _ = Describe("Namespaces are created and deleted", func() {
 		}
 		expectNoOrphans(ctx)
 	}, SpecTimeout(8*time.Minute))
+})
 
-	It("while metrics are served with a replaced certificate", func(ctx context.Context) {
+var _ = Describe("The manager", func() {
+	It("reloads the certificate of its metrics endpoint", func(ctx context.Context) {
 		dir, address := GinkgoT().TempDir(), framework.FreeAddress()
 		replaceMetricsCertificate(dir, "first.example.com")
 		config, err := plane.ServiceAccountConfig(ctx, controlplane.SystemNamespace, controlplane.ServiceAccount)
@@ -116,8 +118,8 @@ var _ = Describe("Namespaces are created and deleted", func() {
 	}, SpecTimeout(3*time.Minute))
 })
 
-// upgrade installs the manifests again and changes each CRD as a new version might: it adds a
-// printer column and a field to the schema.
+// upgrade installs the manifests again, and changes each CRD like a new version: it adds a printer
+// column and a field of the schema.
 func upgrade(ctx context.Context) {
 	GinkgoHelper()
 	Expect(plane.Install(ctx)).To(Succeed())
@@ -174,7 +176,7 @@ func servingCertificate(ctx context.Context, config *rest.Config) string {
 }
 
 func commonName(address string) string {
-	// Only the name of the certificate is needed.
+	// The test reads only the name in the self-signed certificate.
 	connection, err := tls.Dial("tcp", address, &tls.Config{InsecureSkipVerify: true})
 	if err != nil {
 		return ""

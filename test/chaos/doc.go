@@ -4,8 +4,9 @@
 // Package chaos continuously creates and deletes namespaces while the components that they depend
 // on fail, restart or change: the leading manager, the API server, its certificate, the CRDs.
 //
-// Two managers run as processes with leader election and their own ServiceAccount, and are
-// restarted when they exit, as in a Deployment. Every namespace must get its initializers, reject
-// writes of users until they have finished, open, and be deleted without orphaned objects. The
-// report contains the recovery times after each disruption; docs/operate.md lists them.
+// Two managers run as processes with leader election and their own ServiceAccount. The suite
+// restarts them when they exit, like a Deployment. Every namespace must get its initializers, reject
+// writes by users until the initializers have finished, accept writes afterwards, and be deleted
+// without orphaned objects. The report contains the recovery time after each disruption, which
+// docs/operate.md lists.
 package chaos

@@ -65,7 +65,7 @@ func (r *replicas) supervise(index int) {
 		if stopped {
 			return
 		}
-		// The kubelet delays restarts as well, for longer.
+		// The kubelet also delays restarts, but for longer.
 		time.Sleep(time.Second)
 	}
 }
@@ -80,7 +80,7 @@ func (r *replicas) stop() {
 	r.done.Wait()
 }
 
-// leader waits until a manager has logged that it leads, and returns it.
+// leader waits until a manager logs that it has become the leader, and returns its session.
 func (r *replicas) leader(ctx context.Context) *gexec.Session {
 	GinkgoHelper()
 	var leader *gexec.Session
@@ -93,7 +93,7 @@ func (r *replicas) leader(ctx context.Context) *gexec.Session {
 				leader = session
 			}
 		}
-		g.Expect(leader).NotTo(BeNil(), "no manager leads")
+		g.Expect(leader).NotTo(BeNil(), "no manager is the leader")
 	}).WithContext(ctx).Should(Succeed())
 	return leader
 }

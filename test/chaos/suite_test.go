@@ -20,7 +20,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// injected is the value of the initializers annotation of the traffic's namespaces.
+// injected is the expected initializers annotation of the namespaces in the traffic.
 const injected = policyInitializer + "," + ownerInitializer
 
 const (

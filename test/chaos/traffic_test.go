@@ -24,19 +24,20 @@ import (
 const (
 	// interval is the time between two creations of namespaces.
 	interval = 250 * time.Millisecond
-	// maximum is the number of namespaces that exist at the same time. It limits the backlog during
-	// an outage, which would dominate the recovery time.
+	// maximum is the maximum number of namespaces that exist concurrently. It limits the backlog
+	// during an outage, which would dominate the recovery time.
 	maximum = 12
 	// retry is the delay before a user repeats a failed request.
 	retry = 100 * time.Millisecond
-	// requester creates the namespaces and has no other cluster-wide permissions.
+	// requester is the user who creates, reads and deletes the namespaces. The user has no other
+	// cluster-wide permissions.
 	requester = "chaos@corp.example.com"
 )
 
 // namespaceRecord records when a namespace of the traffic reached each stage.
 type namespaceRecord struct {
-	name                              string
-	created, opened, deleted, removed time.Time
+	name                                   string
+	created, initialized, deleted, removed time.Time
 }
 
 // traffic continuously creates namespaces, writes to them and deletes them.
@@ -44,9 +45,9 @@ type traffic struct {
 	user client.Client
 
 	lock sync.Mutex
-	// records contain all namespaces that were created.
+	// records contains all namespaces that were created.
 	records []*namespaceRecord
-	// violations are violated guarantees.
+	// violations describes each violation of a guarantee.
 	violations []string
 
 	cancel context.CancelFunc
@@ -99,7 +100,7 @@ func startTraffic(ctx context.Context) *traffic {
 	return t
 }
 
-// stop creates no more namespaces and waits until the existing ones are deleted.
+// stop stops the creation of namespaces, and waits until the existing namespaces are deleted.
 func (t *traffic) stop() {
 	t.cancel()
 	t.done.Wait()
@@ -130,8 +131,8 @@ func (t *traffic) reached(at *time.Time) {
 	*at = time.Now()
 }
 
-// until calls isTrue until it returns true or the spec ends. Errors of an unavailable API server
-// are retried.
+// until calls isTrue until it returns true or the spec ends, so that requests are retried while the
+// API server is unavailable.
 func until(ctx context.Context, isTrue func() bool) {
 	for !isTrue() {
 		select {
@@ -146,23 +147,23 @@ func until(ctx context.Context, isTrue func() bool) {
 func (t *traffic) run(ctx context.Context, record *namespaceRecord) {
 	namespace := wrappers.MakeNamespace(record.name).Obj()
 	until(ctx, func() bool {
-		// The response to an earlier attempt may have been lost.
+		// The response to an earlier attempt can be lost.
 		err := t.user.Create(ctx, namespace)
 		return err == nil || apierrors.IsAlreadyExists(err) && t.user.Get(ctx, client.ObjectKeyFromObject(namespace), namespace) == nil
 	})
 	t.reached(&record.created)
 	if list := namespace.Annotations[v1alpha1.AnnotationInitializers]; list != injected {
-		t.recordViolation("%s was created with the initializers %q", record.name, list)
+		t.recordViolation("namespace %s was created with the initializers %q", record.name, list)
 	}
 
-	// The user tries to write from the beginning.
+	// The user tries to write as soon as the namespace exists.
 	until(ctx, func() bool {
 		if err := t.user.Create(ctx, wrappers.MakeConfigMap(record.name, "content")); err != nil && !apierrors.IsAlreadyExists(err) {
 			return false
 		}
 		until(ctx, func() bool { return t.user.Get(ctx, client.ObjectKeyFromObject(namespace), namespace) == nil })
 		if pending := namespace.Annotations[v1alpha1.AnnotationPendingInitializers]; pending != "" {
-			t.recordViolation("%s admitted a write of its user while it waited for %q", record.name, pending)
+			t.recordViolation("namespace %s: a write by its user was admitted while %q was pending", record.name, pending)
 		}
 		return true
 	})
@@ -173,7 +174,7 @@ func (t *traffic) run(ctx context.Context, record *namespaceRecord) {
 		condition := nscondition.Find(namespace, v1alpha1.ConditionInitializing)
 		return condition != nil && condition.Status == corev1.ConditionFalse
 	})
-	t.reached(&record.opened)
+	t.reached(&record.initialized)
 
 	t.reached(&record.deleted)
 	until(ctx, func() bool {
@@ -188,24 +189,25 @@ func (t *traffic) run(ctx context.Context, record *namespaceRecord) {
 	}
 }
 
-// recovery waits until a namespace that was created after since is initialized and one that was
-// deleted after since no longer exists, and returns the durations.
-func (t *traffic) recovery(ctx context.Context, since time.Time) (opened, deleted time.Duration) {
+// recovery waits until a namespace that was created after since is initialized, and a namespace that
+// was deleted after since is removed. It returns the times from since until the first of each.
+func (t *traffic) recovery(ctx context.Context, since time.Time) (initialized, removed time.Duration) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
 		t.lock.Lock()
 		defer t.lock.Unlock()
-		opened, deleted = 0, 0
-		for _, record := range t.records {
-			if record.created.After(since) && !record.opened.IsZero() && (opened == 0 || record.opened.Sub(since) < opened) {
-				opened = record.opened.Sub(since)
-			}
-			if record.deleted.After(since) && !record.removed.IsZero() && (deleted == 0 || record.removed.Sub(since) < deleted) {
-				deleted = record.removed.Sub(since)
+		initialized, removed = 0, 0
+		first := func(found *time.Duration, started, finished time.Time) {
+			if took := finished.Sub(since); started.After(since) && !finished.IsZero() && (*found == 0 || took < *found) {
+				*found = took
 			}
 		}
-		g.Expect(opened).NotTo(BeZero(), "no namespace was opened")
-		g.Expect(deleted).NotTo(BeZero(), "no namespace was deleted")
+		for _, record := range t.records {
+			first(&initialized, record.created, record.initialized)
+			first(&removed, record.deleted, record.removed)
+		}
+		g.Expect(initialized).NotTo(BeZero(), "no namespace was initialized")
+		g.Expect(removed).NotTo(BeZero(), "no namespace was removed")
 	}).WithContext(ctx).Should(Succeed())
-	return opened, deleted
+	return initialized, removed
 }

@@ -23,11 +23,11 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// upgradeFrom is the environment variable with the git revision to upgrade from.
+// upgradeFrom is the environment variable that contains the Git revision to upgrade from.
 const upgradeFrom = "UPGRADE_FROM"
 
 var _ = Describe("An upgrade from another version", func() {
-	It("continues the initialization and finalization of existing namespaces", func(ctx context.Context) {
+	It("preserves the initialization and finalization of existing namespaces", func(ctx context.Context) {
 		from := os.Getenv(upgradeFrom)
 		if from == "" {
 			Skip("no version to upgrade from: set " + upgradeFrom + " to a tag, or run `make test-upgrade`")
@@ -85,7 +85,7 @@ var _ = Describe("An upgrade from another version", func() {
 		expectInitializing("waiting", corev1.ConditionTrue, v1alpha1.ReasonPending)
 		before := stages["waiting"].DeepCopy()
 
-		By("upgrading the objects first and then the managers, as a Deployment does")
+		By("upgrading the objects, and then replacing the manager like a Deployment")
 		apply(controlplane.Root())
 		runManager(binary, config, "--leader-elect")
 		oldManager.Terminate()

@@ -23,22 +23,22 @@ const (
 
 // ErrNoControllerManager is returned if KUBEBUILDER_ASSETS does not contain
 // kube-controller-manager.
-var ErrNoControllerManager = errors.New("there is no kube-controller-manager in KUBEBUILDER_ASSETS; " +
-	"put one there, or unset KUBEBUILDER_ASSETS to have one built")
+var ErrNoControllerManager = errors.New("KUBEBUILDER_ASSETS contains no kube-controller-manager; " +
+	"add it, or unset KUBEBUILDER_ASSETS to build it")
 
 // ControllerManager is a running kube-controller-manager.
 type ControllerManager struct {
 	command *exec.Cmd
 	log     string
-	// ended is closed when the process has exited with err.
+	// ended is closed when the process exits; err is then its exit error, or nil.
 	ended chan struct{}
 	err   error
 }
 
-// StartControllerManager runs kube-controller-manager with additional flags, such as
-// --controllers=namespace-controller, until Stop. It has the permissions of Admin. The
-// binary is built if it is missing, which takes minutes; the error is
-// ErrNoControllerManager if KUBEBUILDER_ASSETS is set to a directory without one.
+// StartControllerManager starts kube-controller-manager with the permissions of Admin and with
+// additional flags, such as --controllers=namespace-controller. It runs until Stop is called.
+// StartControllerManager builds the binary if it is missing, which takes minutes. If
+// KUBEBUILDER_ASSETS is set but does not contain the binary, it returns ErrNoControllerManager.
 func (c *ControlPlane) StartControllerManager(ctx context.Context, flags ...string) (*ControllerManager, error) {
 	binary, err := findControllerManager(ctx)
 	if err != nil {
@@ -58,7 +58,7 @@ func (c *ControlPlane) StartControllerManager(ctx context.Context, flags ...stri
 	}
 	defer log.Close()
 
-	// The process is not bound to the context, because a step of a test may cancel it.
+	// The process does not depend on the context, which a step of a test can cancel.
 	command := exec.Command(binary, append([]string{
 		"--kubeconfig=" + kubeconfig, "--leader-elect=false", "--secure-port=0",
 	}, flags...)...)
@@ -75,7 +75,7 @@ func (c *ControlPlane) StartControllerManager(ctx context.Context, flags ...stri
 	return running, nil
 }
 
-// Log returns its log.
+// Log returns the content of the log.
 func (m *ControllerManager) Log() (string, error) {
 	log, err := os.ReadFile(m.log)
 	if err != nil {
@@ -84,8 +84,8 @@ func (m *ControllerManager) Log() (string, error) {
 	return string(log), nil
 }
 
-// Stop stops the process and waits for its exit. It returns an error if the process has exited
-// before, or had to be killed.
+// Stop stops the process and waits until it exits. It returns an error if the process had already
+// exited or had to be killed.
 func (m *ControllerManager) Stop() error {
 	select {
 	case <-m.ended:
@@ -119,7 +119,7 @@ func findControllerManager(ctx context.Context) (string, error) {
 			return "", ErrNoControllerManager
 		}
 	}
-	assets, err := findAssets(ctx, "--with-controller-manager")
+	assets, err := FindAssets(ctx, "--with-controller-manager")
 	if err != nil {
 		return "", err
 	}

@@ -41,18 +41,18 @@ const (
 	tokenLifetime = 24 * time.Hour
 )
 
-// ControlPlane is a running API server.
+// ControlPlane is a running API server with its etcd.
 type ControlPlane struct {
 	// Admin is the configuration of a member of system:masters.
 	Admin *rest.Config
-	// Dir is a temporary directory, deleted with the control plane.
+	// Dir is a temporary directory, which Stop removes.
 	Dir string
 
 	environment *envtest.Environment
 	assets      string
 }
 
-// Option changes how the API server is started.
+// Option changes how the control plane is started.
 type Option func(*envtest.Environment)
 
 // WithAPIServerFlag adds a flag to kube-apiserver, named without the leading dashes.
@@ -72,12 +72,12 @@ func WithEtcdFlag(name string, values ...string) Option {
 	}
 }
 
-// Start starts a control plane, which runs until Stop. It uses the binaries in
-// KUBEBUILDER_ASSETS or those that hack/control-plane.sh finds or builds. Once the processes
-// are starting it returns only when they are ready or have failed, even
-// if the context is cancelled, since the caller could not stop them otherwise.
+// Start starts a control plane, which runs until Stop is called. It uses the binaries in
+// KUBEBUILDER_ASSETS, or those that hack/control-plane.sh finds or builds. After it has started the
+// processes, Start returns only when they are ready or have failed, even if the context is
+// cancelled: otherwise the caller could not stop them.
 func Start(ctx context.Context, options ...Option) (*ControlPlane, error) {
-	assets, err := findAssets(ctx)
+	assets, err := FindAssets(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -87,8 +87,8 @@ func Start(ctx context.Context, options ...Option) (*ControlPlane, error) {
 	}
 	environment := &envtest.Environment{
 		BinaryAssetsDirectory: assets,
-		// Overrides the environment variable USE_EXISTING_CLUSTER: the tests must never install
-		// into a user's cluster.
+		// Overrides the environment variable USE_EXISTING_CLUSTER: the tests must never change a
+		// user's cluster.
 		UseExistingCluster:       ptr.To(false),
 		ControlPlaneStartTimeout: startTimeout,
 		ControlPlaneStopTimeout:  serverStopTimeout,
@@ -112,8 +112,8 @@ func (c *ControlPlane) Stop() error {
 	return errors.Join(c.environment.Stop(), os.RemoveAll(c.Dir))
 }
 
-// EtcdURL returns the address of etcd, without TLS, for tests of states that the API server
-// does not accept.
+// EtcdURL returns the address of etcd, which does not use TLS. Tests can write states to etcd that
+// the API server rejects.
 func (c *ControlPlane) EtcdURL() string {
 	return c.environment.ControlPlane.Etcd.URL.String()
 }
@@ -146,13 +146,13 @@ func (c *ControlPlane) ServiceAccountConfig(ctx context.Context, namespace, name
 	return config, nil
 }
 
-// Install applies config/default as documented.
+// Install applies config/default, as described in the documentation.
 func (c *ControlPlane) Install(ctx context.Context) error {
 	return c.InstallFrom(ctx, "default")
 }
 
-// InstallFrom applies another directory of config, such as compat, without the hold webhooks: the API
-// server cannot reach their Service, and on some networks it would wait until they time out.
+// InstallFrom applies the given directory in config, such as compat, without the hold webhooks. The API
+// server cannot reach their Service, and on some networks its requests would time out.
 func (c *ControlPlane) InstallFrom(ctx context.Context, directory string) error {
 	if _, err := c.Kubectl(ctx, c.Admin, "apply", "-k", filepath.Join(Root(), "config", directory)); err != nil {
 		return err
@@ -201,14 +201,15 @@ func (c *ControlPlane) KubectlWithInput(
 	return stdout.String(), nil
 }
 
-// KubectlCommand returns a kubectl command that is not started, for callers with a
-// kubeconfig file and their own handling of input and output.
+// KubectlCommand returns a kubectl command that has not been started, for callers that have a
+// kubeconfig file and handle input and output themselves.
 func (c *ControlPlane) KubectlCommand(ctx context.Context, kubeconfig string, args ...string) *exec.Cmd {
 	return exec.CommandContext(ctx, c.KubectlPath(),
 		append([]string{"--kubeconfig", kubeconfig, "--cache-dir", filepath.Join(c.Dir, "cache")}, args...)...)
 }
 
-// KubectlPath returns the path of the control plane's kubectl, or kubectl to use the one in PATH.
+// KubectlPath returns the path of the control plane's kubectl. If it does not exist, KubectlPath
+// returns "kubectl", so that the kubectl in PATH is used.
 func (c *ControlPlane) KubectlPath() string {
 	path := filepath.Join(c.assets, "kubectl")
 	if _, err := os.Stat(path); err != nil {
@@ -238,13 +239,13 @@ func WriteKubeconfig(path string, config *rest.Config) error {
 	return nil
 }
 
-// Root is the root directory of the repository.
+// Root returns the root directory of the repository.
 func Root() string {
 	_, file, _, _ := runtime.Caller(0)
 	if filepath.IsAbs(file) {
 		return filepath.Dir(filepath.Dir(filepath.Dir(file)))
 	}
-	// Built with -trimpath, so the working directory must be in the repository.
+	// The program was built with -trimpath, so the working directory must be in the repository.
 	dir, err := os.Getwd()
 	for err == nil && dir != filepath.Dir(dir) {
 		if _, statErr := os.Stat(filepath.Join(dir, "PROJECT")); statErr == nil {
@@ -255,12 +256,12 @@ func Root() string {
 	return "."
 }
 
-// findAssets returns the directory with kube-apiserver and etcd, and the binaries requested with
-// flags.
-func findAssets(ctx context.Context, flags ...string) (string, error) {
+// FindAssets returns the directory that contains kube-apiserver and etcd. The flags of
+// hack/control-plane.sh select additional binaries.
+func FindAssets(ctx context.Context, flags ...string) (string, error) {
 	command := exec.CommandContext(ctx, filepath.Join(Root(), "hack", "control-plane.sh"), flags...)
 	command.Stderr = os.Stderr
-	// Interrupt instead of kill, since the script removes incomplete files.
+	// Send SIGTERM instead of SIGKILL, so that the script removes incomplete files.
 	command.Cancel = func() error { return command.Process.Signal(syscall.SIGTERM) }
 	output, err := command.Output()
 	if err != nil {

@@ -30,8 +30,8 @@ type Manager struct {
 	done   chan error
 }
 
-// StartManager runs the manager as its own ServiceAccount until Stop, and returns
-// when its caches have synced.
+// StartManager runs the manager as its own ServiceAccount until Stop is called. It returns when the
+// manager's caches have synced.
 func (c *ControlPlane) StartManager(ctx context.Context, changes ...func(*manager.Options)) (*Manager, error) {
 	restConfig, err := c.ServiceAccountConfig(ctx, SystemNamespace, ServiceAccount)
 	if err != nil {
@@ -40,7 +40,7 @@ func (c *ControlPlane) StartManager(ctx context.Context, changes ...func(*manage
 	return RunManager(ctx, restConfig, changes...)
 }
 
-// RunManager runs the manager with a given identity and changes to its options.
+// RunManager is like StartManager, but uses the identity in restConfig.
 func RunManager(
 	ctx context.Context, restConfig *rest.Config, changes ...func(*manager.Options),
 ) (*Manager, error) {
@@ -90,7 +90,7 @@ func RunManager(
 // Done returns a channel that receives the manager's error if it exits unexpectedly.
 func (m *Manager) Done() <-chan error { return m.done }
 
-// Stop stops the manager and waits for it.
+// Stop stops the manager and waits until it exits.
 func (m *Manager) Stop() error {
 	m.cancel()
 	return <-m.done

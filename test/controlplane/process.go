@@ -16,12 +16,12 @@ import (
 // Process is a running program.
 type Process struct {
 	command *exec.Cmd
-	// ended is closed when the process has exited with err.
+	// ended is closed when the process exits; err is then its exit error, or nil.
 	ended chan struct{}
 	err   error
 }
 
-// StartProcess runs a program until Stop or Kill. Its output goes to a writer.
+// StartProcess starts a program, which runs until Stop or Kill is called and writes to output.
 func StartProcess(output io.Writer, path string, args ...string) (*Process, error) {
 	command := exec.Command(path, args...)
 	command.Stdout, command.Stderr = output, output
@@ -42,15 +42,15 @@ func StartProcess(output io.Writer, path string, args ...string) (*Process, erro
 // Ended returns a channel that is closed when the process has exited.
 func (p *Process) Ended() <-chan struct{} { return p.ended }
 
-// Kill kills the process, like a crash.
+// Kill kills the process to simulate a crash.
 func (p *Process) Kill() error {
 	err := p.command.Process.Kill()
 	<-p.ended
 	return err
 }
 
-// Stop interrupts the process and waits for its exit. It returns an error if the process has
-// exited before, or did not exit cleanly.
+// Stop terminates the process and waits until it exits. It returns an error if the process had
+// already exited, or does not exit cleanly.
 func (p *Process) Stop() error {
 	name := filepath.Base(p.command.Path)
 	select {

@@ -19,13 +19,13 @@ import (
 const (
 	ManagerProgram = "./cmd"
 	PluginProgram  = "./cmd/kubectl-nslifecycle"
-	// The programs of the example search-index.
+	// The programs of examples/search-index.
 	IndexServerProgram      = "./examples/search-index/cmd/index-server"
 	SearchControllerProgram = "./examples/search-index/cmd/search-controller"
 )
 
-// Build builds a program of the module at root, for example Root, to a path. The program is linked
-// once for all test processes, in bin/test of the repository, and copied from there.
+// Build builds a program of the module at root, such as Root(), and writes it to path. All test
+// processes share one build in the repository's directory bin/test, which Build copies.
 func Build(ctx context.Context, root, program, path string) error {
 	repository, module := Root(), ""
 	if relative, err := filepath.Rel(repository, root); err != nil || !filepath.IsLocal(relative) {
@@ -49,8 +49,8 @@ func Build(ctx context.Context, root, program, path string) error {
 	if output, err := command.CombinedOutput(); err != nil {
 		return fmt.Errorf("failed to build %s in %s: %w: %s", program, root, err, output)
 	}
-	// Copy in another process: a child process that starts in the meantime would inherit the open
-	// file, and a file that is open for writing cannot be executed.
+	// Copy the file in another process. A child of this process that starts during the copy would
+	// inherit the open file, and a file that is open for writing cannot be executed.
 	if output, err := exec.CommandContext(ctx, "cp", linked, path).CombinedOutput(); err != nil {
 		return fmt.Errorf("failed to copy %s: %w: %s", linked, err, output)
 	}

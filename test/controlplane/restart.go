@@ -35,8 +35,8 @@ type Authority struct {
 	certificate *x509.Certificate
 }
 
-// WithRestarts makes it possible to kill and restart the API server with the same keys, and to
-// replace its certificate. envtest would create a new authority at each start, which clients do not
+// WithRestarts allows killing the API server, restarting it with the same keys, and replacing its
+// certificate. By default, envtest creates a new authority at each start, which clients do not
 // trust.
 func WithRestarts(ca *Authority) Option {
 	return func(environment *envtest.Environment) {
@@ -93,7 +93,7 @@ func (a *Authority) Rotate() error {
 	if err != nil {
 		return fmt.Errorf("failed to encode a key: %w", err)
 	}
-	// Replace each file with a rename, since the API server may read it at any time.
+	// Replace each file with a rename, since the API server can read the file at any time.
 	return errors.Join(
 		replaceFile(filepath.Join(a.dir, "apiserver.key"), pemOf(keyutil.ECPrivateKeyBlockType, der)),
 		replaceFile(filepath.Join(a.dir, "apiserver.crt"), pemOf(cert.CertificateBlockType, raw)))
@@ -110,7 +110,7 @@ func replaceFile(path string, content []byte) error {
 	return os.Rename(path+".new", path)
 }
 
-// KillAPIServer kills the API server, like a crash.
+// KillAPIServer kills the API server to simulate a crash.
 func (c *ControlPlane) KillAPIServer(ctx context.Context) error {
 	flag := "secure-port=" + c.environment.ControlPlane.GetAPIServer().Port
 	output, err := exec.CommandContext(ctx, "pkill", "-KILL", "-f", "kube-apiserver.*"+flag).CombinedOutput()
@@ -120,8 +120,8 @@ func (c *ControlPlane) KillAPIServer(ctx context.Context) error {
 	return nil
 }
 
-// StartAPIServer restarts an API server that was started WithRestarts and has exited. It returns
-// when it is ready.
+// StartAPIServer restarts an API server that was started with WithRestarts and has exited. It
+// returns when the API server is ready.
 func (c *ControlPlane) StartAPIServer() error {
 	return c.environment.ControlPlane.GetAPIServer().Start()
 }

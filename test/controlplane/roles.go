@@ -14,9 +14,9 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// AggregateClusterRoles writes the rules of aggregated ClusterRoles, such as admin and
-// edit, once. In a cluster kube-controller-manager does this continuously;
-// without it, these roles are empty.
+// AggregateClusterRoles writes the rules of aggregated ClusterRoles, such as admin and edit, once.
+// In a cluster, kube-controller-manager updates them continuously; without it, these roles are
+// empty.
 func (c *ControlPlane) AggregateClusterRoles(ctx context.Context) error {
 	clientset, err := kubernetes.NewForConfig(c.Admin)
 	if err != nil {

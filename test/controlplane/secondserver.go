@@ -17,17 +17,17 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// SecondAPIServer is another kube-apiserver on the etcd of a ControlPlane. It accepts the same
-// certificates and tokens.
+// SecondAPIServer is another kube-apiserver that shares the etcd of a ControlPlane. It accepts the
+// same certificates and tokens.
 type SecondAPIServer struct {
 	process *Process
 	address string
 	log     string
 }
 
-// StartSecondAPIServer starts another kube-apiserver with the flags of the first one and more
+// StartSecondAPIServer starts another kube-apiserver with the flags of the first one and additional
 // flags, such as --feature-gates=CBORServingAndStorage=true. It returns when the API server is
-// ready. Stop it before the ControlPlane.
+// ready. The caller must stop it before the ControlPlane.
 func (c *ControlPlane) StartSecondAPIServer(ctx context.Context, flags ...string) (*SecondAPIServer, error) {
 	first := c.environment.ControlPlane.GetAPIServer()
 	address, err := FreeAddress()
@@ -98,7 +98,7 @@ func (s *SecondAPIServer) ConfigFor(config *rest.Config) *rest.Config {
 	return config
 }
 
-// Pause stops the process with SIGSTOP. Its caches become stale until Resume.
+// Pause sends SIGSTOP to the process. Its caches are stale until Resume is called.
 func (s *SecondAPIServer) Pause() error {
 	return s.process.command.Process.Signal(syscall.SIGSTOP)
 }
@@ -108,5 +108,5 @@ func (s *SecondAPIServer) Resume() error {
 	return s.process.command.Process.Signal(syscall.SIGCONT)
 }
 
-// Stop kills the process, paused or not.
+// Stop kills the process, even if it is paused.
 func (s *SecondAPIServer) Stop() error { return s.process.Kill() }

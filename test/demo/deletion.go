@@ -13,7 +13,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/nslifecycle/nslifecycle/internal/finalization"
@@ -22,15 +21,15 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/controlplane"
 )
 
-// The objects in the manifests of the second namespace.
+// The names of the second namespace, its manifests and its objects.
 const (
 	deletedName = "development"
 	deletedFile = "test/demo/manifests/development.yaml"
 	contentFile = "test/demo/manifests/content.yaml"
-	// heldName is the StatefulSet with the finalizer.
+	// heldName is the name of the StatefulSet that has the finalizer.
 	heldName      = "database"
 	heldFinalizer = "backup.corp.example.com/last-snapshot"
-	// waitsForHeld is the part of the condition that explains why some objects are not deleted yet.
+	// waitsForHeld is the part of the message that explains why some objects are not deleted yet.
 	waitsForHeld = "waiting for the deletion of statefulsets.apps before deleting"
 )
 
@@ -45,7 +44,7 @@ const (
 var (
 	stateCommand = []string{
 		"get", "namespace", deletedName,
-		"--output=custom-columns=PHASE:.status.phase,TOKENS:.spec.finalizers,DELETED:.metadata.deletionTimestamp",
+		"--output=custom-columns=PHASE:.status.phase,FINALIZERS:.spec.finalizers,DELETED:.metadata.deletionTimestamp",
 	}
 	contentCommand = []string{
 		"get", "pods,services,statefulsets,resourcequotas,secrets,networkpolicies,rolebindings",
@@ -80,15 +79,15 @@ var (
 // showNamespaceFinalizers creates a namespace with two namespace finalizers.
 func (d *demo) showNamespaceFinalizers(ctx context.Context) error {
 	d.out.heading("A namespace with two namespace finalizers")
-	d.out.say("A namespace is deleted when spec.finalizers is empty. Each entry belongs to one\n"+
-		"controller. The administrator adds %s, the API server adds kubernetes.", agentFinalizer)
+	d.out.say("A terminating namespace is removed when spec.finalizers is empty. Each entry belongs to one\n"+
+		"controller. The administrator adds %s, and the API server adds kubernetes.", agentFinalizer)
 	if _, err := d.show(ctx, d.admin, "apply", "-f", deletedFile); err != nil {
 		return err
 	}
 	if err := d.showState(ctx, corev1.NamespaceActive, agentFinalizer, corev1.FinalizerKubernetes); err != nil {
 		return err
 	}
-	d.out.say("\nIt is initialized like any other namespace. Then the administrator adds content:")
+	d.out.say("\nThe namespace is initialized like any other. Then the administrator adds content:")
 	if _, err := d.show(ctx, d.admin, "wait", "--for=condition=Initializing=False", "namespace/"+deletedName); err != nil {
 		return err
 	}
@@ -113,7 +112,7 @@ func (d *demo) showDeletion(ctx context.Context) error {
 		"--timeout=60s", "namespace/"+deletedName); err != nil {
 		return err
 	}
-	// At first the conditions may name the Pod as well.
+	// At first, the conditions can also name the Pod.
 	if err := d.untilOnlyHeld(ctx); err != nil {
 		return err
 	}
@@ -128,15 +127,15 @@ func (d *demo) showDeletion(ctx context.Context) error {
 			return fmt.Errorf("the conditions of namespace %q do not contain %q", deletedName, want)
 		}
 	}
-	d.out.say("\nThat controller may need its permissions and its configuration until then, so they are\n" +
-		"deleted last. The Pod, the Service and the quota are already deleted.")
+	d.out.say("\nThe controller can need its permissions and configuration until it removes the finalizer.\n" +
+		"Therefore these are deleted last. The Pod, the Service and the quota are already deleted.")
 	return d.showContent(ctx, slices.Concat([]string{held}, deletedLast))
 }
 
 // showRelease removes the finalizer, and shows that the manager removes only its namespace finalizer.
 func (d *demo) showRelease(ctx context.Context) error {
 	d.out.heading("The finalizer is removed")
-	d.out.say("The administrator does the controller's work.")
+	d.out.say("The administrator removes the finalizer in place of the controller.")
 	if _, err := d.show(ctx, d.admin, releaseCommand...); err != nil {
 		return err
 	}
@@ -145,8 +144,8 @@ func (d *demo) showRelease(ctx context.Context) error {
 		return err
 	}
 	// The namespace finalizer is removed shortly after the condition changes.
-	if err := wait.PollUntilContextCancel(ctx, pollInterval, true, func(ctx context.Context) (bool, error) {
-		namespace, err := d.getDeleted(ctx)
+	if err := d.poll(ctx, func(ctx context.Context) (bool, error) {
+		namespace, err := d.getNamespace(ctx, deletedName)
 		return err == nil && !finalization.HasFinalizer(namespace, corev1.FinalizerKubernetes), err
 	}); err != nil {
 		return fmt.Errorf("the manager did not remove its finalizer from namespace %q: %w", deletedName, err)
@@ -172,10 +171,10 @@ func (d *demo) showAgent(ctx context.Context) error {
 	if _, err := d.show(ctx, d.admin, "wait", "--for=delete", "--timeout=60s", "namespace/"+deletedName); err != nil {
 		return err
 	}
-	d.out.say("\nIt has removed the last namespace finalizer, so the namespace no longer exists:")
+	d.out.say("\nThe agent has removed the last namespace finalizer, so the namespace no longer exists:")
 	// The command is expected to fail.
 	_, _ = d.show(ctx, d.admin, "get", "namespace", deletedName)
-	if _, err := d.getDeleted(ctx); !apierrors.IsNotFound(err) {
+	if _, err := d.getNamespace(ctx, deletedName); !apierrors.IsNotFound(err) {
 		return errors.Join(err, fmt.Errorf("namespace %q still exists", deletedName))
 	}
 	return nil
@@ -204,7 +203,7 @@ func (d *demo) showState(ctx context.Context, phase corev1.NamespacePhase, final
 	if _, err := d.show(ctx, d.admin, stateCommand...); err != nil {
 		return err
 	}
-	namespace, err := d.getDeleted(ctx)
+	namespace, err := d.getNamespace(ctx, deletedName)
 	if err != nil {
 		return err
 	}
@@ -237,8 +236,8 @@ func (d *demo) showContent(ctx context.Context, wanted []string) error {
 // untilOnlyHeld waits until only the StatefulSet prevents the deletion of the remaining
 // objects.
 func (d *demo) untilOnlyHeld(ctx context.Context) error {
-	err := wait.PollUntilContextCancel(ctx, pollInterval, true, func(ctx context.Context) (bool, error) {
-		namespace, err := d.getDeleted(ctx)
+	err := d.poll(ctx, func(ctx context.Context) (bool, error) {
+		namespace, err := d.getNamespace(ctx, deletedName)
 		if err != nil {
 			return false, err
 		}
@@ -263,10 +262,10 @@ func namesIn(output string) []string {
 	return names
 }
 
-func (d *demo) getDeleted(ctx context.Context) (*corev1.Namespace, error) {
+func (d *demo) getNamespace(ctx context.Context, name string) (*corev1.Namespace, error) {
 	client, err := kubernetes.NewForConfig(d.admin.config)
 	if err != nil {
 		return nil, fmt.Errorf("failed to create a client: %w", err)
 	}
-	return client.CoreV1().Namespaces().Get(ctx, deletedName, metav1.GetOptions{})
+	return client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
 }

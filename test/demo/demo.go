@@ -28,8 +28,8 @@ const (
 	userName = "user1@corp.example.com"
 	// configurationsFile is relative to the root of the repository.
 	configurationsFile = "test/demo/manifests/configurations.yaml"
-	// workTime delays each initializer. Otherwise a namespace would be initialized before the
-	// tour can show its conditions.
+	// workTime is the delay of each initializer. Without the delay, a namespace would be initialized
+	// before the tour can show its conditions.
 	workTime = time.Second
 )
 
@@ -54,8 +54,8 @@ type demo struct {
 	// isComplete is set at the end of the tour.
 	isComplete bool
 
-	// mayFinish is closed when the initializers may finish their first namespace. This guarantees that
-	// the tour can attempt an early write on a slow machine.
+	// mayFinish is closed when the initializers may finish their first namespace. This ensures that
+	// the tour can attempt an early write, even on a slow machine.
 	mayFinish chan struct{}
 	letFinish func()
 	// stops are the clean-up functions, called in reverse order.
@@ -78,7 +78,7 @@ func newDemo(out *narrator, log string) *demo {
 	}
 }
 
-// play starts the components, runs the tour and stays up, depending on the options.
+// play starts the components, runs the tour and keeps running, depending on the options.
 func (d *demo) play(ctx context.Context, opts options) error {
 	if err := d.start(ctx); err != nil {
 		return err
@@ -106,8 +106,8 @@ func (d *demo) play(ctx context.Context, opts options) error {
 
 // stayUp returns when the context is cancelled or the manager exits.
 func (d *demo) stayUp(ctx context.Context) error {
-	// When a terminal is closed, only make may receive the signal. An empty write is sufficient to
-	// detect this, and the narrator handles the error.
+	// If the terminal is closed, possibly only make receives the signal. An empty write is sufficient
+	// to detect the closed terminal, and the narrator handles the error.
 	heartbeat := time.NewTicker(time.Second)
 	defer heartbeat.Stop()
 	for {
@@ -131,7 +131,7 @@ func (d *demo) start(ctx context.Context) error {
 	}
 	d.controlPlane = controlPlane
 	d.stops = append(d.stops, controlPlane.Stop)
-	// The initializer for owners binds users to ClusterRole admin, which is one of these.
+	// The owner initializer binds users to the ClusterRole admin, which is aggregated.
 	if err := controlPlane.AggregateClusterRoles(ctx); err != nil {
 		return err
 	}
@@ -142,7 +142,7 @@ func (d *demo) start(ctx context.Context) error {
 	}
 	d.out.say("Starting the manager as ServiceAccount %s", controlplane.ServiceAccount)
 	if d.log != "" {
-		d.out.say("  It logs to %s", d.log)
+		d.out.say("  Log file: %s", d.log)
 	}
 	if d.manager, err = controlPlane.StartManager(ctx); err != nil {
 		return err
@@ -161,8 +161,7 @@ func (d *demo) start(ctx context.Context) error {
 	return d.addActors(ctx)
 }
 
-// stop stops all components. The control plane is stopped last, to avoid errors of its
-// clients.
+// stop stops all components. It stops the control plane last, so that clients return no errors.
 func (d *demo) stop() error {
 	var errs []error
 	for _, stop := range slices.Backward(d.stops) {
@@ -172,8 +171,8 @@ func (d *demo) stop() error {
 	return errors.Join(errs...)
 }
 
-// startInitializer creates an initializer's ServiceAccount, which also names its
-// namespace, and runs the initializer with a bearer token of the ServiceAccount.
+// startInitializer applies the manifest with the initializer's ServiceAccount, which has the same
+// name as its namespace, and runs the initializer with a token of the ServiceAccount.
 func (d *demo) startInitializer(
 	ctx context.Context, name, account, manifest string, work initializers.Work,
 ) error {
@@ -235,7 +234,7 @@ func (d *demo) actor(name string, config *rest.Config) actor {
 	return actor{name: name, config: config, kubeconfig: filepath.Join(d.controlPlane.Dir, name+".kubeconfig")}
 }
 
-// kubectl returns a kubectl command of an actor, run in the root of the repository.
+// kubectl returns a command that runs kubectl as an actor, in the root of the repository.
 func (d *demo) kubectl(ctx context.Context, who actor, args ...string) *exec.Cmd {
 	command := d.controlPlane.KubectlCommand(ctx, who.kubeconfig, args...)
 	command.Dir = controlplane.Root()
@@ -269,7 +268,7 @@ administrator, or as %s:
 		d.out.say("  export KUBECONFIG=%s", shellLine(who.kubeconfig))
 	}
 	if _, err := exec.LookPath("kubectl"); err != nil {
-		d.out.say("\nThere is no kubectl in PATH. To use the demo's:\n\n  alias kubectl=%s",
+		d.out.say("\nkubectl is not in PATH. To use the demo's kubectl, run:\n\n  alias kubectl=%s",
 			shellLine(d.controlPlane.KubectlPath()))
 	}
 	if d.search != nil {
@@ -283,7 +282,7 @@ Commands to try as the user:
   kubectl wait --for=condition=Initializing=False namespace/team-b
   kubectl describe namespace team-b
 
-Commands to try as the administrator, who holds the verb "initialize" and may write at any time:
+Commands to try as the administrator, who has the "initialize" verb and can write at any time:
 
   kubectl get namespaceinitializerset effective --output=yaml
   kubectl edit namespaceinitializerconfiguration policy

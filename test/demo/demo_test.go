@@ -40,10 +40,10 @@ func TestTour(t *testing.T) {
 	if !d.isComplete && !t.Failed() {
 		t.Errorf("The tour ended prematurely:\n%s", &output)
 	}
-	expectNothingLeft(t, d, temporary)
+	stopAndCheck(t, d, temporary)
 }
 
-// TestTour covers the preceding steps.
+// This test runs only the steps that precede the search tour. TestTour runs all others.
 func TestTourOfSearchIndex(t *testing.T) {
 	temporary := t.TempDir()
 	t.Setenv("TMPDIR", temporary)
@@ -59,12 +59,12 @@ func TestTourOfSearchIndex(t *testing.T) {
 		}
 	}
 	t.Log(&output)
-	expectNothingLeft(t, d, temporary)
+	stopAndCheck(t, d, temporary)
 }
 
-func TestStoppedDemoLeavesNothingBehind(t *testing.T) {
+func TestStoppedDemoCleansUp(t *testing.T) {
 	for name, test := range map[string]struct {
-		// The demo is stopped when it has printed the text and the file exists.
+		// The test stops the demo when the demo has printed the text and the file exists.
 		text, file string
 	}{
 		"while the control plane starts": {text: "Starting kube-apiserver", file: "k8s_test_framework_*"},
@@ -84,12 +84,12 @@ func TestStoppedDemoLeavesNothingBehind(t *testing.T) {
 			d := newDemo(newNarrator(out, false, func() {}), "")
 
 			if err := d.play(ctx, options{once: true}); err == nil {
-				t.Errorf("The demo continued after its context had been cancelled")
+				t.Errorf("The demo continued after its context was cancelled")
 			}
 			if ctx.Err() == nil {
 				t.Errorf("The demo never printed %q", test.text)
 			}
-			expectNothingLeft(t, d, temporary)
+			stopAndCheck(t, d, temporary)
 		})
 	}
 }
@@ -119,9 +119,8 @@ func TestNamesIn(t *testing.T) {
 	}
 }
 
-// expectNothingLeft stops a demo and checks that its API server has stopped and that its files are
-// removed.
-func expectNothingLeft(t *testing.T, d *demo, temporary string) {
+// stopAndCheck stops a demo, and checks that its API server has stopped and its files are removed.
+func stopAndCheck(t *testing.T, d *demo, temporary string) {
 	t.Helper()
 	if err := d.stop(); err != nil {
 		t.Errorf("The demo could not be stopped: %v", err)
@@ -130,7 +129,7 @@ func expectNothingLeft(t *testing.T, d *demo, temporary string) {
 		address := strings.Trim(strings.TrimPrefix(d.controlPlane.Admin.Host, "https:"), "/")
 		if connection, err := net.Dial("tcp", address); err == nil {
 			_ = connection.Close()
-			t.Errorf("An API server is still listening at %s", address)
+			t.Errorf("An API server still listens at %s", address)
 		}
 	}
 	left, err := os.ReadDir(temporary)

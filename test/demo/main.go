@@ -2,18 +2,17 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command demo shows how namespaces are initialized and finalized. It starts a real API server,
-// installs nslifecycle, runs the manager and two small initializers with their ServiceAccounts,
-// and follows one namespace of an unprivileged
-// user from its creation to its first write. A second namespace, with a second namespace
-// finalizer and an object that has a finalizer, is followed from its deletion to its removal.
-// The demo verifies each of its statements.
+// installs nslifecycle, and runs the manager and two small initializers with their ServiceAccounts.
+// The tour follows a namespace of an unprivileged user from its creation to the first write. Then it
+// follows the deletion of a namespace that has a second namespace finalizer and contains an object
+// with a finalizer. The demo verifies each of its statements.
 //
-// After the tour it keeps running, and prints how to use it from another terminal.
-// Ctrl-C stops it at any time, and removes everything that it started.
+// After the tour, the demo keeps running, and prints how to use it from another terminal. Ctrl-C
+// stops the demo at any time, and removes everything that it started.
 //
 //	--once          exits after the tour, with status 1 if any statement is wrong
 //	--no-tour       keeps running without a tour; the manager logs to stderr
-//	--search-index  runs examples/search-index as well, and shows it at the end of the tour
+//	--search-index  also runs examples/search-index, and shows it at the end of the tour
 package main
 
 import (
@@ -32,11 +31,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 )
 
-// logTail is the length of the end of the log that is printed after a failure, before the file is
-// removed.
+// logTail is the number of bytes at the end of the log that are printed after a failure.
 const logTail = 8 << 10
 
-// errStopped is the error of a tour that the user stopped.
+// errStopped is returned if the user stops the tour.
 var errStopped = errors.New("the demo was stopped before the end of the tour")
 
 type options struct {
@@ -90,7 +88,8 @@ func run(opts options) error {
 	playErr := d.play(ctx, opts)
 	stopping()
 	stopErr := d.stop()
-	// Check this last: if Ctrl-C killed a kubectl process, its error may arrive before the signal.
+	// Check the context last: if Ctrl-C kills a kubectl process, its error can arrive before the
+	// signal.
 	switch wasStopped := ctx.Err() != nil; {
 	case wasStopped && d.isComplete:
 		playErr = nil
@@ -117,8 +116,8 @@ func onSignal(f func()) {
 	}()
 }
 
-// setUpLog redirects the logs of the manager and of client-go to a file, to keep them out of
-// the tour. Without a tour they go to stderr, and there is no file.
+// setUpLog redirects the logs of the manager and of client-go to a file, so that they do not
+// interrupt the tour. Without a tour, the logs are written to stderr.
 func setUpLog(opts options) (*os.File, error) {
 	var file *os.File
 	out := os.Stderr

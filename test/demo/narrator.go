@@ -19,27 +19,27 @@ const (
 	plain = "\x1b[0m"
 )
 
-// needsQuotes matches characters that may be special in a shell.
+// needsQuotes matches characters that can be special in a shell.
 var needsQuotes = regexp.MustCompile(`[^A-Za-z0-9_./:=@,-]`)
 
 // narrator writes the output of the tour.
 type narrator struct {
-	mutex    sync.Mutex
-	out      io.Writer
-	coloured bool
+	mutex   sync.Mutex
+	out     io.Writer
+	colored bool
 	// onBroken is called when the output is closed.
 	onBroken func()
 	headings int
 }
 
-func newNarrator(out io.Writer, coloured bool, onBroken func()) *narrator {
-	return &narrator{out: out, coloured: coloured, onBroken: onBroken}
+func newNarrator(out io.Writer, colored bool, onBroken func()) *narrator {
+	return &narrator{out: out, colored: colored, onBroken: onBroken}
 }
 
 // heading starts the next step of the tour.
 func (n *narrator) heading(text string) {
 	n.headings++
-	n.write("\n" + n.colour(bold, fmt.Sprintf("%d. %s", n.headings, text)) + "\n")
+	n.write("\n" + n.color(bold, fmt.Sprintf("%d. %s", n.headings, text)) + "\n")
 }
 
 // say prints lines of narration.
@@ -49,7 +49,7 @@ func (n *narrator) say(format string, args ...any) {
 
 // command prints a command with a prompt.
 func (n *narrator) command(who, line string) {
-	n.write("\n" + n.colour(cyan, who+"$ ") + n.colour(bold, line) + "\n")
+	n.write("\n" + n.color(cyan, who+"$ ") + n.color(bold, line) + "\n")
 }
 
 // output prints the unchanged output of a command.
@@ -60,8 +60,8 @@ func (n *narrator) output(text string) {
 	n.write(text)
 }
 
-func (n *narrator) colour(sequence, text string) string {
-	if !n.coloured {
+func (n *narrator) color(sequence, text string) string {
+	if !n.colored {
 		return text
 	}
 	return sequence + text + plain

@@ -28,11 +28,10 @@ var (
 	}
 )
 
-// showProgress follows the condition while a kubectl wait waits for it. It also
-// lets the initializers finish.
+// showProgress lets the initializers finish, and shows the condition while kubectl wait waits for it.
 func (d *demo) showProgress(ctx context.Context) error {
 	d.out.heading("The initializers finish")
-	d.out.say("The user runs the command from the error message. In this demo each initializer takes\n" +
+	d.out.say("The user runs the command from the error message. In this demo, each initializer takes\n" +
 		"an extra second. Meanwhile, a second kubectl shows the condition.")
 	if err := d.waitAndWatch(ctx); err != nil {
 		return err
@@ -97,13 +96,13 @@ func (d *demo) waitAndWatch(ctx context.Context) error {
 	return nil
 }
 
-// relay prints each new message up to the first one that names no pending initializer, and
-// returns their number.
+// relay prints each new message, up to the first message that names no pending initializer. It
+// returns the number of printed messages.
 func (d *demo) relay(messages io.Reader) (int, error) {
 	count, last := 0, ""
 	lines := bufio.NewScanner(messages)
 	for lines.Scan() {
-		// The watch returns every change of the namespace.
+		// The watch returns every change of the namespace, so messages are repeated.
 		message := lines.Text()
 		if message == "" || message == last {
 			continue

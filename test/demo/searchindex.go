@@ -15,9 +15,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/examples/search-index/controller"
@@ -43,7 +41,7 @@ var (
 		"get", "namespace", searchName,
 		`--output=jsonpath={.status.conditions[?(@.type=="` + string(searchCondition) + `")].message}{"\n"}`,
 	}
-	searchTokensCommand = []string{
+	searchFinalizersCommand = []string{
 		"get", "namespace", searchName, `--output=jsonpath={.spec.finalizers}{"\n"}`,
 	}
 )
@@ -145,16 +143,17 @@ func (d *demo) searchTour(ctx context.Context) error {
 
 func (d *demo) showSearchRegistration(ctx context.Context) error {
 	d.out.heading("A search service")
-	d.out.say("Each namespace gets an index for its logs in a service outside of the cluster.\n" +
-		"The initializer creates it; the agent deletes it, and has its own namespace finalizer.")
+	d.out.say("Each namespace gets an index for its logs in a service outside the cluster. An initializer\n" +
+		"creates the index. An agent, which has its own namespace finalizer, deletes it.")
 	return d.registerSearchIndex(ctx, d.show)
 }
 
-// showServiceDown shows that a namespace waits for the service, and reports the cause.
+// showServiceDown shows that a namespace waits for the service, and that a condition reports the
+// cause.
 func (d *demo) showServiceDown(ctx context.Context) error {
 	d.out.heading("The service is down")
-	d.out.say("The index server is stopped, and the user creates a namespace. It waits, and a\n" +
-		"condition reports the cause.")
+	d.out.say("The index server is stopped, and the user creates a namespace. The namespace waits, and\n" +
+		"a condition reports the cause.")
 	if err := d.stopIndexServer(); err != nil {
 		return err
 	}
@@ -174,9 +173,9 @@ func (d *demo) showServiceDown(ctx context.Context) error {
 	return nil
 }
 
-// showIndex shows that the index exists before the namespace is ready, and its content.
+// showIndex shows that the namespace is ready after its index was created, and shows the index.
 func (d *demo) showIndex(ctx context.Context) error {
-	d.out.heading("The service is back")
+	d.out.heading("The service is started again")
 	d.out.say("The index server is started, the index is created, and then the namespace is ready.")
 	if err := d.startIndexServer(); err != nil {
 		return err
@@ -184,7 +183,7 @@ func (d *demo) showIndex(ctx context.Context) error {
 	if _, err := d.show(ctx, d.user, "wait", "--for=condition=Initializing=False", "namespace/"+searchName); err != nil {
 		return err
 	}
-	namespace, err := d.searchedNamespace(ctx)
+	namespace, err := d.getNamespace(ctx, searchName)
 	if err != nil {
 		return err
 	}
@@ -216,15 +215,15 @@ func (d *demo) showIndex(ctx context.Context) error {
 // showIndexDeleted shows that the index is deleted with the namespace.
 func (d *demo) showIndexDeleted(ctx context.Context) error {
 	d.out.heading("The namespace and its index are deleted")
-	d.out.say("The agent removes its namespace finalizer when the service has confirmed the deletion.")
-	output, err := d.show(ctx, d.admin, searchTokensCommand...)
+	d.out.say("The agent removes its namespace finalizer after the service has confirmed the deletion.")
+	output, err := d.show(ctx, d.admin, searchFinalizersCommand...)
 	if err != nil {
 		return err
 	}
 	if !strings.Contains(output, string(controller.Finalizer)) {
 		return fmt.Errorf("namespace %q does not have the namespace finalizer %s", searchName, controller.Finalizer)
 	}
-	namespace, err := d.searchedNamespace(ctx)
+	namespace, err := d.getNamespace(ctx, searchName)
 	if err != nil {
 		return err
 	}
@@ -241,10 +240,11 @@ func (d *demo) showIndexDeleted(ctx context.Context) error {
 	return nil
 }
 
-// untilSearchCondition waits until the condition about the index has the status and contains the text.
+// untilSearchCondition waits until the condition about the index has the status, and its message
+// contains the text.
 func (d *demo) untilSearchCondition(ctx context.Context, status corev1.ConditionStatus, text string) error {
 	err := d.poll(ctx, func(ctx context.Context) (bool, error) {
-		namespace, err := d.searchedNamespace(ctx)
+		namespace, err := d.getNamespace(ctx, searchName)
 		if err != nil {
 			return false, err
 		}
@@ -261,15 +261,7 @@ func (d *demo) poll(ctx context.Context, condition wait.ConditionWithContextFunc
 	return wait.PollUntilContextCancel(ctx, pollInterval, true, condition)
 }
 
-func (d *demo) searchedNamespace(ctx context.Context) (*corev1.Namespace, error) {
-	client, err := kubernetes.NewForConfig(d.admin.config)
-	if err != nil {
-		return nil, fmt.Errorf("failed to create a client: %w", err)
-	}
-	return client.CoreV1().Namespaces().Get(ctx, searchName, metav1.GetOptions{})
-}
-
-// fetch sends the request of the printed curl command.
+// fetch sends the same request as the printed curl command.
 func (d *demo) fetch(ctx context.Context, path string) (status int, body string, err error) {
 	const timeout = 10 * time.Second
 	ctx, cancel := context.WithTimeout(ctx, timeout)

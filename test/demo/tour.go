@@ -18,7 +18,6 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
@@ -27,7 +26,7 @@ import (
 
 const (
 	namespaceName = "team-a"
-	// stepTimeout is how long a step of the tour may take.
+	// stepTimeout is the maximum duration of a step of the tour.
 	stepTimeout  = time.Minute
 	pollInterval = 50 * time.Millisecond
 )
@@ -35,19 +34,18 @@ const (
 //go:embed manifests/user.yaml
 var userManifest string
 
-// waitCommand is the command that a rejection recommends.
+// waitCommand is the command that the error message of a rejected write recommends.
 var waitCommand = []string{"wait", "--for=condition=Initializing=False", "namespace/" + namespaceName}
 
 // writeCommand is the command that the user runs twice.
 var writeCommand = []string{
-	"create", "configmap", "settings", "--namespace=" + namespaceName, "--from-literal=colour=blue",
+	"create", "configmap", "settings", "--namespace=" + namespaceName, "--from-literal=color=blue",
 }
 
-// tour follows one namespace from its creation to its first write, and another one to its
-// removal.
+// tour follows one namespace from its creation to the first write, and another one to its removal.
 func (d *demo) tour(ctx context.Context) error {
 	if err := inTurn(ctx,
-		d.showRegistration, d.showCreation, d.showRefusal, d.showProgress, d.showWrite, d.showResult,
+		d.showRegistration, d.showCreation, d.showRejection, d.showProgress, d.showWrite, d.showResult,
 		d.showNamespaceFinalizers, d.showDeletion, d.showRelease, d.showAgent,
 	); err != nil {
 		return err
@@ -94,7 +92,7 @@ func (d *demo) showRegistration(ctx context.Context) error {
 	}
 	for _, name := range []string{ownerName, policyName} {
 		if !strings.Contains(output, name) {
-			return fmt.Errorf("initializer %s is not among the configurations", name)
+			return fmt.Errorf("the configurations do not contain initializer %s", name)
 		}
 	}
 	return nil
@@ -114,9 +112,9 @@ func (d *demo) register(
 
 func (d *demo) showCreation(ctx context.Context) error {
 	d.out.heading("A user creates a namespace")
-	d.out.say("So far %s may only create and view namespaces.", userName)
+	d.out.say("At this point, %s can only create and view namespaces.", userName)
 	if mayWrite, err := d.mayWriteTo(ctx, metav1.NamespaceDefault); err != nil || mayWrite {
-		return errors.Join(err, fmt.Errorf("user %s should not be able to write to namespace default", userName))
+		return errors.Join(err, fmt.Errorf("user %s should not be able to write to the default namespace", userName))
 	}
 	if _, err := d.show(ctx, d.user, "create", "namespace", namespaceName); err != nil {
 		return err
@@ -134,10 +132,10 @@ func (d *demo) showCreation(ctx context.Context) error {
 	return nil
 }
 
-func (d *demo) showRefusal(ctx context.Context) error {
+func (d *demo) showRejection(ctx context.Context) error {
 	d.out.heading("An early write is rejected")
-	// Otherwise RBAC would reject the write.
-	if err := wait.PollUntilContextCancel(ctx, pollInterval, true, func(ctx context.Context) (bool, error) {
+	// Wait for the RoleBinding. Without it, RBAC would reject the write.
+	if err := d.poll(ctx, func(ctx context.Context) (bool, error) {
 		return d.mayWriteTo(ctx, namespaceName)
 	}); err != nil {
 		return fmt.Errorf("initializer %s did not grant user %s any permissions: %w", ownerName, userName, err)

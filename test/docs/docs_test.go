@@ -24,7 +24,7 @@ const root = "../.."
 // ignored are directories that git ignores.
 var ignored = []string{".git", "bin", "dist/release"}
 
-// readPages reads all Markdown files of the project, by path relative to the root.
+// readPages returns all Markdown files of the project, by path relative to root.
 func readPages(t *testing.T) map[string]page {
 	t.Helper()
 	pages := map[string]page{}
@@ -76,7 +76,7 @@ func TestLinks(t *testing.T) {
 // generatedPages is the directory of the pages that `make docs-reference` generates.
 const generatedPages = "docs/reference/"
 
-// checkLink returns what is wrong with a link, or "". It does not request other sites.
+// checkLink returns the problem with a link, or "". It does not check links to other sites.
 func checkLink(pages map[string]page, from, target string) string {
 	if strings.Contains(target, "://") || strings.HasPrefix(target, "mailto:") {
 		return ""
@@ -125,10 +125,10 @@ func TestCheckLink(t *testing.T) {
 	}
 }
 
-// repositoryPaths matches paths of the repository, without the wildcards of Go packages.
+// repositoryPaths matches paths in the repository. The group excludes the wildcard of Go packages.
 var repositoryPaths = regexp.MustCompile(`^(?:\./)?((?:api|cmd|config|examples|hack|internal|pkg|test)(?:/\w[\w.-]*)+?)/?(?:/?\.\.\.)?$`)
 
-// TestPaths checks that the files and directories of this project in code spans exist.
+// TestPaths checks that files and directories of this project exist if code mentions them.
 func TestPaths(t *testing.T) {
 	count := 0
 	pages := readPages(t)
@@ -155,8 +155,8 @@ var (
 	targetNames  = regexp.MustCompile(`^[a-z][a-z0-9-]*$`)
 )
 
-// TestMakeTargets checks that every target of `make ...` in code exists. The help of the plugin on
-// generated pages contains flags of kubectl, which say "make your connections insecure".
+// TestMakeTargets checks that every target of `make ...` in code exists. It skips generated pages,
+// since the help of kubectl's flags contains "make your connections insecure".
 func TestMakeTargets(t *testing.T) {
 	makefile, err := os.ReadFile(filepath.Join(root, "Makefile"))
 	if err != nil {
@@ -216,7 +216,7 @@ func TestTargetsIn(t *testing.T) {
 	}
 }
 
-// libraryFlags are bound by controller-runtime: zap.Options and config.
+// libraryFlags are the flags that controller-runtime binds: those of zap.Options and config.
 var libraryFlags = []string{
 	"kubeconfig", "zap-devel", "zap-encoder", "zap-log-level", "zap-stacktrace-level", "zap-time-encoding",
 }
@@ -274,7 +274,7 @@ func readFlags(t *testing.T, path string, flags map[string]bool) {
 	})
 }
 
-// TestManagerFlags compares the manager with the page of its flags, both ways.
+// TestManagerFlags checks that the reference page lists exactly the flags of the manager.
 func TestManagerFlags(t *testing.T) {
 	const name = generatedPages + "flags.md"
 	flags := managerFlags(t)
@@ -324,7 +324,7 @@ func TestManagerCommands(t *testing.T) {
 	}
 }
 
-// TestExampleIsQuoted checks that the page contains the unchanged functions of the example.
+// TestExampleIsQuoted checks that the page contains the functions of the example unchanged.
 func TestExampleIsQuoted(t *testing.T) {
 	const page, file, first = "docs/write-an-initializer.md", "examples/limits/main.go", "func run("
 	content, err := os.ReadFile(filepath.Join(root, page))
@@ -337,13 +337,13 @@ func TestExampleIsQuoted(t *testing.T) {
 	}
 	_, quoted, ok := strings.Cut(string(source), first)
 	if !ok || !strings.Contains(string(content), "```go\n"+first+quoted+"```\n") {
-		t.Errorf("%s does not quote %s from %q on", page, file, first)
+		t.Errorf("%s does not quote %s, starting with %q", page, file, first)
 	}
 }
 
-// TestParityNamesTests checks that the tests and their cases in docs/parity.md exist. A span in its
-// column of tests is a function, a function and one of its cases, or another case of the function
-// before it.
+// TestParityNamesTests checks that the tests and their cases in docs/parity.md exist. Each code span
+// in the tests column contains a function, a function and one of its cases, or another case of the
+// preceding function.
 func TestParityNamesTests(t *testing.T) {
 	const name = "docs/parity.md"
 	tests := readTests(t, "internal", "pkg")
@@ -368,8 +368,8 @@ func TestParityNamesTests(t *testing.T) {
 					t.Errorf("%s:%d: the test function %s does not exist", name, number, function)
 				}
 			}
-			// Package testing replaces spaces in the names of cases by underscores. An ellipsis stands
-			// for the rest of a name.
+			// Package testing replaces spaces in the names of cases with underscores. An ellipsis
+			// replaces the end of a name.
 			testCase, _, isPrefix := strings.Cut(strings.ReplaceAll(testCase, "_", " "), "…")
 			quoted := `"` + testCase
 			if !isPrefix {
@@ -385,7 +385,7 @@ func TestParityNamesTests(t *testing.T) {
 	}
 }
 
-// readTests returns the source of all tests in directories.
+// readTests returns the source of all tests in the given directories.
 func readTests(t *testing.T, directories ...string) string {
 	t.Helper()
 	var source strings.Builder
@@ -405,7 +405,7 @@ func readTests(t *testing.T, directories ...string) string {
 	return source.String()
 }
 
-// TestSize limits the length of the README and of the pages that are not generated.
+// TestSize limits the size of the README and of the pages that are not generated.
 func TestSize(t *testing.T) {
 	content, err := os.ReadFile(filepath.Join(root, "README.md"))
 	if err != nil {
@@ -433,7 +433,7 @@ func TestSize(t *testing.T) {
 	}
 }
 
-// countWords counts words that contain a letter or a digit, which excludes the bars of tables.
+// countWords counts the words that contain a letter or a digit, which excludes bars in tables.
 func countWords(text string) int {
 	count := 0
 	for word := range strings.FieldsFuncSeq(text, func(r rune) bool { return r == '|' || unicode.IsSpace(r) }) {

@@ -12,16 +12,16 @@ import (
 	"unicode"
 )
 
-// page is the content of a Markdown file that the tests check.
+// page is the parsed content of a Markdown file.
 type page struct {
 	links []link
 	// anchors are the fragments of headings on GitHub.
 	anchors map[string]bool
-	// code has the lines of code blocks, and the code spans.
+	// code contains the lines of code blocks, and the code spans.
 	code []link
 }
 
-// link is the target of a link, or another text, with its line.
+// link is the target of a link, or a piece of code, with its line number.
 type link struct {
 	line int
 	text string
@@ -33,11 +33,11 @@ var (
 	spans    = regexp.MustCompile("``(.+?)``|`([^`]+)`")
 	htmlCode = regexp.MustCompile(`<code>(.*?)</code>`)
 	links    = regexp.MustCompile(`\]\(<?([^()\s<>]+)>?(?:\s+"[^"]*")?\)`)
-	// linkTexts matches links in headings, where only the link text counts.
+	// linkTexts matches links in headings. A fragment contains only the text of a link.
 	linkTexts = regexp.MustCompile(`\[([^\]]*)\]\([^)]*\)`)
 )
 
-// parse supports the subset of Markdown that this project uses.
+// parse parses the subset of Markdown that this project uses.
 func parse(content string) page {
 	result := page{anchors: map[string]bool{}}
 	fence := ""
@@ -80,7 +80,7 @@ func (p *page) readText(number int, line string) {
 	}
 }
 
-// slug computes the fragment of a heading as GitHub does.
+// slug returns the fragment that GitHub computes for a heading.
 func slug(heading string) string {
 	text := linkTexts.ReplaceAllString(heading, "$1")
 	return strings.Map(func(r rune) rune {

@@ -60,7 +60,7 @@ var _ = Describe("The Deployment of config/default", Ordered, func() {
 		Expect(status).To(Equal(http.StatusUnauthorized))
 	}, SpecTimeout(3*time.Minute))
 
-	It("is drained one manager at a time", func(ctx context.Context) {
+	It("allows the eviction of only one manager at a time", func(ctx context.Context) {
 		pods := managers(ctx)
 		Expect(evict(ctx, pods[0])).To(Succeed())
 		err := evict(ctx, pods[1])
@@ -88,7 +88,7 @@ var _ = Describe("The Deployment of config/default", Ordered, func() {
 	)
 })
 
-// managers returns the names of the Pods, once all replicas are ready.
+// managers waits until all replicas are ready, and returns the names of their Pods.
 func managers(ctx context.Context) []string {
 	GinkgoHelper()
 	var names []string
@@ -118,7 +118,7 @@ func awaitManagers(ctx context.Context, old string) {
 	Eventually(func() []string { return managers(ctx) }).WithContext(ctx).ShouldNot(ContainElement(old))
 }
 
-// leader returns the Pod that holds the Lease.
+// leader returns the name of the Pod that holds the Lease.
 func leader(ctx context.Context) string {
 	GinkgoHelper()
 	var holder string

@@ -73,7 +73,7 @@ var _ = Describe("A namespace", func() {
 			g.Expect(admin.Get(ctx, client.ObjectKeyFromObject(namespace), namespace)).To(Succeed())
 			g.Expect(namespace.Annotations).To(HaveKeyWithValue(v1alpha1.AnnotationPendingInitializers, policyInitializer))
 		}).WithContext(ctx).Should(Succeed())
-		// The user is already the namespace's administrator, but still cannot write.
+		// The user is already an administrator of the namespace, but cannot write yet.
 		err = asUser.Create(ctx, wrappers.MakeConfigMap(namespace.Name, "early"))
 		Expect(apierrors.IsForbidden(err)).To(BeTrue(), "%v", err)
 		Expect(err).To(MatchError(ContainSubstring("kubectl wait")))
@@ -206,8 +206,8 @@ func runningPods(ctx context.Context, namespace string) []corev1.Pod {
 	return running
 }
 
-// shop returns the objects of a typical team: four Pods of a Deployment, a StatefulSet and a Job, and
-// related objects.
+// shop returns the objects of a typical team: a Deployment, a StatefulSet and a Job with four Pods in
+// total, and related objects.
 func shop(namespace string) []client.Object {
 	meta := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: namespace, Name: name} }
 	labels := func(app string) map[string]string { return map[string]string{"app": app} }
@@ -218,7 +218,7 @@ func shop(namespace string) []client.Object {
 				RestartPolicy: policy, TerminationGracePeriodSeconds: ptr.To[int64](5),
 				Containers: []corev1.Container{{
 					Name: "sleep", Image: image, ImagePullPolicy: corev1.PullIfNotPresent,
-					// The check never succeeds without permissions, so it runs until the Pod is
+					// Without permissions, the check never succeeds, so it runs until the Pod is
 					// stopped. No other image is guaranteed to be available.
 					Command: []string{"/manager", "--check", "--check-timeout=1h"},
 					// The initializer's quota requires resource requests.
@@ -230,7 +230,7 @@ func shop(namespace string) []client.Object {
 		}
 	}
 	return []client.Object{
-		&corev1.ConfigMap{ObjectMeta: meta("settings"), Data: map[string]string{"colour": "blue"}},
+		&corev1.ConfigMap{ObjectMeta: meta("settings"), Data: map[string]string{"color": "blue"}},
 		&corev1.Secret{ObjectMeta: meta("password"), StringData: map[string]string{"password": "secret"}},
 		&corev1.ServiceAccount{ObjectMeta: meta("robot")},
 		&rbacv1.RoleBinding{

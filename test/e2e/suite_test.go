@@ -46,7 +46,8 @@ var (
 	// restConfig is the administrator's configuration of KUBECONFIG.
 	restConfig *rest.Config
 	admin      client.Client
-	// image is the image of the manager, and of all Pods, since no other is guaranteed to be available.
+	// image is the image of the manager and of all other Pods, since no other image is guaranteed to
+	// be available.
 	image = cmp.Or(os.Getenv("IMG"), defaultImage)
 )
 
@@ -73,7 +74,7 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	Expect(admin.List(ctx, &namespaces)).To(Succeed())
 	for _, namespace := range namespaces.Items {
 		Expect(namespace.Name).NotTo(Equal(systemNamespace),
-			"nslifecycle is installed in this cluster, and these specs would remove it: use another one, or remove it first")
+			"nslifecycle is installed in this cluster, and these specs would remove it: use another cluster, or remove nslifecycle first")
 	}
 
 	DeferCleanup(uninstall, NodeTimeout(5*time.Minute))
@@ -86,7 +87,7 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	kubectl(ctx, "create", "namespace", accounts)
 }, NodeTimeout(10*time.Minute))
 
-// uninstall restores the cluster, and verifies it.
+// uninstall removes everything that the suite created, and checks the remaining namespaces.
 func uninstall(ctx context.Context) {
 	if CurrentSpecReport().Failed() || GinkgoT().Failed() {
 		output, err := run(ctx, kubectlCommand(), "--namespace="+systemNamespace, "logs", "--prefix", "--tail=200",
@@ -129,7 +130,7 @@ func kubectl(ctx context.Context, args ...string) string {
 	return output
 }
 
-// plugin runs the plugin of the same checkout.
+// plugin runs the kubectl plugin that was built from this checkout.
 func plugin(ctx context.Context, args ...string) (string, error) {
 	return run(ctx, filepath.Join(controlplane.Root(), "bin", "kubectl-nslifecycle"), args...)
 }
@@ -162,7 +163,7 @@ func serviceAccount(ctx context.Context, namespace, name string) *rest.Config {
 	return controlplane.Unlimited(asAccount)
 }
 
-// user creates a ServiceAccount that may only create and get namespaces.
+// user creates a ServiceAccount that can only create and get namespaces.
 func user(ctx context.Context, name string) *rest.Config {
 	GinkgoHelper()
 	kubectl(ctx, "--namespace="+accounts, "create", "serviceaccount", name)

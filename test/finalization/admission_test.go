@@ -27,8 +27,8 @@ type denyingWebhook struct {
 	denials atomic.Int32
 }
 
-// denyDeletions registers a webhook for the deletions in one namespace. denialReason returns why
-// a deletion is denied, or the empty string.
+// denyDeletions registers a webhook for the deletions in one namespace. denialReason returns the
+// reason to deny a deletion, or "" to allow it.
 func denyDeletions(
 	ctx context.Context, namespace string, denialReason func(*admissionv1.AdmissionRequest) string,
 ) *denyingWebhook {
@@ -52,7 +52,7 @@ func denyDeletions(
 
 func (w *denyingWebhook) allow() { w.allowed.Store(true) }
 
-// expectDenied waits until the API server calls the webhook, and resets the number of denials.
+// expectDenied waits until the API server calls the webhook and resets the number of denials.
 func (w *denyingWebhook) expectDenied(ctx context.Context, object client.Object) {
 	GinkgoHelper()
 	expectDenied(ctx, object)
@@ -68,7 +68,7 @@ func expectDenied(ctx context.Context, object client.Object) {
 }
 
 var _ = Describe("A denied deletion", func() {
-	It("by a webhook is reported and does not block other deletions", func(ctx context.Context) {
+	It("is reported and does not block other deletions if a webhook denies it", func(ctx context.Context) {
 		namespace := createNamespace(ctx, "webhook")
 		content := makeContent(namespace.Name)
 		create(ctx, content...)
@@ -97,11 +97,11 @@ var _ = Describe("A denied deletion", func() {
 		expectNoObjects(ctx, namespace.Name)
 	})
 
-	It("by an unavailable webhook is reported", func(ctx context.Context) {
+	It("is reported if the webhook is unavailable", func(ctx context.Context) {
 		namespace := createNamespace(ctx, "webhook-down")
 		settings := wrappers.MakeConfigMap(namespace.Name, "settings")
 		create(ctx, settings)
-		webhook := denyDeletions(ctx, namespace.Name, func(*admissionv1.AdmissionRequest) string { return "not yet" })
+		webhook := denyDeletions(ctx, namespace.Name, func(*admissionv1.AdmissionRequest) string { return "denied" })
 		webhook.expectDenied(ctx, settings)
 		webhook.server.Close()
 
@@ -118,22 +118,22 @@ var _ = Describe("A denied deletion", func() {
 		expectNoObjects(ctx, namespace.Name)
 	})
 
-	It("by a policy is reported and does not block other deletions", func(ctx context.Context) {
+	It("is reported and does not block other deletions if a policy denies it", func(ctx context.Context) {
 		namespace := createNamespace(ctx, "policy")
 		content := makeContent(namespace.Name)
 		create(ctx, content...)
 		protected := wrappers.MakeConfigMap(namespace.Name, "protected")
 		create(ctx, protected)
-		binding := denyByPolicy(ctx, namespace.Name, protected.Name, "the policy protects it")
+		binding := denyByPolicy(ctx, namespace.Name, protected.Name, "the policy protects the object")
 		expectDenied(ctx, protected)
 
 		deleteObject(ctx, namespace)
 		expectContentDeleted(ctx, content)
 		eventuallyNamespace(ctx, namespace.Name, And(
 			HaveRemaining("configmaps. has 1 resource instances"),
-			HaveContentFailure(`failed to delete configmaps "protected"`, "the policy protects it"),
+			HaveContentFailure(`failed to delete configmaps "protected"`, "the policy protects the object"),
 		))
-		expectEvent(ctx, namespace, corev1.EventTypeWarning, "ContentDeletionFailed", "the policy protects it")
+		expectEvent(ctx, namespace, corev1.EventTypeWarning, "ContentDeletionFailed", "the policy protects the object")
 		expectKept(ctx, protected)
 		expectNamespaceFinalizerKept(ctx, namespace)
 		deleteObject(ctx, binding)
@@ -141,7 +141,7 @@ var _ = Describe("A denied deletion", func() {
 		expectNoObjects(ctx, namespace.Name)
 	})
 
-	It("of a custom resource does not block the deletion of RBAC objects", func(ctx context.Context) {
+	It("does not block the deletion of RBAC objects if the object is a custom resource", func(ctx context.Context) {
 		custom := createCustomType(ctx)
 		namespace := createNamespace(ctx, "webhook-custom")
 		content := makeContent(namespace.Name)
@@ -168,8 +168,8 @@ var _ = Describe("A denied deletion", func() {
 	})
 })
 
-// expectContentDeleted removes the finalizers of PersistentVolumeClaims and waits until all
-// objects are deleted.
+// expectContentDeleted removes the finalizers of PersistentVolumeClaims and waits until all objects
+// are deleted.
 func expectContentDeleted(ctx context.Context, objects []client.Object) {
 	GinkgoHelper()
 	removeClaimFinalizersWhenTerminating(ctx, objects)

@@ -45,12 +45,12 @@ type aggregatedResource struct {
 	objects map[types.NamespacedName]metav1.PartialObjectMetadata
 	// listFails makes list requests fail with status 500.
 	listFails bool
-	// deleted is called after each deletion, with the server locked.
+	// deleted is called after each deletion, while the server is locked.
 	deleted func(types.NamespacedName)
 }
 
-// startAggregatedServer serves a group through the API server under test until the spec ends.
-// verbs maps each resource type to its verbs.
+// startAggregatedServer serves an API group through the API server until the spec ends. verbs maps
+// each resource type to its verbs.
 func startAggregatedServer(ctx context.Context, isLegacy bool, verbs map[string][]string) *aggregatedServer {
 	GinkgoHelper()
 	result := &aggregatedServer{
@@ -67,7 +67,7 @@ func startAggregatedServer(ctx context.Context, isLegacy bool, verbs map[string]
 	system := createNamespace(ctx, "aggregated")
 	result.service = &corev1.Service{}
 	result.service.Namespace, result.service.Name = system.Name, "server"
-	// The aggregator resolves this name itself: neither endpoints nor a cluster IP are needed.
+	// The aggregator resolves this name, so the Service needs neither endpoints nor a cluster IP.
 	result.service.Spec.Type, result.service.Spec.ExternalName = corev1.ServiceTypeExternalName, "localhost"
 	create(ctx, result.service)
 	create(ctx, result.apiService())
@@ -88,7 +88,7 @@ func startAggregatedServer(ctx context.Context, isLegacy bool, verbs map[string]
 	return result
 }
 
-// start listens on a free port, or on the previous one after a restart.
+// start listens on a free port, or on the previous port after a restart.
 func (s *aggregatedServer) start() {
 	GinkgoHelper()
 	address := s.address
@@ -138,7 +138,7 @@ func (s *aggregatedServer) expectDiscovered(ctx context.Context) {
 	}).WithContext(ctx).Should(Succeed())
 }
 
-// expectAvailable waits for the status of the Available condition of an APIService.
+// expectAvailable waits until the Available condition of an APIService has the given status.
 func expectAvailable(ctx context.Context, apiService *unstructured.Unstructured, status string) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
@@ -272,11 +272,11 @@ func (s *aggregatedServer) deleteOne(w http.ResponseWriter, r *http.Request, res
 	err := json.NewDecoder(r.Body).Decode(&options)
 	switch {
 	case err != nil:
-		respondError(w, apierrors.NewBadRequest("options: "+err.Error()))
+		respondError(w, apierrors.NewBadRequest("failed to decode the DeleteOptions: "+err.Error()))
 	case !exists:
 		respondError(w, apierrors.NewNotFound(gr, key.Name))
 	case options.Preconditions == nil || options.Preconditions.UID == nil || *options.Preconditions.UID != object.UID:
-		respondError(w, apierrors.NewBadRequest("deleted without its UID"))
+		respondError(w, apierrors.NewBadRequest("the request has no UID precondition"))
 	case len(object.Finalizers) > 0:
 		object.DeletionTimestamp = new(metav1.Now())
 		resource.objects[key] = object

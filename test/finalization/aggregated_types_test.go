@@ -13,10 +13,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/nslifecycle/nslifecycle/test/framework"
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// errStorage is returned for list requests that fail.
+// errStorage is the error that failing list requests return.
 var errStorage = errors.New("the storage is unavailable")
 
 var _ = Describe("The resource types of an aggregated API server", func() {
@@ -43,12 +44,12 @@ var _ = Describe("The resource types of an aggregated API server", func() {
 			Expect(server.count("untouched", namespace.Name)).To(Equal(3))
 			Expect(server.count("unreachables", namespace.Name)).To(Equal(3))
 			for resource := range server.resources {
-				Expect(server.count(resource, neighbour.Name)).To(Equal(1), "%s of another namespace", resource)
+				Expect(server.count(resource, neighbour.Name)).To(Equal(1), "%s in another namespace", resource)
 			}
 		})
 	}
 
-	It("are awaited although they were created during the deletion", func(ctx context.Context) {
+	It("block finalization if objects are created during the deletion", func(ctx context.Context) {
 		server := startAggregatedServer(ctx, false, map[string][]string{"ones": {"delete", "list"}})
 		namespace := createNamespace(ctx, "late-type")
 		needed := wrappers.MakeConfigMap(namespace.Name, "needed")
@@ -74,7 +75,7 @@ var _ = Describe("The resource types of an aggregated API server", func() {
 			"failings": {"delete", "deletecollection", "list"}, "ones": {"delete", "list"},
 		})
 		namespace := createNamespace(ctx, "broken")
-		// Deployments are deleted; objects that other controllers need to finish are kept.
+		// Deployments are deleted. Objects that other controllers require to finish are kept.
 		deployment := makeContent(namespace.Name)[5]
 		Expect(deployment.GetObjectKind().GroupVersionKind().Kind).To(Equal("Deployment"))
 		settings := wrappers.MakeConfigMap(namespace.Name, "settings")
@@ -101,7 +102,7 @@ var _ = Describe("The resource types of an aggregated API server", func() {
 		expectNoObjects(ctx, namespace.Name)
 	})
 
-	DescribeTable("block only their namespace while their server is down",
+	DescribeTable("block only the finalization of their namespaces while their server is down",
 		func(ctx context.Context, stopServer bool, restore func(context.Context, *aggregatedServer), isRestored bool) {
 			server := startAggregatedServer(ctx, false, map[string][]string{"ones": {"delete", "list"}})
 			namespace := createNamespace(ctx, "down")
@@ -128,8 +129,8 @@ var _ = Describe("The resource types of an aggregated API server", func() {
 					HaveDiscoveryFailure(server.group), HaveContentFailure(server.group)))
 			}).WithContext(ctx).Should(Succeed())
 			expectNamespaceFinalizerKept(ctx, namespace)
-			GinkgoWriter.Println("conditions:", messageOf(get(Default, ctx, namespace.Name), corev1.NamespaceDeletionDiscoveryFailure),
-				messageOf(get(Default, ctx, namespace.Name), corev1.NamespaceDeletionContentFailure))
+			GinkgoWriter.Println("conditions:", framework.ConditionMessage(get(Default, ctx, namespace.Name), corev1.NamespaceDeletionDiscoveryFailure),
+				framework.ConditionMessage(get(Default, ctx, namespace.Name), corev1.NamespaceDeletionContentFailure))
 
 			restore(ctx, server)
 			begin = time.Now()
@@ -139,7 +140,7 @@ var _ = Describe("The resource types of an aggregated API server", func() {
 			}
 			available := time.Now()
 			expectDeletedWithin(ctx, namespace, 2*time.Minute, "from the available APIService to the deletion of the namespace")
-			GinkgoWriter.Println("since the APIService is available:", time.Since(available), "total:", time.Since(begin))
+			GinkgoWriter.Println("time since the APIService is available:", time.Since(available), "total:", time.Since(begin))
 			if isRestored {
 				Expect(server.count("ones", namespace.Name)).To(BeZero())
 			}

@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 
+	"github.com/nslifecycle/nslifecycle/test/framework"
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
@@ -30,13 +31,13 @@ const foreignCondition = "test.example.com/Progress"
 // writer continuously updates one field of a namespace with increasing numbers.
 type writer struct {
 	what string
-	// patch returns the patch that writes a number, and its subresource.
+	// patch returns the patch that sets the number, and the subresource to patch.
 	patch func(number int) (string, []string)
-	// read returns the current number as text.
+	// read returns the number in the namespace as text.
 	read func(*corev1.Namespace) string
 
-	written int   // last number that the API server accepted
-	err     error // error that stopped the writer
+	written int   // The last number that the API server accepted.
+	err     error // The error that stopped the writer.
 }
 
 func (w *writer) run(ctx context.Context, name string) {
@@ -58,7 +59,7 @@ func (w *writer) run(ctx context.Context, name string) {
 	}
 }
 
-// number returns the current number, or 0 if none is written.
+// number returns the number in the namespace, or 0 if there is none.
 func (w *writer) number(namespace *corev1.Namespace) (int, error) {
 	text := w.read(namespace)
 	if text == "" {
@@ -89,14 +90,17 @@ func concurrentWriters() []*writer {
 				return fmt.Sprintf(`{"status":{"conditions":[{"type":%q,"status":"True","reason":"Number","message":"%d"}]}}`,
 					foreignCondition, number), []string{"status"}
 			},
-			read: func(namespace *corev1.Namespace) string { return messageOf(namespace, foreignCondition) },
+			read: func(namespace *corev1.Namespace) string {
+				return framework.ConditionMessage(namespace, foreignCondition)
+			},
 		},
 	}
 }
 
 var _ = Describe("Concurrent writers", func() {
-	It("lose no update of a terminating namespace", NodeTimeout(2*time.Minute), func(ctx context.Context) {
-		// The second namespace finalizer keeps the namespace after the manager removes the first one.
+	It("lose no update to a terminating namespace", NodeTimeout(2*time.Minute), func(ctx context.Context) {
+		// The second namespace finalizer keeps the namespace after the manager removes the first
+		// one.
 		namespace := createNamespace(ctx, "writers", testNamespaceFinalizer)
 		held := withFinalizer(wrappers.MakeConfigMap(namespace.Name, "held"))
 		create(ctx, held)
@@ -112,7 +116,7 @@ var _ = Describe("Concurrent writers", func() {
 			group.Go(func() { w.run(ctx, namespace.Name) })
 		}
 		eventuallyNamespace(ctx, namespace.Name, Satisfy(func(now *corev1.Namespace) bool {
-			return now.Annotations["test.example.com/number"] != "" && messageOf(now, foreignCondition) != ""
+			return now.Annotations["test.example.com/number"] != "" && framework.ConditionMessage(now, foreignCondition) != ""
 		}))
 
 		deleteObject(ctx, namespace)
@@ -137,8 +141,8 @@ var _ = Describe("Concurrent writers", func() {
 		Expect(err).NotTo(HaveOccurred())
 		for _, w := range writers {
 			Expect(w.err).NotTo(HaveOccurred(), w.what)
-			GinkgoWriter.Println("updates of the", w.what, w.written)
-			Expect(last[w]).To(Equal(w.written), "last update of the %s", w.what)
+			GinkgoWriter.Println("updates to the", w.what, w.written)
+			Expect(last[w]).To(Equal(w.written), "last update to the %s", w.what)
 		}
 	})
 
@@ -170,7 +174,7 @@ var _ = Describe("Concurrent writers", func() {
 				deleteObject(ctx, wrappers.MakeNamespace(name).Obj())
 			}
 			for _, name := range names {
-				// Late objects must be found without waiting for a timeout.
+				// The manager must find late objects without waiting for a timeout.
 				expectDeletedWithin(ctx, wrappers.MakeNamespace(name).Obj(), 8*time.Second, "deletion of a namespace with concurrent writers")
 			}
 			group.Wait()
@@ -191,8 +195,8 @@ func removeTestNamespaceFinalizer(ctx context.Context, namespace *corev1.Namespa
 	}).WithContext(ctx).WithPolling(time.Millisecond).Should(Succeed())
 }
 
-// watchNumbers reads a watch until the namespace is deleted, checks that no number decreases, and
-// returns the last numbers.
+// watchNumbers reads watch events until the namespace is deleted, checks that no number decreases,
+// and returns the last numbers.
 func watchNumbers(watcher watch.Interface, writers []*writer) (map[*writer]int, error) {
 	last := map[*writer]int{}
 	for event := range watcher.ResultChan() {
@@ -215,8 +219,8 @@ func watchNumbers(watcher watch.Interface, writers []*writer) (map[*writer]int, 
 	return nil, errors.New("the watch ended before the deletion of the namespace")
 }
 
-// createUntilDeleted creates ConfigMaps until the namespace no longer exists, ignoring forbidden
-// requests, and returns the number of created objects.
+// createUntilDeleted creates ConfigMaps until the namespace no longer exists, and returns the
+// number of created ConfigMaps. It ignores Forbidden errors.
 func createUntilDeleted(ctx context.Context, namespace string, number int) (int, error) {
 	created := 0
 	for i := 0; ; i++ {

@@ -26,29 +26,26 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/nslifecycle/nslifecycle/internal/nscondition"
 	"github.com/nslifecycle/nslifecycle/test/controlplane"
 )
 
-// customType is a namespaced resource type defined by a CRD. Its first version is the storage version.
+// customType is a namespaced resource type defined by a CRD. Its first version is the storage
+// version.
 type customType struct {
 	kind, plural, group string
 	versions            []string
 }
 
-// makeCustomType returns a unique custom resource type.
+// makeCustomType returns a custom resource type in a unique group.
 func makeCustomType(versions ...string) customType {
 	if len(versions) == 0 {
 		versions = []string{"v1"}
 	}
-	number := counter.Add(1)
-	return customType{
-		kind: fmt.Sprintf("Widget%d", number), plural: fmt.Sprintf("widget%ds", number),
-		group: fmt.Sprintf("g%d.test.example.com", number), versions: versions,
-	}
+	return customType{kind: "Widget", plural: "widgets", group: unique("g") + ".test.example.com", versions: versions}
 }
 
-// createCustomType creates a CRD until the spec ends and waits until its type is served.
+// createCustomType creates a CRD, which exists until the spec ends, and waits until its type is
+// served.
 func createCustomType(ctx context.Context, versions ...string) customType {
 	GinkgoHelper()
 	result := makeCustomType(versions...)
@@ -63,7 +60,7 @@ func (t customType) resourceIn(version string) schema.GroupVersionResource {
 	return schema.GroupVersionResource{Group: t.group, Version: version, Resource: t.plural}
 }
 
-// remaining returns how conditions report count remaining objects of the type.
+// remaining returns the text of a condition for the given number of remaining objects of the type.
 func (t customType) remaining(count int) string {
 	return fmt.Sprintf("%s.%s has %d resource instances", t.plural, t.group, count)
 }
@@ -97,7 +94,7 @@ func (t customType) install(ctx context.Context) {
 	})
 }
 
-// expectServed waits until every version can be listed and is returned by discovery.
+// expectServed waits until the API server lists every version and returns it in discovery.
 func (t customType) expectServed(ctx context.Context) {
 	GinkgoHelper()
 	discoveryClient := newDiscovery(false)
@@ -125,8 +122,8 @@ func (t customType) objectIn(version, namespace, name string) *unstructured.Unst
 	}}
 }
 
-// createCustom creates an object with a new client: the RESTMapper of the suite's client may
-// not include a new type yet.
+// createCustom creates an object with a new client, because the RESTMapper of the existing client
+// might not know a new type.
 func createCustom(ctx context.Context, t customType, object *unstructured.Unstructured) {
 	GinkgoHelper()
 	gvr := t.resourceIn(object.GroupVersionKind().Version)
@@ -158,12 +155,12 @@ func newDynamic() dynamic.Interface {
 	return result
 }
 
-// namespacedTypes returns the namespaced resource types that support all verbs. It uses legacy
-// discovery to be independent of the manager's implementation.
+// namespacedTypes returns the namespaced resource types that support all given verbs. It uses
+// legacy discovery to be independent of the implementation of the manager.
 func namespacedTypes(ctx context.Context, verbs ...string) map[schema.GroupVersionResource]metav1.APIResource {
 	GinkgoHelper()
 	var lists []*metav1.APIResourceList
-	// Discovery may still return the group of a type that another spec has just deleted.
+	// Discovery can still return the group of a type that another spec has just deleted.
 	Eventually(func() (err error) {
 		lists, err = newDiscovery(true).ServerPreferredNamespacedResourcesWithContext(ctx)
 		return err
@@ -181,8 +178,8 @@ func namespacedTypes(ctx context.Context, verbs ...string) map[schema.GroupVersi
 	return result
 }
 
-// expectNoObjects checks with cluster-wide lists that storage contains no object of any type in
-// namespaces that no longer exist.
+// expectNoObjects checks that storage contains no objects in namespaces that no longer exist. It
+// lists each type in all namespaces.
 func expectNoObjects(ctx context.Context, namespaces ...string) {
 	GinkgoHelper()
 	wanted := sets.New(namespaces...)
@@ -190,7 +187,7 @@ func expectNoObjects(ctx context.Context, namespaces ...string) {
 		for gvr := range namespacedTypes(ctx, "list", "delete") {
 			names, err := namesOf(ctx, gvr, wanted)
 			Expect(names).To(BeEmpty(), "remaining %s", gvr)
-			// Another spec may have just deleted the type.
+			// Another spec could have just deleted the type.
 			g.Expect(err).NotTo(HaveOccurred())
 		}
 	}).WithContext(ctx).Should(Succeed())
@@ -216,7 +213,8 @@ func namesOf(ctx context.Context, gvr schema.GroupVersionResource, namespaces se
 	}
 }
 
-// parallel calls f for the numbers up to count with limited concurrency and returns the errors.
+// parallel calls f with the numbers from 0 to count-1, with limited concurrency, and returns the
+// joined errors.
 func parallel(count int, f func(int) error) error {
 	GinkgoHelper()
 	const workers = 20
@@ -231,14 +229,6 @@ func parallel(count int, f func(int) error) error {
 	}
 	group.Wait()
 	return errors.Join(errs...)
-}
-
-// messageOf returns the message of a condition of a namespace.
-func messageOf(namespace *corev1.Namespace, conditionType corev1.NamespaceConditionType) string {
-	if condition := nscondition.Find(namespace, conditionType); condition != nil {
-		return condition.Message
-	}
-	return ""
 }
 
 // expectNamespaceFinalizerKept checks that a namespace is not finalized.
@@ -267,7 +257,8 @@ func expectEvent(ctx context.Context, namespace *corev1.Namespace, eventType, re
 	}).WithContext(ctx).Should(Succeed())
 }
 
-// expectDeletedWithin waits until an object is deleted within a limit, and reports the duration.
+// expectDeletedWithin waits until an object is deleted, for no longer than limit, and reports the
+// duration.
 func expectDeletedWithin(ctx context.Context, object client.Object, limit time.Duration, what string) {
 	GinkgoHelper()
 	begin := time.Now()

@@ -24,7 +24,7 @@ const (
 	workload    = `{"spec":{"selector":{"matchLabels":{"app":"a"}},"template":` + podTemplate + `}}`
 )
 
-// minimalObjects are minimal valid objects of each resource type; NAMESPACE is replaced with the
+// minimalObjects maps resource types to minimal valid objects. The spec replaces NAMESPACE with the
 // name of the namespace.
 var minimalObjects = map[schema.GroupResource]string{
 	{Resource: "configmaps"}:             `{}`,
@@ -66,7 +66,7 @@ var minimalObjects = map[schema.GroupResource]string{
 	{Group: "storage.k8s.io", Resource: "csistoragecapacities"}:    `{"storageClassName":"a"}`,
 }
 
-// notCreated maps resource types that the spec creates no object of to the reason.
+// notCreated maps resource types for which the spec creates no object to the reason.
 var notCreated = map[schema.GroupResource]string{}
 
 var _ = Describe("The content of a namespace", func() {
@@ -94,7 +94,7 @@ var _ = Describe("The content of a namespace", func() {
 			object.SetName("minimal-" + strings.ReplaceAll(gvr.Group, ".", "-"))
 			object.SetName(strings.TrimSuffix(object.GetName(), "-"))
 			_, err := dynamicClient.Resource(gvr).Namespace(namespace.Name).Create(ctx, object, metav1.CreateOptions{})
-			Expect(err).NotTo(HaveOccurred(), "creating a minimal object of %s", gvr)
+			Expect(err).NotTo(HaveOccurred(), "failed to create a minimal object of %s", gvr)
 		}
 		Expect(len(types)).To(BeNumerically(">=", len(objectsByType)), "discovery returned fewer types than expected: %v", types)
 		for gvr := range types {
@@ -105,7 +105,8 @@ var _ = Describe("The content of a namespace", func() {
 
 		begin := time.Now()
 		deleteObject(ctx, namespace)
-		// kube-controller-manager removes the finalizer of an unused PersistentVolumeClaim.
+		// kube-controller-manager, which does not run here, removes the finalizers of unused
+		// PersistentVolumeClaims.
 		claims := schema.GroupVersionResource{Version: "v1", Resource: "persistentvolumeclaims"}
 		claim := fromJSON(`{"apiVersion":"v1","kind":"PersistentVolumeClaim"}`)
 		claim.SetNamespace(namespace.Name)
@@ -126,7 +127,7 @@ var _ = Describe("The content of a namespace", func() {
 	})
 
 	It("is deleted regardless of its storage version", func(ctx context.Context) {
-		// The preferred version is v2, the storage version is v1 at first.
+		// The preferred version is v2. The storage version is initially v1.
 		custom := createCustomType(ctx, "v1", "v2", "v1beta1")
 		preferred := namespacedTypes(ctx, "delete")
 		Expect(preferred).To(HaveKey(custom.resourceIn("v2")))
@@ -155,7 +156,7 @@ var _ = Describe("The content of a namespace", func() {
 	})
 
 	// The garbage collector, which would remove these finalizers, does not run here.
-	DescribeTable("is deleted although its deletion has another propagation policy",
+	DescribeTable("is deleted if a user deletes it with another propagation policy:",
 		func(ctx context.Context, policy metav1.DeletionPropagation, finalizer string) {
 			custom := createCustomType(ctx)
 			namespace := createNamespace(ctx, "propagation")
@@ -179,12 +180,13 @@ var _ = Describe("The content of a namespace", func() {
 			expectDeleted(ctx, namespace)
 			expectNoObjects(ctx, namespace.Name)
 		},
-		Entry("in the foreground", metav1.DeletePropagationForeground, metav1.FinalizerDeleteDependents),
-		Entry("with its dependents orphaned", metav1.DeletePropagationOrphan, metav1.FinalizerOrphanDependents),
+		Entry("Foreground", metav1.DeletePropagationForeground, metav1.FinalizerDeleteDependents),
+		Entry("Orphan", metav1.DeletePropagationOrphan, metav1.FinalizerOrphanDependents),
 	)
 })
 
-// updateDefinition updates the spec of a CRD and waits until its storage version is stored.
+// updateDefinition updates the spec of a CRD and waits until status.storedVersions contains the
+// storage version.
 func updateDefinition(ctx context.Context, definition *unstructured.Unstructured) {
 	GinkgoHelper()
 	Eventually(func() error {

@@ -40,7 +40,8 @@ func startControllerManager(ctx context.Context, controllers string) *controlpla
 // variable matches the parts of a log line that differ between occurrences of the same message.
 var variable = regexp.MustCompile(`peer-\w+-\d+|[0-9a-f]{8}-[0-9a-f-]{27}|\d{4}-\d\d-\d\dT[0-9:.]+Z|\b\d+(\.\d+)?m?s\b|0x[0-9a-f]+`)
 
-// loggedErrors counts the error lines of a log by message, without their variable parts.
+// loggedErrors counts the error lines in a log by message. It ignores the variable parts of
+// messages.
 func loggedErrors(log string, errorLine *regexp.Regexp) map[string]int {
 	found := map[string]int{}
 	for line := range strings.Lines(log) {
@@ -54,12 +55,12 @@ func loggedErrors(log string, errorLine *regexp.Regexp) map[string]int {
 var (
 	// managerErrors matches errors in the manager's log in development mode.
 	managerErrors = regexp.MustCompile(`\t(ERROR\t.*?"error": .*|ERROR\t[^{]*)`)
-	// upstreamErrors matches errors of klog: level, date, time, thread, file, message.
+	// upstreamErrors matches errors that klog writes: level, date, time, thread, file, message.
 	upstreamErrors = regexp.MustCompile(`^E\d{4} \S+ +\d+ (\S+\] .*)`)
 )
 
-// createAndDeleteNamespaces creates namespaces with a few objects each and deletes them. Every
-// fifth namespace is blocked by a finalizer.
+// createAndDeleteNamespaces creates namespaces with a few objects each and deletes them. A
+// finalizer blocks every fifth namespace.
 func createAndDeleteNamespaces(ctx context.Context, prefix string, count int) (free, held []*corev1.Namespace) {
 	GinkgoHelper()
 	namespaces := make([]*corev1.Namespace, count)
@@ -75,9 +76,7 @@ func createAndDeleteNamespaces(ctx context.Context, prefix string, count int) (f
 			}
 			objects = append(objects, &corev1.Secret{ObjectMeta: meta("secret")},
 				&corev1.ServiceAccount{ObjectMeta: meta("account")},
-				&corev1.Pod{ObjectMeta: meta("pod"), Spec: corev1.PodSpec{
-					Containers: []corev1.Container{{Name: "none", Image: "example.com/none"}},
-				}},
+				wrappers.MakePod(namespace.Name, "pod"),
 				&corev1.Service{ObjectMeta: meta("service"), Spec: corev1.ServiceSpec{
 					Ports: []corev1.ServicePort{{Port: 80}},
 				}})
@@ -120,8 +119,8 @@ func expectAllDeleted(ctx context.Context, namespaces []*corev1.Namespace, timeo
 	}).WithContext(ctx).WithTimeout(timeout).WithPolling(200 * time.Millisecond).Should(BeEmpty())
 }
 
-// finalizeNamespaces creates and deletes namespaces, removes their finalizers once the other
-// namespaces are deleted, and returns the duration of finalization.
+// finalizeNamespaces creates and deletes namespaces. It removes the finalizers in the blocked
+// namespaces after all other namespaces are deleted, and returns the duration of finalization.
 func finalizeNamespaces(ctx context.Context, prefix string, count int) time.Duration {
 	GinkgoHelper()
 	free, held := createAndDeleteNamespaces(ctx, prefix, count)
@@ -142,10 +141,12 @@ func describe(loggedErrors map[string]int) string {
 	return strings.Join(lines, "\n")
 }
 
-// raceLost matches errors of a controller that acts on a namespace after the other one finalized it.
+// raceLost matches the errors of a controller that changes a namespace after another controller
+// finalized it.
 var raceLost = regexp.MustCompile(`not found|has been modified|Precondition failed`)
 
-// onlyIn returns the errors that are in after and not in before, except those of lost races.
+// onlyIn returns the errors that are in after but not in before, except errors that raceLost
+// matches.
 func onlyIn(after, before map[string]int) []string {
 	texts := []string{}
 	for text := range after {
@@ -156,8 +157,8 @@ func onlyIn(after, before map[string]int) []string {
 	return texts
 }
 
-// Long: this spec finalizes hundreds of namespaces.
-var _ = Describe("Beside kube-controller-manager", Label("long"), func() {
+// These specs take a long time because they finalize hundreds of namespaces.
+var _ = Describe("In a cluster with kube-controller-manager", Label("long"), func() {
 	BeforeEach(stopManager)
 
 	DescribeTable("the manager finalizes all namespaces without additional errors in either log,",
@@ -177,19 +178,20 @@ var _ = Describe("Beside kube-controller-manager", Label("long"), func() {
 			upstreamAlone := loggedErrors(upstreamLog, upstreamErrors)
 
 			By("running both")
-			// The grace period equals the delay of kube-controller-manager, which makes both act concurrently.
+			// The grace period equals the delay in kube-controller-manager, so both finalize
+			// concurrently.
 			startManager(ctx, managerConfig(ctx), withGracePeriod(5*time.Second))
 			AddReportEntry(fmt.Sprintf("together, %d namespaces", count), finalizeNamespaces(ctx, "peer-both", count).String())
 			managerTogether := loggedErrors(string(logged.Contents()), managerErrors)
 			upstreamLog, err = first.Log()
 			Expect(err).NotTo(HaveOccurred())
 			upstreamTogether := loggedErrors(upstreamLog, upstreamErrors)
-			AddReportEntry("errors of the manager alone", describe(managerAlone))
-			AddReportEntry("errors of the manager in total", describe(managerTogether))
-			AddReportEntry("errors of kube-controller-manager alone", describe(upstreamAlone))
-			AddReportEntry("errors of kube-controller-manager in total", describe(upstreamTogether))
-			Expect(onlyIn(managerTogether, managerAlone)).To(BeEmpty(), "errors of the manager only beside kube-controller-manager")
-			Expect(onlyIn(upstreamTogether, upstreamAlone)).To(BeEmpty(), "errors of kube-controller-manager only beside the manager")
+			AddReportEntry("errors logged by the manager alone", describe(managerAlone))
+			AddReportEntry("errors logged by the manager in total", describe(managerTogether))
+			AddReportEntry("errors logged by kube-controller-manager alone", describe(upstreamAlone))
+			AddReportEntry("errors logged by kube-controller-manager in total", describe(upstreamTogether))
+			Expect(onlyIn(managerTogether, managerAlone)).To(BeEmpty(), "errors that the manager logs only if kube-controller-manager runs")
+			Expect(onlyIn(upstreamTogether, upstreamAlone)).To(BeEmpty(), "errors that kube-controller-manager logs only if the manager runs")
 		},
 		Entry("with its namespace controller", "namespace-controller", 200),
 		Entry("with other controllers of kube-controller-manager", "namespace-controller,garbage-collector-controller,"+
@@ -197,9 +199,9 @@ var _ = Describe("Beside kube-controller-manager", Label("long"), func() {
 	)
 })
 
-// Long: this spec observes several resync periods of both controllers.
-var _ = Describe("A namespace that is stuck beside kube-controller-manager", Label("long"), func() {
-	DescribeTable("is not updated repeatedly,",
+// These specs take a long time because they observe several resync periods of both controllers.
+var _ = Describe("A stuck namespace in a cluster with kube-controller-manager", Label("long"), func() {
+	DescribeTable("is not updated repeatedly if it is blocked",
 		func(ctx context.Context, make func(namespace string) client.Object, most int) {
 			stopManager()
 			namespace := createNamespace(ctx, "peer-stuck")
@@ -213,7 +215,8 @@ var _ = Describe("A namespace that is stuck beside kube-controller-manager", Lab
 			By("waiting until both controllers have updated the conditions")
 			observed := watchNamespace(context.WithoutCancel(ctx), namespace)
 			eventuallyNamespace(ctx, namespace.Name, HaveRemaining(), HaveFinalizersRemaining())
-			// kube-controller-manager starts after 5 s and retries every 8 s, the manager every 15 s.
+			// kube-controller-manager starts after 5 s and retries every 8 s. The manager retries
+			// every 15 s.
 			Consistently(func(g Gomega) {
 				g.Expect(get(g, ctx, namespace.Name)).To(And(BeTerminating(), HaveNamespaceFinalizers(corev1.FinalizerKubernetes)))
 			}).WithContext(ctx).WithTimeout(15 * time.Second).Should(Succeed())
@@ -227,7 +230,7 @@ var _ = Describe("A namespace that is stuck beside kube-controller-manager", Lab
 			for _, state := range states {
 				GinkgoWriter.Println("conditions at", state.ResourceVersion, state.Status.Conditions)
 			}
-			AddReportEntry("updates, and updates in the last 32 s", fmt.Sprintf("%d, %d", len(states), len(states)-before))
+			AddReportEntry("updates in total, updates in the last 32 s", fmt.Sprintf("%d, %d", len(states), len(states)-before))
 			Expect(len(states) - before).To(BeNumerically("<=", most))
 
 			removeFinalizers(ctx, held)
@@ -243,13 +246,10 @@ var _ = Describe("A namespace that is stuck beside kube-controller-manager", Lab
 			}
 		}, 0),
 		Entry("by a Pod", func(namespace string) client.Object {
-			return &corev1.Pod{
-				ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "held"},
-				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "none", Image: "example.com/none"}}},
-			}
-			// While it waits for pods, kube-controller-manager reports no remaining content
-			// (kubernetes/kubernetes PR 138209), but the manager does. Each updates the conditions
-			// on its own schedule, never in response to the other.
+			// While kube-controller-manager waits for Pods, it reports no remaining content
+			// (kubernetes/kubernetes PR 138209), but the manager does. Each controller updates the
+			// conditions on its own schedule, not in response to the other.
+			return wrappers.MakePod(namespace, "held")
 		}, 9),
 	)
 })

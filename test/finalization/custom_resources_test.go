@@ -20,7 +20,7 @@ import (
 )
 
 var _ = Describe("Custom resources", func() {
-	It("are deleted with their namespace while their CRD is deleted", func(ctx context.Context) {
+	It("are deleted with their namespace while their CRD is terminating", func(ctx context.Context) {
 		custom := createCustomType(ctx)
 		namespace := createNamespace(ctx, "crd-terminating")
 		for i := range 50 {
@@ -33,7 +33,7 @@ var _ = Describe("Custom resources", func() {
 		expectNothingStored(ctx, custom, namespace.Name)
 	})
 
-	It("block finalization by their finalizers while their CRD is deleted", func(ctx context.Context) {
+	It("block finalization with their finalizers while their CRD is terminating", func(ctx context.Context) {
 		custom := createCustomType(ctx)
 		namespace := createNamespace(ctx, "crd-held")
 		held := withFinalizer(custom.object(namespace.Name, "held"))
@@ -53,7 +53,7 @@ var _ = Describe("Custom resources", func() {
 		expectNothingStored(ctx, custom, namespace.Name)
 	})
 
-	It("cannot be created in a terminating namespace after their CRD is created", func(ctx context.Context) {
+	It("cannot be created in a terminating namespace if their CRD is created during the deletion", func(ctx context.Context) {
 		custom := createCustomType(ctx)
 		namespace := createNamespace(ctx, "crd-again")
 		other := wrappers.MakeConfigMap(namespace.Name, "other")
@@ -74,8 +74,8 @@ var _ = Describe("Custom resources", func() {
 		expectNoObjects(ctx, namespace.Name)
 	})
 
-	It("are found if their CRD was created immediately before", func(ctx context.Context) {
-		// The API server delays the first objects of a CRD for two seconds, which makes the race rare.
+	It("are found if their CRD was created immediately before the deletion", func(ctx context.Context) {
+		// The API server delays the first objects of a CRD for two seconds, so the race is rare.
 		// Many concurrent rounds make it likely.
 		const rounds = 24
 		dynamicClient := newDynamic()
@@ -96,7 +96,7 @@ var _ = Describe("Custom resources", func() {
 			resource := dynamicClient.Resource(types[i].resource()).Namespace(namespaces[i].Name)
 			for {
 				_, err := resource.Create(ctx, types[i].object(namespaces[i].Name, "new"), metav1.CreateOptions{})
-				if err == nil { // discovery may not return the type yet
+				if err == nil { // Discovery might not return the type yet.
 					return admin.Delete(ctx, namespaces[i])
 				}
 				if !apierrors.IsNotFound(err) || ctx.Err() != nil {
@@ -110,13 +110,13 @@ var _ = Describe("Custom resources", func() {
 		}
 	})
 
-	It("are found if their CRD version is served again", func(ctx context.Context) {
+	It("are found if the API server serves their version again", func(ctx context.Context) {
 		custom := createCustomType(ctx, "v1")
 		namespace := createNamespace(ctx, "crd-served-again")
 		keeper := withFinalizer(wrappers.MakeConfigMap(namespace.Name, "keeper"))
 		create(ctx, keeper)
 		createCustom(ctx, custom, custom.object(namespace.Name, "hidden"))
-		By("not serving the version, which hides its stored objects")
+		By("disabling the version, which hides its stored objects")
 		hidden := custom.definition()
 		setServed(hidden.Object, false)
 		updateDefinition(ctx, hidden)
@@ -140,8 +140,8 @@ func setServed(definition map[string]any, isServed bool) {
 	definition["spec"].(map[string]any)["versions"].([]any)[0].(map[string]any)["served"] = isServed
 }
 
-// expectNothingStored checks that storage contains no object of a custom type in a namespace. It
-// creates a deleted CRD again, because then the type has the same path in storage.
+// expectNothingStored checks that storage contains no object of a custom type in a namespace. If
+// necessary, it creates the CRD again, because the type then has the same path in storage.
 func expectNothingStored(ctx context.Context, custom customType, namespace string) {
 	GinkgoHelper()
 	Expect(client.IgnoreAlreadyExists(admin.Create(ctx, custom.definition()))).To(Succeed())

@@ -21,8 +21,8 @@ import (
 var _ = Describe("An object whose creation a webhook delays", func() {
 	BeforeEach(stopManager)
 
-	It("is found although it is stored after the grace period", func(ctx context.Context) {
-		startManager(ctx, managerConfig(ctx), withGracePeriod(time.Second)) // With the webhook, auto is 5 s.
+	It("is found even if it is stored after the grace period", func(ctx context.Context) {
+		startManager(ctx, managerConfig(ctx), withGracePeriod(time.Second)) // With the webhook, the default is 5 s.
 		namespace := createNamespace(ctx, "slow")
 		received, unblock := make(chan struct{}, 1), make(chan struct{})
 		delayCreations(ctx, namespace.Name, received, unblock)
@@ -34,15 +34,15 @@ var _ = Describe("An object whose creation a webhook delays", func() {
 				Namespace: namespace.Name, Name: "late", Finalizers: []string{testFinalizer},
 			}})
 		}()
-		Eventually(ctx, received).Should(Receive(), "the webhook is called")
+		Eventually(ctx, received).Should(Receive(), "the API server must call the webhook")
 		deleteObject(ctx, namespace)
 
-		By("listing all types after the grace period")
+		By("waiting until the manager has listed all types after the grace period")
 		Eventually(func(g Gomega) {
 			g.Expect(get(g, ctx, namespace.Name)).To(HaveRemaining("configmaps. has 2"))
 		}).WithContext(ctx).Should(Succeed())
 		Consistently(func(g Gomega) { get(g, ctx, namespace.Name) }, 1500*time.Millisecond).WithContext(ctx).Should(Succeed())
-		removeFinalizers(ctx, first) // triggers a reconciliation
+		removeFinalizers(ctx, first) // This triggers a reconciliation.
 		Eventually(func(g Gomega) {
 			g.Expect(get(g, ctx, namespace.Name)).To(HaveRemaining("configmaps. has 1"))
 		}).WithContext(ctx).Should(Succeed())
@@ -60,8 +60,8 @@ var _ = Describe("An object whose creation a webhook delays", func() {
 	})
 })
 
-// delayCreations registers a webhook that delays the creation of LimitRanges in one namespace
-// until unblock is closed, and signals each call to received.
+// delayCreations registers a webhook that delays the creation of LimitRanges in one namespace until
+// unblock is closed. Each call sends a value to received.
 func delayCreations(ctx context.Context, namespace string, received chan<- struct{}, unblock <-chan struct{}) {
 	GinkgoHelper()
 	limitRanges := admissionregistrationv1.Rule{

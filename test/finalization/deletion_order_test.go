@@ -19,8 +19,8 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-var _ = Describe("Resources that other controllers need to finish", func() {
-	It("are kept until a controller in the namespace has removed its finalizers", func(ctx context.Context) {
+var _ = Describe("Objects that other controllers require to finish", func() {
+	It("are kept until a controller in the namespace removes its finalizers", func(ctx context.Context) {
 		custom := createCustomType(ctx)
 		namespace := createNamespace(ctx, "in-namespace-controller")
 		all := makeContent(namespace.Name)
@@ -43,7 +43,8 @@ var _ = Describe("Resources that other controllers need to finish", func() {
 		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace.Name, Name: "widgets"}}
 		secret.StringData = map[string]string{"patch": `{"metadata":{"finalizers":null}}`}
 		create(ctx, role, account, binding, settings, secret)
-		// The API server issues no tokens in a terminating namespace, so request it before the deletion.
+		// Request the token before the deletion, because the API server issues no tokens in a
+		// terminating namespace.
 		config, err := plane.ServiceAccountConfig(ctx, namespace.Name, account.Name)
 		Expect(err).NotTo(HaveOccurred())
 		held := withFinalizer(custom.object(namespace.Name, "held"))
@@ -51,7 +52,7 @@ var _ = Describe("Resources that other controllers need to finish", func() {
 
 		deleteObject(ctx, namespace)
 		removeClaimFinalizersWhenTerminating(ctx, all)
-		By("waiting for the deletion of objects that the controller does not need")
+		By("waiting for the deletion of objects that the controller does not require")
 		needed := all[:0:0]
 		for _, object := range all {
 			switch object.GetObjectKind().GroupVersionKind().Kind {
@@ -72,7 +73,7 @@ var _ = Describe("Resources that other controllers need to finish", func() {
 		))
 		expectKept(ctx, needed...)
 
-		By("removing the finalizer as a ServiceAccount of the namespace")
+		By("removing the finalizer as a ServiceAccount in the namespace")
 		clientset, err := kubernetes.NewForConfig(config)
 		Expect(err).NotTo(HaveOccurred())
 		dynamicClient, err := dynamic.NewForConfig(config)

@@ -14,7 +14,7 @@ import (
 )
 
 var _ = Describe("A deleted namespace", func() {
-	It("is finalized when it is empty", func(ctx context.Context) {
+	It("is finalized if it is empty", func(ctx context.Context) {
 		namespace := createNamespace(ctx, "empty")
 		begin := time.Now()
 		deleteObject(ctx, namespace)
@@ -32,7 +32,7 @@ var _ = Describe("A deleted namespace", func() {
 		Expect(countOf(Default, ctx, configMaps, namespace.Name)).To(BeZero())
 	})
 
-	It("waits for a finalizer and reports it", func(ctx context.Context) {
+	It("is kept while an object has a finalizer, and reports the finalizer", func(ctx context.Context) {
 		namespace := createNamespace(ctx, "held")
 		held := withFinalizer(wrappers.MakeConfigMap(namespace.Name, "held"))
 		create(ctx, held)

@@ -108,7 +108,7 @@ func unaggregated(next responder) responder {
 	}
 }
 
-// lists passes the list requests for ConfigMaps in the namespace under test to handle.
+// lists passes the list requests for the ConfigMaps in the namespace under test to handle.
 func lists(handle responder) responder {
 	return func(e exchange) (*http.Response, error) {
 		if e.Method != http.MethodGet || !strings.HasSuffix(e.URL.Path, "/configmaps") ||
@@ -143,9 +143,9 @@ var _ = Describe("A namespace whose content is unknown", func() {
 			eventuallyNamespace(ctx, namespace.Name, expected)
 			consistentlyNamespace(ctx, namespace.Name, BeTerminating(), HaveNamespaceFinalizers(corev1.FinalizerKubernetes), expected)
 			Expect(requests.matching(namespace.Name + "/finalize")).To(BeEmpty())
-			Expect(faults.injected.Load()).To(BeNumerically(">", 1), "requests are retried")
+			Expect(faults.injected.Load()).To(BeNumerically(">", 1), "the manager must retry requests")
 
-			By("letting the requests succeed")
+			By("allowing the requests to succeed")
 			faults.enabled.Store(false)
 			expectDeleted(ctx, namespace)
 			Expect(countOf(Default, ctx, configMaps, namespace.Name)).To(BeZero())
@@ -154,7 +154,7 @@ var _ = Describe("A namespace whose content is unknown", func() {
 		Entry("all groups", 3, unavailable("/apis"), HaveDiscoveryFailure("the server is currently unable")),
 		Entry("the core group", 3, unavailable("/api"), HaveDiscoveryFailure("the server is currently unable")),
 		Entry("the core group, reported as not found", 3, missing("/api"),
-			HaveDiscoveryFailure("no deletable resource type of the core group")),
+			HaveDiscoveryFailure("no deletable resource type in the core group")),
 		Entry("one group in aggregated discovery", 3, stale("apps"),
 			HaveDiscoveryFailure("Discovery failed for some groups, 1 failing", "apps/v1")),
 		Entry("one group in unaggregated discovery", 3, unaggregated(unavailable("/apis/apps/v1")),
@@ -192,8 +192,8 @@ var _ = Describe("A namespace whose content is unknown", func() {
 		faults.enabled.Store(true)
 		startManager(ctx, faults.inject(managerConfig(ctx)), withGracePeriod(0))
 		namespace := createNamespace(ctx, "unknown")
-		// The finalizers block the deletion of the objects on the first page; otherwise the second
-		// page would become the first.
+		// Without the finalizers, the objects on the first page would be deleted, and the second
+		// page would become the first page.
 		var group errgroup.Group
 		group.SetLimit(20)
 		for number := range 600 {
@@ -216,7 +216,7 @@ var _ = Describe("A namespace whose content is unknown", func() {
 	}, SpecTimeout(time.Minute))
 })
 
-// afterFirst sends the first request that handle responds to.
+// afterFirst sends the first request that matches handle, and passes later requests to handle.
 func afterFirst(handle responder) responder {
 	var count atomic.Int32
 	return func(e exchange) (*http.Response, error) {

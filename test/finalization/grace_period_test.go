@@ -21,11 +21,12 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/finalization"
 )
 
-// tolerance is added to the grace period.
+// tolerance is the maximum time between the end of the grace period and the deletion.
 const tolerance = 2500 * time.Millisecond
 
-// expectDeletedAfter checks that namespaces are finalized after the grace period, and at least one of
-// them within the tolerance: on a busy machine some take longer.
+// expectDeletedAfter checks that namespaces are finalized after the grace period. At least one
+// namespace must be finalized within the tolerance; on a busy machine, another one can take
+// longer.
 func expectDeletedAfter(ctx context.Context, gracePeriod, tolerance time.Duration) {
 	GinkgoHelper()
 	Eventually(func() time.Duration {
@@ -35,7 +36,8 @@ func expectDeletedAfter(ctx context.Context, gracePeriod, tolerance time.Duratio
 	}).WithContext(ctx).WithTimeout(time.Minute).Should(BeNumerically("<", gracePeriod+tolerance))
 }
 
-// timeToDelete deletes a namespace with content and returns the duration since the DELETE request.
+// timeToDelete deletes a namespace with content and returns the time from the DELETE request to the
+// deletion.
 func timeToDelete(ctx context.Context) time.Duration {
 	GinkgoHelper()
 	namespace := createNamespace(ctx, "grace-period")
@@ -89,7 +91,7 @@ var _ = Describe("The grace period", func() {
 		expectDeletedAfter(ctx, 5*time.Second, tolerance)
 		Expect(logged).To(gbytes.Say(`Chose the grace period.*"settlingTime": "5s", "reason": "there are 2 API servers: apiserver-`))
 
-		By("stopping it for longer than the duration of its Lease")
+		By("letting the Lease of the second API server expire")
 		second.Spec.RenewTime = &metav1.MicroTime{Time: time.Now().Add(-2 * time.Hour)}
 		Expect(admin.Update(ctx, second)).To(Succeed())
 		expectDeletedAfter(ctx, time.Second, tolerance)
@@ -119,12 +121,12 @@ var _ = Describe("The grace period", func() {
 		Expect(logged).To(gbytes.Say(`Chose the grace period.*"settlingTime": "5s", "reason": "admission webhooks can delay requests: 1, ` +
 			`the first is \\"webhook.test.example.com\\" of ValidatingWebhookConfiguration \\"` + slow.configuration.Name))
 
-		By("removing it")
+		By("removing the webhook")
 		Expect(admin.Delete(ctx, slow.configuration)).To(Succeed())
 		expectDeletedAfter(ctx, time.Second, tolerance)
 	}, SpecTimeout(2*time.Minute))
 
-	DescribeTable("can be set",
+	DescribeTable("is the value of --settling-time:",
 		func(ctx context.Context, fixed, tolerance time.Duration) {
 			create(ctx, apiServerLease("apiserver-other", time.Now()))
 			DeferCleanup(func(ctx context.Context) { deleteObject(ctx, apiServerLease("apiserver-other", time.Now())) })
@@ -134,9 +136,9 @@ var _ = Describe("The grace period", func() {
 			Expect(logged).To(gbytes.Say(
 				`Chose the grace period.*"settlingTime": "` + fixed.String() + `", "reason": "set by --settling-time"`))
 		},
-		Entry("to zero", time.Duration(0), time.Second),
-		Entry("to less than a second", 300*time.Millisecond, tolerance),
-		Entry("to more than the default with one API server", 3*time.Second, tolerance/2),
+		Entry("zero", time.Duration(0), time.Second),
+		Entry("less than a second", 300*time.Millisecond, tolerance),
+		Entry("more than the default with one API server", 3*time.Second, tolerance/2),
 	)
 
 	It("starts when the manager observes the deletion", func(ctx context.Context) {

@@ -5,13 +5,11 @@ package finalization
 
 import (
 	"context"
-	"sync/atomic"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"github.com/onsi/gomega/types"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -25,12 +23,11 @@ import (
 // testFinalizer is a finalizer that only the specs remove.
 const testFinalizer = "test.example.com/hold"
 
-var counter atomic.Int32
-
-// unique returns a name that no other spec of this process uses.
+// unique returns a name that no other call in this process returns.
 var unique = framework.Unique
 
-// createNamespace creates a namespace with additional namespace finalizers. The spec must delete it.
+// createNamespace creates a namespace with additional namespace finalizers. The spec must delete
+// the namespace.
 func createNamespace(ctx context.Context, prefix string, finalizers ...corev1.FinalizerName) *corev1.Namespace {
 	GinkgoHelper()
 	namespace := wrappers.MakeNamespace(unique(prefix)).Obj()
@@ -60,9 +57,7 @@ func get(g Gomega, ctx context.Context, name string) *corev1.Namespace {
 // expectDeleted waits until an object is deleted.
 func expectDeleted(ctx context.Context, object client.Object) {
 	GinkgoHelper()
-	Eventually(func() error {
-		return admin.Get(ctx, client.ObjectKeyFromObject(object), object.DeepCopyObject().(client.Object))
-	}).WithContext(ctx).Should(Satisfy(apierrors.IsNotFound), "%T %s still exists", object, object.GetName())
+	framework.ExpectDeleted(ctx, admin, object)
 }
 
 // expectKept checks that objects exist without a deletionTimestamp.
@@ -77,7 +72,7 @@ func expectKept(ctx context.Context, objects ...client.Object) {
 	}).WithContext(ctx).Should(Succeed())
 }
 
-// withFinalizer adds testFinalizer to an object that is to be created.
+// withFinalizer adds testFinalizer to an object before its creation.
 func withFinalizer[T client.Object](object T) T {
 	controllerutil.AddFinalizer(object, testFinalizer)
 	return object
@@ -99,7 +94,7 @@ func countOf(g Gomega, ctx context.Context, gvr schema.GroupVersionResource, nam
 
 var HaveCondition = matchers.HaveCondition
 
-// HaveRemaining matches a namespace whose conditions report remaining resources.
+// HaveRemaining matches a namespace whose conditions report remaining objects.
 func HaveRemaining(texts ...string) types.GomegaMatcher {
 	return HaveCondition(corev1.NamespaceContentRemaining, corev1.ConditionTrue, "SomeResourcesRemain", texts...)
 }

@@ -18,15 +18,17 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/nslifecycle/nslifecycle/test/framework"
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// Long: this spec creates thousands of objects.
+// This spec takes a long time because it creates thousands of objects.
 var _ = Describe("A large namespace", Label("long"), func() {
 	It("is finalized, and its conditions report the progress", NodeTimeout(5*time.Minute), func(ctx context.Context) {
 		const (
 			settings, widgets = 5000, 1000
-			// removalTime is the time in which the widgets' controller removes all finalizers.
+			// removalTime is the time that the controller of the widgets takes to remove all
+			// finalizers.
 			removalTime = 20 * time.Second
 		)
 		custom := createCustomType(ctx)
@@ -50,7 +52,7 @@ var _ = Describe("A large namespace", Label("long"), func() {
 		reportDuration("from the deletion to the first condition", time.Since(begin))
 
 		done := make(chan error, 1)
-		go func() { // the controller of the widgets
+		go func() { // This is the controller of the widgets.
 			ticker := time.NewTicker(removalTime / widgets)
 			defer ticker.Stop()
 			for i := range widgets {
@@ -71,7 +73,7 @@ var _ = Describe("A large namespace", Label("long"), func() {
 		}()
 		counts := collectCounts(ctx, namespace, custom)
 		Expect(done).To(Receive(BeNil()))
-		reportDuration("deletion of 5000 ConfigMaps and 1000 custom resources whose finalizers are removed within 20s", time.Since(begin))
+		reportDuration("deletion of 5000 ConfigMaps and 1000 custom resources with finalizers that are removed within 20s", time.Since(begin))
 		GinkgoWriter.Println("counts of the custom resources:", counts)
 		Expect(len(counts)).To(BeNumerically(">=", 5), "%v", counts)
 		for i := 1; i < len(counts); i++ {
@@ -81,8 +83,8 @@ var _ = Describe("A large namespace", Label("long"), func() {
 	})
 })
 
-// collectCounts returns the successive numbers of remaining custom resources in the conditions until
-// the namespace no longer exists.
+// collectCounts returns the successive numbers of remaining custom resources that the conditions
+// report until the namespace no longer exists.
 func collectCounts(ctx context.Context, namespace *corev1.Namespace, custom customType) []int {
 	GinkgoHelper()
 	var counts []int
@@ -92,7 +94,7 @@ func collectCounts(ctx context.Context, namespace *corev1.Namespace, custom cust
 		if err := admin.Get(ctx, client.ObjectKeyFromObject(namespace), now); err != nil {
 			return err
 		}
-		found := pattern.FindStringSubmatch(messageOf(now, corev1.NamespaceContentRemaining))
+		found := pattern.FindStringSubmatch(framework.ConditionMessage(now, corev1.NamespaceContentRemaining))
 		if len(found) == 2 {
 			count, err := strconv.Atoi(found[1])
 			if err != nil {

@@ -33,9 +33,10 @@ func createMany(ctx context.Context, namespace string, count int) {
 	Expect(group.Wait()).To(Succeed())
 }
 
-// Long: this spec creates thousands of objects and waits until the Lease of a killed leader expires.
+// This spec takes a long time because it creates thousands of objects and waits until the Lease of
+// a killed leader expires.
 var _ = Describe("Two managers with leader election", Label("long"), func() {
-	It("finalize a namespace although the leader is killed during finalization", func(ctx context.Context) {
+	It("finalize a namespace even if the leader is killed during finalization", func(ctx context.Context) {
 		const many, some = 3000, 5
 		stopManager()
 		flags := []string{"--controllers=finalization", "--leader-elect", "--leader-elect-resource-name=ha-test"}
@@ -58,7 +59,7 @@ var _ = Describe("Two managers with leader election", Label("long"), func() {
 		leader.Kill()
 		Eventually(leader).WithContext(ctx).Should(gexec.Exit())
 		killed := time.Now()
-		// The API server may still process requests of the leader.
+		// The API server can still be processing requests from the leader.
 		remaining := remainingOf(Default, ctx, namespace.Name)
 		Eventually(func(g Gomega) {
 			before := remaining

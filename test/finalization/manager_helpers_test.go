@@ -40,7 +40,7 @@ import (
 
 var configMaps = corev1.SchemeGroupVersion.WithResource("configmaps")
 
-// conditionTypes are the condition types that finalization sets.
+// conditionTypes are the types of the conditions that finalization sets.
 var conditionTypes = []corev1.NamespaceConditionType{
 	corev1.NamespaceDeletionDiscoveryFailure, corev1.NamespaceDeletionGVParsingFailure,
 	corev1.NamespaceDeletionContentFailure, corev1.NamespaceContentRemaining, corev1.NamespaceFinalizersRemaining,
@@ -110,8 +110,8 @@ func serviceAccountConfig(ctx context.Context, name string) *rest.Config {
 	return config
 }
 
-// useDedicatedControlPlane starts a control plane for the rest of the spec. Nothing is installed in
-// it and no manager runs.
+// useDedicatedControlPlane makes the spec use a new control plane, in which nothing is installed
+// and no manager runs.
 func useDedicatedControlPlane(ctx context.Context, options ...controlplane.Option) {
 	GinkgoHelper()
 	sharedPlane, sharedManager, sharedAdmin, sharedMetadata := plane, manager, admin, metadataClient
@@ -139,21 +139,22 @@ func finalize(ctx context.Context, name string, finalizers ...corev1.FinalizerNa
 	}).WithContext(ctx).Should(Succeed())
 }
 
-// HaveNamespaceFinalizers matches a namespace with exactly these namespace finalizers in this order.
+// HaveNamespaceFinalizers matches a namespace with exactly the given namespace finalizers, in the
+// given order.
 func HaveNamespaceFinalizers(finalizers ...corev1.FinalizerName) types.GomegaMatcher {
 	return WithTransform(func(namespace *corev1.Namespace) []corev1.FinalizerName {
 		return append([]corev1.FinalizerName{}, namespace.Spec.Finalizers...)
 	}, Equal(append([]corev1.FinalizerName{}, finalizers...)))
 }
 
-// BeTerminating matches a namespace with a deletionTimestamp and phase Terminating.
+// BeTerminating matches a namespace with a deletionTimestamp and the phase Terminating.
 func BeTerminating() types.GomegaMatcher {
 	return WithTransform(func(namespace *corev1.Namespace) string {
 		return fmt.Sprintf("deleted=%t phase=%s", namespace.DeletionTimestamp != nil, namespace.Status.Phase)
 	}, Equal("deleted=true phase=Terminating"))
 }
 
-// BeActive matches a namespace without a deletionTimestamp and with phase Active.
+// BeActive matches a namespace with the phase Active and no deletionTimestamp.
 func BeActive() types.GomegaMatcher {
 	return WithTransform(func(namespace *corev1.Namespace) string {
 		return fmt.Sprintf("deleted=%t phase=%s", namespace.DeletionTimestamp != nil, namespace.Status.Phase)
@@ -208,13 +209,13 @@ func captureLog() *gbytes.Buffer {
 	return buffer
 }
 
-// exchange is a request of a manager and the function that sends it.
+// exchange is a request from a manager and the function that sends it.
 type exchange struct {
 	*http.Request
 	send func(*http.Request) (*http.Response, error)
 }
 
-// isWrite reports whether a request may change an object.
+// isWrite reports whether a request can change an object.
 func isWrite(request *http.Request) bool {
 	return request.Method != http.MethodGet && request.Method != http.MethodHead
 }
@@ -223,7 +224,7 @@ type transport func(*http.Request) (*http.Response, error)
 
 func (t transport) RoundTrip(request *http.Request) (*http.Response, error) { return t(request) }
 
-// intercept returns a configuration whose requests are passed to handle.
+// intercept returns a configuration that passes each request to handle.
 func intercept(config *rest.Config, handle func(exchange) (*http.Response, error)) *rest.Config {
 	config = rest.CopyConfig(config)
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
@@ -234,7 +235,7 @@ func intercept(config *rest.Config, handle func(exchange) (*http.Response, error
 	return config
 }
 
-// errorResponse returns a failure response of the API server.
+// errorResponse returns an error response as the API server sends it.
 func errorResponse(request *http.Request, status int, reason metav1.StatusReason, message string) *http.Response {
 	body := fmt.Sprintf(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":%q,"message":%q,"code":%d}`,
 		reason, message, status)
@@ -249,7 +250,7 @@ func jsonResponse(request *http.Request, status int, body []byte) *http.Response
 	}
 }
 
-// requestRecorder records the write requests of a manager.
+// requestRecorder records the write requests from a manager.
 type requestRecorder struct {
 	lock     sync.Mutex
 	requests map[string]int
@@ -269,7 +270,7 @@ func (w *requestRecorder) record(config *rest.Config) *rest.Config {
 	})
 }
 
-// matching returns the write requests whose path contains a text, with their number.
+// matching returns the write requests whose path contains text, with the number of each request.
 func (w *requestRecorder) matching(text string) []string {
 	w.lock.Lock()
 	defer w.lock.Unlock()
@@ -282,70 +283,70 @@ func (w *requestRecorder) matching(text string) []string {
 	return found
 }
 
-// gate blocks matching requests of a manager until it is opened.
-type gate struct {
+// requestBlocker blocks matching requests from a manager until unblock is closed.
+type requestBlocker struct {
 	matches func(*http.Request) bool
-	// afterResponse blocks the response instead of the request.
+	// afterResponse makes the blocker block responses instead of requests.
 	afterResponse bool
 	arrived       chan struct{}
-	opened        chan struct{}
+	unblock       chan struct{}
 	first         sync.Once
 	lock          sync.Mutex
 	statuses      []int
 }
 
-func newGate(matches func(*http.Request) bool) *gate {
-	return &gate{matches: matches, arrived: make(chan struct{}), opened: make(chan struct{})}
+func newRequestBlocker(matches func(*http.Request) bool) *requestBlocker {
+	return &requestBlocker{matches: matches, arrived: make(chan struct{}), unblock: make(chan struct{})}
 }
 
-func (g *gate) wrap(config *rest.Config) *rest.Config {
+func (b *requestBlocker) wrap(config *rest.Config) *rest.Config {
 	return intercept(config, func(e exchange) (*http.Response, error) {
-		if !g.matches(e.Request) {
+		if !b.matches(e.Request) {
 			return e.send(e.Request)
 		}
-		if !g.afterResponse {
-			if err := g.wait(e.Context()); err != nil {
+		if !b.afterResponse {
+			if err := b.wait(e.Context()); err != nil {
 				return nil, err
 			}
 		}
 		response, err := e.send(e.Request)
-		if err == nil && g.afterResponse {
-			if err := g.wait(e.Context()); err != nil {
+		if err == nil && b.afterResponse {
+			if err := b.wait(e.Context()); err != nil {
 				response.Body.Close()
 				return nil, err
 			}
 		}
 		if err == nil {
-			g.lock.Lock()
-			g.statuses = append(g.statuses, response.StatusCode)
-			g.lock.Unlock()
+			b.lock.Lock()
+			b.statuses = append(b.statuses, response.StatusCode)
+			b.lock.Unlock()
 		}
 		return response, err
 	})
 }
 
-func (g *gate) wait(ctx context.Context) error {
-	g.first.Do(func() { close(g.arrived) })
+func (b *requestBlocker) wait(ctx context.Context) error {
+	b.first.Do(func() { close(b.arrived) })
 	select {
-	case <-g.opened:
+	case <-b.unblock:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 }
 
-// responses returns the status codes of the requests that passed the gate.
-func (g *gate) responses() []int {
-	g.lock.Lock()
-	defer g.lock.Unlock()
-	return slices.Clone(g.statuses)
+// responses returns the status codes of the responses to the matching requests.
+func (b *requestBlocker) responses() []int {
+	b.lock.Lock()
+	defer b.lock.Unlock()
+	return slices.Clone(b.statuses)
 }
 
-// faultInjector makes some requests of a manager fail while it is enabled.
+// faultInjector makes requests from a manager fail while it is enabled.
 type faultInjector struct {
 	enabled  atomic.Bool
 	injected atomic.Int32
-	respond  func(exchange) (*http.Response, error) // nil, nil sends the request
+	respond  func(exchange) (*http.Response, error) // Returns nil, nil to send the request.
 }
 
 func (f *faultInjector) inject(config *rest.Config) *rest.Config {
@@ -392,7 +393,7 @@ func watchNamespace(ctx context.Context, namespace *corev1.Namespace) *history {
 	return h
 }
 
-// states returns the namespace after each update; the last one is its final state.
+// states returns the namespace after each update, including its final state.
 func (h *history) states() []*corev1.Namespace {
 	h.lock.Lock()
 	defer h.lock.Unlock()
@@ -426,7 +427,7 @@ func makeConfigMaps(namespace string, names ...string) []client.Object {
 	return objects
 }
 
-// createAgain creates a namespace once the old one is deleted.
+// createAgain waits until a namespace is deleted and then creates a namespace with the same name.
 func createAgain(ctx context.Context, name string) *corev1.Namespace {
 	GinkgoHelper()
 	namespace := wrappers.MakeNamespace(name).Obj()

@@ -31,7 +31,7 @@ func (p *finalizerOwner) start(ctx context.Context) *controlplane.Manager {
 	return startManager(ctx, p.writes.record(p.config), withNamespaceFinalizer(p.finalizer))
 }
 
-var _ = Describe("The example of the design proposal", func() {
+var _ = Describe("The namespace in the example of the design proposal", func() {
 	var (
 		openshift, upstream *finalizerOwner
 		namespace           *corev1.Namespace
@@ -55,13 +55,13 @@ var _ = Describe("The example of the design proposal", func() {
 		held = withFinalizer(wrappers.MakeConfigMap(namespace.Name, "held"))
 		create(ctx, held)
 
-		By("deleting it while no controller runs")
+		By("deleting the namespace while no controller runs")
 		deleteObject(ctx, namespace)
 		consistentlyNamespace(ctx, namespace.Name, BeTerminating(), HaveNamespaceFinalizers(origin, corev1.FinalizerKubernetes), HaveNoFinalizationConditions())
 		Expect(countOf(Default, ctx, configMaps, namespace.Name)).To(Equal(3))
 	}, NodeTimeout(time.Minute))
 
-	// finishInTurn runs the controllers in sequence, in the order of the proposal.
+	// finishInTurn runs the controllers in sequence, as in the proposal.
 	finishInTurn := func(ctx context.Context, first, second *finalizerOwner) {
 		By("starting the first controller, which is blocked by a finalizer")
 		running := first.start(ctx)
@@ -72,7 +72,7 @@ var _ = Describe("The example of the design proposal", func() {
 			HaveRemaining("configmaps. has 1 resource instances"))
 		Expect(countOf(Default, ctx, configMaps, namespace.Name)).To(Equal(1))
 
-		By("letting it finish, which keeps the other namespace finalizer")
+		By("letting the first controller finish, which keeps the other namespace finalizer")
 		removeFinalizers(ctx, held)
 		eventuallyNamespace(ctx, namespace.Name, HaveNamespaceFinalizers(second.finalizer))
 		consistentlyNamespace(ctx, namespace.Name, BeTerminating(), HaveNamespaceFinalizers(second.finalizer), HaveContentRemoved())
@@ -93,8 +93,8 @@ var _ = Describe("The example of the design proposal", func() {
 		content := "/namespaces/" + namespace.Name + "/"
 		Expect(first.writes.matching(content+"configmaps")).To(ConsistOf(
 			"DELETE /api/v1"+content+"configmaps/a (1)", "DELETE /api/v1"+content+"configmaps/b (1)",
-			"DELETE /api/v1"+content+"configmaps/held (1)"), "each object is deleted once")
-		Expect(second.writes.matching(content+"configmaps")).To(BeEmpty(), "no object remained to be deleted")
+			"DELETE /api/v1"+content+"configmaps/held (1)"), "the controller must delete each object once")
+		Expect(second.writes.matching(content+"configmaps")).To(BeEmpty(), "no object must remain for the second controller")
 		Expect(first.writes.matching(content + "finalize")).To(HaveLen(1))
 		Expect(second.writes.matching(content + "finalize")).To(HaveLen(1))
 	}
@@ -141,7 +141,7 @@ var _ = Describe("The example of the design proposal", func() {
 })
 
 var _ = Describe("A controller whose namespace finalizer is not set", func() {
-	It("does nothing", func(ctx context.Context) {
+	It("does not change the namespace", func(ctx context.Context) {
 		stopManager()
 		unrelated := &finalizerOwner{finalizer: "example.com/unrelated", config: serviceAccountConfig(ctx, "unrelated")}
 		own := createNamespace(ctx, "own", unrelated.finalizer)
@@ -156,7 +156,7 @@ var _ = Describe("A controller whose namespace finalizer is not set", func() {
 		Expect(get(Default, ctx, other.Name)).To(Equal(before))
 		Expect(unrelated.writes.matching(other.Name)).To(BeEmpty())
 
-		By("checking that it finalizes other namespaces")
+		By("checking that the controller finalizes other namespaces")
 		deleteObject(ctx, own)
 		eventuallyNamespace(ctx, own.Name, HaveNamespaceFinalizers(corev1.FinalizerKubernetes), HaveContentRemoved())
 		finalize(ctx, own.Name)

@@ -22,7 +22,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/controlplane"
 )
 
-// access is a verb on a resource or subresource.
+// access is a verb on a resource or subresource, and optionally on one object or in one namespace.
 type access struct{ verb, group, resource, name, namespace string }
 
 func (a access) String() string {
@@ -33,7 +33,7 @@ func (a access) String() string {
 	return text
 }
 
-// managerCan reports whether the manager's ServiceAccount has the access.
+// managerCan reports whether the ServiceAccount of the manager is authorized.
 func managerCan(ctx context.Context, wanted access) (bool, error) {
 	resource, subresource, _ := strings.Cut(wanted.resource, "/")
 	user := "system:serviceaccount:" + controlplane.SystemNamespace + ":" + controlplane.ServiceAccount
@@ -56,7 +56,7 @@ func managerCan(ctx context.Context, wanted access) (bool, error) {
 	return review.Status.Allowed, nil
 }
 
-// filterAllowed returns the wanted accesses that the manager has.
+// filterAllowed returns the elements of wanted for which the manager is authorized.
 func filterAllowed(ctx context.Context, wanted []access) []string {
 	GinkgoHelper()
 	var lock sync.Mutex
@@ -80,13 +80,14 @@ func filterAllowed(ctx context.Context, wanted []access) []string {
 }
 
 var _ = Describe("The permissions of the manager", func() {
-	// everything returns the verbs on all resources and subresources that the API server serves.
+	// everything returns the given verbs on all resources and subresources that the API server
+	// serves.
 	everything := func(verbs []string, namespace string) []access {
 		GinkgoHelper()
 		client, err := discovery.NewDiscoveryClientForConfig(controlplane.Unlimited(plane.Admin))
 		Expect(err).NotTo(HaveOccurred())
 		var lists []*metav1.APIResourceList
-		// Another spec may just have deleted a type.
+		// Another spec could have just deleted a type.
 		Eventually(func() error {
 			_, lists, err = client.ServerGroupsAndResources()
 			return err
@@ -149,7 +150,7 @@ var _ = Describe("The permissions of the manager", func() {
 		Expect(filterAllowed(ctx, content)).To(HaveLen(len(content)))
 	}, SpecTimeout(2*time.Minute))
 
-	DescribeTable("do not include",
+	DescribeTable("do not allow",
 		func(ctx context.Context, wanted access) {
 			Expect(managerCan(ctx, wanted)).To(BeFalse(), wanted.String())
 		},
@@ -174,6 +175,6 @@ var _ = Describe("The permissions of the manager", func() {
 		}),
 		Entry("updating other leader election Leases",
 			access{verb: "update", group: "coordination.k8s.io", resource: "leases", namespace: "kube-system"}),
-		Entry("updating a namespace except with /finalize", access{verb: "update", resource: "namespaces"}),
+		Entry("updating a namespace without /finalize", access{verb: "update", resource: "namespaces"}),
 	)
 })

@@ -14,9 +14,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/internal/finalization"
+	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// makeContent returns objects of several types, which are deleted in both stages after the pods.
+// makeContent returns objects of several types. The manager deletes them in the two stages after
+// the Pods.
 func makeContent(namespace string) []client.Object {
 	GinkgoHelper()
 	var objects []client.Object
@@ -42,8 +44,8 @@ func makeContent(namespace string) []client.Object {
 	return objects
 }
 
-// removeClaimFinalizers removes the finalizers of PersistentVolumeClaims as kube-controller-manager
-// does for unused ones.
+// removeClaimFinalizers removes the finalizers of PersistentVolumeClaims, as
+// kube-controller-manager does if they are unused.
 func removeClaimFinalizers(ctx context.Context, objects []client.Object) {
 	GinkgoHelper()
 	for _, object := range objects {
@@ -53,13 +55,11 @@ func removeClaimFinalizers(ctx context.Context, objects []client.Object) {
 	}
 }
 
-// makePod returns a Pod. If it has a node, it exists until it is deleted without a grace period,
-// because no kubelet runs.
+// makePod returns a Pod. If the Pod has a node, it exists until it is deleted without a grace
+// period, because no kubelet runs.
 func makePod(namespace, name, node string, grace int64) *corev1.Pod {
-	pod := &corev1.Pod{}
-	pod.Namespace, pod.Name = namespace, name
+	pod := wrappers.MakePod(namespace, name)
 	pod.Spec.NodeName, pod.Spec.TerminationGracePeriodSeconds = node, &grace
-	pod.Spec.Containers = []corev1.Container{{Name: "c", Image: "example.com/c"}}
 	return pod
 }
 
@@ -69,7 +69,8 @@ func forceDelete(ctx context.Context, pod *corev1.Pod) {
 	Expect(admin.Delete(ctx, pod, client.GracePeriodSeconds(0))).To(Succeed())
 }
 
-// HaveDeletionOrdered matches a namespace whose conditions report what its deletion waits for.
+// HaveDeletionOrdered matches a namespace whose conditions report which objects must be deleted
+// first.
 func HaveDeletionOrdered(texts ...string) OmegaMatcher {
 	return HaveCondition(corev1.NamespaceDeletionContentFailure, corev1.ConditionFalse,
 		finalization.ReasonContentDeletionOrdered, texts...)
@@ -95,7 +96,7 @@ var _ = Describe("Pods", func() {
 		deleteObject(ctx, stopping)
 
 		deleteObject(ctx, namespace)
-		By("deleting the Pods that need no kubelet immediately")
+		By("immediately deleting the Pods that do not require a kubelet")
 		expectDeleted(ctx, pending)
 		expectDeleted(ctx, done)
 		eventuallyNamespace(ctx, namespace.Name, And(
@@ -115,7 +116,7 @@ var _ = Describe("Pods", func() {
 		expectKept(ctx, kept...)
 		now := &corev1.Pod{}
 		Expect(admin.Get(ctx, keyOf(stopping), now)).To(Succeed())
-		Expect(*now.DeletionGracePeriodSeconds).To(BeEquivalentTo(600), "the grace period of a Pod is not shortened")
+		Expect(*now.DeletionGracePeriodSeconds).To(BeEquivalentTo(600), "the manager does not shorten the grace period of a Pod")
 
 		forceDelete(ctx, stopping)
 		removeClaimFinalizers(ctx, kept)
@@ -131,7 +132,7 @@ var _ = Describe("Pods", func() {
 		create(ctx, pod)
 		webhook := denyDeletions(ctx, namespace.Name, func(request *admissionv1.AdmissionRequest) string {
 			if request.Resource.Resource == "pods" {
-				return "the pod is needed"
+				return "the Pod is protected"
 			}
 			return ""
 		})
@@ -139,7 +140,7 @@ var _ = Describe("Pods", func() {
 		deleteObject(ctx, namespace)
 		eventuallyNamespace(ctx, namespace.Name, And(
 			HaveRemaining("pods. has 1 resource instances", "configmaps. has 1 resource instances"),
-			HaveContentFailure("failed to delete pods", `"denied"`, "the pod is needed"),
+			HaveContentFailure("failed to delete pods", `"denied"`, "the Pod is protected"),
 		))
 		expectKept(ctx, append([]client.Object{pod}, kept...)...)
 		webhook.allow()

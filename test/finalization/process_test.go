@@ -23,14 +23,15 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/test/controlplane"
+	"github.com/nslifecycle/nslifecycle/test/framework"
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// builtManager is the path of the manager binary in the directory of the control plane, which is
-// removed with the control plane.
+// builtManager is the path of the manager binary. The binary is in the directory of the control
+// plane and is removed together with it.
 var builtManager string
 
-// managerBinary builds the manager if necessary and returns its path.
+// managerBinary builds the manager on the first call and returns the path of the binary.
 func managerBinary(ctx context.Context) string {
 	GinkgoHelper()
 	if _, err := os.Stat(builtManager); err == nil {
@@ -44,19 +45,12 @@ func managerBinary(ctx context.Context) string {
 // startProcess runs the manager binary until the spec ends.
 func startProcess(ctx context.Context, config *rest.Config, flags ...string) *gexec.Session {
 	GinkgoHelper()
-	command := exec.Command(managerBinary(ctx), append(flags, "--kubeconfig="+kubeconfigFile(config),
+	command := exec.Command(managerBinary(ctx), append(flags, "--kubeconfig="+framework.KubeconfigFile(config),
 		"--health-probe-bind-address=0", "--metrics-bind-address=0")...)
 	session, err := gexec.Start(command, GinkgoWriter, GinkgoWriter)
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() { session.Terminate().Wait(30 * time.Second) })
 	return session
-}
-
-func kubeconfigFile(config *rest.Config) string {
-	GinkgoHelper()
-	path := filepath.Join(GinkgoT().TempDir(), "kubeconfig")
-	Expect(controlplane.WriteKubeconfig(path, config)).To(Succeed())
-	return path
 }
 
 var _ = Describe("The manager process", func() {
@@ -120,7 +114,7 @@ var _ = Describe("The manager process", func() {
 		expectDeleted(ctx, active)
 	}, SpecTimeout(time.Minute))
 
-	It("uses its flags", func(ctx context.Context) {
+	It("applies the values of its flags", func(ctx context.Context) {
 		stopManager()
 		namespace := createNamespace(ctx, "flags", origin)
 		session := startProcess(ctx, managerConfig(ctx),
@@ -132,10 +126,10 @@ var _ = Describe("The manager process", func() {
 		expectDeleted(ctx, namespace)
 	}, SpecTimeout(time.Minute))
 
-	DescribeTable("reports an invalid flag in one sentence",
+	DescribeTable("reports an invalid flag in a single line",
 		func(ctx context.Context, flag, sentence string) {
 			var stdout, stderr bytes.Buffer
-			command := exec.CommandContext(ctx, managerBinary(ctx), flag, "--kubeconfig="+kubeconfigFile(plane.Admin))
+			command := exec.CommandContext(ctx, managerBinary(ctx), flag, "--kubeconfig="+framework.KubeconfigFile(plane.Admin))
 			command.Stdout, command.Stderr = &stdout, &stderr
 			var exit *exec.ExitError
 			Expect(errors.As(command.Run(), &exit)).To(BeTrue())
@@ -146,19 +140,19 @@ var _ = Describe("The manager process", func() {
 		Entry("an unknown controller", "--controllers=namespaces",
 			`unknown controller "namespaces": specify a comma-separated list of diagnosis, expiry, finalization, initialization`),
 		Entry("an unknown excluded controller", "--controllers=*,-namespaces", `unknown controller "namespaces"`),
-		Entry("no controller", "--controllers=", `unknown controller ""`),
-		Entry("all controllers excluded", "--controllers=*,-initialization,-finalization,-diagnosis", "selects no controller"),
+		Entry("an empty list of controllers", "--controllers=", `unknown controller ""`),
+		Entry("all controllers excluded", "--controllers=*,-initialization,-finalization,-diagnosis", "enables no controller"),
 		Entry("a namespace finalizer without a domain", "--finalizer-token=agent", "such as example.com/agent"),
 		Entry("two namespace finalizers", "--finalizer-token=a.example.com/a,kubernetes",
 			"is not a valid namespace finalizer"),
-		Entry("no namespace finalizer", "--finalizer-token=", `"" is not a valid namespace finalizer`),
+		Entry("an empty namespace finalizer", "--finalizer-token=", `"" is not a valid namespace finalizer`),
 		Entry("a grace period without a unit", "--settling-time=5", `neither "auto" nor a duration such as "5s"`),
 		Entry("a negative grace period", "--settling-time=-1s", `neither "auto" nor a duration`),
-		Entry("no progress deadline", "--diagnosis-progress-deadline=0s", "--diagnosis-progress-deadline 0s is too short: use 1s or more"),
-		Entry("no grace period", "--settling-time=", `neither "auto" nor a duration`),
+		Entry("a progress deadline of zero", "--diagnosis-progress-deadline=0s", "--diagnosis-progress-deadline 0s is too short: use 1s or more"),
+		Entry("an empty grace period", "--settling-time=", `neither "auto" nor a duration`),
 	)
 
-	It("reports an invalid flag without a cluster", func(ctx context.Context) {
+	It("reports an invalid flag even if no cluster is configured", func(ctx context.Context) {
 		command := exec.CommandContext(ctx, managerBinary(ctx), "--settling-time=soon")
 		command.Env = []string{"HOME=" + GinkgoT().TempDir(), "KUBECONFIG=" + filepath.Join(GinkgoT().TempDir(), "none")}
 		output, err := command.CombinedOutput()
@@ -169,7 +163,7 @@ var _ = Describe("The manager process", func() {
 	}, SpecTimeout(30*time.Second))
 })
 
-// remainingOf returns the number of ConfigMaps in a namespace, from a list of one item.
+// remainingOf returns the number of ConfigMaps in a namespace. It sends a list request with limit 1.
 func remainingOf(g Gomega, ctx context.Context, namespace string) int {
 	list, err := metadataClient.Resource(configMaps).Namespace(namespace).List(ctx, metav1.ListOptions{Limit: 1})
 	g.Expect(err).NotTo(HaveOccurred())

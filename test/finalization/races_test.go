@@ -57,16 +57,16 @@ var _ = Describe("A recreated namespace", func() {
 
 			By("blocking the request")
 			logged := captureLog()
-			blocked := newGate(requestFor(replaced, method, rest))
+			blocked := newRequestBlocker(requestFor(replaced, method, rest))
 			blocked.afterResponse = afterResponse
 			requests := &requestRecorder{}
 			startManager(ctx, blocked.wrap(requests.record(managerConfig(ctx))), withGracePeriod(0))
 			Eventually(blocked.arrived).WithContext(ctx).Should(BeClosed())
 
-			By("replacing the namespace and its objects")
+			By("recreating the namespace and its objects")
 			removeAll(ctx, configMaps, replaced)
 			if old.noNamespaceFinalizers {
-				// A namespace without namespace finalizers is removed by the next DELETE.
+				// The next DELETE request removes a namespace without namespace finalizers.
 				Expect(client.IgnoreNotFound(admin.Delete(ctx, namespace))).To(Succeed())
 			} else {
 				finalize(ctx, replaced)
@@ -77,7 +77,7 @@ var _ = Describe("A recreated namespace", func() {
 			create(ctx, objects...)
 
 			By("unblocking the request")
-			close(blocked.opened)
+			close(blocked.unblock)
 			Eventually(blocked.responses).WithContext(ctx).Should(ContainElement(status))
 			expectKept(ctx, append(objects, recreated)...)
 			Expect(get(Default, ctx, replaced)).To(And(BeActive(), HaveNamespaceFinalizers(corev1.FinalizerKubernetes), HaveNoFinalizationConditions()))
@@ -86,9 +86,9 @@ var _ = Describe("A recreated namespace", func() {
 				Expect(admin.Get(ctx, client.ObjectKeyFromObject(object), object)).To(Succeed())
 				Expect(object.GetUID()).To(Equal(uid))
 			}
-			Expect(logged.Contents()).NotTo(ContainSubstring("Reconciler error"), "reconciliation succeeded")
+			Expect(logged.Contents()).NotTo(ContainSubstring("Reconciler error"), "the reconciliation must succeed")
 
-			By("finalizing the new namespace when it is deleted")
+			By("finalizing the recreated namespace after its deletion")
 			deleteObject(ctx, recreated)
 			expectDeleted(ctx, recreated)
 			Expect(countOf(Default, ctx, configMaps, replaced)).To(BeZero())
@@ -115,15 +115,15 @@ type continuousWriter struct {
 	name   string
 	cancel context.CancelFunc
 	done   chan error
-	last   int // valid after stop
+	last   int // Valid after stop returns.
 }
 
 func (w *continuousWriter) finalizer(number int) corev1.FinalizerName {
 	return corev1.FinalizerName(fmt.Sprintf("example.com/writer-%d", number))
 }
 
-// start updates an annotation, a namespace finalizer with /finalize and a condition with /status,
-// in sequence and with the same number.
+// start starts a loop that increases a number and writes it to an annotation, to a namespace
+// finalizer with /finalize and to a condition with /status.
 func (w *continuousWriter) start(ctx context.Context) {
 	ctx, w.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	w.done = make(chan error, 1)
@@ -192,7 +192,7 @@ func namespaceFinalizersOf(namespace *corev1.Namespace) []corev1.FinalizerName {
 }
 
 var _ = Describe("A namespace that another client updates continuously", func() {
-	It("keeps these updates and is finalized", func(ctx context.Context) {
+	It("keeps all updates and is finalized", func(ctx context.Context) {
 		namespace := createNamespace(ctx, "busy", "example.com/writer-0", corev1.FinalizerKubernetes)
 		held := withFinalizer(wrappers.MakeConfigMap(namespace.Name, "held"))
 		create(ctx, held)
@@ -236,11 +236,11 @@ var _ = Describe("A namespace that another client updates continuously", func() 
 				}
 			}
 			text, ok := strings.CutPrefix(string(state.Spec.Finalizers[0]), "example.com/writer-")
-			Expect(ok).To(BeTrue(), "the writer's namespace finalizer in %v", state.Spec.Finalizers)
+			Expect(ok).To(BeTrue(), "the namespace finalizer of the writer is not the first in %v", state.Spec.Finalizers)
 			numbers["finalizer"] = text
 			for what, text := range numbers {
 				number := 0
-				_, _ = fmt.Sscan(text, &number) // no number before the first update
+				_, _ = fmt.Sscan(text, &number) // There is no number before the first update.
 				Expect(number).To(BeNumerically(">=", highest[what]), "%s in %v", what, state)
 				highest[what] = number
 			}
@@ -263,7 +263,7 @@ var _ = Describe("A namespace that is updated just before its namespace finalize
 		stopManager()
 		namespace := createNamespace(ctx, "late")
 		deleteObject(ctx, namespace)
-		blocked := newGate(requestFor(namespace.Name, "PUT", "/finalize"))
+		blocked := newRequestBlocker(requestFor(namespace.Name, "PUT", "/finalize"))
 		startManager(ctx, blocked.wrap(managerConfig(ctx)), withGracePeriod(0))
 		Eventually(blocked.arrived).WithContext(ctx).Should(BeClosed())
 
@@ -278,7 +278,7 @@ var _ = Describe("A namespace that is updated just before its namespace finalize
 		metav1.SetMetaDataAnnotation(&live.ObjectMeta, "example.com/late", "yes")
 		Expect(admin.Update(ctx, live)).To(Succeed())
 
-		close(blocked.opened)
+		close(blocked.unblock)
 		eventuallyNamespace(ctx, namespace.Name, HaveNamespaceFinalizers(late))
 		Eventually(blocked.responses).WithContext(ctx).Should(HaveExactElements(http.StatusConflict, http.StatusOK))
 		end := get(Default, ctx, namespace.Name)

@@ -23,7 +23,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// storeNamespace writes a namespace to etcd, bypassing the validation of the API server.
+// storeNamespace writes a namespace to etcd and bypasses the validation by the API server.
 func storeNamespace(ctx context.Context, namespace *corev1.Namespace) {
 	GinkgoHelper()
 	stored := namespace.DeepCopy()
@@ -50,8 +50,8 @@ func patchPhase(ctx context.Context, name string, phase corev1.NamespacePhase) e
 		client.RawPatch("application/merge-patch+json", []byte(`{"status":{"phase":"`+string(phase)+`"}}`)))
 }
 
-var _ = Describe("A namespace without deletionTimestamp", func() {
-	It("is never changed, regardless of its phase", func(ctx context.Context) {
+var _ = Describe("A namespace without a deletionTimestamp", func() {
+	It("is not changed, regardless of its phase", func(ctx context.Context) {
 		stopManager()
 		active := createNamespace(ctx, "active")
 		phaseOnly := createNamespace(ctx, "phase-terminating")
@@ -100,7 +100,7 @@ var _ = Describe("A namespace without deletionTimestamp", func() {
 })
 
 var _ = Describe("A namespace that is deleted in an unusual state", func() {
-	It("gets phase Terminating if it has another phase", func(ctx context.Context) {
+	It("gets the phase Terminating if it has another phase", func(ctx context.Context) {
 		stopManager()
 		namespace := createNamespace(ctx, "phase")
 		held := withFinalizer(wrappers.MakeConfigMap(namespace.Name, "held"))
@@ -124,7 +124,7 @@ var _ = Describe("A namespace that is deleted in an unusual state", func() {
 		expectDeleted(ctx, namespace)
 	}, SpecTimeout(time.Minute))
 
-	It("is deleted without namespace finalizers once a manager runs", func(ctx context.Context) {
+	It("is deleted if it has no namespace finalizers when the manager starts", func(ctx context.Context) {
 		stopManager()
 		namespace := createNamespace(ctx, "no-namespace-finalizers")
 		finalize(ctx, namespace.Name)
@@ -137,7 +137,7 @@ var _ = Describe("A namespace that is deleted in an unusual state", func() {
 		Expect(requests.matching(namespace.Name)).To(ConsistOf("DELETE /api/v1/namespaces/" + namespace.Name + " (1)"))
 	}, SpecTimeout(time.Minute))
 
-	It("is not deleted after its content is deleted while it has entries in metadata.finalizers", func(ctx context.Context) {
+	It("is kept after the deletion of its content while it has entries in metadata.finalizers", func(ctx context.Context) {
 		namespace := withFinalizer(wrappers.MakeNamespace(unique("own-finalizer")).Obj())
 		create(ctx, namespace)
 		create(ctx, makeConfigMaps(namespace.Name, "a", "b")...)
@@ -150,7 +150,7 @@ var _ = Describe("A namespace that is deleted in an unusual state", func() {
 		expectDeleted(ctx, namespace)
 	}, SpecTimeout(time.Minute))
 
-	It("is not deleted, without repeated requests, if it has entries only in metadata.finalizers", func(ctx context.Context) {
+	It("is kept without repeated requests if it has entries only in metadata.finalizers", func(ctx context.Context) {
 		stopManager()
 		namespace := withFinalizer(wrappers.MakeNamespace(unique("own-finalizer-only")).Obj())
 		create(ctx, namespace)
@@ -195,14 +195,14 @@ var _ = Describe("A namespace that the cluster requires", func() {
 			Expect(get(Default, ctx, name)).To(HaveNamespaceFinalizers(corev1.FinalizerKubernetes))
 		}
 
-		By("checking that it finalizes other namespaces")
+		By("checking that the manager finalizes other namespaces")
 		namespace := createNamespace(ctx, "other")
 		create(ctx, makeConfigMaps(namespace.Name, "a")...)
 		deleteObject(ctx, namespace)
 		expectDeleted(ctx, namespace)
 	}, SpecTimeout(time.Minute))
 
-	It("includes the manager's own namespace for the manager that runs in it", func(ctx context.Context) {
+	It("can be the manager's own namespace, which this manager does not finalize", func(ctx context.Context) {
 		useDedicatedControlPlane(ctx)
 		Expect(plane.Install(ctx)).To(Succeed())
 		name := controlplane.SystemNamespace
@@ -224,7 +224,7 @@ var _ = Describe("A namespace that the cluster requires", func() {
 			g.Expect(get(g, ctx, name)).To(HaveContentFailure("is not deleted", "running operator",
 				"outside the cluster", "kube-controller-manager"))
 		}).WithContext(ctx).WithTimeout(45 * time.Second).Should(Succeed())
-		Expect(time.Since(begin)).To(BeNumerically(">", 29*time.Second), "another controller has enough time to finalize it")
+		Expect(time.Since(begin)).To(BeNumerically(">", 29*time.Second), "another controller must have time to finalize the namespace")
 		expectKept(ctx, object, account)
 		Expect(get(Default, ctx, name)).To(And(BeTerminating(), HaveNamespaceFinalizers(corev1.FinalizerKubernetes)))
 		Expect(requests.matching("/namespaces/" + name)).To(ConsistOf(HavePrefix("PATCH /api/v1/namespaces/" + name + "/status")))

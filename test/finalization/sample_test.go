@@ -27,8 +27,8 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// The specs run the binary with the arguments, the environment and the ServiceAccount of the
-// Deployment, so that they fail if the sample is incomplete.
+// The specs run the binary with the arguments, environment and ServiceAccount of the Deployment, so
+// they fail if the sample is incomplete.
 var _ = Describe("The agent in config/samples/agent", Ordered, func() {
 	const directory = "config/samples/agent"
 	var (
@@ -56,7 +56,7 @@ var _ = Describe("The agent in config/samples/agent", Ordered, func() {
 		agent = startAgent(ctx, binary, &deployment)
 	}, NodeTimeout(5*time.Minute))
 
-	It("is admitted to its namespace", func(ctx context.Context) {
+	It("meets the Pod Security Standard of its namespace", func(ctx context.Context) {
 		// The API server enforces the Pod Security Standard of the namespace.
 		pod := &corev1.Pod{Spec: deployment.Spec.Template.Spec}
 		pod.Namespace, pod.Name = deployment.Namespace, "dry-run"
@@ -143,7 +143,7 @@ var _ = Describe("The agent in config/samples/agent", Ordered, func() {
 	})
 })
 
-// argumentOf returns the value of an argument of a Deployment's first container.
+// argumentOf returns the value of an argument of the first container of a Deployment.
 func argumentOf(deployment *appsv1.Deployment, name string) string {
 	for _, argument := range deployment.Spec.Template.Spec.Containers[0].Args {
 		if value, found := strings.CutPrefix(argument, "--"+name+"="); found {
@@ -153,7 +153,7 @@ func argumentOf(deployment *appsv1.Deployment, name string) string {
 	return ""
 }
 
-// startAgent runs the manager as a Pod of a Deployment would.
+// startAgent runs the manager in the same way as the Pods of a Deployment.
 func startAgent(ctx context.Context, binary string, deployment *appsv1.Deployment) *gexec.Session {
 	GinkgoHelper()
 	pod := deployment.Spec.Template.Spec
@@ -162,7 +162,7 @@ func startAgent(ctx context.Context, binary string, deployment *appsv1.Deploymen
 	kubeconfig := filepath.Join(GinkgoT().TempDir(), "kubeconfig")
 	Expect(controlplane.WriteKubeconfig(kubeconfig, config)).To(Succeed())
 	container := pod.Containers[0]
-	// The last value of a flag is used. The default port of the probes may be in use.
+	// The last value of a flag takes precedence. The default port of the probes could be in use.
 	args := append([]string{}, container.Args...)
 	command := exec.Command(binary, append(args, "--health-probe-bind-address=0", "--kubeconfig="+kubeconfig)...)
 	command.Env = os.Environ()
@@ -176,7 +176,8 @@ func startAgent(ctx context.Context, binary string, deployment *appsv1.Deploymen
 	return session
 }
 
-// expectInjected waits until the API server adds, or does not add, initializers to new namespaces.
+// expectInjected waits until the API server injects initializers into new namespaces, or no longer
+// does.
 func expectInjected(ctx context.Context, isExpected bool) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {

@@ -1,8 +1,8 @@
 // Copyright The nslifecycle Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package finalization tests finalization against a real API server. Unless a spec starts another
-// controller, only the manager under test finalizes namespaces.
+// Package finalization tests the finalization controller against a real API server. No other
+// controller finalizes namespaces, unless a spec starts one.
 package finalization
 
 import (
@@ -24,7 +24,7 @@ var (
 	// manager finalizes namespaces with the permissions of its own ServiceAccount, except in specs
 	// that stop it.
 	manager *controlplane.Manager
-	// admin is a member of system:masters, as is metadataClient.
+	// admin and metadataClient are members of system:masters.
 	admin          client.Client
 	metadataClient metadata.Interface
 )

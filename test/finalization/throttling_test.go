@@ -26,9 +26,9 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// rejectRequests makes API Priority and Fairness throttle the manager's requests with the verb for
-// ConfigMaps of one namespace, until the returned function is called. A request that a webhook
-// blocks occupies the only seat of their priority level.
+// rejectRequests makes API Priority and Fairness throttle the manager's requests with the given
+// verb for the ConfigMaps in a namespace, until the returned function is called. The priority level
+// has only one seat, which another request occupies while a webhook blocks it.
 func rejectRequests(ctx context.Context, namespace, verb string) func() {
 	GinkgoHelper()
 	seat := createNamespace(ctx, "seat")
@@ -54,7 +54,7 @@ func rejectRequests(ctx context.Context, namespace, verb string) func() {
 	group.Go(func() error {
 		return clientset.CoreV1().ConfigMaps(seat.Name).Delete(ctx, occupant.Name, metav1.DeleteOptions{})
 	})
-	Eventually(ctx, received).Should(BeClosed(), "the seat is occupied")
+	Eventually(ctx, received).Should(BeClosed(), "a request must occupy the seat")
 	stop := sync.OnceFunc(func() {
 		close(unblock)
 		Expect(group.Wait()).To(Succeed())
@@ -68,7 +68,7 @@ func rejectRequests(ctx context.Context, namespace, verb string) func() {
 		request = request.Name("none")
 	}
 	err = request.Namespace(namespace).Resource("configmaps").MaxRetries(0).Do(ctx).Error()
-	Expect(apierrors.IsTooManyRequests(err)).To(BeTrue(), "response of the API server: %v", err)
+	Expect(apierrors.IsTooManyRequests(err)).To(BeTrue(), "the API server must throttle the request: %v", err)
 	return stop
 }
 
@@ -90,7 +90,7 @@ func createFlowSchema(ctx context.Context, rules ...flowcontrolv1.ResourcePolicy
 	schema := &flowcontrolv1.FlowSchema{ObjectMeta: metav1.ObjectMeta{Name: level.Name}}
 	schema.Spec = flowcontrolv1.FlowSchemaSpec{
 		PriorityLevelConfiguration: flowcontrolv1.PriorityLevelConfigurationReference{Name: level.Name},
-		MatchingPrecedence:         2, // directly after the exempt requests
+		MatchingPrecedence:         2, // Only the exempt FlowSchema has a higher precedence.
 		Rules: []flowcontrolv1.PolicyRulesWithSubjects{{
 			Subjects: []flowcontrolv1.Subject{{
 				Kind: flowcontrolv1.SubjectKindServiceAccount,
@@ -117,7 +117,7 @@ func createFlowSchema(ctx context.Context, rules ...flowcontrolv1.ResourcePolicy
 }
 
 var _ = Describe("A namespace whose requests are throttled", func() {
-	DescribeTable("is not finalized, reports the failure, does not block other namespaces, and is finalized later:",
+	DescribeTable("reports the failure, does not block other namespaces, and is finalized after the throttling:",
 		func(ctx context.Context, verb, what string, content OmegaMatcher) {
 			namespace, other := createNamespace(ctx, "throttled"), createNamespace(ctx, "not-throttled")
 			createMany(ctx, namespace.Name, 100)
@@ -134,7 +134,7 @@ var _ = Describe("A namespace whose requests are throttled", func() {
 			Expect(countOf(Default, ctx, configMaps, namespace.Name)).To(Equal(100))
 
 			stopRejecting()
-			// The last Retry-After may be as long as 32 s.
+			// The last Retry-After can be as long as 32 s.
 			expectDeletedWithin(ctx, namespace, time.Minute, "from the end of throttling to the deletion of the namespace")
 			expectNoObjects(ctx, namespace.Name)
 		},
@@ -143,7 +143,7 @@ var _ = Describe("A namespace whose requests are throttled", func() {
 		Entry("deletions", "delete", "failed to delete configmaps", HaveRemaining("configmaps. has 100 resource instances")),
 	)
 
-	DescribeTable("is not requested again before the Retry-After has elapsed:",
+	DescribeTable("is finalized with requests that honor the Retry-After:",
 		func(ctx context.Context, method string, seconds, times int) {
 			stopManager()
 			throttler := &throttler{method: method, wait: time.Duration(seconds) * time.Second, left: times}
@@ -200,6 +200,6 @@ func (p *throttler) expectRetryAfterHonored(count int) {
 	defer p.lock.Unlock()
 	Expect(len(p.times)).To(BeNumerically(">", count))
 	for i := range count {
-		Expect(p.times[i+1].Sub(p.times[i])).To(BeNumerically(">=", p.wait-10*time.Millisecond), "between request %d and the next", i)
+		Expect(p.times[i+1].Sub(p.times[i])).To(BeNumerically(">=", p.wait-10*time.Millisecond), "the time between request %d and the next request", i)
 	}
 }

@@ -24,8 +24,8 @@ type webhook struct {
 	server        *httptest.Server
 }
 
-// startWebhook registers a webhook for an operation in one namespace until the spec ends.
-// denialReason returns why a request is denied, or the empty string, within 30 s.
+// startWebhook registers a webhook for an operation in a namespace until the spec ends.
+// denialReason returns the reason to deny a request, or "" to allow it, within 30 s.
 func startWebhook(
 	ctx context.Context, namespace string, operation admissionregistrationv1.OperationType,
 	resources admissionregistrationv1.Rule, denialReason func(*admissionv1.AdmissionRequest) string,
@@ -55,7 +55,6 @@ func startWebhook(
 	return &webhook{configuration: configuration, server: server}
 }
 
-// isDryRun reports whether a request is a dry run.
 func isDryRun(request *admissionv1.AdmissionRequest) bool {
 	return request.DryRun != nil && *request.DryRun
 }

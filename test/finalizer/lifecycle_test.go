@@ -19,6 +19,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/manager"
 	"github.com/nslifecycle/nslifecycle/pkg/finalizer"
 	"github.com/nslifecycle/nslifecycle/test/controlplane"
+	"github.com/nslifecycle/nslifecycle/test/framework"
 )
 
 var _ = Describe("A controller of a namespace finalizer", func() {
@@ -33,11 +34,11 @@ var _ = Describe("A controller of a namespace finalizer", func() {
 		var served calls
 		serve(own, func(callContext context.Context, namespace *corev1.Namespace) (finalizer.Result, error) {
 			served.add(namespace.UID)
-			var left corev1.ConfigMapList
-			if err := admin.List(callContext, &left, client.InNamespace(namespace.Name)); err != nil {
+			var remaining corev1.ConfigMapList
+			if err := admin.List(callContext, &remaining, client.InNamespace(namespace.Name)); err != nil {
 				return finalizer.Result{}, err
 			}
-			if len(left.Items) > 0 {
+			if len(remaining.Items) > 0 {
 				hadContent.Store(true)
 			}
 			return finalizer.Result{}, nil
@@ -59,7 +60,7 @@ var _ = Describe("A controller of a namespace finalizer", func() {
 		Expect(admin.Patch(ctx, settings, client.RawPatch(types.MergePatchType, []byte(`{"metadata": {"finalizers": null}}`)))).
 			To(Succeed())
 
-		Eventually(isDeleted(ctx, namespace.Name)).WithContext(ctx).Should(BeTrue())
+		framework.ExpectDeleted(ctx, admin, namespace)
 		Expect(hadContent.Load()).To(BeFalse())
 		Expect(served.of(namespace.UID)).To(Equal(1))
 	})
@@ -86,7 +87,7 @@ var _ = Describe("A controller of a namespace finalizer", func() {
 		Expect(finalizersOf(ctx, later.Name)(Default)).NotTo(ContainElement(own))
 		Expect(finalizersOf(ctx, ending.Name)(Default)).NotTo(ContainElement(own))
 
-		By("deleting one of them")
+		By("deleting a selected namespace")
 		remove(ctx, after)
 		Eventually(finalizersOf(ctx, after.Name)).WithContext(ctx).Should(Equal([]corev1.FinalizerName{corev1.FinalizerKubernetes}))
 	})
@@ -114,7 +115,7 @@ var _ = Describe("A controller of a namespace finalizer", func() {
 		Expect(served.of(namespace.UID)).To(Equal(1))
 	})
 
-	It("runs in one of two replicas, and fails over", func(ctx context.Context) {
+	It("runs in one of two replicas and fails over to the other", func(ctx context.Context) {
 		const own = corev1.FinalizerName("replicas.finalizer.example.com/work")
 		config := newUser(ctx, "replica@corp.example.com", requiredRules, statusRule, []rbacv1.PolicyRule{
 			{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"get", "create", "update"}},

@@ -21,6 +21,7 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/internal/nscondition"
 	"github.com/nslifecycle/nslifecycle/pkg/finalizer"
+	"github.com/nslifecycle/nslifecycle/test/framework"
 	"github.com/nslifecycle/nslifecycle/test/matchers"
 )
 
@@ -30,7 +31,7 @@ const (
 )
 
 var _ = Describe("A namespace finalizer", func() {
-	It("is removed after its function has succeeded for a terminating namespace", func(ctx context.Context) {
+	It("is removed from a terminating namespace after its function succeeds", func(ctx context.Context) {
 		const own = corev1.FinalizerName("plain.finalizer.example.com/work")
 		var served calls
 		serve(own, func(_ context.Context, namespace *corev1.Namespace) (finalizer.Result, error) {
@@ -50,16 +51,16 @@ var _ = Describe("A namespace finalizer", func() {
 		Expect(finalizersOf(ctx, untouched.Name)(Default)).To(ContainElement(own))
 	})
 
-	It("deletes a namespace without other finalizers", func(ctx context.Context) {
+	It("is removed if it is the only namespace finalizer, and the namespace is deleted", func(ctx context.Context) {
 		const own = corev1.FinalizerName("only.finalizer.example.com/work")
 		serve(own, func(context.Context, *corev1.Namespace) (finalizer.Result, error) { return finalizer.Result{}, nil })
 		namespace := create(ctx, "finalizer-only", own)
 		Expect(setFinalizers(ctx, namespace.Name, without(corev1.FinalizerKubernetes))).To(Succeed())
 		remove(ctx, namespace)
-		Eventually(isDeleted(ctx, namespace.Name)).WithContext(ctx).Should(BeTrue())
+		framework.ExpectDeleted(ctx, admin, namespace)
 	})
 
-	It("removes duplicates", func(ctx context.Context) {
+	It("is removed together with its duplicates", func(ctx context.Context) {
 		const own = corev1.FinalizerName("twice.finalizer.example.com/work")
 		serve(own, func(context.Context, *corev1.Namespace) (finalizer.Result, error) { return finalizer.Result{}, nil })
 		namespace := create(ctx, "finalizer-twice", own, first, own)
@@ -69,7 +70,7 @@ var _ = Describe("A namespace finalizer", func() {
 			Should(Equal([]corev1.FinalizerName{first, corev1.FinalizerKubernetes}))
 	})
 
-	It("preserves concurrent writes, and does not call the function again after a conflict", func(ctx context.Context) {
+	It("is removed without reverting concurrent updates or calling the function again", func(ctx context.Context) {
 		const own = corev1.FinalizerName("race.finalizer.example.com/work")
 		const rounds = 25
 		var served calls
@@ -99,7 +100,7 @@ var _ = Describe("A namespace finalizer", func() {
 		}
 	})
 
-	It("does not release a recreated namespace with the same name", func(ctx context.Context) {
+	It("is not removed from a recreated namespace with the same name", func(ctx context.Context) {
 		const own = corev1.FinalizerName("again.finalizer.example.com/work")
 		entered, leave := make(chan types.UID, 10), make(chan struct{})
 		var cancelled atomic.Int32
@@ -116,12 +117,12 @@ var _ = Describe("A namespace finalizer", func() {
 		remove(ctx, old)
 		Eventually(ctx, entered).Should(Receive(Equal(old.UID)))
 		forceDelete(ctx, old.Name)
-		Eventually(isDeleted(ctx, old.Name)).WithContext(ctx).Should(BeTrue())
+		framework.ExpectDeleted(ctx, admin, old)
 		recreated := create(ctx, old.Name, own)
 		Expect(recreated.UID).NotTo(Equal(old.UID))
 		close(leave)
 
-		// The next Namespace is processed after the pending work.
+		// The controller processes this Namespace after the pending call.
 		next := create(ctx, "finalizer-again-next", own)
 		remove(ctx, next)
 		Eventually(finalizersOf(ctx, next.Name)).WithContext(ctx).ShouldNot(ContainElement(own))
@@ -137,7 +138,7 @@ var _ = Describe("A namespace finalizer", func() {
 		Eventually(finalizersOf(ctx, recreated.Name)).WithContext(ctx).ShouldNot(ContainElement(own))
 	})
 
-	It("holds a namespace until the function returns nil, and publishes the reason", func(ctx context.Context) {
+	It("is kept until the function returns nil, and a condition reports the reason", func(ctx context.Context) {
 		const own = corev1.FinalizerName("held.finalizer.example.com/work")
 		const condition = corev1.NamespaceConditionType(own)
 		var isFixed atomic.Bool
@@ -185,15 +186,15 @@ var _ = Describe("A namespace finalizer", func() {
 	})
 
 	It("reports missing permissions and the commands that grant them", func(ctx context.Context) {
-		const own = corev1.FinalizerName("rights.finalizer.example.com/work")
-		const user = "rightless@corp.example.com"
+		const own = corev1.FinalizerName("permissions.finalizer.example.com/work")
+		const user = "unprivileged@corp.example.com"
 		config := newUser(ctx, user, requiredRules[:1])
 		mgr := newManager(config)
 		Expect(finalizer.Add(mgr, own, func(context.Context, *corev1.Namespace) (finalizer.Result, error) {
 			return finalizer.Result{}, nil
 		})).To(Succeed())
 		start(mgr)
-		namespace := create(ctx, "finalizer-rights", first, own)
+		namespace := create(ctx, "finalizer-permissions", first, own)
 		remove(ctx, namespace)
 
 		err := finalizer.Check(ctx, config, own)
@@ -214,12 +215,12 @@ var _ = Describe("A namespace finalizer", func() {
 			Expect(err).NotTo(HaveOccurred())
 		}
 		Expect(finalizer.Check(ctx, config, own)).To(Succeed())
-		// The permission to write the condition is optional.
+		// The permission to update the condition is optional.
 		Eventually(finalizersOf(ctx, namespace.Name)).WithContext(ctx).ShouldNot(ContainElement(own))
 		Expect(nscondition.Find(get(Default, ctx, namespace.Name), corev1.NamespaceConditionType(own))).To(BeNil())
 	})
 
-	It("relies on a phase that is consistent with the deletion", func(ctx context.Context) {
+	It("requires that the API server keeps the phase consistent with the deletion timestamp", func(ctx context.Context) {
 		// Add watches only Namespaces with phase Terminating.
 		namespace := create(ctx, "finalizer-phase", first)
 		namespace.Status.Phase = corev1.NamespaceTerminating

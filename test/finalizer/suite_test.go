@@ -29,7 +29,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/framework"
 )
 
-// controllerUser has the documented permissions only.
+// controllerUser has only the documented permissions.
 const controllerUser = "controller@corp.example.com"
 
 var (
@@ -62,7 +62,7 @@ var (
 	}
 )
 
-// newUser creates a user with permissions at cluster scope.
+// newUser adds a user with cluster-wide permissions.
 func newUser(ctx context.Context, name string, rules ...[]rbacv1.PolicyRule) *rest.Config {
 	GinkgoHelper()
 	return cluster.AddUserWithRules(ctx, name, slices.Concat(rules...)...).Config
@@ -84,7 +84,7 @@ func newManager(identity *rest.Config, changes ...func(*ctrl.Options)) ctrl.Mana
 	return mgr
 }
 
-// start runs a manager until the returned function is called or the spec ends.
+// start runs a manager until the spec ends or the returned function is called.
 func start(mgr ctrl.Manager) func() {
 	GinkgoHelper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -98,7 +98,7 @@ func start(mgr ctrl.Manager) func() {
 	return stop
 }
 
-// serve runs a controller with the permissions of controllerUser.
+// serve runs a controller as controllerUser until the spec ends or the returned function is called.
 func serve(own corev1.FinalizerName, fn finalizer.Func, opts ...finalizer.Option) func() {
 	GinkgoHelper()
 	mgr := newManager(controllerConfig)
@@ -106,7 +106,8 @@ func serve(own corev1.FinalizerName, fn finalizer.Func, opts ...finalizer.Option
 	return start(mgr)
 }
 
-// create creates a Namespace with these finalizers; the API server appends "kubernetes".
+// create creates a Namespace with the given namespace finalizers. The API server appends
+// "kubernetes".
 func create(ctx context.Context, name string, finalizers ...corev1.FinalizerName) *corev1.Namespace {
 	GinkgoHelper()
 	namespace := &corev1.Namespace{
@@ -117,13 +118,13 @@ func create(ctx context.Context, name string, finalizers ...corev1.FinalizerName
 	return namespace
 }
 
-// remove sends a DELETE request. The finalizers remain.
+// remove sends a DELETE request for a Namespace. The namespace finalizers remain.
 func remove(ctx context.Context, namespace *corev1.Namespace) {
 	GinkgoHelper()
 	Expect(admin.Delete(ctx, namespace)).To(Succeed())
 }
 
-// setFinalizers changes spec.finalizers of a Namespace as another client.
+// setFinalizers changes spec.finalizers of a Namespace as the administrator.
 func setFinalizers(
 	ctx context.Context, name string, change func([]corev1.FinalizerName) []corev1.FinalizerName,
 ) error {
@@ -137,14 +138,14 @@ func setFinalizers(
 	})
 }
 
-// without is a change for setFinalizers.
+// without returns a change for setFinalizers that removes a finalizer.
 func without(own corev1.FinalizerName) func([]corev1.FinalizerName) []corev1.FinalizerName {
 	return func(finalizers []corev1.FinalizerName) []corev1.FinalizerName {
 		return slices.DeleteFunc(finalizers, func(other corev1.FinalizerName) bool { return other == own })
 	}
 }
 
-// forceDelete deletes a Namespace and removes all finalizers.
+// forceDelete deletes a Namespace and removes its namespace finalizers.
 func forceDelete(ctx context.Context, name string) {
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	_ = admin.Delete(ctx, namespace)
@@ -162,26 +163,19 @@ func finalizersOf(ctx context.Context, name string) func(g Gomega) []corev1.Fina
 	return func(g Gomega) []corev1.FinalizerName { return get(g, ctx, name).Spec.Finalizers }
 }
 
-func isDeleted(ctx context.Context, name string) func() bool {
-	return func() bool {
-		return apierrors.IsNotFound(admin.Get(ctx, client.ObjectKey{Name: name}, &corev1.Namespace{}))
-	}
-}
-
-// calls counts the calls of a function.
+// calls counts the calls of a function by the UID of the Namespace.
 type calls struct {
 	mutex sync.Mutex
 	byUID map[types.UID]int
 }
 
-func (c *calls) add(uid types.UID) int {
+func (c *calls) add(uid types.UID) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
 	if c.byUID == nil {
 		c.byUID = map[types.UID]int{}
 	}
 	c.byUID[uid]++
-	return c.byUID[uid]
 }
 
 func (c *calls) of(uid types.UID) int {

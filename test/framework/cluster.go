@@ -6,6 +6,7 @@ package framework
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -31,7 +32,7 @@ const (
 	InitializerUser = "initializer@corp.example.com"
 )
 
-// User is an identity and a client that acts as it.
+// User is a user of a Cluster, with a client that sends requests as this user.
 type User struct {
 	client.Client
 	Config *rest.Config
@@ -54,25 +55,25 @@ type Cluster struct {
 	Ordinary *User
 	// Initializer has every verb.
 	Initializer *User
-	// Manager is nil until StartManager.
+	// Manager is nil until StartManager is called.
 	Manager *controlplane.Manager
 }
 
-// SetDefaults sets the logger and the timeouts of Gomega for a suite. A suite may change them
+// SetDefaults sets the logger and the Gomega timeouts of a suite. A suite can override them
 // afterwards.
 func SetDefaults() {
 	ctrl.SetLogger(zap.New(zap.WriteTo(GinkgoWriter), zap.UseDevMode(true)))
-	SetDefaultEventuallyTimeout(time.Minute) // Machines that run tests may be busy.
-	// Polling uses as much processor time as the tested code.
+	SetDefaultEventuallyTimeout(time.Minute) // Test machines can be busy.
+	// Polling competes with the tested code for CPU time.
 	SetDefaultEventuallyPollingInterval(50 * time.Millisecond)
 	SetDefaultConsistentlyPollingInterval(100 * time.Millisecond)
 	SetDefaultConsistentlyDuration(time.Second)
 	EnforceDefaultTimeoutsWhenUsingContexts()
 }
 
-// StartControlPlane runs a control plane without this project and with no user except the
-// administrator, until the spec, the container or the suite ends. Functions that are passed to
-// DeferCleanup later run before the control plane stops.
+// StartControlPlane starts a control plane without this project. Its only user is the
+// administrator. When the spec, the container or the suite ends, the control plane stops after all
+// functions that were later passed to DeferCleanup.
 func StartControlPlane(ctx context.Context, options ...controlplane.Option) *Cluster {
 	GinkgoHelper()
 	plane, err := controlplane.Start(ctx, options...)
@@ -83,7 +84,7 @@ func StartControlPlane(ctx context.Context, options ...controlplane.Option) *Clu
 	return cluster
 }
 
-// Start runs a control plane without this project, with an ordinary user and an initializer.
+// Start starts a control plane without this project, with an ordinary user and an initializer.
 func Start(ctx context.Context, options ...controlplane.Option) *Cluster {
 	GinkgoHelper()
 	cluster := StartControlPlane(ctx, options...)
@@ -92,7 +93,7 @@ func Start(ctx context.Context, options ...controlplane.Option) *Cluster {
 	return cluster
 }
 
-// Install applies a directory of config, "default" or "compat".
+// Install applies a directory in config: "default" or "compat".
 func (c *Cluster) Install(ctx context.Context, directory string) {
 	GinkgoHelper()
 	Expect(c.InstallFrom(ctx, directory)).To(Succeed())
@@ -121,7 +122,7 @@ func (c *Cluster) stop() {
 	Expect(c.ControlPlane.Stop()).To(Succeed())
 }
 
-// VerbsButInitialize are the verbs of the API and of RBAC except "initialize".
+// VerbsButInitialize lists the API and RBAC verbs except "initialize".
 var VerbsButInitialize = []string{
 	"get", "list", "watch", "create", "update", "patch", "delete", "deletecollection",
 	"bind", "escalate", "impersonate",
@@ -135,7 +136,7 @@ func (c *Cluster) AddUser(ctx context.Context, name string, verbs []string) *Use
 	})
 }
 
-// AddUserWithRules adds a user who is bound to the rules by a ClusterRoleBinding.
+// AddUserWithRules adds a user and grants the rules to the user with a ClusterRoleBinding.
 func (c *Cluster) AddUserWithRules(ctx context.Context, name string, rules ...rbacv1.PolicyRule) *User {
 	GinkgoHelper()
 	config, err := c.User(name)
@@ -159,7 +160,7 @@ func (c *Cluster) Bind(ctx context.Context, name string, rules []rbacv1.PolicyRu
 	}
 }
 
-// Impersonate returns a user whom the administrator impersonates.
+// Impersonate returns a user that the administrator impersonates.
 func (c *Cluster) Impersonate(user string, groups ...string) *User {
 	GinkgoHelper()
 	config := rest.CopyConfig(c.Admin.Config)
@@ -167,19 +168,28 @@ func (c *Cluster) Impersonate(user string, groups ...string) *User {
 	return NewUser(config)
 }
 
-// NewUser returns a user with a client for the types of the manager's scheme.
+// NewUser returns a user with a client for the types in the scheme of the manager.
 func NewUser(config *rest.Config) *User {
 	GinkgoHelper()
 	return &User{Client: NewClient(config), Config: config}
 }
 
-// NewClient returns a client for the types of the manager's scheme and for those that are added
-// to its scheme.
+// NewClient returns a client for the types in the scheme of the manager. The add functions register
+// additional types.
 func NewClient(config *rest.Config, add ...func(*runtime.Scheme) error) client.Client {
 	GinkgoHelper()
 	c, err := controlplane.NewClient(config, add...)
 	Expect(err).NotTo(HaveOccurred())
 	return c
+}
+
+// KubeconfigFile writes a client configuration to a kubeconfig file, which exists until the spec
+// ends, and returns its path.
+func KubeconfigFile(config *rest.Config) string {
+	GinkgoHelper()
+	path := filepath.Join(GinkgoT().TempDir(), "kubeconfig")
+	Expect(controlplane.WriteKubeconfig(path, config)).To(Succeed())
+	return path
 }
 
 // FreeAddress returns an address of this machine that no process listens on.

@@ -10,22 +10,25 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/nscondition"
 	"github.com/nslifecycle/nslifecycle/test/initializers"
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// Register registers initializers until the spec ends, and waits until new namespaces get them.
+// Register registers initializers until the spec ends, and waits until the API server injects them
+// into new namespaces.
 func (c *Cluster) Register(ctx context.Context, name string, initializerNames ...string) {
 	GinkgoHelper()
 	c.RegisterConfiguration(ctx, wrappers.MakeConfiguration(name).Initializers(initializerNames...))
 }
 
-// RegisterConfiguration is Register for initializers with settings.
+// RegisterConfiguration is like Register, but accepts initializers with settings.
 func (c *Cluster) RegisterConfiguration(
 	ctx context.Context, wrapper *wrappers.ConfigurationWrapper,
 ) *v1alpha1.NamespaceInitializerConfiguration {
@@ -45,8 +48,8 @@ func (c *Cluster) RegisterConfiguration(
 	return configuration
 }
 
-// ExpectInjected waits until the API server injects the initializers of the set into new
-// namespaces.
+// ExpectInjected waits until the API server injects the initializers in the NamespaceInitializerSet
+// into new namespaces.
 func (c *Cluster) ExpectInjected(ctx context.Context) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
@@ -60,7 +63,8 @@ func (c *Cluster) ExpectInjected(ctx context.Context) {
 	}).WithContext(ctx).Should(Succeed())
 }
 
-// ExpectActive waits for the Active condition of a configuration's current generation.
+// ExpectActive waits until the Active condition of a configuration is True for its current
+// generation.
 func (c *Cluster) ExpectActive(ctx context.Context, name string) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
@@ -73,7 +77,7 @@ func (c *Cluster) ExpectActive(ctx context.Context, name string) {
 	}).WithContext(ctx).Should(Succeed())
 }
 
-// EffectiveSet returns the set that the inject policy reads.
+// EffectiveSet returns the NamespaceInitializerSet that the inject policy reads.
 func (c *Cluster) EffectiveSet(g Gomega, ctx context.Context) *v1alpha1.NamespaceInitializerSet {
 	set := &v1alpha1.NamespaceInitializerSet{}
 	g.Expect(c.Admin.Get(ctx, client.ObjectKey{Name: v1alpha1.EffectiveSetName}, set)).To(Succeed())
@@ -88,8 +92,8 @@ func CreateNamespace(ctx context.Context, user client.Client, name string) *core
 	return namespace
 }
 
-// CreateInitializing registers one initializer that no program serves, and creates a namespace
-// that waits for it as the ordinary user.
+// CreateInitializing registers an initializer that does not run, and creates a namespace as the
+// ordinary user. The namespace is initializing until Finish is called.
 func (c *Cluster) CreateInitializing(ctx context.Context, prefix string) *corev1.Namespace {
 	GinkgoHelper()
 	c.Register(ctx, prefix, "absent.test.example.com")
@@ -98,7 +102,7 @@ func (c *Cluster) CreateInitializing(ctx context.Context, prefix string) *corev1
 	return namespace
 }
 
-// Finish removes the first entry of the pending list, as the initializer user.
+// Finish removes the first entry of the pending list of a namespace as the initializer user.
 func (c *Cluster) Finish(ctx context.Context, name string) {
 	GinkgoHelper()
 	clientset := c.Initializer.Clientset()
@@ -119,7 +123,23 @@ func (c *Cluster) GetNamespace(g Gomega, ctx context.Context, name string) *core
 	return namespace
 }
 
-// PendingOf returns the pending list of a namespace, unparsed.
+// ExpectDeleted waits until an object no longer exists.
+func ExpectDeleted(ctx context.Context, reader client.Reader, object client.Object) {
+	GinkgoHelper()
+	Eventually(func() error {
+		return reader.Get(ctx, client.ObjectKeyFromObject(object), object.DeepCopyObject().(client.Object))
+	}).WithContext(ctx).Should(Satisfy(apierrors.IsNotFound), "%T %s still exists", object, object.GetName())
+}
+
+// ConditionMessage returns the message of a condition of a namespace, or "" if there is none.
+func ConditionMessage(namespace *corev1.Namespace, conditionType corev1.NamespaceConditionType) string {
+	if condition := nscondition.Find(namespace, conditionType); condition != nil {
+		return condition.Message
+	}
+	return ""
+}
+
+// PendingOf returns the annotation of a namespace that contains the pending list.
 func PendingOf(namespace *corev1.Namespace) string {
 	return namespace.Annotations[v1alpha1.AnnotationPendingInitializers]
 }

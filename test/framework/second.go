@@ -25,7 +25,7 @@ func (c *Cluster) StartSecondAPIServer(ctx context.Context, flags ...string) *Se
 	return &SecondAPIServer{second}
 }
 
-// As returns a user whose requests go to this API server.
+// As returns a copy of a user that sends requests to this API server.
 func (s *SecondAPIServer) As(user *User) *User {
 	GinkgoHelper()
 	return NewUser(s.ConfigFor(user.Config))

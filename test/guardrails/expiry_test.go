@@ -39,7 +39,8 @@ func withTTL(prefix, ttl string) *wrappers.NamespaceWrapper {
 	return wrappers.MakeNamespace(unique(prefix)).Annotation(v1alpha1.AnnotationTTL, ttl)
 }
 
-// annotate sets annotations of a namespace as the user of the configuration; nil removes one.
+// annotate sets annotations of a namespace as the user of the client configuration. The value nil
+// removes an annotation.
 func annotate(
 	ctx context.Context, config *rest.Config, name string, annotations map[string]any, subresource ...string,
 ) error {
@@ -52,7 +53,7 @@ func annotate(
 	return err
 }
 
-// put updates a namespace or one of its subresources with a PUT.
+// put updates a namespace or one of its subresources with a PUT request.
 func put(ctx context.Context, config *rest.Config, namespace *corev1.Namespace, subresource ...string) error {
 	GinkgoHelper()
 	clientset, err := kubernetes.NewForConfig(config)
@@ -62,7 +63,7 @@ func put(ctx context.Context, config *rest.Config, namespace *corev1.Namespace, 
 }
 
 var _ = Describe("The expiry policy", func() {
-	It("restricts changes of an expiry to users who may delete the namespace", func(ctx context.Context) {
+	It("allows only users who can delete the namespace to set or change its expiry", func(ctx context.Context) {
 		for name, given := range map[string]struct {
 			have map[string]string
 			set  map[string]any
@@ -70,8 +71,8 @@ var _ = Describe("The expiry policy", func() {
 			"setting a time":        {set: map[string]any{v1alpha1.AnnotationExpiresAt: farOff}},
 			"setting a lifetime":    {set: map[string]any{v1alpha1.AnnotationTTL: "1h"}},
 			"shortening a lifetime": {have: map[string]string{v1alpha1.AnnotationTTL: "8h"}, set: map[string]any{v1alpha1.AnnotationTTL: "1h"}},
-			"prolonging a lifetime": {have: map[string]string{v1alpha1.AnnotationTTL: "8h"}, set: map[string]any{v1alpha1.AnnotationTTL: "9h"}},
-			"changing the format": {
+			"extending a lifetime":  {have: map[string]string{v1alpha1.AnnotationTTL: "8h"}, set: map[string]any{v1alpha1.AnnotationTTL: "9h"}},
+			"replacing a lifetime with a time": {
 				have: map[string]string{v1alpha1.AnnotationTTL: "8h"},
 				set:  map[string]any{v1alpha1.AnnotationTTL: nil, v1alpha1.AnnotationExpiresAt: farOff},
 			},
@@ -102,7 +103,7 @@ var _ = Describe("The expiry policy", func() {
 			Expect(expiryOf(get(Default, ctx, namespace.Name))).To(Equal(expiryOf(namespace)))
 			Expect(annotate(ctx, ownerConfig, namespace.Name, given.set)).To(Succeed())
 		}
-		By("server-side apply")
+		By("using server-side apply")
 		namespace := create(ctx, owner, wrappers.MakeNamespace(unique("who")))
 		manifest := `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"` + namespace.Name +
 			`","annotations":{"nslifecycle.dev/ttl":"1h"}}}`
@@ -112,7 +113,7 @@ var _ = Describe("The expiry policy", func() {
 		Expect(err).NotTo(HaveOccurred())
 	}, SpecTimeout(time.Minute))
 
-	It("allows users who may update a namespace to remove the expiry, and creators to set it", func(ctx context.Context) {
+	It("allows users who create a namespace to set its expiry, and users who can update it to remove it", func(ctx context.Context) {
 		namespace := create(ctx, editor, withTTL("keep", "8h"))
 		Expect(namespace.Annotations).To(HaveKeyWithValue(v1alpha1.AnnotationTTL, "8h"))
 		By("changing another annotation")
@@ -120,11 +121,11 @@ var _ = Describe("The expiry policy", func() {
 		Expect(annotate(ctx, editorConfig, namespace.Name, map[string]any{v1alpha1.AnnotationTTL: "8h"})).To(Succeed())
 		By("removing the expiry")
 		Expect(annotate(ctx, editorConfig, namespace.Name, map[string]any{v1alpha1.AnnotationTTL: nil})).To(Succeed())
-		By("rejecting to set it again")
+		By("denying a request that sets the expiry again")
 		Expect(annotate(ctx, editorConfig, namespace.Name, map[string]any{v1alpha1.AnnotationTTL: "8h"})).To(BeForbiddenBy("expiry"))
 	}, SpecTimeout(time.Minute))
 
-	It("checks the permission for a DELETE, which a Role in the namespace can grant", func(ctx context.Context) {
+	It("accepts permission to delete the namespace if a Role in the namespace grants it", func(ctx context.Context) {
 		const name = "tenant@corp.example.com"
 		config := newUser(ctx, name, "get", "patch")
 		mine := create(ctx, owner, wrappers.MakeNamespace(unique("tenant")))
@@ -184,7 +185,7 @@ var _ = Describe("The expiry policy", func() {
 		}
 		Expect(accepted).To(Equal(map[bool]int{true: 16, false: 46}))
 
-		By("rejecting both annotations together")
+		By("rejecting a namespace with both annotations")
 		both := withTTL("both", "8h").Annotation(v1alpha1.AnnotationExpiresAt, farOff).Obj()
 		Expect(owner.Create(ctx, both)).To(BeDeniedBy("expiry", "not both"))
 		namespace := create(ctx, owner, withTTL("both", "8h"))
@@ -193,6 +194,7 @@ var _ = Describe("The expiry policy", func() {
 	}, SpecTimeout(time.Minute))
 })
 
+// expiryOf returns the values of both annotations.
 func expiryOf(namespace *corev1.Namespace) [2]string {
 	return [2]string{namespace.Annotations[v1alpha1.AnnotationExpiresAt], namespace.Annotations[v1alpha1.AnnotationTTL]}
 }
@@ -200,7 +202,7 @@ func expiryOf(namespace *corev1.Namespace) [2]string {
 // dryRun enables --expiry-dry-run.
 func dryRun(options *manager.Options) { options.IsExpiryDryRun = true }
 
-// warnings returns the warning Events with the reason about a namespace.
+// warnings returns the Warning Events about a namespace that have the given reason.
 func warnings(g Gomega, ctx context.Context, namespace *corev1.Namespace, reason string) []string {
 	var found []string
 	for _, event := range eventsAbout(g, ctx, namespace) {
@@ -212,7 +214,7 @@ func warnings(g Gomega, ctx context.Context, namespace *corev1.Namespace, reason
 }
 
 var _ = Describe("Expiry", func() {
-	It("deletes only an expired namespace, after a warning", func(ctx context.Context) {
+	It("deletes only expired namespaces, and only after a warning", func(ctx context.Context) {
 		runManager(ctx, "expiry,finalization")
 		neighbours := []*corev1.Namespace{
 			create(ctx, owner, wrappers.MakeNamespace(unique("neighbour"))), create(ctx, owner, withTTL("neighbour", "3h")),
@@ -251,7 +253,7 @@ var _ = Describe("Expiry", func() {
 				Should(HaveCondition(v1alpha1.ConditionExpiring, yes, v1alpha1.ReasonExpiresSoon))
 		}
 		Expect(annotate(ctx, ownerConfig, extended.Name, map[string]any{v1alpha1.AnnotationTTL: "8h"})).To(Succeed())
-		// Run the command of the warning.
+		// Run the command that the warning proposes.
 		_, err := plane.Kubectl(ctx, editorConfig, "annotate", "namespace", kept.Name, "nslifecycle.dev/ttl-")
 		Expect(err).NotTo(HaveOccurred())
 		Eventually(get).WithContext(ctx).WithArguments(extended.Name).
@@ -264,7 +266,7 @@ var _ = Describe("Expiry", func() {
 		}).WithContext(ctx).WithTimeout(5 * time.Second).WithPolling(100 * time.Millisecond).Should(Succeed())
 	}, SpecTimeout(time.Minute))
 
-	It("grants an hour after a late warning, and warns once", func(ctx context.Context) {
+	It("waits one hour after a late warning, and warns only once", func(ctx context.Context) {
 		namespace := create(ctx, owner, wrappers.MakeNamespace(unique("too-late")).
 			Annotation(v1alpha1.AnnotationExpiresAt, "2020-01-01T00:00:00Z"))
 		for range 2 {
@@ -280,7 +282,7 @@ var _ = Describe("Expiry", func() {
 		Expect(warnings(Default, ctx, namespace, v1alpha1.ReasonExpiresSoon)).To(HaveLen(1))
 	}, SpecTimeout(time.Minute))
 
-	It("never deletes a protected namespace, and warns again once the protection is removed", func(ctx context.Context) {
+	It("never deletes a protected namespace, and warns after the protection is removed", func(ctx context.Context) {
 		runManager(ctx, "expiry")
 		namespace := create(ctx, owner, withTTL("guarded", "2s").Label(v1alpha1.LabelDeletionProtection, "enabled"))
 		Eventually(warnings).WithContext(ctx).WithArguments(namespace, v1alpha1.ReasonDeletionProtected).
@@ -297,7 +299,7 @@ var _ = Describe("Expiry", func() {
 		expectKept(ctx, namespace)
 	}, SpecTimeout(time.Minute))
 
-	It("only reports expired namespaces in a dry run", func(ctx context.Context) {
+	It("only reports expired namespaces with --expiry-dry-run", func(ctx context.Context) {
 		runManager(ctx, "*,expiry", dryRun)
 		namespace := create(ctx, owner, withTTL("dry-run", "2s"))
 		Eventually(warnings).WithContext(ctx).WithArguments(namespace, v1alpha1.ReasonExpiryDryRun).
@@ -305,7 +307,7 @@ var _ = Describe("Expiry", func() {
 		expectKept(ctx, namespace)
 	}, SpecTimeout(time.Minute))
 
-	It("is off by default", func(ctx context.Context) {
+	It("is disabled by default", func(ctx context.Context) {
 		runManager(ctx, "*")
 		namespace := create(ctx, owner, withTTL("off", "1s"))
 		Eventually(get).WithContext(ctx).WithArguments(namespace.Name).
@@ -330,7 +332,7 @@ var _ = Describe("Expiry", func() {
 		}
 	}, SpecTimeout(time.Minute))
 
-	It("uses the API server's clock if its own clock is ahead", func(ctx context.Context) {
+	It("uses the clock of the API server if the clock of the manager is ahead", func(ctx context.Context) {
 		ahead := clocktesting.NewFakePassiveClock(time.Now().Add(24 * time.Hour))
 		runManager(ctx, "expiry", func(options *manager.Options) { options.Clock = ahead })
 		namespace := create(ctx, owner, withTTL("clock", "3h"))
@@ -340,7 +342,7 @@ var _ = Describe("Expiry", func() {
 		Expect(warnings(Default, ctx, namespace, v1alpha1.ReasonExpiresSoon)).To(BeEmpty())
 	}, SpecTimeout(time.Minute))
 
-	It("reports that an admission policy rejects the deletion, and retries", func(ctx context.Context) {
+	It("reports that an admission policy denies the deletion, and retries", func(ctx context.Context) {
 		policy, binding := refusing("test.example.com/refuse")
 		Expect(admin.Create(ctx, policy)).To(Succeed())
 		Expect(admin.Create(ctx, binding)).To(Succeed())
@@ -349,7 +351,7 @@ var _ = Describe("Expiry", func() {
 		Eventually(func() error { return owner.Delete(ctx, namespace.DeepCopy(), client.DryRunAll) }).WithContext(ctx).
 			Should(MatchError(ContainSubstring("not today")))
 		runManager(ctx, "expiry")
-		// Set the expiry only now, so that the warning is not late.
+		// Set the expiry only after the manager has started, so that the warning is not late.
 		Expect(annotate(ctx, ownerConfig, namespace.Name, map[string]any{
 			v1alpha1.AnnotationTTL: nil, v1alpha1.AnnotationExpiresAt: time.Now().Add(5 * time.Second).UTC().Format(time.RFC3339),
 		})).To(Succeed())
@@ -365,7 +367,7 @@ var _ = Describe("Expiry", func() {
 		Expect(warnings(Default, ctx, namespace, v1alpha1.ReasonDeletionRefused)).To(HaveLen(1))
 	}, SpecTimeout(2*time.Minute))
 
-	It("deletes nothing while the policy is missing, and continues with valid expiries once it is restored", func(ctx context.Context) {
+	It("deletes nothing while the policy is missing, and resumes with valid expiries after it is restored", func(ctx context.Context) {
 		runManager(ctx, "expiry")
 		waiting := create(ctx, owner, withTTL("policy", "8h"))
 		Eventually(get).WithContext(ctx).WithArguments(waiting.Name).
@@ -402,7 +404,7 @@ var _ = Describe("Expiry", func() {
 			Should(HaveCondition(v1alpha1.ConditionExpiring, yes, v1alpha1.ReasonExpiresSoon, "before the first warning"))
 		expectKept(ctx, wrong)
 
-		By("rejecting to remove one of two annotations as a user who may not delete the namespace")
+		By("denying the removal of one of two annotations by a user who cannot delete the namespace")
 		Eventually(get).WithContext(ctx).WithArguments(twice.Name).
 			Should(HaveCondition(v1alpha1.ConditionExpiring, no, v1alpha1.ReasonInvalidExpiry, v1alpha1.AnnotationExpiresAt, v1alpha1.AnnotationTTL))
 		Expect(annotate(ctx, editorConfig, twice.Name, map[string]any{v1alpha1.AnnotationExpiresAt: nil})).To(BeForbiddenBy("expiry"))
@@ -414,7 +416,7 @@ var _ = Describe("Expiry", func() {
 	}, SpecTimeout(time.Minute))
 })
 
-// restorePolicies installs all policies again, and waits until the expiry policy is enforced.
+// restorePolicies reinstalls all policies and waits until the expiry policy is enforced.
 func restorePolicies(ctx context.Context) {
 	GinkgoHelper()
 	_, err := plane.Kubectl(ctx, plane.Admin, "apply", "-k", plane.Dir+"/config/default")
@@ -424,7 +426,7 @@ func restorePolicies(ctx context.Context) {
 	}).WithContext(ctx).Should(BeDeniedBy("expiry"))
 }
 
-// refusing returns another administrator's policy that rejects the deletion of namespaces with a label.
+// refusing returns a policy that denies the deletion of namespaces with the given label.
 func refusing(label string) (*admissionv1.ValidatingAdmissionPolicy, *admissionv1.ValidatingAdmissionPolicyBinding) {
 	const name = "refuse.test.example.com"
 	policy := &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}}

@@ -29,7 +29,7 @@ func protected(prefix string) *wrappers.NamespaceWrapper {
 }
 
 var _ = Describe("Deletion protection", func() {
-	It("rejects every deletion of a labeled namespace, and names the command that removes the label", func(ctx context.Context) {
+	It("denies every deletion of a labeled namespace, and prints the command that removes the label", func(ctx context.Context) {
 		namespace := create(ctx, owner, protected("protected"))
 		Expect(namespace.Labels).To(HaveKeyWithValue(v1alpha1.LabelDeletionProtection, "enabled"))
 		operator, err := plane.ServiceAccountConfig(ctx, controlplane.SystemNamespace, controlplane.ServiceAccount)
@@ -50,20 +50,20 @@ var _ = Describe("Deletion protection", func() {
 		}
 		for how, options := range map[string][]client.DeleteOption{
 			"a dry run": {client.DryRunAll}, "in the foreground": {client.PropagationPolicy(metav1.DeletePropagationForeground)},
-			"without grace period": {client.GracePeriodSeconds(0)}, "orphaning dependents": {client.PropagationPolicy(metav1.DeletePropagationOrphan)},
+			"without a grace period": {client.GracePeriodSeconds(0)}, "orphaning dependents": {client.PropagationPolicy(metav1.DeletePropagationOrphan)},
 		} {
 			By(how)
 			Expect(owner.Delete(ctx, namespace.DeepCopy(), options...)).To(BeForbiddenBy("protection"))
 		}
 		expectKept(ctx, namespace)
 
-		By("removing the label with the command of the message")
+		By("removing the label with the printed command")
 		_, err = plane.Kubectl(ctx, ownerConfig, "label", "namespace", namespace.Name, "nslifecycle.dev/deletion-protection-")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(owner.Delete(ctx, namespace)).To(Succeed())
 	}, SpecTimeout(time.Minute))
 
-	It("applies to any value of the label, whether set at creation or later", func(ctx context.Context) {
+	It("applies to any value of the label, even if the label is added after the creation", func(ctx context.Context) {
 		for _, value := range []string{"", "false", "disabled"} {
 			namespace := create(ctx, owner, wrappers.MakeNamespace(unique("value")))
 			patch := client.MergeFrom(namespace.DeepCopy())
@@ -73,7 +73,7 @@ var _ = Describe("Deletion protection", func() {
 		}
 	}, SpecTimeout(time.Minute))
 
-	It("applies when several namespaces are deleted", func(ctx context.Context) {
+	It("applies even if several namespaces are deleted at once", func(ctx context.Context) {
 		namespace := create(ctx, owner, protected("collection"))
 		clientset, err := kubernetes.NewForConfig(plane.Admin)
 		Expect(err).NotTo(HaveOccurred())
@@ -81,7 +81,7 @@ var _ = Describe("Deletion protection", func() {
 			Param("labelSelector", v1alpha1.LabelDeletionProtection).Do(ctx).Error()
 		Expect(err).To(Satisfy(apierrors.IsMethodNotSupported))
 
-		By("deleting one after another, as kubectl does")
+		By("deleting the namespaces one after another with kubectl")
 		other := create(ctx, owner, wrappers.MakeNamespace(unique("collection")))
 		_, err = plane.Kubectl(ctx, ownerConfig, "delete", "namespace", namespace.Name, other.Name, "--wait=false")
 		Expect(err).To(MatchError(ContainSubstring(`namespace "` + namespace.Name + `" is protected`)))
@@ -89,12 +89,12 @@ var _ = Describe("Deletion protection", func() {
 		expectKept(ctx, namespace)
 	}, SpecTimeout(time.Minute))
 
-	It("does not apply to other namespaces", func(ctx context.Context) {
+	It("does not apply to namespaces without the label", func(ctx context.Context) {
 		namespace := create(ctx, owner, wrappers.MakeNamespace(unique("free")).Label("deletion-protection", "enabled"))
 		Expect(owner.Delete(ctx, namespace)).To(Succeed())
 	}, SpecTimeout(time.Minute))
 
-	It("does not block a deletion that has started", func(ctx context.Context) {
+	It("does not block a deletion that has already started", func(ctx context.Context) {
 		namespace := wrappers.MakeNamespace(unique("late")).Obj()
 		namespace.Finalizers = []string{"test.example.com/hold"}
 		Expect(owner.Create(ctx, namespace)).To(Succeed())
@@ -104,13 +104,13 @@ var _ = Describe("Deletion protection", func() {
 		Expect(owner.Patch(ctx, namespace, patch)).To(Succeed())
 		Expect(namespace.Labels).To(HaveKey(v1alpha1.LabelDeletionProtection))
 
-		By("sending the final DELETE after the namespace finalizers were removed before the finalizers")
+		By("sending the final DELETE after removing the namespace finalizers but not the metadata finalizers")
 		clientset, err := kubernetes.NewForConfig(plane.Admin)
 		Expect(err).NotTo(HaveOccurred())
 		namespace.Spec.Finalizers = nil
 		namespace, err = clientset.CoreV1().Namespaces().Finalize(ctx, namespace, metav1.UpdateOptions{})
 		Expect(err).NotTo(HaveOccurred())
-		// The API server skips admission of this DELETE if spec.finalizers has an entry.
+		// The API server skips admission of this DELETE only if spec.finalizers is not empty.
 		Expect(owner.Delete(ctx, namespace.DeepCopy())).To(Succeed())
 		Expect(owner.Patch(ctx, namespace, client.RawPatch("application/merge-patch+json",
 			[]byte(`{"metadata":{"finalizers":null}}`)))).To(Succeed())
@@ -124,7 +124,7 @@ var _ = Describe("Deletion protection", func() {
 		expectDeleted(ctx, namespace)
 	}, SpecTimeout(time.Minute))
 
-	It("keeps a namespace whose initialization has failed, and reports it until the label is removed", func(ctx context.Context) {
+	It("keeps a namespace whose initialization has failed, and reports this until the label is removed", func(ctx context.Context) {
 		runManager(ctx, manager.Initialization)
 		configuration := wrappers.MakeConfiguration("protection").Initializers("a.test.example.com").Obj()
 		Expect(admin.Create(ctx, configuration)).To(Succeed())
@@ -158,7 +158,8 @@ var _ = Describe("Deletion protection", func() {
 	}, SpecTimeout(2*time.Minute))
 })
 
-// eventsAbout returns type, reason and note of the Events about a namespace, repeated by their count.
+// eventsAbout returns the type, reason and note of each Event about a namespace. It repeats an
+// Event that occurred several times.
 func eventsAbout(g Gomega, ctx context.Context, namespace *corev1.Namespace) []string {
 	var list eventsv1.EventList
 	g.Expect(admin.List(ctx, &list)).To(Succeed())

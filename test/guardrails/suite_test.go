@@ -28,7 +28,7 @@ import (
 
 // Users of the shared control plane.
 const (
-	// editorUser has all permissions on namespaces except to delete them.
+	// editorUser has all permissions on namespaces except permission to delete them.
 	editorUser = "editor@corp.example.com"
 	// ownerUser has all permissions on namespaces.
 	ownerUser = "owner@corp.example.com"
@@ -72,8 +72,8 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	}).WithContext(ctx).Should(BeDeniedBy("expiry"))
 })
 
-// enableGuardRails returns a copy of config/default in which the lines about guard rails are
-// uncommented as documented.
+// enableGuardRails returns the directory of a copy of config/default that enables the guard rails
+// as documented: it uncomments their lines.
 func enableGuardRails() string {
 	GinkgoHelper()
 	dir := filepath.Join(plane.Dir, "config")
@@ -97,7 +97,7 @@ func enableGuardRails() string {
 // unique returns a name that no other spec of this process uses.
 var unique = framework.Unique
 
-// newUser creates a user with cluster-wide verbs on namespaces.
+// newUser creates a user with the given verbs on all namespaces.
 func newUser(ctx context.Context, name string, verbs ...string) *rest.Config {
 	GinkgoHelper()
 	return cluster.AddUserWithRules(ctx, name, rbacv1.PolicyRule{
@@ -105,7 +105,7 @@ func newUser(ctx context.Context, name string, verbs ...string) *rest.Config {
 	}).Config
 }
 
-// runManager runs the manager with its own permissions until the end of the spec.
+// runManager runs the manager with the permissions of its ServiceAccount until the end of the spec.
 func runManager(ctx context.Context, controllers string, changes ...func(*manager.Options)) {
 	GinkgoHelper()
 	chosen, err := manager.ParseControllers(controllers)
@@ -116,7 +116,7 @@ func runManager(ctx context.Context, controllers string, changes ...func(*manage
 	DeferCleanup(func() { Expect(running.Stop()).To(Succeed()) })
 }
 
-// create creates a namespace with the client.
+// create creates a namespace with the given client.
 func create(ctx context.Context, c client.Client, namespace *wrappers.NamespaceWrapper) *corev1.Namespace {
 	GinkgoHelper()
 	object := namespace.Obj()
@@ -124,7 +124,7 @@ func create(ctx context.Context, c client.Client, namespace *wrappers.NamespaceW
 	return object
 }
 
-// get returns the current namespace.
+// get returns the current state of a namespace.
 func get(g Gomega, ctx context.Context, name string) *corev1.Namespace {
 	namespace := &corev1.Namespace{}
 	g.Expect(admin.Get(ctx, client.ObjectKey{Name: name}, namespace)).To(Succeed())
@@ -139,7 +139,7 @@ func expectDeleted(ctx context.Context, namespace *corev1.Namespace) {
 	}).WithContext(ctx).Should(Satisfy(apierrors.IsNotFound), "namespace %s still exists", namespace.Name)
 }
 
-// expectKept checks for some time that a namespace is not deleted.
+// expectKept verifies that a namespace is not deleted for the default duration of Consistently.
 func expectKept(ctx context.Context, namespace *corev1.Namespace) {
 	GinkgoHelper()
 	Consistently(func(g Gomega) {

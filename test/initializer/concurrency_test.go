@@ -23,15 +23,15 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// soon is a backoff that does not delay a spec.
+// soon is a backoff that is short enough for a spec.
 var soon = initializer.WithBackoff(50*time.Millisecond, 200*time.Millisecond)
 
-// conditionOf is the type of an initializer's condition.
+// conditionOf returns the type of an initializer's condition.
 func conditionOf(name string) corev1.NamespaceConditionType {
 	return corev1.NamespaceConditionType(name + v1alpha1.ConditionInitializedSuffix)
 }
 
-// removeFinalizers allows the deletion of an object.
+// removeFinalizers removes the finalizers of an object, so that it can be deleted.
 func removeFinalizers(ctx context.Context, object client.Object) {
 	GinkgoHelper()
 	Expect(admin.Patch(ctx, object, client.RawPatch(types.MergePatchType,
@@ -54,7 +54,7 @@ var _ = Describe("An initializer with concurrent changes and failures", func() {
 			serve(ctx, newAccount(ctx, account, serving, publishing), name,
 				func(ctx context.Context, namespace *corev1.Namespace) (initializer.Result, error) {
 					served[i].record(namespace)
-					// All calls start before the first one returns.
+					// All calls start before the first call returns.
 					select {
 					case <-together:
 					case <-ctx.Done():
@@ -86,7 +86,7 @@ var _ = Describe("An initializer with concurrent changes and failures", func() {
 					} else {
 						err = admin.Patch(ctx, namespace, body)
 					}
-					// The API server may give up after too many conflicts.
+					// The API server returns an error after too many conflicts.
 					if client.IgnoreNotFound(err) == nil {
 						writes.Add(1)
 					}
@@ -155,7 +155,7 @@ var _ = Describe("An initializer with concurrent changes and failures", func() {
 				served.record(namespace)
 				return initializer.Result{}, nil
 			})
-		// Its initializer is the last one in the list.
+		// The initializer is the last one in the list.
 		expectReady(ctx, create(ctx, wrappers.MakeNamespace(unique("taken"))).Name)
 		for _, namespace := range []*corev1.Namespace{deleted, failed} {
 			Expect(served.of(namespace.Name)).To(BeEmpty())
@@ -177,7 +177,7 @@ var _ = Describe("An initializer with concurrent changes and failures", func() {
 		open := make(chan struct{})
 		serve(ctx, newAccount(ctx, unique("concurrency"), serving, publishing), before,
 			func(ctx context.Context, _ *corev1.Namespace) (initializer.Result, error) {
-				initializer.Progress(ctx, "Working", "for a while")
+				initializer.Progress(ctx, "Working", "preparing")
 				select {
 				case <-open:
 				case <-ctx.Done():
@@ -187,7 +187,7 @@ var _ = Describe("An initializer with concurrent changes and failures", func() {
 		namespace := create(ctx, wrappers.MakeNamespace(unique("turn")))
 		Eventually(func(g Gomega) {
 			g.Expect(get(g, ctx, namespace.Name)).To(
-				HaveCondition(conditionOf(before), corev1.ConditionFalse, "Working", "for a while"))
+				HaveCondition(conditionOf(before), corev1.ConditionFalse, "Working", "preparing"))
 		}).WithContext(ctx).Should(Succeed())
 		Expect(served.of(namespace.Name)).To(BeEmpty())
 		close(open)
@@ -195,7 +195,7 @@ var _ = Describe("An initializer with concurrent changes and failures", func() {
 		Expect(served.of(namespace.Name)).To(HaveLen(1))
 	}, SpecTimeout(2*time.Minute))
 
-	It("processes healthy namespaces while the function fails, panics, returns errors, waits and hangs for other namespaces", func(ctx context.Context) {
+	It("processes other namespaces while the function fails, panics, returns errors, waits or hangs", func(ctx context.Context) {
 		register(ctx, name)
 		seen := record(ctx)
 		var served calls
@@ -206,11 +206,11 @@ var _ = Describe("An initializer with concurrent changes and failures", func() {
 				call := served.record(namespace)
 				switch namespace.Labels["kind"] {
 				case "failing":
-					return initializer.Result{}, fmt.Errorf("asking for money: %w",
+					return initializer.Result{}, fmt.Errorf("failed to check the budget: %w",
 						initializer.Failed("BudgetUsedUp", "team %s has no budget left", "blue"))
 				case "panicking":
 					if !isFixed.Load() {
-						panic("index out of reach")
+						panic("index out of range")
 					}
 				case "erring":
 					if call <= 3 {
@@ -251,7 +251,7 @@ var _ = Describe("An initializer with concurrent changes and failures", func() {
 		Expect(served.of(kinds["polling"].Name)).To(HaveLen(3))
 		Expect(served.of(kinds["hanging"].Name)).To(HaveLen(1))
 
-		By("reporting each result in a condition")
+		By("verifying that a condition reports each result")
 		expectCondition := func(
 			kind string, conditionType corev1.NamespaceConditionType, reason string, texts ...string,
 		) {
@@ -263,13 +263,13 @@ var _ = Describe("An initializer with concurrent changes and failures", func() {
 		}
 		expectCondition("failing", v1alpha1.ConditionInitializing, v1alpha1.ReasonFailed,
 			"BudgetUsedUp: team blue has no budget left")
-		expectCondition("panicking", conditionOf(name), "Panicked", "index out of reach", "bug")
+		expectCondition("panicking", conditionOf(name), "Panicked", "index out of range", "bug")
 		expectCondition("waiting", conditionOf(name), "NoOwner", `label "owner" is missing`)
-		Expect(logs.Contents()).To(ContainSubstring("concurrency_test.go"), "the stack")
+		Expect(logs.Contents()).To(ContainSubstring("concurrency_test.go"), "the stack trace is logged")
 		Expect(seen.conditions(ctx, kinds["erring"].UID)).To(ContainElement(And(
 			ContainSubstring("Retrying"), ContainSubstring("the service is down"))))
 
-		By("continuing after the cause is fixed")
+		By("verifying that initialization completes after the cause is fixed")
 		Expect(served.of(kinds["failing"].Name)).To(HaveLen(1))
 		removeFinalizers(ctx, kinds["failing"])
 		expectDeleted(ctx, kinds["failing"])
@@ -283,7 +283,7 @@ var _ = Describe("An initializer with concurrent changes and failures", func() {
 		expectDeleted(ctx, kinds["hanging"])
 	}, SpecTimeout(3*time.Minute))
 
-	It("publishes its result where kubectl shows it", func(ctx context.Context) {
+	It("publishes progress and results in a condition that kubectl shows", func(ctx context.Context) {
 		register(ctx, name)
 		seen := record(ctx)
 		steps := make(chan error)
@@ -307,7 +307,7 @@ var _ = Describe("An initializer with concurrent changes and failures", func() {
 		}
 		shows("False Creating: 3 of 7 indices")
 		steps <- errors.New("the disk is full")
-		// The next call succeeds, after it has reported Creating again.
+		// The next call reports Creating again, and then succeeds.
 		steps <- nil
 		shows("True Indexed: 7 indices")
 		Expect(seen.conditions(ctx, namespace.UID)).To(ContainElement(

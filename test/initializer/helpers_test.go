@@ -26,20 +26,20 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// unique returns a name that no other spec of this process uses.
+// unique returns a name that no other spec in this process uses.
 var unique = framework.Unique
 
 func newScheme() *runtime.Scheme { return scheme.New() }
 
-// serving is the rule that every initializer requires.
+// serving is the RBAC rule that every initializer requires.
 var serving = rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"namespaces"},
 	Verbs: []string{"get", "list", "watch", "patch", "initialize"}}
 
 // userOf returns the user name of a ServiceAccount.
 func userOf(account string) string { return "system:serviceaccount:" + accounts + ":" + account }
 
-// newAccount creates a ServiceAccount with cluster-wide permissions until the end of the spec,
-// and returns its configuration.
+// newAccount creates a ServiceAccount with cluster-wide permissions, which exists until the end of
+// the spec. It returns a client configuration for the ServiceAccount.
 func newAccount(ctx context.Context, account string, rules ...rbacv1.PolicyRule) *rest.Config {
 	GinkgoHelper()
 	for _, object := range []client.Object{
@@ -68,8 +68,8 @@ func newClientset(config *rest.Config) kubernetes.Interface {
 	return clientset
 }
 
-// register replaces all configurations with one that has these initializers, until
-// the end of the spec.
+// register replaces all configurations with one configuration that names these initializers. It is
+// deleted at the end of the spec.
 func register(ctx context.Context, names ...string) {
 	GinkgoHelper()
 	registered(ctx, wrappers.MakeConfiguration(unique("suite")).Initializers(names...).Obj())
@@ -89,7 +89,7 @@ func registered(ctx context.Context, configuration *v1alpha1.NamespaceInitialize
 	expectInjected(ctx, names...)
 }
 
-// expectInjected waits until new namespaces get this list.
+// expectInjected waits until new namespaces get this pending list.
 func expectInjected(ctx context.Context, names ...string) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
@@ -125,13 +125,13 @@ func isReady(namespace *corev1.Namespace) bool {
 	return condition != nil && condition.Reason == v1alpha1.ReasonCompleted
 }
 
-// expectReady waits until namespaces are ready.
+// expectReady waits until the initialization of the namespaces is complete.
 func expectReady(ctx context.Context, names ...string) {
 	GinkgoHelper()
 	for _, name := range names {
 		Eventually(func(g Gomega) {
 			namespace := get(g, ctx, name)
-			g.Expect(isReady(namespace)).To(BeTrue(), "namespace %s waits for %q and has the conditions %v",
+			g.Expect(isReady(namespace)).To(BeTrue(), "namespace %s waits for %q; its conditions are %v",
 				name, pendingOf(namespace), namespace.Status.Conditions)
 		}).WithContext(ctx).Should(Succeed())
 	}

@@ -22,7 +22,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// without returns the rules of serving without some verbs.
+// without returns the rule serving without the given verbs.
 func without(verbs ...string) rbacv1.PolicyRule {
 	rule := *serving.DeepCopy()
 	rule.Verbs = slices.DeleteFunc(rule.Verbs, func(verb string) bool { return slices.Contains(verbs, verb) })
@@ -35,8 +35,8 @@ var reading = rbacv1.PolicyRule{
 	Verbs: []string{"get"},
 }
 
-// follow runs the kubectl commands at the end of a message as an administrator, and returns their
-// number. Their objects are deleted after the spec.
+// follow runs the kubectl commands at the end of a message as an administrator, and returns the
+// number of commands. The objects that they create are deleted after the spec.
 func follow(ctx context.Context, message string) int {
 	GinkgoHelper()
 	_, commands, found := strings.Cut(message, "as an administrator run: ")
@@ -92,7 +92,7 @@ var _ = Describe("Incorrect use of pkg/initializer", func() {
 		logs := serve(ctx, config, name, nothing)
 		Eventually(func() string { return string(logs.Contents()) }).WithContext(ctx).Should(ContainSubstring("is not registered yet"))
 
-		// The initializer may be registered later.
+		// The initializer can be registered later.
 		register(ctx, name)
 		Expect(initializer.Check(ctx, config, name)).To(Succeed())
 		expectReady(ctx, create(ctx, wrappers.MakeNamespace(unique("registered"))).Name)
@@ -115,7 +115,7 @@ var _ = Describe("Incorrect use of pkg/initializer", func() {
 				Should(And(ContainSubstring("lacks permissions"), ContainSubstring("as an administrator run: ")))
 			message := missingErr.Message
 			if missing == "initialize" || missing == "patch" {
-				// The condition contains the commands too.
+				// The condition also contains the commands.
 				Eventually(func(g Gomega) {
 					now := get(g, ctx, namespace.Name)
 					g.Expect(now).To(HaveCondition(conditionOf(name), corev1.ConditionFalse, "Retrying", "as an administrator run: "))
@@ -140,7 +140,7 @@ var _ = Describe("Incorrect use of pkg/initializer", func() {
 			func(ctx context.Context, namespace *corev1.Namespace) (initializer.Result, error) {
 				initializer.Progress(ctx, "Working", "call %d", served.record(namespace))
 				if len(served.of(namespace.Name)) <= 2 {
-					return initializer.Result{}, errors.New("once more")
+					return initializer.Result{}, errors.New("the first call fails")
 				}
 				return initializer.Result{Message: "done"}, nil
 			}, soon)
@@ -149,7 +149,7 @@ var _ = Describe("Incorrect use of pkg/initializer", func() {
 			create(ctx, wrappers.MakeNamespace(unique("silent"))).Name,
 		}
 		expectReady(ctx, names...)
-		Expect(strings.Count(string(logs.Contents()), "patch on namespaces/status")).To(Equal(1))
+		Expect(strings.Count(string(logs.Contents()), "permission to patch namespaces/status")).To(Equal(1))
 	}, SpecTimeout(2*time.Minute))
 
 	It("requires permissions at cluster scope", func(ctx context.Context) {

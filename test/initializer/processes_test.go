@@ -25,7 +25,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// Permissions in addition to serving.
+// Permissions that initializers require in addition to serving.
 var (
 	working = rbacv1.PolicyRule{
 		APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"create", "patch"},
@@ -39,7 +39,7 @@ var (
 	}
 )
 
-// points are where a worker kills itself.
+// points are the points at which a worker can kill itself.
 var points = []string{"before-work", "after-work", "before-return", "before-patch", "after-patch"}
 
 // buildWorker builds test/initializer/internal/worker.
@@ -69,7 +69,7 @@ func newWorker(ctx context.Context, binary, account, name string, flags ...strin
 	return w
 }
 
-// start runs a process until it is killed, or until the end of the spec.
+// start runs a process until it is killed or the spec ends.
 func (w *worker) start(flags ...string) *gexec.Session {
 	GinkgoHelper()
 	args := append([]string{"--kubeconfig=" + w.kubeconfig, "--name=" + w.name, "--event-log=" + w.eventLog}, w.flags...)
@@ -79,16 +79,16 @@ func (w *worker) start(flags ...string) *gexec.Session {
 	return session
 }
 
-// supervise restarts the worker repeatedly, and kills it at random times or lets it
-// kill itself at each of the points in turn, until the context is cancelled. It returns how
-// often it killed the worker.
+// supervise restarts the worker repeatedly until the context is canceled. It kills the worker at
+// random times, or lets the worker kill itself at each of the points in turn. It returns how often
+// it has killed the worker.
 func (w *worker) supervise(ctx context.Context, random *rand.Rand) int {
 	killed := 0
 	for life := 0; ctx.Err() == nil; life++ {
 		session := w.start("--stop-at="+points[life%len(points)], fmt.Sprintf("--stop-after=%d", 1+random.IntN(10)))
 		least := 0
-		// Every third process may be killed before it starts to work. On a slow machine, the other
-		// processes must have time to work.
+		// Every third process can be killed before it starts its workers. The other processes must have
+		// time to process namespaces, even on a slow machine.
 		if life%3 != 0 {
 			least = 1000
 			select {
@@ -98,7 +98,7 @@ func (w *worker) supervise(ctx context.Context, random *rand.Rand) int {
 			}
 			session.Err.CancelDetects()
 		}
-		// The maximum lifetime of a process. It is not measured.
+		// The maximum lifetime of a process is an arbitrary value.
 		select {
 		case <-session.Exited:
 		case <-time.After(time.Duration(least+random.IntN(2000)) * time.Millisecond):
@@ -113,7 +113,7 @@ func (w *worker) supervise(ctx context.Context, random *rand.Rand) int {
 	return killed
 }
 
-// entry is a line of the event log.
+// entry is a line in the event log.
 type entry struct{ pid, event, name, uid string }
 
 // read returns the event log.
@@ -142,8 +142,8 @@ func (w *worker) successes() map[string]int {
 }
 
 var _ = Describe("Initializers that are killed at random", func() {
-	// Long: 200 namespaces, and initializers killed as often.
-	It("initialize every namespace, and change only their own objects", Label("long"), func(ctx context.Context) {
+	// The spec is long because it creates 200 namespaces and kills the initializers as often.
+	It("initialize every namespace and change only their own objects", Label("long"), func(ctx context.Context) {
 		const count = 200
 		seed := uint64(GinkgoRandomSeed())
 		By(fmt.Sprintf("killing with seed %d; repeat with -ginkgo.seed", seed))
@@ -175,7 +175,7 @@ var _ = Describe("Initializers that are killed at random", func() {
 		for i := range count {
 			namespaces[i] = create(ctx, wrappers.MakeNamespace(unique("killed")))
 			names[i] = namespaces[i].Name
-			// Create them gradually, so that every process has work.
+			// The namespaces are created gradually, so that every process has namespaces to process.
 			if i >= 10 {
 				expectReady(ctx, names[i-10])
 			}
@@ -184,7 +184,7 @@ var _ = Describe("Initializers that are killed at random", func() {
 		end()
 		running.Wait()
 
-		By("checking the result of each")
+		By("verifying the result for each namespace")
 		stopped := map[string]int{}
 		var report strings.Builder
 		for i, w := range workers {
@@ -204,13 +204,13 @@ var _ = Describe("Initializers that are killed at random", func() {
 				Expect(admin.Get(ctx, client.ObjectKey{Namespace: namespace.Name, Name: w.name},
 					&corev1.ConfigMap{})).To(Succeed())
 			}
-			fmt.Fprintf(&report, "%s: killed from outside %d times, %d calls, %d of them after a success\n",
+			fmt.Fprintf(&report, "%s: killed by the test %d times, called %d times, %d of these calls after a success\n",
 				w.name, killed[i], starts, repeats)
 		}
-		heard := seen.combine(ctx)
-		heard.expectOwners(owners, names...)
-		writes := heard.expectNothingLate(owners, names...)
-		fmt.Fprintf(&report, "killed by themselves: %v\n%d writes into %d namespaces, none of them late\n",
+		removals := seen.combine(ctx)
+		removals.expectOwners(owners, names...)
+		writes := removals.expectNothingLate(owners, names...)
+		fmt.Fprintf(&report, "points at which workers killed themselves: %v\n%d writes to %d namespaces, none of them late\n",
 			stopped, writes, count)
 		AddReportEntry("summary", report.String())
 		for _, point := range points {
@@ -218,7 +218,7 @@ var _ = Describe("Initializers that are killed at random", func() {
 		}
 	}, SpecTimeout(12*time.Minute))
 
-	It("fail over to the other replica", func(ctx context.Context) {
+	It("are taken over by the other replica when the leader is killed", func(ctx context.Context) {
 		w := newWorker(ctx, buildWorker(ctx), "elected", "elected.killed.example.com", "--elect-in="+accounts)
 		register(ctx, w.name)
 		replicas := map[string]*gexec.Session{}
@@ -247,7 +247,7 @@ var _ = Describe("Initializers that are killed at random", func() {
 			if entry.pid != leader {
 				isHandedOver = true
 			} else {
-				Expect(isHandedOver).To(BeFalse(), "both were active: %v", entry)
+				Expect(isHandedOver).To(BeFalse(), "both replicas were active: %v", entry)
 			}
 		}
 		Expect(isHandedOver).To(BeTrue())

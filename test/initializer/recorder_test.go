@@ -24,22 +24,22 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// version is the initialization state in one version of a namespace.
+// version is the state of the initialization in one version of a namespace.
 type version struct {
 	name, resourceVersion, pending string
 	conditions                     []string
-	// seen is the time at which the watch returned it.
+	// seen is the time when the watch returned the version.
 	seen time.Time
 }
 
-// recording keeps every version of every namespace, by UID.
+// recording contains every version of every namespace, by UID.
 type recording struct {
 	lock     sync.Mutex
 	versions map[types.UID][]version
 	latest   string
 }
 
-// record watches namespaces until the end of the spec.
+// record watches namespaces and stores their versions until the end of the spec.
 func record(ctx context.Context) *recording {
 	GinkgoHelper()
 	var list corev1.NamespaceList
@@ -79,10 +79,11 @@ func record(ctx context.Context) *recording {
 	return r
 }
 
-// upToNow returns all versions up to the current one.
+// upToNow returns all versions until now.
 func (r *recording) upToNow(ctx context.Context) map[types.UID][]version {
 	GinkgoHelper()
-	// This write is the last one, so the watch delivers it last.
+	// The watch returns versions in order. When it returns this version, it has returned all earlier
+	// ones.
 	mark := &corev1.Namespace{}
 	Expect(admin.Get(ctx, client.ObjectKey{Name: accounts}, mark)).To(Succeed())
 	before := mark.DeepCopy()
@@ -104,7 +105,7 @@ func (r *recording) upToNow(ctx context.Context) map[types.UID][]version {
 	return versions
 }
 
-// conditions returns all conditions that any version of a namespace had.
+// conditions returns all conditions that any version of a namespace has.
 func (r *recording) conditions(ctx context.Context, uid types.UID) []string {
 	GinkgoHelper()
 	var all []string
@@ -141,14 +142,14 @@ type write struct {
 
 func (w *write) succeeded() bool { return w.ResponseStatus.Code >= 200 && w.ResponseStatus.Code < 300 }
 
-// isUnanswered reports whether the client disconnected, for example because it was killed. The write
-// may have been executed.
+// isUnanswered reports whether the client disconnected before it received a response, for example
+// because it was killed. The API server can still have executed the write.
 func (w *write) isUnanswered() bool {
 	return w.ResponseStatus.Code == 0 || w.ResponseStatus.Code >= 500 ||
 		w.succeeded() && w.ResponseObject.Metadata.ResourceVersion == ""
 }
 
-// audited returns all writes in the audit log, in the order of their responses.
+// audited returns all writes in the audit log, sorted by the time of the response.
 func audited() []write {
 	GinkgoHelper()
 	file, err := os.Open(auditLog)
@@ -159,7 +160,7 @@ func audited() []write {
 	for {
 		line, err := reader.ReadBytes('\n')
 		if err != nil {
-			// The text after the last line feed is incomplete.
+			// The text after the last newline is incomplete.
 			return writes
 		}
 		var entry write
@@ -168,23 +169,23 @@ func audited() []write {
 	}
 }
 
-// removal records which user removed an entry from the list of a namespace, and when.
+// removal records which user removed a name from the list of a namespace, and when.
 type removal struct {
 	users []string
 	at    time.Time
 }
 
-// history combines the two recordings.
+// history combines the two records.
 type history struct {
-	// removals by UID and entry.
+	// removals are the removals by the UID of the namespace and the name of the initializer.
 	removals map[types.UID]map[string]removal
 	names    map[types.UID]string
 	writes   []write
 }
 
-// combine determines which user has removed which entry. Each version of a namespace was either
-// returned in the response to the request that created it, or created by a request whose client
-// disconnected: then it may have been any of those.
+// combine determines which user removed which name. The API server returned each version of a
+// namespace in the response to the request that created the version. If there is no such response,
+// the version can be from any request whose client disconnected.
 func (r *recording) combine(ctx context.Context) *history {
 	GinkgoHelper()
 	versions := r.upToNow(ctx)
@@ -229,8 +230,8 @@ func missing(before, after string) []string {
 	})
 }
 
-// expectOwners checks that every entry of these namespaces was removed by its
-// owner. owners maps entries to users.
+// expectOwners expects that, for each of the namespaces, every name was removed by its owner.
+// owners maps names to users.
 func (t *history) expectOwners(owners map[string]string, namespaces ...string) {
 	GinkgoHelper()
 	count := 0
@@ -241,15 +242,15 @@ func (t *history) expectOwners(owners map[string]string, namespaces ...string) {
 		count++
 		for name, user := range owners {
 			Expect(removals).To(HaveKey(name), "namespace %s", t.names[uid])
-			// Requests without changes return the same version, so there may be several.
-			Expect(removals[name].users).To(ContainElement(user), "namespace %s, entry %s", t.names[uid], name)
+			// Requests that change nothing return the same version, so there can be several users.
+			Expect(removals[name].users).To(ContainElement(user), "namespace %s, initializer %s", t.names[uid], name)
 		}
 	}
-	Expect(count).To(Equal(len(namespaces)), "observed namespaces")
+	Expect(count).To(Equal(len(namespaces)), "number of observed namespaces")
 }
 
-// expectNothingLate checks that no owner sent a write to a namespace after its own entry
-// had been removed, and returns the number of writes.
+// expectNothingLate expects that no owner writes to a namespace after its own name is removed, and
+// returns the number of writes.
 func (t *history) expectNothingLate(owners map[string]string, namespaces ...string) int {
 	GinkgoHelper()
 	entries := map[string]string{}

@@ -31,15 +31,15 @@ func newManager(restConfig *rest.Config) (ctrl.Manager, *gbytes.Buffer) {
 	mgr, err := ctrl.NewManager(restConfig, ctrl.Options{
 		Logger:  zap.New(zap.WriteTo(io.MultiWriter(GinkgoWriter, said)), zap.UseDevMode(true)),
 		Metrics: metricsserver.Options{BindAddress: "0"},
-		// Repeated specs use the same controller names.
+		// The same controller name is used again if a spec is repeated.
 		Controller: config.Controller{SkipNameValidation: ptr.To(true)},
 	})
 	Expect(err).NotTo(HaveOccurred())
 	return mgr, said
 }
 
-// serve runs an initializer with its own manager until the end of the spec, and returns
-// its log.
+// serve runs an initializer in its own manager until the end of the spec, and returns the log of
+// the manager.
 func serve(
 	ctx context.Context, restConfig *rest.Config, name string, fn initializer.Func, options ...initializer.Option,
 ) *gbytes.Buffer {
@@ -56,7 +56,7 @@ func serve(
 	return said
 }
 
-// calls counts the calls of a function, by namespace.
+// calls records the calls of a function by namespace.
 type calls struct {
 	lock sync.Mutex
 	uids map[string][]types.UID
@@ -73,7 +73,7 @@ func (c *calls) record(namespace *corev1.Namespace) int {
 	return len(c.uids[namespace.Name])
 }
 
-// of returns the UIDs with which the function was called for a name.
+// of returns the UIDs of the namespaces with the given name for which the function was called.
 func (c *calls) of(name string) []types.UID {
 	c.lock.Lock()
 	defer c.lock.Unlock()

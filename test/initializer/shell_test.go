@@ -25,7 +25,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// The names in the manifests of examples/shell.
+// These names are from the manifests in examples/shell.
 const (
 	shellInitializer = "limits.corp.example.com"
 	shellUser        = "system:serviceaccount:limits-initializer:limits"
@@ -33,15 +33,15 @@ const (
 	limitRangeName   = "defaults"
 )
 
-// The initializers before and after it.
+// These initializers precede and follow the shell initializer.
 const (
 	firstInitializer = "first.shell.example.com"
 	lastInitializer  = "last.shell.example.com"
 )
 
-// shim replaces kubectl in PATH. If the file <command>-before or <command>-after exists in
-// the directory of the script, it removes the file and kills the process group of the script,
-// like the termination of a container. If the file hold exists, it delays the patch until the file
+// shim replaces kubectl in PATH. If the file <command>-before or <command>-after exists in the
+// directory of the script, it removes the file and kills the process group of the script, like the
+// kubelet when it kills a container. If the file "hold" exists, it delays the patch until the file
 // is removed.
 const shim = `#!/bin/sh
 command=$1
@@ -58,7 +58,7 @@ stop after
 exit "$code"
 `
 
-// script is examples/shell/initializer.sh as a process.
+// script runs examples/shell/initializer.sh as a process.
 type script struct {
 	dir, path, kubeconfig string
 }
@@ -78,7 +78,7 @@ func newScript(ctx context.Context) *script {
 	return s
 }
 
-// start runs the script until it is killed, or until the end of the spec.
+// start runs the script until it is killed or the spec ends.
 func (s *script) start() *gexec.Session {
 	GinkgoHelper()
 	command := exec.Command(filepath.Join(s.path, "initializer.sh"))
@@ -87,7 +87,7 @@ func (s *script) start() *gexec.Session {
 		"PATH=" + s.dir + ":/usr/local/bin:/usr/bin:/bin", "HOME=" + s.dir, "STOPS=" + s.dir,
 		"KUBECONFIG=" + s.kubeconfig, "REAL_KUBECTL=" + plane.KubectlPath(),
 	}
-	// A process group, so that all its processes can be killed at once.
+	// The script has its own process group, so that all its processes can be killed at once.
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	session, err := gexec.Start(command, GinkgoWriter, GinkgoWriter)
 	Expect(err).NotTo(HaveOccurred())
@@ -98,19 +98,18 @@ func (s *script) start() *gexec.Session {
 // kill kills a process group with SIGKILL.
 func kill(session *gexec.Session) {
 	GinkgoHelper()
-	// It may already have exited.
+	// The process group may already have exited.
 	_ = syscall.Kill(-session.Command.Process.Pid, syscall.SIGKILL)
 	Eventually(session).WithTimeout(time.Minute).Should(gexec.Exit())
 }
 
-// touch creates a file that the shim checks.
+// touch creates a file for which the shim checks.
 func (s *script) touch(name string) {
 	GinkgoHelper()
 	Expect(os.WriteFile(filepath.Join(s.dir, name), nil, 0o600)).To(Succeed())
 }
 
-// serveNothing runs a no-op initializer of test/initializers until the end of the
-// spec.
+// serveNothing runs a no-op initializer from test/initializers until the end of the spec.
 func serveNothing(ctx context.Context, account, name string) {
 	GinkgoHelper()
 	running, err := initializers.Start(ctx, newAccount(ctx, account, serving), name, initializers.Nothing)
@@ -125,7 +124,7 @@ var _ = Describe("The shell initializer", Ordered, func() {
 		s = newScript(ctx)
 	}, NodeTimeout(5*time.Minute))
 
-	// alone registers only this initializer, with its own manifest.
+	// alone registers only the shell initializer, with its own manifest.
 	alone := func(ctx context.Context) {
 		GinkgoHelper()
 		manifest := filepath.Join(s.path, "configuration.yaml")
@@ -165,15 +164,15 @@ var _ = Describe("The shell initializer", Ordered, func() {
 			}
 		}
 
-		heard := seen.combine(ctx)
+		removals := seen.combine(ctx)
 		owners := map[string]string{
 			firstInitializer: userOf("first"), shellInitializer: shellUser, lastInitializer: userOf("last"),
 		}
-		heard.expectOwners(owners, names...)
-		Expect(heard.expectNothingLate(owners, names...)).To(BeNumerically(">=", len(names)))
+		removals.expectOwners(owners, names...)
+		Expect(removals.expectNothingLate(owners, names...)).To(BeNumerically(">=", len(names)))
 	}, SpecTimeout(5*time.Minute))
 
-	It("continues after it is killed at any point", func(ctx context.Context) {
+	It("continues after being killed at any point", func(ctx context.Context) {
 		alone(ctx)
 		for _, stop := range []string{
 			"watch-before", "get-before", "get-after", "apply-before", "apply-after", "patch-before", "patch-after",
@@ -190,7 +189,7 @@ var _ = Describe("The shell initializer", Ordered, func() {
 		}
 	}, SpecTimeout(5*time.Minute))
 
-	It("retries after a conflicting change of the list", func(ctx context.Context) {
+	It("retries after a concurrent change of the pending list", func(ctx context.Context) {
 		other := newAccount(ctx, "unordered", serving)
 		register(ctx, shellInitializer, lastInitializer)
 		seen := record(ctx)
@@ -212,7 +211,7 @@ var _ = Describe("The shell initializer", Ordered, func() {
 	It("reports a permanent failure, and continues with other namespaces", func(ctx context.Context) {
 		alone(ctx)
 		impossible := wrappers.MakeNamespace(unique("impossible")).Label(sizeLabel, "huge").Obj()
-		// A finalizer keeps the namespace, so that the test can read it after its deletion.
+		// The finalizer ensures that the test can still read the namespace after the operator deletes it.
 		impossible.Finalizers = []string{"example.com/kept"}
 		Expect(admin.Create(ctx, impossible)).To(Succeed())
 		s.start()
@@ -231,7 +230,7 @@ var _ = Describe("The shell initializer", Ordered, func() {
 		expectDeleted(ctx, impossible)
 	}, SpecTimeout(2*time.Minute))
 
-	It("ignores terminating namespaces and those that wait for another initializer", func(ctx context.Context) {
+	It("ignores terminating namespaces and namespaces that wait for another initializer", func(ctx context.Context) {
 		register(ctx, firstInitializer, shellInitializer)
 		first := newClientset(newAccount(ctx, "first", serving))
 		terminating := wrappers.MakeNamespace(unique("left")).Obj()
@@ -245,7 +244,7 @@ var _ = Describe("The shell initializer", Ordered, func() {
 
 		s.start()
 		expectReady(ctx, served.Name)
-		// They precede it in the list, so the script has already seen them.
+		// These namespaces precede the others in the list, so the script has already seen them.
 		for _, name := range []string{terminating.Name, waiting.Name} {
 			Expect(pendingOf(get(Default, ctx, name))).To(HaveSuffix(shellInitializer))
 		}

@@ -18,14 +18,14 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// accounts is the namespace of the ServiceAccounts of the initializers. It is created before any
-// initializer is registered; otherwise it would wait for them.
+// accounts is the namespace with the ServiceAccounts of the initializers. It is created before any
+// initializer is registered. Otherwise, it would wait for the initializers.
 const accounts = "initializers"
 
 var (
 	plane   *controlplane.ControlPlane
 	manager *controlplane.Manager
-	// admin is a member of system:masters.
+	// admin is the configuration of a user in the group system:masters.
 	admin client.WithWatch
 	// auditLog is the path of the API server's audit log.
 	auditLog string

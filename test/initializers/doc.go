@@ -1,8 +1,8 @@
 // Copyright The nslifecycle Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package initializers runs small initializers for the tests, the benchmarks and the demo. They are
-// clients with their own permissions that watch for namespaces, initialize them, and remove their name from
-// the pending list. The package uses client-go only, like an initializer that is written without
+// Package initializers runs small initializers for tests, benchmarks and the demo. Each initializer
+// has its own permissions. It watches namespaces, initializes them, and removes its name from the
+// pending list. The package uses only client-go, like an initializer that does not use
 // pkg/initializer.
 package initializers

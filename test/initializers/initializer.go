@@ -29,11 +29,11 @@ import (
 
 const workers = 4
 
-// Work initializes one namespace. It is called again after an error, and may be called again after it has
-// succeeded.
+// Work initializes a namespace. It is called again after an error, and can be called again after it
+// succeeds.
 type Work func(ctx context.Context, client kubernetes.Interface, namespace *corev1.Namespace) error
 
-// Initializer runs the work of one initializer.
+// Initializer is a running initializer.
 type Initializer struct {
 	name   string
 	work   Work
@@ -44,13 +44,13 @@ type Initializer struct {
 	cancel context.CancelFunc
 }
 
-// Start runs an initializer with the identity of a configuration until Stop.
+// Start runs an initializer with the given client configuration until Stop is called.
 func Start(ctx context.Context, config *rest.Config, name string, work Work) (*Initializer, error) {
 	config = rest.CopyConfig(config)
 	config.QPS = -1
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
-		return nil, fmt.Errorf("failed to create a client for initializer %q: %w", name, err)
+		return nil, fmt.Errorf("failed to create client for initializer %q: %w", name, err)
 	}
 	factory := informers.NewSharedInformerFactoryWithOptions(client, 0,
 		informers.WithTweakListOptions(func(options *metav1.ListOptions) {
@@ -77,7 +77,7 @@ func Start(ctx context.Context, config *rest.Config, name string, work Work) (*I
 	factory.Start(runContext.Done())
 	if !cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
 		cancel()
-		return nil, fmt.Errorf("initializer %q could not list namespaces", name)
+		return nil, fmt.Errorf("failed to list namespaces for initializer %q", name)
 	}
 	for range workers {
 		i.done.Go(func() { i.serve(runContext) })
@@ -85,7 +85,7 @@ func Start(ctx context.Context, config *rest.Config, name string, work Work) (*I
 	return i, nil
 }
 
-// Stop stops the initializer and waits for it.
+// Stop stops the initializer and waits until its workers return.
 func (i *Initializer) Stop() {
 	i.cancel()
 	i.queue.ShutDown()
@@ -99,9 +99,10 @@ func (i *Initializer) serve(ctx context.Context) {
 			return
 		}
 		if err := i.initialize(ctx, name); err != nil && ctx.Err() == nil {
-			// A conflict with another client is expected.
+			// Conflicts with other clients are expected. The API server reports a failed test
+			// operation of a JSON patch as Invalid.
 			if !apierrors.IsInvalid(err) && !apierrors.IsConflict(err) {
-				klog.ErrorS(err, "Failed to initialize, retrying", "initializer", i.name, "namespace", name)
+				klog.ErrorS(err, "Failed to initialize namespace, retrying", "initializer", i.name, "namespace", name)
 			}
 			i.queue.AddRateLimited(name)
 		} else {
@@ -111,7 +112,7 @@ func (i *Initializer) serve(ctx context.Context) {
 	}
 }
 
-// initialize initializes one namespace if it is the initializer's turn.
+// initialize initializes a namespace if the initializer is first in its pending list.
 func (i *Initializer) initialize(ctx context.Context, name string) error {
 	object, ok, err := i.lister.GetByKey(name)
 	if err != nil || !ok {
@@ -128,8 +129,8 @@ func (i *Initializer) initialize(ctx context.Context, name string) error {
 	return Finish(ctx, i.client, namespace, i.name)
 }
 
-// Finish removes the name of an initializer from the pending list of a namespace. The patch fails if the
-// list has changed since it was read, so that it cannot remove or restore other names.
+// Finish removes the name of an initializer from the pending list of a namespace. The patch fails
+// if the list was changed after it was read, so it cannot remove or restore other names.
 func Finish(ctx context.Context, client kubernetes.Interface, namespace *corev1.Namespace, name string) error {
 	list := namespace.Annotations[v1alpha1.AnnotationPendingInitializers]
 	remaining := slices.DeleteFunc(initialization.SplitNames(list), func(pending string) bool { return pending == name })
@@ -140,7 +141,7 @@ func Finish(ctx context.Context, client kubernetes.Interface, namespace *corev1.
 		{"op": "replace", "path": path, "value": strings.Join(remaining, ",")},
 	})
 	if err != nil {
-		return fmt.Errorf("failed to encode a patch: %w", err)
+		return fmt.Errorf("failed to encode patch: %w", err)
 	}
 	_, err = client.CoreV1().Namespaces().Patch(ctx, namespace.Name, types.JSONPatchType, patch, metav1.PatchOptions{})
 	if apierrors.IsNotFound(err) {
@@ -152,5 +153,5 @@ func Finish(ctx context.Context, client kubernetes.Interface, namespace *corev1.
 	return nil
 }
 
-// Nothing is work that does nothing.
+// Nothing is a Work function that does nothing.
 func Nothing(context.Context, kubernetes.Interface, *corev1.Namespace) error { return nil }

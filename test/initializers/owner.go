@@ -18,30 +18,29 @@ import (
 )
 
 const (
-	// OwnerBindingName is the name of the RoleBinding that the initializer Owner creates in a
-	// namespace.
+	// OwnerBindingName is the name of the RoleBinding that Owner creates in a namespace.
 	OwnerBindingName = "owner"
-	// ownerRole is the ClusterRole that the RoleBinding refers to.
+	// ownerRole is the ClusterRole that the RoleBinding references.
 	ownerRole = "admin"
-	// serviceAccountPrefix is the prefix of the user names of ServiceAccounts.
+	// serviceAccountPrefix is the prefix of ServiceAccount user names.
 	serviceAccountPrefix = "system:serviceaccount:"
 )
 
-// OwnerAccount is the name of the ServiceAccount of OwnerManifest, and of its namespace.
+// OwnerAccount is the name of the ServiceAccount in OwnerManifest and of its namespace.
 const OwnerAccount = "owner-initializer"
 
-// OwnerManifest contains that ServiceAccount, its namespace and the permissions that Owner needs. Apply it
-// before any configuration exists.
+// OwnerManifest contains the ServiceAccount, its namespace and the permissions that Owner requires.
+// Apply it before you create a NamespaceInitializerConfiguration.
 //
 //go:embed manifests/owner.yaml
 var OwnerManifest string
 
-// Owner makes the requester of a namespace its administrator, with a RoleBinding to the admin
-// ClusterRole.
+// Owner grants the ClusterRole admin to the requester of a namespace with a RoleBinding in this
+// namespace.
 func Owner(ctx context.Context, client kubernetes.Interface, namespace *corev1.Namespace) error {
 	requester := namespace.Annotations[v1alpha1.AnnotationRequestedBy]
 	if requester == "" {
-		return fmt.Errorf("the requester of namespace %q is unknown: annotation %s is missing",
+		return fmt.Errorf("the requester of namespace %q is unknown: the annotation %s is missing",
 			namespace.Name, v1alpha1.AnnotationRequestedBy)
 	}
 	binding := applyrbacv1.RoleBinding(OwnerBindingName, namespace.Name).
@@ -54,7 +53,7 @@ func Owner(ctx context.Context, client kubernetes.Interface, namespace *corev1.N
 	return nil
 }
 
-// subject returns the RBAC subject of a user name.
+// subject returns the RBAC subject for a user name.
 func subject(user string) *applyrbacv1.SubjectApplyConfiguration {
 	if account, ok := strings.CutPrefix(user, serviceAccountPrefix); ok {
 		if namespace, name, ok := strings.Cut(account, ":"); ok {

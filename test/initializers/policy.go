@@ -19,19 +19,17 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// The objects that the initializer Policy creates.
+// Names of the objects that Policy creates.
 const (
-	// QuotaName is the name of the ResourceQuota.
-	QuotaName = "default"
-	// NetworkPolicyName is the name of the NetworkPolicy.
+	QuotaName         = "default"
 	NetworkPolicyName = "default-deny-ingress"
 )
 
-// PolicyAccount is the name of the ServiceAccount of PolicyManifest, and of its namespace.
+// PolicyAccount is the name of the ServiceAccount in PolicyManifest and of its namespace.
 const PolicyAccount = "policy-initializer"
 
-// PolicyManifest contains that ServiceAccount, its namespace and the permissions that Policy needs. Apply it
-// before any configuration exists.
+// PolicyManifest contains the ServiceAccount, its namespace and the permissions that Policy
+// requires. Apply it before you create a NamespaceInitializerConfiguration.
 //
 //go:embed manifests/policy.yaml
 var PolicyManifest string
@@ -51,28 +49,29 @@ func Policy(ctx context.Context, client kubernetes.Interface, namespace *corev1.
 	}
 	policy, err := client.NetworkingV1().NetworkPolicies(namespace.Name).Apply(ctx,
 		applynetworkingv1.NetworkPolicy(NetworkPolicyName, namespace.Name).WithSpec(
-			// An empty selector selects all pods, and without a rule nothing is allowed.
+			// An empty podSelector selects all Pods. A policy without rules allows no ingress.
 			applynetworkingv1.NetworkPolicySpec().WithPodSelector(applymetav1.LabelSelector()).
 				WithPolicyTypes(networkingv1.PolicyTypeIngress)),
 		applyOptions(PolicyAccount))
 	if err != nil {
 		return fmt.Errorf("failed to apply NetworkPolicy %q in namespace %q: %w", NetworkPolicyName, namespace.Name, err)
 	}
-	// Apply does not change fields that it does not set, such as the scopes of a quota and the rules
-	// of a NetworkPolicy. If another user has created the object, these can disable the policy.
+	// Server-side apply keeps fields that it does not set, such as the scopes of a ResourceQuota or
+	// the rules of a NetworkPolicy. If another user created the object, these fields can disable
+	// it.
 	if !equality.Semantic.DeepEqual(quota.Spec, corev1.ResourceQuotaSpec{Hard: hard}) {
-		return fmt.Errorf("another client has set fields of ResourceQuota %q in namespace %q", QuotaName, namespace.Name)
+		return fmt.Errorf("another client set fields of ResourceQuota %q in namespace %q", QuotaName, namespace.Name)
 	}
 	if !equality.Semantic.DeepEqual(policy.Spec, networkingv1.NetworkPolicySpec{
 		PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress},
 	}) {
-		return fmt.Errorf("another client has set fields of NetworkPolicy %q in namespace %q",
+		return fmt.Errorf("another client set fields of NetworkPolicy %q in namespace %q",
 			NetworkPolicyName, namespace.Name)
 	}
 	return nil
 }
 
-// applyOptions returns options with which an apply can be repeated and takes over existing fields.
+// applyOptions returns options that take over fields from other field managers.
 func applyOptions(fieldManager string) metav1.ApplyOptions {
 	return metav1.ApplyOptions{FieldManager: fieldManager, Force: true}
 }

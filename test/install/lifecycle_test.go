@@ -15,7 +15,6 @@ import (
 	. "github.com/onsi/gomega"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -23,10 +22,11 @@ import (
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/manager"
 	"github.com/nslifecycle/nslifecycle/test/controlplane"
+	"github.com/nslifecycle/nslifecycle/test/framework"
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// policyKinds lists the kinds in the order in which docs/install.md deletes them.
+// policyKinds lists the admission policy types in the order in which docs/install.md deletes them.
 const policyKinds = "mutatingadmissionpolicybindings,validatingadmissionpolicybindings," +
 	"mutatingadmissionpolicies,validatingadmissionpolicies"
 
@@ -34,7 +34,7 @@ var crds = []string{
 	"namespaceinitializerconfigurations.nslifecycle.dev", "namespaceinitializersets.nslifecycle.dev",
 }
 
-// way is one way to install and remove the project.
+// way is one way to install and uninstall the project.
 type way struct {
 	install, uninstall func(ctx context.Context)
 	// isAlone reports whether no other controller finalizes namespaces.
@@ -67,7 +67,7 @@ var ways = map[string]way{
 			kubectl(ctx, "delete", "namespace", controlplane.SystemNamespace)
 		},
 	},
-	"make, without the built-in namespace controller": {
+	"make in a cluster without the built-in namespace controller": {
 		install: func(ctx context.Context) { makeTarget(ctx, "deploy") },
 		uninstall: func(ctx context.Context) {
 			Expect(makeTarget(ctx, "undeploy", "UNDEPLOY_TIMEOUT=2s")).
@@ -85,59 +85,55 @@ func helmSucceeds(ctx context.Context, verb string, args ...string) {
 
 func deletePolicies(ctx context.Context) {
 	GinkgoHelper()
-	kubectl(ctx, "delete", policyKinds, "--selector=app.kubernetes.io/name=nslifecycle")
+	kubectl(ctx, "delete", policyKinds, "--selector=app.kubernetes.io/name=nslifecycle", "--ignore-not-found")
 }
 
-// All specs share a control plane, so each must restore it.
+// All specs share a control plane, so each spec must restore its initial state.
 var _ = Describe("An installation", Ordered, ContinueOnFailure, func() {
-	for _, name := range []string{"kustomize", "the manifest", "Helm", "make, without the built-in namespace controller"} {
+	for _, name := range []string{"kustomize", "the manifest", "Helm", "make in a cluster without the built-in namespace controller"} {
 		chosen := ways[name]
-		It("by "+name, func(ctx context.Context) {
+		It("with "+name+" works and can be uninstalled", func(ctx context.Context) {
 			if !chosen.isAlone {
-				endNamespaces(ctx)
+				startFinalization(ctx)
 			}
 			chosen.install(ctx)
 			running, err := plane.StartManager(ctx)
 			Expect(err).NotTo(HaveOccurred())
 			stop := stopOnce(running.Stop)
 
-			By("working")
+			By("checking that initializers are injected")
 			configuration := wrappers.MakeConfiguration("test").Initializers("a.test.example.com").Obj()
 			Expect(admin.Create(ctx, configuration)).To(Succeed())
-			Eventually(func(g Gomega) {
-				probe := wrappers.MakeNamespace("probe").Obj()
-				g.Expect(admin.Create(ctx, probe, client.DryRunAll)).To(Succeed())
-				g.Expect(probe.Labels).To(HaveKey(v1alpha1.LabelInitializing))
-			}).WithContext(ctx).WithTimeout(time.Minute).Should(Succeed())
+			expectInjected(ctx)
 			waiting := wrappers.MakeNamespace("waiting").Obj()
 			Expect(admin.Create(ctx, waiting)).To(Succeed())
 
-			By("removing it as documented")
+			By("uninstalling it as documented")
 			Expect(admin.Delete(ctx, configuration)).To(Succeed())
 			kubectl(ctx, "annotate", "--overwrite", "namespace", "waiting", v1alpha1.AnnotationPendingInitializers+"=")
 			stop()
 			chosen.uninstall(ctx)
 
 			By("checking that namespaces can be created and deleted")
-			expectNothingLeft(ctx)
+			expectNoRemainingObjects(ctx)
 			if chosen.isAlone {
-				endNamespaces(ctx)
+				startFinalization(ctx)
 			}
 			after := wrappers.MakeNamespace("after").Label(v1alpha1.LabelInitializing, "true").Obj()
 			Expect(admin.Create(ctx, after)).To(Succeed())
 			for _, namespace := range []*corev1.Namespace{waiting, after} {
 				Expect(admin.Delete(ctx, namespace)).To(Succeed())
-				expectDeleted(ctx, namespace.Name)
+				framework.ExpectDeleted(ctx, admin, namespace)
 			}
 		}, SpecTimeout(5*time.Minute))
 	}
 
-	It("is upgraded by Helm, including CRDs, after the manager has set the failure policy of inject to Fail", func(ctx context.Context) {
-		endNamespaces(ctx)
+	It("can be upgraded with Helm, including the CRDs, after the manager sets the failure policy of inject to Fail", func(ctx context.Context) {
+		startFinalization(ctx)
 		helmSucceeds(ctx, "install", "--create-namespace")
 		DeferCleanup(func(ctx context.Context) {
 			ways["Helm"].uninstall(ctx)
-			expectNothingLeft(ctx)
+			expectNoRemainingObjects(ctx)
 		})
 		later := clocktesting.NewFakePassiveClock(time.Now().Add(time.Hour))
 		running, err := plane.StartManager(ctx, func(options *manager.Options) { options.Clock = later })
@@ -168,12 +164,12 @@ var _ = Describe("An installation", Ordered, ContinueOnFailure, func() {
 
 var _ = Describe("An incomplete installation", Ordered, ContinueOnFailure, func() {
 	BeforeEach(func(ctx context.Context) {
-		endNamespaces(ctx)
+		startFinalization(ctx)
 		ways["the manifest"].install(ctx)
 		DeferCleanup(func(ctx context.Context) {
-			kubectl(ctx, "delete", policyKinds, "--selector=app.kubernetes.io/name=nslifecycle", "--ignore-not-found")
+			deletePolicies(ctx)
 			kubectl(ctx, "delete", "-f", manifest(), "--ignore-not-found")
-			expectNothingLeft(ctx)
+			expectNoRemainingObjects(ctx)
 		})
 	})
 
@@ -193,33 +189,29 @@ var _ = Describe("An incomplete installation", Ordered, ContinueOnFailure, func(
 		Expect(checkInstallation(ctx)).To(ContainSubstring(`ValidatingAdmissionPolicy "gate"`))
 	}, SpecTimeout(3*time.Minute))
 
-	It("allows administrators to complete the initialization of namespaces and delete them if the manager is missing", func(ctx context.Context) {
+	It("allows administrators to complete the initialization and delete namespaces if no manager runs", func(ctx context.Context) {
 		Expect(admin.Create(ctx, &v1alpha1.NamespaceInitializerSet{
 			ObjectMeta:   metav1.ObjectMeta{Name: v1alpha1.EffectiveSetName},
 			Initializers: []v1alpha1.EffectiveInitializer{{Name: "a.test.example.com"}},
 		})).To(Succeed())
-		Eventually(func(g Gomega) {
-			probe := wrappers.MakeNamespace("probe").Obj()
-			g.Expect(admin.Create(ctx, probe, client.DryRunAll)).To(Succeed())
-			g.Expect(probe.Labels).To(HaveKey(v1alpha1.LabelInitializing))
-		}).WithContext(ctx).WithTimeout(time.Minute).Should(Succeed())
-		for _, name := range []string{"opened", "deleted"} {
+		expectInjected(ctx)
+		for _, name := range []string{"completed", "deleted"} {
 			namespace := wrappers.MakeNamespace(name).Obj()
 			Expect(admin.Create(ctx, namespace)).To(Succeed())
-			if name == "opened" {
+			if name == "completed" {
 				kubectl(ctx, "annotate", "--overwrite", "namespace", name, v1alpha1.AnnotationPendingInitializers+"=")
 				Expect(admin.Get(ctx, client.ObjectKeyFromObject(namespace), namespace)).To(Succeed())
 				Expect(namespace.Labels).NotTo(HaveKey(v1alpha1.LabelInitializing))
 			}
 			Expect(admin.Delete(ctx, namespace)).To(Succeed())
-			expectDeleted(ctx, name)
+			framework.ExpectDeleted(ctx, admin, namespace)
 		}
 		Expect(checkInstallation(ctx)).To(ContainSubstring("FAIL  the leader renews its Lease: "))
 	}, SpecTimeout(4*time.Minute))
 })
 
-// stopOnce returns a function that calls stop once. It is also called at the
-// end of the spec.
+// stopOnce returns a function that calls stop on the first call only. The function is also called
+// when the spec ends.
 func stopOnce(stop func() error) func() {
 	isStopped := false
 	once := func() {
@@ -232,44 +224,44 @@ func stopOnce(stop func() error) func() {
 	return once
 }
 
-// checkInstallation runs the command of `helm test` with the permissions of its Pod, and returns
-// its output for a broken installation.
+// checkInstallation runs the command of `helm test` with the permissions of the test Pod, expects
+// the command to fail, and returns its output.
 func checkInstallation(ctx context.Context) string {
 	GinkgoHelper()
 	config, err := plane.ServiceAccountConfig(ctx, controlplane.SystemNamespace, controlplane.ServiceAccount)
 	Expect(err).NotTo(HaveOccurred())
-	own := filepath.Join(GinkgoT().TempDir(), "kubeconfig")
-	Expect(controlplane.WriteKubeconfig(own, config)).To(Succeed())
 	command := exec.CommandContext(ctx, filepath.Join(controlplane.Root(), "bin", "manager"),
 		"--check", "--check-timeout=5s")
-	command.Env = []string{"KUBECONFIG=" + own, "POD_NAMESPACE=" + controlplane.SystemNamespace}
+	command.Env = []string{"KUBECONFIG=" + framework.KubeconfigFile(config), "POD_NAMESPACE=" + controlplane.SystemNamespace}
 	output, err := command.CombinedOutput()
 	Expect(err).To(HaveOccurred(), string(output))
 	return string(output)
+}
+
+// expectInjected waits until the API server injects initializers into new namespaces.
+func expectInjected(ctx context.Context) {
+	GinkgoHelper()
+	Eventually(func(g Gomega) {
+		probe := wrappers.MakeNamespace("probe").Obj()
+		g.Expect(admin.Create(ctx, probe, client.DryRunAll)).To(Succeed())
+		g.Expect(probe.Labels).To(HaveKey(v1alpha1.LabelInitializing))
+	}).WithContext(ctx).WithTimeout(time.Minute).Should(Succeed())
 }
 
 func expectNamespaceLifecycle(ctx context.Context) {
 	GinkgoHelper()
 	namespace := wrappers.MakeNamespace("half").Obj()
 	Expect(admin.Create(ctx, namespace)).To(Succeed())
-	Expect(admin.Create(ctx, &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Name: "content", Namespace: namespace.Name},
-	})).To(Succeed())
+	Expect(admin.Create(ctx, wrappers.MakeConfigMap(namespace.Name, "content"))).To(Succeed())
 	Expect(admin.Delete(ctx, namespace)).To(Succeed())
-	expectDeleted(ctx, namespace.Name)
+	framework.ExpectDeleted(ctx, admin, namespace)
 }
 
-func expectDeleted(ctx context.Context, name string) {
+// expectNoRemainingObjects checks that all objects of the project are deleted. No remaining
+// namespace is terminating or initializing, or has additional finalizers.
+func expectNoRemainingObjects(ctx context.Context) {
 	GinkgoHelper()
-	Eventually(func() bool {
-		return apierrors.IsNotFound(admin.Get(ctx, client.ObjectKey{Name: name}, &corev1.Namespace{}))
-	}).WithContext(ctx).Should(BeTrue(), "namespace %q still exists", name)
-}
-
-// expectNothingLeft checks that all objects of the project are deleted, and no namespace is terminating.
-func expectNothingLeft(ctx context.Context) {
-	GinkgoHelper()
-	expectDeleted(ctx, controlplane.SystemNamespace)
+	framework.ExpectDeleted(ctx, admin, wrappers.MakeNamespace(controlplane.SystemNamespace).Obj())
 	kinds := policyKinds + ",crd,clusterroles,clusterrolebindings"
 	Eventually(func() string {
 		return kubectl(ctx, "get", kinds, "--selector=app.kubernetes.io/name=nslifecycle", "--output=name")

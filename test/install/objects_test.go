@@ -6,8 +6,10 @@ package install
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -25,21 +27,21 @@ const (
 	keep      = "helm.sh/resource-policy"
 )
 
-var _ = Describe("Every way of installing", func() {
-	It("installs the same objects", func(ctx context.Context) {
+var _ = Describe("The manifest and the chart", func() {
+	It("contain the same objects as config/default", func(ctx context.Context) {
 		kustomized := byName(parse(kubectl(ctx, "kustomize", filepath.Join(controlplane.Root(), "config", "default"))))
 		content, err := os.ReadFile(manifest())
 		Expect(err).NotTo(HaveOccurred())
 		manifested := byName(parse(string(content)))
-		dropMeaninglessNamespaces(kustomized)
-		dropMeaninglessNamespaces(manifested)
+		removeIgnoredNamespaces(kustomized)
+		removeIgnoredNamespaces(manifested)
 		expectSame(manifested, kustomized)
 
 		// By default, the chart omits the Namespace, which must exist before `helm install`.
 		rendered, err := template(ctx, "--set=namespace.create=true")
 		Expect(err).NotTo(HaveOccurred())
 		charted := byName(rendered)
-		dropMeaninglessNamespaces(charted)
+		removeIgnoredNamespaces(charted)
 		Expect(charted).To(HaveKey("Pod/nslifecycle-check"))
 		delete(charted, "Pod/nslifecycle-check")
 		for name, object := range charted {
@@ -62,7 +64,7 @@ var _ = Describe("Every way of installing", func() {
 })
 
 var _ = Describe("The chart", func() {
-	It("uses the namespace of the release", func(ctx context.Context) {
+	It("installs all namespaced objects in the namespace of the release", func(ctx context.Context) {
 		objects, err := template(ctx, "--namespace=elsewhere")
 		Expect(err).NotTo(HaveOccurred())
 		for _, object := range objects {
@@ -112,7 +114,7 @@ var _ = Describe("The chart", func() {
 		} {
 			Expect(named).To(HaveKey(name))
 			kustomized := byName(parse(kubectl(ctx, "kustomize", filepath.Join(controlplane.Root(), "config", part))))
-			// config/default adds the prefix.
+			// config/default adds the name prefix.
 			plain := strings.Replace(name, "/nslifecycle-", "/", 1)
 			Expect(kustomized).To(HaveKey(plain))
 			Expect(named[name].Object["spec"]).To(Equal(kustomized[plain].Object["spec"]), name)
@@ -144,7 +146,7 @@ var _ = Describe("The chart", func() {
 			ContainElements("--kube-api-qps=2e+06", "--kube-api-burst=3000000"))
 	}, SpecTimeout(time.Minute))
 
-	It("adds the labels by which Prometheus selects rules", func(ctx context.Context) {
+	It("adds the labels in the values to the PrometheusRule", func(ctx context.Context) {
 		objects, err := template(ctx, "--set=metrics.prometheusRule.enabled=true", "--set=metrics.prometheusRule.labels.release=mine")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(byName(objects)["PrometheusRule/nslifecycle-controller-manager-rules"].GetLabels()).To(And(
@@ -159,8 +161,8 @@ var _ = Describe("The chart", func() {
 		Entry("a negative number of replicas", "replicas=-1", "replicas"),
 		Entry("an unknown controller", "controllers=unknown", "controllers"),
 		Entry("a duration without a unit", "settlingTime=5", "settlingTime"),
-		Entry("the port of the health probes", "metrics.port=8081", "port"),
-		Entry("the selector label of the managers", "podLabels.control-plane=other", "podLabels"),
+		Entry("the port of the health probes as the metrics port", "metrics.port=8081", "port"),
+		Entry("a Pod label that overrides the selector label", "podLabels.control-plane=other", "podLabels"),
 		Entry("an incomplete digest", "image.digest=sha256:0", "digest"),
 		Entry("an argument without dashes", "extraArgs={check}", "extraArgs"),
 	)
@@ -177,10 +179,10 @@ func byName(objects []unstructured.Unstructured) map[string]*unstructured.Unstru
 	return named
 }
 
-// dropMeaninglessNamespaces removes the namespace from cluster-scoped objects. kustomize sets it on
-// kinds that it does not know to be cluster-scoped, which differ between versions (v5.8.1, in
-// kubectl 1.36, sets it on more of the admission policies than v5.8.2). The API server ignores it.
-func dropMeaninglessNamespaces(named map[string]*unstructured.Unstructured) {
+// removeIgnoredNamespaces removes metadata.namespace, which the API server ignores, from
+// cluster-scoped objects. kustomize sets the field if it does not know that a kind is
+// cluster-scoped: v5.8.1, which kubectl 1.36 uses, sets it on more admission policies than v5.8.2.
+func removeIgnoredNamespaces(named map[string]*unstructured.Unstructured) {
 	GinkgoHelper()
 	for name, object := range named {
 		isNamespaced, err := admin.IsObjectNamespaced(object)
@@ -191,16 +193,10 @@ func dropMeaninglessNamespaces(named map[string]*unstructured.Unstructured) {
 	}
 }
 
-// expectSame compares object by object, so that a failure shows the object that differs.
+// expectSame compares the objects one by one, so that a failure shows the object that differs.
 func expectSame(got, want map[string]*unstructured.Unstructured) {
 	GinkgoHelper()
-	names := func(objects map[string]*unstructured.Unstructured) (names []string) {
-		for name := range objects {
-			names = append(names, name)
-		}
-		return names
-	}
-	Expect(names(got)).To(ConsistOf(names(want)))
+	Expect(slices.Collect(maps.Keys(got))).To(ConsistOf(slices.Collect(maps.Keys(want))))
 	for name, object := range want {
 		Expect(got[name].Object).To(Equal(object.Object), name)
 	}

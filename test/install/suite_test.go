@@ -30,7 +30,7 @@ var (
 	plane *controlplane.ControlPlane
 	// admin is a member of system:masters.
 	admin client.Client
-	// kubeconfig is a file for the same user.
+	// kubeconfig is the path of a kubeconfig file for admin.
 	kubeconfig string
 )
 
@@ -42,7 +42,7 @@ func TestInstall(t *testing.T) {
 var _ = BeforeSuite(func(ctx context.Context) {
 	framework.SetDefaults()
 
-	// The suite builds the binaries before any spec, since the first build takes minutes.
+	// Build before the first spec, because the first build takes minutes.
 	makeTarget(ctx, "helm", "build")
 	cluster := framework.StartControlPlane(ctx)
 	plane, admin = cluster.ControlPlane, cluster.Admin
@@ -50,8 +50,8 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	Expect(controlplane.WriteKubeconfig(kubeconfig, plane.Admin)).To(Succeed())
 }, NodeTimeout(15*time.Minute))
 
-// makeTarget runs make in the root of the repository, against the control plane of the suite if it
-// runs.
+// makeTarget runs make in the root directory of the repository. If the control plane of the suite
+// is running, make uses this control plane.
 func makeTarget(ctx context.Context, args ...string) string {
 	GinkgoHelper()
 	command := exec.CommandContext(ctx, "make", append([]string{"--no-print-directory"}, args...)...)
@@ -72,7 +72,8 @@ func kubectl(ctx context.Context, args ...string) string {
 	return output
 }
 
-// helm runs the pinned version of Helm with its own directories, regardless of the user's settings.
+// helm runs the pinned version of Helm with its own directories, so that it ignores the settings of
+// the user.
 func helm(ctx context.Context, args ...string) (string, error) {
 	command := exec.CommandContext(ctx, filepath.Join(controlplane.Root(), "bin", "helm"), args...)
 	home := filepath.Join(plane.Dir, "helm")
@@ -86,11 +87,11 @@ func helm(ctx context.Context, args ...string) (string, error) {
 	return stdout.String(), nil
 }
 
-// chart and manifest are the files that users install.
+// chart and manifest return the paths of the files that users install.
 func chart() string    { return filepath.Join(controlplane.Root(), "dist", "chart") }
 func manifest() string { return filepath.Join(controlplane.Root(), "dist", "install.yaml") }
 
-// template renders the chart as `helm install` would, in the namespace of config/default.
+// template renders the chart for the namespace of config/default, as `helm install` does.
 func template(ctx context.Context, args ...string) ([]unstructured.Unstructured, error) {
 	output, err := helm(ctx, append([]string{
 		"template", "nslifecycle", chart(), "--namespace=" + controlplane.SystemNamespace, "--kube-version=1.36",
@@ -101,7 +102,7 @@ func template(ctx context.Context, args ...string) ([]unstructured.Unstructured,
 	return parse(output), nil
 }
 
-// parse reads the objects of a manifest.
+// parse returns the objects in a manifest.
 func parse(manifest string) []unstructured.Unstructured {
 	GinkgoHelper()
 	var objects []unstructured.Unstructured
@@ -115,9 +116,9 @@ func parse(manifest string) []unstructured.Unstructured {
 	return objects
 }
 
-// endNamespaces runs finalization outside the installation, as an administrator, like the built-in
-// namespace controller.
-func endNamespaces(ctx context.Context) {
+// startFinalization runs the finalization controller as an administrator until the spec ends. It
+// replaces the built-in namespace controller, which does not run in these tests.
+func startFinalization(ctx context.Context) {
 	GinkgoHelper()
 	running, err := controlplane.RunManager(ctx, rest.CopyConfig(plane.Admin), func(options *manager.Options) {
 		controllers, err := manager.ParseControllers("finalization")

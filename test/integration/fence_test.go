@@ -20,9 +20,9 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-var _ = Describe("The fence of config/samples/fence", func() {
-	It("limits an initializer to initializing namespaces", func(ctx context.Context) {
-		// Other specs use the initializer as well, so it is not deleted.
+var _ = Describe("The policies in config/samples/fence", func() {
+	It("restrict an initializer to initializing namespaces", func(ctx context.Context) {
+		// The initializer is not deleted, because other specs use it.
 		config := installInitializer(ctx, initializers.OwnerManifest, initializers.OwnerAccount)
 		fence := filepath.Join(controlplane.Root(), "config", "samples", "fence")
 		_, err := cluster.Kubectl(ctx, cluster.Admin.Config, "apply", "-k", fence)
@@ -32,7 +32,7 @@ var _ = Describe("The fence of config/samples/fence", func() {
 			Expect(err).NotTo(HaveOccurred())
 		})
 		fenced := framework.NewUser(config)
-		open := wrappers.MakeNamespace("default").Obj()
+		initialized := wrappers.MakeNamespace("default").Obj()
 		cluster.Register(ctx, "fence", "a.test.example.com")
 		initializing := framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("fenced"))
 
@@ -46,22 +46,22 @@ var _ = Describe("The fence of config/samples/fence", func() {
 			return fenced.Create(ctx, binding, client.DryRunAll)
 		}
 		const label = `{"labels": {"pod-security.kubernetes.io/enforce": "privileged"}}`
-		By("rejecting in other namespaces what its ClusterRole allows, once the API server enforces the policy")
-		Eventually(patch).WithContext(ctx).WithArguments(open.Name, label).
+		By("rejecting requests for other namespaces that the ClusterRole of the initializer allows")
+		Eventually(patch).WithContext(ctx).WithArguments(initialized.Name, label).
 			Should(MatchError(ContainSubstring("can change only Namespaces")))
-		Expect(patch(ctx, open.Name, `{"annotations": {"a": "b"}}`)).To(MatchError(ContainSubstring("can change only Namespaces")))
-		Expect(bind(ctx, open.Name)).To(MatchError(ContainSubstring("can write only into namespaces")))
+		Expect(patch(ctx, initialized.Name, `{"annotations": {"a": "b"}}`)).To(MatchError(ContainSubstring("can change only Namespaces")))
+		Expect(bind(ctx, initialized.Name)).To(MatchError(ContainSubstring("can write only")))
 
-		By("allowing it to initialize")
+		By("allowing the initializer to initialize a namespace")
 		Expect(bind(ctx, initializing.Name)).To(Succeed())
 		Expect(patch(ctx, initializing.Name, `{"annotations": {"a": "b"}}`)).To(Succeed())
 		Expect(patch(ctx, initializing.Name, `{"annotations": {"nslifecycle.dev/pending-initializers": null}}`)).To(Succeed())
 
-		By("rejecting changes of other labels of an initializing namespace")
+		By("rejecting changes to other labels of an initializing namespace")
 		Expect(patch(ctx, initializing.Name, label)).To(MatchError(ContainSubstring("their other labels")))
 
 		By("not affecting other users")
-		Expect(cluster.Admin.Patch(ctx, open, client.RawPatch(types.MergePatchType, []byte(`{"metadata": `+label+`}`)), client.DryRunAll)).
+		Expect(cluster.Admin.Patch(ctx, initialized, client.RawPatch(types.MergePatchType, []byte(`{"metadata": `+label+`}`)), client.DryRunAll)).
 			To(Succeed())
 	}, SpecTimeout(3*time.Minute))
 })

@@ -47,7 +47,7 @@ spec:
     subresources: {status: {}}
 `
 
-// attempt is a write into a namespace in which every object named "existing" exists.
+// attempt sends a write request to a namespace that contains the objects that fill creates.
 type attempt func(ctx context.Context, config *rest.Config, namespace string) error
 
 func core(do func(context.Context, kubernetes.Interface, string) error) attempt {
@@ -64,7 +64,7 @@ func widget(do func(context.Context, dynamic.ResourceInterface) error) attempt {
 	}
 }
 
-// connect opens a streaming subresource, as kubectl exec does.
+// connect sends a request to a streaming subresource, as kubectl exec does.
 func connect(subresource string) attempt {
 	return core(func(ctx context.Context, c kubernetes.Interface, namespace string) error {
 		return c.CoreV1().RESTClient().Post().Namespace(namespace).Resource("pods").Name("existing").
@@ -80,14 +80,7 @@ func makeWidget(name string) *unstructured.Unstructured {
 	}}
 }
 
-func makePod(name string) *corev1.Pod {
-	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "example.com/image"}}},
-	}
-}
-
-// attempts are the writes that the gate must reject, by name.
+// attempts maps names to write requests that the gate must reject.
 var attempts = map[string]attempt{
 	"create a ConfigMap": core(func(ctx context.Context, c kubernetes.Interface, ns string) error {
 		_, err := c.CoreV1().ConfigMaps(ns).Create(ctx, &corev1.ConfigMap{
@@ -212,17 +205,17 @@ func patchConfigMap(patchType types.PatchType, patch string) attempt {
 	})
 }
 
-// fill creates the objects that the attempts need, as an initializer would.
+// fill creates the objects that the attempts require. It uses the initializer user.
 func fill(ctx context.Context, namespace string) {
 	GinkgoHelper()
 	c := cluster.Initializer
 	labels := map[string]string{"app": "existing"}
-	podTemplate := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: makePod("").Spec}
+	podTemplate := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: wrappers.MakePod("", "").Spec}
 	for _, object := range []client.Object{
 		wrappers.MakeConfigMap(namespace, "existing"), wrappers.MakeConfigMap(namespace, "deletable"),
 		wrappers.MakeConfigMap(namespace, "collectable"), makeWidget("collectable"),
 		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "existing"}},
-		makePod("existing"), makePod("evictable"),
+		wrappers.MakePod("", "existing"), wrappers.MakePod("", "evictable"),
 		&appsv1.Deployment{
 			ObjectMeta: metav1.ObjectMeta{Name: "existing"},
 			Spec: appsv1.DeploymentSpec{
@@ -263,7 +256,7 @@ var _ = Describe("The gate", Ordered, ContinueOnFailure, func() {
 		}, SpecTimeout(time.Minute))
 	}
 
-	It("allows the identities of the control plane", func(ctx context.Context) {
+	It("allows writes by control plane components", func(ctx context.Context) {
 		for user, groups := range map[string][]string{
 			"system:kube-controller-manager": {"system:authenticated"},
 			"system:kube-scheduler":          {"system:authenticated"},
@@ -283,7 +276,7 @@ var _ = Describe("The gate", Ordered, ContinueOnFailure, func() {
 		}
 	}, SpecTimeout(time.Minute))
 
-	It("does not allow a user with a Role inside the namespace", func(ctx context.Context) {
+	It("rejects a user who has the initialize verb only through a Role in the namespace", func(ctx context.Context) {
 		const user = "insider@corp.example.com"
 		rules := []rbacv1.PolicyRule{
 			{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: append([]string{"initialize"}, framework.VerbsButInitialize...)},
@@ -300,7 +293,7 @@ var _ = Describe("The gate", Ordered, ContinueOnFailure, func() {
 		}).WithContext(ctx).Should(BeForbiddenBy("gate"))
 	}, SpecTimeout(time.Minute))
 
-	It("allows a user with a ClusterRole for this namespace's name, in this namespace only", func(ctx context.Context) {
+	It("allows a user with the initialize verb on one namespace to write to this namespace only", func(ctx context.Context) {
 		other := framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("gate"))
 		const user = "one-namespace@corp.example.com"
 		cluster.Bind(ctx, framework.Unique("one-namespace"), []rbacv1.PolicyRule{
@@ -313,7 +306,7 @@ var _ = Describe("The gate", Ordered, ContinueOnFailure, func() {
 		Expect(writer.Create(ctx, wrappers.MakeConfigMap(other.Name, "named"))).To(BeForbiddenBy("gate", other.Name))
 	}, SpecTimeout(time.Minute))
 
-	It("rejects an impersonated user without the verb", func(ctx context.Context) {
+	It("rejects an impersonated user without the initialize verb", func(ctx context.Context) {
 		Expect(cluster.Impersonate(framework.OrdinaryUser).Create(ctx, wrappers.MakeConfigMap(namespace.Name, "imp"))).
 			To(BeForbiddenBy("gate"))
 	}, SpecTimeout(time.Minute))
@@ -330,18 +323,19 @@ var _ = Describe("The gate", Ordered, ContinueOnFailure, func() {
 	It("is not evaluated for a namespace that is not initializing", func(ctx context.Context) {
 		other := framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("gate"))
 		cluster.Finish(ctx, other.Name)
-		// Every evaluation of the policy rejects this user, so a request that succeeds was not evaluated.
-		// The binding uses the watch cache of the API server, which may be stale for a moment.
+		// If the API server evaluates the policy for this user, the policy rejects the request. A
+		// request that succeeds therefore shows that the policy was not evaluated. The API server
+		// matches the binding against its watch cache, which can be stale for a few milliseconds.
 		Eventually(cluster.Ordinary.Create).WithContext(ctx).WithArguments(wrappers.MakeConfigMap(other.Name, "first")).
 			Should(Succeed())
 		for range 20 {
 			Expect(cluster.Ordinary.Create(ctx, wrappers.MakeConfigMap(other.Name, framework.Unique("free")))).To(Succeed())
 		}
-		Expect(cluster.Ordinary.Create(ctx, wrappers.MakeConfigMap(namespace.Name, "refused"))).To(BeForbiddenBy("gate"))
+		Expect(cluster.Ordinary.Create(ctx, wrappers.MakeConfigMap(namespace.Name, "rejected"))).To(BeForbiddenBy("gate"))
 	}, SpecTimeout(time.Minute))
 })
 
-// bindUser authorizes a user to write everywhere, without "initialize".
+// bindUser grants a user all verbs on all resources except "initialize".
 func bindUser(ctx context.Context, user string) {
 	GinkgoHelper()
 	cluster.Bind(ctx, framework.Unique("user"), []rbacv1.PolicyRule{

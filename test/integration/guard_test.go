@@ -21,50 +21,50 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/framework"
 )
 
-// edit is a change of labels and annotations of a namespace. A nil value removes a key.
+// edit is a change to the labels and annotations of a namespace. A nil value removes a key.
 type edit struct {
 	labels, annotations map[string]*string
 }
 
 func set(value string) *string { return &value }
 
-// onTwo are changes to a namespace that waits for "a.test.example.com" and
-// "b.test.example.com".
-var onTwo = map[string]edit{
-	"changing the label":                 {labels: map[string]*string{v1alpha1.LabelInitializing: set("false")}},
-	"emptying the list":                  {annotations: map[string]*string{v1alpha1.AnnotationPendingInitializers: set("")}},
-	"removing an entry":                  pendingEdit("b.test.example.com"),
-	"adding to the list":                 pendingEdit("a.test.example.com,b.test.example.com,c.test.example.com"),
-	"reordering the list":                pendingEdit("b.test.example.com,a.test.example.com"),
-	"repeating an entry":                 pendingEdit("a.test.example.com,a.test.example.com"),
-	"replacing an entry":                 pendingEdit("a.test.example.com,x.test.example.com"),
-	"spelling the list in another way":   pendingEdit("a.test.example.com, b.test.example.com"),
-	"changing requested-by":              {annotations: map[string]*string{v1alpha1.AnnotationRequestedBy: set("mallory")}},
-	"changing the list's origin":         {annotations: map[string]*string{v1alpha1.AnnotationInitializers: set("a.test.example.com")}},
-	"setting a failure result":           {annotations: map[string]*string{v1alpha1.AnnotationInitializationResult: set(`{"status":"Failure"}`)}},
-	"removing the label, keeping a list": {labels: map[string]*string{v1alpha1.LabelInitializing: nil}, annotations: map[string]*string{v1alpha1.AnnotationPendingInitializers: set("b.test.example.com")}},
+// rejected maps names to changes that ordinary users must not make to a namespace with the pending
+// list "a.test.example.com,b.test.example.com".
+var rejected = map[string]edit{
+	"changing the label":                  {labels: map[string]*string{v1alpha1.LabelInitializing: set("false")}},
+	"emptying the list":                   {annotations: map[string]*string{v1alpha1.AnnotationPendingInitializers: set("")}},
+	"removing an entry":                   pendingEdit("b.test.example.com"),
+	"adding to the list":                  pendingEdit("a.test.example.com,b.test.example.com,c.test.example.com"),
+	"reordering the list":                 pendingEdit("b.test.example.com,a.test.example.com"),
+	"duplicating an entry":                pendingEdit("a.test.example.com,a.test.example.com"),
+	"replacing an entry":                  pendingEdit("a.test.example.com,x.test.example.com"),
+	"adding a space to the list":          pendingEdit("a.test.example.com, b.test.example.com"),
+	"changing requested-by":               {annotations: map[string]*string{v1alpha1.AnnotationRequestedBy: set("mallory")}},
+	"changing the initializers":           {annotations: map[string]*string{v1alpha1.AnnotationInitializers: set("a.test.example.com")}},
+	"setting a failure result":            {annotations: map[string]*string{v1alpha1.AnnotationInitializationResult: set(`{"status":"Failure"}`)}},
+	"removing the label but not the list": {labels: map[string]*string{v1alpha1.LabelInitializing: nil}, annotations: map[string]*string{v1alpha1.AnnotationPendingInitializers: set("b.test.example.com")}},
 }
 
-// leavingOut are changes that omit keys of the namespace. They change nothing.
-var leavingOut = map[string]edit{
-	"the label":         {labels: map[string]*string{v1alpha1.LabelInitializing: nil}},
-	"the list":          {annotations: map[string]*string{v1alpha1.AnnotationPendingInitializers: nil}},
-	"list and label":    {labels: map[string]*string{v1alpha1.LabelInitializing: nil}, annotations: map[string]*string{v1alpha1.AnnotationPendingInitializers: nil}},
-	"requested-by":      {annotations: map[string]*string{v1alpha1.AnnotationRequestedBy: nil}},
-	"the list's origin": {annotations: map[string]*string{v1alpha1.AnnotationInitializers: nil}},
+// omitted maps names to changes that omit keys of the namespace. The API server keeps these keys.
+var omitted = map[string]edit{
+	"the label":        {labels: map[string]*string{v1alpha1.LabelInitializing: nil}},
+	"the list":         {annotations: map[string]*string{v1alpha1.AnnotationPendingInitializers: nil}},
+	"both":             {labels: map[string]*string{v1alpha1.LabelInitializing: nil}, annotations: map[string]*string{v1alpha1.AnnotationPendingInitializers: nil}},
+	"requested-by":     {annotations: map[string]*string{v1alpha1.AnnotationRequestedBy: nil}},
+	"the initializers": {annotations: map[string]*string{v1alpha1.AnnotationInitializers: nil}},
 }
 
-// evenForHolders are the changes that no user may make, not even with the initialize verb, and the
-// messages of the rejections.
-var evenForHolders = map[string]string{
-	"changing the label":               "must be \"true\"",
-	"adding to the list":               "can only be removed",
-	"reordering the list":              "can only be removed",
-	"repeating an entry":               "can only be removed",
-	"replacing an entry":               "can only be removed",
-	"spelling the list in another way": "can only be removed",
-	"changing requested-by":            "are immutable",
-	"changing the list's origin":       "are immutable",
+// rejectedForAll maps the changes that no user can make, not even with the initialize verb, to the
+// expected error messages.
+var rejectedForAll = map[string]string{
+	"changing the label":         "must be \"true\"",
+	"adding to the list":         "can only be removed",
+	"reordering the list":        "can only be removed",
+	"duplicating an entry":       "can only be removed",
+	"replacing an entry":         "can only be removed",
+	"adding a space to the list": "can only be removed",
+	"changing requested-by":      "are immutable",
+	"changing the initializers":  "are immutable",
 }
 
 func pendingEdit(list string) edit {
@@ -74,7 +74,7 @@ func pendingEdit(list string) edit {
 // way sends an edit.
 type way func(ctx context.Context, config *rest.Config, namespace *corev1.Namespace, change edit) error
 
-// ways are all ways of the API to send an edit, on the object and its subresources.
+// ways maps names to the request types that can send an edit, on the object and its subresources.
 var ways = map[string]way{
 	"PUT":                      put(""),
 	"PUT on /status":           put("status"),
@@ -91,7 +91,7 @@ var ways = map[string]way{
 func put(subresource string) way {
 	return func(ctx context.Context, config *rest.Config, namespace *corev1.Namespace, change edit) error {
 		changed := namespace.DeepCopy()
-		changed.ResourceVersion = "" // the operator writes its conditions at the same time
+		changed.ResourceVersion = "" // The operator updates the conditions concurrently.
 		change.applyTo(changed)
 		return framework.NewUser(config).Clientset().CoreV1().RESTClient().Put().Resource("namespaces").Name(changed.Name).
 			SubResource(strings.Fields(subresource)...).Body(changed).Do(ctx).Error()
@@ -116,7 +116,7 @@ func (e edit) applyTo(namespace *corev1.Namespace) {
 func patchWith(patchType types.PatchType, subresource string) way {
 	return func(ctx context.Context, config *rest.Config, namespace *corev1.Namespace, change edit) error {
 		metadata := map[string]any{}
-		if change.labels != nil { // null would remove all of them
+		if change.labels != nil { // null would remove all labels.
 			metadata["labels"] = change.labels
 		}
 		if change.annotations != nil {
@@ -144,7 +144,8 @@ func jsonPatch(subresource string) way {
 	}
 }
 
-// apply cannot remove fields of another manager, so a removal sends the empty value.
+// apply sends an edit with server-side apply, which cannot remove fields that another field manager
+// owns. It therefore sends the empty value for a removal.
 func apply(subresource string) way {
 	return func(ctx context.Context, config *rest.Config, namespace *corev1.Namespace, change edit) error {
 		values := func(from map[string]*string) map[string]string {
@@ -193,12 +194,13 @@ var _ = Describe("The guard", Ordered, ContinueOnFailure, func() {
 		if strings.HasPrefix(wayName, "server-side apply") {
 			continue // Server-side apply removes only the fields that its field manager owns; test/security tests this.
 		}
-		It("keeps state that is omitted by "+wayName, func(ctx context.Context) {
-			// The operator has written its conditions, so the status in a PUT is current.
+		It("keeps state that a request omits: "+wayName, func(ctx context.Context) {
+			// Wait until the operator has updated the conditions, so that a PUT request contains
+			// the current status.
 			Eventually(func(g Gomega) {
 				g.Expect(cluster.GetNamespace(g, ctx, namespace.Name)).To(BeInitializing("True", v1alpha1.ReasonPending))
 			}).WithContext(ctx).Should(Succeed())
-			for name, change := range leavingOut {
+			for name, change := range omitted {
 				for _, config := range []*rest.Config{cluster.Ordinary.Config, cluster.Initializer.Config} {
 					By(name)
 					Expect(send(ctx, config, cluster.GetNamespace(Default, ctx, namespace.Name), change)).To(Succeed())
@@ -209,35 +211,35 @@ var _ = Describe("The guard", Ordered, ContinueOnFailure, func() {
 	}
 
 	for wayName, send := range ways {
-		It("rejects every change of an ordinary user by "+wayName, func(ctx context.Context) {
-			for name, change := range onTwo {
+		It("rejects changes by an ordinary user: "+wayName, func(ctx context.Context) {
+			for name, change := range rejected {
 				By(name)
 				err := send(ctx, cluster.Ordinary.Config, namespace, change)
 				Expect(err).To(BeDeniedBy("guard"))
-				if _, isOrigin := change.annotations[v1alpha1.AnnotationRequestedBy]; !isOrigin &&
-					change.annotations[v1alpha1.AnnotationInitializers] == nil && !strings.Contains(name, "origin") {
+				if change.annotations[v1alpha1.AnnotationRequestedBy] == nil &&
+					change.annotations[v1alpha1.AnnotationInitializers] == nil {
 					Expect(err).To(BeForbiddenBy("guard", `user "`+framework.OrdinaryUser+`"`, `initialization of namespace "`+namespace.Name+`"`))
 				}
 			}
 			expectUntouched(ctx, namespace)
 		}, SpecTimeout(time.Minute))
 
-		It("rejects changes of an initializer that no user may make by "+wayName, func(ctx context.Context) {
-			for name, message := range evenForHolders {
+		It("rejects changes by an initializer that no user can make: "+wayName, func(ctx context.Context) {
+			for name, message := range rejectedForAll {
 				By(name)
-				Expect(send(ctx, cluster.Initializer.Config, namespace, onTwo[name])).To(BeDeniedBy("guard", message))
+				Expect(send(ctx, cluster.Initializer.Config, namespace, rejected[name])).To(BeDeniedBy("guard", message))
 			}
 			expectUntouched(ctx, namespace)
 		}, SpecTimeout(time.Minute))
 
-		It("allows an initializer to remove entries of the list and complete the initialization by "+wayName, func(ctx context.Context) {
+		It("allows an initializer to remove entries from the list and complete the initialization: "+wayName, func(ctx context.Context) {
 			mine := framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("guard"))
 			Expect(send(ctx, cluster.Initializer.Config, mine, pendingEdit("b.test.example.com"))).To(Succeed())
 			now := cluster.GetNamespace(Default, ctx, mine.Name)
 			Expect(framework.PendingOf(now)).To(Equal("b.test.example.com"))
 			Expect(now.Labels).To(HaveKeyWithValue(v1alpha1.LabelInitializing, "true"))
 
-			By("rejecting to restore an entry")
+			By("rejecting the restoration of an entry")
 			Expect(send(ctx, cluster.Initializer.Config, now, pendingEdit("a.test.example.com,b.test.example.com"))).To(BeDeniedBy("guard"))
 
 			By("emptying the list")
@@ -247,7 +249,7 @@ var _ = Describe("The guard", Ordered, ContinueOnFailure, func() {
 			Expect(now.Annotations).NotTo(HaveKey(v1alpha1.AnnotationPendingInitializers))
 			Expect(now.Annotations).To(HaveKeyWithValue(v1alpha1.AnnotationRequestedBy, framework.OrdinaryUser))
 
-			By("rejecting to restore the list, for all users")
+			By("rejecting the restoration of state by any user")
 			for _, config := range []*rest.Config{cluster.Ordinary.Config, cluster.Initializer.Config, cluster.Admin.Config} {
 				for _, change := range []edit{
 					pendingEdit("a.test.example.com"),
@@ -265,7 +267,7 @@ var _ = Describe("The guard", Ordered, ContinueOnFailure, func() {
 		}, SpecTimeout(time.Minute))
 	}
 
-	It("rejects adding the label alone, even for an administrator", func(ctx context.Context) {
+	It("rejects the label without a list, even from an administrator", func(ctx context.Context) {
 		mine := framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("guard"))
 		cluster.Finish(ctx, mine.Name)
 		cluster.Finish(ctx, mine.Name)
@@ -280,23 +282,23 @@ var _ = Describe("The guard", Ordered, ContinueOnFailure, func() {
 		Expect(err).NotTo(HaveOccurred())
 	}, SpecTimeout(time.Minute))
 
-	It("rejects completing an initialization that has failed", func(ctx context.Context) {
-		// The operator deletes a failed namespace, so one write makes both changes.
+	It("rejects the completion of a failed initialization", func(ctx context.Context) {
+		// One request makes both changes, because the operator deletes a failed namespace.
 		mine := framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("guard"))
-		change := onTwo["emptying the list"]
+		change := rejected["emptying the list"]
 		change.annotations = map[string]*string{
 			v1alpha1.AnnotationPendingInitializers:  set(""),
 			v1alpha1.AnnotationInitializationResult: set(`{"kind":"Status","status": "Failure"}`),
 		}
-		Expect(ways["merge patch"](ctx, cluster.Initializer.Config, mine, change)).To(BeDeniedBy("guard", "cannot be opened"))
+		Expect(ways["merge patch"](ctx, cluster.Initializer.Config, mine, change)).To(BeDeniedBy("guard", "its initialization cannot complete"))
 	}, SpecTimeout(time.Minute))
 
-	It("rejects an impersonated user without the verb", func(ctx context.Context) {
-		Expect(ways["merge patch"](ctx, cluster.Impersonate(framework.OrdinaryUser).Config, namespace, onTwo["emptying the list"])).
+	It("rejects changes by an impersonated user without the initialize verb", func(ctx context.Context) {
+		Expect(ways["merge patch"](ctx, cluster.Impersonate(framework.OrdinaryUser).Config, namespace, rejected["emptying the list"])).
 			To(BeForbiddenBy("guard"))
 	}, SpecTimeout(time.Minute))
 
-	It("allows only one of two concurrent writes", func(ctx context.Context) {
+	It("keeps conflict detection: an update with an old resource version fails", func(ctx context.Context) {
 		stale := cluster.GetNamespace(Default, ctx, namespace.Name)
 		stale.ResourceVersion = "1"
 		stale.Annotations[v1alpha1.AnnotationPendingInitializers] = "b.test.example.com"
@@ -304,6 +306,7 @@ var _ = Describe("The guard", Ordered, ContinueOnFailure, func() {
 	}, SpecTimeout(time.Minute))
 })
 
+// expectUntouched checks that the namespace has the state that the inject policy added.
 func expectUntouched(ctx context.Context, namespace *corev1.Namespace) {
 	GinkgoHelper()
 	now := cluster.GetNamespace(Default, ctx, namespace.Name)

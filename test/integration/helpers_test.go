@@ -17,7 +17,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/matchers"
 )
 
-// serve runs an initializer until the end of the spec.
+// serve runs an initializer until the spec ends.
 func serve(ctx context.Context, config *rest.Config, name string, work initializers.Work) {
 	GinkgoHelper()
 	running, err := initializers.Start(ctx, config, name, work)
@@ -25,29 +25,18 @@ func serve(ctx context.Context, config *rest.Config, name string, work initializ
 	DeferCleanup(running.Stop)
 }
 
-// Matchers that several suites share.
 var (
 	HaveCondition = matchers.HaveCondition
 	BeDeniedBy    = matchers.BeDeniedBy
 	BeForbiddenBy = matchers.BeForbiddenBy
 )
 
-// BeInitializing matches a namespace whose Initializing condition has this status and reason.
+// BeInitializing matches a namespace whose Initializing condition has the given status and reason.
 func BeInitializing(status corev1.ConditionStatus, reason string) types.GomegaMatcher {
 	return HaveCondition(v1alpha1.ConditionInitializing, status, reason)
 }
 
-// conditionMessage returns the message of a condition of a namespace.
-func conditionMessage(namespace *corev1.Namespace, conditionType corev1.NamespaceConditionType) string {
-	for _, condition := range namespace.Status.Conditions {
-		if condition.Type == conditionType {
-			return condition.Message
-		}
-	}
-	return ""
-}
-
-// NotBeDenied succeeds unless a policy of this project denies the request.
+// NotBeDenied matches every result of a request, except a denial by a policy of this project.
 func NotBeDenied() types.GomegaMatcher {
 	return Or(Not(HaveOccurred()), Not(MatchError(ContainSubstring("nslifecycle-"))))
 }

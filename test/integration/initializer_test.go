@@ -28,18 +28,18 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// initializerRules are the permissions that package initializer requires.
+// initializerRules are the permissions that pkg/initializer requires.
 var initializerRules = []rbacv1.PolicyRule{
 	{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"get", "list", "watch", "patch", "initialize"}},
 }
 
-// The optional permissions.
+// Optional permissions.
 var (
 	statusRule   = rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"namespaces/status"}, Verbs: []string{"patch"}}
 	finalizeRule = rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"namespaces/finalize"}, Verbs: []string{"update"}}
 )
 
-// startManager runs a manager with an empty scheme until the end of the spec.
+// startManager runs a manager with an empty scheme until the spec ends.
 func startManager(config *rest.Config, add func(mgr ctrl.Manager) error) {
 	GinkgoHelper()
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
@@ -60,8 +60,8 @@ func ownCondition(name string) corev1.NamespaceConditionType {
 	return corev1.NamespaceConditionType(name + v1alpha1.ConditionInitializedSuffix)
 }
 
-var _ = Describe("Package initializer", func() {
-	It("removes its name from the pending list when the function has succeeded, with the documented permissions", func(ctx context.Context) {
+var _ = Describe("An initializer that uses pkg/initializer", func() {
+	It("removes its name from the pending list after the function succeeds, with only the documented permissions", func(ctx context.Context) {
 		first, second := framework.Unique("first")+".corp.example.com", framework.Unique("second")+".corp.example.com"
 		config := cluster.AddUserWithRules(ctx, framework.Unique("package-initializer"), initializerRules...).Config
 		var calls atomic.Int32
@@ -70,7 +70,7 @@ var _ = Describe("Package initializer", func() {
 				pkginitializer.Add(mgr, second, func(_ context.Context, namespace *corev1.Namespace) (pkginitializer.Result, error) {
 					calls.Add(1)
 					if pending := namespace.Annotations[v1alpha1.AnnotationPendingInitializers]; pending != second {
-						return pkginitializer.Result{}, pkginitializer.Failed("TooEarly", "pending are %s", pending)
+						return pkginitializer.Result{}, pkginitializer.Failed("TooEarly", "the pending initializers are %s", pending)
 					}
 					return pkginitializer.Result{Message: "nothing is left to do"}, nil
 				}),
@@ -89,7 +89,7 @@ var _ = Describe("Package initializer", func() {
 		Expect(calls.Load()).To(BeEquivalentTo(1))
 	}, SpecTimeout(time.Minute))
 
-	It("publishes the result of the function, which is kept", func(ctx context.Context) {
+	It("publishes the result of the function in a condition, which remains after the initialization", func(ctx context.Context) {
 		name := framework.Unique("published") + ".corp.example.com"
 		config := cluster.AddUserWithRules(ctx, framework.Unique("package-initializer"), append(initializerRules, statusRule)...).Config
 		startManager(config, func(mgr ctrl.Manager) error {
@@ -98,9 +98,9 @@ var _ = Describe("Package initializer", func() {
 				case "panic":
 					panic("index out of range")
 				case "":
-					return pkginitializer.Result{}, pkginitializer.NotYet(time.Hour, "NoLabel", "set label go")
+					return pkginitializer.Result{}, pkginitializer.NotYet(time.Hour, "NoLabel", "set the label go")
 				}
-				return pkginitializer.Result{Reason: "Labelled", Message: "it has label go"}, nil
+				return pkginitializer.Result{Reason: "Labelled", Message: "the namespace has the label go"}, nil
 			})
 		})
 		cluster.Register(ctx, framework.Unique("package"), name)
@@ -114,16 +114,16 @@ var _ = Describe("Package initializer", func() {
 		waits := framework.Unique("waits")
 		Expect(cluster.Ordinary.Create(ctx, wrappers.MakeNamespace(waits).Obj())).To(Succeed())
 		Eventually(func(g Gomega) {
-			g.Expect(cluster.GetNamespace(g, ctx, waits)).To(matchers.HaveCondition(ownCondition(name), corev1.ConditionFalse, "NoLabel", "set label go"))
+			g.Expect(cluster.GetNamespace(g, ctx, waits)).To(matchers.HaveCondition(ownCondition(name), corev1.ConditionFalse, "NoLabel", "set the label go"))
 		}).WithContext(ctx).Should(Succeed())
 
-		// The function is called when the namespace changes, not after an hour.
+		// The function is called again when the namespace changes, not after an hour.
 		for _, namespace := range []string{waits, bad} {
 			Expect(cluster.Ordinary.Patch(ctx, wrappers.MakeNamespace(namespace).Obj(),
 				client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"go":"on"}}}`)))).To(Succeed())
 			Eventually(func(g Gomega) {
 				g.Expect(cluster.GetNamespace(g, ctx, namespace)).To(And(
-					matchers.HaveCondition(ownCondition(name), corev1.ConditionTrue, "Labelled", "it has label go"),
+					matchers.HaveCondition(ownCondition(name), corev1.ConditionTrue, "Labelled", "the namespace has the label go"),
 					matchers.HaveCondition(v1alpha1.ConditionInitializing, corev1.ConditionFalse, v1alpha1.ReasonCompleted)))
 			}).WithContext(ctx).Should(Succeed())
 		}
@@ -134,7 +134,7 @@ var _ = Describe("Package initializer", func() {
 		config := cluster.AddUserWithRules(ctx, framework.Unique("package-initializer"), initializerRules...).Config
 		startManager(config, func(mgr ctrl.Manager) error {
 			return pkginitializer.Add(mgr, name, func(context.Context, *corev1.Namespace) (pkginitializer.Result, error) {
-				return pkginitializer.Result{}, pkginitializer.Failed("NoQuota", "nothing is left for %q", "shop")
+				return pkginitializer.Result{}, pkginitializer.Failed("NoQuota", "no quota is left for %q", "shop")
 			})
 		})
 		cluster.Register(ctx, framework.Unique("package"), name)
@@ -146,12 +146,12 @@ var _ = Describe("Package initializer", func() {
 			now := cluster.GetNamespace(g, ctx, namespace.Name)
 			g.Expect(now.DeletionTimestamp).NotTo(BeNil())
 			g.Expect(now).To(matchers.HaveCondition(v1alpha1.ConditionInitializing, corev1.ConditionFalse, v1alpha1.ReasonFailed,
-				`NoQuota: nothing is left for "shop"`))
+				`NoQuota: no quota is left for "shop"`))
 		}).WithContext(ctx).Should(Succeed())
 		Expect(cluster.Admin.Patch(ctx, namespace, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))).To(Succeed())
 	}, SpecTimeout(time.Minute))
 
-	It("adds a finalizer before the first call, and changes nothing else", func(ctx context.Context) {
+	It("adds a finalizer before the first call, and preserves other fields", func(ctx context.Context) {
 		const finalizer = corev1.FinalizerName("search.example.com/index")
 		name := framework.Unique("finalizer") + ".corp.example.com"
 		config := cluster.AddUserWithRules(ctx, framework.Unique("package-initializer"), append(initializerRules, finalizeRule)...).Config
@@ -171,13 +171,13 @@ var _ = Describe("Package initializer", func() {
 			now := cluster.GetNamespace(g, ctx, namespace.Name)
 			g.Expect(now.Labels).NotTo(HaveKey(v1alpha1.LabelInitializing))
 			g.Expect(now.Labels).To(HaveKeyWithValue("team", "shop"))
-			// The cache of the initializer has no managed fields.
+			// The cached Namespace has no managed fields, but the update must not remove them.
 			g.Expect(now.ManagedFields).To(ContainElement(HaveField("Manager", "the-creator")))
 		}).WithContext(ctx).Should(Succeed())
 	}, SpecTimeout(time.Minute))
 
-	It("reports missing permissions and how to grant them, and continues once they are granted", func(ctx context.Context) {
-		name, user := framework.Unique("rights")+".corp.example.com", framework.Unique("package-initializer")
+	It("reports missing permissions and the commands that grant them, and continues after they are granted", func(ctx context.Context) {
+		name, user := framework.Unique("permissions")+".corp.example.com", framework.Unique("package-initializer")
 		config := cluster.AddUserWithRules(ctx, user, statusRule, rbacv1.PolicyRule{
 			APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"get", "list", "watch", "patch"},
 		}).Config
@@ -195,7 +195,7 @@ var _ = Describe("Package initializer", func() {
 				return pkginitializer.Result{}, nil
 			}, pkginitializer.WithBackoff(50*time.Millisecond, 50*time.Millisecond))
 		})
-		namespace := framework.Unique("rights")
+		namespace := framework.Unique("permissions")
 		Expect(cluster.Ordinary.Create(ctx, wrappers.MakeNamespace(namespace).Obj())).To(Succeed())
 		Eventually(func(g Gomega) {
 			g.Expect(cluster.GetNamespace(g, ctx, namespace)).To(matchers.HaveCondition(ownCondition(name), corev1.ConditionFalse, "Retrying",
@@ -220,19 +220,19 @@ var _ = Describe("Package initializer", func() {
 		Expect(calls.Load()).To(BeEquivalentTo(1))
 	}, SpecTimeout(time.Minute))
 
-	It("reports a name that is not registered, if it may read the configurations", func(ctx context.Context) {
+	It("reports that its name is not registered if it can read the NamespaceInitializerSet", func(ctx context.Context) {
 		name := framework.Unique("unregistered") + ".corp.example.com"
-		mayKnow := cluster.AddUserWithRules(ctx, framework.Unique("package-initializer"), append(initializerRules, rbacv1.PolicyRule{
+		permitted := cluster.AddUserWithRules(ctx, framework.Unique("package-initializer"), append(initializerRules, rbacv1.PolicyRule{
 			APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"namespaceinitializersets"}, Verbs: []string{"get"},
 		})...).Config
-		mayNot := cluster.AddUserWithRules(ctx, framework.Unique("package-initializer"), initializerRules...).Config
+		unpermitted := cluster.AddUserWithRules(ctx, framework.Unique("package-initializer"), initializerRules...).Config
 		var unregistered *pkginitializer.NotRegisteredError
-		err := pkginitializer.Check(ctx, mayKnow, name)
+		err := pkginitializer.Check(ctx, permitted, name)
 		Expect(errors.As(err, &unregistered)).To(BeTrue(), "%v", err)
 		Expect(unregistered.Name).To(Equal(name))
-		Expect(pkginitializer.Check(ctx, mayNot, name)).To(Succeed())
+		Expect(pkginitializer.Check(ctx, unpermitted, name)).To(Succeed())
 		cluster.Register(ctx, framework.Unique("package"), name)
-		Expect(pkginitializer.Check(ctx, mayKnow, name)).To(Succeed())
+		Expect(pkginitializer.Check(ctx, permitted, name)).To(Succeed())
 	}, SpecTimeout(time.Minute))
 
 	DescribeTable("accepts the same names as the API server", func(ctx context.Context, name string) {
@@ -240,22 +240,22 @@ var _ = Describe("Package initializer", func() {
 		Expect(cluster.Admin.Create(ctx, configuration, client.DryRunAll) == nil).
 			To(Equal(v1alpha1.ValidateInitializerName(name) == nil))
 	},
-		Entry("valid", "a.b.c", SpecTimeout(time.Minute)),
-		Entry("digits", "0.1.2", SpecTimeout(time.Minute)),
-		Entry("the longest", strings.Repeat("a.", 126)+"a", SpecTimeout(time.Minute)),
-		Entry("too long", strings.Repeat("a.", 126)+"ab", SpecTimeout(time.Minute)),
-		Entry("the longest part", strings.Repeat("a", 63)+".b.c", SpecTimeout(time.Minute)),
+		Entry("a valid name", "a.b.c", SpecTimeout(time.Minute)),
+		Entry("a name with digits only", "0.1.2", SpecTimeout(time.Minute)),
+		Entry("a name of the maximum length", strings.Repeat("a.", 126)+"a", SpecTimeout(time.Minute)),
+		Entry("a name that is too long", strings.Repeat("a.", 126)+"ab", SpecTimeout(time.Minute)),
+		Entry("a part of the maximum length", strings.Repeat("a", 63)+".b.c", SpecTimeout(time.Minute)),
 		Entry("a part that is too long", strings.Repeat("a", 64)+".b.c", SpecTimeout(time.Minute)),
-		Entry("empty", "", SpecTimeout(time.Minute)),
+		Entry("an empty name", "", SpecTimeout(time.Minute)),
 		Entry("two parts", "a.b", SpecTimeout(time.Minute)),
 		Entry("a comma", "a.b.c,d.e.f", SpecTimeout(time.Minute)),
 		Entry("an empty part", "a..b", SpecTimeout(time.Minute)),
 		Entry("a leading dot", ".a.b.c", SpecTimeout(time.Minute)),
 		Entry("a trailing dot", "a.b.c.", SpecTimeout(time.Minute)),
-		Entry("upper case", "A.b.c", SpecTimeout(time.Minute)),
+		Entry("an uppercase letter", "A.b.c", SpecTimeout(time.Minute)),
 		Entry("a part with a trailing dash", "a-.b.c", SpecTimeout(time.Minute)),
 		Entry("a line break", "a.b.c\n", SpecTimeout(time.Minute)),
 		Entry("a slash", "a.b.c/d", SpecTimeout(time.Minute)),
-		Entry("a letter that is not ASCII", "é.b.c", SpecTimeout(time.Minute)),
+		Entry("a non-ASCII letter", "é.b.c", SpecTimeout(time.Minute)),
 	)
 })

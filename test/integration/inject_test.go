@@ -22,7 +22,7 @@ import (
 )
 
 var _ = Describe("Injection", func() {
-	It("adds the pending list in the response to the creation", func(ctx context.Context) {
+	It("returns the pending list in the response to the CREATE request", func(ctx context.Context) {
 		cluster.Register(ctx, "inject", "a.test.example.com", "b.test.example.com")
 		namespace := framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("inject"))
 		Expect(namespace.Labels).To(HaveKeyWithValue(v1alpha1.LabelInitializing, "true"))
@@ -34,11 +34,11 @@ var _ = Describe("Injection", func() {
 		Eventually(cluster.GetNamespace).WithContext(ctx).WithArguments(namespace.Name).
 			Should(BeInitializing(corev1.ConditionTrue, v1alpha1.ReasonPending))
 		now := cluster.GetNamespace(Default, ctx, namespace.Name)
-		Expect(conditionMessage(now, v1alpha1.ConditionInitializing)).To(ContainSubstring("a.test.example.com (1 of 2)"))
+		Expect(framework.ConditionMessage(now, v1alpha1.ConditionInitializing)).To(ContainSubstring("a.test.example.com (1 of 2)"))
 		Expect(now).To(HaveCondition("b.test.example.com/Initialized", corev1.ConditionFalse, v1alpha1.ReasonPending))
 	}, SpecTimeout(time.Minute))
 
-	It("works with generateName", func(ctx context.Context) {
+	It("injects into a namespace with generateName", func(ctx context.Context) {
 		cluster.Register(ctx, "generate-name", "a.test.example.com")
 		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "generated-"}}
 		Expect(cluster.Ordinary.Create(ctx, namespace)).To(Succeed())
@@ -49,7 +49,7 @@ var _ = Describe("Injection", func() {
 			Should(BeInitializing(corev1.ConditionFalse, v1alpha1.ReasonCompleted))
 	}, SpecTimeout(time.Minute))
 
-	It("removes keys under the prefix of the project that the user sent", func(ctx context.Context) {
+	It("removes user-supplied labels and annotations with the prefix of the project", func(ctx context.Context) {
 		send := func(name string) *corev1.Namespace {
 			return wrappers.MakeNamespace(name).
 				Label(v1alpha1.LabelInitializing, "false").Label("nslifecycle.dev/other", "x").Label("team", "a").
@@ -59,7 +59,7 @@ var _ = Describe("Injection", func() {
 				Annotation(v1alpha1.AnnotationInitializationResult, `{"status":"Failure"}`).
 				Annotation("example.com/note", "kept").Obj()
 		}
-		By("registering nothing")
+		By("registering no initializer")
 		cluster.ExpectInjected(ctx)
 		namespace := send(framework.Unique("sent"))
 		Expect(cluster.Ordinary.Create(ctx, namespace)).To(Succeed())
@@ -80,7 +80,7 @@ var _ = Describe("Injection", func() {
 		}))
 	}, SpecTimeout(time.Minute))
 
-	It("keeps the keys that users may set: deletion protection and expiry", func(ctx context.Context) {
+	It("keeps the labels and annotations that users can set: deletion protection and expiry", func(ctx context.Context) {
 		send := func(name string) *wrappers.NamespaceWrapper {
 			return wrappers.MakeNamespace(name).
 				Label(v1alpha1.LabelDeletionProtection, "enabled").Annotation(v1alpha1.AnnotationTTL, "8h").
@@ -89,11 +89,11 @@ var _ = Describe("Injection", func() {
 		kept := And(HaveField("Labels", HaveKeyWithValue(v1alpha1.LabelDeletionProtection, "enabled")),
 			HaveField("Annotations", And(HaveKeyWithValue(v1alpha1.AnnotationTTL, "8h"),
 				HaveKeyWithValue(v1alpha1.AnnotationExpiresAt, "2099-01-01T00:00:00Z"))))
-		// Longer and shorter keys, and a label instead of an annotation, are not among them.
+		// Users cannot set similar keys, or use a label instead of an annotation.
 		stripped := []string{
 			"nslifecycle.dev/deletion-protection-x", "nslifecycle.dev/ttl-x", "nslifecycle.dev/tt", "nslifecycle.dev/expires-a",
 		}
-		expectOnlyThose := func(namespace *corev1.Namespace) {
+		expectOnlyKept := func(namespace *corev1.Namespace) {
 			GinkgoHelper()
 			Expect(namespace).To(kept)
 			for _, key := range append(stripped, v1alpha1.AnnotationTTL, v1alpha1.AnnotationExpiresAt) {
@@ -105,7 +105,7 @@ var _ = Describe("Injection", func() {
 		}
 		for _, registered := range []string{"", "kept"} {
 			if registered == "" {
-				By("registering nothing")
+				By("registering no initializer")
 				cluster.ExpectInjected(ctx)
 			} else {
 				By("registering an initializer")
@@ -113,7 +113,7 @@ var _ = Describe("Injection", func() {
 			}
 			alone := send(framework.Unique("kept")).Obj()
 			Expect(cluster.Ordinary.Create(ctx, alone)).To(Succeed())
-			expectOnlyThose(alone)
+			expectOnlyKept(alone)
 			Expect(alone.Labels[v1alpha1.LabelInitializing]).To(Equal(map[string]string{"": "", "kept": "true"}[registered]))
 
 			more := send(framework.Unique("kept")).Label(v1alpha1.AnnotationTTL, "x").Label(v1alpha1.AnnotationExpiresAt, "x").
@@ -123,12 +123,12 @@ var _ = Describe("Injection", func() {
 			}
 			namespace := more.Obj()
 			Expect(cluster.Ordinary.Create(ctx, namespace)).To(Succeed())
-			expectOnlyThose(namespace)
+			expectOnlyKept(namespace)
 			Expect(namespace.Labels[v1alpha1.LabelInitializing]).To(Equal(alone.Labels[v1alpha1.LabelInitializing]))
 		}
 	}, SpecTimeout(time.Minute))
 
-	It("removes as many keys under the prefix as guard accepts, and keeps other keys", func(ctx context.Context) {
+	It("removes as many keys with the prefix as guard accepts, and keeps other keys", func(ctx context.Context) {
 		cluster.Register(ctx, "bound", "a.test.example.com")
 		namespace := wrappers.MakeNamespace(framework.Unique("bound")).Label(v1alpha1.LabelDeletionProtection, "enabled").
 			Annotation(v1alpha1.AnnotationTTL, "8h")
@@ -141,7 +141,7 @@ var _ = Describe("Injection", func() {
 		Expect(made.Annotations).To(And(HaveLen(4), HaveKey(v1alpha1.AnnotationTTL), HaveKey(v1alpha1.AnnotationRequestedBy)))
 	}, SpecTimeout(time.Minute))
 
-	It("injects into a namespace that server-side apply creates", func(ctx context.Context) {
+	It("injects into a namespace that is created with server-side apply", func(ctx context.Context) {
 		cluster.Register(ctx, "apply", "a.test.example.com")
 		name := framework.Unique("applied")
 		manifest := `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"` + name + `",
@@ -154,12 +154,12 @@ var _ = Describe("Injection", func() {
 		Expect(framework.PendingOf(namespace)).To(Equal("a.test.example.com"))
 		Expect(namespace.Annotations).To(HaveKeyWithValue(v1alpha1.AnnotationRequestedBy, framework.OrdinaryUser))
 
-		By("rejecting to apply it again")
+		By("rejecting a second apply of the same manifest")
 		_, err = cluster.KubectlWithInput(ctx, cluster.Ordinary.Config, manifest, "apply", "--server-side", "--force-conflicts", "-f", "-")
 		Expect(err).To(BeDeniedBy("guard"))
 	}, SpecTimeout(time.Minute))
 
-	It("keeps the finalizers of the creator", func(ctx context.Context) {
+	It("keeps the namespace finalizers that the creator sends", func(ctx context.Context) {
 		cluster.Register(ctx, "finalizers", "a.test.example.com")
 		namespace := wrappers.MakeNamespace(framework.Unique("finalizers")).Obj()
 		namespace.Spec.Finalizers = []corev1.FinalizerName{"openshift.com/origin", "kubernetes"}
@@ -167,7 +167,7 @@ var _ = Describe("Injection", func() {
 		Expect(namespace.Spec.Finalizers).To(ConsistOf(corev1.FinalizerName("openshift.com/origin"), corev1.FinalizerKubernetes))
 	}, SpecTimeout(time.Minute))
 
-	It("exempts the namespaces that a cluster requires, and the system namespace", func(ctx context.Context) {
+	It("does not inject into the system namespace or into namespaces that a cluster requires", func(ctx context.Context) {
 		cluster.Register(ctx, "exempt", "a.test.example.com")
 		for _, name := range []string{
 			metav1.NamespaceDefault, metav1.NamespaceSystem, metav1.NamespacePublic, corev1.NamespaceNodeLease,
@@ -175,8 +175,8 @@ var _ = Describe("Injection", func() {
 		} {
 			By(name)
 			namespace := wrappers.MakeNamespace(name).Obj()
-			// A dry run that fails only because the namespace exists has passed admission, so its result is
-			// checked only if the namespace does not exist.
+			// A dry run for an existing namespace fails after admission. Therefore, check the
+			// result only if the namespace does not exist.
 			err := cluster.Admin.Create(ctx, namespace, client.DryRunAll)
 			if err == nil {
 				Expect(namespace.Annotations).NotTo(HaveKey(v1alpha1.AnnotationPendingInitializers))
@@ -189,7 +189,7 @@ var _ = Describe("Injection", func() {
 		Expect(cluster.EffectiveSet(Default, ctx).SystemNamespace).To(Equal(controlplane.SystemNamespace))
 	}, SpecTimeout(time.Minute))
 
-	It("does not affect namespaces that exist before a configuration", func(ctx context.Context) {
+	It("does not inject into namespaces that are older than the configuration", func(ctx context.Context) {
 		cluster.ExpectInjected(ctx)
 		before := framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("before"))
 		cluster.Register(ctx, "later", "a.test.example.com")
@@ -200,7 +200,7 @@ var _ = Describe("Injection", func() {
 			Should(BeInitializing(corev1.ConditionFalse, v1alpha1.ReasonNotRequired))
 	}, SpecTimeout(time.Minute))
 
-	It("merges three configurations, in any order of their creation", func(ctx context.Context) {
+	It("merges three configurations, regardless of the order of their creation", func(ctx context.Context) {
 		want := "one.a.example.com,two.a.example.com,one.b.example.com,one.c.example.com,two.c.example.com"
 		configurations := map[string][]string{
 			"order-a": {"one.a.example.com", "two.a.example.com"},
@@ -260,7 +260,7 @@ var _ = Describe("Injection", func() {
 		namespace := framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("many"))
 		Expect(strings.Split(framework.PendingOf(namespace), ",")).To(HaveLen(v1alpha1.MaxSetInitializers))
 
-		By("refusing a write with a message that is short enough to be displayed")
+		By("rejecting a write with a message that truncates the pending list")
 		Expect(cluster.Ordinary.Create(ctx, wrappers.MakeConfigMap(namespace.Name, "early"))).To(
 			BeForbiddenBy("gate", "and 251 more", "kubectl wait"))
 		By("removing an initializer from the pending list")

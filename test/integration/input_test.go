@@ -21,8 +21,8 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-var _ = Describe("Input", func() {
-	// The specs send YAML with kubectl, so that they check the message that users read.
+var _ = Describe("The API validation", func() {
+	// The specs use kubectl, so that they check the message that users see.
 	applyConfiguration := func(ctx context.Context, name string, initializerNames ...string) error {
 		object := wrappers.MakeConfiguration(name).Initializers(initializerNames...).Obj()
 		object.APIVersion, object.Kind = v1alpha1.GroupVersion.String(), "NamespaceInitializerConfiguration"
@@ -32,14 +32,14 @@ var _ = Describe("Input", func() {
 		return err
 	}
 
-	DescribeTable("rejects invalid names of initializers with a message",
+	DescribeTable("rejects an invalid initializer name with a helpful message",
 		func(ctx context.Context, message string, names ...string) {
 			Expect(applyConfiguration(ctx, framework.Unique("bad"), names...)).To(MatchError(ContainSubstring(message)))
 		},
 		Entry("two segments", `initializer name "corp.com" is not fully qualified: use at least three dot-separated parts`,
 			"corp.com", SpecTimeout(time.Minute)),
 		Entry("one segment", `is not fully qualified`, "corp", SpecTimeout(time.Minute)),
-		Entry("upper case", `initializer name "Quota.corp.com" is not a DNS name`,
+		Entry("an uppercase letter", `initializer name "Quota.corp.com" is not a DNS name`,
 			"Quota.corp.com", SpecTimeout(time.Minute)),
 		Entry("a comma", `initializer name "a.corp.com,b.corp.com" contains a comma`,
 			"a.corp.com,b.corp.com", SpecTimeout(time.Minute)),
@@ -50,11 +50,11 @@ var _ = Describe("Input", func() {
 		Entry("a line break", "is a DNS name", "a.corp.com\n", SpecTimeout(time.Minute)),
 		Entry("300 characters", "Too long: may not be more than 253 bytes",
 			strings.Repeat("abcdefghi.", 29)+"corp.com.xx", SpecTimeout(time.Minute)),
-		Entry("nothing", "at least 1 chars long", "", SpecTimeout(time.Minute)),
+		Entry("an empty name", "at least 1 chars long", "", SpecTimeout(time.Minute)),
 		Entry("a duplicate", `Duplicate value`, "a.corp.com", "b.corp.com", "a.corp.com", SpecTimeout(time.Minute)),
 	)
 
-	DescribeTable("rejects invalid settings with a message",
+	DescribeTable("accepts valid settings and rejects invalid ones with a helpful message",
 		func(ctx context.Context, settings, message string) {
 			manifest := `{"apiVersion":"nslifecycle.dev/v1alpha1","kind":"NamespaceInitializerConfiguration",` +
 				`"metadata":{"name":"` + framework.Unique("bad") + `"},"initializers":[{"name":"a.test.example.com",` + settings + `}]}`
@@ -82,12 +82,12 @@ var _ = Describe("Input", func() {
 			`is not valid in spec.finalizers`, SpecTimeout(time.Minute)),
 		Entry("an empty finalizer", `"finalizer":""`, "at least 1 chars long", SpecTimeout(time.Minute)),
 		Entry("an invalid key", `"namespaceSelector":{"matchLabels":{"a b":"c"}}`,
-			"a key of matchLabels is not a label key", SpecTimeout(time.Minute)),
-		Entry("a key of the project", `"namespaceSelector":{"matchLabels":{"nslifecycle.dev/initializing":"true"}}`,
+			"a key in matchLabels is not a valid label key", SpecTimeout(time.Minute)),
+		Entry("a key with the prefix of the project", `"namespaceSelector":{"matchLabels":{"nslifecycle.dev/initializing":"true"}}`,
 			"namespaceSelector cannot select by labels under nslifecycle.dev/", SpecTimeout(time.Minute)),
 		Entry("an invalid value", `"namespaceSelector":{"matchLabels":{"a":"b c"}}`,
 			"namespaceSelector.matchLabels.a in body should match", SpecTimeout(time.Minute)),
-		Entry("a key of the project in an expression",
+		Entry("a key with the prefix of the project in an expression",
 			`"namespaceSelector":{"matchExpressions":[{"key":"nslifecycle.dev/initializers","operator":"Exists"}]}`,
 			"namespaceSelector cannot select by labels under nslifecycle.dev/", SpecTimeout(time.Minute)),
 		Entry("an invalid key in an expression", `"namespaceSelector":{"matchExpressions":[{"key":"/a","operator":"Exists"}]}`,
@@ -102,7 +102,7 @@ var _ = Describe("Input", func() {
 		Entry("an unknown operator", `"namespaceSelector":{"matchExpressions":[{"key":"a","operator":"Gt","values":["1"]}]}`,
 			`supported values: "In", "NotIn", "Exists", "DoesNotExist"`, SpecTimeout(time.Minute)),
 		Entry("a failure policy without a timeout", `"failurePolicy":"Ignore"`,
-			"set timeoutSeconds as well", SpecTimeout(time.Minute)),
+			"also set timeoutSeconds", SpecTimeout(time.Minute)),
 	)
 
 	It("accepts the sample with all settings", func(ctx context.Context) {
@@ -111,14 +111,14 @@ var _ = Describe("Input", func() {
 		Expect(err).NotTo(HaveOccurred())
 	}, SpecTimeout(time.Minute))
 
-	It("rejects the same in an update", func(ctx context.Context) {
+	It("rejects an invalid initializer name in an update", func(ctx context.Context) {
 		cluster.Register(ctx, "update", "a.test.example.com")
 		_, err := cluster.Kubectl(ctx, cluster.Admin.Config, "patch", "nsinit", "update", "--type=merge",
 			"-p", `{"initializers":[{"name":"nope"}]}`)
 		Expect(err).To(MatchError(ContainSubstring("is not fully qualified")))
 	}, SpecTimeout(time.Minute))
 
-	It("accepts an empty list, which registers nothing", func(ctx context.Context) {
+	It("accepts an empty list of initializers", func(ctx context.Context) {
 		Expect(applyConfiguration(ctx, "empty")).To(Succeed())
 		DeferCleanup(func(ctx context.Context) {
 			Expect(cluster.Admin.Delete(ctx, wrappers.MakeConfiguration("empty").Obj())).To(Succeed())
@@ -130,7 +130,7 @@ var _ = Describe("Input", func() {
 		Expect(framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("empty")).Labels).NotTo(HaveKey(v1alpha1.LabelInitializing))
 	}, SpecTimeout(time.Minute))
 
-	It("accepts the longest name", func(ctx context.Context) {
+	It("accepts an initializer name of the maximum length", func(ctx context.Context) {
 		part := strings.Repeat("x", 63)
 		longest := strings.Join([]string{part, part, part, strings.Repeat("y", 61)}, ".")
 		Expect(longest).To(HaveLen(253))
@@ -142,13 +142,13 @@ var _ = Describe("Input", func() {
 			Should(BeInitializing("False", v1alpha1.ReasonCompleted))
 	}, SpecTimeout(time.Minute))
 
-	It("rejects a set with another name, and refers to configurations", func(ctx context.Context) {
+	It("rejects a NamespaceInitializerSet with another name and suggests a NamespaceInitializerConfiguration", func(ctx context.Context) {
 		set := &v1alpha1.NamespaceInitializerSet{}
 		set.Name = "mine"
 		Expect(cluster.Admin.Create(ctx, set)).To(MatchError(ContainSubstring("create a NamespaceInitializerConfiguration")))
 	}, SpecTimeout(time.Minute))
 
-	It("can be listed with kubectl get, by short name and category", func(ctx context.Context) {
+	It("supports kubectl get with the short name and the category", func(ctx context.Context) {
 		cluster.Register(ctx, "columns", "a.test.example.com", "b.test.example.com")
 		output, err := cluster.Kubectl(ctx, cluster.Admin.Config, "get", "nsinit", "columns")
 		Expect(err).NotTo(HaveOccurred())

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"sync"
@@ -36,8 +35,9 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// otherParameters makes the API server fill its cache of parameter kinds shortly before the kind of the
-// project is installed: it does not refresh the cache for up to 30 s.
+// otherParameters is a policy with another parameter kind. It makes the API server fill its cache
+// of parameter kinds shortly before the CRDs are installed. The API server then does not refresh
+// the cache for up to 30 s.
 const otherParameters = `
 apiVersion: admissionregistration.k8s.io/v1
 kind: MutatingAdmissionPolicy
@@ -59,7 +59,7 @@ spec:
   paramRef: {name: none, namespace: default, parameterNotFoundAction: Allow}
 `
 
-// These specs remove parts of the installation, so they need a control plane of their own.
+// These specs remove parts of the installation, so they use their own control plane.
 var _ = Describe("An installation", Ordered, ContinueOnFailure, func() {
 	var (
 		own    *controlplane.ControlPlane
@@ -78,26 +78,26 @@ var _ = Describe("An installation", Ordered, ContinueOnFailure, func() {
 		DeferCleanup(gexec.CleanupBuildArtifacts)
 	}, NodeTimeout(5*time.Minute))
 
-	It("is requested in an error message if the CRDs are missing", func(ctx context.Context) {
+	It("is suggested in an error message of the manager if the CRDs are missing", func(ctx context.Context) {
 		output, status := runManager(ctx, binary, own.Admin)
 		Expect(status).To(Equal(1))
 		Expect(output).To(And(ContainSubstring("the CustomResourceDefinitions are not installed"),
 			ContainSubstring("kubectl apply -k config/default")))
 	}, SpecTimeout(time.Minute))
 
-	It("is not checked without a cluster", func(ctx context.Context) {
+	It("is not mentioned in the error message if no cluster is configured", func(ctx context.Context) {
 		command := exec.CommandContext(ctx, binary, "--health-probe-bind-address=0")
 		command.Env = []string{"HOME=" + GinkgoT().TempDir(), "KUBECONFIG=" + filepath.Join(GinkgoT().TempDir(), "none")}
 		output, err := command.CombinedOutput()
 		var exit *exec.ExitError
 		Expect(errors.As(err, &exit)).To(BeTrue(), string(output))
 		Expect(exit.ExitCode()).To(Equal(3))
-		Expect(string(output)).To(ContainSubstring("no cluster is configured"))
+		Expect(string(output)).To(And(ContainSubstring("no cluster is configured"), Not(ContainSubstring("not installed"))))
 	}, SpecTimeout(time.Minute))
 
-	// RBAC cannot limit the right to patch a policy to one field, so the binding limits what a patched
-	// policy can do.
-	It("limits the right of the manager to patch inject to new namespaces", func(ctx context.Context) {
+	// RBAC cannot restrict the permission to patch a policy to one field. Therefore, the binding
+	// restricts the requests to which a patched policy applies.
+	It("restricts an inject policy that the manager patches to new namespaces", func(ctx context.Context) {
 		DeferCleanup(func(ctx context.Context) { undeploy(ctx, own) })
 		Expect(own.Install(ctx)).To(Succeed())
 		config, err := own.ServiceAccountConfig(ctx, "nslifecycle-system", "nslifecycle-controller-manager")
@@ -110,28 +110,28 @@ var _ = Describe("An installation", Ordered, ContinueOnFailure, func() {
 		inject := &admissionv1.MutatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "nslifecycle-inject"}}
 		Expect(framework.NewUser(config).Patch(ctx, inject, client.RawPatch(types.MergePatchType, []byte(rewrite)))).To(Succeed())
 
-		By("changing new namespaces, which shows that the patch is enforced")
+		By("waiting until the API server enforces the patched policy for new namespaces")
 		Eventually(func(g Gomega) {
 			probe := wrappers.MakeNamespace(framework.Unique("probe")).Obj()
 			g.Expect(root.Create(ctx, probe, client.DryRunAll)).To(Succeed())
 			g.Expect(probe.Annotations).To(HaveKeyWithValue("rewritten", "yes"))
 		}).WithContext(ctx).Should(Succeed())
 
-		By("not changing anything else")
+		By("checking that the policy does not change other objects")
 		probe := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "probe"}}
 		Expect(root.Create(ctx, probe, client.DryRunAll)).To(Succeed())
 		Expect(probe.Annotations).To(BeEmpty())
 
-		By("rejecting a change of the binding by the manager")
+		By("rejecting a change to the binding by the manager")
 		binding := &admissionv1.MutatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: "nslifecycle-inject"}}
 		err = framework.NewUser(config).Patch(ctx, binding, client.RawPatch(types.MergePatchType, []byte(`{"spec": {"matchResources": null}}`)))
 		Expect(apierrors.IsForbidden(err)).To(BeTrue(), "%v", err)
 	}, SpecTimeout(5*time.Minute))
 
-	It("never blocks the creation of namespaces, during installation and removal", func(ctx context.Context) {
+	It("does not block the creation of namespaces while it is applied or deleted", func(ctx context.Context) {
 		_, err := own.KubectlWithInput(ctx, own.Admin, otherParameters, "apply", "-f", "-")
 		Expect(err).NotTo(HaveOccurred())
-		time.Sleep(2 * time.Second) // the API server refreshes policies every second
+		time.Sleep(2 * time.Second) // The API server refreshes policies every second.
 		stop := keepCreatingNamespaces(ctx, root)
 		DeferCleanup(func(ctx context.Context) { undeploy(ctx, own) })
 
@@ -140,33 +140,34 @@ var _ = Describe("An installation", Ordered, ContinueOnFailure, func() {
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(func() { _ = running.Stop() })
 		configuration := wrappers.MakeConfiguration("first").Initializers("a.test.example.com").Obj()
-		// The API server may still have the terminating CRD of the previous installation in its cache.
+		// The cache of the API server can still contain the terminating CRD of the previous
+		// installation.
 		Eventually(func() error { return root.Create(ctx, configuration) }).WithContext(ctx).Should(Succeed())
 
+		By("reporting the configuration as active only after the API server injects the initializer")
 		// The duration depends on when the API server last refreshed its cache.
-		By("not reporting the configuration as enforced before initializers are injected")
 		Eventually(func(g Gomega) {
 			g.Expect(activeCondition(g, ctx, root, "first").Status).To(Equal(metav1.ConditionTrue))
 		}).WithContext(ctx).WithTimeout(time.Minute).Should(Succeed())
 		Expect(framework.CreateNamespace(ctx, root, framework.Unique("installed")).Labels).To(HaveKey(v1alpha1.LabelInitializing))
 
-		By("installing it again over itself")
+		By("applying it again")
 		Expect(own.Install(ctx)).To(Succeed())
 		Expect(framework.CreateNamespace(ctx, root, framework.Unique("installed")).Labels).To(HaveKey(v1alpha1.LabelInitializing))
 
-		By("removing it, as make undeploy does")
+		By("deleting it, as make undeploy does")
 		Expect(running.Stop()).To(Succeed())
 		undeploy(ctx, own)
 		Expect(stop()).To(BeNumerically(">", 50))
 		Expect(framework.CreateNamespace(ctx, root, framework.Unique("removed")).Labels).NotTo(HaveKey(v1alpha1.LabelInitializing))
 	}, SpecTimeout(3*time.Minute))
 
-	It("sets failurePolicy Fail once every API server has read the set", func(ctx context.Context) {
+	It("uses failurePolicy Fail for inject after every API server has read the set", func(ctx context.Context) {
 		Expect(own.Install(ctx)).To(Succeed())
 		DeferCleanup(func(ctx context.Context) { undeploy(ctx, own) })
 		Expect(failurePolicyOfInject(ctx, root)).To(Equal(admissionv1.Ignore))
 
-		By("rejecting namespaces that exceed the CEL budget of inject, while its failurePolicy is Ignore")
+		By("rejecting namespaces that exceed the CEL budget of inject while its failurePolicy is Ignore")
 		set := &v1alpha1.NamespaceInitializerSet{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.EffectiveSetName}}
 		set.Initializers = []v1alpha1.EffectiveInitializer{{Name: "a.test.example.com"}}
 		Expect(root.Create(ctx, set)).To(Succeed())
@@ -183,7 +184,7 @@ var _ = Describe("An installation", Ordered, ContinueOnFailure, func() {
 		Expect(root.Create(ctx, heavy.Obj())).To(BeDeniedBy("guard", "at most 2000 labels and annotations"))
 		Expect(root.Delete(ctx, set)).To(Succeed())
 
-		By("changing it to Fail")
+		By("changing the failurePolicy to Fail")
 		later := clocktesting.NewFakePassiveClock(time.Now().Add(time.Hour))
 		running, err := own.StartManager(ctx, func(options *manager.Options) { options.Clock = later })
 		Expect(err).NotTo(HaveOccurred())
@@ -192,12 +193,12 @@ var _ = Describe("An installation", Ordered, ContinueOnFailure, func() {
 			WithTimeout(time.Minute).Should(Equal(admissionv1.Fail))
 		Expect(root.Create(ctx, wrappers.MakeNamespace(framework.Unique("hardened")).Obj())).To(Succeed())
 
-		By("restoring it after an upgrade")
+		By("restoring Fail after an upgrade")
 		Expect(own.Install(ctx)).To(Succeed())
 		Eventually(failurePolicyOfInject).WithContext(ctx).WithArguments(root).Should(Equal(admissionv1.Fail))
 	}, SpecTimeout(2*time.Minute))
 
-	It("reports missing policies, and detects when they are installed", func(ctx context.Context) {
+	It("reports missing policies until they are installed", func(ctx context.Context) {
 		Expect(own.Install(ctx)).To(Succeed())
 		DeferCleanup(func(ctx context.Context) { undeploy(ctx, own) })
 		deletePolicies(ctx, own)
@@ -212,10 +213,10 @@ var _ = Describe("An installation", Ordered, ContinueOnFailure, func() {
 				ContainSubstring(`ValidatingAdmissionPolicy "gate"`), ContainSubstring("kubectl apply -k config/default")))
 		}).WithContext(ctx).Should(Succeed())
 
-		By("repairing labels while they are missing")
+		By("repairing labels while the policies are missing")
 		expectRepaired(ctx, root, makeDrift(ctx, root))
 
-		By("never deleting a namespace that was not created to be initialized")
+		By("not deleting a namespace that was created without initializers")
 		patch := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{
 			"labels":{"nslifecycle.dev/initializing":"true"},
 			"annotations":{"nslifecycle.dev/pending-initializers":"a.test.example.com",
@@ -242,7 +243,7 @@ var _ = Describe("An installation", Ordered, ContinueOnFailure, func() {
 		Expect(framework.CreateNamespace(ctx, root, framework.Unique("policies")).Labels).To(HaveKey(v1alpha1.LabelInitializing))
 	}, SpecTimeout(3*time.Minute))
 
-	It("repairs labels that were edited while the policies were missing", func(ctx context.Context) {
+	It("repairs labels that a user edited while the policies were missing", func(ctx context.Context) {
 		drifted := makeDrift(ctx, root)
 		Expect(own.Install(ctx)).To(Succeed())
 		DeferCleanup(func(ctx context.Context) { undeploy(ctx, own) })
@@ -256,7 +257,7 @@ var _ = Describe("An installation", Ordered, ContinueOnFailure, func() {
 		expectRepaired(ctx, root, drifted)
 	}, SpecTimeout(2*time.Minute))
 
-	It("works with two managers; a manager is ready before it becomes the leader", func(ctx context.Context) {
+	It("supports two managers; a manager is ready before it becomes the leader", func(ctx context.Context) {
 		Expect(own.Install(ctx)).To(Succeed())
 		DeferCleanup(func(ctx context.Context) { undeploy(ctx, own) })
 		config, err := own.ServiceAccountConfig(ctx, controlplane.SystemNamespace, controlplane.ServiceAccount)
@@ -268,7 +269,7 @@ var _ = Describe("An installation", Ordered, ContinueOnFailure, func() {
 		Eventually(httpStatus).WithContext(ctx).WithArguments("http://" + probes + "/readyz").Should(Equal(http.StatusOK))
 		Expect(second.Err.Contents()).NotTo(ContainSubstring("Successfully acquired lease"))
 
-		By("electing the second one immediately after the first one stops")
+		By("electing the second manager immediately after the first manager stops")
 		Expect(root.Create(ctx, wrappers.MakeConfiguration("leader").Initializers("a.test.example.com").Obj())).To(Succeed())
 		first.Terminate()
 		Eventually(second.Err).WithContext(ctx).Should(gbytes.Say("Successfully acquired lease"))
@@ -279,27 +280,28 @@ var _ = Describe("An installation", Ordered, ContinueOnFailure, func() {
 	}, SpecTimeout(2*time.Minute))
 })
 
-// drift are namespaces whose label and list disagree because they were edited without policies.
+// drift contains namespaces with an inconsistent label and pending list, because a user edited them
+// while the policies were missing.
 type drift struct {
-	// toOpen are namespaces that have a label and an empty pending list.
-	toOpen []*corev1.Namespace
-	// toShut is a namespace that waits for an initializer but has no label.
-	toShut *corev1.Namespace
+	// withoutList are namespaces that have the label and no pending initializers.
+	withoutList []*corev1.Namespace
+	// withoutLabel is a namespace that has a pending initializer but not the label.
+	withoutLabel *corev1.Namespace
 }
 
 func makeDrift(ctx context.Context, c client.Client) drift {
 	GinkgoHelper()
 	made := drift{
-		toOpen: []*corev1.Namespace{
+		withoutList: []*corev1.Namespace{
 			wrappers.MakeNamespace(framework.Unique("drift")).Label(v1alpha1.LabelInitializing, "true").Obj(),
 			wrappers.MakeNamespace(framework.Unique("drift")).Label(v1alpha1.LabelInitializing, "false").
 				Annotation(v1alpha1.AnnotationPendingInitializers, " , ").
 				Annotation(v1alpha1.AnnotationInitializationResult, failure).Obj(),
 		},
-		toShut: wrappers.MakeNamespace(framework.Unique("drift")).
+		withoutLabel: wrappers.MakeNamespace(framework.Unique("drift")).
 			Annotation(v1alpha1.AnnotationPendingInitializers, "a.test.example.com").Obj(),
 	}
-	for _, namespace := range append([]*corev1.Namespace{made.toShut}, made.toOpen...) {
+	for _, namespace := range append([]*corev1.Namespace{made.withoutLabel}, made.withoutList...) {
 		Expect(c.Create(ctx, namespace)).To(Succeed())
 	}
 	return made
@@ -308,7 +310,7 @@ func makeDrift(ctx context.Context, c client.Client) drift {
 func expectRepaired(ctx context.Context, c client.Client, drifted drift) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
-		for _, namespace := range drifted.toOpen {
+		for _, namespace := range drifted.withoutList {
 			var now corev1.Namespace
 			g.Expect(c.Get(ctx, client.ObjectKeyFromObject(namespace), &now)).To(Succeed())
 			g.Expect(now.Labels).NotTo(HaveKey(v1alpha1.LabelInitializing))
@@ -316,7 +318,7 @@ func expectRepaired(ctx context.Context, c client.Client, drifted drift) {
 			g.Expect(&now).To(BeInitializing("False", v1alpha1.ReasonNotRequired))
 		}
 		var now corev1.Namespace
-		g.Expect(c.Get(ctx, client.ObjectKeyFromObject(drifted.toShut), &now)).To(Succeed())
+		g.Expect(c.Get(ctx, client.ObjectKeyFromObject(drifted.withoutLabel), &now)).To(Succeed())
 		g.Expect(now.Labels).To(HaveKeyWithValue(v1alpha1.LabelInitializing, "true"))
 		g.Expect(&now).To(BeInitializing("True", v1alpha1.ReasonPending))
 	}).WithContext(ctx).Should(Succeed())
@@ -337,24 +339,25 @@ func failurePolicyOfInject(ctx context.Context, c client.Client) admissionv1.Fai
 	return *policy.Spec.FailurePolicy
 }
 
-// deletePolicies deletes the admission policies, and waits until the API server does not enforce them.
+// deletePolicies deletes the admission policies and waits until the API server no longer enforces
+// them.
 func deletePolicies(ctx context.Context, own *controlplane.ControlPlane) {
 	GinkgoHelper()
 	_, err := own.Kubectl(ctx, own.Admin, "delete", "mutatingadmissionpolicybindings,validatingadmissionpolicybindings,"+
 		"mutatingadmissionpolicies,validatingadmissionpolicies", "-l", "app.kubernetes.io/name=nslifecycle", "--ignore-not-found")
 	Expect(err).NotTo(HaveOccurred())
 	root := framework.NewUser(own.Admin)
-	// guard does not reject the label, and inject does not remove it.
+	// Without the policies, guard does not reject the label and inject does not remove it.
 	Eventually(func(g Gomega) {
 		probe := wrappers.MakeNamespace(framework.Unique("probe")).Label(v1alpha1.LabelInitializing, "false").Obj()
 		g.Expect(root.Create(ctx, probe, client.DryRunAll)).To(Succeed())
 		g.Expect(probe.Labels).To(HaveKeyWithValue(v1alpha1.LabelInitializing, "false"))
 	}).WithContext(ctx).Should(Succeed())
-	time.Sleep(time.Second) // Requests that inject has labeled may still be in progress.
+	time.Sleep(time.Second) // Requests that inject has already changed can still be in progress.
 }
 
-// undeploy removes an installation as make undeploy does. No namespace controller runs here, so it does
-// not wait until the system namespace is deleted.
+// undeploy deletes an installation as make undeploy does. It does not wait until the system
+// namespace is deleted, because no namespace controller runs here.
 func undeploy(ctx context.Context, own *controlplane.ControlPlane) {
 	GinkgoHelper()
 	deletePolicies(ctx, own)
@@ -369,7 +372,7 @@ func undeploy(ctx context.Context, own *controlplane.ControlPlane) {
 		}
 		system.Spec.Finalizers = nil
 		_, err = clientset.CoreV1().Namespaces().Finalize(ctx, system, metav1.UpdateOptions{})
-		return errors.Join(client.IgnoreNotFound(err), errors.New("the system namespace was still there"))
+		return errors.Join(client.IgnoreNotFound(err), errors.New("the system namespace still existed"))
 	}).WithContext(ctx).Should(Succeed())
 	Eventually(func() error {
 		_, err := own.Kubectl(ctx, own.Admin, "get", "crd", "namespaceinitializersets.nslifecycle.dev")
@@ -377,8 +380,8 @@ func undeploy(ctx context.Context, own *controlplane.ControlPlane) {
 	}).WithContext(ctx).Should(MatchError(ContainSubstring("NotFound")))
 }
 
-// keepCreatingNamespaces creates one namespace after the other until the returned function is called,
-// which returns the number of namespaces. It fails at the first error.
+// keepCreatingNamespaces creates namespaces in sequence until stop is called or a request fails.
+// stop returns the number of created namespaces.
 func keepCreatingNamespaces(ctx context.Context, c client.Client) (stop func() int) {
 	done := make(chan struct{})
 	count := 0
@@ -408,7 +411,7 @@ func keepCreatingNamespaces(ctx context.Context, c client.Client) (stop func() i
 func runManager(ctx context.Context, binary string, config *rest.Config) (string, int) {
 	GinkgoHelper()
 	var output bytes.Buffer
-	command := exec.CommandContext(ctx, binary, "--health-probe-bind-address=0", "--kubeconfig="+kubeconfigFile(config))
+	command := exec.CommandContext(ctx, binary, "--health-probe-bind-address=0", "--kubeconfig="+framework.KubeconfigFile(config))
 	command.Stdout, command.Stderr = &output, &output
 	err := command.Run()
 	var exit *exec.ExitError
@@ -416,26 +419,17 @@ func runManager(ctx context.Context, binary string, config *rest.Config) (string
 	return output.String(), exit.ExitCode()
 }
 
-// startBinary runs the manager until the end of the spec.
+// startBinary runs the manager until the spec ends.
 func startBinary(binary string, config *rest.Config, args ...string) *gexec.Session {
 	GinkgoHelper()
-	session, err := gexec.Start(exec.Command(binary, append(args, "--kubeconfig="+kubeconfigFile(config))...),
+	session, err := gexec.Start(exec.Command(binary, append(args, "--kubeconfig="+framework.KubeconfigFile(config))...),
 		GinkgoWriter, GinkgoWriter)
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() { session.Terminate().Wait(30 * time.Second) })
 	return session
 }
 
-func kubeconfigFile(config *rest.Config) string {
-	GinkgoHelper()
-	path := filepath.Join(GinkgoT().TempDir(), "kubeconfig")
-	Expect(controlplane.WriteKubeconfig(path, config)).To(Succeed())
-	_, err := os.Stat(path)
-	Expect(err).NotTo(HaveOccurred())
-	return path
-}
-
-// httpStatus returns the status of a GET, or 0 without a response.
+// httpStatus returns the status code of a GET request, or 0 if there is no response.
 func httpStatus(ctx context.Context, url string) int {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {

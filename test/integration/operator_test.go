@@ -36,7 +36,7 @@ import (
 const failure = `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","message":"the team has no budget"}`
 
 var _ = Describe("The operator", func() {
-	It("sets the condition of every namespace: initialized, initialization not required, older than the operator", func(ctx context.Context) {
+	It("sets the condition of every namespace, including namespaces that are older than the operator", func(ctx context.Context) {
 		cluster.ExpectInjected(ctx)
 		plain := framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("plain")).Name
 		cluster.Register(ctx, "wait", "a.test.example.com")
@@ -52,7 +52,7 @@ var _ = Describe("The operator", func() {
 		}
 	}, SpecTimeout(time.Minute))
 
-	It("reports progress, one initializer after the other", func(ctx context.Context) {
+	It("reports the progress while initializers finish in sequence", func(ctx context.Context) {
 		names := []string{"quota.corp.com", "rbac.corp.com", "net.corp.com"}
 		cluster.Register(ctx, "progress", names...)
 		namespace := framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("progress")).Name
@@ -60,7 +60,7 @@ var _ = Describe("The operator", func() {
 			Eventually(func(g Gomega) {
 				now := cluster.GetNamespace(g, ctx, namespace)
 				g.Expect(now).To(BeInitializing(corev1.ConditionTrue, v1alpha1.ReasonPending))
-				g.Expect(conditionMessage(now, v1alpha1.ConditionInitializing)).
+				g.Expect(framework.ConditionMessage(now, v1alpha1.ConditionInitializing)).
 					To(ContainSubstring("%s (%d of 3)", names[done], done+1))
 				for i, name := range names {
 					status, reason := corev1.ConditionFalse, v1alpha1.ReasonPending
@@ -77,7 +77,7 @@ var _ = Describe("The operator", func() {
 		expectEvent(ctx, namespace, "Initialized")
 	}, SpecTimeout(time.Minute))
 
-	It("does not change conditions of other controllers, or the condition that an initializer sets itself", func(ctx context.Context) {
+	It("does not change conditions that other controllers or initializers set", func(ctx context.Context) {
 		namespace := cluster.CreateInitializing(ctx, "foreign").Name
 		Eventually(cluster.GetNamespace).WithContext(ctx).WithArguments(namespace).
 			Should(BeInitializing(corev1.ConditionTrue, v1alpha1.ReasonPending))
@@ -97,7 +97,7 @@ var _ = Describe("The operator", func() {
 			HaveCondition("absent.test.example.com/Initialized", corev1.ConditionTrue, v1alpha1.ReasonCompleted)))
 	}, SpecTimeout(time.Minute))
 
-	It("is not needed for injection, gate and completion, and sets the conditions after it starts", func(ctx context.Context) {
+	It("is not required for injection, gate and completion, and sets the conditions after it starts", func(ctx context.Context) {
 		cluster.Register(ctx, "away", "a.test.example.com", "b.test.example.com")
 		cluster.StopManager()
 		DeferCleanup(func(ctx context.Context) {
@@ -127,12 +127,12 @@ var _ = Describe("The operator", func() {
 			HaveCondition("b.test.example.com/Initialized", corev1.ConditionTrue, v1alpha1.ReasonCompleted)))
 		Eventually(func(g Gomega) {
 			now := cluster.GetNamespace(g, ctx, half.Name)
-			g.Expect(conditionMessage(now, v1alpha1.ConditionInitializing)).To(ContainSubstring("b.test.example.com (2 of 2)"))
+			g.Expect(framework.ConditionMessage(now, v1alpha1.ConditionInitializing)).To(ContainSubstring("b.test.example.com (2 of 2)"))
 			g.Expect(now).To(HaveCondition("a.test.example.com/Initialized", corev1.ConditionTrue, v1alpha1.ReasonCompleted))
 		}).WithContext(ctx).Should(Succeed())
 	}, SpecTimeout(time.Minute))
 
-	It("reports a failure, then deletes the namespace", func(ctx context.Context) {
+	It("reports a failure and then deletes the namespace", func(ctx context.Context) {
 		namespace := cluster.CreateInitializing(ctx, "fails")
 		history := watchNamespace(ctx, namespace.Name)
 		setResult(ctx, namespace.Name, failure)
@@ -140,24 +140,24 @@ var _ = Describe("The operator", func() {
 			now := cluster.GetNamespace(g, ctx, namespace.Name)
 			g.Expect(now.DeletionTimestamp).NotTo(BeNil())
 			g.Expect(now).To(BeInitializing(corev1.ConditionFalse, v1alpha1.ReasonFailed))
-			g.Expect(conditionMessage(now, v1alpha1.ConditionInitializing)).To(Equal("Forbidden: the team has no budget"))
+			g.Expect(framework.ConditionMessage(now, v1alpha1.ConditionInitializing)).To(Equal("Forbidden: the team has no budget"))
 		}).WithContext(ctx).Should(Succeed())
 		expectEvent(ctx, namespace.Name, "InitializationFailed")
 
-		By("writing the condition before the deletion")
+		By("checking that the condition was set before the deletion")
 		Expect(history()).To(ContainElement(And(
 			HaveField("DeletionTimestamp", BeNil()), BeInitializing(corev1.ConditionFalse, v1alpha1.ReasonFailed))))
 
-		By("keeping the namespace gated")
+		By("rejecting writes to the terminating namespace")
 		Expect(cluster.Ordinary.Create(ctx, wrappers.MakeConfigMap(namespace.Name, "early"))).To(HaveOccurred())
 	}, SpecTimeout(time.Minute))
 
-	DescribeTable("ignores an invalid result and records an Event",
+	DescribeTable("ignores an invalid result, reports it and records an Event",
 		func(ctx context.Context, result, problem string) {
 			namespace := cluster.CreateInitializing(ctx, "bad-result").Name
 			setResult(ctx, namespace, result)
 			Eventually(func(g Gomega) {
-				g.Expect(conditionMessage(cluster.GetNamespace(g, ctx, namespace), v1alpha1.ConditionInitializing)).To(ContainSubstring(problem))
+				g.Expect(framework.ConditionMessage(cluster.GetNamespace(g, ctx, namespace), v1alpha1.ConditionInitializing)).To(ContainSubstring(problem))
 			}).WithContext(ctx).Should(Succeed())
 			expectEvent(ctx, namespace, "InvalidInitializationResult")
 			Expect(cluster.GetNamespace(Default, ctx, namespace).DeletionTimestamp).To(BeNil())
@@ -166,11 +166,11 @@ var _ = Describe("The operator", func() {
 				BeInitializing(corev1.ConditionFalse, v1alpha1.ReasonCompleted),
 				HaveField("Annotations", Not(HaveKey(v1alpha1.AnnotationInitializationResult)))))
 		},
-		Entry("not JSON", "it did not work", "not the JSON of a metav1.Status", SpecTimeout(time.Minute)),
-		Entry("truncated", `{"status":"Failure"`, "not the JSON of a metav1.Status", SpecTimeout(time.Minute)),
-		Entry("escaped, so that CEL does not match it", `{"status":"\u0046ailure"}`, "as plain text", SpecTimeout(time.Minute)),
-		Entry("success", `{"status":"Success"}`, `its status is "Success"`, SpecTimeout(time.Minute)),
-		Entry("no status", `{"message":"hm"}`, `its status is ""`, SpecTimeout(time.Minute)),
+		Entry("a result that is not JSON", "it did not work", "not the JSON of a metav1.Status", SpecTimeout(time.Minute)),
+		Entry("a truncated result", `{"status":"Failure"`, "not the JSON of a metav1.Status", SpecTimeout(time.Minute)),
+		Entry("an escaped status, which CEL does not match", `{"status":"\u0046ailure"}`, "as plain text", SpecTimeout(time.Minute)),
+		Entry("a result of success", `{"status":"Success"}`, `its status is "Success"`, SpecTimeout(time.Minute)),
+		Entry("a result without a status", `{"message":"hm"}`, `its status is ""`, SpecTimeout(time.Minute)),
 	)
 
 	It("does not prevent the deletion of an initializing namespace", func(ctx context.Context) {
@@ -180,7 +180,7 @@ var _ = Describe("The operator", func() {
 		Expect(cluster.Initializer.Create(ctx, held)).To(Succeed())
 		Expect(cluster.Ordinary.Delete(ctx, namespace)).To(Succeed())
 
-		By("allowing the owner of a finalizer in the namespace to remove it")
+		By("rejecting new objects, but allowing a user to remove a finalizer from a terminating object")
 		Expect(cluster.Ordinary.Create(ctx, wrappers.MakeConfigMap(namespace.Name, "new"))).To(HaveOccurred())
 		Eventually(func(g Gomega) {
 			g.Expect(cluster.Ordinary.Delete(ctx, held)).To(Succeed())
@@ -195,7 +195,7 @@ var _ = Describe("The operator", func() {
 		}).WithContext(ctx).Should(Satisfy(apierrors.IsNotFound))
 	}, SpecTimeout(time.Minute))
 
-	It("does not write to a namespace that was deleted and created again with the same name", func(ctx context.Context) {
+	It("does not write to a recreated namespace with the same name", func(ctx context.Context) {
 		cluster.Register(ctx, "again", "a.test.example.com")
 		old := framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("again"))
 		cluster.StopManager()
@@ -227,7 +227,7 @@ var _ = Describe("The operator", func() {
 		Expect(now.DeletionTimestamp).To(BeNil())
 		Expect(now.Status.Conditions).To(BeEmpty())
 
-		By("not deleting it with the conditions of the old one")
+		By("checking that it does not delete the new namespace based on the state of the old one")
 		now = cluster.GetNamespace(Default, ctx, old.Name)
 		setResult(ctx, old.Name, failure)
 		stale = cluster.GetNamespace(Default, ctx, old.Name)
@@ -239,7 +239,7 @@ var _ = Describe("The operator", func() {
 		Expect(cluster.GetNamespace(Default, ctx, now.Name).DeletionTimestamp).To(BeNil())
 	}, SpecTimeout(time.Minute))
 
-	It("initializes 200 namespaces at the same time", func(ctx context.Context) {
+	It("completes the initialization of 200 namespaces that are created concurrently", func(ctx context.Context) {
 		names := []string{"a.test.example.com", "b.test.example.com", "c.test.example.com"}
 		cluster.Register(ctx, "bulk", names...)
 		for _, name := range names {
@@ -273,7 +273,7 @@ var _ = Describe("The operator", func() {
 		}).WithContext(ctx).WithTimeout(time.Minute).WithPolling(200 * time.Millisecond).Should(Succeed())
 	}, SpecTimeout(2*time.Minute))
 
-	It("writes nothing if nothing changes", func(ctx context.Context) {
+	It("does not update a namespace that does not change", func(ctx context.Context) {
 		namespace := cluster.CreateInitializing(ctx, "quiet").Name
 		Eventually(cluster.GetNamespace).WithContext(ctx).WithArguments(namespace).
 			Should(BeInitializing(corev1.ConditionTrue, v1alpha1.ReasonPending))
@@ -309,7 +309,7 @@ func newCreator(ctx context.Context, name string) *rest.Config {
 	}).Config
 }
 
-// setResult sets a result as the initializer.
+// setResult sets the result of a namespace as the initializer user.
 func setResult(ctx context.Context, name, result string) {
 	GinkgoHelper()
 	_, err := cluster.Kubectl(ctx, cluster.Initializer.Config, "annotate", "namespace", name,
@@ -317,7 +317,7 @@ func setResult(ctx context.Context, name, result string) {
 	Expect(err).NotTo(HaveOccurred())
 }
 
-// finalize empties spec.finalizers; no namespace controller runs here.
+// finalize empties spec.finalizers, because no namespace controller runs here.
 func finalize(ctx context.Context, name string) {
 	GinkgoHelper()
 	namespace := cluster.GetNamespace(Default, ctx, name)
@@ -337,7 +337,7 @@ func expectEvent(ctx context.Context, namespace, reason string) {
 	}).WithContext(ctx).Should(Succeed())
 }
 
-// watchNamespace watches a namespace and returns a function that returns all its versions so far.
+// watchNamespace watches a namespace. The returned function returns all versions observed so far.
 func watchNamespace(ctx context.Context, name string) func() []*corev1.Namespace {
 	GinkgoHelper()
 	watcher, err := framework.NewUser(cluster.Admin.Config).Clientset().CoreV1().Namespaces().Watch(ctx,

@@ -35,7 +35,7 @@ const (
 
 type settings = v1alpha1.InitializerSettings
 
-// ofTeam selects namespaces by one label.
+// ofTeam returns a selector for the namespaces with the given value of the label "team".
 func ofTeam(team string) *v1alpha1.NamespaceSelector {
 	return &v1alpha1.NamespaceSelector{MatchLabels: map[string]v1alpha1.LabelValue{"team": v1alpha1.LabelValue(team)}}
 }
@@ -61,7 +61,8 @@ var _ = Describe("A selector", func() {
 				want := initialization.Names(initialization.Selected(initializers, seen))
 				Expect(strings.Split(framework.PendingOf(namespace), ",")).To(Equal(want), of)
 			}
-			// The API server adds the label before admission if there is a name, and only then.
+			// The API server adds the name label before admission, but not if the request has a
+			// generateName.
 			withName := map[string]string{nameLabel: "shop"}
 			maps.Copy(withName, labels)
 			expect(wrappers.MakeNamespace("shop").Obj(), withName)
@@ -103,7 +104,7 @@ var _ = Describe("A selector", func() {
 		Expect(cluster.Ordinary.Create(ctx, wrappers.MakeConfigMap(waiting.Name, "early"))).To(BeDeniedBy("gate"))
 	}, SpecTimeout(time.Minute))
 
-	It("cannot be bypassed with a label that is removed, and is reported in the Active condition", func(ctx context.Context) {
+	It("is evaluated without the labels that inject removes, and is reported in the Active condition", func(ctx context.Context) {
 		cluster.RegisterConfiguration(ctx, wrappers.MakeConfiguration("own").Initializer(initializerA, settings{
 			NamespaceSelector: &v1alpha1.NamespaceSelector{MatchExpressions: []v1alpha1.NamespaceSelectorRequirement{
 				{Key: v1alpha1.LabelDeletionProtection, Operator: metav1.LabelSelectorOpDoesNotExist},
@@ -115,7 +116,7 @@ var _ = Describe("A selector", func() {
 		Expect(activeMessage(ctx, "own")).To(ContainSubstring("namespaceSelector"))
 	}, SpecTimeout(time.Minute))
 
-	It("is enforced together with other selectors, with more labels than one namespace can have", func(ctx context.Context) {
+	It("is enforced if all selectors together have more labels than one namespace can have", func(ctx context.Context) {
 		DeferCleanup(func(ctx context.Context) {
 			Eventually(func(g Gomega) { g.Expect(cluster.EffectiveSet(g, ctx).Initializers).To(BeEmpty()) }).
 				WithContext(ctx).Should(Succeed())
@@ -138,7 +139,7 @@ var _ = Describe("A selector", func() {
 		Expect(activeMessage(ctx, "many-2")).To(ContainSubstring("namespaceSelector"))
 	}, SpecTimeout(2*time.Minute))
 
-	It("is enforced if other policies add the label that it selects, in any order", func(ctx context.Context) {
+	It("is enforced if other policies add the label that it selects, regardless of their order", func(ctx context.Context) {
 		DeferCleanup(func(ctx context.Context) {
 			Eventually(func(g Gomega) {
 				namespace := wrappers.MakeNamespace("shop").Obj()
@@ -164,7 +165,7 @@ var _ = Describe("A selector", func() {
 		cluster.RegisterConfiguration(ctx, wrappers.MakeConfiguration("labelled").Initializer(initializerA, settings{NamespaceSelector: unlabelled}))
 	}, SpecTimeout(time.Minute))
 
-	It("can be changed for namespaces that are created later", func(ctx context.Context) {
+	It("can be changed, which affects only namespaces that are created later", func(ctx context.Context) {
 		configuration := cluster.RegisterConfiguration(ctx, wrappers.MakeConfiguration("changing").
 			Initializer(initializerA, settings{NamespaceSelector: ofTeam("a")}))
 		create := func(team string) string {
@@ -197,8 +198,8 @@ var _ = Describe("A selector", func() {
 	}, SpecTimeout(time.Minute))
 })
 
-// labellingPolicy returns a policy, with its binding, that adds a label of its own and the label "team"
-// to every new namespace.
+// labellingPolicy returns a policy and its binding. The policy adds the given label and the label
+// "team" to every new namespace.
 func labellingPolicy(key string) []client.Object {
 	name := metav1.ObjectMeta{Name: "test-" + key}
 	return []client.Object{
@@ -226,7 +227,7 @@ func labellingPolicy(key string) []client.Object {
 }
 
 var _ = Describe("A finalizer of an initializer", func() {
-	It("is in spec.finalizers from the creation, once, beside the finalizers of the creator", func(ctx context.Context) {
+	It("is added once to spec.finalizers at creation, in addition to the finalizers of the creator", func(ctx context.Context) {
 		cluster.RegisterConfiguration(ctx, wrappers.MakeConfiguration("finalizers").
 			Initializer(initializerA, settings{Finalizer: string(finalizerA)}).
 			Initializer(initializerB, settings{Finalizer: string(finalizerA)}).
@@ -236,8 +237,8 @@ var _ = Describe("A finalizer of an initializer", func() {
 		for of, test := range map[string]struct {
 			sent, want, wantInTeam names
 		}{
-			"nothing": {want: names{finalizerA, kubernetes}, wantInTeam: names{finalizerA, finalizerB, kubernetes}},
-			"none": {
+			"no list": {want: names{finalizerA, kubernetes}, wantInTeam: names{finalizerA, finalizerB, kubernetes}},
+			"an empty list": {
 				sent: names{}, want: names{finalizerA, kubernetes}, wantInTeam: names{finalizerA, finalizerB, kubernetes},
 			},
 			"kubernetes": {
@@ -246,15 +247,15 @@ var _ = Describe("A finalizer of an initializer", func() {
 			"the finalizer": {
 				sent: names{finalizerA}, want: names{finalizerA, kubernetes}, wantInTeam: names{finalizerA, finalizerB, kubernetes},
 			},
-			"the other": {
+			"the finalizer of the team": {
 				sent: names{finalizerB, kubernetes},
 				want: names{finalizerB, kubernetes, finalizerA}, wantInTeam: names{finalizerB, kubernetes, finalizerA},
 			},
-			"theirs, twice": {
+			"an unrelated finalizer, twice": {
 				sent: names{theirs, theirs},
 				want: names{theirs, theirs, finalizerA, kubernetes}, wantInTeam: names{theirs, theirs, finalizerA, finalizerB, kubernetes},
 			},
-			"all of them in another order": {
+			"all finalizers in another order": {
 				sent: names{finalizerB, finalizerA, theirs, kubernetes},
 				want: names{finalizerB, finalizerA, theirs, kubernetes}, wantInTeam: names{finalizerB, finalizerA, theirs, kubernetes},
 			},
@@ -270,23 +271,23 @@ var _ = Describe("A finalizer of an initializer", func() {
 				}}
 				namespace.Spec.Finalizers = slices.Clone(test.sent)
 				Expect(c.Create(ctx, namespace, client.DryRunAll)).To(Succeed())
-				Expect(namespace.Spec.Finalizers).To(Equal(test.wantInTeam), of+" in the team, as "+user)
+				Expect(namespace.Spec.Finalizers).To(Equal(test.wantInTeam), of+" with the label, as "+user)
 			}
 		}
-		By("sending no spec at all")
+		By("sending no spec")
 		name := framework.Unique("applied")
 		_, err := cluster.KubectlWithInput(ctx, cluster.Ordinary.Config,
 			`{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"`+name+`"}}`, "apply", "--server-side", "-f", "-")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(cluster.GetNamespace(Default, ctx, name).Spec.Finalizers).To(Equal(names{finalizerA, kubernetes}))
-		By("creating a namespace that is not initialized")
+		By("creating an exempt namespace")
 		exempt := wrappers.MakeNamespace(metav1.NamespacePublic).Obj()
 		if err := cluster.Admin.Create(ctx, exempt, client.DryRunAll); err == nil {
 			Expect(exempt.Spec.Finalizers).To(Equal(names{kubernetes}))
 		}
 	}, SpecTimeout(time.Minute))
 
-	It("blocks the deletion of the namespace until its owner removes it", func(ctx context.Context) {
+	It("blocks the deletion of the namespace until the owner of the finalizer removes it", func(ctx context.Context) {
 		cluster.RegisterConfiguration(ctx, wrappers.MakeConfiguration("held").Initializer(initializerA, settings{Finalizer: string(finalizerA)}))
 		namespace := framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("held"))
 		Expect(cluster.Ordinary.Delete(ctx, namespace)).To(Succeed())
@@ -305,7 +306,8 @@ var _ = Describe("A finalizer of an initializer", func() {
 			WithContext(ctx).Should(Satisfy(apierrors.IsNotFound))
 	}, SpecTimeout(time.Minute))
 
-	// Long: the API server compiles and evaluates the largest expressions.
+	// This spec takes a long time because the API server compiles and evaluates the largest
+	// expressions.
 	It("stays within the CEL budget with the largest set and the largest namespace", Label("long"), func(ctx context.Context) {
 		long := strings.Repeat("x", 60)
 		var created []client.Object
@@ -368,7 +370,7 @@ var _ = Describe("A finalizer of an initializer", func() {
 		Expect(namespace.Spec.Finalizers).To(HaveLen(1000))
 		Expect(cluster.Ordinary.Create(ctx, build(most+1), client.DryRunAll)).
 			To(BeDeniedBy("guard", "at most 1000 entries in spec.finalizers"))
-		By("sending so many finalizers that inject might exceed its budget")
+		By("sending so many finalizers that inject could exceed its budget")
 		namespace = build(0)
 		for i := range 20000 {
 			namespace.Spec.Finalizers = append(namespace.Spec.Finalizers, corev1.FinalizerName(fmt.Sprintf("a.b/%d", i)))
@@ -378,7 +380,7 @@ var _ = Describe("A finalizer of an initializer", func() {
 })
 
 var _ = Describe("Settings in several configurations", func() {
-	It("are taken from the first configuration, which the other configurations report", func(ctx context.Context) {
+	It("are taken from the first configuration, and the other configurations report this", func(ctx context.Context) {
 		cluster.RegisterConfiguration(ctx, wrappers.MakeConfiguration("several-1").Initializer(initializerA, settings{Finalizer: string(finalizerA)}))
 		cluster.RegisterConfiguration(ctx, wrappers.MakeConfiguration("several-2").Initializer(initializerA, settings{Finalizer: string(finalizerB)}))
 		namespace := framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("several"))

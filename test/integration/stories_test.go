@@ -27,11 +27,12 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-var _ = Describe("The user stories of the KEP", func() {
-	// A user who can only create and read namespaces: permissions in a namespace must come from an initializer.
+var _ = Describe("An initializer in the user stories of the KEP", func() {
+	// The creator can only create and read namespaces. An initializer must grant the permissions in
+	// a namespace.
 	const creator = "user1@corp.example.com"
 
-	It("creates policies automatically before the creator gains permissions in the namespace", func(ctx context.Context) {
+	It("creates policies before the creator gains permissions in the namespace", func(ctx context.Context) {
 		creatorConfig := newCreator(ctx, creator)
 		policy := installInitializer(ctx, initializers.PolicyManifest, initializers.PolicyAccount)
 		owner := installInitializer(ctx, initializers.OwnerManifest, initializers.OwnerAccount)
@@ -57,7 +58,7 @@ var _ = Describe("The user stories of the KEP", func() {
 		Expect(user.Create(ctx, wrappers.MakeConfigMap(preExistingName, "not-mine"))).To(Satisfy(apierrors.IsForbidden))
 	}, SpecTimeout(time.Minute))
 
-	It("provisions an external service for 20 seconds, during which other users cannot write", func(ctx context.Context) {
+	It("provisions an external service for 20 seconds, during which other users cannot write to the namespace", func(ctx context.Context) {
 		indices := newIndexServer(20 * time.Second)
 		DeferCleanup(indices.Close)
 		cluster.Register(ctx, "external", "index.search.example.com")
@@ -70,7 +71,7 @@ var _ = Describe("The user stories of the KEP", func() {
 			attempts++
 			err := cluster.Ordinary.Create(ctx, wrappers.MakeConfigMap(name, fmt.Sprintf("early-%d", attempts)))
 			if indices.has(name) {
-				break // the initialization completed while the request was in progress
+				break // The initialization was completed while the request was in progress.
 			}
 			Expect(err).To(BeForbiddenBy("gate", "index.search.example.com"))
 			time.Sleep(200 * time.Millisecond)
@@ -83,8 +84,8 @@ var _ = Describe("The user stories of the KEP", func() {
 	}, SpecTimeout(2*time.Minute))
 })
 
-// installInitializer installs the ServiceAccount of an initializer with its permissions and returns its
-// identity.
+// installInitializer installs the ServiceAccount of an initializer with its permissions and returns
+// the client configuration of the ServiceAccount.
 func installInitializer(ctx context.Context, manifest, account string) *rest.Config {
 	GinkgoHelper()
 	_, err := cluster.KubectlWithInput(ctx, cluster.Admin.Config, manifest, "apply", "-f", "-")
@@ -123,7 +124,7 @@ func (s *indexServer) has(name string) bool {
 	return s.indices["/"+name]
 }
 
-// provision is the function of an initializer.
+// provision is the Work function of an initializer. It creates an index.
 func (s *indexServer) provision(ctx context.Context, _ kubernetes.Interface, namespace *corev1.Namespace) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPut, s.URL+"/"+namespace.Name, nil)
 	if err != nil {
@@ -136,7 +137,7 @@ func (s *indexServer) provision(ctx context.Context, _ kubernetes.Interface, nam
 	defer response.Body.Close()
 	_, _ = io.Copy(io.Discard, response.Body)
 	if response.StatusCode != http.StatusCreated {
-		return fmt.Errorf("creating an index: %s", response.Status)
+		return fmt.Errorf("failed to create index: %s", response.Status)
 	}
 	return nil
 }

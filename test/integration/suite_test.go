@@ -26,7 +26,7 @@ func TestIntegration(t *testing.T) {
 var _ = BeforeSuite(func(ctx context.Context) {
 	framework.SetDefaults()
 	cluster = framework.Start(ctx)
-	// Before this project is installed.
+	// This namespace is older than the installation of this project.
 	framework.CreateNamespace(ctx, cluster.Admin, preExistingName)
 	cluster.Install(ctx, "default")
 	cluster.StartManager(ctx)

@@ -1,7 +1,7 @@
 // Copyright The nslifecycle Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package matchers contains Gomega matchers that several suites share.
+// Package matchers contains the Gomega matchers that several suites share.
 package matchers
 
 import (
@@ -16,8 +16,8 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/nscondition"
 )
 
-// HaveCondition matches a *corev1.Namespace with a condition of this type, status and reason whose
-// message contains all texts.
+// HaveCondition matches a *corev1.Namespace that has a condition with the given type, status and
+// reason, and with a message that contains all texts.
 func HaveCondition(
 	conditionType corev1.NamespaceConditionType, status corev1.ConditionStatus, reason string, texts ...string,
 ) types.GomegaMatcher {
@@ -33,12 +33,13 @@ func HaveCondition(
 		}
 		return true, nil
 	}).WithTemplate(
-		"Expected namespace {{.Actual.Name}} {{.To}} have condition {{.Data}}, it has:\n"+
+		"Expected namespace {{.Actual.Name}} {{.To}} have condition {{.Data}}; its conditions are:\n"+
 			"{{format .Actual.Status.Conditions 1}}",
 		fmt.Sprintf("%s=%s (%s) with %q", conditionType, status, reason, texts))
 }
 
-// BeDeniedBy matches the error of a request that a policy rejects.
+// BeDeniedBy matches the error that the API server returns if the given policy denies a request.
+// The message must contain all substrings.
 func BeDeniedBy(policy string, substrings ...string) types.GomegaMatcher {
 	all := []types.GomegaMatcher{
 		gomega.HaveOccurred(),
@@ -50,7 +51,7 @@ func BeDeniedBy(policy string, substrings ...string) types.GomegaMatcher {
 	return gomega.And(all...)
 }
 
-// BeForbiddenBy is BeDeniedBy for status 403.
+// BeForbiddenBy is like BeDeniedBy, but also requires status 403.
 func BeForbiddenBy(policy string, substrings ...string) types.GomegaMatcher {
 	return gomega.And(BeDeniedBy(policy, substrings...), gomega.Satisfy(apierrors.IsForbidden))
 }

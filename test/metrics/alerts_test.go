@@ -77,7 +77,7 @@ var _ = Describe("The alerts", func() {
 		Expect(err).NotTo(HaveOccurred())
 	})
 
-	It("each have a unit test and a runbook", func() {
+	It("have a unit test and a runbook each", func() {
 		var tested struct {
 			Tests []struct {
 				Alerts []struct {
@@ -95,7 +95,7 @@ var _ = Describe("The alerts", func() {
 				}
 			}
 		}
-		firing = append(firing, "NslifecycleAbsent") // which has a separate test
+		firing = append(firing, "NslifecycleAbsent") // It has a separate test.
 
 		headings := regexp.MustCompile(`(?m)^## (\w+)$`).FindAllStringSubmatch(readFile("docs", "runbooks.md"), -1)
 		var sections, names []string

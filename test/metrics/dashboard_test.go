@@ -28,7 +28,7 @@ const (
 	inScrape  = `job="%s",namespace="nslifecycle-system",instance="a"`
 )
 
-// mayBeEmpty maps the titles of panels with a query that returns no series in this run to the reason.
+// mayBeEmpty contains the panels whose queries return no series in this run, and the reasons.
 var mayBeEmpty = map[string]string{}
 
 // dashboard holds the fields of a Grafana dashboard that the specs check.
@@ -98,7 +98,7 @@ type sample struct {
 	Value  float64 `json:"value"`
 }
 
-// addSeries adds the samples of one scrape in the form in which Prometheus stores them.
+// addSeries adds the samples of one scrape to the series that Prometheus would store.
 func addSeries(values map[string][]float64, from families, scrapeLabels string) {
 	for name, family := range from {
 		for _, metric := range family.GetMetric() {

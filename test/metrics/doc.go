@@ -1,8 +1,8 @@
 // Copyright The nslifecycle Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package metrics tests the observability of the manager: its metrics and logs
-// against the documentation, and the alerts and the dashboard against the metrics of a real
-// run. It runs the manager's binary with the permissions of its ServiceAccount, and evaluates
-// the queries with promtool.
+// Package metrics tests the observability of the manager. It compares the metrics and logs with the
+// documentation, and tests the alerts and the dashboard with the metrics of a real run. The suite
+// runs the manager's binary with the permissions of its ServiceAccount, and evaluates the queries
+// with promtool.
 package metrics

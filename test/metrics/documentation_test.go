@@ -24,7 +24,7 @@ import (
 
 const own = "nslifecycle_"
 
-// described is the documented form of a metric or log line.
+// described is the type and the labels of a metric, or the level and the keys of a log line.
 type described struct {
 	Type   string
 	Labels []string
@@ -44,7 +44,7 @@ func readFile(path ...string) string {
 	return string(content)
 }
 
-// The pages that list the project's own metrics, and other metrics and log lines.
+// The page that lists the project's own metrics, and the page that lists other metrics and log lines.
 const (
 	reference = "reference/metrics.md"
 	operate   = "operate.md"
@@ -122,9 +122,9 @@ var _ = Describe("The documentation of metrics and logs", func() {
 		injected, _ := secondOfServer.value("apiserver_mutating_admission_policy_check_total",
 			`error_type="no_error"`, policy("nslifecycle-inject"), binding("nslifecycle-inject"))
 		Expect(injected).To(BeNumerically(">=", 16), "the namespaces of both rounds")
-		refused, _ := secondOfServer.value("apiserver_validating_admission_policy_check_total",
+		rejected, _ := secondOfServer.value("apiserver_validating_admission_policy_check_total",
 			`enforcement_action="deny"`, `error_type="invalid_error"`, policy("nslifecycle-gate"), binding("nslifecycle-gate"))
-		Expect(refused).To(Equal(2.0))
+		Expect(rejected).To(Equal(2.0))
 	})
 
 	It("lists each log line about a state transition, with its keys", func() {
@@ -184,7 +184,7 @@ var _ = Describe("The metrics", func() {
 				Expect(value).To(BeZero(), name)
 			}
 		}
-		// The alert NslifecycleNoLeader uses this metric.
+		// The NslifecycleNoLeader alert uses this metric.
 		for metrics, want := range map[*families]float64{&scraped: 0, &second: 1} {
 			isLeader, ok := metrics.value("leader_election_master_status", `name="nslifecycle.dev"`)
 			Expect(ok).To(BeTrue())
@@ -204,7 +204,7 @@ var _ = Describe("The metrics", func() {
 		Expect(output).To(BeEmpty())
 	})
 
-	It("expose durations as native histograms as well", func(ctx context.Context) {
+	It("also expose durations as native histograms", func(ctx context.Context) {
 		format := expfmt.NewFormat(expfmt.TypeProtoDelim)
 		response, err := leader.get(ctx, scraper, string(format))
 		Expect(err).NotTo(HaveOccurred())
@@ -234,8 +234,8 @@ var _ = Describe("The metrics", func() {
 			first  float64
 			second float64
 		}{
-			// completed, overtaken, unfinalized, late and blocked, and the two namespaces for which an
-			// initializer was skipped: skipped and deregistered.
+			// The namespaces completed, overtaken, unfinalized, late and blocked, and the namespaces
+			// skipped and deregistered, whose initializer was skipped.
 			{own + "initialization_duration_seconds", []string{`outcome="completed"`}, 7, 14},
 			{own + "initialization_duration_seconds", []string{`outcome="failed"`}, 2, 4},
 			{own + "initializers_skipped_total", []string{`reason="TimedOut"`}, 1, 2},
@@ -295,9 +295,9 @@ var _ = Describe("The log", func() {
 		return lines
 	}
 	const (
-		began = "Initialization progressed Pending " + quota
-		next  = "Initialization progressed Pending " + policy
-		open  = "Initialization progressed Completed"
+		began     = "Initialization progressed Pending " + quota
+		next      = "Initialization progressed Pending " + policy
+		completed = "Initialization progressed Completed"
 
 		pendingLate = "Initialization progressed Pending " + late
 
@@ -305,7 +305,7 @@ var _ = Describe("The log", func() {
 		released = "Removed the namespace finalizer from an empty namespace"
 		content  = "A finalization condition changed NamespaceContentRemaining True"
 		held     = "A finalization condition changed NamespaceFinalizersRemaining True"
-		found    = "Found a cause why the namespace makes no progress"
+		found    = "Found why the namespace makes no progress"
 		resumed  = "The namespace makes progress again nslifecycle.dev/InitializationBlocked"
 	)
 	DescribeTable("records each state transition once",
@@ -313,8 +313,8 @@ var _ = Describe("The log", func() {
 			logged := transitions("first-" + name)
 			Expect(logged["namespace-initialization"]).To(Equal(initialization))
 			Expect(logged["namespace-finalization"]).To(Equal(finalization))
-			// On a slow machine any namespace may exceed the progress deadline between two steps of
-			// the spec, so the number of lines varies, but no line is repeated.
+			// On a slow machine, any namespace can exceed the progress deadline between two steps of
+			// the spec. The number of lines varies, but no line is repeated.
 			diagnoses := logged["namespace-diagnosis"]
 			Expect(slices.Compact(slices.Clone(diagnoses))).To(Equal(diagnoses))
 			if lastFinding != "" {
@@ -322,28 +322,28 @@ var _ = Describe("The log", func() {
 				Expect(diagnoses[len(diagnoses)-1]).To(HavePrefix(lastFinding))
 			}
 		},
-		Entry("a completed initialization and deletion", "completed", []string{began, next, open}, []string{started, released}, ""),
+		Entry("a completed initialization and deletion", "completed", []string{began, next, completed}, []string{started, released}, ""),
 		Entry("a failed initialization", "failed", []string{
 			began, "Initialization progressed Failed", "Deleted a namespace whose initialization failed",
 		}, []string{started, released}, ""),
-		Entry("a time-out with failure policy Ignore", "skipped", []string{
-			began, next, pendingLate, "Skipped initializers TimedOut", open,
+		Entry("a timeout with the failure policy Ignore", "skipped", []string{
+			began, next, pendingLate, "Skipped initializers TimedOut", completed,
 		}, nil, ""),
-		Entry("a time-out with failure policy Fail", "expired", []string{
+		Entry("a timeout with the failure policy Fail", "expired", []string{
 			began, next, pendingLate, "Failed an initialization that timed out",
 			"Initialization progressed Failed", "Deleted a namespace whose initialization failed",
 		}, []string{started, released}, ""),
 		Entry("a deregistered initializer", "deregistered", []string{
-			began, next, pendingLate, "Skipped initializers Deregistered", open,
+			began, next, pendingLate, "Skipped initializers Deregistered", completed,
 		}, nil, ""),
 		Entry("the deletion of an initializing namespace", "deleted", []string{began}, []string{started, released}, ""),
-		Entry("a finalization by another controller", "overtaken", []string{began, next, open}, []string{
+		Entry("a finalization by another controller", "overtaken", []string{began, next, completed}, []string{
 			started, content, held, "Another controller finalized the namespace",
 		}, ""),
-		Entry("a deletion without namespace finalizers", "unfinalized", []string{began, next, open},
+		Entry("a deletion without namespace finalizers", "unfinalized", []string{began, next, completed},
 			[]string{"Deleted a terminating namespace without namespace finalizers"}, ""),
-		Entry("an initialization that makes progress again", "late", []string{began, next, open}, nil, resumed),
-		Entry("a blocked deletion", "blocked", []string{began, next, open}, []string{started, content, held},
+		Entry("an initialization that makes progress again", "late", []string{began, next, completed}, nil, resumed),
+		Entry("a blocked deletion", "blocked", []string{began, next, completed}, []string{started, content, held},
 			found),
 	)
 })

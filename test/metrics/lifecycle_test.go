@@ -34,7 +34,7 @@ const (
 	policy = "policy.test.example.com"
 	// late is an initializer that never runs.
 	late = "late.test.example.com"
-	// configMaps is the number of ConfigMaps in each namespace completed.
+	// configMaps is the number of ConfigMaps in each namespace whose name ends with "completed".
 	configMaps = 3
 )
 
@@ -50,7 +50,7 @@ func register(ctx context.Context) {
 }
 
 // skipLateInitializer creates namespaces whose initializer times out under each failure policy,
-// and one whose initializer is deregistered. It deletes the configuration it registers.
+// and one whose initializer is deregistered. It deletes its configuration afterwards.
 func skipLateInitializer(ctx context.Context, prefix string) {
 	GinkgoHelper()
 	name := func(suffix string) string { return prefix + "-" + suffix }
@@ -84,12 +84,12 @@ func skipLateInitializer(ctx context.Context, prefix string) {
 	change(ptr.To[int32](1), v1alpha1.InitializerIgnore)
 	Expect(admin.Create(ctx, configuration)).To(Succeed())
 	activate()
-	isOpen := matchers.HaveCondition(v1alpha1.ConditionInitializing, corev1.ConditionFalse, v1alpha1.ReasonCompleted)
+	isInitialized := matchers.HaveCondition(v1alpha1.ConditionInitializing, corev1.ConditionFalse, v1alpha1.ReasonCompleted)
 
 	By("skipping an initializer that timed out")
 	startInitialization(ctx, name("skipped"))
 	finishAll(ctx, name("skipped"))
-	eventually(ctx, name("skipped"), isOpen)
+	eventually(ctx, name("skipped"), isInitialized)
 
 	By("failing an initialization that timed out")
 	update(ptr.To[int32](1), v1alpha1.InitializerFail)
@@ -102,11 +102,11 @@ func skipLateInitializer(ctx context.Context, prefix string) {
 	startInitialization(ctx, name("deregistered"))
 	finishAll(ctx, name("deregistered"))
 	Expect(admin.Delete(ctx, configuration)).To(Succeed())
-	eventually(ctx, name("deregistered"), isOpen)
+	eventually(ctx, name("deregistered"), isInitialized)
 }
 
-// runLifecycles creates a namespace for each outcome of initialization and finalization. It leaves
-// one namespace waiting for an initializer, and one whose deletion is blocked.
+// runLifecycles creates a namespace for each outcome of initialization and finalization. Two of the
+// namespaces remain: one waits for an initializer, and the deletion of the other is blocked.
 func runLifecycles(ctx context.Context, prefix string) {
 	GinkgoHelper()
 	name := func(suffix string) string { return prefix + "-" + suffix }
@@ -156,7 +156,7 @@ func runLifecycles(ctx context.Context, prefix string) {
 	finishAll(ctx, name("late"))
 	eventually(ctx, name("late"), isBlocked(v1alpha1.ConditionInitializationBlocked, corev1.ConditionFalse))
 
-	By("leaving an initializing namespace and a blocked one")
+	By("creating the namespaces that remain: one is initializing, and the deletion of the other is blocked")
 	startInitialization(ctx, name("waiting"))
 	writeEarly(ctx, name("waiting"))
 	eventually(ctx, name("waiting"), isBlocked(v1alpha1.ConditionInitializationBlocked, corev1.ConditionTrue))
@@ -166,7 +166,7 @@ func runLifecycles(ctx context.Context, prefix string) {
 	eventually(ctx, name("blocked"), isBlocked(v1alpha1.ConditionDeletionBlocked, corev1.ConditionTrue))
 }
 
-// writeEarly attempts a write that the gate must reject, as a user that is not an initializer.
+// writeEarly attempts a write that the gate must reject, as a user without the `initialize` verb.
 func writeEarly(ctx context.Context, name string) {
 	GinkgoHelper()
 	config := rest.AnonymousClientConfig(plane.Admin)
@@ -197,7 +197,7 @@ func initialize(ctx context.Context, name string) {
 func finishAll(ctx context.Context, name string) {
 	GinkgoHelper()
 	finish(ctx, name, quota)
-	// Wait for the condition: two patches in quick succession may result in one event.
+	// Wait for the condition, since two patches in quick succession can result in one watch event.
 	eventually(ctx, name, matchers.HaveCondition(v1alpha1.ConditionInitializing, corev1.ConditionTrue,
 		v1alpha1.ReasonPending, policy))
 	finish(ctx, name, policy)

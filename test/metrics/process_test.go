@@ -40,7 +40,7 @@ type process struct {
 }
 
 // scraper is the bearer token of a ServiceAccount that is authorized to read metrics. unauthorized
-// is the token of one that is only authorized to create ConfigMaps.
+// is the token of a ServiceAccount that is authorized only to create ConfigMaps.
 var scraper, unauthorized string
 
 // binary returns the path of the manager's binary.
@@ -136,8 +136,8 @@ func parse(g Gomega, text string) families {
 	return parsed
 }
 
-// value returns the value of the counter or gauge, or the count of the histogram, with these
-// labels, and reports whether it exists.
+// value returns the value of the counter or gauge, or the count of the histogram, with the given
+// labels, and reports whether the metric exists.
 func (f families) value(name string, labels ...string) (float64, bool) {
 	for _, metric := range f[name].GetMetric() {
 		if found := labelsOf(metric); strings.Join(found, ",") == strings.Join(labels, ",") {
@@ -180,7 +180,7 @@ func (p *process) logged(name string) []map[string]any {
 	return lines
 }
 
-// run runs a command and returns its output. An error includes the output as well.
+// run runs a command and returns its output. An error also contains the output.
 func run(command *exec.Cmd, input string) (string, error) {
 	command.Stdin = strings.NewReader(input)
 	output, err := command.CombinedOutput()

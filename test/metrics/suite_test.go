@@ -25,7 +25,7 @@ var (
 	admin client.Client
 	// leader is the manager whose metrics and logs the specs check.
 	leader *process
-	// first and second are its metrics after the first and second round of lifecycles.
+	// first and second are the leader's metrics after the first and second round of lifecycles.
 	first, second families
 	// firstOfServer and secondOfServer are the API server's metrics at the same times.
 	firstOfServer, secondOfServer families

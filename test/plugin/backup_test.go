@@ -41,7 +41,7 @@ var _ = Describe("backup", Ordered, func() {
 			} {
 				release(ctx, admin, finalized)
 			}
-			// The Pod has a node, but no kubelet.
+			// The Pod has a node but no kubelet.
 			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "debug"}}
 			Expect(admin.Delete(ctx, pod, client.GracePeriodSeconds(0))).To(Succeed())
 			remove(ctx, "shop")
@@ -53,7 +53,7 @@ var _ = Describe("backup", Ordered, func() {
 	}, NodeTimeout(testTimeout))
 
 	for name, args := range map[string][]string{"client-side": nil, "server-side": {"--server-side"}} {
-		It("restores the same objects in another cluster: "+name, func(ctx context.Context) {
+		It("contains the same objects after a restore in another cluster with "+name+" apply", func(ctx context.Context) {
 			_, err := bare.KubectlWithInput(ctx, bare.Admin, original,
 				append([]string{"apply", "--validate=strict", "-f", "-"}, args...)...)
 			Expect(err).NotTo(HaveOccurred())
@@ -64,7 +64,7 @@ var _ = Describe("backup", Ordered, func() {
 		}, NodeTimeout(testTimeout))
 	}
 
-	It("contains no fields that the cluster sets", func() {
+	It("contains neither fields that the cluster sets nor objects that it creates", func() {
 		for _, removed := range []string{
 			"uid:", "resourceVersion", "managedFields", "generation:", "creationTimestamp", "status:",
 			"ownerReferences", "finalizers", "clusterIP: 10.", "- 10.", "nodeName", "kube-api-access", "last-applied",
@@ -88,7 +88,7 @@ var _ = Describe("backup", Ordered, func() {
 		}))
 	})
 
-	It("skips Secrets and objects that the cluster recreates", func(ctx context.Context) {
+	It("skips Secrets and objects that the cluster recreates by default", func(ctx context.Context) {
 		file := filepath.Join(adminUser.home, "shop.yaml")
 		taken := adminUser.run(ctx, "backup", "shop", "-f", file)
 		Expect(taken.code).To(BeZero())
@@ -109,7 +109,7 @@ var _ = Describe("backup", Ordered, func() {
 		Expect(all.stdout).NotTo(ContainSubstring("ownerReferences"))
 	}, NodeTimeout(testTimeout))
 
-	It("backs up only selected types", func(ctx context.Context) {
+	It("backs up only the selected resource types", func(ctx context.Context) {
 		taken := adminUser.run(ctx, "backup", "shop", "--types=deployments,configmaps,replicasets.apps")
 		Expect(taken.code).To(BeZero())
 		Expect(strings.Count(taken.stdout, "\nkind: ")).To(Equal(3))
@@ -142,7 +142,7 @@ func applyTestdata(ctx context.Context, running *controlplane.ControlPlane, file
 	Expect(err).NotTo(HaveOccurred())
 }
 
-// makeControlled creates a ReplicaSet as the Deployment controller does.
+// makeControlled creates the same ReplicaSet as the Deployment controller.
 func makeControlled(ctx context.Context) {
 	GinkgoHelper()
 	deployment := &appsv1.Deployment{}

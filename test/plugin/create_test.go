@@ -50,7 +50,7 @@ var _ = Describe("create", func() {
 		Expect(get(ctx, admin, name).Labels).To(HaveKeyWithValue("team", "a"))
 	}, NodeTimeout(testTimeout))
 
-	It("needs permission to create and get namespaces only", func(ctx context.Context) {
+	It("requires only permission to create and get namespaces", func(ctx context.Context) {
 		register(ctx, "few", "only.few.example.com")
 		creator := newRestrictedUser(ctx, plane, "creator", rbacv1.PolicyRule{
 			APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"create", "get"},
@@ -87,12 +87,12 @@ var _ = Describe("create", func() {
 		Expect(created.stderr).To(And(ContainSubstring("2s"), ContainSubstring("only.late.example.com"), ContainSubstring("kubectl nslifecycle explain "+name)))
 	}, NodeTimeout(testTimeout))
 
-	It("fails if the namespace is deleted or replaced", func(ctx context.Context) {
+	It("fails if the namespace is deleted or recreated", func(ctx context.Context) {
 		register(ctx, "deleted", "only.deleted.example.com")
 		for _, isReplaced := range []bool{false, true} {
 			name := unique("deleted")
-			// For a user without permission to watch, the plugin polls and does not observe the
-			// deletion if the namespace is recreated.
+			// This user cannot watch namespaces, so the plugin polls. If the namespace is recreated,
+			// the plugin does not observe the deletion.
 			creator := newRestrictedUser(ctx, plane, unique("poller"), rbacv1.PolicyRule{
 				APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"create", "get"},
 			})
@@ -122,7 +122,7 @@ var _ = Describe("create", func() {
 		Expect(get(ctx, admin, name).DeletionTimestamp).To(BeNil())
 	}, NodeTimeout(testTimeout))
 
-	It("returns immediately if there are no initializers", func(ctx context.Context) {
+	It("returns immediately if no initializers are registered", func(ctx context.Context) {
 		for _, where := range []*user{newUser(plane.Admin), newUser(bare.Admin)} {
 			name := unique("at-once")
 			created := where.run(ctx, "create", name, "--wait")
@@ -154,13 +154,13 @@ var _ = Describe("create", func() {
 		Expect(object.Annotations).To(And(HaveKeyWithValue("a", "b"),
 			HaveKeyWithValue(v1alpha1.AnnotationPendingInitializers, "only.plain.example.com")))
 
-		By("creating without waiting")
+		By("creating the namespace without waiting")
 		DeferCleanup(func(ctx context.Context) { remove(ctx, name) })
 		created := adminUser.run(ctx, "create", name)
 		Expect(created.stdout).To(Equal("namespace/" + name + " created\n"))
 		Expect(created.stderr).To(And(ContainSubstring("1 initializer"), ContainSubstring("namespace/"+name)))
 
-		By("printing the object when it is ready")
+		By("printing the Namespace when it is ready")
 		structured := adminUser.start("create", name+"-json", "--wait", "-o", "json")
 		DeferCleanup(func(ctx context.Context) { remove(ctx, name+"-json") })
 		Eventually(structured.stderr).Should(gbytes.Say("running"))
@@ -179,7 +179,7 @@ func get(ctx context.Context, c client.Client, name string) *corev1.Namespace {
 	return namespace
 }
 
-// remove deletes a namespace on the control plane with the operator and waits until it is deleted.
+// remove deletes a namespace on the control plane with the operator and waits for the deletion.
 func remove(ctx context.Context, name string) {
 	GinkgoHelper()
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
@@ -188,7 +188,7 @@ func remove(ctx context.Context, name string) {
 	}).WithContext(ctx).Should(BeTrue())
 }
 
-// register creates a configuration for one spec and waits until it is enforced.
+// register creates a configuration for the duration of the spec and waits until it is enforced.
 func register(ctx context.Context, name string, initializers ...string) {
 	GinkgoHelper()
 	configuration := wrappers.MakeConfiguration(name).Initializers(initializers...).Obj()
@@ -205,7 +205,7 @@ func register(ctx context.Context, name string, initializers ...string) {
 	expectInjected(ctx, strings.Join(initializers, ","))
 }
 
-// expectInjected waits until new namespaces get this pending list.
+// expectInjected waits until the API server injects the given pending list into new namespaces.
 func expectInjected(ctx context.Context, list string) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
@@ -226,7 +226,7 @@ func finish(ctx context.Context, name string) {
 	}).WithContext(ctx).Should(Succeed())
 }
 
-// setProgress sets the condition with the progress of an initializer.
+// setProgress sets the condition that reports the progress of an initializer.
 func setProgress(ctx context.Context, name, initializer, reason, message string) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {

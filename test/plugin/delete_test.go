@@ -54,7 +54,7 @@ var _ = Describe("delete", func() {
 		Expect(deleted.code).To(Equal(3))
 	}, NodeTimeout(testTimeout))
 
-	It("stops without the deletion on Ctrl-C, and can show it again", func(ctx context.Context) {
+	It("stops on Ctrl-C while the deletion continues, and can be run again", func(ctx context.Context) {
 		namespace := makeNamespace(ctx, admin, "interrupted")
 		held := makeConfigMap(ctx, admin, namespace.Name, "held", testFinalizer)
 		adminUser := newUser(plane.Admin)
@@ -72,7 +72,7 @@ var _ = Describe("delete", func() {
 		Expect(again.wait(ctx).code).To(BeZero())
 	}, NodeTimeout(testTimeout))
 
-	It("behaves like kubectl without --wait and in a dry run", func(ctx context.Context) {
+	It("behaves like kubectl delete with --wait=false and --dry-run", func(ctx context.Context) {
 		namespace := makeNamespace(ctx, admin, "no-wait")
 		adminUser := newUser(plane.Admin)
 		for strategy, suffix := range map[string]string{"client": " (dry run)", "server": " (server dry run)"} {
@@ -99,7 +99,7 @@ var _ = Describe("delete", func() {
 		Expect(get(ctx, bareAdmin, "kube-public").DeletionTimestamp).To(BeNil())
 	}, NodeTimeout(testTimeout))
 
-	It("prints how to delete a protected namespace", func(ctx context.Context) {
+	It("prints how to allow the deletion of a protected namespace", func(ctx context.Context) {
 		_, err := plane.Kubectl(ctx, plane.Admin, "apply", "-k", filepath.Join(controlplane.Root(), "config", "protection"))
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(func(ctx context.Context) {
@@ -125,8 +125,8 @@ var _ = Describe("delete", func() {
 		Expect(adminUser.run(ctx, "delete", namespace.Name).code).To(BeZero())
 	}, NodeTimeout(testTimeout))
 
-	It("shows the conditions if the content cannot be read", func(ctx context.Context) {
-		namespace := makeNamespace(ctx, admin, "few-rights")
+	It("shows the conditions of the Namespace if its content cannot be read", func(ctx context.Context) {
+		namespace := makeNamespace(ctx, admin, "unreadable")
 		held := makeConfigMap(ctx, admin, namespace.Name, "held", testFinalizer)
 		owner := newRestrictedUser(ctx, plane, "owner", rbacv1.PolicyRule{
 			APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"get", "delete"},
@@ -139,7 +139,7 @@ var _ = Describe("delete", func() {
 	}, NodeTimeout(testTimeout))
 })
 
-// interrupt sends the signal of Ctrl-C.
+// interrupt sends SIGINT, as Ctrl-C does.
 func interrupt(r *running) {
 	GinkgoHelper()
 	Expect(r.command.Process.Signal(syscall.SIGINT)).To(Succeed())

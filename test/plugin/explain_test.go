@@ -38,7 +38,7 @@ var _ = Describe("explain", func() {
 		))
 	})
 
-	It("explains why a namespace is stuck, as text and JSON", func(ctx context.Context) {
+	It("explains why a namespace is stuck, as text and as JSON", func(ctx context.Context) {
 		namespace := makeNamespace(ctx, bareAdmin, "stuck")
 		held := makeConfigMap(ctx, bareAdmin, namespace.Name, "held", testFinalizer)
 		DeferCleanup(release, bareAdmin, held)
@@ -57,7 +57,7 @@ var _ = Describe("explain", func() {
 			ContainSubstring("── kubectl nslifecycle finalize %s --finalizer=%s\n", namespace.Name, testFinalizer),
 			MatchRegexp(`── Lost if forced: \S+`),
 		))
-		Expect(explained.stderr).To(BeEmpty(), "a blocked namespace is not an error")
+		Expect(explained.stderr).To(BeEmpty(), "a blocked namespace must not be reported as an error")
 
 		explained = adminUser.run(ctx, "explain", namespace.Name, "--progress-deadline=1s", "--output=json")
 		Expect(explained.code).To(Equal(3))
@@ -80,7 +80,7 @@ var _ = Describe("explain", func() {
 			result{code: 1, stderr: "error: namespace \"missing\" not found\n"}))
 	})
 
-	It("explains the namespace of the context, and all inactive namespaces", func(ctx context.Context) {
+	It("explains the current namespace, and all inactive namespaces with --all", func(ctx context.Context) {
 		active := makeNamespace(ctx, bareAdmin, "context")
 		terminating := makeNamespace(ctx, bareAdmin, "terminating")
 		Expect(bareAdmin.Delete(ctx, terminating)).To(Succeed())

@@ -24,8 +24,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// makeStuckNamespace creates a terminating namespace with two metadata finalizers, two namespace
-// finalizers, two terminating objects with finalizers, and two objects that are not being deleted.
+// makeStuckNamespace creates a terminating namespace with two metadata finalizers and two namespace
+// finalizers. It contains two terminating objects with finalizers and two objects that are not
+// being deleted.
 func makeStuckNamespace(ctx context.Context) *corev1.Namespace {
 	GinkgoHelper()
 	namespace := &corev1.Namespace{
@@ -104,7 +105,7 @@ func snapshot(ctx context.Context, name string) map[string]string {
 	return versions
 }
 
-// rulesToRead returns the permissions to read namespaces and some resource types.
+// rulesToRead returns RBAC rules that allow users to read namespaces and the given resource types.
 func rulesToRead(resources ...string) []rbacv1.PolicyRule {
 	read := []string{"get", "list", "watch"}
 	return []rbacv1.PolicyRule{
@@ -113,8 +114,8 @@ func rulesToRead(resources ...string) []rbacv1.PolicyRule {
 	}
 }
 
-// denyUpdates creates a policy that denies updates of the ConfigMaps in a namespace by the plugin. It
-// is deleted at the end of the spec.
+// denyUpdates creates a policy that denies the plugin's updates of ConfigMaps in a namespace. It
+// deletes the policy at the end of the spec.
 func denyUpdates(ctx context.Context, namespace string) {
 	GinkgoHelper()
 	policy := &admissionregistrationv1.ValidatingAdmissionPolicy{
@@ -132,7 +133,7 @@ func denyUpdates(ctx context.Context, namespace string) {
 			},
 			MatchConditions: []admissionregistrationv1.MatchCondition{
 				{Name: "namespace", Expression: "request.namespace == '" + namespace + "'"},
-				// The policy allows the cleanup of the spec.
+				// Without this condition, the policy would deny the updates by the spec's cleanup.
 				{Name: "plugin", Expression: "request.options.?fieldManager.orValue('') == 'kubectl-nslifecycle'"},
 			},
 			Validations: []admissionregistrationv1.Validation{{Expression: "false", Message: "updates are denied"}},
@@ -170,7 +171,7 @@ func deleteKept(ctx context.Context, namespace *corev1.Namespace) {
 	Expect(bareAdmin.Delete(ctx, configMapNamed(ctx, namespace, "kept"))).To(Succeed())
 }
 
-// recreate replaces a namespace with another one that is stuck in the same way.
+// recreate deletes a namespace and recreates it with the same finalizers.
 func recreate(ctx context.Context, namespace *corev1.Namespace) {
 	GinkgoHelper()
 	cleanUp(ctx, namespace.Name)
@@ -182,14 +183,15 @@ func recreate(ctx context.Context, namespace *corev1.Namespace) {
 	Expect(bareAdmin.Delete(ctx, again)).To(Succeed())
 }
 
-// command returns the command kubectl nslifecycle for a directory. It is not started.
+// command returns a kubectl nslifecycle command for the given working directory. It does not start
+// it.
 func (u *user) command(dir string, args ...string) *exec.Cmd {
 	command := exec.Command(filepath.Join(bin, "kubectl"), append([]string{"nslifecycle"}, args...)...)
 	command.Dir, command.Env = dir, u.environment()
 	return command
 }
 
-// terminal is a terminal that runs kubectl nslifecycle.
+// terminal is a pseudo-terminal in which kubectl nslifecycle runs.
 type terminal struct {
 	file   *os.File
 	screen *gbytes.Buffer
@@ -206,8 +208,8 @@ func (u *user) onTerminal(dir string, args ...string) *terminal {
 	t := &terminal{file: file, screen: gbytes.NewBuffer(), exited: make(chan struct{})}
 	go func() {
 		defer close(t.exited)
-		_, _ = io.Copy(io.MultiWriter(t.screen, GinkgoWriter), file) // fails when the process exits
-		_ = command.Wait()                                           // ProcessState contains the exit status.
+		_, _ = io.Copy(io.MultiWriter(t.screen, GinkgoWriter), file) // Copy fails when the process exits.
+		_ = command.Wait()                                           // The exit status is in ProcessState.
 		t.status = command.ProcessState.ExitCode()
 	}()
 	DeferCleanup(func() {
@@ -218,7 +220,7 @@ func (u *user) onTerminal(dir string, args ...string) *terminal {
 	return t
 }
 
-// expect waits until the terminal shows a text.
+// expect waits until the terminal shows the given text.
 func (t *terminal) expect(ctx context.Context, text string) {
 	GinkgoHelper()
 	Eventually(t.output).WithContext(ctx).Should(ContainSubstring(text))
@@ -235,14 +237,14 @@ func (t *terminal) enter(line string) {
 	Expect(err).NotTo(HaveOccurred())
 }
 
-// interrupt sends Ctrl-C.
+// interrupt types Ctrl-C.
 func (t *terminal) interrupt() {
 	GinkgoHelper()
 	_, err := io.WriteString(t.file, "\x03")
 	Expect(err).NotTo(HaveOccurred())
 }
 
-// wait returns the exit status.
+// wait waits until the command exits and returns its exit status.
 func (t *terminal) wait(ctx context.Context) int {
 	GinkgoHelper()
 	Eventually(t.exited).WithContext(ctx).WithTimeout(time.Minute).Should(BeClosed())

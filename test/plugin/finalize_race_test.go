@@ -26,15 +26,15 @@ import (
 
 // recordingProxy records the writes of a user.
 type recordingProxy struct {
-	// before runs once, before the first write that is not a dry run and after the plugin's last
-	// read of the state.
+	// before runs once, between the plugin's last read of the state and its first write that is not a
+	// dry run.
 	before func()
 
 	mutex  sync.Mutex
 	writes []string
 }
 
-// newProxiedUser returns an administrator whose requests pass through a recordingProxy.
+// newProxiedUser returns an administrator who sends all requests through a recordingProxy.
 func newProxiedUser(w *recordingProxy) *user {
 	GinkgoHelper()
 	target, err := url.Parse(bare.Admin.Host)
@@ -63,7 +63,8 @@ func newProxiedUser(w *recordingProxy) *user {
 	return newUser(&rest.Config{Host: server.URL})
 }
 
-// isDryRun reports whether a request is a dry run. A DELETE has the option in its body.
+// isDryRun reports whether a request is a dry run. A DELETE request contains the option in its
+// body.
 func isDryRun(request *http.Request) bool {
 	GinkgoHelper()
 	if request.Method != http.MethodDelete {
@@ -87,23 +88,23 @@ func (w *recordingProxy) record(request *http.Request, isDryRun bool) {
 	w.writes = append(w.writes, text)
 }
 
-// recorded returns the writes without duplicates, sorted.
+// recorded returns the writes, sorted and without duplicates.
 func (w *recordingProxy) recorded() []string {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
 	return slices.Compact(slices.Sorted(slices.Values(w.writes)))
 }
 
-// The state can change between the last read and the write. The write contains the expected UID and
-// resourceVersion, and the API server rejects it if they do not match.
-var _ = Describe("finalize, concurrent changes", func() {
+// The state can change between the plugin's last read and its write. The write contains the
+// expected UID and resourceVersion, so the API server rejects it if they do not match.
+var _ = Describe("finalize with concurrent changes", func() {
 	force := func(ctx context.Context, w *recordingProxy, namespace *corev1.Namespace, flags ...string) result {
 		GinkgoHelper()
 		return newProxiedUser(w).run(ctx, append([]string{"finalize", namespace.Name, "--ignore-active-owner", "--no-backup",
 			"--dry-run=false", "--confirm=" + namespace.Name}, flags...)...)
 	}
 
-	DescribeTable("is rejected by the API server if", func(ctx context.Context, flag, reason string,
+	DescribeTable("the API server rejects the write if", func(ctx context.Context, flag, reason string,
 		change func(ctx context.Context, namespace *corev1.Namespace)) {
 		namespace := makeStuckNamespace(ctx)
 		var before map[string]string
@@ -117,19 +118,19 @@ var _ = Describe("finalize, concurrent changes", func() {
 		Expect(refused.stderr).To(And(ContainSubstring("error: refused"), ContainSubstring("has changed"), ContainSubstring(reason)))
 		Expect(snapshot(ctx, namespace.Name)).To(Equal(before))
 	},
-		Entry("the Namespace was modified, for a namespace finalizer", "--namespace-finalizer="+testNamespaceFinalizer, "the Namespace was modified", annotate),
-		Entry("the Namespace was modified, for namespace finalizer kubernetes", "--namespace-finalizer=kubernetes",
+		Entry("the Namespace was modified (namespace finalizer)", "--namespace-finalizer="+testNamespaceFinalizer, "the Namespace was modified", annotate),
+		Entry("the Namespace was modified (namespace finalizer kubernetes)", "--namespace-finalizer=kubernetes",
 			"the Namespace was modified", annotate),
-		Entry("the Namespace was modified, for a metadata finalizer", "--metadata-finalizer="+testFinalizer,
+		Entry("the Namespace was modified (metadata finalizer)", "--metadata-finalizer="+testFinalizer,
 			"the Namespace was modified", annotate),
-		Entry("the Namespace was replaced, for a namespace finalizer", "--namespace-finalizer="+testNamespaceFinalizer, "the Namespace was recreated", recreate),
-		Entry("the Namespace was replaced, for a metadata finalizer", "--metadata-finalizer="+testFinalizer,
+		Entry("the Namespace was recreated (namespace finalizer)", "--namespace-finalizer="+testNamespaceFinalizer, "the Namespace was recreated", recreate),
+		Entry("the Namespace was recreated (metadata finalizer)", "--metadata-finalizer="+testFinalizer,
 			"the Namespace was recreated", recreate),
 		Entry("the object was modified", "--finalizer="+testFinalizer, "configmaps/held was modified",
 			annotateConfigMap("held")),
 	)
 
-	It("stops at the first object that has changed and reports the progress", func(ctx context.Context) {
+	It("stops at the first object that has changed and reports how many objects it changed", func(ctx context.Context) {
 		namespace := makeStuckNamespace(ctx)
 		stopped := force(ctx, &recordingProxy{before: func() { annotateConfigMap("second")(ctx, namespace) }}, namespace,
 			"--finalizer="+testFinalizer)
@@ -141,7 +142,7 @@ var _ = Describe("finalize, concurrent changes", func() {
 		Expect(configMapNamed(ctx, namespace, "second").Finalizers).To(ConsistOf(testFinalizer))
 	})
 
-	It("runs a dry run first, which does not delete the Namespace", func(ctx context.Context) {
+	It("starts with a dry run, which does not delete the Namespace", func(ctx context.Context) {
 		namespace := makeNamespace(ctx, bareAdmin, "dry-run")
 		Expect(bareAdmin.Delete(ctx, namespace)).To(Succeed())
 		before := snapshot(ctx, namespace.Name)

@@ -17,11 +17,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// testNamespaceFinalizer has no owner.
+// testNamespaceFinalizer is a namespace finalizer without an owner.
 const testNamespaceFinalizer = "test.example.com/agent"
 
-// A namespace is stuck as soon as it is deleted, but the diagnosis has no findings before the progress
-// deadline of 30 seconds. Most specs use --ignore-active-owner instead of waiting.
+// The diagnosis of a namespace has no findings before the progress deadline of 30 seconds. To avoid
+// waiting for it, most specs use --ignore-active-owner.
 var _ = Describe("finalize", func() {
 	var (
 		adminUser *user
@@ -33,14 +33,14 @@ var _ = Describe("finalize", func() {
 		dir = GinkgoT().TempDir()
 	})
 
-	// finalize runs the command.
+	// finalize runs the finalize command.
 	finalize := func(ctx context.Context, namespace *corev1.Namespace, flags ...string) result {
 		GinkgoHelper()
 		return adminUser.run(ctx, append([]string{"finalize", namespace.Name}, flags...)...)
 	}
 
-	// expectRefusal runs the command with --dry-run=false and expects that it prints the reason of the
-	// refusal and changes nothing.
+	// expectRefusal runs the command with --dry-run=false and verifies that it refuses the removal for
+	// the given reason and changes nothing.
 	expectRefusal := func(ctx context.Context, namespace *corev1.Namespace, reason string, flags ...string) {
 		GinkgoHelper()
 		before := snapshot(ctx, namespace.Name)
@@ -53,7 +53,7 @@ var _ = Describe("finalize", func() {
 		Expect(filepath.Join(dir, "refused.yaml")).NotTo(BeAnExistingFile())
 	}
 
-	Describe("a dry run", func() {
+	Describe("dry run", func() {
 		It("is the default, prints the plan and changes nothing", func(ctx context.Context) {
 			namespace := makeStuckNamespace(ctx)
 			before := snapshot(ctx, namespace.Name)
@@ -84,7 +84,7 @@ var _ = Describe("finalize", func() {
 		It("prints the plan as JSON", func(ctx context.Context) {
 			namespace := makeStuckNamespace(ctx)
 			printed := finalize(ctx, namespace, "--namespace-finalizer=kubernetes", "-o", "json")
-			Expect(printed.code).To(Equal(1), "--orphan is missing")
+			Expect(printed.code).To(Equal(1), "the command must require --orphan")
 			var plan struct {
 				APIVersion, Kind, Namespace string
 				Removal                     map[string]string
@@ -107,15 +107,15 @@ var _ = Describe("finalize", func() {
 		})
 	})
 
-	Describe("refusal", func() {
-		It("of a namespace that is not terminating or does not exist", func(ctx context.Context) {
+	Describe("refuses the removal", func() {
+		It("if the namespace is not terminating or does not exist", func(ctx context.Context) {
 			expectRefusal(ctx, makeNamespace(ctx, bareAdmin, "active"), "is not being deleted",
 				"--namespace-finalizer=kubernetes", "--orphan", "--ignore-active-owner")
 			missing := adminUser.run(ctx, "finalize", "missing", "--namespace-finalizer=kubernetes")
 			Expect(missing).To(Equal(result{code: 1, stderr: "error: namespace \"missing\" not found\n"}))
 		})
 
-		It("of system namespaces", func(ctx context.Context) {
+		It("if the namespace is a system namespace", func(ctx context.Context) {
 			for _, name := range []string{"default", "kube-system", "kube-public", "kube-node-lease"} {
 				namespace := &corev1.Namespace{}
 				Expect(bareAdmin.Get(ctx, client.ObjectKey{Name: name}, namespace)).To(Succeed())
@@ -123,15 +123,15 @@ var _ = Describe("finalize", func() {
 			}
 		})
 
-		It("of finalizers that do not exist", func(ctx context.Context) {
+		It("if the finalizer does not exist", func(ctx context.Context) {
 			namespace := makeStuckNamespace(ctx)
-			expectRefusal(ctx, namespace, "does not have namespace finalizer example.com/other", "--namespace-finalizer=example.com/other")
-			expectRefusal(ctx, namespace, "does not have finalizer "+testNamespaceFinalizer, "--metadata-finalizer="+testNamespaceFinalizer)
-			expectRefusal(ctx, namespace, "has finalizer example.com/other", "--finalizer=example.com/other")
+			expectRefusal(ctx, namespace, "does not have the namespace finalizer example.com/other", "--namespace-finalizer=example.com/other")
+			expectRefusal(ctx, namespace, "does not have the finalizer "+testNamespaceFinalizer, "--metadata-finalizer="+testNamespaceFinalizer)
+			expectRefusal(ctx, namespace, "has the finalizer example.com/other", "--finalizer=example.com/other")
 			expectRefusal(ctx, namespace, "--resource=secrets", "--finalizer="+testFinalizer, "--resource=secrets")
 		})
 
-		It("of orphaning without --orphan", func(ctx context.Context) {
+		It("if objects would be orphaned and --orphan is not set", func(ctx context.Context) {
 			expectRefusal(ctx, makeStuckNamespace(ctx), "4 objects would be orphaned",
 				"--namespace-finalizer=kubernetes", "--ignore-active-owner")
 		})
@@ -140,21 +140,21 @@ var _ = Describe("finalize", func() {
 			expectRefusal(ctx, makeStuckNamespace(ctx), "not known to be blocked", "--namespace-finalizer="+testNamespaceFinalizer)
 		})
 
-		It("if the owner of the finalizer may be active", func(ctx context.Context) {
+		It("if the owner of the finalizer might be active", func(ctx context.Context) {
 			namespace := makeStuckNamespace(ctx)
 			expectRefusal(ctx, namespace, "--ignore-active-owner", "--finalizer="+testFinalizer)
 		})
 
 		It("if some objects cannot be read", func(ctx context.Context) {
 			namespace := makeStuckNamespace(ctx)
-			// All resource types except Secrets.
+			// This user cannot read Secrets.
 			adminUser = newRestrictedUser(ctx, bare, unique("limited"), append(rulesToRead("configmaps"),
 				rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"namespaces/finalize"}, Verbs: []string{"update"}})...)
 			expectRefusal(ctx, namespace, "--allow-unread", "--namespace-finalizer="+testNamespaceFinalizer, "--ignore-active-owner")
 			expectRefusal(ctx, namespace, "cannot list resource \"secrets\"", "--namespace-finalizer="+testNamespaceFinalizer, "--ignore-active-owner", "-v=1")
 		})
 
-		It("if the user lacks permissions, before the confirmation", func(ctx context.Context) {
+		It("if the user lacks a permission, before the confirmation", func(ctx context.Context) {
 			namespace := makeStuckNamespace(ctx)
 			adminUser = newRestrictedUser(ctx, bare, unique("reader"), rulesToRead("*")...)
 			for flag, permission := range map[string]string{
@@ -178,7 +178,7 @@ var _ = Describe("finalize", func() {
 			expectRefusal(ctx, namespace, "dry run", "--finalizer="+testFinalizer, "--ignore-active-owner")
 		})
 
-		It("without confirmation", func(ctx context.Context) {
+		It("if the confirmation is missing or wrong", func(ctx context.Context) {
 			namespace := makeStuckNamespace(ctx)
 			before := snapshot(ctx, namespace.Name)
 			for flag, reason := range map[string]string{
@@ -194,7 +194,7 @@ var _ = Describe("finalize", func() {
 			Expect(filepath.Join(dir, "unconfirmed.yaml")).NotTo(BeAnExistingFile())
 		})
 
-		It("of overwriting a file", func(ctx context.Context) {
+		It("if the backup file already exists", func(ctx context.Context) {
 			namespace := makeStuckNamespace(ctx)
 			file := filepath.Join(dir, "precious.yaml")
 			Expect(os.WriteFile(file, []byte("precious"), 0o600)).To(Succeed())
@@ -207,7 +207,7 @@ var _ = Describe("finalize", func() {
 			Expect(snapshot(ctx, namespace.Name)).To(Equal(before))
 		})
 
-		It("of invalid flags", func(ctx context.Context) {
+		It("if arguments or flags are invalid", func(ctx context.Context) {
 			for flags, reason := range map[[2]string]string{
 				{"--namespace-finalizer=a", "--finalizer=b"}:     "were all set",
 				{"--backup=a", "--no-backup"}:                    "were all set",
@@ -225,7 +225,7 @@ var _ = Describe("finalize", func() {
 	})
 
 	Describe("removal", func() {
-		// force applies the removal.
+		// force applies a removal and expects success.
 		force := func(ctx context.Context, namespace *corev1.Namespace, flags ...string) result {
 			GinkgoHelper()
 			forced := finalize(ctx, namespace, append(flags, "--ignore-active-owner", "--dry-run=false",
@@ -234,7 +234,7 @@ var _ = Describe("finalize", func() {
 			return forced
 		}
 
-		It("removes only one finalizer of the selected objects", func(ctx context.Context) {
+		It("removes only the given finalizer from the selected objects", func(ctx context.Context) {
 			namespace := makeStuckNamespace(ctx)
 			forced := force(ctx, namespace, "--finalizer="+testFinalizer, "--resource=configmaps/held",
 				"--backup="+filepath.Join(dir, "b.yaml"))
@@ -252,7 +252,7 @@ var _ = Describe("finalize", func() {
 			Expect(configMapNamed(ctx, namespace, "kept").DeletionTimestamp).To(BeNil())
 		})
 
-		It("removes only one finalizer of the Namespace", func(ctx context.Context) {
+		It("removes only the given finalizer from the Namespace", func(ctx context.Context) {
 			namespace := makeStuckNamespace(ctx)
 			force(ctx, namespace, "--metadata-finalizer="+testFinalizer, "--no-backup")
 			Expect(bareAdmin.Get(ctx, client.ObjectKeyFromObject(namespace), namespace)).To(Succeed())
@@ -265,7 +265,7 @@ var _ = Describe("finalize", func() {
 			Expect(namespace.Spec.Finalizers).To(ConsistOf(corev1.FinalizerKubernetes))
 		})
 
-		It("releases a namespace, and the backup restores it", func(ctx context.Context) {
+		It("allows the deletion of the namespace, and the backup restores it", func(ctx context.Context) {
 			namespace := makeNamespace(ctx, bareAdmin, "restored")
 			kept := makeConfigMap(ctx, bareAdmin, namespace.Name, "kept")
 			secret := makeSecret(ctx, namespace.Name)
@@ -281,7 +281,7 @@ var _ = Describe("finalize", func() {
 			))
 			Expect(bareAdmin.Get(ctx, client.ObjectKeyFromObject(namespace), namespace)).
 				To(MatchError(ContainSubstring("not found")))
-			Expect(bareAdmin.Get(ctx, client.ObjectKeyFromObject(kept), kept)).To(Succeed(), "it must be an orphan")
+			Expect(bareAdmin.Get(ctx, client.ObjectKeyFromObject(kept), kept)).To(Succeed(), "the ConfigMap must be orphaned")
 
 			files, err := filepath.Glob(filepath.Join(dir, namespace.Name+"-backup-*Z.yaml"))
 			Expect(err).NotTo(HaveOccurred())
@@ -302,7 +302,7 @@ var _ = Describe("finalize", func() {
 			Expect(restored.UID).NotTo(Equal(secret.UID))
 		})
 
-		It("needs no permission if a finding confirms that the owner no longer exists", func(ctx context.Context) {
+		It("does not require --ignore-active-owner if a finding confirms that the owner no longer exists", func(ctx context.Context) {
 			namespace := makeStuckNamespace(ctx)
 			Eventually(func(g Gomega) {
 				forced := finalize(ctx, namespace, "--finalizer="+testFinalizer, "--dry-run=false",
@@ -314,7 +314,7 @@ var _ = Describe("finalize", func() {
 	})
 
 	Describe("prompt", func() {
-		// ask runs the command until the prompt.
+		// ask runs the command on a terminal until it prompts.
 		ask := func(ctx context.Context, namespace *corev1.Namespace, flags ...string) *terminal {
 			GinkgoHelper()
 			terminal := adminUser.onTerminal(dir, append([]string{"finalize", namespace.Name, "--ignore-active-owner",
@@ -323,18 +323,18 @@ var _ = Describe("finalize", func() {
 			return terminal
 		}
 
-		It("rejects any answer but the name", func(ctx context.Context) {
+		It("rejects any answer except the name of the namespace", func(ctx context.Context) {
 			namespace := makeStuckNamespace(ctx)
 			before := snapshot(ctx, namespace.Name)
 			terminal := ask(ctx, namespace, "--namespace-finalizer="+testNamespaceFinalizer)
-			Expect(terminal.output()).To(ContainSubstring("\x1b["), "colors on a terminal")
+			Expect(terminal.output()).To(ContainSubstring("\x1b["), "output to a terminal must have colors")
 			terminal.enter("yes")
 			Expect(terminal.wait(ctx)).To(Equal(1))
 			Expect(terminal.output()).To(And(ContainSubstring("error: refused"), ContainSubstring(`"yes"`)))
 			Expect(snapshot(ctx, namespace.Name)).To(Equal(before))
 		})
 
-		It("applies the removal after the name", func(ctx context.Context) {
+		It("applies the removal after the user types the name", func(ctx context.Context) {
 			namespace := makeStuckNamespace(ctx)
 			terminal := ask(ctx, namespace, "--namespace-finalizer="+testNamespaceFinalizer)
 			terminal.enter(namespace.Name)
@@ -343,7 +343,7 @@ var _ = Describe("finalize", func() {
 			Expect(namespace.Spec.Finalizers).To(ConsistOf(corev1.FinalizerKubernetes))
 		})
 
-		It("stops at Ctrl-C", func(ctx context.Context) {
+		It("stops on Ctrl-C without changing anything", func(ctx context.Context) {
 			namespace := makeStuckNamespace(ctx)
 			before := snapshot(ctx, namespace.Name)
 			terminal := ask(ctx, namespace, "--namespace-finalizer="+testNamespaceFinalizer)
@@ -352,7 +352,7 @@ var _ = Describe("finalize", func() {
 			Expect(snapshot(ctx, namespace.Name)).To(Equal(before))
 		})
 
-		DescribeTable("refuses if there was a change since", func(ctx context.Context, flag, reason string,
+		DescribeTable("refuses the removal if, after the plan was printed,", func(ctx context.Context, flag, reason string,
 			change func(ctx context.Context, namespace *corev1.Namespace)) {
 			namespace := makeStuckNamespace(ctx)
 			terminal := ask(ctx, namespace, flag, "--orphan")
@@ -364,7 +364,7 @@ var _ = Describe("finalize", func() {
 			Expect(snapshot(ctx, namespace.Name)).To(Equal(before))
 		},
 			Entry("the Namespace is modified", "--namespace-finalizer="+testNamespaceFinalizer, "the Namespace was modified", annotate),
-			Entry("the Namespace is replaced", "--namespace-finalizer="+testNamespaceFinalizer, "the Namespace was recreated", recreate),
+			Entry("the Namespace is recreated", "--namespace-finalizer="+testNamespaceFinalizer, "the Namespace was recreated", recreate),
 			Entry("an orphaned object is modified", "--namespace-finalizer=kubernetes", "configmaps/kept was modified",
 				annotateConfigMap("kept")),
 			Entry("an orphaned object is deleted", "--namespace-finalizer=kubernetes", "configmaps/kept was deleted", deleteKept),

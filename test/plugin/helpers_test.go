@@ -33,7 +33,7 @@ var unique = framework.Unique
 
 // user runs kubectl with a kubeconfig.
 type user struct {
-	// home contains the kubeconfig and the state of the plugin.
+	// home is a directory with the kubeconfig and the state of the plugin.
 	home string
 }
 
@@ -45,7 +45,7 @@ func newUser(config *rest.Config) *user {
 	return &user{home: home}
 }
 
-// newRestrictedUser creates a user with the permissions of some rules.
+// newRestrictedUser creates a user with the permissions that the given rules grant.
 func newRestrictedUser(
 	ctx context.Context, running *controlplane.ControlPlane, name string, rules ...rbacv1.PolicyRule,
 ) *user {
@@ -67,7 +67,7 @@ func newRestrictedUser(
 	return newUser(config)
 }
 
-// environment returns the environment of a shell with the plugin in the PATH.
+// environment returns environment variables with the plugin in the PATH.
 func (u *user) environment() []string {
 	return append(os.Environ(), "PATH="+bin+string(os.PathListSeparator)+os.Getenv("PATH"),
 		"HOME="+u.home, "XDG_STATE_HOME="+u.home, "KUBECONFIG="+filepath.Join(u.home, "kubeconfig"))
@@ -104,18 +104,18 @@ func (u *user) kubectl(ctx context.Context, environment []string, args ...string
 	}
 	GinkgoWriter.Printf("$ kubectl %s\n%s%s", strings.Join(args, " "), stdout.String(), stderr.String())
 	Expect(stdout.String() + stderr.String()).NotTo(ContainSubstring("panic:"))
-	Expect(stdout.String()).NotTo(ContainSubstring("\x1b"), "colors in a pipe")
+	Expect(stdout.String()).NotTo(ContainSubstring("\x1b"), "output to a pipe must not have colors")
 	return result{stdout: stdout.String(), stderr: stderr.String(), code: command.ProcessState.ExitCode()}
 }
 
-// running is a command that was started.
+// running is a command that was started with start.
 type running struct {
 	command        *exec.Cmd
 	stdout, stderr *gbytes.Buffer
 	done           chan struct{}
 }
 
-// start starts kubectl nslifecycle. It is killed at the end of the spec.
+// start starts kubectl nslifecycle and kills it at the end of the spec.
 func (u *user) start(args ...string) *running {
 	GinkgoHelper()
 	r := &running{stdout: gbytes.NewBuffer(), stderr: gbytes.NewBuffer(), done: make(chan struct{})}
@@ -124,7 +124,7 @@ func (u *user) start(args ...string) *running {
 	r.command.Stdout, r.command.Stderr = r.stdout, r.stderr
 	Expect(r.command.Start()).To(Succeed())
 	go func() {
-		_ = r.command.Wait() // ProcessState contains the exit status.
+		_ = r.command.Wait() // The exit status is in ProcessState.
 		close(r.done)
 	}()
 	DeferCleanup(func() {
@@ -146,7 +146,7 @@ func (r *running) wait(ctx context.Context) result {
 	return finished
 }
 
-// makeNamespace creates a namespace with a label. It is deleted at the end of the spec.
+// makeNamespace creates a namespace with a label and deletes it at the end of the spec.
 func makeNamespace(ctx context.Context, c client.Client, prefix string) *corev1.Namespace {
 	GinkgoHelper()
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
@@ -170,14 +170,14 @@ func makeConfigMap(ctx context.Context, c client.Client, namespace, name string,
 	return object
 }
 
-// release removes all finalizers of an object.
+// release removes all finalizers from an object.
 func release(ctx context.Context, c client.Client, object client.Object) {
 	GinkgoHelper()
 	Expect(client.IgnoreNotFound(c.Patch(ctx, object, client.RawPatch("application/merge-patch+json",
 		[]byte(`{"metadata":{"finalizers":null}}`))))).To(Succeed())
 }
 
-// finalize deletes a Namespace and removes its namespace finalizers, without deleting its content.
+// finalize deletes a Namespace and removes its namespace finalizers without deleting its content.
 func finalize(ctx context.Context, c client.Client, name string) {
 	GinkgoHelper()
 	namespace := &corev1.Namespace{}

@@ -86,7 +86,7 @@ var _ = Describe("list", func() {
 	}, NodeTimeout(testTimeout))
 })
 
-// rows returns the remainder of each line by its first word.
+// rows returns the lines of a table by their first word, without this word.
 func rows(table string) map[string]string {
 	byName := map[string]string{}
 	for line := range strings.Lines(table) {

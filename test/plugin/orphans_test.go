@@ -44,7 +44,7 @@ var _ = Describe("orphans", func() {
 		Expect(refused.stderr).To(ContainSubstring("--yes"))
 		Expect(bareAdmin.Get(ctx, client.ObjectKeyFromObject(free), free)).To(Succeed())
 
-		By("deleting")
+		By("deleting the orphans")
 		deleted := adminUser.run(ctx, "orphans", "--delete", "--yes")
 		Expect(deleted.code).To(BeZero())
 		Expect(deleted.stderr).To(ContainSubstring("configmaps/free in namespace " + name + ": " + string(orphans.OutcomeDeleted) + "\n"))
@@ -52,7 +52,7 @@ var _ = Describe("orphans", func() {
 		Expect(deleted.stderr).To(MatchRegexp(`Warning: Finalizers .* 1 object\b`))
 		Expect(orphanNames(adminUser.run(ctx, "orphans", "-o", "json").stdout)).To(Equal([]string{"configmaps/held"}))
 
-		By("removing the finalizer after the namespace is recreated")
+		By("removing the finalizer after recreating the namespace")
 		again := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
 		Expect(apierrors.IsNotFound(bareAdmin.Patch(ctx, held.DeepCopy(), removeFinalizers))).To(BeTrue())
 		Expect(bareAdmin.Create(ctx, again)).To(Succeed())
@@ -84,15 +84,15 @@ var _ = Describe("orphans", func() {
 		Expect(adminUser.run(ctx, "orphans").stderr).To(Equal("No orphans found.\n"))
 	}, NodeTimeout(testTimeout))
 
-	It("reports what it cannot read", func(ctx context.Context) {
+	It("reports which objects it cannot read", func(ctx context.Context) {
 		limited := newRestrictedUser(ctx, bare, "limited", rbacv1.PolicyRule{
 			APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"get", "list"},
 		}, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"list"}})
 		found := limited.run(ctx, "orphans")
 		Expect(found.code).To(Equal(1))
-		Expect(found.stderr).To(MatchRegexp(`Warning: There may be more orphans: \d+ more .*-v=1`))
+		Expect(found.stderr).To(MatchRegexp(`Warning: There might be more orphans: \d+ more .*-v=1`))
 		found = limited.run(ctx, "orphans", "-v=1")
-		Expect(found.stderr).To(MatchRegexp(`Warning: There may be more orphans: .*\bsecrets\b`))
+		Expect(found.stderr).To(MatchRegexp(`Warning: There might be more orphans: .*\bsecrets\b`))
 		Expect(found.stderr).NotTo(MatchRegexp(`Warning: .*\bconfigmaps\b`))
 
 		unprivileged := newRestrictedUser(ctx, bare, "unprivileged")

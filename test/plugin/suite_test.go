@@ -19,13 +19,13 @@ import (
 )
 
 var (
-	// plane runs the operator. bare has only an API server, so that no controller deletes the content
-	// of namespaces.
+	// plane is a control plane with the operator. bare has no controllers, so nothing deletes the
+	// content of its namespaces.
 	plane, bare *controlplane.ControlPlane
 	manager     *controlplane.Manager
 	// admin and bareAdmin are members of system:masters.
 	admin, bareAdmin client.Client
-	// bin contains the plugin, the link for completion, and kubectl.
+	// bin is a directory with the plugin, the link for completion, and kubectl.
 	bin string
 )
 
@@ -49,7 +49,7 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	DeferCleanup(func() { Expect(manager.Stop()).To(Succeed()) })
 })
 
-// buildPlugin returns a directory for the PATH, with the plugin and kubectl.
+// buildPlugin builds the plugin and returns a directory for the PATH that contains it and kubectl.
 func buildPlugin(ctx context.Context) string {
 	GinkgoHelper()
 	dir, err := os.MkdirTemp(plane.Dir, "bin-")

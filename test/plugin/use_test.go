@@ -15,11 +15,11 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// startLimit is the maximum duration of a command that sends no request.
+// startLimit is the maximum duration of a command that sends no requests.
 const startLimit = 100 * time.Millisecond
 
 var _ = Describe("use", func() {
-	It("sets the namespace and the previous namespace of the context", func(ctx context.Context) {
+	It("sets the namespace of the context, and restores the previous one", func(ctx context.Context) {
 		adminUser := newUser(bare.Admin)
 		Expect(adminUser.run(ctx, "use").stdout).To(Equal("default\n"))
 		Expect(adminUser.run(ctx, "use", "-").stderr).To(MatchRegexp(`error: no previous namespace of context "nslifecycle"`))
@@ -53,7 +53,7 @@ var _ = Describe("use", func() {
 		Expect(refused.stderr).To(And(HavePrefix("error: "), ContainSubstring(`"No-Name"`)))
 	}, NodeTimeout(testTimeout))
 
-	It("changes the file that contains the context", func(ctx context.Context) {
+	It("changes the kubeconfig file that contains the context", func(ctx context.Context) {
 		first, second := newUser(bare.Admin), newUser(bare.Admin)
 		rename(second, "other")
 		both := "KUBECONFIG=" + kubeconfigOf(first) + string(os.PathListSeparator) + kubeconfigOf(second)
@@ -74,9 +74,9 @@ var _ = Describe("use", func() {
 		Expect(missing.stderr).To(ContainSubstring(`no context "missing"`))
 	}, NodeTimeout(testTimeout))
 
-	It("starts fast and sends no request to show the namespace", func(ctx context.Context) {
+	It("starts fast, and shows the namespace without sending a request", func(ctx context.Context) {
 		config := *bare.Admin
-		config.Host = "https://192.0.2.1" // a reserved address that does not respond
+		config.Host = "https://192.0.2.1" // This address is reserved and does not respond.
 		isolated := newUser(&config)
 		for _, args := range [][]string{{"use"}, {"--help"}, {"version"}} {
 			fastest := time.Hour
@@ -99,7 +99,7 @@ var _ = Describe("completion", func() {
 		for _, command := range []string{"delete", "backup", "explain", "use"} {
 			completed := adminUser.kubectl(ctx, nil, "__complete", "nslifecycle", command, "")
 			Expect(completed.stdout).To(ContainSubstring("kube-public\nkube-system\n"), command)
-			Expect(completed.stdout).To(HaveSuffix(":4\n"), "no completion with files")
+			Expect(completed.stdout).To(HaveSuffix(":4\n"), "file names must not be completed")
 		}
 		Expect(adminUser.kubectl(ctx, nil, "__complete", "nslifecycle", "").stdout).To(ContainSubstring("orphans\t"))
 		Expect(adminUser.kubectl(ctx, nil, "__complete", "nslifecycle", "list", "--stage", "").stdout).
@@ -122,7 +122,7 @@ func rename(u *user, name string) {
 	Expect(clientcmd.WriteToFile(*config, kubeconfigOf(u))).To(Succeed())
 }
 
-// namespaceIn returns the namespace of a context in a user's kubeconfig.
+// namespaceIn returns the namespace of the given context in a user's kubeconfig.
 func namespaceIn(u *user, name string) string {
 	GinkgoHelper()
 	config, err := clientcmd.LoadFromFile(kubeconfigOf(u))

@@ -1,7 +1,7 @@
 // Copyright The nslifecycle Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package searchindex tests the example search-index: its two programs as processes, with the
-// permissions of its manifests, against a real API server with nslifecycle installed. A proxy
-// between the two programs injects the usual failures of services.
+// Package searchindex tests examples/search-index. The suite installs nslifecycle on a real API
+// server, and runs the two programs of the example as processes with the permissions in its
+// manifests. A proxy between the two programs simulates typical failures of a service.
 package searchindex

@@ -16,17 +16,17 @@ import (
 	"sync/atomic"
 )
 
-// fault handles a request on its way to the server. It may forward the request.
+// fault handles a request in place of the server, and can forward the request to the server.
 type fault func(w http.ResponseWriter, r *http.Request, pass http.Handler)
 
-// proxy is between the controller and the server.
+// proxy forwards requests from the controller to the server, or injects a fault.
 type proxy struct {
 	fault atomic.Pointer[fault]
 	to    http.Handler
 }
 
-// newProxy forwards requests from a listener to a server. If the server is unreachable, so is the
-// proxy.
+// newProxy starts a proxy that forwards requests from a listener to a server. If the server is
+// unreachable, the proxy closes the connection without a response.
 func newProxy(listener net.Listener, server string) (*proxy, *http.Server, error) {
 	target, err := url.Parse(server)
 	if err != nil {
@@ -50,11 +50,11 @@ func nothing(w http.ResponseWriter, r *http.Request, pass http.Handler) { pass.S
 // down closes the connection without a response.
 func down(http.ResponseWriter, *http.Request, http.Handler) { panic(http.ErrAbortHandler) }
 
-// slow responds after the client has timed out.
+// slow does not respond before the client times out.
 func slow(_ http.ResponseWriter, r *http.Request, _ http.Handler) { <-r.Context().Done() }
 
-// troubled responds with a status, and optionally with Retry-After.
-func troubled(status int, retryAfter string) fault {
+// returning responds with a status, and optionally with Retry-After.
+func returning(status int, retryAfter string) fault {
 	return func(w http.ResponseWriter, _ *http.Request, _ http.Handler) {
 		if retryAfter != "" {
 			w.Header().Set("Retry-After", retryAfter)
@@ -63,8 +63,8 @@ func troubled(status int, retryAfter string) fault {
 	}
 }
 
-// answerLost forwards the request and drops the response.
-func answerLost(_ http.ResponseWriter, r *http.Request, pass http.Handler) {
+// responseLost forwards the request and drops the response.
+func responseLost(_ http.ResponseWriter, r *http.Request, pass http.Handler) {
 	pass.ServeHTTP(httptest.NewRecorder(), r)
 	panic(http.ErrAbortHandler)
 }
@@ -89,7 +89,7 @@ func serveLate(r *http.Request, body []byte, pass http.Handler) int {
 	return answer.Code
 }
 
-// nameIn returns the name of the Namespace of the index in a path.
+// nameIn returns the name of the Namespace that owns the index in a path.
 func nameIn(path string) string {
 	index := strings.Split(strings.TrimPrefix(path, "/indices/"), "/")[0]
 	return index[:max(0, strings.LastIndex(index, "-"))]

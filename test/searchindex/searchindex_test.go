@@ -52,11 +52,11 @@ var _ = Describe("The example search-index", Ordered, func() {
 		held := settings.DeepCopy()
 		held.Finalizers = nil
 		Expect(admin.Patch(ctx, held, client.MergeFrom(settings))).To(Succeed())
-		expectGone(ctx, namespace.Name)
+		expectDeleted(ctx, namespace.Name)
 		Expect(indicesOf(ctx, namespace.Name)).To(BeEmpty())
 	})
 
-	DescribeTable("holds a namespace while the service",
+	DescribeTable("keeps a namespace waiting while the service",
 		func(ctx context.Context, name string, f fault, reason, text string) {
 			between.set(f)
 			namespace := create(ctx, "search-"+name)
@@ -69,29 +69,29 @@ var _ = Describe("The example search-index", Ordered, func() {
 			Expect(indicesOf(ctx, namespace.Name)).To(Equal([]indexserver.Owner{ownerOf(namespace)}))
 			expectFirstDocument(ctx, get(Default, ctx, namespace.Name))
 
-			By("and during the deletion")
+			By("injecting the same fault during the deletion")
 			between.set(f)
 			Expect(admin.Delete(ctx, namespace)).To(Succeed())
 			Eventually(get).WithContext(ctx).WithArguments(ctx, namespace.Name).Should(
 				matchers.HaveCondition(released, corev1.ConditionFalse, reason, text))
 			Expect(get(Default, ctx, namespace.Name).Spec.Finalizers).To(Equal([]corev1.FinalizerName{controller.Finalizer}))
 			between.set(nothing)
-			expectGone(ctx, namespace.Name)
+			expectDeleted(ctx, namespace.Name)
 			Expect(indicesOf(ctx, namespace.Name)).To(BeEmpty())
 		},
 		Entry("is unreachable", "down", fault(down), "Retrying", "is down: EOF"),
-		Entry("is slow", "slow", fault(slow), "Retrying", "did not answer within "+requestTimeout.String()),
-		Entry("answers 500", "error", troubled(http.StatusInternalServerError, ""), "Retrying", "500 Internal Server Error"),
-		Entry("returns Retry-After", "busy", troubled(http.StatusServiceUnavailable, "1"), "ServiceBusy", "503 Service Unavailable"),
-		Entry("executes requests and its responses are lost", "lost", fault(answerLost), "Retrying", "is down: EOF"),
-		Entry("is a different program", "page", troubled(http.StatusOK, ""), "Retrying", "200 OK"),
-		// The gateway is, for example, an HTTPS server. A response of the service with this status
-		// would delete the namespace.
-		Entry("is behind a gateway that rejects requests", "gateway", troubled(http.StatusBadRequest, ""), "Retrying", "400 Bad Request"),
-		Entry("rejects the credentials", "unknown", troubled(http.StatusUnauthorized, ""), "Retrying", "401 Unauthorized"),
+		Entry("is slow", "slow", fault(slow), "Retrying", "did not respond within "+requestTimeout.String()),
+		Entry("returns 500", "error", returning(http.StatusInternalServerError, ""), "Retrying", "500 Internal Server Error"),
+		Entry("returns Retry-After", "busy", returning(http.StatusServiceUnavailable, "1"), "ServiceBusy", "503 Service Unavailable"),
+		Entry("executes requests, but the responses are lost", "lost", fault(responseLost), "Retrying", "is down: EOF"),
+		Entry("is a different program", "page", returning(http.StatusOK, ""), "Retrying", "200 OK"),
+		// An HTTPS server, for example, is such a gateway. If the service itself returned this status,
+		// the namespace would be deleted.
+		Entry("is behind a gateway that rejects requests", "gateway", returning(http.StatusBadRequest, ""), "Retrying", "400 Bad Request"),
+		Entry("rejects the credentials", "unknown", returning(http.StatusUnauthorized, ""), "Retrying", "401 Unauthorized"),
 	)
 
-	It("loses nothing when all programs are killed", func(ctx context.Context) {
+	It("creates and deletes all indices even if both programs are killed", func(ctx context.Context) {
 		const count = 20
 		var namespaces []*corev1.Namespace
 		for n := range count {
@@ -123,15 +123,15 @@ var _ = Describe("The example search-index", Ordered, func() {
 			}
 		}
 		for _, namespace := range namespaces {
-			expectGone(ctx, namespace.Name)
+			expectDeleted(ctx, namespace.Name)
 			Expect(indicesOf(ctx, namespace.Name)).To(BeEmpty())
 		}
 	})
 
-	It("leaks no index of a namespace that is deleted during its initialization", func(ctx context.Context) {
+	It("leaks no index if a namespace is deleted during its initialization", func(ctx context.Context) {
 		arrived, letPass, passed := make(chan struct{}, 100), make(chan struct{}), make(chan int, 100)
 		between.set(onlyFor(http.MethodPut, func(_ http.ResponseWriter, r *http.Request, pass http.Handler) {
-			// The original request arrives long after its client has timed out.
+			// The original request reaches the server long after the client has timed out.
 			body, _ := io.ReadAll(r.Body)
 			arrived <- struct{}{}
 			<-letPass
@@ -142,7 +142,7 @@ var _ = Describe("The example search-index", Ordered, func() {
 		Eventually(ctx, arrived).Should(Receive())
 		Expect(get(Default, ctx, namespace.Name).Spec.Finalizers).To(ContainElement(controller.Finalizer))
 		Expect(admin.Delete(ctx, namespace)).To(Succeed())
-		expectGone(ctx, namespace.Name)
+		expectDeleted(ctx, namespace.Name)
 
 		close(letPass)
 		Eventually(ctx, passed).Should(Receive(Equal(http.StatusGone)))
@@ -154,7 +154,7 @@ var _ = Describe("The example search-index", Ordered, func() {
 		expectReady(ctx, old.Name)
 		expectFirstDocument(ctx, old)
 		Expect(admin.Delete(ctx, old)).To(Succeed())
-		expectGone(ctx, old.Name)
+		expectDeleted(ctx, old.Name)
 
 		renewed := create(ctx, old.Name)
 		expectReady(ctx, renewed.Name)
@@ -170,13 +170,13 @@ var _ = Describe("The example search-index", Ordered, func() {
 		between.set(func(w http.ResponseWriter, r *http.Request, pass http.Handler) {
 			if r.Method == http.MethodPut && nameIn(r.URL.Path) == "search-bad" {
 				w.Header().Set(indexserver.SignatureHeader, indexserver.Signature)
-				troubled(http.StatusUnprocessableEntity, "")(w, r, pass)
+				returning(http.StatusUnprocessableEntity, "")(w, r, pass)
 				return
 			}
 			nothing(w, r, pass)
 		})
 		bad, good := create(ctx, "search-bad"), create(ctx, "search-good")
-		expectGone(ctx, bad.Name)
+		expectDeleted(ctx, bad.Name)
 		expectReady(ctx, good.Name)
 		Eventually(func(g Gomega) {
 			var events corev1.EventList
@@ -187,7 +187,7 @@ var _ = Describe("The example search-index", Ordered, func() {
 		}).WithContext(ctx).Should(Succeed())
 	})
 
-	It("runs in a namespace with Pod Security level restricted", func(ctx context.Context) {
+	It("complies with the restricted Pod Security Standard", func(ctx context.Context) {
 		var deployments appsv1.DeploymentList
 		Expect(admin.List(ctx, &deployments, client.InNamespace(exampleNamespace))).To(Succeed())
 		Expect(deployments.Items).To(HaveLen(2))
@@ -197,7 +197,7 @@ var _ = Describe("The example search-index", Ordered, func() {
 				Spec:       deployment.Spec.Template.Spec,
 			}
 			Expect(admin.Create(ctx, pod, client.DryRunAll)).To(Succeed())
-			// The level is enforced.
+			// The API server enforces the standard.
 			pod = &corev1.Pod{ObjectMeta: pod.ObjectMeta, Spec: deployment.Spec.Template.Spec}
 			pod.ResourceVersion, pod.UID = "", ""
 			pod.Spec.SecurityContext.RunAsNonRoot = nil
@@ -206,7 +206,7 @@ var _ = Describe("The example search-index", Ordered, func() {
 	})
 })
 
-// expectFirstDocument waits for the document that reports that a Namespace is ready.
+// expectFirstDocument waits until the index contains the document about the initialization.
 func expectFirstDocument(ctx context.Context, namespace *corev1.Namespace) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {

@@ -44,7 +44,7 @@ const (
 var (
 	plane *controlplane.ControlPlane
 	admin client.Client
-	// service is a client of the server without the proxy.
+	// service is a client of the server that bypasses the proxy.
 	service *indexclient.Client
 	between *proxy
 
@@ -129,7 +129,7 @@ func installExample(ctx context.Context) {
 	Expect(err).NotTo(HaveOccurred())
 	_, err = plane.Kubectl(ctx, plane.Admin, "wait", "--for=condition=Active", "--timeout=60s", "-f", configuration)
 	Expect(err).NotTo(HaveOccurred())
-	// Delete the namespaces before the manager stops, so that none remains initializing.
+	// Delete the configuration before the manager stops, so that no namespace remains initializing.
 	DeferCleanup(func(ctx context.Context) {
 		_, err := plane.Kubectl(ctx, plane.Admin, "delete", "-f", configuration)
 		Expect(err).NotTo(HaveOccurred())
@@ -156,14 +156,15 @@ func expectReady(ctx context.Context, name string) {
 		v1alpha1.ConditionInitializing, corev1.ConditionFalse, v1alpha1.ReasonCompleted))
 }
 
-func expectGone(ctx context.Context, name string) {
+func expectDeleted(ctx context.Context, name string) {
 	GinkgoHelper()
 	Eventually(func() bool {
 		return apierrors.IsNotFound(admin.Get(ctx, client.ObjectKey{Name: name}, &corev1.Namespace{}))
 	}).WithContext(ctx).Should(BeTrue())
 }
 
-// indicesOf returns the indices of all Namespaces with a name, including deleted ones.
+// indicesOf returns the owners of all indices of Namespaces with the given name, even if the
+// Namespaces are deleted.
 func indicesOf(ctx context.Context, name string) []indexserver.Owner {
 	GinkgoHelper()
 	all, err := service.List(ctx)

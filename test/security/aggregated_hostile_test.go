@@ -17,10 +17,12 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nslifecycle/nslifecycle/test/framework"
 )
 
-var _ = Describe("A hostile aggregated API server that attacks the operator itself", func() {
-	It("cannot make the operator delete another object by the name of an item", func(ctx context.Context) {
+var _ = Describe("A hostile aggregated API server that attacks the operator", func() {
+	It("cannot make the operator delete another object with a malicious item name", func(ctx context.Context) {
 		victim := createVictim(ctx)
 		server := startHostileServer(ctx, "things", "list", "delete")
 		server.serveItems(makeThing("", "../"+toConfigMaps(victim.Namespace)+"/"+victim.Name, victim.UID))
@@ -29,13 +31,13 @@ var _ = Describe("A hostile aggregated API server that attacks the operator itse
 		expectKept(ctx, victim)
 		expectTerminating(ctx, namespace)
 		server.serveItems()
-		expectDeleted(ctx, namespace)
+		framework.ExpectDeleted(ctx, cluster.Admin, namespace)
 	}, SpecTimeout(specTimeout))
 
 	It("cannot exhaust memory with an endless body", func(ctx context.Context) {
 		server := startHostileServer(ctx, "things", "list", "delete")
 		const most = 256 << 20
-		var sent atomic.Int64 // by the first response
+		var sent atomic.Int64 // Bytes in the first response.
 		isOver := make(chan struct{})
 		var once sync.Once
 		server.set(func(w http.ResponseWriter, _ *http.Request) {
@@ -60,11 +62,11 @@ var _ = Describe("A hostile aggregated API server that attacks the operator itse
 		AddReportEntry("bytes sent", sent.Load())
 		expectFailure(ctx, namespace, "things."+server.group, "the response is larger than 16 MiB")
 		server.serveItems()
-		Expect(sent.Load()).To(BeNumerically("<", most/4), "the operator has read more than the limit")
-		expectDeleted(ctx, namespace)
+		Expect(sent.Load()).To(BeNumerically("<", most/4), "the operator must not read more than the limit")
+		framework.ExpectDeleted(ctx, cluster.Admin, namespace)
 	}, SpecTimeout(specTimeout))
 
-	It("cannot hide objects behind a negative remainingItemCount", func(ctx context.Context) {
+	It("cannot hide objects with a negative remainingItemCount", func(ctx context.Context) {
 		server := startHostileServer(ctx, "things", "list", "delete")
 		server.set(func(w http.ResponseWriter, _ *http.Request) {
 			writeList(w, metav1.ListMeta{RemainingItemCount: new(int64(-1))}, makeThing("", "left", "uid"))
@@ -74,7 +76,7 @@ var _ = Describe("A hostile aggregated API server that attacks the operator itse
 		server.serveItems()
 	}, SpecTimeout(specTimeout))
 
-	It("cannot delay finalization with a long Retry-After once it has recovered", func(ctx context.Context) {
+	It("cannot delay finalization with a long Retry-After after it recovers", func(ctx context.Context) {
 		server := startHostileServer(ctx, "things", "list", "delete")
 		server.set(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Retry-After", "86400")
@@ -84,7 +86,7 @@ var _ = Describe("A hostile aggregated API server that attacks the operator itse
 		Eventually(func() []string { return server.received(http.MethodGet) }).Should(ContainElement(ContainSubstring(namespace.Name)))
 		expectTerminating(ctx, namespace)
 		server.serveItems()
-		// The operator waits for up to a minute after a Retry-After.
+		// The operator limits the Retry-After to one minute.
 		Eventually(func() error {
 			return cluster.Admin.Get(ctx, client.ObjectKeyFromObject(namespace), &corev1.Namespace{})
 		}).WithContext(ctx).WithTimeout(75 * time.Second).Should(Satisfy(apierrors.IsNotFound))

@@ -24,19 +24,19 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/framework"
 )
 
-// hostileServer is an aggregated API server whose responses a spec chooses.
+// hostileServer is an aggregated API server with responses that a spec chooses.
 type hostileServer struct {
 	group string
 
 	lock sync.Mutex
-	// list handles list requests, remove handles DELETE requests.
+	// list handles list requests. remove handles DELETE requests.
 	list, remove http.HandlerFunc
-	// paths are the received requests for objects, as "METHOD path".
+	// paths are the requests for objects that the server received, as "METHOD path".
 	paths []string
 }
 
-// startHostileServer registers an aggregated API server until the spec ends. It serves a
-// namespaced type with this name and these verbs.
+// startHostileServer registers an aggregated API server until the spec ends. The server serves a
+// namespaced resource type with the given name and verbs.
 func startHostileServer(ctx context.Context, name string, verbs ...string) *hostileServer {
 	GinkgoHelper()
 	hostile := &hostileServer{group: framework.Unique("g") + ".vendor.example.com"}
@@ -55,7 +55,7 @@ func startHostileServer(ctx context.Context, name string, verbs ...string) *host
 
 func (s *hostileServer) register(ctx context.Context, address string) {
 	GinkgoHelper()
-	// The aggregator resolves this name itself: neither endpoints nor a cluster IP are needed.
+	// The aggregator resolves this name, so the Service needs neither endpoints nor a cluster IP.
 	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: framework.Unique("vendor")}}
 	service.Spec.Type, service.Spec.ExternalName = corev1.ServiceTypeExternalName, "localhost"
 	_, port, _ := strings.Cut(address, ":")
@@ -65,7 +65,8 @@ func (s *hostileServer) register(ctx context.Context, address string) {
 		"spec":{"group":"`+s.group+`","version":"v1","groupPriorityMinimum":1000,"versionPriority":10,
 		"insecureSkipTLSVerify":true,
 		"service":{"namespace":"default","name":"`+service.Name+`","port":`+port+`}}}`), apiService)).To(Succeed())
-	// Cleanup runs in the opposite order: the group leaves discovery after the APIService is deleted.
+	// Cleanup functions run in reverse order: after the APIService is deleted, wait until discovery
+	// no longer returns the group.
 	DeferCleanup(s.expectDiscovered, false)
 	for _, object := range []client.Object{service, apiService} {
 		Expect(cluster.Admin.Create(ctx, object)).To(Succeed())
@@ -76,7 +77,8 @@ func (s *hostileServer) register(ctx context.Context, address string) {
 	s.expectDiscovered(ctx, true)
 }
 
-// expectDiscovered waits until discovery returns the group, or no longer returns it.
+// expectDiscovered waits until discovery returns the group, or no longer returns it if want is
+// false.
 func (s *hostileServer) expectDiscovered(ctx context.Context, want bool) {
 	GinkgoHelper()
 	discoveryClient, err := discovery.NewDiscoveryClientForConfig(cluster.Admin.Config)
@@ -139,12 +141,12 @@ func (s *hostileServer) set(list, remove http.HandlerFunc) {
 	}
 }
 
-// serveItems makes the server return these objects in every namespace.
+// serveItems makes the server return the given objects for every namespace.
 func (s *hostileServer) serveItems(items ...metav1.PartialObjectMetadata) {
 	s.set(func(w http.ResponseWriter, _ *http.Request) { writeList(w, metav1.ListMeta{}, items...) }, nil)
 }
 
-// received returns the requests with a method that the server has received.
+// received returns the paths of the requests with the given method that the server received.
 func (s *hostileServer) received(method string) []string {
 	s.lock.Lock()
 	defer s.lock.Unlock()

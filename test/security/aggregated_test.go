@@ -14,9 +14,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/internal/finalization"
@@ -25,9 +23,9 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// toConfigMaps is a path from the objects of an aggregated type in a namespace to the ConfigMaps
-// of another namespace: /apis/<group>/v1/namespaces/<namespace>/<resource> has five segments
-// before the resource.
+// toConfigMaps returns a relative path from the objects of an aggregated type to the ConfigMaps in
+// a namespace. /apis/<group>/v1/namespaces/<namespace>/<resource> has five segments before the
+// resource.
 func toConfigMaps(namespace string) string {
 	return strings.Repeat("../", 5) + "api/v1/namespaces/" + namespace + "/configmaps"
 }
@@ -37,13 +35,13 @@ var _ = Describe("A hostile aggregated API server", func() {
 
 	BeforeEach(func(ctx context.Context) { victim = createVictim(ctx) })
 
-	It("cannot make the operator delete other objects by the name of a resource", func(ctx context.Context) {
+	It("cannot make the operator delete other objects with a malicious resource name", func(ctx context.Context) {
 		startHostileServer(ctx, toConfigMaps(victim.Namespace), "list", "delete", "deletecollection")
-		expectDeleted(ctx, terminate(ctx, "byresource"))
+		framework.ExpectDeleted(ctx, cluster.Admin, terminate(ctx, "byresource"))
 		expectKept(ctx, victim)
 	}, SpecTimeout(specTimeout))
 
-	It("cannot make the operator delete objects by items of other namespaces", func(ctx context.Context) {
+	It("cannot make the operator delete other objects by returning items in other namespaces", func(ctx context.Context) {
 		server := startHostileServer(ctx, "configmaps", "list", "delete")
 		server.serveItems(makeThing(victim.Namespace, victim.Name, victim.UID))
 		namespace := terminate(ctx, "foreign")
@@ -52,7 +50,7 @@ var _ = Describe("A hostile aggregated API server", func() {
 		expectKept(ctx, victim)
 		Expect(server.received(http.MethodDelete)).To(BeEmpty())
 		server.serveItems()
-		expectDeleted(ctx, namespace)
+		framework.ExpectDeleted(ctx, cluster.Admin, namespace)
 	}, SpecTimeout(specTimeout))
 
 	for name, item := range map[string]metav1.PartialObjectMetadata{
@@ -65,15 +63,15 @@ var _ = Describe("A hostile aggregated API server", func() {
 			namespace := terminate(ctx, "item")
 			expectTerminating(ctx, namespace)
 			server.serveItems()
-			expectDeleted(ctx, namespace)
+			framework.ExpectDeleted(ctx, cluster.Admin, namespace)
 		}, SpecTimeout(specTimeout))
 	}
 
 	for name, answer := range map[string]http.HandlerFunc{
-		"a Status of Success": func(w http.ResponseWriter, _ *http.Request) {
+		"a successful Status": func(w http.ResponseWriter, _ *http.Request) {
 			writeJSON(w, http.StatusOK, map[string]any{"kind": "Status", "apiVersion": "v1", "status": "Success"})
 		},
-		"one object in place of a list": func(w http.ResponseWriter, _ *http.Request) {
+		"one object instead of a list": func(w http.ResponseWriter, _ *http.Request) {
 			object := makeThing("", "one", "uid")
 			object.APIVersion, object.Kind = "meta.k8s.io/v1", "PartialObjectMetadata"
 			writeJSON(w, http.StatusOK, object)
@@ -94,14 +92,14 @@ var _ = Describe("A hostile aggregated API server", func() {
 			writeList(w, metav1.ListMeta{Continue: "more"}, makeThing("", "left", "uid"))
 		},
 	} {
-		It("cannot make the operator complete finalization by answering a list request with "+name, func(ctx context.Context) {
+		It("cannot make the operator complete finalization by responding to a list request with "+name, func(ctx context.Context) {
 			server := startHostileServer(ctx, "things", "list", "delete")
 			server.set(answer, nil)
 			namespace := terminate(ctx, "answer")
 			expectTerminating(ctx, namespace)
 			expectKept(ctx, victim)
 			server.serveItems()
-			expectDeleted(ctx, namespace)
+			framework.ExpectDeleted(ctx, cluster.Admin, namespace)
 		}, SpecTimeout(specTimeout))
 	}
 
@@ -132,7 +130,7 @@ var _ = Describe("A hostile aggregated API server", func() {
 		AddReportEntry("events in 4 s", events.Load())
 		Expect(lists).To(BeNumerically("<", 100))
 		server.serveItems()
-		expectDeleted(ctx, namespace)
+		framework.ExpectDeleted(ctx, cluster.Admin, namespace)
 	}, SpecTimeout(specTimeout))
 })
 
@@ -146,7 +144,7 @@ func createVictim(ctx context.Context) *corev1.ConfigMap {
 	return victim
 }
 
-// expectKept checks for some time that an object still exists.
+// expectKept checks for a few seconds that an object still exists.
 func expectKept(ctx context.Context, victim *corev1.ConfigMap) {
 	GinkgoHelper()
 	Consistently(func(g Gomega) {
@@ -156,7 +154,7 @@ func expectKept(ctx context.Context, victim *corev1.ConfigMap) {
 	}).WithContext(ctx).WithTimeout(3 * time.Second).Should(Succeed())
 }
 
-// terminate creates a namespace and deletes it.
+// terminate creates and deletes a namespace.
 func terminate(ctx context.Context, prefix string) *corev1.Namespace {
 	GinkgoHelper()
 	namespace := framework.CreateNamespace(ctx, cluster.Admin, framework.Unique(prefix))
@@ -164,7 +162,7 @@ func terminate(ctx context.Context, prefix string) *corev1.Namespace {
 	return namespace
 }
 
-// expectTerminating checks for some time that the operator does not finalize a namespace.
+// expectTerminating checks for a few seconds that the operator does not finalize a namespace.
 func expectTerminating(ctx context.Context, namespace *corev1.Namespace) {
 	GinkgoHelper()
 	Consistently(func(g Gomega) {
@@ -174,8 +172,8 @@ func expectTerminating(ctx context.Context, namespace *corev1.Namespace) {
 	}).WithContext(ctx).WithTimeout(4 * time.Second).Should(Succeed())
 }
 
-// expectFailure waits until a condition of a namespace reports that the deletion of its content has
-// failed, with these texts.
+// expectFailure waits until a condition of a namespace reports that the deletion of its content
+// failed. The condition message must contain the given texts.
 func expectFailure(ctx context.Context, namespace *corev1.Namespace, texts ...string) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
@@ -187,12 +185,4 @@ func expectFailure(ctx context.Context, namespace *corev1.Namespace, texts ...st
 			g.Expect(condition.Message).To(ContainSubstring(text))
 		}
 	}).WithContext(ctx).Should(Succeed())
-}
-
-// expectDeleted waits until a namespace no longer exists.
-func expectDeleted(ctx context.Context, namespace *corev1.Namespace) {
-	GinkgoHelper()
-	Eventually(func() error {
-		return cluster.Admin.Get(ctx, types.NamespacedName{Name: namespace.Name}, &corev1.Namespace{})
-	}).WithContext(ctx).Should(Satisfy(apierrors.IsNotFound))
 }

@@ -23,8 +23,8 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// A is the API server of the cluster, B the second one.
-var _ = Describe("With two API servers", Ordered, func() {
+// A is the API server of the cluster. B is the second API server.
+var _ = Describe("A cluster with two API servers", Ordered, func() {
 	const rounds = 50
 	var (
 		second       *framework.SecondAPIServer
@@ -36,10 +36,10 @@ var _ = Describe("With two API servers", Ordered, func() {
 		second = cluster.StartSecondAPIServer(ctx)
 		throughB = second.As(cluster.Ordinary).Clientset()
 		initializerB = second.As(cluster.Initializer).Clientset()
-		// Only namespaces with this label get the initializer.
+		// The selector keeps the namespaces of other specs from getting the initializer.
 		cluster.RegisterConfiguration(ctx, wrappers.MakeConfiguration("two").Initializer("absent.test.example.com",
 			v1alpha1.InitializerSettings{NamespaceSelector: &v1alpha1.NamespaceSelector{MatchLabels: map[string]v1alpha1.LabelValue{"two": "yes"}}}))
-		// B has its own watch of policies and of the set.
+		// B watches the policies and the NamespaceInitializerSet independently of A.
 		Eventually(func(g Gomega) {
 			probe := makeTwo("probe")
 			g.Expect(second.As(cluster.Ordinary).Create(ctx, probe, client.DryRunAll)).To(Succeed())
@@ -47,7 +47,8 @@ var _ = Describe("With two API servers", Ordered, func() {
 		}).WithContext(ctx).WithTimeout(time.Minute).Should(Succeed())
 	}, NodeTimeout(5*time.Minute))
 
-	// write creates, updates and deletes a ConfigMap through B and returns what B accepted.
+	// write concurrently sends a CREATE, an UPDATE and a DELETE request for ConfigMaps to B. It
+	// returns the names of the requests that B accepts.
 	write := func(ctx context.Context, namespace string) []string {
 		configMaps := throughB.CoreV1().ConfigMaps(namespace)
 		var accepted []string
@@ -78,9 +79,9 @@ var _ = Describe("With two API servers", Ordered, func() {
 		return accepted
 	}
 
-	// recreate deletes a namespace through A, empties spec.finalizers, and creates it again with an
-	// initializer, which creates two ConfigMaps in it. It returns the resource version of the new
-	// namespace.
+	// recreate deletes a namespace through A, empties spec.finalizers, and creates it again. The
+	// new namespace has an initializer, which creates two ConfigMaps. recreate returns the resource
+	// version of the new namespace.
 	recreate := func(ctx context.Context, name string) int {
 		GinkgoHelper()
 		clientset := cluster.Admin.Clientset()
@@ -109,7 +110,7 @@ var _ = Describe("With two API servers", Ordered, func() {
 		return revisionOf(created)
 	}
 
-	It("gates a new namespace on B from its creation", func(ctx context.Context) {
+	It("rejects writes to a new namespace through B immediately after its creation", func(ctx context.Context) {
 		accepted := 0
 		for range rounds {
 			namespace := makeTwo(framework.Unique("two"))
@@ -131,7 +132,7 @@ var _ = Describe("With two API servers", Ordered, func() {
 		Expect(accepted).To(BeZero())
 	}, SpecTimeout(specTimeout))
 
-	It("gates a namespace on B while the request on A that creates it is in progress", func(ctx context.Context) {
+	It("rejects writes to a namespace through B while the request that creates it through A is in progress", func(ctx context.Context) {
 		accepted, requests := 0, 0
 		for range rounds {
 			namespace := makeTwo(framework.Unique("two"))
@@ -155,39 +156,40 @@ var _ = Describe("With two API servers", Ordered, func() {
 		Expect(accepted).To(BeZero())
 	}, SpecTimeout(specTimeout))
 
-	It("opens the gate of a namespace on B a moment after A", func(ctx context.Context) {
-		var refused int
+	It("allows writes to an initialized namespace through B shortly after A", func(ctx context.Context) {
+		var rejected int
 		var longest time.Duration
 		for range rounds / 2 {
 			namespace := makeTwo(framework.Unique("two"))
 			Expect(cluster.Ordinary.Create(ctx, namespace)).To(Succeed())
 			cluster.Finish(ctx, namespace.Name)
-			opened := time.Now()
+			completed := time.Now()
 			Eventually(func() error {
 				_, err := throughB.CoreV1().ConfigMaps(namespace.Name).Create(ctx,
 					wrappers.MakeConfigMap(namespace.Name, "a"), metav1.CreateOptions{})
 				if err != nil {
-					refused++
+					rejected++
 					Expect(err).To(BeForbiddenBy("gate"))
 				}
 				return err
 			}).WithContext(ctx).WithPolling(time.Millisecond).Should(Succeed())
-			longest = max(longest, time.Since(opened))
+			longest = max(longest, time.Since(completed))
 		}
-		AddReportEntry("after opening", fmt.Sprintf("rejected %d, longest %s", refused, longest))
+		AddReportEntry("writes through B after the initialization", fmt.Sprintf("rejected %d, longest %s", rejected, longest))
 		Expect(longest).To(BeNumerically("<", 5*time.Second))
 	}, SpecTimeout(specTimeout))
 
-	It("measures what B accepts in a namespace that was deleted and recreated through A", func(ctx context.Context) {
+	It("rejects creations through B in a namespace that was recreated through A, and reports other accepted writes", func(ctx context.Context) {
 		counts := map[string]int{}
 		for range rounds / 2 {
 			name := framework.Unique("again")
 			framework.CreateNamespace(ctx, cluster.Ordinary, name)
-			Eventually(func() error { // B has seen the namespace
+			Eventually(func() error { // Wait until B has observed the namespace.
 				_, err := throughB.CoreV1().ConfigMaps(name).Create(ctx, wrappers.MakeConfigMap(name, "old"), metav1.CreateOptions{})
 				return err
 			}).WithContext(ctx).Should(Succeed())
-			// Start before the deletion, so that some requests reach B in the same millisecond.
+			// Start writing before the deletion, so that some requests reach B in the same
+			// millisecond.
 			stop := make(chan struct{})
 			var group sync.WaitGroup
 			for range 2 {
@@ -208,7 +210,7 @@ var _ = Describe("With two API servers", Ordered, func() {
 				case configMap.Name == "deletable":
 					isDeleted = false
 				case configMap.Name != "existing":
-					// Older objects may remain from the deletion above.
+					// Objects of the old namespace can remain after its deletion.
 					if revisionOf(&configMap) > since {
 						counts["create"]++
 					}
@@ -220,11 +222,11 @@ var _ = Describe("With two API servers", Ordered, func() {
 				counts["delete"]++
 			}
 		}
-		AddReportEntry("accepted after a re-creation", fmt.Sprintf("%v in %d namespaces", counts, rounds/2))
+		AddReportEntry("accepted after the namespace was recreated", fmt.Sprintf("%v in %d namespaces", counts, rounds/2))
 		Expect(counts).NotTo(HaveKey("create"))
 	}, SpecTimeout(specTimeout))
 
-	It("measures what B accepts when it resumes after a pause", func(ctx context.Context) {
+	It("rejects writes to a new namespace after B resumes from a pause, and reports accepted writes to a recreated one", func(ctx context.Context) {
 		fresh, recreated := map[string]int{}, map[string]int{}
 		const pauses = 5
 		for range pauses {
@@ -249,11 +251,11 @@ var _ = Describe("With two API servers", Ordered, func() {
 					fresh[accepted]++
 				}
 			})
-			time.Sleep(50 * time.Millisecond) // The requests are sent; the client does not report when.
+			time.Sleep(50 * time.Millisecond) // Wait until the requests are sent, which the client does not report.
 			Expect(second.Resume()).To(Succeed())
 			group.Wait()
 		}
-		AddReportEntry("after a pause", fmt.Sprintf("new name: %v, created again: %v, of %d each", fresh, recreated, pauses))
+		AddReportEntry("after a pause", fmt.Sprintf("new name: %v, recreated: %v, of %d each", fresh, recreated, pauses))
 		Expect(fresh).To(BeEmpty())
 	}, SpecTimeout(specTimeout))
 })

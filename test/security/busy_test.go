@@ -19,8 +19,8 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-var _ = Describe("A creator who keeps writing to the Namespace", func() {
-	// writeUntil runs keepAnnotating until the function returns true, and returns how long that took.
+var _ = Describe("A creator who continuously updates the Namespace", func() {
+	// writeUntil runs keepAnnotating until reached returns true, and returns the duration.
 	writeUntil := func(ctx context.Context, namespace *corev1.Namespace, reached func(*corev1.Namespace) bool) time.Duration {
 		GinkgoHelper()
 		begin := time.Now()
@@ -35,7 +35,7 @@ var _ = Describe("A creator who keeps writing to the Namespace", func() {
 		namespace := cluster.CreateInitializing(ctx, "busy")
 		go func() {
 			defer GinkgoRecover()
-			Eventually(func(g Gomega) { // The other clients have started to write.
+			Eventually(func(g Gomega) { // Wait until the other clients have started to write.
 				g.Expect(cluster.GetNamespace(g, ctx, namespace.Name).Annotations).To(HaveKey("a"))
 			}).WithContext(ctx).Should(Succeed())
 			Expect(cluster.Initializer.Patch(ctx, namespace.DeepCopy(), resultPatch(failureResult))).To(Succeed())
@@ -55,7 +55,7 @@ var _ = Describe("A creator who keeps writing to the Namespace", func() {
 		cluster.RegisterConfiguration(ctx, wrappers.MakeConfiguration("busy").Initializer("absent.test.example.com",
 			v1alpha1.InitializerSettings{TimeoutSeconds: new(int32(1)), FailurePolicy: new(v1alpha1.InitializerIgnore)}))
 		namespace := framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("busy"))
-		AddReportEntry("opened after", writeUntil(ctx, namespace, func(now *corev1.Namespace) bool {
+		AddReportEntry("initialized after", writeUntil(ctx, namespace, func(now *corev1.Namespace) bool {
 			return now.Labels[v1alpha1.LabelInitializing] == ""
 		}).String())
 	}, SpecTimeout(specTimeout))

@@ -15,7 +15,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/framework"
 )
 
-// CBOR is an alpha feature: it is enabled on a second API server.
+// CBOR is an alpha feature, so these specs enable it on a second API server.
 var _ = Describe("An API server that accepts CBOR", Ordered, func() {
 	var ordinary *framework.User
 
@@ -25,7 +25,7 @@ var _ = Describe("An API server that accepts CBOR", Ordered, func() {
 
 	It("injects the pending list into a new namespace", func(ctx context.Context) {
 		cluster.Register(ctx, "cbor", "absent.test.example.com")
-		waitForList(ctx, ordinary)
+		expectInjected(ctx, ordinary)
 		for description, metadata := range map[string][]byte{
 			"plain":           cborMap("name", cborText("cbor-1")),
 			"duplicate names": cborMap("name", cborText("kube-system"), "name", cborText("cbor-2")),
@@ -47,14 +47,14 @@ var _ = Describe("An API server that accepts CBOR", Ordered, func() {
 		}
 	}, SpecTimeout(specTimeout))
 
-	It("does not let an ordinary user change the state of initialization", func(ctx context.Context) {
+	It("does not let an ordinary user change the state of an initialization", func(ctx context.Context) {
 		namespace := cluster.CreateInitializing(ctx, "cbor-state")
 		for description, metadata := range map[string][]byte{
-			"an empty list":    cborMap("name", cborText(namespace.Name), "annotations", cborMap(pendingKey, cborText(""))),
-			"an empty label":   cborMap("name", cborText(namespace.Name), "labels", cborMap(labelKey, cborText(""))),
-			"duplicate keys":   cborMap("name", cborText(namespace.Name), "annotations", cborMap(pendingKey, cborText("absent.test.example.com"), pendingKey, cborText(""))),
-			"another creator":  cborMap("name", cborText(namespace.Name), "annotations", cborMap(requesterKey, cborText("mallory"))),
-			"a list of length": cborMap("name", cborText(namespace.Name), "annotations", cborMap(pendingKey, []byte{0x7f, 0x60, 0xff})),
+			"an empty list":             cborMap("name", cborText(namespace.Name), "annotations", cborMap(pendingKey, cborText(""))),
+			"an empty label":            cborMap("name", cborText(namespace.Name), "labels", cborMap(labelKey, cborText(""))),
+			"duplicate keys":            cborMap("name", cborText(namespace.Name), "annotations", cborMap(pendingKey, cborText("absent.test.example.com"), pendingKey, cborText(""))),
+			"another creator":           cborMap("name", cborText(namespace.Name), "annotations", cborMap(requesterKey, cborText("mallory"))),
+			"an indefinite-length list": cborMap("name", cborText(namespace.Name), "annotations", cborMap(pendingKey, []byte{0x7f, 0x60, 0xff})),
 		} {
 			By(description)
 			body := cborMap("apiVersion", cborText("v1"), "kind", cborText("Namespace"), "metadata", metadata)
@@ -66,7 +66,7 @@ var _ = Describe("An API server that accepts CBOR", Ordered, func() {
 		}
 	}, SpecTimeout(specTimeout))
 
-	It("does not let an ordinary user write into an initializing namespace", func(ctx context.Context) {
+	It("does not let an ordinary user write to an initializing namespace", func(ctx context.Context) {
 		namespace := cluster.CreateInitializing(ctx, "cbor-content")
 		body, err := direct.Marshal(map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "a"}})
 		Expect(err).NotTo(HaveOccurred())
@@ -78,8 +78,8 @@ var _ = Describe("An API server that accepts CBOR", Ordered, func() {
 	}, SpecTimeout(specTimeout))
 })
 
-// waitForList waits until an API server injects the pending list into new namespaces.
-func waitForList(ctx context.Context, user *framework.User) {
+// expectInjected waits until an API server injects the pending list into new namespaces.
+func expectInjected(ctx context.Context, user *framework.User) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
 		created, err := send(ctx, user, http.MethodPost, "/api/v1/namespaces?dryRun=All", jsonType,
@@ -89,7 +89,7 @@ func waitForList(ctx context.Context, user *framework.User) {
 	}).WithContext(ctx).WithTimeout(time.Minute).Should(Succeed())
 }
 
-// cborMap encodes a map with fewer than 24 entries, which may contain a key twice.
+// cborMap encodes a map with fewer than 24 entries. The map can contain duplicate keys.
 func cborMap(entries ...any) []byte {
 	encoded := []byte{0xa0 | byte(len(entries)/2)}
 	for _, entry := range entries {
@@ -103,7 +103,7 @@ func cborMap(entries ...any) []byte {
 	return encoded
 }
 
-// cborText encodes a text with fewer than 256 bytes.
+// cborText encodes a text of fewer than 256 bytes.
 func cborText(text string) []byte {
 	return append([]byte{0x78, byte(len(text))}, text...)
 }

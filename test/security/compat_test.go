@@ -21,9 +21,9 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// With config/compat, a new namespace is not gated until the operator has injected its pending
-// list. Its creator must not be able to prevent the injection in the meantime.
-var _ = Describe("With config/compat", Ordered, ContinueOnFailure, func() {
+// With config/compat, users can write to a new namespace until the operator injects the pending
+// list. In the meantime, the creator must not be able to prevent the injection.
+var _ = Describe("An installation of config/compat", Ordered, ContinueOnFailure, func() {
 	var compat *framework.Cluster
 
 	BeforeAll(func(ctx context.Context) {
@@ -45,7 +45,7 @@ var _ = Describe("With config/compat", Ordered, ContinueOnFailure, func() {
 		return now
 	}
 
-	It("a creator cannot mark a namespace as one that the operator has processed", func(ctx context.Context) {
+	It("does not let a creator mark a namespace as processed by the operator", func(ctx context.Context) {
 		namespace := wrappers.MakeNamespace(framework.Unique("seen")).
 			Condition(corev1.NamespaceCondition{Type: v1alpha1.ConditionInitializing, Status: corev1.ConditionFalse}).Obj()
 		Expect(compat.Ordinary.Create(ctx, namespace)).To(Succeed())
@@ -65,7 +65,7 @@ var _ = Describe("With config/compat", Ordered, ContinueOnFailure, func() {
 		}
 	}, SpecTimeout(2*time.Minute))
 
-	It("a creator cannot set the state of an initialization", func(ctx context.Context) {
+	It("does not let a creator set the state of an initialization", func(ctx context.Context) {
 		compat.StopManager()
 		namespace := framework.CreateNamespace(ctx, compat.Ordinary, framework.Unique("planted"))
 		for _, key := range []string{
@@ -90,8 +90,8 @@ var _ = Describe("With config/compat", Ordered, ContinueOnFailure, func() {
 		expectInjected(ctx, namespace.Name)
 	}, SpecTimeout(2*time.Minute))
 
-	for name, verb := range map[string]string{"initialize": "initialize", "nothing": "get"} {
-		It("a user who holds "+name+" cannot inject", func(ctx context.Context) {
+	for name, verb := range map[string]string{"with": "initialize", "without": "get"} {
+		It("does not let a user "+name+" the initialize verb inject a pending list", func(ctx context.Context) {
 			user := compat.AddUserWithRules(ctx, framework.Unique(name)+"@corp.example.com", rbacv1.PolicyRule{
 				APIGroups: []string{""}, Resources: []string{"namespaces", "namespaces/status"}, Verbs: []string{"create", "update", "patch", "get", verb},
 			})
@@ -113,9 +113,9 @@ var _ = Describe("With config/compat", Ordered, ContinueOnFailure, func() {
 			n.OwnerReferences = []metav1.OwnerReference{{APIVersion: "example.com/v1", Kind: "Filler", Name: strings.Repeat("x", size), UID: "u"}}
 		},
 	} {
-		It("a creator cannot prevent the injection with "+name, func(ctx context.Context) {
+		It("does not let a creator prevent the injection with "+name, func(ctx context.Context) {
 			var namespace *corev1.Namespace
-			// The first size is about the maximum that etcd accepts.
+			// The first size is approximately the maximum that etcd accepts.
 			for _, size := range []int{1572352, 1572096, 1571840, 1 << 20, 256 << 10, 120 << 10} {
 				namespace = wrappers.MakeNamespace(framework.Unique("large")).Obj()
 				enlarge(namespace, size)
@@ -128,7 +128,7 @@ var _ = Describe("With config/compat", Ordered, ContinueOnFailure, func() {
 		}, SpecTimeout(2*time.Minute))
 	}
 
-	It("a creator cannot prevent the injection by writing continuously", func(ctx context.Context) {
+	It("does not let a creator prevent the injection with continuous updates", func(ctx context.Context) {
 		var longest time.Duration
 		for range 5 {
 			name := framework.Unique("busy")
@@ -140,13 +140,13 @@ var _ = Describe("With config/compat", Ordered, ContinueOnFailure, func() {
 			}
 			took := time.Since(begin)
 			stop()
-			AddReportEntry("open for", took.String())
+			AddReportEntry("time to the injection", took.String())
 			longest = max(longest, took)
 		}
 		Expect(longest).To(BeNumerically("<", 5*time.Second))
 	}, SpecTimeout(2*time.Minute))
 
-	It("the creation time of a namespace cannot be chosen", func(ctx context.Context) {
+	It("does not let a creator choose the creation timestamp of a namespace", func(ctx context.Context) {
 		namespace := wrappers.MakeNamespace(framework.Unique("old")).Obj()
 		namespace.CreationTimestamp = metav1.NewTime(time.Now().Add(-24 * time.Hour))
 		Expect(compat.Ordinary.Create(ctx, namespace)).To(Succeed())

@@ -23,9 +23,9 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// The gate allows the controllers of kube-controller-manager. An ordinary user must not be able to
-// use them to change an initializing namespace.
-var _ = Describe("With kube-controller-manager", Ordered, func() {
+// The gate allows writes by the controllers of kube-controller-manager. An ordinary user must not
+// be able to use these controllers to change an initializing namespace.
+var _ = Describe("A cluster with kube-controller-manager", Ordered, func() {
 	var namespace, own *corev1.Namespace
 
 	BeforeAll(func(ctx context.Context) {
@@ -42,7 +42,7 @@ var _ = Describe("With kube-controller-manager", Ordered, func() {
 		namespace = cluster.CreateInitializing(ctx, "controllers")
 	}, NodeTimeout(2*time.Minute))
 
-	It("its own controllers write into an initializing namespace", func(ctx context.Context) {
+	It("allows its controllers to write to an initializing namespace", func(ctx context.Context) {
 		for _, object := range []client.Object{
 			&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}},
 			wrappers.MakeConfigMap("", "kube-root-ca.crt"),
@@ -54,14 +54,14 @@ var _ = Describe("With kube-controller-manager", Ordered, func() {
 		}
 	}, SpecTimeout(specTimeout))
 
-	It("forged owner references do not make the garbage collector delete objects", func(ctx context.Context) {
+	It("does not let forged owner references make the garbage collector delete objects", func(ctx context.Context) {
 		owner := wrappers.MakeConfigMap(namespace.Name, "owner")
 		Expect(cluster.Initializer.Create(ctx, owner)).To(Succeed())
 		child := wrappers.MakeConfigMap(namespace.Name, "child")
 		child.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "owner", UID: owner.UID}}
 		Expect(cluster.Initializer.Create(ctx, child)).To(Succeed())
 
-		// The garbage collector looks up the owner of each of these in a place where it does not exist.
+		// The garbage collector looks up each of these owners where it does not exist.
 		var forged []client.Object
 		for _, reference := range []metav1.OwnerReference{
 			{APIVersion: "v1", Kind: "ConfigMap", Name: "owner", UID: owner.UID},
@@ -85,7 +85,7 @@ var _ = Describe("With kube-controller-manager", Ordered, func() {
 				Expect(client.IgnoreNotFound(cluster.Admin.Delete(ctx, object))).To(Succeed())
 			}
 		})
-		By("waiting for the deletion of the first of them, which shows that the collector has processed them")
+		By("waiting until the garbage collector has processed the objects and deleted the first one")
 		Eventually(func() error {
 			return cluster.Admin.Get(ctx, client.ObjectKeyFromObject(forged[0]), &corev1.ConfigMap{})
 		}).WithContext(ctx).WithTimeout(time.Minute).Should(Satisfy(apierrors.IsNotFound))
@@ -99,7 +99,7 @@ var _ = Describe("With kube-controller-manager", Ordered, func() {
 		}).WithContext(ctx).WithTimeout(3 * time.Second).Should(Succeed())
 	}, SpecTimeout(specTimeout))
 
-	It("a user who may write ClusterRoles cannot get the initialize verb by aggregation", func(ctx context.Context) {
+	It("does not let a user who can write ClusterRoles get the initialize verb through aggregation", func(ctx context.Context) {
 		user := cluster.AddUserWithRules(ctx, "aggregator@corp.example.com", rbacv1.PolicyRule{
 			APIGroups: []string{rbacv1.GroupName}, Resources: []string{"clusterroles", "clusterrolebindings"},
 			Verbs: []string{"create", "get", "list", "update", "patch"},
@@ -122,7 +122,7 @@ var _ = Describe("With kube-controller-manager", Ordered, func() {
 		})).To(MatchError(ContainSubstring("must have cluster-admin privileges to use the aggregationRule")))
 	}, SpecTimeout(specTimeout))
 
-	It("a user who may create PersistentVolumes can bind one to the claim of an initializer", func(ctx context.Context) {
+	It("binds a PersistentVolume of an ordinary user to the PersistentVolumeClaim of an initializer (a known limit)", func(ctx context.Context) {
 		claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: namespace.Name, Name: "data"}}
 		claim.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}
 		claim.Spec.StorageClassName = new("")
@@ -147,7 +147,7 @@ var _ = Describe("With kube-controller-manager", Ordered, func() {
 		}).WithContext(ctx).WithTimeout(time.Minute).Should(Succeed())
 	}, SpecTimeout(specTimeout))
 
-	It("a user who may delete a cluster-scoped object can delete its dependents of an initializer", func(ctx context.Context) {
+	It("deletes the dependents of a cluster-scoped object that an ordinary user deletes (a known limit)", func(ctx context.Context) {
 		owner := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: framework.Unique("owner")}}
 		Expect(cluster.Admin.Create(ctx, owner)).To(Succeed())
 		child := wrappers.MakeConfigMap(namespace.Name, "depends")

@@ -22,18 +22,18 @@ import (
 )
 
 var _ = Describe("A malicious conversion webhook", func() {
-	for name, lie := range map[string]func(metadata, victim map[string]any){
-		"about the namespace": func(metadata, victim map[string]any) { metadata["namespace"] = victim["namespace"] },
-		"about the name": func(metadata, victim map[string]any) {
+	for name, forge := range map[string]func(metadata, victim map[string]any){
+		"another namespace": func(metadata, victim map[string]any) { metadata["namespace"] = victim["namespace"] },
+		"another name": func(metadata, victim map[string]any) {
 			metadata["name"] = toConfigMaps(victim["namespace"].(string)) + "/precious"
 		},
-		"about the UID": func(metadata, victim map[string]any) { metadata["uid"] = victim["uid"] },
-		"about everything": func(metadata, victim map[string]any) {
+		"another UID": func(metadata, victim map[string]any) { metadata["uid"] = victim["uid"] },
+		"another namespace, name and UID": func(metadata, victim map[string]any) {
 			metadata["namespace"], metadata["name"], metadata["uid"] = victim["namespace"], victim["name"], victim["uid"]
 		},
 	} {
-		It("does not make the operator delete or leave behind another object: "+name, func(ctx context.Context) {
-			var isLying atomic.Bool
+		It("cannot make the operator delete another object or complete finalization by returning "+name, func(ctx context.Context) {
+			var isActive atomic.Bool
 			var victim atomic.Pointer[map[string]any]
 			server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				var review map[string]any
@@ -43,8 +43,8 @@ var _ = Describe("A malicious conversion webhook", func() {
 				for _, object := range request["objects"].([]any) {
 					object.(map[string]any)["apiVersion"] = request["desiredAPIVersion"]
 					metadata := object.(map[string]any)["metadata"].(map[string]any)
-					if isLying.Load() && metadata["name"] == "held" {
-						lie(metadata, *victim.Load())
+					if isActive.Load() && metadata["name"] == "held" {
+						forge(metadata, *victim.Load())
 					}
 					converted = append(converted, object)
 				}
@@ -57,11 +57,11 @@ var _ = Describe("A malicious conversion webhook", func() {
 			}))
 			DeferCleanup(server.Close)
 			group := framework.Unique("conversion") + ".example.com"
-			installCRD(ctx, group, "lies", "lie", "Lie", "li", "Namespaced")
+			installCRD(ctx, group, "samples", "sample", "Sample", "smp", "Namespaced")
 			definition := &unstructured.Unstructured{}
 			definition.SetAPIVersion("apiextensions.k8s.io/v1")
 			definition.SetKind("CustomResourceDefinition")
-			definition.SetName("lies." + group)
+			definition.SetName("samples." + group)
 			conversion, err := json.Marshal(map[string]any{"spec": map[string]any{"conversion": map[string]any{
 				"strategy": "Webhook", "webhook": map[string]any{
 					"conversionReviewVersions": []string{"v1"}, "clientConfig": map[string]any{
@@ -74,11 +74,11 @@ var _ = Describe("A malicious conversion webhook", func() {
 			Expect(cluster.Admin.Patch(ctx, definition, mergePatch(string(conversion)))).To(Succeed())
 
 			other := framework.CreateNamespace(ctx, cluster.Admin, framework.Unique("victim"))
-			namespace := framework.CreateNamespace(ctx, cluster.Admin, framework.Unique("lying"))
+			namespace := framework.CreateNamespace(ctx, cluster.Admin, framework.Unique("conversion"))
 			create := func(namespace, name string) *unstructured.Unstructured {
 				object := &unstructured.Unstructured{}
 				object.SetAPIVersion(group + "/v1")
-				object.SetKind("Lie")
+				object.SetKind("Sample")
 				object.SetNamespace(namespace)
 				object.SetName(name)
 				Expect(cluster.Admin.Create(ctx, object)).To(Succeed())
@@ -88,18 +88,18 @@ var _ = Describe("A malicious conversion webhook", func() {
 			held := create(namespace.Name, "held")
 			metadata := precious.Object["metadata"].(map[string]any)
 			victim.Store(&metadata)
-			isLying.Store(true)
+			isActive.Store(true)
 
 			Expect(cluster.Admin.Delete(ctx, namespace)).To(Succeed())
 			Eventually(func(g Gomega) *corev1.Namespace { return cluster.GetNamespace(g, ctx, namespace.Name) }).WithContext(ctx).
-				Should(HaveCondition(corev1.NamespaceDeletionContentFailure, corev1.ConditionTrue, "ContentDeletionFailed", "lies."+group))
+				Should(HaveCondition(corev1.NamespaceDeletionContentFailure, corev1.ConditionTrue, "ContentDeletionFailed", "samples."+group))
 			expectTerminating(ctx, namespace)
 			Expect(cluster.Admin.Get(ctx, client.ObjectKeyFromObject(precious), precious)).To(Succeed())
 			Expect(precious.GetDeletionTimestamp()).To(BeNil())
 			Expect(cluster.Admin.Get(ctx, client.ObjectKeyFromObject(held), held)).To(Succeed())
 
-			isLying.Store(false)
-			expectDeleted(ctx, namespace)
+			isActive.Store(false)
+			framework.ExpectDeleted(ctx, cluster.Admin, namespace)
 			Expect(cluster.Admin.Get(ctx, client.ObjectKeyFromObject(precious), precious)).To(Succeed())
 			Expect(cluster.Admin.Delete(ctx, other)).To(Succeed())
 		}, SpecTimeout(2*time.Minute))

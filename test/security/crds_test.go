@@ -23,7 +23,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-var _ = Describe("While the CustomResourceDefinitions are deleted and applied again", Ordered, func() {
+var _ = Describe("A cluster in which the CustomResourceDefinitions are deleted and applied again", Ordered, func() {
 	var broken *framework.Cluster
 
 	BeforeAll(func(ctx context.Context) {
@@ -32,10 +32,10 @@ var _ = Describe("While the CustomResourceDefinitions are deleted and applied ag
 		broken.StartManager(ctx)
 	}, NodeTimeout(5*time.Minute))
 
-	// Without the CRD no initializer is registered, and policy inject does nothing: see
-	// "Installation order" in docs/design.md. But no namespace must be created
-	// without its pending list while the configuration is Active.
-	It("no namespace is created without its pending list while a configuration is Active", func(ctx context.Context) {
+	// Without the CRDs, no initializer is registered and policy inject does nothing: see
+	// "Installation order" in docs/design.md. While the configuration is active, every new
+	// namespace must get the pending list.
+	It("injects the pending list into every new namespace while the configuration is active", func(ctx context.Context) {
 		configuration := wrappers.MakeConfiguration("crds").Initializers("absent.test.example.com").Obj()
 		Expect(broken.Admin.Create(ctx, configuration)).To(Succeed())
 		broken.ExpectActive(ctx, "crds")
@@ -61,12 +61,12 @@ var _ = Describe("While the CustomResourceDefinitions are deleted and applied ag
 			repeatUntil(stop, func() {
 				created, err := clientset.CoreV1().Namespaces().Create(ctx,
 					&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "crds-"}}, metav1.CreateOptions{})
-				what := "with its list"
+				what := "with the pending list"
 				switch {
 				case err != nil:
-					what = "refused: " + err.Error()
+					what = "rejected: " + err.Error()
 				case created.Labels[v1alpha1.LabelInitializing] == "":
-					what = "without its list"
+					what = "without the pending list"
 				}
 				outcomes = append(outcomes, outcome{time.Now(), what})
 				time.Sleep(20 * time.Millisecond)
@@ -77,22 +77,22 @@ var _ = Describe("While the CustomResourceDefinitions are deleted and applied ag
 			"namespaceinitializersets.nslifecycle.dev", "namespaceinitializerconfigurations.nslifecycle.dev")
 		Expect(err).NotTo(HaveOccurred())
 		deleted := time.Since(begin)
-		applied := time.Since(begin)
 		_, err = broken.Kubectl(ctx, broken.Admin.Config, "apply", "-k", filepath.Join(controlplane.Root(), "config", "crd"))
 		Expect(err).NotTo(HaveOccurred())
+		applied := time.Since(begin)
 		Eventually(func() error {
 			return broken.Admin.Create(ctx, wrappers.MakeConfiguration("crds").Initializers("absent.test.example.com").Obj())
 		}).WithContext(ctx).Should(Succeed())
 		registered := time.Since(begin)
 		broken.ExpectActive(ctx, "crds")
 		active := time.Since(begin)
-		time.Sleep(time.Second) // Create some more namespaces after the registration.
+		time.Sleep(time.Second) // Create more namespaces while the configuration is active.
 		close(stop)
 		group.Wait()
 		AddReportEntry("times", fmt.Sprintf("deleted %s, applied %s, registered %s, active %s", deleted, applied, registered, active))
 		for _, one := range outcomes {
 			if at := one.at.Sub(begin); at < 0 || at > active {
-				Expect(one.what).To(Equal("with its list"), "%s after the deletion", at)
+				Expect(one.what).To(Equal("with the pending list"), "%s after the deletion", at)
 			}
 		}
 		last, text, count := "", "", 0

@@ -34,8 +34,8 @@ import (
 // victim is the namespace of the other tenant.
 const victim = "tenant-b"
 
-// Words each of which occurs in one field of the other tenant's objects. A tenant who guesses one
-// uses it in the name of a finalizer.
+// Each word occurs in one field of the objects of the other tenant. To guess a word, a tenant uses
+// it in the name of a finalizer.
 var (
 	words = []string{
 		"argword", "commandword", "envword", "imageword", "containerword", "labelword", "deploymentword", "podword",
@@ -44,9 +44,9 @@ var (
 	unknownWord = "unknownword"
 )
 
-// The specs have their own control plane, whose manager starts a diagnosis after a few seconds.
-// Each spec waits for a diagnosis.
-var _ = Describe("A tenant who reads a Namespace", Ordered, ContinueOnFailure, func() {
+// The specs use their own control plane, in which the manager starts a diagnosis after a few
+// seconds. Each spec waits for a diagnosis.
+var _ = Describe("A tenant who can read a Namespace", Ordered, ContinueOnFailure, func() {
 	const progressDeadline = 4 * time.Second
 	var cluster *framework.Cluster
 
@@ -85,7 +85,7 @@ var _ = Describe("A tenant who reads a Namespace", Ordered, ContinueOnFailure, f
 				texts := published(g, ctx, cluster, namespace, word)
 				g.Expect(texts).To(ContainElement(HavePrefix("Event Warning ")))
 				expectNoVictim(g, texts)
-				g.Expect(texts).To(Equal(expected), "the namespace that guesses %s", word)
+				g.Expect(texts).To(Equal(expected), "the namespace with the guessed word %s", word)
 			}
 			g.Expect(cluster.GetNamespace(g, ctx, reference.Name)).To(HaveCondition(
 				v1alpha1.ConditionDeletionBlocked, corev1.ConditionTrue, string(diagnosis.CauseFinalizerPending),
@@ -95,10 +95,10 @@ var _ = Describe("A tenant who reads a Namespace", Ordered, ContinueOnFailure, f
 		By("running explain with permissions to read the other namespace")
 		Expect(explain(ctx, cluster, guesses["deploymentword"].Name)).To(ContainSubstring(
 			"deployments.apps " + victim + "/deploymentword-controller has 0 of 1 pods ready"))
-		Expect(explain(ctx, cluster, guesses["argword"].Name)).NotTo(ContainSubstring(victim), "arguments are no evidence")
+		Expect(explain(ctx, cluster, guesses["argword"].Name)).NotTo(ContainSubstring(victim), "arguments are not evidence")
 	}, SpecTimeout(3*time.Minute))
 
-	It("cannot see which users may initialize it", func(ctx context.Context) {
+	It("cannot see which users have the initialize verb", func(ctx context.Context) {
 		initialize := rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"initialize"}}
 		cluster.Bind(ctx, "initializers-of-the-test", []rbacv1.PolicyRule{initialize},
 			rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: victim, Name: "accountword"},
@@ -116,8 +116,8 @@ var _ = Describe("A tenant who reads a Namespace", Ordered, ContinueOnFailure, f
 			ContainSubstring("ServiceAccount "+victim+"/accountword"), ContainSubstring("bindingsubjectword")))
 	}, SpecTimeout(2*time.Minute))
 
-	It("cannot see the namespace of a webhook's Service", func(ctx context.Context) {
-		namespace := framework.CreateNamespace(ctx, cluster.Admin, framework.Unique("refused"))
+	It("cannot see the namespace of the Service of a webhook", func(ctx context.Context) {
+		namespace := framework.CreateNamespace(ctx, cluster.Admin, framework.Unique("rejected"))
 		Expect(cluster.Admin.Create(ctx, wrappers.MakeConfigMap(namespace.Name, "kept"))).To(Succeed())
 		webhook := webhookOfVictim(namespace.Name)
 		Expect(cluster.Admin.Create(ctx, webhook)).To(Succeed())
@@ -141,8 +141,8 @@ var _ = Describe("A tenant who reads a Namespace", Ordered, ContinueOnFailure, f
 
 func finalizerOf(word string) string { return word + ".example.com/hold" }
 
-// createOtherTenant creates workloads, Leases and ServiceAccounts of the other tenant, and a
-// ClusterRoleBinding that refers to them.
+// createOtherTenant creates the workloads, Leases and ServiceAccounts of the other tenant, and a
+// ClusterRoleBinding that references the ServiceAccounts.
 func createOtherTenant(ctx context.Context, cluster *framework.Cluster) {
 	GinkgoHelper()
 	framework.CreateNamespace(ctx, cluster.Admin, victim)
@@ -183,8 +183,8 @@ func createOtherTenant(ctx context.Context, cluster *framework.Cluster) {
 		rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "bindingsubjectword"})
 }
 
-// webhookOfVictim returns a webhook for a namespace whose Service, which does not exist, is in the
-// other tenant's namespace.
+// webhookOfVictim returns a webhook for the given namespace. The Service of the webhook is in the
+// namespace of the other tenant and does not exist.
 func webhookOfVictim(namespace string) *admissionregistrationv1.ValidatingWebhookConfiguration {
 	none := admissionregistrationv1.SideEffectClassNone
 	return &admissionregistrationv1.ValidatingWebhookConfiguration{
@@ -205,11 +205,11 @@ func webhookOfVictim(namespace string) *admissionregistrationv1.ValidatingWebhoo
 	}
 }
 
-// times matches the only parts in which texts about two namespaces may differ.
+// times matches the only parts in which the texts about two namespaces can differ.
 var times = regexp.MustCompile(`\d{4}-\d\d-\d\dT[\d:.]+Z|\b\d+(m\d+)?s\b`)
 
-// published returns all conditions of a namespace and the Events of the diagnosis, with the name
-// of the namespace and the guessed word replaced.
+// published returns all conditions of a namespace and the Events of the diagnosis. It replaces the
+// name of the namespace and the guessed word in the texts.
 func published(
 	g Gomega, ctx context.Context, cluster *framework.Cluster, namespace *corev1.Namespace, word string,
 ) []string {
@@ -241,7 +241,7 @@ func diagnosisEvents(
 	return texts
 }
 
-// expectNoVictim expects that the texts name no object of the other tenant.
+// expectNoVictim checks that the texts contain no name of an object of the other tenant.
 func expectNoVictim(g Gomega, texts []string) {
 	for _, text := range texts {
 		for _, word := range words {
@@ -250,8 +250,8 @@ func expectNoVictim(g Gomega, texts []string) {
 	}
 }
 
-// explain returns everything that the diagnosis finds with the permissions of an administrator, as
-// kubectl nslifecycle explain does.
+// explain returns the findings of a diagnosis with the permissions of an administrator, as
+// `kubectl nslifecycle explain` does.
 func explain(ctx context.Context, cluster *framework.Cluster, name string) string {
 	GinkgoHelper()
 	gatherer, err := collect.New(cluster.Admin.Config)

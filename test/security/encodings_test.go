@@ -31,9 +31,9 @@ const (
 	applyCBORType = "application/apply-patch+cbor"
 )
 
-// onObject are bodies for the namespace %NAME%, which waits for an initializer. Each tries to
-// complete the initialization, or to change its state, in a way that decoders or patch handlers may
-// interpret differently than the policies do.
+// onObject is a request to the initializing namespace %NAME%. It tries to complete the
+// initialization, or to change its state, with a body that a decoder or patch handler might
+// interpret differently from the policies.
 type onObject struct{ contentType, subresource, body string }
 
 const (
@@ -43,15 +43,15 @@ const (
 )
 
 var hostileUpdates = map[string]onObject{
-	"a merge patch that names the list twice": {mergeType, "",
+	"a merge patch that contains the list twice": {mergeType, "",
 		`{"metadata":{"annotations":{"` + pendingKey + `":"absent.test.example.com","` + pendingKey + `":""}}}`},
-	"a merge patch that names metadata twice": {mergeType, "",
+	"a merge patch that contains metadata twice": {mergeType, "",
 		`{"metadata":{"labels":{"a":"b"}},"metadata":{"annotations":{"` + pendingKey + `":""},"labels":{"` + labelKey + `":null}}}`},
-	"a merge patch with metadata in another case": {mergeType, "",
+	"a merge patch with keys in another case": {mergeType, "",
 		`{"Metadata":{"annotations":{"` + pendingKey + `":""}},"metadata":{"Annotations":{"` + pendingKey + `":""},"labels":{"` + labelKey + `":null}}}`},
-	"a merge patch with annotations null": {mergeType, "", `{"metadata":{"annotations":null,"labels":null}}`},
-	"a merge patch with metadata null":    {mergeType, "", `{"metadata":null}`},
-	"a merge patch with an empty value":   {mergeType, "", `{"metadata":{"labels":{"` + labelKey + `":""}}}`},
+	"a merge patch that sets annotations to null": {mergeType, "", `{"metadata":{"annotations":null,"labels":null}}`},
+	"a merge patch that sets metadata to null":    {mergeType, "", `{"metadata":null}`},
+	"a merge patch with an empty label value":     {mergeType, "", `{"metadata":{"labels":{"` + labelKey + `":""}}}`},
 	"a strategic merge patch that replaces metadata": {strategicType, "",
 		`{"metadata":{"$patch":"replace","name":"%NAME%"}}`},
 	"a strategic merge patch that deletes annotations": {strategicType, "",
@@ -62,32 +62,32 @@ var hostileUpdates = map[string]onObject{
 		`{"metadata":{"$retainKeys":["name"],"name":"%NAME%"}}`},
 	"a strategic merge patch on /status that deletes labels": {strategicType, "status",
 		`{"metadata":{"labels":{"$patch":"delete"}}}`},
-	"a JSON patch that tests, copies and moves": {jsonPatchType, "",
+	"a JSON patch that copies an empty value to the list": {jsonPatchType, "",
 		`[{"op":"add","path":"/metadata/annotations/a","value":""},` +
 			`{"op":"copy","from":"/metadata/annotations/a","path":"/metadata/annotations/nslifecycle.dev~1pending-initializers"}]`},
-	"a JSON patch that moves the list away": {jsonPatchType, "",
+	"a JSON patch that moves the list to another annotation": {jsonPatchType, "",
 		`[{"op":"move","from":"/metadata/annotations/nslifecycle.dev~1pending-initializers","path":"/metadata/annotations/a"},` +
 			`{"op":"remove","path":"/metadata/labels/nslifecycle.dev~1initializing"}]`},
 	"a JSON patch that replaces metadata/annotations": {jsonPatchType, "",
 		`[{"op":"replace","path":"/metadata/annotations","value":{}},{"op":"replace","path":"/metadata/labels","value":{}}]`},
-	"a JSON patch on /finalize's path in the object": {jsonPatchType, "finalize",
+	"a JSON patch on /finalize that removes the label": {jsonPatchType, "finalize",
 		`[{"op":"remove","path":"/metadata/labels/nslifecycle.dev~1initializing"}]`},
-	"an apply in YAML that names the list twice": {applyYAMLType, "?fieldManager=x&force=true",
+	"a YAML apply that contains the list twice": {applyYAMLType, "?fieldManager=x&force=true",
 		"apiVersion: v1\nkind: Namespace\nmetadata:\n  name: %NAME%\n  annotations:\n    " + pendingKey + ": absent.test.example.com\n    " + pendingKey + ": \"\"\n"},
-	"an apply in YAML with anchors": {applyYAMLType, "?fieldManager=x&force=true",
+	"a YAML apply with anchors": {applyYAMLType, "?fieldManager=x&force=true",
 		"apiVersion: v1\nkind: Namespace\nmetadata: &m\n  name: %NAME%\n  labels: &l {" + labelKey + ": \"\"}\n  annotations: {" + pendingKey + ": \"\"}\n"},
-	"an apply of the empty list": {applyYAMLType, "?fieldManager=x&force=true",
+	"an apply of an empty list": {applyYAMLType, "?fieldManager=x&force=true",
 		`{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"%NAME%","annotations":{"` + pendingKey + `":""}}}`},
-	"an apply on /status of the empty list": {applyYAMLType, "status?fieldManager=x&force=true",
+	"an apply of an empty list to /status": {applyYAMLType, "status?fieldManager=x&force=true",
 		`{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"%NAME%","annotations":{"` + pendingKey + `":""}}}`},
-	"an apply of another requester": {applyYAMLType, "?fieldManager=x&force=true",
+	"an apply that changes the requester": {applyYAMLType, "?fieldManager=x&force=true",
 		`{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"%NAME%","annotations":{"` + requesterKey + `":"mallory"}}}`},
-	"managedFields that own the list, by a merge patch": {mergeType, "",
+	"a merge patch that empties the list and resets managedFields": {mergeType, "",
 		`{"metadata":{"annotations":{"` + pendingKey + `":""},"managedFields":[{}]}}`},
 }
 
 var _ = Describe("The encoding of a request", func() {
-	It("does not let an ordinary user change the state of initialization", func(ctx context.Context) {
+	It("does not let an ordinary user change the state of an initialization", func(ctx context.Context) {
 		namespace := cluster.CreateInitializing(ctx, "encoding")
 		for name, attack := range hostileUpdates {
 			By(name)
@@ -97,7 +97,7 @@ var _ = Describe("The encoding of a request", func() {
 		}
 	}, SpecTimeout(specTimeout))
 
-	It("does not let a protobuf body change the state of initialization", func(ctx context.Context) {
+	It("does not let an ordinary user change the state of an initialization with a protobuf body", func(ctx context.Context) {
 		namespace := cluster.CreateInitializing(ctx, "protobuf")
 		for name, change := range map[string]func(*corev1.Namespace){
 			"without labels and annotations": func(n *corev1.Namespace) { n.Labels, n.Annotations = nil, nil },
@@ -116,7 +116,7 @@ var _ = Describe("The encoding of a request", func() {
 		}
 	}, SpecTimeout(specTimeout))
 
-	It("does not prevent the injection into a new namespace", func(ctx context.Context) {
+	It("does not let an ordinary user prevent the injection into a new namespace", func(ctx context.Context) {
 		cluster.Register(ctx, "create-encoding", "absent.test.example.com")
 		forged := `"labels":{"` + labelKey + `":"","nslifecycle.dev/x":"y"},"annotations":{"` + pendingKey + `":"","` + requesterKey + `":"mallory"}`
 		for contentType, bodies := range map[string][]string{
@@ -154,20 +154,20 @@ var _ = Describe("The encoding of a request", func() {
 		}
 	}, SpecTimeout(specTimeout))
 
-	It("does not let a protobuf body pass the gate", func(ctx context.Context) {
+	It("does not let an ordinary user bypass the gate with a protobuf body", func(ctx context.Context) {
 		namespace := cluster.CreateInitializing(ctx, "content-protobuf")
 		body := inProtobuf(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a"}})
 		_, err := send(ctx, cluster.Ordinary, http.MethodPost, "/api/v1/namespaces/"+namespace.Name+"/configmaps", protobufType, body)
 		Expect(err).To(BeForbiddenBy("gate"))
 	}, SpecTimeout(specTimeout))
 
-	It("is refused where CBOR is not enabled", func(ctx context.Context) {
+	It("is rejected if it is CBOR and CBOR is not enabled", func(ctx context.Context) {
 		_, err := send(ctx, cluster.Ordinary, http.MethodPost, "/api/v1/namespaces", cborType, []byte{0xd9, 0xd9, 0xf7, 0xa0})
 		Expect(err).To(HaveCode(http.StatusUnsupportedMediaType))
 	}, SpecTimeout(specTimeout))
 })
 
-// inProtobuf encodes an object of the core group.
+// inProtobuf encodes an object in the core group.
 func inProtobuf(object runtime.Object) []byte {
 	GinkgoHelper()
 	serializer := protobuf.NewSerializer(clientgoscheme.Scheme, clientgoscheme.Scheme)

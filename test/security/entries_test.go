@@ -20,10 +20,10 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// The duration of a write grows with the square of the number of entries of a map or list. With
-// 30,000 conditions, no write of a Namespace succeeds within its time limit. Long: a search for the
-// largest number, with writes of megabytes.
-var _ = Describe("The number of entries of an initializing Namespace", Label("long"), func() {
+// The duration of a write grows with the square of the number of entries in a map or list. With
+// 30,000 conditions, every write to a Namespace exceeds its time limit. These specs take a long
+// time because they send large requests.
+var _ = Describe("The number of entries in an initializing Namespace", Label("long"), func() {
 	const many = 5000
 
 	for name, fill := range map[string]func(*corev1.Namespace){
@@ -45,7 +45,7 @@ var _ = Describe("The number of entries of an initializing Namespace", Label("lo
 			}
 		},
 	} {
-		It("has a bound: "+name, func(ctx context.Context) {
+		It("is limited for "+name, func(ctx context.Context) {
 			namespace := cluster.CreateInitializing(ctx, "entries")
 			before := namespace.DeepCopy()
 			fill(namespace)
@@ -58,11 +58,11 @@ var _ = Describe("The number of entries of an initializing Namespace", Label("lo
 	}
 
 	for name, conditions := range map[string][]corev1.NamespaceCondition{
-		"empty types":      make([]corev1.NamespaceCondition, many),
-		"a large status":   {{Type: "corp.example.com/Ready", Status: corev1.ConditionStatus(strings.Repeat("s", 64<<10))}},
-		"far more of them": make([]corev1.NamespaceCondition, 12000),
+		"5000 empty types":  make([]corev1.NamespaceCondition, many),
+		"a large status":    {{Type: "corp.example.com/Ready", Status: corev1.ConditionStatus(strings.Repeat("s", 64<<10))}},
+		"12000 empty types": make([]corev1.NamespaceCondition, 12000),
 	} {
-		It("has a bound: conditions with "+name, func(ctx context.Context) {
+		It("is limited for conditions: "+name, func(ctx context.Context) {
 			namespace := cluster.CreateInitializing(ctx, "entries")
 			Eventually(func(g Gomega) {
 				now := cluster.GetNamespace(g, ctx, namespace.Name)
@@ -73,12 +73,12 @@ var _ = Describe("The number of entries of an initializing Namespace", Label("lo
 		}, SpecTimeout(specTimeout))
 	}
 
-	It("leaves room for the state, and does not prevent the namespace from being initialized and deleted", func(ctx context.Context) {
+	It("does not prevent the initialization and deletion of the namespace if it is the maximum", func(ctx context.Context) {
 		cluster.Register(ctx, "entries", "a.test.example.com", "b.test.example.com")
 		namespace := framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("entries"))
 		before := namespace.DeepCopy()
 		namespace.Finalizers = []string{"test.example.com/hold"}
-		// The label with the name counts as well.
+		// The limit includes the name label.
 		taken := len(namespace.Labels) - 1 + len(namespace.Finalizers)
 		annotations := map[string]string{}
 		for i := range 2000 - taken {
@@ -95,6 +95,6 @@ var _ = Describe("The number of entries of an initializing Namespace", Label("lo
 			g.Expect(cluster.GetNamespace(g, ctx, namespace.Name).DeletionTimestamp).NotTo(BeNil())
 		}).WithContext(ctx).Should(Succeed())
 		Expect(cluster.Ordinary.Patch(ctx, namespace.DeepCopy(), mergePatch(`{"metadata":{"finalizers":null}}`))).To(Succeed())
-		expectDeleted(ctx, namespace)
+		framework.ExpectDeleted(ctx, cluster.Admin, namespace)
 	}, SpecTimeout(specTimeout))
 })

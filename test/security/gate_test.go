@@ -13,14 +13,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/test/framework"
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// serviceBusGroup has a namespaced resource whose plural is "namespaces", like the group
+// serviceBusGroup has a namespaced resource with the plural "namespaces", like the group
 // servicebus.azure.com.
 const serviceBusGroup = "servicebus.test.example.com"
 
@@ -33,24 +32,24 @@ func makeServiceBus(namespace, name string) *unstructured.Unstructured {
 	return object
 }
 
-var _ = Describe("The gate for custom resources named namespaces", Ordered, ContinueOnFailure, func() {
-	var initializing, open *corev1.Namespace
+var _ = Describe("The gate for custom resources with the plural namespaces", Ordered, ContinueOnFailure, func() {
+	var initializing, initialized *corev1.Namespace
 
 	BeforeAll(func(ctx context.Context) {
 		installCRD(ctx, serviceBusGroup, "namespaces", "namespace", "Namespace", "sb", "Namespaced")
-		open = framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("open"))
+		initialized = framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("initialized"))
 		initializing = cluster.CreateInitializing(ctx, "plural")
-		for _, namespace := range []*corev1.Namespace{initializing, open} {
+		for _, namespace := range []*corev1.Namespace{initializing, initialized} {
 			Eventually(cluster.Initializer.Create).WithContext(ctx).
 				WithArguments(makeServiceBus(namespace.Name, "existing")).Should(Succeed())
 		}
 	}, NodeTimeout(time.Minute))
 
 	writes := map[string]func(ctx context.Context, namespace string) error{
-		"create": func(ctx context.Context, namespace string) error {
+		"CREATE": func(ctx context.Context, namespace string) error {
 			return cluster.Ordinary.Create(ctx, makeServiceBus(namespace, framework.Unique("new")))
 		},
-		"create with the gate's label": func(ctx context.Context, namespace string) error {
+		"CREATE with the initializing label": func(ctx context.Context, namespace string) error {
 			object := makeServiceBus(namespace, framework.Unique("new"))
 			object.SetLabels(map[string]string{"nslifecycle.dev/initializing": "true"})
 			return cluster.Ordinary.Create(ctx, object)
@@ -72,19 +71,19 @@ var _ = Describe("The gate for custom resources named namespaces", Ordered, Cont
 			return cluster.Ordinary.Patch(ctx, object, client.RawPatch(types.ApplyPatchType, mustEncode(object)),
 				&client.PatchOptions{FieldManager: "test"})
 		},
-		"patch of the status": func(ctx context.Context, namespace string) error {
+		"status patch": func(ctx context.Context, namespace string) error {
 			return cluster.Ordinary.Status().Patch(ctx, makeServiceBus(namespace, "existing"),
 				mergePatch(`{"status":{"a":"`+framework.Unique("b")+`"}}`))
 		},
-		"delete": func(ctx context.Context, namespace string) error {
+		"DELETE": func(ctx context.Context, namespace string) error {
 			return cluster.Ordinary.Delete(ctx, makeServiceBus(namespace, "existing"), client.DryRunAll)
 		},
 	}
 	for name, write := range writes {
-		It("refuses to "+name+" in an initializing namespace, but not in an initialized one", func(ctx context.Context) {
+		It("rejects writes to an initializing namespace, but not to an initialized one: "+name, func(ctx context.Context) {
 			Expect(write(ctx, initializing.Name)).To(BeForbiddenBy("gate",
 				`namespace "`+initializing.Name+`" is being initialized`))
-			Expect(write(ctx, open.Name)).To(Succeed())
+			Expect(write(ctx, initialized.Name)).To(Succeed())
 		}, SpecTimeout(time.Minute))
 	}
 
@@ -100,14 +99,14 @@ var _ = Describe("A terminating namespace that was being initialized", Ordered, 
 
 	BeforeAll(func(ctx context.Context) {
 		namespace = cluster.CreateInitializing(ctx, "terminating")
-		for _, object := range []client.Object{makePod("held"), wrappers.MakeConfigMap("", "untouched")} {
+		for _, object := range []client.Object{wrappers.MakePod("", "held"), wrappers.MakeConfigMap("", "untouched")} {
 			object.SetNamespace(namespace.Name)
 			object.SetFinalizers([]string{"test.example.com/hold"})
 			Eventually(cluster.Initializer.Create).WithContext(ctx).WithArguments(object).Should(Succeed())
 			DeferCleanup(func(ctx context.Context) { _ = cluster.Admin.Patch(ctx, object, withoutFinalizers) })
 		}
 		Expect(cluster.Ordinary.Delete(ctx, namespace)).To(Succeed())
-		// Pods are deleted before everything else, so the ConfigMap is not being deleted yet.
+		// The operator deletes Pods first, so the ConfigMap is not terminating yet.
 		Eventually(func(g Gomega) {
 			held := &corev1.Pod{}
 			g.Expect(cluster.Admin.Get(ctx, client.ObjectKey{Namespace: namespace.Name, Name: "held"}, held)).To(Succeed())
@@ -115,12 +114,12 @@ var _ = Describe("A terminating namespace that was being initialized", Ordered, 
 		}).WithContext(ctx).Should(Succeed())
 	}, NodeTimeout(time.Minute))
 
-	It("refuses to update an object that is not terminating", func(ctx context.Context) {
+	It("does not let a user update an object that is not terminating", func(ctx context.Context) {
 		Expect(cluster.Ordinary.Patch(ctx, wrappers.MakeConfigMap(namespace.Name, "untouched"),
 			mergePatch(`{"data":{"a":"b"}}`))).To(BeForbiddenBy("gate"))
 	}, SpecTimeout(time.Minute))
 
-	It("refuses ephemeral containers even in a terminating Pod", func(ctx context.Context) {
+	It("does not let a user add an ephemeral container, even to a terminating Pod", func(ctx context.Context) {
 		_, err := cluster.Ordinary.Clientset().CoreV1().Pods(namespace.Name).Patch(ctx, "held", types.StrategicMergePatchType,
 			[]byte(`{"spec":{"ephemeralContainers":[{"name":"d","image":"example.com/debug"}]}}`), metav1.PatchOptions{},
 			"ephemeralcontainers")
@@ -132,19 +131,6 @@ var _ = Describe("A terminating namespace that was being initialized", Ordered, 
 	}, SpecTimeout(time.Minute))
 
 	It("allows a controller without the initialize verb to remove its finalizer from a terminating object", func(ctx context.Context) {
-		held := makePod("held")
-		held.Namespace = namespace.Name
-		Expect(cluster.Ordinary.Patch(ctx, held, withoutFinalizers)).To(Succeed())
+		Expect(cluster.Ordinary.Patch(ctx, wrappers.MakePod(namespace.Name, "held"), withoutFinalizers)).To(Succeed())
 	}, SpecTimeout(time.Minute))
 })
-
-func makePod(name string) *corev1.Pod {
-	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec: corev1.PodSpec{
-			TerminationGracePeriodSeconds: ptr.To(int64(0)),
-			AutomountServiceAccountToken:  ptr.To(false),
-			Containers:                    []corev1.Container{{Name: "c", Image: "example.com/image"}},
-		},
-	}
-}

@@ -36,8 +36,8 @@ import (
 
 const (
 	hostileFinalizer = "removed.test.example.com/hold"
-	// hostileText has control sequences, reverses the text that follows it, and has a line that
-	// looks like an error of the plugin.
+	// hostileText contains control sequences, a character that reverses the subsequent text, and a
+	// line that looks like an error message of the plugin.
 	hostileText = "a\u009b2J\x1b]0;PWN\x07\u202e\ufeff\u2028\r\nerror: PWN"
 )
 
@@ -47,8 +47,8 @@ var hostileNames = []string{
 	"d\u202ePWN", "e\x1b]0;PWN\x07", "f\ufeff\u2028\u2069\u200bPWN", "g, secrets PWN", "h  secrets  PWN",
 }
 
-// An attacker who may create objects in one namespace chooses their names and the texts of their
-// conditions and Events. An administrator reads them.
+// An attacker who can create objects in one namespace chooses the names of the objects and the
+// texts of their conditions and Events. An administrator reads these names and texts.
 var _ = Describe("Hostile text", Ordered, ContinueOnFailure, func() {
 	var (
 		attacked   *framework.Cluster
@@ -81,7 +81,7 @@ var _ = Describe("Hostile text", Ordered, ContinueOnFailure, func() {
 		namespace := framework.CreateNamespace(ctx, attacked.Admin, framework.Unique("hostile")).Name
 		makeHostileBindings(ctx, attacked.Admin, namespace, hostileFinalizer)
 		makeHostileEvents(ctx, attacked.Admin, namespace)
-		refuseDeletion(ctx, attacked.Admin, namespace)
+		denyDeletion(ctx, attacked.Admin, namespace)
 		Expect(attacked.Admin.Delete(ctx, wrappers.MakeNamespace(namespace).Obj())).To(Succeed())
 
 		Eventually(func(g Gomega) {
@@ -94,7 +94,7 @@ var _ = Describe("Hostile text", Ordered, ContinueOnFailure, func() {
 				g.Expect(condition.Status).To(Equal(corev1.ConditionTrue), string(conditionType))
 			}
 			failure := nscondition.Find(now, corev1.NamespaceDeletionContentFailure)
-			g.Expect(failure.Message).To(ContainSubstring("PWN"), "the text of the attacker")
+			g.Expect(failure.Message).To(ContainSubstring("PWN"), "the message must contain the text of the attacker")
 			g.Expect(eventsAbout(g, ctx, attacked.Admin, now)).To(ContainElement(ContainSubstring("PWN")))
 		}).WithContext(ctx).Should(Succeed())
 
@@ -123,7 +123,7 @@ var _ = Describe("Hostile text", Ordered, ContinueOnFailure, func() {
 		for _, command := range commands {
 			expectHarmless(run(ctx, command...), strings.Join(command, " "))
 		}
-		Expect(run(ctx, "explain", namespace, "--progress-deadline=1s")).To(ContainSubstring("cannot be pasted into a shell safely"))
+		Expect(run(ctx, "explain", namespace, "--progress-deadline=1s")).To(ContainSubstring("pasted into a shell"))
 	}, SpecTimeout(3*time.Minute))
 
 	It("is escaped in terminals during an initialization", func(ctx context.Context) {
@@ -189,7 +189,7 @@ var _ = Describe("Hostile text", Ordered, ContinueOnFailure, func() {
 		Expect(rows).To(HaveLen(len(hostileNames)), "one row for each object")
 	}, SpecTimeout(time.Minute))
 
-	It("is escaped in a backup and restored from it", func(ctx context.Context) {
+	It("is escaped in a backup and restored from the backup", func(ctx context.Context) {
 		namespace := framework.CreateNamespace(ctx, attacked.Admin, framework.Unique("hostile"))
 		makeHostileBindings(ctx, attacked.Admin, namespace.Name)
 		saved := &corev1.ConfigMap{
@@ -207,8 +207,8 @@ var _ = Describe("Hostile text", Ordered, ContinueOnFailure, func() {
 
 		Expect(attacked.Admin.Delete(ctx, saved.DeepCopy())).To(Succeed())
 		Expect(attacked.Admin.DeleteAllOf(ctx, &rbacv1.RoleBinding{}, client.InNamespace(namespace.Name))).To(Succeed())
-		// Do not use server-side apply: the API server parses the body as YAML, and kubectl sends
-		// it unescaped.
+		// Do not use server-side apply: kubectl sends the text unescaped, and the API server parses
+		// the body as YAML.
 		output, err := attacked.Kubectl(ctx, attacked.Admin.Config, "apply", "-f", backup)
 		Expect(err).NotTo(HaveOccurred(), output)
 		var restored corev1.ConfigMap
@@ -225,7 +225,7 @@ var _ = Describe("Hostile text", Ordered, ContinueOnFailure, func() {
 	}, SpecTimeout(time.Minute))
 })
 
-// makeHostileBindings creates a RoleBinding with each of the hostile names.
+// makeHostileBindings creates a RoleBinding for each hostile name.
 func makeHostileBindings(ctx context.Context, c client.Client, namespace string, finalizers ...string) {
 	GinkgoHelper()
 	for _, name := range hostileNames {
@@ -240,13 +240,14 @@ func makeHostileBindings(ctx context.Context, c client.Client, namespace string,
 		var list rbacv1.RoleBindingList
 		Expect(c.List(ctx, &list, client.InNamespace(namespace))).To(Succeed())
 		for i := range list.Items {
-			// An object cannot be patched after its namespace was deleted.
+			// An object cannot be patched after its namespace is deleted.
 			Expect(client.IgnoreNotFound(c.Patch(ctx, &list.Items[i], withoutFinalizers))).To(Succeed())
 		}
 	})
 }
 
-// makeHostileEvents creates Events about the RoleBindings, one of which names a missing object.
+// makeHostileEvents creates Events about the RoleBindings. The text looks like a message about a
+// missing Secret.
 func makeHostileEvents(ctx context.Context, c client.Client, namespace string) {
 	GinkgoHelper()
 	for i, name := range hostileNames {
@@ -261,11 +262,11 @@ func makeHostileEvents(ctx context.Context, c client.Client, namespace string) {
 	}
 }
 
-// refuseDeletion makes the API server refuse the deletion of a ConfigMap, with a message that the
+// denyDeletion makes the API server deny the deletion of a ConfigMap with a message that the
 // attacker chooses.
-func refuseDeletion(ctx context.Context, c client.Client, namespace string) {
+func denyDeletion(ctx context.Context, c client.Client, namespace string) {
 	GinkgoHelper()
-	configMap := wrappers.MakeConfigMap(namespace, "refused")
+	configMap := wrappers.MakeConfigMap(namespace, "protected")
 	Expect(c.Create(ctx, configMap)).To(Succeed())
 	policy := &admissionv1.ValidatingAdmissionPolicy{
 		ObjectMeta: metav1.ObjectMeta{Name: namespace},
@@ -300,7 +301,8 @@ func refuseDeletion(ctx context.Context, c client.Client, namespace string) {
 	}).WithContext(ctx).Should(BeTrue())
 }
 
-// expectHarmless checks that the output of a command, which may have several lines, is harmless.
+// expectHarmless checks that no line in the output of a command contains characters that a terminal
+// interprets, looks like an error, or suggests a command chosen by the attacker.
 func expectHarmless(output, command string) {
 	GinkgoHelper()
 	for line := range strings.Lines(output) {
@@ -312,7 +314,8 @@ func expectHarmless(output, command string) {
 	}
 }
 
-// beOneLine succeeds for text without characters that a terminal interprets or hides.
+// beOneLine matches text without line breaks and other characters that a terminal interprets or
+// hides.
 func beOneLine() OmegaMatcher {
 	return Satisfy(func(text string) bool {
 		return utf8.ValidString(text) && !strings.ContainsFunc(text, func(char rune) bool {
@@ -321,7 +324,7 @@ func beOneLine() OmegaMatcher {
 	})
 }
 
-// eventsAbout returns the texts of the Events of the operator about a namespace.
+// eventsAbout returns the texts of the Events that the operator recorded about a namespace.
 func eventsAbout(g Gomega, ctx context.Context, c client.Client, namespace *corev1.Namespace) []string {
 	var list eventsv1.EventList
 	g.Expect(c.List(ctx, &list, client.InNamespace(metav1.NamespaceDefault))).To(Succeed())

@@ -27,11 +27,12 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/framework"
 )
 
-// specTimeout is the timeout of one spec. On a busy machine a control plane takes a minute to register a type.
+// specTimeout is the timeout of a spec. On a busy machine, a control plane can take a minute to
+// serve a new type.
 const specTimeout = 2 * time.Minute
 
-// send sends one request with a raw body that client-go would not produce. The error is the Status
-// that the API server returns.
+// send sends a request with a raw body that client-go would not produce. An error contains the
+// Status that the API server returned.
 func send(
 	ctx context.Context, user *framework.User, method, path, contentType string, body []byte,
 ) (map[string]any, error) {
@@ -60,7 +61,7 @@ func send(
 	return object, nil
 }
 
-// HaveCode matches an error of the API server with this HTTP status.
+// HaveCode matches an error returned by the API server with the given HTTP status code.
 func HaveCode(code int32) gomegatypes.GomegaMatcher {
 	return WithTransform(func(err error) int32 {
 		var status apierrors.APIStatus
@@ -81,19 +82,19 @@ func pathOf(namespace *corev1.Namespace, subresource string) string {
 	return path + "/" + subresource
 }
 
-// fill inserts the name of a namespace into a body.
+// fill replaces %NAME% in a body with the name of the namespace.
 func fill(body string, namespace *corev1.Namespace) string {
 	return strings.ReplaceAll(body, "%NAME%", namespace.Name)
 }
 
-// withoutFinalizers removes all finalizers of an object.
+// withoutFinalizers is a patch that removes all finalizers of an object.
 var withoutFinalizers = mergePatch(`{"metadata":{"finalizers":null}}`)
 
 func mergePatch(body string) client.Patch {
 	return client.RawPatch(types.MergePatchType, []byte(body))
 }
 
-// resultPatch sets the result of an initialization.
+// resultPatch returns a patch that sets the result of an initialization.
 func resultPatch(result string) client.Patch {
 	GinkgoHelper()
 	return mergePatch(string(mustEncode(map[string]any{"metadata": map[string]any{"annotations": map[string]string{
@@ -108,7 +109,7 @@ func mustEncode(value any) []byte {
 	return text
 }
 
-// repeatUntil calls a function until the channel is closed.
+// repeatUntil calls a function repeatedly until the channel is closed.
 func repeatUntil(stop <-chan struct{}, do func()) {
 	for {
 		select {
@@ -120,13 +121,13 @@ func repeatUntil(stop <-chan struct{}, do func()) {
 	}
 }
 
-// stateKeys are the annotations that policy inject writes.
+// stateKeys are the keys of the annotations that policy inject sets.
 var stateKeys = []string{
 	v1alpha1.AnnotationPendingInitializers, v1alpha1.AnnotationInitializers, v1alpha1.AnnotationRequestedBy,
 }
 
-// expectUnchanged checks that a namespace is still being initialized, with the state that policy
-// inject has written.
+// expectUnchanged checks that a namespace is still initializing and has the state that policy
+// inject set.
 func expectUnchanged(ctx context.Context, namespace *corev1.Namespace) {
 	GinkgoHelper()
 	now := cluster.GetNamespace(Default, ctx, namespace.Name)

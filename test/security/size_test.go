@@ -13,9 +13,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nslifecycle/nslifecycle/test/framework"
 )
 
-// Long: a search for the largest Namespace, with writes of megabytes.
+// These specs take a long time because they search for the largest possible Namespace with large
+// requests.
 var _ = Describe("The size of a Namespace", Label("long"), func() {
 	for name, enlarge := range map[string]func(*corev1.Namespace, string){
 		"an owner reference": func(n *corev1.Namespace, filler string) {
@@ -31,25 +34,25 @@ var _ = Describe("The size of a Namespace", Label("long"), func() {
 			})
 		},
 	} {
-		It("does not prevent a failure from being recorded and the namespace from being deleted: "+name, func(ctx context.Context) {
+		It("does not prevent a failure result or the deletion of the namespace: "+name, func(ctx context.Context) {
 			namespace := cluster.CreateInitializing(ctx, "size")
 			size := largest(ctx, namespace, enlarge)
 			AddReportEntry("largest filler", fmt.Sprint(size))
 			Expect(cluster.Initializer.Patch(ctx, namespace, resultPatch(failureResult))).To(Succeed())
-			expectDeleted(ctx, namespace)
+			framework.ExpectDeleted(ctx, cluster.Admin, namespace)
 		}, SpecTimeout(specTimeout))
 	}
 })
 
-// failureResult is the result of an initializer that has failed.
+// failureResult is the result of an initializer that failed.
 const failureResult = `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"quota exceeded"}`
 
-// largest makes a namespace as large as the API server allows for the ordinary user, and returns
-// the size of the filler.
+// largest makes a namespace as large as the API server allows an ordinary user, and returns the
+// size of the filler.
 func largest(ctx context.Context, namespace *corev1.Namespace, enlarge func(*corev1.Namespace, string)) int {
 	GinkgoHelper()
 	low, high := 0, 1600<<10
-	var refusal error
+	var rejection error
 	for high-low > 8 {
 		middle := (low + high) / 2
 		now := cluster.GetNamespace(Default, ctx, namespace.Name)
@@ -60,8 +63,8 @@ func largest(ctx context.Context, namespace *corev1.Namespace, enlarge func(*cor
 			low = middle
 			continue
 		}
-		high, refusal = middle, err
+		high, rejection = middle, err
 	}
-	AddReportEntry("refusal", fmt.Sprintf("%.300s", refusal))
+	AddReportEntry("rejection", fmt.Sprintf("%.300s", rejection))
 	return low
 }

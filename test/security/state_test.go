@@ -24,18 +24,20 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// A creator must not be able to make a later write of another user remove the state.
-var _ = Describe("A write that leaves out the state of an initialization", Ordered, ContinueOnFailure, func() {
+// A creator must not be able to make another user remove the state of an initialization with a
+// later request.
+var _ = Describe("A request that omits the state of an initialization", Ordered, ContinueOnFailure, func() {
 	const manager = "gitops"
 
 	BeforeAll(func(ctx context.Context) {
-		cluster.Register(ctx, "left-out", "a.test.example.com", "b.test.example.com")
+		cluster.Register(ctx, "omitted", "a.test.example.com", "b.test.example.com")
 	}, NodeTimeout(time.Minute))
 
-	// create creates a namespace as the ordinary user, changed by add.
+	// create creates a namespace as the ordinary user. If add is not nil, it changes the namespace
+	// before the creation.
 	create := func(ctx context.Context, add func(namespace *corev1.Namespace)) *corev1.Namespace {
 		GinkgoHelper()
-		namespace := wrappers.MakeNamespace(framework.Unique("left-out")).Obj()
+		namespace := wrappers.MakeNamespace(framework.Unique("omitted")).Obj()
 		if add != nil {
 			add(namespace)
 		}
@@ -43,7 +45,7 @@ var _ = Describe("A write that leaves out the state of an initialization", Order
 		Expect(namespace.Labels).To(HaveKeyWithValue(v1alpha1.LabelInitializing, "true"))
 		return namespace
 	}
-	// lastApplied returns what kubectl apply would record if it had set the state.
+	// lastApplied returns the annotation that kubectl apply would add if it had set the state.
 	lastApplied := func() string {
 		annotations := map[string]string{}
 		for _, key := range stateKeys {
@@ -57,7 +59,7 @@ var _ = Describe("A write that leaves out the state of an initialization", Order
 	manifest := func(name string) string {
 		return "apiVersion: v1\nkind: Namespace\nmetadata:\n  name: " + name + "\n  labels: {team: a}\n"
 	}
-	// fields claims the ownership of the given label and annotations.
+	// fields returns managed fields that contain the given labels and annotations.
 	fields := func(labels, annotations []string) *metav1.FieldsV1 {
 		owned := map[string]any{"f:labels": map[string]any{}, "f:annotations": map[string]any{}}
 		for _, key := range labels {
@@ -70,9 +72,9 @@ var _ = Describe("A write that leaves out the state of an initialization", Order
 	}
 
 	for applier, user := range map[string]func() *framework.User{
-		"an administrator":        func() *framework.User { return cluster.Admin },
-		"an initializer":          func() *framework.User { return cluster.Initializer },
-		"a user without the verb": func() *framework.User { return cluster.Ordinary },
+		"an administrator": func() *framework.User { return cluster.Admin },
+		"an initializer":   func() *framework.User { return cluster.Initializer },
+		"an ordinary user": func() *framework.User { return cluster.Ordinary },
 	} {
 		It("does not initialize a namespace with a planted last-applied-configuration when applied by "+applier, func(ctx context.Context) {
 			namespace := create(ctx, func(namespace *corev1.Namespace) {
@@ -98,7 +100,7 @@ var _ = Describe("A write that leaves out the state of an initialization", Order
 		}, SpecTimeout(time.Minute))
 	}
 
-	It("does not initialize a namespace whose state a user has adopted by server-side apply", func(ctx context.Context) {
+	It("does not initialize a namespace whose state a user owns through server-side apply", func(ctx context.Context) {
 		namespace := create(ctx, nil)
 		adopt := mustEncode(map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{
 			"name": namespace.Name, "labels": map[string]string{v1alpha1.LabelInitializing: "true"},
@@ -116,7 +118,7 @@ var _ = Describe("A write that leaves out the state of an initialization", Order
 		expectUnchanged(ctx, namespace)
 	}, SpecTimeout(time.Minute))
 
-	It("does not initialize a namespace whose last-applied-configuration a user has annotated later", func(ctx context.Context) {
+	It("does not initialize a namespace to which a user added a last-applied-configuration after its creation", func(ctx context.Context) {
 		namespace := create(ctx, nil)
 		_, err := cluster.Kubectl(ctx, cluster.Ordinary.Config, "annotate", "namespace", namespace.Name,
 			corev1.LastAppliedConfigAnnotation+"="+lastApplied())
@@ -129,7 +131,7 @@ var _ = Describe("A write that leaves out the state of an initialization", Order
 	for subresource, path := range map[string]string{"the object": "", "/status": "/status", "/finalize": "/finalize"} {
 		It("changes nothing if it is a PUT to "+subresource+" without labels and annotations", func(ctx context.Context) {
 			namespace := create(ctx, nil)
-			Eventually(func(g Gomega) { // The operator writes no status after this.
+			Eventually(func(g Gomega) { // Wait until the operator has updated the status.
 				g.Expect(cluster.GetNamespace(g, ctx, namespace.Name)).To(HaveCondition(
 					v1alpha1.ConditionInitializing, corev1.ConditionTrue, v1alpha1.ReasonPending))
 			}).WithContext(ctx).Should(Succeed())
@@ -159,7 +161,7 @@ var _ = Describe("A write that leaves out the state of an initialization", Order
 
 	It("does not remove a failure result", func(ctx context.Context) {
 		namespace := create(ctx, func(namespace *corev1.Namespace) {
-			namespace.Labels[v1alpha1.LabelDeletionProtection] = "true" // The operator does not delete the namespace.
+			namespace.Labels[v1alpha1.LabelDeletionProtection] = "true" // This keeps the operator from deleting the namespace.
 		})
 		Expect(cluster.Initializer.Patch(ctx, namespace.DeepCopy(), resultPatch(`{"status":"Failure"}`))).To(Succeed())
 		emptied := fmt.Sprintf(`{"metadata":{"annotations":{%q:"",%q:null}}}`,
@@ -172,7 +174,7 @@ var _ = Describe("A write that leaves out the state of an initialization", Order
 		Expect(cluster.GetNamespace(Default, ctx, namespace.Name).Annotations).To(
 			HaveKeyWithValue(v1alpha1.AnnotationInitializationResult, `{"status":"Failure"}`))
 
-		By("removing it explicitly, with the empty string")
+		By("removing the result explicitly with the empty string")
 		_, err = cluster.Kubectl(ctx, cluster.Ordinary.Config, "annotate", "--overwrite", "namespace", namespace.Name,
 			v1alpha1.AnnotationInitializationResult+"=")
 		Expect(err).To(BeDeniedBy("guard"))
@@ -183,7 +185,7 @@ var _ = Describe("A write that leaves out the state of an initialization", Order
 		expectUnchanged(ctx, namespace)
 	}, SpecTimeout(time.Minute))
 
-	It("initializes the namespace only with an empty list", func(ctx context.Context) {
+	It("completes the initialization only if it sends an empty list", func(ctx context.Context) {
 		namespace := create(ctx, nil)
 		_, err := cluster.Kubectl(ctx, cluster.Ordinary.Config, "annotate", "--overwrite", "namespace", namespace.Name,
 			v1alpha1.AnnotationPendingInitializers+"=")
@@ -200,7 +202,7 @@ var _ = Describe("A write that leaves out the state of an initialization", Order
 		Expect(now.Annotations).NotTo(HaveKey(v1alpha1.AnnotationPendingInitializers))
 	}, SpecTimeout(time.Minute))
 
-	It("accepts an empty list on an initialized namespace, as a repeated write sends it", func(ctx context.Context) {
+	It("is accepted if it sends an empty list again after the initialization", func(ctx context.Context) {
 		namespace := create(ctx, nil)
 		for range 2 {
 			_, err := cluster.Kubectl(ctx, cluster.Initializer.Config, "annotate", "--overwrite", "namespace", namespace.Name,
@@ -211,7 +213,7 @@ var _ = Describe("A write that leaves out the state of an initialization", Order
 		}
 	}, SpecTimeout(time.Minute))
 
-	It("does not accept another value", func(ctx context.Context) {
+	It("is rejected if it sends another value", func(ctx context.Context) {
 		namespace := create(ctx, nil)
 		for key, value := range map[string]string{
 			v1alpha1.AnnotationRequestedBy: "mallory", v1alpha1.AnnotationInitializers: "a.test.example.com",
@@ -251,18 +253,18 @@ var _ = Describe("The status of an initializing namespace", Ordered, ContinueOnF
 		now.Status.Conditions = []corev1.NamespaceCondition{turn}
 		Expect(cluster.Ordinary.Status().Update(ctx, now)).To(BeForbiddenBy("guard"))
 
-		By("pretending that the initializer was skipped")
+		By("forging the condition of a skipped initializer")
 		Expect(writeCondition(ctx, namespace, "slow.test.example.com/Initialized", v1alpha1.ReasonTimedOut, "m")).
 			To(BeForbiddenBy("guard", "conditions of nslifecycle"))
-		By("filling the status")
+		By("exceeding the maximum size of the status")
 		Expect(writeCondition(ctx, namespace, "corp.example.com/Ready", "R", strings.Repeat("m", 64<<10))).
 			To(BeForbiddenBy("guard", "64 KiB"))
-		By("reporting progress, as an initializer without the verb does")
+		By("reporting progress, as an initializer without the initialize verb can")
 		Expect(writeCondition(ctx, namespace, "slow.test.example.com/Initialized", "Retrying", "m")).To(Succeed())
 		expectUnchanged(ctx, namespace)
 	}, SpecTimeout(time.Minute))
 
-	It("does not let users forge this project's conditions on an initialized namespace, and does not affect other conditions", func(ctx context.Context) {
+	It("does not let users forge the conditions of this project on an initialized namespace, but allows other conditions", func(ctx context.Context) {
 		namespace := framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("status"))
 		for _, conditionType := range []string{"Initializing", v1alpha1.ConditionExpiring, v1alpha1.ConditionInitializerTurn} {
 			Expect(writeCondition(ctx, namespace, conditionType, "R", "m")).To(BeForbiddenBy("guard", "conditions of nslifecycle"))
@@ -271,7 +273,7 @@ var _ = Describe("The status of an initializing namespace", Ordered, ContinueOnF
 	}, SpecTimeout(time.Minute))
 })
 
-// writeCondition writes a condition of a namespace as the ordinary user.
+// writeCondition sets a condition of a namespace as the ordinary user.
 func writeCondition(ctx context.Context, namespace *corev1.Namespace, conditionType, reason, message string) error {
 	GinkgoHelper()
 	patch := mustEncode(map[string]any{"status": map[string]any{"conditions": []map[string]string{
@@ -280,8 +282,8 @@ func writeCondition(ctx context.Context, namespace *corev1.Namespace, conditionT
 	return cluster.Ordinary.Status().Patch(ctx, namespace.DeepCopy(), client.RawPatch(types.StrategicMergePatchType, patch))
 }
 
-// The creator of a namespace must not be able to make it so large that its state cannot be written.
-var _ = Describe("A namespace filled by its creator", Ordered, ContinueOnFailure, func() {
+// A creator must not be able to make a namespace so large that its state cannot be updated.
+var _ = Describe("A large namespace", Ordered, ContinueOnFailure, func() {
 	BeforeAll(func(ctx context.Context) {
 		cluster.RegisterConfiguration(ctx, wrappers.MakeConfiguration("full").
 			Initializer("full.test.example.com", v1alpha1.InitializerSettings{}))
@@ -307,13 +309,13 @@ var _ = Describe("A namespace filled by its creator", Ordered, ContinueOnFailure
 		},
 	}
 	for name, fill := range fillings {
-		It("is refused with too many "+name, func(ctx context.Context) {
+		It("is rejected if it exceeds the size limit with "+name, func(ctx context.Context) {
 			namespace := wrappers.MakeNamespace(framework.Unique("full")).Obj()
 			fill(namespace)
 			Expect(cluster.Ordinary.Create(ctx, namespace)).To(BeDeniedBy("guard", "128 KiB"))
 		}, SpecTimeout(time.Minute))
 
-		It("is refused with too many "+name+" while it is being initialized", func(ctx context.Context) {
+		It("cannot exceed the size limit with "+name+" during its initialization", func(ctx context.Context) {
 			namespace := framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("full"))
 			before := namespace.DeepCopy()
 			fill(namespace)
@@ -321,7 +323,7 @@ var _ = Describe("A namespace filled by its creator", Ordered, ContinueOnFailure
 		}, SpecTimeout(time.Minute))
 	}
 
-	It("can still fail if it has the maximum size", func(ctx context.Context) {
+	It("can fail its initialization if it has the maximum size", func(ctx context.Context) {
 		namespace := wrappers.MakeNamespace(framework.Unique("full")).Obj()
 		namespace.Annotations["example.com/a"] = strings.Repeat("x", 128<<10-200)
 		namespace.ManagedFields = []metav1.ManagedFieldsEntry{{
@@ -338,7 +340,7 @@ var _ = Describe("A namespace filled by its creator", Ordered, ContinueOnFailure
 		expectDeletionRequested(ctx, namespace)
 	}, SpecTimeout(time.Minute))
 
-	It("is accepted with the same annotations if no initializer selects it, and may shrink later", func(ctx context.Context) {
+	It("is accepted below the size limit, and a user can remove its annotations", func(ctx context.Context) {
 		namespace := wrappers.MakeNamespace(framework.Unique("full")).Obj()
 		namespace.Annotations["example.com/a"] = big
 		Expect(cluster.Ordinary.Create(ctx, namespace)).To(Succeed())
@@ -357,7 +359,7 @@ func expectDeletionRequested(ctx context.Context, namespace *corev1.Namespace) {
 	}).WithContext(ctx).Should(Succeed())
 }
 
-// manyFields returns about 600 KiB of entries for managedFields.
+// manyFields returns about 600 KiB of entries for managed fields.
 func manyFields() string {
 	var fields []string
 	for i := range 3000 {
@@ -383,17 +385,17 @@ var _ = Describe("A result that is not a valid metav1.Status", Ordered, Continue
 		"a trailing comma":            `{"status":"Failure",}`,
 		"duplicate keys":              `{"status":"Failure","status":"Success"}`,
 	} {
-		It("fails the namespace: "+name, func(ctx context.Context) {
+		It("fails the initialization if it contains "+name, func(ctx context.Context) {
 			namespace := setResult(ctx, result)
 			expectDeletionRequested(ctx, namespace)
 		}, SpecTimeout(time.Minute))
 	}
 
 	for name, result := range map[string]string{
-		"nested":  `{"details":{"status":"Failure"}}`,
-		"escaped": `{"\u0073tatus":"Failure"}`,
+		"a nested status":       `{"details":{"status":"Failure"}}`,
+		"an escaped status key": `{"\u0073tatus":"Failure"}`,
 	} {
-		It("does not fail the namespace: "+name, func(ctx context.Context) {
+		It("does not fail the initialization if it contains "+name, func(ctx context.Context) {
 			namespace := setResult(ctx, result)
 			Eventually(func(g Gomega) {
 				g.Expect(cluster.GetNamespace(g, ctx, namespace.Name)).To(HaveCondition(
@@ -405,8 +407,9 @@ var _ = Describe("A result that is not a valid metav1.Status", Ordered, Continue
 	}
 })
 
-// Without a set, policy inject does not run and does not replace what users send.
-var _ = Describe("Without a NamespaceInitializerSet", Ordered, func() {
+// Without a NamespaceInitializerSet, policy inject does not run and does not replace the state that
+// users send.
+var _ = Describe("A cluster without a NamespaceInitializerSet", Ordered, func() {
 	BeforeAll(func(ctx context.Context) {
 		cluster.StopManager()
 		DeferCleanup(func(ctx context.Context) { cluster.StartManager(ctx) })
@@ -414,19 +417,19 @@ var _ = Describe("Without a NamespaceInitializerSet", Ordered, func() {
 		Expect(client.IgnoreNotFound(cluster.Admin.Delete(ctx, set))).To(Succeed())
 	}, NodeTimeout(time.Minute))
 
-	It("refuses a new namespace with a state that its creator has forged", func(ctx context.Context) {
+	It("rejects a new namespace with forged state", func(ctx context.Context) {
 		forge := func() error {
 			return cluster.Ordinary.Create(ctx, wrappers.MakeNamespace(framework.Unique("forged")).
 				Initializers("forged.test.example.com").
 				Annotation(v1alpha1.AnnotationRequestedBy, framework.OrdinaryUser).Obj())
 		}
-		// The API server may not have observed the deletion of the set yet.
+		// The API server might not have observed the deletion of the NamespaceInitializerSet yet.
 		Eventually(forge).WithContext(ctx).Should(BeDeniedBy("require-set"))
 		Expect(cluster.Ordinary.Create(ctx, wrappers.MakeNamespace(framework.Unique("forged")).
 			Annotation(v1alpha1.AnnotationRequestedBy, framework.OrdinaryUser).Obj())).To(BeDeniedBy("guard"))
 	}, SpecTimeout(time.Minute))
 
-	It("lets users create namespaces", func(ctx context.Context) {
+	It("allows users to create namespaces", func(ctx context.Context) {
 		namespace := framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("plain"))
 		Expect(namespace.Labels).NotTo(HaveKey(v1alpha1.LabelInitializing))
 	}, SpecTimeout(time.Minute))

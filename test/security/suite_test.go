@@ -17,7 +17,6 @@ import (
 // cluster is shared by all specs that do not modify the installation.
 var cluster *framework.Cluster
 
-// The matchers of this suite.
 var (
 	HaveCondition = matchers.HaveCondition
 	BeDeniedBy    = matchers.BeDeniedBy

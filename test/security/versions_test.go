@@ -59,18 +59,18 @@ func installCRD(ctx context.Context, group, plural, singular, kind, short, scope
 	}
 }
 
-// write is a request that the gate must refuse. %NAME% is the initializing namespace.
+// write is a request that must be rejected. %NAME% is the initializing namespace.
 type write struct{ method, path, contentType, body string }
 
-// otherVersions write objects through versions or groups other than the storage version.
+// otherVersions are requests that use various types, versions, groups and names.
 var otherVersions = map[string]write{
 	"HorizontalPodAutoscaler v1": {http.MethodPost, "/apis/autoscaling/v1/namespaces/%NAME%/horizontalpodautoscalers", jsonType,
 		`{"apiVersion":"autoscaling/v1","kind":"HorizontalPodAutoscaler","metadata":{"name":"a"},"spec":{"maxReplicas":1,"scaleTargetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"d"}}}`},
 	"HorizontalPodAutoscaler v2": {http.MethodPost, "/apis/autoscaling/v2/namespaces/%NAME%/horizontalpodautoscalers", jsonType,
 		`{"apiVersion":"autoscaling/v2","kind":"HorizontalPodAutoscaler","metadata":{"name":"a"},"spec":{"maxReplicas":1,"scaleTargetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"d"}}}`},
-	"Event of the core group": {http.MethodPost, "/api/v1/namespaces/%NAME%/events", jsonType,
+	"Event in the core group": {http.MethodPost, "/api/v1/namespaces/%NAME%/events", jsonType,
 		`{"apiVersion":"v1","kind":"Event","metadata":{"name":"a"},"involvedObject":{"namespace":"%NAME%"}}`},
-	"Event of events.k8s.io": {http.MethodPost, "/apis/events.k8s.io/v1/namespaces/%NAME%/events", jsonType,
+	"Event in events.k8s.io": {http.MethodPost, "/apis/events.k8s.io/v1/namespaces/%NAME%/events", jsonType,
 		`{"apiVersion":"events.k8s.io/v1","kind":"Event","metadata":{"name":"a"},"eventTime":"2026-01-01T00:00:00.000000Z","type":"Normal","reason":"r","action":"a","reportingController":"example.com/c","reportingInstance":"i","regarding":{"namespace":"%NAME%"}}`},
 	"Lease": {http.MethodPost, "/apis/coordination.k8s.io/v1/namespaces/%NAME%/leases", jsonType,
 		`{"apiVersion":"coordination.k8s.io/v1","kind":"Lease","metadata":{"name":"a"}}`},
@@ -84,9 +84,9 @@ var otherVersions = map[string]write{
 		`{"apiVersion":"apps/v1","kind":"ControllerRevision","metadata":{"name":"a"},"revision":1,"data":{}}`},
 	"Binding": {http.MethodPost, "/api/v1/namespaces/%NAME%/bindings", jsonType,
 		`{"apiVersion":"v1","kind":"Binding","metadata":{"name":"existing"},"target":{"kind":"Node","name":"n"}}`},
-	"resize of a Pod": {http.MethodPatch, "/api/v1/namespaces/%NAME%/pods/existing/resize", mergeType,
+	"Pod resize": {http.MethodPatch, "/api/v1/namespaces/%NAME%/pods/existing/resize", mergeType,
 		`{"spec":{"containers":[{"name":"c","image":"example.com/i","resources":{"requests":{"cpu":"2"}}}]}}`},
-	"dry run of a Secret": {http.MethodPost, "/api/v1/namespaces/%NAME%/secrets?dryRun=All", jsonType,
+	"Secret in a dry run": {http.MethodPost, "/api/v1/namespaces/%NAME%/secrets?dryRun=All", jsonType,
 		`{"apiVersion":"v1","kind":"Secret","metadata":{"name":"a"}}`},
 	"a path with a percent-encoded name": {http.MethodPost, "/api/v1/namespaces/%NAME%%2fconfigmaps", jsonType, configMapA},
 	"a custom resource in v1": {http.MethodPost, "/apis/%GROUP%/v1/namespaces/%NAME%/gadgets", jsonType,
@@ -100,13 +100,13 @@ var otherVersions = map[string]write{
 	"the status of a custom resource in v2": {http.MethodPatch, "/apis/%GROUP%/v2/namespaces/%NAME%/gadgets/existing/status", mergeType, `{"status":{"replicas":3}}`},
 	"a custom resource of kind Namespace": {http.MethodPost, "/apis/kind.%GROUP%/v1/namespaces/%NAME%/spaces", jsonType,
 		`{"apiVersion":"kind.%GROUP%/v1","kind":"Namespace","metadata":{"name":"a"}}`},
-	"a custom resource with singular and short name of namespaces": {http.MethodPost, "/apis/names.%GROUP%/v1/namespaces/%NAME%/areas", jsonType,
+	"a custom resource with the singular and short name of Namespaces": {http.MethodPost, "/apis/names.%GROUP%/v1/namespaces/%NAME%/areas", jsonType,
 		`{"apiVersion":"names.%GROUP%/v1","kind":"Area","metadata":{"name":"a","labels":{"x":"y"}}}`},
 }
 
-// notServed are paths and bodies that the API server itself refuses.
+// notServed are requests that the API server rejects before admission.
 var notServed = map[string]write{
-	"a body that names another namespace": {http.MethodPost, "/api/v1/namespaces/%NAME%/configmaps", jsonType,
+	"a body with another namespace": {http.MethodPost, "/api/v1/namespaces/%NAME%/configmaps", jsonType,
 		`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","namespace":"default"}}`},
 	"a path with two slashes": {http.MethodPost, "/api/v1//namespaces/%NAME%/configmaps", jsonType, configMapA},
 	"the watch prefix":        {http.MethodPost, "/api/v1/watch/namespaces/%NAME%/configmaps", jsonType, configMapA},
@@ -118,13 +118,13 @@ var notServed = map[string]write{
 
 const configMapA = `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"}}`
 
-// pluralNamespaces are requests for namespaced custom resources whose plural is namespaces.
+// pluralNamespaces are requests for namespaced custom resources with the plural "namespaces".
 var pluralNamespaces = map[string]write{
 	"POST": {http.MethodPost, "/apis/%GROUP%/v1/namespaces/%NAME%/namespaces", jsonType,
 		`{"apiVersion":"%GROUP%/v1","kind":"Space","metadata":{"name":"a"}}`},
 	"POST with generateName": {http.MethodPost, "/apis/%GROUP%/v2/namespaces/%NAME%/namespaces", jsonType,
 		`{"apiVersion":"%GROUP%/v2","kind":"Space","metadata":{"generateName":"a-"}}`},
-	"POST with the label of the gate": {http.MethodPost, "/apis/%GROUP%/v1/namespaces/%NAME%/namespaces", jsonType,
+	"POST with the initializing label": {http.MethodPost, "/apis/%GROUP%/v1/namespaces/%NAME%/namespaces", jsonType,
 		`{"apiVersion":"%GROUP%/v1","kind":"Space","metadata":{"name":"b","labels":{"nslifecycle.dev/initializing":"true"}}}`},
 	"PATCH": {http.MethodPatch, "/apis/%GROUP%/v2/namespaces/%NAME%/namespaces/existing", mergeType, `{"spec":{"replicas":7}}`},
 	"apply": {http.MethodPatch, "/apis/%GROUP%/v1/namespaces/%NAME%/namespaces/existing?fieldManager=x&force=true", applyYAMLType,
@@ -136,11 +136,11 @@ var pluralNamespaces = map[string]write{
 		`{"apiVersion":"autoscaling/v1","kind":"Scale","metadata":{"name":"existing","namespace":"%NAME%"},"spec":{"replicas":3}}`},
 	"DELETE":           {http.MethodDelete, "/apis/%GROUP%/v1/namespaces/%NAME%/namespaces/existing", jsonType, `{}`},
 	"deletecollection": {http.MethodDelete, "/apis/%GROUP%/v1/namespaces/%NAME%/namespaces", jsonType, `{}`},
-	// The API server reads <namespace> as the name of the object as well.
-	"PATCH of the short path":  {http.MethodPatch, "/apis/%GROUP%/v1/namespaces/%NAME%", mergeType, `{"spec":{"replicas":9}}`},
-	"apply to the short path":  {http.MethodPatch, "/apis/%GROUP%/v1/namespaces/%NAME%?fieldManager=x&force=true", applyYAMLType, `{"apiVersion":"%GROUP%/v1","kind":"Space","metadata":{"name":"%NAME%"}}`},
-	"status of the short path": {http.MethodPatch, "/apis/%GROUP%/v1/namespaces/%NAME%/status", mergeType, `{"status":{"replicas":3}}`},
-	"DELETE of the short path": {http.MethodDelete, "/apis/%GROUP%/v1/namespaces/%NAME%", jsonType, `{}`},
+	// The API server also parses <namespace> as the name of the object.
+	"PATCH on the short path":        {http.MethodPatch, "/apis/%GROUP%/v1/namespaces/%NAME%", mergeType, `{"spec":{"replicas":9}}`},
+	"apply on the short path":        {http.MethodPatch, "/apis/%GROUP%/v1/namespaces/%NAME%?fieldManager=x&force=true", applyYAMLType, `{"apiVersion":"%GROUP%/v1","kind":"Space","metadata":{"name":"%NAME%"}}`},
+	"status patch on the short path": {http.MethodPatch, "/apis/%GROUP%/v1/namespaces/%NAME%/status", mergeType, `{"status":{"replicas":3}}`},
+	"DELETE on the short path":       {http.MethodDelete, "/apis/%GROUP%/v1/namespaces/%NAME%", jsonType, `{}`},
 }
 
 var _ = Describe("The name and the version of a type", Ordered, ContinueOnFailure, func() {
@@ -170,30 +170,30 @@ var _ = Describe("The name and the version of a type", Ordered, ContinueOnFailur
 	}, NodeTimeout(specTimeout))
 
 	for name, one := range otherVersions {
-		It("does not let an ordinary user past the gate: "+name, func(ctx context.Context) {
+		It("does not let an ordinary user bypass the gate: "+name, func(ctx context.Context) {
 			_, err := send(ctx, cluster.Ordinary, one.method, in(one.path, group, namespace), one.contentType, []byte(in(one.body, group, namespace)))
 			Expect(err).To(BeForbiddenBy("gate"))
 		}, SpecTimeout(specTimeout))
 	}
 
 	for name, one := range notServed {
-		It("does not let an ordinary user past the API server: "+name, func(ctx context.Context) {
+		It("does not let an ordinary user bypass the API server: "+name, func(ctx context.Context) {
 			_, err := send(ctx, cluster.Ordinary, one.method, in(one.path, group, namespace), one.contentType, []byte(in(one.body, group, namespace)))
 			Expect(err).To(HaveOccurred())
 		}, SpecTimeout(specTimeout))
 	}
 
 	for name, one := range pluralNamespaces {
-		It("does not let an ordinary user past the gate in a type named namespaces: "+name, func(ctx context.Context) {
+		It("does not let an ordinary user bypass the gate with the plural namespaces: "+name, func(ctx context.Context) {
 			spaces := "plural." + group
 			_, err := send(ctx, cluster.Ordinary, one.method, in(one.path, spaces, namespace), one.contentType, []byte(in(one.body, spaces, namespace)))
 			Expect(err).To(Satisfy(apierrors.IsForbidden))
 		}, SpecTimeout(specTimeout))
 	}
 
-	// The API server interprets the name of such an object as the name of a namespace, and serves
-	// no such object by name.
-	It("does not change a namespace through cluster-scoped objects of a type named namespaces", func(ctx context.Context) {
+	// The API server interprets the name of such an object as the name of a namespace, so it does
+	// not serve such an object by name.
+	It("does not let an ordinary user change a Namespace through cluster-scoped objects with the plural namespaces", func(ctx context.Context) {
 		spaces := "cluster." + group
 		for _, name := range []string{"a", namespace.Name} {
 			body := `{"apiVersion":"` + spaces + `/v1","kind":"Space","metadata":{"name":"` + name + `"}}`

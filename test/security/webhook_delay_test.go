@@ -25,12 +25,13 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// longestDelay is the maximum delay of a request by the webhook of these specs: longer than the
-// grace period with one API server and no webhooks, shorter than the one with webhooks.
+// longestDelay is the maximum time for which the webhook delays a request. It is longer than the
+// grace period with one API server and no webhooks, and shorter than the grace period with
+// webhooks.
 const longestDelay = 3 * time.Second
 
-// A spec takes more than 5 s, which is the grace period of a deletion with such a webhook.
-var _ = Describe("A request that a webhook delays until its namespace is created again", func() {
+// Each spec takes more than 5 s, because this is the grace period with such a webhook.
+var _ = Describe("A request that a webhook delays until its namespace is recreated", func() {
 	const (
 		create  = admissionregistrationv1.Create
 		update  = admissionregistrationv1.Update
@@ -74,8 +75,9 @@ var _ = Describe("A request that a webhook delays until its namespace is created
 		Expect(err).To(MatchError(ContainSubstring("not found")), "the old namespace has no such Pod")
 	}, SpecTimeout(time.Minute))
 
-	// The API server repeats the admission of these, so the gate refuses them after any delay.
-	DescribeTable("changes nothing in the initializing namespace of another user",
+	// The API server repeats admission for these requests, so the gate rejects them after any
+	// delay.
+	DescribeTable("does not change an object in the initializing namespace of another user",
 		func(ctx context.Context, operation admissionregistrationv1.OperationType, request func(context.Context, client.Object) error) {
 			cluster.Register(ctx, name, "absent.test.example.com")
 			webhook := installValidating(ctx, name, operation, "configmaps")
@@ -95,7 +97,7 @@ var _ = Describe("A request that a webhook delays until its namespace is created
 	)
 })
 
-// settingsIn returns a ConfigMap that the old and the new namespace contain.
+// settingsIn returns the ConfigMap that both the old and the new namespace contain.
 func settingsIn(namespace string) *corev1.ConfigMap {
 	return wrappers.MakeConfigMap(namespace, "settings")
 }
@@ -117,27 +119,28 @@ func expectNoRoleBindings(ctx context.Context, namespace string) {
 	}).WithContext(ctx).Should(Succeed())
 }
 
-// exec sends the request of `kubectl exec` for Pod "agent", as the ordinary user.
+// exec sends the request of `kubectl exec` for the Pod "agent" as the ordinary user.
 func exec(ctx context.Context, namespace string) error {
 	return cluster.Ordinary.Clientset().CoreV1().RESTClient().Post().Namespace(namespace).Resource("pods").Name("agent").
 		SubResource("exec").VersionedParams(&corev1.PodExecOptions{Command: []string{"id"}, Stdout: true}, scheme.ParameterCodec).
 		Do(ctx).Error()
 }
 
-// delayingWebhook delays requests of the ordinary user until the namespace has been created again,
-// but for no longer than longestDelay.
+// delayingWebhook delays requests by the ordinary user until the namespace is recreated, but for no
+// longer than longestDelay.
 type delayingWebhook struct {
 	received, recreated chan struct{}
 	once                sync.Once
 }
 
-// answer denies dry runs, which shows that the API server calls the webhook.
+// answer returns the reason to deny a request, or "" to allow it. It denies dry runs, so that a
+// spec can check that the API server calls the webhook.
 func (w *delayingWebhook) answer(request *admissionv1.AdmissionRequest) string {
 	if ptr.Deref(request.DryRun, false) {
 		return "the webhook is called"
 	}
 	if request.UserInfo.Username != framework.OrdinaryUser {
-		return "" // The request is from the operator.
+		return "" // The operator sent the request.
 	}
 	w.once.Do(func() { close(w.received) })
 	select {
@@ -147,7 +150,7 @@ func (w *delayingWebhook) answer(request *admissionv1.AdmissionRequest) string {
 	return ""
 }
 
-// send sends a request and returns when the webhook has received it.
+// send sends a request and returns after the webhook receives it.
 func (w *delayingWebhook) send(ctx context.Context, request func() error) <-chan error {
 	GinkgoHelper()
 	result := make(chan error, 1)
@@ -156,7 +159,7 @@ func (w *delayingWebhook) send(ctx context.Context, request func() error) <-chan
 	return result
 }
 
-// recreate deletes a namespace and creates it again as another user as soon as that is possible.
+// recreate deletes a namespace and creates it again as another user as soon as possible.
 func (w *delayingWebhook) recreate(ctx context.Context, name string) *corev1.Namespace {
 	GinkgoHelper()
 	old := cluster.GetNamespace(Default, ctx, name)
@@ -168,17 +171,11 @@ func (w *delayingWebhook) recreate(ctx context.Context, name string) *corev1.Nam
 		return bob.Create(ctx, recreated)
 	}).WithContext(ctx).Should(Succeed())
 	Expect(recreated.UID).NotTo(Equal(old.UID))
-	// Objects of an initializer, which the delayed request must not reach.
-	Expect(cluster.Initializer.Create(ctx, agentIn(name))).To(Succeed())
+	// The initializer creates these objects. The delayed request must not affect them.
+	Expect(cluster.Initializer.Create(ctx, wrappers.MakePod(name, "agent"))).To(Succeed())
 	Expect(cluster.Initializer.Create(ctx, settingsIn(name))).To(Succeed())
 	close(w.recreated)
 	return recreated
-}
-
-func agentIn(namespace string) *corev1.Pod {
-	agent := makePod("agent")
-	agent.Namespace = namespace
-	return agent
 }
 
 // installValidating installs a validating webhook for one namespace until the spec ends. It runs
@@ -200,7 +197,7 @@ func installValidating(
 }
 
 // installMutating installs a mutating webhook for one namespace until the spec ends. It runs after
-// NamespaceLifecycle, the plugin of the API server that refuses to create in a terminating namespace.
+// NamespaceLifecycle, the admission plugin that rejects new objects in a terminating namespace.
 func installMutating(
 	ctx context.Context, namespace string, operation admissionregistrationv1.OperationType, resource string,
 ) *delayingWebhook {
@@ -245,7 +242,7 @@ func rulesFor(
 		}
 	}
 	return []admissionregistrationv1.RuleWithOperations{
-		rule(operation, resource), rule(admissionregistrationv1.Update, "configmaps"), // from the dry run
+		rule(operation, resource), rule(admissionregistrationv1.Update, "configmaps"), // The dry run in install sends this request.
 	}
 }
 

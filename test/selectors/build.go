@@ -34,7 +34,8 @@ func AsKubernetes(selector *v1alpha1.NamespaceSelector) *metav1.LabelSelector {
 	return result
 }
 
-// matchLabels returns a selector of alternating keys and values.
+// matchLabels returns a selector for the given labels. The arguments alternate between keys and
+// values.
 func matchLabels(pairs ...string) *v1alpha1.NamespaceSelector {
 	selector := &v1alpha1.NamespaceSelector{MatchLabels: map[string]v1alpha1.LabelValue{}}
 	for i := 0; i < len(pairs); i += 2 {
@@ -54,7 +55,7 @@ func expressions(of ...v1alpha1.NamespaceSelectorRequirement) []v1alpha1.Namespa
 	return append([]v1alpha1.NamespaceSelectorRequirement{}, of...)
 }
 
-// both returns a selector that selects the namespaces that both selectors select.
+// both returns a selector for the namespaces that both a and b select.
 func both(a, b *v1alpha1.NamespaceSelector) *v1alpha1.NamespaceSelector {
 	labels := maps.Clone(a.MatchLabels)
 	if labels == nil {
@@ -66,7 +67,7 @@ func both(a, b *v1alpha1.NamespaceSelector) *v1alpha1.NamespaceSelector {
 	}
 }
 
-// numbered returns alternating keys and values.
+// numbered returns arguments for matchLabels.
 func numbered(count int) []string {
 	var pairs []string
 	for i := range count {

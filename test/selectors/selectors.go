@@ -1,8 +1,8 @@
 // Copyright The nslifecycle Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package selectors contains namespace selectors and labels, for tests that compare which namespaces
-// Kubernetes, the operator and the admission policy select.
+// Package selectors contains namespace selectors and labels. Tests use them to check that
+// Kubernetes, the operator and the admission policy select the same namespaces.
 package selectors
 
 import (
@@ -13,13 +13,13 @@ import (
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 )
 
-// The label keys of most selectors.
+// Label keys that most selectors use.
 const (
 	team = "team"
 	tier = "corp.example.com/tier"
 )
 
-// All returns selectors by name. They are valid and fit into one configuration.
+// All returns valid selectors by name. Together they fit into one configuration.
 func All() map[string]*v1alpha1.NamespaceSelector {
 	const (
 		in, notIn       = metav1.LabelSelectorOpIn, metav1.LabelSelectorOpNotIn
@@ -86,7 +86,7 @@ func All() map[string]*v1alpha1.NamespaceSelector {
 	return all
 }
 
-// Labels returns labels of namespaces by name.
+// Labels returns sets of namespace labels by name.
 func Labels() map[string]map[string]string {
 	all := map[string]map[string]string{
 		"none":        nil,

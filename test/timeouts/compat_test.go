@@ -21,7 +21,7 @@ import (
 // With config/compat, the write that empties the list does not remove the label: the operator removes
 // it afterwards.
 var _ = Describe("Before Kubernetes 1.36", func() {
-	It("a namespace is opened if its initializers have timed out or are deregistered", func(ctx context.Context) {
+	It("users can write to a namespace whose initializers have timed out or are deregistered", func(ctx context.Context) {
 		compat, err := controlplane.Start(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(func() { Expect(compat.Stop()).To(Succeed()) })

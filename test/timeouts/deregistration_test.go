@@ -34,7 +34,7 @@ var _ = Describe("Deregistration", func() {
 		deleted := time.Now()
 		Expect(admin.Delete(ctx, removed)).To(Succeed())
 
-		now := expectOpen(ctx, all.Name)
+		now := expectWritable(ctx, all.Name)
 		Expect(time.Since(deleted)).To(BeNumerically(">=", initialization.DeregistrationDelay))
 		Expect(now).To(HaveCondition(v1alpha1.ConditionInitializing, corev1.ConditionFalse, v1alpha1.ReasonCompleted,
 			first+" and "+last+", which were skipped"))
@@ -49,10 +49,10 @@ var _ = Describe("Deregistration", func() {
 				Equal("middle.test.example.com,"+first+","+last)))
 		}
 		Expect(admin.Delete(ctx, kept)).To(Succeed())
-		expectOpen(ctx, some.Name)
+		expectWritable(ctx, some.Name)
 	}, SpecTimeout(time.Minute))
 
-	It("of one initializer of a configuration does not affect the others", func(ctx context.Context) {
+	It("of one initializer in a configuration does not affect the other initializers", func(ctx context.Context) {
 		runManager(ctx)
 		configuration := register(ctx, initializer(first), initializer(slow), initializer(last))
 		namespace := create(ctx, wrappers.MakeNamespace("shrunk"))
@@ -68,17 +68,17 @@ var _ = Describe("Deregistration", func() {
 		Consistently(func(g Gomega) { g.Expect(pendingOf(get(g, ctx, namespace.Name))).To(Equal(slow)) }).
 			WithContext(ctx).Should(Succeed())
 		Expect(finish(ctx, namespace.Name, slow)).To(Succeed())
-		now := expectOpen(ctx, namespace.Name)
+		now := expectWritable(ctx, namespace.Name)
 		Expect(now).To(HaveCondition(ownCondition(slow), corev1.ConditionTrue, v1alpha1.ReasonCompleted))
 		Expect(now).To(HaveCondition(ownCondition(first), corev1.ConditionFalse, v1alpha1.ReasonDeregistered))
 	}, SpecTimeout(time.Minute))
 
-	It("requires that the configuration does not exist, and is not recreated soon", func(ctx context.Context) {
+	It("does not occur while the configuration exists, or if it is recreated within the delay", func(ctx context.Context) {
 		runManager(ctx)
 		configuration := register(ctx, initializer(slow))
 		namespace := create(ctx, wrappers.MakeNamespace("again"))
 		isWaiting := func(g Gomega) { g.Expect(pendingOf(get(g, ctx, namespace.Name))).To(Equal(slow)) }
-		// Two interruptions of 3 s do not count as one of 5 s.
+		// Two interruptions of 3 s are not treated as one interruption of 5 s.
 		for range 2 {
 			Expect(admin.Delete(ctx, configuration)).To(Succeed())
 			Consistently(isWaiting, 3*time.Second).WithContext(ctx).Should(Succeed())
@@ -94,7 +94,7 @@ var _ = Describe("Deregistration", func() {
 		Expect(admin.Delete(ctx, configuration)).To(Succeed()) // The finalizer prevents the deletion.
 		Consistently(isWaiting, initialization.DeregistrationDelay+time.Second).WithContext(ctx).Should(Succeed())
 		finalizers("null")
-		now := expectOpen(ctx, namespace.Name)
+		now := expectWritable(ctx, namespace.Name)
 		Expect(now).To(HaveCondition(ownCondition(slow), corev1.ConditionFalse, v1alpha1.ReasonDeregistered))
 	}, SpecTimeout(time.Minute))
 })

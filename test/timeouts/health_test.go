@@ -43,7 +43,7 @@ var _ = Describe("A configuration", func() {
 		Expect(admin.Delete(ctx, wrappers.MakeConfiguration("touch").Obj())).To(Succeed())
 	}
 
-	It("reports that its initializer is not authorized, and when it is", func(ctx context.Context) {
+	It("reports whether its initializer is authorized", func(ctx context.Context) {
 		runManager(ctx)
 		configuration := register(ctx, initializer(slow))
 		expectHealthy(ctx, configuration, metav1.ConditionFalse, v1alpha1.ReasonInitializerUnauthorized, slow, "ClusterRoleBinding")
@@ -56,7 +56,7 @@ var _ = Describe("A configuration", func() {
 		expectHealthy(ctx, configuration, metav1.ConditionTrue, v1alpha1.ReasonHealthy)
 	}, SpecTimeout(time.Minute))
 
-	It("reports that an initializer is unresponsive, and when it has responded", func(ctx context.Context) {
+	It("reports whether its initializer is unresponsive", func(ctx context.Context) {
 		bindWorker(ctx)
 		passive := clocktesting.NewFakePassiveClock(time.Now())
 		runManager(ctx, func(options *manager.Options) { options.Clock = passive })
@@ -71,7 +71,7 @@ var _ = Describe("A configuration", func() {
 		Expect(finish(ctx, namespace.Name, slow)).To(Succeed())
 		Eventually(func(g Gomega) map[string]string { return get(g, ctx, namespace.Name).Labels }).WithContext(ctx).
 			ShouldNot(HaveKey(v1alpha1.LabelInitializing))
-		// The cache may be stale.
+		// The manager's cache can be stale, so repeat the reconciliation.
 		Eventually(func(g Gomega) {
 			touch(ctx)
 			g.Expect(admin.Get(ctx, client.ObjectKeyFromObject(configuration), configuration)).To(Succeed())

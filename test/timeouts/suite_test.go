@@ -73,7 +73,7 @@ func bindWorker(ctx context.Context) {
 }
 
 // runManager runs a manager with its own permissions until the end of the spec. It returns a function
-// that stops it earlier.
+// that stops the manager earlier.
 func runManager(ctx context.Context, changes ...func(*manager.Options)) (stop func()) {
 	GinkgoHelper()
 	running, err := plane.StartManager(ctx, changes...)
@@ -92,12 +92,12 @@ func runManager(ctx context.Context, changes ...func(*manager.Options)) (stop fu
 // unique returns a name that no other spec of this process uses.
 var unique = framework.Unique
 
-// initializer is an entry of a configuration.
+// initializer returns an entry of a configuration.
 func initializer(name string) v1alpha1.NamespaceInitializer {
 	return v1alpha1.NamespaceInitializer{Name: name}
 }
 
-// limited is an entry with a timeout.
+// limited returns an entry with a timeout.
 func limited(name string, seconds int32, policy v1alpha1.InitializerFailurePolicy) v1alpha1.NamespaceInitializer {
 	entry := initializer(name)
 	entry.TimeoutSeconds = ptr.To(seconds)
@@ -131,7 +131,7 @@ func expectActive(ctx context.Context, configuration *v1alpha1.NamespaceInitiali
 	}).WithContext(ctx).Should(Succeed())
 }
 
-// create creates a namespace as a user without special permissions.
+// create creates a namespace as the ordinary user.
 func create(ctx context.Context, namespace *wrappers.NamespaceWrapper) *corev1.Namespace {
 	GinkgoHelper()
 	object := namespace.Obj()
@@ -149,7 +149,7 @@ func pendingOf(namespace *corev1.Namespace) string {
 	return namespace.Annotations[v1alpha1.AnnotationPendingInitializers]
 }
 
-// finish removes the name of an initializer from the pending list, as the initializer.
+// finish removes the name of an initializer from the pending list, as the worker.
 func finish(ctx context.Context, name, initializer string) error {
 	namespace, err := worker.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
@@ -171,8 +171,8 @@ func expectDeleted(ctx context.Context, namespace *corev1.Namespace) {
 	}).WithContext(ctx).Should(Succeed())
 }
 
-// expectOpen waits until a namespace is initialized and ordinary users can write into it.
-func expectOpen(ctx context.Context, name string) *corev1.Namespace {
+// expectWritable waits until a namespace is initialized and ordinary users can write to it.
+func expectWritable(ctx context.Context, name string) *corev1.Namespace {
 	GinkgoHelper()
 	var now *corev1.Namespace
 	Eventually(func(g Gomega) {
@@ -181,7 +181,7 @@ func expectOpen(ctx context.Context, name string) *corev1.Namespace {
 	}).WithContext(ctx).Should(Succeed())
 	Expect(now.Labels).NotTo(HaveKey(v1alpha1.LabelInitializing))
 	Expect(now.Annotations).NotTo(HaveKey(v1alpha1.AnnotationPendingInitializers))
-	// The API server may read a stale namespace for some milliseconds.
+	// For a few milliseconds, the API server can evaluate a stale Namespace.
 	Eventually(func() error {
 		return ordinary.Create(ctx, wrappers.MakeConfigMap(name, "late"), client.DryRunAll)
 	}).WithContext(ctx).Should(Succeed())

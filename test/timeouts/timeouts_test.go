@@ -35,7 +35,7 @@ const (
 var _ = Describe("A timeout", func() {
 	BeforeEach(bindWorker)
 
-	It("fails the namespace with a result and deletes it", func(ctx context.Context) {
+	It("sets the failure result of the namespace, and deletes the namespace", func(ctx context.Context) {
 		runManager(ctx)
 		configuration := register(ctx, limited(slow, 1, ""))
 		seen := watchOne(ctx, "fail")
@@ -50,7 +50,7 @@ var _ = Describe("A timeout", func() {
 		Expect(result.Message).To(And(ContainSubstring(slow), ContainSubstring("1s"),
 			ContainSubstring("NamespaceInitializerConfiguration %q", configuration.Name)))
 		expectEvent(ctx, namespace, "InitializationFailed", result.Message+"; the namespace is deleted")
-		// The manager uses the same clock.
+		// The watch and the manager use the same clock.
 		Expect(seen.deletedAfter()).To(BeNumerically(">=", time.Second))
 	}, SpecTimeout(time.Minute))
 
@@ -67,7 +67,7 @@ var _ = Describe("A timeout", func() {
 		}).WithContext(ctx).Should(Succeed())
 	}, SpecTimeout(time.Minute))
 
-	It("skips the initializer, and the following initializers complete", func(ctx context.Context) {
+	It("skips the initializer, so that the following initializers can complete", func(ctx context.Context) {
 		runManager(ctx)
 		configuration := register(ctx, initializer(first), limited(slow, 1, v1alpha1.InitializerIgnore), initializer(last))
 		namespace := create(ctx, wrappers.MakeNamespace("skip"))
@@ -81,7 +81,7 @@ var _ = Describe("A timeout", func() {
 			fmt.Sprintf("NamespaceInitializerConfiguration %q", configuration.Name))
 
 		Expect(finish(ctx, namespace.Name, last)).To(Succeed())
-		now = expectOpen(ctx, namespace.Name)
+		now = expectWritable(ctx, namespace.Name)
 		Expect(now).To(HaveCondition(v1alpha1.ConditionInitializing, corev1.ConditionFalse, v1alpha1.ReasonCompleted,
 			slow+", which was skipped"))
 		Expect(now).To(HaveCondition(ownCondition(first), corev1.ConditionTrue, v1alpha1.ReasonCompleted))
@@ -89,12 +89,12 @@ var _ = Describe("A timeout", func() {
 		Expect(now).To(HaveCondition(v1alpha1.ConditionInitializerTurn, corev1.ConditionFalse, v1alpha1.ReasonCompleted))
 	}, SpecTimeout(time.Minute))
 
-	It("completes the initialization in the write of the condition if the initializer is the last one", func(ctx context.Context) {
+	It("completes the initialization in the same write as the condition if the initializer is the last one", func(ctx context.Context) {
 		runManager(ctx)
 		register(ctx, limited(slow, 1, v1alpha1.InitializerIgnore))
 		seen := watchOne(ctx, "alone")
 		create(ctx, wrappers.MakeNamespace("alone"))
-		expectOpen(ctx, "alone")
+		expectWritable(ctx, "alone")
 		for _, namespace := range seen.all() {
 			if _, ok := namespace.Labels[v1alpha1.LabelInitializing]; !ok {
 				Expect(namespace).To(HaveCondition(ownCondition(slow), corev1.ConditionFalse, v1alpha1.ReasonTimedOut))
@@ -102,7 +102,7 @@ var _ = Describe("A timeout", func() {
 		}
 	}, SpecTimeout(time.Minute))
 
-	It("is enforced after a restart of the operator, which is the start of a turn without a condition", func(ctx context.Context) {
+	It("is enforced after a restart of the operator; without a condition, it starts at the restart", func(ctx context.Context) {
 		stop := runManager(ctx)
 		register(ctx, initializer(first), limited(slow, 1, v1alpha1.InitializerIgnore))
 		seen := create(ctx, wrappers.MakeNamespace("seen"))
@@ -121,15 +121,15 @@ var _ = Describe("A timeout", func() {
 
 		restarted := time.Now()
 		runManager(ctx)
-		expectOpen(ctx, seen.Name)
-		now := expectOpen(ctx, unseen.Name)
+		expectWritable(ctx, seen.Name)
+		now := expectWritable(ctx, unseen.Name)
 		Expect(now).To(HaveCondition(ownCondition(slow), corev1.ConditionFalse, v1alpha1.ReasonTimedOut))
 		skipped := nscondition.Find(now, ownCondition(slow)).LastTransitionTime
-		// Conditions have a resolution of one second, so the timeout may be up to one second early.
+		// Conditions have a resolution of one second, so the timeout can be up to one second early.
 		Expect(skipped.Time).To(BeTemporally(">=", restarted.Truncate(time.Second).Add(time.Second)))
 	}, SpecTimeout(time.Minute))
 
-	It("is enforced if it is added later, and not before the new time if it is increased", func(ctx context.Context) {
+	It("is enforced if it is added later, and only after the new duration if it is increased", func(ctx context.Context) {
 		runManager(ctx)
 		configuration := register(ctx, initializer(slow))
 		namespace := create(ctx, wrappers.MakeNamespace("later"))
@@ -155,7 +155,7 @@ var _ = Describe("A timeout", func() {
 		Consistently(func(g Gomega) { g.Expect(pendingOf(get(g, ctx, namespace.Name))).To(Equal(slow)) }, 4*time.Second).
 			WithContext(ctx).Should(Succeed())
 		change(ptr.To[int32](1))
-		expectOpen(ctx, namespace.Name)
+		expectWritable(ctx, namespace.Name)
 	}, SpecTimeout(time.Minute))
 
 	It("does not change a terminating namespace", func(ctx context.Context) {
@@ -173,7 +173,7 @@ var _ = Describe("A timeout", func() {
 			WithContext(ctx).Should(Succeed())
 	}, SpecTimeout(time.Minute))
 
-	It("that expires when the initializer completes: one of them removes the name, with two managers running", func(ctx context.Context) {
+	It("that expires while the initializer completes has one consistent result, even with two managers", func(ctx context.Context) {
 		runManager(ctx)
 		runManager(ctx)
 		const count = 50
@@ -203,7 +203,7 @@ var _ = Describe("A timeout", func() {
 		wait.Wait()
 		finished := 0
 		for i := range count {
-			now := expectOpen(ctx, name(i))
+			now := expectWritable(ctx, name(i))
 			if won[i] {
 				finished++
 				Expect(now).To(HaveCondition(ownCondition(slow), corev1.ConditionTrue, v1alpha1.ReasonCompleted), name(i))
@@ -279,7 +279,7 @@ func (s *history) deletedAfter() time.Duration {
 	return s.deleted.Sub(s.started)
 }
 
-// expectEvent waits for an Event about a namespace whose note contains the values.
+// expectEvent waits for an Event about the namespace with the reason, whose note contains the values.
 func expectEvent(ctx context.Context, namespace *corev1.Namespace, reason string, values ...string) {
 	GinkgoHelper()
 	matcher := Not(BeEmpty())

@@ -19,7 +19,7 @@ import (
 )
 
 var _ = Describe("The deletion of a namespace", func() {
-	It("completes when it is empty", func(ctx context.Context) {
+	It("completes when the namespace is empty", func(ctx context.Context) {
 		name := unique("deletion")
 		namespace := create(ctx, name)
 		for _, object := range []client.Object{
@@ -37,7 +37,7 @@ var _ = Describe("The deletion of a namespace", func() {
 		Expect(secrets.Items).To(BeEmpty())
 	})
 
-	It("waits for a finalizer, and reports it", func(ctx context.Context) {
+	It("waits for a finalizer, and a condition reports the finalizer", func(ctx context.Context) {
 		name := unique("held")
 		namespace := create(ctx, name)
 		held := wrappers.MakeConfigMap(name, "held")
@@ -66,7 +66,7 @@ var _ = Describe("kubectl nslifecycle", func() {
 		Expect(output).To(ContainSubstring(rbac))
 		finish(ctx, name)
 		finish(ctx, name)
-		expectOpen(ctx, name, v1alpha1.ReasonCompleted)
+		expectWritable(ctx, name, v1alpha1.ReasonCompleted)
 		output, err = plugin(ctx, "explain", name)
 		Expect(err).NotTo(HaveOccurred(), output)
 		Expect(output).NotTo(ContainSubstring("waiting"))

@@ -28,7 +28,7 @@ func addList(namespace *corev1.Namespace) {
 	}
 }
 
-// change updates a namespace as the user of the configuration, and returns the error.
+// change patches a namespace as the user of the client, and returns the error.
 func change(
 	ctx context.Context, c client.Client, name string, how func(*corev1.Namespace), subresource ...string,
 ) error {
@@ -147,11 +147,11 @@ var _ = Describe("The guard", func() {
 		Expect(change(ctx, initializer, name, func(n *corev1.Namespace) {
 			n.Annotations[v1alpha1.AnnotationPendingInitializers] = ""
 		})).To(Succeed())
-		expectOpen(ctx, name, v1alpha1.ReasonCompleted)
+		expectWritable(ctx, name, v1alpha1.ReasonCompleted)
 		Expect(change(ctx, initializer, name, addList)).To(BeDeniedBy("guard"))
 	})
 
-	It("rejects completing an initialization that has failed", func(ctx context.Context) {
+	It("rejects the completion of a failed initialization", func(ctx context.Context) {
 		stopManager()
 		DeferCleanup(func(ctx context.Context) {
 			if manager == nil {
@@ -167,7 +167,7 @@ var _ = Describe("The guard", func() {
 		})).To(Succeed())
 		Expect(change(ctx, initializer, name, func(n *corev1.Namespace) {
 			n.Annotations[v1alpha1.AnnotationPendingInitializers] = ""
-		})).To(BeDeniedBy("guard", "cannot be opened"))
+		})).To(BeDeniedBy("guard", "its initialization cannot complete"))
 		startManager(ctx)
 		expectDeleted(ctx, name)
 	})

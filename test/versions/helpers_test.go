@@ -53,7 +53,7 @@ func deregister(ctx context.Context, configuration *v1alpha1.NamespaceInitialize
 			g.Expect(entry.Configuration).NotTo(Equal(configuration.Name))
 			left = append(left, entry.Name)
 		}
-		// The API server or the operator injects a cached set.
+		// The component that injects, the API server or the operator, uses a cached set.
 		probe := wrappers.MakeNamespace(unique("probe")).Obj()
 		if byOperator {
 			probe = create(ctx, probe.Name)
@@ -99,7 +99,7 @@ func create(ctx context.Context, name string) *corev1.Namespace {
 	return namespace
 }
 
-// createInjected creates a namespace and waits until it has its pending list and the condition.
+// createInjected creates a namespace, and waits until it has the pending list and the condition.
 func createInjected(ctx context.Context, name string) *corev1.Namespace {
 	GinkgoHelper()
 	created := create(ctx, name)
@@ -120,8 +120,9 @@ func expectPending(ctx context.Context, name string) *corev1.Namespace {
 	return namespace
 }
 
-// expectOpen waits until a namespace accepts writes of all users, for the reason.
-func expectOpen(ctx context.Context, name, reason string) *corev1.Namespace {
+// expectWritable waits until the Initializing condition has the reason, and ordinary users can write
+// to the namespace.
+func expectWritable(ctx context.Context, name, reason string) *corev1.Namespace {
 	GinkgoHelper()
 	var namespace *corev1.Namespace
 	Eventually(func(g Gomega) {
@@ -130,7 +131,7 @@ func expectOpen(ctx context.Context, name, reason string) *corev1.Namespace {
 		g.Expect(namespace.Labels).NotTo(HaveKey(v1alpha1.LabelInitializing))
 		g.Expect(namespace.Annotations).NotTo(HaveKey(v1alpha1.AnnotationPendingInitializers))
 	}).WithContext(ctx).Should(Succeed())
-	// The gate evaluates the API server's watch cache.
+	// The gate reads the Namespace from the API server's watch cache, which can be stale.
 	Eventually(ordinary.Create).WithContext(ctx).
 		WithArguments(wrappers.MakeConfigMap(name, unique("open"))).Should(Succeed())
 	return namespace
@@ -166,8 +167,8 @@ func finish(ctx context.Context, name string) {
 	}).WithContext(ctx).Should(Succeed())
 }
 
-// plugin runs `kubectl nslifecycle` as an administrator and returns its output. The
-// error is a non-zero exit status.
+// plugin runs `kubectl nslifecycle` as an administrator and returns its output. It returns an error
+// if the exit status is not 0.
 func plugin(ctx context.Context, args ...string) (string, error) {
 	GinkgoHelper()
 	kubeconfig := filepath.Join(plane.Dir, unique("kubeconfig"))
@@ -178,10 +179,10 @@ func plugin(ctx context.Context, args ...string) (string, error) {
 	return string(output), err
 }
 
-// BeInitializing matches a namespace whose Initializing condition has this status and reason.
+// BeInitializing matches a namespace whose Initializing condition has the given status and reason.
 func BeInitializing(status corev1.ConditionStatus, reason string) types.GomegaMatcher {
 	return matchers.HaveCondition(v1alpha1.ConditionInitializing, status, reason)
 }
 
-// BeDeniedBy is the shared matcher.
+// BeDeniedBy is matchers.BeDeniedBy.
 var BeDeniedBy = matchers.BeDeniedBy

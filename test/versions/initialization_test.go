@@ -30,7 +30,7 @@ const (
 const list = rbac + "," + quota
 
 var _ = Describe("A new namespace", func() {
-	It("gets its list, and accepts writes only from initializers", func(ctx context.Context) {
+	It("gets the pending list, and accepts writes only from initializers", func(ctx context.Context) {
 		register(ctx, "creation", rbac, quota)
 		namespace := createInjected(ctx, unique("creation"))
 		Expect(namespace.Annotations).To(HaveKeyWithValue(v1alpha1.AnnotationPendingInitializers, list))
@@ -42,14 +42,14 @@ var _ = Describe("A new namespace", func() {
 			Expect(namespace.Annotations).To(HaveKeyWithValue(v1alpha1.AnnotationRequestedBy, ordinaryUser))
 			Expect(namespace.Annotations).NotTo(HaveKey(v1alpha1.AnnotationInjectedAt))
 		}
-		// The gate evaluates the namespaces in the API server's watch cache.
+		// The gate reads the Namespace from the API server's watch cache, which can be stale.
 		Eventually(func() error {
 			return ordinary.Create(ctx, wrappers.MakeConfigMap(namespace.Name, "early"), client.DryRunAll)
 		}).WithContext(ctx).Should(BeDeniedBy("gate", namespace.Name, "pending: "+rbac+", "+quota+"."))
 		Expect(initializer.Create(ctx, wrappers.MakeConfigMap(namespace.Name, "theirs"))).To(Succeed())
 	})
 
-	It("includes five of many names in the message", func(ctx context.Context) {
+	It("has at most five names of pending initializers in the rejection message", func(ctx context.Context) {
 		names := []string{"a", "b", "c", "d", "e", "f", "g"}
 		for i := range names {
 			names[i] += ".corp.example.com"
@@ -70,7 +70,7 @@ var _ = Describe("A new namespace", func() {
 			serve(ctx, name, func(_ context.Context, _ kubernetes.Interface, namespace *corev1.Namespace) error {
 				lock.Lock()
 				defer lock.Unlock()
-				// Namespaces of earlier specs are initialized as well.
+				// The initializers also initialize namespaces of earlier specs.
 				if namespace.Name == ours && !slices.Contains(order, name) {
 					order = append(order, name)
 				}
@@ -78,7 +78,7 @@ var _ = Describe("A new namespace", func() {
 			})
 		}
 		create(ctx, ours)
-		namespace := expectOpen(ctx, ours, v1alpha1.ReasonCompleted)
+		namespace := expectWritable(ctx, ours, v1alpha1.ReasonCompleted)
 		Expect(namespace.Annotations).To(HaveKeyWithValue(v1alpha1.AnnotationInitializers, list))
 		lock.Lock()
 		defer lock.Unlock()
@@ -104,35 +104,35 @@ var _ = Describe("A new namespace", func() {
 		name := unique("again")
 		first := createInjected(ctx, name)
 		finish(ctx, name)
-		expectOpen(ctx, name, v1alpha1.ReasonCompleted)
+		expectWritable(ctx, name, v1alpha1.ReasonCompleted)
 		Expect(ordinary.Delete(ctx, first)).To(Succeed())
 		expectDeleted(ctx, name)
 		second := createInjected(ctx, name)
 		Expect(second.UID).NotTo(Equal(first.UID))
 	})
 
-	It("gets its list if its name was generated", func(ctx context.Context) {
+	It("gets the pending list if its name is generated", func(ctx context.Context) {
 		register(ctx, "generated", rbac)
 		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "generated-"}}
 		Expect(ordinary.Create(ctx, namespace)).To(Succeed())
 		expectPending(ctx, namespace.Name)
 	})
 
-	It("gets no list if nothing is registered", func(ctx context.Context) {
+	It("gets no pending list if no initializer is registered", func(ctx context.Context) {
 		name := unique("free")
 		create(ctx, name)
-		namespace := expectOpen(ctx, name, v1alpha1.ReasonNotRequired)
+		namespace := expectWritable(ctx, name, v1alpha1.ReasonNotRequired)
 		Expect(namespace.Annotations).NotTo(HaveKey(v1alpha1.AnnotationInitializers))
 	})
 })
 
 var _ = Describe("An existing namespace", func() {
-	It("is not changed, and neither are the system namespaces", func(ctx context.Context) {
+	It("is not changed by a new configuration, and system namespaces are not changed either", func(ctx context.Context) {
 		before := unique("before")
 		create(ctx, before)
-		expectOpen(ctx, before, v1alpha1.ReasonNotRequired)
+		expectWritable(ctx, before, v1alpha1.ReasonNotRequired)
 		register(ctx, "late", rbac)
-		// After an injected namespace, the operator has had time to change the existing ones.
+		// When a new namespace has the list, the operator has had enough time to change existing ones.
 		createInjected(ctx, unique("late"))
 		for _, name := range []string{
 			before, preExistingName, metav1.NamespaceDefault, metav1.NamespaceSystem, "nslifecycle-system",
@@ -143,7 +143,7 @@ var _ = Describe("An existing namespace", func() {
 		}
 	})
 
-	It("is not changed if the operator had not processed it", func(ctx context.Context) {
+	It("is not changed by a new configuration, even if the operator has not run since its creation", func(ctx context.Context) {
 		stopManager()
 		DeferCleanup(func(ctx context.Context) {
 			if manager == nil {
@@ -152,7 +152,7 @@ var _ = Describe("An existing namespace", func() {
 		})
 		unseen := unique("unseen")
 		create(ctx, unseen)
-		// Both times are in whole seconds.
+		// Creation timestamps have a resolution of one second.
 		Eventually(func() time.Time {
 			probe := wrappers.MakeNamespace(unique("clock")).Obj()
 			Expect(admin.Create(ctx, probe, client.DryRunAll)).To(Succeed())
@@ -163,13 +163,13 @@ var _ = Describe("An existing namespace", func() {
 		DeferCleanup(deregister, configuration)
 		startManager(ctx)
 		expectActive(ctx, configuration.Name, metav1.ConditionTrue, v1alpha1.ReasonEnforced)
-		expectOpen(ctx, unseen, v1alpha1.ReasonNotRequired)
+		expectWritable(ctx, unseen, v1alpha1.ReasonNotRequired)
 		createInjected(ctx, unique("seen"))
 	})
 })
 
 var _ = Describe("While no manager runs", func() {
-	It("namespaces get their list immediately, or when it runs again", func(ctx context.Context) {
+	It("new namespaces get the pending list immediately, or when a manager runs again", func(ctx context.Context) {
 		register(ctx, "downtime", rbac)
 		finished, pending, created := unique("finished"), unique("pending"), unique("created")
 		createInjected(ctx, finished)
@@ -183,7 +183,8 @@ var _ = Describe("While no manager runs", func() {
 		finish(ctx, finished)
 		namespace := create(ctx, created)
 		if byOperator {
-			// The label is stale in both directions until the operator processes these namespaces.
+			// Until the operator processes these namespaces, the new one does not have the label, and
+			// the finished one still has the label.
 			Expect(namespace.Labels).NotTo(HaveKey(v1alpha1.LabelInitializing))
 			Expect(ordinary.Create(ctx, wrappers.MakeConfigMap(created, "in-the-window"))).To(Succeed())
 			Expect(get(Default, ctx, finished).Labels).To(HaveKeyWithValue(v1alpha1.LabelInitializing, "true"))
@@ -195,9 +196,9 @@ var _ = Describe("While no manager runs", func() {
 		startManager(ctx)
 		expectPending(ctx, created)
 		expectPending(ctx, pending)
-		expectOpen(ctx, finished, v1alpha1.ReasonCompleted)
+		expectWritable(ctx, finished, v1alpha1.ReasonCompleted)
 		finish(ctx, created)
-		expectOpen(ctx, created, v1alpha1.ReasonCompleted)
+		expectWritable(ctx, created, v1alpha1.ReasonCompleted)
 	})
 })
 

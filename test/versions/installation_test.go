@@ -30,11 +30,11 @@ var _ = Describe("An installation for another API server", Ordered, func() {
 		})
 	})
 
-	It("is reported, and initialized later, if the API server cannot inject", func(ctx context.Context) {
+	It("is reported if the API server cannot inject, and namespaces are initialized after it is corrected", func(ctx context.Context) {
 		if !byOperator {
 			Skip("this API server can inject")
 		}
-		// kubectl reports the unserved kinds as errors, and installs all other objects.
+		// kubectl reports an error for each kind that is not served, and applies all other objects.
 		Expect(plane.InstallFrom(ctx, configDefault)).To(MatchError(ContainSubstring("MutatingAdmissionPolicy")))
 		Expect(expectActive(ctx, "installation", metav1.ConditionFalse, v1alpha1.ReasonPolicyMismatch)).
 			To(HaveSuffix("run: kubectl apply -k config/compat"))
@@ -56,11 +56,11 @@ var _ = Describe("An installation for another API server", Ordered, func() {
 		role.APIVersion, role.Kind = "rbac.authorization.k8s.io/v1", "ClusterRoleBinding"
 		role.Name = "nslifecycle-namespace-injector"
 		Expect(admin.Delete(ctx, role)).To(Succeed())
-		// The operator does not watch ClusterRoles, so it checks this at its next start.
+		// The operator does not watch RBAC objects, so it detects the change when it starts again.
 		stopManager()
 		startManager(ctx)
 		Expect(expectActive(ctx, "installation", metav1.ConditionFalse, v1alpha1.ReasonRefused)).
-			To(ContainSubstring(`the operator does not hold verb "inject"`))
+			To(ContainSubstring(`the operator does not have the verb "inject"`))
 		name := unique("refused")
 		create(ctx, name)
 		Eventually(func(g Gomega) {
@@ -88,8 +88,8 @@ var _ = Describe("An installation for another API server", Ordered, func() {
 		expectPending(ctx, name)
 	})
 
-	// The state after an upgrade of the API server to 1.36, and then of the installation.
-	It("continues, and leaves the injection to policy inject, if the API server supports it", func(ctx context.Context) {
+	// This spec simulates an upgrade of the API server to 1.36, and then an upgrade of the installation.
+	It("keeps injecting after an upgrade of the API server, until the inject policy replaces it", func(ctx context.Context) {
 		if byOperator {
 			Skip("this API server cannot inject")
 		}
@@ -102,12 +102,12 @@ var _ = Describe("An installation for another API server", Ordered, func() {
 		byOperator = true
 		DeferCleanup(func() { byOperator = false })
 		Expect(expectActive(ctx, "installation", metav1.ConditionTrue, v1alpha1.ReasonEnforced)).
-			To(HaveSuffix("leaves no such gap: run: kubectl apply -k config/default"))
+			To(HaveSuffix("which closes this gap; run: kubectl apply -k config/default"))
 		before, pending := unique("compat"), unique("compat")
 		createInjected(ctx, before)
 		Expect(createInjected(ctx, pending).Annotations).To(HaveKey(v1alpha1.AnnotationInjectedAt))
 		finish(ctx, before)
-		expectOpen(ctx, before, v1alpha1.ReasonCompleted)
+		expectWritable(ctx, before, v1alpha1.ReasonCompleted)
 
 		Expect(plane.InstallFrom(ctx, configDefault)).To(Succeed())
 		byOperator = false
@@ -119,9 +119,9 @@ var _ = Describe("An installation for another API server", Ordered, func() {
 		Expect(expectActive(ctx, "installation", metav1.ConditionTrue, v1alpha1.ReasonEnforced)).
 			NotTo(ContainSubstring("operator"))
 		Expect(createInjected(ctx, unique("default")).Annotations).NotTo(HaveKey(v1alpha1.AnnotationInjectedAt))
-		// The namespace that the operator has injected is finalized like any other.
+		// A namespace whose list was injected by the operator is initialized like any other.
 		finish(ctx, pending)
 		Expect(get(Default, ctx, pending).Labels).NotTo(HaveKey(v1alpha1.LabelInitializing))
-		expectOpen(ctx, pending, v1alpha1.ReasonCompleted)
+		expectWritable(ctx, pending, v1alpha1.ReasonCompleted)
 	})
 })

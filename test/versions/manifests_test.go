@@ -19,8 +19,8 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/controlplane"
 )
 
-// The guard policies of config/admission and config/compat must have the same rules. Rules are
-// identified by their messages.
+// The guard policies in config/admission and config/compat must have the same rules. The test
+// identifies rules by their messages.
 func TestGuardsHaveTheSameRules(t *testing.T) {
 	g := NewWithT(t)
 	usual := read(t, "admission", "guard.yaml")
@@ -41,13 +41,13 @@ func TestGuardsHaveTheSameRules(t *testing.T) {
 	there := rules(compat)
 	for text, rule := range rules(policy.Spec) {
 		g.Expect(there).To(HaveKey(text))
-		// The additional variable allows the operator to inject pending lists and to complete
-		// initializations.
+		// In config/compat, an additional variable allows the operator to inject pending lists and to
+		// complete initializations.
 		without := strings.NewReplacer(" || variables.injects", "").Replace(there[text])
 		if strings.Contains(text, "must be \"true\" on namespace") || strings.Contains(text, "are set by the") {
 			continue
 		}
-		// In config/compat, the limits apply from the creation of a namespace.
+		// In config/compat, the limits already apply at the creation of a namespace.
 		if strings.HasPrefix(text, "a namespace can have at most") {
 			without, rule = bound.FindString(without), bound.FindString(rule)
 			g.Expect(rule).NotTo(BeEmpty(), text)

@@ -21,7 +21,7 @@ import (
 )
 
 var _ = Describe("Settings of an initializer", func() {
-	const token corev1.FinalizerName = "search.example.com/index"
+	const searchFinalizer corev1.FinalizerName = "search.example.com/index"
 	team := func(name string) *v1alpha1.NamespaceSelector {
 		return &v1alpha1.NamespaceSelector{
 			MatchLabels: map[string]v1alpha1.LabelValue{"team": v1alpha1.LabelValue(name)},
@@ -48,31 +48,31 @@ var _ = Describe("Settings of an initializer", func() {
 		expectActive(ctx, configuration.Name, metav1.ConditionTrue, v1alpha1.ReasonEnforced)
 	}
 
-	It("select the namespaces that get it, with its finalizer", func(ctx context.Context) {
+	It("select the namespaces that get the initializer and its finalizer", func(ctx context.Context) {
 		register(ctx, wrappers.MakeConfiguration("settings").
-			Initializer(rbac, v1alpha1.InitializerSettings{NamespaceSelector: team("a"), Finalizer: string(token)}).
+			Initializer(rbac, v1alpha1.InitializerSettings{NamespaceSelector: team("a"), Finalizer: string(searchFinalizer)}).
 			Initializer(quota, v1alpha1.InitializerSettings{NamespaceSelector: team("b")}))
 		for _, test := range []struct {
-			labels []string
-			list   string
-			tokens []corev1.FinalizerName
+			labels     []string
+			list       string
+			finalizers []corev1.FinalizerName
 		}{
-			{labels: []string{"team", "a"}, list: rbac, tokens: []corev1.FinalizerName{token, corev1.FinalizerKubernetes}},
-			{labels: []string{"team", "b"}, list: quota, tokens: []corev1.FinalizerName{corev1.FinalizerKubernetes}},
+			{labels: []string{"team", "a"}, list: rbac, finalizers: []corev1.FinalizerName{searchFinalizer, corev1.FinalizerKubernetes}},
+			{labels: []string{"team", "b"}, list: quota, finalizers: []corev1.FinalizerName{corev1.FinalizerKubernetes}},
 		} {
 			namespace := expectPending(ctx, in(ctx, test.labels...))
 			Expect(namespace.Annotations).To(HaveKeyWithValue(v1alpha1.AnnotationPendingInitializers, test.list))
-			Expect(namespace.Spec.Finalizers).To(ConsistOf(test.tokens))
+			Expect(namespace.Spec.Finalizers).To(ConsistOf(test.finalizers))
 		}
 		for _, labels := range [][]string{nil, {"team", "c"}, {"team", "a", "tier", "free"}} {
-			namespace := expectOpen(ctx, in(ctx, labels...), v1alpha1.ReasonNotRequired)
+			namespace := expectWritable(ctx, in(ctx, labels...), v1alpha1.ReasonNotRequired)
 			Expect(namespace.Spec.Finalizers).To(Equal([]corev1.FinalizerName{corev1.FinalizerKubernetes}))
 		}
 	})
 
 	It("add the finalizer in the request that adds the list", func(ctx context.Context) {
 		register(ctx, wrappers.MakeConfiguration("moment").
-			Initializer(rbac, v1alpha1.InitializerSettings{Finalizer: string(token)}))
+			Initializer(rbac, v1alpha1.InitializerSettings{Finalizer: string(searchFinalizer)}))
 		clientset, err := kubernetes.NewForConfig(controlplane.Unlimited(plane.Admin))
 		Expect(err).NotTo(HaveOccurred())
 		name := unique("moment")
@@ -87,15 +87,15 @@ var _ = Describe("Settings of an initializer", func() {
 			Eventually(watching.ResultChan()).WithContext(ctx).Should(Receive(&event))
 			namespace := event.Object.(*corev1.Namespace)
 			isListed = namespace.Annotations[v1alpha1.AnnotationPendingInitializers] != ""
-			Expect(slices.Contains(namespace.Spec.Finalizers, token)).To(Equal(isListed))
+			Expect(slices.Contains(namespace.Spec.Finalizers, searchFinalizer)).To(Equal(isListed))
 			_, isLabelled := namespace.Labels[v1alpha1.LabelInitializing]
 			Expect(isLabelled).To(Equal(isListed))
 		}
 
-		By("deleting it, which requires the responsible controller")
+		By("deleting the namespace, which requires that the responsible controller removes the finalizer")
 		Expect(ordinary.Delete(ctx, wrappers.MakeNamespace(name).Obj())).To(Succeed())
 		Eventually(func(g Gomega) {
-			g.Expect(get(g, ctx, name).Spec.Finalizers).To(Equal([]corev1.FinalizerName{token}))
+			g.Expect(get(g, ctx, name).Spec.Finalizers).To(Equal([]corev1.FinalizerName{searchFinalizer}))
 		}).WithContext(ctx).Should(Succeed())
 		Eventually(func() error {
 			held := get(Default, ctx, name)
@@ -105,7 +105,7 @@ var _ = Describe("Settings of an initializer", func() {
 		expectDeleted(ctx, name)
 	})
 
-	It("cannot be added by other users together with a list", func(ctx context.Context) {
+	It("do not allow other users to add the finalizer together with a list", func(ctx context.Context) {
 		if !byOperator {
 			Skip("the API server injects at creation")
 		}
@@ -114,7 +114,7 @@ var _ = Describe("Settings of an initializer", func() {
 		name := unique("forged")
 		namespace := create(ctx, name)
 		addList(namespace)
-		namespace.Spec.Finalizers = append(namespace.Spec.Finalizers, token)
+		namespace.Spec.Finalizers = append(namespace.Spec.Finalizers, searchFinalizer)
 		Expect(initializer.SubResource("finalize").Update(ctx, namespace)).To(BeDeniedBy("guard"))
 		Expect(get(Default, ctx, name).Spec.Finalizers).To(Equal([]corev1.FinalizerName{corev1.FinalizerKubernetes}))
 	})

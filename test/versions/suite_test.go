@@ -26,9 +26,9 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// window is the number of namespaces in the measurement of the time between creation and injection.
+// window is the number of namespaces for which the suite measures the time until the injection.
 var window = flag.Int("window", 0,
-	"how many namespaces to create in order to measure how long they are open before the operator injects; 0 for none")
+	"number of namespaces to create to measure the time until the operator injects the list; 0 skips the measurement")
 
 const (
 	ordinaryUser    = "alice@corp.example.com"
@@ -53,7 +53,7 @@ var (
 	// project, and initializer additionally has the initialize verb.
 	admin, ordinary, initializer client.Client
 	initializerConfig            *rest.Config
-	// bin is the directory with the plugin and kubectl.
+	// bin is the directory that contains the plugin.
 	bin string
 )
 
@@ -76,7 +76,7 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	Expect(err).NotTo(HaveOccurred())
 
 	Expect(admin.Create(ctx, wrappers.MakeNamespace(preExistingName).Obj())).To(Succeed())
-	// Decide by the version, independent of the tested code.
+	// Derive this from the version, independently of the tested code.
 	minor, err := strconv.Atoi(strings.TrimSuffix(version.Minor, "+"))
 	Expect(err).NotTo(HaveOccurred())
 	byOperator = minor < 36
@@ -109,7 +109,7 @@ var _ = AfterSuite(func() {
 	stopManager()
 })
 
-// fitting returns the directory of config for this API server.
+// fitting returns the directory in config to install on this API server.
 func fitting() string {
 	if byOperator {
 		return configCompat
@@ -133,15 +133,15 @@ func stopManager() {
 	}
 }
 
-// newUser creates a user with all permissions except the verbs of this
-// project, and with the additional verbs.
+// newUser creates a user that has all permissions except the verbs of this project, and the given
+// additional verbs.
 func newUser(ctx context.Context, name string, verbs ...string) *rest.Config {
 	GinkgoHelper()
 	verbs = append(verbs, "get", "list", "watch", "create", "update", "patch", "delete", "deletecollection")
 	return cluster.AddUser(ctx, name, verbs).Config
 }
 
-// buildPlugin returns a directory with the programs that users add to PATH.
+// buildPlugin builds the plugin and returns its directory.
 func buildPlugin(ctx context.Context) string {
 	GinkgoHelper()
 	dir, err := os.MkdirTemp(plane.Dir, "bin-")

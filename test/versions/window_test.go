@@ -23,10 +23,10 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/wrappers"
 )
 
-// This spec only measures and does not assert a duration, which depends on the machine.
+// These specs measure durations, but do not check them, since they depend on the machine.
 var _ = Describe("The window before the injection", func() {
 	for _, burst := range []int{1, 20} {
-		It(fmt.Sprintf("from creation to injection, %d concurrent requests", burst), func(ctx context.Context) {
+		It(fmt.Sprintf("is measured with %d concurrent requests", burst), func(ctx context.Context) {
 			switch {
 			case !byOperator:
 				Skip("the API server injects")
@@ -36,7 +36,7 @@ var _ = Describe("The window before the injection", func() {
 			register(ctx, "window", rbac)
 			injected := watchInjections(ctx)
 			var lock sync.Mutex
-			var open, rejections []time.Duration
+			var injections, rejections []time.Duration
 			var workers sync.WaitGroup
 			next := make(chan string)
 			for range burst {
@@ -51,7 +51,7 @@ var _ = Describe("The window before the injection", func() {
 						}).WithContext(ctx).WithPolling(time.Millisecond).Should(BeDeniedBy("gate"))
 						rejected := time.Since(created)
 						lock.Lock()
-						open, rejections = append(open, until.Sub(created)), append(rejections, rejected)
+						injections, rejections = append(injections, until.Sub(created)), append(rejections, rejected)
 						lock.Unlock()
 					}
 				})
@@ -62,13 +62,13 @@ var _ = Describe("The window before the injection", func() {
 			close(next)
 			workers.Wait()
 			AddReportEntry(fmt.Sprintf("%d concurrent requests: injected after %s; write rejected after %s",
-				burst, summary(open), summary(rejections)), ReportEntryVisibilityAlways)
+				burst, summary(injections), summary(rejections)), ReportEntryVisibilityAlways)
 		}, SpecTimeout(5*time.Minute))
 	}
 })
 
-// watchInjections returns a function that waits for the pending list of a namespace and returns the
-// time at which a watch returned it.
+// watchInjections returns a function that waits until a watch returns a namespace with the pending
+// list, and returns the time of that event.
 func watchInjections(ctx context.Context) func(name string) time.Time {
 	GinkgoHelper()
 	clientset, err := kubernetes.NewForConfig(controlplane.Unlimited(plane.Admin))
@@ -117,5 +117,5 @@ func summary(all []time.Duration) string {
 	at := func(share float64) time.Duration {
 		return all[int(share*float64(len(all)-1))].Round(100 * time.Microsecond)
 	}
-	return fmt.Sprintf("%s (median), %s (99 %%), %s (longest) of %d", at(0.5), at(0.99), at(1), len(all))
+	return fmt.Sprintf("%s (median), %s (99th percentile), %s (maximum) of %d", at(0.5), at(0.99), at(1), len(all))
 }

@@ -1,7 +1,7 @@
 // Copyright The nslifecycle Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package webhooks runs admission webhooks in the process of a test.
+// Package webhooks runs admission webhooks in the test process.
 package webhooks
 
 import (
@@ -16,7 +16,7 @@ import (
 )
 
 // Serve starts a webhook server and returns it with the client configuration for the API server.
-// The why function returns the reason for rejecting a request, or "" to allow it.
+// The why function returns the reason to deny a request, or "" to allow it.
 func Serve(
 	why func(*admissionv1.AdmissionRequest) string,
 ) (*httptest.Server, admissionregistrationv1.WebhookClientConfig) {

@@ -16,7 +16,7 @@ type ConfigurationWrapper struct {
 	v1alpha1.NamespaceInitializerConfiguration
 }
 
-// MakeConfiguration returns a configuration with this name.
+// MakeConfiguration returns a configuration with the given name.
 func MakeConfiguration(name string) *ConfigurationWrapper {
 	return &ConfigurationWrapper{v1alpha1.NamespaceInitializerConfiguration{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
@@ -32,7 +32,7 @@ func (w *ConfigurationWrapper) Generation(generation int64) *ConfigurationWrappe
 	return w
 }
 
-// Terminating makes the configuration terminating, with a finalizer.
+// Terminating sets the deletion timestamp and adds a finalizer.
 func (w *ConfigurationWrapper) Terminating(since time.Time, finalizer string) *ConfigurationWrapper {
 	w.DeletionTimestamp = &metav1.Time{Time: since}
 	w.Finalizers = append(w.Finalizers, finalizer)

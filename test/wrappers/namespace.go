@@ -17,7 +17,7 @@ import (
 // NamespaceWrapper builds a Namespace.
 type NamespaceWrapper struct{ corev1.Namespace }
 
-// MakeNamespace returns a Namespace with this name.
+// MakeNamespace returns a Namespace with the given name.
 func MakeNamespace(name string) *NamespaceWrapper {
 	return &NamespaceWrapper{corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 		Name: name, Labels: map[string]string{}, Annotations: map[string]string{},
@@ -39,7 +39,8 @@ func (w *NamespaceWrapper) ResourceVersion(version string) *NamespaceWrapper {
 	return w
 }
 
-// Terminating makes the Namespace terminating.
+// Terminating sets the deletion timestamp, the phase Terminating and the namespace finalizer
+// "kubernetes".
 func (w *NamespaceWrapper) Terminating(since time.Time) *NamespaceWrapper {
 	w.DeletionTimestamp = &metav1.Time{Time: since}
 	w.Spec.Finalizers = []corev1.FinalizerName{corev1.FinalizerKubernetes}
@@ -59,14 +60,14 @@ func (w *NamespaceWrapper) Annotation(key, value string) *NamespaceWrapper {
 	return w
 }
 
-// Initializers adds the state that the inject policy adds to a new Namespace: all initializers are
-// pending.
+// Initializers adds the label and annotations that the inject policy adds to a new Namespace. All
+// initializers are pending.
 func (w *NamespaceWrapper) Initializers(names ...string) *NamespaceWrapper {
 	return w.Annotation(v1alpha1.AnnotationInitializers, strings.Join(names, ",")).Pending(names...)
 }
 
-// Pending sets the pending list. Without names, it removes the state that the complete policy
-// removes when the list is emptied.
+// Pending sets the label and the pending list. Without names, it removes both, as the complete
+// policy does when the list becomes empty.
 func (w *NamespaceWrapper) Pending(names ...string) *NamespaceWrapper {
 	if len(names) == 0 {
 		delete(w.Labels, v1alpha1.LabelInitializing)
@@ -77,7 +78,7 @@ func (w *NamespaceWrapper) Pending(names ...string) *NamespaceWrapper {
 		Annotation(v1alpha1.AnnotationPendingInitializers, strings.Join(names, ","))
 }
 
-// Result sets the annotation with the result of the initialization.
+// Result sets the annotation for the result of the initialization.
 func (w *NamespaceWrapper) Result(text string) *NamespaceWrapper {
 	return w.Annotation(v1alpha1.AnnotationInitializationResult, text)
 }
@@ -91,4 +92,12 @@ func (w *NamespaceWrapper) Condition(condition corev1.NamespaceCondition) *Names
 // MakeConfigMap returns an empty ConfigMap.
 func MakeConfigMap(namespace, name string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+}
+
+// MakePod returns a Pod with one container.
+func MakePod(namespace, name string) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "example.com/c"}}},
+	}
 }

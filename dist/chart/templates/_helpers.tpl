@@ -1,6 +1,6 @@
 {{/*
-The names of the objects do not depend on the release: CRDs and admission policies exist
-once in a cluster, and the manager's rights name one of the policies.
+The names of the objects do not depend on the release: CRDs and admission policies are
+cluster-scoped, and the manager's RBAC rules refer to one of the policies by name.
 */}}
 
 {{- define "nslifecycle.labels" -}}
@@ -21,11 +21,12 @@ control-plane: controller-manager
 {{- end }}
 {{- end }}
 
-{{/* The flags that say what the manager is to do, for those that are not the default. */}}
+{{/* The manager's flags for all values that differ from the defaults. */}}
 {{- define "nslifecycle.arguments" -}}
 {{- if .Values.expiry.enabled }}
 - {{ printf "--controllers=%s,expiry" .Values.controllers | quote }}
-{{- /* Only an explicit false: null, or the values of an older chart, must not make it delete. */}}
+{{- /* Only an explicit false disables the dry run: null, or values of an older chart, must not
+       enable the deletion of namespaces. */}}
 {{- if ne (toString .Values.expiry.dryRun) "false" }}
 - --expiry-dry-run
 {{- end }}
@@ -64,7 +65,7 @@ control-plane: controller-manager
 {{- end }}
 {{- end }}
 
-{{/* A generated file, for this release's namespace. */}}
+{{/* A generated file with the namespace and the service of this release. */}}
 {{- define "nslifecycle.generated" -}}
 {{- $root := index . 0 -}}
 {{- $root.Files.Get (index . 1)

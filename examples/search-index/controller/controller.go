@@ -70,15 +70,15 @@ func (c *controller) create(ctx context.Context, namespace *corev1.Namespace) (i
 	return initializer.Result{Reason: reasonReady, Message: fmt.Sprintf("index %s is ready", name)}, nil
 }
 
-// createError distinguishes temporary from permanent errors. Failed deletes the Namespace, so it is
-// used only for a response to this request.
+// createError distinguishes temporary from permanent errors. A permanent error deletes the
+// Namespace, so createError returns one only if the service itself rejected this request.
 func createError(name string, err error) error {
 	var busy *indexclient.BusyError
 	var refused *indexclient.RefusedError
 	switch {
 	case errors.As(err, &busy) && busy.RetryAfter > 0:
 		return initializer.NotYet(busy.RetryAfter, reasonBusy, "creating index %s: %v", name, err)
-	// If the index was already deleted, so was the Namespace.
+	// With status 410, the index was deleted, so the Namespace is already being deleted.
 	case errors.As(err, &refused) && refused.IsFinal() && refused.Status != http.StatusGone:
 		return initializer.Failed(reasonRefused, "creating index %s: %v", name, err)
 	default:
@@ -98,7 +98,7 @@ func (c *controller) delete(ctx context.Context, namespace *corev1.Namespace) (f
 		return finalizer.Result{Reason: reasonDeleted, Message: fmt.Sprintf("index %s was deleted", name)}, nil
 	case errors.As(err, &busy) && busy.RetryAfter > 0:
 		return finalizer.Result{}, finalizer.NotYet(busy.RetryAfter, reasonBusy, "deleting index %s: %v", name, err)
-	// The index belongs to another Namespace, so this one has none.
+	// The index belongs to another Namespace, so this Namespace has no index.
 	case errors.As(err, &refused) && refused.IsFinal() && refused.Status == http.StatusConflict:
 		return finalizer.Result{Reason: reasonDeleted, Message: fmt.Sprintf("there was no index: %v", err)}, nil
 	default:

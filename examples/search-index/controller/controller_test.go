@@ -54,12 +54,12 @@ func TestResponses(t *testing.T) {
 		status      int
 		retryAfter  string
 		isByGateway bool
-		// The Namespace is deleted if isFailed, and released if isReleased.
+		// isFailed means that create fails permanently, isReleased that delete succeeds.
 		isFailed, isReleased bool
 		wait                 time.Duration
 	}{
 		"busy":               {status: 500},
-		"busy for a time":    {status: 503, retryAfter: "7", wait: 7 * time.Second},
+		"busy, retry after":  {status: 503, retryAfter: "7", wait: 7 * time.Second},
 		"too many requests":  {status: 429, retryAfter: "1", wait: time.Second},
 		"conflict":           {status: 409, isFailed: true, isReleased: true},
 		"bad request":        {status: 400, isFailed: true},
@@ -73,7 +73,7 @@ func TestResponses(t *testing.T) {
 		"redirect":           {status: 302},
 		"unknown status":     {status: 418},
 		"unexpected page":    {status: 200},
-		// Responses of a gateway are not about the request, so nothing is deleted or released.
+		// A gateway does not know the index, so its responses neither delete nor release a Namespace.
 		"gateway: conflict":    {status: 409, isByGateway: true},
 		"gateway: bad request": {status: 400, isByGateway: true},
 		"gateway: limit":       {status: 413, isByGateway: true},
@@ -96,13 +96,13 @@ func TestResponses(t *testing.T) {
 				t.Errorf("create: %v, want a wait of %s", err, test.wait)
 			}
 			if !strings.Contains(err.Error(), "shop-11111111") {
-				t.Errorf("create: %v, want an error with the name of the index", err)
+				t.Errorf("create: %v, want an error that contains the name of the index", err)
 			}
 
 			_, err = c.delete(t.Context(), shop())
 			var finalizerNotYet *finalizer.NotYetError
 			if (err == nil) != test.isReleased {
-				t.Errorf("delete: %v, want that the namespace is released: %t", err, test.isReleased)
+				t.Errorf("delete: %v, want success: %t", err, test.isReleased)
 			}
 			if errors.As(err, &finalizerNotYet) != (test.wait > 0) || (finalizerNotYet != nil && finalizerNotYet.After != test.wait) {
 				t.Errorf("delete: %v, want a wait of %s", err, test.wait)
@@ -138,7 +138,7 @@ func TestCreateAndDeleteIndex(t *testing.T) {
 	found, err := store.Search("shop-11111111", "alice ready", 9)
 	want := "namespace shop is ready: alice@corp.example.com created it at 2026-07-01T12:00:00Z, and the initialization took 3s"
 	if err != nil || found.Total != 1 || found.Hits[0].Document.Text != want {
-		t.Errorf("The index has %v, %v; want %q", found, err, want)
+		t.Errorf("Search: %v, error %v; want %q", found, err, want)
 	}
 	for range 2 {
 		result, err := c.delete(t.Context(), shop())
@@ -173,13 +173,13 @@ func TestIsReady(t *testing.T) {
 		want      bool
 	}{
 		"ready":              {ready(func(*corev1.Namespace) {}), true},
-		"not open":           {ready(func(n *corev1.Namespace) { n.Status.Conditions[0].Status = corev1.ConditionTrue }), false},
+		"initializing":       {ready(func(n *corev1.Namespace) { n.Status.Conditions[0].Status = corev1.ConditionTrue }), false},
 		"failed":             {ready(func(n *corev1.Namespace) { n.Status.Conditions[0].Reason = v1alpha1.ReasonFailed }), false},
 		"no condition":       {ready(func(n *corev1.Namespace) { n.Status.Conditions = nil }), false},
 		"no finalizer":       {ready(func(n *corev1.Namespace) { n.Spec.Finalizers = n.Spec.Finalizers[:1] }), false},
 		"terminating":        {ready(func(n *corev1.Namespace) { n.DeletionTimestamp = &metav1.Time{} }), false},
 		"other initializers": {ready(func(n *corev1.Namespace) { n.Annotations[v1alpha1.AnnotationInitializers] = "a.b.c" }), false},
-		"not initialized":    {ready(func(n *corev1.Namespace) { n.Annotations = nil }), false},
+		"no initializers":    {ready(func(n *corev1.Namespace) { n.Annotations = nil }), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := isReady(test.namespace); got != test.want {

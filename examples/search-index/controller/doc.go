@@ -8,7 +8,6 @@
 //	(when the Namespace is ready)                        adds the first document
 //	namespace finalizer search.corp.example.com/index    deletes the index
 //
-// The Namespace has the finalizer before the index is created, so no index is leaked. A delayed
-// request that would create the index after its deletion is rejected by the service, which
-// remembers the UIDs of deleted indices.
+// The Namespace has the finalizer before the index is created, so no index is leaked. The service
+// records the UIDs of deleted indices, and rejects a delayed request to create such an index again.
 package controller

@@ -28,7 +28,7 @@ import (
 )
 
 const (
-	// readyID is the ID of the first document, so that repeated writes are idempotent.
+	// readyID is the ID of the first document. With a fixed ID, repeated writes are idempotent.
 	readyID = "ready"
 	// Delays after an error.
 	firstBackoff = 200 * time.Millisecond
@@ -36,7 +36,7 @@ const (
 )
 
 // addReadiness adds the controller that writes the first document when the Namespace is ready. The
-// initializer cannot do this, since it may not be the last one.
+// initializer cannot write the document, since other initializers can be pending.
 func (c *controller) addReadiness(mgr manager.Manager) error {
 	return builder.ControllerManagedBy(mgr).Named("readiness").
 		For(&corev1.Namespace{}, builder.WithPredicates(predicate.Funcs{
@@ -67,11 +67,11 @@ func isReady(object client.Object) bool {
 	}
 	hadInitializer := slices.Contains(
 		strings.Split(namespace.Annotations[v1alpha1.AnnotationInitializers], ","), InitializerName)
-	return hadInitializer && openedAt(namespace) != nil
+	return hadInitializer && initializedAt(namespace) != nil
 }
 
-// openedAt returns the time at which the initialization was completed, or nil.
-func openedAt(namespace *corev1.Namespace) *time.Time {
+// initializedAt returns the time at which the initialization was completed, or nil.
+func initializedAt(namespace *corev1.Namespace) *time.Time {
 	for _, condition := range namespace.Status.Conditions {
 		if condition.Type == v1alpha1.ConditionInitializing && condition.Status == corev1.ConditionFalse &&
 			condition.Reason == v1alpha1.ReasonCompleted {
@@ -86,8 +86,8 @@ func (c *controller) logReadiness(ctx context.Context, namespace *corev1.Namespa
 	err := c.indices.Add(ctx, IndexName(namespace), readyDocument(namespace))
 	var refused *indexclient.RefusedError
 	if errors.As(err, &refused) {
-		// The index was deleted with the Namespace, or the service rejects the document. Nothing
-		// depends on the document.
+		// The index was deleted with the Namespace, or the service rejects the document. A retry would
+		// not help, and the namespace works without the document.
 		log.FromContext(ctx).Info("Failed to write the first document", "uid", namespace.UID, "error", err.Error())
 		return nil
 	}
@@ -97,16 +97,16 @@ func (c *controller) logReadiness(ctx context.Context, namespace *corev1.Namespa
 	return nil
 }
 
-// readyDocument returns the document with the requester and the duration of the initialization. It
-// is deterministic.
+// readyDocument returns the document with the requester and the duration of the initialization. The
+// same Namespace always results in the same document.
 func readyDocument(namespace *corev1.Namespace) indexserver.Document {
-	opened := openedAt(namespace).UTC()
+	initialized := initializedAt(namespace).UTC()
 	created := namespace.CreationTimestamp.UTC()
 	requester := namespace.Annotations[v1alpha1.AnnotationRequestedBy]
 	return indexserver.Document{
-		ID: readyID, Time: opened,
+		ID: readyID, Time: initialized,
 		Text: fmt.Sprintf("namespace %s is ready: %s created it at %s, and the initialization took %s",
-			namespace.Name, requester, created.Format(time.RFC3339), opened.Sub(created)),
+			namespace.Name, requester, created.Format(time.RFC3339), initialized.Sub(created)),
 		Fields: map[string]string{
 			"namespace": namespace.Name, "uid": string(namespace.UID), "requestedBy": requester,
 		},

@@ -76,12 +76,12 @@ func (c *Client) List(ctx context.Context) ([]indexserver.Index, error) {
 	return found, err
 }
 
-// Delete deletes the index of a Namespace. It succeeds if there is none.
+// Delete deletes the index of a Namespace. It succeeds if the index does not exist.
 func (c *Client) Delete(ctx context.Context, name, uid string) error {
 	return c.do(ctx, http.MethodDelete, c.url(url.Values{"uid": {uid}}, "indices", name), nil, nil)
 }
 
-// Add adds a document to an index, and replaces one with the same ID.
+// Add adds a document to an index, or replaces the document with the same ID.
 func (c *Client) Add(ctx context.Context, name string, document indexserver.Document) error {
 	var added struct {
 		ID string `json:"id"`
@@ -134,7 +134,7 @@ func (c *Client) do(ctx context.Context, method, target string, body, into any) 
 	return c.read(response, data, into)
 }
 
-// classify returns the error of a request without a response.
+// classify returns the error for a request without a response.
 func (c *Client) classify(ctx, limited context.Context, err error) error {
 	switch {
 	case ctx.Err() != nil:
@@ -150,7 +150,7 @@ func (c *Client) classify(ctx, limited context.Context, err error) error {
 	return &DownError{URL: c.base.String(), Err: err}
 }
 
-// read returns the error of a response.
+// read decodes a successful response, and returns an error for any other response.
 func (c *Client) read(response *http.Response, data []byte, into any) error {
 	status := response.StatusCode
 	isByServer := response.Header.Get(indexserver.SignatureHeader) == indexserver.Signature
@@ -173,7 +173,7 @@ func (c *Client) read(response *http.Response, data []byte, into any) error {
 	return nil
 }
 
-// retryAfter parses the header Retry-After: seconds or a date.
+// retryAfter parses the Retry-After header, which contains seconds or a date.
 func (c *Client) retryAfter(header http.Header) time.Duration {
 	var wait time.Duration
 	text := header.Get("Retry-After")

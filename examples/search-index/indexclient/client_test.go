@@ -104,11 +104,11 @@ func TestRefusals(t *testing.T) {
 		isFinal bool
 		message string
 	}{
-		"index of another UID": {
+		"index with another UID": {
 			try:    func() error { _, err := client.Create(ctx, shopIndex, shopAgain); return err },
 			status: http.StatusConflict, isFinal: true, message: "belongs to namespace",
 		},
-		"deleted for another UID": {
+		"deletion with another UID": {
 			try:    func() error { return client.Delete(ctx, shopIndex, shopAgain.UID) },
 			status: http.StatusConflict, isFinal: true, message: shop.UID,
 		},
@@ -121,11 +121,11 @@ func TestRefusals(t *testing.T) {
 		},
 		"invalid name": {
 			try:    func() error { _, err := client.Create(ctx, "Shop", shop); return err },
-			status: http.StatusBadRequest, isFinal: true, message: "lower case",
+			status: http.StatusBadRequest, isFinal: true, message: "lowercase",
 		},
 		"a name with a slash": {
 			try:    func() error { _, err := client.Create(ctx, "a/../b", shop); return err },
-			status: http.StatusBadRequest, isFinal: true, message: "not a valid name",
+			status: http.StatusBadRequest, isFinal: true, message: "not a valid index name",
 		},
 		"too large": {
 			try: func() error {
@@ -133,7 +133,7 @@ func TestRefusals(t *testing.T) {
 			},
 			status: http.StatusRequestEntityTooLarge, isFinal: true, message: "too large",
 		},
-		"no such index": {
+		"missing index": {
 			try:    func() error { _, err := client.Get(ctx, "nothing"); return err },
 			status: http.StatusNotFound, message: "does not exist",
 		},
@@ -193,16 +193,16 @@ func TestBusy(t *testing.T) {
 		"date in the past": {
 			status: 503, header: now.Add(-time.Minute).Format(http.TimeFormat), want: BusyError{Status: 503},
 		},
-		"an hour":          {status: 503, header: "3600", want: BusyError{Status: 503, RetryAfter: maxRetryAfter}},
-		"a negative time":  {status: 503, header: "-1", want: BusyError{Status: 503}},
-		"overflow":         {status: 503, header: "9223372036854775807", want: BusyError{Status: 503, RetryAfter: maxRetryAfter}},
-		"nonsense":         {status: 503, header: "soon", want: BusyError{Status: 503}},
-		"page of a proxy":  {status: 502, body: "<html>\n bad\tgateway", want: BusyError{Status: 502, Message: "<html> bad gateway"}},
-		"redirect":         {status: 302, header: "", want: BusyError{Status: 302, Message: "not a response of an index server"}},
-		"long page":        {status: 500, body: strings.Repeat("é", 300), want: BusyError{Status: 500, Message: strings.Repeat("é", 100) + " ..."}},
-		"no JSON":          {status: 200, body: "<html>", want: BusyError{Status: 200, Message: "failed to decode the response: invalid character '<' looking for beginning of value"}},
-		"foreign JSON":     {status: 200, body: "{}", isForeign: true, want: BusyError{Status: 200, Message: "not a response of an index server"}},
-		"an empty success": {status: 200, want: BusyError{Status: 200, Message: "failed to decode the response: unexpected end of JSON input"}},
+		"over the maximum":  {status: 503, header: "3600", want: BusyError{Status: 503, RetryAfter: maxRetryAfter}},
+		"a negative time":   {status: 503, header: "-1", want: BusyError{Status: 503}},
+		"overflow":          {status: 503, header: "9223372036854775807", want: BusyError{Status: 503, RetryAfter: maxRetryAfter}},
+		"invalid header":    {status: 503, header: "soon", want: BusyError{Status: 503}},
+		"page from a proxy": {status: 502, body: "<html>\n bad\tgateway", want: BusyError{Status: 502, Message: "<html> bad gateway"}},
+		"redirect":          {status: 302, header: "", want: BusyError{Status: 302, Message: "not a response of an index server"}},
+		"long page":         {status: 500, body: strings.Repeat("é", 300), want: BusyError{Status: 500, Message: strings.Repeat("é", 100) + " ..."}},
+		"not JSON":          {status: 200, body: "<html>", want: BusyError{Status: 200, Message: "failed to decode the response: invalid character '<' looking for beginning of value"}},
+		"no signature":      {status: 200, body: "{}", isForeign: true, want: BusyError{Status: 200, Message: "not a response of an index server"}},
+		"empty body":        {status: 200, want: BusyError{Status: 200, Message: "failed to decode the response: unexpected end of JSON input"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			client := newTestClient(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -250,7 +250,7 @@ func TestTimeout(t *testing.T) {
 	released := make(chan struct{})
 	waiting := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodGet {
-			// An incomplete response is a timeout too.
+			// An incomplete response also results in a timeout.
 			w.WriteHeader(http.StatusOK)
 			_ = http.NewResponseController(w).Flush()
 		}
@@ -271,7 +271,7 @@ func TestTimeout(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			cancel()
 			if err := try(ctx); !errors.Is(err, context.Canceled) || errors.As(err, &slow) {
-				t.Errorf("The error is %v, want the error of the context", err)
+				t.Errorf("The error is %v, want context.Canceled", err)
 			}
 		})
 	}
@@ -287,7 +287,7 @@ func TestNewValidates(t *testing.T) {
 		"no scheme":        {"index-server:8080", time.Second, "http://index-server:8080"},
 		"another scheme":   {"ftp://index-server", time.Second, "http://index-server:8080"},
 		"no host":          {"http:///indices", time.Second, "http://index-server:8080"},
-		"nonsense":         {"http://[", time.Second, "parse"},
+		"invalid URL":      {"http://[", time.Second, "parse"},
 		"zero timeout":     {"http://index-server", 0, "more than 0"},
 		"negative timeout": {"http://index-server", -time.Second, "more than 0"},
 	} {

@@ -21,27 +21,27 @@ func (e *DownError) Error() string {
 
 func (e *DownError) Unwrap() error { return e.Err }
 
-// SlowError is the error of a request that timed out. The server may have executed it, or may still
-// do so.
+// SlowError is returned if a request times out. The server may have executed the request, or may
+// still execute it.
 type SlowError struct {
 	URL     string
 	Timeout time.Duration
 }
 
 func (e *SlowError) Error() string {
-	return fmt.Sprintf("the index server at %s did not answer within %s", e.URL, e.Timeout)
+	return fmt.Sprintf("the index server at %s did not respond within %s", e.URL, e.Timeout)
 }
 
 // BusyError is returned if the server cannot execute the request now.
 type BusyError struct {
 	Status  int
 	Message string
-	// RetryAfter is the time until the next attempt that the server requests; 0 if none.
+	// RetryAfter is the delay before the next attempt that the server requests, or 0.
 	RetryAfter time.Duration
 }
 
 func (e *BusyError) Error() string {
-	return fmt.Sprintf("the index server answered %s", describe(e.Status, e.Message))
+	return fmt.Sprintf("the index server returned %s", describe(e.Status, e.Message))
 }
 
 // RefusedError is returned if the server rejects the request.
@@ -53,13 +53,13 @@ type RefusedError struct {
 }
 
 func (e *RefusedError) Error() string {
-	return fmt.Sprintf("the index server refused: %s", describe(e.Status, e.Message))
+	return fmt.Sprintf("the index server rejected the request: %s", describe(e.Status, e.Message))
 }
 
-// IsFinal reports whether every retry will be rejected, because the index server itself reports
-// that the request is invalid. Errors in authentication (401, 403), the address (404, 405) or
-// timing (408, 425) can be fixed without a change of the request. Responses from proxies are not
-// final: an HTTPS server returns 400 to every HTTP request.
+// IsFinal reports whether the server would reject every retry, because the request itself is
+// invalid. Errors in authentication (401, 403), the address (404, 405) or timing (408, 425) can be
+// fixed without changing the request. Responses from proxies are not final: an HTTPS server returns
+// 400 to every HTTP request.
 func (e *RefusedError) IsFinal() bool {
 	if !e.IsByServer {
 		return false

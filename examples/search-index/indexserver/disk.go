@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// writeIndex creates the directory of an index under a temporary name, and renames it when it is
-// complete.
+// writeIndex creates the directory of an index under a temporary name, and renames the directory
+// when it is complete.
 func (s *Store) writeIndex(made *index) error {
 	scratch, err := os.MkdirTemp(s.dir, scratchPrefix)
 	if err != nil {

@@ -13,12 +13,12 @@
 //	GET    /healthz
 //
 // Every write is idempotent, since a client that has not received the response must retry. An index
-// belongs to one Namespace, identified by its UID. A PUT with another UID is rejected with 409, so
-// that a recreated Namespace never gets the index of the previous one.
+// belongs to one Namespace, identified by its UID. The server rejects a PUT with another UID with
+// 409, so that a recreated Namespace never gets the index of the previous one.
 //
-// A DELETE is permanent: the server remembers the UID, and rejects a later PUT with 410. Otherwise
+// The server records the UID of each DELETE for a day, and rejects a later PUT with 410. Otherwise
 // a delayed PUT that arrives after the DELETE would leak an index.
 //
-// Writes are on disk before the server responds. After a crash the data contains all acknowledged
-// writes and no partial ones.
+// The server writes to disk before it responds. After a crash, the data contains all acknowledged
+// writes and no partial writes.
 package indexserver

@@ -23,8 +23,8 @@ const (
 )
 
 const (
-	// SignatureHeader is set in every response from the server, so that clients can distinguish it
-	// from a proxy's response.
+	// SignatureHeader is set in every response from the server, so that clients can distinguish the
+	// server's responses from those of a proxy.
 	SignatureHeader = "Answered-By"
 	// Signature is the value of SignatureHeader.
 	Signature = "index-server"
@@ -123,9 +123,9 @@ func (h *handler) serve(f func(*http.Request) (answer, error)) http.HandlerFunc 
 		if err != nil {
 			result = answer{statusOf(err), Problem{Error: err.Error()}}
 			if result.status == http.StatusInternalServerError {
-				// The error may contain paths.
-				h.log.Error(err, "A request failed", "method", r.Method, "path", r.URL.Path)
-				result.body = Problem{Error: "internal error; see the log of the server"}
+				// The error can contain paths.
+				h.log.Error(err, "Failed to process a request", "method", r.Method, "path", r.URL.Path)
+				result.body = Problem{Error: "internal error; see the server's log"}
 			}
 		}
 		if result.body == nil {

@@ -24,22 +24,21 @@ const (
 	documentsDir = "documents"
 	// deletedDir contains one file per UID of a deleted index.
 	deletedDir = ".deleted"
-	// scratchPrefix is the prefix of incomplete and deleted data.
+	// scratchPrefix is the name prefix of incomplete and deleted files and directories.
 	scratchPrefix = ".scratch-"
-	// deletionRetention is how long a deletion is remembered: longer than any request can be
-	// delayed.
+	// deletionRetention is how long the server records a deletion. No request is delayed that long.
 	deletionRetention = 24 * time.Hour
 )
 
 // Errors of the store, wrapped with details.
 var (
-	// ErrInvalid: a name, UID or ID is invalid.
+	// ErrInvalid is returned if a name, UID or ID is invalid.
 	ErrInvalid = errors.New("invalid")
-	// ErrNotFound: the index does not exist.
+	// ErrNotFound is returned if the index does not exist.
 	ErrNotFound = errors.New("not found")
-	// ErrConflict: the index belongs to another Namespace.
+	// ErrConflict is returned if the index belongs to another Namespace.
 	ErrConflict = errors.New("conflict")
-	// ErrDeleted: the index of this Namespace was deleted.
+	// ErrDeleted is returned if the index of this Namespace was deleted.
 	ErrDeleted = errors.New("deleted")
 )
 
@@ -56,13 +55,13 @@ type Store struct {
 
 // index is an index in memory.
 type index struct {
-	// record is the content of indexFile. It does not count the documents.
+	// record is the content of indexFile. Its field Documents is not set.
 	record    Index
 	documents map[string]Document
 	words     postings
 }
 
-// Open reads the indices of a directory, and creates it if necessary.
+// Open reads the indices in a directory, and creates the directory if it does not exist.
 func Open(dir string) (*Store, error) {
 	return open(dir, time.Now)
 }
@@ -80,7 +79,7 @@ func open(dir string, now func() time.Time) (*Store, error) {
 
 // Create creates an index, or returns the existing one.
 func (s *Store) Create(name string, owner Owner) (created Index, isNew bool, err error) {
-	if err := errors.Join(checkName("index", name), checkUID(owner.UID), checkNamespace(owner.Namespace)); err != nil {
+	if err := errors.Join(checkName("index", name), checkUID(owner.UID), checkName("namespace", owner.Namespace)); err != nil {
 		return Index{}, false, err
 	}
 	s.mutex.Lock()
@@ -114,7 +113,7 @@ func (s *Store) Get(name string) (Index, error) {
 	return found.describe(), nil
 }
 
-// List returns all indices, by name.
+// List returns all indices, sorted by name.
 func (s *Store) List() []Index {
 	s.mutex.RLock()
 	defer s.mutex.RUnlock()
@@ -125,7 +124,8 @@ func (s *Store) List() []Index {
 	return list
 }
 
-// Delete deletes the index of a Namespace. A Namespace with this UID can never have an index again.
+// Delete deletes the index of a Namespace. Until deletionRetention has passed, no index can be
+// created for this UID.
 func (s *Store) Delete(name, uid string) error {
 	if err := errors.Join(checkName("index", name), checkUID(uid)); err != nil {
 		return err
@@ -154,7 +154,8 @@ func (s *Store) Delete(name, uid string) error {
 	return os.RemoveAll(scratch)
 }
 
-// Add adds a document to an index. It returns the ID, and whether the document is new.
+// Add adds a document to an index. It returns the ID of the document, and whether the document is
+// new.
 func (s *Store) Add(name string, document Document) (id string, isNew bool, err error) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
@@ -183,8 +184,8 @@ func (s *Store) Add(name string, document Document) (id string, isNew bool, err 
 	return document.ID, !exists, nil
 }
 
-// Search returns up to limit documents of an index that contain every word of the query, best
-// first. An empty query matches all documents.
+// Search returns up to limit documents of an index that contain every word of the query, the best
+// matches first. An empty query matches all documents.
 func (s *Store) Search(name, query string, limit int) (Found, error) {
 	s.mutex.RLock()
 	defer s.mutex.RUnlock()
@@ -283,19 +284,15 @@ func conflictError(found *index) error {
 
 func checkName(what, name string) error {
 	if !namePattern.MatchString(name) {
-		return fmt.Errorf("%w: %q is not a valid name of a %s: use at most 127 lower case letters, digits and dashes, "+
+		return fmt.Errorf("%w: %q is not a valid %s name: use at most 127 lowercase letters, digits and dashes, "+
 			"without a dash at the beginning or end", ErrInvalid, name, what)
 	}
 	return nil
 }
 
-func checkNamespace(name string) error {
-	return checkName("namespace", name)
-}
-
 func checkUID(uid string) error {
 	if !uidPattern.MatchString(uid) {
-		return fmt.Errorf("%w: %q is not a UID of a namespace", ErrInvalid, uid)
+		return fmt.Errorf("%w: %q is not a valid UID", ErrInvalid, uid)
 	}
 	return nil
 }

@@ -70,11 +70,11 @@ func TestCreate(t *testing.T) {
 	}{
 		"new":                   {index: shopIndex, owner: shop, isNew: true},
 		"existing":              {index: shopIndex, owner: shop, prepare: createShop},
-		"another UID's":         {index: shopIndex, owner: shopAgain, prepare: createShop, want: ErrConflict},
-		"another name's":        {index: shopIndex, owner: Owner{Namespace: "shoe", UID: shop.UID}, prepare: createShop, want: ErrConflict},
+		"another UID":           {index: shopIndex, owner: shopAgain, prepare: createShop, want: ErrConflict},
+		"another namespace":     {index: shopIndex, owner: Owner{Namespace: "shoe", UID: shop.UID}, prepare: createShop, want: ErrConflict},
 		"deleted":               {index: shopIndex, owner: shop, prepare: createAndDeleteShop, want: ErrDeleted},
 		"deleted and recreated": {index: shopIndex, owner: shopAgain, prepare: createAndDeleteShop, isNew: true},
-		"never made":            {index: shopIndex, owner: shop, prepare: deleteShop, want: ErrDeleted},
+		"only deleted":          {index: shopIndex, owner: shop, prepare: deleteShop, want: ErrDeleted},
 		"no name":               {owner: shop, want: ErrInvalid},
 		"a path":                {index: "../shop", owner: shop, want: ErrInvalid},
 		"a hidden name":         {index: ".deleted", owner: shop, want: ErrInvalid},
@@ -108,7 +108,7 @@ func TestCreate(t *testing.T) {
 					t.Errorf("Create (-want +got):\n%s", diff)
 				}
 			} else if diff := cmp.Diff(before, store.List()); diff != "" {
-				t.Errorf("A refused Create changed something (-want +got):\n%s", diff)
+				t.Errorf("A rejected Create changed the indices (-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -132,36 +132,36 @@ func TestDelete(t *testing.T) {
 	mustCreate(t, store, shopIndex, shop)
 
 	if err := store.Delete(shopIndex, shopAgain.UID); !errors.Is(err, ErrConflict) {
-		t.Errorf("Delete for another UID: %v, want a conflict", err)
+		t.Errorf("Delete with another UID: %v, want ErrConflict", err)
 	}
 	if err := store.Delete(shopIndex, ""); !errors.Is(err, ErrInvalid) {
-		t.Errorf("Delete for no UID: %v, want that it is invalid", err)
+		t.Errorf("Delete without a UID: %v, want ErrInvalid", err)
 	}
 	if _, err := store.Get(shopIndex); err != nil {
-		t.Errorf("The index should have survived that: %v", err)
+		t.Errorf("Get after a rejected Delete: %v", err)
 	}
 	for range 2 {
 		if err := store.Delete(shopIndex, shop.UID); err != nil {
 			t.Errorf("Delete: %v", err)
 		}
 		if _, err := store.Get(shopIndex); !errors.Is(err, ErrNotFound) {
-			t.Errorf("Get after Delete: %v, want that there is none", err)
+			t.Errorf("Get after Delete: %v, want ErrNotFound", err)
 		}
 	}
 	if left, err := os.ReadDir(store.dir); err != nil || len(left) != 1 || left[0].Name() != deletedDir {
-		t.Errorf("There is something left: %v, %v", left, err)
+		t.Errorf("The remaining files are %v, error %v; want only %s", left, err, deletedDir)
 	}
 	if _, _, err := store.Add(shopIndex, Document{Text: "late"}); !errors.Is(err, ErrNotFound) {
-		t.Errorf("Add after Delete: %v, want that there is none", err)
+		t.Errorf("Add after Delete: %v, want ErrNotFound", err)
 	}
 }
 
-// The conflict of the refused deletion must not be remembered as a deletion.
-func TestRejectedDeleteIsNotRemembered(t *testing.T) {
+// The store must not record a deletion that it rejected with a conflict.
+func TestRejectedDeleteIsNotRecorded(t *testing.T) {
 	store := openNew(t)
 	mustCreate(t, store, shopIndex, shop)
 	if err := store.Delete(shopIndex, shopAgain.UID); !errors.Is(err, ErrConflict) {
-		t.Fatalf("Delete for another UID: %v, want a conflict", err)
+		t.Fatalf("Delete with another UID: %v, want ErrConflict", err)
 	}
 	mustCreate(t, store, "shop-22222222", shopAgain)
 }
@@ -187,7 +187,7 @@ func TestDeletionRecordsExpire(t *testing.T) {
 		t.Errorf("Create after more than a day: %v", err)
 	}
 	if _, err := os.Stat(store.deletedPath(shop.UID)); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("The file of a forgotten deletion: %v, want that there is none", err)
+		t.Errorf("The file of an expired deletion record: %v, want ErrNotExist", err)
 	}
 }
 
@@ -210,16 +210,16 @@ func TestSearch(t *testing.T) {
 		want  []string
 		total int
 	}{
-		"one word":            {query: "ready", limit: 9, want: []string{"d0"}, total: 1},
-		"in any case":         {query: "READY!", limit: 9, want: []string{"d0"}, total: 1},
-		"the better one":      {query: "open", limit: 9, want: []string{"d1", "d2"}, total: 2},
-		"all words":           {query: "shop is", limit: 9, want: []string{"d1", "d0"}, total: 2},
-		"one of them nowhere": {query: "shop nowhere", limit: 9, want: []string{}},
-		"a field":             {query: "user3", limit: 9, want: []string{"d3"}, total: 1},
-		"other letters":       {query: "tür", limit: 9, want: []string{"d3"}, total: 1},
-		"no part of a word":   {query: "read", limit: 9, want: []string{}},
-		"all":                 {query: " ", limit: 9, want: []string{"d3", "d2", "d1", "d0"}, total: 4},
-		"no more than that":   {query: "", limit: 1, want: []string{"d3"}, total: 4},
+		"one word":          {query: "ready", limit: 9, want: []string{"d0"}, total: 1},
+		"upper case":        {query: "READY!", limit: 9, want: []string{"d0"}, total: 1},
+		"best match first":  {query: "open", limit: 9, want: []string{"d1", "d2"}, total: 2},
+		"all words":         {query: "shop is", limit: 9, want: []string{"d1", "d0"}, total: 2},
+		"one unknown word":  {query: "shop nowhere", limit: 9, want: []string{}},
+		"word in a field":   {query: "user3", limit: 9, want: []string{"d3"}, total: 1},
+		"non-ASCII letters": {query: "tür", limit: 9, want: []string{"d3"}, total: 1},
+		"part of a word":    {query: "read", limit: 9, want: []string{}},
+		"no words":          {query: " ", limit: 9, want: []string{"d3", "d2", "d1", "d0"}, total: 4},
+		"over the limit":    {query: "", limit: 1, want: []string{"d3"}, total: 4},
 	} {
 		t.Run(name, func(t *testing.T) {
 			found, err := store.Search(shopIndex, test.query, test.limit)
@@ -253,10 +253,10 @@ func TestAddReplaces(t *testing.T) {
 	}
 	for _, id := range []string{"../x", "a.b", "A"} {
 		if _, _, err := store.Add(shopIndex, Document{ID: id}); !errors.Is(err, ErrInvalid) {
-			t.Errorf("Add with the ID %q: %v, want that it is invalid", id, err)
+			t.Errorf("Add with the ID %q: %v, want ErrInvalid", id, err)
 		}
 	}
-	// The next number is in use.
+	// The server skips the number of an existing document.
 	mustAdd(t, store, shopIndex, Document{ID: "00000003"})
 	if id := mustAdd(t, store, shopIndex, Document{Text: "no ID"}); id != "00000004" {
 		t.Errorf("The server chose the ID %q", id)
@@ -298,20 +298,20 @@ func TestOpenReadsIndices(t *testing.T) {
 // Each case is the state after a crash at a different point.
 func TestOpenCleansUpAfterCrash(t *testing.T) {
 	for name, leave := range map[string]func(t *testing.T, store *Store) error{
-		"an index that has no name yet": func(_ *testing.T, store *Store) error {
+		"an index before its rename": func(_ *testing.T, store *Store) error {
 			return os.MkdirAll(filepath.Join(store.dir, scratchPrefix+"1", documentsDir), 0o700)
 		},
-		"half of a document": func(_ *testing.T, store *Store) error {
+		"an incomplete document": func(_ *testing.T, store *Store) error {
 			return os.WriteFile(filepath.Join(store.dir, shopIndex, documentsDir, scratchPrefix+"1"), []byte(`{"id":`), 0o600)
 		},
-		"half of a deletion that is being remembered": func(_ *testing.T, store *Store) error {
+		"an incomplete deletion record": func(_ *testing.T, store *Store) error {
 			return os.WriteFile(filepath.Join(store.dir, deletedDir, scratchPrefix+"1"), []byte(`"20`), 0o600)
 		},
-		"a deletion that is remembered only": func(t *testing.T, store *Store) error {
+		"a recorded deletion of an existing index": func(t *testing.T, store *Store) error {
 			mustCreate(t, store, "other", shopAgain)
 			return store.remember(shopAgain.UID)
 		},
-		"the rest of an index that was deleted": func(t *testing.T, store *Store) error {
+		"a deleted index with remaining files": func(t *testing.T, store *Store) error {
 			mustCreate(t, store, "other", shopAgain)
 			return errors.Join(store.remember(shopAgain.UID),
 				os.Rename(filepath.Join(store.dir, "other"), filepath.Join(store.dir, scratchPrefix+shopAgain.UID)))
@@ -334,7 +334,7 @@ func TestOpenCleansUpAfterCrash(t *testing.T) {
 			}
 			err := filepath.WalkDir(dir, func(path string, _ os.DirEntry, err error) error {
 				if strings.Contains(path, scratchPrefix) || strings.Contains(path, "other") {
-					t.Errorf("%s is still there", path)
+					t.Errorf("%s still exists", path)
 				}
 				return err
 			})
@@ -380,6 +380,6 @@ func TestConcurrentCreates(t *testing.T) {
 		}
 	}
 	if count != 1 {
-		t.Errorf("%d of %d callers have created the index", count, callers)
+		t.Errorf("%d of %d callers created the index, want 1", count, callers)
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"unicode"
 )
 
-// postings counts for each word its occurrences in each document.
+// postings contains the number of occurrences of each word in each document.
 type postings map[string]map[string]int
 
 func (p postings) add(document Document) {
@@ -58,7 +58,7 @@ func wordsIn(document Document) []string {
 	return words
 }
 
-// wordsOf returns the words of a text in lower case.
+// wordsOf returns the words of a text in lowercase.
 func wordsOf(text string) []string {
 	return strings.FieldsFunc(strings.ToLower(text), func(r rune) bool {
 		return !unicode.IsLetter(r) && !unicode.IsDigit(r)

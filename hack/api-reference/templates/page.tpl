@@ -9,7 +9,7 @@
 
 The label and annotations of a Namespace are described in [Design](design.md#state-on-the-namespace), its conditions in [Conditions](reference/conditions.md). For Go there are [types](../api/v1alpha1) and [apply configurations](../api/v1alpha1/applyconfiguration).
 
-The API server rejects objects that violate a rule in the column "Validation", or the format of a name.
+The API server rejects objects that violate a rule in the "Validation" column or have an invalid name.
 {{- $types := .SortedTypes }}
 {{- range $types }}{{ if .GVK }}{{ template "type" . }}{{ end }}{{ end }}
 {{- range $types }}{{ if not .GVK }}{{ template "type" . }}{{ end }}{{ end }}

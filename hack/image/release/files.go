@@ -30,8 +30,8 @@ const (
 // developmentImage is the image in the committed manifest.
 const developmentImage = "image: ghcr.io/nslifecycle/nslifecycle:latest\n"
 
-// writeManifest writes dist/install.yaml with the image of the release, by its digest, so that
-// a changed tag does not change the pulled image.
+// writeManifest writes dist/install.yaml with the digest of the released image, so that a changed
+// tag does not change the pulled image.
 func writeManifest(opts options) error {
 	content, err := os.ReadFile(filepath.Join(opts.root, "dist", manifestName))
 	if err != nil {
@@ -76,8 +76,8 @@ func readDigest(archive string) (v1.Hash, error) {
 	}
 }
 
-// writeChart packs dist/chart like `helm package`, with the version of the release. helm
-// would write the current time to the archive.
+// writeChart packs dist/chart like `helm package`, with the version of the release. It does not call
+// helm, which writes the current time to the archive.
 func writeChart(opts options) error {
 	root := filepath.Join(opts.root, "dist", "chart")
 	version := strings.TrimPrefix(opts.version, "v")
@@ -129,7 +129,7 @@ func setChartVersion(content []byte, version, appVersion string) ([]byte, error)
 			continue
 		}
 		if isSet[key] {
-			return nil, fmt.Errorf("there are two lines with %s in Chart.yaml", key)
+			return nil, fmt.Errorf("Chart.yaml contains %s twice", key)
 		}
 		isSet[key] = true
 	}
@@ -156,13 +156,13 @@ spec:
   homepage: https://github.com/nslifecycle/nslifecycle
   shortDescription: Create, inspect and delete namespaces, and explain why one is stuck
   description: |
-    Shows the stage of every namespace and what it waits for, explains why a
-    namespace makes no progress with its initialization or deletion and what to do,
-    follows a deletion, writes a namespace as YAML, and, as the last resort,
-    removes finalizers safely.
+    Shows the stage of every namespace and what it waits for, explains why the
+    initialization or deletion of a namespace makes no progress and how to fix it,
+    follows a deletion, writes a namespace as YAML, and, as a last resort, removes
+    finalizers safely.
 
-    It works in every cluster. Where the operator nslifecycle is installed, it
-    shows the initializers of new namespaces as well.
+    The plugin works in every cluster. If the nslifecycle operator is installed, it
+    also shows the initializers of new namespaces.
   platforms:
 {{- range .Platforms }}
   - selector:

@@ -7,9 +7,9 @@
 //	nslifecycle-manager_<version>_<os>_<arch>.tar.gz   the manager
 //	<either of them>.cdx.json                          its bill of materials
 //	nslifecycle-image_<version>.tar                    the image, which already exists
-//	install.yaml                                       the complete installation, with that image by its digest
+//	install.yaml                                       the complete installation, with the digest of the image
 //	nslifecycle-<version without v>.tgz                the Helm chart
-//	krew-nslifecycle.yaml                              the manifest for an index of Krew
+//	krew-nslifecycle.yaml                              the plugin manifest for a Krew index
 //	SHA256SUMS                                         the checksums of all files above
 //
 // The same commit, Go release and version result in identical files.
@@ -37,9 +37,9 @@ var versions = regexp.MustCompile(`^v(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-[
 type options struct {
 	// root is the directory of the main module.
 	root string
-	// output is the output directory, which contains the archive of the image.
+	// output is the output directory, which already contains the archive of the image.
 	output string
-	// version is the version of the release, with v; revision is the commit.
+	// version is the version of the release, such as v0.1.0, and revision is the commit.
 	version, revision string
 	// image is the name of the image, without a tag.
 	image string

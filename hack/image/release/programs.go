@@ -21,12 +21,13 @@ import (
 
 // program is a program that is released for several platforms.
 type program struct {
-	// name is the name of the archives, binary the name of the program in them, source its package.
+	// name is the prefix of the archives' names, binary is the name of the program in the archives, and
+	// source is its package.
 	name, binary, source string
 }
 
 var (
-	// Its archives contain no link with the second name, kubectl_complete-nslifecycle, since Krew
+	// The archives of the plugin do not contain the link kubectl_complete-nslifecycle, since Krew
 	// accepts only files and directories.
 	plugin  = program{"kubectl-nslifecycle", "kubectl-nslifecycle", "./cmd/kubectl-nslifecycle"}
 	manager = program{"nslifecycle-manager", "manager", "./cmd"}
@@ -120,7 +121,8 @@ func packZip(out io.Writer, modified time.Time, entries []entry) error {
 	return writer.Close()
 }
 
-// For reproducible archives the gzip header contains no time and no name, and files have no owner.
+// packTar writes a reproducible archive: the gzip header contains neither a time nor a name, and the
+// files have no owner.
 func packTar(out io.Writer, modified time.Time, entries []entry) error {
 	compressed := gzip.NewWriter(out)
 	writer := tar.NewWriter(compressed)

@@ -49,7 +49,7 @@ func write(t *testing.T, path string, content []byte) {
 	}
 }
 
-// makeImage returns an archive with an index, which is the only file that is read.
+// makeImage returns an archive that contains only an index, since no other file is read.
 func makeImage(t *testing.T) []byte {
 	t.Helper()
 	index := `{"schemaVersion":2,"manifests":[{"mediaType":"application/vnd.oci.image.index.v1+json","size":2,"digest":"` +
@@ -130,7 +130,7 @@ func TestRelease(t *testing.T) {
 		},
 	} {
 		if got := list(t, filepath.Join(output, archive)); !slices.Equal(got, want) {
-			t.Errorf("in %s are %q", archive, got)
+			t.Errorf("%s contains %q", archive, got)
 		}
 	}
 	packed, err := zip.OpenReader(filepath.Join(output, "kubectl-nslifecycle_v1.2.3_windows_arm64.zip"))
@@ -171,7 +171,7 @@ func TestChartVersion(t *testing.T) {
 			want:  "version: 1.2.3\nappVersion: v1.2.3\ndependencies:\n- version: 2\n  version: 3\n",
 		},
 		"no appVersion": {chart: "version: 0.1.0\n", isError: true},
-		"twice":         {chart: "version: 0.1.0\nversion: 0.1.0\nappVersion: latest\n", isError: true},
+		"two versions":  {chart: "version: 0.1.0\nversion: 0.1.0\nappVersion: latest\n", isError: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := setChartVersion([]byte(test.chart), "1.2.3", "v1.2.3")
@@ -182,7 +182,7 @@ func TestChartVersion(t *testing.T) {
 	}
 }
 
-// A manifest whose image is not replaced would be released with a development image.
+// A manifest must not be released with the development image.
 func TestManifestWithoutImage(t *testing.T) {
 	for name, manifest := range map[string]string{
 		"none": "image: ghcr.io/nslifecycle/nslifecycle:v0.0.1\n",
@@ -193,7 +193,7 @@ func TestManifestWithoutImage(t *testing.T) {
 			write(t, filepath.Join(opts.root, "dist", manifestName), []byte(manifest))
 			write(t, opts.imageArchive(), makeImage(t))
 			if err := writeManifest(opts); err == nil {
-				t.Error("it was released")
+				t.Error("the manifest was released")
 			}
 		})
 	}
@@ -211,7 +211,7 @@ func TestInvalidArguments(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := parse(append([]string{"--output", "x", "--revision", "abc", "--created", "1"}, args...)); err == nil {
-				t.Errorf("%v passed", args)
+				t.Errorf("%v: no error", args)
 			}
 		})
 	}

@@ -1,31 +1,30 @@
 // Copyright The nslifecycle Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package sharedlist lists the objects of terminating namespaces with as few list requests as
-// possible: concurrent callers share cluster-wide lists.
+// Package sharedlist lists the objects in terminating namespaces with few list requests, because
+// concurrent callers share cluster-wide lists.
 //
 // # Why a shared result confirms that a namespace is empty
 //
-// A caller needs results of requests that were sent at a given time or later, in practice after the
-// grace period of its namespace. A result for another caller satisfies that for these reasons:
+// A caller needs results of requests that were sent at a given time or later, usually after the grace
+// period of the namespace. A result of a request for another caller meets this need, because:
 //
-//   - Lists are consistent reads. Without a resourceVersion the result is at least as recent as the
-//     request, and all pages of one list show the same state. A result therefore has the time of its
-//     request, never that of its response, and an incomplete list is not a result.
-//   - After the grace period no API server admits a creation in the namespace, so no object can be
-//     created after the state that the list shows.
-//   - A cluster-wide list contains all objects of each namespace. If it contains no object of a
-//     namespace, that namespace has none, regardless of who sent the request.
-//   - Resource types may be listed at different times, because a type that is empty after the grace
-//     period stays empty: once the last type is listed, all are empty.
+//   - Lists are consistent reads. Because requests have no resourceVersion, a result is at least as
+//     recent as its request. All pages of one list show the same state. Therefore, a result has the
+//     time of its request, never the time of its response, and an incomplete list is not a result.
+//   - After the grace period, no API server admits a creation in the namespace. Therefore, no object
+//     can be created after the state that the list shows.
+//   - A cluster-wide list contains the objects in all namespaces. If it contains no object in a
+//     namespace, there is none of this type, regardless of which caller sent the request.
+//   - Resource types can be listed at different times, because a type that is empty after the grace
+//     period stays empty. Once the last type is listed, all types are empty.
 //
-// A result that is older than its caller's pass confirms as much, but the objects in it may have
-// been deleted before the caller watched them. Package finalization therefore chooses the earliest
-// acceptable time of each call.
+// A result that is older than the caller's pass confirms the same. But the objects in it may have been
+// deleted before the caller watched them. Therefore, package finalization sets the earliest acceptable
+// time in each call.
 //
-// Only types served by kube-apiserver itself are listed cluster-wide. An aggregated API server may
-// implement such lists incorrectly.
+// Only types that kube-apiserver itself serves are listed cluster-wide, because an aggregated API
+// server may implement cluster-wide lists incorrectly.
 //
-// If the API server throttles a list request, with 429, the type counts as one that could not be
-// listed.
+// A list request that the API server throttles (429) is treated as failed.
 package sharedlist

@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/metadata"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
@@ -27,38 +28,39 @@ const PageSize = 500
 const (
 	// batchDelay is how long a batch waits for more requests.
 	batchDelay = 10 * time.Millisecond
-	// batchInterval is the minimum time between two batches. A second batch means that there are
-	// many namespaces, and the longer it waits the more of them share its lists.
+	// batchInterval is the minimum time between two batches. If a second batch is needed, there are many
+	// namespaces, and the longer the batch waits, the more namespaces share its lists.
 	batchInterval = 250 * time.Millisecond
-	// batchTimeout is how long the next batch waits for the previous one, in case the server of a
-	// type does not respond.
+	// batchTimeout is how long the next batch waits for the previous one if the server of a type does
+	// not respond.
 	batchTimeout = 2 * time.Second
 	// listLifetime is how long a cluster-wide list is kept for later requests.
 	listLifetime = 2 * time.Second
-	// failureLifetime is how long a type whose cluster-wide list failed is listed per namespace.
+	// failureLifetime is how long a type is listed per namespace after a cluster-wide list failed.
 	failureLifetime = time.Minute
-	// maxConcurrentPerType limits the concurrent list requests for one type, so that a type whose
-	// server does not respond does not block the others.
+	// maxConcurrentPerType limits the concurrent list requests for one type, so that a server that does
+	// not respond does not block the lists of other types.
 	maxConcurrentPerType = 8
 )
 
-// Lister lists objects of namespaces. It collects requests in batches. Each batch lists a type once
-// for all namespaces. A cluster-wide list also serves later requests for a short time.
+// Lister lists the objects in namespaces. It collects calls in batches, and in each batch it lists a
+// type once for all namespaces if that is cheaper. For a short time, it uses a cluster-wide list for
+// later calls, too.
 type Lister struct {
 	Options
 
 	lock sync.Mutex
-	// pending are the requests for the next batch.
+	// pending contains the requests for the next batch.
 	pending []*request
 	// isRunning reports whether a batch is running or scheduled.
 	isRunning bool
 	lastBatch time.Time
 	lists     map[schema.GroupVersionResource]*clusterList
-	// failures are the times of the last failed cluster-wide lists.
+	// failures contains the times of the last failed cluster-wide lists.
 	failures map[schema.GroupVersionResource]time.Time
 }
 
-// Options of a Lister. All are required.
+// Options configures a Lister. All fields are required.
 type Options struct {
 	Client  metadata.Interface
 	Clock   clock.PassiveClock
@@ -77,13 +79,14 @@ func New(options Options) *Lister {
 	}
 }
 
-// List returns the objects of some types in a namespace, by list requests that were sent at notBefore
-// or later. The error is that of the context.
+// List returns the objects of the given types in a namespace, from list requests that were sent at
+// notBefore or later. The types can contain duplicates. List returns an error only if the context is
+// done.
 func (l *Lister) List(
 	ctx context.Context, namespace string, types []schema.GroupVersionResource, notBefore time.Time,
 ) (map[schema.GroupVersionResource]*Result, error) {
 	call := &request{
-		namespace: namespace, types: unique(types), notBefore: notBefore,
+		namespace: namespace, types: sets.New(types...), notBefore: notBefore,
 		results: map[schema.GroupVersionResource]*Result{}, done: make(chan struct{}),
 	}
 	if l.completeOrEnqueue(call) {
@@ -97,21 +100,8 @@ func (l *Lister) List(
 	}
 }
 
-// unique returns the types without duplicates, which discovery may contain.
-func unique(types []schema.GroupVersionResource) []schema.GroupVersionResource {
-	seen := make(map[schema.GroupVersionResource]bool, len(types))
-	result := make([]schema.GroupVersionResource, 0, len(types))
-	for _, gvr := range types {
-		if !seen[gvr] {
-			seen[gvr] = true
-			result = append(result, gvr)
-		}
-	}
-	return result
-}
-
-// completeOrEnqueue reports whether existing lists complete a request. If not, it adds the request to
-// the next batch.
+// completeOrEnqueue completes a request from existing lists, and reports whether it could. Otherwise,
+// it adds the request to the next batch.
 func (l *Lister) completeOrEnqueue(call *request) bool {
 	l.lock.Lock()
 	defer l.lock.Unlock()
@@ -128,9 +118,9 @@ func (l *Lister) completeOrEnqueue(call *request) bool {
 	return false
 }
 
-// applyLists adds the results of existing lists to a request. The caller holds the lock.
+// applyLists adds the results of existing lists to a request. The caller must hold the lock.
 func (l *Lister) applyLists(call *request) {
-	for _, gvr := range call.types {
+	for gvr := range call.types {
 		list := l.lists[gvr]
 		if call.results[gvr] == nil && list != nil && !list.requestedAt.Before(call.notBefore) {
 			if result := list.resultFor(call.namespace); result != nil {
@@ -143,7 +133,7 @@ func (l *Lister) applyLists(call *request) {
 // runBatches runs batches until no request is pending.
 func (l *Lister) runBatches() {
 	for {
-		// Real time, not the injected clock: it affects nothing but the number of requests.
+		// This uses the real time, not the injected clock, because it affects only the number of requests.
 		if left := batchInterval - time.Since(l.lastBatch); left > batchDelay {
 			time.Sleep(left)
 		} else {
@@ -165,7 +155,7 @@ func (l *Lister) runBatches() {
 		l.isRunning = !isLast
 		l.lock.Unlock()
 		if isLast {
-			// Cluster-wide lists use memory, and the next request may come much later.
+			// Free the memory of cluster-wide lists, because the next request may come much later.
 			time.AfterFunc(2*listLifetime, func() {
 				l.lock.Lock()
 				defer l.lock.Unlock()
@@ -176,7 +166,7 @@ func (l *Lister) runBatches() {
 	}
 }
 
-// deleteExpiredLists is called with the lock held.
+// deleteExpiredLists deletes the cluster-wide lists that are too old. The caller must hold the lock.
 func (l *Lister) deleteExpiredLists() {
 	for gvr, list := range l.lists {
 		if l.Clock.Since(list.requestedAt) > listLifetime {
@@ -185,15 +175,15 @@ func (l *Lister) deleteExpiredLists() {
 	}
 }
 
-// startBatch lists the types of some requests concurrently. The channel is closed when all requests
-// are complete.
+// startBatch lists the types of the given requests concurrently. It closes the returned channel when
+// all requests are complete.
 func (l *Lister) startBatch(calls []*request) <-chan struct{} {
 	callsByType := map[schema.GroupVersionResource][]*request{}
 	l.lock.Lock()
 	for _, call := range calls {
 		l.applyLists(call)
 		call.completeIfDone()
-		for _, gvr := range call.types {
+		for gvr := range call.types {
 			if call.results[gvr] == nil {
 				callsByType[gvr] = append(callsByType[gvr], call)
 			}
@@ -212,7 +202,8 @@ func (l *Lister) startBatch(calls []*request) <-chan struct{} {
 	return done
 }
 
-// listType lists one type for some requests, in the cheaper scope.
+// listType lists one type for the given requests, either cluster-wide or in each namespace, whichever
+// is cheaper.
 func (l *Lister) listType(gvr schema.GroupVersionResource, calls []*request) {
 	if len(calls) > maxUncounted && l.mayListClusterWide(gvr) {
 		list, err := l.listClusterWide(gvr, calls)
@@ -226,9 +217,9 @@ func (l *Lister) listType(gvr schema.GroupVersionResource, calls []*request) {
 
 // listPerNamespace lists one type in the namespace of each request.
 func (l *Lister) listPerNamespace(gvr schema.GroupVersionResource, calls []*request) {
-	// sharedError is set if the server of the type does not respond or throttles requests. The
-	// other requests would fail likewise. If each of hundreds timed out, the last one would wait
-	// for hours.
+	// sharedError is set if the server of the type does not respond or throttles requests. The other
+	// requests then get the same error without being sent. If each of hundreds of requests timed out
+	// instead, the last one would wait for hours.
 	var sharedError atomic.Pointer[error]
 	var group errgroup.Group
 	group.SetLimit(maxConcurrentPerType)
@@ -255,8 +246,8 @@ func (l *Lister) listPerNamespace(gvr schema.GroupVersionResource, calls []*requ
 	_ = group.Wait()
 }
 
-// completeAll adds the results of a cluster-wide list to all requests for a type. If the list was
-// throttled they get its error: a list in each namespace would increase the load.
+// completeAll adds the results of a cluster-wide list to all requests for a type. If the list request
+// was throttled, they get its error, because a list in each namespace would increase the load.
 func (l *Lister) completeAll(gvr schema.GroupVersionResource, calls []*request, list *clusterList, err error) {
 	l.lock.Lock()
 	defer l.lock.Unlock()
@@ -273,9 +264,9 @@ func (l *Lister) completeAll(gvr schema.GroupVersionResource, calls []*request, 
 	}
 }
 
-// mayListClusterWide reports whether a type may be listed cluster-wide: kube-apiserver serves it, and
-// no such list failed recently. One object that cannot be converted, in any namespace, makes the
-// list fail.
+// mayListClusterWide reports whether a type may be listed cluster-wide: kube-apiserver must serve it,
+// and no such list must have failed recently. A cluster-wide list fails if any object in the cluster
+// cannot be converted.
 func (l *Lister) mayListClusterWide(gvr schema.GroupVersionResource) bool {
 	if l.IsAggregated(gvr.GroupVersion()) {
 		return false
@@ -286,9 +277,9 @@ func (l *Lister) mayListClusterWide(gvr schema.GroupVersionResource) bool {
 	return !ok || l.Clock.Since(failedAt) > failureLifetime
 }
 
-// listClusterWide lists a type cluster-wide if that is cheaper than a list for each request. If it
-// is not, or if the list fails, it returns no list. A list request with a limit of 1 returns the
-// number of objects.
+// listClusterWide lists a type cluster-wide if that is cheaper than one list for each request.
+// Otherwise, or if a request fails, it returns nil. Its first request has a limit of 1, and the response
+// contains the number of remaining objects.
 func (l *Lister) listClusterWide(gvr schema.GroupVersionResource, calls []*request) (*clusterList, error) {
 	list := newClusterList(l.Clock.Now())
 	page, err := l.listClusterPage(gvr, metav1.ListOptions{Limit: 1})
@@ -296,17 +287,17 @@ func (l *Lister) listClusterWide(gvr schema.GroupVersionResource, calls []*reque
 		return nil, err
 	}
 	if page.Continue != "" {
-		if page.RemainingItemCount == nil || computeScope(len(calls), 1+*page.RemainingItemCount) != clusterWide {
+		if page.RemainingItemCount == nil || !isClusterWideCheaper(len(calls), 1+*page.RemainingItemCount) {
 			return nil, nil
 		}
-		// Start a new list instead of continuing the first one: this saves one request.
+		// Starting a new list instead of continuing the first one saves a request.
 		if page, err = l.listClusterPage(gvr, metav1.ListOptions{Limit: PageSize}); err != nil {
 			return nil, err
 		}
 	}
-	namespaces := make(map[string]bool, len(calls))
+	namespaces := sets.New[string]()
 	for _, call := range calls {
-		namespaces[call.namespace] = true
+		namespaces.Insert(call.namespace)
 	}
 	for {
 		list.add(page.Items, namespaces)
@@ -321,7 +312,8 @@ func (l *Lister) listClusterWide(gvr schema.GroupVersionResource, calls []*reque
 	}
 }
 
-// listClusterPage lists one page in all namespaces and records a failure, unless it was throttled.
+// listClusterPage lists one page in all namespaces. It records a failure unless the request was
+// throttled.
 func (l *Lister) listClusterPage(
 	gvr schema.GroupVersionResource, options metav1.ListOptions,
 ) (*metav1.PartialObjectMetadataList, error) {
@@ -334,8 +326,8 @@ func (l *Lister) listClusterPage(
 	return page, err
 }
 
-// list sends one request. It has no resourceVersion, so that it is a consistent read, and not the
-// context of a caller, because other callers share the result.
+// list sends one list request. The request has no resourceVersion, so that it is a consistent read. It
+// does not use the context of a caller, because other callers share the result.
 func (l *Lister) list(
 	gvr schema.GroupVersionResource, namespace string, options metav1.ListOptions,
 ) (*metav1.PartialObjectMetadataList, error) {
@@ -354,8 +346,8 @@ func (l *Lister) list(
 	return page, nil
 }
 
-// trimMetadata removes managedFields and annotations, the bulk of the metadata, because many pages
-// may be kept at the same time.
+// trimMetadata keeps only the fields that a pass needs, because many pages can be kept in memory at the
+// same time.
 func trimMetadata(page *metav1.PartialObjectMetadataList) {
 	for i := range page.Items {
 		object := &page.Items[i]

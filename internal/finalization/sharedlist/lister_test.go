@@ -36,20 +36,20 @@ var (
 	errTooOld    = apierrors.NewResourceExpired("the list is too old")
 )
 
-// clusterServer is an API server that lists objects of many namespaces, in a synctest bubble, and
-// records its requests as text.
+// clusterServer is a fake API server that lists objects in many namespaces, in a synctest bubble. It
+// records requests as text.
 type clusterServer struct {
-	// objects are those of each resource, such as "x/a", in the order of a list.
+	// objects contains the namespaces and names of each resource's objects, such as "x/a", in list order.
 	objects map[string][]string
 	// pageSize is the maximum number of objects on a page, regardless of the limit.
 	pageSize int
-	// hidesCount omits remainingItemCount, as the API allows.
+	// hidesCount makes the server omit remainingItemCount, as the API allows.
 	hidesCount bool
-	// errors are the errors that requests return, by the text of the request.
+	// errors contains the errors that requests return, by the text of the request.
 	errors map[string]error
-	// silent are the resources whose list requests get no response.
+	// silent contains the resources whose list requests get no response.
 	silent map[string]bool
-	// latency is the duration of a response.
+	// latency is the time until the response to a request.
 	latency time.Duration
 
 	lock sync.Mutex
@@ -87,10 +87,10 @@ func (r *clusterResource) List(
 	if options.ResourceVersion != "" || options.ResourceVersionMatch != "" {
 		words += ", possibly from a cache"
 	}
-	return r.server.answer(ctx, words, r.resource, r.namespace, options)
+	return r.server.respond(ctx, words, r.resource, r.namespace, options)
 }
 
-func (s *clusterServer) answer(
+func (s *clusterServer) respond(
 	ctx context.Context, words, resource, namespace string, options metav1.ListOptions,
 ) (*metav1.PartialObjectMetadataList, error) {
 	s.lock.Lock()
@@ -152,7 +152,7 @@ func (s *clusterServer) lister() *Lister {
 	})
 }
 
-// listObjects returns the objects of some types in a namespace as text.
+// listObjects returns the objects of the given types in a namespace as text.
 func listObjects(ctx context.Context, lister *Lister, namespace string, notBefore time.Time, types ...schema.GroupVersionResource) []string {
 	results, err := lister.List(ctx, namespace, types, notBefore)
 	if err != nil {
@@ -194,7 +194,7 @@ func listConcurrently(lister *Lister, namespaces []string, types ...schema.Group
 	return result
 }
 
-// many returns a number of objects in a namespace.
+// many returns the given number of objects in a namespace.
 func many(namespace string, count int) []string {
 	var objects []string
 	for i := range count {
@@ -203,7 +203,7 @@ func many(namespace string, count int) []string {
 	return objects
 }
 
-// A list of each namespace would increase the load.
+// Additional list requests in each namespace would increase the load.
 func TestListerDoesNotListPerNamespaceWhileThrottled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := NewWithT(t)
@@ -217,7 +217,7 @@ func TestListerDoesNotListPerNamespaceWhileThrottled(t *testing.T) {
 		}
 		g.Expect(server.newRequests()).To(Equal(clusterWide))
 
-		// Throttling is not a failure of the type: the next list is cluster-wide again.
+		// Throttling is not treated as a failure of the type, so the next list is cluster-wide again.
 		server.errors = nil
 		g.Expect(listConcurrently(lister, namespaces, widgetsType)).To(BeEmpty())
 		g.Expect(server.newRequests()).To(Equal(clusterWide))
@@ -227,7 +227,7 @@ func TestListerDoesNotListPerNamespaceWhileThrottled(t *testing.T) {
 func TestListerStopsListingAThrottledType(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := NewWithT(t)
-		// More than one object without a count makes the Lister list each namespace.
+		// The Lister lists each namespace, because it cannot count the objects in the cluster.
 		server := &clusterServer{
 			objects: map[string][]string{"widgets": {"a/1", "b/2"}}, hidesCount: true,
 			errors: map[string]error{}, latency: time.Second,
@@ -270,7 +270,7 @@ func TestListerRequests(t *testing.T) {
 			namespaces: three, types: []schema.GroupVersionResource{podsType, widgetsType},
 			wantRequests: []string{"pods cluster-wide, 1", "widgets cluster-wide, 1"},
 		},
-		"one object, returned by the count": {
+		"one object, returned by the request that counts objects": {
 			namespaces: three, server: &clusterServer{objects: map[string][]string{"widgets": {"z/a"}}},
 			want: map[string][]string{"z": {"widgets z/a"}}, wantRequests: []string{"widgets cluster-wide, 1"},
 		},
@@ -289,7 +289,7 @@ func TestListerRequests(t *testing.T) {
 				"widgets cluster-wide from 2", "widgets cluster-wide from 4", "widgets cluster-wide, 1", "widgets cluster-wide, 500",
 			},
 		},
-		"many objects elsewhere": {
+		"many objects in another namespace": {
 			namespaces:   three,
 			server:       &clusterServer{objects: map[string][]string{"widgets": append(many("other", 2000), "x/a")}},
 			want:         map[string][]string{"x": {"widgets x/a"}},
@@ -301,13 +301,13 @@ func TestListerRequests(t *testing.T) {
 			want:         map[string][]string{"x": {"widgets x/a", "widgets x/b"}},
 			wantRequests: []string{"widgets cluster-wide, 1", "widgets in x, 500", "widgets in y, 500", "widgets in z, 500"},
 		},
-		"the cluster-wide list is forbidden and the list of one namespace fails": {
+		"the cluster-wide list is forbidden, and the list in one namespace fails": {
 			namespaces:   three,
 			server:       &clusterServer{errors: failing, objects: map[string][]string{"widgets": {"x/a"}}},
 			want:         map[string][]string{"x": {"widgets x/a"}, "y": {"widgets: " + errOutage.Error()}},
 			wantRequests: []string{"widgets cluster-wide, 1", "widgets in x, 500", "widgets in y, 500", "widgets in z, 500"},
 		},
-		"the cluster-wide list fails after the count": {
+		"the cluster-wide list fails after the objects were counted": {
 			namespaces: three,
 			server: &clusterServer{
 				errors:  map[string]error{"widgets cluster-wide, 500": errOutage},
@@ -319,7 +319,7 @@ func TestListerRequests(t *testing.T) {
 				"widgets in x, 500", "widgets in y, 500", "widgets in z, 500",
 			},
 		},
-		"the cluster-wide list expires and its first page is discarded": {
+		"the cluster-wide list expires, and its first page is discarded": {
 			namespaces: three,
 			server: &clusterServer{
 				pageSize: 1, errors: map[string]error{"widgets cluster-wide from 1": errTooOld},
@@ -352,20 +352,21 @@ func TestListerRequests(t *testing.T) {
 	}
 }
 
-// A list has the time of its request, not that of its response.
+// A list has the time of its request, not the time of its response.
 func TestListerReusesLists(t *testing.T) {
 	tests := map[string]struct {
-		// notBefore and later are relative to the time of the first request.
+		// notBefore is the parameter of the later call of List, and later is the time of this call. Both
+		// are relative to the first request.
 		notBefore time.Duration
 		later     time.Duration
 		want      []string
 	}{
-		"not before an earlier time":  {notBefore: -time.Second, later: time.Second},
-		"not before the request":      {notBefore: 0, later: time.Second},
-		"not before a later time":     {notBefore: 1, later: time.Second, want: []string{"widgets in late, 500"}},
-		"not before the response":     {notBefore: 50 * time.Millisecond, later: time.Second, want: []string{"widgets in late, 500"}},
-		"the list has almost expired": {notBefore: -time.Second, later: listLifetime},
-		"the list has expired":        {notBefore: -time.Second, later: listLifetime + 1, want: []string{"widgets in late, 500"}},
+		"notBefore is earlier than the request": {notBefore: -time.Second, later: time.Second},
+		"notBefore is the time of the request":  {notBefore: 0, later: time.Second},
+		"notBefore is later than the request":   {notBefore: 1, later: time.Second, want: []string{"widgets in late, 500"}},
+		"notBefore is the time of the response": {notBefore: 50 * time.Millisecond, later: time.Second, want: []string{"widgets in late, 500"}},
+		"the list has almost expired":           {notBefore: -time.Second, later: listLifetime},
+		"the list has expired":                  {notBefore: -time.Second, later: listLifetime + 1, want: []string{"widgets in late, 500"}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -386,7 +387,7 @@ func TestListerReusesLists(t *testing.T) {
 	}
 }
 
-// A cluster-wide list does not keep the objects of namespaces that were not requested.
+// A cluster-wide list keeps only the objects in the namespaces of its callers.
 func TestListerListsObjectsThatWereNotKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := NewWithT(t)
@@ -400,7 +401,8 @@ func TestListerListsObjectsThatWereNotKept(t *testing.T) {
 	})
 }
 
-// Cluster-wide lists of aggregated API servers are not used, and failed ones are not repeated soon.
+// Types of aggregated API servers are not listed cluster-wide, and failed cluster-wide lists are not
+// repeated soon.
 func TestListerDoesNotListClusterWide(t *testing.T) {
 	namespaces := []string{"x", "y", "z"}
 	each := []string{"widgets in x, 500", "widgets in y, 500", "widgets in z, 500"}
@@ -452,7 +454,7 @@ func TestListerServesPendingRequestsFromThePreviousBatch(t *testing.T) {
 		began := time.Now()
 		var group sync.WaitGroup
 		group.Go(func() { listConcurrently(lister, []string{"x", "y", "z"}, widgetsType) })
-		time.Sleep(batchDelay + 500*time.Millisecond) // Their batch has started.
+		time.Sleep(batchDelay + 500*time.Millisecond) // The batch for x, y and z has started.
 		group.Go(func() { listObjects(t.Context(), lister, "before", began, widgetsType) })
 		group.Go(func() { listObjects(t.Context(), lister, "since", time.Now(), widgetsType) })
 		group.Wait()
@@ -508,7 +510,7 @@ func TestListerDoesNotWaitForAnUnresponsiveType(t *testing.T) {
 			group.Go(func() {
 				words := listObjects(context.Background(), lister, namespace, began, widgetsType, podsType)
 				g.Expect(words).To(Equal([]string{"widgets: context deadline exceeded"}))
-				// The other requests do not wait for another timeout.
+				// No request waits for a second timeout.
 				g.Expect(time.Since(began)).To(BeNumerically("<", 2*throttling.RequestTimeout+time.Second))
 			})
 		}
@@ -525,7 +527,7 @@ func TestListerDoesNotWaitForAnUnresponsiveType(t *testing.T) {
 	})
 }
 
-// A request is not canceled with the context of one of its callers.
+// If the context of one caller is canceled, the shared request continues.
 func TestListerContinuesForOtherCallers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := NewWithT(t)
@@ -606,7 +608,7 @@ func TestListerCountsRequests(t *testing.T) {
 				g.Expect(count.Load()).To(BeEquivalentTo(test.want))
 
 				if test.errors == nil && len(test.namespaces) > maxUncounted {
-					// An existing list serves a later request.
+					// A later call uses the existing list.
 					listObjects(t.Context(), lister, "late", time.Now().Add(-time.Second), podsType)
 					g.Expect(count.Load()).To(BeEquivalentTo(test.want))
 				}

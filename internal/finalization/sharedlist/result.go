@@ -8,11 +8,12 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
 )
 
 // Result is the result of listing one type in one namespace.
 type Result struct {
-	// Page is the first page of the list. If it is part of a cluster-wide list it is complete.
+	// Page is the first page of the list. If it is part of a cluster-wide list, no other page follows.
 	Page *metav1.PartialObjectMetadataList
 	// ListedAt is the time of the response.
 	ListedAt time.Time
@@ -22,16 +23,16 @@ type Result struct {
 // request represents one call of List.
 type request struct {
 	namespace string
-	types     []schema.GroupVersionResource
-	// notBefore is the earliest time at which the list requests may have been sent.
+	types     sets.Set[schema.GroupVersionResource]
+	// notBefore is the earliest acceptable time of the list requests.
 	notBefore time.Time
 	results   map[schema.GroupVersionResource]*Result
 	done      chan struct{}
 	isDone    bool
 }
 
-// completeIfDone closes done once there is a result for each type. The caller holds the Lister's
-// lock.
+// completeIfDone closes done if there is a result for each type. The caller must hold the lock of the
+// Lister.
 func (r *request) completeIfDone() {
 	if len(r.results) == len(r.types) && !r.isDone {
 		r.isDone = true
@@ -39,15 +40,15 @@ func (r *request) completeIfDone() {
 	}
 }
 
-// clusterList is a cluster-wide list of one type. It keeps the objects of the namespaces that were
-// requested, and only the names of the others.
+// clusterList is a cluster-wide list of one type. It keeps the objects in the namespaces of the
+// requests, and only the names of other namespaces.
 type clusterList struct {
 	requestedAt     time.Time
 	listedAt        time.Time
 	resourceVersion string
 	objects         map[string][]metav1.PartialObjectMetadata
-	// otherNamespaces have objects that were not kept.
-	otherNamespaces map[string]bool
+	// otherNamespaces are the namespaces with objects that were not kept.
+	otherNamespaces sets.Set[string]
 	// empty is the result for all namespaces without objects.
 	empty *Result
 }
@@ -55,23 +56,23 @@ type clusterList struct {
 func newClusterList(requestedAt time.Time) *clusterList {
 	return &clusterList{
 		requestedAt: requestedAt, objects: map[string][]metav1.PartialObjectMetadata{},
-		otherNamespaces: map[string]bool{},
+		otherNamespaces: sets.New[string](),
 	}
 }
 
-// add adds one page. It keeps the objects of the given namespaces.
-func (l *clusterList) add(items []metav1.PartialObjectMetadata, namespaces map[string]bool) {
+// add adds one page. It keeps the objects in the given namespaces.
+func (l *clusterList) add(items []metav1.PartialObjectMetadata, namespaces sets.Set[string]) {
 	for i := range items {
 		namespace := items[i].Namespace
-		if namespaces[namespace] {
+		if namespaces.Has(namespace) {
 			l.objects[namespace] = append(l.objects[namespace], items[i])
 		} else {
-			l.otherNamespaces[namespace] = true
+			l.otherNamespaces.Insert(namespace)
 		}
 	}
 }
 
-// complete is called after the last page.
+// complete must be called after the last page was added.
 func (l *clusterList) complete(resourceVersion string, listedAt time.Time) {
 	l.resourceVersion, l.listedAt = resourceVersion, listedAt
 	page := &metav1.PartialObjectMetadataList{}
@@ -81,7 +82,7 @@ func (l *clusterList) complete(resourceVersion string, listedAt time.Time) {
 
 // resultFor returns the result for a namespace, or nil if its objects were not kept.
 func (l *clusterList) resultFor(namespace string) *Result {
-	if l.otherNamespaces[namespace] {
+	if l.otherNamespaces.Has(namespace) {
 		return nil
 	}
 	objects := l.objects[namespace]

@@ -16,24 +16,25 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// RequestTimeout bounds one request of a Limiter, throttling included.
+// RequestTimeout limits the duration of one request of a Limiter, including retries after throttling.
 const RequestTimeout = 30 * time.Second
 
-// maxRetryAfter bounds Retry-After, regardless of the server: an aggregated API server must not
-// delay a namespace for longer. Upstream's namespace controller never waits longer, either.
+// maxRetryAfter limits Retry-After for all servers, because an aggregated API server must not delay a
+// namespace for longer. Upstream's namespace controller never waits longer, either.
 const maxRetryAfter = time.Minute
 
-// errThrottled contains no duration: it becomes part of a condition, whose message must not change
-// with every attempt.
-const errThrottled = "the API server throttles requests (429, too many requests) for longer than the request timeout"
+// errThrottled contains no duration, because it becomes part of a condition, and the message of a
+// condition must not change with every attempt.
+const errThrottled = "the API server is throttling requests (429, too many requests) for longer than the request " +
+	"timeout"
 
-// retryAfter returns the bounded duration of a Retry-After.
+// retryAfter returns the duration of a Retry-After header, up to maxRetryAfter.
 func retryAfter(seconds int) time.Duration {
 	return time.Duration(min(max(seconds, 0), int(maxRetryAfter.Seconds()))) * time.Second
 }
 
-// Limiter limits the number of concurrent requests. Waiting requests are sent in the order in which
-// they arrived, so that one namespace with many objects does not block the others.
+// Limiter limits the number of concurrent requests. Requests wait in a FIFO queue, so that a namespace
+// with many objects does not block the others.
 type Limiter struct{ seats *semaphore.Weighted }
 
 // NewLimiter returns a Limiter for a number of concurrent requests.
@@ -41,7 +42,7 @@ func NewLimiter(concurrency int64) *Limiter {
 	return &Limiter{seats: semaphore.NewWeighted(concurrency)}
 }
 
-// Do sends a request once the limit allows it, with RequestTimeout.
+// Do sends a request, with RequestTimeout, once the limit allows it.
 func (l *Limiter) Do(ctx context.Context, request func(context.Context) error) error {
 	if err := l.seats.Acquire(ctx, 1); err != nil {
 		return err
@@ -50,21 +51,21 @@ func (l *Limiter) Do(ctx context.Context, request func(context.Context) error) e
 	return Do(ctx, RequestTimeout, request)
 }
 
-// retryState is the last throttling of one request.
+// retryState records how one request was last throttled.
 type retryState struct {
 	deadline time.Time
 	cancel   context.CancelFunc
 
 	lock sync.Mutex
-	// retryAt is the time of the last Retry-After; zero if the last response was not throttled.
+	// retryAt is when the request may be retried. It is zero if the last response was not a 429.
 	retryAt time.Time
 }
 
 type retryStateKey struct{}
 
-// Do sends a request that must end within the timeout, retries after throttling included. If
-// throttling exceeds the timeout, the error is a TooManyRequests with the remaining Retry-After. Do
-// returns as soon as that is known, so that no seat is held by a request that only waits.
+// Do sends a request that must finish within the timeout, including retries after throttling. If
+// Retry-After exceeds the timeout, Do immediately returns a TooManyRequests error with the remaining
+// Retry-After. Therefore, a request that only waits does not occupy a seat of the Limiter.
 func Do(ctx context.Context, timeout time.Duration, request func(context.Context) error) error {
 	bounded, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -83,7 +84,7 @@ func Do(ctx context.Context, timeout time.Duration, request func(context.Context
 	return apierrors.NewTooManyRequests(errThrottled, int(seconds))
 }
 
-// record stores the Retry-After of a response and cancels the request if it exceeds the deadline.
+// record stores the Retry-After of a response, and cancels the request if that exceeds the deadline.
 func (s *retryState) record(response *http.Response) {
 	seconds, err := strconv.Atoi(response.Header.Get("Retry-After"))
 	s.lock.Lock()
@@ -116,8 +117,8 @@ func (t transport) RoundTrip(request *http.Request) (*http.Response, error) {
 // WrappedRoundTripper returns the next transport for client-go.
 func (t transport) WrappedRoundTripper() http.RoundTripper { return t.next }
 
-// RetryAfter returns the longest Retry-After of an error and of the errors joined in it, bounded by
-// maxRetryAfter, or 0 if there is none.
+// RetryAfter returns the longest Retry-After of an error and of the errors that it joins, up to
+// maxRetryAfter. It returns 0 if there is none.
 func RetryAfter(err error) time.Duration {
 	var longest time.Duration
 	var joined interface{ Unwrap() []error }

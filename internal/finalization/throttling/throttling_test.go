@@ -27,8 +27,8 @@ var (
 	errOutage = errors.New("the API server is down")
 )
 
-// responses are the responses of an API server; the last one is repeated. Each is a Retry-After in
-// seconds or one of the constants below.
+// responses is a fake API server that returns a sequence of responses and repeats the last one. Each
+// response is a Retry-After in seconds or one of the constants below.
 type responses struct {
 	sequence []string
 	times    []time.Time
@@ -61,7 +61,7 @@ func (r *responses) RoundTrip(request *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-// Tests the combined behavior of client-go and this package.
+// TestDo tests this package together with client-go.
 func TestDo(t *testing.T) {
 	const tooMany = "too many requests"
 	tests := map[string]struct {
@@ -71,30 +71,30 @@ func TestDo(t *testing.T) {
 		wantError string
 		wantDelay time.Duration
 	}{
-		"not throttled": {responses: []string{success}, wantCount: 1},
-		"twice": {
+		"a request that is not throttled": {responses: []string{success}, wantCount: 1},
+		"throttled twice": {
 			responses: []string{"2", "3", success}, wantCount: 3, wantTook: 5 * time.Second,
 		},
-		"more often than client-go retries": {
+		"throttled more often than client-go retries": {
 			responses: []string{"2"}, wantCount: 11, wantTook: 20 * time.Second, wantError: tooMany, wantDelay: 2 * time.Second,
 		},
-		"for longer than the timeout": {
+		"throttled for longer than the timeout": {
 			responses: []string{"32"}, wantCount: 1, wantError: errThrottled, wantDelay: 32 * time.Second,
 		},
-		"for a day": {
+		"throttled for a day": {
 			responses: []string{"86400"}, wantCount: 1, wantError: errThrottled, wantDelay: maxRetryAfter,
 		},
-		"for longer than a duration": {
+		"throttled for longer than the longest time.Duration": {
 			responses: []string{"9223372036854775807"}, wantCount: 1, wantError: errThrottled, wantDelay: maxRetryAfter,
 		},
-		"for longer than the remaining timeout": {
+		"throttled for longer than the remaining timeout": {
 			responses: []string{"20"}, wantCount: 2, wantTook: 20 * time.Second, wantError: errThrottled, wantDelay: 20 * time.Second,
 		},
-		"without Retry-After": {responses: []string{noDelay}, wantCount: 1, wantError: tooMany},
+		"throttled without Retry-After": {responses: []string{noDelay}, wantCount: 1, wantError: tooMany},
 		"no response": {
 			responses: []string{silent}, wantCount: 1, wantTook: RequestTimeout, wantError: "deadline exceeded",
 		},
-		"once, followed by no response": {
+		"throttled once, followed by no response": {
 			responses: []string{"1", silent}, wantCount: 2, wantTook: RequestTimeout, wantError: "deadline exceeded",
 		},
 	}
@@ -156,7 +156,7 @@ func TestRetryAfter(t *testing.T) {
 		"throttled without Retry-After": {err: busy(0)},
 		"throttled for a day":           {err: busy(86400), want: maxRetryAfter},
 		"a negative Retry-After":        {err: busy(-1)},
-		"wrapped":                       {err: fmt.Errorf("listing: %w", busy(3)), want: 3 * time.Second},
+		"a wrapped error":               {err: fmt.Errorf("listing: %w", busy(3)), want: 3 * time.Second},
 		"the longest of joined errors":  {err: errors.Join(errOutage, busy(3), fmt.Errorf("x: %w", errors.Join(busy(7))), busy(5)), want: 7 * time.Second},
 		"a timeout with a Retry-After": {
 			err: apierrors.NewTimeoutError("later", 9),

@@ -17,11 +17,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// maxParallelDryRuns is the number of writes that are tested in parallel.
+// maxParallelDryRuns is the maximum number of dry runs that are sent in parallel.
 const maxParallelDryRuns = 8
 
-// Apply applies a plan after it has verified that the state is still as planned. It returns
-// the number of objects whose finalizer was removed.
+// Apply applies a plan if the current state still matches it. It returns the number of objects from
+// which it removed the finalizer.
 func (f *Finalizer) Apply(ctx context.Context, plan *Plan) (removed int, err error) {
 	current, err := f.discoverState(ctx)
 	if err != nil {
@@ -30,30 +30,22 @@ func (f *Finalizer) Apply(ctx context.Context, plan *Plan) (removed int, err err
 	if changes := computeChanges(plan, current); len(changes) > 0 {
 		return 0, errChanged(plan.Namespace, changes)
 	}
-	switch {
-	case plan.Removal.NamespaceFinalizer != "":
-		err = f.finalizeNamespace(ctx, plan, current.namespace, nil)
-	case plan.Removal.MetadataFinalizer != "":
-		err = f.patchNamespace(ctx, plan, current.namespace, nil)
-	default:
+	if plan.Removal.Finalizer != "" {
 		return f.patchTargets(ctx, plan)
 	}
-	return 0, f.explainWriteError(ctx, plan, err)
+	return 0, f.explainWriteError(ctx, plan, f.writeNamespace(ctx, plan, current.namespace, nil))
 }
 
-// dryRun sends the writes of a plan as dry runs, so that missing permissions and failing admission
-// or validation are known before the user confirms. If a webhook does not support dry runs, it
-// returns that error separately.
+// dryRun sends the writes of a plan as dry runs, to detect missing permissions and failing
+// admission or validation before the user confirms. If a webhook does not support dry runs, dryRun
+// returns the error as unsupported instead of refusal.
 func (f *Finalizer) dryRun(ctx context.Context, plan *Plan, namespace *corev1.Namespace) (unsupported, refusal error) {
 	dryRun := []string{metav1.DryRunAll}
 	var err error
-	switch {
-	case plan.Removal.NamespaceFinalizer != "":
-		err = f.finalizeNamespace(ctx, plan, namespace, dryRun)
-	case plan.Removal.MetadataFinalizer != "":
-		err = f.patchNamespace(ctx, plan, namespace, dryRun)
-	default:
+	if plan.Removal.Finalizer != "" {
 		err = f.dryRunTargets(ctx, plan, dryRun)
+	} else {
+		err = f.writeNamespace(ctx, plan, namespace, dryRun)
 	}
 	if err != nil && strings.Contains(err.Error(), "does not support dry run") {
 		return err, nil
@@ -76,41 +68,36 @@ func (f *Finalizer) dryRunTargets(ctx context.Context, plan *Plan, dryRun []stri
 	return group.Wait()
 }
 
-// finalizeNamespace removes a namespace finalizer. The request contains the planned UID and
+// writeNamespace removes a finalizer from the Namespace. The request contains the planned UID and
 // resourceVersion, so the API server rejects it if the Namespace has changed.
-func (f *Finalizer) finalizeNamespace(
+func (f *Finalizer) writeNamespace(
 	ctx context.Context, plan *Plan, namespace *corev1.Namespace, dryRun []string,
 ) error {
-	released := namespace.DeepCopy()
-	released.UID, released.ResourceVersion = plan.UID, plan.ResourceVersion
-	released.Spec.Finalizers = slices.DeleteFunc(released.Spec.Finalizers, func(one corev1.FinalizerName) bool {
-		return string(one) == plan.Removal.NamespaceFinalizer
-	})
-	_, err := f.Namespaces.Finalize(ctx, released, metav1.UpdateOptions{DryRun: dryRun, FieldManager: f.FieldManager})
+	var err error
+	if plan.Removal.NamespaceFinalizer != "" {
+		released := namespace.DeepCopy()
+		released.UID, released.ResourceVersion = plan.UID, plan.ResourceVersion
+		released.Spec.Finalizers = slices.DeleteFunc(released.Spec.Finalizers, func(one corev1.FinalizerName) bool {
+			return string(one) == plan.Removal.NamespaceFinalizer
+		})
+		_, err = f.Namespaces.Finalize(ctx, released, metav1.UpdateOptions{DryRun: dryRun, FieldManager: fieldManager})
+	} else {
+		var patch []byte
+		patch, err = removalPatch(plan.UID, plan.ResourceVersion, namespace.Finalizers, plan.Removal.MetadataFinalizer)
+		if err != nil {
+			return err
+		}
+		_, err = f.Namespaces.Patch(ctx, f.Namespace, types.JSONPatchType, patch,
+			metav1.PatchOptions{DryRun: dryRun, FieldManager: fieldManager})
+	}
 	if err != nil {
-		return fmt.Errorf("failed to remove %s: %w", plan.Removal, err)
+		return fmt.Errorf("failed to remove the %s: %w", plan.Removal, err)
 	}
 	return nil
 }
 
-// patchNamespace removes an entry of metadata.finalizers of the Namespace.
-func (f *Finalizer) patchNamespace(
-	ctx context.Context, plan *Plan, namespace *corev1.Namespace, dryRun []string,
-) error {
-	patch, err := removalPatch(plan.UID, plan.ResourceVersion, namespace.Finalizers, plan.Removal.MetadataFinalizer)
-	if err != nil {
-		return err
-	}
-	_, err = f.Namespaces.Patch(ctx, f.Namespace, types.JSONPatchType, patch,
-		metav1.PatchOptions{DryRun: dryRun, FieldManager: f.FieldManager})
-	if err != nil {
-		return fmt.Errorf("failed to remove %s: %w", plan.Removal, err)
-	}
-	return nil
-}
-
-// patchTargets removes the finalizer from one object at a time. It stops at the first failure,
-// because the state is no longer as planned.
+// patchTargets removes the finalizer from one object after another. It stops at the first failure,
+// because the current state no longer matches the plan.
 func (f *Finalizer) patchTargets(ctx context.Context, plan *Plan) (removed int, err error) {
 	for i := range plan.Targets {
 		err := f.patchObject(ctx, &plan.Targets[i], plan.Removal.Finalizer, nil)
@@ -118,7 +105,7 @@ func (f *Finalizer) patchTargets(ctx context.Context, plan *Plan) (removed int, 
 			continue
 		}
 		if err != nil {
-			rest := *plan // The objects before this one were changed by this command.
+			rest := *plan // This command has already changed the objects before this one.
 			rest.Targets = plan.Targets[i:]
 			return removed, f.explainWriteError(ctx, &rest, err)
 		}
@@ -134,14 +121,15 @@ func (f *Finalizer) patchObject(ctx context.Context, object *RemainingObject, fi
 		return err
 	}
 	_, err = f.Metadata.Resource(object.resourceType.GroupVersionResource).Namespace(f.Namespace).
-		Patch(ctx, object.Name, types.JSONPatchType, patch, metav1.PatchOptions{DryRun: dryRun, FieldManager: f.FieldManager})
+		Patch(ctx, object.Name, types.JSONPatchType, patch, metav1.PatchOptions{DryRun: dryRun, FieldManager: fieldManager})
 	if err != nil {
-		return fmt.Errorf("failed to remove finalizer %s from %s: %w", finalizer, object, err)
+		return fmt.Errorf("failed to remove the finalizer %s from %s: %w", finalizer, object, err)
 	}
 	return nil
 }
 
-// explainWriteError converts the error of a write that was not a dry run.
+// explainWriteError explains the error of a write other than a dry run. If the outcome of the write
+// is unknown, it returns an UnansweredError.
 func (f *Finalizer) explainWriteError(ctx context.Context, plan *Plan, err error) error {
 	if err != nil && isUnanswered(err) {
 		return UnansweredError{err}
@@ -149,9 +137,9 @@ func (f *Finalizer) explainWriteError(ctx context.Context, plan *Plan, err error
 	return f.explainRefusal(ctx, plan, err)
 }
 
-// explainRefusal adds the reason to the error of a rejected write. The API server returns the
-// same error for a failed test of a patch and for an invalid object, so it compares the current
-// state with the plan.
+// explainRefusal adds the reason to the error of a rejected write. The API server returns the same
+// error for a failed test operation of a JSON patch and for an invalid object. To distinguish them,
+// explainRefusal compares the current state with the plan.
 func (f *Finalizer) explainRefusal(ctx context.Context, plan *Plan, err error) error {
 	if err == nil {
 		return nil

@@ -16,16 +16,17 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/nslifecycle/nslifecycle/internal/backup"
 )
 
-// backupMode makes a backup readable by its owner only, because it can contain Secrets.
+// backupMode makes a backup readable only by its owner, because it can contain Secrets.
 const backupMode = 0o600
 
-// Backup writes all objects of the namespace to the new file plan.Backup. It returns the number
-// of objects that were written and the objects that are missing. Missing objects are an error
-// unless the user accepts that not everything can be read.
+// Backup writes all objects of the namespace to the new file plan.Backup. It returns the number of
+// written objects and the names of the missing ones. If objects are missing, it fails unless the
+// user allows unread objects.
 func (f *Finalizer) Backup(
 	ctx context.Context, plan *Plan, allowed Permissions) (saved int, missing []string, err error,
 ) {
@@ -45,10 +46,10 @@ func (f *Finalizer) Backup(
 	if err := backup.Write(&text, collected.Objects); err != nil {
 		return 0, nil, err
 	}
-	return len(collected.Objects), missing, createFile(plan.Backup, text.Bytes(), backupMode)
+	return len(collected.Objects), missing, createFile(plan.Backup, text.Bytes())
 }
 
-// discoverUnsaved returns the names of objects that still exist and are not in a backup.
+// discoverUnsaved returns the names of objects that still exist but are not in a backup.
 func (f *Finalizer) discoverUnsaved(
 	ctx context.Context, remaining []RemainingObject, saved []*unstructured.Unstructured,
 ) ([]string, error) {
@@ -65,43 +66,40 @@ func (f *Finalizer) discoverUnsaved(
 
 // computeUnsaved returns the objects that are not in a backup.
 func computeUnsaved(remaining []RemainingObject, saved []*unstructured.Unstructured) []*RemainingObject {
-	type key struct {
-		kind schema.GroupKind
-		name string
-	}
-	isSaved := map[key]bool{}
+	key := func(kind schema.GroupVersionKind, name string) string { return kind.GroupKind().String() + "/" + name }
+	keys := sets.New[string]()
 	for _, object := range saved {
-		isSaved[key{object.GroupVersionKind().GroupKind(), object.GetName()}] = true
+		keys.Insert(key(object.GroupVersionKind(), object.GetName()))
 	}
 	var unsaved []*RemainingObject
 	for i := range remaining {
-		kind := remaining[i].resourceType.GroupVersionKind().GroupKind()
-		if !isSaved[key{kind, remaining[i].Name}] {
+		if !keys.Has(key(remaining[i].resourceType.GroupVersionKind(), remaining[i].Name)) {
 			unsaved = append(unsaved, &remaining[i])
 		}
 	}
 	return unsaved
 }
 
-// filterExisting returns the names of the objects that still exist. If some types cannot be
-// read, it assumes that all of them exist.
+// filterExisting returns the names of the objects that still exist. If some resource types cannot
+// be read, it assumes that all objects still exist.
 func filterExisting(objects []*RemainingObject, current *clusterState) []string {
-	present := map[types.UID]bool{}
+	present := sets.New[types.UID]()
 	for i := range current.objects {
-		present[current.objects[i].UID] = true
+		present.Insert(current.objects[i].UID)
 	}
 	var names []string
 	for _, object := range objects {
-		if present[object.UID] || len(current.unread) > 0 {
+		if present.Has(object.UID) || len(current.unread) > 0 {
 			names = append(names, object.String())
 		}
 	}
 	return names
 }
 
-// createFile writes a new file and syncs it, because it may soon be the only copy of the objects.
-func createFile(name string, text []byte, mode os.FileMode) error {
-	file, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+// createFile writes a new file and syncs it, because the file can soon be the only copy of the
+// objects.
+func createFile(name string, text []byte) error {
+	file, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, backupMode)
 	if errors.Is(err, fs.ErrExist) {
 		return errBackupExists(name)
 	}
@@ -116,8 +114,8 @@ func createFile(name string, text []byte, mode os.FileMode) error {
 	return nil
 }
 
-// syncDirectory syncs a directory, so that a new file survives a power failure. Windows does
-// not support it and does not need it.
+// syncDirectory syncs a directory, so that a new file survives a power failure. Windows neither
+// supports nor needs this.
 func syncDirectory(name string) error {
 	if runtime.GOOS == "windows" {
 		return nil

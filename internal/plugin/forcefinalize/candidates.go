@@ -4,6 +4,7 @@
 package forcefinalize
 
 import (
+	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -12,13 +13,13 @@ import (
 // Candidate is a removal that the user can select.
 type Candidate struct {
 	Removal
-	// Command runs the removal as a dry run.
+	// Command tests the removal with a dry run.
 	Command string `json:"command"`
 	Effect  string `json:"effect"`
 }
 
-// computeCandidates returns all possible removals, the least harmful first: finalizers of
-// objects, finalizers of the Namespace, and the namespace finalizer kubernetes, whose owner
+// computeCandidates returns all possible removals, least harmful first: finalizers of objects, then
+// finalizers of the Namespace. The namespace finalizer "kubernetes" is last, because its owner
 // deletes the content.
 func computeCandidates(state *clusterState) []Candidate {
 	name := state.namespace.Name
@@ -26,9 +27,16 @@ func computeCandidates(state *clusterState) []Candidate {
 	add := func(removal Removal, effect string, flags ...string) {
 		candidates = append(candidates, Candidate{Removal: removal, Command: removal.command(name, flags...), Effect: effect})
 	}
-	finalizers, objects := objectsByFinalizer(state.objects)
-	for _, finalizer := range finalizers {
-		add(Removal{Finalizer: finalizer}, effectObjects(objects[finalizer]))
+	terminating := map[string][]RemainingObject{}
+	for _, object := range state.objects {
+		for _, finalizer := range unique(object.Finalizers) {
+			if object.IsTerminating {
+				terminating[finalizer] = append(terminating[finalizer], object)
+			}
+		}
+	}
+	for _, finalizer := range slices.Sorted(maps.Keys(terminating)) {
+		add(Removal{Finalizer: finalizer}, effectObjects(terminating[finalizer]))
 	}
 	for _, finalizer := range unique(state.namespace.Finalizers) {
 		add(Removal{MetadataFinalizer: finalizer}, effectMetadataFinalizer)
@@ -48,22 +56,4 @@ func computeCandidates(state *clusterState) []Candidate {
 		add(kubernetes, effectAbandonContent(state.objects), "--"+FlagOrphan)
 	}
 	return candidates
-}
-
-// objectsByFinalizer returns the finalizers of terminating objects, sorted, and their objects.
-func objectsByFinalizer(objects []RemainingObject) (finalizers []string, byFinalizer map[string][]RemainingObject) {
-	byFinalizer = map[string][]RemainingObject{}
-	for _, object := range objects {
-		if !object.IsTerminating {
-			continue
-		}
-		for _, finalizer := range unique(object.Finalizers) {
-			if byFinalizer[finalizer] == nil {
-				finalizers = append(finalizers, finalizer)
-			}
-			byFinalizer[finalizer] = append(byFinalizer[finalizer], object)
-		}
-	}
-	slices.Sort(finalizers)
-	return finalizers, byFinalizer
 }

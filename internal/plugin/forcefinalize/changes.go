@@ -9,15 +9,15 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// computeChanges returns the differences between a plan and the current state. It compares only
-// what the removal affects: the Namespace, the targets and the orphans.
+// computeChanges returns the differences between a plan and the current state. It compares only the
+// objects that the removal affects: the Namespace, the targets and the orphans.
 func computeChanges(plan *Plan, current *clusterState) []string {
 	if current.namespace.UID != plan.UID {
 		return []string{changeRecreated(current.namespace.CreationTimestamp)}
 	}
 	var changes []string
-	// The conditions of the Namespace change during a deletion, which does not matter to the
-	// removal of an object's finalizer.
+	// The conditions of the Namespace change during its deletion. These changes do not affect the
+	// removal of a finalizer from other objects.
 	if plan.Removal.Finalizer == "" && current.namespace.ResourceVersion != plan.ResourceVersion {
 		changes = append(changes, changeNamespaceModified)
 	}
@@ -39,7 +39,8 @@ func computeChanges(plan *Plan, current *clusterState) []string {
 	if !plan.endsContentDeletion() {
 		return changes
 	}
-	// Objects that are new or no longer readable would be orphaned without the user's consent.
+	// Without the user's consent, the removal would orphan new objects and objects that are no longer
+	// readable.
 	for i := range current.objects {
 		if !isPlanned[current.objects[i].UID] {
 			changes = append(changes, changeCreated(&current.objects[i]))
@@ -53,8 +54,8 @@ func computeChanges(plan *Plan, current *clusterState) []string {
 	return changes
 }
 
-// isEvent reports whether an object is an Event. Events are updated frequently, and a change
-// does not matter.
+// isEvent reports whether an object is an Event. Events are updated frequently, and their changes
+// do not affect a removal.
 func isEvent(object *RemainingObject) bool {
 	return object.Resource == "events" || object.Resource == "events.events.k8s.io"
 }

@@ -10,16 +10,18 @@ import (
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/nslifecycle/nslifecycle/internal/printable"
 )
 
-// maxNamedChanges is the number of changes that an error names.
+// maxNamedChanges is the maximum number of changes that an error names.
 const maxNamedChanges = 3
 
-// Refused returns the error of a command that has changed nothing.
+// Refused wraps the error of a command that has changed nothing.
 func Refused(err error) error { return fmt.Errorf("refused, nothing was changed: %w", err) }
 
-// UnansweredError is the error of a write whose outcome is unknown, because the response was
-// lost or the request was canceled.
+// UnansweredError is the error of a write with an unknown outcome: the response was lost or the
+// request was canceled.
 type UnansweredError struct{ error }
 
 // Unwrap returns the error of the request.
@@ -36,7 +38,7 @@ func isUnanswered(err error) bool {
 	return (code == 0 || code >= firstServerError) && !strings.Contains(err.Error(), "failed calling webhook")
 }
 
-// withAdvice adds to the error of a rejected write what the user can do.
+// withAdvice adds advice for the user to the error of a rejected write.
 func withAdvice(err error) error {
 	text := err.Error()
 	advice := ""
@@ -56,10 +58,10 @@ func withAdvice(err error) error {
 	return fmt.Errorf("%w; %s", err, advice)
 }
 
-// errChanged returns the error for a namespace whose state is no longer as planned.
+// errChanged returns the error for a namespace that no longer matches the plan.
 func errChanged(namespace string, changes []string) error {
 	if more := len(changes) - maxNamedChanges; more > 0 {
-		changes = append(slices.Clone(changes[:maxNamedChanges]), fmt.Sprintf("and %d more changes", more))
+		changes = append(slices.Clone(changes[:maxNamedChanges]), "and "+printable.Count(more, "more change"))
 	}
 	return fmt.Errorf("namespace %q has changed since the plan was computed (%s); run the command again",
 		namespace, strings.Join(changes, ", "))

@@ -21,9 +21,13 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/resourcetypes"
 )
 
-// deletionTimeout is how long the API server may take to delete a Namespace that has no
-// finalizers.
-const deletionTimeout = 5 * time.Second
+const (
+	// deletionTimeout is how long WaitForDeletion waits for the API server to delete a Namespace that
+	// has no finalizers.
+	deletionTimeout = 5 * time.Second
+	// fieldManager identifies the plugin in writes.
+	fieldManager = "kubectl-nslifecycle"
+)
 
 // Finalizer plans and applies removals in one namespace.
 type Finalizer struct {
@@ -32,13 +36,11 @@ type Finalizer struct {
 	Namespaces corev1client.NamespaceInterface
 	Metadata   metadata.Interface
 	Discoverer resourcetypes.Discoverer
-	// FieldManager identifies the plugin in writes.
-	FieldManager string
 }
 
-// Prepare reads the namespace and returns the plan for a removal. The API server tests the
-// removal as a dry run, and a failure becomes an objection. If the removal is empty, the plan
-// lists the candidates.
+// Prepare reads the namespace and returns the plan for a removal. It tests the removal with a
+// server-side dry run; a failed dry run is an objection. If the removal is empty, the plan lists
+// the candidates.
 func (f *Finalizer) Prepare(
 	ctx context.Context, found *diagnosis.Diagnosis, wanted Removal, allowed Permissions,
 ) (*Plan, error) {
@@ -51,7 +53,7 @@ func (f *Finalizer) Prepare(
 	if err != nil {
 		return nil, Refused(err)
 	}
-	if wanted.IsEmpty() {
+	if plan.Removal == nil {
 		return plan, nil
 	}
 	unsupported, refusal := f.dryRun(ctx, plan, state.namespace)
@@ -62,7 +64,8 @@ func (f *Finalizer) Prepare(
 	return plan, nil
 }
 
-// WaitForDeletion reports whether the Namespace of a plan is deleted within a few seconds.
+// WaitForDeletion reports whether the Namespace of a plan is deleted before deletionTimeout
+// expires.
 func (f *Finalizer) WaitForDeletion(ctx context.Context, plan *Plan) bool {
 	const interval = 100 * time.Millisecond
 	err := wait.PollUntilContextTimeout(ctx, interval, deletionTimeout, true, func(ctx context.Context) (bool, error) {
@@ -88,15 +91,15 @@ func (f *Finalizer) discoverState(ctx context.Context) (*clusterState, error) {
 		return state, nil
 	}
 	if err := discovered.Err(); err != nil {
-		state.unread = append(state.unread, unreadDiscovery(err))
+		state.unread = append(state.unread, "discovery: "+err.Error())
 	}
 	state.addContents(resourcetypes.List(ctx, f.Metadata, f.Namespace, discovered.Types, resourcetypes.Unlimited))
 	return state, ctx.Err()
 }
 
-// addContents adds the objects of list responses. It adds an object only once if two API groups
-// serve it. It skips types that cannot be deleted, such as the metrics of pods, because they are
-// not stored objects.
+// addContents adds the listed objects. If two API groups serve the same object, it adds the object
+// only once. It skips types that cannot be deleted, such as Pod metrics, because the API server
+// does not store their objects.
 func (s *clusterState) addContents(contents []resourcetypes.Content) {
 	seen := map[types.UID]bool{}
 	for _, content := range contents {

@@ -13,10 +13,11 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/plugin/printer"
 )
 
-// maxNamedObjects is the number of objects of each type that are named. The rest is counted.
+// maxNamedObjects is the maximum number of objects of each type that are named. Other objects are
+// counted.
 const maxNamedObjects = 3
 
-// computeLosses returns sentences about what a plan loses or leaves behind.
+// computeLosses returns sentences that describe what a plan loses or leaves behind.
 func computeLosses(plan *Plan) []string {
 	var losses []string
 	add := func(text string) {
@@ -26,7 +27,7 @@ func computeLosses(plan *Plan) []string {
 	}
 	findings := matchingFindings(plan.Diagnosis, plan.Removal)
 	if len(plan.Orphans) > 0 {
-		// Every finding is about objects that are abandoned.
+		// Every finding is about objects that the removal orphans.
 		findings = plan.Diagnosis.Findings
 		add(lossOrphans)
 		for _, group := range groupByType(plan.Orphans) {
@@ -44,7 +45,7 @@ func computeLosses(plan *Plan) []string {
 	return losses
 }
 
-// groupByType returns objects grouped by type, sorted.
+// groupByType returns objects grouped by type. Groups and objects are sorted.
 func groupByType(objects []RemainingObject) [][]RemainingObject {
 	sorted := slices.SortedStableFunc(slices.Values(objects), compareObjects)
 	var groups [][]RemainingObject
@@ -63,7 +64,7 @@ func compareObjects(a, b RemainingObject) int {
 	return cmp.Or(cmp.Compare(a.Resource, b.Resource), cmp.Compare(a.Name, b.Name))
 }
 
-// listGroup names some objects of one type and counts the rest.
+// listGroup names the first objects of one type and counts the others.
 func listGroup(group []RemainingObject) string {
 	named := make([]diagnosis.Object, 0, maxNamedObjects)
 	for _, object := range group[:min(len(group), maxNamedObjects)] {
@@ -72,7 +73,7 @@ func listGroup(group []RemainingObject) string {
 	return printer.ListObjects(named, len(group), "")
 }
 
-// ListObjects names some objects of each type and counts the rest.
+// ListObjects names the first objects of each type and counts the others.
 func ListObjects(objects []RemainingObject) string {
 	var texts []string
 	for _, group := range groupByType(objects) {

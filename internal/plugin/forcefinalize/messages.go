@@ -17,7 +17,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/shell"
 )
 
-// Flags of the command that messages refer to.
+// Flags of the finalize command.
 const (
 	FlagNamespaceFinalizer = "namespace-finalizer"
 	FlagMetadataFinalizer  = "metadata-finalizer"
@@ -35,14 +35,14 @@ func describeMetadataFinalizer(name string) string {
 	return "finalizer " + name + " of the Namespace"
 }
 
-// Errors for removals that no flag permits.
+// Errors that no flag overrides.
 
 func errSystemNamespace(name string) error {
-	return fmt.Errorf("namespace %q is a system namespace and must not be finalized by force", name)
+	return fmt.Errorf("namespace %q is a system namespace; its finalizers must not be removed by force", name)
 }
 
 func errRecreated(name string) error {
-	return fmt.Errorf("namespace %q was recreated while it was diagnosed; run the command again", name)
+	return fmt.Errorf("namespace %q was recreated during the diagnosis; run the command again", name)
 }
 
 func errNotTerminating(name string) error {
@@ -51,22 +51,22 @@ func errNotTerminating(name string) error {
 }
 
 func errNoSuchFinalizer(namespace string, wanted Removal, holders []string) error {
-	return fmt.Errorf("namespace %q does not have %s; it has: %s",
+	return fmt.Errorf("namespace %q does not have the %s; it has: %s",
 		namespace, wanted, cmp.Or(strings.Join(holders, ", "), "no finalizers"))
 }
 
 func errNoObjectSelected(namespace, finalizer, resource string) error {
-	return fmt.Errorf("no readable object in namespace %q matches --resource=%s and has finalizer %s",
+	return fmt.Errorf("no readable object in namespace %q matches --resource=%s and has the finalizer %s",
 		namespace, resource, finalizer)
 }
 
 func errNoObjectWithFinalizer(namespace, finalizer string) error {
-	return fmt.Errorf("no readable object in namespace %q has finalizer %s; to remove a finalizer of the "+
+	return fmt.Errorf("no readable object in namespace %q has the finalizer %s; to remove a finalizer of the "+
 		"Namespace itself, use --%s or --%s", namespace, finalizer, FlagMetadataFinalizer, FlagNamespaceFinalizer)
 }
 
 func errNoObjectTerminating(finalizer string, objects []RemainingObject) error {
-	return fmt.Errorf("no object with finalizer %s is being deleted (%s)", finalizer, ListObjects(objects))
+	return fmt.Errorf("no object with the finalizer %s is being deleted (%s)", finalizer, ListObjects(objects))
 }
 
 func errBackupExists(name string) error {
@@ -74,24 +74,25 @@ func errBackupExists(name string) error {
 }
 
 func errIncompleteBackup(missing []string) error {
-	return fmt.Errorf("the backup would be incomplete (%s); use --%s to accept that, or --no-backup to write none",
+	return fmt.Errorf("the backup would be incomplete (%s); use --%s to accept this, or --no-backup to write no backup",
 		printer.SummarizeErrors(missing), FlagAllowUnread)
 }
 
 // Objections to a plan.
 
 func objectionOrphans(number int) string {
-	return fmt.Sprintf("%s would be orphaned, and no controller would delete them; use --%s to accept that",
+	return fmt.Sprintf("%s would be orphaned, because no controller would delete the content of the namespace; "+
+		"use --%s to accept this",
 		printable.Count(number, "object"), FlagOrphan)
 }
 
 func objectionUnread(unread []string) string {
-	return fmt.Sprintf("some objects could not be read and may be missing from the plan and the backup (%s); "+
-		"use --%s to accept that", printer.SummarizeErrors(unread), FlagAllowUnread)
+	return fmt.Sprintf("some objects could not be read and might be missing from the plan and the backup (%s); "+
+		"use --%s to accept this", printer.SummarizeErrors(unread), FlagAllowUnread)
 }
 
 func objectionActiveOwner(reason string) string {
-	return fmt.Sprintf("%s; use --%s to remove it anyway", reason, FlagIgnoreActiveOwner)
+	return fmt.Sprintf("%s; use --%s to remove the finalizer anyway", reason, FlagIgnoreActiveOwner)
 }
 
 func objectionDryRun(err error) string { return "the API server rejected the dry run: " + err.Error() }
@@ -101,14 +102,14 @@ func reasonNotBlocked(summary string) string {
 }
 
 func reasonNoFinding(wanted *Removal) string {
-	return fmt.Sprintf("no finding is about %s, so its owner may still be active", wanted)
+	return fmt.Sprintf("no finding is about the %s, so its owner might still be active", wanted)
 }
 
 func reasonOwnerNotGone(wanted *Removal, finding *diagnosis.Finding) string {
-	return fmt.Sprintf("the owner of %s may still be active (%s: %s)", wanted, finding.Cause, finding.Message)
+	return fmt.Sprintf("the owner of the %s might still be active (%s: %s)", wanted, finding.Cause, finding.Message)
 }
 
-// Changes between plan and cluster.
+// Differences between the plan and the current state.
 
 const changeNamespaceModified = "the Namespace was modified"
 
@@ -118,47 +119,47 @@ func changeRecreated(at metav1.Time) string {
 func changeDeleted(object *RemainingObject) string  { return object.String() + " was deleted" }
 func changeModified(object *RemainingObject) string { return object.String() + " was modified" }
 func changeCreated(object *RemainingObject) string  { return object.String() + " was created" }
-func changeUnreadable(text string) string           { return "objects became unreadable: " + text }
+func changeUnreadable(text string) string           { return "some objects are no longer readable: " + text }
 
-// Advice for rejected writes.
+// Advice after a rejected write.
 const (
 	adviceWebhookFailing = "the webhook does not respond: restore its backend or, if the backend no longer " +
 		"exists, delete the webhook configuration, then try again"
-	adviceAdmissionDenied = "the admission rule denies the change: meet its requirements or add an exception to it, " +
-		"then try again"
+	adviceAdmissionDenied = "an admission policy or webhook denies the change: meet its requirements or add an " +
+		"exception, then try again"
 	adviceForbidden = "you do not have this permission: ask a cluster administrator for it"
-	adviceInvalid   = "the object fails validation: fix the fields in the message, or the schema of its type, " +
+	adviceInvalid   = "the object is invalid: fix the fields named in the message, or the schema of the resource type, " +
 		"then try again"
 )
 
 // Losses.
 const (
-	lossOrphans = "orphaned objects stay in etcd, and no namespace deletion removes them; " +
+	lossOrphans = "orphaned objects remain in etcd after the namespace is deleted; " +
 		"they become visible again when a namespace with the same name is created"
 	lossUnknownFinalizer = "resources that the owner of the finalizer would have cleaned up remain, " +
 		"inside or outside the cluster"
 )
 
-// orphanConsequences describe the consequences of orphaning objects of a type.
+// orphanConsequences describes the consequences of orphaning objects, by resource type.
 var orphanConsequences = map[string]string{
-	"persistentvolumeclaims":      "their volumes are kept, with the data and the costs",
+	"persistentvolumeclaims":      "their volumes and data remain and continue to incur costs",
 	"pods":                        "their containers keep running on their nodes",
-	"services":                    "their load balancers outside the cluster are kept, with the costs",
-	"ingresses.networking.k8s.io": "their load balancers and DNS names outside the cluster are kept",
-	"secrets":                     "their data stays readable for users who may read Secrets in all namespaces",
+	"services":                    "their load balancers outside the cluster remain and continue to incur costs",
+	"ingresses.networking.k8s.io": "their load balancers and DNS names outside the cluster remain",
+	"secrets":                     "their data remains readable for users who can read Secrets in all namespaces",
 	"rolebindings.rbac.authorization.k8s.io": "they grant their roles again in the next namespace with the same " +
 		"name",
 }
 
 // Effects of candidates.
 const (
-	effectMetadataFinalizer  = "removes it from metadata.finalizers of the Namespace"
-	effectNamespaceFinalizer = "removes it from spec.finalizers of the Namespace"
-	effectEmptyNamespace     = "releases the namespace, in which no objects were found"
+	effectMetadataFinalizer  = "removes the finalizer from metadata.finalizers of the Namespace"
+	effectNamespaceFinalizer = "removes the finalizer from spec.finalizers of the Namespace"
+	effectEmptyNamespace     = "allows the API server to delete the namespace, which contains no readable objects"
 )
 
 func effectObjects(objects []RemainingObject) string {
-	return "removes it from " + ListObjects(objects)
+	return "removes the finalizer from " + ListObjects(objects)
 }
 
 func effectAbandonContent(objects []RemainingObject) string {
@@ -170,7 +171,7 @@ const (
 	headingPlan       = "Plan"
 	headingCandidates = "Finalizers that can be removed by force, least harmful first"
 	labelRemove       = "Remove"
-	labelNotDeleted   = "Keep on objects that are not being deleted"
+	labelNotDeleted   = "Kept on objects that are not being deleted"
 	labelResult       = "Result"
 	labelLosses       = "Consequences"
 	labelBackup       = "Backup"
@@ -179,9 +180,7 @@ const (
 
 func labelOrphans(number int) string { return fmt.Sprintf("Orphaned objects (%d)", number) }
 
-func textFrom(group []RemainingObject) string { return "from " + listGroup(group) }
-
-// textResult describes the state of the namespace after the removal.
+// textResult describes the state of the Namespace and its targets after the removal.
 func textResult(plan *Plan) string {
 	switch {
 	case len(plan.HeldBy) > 0 && len(plan.Targets) > 0:
@@ -189,9 +188,9 @@ func textResult(plan *Plan) string {
 		if len(plan.Targets) > 1 {
 			objects = "the objects are deleted unless they have other finalizers"
 		}
-		return fmt.Sprintf("%s; the Namespace still has %s", objects, strings.Join(plan.HeldBy, ", "))
+		return fmt.Sprintf("%s; the Namespace still has: %s", objects, strings.Join(plan.HeldBy, ", "))
 	case len(plan.HeldBy) > 0:
-		return "the Namespace still has " + strings.Join(plan.HeldBy, ", ")
+		return "the Namespace still has: " + strings.Join(plan.HeldBy, ", ")
 	}
 	return "the Namespace has no finalizers and is deleted immediately"
 }
@@ -203,5 +202,3 @@ func textBackup(plan *Plan) string {
 	return fmt.Sprintf("%s (the Namespace and %s, including the data of Secrets)", plan.Backup,
 		printable.Count(len(plan.Remaining), "object"))
 }
-
-func unreadDiscovery(err error) string { return "discovery: " + err.Error() }

@@ -9,7 +9,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
 )
 
-// computeObjections returns the reasons to refuse a plan that no permission overrides.
+// computeObjections returns the objections to a plan that the permissions do not override.
 func computeObjections(plan *Plan, allowed Permissions) []string {
 	var objections []string
 	if number := len(plan.Orphans); number > 0 && !allowed.Orphan {
@@ -24,14 +24,14 @@ func computeObjections(plan *Plan, allowed Permissions) []string {
 	return objections
 }
 
-// activeOwnerReason returns why the owner of a finalizer may still remove it, or "" if the
-// diagnosis excludes that.
+// activeOwnerReason returns why the owner of a finalizer might still be active, or "" if the
+// diagnosis rules this out.
 func activeOwnerReason(found *diagnosis.Diagnosis, wanted *Removal) string {
 	if found.State != diagnosis.Blocked {
 		return reasonNotBlocked(found.Summary)
 	}
 	if wanted.NamespaceFinalizer == string(corev1.FinalizerKubernetes) {
-		return "" // It waits for the other finalizers, and at least one of them is blocked.
+		return "" // Its owner waits for the owners of other finalizers, and at least one is blocked.
 	}
 	matching := matchingFindings(found, wanted)
 	if len(matching) == 0 {
@@ -45,8 +45,8 @@ func activeOwnerReason(found *diagnosis.Diagnosis, wanted *Removal) string {
 	return ""
 }
 
-// matchingFindings returns the findings about the finalizer that a removal selects. A namespace
-// finalizer and a finalizer can have the same name.
+// matchingFindings returns the findings about the finalizer that a removal selects. It also
+// compares where the finalizer is set, because different finalizers can have the same name.
 func matchingFindings(found *diagnosis.Diagnosis, wanted *Removal) []diagnosis.Finding {
 	var matching []diagnosis.Finding
 	for i := range found.Findings {

@@ -19,14 +19,14 @@ type jsonPatchOperation struct {
 	Value     string `json:"value,omitempty"`
 }
 
-// removalPatch returns a patch that removes all occurrences of a finalizer. The patch fails if
-// the object is not the given version.
+// removalPatch returns a JSON patch that removes all occurrences of a finalizer. The patch fails if
+// the object has another UID or resourceVersion.
 func removalPatch(uid types.UID, resourceVersion string, finalizers []string, finalizer string) ([]byte, error) {
 	operations := []jsonPatchOperation{
 		{"test", "/metadata/uid", string(uid)},
 		{"test", "/metadata/resourceVersion", resourceVersion},
 	}
-	// Backward, because a removal changes the indices of the following entries.
+	// Iterate backward, because a removal changes the indices of the following entries.
 	for i, one := range slices.Backward(finalizers) {
 		if one == finalizer {
 			path := "/metadata/finalizers/" + strconv.Itoa(i)

@@ -26,18 +26,17 @@ type Removal struct {
 	MetadataFinalizer string `json:"metadataFinalizer,omitempty"`
 	// Finalizer is an entry of metadata.finalizers of objects in the namespace.
 	Finalizer string `json:"finalizer,omitempty"`
-	// Resources limit Finalizer to resource types or objects: pods, or pods/name.
+	// Resources limits the removal of Finalizer to resource types or objects, for example pods or
+	// pods/name. If it is empty, the removal applies to all objects.
 	Resources []string `json:"resources,omitempty"`
 }
 
-// IsEmpty reports whether no finalizer is selected.
-func (r Removal) IsEmpty() bool { return r.name() == "" }
-
+// name returns the selected finalizer, or "" if the removal is empty.
 func (r Removal) name() string {
 	return cmp.Or(r.NamespaceFinalizer, r.MetadataFinalizer, r.Finalizer)
 }
 
-// String describes the finalizer.
+// String describes the selected finalizer.
 func (r Removal) String() string {
 	switch {
 	case r.NamespaceFinalizer != "":
@@ -48,7 +47,7 @@ func (r Removal) String() string {
 	return "finalizer " + r.Finalizer
 }
 
-// command returns the command for the removal with additional flags.
+// command returns the command line for the removal, with additional flags.
 func (r Removal) command(namespace string, flags ...string) string {
 	flag := FlagFinalizer
 	switch {
@@ -61,7 +60,7 @@ func (r Removal) command(namespace string, flags ...string) string {
 	return shell.Command(strings.Join(words, " "), namespace, r.name())
 }
 
-// Permissions are the flags that override objections.
+// Permissions are the flags with which the user overrides objections.
 type Permissions struct {
 	Orphan, AllowUnread, IgnoreActiveOwner bool
 }
@@ -80,20 +79,20 @@ type RemainingObject struct {
 	resourceType resourcetypes.Type
 }
 
-// String returns type and name as arguments of kubectl.
+// String returns the type and the name in the format of kubectl arguments.
 func (o *RemainingObject) String() string { return o.Resource + "/" + printable.Name(o.Name) }
 
 // clusterState is the input of a plan.
 type clusterState struct {
 	namespace *corev1.Namespace
 	diagnosis *diagnosis.Diagnosis
-	// objects are all objects that could be read, sorted by type and name.
+	// objects are all objects that could be read, sorted by resource type and name.
 	objects []RemainingObject
 	// unread lists what could not be read and why.
 	unread []string
 }
 
-// Plan describes the effects of a removal.
+// Plan describes a removal and its effects.
 type Plan struct {
 	Namespace       string    `json:"namespace"`
 	UID             types.UID `json:"uid"`
@@ -101,38 +100,29 @@ type Plan struct {
 	// Removal is nil if the user has not selected a finalizer. Candidates lists the choices.
 	Removal    *Removal    `json:"removal,omitempty"`
 	Candidates []Candidate `json:"candidates,omitempty"`
-	// Targets are the terminating objects that lose the finalizer. NotDeleted are objects that
-	// keep it because they have no deletionTimestamp.
+	// Targets are the terminating objects from which the finalizer is removed. NotDeleted are objects
+	// that keep the finalizer because they have no deletionTimestamp.
 	Targets    []RemainingObject `json:"targets,omitempty"`
 	NotDeleted []RemainingObject `json:"notDeleted,omitempty"`
 	// HeldBy are the finalizers that the Namespace still has after the removal.
 	HeldBy []string `json:"heldBy,omitempty"`
 	// Orphans are objects that outlive the Namespace because no controller deletes them.
 	Orphans []RemainingObject `json:"orphans,omitempty"`
-	// Remaining are all objects that are in the namespace now.
+	// Remaining are all objects that are currently in the namespace.
 	Remaining []RemainingObject `json:"remaining,omitempty"`
 	// Losses describe the consequences, including those outside the cluster.
 	Losses []string `json:"losses,omitempty"`
 	Unread []string `json:"unread,omitempty"`
-	// Objections are the reasons for a refusal. Each names the flag that overrides it, if there
-	// is one.
+	// Objections are the reasons for a refusal. Each objection names the flag that overrides it, if
+	// any.
 	Objections []string             `json:"objections,omitempty"`
 	Backup     string               `json:"backup,omitempty"`
 	IsDryRun   bool                 `json:"isDryRun"`
 	Diagnosis  *diagnosis.Diagnosis `json:"diagnosis"`
 
-	// DryRunUnsupported is the error of a webhook that does not support dry runs, so that the
-	// API server could not test the removal.
+	// DryRunUnsupported is set if the API server could not test the removal because a webhook does
+	// not support dry runs.
 	DryRunUnsupported error `json:"-"`
-}
-
-// newPlan returns a plan that removes nothing.
-func newPlan(state *clusterState) *Plan {
-	return &Plan{
-		Namespace: state.namespace.Name, UID: state.namespace.UID,
-		ResourceVersion: state.namespace.ResourceVersion,
-		Remaining:       state.objects, Unread: state.unread, Diagnosis: state.diagnosis,
-	}
 }
 
 // computePlan returns the effects of a removal and the objections to it. It returns an error
@@ -141,8 +131,11 @@ func computePlan(state *clusterState, wanted Removal, allowed Permissions) (*Pla
 	if err := checkNamespace(state); err != nil {
 		return nil, err
 	}
-	plan := newPlan(state)
-	if wanted.IsEmpty() {
+	plan := &Plan{
+		Namespace: state.namespace.Name, UID: state.namespace.UID, ResourceVersion: state.namespace.ResourceVersion,
+		Remaining: state.objects, Unread: state.unread, Diagnosis: state.diagnosis,
+	}
+	if wanted.name() == "" {
 		plan.Candidates = computeCandidates(state)
 		return plan, nil
 	}
@@ -160,11 +153,11 @@ func computePlan(state *clusterState, wanted Removal, allowed Permissions) (*Pla
 	return plan, nil
 }
 
-// checkNamespace returns an error if no finalizer of the namespace may be removed.
+// checkNamespace returns an error if the namespace does not allow a removal.
 func checkNamespace(state *clusterState) error {
 	name := state.namespace.Name
 	switch {
-	case initialization.IsExempt(name, ""): // The namespaces that are never initialized.
+	case initialization.IsExempt(name, ""): // The operator never initializes system namespaces.
 		return errSystemNamespace(name)
 	case state.diagnosis.UID != state.namespace.UID:
 		return errRecreated(name)
@@ -174,8 +167,8 @@ func checkNamespace(state *clusterState) error {
 	return nil
 }
 
-// namespaceHolders describes the finalizers of a Namespace, each once. The API server accepts
-// duplicates, and a removal removes all of them.
+// namespaceHolders describes the finalizers of a Namespace without duplicates. The API server
+// accepts duplicates, and a removal removes all of them.
 func namespaceHolders(namespace *corev1.Namespace) []string {
 	var holders []string
 	for _, finalizer := range unique(namespace.Finalizers) {
@@ -187,7 +180,7 @@ func namespaceHolders(namespace *corev1.Namespace) []string {
 	return holders
 }
 
-// unique returns the elements of a list without duplicates, in their order.
+// unique returns the elements of a list without duplicates, in the original order.
 func unique[T comparable](list []T) []T {
 	var once []T
 	for _, element := range list {
@@ -198,7 +191,7 @@ func unique[T comparable](list []T) []T {
 	return once
 }
 
-// releaseNamespace plans the removal of a finalizer of the Namespace.
+// releaseNamespace plans the removal of a finalizer from the Namespace.
 func (p *Plan) releaseNamespace(state *clusterState, wanted Removal) error {
 	index := slices.Index(p.HeldBy, wanted.String())
 	if index < 0 {
@@ -211,14 +204,14 @@ func (p *Plan) releaseNamespace(state *clusterState, wanted Removal) error {
 	return nil
 }
 
-// endsContentDeletion reports whether no controller deletes the content of the namespace after
-// the removal. The controller that deletes it owns the namespace finalizer kubernetes.
+// endsContentDeletion reports whether no controller deletes the content of the namespace after the
+// removal. The namespace finalizer "kubernetes" belongs to the controller that deletes the content.
 func (p *Plan) endsContentDeletion() bool {
 	return p.Removal.Finalizer == "" &&
 		!slices.Contains(p.HeldBy, describeNamespaceFinalizer(string(corev1.FinalizerKubernetes)))
 }
 
-// selectTargets plans the removal of a finalizer of objects.
+// selectTargets plans the removal of a finalizer from objects.
 func (p *Plan) selectTargets(state *clusterState, wanted Removal) error {
 	matched := map[string]bool{}
 	for _, object := range state.objects {
@@ -247,8 +240,8 @@ func (p *Plan) selectTargets(state *clusterState, wanted Removal) error {
 	return nil
 }
 
-// matchResources returns the first value of --resource that selects an object. No values
-// select every object.
+// matchResources returns the first of the given values of --resource that selects an object. If
+// resources is empty, every object matches.
 func matchResources(object *RemainingObject, resources []string) (selector string, ok bool) {
 	if len(resources) == 0 {
 		return "", true

@@ -66,7 +66,8 @@ func notDeleted(object RemainingObject) RemainingObject {
 	return object
 }
 
-// blockedBy returns a diagnosis: the owner of a finalizer no longer exists.
+// blockedBy returns a diagnosis of a namespace that is blocked by a finalizer whose owner no longer
+// exists.
 func blockedBy(cause diagnosis.Cause, finalizer, loss string) *diagnosis.Diagnosis {
 	message := "owner of " + finalizer + " no longer exists"
 	return &diagnosis.Diagnosis{
@@ -77,8 +78,8 @@ func blockedBy(cause diagnosis.Cause, finalizer, loss string) *diagnosis.Diagnos
 	}
 }
 
-// stuckNamespace returns a namespace with a terminating object, the owner of whose finalizer no longer
-// exists, and a claim without a deletionTimestamp.
+// stuckNamespace returns a namespace with a terminating ConfigMap, which is blocked by a finalizer
+// whose owner no longer exists, and a PersistentVolumeClaim without a deletionTimestamp.
 func stuckNamespace() *clusterState {
 	return &clusterState{
 		namespace: &corev1.Namespace{
@@ -102,26 +103,26 @@ func TestComputePlan(t *testing.T) {
 		change  func(*clusterState)
 		wanted  Removal
 		allowed Permissions
-		// refusal is the error if the removal is never permitted.
+		// refusal is the expected error if no permission allows the removal.
 		refusal error
 		targets []string
 		heldBy  []string
 		orphans []string
-		// objections are the expected objections.
+
 		objections []string
 	}{
 		"finalizer of an object": {
 			wanted: finalizer, targets: []string{"configmaps/a"}, heldBy: held,
 		},
-		"finalizer of a type": {
+		"finalizer of objects of one type": {
 			wanted:  Removal{Finalizer: hold, Resources: []string{"configmaps"}},
 			targets: []string{"configmaps/a"}, heldBy: held,
 		},
-		"finalizer of another type": {
+		"finalizer that no object of a selected type has": {
 			wanted:  Removal{Finalizer: hold, Resources: []string{"configmaps", "widgets.example.com"}},
 			refusal: errNoObjectSelected("shop", hold, "widgets.example.com"),
 		},
-		"finalizer of another object": {
+		"finalizer of an object that does not exist": {
 			wanted:  Removal{Finalizer: hold, Resources: []string{"configmaps/b"}},
 			refusal: errNoObjectSelected("shop", hold, "configmaps/b"),
 		},
@@ -133,13 +134,13 @@ func TestComputePlan(t *testing.T) {
 			change: func(state *clusterState) { state.objects[0].IsTerminating = false },
 			wanted: finalizer, allowed: everything, refusal: errNoObjectTerminating(hold, []RemainingObject{notDeleted(terminating(configMaps, "a", "other/one", hold))}),
 		},
-		"finalizer of objects that are partly not terminating": {
+		"finalizer of objects, some of which are not terminating": {
 			change: func(state *clusterState) {
 				state.objects = append(state.objects, notDeleted(terminating(configMaps, "b", hold)))
 			},
 			wanted: finalizer, targets: []string{"configmaps/a"}, heldBy: held,
 		},
-		"finalizer whose owner may be active": {
+		"finalizer whose owner might be active": {
 			change: func(state *clusterState) {
 				state.diagnosis.Findings[0].Cause = diagnosis.CauseFinalizerPending
 				state.diagnosis.Findings[0].IsOwnerGone = false
@@ -149,7 +150,7 @@ func TestComputePlan(t *testing.T) {
 				Cause: diagnosis.CauseFinalizerPending, Message: "owner of example.com/hold no longer exists",
 			}))},
 		},
-		"finalizer whose owner may be active by one of two findings": {
+		"finalizer whose owner might be active according to one of two findings": {
 			change: func(state *clusterState) {
 				state.diagnosis.Findings = append(state.diagnosis.Findings, diagnosis.Finding{
 					Cause: diagnosis.CausePodFinalizer, Finalizer: hold, Message: "a pod",
@@ -170,17 +171,17 @@ func TestComputePlan(t *testing.T) {
 			wanted: finalizer, targets: []string{"configmaps/a"}, heldBy: held,
 			objections: []string{objectionActiveOwner(reasonNoFinding(&finalizer))},
 		},
-		"nothing is blocked": {
+		"deletion that is not blocked": {
 			change: func(state *clusterState) { state.diagnosis.State = diagnosis.Progressing },
 			wanted: kubernetes, allowed: Permissions{Orphan: true},
 			heldBy: []string{describeMetadataFinalizer(project), describeNamespaceFinalizer(agent)}, orphans: []string{"configmaps/a", "persistentvolumeclaims/disk"},
 			objections: []string{objectionActiveOwner(reasonNotBlocked("owner of example.com/hold no longer exists"))},
 		},
-		"namespace finalizer, content is still deleted": {
+		"namespace finalizer, kubernetes remains": {
 			change: func(state *clusterState) { state.diagnosis = blockedBy(diagnosis.CauseNamespaceFinalizer, agent, "") },
 			wanted: namespaceFinalizer, heldBy: held[:2],
 		},
-		"namespace finalizer, content is no longer deleted": {
+		"namespace finalizer, kubernetes already removed": {
 			change: func(state *clusterState) {
 				state.namespace.Spec.Finalizers = []corev1.FinalizerName{agent}
 				state.diagnosis = blockedBy(diagnosis.CauseNamespaceFinalizer, agent, "")
@@ -235,7 +236,7 @@ func TestComputePlan(t *testing.T) {
 			wanted: kubernetes, allowed: everything, heldBy: []string{describeMetadataFinalizer(project), describeNamespaceFinalizer(agent)},
 			orphans: []string{"configmaps/a", "persistentvolumeclaims/disk"},
 		},
-		"missing namespace finalizer": {
+		"namespace finalizer that does not exist": {
 			wanted: Removal{NamespaceFinalizer: "example.com/age"}, allowed: everything,
 			refusal: errNoSuchFinalizer("shop", Removal{NamespaceFinalizer: "example.com/age"}, held),
 		},
@@ -245,11 +246,11 @@ func TestComputePlan(t *testing.T) {
 		"metadata finalizer that is a namespace finalizer": {
 			wanted: Removal{MetadataFinalizer: agent}, allowed: everything, refusal: errNoSuchFinalizer("shop", Removal{MetadataFinalizer: agent}, held),
 		},
-		"not being deleted": {
+		"active namespace": {
 			change: func(state *clusterState) { state.namespace.DeletionTimestamp = nil },
 			wanted: namespaceFinalizer, allowed: everything, refusal: errNotTerminating("shop"),
 		},
-		"recreated": {
+		"recreated namespace": {
 			change: func(state *clusterState) { state.namespace.UID = "2" },
 			wanted: namespaceFinalizer, allowed: everything, refusal: errRecreated("shop"),
 		},
@@ -278,7 +279,7 @@ func TestComputePlan(t *testing.T) {
 			plan, err := computePlan(state, test.wanted, test.allowed)
 			if test.refusal != nil {
 				if err == nil || err.Error() != test.refusal.Error() {
-					t.Fatalf("expected %q, got %v", test.refusal, err)
+					t.Fatalf("got %v, want %q", err, test.refusal)
 				}
 				return
 			}
@@ -325,7 +326,7 @@ func TestComputeLosses(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(plan.Losses) != 1 || plan.Losses[0] != printer.Sentence(lossUnknownFinalizer) {
-		t.Errorf("unknown finalizer: %q", plan.Losses)
+		t.Errorf("finalizer without a finding: got %q", plan.Losses)
 	}
 }
 
@@ -431,14 +432,14 @@ func TestComputeChanges(t *testing.T) {
 		change   func(*clusterState)
 		expected []string
 	}{
-		"nothing": {Removal{NamespaceFinalizer: "kubernetes"}, func(*clusterState) {}, nil},
-		"the Namespace": {Removal{NamespaceFinalizer: agent}, func(now *clusterState) {
+		"no change": {Removal{NamespaceFinalizer: "kubernetes"}, func(*clusterState) {}, nil},
+		"modified Namespace": {Removal{NamespaceFinalizer: agent}, func(now *clusterState) {
 			now.namespace.ResourceVersion = "101"
 		}, []string{changeNamespaceModified}},
-		"another Namespace": {Removal{NamespaceFinalizer: agent}, func(now *clusterState) {
+		"recreated Namespace": {Removal{NamespaceFinalizer: agent}, func(now *clusterState) {
 			now.namespace.UID, now.namespace.CreationTimestamp = "2", metav1.Time{Time: noon}
 		}, []string{changeRecreated(metav1.Time{Time: noon})}},
-		"an orphan": {Removal{NamespaceFinalizer: "kubernetes"}, func(now *clusterState) {
+		"modified, deleted, created and unreadable orphans": {Removal{NamespaceFinalizer: "kubernetes"}, func(now *clusterState) {
 			now.objects[0].ResourceVersion = "8"
 			now.objects[1].UID = "another"
 			now.unread = []string{"listing widgets: forbidden"}
@@ -446,16 +447,16 @@ func TestComputeChanges(t *testing.T) {
 			changeModified(configMap), changeDeleted(claim), changeCreated(claim),
 			changeUnreadable("listing widgets: forbidden"),
 		}},
-		"an Event": {Removal{NamespaceFinalizer: "kubernetes"}, func(now *clusterState) {
+		"modified Event": {Removal{NamespaceFinalizer: "kubernetes"}, func(now *clusterState) {
 			now.objects[0].ResourceVersion, now.objects[0].Resource = "8", "events"
 		}, nil},
-		"an object that is not orphaned": {Removal{NamespaceFinalizer: agent}, func(now *clusterState) {
+		"deleted object that would not be orphaned": {Removal{NamespaceFinalizer: agent}, func(now *clusterState) {
 			now.objects = now.objects[:1]
 		}, nil},
-		"a target": {Removal{Finalizer: hold}, func(now *clusterState) {
+		"modified target": {Removal{Finalizer: hold}, func(now *clusterState) {
 			now.objects[0].ResourceVersion = "8"
 		}, []string{changeModified(configMap)}},
-		"an object that is not a target": {Removal{Finalizer: hold}, func(now *clusterState) {
+		"modified Namespace and objects that are not targets": {Removal{Finalizer: hold}, func(now *clusterState) {
 			now.namespace.ResourceVersion = "101"
 			now.objects[1].ResourceVersion = "8"
 			now.objects = append(now.objects, terminating(configMaps, "new"))
@@ -502,10 +503,10 @@ func TestUnsaved(t *testing.T) {
 		now      *clusterState
 		expected []string
 	}{
-		"all exist":        {&clusterState{objects: []RemainingObject{*missing[0], *missing[1]}}, all},
+		"all still exist":  {&clusterState{objects: []RemainingObject{*missing[0], *missing[1]}}, all},
 		"one was deleted":  {&clusterState{objects: []RemainingObject{*missing[1]}}, all[1:]},
 		"all were deleted": {&clusterState{}, nil},
-		"unreadable":       {&clusterState{unread: []string{"configmaps"}}, all},
+		"unreadable type":  {&clusterState{unread: []string{"configmaps"}}, all},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(test.expected, filterExisting(missing, test.now)); diff != "" {
@@ -530,18 +531,18 @@ func TestWithAdvice(t *testing.T) {
 		}
 	}
 	if err := errors.New("another error"); !errors.Is(withAdvice(err), err) || withAdvice(err).Error() != err.Error() {
-		t.Errorf("advice on %v", withAdvice(err))
+		t.Errorf("unexpected advice: %v", withAdvice(err))
 	}
 }
 
 func TestCreateFile(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "backup.yaml")
-	if err := createFile(name, []byte("first"), backupMode); err != nil {
+	if err := createFile(name, []byte("first")); err != nil {
 		t.Fatal(err)
 	}
-	if err := createFile(name, []byte("second"), backupMode); err == nil ||
+	if err := createFile(name, []byte("second")); err == nil ||
 		err.Error() != errBackupExists(name).Error() {
-		t.Errorf("a second file of the same name: %v", err)
+		t.Errorf("second file with the same name: got error %v", err)
 	}
 	text, err := os.ReadFile(name)
 	if err != nil || string(text) != "first" {
@@ -558,16 +559,16 @@ func TestIsUnanswered(t *testing.T) {
 		err      error
 		expected bool
 	}{
-		"connection lost":       {fmt.Errorf("removing: %w", io.EOF), true},
-		"interrupted":           {context.Canceled, true},
-		"deadline exceeded":     {context.DeadlineExceeded, true},
-		"timeout of etcd":       {apierrors.NewTimeoutError("etcdserver: request timed out", 1), true},
-		"timeout of the server": {apierrors.NewServerTimeout(resource, "patch", 1), true},
-		"internal":              {apierrors.NewInternalError(errors.New("rpc error")), true},
-		"webhook":               {apierrors.NewInternalError(errors.New(`failed calling webhook "a"`)), false},
-		"conflict":              {apierrors.NewConflict(resource, "a", errors.New("changed")), false},
-		"forbidden":             {fmt.Errorf("removing: %w", apierrors.NewForbidden(resource, "a", nil)), false},
-		"invalid":               {apierrors.NewInvalid(schema.GroupKind{}, "a", nil), false},
+		"connection lost":   {fmt.Errorf("removing: %w", io.EOF), true},
+		"interrupted":       {context.Canceled, true},
+		"deadline exceeded": {context.DeadlineExceeded, true},
+		"etcd timeout":      {apierrors.NewTimeoutError("etcdserver: request timed out", 1), true},
+		"server timeout":    {apierrors.NewServerTimeout(resource, "patch", 1), true},
+		"internal error":    {apierrors.NewInternalError(errors.New("rpc error")), true},
+		"failed webhook":    {apierrors.NewInternalError(errors.New(`failed calling webhook "a"`)), false},
+		"conflict":          {apierrors.NewConflict(resource, "a", errors.New("changed")), false},
+		"forbidden":         {fmt.Errorf("removing: %w", apierrors.NewForbidden(resource, "a", nil)), false},
+		"invalid":           {apierrors.NewInvalid(schema.GroupKind{}, "a", nil), false},
 	} {
 		if got := isUnanswered(test.err); got != test.expected {
 			t.Errorf("%s: got %t", name, got)

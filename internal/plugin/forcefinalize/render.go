@@ -9,7 +9,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/plugin/printer"
 )
 
-// Render renders the diagnosis and the plan.
+// Render returns the diagnosis and the plan as text.
 func Render(plan *Plan, screen printer.Screen) string {
 	var out strings.Builder
 	out.WriteString(printer.RenderDiagnosis(plan.Diagnosis, screen))
@@ -40,7 +40,7 @@ func candidateBranches(plan *Plan, colors printer.Palette) []printer.Branch {
 func planBranches(plan *Plan, colors printer.Palette) []printer.Branch {
 	remove := printer.Branch{Label: labelRemove, Text: plan.Removal.String(), Paint: colors.Bold}
 	for _, group := range groupByType(plan.Targets) {
-		remove.Children = append(remove.Children, printer.Branch{Text: textFrom(group)})
+		remove.Children = append(remove.Children, printer.Branch{Text: "from " + listGroup(group)})
 	}
 	branches := []printer.Branch{remove}
 	if len(plan.NotDeleted) > 0 {

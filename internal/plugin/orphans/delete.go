@@ -13,7 +13,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// Delete deletes an orphan unless its namespace exists.
+// Delete deletes an orphan unless its namespace exists again.
 func (f *Finder) Delete(ctx context.Context, orphan *Orphan) (Outcome, error) {
 	missing, err := f.isMissing(ctx, orphan.Namespace)
 	if err != nil {
@@ -42,8 +42,8 @@ func (f *Finder) Delete(ctx context.Context, orphan *Orphan) (Outcome, error) {
 	return OutcomeDeleted, nil
 }
 
-// isNamespaceNotFound reports whether a request was rejected because the namespace, and not the
-// object, does not exist.
+// isNamespaceNotFound reports whether the API server rejected a request because the namespace, not
+// the object, does not exist.
 func isNamespaceNotFound(err error, namespace string) bool {
 	return err != nil && strings.Contains(err.Error(), fmt.Sprintf("namespaces %q not found", namespace))
 }

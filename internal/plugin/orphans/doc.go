@@ -3,7 +3,7 @@
 
 // Package orphans finds and deletes objects whose namespace does not exist.
 //
-// An object is an orphan if it existed before its namespace was found missing, and still exists
-// afterwards with the same UID. So it is neither an object that is deleted together with its
-// namespace nor one that was created in a new namespace with the same name.
+// An object is an orphan if it exists both before and after its namespace is found missing, with
+// the same UID. Objects that are deleted together with their namespace do not exist afterwards, and
+// objects in a new namespace with the same name have another UID.
 package orphans

@@ -35,14 +35,14 @@ type Orphan struct {
 	gvr schema.GroupVersionResource
 }
 
-// String returns type and name as kubectl prints them.
+// String returns the type and the name as kubectl prints them.
 func (o Orphan) String() string { return o.Resource + "/" + printable.Name(o.Name) }
 
 // Result is the result of a search.
 type Result struct {
 	// Orphans are sorted by namespace and type.
 	Orphans []Orphan
-	// Unread lists what could not be read, where more orphans may exist. It is sorted.
+	// Unread lists, sorted, what could not be read and therefore can contain more orphans.
 	Unread []string
 }
 
@@ -60,10 +60,11 @@ func (f *Finder) Find(ctx context.Context) (*Result, error) {
 	}
 	result := &Result{}
 	if err := discovered.Err(); err != nil {
-		result.Unread = append(result.Unread, unreadDiscovery(err))
+		result.Unread = append(result.Unread, "discovery: "+err.Error())
 	}
 	contents := resourcetypes.List(ctx, f.Client, "", StoredTypes(discovered.Types), resourcetypes.Unlimited)
-	// Namespaces are listed after the objects, so that they include all that were created since.
+	// List the namespaces after the objects, so that the list includes namespaces that were created in
+	// the meantime.
 	existing, err := f.listNamespaces(ctx)
 	if err != nil {
 		return nil, err
@@ -81,16 +82,16 @@ func (f *Finder) Find(ctx context.Context) (*Result, error) {
 	return result, ctx.Err()
 }
 
-// StoredTypes returns the types of stored objects. It excludes types that cannot be deleted,
-// which are computed by an API server, and Events of the group events.k8s.io, which are also
-// served by the core group.
+// StoredTypes returns the resource types of stored objects. It excludes types that cannot be
+// deleted, because an API server computes their objects. It also excludes Events of the group
+// events.k8s.io, because the core group serves the same objects.
 func StoredTypes(all []resourcetypes.Type) []resourcetypes.Type {
 	return slices.DeleteFunc(slices.Clone(all), func(one resourcetypes.Type) bool {
 		return !one.Can("list") || !one.Can("delete") || one.String() == "events.events.k8s.io"
 	})
 }
 
-// CountNamespaces returns the number of namespaces of some orphans.
+// CountNamespaces returns the number of distinct namespaces of the given orphans.
 func CountNamespaces(orphans []Orphan) int {
 	names := sets.Set[string]{}
 	for i := range orphans {
@@ -99,10 +100,10 @@ func CountNamespaces(orphans []Orphan) int {
 	return names.Len()
 }
 
-// candidates are objects whose namespace was not listed.
+// candidates are objects that might be orphans because their namespace was not listed.
 type candidates struct {
 	uids sets.Set[types.UID]
-	// types are the types of the candidates by namespace.
+	// types are the resource types of the candidates, by namespace.
 	types map[string][]resourcetypes.Type
 }
 
@@ -123,11 +124,11 @@ func newCandidates(contents []resourcetypes.Content, existing sets.Set[string]) 
 	return found
 }
 
-// confirm adds those candidates of one namespace that are orphans to the result.
+// confirm adds the orphans among the candidates of one namespace to the result.
 func (f *Finder) confirm(ctx context.Context, namespace string, candidates *candidates, result *Result) {
 	missing, err := f.isMissing(ctx, namespace)
 	if err != nil {
-		result.Unread = append(result.Unread, unreadNamespace(namespace, err))
+		result.Unread = append(result.Unread, fmt.Sprintf("failed to get namespace %q: %v", namespace, err))
 		return
 	}
 	if !missing {
@@ -136,7 +137,7 @@ func (f *Finder) confirm(ctx context.Context, namespace string, candidates *cand
 	contents := resourcetypes.List(ctx, f.Client, namespace, candidates.types[namespace], resourcetypes.Unlimited)
 	for _, content := range contents {
 		if content.Err != nil {
-			result.Unread = append(result.Unread, unreadContent(namespace, content.Err))
+			result.Unread = append(result.Unread, fmt.Sprintf("namespace %q: %v", namespace, content.Err))
 		}
 		for i := range content.Objects {
 			if candidates.uids.Has(content.Objects[i].UID) {

@@ -15,7 +15,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/shell"
 )
 
-// RenderDiagnosis renders the state of a namespace and the tree of findings.
+// RenderDiagnosis returns the state of a namespace and its findings as text.
 func RenderDiagnosis(result *diagnosis.Diagnosis, screen Screen) string {
 	var out strings.Builder
 	fmt.Fprintf(&out, "Namespace %s: %s, %s\n", screen.Colors.Bold(result.Namespace), stageText(result, screen.Now),
@@ -30,7 +30,7 @@ func RenderDiagnosis(result *diagnosis.Diagnosis, screen Screen) string {
 	return out.String()
 }
 
-// stageText returns the stage of a namespace and its duration.
+// stageText returns the stage of a namespace and how long the namespace has been in it.
 func stageText(result *diagnosis.Diagnosis, now time.Time) string {
 	if result.Since.IsZero() {
 		return string(result.Stage)
@@ -49,8 +49,8 @@ func colorState(state diagnosis.State, colors Palette) string {
 	return colors.Green(text)
 }
 
-// summaryText returns the sentence below the name of the namespace. If some objects could not
-// be read it does not claim that nothing is wrong.
+// summaryText returns the sentence below the name of the namespace. If some objects could not be
+// read, the sentence does not claim that there are no problems.
 func summaryText(result *diagnosis.Diagnosis) string {
 	switch number := len(result.Findings); {
 	case number == 1:
@@ -98,7 +98,8 @@ func findingBranch(finding *diagnosis.Finding, namespace string, colors Palette)
 	return node
 }
 
-// textBranches returns one branch for one text, and a branch with children for several.
+// textBranches returns a branch for one text, or a branch with children for a command or for
+// several texts.
 func textBranches(label string, texts []string, colors Palette) []Branch {
 	if len(texts) == 0 {
 		return nil

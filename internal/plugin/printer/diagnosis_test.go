@@ -17,7 +17,7 @@ var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 func plainScreen() Screen { return Screen{Colors: Palette{IsPlain: true}, Now: noon} }
 
-// stuck returns a diagnosis with findings of all forms.
+// stuck returns a diagnosis whose findings cover all forms of output.
 func stuck() *diagnosis.Diagnosis {
 	return &diagnosis.Diagnosis{
 		Namespace: "shop", UID: "1", Stage: diagnosis.StageTerminating, State: diagnosis.Blocked,
@@ -68,7 +68,7 @@ func TestRenderDiagnosis(t *testing.T) {
 				"Waits for initializer a.b.c, the next of 2. " + msgNoProblems,
 			},
 		},
-		"slow, the clock of the server is ahead": {
+		"terminating, with the server's clock ahead": {
 			&diagnosis.Diagnosis{
 				Namespace: "shop", Stage: diagnosis.StageTerminating, State: diagnosis.Progressing,
 				Since: noon.Add(time.Second), Summary: "is being deleted",
@@ -78,7 +78,7 @@ func TestRenderDiagnosis(t *testing.T) {
 				"Is being deleted. " + msgNoProblems,
 			},
 		},
-		"some objects could not be read": {
+		"terminating, with unread objects": {
 			&diagnosis.Diagnosis{
 				Namespace: "shop", Stage: diagnosis.StageTerminating, State: diagnosis.Progressing,
 				Summary: "is being deleted", Unread: unread,

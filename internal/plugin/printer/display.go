@@ -15,13 +15,13 @@ import (
 type Display struct {
 	Out    io.Writer
 	IsLive bool
-	// drawn are the lines of the block on the terminal.
+	// drawn contains the current lines of the block on the terminal.
 	drawn []string
-	// printed are the current lines of a stream that is not a terminal.
+	// printed contains the current lines if the stream is not a terminal.
 	printed map[string]bool
 }
 
-// NewDisplay returns a display that writes to a stream.
+// NewDisplay returns a Display that writes to a stream.
 func NewDisplay(out io.Writer) *Display {
 	return &Display{Out: out, IsLive: IsTerminal(out), printed: map[string]bool{}}
 }
@@ -32,8 +32,8 @@ func (d *Display) Printf(format string, args ...any) {
 	fmt.Fprintf(d.Out, format+"\n", args...)
 }
 
-// Show replaces the block. Lines must not be wider than the terminal, because a line that the
-// terminal wraps is counted as one.
+// Show replaces the block. A line must not be wider than the terminal: if the terminal wraps the
+// line, Erase does not remove all of it.
 func (d *Display) Show(lines []string) {
 	if d.IsLive {
 		if !slices.Equal(lines, d.drawn) {
@@ -63,7 +63,7 @@ func (d *Display) Erase() {
 	}
 }
 
-// Keep makes the block permanent. The next output follows below it.
+// Keep makes the block permanent. Subsequent output follows below the block.
 func (d *Display) Keep() { d.drawn = nil }
 
 // Bar renders a progress bar.

@@ -18,7 +18,7 @@ func TestDisplayInPipe(t *testing.T) {
 	shown.Show([]string{"a 1", "b 2"})
 	shown.Printf("in between")
 	shown.Show([]string{"b 1"})
-	g.Expect(out.String()).To(Equal("a 1\nb 1\nb 2\nin between\nb 1\n"), "each change is printed once")
+	g.Expect(out.String()).To(Equal("a 1\nb 1\nb 2\nin between\nb 1\n"), "each change must be printed once")
 }
 
 func TestDisplayOnTerminal(t *testing.T) {
@@ -29,11 +29,11 @@ func TestDisplayOnTerminal(t *testing.T) {
 	shown.Show([]string{"a", "b"})
 	shown.Show([]string{"a", "b"})
 	shown.Show([]string{"c"})
-	shown.Printf("stays")
+	shown.Printf("permanent")
 	shown.Show([]string{"d"})
 	shown.Keep()
 	shown.Show([]string{"e"})
-	g.Expect(out.String()).To(Equal("a\nb\n\x1b[2A\x1b[Jc\n\x1b[1A\x1b[Jstays\nd\ne\n"))
+	g.Expect(out.String()).To(Equal("a\nb\n\x1b[2A\x1b[Jc\n\x1b[1A\x1b[Jpermanent\nd\ne\n"))
 }
 
 func TestClipAndBar(t *testing.T) {
@@ -44,8 +44,8 @@ func TestClipAndBar(t *testing.T) {
 	plain := Palette{IsPlain: true}
 	g.Expect(Bar(0, 4, 8, plain)).To(Equal("░░░░░░░░"))
 	g.Expect(Bar(3, 4, 8, plain)).To(Equal("██████░░"))
-	g.Expect(Bar(9, 4, 8, plain)).To(Equal("████████"), "more than all")
-	g.Expect(Bar(0, 0, 4, plain)).To(Equal("████"), "no objects")
+	g.Expect(Bar(9, 4, 8, plain)).To(Equal("████████"), "done exceeds total")
+	g.Expect(Bar(0, 0, 4, plain)).To(Equal("████"), "total is 0")
 }
 
 func TestColumns(t *testing.T) {

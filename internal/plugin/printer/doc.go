@@ -4,6 +4,6 @@
 // Package printer writes the output of kubectl nslifecycle: tables, trees, JSON and YAML
 // documents, and lines that are updated in place on a terminal.
 //
-// All text from a cluster is escaped before it is written, so that it cannot control the
-// terminal. Output to a pipe or a file has no colors and is never updated in place.
+// The package escapes all text from a cluster, so that the text cannot control the terminal. Output
+// to a pipe or a file has no colors and is never updated in place.
 package printer

@@ -27,10 +27,11 @@ const (
 	FormatWide = "wide"
 )
 
-// outputVersion is the apiVersion of documents that commands print. No API server serves it.
+// outputVersion is the apiVersion of the documents that commands print. No API server serves this
+// version.
 const outputVersion = "cli.nslifecycle.dev/v1alpha1"
 
-// Output is the flag --output.
+// Output is the value of the flag --output.
 type Output struct {
 	format  string
 	formats []string
@@ -45,12 +46,12 @@ func (o *Output) AddFlag(command *cobra.Command) {
 	_ = command.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(o.formats, cobra.ShellCompDirectiveNoFileComp))
 }
 
-// Validate returns an error if the command does not support the format.
+// Validate returns an error if the command does not support the output format.
 func (o *Output) Validate() error {
 	if o.format == "" || slices.Contains(o.formats, o.format) {
 		return nil
 	}
-	return fmt.Errorf("unknown output format %q; use one of %s", o.format, strings.Join(o.formats, ", "))
+	return fmt.Errorf("unknown output format %q; must be one of %s", o.format, strings.Join(o.formats, ", "))
 }
 
 // IsStructured reports whether the output is a JSON or YAML document.
@@ -74,8 +75,8 @@ func (o *Output) Print(out io.Writer, kind string, value any) error {
 	return o.PrintObject(out, object)
 }
 
-// PrintObject writes an object as a JSON or YAML document and escapes all characters that are
-// not printable. A stream would escape them in a way that changes the values.
+// PrintObject writes an object as a JSON or YAML document. It escapes all characters that are not
+// printable so that decoders read the original values; the escapes of a stream would change them.
 func (o *Output) PrintObject(out io.Writer, object runtime.Object) error {
 	printer, err := genericclioptions.NewJSONYamlPrintFlags().ToPrinter(FormatJSON)
 	if err != nil {

@@ -8,11 +8,11 @@ import (
 	"os"
 )
 
-// Palette adds colors to text. The zero value uses colors.
+// Palette adds colors to text. The zero value adds colors.
 type Palette struct{ IsPlain bool }
 
-// NewPalette returns the colors for a stream. There are none unless the stream is a terminal
-// that supports colors and NO_COLOR (https://no-color.org) is not set.
+// NewPalette returns the Palette for a stream. It adds colors only if the stream is a terminal that
+// supports colors and NO_COLOR (https://no-color.org) is not set.
 func NewPalette(out io.Writer) Palette {
 	return Palette{IsPlain: !IsTerminal(out) || os.Getenv("NO_COLOR") != "" || os.Getenv("TERM") == "dumb"}
 }
@@ -29,7 +29,7 @@ func (p Palette) Yellow(text string) string { return p.paint("33", text) }
 // Cyan returns text in cyan.
 func (p Palette) Cyan(text string) string { return p.paint("36", text) }
 
-// Faint returns text with less intensity.
+// Faint returns text with decreased intensity.
 func (p Palette) Faint(text string) string { return p.paint("2", text) }
 
 // Bold returns text in bold.

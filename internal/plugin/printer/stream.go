@@ -13,13 +13,13 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/printable"
 )
 
-// stream is stdout or stderr. It escapes all characters that are not printable, except line
-// feeds, tabs and the control sequences of this package, so that text from a cluster cannot
-// control the terminal. Each Write must contain only complete characters.
+// stream is stdout or stderr. It escapes all characters that are not printable, except line feeds,
+// tabs and the control sequences of this package. Therefore text from a cluster cannot control the
+// terminal. Each Write must contain only complete characters.
 type stream struct{ io.Writer }
 
-// control replaces csi in the control sequences of this package. It is random, so that no
-// text from a cluster can contain it.
+// control is used instead of csi in the control sequences of this package. It is random, so that
+// text from a cluster cannot contain it.
 var control = "\x1b" + rand.Text() + "["
 
 // csi is the Control Sequence Introducer of ANSI terminals.
@@ -37,12 +37,12 @@ func (s stream) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-// EscapeStreams returns streams that escape the text that is written to them.
+// EscapeStreams returns streams that escape all text written to Out and ErrOut.
 func EscapeStreams(streams genericiooptions.IOStreams) genericiooptions.IOStreams {
 	streams.Out, streams.ErrOut = stream{streams.Out}, stream{streams.ErrOut}
 	return streams
 }
 
-// IndentContinuation indents all lines of a text except the first, so that none of them can
-// look like another error or warning.
+// IndentContinuation indents all lines of a text except the first, so that they do not look like
+// separate errors or warnings.
 func IndentContinuation(text string) string { return strings.ReplaceAll(text, "\n", "\n  ") }

@@ -21,7 +21,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/printable"
 )
 
-// terminalText returns text as a terminal receives it.
+// terminalText returns the bytes that a terminal receives for text.
 func terminalText(text string) string {
 	var out strings.Builder
 	_, _ = stream{&out}.Write([]byte(text))
@@ -43,7 +43,7 @@ func TestStream(t *testing.T) {
 	}
 	written, err := stream{&bytes.Buffer{}}.Write([]byte("\x1b"))
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(written).To(Equal(1), "the number of bytes of the input")
+	g.Expect(written).To(Equal(1), "Write must return the number of input bytes")
 	_, err = stream{failingWriter{}}.Write([]byte("a"))
 	g.Expect(err).To(MatchError("full"))
 	file, ok := fileOf(EscapeStreams(genericiooptions.IOStreams{Out: os.Stdout}).Out)
@@ -60,7 +60,7 @@ func FuzzStream(f *testing.F) {
 	f.Add("\x1b[31m\u009b\u202e\xff")
 	f.Fuzz(func(t *testing.T, text string) {
 		if got := terminalText(text); got != printable.Lines(text) {
-			t.Errorf("%q is printed as %q", text, got)
+			t.Errorf("got %q for %q", got, text)
 		}
 	})
 }

@@ -17,8 +17,8 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/printable"
 )
 
-// PrintTable escapes the cells of a table and writes it. Columns with a priority above 0 are
-// included only if isWide is set.
+// PrintTable escapes the cells of a table and writes the table. It includes columns with a priority
+// above 0 only if isWide is set.
 func PrintTable(out io.Writer, table *metav1.Table, isWide, noHeaders bool) error {
 	for _, row := range table.Rows {
 		for i, cell := range row.Cells {
@@ -28,8 +28,8 @@ func PrintTable(out io.Writer, table *metav1.Table, isWide, noHeaders bool) erro
 	return printers.NewTablePrinter(printers.PrintOptions{Wide: isWide, NoHeaders: noHeaders}).PrintObj(table, out)
 }
 
-// Columns returns the columns of a table. The prefix + marks a column that only a wide table
-// includes.
+// Columns returns the column definitions of a table. The prefix + marks columns that are printed
+// only in wide tables.
 func Columns(names ...string) []metav1.TableColumnDefinition {
 	definitions := make([]metav1.TableColumnDefinition, 0, len(names))
 	for _, name := range names {
@@ -54,7 +54,7 @@ func Age(since metav1.Time, now time.Time) string {
 // OrNone returns text, or <none> if it is empty.
 func OrNone(text string) string { return cmp.Or(text, "<none>") }
 
-// YesOrNo returns the text for a boolean.
+// YesOrNo returns "yes" or "no".
 func YesOrNo(value bool) string {
 	if value {
 		return "yes"

@@ -14,16 +14,16 @@ import (
 // Unlimited is the width of a stream that is not a terminal.
 const Unlimited = 1 << 20
 
-// Screen describes the stream that text is rendered for.
+// Screen describes the stream for which text is rendered.
 type Screen struct {
-	// Columns is the width that text is wrapped to, 0 for no wrapping.
+	// Columns is the width to which text is wrapped. 0 means no wrapping.
 	Columns int
 	Colors  Palette
-	// Now is the time that ages are computed from.
+	// Now is the current time, for computing ages.
 	Now time.Time
 }
 
-// NewScreen returns the properties of a stream.
+// NewScreen returns the Screen for a stream.
 func NewScreen(out io.Writer) Screen {
 	screen := Screen{Colors: NewPalette(out), Now: time.Now()}
 	if IsTerminal(out) {
@@ -48,7 +48,7 @@ func Width(of any) int {
 	return Unlimited
 }
 
-// fileOf returns the file behind stdin, stdout or stderr.
+// fileOf returns the file of stdin, stdout or stderr, even if EscapeStreams has wrapped it.
 func fileOf(of any) (file *os.File, ok bool) {
 	if escaped, isStream := of.(stream); isStream {
 		of = escaped.Writer

@@ -11,19 +11,17 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/printable"
 )
 
-// Sentence capitalizes a phrase and adds a period.
+// Sentence capitalizes a phrase and adds a period unless the phrase already ends with a punctuation
+// mark.
 func Sentence(phrase string) string {
-	if phrase == "" {
-		return ""
-	}
 	text := Capitalize(phrase)
-	if strings.HasSuffix(text, ".") || strings.HasSuffix(text, "?") || strings.HasSuffix(text, "!") {
+	if text == "" || strings.ContainsAny(text[len(text)-1:], ".?!") {
 		return text
 	}
 	return text + "."
 }
 
-// Capitalize returns a phrase with an upper-case first letter.
+// Capitalize returns a phrase with its first letter in upper case.
 func Capitalize(phrase string) string {
 	if phrase == "" {
 		return ""
@@ -32,7 +30,7 @@ func Capitalize(phrase string) string {
 	return strings.ToUpper(first) + strings.TrimPrefix(phrase, first)
 }
 
-// SummarizeErrors returns the first of several errors and the number of the others.
+// SummarizeErrors returns the first error and the number of the others.
 func SummarizeErrors(texts []string) string {
 	if len(texts) == 1 {
 		return texts[0]
@@ -40,8 +38,8 @@ func SummarizeErrors(texts []string) string {
 	return fmt.Sprintf("%s; and %s", texts[0], printable.Count(len(texts)-1, "more error"))
 }
 
-// ListObjects names objects as arguments of kubectl and counts those that are not included.
-// It prints the namespace of objects in other namespaces only.
+// ListObjects names objects in the format of kubectl arguments and counts those that are not
+// included. It adds the namespace to the names of objects in other namespaces.
 func ListObjects(objects []diagnosis.Object, total int, namespace string) string {
 	names := make([]string, 0, len(objects)+1)
 	for _, object := range objects {
@@ -57,7 +55,7 @@ func ListObjects(objects []diagnosis.Object, total int, namespace string) string
 	return strings.Join(names, ", ")
 }
 
-// Clip returns text as one line of printable characters, truncated to a number of characters.
+// Clip returns text as one line of printable characters, truncated to the given width.
 func Clip(text string, width int) string {
 	text = printable.Escape(strings.Join(strings.Fields(text), " "))
 	runes := []rune(text)

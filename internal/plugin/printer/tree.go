@@ -11,23 +11,24 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/printable"
 )
 
-// minWrapWidth is the smallest width that text is wrapped to. Narrower columns are harder to
-// read than lines that the terminal wraps.
+// minWrapWidth is the minimum width to which text is wrapped. Narrower columns are harder to read
+// than lines that the terminal wraps.
 const minWrapWidth = 30
 
 // Branch is a node of a tree.
 type Branch struct {
-	// Label precedes the text, if it is not empty.
+	// Label precedes the text if Label is not empty.
 	Label string
 	Text  string
-	// Paint colors the label or, if there is none, the text. It may be nil.
+	// Paint colors the label or, without a label, the text. A nil function applies no color.
 	Paint func(string) string
-	// IsVerbatim keeps the text on one line, for commands that users copy.
+	// IsVerbatim prevents wrapping, for commands that users copy.
 	IsVerbatim bool
 	Children   []Branch
 }
 
-// RenderTree renders branches, wrapped to a number of columns, or not wrapped if it is 0.
+// RenderTree renders branches as a tree that is wrapped to the given number of columns. 0 means no
+// wrapping.
 func RenderTree(branches []Branch, columns int) string {
 	var out strings.Builder
 	writeBranches(&out, branches, "", columns)
@@ -41,7 +42,7 @@ func writeBranches(out *strings.Builder, branches []Branch, indent string, colum
 			tick, below = "└── ", "    "
 		}
 		below = indent + below
-		// The same stroke connects wrapped lines with the children.
+		// A vertical line next to the wrapped text connects the branch with its children.
 		hanging := below
 		if len(branches[i].Children) > 0 {
 			hanging += "│   "
@@ -61,7 +62,7 @@ func writeBranches(out *strings.Builder, branches []Branch, indent string, colum
 	}
 }
 
-// lines returns the text of a branch, which is wrapped before it is colored.
+// lines returns the label and the text of a branch, first wrapped and then colored.
 func (b *Branch) lines(columns int) []string {
 	text, label := printable.Escape(b.Text), printable.Escape(b.Label)
 	if label != "" && text != "" {
@@ -88,7 +89,8 @@ func (b *Branch) lines(columns int) []string {
 	return lines
 }
 
-// wrap breaks text into lines of a number of columns. If that is 0 it only splits the lines.
+// wrap splits text into lines with at most the given number of columns. If columns is 0, it splits
+// only at line feeds.
 func wrap(text string, columns int) []string {
 	if columns > 0 {
 		text = wordwrap.WrapString(text, uint(columns))

@@ -15,7 +15,7 @@ func TestRenderTree(t *testing.T) {
 	branches := []Branch{
 		{Label: "First", Text: "a sentence that is a little too long for one line", Children: []Branch{
 			{Label: "Do", Children: []Branch{{Text: command, IsVerbatim: true}}},
-			{Text: "without a label it is the text that is wrapped at the end of the line"},
+			{Text: "a branch without a label whose text is wrapped at the end of the line"},
 		}},
 		{Label: "Second", Text: "short"},
 	}
@@ -27,7 +27,7 @@ func TestRenderTree(t *testing.T) {
 			"├── First: a sentence that is a little too long for one line",
 			"│   ├── Do",
 			"│   │   └── " + command,
-			"│   └── without a label it is the text that is wrapped at the end of the line",
+			"│   └── a branch without a label whose text is wrapped at the end of the line",
 			"└── Second: short",
 		}},
 		"terminal": {48, []string{
@@ -35,18 +35,18 @@ func TestRenderTree(t *testing.T) {
 			"│   │   long for one line",
 			"│   ├── Do",
 			"│   │   └── " + command,
-			"│   └── without a label it is the text that",
+			"│   └── a branch without a label whose text",
 			"│           is wrapped at the end of the line",
 			"└── Second: short",
 		}},
-		// Columns have a minimum width that remains readable; the terminal breaks longer lines.
+		// Text is wrapped to a minimum width that is readable, even if the terminal is narrower.
 		"narrow terminal": {10, []string{
 			"├── First: a sentence that is a",
 			"│   │   little too long for one line",
 			"│   ├── Do",
 			"│   │   └── " + command,
-			"│   └── without a label it is the text",
-			"│           that is wrapped at the end of",
+			"│   └── a branch without a label whose",
+			"│           text is wrapped at the end of",
 			"│           the line",
 			"└── Second: short",
 		}},
@@ -80,6 +80,6 @@ func TestRenderTreeEscapes(t *testing.T) {
 		{Text: "kubectl get roles \x1b[2Ka\nb", IsVerbatim: true}, {Label: "a\nb", Text: "\u202ec"},
 	}, 0)
 	if expected := "├── kubectl get roles \\x1b[2Ka\\nb\n└── a\\nb: \\u202ec\n"; tree != expected {
-		t.Errorf("got %q, expected %q", tree, expected)
+		t.Errorf("got %q, want %q", tree, expected)
 	}
 }

@@ -1,8 +1,8 @@
 // Copyright The nslifecycle Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package policytest contains test objects: the installed admission policies, the effective set, and
-// the API server's responses to dry runs.
+// Package policytest contains test objects: the installed admission policies, the effective set,
+// and the API server's responses to dry runs.
 package policytest
 
 import (
@@ -25,26 +25,27 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/scheme"
 )
 
-// Now is the time of the fake clocks.
+// Now is the current time of the fake clocks.
 var Now = time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
 
-// Errors of the API server.
+// Errors that the API server returns.
 var (
 	// ErrUnavailable is an error that does not depend on the request.
 	ErrUnavailable = errors.New("the API server is unavailable")
-	// ErrForbidden is the refusal of another project's policy.
+	// ErrForbidden is the error if a policy of another project denies a request.
 	ErrForbidden = apierrors.NewForbidden(schema.GroupResource{Resource: "namespaces"}, "", errors.New("not allowed"))
-	// ErrDeniedByGuard is the refusal of the guard policy.
+	// ErrDeniedByGuard is the error if the guard policy denies a request.
 	ErrDeniedByGuard = apierrors.NewForbidden(schema.GroupResource{Resource: "namespaces"}, "", errors.New(
 		"ValidatingAdmissionPolicy 'nslifecycle-guard' with binding 'nslifecycle-guard' denied request: no"))
 )
 
-// NewClient returns a fake client with the given objects, whose requests are intercepted.
+// NewClient returns a fake client with the given objects that calls the given interceptor
+// functions.
 func NewClient(funcs interceptor.Funcs, objects ...client.Object) client.Client {
 	return fake.NewClientBuilder().WithScheme(scheme.New()).WithObjects(objects...).WithInterceptorFuncs(funcs).Build()
 }
 
-// Set returns the effective set with initializers of the configuration "one".
+// Set returns the effective set with the named initializers, which configuration "one" registers.
 func Set(names ...string) *v1alpha1.NamespaceInitializerSet {
 	set := &v1alpha1.NamespaceInitializerSet{
 		ObjectMeta: metav1.ObjectMeta{
@@ -59,19 +60,25 @@ func Set(names ...string) *v1alpha1.NamespaceInitializerSet {
 	return set
 }
 
-// Default returns the policies and bindings of config/default, with the failure policy of inject.
+// Default returns the policies and bindings in config/default. The inject policy has the given
+// failure policy.
 func Default(failurePolicy admissionv1.FailurePolicyType) []client.Object {
 	inject := MutatingPolicy("nslifecycle-inject", v1alpha1.PolicyInject)
 	if failurePolicy != "" {
 		inject.Spec.FailurePolicy = &failurePolicy
 	}
-	return []client.Object{
+	return append([]client.Object{
 		inject,
 		MutatingBinding("inject-binding", v1alpha1.PolicyInject, "nslifecycle-inject"),
 		MutatingPolicy("nslifecycle-complete", v1alpha1.PolicyComplete),
 		MutatingBinding("complete-binding", v1alpha1.PolicyComplete, "nslifecycle-complete"),
 		ValidatingPolicy("nslifecycle-require-set", v1alpha1.PolicyRequireSet),
 		ValidatingBinding("require-set-binding", v1alpha1.PolicyRequireSet, "nslifecycle-require-set"),
+	}, gateAndGuard()...)
+}
+
+func gateAndGuard() []client.Object {
+	return []client.Object{
 		ValidatingPolicy("nslifecycle-gate", v1alpha1.PolicyGate),
 		ValidatingBinding("gate-binding", v1alpha1.PolicyGate, "nslifecycle-gate"),
 		ValidatingBinding("gate-resources-binding", v1alpha1.PolicyGate, "nslifecycle-gate"),
@@ -80,20 +87,14 @@ func Default(failurePolicy admissionv1.FailurePolicyType) []client.Object {
 	}
 }
 
-// Compat returns the policies and bindings of config/compat.
+// Compat returns the policies and bindings in config/compat.
 func Compat() []client.Object {
 	guard := ValidatingPolicy("nslifecycle-guard", v1alpha1.PolicyGuard)
 	guard.Labels[v1alpha1.LabelInjection] = v1alpha1.InjectionByOperator
-	return []client.Object{
-		ValidatingPolicy("nslifecycle-gate", v1alpha1.PolicyGate),
-		ValidatingBinding("gate-binding", v1alpha1.PolicyGate, "nslifecycle-gate"),
-		ValidatingBinding("gate-resources-binding", v1alpha1.PolicyGate, "nslifecycle-gate"),
-		guard,
-		ValidatingBinding("guard-binding", v1alpha1.PolicyGuard, "nslifecycle-guard"),
-	}
+	return append(Without(gateAndGuard(), guard.Name), guard)
 }
 
-// Without returns the objects except those with the given names.
+// Without returns the objects except the ones with the given names. It modifies the given slice.
 func Without(objects []client.Object, names ...string) []client.Object {
 	return slices.DeleteFunc(objects, func(object client.Object) bool { return slices.Contains(names, object.GetName()) })
 }
@@ -130,21 +131,21 @@ func policyMeta(name, label string) metav1.ObjectMeta {
 	}
 }
 
-// DryRuns responds to Namespaces that are created as dry runs.
+// DryRuns returns fake responses to requests that create Namespaces as dry runs.
 type DryRuns struct {
-	// Responses are returned in this order, the last one repeatedly.
+	// Responses are returned in this order. The last response is repeated.
 	Responses []DryRun
-	// Count is the number of dry runs.
+	// Count is the number of requests.
 	Count int
 }
 
-// DryRun is the pending list of a new Namespace, or an error.
+// DryRun is a response: the pending list of the new Namespace, or an error.
 type DryRun struct {
 	Pending string
 	Err     error
 }
 
-// Create implements interceptor.Funcs.
+// Create is a function for interceptor.Funcs.
 func (d *DryRuns) Create(
 	_ context.Context, _ client.WithWatch, object client.Object, opts ...client.CreateOption,
 ) error {
@@ -152,7 +153,7 @@ func (d *DryRuns) Create(
 	namespace, ok := object.(*corev1.Namespace)
 	if !ok || len(options.DryRun) != 1 || options.DryRun[0] != metav1.DryRunAll ||
 		namespace.Name != "" || namespace.GenerateName != "nslifecycle-probe-" {
-		return errors.New("this is not a dry run for a namespace with a generated name")
+		return errors.New("the request is not a dry run for a namespace with a generated name")
 	}
 	response := d.Responses[min(d.Count, len(d.Responses)-1)]
 	d.Count++
@@ -162,12 +163,12 @@ func (d *DryRuns) Create(
 	return response.Err
 }
 
-// FailingList implements interceptor.Funcs.
+// FailingList is a function for interceptor.Funcs that returns ErrUnavailable.
 func FailingList(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
 	return ErrUnavailable
 }
 
-// FailingPatch returns a function for interceptor.Funcs.
+// FailingPatch returns a function for interceptor.Funcs that returns the given error.
 func FailingPatch(err error) func(
 	context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption,
 ) error {
@@ -178,28 +179,20 @@ func FailingPatch(err error) func(
 
 // ExpiryPolicy returns the expiry policy.
 func ExpiryPolicy() *admissionv1.ValidatingAdmissionPolicy {
-	return &admissionv1.ValidatingAdmissionPolicy{
-		ObjectMeta: metav1.ObjectMeta{
-			Name: "some-expiry", Labels: map[string]string{v1alpha1.LabelPolicy: v1alpha1.PolicyExpiry},
+	policy := ValidatingPolicy("some-expiry", v1alpha1.PolicyExpiry)
+	policy.Spec = admissionv1.ValidatingAdmissionPolicySpec{
+		// The API server defaults omitted selectors to empty ones.
+		MatchConstraints: &admissionv1.MatchResources{
+			NamespaceSelector: &metav1.LabelSelector{}, ObjectSelector: &metav1.LabelSelector{},
 		},
-		Spec: admissionv1.ValidatingAdmissionPolicySpec{
-			// The API server defaults omitted selectors to empty ones.
-			MatchConstraints: &admissionv1.MatchResources{
-				NamespaceSelector: &metav1.LabelSelector{}, ObjectSelector: &metav1.LabelSelector{},
-			},
-			MatchConditions: []admissionv1.MatchCondition{{Name: "expiry-changes", Expression: "true"}},
-		},
+		MatchConditions: []admissionv1.MatchCondition{{Name: "expiry-changes", Expression: "true"}},
 	}
+	return policy
 }
 
 // ExpiryBinding returns the binding of ExpiryPolicy.
 func ExpiryBinding() *admissionv1.ValidatingAdmissionPolicyBinding {
-	return &admissionv1.ValidatingAdmissionPolicyBinding{
-		ObjectMeta: metav1.ObjectMeta{
-			Name: "some-expiry", Labels: map[string]string{v1alpha1.LabelPolicy: v1alpha1.PolicyExpiry},
-		},
-		Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
-			PolicyName: "some-expiry", ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny},
-		},
-	}
+	binding := ValidatingBinding("some-expiry", v1alpha1.PolicyExpiry, "some-expiry")
+	binding.Spec.ValidationActions = []admissionv1.ValidationAction{admissionv1.Deny}
+	return binding
 }

@@ -17,9 +17,10 @@ import (
 	"github.com/nslifecycle/nslifecycle/pkg/initializer/initializertest"
 )
 
-// A test of an initializer that writes a ConfigMap. It must succeed again after a crash.
+// This example tests an initializer that creates a ConfigMap. The initializer must succeed when it is
+// retried after a crash.
 func ExampleRun() {
-	t := new(testing.T) // t is the argument of the test function.
+	t := new(testing.T) // In a test, t is the argument of the test function.
 
 	c := initializertest.NewClient()
 	welcome := func(ctx context.Context, namespace *corev1.Namespace) (initializer.Result, error) {

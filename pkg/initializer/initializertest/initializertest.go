@@ -1,8 +1,8 @@
 // Copyright The nslifecycle Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package initializertest runs an initializer in unit tests, without an API server. [Run] processes
-// a Namespace once, with the code of package initializer and a fake client:
+// Package initializertest runs an initializer in unit tests without an API server. [Run] processes
+// a Namespace once, with the code in package initializer and a fake client:
 //
 //	c := initializertest.NewClient()
 //	report := initializertest.Run(t, "limits.corp.example.com", limits(c),
@@ -11,10 +11,10 @@
 //		t.Errorf("the outcome is %v", report.Outcome)
 //	}
 //
-// Then check the objects that the Func has created. [Report.Again] calls the Func once more, as
-// after a crash between its work and the write.
+// Then check the objects that the Func has created. [Report.Again] calls the Func once more, like
+// an initializer that has crashed before it removed its name from the pending list.
 //
-// Access control and the admission policies are not simulated.
+// The fake client does not enforce access control and admission policies.
 package initializertest
 
 import (
@@ -52,27 +52,28 @@ import (
 // Outcomes can be compared with ==.
 type Outcome interface{ outcome() }
 
-// Finished means that the name was removed from the pending list.
+// Finished means that the Func succeeded and the name was removed from the pending list.
 type Finished struct {
 	// Result is the return value of the Func.
 	Result initializer.Result
 }
 
-// Failed means that the Namespace has a failure result, after which the operator deletes it.
+// Failed means that the Namespace has a failure result. In a cluster, the operator then deletes the
+// Namespace.
 type Failed struct {
 	Reason  metav1.StatusReason
 	Message string
 }
 
-// NotYet means that the Func is called again after a duration.
+// NotYet means that the Func will be called again after a duration.
 type NotYet struct {
 	After           time.Duration
 	Reason, Message string
 }
 
-// Retrying means that the Func is called again with backoff.
+// Retrying means that the Func will be called again with backoff.
 type Retrying struct {
-	// Err is the error of the Func, or of its panic.
+	// Err is the error that the Func returned, or an error that describes its panic.
 	Err error
 }
 
@@ -88,8 +89,8 @@ func (NotYet) outcome()    {}
 func (Retrying) outcome()  {}
 func (NotCalled) outcome() {}
 
-// NewNamespace returns a Namespace as the API server creates it if these initializers are
-// registered.
+// NewNamespace returns a Namespace like one that the API server creates while these initializers
+// are registered.
 func NewNamespace(name string, initializers ...string) *corev1.Namespace {
 	namespace := &corev1.Namespace{
 		ObjectMeta: metav1.ObjectMeta{
@@ -108,48 +109,50 @@ func NewNamespace(name string, initializers ...string) *corev1.Namespace {
 	return namespace
 }
 
-// RequestedBy sets the user who created the Namespace, alice@corp.example.com by default, and
-// returns the Namespace.
+// RequestedBy sets the user who created the Namespace, and returns the Namespace. The default is
+// alice@corp.example.com.
 func RequestedBy(namespace *corev1.Namespace, user string) *corev1.Namespace {
 	metav1.SetMetaDataAnnotation(&namespace.ObjectMeta, v1alpha1.AnnotationRequestedBy, user)
 	return namespace
 }
 
-// NewClient returns a fake client with the built-in types of Kubernetes that contains the objects.
+// NewClient returns a fake client that contains the objects. Its scheme has the built-in types of
+// Kubernetes.
 func NewClient(objects ...client.Object) client.WithWatch {
 	return fake.NewClientBuilder().WithScheme(scheme.Scheme).WithObjects(objects...).Build()
 }
 
-// On sets the fake client of a run, which the Func should write to, too. Use NewClient, or a client
-// with a scheme of your own that includes Namespaces. Run creates the Namespace unless it exists.
+// On sets the fake client of a run. The Func should use the same client. Create it with NewClient,
+// or with another scheme that includes Namespaces. Run creates the Namespace in the client unless
+// it exists.
 func On(c client.WithWatch) initializer.Option {
 	return func(options *engine.Options) { options.Fake = c }
 }
 
 // Report is the result of a run.
 type Report struct {
-	// Outcome is the outcome of the call.
+	// Outcome is the outcome of the run.
 	Outcome Outcome
 	// Namespace is the Namespace after the run.
 	Namespace *corev1.Namespace
-	// Published are the conditions that were written, in order.
+	// Published are the conditions that the run published, in order.
 	Published []corev1.NamespaceCondition
-	// Client is the fake client.
+	// Client is the fake client of the run.
 	Client client.WithWatch
 
 	before *corev1.Namespace
 	run    func(t TestingT, namespace *corev1.Namespace) *Report
 }
 
-// TestingT is the part of *testing.T that Run uses.
+// TestingT contains the methods of *testing.T that Run uses.
 type TestingT interface {
 	Helper()
 	Fatalf(format string, args ...any)
 }
 
-// Run processes a Namespace once, as package initializer does in a cluster, and returns the
-// outcome. The options are those of [initializer.Add], and [On]. Arguments that Add rejects fail
-// the test.
+// Run processes a Namespace once, like package initializer in a cluster, and returns the outcome.
+// It accepts the options of [initializer.Add], and [On]. The test fails if Add would reject the
+// arguments.
 func Run(
 	t TestingT, name string, fn initializer.Func, namespace *corev1.Namespace, opts ...initializer.Option,
 ) *Report {
@@ -171,9 +174,10 @@ func Run(
 	return runner.run(t, namespace)
 }
 
-// Again calls the Func once more for the Namespace as it was before the first call. This is what
-// happens after a crash between its work and the write. The objects that the Func has created still
-// exist. A Func that fails here will eventually fail in a cluster.
+// Again restores the Namespace to its state before the first call, and calls the Func once more. In
+// a cluster, this happens if the initializer crashes before it removes its name from the pending
+// list. The objects that the Func has created still exist. A Func that fails here will eventually
+// fail in a cluster.
 func (r *Report) Again(t TestingT) *Report {
 	t.Helper()
 	if r.before == nil {
@@ -211,7 +215,7 @@ func (r *runner) run(t TestingT, namespace *corev1.Namespace) *Report {
 		report.Outcome = NotCalled{Why: r.whyNotCalled(namespace)}
 		return report
 	}
-	// Only errors are logged, such as panics with their stack trace.
+	// Only errors are logged, such as panics with a stack trace.
 	logger := funcr.New(func(_, args string) { fmt.Fprintln(os.Stderr, args) }, funcr.Options{Verbosity: -1})
 	ctx := log.IntoContext(context.Background(), logger)
 	report.before = r.store(ctx, t, namespace)
@@ -232,7 +236,7 @@ func (r *runner) run(t TestingT, namespace *corev1.Namespace) *Report {
 	return report
 }
 
-// store creates the Namespace unless it exists, and returns the stored object.
+// store creates the Namespace in the fake client unless it exists, and returns the stored object.
 func (r *runner) store(ctx context.Context, t TestingT, namespace *corev1.Namespace) *corev1.Namespace {
 	t.Helper()
 	var stored corev1.Namespace
@@ -261,7 +265,7 @@ func (r *runner) call(ctx context.Context, namespace *corev1.Namespace) (workrun
 	return workrunner.Result(r.result), r.err
 }
 
-// record collects the conditions that are written.
+// record collects the conditions that are published.
 func (r *runner) record(
 	ctx context.Context, c client.Client, subresource string, object client.Object, patch client.Patch,
 	opts ...client.SubResourcePatchOption,
@@ -273,7 +277,7 @@ func (r *runner) record(
 	return c.SubResource(subresource).Patch(ctx, object, patch, opts...)
 }
 
-// outcome returns the outcome of the run. err is the error of the reconciler.
+// outcome returns the outcome of the run. err is the error that the reconciler returned.
 func (r *runner) outcome(namespace *corev1.Namespace, err error) Outcome {
 	var failed *initializer.FailedError
 	var notYet *initializer.NotYetError

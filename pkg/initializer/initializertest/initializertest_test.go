@@ -151,7 +151,7 @@ func TestAgainDetectsMissingIdempotence(t *testing.T) {
 	g.Expect(again.Namespace.Annotations).To(HaveKeyWithValue(v1alpha1.AnnotationPendingInitializers, first))
 }
 
-// fatal is a TestingT that records the failure.
+// fatal is a TestingT that records the failure message.
 type fatal struct{ text string }
 
 func (*fatal) Helper() {}

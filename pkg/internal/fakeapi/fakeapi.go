@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package fakeapi extends controller-runtime's fake client for unit tests of packages initializer
-// and finalizer. It handles Namespaces like an API server with the admission policies, as far as
-// these packages depend on it. The policies themselves are tested with a real API server.
+// and finalizer. It implements the behavior of the API server and the admission policies that these
+// packages depend on. The policies themselves are tested with a real API server.
 package fakeapi
 
 import (
@@ -34,7 +34,7 @@ func Wrap(fake client.WithWatch) client.WithWatch {
 	})
 }
 
-// create answers access reviews, which are not stored: every request is allowed.
+// create responds to access reviews without storing them. Every request is allowed.
 func create(ctx context.Context, c client.WithWatch, object client.Object, opts ...client.CreateOption) error {
 	switch review := object.(type) {
 	case *authorizationv1.SelfSubjectAccessReview:
@@ -47,7 +47,7 @@ func create(ctx context.Context, c client.WithWatch, object client.Object, opts 
 	return c.Create(ctx, object, opts...)
 }
 
-// patch returns the error of an API server if a test operation of a JSON patch fails. Like the
+// patch returns the same error as an API server if a test operation in a JSON patch fails. Like the
 // "complete" policy, it completes the initialization of a Namespace whose pending list is empty.
 func patch(
 	ctx context.Context, c client.WithWatch, object client.Object, p client.Patch, opts ...client.PatchOption,
@@ -93,8 +93,8 @@ func patchStatus(
 	return c.SubResource(subresource).Patch(ctx, object, p, opts...)
 }
 
-// updateFinalize implements the subresource finalize, which the fake client lacks: it updates
-// spec.finalizers only.
+// updateFinalize implements the finalize subresource, which the fake client lacks. It updates only
+// spec.finalizers.
 func updateFinalize(
 	ctx context.Context, c client.Client, subresource string, object client.Object, opts ...client.SubResourceUpdateOption,
 ) error {

@@ -15,9 +15,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
 
-// caches are the caches of Namespaces of the managers of this process. Controllers of one manager
-// with the same selection share a cache; otherwise each Namespace would be sent, decoded and stored
-// once per controller.
+// caches contains the caches of Namespaces for all managers in this process. Controllers with the
+// same manager and the same selection share a cache. Otherwise, each Namespace would be sent,
+// decoded and stored once per controller.
 var caches = sharedCaches{byKey: map[cacheKey]cache.Cache{}}
 
 type sharedCaches struct {
@@ -30,10 +30,11 @@ type cacheKey struct {
 	selection string
 }
 
-// get returns the manager's cache for a selection, and creates it if necessary. The cache is empty
-// until a controller that uses it starts. It is forgotten when the manager stops.
+// get returns the manager's cache for a selection, and creates the cache if it does not exist. The
+// cache is empty until a controller that uses it starts. It is removed from sharedCaches when the
+// manager stops.
 func (c *sharedCaches) get(mgr manager.Manager, reads client.Client, selection Selection) (cache.Cache, error) {
-	// A manager can be wrapped in a type that is not comparable, which cannot be a map key.
+	// A manager whose type is not comparable, such as a wrapper, cannot be a map key.
 	isShared := reflect.ValueOf(mgr).Comparable()
 	key := cacheKey{selection: fmt.Sprintf("%v;%v", selection.Label, selection.Field)}
 	c.lock.Lock()

@@ -16,8 +16,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// ValidateFinalizer returns an error if name cannot be a namespace finalizer (an entry of
-// spec.finalizers) of a user's controller.
+// ValidateFinalizer returns an error if name is not a valid namespace finalizer (an entry in
+// spec.finalizers) for a user's controller.
 func ValidateFinalizer(name corev1.FinalizerName) error {
 	problems := validation.IsQualifiedName(string(name))
 	switch {
@@ -35,8 +35,8 @@ func ValidateFinalizer(name corev1.FinalizerName) error {
 // MaxConflicts is the number of consecutive update conflicts that are retried immediately.
 const MaxConflicts = 20
 
-// Refresh reads a Namespace from the API server into namespace. The error is NotFound if it was
-// deleted or recreated with another UID.
+// Refresh reads a Namespace from the API server into namespace. It returns a NotFound error if the
+// Namespace was deleted, or recreated with another UID.
 func Refresh(ctx context.Context, reader client.Reader, namespace *corev1.Namespace) error {
 	uid := namespace.UID
 	var fresh corev1.Namespace
@@ -50,10 +50,10 @@ func Refresh(ctx context.Context, reader client.Reader, namespace *corev1.Namesp
 	return nil
 }
 
-// UpdateFinalizers changes spec.finalizers of a Namespace, with the UID and the resource version
-// that were read, and updates the object. edit returns the new finalizers, or false to skip the
-// write. It is called again with the current Namespace after a conflict. UpdateFinalizers reports
-// whether it wrote.
+// UpdateFinalizers changes spec.finalizers of a Namespace, and updates the given object. The
+// preconditions are the UID and the resource version that were read. edit returns the new
+// finalizers, or false to skip the write. After a conflict, edit is called again with the current
+// Namespace. UpdateFinalizers reports whether it has changed the Namespace.
 func UpdateFinalizers(
 	ctx context.Context, c client.Client, namespace *corev1.Namespace,
 	edit func(namespace *corev1.Namespace) ([]corev1.FinalizerName, bool),
@@ -88,7 +88,7 @@ func AddFinalizer(
 ) error {
 	_, err := UpdateFinalizers(ctx, c, namespace, func(current *corev1.Namespace) ([]corev1.FinalizerName, bool) {
 		exists := slices.Contains(current.Spec.Finalizers, name)
-		// A terminating Namespace would be held by a finalizer whose setup never began.
+		// The finalizer would block the deletion although the Namespace was never prepared.
 		if exists || current.DeletionTimestamp != nil || !match(current) {
 			return nil, false
 		}

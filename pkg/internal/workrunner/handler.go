@@ -20,7 +20,7 @@ type Result struct {
 // Call is the user's function. The Namespace is a copy.
 type Call func(ctx context.Context, namespace *corev1.Namespace) (Result, error)
 
-// Handler defines the work of a Reconciler.
+// Handler defines what a Reconciler does.
 type Handler struct {
 	// Name identifies the handler in logs and metrics.
 	Name string
@@ -29,28 +29,28 @@ type Handler struct {
 	ConditionType corev1.NamespaceConditionType
 	// DoneReason is the reason of the condition for a Result without a reason.
 	DoneReason string
-	// IsReserved reports whether only the operator may use a reason; optional.
+	// IsReserved reports whether a reason is reserved for the operator; optional.
 	IsReserved func(reason string) bool
 
-	// Match reports whether the Namespace needs the work, now or later. When it becomes false, a
-	// running call is canceled and the state of the Namespace is dropped.
+	// Match reports whether the function must be called for the Namespace, now or later. When Match
+	// returns false, a running call is canceled, and the state of the Namespace is discarded.
 	Match func(namespace *corev1.Namespace) bool
-	// Ready reports whether the work of a matching Namespace can start; optional.
+	// Ready reports whether the function can be called for a matching Namespace now; optional.
 	Ready func(namespace *corev1.Namespace) bool
-	// Prepare runs before the first call; optional. It updates the Namespace if it reads or writes
-	// it.
+	// Prepare runs before the first call; optional. If it reads or writes the Namespace, it updates
+	// the given object.
 	Prepare func(ctx context.Context, namespace *corev1.Namespace) error
-	// Call does the work.
+	// Call is the function.
 	Call Call
-	// Finish records the success, and reports whether it wrote. It does not write if the Namespace
-	// no longer matches.
+	// Finish records the success, and reports whether it has written to the Namespace. It does not
+	// write if the Namespace no longer matches.
 	Finish func(ctx context.Context, namespace *corev1.Namespace) (bool, error)
-	// Fail records a permanent failure, and reports whether it wrote. If Fail is nil, a FailedError
-	// is retried like any other error.
+	// Fail records a permanent failure, and reports whether it has written to the Namespace. If Fail
+	// is nil, a FailedError is retried like any other error.
 	Fail func(ctx context.Context, namespace *corev1.Namespace, failed *FailedError) (bool, error)
 }
 
-// NotYetError is the error of a call that has to wait.
+// NotYetError is the error of a call that must wait.
 type NotYetError struct {
 	After           time.Duration
 	Reason, Message string
@@ -70,7 +70,7 @@ func (e *FailedError) Error() string {
 	return fmt.Sprintf("permanent failure: %s: %s", e.Reason, e.Message)
 }
 
-// panicError is the error of a call that panicked.
+// panicError is the error that replaces a panic.
 type panicError struct{ value any }
 
 func (p *panicError) Error() string { return PanicMessage(p.value) }

@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Reasons of the condition if the function does not choose one.
+// Reasons of the condition if the function does not specify one.
 const (
 	ReasonRetrying    = "Retrying"
 	ReasonPanicked    = "Panicked"
@@ -44,5 +44,5 @@ func invalidFinalizerMessage(name corev1.FinalizerName, problems []string) strin
 
 func duplicateNameMessage(name string) string {
 	return fmt.Sprintf("%s is already registered in this process: add it once, "+
-		"or set SkipNameValidation in the controller options of managers that each need their own", name)
+		"or set SkipNameValidation in the controller options of each manager that adds it", name)
 }

@@ -31,9 +31,9 @@ func (p Permission) resource() string {
 	return "namespaces/" + p.Subresource
 }
 
-// MissingPermissions is the error if an identity lacks permissions.
+// MissingPermissions is the error that reports that an identity lacks permissions.
 type MissingPermissions struct {
-	// Missing lists the permissions, each as a verb and a resource.
+	// Missing lists the missing permissions, each as a verb and a resource.
 	Missing []string
 	// Message names the missing permissions and the commands that grant them.
 	Message string
@@ -73,7 +73,8 @@ func GrantCommands(ctx context.Context, c client.Client, role string, permission
 	return strings.Join(commands(role, identity(ctx, c), permissions), "; ")
 }
 
-// subject is the identity that receives permissions, with the kubectl flag and its value.
+// subject is the identity to which permissions are granted. flag and value are a flag of kubectl
+// create clusterrolebinding.
 type subject struct{ name, flag, value string }
 
 // identity returns the identity of the client, or a placeholder if the client cannot read it.
@@ -89,8 +90,9 @@ func identity(ctx context.Context, c client.Client) subject {
 	return subject{name: fmt.Sprintf("user %q", name), flag: "--user", value: name}
 }
 
-// commands grants all permissions, not only the missing ones, since an existing role must be
-// replaced. kubectl grants each verb on each resource, so each resource needs a separate role.
+// commands returns the commands that grant all permissions, not only the missing ones, because they
+// replace an existing role. kubectl create clusterrole grants each verb on each resource, so each
+// resource requires a separate role.
 func commands(role string, who subject, permissions []Permission) []string {
 	var resources []string
 	verbs := map[string][]string{}

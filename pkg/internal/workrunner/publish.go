@@ -23,7 +23,7 @@ import (
 const (
 	// maxMessage is the maximum length of a published message in bytes.
 	maxMessage = 1024
-	// forbiddenInterval is how long no conditions are written after a write was forbidden.
+	// forbiddenInterval is how long no conditions are published after the API server forbids a write.
 	forbiddenInterval = time.Minute
 )
 
@@ -32,37 +32,14 @@ func TruncateMessage(message string) string {
 	return nscondition.Shorten(message, maxMessage)
 }
 
-// publisher records that writes of conditions are forbidden.
-type publisher struct {
-	mutex          sync.Mutex
-	forbiddenUntil time.Time
-	isLogged       bool
-}
-
-func (p *publisher) isForbidden(now time.Time) bool {
-	p.mutex.Lock()
-	defer p.mutex.Unlock()
-	return now.Before(p.forbiddenUntil)
-}
-
-// markForbidden reports whether it is the first call, which the caller logs.
-func (p *publisher) markForbidden(now time.Time) bool {
-	p.mutex.Lock()
-	defer p.mutex.Unlock()
-	p.forbiddenUntil = now.Add(forbiddenInterval)
-	wasLogged := p.isLogged
-	p.isLogged = true
-	return !wasLogged
-}
-
-// publish writes the condition unless it is already up to date. The condition is informational, so
-// an error is only logged.
+// publish writes the condition unless it is already up to date. The condition is only
+// informational, so errors are logged and not returned.
 func (r *Reconciler) publish(
 	ctx context.Context, task *task, namespace *corev1.Namespace,
 	status corev1.ConditionStatus, reason, message string,
 ) {
 	now := r.Clock.Now()
-	if r.Handler.ConditionType == "" || r.publisher.isForbidden(now) {
+	if until := r.forbiddenUntil.Load(); r.Handler.ConditionType == "" || (until != nil && now.Before(*until)) {
 		return
 	}
 	want := corev1.NamespaceCondition{
@@ -82,8 +59,9 @@ func (r *Reconciler) publish(
 	case err == nil:
 		task.published = &want
 	case apierrors.IsForbidden(err):
-		if r.publisher.markForbidden(now) {
-			log.FromContext(ctx).Info("Cannot publish conditions without the verb patch on namespaces/status",
+		until := now.Add(forbiddenInterval)
+		if wasForbidden := r.forbiddenUntil.Swap(&until) != nil; !wasForbidden {
+			log.FromContext(ctx).Info("Cannot publish conditions without the permission to patch namespaces/status",
 				"conditionType", want.Type, "error", err.Error())
 		}
 	default:
@@ -92,9 +70,9 @@ func (r *Reconciler) publish(
 	}
 }
 
-// patchCondition writes one condition. The strategic merge patch leaves conditions of other types
-// unchanged. The API server rejects the patch if the UID differs, for example because the Namespace
-// was recreated.
+// patchCondition writes one condition. The strategic merge patch does not change conditions of
+// other types. The API server rejects the patch if the UID differs because the Namespace was
+// recreated.
 func patchCondition(
 	ctx context.Context, c client.Client, namespace *corev1.Namespace, condition corev1.NamespaceCondition,
 ) error {
@@ -122,19 +100,19 @@ type progress struct {
 
 type progressKey struct{}
 
-// stop disables publishing. Goroutines that outlive the call may still use the context.
+// stop disables publishing: goroutines that outlive the call can still use the context.
 func (p *progress) stop() {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
 	p.isStopped = true
 }
 
-// publishHeartbeat publishes that the call is running if nothing was published for the Namespace
-// yet. Otherwise the operator reports the initializer as unresponsive.
+// publishHeartbeat publishes that the call is running, if no condition was published for the
+// Namespace yet. Without a condition, the operator would report the initializer as unresponsive.
 func (p *progress) publishHeartbeat(ctx context.Context) {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
-	// After the call the Namespace is modified by the caller, without this mutex.
+	// After the call, the caller modifies the Namespace without holding this mutex.
 	if p.isStopped || ctx.Err() != nil || p.task.hasPublished() {
 		return
 	}
@@ -145,7 +123,7 @@ func (p *progress) publishHeartbeat(ctx context.Context) {
 	p.reconciler.publish(ctx, p.task, p.namespace, corev1.ConditionFalse, ReasonWorking, MessageWorking)
 }
 
-// Progress publishes the progress of the call that ctx belongs to.
+// Progress publishes the progress of the call to which ctx belongs.
 func Progress(ctx context.Context, reason, message string) {
 	p, ok := ctx.Value(progressKey{}).(*progress)
 	if !ok {

@@ -5,8 +5,8 @@ package workrunner
 
 import "testing"
 
-// After the call the Namespace may be modified concurrently, so a late heartbeat must not read it.
-// Here reading it would panic.
+// After the call, the Namespace can be modified concurrently, so a late heartbeat must not read it.
+// In this test, reading the Namespace would cause a panic.
 func TestHeartbeatAfterTheCall(t *testing.T) {
 	p := &progress{task: &task{}}
 	p.stop()

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -19,24 +20,25 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// publishTimeout limits the write of the condition after the deadline of a reconciliation.
+// publishTimeout limits the write of the condition after the deadline of a reconciliation has
+// expired.
 const publishTimeout = 10 * time.Second
 
 // Reconciler runs the Handler for each Namespace that matches.
 type Reconciler struct {
 	Handler Handler
-	// Cache is read first.
+	// Cache is the cache of Namespaces.
 	Cache client.Reader
 	// Client reads and writes without a cache.
 	Client  client.Client
 	Clock   clock.PassiveClock
 	Backoff Backoff
-	// HeartbeatDelay is the time after which the condition reports a running call;
-	// DefaultHeartbeatDelay if zero.
+	// HeartbeatDelay is the time after which the condition reports a running call. The default is
+	// DefaultHeartbeatDelay.
 	HeartbeatDelay time.Duration
-	// StaleCacheWindow is the maximum clock skew between this process and the API server. The
-	// previous leader may have handled a Namespace that is older than this process although the
-	// cache does not show it yet, so such a Namespace is read from the API server first. Zero
+	// StaleCacheWindow is the maximum clock skew between this process and the API server. The previous
+	// leader may already have handled a Namespace that is older than this process, even if the cache
+	// does not show this yet. Therefore such a Namespace is first read from the API server. Zero
 	// disables the read.
 	StaleCacheWindow time.Duration
 
@@ -44,7 +46,9 @@ type Reconciler struct {
 	startedAt time.Time
 	tasks     tasks
 	delays    sync.Map
-	publisher publisher
+	// forbiddenUntil is the end of the interval in which no conditions are published. It is nil if the
+	// API server has not forbidden a write yet.
+	forbiddenUntil atomic.Pointer[time.Time]
 }
 
 // Backoff is the delay after an error. It doubles from First to Max.
@@ -52,7 +56,7 @@ type Backoff struct {
 	First, Max time.Duration
 }
 
-// after returns the delay after a number of consecutive errors.
+// after returns the delay after the given number of consecutive errors.
 func (b Backoff) after(failures int) time.Duration {
 	delay := b.First
 	for range failures - 1 {
@@ -64,8 +68,8 @@ func (b Backoff) after(failures int) time.Duration {
 	return min(delay, b.Max)
 }
 
-// Track records a Namespace of a watch event, and reports whether it is a new match. Reconcile
-// skips Namespaces that are not tracked.
+// Track records the Namespace in a watch event, and reports whether the Namespace is a new match.
+// Reconcile skips Namespaces that are not tracked.
 func (r *Reconciler) Track(namespace *corev1.Namespace) (isNew bool) {
 	r.start.Do(func() { r.startedAt = r.Clock.Now() })
 	if r.Handler.Match(namespace) {
@@ -76,7 +80,8 @@ func (r *Reconciler) Track(namespace *corev1.Namespace) (isNew bool) {
 	return false
 }
 
-// matchedSince returns the earliest time at which the Namespace can have matched, in whole seconds.
+// matchedSince returns the earliest time when the Namespace can have started to match, in whole
+// seconds.
 func matchedSince(namespace *corev1.Namespace) time.Time {
 	if namespace.DeletionTimestamp != nil {
 		return namespace.DeletionTimestamp.Time
@@ -84,7 +89,7 @@ func matchedSince(namespace *corev1.Namespace) time.Time {
 	return namespace.CreationTimestamp.Time
 }
 
-// Untrack removes a Namespace that the watch no longer has, and cancels a running call.
+// Untrack removes a Namespace that was deleted or no longer matches, and cancels a running call.
 func (r *Reconciler) Untrack(namespace *corev1.Namespace) { r.tasks.remove(namespace.UID) }
 
 // Reconcile processes one Namespace if it is ready.
@@ -97,16 +102,16 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if task == nil || !r.isReady(&namespace) {
 		return reconcile.Result{}, nil
 	}
-	// A change of the Namespace does not shorten the backoff.
+	// A watch event does not shorten the backoff.
 	if left := task.retryAt.Sub(r.Clock.Now()); left > 0 {
 		return reconcile.Result{RequeueAfter: left}, nil
 	}
 	err := r.process(ctx, task, &namespace)
-	if errors.Is(ctx.Err(), context.Canceled) || task.canceled() || err == nil {
+	if errors.Is(ctx.Err(), context.Canceled) || task.matching.Err() != nil || err == nil {
 		return reconcile.Result{}, nil
 	}
-	// The manager's ReconciliationTimeout has expired. That is an ordinary error, which is
-	// published and retried.
+	// The manager's ReconciliationTimeout has expired. This is an ordinary error, which is published
+	// and retried.
 	if ctx.Err() != nil {
 		publishCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), publishTimeout)
 		defer cancel()
@@ -138,7 +143,7 @@ func (r *Reconciler) process(ctx context.Context, task *task, namespace *corev1.
 		if err != nil || !isDone {
 			return client.IgnoreNotFound(err)
 		}
-		log.FromContext(ctx).Info("Reported a permanent failure", "uid", namespace.UID,
+		log.FromContext(ctx).Info("Recorded a permanent failure", "uid", namespace.UID,
 			"reason", task.failed.Reason, "message", task.failed.Message)
 		return nil
 	}
@@ -146,8 +151,8 @@ func (r *Reconciler) process(ctx context.Context, task *task, namespace *corev1.
 	if err != nil || !isDone {
 		return client.IgnoreNotFound(err)
 	}
-	log.FromContext(ctx).Info("Completed a namespace", "uid", namespace.UID)
-	// Without finalizers the Namespace was deleted by the write.
+	log.FromContext(ctx).Info("Recorded the completion of the function", "uid", namespace.UID)
+	// If no finalizers remain, the write has deleted the Namespace.
 	if task.result != (Result{}) && !isDeleted(namespace) {
 		r.publish(ctx, task, namespace, corev1.ConditionTrue,
 			r.reason(task.result.Reason, r.Handler.DoneReason), task.result.Message)
@@ -161,7 +166,8 @@ func isDeleted(namespace *corev1.Namespace) bool {
 	return namespace.DeletionTimestamp != nil && len(namespace.Spec.Finalizers) == 0 && len(namespace.Finalizers) == 0
 }
 
-// prepare does what must precede the first call. It updates the Namespace if it reads or writes it.
+// prepare reads a possibly stale Namespace from the API server and calls Handler.Prepare, before
+// the first call. It updates the given object.
 func (r *Reconciler) prepare(ctx context.Context, task *task, namespace *corev1.Namespace) error {
 	if task.isPrepared {
 		return nil
@@ -213,7 +219,7 @@ func (r *Reconciler) callRecovering(ctx context.Context, namespace *corev1.Names
 	return r.Handler.Call(ctx, namespace)
 }
 
-// handleNotYet publishes the reason of the wait, and returns its duration.
+// handleNotYet publishes why the call must wait, and returns the time until the next call.
 func (r *Reconciler) handleNotYet(
 	ctx context.Context, task *task, namespace *corev1.Namespace, notYet *NotYetError,
 ) time.Duration {
@@ -239,14 +245,15 @@ func (r *Reconciler) retry(
 	delay := r.Backoff.after(task.failures)
 	task.retryAt = r.Clock.Now().Add(delay)
 	r.delays.Store(req, delay)
-	// controller-runtime does not retry terminal errors, so the type must not be wrapped.
+	// controller-runtime does not retry terminal errors, so such an error must not be wrapped.
 	if errors.Is(err, reconcile.TerminalError(nil)) {
 		return fmt.Errorf("%s, namespace %q: %s", r.Handler.Name, namespace.Name, err.Error())
 	}
 	return fmt.Errorf("%s, namespace %q: %w", r.Handler.Name, namespace.Name, err)
 }
 
-// reason returns a reason for the condition that is not reserved for the operator.
+// reason returns the given reason, or otherwise if the given reason is empty or reserved for the
+// operator.
 func (r *Reconciler) reason(given, otherwise string) string {
 	if given == "" || (r.Handler.IsReserved != nil && r.Handler.IsReserved(given)) {
 		return otherwise

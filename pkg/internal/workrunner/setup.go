@@ -35,21 +35,15 @@ import (
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 )
 
-// Defaults of the options.
-const (
-	DefaultWorkers      = 4
-	DefaultFirstBackoff = 200 * time.Millisecond
-	DefaultMaxBackoff   = time.Minute
-	// DefaultHeartbeatDelay is well below the minute after which the operator reports an
-	// initializer as unresponsive.
-	DefaultHeartbeatDelay = 10 * time.Second
-)
+// DefaultHeartbeatDelay is well below the minute after which the operator reports an initializer as
+// unresponsive.
+const DefaultHeartbeatDelay = 10 * time.Second
 
-// staleCacheWindow exceeds the skew of synchronized clocks plus the one second precision of
-// creationTimestamp.
+// staleCacheWindow exceeds the sum of the skew between synchronized clocks and the precision of
+// creationTimestamp, which is one second.
 const staleCacheWindow = 5 * time.Second
 
-// Options are the common options of packages initializer and finalizer.
+// Options are the options that packages initializer and finalizer have in common.
 type Options struct {
 	Workers int
 	Backoff Backoff
@@ -57,7 +51,7 @@ type Options struct {
 
 // DefaultOptions returns the default options.
 func DefaultOptions() Options {
-	return Options{Workers: DefaultWorkers, Backoff: Backoff{First: DefaultFirstBackoff, Max: DefaultMaxBackoff}}
+	return Options{Workers: 4, Backoff: Backoff{First: 200 * time.Millisecond, Max: time.Minute}}
 }
 
 // Validate returns an error for each invalid option.
@@ -75,7 +69,7 @@ func (o Options) Validate() error {
 }
 
 // NewScheme returns a scheme with the types that this package and its callers read and write. The
-// manager's scheme need not have them.
+// manager's scheme does not need these types.
 func NewScheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
@@ -88,7 +82,7 @@ func NewScheme() *runtime.Scheme {
 	return scheme
 }
 
-// newMapper returns a static mapping of those types, which avoids discovery requests.
+// newMapper returns a static mapping for these types, which avoids discovery requests.
 func newMapper(scheme *runtime.Scheme) meta.RESTMapper {
 	mapper := meta.NewDefaultRESTMapper(scheme.PrioritizedVersionsAllGroups())
 	mapper.Add(corev1.SchemeGroupVersion.WithKind("Namespace"), meta.RESTScopeRoot)
@@ -98,9 +92,9 @@ func newMapper(scheme *runtime.Scheme) meta.RESTMapper {
 	return mapper
 }
 
-// withoutRateLimit returns a copy of the configuration. It disables the client-side rate limit
-// unless the configuration sets one: client-go's default is five requests per second, and the API
-// server has priority and fairness.
+// withoutRateLimit returns a copy of the configuration without a client-side rate limit, unless the
+// configuration sets one. client-go's default is five requests per second, and API Priority and
+// Fairness already limits requests in the API server.
 func withoutRateLimit(config *rest.Config) *rest.Config {
 	config = rest.CopyConfig(config)
 	if config.QPS == 0 && config.RateLimiter == nil {
@@ -109,7 +103,7 @@ func withoutRateLimit(config *rest.Config) *rest.Config {
 	return config
 }
 
-// NewClient returns a client without a cache.
+// NewClient returns a client without a cache. If httpClient is nil, it creates one.
 func NewClient(config *rest.Config, httpClient *http.Client) (client.Client, error) {
 	scheme := NewScheme()
 	c, err := client.New(withoutRateLimit(config), client.Options{
@@ -121,17 +115,8 @@ func NewClient(config *rest.Config, httpClient *http.Client) (client.Client, err
 	return c, nil
 }
 
-// NewClientForConfig returns a client without a cache for a program without a manager.
-func NewClientForConfig(config *rest.Config) (client.Client, error) {
-	httpClient, err := rest.HTTPClientFor(config)
-	if err != nil {
-		return nil, fmt.Errorf("failed to create an HTTP client: %w", err)
-	}
-	return NewClient(config, httpClient)
-}
-
-// handlerNames are the handlers of this process. controller-runtime validates the names of
-// controllers too, but its error does not name a remedy.
+// handlerNames contains the names of all handlers in this process. controller-runtime also
+// validates the names of controllers, but its error does not mention a remedy.
 var handlerNames sync.Map
 
 // Setup is the configuration of a controller.
@@ -140,18 +125,18 @@ type Setup struct {
 	Options Options
 	// Selection limits the Namespaces that are watched.
 	Selection Selection
-	// Check is called when the manager starts, and logs problems; optional.
+	// Check is called when the manager starts, and logs errors; optional.
 	Check func(ctx context.Context)
 }
 
-// Selection selects Namespaces; all of them if both selectors are nil.
+// Selection selects Namespaces. If both selectors are nil, it selects all Namespaces.
 type Selection struct {
 	Label labels.Selector
 	Field fields.Selector
 }
 
-// Add adds a controller for a Handler to the manager. The controller has its own cache, limited to
-// its selection: the manager's cache would hold all Namespaces.
+// Add adds a controller for a Handler to the manager. The controller uses a cache that is limited
+// to its selection, because the manager's cache would contain all Namespaces.
 func Add(mgr manager.Manager, newSetup func(c client.Client) Setup) error {
 	if mgr == nil {
 		return errors.New(messageNoManager)
@@ -177,15 +162,15 @@ func Add(mgr manager.Manager, newSetup func(c client.Client) Setup) error {
 		Reconciler:              reconciler,
 		MaxConcurrentReconciles: setup.Options.Workers,
 		RateLimiter:             backoffLimiter{reconciler: reconciler},
-		// Missing permissions to watch must not stop the manager's other controllers. They may be
-		// granted later.
+		// A missing permission to watch must not stop the manager's other controllers. The permission can
+		// be granted later.
 		CacheSyncTimeout: math.MaxInt64,
 		RecoverPanic:     ptr.To(true),
 	})
 	if err != nil {
 		return fmt.Errorf("failed to create a controller for %s: %w", setup.Handler.Name, err)
 	}
-	kind := source.Kind(namespaces, client.Object(&corev1.Namespace{}), reconciler.eventHandler())
+	kind := source.Kind(namespaces, &corev1.Namespace{}, reconciler.eventHandler())
 	if err := ctrl.Watch(kind); err != nil {
 		return fmt.Errorf("failed to watch namespaces for %s: %w", setup.Handler.Name, err)
 	}
@@ -209,45 +194,37 @@ func (startupCheck) NeedLeaderElection() bool { return false }
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
-// eventHandler tracks the Namespaces of all events, and enqueues those that are ready.
-func (r *Reconciler) eventHandler() handler.EventHandler {
+// eventHandler tracks the Namespaces in all watch events, and enqueues Namespaces that are ready.
+func (r *Reconciler) eventHandler() handler.TypedEventHandler[*corev1.Namespace, reconcile.Request] {
 	enqueue := func(queue queue, namespace *corev1.Namespace) {
 		if r.isReady(namespace) {
 			queue.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(namespace)})
 		}
 	}
-	return handler.Funcs{
-		CreateFunc: func(_ context.Context, e event.CreateEvent, queue queue) {
-			if namespace, ok := e.Object.(*corev1.Namespace); ok {
-				r.Track(namespace)
-				enqueue(queue, namespace)
-			}
+	return handler.TypedFuncs[*corev1.Namespace, reconcile.Request]{
+		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[*corev1.Namespace], queue queue) {
+			r.Track(e.Object)
+			enqueue(queue, e.Object)
 		},
-		UpdateFunc: func(_ context.Context, e event.UpdateEvent, queue queue) {
-			before, wasOK := e.ObjectOld.(*corev1.Namespace)
-			namespace, ok := e.ObjectNew.(*corev1.Namespace)
-			if !wasOK || !ok {
-				return
-			}
+		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[*corev1.Namespace], queue queue) {
+			before, namespace := e.ObjectOld, e.ObjectNew
 			if before.UID != namespace.UID {
 				r.Untrack(before)
 			}
-			// A status change can create a match, since finalizer.AddFinalizer may select by
-			// status.
+			// After a status change, a Namespace can match, because the function passed to
+			// finalizer.AddFinalizer can depend on the status.
 			if isNew := r.Track(namespace); isNew || hasChanged(before, namespace) {
 				enqueue(queue, namespace)
 			}
 		},
-		DeleteFunc: func(_ context.Context, e event.DeleteEvent, _ queue) {
-			if namespace, ok := e.Object.(*corev1.Namespace); ok {
-				r.Untrack(namespace)
-			}
+		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[*corev1.Namespace], _ queue) {
+			r.Untrack(e.Object)
 		},
 	}
 }
 
-// hasChanged reports whether a change may be relevant to the function. Status changes are not: they
-// come from this package and the operator.
+// hasChanged reports whether a change can be relevant to the function. Status changes are not
+// relevant: this package and the operator make them.
 func hasChanged(before, after *corev1.Namespace) bool {
 	return before.UID != after.UID ||
 		before.ResourceVersion == after.ResourceVersion || // a resync

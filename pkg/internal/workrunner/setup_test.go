@@ -65,7 +65,7 @@ func TestBackoffLimiter(t *testing.T) {
 	g.Expect(backoffLimiter{r}.When(request)).To(Equal(time.Second), "without a stored delay")
 }
 
-// Events enqueue the Namespaces that are ready, and tasks are not leaked.
+// Watch events enqueue Namespaces that are ready, and tasks are not leaked.
 func TestEventHandler(t *testing.T) {
 	r := &Reconciler{Clock: clock.RealClock{}, Handler: Handler{
 		Match: func(namespace *corev1.Namespace) bool {
@@ -120,11 +120,13 @@ func TestEventHandler(t *testing.T) {
 			}
 			switch {
 			case test.before == nil:
-				handler.Create(ctx, event.CreateEvent{Object: test.after}, queue)
+				handler.Create(ctx, event.TypedCreateEvent[*corev1.Namespace]{Object: test.after}, queue)
 			case test.after == nil:
-				handler.Delete(ctx, event.DeleteEvent{Object: test.before}, queue)
+				handler.Delete(ctx, event.TypedDeleteEvent[*corev1.Namespace]{Object: test.before}, queue)
 			default:
-				handler.Update(ctx, event.UpdateEvent{ObjectOld: test.before, ObjectNew: test.after}, queue)
+				handler.Update(ctx, event.TypedUpdateEvent[*corev1.Namespace]{
+					ObjectOld: test.before, ObjectNew: test.after,
+				}, queue)
 			}
 			g.Expect(queue.Len()).To(Equal(test.wantQueued))
 			var known []string
@@ -167,13 +169,13 @@ func TestManagersShareNoCaches(t *testing.T) {
 	g.Expect(shared.byKey).To(HaveLen(3), "caches of a stopped manager must be removed")
 }
 
-// uncomparable is a manager that cannot be a map key.
+// uncomparable is a manager whose type is not comparable, so it cannot be a map key.
 type uncomparable struct {
 	manager.Manager
 	_ []string
 }
 
-// newManager returns a manager for an API server that is never called.
+// newManager returns a manager that never sends requests to an API server.
 func newManager(g *WithT) manager.Manager {
 	mgr, err := manager.New(&rest.Config{Host: "http://localhost:1"}, manager.Options{
 		Metrics: server.Options{BindAddress: "0"}, Logger: logr.Discard(),

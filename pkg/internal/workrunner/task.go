@@ -13,64 +13,45 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// errNoMatch is the cause of the cancellation of a call.
+// errNoMatch is the cause with which the context of a call is canceled.
 var errNoMatch = errors.New("the namespace no longer matches")
 
 // task is the state of one Namespace while it matches.
 type task struct {
-	mutex sync.Mutex
-	// cancel cancels the running call; nil if there is none.
-	cancel context.CancelCauseFunc
-	// isCanceled is true when the Namespace no longer matches.
-	isCanceled bool
+	// matching is canceled when the Namespace no longer matches.
+	matching context.Context
+	cancel   context.CancelFunc
 
-	// publishing is held while a condition is written. published is the last condition that was
-	// written.
+	// publishing is locked while a condition is published. published is the condition that was
+	// published last.
 	publishing sync.Mutex
 	published  *corev1.NamespaceCondition
 
-	// The other fields are used by Reconcile only, which does not run concurrently for one name.
+	// Only Reconcile uses the other fields. It does not run concurrently for the same name.
 
-	// mayBeStale is true if the cache may not show that a previous leader has handled the
+	// mayBeStale is true if the cache might not show yet that a previous leader has handled the
 	// Namespace.
 	mayBeStale bool
 	// isPrepared is true when Handler.Prepare has succeeded.
 	isPrepared bool
-	// isCompleted is true when only the write of the outcome is missing: of failed if it is not
-	// nil, otherwise of result.
+	// isCompleted is true when the function has completed and only the outcome must be written. The
+	// outcome is failed if it is not nil, and result otherwise.
 	isCompleted bool
 	result      Result
 	failed      *FailedError
-	// failures is the number of consecutive errors. The next attempt is not before retryAt.
+	// failures is the number of consecutive errors. The function is not called again before retryAt.
 	failures int
 	retryAt  time.Time
 }
 
-// startCall returns a context that is canceled with the task, and a function to call when the call
-// has returned.
-func (t *task) startCall(ctx context.Context) (context.Context, func()) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	t.mutex.Lock()
-	defer t.mutex.Unlock()
-	t.cancel = cancel
-	if t.isCanceled {
-		cancel(errNoMatch)
-	}
-	return ctx, func() {
-		t.mutex.Lock()
-		defer t.mutex.Unlock()
-		t.cancel = nil
+// startCall returns a context that is canceled when the Namespace no longer matches. The caller
+// must call endCall when the call has returned.
+func (t *task) startCall(ctx context.Context) (callCtx context.Context, endCall func()) {
+	callCtx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(t.matching, func() { cancel(errNoMatch) })
+	return callCtx, func() {
+		stop()
 		cancel(nil)
-	}
-}
-
-// cancelCall cancels the running call.
-func (t *task) cancelCall() {
-	t.mutex.Lock()
-	defer t.mutex.Unlock()
-	t.isCanceled = true
-	if t.cancel != nil {
-		t.cancel(errNoMatch)
 	}
 }
 
@@ -80,14 +61,8 @@ func (t *task) hasPublished() bool {
 	return t.published != nil
 }
 
-func (t *task) canceled() bool {
-	t.mutex.Lock()
-	defer t.mutex.Unlock()
-	return t.isCanceled
-}
-
-// tasks holds the tasks of all matching Namespaces. Only watch events add and remove tasks, in
-// their order, so none is leaked.
+// tasks holds the tasks of all matching Namespaces. Only watch events add and remove tasks, in the
+// order of the events, so no task is leaked.
 type tasks struct {
 	mutex sync.Mutex
 	byUID map[types.UID]*task
@@ -99,8 +74,8 @@ func (t *tasks) find(uid types.UID) *task {
 	return t.byUID[uid]
 }
 
-// add reports whether the task is new. mayBeStale marks a Namespace that another process may have
-// handled.
+// add adds a task for a Namespace, and reports whether the task is new. mayBeStale is true if
+// another process may have handled the Namespace.
 func (t *tasks) add(uid types.UID, mayBeStale bool) bool {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
@@ -110,16 +85,16 @@ func (t *tasks) add(uid types.UID, mayBeStale bool) bool {
 	if t.byUID[uid] != nil {
 		return false
 	}
-	t.byUID[uid] = &task{mayBeStale: mayBeStale}
+	matching, cancel := context.WithCancel(context.Background())
+	t.byUID[uid] = &task{matching: matching, cancel: cancel, mayBeStale: mayBeStale}
 	return true
 }
 
 func (t *tasks) remove(uid types.UID) {
 	t.mutex.Lock()
-	found := t.byUID[uid]
-	delete(t.byUID, uid)
-	t.mutex.Unlock()
-	if found != nil {
-		found.cancelCall()
+	defer t.mutex.Unlock()
+	if found := t.byUID[uid]; found != nil {
+		found.cancel()
+		delete(t.byUID, uid)
 	}
 }

@@ -22,13 +22,14 @@ const (
 	bystanderPause = 10 * time.Millisecond
 )
 
-// bystander is another client of the API server, without privileged groups, so that
-// API priority and fairness applies to it.
+// bystander is another client of the API server. It is in no privileged group, so that API Priority
+// and Fairness applies to it.
 type bystander struct {
 	client kubernetes.Interface
 }
 
-// newBystander creates the client of a user that can only access one ConfigMap in namespace default.
+// newBystander creates a client for a user who can access only one ConfigMap in the default
+// namespace.
 func newBystander(ctx context.Context, c *cluster) (*bystander, error) {
 	meta := metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: bystanderName}
 	_, err := c.client.CoreV1().ConfigMaps(meta.Namespace).Create(ctx, &corev1.ConfigMap{ObjectMeta: meta},
@@ -61,7 +62,7 @@ func newBystander(ctx context.Context, c *cluster) (*bystander, error) {
 }
 
 // start sends one request after another until the returned function is called. That function
-// returns the duration of each request and may be called more than once. A nil bystander sends no
+// returns the duration of each request, and can be called more than once. A nil bystander sends no
 // requests.
 func (b *bystander) start(ctx context.Context) func() ([]time.Duration, error) {
 	if b == nil {

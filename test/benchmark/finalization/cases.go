@@ -10,11 +10,11 @@ import (
 	"strings"
 )
 
-// content is the content of each namespace of a scenario.
+// content is the content of each namespace in a scenario.
 type content struct {
 	configMaps, secrets, services, deployments int
-	// held is the number of custom resources with a finalizer, which the harness removes 2 s after the
-	// namespace has been deleted.
+	// held is the number of custom resources with a finalizer. The harness removes the finalizers 2 s
+	// after it deletes the namespace.
 	held int
 	// pods are assigned to a node, so that they have a grace period.
 	pods int
@@ -28,11 +28,10 @@ type scenario struct {
 	// namespaces is the number of namespaces that are deleted concurrently.
 	namespaces int
 	content    content
-	// isCrowded adds many objects in other namespaces, and idleNamespaces is the number of
-	// other namespaces.
+	// isCrowded adds many objects in other namespaces. idleNamespaces is the number of other namespaces.
 	isCrowded      bool
 	idleNamespaces int
-	// isCheap includes the scenario in --quick.
+	// isCheap reports whether --quick includes the scenario.
 	isCheap bool
 }
 
@@ -49,7 +48,7 @@ const (
 	amongTenThousand   = "many-500-among-10000"
 	crowded            = "crowded-"
 	crowdSize          = 50_000
-	crowdTitle         = ", beside 50,000 other objects"
+	crowdTitle         = ", with 50,000 other objects"
 	manyCRDs           = 100
 	idleNamespaceCount = 10_000
 )
@@ -88,8 +87,8 @@ func scenarios() []scenario {
 		namespaces: 500, crds: manyCRDs, idleNamespaces: idleNamespaceCount})
 }
 
-// selectScenarios returns the cases with the names, separated by commas, or all of them, or
-// all cheap ones.
+// selectScenarios returns the cases with the given names, which are separated by commas. Without
+// names, it returns all cases, or only the cheap ones.
 func selectScenarios(names string, onlyCheap bool) ([]scenario, error) {
 	all := scenarios()
 	if names == "" {
@@ -98,14 +97,14 @@ func selectScenarios(names string, onlyCheap bool) ([]scenario, error) {
 	wanted := strings.Split(names, ",")
 	for _, name := range wanted {
 		if !slices.ContainsFunc(all, func(s scenario) bool { return s.name == name }) {
-			return nil, fmt.Errorf("unknown case %q; run with --list for the known ones", name)
+			return nil, fmt.Errorf("unknown case %q; --list prints all cases", name)
 		}
 	}
 	return slices.DeleteFunc(all, func(s scenario) bool { return !slices.Contains(wanted, s.name) }), nil
 }
 
-// computeOrder returns scenarios in the order of measurement: the crowd, which is expensive to
-// remove, comes last, and the number of CRDs changes as rarely as possible.
+// computeOrder returns scenarios in the order of measurement. Crowded scenarios come last, since the
+// other objects are expensive to remove. The number of CRDs changes as rarely as possible.
 func computeOrder(selected []scenario) []scenario {
 	ordered := slices.Clone(selected)
 	slices.SortStableFunc(ordered, func(a, b scenario) int {

@@ -21,14 +21,14 @@ func TestScenariosAreUnique(t *testing.T) {
 	names, titles := map[string]bool{}, map[string]bool{}
 	for _, s := range scenarios() {
 		if names[s.name] || titles[s.title] {
-			t.Errorf("There are two cases with name %s or title %q", s.name, s.title)
+			t.Errorf("Two cases have the name %s or the title %q", s.name, s.title)
 		}
 		names[s.name], titles[s.title] = true, true
 		if s.namespaces < 1 {
 			t.Errorf("Case %s deletes no namespace", s.name)
 		}
 		if s.content.held > 0 && s.crds < 1 || s.isCrowded && s.crds < manyCRDs/2 {
-			t.Errorf("Case %s has custom resources and too few types", s.name)
+			t.Errorf("Case %s has too few CRDs for its custom resources", s.name)
 		}
 	}
 	for _, g := range goals() {
@@ -38,7 +38,7 @@ func TestScenariosAreUnique(t *testing.T) {
 	}
 	for _, g := range growths() {
 		if !names[g.from] || !names[g.to] {
-			t.Errorf("%s compares %s and %s, but one is unknown", g.what, g.from, g.to)
+			t.Errorf("Growth %q refers to an unknown case: %s or %s", g.what, g.from, g.to)
 		}
 	}
 }
@@ -50,11 +50,11 @@ func TestSelectScenarios(t *testing.T) {
 		want      []string
 		isError   bool
 	}{
-		"some, in the order of the report": {"pods-20,empty", false, []string{"empty", "pods-20"}, false},
-		"an expensive one with --quick":    {many500, true, []string{many500}, false},
-		"an unknown one":                   {"empty,nonsense", false, nil, true},
+		"cases in the order of the report": {"pods-20,empty", false, []string{"empty", "pods-20"}, false},
+		"an expensive case with --quick":   {many500, true, []string{many500}, false},
+		"an unknown case":                  {"empty,nonsense", false, nil, true},
 		"all":                              {"", false, namesOf(scenarios()), false},
-		"the cheap ones": {"", true,
+		"the cheap cases": {"", true,
 			[]string{"empty", emptyWith100CRDs, oneThousandMaps, "finalizers-1000", twentyPods}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -77,24 +77,24 @@ func TestComputeOrderPutsTheCrowdLast(t *testing.T) {
 	wasCrowded := false
 	for _, s := range ordered {
 		if wasCrowded && !s.isCrowded {
-			t.Errorf("%s comes after the crowd has been created", s.name)
+			t.Errorf("%s comes after a crowded case", s.name)
 		}
 		wasCrowded = s.isCrowded
 	}
 	if first, last := ordered[0].name, ordered[len(ordered)-1].name; first != "empty" || last != crowded+many500Full {
-		t.Errorf("The first is %s and the last %s", first, last)
+		t.Errorf("The first case is %s, and the last case is %s", first, last)
 	}
 }
 
 func TestComputeSidesAlternates(t *testing.T) {
 	if a, b := computeSides(0, false, false), computeSides(1, false, false); a[0] == b[0] || a[0] != b[1] {
-		t.Errorf("The order is %v and then %v, want the opposite", a, b)
+		t.Errorf("The order is %v and then %v, want the reverse order in the second round", a, b)
 	}
 	if got := computeSides(1, true, false); !slices.Equal(got, []int{peer}) {
-		t.Errorf("The sides are %v, want the peer alone", got)
+		t.Errorf("The sides are %v, want only the peer", got)
 	}
 	if got := computeSides(0, false, true); !slices.Equal(got, []int{ours}) {
-		t.Errorf("The sides are %v, want ours alone", got)
+		t.Errorf("The sides are %v, want only ours", got)
 	}
 }
 
@@ -105,13 +105,13 @@ func TestComplete(t *testing.T) {
 		servers []int
 		isError bool
 	}{
-		"unchanged":                  {options{rounds: 3, identities: both}, 3, []int{1, 2}, false},
-		"quickly":                    {options{rounds: 3, identities: both, quick: true}, 1, []int{1}, false},
+		"defaults":                   {options{rounds: 3, identities: both}, 3, []int{1, 2}, false},
+		"--quick":                    {options{rounds: 3, identities: both, quick: true}, 1, []int{1}, false},
 		"--quick, two API servers":   {options{rounds: 3, identities: "2", quick: true, setByUser: map[string]bool{"identities": true}}, 1, []int{2}, false},
 		"--quick, more rounds":       {options{rounds: 5, identities: "1", quick: true, setByUser: map[string]bool{"rounds": true}}, 5, []int{1}, false},
-		"no round":                   {options{identities: "1"}, 0, nil, true},
+		"no rounds":                  {options{identities: "1"}, 0, nil, true},
 		"three API servers":          {options{rounds: 1, identities: "3"}, 0, nil, true},
-		"neither of the two":         {options{rounds: 1, identities: "1", peerOnly: true, oursOnly: true}, 0, nil, true},
+		"two exclusive flags":        {options{rounds: 1, identities: "1", peerOnly: true, oursOnly: true}, 0, nil, true},
 		"a case that does not exist": {options{rounds: 1, identities: "1", cases: "nonsense"}, 0, nil, true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -135,15 +135,15 @@ func TestDeletionTracker(t *testing.T) {
 	d.record("another", start)
 	select {
 	case <-d.done:
-		t.Fatal("It is done, although b was not deleted")
+		t.Fatal("The tracker is done before b is deleted")
 	default:
 	}
 	if d.remaining() != 1 {
-		t.Errorf("%d are remaining, want 1", d.remaining())
+		t.Errorf("%d objects remain, want 1", d.remaining())
 	}
 	d.record("b", start.Add(time.Second))
 	<-d.done
 	if got := d.last.Sub(start); got != time.Second {
-		t.Errorf("The last one was deleted after %s, want 1s", got)
+		t.Errorf("The last object was deleted after %s, want 1s", got)
 	}
 }

@@ -20,13 +20,13 @@ import (
 	"gonum.org/v1/plot/vg/vgsvg"
 )
 
-// The measures of a chart, in points.
+// The dimensions of a chart, in points.
 const (
 	panelWidth = 270
 	labelWidth = 300
 	rowHeight  = 30
 	barHeight  = 11
-	// headHeight is the height of the legend, and axesHeight that of the titles and the axes.
+	// headHeight is the height of the legend, and axesHeight is the height of the titles and the axes.
 	headHeight = 36
 	axesHeight = 48
 	margin     = 12
@@ -62,13 +62,14 @@ func (r *report) charts(path string) map[string][]byte {
 	return files
 }
 
-// panel is one half of a chart: a value of each line and side, 0 for none.
+// panel is one half of a chart.
 type panel struct {
-	title  string
+	title string
+	// value returns the value of a line and side, or 0 if there is none.
 	value  func(l *line, side int) float64
 	format func(value float64) string
-	// least is the upper bound of the start of the axis, which is the power of ten below the least
-	// value.
+	// least is the maximum of the start of the axis. The axis starts at the greatest power of ten that
+	// exceeds neither least nor any value.
 	least float64
 }
 
@@ -93,8 +94,8 @@ func drawChart(subtitle string, lines []*line) []byte {
 	return bytes.ReplaceAll(out.Bytes(), []byte(fontFamily+";"), []byte(fontFamily+similarFonts+";"))
 }
 
-// The font that the chart is laid out with is often not installed. These fonts have the
-// same widths, except for the last one.
+// The font of the layout is often not installed. The similar fonts have the same widths, except for
+// the last one.
 const (
 	fontFamily   = "font-family:Liberation Sans"
 	similarFonts = ",Arial,Helvetica,sans-serif"
@@ -163,16 +164,16 @@ func newPanel(half panel, lines []*line, hasLabels bool) *plot.Plot {
 	grid := plotter.NewGrid()
 	grid.Vertical.Color, grid.Horizontal.Width = gridColor, 0
 	p.Add(grid, bars)
-	// Adding data may have widened the axis.
+	// Add can widen the axis.
 	p.X.Min, p.X.Max = bars.least, bars.most
 	return p
 }
 
-// legendNames are the names of the sides in the charts.
+// legendNames are the names of the sides in the legend.
 var legendNames = [2]string{peer: "kube-controller-manager", ours: "nslifecycle"}
 
-// bars plots horizontal bars, two in each row, with their values beside them.
-// A plotter.BarChart starts at 0, which a log axis does not contain.
+// bars plots horizontal bars, two in each row, with their values beside them. It replaces
+// plotter.BarChart, whose bars start at 0, which a log axis does not contain.
 type bars struct {
 	half        panel
 	lines       []*line
@@ -205,7 +206,7 @@ func (b *bars) Plot(canvas draw.Canvas, p *plot.Plot) {
 			if value <= 0 {
 				continue
 			}
-			// The peer's bar is above the middle of the row, ours below.
+			// The peer's bar is above the middle of the row, and ours is below.
 			bottom := middle
 			if side == ours {
 				bottom = middle - barHeight

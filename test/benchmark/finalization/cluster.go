@@ -9,11 +9,9 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -40,11 +38,11 @@ const (
 	assetsVariable = "KUBEBUILDER_ASSETS"
 	// secondServer is the name of the Lease that simulates a second API server.
 	secondServer = "apiserver-of-the-benchmark"
-	// leaseSeconds is the duration of that Lease, which is the duration of real ones.
+	// leaseSeconds is the duration of that Lease. Leases of real API servers have the same duration.
 	leaseSeconds = 3600
 
 	pollInterval = 250 * time.Millisecond
-	// setUpTimeout limits waiting outside measurements.
+	// setUpTimeout is the maximum time to wait outside measurements.
 	setUpTimeout = 5 * time.Minute
 )
 
@@ -53,29 +51,23 @@ type cluster struct {
 	*controlplane.ControlPlane
 	client  kubernetes.Interface
 	dynamic dynamic.Interface
-	// scraper's requests are counted neither here nor by the API server.
+	// scraper reads the metrics of the API server. Its requests are not counted.
 	scraper  rest.Interface
 	meter    *meter
 	observer *observer
 	// serverPID is the process ID of kube-apiserver, or 0 if it is unknown.
 	serverPID int
-	// crds is the number of CRDs, and crowd the number of objects in other namespaces.
+	// crds is the number of CRDs, and crowd is the number of objects in other namespaces.
 	crds, crowd int
 }
 
 // findAssets builds the binaries, including kube-controller-manager, if they are missing, and
 // makes the control plane use them.
 func findAssets(ctx context.Context) (string, error) {
-	command := exec.CommandContext(ctx, filepath.Join(controlplane.Root(), "hack", "control-plane.sh"),
-		"--with-controller-manager")
-	command.Stderr = os.Stderr
-	// Interrupt instead of kill, since the script removes incomplete files.
-	command.Cancel = func() error { return command.Process.Signal(syscall.SIGTERM) }
-	output, err := command.Output()
+	assets, err := controlplane.FindAssets(ctx, "--with-controller-manager")
 	if err != nil {
-		return "", fmt.Errorf("failed to get kube-apiserver, etcd and kube-controller-manager: %w", err)
+		return "", err
 	}
-	assets := strings.TrimSpace(string(output))
 	return assets, os.Setenv(assetsVariable, assets)
 }
 
@@ -177,7 +169,7 @@ func (c *cluster) setServers(ctx context.Context, count int) error {
 	return nil
 }
 
-// countServers returns the number of API servers that a controller discovers.
+// countServers returns the number of API servers in the same way as the controllers determine it.
 func (c *cluster) countServers(ctx context.Context) (int, error) {
 	leases, err := c.client.CoordinationV1().Leases(metav1.NamespaceSystem).List(ctx,
 		metav1.ListOptions{LabelSelector: "apiserver.kubernetes.io/identity=kube-apiserver"})
@@ -187,8 +179,7 @@ func (c *cluster) countServers(ctx context.Context) (int, error) {
 	return len(leases.Items), nil
 }
 
-// waitForServers waits until the given number of API servers have created their Leases; a real API
-// server needs a moment.
+// waitForServers waits until the given number of API servers have created their Leases.
 func (c *cluster) waitForServers(ctx context.Context, count int) error {
 	err := wait.PollUntilContextTimeout(ctx, pollInterval, setUpTimeout, true,
 		func(ctx context.Context) (bool, error) {
@@ -209,8 +200,8 @@ const (
 	calmTimeout  = 90 * time.Second
 )
 
-// calm waits until the API server is calm, and returns how many requests it
-// has served by then. It gives up after calmTimeout.
+// calm waits until the API server is calm, and returns the number of requests that the API server
+// has served. After calmTimeout, calm returns even if the API server is busy.
 func (c *cluster) calm(ctx context.Context) (counts, error) {
 	deadline := time.Now().Add(calmTimeout)
 	last, lastCPU, err := c.read(ctx)
@@ -226,7 +217,7 @@ func (c *cluster) calm(ctx context.Context) (counts, error) {
 			return nil, err
 		}
 		inARow++
-		// This includes the processor time of reading the metrics.
+		// The processor time includes the time for reading the metrics.
 		if now.minus(last).total() > calmRequests || cpu-lastCPU > calmInterval/2 {
 			inARow = 0
 		}
@@ -270,7 +261,7 @@ func (c *cluster) deleteNamespaces(ctx context.Context, names []string) error {
 	})
 }
 
-// removeNamespaces deletes and finalizes empty namespaces, without a controller.
+// removeNamespaces deletes and finalizes empty namespaces. No controller must be running.
 func (c *cluster) removeNamespaces(ctx context.Context, names []string) error {
 	if err := c.deleteNamespaces(ctx, names); err != nil {
 		return err
@@ -282,7 +273,7 @@ func (c *cluster) removeNamespaces(ctx context.Context, names []string) error {
 	})
 }
 
-// inParallel calls do concurrently for each number below count.
+// inParallel calls do concurrently for each number from 0 to count-1.
 func inParallel(ctx context.Context, count int, do func(ctx context.Context, i int) error) error {
 	group, groupContext := errgroup.WithContext(ctx)
 	group.SetLimit(parallel)

@@ -26,7 +26,7 @@ type contenders struct {
 	kubeconfigs [2]string
 	// limit is the client-side rate limit of ours.
 	limit limit
-	// started counts the started processes, for their names.
+	// started counts the started processes, to name their namespaces.
 	started int
 }
 
@@ -62,14 +62,14 @@ func (c *contenders) args(side int) []string {
 		"--kubeconfig", c.kubeconfigs[ours], "--controllers=finalization", "--leader-elect=false",
 		"--health-probe-bind-address=0", "--metrics-bind-address=0",
 	}
-	if c.limit != defaultLimit { // Without the flags, the manager's default is measured.
+	if c.limit != defaultLimit { // Otherwise, the manager uses its default.
 		args = append(args, c.limit.args()...)
 	}
 	return args
 }
 
-// start starts a controller and lets it finalize one namespace, after which its caches and
-// discovery are warm.
+// start starts a controller and waits until it has finalized one namespace, so that its caches are
+// filled and its discovery is complete.
 func (c *contenders) start(ctx context.Context, side int) (*harness.Process, error) {
 	process, err := harness.StartProcess(ctx, sideNames[side], filepath.Join(c.cluster.Dir, sideNames[side]+".log"),
 		c.binaries[side], c.args(side)...)

@@ -1,16 +1,16 @@
 // Copyright The nslifecycle Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command finalization measures the speed and cost of finalizing namespaces with the
-// namespace controller of kube-controller-manager and with nslifecycle, and prints tables
+// Command finalization measures the speed and cost of finalizing namespaces with the namespace
+// controller of kube-controller-manager and with nslifecycle, and prints tables
 // (make bench-finalization).
 //
 // # Method
 //
-// The peer, kube-controller-manager with its namespace controller only, and ours, the manager with
-// finalization only, work on one control plane in turn, never at the same time. Each case is
-// measured in rounds, and the order changes from one round to the next, so that a slow drift favors
-// neither. The steps of a measurement are:
+// The peer is kube-controller-manager with only its namespace controller. Ours is the manager with
+// only its finalization controller. They run on one control plane in turns, never at the same time.
+// Each case is measured in rounds. Their order changes from one round to the next, so that a slow
+// drift favors neither. The steps of a measurement are:
 //
 //  1. The harness creates namespaces with content.
 //  2. It starts the controller, and creates and deletes a namespace to warm it up: this fills its
@@ -19,37 +19,35 @@
 //  4. It deletes the namespaces with 32 concurrent requests, and waits for their removal.
 //  5. It waits as in step 3, and stops the controller.
 //
-// Time counts on the harness's clock, from before the first DELETE until a watch
-// delivers the removal of the last namespace.
+// The harness measures the time from before the first DELETE until a watch delivers the removal of
+// the last namespace.
 //
 // # Requests
 //
-// The number of requests is counted by the API server, as the difference of
-// apiserver_request_total between steps 3 and 5. The API server counts a watch when it ends; here it
-// counts when it starts. The harness's own requests are subtracted: its DELETEs, the
-// patches that remove finalizers, and the requests of its kubelet. The API server's own
-// requests, such as those for its Lease, are included. The number of requests while
-// idle is measured once and printed.
+// The number of requests is the increase of apiserver_request_total between steps 3 and 5. The API
+// server counts a watch when it ends, but the benchmark counts it when it starts. The harness
+// subtracts its own requests: the DELETEs, the patches that remove finalizers, and the requests of
+// its kubelet. The API server's own requests, such as those for its Lease, are included. The number
+// of requests while idle is measured once and printed.
 //
 // # Identities
 //
-// nslifecycle waits longer if there is more than one API server. The second one is only a
-// Lease in kube-system like those that API servers renew as heartbeats, without a server
-// behind it. The peer ignores it.
+// nslifecycle waits longer if there is more than one API server. The benchmark simulates the second
+// API server with a Lease in kube-system, like the Leases that API servers renew as heartbeats. The
+// peer ignores the Lease.
 //
 // # Limits
 //
-// With --limits only ours is measured, with several client-side rate limits. From the first
-// DELETE until the last removal another client reads and writes a ConfigMap, and
-// the duration of its requests is measured, once also while nothing is deleted.
+// With --limits, the benchmark measures only ours, with several client-side rate limits. From the
+// first DELETE until the last removal, another client reads and writes a ConfigMap, and the
+// benchmark measures the duration of these requests. It also measures them while nothing is deleted.
 //
 // # Fairness
 //
-// Each controller has its identity and permissions of a real cluster: the peer is
-// system:kube-controller-manager and uses the ServiceAccounts of its controllers, ours is
-// its ServiceAccount with the generated ClusterRole. Both have their default rate limits.
-// Only that ClusterRole is installed, without the project's CRDs and policies.
-// No other controller runs: there are no ReplicaSets, no ServiceAccounts and no garbage
-// collection. A small kubelet in the harness terminates Pods after their full
-// grace period.
+// Each controller has the same identity and permissions as in a real cluster. The peer is
+// system:kube-controller-manager and uses the ServiceAccounts of its controllers. Ours uses its
+// ServiceAccount with the generated ClusterRole. Both have their default rate limits. The project's
+// CRDs and policies are not installed. No other controller runs: there are no ReplicaSets, no
+// ServiceAccounts and no garbage collection. A small kubelet in the harness terminates Pods after
+// their full grace period.
 package main

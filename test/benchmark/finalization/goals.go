@@ -23,7 +23,7 @@ const (
 // peerDelay is the time that kube-controller-manager waits before it finalizes a namespace.
 const peerDelay = 5 * time.Second
 
-// gracePeriod returns the minimum time that ours waits, by the number of API servers.
+// gracePeriod returns the minimum time that ours waits with the given number of API servers.
 func gracePeriod(servers int) time.Duration {
 	if servers == 1 {
 		return time.Second
@@ -31,14 +31,14 @@ func gracePeriod(servers int) time.Duration {
 	return 5 * time.Second
 }
 
-// goal is the goal of a case.
+// goal is a goal for one case.
 type goal struct {
 	what     string
 	scenario string
 	servers  int
 	// value returns the measured value, or NaN if it was not measured.
 	value func(*line) float64
-	// limit is the minimum of the value, or its maximum if isMost.
+	// limit is the minimum of the value, or its maximum if isMost is true.
 	limit  float64
 	isMost bool
 	unit   string
@@ -70,7 +70,7 @@ func goals() []goal {
 		value: (*line).worstMemory, limit: 100, isMost: true, unit: " MiB"})
 }
 
-// evaluate returns the value and the result of a goal. A NaN never meets a goal.
+// evaluate returns the value and the result of a goal. NaN means that the value was not measured.
 func (g goal) evaluate(l *line) (value float64, result string) {
 	value = math.NaN()
 	if l != nil {
@@ -110,7 +110,7 @@ type line struct {
 	samples  [2][]sample
 }
 
-// collect returns a value of each sample of a side.
+// collect returns one value for each sample of a side.
 func collect[T any](l *line, side int, what func(sample) T) []T {
 	values := make([]T, 0, len(l.samples[side]))
 	for _, measured := range l.samples[side] {
@@ -129,7 +129,7 @@ func (l *line) medianRequests(side int) int64 {
 	return harness.Median(collect(l, side, func(s sample) int64 { return s.requests.total() }))
 }
 
-// medianByVerb returns the median of the requests of each verb.
+// medianByVerb returns the median number of requests for each verb.
 func (l *line) medianByVerb(side int) counts {
 	result := counts{}
 	for _, measured := range l.samples[side] {
@@ -157,7 +157,7 @@ func (l *line) requestsRatio() float64 {
 	return float64(l.medianRequests(peer)) / float64(l.medianRequests(ours))
 }
 
-// aboveGracePeriod returns the time of ours without the grace period, in seconds.
+// aboveGracePeriod returns the median time of ours minus the grace period, in seconds.
 func (l *line) aboveGracePeriod() float64 {
 	if len(l.samples[ours]) == 0 {
 		return math.NaN()
@@ -165,8 +165,8 @@ func (l *line) aboveGracePeriod() float64 {
 	return (l.medianTime(ours) - gracePeriod(l.servers)).Seconds()
 }
 
-// ratioWithoutWaiting compares the times without the minimum wait of each side. If ours does all
-// its work within the grace period, the ratio is infinite.
+// ratioWithoutWaiting returns the ratio of the times minus the minimum wait of each side. If ours
+// takes no longer than the grace period, the ratio is infinite.
 func (l *line) ratioWithoutWaiting() float64 {
 	if !l.isComplete() {
 		return math.NaN()

@@ -14,7 +14,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/benchmark/internal/harness"
 )
 
-// limit is a choice of --kube-api-qps and --kube-api-burst.
+// limit contains the values of --kube-api-qps and --kube-api-burst.
 type limit struct{ qps, burst int }
 
 // defaultLimit is the manager's default: no client-side rate limit.
@@ -25,8 +25,7 @@ func limits() []limit {
 	return []limit{{qps: 20, burst: 30}, {qps: 50, burst: 100}, {qps: 200, burst: 400}, defaultLimit}
 }
 
-// limitCases are the default cases of --limits: many types, many
-// namespaces, many objects.
+// limitCases are the default cases of --limits: many types, many namespaces, and many objects.
 var limitCases = strings.Join([]string{emptyWith100CRDs, many100, oneThousandMaps}, ",")
 
 func (l limit) args() []string {
@@ -93,9 +92,9 @@ func (b *benchmark) measureUndisturbed(ctx context.Context) error {
 	}
 	stop := b.bystander.start(ctx)
 	err = sleep(ctx, b.idleFor)
-	latencies, askError := stop()
+	latencies, requestError := stop()
 	b.report.undisturbed = latencies
-	return errors.Join(err, askError, process.Stop())
+	return errors.Join(err, requestError, process.Stop())
 }
 
 func (r *report) limitTable() harness.Table {
@@ -106,8 +105,8 @@ func (r *report) limitTable() harness.Table {
 			"Other client, median", "p99", "Its requests",
 		},
 		Note: "The manager with --kube-api-qps and --kube-api-burst. Processor time is the median of the rounds and " +
-			"includes that of the other client's requests. The other client reads and writes a ConfigMap in turn, with 10 ms " +
-			"between requests, during the deletion; its requests of all rounds count together.",
+			"includes the other client's requests. During the deletion, the other client alternately reads and writes a " +
+			"ConfigMap, with 10 ms between requests. Its figures include the requests of all rounds.",
 	}
 	idle := []string{"nothing is deleted", nothing, nothing, nothing, nothing, nothing}
 	table.Rows = append(table.Rows, append(idle, describeLatencies(r.undisturbed)...))

@@ -47,7 +47,7 @@ func (o *options) bind(flags *flag.FlagSet) {
 	flags.IntVar(&o.rounds, "rounds", 3, "Number of measurements of each case with each controller; 1 with --quick.")
 	flags.StringVar(&o.cases, "case", "", "Cases to measure, separated by commas.")
 	flags.StringVar(&o.identities, "identities", both,
-		"Number of simulated API servers: 1, 2 or both, one after the other; 1 with --quick.")
+		"Number of simulated API servers: 1, 2, or both in turn; 1 with --quick.")
 	flags.BoolVar(&o.quick, "quick", false, "Measure only the cheap cases, once, to test the benchmark itself.")
 	flags.BoolVar(&o.list, "list", false, "List the cases and exit.")
 	flags.BoolVar(&o.peerOnly, "peer-only", false, "Measure only kube-controller-manager.")
@@ -57,7 +57,7 @@ func (o *options) bind(flags *flag.FlagSet) {
 		"Measure only nslifecycle, with several client-side rate limits, and the effect on another client.")
 	flags.BoolVar(&o.fsync, "fsync", false, "Make etcd wait for the disk.")
 	flags.DurationVar(&o.timeout, "timeout", 45*time.Minute,
-		"How long one measurement may take before the run is aborted.")
+		"Maximum duration of one measurement. If it is exceeded, the run is aborted.")
 	flags.StringVar(&o.markdown, "markdown", "", "File to write the tables to, as Markdown for the documentation.")
 	flags.StringVar(&o.chart, "chart", "",
 		"File to write a chart to, as SVG. The chart for two API servers is written to a second file, "+
@@ -86,7 +86,7 @@ func (o *options) complete() error {
 	case o.rounds < 1:
 		return errors.New("--rounds must be at least 1")
 	case o.peerOnly && o.oursOnly:
-		return errors.New("--peer-only and --ours-only exclude each other")
+		return errors.New("--peer-only and --ours-only are mutually exclusive")
 	}
 	switch o.identities {
 	case "1":
@@ -108,7 +108,7 @@ func main() {
 	opts.bind(flag.CommandLine)
 	flag.Parse()
 	flag.Visit(func(f *flag.Flag) { opts.setByUser[f.Name] = true })
-	// Log lines of client libraries would interrupt the tables.
+	// Otherwise, warnings of controller-runtime about a missing logger would interrupt the tables.
 	ctrl.SetLogger(klog.Background())
 	if err := run(opts); err != nil {
 		fmt.Fprintf(os.Stderr, "bench-finalization: %v\n", err)
@@ -132,7 +132,7 @@ func run(opts options) error {
 	if ctx.Err() != nil {
 		err = errors.New("interrupted")
 	}
-	// Results that were measured before an error are published as well.
+	// Publish results that were measured before an error.
 	if outcome != nil && (err == nil || len(outcome.measured())+len(outcome.limitLines) > 0) {
 		err = errors.Join(err, publish(outcome, opts))
 	}

@@ -17,8 +17,8 @@ import (
 const (
 	// holdTime is the time between the DELETE and the removal of the finalizers.
 	holdTime = 2 * time.Second
-	// afterwards is the time between the removal of the last namespace and reading processor time and
-	// memory: controllers still write Events or clean up caches.
+	// afterwards is the time between the removal of the last namespace and the reading of processor
+	// time and memory. During this time, controllers can write Events and clean up caches.
 	afterwards = 500 * time.Millisecond
 )
 
@@ -44,7 +44,7 @@ type benchmark struct {
 	report     *report
 	// bystander is nil without --limits.
 	bystander *bystander
-	// measured counts the measurements, for names.
+	// measured counts the measurements, to name the namespaces.
 	measured int
 }
 
@@ -272,13 +272,13 @@ func (b *benchmark) measureRemoval(
 		if err := waitUntilRemoved(ctx, nodeAgent.deletionTracker, process, setUpTimeout); err != nil {
 			return result, err
 		}
-		// The delay between the two watches may exceed the time between the events.
+		// The delay between the two watches can exceed the time between the events.
 		result.afterPods = max(expected.last.Sub(nodeAgent.last), 0)
 	}
 	return result, nil
 }
 
-// deleteAndRelease deletes namespaces and later removes the finalizers of objects in them.
+// deleteAndRelease deletes namespaces and, after holdTime, removes the finalizers of their objects.
 func (b *benchmark) deleteAndRelease(ctx context.Context, names []string, held int) error {
 	group, groupContext := errgroup.WithContext(ctx)
 	if held > 0 {

@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// The metrics of kube-apiserver that are read, and their label.
+// The metrics of kube-apiserver that the benchmark reads, and their verb label with its values.
 const (
 	requestTotal = "apiserver_request_total"
 	longRunning  = "apiserver_longrunning_requests"
@@ -27,7 +27,7 @@ const (
 	deleteCollectionVerb = "DELETECOLLECTION"
 )
 
-// counts are numbers of requests by the API server's verb.
+// counts contains the numbers of requests by verb, as named by the API server.
 type counts map[string]int64
 
 func (c counts) total() int64 {
@@ -55,13 +55,13 @@ func (c counts) minus(other counts) counts {
 	return difference
 }
 
-// parseRequests returns the number of started requests from the output of /metrics, which contains
-// long-running requests in two metrics: a gauge while they run, and the total after they have
+// parseRequests returns the number of started requests from the output of /metrics. The API server
+// counts a long-running request in a gauge while the request runs, and in the total after it has
 // ended.
 func parseRequests(metrics io.Reader) (counts, error) {
 	result := counts{}
 	lines := bufio.NewScanner(metrics)
-	// Help texts and bucket lists may be long.
+	// Help texts and bucket lists can be long.
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
 		line := lines.Text()
@@ -78,7 +78,7 @@ func parseRequests(metrics io.Reader) (counts, error) {
 		if isOverhead(labels) || name == longRunning && verb != watchVerb {
 			continue
 		}
-		// The API server uses the same verb for both.
+		// The API server uses the verb DELETE for both.
 		if verb == deleteVerb && labels["scope"] == "namespace" {
 			verb = deleteCollectionVerb
 		}
@@ -87,8 +87,8 @@ func parseRequests(metrics io.Reader) (counts, error) {
 	return result, lines.Err()
 }
 
-// isOverhead reports whether requests are for the API server's own endpoints, such as
-// /metrics and /readyz, which controllers do not use.
+// isOverhead reports whether requests are for endpoints such as /metrics and /readyz, which
+// controllers do not use.
 func isOverhead(labels map[string]string) bool {
 	switch labels["subresource"] {
 	case "/metrics", "/healthz", "/livez", "/readyz":
@@ -97,7 +97,7 @@ func isOverhead(labels map[string]string) bool {
 	return false
 }
 
-// parseSample parses labels and value of a sample: `a="b",c="d"} 12`.
+// parseSample parses the labels and the value of a sample: `a="b",c="d"} 12`.
 func parseSample(text string) (map[string]string, float64, error) {
 	labels := map[string]string{}
 	for !strings.HasPrefix(text, "}") {

@@ -61,7 +61,7 @@ func TestCountsMinus(t *testing.T) {
 		t.Errorf("The total is %d, want 8", got.total())
 	}
 	if len(before) != 2 || before["LIST"] != 3 {
-		t.Errorf("The subtrahend was changed to %v", before)
+		t.Errorf("minus changed its argument to %v", before)
 	}
 }
 

@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	// holdFinalizer is the finalizer of custom resources that the harness removes.
+	// holdFinalizer is the finalizer of custom resources. The harness removes it.
 	holdFinalizer = "bench.example.com/hold"
 	// nodeName is the node to which the Pods are assigned.
 	nodeName     = "bench-node"
@@ -29,7 +29,7 @@ const (
 	crdVersion = "v1"
 	// crdsPerGroup is the number of types in an API group.
 	crdsPerGroup = 10
-	// The crowd is half ConfigMaps and half custom resources.
+	// Half of the crowd are ConfigMaps, and half are custom resources.
 	crowdNamespaces = 50
 	crowdPrefix     = "bench-crowd"
 )
@@ -79,8 +79,8 @@ func newCustomResource(i int, name string, finalizers ...string) *unstructured.U
 	return object
 }
 
-// setCRDs creates or deletes CustomResourceDefinitions to reach the count, and waits
-// until they are established or deleted.
+// setCRDs creates or deletes CustomResourceDefinitions to reach the count, and waits until they are
+// established or deleted.
 func (c *cluster) setCRDs(ctx context.Context, count int) error {
 	crds := c.dynamic.Resource(crdResource)
 	before := c.crds
@@ -126,7 +126,7 @@ func isEstablished(crd *unstructured.Unstructured) bool {
 	return false
 }
 
-// isDiscovered reports whether discovery returns that number of types of the benchmark.
+// isDiscovered reports whether discovery returns the given number of the benchmark's types.
 func (c *cluster) isDiscovered(count int) (bool, error) {
 	_, lists, err := c.client.Discovery().ServerGroupsAndResources()
 	if err != nil {
@@ -221,8 +221,8 @@ func newContainers() []corev1.Container {
 	return []corev1.Container{{Name: "nothing", Image: "example.com/nothing"}}
 }
 
-// release removes the finalizers of the custom resources in a namespace. Some may
-// already have been deleted.
+// release removes the finalizers of the custom resources in a namespace. It ignores resources that
+// no longer exist.
 func (c *cluster) release(ctx context.Context, namespace string, count int) error {
 	names := makeNames("object", count)
 	err := inParallel(ctx, count, func(ctx context.Context, i int) error {

@@ -19,7 +19,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// deletionTracker records when the last of a set of objects is deleted.
+// deletionTracker records the time at which the last object of a set is deleted.
 type deletionTracker struct {
 	lock    sync.Mutex
 	waiting map[string]bool
@@ -83,7 +83,7 @@ func startObserver(ctx context.Context, client kubernetes.Interface) (*observer,
 	return o, nil
 }
 
-// expect makes the observer track the deletion of these namespaces only.
+// expect makes the observer track the deletion of only the given namespaces.
 func (o *observer) expect(names []string) *deletionTracker {
 	o.lock.Lock()
 	defer o.lock.Unlock()
@@ -102,8 +102,8 @@ type kubelet struct {
 	errs   error
 }
 
-// startKubelet starts a kubelet for the node of the harness's Pods, whose names it is given to
-// track their deletion.
+// startKubelet starts a kubelet for the node of the harness's Pods, and tracks the deletion of the
+// given Pods.
 func startKubelet(ctx context.Context, client kubernetes.Interface, pods []string) (*kubelet, error) {
 	k := &kubelet{deletionTracker: newDeletionTracker(pods), client: client, ending: map[types.UID]bool{}}
 	factory := informers.NewSharedInformerFactoryWithOptions(client, 0,

@@ -18,7 +18,7 @@ import (
 
 // report is the outcome of a run.
 type report struct {
-	// facts describe the machine and the versions.
+	// facts describes the machine and the versions.
 	facts []string
 	lines []*line
 	// limitLines and undisturbed are set with --limits. undisturbed holds the durations of another
@@ -48,10 +48,10 @@ func (r *report) missed() []string {
 	return names
 }
 
-// text is the report for a terminal.
+// text returns the report for a terminal.
 func (r *report) text() string { return harness.Text(r.facts, r.tables()) }
 
-// markdown is the report for the documentation.
+// markdown returns the report for the documentation.
 func (r *report) markdown() string { return harness.Markdown(r.facts, r.tables()) }
 
 func (r *report) tables() []harness.Table {
@@ -97,8 +97,8 @@ func (r *report) requestTable() harness.Table {
 	table := harness.Table{
 		Title:  "Requests",
 		Header: []string{"Case", "API servers", "Peer", "Ours", "Peer / ours", "Peer, by verb", "Ours, by verb"},
-		Note: "Medians, as counted by the API server, without those of the benchmark, including those while idle; " +
-			"the medians of the verbs need not add up to the total.",
+		Note: "Medians, as counted by the API server. They include the requests while idle, but not those of the " +
+			"benchmark. The medians of the verbs need not add up to the total.",
 	}
 	for _, l := range r.measured() {
 		row := []string{l.scenario.title, strconv.Itoa(l.servers)}
@@ -122,7 +122,7 @@ func (r *report) costTable() harness.Table {
 			"Peak memory of peer", "Peak memory of ours",
 		},
 		Note: "Medians of processor time, and the peak memory of all rounds. The API server's time includes the " +
-			"benchmark's own DELETEs and its watch; the memory is resident, since the start of the controller.",
+			"benchmark's own DELETEs and its watch. Memory is the peak resident memory since the start of the controller.",
 	}
 	if runtime.GOOS != "linux" {
 		table.Note = "Not available on " + runtime.GOOS + "."
@@ -161,7 +161,7 @@ func (r *report) costTable() harness.Table {
 
 func (r *report) podTable() harness.Table {
 	table := harness.Table{
-		Title:  "From the end of the last Pod to the removal of the namespace",
+		Title:  "From the removal of the last Pod to the removal of the namespace",
 		Header: []string{"Case", "API servers", "Peer, median", "Peer, worst", "Ours, median", "Ours, worst"},
 	}
 	for _, l := range r.measured() {
@@ -179,7 +179,7 @@ func (r *report) podTable() harness.Table {
 	return table
 }
 
-// growth is a pair of cases that differ in one number.
+// growth is a pair of cases that differ only in one number.
 type growth struct {
 	what     string
 	from, to string
@@ -192,7 +192,7 @@ func growths() []growth {
 		{"ConfigMaps, 1,000 to 10,000", oneThousandMaps, tenThousandMaps, 10},
 		{"Empty namespaces, 100 to 500", many100, many500, 5},
 		{"Namespaces with 20 objects, 100 to 500", many100Full, many500Full, 5},
-		{"Other namespaces, 0 to 10,000, beside 500 empty ones", many500, amongTenThousand, math.Inf(1)},
+		{"500 empty namespaces, with 0 to 10,000 other namespaces", many500, amongTenThousand, math.Inf(1)},
 	}
 	for _, name := range []string{many100, many500, many100Full, many500Full} {
 		list = append(list, growth{"Other objects, 0 to 50,000, " + name, name, crowded + name, math.Inf(1)})
@@ -255,7 +255,7 @@ func (r *report) goalTable() harness.Table {
 // nothing is printed for a missing value.
 const nothing = "-"
 
-// cell formats a value of a side that may not have been measured.
+// cell formats a value of a side, or returns a dash if the side was not measured.
 func cell(l *line, side int, format func() string) string {
 	if len(l.samples[side]) == 0 {
 		return nothing
@@ -263,7 +263,7 @@ func cell(l *line, side int, format func() string) string {
 	return format()
 }
 
-// formatTime formats hundredths of a second, and tenths from 100 s.
+// formatTime formats a duration in seconds, with two decimals below 100 s and one from there.
 func formatTime(duration time.Duration) string {
 	if duration >= 99995*time.Millisecond {
 		return fmt.Sprintf("%.1f s", duration.Seconds())
@@ -278,7 +278,7 @@ func formatRatio(ratio float64) string {
 	return fmt.Sprintf("%.1f", ratio)
 }
 
-// formatCount separates thousands.
+// formatCount formats a number with separators between thousands.
 func formatCount(count int64) string {
 	digits := strconv.FormatInt(count, 10)
 	sign := ""
@@ -291,7 +291,7 @@ func formatCount(count int64) string {
 	return sign + digits
 }
 
-// formatVerbs formats the counts, the most frequent verb first.
+// formatVerbs formats the numbers of requests, starting with the most frequent verb.
 func formatVerbs(requests counts) string {
 	verbs := slices.SortedFunc(maps.Keys(requests), func(a, b string) int {
 		if requests[a] != requests[b] {

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// makeLine returns a line with samples of these times and numbers of requests.
+// makeLine returns a line for the named scenario with the given samples.
 func makeLine(name string, servers int, peers, own []sample) *line {
 	for _, s := range scenarios() {
 		if s.name == name {
@@ -36,7 +36,7 @@ func findGoal(t *testing.T, what string) goal {
 			return g
 		}
 	}
-	t.Fatalf("There is no goal %q", what)
+	t.Fatalf("The goal %q does not exist", what)
 	return goal{}
 }
 
@@ -69,7 +69,7 @@ func TestGoals(t *testing.T) {
 			makeLine(emptyWith100CRDs, 2, nil, []sample{makeSample(second(5.25), 1)}), 0.25, met},
 		"long after the grace period": {"Empty, 100 CRDs, two API servers: time above the grace period",
 			makeLine(emptyWith100CRDs, 2, nil, []sample{makeSample(second(5.5), 1)}), 0.5, missed},
-		"the worst Pod counts": {"20 Pods: time after the last Pod, at worst",
+		"worst time after Pods": {"20 Pods: time after the last Pod, at worst",
 			makeLine(twentyPods, 1, nil, []sample{{afterPods: second(0.5)}, {afterPods: second(1.5)}}), 1.5, missed},
 		"memory": {"500 namespaces of 10,500: peak memory",
 			makeLine(amongTenThousand, 1, nil, []sample{makeSample(1, 1)}), 50, met},
@@ -131,7 +131,7 @@ func TestReport(t *testing.T) {
 		}
 	}
 	if got := r.missed(); len(got) != 1 || got[0] != "Empty, 100 CRDs: times faster" {
-		t.Errorf("The goals missed are %q", got)
+		t.Errorf("The missed goals are %q", got)
 	}
 	columns := 0
 	for row := range strings.Lines(r.markdown()) {
@@ -142,7 +142,7 @@ func TestReport(t *testing.T) {
 		if count := strings.Count(row, "|"); columns == 0 {
 			columns = count
 		} else if count != columns {
-			t.Errorf("A row has %d bars and the ones above it %d: %s", count, columns, row)
+			t.Errorf("A row has %d bars, but the rows above it have %d: %s", count, columns, row)
 		}
 	}
 }
@@ -187,7 +187,7 @@ func TestLimitTable(t *testing.T) {
 	}
 	tables := r.tables()
 	if len(tables) != 1 || !reflect.DeepEqual(tables[0].Rows, want) {
-		t.Errorf("The tables are %v, want one with rows %v", tables, want)
+		t.Errorf("The tables are %v, want one table with the rows %v", tables, want)
 	}
 	for _, row := range tables[0].Rows {
 		if len(row) != len(tables[0].Header) {
@@ -199,7 +199,7 @@ func TestLimitTable(t *testing.T) {
 func TestCharts(t *testing.T) {
 	files := testReport().charts("dir/chart.svg")
 	if len(files) != 2 {
-		t.Fatalf("There are %d files, want one for each number of API servers", len(files))
+		t.Fatalf("The report has %d charts, want one for each number of API servers", len(files))
 	}
 	for path, want := range map[string][]string{
 		"dir/chart.svg":             {"empty, 300 CRDs", "one API server", "265", "kube-controller-manager"},
@@ -220,9 +220,9 @@ func TestCharts(t *testing.T) {
 		}
 	}
 	if !strings.Contains(string(files["dir/chart.svg"]), fontFamily+similarFonts) {
-		t.Error("The chart names no fallback font")
+		t.Error("The chart specifies no fallback fonts")
 	}
 	if strings.Contains(string(files["dir/chart.svg"]), "20 pods") {
-		t.Error("A case with two API servers is in the chart of one")
+		t.Error("The chart for one API server contains a case with two API servers")
 	}
 }

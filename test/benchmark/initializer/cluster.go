@@ -42,12 +42,12 @@ type cluster struct {
 	admin   client.Client
 	user    kubernetes.Interface
 	manager *harness.Process
-	// kubeconfig is the kubeconfig of the initializers, and binary the path of this program.
+	// kubeconfig is the path of the initializers' kubeconfig, and binary is the path of this program.
 	kubeconfig, binary string
 	version            string
-	// created and started count namespaces and processes, for their names.
+	// created and started count namespaces and processes, to name them.
 	created, started int
-	// settling is the time that initializers run before the measurement.
+	// settling is the time for which initializers run before the measurement.
 	settling time.Duration
 }
 
@@ -160,14 +160,14 @@ func (c *cluster) register(ctx context.Context, names []string) error {
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("the list is not injected: %w; last output of the manager: %s",
+			return fmt.Errorf("the pending list was not injected: %w; last output of the manager: %s",
 				errors.Join(ctx.Err(), err), c.manager.LastOutput())
 		case <-time.After(pollInterval):
 		}
 	}
 }
 
-// way is how the initializers of a chain are implemented and run.
+// way defines how the initializers of a chain are implemented, and whether each has its own process.
 type way struct {
 	how   string
 	apart bool
@@ -175,12 +175,12 @@ type way struct {
 
 func (w way) String() string {
 	if w.apart {
-		return w.how + ", a process each"
+		return w.how + ", separate processes"
 	}
 	return w.how + ", one process"
 }
 
-// chain holds the processes that run the initializers of a chain.
+// chain contains the processes that run the initializers of a chain.
 type chain []*harness.Process
 
 // serve starts the processes of a chain.
@@ -211,7 +211,7 @@ func (c chain) stop() error {
 	return errors.Join(errs...)
 }
 
-// cpu is the processor time that the processes have used so far; 0 if it is not available.
+// cpu returns the processor time that the processes have used so far, or 0 if it is not available.
 func (c chain) cpu() (time.Duration, error) {
 	var sum time.Duration
 	for _, process := range c {

@@ -1,20 +1,20 @@
 // Copyright The nslifecycle Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command initializer measures how much a no-op initializer adds to the time until
-// a namespace is ready, and how long many concurrent namespaces take (make bench-initializer).
+// Command initializer measures how much time a no-op initializer adds until a namespace is ready,
+// and how long the initialization of many concurrent namespaces takes (make bench-initializer).
 //
-// Chains of one, two, four and eight initializers run in four ways, in turn: with
-// pkg/initializer, all in one process or each in its own, and with
-// test/initializers, which uses client-go only, in the same two ways. So
-// a disturbance of the machine affects all of them. New processes are started for every
-// turn, and the measurement starts after a few seconds and a few namespaces.
+// The benchmark runs chains of one, two, four and eight initializers in four ways: with
+// pkg/initializer in one process or in separate processes, and with test/initializers, which uses
+// only client-go, in one process or in separate processes. The ways take turns, so that a
+// disturbance of the machine affects all of them. Every turn starts new processes, and the
+// measurement starts after a few seconds and a few namespaces.
 //
-// The client's clock counts: from before its POST until its watch delivers the namespace
-// without the label, and with the condition Initializing with status False. The first is the time
-// until users can write, the second the time until the manager has reported it. What one
-// initializer adds is the slope of the medians over the length of the chain, by least squares, so
-// the constant part, such as the POST, the watch and the manager's last write, is excluded.
+// The client measures two times from before its POST: until its watch delivers the namespace without
+// the label, and until the condition Initializing has status False. After the first time users can
+// write, and after the second time the manager has reported this. The time that one initializer adds
+// is the slope of the medians over the length of the chain, by least squares. This excludes the
+// constant part, such as the POST, the watch and the manager's last write.
 //
 // API server, etcd, manager, initializers and client share the machine, and etcd does not wait
 // for the disk unless --fsync is given.

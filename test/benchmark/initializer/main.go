@@ -52,7 +52,7 @@ func main() {
 	var opts options
 	opts.bind(flag.CommandLine)
 	flag.Parse()
-	// Log lines of client libraries would interrupt the tables.
+	// Otherwise, warnings of controller-runtime about a missing logger would interrupt the tables.
 	ctrl.SetLogger(klog.Background())
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

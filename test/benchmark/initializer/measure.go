@@ -21,8 +21,8 @@ const (
 const (
 	// warmUp is the number of namespaces that are initialized before the measurement.
 	warmUp = 5
-	// settling is the time that initializers run before the measurement. pkg/initializer reads
-	// namespaces twice if they were created up to a few seconds after its start.
+	// settling is the time for which initializers run before the measurement. pkg/initializer reads
+	// namespaces twice if they are created within a few seconds after its start.
 	settling = 7 * time.Second
 	// chainAtOnce is the length of the chain for namespaces that are created concurrently.
 	chainAtOnce = 3
@@ -33,8 +33,8 @@ var lengths = []int{1, 2, 4, 8}
 
 var ways = []way{{withLibrary, false}, {withClientGo, false}, {withLibrary, true}, {withClientGo, true}}
 
-// samples are the durations of one way and length.
-type samples struct{ open, ready []time.Duration }
+// samples contains the durations for one way and length.
+type samples struct{ writable, ready []time.Duration }
 
 // outcome is the result of a run.
 type outcome struct {
@@ -99,7 +99,7 @@ func measure(ctx context.Context, opts options) (result *outcome, err error) {
 	return result, nil
 }
 
-// with calls do after the warm-up, while a chain runs and is observed.
+// with starts a chain and its observer, and calls do after the warm-up.
 func (c *cluster) with(ctx context.Context, w way, length int, do func(*observer, chain) error) (err error) {
 	serving, err := c.serve(ctx, w, namesOf(length))
 	if err != nil {
@@ -137,7 +137,7 @@ func (r *outcome) measureChain(ctx context.Context, c *cluster, w way, length, c
 		}
 		taken := r.chains[w][length]
 		for _, timing := range namespaces {
-			taken.open = append(taken.open, timing.open.Sub(timing.requested))
+			taken.writable = append(taken.writable, timing.writable.Sub(timing.requested))
 			taken.ready = append(taken.ready, timing.ready.Sub(timing.requested))
 		}
 		return nil

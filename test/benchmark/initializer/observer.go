@@ -22,8 +22,8 @@ import (
 // timing holds the times at which a namespace was requested, became writable for users, and was
 // reported as initialized.
 type timing struct {
-	requested, open, ready time.Time
-	done                   chan struct{}
+	requested, writable, ready time.Time
+	done                       chan struct{}
 }
 
 // observer watches namespaces and records their timing.
@@ -51,7 +51,7 @@ func (c *cluster) observe(ctx context.Context) (*observer, error) {
 		err = errors.New("failed to list namespaces")
 	}
 	o.stop()
-	return nil, fmt.Errorf("watching namespaces: %w", err)
+	return nil, fmt.Errorf("failed to watch namespaces: %w", err)
 }
 
 func (o *observer) record(object any) {
@@ -66,8 +66,8 @@ func (o *observer) record(object any) {
 	if timing == nil || namespace.Labels[v1alpha1.LabelInitializing] != "" {
 		return
 	}
-	if timing.open.IsZero() {
-		timing.open = now
+	if timing.writable.IsZero() {
+		timing.writable = now
 	}
 	condition := nscondition.Find(namespace, v1alpha1.ConditionInitializing)
 	if condition == nil || condition.Status != corev1.ConditionFalse {
@@ -78,7 +78,7 @@ func (o *observer) record(object any) {
 	close(timing.done)
 }
 
-// expect returns the name and the timing of a namespace to be created.
+// expect returns the name of a namespace that the caller must create, and its timing.
 func (o *observer) expect() (string, *timing) {
 	o.lock.Lock()
 	defer o.lock.Unlock()
@@ -93,7 +93,7 @@ func (o *observer) create(ctx context.Context, name string, timing *timing) erro
 	created, err := o.cluster.user.CoreV1().Namespaces().Create(ctx,
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
 	if err != nil {
-		return fmt.Errorf("creating namespace %q: %w", name, err)
+		return fmt.Errorf("failed to create namespace %q: %w", name, err)
 	}
 	if created.Labels[v1alpha1.LabelInitializing] == "" {
 		return fmt.Errorf("namespace %q has no pending initializers", name)
@@ -127,8 +127,8 @@ func (o *observer) oneByOne(ctx context.Context, count int) ([]*timing, error) {
 	return timings, nil
 }
 
-// atOnce creates namespaces with concurrent requests, and returns the time until
-// the last one is ready.
+// atOnce creates namespaces with concurrent requests, and returns the time until the last namespace
+// is ready.
 func (o *observer) atOnce(ctx context.Context, count, clients int) (time.Duration, error) {
 	type expected struct {
 		name string

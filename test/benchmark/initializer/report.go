@@ -31,7 +31,7 @@ func slope(medians map[int]time.Duration) time.Duration {
 	return 0
 }
 
-// evaluate returns the goal and whether a duration has met it. Only pkg/initializer has goals.
+// evaluate returns the goal, and the result for a duration. Only pkg/initializer has goals.
 func evaluate(w way, took, goal time.Duration) (words, result string) {
 	words = "under " + harness.FormatDuration(goal)
 	switch {
@@ -46,19 +46,19 @@ func evaluate(w way, took, goal time.Duration) (words, result string) {
 // tables returns the report and the missed goals.
 func (r *outcome) tables() ([]harness.Table, []string) {
 	chains := harness.Table{
-		Title: "From creation until users are let in, and until Initializing=False, by the length of the chain: medians",
+		Title: "From creation until users can write, and until Initializing=False, by the length of the chain: medians",
 		Header: []string{
-			"Initializers", "1", "2", "4", "8", "Each adds until users are let in", "Each adds until Initializing=False",
+			"Initializers", "1", "2", "4", "8", "Each adds until users can write", "Each adds until Initializing=False",
 			"Goal", "Result",
 		},
-		Note: "Each adds: the slope of the medians over the length of the chain. The goal is for the longer of the two.",
+		Note: "Each adds: the slope of the medians over the length of the chain. The goal applies to the longer of the two.",
 	}
 	crowds := harness.Table{
 		Title: fmt.Sprintf("%d namespaces at once, through %d initializers, until all are Initializing=False",
 			r.atOnce, chainAtOnce),
 		Header: []string{"Initializers", "Median of the rounds", "Worst", "Processor time", "Goal", "Result"},
-		Note: "Processor time is that of the initializers, user and system: median of the rounds, on Linux only. " +
-			"The goal is for the worst round.",
+		Note: "Processor time is the user and system time of the initializers: median of the rounds, on Linux only. " +
+			"The goal applies to the worst round.",
 	}
 	var without []string
 	add := func(table *harness.Table, w way, took, goal time.Duration, cells ...string) {
@@ -69,15 +69,15 @@ func (r *outcome) tables() ([]harness.Table, []string) {
 		table.Rows = append(table.Rows, append(append([]string{w.String()}, cells...), words, result))
 	}
 	for _, w := range ways {
-		open, ready := map[int]time.Duration{}, map[int]time.Duration{}
+		writable, ready := map[int]time.Duration{}, map[int]time.Duration{}
 		var cells []string
 		for _, length := range lengths {
 			taken := r.chains[w][length]
-			open[length], ready[length] = harness.Median(taken.open), harness.Median(taken.ready)
-			cells = append(cells, harness.FormatDuration(open[length])+", "+harness.FormatDuration(ready[length]))
+			writable[length], ready[length] = harness.Median(taken.writable), harness.Median(taken.ready)
+			cells = append(cells, harness.FormatDuration(writable[length])+", "+harness.FormatDuration(ready[length]))
 		}
-		cells = append(cells, harness.FormatDuration(slope(open)), harness.FormatDuration(slope(ready)))
-		add(&chains, w, max(slope(open), slope(ready)), goalEach, cells...)
+		cells = append(cells, harness.FormatDuration(slope(writable)), harness.FormatDuration(slope(ready)))
+		add(&chains, w, max(slope(writable), slope(ready)), goalEach, cells...)
 		worst := slices.Max(r.crowds[w])
 		add(&crowds, w, worst, goalAtOnce, harness.FormatDuration(harness.Median(r.crowds[w])),
 			harness.FormatDuration(worst),

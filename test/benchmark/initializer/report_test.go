@@ -20,7 +20,7 @@ func TestSlope(t *testing.T) {
 		"one length": {map[int]time.Duration{4: 15 * ms}, 0},
 	} {
 		if got := slope(test.medians); (got - test.want).Abs() > time.Microsecond {
-			t.Errorf("%s: %s instead of %s", name, got, test.want)
+			t.Errorf("%s: the slope is %s, want %s", name, got, test.want)
 		}
 	}
 }
@@ -31,12 +31,12 @@ func TestEvaluate(t *testing.T) {
 		took   time.Duration
 		result string
 	}{
-		"under the goal":      {way{withLibrary, true}, goalEach - 1, met},
-		"as long as the goal": {way{withLibrary, true}, goalEach, missed},
-		"no goal":             {way{withClientGo, true}, goalEach, noGoal},
+		"under the goal":    {way{withLibrary, true}, goalEach - 1, met},
+		"equal to the goal": {way{withLibrary, true}, goalEach, missed},
+		"no goal":           {way{withClientGo, true}, goalEach, noGoal},
 	} {
 		if _, result := evaluate(test.way, test.took, goalEach); result != test.result {
-			t.Errorf("%s: %s instead of %s", name, result, test.result)
+			t.Errorf("%s: the result is %s, want %s", name, result, test.result)
 		}
 	}
 }

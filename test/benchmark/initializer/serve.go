@@ -17,7 +17,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/initializers"
 )
 
-// How an initializer is implemented.
+// The implementations of an initializer.
 const (
 	withLibrary  = "pkg/initializer"
 	withClientGo = "test/initializers"

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command plugin measures the duration of commands of the kubectl plugin: one that sends no
-// requests, and explain in a cluster with many types. It measures kubectl in turn with the plugin,
-// so a disturbance of the machine affects both.
+// requests, and explain in a cluster with many types. It runs kubectl and the plugin in turns, so
+// that a disturbance of the machine affects both.
 package main
 
 import (
@@ -32,7 +32,7 @@ import (
 const (
 	// stuck is a terminating namespace with a remaining object.
 	stuck = "stuck"
-	// exitBlocked is the exit status of explain if it has found a cause.
+	// exitBlocked is the exit status of explain if it finds a cause.
 	exitBlocked = 3
 )
 
@@ -178,7 +178,7 @@ func (l *line) measure(ctx context.Context) error {
 
 func tabulate(lines []*line) harness.Table {
 	table := harness.Table{
-		Title:  "How long a command takes",
+		Title:  "Duration of the commands",
 		Header: []string{"Command", "Median", "95th percentile", "Goal", "Result"},
 	}
 	for _, l := range lines {

@@ -33,7 +33,7 @@ const (
 func main() {
 	var address, dir string
 	flag.StringVar(&address, "listen-address", ":8080", "The address to listen on.")
-	flag.StringVar(&dir, "data-dir", "data", "The directory of the indices.")
+	flag.StringVar(&dir, "data-dir", "data", "The directory that contains the indices.")
 	flag.Parse()
 	if flag.NArg() > 0 {
 		fmt.Fprintln(flag.CommandLine.Output(), "index-server accepts no arguments.")
@@ -49,7 +49,7 @@ func main() {
 	}
 }
 
-// run serves until the context is canceled, and then completes the current requests.
+// run serves until the context is canceled, and then completes the active requests.
 func run(ctx context.Context, address, dir string) error {
 	log := zap.New()
 	store, err := indexserver.Open(dir)

@@ -35,10 +35,10 @@ type options struct {
 func main() {
 	var opts options
 	flag.StringVar(&opts.server, "index-server", "http://localhost:8080", "The URL of the index server.")
-	flag.DurationVar(&opts.timeout, "index-timeout", 5*time.Second, "The time-out of a request to the index server.")
+	flag.DurationVar(&opts.timeout, "index-timeout", 5*time.Second, "The timeout of each request to the index server.")
 	flag.BoolVar(&opts.leaderElect, "leader-elect", false, "Enable leader election.")
 	flag.StringVar(&opts.leaseNamespace, "leader-election-namespace", "",
-		"The namespace of the Lease. The default is the namespace of the Pod.")
+		"The namespace of the leader election Lease. The default is the namespace of the Pod.")
 	flag.StringVar(&opts.probeAddress, "health-probe-bind-address", "0",
 		"The address of the health probes; 0 disables them.")
 	flag.Parse()

@@ -42,7 +42,7 @@ func TestBillOfMaterialsContainsEachModule(t *testing.T) {
 	}
 	for _, name := range []string{"std", "github.com/google/go-containerregistry", "github.com/CycloneDX/cyclonedx-go"} {
 		if versions[name] == "" {
-			t.Errorf("%s is missing, or without a version, in %v", name, versions)
+			t.Errorf("%s has no version in %v", name, versions)
 		}
 	}
 	if bom.SpecVersion != "1.5" {
@@ -50,8 +50,8 @@ func TestBillOfMaterialsContainsEachModule(t *testing.T) {
 	}
 }
 
-// The linker flags contain the name of the package with the version as text: only this test
-// detects a renamed package.
+// The linker flags contain the path of the version package as text, so only this test detects a
+// renamed package.
 func TestBinaryPrintsItsVersion(t *testing.T) {
 	root, err := filepath.Abs("../../../..")
 	if err != nil {

@@ -17,12 +17,11 @@ import (
 // bomVersion is a version that all scanners support.
 const bomVersion = cyclonedx.SpecVersion1_5
 
-// Describe returns the software bill of materials of a Go binary, as a CycloneDX document in
-// JSON: the main module with the given version, the standard library and each
-// linked module.
+// Describe returns the software bill of materials of a Go binary, as a CycloneDX document in JSON:
+// the main module with the given version, the standard library and each linked module.
 //
-// It does not contain licenses and dependencies between modules, since the linker records
-// neither.
+// It contains neither licenses nor dependencies between modules, since the linker does not record
+// them.
 func Describe(path, version string, created time.Time) ([]byte, error) {
 	info, err := buildinfo.ReadFile(path)
 	if err != nil {
@@ -40,7 +39,7 @@ func Describe(path, version string, created time.Time) ([]byte, error) {
 	}
 
 	bom := cyclonedx.NewBOM()
-	// The serial number is omitted: it is optional and would have to be unique.
+	// The serial number is omitted: it is optional, and would have to be unique.
 	bom.Metadata = &cyclonedx.Metadata{Timestamp: created.Format(time.RFC3339), Component: &main}
 	bom.Components = &components
 	bom.Dependencies = &[]cyclonedx.Dependency{{Ref: main.BOMRef, Dependencies: &references}}
@@ -52,7 +51,7 @@ func Describe(path, version string, created time.Time) ([]byte, error) {
 	return document.Bytes(), nil
 }
 
-// used returns the compiled module: the replacement if go.mod has one.
+// used returns the module that was compiled: the replacement, if go.mod has one.
 func used(module *debug.Module) *debug.Module {
 	if module.Replace != nil {
 		return module.Replace

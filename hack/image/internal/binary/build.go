@@ -16,7 +16,7 @@ const versionPackage = "github.com/nslifecycle/nslifecycle/internal/version"
 
 // Build describes a build.
 type Build struct {
-	// Root is the directory of the main module, Package the path of the package in it.
+	// Root is the directory of the main module, and Package is the path of the package in it.
 	Root, Package string
 	// OS and Arch are the values of GOOS and GOARCH.
 	OS, Arch string
@@ -27,7 +27,7 @@ type Build struct {
 }
 
 // Run compiles and links the program without recording the state of version control: an untracked
-// file makes that state "modified", and a tarball of the sources has none.
+// file makes that state "modified", and a source tarball has no such state.
 func (b Build) Run(ctx context.Context) error {
 	ldflags := fmt.Sprintf("-s -w -X %[1]s.version=%[2]s -X %[1]s.revision=%[3]s", versionPackage, b.Version, b.Revision)
 	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags="+ldflags,

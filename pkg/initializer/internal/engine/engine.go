@@ -1,9 +1,9 @@
 // Copyright The nslifecycle Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package engine implements package initializer, so that package initializertest runs the same
-// code. It decides whose turn it is, and makes the two writes of an initializer: removing its name
-// from the pending list, and writing a failure result.
+// Package engine implements package initializer, so that package initializertest can run the same
+// code. It decides whether it is the initializer's turn, and implements the two writes by an
+// initializer: it removes the name from the pending list, or it sets a failure result.
 package engine
 
 import (
@@ -34,9 +34,9 @@ type Options struct {
 	// IsUnordered disables waiting for the initializer's turn.
 	IsUnordered bool
 	// Finalizer is the namespace finalizer that a Namespace must have before the first call; nil if
-	// none.
+	// there is none.
 	Finalizer *corev1.FinalizerName
-	// Fake is the client of a test that uses package initializertest; nil otherwise.
+	// Fake is the client in tests with package initializertest; nil otherwise.
 	Fake client.WithWatch
 }
 
@@ -60,7 +60,7 @@ type engine struct {
 	options Options
 }
 
-// NewHandler returns the handler of an initializer. The client must not have a cache.
+// NewHandler returns the handler for an initializer. The client must not read from a cache.
 func NewHandler(c client.Client, name string, call workrunner.Call, options Options) workrunner.Handler {
 	e := &engine{client: c, name: name, options: options}
 	handler := workrunner.Handler{
@@ -82,8 +82,8 @@ func NewHandler(c client.Client, name string, call workrunner.Call, options Opti
 	return handler
 }
 
-// isReserved reports whether a reason is reserved for the operator, which overwrites such
-// conditions.
+// isReserved reports whether a reason is reserved for the operator. The operator overwrites
+// conditions with such a reason.
 func isReserved(reason string) bool {
 	switch reason {
 	case v1alpha1.ReasonPending, v1alpha1.ReasonCompleted, v1alpha1.ReasonTimedOut, v1alpha1.ReasonDeregistered:
@@ -121,7 +121,7 @@ func (e *engine) finish(ctx context.Context, namespace *corev1.Namespace) (bool,
 	})
 }
 
-// fail writes a failure result, after which the operator deletes the Namespace.
+// fail sets a failure result. The operator then deletes the Namespace.
 func (e *engine) fail(ctx context.Context, namespace *corev1.Namespace, failed *workrunner.FailedError) (bool, error) {
 	return e.write(ctx, namespace, func(*corev1.Namespace) (operation, error) {
 		result, err := json.Marshal(metav1.Status{
@@ -132,7 +132,7 @@ func (e *engine) fail(ctx context.Context, namespace *corev1.Namespace, failed *
 	})
 }
 
-// operation is an operation of a JSON patch.
+// operation is an operation in a JSON patch.
 type operation struct {
 	Operation string `json:"op"`
 	Path      string `json:"path"`
@@ -143,9 +143,9 @@ func pathOf(annotation string) string {
 	return "/metadata/annotations/" + strings.ReplaceAll(annotation, "/", "~1")
 }
 
-// write changes a Namespace that still matches, with the precondition that its UID and its pending
-// list are those that were read. After a conflict it reads the Namespace and tries again. It
-// reports whether it wrote; it does not if the Namespace no longer matches.
+// write changes a Namespace that still matches. The preconditions are the UID and the pending list
+// that were read. After a conflict, write reads the Namespace and tries again. It reports whether
+// it has changed the Namespace, which is false if the Namespace no longer matches.
 func (e *engine) write(
 	ctx context.Context, namespace *corev1.Namespace, change func(*corev1.Namespace) (operation, error),
 ) (bool, error) {
@@ -166,7 +166,7 @@ func (e *engine) write(
 		if refreshErr := workrunner.Refresh(ctx, e.client, namespace); refreshErr != nil {
 			return false, refreshErr
 		}
-		// The precondition holds, so the API server rejected the patch for another reason.
+		// The preconditions are met, so the API server rejected the patch for another reason.
 		if apierrors.IsInvalid(err) && e.matches(namespace) &&
 			namespace.Annotations[v1alpha1.AnnotationPendingInitializers] == list {
 			return false, err
@@ -200,8 +200,8 @@ func (e *engine) patch(
 	return nil
 }
 
-// explainForbidden adds the required permissions to the error. RBAC and the guard policy return the
-// same status, so both are covered.
+// explainForbidden adds the required permissions to an error. Requests that RBAC or the guard
+// policy rejects have the same status, so the text covers both.
 func (e *engine) explainForbidden(ctx context.Context, namespace *corev1.Namespace, err error) error {
 	return fmt.Errorf("initializer %q is not allowed to update namespace %q: %w; "+
 		"it needs the verbs patch and %s on namespaces, granted by a ClusterRoleBinding; as an administrator run: %s",

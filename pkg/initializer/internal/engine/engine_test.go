@@ -38,7 +38,7 @@ const (
 
 var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// snapshot is a cache, which may be stale.
+// snapshot is a cache that can be stale.
 type snapshot struct {
 	client.Reader
 	namespace *corev1.Namespace
@@ -52,20 +52,20 @@ func (s *snapshot) Get(_ context.Context, key client.ObjectKey, object client.Ob
 	return nil
 }
 
-// fixture runs a reconciler with its own cache and API server.
+// fixture runs a reconciler with a fake cache and a fake API server.
 type fixture struct {
 	*workrunner.Reconciler
 	cache *snapshot
 	live  client.WithWatch
 	clock *clocktesting.FakePassiveClock
-	// requests are the requests to the API server except reads of Namespaces.
+	// requests are the requests to the API server, except requests that read Namespaces.
 	requests []string
 	reads    int
 	calls    int
-	// before is called before each patch of a Namespace with the number of the patch, starting at
-	// 1.
+	// before is called before each patch of a Namespace, with the number of the patch. The first
+	// number is 1.
 	before func(number int) error
-	// refuse returns the error of a write to a subresource.
+	// refuse returns the error with which a write to a subresource fails.
 	refuse func(subresource string) error
 }
 
@@ -185,7 +185,7 @@ func TestReconcile(t *testing.T) {
 	forbidden := apierrors.NewForbidden(corev1.Resource("namespaces"), "shop", errors.New("no"))
 
 	for name, test := range map[string]struct {
-		cached, live *corev1.Namespace // if live is nil, it equals cached
+		cached, live *corev1.Namespace // If live is nil, it is equal to cached.
 		isGone       bool
 		options      Options
 		call         workrunner.Call
@@ -295,7 +295,7 @@ func TestReconcile(t *testing.T) {
 			cached: waiting(me).Obj(), live: waiting(me).UID("another").Obj(), call: done,
 			wantCalls: 1, wantRequests: []string{finishing + "b.corp.com, replace pending-initializers="}, wantPending: me,
 		},
-		"invalid patch without conflict is published": {
+		"rejection of an invalid patch is published": {
 			cached: waiting(me).Obj(), call: done,
 			before: func(int) error {
 				return apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Namespace").GroupKind(), "shop", nil)
@@ -332,7 +332,7 @@ func TestReconcile(t *testing.T) {
 			wantCalls: 1, wantRequests: []string{status + "False Retrying: x" + strings.Repeat("é", 510) + "..."},
 			wantErr: []string{"é"}, wantPending: me,
 		},
-		"condition is up to date": {
+		"condition that is up to date is not written": {
 			cached: waiting(me).Condition(corev1.NamespaceCondition{
 				Type: me + "/Initialized", Status: corev1.ConditionFalse, Reason: "Retrying", Message: "no route to host",
 			}).Obj(),
@@ -357,7 +357,7 @@ func TestReconcile(t *testing.T) {
 		"not yet without duration and reason": {
 			cached: waiting(me).Obj(), call: returning(&workrunner.NotYetError{After: -1, Message: "soon"}),
 			wantCalls: 1, wantRequests: []string{status + "False Waiting: soon"},
-			wantAfter: workrunner.DefaultFirstBackoff, wantPending: me,
+			wantAfter: workrunner.DefaultOptions().Backoff.First, wantPending: me,
 		},
 		"permanent failure": {
 			cached: waiting(me).Obj(), call: returning(fmt.Errorf("preparing: %w", &workrunner.FailedError{Reason: "NoQuota", Message: "<none> left"})),
@@ -427,7 +427,7 @@ func TestReconcile(t *testing.T) {
 			cached: waiting(me).Obj(), live: waiting(me).UID("another").Obj(), options: Options{Finalizer: ptr.To(finalizerName)}, call: done,
 			wantRequests: []string{"finalize shop [search.example.com/index]"}, wantPending: me,
 		},
-		"opened before the finalizer is added": {
+		"initialized before the finalizer is added": {
 			cached: waiting(me).ResourceVersion("7").Obj(), live: waiting(me).Pending().Obj(),
 			options: Options{Finalizer: ptr.To(finalizerName)}, call: done,
 			wantRequests: []string{"finalize shop [search.example.com/index]"},
@@ -442,7 +442,7 @@ func TestReconcile(t *testing.T) {
 			b := newFixture(nil, live, test.options, test.call)
 			if cached := test.cached; cached != nil {
 				if test.live == nil && !test.isGone {
-					cached = b.namespace() // with its resource version
+					cached = b.namespace() // With the resource version.
 				}
 				b.cache.namespace = cached
 				b.Track(cached)
@@ -516,7 +516,7 @@ func TestOnlyTheWriteIsRetried(t *testing.T) {
 			}
 			_, err := b.reconcile()
 			g.Expect(err).NotTo(HaveOccurred())
-			// The cache is stale, and the Namespace is enqueued again.
+			// The cache is stale, and the Namespace is in the queue again.
 			_, err = b.reconcile()
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(b.calls).To(Equal(1))
@@ -564,7 +564,7 @@ func TestBackoffIsIndependentOfEvents(t *testing.T) {
 	_, err := b.reconcile()
 	g.Expect(err).NotTo(HaveOccurred())
 	broken = errors.New("down again")
-	// No task remains to be called again.
+	// No task remains, so the function is not called again.
 	_, err = b.reconcile()
 	g.Expect(err).To(MatchError(broken))
 	result, err := b.reconcile()
@@ -591,7 +591,7 @@ func TestCallIsCanceledWithoutMatch(t *testing.T) {
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(result).To(Equal(reconcile.Result{}))
 			g.Expect(b.requests).To(BeEmpty())
-			// No task remains that could be called again.
+			// No task remains, so the function is not called again.
 			_, err = b.reconcile()
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(b.calls).To(Equal(1))
@@ -621,7 +621,7 @@ func TestProgressOutsideACall(t *testing.T) {
 	_, err := b.reconcile()
 	g.Expect(err).NotTo(HaveOccurred())
 	workrunner.Progress(kept, "Late", "after the call")
-	workrunner.Progress(context.Background(), "Never", "in no call")
+	workrunner.Progress(context.Background(), "Never", "outside a call")
 	g.Expect(b.requests).To(HaveLen(1))
 }
 
@@ -639,7 +639,7 @@ func TestLastTransitionTime(t *testing.T) {
 	g.Expect(condition.LastTransitionTime.Time).To(BeTemporally("==", since.Time))
 }
 
-// After a forbidden write, the engine writes no condition for some time.
+// After a forbidden write, the reconciler publishes no conditions for a minute.
 func TestForbiddenConditionIsNotRetriedImmediately(t *testing.T) {
 	g := NewWithT(t)
 	b := newFixture(waiting(me).Obj(), waiting(me).Obj(), Options{}, returning(&workrunner.NotYetError{After: time.Second, Message: "soon"}))
@@ -659,7 +659,7 @@ func TestForbiddenConditionIsNotRetriedImmediately(t *testing.T) {
 	g.Expect(b.namespace().Status.Conditions).To(HaveLen(1))
 }
 
-// Without a condition, the operator reports the initializer as unresponsive.
+// The condition prevents the operator from reporting the initializer as unresponsive.
 func TestHeartbeat(t *testing.T) {
 	const status = "shop status of shop-uid: b.corp.com/Initialized=False "
 	pending := corev1.NamespaceCondition{
@@ -669,8 +669,8 @@ func TestHeartbeat(t *testing.T) {
 		namespace *corev1.Namespace
 		want      string
 	}{
-		"no condition":              {waiting(me).Obj(), "Working: " + workrunner.MessageWorking},
-		"condition of the operator": {waiting(me).Condition(pending).Obj(), "Working: " + workrunner.MessageWorking},
+		"no condition":                        {waiting(me).Obj(), "Working: " + workrunner.MessageWorking},
+		"condition that the operator has set": {waiting(me).Condition(pending).Obj(), "Working: " + workrunner.MessageWorking},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -718,7 +718,8 @@ func TestNoErrorIsTerminal(t *testing.T) {
 	g.Expect(errors.Is(err, reconcile.TerminalError(nil))).To(BeFalse())
 }
 
-// The previous leader may have handled a Namespace that the cache still shows as waiting.
+// A previous leader can already have handled a Namespace that is still waiting according to the
+// cache.
 func TestStaleCacheWindow(t *testing.T) {
 	finished := wrappers.MakeNamespace("shop").UID("shop-uid").Obj()
 	again := waiting(me).UID("another").Obj()

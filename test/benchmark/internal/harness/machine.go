@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// DescribeMachine returns what a reader needs to interpret the results. It contains nothing that
-// identifies the machine.
+// DescribeMachine returns facts about the machine that readers need to interpret the results. The
+// facts do not identify the machine.
 func DescribeMachine() []string {
 	facts := []string{
 		time.Now().UTC().Format("2006-01-02"),

@@ -18,18 +18,18 @@ import (
 // architecture that Go runs on.
 const clockTicks = 100
 
-// linux is the only supported operating system with such a /proc.
+// linux is the only supported operating system that provides these files in /proc.
 const linux = "linux"
 
-// processStat holds the fields of /proc/<pid>/stat that are used.
+// processStat contains the fields of /proc/<pid>/stat that the benchmarks use.
 type processStat struct {
 	name   string
 	parent int
 	cpu    time.Duration
 }
 
-// ReadCPU returns the processor time that a process has used so far, in user and in
-// kernel mode, or false if the operating system does not provide it.
+// ReadCPU returns the processor time that a process has used so far in user and kernel mode, or
+// false if the operating system does not provide it.
 func ReadCPU(pid int) (time.Duration, bool, error) {
 	if runtime.GOOS != linux {
 		return 0, false, nil
@@ -53,7 +53,7 @@ func FindChild(name string) (int, bool, error) {
 		return 0, false, err
 	}
 	for _, path := range paths {
-		// The process may have exited in the meantime.
+		// The process can have exited in the meantime.
 		text, err := os.ReadFile(path)
 		if err != nil {
 			continue
@@ -67,14 +67,14 @@ func FindChild(name string) (int, bool, error) {
 	return 0, false, fmt.Errorf("this process has no child named %s", name)
 }
 
-// parseStat parses the text of /proc/<pid>/stat. The name is in parentheses and may
-// contain anything, parentheses included.
+// parseStat parses the text of /proc/<pid>/stat. The name is in parentheses, and can itself contain
+// parentheses.
 func parseStat(text string) (processStat, error) {
 	start, end := strings.IndexByte(text, '('), strings.LastIndexByte(text, ')')
 	if start < 0 || end < start {
 		return processStat{}, fmt.Errorf("the process statistics %q contain no name", text)
 	}
-	// The state, field 3, is the first one here; see proc(5).
+	// The first of these fields is the state, which is field 3 in proc(5).
 	fields := strings.Fields(text[end+1:])
 	const parent, user, system = 4 - 3, 14 - 3, 15 - 3
 	if len(fields) <= system {

@@ -15,9 +15,9 @@ func TestParsePeakMemory(t *testing.T) {
 		want    int64
 		isError bool
 	}{
-		"as Linux writes it": {"Name:\tmanager\nVmPeak:\t 1294020 kB\nVmHWM:\t   67840 kB\nVmRSS:\t   60000 kB\n", 67840 << 10, false},
-		"missing":            {"Name:\tmanager\nVmRSS:\t   60000 kB\n", 0, true},
-		"no number":          {"VmHWM:\t   much kB\n", 0, true},
+		"a value":      {"Name:\tmanager\nVmPeak:\t 1294020 kB\nVmHWM:\t   67840 kB\nVmRSS:\t   60000 kB\n", 67840 << 10, false},
+		"missing":      {"Name:\tmanager\nVmRSS:\t   60000 kB\n", 0, true},
+		"not a number": {"VmHWM:\t   much kB\n", 0, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := parsePeakMemory(test.status)
@@ -35,11 +35,11 @@ func TestParseStat(t *testing.T) {
 		text, name string
 		isError    bool
 	}{
-		"as Linux writes it":       {"42 (kube-apiserver) S " + fields, "kube-apiserver", false},
-		"a name with parentheses":  {"42 (a) S (b)) R " + fields, "a) S (b)", false},
-		"no name":                  {"42 S " + fields, "", true},
-		"cut off":                  {"42 (etcd) S 77 1 1", "", true},
-		"something else in fields": {"42 (etcd) S 77 1 1 0 -1 4194560 1 2 3 4 many 125 9", "", true},
+		"a process":               {"42 (kube-apiserver) S " + fields, "kube-apiserver", false},
+		"a name with parentheses": {"42 (a) S (b)) R " + fields, "a) S (b)", false},
+		"no name":                 {"42 S " + fields, "", true},
+		"too few fields":          {"42 (etcd) S 77 1 1", "", true},
+		"not a number":            {"42 (etcd) S 77 1 1 0 -1 4194560 1 2 3 4 many 125 9", "", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := parseStat(test.text)

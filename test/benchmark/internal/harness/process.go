@@ -21,13 +21,13 @@ import (
 // stopTimeout is the maximum time for a process to exit after an interrupt.
 const stopTimeout = 15 * time.Second
 
-// Process is a child process whose output goes to a file.
+// Process is a child process that writes its output to a file.
 type Process struct {
 	name    string
 	command *exec.Cmd
 	cancel  context.CancelFunc
 	log     string
-	// exited is closed when the process has exited; err is set before that.
+	// exited is closed when the process exits; err is then its exit error, or nil.
 	exited chan struct{}
 	err    error
 	stop   sync.Once
@@ -42,8 +42,8 @@ func BuildManager(ctx context.Context, dir string) (string, error) {
 	return path, nil
 }
 
-// StartProcess runs a program until Stop is called or the context is cancelled, and then
-// interrupts it. Its name is used in messages.
+// StartProcess starts a program. The program is interrupted when Stop is called or the context is
+// cancelled. Messages contain the given name.
 func StartProcess(ctx context.Context, name, log, binary string, args ...string) (*Process, error) {
 	output, err := os.Create(log)
 	if err != nil {
@@ -71,8 +71,7 @@ func StartProcess(ctx context.Context, name, log, binary string, args ...string)
 	return p, nil
 }
 
-// Stop stops the process. It may be called more than once; only the first call returns
-// an error.
+// Stop stops the process. It can be called more than once, but only the first call returns an error.
 func (p *Process) Stop() error {
 	if p == nil {
 		return nil
@@ -88,8 +87,7 @@ func (p *Process) Stop() error {
 	return err
 }
 
-// wasInterrupted reports whether a process without a handler for interrupts was terminated by
-// one.
+// wasInterrupted reports whether an interrupt terminated a process that does not handle interrupts.
 func wasInterrupted(err error) bool {
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) {
@@ -99,21 +97,21 @@ func wasInterrupted(err error) bool {
 	return isStatus && status.Signaled() && status.Signal() == syscall.SIGINT
 }
 
-// Exited returns a channel that is closed when the process has exited.
+// Exited returns a channel that is closed when the process exits.
 func (p *Process) Exited() <-chan struct{} { return p.exited }
 
 // LastOutput returns the end of the log.
 func (p *Process) LastOutput() string {
 	log, err := os.ReadFile(p.log)
 	if err != nil {
-		return "nothing"
+		return "not available"
 	}
 	const most = 2000
 	return string(bytes.TrimSpace(log[max(0, len(log)-most):]))
 }
 
-// PeakMemory returns the peak resident memory of the process so far, in bytes,
-// or false if the operating system does not provide it.
+// PeakMemory returns the peak resident memory of the process in bytes, or false if the operating
+// system does not provide it.
 func (p *Process) PeakMemory() (int64, bool, error) {
 	peak, ok, err := readPeakMemory(p.command.Process.Pid)
 	if err != nil {
@@ -122,8 +120,8 @@ func (p *Process) PeakMemory() (int64, bool, error) {
 	return peak, ok, err
 }
 
-// CPU returns the processor time that the process has used so far, or false if the
-// operating system does not provide it.
+// CPU returns the processor time that the process has used so far, or false if the operating system
+// does not provide it.
 func (p *Process) CPU() (time.Duration, bool, error) {
 	used, ok, err := ReadCPU(p.command.Process.Pid)
 	if err != nil {

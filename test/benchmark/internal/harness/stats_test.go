@@ -16,16 +16,16 @@ func TestPercentile(t *testing.T) {
 		share   float64
 		want    float64
 	}{
-		"no samples":                 {nil, 0.5, 0},
-		"one sample":                 {[]float64{7}, 0.95, 7},
-		"the middle of three":        {[]float64{9, 1, 5}, 0.5, 5},
-		"between the middle of four": {[]float64{4, 1, 3, 2}, 0.5, 2.5},
-		"the smallest":               {[]float64{3, 1, 2}, 0, 1},
-		"the largest":                {[]float64{3, 1, 2}, 1, 3},
-		"95% of 0 to 100":            {seq(101), 0.95, 95},
-		"95% between two samples":    {[]float64{0, 10}, 0.95, 9.5},
-		"an outlier moves no median": {[]float64{1, 2, 3, 4, 1e9}, 0.5, 3},
-		"equal samples":              {[]float64{2, 2, 2, 2}, 0.3, 2},
+		"no samples":              {nil, 0.5, 0},
+		"one sample":              {[]float64{7}, 0.95, 7},
+		"median of three":         {[]float64{9, 1, 5}, 0.5, 5},
+		"median of four":          {[]float64{4, 1, 3, 2}, 0.5, 2.5},
+		"the smallest":            {[]float64{3, 1, 2}, 0, 1},
+		"the largest":             {[]float64{3, 1, 2}, 1, 3},
+		"95% of 0 to 100":         {seq(101), 0.95, 95},
+		"95% between two samples": {[]float64{0, 10}, 0.95, 9.5},
+		"median with an outlier":  {[]float64{1, 2, 3, 4, 1e9}, 0.5, 3},
+		"equal samples":           {[]float64{2, 2, 2, 2}, 0.3, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			before := slices.Clone(test.samples)
@@ -45,7 +45,7 @@ func TestMedianOfDurations(t *testing.T) {
 	}
 }
 
-// seq returns 0 to count-1, the largest first.
+// seq returns the numbers from count-1 down to 0.
 func seq(count int) []float64 {
 	values := make([]float64, 0, count)
 	for i := range count {

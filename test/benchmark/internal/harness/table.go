@@ -10,7 +10,7 @@ import (
 	"unicode/utf8"
 )
 
-// Table is a table of the report, in either format.
+// Table is a table of a report.
 type Table struct {
 	Title  string
 	Header []string
@@ -78,7 +78,8 @@ func (t Table) widths() []int {
 	return widths
 }
 
-// FormatDuration formats three significant digits, and at most hundredths of a millisecond.
+// FormatDuration formats a duration with three significant digits, but at most two decimals of a
+// millisecond.
 func FormatDuration(duration time.Duration) string {
 	// Avoid "-0.00 ms".
 	if duration <= -5*time.Microsecond {

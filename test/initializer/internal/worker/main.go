@@ -1,9 +1,9 @@
 // Copyright The nslifecycle Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command worker is an initializer in a separate process, for tests that kill it. It creates a
-// ConfigMap in each namespace, and writes a log that remains after it is killed. It can also kill
-// itself at a given point of its work.
+// Command worker is an initializer that runs in a separate process, so that tests can kill it. It
+// creates a ConfigMap in each namespace, and writes an event log that remains after the process is
+// killed. It can also kill itself at a given point.
 package main
 
 import (
@@ -33,7 +33,7 @@ import (
 type eventLog struct{ file *os.File }
 
 func (d eventLog) write(format string, args ...any) {
-	// A single write, so that lines of several processes are not interleaved.
+	// The line is written at once, so that lines from several processes are not interleaved.
 	_, err := fmt.Fprintf(d.file, "%d "+format+"\n", append([]any{os.Getpid()}, args...)...)
 	if err == nil {
 		err = d.file.Sync()
@@ -43,7 +43,8 @@ func (d eventLog) write(format string, args ...any) {
 	}
 }
 
-// stop is the point at which the process kills itself, when it is reached for the n-th time.
+// stop describes the point at which the process kills itself: when it reaches the point for the
+// n-th time.
 type stop struct {
 	point    string
 	left     atomic.Int64
@@ -58,7 +59,7 @@ func (s *stop) at(point string) {
 	}
 }
 
-// wrap stops before or after the patch of a namespace.
+// wrap returns a transport that kills the process before or after a patch of a namespace.
 func (s *stop) wrap(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(request *http.Request) (*http.Response, error) {
 		isPatch := request.Method == http.MethodPatch &&
@@ -83,13 +84,13 @@ func main() {
 	var name, path, stopAt, election string
 	var stopAfter int64
 	var isUnordered bool
-	flag.StringVar(&name, "name", "", "The initializer's name.")
-	flag.StringVar(&path, "event-log", "", "The log file.")
-	flag.StringVar(&stopAt, "stop-at", "", "The point at which to kill itself: before-work, after-work, before-return, "+
+	flag.StringVar(&name, "name", "", "The name of the initializer.")
+	flag.StringVar(&path, "event-log", "", "The path of the event log.")
+	flag.StringVar(&stopAt, "stop-at", "", "The point at which the process kills itself: before-work, after-work, before-return, "+
 		"before-patch or after-patch.")
-	flag.Int64Var(&stopAfter, "stop-after", 1, "The number of times that the point must be reached.")
+	flag.Int64Var(&stopAfter, "stop-after", 1, "How often the process must reach the point before it kills itself.")
 	flag.StringVar(&election, "elect-in", "", "The namespace in which to elect a leader; none if empty.")
-	flag.BoolVar(&isUnordered, "unordered", false, "Do not wait for the turn.")
+	flag.BoolVar(&isUnordered, "unordered", false, "Do not wait for the initializer's turn.")
 	flag.Parse()
 	ctrl.SetLogger(zap.New(zap.UseDevMode(true)))
 	if err := run(name, path, election, isUnordered, stopAt, stopAfter); err != nil {
@@ -120,7 +121,7 @@ func run(name, path, election string, isUnordered bool, stopAt string, stopAfter
 		Metrics:          metricsserver.Options{BindAddress: "0"},
 		LeaderElection:   election != "",
 		LeaderElectionID: name, LeaderElectionNamespace: election,
-		// Short durations speed up the failover.
+		// The durations are short, so that the failover is fast.
 		LeaseDuration: duration(3 * time.Second), RenewDeadline: duration(2 * time.Second),
 		RetryPeriod: duration(200 * time.Millisecond),
 	})

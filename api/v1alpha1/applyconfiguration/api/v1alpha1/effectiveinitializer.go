@@ -20,9 +20,9 @@ type EffectiveInitializerApplyConfiguration struct {
 	// configuration is the name of the first NamespaceInitializerConfiguration that registers the
 	// initializer.
 	Configuration *string `json:"configuration,omitempty"`
-	// inForceSince is the time from which new Namespaces get this initializer. It is set only if
+	// inForceSince is the time since which new Namespaces get this initializer. It is set only if
 	// the operator, instead of the API server, adds initializers to Namespaces (config/compat). A
-	// Namespace that was created before does not get the initializer.
+	// Namespace that was created before that time does not get the initializer.
 	InForceSince                          *v1.Time `json:"inForceSince,omitempty"`
 	InitializerSettingsApplyConfiguration `json:""`
 }

@@ -12,27 +12,28 @@ import (
 // InitializerSettingsApplyConfiguration represents a declarative configuration of the InitializerSettings type for use
 // with apply.
 //
-// InitializerSettings are the optional settings of an initializer. The default is the behavior of
-// the Namespace Initializer KEP: every new Namespace waits for the initializer without a time
-// limit. If several configurations register an initializer, the settings of the first one apply.
+// InitializerSettings are the optional settings of an initializer. The defaults are the behavior
+// that the Namespace Initializer KEP describes: every new Namespace waits for the initializer
+// without a time limit. If several configurations register an initializer, the settings in the
+// first one apply.
 type InitializerSettingsApplyConfiguration struct {
-	// timeoutSeconds is the time in seconds that a Namespace waits for the initializer from the
-	// beginning of its turn. After that failurePolicy applies. The time starts when the operator
-	// observes the turn, so the wait can be longer but not shorter. A change of timeoutSeconds also
-	// applies to waiting Namespaces; if it was not set before, the time starts when the operator
-	// observes the change. The default is no limit.
+	// timeoutSeconds is the time in seconds that a Namespace waits for the initializer, counted from
+	// the start of the initializer's turn. After this time, failurePolicy applies. The time starts
+	// when the operator observes the turn, so the Namespace can wait longer, but not shorter. A change
+	// of timeoutSeconds also applies to waiting Namespaces; if it was not set before, the time starts
+	// when the operator observes the change. The default is no limit.
 	TimeoutSeconds *int32 `json:"timeoutSeconds,omitempty"`
 	// failurePolicy specifies what happens when the initializer times out. "Fail", the default,
 	// fails the initialization: the Namespace gets a failure result and is deleted. "Ignore" skips
-	// the initializer, and reports it in a condition and an Event.
+	// the initializer, and the operator reports this in a condition and an Event.
 	FailurePolicy *apiv1alpha1.InitializerFailurePolicy `json:"failurePolicy,omitempty"`
-	// finalizer is a namespace finalizer, such as "search.example.com/index". Every Namespace that
-	// gets the initializer has it in spec.finalizers from its creation, and is not deleted until
-	// the controller that is responsible for it removes it.
+	// finalizer is a namespace finalizer, such as "search.example.com/index". It is added to
+	// spec.finalizers of every Namespace that gets the initializer when the Namespace is created. The
+	// Namespace is not deleted until the controller responsible for the finalizer removes it.
 	Finalizer *string `json:"finalizer,omitempty"`
-	// namespaceSelector limits the initializer to Namespaces whose labels match in the create
-	// request. Users choose the labels of Namespaces that they create, so a selector does not
-	// enforce anything. The default is every new Namespace.
+	// namespaceSelector limits the initializer to Namespaces whose labels in the create request match.
+	// Users choose the labels of the Namespaces that they create, so a selector does not enforce
+	// anything. The default selects every new Namespace.
 	NamespaceSelector *NamespaceSelectorApplyConfiguration `json:"namespaceSelector,omitempty"`
 }
 

@@ -14,9 +14,9 @@ import (
 //
 // NamespaceInitializer registers a controller that prepares new Namespaces.
 type NamespaceInitializerApplyConfiguration struct {
-	// name identifies the initializer in the list of pending initializers of a Namespace. It is
-	// fully qualified: at least three dot-separated DNS labels, such as "quota.policy.example.com",
-	// that end with a domain of the initializer's author.
+	// name identifies the initializer in the list of pending initializers of a Namespace. It must be
+	// fully qualified, with at least three dot-separated DNS labels, and must end with a domain that
+	// the author of the initializer owns. Example: "quota.policy.example.com".
 	Name                                  *string `json:"name,omitempty"`
 	InitializerSettingsApplyConfiguration `json:""`
 }

@@ -21,14 +21,14 @@ import (
 // afterwards waits for them; existing Namespaces are not affected.
 //
 // The initializers of all configurations are merged into one list: configurations are sorted by
-// name, the order inside a configuration is kept, and only the first entry for an initializer
-// counts (Namespace Initializer KEP, "Core Kubernetes Changes").
+// name, and the order within each configuration is preserved. Only the first entry for each
+// initializer is used (Namespace Initializer KEP, "Core Kubernetes Changes").
 type NamespaceInitializerConfigurationApplyConfiguration struct {
 	v1.TypeMetaApplyConfiguration `json:""`
 	// metadata is the standard object metadata.
 	*v1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`
 	// initializers are the initializers that every new Namespace waits for, in the order in which
-	// they run. An empty list registers nothing.
+	// they run. An empty list registers no initializers.
 	Initializers []NamespaceInitializerApplyConfiguration `json:"initializers,omitempty"`
 	// status is the observed state of the configuration.
 	Status *NamespaceInitializerConfigurationStatusApplyConfiguration `json:"status,omitempty"`

@@ -17,20 +17,20 @@ import (
 // NamespaceInitializerSetApplyConfiguration represents a declarative configuration of the NamespaceInitializerSet type for use
 // with apply.
 //
-// NamespaceInitializerSet is the merged list of the initializers of all configurations, which an
-// admission policy reads when a Namespace is created. There is one object, named "effective". The
-// operator writes it; to register initializers, create a NamespaceInitializerConfiguration.
+// NamespaceInitializerSet is the merged list of the initializers of all configurations. An
+// admission policy reads it when a Namespace is created. There is one object, named "effective",
+// which the operator writes. To register initializers, create a NamespaceInitializerConfiguration.
 //
 // It is a custom resource instead of a ConfigMap because the API server does not restart its
-// informer for built-in parameter kinds after a policy is deleted and recreated.
+// informer for a built-in parameter kind after a policy is deleted and recreated.
 type NamespaceInitializerSetApplyConfiguration struct {
 	v1.TypeMetaApplyConfiguration `json:""`
 	// metadata is the standard object metadata.
 	*v1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`
 	// initializers is the merged list, in order.
 	Initializers []EffectiveInitializerApplyConfiguration `json:"initializers,omitempty"`
-	// systemNamespace is the namespace of the operator. It never waits for initializers, so that
-	// the operator can always be installed.
+	// systemNamespace is the namespace of the operator. This namespace never waits for initializers,
+	// so that the operator can always be installed.
 	SystemNamespace *string `json:"systemNamespace,omitempty"`
 }
 

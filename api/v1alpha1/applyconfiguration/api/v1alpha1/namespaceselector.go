@@ -13,10 +13,10 @@ import (
 // with apply.
 //
 // NamespaceSelector selects Namespaces by their labels, like metav1.LabelSelector. All requirements
-// must be met. An empty selector selects every Namespace. Its size is limited because it is
-// evaluated at admission.
+// must be met. An empty selector selects every Namespace. The size of a selector is limited because
+// it is evaluated at admission.
 type NamespaceSelectorApplyConfiguration struct {
-	// matchLabels are labels with the values that the Namespace must have.
+	// matchLabels are the labels that the Namespace must have, with their values.
 	MatchLabels map[string]apiv1alpha1.LabelValue `json:"matchLabels,omitempty"`
 	// matchExpressions are additional requirements.
 	MatchExpressions []NamespaceSelectorRequirementApplyConfiguration `json:"matchExpressions,omitempty"`

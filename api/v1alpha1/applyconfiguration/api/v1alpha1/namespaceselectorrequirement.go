@@ -19,8 +19,8 @@ type NamespaceSelectorRequirementApplyConfiguration struct {
 	Key *string `json:"key,omitempty"`
 	// operator is the relation between the label and the values.
 	Operator *v1.LabelSelectorOperator `json:"operator,omitempty"`
-	// values are the values for the operators In and NotIn. A Namespace without the label meets
-	// NotIn.
+	// values are the values for the operators In and NotIn. NotIn also matches Namespaces without the
+	// label.
 	Values []apiv1alpha1.LabelValue `json:"values,omitempty"`
 }
 
