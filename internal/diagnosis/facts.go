@@ -244,6 +244,9 @@ type Policy struct {
 	IsGate bool
 }
 
+// SourcePrefixEvent is the start of the Source of a ReportedError that is an Event.
+const SourcePrefixEvent = "Event "
+
 // ReportedError is a condition or an Event about an object.
 type ReportedError struct {
 	Type resourcetypes.Type

@@ -15,6 +15,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
 	"github.com/nslifecycle/nslifecycle/internal/resourcetypes"
@@ -53,20 +54,18 @@ func (c *collection) readCRDNames(ctx context.Context) {
 
 // readCRDs reads the CustomResourceDefinitions of the content.
 func (c *collection) readCRDs(ctx context.Context) {
-	var reads []func()
+	var names []string
 	for _, content := range c.facts.Content {
-		name := content.Type.String()
-		if !slices.Contains(c.facts.CRDNames, name) || len(reads) == maxCRDs {
-			continue
+		if name := content.Type.String(); slices.Contains(c.facts.CRDNames, name) && len(names) < maxCRDs {
+			names = append(names, name)
 		}
-		reads = append(reads, func() {
-			list := &apiextensionsv1.CustomResourceDefinitionList{}
-			if c.list(ctx, diagnosis.SourceCRDs, list, named(name)) {
-				c.update(func(facts *diagnosis.Facts) { facts.CRDs = append(facts.CRDs, list.Items...) })
-			}
-		})
 	}
-	inParallel(reads...)
+	inParallel(names, func(name string) {
+		list := &apiextensionsv1.CustomResourceDefinitionList{}
+		if c.list(ctx, diagnosis.SourceCRDs, list, named(name)) {
+			c.update(func(facts *diagnosis.Facts) { facts.CRDs = append(facts.CRDs, list.Items...) })
+		}
+	})
 	c.update(func(facts *diagnosis.Facts) {
 		slices.SortFunc(facts.CRDs, func(a, b apiextensionsv1.CustomResourceDefinition) int {
 			return strings.Compare(a.Name, b.Name)
@@ -88,9 +87,7 @@ func (c *collection) readContent(ctx context.Context) {
 		case diagnosis.IsMissingPermission(content.Err):
 			c.addFailure(diagnosis.Source(content.Type.String()), name, content.Err)
 		case !isFromAPIServer(content.Err):
-			c.addUnread(diagnosis.Unread{
-				Source: diagnosis.SourceContent, Why: diagnosis.OneLine(content.Err.Error()),
-			})
+			c.addUnread(diagnosis.SourceContent, diagnosis.OneLine(content.Err.Error()))
 		}
 	}
 	c.facts.Content = contents
@@ -128,14 +125,13 @@ func (c *collection) readProgress(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, responseTimeout)
 	defer cancel()
 	second := resourcetypes.List(ctx, c.metadata, facts.Namespace.Name, listed, maxListed)
-	c.update(func(facts *diagnosis.Facts) {
-		facts.Progress = computeProgress(facts.Content, second)
-		for _, content := range second {
-			if content.Err != nil {
-				facts.Unread = append(facts.Unread, secondListFailed(content.Type, content.Err))
-			}
+	c.update(func(facts *diagnosis.Facts) { facts.Progress = computeProgress(facts.Content, second) })
+	for _, content := range second {
+		if content.Err != nil {
+			c.addUnread(diagnosis.SourceContent,
+				fmt.Sprintf(unreadSecondList, content.Type, diagnosis.OneLine(content.Err.Error())))
 		}
-	})
+	}
 }
 
 // hasContent reports whether objects of a type remain.
@@ -150,29 +146,27 @@ func (c *collection) readPods(ctx context.Context) {
 	isPod := func(of resourcetypes.Type) bool { return of.GroupResource() == diagnosis.PodResource }
 	list := &corev1.PodList{}
 	if !c.hasContent(isPod) ||
-		!c.list(ctx, diagnosis.SourcePods, list, inNamespace(c.facts.Namespace.Name), atMost(maxListed)) {
+		!c.list(ctx, diagnosis.SourcePods, list, client.InNamespace(c.facts.Namespace.Name), client.Limit(maxListed)) {
 		return
 	}
-	var reads []func()
-	var seen []string
+	var names []string
 	for i := range list.Items {
-		node := list.Items[i].Spec.NodeName
-		if node == "" || slices.Contains(seen, node) {
+		name := list.Items[i].Spec.NodeName
+		if name == "" || slices.Contains(names, name) {
 			continue
 		}
-		if len(seen) == maxNodes {
-			c.addUnread(diagnosis.Unread{Source: diagnosis.SourceNodes, Why: fmt.Sprintf(unreadTooManyNodes, maxNodes)})
+		if len(names) == maxNodes {
+			c.addUnread(diagnosis.SourceNodes, fmt.Sprintf(unreadTooManyNodes, maxNodes))
 			break
 		}
-		seen = append(seen, node)
-		reads = append(reads, func() {
-			nodes := &corev1.NodeList{}
-			if c.list(ctx, diagnosis.SourceNodes, nodes, named(node)) {
-				c.update(func(facts *diagnosis.Facts) { facts.Nodes = append(facts.Nodes, nodes.Items...) })
-			}
-		})
+		names = append(names, name)
 	}
-	inParallel(reads...)
+	inParallel(names, func(name string) {
+		nodes := &corev1.NodeList{}
+		if c.list(ctx, diagnosis.SourceNodes, nodes, named(name)) {
+			c.update(func(facts *diagnosis.Facts) { facts.Nodes = append(facts.Nodes, nodes.Items...) })
+		}
+	})
 	c.update(func(facts *diagnosis.Facts) {
 		facts.Pods = list.Items
 		slices.SortFunc(facts.Nodes, func(a, b corev1.Node) int { return strings.Compare(a.Name, b.Name) })

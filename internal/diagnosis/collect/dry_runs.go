@@ -28,39 +28,33 @@ const (
 // errNoPatchPermission replaces the response to a patch that is not sent.
 var errNoPatchPermission = errors.New("permission to patch is missing")
 
+// dryRunRequest is a request to delete an object, or to remove one of its finalizers.
+type dryRunRequest struct {
+	diagnosis.RemainingObject
+	verb, finalizer string
+}
+
 // makeDryRuns makes dry runs of the deletion of objects that are not being deleted, and of the removal
 // of the finalizers of objects that are.
 func (c *collection) makeDryRuns(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, responseTimeout)
 	defer cancel()
-	var deletions []diagnosis.RemainingObject
-	var removals []removal
-	c.update(func(facts *diagnosis.Facts) {
-		deletions, removals = chooseDeletions(facts), chooseRemovals(facts)
-	})
-	var requests []func()
-	for _, object := range deletions {
-		requests = append(requests, func() {
-			c.addDryRun(diagnosis.DryRun{
-				Verb: diagnosis.VerbDelete, Type: object.Type, Name: object.Name, Err: c.dryRunner.delete(ctx, object),
-			})
-		})
-	}
-	for _, chosen := range removals {
+	var requests []dryRunRequest
+	c.update(func(facts *diagnosis.Facts) { requests = append(chooseDeletions(facts), chooseRemovals(facts)...) })
+	inParallel(requests, func(request dryRunRequest) {
 		dryRun := diagnosis.DryRun{
-			Verb: diagnosis.VerbPatch, Type: chosen.Type, Name: chosen.Name, Finalizer: chosen.finalizer,
-			Err: errNoPatchPermission,
+			Verb: request.verb, Type: request.Type, Name: request.Name, Finalizer: request.finalizer,
 		}
-		if c.WithoutPatches {
-			c.addDryRun(dryRun)
-			continue
+		switch {
+		case request.verb == diagnosis.VerbDelete:
+			dryRun.Err = c.dryRunDeletion(ctx, request.RemainingObject)
+		case c.WithoutPatches:
+			dryRun.Err = errNoPatchPermission
+		default:
+			dryRun.Err = c.dryRunRemoval(ctx, request.RemainingObject, request.finalizer)
 		}
-		requests = append(requests, func() {
-			dryRun.Err = c.dryRunner.removeFinalizer(ctx, chosen.RemainingObject, chosen.finalizer)
-			c.addDryRun(dryRun)
-		})
-	}
-	inParallel(requests...)
+		c.addDryRun(dryRun)
+	})
 	c.update(func(facts *diagnosis.Facts) {
 		slices.SortFunc(facts.DryRuns, func(a, b diagnosis.DryRun) int {
 			return cmp.Or(strings.Compare(a.Verb, b.Verb), strings.Compare(a.Type.String(), b.Type.String()),
@@ -73,9 +67,7 @@ func (c *collection) makeDryRuns(ctx context.Context) {
 // changed or deleted, or permission is missing.
 func (c *collection) addDryRun(dryRun diagnosis.DryRun) {
 	unread := func(format string, last any) {
-		c.addUnread(diagnosis.Unread{
-			Source: diagnosis.SourceDryRuns, Why: fmt.Sprintf(format, dryRun.Verb, dryRun.Type, last),
-		})
+		c.addUnread(diagnosis.SourceDryRuns, fmt.Sprintf(format, dryRun.Verb, dryRun.Type, last))
 	}
 	switch err := dryRun.Err; {
 	case err != nil && (diagnosis.IsMissingPermission(err) || errors.Is(err, errNoPatchPermission)):
@@ -105,7 +97,7 @@ func supportsDryRun(facts *diagnosis.Facts, group string) bool {
 
 // chooseDeletions returns a few objects that are not being deleted, those that the condition of the
 // Namespace names first.
-func chooseDeletions(facts *diagnosis.Facts) []diagnosis.RemainingObject {
+func chooseDeletions(facts *diagnosis.Facts) []dryRunRequest {
 	failure := facts.ConditionMessage(corev1.NamespaceDeletionContentFailure)
 	var candidates []diagnosis.RemainingObject
 	for _, object := range facts.RemainingObjects() {
@@ -121,26 +113,20 @@ func chooseDeletions(facts *diagnosis.Facts) []diagnosis.RemainingObject {
 		return 1
 	}
 	slices.SortStableFunc(candidates, func(a, b diagnosis.RemainingObject) int { return cmp.Compare(rank(a), rank(b)) })
-	var chosen []diagnosis.RemainingObject
+	var chosen []dryRunRequest
 	counts := map[schema.GroupResource]int{}
 	for _, object := range candidates {
 		resource := object.GroupResource()
 		if counts[resource]++; counts[resource] <= maxDryRunsPerType && len(chosen) < maxDryRuns {
-			chosen = append(chosen, object)
+			chosen = append(chosen, dryRunRequest{object, diagnosis.VerbDelete, ""})
 		}
 	}
 	return chosen
 }
 
-// removal is a finalizer of an object.
-type removal struct {
-	diagnosis.RemainingObject
-	finalizer string
-}
-
 // chooseRemovals returns one terminating object of each type for each finalizer.
-func chooseRemovals(facts *diagnosis.Facts) []removal {
-	var chosen []removal
+func chooseRemovals(facts *diagnosis.Facts) []dryRunRequest {
+	var chosen []dryRunRequest
 	seen := map[string]bool{}
 	for _, object := range facts.RemainingObjects() {
 		if object.DeletionTimestamp == nil || !object.Can("patch") || !supportsDryRun(facts, object.Group) {
@@ -150,7 +136,7 @@ func chooseRemovals(facts *diagnosis.Facts) []removal {
 			key := object.Type.String() + " " + finalizer
 			if !seen[key] && len(chosen) < maxDryRuns {
 				seen[key] = true
-				chosen = append(chosen, removal{object, finalizer})
+				chosen = append(chosen, dryRunRequest{object, diagnosis.VerbPatch, finalizer})
 			}
 		}
 	}

@@ -3,15 +3,13 @@
 
 package collect
 
-import (
-	"fmt"
-
-	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
-	"github.com/nslifecycle/nslifecycle/internal/resourcetypes"
-)
+import "github.com/nslifecycle/nslifecycle/internal/diagnosis"
 
 // Reasons why facts could not be read.
 const (
+	unreadForbidden    = "%s cannot be read: permission to list them is missing"
+	unreadTimeout      = "%s could not be read: no response within %s"
+	unreadError        = "%s could not be read: %s"
 	unreadTooManyPods  = "not all running pods were examined: there are too many"
 	unreadTooManyNodes = "no more than %d of the nodes of the remaining pods were examined"
 	unreadPermissions  = "whether ServiceAccounts have the necessary permissions is unknown: permission to create " +
@@ -22,32 +20,8 @@ const (
 	unreadSecondList      = "whether the number of %s decreases is unknown: the second list failed: %s"
 )
 
-func unreadForbidden(source diagnosis.Source, where string) string {
-	return fmt.Sprintf("%s%s cannot be read: permission to list them is missing", source, where)
-}
-
-func unreadTimeout(source diagnosis.Source, where string) string {
-	return fmt.Sprintf("%s%s could not be read: no response within %s", source, where, responseTimeout)
-}
-
-func unreadError(source diagnosis.Source, where string, err error) string {
-	return fmt.Sprintf("%s%s could not be read: %s", source, where, diagnosis.OneLine(err.Error()))
-}
-
 // Evidence of progress in the conditions of the Namespace.
-const evidenceCountChanged = "the condition that counts the remaining objects changed %s ago"
-
-func evidenceCountDecreased(ago string, before int, resource string, after int) string {
-	return fmt.Sprintf("%s ago %d objects of %s remained, and now %d", ago, before, resource, after)
-}
-
-// Sources of reported errors.
-func sourceCondition(conditionType string) string { return "condition " + conditionType }
-
-func sourceEvent(reason string) string { return "Event " + reason }
-
-func secondListFailed(of resourcetypes.Type, err error) diagnosis.Unread {
-	return diagnosis.Unread{
-		Source: diagnosis.SourceContent, Why: fmt.Sprintf(unreadSecondList, of, diagnosis.OneLine(err.Error())),
-	}
-}
+const (
+	evidenceCountChanged   = "the condition that counts the remaining objects changed %s ago"
+	evidenceCountDecreased = "%d %s remained %s ago, and %d remain now"
+)

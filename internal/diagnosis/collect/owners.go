@@ -73,12 +73,9 @@ func (c *collection) readWorkloads(ctx context.Context) {
 	if !c.hasExternalFinalizers() {
 		return
 	}
-	inParallel(
-		func() { c.readDeployments(ctx) },
-		func() { c.readStatefulSets(ctx) },
-		func() { c.readDaemonSets(ctx) },
-		func() { c.readRunningPods(ctx) },
-	)
+	inParallel([]func(context.Context){
+		c.readDeployments, c.readStatefulSets, c.readDaemonSets, c.readRunningPods,
+	}, func(read func(context.Context)) { read(ctx) })
 	c.update(func(facts *diagnosis.Facts) {
 		slices.SortFunc(facts.Workloads, func(a, b diagnosis.Workload) int {
 			return cmp.Or(cmp.Compare(a.Source, b.Source), cmp.Compare(a.Namespace, b.Namespace),
@@ -89,7 +86,7 @@ func (c *collection) readWorkloads(ctx context.Context) {
 
 func (c *collection) readDeployments(ctx context.Context) {
 	list := &appsv1.DeploymentList{}
-	if c.list(ctx, diagnosis.SourceDeployments, list, inNamespace(c.ownerNamespace())) {
+	if c.list(ctx, diagnosis.SourceDeployments, list, client.InNamespace(c.ownerNamespace())) {
 		addWorkloads(c, list.Items, func(of *appsv1.Deployment) diagnosis.Workload {
 			return makeWorkload(diagnosis.SourceDeployments, of, &of.Spec.Template, ptr.Deref(of.Spec.Replicas, 1),
 				of.Status.ReadyReplicas)
@@ -99,7 +96,7 @@ func (c *collection) readDeployments(ctx context.Context) {
 
 func (c *collection) readStatefulSets(ctx context.Context) {
 	list := &appsv1.StatefulSetList{}
-	if c.list(ctx, diagnosis.SourceStatefulSets, list, inNamespace(c.ownerNamespace())) {
+	if c.list(ctx, diagnosis.SourceStatefulSets, list, client.InNamespace(c.ownerNamespace())) {
 		addWorkloads(c, list.Items, func(of *appsv1.StatefulSet) diagnosis.Workload {
 			return makeWorkload(diagnosis.SourceStatefulSets, of, &of.Spec.Template, ptr.Deref(of.Spec.Replicas, 1),
 				of.Status.ReadyReplicas)
@@ -109,7 +106,7 @@ func (c *collection) readStatefulSets(ctx context.Context) {
 
 func (c *collection) readDaemonSets(ctx context.Context) {
 	list := &appsv1.DaemonSetList{}
-	if c.list(ctx, diagnosis.SourceDaemonSets, list, inNamespace(c.ownerNamespace())) {
+	if c.list(ctx, diagnosis.SourceDaemonSets, list, client.InNamespace(c.ownerNamespace())) {
 		addWorkloads(c, list.Items, func(of *appsv1.DaemonSet) diagnosis.Workload {
 			return makeWorkload(diagnosis.SourceDaemonSets, of, &of.Spec.Template, of.Status.DesiredNumberScheduled,
 				of.Status.NumberReady)
@@ -145,7 +142,7 @@ func (c *collection) readRunningPods(ctx context.Context) {
 			return
 		}
 		if seen >= maxPods {
-			c.addUnread(diagnosis.Unread{Source: diagnosis.SourcePods, Why: unreadTooManyPods})
+			c.addUnread(diagnosis.SourcePods, unreadTooManyPods)
 			return
 		}
 	}
@@ -200,11 +197,7 @@ func (c *collection) readAccessReviews(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, responseTimeout)
 	defer cancel()
-	var requests []func()
-	for _, review := range owners.AccessReviewsNeeded(c.facts) {
-		requests = append(requests, func() { c.readAccessReview(ctx, review) })
-	}
-	inParallel(requests...)
+	inParallel(owners.AccessReviewsNeeded(c.facts), func(review owners.AccessReview) { c.readAccessReview(ctx, review) })
 	c.update(func(facts *diagnosis.Facts) {
 		slices.SortFunc(facts.AccessReviews, func(a, b diagnosis.AccessReview) int {
 			return cmp.Or(cmp.Compare(a.ServiceAccount.String(), b.ServiceAccount.String()),
@@ -214,10 +207,10 @@ func (c *collection) readAccessReviews(ctx context.Context) {
 }
 
 func (c *collection) readAccessReview(ctx context.Context, review owners.AccessReview) {
-	allowed, err := c.reviewer.canChange(ctx, review.ServiceAccount, review.Type, c.facts.Namespace.Name)
+	allowed, err := c.canChange(ctx, review, c.facts.Namespace.Name)
 	switch {
 	case apierrors.IsForbidden(err):
-		c.addUnread(diagnosis.Unread{Source: diagnosis.SourceAccessReviews, Why: unreadPermissions})
+		c.addUnread(diagnosis.SourceAccessReviews, unreadPermissions)
 	case err != nil:
 		c.addFailure(diagnosis.SourceAccessReviews, "", err)
 	default:
@@ -231,16 +224,14 @@ func (c *collection) readAccessReview(ctx context.Context, review owners.AccessR
 
 // readServiceAccounts reads which of the ServiceAccounts of possible owners exist.
 func (c *collection) readServiceAccounts(ctx context.Context) {
-	var reads []func()
-	for _, account := range owners.ServiceAccountsNeeded(c.facts) {
-		reads = append(reads, func() { c.readServiceAccount(ctx, account) })
-	}
-	inParallel(reads...)
+	inParallel(owners.ServiceAccountsNeeded(c.facts), func(account types.NamespacedName) {
+		c.readServiceAccount(ctx, account)
+	})
 }
 
 func (c *collection) readServiceAccount(ctx context.Context, account types.NamespacedName) {
 	list := &corev1.ServiceAccountList{}
-	if !c.list(ctx, diagnosis.SourceServiceAccounts, list, inNamespace(account.Namespace), named(account.Name)) {
+	if !c.list(ctx, diagnosis.SourceServiceAccounts, list, client.InNamespace(account.Namespace), named(account.Name)) {
 		return
 	}
 	c.update(func(facts *diagnosis.Facts) {

@@ -86,7 +86,7 @@ func progressInConditions(facts *diagnosis.Facts) string {
 		before, err := strconv.Atoi(match[3])
 		now := counts[schema.GroupResource{Resource: match[1], Group: match[2]}]
 		if err == nil && now.Err == nil && !now.IsAtLeast && now.Count < before {
-			return evidenceCountDecreased(facts.Ago(written), before, match[1], now.Count)
+			return fmt.Sprintf(evidenceCountDecreased, before, match[1], facts.Ago(written), now.Count)
 		}
 	}
 	if isCountChanged(facts, written) {

@@ -56,7 +56,7 @@ func TestProgressInConditions(t *testing.T) {
 	}
 	const own = `{"f:status":{"f:conditions":{"k:{\"type\":\"NamespaceContentRemaining\"}":{}}}}`
 	written(10*time.Second, own)
-	if got := progressInConditions(facts); got != evidenceCountDecreased("10s", 3, "configmaps", 1) {
+	if got := progressInConditions(facts); got != fmt.Sprintf(evidenceCountDecreased, 3, "configmaps", "10s", 1) {
 		t.Errorf("got %q", got)
 	}
 	written(time.Minute, own)

@@ -84,16 +84,15 @@ func (c *collection) run(ctx context.Context, all []step, needs []diagnosis.Fact
 		isPending := func(fact diagnosis.Fact) bool {
 			return slices.ContainsFunc(pending, func(other step) bool { return other.fact == fact })
 		}
-		var later []step
-		var functions []func()
+		var ready, later []step
 		for _, next := range pending {
 			if slices.ContainsFunc(next.after, isPending) {
 				later = append(later, next)
-				continue
+			} else {
+				ready = append(ready, next)
 			}
-			functions = append(functions, func() { next.collect(c, ctx) })
 		}
-		inParallel(functions...)
+		inParallel(ready, func(next step) { next.collect(c, ctx) })
 		pending = later
 	}
 }

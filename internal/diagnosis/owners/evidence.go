@@ -4,6 +4,7 @@
 package owners
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -56,7 +57,7 @@ func Search(facts *diagnosis.Facts, owner *Owner) Report {
 	s.addMissingServiceAccounts()
 	if owner.lastManager != "" {
 		s.report.Running = append(s.report.Running, Evidence{
-			Text:  textFieldManager(owner.lastManager, diagnosis.FormatTime(owner.lastChangeAt)),
+			Text:  fmt.Sprintf(textFieldManager, owner.lastManager, diagnosis.FormatTime(owner.lastChangeAt)),
 			Match: WeakMatch,
 		})
 	}
@@ -83,13 +84,20 @@ func (s search) addWorkloads() {
 		if !isEvidence(s.Facts, workload.Namespace, match) {
 			continue
 		}
-		evidence := Evidence{textWorkload(workload), match, workload.Namespace == s.Namespace.Name}
-		if !workload.IsReady() {
-			s.report.NotRunning = append(s.report.NotRunning, evidence)
-			continue
+		s.add(textWorkload(workload), match, workload.Namespace, workload.IsReady())
+		if workload.IsReady() {
+			s.report.addServiceAccount(workload.ServiceAccount, match)
 		}
+	}
+}
+
+// add adds evidence about an object in a namespace.
+func (s search) add(text string, match Match, namespace string, isRunning bool) {
+	evidence := Evidence{text, match, namespace == s.Namespace.Name}
+	if isRunning {
 		s.report.Running = append(s.report.Running, evidence)
-		s.report.addServiceAccount(workload.ServiceAccount, match)
+	} else {
+		s.report.NotRunning = append(s.report.NotRunning, evidence)
 	}
 }
 
@@ -111,14 +119,10 @@ func (s search) addLeases() {
 			continue
 		}
 		text, isCurrent := DescribeLease(s.Facts, lease)
-		evidence := Evidence{text, match, lease.Namespace == s.Namespace.Name}
-		if isCurrent {
-			s.report.Running = append(s.report.Running, evidence)
-		} else {
-			// It may have been replaced by another Lease, or leader election was disabled.
-			evidence.Match = WeakMatch
-			s.report.NotRunning = append(s.report.NotRunning, evidence)
+		if !isCurrent {
+			match = WeakMatch // Another Lease may have replaced it, or leader election was disabled.
 		}
+		s.add(text, match, lease.Namespace, isCurrent)
 	}
 }
 
@@ -126,16 +130,8 @@ func (s search) addLeases() {
 func (s search) addAPIs() {
 	for i := range s.APIServices {
 		service := &s.APIServices[i]
-		if !isRelated(service.GroupVersion.Group, s.owner.Domain) {
-			continue
-		}
-		evidence := Evidence{
-			textAPIService(service, s.Detail(service.Message)), WeakMatch, service.Service.Namespace == s.Namespace.Name,
-		}
-		if service.Available {
-			s.report.Running = append(s.report.Running, evidence)
-		} else {
-			s.report.NotRunning = append(s.report.NotRunning, evidence)
+		if isRelated(service.GroupVersion.Group, s.owner.Domain) {
+			s.add(textAPIService(service, s.Detail(service.Message)), WeakMatch, service.Service.Namespace, service.Available)
 		}
 	}
 	for _, name := range s.CRDNames {
@@ -148,10 +144,8 @@ func (s search) addAPIs() {
 func (s search) addMissingServiceAccounts() {
 	for _, account := range serviceAccountsOf(s.Facts, s.owner) {
 		if exists, ok := s.ServiceAccounts[account.name]; ok && !exists {
-			s.report.NotRunning = append(s.report.NotRunning, Evidence{
-				textServiceAccountMissing(account.name, account.binding), account.match,
-				account.name.Namespace == s.Namespace.Name,
-			})
+			s.add(fmt.Sprintf(textServiceAccountMissing, account.binding, account.name), account.match,
+				account.name.Namespace, false)
 		}
 	}
 }
@@ -192,7 +186,7 @@ func DescribeLease(facts *diagnosis.Facts, lease *coordinationv1.Lease) (text st
 	const durations = 4
 	renewed := lease.Spec.RenewTime.Time
 	limit := max(durations*time.Duration(ptr.Deref(lease.Spec.LeaseDurationSeconds, 15))*time.Second, time.Minute)
-	text = textLease(lease.Namespace, lease.Name, facts.Ago(renewed), diagnosis.FormatTime(renewed),
+	text = fmt.Sprintf(textLease, lease.Namespace, lease.Name, facts.Ago(renewed), diagnosis.FormatTime(renewed),
 		ptr.Deref(lease.Spec.HolderIdentity, ""))
 	return text, facts.Now.Sub(renewed) < limit
 }

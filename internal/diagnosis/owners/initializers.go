@@ -4,6 +4,7 @@
 package owners
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -63,7 +64,9 @@ func InitializerIdentities(facts *diagnosis.Facts) []Identity {
 	var identities []Identity
 	for subject, binding := range InitializerSubjects(facts) {
 		if subject.Kind != rbacv1.ServiceAccountKind {
-			identities = append(identities, Identity{textSubject(subject, binding), StatusUnknown})
+			identities = append(identities, Identity{
+				fmt.Sprintf(textSubject, subject.Kind, subject.Name, binding), StatusUnknown,
+			})
 			continue
 		}
 		account := types.NamespacedName{Namespace: subject.Namespace, Name: subject.Name}

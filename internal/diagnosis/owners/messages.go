@@ -6,7 +6,6 @@ package owners
 import (
 	"fmt"
 
-	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
@@ -27,24 +26,20 @@ const (
 	lossLoadBalancer = "The load balancer and its resources remain at the cloud provider, and are billed"
 )
 
+// Evidence.
+const (
+	textLease                 = "Lease %s/%s was renewed %s ago, at %s, by %q"
+	textServiceAccountMissing = "ClusterRoleBinding %q refers to ServiceAccount %s, which does not exist"
+	textFieldManager          = "field manager %q changed an object at %s, after its deletion"
+	textSubject               = "%s %q has the initialize verb through ClusterRoleBinding %q; whether it is running is unknown"
+)
+
 func textWorkload(workload *diagnosis.Workload) string {
 	if workload.Source == diagnosis.SourcePods {
 		return fmt.Sprintf("pod %s/%s is running", workload.Namespace, workload.Name)
 	}
 	return fmt.Sprintf("%s %s/%s has %d of %d pods ready", workload.Source, workload.Namespace, workload.Name,
 		workload.Ready, workload.Desired)
-}
-
-func textLease(namespace, name, ago, renewed, holder string) string {
-	return fmt.Sprintf("Lease %s/%s was renewed %s ago, at %s, by %q", namespace, name, ago, renewed, holder)
-}
-
-func textServiceAccountMissing(account types.NamespacedName, binding string) string {
-	return fmt.Sprintf("ClusterRoleBinding %q names ServiceAccount %s, which does not exist", binding, account)
-}
-
-func textFieldManager(manager, at string) string {
-	return fmt.Sprintf("field manager %q changed an object at %s, after its deletion", manager, at)
 }
 
 func textAPIService(service *diagnosis.APIService, detail string) string {
@@ -54,13 +49,8 @@ func textAPIService(service *diagnosis.APIService, detail string) string {
 	return fmt.Sprintf("APIService %s is not available: %s", service.Name, service.Reason) + detail
 }
 
-func textSubject(subject rbacv1.Subject, binding string) string {
-	return fmt.Sprintf("%s %q holds the verb initialize by ClusterRoleBinding %q; whether it is running is unknown",
-		subject.Kind, subject.Name, binding)
-}
-
 func textServiceAccount(account types.NamespacedName, binding string, status Status, pods int) string {
-	text := fmt.Sprintf("ServiceAccount %s holds the verb initialize by ClusterRoleBinding %q", account, binding)
+	text := fmt.Sprintf("ServiceAccount %s has the initialize verb through ClusterRoleBinding %q", account, binding)
 	switch status {
 	case StatusRunning:
 		return text + " and has " + printable.Count(pods, "running pod")

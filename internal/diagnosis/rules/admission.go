@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
 	"github.com/nslifecycle/nslifecycle/internal/shell"
@@ -18,9 +19,6 @@ import (
 // finalizer, and validation that rejects the latter.
 var admissionRule = Rule{
 	Name: "admission", Stage: diagnosis.StageTerminating,
-	Causes: []diagnosis.Cause{
-		diagnosis.CauseAdmissionWebhookFailing, diagnosis.CauseAdmissionRefused, diagnosis.CauseFinalizerRemovalInvalid,
-	},
 	Needs: []diagnosis.Fact{diagnosis.FactDryRuns, diagnosis.FactAdmission, diagnosis.FactBackends},
 	find:  view.findAdmission,
 }
@@ -71,10 +69,10 @@ func (f view) rejectionBy(parse func(texts ...string) []string, name string) rej
 }
 
 // isDeletionDenied reports whether admission denied the dry run of the deletion of an object.
-func (f view) isDeletionDenied(object diagnosis.RemainingObject) bool {
+func (f view) isDeletionDenied(resource schema.GroupResource, name string) bool {
 	return slices.ContainsFunc(f.DryRuns, func(dryRun diagnosis.DryRun) bool {
-		return dryRun.Verb == diagnosis.VerbDelete && dryRun.Type.GroupResource() == object.GroupResource() &&
-			dryRun.Name == object.Name && dryRun.Err != nil && isDenied(dryRun.Err)
+		return dryRun.Verb == diagnosis.VerbDelete && dryRun.Type.GroupResource() == resource &&
+			dryRun.Name == name && dryRun.Err != nil && isDenied(dryRun.Err)
 	})
 }
 
@@ -93,6 +91,7 @@ func (f view) isCorroborated(r rejection) bool {
 	return len(r.quotes) > 0 || f.IsOverdue(f.Namespace.DeletionTimestamp.Time)
 }
 
+// webhookFailingFinding returns the finding about a webhook that does not respond.
 func (f view) webhookFailingFinding(r rejection) diagnosis.Finding {
 	finding := diagnosis.Finding{
 		Cause: diagnosis.CauseAdmissionWebhookFailing, Certainty: diagnosis.Confirmed,
@@ -104,7 +103,7 @@ func (f view) webhookFailingFinding(r rejection) diagnosis.Finding {
 		finding.Certainty = diagnosis.Likely
 	}
 	f.addWebhook(&finding, r.name)
-	return finding.WithObjects(append(finding.Objects, r.objects(f.Namespace.Name)...))
+	return finding.WithObjects(r.objects(f.Namespace.Name))
 }
 
 // findWebhookDenies finds rejections by webhooks. A webhook knows the user, so it may deny a
@@ -123,7 +122,7 @@ func (f view) findWebhookDenies(r rejection) []diagnosis.Finding {
 		finding.Certainty = diagnosis.Confirmed
 	}
 	f.addWebhook(&finding, r.name)
-	return []diagnosis.Finding{finding.WithObjects(append(finding.Objects, r.objects(f.Namespace.Name)...))}
+	return []diagnosis.Finding{finding.WithObjects(r.objects(f.Namespace.Name))}
 }
 
 func (f view) findPolicyDenies(r rejection) []diagnosis.Finding {
@@ -212,9 +211,8 @@ func (f view) addWebhook(finding *diagnosis.Finding, name string) {
 		}
 		finding.Evidence = append(finding.Evidence,
 			fmt.Sprintf(evidenceWebhookService, webhook.Resource, webhook.Configuration, webhook.Service))
-		if problem := f.backendProblem(*webhook.Service); problem != "" && isFailing {
-			finding.Message += ": " + problem
-			finding.Evidence = append(finding.Evidence, problem)
+		if isFailing {
+			f.addBackendProblem(finding, *webhook.Service)
 		}
 		finding.Remedies = append(finding.Remedies, shell.Command(remedyListBackend, webhook.Service.Namespace))
 	}

@@ -20,7 +20,6 @@ import (
 // crdRule finds CustomResourceDefinitions whose conversion webhook fails, or that are being deleted.
 var crdRule = Rule{
 	Name: "custom-resource-definitions", Stage: diagnosis.StageTerminating,
-	Causes: []diagnosis.Cause{diagnosis.CauseConversionWebhookFailing, diagnosis.CauseCRDTerminating},
 	Needs: []diagnosis.Fact{
 		diagnosis.FactContent, diagnosis.FactDryRuns, diagnosis.FactCRDs, diagnosis.FactBackends, diagnosis.FactProgress,
 	},
@@ -91,10 +90,7 @@ func (f view) conversionFinding(failure *conversionFailure) diagnosis.Finding {
 	finding.Remedies = append(finding.Remedies, shell.Command(remedyGetConversion, crd.Name))
 	if service := conversionService(crd); service != nil {
 		finding.Evidence = append(finding.Evidence, fmt.Sprintf(evidenceServiceOfWebhook, service))
-		if problem := f.backendProblem(*service); problem != "" {
-			finding.Message += ": " + problem
-			finding.Evidence = append(finding.Evidence, problem)
-		}
+		f.addBackendProblem(&finding, *service)
 		finding.Remedies = append(finding.Remedies, shell.Command(remedyListBackend, service.Namespace))
 	}
 	if webhook := conversionWebhook(crd); webhook != nil && len(webhook.CABundle) == 0 {
@@ -145,7 +141,7 @@ func (f view) findTerminatingCRDs() []diagnosis.Finding {
 			return object.Type.String() != crd.Name
 		})
 		isBlocked := slices.ContainsFunc(objects, func(object diagnosis.RemainingObject) bool {
-			return object.DeletionTimestamp != nil && len(object.Finalizers) > 0 || f.isDeletionDenied(object)
+			return object.DeletionTimestamp != nil && len(object.Finalizers) > 0 || f.isDeletionDenied(object.GroupResource(), object.Name)
 		})
 		if len(objects) == 0 || isBlocked || f.IsTypeProgressing(objects[0].GroupResource()) {
 			continue

@@ -20,7 +20,6 @@ import (
 // pod is being deleted, either the pod has a finding or its grace period has not ended.
 var volumeRule = Rule{
 	Name: "volumes", Stage: diagnosis.StageTerminating,
-	Causes: []diagnosis.Cause{diagnosis.CauseVolumeInUse},
 	Needs: []diagnosis.Fact{
 		diagnosis.FactContent, diagnosis.FactProgress, diagnosis.FactPods, diagnosis.FactDryRuns,
 	},
@@ -30,7 +29,6 @@ var volumeRule = Rule{
 // cloudRule finds finalizers that protect resources outside the cluster.
 var cloudRule = Rule{
 	Name: "cloud-resources", Stage: diagnosis.StageTerminating,
-	Causes: []diagnosis.Cause{diagnosis.CauseCloudResource},
 	Needs: append([]diagnosis.Fact{
 		diagnosis.FactContent, diagnosis.FactProgress, diagnosis.FactDryRuns, diagnosis.FactReportedErrors,
 	}, ownerNeeds...),
@@ -41,7 +39,6 @@ var cloudRule = Rule{
 // of its own, that is the cause.
 var foregroundRule = Rule{
 	Name: "foreground-deletion", Stage: diagnosis.StageTerminating,
-	Causes: []diagnosis.Cause{diagnosis.CauseForegroundDeletion, diagnosis.CauseFinalizerOwnerGone},
 	Needs: []diagnosis.Fact{
 		diagnosis.FactContent, diagnosis.FactProgress, diagnosis.FactDryRuns, diagnosis.FactLeases,
 	},
@@ -57,7 +54,7 @@ func (f view) findVolumes() []diagnosis.Finding {
 			continue
 		}
 		if slices.ContainsFunc(users, func(pod *corev1.Pod) bool {
-			return pod.DeletionTimestamp != nil || f.isPodDeletionDenied(pod.Name)
+			return pod.DeletionTimestamp != nil || f.isDeletionDenied(diagnosis.PodResource, pod.Name)
 		}) {
 			continue
 		}
@@ -78,12 +75,6 @@ func (f view) findVolumes() []diagnosis.Finding {
 		findings = append(findings, finding.WithRemaining([]diagnosis.RemainingObject{object}))
 	}
 	return findings
-}
-
-func (f view) isPodDeletionDenied(name string) bool {
-	return slices.ContainsFunc(f.RemainingObjects(), func(object diagnosis.RemainingObject) bool {
-		return object.GroupResource() == diagnosis.PodResource && object.Name == name && f.isDeletionDenied(object)
-	})
 }
 
 func (f view) findCloud() []diagnosis.Finding {
@@ -116,7 +107,7 @@ func (f view) findCloud() []diagnosis.Finding {
 func (f view) eventsSinceDeletion(objects []diagnosis.RemainingObject) []string {
 	var texts []string
 	for _, reported := range f.ReportedErrors {
-		if strings.HasPrefix(reported.Source, prefixEventOfReported) &&
+		if strings.HasPrefix(reported.Source, diagnosis.SourcePrefixEvent) &&
 			!reported.At.Before(f.Namespace.DeletionTimestamp.Time) &&
 			slices.ContainsFunc(objects, func(object diagnosis.RemainingObject) bool {
 				return object.Name == reported.Name && object.GroupResource() == reported.Type.GroupResource()
@@ -184,5 +175,5 @@ func (f view) blockingDependents(owner diagnosis.RemainingObject) []diagnosis.Re
 // hasOwnReason reports whether a dependent still exists for a reason of its own: it is terminating, or its
 // deletion is denied.
 func (f view) hasOwnReason(object diagnosis.RemainingObject) bool {
-	return object.DeletionTimestamp != nil || f.isDeletionDenied(object)
+	return object.DeletionTimestamp != nil || f.isDeletionDenied(object.GroupResource(), object.Name)
 }

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -24,10 +25,6 @@ import (
 // confirmed to be empty.
 var discoveryRule = Rule{
 	Name: "discovery", Stage: diagnosis.StageTerminating,
-	Causes: []diagnosis.Cause{
-		diagnosis.CauseAPIServiceUnavailable, diagnosis.CauseDiscoveryStale, diagnosis.CauseDiscoveryFailing,
-		diagnosis.CauseGroupVersionInvalid,
-	},
 	Needs: []diagnosis.Fact{
 		diagnosis.FactResourceTypes, diagnosis.FactAPIServices, diagnosis.FactDirectDiscovery, diagnosis.FactContent,
 		diagnosis.FactBackends,
@@ -85,10 +82,7 @@ func (f view) apiServiceFinding(name types.NamespacedName, services []*diagnosis
 		},
 		Loss: lossAPIService,
 	}
-	if problem := f.backendProblem(name); problem != "" {
-		finding.Message += ": " + problem
-		finding.Evidence = append(finding.Evidence, problem)
-	} else if !first.Available && first.Reason != "" {
+	if !f.addBackendProblem(&finding, name) && !first.Available && first.Reason != "" {
 		finding.Message += ": " + first.Reason
 	}
 	objects := make([]diagnosis.Object, 0, len(services))
@@ -183,12 +177,9 @@ func (f view) serviceFor(groupVersion schema.GroupVersion) *diagnosis.APIService
 }
 
 func (f view) failedGroupVersions() []schema.GroupVersion {
-	var failed []schema.GroupVersion
-	for groupVersion := range f.ResourceTypes.Failed {
-		failed = append(failed, groupVersion)
-	}
-	slices.SortFunc(failed, func(a, b schema.GroupVersion) int { return strings.Compare(a.String(), b.String()) })
-	return failed
+	return slices.SortedFunc(maps.Keys(f.ResourceTypes.Failed), func(a, b schema.GroupVersion) int {
+		return strings.Compare(a.String(), b.String())
+	})
 }
 
 func (f view) discoveryFinding(groupVersion schema.GroupVersion) diagnosis.Finding {

@@ -81,8 +81,6 @@ func typesOf(objects []diagnosis.RemainingObject) []string {
 func describe(objects []diagnosis.RemainingObject) string {
 	names := typesOf(objects)
 	switch {
-	case len(objects) == 0:
-		return "no objects"
 	case len(objects) == 1:
 		return fmt.Sprintf("%s %q", names[0], objects[0].Name)
 	case len(names) == 1:
@@ -98,15 +96,13 @@ func oldest(objects []diagnosis.RemainingObject) diagnosis.RemainingObject {
 	})
 }
 
-// firstDeletedAt returns the earliest deletionTimestamp of some objects, or the zero time.
+// firstDeletedAt returns the earliest deletionTimestamp of the given terminating objects, or the zero
+// time if there are none.
 func firstDeletedAt(objects []diagnosis.RemainingObject) time.Time {
-	var first time.Time
-	for _, object := range objects {
-		if object.DeletionTimestamp != nil && (first.IsZero() || object.DeletionTimestamp.Time.Before(first)) {
-			first = object.DeletionTimestamp.Time
-		}
+	if len(objects) == 0 {
+		return time.Time{}
 	}
-	return first
+	return oldest(objects).DeletedAt()
 }
 
 // remainingText counts the remaining objects by type.

@@ -16,10 +16,6 @@ import (
 // have separate rules.
 var finalizerRule = Rule{
 	Name: "finalizers", Stage: diagnosis.StageTerminating,
-	Causes: []diagnosis.Cause{
-		diagnosis.CauseFinalizerOwnerGone, diagnosis.CauseFinalizerOwnerInNamespace,
-		diagnosis.CauseFinalizerOwnerForbidden, diagnosis.CauseFinalizerPending, diagnosis.CauseDependencyDeleted,
-	},
 	Needs: append([]diagnosis.Fact{
 		diagnosis.FactContent, diagnosis.FactProgress, diagnosis.FactDryRuns, diagnosis.FactReportedErrors,
 		diagnosis.FactCRDs, diagnosis.FactPods,

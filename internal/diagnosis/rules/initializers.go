@@ -21,15 +21,11 @@ import (
 // initialize the namespace, and whether it is running.
 var initializerRule = Rule{
 	Name: "initializers", Stage: diagnosis.StageInitializing,
-	Causes: []diagnosis.Cause{
-		diagnosis.CauseInitializerNotRunning, diagnosis.CauseInitializerSlow, diagnosis.CauseInitializerUnregistered,
-	},
 	Needs: []diagnosis.Fact{
 		diagnosis.FactClusterRoles, diagnosis.FactClusterRoleBindings, diagnosis.FactInitializers,
 		diagnosis.FactInitializerPods,
 	},
-	Applies: func(facts *diagnosis.Facts) bool {
-		f := view{facts}
+	applies: func(f view) bool {
 		return f.IsOverdue(f.turnBegan(diagnosis.PendingInitializers(f.Namespace)[0]))
 	},
 	find: view.findInitializer,

@@ -5,7 +5,6 @@ package rules
 
 // Summaries of a diagnosis without findings.
 const (
-	summaryNoFacts        = "Nothing is known about this namespace"
 	summaryActive         = "The namespace is ready for use"
 	summaryInitializing   = "Waiting for initializer %s, the first of %d pending"
 	summaryDeleted        = "Deleted %s ago; "
@@ -224,11 +223,10 @@ const (
 	messageCloud       = "%s should have been deleted %s ago; %s has not deleted its resources outside the cluster"
 	messageForeground  = "%s is deleted in the foreground and waits for its dependents, which are not being deleted"
 
-	evidencePodMounts     = "pod %q is %s on node %q and mounts it"
-	evidenceDependent     = "%s %q waits for %s %q, which names it as owner with blockOwnerDeletion"
-	evidenceNoDependent   = "no remaining dependent in this namespace blocks it"
-	remedyDeletePod       = "kubectl delete pod %s --namespace=%s"
-	prefixEventOfReported = "Event "
+	evidencePodMounts   = "pod %q is %s on node %q and mounts it"
+	evidenceDependent   = "%s %q waits for %s %q, which names it as owner with blockOwnerDeletion"
+	evidenceNoDependent = "no remaining dependent in this namespace blocks it"
+	remedyDeletePod     = "kubectl delete pod %s --namespace=%s"
 )
 
 // The Namespace itself.

@@ -20,7 +20,6 @@ import (
 // to process.
 var namespaceControllerRule = Rule{
 	Name: "namespace-controller", Stage: diagnosis.StageTerminating,
-	Causes: []diagnosis.Cause{diagnosis.CauseNamespaceControllerUnresponsive},
 	Needs: []diagnosis.Fact{
 		diagnosis.FactResourceTypes, diagnosis.FactContent, diagnosis.FactProgress, diagnosis.FactDryRuns,
 		diagnosis.FactLeases,
@@ -31,9 +30,8 @@ var namespaceControllerRule = Rule{
 // unknownRule reports a namespace that makes no progress without any other finding.
 var unknownRule = Rule{
 	Name: "unknown", Stage: diagnosis.StageTerminating, isFallback: true,
-	Causes: []diagnosis.Cause{diagnosis.CauseUnknown},
-	Needs:  []diagnosis.Fact{diagnosis.FactResourceTypes, diagnosis.FactContent, diagnosis.FactProgress},
-	find:   view.findUnknown,
+	Needs: []diagnosis.Fact{diagnosis.FactResourceTypes, diagnosis.FactContent, diagnosis.FactProgress},
+	find:  view.findUnknown,
 }
 
 const namespaceResource = "namespaces"
@@ -52,17 +50,17 @@ func (f view) findNamespaceController() []diagnosis.Finding {
 	hasConditions := slices.ContainsFunc(deletionConditions, func(conditionType corev1.NamespaceConditionType) bool {
 		return f.Condition(conditionType) != nil
 	})
-	leases := f.controllerLeases()
-	if hasConditions && (leases.isCurrent || !f.IsRead(diagnosis.SourceLeases) || !f.isUntouched()) {
+	lease, texts := f.controllerLeases()
+	if hasConditions && (lease.isCurrent || !f.IsRead(diagnosis.SourceLeases) || !f.isUntouched()) {
 		return nil
 	}
-	if f.isEmptinessUnnoticed() && !leases.exists {
+	if f.isEmptinessUnnoticed() && !lease.exists {
 		return nil // The last object may just have been deleted.
 	}
 	finding := diagnosis.Finding{
 		Cause: diagnosis.CauseNamespaceControllerUnresponsive, Certainty: diagnosis.Likely,
 		Message:  fmt.Sprintf(messageNotProcessed, f.Ago(f.Namespace.DeletionTimestamp.Time)),
-		Evidence: leases.texts,
+		Evidence: texts,
 		Remedies: []string{remedyRunController, remedyListLeases, remedyListControllers},
 		Loss:     lossNamespace,
 	}
@@ -75,7 +73,7 @@ func (f view) findNamespaceController() []diagnosis.Finding {
 		finding.Evidence = append(finding.Evidence, f.quoteConditions(deletionConditions...)...)
 	}
 	// A controller without leader election has no Lease.
-	if leases.exists && !leases.isCurrent && !hasConditions {
+	if lease.exists && !lease.isCurrent && !hasConditions {
 		finding.Certainty = diagnosis.Confirmed
 	}
 	return []diagnosis.Finding{f.aboutNamespace(finding)}
@@ -111,28 +109,24 @@ func (f view) isEmptinessUnnoticed() bool {
 	return f.isEmpty() && f.ConditionMessage(corev1.NamespaceContentRemaining) != ""
 }
 
-// controllerLeases is the state of the Leases of the namespace controllers.
-type controllerLeases struct {
-	texts             []string
-	exists, isCurrent bool
-}
-
-func (f view) controllerLeases() controllerLeases {
-	lease := f.controlPlaneLease(owners.ControllerManager)
-	result := controllerLeases{texts: []string{lease.text}, exists: lease.exists, isCurrent: lease.isCurrent}
+// controllerLeases returns the state of the Leases of the namespace controllers, and describes each
+// of them.
+func (f view) controllerLeases() (state leaseState, texts []string) {
+	state = f.controlPlaneLease(owners.ControllerManager)
+	texts = []string{state.text}
 	for i := range f.Leases {
 		lease := &f.Leases[i]
 		if !owners.IsManagerLease(lease) || lease.Spec.RenewTime == nil {
 			continue
 		}
 		text, isCurrent := owners.DescribeLease(f.Facts, lease)
-		result.texts = append(result.texts, text)
-		result.exists, result.isCurrent = true, result.isCurrent || isCurrent
+		texts = append(texts, text)
+		state.exists, state.isCurrent = true, state.isCurrent || isCurrent
 	}
-	if len(result.texts) == 1 && f.IsRead(diagnosis.SourceLeases) {
-		result.texts = append(result.texts, fmt.Sprintf(evidenceNoManagerLease, owners.ManagerLease))
+	if len(texts) == 1 && f.IsRead(diagnosis.SourceLeases) {
+		texts = append(texts, fmt.Sprintf(evidenceNoManagerLease, owners.ManagerLease))
 	}
-	return result
+	return state, texts
 }
 
 func (f view) findUnknown() []diagnosis.Finding {

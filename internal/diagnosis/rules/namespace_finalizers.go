@@ -18,7 +18,6 @@ import (
 // empty, their owners may be waiting for the deletion of its content.
 var namespaceFinalizerRule = Rule{
 	Name: "namespace-finalizers", Stage: diagnosis.StageTerminating,
-	Causes: []diagnosis.Cause{diagnosis.CauseNamespaceFinalizer, diagnosis.CauseNamespaceMetadataFinalizer},
 	Needs: append([]diagnosis.Fact{
 		diagnosis.FactResourceTypes, diagnosis.FactContent, diagnosis.FactInitializers,
 	}, ownerNeeds...),

@@ -21,11 +21,6 @@ import (
 // finalizer. The API server adds the grace period to deletionTimestamp.
 var podRule = Rule{
 	Name: "pods", Stage: diagnosis.StageTerminating,
-	Causes: []diagnosis.Cause{
-		diagnosis.CausePodOnUnreachableNode, diagnosis.CausePodNotTerminating, diagnosis.CausePodFinalizer,
-		diagnosis.CauseFinalizerOwnerGone, diagnosis.CauseFinalizerOwnerInNamespace,
-		diagnosis.CauseFinalizerOwnerForbidden,
-	},
 	Needs: append([]diagnosis.Fact{
 		diagnosis.FactContent, diagnosis.FactProgress, diagnosis.FactPods, diagnosis.FactDryRuns,
 	}, ownerNeeds...),

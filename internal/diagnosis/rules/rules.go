@@ -13,14 +13,12 @@ type Rule struct {
 	Name string
 	// Stage is the stage of the namespaces that the rule applies to.
 	Stage diagnosis.Stage
-	// Causes are those of its findings.
-	Causes []diagnosis.Cause
 	// Needs are the facts that it uses.
 	Needs []diagnosis.Fact
-	// Applies returns false if the Namespace alone shows that there are no findings, so that no facts
-	// are needed. It is true if nil.
-	Applies func(*diagnosis.Facts) bool
 
+	// applies returns false if the Namespace alone shows that there are no findings, so that no facts
+	// are needed. A rule without this function always applies.
+	applies func(view) bool
 	// isFallback excludes the rule if another one has findings.
 	isFallback bool
 	find       func(view) []diagnosis.Finding
@@ -37,9 +35,9 @@ func All() []Rule {
 }
 
 // Needs returns the facts that the rules need if only the Namespace is known.
-func Needs(all []Rule, facts *diagnosis.Facts) []diagnosis.Fact {
+func Needs(facts *diagnosis.Facts) []diagnosis.Fact {
 	var needs []diagnosis.Fact
-	for _, rule := range all {
+	for _, rule := range All() {
 		if rule.appliesTo(facts) {
 			needs = append(needs, rule.Needs...)
 		}
@@ -48,7 +46,7 @@ func Needs(all []Rule, facts *diagnosis.Facts) []diagnosis.Fact {
 }
 
 func (r Rule) appliesTo(facts *diagnosis.Facts) bool {
-	return r.Stage == diagnosis.StageOf(facts.Namespace) && (r.Applies == nil || r.Applies(facts))
+	return r.Stage == diagnosis.StageOf(facts.Namespace) && (r.applies == nil || r.applies(view{facts}))
 }
 
 // ownerNeeds are the facts that are evidence of the owner of a finalizer.

@@ -21,10 +21,6 @@ const manyObjects = 1000
 // there are too many objects, it is throttled, or it lacks permissions.
 var storageRule = Rule{
 	Name: "storage", Stage: diagnosis.StageTerminating,
-	Causes: []diagnosis.Cause{
-		diagnosis.CauseStorageUnreadable, diagnosis.CauseTooManyObjects, diagnosis.CauseThrottled,
-		diagnosis.CauseForbidden,
-	},
 	Needs: []diagnosis.Fact{diagnosis.FactContent, diagnosis.FactAPIServices, diagnosis.FactProgress},
 	find: func(f view) []diagnosis.Finding {
 		findings := f.findUnreadable()
