@@ -5,114 +5,38 @@ package collect
 
 import (
 	"context"
-	"slices"
 
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
 )
 
-// step collects one fact.
-type step struct {
-	fact diagnosis.Fact
-	// after are the facts that the step uses.
-	after   []diagnosis.Fact
-	collect func(*collection, context.Context)
-}
+// step collects facts.
+type step func(*collection, context.Context)
 
-// steps lists the steps of each stage, each one after those that it depends on.
-var steps = map[diagnosis.Stage][]step{
+// steps lists the steps of each stage, in groups. Steps use only facts of earlier groups.
+var steps = map[diagnosis.Stage][][]step{
 	diagnosis.StageInitializing: {
-		{diagnosis.FactClusterRoleBindings, nil, (*collection).readClusterRoleBindings},
-		{diagnosis.FactClusterRoles, nil, (*collection).readClusterRoles},
-		{diagnosis.FactInitializers, nil, (*collection).readInitializers},
-		{
-			diagnosis.FactInitializerPods,
-			[]diagnosis.Fact{diagnosis.FactClusterRoles, diagnosis.FactClusterRoleBindings},
-			(*collection).readInitializerPods,
-		},
+		{(*collection).readClusterRoleBindings, (*collection).readClusterRoles, (*collection).readInitializers},
+		{(*collection).readInitializerPods},
 	},
 	diagnosis.StageTerminating: {
-		{diagnosis.FactResourceTypes, nil, (*collection).discover},
-		{diagnosis.FactAPIServices, nil, (*collection).readAPIServices},
-		{diagnosis.FactCRDNames, nil, (*collection).readCRDNames},
-		{diagnosis.FactInitializers, nil, (*collection).readInitializersOfFinalizers},
-		{diagnosis.FactContent, []diagnosis.Fact{diagnosis.FactResourceTypes}, (*collection).readContent},
-		{diagnosis.FactProgress, []diagnosis.Fact{diagnosis.FactContent}, (*collection).readProgress},
 		{
-			diagnosis.FactDirectDiscovery, []diagnosis.Fact{diagnosis.FactResourceTypes, diagnosis.FactContent},
-			(*collection).discoverDirectly,
+			(*collection).discover, (*collection).readAPIServices, (*collection).readCRDNames,
+			(*collection).readInitializersOfFinalizers,
 		},
-		{diagnosis.FactCRDs, []diagnosis.Fact{diagnosis.FactContent, diagnosis.FactCRDNames}, (*collection).readCRDs},
-		{diagnosis.FactPods, []diagnosis.Fact{diagnosis.FactContent}, (*collection).readPods},
+		{(*collection).readContent},
 		{
-			diagnosis.FactDryRuns, []diagnosis.Fact{diagnosis.FactContent, diagnosis.FactAPIServices},
-			(*collection).makeDryRuns,
+			(*collection).readProgress, (*collection).discoverDirectly, (*collection).readCRDs, (*collection).readPods,
+			(*collection).makeDryRuns, (*collection).readReportedErrors, (*collection).readLeases,
+			(*collection).readWorkloads, (*collection).readClusterRoleBindingsOfOwners,
 		},
-		{
-			diagnosis.FactReportedErrors, []diagnosis.Fact{diagnosis.FactContent, diagnosis.FactCRDNames},
-			(*collection).readReportedErrors,
-		},
-		{diagnosis.FactLeases, []diagnosis.Fact{diagnosis.FactContent}, (*collection).readLeases},
-		{diagnosis.FactWorkloads, []diagnosis.Fact{diagnosis.FactContent}, (*collection).readWorkloads},
-		{
-			diagnosis.FactClusterRoleBindings, []diagnosis.Fact{diagnosis.FactContent},
-			(*collection).readClusterRoleBindingsOfOwners,
-		},
-		{diagnosis.FactAdmission, []diagnosis.Fact{diagnosis.FactDryRuns}, (*collection).readAdmission},
-		{
-			diagnosis.FactAccessReviews, []diagnosis.Fact{diagnosis.FactWorkloads},
-			(*collection).readAccessReviews,
-		},
-		{
-			diagnosis.FactServiceAccounts, []diagnosis.Fact{diagnosis.FactClusterRoleBindings},
-			(*collection).readServiceAccounts,
-		},
-		{
-			diagnosis.FactBackends,
-			[]diagnosis.Fact{
-				diagnosis.FactAPIServices, diagnosis.FactDirectDiscovery, diagnosis.FactCRDs, diagnosis.FactAdmission,
-			},
-			(*collection).readBackends,
-		},
+		{(*collection).readAdmission, (*collection).readAccessReviews, (*collection).readServiceAccounts},
+		{(*collection).readBackends},
 	},
 }
 
-// run runs the steps for the needed facts and the facts that these depend on. Steps whose
-// dependencies are collected run in parallel.
-func (c *collection) run(ctx context.Context, all []step, needs []diagnosis.Fact) {
-	pending := selectSteps(all, needs)
-	for len(pending) > 0 {
-		isPending := func(fact diagnosis.Fact) bool {
-			return slices.ContainsFunc(pending, func(other step) bool { return other.fact == fact })
-		}
-		var ready, later []step
-		for _, next := range pending {
-			if slices.ContainsFunc(next.after, isPending) {
-				later = append(later, next)
-			} else {
-				ready = append(ready, next)
-			}
-		}
-		inParallel(ready, func(next step) { next.collect(c, ctx) })
-		pending = later
+// run runs the steps of a stage: those of a group in parallel, and one group after the other.
+func (c *collection) run(ctx context.Context, stage diagnosis.Stage) {
+	for _, group := range steps[stage] {
+		inParallel(group, func(collect step) { collect(c, ctx) })
 	}
-}
-
-// selectSteps returns the steps for facts and their dependencies, in the same order.
-func selectSteps(all []step, facts []diagnosis.Fact) []step {
-	isNeeded := map[diagnosis.Fact]bool{}
-	for _, fact := range facts {
-		isNeeded[fact] = true
-	}
-	var selected []step
-	for _, one := range slices.Backward(all) {
-		if !isNeeded[one.fact] {
-			continue
-		}
-		for _, fact := range one.after {
-			isNeeded[fact] = true
-		}
-		selected = append(selected, one)
-	}
-	slices.Reverse(selected)
-	return selected
 }

@@ -17,15 +17,10 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/shell"
 )
 
-// crdRule finds CustomResourceDefinitions whose conversion webhook fails, or that are being deleted.
-var crdRule = Rule{
-	Name: "custom-resource-definitions", Stage: diagnosis.StageTerminating,
-	Needs: []diagnosis.Fact{
-		diagnosis.FactContent, diagnosis.FactDryRuns, diagnosis.FactCRDs, diagnosis.FactBackends, diagnosis.FactProgress,
-	},
-	find: func(f view) []diagnosis.Finding {
-		return append(f.findConversions(), f.findTerminatingCRDs()...)
-	},
+// findCRDs finds CustomResourceDefinitions whose conversion webhook fails, and those that are being
+// deleted.
+func (f view) findCRDs() []diagnosis.Finding {
+	return append(f.findConversions(), f.findTerminatingCRDs()...)
 }
 
 // conversionFailure describes a failing conversion webhook.

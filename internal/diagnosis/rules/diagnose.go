@@ -27,24 +27,13 @@ func Diagnose(facts *diagnosis.Facts) *diagnosis.Diagnosis {
 	slices.Sort(result.Unread)
 	result.Unread = slices.Compact(result.Unread)
 	result.Since = stageBegan(facts.Namespace, result.Stage)
-	result.Findings = find(facts)
+	result.Findings = view{facts}.find()
+	slices.SortStableFunc(result.Findings, compareFindings)
+	if facts.IsPublic {
+		facts.Redact(result.Findings)
+	}
 	result.State, result.Summary = summarize(view{facts}, result)
 	return result
-}
-
-// find returns the findings of all rules, sorted.
-func find(facts *diagnosis.Facts) []diagnosis.Finding {
-	var findings []diagnosis.Finding
-	for _, rule := range All() {
-		if rule.appliesTo(facts) && (!rule.isFallback || len(findings) == 0) {
-			findings = append(findings, rule.find(view{facts})...)
-		}
-	}
-	slices.SortStableFunc(findings, compareFindings)
-	if facts.IsPublic {
-		facts.Redact(findings)
-	}
-	return findings
 }
 
 // causeOrder lists a cause before its possible consequences.

@@ -4,6 +4,6 @@
 // Package rules computes the findings of a diagnosis from its facts. It makes no requests: the same
 // facts always result in the same findings.
 //
-// A Rule finds a group of related causes and declares the facts that it needs. To add a cause, add
-// a file with a Rule, its texts in messages.go, a test, and the Rule to All.
+// A rule is a method that finds a group of related causes. To add a rule, add a file with the method,
+// its texts to messages.go, a test, and the method to terminatingRules.
 package rules

@@ -17,17 +17,13 @@ import (
 // manyObjects is the minimum number of objects that is considered a possible cause of timeouts.
 const manyObjects = 1000
 
-// storageRule finds why the requests of the namespace controller fail: stored objects are unreadable,
+// findStorage finds why requests of the namespace controller fail: stored objects are unreadable,
 // there are too many objects, it is throttled, or it lacks permissions.
-var storageRule = Rule{
-	Name: "storage", Stage: diagnosis.StageTerminating,
-	Needs: []diagnosis.Fact{diagnosis.FactContent, diagnosis.FactAPIServices, diagnosis.FactProgress},
-	find: func(f view) []diagnosis.Finding {
-		findings := f.findUnreadable()
-		findings = append(findings, f.findTooManyObjects()...)
-		findings = append(findings, f.findThrottled()...)
-		return append(findings, f.findForbidden()...)
-	},
+func (f view) findStorage() []diagnosis.Finding {
+	findings := f.findUnreadable()
+	findings = append(findings, f.findTooManyObjects()...)
+	findings = append(findings, f.findThrottled()...)
+	return append(findings, f.findForbidden()...)
 }
 
 // findUnreadable finds types for which kube-apiserver itself returns an error. Errors of other
