@@ -39,7 +39,7 @@ func TestComputeBlocked(t *testing.T) {
 		Remedies: []string{"reinstall it.", "kubectl patch"},
 	}
 	const heldNote = "the owner of finalizer example.com/hold is not running; objects: configmaps/a, configmaps/b; " +
-		"what to do: reinstall it"
+		"remedy: reinstall it"
 	const heldMessage = heldNote + asOf + explainHint
 	dead := Finding{Cause: CauseAPIServiceUnavailable, Message: "APIService v1.example.com is down"}
 	long := Finding{Cause: CauseForbidden, Message: strings.Repeat("é", 2000)}

@@ -19,8 +19,8 @@ const (
 	messageNamespaceDeleted          = "The namespace is being deleted"
 )
 
-// blockedMessageEnd is the end of the message of a condition with status True. It contains the time
-// of the diagnosis, since findings mention how long ago something was.
+// blockedMessageEnd returns the end of the message of a condition with status True. It contains the
+// time of the diagnosis, because findings contain relative times.
 func blockedMessageEnd(namespace string, moreFindings int, now time.Time) string {
 	end := fmt.Sprintf(" (as of %s)", FormatTime(now))
 	if moreFindings > 0 {
@@ -36,7 +36,7 @@ func note(message string, objects []string, remedy string) string {
 		text += "; objects: " + strings.Join(objects, ", ")
 	}
 	if remedy != "" {
-		text += "; what to do: " + strings.TrimSuffix(remedy, ".")
+		text += "; remedy: " + strings.TrimSuffix(remedy, ".")
 	}
 	return text
 }
