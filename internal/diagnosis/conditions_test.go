@@ -18,7 +18,7 @@ import (
 
 const (
 	asOf        = " (as of 2026-03-01T12:01:00Z)"
-	explainHint = "; for details run: kubectl nslifecycle explain shop"
+	explainHint = "; for details, run: kubectl nslifecycle explain shop"
 
 	deletionBlocked       = "nslifecycle.dev/DeletionBlocked"
 	initializationBlocked = "nslifecycle.dev/InitializationBlocked"

@@ -26,7 +26,7 @@ func blockedMessageEnd(namespace string, moreFindings int, now time.Time) string
 	if moreFindings > 0 {
 		end += "; and " + printable.Count(moreFindings, "more finding")
 	}
-	return end + "; for details run: kubectl nslifecycle explain " + namespace
+	return end + "; for details, run: kubectl nslifecycle explain " + namespace
 }
 
 // note joins the parts of a finding into one line.

@@ -106,13 +106,13 @@ func (c *collection) readPolicy(ctx context.Context, name string) {
 
 var userExpression = regexp.MustCompile(`request\s*\.\s*userInfo|authorizer`)
 
-// dependsOnUser reports whether a CEL expression in a spec depends on who makes the request.
+// dependsOnUser reports whether a CEL expression in a spec depends on the user who sends the request.
 func dependsOnUser(spec any) bool {
 	text, err := json.Marshal(spec)
 	return err != nil || userExpression.Match(text)
 }
 
-// readBackends reads the Services of webhooks and API servers that may fail.
+// readBackends reads the Services of webhooks and aggregated API servers that can have failed.
 func (c *collection) readBackends(ctx context.Context) {
 	inParallel(rules.BackendsNeeded(c.facts), func(name types.NamespacedName) { c.readBackend(ctx, name) })
 }

@@ -76,8 +76,8 @@ func (c *Collector) canChange(ctx context.Context, review owners.AccessReview, n
 	return false, nil
 }
 
-// serverClock is the clock of the API server according to its responses. Facts are compared with
-// timestamps of the API server, and the local clock can differ by minutes.
+// serverClock computes the time of the API server from its responses. The diagnosis compares this time
+// with timestamps that the API server sets, because the local clock can differ by minutes.
 type serverClock struct {
 	next   http.RoundTripper
 	offset atomic.Int64 // the difference from the local time in nanoseconds
@@ -91,7 +91,7 @@ func (c *serverClock) RoundTrip(request *http.Request) (*http.Response, error) {
 	}
 	if date, err := http.ParseTime(response.Header.Get("Date")); err == nil {
 		offset := time.Until(date)
-		// The header has a resolution of one second, and the response took some time.
+		// The header has a resolution of one second, and the response takes time to arrive.
 		if offset.Abs() < 2*time.Second {
 			offset = 0
 		}
@@ -114,8 +114,8 @@ func newScheme() *runtime.Scheme {
 	return scheme
 }
 
-// newMapper returns a RESTMapper for the types that are read as full objects. It makes no requests, so
-// it works if discovery fails.
+// newMapper returns a RESTMapper for the types that are read as full objects. It sends no requests, so
+// it works even if discovery fails.
 func newMapper(scheme *runtime.Scheme) meta.RESTMapper {
 	mapper := meta.NewDefaultRESTMapper(nil)
 	for kind := range scheme.AllKnownTypes() {

@@ -27,8 +27,8 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/metadataclient"
 )
 
-// responseTimeout is how long a response may take. It is generous for all servers except an
-// aggregated API server that hangs, which must not prevent the rest of the diagnosis.
+// responseTimeout is how long a response may take. Only an unresponsive aggregated API server exceeds
+// it, and must not prevent the rest of the diagnosis.
 const responseTimeout = 5 * time.Second
 
 // Collector reads the facts about namespaces.
@@ -37,8 +37,8 @@ type Collector struct {
 	ProgressDeadline time.Duration
 	// IsPublic is copied into the facts. If it is set, workloads in other namespaces are not read.
 	IsPublic bool
-	// WithoutPatches skips the dry runs of patches. Without permission to patch, the audit log would
-	// have a denied request for each.
+	// WithoutPatches skips the dry runs of patches. A user without permission to patch sets it to keep
+	// denied requests out of the audit log.
 	WithoutPatches bool
 
 	client    client.Client
@@ -48,8 +48,8 @@ type Collector struct {
 	now       func() time.Time
 }
 
-// New returns a Collector with the permissions of a configuration. It does not limit the rate of
-// its requests: API Priority and Fairness does.
+// New returns a Collector for the given configuration. The Collector does not limit the rate of its
+// requests, because API Priority and Fairness does.
 func New(config *rest.Config) (*Collector, error) {
 	config = rest.CopyConfig(config)
 	config.QPS = -1
@@ -69,7 +69,7 @@ func New(config *rest.Config) (*Collector, error) {
 	if err != nil {
 		return nil, fmt.Errorf("failed to create a client: %w", err)
 	}
-	// These clients receive responses from aggregated API servers, which may be of any size.
+	// These clients receive responses from aggregated API servers. Such responses can have any size.
 	limited := *httpClient
 	limited.Transport = metadataclient.LimitResponses(httpClient.Transport)
 	discoveryClient, err := discovery.NewDiscoveryClientForConfigAndClient(config, &limited)
@@ -91,7 +91,7 @@ func New(config *rest.Config) (*Collector, error) {
 	}, nil
 }
 
-// Diagnose collects the facts about one namespace and applies the rules. It returns the errors of
+// Diagnose collects the facts about a namespace and applies the rules. It returns the same errors as
 // Collect.
 func (c *Collector) Diagnose(ctx context.Context, name string) (*diagnosis.Diagnosis, error) {
 	facts, err := c.Collect(ctx, name)
@@ -101,9 +101,8 @@ func (c *Collector) Diagnose(ctx context.Context, name string) (*diagnosis.Diagn
 	return rules.Diagnose(facts), nil
 }
 
-// Collect reads the facts about one namespace. It fails if the Namespace cannot be read, with a
-// NotFound error if it does not exist, and if the context is canceled. Anything else that cannot be
-// read is a fact.
+// Collect reads the facts about a namespace. It returns an error only if the Namespace cannot be read
+// or the context is canceled. If the Namespace does not exist, the error is a NotFound error.
 func (c *Collector) Collect(ctx context.Context, name string) (*diagnosis.Facts, error) {
 	namespace, err := c.readNamespace(ctx, name)
 	if err != nil {
@@ -121,8 +120,9 @@ func (c *Collector) Collect(ctx context.Context, name string) (*diagnosis.Facts,
 	return collection.facts, nil
 }
 
-// readNamespace uses a list request, for which more users have permission than for a get request. For
-// other users it uses a get request: a RoleBinding in a namespace can grant permission to get it.
+// readNamespace sends a list request, because more users have permission to list Namespaces than to
+// get them. If it is forbidden, readNamespace sends a get request: a RoleBinding in a namespace can
+// grant permission to get this Namespace.
 func (c *Collector) readNamespace(ctx context.Context, name string) (*corev1.Namespace, error) {
 	list := &corev1.NamespaceList{}
 	err := c.client.List(ctx, list, named(name))
@@ -139,20 +139,20 @@ func (c *Collector) readNamespace(ctx context.Context, name string) (*corev1.Nam
 	return &list.Items[0], nil
 }
 
-// named selects one object by its name.
+// named selects one object by name.
 func named(name string) client.ListOption {
 	return client.MatchingFieldsSelector{Selector: fields.OneTermEqualSelector(metav1.ObjectNameField, name)}
 }
 
-// collection is one run of Collect.
+// collection is the state of one call of Collect.
 type collection struct {
 	*Collector
 
-	lock  sync.Mutex // protects the facts
+	lock  sync.Mutex // protects facts
 	facts *diagnosis.Facts
 }
 
-// update changes the facts.
+// update changes the facts while it holds the lock.
 func (c *collection) update(change func(facts *diagnosis.Facts)) {
 	c.lock.Lock()
 	defer c.lock.Unlock()
@@ -165,7 +165,7 @@ func (c *collection) addUnread(source diagnosis.Source, why string) {
 	})
 }
 
-// list lists objects, and returns false if that fails, after adding the reason to the facts. A type
+// list lists objects. If the request fails, it adds the reason to the facts and returns false. A type
 // that is not served has no objects.
 func (c *collection) list(
 	ctx context.Context, source diagnosis.Source, list client.ObjectList, options ...client.ListOption,
@@ -182,7 +182,7 @@ func (c *collection) list(
 	return false
 }
 
-// addFailure adds the reason why a source could not be read.
+// addFailure records why a source could not be read.
 func (c *collection) addFailure(source diagnosis.Source, namespace string, err error) {
 	what := string(source)
 	if namespace != "" {
@@ -198,7 +198,7 @@ func (c *collection) addFailure(source diagnosis.Source, namespace string, err e
 	c.addUnread(source, why)
 }
 
-// inParallel calls a function for all items in parallel, and waits until all calls return.
+// inParallel calls a function for all items in parallel, and waits until all calls have returned.
 func inParallel[T any](items []T, function func(T)) {
 	var group sync.WaitGroup
 	for _, item := range items {

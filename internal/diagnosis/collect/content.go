@@ -22,10 +22,10 @@ import (
 )
 
 const (
-	// maxListed is the maximum number of objects of a type that are listed; further objects are
-	// only counted.
+	// maxListed is the maximum number of objects of a type that are listed. Further objects are only
+	// counted.
 	maxListed = 500
-	// listInterval is the time between the two lists of the content.
+	// listInterval is the time between the two lists that are compared to detect progress.
 	listInterval = 700 * time.Millisecond
 	// maxCRDs is the maximum number of CustomResourceDefinitions that are read as full objects.
 	maxCRDs = 20
@@ -35,7 +35,8 @@ const (
 
 var crdResource = apiextensionsv1.SchemeGroupVersion.WithResource("customresourcedefinitions")
 
-// readCRDNames reads the metadata of CustomResourceDefinitions only: their schemas can be megabytes.
+// readCRDNames reads only the metadata of CustomResourceDefinitions, because their schemas can have a
+// size of megabytes.
 func (c *collection) readCRDNames(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, responseTimeout)
 	defer cancel()
@@ -52,7 +53,7 @@ func (c *collection) readCRDNames(ctx context.Context) {
 	c.update(func(facts *diagnosis.Facts) { facts.CRDNames = names })
 }
 
-// readCRDs reads the CustomResourceDefinitions of the content.
+// readCRDs reads the CustomResourceDefinitions of the types in Content.
 func (c *collection) readCRDs(ctx context.Context) {
 	var names []string
 	for _, content := range c.facts.Content {
@@ -93,15 +94,15 @@ func (c *collection) readContent(ctx context.Context) {
 	c.facts.Content = contents
 }
 
-// isFromAPIServer reports whether an error was returned by the API server and not by the connection
-// to it.
+// isFromAPIServer reports whether the API server returned an error. Other errors are errors of the
+// connection.
 func isFromAPIServer(err error) bool {
 	var status apierrors.APIStatus
 	return errors.As(err, &status)
 }
 
-// readProgress lists the content again to detect progress, if the deletion exceeds the progress
-// deadline.
+// readProgress detects progress. If the deletion exceeds the progress deadline, it lists the content
+// again.
 func (c *collection) readProgress(ctx context.Context) {
 	facts := c.facts
 	if evidence := progressInConditions(facts); evidence != "" {

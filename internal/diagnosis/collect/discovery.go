@@ -30,7 +30,7 @@ func (c *collection) discover(ctx context.Context) {
 	c.update(func(facts *diagnosis.Facts) { facts.ResourceTypes = found })
 }
 
-// discoverDirectly requests the resource types of each group version that discovery lacks, since the
+// discoverDirectly requests the resource types of each group version that discovery lacks, because the
 // discovery cache of the API server can be stale.
 func (c *collection) discoverDirectly(ctx context.Context) {
 	if c.facts.ResourceTypes == nil {
@@ -84,7 +84,7 @@ func toAPIService(object *unstructured.Unstructured) (service diagnosis.APIServi
 	return service, service.Service.Name == ""
 }
 
-// conditionsOf returns the conditions of an object of any type. It ignores fields with an unexpected
+// conditionsOf returns the conditions of an object of any type. It ignores values with an unexpected
 // type.
 func conditionsOf(object *unstructured.Unstructured) []metav1.Condition {
 	var conditions []metav1.Condition

@@ -20,12 +20,13 @@ import (
 )
 
 const (
-	// maxDryRuns limits the dry runs of each kind, maxDryRunsPerType the deletions of each type.
+	// maxDryRuns is the maximum number of deletions, and of patches. maxDryRunsPerType is the maximum
+	// number of deletions of objects of the same type.
 	maxDryRuns        = 30
 	maxDryRunsPerType = 3
 )
 
-// errNoPatchPermission replaces the response to a patch that is not sent.
+// errNoPatchPermission is the error of a patch that is not sent.
 var errNoPatchPermission = errors.New("permission to patch is missing")
 
 // dryRunRequest is a request to delete an object, or to remove one of its finalizers.
@@ -34,8 +35,8 @@ type dryRunRequest struct {
 	verb, finalizer string
 }
 
-// makeDryRuns makes dry runs of the deletion of objects that are not being deleted, and of the removal
-// of the finalizers of objects that are.
+// makeDryRuns sends dry runs. They delete objects without a deletionTimestamp, and remove the
+// finalizers of terminating objects.
 func (c *collection) makeDryRuns(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, responseTimeout)
 	defer cancel()
@@ -63,8 +64,8 @@ func (c *collection) makeDryRuns(ctx context.Context) {
 	})
 }
 
-// addDryRun adds a dry run to the facts, unless its response contains no information: the object was
-// changed or deleted, or permission is missing.
+// addDryRun adds a dry run to the facts. It omits a response that only shows that the object was
+// changed or deleted, or that permission is missing.
 func (c *collection) addDryRun(dryRun diagnosis.DryRun) {
 	unread := func(format string, last any) {
 		c.addUnread(diagnosis.SourceDryRuns, fmt.Sprintf(format, dryRun.Verb, dryRun.Type, last))
@@ -83,9 +84,9 @@ func (c *collection) addDryRun(dryRun diagnosis.DryRun) {
 	}
 }
 
-// supportsDryRun reports whether a dry run of a write to a group is known to change nothing. An
-// aggregated API server without support for dry runs would perform the write. If the APIServices
-// could not be read, only groups without a domain are known to be served by kube-apiserver.
+// supportsDryRun reports whether kube-apiserver is known to serve a group. An aggregated API server
+// without support for dry runs would perform the request. If the APIServices could not be read,
+// kube-apiserver is only known to serve groups without a domain.
 func supportsDryRun(facts *diagnosis.Facts, group string) bool {
 	if !facts.IsRead(diagnosis.SourceAPIServices) {
 		return !strings.Contains(group, ".")
@@ -95,8 +96,8 @@ func supportsDryRun(facts *diagnosis.Facts, group string) bool {
 	})
 }
 
-// chooseDeletions returns a few objects that are not being deleted, those that the condition of the
-// Namespace names first.
+// chooseDeletions selects a few objects without a deletionTimestamp. It prefers objects that the
+// NamespaceDeletionContentFailure condition names.
 func chooseDeletions(facts *diagnosis.Facts) []dryRunRequest {
 	failure := facts.ConditionMessage(corev1.NamespaceDeletionContentFailure)
 	var candidates []diagnosis.RemainingObject
@@ -124,7 +125,7 @@ func chooseDeletions(facts *diagnosis.Facts) []dryRunRequest {
 	return chosen
 }
 
-// chooseRemovals returns one terminating object of each type for each finalizer.
+// chooseRemovals selects one terminating object for each finalizer and type.
 func chooseRemovals(facts *diagnosis.Facts) []dryRunRequest {
 	var chosen []dryRunRequest
 	seen := map[string]bool{}

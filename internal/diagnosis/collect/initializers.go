@@ -36,15 +36,15 @@ func (c *collection) readInitializers(ctx context.Context) {
 	}
 }
 
-// readInitializersOfFinalizers reads the initializers that namespace finalizers belong to, if the
-// Namespace has one that is not the namespace controller's.
+// readInitializersOfFinalizers reads the initializers if the Namespace has a namespace finalizer that
+// can belong to one of them.
 func (c *collection) readInitializersOfFinalizers(ctx context.Context) {
 	if len(c.facts.ExternalNamespaceFinalizers()) > 0 {
 		c.readInitializers(ctx)
 	}
 }
 
-// initializersOf returns the initializers in the order of precedence of their configurations.
+// initializersOf returns the initializers, sorted by the names of their configurations.
 func initializersOf(list *v1alpha1.NamespaceInitializerConfigurationList) []diagnosis.RegisteredInitializer {
 	var initializers []diagnosis.RegisteredInitializer
 	for _, configuration := range list.Items {

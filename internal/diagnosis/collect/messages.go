@@ -10,14 +10,14 @@ const (
 	unreadForbidden    = "%s cannot be read: permission to list them is missing"
 	unreadTimeout      = "%s could not be read: no response within %s"
 	unreadError        = "%s could not be read: %s"
-	unreadTooManyPods  = "not all running pods were examined: there are too many"
-	unreadTooManyNodes = "no more than %d of the nodes of the remaining pods were examined"
-	unreadPermissions  = "whether ServiceAccounts have the necessary permissions is unknown: permission to create " +
+	unreadTooManyPods  = "only some running pods were examined because there are too many"
+	unreadTooManyNodes = "only %d nodes of the remaining pods were examined"
+	unreadPermissions  = "the permissions of ServiceAccounts could not be checked: permission to create " +
 		string(diagnosis.SourceAccessReviews) + " is missing"
-	unreadDryRunForbidden = "whether the API server would accept a %s of %s is unknown: permission to %s them is missing"
-	unreadDryRunFailed    = "whether the API server would accept a %s of %s is unknown: %s"
-	unreadDryRunTimeout   = "a dry run of a %s of %s was not answered within %s"
-	unreadSecondList      = "whether the number of %s decreases is unknown: the second list failed: %s"
+	unreadDryRunForbidden = "a dry run of a %s of %s was not possible: permission to %s them is missing"
+	unreadDryRunFailed    = "a dry run of a %s of %s failed: %s"
+	unreadDryRunTimeout   = "a dry run of a %s of %s timed out after %s"
+	unreadSecondList      = "%s could not be listed a second time to detect progress: %s"
 )
 
 // Evidence of progress in the conditions of the Namespace.

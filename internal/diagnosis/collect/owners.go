@@ -27,8 +27,8 @@ import (
 // maxPods is the maximum number of running pods in the cluster that are examined.
 const maxPods = 10000
 
-// isOverdue reports whether the deletion exceeds the progress deadline, so that owners of finalizers
-// matter.
+// isOverdue reports whether the deletion exceeds the progress deadline. Only then does the diagnosis
+// search for the owners of finalizers.
 func (c *collection) isOverdue() bool {
 	return c.facts.IsOverdue(c.facts.Namespace.DeletionTimestamp.Time)
 }
@@ -37,10 +37,10 @@ func (c *collection) hasExternalFinalizers() bool {
 	return c.isOverdue() && len(owners.ExternalFinalizers(c.facts)) > 0
 }
 
-// ownerNamespace returns the namespace in which owners are searched; empty for all namespaces.
+// ownerNamespace returns the namespace to search for owners, or "" for all namespaces.
 func (c *collection) ownerNamespace() string { return c.facts.UnlessPublic("", c.facts.Namespace.Name) }
 
-// readLeases skips the Leases of nodes: there can be thousands, and none belongs to an owner.
+// readLeases skips the Leases of nodes: there can be thousands, and none of them belongs to an owner.
 func (c *collection) readLeases(ctx context.Context) {
 	list := &coordinationv1.LeaseList{}
 	notOfNodes := client.MatchingFieldsSelector{
@@ -122,7 +122,7 @@ func addWorkloads[T any](c *collection, objects []T, workloadOf func(*T) diagnos
 	})
 }
 
-// readRunningPods reads metadata only. A pod can belong to a workload of any type, or to none.
+// readRunningPods reads the metadata of pods, which can belong to workloads of any type or to none.
 func (c *collection) readRunningPods(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, responseTimeout)
 	defer cancel()
@@ -148,8 +148,8 @@ func (c *collection) readRunningPods(ctx context.Context) {
 	}
 }
 
-// makeWorkload collects the names by which a workload can be identified. Commands, arguments and
-// environment variables are not among them: they can be confidential, and can match by accident.
+// makeWorkload collects the names that identify a workload. It ignores commands, arguments and
+// environment variables, which can be confidential and can match by accident.
 func makeWorkload(
 	source diagnosis.Source, object metav1.Object, template *corev1.PodTemplateSpec, desired, ready int32,
 ) diagnosis.Workload {
@@ -189,8 +189,8 @@ func namesOf(object metav1.Object) []string {
 	return append(names, labels...)
 }
 
-// readAccessReviews checks whether the ServiceAccounts of possible owners have permission to act.
-// Public findings do not depend on that: those ServiceAccounts are in other namespaces.
+// readAccessReviews checks whether the ServiceAccounts of possible owners have permission to remove
+// finalizers. Public findings must not depend on ServiceAccounts in other namespaces.
 func (c *collection) readAccessReviews(ctx context.Context) {
 	if c.IsPublic {
 		return
@@ -222,7 +222,7 @@ func (c *collection) readAccessReview(ctx context.Context, review owners.AccessR
 	}
 }
 
-// readServiceAccounts reads which of the ServiceAccounts of possible owners exist.
+// readServiceAccounts reads which ServiceAccounts of possible owners exist.
 func (c *collection) readServiceAccounts(ctx context.Context) {
 	inParallel(owners.ServiceAccountsNeeded(c.facts), func(account types.NamespacedName) {
 		c.readServiceAccount(ctx, account)

@@ -26,9 +26,9 @@ const (
 	maxEvents = 1000
 )
 
-// readReportedErrors reads what controllers report about overdue objects, in the conditions of custom
-// resources and in Events. No Events can be created in a terminating namespace, so these are from
-// before the deletion or from other namespaces.
+// readReportedErrors reads what controllers report about overdue objects: in the conditions of custom
+// resources, and in Events. Events cannot be created in a terminating namespace, so controllers created
+// them before the deletion, but can still update them.
 func (c *collection) readReportedErrors(ctx context.Context) {
 	var overdue []diagnosis.RemainingObject
 	for _, object := range c.facts.RemainingObjects() {
@@ -105,7 +105,7 @@ func (c *collection) readEvents(ctx context.Context, overdue []diagnosis.Remaini
 	}
 }
 
-// lastSeen returns when an Event last occurred, in the old or the new API.
+// lastSeen returns when an Event last occurred. It supports the fields of both Event APIs.
 func lastSeen(event *corev1.Event) time.Time {
 	switch {
 	case event.Series != nil && !event.Series.LastObservedTime.IsZero():

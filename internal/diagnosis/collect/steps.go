@@ -12,7 +12,7 @@ import (
 // step collects facts.
 type step func(*collection, context.Context)
 
-// steps lists the steps of each stage, in groups. Steps use only facts of earlier groups.
+// steps lists the steps of each stage, in groups. Steps use only facts from earlier groups.
 var steps = map[diagnosis.Stage][][]step{
 	diagnosis.StageInitializing: {
 		{(*collection).readClusterRoleBindings, (*collection).readClusterRoles, (*collection).readInitializers},
@@ -34,7 +34,7 @@ var steps = map[diagnosis.Stage][][]step{
 	},
 }
 
-// run runs the steps of a stage: those of a group in parallel, and one group after the other.
+// run runs one group of steps after the other, and the steps of a group in parallel.
 func (c *collection) run(ctx context.Context, stage diagnosis.Stage) {
 	for _, group := range steps[stage] {
 		inParallel(group, func(collect step) { collect(c, ctx) })

@@ -27,19 +27,19 @@ const ManagerLease = "nslifecycle.dev"
 type Evidence struct {
 	Text  string
 	Match Match
-	// InNamespace reports whether it is about an object in the namespace itself.
+	// InNamespace reports whether the evidence is an object in the namespace itself.
 	InNamespace bool
 }
 
-// Report is all evidence of an owner.
+// Report contains all evidence of an owner.
 type Report struct {
-	// Running is evidence that the owner is running, NotRunning that it is not.
+	// Running is evidence that the owner is running. NotRunning is evidence that it is not.
 	Running, NotRunning []Evidence
-	// ServiceAccounts are the ServiceAccounts of the running workloads with the best match, which
-	// is WorkloadMatch.
+	// ServiceAccounts are the ServiceAccounts of the running workloads with the best match.
+	// WorkloadMatch is this match.
 	ServiceAccounts []types.NamespacedName
 	WorkloadMatch   Match
-	// CRDs are the names of the CustomResourceDefinitions of the same domain.
+	// CRDs are the names of the CustomResourceDefinitions in the same domain.
 	CRDs []string
 }
 
@@ -64,15 +64,15 @@ func Search(facts *diagnosis.Facts, owner *Owner) Report {
 	return *s.report
 }
 
-// search is one run of Search.
+// search is the state of one call of Search.
 type search struct {
 	*diagnosis.Facts
 	owner  *Owner
 	report *Report
 }
 
-// isEvidence reports whether an object of a namespace with this match is evidence. If other
-// namespaces are not read, a weak match is not enough: one of them may contain a better match.
+// isEvidence reports whether a matching object in the given namespace is evidence. If other namespaces
+// are not read, a weak match is not sufficient, because they can contain a better match.
 func isEvidence(facts *diagnosis.Facts, namespace string, match Match) bool {
 	return match != NoMatch && facts.MayName(namespace) && (match == StrongMatch || !facts.IsPublic)
 }
@@ -126,7 +126,7 @@ func (s search) addLeases() {
 	}
 }
 
-// addAPIs adds the APIServices and CustomResourceDefinitions of the same domain.
+// addAPIs adds the APIServices and CustomResourceDefinitions in the same domain.
 func (s search) addAPIs() {
 	for i := range s.APIServices {
 		service := &s.APIServices[i]
@@ -163,7 +163,7 @@ func serviceAccountsOf(facts *diagnosis.Facts, owner *Owner) []serviceAccount {
 	for i := range facts.ClusterRoleBindings {
 		binding := &facts.ClusterRoleBindings[i]
 		if strings.HasPrefix(binding.Name, "system:") {
-			continue // Kubernetes creates these in all clusters, for ServiceAccounts that few clusters have.
+			continue // Kubernetes creates these in all clusters, even for ServiceAccounts that do not exist.
 		}
 		for _, subject := range binding.Subjects {
 			if subject.Kind != rbacv1.ServiceAccountKind {
@@ -179,9 +179,9 @@ func serviceAccountsOf(facts *diagnosis.Facts, owner *Owner) []serviceAccount {
 	return accounts
 }
 
-// DescribeLease describes when a Lease was renewed, and returns whether its holder seems to be
-// running: a leader renews it several times within its duration, and a new leader acquires it soon
-// after it expires.
+// DescribeLease returns a description of a Lease, and whether its holder seems to be running. A leader
+// renews its Lease several times within the lease duration, and a new leader acquires an expired Lease
+// within a few seconds.
 func DescribeLease(facts *diagnosis.Facts, lease *coordinationv1.Lease) (text string, isCurrent bool) {
 	const durations = 4
 	renewed := lease.Spec.RenewTime.Time

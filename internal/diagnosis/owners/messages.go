@@ -12,18 +12,18 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/printable"
 )
 
-// What is lost or left behind if a finalizer is removed by force.
+// Effects of removing a finalizer by force.
 const (
 	LossVolume = "A volume can be detached or deleted while it is in use; data can be lost"
 
 	lossForeground = "Remaining dependents are deleted later by the garbage collector, or not at all"
-	lossOrphan     = "Dependents keep a reference to an owner that does not exist, and are garbage-collected"
-	lossJob        = "The Job can count this Pod wrongly; in a terminating namespace nothing is lost"
+	lossOrphan     = "Dependents refer to an owner that does not exist, and are therefore garbage-collected"
+	lossJob        = "The Job can count this Pod incorrectly; in a terminating namespace, nothing is lost"
 	lossDevice     = "A device can be allocated again while it is in use"
 	lossCSI        = "The volume can remain in the storage system, or stay attached to a node"
 	lossSnapshot   = "The snapshot can remain in the storage system"
 
-	lossLoadBalancer = "The load balancer and its resources remain at the cloud provider, and are billed"
+	lossLoadBalancer = "The load balancer and its resources remain at the cloud provider, and still incur costs"
 )
 
 // Evidence.
