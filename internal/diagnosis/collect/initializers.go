@@ -81,7 +81,8 @@ func (c *collection) readPodsOfServiceAccount(ctx context.Context, account types
 	running := client.MatchingFieldsSelector{Selector: fields.SelectorFromSet(fields.Set{
 		"spec.serviceAccountName": account.Name, "status.phase": string(corev1.PodRunning),
 	})}
-	if !c.list(ctx, diagnosis.SourcePods, list, client.InNamespace(account.Namespace), running, client.Limit(maxInitializerPods)) {
+	if !c.list(ctx, diagnosis.SourcePods, list, client.InNamespace(account.Namespace), running,
+		client.Limit(maxInitializerPods)) {
 		return
 	}
 	c.update(func(facts *diagnosis.Facts) {

@@ -103,7 +103,7 @@ func progressInConditions(facts *diagnosis.Facts) string {
 func isCountChanged(facts *diagnosis.Facts, written time.Time) bool {
 	blocked := facts.Condition(v1alpha1.ConditionDeletionBlocked)
 	if blocked != nil && blocked.Status == corev1.ConditionTrue {
-		return false // The deletion has already exceeded the progress deadline.
+		return false // An earlier diagnosis found no progress.
 	}
 	return !slices.ContainsFunc(facts.Namespace.Status.Conditions, func(condition corev1.NamespaceCondition) bool {
 		isError := diagnosis.ListsErrors(condition.Type) && condition.Status == corev1.ConditionTrue

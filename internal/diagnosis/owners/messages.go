@@ -31,7 +31,8 @@ const (
 	textLease                 = "Lease %s/%s was renewed %s ago, at %s, by %q"
 	textServiceAccountMissing = "ClusterRoleBinding %q refers to ServiceAccount %s, which does not exist"
 	textFieldManager          = "field manager %q changed an object at %s, after its deletion"
-	textSubject               = "%s %q has the initialize verb through ClusterRoleBinding %q; whether it is running is unknown"
+	textSubject               = "%s %q has the initialize verb through ClusterRoleBinding %q; " +
+		"whether it is running is unknown"
 )
 
 func textWorkload(workload *diagnosis.Workload) string {

@@ -27,7 +27,7 @@ func (f view) findCRDs() []diagnosis.Finding {
 type conversionFailure struct {
 	kind, groupVersion string
 	texts              []string
-	isResponse         bool // the API server returned it to this diagnosis
+	isResponse         bool // whether the API server returned the error to the diagnosis
 	resource           string
 }
 
@@ -75,7 +75,7 @@ func (f view) conversionFinding(failure *conversionFailure) diagnosis.Finding {
 		Loss:     lossConversion,
 	}
 	if !failure.isResponse {
-		finding.Certainty = diagnosis.Likely // It may have recovered since the condition was written.
+		finding.Certainty = diagnosis.Likely // The webhook may have recovered since then.
 	}
 	crd := f.crdFor(failure)
 	if crd == nil {
@@ -123,8 +123,8 @@ func conversionService(crd *apiextensionsv1.CustomResourceDefinition) *types.Nam
 	return &types.NamespacedName{Namespace: webhook.Service.Namespace, Name: webhook.Service.Name}
 }
 
-// findTerminatingCRDs returns findings only if nothing else blocks the objects: finalizers and
-// rejections of objects block their CustomResourceDefinition, and not the other way round.
+// findTerminatingCRDs returns findings only if nothing else blocks the objects. Finalizers of objects
+// and denied deletions also block the CustomResourceDefinition, so they are the cause.
 func (f view) findTerminatingCRDs() []diagnosis.Finding {
 	var findings []diagnosis.Finding
 	for i := range f.CRDs {
@@ -136,7 +136,8 @@ func (f view) findTerminatingCRDs() []diagnosis.Finding {
 			return object.Type.String() != crd.Name
 		})
 		isBlocked := slices.ContainsFunc(objects, func(object diagnosis.RemainingObject) bool {
-			return object.DeletionTimestamp != nil && len(object.Finalizers) > 0 || f.isDeletionDenied(object.GroupResource(), object.Name)
+			return object.DeletionTimestamp != nil && len(object.Finalizers) > 0 ||
+				f.isDeletionDenied(object.GroupResource(), object.Name)
 		})
 		if len(objects) == 0 || isBlocked || f.IsTypeProgressing(objects[0].GroupResource()) {
 			continue
@@ -160,7 +161,7 @@ func (f view) findTerminatingCRDs() []diagnosis.Finding {
 	return findings
 }
 
-// terminatingCRDs describes the CustomResourceDefinitions of some objects that are being deleted.
+// terminatingCRDs describes the terminating CustomResourceDefinitions of the given objects.
 func (f view) terminatingCRDs(objects []diagnosis.RemainingObject) []string {
 	var texts []string
 	for i := range f.CRDs {

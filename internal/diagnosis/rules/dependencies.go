@@ -68,7 +68,7 @@ func (f view) findCloud() []diagnosis.Finding {
 		finding.Cause, finding.Certainty = diagnosis.CauseCloudResource, diagnosis.Likely
 		finding.Message = fmt.Sprintf(messageCloud, describe(objects), f.Ago(firstDeletedAt(objects)), known.Owner)
 		if events := f.eventsSinceDeletion(objects); len(events) > 0 {
-			// The responsible controller reports the failure.
+			// The responsible controller reported the failure.
 			finding.Certainty = diagnosis.Confirmed
 			finding.Evidence = append(finding.Evidence, events...)
 		}
@@ -77,7 +77,8 @@ func (f view) findCloud() []diagnosis.Finding {
 	return findings
 }
 
-// eventsSinceDeletion quotes the Events about some objects since the namespace was deleted.
+// eventsSinceDeletion quotes the Events about the given objects that occurred after the deletion of
+// the namespace.
 func (f view) eventsSinceDeletion(objects []diagnosis.RemainingObject) []string {
 	var texts []string
 	for _, reported := range f.ReportedErrors {
@@ -148,8 +149,8 @@ func (f view) blockingDependents(owner diagnosis.RemainingObject) []diagnosis.Re
 	return dependents
 }
 
-// hasOwnReason reports whether a dependent still exists for a reason of its own: it is terminating, or its
-// deletion is denied.
+// hasOwnReason reports whether a dependent still exists for another reason than its owner: the
+// dependent is terminating, or its deletion is denied.
 func (f view) hasOwnReason(object diagnosis.RemainingObject) bool {
 	return object.DeletionTimestamp != nil || f.isDeletionDenied(object.GroupResource(), object.Name)
 }

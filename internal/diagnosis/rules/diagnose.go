@@ -36,7 +36,7 @@ func Diagnose(facts *diagnosis.Facts) *diagnosis.Diagnosis {
 	return result
 }
 
-// causeOrder lists a cause before its possible consequences.
+// causeOrder lists each cause before its possible consequences.
 var causeOrder = []diagnosis.Cause{
 	diagnosis.CauseNamespaceControllerUnresponsive, diagnosis.CauseForbidden,
 	diagnosis.CauseAPIServiceUnavailable, diagnosis.CauseDiscoveryStale, diagnosis.CauseDiscoveryFailing,

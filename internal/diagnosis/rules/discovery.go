@@ -44,8 +44,8 @@ func (f view) findDiscovery() []diagnosis.Finding {
 	return findings
 }
 
-// findAPIServices returns one finding for each Service that does not respond, however many group
-// versions it serves.
+// findAPIServices returns one finding for each Service that does not respond, regardless of the number
+// of group versions that it serves.
 func (f view) findAPIServices() []diagnosis.Finding {
 	unavailable := map[string][]*diagnosis.APIService{}
 	for i := range f.APIServices {
@@ -105,7 +105,7 @@ func (f view) quoteIfAbout(conditionType corev1.NamespaceConditionType, services
 	return nil
 }
 
-// groupVersionErrors returns the errors of discovery and of lists for a group version.
+// groupVersionErrors returns the errors of discovery and list requests for a group version.
 func (f view) groupVersionErrors(groupVersion schema.GroupVersion) []string {
 	var texts []string
 	if f.ResourceTypes != nil && f.ResourceTypes.Failed[groupVersion] != nil {
@@ -124,7 +124,7 @@ func (f view) groupVersionErrors(groupVersion schema.GroupVersion) []string {
 }
 
 // isUnavailable reports whether the server of an APIService does not respond: discovery or a list
-// fails, and either the APIService is not available or the error comes from the server.
+// request fails, and either the APIService is not available or the server returned the error.
 func (f view) isUnavailable(service *diagnosis.APIService) bool {
 	text := f.ConditionMessage(corev1.NamespaceDeletionDiscoveryFailure)
 	hasErrors := len(f.groupVersionErrors(service.GroupVersion)) > 0 ||
@@ -132,7 +132,7 @@ func (f view) isUnavailable(service *diagnosis.APIService) bool {
 	return hasErrors && (!service.Available || f.hasServerError(service.GroupVersion))
 }
 
-// hasServerError reports whether requests for a group version fail with an error of the server.
+// hasServerError reports whether requests for a group version fail with a server error.
 func (f view) hasServerError(groupVersion schema.GroupVersion) bool {
 	if err, ok := f.DirectDiscovery[groupVersion]; ok {
 		// A server that sends an invalid response is available.
@@ -143,8 +143,8 @@ func (f view) hasServerError(groupVersion schema.GroupVersion) bool {
 	})
 }
 
-// isConfirmedUnavailable reports whether the API server returned an error because it cannot reach
-// the server.
+// isConfirmedUnavailable reports whether kube-apiserver returned an error because it cannot reach the
+// aggregated API server.
 func (f view) isConfirmedUnavailable(services []*diagnosis.APIService) bool {
 	return slices.ContainsFunc(services, func(service *diagnosis.APIService) bool {
 		if apierrors.IsServiceUnavailable(f.DirectDiscovery[service.GroupVersion]) {
@@ -193,8 +193,8 @@ func (f view) discoveryFinding(groupVersion schema.GroupVersion) diagnosis.Findi
 	return finding.WithObjects([]diagnosis.Object{{Resource: string(diagnosis.SourceAPIServices), Name: name}})
 }
 
-// findDiscoveryByCondition uses the condition of the namespace controller if discovery failed as a
-// whole.
+// findDiscoveryByCondition finds discovery failures in the condition written by the namespace
+// controller. It is for a diagnosis for which discovery failed completely.
 func (f view) findDiscoveryByCondition() []diagnosis.Finding {
 	text := f.ConditionMessage(corev1.NamespaceDeletionDiscoveryFailure)
 	for i := range f.APIServices {

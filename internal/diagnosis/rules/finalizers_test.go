@@ -63,7 +63,7 @@ func TestFindFinalizers(t *testing.T) {
 		"decreasing counts": {facts: makeTerminating(left, func(facts *diagnosis.Facts) { facts.Progress.Evidence = "3 and now 1" })},
 		"more objects than were listed": {
 			facts: makeTerminating(left, func(facts *diagnosis.Facts) { facts.Content[0].Count = 600 }),
-			want: []want{{diagnosis.CauseFinalizerOwnerGone, diagnosis.Likely, "widgets", fmt.Sprintf(evidenceUnlisted, 600, "widgets.widgets.example.com", 1),
+			want: []want{{diagnosis.CauseFinalizerOwnerGone, diagnosis.Likely, "widgets", fmt.Sprintf(evidenceUnlisted, 1, 600, "widgets.widgets.example.com"),
 				object}},
 		},
 		"another finalizer being removed": {

@@ -18,7 +18,7 @@ import (
 
 const namespaceResource = "namespaces"
 
-// deletionConditions are those that a namespace controller writes.
+// deletionConditions are the conditions that a namespace controller writes.
 var deletionConditions = []corev1.NamespaceConditionType{
 	corev1.NamespaceDeletionDiscoveryFailure, corev1.NamespaceDeletionGVParsingFailure,
 	corev1.NamespaceDeletionContentFailure, corev1.NamespaceContentRemaining, corev1.NamespaceFinalizersRemaining,
@@ -39,7 +39,7 @@ func (f view) findNamespaceController() []diagnosis.Finding {
 		return nil
 	}
 	if f.isEmptinessUnnoticed() && !lease.exists {
-		return nil // The last object may just have been deleted.
+		return nil // The last object may have been deleted a moment ago.
 	}
 	finding := diagnosis.Finding{
 		Cause: diagnosis.CauseNamespaceControllerUnresponsive, Certainty: diagnosis.Likely,
@@ -67,8 +67,8 @@ func (f view) aboutNamespace(finding diagnosis.Finding) diagnosis.Finding {
 	return finding.WithObjects([]diagnosis.Object{{Resource: namespaceResource, Name: f.Namespace.Name}})
 }
 
-// isUntouched reports whether no remaining object is being deleted, none is known to be blocked, and
-// the namespace controller reports no failure.
+// isUntouched reports whether no remaining object is being deleted or known to be blocked, and the
+// namespace controller reports no failure.
 func (f view) isUntouched() bool {
 	if f.ConditionMessage(corev1.NamespaceDeletionContentFailure) != "" ||
 		f.ConditionMessage(corev1.NamespaceDeletionDiscoveryFailure) != "" {
@@ -87,8 +87,8 @@ func (f view) isEmpty() bool {
 	return len(f.Content) == 0 && f.ResourceTypes != nil && f.ResourceTypes.Err() == nil
 }
 
-// isEmptinessUnnoticed reports whether the namespace is empty although a condition reports
-// remaining objects. The namespace controller lists the content again within a minute.
+// isEmptinessUnnoticed reports whether the namespace is empty but a condition still reports remaining
+// objects. The namespace controller lists the content again within a minute.
 func (f view) isEmptinessUnnoticed() bool {
 	return f.isEmpty() && f.ConditionMessage(corev1.NamespaceContentRemaining) != ""
 }
@@ -137,14 +137,14 @@ func (f view) findUnknown() []diagnosis.Finding {
 	return []diagnosis.Finding{finding.WithRemaining(f.RemainingObjects())}
 }
 
-// hasTime reports whether an object is being deleted and has not exceeded the progress deadline.
+// hasTime reports whether any object is being deleted and has not exceeded the progress deadline.
 func (f view) hasTime() bool {
 	return slices.ContainsFunc(f.RemainingObjects(), func(object diagnosis.RemainingObject) bool {
 		return object.DeletionTimestamp != nil && !f.IsObjectOverdue(object)
 	})
 }
 
-// lastStep returns when the Namespace last changed.
+// lastStep returns when the deletion of the Namespace last made progress.
 func (f view) lastStep() time.Time {
 	last := f.Namespace.DeletionTimestamp.Time
 	for _, condition := range f.Namespace.Status.Conditions {
@@ -153,7 +153,7 @@ func (f view) lastStep() time.Time {
 		}
 	}
 	for _, entry := range f.Namespace.ManagedFields {
-		// Any controller can write the status for any reason, including this one.
+		// Any controller, including the manager, can write the status for any reason.
 		if entry.Time != nil && entry.Subresource == "finalize" && entry.Time.After(last) {
 			last = entry.Time.Time
 		}

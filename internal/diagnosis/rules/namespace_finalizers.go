@@ -39,7 +39,7 @@ func (f view) findNamespaceFinalizers() []diagnosis.Finding {
 		findings = append(findings, finding)
 	}
 	if hasKubernetes || len(findings) > 0 {
-		return findings // The owner of a finalizer in metadata.finalizers may wait for these.
+		return findings // The owners of finalizers in metadata.finalizers may wait for these namespace finalizers.
 	}
 	for _, finalizer := range f.Namespace.Finalizers {
 		finding := f.namespaceFinalizerFinding(finalizer, metadataFinalizers, diagnosis.CauseNamespaceMetadataFinalizer)
@@ -62,8 +62,8 @@ func (f view) namespaceFinalizerFinding(finalizer, list string, cause diagnosis.
 	return f.aboutNamespace(finding)
 }
 
-// addInitializer adds the initializer that a namespace finalizer belongs to. The configuration refers
-// to its controller, which may run anywhere, so the owner is not reported to be missing.
+// addInitializer adds the initializer that a namespace finalizer belongs to. The controller of the
+// initializer can run anywhere, so its owner is not reported as missing.
 func (f view) addInitializer(finding *diagnosis.Finding, finalizer string) {
 	if !f.IsRead(diagnosis.SourceConfigurations) {
 		finding.IsOwnerGone = false

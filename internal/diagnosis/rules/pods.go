@@ -42,7 +42,7 @@ func (f view) findPods() []diagnosis.Finding {
 	return findings
 }
 
-// podGroups are pods by what blocks them. A pod is in the groups of all its finalizers.
+// podGroups groups pods by what blocks them. A pod with several finalizers is in several groups.
 type podGroups struct {
 	byNode, byFinalizer map[string][]diagnosis.RemainingObject
 	others              []diagnosis.RemainingObject
@@ -186,7 +186,7 @@ func podEvidence(pods []diagnosis.RemainingObject) string {
 		ptr.Deref(first.DeletionGracePeriodSeconds, 0))
 }
 
-// waitingPVCs describes the PersistentVolumeClaims that wait for some pods, as a consequence.
+// waitingPVCs describes the PersistentVolumeClaims that wait for the given pods.
 func (f view) waitingPVCs(pods []diagnosis.RemainingObject) []string {
 	var texts []string
 	for _, object := range f.RemainingObjects() {
@@ -203,8 +203,8 @@ func (f view) waitingPVCs(pods []diagnosis.RemainingObject) []string {
 	return texts
 }
 
-// podsUsing returns the pods that mount a PersistentVolumeClaim, according to the rules of the
-// pvc-protection controller: pods that were never scheduled do not count.
+// podsUsing returns the pods that mount a PersistentVolumeClaim. Like the pvc-protection controller, it
+// ignores pods that were never scheduled.
 func (f view) podsUsing(claim string) []*corev1.Pod {
 	var users []*corev1.Pod
 	for i := range f.Pods {
