@@ -32,7 +32,7 @@ const (
 	evidenceBackendNotReady  = " has no ready endpoint"
 	evidenceLeasesUnread     = "the Leases in kube-system could not be read"
 	evidenceNoLease          = "there is no Lease kube-system/%s"
-	evidenceNoManagerLease   = "there is no Lease %s of nslifecycle"
+	evidenceNoManagerLease   = "there is no Lease %s of the nslifecycle manager"
 	evidenceUnlisted         = "only the first %d of %d %s were examined"
 	evidenceTerminatingCRD   = "CustomResourceDefinition %q has deletionTimestamp %s"
 	evidenceCRDCondition     = " and condition Terminating=%s, %s: %s"
