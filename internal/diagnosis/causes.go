@@ -3,8 +3,8 @@
 
 package diagnosis
 
-// Cause states why a namespace makes no progress. Causes are public: they are reasons of conditions
-// and values of a metric label. Their number is small for this reason.
+// Cause states why a namespace makes no progress. The names of causes are public, because they are
+// reasons of conditions and values of a metric label. The label also requires a small number of causes.
 type Cause string
 
 // Causes that block a terminating namespace.
@@ -35,8 +35,8 @@ const (
 	// CauseConversionWebhookFailing: objects of a CustomResourceDefinition cannot be read because its
 	// conversion webhook fails.
 	CauseConversionWebhookFailing Cause = "ConversionWebhookFailing"
-	// CauseCRDTerminating: a CustomResourceDefinition is being deleted, and its objects block it and
-	// the namespace.
+	// CauseCRDTerminating: a CustomResourceDefinition is being deleted, but the deletion of its objects
+	// makes no progress.
 	CauseCRDTerminating Cause = "CustomResourceDefinitionTerminating"
 	// CauseAdmissionWebhookFailing: an admission webhook with failurePolicy Fail does not respond.
 	CauseAdmissionWebhookFailing Cause = "AdmissionWebhookFailing"
@@ -50,7 +50,7 @@ const (
 	CausePodNotTerminating Cause = "PodNotTerminating"
 	// CausePodFinalizer: a finalizer blocks a pod that has terminated.
 	CausePodFinalizer Cause = "PodFinalizer"
-	// CauseVolumeInUse: a pod uses a PersistentVolumeClaim.
+	// CauseVolumeInUse: a pod that is not being deleted uses a PersistentVolumeClaim.
 	CauseVolumeInUse Cause = "VolumeInUse"
 	// CauseCloudResource: a load balancer or another resource outside the cluster has not been deleted.
 	CauseCloudResource Cause = "CloudResource"
@@ -73,7 +73,7 @@ const (
 	CauseForbidden Cause = "Forbidden"
 	// CauseThrottled: the API server throttles the namespace controller.
 	CauseThrottled Cause = "Throttled"
-	// CauseUnknown: objects remain for no known reason.
+	// CauseUnknown: the deletion makes no progress for an unknown reason.
 	CauseUnknown Cause = "Unknown"
 )
 

@@ -26,8 +26,8 @@ const DefaultProgressDeadline = 30 * time.Second
 // Facts contains what a diagnosis read about a namespace. Unread lists the sources of fields that are
 // empty because they could not be read.
 type Facts struct {
-	// Now is the time at which the facts were collected. It is the time of the API server if the
-	// responses contain it.
+	// Now is the time at which the facts were collected, by the clock of the API server if the responses
+	// contain its time.
 	Now time.Time
 	// ProgressDeadline is how long a finalizer or a pod may take before it is reported. Errors returned
 	// by the API server are reported immediately.
@@ -87,7 +87,7 @@ type RegisteredInitializer struct{ Name, Finalizer, Configuration string }
 // Source identifies the origin of facts: a resource type as kubectl names it, or a kind of request.
 type Source string
 
-// The sources.
+// Values of Source.
 const (
 	SourceDiscovery           Source = "discovery"
 	SourceContent             Source = "content"
@@ -135,8 +135,8 @@ type APIService struct {
 type Progress struct {
 	// Deleted counts the objects that were deleted, by type.
 	Deleted map[schema.GroupResource]int
-	// Released counts the objects that a finalizer was removed from, by finalizer. It includes
-	// deleted objects.
+	// Released counts the objects from which a finalizer was removed, by finalizer. It includes deleted
+	// objects.
 	Released map[string]int
 	// Evidence is a sentence about progress that a condition of the Namespace shows. A second list is
 	// then not necessary.
@@ -243,12 +243,12 @@ func (f *Facts) IsOverdue(due time.Time) bool {
 	return !f.Now.Before(due.Add(f.ProgressDeadline))
 }
 
-// Condition returns a condition of the Namespace, or nil.
+// Condition returns the condition of the Namespace with the given type, or nil.
 func (f *Facts) Condition(conditionType corev1.NamespaceConditionType) *corev1.NamespaceCondition {
 	return nscondition.Find(f.Namespace, conditionType)
 }
 
-// ConditionMessage returns the message of a condition of the Namespace with status True, or "".
+// ConditionMessage returns the message of a condition of the Namespace if its status is True, or "".
 func (f *Facts) ConditionMessage(conditionType corev1.NamespaceConditionType) string {
 	condition := f.Condition(conditionType)
 	if condition == nil || condition.Status != corev1.ConditionTrue {

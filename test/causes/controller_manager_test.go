@@ -110,7 +110,7 @@ var _ = Describe("With kube-controller-manager alone", Ordered, func() {
 		Expect(f.expectNoFindingsUntilDeleted(ctx, newCollectorWithDeadline(diagnosis.DefaultProgressDeadline))).To(BeNumerically(">", 1))
 	}, SpecTimeout(3*time.Minute))
 
-	It("only a finalizer is reported", func(ctx context.Context) {
+	It("a finalizer that blocks the deletion is the only finding", func(ctx context.Context) {
 		f := newFixture(ctx)
 		f.create(ctx, heldConfigMap)
 		f.deleteNamespace(ctx)

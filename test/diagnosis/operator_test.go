@@ -219,7 +219,7 @@ var _ = Describe("The operator", Ordered, ContinueOnFailure, func() {
 		// Both controllers update conditions and disagree about pods: kube-controller-manager reports no
 		// remaining content while it waits for pods.
 		// Long: this spec observes several resync periods of both controllers.
-		DescribeTable("does not alternate the condition while kube-controller-manager also runs", Label("long"),
+		DescribeTable("does not repeatedly change the condition while kube-controller-manager is also running", Label("long"),
 			func(ctx context.Context, make func(namespace string) client.Object) {
 				namespace := createNamespace(ctx, "both")
 				held := withFinalizer(make(namespace.Name))

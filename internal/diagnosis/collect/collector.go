@@ -27,8 +27,8 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/metadataclient"
 )
 
-// responseTimeout is how long a response may take. Only an unresponsive aggregated API server exceeds
-// it, and must not prevent the rest of the diagnosis.
+// responseTimeout is how long a response may take. Usually, only an unresponsive aggregated API server
+// exceeds it. Such a server must not prevent the rest of the diagnosis.
 const responseTimeout = 5 * time.Second
 
 // Collector reads the facts about namespaces.
@@ -37,8 +37,8 @@ type Collector struct {
 	ProgressDeadline time.Duration
 	// IsPublic is copied into the facts. If it is set, workloads in other namespaces are not read.
 	IsPublic bool
-	// WithoutPatches skips the dry runs of patches. A user without permission to patch sets it to keep
-	// denied requests out of the audit log.
+	// WithoutPatches skips the dry runs of patches. If the client has no permission to patch, this avoids
+	// denied requests in the audit log.
 	WithoutPatches bool
 
 	client    client.Client

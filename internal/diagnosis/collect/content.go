@@ -35,8 +35,8 @@ const (
 
 var crdResource = apiextensionsv1.SchemeGroupVersion.WithResource("customresourcedefinitions")
 
-// readCRDNames reads only the metadata of CustomResourceDefinitions, because their schemas can have a
-// size of megabytes.
+// readCRDNames reads only the metadata of CustomResourceDefinitions, because their schemas can be
+// megabytes in size.
 func (c *collection) readCRDNames(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, responseTimeout)
 	defer cancel()
@@ -94,8 +94,8 @@ func (c *collection) readContent(ctx context.Context) {
 	c.facts.Content = contents
 }
 
-// isFromAPIServer reports whether the API server returned an error. Other errors are errors of the
-// connection.
+// isFromAPIServer reports whether the API server returned an error. Other errors are connection
+// errors and timeouts.
 func isFromAPIServer(err error) bool {
 	var status apierrors.APIStatus
 	return errors.As(err, &status)

@@ -20,8 +20,8 @@ import (
 )
 
 const (
-	// maxDryRuns is the maximum number of deletions, and of patches. maxDryRunsPerType is the maximum
-	// number of deletions of objects of the same type.
+	// maxDryRuns limits the number of deletions, and the number of patches. maxDryRunsPerType limits the
+	// number of deletions of objects of one type.
 	maxDryRuns        = 30
 	maxDryRunsPerType = 3
 )
@@ -35,8 +35,8 @@ type dryRunRequest struct {
 	verb, finalizer string
 }
 
-// makeDryRuns sends dry runs. They delete objects without a deletionTimestamp, and remove the
-// finalizers of terminating objects.
+// makeDryRuns sends dry runs of the deletion of objects without a deletionTimestamp, and of the removal
+// of finalizers from terminating objects.
 func (c *collection) makeDryRuns(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, responseTimeout)
 	defer cancel()

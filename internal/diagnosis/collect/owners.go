@@ -122,7 +122,8 @@ func addWorkloads[T any](c *collection, objects []T, workloadOf func(*T) diagnos
 	})
 }
 
-// readRunningPods reads the metadata of pods, which can belong to workloads of any type or to none.
+// readRunningPods reads only the metadata of running pods. A pod can belong to a workload of any type,
+// or to none.
 func (c *collection) readRunningPods(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, responseTimeout)
 	defer cancel()

@@ -97,9 +97,9 @@ func progressInConditions(facts *diagnosis.Facts) string {
 }
 
 // isCountChanged reports whether the last write of the status changed only the number of objects: no
-// condition changed its status in this write, and no condition lists errors, the text of which varies.
-// A controller writes the status only if it changes. If a controller takes seconds for each object,
-// this shows its progress, but two lists do not.
+// condition changed its status in this write, and no condition lists errors, because their text varies.
+// A controller writes the status only if it changes. Unlike two lists, this shows the progress of a
+// controller that takes seconds for each object.
 func isCountChanged(facts *diagnosis.Facts, written time.Time) bool {
 	blocked := facts.Condition(v1alpha1.ConditionDeletionBlocked)
 	if blocked != nil && blocked.Status == corev1.ConditionTrue {

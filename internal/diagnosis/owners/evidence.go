@@ -180,8 +180,8 @@ func serviceAccountsOf(facts *diagnosis.Facts, owner *Owner) []serviceAccount {
 }
 
 // DescribeLease returns a description of a Lease, and whether its holder seems to be running. A leader
-// renews its Lease several times within the lease duration, and a new leader acquires an expired Lease
-// within a few seconds.
+// renews its Lease several times within the lease duration, and a new leader acquires the Lease soon
+// after it expires.
 func DescribeLease(facts *diagnosis.Facts, lease *coordinationv1.Lease) (text string, isCurrent bool) {
 	const durations = 4
 	renewed := lease.Spec.RenewTime.Time

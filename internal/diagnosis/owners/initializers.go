@@ -123,7 +123,7 @@ func grantsInitialize(rule *rbacv1.PolicyRule) bool {
 }
 
 // isSystemSubject reports whether a subject belongs to the control plane or is the manager of this
-// project, which the installation binds.
+// project. The manager is a subject of a ClusterRoleBinding of the installation.
 func isSystemSubject(subject rbacv1.Subject, binding *rbacv1.ClusterRoleBinding) bool {
 	subject.Namespace = strings.TrimSpace(subject.Namespace)
 	if slices.Contains(systemSubjects, rbacv1.Subject{Kind: subject.Kind, Name: subject.Name}) {

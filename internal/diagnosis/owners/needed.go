@@ -62,8 +62,8 @@ func AccessReviewsNeeded(facts *diagnosis.Facts) []AccessReview {
 	return reviews
 }
 
-// ServiceAccountsNeeded returns the ServiceAccounts of possible owners. If one does not exist, its
-// owner is not running.
+// ServiceAccountsNeeded returns the ServiceAccounts of possible owners. A ServiceAccount that does not
+// exist is evidence that its owner is not running.
 func ServiceAccountsNeeded(facts *diagnosis.Facts) []types.NamespacedName {
 	var names []types.NamespacedName
 	for finalizer, objects := range diagnosis.Sorted(ExternalFinalizers(facts)) {

@@ -52,7 +52,7 @@ var commonWords = []string{
 var sharedDomains = []string{"k8s.io", "x-k8s.io", "kubernetes.io", "github.io", "github.com", "gitlab.com",
 	"io", "com"}
 
-// Of returns the Owner of a finalizer of the given objects.
+// Of returns the Owner of a finalizer that the given objects have.
 func Of(finalizer string, objects []diagnosis.RemainingObject) Owner {
 	result := Owner{Finalizer: finalizer, Domain: domainOf(finalizer)}
 	if result.Domain == "" {

@@ -71,7 +71,7 @@ func (f view) isDeletionDenied(resource schema.GroupResource, name string) bool 
 }
 
 // isRemovalRejected reports whether the API server rejects the removal of a finalizer from an object
-// of the same type.
+// of the same type as the given object.
 func (f view) isRemovalRejected(object diagnosis.RemainingObject, finalizer string) bool {
 	return slices.ContainsFunc(f.DryRuns, func(dryRun diagnosis.DryRun) bool {
 		return dryRun.Verb == diagnosis.VerbPatch && dryRun.Finalizer == finalizer && dryRun.Err != nil &&

@@ -17,8 +17,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/shell"
 )
 
-// findCRDs finds CustomResourceDefinitions whose conversion webhook fails, and those that are being
-// deleted.
+// findCRDs finds CustomResourceDefinitions that are being deleted or whose conversion webhook fails.
 func (f view) findCRDs() []diagnosis.Finding {
 	return append(f.findConversions(), f.findTerminatingCRDs()...)
 }

@@ -149,8 +149,8 @@ func (f view) blockingDependents(owner diagnosis.RemainingObject) []diagnosis.Re
 	return dependents
 }
 
-// hasOwnReason reports whether a dependent still exists for another reason than its owner: the
-// dependent is terminating, or its deletion is denied.
+// hasOwnReason reports whether a dependent remains for a reason other than its owner: the dependent is
+// terminating, or its deletion is denied.
 func (f view) hasOwnReason(object diagnosis.RemainingObject) bool {
 	return object.DeletionTimestamp != nil || f.isDeletionDenied(object.GroupResource(), object.Name)
 }

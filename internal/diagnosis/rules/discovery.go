@@ -194,7 +194,7 @@ func (f view) discoveryFinding(groupVersion schema.GroupVersion) diagnosis.Findi
 }
 
 // findDiscoveryByCondition finds discovery failures in the condition written by the namespace
-// controller. It is for a diagnosis for which discovery failed completely.
+// controller. It is used if discovery by the diagnosis fails completely.
 func (f view) findDiscoveryByCondition() []diagnosis.Finding {
 	text := f.ConditionMessage(corev1.NamespaceDeletionDiscoveryFailure)
 	for i := range f.APIServices {

@@ -1,9 +1,9 @@
 // Copyright The nslifecycle Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package rules computes the findings of a diagnosis from its facts. It makes no requests: the same
+// Package rules computes the findings of a diagnosis from its facts. It sends no requests: the same
 // facts always result in the same findings.
 //
-// A rule is a method that finds a group of related causes. To add a rule, add a file with the method,
-// its texts to messages.go, a test, and the method to terminatingRules.
+// A rule is a method that finds a group of related causes. To add a rule, write the method and a test,
+// add its texts to messages.go, and add the method to terminatingRules.
 package rules

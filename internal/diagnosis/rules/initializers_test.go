@@ -110,7 +110,7 @@ func TestFindInitializers(t *testing.T) {
 			facts: makeInitializing(holds, exists(true), withUnread(diagnosis.SourcePods)),
 			want:  []want{{diagnosis.CauseInitializerSlow, diagnosis.Likely, literal(messageInitializerUnknown), "", object}},
 		},
-		"a user": {
+		"a user who may be running the initializer": {
 			facts: makeInitializing(withHolder(rbacv1.Subject{Kind: "User", Name: "ci"}, "ci", initializeRule())),
 			want:  []want{{diagnosis.CauseInitializerSlow, diagnosis.Likely, literal(messageInitializerUnknown), `User "ci"`, object}},
 		},

@@ -149,8 +149,8 @@ const (
 		"deleted"
 
 	lossWebhookFailing = "Without the webhook, its checks are skipped in all namespaces that it applies to"
-	lossWebhookDenies  = "Whatever the webhook protects"
-	lossPolicyDenies   = "Whatever the policy protects"
+	lossWebhookDenies  = "Everything that the webhook protects"
+	lossPolicyDenies   = "Everything that the policy protects"
 )
 
 // Finalizers of objects.
@@ -172,7 +172,7 @@ const (
 	messageDependencyPublic    = "another object"
 
 	evidenceFieldManagers = "managedFields: the finalizer was added by %s"
-	evidenceCRDsOfDomain  = "CustomResourceDefinition of the same domain: %s"
+	evidenceCRDsOfDomain  = "CustomResourceDefinitions in the same domain: %s"
 	evidenceForbidden     = "ServiceAccount %s can neither patch nor update %s in namespace %q"
 	evidenceSearch        = "searched for its owner in CustomResourceDefinitions, APIServices, Deployments, " +
 		"StatefulSets, DaemonSets, running Pods, Leases, ClusterRoleBindings and managedFields"
@@ -242,7 +242,7 @@ const (
 	messageEmptyUnnoticed   = "the namespace is empty but has not been finalized"
 	messageUnknown          = "The deletion makes no progress for an unknown reason"
 	messageUnknownRemaining = "%s in the namespace for an unknown reason"
-	messageUnprotected      = "%s in the namespace, although the kubernetes namespace finalizer was removed; this " +
+	messageUnprotected      = "%s in the namespace, although the kubernetes finalizer of the Namespace was removed; this " +
 		"finalizer must remain until the content is deleted"
 
 	evidenceNamespaceFinalizers  = "%s: [%s], deletionTimestamp %s"

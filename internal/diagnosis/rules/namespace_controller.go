@@ -24,8 +24,8 @@ var deletionConditions = []corev1.NamespaceConditionType{
 	corev1.NamespaceDeletionContentFailure, corev1.NamespaceContentRemaining, corev1.NamespaceFinalizersRemaining,
 }
 
-// findNamespaceController finds deletions that no namespace controller has started, or continues, to
-// process.
+// findNamespaceController finds deletions that no namespace controller has started, and deletions that
+// no namespace controller continues.
 func (f view) findNamespaceController() []diagnosis.Finding {
 	if !slices.Contains(f.Namespace.Spec.Finalizers, corev1.FinalizerKubernetes) ||
 		!f.IsOverdue(f.Namespace.DeletionTimestamp.Time) || f.Progress.Observed() {

@@ -77,7 +77,7 @@ func (f view) podFor(uid types.UID) *corev1.Pod {
 	return nil
 }
 
-// hasTerminated reports whether a pod needs no further action by a kubelet.
+// hasTerminated reports whether a pod requires no further action by the kubelet.
 func hasTerminated(pod *corev1.Pod) bool {
 	return pod.Spec.NodeName == "" || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed ||
 		ptr.Deref(pod.DeletionGracePeriodSeconds, 1) == 0

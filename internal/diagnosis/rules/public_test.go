@@ -99,7 +99,7 @@ func TestPublicFindingsDoNotDependOnOtherNamespaces(t *testing.T) {
 		"an expired Lease":               withLeases(makeLease("other", "widgets.example.com", "", deleted)),
 		"a Lease with a matching holder": withLeases(makeLease("other", "lock", "widgets.example.com", now)),
 		"a Lease of the control plane":   withLeases(makeLease("kube-system", "kube-scheduler", "widgets.example.com", now)),
-		"a ServiceAccount":               withBinding("other", true),
+		"an existing ServiceAccount":     withBinding("other", true),
 		"a missing ServiceAccount":       withBinding("other", false),
 		"a missing permission":           func(facts *diagnosis.Facts) { withWorkloads(makeOperator(1))(facts); withReview(false)(facts) },
 		"several kinds of evidence": func(facts *diagnosis.Facts) {

@@ -5,7 +5,7 @@ package rules
 
 import "github.com/nslifecycle/nslifecycle/internal/diagnosis"
 
-// view adds the rules, and queries that several rules share, to the facts.
+// view adds methods to the facts: the rules, and queries that several rules share.
 type view struct{ *diagnosis.Facts }
 
 // terminatingRules are the rules for terminating namespaces, except findUnknown.
@@ -31,7 +31,7 @@ func (f view) find() []diagnosis.Finding {
 	return findings
 }
 
-// CanFind returns false if the Namespace alone shows that there are no findings.
+// CanFind reports whether findings are possible, based only on the Namespace.
 func CanFind(facts *diagnosis.Facts) bool {
 	switch diagnosis.StageOf(facts.Namespace) {
 	case diagnosis.StageInitializing:

@@ -14,11 +14,11 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/shell"
 )
 
-// manyObjects is the minimum number of objects that is considered a possible cause of timeouts.
+// manyObjects is the minimum number of objects that is treated as a possible cause of timeouts.
 const manyObjects = 1000
 
 // findStorage finds why requests of the namespace controller fail: stored objects are unreadable,
-// there are too many objects, it is throttled, or it lacks permissions.
+// there are too many objects, or the controller is throttled or lacks permissions.
 func (f view) findStorage() []diagnosis.Finding {
 	findings := f.findUnreadable()
 	findings = append(findings, f.findTooManyObjects()...)
@@ -54,8 +54,7 @@ func (f view) findUnreadable() []diagnosis.Finding {
 	return findings
 }
 
-// findTooManyObjects finds types with many objects if requests of the namespace controller time
-// out.
+// findTooManyObjects finds types with many objects if requests of the namespace controller time out.
 func (f view) findTooManyObjects() []diagnosis.Finding {
 	text := f.ConditionMessage(corev1.NamespaceDeletionContentFailure)
 	if !timedOut.MatchString(text) || diagnosis.IsFromAdmission(text) || conversion.MatchString(text) {
