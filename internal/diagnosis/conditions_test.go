@@ -198,16 +198,16 @@ func TestComputeProgressing(t *testing.T) {
 }
 
 func TestFindingKey(t *testing.T) {
-	base := Finding{Cause: CauseFinalizerPending, Message: "waits since 12:00 for 3 of them", Objects: makeConfigMaps("a"), Count: 3}
+	base := Finding{Cause: CauseFinalizerPending, Message: "has waited since 12:00 for 3 objects", Objects: makeConfigMaps("a"), Count: 3}
 	tests := map[string]struct {
 		change func(*Finding)
 		isSame bool
 	}{
-		"other numbers and times": {change: func(f *Finding) { f.Message = "waits since 12:01 for 2 of them"; f.Count = 2 }, isSame: true},
+		"other numbers and times": {change: func(f *Finding) { f.Message = "has waited since 12:01 for 2 objects"; f.Count = 2 }, isSame: true},
 		"another certainty":       {change: func(f *Finding) { f.Certainty = Confirmed }, isSame: true},
 		"another cause":           {change: func(f *Finding) { f.Cause = CauseFinalizerOwnerGone }},
 		"other objects":           {change: func(f *Finding) { f.Objects = makeConfigMaps("b") }},
-		"other words":             {change: func(f *Finding) { f.Message = "waits for another" }},
+		"other words":             {change: func(f *Finding) { f.Message = "has waited for another object" }},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
