@@ -12,7 +12,7 @@ import (
 // Public findings are published in conditions and Events of the Namespace, where users who cannot
 // read other namespaces can read them. They name only objects in the namespace and cluster-scoped
 // objects, and quote no errors. They do not depend on workloads, ServiceAccounts and Leases in
-// other namespaces. Otherwise, a user could add a finalizer with a guessed name to find out whether
+// other namespaces. Otherwise, a user could add a finalizer with a guessed name to determine whether
 // this name exists in another namespace.
 
 // MayName reports whether findings may name, and depend on, objects in a namespace.

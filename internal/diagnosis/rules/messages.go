@@ -179,7 +179,7 @@ const (
 	evidenceSearchUnread = "; could not read %s"
 
 	remedyLogs          = "kubectl logs --namespace=%s %s/%s --tail=100"
-	remedyOwnerRunning  = "Check the log of its owner to find out why it does not remove the finalizer"
+	remedyOwnerRunning  = "Check the log of its owner to determine why it does not remove the finalizer"
 	remedyOwnerCanPatch = "kubectl auth can-i patch %s --namespace=%s --as=system:serviceaccount:%s:%s"
 	remedyOwnerGrant    = "Restore the permissions of the ServiceAccount with a ClusterRoleBinding until the namespace " +
 		"is deleted. A RoleBinding cannot be created in a terminating namespace, and the previous one may already be " +
@@ -281,8 +281,8 @@ const (
 
 	remedyStartInitializer   = "Start the controller of %s, or check its log"
 	remedyListConfigurations = "kubectl get namespaceinitializerconfigurations"
-	remedySkip               = "To use the namespace without the initializer, remove its name from the pending list as " +
-		"an administrator"
+	remedySkip               = "To use the namespace without the initializer, an administrator can remove it from the " +
+		"pending list"
 	remedyInstallInitializer = "Install the controller of the initializer, with a ClusterRoleBinding to a ClusterRole " +
 		"that grants the initialize verb on namespaces"
 	lossInitializer = "The namespace is initialized without the objects that the initializer creates, such as quotas, " +

@@ -15,7 +15,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis/owners"
 )
 
-// A cloud controller can run outside the cluster, so missing evidence does not confirm that it is gone.
+// A cloud controller can run outside the cluster, so it can be running without any evidence.
 func TestCloudOwnersAreNeverReportedMissing(t *testing.T) {
 	for _, finalizer := range []string{
 		owners.FinalizerLoadBalancer, "networking.gke.io/l4-netlb-v2", "service.k8s.aws/resources",
