@@ -26,8 +26,8 @@ const DefaultProgressDeadline = 30 * time.Second
 // Facts contains what a diagnosis read about a namespace. Unread lists the sources of fields that are
 // empty because they could not be read.
 type Facts struct {
-	// Now is the time at which the facts were collected, by the clock of the API server if the responses
-	// contain its time.
+	// Now is the time at which the facts were collected, by the clock of the API server if the
+	// responses contain its time.
 	Now time.Time
 	// ProgressDeadline is how long a finalizer or a pod may take before it is reported. Errors returned
 	// by the API server are reported immediately.
@@ -50,8 +50,8 @@ type Facts struct {
 	Progress Progress
 	// CRDNames are the names of all CustomResourceDefinitions.
 	CRDNames []string
-	// CRDs are the CustomResourceDefinitions of types with remaining objects and of types that could not
-	// be listed.
+	// CRDs are the CustomResourceDefinitions of types with remaining objects and of types that could
+	// not be listed.
 	CRDs []apiextensionsv1.CustomResourceDefinition
 	// Backends are the Services of webhooks and aggregated API servers.
 	Backends map[types.NamespacedName]Backend

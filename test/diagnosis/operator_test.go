@@ -232,7 +232,8 @@ var _ = Describe("The operator", Ordered, ContinueOnFailure, func() {
 					return diagnosis.IsBlocked(state, diagnosis.StageTerminating)
 				})
 				eventuallyNamespace(ctx, namespace.Name, blocked)
-				// kube-controller-manager starts after 5 s, which can be treated as progress, and retries every 8 s.
+				// kube-controller-manager starts after 5 s, which can be treated as progress, and retries
+				// every 8 s.
 				Consistently(func(g Gomega) { states(g) }).WithContext(ctx).WithTimeout(15 * time.Second).Should(Succeed())
 				before := countBlockedTransitions(states(Default), diagnosis.StageTerminating)
 				Consistently(func(g Gomega) {

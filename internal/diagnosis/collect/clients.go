@@ -106,11 +106,9 @@ var apiServiceKind = schema.GroupVersionKind{Group: "apiregistration.k8s.io", Ve
 
 func newScheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{
-		clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, v1alpha1.AddToScheme,
-	} {
-		utilruntime.Must(add(scheme))
-	}
+	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
+	utilruntime.Must(apiextensionsv1.AddToScheme(scheme))
+	utilruntime.Must(v1alpha1.AddToScheme(scheme))
 	return scheme
 }
 

@@ -37,8 +37,8 @@ type Collector struct {
 	ProgressDeadline time.Duration
 	// IsPublic is copied into the facts. If it is set, workloads in other namespaces are not read.
 	IsPublic bool
-	// WithoutPatches skips the dry runs of patches. If the client has no permission to patch, this avoids
-	// denied requests in the audit log.
+	// WithoutPatches skips the dry runs of patches. If the client has no permission to patch, this
+	// avoids denied requests in the audit log.
 	WithoutPatches bool
 
 	client    client.Client

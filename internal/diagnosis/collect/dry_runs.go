@@ -20,8 +20,8 @@ import (
 )
 
 const (
-	// maxDryRuns limits the number of deletions, and the number of patches. maxDryRunsPerType limits the
-	// number of deletions of objects of one type.
+	// maxDryRuns limits the number of deletions, and the number of patches. maxDryRunsPerType limits
+	// the number of deletions of objects of one type.
 	maxDryRuns        = 30
 	maxDryRunsPerType = 3
 )

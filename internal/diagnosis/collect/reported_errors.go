@@ -30,12 +30,9 @@ const (
 // resources, and in Events. Events cannot be created in a terminating namespace, so controllers created
 // them before the deletion, but can still update them.
 func (c *collection) readReportedErrors(ctx context.Context) {
-	var overdue []diagnosis.RemainingObject
-	for _, object := range c.facts.RemainingObjects() {
-		if c.facts.IsObjectOverdue(object) && len(object.Finalizers) > 0 {
-			overdue = append(overdue, object)
-		}
-	}
+	overdue := slices.DeleteFunc(c.facts.RemainingObjects(), func(object diagnosis.RemainingObject) bool {
+		return !c.facts.IsObjectOverdue(object) || len(object.Finalizers) == 0
+	})
 	if len(overdue) == 0 {
 		return
 	}

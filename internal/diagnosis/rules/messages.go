@@ -242,8 +242,8 @@ const (
 	messageEmptyUnnoticed   = "the namespace is empty but has not been finalized"
 	messageUnknown          = "The deletion makes no progress for an unknown reason"
 	messageUnknownRemaining = "%s in the namespace for an unknown reason"
-	messageUnprotected      = "%s in the namespace, although the kubernetes finalizer of the Namespace was removed; this " +
-		"finalizer must remain until the content is deleted"
+	messageUnprotected      = "%s in the namespace, although the kubernetes finalizer of the Namespace was removed; " +
+		"this finalizer must remain until the content is deleted"
 
 	evidenceNamespaceFinalizers  = "%s: [%s], deletionTimestamp %s"
 	evidenceInitializerFinalizer = "NamespaceInitializerConfiguration %q has finalizer %s for initializer %s"
