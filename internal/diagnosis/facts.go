@@ -23,8 +23,57 @@ import (
 // DefaultProgressDeadline is how long a step may take by default before it is reported as a cause.
 const DefaultProgressDeadline = 30 * time.Second
 
+// Fact is a group of fields of Facts that are collected together. Rules declare the facts that they
+// need.
+type Fact string
+
+// Values of Fact.
+const (
+	// FactResourceTypes is the field ResourceTypes.
+	FactResourceTypes Fact = "ResourceTypes"
+	// FactAPIServices is the field APIServices.
+	FactAPIServices Fact = "APIServices"
+	// FactCRDNames is the field CRDNames.
+	FactCRDNames Fact = "CRDNames"
+	// FactInitializers is the field Initializers.
+	FactInitializers Fact = "Initializers"
+	// FactContent is the field Content.
+	FactContent Fact = "Content"
+	// FactProgress is the field Progress.
+	FactProgress Fact = "Progress"
+	// FactDirectDiscovery is the field DirectDiscovery.
+	FactDirectDiscovery Fact = "DirectDiscovery"
+	// FactCRDs is the field CRDs.
+	FactCRDs Fact = "CRDs"
+	// FactPods consists of the fields Pods and Nodes.
+	FactPods Fact = "Pods"
+	// FactDryRuns is the field DryRuns.
+	FactDryRuns Fact = "DryRuns"
+	// FactReportedErrors is the field ReportedErrors.
+	FactReportedErrors Fact = "ReportedErrors"
+	// FactLeases is the field Leases.
+	FactLeases Fact = "Leases"
+	// FactWorkloads is the field Workloads.
+	FactWorkloads Fact = "Workloads"
+	// FactClusterRoles is the field ClusterRoles.
+	FactClusterRoles Fact = "ClusterRoles"
+	// FactClusterRoleBindings is the field ClusterRoleBindings.
+	FactClusterRoleBindings Fact = "ClusterRoleBindings"
+	// FactServiceAccounts is the field ServiceAccounts.
+	FactServiceAccounts Fact = "ServiceAccounts"
+	// FactInitializerPods consists of the fields ServiceAccounts and Workloads, for the identities that
+	// have permission to initialize the namespace.
+	FactInitializerPods Fact = "InitializerPods"
+	// FactAccessReviews is the field AccessReviews.
+	FactAccessReviews Fact = "AccessReviews"
+	// FactAdmission consists of the fields Webhooks and Policies.
+	FactAdmission Fact = "Admission"
+	// FactBackends is the field Backends.
+	FactBackends Fact = "Backends"
+)
+
 // Facts contains what a diagnosis read about a namespace. Unread lists the sources of fields that are
-// empty because they could not be read.
+// empty because they could not be read. Fields that no rule needs are also empty.
 type Facts struct {
 	// Now is the time at which the facts were collected, by the clock of the API server if the
 	// responses contain its time.

@@ -111,9 +111,7 @@ func (c *Collector) Collect(ctx context.Context, name string) (*diagnosis.Facts,
 	collection := &collection{Collector: c, facts: &diagnosis.Facts{
 		Now: c.now(), ProgressDeadline: c.ProgressDeadline, IsPublic: c.IsPublic, Namespace: namespace,
 	}}
-	if rules.CanFind(collection.facts) {
-		collection.run(ctx, diagnosis.StageOf(namespace))
-	}
+	collection.run(ctx, steps[diagnosis.StageOf(namespace)], rules.Needs(collection.facts))
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("failed to collect the facts about namespace %q: %w", name, err)
 	}

@@ -5,38 +5,115 @@ package collect
 
 import (
 	"context"
+	"slices"
 
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
 )
 
-// step collects facts.
-type step func(*collection, context.Context)
+// step collects one fact.
+type step struct {
+	fact diagnosis.Fact
+	// after are the facts that the step uses.
+	after   []diagnosis.Fact
+	collect func(*collection, context.Context)
+}
 
-// steps lists the steps of each stage, in groups. Steps use only facts from earlier groups.
-var steps = map[diagnosis.Stage][][]step{
+// steps lists the steps of each stage. Each step comes after the steps whose facts it uses.
+var steps = map[diagnosis.Stage][]step{
 	diagnosis.StageInitializing: {
-		{(*collection).readClusterRoleBindings, (*collection).readClusterRoles, (*collection).readInitializers},
-		{(*collection).readInitializerPods},
+		{diagnosis.FactClusterRoleBindings, nil, (*collection).readClusterRoleBindings},
+		{diagnosis.FactClusterRoles, nil, (*collection).readClusterRoles},
+		{diagnosis.FactInitializers, nil, (*collection).readInitializers},
+		{
+			diagnosis.FactInitializerPods,
+			[]diagnosis.Fact{diagnosis.FactClusterRoles, diagnosis.FactClusterRoleBindings},
+			(*collection).readInitializerPods,
+		},
 	},
 	diagnosis.StageTerminating: {
+		{diagnosis.FactResourceTypes, nil, (*collection).discover},
+		{diagnosis.FactAPIServices, nil, (*collection).readAPIServices},
+		{diagnosis.FactCRDNames, nil, (*collection).readCRDNames},
+		{diagnosis.FactInitializers, nil, (*collection).readInitializersOfFinalizers},
+		{diagnosis.FactContent, []diagnosis.Fact{diagnosis.FactResourceTypes}, (*collection).readContent},
+		{diagnosis.FactProgress, []diagnosis.Fact{diagnosis.FactContent}, (*collection).readProgress},
 		{
-			(*collection).discover, (*collection).readAPIServices, (*collection).readCRDNames,
-			(*collection).readInitializersOfFinalizers,
+			diagnosis.FactDirectDiscovery, []diagnosis.Fact{diagnosis.FactResourceTypes, diagnosis.FactContent},
+			(*collection).discoverDirectly,
 		},
-		{(*collection).readContent},
+		{diagnosis.FactCRDs, []diagnosis.Fact{diagnosis.FactContent, diagnosis.FactCRDNames}, (*collection).readCRDs},
+		{diagnosis.FactPods, []diagnosis.Fact{diagnosis.FactContent}, (*collection).readPods},
 		{
-			(*collection).readProgress, (*collection).discoverDirectly, (*collection).readCRDs, (*collection).readPods,
-			(*collection).makeDryRuns, (*collection).readReportedErrors, (*collection).readLeases,
-			(*collection).readWorkloads, (*collection).readClusterRoleBindingsOfOwners,
+			diagnosis.FactDryRuns, []diagnosis.Fact{diagnosis.FactContent, diagnosis.FactAPIServices},
+			(*collection).makeDryRuns,
 		},
-		{(*collection).readAdmission, (*collection).readAccessReviews, (*collection).readServiceAccounts},
-		{(*collection).readBackends},
+		{
+			diagnosis.FactReportedErrors, []diagnosis.Fact{diagnosis.FactContent, diagnosis.FactCRDNames},
+			(*collection).readReportedErrors,
+		},
+		{diagnosis.FactLeases, []diagnosis.Fact{diagnosis.FactContent}, (*collection).readLeases},
+		{diagnosis.FactWorkloads, []diagnosis.Fact{diagnosis.FactContent}, (*collection).readWorkloads},
+		{
+			diagnosis.FactClusterRoleBindings, []diagnosis.Fact{diagnosis.FactContent},
+			(*collection).readClusterRoleBindingsOfOwners,
+		},
+		{diagnosis.FactAdmission, []diagnosis.Fact{diagnosis.FactDryRuns}, (*collection).readAdmission},
+		{
+			diagnosis.FactAccessReviews, []diagnosis.Fact{diagnosis.FactWorkloads},
+			(*collection).readAccessReviews,
+		},
+		{
+			diagnosis.FactServiceAccounts, []diagnosis.Fact{diagnosis.FactClusterRoleBindings},
+			(*collection).readServiceAccounts,
+		},
+		{
+			diagnosis.FactBackends,
+			[]diagnosis.Fact{
+				diagnosis.FactAPIServices, diagnosis.FactDirectDiscovery, diagnosis.FactCRDs, diagnosis.FactAdmission,
+			},
+			(*collection).readBackends,
+		},
 	},
 }
 
-// run runs one group of steps after the other, and the steps of a group in parallel.
-func (c *collection) run(ctx context.Context, stage diagnosis.Stage) {
-	for _, group := range steps[stage] {
-		inParallel(group, func(collect step) { collect(c, ctx) })
+// run runs the steps for the needed facts and for the facts that these steps use. It runs a step when
+// all facts that the step uses are collected, and runs such steps in parallel.
+func (c *collection) run(ctx context.Context, all []step, needs []diagnosis.Fact) {
+	pending := selectSteps(all, needs)
+	for len(pending) > 0 {
+		isPending := func(fact diagnosis.Fact) bool {
+			return slices.ContainsFunc(pending, func(other step) bool { return other.fact == fact })
+		}
+		var ready, later []step
+		for _, next := range pending {
+			if slices.ContainsFunc(next.after, isPending) {
+				later = append(later, next)
+			} else {
+				ready = append(ready, next)
+			}
+		}
+		inParallel(ready, func(next step) { next.collect(c, ctx) })
+		pending = later
 	}
+}
+
+// selectSteps returns the steps for the given facts and for the facts that these steps use, in the
+// order of all steps.
+func selectSteps(all []step, facts []diagnosis.Fact) []step {
+	isNeeded := map[diagnosis.Fact]bool{}
+	for _, fact := range facts {
+		isNeeded[fact] = true
+	}
+	var selected []step
+	for _, one := range slices.Backward(all) {
+		if !isNeeded[one.fact] {
+			continue
+		}
+		for _, fact := range one.after {
+			isNeeded[fact] = true
+		}
+		selected = append(selected, one)
+	}
+	slices.Reverse(selected)
+	return selected
 }

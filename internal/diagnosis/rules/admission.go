@@ -15,8 +15,14 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/shell"
 )
 
-// findAdmission finds webhooks and policies that deny the deletion of objects or the removal of a
+// admissionRule finds webhooks and policies that deny the deletion of objects or the removal of a
 // finalizer, and validation errors that prevent the latter.
+var admissionRule = Rule{
+	Name: "admission", Stage: diagnosis.StageTerminating,
+	Needs: []diagnosis.Fact{diagnosis.FactDryRuns, diagnosis.FactAdmission, diagnosis.FactBackends},
+	find:  view.findAdmission,
+}
+
 func (f view) findAdmission() []diagnosis.Finding {
 	var findings []diagnosis.Finding
 	for _, name := range diagnosis.FailingWebhooks(f.Rejections()...) {

@@ -17,9 +17,15 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/shell"
 )
 
-// findCRDs finds CustomResourceDefinitions that are being deleted or whose conversion webhook fails.
-func (f view) findCRDs() []diagnosis.Finding {
-	return append(f.findConversions(), f.findTerminatingCRDs()...)
+// crdRule finds CustomResourceDefinitions that are being deleted or whose conversion webhook fails.
+var crdRule = Rule{
+	Name: "custom-resource-definitions", Stage: diagnosis.StageTerminating,
+	Needs: []diagnosis.Fact{
+		diagnosis.FactContent, diagnosis.FactDryRuns, diagnosis.FactCRDs, diagnosis.FactBackends, diagnosis.FactProgress,
+	},
+	find: func(f view) []diagnosis.Finding {
+		return append(f.findConversions(), f.findTerminatingCRDs()...)
+	},
 }
 
 // conversionFailure describes a failing conversion webhook.

@@ -6,6 +6,7 @@ package rules
 import (
 	"math/rand/v2"
 	"reflect"
+	"slices"
 	"testing"
 	"time"
 
@@ -87,6 +88,7 @@ func TestDiagnoseArbitraryFacts(t *testing.T) {
 			t.Fatalf("the same facts result in %+v and %+v", first, second)
 		}
 		expectPublishable(t, facts)
+		expectDeclared(t, facts)
 		for _, finding := range first.Findings {
 			if finding.Message == "" || len(finding.Remedies) == 0 || finding.Count < len(finding.Objects) || len(finding.Objects) > diagnosis.MaxObjects {
 				t.Fatalf("finding %+v of %+v", finding, facts)
@@ -104,6 +106,50 @@ func TestCompareFindings(t *testing.T) {
 	for i := 1; i < len(findings); i++ {
 		if compareFindings(findings[i-1], findings[i]) <= 0 {
 			t.Errorf("%+v is sorted before %+v", findings[i-1], findings[i])
+		}
+	}
+}
+
+// onlyNeeded returns the facts without those that a rule does not need.
+func onlyNeeded(facts *diagnosis.Facts, needs []diagnosis.Fact) *diagnosis.Facts {
+	reduced := *facts
+	none := &diagnosis.Facts{}
+	for fact, remove := range map[diagnosis.Fact]func(){
+		diagnosis.FactResourceTypes:   func() { reduced.ResourceTypes = none.ResourceTypes },
+		diagnosis.FactAPIServices:     func() { reduced.APIServices = nil },
+		diagnosis.FactCRDNames:        func() { reduced.CRDNames = nil },
+		diagnosis.FactInitializers:    func() { reduced.Initializers = nil },
+		diagnosis.FactContent:         func() { reduced.Content = nil },
+		diagnosis.FactProgress:        func() { reduced.Progress = none.Progress },
+		diagnosis.FactDirectDiscovery: func() { reduced.DirectDiscovery = nil },
+		diagnosis.FactCRDs:            func() { reduced.CRDs = nil },
+		diagnosis.FactPods:            func() { reduced.Pods, reduced.Nodes = nil, nil },
+		diagnosis.FactDryRuns:         func() { reduced.DryRuns = nil },
+		diagnosis.FactReportedErrors:  func() { reduced.ReportedErrors = nil },
+		diagnosis.FactLeases:          func() { reduced.Leases = nil },
+		diagnosis.FactClusterRoles:    func() { reduced.ClusterRoles = nil },
+		diagnosis.FactAccessReviews:   func() { reduced.AccessReviews = nil },
+		diagnosis.FactAdmission:       func() { reduced.Webhooks, reduced.Policies = nil, nil },
+		diagnosis.FactBackends:        func() { reduced.Backends = nil },
+	} {
+		if !slices.Contains(needs, fact) {
+			remove()
+		}
+	}
+	return &reduced
+}
+
+// expectDeclared expects that the findings of each rule do not depend on facts that the rule does not
+// declare.
+func expectDeclared(t *testing.T, facts *diagnosis.Facts) {
+	t.Helper()
+	for _, rule := range All() {
+		if !rule.appliesTo(facts) {
+			continue
+		}
+		findings := rule.find(view{facts})
+		if got := rule.find(view{onlyNeeded(facts, rule.Needs)}); !reflect.DeepEqual(got, findings) {
+			t.Errorf("rule %s does not declare all facts that it needs: got %+v, want %+v", rule.Name, got, findings)
 		}
 	}
 }

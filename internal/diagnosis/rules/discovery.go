@@ -21,8 +21,17 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/shell"
 )
 
-// findDiscovery finds why resource types cannot be discovered. Without them, no namespace can be
+// discoveryRule finds why resource types cannot be discovered. Without them, no namespace can be
 // confirmed to be empty.
+var discoveryRule = Rule{
+	Name: "discovery", Stage: diagnosis.StageTerminating,
+	Needs: []diagnosis.Fact{
+		diagnosis.FactResourceTypes, diagnosis.FactAPIServices, diagnosis.FactDirectDiscovery, diagnosis.FactContent,
+		diagnosis.FactBackends,
+	},
+	find: view.findDiscovery,
+}
+
 func (f view) findDiscovery() []diagnosis.Finding {
 	findings := f.findAPIServices()
 	if f.ResourceTypes == nil {

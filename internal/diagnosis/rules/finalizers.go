@@ -12,8 +12,17 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/shell"
 )
 
-// findFinalizers finds finalizers that are not removed within the progress deadline. Some finalizers
+// finalizerRule finds finalizers that are not removed within the progress deadline. Some finalizers
 // have separate rules.
+var finalizerRule = Rule{
+	Name: "finalizers", Stage: diagnosis.StageTerminating,
+	Needs: append([]diagnosis.Fact{
+		diagnosis.FactContent, diagnosis.FactProgress, diagnosis.FactDryRuns, diagnosis.FactReportedErrors,
+		diagnosis.FactCRDs, diagnosis.FactPods,
+	}, ownerNeeds...),
+	find: view.findFinalizers,
+}
+
 func (f view) findFinalizers() []diagnosis.Finding {
 	var findings []diagnosis.Finding
 	for finalizer, objects := range diagnosis.Sorted(f.OverdueByFinalizer()) {

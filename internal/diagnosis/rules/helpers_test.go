@@ -217,6 +217,7 @@ func runCases(t *testing.T, cases map[string]diagnoseCase) {
 				t.Errorf("state is %s with %d findings", got.State, len(test.want))
 			}
 			expectPublishable(t, test.facts)
+			expectDeclared(t, test.facts)
 			if again := Diagnose(test.facts); !reflect.DeepEqual(got, again) {
 				t.Errorf("a repeated diagnosis differs: %+v and %+v", got, again)
 			}

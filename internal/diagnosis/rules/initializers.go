@@ -17,15 +17,24 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/shell"
 )
 
-// findInitializer finds why the first pending initializer does not act: whether any identity may
+// initializerRule finds why the first pending initializer does not act: whether any identity may
 // initialize the namespace, and whether it is running.
+var initializerRule = Rule{
+	Name: "initializers", Stage: diagnosis.StageInitializing,
+	Needs: []diagnosis.Fact{
+		diagnosis.FactClusterRoles, diagnosis.FactClusterRoleBindings, diagnosis.FactInitializers,
+		diagnosis.FactInitializerPods,
+	},
+	applies: func(f view) bool {
+		return f.IsOverdue(f.turnBegan(diagnosis.PendingInitializers(f.Namespace)[0]))
+	},
+	find: view.findInitializer,
+}
+
 func (f view) findInitializer() []diagnosis.Finding {
 	pending := diagnosis.PendingInitializers(f.Namespace)
 	first := pending[0]
 	turn := f.turnBegan(first)
-	if !f.IsOverdue(turn) {
-		return nil
-	}
 	finding := diagnosis.Finding{
 		Cause: diagnosis.CauseInitializerSlow, Certainty: diagnosis.Likely,
 		Evidence: f.turnEvidence(first, turn),

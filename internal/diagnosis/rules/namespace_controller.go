@@ -16,6 +16,24 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/shell"
 )
 
+// namespaceControllerRule finds deletions that no namespace controller has started, and deletions that
+// no namespace controller continues.
+var namespaceControllerRule = Rule{
+	Name: "namespace-controller", Stage: diagnosis.StageTerminating,
+	Needs: []diagnosis.Fact{
+		diagnosis.FactResourceTypes, diagnosis.FactContent, diagnosis.FactProgress, diagnosis.FactDryRuns,
+		diagnosis.FactLeases,
+	},
+	find: view.findNamespaceController,
+}
+
+// unknownRule reports a namespace that makes no progress if no other rule has a finding.
+var unknownRule = Rule{
+	Name: "unknown", Stage: diagnosis.StageTerminating, isFallback: true,
+	Needs: []diagnosis.Fact{diagnosis.FactResourceTypes, diagnosis.FactContent, diagnosis.FactProgress},
+	find:  view.findUnknown,
+}
+
 const namespaceResource = "namespaces"
 
 // deletionConditions are the conditions that a namespace controller writes.
@@ -24,8 +42,6 @@ var deletionConditions = []corev1.NamespaceConditionType{
 	corev1.NamespaceDeletionContentFailure, corev1.NamespaceContentRemaining, corev1.NamespaceFinalizersRemaining,
 }
 
-// findNamespaceController finds deletions that no namespace controller has started, and deletions that
-// no namespace controller continues.
 func (f view) findNamespaceController() []diagnosis.Finding {
 	if !slices.Contains(f.Namespace.Spec.Finalizers, corev1.FinalizerKubernetes) ||
 		!f.IsOverdue(f.Namespace.DeletionTimestamp.Time) || f.Progress.Observed() {
@@ -113,7 +129,6 @@ func (f view) controllerLeases() (state leaseState, texts []string) {
 	return state, texts
 }
 
-// findUnknown reports a namespace that makes no progress if no other rule has a finding.
 func (f view) findUnknown() []diagnosis.Finding {
 	if !f.IsOverdue(f.lastStep()) || f.Progress.Observed() || f.hasTime() || f.isEmptinessUnnoticed() {
 		return nil

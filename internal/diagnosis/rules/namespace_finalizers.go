@@ -14,14 +14,22 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/shell"
 )
 
+// namespaceFinalizerRule finds the finalizers that block an empty namespace. Until the namespace is
+// empty, their owners may be waiting for the deletion of its content.
+var namespaceFinalizerRule = Rule{
+	Name: "namespace-finalizers", Stage: diagnosis.StageTerminating,
+	Needs: append([]diagnosis.Fact{
+		diagnosis.FactResourceTypes, diagnosis.FactContent, diagnosis.FactInitializers,
+	}, ownerNeeds...),
+	find: view.findNamespaceFinalizers,
+}
+
 // The two lists of finalizers of a Namespace.
 const (
 	specFinalizers     = "spec.finalizers"
 	metadataFinalizers = "metadata.finalizers"
 )
 
-// findNamespaceFinalizers finds the finalizers that block an empty namespace. Until the namespace is
-// empty, their owners may be waiting for the deletion of its content.
 func (f view) findNamespaceFinalizers() []diagnosis.Finding {
 	if !f.IsOverdue(f.lastStep()) || !f.isEmpty() {
 		return nil

@@ -17,8 +17,16 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/shell"
 )
 
-// findPods finds pods that exceed their grace period because of their node, its kubelet, or a
+// podRule finds pods that exceed their grace period because of their node, its kubelet, or a
 // finalizer. The API server adds the grace period to deletionTimestamp.
+var podRule = Rule{
+	Name: "pods", Stage: diagnosis.StageTerminating,
+	Needs: append([]diagnosis.Fact{
+		diagnosis.FactContent, diagnosis.FactProgress, diagnosis.FactPods, diagnosis.FactDryRuns,
+	}, ownerNeeds...),
+	find: view.findPods,
+}
+
 func (f view) findPods() []diagnosis.Finding {
 	overdue := slices.DeleteFunc(f.RemainingObjects(), func(object diagnosis.RemainingObject) bool {
 		return object.GroupResource() != diagnosis.PodResource || !f.IsObjectOverdue(object)

@@ -5,40 +5,65 @@ package rules
 
 import "github.com/nslifecycle/nslifecycle/internal/diagnosis"
 
-// view adds methods to the facts: the rules, and queries that several rules share.
-type view struct{ *diagnosis.Facts }
+// Rule finds a group of related causes.
+type Rule struct {
+	// Name identifies the rule.
+	Name string
+	// Stage is the stage of the namespaces that the rule applies to.
+	Stage diagnosis.Stage
+	// Needs are the facts that the rule uses.
+	Needs []diagnosis.Fact
 
-// terminatingRules are the rules for terminating namespaces, except findUnknown.
-var terminatingRules = []func(view) []diagnosis.Finding{
-	view.findDiscovery, view.findCRDs, view.findStorage, view.findAdmission, view.findFinalizers, view.findPods,
-	view.findVolumes, view.findCloud, view.findForeground, view.findNamespaceFinalizers, view.findNamespaceController,
+	// applies reports whether findings are possible, based only on the Namespace. If it returns false,
+	// the rule needs no facts. A rule without this function always applies.
+	applies func(view) bool
+	// isFallback excludes the rule if another rule has findings.
+	isFallback bool
+	find       func(view) []diagnosis.Finding
 }
+
+// All returns all rules.
+func All() []Rule {
+	return []Rule{
+		initializerRule,
+		discoveryRule, crdRule, storageRule, admissionRule, finalizerRule, podRule, volumeRule, cloudRule,
+		foregroundRule, namespaceFinalizerRule, namespaceControllerRule,
+		unknownRule,
+	}
+}
+
+// Needs returns the facts that the rules need, based only on the Namespace.
+func Needs(facts *diagnosis.Facts) []diagnosis.Fact {
+	var needs []diagnosis.Fact
+	for _, rule := range All() {
+		if rule.appliesTo(facts) {
+			needs = append(needs, rule.Needs...)
+		}
+	}
+	return needs
+}
+
+// appliesTo reports whether the rule applies to the namespace.
+func (r Rule) appliesTo(facts *diagnosis.Facts) bool {
+	return r.Stage == diagnosis.StageOf(facts.Namespace) && (r.applies == nil || r.applies(view{facts}))
+}
+
+// ownerNeeds are the facts that are evidence of the owner of a finalizer.
+var ownerNeeds = []diagnosis.Fact{
+	diagnosis.FactLeases, diagnosis.FactWorkloads, diagnosis.FactClusterRoleBindings, diagnosis.FactServiceAccounts,
+	diagnosis.FactAccessReviews, diagnosis.FactAPIServices, diagnosis.FactCRDNames,
+}
+
+// view adds methods to the facts: those of the rules, and queries that several rules share.
+type view struct{ *diagnosis.Facts }
 
 // find applies the rules for the stage of the namespace.
 func (f view) find() []diagnosis.Finding {
 	var findings []diagnosis.Finding
-	switch diagnosis.StageOf(f.Namespace) {
-	case diagnosis.StageInitializing:
-		return f.findInitializer()
-	case diagnosis.StageTerminating:
-		for _, find := range terminatingRules {
-			findings = append(findings, find(f)...)
-		}
-		if len(findings) == 0 {
-			return f.findUnknown()
+	for _, rule := range All() {
+		if rule.appliesTo(f.Facts) && (!rule.isFallback || len(findings) == 0) {
+			findings = append(findings, rule.find(f)...)
 		}
 	}
 	return findings
-}
-
-// CanFind reports whether findings are possible, based only on the Namespace.
-func CanFind(facts *diagnosis.Facts) bool {
-	switch diagnosis.StageOf(facts.Namespace) {
-	case diagnosis.StageInitializing:
-		f := view{facts}
-		return f.IsOverdue(f.turnBegan(diagnosis.PendingInitializers(f.Namespace)[0]))
-	case diagnosis.StageTerminating:
-		return true
-	}
-	return false
 }

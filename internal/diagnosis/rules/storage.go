@@ -17,13 +17,17 @@ import (
 // manyObjects is the minimum number of objects that is treated as a possible cause of timeouts.
 const manyObjects = 1000
 
-// findStorage finds why requests of the namespace controller fail: stored objects are unreadable,
+// storageRule finds why requests of the namespace controller fail: stored objects are unreadable,
 // there are too many objects, or the controller is throttled or lacks permissions.
-func (f view) findStorage() []diagnosis.Finding {
-	findings := f.findUnreadable()
-	findings = append(findings, f.findTooManyObjects()...)
-	findings = append(findings, f.findThrottled()...)
-	return append(findings, f.findForbidden()...)
+var storageRule = Rule{
+	Name: "storage", Stage: diagnosis.StageTerminating,
+	Needs: []diagnosis.Fact{diagnosis.FactContent, diagnosis.FactAPIServices, diagnosis.FactProgress},
+	find: func(f view) []diagnosis.Finding {
+		findings := f.findUnreadable()
+		findings = append(findings, f.findTooManyObjects()...)
+		findings = append(findings, f.findThrottled()...)
+		return append(findings, f.findForbidden()...)
+	},
 }
 
 // findUnreadable finds types for which kube-apiserver itself returns an error. Errors of other
